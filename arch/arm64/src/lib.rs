@@ -1,2 +1,86 @@
-//! Placeholder.
-#![no_std]
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Turnstile on Armv8-A: everything that touches the machine.
+//!
+//! | file | what |
+//! |---|---|
+//! | `boot.S`, `boot` | from power-on to the hypervisor's main function |
+//! | `vectors.S`, `frame`, `exit` | an exit, light and full |
+//! | `switch`, `fp`, `debug` | what is loaded when a vCPU becomes resident, and its reset |
+//! | `vm`, `vcpu`, `idregs`, `pmu` | the virtual machine as exits see it |
+//! | `irq` | the physical GICv3 and the list registers |
+//! | `memory` | physical memory, the EL2 address space, stage 2 |
+//! | `regs`, `cpu`, `mmio`, `uart`, `psci`, `discover` | the machine's registers, instructions, devices, firmware, device tree |
+//! | `console`, `fault` | the serial line, and the last words of the hypervisor |
+//!
+//! On the bare machine this crate is `no_std`; on the host it compiles with fakes in the place of system
+//! registers ([`regs::fakes`]), so that exit handlers run in tests and their accesses are counted.
+#![cfg_attr(target_os = "none", no_std)]
+
+extern crate alloc;
+
+#[cfg(target_os = "none")]
+pub mod boot;
+pub mod console;
+pub mod cpu;
+pub mod debug;
+pub mod discover;
+pub mod exit;
+#[cfg(target_os = "none")]
+pub mod fault;
+pub mod fp;
+pub mod frame;
+pub mod idregs;
+pub mod irq;
+#[cfg(target_os = "none")]
+pub mod memory;
+pub mod mmio;
+pub mod pmu;
+pub mod psci;
+pub mod regs;
+pub mod switch;
+pub mod time;
+pub mod uart;
+pub mod vcpu;
+pub mod vm;
+
+use spin::Once;
+use turnstile_vm::lifecycle::Stop;
+
+#[cfg(target_os = "none")]
+core::arch::global_asm!(include_str!("boot.S"));
+#[cfg(target_os = "none")]
+core::arch::global_asm!(include_str!("vectors.S"));
+
+/// What full exits need of the hypervisor.
+pub trait Monitor: Sync {
+    /// Reads `size` bytes of a device register of `vm` at a guest physical address; `None` if there is no device.
+    fn mmio_read(&self, vm: &'static vm::Vm, address: u64, size: u8) -> Option<u64>;
+    /// Writes a device register; false if there is no device.
+    fn mmio_write(&self, vm: &'static vm::Vm, address: u64, size: u8, value: u64) -> bool;
+    /// Handles a physical interrupt that belongs to no guest.
+    fn interrupt(&self, intid: u32);
+    /// All vCPUs of `vm` have stopped: takes it down and, if it is to run again, prepares that.
+    fn stopped(&self, vm: &'static vm::Vm, stop: Stop);
+}
+
+static MONITOR: Once<&'static dyn Monitor> = Once::new();
+
+/// Names the hypervisor that full exits call; once, before any guest runs.
+pub fn set_monitor(monitor: &'static dyn Monitor) {
+    MONITOR.call_once(|| monitor);
+}
+
+fn monitor() -> &'static dyn Monitor {
+    struct Nobody;
+    impl Monitor for Nobody {
+        fn mmio_read(&self, _: &'static vm::Vm, _: u64, _: u8) -> Option<u64> {
+            None
+        }
+        fn mmio_write(&self, _: &'static vm::Vm, _: u64, _: u8, _: u64) -> bool {
+            false
+        }
+        fn interrupt(&self, _: u32) {}
+        fn stopped(&self, _: &'static vm::Vm, _: Stop) {}
+    }
+    MONITOR.get().copied().unwrap_or(&Nobody)
+}

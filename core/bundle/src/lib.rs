@@ -1,3 +1,66 @@
-//! Placeholder.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The boot bundle: every VM's description and images in one blob.
+//!
+//! The tool writes it ([`write()`], feature `alloc`), any boot loader can carry it as an initial RAM disk
+//! or module, and the hypervisor reads it in place ([`Bundle::parse`]), without allocating. Both sides
+//! hold the descriptions as [`VmSpec`] and check them by the same function, [`validate`].
+//!
+//! The blob is a flattened device tree (Devicetree Specification 0.4, chapter 5):
+//!
+//! ```text
+//! / {
+//!     digest = <u64>;                    at byte 76, always
+//!     compatible = "turnstile,bundle";
+//!     version = <1>;
+//!     images {
+//!         image-0 { digest = <u64>; data = [...]; };
+//!     };
+//!     vms {
+//!         vm-0 {
+//!             name = "linux"; cpus = <0 1>; memory = <u64>; machine = "virt";
+//!             pmu = "off"; on-crash = "stop"; cmdline = "..."; kernel = <0>; initrd = <1>;
+//!         };
+//!     };
+//! };
+//! ```
+//!
+//! `/digest` is the xxh64 of the whole blob without the digest's own eight bytes, so that every flipped
+//! byte is found; it guards against accidents, not against somebody who can write the blob. The images'
+//! own digests are read only when it does not match, to say what is damaged. Images that are equal are
+//! stored once. Properties and nodes that are not listed here are refused: a bundle is never understood
+//! in part.
 #![no_std]
 #![forbid(unsafe_code)]
+
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
+mod digest;
+mod error;
+mod read;
+mod spec;
+#[cfg(feature = "alloc")]
+mod write;
+
+pub use error::{BundleError, Part, SpecError, VmLabel};
+pub use read::Bundle;
+pub use spec::{CpuList, OnCrash, Pmu, UnknownChoice, VmSpec, validate};
+pub use turnstile_machine::GuestMachine;
+#[cfg(feature = "alloc")]
+pub use write::write;
+
+/// The most VMs in a bundle.
+pub const MAX_VMS: usize = 16;
+/// The most bytes of a VM's name.
+pub const MAX_NAME: usize = 31;
+/// The most bytes of a kernel's command line.
+pub const MAX_CMDLINE: usize = turnstile_machine::fdt::MAX_BOOTARGS;
+/// The number of physical CPUs that can be named: indexes are below this.
+pub const MAX_PHYSICAL_CPUS: usize = 1024;
+/// The value of the root node's `compatible`.
+pub const COMPATIBLE: &str = "turnstile,bundle";
+/// The version of the format that this crate writes, and the only one that it reads.
+pub const VERSION: u32 = 1;
+
+/// The most images: a kernel and an initial RAM disk for each VM.
+const MAX_IMAGES: usize = 2 * MAX_VMS;

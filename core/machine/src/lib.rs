@@ -1,3 +1,26 @@
-//! Placeholder.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The guest machines: where everything is, the device tree that says so, and how a kernel is placed.
+//!
+//! This crate is the single source of the guests' addresses and interrupt numbers. The hypervisor builds
+//! its stage 2 and its device models from it, and the tool's `check` asks it the same questions before
+//! anything boots.
+//!
+//! * [`GuestMachine`] and [`Map`]: the two memory maps, `virt` and `kvmtool`.
+//! * [`fdt::build`]: the flattened device tree a guest is given.
+//! * [`image::parse`]: the header of an arm64 Linux `Image`, and what a file is when it has none.
+//! * [`layout()`]: the addresses of kernel, device tree and initial RAM disk (Linux,
+//!   `Documentation/arch/arm64/booting.rst`).
 #![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod fdt;
+pub mod image;
+pub mod layout;
+pub mod map;
+
+pub use fdt::Platform;
+pub use image::{ImageError, ImageHeader};
+pub use layout::{Layout, LayoutError, layout};
+pub use map::{Device, GuestMachine, Map, MapError, Region, UartKind, UnknownMachine, mpidr};

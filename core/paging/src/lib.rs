@@ -1,3 +1,21 @@
-//! Placeholder.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Builds translation tables and hands out physical memory.
+//!
+//! One radix-tree builder, [`PageTable`], serves every table the hypervisor needs; what an entry looks like is
+//! a [`Format`]: [`Stage2`] and [`Stage1El2`] here, nested page tables and partition-scoped radix trees as
+//! further formats. The memory the tables live in is behind [`Tables`], so that the builder is safe code: the
+//! hypervisor implements it over physical memory, the tests over a map.
+//!
+//! [`FrameAllocator`] gives out the physical ranges themselves: guest memory and table pools.
 #![no_std]
 #![forbid(unsafe_code)]
+
+mod arm64;
+mod format;
+mod frames;
+mod tree;
+
+pub use arm64::{MAIR_EL2, Memory, Permission, Stage1Attributes, Stage1El2, Stage2, Stage2Attributes};
+pub use format::{Entry, Format, Level, MAX_LEVELS, PhysAddr, Tables};
+pub use frames::{FrameAllocator, FrameError, FrameRange};
+pub use tree::{Error, PageTable, Translation};

@@ -1,3 +1,32 @@
-//! Placeholder.
-#![no_std]
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What happens between vCPUs, and to them: lock-free, without knowing any architecture's registers.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`attention`] | the word each vCPU looks at before it enters its guest, and who must be kicked |
+//! | [`inbox`] | interrupts posted to a vCPU by others |
+//! | [`remote`] | an operation that only the owner of a vCPU's state may do, asked for by another |
+//! | [`psci`] | the guest's view of turning CPUs on and off (Arm DEN0022), and SMCCC discovery |
+//! | [`lifecycle`] | start, stop and restart of a whole VM |
+//!
+//! Each vCPU has one **owner**, the physical CPU it is resident on; all others are **posters**. The owner's
+//! memory is its own; posters reach it through the atomics here and nothing else. Every ordering is argued where
+//! it is used and checked with loom (`tests/loom.rs`).
+#![cfg_attr(not(loom), no_std)]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod attention;
+pub mod inbox;
+pub mod lifecycle;
+pub mod psci;
+pub mod remote;
+
+/// The atomics: the real ones, or the model checker's.
+mod sync {
+    #[cfg(not(loom))]
+    pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+    #[cfg(loom)]
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}

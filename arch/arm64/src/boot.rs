@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From `boot.S` to the hypervisor's main function: console, machine, memory, interrupt controller, CPUs.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use spin::Once;
+
+use crate::cpu::{self, PerCpu};
+use crate::discover::{self, Conduit, CpuNode, GicNode, Machine, Range, Release};
+use crate::irq::gicv3;
+use crate::mmio::Registers;
+use crate::uart::Uart;
+use crate::{console, frame, memory, println, psci, regs, time};
+
+unsafe extern "Rust" {
+    /// The hypervisor's main function, on the boot CPU, once the machine is set up.
+    safe fn turnstile_main(host: &'static Host) -> !;
+    /// The hypervisor's main function of every other CPU it started.
+    safe fn turnstile_cpu_main(cpu: &'static PerCpu) -> !;
+}
+
+/// The machine as the hypervisor uses it.
+pub struct Host {
+    /// CPUs; the boot CPU first, the others in the order of the device tree.
+    pub cpus: Vec<&'static PerCpu>,
+    nodes: Vec<CpuNode>,
+    /// The bundle, if the boot loader passed one.
+    pub bundle: Option<&'static [u8]>,
+    /// The hypervisor's command line.
+    pub bootargs: &'static str,
+    /// The machine's name.
+    pub model: &'static str,
+    /// INTID of the console's interrupt.
+    pub console_intid: Option<u32>,
+    distributor: gicv3::Distributor,
+    conduit: Option<Conduit>,
+}
+
+/// What `secondary_entry` in `boot.S` reads with the MMU off.
+#[repr(C, align(64))]
+struct SecondaryBoot {
+    count: u64,
+    root: u64,
+    records: [[u64; 2]; discover::MAX_CPUS],
+}
+
+/// Written once by the boot CPU before it starts another one.
+#[unsafe(no_mangle)]
+static mut SECONDARY_BOOT: SecondaryBoot =
+    SecondaryBoot { count: 0, root: 0, records: [[0; 2]; discover::MAX_CPUS] };
+
+const BOOT_FAULT_STACK: usize = 16 * 1024;
+
+#[repr(C, align(16))]
+struct Stack([u8; BOOT_FAULT_STACK]);
+
+unsafe extern "C" {
+    static boot_stack_top: u8;
+    static __image_end: u8;
+    fn secondary_entry();
+    fn turnstile_on_stack(argument: u64, stack: u64, function: extern "C" fn(u64) -> !) -> !;
+}
+
+/// The boot CPU's area until the real one exists; filled in by [`turnstile_primary`].
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "named by boot.S")]
+static mut boot_cpu: PerCpu = PerCpu {
+    stack_top: 0,
+    fault_stack_top: 0,
+    index: 0,
+    affinity: 0,
+    // SAFETY: never accessed: the boot CPU's redistributor is that of its final area.
+    redistributor: unsafe { Registers::new(0) },
+    online: AtomicBool::new(true),
+};
+
+static mut BOOT_FAULT_STACK_AREA: Stack = Stack([0; BOOT_FAULT_STACK]);
+static HOST: Once<Host> = Once::new();
+
+/// Affinity fields of MPIDR_EL1.
+const AFFINITY: u64 = 0xff_00ff_ffff;
+/// The largest device tree that is looked at, in bytes.
+const MAX_FDT: usize = 2 << 20;
+
+/// Returns the blob at `address`.
+fn device_tree(address: u64) -> Option<&'static [u8]> {
+    if address == 0 || !address.is_multiple_of(8) {
+        return None;
+    }
+    // SAFETY: the boot protocol passes the address of a device tree in x0, readable with the boot tables
+    // (or with the MMU off); the header says how long it is.
+    let header = unsafe { core::slice::from_raw_parts(address as *const u8, 8) };
+    let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let size = word(4) as usize;
+    if word(0) != 0xd00d_feed || !(40..=MAX_FDT).contains(&size) {
+        return None;
+    }
+    // SAFETY: as above, for the whole blob; nobody writes it while the hypervisor runs.
+    Some(unsafe { core::slice::from_raw_parts(address as *const u8, size) })
+}
+
+/// Says why this CPU cannot be used. The MMU is off and the exception level may be 1.
+#[unsafe(no_mangle)]
+extern "C" fn turnstile_refuse(dtb: u64, reason: u64) {
+    let Some(fdt) = device_tree(dtb).and_then(|blob| discover::parse(blob).ok()) else { return };
+    let Some(node) = discover::uart(fdt) else { return };
+    // SAFETY: the MMU is off, so the port's registers are reachable at their physical address.
+    let uart = unsafe { Uart::new(node.kind, node.registers.base) };
+    uart.start();
+    let text: &[&str] = if reason == 1 {
+        &[
+            "turnstile: started at EL1, but a hypervisor needs EL2.\r\n",
+            "Start it as a boot loader starts Linux with virtualization: under QEMU, -machine virt,virtualization=on.\r\n",
+        ]
+    } else {
+        &[
+            "turnstile: this CPU has no Virtualization Host Extensions (Armv8.1 FEAT_VHE), which this version needs.\r\n",
+            "Use a newer CPU: under QEMU, -cpu max or -cpu neoverse-n1.\r\n",
+        ]
+    };
+    for byte in text.iter().flat_map(|line| line.bytes()) {
+        uart.put(byte);
+    }
+}
+
+/// Says why the machine cannot be used, and stops.
+fn refuse(reason: core::fmt::Arguments<'_>) -> ! {
+    println!("turnstile: cannot run here: {reason}");
+    psci::system_off();
+    cpu::halt();
+}
+
+/// First Rust code of the boot CPU: EL2, MMU on with the boot tables.
+#[unsafe(no_mangle)]
+extern "C" fn turnstile_primary(dtb: u64) -> ! {
+    let affinity = regs::MPIDR_EL1.read() & AFFINITY;
+    // SAFETY: no other CPU runs yet, and no reference to this area has been made.
+    unsafe {
+        let area = &raw mut boot_cpu;
+        (*area).affinity = affinity;
+        (*area).stack_top = (&raw const boot_stack_top) as u64;
+        (*area).fault_stack_top = (&raw const BOOT_FAULT_STACK_AREA) as u64 + BOOT_FAULT_STACK as u64;
+    }
+    let Some(blob) = device_tree(dtb) else { cpu::halt() };
+    let Ok(fdt) = discover::parse(blob) else { cpu::halt() };
+    let uart = discover::uart(fdt);
+    if let Some(node) = uart {
+        // SAFETY: the boot tables map everything but RAM in use as device memory, the final ones this port.
+        let uart = unsafe { Uart::new(node.kind, node.registers.base) };
+        uart.start();
+        console::set(uart);
+    }
+    println!("turnstile {} on {}", env!("CARGO_PKG_VERSION"), fdt_model(fdt));
+    let machine = match discover::machine(fdt) {
+        Ok(machine) => machine,
+        Err(error) => refuse(format_args!("{error}")),
+    };
+    check_cpu();
+    let Some(gic) = machine.gic.clone() else {
+        refuse(format_args!("the machine has no GICv3 (under QEMU: -machine virt,gic-version=3)"));
+    };
+    let fdt_range = Range { base: dtb, size: blob.len() as u64 };
+    set_up_memory(&machine, &gic, fdt_range, uart.map(|node| node.registers));
+    if let Some(rtc) = machine.rtc {
+        // SAFETY: mapped as device memory by the tables just built.
+        time::set_from(unsafe { Registers::new(rtc.base) });
+    }
+    // SAFETY: the regions are mapped as device memory by the tables just built.
+    let distributor = unsafe { gicv3::Distributor::new(&gic) };
+    distributor.start();
+    let (cpus, nodes) = per_cpu_areas(&machine, &gic, affinity);
+    let host = HOST.call_once(|| Host {
+        cpus,
+        nodes,
+        bundle: machine.initrd.map(|initrd| {
+            // SAFETY: mapped read-only for ever; the boot loader put the bundle there.
+            unsafe { core::slice::from_raw_parts(initrd.base as *const u8, initrd.size as usize) }
+        }),
+        bootargs: machine.bootargs,
+        model: machine.model,
+        console_intid: uart.and_then(|node| node.intid),
+        distributor,
+        conduit: machine.psci,
+    });
+    let first = host.cpus[0];
+    // SAFETY: the area lives for ever and its stack is mapped and unused.
+    unsafe {
+        regs::TPIDR_EL2.write(first as *const PerCpu as u64);
+        turnstile_on_stack(0, first.stack_top, primary_on_stack)
+    }
+}
+
+fn fdt_model(fdt: dtoolkit::fdt::Fdt<'static>) -> &'static str {
+    discover::machine(fdt).map_or("an unknown machine", |machine| machine.model)
+}
+
+fn check_cpu() {
+    if regs::ID_AA64PFR0_EL1.read() >> 24 & 0xf == 0 {
+        refuse(format_args!("the CPU has no GICv3 system register interface"));
+    }
+    if regs::ID_AA64MMFR0_EL1.read() >> 28 & 0xf == 0xf {
+        refuse(format_args!("the CPU has no 4 KiB translation granule"));
+    }
+}
+
+fn set_up_memory(machine: &Machine<'_>, gic: &GicNode, fdt: Range, uart: Option<Range>) {
+    let in_use: arrayvec::ArrayVec<Range, 2> = [Some(fdt), machine.initrd].into_iter().flatten().collect();
+    let mut devices = gic.redistributors.iter().copied().collect::<arrayvec::ArrayVec<Range, 12>>();
+    devices.push(gic.distributor);
+    devices.extend(uart);
+    devices.extend(machine.rtc);
+    if let Err(error) = memory::init(machine, &in_use, &devices) {
+        refuse(format_args!("{error}"));
+    }
+}
+
+/// Makes the areas of all CPUs whose redistributor exists, the boot CPU's first.
+fn per_cpu_areas(
+    machine: &Machine<'_>,
+    gic: &GicNode,
+    boot: u64,
+) -> (Vec<&'static PerCpu>, Vec<CpuNode>) {
+    let mut nodes: Vec<CpuNode> = machine.cpus.iter().copied().collect();
+    nodes.sort_by_key(|node| node.affinity != boot);
+    let mut areas = Vec::new();
+    nodes.retain(|node| {
+        // SAFETY: the redistributor regions are mapped as device memory for ever.
+        let Some(redistributor) = (unsafe { gicv3::redistributor(gic, node.affinity) }) else {
+            println!("turnstile: CPU {:#x} has no redistributor and is not used", node.affinity);
+            return false;
+        };
+        let stacks = memory::cpu_stack().and_then(|stack| Ok((stack, memory::fault_stack()?)));
+        let (stack, fault_stack_top) = match stacks {
+            Ok(stacks) => stacks,
+            Err(error) => refuse(format_args!("{error}")),
+        };
+        let area = PerCpu {
+            stack_top: stack - size_of::<frame::Frame>() as u64,
+            fault_stack_top,
+            index: areas.len(),
+            affinity: node.affinity,
+            redistributor,
+            online: AtomicBool::new(false),
+        };
+        areas.push(&*Box::leak(Box::new(area)));
+        true
+    });
+    if areas.is_empty() {
+        refuse(format_args!("the device tree names no usable CPU"));
+    }
+    (areas, nodes)
+}
+
+extern "C" fn primary_on_stack(_: u64) -> ! {
+    let Some(host) = HOST.get() else { cpu::halt() };
+    start_cpu_interface(host.cpus[0]);
+    if let Some(intid) = host.console_intid {
+        host.distributor.enable_spi(intid, host.cpus[0].affinity);
+        console::enable_receive_interrupt();
+    }
+    turnstile_main(host)
+}
+
+fn start_cpu_interface(cpu: &PerCpu) {
+    gicv3::start_cpu(cpu.redistributor);
+    crate::switch::start_cpu();
+    cpu.online.store(true, Ordering::Release);
+}
+
+/// First Rust code of the other CPUs: final tables, own stack.
+#[unsafe(no_mangle)]
+extern "C" fn turnstile_secondary(cpu: &'static PerCpu) -> ! {
+    start_cpu_interface(cpu);
+    turnstile_cpu_main(cpu)
+}
+
+/// Turns of a waiting loop after which a CPU is taken for dead. Generous: an emulator may run its CPUs in
+/// turn.
+const PATIENCE: u64 = 2_000_000_000;
+
+impl Host {
+    /// Starts the CPUs with an index below `count`, and waits for them. Returns how many are running.
+    pub fn start_cpus(&self, count: usize) -> usize {
+        let count = count.min(self.cpus.len());
+        // SAFETY: only the boot CPU runs, and only this function touches the static; CPUs started earlier
+        // are past reading it.
+        unsafe {
+            let boot = &raw mut SECONDARY_BOOT;
+            (*boot).count = count as u64;
+            (*boot).root = memory::el2_root();
+            for (record, area) in (*boot).records.iter_mut().zip(&self.cpus) {
+                *record = [area.affinity, *area as *const PerCpu as u64];
+            }
+            cpu::clean_to_poc(boot as u64, size_of::<SecondaryBoot>() as u64);
+        }
+        for area in &self.cpus {
+            cpu::clean_to_poc(*area as *const PerCpu as u64, size_of::<PerCpu>() as u64);
+        }
+        let started = self.cpus.iter().zip(&self.nodes).take(count).skip(1);
+        for (area, node) in started {
+            if let Err(reason) = self.release(node) {
+                println!("turnstile: CPU {} does not start: {reason}", area.index);
+                return area.index;
+            }
+            let mut patience = PATIENCE;
+            while !area.online.load(Ordering::Acquire) {
+                patience -= 1;
+                if patience == 0 {
+                    println!("turnstile: CPU {} was started but does not answer", area.index);
+                    return area.index;
+                }
+                core::hint::spin_loop();
+            }
+        }
+        count
+    }
+
+    fn release(&self, node: &CpuNode) -> Result<(), &'static str> {
+        let entry = secondary_entry as *const () as u64;
+        match node.release {
+            Release::Psci if self.conduit == Some(Conduit::Smc) => {
+                psci::cpu_on(node.affinity, entry).map_err(|_| "PSCI CPU_ON failed")
+            }
+            Release::Psci => Err("the device tree names no PSCI by SMC"),
+            Release::SpinTable(address) => {
+                memory::write_release_address(address, entry).map_err(|_| "its spin table cannot be mapped")?;
+                cpu::sev();
+                Ok(())
+            }
+        }
+    }
+
+    /// Powers the machine off.
+    pub fn power_off(&self) -> ! {
+        if self.conduit == Some(Conduit::Smc) {
+            psci::system_off();
+        }
+        cpu::halt()
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The machine's serial line: one writer at a time, whole messages.
+
+use core::fmt::{self, Write};
+
+use spin::Mutex;
+
+use crate::uart::Uart;
+
+static UART: Mutex<Option<Uart>> = Mutex::new(None);
+
+struct Text<'a>(&'a Uart);
+
+impl Write for Text<'_> {
+    fn write_str(&mut self, s: &str) -> fmt::Result {
+        for byte in s.bytes() {
+            if byte == b'\n' {
+                self.0.put(b'\r');
+            }
+            self.0.put(byte);
+        }
+        Ok(())
+    }
+}
+
+/// Uses `uart` from now on.
+pub fn set(uart: Uart) {
+    *UART.lock() = Some(uart);
+}
+
+/// Sends bytes as they are, undivided.
+pub fn write(bytes: &[u8]) {
+    if let Some(uart) = UART.lock().as_ref() {
+        bytes.iter().for_each(|byte| uart.put(*byte));
+    }
+}
+
+/// Prints text; a newline is sent as carriage return and line feed.
+pub fn print(arguments: fmt::Arguments<'_>) {
+    if let Some(uart) = UART.lock().as_ref() {
+        let _ = Text(uart).write_fmt(arguments);
+    }
+}
+
+/// Prints text from a CPU that will not run on: the line is taken even from a holder that died with it.
+pub fn print_last(arguments: fmt::Arguments<'_>) {
+    for _ in 0..1_000_000 {
+        if let Some(guard) = UART.try_lock() {
+            if let Some(uart) = guard.as_ref() {
+                let _ = Text(uart).write_fmt(arguments);
+            }
+            return;
+        }
+        core::hint::spin_loop();
+    }
+    // SAFETY: this CPU stops after its report; text of another CPU may be mixed in, nothing else is at stake.
+    unsafe { UART.force_unlock() };
+    if let Some(uart) = UART.lock().as_ref() {
+        let _ = Text(uart).write_fmt(arguments);
+    }
+}
+
+/// Takes a received byte, if there is one.
+pub fn read() -> Option<u8> {
+    UART.lock().as_ref()?.get()
+}
+
+/// Lets received bytes raise the port's interrupt.
+pub fn enable_receive_interrupt() {
+    if let Some(uart) = UART.lock().as_ref() {
+        uart.enable_receive_interrupt();
+    }
+}
+
+/// Prints a line of text to the machine's serial line.
+#[macro_export]
+macro_rules! println {
+    ($($argument:tt)*) => { $crate::console::print(format_args!("{}\n", format_args!($($argument)*))) };
+}

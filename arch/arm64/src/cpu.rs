@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Barriers, cache and TLB maintenance, and the per-CPU area.
+
+use core::sync::atomic::AtomicBool;
+
+use crate::mmio::Registers;
+use crate::regs;
+
+macro_rules! instruction {
+    ($(#[$doc:meta])* $name:ident, $asm:literal) => {
+        $(#[$doc])*
+        #[inline(always)] // One instruction.
+        pub fn $name() {
+            #[cfg(target_os = "none")]
+            // SAFETY: a barrier or a wait; memory is not changed, and the compiler may not move accesses
+            // across it because the asm is not `nomem`.
+            unsafe {
+                core::arch::asm!($asm, options(nostack, preserves_flags));
+            }
+        }
+    };
+}
+
+instruction!(
+    /// Instruction synchronization barrier.
+    isb,
+    "isb"
+);
+instruction!(
+    /// Data synchronization barrier, stores, inner shareable.
+    dsb_ishst,
+    "dsb ishst"
+);
+instruction!(
+    /// Data synchronization barrier, inner shareable.
+    dsb_ish,
+    "dsb ish"
+);
+instruction!(
+    /// Data synchronization barrier, full system.
+    dsb_sy,
+    "dsb sy"
+);
+instruction!(
+    /// Waits until an interrupt is pending, masked or not.
+    wfi,
+    "wfi"
+);
+instruction!(
+    /// Signals an event to all CPUs.
+    sev,
+    "sev"
+);
+instruction!(
+    /// Invalidates all EL2 translations of all CPUs.
+    tlbi_alle2is,
+    "tlbi alle2is"
+);
+instruction!(
+    /// Invalidates stage 1 and 2 translations of the current VMID on all CPUs.
+    tlbi_vmalls12e1is,
+    "tlbi vmalls12e1is"
+);
+instruction!(
+    /// Invalidates all EL1&0 translations of every VMID on all CPUs.
+    tlbi_alle1is,
+    "tlbi alle1is"
+);
+instruction!(
+    /// Invalidates all instruction caches, inner shareable.
+    ic_ialluis,
+    "ic ialluis"
+);
+
+/// Stops this CPU for good.
+pub fn halt() -> ! {
+    loop {
+        #[cfg(target_os = "none")]
+        // SAFETY: waits for an event; changes nothing.
+        unsafe {
+            core::arch::asm!("wfe", options(nomem, nostack, preserves_flags));
+        }
+        #[cfg(not(target_os = "none"))]
+        std::thread::park();
+    }
+}
+
+/// Cleans and invalidates the data cache for `[start, start + size)` to the point of coherency, so that an
+/// observer with its caches off (a guest before it enables them, a secondary CPU) sees the bytes.
+pub fn clean_to_poc(start: u64, size: u64) {
+    #[cfg(target_os = "none")]
+    {
+        let line = 4u64 << (regs::CTR_EL0.read() >> 16 & 0xf);
+        let mut address = start & !(line - 1);
+        while address < start + size {
+            // SAFETY: cache maintenance by address does not change what memory holds; the range is mapped.
+            unsafe { core::arch::asm!("dc civac, {}", in(reg) address, options(nostack, preserves_flags)) };
+            address += line;
+        }
+    }
+    #[cfg(not(target_os = "none"))]
+    let _ = (start, size, regs::CTR_EL0);
+    dsb_sy();
+}
+
+/// What each physical CPU has for itself. `boot.S` and `vectors.S` know the first two fields.
+#[repr(C)]
+pub struct PerCpu {
+    /// Top of its stack: also the address after its exit frame.
+    pub stack_top: u64,
+    /// Top of the stack on which faults of the hypervisor are reported.
+    pub fault_stack_top: u64,
+    /// Its number among the CPUs in use.
+    pub index: usize,
+    /// Affinity fields of its MPIDR_EL1.
+    pub affinity: u64,
+    /// Its redistributor.
+    pub redistributor: Registers,
+    /// Set by the CPU itself once it runs on its own stack.
+    pub online: AtomicBool,
+}
+
+/// Returns this CPU's area.
+pub fn this() -> &'static PerCpu {
+    // SAFETY: boot code sets TPIDR_EL2 to a `PerCpu` that lives for ever before any Rust runs; nothing
+    // changes it afterwards.
+    unsafe { &*(regs::TPIDR_EL2.read() as *const PerCpu) }
+}

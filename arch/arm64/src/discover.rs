@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What machine this is, from the device tree the firmware passed (Devicetree Specification 0.4).
+
+use arrayvec::ArrayVec;
+use core::fmt;
+use dtoolkit::fdt::{Fdt, FdtNode};
+use dtoolkit::standard::NodeStandard;
+use dtoolkit::{Node, Property};
+
+use crate::uart::UartKind;
+
+/// The most physical CPUs that are used.
+pub const MAX_CPUS: usize = 512;
+
+/// A range of physical addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// First address.
+    pub base: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// How a secondary CPU is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// By PSCI CPU_ON.
+    Psci,
+    /// By writing the entry point to this address and an event (`enable-method = "spin-table"`).
+    SpinTable(u64),
+}
+
+/// A physical CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuNode {
+    /// Affinity fields of its MPIDR_EL1.
+    pub affinity: u64,
+    /// How it is started.
+    pub release: Release,
+}
+
+/// The instruction that reaches the firmware's PSCI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conduit {
+    /// `smc #0`.
+    Smc,
+    /// `hvc #0`: something below EL2 only, so of no use here.
+    Hvc,
+}
+
+/// The serial port that `stdout-path` names.
+#[derive(Clone, Copy, Debug)]
+pub struct UartNode {
+    /// Register interface.
+    pub kind: UartKind,
+    /// Where its registers are.
+    pub registers: Range,
+    /// INTID of its interrupt, if it has one.
+    pub intid: Option<u32>,
+}
+
+/// The GICv3.
+#[derive(Clone, Debug)]
+pub struct GicNode {
+    /// Distributor.
+    pub distributor: Range,
+    /// Redistributor regions.
+    pub redistributors: ArrayVec<Range, 8>,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Machine<'a> {
+    /// RAM.
+    pub memory: ArrayVec<Range, 16>,
+    /// Parts of RAM that belong to somebody else.
+    pub reserved: ArrayVec<Range, 16>,
+    /// CPUs that may be used, in the order of the device tree.
+    pub cpus: ArrayVec<CpuNode, MAX_CPUS>,
+    /// The GIC, when it is a GICv3.
+    pub gic: Option<GicNode>,
+    /// The way to the firmware.
+    pub psci: Option<Conduit>,
+    /// The real-time clock, when it is a PL031.
+    pub rtc: Option<Range>,
+    /// What the boot loader loaded beside the image: the bundle.
+    pub initrd: Option<Range>,
+    /// The hypervisor's command line.
+    pub bootargs: &'a str,
+    /// `model` of the root node.
+    pub model: &'a str,
+}
+
+/// Why a device tree cannot be used.
+#[derive(Debug)]
+pub enum Error {
+    /// Not a device tree, or damaged.
+    Damaged,
+    /// No memory node.
+    NoMemory,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Damaged => "the device tree is damaged",
+            Self::NoMemory => "the device tree names no memory",
+        })
+    }
+}
+
+fn ranges(node: FdtNode<'_>) -> impl Iterator<Item = Range> {
+    node.reg()
+        .ok()
+        .flatten()
+        .into_iter()
+        .flatten()
+        .filter_map(|reg| Some(Range { base: reg.address::<u64>().ok()?, size: reg.size::<u64>().ok()? }))
+}
+
+fn usable(node: &FdtNode<'_>) -> bool {
+    node.property("status").is_none_or(|p| p.value_as::<&str>().is_ok_and(|s| s == "okay" || s == "ok"))
+}
+
+fn number(node: &FdtNode<'_>, name: &str) -> Option<u32> {
+    node.property(name)?.value_as::<u32>().ok()
+}
+
+/// Reads an integer property of one or two cells.
+fn wide_number(node: &FdtNode<'_>, name: &str) -> Option<u64> {
+    let property = node.property(name)?;
+    match property.value() {
+        bytes if bytes.len() == 4 => Some(u32::from_be_bytes(bytes.try_into().ok()?).into()),
+        bytes if bytes.len() == 8 => Some(u64::from_be_bytes(bytes.try_into().ok()?)),
+        _ => None,
+    }
+}
+
+fn string<'a>(node: FdtNode<'a>, name: &str) -> Option<&'a str> {
+    node.properties().find(|p| p.name() == name)?.value_as::<&'a str>().ok()
+}
+
+/// INTID of the first interrupt of a node whose parent is a GIC: (0 = SPI | 1 = PPI, number, flags).
+fn intid(node: &FdtNode<'_>) -> Option<u32> {
+    let property = node.property("interrupts")?;
+    let cells: ArrayVec<u32, 3> = property
+        .value()
+        .chunks_exact(4)
+        .take(3)
+        .filter_map(|c| Some(u32::from_be_bytes(c.try_into().ok()?)))
+        .collect();
+    match cells.as_slice() {
+        [0, n, _] if *n < 988 => Some(32 + n),
+        [1, n, _] if *n < 16 => Some(16 + n),
+        _ => None,
+    }
+}
+
+/// Checks the blob at `data` and returns the device tree.
+///
+/// # Errors
+/// [`Error::Damaged`] when it does not parse.
+pub fn parse(data: &[u8]) -> Result<Fdt<'_>, Error> {
+    Fdt::new(data).map_err(|_| Error::Damaged)
+}
+
+/// Finds the serial port for messages: the one that `stdout-path` names.
+pub fn uart(fdt: Fdt<'_>) -> Option<UartNode> {
+    let chosen = fdt.find_node("/chosen")?;
+    let path = string(chosen, "stdout-path")?.split(':').next()?;
+    let node = if path.starts_with('/') {
+        fdt.find_node(path)?
+    } else {
+        fdt.find_node(string(fdt.find_node("/aliases")?, path)?)?
+    };
+    let kind = if node.is_compatible("arm,pl011") {
+        UartKind::Pl011
+    } else if node.is_compatible("ns16550a") || node.is_compatible("ns16550") {
+        let shift = number(&node, "reg-shift").unwrap_or(0).min(4) as u8;
+        let width = number(&node, "reg-io-width").unwrap_or(1) as u8;
+        UartKind::Ns16550 { shift, width }
+    } else {
+        return None;
+    };
+    Some(UartNode { kind, registers: ranges(node).next()?, intid: intid(&node) })
+}
+
+fn cpus(fdt: Fdt<'_>, out: &mut ArrayVec<CpuNode, MAX_CPUS>) {
+    let Some(cpus) = fdt.find_node("/cpus") else { return };
+    for node in cpus.children() {
+        let is_cpu = string(node, "device_type") == Some("cpu");
+        if !is_cpu || !usable(&node) {
+            continue;
+        }
+        let Some(affinity) = wide_number(&node, "reg") else { continue };
+        let release = match string(node, "enable-method") {
+            Some("spin-table") => match wide_number(&node, "cpu-release-addr") {
+                Some(address) => Release::SpinTable(address),
+                None => continue,
+            },
+            _ => Release::Psci,
+        };
+        if out.try_push(CpuNode { affinity, release }).is_err() {
+            return;
+        }
+    }
+}
+
+fn gic(fdt: Fdt<'_>) -> Option<GicNode> {
+    fn find<'a>(parent: FdtNode<'a>, depth: u32) -> Option<FdtNode<'a>> {
+        for node in parent.children() {
+            if node.is_compatible("arm,gic-v3") {
+                return Some(node);
+            }
+            if depth > 0
+                && let Some(found) = find(node, depth - 1)
+            {
+                return Some(found);
+            }
+        }
+        None
+    }
+    let node = find(fdt.root(), 2)?;
+    let regions = number(&node, "#redistributor-regions").unwrap_or(1).clamp(1, 8) as usize;
+    let mut reg = ranges(node);
+    let distributor = reg.next()?;
+    Some(GicNode { distributor, redistributors: reg.take(regions).collect() })
+}
+
+fn reserved(fdt: Fdt<'_>, out: &mut ArrayVec<Range, 16>) {
+    for entry in fdt.memory_reservations() {
+        let _ = out.try_push(Range { base: entry.address(), size: entry.size() });
+    }
+    if let Some(node) = fdt.find_node("/reserved-memory") {
+        for child in node.children() {
+            for range in ranges(child) {
+                let _ = out.try_push(range);
+            }
+        }
+    }
+}
+
+/// Reads the whole machine.
+///
+/// # Errors
+/// [`Error::NoMemory`] when there is none.
+pub fn machine(fdt: Fdt<'_>) -> Result<Machine<'_>, Error> {
+    let mut machine = Machine {
+        memory: ArrayVec::new(),
+        reserved: ArrayVec::new(),
+        cpus: ArrayVec::new(),
+        gic: gic(fdt),
+        psci: None,
+        rtc: fdt.root().children().find(|n| n.is_compatible("arm,pl031")).and_then(|n| ranges(n).next()),
+        initrd: None,
+        bootargs: "",
+        model: string(fdt.root(), "model").unwrap_or("unknown machine"),
+    };
+    for node in fdt.root().children() {
+        if string(node, "device_type") == Some("memory") && usable(&node) {
+            for range in ranges(node) {
+                let _ = machine.memory.try_push(range);
+            }
+        }
+    }
+    if machine.memory.is_empty() {
+        return Err(Error::NoMemory);
+    }
+    reserved(fdt, &mut machine.reserved);
+    cpus(fdt, &mut machine.cpus);
+    if let Some(node) = fdt.find_node("/psci") {
+        machine.psci = match string(node, "method") {
+            Some("smc") => Some(Conduit::Smc),
+            Some("hvc") => Some(Conduit::Hvc),
+            _ => None,
+        };
+    }
+    if let Some(chosen) = fdt.find_node("/chosen") {
+        machine.bootargs = string(chosen, "bootargs").unwrap_or("");
+        let start = wide_number(&chosen, "linux,initrd-start");
+        let end = wide_number(&chosen, "linux,initrd-end");
+        if let (Some(start), Some(end)) = (start, end)
+            && end > start
+        {
+            machine.initrd = Some(Range { base: start, size: end - start });
+        }
+    }
+    Ok(machine)
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Full exits: all general registers are in the frame. Also the waiting room of vCPUs that do not run.
+
+use turnstile_vgic::Context;
+use turnstile_vm::attention::Reasons;
+use turnstile_vm::lifecycle::{Phase, Stop};
+use turnstile_vm::psci::{Action, SUCCESS, Start};
+
+use super::{Code, class, inject, irq, mmio, sysreg};
+use crate::cpu;
+use crate::frame::Frame;
+use crate::irq::gicv3;
+use crate::irq::ich::Ich;
+use crate::regs;
+use crate::switch;
+use crate::vcpu::{Owned, Vcpu};
+use crate::vm::Peers;
+use crate::{Monitor, monitor};
+
+/// PSCI SYSTEM_RESET2, both calling conventions: Linux uses it for a panic (`reboot=panic_warm`), so it is
+/// taken for the announcement of a crash.
+const SYSTEM_RESET2: u32 = 0x12;
+
+/// Why a VM was stopped by the hypervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Crash {
+    /// The guest asked for a warm reset, as Linux does after a panic.
+    WarmReset = 1,
+    /// The guest's access ended in an SError.
+    SError = 2,
+}
+
+/// Full tier: `code` says why ([`Code`]). Returns when the guest is to be entered.
+#[cfg_attr(target_os = "none", unsafe(no_mangle))]
+pub extern "C" fn turnstile_full_exit(frame: &mut Frame, code: u32) {
+    let vcpu = super::resident(frame);
+    // SAFETY: the exit handler of the CPU where the vCPU is resident; the light tier has returned.
+    let owned = unsafe { vcpu.owned() };
+    let monitor = monitor();
+    match code & !0xff_ffff {
+        Code::SYNC => synchronous(frame, vcpu, owned, monitor),
+        Code::IRQ => irq::full(vcpu, owned, monitor, code & 0xff_ffff),
+        Code::SERROR => vcpu.vm.stop(Stop::Crash(Crash::SError as u16)),
+        _ => {}
+    }
+    settle(vcpu, owned);
+    while vcpu.attention.is_pending() {
+        attend(frame, vcpu, owned, monitor);
+    }
+}
+
+fn settle(vcpu: &Vcpu, owned: &mut Owned) {
+    let peers = Peers { vm: vcpu.vm };
+    owned.gic.settle(&mut Context { vgic: &vcpu.vm.vgic, vif: &mut Ich, host: &peers });
+}
+
+fn synchronous(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
+    let esr = regs::ESR_EL2.read();
+    let iss = esr as u32 & 0x1ff_ffff;
+    match esr >> 26 {
+        class::HVC64 => call(frame, vcpu, owned, monitor),
+        class::SMC64 => {
+            // An SMC trapped by HCR_EL2.TSC has not moved on (Arm ARM D1.3.1, preferred return address).
+            super::skip();
+            call(frame, vcpu, owned, monitor);
+        }
+        class::SYSTEM_REGISTER => sysreg::full(frame, vcpu, owned, iss),
+        class::DATA_ABORT => mmio::data_abort(frame, vcpu, owned, monitor, iss),
+        class::INSTRUCTION_ABORT => mmio::instruction_abort(iss),
+        class::WFX => super::skip(),
+        _ => inject::undefined(),
+    }
+}
+
+/// An SMCCC call by HVC or SMC. Nothing of it reaches the firmware.
+fn call(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
+    let function = frame.get(0) as u32;
+    let arguments = [frame.get(1), frame.get(2), frame.get(3)];
+    match vcpu.vm.psci.call(vcpu.index, function, arguments) {
+        Action::Return(value) => frame.set(0, value),
+        Action::Start(target) => {
+            frame.set(0, SUCCESS);
+            if let Some(target) = vcpu.vm.vcpu(target)
+                && target.attention.post(Reasons::START).is_some()
+            {
+                target.kick();
+            }
+        }
+        Action::Suspend => {
+            frame.set(0, SUCCESS);
+            suspend(vcpu, owned, monitor);
+        }
+        Action::Off => {
+            let peers = Peers { vm: vcpu.vm };
+            let mut cx = Context { vgic: &vcpu.vm.vgic, vif: &mut Ich, host: &peers };
+            owned.gic.power_off(&mut cx);
+            wait_for_start(frame, vcpu, owned, monitor);
+        }
+        Action::SystemOff => vcpu.vm.stop(Stop::PowerOff),
+        Action::SystemReset if function & 0xffff == SYSTEM_RESET2 => {
+            vcpu.vm.stop(Stop::Crash(Crash::WarmReset as u16));
+        }
+        Action::SystemReset => vcpu.vm.stop(Stop::Reset),
+    }
+}
+
+/// Waits as WFI does: until an interrupt for the guest is pending, or somebody wants attention.
+fn suspend(vcpu: &Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
+    while !vcpu.attention.is_pending() && !owned.gic.has_pending(&mut Ich) {
+        cpu::wfi();
+        irq::full(vcpu, owned, monitor, gicv3::acknowledge());
+    }
+}
+
+/// Looks at what the attention word names, once.
+fn attend(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
+    let reasons = vcpu.attention.take();
+    irq::attend(vcpu, owned, reasons);
+    if reasons.contains(Reasons::STOP) {
+        acknowledge_stop(vcpu, owned, monitor);
+        wait_for_start(frame, vcpu, owned, monitor);
+    }
+}
+
+/// Leaves the VM's stop to be finished by whoever acknowledges last.
+fn acknowledge_stop(vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
+    if !matches!(vcpu.vm.lifecycle.phase(), Phase::Stopping(_)) {
+        return;
+    }
+    switch::stop_timers();
+    owned.gic.reset(&vcpu.vm.vgic, &mut Ich);
+    owned.pmu = Default::default();
+    if let Some(stop) = vcpu.vm.lifecycle.acknowledge(vcpu.index) {
+        for vcpu in vcpu.vm.vcpus() {
+            vcpu.inbox.clear();
+        }
+        vcpu.vm.vgic.reset();
+        monitor.stopped(vcpu.vm, stop);
+    }
+}
+
+/// The waiting room: the physical CPU of a vCPU that is off, or whose VM is stopped. Physical interrupts and
+/// requests of others are served. Returns with the vCPU reset and about to run.
+fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
+    switch::stop_timers();
+    let mut posted = false;
+    loop {
+        let reasons = vcpu.attention.take();
+        if reasons.contains(Reasons::REMOTE) {
+            crate::vcpu::serve_remote(vcpu, &mut owned.gic, &mut Ich);
+        }
+        posted |= reasons.contains(Reasons::INBOX);
+        if reasons.contains(Reasons::STOP) {
+            acknowledge_stop(vcpu, owned, monitor);
+        }
+        if matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
+            && let Some(start) = vcpu.vm.psci.take_start(vcpu.index)
+        {
+            begin(frame, vcpu, owned, start);
+            if posted {
+                // What came while the vCPU was off is looked at before it runs.
+                vcpu.attention.raise(Reasons::INBOX);
+            }
+            return;
+        }
+        if !vcpu.attention.is_pending() {
+            cpu::wfi();
+        }
+        let intid = gicv3::acknowledge();
+        match intid {
+            gicv3::PPI_VIRTUAL_TIMER | gicv3::PPI_PHYSICAL_TIMER => {
+                switch::stop_timers();
+                gicv3::deactivate(intid);
+            }
+            intid => irq::full(vcpu, owned, monitor, intid),
+        }
+    }
+}
+
+/// Gives a vCPU its reset state and its start address.
+fn begin(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, start: Start) {
+    let peers = Peers { vm: vcpu.vm };
+    let mut cx = Context { vgic: &vcpu.vm.vgic, vif: &mut Ich, host: &peers };
+    owned.pmu = Default::default();
+    switch::load(&vcpu.vm.residence(vcpu.index));
+    switch::reset_vcpu(start.entry);
+    owned.gic.power_on(&mut cx);
+    owned.gic.load(&mut cx);
+    frame.clear();
+    frame.set(0, start.context);
+}
+
+unsafe extern "C" {
+    fn turnstile_enter(frame: u64) -> !;
+}
+
+/// Runs `vcpu` on this CPU, for ever.
+pub fn run(vcpu: &'static Vcpu) -> ! {
+    let frame = cpu::this().stack_top as *mut Frame;
+    vcpu.attention.load(cpu::this().index as u32);
+    // SAFETY: the frame's memory lies above this CPU's stack, mapped and used by nobody else; TPIDR_EL2 was
+    // set at boot. Entering discards the boot-time contents of the stack, which nothing refers to any more.
+    unsafe {
+        frame.write(Frame::new(vcpu));
+        wait_for_start(&mut *frame, vcpu, vcpu.owned(), monitor());
+        while vcpu.attention.is_pending() {
+            attend(&mut *frame, vcpu, vcpu.owned(), monitor());
+        }
+        turnstile_enter(frame as u64)
+    }
+}
+
+/// Serves physical interrupts on a CPU to which no vCPU is pinned, for ever.
+pub fn idle() -> ! {
+    loop {
+        cpu::wfi();
+        let intid = gicv3::acknowledge();
+        if intid < gicv3::SPURIOUS {
+            if intid >= 32 {
+                monitor().interrupt(intid);
+            }
+            gicv3::deactivate(intid);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Accesses to emulated devices: stage 2 faults whose syndrome describes the instruction (Arm ARM D24.2.41,
+//! "ISS encoding for an exception from a Data Abort").
+
+use turnstile_machine::map::GICR_STRIDE;
+use turnstile_vgic::Context;
+
+use super::inject::{self, Abort};
+use super::{Code, done, resident, skip};
+use crate::Monitor;
+use crate::frame::Frame;
+use crate::irq::ich::Ich;
+use crate::regs;
+use crate::vcpu::{Owned, Vcpu};
+use crate::vm::Peers;
+
+const ISV: u32 = 1 << 24;
+const SSE: u32 = 1 << 21;
+const SF: u32 = 1 << 15;
+const S1PTW: u32 = 1 << 7;
+const WNR: u32 = 1 << 6;
+/// DFSC without its level.
+const FAULT: u32 = 0x3c;
+const FAULT_TRANSLATION: u32 = 0x04;
+
+/// Returns the faulting intermediate physical address.
+#[inline(always)] // Two register reads, two shifts.
+fn fault_address() -> u64 {
+    (regs::HPFAR_EL2.read() & !0xf) << 8 | regs::FAR_EL2.read() & 0xfff
+}
+
+/// A register access, decoded.
+#[derive(Clone, Copy, Debug)]
+struct Decoded {
+    size: u8,
+    write: bool,
+    register: usize,
+    sign_extend: bool,
+    wide: bool,
+}
+
+impl Decoded {
+    fn new(iss: u32) -> Self {
+        Self {
+            size: 1 << (iss >> 22 & 3),
+            write: iss & WNR != 0,
+            register: (iss >> 16 & 31) as usize,
+            sign_extend: iss & SSE != 0,
+            wide: iss & SF != 0,
+        }
+    }
+
+    /// Extends what a device returned to what the load leaves in its register.
+    fn extend(&self, value: u64) -> u64 {
+        let bits = 8 * u32::from(self.size);
+        let value = if bits < 64 { value & ((1 << bits) - 1) } else { value };
+        let unused = 64 - bits;
+        let value = if self.sign_extend { ((value << unused) as i64 >> unused) as u64 } else { value };
+        if self.wide { value } else { value & 0xffff_ffff }
+    }
+}
+
+/// Reads of distributor registers that need nothing but the VM's shared state.
+#[inline(always)] // One caller.
+pub(super) fn light(frame: &mut Frame, iss: u32) -> u32 {
+    // A zero-extending read whose syndrome is valid, not by a table walk, missing in stage 2.
+    if iss & (ISV | SSE | S1PTW | WNR | FAULT) != ISV | FAULT_TRANSLATION {
+        return Code::SYNC;
+    }
+    let vcpu = resident(frame);
+    let register = (iss >> 16 & 31) as usize;
+    let offset = fault_address().wrapping_sub(vcpu.vm.gicd.base);
+    if offset >= vcpu.vm.gicd.size || !Frame::is_light(register) {
+        return Code::SYNC;
+    }
+    distributor_read(frame, offset as u32, iss)
+}
+
+/// A read of the distributor into one of the registers that the light tier holds.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // Needs a stack frame, which the other light exits are not to pay for.
+fn distributor_read(frame: &mut Frame, offset: u32, iss: u32) -> u32 {
+    let vcpu = resident(frame);
+    let Some(value) = vcpu.vm.vgic.dist_read_light(offset, 1 << (iss >> 22 & 3)) else { return Code::SYNC };
+    frame.set_light((iss >> 16 & 31) as usize, value);
+    skip();
+    done(vcpu)
+}
+
+/// Any data abort. Devices answer; everything else ends as an external abort in the guest.
+pub(super) fn data_abort(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, monitor: &dyn Monitor, iss: u32) {
+    let address = fault_address();
+    let far = regs::FAR_EL2.read();
+    let decoded = Decoded::new(iss);
+    if iss & S1PTW != 0 {
+        return inject::external_abort(Abort { fetch: false, write: false, walk: Some(walk_level(iss)) }, far);
+    }
+    if iss & ISV != 0 && iss & FAULT == FAULT_TRANSLATION {
+        let value = if decoded.write { frame.get(decoded.register) } else { 0 };
+        if let Some(read) = device(vcpu, owned, monitor, address, decoded, value) {
+            if !decoded.write {
+                frame.set(decoded.register, decoded.extend(read));
+            }
+            return skip();
+        }
+    }
+    inject::external_abort(Abort { fetch: false, write: iss & WNR != 0, walk: None }, far);
+}
+
+/// The level a stage 1 walk had reached is not known from a stage 2 fault: the last one is reported.
+const fn walk_level(_iss: u32) -> u64 {
+    3
+}
+
+/// An instruction fetch outside the guest's memory.
+pub(super) fn instruction_abort(iss: u32) {
+    let walk = (iss & S1PTW != 0).then(|| walk_level(iss));
+    inject::external_abort(Abort { fetch: true, write: false, walk }, regs::FAR_EL2.read());
+}
+
+/// Accesses the device at `address`; `None` if there is none.
+fn device(
+    vcpu: &Vcpu,
+    owned: &mut Owned,
+    monitor: &dyn Monitor,
+    address: u64,
+    access: Decoded,
+    value: u64,
+) -> Option<u64> {
+    let vm = vcpu.vm;
+    let peers = Peers { vm };
+    let mut cx = Context { vgic: &vm.vgic, vif: &mut Ich, host: &peers };
+    let value = access.extend_for_device(value);
+    if vm.gicd.contains(address) {
+        let offset = (address - vm.gicd.base) as u32;
+        return Some(if access.write {
+            owned.gic.dist_write(&mut cx, offset, access.size, value);
+            0
+        } else {
+            owned.gic.dist_read(&mut cx, offset, access.size)
+        });
+    }
+    if vm.gicr.contains(address) {
+        let offset = address - vm.gicr.base;
+        let (target, offset) = ((offset / GICR_STRIDE) as usize, (offset % GICR_STRIDE) as u32);
+        return Some(if access.write {
+            owned.gic.redist_write(&mut cx, target, offset, access.size, value);
+            0
+        } else {
+            owned.gic.redist_read(&mut cx, target, offset, access.size)
+        });
+    }
+    if access.write {
+        monitor.mmio_write(vm, address, access.size, value).then_some(0)
+    } else {
+        monitor.mmio_read(vm, address, access.size)
+    }
+}
+
+impl Decoded {
+    /// Cuts a stored value to the size of the access.
+    fn extend_for_device(&self, value: u64) -> u64 {
+        let bits = 8 * u32::from(self.size);
+        if bits < 64 { value & ((1 << bits) - 1) } else { value }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_extend_as_the_instruction_says() {
+        let iss = |sas: u32, sse: bool, sf: bool| ISV | sas << 22 | u32::from(sse) << 21 | u32::from(sf) << 15;
+        let cases = [
+            (iss(0, false, false), 0x1234_56f8, 0xf8),
+            (iss(0, true, false), 0x80, 0xffff_ff80),
+            (iss(0, true, true), 0x80, 0xffff_ffff_ffff_ff80),
+            (iss(1, true, true), 0x8000, 0xffff_ffff_ffff_8000),
+            (iss(2, true, true), 0x8000_0000, 0xffff_ffff_8000_0000),
+            (iss(2, false, false), 0xffff_ffff_8000_0000, 0x8000_0000),
+            (iss(3, false, true), 0x8000_0000_0000_0001, 0x8000_0000_0000_0001),
+        ];
+        for (iss, value, expected) in cases {
+            assert_eq!(Decoded::new(iss).extend(value), expected, "ISS {iss:#x}");
+        }
+    }
+}

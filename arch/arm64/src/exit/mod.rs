@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Exits: the light tier, and what it hands to the full tier.
+//!
+//! A light handler is an ordinary function of the C ABI, so the compiler preserves the guest's callee-saved
+//! registers and the vector saved the others. It leaves every system register of the guest where it is, does
+//! not touch the interrupt controller or the timers unless the exit is about them, and returns to the guest
+//! after one look at the attention word. What it cannot finish it leaves, with nothing done, to [`full`].
+
+pub mod full;
+mod hvc;
+mod inject;
+mod irq;
+mod mmio;
+mod sysreg;
+
+use crate::frame::Frame;
+use crate::regs;
+use crate::vcpu::Vcpu;
+
+/// Exception classes, ESR_EL2.EC (Arm ARM D24.2.41).
+mod class {
+    pub const WFX: u64 = 0x01;
+    pub const HVC64: u64 = 0x16;
+    pub const SMC64: u64 = 0x17;
+    pub const SYSTEM_REGISTER: u64 = 0x18;
+    pub const INSTRUCTION_ABORT: u64 = 0x20;
+    pub const DATA_ABORT: u64 = 0x24;
+}
+
+/// Why the light tier did not re-enter the guest: [`Code::SYNC`] and so on, or, without [`Code::FULL`], the
+/// attention word is not zero.
+pub struct Code;
+
+impl Code {
+    /// The exit itself is not finished.
+    pub const FULL: u32 = 1 << 31;
+    /// A synchronous exception, described by ESR_EL2.
+    pub const SYNC: u32 = Self::FULL;
+    /// A physical interrupt; its INTID is in the low 24 bits, already acknowledged.
+    pub const IRQ: u32 = Self::FULL | 1 << 28;
+    /// An SError from the guest.
+    pub const SERROR: u32 = Self::FULL | 2 << 28;
+    /// The interrupt model has to be settled before the guest is entered.
+    pub const SETTLE: u32 = Self::FULL | 3 << 28;
+}
+
+/// Moves past the instruction that exited.
+///
+/// PSTATE.SS and BTYPE stay as they are: a guest that single-steps over a trapped instruction sees the step
+/// one instruction later (CAVEATS.md).
+#[inline(always)] // Three instructions of most light exits.
+fn skip() {
+    // SAFETY: trapped instructions of AArch64 are four bytes long; the guest's own PC advances.
+    unsafe { regs::ELR_EL2.write(regs::ELR_EL2.read().wrapping_add(4)) };
+}
+
+/// Ends a light exit that is done: what the vector branches on is the attention word itself.
+#[inline(always)] // One load: the end of every light exit.
+fn done(vcpu: &Vcpu) -> u32 {
+    vcpu.attention.word()
+}
+
+/// Returns the resident vCPU.
+#[inline(always)] // One load.
+fn resident(frame: &Frame) -> &'static Vcpu {
+    // SAFETY: the run loop stores a vCPU that lives for ever before the guest is first entered.
+    unsafe { &*frame.vcpu }
+}
+
+/// Light tier of synchronous exceptions. Returns zero to re-enter, the attention word, or a [`Code`].
+///
+/// The frequent handlers are leaves, inlined here, so that this function needs no stack frame of its own; what
+/// needs one is behind a tail call.
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub extern "C" fn turnstile_light_sync(frame: &mut Frame) -> u32 {
+    let esr = regs::ESR_EL2.read();
+    match esr >> 26 {
+        class::HVC64 => hvc::light(frame),
+        class::SYSTEM_REGISTER => sysreg::light(frame, esr as u32),
+        class::DATA_ABORT => mmio::light(frame, esr as u32),
+        _ => Code::SYNC,
+    }
+}
+
+/// Light tier of physical interrupts.
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub extern "C" fn turnstile_light_irq(frame: &mut Frame) -> u32 {
+    irq::light(resident(frame))
+}
+
+/// FIQ: nothing is configured as Group 0 or secure, so none is expected; one is ignored.
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub extern "C" fn turnstile_light_fiq(frame: &mut Frame) -> u32 {
+    done(resident(frame))
+}
+
+/// SError while the guest ran: never light.
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub extern "C" fn turnstile_light_serror(_frame: &mut Frame) -> u32 {
+    Code::SERROR
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Trapped system registers: one indexed load from encoding to meaning (seed 000's binary search, taken to its
+//! end), decided at compile time.
+
+use turnstile_trapmap::{Group, SysReg, TrapMap};
+use turnstile_vgic::{Context, Host, Outcome, SgiRegister};
+
+use super::{Code, done, resident, skip};
+use crate::frame::Frame;
+use crate::irq::ich::Ich;
+use crate::pmu::Register;
+use crate::vcpu::{Owned, Vcpu};
+use crate::vm::Peers;
+
+/// What a trapped register is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Trap {
+    /// Not part of this machine: UNDEFINED.
+    Undefined,
+    /// Reads as zero, ignores writes.
+    Ignored,
+    /// op0=3, op1=0, CRn=0: by table.
+    Id,
+    /// Sends SGIs.
+    Sgi(SgiRegister),
+    /// Deactivates an interrupt that may be in no list register.
+    Deactivate,
+    /// PMU, if the VM has one.
+    Pmu(Register),
+}
+
+const fn reg(op0: u8, op1: u8, crn: u8, crm: u8, op2: u8) -> SysReg {
+    SysReg::new(op0, op1, crn, crm, op2)
+}
+
+const fn group(op0: u8, op1: u8, crn: u8, crm: (u8, u8), op2: (u8, u8)) -> Group {
+    Group { op0, op1, crn, crm, op2 }
+}
+
+static TRAPS: TrapMap<Trap> = TrapMap::with_groups(
+    Trap::Undefined,
+    &[
+        (group(3, 0, 0, (1, 7), (0, 7)), Trap::Id),
+        // PMEVCNTR<n>_EL0 and PMEVTYPER<n>_EL0: with N = 0 none exists, accesses are ignored.
+        (group(3, 3, 14, (8, 15), (0, 7)), Trap::Pmu(Register::Quiet)),
+    ],
+    &[
+        (reg(3, 0, 1, 0, 1), Trap::Ignored), // ACTLR_EL1
+        (reg(3, 0, 12, 11, 5), Trap::Sgi(SgiRegister::Sgi1r)),
+        (reg(3, 0, 12, 11, 6), Trap::Sgi(SgiRegister::Asgi1r)),
+        (reg(3, 0, 12, 11, 7), Trap::Sgi(SgiRegister::Sgi0r)),
+        (reg(3, 0, 12, 11, 1), Trap::Deactivate), // ICC_DIR_EL1
+        // The debug communications channel: present, and nobody at the other end.
+        (reg(2, 3, 0, 1, 0), Trap::Ignored), // MDCCSR_EL0
+        (reg(2, 0, 0, 2, 0), Trap::Ignored), // MDCCINT_EL1
+        (reg(2, 3, 0, 4, 0), Trap::Ignored), // DBGDTR_EL0
+        (reg(2, 3, 0, 5, 0), Trap::Ignored), // DBGDTRTX_EL0, DBGDTRRX_EL0
+        (reg(2, 0, 0, 0, 2), Trap::Ignored), // OSDTRRX_EL1
+        (reg(2, 0, 0, 3, 2), Trap::Ignored), // OSDTRTX_EL1
+        (reg(3, 3, 9, 12, 0), Trap::Pmu(Register::Control)),
+        (reg(3, 3, 9, 12, 1), Trap::Pmu(Register::EnableSet)),
+        (reg(3, 3, 9, 12, 2), Trap::Pmu(Register::EnableClear)),
+        (reg(3, 3, 9, 12, 3), Trap::Pmu(Register::Quiet)), // PMOVSCLR_EL0
+        (reg(3, 3, 9, 12, 4), Trap::Pmu(Register::Quiet)), // PMSWINC_EL0
+        (reg(3, 3, 9, 12, 5), Trap::Pmu(Register::Select)),
+        (reg(3, 3, 9, 12, 6), Trap::Pmu(Register::Quiet)), // PMCEID0_EL0
+        (reg(3, 3, 9, 12, 7), Trap::Pmu(Register::Quiet)), // PMCEID1_EL0
+        (reg(3, 3, 9, 13, 0), Trap::Pmu(Register::Cycles)),
+        (reg(3, 3, 9, 13, 1), Trap::Pmu(Register::SelectedType)),
+        (reg(3, 3, 9, 13, 2), Trap::Pmu(Register::Quiet)), // PMXEVCNTR_EL0
+        (reg(3, 3, 9, 14, 0), Trap::Pmu(Register::UserEnable)),
+        (reg(3, 3, 9, 14, 3), Trap::Pmu(Register::Quiet)), // PMOVSSET_EL0
+        (reg(3, 0, 9, 14, 1), Trap::Pmu(Register::Quiet)), // PMINTENSET_EL1
+        (reg(3, 0, 9, 14, 2), Trap::Pmu(Register::Quiet)), // PMINTENCLR_EL1
+        (reg(3, 0, 9, 14, 6), Trap::Pmu(Register::Quiet)), // PMMIR_EL1
+        (reg(3, 3, 14, 15, 7), Trap::Pmu(Register::CycleFilter)),
+    ],
+);
+
+const ISS_READ: u32 = 1;
+
+/// The transfer register of the trapped instruction.
+#[inline(always)] // One bit-field extract.
+const fn transfer(iss: u32) -> usize {
+    (iss >> 5 & 31) as usize
+}
+
+/// What an access comes to.
+enum Access {
+    /// Done; the value is for the transfer register if it was a read.
+    Value(u64),
+    /// Done, and the list registers need planning.
+    Settle,
+    /// The instruction is UNDEFINED here.
+    Undefined,
+}
+
+#[inline(always)] // Three instructions; one of them is the load.
+fn id_register(vcpu: &Vcpu, iss: u32) -> u64 {
+    let index = (iss << 2 & 0x38 | iss >> 17 & 7) as usize;
+    vcpu.vm.id_registers[index & 63]
+}
+
+/// Sends an SGI: to the vCPU itself by a list register, to others by their inboxes.
+#[inline(always)] // Two callers: the light exit and its full twin.
+fn send_sgi(vcpu: &Vcpu, owned: &mut Owned, register: SgiRegister, value: u64) -> Outcome {
+    let (intid, targets) = vcpu.vm.vgic.sgi_targets(register, value, vcpu.index);
+    let peers = Peers { vm: vcpu.vm };
+    let mut outcome = Outcome::Done;
+    for target in targets {
+        if target == vcpu.index {
+            outcome = owned.gic.inject_sgi(&mut Ich, intid);
+        } else {
+            peers.post(target, intid);
+        }
+    }
+    outcome
+}
+
+/// Carries out an access; `value` is what a write carries.
+fn access(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u64) -> Access {
+    let read = iss & ISS_READ != 0;
+    match TRAPS.lookup(iss) {
+        Trap::Undefined => Access::Undefined,
+        Trap::Ignored => Access::Value(0),
+        Trap::Id if read => Access::Value(id_register(vcpu, iss)),
+        Trap::Id => Access::Undefined,
+        Trap::Sgi(_) | Trap::Deactivate if read => Access::Undefined,
+        Trap::Sgi(register) => match send_sgi(vcpu, owned, register, value) {
+            Outcome::Done => Access::Value(0),
+            Outcome::Slow => Access::Settle,
+        },
+        Trap::Deactivate => {
+            let peers = Peers { vm: vcpu.vm };
+            let mut cx = Context { vgic: &vcpu.vm.vgic, vif: &mut Ich, host: &peers };
+            owned.gic.dir(&mut cx, value as u32 & 0xff_ffff);
+            Access::Settle
+        }
+        Trap::Pmu(_) if !vcpu.vm.pmu => Access::Undefined,
+        Trap::Pmu(register) if read => Access::Value(owned.pmu.read(register)),
+        Trap::Pmu(register) => {
+            owned.pmu.write(register, value);
+            Access::Value(0)
+        }
+    }
+}
+
+/// The registers that are hot in real guests: identification, SGIs, the PMU's selector.
+#[inline(always)] // One caller.
+pub(super) fn light(frame: &mut Frame, iss: u32) -> u32 {
+    let rt = transfer(iss);
+    if !Frame::is_light(rt) {
+        return Code::SYNC;
+    }
+    let vcpu = resident(frame);
+    let value = match TRAPS.lookup(iss) {
+        Trap::Id if iss & ISS_READ != 0 => id_register(vcpu, iss),
+        Trap::Sgi(register) if iss & ISS_READ == 0 => return light_sgi(frame, register, rt),
+        Trap::Pmu(Register::Select) if vcpu.vm.pmu => {
+            // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
+            let owned = unsafe { vcpu.owned() };
+            if iss & ISS_READ == 0 {
+                owned.pmu.write(Register::Select, frame.light(rt));
+                skip();
+                return done(vcpu);
+            }
+            owned.pmu.select()
+        }
+        _ => return Code::SYNC,
+    };
+    frame.set_light(rt, value);
+    skip();
+    done(vcpu)
+}
+
+/// An SGI register, written from one of the registers that the light tier holds.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // Needs a stack frame, which the other light exits are not to pay for.
+fn light_sgi(frame: &mut Frame, register: SgiRegister, rt: usize) -> u32 {
+    let vcpu = resident(frame);
+    // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
+    let owned = unsafe { vcpu.owned() };
+    let outcome = send_sgi(vcpu, owned, register, frame.light(rt));
+    skip();
+    match outcome {
+        Outcome::Done => done(vcpu),
+        Outcome::Slow => Code::SETTLE,
+    }
+}
+
+/// Every trapped register, with every transfer register.
+pub(super) fn full(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, iss: u32) {
+    let rt = transfer(iss);
+    match access(vcpu, owned, iss, frame.get(rt)) {
+        Access::Value(value) => {
+            if iss & ISS_READ != 0 {
+                frame.set(rt, value);
+            }
+            skip();
+        }
+        Access::Settle => skip(),
+        Access::Undefined => super::inject::undefined(),
+    }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The exit frame: where a vector stores the guest's general registers.
+//!
+//! One frame lies at the top of each physical CPU's stack, and SP_EL2 points at it while a guest runs. The
+//! light tier fills x0–x18 and x30 only; the rest stays in the CPU and is stored when an exit becomes full.
+
+use crate::vcpu::Vcpu;
+
+/// The general registers of the resident vCPU, and whose they are.
+///
+/// `vectors.S` knows this layout.
+#[repr(C, align(16))]
+pub struct Frame {
+    /// x0–x18, x30, x19–x29 in this order; see [`Frame::slot`].
+    slots: [u64; 31],
+    reserved: u64,
+    /// The vCPU resident on this physical CPU.
+    pub vcpu: *const Vcpu,
+    reserved2: u64,
+}
+
+const _: () = assert!(core::mem::size_of::<Frame>() == 272);
+
+impl Frame {
+    /// Makes an empty frame for `vcpu`.
+    pub const fn new(vcpu: *const Vcpu) -> Self {
+        Self { slots: [0; 31], reserved: 0, vcpu, reserved2: 0 }
+    }
+
+    /// Returns the slot of x`n`, `n` ≤ 30.
+    const fn slot(n: usize) -> usize {
+        match n {
+            0..=18 => n,
+            30 => 19,
+            _ => n + 1,
+        }
+    }
+
+    /// Returns whether the light tier holds register `n` (31 is the zero register).
+    #[inline(always)] // Two instructions on the light path.
+    pub const fn is_light(n: usize) -> bool {
+        n <= 18
+    }
+
+    /// Reads one of x0–x18.
+    #[inline(always)] // One load on the light path.
+    pub fn light(&self, n: usize) -> u64 {
+        // The mask keeps the index inside the array for the compiler; callers pass at most 18.
+        if n < 31 { self.slots[n] } else { 0 }
+    }
+
+    /// Writes one of x0–x18.
+    #[inline(always)] // One store on the light path.
+    pub fn set_light(&mut self, n: usize, value: u64) {
+        if n < 31 {
+            self.slots[n] = value;
+        }
+    }
+
+    /// Reads x`n` in a full exit; 31 reads as zero.
+    pub fn get(&self, n: usize) -> u64 {
+        if n < 31 { self.slots[Self::slot(n)] } else { 0 }
+    }
+
+    /// Writes x`n` in a full exit; 31 is ignored.
+    pub fn set(&mut self, n: usize, value: u64) {
+        if n < 31 {
+            self.slots[Self::slot(n)] = value;
+        }
+    }
+
+    /// Clears every general register.
+    pub fn clear(&mut self) {
+        self.slots = [0; 31];
+    }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The physical GICv3 (IHI 0069): distributor, redistributors and the CPU interface at EL2.
+//!
+//! EOImode is 1: EOIR drops the priority, DIR deactivates. A forwarded interrupt is only dropped here; the
+//! guest's own EOI deactivates it through the HW bit of its list register, without an exit.
+
+use crate::cpu::isb;
+use crate::discover::GicNode;
+use crate::mmio::Registers;
+use crate::regs;
+
+/// SGI by which one physical CPU makes another look at its attention words.
+pub const SGI_KICK: u32 = 0;
+/// PPI of the GIC's maintenance interrupt (fixed by the Server Base System Architecture).
+pub const PPI_MAINTENANCE: u32 = 25;
+/// PPI of the virtual timer.
+pub const PPI_VIRTUAL_TIMER: u32 = 27;
+/// PPI of the EL1 physical timer.
+pub const PPI_PHYSICAL_TIMER: u32 = 30;
+/// INTIDs from here on mean "nothing" or are special.
+pub const SPURIOUS: u32 = 1020;
+
+const GICD_CTLR: usize = 0x0;
+const GICD_TYPER: usize = 0x4;
+const GICD_IGROUPR: usize = 0x80;
+const GICD_ISENABLER: usize = 0x100;
+const GICD_ICENABLER: usize = 0x180;
+const GICD_ICPENDR: usize = 0x280;
+const GICD_ICACTIVER: usize = 0x380;
+const GICD_IPRIORITYR: usize = 0x400;
+const GICD_IROUTER: usize = 0x6000;
+const GICD_CTLR_RWP: u32 = 1 << 31;
+const GICD_CTLR_ARE: u32 = 1 << 4;
+const GICD_CTLR_ENABLE_GRP1: u32 = 1 << 1;
+const GICR_TYPER: usize = 0x8;
+const GICR_WAKER: usize = 0x14;
+const GICR_SGI: usize = 0x1_0000;
+const GICR_TYPER_VLPIS: u64 = 1 << 1;
+const GICR_TYPER_LAST: u64 = 1 << 4;
+/// Priority of every physical interrupt: they need no order among themselves.
+const PRIORITY: u32 = 0xa0a0_a0a0;
+/// Polls of a register that hardware settles within microseconds.
+const PATIENCE: u32 = 1_000_000;
+
+/// The distributor.
+#[derive(Clone, Copy, Debug)]
+pub struct Distributor(Registers);
+
+impl Distributor {
+    /// Takes the distributor that the device tree names.
+    ///
+    /// # Safety
+    /// The node's register blocks must be mapped as device memory for ever.
+    pub unsafe fn new(node: &GicNode) -> Self {
+        // SAFETY: the caller's promise.
+        Self(unsafe { Registers::new(node.distributor.base) })
+    }
+
+    fn wait(&self) {
+        for _ in 0..PATIENCE {
+            if self.0.read32(GICD_CTLR) & GICD_CTLR_RWP == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Brings the distributor up: every SPI in group 1, disabled, inactive.
+    pub fn start(&self) {
+        self.0.write32(GICD_CTLR, 0);
+        self.wait();
+        let words = (self.0.read32(GICD_TYPER) & 0x1f) as usize + 1;
+        for word in 1..words {
+            self.0.write32(GICD_ICENABLER + 4 * word, !0);
+            self.0.write32(GICD_ICPENDR + 4 * word, !0);
+            self.0.write32(GICD_ICACTIVER + 4 * word, !0);
+            self.0.write32(GICD_IGROUPR + 4 * word, !0);
+            for byte in 0..8 {
+                self.0.write32(GICD_IPRIORITYR + 32 * word + 4 * byte, PRIORITY);
+            }
+        }
+        self.wait();
+        self.0.write32(GICD_CTLR, GICD_CTLR_ARE | GICD_CTLR_ENABLE_GRP1);
+        self.wait();
+    }
+
+    /// Routes an SPI to the CPU with `affinity` and enables it.
+    pub fn enable_spi(&self, intid: u32, affinity: u64) {
+        let n = intid as usize;
+        self.0.write64(GICD_IROUTER + 8 * n, affinity);
+        self.0.write32(GICD_ISENABLER + 4 * (n / 32), 1 << (n % 32));
+    }
+}
+
+/// Finds the redistributor of the CPU with `affinity`.
+///
+/// # Safety
+/// The node's register blocks must be mapped as device memory for ever.
+pub unsafe fn redistributor(node: &GicNode, affinity: u64) -> Option<Registers> {
+    let packed = (affinity & 0xff_ffff) | ((affinity >> 32) & 0xff) << 24;
+    for region in &node.redistributors {
+        let mut base = region.base;
+        while base + 0x2_0000 <= region.base + region.size {
+            // SAFETY: the caller's promise; `base` lies inside the region.
+            let frame = unsafe { Registers::new(base) };
+            let typer = frame.read64(GICR_TYPER);
+            if typer >> 32 == packed {
+                return Some(frame);
+            }
+            if typer & GICR_TYPER_LAST != 0 {
+                break;
+            }
+            base += if typer & GICR_TYPER_VLPIS != 0 { 0x4_0000 } else { 0x2_0000 };
+        }
+    }
+    None
+}
+
+/// Brings up this CPU's redistributor and CPU interface.
+pub fn start_cpu(redistributor: Registers) {
+    redistributor.write32(GICR_WAKER, redistributor.read32(GICR_WAKER) & !2);
+    for _ in 0..PATIENCE {
+        if redistributor.read32(GICR_WAKER) & 4 == 0 {
+            break;
+        }
+    }
+    let sgi = |offset: usize| GICR_SGI + offset;
+    redistributor.write32(sgi(GICD_ICENABLER), !0);
+    redistributor.write32(sgi(GICD_ICPENDR), !0);
+    redistributor.write32(sgi(GICD_ICACTIVER), !0);
+    redistributor.write32(sgi(GICD_IGROUPR), !0);
+    for byte in 0..8 {
+        redistributor.write32(sgi(GICD_IPRIORITYR + 4 * byte), PRIORITY);
+    }
+    let used = [SGI_KICK, PPI_MAINTENANCE, PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER];
+    redistributor.write32(sgi(GICD_ISENABLER), used.iter().fold(0, |mask, n| mask | 1 << n));
+    // SAFETY: these registers govern physical interrupts of this CPU only, which are masked at EL2; the
+    // synchronization after SRE is required before the other ICC registers exist (IHI 0069, 12.1.3).
+    unsafe {
+        regs::ICC_SRE_EL2.write(0xf);
+        isb();
+        regs::ICC_PMR_EL1.write(0xff);
+        regs::ICC_BPR1_EL1.write(0);
+        regs::ICC_CTLR_EL1.write(1 << 1);
+        regs::ICC_IGRPEN1_EL1.write(1);
+        isb();
+    }
+}
+
+/// Acknowledges the highest-priority pending interrupt and drops the running priority again, so that others
+/// can follow. Returns its INTID, or one of [`SPURIOUS`] and above. It stays active until [`deactivate`].
+#[inline(always)] // Two or three instructions of every physical interrupt's exit.
+pub fn acknowledge() -> u32 {
+    let iar = regs::ICC_IAR1_EL1.read();
+    let intid = iar as u32 & 0xff_ffff;
+    if intid < SPURIOUS {
+        // SAFETY: ends the interrupt that was just acknowledged.
+        unsafe { regs::ICC_EOIR1_EL1.write(iar) };
+    }
+    intid
+}
+
+/// Deactivates an interrupt that was acknowledged and is not forwarded to a guest.
+#[inline(always)] // One instruction.
+pub fn deactivate(intid: u32) {
+    // SAFETY: deactivating an interrupt of this CPU only lets it come again.
+    unsafe { regs::ICC_DIR_EL1.write(intid.into()) };
+}
+
+/// Sends [`SGI_KICK`] to the physical CPU with `affinity`.
+#[inline] // A few shifts and one register write on the path of every cross-CPU interrupt.
+pub fn kick(affinity: u64) {
+    let aff0 = affinity & 0xff;
+    let value = (affinity >> 32 & 0xff) << 48
+        | (affinity >> 16 & 0xff) << 32
+        | (affinity >> 8 & 0xff) << 16
+        | (aff0 & 0xf0) << 40
+        | 1 << (aff0 & 0xf)
+        | u64::from(SGI_KICK) << 24;
+    // The attention word must be visible before the interrupt that announces it: a
+    // system register write is not ordered after stores without a barrier.
+    crate::cpu::dsb_ishst();
+    // SAFETY: an SGI among the hypervisor's own physical CPUs.
+    unsafe { regs::ICC_SGI1R_EL1.write(value) };
+    isb();
+}

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Physical memory: what the hypervisor keeps for itself, what guests get, and the EL2 address space.
+//!
+//! EL2 maps, one to one: its image (code executable, nothing writable and executable), its arena (heap,
+//! stacks, translation tables), the device tree and the bundle, and the devices it drives. Memory of guests
+//! is not mapped, except a range of it while [`with_guest_memory`] copies or clears.
+
+use buddy_system_allocator::LockedHeap;
+use spin::Mutex;
+use turnstile_paging::{
+    Error as PagingError, FrameAllocator, FrameError, FrameRange, PageTable, PhysAddr, Stage1Attributes,
+    Stage1El2, Stage2, Stage2Attributes, Tables,
+};
+
+use crate::cpu;
+use crate::discover::{Machine, Range};
+use crate::regs;
+
+const PAGE: u64 = 4096;
+const MIB: u64 = 1 << 20;
+/// Bytes of the arena: heap, stacks and tables of everything.
+const ARENA: u64 = 48 * MIB;
+/// Bytes of the heap inside the arena.
+const HEAP: u64 = 16 * MIB;
+/// Bytes of a physical CPU's stack, without its guard page.
+const STACK: u64 = 32 * 1024;
+/// Bytes of the stack for fault reports.
+const FAULT_STACK: u64 = 16 * 1024;
+/// Bits of the EL2 address space; `boot.S` has the matching T0SZ.
+const EL2_BITS: u32 = 39;
+
+#[global_allocator]
+static HEAP_ALLOCATOR: LockedHeap<32> = LockedHeap::empty();
+
+static MEMORY: Mutex<Option<Memory>> = Mutex::new(None);
+
+struct Memory {
+    arena: FrameAllocator<256>,
+    /// Stacks, each mapped by itself between unmapped pages. Apart from the arena, because a block that holds
+    /// tables in use cannot be split: while it is broken, the tables could not be written.
+    stacks: FrameAllocator<16>,
+    guests: FrameAllocator<128>,
+    el2: Option<PageTable<Stage1El2>>,
+}
+
+/// Why memory could not be set up or given out.
+#[derive(Debug)]
+pub enum Error {
+    /// No RAM is large enough for the hypervisor's own arena.
+    NoArena,
+    /// Not enough contiguous memory of this many bytes is left for a guest.
+    NoGuestMemory(u64),
+    /// A mapping failed.
+    Paging(PagingError),
+    /// The allocator's books do not allow it.
+    Frames(FrameError),
+}
+
+impl core::fmt::Display for Error {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::NoArena => write!(f, "no RAM has {} MiB for the hypervisor", ARENA / MIB),
+            Self::NoGuestMemory(size) => {
+                write!(f, "no {} MiB of contiguous memory are left for the VM", size / MIB)
+            }
+            Self::Paging(error) => write!(f, "a translation table could not be built: {error:?}"),
+            Self::Frames(error) => write!(f, "the memory map is inconsistent: {error:?}"),
+        }
+    }
+}
+
+impl From<PagingError> for Error {
+    fn from(error: PagingError) -> Self {
+        Self::Paging(error)
+    }
+}
+
+impl From<FrameError> for Error {
+    fn from(error: FrameError) -> Self {
+        Self::Frames(error)
+    }
+}
+
+/// What must be invalidated when a table changes.
+#[derive(Clone, Copy)]
+enum Regime {
+    /// EL2&0, all CPUs.
+    El2,
+    /// The guest of one VMID; all of them are flushed, since this happens only when a VM starts or stops.
+    Guest,
+}
+
+/// Translation tables in the arena.
+struct Pool<'a> {
+    arena: &'a mut FrameAllocator<256>,
+    regime: Regime,
+}
+
+fn range(start: u64, size: u64) -> Result<FrameRange, Error> {
+    FrameRange::new(PhysAddr(start), size).ok_or(Error::NoArena)
+}
+
+impl Tables for Pool<'_> {
+    fn allocate(&mut self, bytes: u64) -> Option<PhysAddr> {
+        let frames = self.arena.allocate(bytes, bytes.max(PAGE)).ok()?;
+        zero(frames.start().0, bytes);
+        cpu::dsb_ishst();
+        Some(frames.start())
+    }
+
+    fn free(&mut self, table: PhysAddr, bytes: u64) {
+        if let Some(frames) = FrameRange::new(table, bytes) {
+            let _ = self.arena.free(frames);
+        }
+    }
+
+    fn read(&self, table: PhysAddr, index: usize) -> u64 {
+        // SAFETY: `table` came from `allocate`, so it is an arena frame that EL2 maps one to one, and the
+        // builder keeps `index` inside the table. Volatile: hardware walkers read it too.
+        unsafe { core::ptr::read_volatile((table.0 as *const u64).add(index)) }
+    }
+
+    fn write(&mut self, table: PhysAddr, index: usize, entry: u64) {
+        // SAFETY: as for `read`; an aligned 64-bit store is single-copy atomic.
+        unsafe { core::ptr::write_volatile((table.0 as *mut u64).add(index), entry) }
+    }
+
+    fn invalidate(&mut self, _address: u64, _size: u64) {
+        // The table stores before the invalidation, the invalidation before what follows (D8.16.5).
+        cpu::dsb_ishst();
+        match self.regime {
+            Regime::El2 => cpu::tlbi_alle2is(),
+            Regime::Guest => cpu::tlbi_alle1is(),
+        }
+        cpu::dsb_ish();
+        cpu::isb();
+    }
+}
+
+/// Clears memory that EL2 maps.
+fn zero(start: u64, size: u64) {
+    let dczid = regs::DCZID_EL0.read();
+    let block = 4u64 << (dczid & 0xf);
+    if dczid & (1 << 4) != 0 || !(start | size).is_multiple_of(block) {
+        // SAFETY: the caller owns the range and EL2 maps it writable.
+        unsafe { core::ptr::write_bytes(start as *mut u8, 0, size as usize) };
+        return;
+    }
+    let mut address = start;
+    while address < start + size {
+        // SAFETY: as above; DC ZVA clears the whole aligned block, which lies inside the range.
+        unsafe {
+            core::arch::asm!("dc zva, {}", in(reg) address, options(nostack, preserves_flags));
+        }
+        address += block;
+    }
+}
+
+unsafe extern "C" {
+    static _start: u8;
+    static __text_start: u8;
+    static __rodata_start: u8;
+    static __data_start: u8;
+    static __image_end: u8;
+    fn enable_el2_mmu(root: u64);
+}
+
+fn address_of(symbol: *const u8) -> u64 {
+    symbol as u64
+}
+
+/// The parts of the image: (start, end, attributes).
+fn image_parts() -> [(u64, u64, Stage1Attributes); 3] {
+    let (text, rodata, data, end) =
+        (&raw const __text_start, &raw const __rodata_start, &raw const __data_start, &raw const __image_end);
+    let (text, rodata, data, end) = (address_of(text), address_of(rodata), address_of(data), address_of(end));
+    [
+        (text, rodata, Stage1Attributes::CODE),
+        (rodata, data, Stage1Attributes::CONSTANT),
+        (data, end, Stage1Attributes::DATA),
+    ]
+}
+
+fn align(range: Range) -> Option<(u64, u64)> {
+    let start = range.base.checked_next_multiple_of(PAGE)?;
+    let end = range.base.checked_add(range.size)? & !(PAGE - 1);
+    (end > start).then_some((start, end - start))
+}
+
+fn cover(range: Range) -> Option<(u64, u64)> {
+    let start = range.base & !(PAGE - 1);
+    let end = range.base.checked_add(range.size)?.checked_next_multiple_of(PAGE)?;
+    Some((start, end - start))
+}
+
+/// Sets up the allocators and the final EL2 tables. `in_use` are the ranges that were loaded beside the
+/// image and stay readable (device tree, bundle); `devices` are register blocks.
+///
+/// # Errors
+/// When the memory map cannot hold the hypervisor.
+pub fn init(machine: &Machine<'_>, in_use: &[Range], devices: &[Range]) -> Result<(), Error> {
+    let mut guests = FrameAllocator::<128>::new();
+    for memory in &machine.memory {
+        if let Some((start, size)) = align(*memory)
+            && start < 1 << EL2_BITS
+        {
+            guests.add(range(start, size.min((1 << EL2_BITS) - start))?)?;
+        }
+    }
+    let image = Range { base: address_of(&raw const _start), size: image_parts()[2].1 - image_parts()[0].0 };
+    for taken in machine.reserved.iter().chain(in_use).chain([&image]) {
+        if let Some((start, size)) = cover(*taken) {
+            guests.reserve(range(start, size)?)?;
+        }
+    }
+    let own = guests.allocate(ARENA, 2 * MIB).map_err(|_| Error::NoArena)?;
+    let mut arena = FrameAllocator::<256>::new();
+    arena.add(own)?;
+    let heap = arena.allocate(HEAP, PAGE)?;
+    // SAFETY: the heap's frames were just taken from free RAM, are mapped, and nobody else gets them.
+    unsafe {
+        HEAP_ALLOCATOR.lock().init(heap.start().0 as usize, heap.size() as usize)
+    };
+    let mut stacks = FrameAllocator::<16>::new();
+    let stack_bytes = machine.cpus.len() as u64 * (STACK + FAULT_STACK + 2 * PAGE);
+    stacks.add(guests.allocate(stack_bytes.next_multiple_of(2 * MIB), 2 * MIB).map_err(|_| Error::NoArena)?)?;
+    let mut memory = Memory { arena, stacks, guests, el2: None };
+    memory.build_el2(own, in_use, devices)?;
+    *MEMORY.lock() = Some(memory);
+    Ok(())
+}
+
+impl Memory {
+    fn build_el2(&mut self, own: FrameRange, in_use: &[Range], devices: &[Range]) -> Result<(), Error> {
+        let mut pool = Pool { arena: &mut self.arena, regime: Regime::El2 };
+        let format = Stage1El2::new(EL2_BITS).ok_or(Error::NoArena)?;
+        let mut table = PageTable::new(format, &mut pool)?;
+        for (start, end, attributes) in image_parts() {
+            if end > start {
+                table.map(&mut pool, start, PhysAddr(start), end - start, attributes)?;
+            }
+        }
+        table.map(&mut pool, own.start().0, own.start(), own.size(), Stage1Attributes::DATA)?;
+        for (ranges, attributes) in [(in_use, Stage1Attributes::CONSTANT), (devices, Stage1Attributes::DEVICE)] {
+            for one in ranges {
+                if let Some((start, size)) = cover(*one)
+                    && size > 0
+                {
+                    table.map(&mut pool, start, PhysAddr(start), size, attributes)?;
+                }
+            }
+        }
+        cpu::dsb_ish();
+        // SAFETY: the new tables map all that is in use now — code, data, the boot stack inside .bss, the
+        // arena, devices — at the same addresses as the boot tables.
+        unsafe { enable_el2_mmu(table.root().0) };
+        self.el2 = Some(table);
+        Ok(())
+    }
+}
+
+/// Runs `f` on the memory state; it exists from [`init`] on.
+fn with<R>(f: impl FnOnce(&mut Memory) -> Result<R, Error>) -> Result<R, Error> {
+    MEMORY.lock().as_mut().map_or(Err(Error::NoArena), f)
+}
+
+/// Returns the physical address of the EL2 tables' root, for secondary CPUs.
+pub fn el2_root() -> u64 {
+    with(|m| Ok(m.el2.as_ref().map_or(0, |t| t.root().0))).unwrap_or(0)
+}
+
+/// Allocates a stack with an unmapped guard page below it and returns its top.
+///
+/// The page above it is the next stack's guard.
+fn stack(size: u64) -> Result<u64, Error> {
+    with(|m| {
+        let frames = m.stacks.allocate(size + PAGE, PAGE)?;
+        let start = frames.start().0 + PAGE;
+        let mut pool = Pool { arena: &mut m.arena, regime: Regime::El2 };
+        if let Some(table) = m.el2.as_mut() {
+            table.map(&mut pool, start, PhysAddr(start), size, Stage1Attributes::DATA)?;
+            cpu::dsb_ish();
+            cpu::isb();
+        }
+        Ok(frames.end().0)
+    })
+}
+
+/// Allocates a CPU's stack; returns its top.
+///
+/// # Errors
+/// When the arena is used up.
+pub fn cpu_stack() -> Result<u64, Error> {
+    stack(STACK)
+}
+
+/// Allocates a CPU's stack for fault reports; returns its top.
+///
+/// # Errors
+/// When the arena is used up.
+pub fn fault_stack() -> Result<u64, Error> {
+    stack(FAULT_STACK)
+}
+
+/// Bytes that are free: (for guests, in the arena). What a VM took comes back when it stops.
+pub fn free_bytes() -> (u64, u64) {
+    with(|m| Ok((m.guests.free_bytes(), m.arena.free_bytes()))).unwrap_or((0, 0))
+}
+
+/// Runs `f` on guest memory `[start, start + size)`, which is mapped for EL2 only meanwhile, and cleans the
+/// caches afterwards so that a guest with its caches off sees the same bytes.
+///
+/// # Errors
+/// When the range cannot be mapped.
+fn with_guest_memory(start: u64, size: u64, f: impl FnOnce(&mut [u8])) -> Result<(), Error> {
+    let map = |on: bool| {
+        with(|m| {
+            let mut pool = Pool { arena: &mut m.arena, regime: Regime::El2 };
+            let Some(table) = m.el2.as_mut() else { return Err(Error::NoArena) };
+            if on {
+                table.map(&mut pool, start, PhysAddr(start), size, Stage1Attributes::DATA)?;
+                cpu::dsb_ish();
+                cpu::isb();
+            } else {
+                table.unmap(&mut pool, start, size)?;
+            }
+            Ok(())
+        })
+    };
+    map(true)?;
+    // SAFETY: the range was just mapped readable and writable. It belongs to a stopped VM (only
+    // `GuestMemory`'s owner gets here, by `&mut`), so nobody else accesses it while the slice lives.
+    f(unsafe { core::slice::from_raw_parts_mut(start as *mut u8, size as usize) });
+    cpu::clean_to_poc(start, size);
+    map(false)
+}
+
+/// The memory of one VM and its stage 2 tables.
+pub struct GuestMemory {
+    frames: FrameRange,
+    table: PageTable<Stage2>,
+    ipa: u64,
+}
+
+impl GuestMemory {
+    /// Allocates `size` bytes at intermediate physical address `ipa`, cleared, with the largest blocks that fit.
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub fn new(ipa: u64, size: u64, ipa_bits: u32) -> Result<Self, Error> {
+        let gib = 1 << 30;
+        let align = if size >= gib && ipa.is_multiple_of(gib) { gib } else { 2 * MIB };
+        let (frames, table) = with(|m| {
+            let frames = m
+                .guests
+                .allocate(size, align)
+                .or_else(|_| m.guests.allocate(size, 2 * MIB))
+                .map_err(|_| Error::NoGuestMemory(size))?;
+            let mut pool = Pool { arena: &mut m.arena, regime: Regime::Guest };
+            match Self::build(&mut pool, ipa, frames, ipa_bits) {
+                Ok(table) => Ok((frames, table)),
+                Err(error) => {
+                    m.guests.free(frames)?;
+                    Err(error)
+                }
+            }
+        })?;
+        let memory = Self { frames, table, ipa };
+        memory.scrub()?;
+        Ok(memory)
+    }
+
+    fn build(
+        pool: &mut Pool<'_>,
+        ipa: u64,
+        frames: FrameRange,
+        ipa_bits: u32,
+    ) -> Result<PageTable<Stage2>, Error> {
+        let format = Stage2::new(ipa_bits).ok_or(Error::NoArena)?;
+        let mut table = PageTable::new(format, pool)?;
+        match table.map(pool, ipa, frames.start(), frames.size(), Stage2Attributes::RAM) {
+            Ok(()) => Ok(table),
+            Err(error) => {
+                table.free_all(pool);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Clears all of it: nobody after this VM sees what it held.
+    fn scrub(&self) -> Result<(), Error> {
+        let (start, size) = (self.frames.start().0, self.frames.size());
+        with_guest_memory(start, size, |bytes| zero(bytes.as_mut_ptr() as u64, size))
+    }
+
+    /// Copies `bytes` to intermediate physical address `ipa`; ignored outside the memory.
+    ///
+    /// # Errors
+    /// When the range cannot be mapped.
+    pub fn load(&mut self, ipa: u64, bytes: &[u8]) -> Result<(), Error> {
+        let Some(offset) = ipa.checked_sub(self.ipa) else { return Ok(()) };
+        let Some(end) = offset.checked_add(bytes.len() as u64) else { return Ok(()) };
+        if end > self.frames.size() || bytes.is_empty() {
+            return Ok(());
+        }
+        let start = (self.frames.start().0 + offset) & !(PAGE - 1);
+        let skip = (self.frames.start().0 + offset - start) as usize;
+        let size = (skip as u64 + bytes.len() as u64).next_multiple_of(PAGE);
+        with_guest_memory(start, size, |memory| {
+            if let Some(target) = memory.get_mut(skip..skip + bytes.len()) {
+                target.copy_from_slice(bytes);
+            }
+        })?;
+        cpu::ic_ialluis();
+        cpu::dsb_ish();
+        cpu::isb();
+        Ok(())
+    }
+
+    /// Returns the physical address of the stage 2 tables.
+    pub fn tables(&self) -> u64 {
+        self.table.root().0
+    }
+
+    /// Returns VTCR_EL2.
+    pub fn vtcr(&self) -> u64 {
+        let parange = (regs::ID_AA64MMFR0_EL1.read() & 0xf).min(5);
+        let format = self.table.format();
+        // RES1, PS, TG0 = 4 KiB, SH0 = inner, ORGN0 = IRGN0 = write-back (Arm ARM D24.2.203).
+        1 << 31 | parange << 16 | 0b11 << 12 | 0b01 << 10 | 0b01 << 8 | format.sl0() << 6 | format.t0sz()
+    }
+
+    /// Clears the memory and gives it and the tables back. No CPU may have it loaded any more.
+    ///
+    /// # Errors
+    /// When the allocator's books do not allow it.
+    pub fn release(self) -> Result<(), Error> {
+        self.scrub()?;
+        with(|m| {
+            let mut pool = Pool { arena: &mut m.arena, regime: Regime::Guest };
+            pool.invalidate(0, 0);
+            self.table.free_all(&mut pool);
+            Ok(m.guests.free(self.frames)?)
+        })
+    }
+}
+
+/// Writes a CPU's release address in its spin table (Devicetree Specification 3.8.1).
+///
+/// # Errors
+/// When the page cannot be mapped.
+pub fn write_release_address(address: u64, entry: u64) -> Result<(), Error> {
+    let page = address & !(PAGE - 1);
+    let map = |on: bool| {
+        with(|m| {
+            let mut pool = Pool { arena: &mut m.arena, regime: Regime::El2 };
+            let Some(table) = m.el2.as_mut() else { return Err(Error::NoArena) };
+            if on {
+                table.map(&mut pool, page, PhysAddr(page), PAGE, Stage1Attributes::DATA)?;
+                cpu::dsb_ish();
+                cpu::isb();
+            } else {
+                table.unmap(&mut pool, page, PAGE)?;
+            }
+            Ok(())
+        })
+    };
+    map(true)?;
+    // SAFETY: the page was just mapped writable; the device tree gives this word to whoever starts the CPU.
+    unsafe { core::ptr::write_volatile(address as *mut u64, entry) };
+    cpu::clean_to_poc(address, 8);
+    map(false)
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The machine's own serial port: PL011 (DDI 0183) or 16550, polled output, interrupt-driven input.
+
+use crate::mmio::Registers;
+
+/// What kind of serial port the device tree names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UartKind {
+    /// Arm PrimeCell UART.
+    Pl011,
+    /// 16550 and compatible, `1 << shift` bytes apart, accessed in `width` bytes (1 or 4).
+    Ns16550 {
+        /// Distance between registers as a power of two.
+        shift: u8,
+        /// Access width in bytes.
+        width: u8,
+    },
+}
+
+/// A serial port that can be written and read a byte at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Uart {
+    kind: UartKind,
+    registers: Registers,
+}
+
+const PL011_DR: usize = 0x00;
+const PL011_FR: usize = 0x18;
+const PL011_LCR_H: usize = 0x2c;
+const PL011_CR: usize = 0x30;
+const PL011_IMSC: usize = 0x38;
+const PL011_ICR: usize = 0x44;
+const PL011_FR_RXFE: u32 = 1 << 4;
+const PL011_FR_TXFF: u32 = 1 << 5;
+const NS_LSR_DR: u32 = 1;
+const NS_LSR_THRE: u32 = 1 << 5;
+/// Output is dropped after this many looks at a transmitter that stays full: a missing or jammed port
+/// must not hang the hypervisor.
+const PATIENCE: u32 = 1_000_000;
+
+impl Uart {
+    /// Makes a driver.
+    ///
+    /// # Safety
+    /// As for [`Registers::new`].
+    pub const unsafe fn new(kind: UartKind, base: u64) -> Self {
+        // SAFETY: the caller's promise.
+        Self { kind, registers: unsafe { Registers::new(base) } }
+    }
+
+    /// Turns on the transmitter, 8 bits and FIFOs. The baud rate stays as the firmware left it.
+    pub fn start(&self) {
+        if self.kind == UartKind::Pl011 {
+            self.registers.write32(PL011_LCR_H, 0x70);
+            self.registers.write32(PL011_CR, 0x301);
+        }
+    }
+
+    fn ns(&self, register: usize, shift: u8, width: u8) -> u32 {
+        let offset = register << shift;
+        if width == 4 { self.registers.read32(offset) } else { self.registers.read8(offset).into() }
+    }
+
+    fn set_ns(&self, register: usize, shift: u8, width: u8, value: u8) {
+        let offset = register << shift;
+        if width == 4 {
+            self.registers.write32(offset, value.into());
+        } else {
+            self.registers.write8(offset, value);
+        }
+    }
+
+    /// Sends a byte, waiting for room.
+    pub fn put(&self, byte: u8) {
+        for _ in 0..PATIENCE {
+            match self.kind {
+                UartKind::Pl011 if self.registers.read32(PL011_FR) & PL011_FR_TXFF == 0 => {
+                    return self.registers.write32(PL011_DR, byte.into());
+                }
+                UartKind::Ns16550 { shift, width } if self.ns(5, shift, width) & NS_LSR_THRE != 0 => {
+                    return self.set_ns(0, shift, width, byte);
+                }
+                _ => core::hint::spin_loop(),
+            }
+        }
+    }
+
+    /// Takes a received byte, if there is one.
+    pub fn get(&self) -> Option<u8> {
+        match self.kind {
+            UartKind::Pl011 => (self.registers.read32(PL011_FR) & PL011_FR_RXFE == 0)
+                .then(|| self.registers.read32(PL011_DR) as u8),
+            UartKind::Ns16550 { shift, width } => (self.ns(5, shift, width) & NS_LSR_DR != 0)
+                .then(|| self.ns(0, shift, width) as u8),
+        }
+    }
+
+    /// Enables the receive interrupts (for the PL011 also the receive time-out, for less than a FIFO level).
+    pub fn enable_receive_interrupt(&self) {
+        match self.kind {
+            UartKind::Pl011 => {
+                self.registers.write32(PL011_ICR, 0x7ff);
+                self.registers.write32(PL011_IMSC, (1 << 4) | (1 << 6));
+            }
+            UartKind::Ns16550 { shift, width } => self.set_ns(1, shift, width, 1),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A vCPU: what others may touch (atomics), and what belongs to the physical CPU where it is resident.
+
+use core::cell::UnsafeCell;
+
+use turnstile_vgic::{Context, VcpuGic, VirtualInterface};
+use turnstile_vm::attention::Attention;
+use turnstile_vm::inbox::Inbox;
+use turnstile_vm::remote::RemoteCell;
+
+use crate::cpu::PerCpu;
+use crate::irq::ich::Ich;
+use crate::pmu::Pmu;
+use crate::vm::{Peers, Vm, Wire};
+
+/// A vCPU.
+#[repr(C)]
+pub struct Vcpu {
+    /// Why it must look before it enters its guest. First: the light path loads it on every exit.
+    pub attention: Attention,
+    /// Its VM.
+    pub vm: &'static Vm,
+    /// Its number in the VM.
+    pub index: usize,
+    /// The physical CPU it is pinned to.
+    pub cpu: &'static PerCpu,
+    /// Interrupts posted by others.
+    pub inbox: Inbox,
+    /// Operations asked for by others.
+    pub remote: RemoteCell,
+    owned: UnsafeCell<Owned>,
+}
+
+/// The part of a vCPU that only its physical CPU touches.
+pub struct Owned {
+    /// Its interrupts.
+    pub gic: VcpuGic,
+    /// Its PMU.
+    pub pmu: Pmu,
+}
+
+// SAFETY: everything shared is atomic; `owned` is reached only through `Vcpu::owned`, whose contract is that
+// only the CPU where the vCPU is resident calls it.
+unsafe impl Sync for Vcpu {}
+// SAFETY: the owned part may be handed to the CPU that the vCPU is pinned to.
+unsafe impl Send for Vcpu {}
+
+impl Vcpu {
+    /// Makes vCPU `index` of `vm`, pinned to `cpu`.
+    pub fn new(vm: &'static Vm, index: usize, cpu: &'static PerCpu) -> Self {
+        let gic = VcpuGic::new(&vm.vgic, index, Ich::list_registers());
+        Self {
+            attention: Attention::new(),
+            vm,
+            index,
+            cpu,
+            inbox: Inbox::new(),
+            remote: RemoteCell::new(),
+            owned: UnsafeCell::new(Owned { gic, pmu: Pmu::default() }),
+        }
+    }
+
+    /// Returns the part that belongs to this CPU.
+    ///
+    /// # Safety
+    /// Only on the physical CPU where the vCPU is resident, and only once at a time: exit handlers take it at
+    /// their top and pass it down; interrupts are masked, so no other handler runs meanwhile.
+    #[inline(always)] // An address computation on the light path.
+    #[allow(clippy::mut_from_ref, reason = "the contract above makes the reference unique")]
+    pub unsafe fn owned(&self) -> &mut Owned {
+        // SAFETY: unique by the contract.
+        unsafe { &mut *self.owned.get() }
+    }
+}
+
+/// Executes an operation that another CPU asked for, if there is one.
+pub fn serve_remote<V: VirtualInterface>(vcpu: &Vcpu, gic: &mut VcpuGic, vif: &mut V) -> bool {
+    vcpu.remote.serve(|Wire(op)| {
+        let peers = Peers { vm: vcpu.vm };
+        gic.apply(&mut Context { vgic: &vcpu.vm.vgic, vif, host: &peers }, op)
+    })
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// The EL2 vector table (Arm ARM D1.3.1.6) and the two tiers of an exit.
+//
+// While a guest runs, SP_EL2 points at the exit frame of this physical CPU (frame.rs), so the vector
+// stores without computing an address. A light exit saves what compiled code may clobber (AAPCS64:
+// x0-x18, x30), runs one Rust function and returns; every other register stays in the CPU. A full exit
+// then adds x19-x29, for handlers that need to see or change any register of the guest.
+//
+// Slots: x0..x18 at 0..144, x30 at 152, x19..x29 at 160..240.
+
+    .macro save_clobberable
+    stp     x0, x1, [sp]
+    stp     x2, x3, [sp, #16]
+    stp     x4, x5, [sp, #32]
+    stp     x6, x7, [sp, #48]
+    stp     x8, x9, [sp, #64]
+    stp     x10, x11, [sp, #80]
+    stp     x12, x13, [sp, #96]
+    stp     x14, x15, [sp, #112]
+    stp     x16, x17, [sp, #128]
+    stp     x18, x30, [sp, #144]
+    .endm
+
+    .macro restore_clobberable
+    ldp     x2, x3, [sp, #16]
+    ldp     x4, x5, [sp, #32]
+    ldp     x6, x7, [sp, #48]
+    ldp     x8, x9, [sp, #64]
+    ldp     x10, x11, [sp, #80]
+    ldp     x12, x13, [sp, #96]
+    ldp     x14, x15, [sp, #112]
+    ldp     x16, x17, [sp, #128]
+    ldp     x18, x30, [sp, #144]
+    ldp     x0, x1, [sp]
+    .endm
+
+    // The handler returns zero to re-enter at once, else why not: its own code or the attention word.
+    .macro light handler
+    .balign 128
+    save_clobberable
+    mov     x0, sp
+    bl      \handler
+    cbnz    w0, full_exit
+    restore_clobberable
+    eret
+    // ERET may be speculated past (Arm ARM, speculation barriers): nothing behind it is to be executed.
+    dsb     nsh
+    isb
+    .endm
+
+    .macro fault kind
+    .balign 128
+    msr     tpidr_el1, x0               // a fault of the hypervisor is final: the guest's register is scratch
+    mov     x0, #\kind
+    b       hypervisor_fault
+    .endm
+
+    .section .text.hot, "ax"
+    .balign 2048
+    .global vectors
+vectors:
+    fault   0                           // current EL, SP_EL0: never used
+    fault   1
+    fault   2
+    fault   3
+    fault   4                           // current EL, SP_EL2: a fault of the hypervisor itself
+    fault   5
+    fault   6
+    fault   7
+    light   turnstile_light_sync        // lower EL, AArch64
+    light   turnstile_light_irq
+    light   turnstile_light_fiq
+    light   turnstile_light_serror
+    light   turnstile_light_sync        // lower EL, AArch32 (EL0 of a guest): same syndrome, same way
+    light   turnstile_light_irq
+    light   turnstile_light_fiq
+    light   turnstile_light_serror
+    .balign 128
+
+// w0 = why the light tier did not re-enter.
+full_exit:
+    stp     x19, x20, [sp, #160]
+    stp     x21, x22, [sp, #176]
+    stp     x23, x24, [sp, #192]
+    stp     x25, x26, [sp, #208]
+    stp     x27, x28, [sp, #224]
+    str     x29, [sp, #240]
+    mov     x29, xzr                    // the guest's frame chain is not ours to walk
+    mov     w1, w0
+    mov     x0, sp
+    bl      turnstile_full_exit
+enter_guest:
+    ldp     x19, x20, [sp, #160]
+    ldp     x21, x22, [sp, #176]
+    ldp     x23, x24, [sp, #192]
+    ldp     x25, x26, [sp, #208]
+    ldp     x27, x28, [sp, #224]
+    ldr     x29, [sp, #240]
+    restore_clobberable
+    eret
+    dsb     nsh
+    isb
+
+// x0 = exit frame: first entry of a vCPU on this physical CPU.
+    .global turnstile_enter
+turnstile_enter:
+    mov     sp, x0
+    b       enter_guest
+
+// x0 = kind of vector, TPIDR_EL1 = x0 at the fault. A stack of its own, because the fault may be an
+// overflow of the one in use.
+hypervisor_fault:
+    msr     tpidr_el0, x1
+    mrs     x1, tpidr_el2
+    ldr     x1, [x1, #8]                // PerCpu::fault_stack_top
+    sub     x1, x1, #288
+    str     x2, [x1, #16]
+    mov     x2, sp
+    str     x2, [x1, #248]
+    mov     sp, x1
+    str     x0, [sp, #256]              // kind
+    mrs     x0, tpidr_el1
+    mrs     x1, tpidr_el0
+    stp     x0, x1, [sp, #0]
+    str     x3, [sp, #24]
+    stp     x4, x5, [sp, #32]
+    stp     x6, x7, [sp, #48]
+    stp     x8, x9, [sp, #64]
+    stp     x10, x11, [sp, #80]
+    stp     x12, x13, [sp, #96]
+    stp     x14, x15, [sp, #112]
+    stp     x16, x17, [sp, #128]
+    stp     x18, x19, [sp, #144]
+    stp     x20, x21, [sp, #160]
+    stp     x22, x23, [sp, #176]
+    stp     x24, x25, [sp, #192]
+    stp     x26, x27, [sp, #208]
+    stp     x28, x29, [sp, #224]
+    str     x30, [sp, #240]
+    mov     x0, sp
+    bl      turnstile_fault
+1:  wfe
+    b       1b
+
+// x0 = argument, x1 = stack, x2 = function that does not return.
+    .text
+    .global turnstile_on_stack
+turnstile_on_stack:
+    mov     sp, x1
+    mov     x29, xzr
+    mov     x30, xzr
+    br      x2

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A virtual machine and its vCPUs, as exits see them.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use spin::Once;
+use turnstile_machine::GuestMachine;
+use turnstile_machine::map::Region;
+use turnstile_vgic::{Host, RemoteOp, VcpuGic, Vgic, VirtualInterface};
+use turnstile_vm::attention::Reasons;
+use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Stop};
+use turnstile_vm::psci::Psci;
+
+use crate::cpu::{self, PerCpu};
+use crate::idregs::IdRegisters;
+use crate::irq::gicv3;
+use crate::switch::Residence;
+use crate::vcpu::{Vcpu, serve_remote};
+
+/// A virtual machine. It exists from boot on; what changes from life to life is its memory and its state.
+pub struct Vm {
+    /// Its number in the bundle; its VMID is one more.
+    pub id: u8,
+    /// Its name.
+    pub name: String,
+    /// Which board it looks like.
+    pub machine: GuestMachine,
+    /// What to do when the guest crashes.
+    pub on_crash: OnCrash,
+    /// Whether it has a trapped PMU; otherwise PMU registers are UNDEFINED.
+    pub pmu: bool,
+    /// The ID registers it sees.
+    pub id_registers: IdRegisters,
+    /// The emulated distributor.
+    pub vgic: Vgic,
+    /// Power states of its vCPUs.
+    pub psci: Psci,
+    /// Start, stop and restart.
+    pub lifecycle: Lifecycle,
+    /// Guest physical addresses of the distributor.
+    pub gicd: Region,
+    /// Guest physical addresses of all redistributors.
+    pub gicr: Region,
+    vcpus: Once<Vec<&'static Vcpu>>,
+    vtcr: AtomicU64,
+    vttbr: AtomicU64,
+    cntvoff: AtomicU64,
+}
+
+/// What a VM is made from.
+pub struct VmParts {
+    /// See [`Vm::id`].
+    pub id: u8,
+    /// See [`Vm::name`].
+    pub name: String,
+    /// See [`Vm::machine`].
+    pub machine: GuestMachine,
+    /// See [`Vm::on_crash`].
+    pub on_crash: OnCrash,
+    /// See [`Vm::pmu`].
+    pub pmu: bool,
+    /// See [`Vm::vgic`].
+    pub vgic: Vgic,
+    /// Bytes of memory.
+    pub memory: u64,
+}
+
+impl Vm {
+    /// Makes a VM that has never run.
+    pub fn new(parts: VmParts) -> Self {
+        let vcpus = parts.vgic.vcpus();
+        let map = parts.machine.map();
+        let ram = map.ram(parts.memory);
+        let affinities = (0..vcpus).filter_map(|n| parts.vgic.mpidr(n)).collect::<Vec<_>>();
+        Self {
+            id: parts.id,
+            name: parts.name,
+            machine: parts.machine,
+            on_crash: parts.on_crash,
+            pmu: parts.pmu,
+            id_registers: crate::idregs::compose_all(crate::idregs::Offer { pmu: parts.pmu }),
+            vgic: parts.vgic,
+            psci: Psci::new(affinities, ram.base..ram.end()),
+            lifecycle: Lifecycle::new(vcpus as u32),
+            gicd: map.gicd,
+            gicr: map.gicr(vcpus),
+            vcpus: Once::new(),
+            vtcr: AtomicU64::new(0),
+            vttbr: AtomicU64::new(0),
+            cntvoff: AtomicU64::new(0),
+        }
+    }
+
+    /// Gives the VM its vCPUs, once.
+    pub fn set_vcpus(&self, vcpus: Vec<&'static Vcpu>) {
+        self.vcpus.call_once(|| vcpus);
+    }
+
+    /// Returns the vCPUs.
+    pub fn vcpus(&self) -> &[&'static Vcpu] {
+        self.vcpus.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns vCPU `index`.
+    #[inline] // A bounds check and a load on the path of every SGI.
+    pub fn vcpu(&self, index: usize) -> Option<&'static Vcpu> {
+        self.vcpus().get(index).copied()
+    }
+
+    /// Sets the stage 2 tables of the VM's next life: VTCR_EL2, and VTTBR_EL2 without the VMID. Its virtual
+    /// counter starts from zero.
+    pub fn prepare(&self, vtcr: u64, tables: u64) {
+        let vmid = u64::from(self.id) + 1;
+        self.vtcr.store(vtcr, Ordering::Relaxed);
+        self.vttbr.store(tables | vmid << 48, Ordering::Relaxed);
+        self.cntvoff.store(crate::regs::CNTPCT_EL0.read(), Ordering::Relaxed);
+    }
+
+    /// Returns what makes vCPU `index` resident.
+    pub fn residence(&self, index: usize) -> Residence {
+        Residence {
+            vtcr: self.vtcr.load(Ordering::Relaxed),
+            vttbr: self.vttbr.load(Ordering::Relaxed),
+            vmpidr: self.vgic.mpidr(index).unwrap_or(0),
+            cntvoff: self.cntvoff.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Raises `reasons` with every vCPU, kicking those that may be in the guest.
+    pub fn raise_all(&self, reasons: Reasons) {
+        for vcpu in self.vcpus() {
+            if vcpu.attention.post(reasons).is_some() {
+                vcpu.kick();
+            }
+        }
+    }
+
+    /// Begins to stop the VM, if it runs.
+    pub fn stop(&self, reason: Stop) {
+        if self.lifecycle.begin_stop(reason) {
+            self.raise_all(Reasons::STOP);
+        }
+    }
+}
+
+/// The way from one vCPU, or from the hypervisor itself, to the vCPUs of a VM.
+pub struct Peers<'a> {
+    /// The VM.
+    pub vm: &'a Vm,
+}
+
+impl Host for Peers<'_> {
+    #[inline] // On the light exit of an SGI.
+    fn post(&self, vcpu: usize, intid: u32) {
+        let Some(target) = self.vm.vcpu(vcpu) else { return };
+        if target.inbox.post(&target.attention, intid).is_some() {
+            target.kick();
+        }
+    }
+
+    fn remote<V: VirtualInterface>(
+        &self,
+        me: &mut VcpuGic,
+        vif: &mut V,
+        vcpu: usize,
+        op: RemoteOp,
+    ) -> u64 {
+        let (Some(target), Some(own)) = (self.vm.vcpu(vcpu), self.vm.vcpu(me.index())) else { return 0 };
+        target.remote.call(
+            &target.attention,
+            Wire(op),
+            |_| target.kick(),
+            || {
+                serve_remote(own, me, vif);
+                core::hint::spin_loop();
+            },
+        )
+    }
+}
+
+/// A [`RemoteOp`] on its way through a [`turnstile_vm::remote::RemoteCell`].
+pub struct Wire(pub RemoteOp);
+
+impl From<Wire> for [u64; 4] {
+    fn from(wire: Wire) -> Self {
+        match wire.0 {
+            RemoteOp::RedistRead { offset, size } => [0, offset.into(), size.into(), 0],
+            RemoteOp::RedistWrite { offset, size, value } => [1, offset.into(), size.into(), value],
+            RemoteOp::State { block } => [2, block.into(), 0, 0],
+            RemoteOp::Recall { intid } => [3, intid.into(), 0, 0],
+            RemoteOp::ClearPending { intid } => [4, intid.into(), 0, 0],
+            RemoteOp::Activate { intid } => [5, intid.into(), 0, 0],
+            RemoteOp::Deactivate { intid } => [6, intid.into(), 0, 0],
+            RemoteOp::GroupsChanged => [7, 0, 0, 0],
+        }
+    }
+}
+
+impl From<[u64; 4]> for Wire {
+    fn from([kind, a, b, c]: [u64; 4]) -> Self {
+        let intid = a as u32;
+        Wire(match kind {
+            0 => RemoteOp::RedistRead { offset: a as u32, size: b as u8 },
+            1 => RemoteOp::RedistWrite { offset: a as u32, size: b as u8, value: c },
+            2 => RemoteOp::State { block: a as u32 },
+            3 => RemoteOp::Recall { intid },
+            4 => RemoteOp::ClearPending { intid },
+            5 => RemoteOp::Activate { intid },
+            6 => RemoteOp::Deactivate { intid },
+            _ => RemoteOp::GroupsChanged,
+        })
+    }
+}
+
+impl Vcpu {
+    /// Makes the physical CPU of this vCPU look at its attention word, unless that is the calling one, which
+    /// looks before it enters a guest anyway.
+    #[inline] // On the path of every cross-CPU interrupt.
+    pub fn kick(&self) {
+        let target: &'static PerCpu = self.cpu;
+        if !core::ptr::eq(target, cpu::this()) {
+            gicv3::kick(target.affinity);
+        }
+    }
+}

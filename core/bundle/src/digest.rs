@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The digest of a bundle, and where it is.
+//!
+//! xxh64 takes eight bytes in a few instructions, so that a bundle of 100 MB is checked in a fraction of
+//! the time that copying its images takes.
+
+use xxhash_rust::xxh64::{Xxh64, xxh64};
+
+/// The offset of the digest in the blob: header (40 bytes), the empty reservation block (16), the root
+/// node's tag and name (8), and the first property's tag, length and name offset (12).
+pub(crate) const DIGEST_OFFSET: usize = 76;
+const DIGEST_END: usize = DIGEST_OFFSET + 8;
+
+/// Words of the blob that place the digest: (offset, value).
+const PLACE: [(usize, u32); 6] = [
+    (8, 56),  // off_dt_struct
+    (16, 40), // off_mem_rsvmap
+    (56, 1),  // FDT_BEGIN_NODE
+    (60, 0),  // the root node's empty name
+    (64, 3),  // FDT_PROP
+    (68, 8),  // its length
+];
+
+/// Says whether the blob has its first property at [`DIGEST_OFFSET`], eight bytes long.
+pub(crate) fn in_place(blob: &[u8]) -> bool {
+    PLACE.iter().all(|&(offset, value)| read_u32(blob, offset) == Some(value))
+}
+
+/// Returns the digest that the blob carries, and the one that it should carry.
+pub(crate) fn digests(blob: &[u8]) -> Option<(u64, u64)> {
+    let carried = blob.get(DIGEST_OFFSET..)?.first_chunk().copied().map(u64::from_be_bytes)?;
+    let mut hash = Xxh64::new(0);
+    hash.update(blob.get(..DIGEST_OFFSET)?);
+    hash.update(blob.get(DIGEST_END..)?);
+    Some((carried, hash.digest()))
+}
+
+/// Returns the digest of an image.
+pub(crate) fn image(data: &[u8]) -> u64 {
+    xxh64(data, 0)
+}
+
+/// Reads a big-endian word of the blob.
+pub(crate) fn read_u32(blob: &[u8], offset: usize) -> Option<u32> {
+    blob.get(offset..)?.first_chunk().copied().map(u32::from_be_bytes)
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The writer: descriptions and images to one blob.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use vm_fdt::FdtWriter;
+
+use crate::digest::{self, DIGEST_OFFSET};
+use crate::error::BundleError;
+use crate::spec::{VmSpec, validate};
+use crate::{COMPATIBLE, VERSION};
+
+/// What the tree takes beside the images: generous for 16 VMs with the longest command lines.
+const TREE_RESERVE: u64 = 1 << 20;
+
+/// An image to be stored, with its digest.
+struct Image<'a> {
+    data: &'a [u8],
+    digest: u64,
+}
+
+/// The indexes of a VM's images.
+struct Indexes {
+    kernel: u32,
+    initrd: Option<u32>,
+}
+
+/// Writes a bundle of these VMs; the same VMs always give the same bytes.
+///
+/// # Errors
+///
+/// Refuses descriptions that [`validate`] refuses, and images of 4 GiB or more together.
+pub fn write(vms: &[VmSpec<'_>]) -> Result<Vec<u8>, BundleError> {
+    validate(vms)?;
+
+    let mut images = Vec::new();
+    let indexes: Vec<Indexes> = vms
+        .iter()
+        .map(|vm| Indexes {
+            kernel: store(&mut images, vm.kernel),
+            initrd: vm.initrd.map(|initrd| store(&mut images, initrd)),
+        })
+        .collect();
+    let size: u64 = images.iter().map(|image| image.data.len() as u64).sum();
+    if size + TREE_RESERVE > u64::from(u32::MAX) {
+        return Err(BundleError::TooLarge(size));
+    }
+
+    let refused = BundleError::Malformed("the device tree writer refused it");
+    let mut blob = tree(vms, &images, &indexes).map_err(|_| refused)?;
+    let (_, digest) = digest::digests(&blob).ok_or(refused)?;
+    let place = blob.get_mut(DIGEST_OFFSET..).and_then(|rest| rest.first_chunk_mut()).ok_or(refused)?;
+    *place = digest.to_be_bytes();
+    Ok(blob)
+}
+
+/// Returns the index of the image with these bytes, which is stored unless an equal one is.
+fn store<'a>(images: &mut Vec<Image<'a>>, data: &'a [u8]) -> u32 {
+    let digest = digest::image(data);
+    let found = images.iter().position(|image| image.digest == digest && image.data == data);
+    found.unwrap_or_else(|| {
+        images.push(Image { data, digest });
+        images.len() - 1
+    }) as u32
+}
+
+fn tree(vms: &[VmSpec<'_>], images: &[Image<'_>], indexes: &[Indexes]) -> Result<Vec<u8>, vm_fdt::Error> {
+    let mut fdt = FdtWriter::new()?;
+    let root = fdt.begin_node("")?;
+    fdt.property_u64("digest", 0)?;
+    fdt.property_string("compatible", COMPATIBLE)?;
+    fdt.property_u32("version", VERSION)?;
+
+    let node = fdt.begin_node("images")?;
+    for (index, image) in images.iter().enumerate() {
+        let node = fdt.begin_node(&format!("image-{index}"))?;
+        fdt.property_u64("digest", image.digest)?;
+        fdt.property("data", image.data)?;
+        fdt.end_node(node)?;
+    }
+    fdt.end_node(node)?;
+
+    let node = fdt.begin_node("vms")?;
+    for (index, (vm, images)) in vms.iter().zip(indexes).enumerate() {
+        let node = fdt.begin_node(&format!("vm-{index}"))?;
+        describe(&mut fdt, vm, images)?;
+        fdt.end_node(node)?;
+    }
+    fdt.end_node(node)?;
+
+    fdt.end_node(root)?;
+    fdt.finish()
+}
+
+fn describe(fdt: &mut FdtWriter, vm: &VmSpec<'_>, images: &Indexes) -> Result<(), vm_fdt::Error> {
+    let cpus: Vec<u32> = vm.cpus.iter().map(|&cpu| u32::from(cpu)).collect();
+    fdt.property_string("name", vm.name)?;
+    fdt.property_array_u32("cpus", &cpus)?;
+    fdt.property_u64("memory", vm.memory)?;
+    fdt.property_string("machine", vm.machine.name())?;
+    fdt.property_string("pmu", vm.pmu.name())?;
+    fdt.property_string("on-crash", vm.on_crash.name())?;
+    fdt.property_string("cmdline", vm.cmdline)?;
+    fdt.property_u32("kernel", images.kernel)?;
+    if let Some(initrd) = images.initrd {
+        fdt.property_u32("initrd", initrd)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A bundle that was changed, cut or padded is never accepted, and nothing in it makes the reader panic:
+//! neither accidents (the digest does not match) nor blobs made on purpose (it does).
+
+use turnstile_bundle::{Bundle, BundleError, CpuList, GuestMachine, OnCrash, Part, Pmu, VmSpec, write};
+use vm_fdt::FdtWriter;
+use xxhash_rust::xxh64::xxh64;
+
+/// Where the format puts the digest.
+const DIGEST: std::ops::Range<usize> = 76..84;
+
+fn valid() -> Vec<u8> {
+    let vm = |name, list: &[u16]| VmSpec {
+        name,
+        cpus: CpuList::new(list).unwrap(),
+        memory: 64 << 20,
+        machine: GuestMachine::Virt,
+        pmu: Pmu::Off,
+        on_crash: OnCrash::Stop,
+        cmdline: "console=ttyAMA0",
+        kernel: b"the kernel of both",
+        initrd: None,
+    };
+    write(&[vm("linux", &[0, 1]), VmSpec { initrd: Some(b"an initial RAM disk"), ..vm("other", &[2]) }])
+        .unwrap()
+}
+
+/// Gives the blob the digest that it should have, as somebody who means harm can.
+fn sign(blob: &mut [u8]) {
+    let covered = [&blob[..DIGEST.start], &blob[DIGEST.end..]].concat();
+    blob[DIGEST].copy_from_slice(&xxh64(&covered, 0).to_be_bytes());
+}
+
+fn find(blob: &[u8], text: &[u8]) -> usize {
+    blob.windows(text.len()).position(|window| window == text).unwrap()
+}
+
+#[test]
+fn signing_is_what_the_writer_does() {
+    let mut blob = valid();
+    blob[DIGEST].fill(0);
+    sign(&mut blob);
+    assert_eq!(blob, valid());
+}
+
+#[test]
+fn every_flipped_bit_is_found() {
+    let blob = valid();
+    for at in 0..blob.len() {
+        for bit in 0..8 {
+            let mut changed = blob.clone();
+            changed[at] ^= 1 << bit;
+            assert!(Bundle::parse(&changed).is_err(), "bit {bit} of byte {at}");
+        }
+    }
+}
+
+#[test]
+fn the_damaged_part_is_named() {
+    let blob = valid();
+    let with = |at: usize| {
+        let mut changed = blob.clone();
+        changed[at] ^= 4;
+        Bundle::parse(&changed).unwrap_err()
+    };
+    assert_eq!(with(0), BundleError::NotABundle);
+    assert_eq!(with(find(&blob, b"kernel of both")), BundleError::Damaged(Part::Image(0)));
+    assert_eq!(with(find(&blob, b"RAM disk")), BundleError::Damaged(Part::Image(1)));
+    assert_eq!(with(find(&blob, b"console=")), BundleError::Damaged(Part::Description));
+    assert_eq!(with(DIGEST.start), BundleError::Damaged(Part::Description));
+    assert_eq!(with(60), BundleError::Damaged(Part::Structure));
+    let message = BundleError::Damaged(Part::Image(1)).to_string();
+    assert!(message.contains("image 1") && message.contains("build it again"), "{message}");
+}
+
+#[test]
+fn every_cut_is_found() {
+    let blob = valid();
+    assert_eq!(Bundle::parse(&[]).unwrap_err(), BundleError::Missing);
+    for have in 1..blob.len() {
+        let error = Bundle::parse(&blob[..have]).unwrap_err();
+        let expected = match have {
+            1..4 => BundleError::NotABundle,
+            4..8 => BundleError::Truncated { have, need: usize::MAX },
+            _ => BundleError::Truncated { have, need: blob.len() },
+        };
+        assert_eq!(error, expected, "{have} bytes");
+    }
+}
+
+#[test]
+fn only_zeros_may_follow() {
+    let blob = valid();
+    let need = blob.len();
+    let followed = |bytes: &[u8]| Bundle::parse(&[&blob[..], bytes].concat()).map(|_| ()).unwrap_err();
+    assert!(Bundle::parse(&[&blob[..], &[0; 0xffff]].concat()).is_ok());
+    assert_eq!(followed(&[0; 0x1_0000]), BundleError::Trailing { have: need + 0x1_0000, need });
+    assert_eq!(followed(&[0, 0, 1]), BundleError::Trailing { have: need + 3, need });
+}
+
+#[test]
+fn other_files_are_no_bundles() {
+    assert_eq!(Bundle::parse(b"070701").unwrap_err(), BundleError::NotABundle);
+    let mut fdt = FdtWriter::new().unwrap();
+    let root = fdt.begin_node("").unwrap();
+    fdt.property_string("compatible", "linux,dummy-virt").unwrap();
+    fdt.end_node(root).unwrap();
+    let blob = fdt.finish().unwrap();
+    assert_eq!(Bundle::parse(&blob).unwrap_err(), BundleError::NotABundle);
+}
+
+#[test]
+fn another_version_is_named_as_such() {
+    let mut blob = valid();
+    // The version's value follows `compatible`, padded: the only word 1 after it.
+    let at = find(&blob, b"turnstile,bundle") + 20 + 12;
+    assert_eq!(blob[at..at + 4], [0, 0, 0, 1]);
+    blob[at + 3] = 2;
+    assert_eq!(Bundle::parse(&blob).unwrap_err(), BundleError::Version(2));
+    sign(&mut blob);
+    assert_eq!(Bundle::parse(&blob).unwrap_err(), BundleError::Version(2));
+}
+
+/// Builds a signed bundle whose first VM's node is written by `describe`.
+fn crafted(describe: impl Fn(&mut FdtWriter), extra: impl Fn(&mut FdtWriter)) -> Vec<u8> {
+    let mut fdt = FdtWriter::new().unwrap();
+    let root = fdt.begin_node("").unwrap();
+    fdt.property_u64("digest", 0).unwrap();
+    fdt.property_string("compatible", "turnstile,bundle").unwrap();
+    fdt.property_u32("version", 1).unwrap();
+    let images = fdt.begin_node("images").unwrap();
+    let image = fdt.begin_node("image-0").unwrap();
+    fdt.property_u64("digest", 0).unwrap();
+    fdt.property("data", b"kernel").unwrap();
+    fdt.end_node(image).unwrap();
+    fdt.end_node(images).unwrap();
+    let vms = fdt.begin_node("vms").unwrap();
+    let vm = fdt.begin_node("vm-0").unwrap();
+    describe(&mut fdt);
+    fdt.end_node(vm).unwrap();
+    fdt.end_node(vms).unwrap();
+    extra(&mut fdt);
+    fdt.end_node(root).unwrap();
+    let mut blob = fdt.finish().unwrap();
+    sign(&mut blob);
+    blob
+}
+
+const PROPERTIES: [(&str, &[u8]); 8] = [
+    ("name", b"linux\0"),
+    ("cpus", &[0, 0, 0, 3]),
+    ("memory", &[0, 0, 0, 0, 4, 0, 0, 0]),
+    ("machine", b"virt\0"),
+    ("pmu", b"off\0"),
+    ("on-crash", b"stop\0"),
+    ("cmdline", b"\0"),
+    ("kernel", &[0, 0, 0, 0]),
+];
+
+/// A crafted bundle in which one property has another value, or is left out.
+fn with(name: &str, value: Option<&[u8]>) -> Result<(), BundleError> {
+    let describe = |fdt: &mut FdtWriter| {
+        for (property, usual) in PROPERTIES {
+            let value = if property == name { value } else { Some(usual) };
+            if let Some(value) = value {
+                fdt.property(property, value).unwrap();
+            }
+        }
+    };
+    Bundle::parse(&crafted(describe, |_| {})).map(|_| ())
+}
+
+#[test]
+fn a_malformed_description_is_refused_though_its_digest_matches() {
+    assert_eq!(with("", None), Ok(()));
+    for (name, _) in PROPERTIES {
+        assert!(matches!(with(name, None), Err(BundleError::Malformed(_))), "no {name}");
+        assert!(with(name, Some(&[])).is_err(), "empty {name}");
+        assert!(with(name, Some(&[0xff; 7])).is_err(), "seven bytes for {name}");
+    }
+    assert_eq!(with("machine", Some(b"pc\0")), Err(BundleError::Malformed("a VM's machine")));
+    assert_eq!(with("kernel", Some(&[0, 0, 0, 1])), Err(BundleError::Malformed("an image's index")));
+    assert!(matches!(with("name", Some(b"a\0b\0")), Err(BundleError::Malformed(_))));
+    assert!(matches!(with("memory", Some(&[0xff; 8])), Err(BundleError::Vm { .. })));
+    assert!(matches!(with("cpus", Some(&[0xff; 4])), Err(BundleError::Vm { .. })));
+    let many: Vec<u8> = (0..65u32).flat_map(u32::to_be_bytes).collect();
+    let error = with("cpus", Some(&many)).unwrap_err();
+    assert_eq!(error.to_string(), "VM `linux`: 65 vCPUs are too many; give at most 64");
+}
+
+#[test]
+fn what_the_format_does_not_know_is_refused() {
+    let all = |fdt: &mut FdtWriter| {
+        PROPERTIES.iter().for_each(|(name, value)| fdt.property(name, value).unwrap());
+    };
+    let refused = |describe: &dyn Fn(&mut FdtWriter), extra: &dyn Fn(&mut FdtWriter)| {
+        matches!(Bundle::parse(&crafted(describe, extra)), Err(BundleError::Malformed(_)))
+    };
+    let node = |fdt: &mut FdtWriter| {
+        let node = fdt.begin_node("more").unwrap();
+        fdt.end_node(node).unwrap();
+    };
+    assert!(!refused(&all, &|_| {}));
+    assert!(refused(&all, &node));
+    let with_child = |fdt: &mut FdtWriter| {
+        all(fdt);
+        node(fdt);
+    };
+    assert!(refused(&with_child, &|_| {}));
+    for name in ["devices", "name"] {
+        let with_property = |fdt: &mut FdtWriter| {
+            all(fdt);
+            fdt.property(name, b"x\0").unwrap();
+        };
+        assert!(refused(&with_property, &|_| {}), "{name}");
+    }
+}
+
+/// Marsaglia's xorshift64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+}
+
+fn mutate(blob: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(blob.len());
+        match random.below(6) {
+            0 => blob[at] = random.next() as u8,
+            1 => blob[at] ^= 1 << random.below(8),
+            2 => {
+                // A whole word: lengths, offsets, tags.
+                let word = [0, 1, 2, 3, 9, 0x7fff_ffff, 0xffff_ffff, random.next() as u32][random.below(8)];
+                let at = at & !3;
+                if let Some(place) = blob.get_mut(at..at + 4) {
+                    place.copy_from_slice(&word.to_be_bytes());
+                }
+            }
+            3 => blob.truncate(at.max(1)),
+            4 => blob.insert(at, random.next() as u8),
+            _ => {
+                let (from, length) = (random.below(blob.len()), random.below(32));
+                let piece: Vec<u8> = blob[from..].iter().copied().take(length).collect();
+                blob.splice(at..at, piece);
+            }
+        }
+    }
+}
+
+#[test]
+fn mutated_bundles_are_never_accepted_and_never_panic() {
+    let original = valid();
+    let mut random = Random(0x6275_6e64_6c65_2121);
+    let (mut signed, mut read) = (0, 0);
+    for _ in 0..20_000 {
+        let mut blob = original.clone();
+        mutate(&mut blob, &mut random);
+        let unchanged = blob.starts_with(&original) && blob[original.len()..].iter().all(|&byte| byte == 0);
+        assert_eq!(Bundle::parse(&blob).is_ok(), unchanged);
+
+        // The same blob as its author would have signed it: the checks behind the digest.
+        if blob.len() >= DIGEST.end {
+            let size = blob.len() as u32;
+            blob[..4].copy_from_slice(&original[..4]);
+            blob[4..8].copy_from_slice(&size.to_be_bytes());
+            sign(&mut blob);
+            signed += 1;
+            if let Ok(bundle) = Bundle::parse(&blob) {
+                read += 1;
+                assert!(turnstile_bundle::validate(bundle.vms()).is_ok());
+            }
+        }
+    }
+    assert!(signed > 10_000 && read > 100, "{signed} signed, {read} read");
+}

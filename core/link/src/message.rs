@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The messages. Their form on the line is postcard's: changing one means a new [`crate::VERSION`].
+
+use serde::{Deserialize, Serialize};
+
+use crate::MAX_TEXT;
+
+/// A message of either direction.
+pub trait Message: Serialize + private::Sealed {}
+
+mod private {
+    pub trait Sealed {}
+    impl Sealed for super::Up<'_> {}
+    impl Sealed for super::Down<'_> {}
+}
+
+impl Message for Up<'_> {}
+impl Message for Down<'_> {}
+
+/// From the hypervisor to the tool. `vm` is the VM's index in the bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Up<'a> {
+    /// The hypervisor is there: at boot, and in answer to [`Command::Hello`]. One [`Up::Vm`] for each VM
+    /// follows.
+    Hello {
+        /// The version of the messages, [`crate::VERSION`].
+        version: u16,
+        /// The hypervisor's own version, for people.
+        hypervisor: &'a str,
+        /// The number of physical CPUs in use.
+        cpus: u16,
+        /// The number of VMs.
+        vms: u8,
+    },
+    /// What a VM is, after [`Up::Hello`].
+    Vm {
+        /// The VM.
+        vm: u8,
+        /// Its name.
+        name: &'a str,
+        /// The number of its vCPUs.
+        vcpus: u8,
+        /// What it does now.
+        state: VmState,
+    },
+    /// What a guest wrote to its console.
+    Console {
+        /// The VM.
+        vm: u8,
+        /// The bytes, at most [`crate::MAX_BYTES`], not necessarily whole characters.
+        bytes: &'a [u8],
+    },
+    /// Something happened to a VM.
+    Event {
+        /// The VM.
+        vm: u8,
+        /// What happened.
+        event: Event<'a>,
+    },
+    /// The hypervisor found a fault in itself; the report follows as plain text.
+    Fault {
+        /// The fault in a line.
+        text: &'a str,
+    },
+    /// The answer to a [`Down::Command`].
+    Reply {
+        /// The command.
+        command: Command,
+        /// What became of it.
+        outcome: Outcome,
+    },
+    /// Every VM has stopped for good; the machine powers off after this.
+    Done {
+        /// How many of them stopped because their guest crashed.
+        crashed: u8,
+    },
+}
+
+/// What a VM does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VmState {
+    /// Its vCPUs run.
+    Running,
+    /// It has stopped.
+    Stopped,
+}
+
+/// Something that happened to a VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event<'a> {
+    /// The guest starts. All memory that belongs to no VM is counted here, so that a restart that
+    /// leaks shows in two such events.
+    Started {
+        /// How many times it has started, this one included.
+        boots: u32,
+        /// Free memory of the whole hypervisor in bytes.
+        free_memory: u64,
+        /// Free page-table pages of the whole hypervisor.
+        free_tables: u32,
+    },
+    /// The guest has stopped.
+    Stopped {
+        /// Why.
+        reason: StopReason,
+        /// Whether it starts again by itself.
+        restarts: bool,
+    },
+    /// The guest crashed. A report of several lines is several such events; [`Event::Stopped`] follows.
+    Crashed {
+        /// A line of the report.
+        text: &'a str,
+    },
+}
+
+/// Why a VM stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StopReason {
+    /// The guest powered off.
+    PowerOff,
+    /// The guest asked for a reset.
+    Reset,
+    /// The guest did what it cannot go on from.
+    Crash,
+    /// The tool asked for it.
+    Killed,
+}
+
+/// What became of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It is done, or begun: the VM's events tell when it has ended.
+    Accepted,
+    /// There is no such VM.
+    NoSuchVm,
+    /// The VM is not in a state in which this means anything.
+    NotNow,
+}
+
+/// From the tool to the hypervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Down<'a> {
+    /// What is typed into a guest's console.
+    Input {
+        /// The VM.
+        vm: u8,
+        /// The bytes, at most [`crate::MAX_BYTES`].
+        bytes: &'a [u8],
+    },
+    /// What the hypervisor is to do. It answers with [`Up::Reply`].
+    Command(Command),
+}
+
+/// What the hypervisor is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// Introduce itself and its VMs.
+    Hello,
+    /// Stop the VM if it runs, and start it again.
+    Restart {
+        /// The VM.
+        vm: u8,
+    },
+    /// Stop the VM.
+    Stop {
+        /// The VM.
+        vm: u8,
+    },
+    /// Stop all VMs and power the machine off.
+    Poweroff,
+}
+
+/// Shortens a text to [`MAX_TEXT`] bytes, at the end of a character.
+#[must_use]
+pub fn clip(text: &str) -> &str {
+    let end = text.floor_char_boundary(MAX_TEXT);
+    text.get(..end).unwrap_or_default()
+}

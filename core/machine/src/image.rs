@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The header of an arm64 Linux `Image`, and what a file is when it has none.
+//!
+//! Header: Linux, `Documentation/arch/arm64/booting.rst`, section 4. A kernel with an EFI stub is a PE
+//! file as well, whose section table (PE format, section "Section Table") says how long the file must
+//! be: that is how a truncated kernel is found.
+
+use core::fmt;
+
+/// The number of bytes of the header.
+pub const HEADER_SIZE: usize = 64;
+/// The largest `text_offset`: it is counted from a 2 MiB boundary.
+const TEXT_OFFSET_LIMIT: u64 = 2 << 20;
+
+/// What an arm64 `Image` says about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageHeader {
+    /// Where the image starts, in bytes after a 2 MiB boundary.
+    pub text_offset: u64,
+    /// How many bytes from its start are the image's own, with its bss; at least [`HEADER_SIZE`].
+    pub image_size: u64,
+    /// The page size that the kernel was built for.
+    pub page_size: PageSize,
+    /// Whether the kernel may lie anywhere in RAM, not only near its bottom.
+    pub anywhere: bool,
+}
+
+/// The page size a kernel was built for (flags, bits 2:1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageSize {
+    /// The header does not say.
+    Unspecified,
+    /// 4 KiB pages.
+    Kib4,
+    /// 16 KiB pages.
+    Kib16,
+    /// 64 KiB pages.
+    Kib64,
+}
+
+/// Why a file is no kernel that can be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageError {
+    /// The file has no bytes.
+    Empty,
+    /// The file is not an arm64 `Image` but this.
+    NotImage(FileKind),
+    /// The file ends early.
+    Truncated {
+        /// How many bytes it has.
+        have: u64,
+        /// How many bytes it must have at least.
+        need: u64,
+    },
+    /// The kernel is big-endian.
+    BigEndian,
+    /// The header says that the image has no size: a kernel older than Linux 3.17.
+    NoSize,
+    /// The header's `text_offset`, in bytes, is 2 MiB or more.
+    TextOffset(u64),
+    /// The header's `image_size`, in bytes, is less than the header itself.
+    ImageSize(u64),
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ImageError::Empty => f.write_str("the kernel is empty; build or copy it again"),
+            ImageError::NotImage(kind) => write!(f, "not an arm64 Image but {kind}; {}", kind.advice()),
+            ImageError::Truncated { have, need } => {
+                write!(f, "the kernel is truncated: {have} bytes of at least {need} are there; copy it again")
+            }
+            ImageError::BigEndian => f.write_str("the kernel is big-endian; use a little-endian one"),
+            ImageError::NoSize => {
+                f.write_str("the kernel's header has no image size; use Linux 3.17 or newer")
+            }
+            ImageError::TextOffset(offset) => {
+                write!(f, "the kernel's text offset {offset:#x} is not below 2 MiB; the header is damaged")
+            }
+            ImageError::ImageSize(size) => {
+                write!(f, "the kernel's image size {size} is less than its header; the header is damaged")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ImageError {}
+
+/// What a file is that is not an arm64 `Image`, by its first bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A kernel in an EFI application that decompresses it (`vmlinuz.efi`).
+    EfiZboot,
+    /// Another EFI application.
+    Efi,
+    /// A PC kernel (`bzImage`).
+    BzImage,
+    /// A RISC-V `Image`.
+    RiscvImage,
+    /// gzip data.
+    Gzip,
+    /// Zstandard data.
+    Zstd,
+    /// xz data.
+    Xz,
+    /// LZMA data.
+    Lzma,
+    /// LZ4 data.
+    Lz4,
+    /// bzip2 data.
+    Bzip2,
+    /// An ELF file, such as `vmlinux`.
+    Elf,
+    /// A U-Boot image (`uImage`).
+    UImage,
+    /// A flattened device tree, or a FIT image, which has the same form.
+    DeviceTree,
+    /// A cpio archive, such as an initial RAM disk.
+    Cpio,
+    /// None of these.
+    Unknown,
+}
+
+impl FileKind {
+    /// Recognizes a file by its bytes.
+    #[must_use]
+    pub fn of(file: &[u8]) -> FileKind {
+        let at = |offset: usize, magic: &[u8]| file.get(offset..).is_some_and(|rest| rest.starts_with(magic));
+        match () {
+            () if at(0, b"MZ") && at(4, b"zimg") => FileKind::EfiZboot,
+            () if at(0x202, b"HdrS") => FileKind::BzImage,
+            () if at(0x30, b"RISCV") || at(0x38, b"RSC\x05") => FileKind::RiscvImage,
+            () if at(0, b"MZ") => FileKind::Efi,
+            () if at(0, &[0x1f, 0x8b]) => FileKind::Gzip,
+            () if at(0, &[0x28, 0xb5, 0x2f, 0xfd]) => FileKind::Zstd,
+            () if at(0, &[0xfd, b'7', b'z', b'X', b'Z', 0]) => FileKind::Xz,
+            () if at(0, &[0x5d, 0, 0]) => FileKind::Lzma,
+            () if at(0, &[0x02, 0x21, 0x4c, 0x18]) || at(0, &[0x04, 0x22, 0x4d, 0x18]) => FileKind::Lz4,
+            () if at(0, b"BZh") => FileKind::Bzip2,
+            () if at(0, b"\x7fELF") => FileKind::Elf,
+            () if at(0, &[0x27, 0x05, 0x19, 0x56]) => FileKind::UImage,
+            () if at(0, &[0xd0, 0x0d, 0xfe, 0xed]) => FileKind::DeviceTree,
+            () if at(0, b"070701") || at(0, b"070702") => FileKind::Cpio,
+            () => FileKind::Unknown,
+        }
+    }
+
+    /// Returns what a user can do about it.
+    #[must_use]
+    pub const fn advice(self) -> &'static str {
+        match self {
+            FileKind::EfiZboot => "use the kernel's arch/arm64/boot/Image, or decompress its payload",
+            FileKind::Efi => "use the kernel's arch/arm64/boot/Image",
+            FileKind::BzImage | FileKind::RiscvImage => "use a kernel for arm64",
+            FileKind::Gzip => "decompress it first (gunzip)",
+            FileKind::Zstd => "decompress it first (unzstd)",
+            FileKind::Xz | FileKind::Lzma => "decompress it first (unxz)",
+            FileKind::Lz4 => "decompress it first (unlz4)",
+            FileKind::Bzip2 => "decompress it first (bunzip2)",
+            FileKind::Elf => "use arch/arm64/boot/Image instead, or convert it (objcopy -O binary)",
+            FileKind::UImage => "take the Image out of it (dumpimage)",
+            FileKind::DeviceTree => "give a kernel; the guest's device tree is generated",
+            FileKind::Cpio => "give it as the initrd, and a kernel as the kernel",
+            FileKind::Unknown => "use the kernel's arch/arm64/boot/Image",
+        }
+    }
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FileKind::EfiZboot => "a compressed EFI kernel (zboot, vmlinuz.efi)",
+            FileKind::Efi => "an EFI application",
+            FileKind::BzImage => "a PC kernel (bzImage)",
+            FileKind::RiscvImage => "a RISC-V Image",
+            FileKind::Gzip => "gzip-compressed data",
+            FileKind::Zstd => "Zstandard-compressed data",
+            FileKind::Xz => "xz-compressed data",
+            FileKind::Lzma => "LZMA-compressed data",
+            FileKind::Lz4 => "LZ4-compressed data",
+            FileKind::Bzip2 => "bzip2-compressed data",
+            FileKind::Elf => "an ELF file",
+            FileKind::UImage => "a U-Boot image (uImage)",
+            FileKind::DeviceTree => "a device tree blob",
+            FileKind::Cpio => "a cpio archive",
+            FileKind::Unknown => "something unknown",
+        })
+    }
+}
+
+/// Reads the header of an arm64 `Image`, given the whole file, and checks it.
+///
+/// # Errors
+///
+/// Says what the file is instead, or what is wrong with it.
+pub fn parse(file: &[u8]) -> Result<ImageHeader, ImageError> {
+    if file.is_empty() {
+        return Err(ImageError::Empty);
+    }
+    if read_u32(file, 56) != Some(u32::from_le_bytes(*b"ARM\x64")) {
+        let kind = FileKind::of(file);
+        let have = file.len() as u64;
+        let short = file.len() < HEADER_SIZE && kind == FileKind::Unknown;
+        return Err(match short {
+            true => ImageError::Truncated { have, need: HEADER_SIZE as u64 },
+            false => ImageError::NotImage(kind),
+        });
+    }
+    let field = |offset| {
+        let truncated = ImageError::Truncated { have: file.len() as u64, need: HEADER_SIZE as u64 };
+        read_u64(file, offset).ok_or(truncated)
+    };
+    let (text_offset, image_size, flags) = (field(8)?, field(16)?, field(24)?);
+    // The header's last word; without it the file is too short.
+    let pe = field(56)? >> 32;
+    if flags & 1 != 0 {
+        return Err(ImageError::BigEndian);
+    }
+    if image_size == 0 {
+        return Err(ImageError::NoSize);
+    }
+    if image_size < HEADER_SIZE as u64 {
+        return Err(ImageError::ImageSize(image_size));
+    }
+    if text_offset >= TEXT_OFFSET_LIMIT {
+        return Err(ImageError::TextOffset(text_offset));
+    }
+    match pe_length(file, pe) {
+        Some(need) if need > file.len() as u64 => {
+            return Err(ImageError::Truncated { have: file.len() as u64, need });
+        }
+        _ => {}
+    }
+    let page_size = match (flags >> 1) & 3 {
+        0 => PageSize::Unspecified,
+        1 => PageSize::Kib4,
+        2 => PageSize::Kib16,
+        _ => PageSize::Kib64,
+    };
+    Ok(ImageHeader { text_offset, image_size, page_size, anywhere: flags & 8 != 0 })
+}
+
+/// Returns how long the file must be by its PE section table, or `None` when it has no PE header.
+fn pe_length(file: &[u8], offset: u64) -> Option<u64> {
+    const FILE_HEADER: usize = 24;
+    const SECTION: usize = 40;
+
+    if file.get(..2)? != b"MZ" || offset == 0 {
+        return None;
+    }
+    // A PE offset behind the end means that the PE header itself was cut off.
+    let Some(header) = usize::try_from(offset).ok().and_then(|offset| file.get(offset..)) else {
+        return Some(offset + FILE_HEADER as u64);
+    };
+    if header.len() < FILE_HEADER {
+        return Some(offset + FILE_HEADER as u64);
+    }
+    if header.get(..4)? != b"PE\0\0" {
+        return None;
+    }
+    let sections = usize::from(read_u16(header, 6)?);
+    let table = FILE_HEADER + usize::from(read_u16(header, 20)?);
+    let mut length = offset + (table + sections * SECTION) as u64;
+    for section in 0..sections {
+        let entry = table + section * SECTION;
+        if let (Some(size), Some(pointer)) = (read_u32(header, entry + 16), read_u32(header, entry + 20)) {
+            length = length.max(u64::from(size) + u64::from(pointer));
+        }
+    }
+    Some(length)
+}
+
+fn read<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+    bytes.get(offset..)?.first_chunk().copied()
+}
+
+fn read_u16(bytes: &[u8], offset: usize) -> Option<u16> {
+    read(bytes, offset).map(u16::from_le_bytes)
+}
+
+fn read_u32(bytes: &[u8], offset: usize) -> Option<u32> {
+    read(bytes, offset).map(u32::from_le_bytes)
+}
+
+fn read_u64(bytes: &[u8], offset: usize) -> Option<u64> {
+    read(bytes, offset).map(u64::from_le_bytes)
+}

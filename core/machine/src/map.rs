@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The memory maps and interrupt numbers of the guest machines.
+//!
+//! `virt` has the addresses of QEMU's machine of that name, `kvmtool` those of kvmtool on arm64, so that
+//! images built for either run unchanged. Interrupts are given as INTIDs (GIC architecture, IHI 0069,
+//! section 2.2): PPIs are 16 to 31, SPI *n* is 32 + *n*.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// The largest number of vCPUs of one VM.
+pub const MAX_VCPUS: usize = 64;
+/// The smallest guest memory, in bytes.
+pub const MIN_MEMORY: u64 = 4 << 20;
+/// What a guest's memory size is a multiple of, in bytes: stage 2 is built of blocks at least this large.
+pub const MEMORY_UNIT: u64 = 2 << 20;
+/// The size of the guest physical (IPA) space, in bits.
+pub const IPA_BITS: u32 = 40;
+
+/// The number of SPIs offered to a guest.
+pub const SPI_COUNT: u32 = 96;
+/// The number of INTIDs offered to a guest: SGIs, PPIs and SPIs.
+pub const INTID_COUNT: u32 = FIRST_SPI + SPI_COUNT;
+/// The INTID of SPI 0.
+pub const FIRST_SPI: u32 = 32;
+/// The INTID of PPI 0.
+pub const FIRST_PPI: u32 = 16;
+/// The INTID (PPI) of the PMU's overflow interrupt.
+pub const PMU_INTID: u32 = 23;
+/// The INTID (PPI) of the EL2 physical timer, which the device tree binding wants named; never raised.
+pub const TIMER_HYPERVISOR_INTID: u32 = 26;
+/// The INTID (PPI) of the virtual timer.
+pub const TIMER_VIRTUAL_INTID: u32 = 27;
+/// The INTID (PPI) of the secure EL1 timer, which the device tree binding wants named; never raised.
+pub const TIMER_SECURE_INTID: u32 = 29;
+/// The INTID (PPI) of the non-secure EL1 physical timer.
+pub const TIMER_PHYSICAL_INTID: u32 = 30;
+
+/// The size of one GICv3 redistributor in bytes: the RD and the SGI frame, 64 KiB each.
+pub const GICR_STRIDE: u64 = 0x2_0000;
+/// The size of the GICv3 distributor in bytes.
+pub const GICD_SIZE: u64 = 0x1_0000;
+
+/// A range of guest physical addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    /// The first address.
+    pub base: u64,
+    /// The number of bytes.
+    pub size: u64,
+}
+
+impl Region {
+    /// Returns the first address after the region.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.base + self.size
+    }
+
+    /// Says whether `address` lies in the region.
+    #[must_use]
+    pub const fn contains(&self, address: u64) -> bool {
+        address.wrapping_sub(self.base) < self.size
+    }
+
+    /// Says whether the two regions share an address.
+    #[must_use]
+    pub const fn overlaps(&self, other: &Region) -> bool {
+        self.base < other.end() && other.base < self.end()
+    }
+}
+
+/// The register interface of a machine's serial port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UartKind {
+    /// Arm PrimeCell UART (DDI 0183).
+    Pl011,
+    /// 16550A with byte-wide registers one byte apart.
+    Uart16550,
+}
+
+/// A device with one register region and one interrupt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Device {
+    /// Where its registers are.
+    pub region: Region,
+    /// The INTID of its interrupt.
+    pub intid: u32,
+}
+
+/// A machine's memory map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Map {
+    /// The GICv3 distributor.
+    pub gicd: Region,
+    /// The register interface of [`Map::uart`].
+    pub uart_kind: UartKind,
+    /// The serial port.
+    pub uart: Device,
+    /// The PL031 real-time clock.
+    pub rtc: Device,
+    /// The first address of RAM.
+    pub ram_base: u64,
+    redistributors: Redistributors,
+}
+
+/// Where a machine puts its redistributors: from `base` upwards while they fit below `limit`, else so
+/// that the last one ends at `limit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Redistributors {
+    base: u64,
+    limit: u64,
+}
+
+static VIRT: Map = Map {
+    gicd: Region { base: 0x0800_0000, size: GICD_SIZE },
+    uart_kind: UartKind::Pl011,
+    uart: Device { region: Region { base: 0x0900_0000, size: 0x1000 }, intid: 33 },
+    rtc: Device { region: Region { base: 0x0901_0000, size: 0x1000 }, intid: 34 },
+    ram_base: 0x4000_0000,
+    redistributors: Redistributors { base: 0x080a_0000, limit: 0x0900_0000 },
+};
+
+static KVMTOOL: Map = Map {
+    gicd: Region { base: 0x3fff_0000, size: GICD_SIZE },
+    uart_kind: UartKind::Uart16550,
+    uart: Device { region: Region { base: 0x0100_0000, size: 8 }, intid: 32 },
+    rtc: Device { region: Region { base: 0x0101_0000, size: 0x1000 }, intid: 33 },
+    ram_base: 0x8000_0000,
+    redistributors: Redistributors { base: 0x3fbf_0000, limit: 0x3ffd_0000 },
+};
+
+impl Map {
+    /// Returns the region of all redistributors of a VM with `vcpus` vCPUs, that of vCPU 0 first.
+    #[must_use]
+    pub const fn gicr(&self, vcpus: usize) -> Region {
+        let size = vcpus as u64 * GICR_STRIDE;
+        let Redistributors { base, limit } = self.redistributors;
+        Region { base: if size <= limit - base { base } else { limit - size }, size }
+    }
+
+    /// Returns the redistributor (RD and SGI frame) of one vCPU of a VM with `vcpus` vCPUs.
+    #[must_use]
+    pub const fn gicr_of(&self, vcpus: usize, vcpu: usize) -> Region {
+        Region { base: self.gicr(vcpus).base + vcpu as u64 * GICR_STRIDE, size: GICR_STRIDE }
+    }
+
+    /// Returns the region of `memory` bytes of RAM.
+    #[must_use]
+    pub const fn ram(&self, memory: u64) -> Region {
+        Region { base: self.ram_base, size: memory }
+    }
+
+    /// Checks that a VM of `vcpus` vCPUs and `memory` bytes of RAM fits this machine.
+    ///
+    /// # Errors
+    ///
+    /// Says which bound does not hold: the number of vCPUs, or the memory's minimum, multiple or maximum
+    /// (RAM ends within the 40-bit IPA space).
+    pub const fn check(&self, vcpus: usize, memory: u64) -> Result<(), MapError> {
+        let most = (1 << IPA_BITS) - self.ram_base;
+        if vcpus == 0 || vcpus > MAX_VCPUS {
+            Err(MapError::Vcpus(vcpus))
+        } else if memory < MIN_MEMORY {
+            Err(MapError::TooSmall(memory))
+        } else if !memory.is_multiple_of(MEMORY_UNIT) {
+            Err(MapError::Unaligned(memory))
+        } else if memory > most {
+            Err(MapError::TooLarge { memory, most })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Returns the affinity fields of a vCPU's `MPIDR_EL1` (Aff3 in bits 39:32, Aff2..Aff0 in bits 23:0),
+/// or `None` when there can be no such vCPU.
+///
+/// This is what the device tree's `reg`, PSCI and the GIC's routing use. Sixteen vCPUs share a cluster
+/// (Aff1), because one write of `ICC_SGI1R_EL1` names up to sixteen values of Aff0.
+#[must_use]
+pub const fn mpidr(vcpu: usize) -> Option<u64> {
+    if vcpu < MAX_VCPUS { Some(MPIDRS[vcpu]) } else { None }
+}
+
+/// A table, so that sparse affinities are a change of its contents only.
+static MPIDRS: [u64; MAX_VCPUS] = {
+    let mut table = [0; MAX_VCPUS];
+    let mut vcpu = 0;
+    while vcpu < MAX_VCPUS {
+        table[vcpu] = ((vcpu as u64 / 16) << 8) | (vcpu as u64 % 16);
+        vcpu += 1;
+    }
+    table
+};
+
+/// A machine that a guest can ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GuestMachine {
+    /// The addresses of QEMU's `virt`, with a PL011.
+    #[default]
+    Virt,
+    /// The addresses of kvmtool, with a 16550.
+    Kvmtool,
+}
+
+impl GuestMachine {
+    /// Every machine, in the order in which messages list them.
+    pub const ALL: [GuestMachine; 2] = [GuestMachine::Virt, GuestMachine::Kvmtool];
+
+    /// Returns the machine's memory map.
+    #[must_use]
+    pub const fn map(self) -> &'static Map {
+        match self {
+            GuestMachine::Virt => &VIRT,
+            GuestMachine::Kvmtool => &KVMTOOL,
+        }
+    }
+
+    /// Returns the machine's name in configurations and bundles.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            GuestMachine::Virt => "virt",
+            GuestMachine::Kvmtool => "kvmtool",
+        }
+    }
+}
+
+impl fmt::Display for GuestMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for GuestMachine {
+    type Err = UnknownMachine;
+
+    fn from_str(name: &str) -> Result<Self, UnknownMachine> {
+        Self::ALL.into_iter().find(|machine| machine.name() == name).ok_or(UnknownMachine)
+    }
+}
+
+/// The name is not that of a guest machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownMachine;
+
+impl fmt::Display for UnknownMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("there is no such guest machine; use `virt` or `kvmtool`")
+    }
+}
+
+impl core::error::Error for UnknownMachine {}
+
+/// What does not fit a guest machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapError {
+    /// The number of vCPUs is not 1 to [`MAX_VCPUS`].
+    Vcpus(usize),
+    /// The memory, in bytes, is less than [`MIN_MEMORY`].
+    TooSmall(u64),
+    /// The memory, in bytes, is no multiple of [`MEMORY_UNIT`].
+    Unaligned(u64),
+    /// The memory does not fit between the machine's RAM base and the end of the IPA space.
+    TooLarge {
+        /// The memory asked for, in bytes.
+        memory: u64,
+        /// The most this machine can have, in bytes.
+        most: u64,
+    },
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MapError::Vcpus(0) => f.write_str("there are no vCPUs; give at least 1"),
+            MapError::Vcpus(count) => write!(f, "{count} vCPUs are too many; give at most {MAX_VCPUS}"),
+            MapError::TooSmall(memory) => {
+                write!(f, "{memory} bytes of memory are too few; give at least {} MiB", MIN_MEMORY >> 20)
+            }
+            MapError::Unaligned(memory) => {
+                let below = (memory / MEMORY_UNIT * MEMORY_UNIT) >> 20;
+                let above = below + (MEMORY_UNIT >> 20);
+                write!(f, "{memory} bytes of memory are no multiple of 2 MiB; give {below} or {above} MiB")
+            }
+            MapError::TooLarge { memory, most } => {
+                write!(
+                    f,
+                    "{memory} bytes of memory do not fit the {IPA_BITS}-bit guest physical address space; \
+                     give at most {} MiB",
+                    most >> 20
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for MapError {}

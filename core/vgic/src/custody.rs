@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Learning what the guest did with an interrupt, and bringing its list register in line.
+
+use crate::hardware::{Backing, ListRegister, LrState, VirtualInterface};
+use crate::registers::set_bits;
+use crate::spi::Flag;
+use crate::vcpu::{NEVER_ACKNOWLEDGED, NO_SLOT};
+use crate::{Context, Host, Outcome, RemoteOp, VcpuGic};
+
+impl VcpuGic {
+    /// Learns what the guest did with an interrupt: reads its list register if it has one.
+    pub(crate) fn fold<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) {
+        if let Some(n) = self.slot(intid) {
+            let state = vif.read_lr(n);
+            self.observe(vif, n, state);
+        } else if self.outside.contains(intid) {
+            self.resolve_eoi_count(vif);
+        }
+    }
+
+    /// Takes over the state in which list register `n` was seen. The guest can only have acknowledged
+    /// what was pending and deactivated what was, or so became, active.
+    pub(crate) fn observe<V: VirtualInterface>(&mut self, vif: &mut V, n: usize, now: LrState) {
+        let ListRegister { intid, priority, state: old, backing, .. } = self.lr[n & 15];
+        if now == old {
+            return;
+        }
+        let by_hardware = matches!(backing, Backing::Hardware { .. });
+        if old.active() {
+            self.end(vif, intid, by_hardware);
+        }
+        if old.pending() && !now.pending() {
+            self.latch.remove(intid);
+            if intid < 32 {
+                self.held_pending &= !(1 << intid);
+            }
+            self.acknowledged(intid, priority);
+            if !now.active() {
+                self.end(vif, intid, by_hardware);
+            }
+        }
+        self.lr[n & 15].state = now;
+        if now == LrState::Invalid {
+            self.detach(n);
+            if self.eoi >> n & 1 == 0 {
+                // Nothing is outstanding in it.
+                self.stale &= !(1 << n);
+            }
+            self.outside.insert(intid);
+            self.unsettled = true;
+        }
+    }
+
+    /// Frees a list register; what is still in the hardware has to be overwritten or cleared.
+    pub(crate) fn detach(&mut self, n: usize) {
+        self.slot[self.lr[n & 15].intid as usize & 1023] = NO_SLOT;
+        self.free |= 1 << n;
+        self.stale |= 1 << n;
+    }
+
+    /// Clears what [`Self::detach`] left in the hardware and nobody has overwritten.
+    pub(crate) fn clear_stale<V: VirtualInterface>(&mut self, vif: &mut V) {
+        for n in set_bits(u32::from(self.stale & self.free)) {
+            vif.clear_lr(n as usize);
+        }
+        self.eoi &= !(self.stale & self.free);
+        self.stale = 0;
+    }
+
+    /// Ends the active state of an interrupt, and of the physical one that came with it unless the
+    /// hardware has done that.
+    pub(crate) fn end<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32, by_hardware: bool) {
+        self.active.remove(intid);
+        if intid < 32 && self.held & !self.held_pending & 1 << intid != 0 {
+            self.held &= !(1 << intid);
+            if !by_hardware {
+                vif.deactivate_physical(self.pintid[intid as usize & 31]);
+            }
+        }
+    }
+
+    /// Attributes the deactivations that the hardware has counted to active interrupts outside the
+    /// list registers: the one with the highest priority first, then the one acknowledged last.
+    pub(crate) fn resolve_eoi_count<V: VirtualInterface>(&mut self, vif: &mut V) {
+        if !self.armed.lr_entry_not_present {
+            return;
+        }
+        for _ in 0..vif.take_eoi_count() {
+            let mut ended = (NEVER_ACKNOWLEDGED, None);
+            let mut from = 0;
+            while let Some(intid) = self.outside.next(from) {
+                from = intid + 1;
+                let key = self.active_key[intid as usize & 1023];
+                if self.active.contains(intid) && key < ended.0 {
+                    ended = (key, Some(intid));
+                }
+            }
+            let Some(intid) = ended.1 else { break };
+            self.end(vif, intid, false);
+            self.unsettled = true;
+        }
+    }
+
+    /// Composes the list register that an interrupt in this vCPU's custody should have, if any. For an
+    /// SPI this settles the custody first: it is claimed, its latch is taken, or it is released.
+    pub(crate) fn evaluate<V: VirtualInterface, H: Host>(
+        &mut self,
+        cx: &mut Context<V, H>,
+        intid: u32,
+    ) -> Option<ListRegister> {
+        if intid < 32 { self.evaluate_private(intid) } else { self.evaluate_spi(cx, intid) }
+    }
+
+    pub(crate) fn evaluate_private(&self, intid: u32) -> Option<ListRegister> {
+        let bit = 1u32 << (intid & 31);
+        let deliverable = self.deliverable & bit != 0;
+        let level = self.line & !self.edge & bit != 0;
+        let held = self.held & bit != 0;
+        let held_pending = self.held_pending & bit != 0;
+        let active = self.active.contains(intid);
+        let pending = deliverable && (level || held_pending || self.latch.contains(intid));
+        // The hardware bit fits while the physical interrupt is what the next deactivation ends.
+        // Otherwise the deactivation has to be seen: something comes after it.
+        let backing = if held && pending != active && held_pending == pending && !(pending && level) {
+            Backing::Hardware { pintid: self.pintid[intid as usize & 31] }
+        } else {
+            Backing::Software { eoi_maintenance: held || deliverable && level }
+        };
+        (pending || active).then(|| ListRegister {
+            intid,
+            priority: self.priority[intid as usize & 31],
+            group1: self.group1 & bit != 0,
+            state: LrState::new(pending, active),
+            backing,
+        })
+    }
+
+    /// Implements the rules of the `spi` module on the owner's or target's side.
+    fn evaluate_spi<V: VirtualInterface, H: Host>(
+        &mut self,
+        cx: &mut Context<V, H>,
+        intid: u32,
+    ) -> Option<ListRegister> {
+        let spi = cx.vgic.spi(intid)?;
+        let mut word = spi.load();
+        loop {
+            let target = cx.vgic.route(word);
+            let here = target == Some(self.index);
+            let may = self.on && word.has(Flag::Enabled) && cx.vgic.group_enabled(word);
+            let mut new = word;
+            if word.owner() != Some(self.index) {
+                if word.owner().is_some() || !word.pending() || !word.has(Flag::Enabled) {
+                    return None;
+                }
+                if !here {
+                    cx.vgic.signal(cx.host, intid, word);
+                    return None;
+                }
+                if !may {
+                    return None;
+                }
+                new = new.with_owner(Some(self.index));
+            }
+            // The latch is taken where it can be presented, and given back where it cannot.
+            let mut latch = self.latch.contains(intid);
+            if here {
+                latch |= word.has(Flag::Latch);
+                new = new.with(Flag::Latch, false);
+            } else {
+                new = new.with(Flag::Latch, latch | word.has(Flag::Latch));
+                latch = false;
+            }
+            let active = self.active.contains(intid);
+            let pending = may && here && (latch || word.level());
+            let released = !active && !pending;
+            if released {
+                new = new.with_owner(None).with(Flag::Latch, latch | new.has(Flag::Latch));
+                latch = false;
+            }
+            if new != word
+                && let Err(seen) = spi.exchange(word, new)
+            {
+                word = seen;
+                continue;
+            }
+            self.latch.put(intid, latch);
+            self.owned.put(intid, !released);
+            if released {
+                if target != Some(self.index) {
+                    cx.vgic.signal(cx.host, intid, new);
+                }
+                return None;
+            }
+            return Some(ListRegister {
+                intid,
+                priority: new.priority(),
+                group1: new.has(Flag::Group1),
+                state: LrState::new(pending, active),
+                // What is still pending in the word comes after the deactivation.
+                backing: Backing::Software { eoi_maintenance: may && new.pending() },
+            });
+        }
+    }
+
+    /// Brings the list registers in line with what [`Self::evaluate`] says of an interrupt.
+    pub(crate) fn place<V: VirtualInterface>(
+        &mut self,
+        vif: &mut V,
+        intid: u32,
+        wanted: Option<ListRegister>,
+    ) {
+        self.unsettled |= self.overflowing;
+        match (self.slot(intid), wanted) {
+            (None, None) => self.outside.remove(intid),
+            (Some(n), None) => {
+                self.detach(n);
+                self.outside.remove(intid);
+            }
+            (Some(n), Some(lr)) => {
+                if self.lr[n] != lr {
+                    self.write(vif, n, lr);
+                }
+            }
+            (None, Some(lr)) if self.free != 0 && !self.overflowing => {
+                self.outside.remove(intid);
+                self.attach(vif, self.next_free(), lr);
+            }
+            (None, Some(_)) => {
+                self.outside.insert(intid);
+                self.unsettled = true;
+            }
+        }
+    }
+
+    /// Returns a free list register, one that would have to be cleared first. There must be one.
+    pub(crate) fn next_free(&self) -> usize {
+        let stale = self.free & self.stale;
+        let from = if stale != 0 { stale } else { self.free };
+        from.trailing_zeros() as usize & 15
+    }
+
+    /// Brings a private interrupt's list register in line.
+    pub(crate) fn place_private<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> Outcome {
+        let wanted = self.evaluate_private(intid);
+        self.place(vif, intid, wanted);
+        self.clear_stale(vif);
+        if self.unsettled { Outcome::Slow } else { Outcome::Done }
+    }
+
+    /// Learns what the guest did with an interrupt and brings custody and list register in line with
+    /// its registers. Idempotent.
+    pub(crate) fn reconcile<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>, intid: u32) {
+        self.fold(cx.vif, intid);
+        self.realign(cx, intid);
+    }
+
+    /// Receives a posted interrupt: makes an SGI pending; claims an SPI, or brings the one in custody in
+    /// line with its distributor state. Call [`Self::settle`] after the last one of a batch.
+    pub fn deliver<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>, intid: u32) {
+        if intid < 16 {
+            // What it leaves to do is noted in `unsettled`.
+            let _ = self.inject_sgi(cx.vif, intid);
+        } else {
+            self.reconcile(cx, intid);
+        }
+    }
+
+    /// Takes the pending state of an interrupt of this vCPU's; a level line that is high stays.
+    pub(crate) fn clear_pending<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>, intid: u32) {
+        self.fold(cx.vif, intid);
+        self.latch.remove(intid);
+        if intid < 32 {
+            // A physical line that is still high fires again.
+            self.drop_held_pending(cx.vif, intid);
+        }
+        self.realign(cx, intid);
+    }
+
+    /// Makes an interrupt active. Returns whether it could: an SPI may be in another's custody.
+    pub(crate) fn activate<V: VirtualInterface, H: Host>(
+        &mut self,
+        cx: &mut Context<V, H>,
+        intid: u32,
+    ) -> bool {
+        self.fold(cx.vif, intid);
+        if intid >= 32 {
+            let Some(spi) = cx.vgic.spi(intid) else { return true };
+            let claim = spi.update(|word| word.owner().is_none().then(|| word.with_owner(Some(self.index))));
+            if claim.is_none() && spi.load().owner() != Some(self.index) {
+                return false;
+            }
+            self.owned.insert(intid);
+        }
+        if !self.active.contains(intid) {
+            self.active.insert(intid);
+            self.active_key[intid as usize & 1023] = NEVER_ACKNOWLEDGED;
+        }
+        self.realign(cx, intid);
+        true
+    }
+
+    /// Deactivates an interrupt of this vCPU's.
+    pub(crate) fn deactivate<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>, intid: u32) {
+        self.fold(cx.vif, intid);
+        if self.active.contains(intid) {
+            self.end(cx.vif, intid, false);
+        }
+        self.realign(cx, intid);
+    }
+
+    /// Brings custody and list register in line when the list register has just been read.
+    fn realign<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>, intid: u32) {
+        let wanted = self.evaluate(cx, intid);
+        self.place(cx.vif, intid, wanted);
+        self.clear_stale(cx.vif);
+    }
+
+    /// Handles a trapped write to `ICC_DIR_EL1`: deactivates an interrupt, of another vCPU's if that one
+    /// acknowledged the SPI. Does nothing if it is not active.
+    pub fn dir<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>, intid: u32) {
+        let owner = cx.vgic.spi(intid).and_then(|spi| spi.load().owner());
+        match owner {
+            Some(owner) if owner != self.index => {
+                cx.host.remote(self, cx.vif, owner, RemoteOp::Deactivate { intid });
+            }
+            None if intid >= 32 => {}
+            _ => {
+                self.deactivate(cx, intid);
+                self.settle(cx);
+            }
+        }
+    }
+
+    /// Executes an operation that another vCPU asked for, and returns its result.
+    pub fn apply<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>, op: RemoteOp) -> u64 {
+        let result = match op {
+            RemoteOp::RedistRead { offset, size } => self.own_redist_read(cx, offset, size),
+            RemoteOp::RedistWrite { offset, size, value } => {
+                self.own_redist_write(cx, offset, size, value);
+                0
+            }
+            RemoteOp::State { block } => self.spi_state(cx, block),
+            RemoteOp::Recall { intid } => {
+                self.reconcile(cx, intid);
+                0
+            }
+            RemoteOp::ClearPending { intid } => {
+                self.clear_pending(cx, intid);
+                0
+            }
+            RemoteOp::Activate { intid } => u64::from(self.activate(cx, intid)),
+            RemoteOp::Deactivate { intid } => {
+                self.deactivate(cx, intid);
+                0
+            }
+            RemoteOp::GroupsChanged => {
+                self.groups_changed(cx);
+                0
+            }
+        };
+        self.settle(cx);
+        result
+    }
+
+    /// Returns the SPIs of a block that are held pending (bits 31:0) and active (63:32).
+    pub(crate) fn spi_state<V: VirtualInterface, H: Host>(
+        &mut self,
+        cx: &mut Context<V, H>,
+        block: u32,
+    ) -> u64 {
+        if block == 0 {
+            return 0;
+        }
+        for n in set_bits(self.owned.block(block)) {
+            self.reconcile(cx, 32 * block + n);
+        }
+        let owned = self.owned.block(block);
+        u64::from(self.latch.block(block) & owned) | u64::from(self.active.block(block) & owned) << 32
+    }
+
+    /// Takes over the group enables of `GICD_CTLR`.
+    pub(crate) fn groups_changed<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>) {
+        self.groups = cx.vgic.groups();
+        self.refresh_deliverable();
+        for intid in 0..32 {
+            self.reconcile(cx, intid);
+        }
+        self.reconcile_owned(cx);
+    }
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The distributor: what a VM's physical CPUs share (Arm IHI 0069, section 12.9).
+
+use alloc::boxed::Box;
+
+use crate::registers::{self, Bank, bank, block, gicd, is_word};
+use crate::routes::{Routes, SgiRegister, SgiTargets};
+use crate::spi::{Flag, Spi, SpiWord};
+use crate::sync::{AtomicU16, AtomicU32, Ordering};
+use crate::{Host, MAX_SPIS, MAX_VCPUS};
+
+/// Says what a VM's interrupt controller looks like.
+#[derive(Clone, Copy, Debug)]
+pub struct VgicConfig<'a> {
+    /// The affinity of each vCPU, as in `MPIDR_EL1` (other bits are ignored); all different.
+    pub mpidrs: &'a [u64],
+    /// The number of SPIs: a multiple of 32, at most [`MAX_SPIS`].
+    pub spis: u32,
+    /// The number of priority bits, 4 to 8; not more than the list registers hold (`ICH_VTR_EL2.PRIbits`
+    /// plus one).
+    pub priority_bits: u8,
+    /// Whether interrupts are in Group 1 after a reset. The architecture leaves it to firmware; guests
+    /// that boot without firmware count on Group 1.
+    pub group1_at_reset: bool,
+}
+
+/// Says why a [`VgicConfig`] cannot be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// No vCPU, or more than [`MAX_VCPUS`].
+    Vcpus,
+    /// Two vCPUs have the same affinity.
+    Affinities,
+    /// Not a multiple of 32 up to [`MAX_SPIS`].
+    Spis,
+    /// Not 4 to 8.
+    PriorityBits,
+}
+
+/// Is the distributor of a VM, with its SPIs and the affinities of its vCPUs.
+///
+/// Shared by all physical CPUs; every method takes `&self`, and nothing locks.
+pub struct Vgic {
+    routes: Routes,
+    spis: Box<[Spi]>,
+    /// `GICD_CTLR.EnableGrp*`.
+    groups: AtomicU32,
+    /// A copy of each vCPU's `GICR_IGROUPR0` for SGIs, so that a sender can apply the group rule.
+    sgi_groups: Box<[AtomicU16]>,
+    typer: u32,
+    pub(crate) priority_mask: u8,
+    pub(crate) group1_at_reset: bool,
+}
+
+impl Vgic {
+    /// Builds a distributor in its reset state. Returns what is wrong with the configuration.
+    pub fn new(config: &VgicConfig) -> Result<Self, ConfigError> {
+        let vcpus = config.mpidrs.len();
+        if vcpus == 0 || vcpus > MAX_VCPUS {
+            return Err(ConfigError::Vcpus);
+        }
+        if config.spis > MAX_SPIS || !config.spis.is_multiple_of(32) {
+            return Err(ConfigError::Spis);
+        }
+        if !(4..=8).contains(&config.priority_bits) {
+            return Err(ConfigError::PriorityBits);
+        }
+        let routes = Routes::new(config.mpidrs).ok_or(ConfigError::Affinities)?;
+        // ITLinesNumber, MBIS, IDbits = 10 - 1, A3V, RSS. No LPIs, no Security Extensions, 1 of N.
+        let typer =
+            (config.spis / 32) | 1 << 16 | 9 << 19 | 1 << 24 | u32::from(routes.needs_range_selector()) << 26;
+        let group1 = config.group1_at_reset;
+        Ok(Self {
+            routes,
+            spis: (0..config.spis).map(|_| Spi::new(group1)).collect(),
+            groups: AtomicU32::new(0),
+            sgi_groups: (0..vcpus).map(|_| AtomicU16::new(if group1 { !0 } else { 0 })).collect(),
+            typer,
+            priority_mask: !(0xffu32 >> config.priority_bits) as u8,
+            group1_at_reset: group1,
+        })
+    }
+
+    /// Returns the distributor to its reset state. The vCPUs must not run, and each must be reset with
+    /// [`VcpuGic::reset`](crate::VcpuGic::reset) too.
+    pub fn reset(&self) {
+        self.groups.store(0, Ordering::SeqCst);
+        for spi in &self.spis {
+            spi.reset(self.group1_at_reset);
+        }
+        for groups in &self.sgi_groups {
+            groups.store(if self.group1_at_reset { !0 } else { 0 }, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns the number of vCPUs.
+    #[inline] // One load.
+    pub fn vcpus(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// Returns the affinity of a vCPU as in `MPIDR_EL1`.
+    pub fn mpidr(&self, vcpu: usize) -> Option<u64> {
+        self.routes.mpidr(vcpu)
+    }
+
+    /// Decodes a write to an SGI register by vCPU `sender`: the INTID, and the vCPUs it reaches. HOT:
+    /// the cost is that of the targets named. Affinities that no vCPU has are ignored, and so are
+    /// targets that have the SGI in the other group (Arm IHI 0069, section 12.1.10, with `DS` = 1).
+    #[inline] // Hot: on the light exit of ICC_SGI1R_EL1.
+    pub fn sgi_targets(&self, register: SgiRegister, value: u64, sender: usize) -> (u32, SgiTargets<'_>) {
+        let intid = (value >> 24 & 15) as u32;
+        let group1 = matches!(register, SgiRegister::Sgi1r);
+        let (members, named, broadcast) = if value & 1 << 40 == 0 {
+            let (members, named) = self.routes.named(value);
+            (members, named, usize::MAX)
+        } else {
+            (self.routes.named(0).0, 0, 0)
+        };
+        (intid, SgiTargets { vgic: self, members, named, broadcast, sender, intid, group1 })
+    }
+
+    #[inline] // Hot: once per target of an SGI.
+    pub(crate) fn sgi_in_group1(&self, vcpu: usize, intid: u32) -> bool {
+        // Relaxed: a sender may see a change of the target's group late, as on hardware.
+        self.sgi_groups
+            .get(vcpu)
+            .is_some_and(|groups| groups.load(Ordering::Relaxed) >> (intid & 15) & 1 != 0)
+    }
+
+    pub(crate) fn set_sgi_groups(&self, vcpu: usize, group1: u32) {
+        if let Some(groups) = self.sgi_groups.get(vcpu) {
+            groups.store(group1 as u16, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns `GICD_CTLR.EnableGrp0` and `EnableGrp1`.
+    pub(crate) fn groups(&self) -> u32 {
+        self.groups.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_groups(&self, groups: u32) -> u32 {
+        self.groups.swap(groups & gicd::CTLR_GROUPS, Ordering::SeqCst)
+    }
+
+    /// Returns whether the group of `word` is enabled.
+    pub(crate) fn group_enabled(&self, word: SpiWord) -> bool {
+        self.groups() >> u32::from(word.has(Flag::Group1)) & 1 != 0
+    }
+
+    pub(crate) fn spi(&self, intid: u32) -> Option<&Spi> {
+        self.spis.get((intid as usize).checked_sub(32)?)
+    }
+
+    /// Returns the vCPU an SPI is routed to. One of many (1 of N) is always the first vCPU.
+    pub(crate) fn route(&self, word: SpiWord) -> Option<usize> {
+        if word.has(Flag::AnyVcpu) { Some(0) } else { self.routes.vcpu(word.affinity()) }
+    }
+
+    /// Tells the vCPU that has to know of a change: the owner, or the target if it is deliverable.
+    pub(crate) fn signal<H: Host>(&self, host: &H, intid: u32, word: SpiWord) {
+        if let Some(owner) = word.owner() {
+            host.post(owner, intid);
+        } else if word.pending()
+            && word.has(Flag::Enabled)
+            && let Some(target) = self.route(word)
+        {
+            host.post(target, intid);
+        }
+    }
+
+    /// Tells the targets of the deliverable SPIs that nobody owns and that `choose` names.
+    pub(crate) fn signal_unowned<H: Host>(&self, host: &H, choose: impl Fn(SpiWord) -> bool) {
+        for (intid, spi) in (32..).zip(&self.spis) {
+            let word = spi.load();
+            if word.owner().is_none() && choose(word) {
+                self.signal(host, intid, word);
+            }
+        }
+    }
+
+    /// Sets the level of an SPI's input line. A level-sensitive interrupt is pending while the line is
+    /// high; an edge-triggered one becomes pending when it rises. Does nothing for other INTIDs.
+    pub fn set_spi_line<H: Host>(&self, host: &H, intid: u32, high: bool) {
+        let Some(spi) = self.spi(intid) else { return };
+        let changed = spi.update(|word| {
+            let rises = high && !word.has(Flag::Line) && word.has(Flag::Edge);
+            Some(word.with(Flag::Line, high).with(Flag::Latch, word.has(Flag::Latch) || rises))
+        });
+        if let Some((old, new)) = changed
+            && old.pending() != new.pending()
+        {
+            self.signal(host, intid, new);
+        }
+    }
+
+    /// Makes an SPI pending once, as an edge does. Does nothing for other INTIDs.
+    pub fn pulse_spi<H: Host>(&self, host: &H, intid: u32) {
+        let Some(spi) = self.spi(intid) else { return };
+        if let Some((_, new)) = spi.update(|word| Some(word.with(Flag::Latch, true))) {
+            self.signal(host, intid, new);
+        }
+    }
+
+    /// Reads a distributor register that needs nothing but the shared state: all but the pending and
+    /// active registers, for which it returns `None`. HOT. Reserved offsets and wrong sizes read as zero.
+    #[inline] // Hot: on the light exit of a data abort; the caller knows the frame.
+    pub fn dist_read_light(&self, offset: u32, size: u8) -> Option<u64> {
+        if is_word(offset, size) {
+            match bank(offset) {
+                Bank::Control => {
+                    return Some(u64::from(match offset {
+                        gicd::CTLR => self.groups() | gicd::CTLR_FIXED,
+                        gicd::TYPER => self.typer,
+                        gicd::IIDR => registers::IIDR,
+                        _ => 0,
+                    }));
+                }
+                Bank::SetPending | Bank::ClearPending | Bank::SetActive | Bank::ClearActive => return None,
+                _ => {}
+            }
+        }
+        Some(self.read_config(offset, size))
+    }
+
+    /// Reads a register of SPIs' configuration.
+    fn read_config(&self, offset: u32, size: u8) -> u64 {
+        if (gicd::ROUTER..gicd::ROUTER_END).contains(&offset) {
+            return self.read_router(offset, size);
+        }
+        let bank = bank(offset);
+        if bank == Bank::Priority && size == 1 {
+            return u64::from(self.spi(offset - gicd::PRIORITY).map_or(0, |spi| spi.load().priority()));
+        }
+        if !is_word(offset, size) {
+            return 0;
+        }
+        u64::from(match bank {
+            Bank::Group => self.gather(32 * block(offset), |word| word.has(Flag::Group1)),
+            Bank::SetEnable | Bank::ClearEnable => {
+                self.gather(32 * block(offset), |word| word.has(Flag::Enabled))
+            }
+            Bank::Priority => (0..4).fold(0, |value, byte| {
+                let spi = self.spi(offset - gicd::PRIORITY + byte);
+                value | spi.map_or(0, |spi| u32::from(spi.load().priority())) << (8 * byte)
+            }),
+            Bank::Config => {
+                let edges = self.gather(4 * (offset - gicd::CONFIG), |word| word.has(Flag::Edge));
+                registers::config_from_bits(edges)
+            }
+            Bank::Reserved if offset == registers::PIDR2 => registers::PIDR2_VALUE,
+            _ => 0,
+        })
+    }
+
+    fn read_router(&self, offset: u32, size: u8) -> u64 {
+        let Some(spi) = self.spi((offset - gicd::ROUTER) / 8) else { return 0 };
+        let router = spi.load().router();
+        match (offset & 7, size) {
+            (0, 8) => router,
+            (0, 4) => router & 0xffff_ffff,
+            (4, 4) => router >> 32,
+            _ => 0,
+        }
+    }
+
+    /// Collects one bit of each of the 32 SPIs from INTID `first` on.
+    pub(crate) fn gather(&self, first: u32, bit: impl Fn(SpiWord) -> bool) -> u32 {
+        (0..32)
+            .fold(0, |bits, n| bits | u32::from(self.spi(first + n).is_some_and(|spi| bit(spi.load()))) << n)
+    }
+}

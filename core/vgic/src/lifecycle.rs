@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Load and put, reset, and the vCPU's going off and on.
+
+use crate::bits::IntidSet;
+use crate::hardware::{Maintenance, VirtualInterface};
+use crate::registers::set_bits;
+use crate::vcpu::NO_SLOT;
+use crate::{Context, Host, VcpuGic, Vgic};
+
+impl VcpuGic {
+    /// Puts the vCPU's interrupts into this physical CPU's list registers, which must be empty: before
+    /// the vCPU first runs here, and when it comes back after [`Self::put`].
+    pub fn load<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>) {
+        if self.resident {
+            return;
+        }
+        self.resident = true;
+        self.overflowing = false;
+        self.free = self.all_lrs;
+        self.refresh_deliverable();
+        self.arm(cx.vif, self.baseline);
+        self.unsettled = !self.outside.is_empty();
+        self.settle(cx);
+    }
+
+    /// Takes everything out of the list registers and leaves them empty, with nothing armed.
+    pub fn put<V: VirtualInterface>(&mut self, vif: &mut V) {
+        if !self.resident {
+            return;
+        }
+        self.fold_all(vif);
+        for n in set_bits(u32::from(self.all_lrs & !self.free)) {
+            self.outside.insert(self.lr[n as usize & 15].intid);
+            self.detach(n as usize);
+        }
+        self.clear_stale(vif);
+        self.arm(vif, Maintenance::NONE);
+        self.free = 0;
+        self.resident = false;
+        self.refresh_deliverable();
+    }
+
+    /// Returns the vCPU's interrupts to their reset state: nothing pending or active, list registers
+    /// clear, physical interrupts deactivated, the vCPU on. For a reset of the whole VM, after
+    /// [`Vgic::reset`]; SPIs in custody are forgotten.
+    pub fn reset<V: VirtualInterface>(&mut self, vgic: &Vgic, vif: &mut V) {
+        if self.resident {
+            for n in set_bits(u32::from(self.all_lrs & !self.free)) {
+                self.detach(n as usize);
+            }
+            self.clear_stale(vif);
+            self.arm(vif, self.baseline);
+        }
+        for intid in set_bits(self.held) {
+            vif.deactivate_physical(self.pintid[intid as usize & 31]);
+        }
+        self.held = 0;
+        self.held_pending = 0;
+        self.slot = [NO_SLOT; 1024];
+        for set in [&mut self.latch, &mut self.active, &mut self.owned, &mut self.outside] {
+            *set = IntidSet::EMPTY;
+        }
+        self.overflowing = false;
+        self.unsettled = false;
+        self.on = true;
+        self.reset_registers(vgic);
+    }
+
+    /// Takes the vCPU off (`CPU_OFF`): pending SPIs go back to the distributor, so that the guest can
+    /// route them elsewhere; active ones stay until somebody deactivates them. Until
+    /// [`Self::power_on`] posts to this vCPU may be dropped; remote operations must still be executed.
+    pub fn power_off<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>) {
+        self.on = false;
+        self.reconcile_owned(cx);
+        self.settle(cx);
+    }
+
+    /// Brings the vCPU on (`CPU_ON`) while the others go on: its private interrupts and redistributor
+    /// are reset, SPIs that were active here become inactive, and the SPIs that wait for this vCPU are
+    /// posted to it.
+    pub fn power_on<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>) {
+        self.on = false;
+        let mut from = 32;
+        while let Some(intid) = self.owned.next(from) {
+            from = intid + 1;
+            self.deactivate(cx, intid);
+        }
+        self.reset(cx.vgic, cx.vif);
+        cx.vgic.signal_unowned(cx.host, |word| cx.vgic.route(word) == Some(self.index));
+    }
+
+    /// Brings all SPIs in custody in line with their words.
+    pub(crate) fn reconcile_owned<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>) {
+        let mut from = 32;
+        while let Some(intid) = self.owned.next(from) {
+            from = intid + 1;
+            self.reconcile(cx, intid);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One vCPU's interrupts: the state, and the injections that cost one list-register write.
+//!
+//! An interrupt's *sources* of being pending (the latch, a level line, a physical interrupt) are kept
+//! here until the guest is seen to have acknowledged it; a list register is a copy that the guest
+//! works on. Nothing asks the hardware what the guest did until the answer matters: when the same
+//! INTID comes again, when no list register is known to be free, when the guest reads a register that
+//! shows it, or when a maintenance interrupt says so.
+
+use crate::bits::IntidSet;
+use crate::hardware::{Backing, ListRegister, LrState, Maintenance, VirtualInterface};
+use crate::registers::gicr;
+use crate::{MAX_LIST_REGISTERS, Vgic};
+
+/// Marks an INTID that is in no list register.
+pub(crate) const NO_SLOT: u8 = 0xff;
+
+/// Says what an injection has left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// Nothing: the guest may be entered.
+    Done,
+    /// No list register is known to be free: call [`VcpuGic::settle`] before the guest is entered.
+    Slow,
+}
+
+/// The interrupt state of one vCPU: its redistributor, the interrupts in its custody and the plan of
+/// its list registers.
+///
+/// Owned by the physical CPU where the vCPU is resident; see [`Host`](crate::Host) for how others
+/// reach it.
+pub struct VcpuGic {
+    pub(crate) index: usize,
+    /// A bit per list register.
+    pub(crate) all_lrs: u16,
+    /// The hardware is this vCPU's: between load and put.
+    pub(crate) resident: bool,
+    /// The vCPU is on: it claims SPIs.
+    pub(crate) on: bool,
+    /// More interrupts than list registers: the planner decides about every change.
+    pub(crate) overflowing: bool,
+    /// [`Self::outside`] has changed since the planner last looked.
+    pub(crate) unsettled: bool,
+
+    /// Private interrupts that may be injected without the planner: deliverable, and not overflowing.
+    quick: u32,
+    /// List registers that hold nothing. Those in use may be empty too: the guest does not tell.
+    pub(crate) free: u16,
+    /// The list register of each INTID, or [`NO_SLOT`].
+    pub(crate) slot: [u8; 1024],
+    /// What is known of the content of each list register in use.
+    pub(crate) lr: [ListRegister; MAX_LIST_REGISTERS],
+    /// Free list registers that still have to be cleared or overwritten. None outside slow paths.
+    pub(crate) stale: u16,
+    /// List registers written with `eoi_maintenance`.
+    pub(crate) eoi: u16,
+    /// The conditions in the hardware.
+    pub(crate) armed: Maintenance,
+    /// What is always armed.
+    pub(crate) baseline: Maintenance,
+
+    // The redistributor: one bit per private interrupt.
+    pub(crate) enabled: u32,
+    pub(crate) group1: u32,
+    pub(crate) edge: u32,
+    pub(crate) line: u32,
+    /// Enabled, in an enabled group.
+    pub(crate) deliverable: u32,
+    pub(crate) priority: [u8; 32],
+    pub(crate) waker: u32,
+    /// A copy of `GICD_CTLR.EnableGrp*`.
+    pub(crate) groups: u32,
+
+    /// Private interrupts with an active physical interrupt that has to be deactivated with them.
+    pub(crate) held: u32,
+    /// Of those, the ones the guest has not acknowledged: they are pending because of it.
+    pub(crate) held_pending: u32,
+    pub(crate) pintid: [u32; 32],
+
+    /// Pending latches: private ones, and those taken from SPIs in custody.
+    pub(crate) latch: IntidSet,
+    pub(crate) active: IntidSet,
+    /// SPIs in custody: exactly those whose word names this vCPU as the owner.
+    pub(crate) owned: IntidSet,
+    /// Interrupts that are, or may be, to be presented, and have no list register.
+    pub(crate) outside: IntidSet,
+    /// Orders active interrupts: lower is deactivated earlier. See [`Self::acknowledged`].
+    pub(crate) active_key: [u32; 1024],
+    acknowledges: u32,
+}
+
+/// The [`VcpuGic::active_key`] of an interrupt that was made active by a register write: no end of
+/// interrupt is for it.
+pub(crate) const NEVER_ACKNOWLEDGED: u32 = u32::MAX;
+
+const NO_INTERRUPT: ListRegister = ListRegister {
+    intid: 1023,
+    priority: 0,
+    group1: false,
+    state: LrState::Invalid,
+    backing: Backing::Software { eoi_maintenance: false },
+};
+
+impl VcpuGic {
+    /// Builds the interrupt state of vCPU `index` of `vgic` in its reset state, for hardware with
+    /// `list_registers` (1 to 16; other numbers are clamped). It is not loaded.
+    pub fn new(vgic: &Vgic, index: usize, list_registers: usize) -> Self {
+        let count = list_registers.clamp(1, MAX_LIST_REGISTERS);
+        let mut gic = Self {
+            index,
+            all_lrs: ((1u32 << count) - 1) as u16,
+            resident: false,
+            on: true,
+            overflowing: false,
+            unsettled: false,
+            quick: 0,
+            free: 0,
+            slot: [NO_SLOT; 1024],
+            lr: [NO_INTERRUPT; MAX_LIST_REGISTERS],
+            stale: 0,
+            eoi: 0,
+            armed: Maintenance::NONE,
+            // An SPI may be deactivated by another vCPU than the one that acknowledged it, and
+            // nothing but the trap tells. Guests with EOImode 0 never write DIR and pay nothing.
+            baseline: Maintenance { trap_dir: vgic.vcpus() > 1, ..Maintenance::NONE },
+            enabled: 0,
+            group1: 0,
+            edge: 0,
+            line: 0,
+            deliverable: 0,
+            priority: [0; 32],
+            waker: 0,
+            groups: 0,
+            held: 0,
+            held_pending: 0,
+            pintid: [0; 32],
+            latch: IntidSet::EMPTY,
+            active: IntidSet::EMPTY,
+            owned: IntidSet::EMPTY,
+            outside: IntidSet::EMPTY,
+            active_key: [NEVER_ACKNOWLEDGED; 1024],
+            acknowledges: 0,
+        };
+        gic.reset_registers(vgic);
+        gic
+    }
+
+    /// Puts the redistributor's registers into their reset state.
+    pub(crate) fn reset_registers(&mut self, vgic: &Vgic) {
+        self.enabled = 0;
+        self.group1 = if vgic.group1_at_reset { !0 } else { 0 };
+        vgic.set_sgi_groups(self.index, self.group1);
+        // SGIs are always edge-triggered.
+        self.edge = 0xffff;
+        self.line = 0;
+        self.priority = [0; 32];
+        self.waker = gicr::PROCESSOR_SLEEP | gicr::CHILDREN_ASLEEP;
+        self.groups = vgic.groups();
+        self.refresh_deliverable();
+    }
+
+    /// Returns the index of the vCPU.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Derives what may be delivered, after a change of an enable, a group or the state of the plan.
+    pub(crate) fn refresh_deliverable(&mut self) {
+        let groups = if self.groups & 1 != 0 { !self.group1 } else { 0 }
+            | if self.groups & 2 != 0 { self.group1 } else { 0 };
+        self.deliverable = self.enabled & groups;
+        self.quick = if self.resident && !self.overflowing { self.deliverable } else { 0 };
+    }
+
+    #[inline] // Hot: every injection; the mask keeps the index inside the array.
+    pub(crate) fn slot(&self, intid: u32) -> Option<usize> {
+        let slot = self.slot[intid as usize & 1023];
+        (slot != NO_SLOT).then_some(usize::from(slot) & 15)
+    }
+
+    /// Writes a free list register for an INTID that has none.
+    #[inline] // Hot: every injection.
+    pub(crate) fn attach<V: VirtualInterface>(&mut self, vif: &mut V, n: usize, lr: ListRegister) {
+        self.free &= !(1 << n);
+        self.slot[lr.intid as usize & 1023] = n as u8;
+        self.write(vif, n, lr);
+    }
+
+    /// Writes a list register in use.
+    #[inline] // Hot: every injection.
+    pub(crate) fn write<V: VirtualInterface>(&mut self, vif: &mut V, n: usize, lr: ListRegister) {
+        let eoi = matches!(lr.backing, Backing::Software { eoi_maintenance: true });
+        self.eoi = self.eoi & !(1 << n) | u16::from(eoi) << n;
+        self.lr[n & 15] = lr;
+        vif.write_lr(n, lr);
+    }
+
+    /// Composes a pending list register of a private interrupt.
+    #[inline] // Hot: every injection.
+    fn pending_lr(&self, intid: u32, backing: Backing) -> ListRegister {
+        ListRegister {
+            intid,
+            priority: self.priority[intid as usize & 31],
+            group1: self.group1 >> (intid & 31) & 1 != 0,
+            state: LrState::Pending,
+            backing,
+        }
+    }
+
+    /// Makes an own SGI pending. HOT: one list-register write if it has none and one is free; one read
+    /// and at most one write if it has one. Accesses nothing if the guest has it disabled.
+    #[inline] // Hot: on the light exit of ICC_SGI1R_EL1.
+    pub fn inject_sgi<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> Outcome {
+        let intid = intid & 15;
+        if self.quick >> intid & 1 == 0 {
+            return self.inject_cold(vif, intid);
+        }
+        let lr = self.pending_lr(intid, Backing::Software { eoi_maintenance: false });
+        let Some(n) = self.slot(intid) else {
+            if self.free == 0 {
+                return self.inject_cold(vif, intid);
+            }
+            self.latch.insert(intid);
+            self.attach(vif, self.free.trailing_zeros() as usize, lr);
+            return Outcome::Done;
+        };
+        let state = vif.read_lr(n);
+        if state != LrState::Invalid || self.eoi >> n & 1 != 0 {
+            return self.merge(vif, n, state);
+        }
+        // The guest has finished the previous one; its list register serves again.
+        self.active.remove(intid);
+        self.latch.insert(intid);
+        self.write(vif, n, lr);
+        Outcome::Done
+    }
+
+    /// Merges a new edge into an interrupt whose list register is still in use and was just read.
+    #[cold]
+    fn merge<V: VirtualInterface>(&mut self, vif: &mut V, n: usize, state: LrState) -> Outcome {
+        let intid = self.lr[n & 15].intid;
+        self.observe(vif, n, state);
+        self.latch.insert(intid);
+        self.place_private(vif, intid)
+    }
+
+    /// Injects an SGI in all the cases that are not the usual ones.
+    #[cold]
+    fn inject_cold<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> Outcome {
+        self.fold(vif, intid);
+        self.latch.insert(intid);
+        self.place_private(vif, intid)
+    }
+
+    /// Injects a private interrupt because its physical twin `pintid` fired and is now active: the
+    /// virtual or physical timer. HOT: one list-register write, and no read, if the last one was
+    /// hardware-backed too. The guest's deactivation deactivates the physical one. If the guest has it
+    /// disabled it is remembered, so that the physical interrupt stays active, and delivered when it is
+    /// enabled. Ignores INTIDs that are not PPIs.
+    #[inline] // Hot: on the light exit of a timer interrupt.
+    pub fn inject_ppi_hw<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32, pintid: u32) -> Outcome {
+        let bit = 1u32 << (intid & 31);
+        if intid.wrapping_sub(16) >= 16 {
+            return Outcome::Done;
+        }
+        let lr = self.pending_lr(intid, Backing::Hardware { pintid });
+        if self.quick & !self.line & bit == 0 {
+            return self.hold(vif, intid, pintid);
+        }
+        let n = match self.slot(intid) {
+            // It can fire again only because the guest has deactivated it through this very list
+            // register, which is empty therefore; that ended what was pending and active before.
+            Some(n) if self.lr[n].backing == lr.backing => {
+                self.latch.remove(intid);
+                self.active.remove(intid);
+                n
+            }
+            None if self.free != 0 => self.free.trailing_zeros() as usize,
+            _ => return self.hold(vif, intid, pintid),
+        };
+        self.held |= bit;
+        self.held_pending |= bit;
+        self.pintid[intid as usize & 31] = pintid;
+        self.attach(vif, n, lr);
+        Outcome::Done
+    }
+
+    /// Takes charge of an active physical interrupt in all the cases that are not the usual ones.
+    #[cold]
+    fn hold<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32, pintid: u32) -> Outcome {
+        let bit = 1u32 << (intid & 31);
+        self.fold(vif, intid);
+        self.held |= bit;
+        self.held_pending |= bit;
+        self.pintid[intid as usize & 31] = pintid;
+        self.place_private(vif, intid)
+    }
+
+    /// Takes back a physical interrupt that was injected with [`Self::inject_ppi_hw`] and is no longer
+    /// asserted (its timer was reprogrammed): if the guest has not acknowledged it, it is withdrawn and
+    /// the physical interrupt deactivated.
+    pub fn withdraw_ppi_hw<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> Outcome {
+        let bit = 1u32 << (intid & 31);
+        if intid >= 32 || self.held_pending & bit == 0 {
+            return Outcome::Done;
+        }
+        self.fold(vif, intid);
+        self.drop_held_pending(vif, intid);
+        self.place_private(vif, intid)
+    }
+
+    /// Gives up a physical interrupt that the guest has not acknowledged.
+    pub(crate) fn drop_held_pending<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) {
+        let bit = 1u32 << (intid & 31);
+        if self.held_pending & bit != 0 {
+            self.held_pending &= !bit;
+            self.held &= !bit;
+            vif.deactivate_physical(self.pintid[intid as usize & 31]);
+        }
+    }
+
+    /// Sets the level of the input line of a PPI that is emulated (the PMU's, a physical timer that is
+    /// not backed by hardware). Accesses nothing if the level is the same, or if the interrupt is
+    /// neither to be presented nor in a list register. Ignores INTIDs that are not PPIs.
+    #[inline] // The test for "unchanged" is on exit paths; the rest is a call.
+    pub fn set_private_line<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32, high: bool) -> Outcome {
+        if intid.wrapping_sub(16) >= 16 || (self.line >> (intid & 31) & 1 != 0) == high {
+            return Outcome::Done;
+        }
+        self.change_line(vif, intid, high)
+    }
+
+    #[cold]
+    fn change_line<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32, high: bool) -> Outcome {
+        let bit = 1u32 << (intid & 31);
+        self.fold(vif, intid);
+        self.line ^= bit;
+        if high && self.edge & bit != 0 {
+            self.latch.insert(intid);
+        }
+        self.place_private(vif, intid)
+    }
+
+    /// Remembers that the guest acknowledged an interrupt of this priority. Ends of interrupts come
+    /// for the highest priority first (it preempted the others), and among equals for the latest.
+    pub(crate) fn acknowledged(&mut self, intid: u32, priority: u8) {
+        self.acknowledges = self.acknowledges.wrapping_add(1) & 0xff_ffff;
+        self.active.insert(intid);
+        self.active_key[intid as usize & 1023] =
+            u32::from(priority) << 24 | (0xff_fffe - self.acknowledges.min(0xff_fffe));
+    }
+
+    /// Returns whether an interrupt is pending for the guest as far as its state is concerned, so that
+    /// a trapped WFI returns. The guest's priority mask is not looked at: a masked interrupt makes WFI
+    /// return too early, which is allowed. Reads only list registers that were pending when last seen.
+    pub fn has_pending<V: VirtualInterface>(&self, vif: &mut V) -> bool {
+        if self.unsettled || self.armed.no_pending {
+            return true;
+        }
+        let mut used = self.all_lrs & !self.free;
+        while used != 0 && self.resident {
+            let n = used.trailing_zeros() as usize;
+            used &= used - 1;
+            if self.lr[n & 15].state.pending() && vif.read_lr(n) == LrState::Pending {
+                return true;
+            }
+        }
+        false
+    }
+}

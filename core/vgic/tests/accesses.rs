@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What each operation costs in accesses to the virtual CPU interface: promises, counted.
+
+mod common;
+
+use common::hardware::Accesses;
+use common::world::Machine;
+use turnstile_vgic::{Outcome, RemoteOp, VcpuGic};
+
+const NOTHING: Accesses = Accesses {
+    reads: 0,
+    writes: 0,
+    clears: 0,
+    elrsr: 0,
+    eisr: 0,
+    eoi_count: 0,
+    maintenance: 0,
+    vmcr: 0,
+    deactivations: 0,
+};
+const ONE_WRITE: Accesses = Accesses { writes: 1, ..NOTHING };
+
+/// A vCPU with everything enabled, alone.
+struct Bench(Machine);
+
+impl Bench {
+    fn new(list_registers: usize) -> Self {
+        let machine = Machine::new(&[0], list_registers);
+        machine.with(0, |gic, cx| {
+            gic.dist_write(cx, 0, 4, 3);
+            for block in [0x104, 0x108] {
+                gic.dist_write(cx, block, 4, 0xffff_ffff);
+            }
+            gic.redist_write(cx, 0, 0x1_0100, 4, 0xffff_ffff);
+        });
+        machine.drain();
+        let bench = Self(machine);
+        bench.take();
+        bench
+    }
+
+    fn take(&self) -> Accesses {
+        self.0.cpus[0].borrow_mut().hw.take_accesses()
+    }
+
+    fn sgi(&self, intid: u32) -> Outcome {
+        self.0.with(0, |gic, cx| gic.inject_sgi(cx.vif, intid))
+    }
+
+    /// The timer's physical interrupt fires.
+    fn timer(&self) -> Outcome {
+        self.0.with(0, |gic, cx| {
+            assert!(cx.vif.physical.insert(26));
+            gic.inject_ppi_hw(cx.vif, 27, 26)
+        })
+    }
+
+    fn settle(&self) {
+        self.0.with(0, |gic, cx| gic.settle(cx));
+    }
+
+    fn acknowledge(&self) -> u32 {
+        self.0.cpus[0].borrow_mut().hw.acknowledge().unwrap()
+    }
+
+    fn end(&self, intid: u32) {
+        self.0.cpus[0].borrow_mut().hw.end_of_interrupt(intid);
+    }
+
+    fn handle(&self) -> u32 {
+        let intid = self.acknowledge();
+        self.end(intid);
+        intid
+    }
+}
+
+#[test]
+fn nothing_to_do_costs_nothing() {
+    let bench = Bench::new(4);
+    bench.0.with(0, |gic, cx| {
+        gic.settle(cx);
+        gic.maintenance(cx);
+        assert!(!gic.has_pending(cx.vif));
+        assert_eq!(gic.set_private_line(cx.vif, 20, false), Outcome::Done);
+        assert_eq!(gic.withdraw_ppi_hw(cx.vif, 27), Outcome::Done);
+        gic.deliver(cx, 40);
+        assert_eq!(gic.dist_read(cx, 0x204, 4), 0);
+        assert_eq!(gic.redist_read(cx, 0, 0x1_0200, 4), 0);
+        gic.dist_write(cx, 0x184, 4, 0xffff_ffff);
+        gic.redist_write(cx, 0, 0x1_0180, 4, 0xffff_ffff);
+        gic.apply(cx, RemoteOp::GroupsChanged);
+    });
+    assert_eq!(bench.sgi(3), Outcome::Done, "disabled by now");
+    assert_eq!(bench.take(), NOTHING);
+}
+
+#[test]
+fn an_injection_with_a_free_list_register_is_one_write() {
+    let bench = Bench::new(4);
+    assert_eq!(bench.sgi(0), Outcome::Done);
+    assert_eq!(bench.take(), ONE_WRITE);
+    assert_eq!(bench.timer(), Outcome::Done);
+    assert_eq!(bench.take(), ONE_WRITE);
+    bench.0.with(0, |gic, cx| assert_eq!(gic.set_private_line(cx.vif, 20, true), Outcome::Done));
+    assert_eq!(bench.take(), ONE_WRITE);
+    bench.0.vgic.pulse_spi(&bench.0, 33);
+    bench.0.drain();
+    assert_eq!(bench.take(), ONE_WRITE);
+}
+
+#[test]
+fn an_injection_again_is_one_read_and_at_most_one_write() {
+    let bench = Bench::new(4);
+    let _ = bench.sgi(0);
+    bench.take();
+    assert_eq!(bench.sgi(0), Outcome::Done, "still pending");
+    assert_eq!(bench.take(), Accesses { reads: 1, ..NOTHING });
+    let intid = bench.acknowledge();
+    assert_eq!(bench.sgi(0), Outcome::Done, "active");
+    assert_eq!(bench.take(), Accesses { reads: 1, writes: 1, ..NOTHING });
+    bench.end(intid);
+    assert_eq!(bench.handle(), 0);
+    for _ in 0..3 {
+        assert_eq!(bench.sgi(0), Outcome::Done, "finished");
+        assert_eq!(bench.take(), Accesses { reads: 1, writes: 1, ..NOTHING });
+        assert_eq!(bench.handle(), 0);
+    }
+}
+
+#[test]
+fn a_timer_tick_is_one_write_and_no_read() {
+    let bench = Bench::new(4);
+    for _ in 0..5 {
+        assert_eq!(bench.timer(), Outcome::Done);
+        assert_eq!(bench.take(), ONE_WRITE);
+        assert_eq!(bench.handle(), 27);
+        assert!(bench.0.cpus[0].borrow().hw.physical.is_empty());
+    }
+}
+
+#[test]
+fn empty_list_registers_are_looked_for_only_when_none_is_known() {
+    let bench = Bench::new(2);
+    for intid in [0, 1] {
+        let _ = bench.sgi(intid);
+    }
+    bench.handle();
+    bench.handle();
+    bench.take();
+    assert_eq!(bench.sgi(2), Outcome::Slow);
+    assert_eq!(bench.take(), NOTHING);
+    bench.settle();
+    assert_eq!(bench.take(), Accesses { elrsr: 1, writes: 1, ..NOTHING });
+    assert_eq!(bench.sgi(3), Outcome::Done, "the other one was found too");
+    assert_eq!(bench.take(), ONE_WRITE);
+}
+
+#[test]
+fn the_end_of_a_level_interrupt_is_one_eisr_read_and_one_clear() {
+    let bench = Bench::new(4);
+    bench.0.vgic.set_spi_line(&bench.0, 33, true);
+    bench.0.drain();
+    let intid = bench.acknowledge();
+    bench.take();
+    // The device is served: its line falls, and the guest's end of interrupt needs no exit any more.
+    bench.0.vgic.set_spi_line(&bench.0, 33, false);
+    bench.0.drain();
+    assert_eq!(bench.take(), Accesses { reads: 1, writes: 1, ..NOTHING });
+    bench.end(intid);
+    assert!(!bench.0.cpus[0].borrow().hw.misr());
+
+    // The device is not served: the interrupt comes again.
+    bench.0.vgic.set_spi_line(&bench.0, 34, true);
+    bench.0.drain();
+    assert_eq!(bench.handle(), 34);
+    bench.take();
+    assert!(bench.0.cpus[0].borrow().hw.misr());
+    bench.0.with(0, |gic, cx| gic.maintenance(cx));
+    assert_eq!(bench.take(), Accesses { eisr: 1, writes: 1, ..NOTHING });
+    assert_eq!(bench.acknowledge(), 34);
+}
+
+#[test]
+fn without_overflow_no_condition_is_ever_armed() {
+    let bench = Bench::new(4);
+    for round in 0..100 {
+        let _ = bench.sgi(round % 16);
+        bench.settle();
+        bench.handle();
+    }
+    assert_eq!(bench.take().maintenance, 0);
+}
+
+#[test]
+fn put_of_an_idle_vcpu_costs_nothing() {
+    let bench = Bench::new(16);
+    bench.0.with(0, |gic, cx| gic.put(cx.vif));
+    bench.0.with(0, |gic, cx| gic.load(cx));
+    assert_eq!(bench.take(), NOTHING);
+}
+
+#[test]
+fn the_private_state_of_a_vcpu_stays_small() {
+    assert!(size_of::<VcpuGic>() <= 8192, "{}", size_of::<VcpuGic>());
+}

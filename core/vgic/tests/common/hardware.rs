@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The virtual CPU interface in memory, written from the architecture (Arm IHI 0069, chapters 4.8 and
+//! 6): what the guest does through it, which maintenance conditions hold, and how often it is accessed.
+
+use std::collections::BTreeSet;
+
+use turnstile_vgic::{Backing, GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
+
+/// Counts accesses by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accesses {
+    pub reads: u32,
+    pub writes: u32,
+    pub clears: u32,
+    pub elrsr: u32,
+    pub eisr: u32,
+    pub eoi_count: u32,
+    pub maintenance: u32,
+    pub vmcr: u32,
+    pub deactivations: u32,
+}
+
+/// A CPU interface as the guest programs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Interface {
+    pub pmr: u8,
+    pub bpr: [u8; 2],
+    pub enabled: [bool; 2],
+    pub eoi_mode: bool,
+}
+
+impl Interface {
+    pub const OPEN: Self = Self { pmr: 0xff, bpr: [2, 3], enabled: [true, true], eoi_mode: false };
+
+    /// Returns the part of a priority that decides about preemption.
+    pub fn group_priority(&self, priority: u8, group1: bool) -> u8 {
+        let shift = if group1 { u32::from(self.bpr[1]) } else { u32::from(self.bpr[0]) + 1 };
+        (u32::from(priority) >> shift << shift) as u8
+    }
+}
+
+#[derive(Debug)]
+pub struct HardwareModel {
+    pub lrs: Vec<Option<ListRegister>>,
+    /// List registers that were written with a request for maintenance and are now invalid.
+    eoi_status: u16,
+    eoi_count: u8,
+    pub armed: Maintenance,
+    pub interface: Interface,
+    /// The active priorities: the group priorities of what was acknowledged and not ended.
+    pub active_priorities: Vec<u8>,
+    pub physical: BTreeSet<u32>,
+    pub accesses: Accesses,
+}
+
+impl HardwareModel {
+    pub fn new(list_registers: usize) -> Self {
+        Self {
+            lrs: vec![None; list_registers],
+            eoi_status: 0,
+            eoi_count: 0,
+            armed: Maintenance::NONE,
+            interface: Interface::OPEN,
+            active_priorities: Vec::new(),
+            physical: BTreeSet::new(),
+            accesses: Accesses::default(),
+        }
+    }
+
+    pub fn take_accesses(&mut self) -> Accesses {
+        std::mem::take(&mut self.accesses)
+    }
+
+    /// Returns the highest-priority pending interrupt of the enabled groups, masked or not.
+    pub fn highest_pending(&self) -> Option<ListRegister> {
+        self.lrs
+            .iter()
+            .flatten()
+            .filter(|lr| lr.state == LrState::Pending && self.interface.enabled[usize::from(lr.group1)])
+            .min_by_key(|lr| lr.priority)
+            .copied()
+    }
+
+    /// Returns what the CPU is interrupted for now.
+    pub fn signaled(&self) -> Option<ListRegister> {
+        let running = self.active_priorities.iter().min().copied().map_or(0x100, u32::from);
+        self.highest_pending().filter(|lr| {
+            lr.priority < self.interface.pmr
+                && u32::from(self.interface.group_priority(lr.priority, lr.group1)) < running
+        })
+    }
+
+    /// The guest reads IAR.
+    pub fn acknowledge(&mut self) -> Option<u32> {
+        let lr = self.signaled()?;
+        self.active_priorities.push(self.interface.group_priority(lr.priority, lr.group1));
+        for held in self.lrs.iter_mut().flatten() {
+            if held.intid == lr.intid {
+                held.state = LrState::Active;
+            }
+        }
+        Some(lr.intid)
+    }
+
+    /// The guest writes EOIR.
+    pub fn end_of_interrupt(&mut self, intid: u32) {
+        let highest = self.active_priorities.iter().enumerate().min_by_key(|(_, priority)| **priority);
+        let Some((at, _)) = highest else { return };
+        self.active_priorities.remove(at);
+        if !self.interface.eoi_mode {
+            self.deactivate(intid);
+        }
+    }
+
+    /// The guest writes DIR. Returns false if that traps.
+    pub fn deactivate_interrupt(&mut self, intid: u32) -> bool {
+        if !self.armed.trap_dir {
+            self.deactivate(intid);
+        }
+        !self.armed.trap_dir
+    }
+
+    fn deactivate(&mut self, intid: u32) {
+        for (n, held) in self.lrs.iter_mut().enumerate() {
+            let Some(lr) = held else { continue };
+            if lr.intid != intid || !lr.state.active() {
+                continue;
+            }
+            if lr.state.pending() {
+                lr.state = LrState::Pending;
+                return;
+            }
+            match lr.backing {
+                Backing::Hardware { pintid } => {
+                    assert!(self.physical.remove(&pintid), "not active: {pintid}")
+                }
+                Backing::Software { eoi_maintenance } => self.eoi_status |= u16::from(eoi_maintenance) << n,
+            }
+            *held = None;
+            return;
+        }
+        self.eoi_count += 1;
+        assert!(self.eoi_count < 32);
+    }
+
+    /// Returns whether the maintenance interrupt is asserted.
+    pub fn misr(&self) -> bool {
+        let pending = |lr: &ListRegister| lr.state == LrState::Pending;
+        let [group0, group1] = self.interface.enabled;
+        self.eoi_status != 0
+            || self.armed.lr_entry_not_present && self.eoi_count != 0
+            || self.armed.no_pending && !self.lrs.iter().flatten().any(pending)
+            || self.armed.group0_enabled && group0
+            || self.armed.group0_disabled && !group0
+            || self.armed.group1_enabled && group1
+            || self.armed.group1_disabled && !group1
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lrs.iter().all(Option::is_none) && self.eoi_status == 0 && self.armed == Maintenance::NONE
+    }
+}
+
+impl VirtualInterface for HardwareModel {
+    fn read_lr(&mut self, n: usize) -> LrState {
+        self.accesses.reads += 1;
+        self.lrs[n].map_or(LrState::Invalid, |lr| lr.state)
+    }
+
+    fn write_lr(&mut self, n: usize, lr: ListRegister) {
+        self.accesses.writes += 1;
+        assert_ne!(lr.state, LrState::Invalid);
+        assert_eq!(lr.priority & 7, 0, "an unimplemented priority bit");
+        if let Backing::Hardware { pintid } = lr.backing {
+            assert_ne!(lr.state, LrState::PendingActive, "forbidden with HW = 1");
+            assert!(self.physical.contains(&pintid), "backed by an inactive interrupt");
+        }
+        self.lrs[n] = Some(lr);
+        self.eoi_status &= !(1 << n);
+    }
+
+    fn clear_lr(&mut self, n: usize) {
+        self.accesses.clears += 1;
+        self.lrs[n] = None;
+        self.eoi_status &= !(1 << n);
+    }
+
+    fn empty_lrs(&mut self) -> u16 {
+        self.accesses.elrsr += 1;
+        let empty = self.lrs.iter().enumerate().filter(|(_, lr)| lr.is_none());
+        empty.fold(0, |bits, (n, _)| bits | 1 << n) & !self.eoi_status
+    }
+
+    fn eoi_lrs(&mut self) -> u16 {
+        self.accesses.eisr += 1;
+        self.eoi_status
+    }
+
+    fn take_eoi_count(&mut self) -> u8 {
+        self.accesses.eoi_count += 1;
+        std::mem::take(&mut self.eoi_count)
+    }
+
+    fn set_maintenance(&mut self, maintenance: Maintenance) {
+        self.accesses.maintenance += 1;
+        self.armed = maintenance;
+        self.eoi_count = 0;
+    }
+
+    fn group_enables(&mut self) -> GroupEnables {
+        self.accesses.vmcr += 1;
+        let [group0, group1] = self.interface.enabled;
+        GroupEnables { group0, group1 }
+    }
+
+    fn deactivate_physical(&mut self, pintid: u32) {
+        self.accesses.deactivations += 1;
+        assert!(self.physical.remove(&pintid), "not active: {pintid}");
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The attention word: "look before you re-enter".
+//!
+//! # Protocol
+//! - A **poster** first makes visible what the owner shall find (an inbox bit, a request), then sets a reason in
+//!   the word ([`Attention::post`]). If the word was zero before, it kicks the physical CPU it is told;
+//!   otherwise it does not: whoever made the word non-zero has kicked, or does so now.
+//! - The **owner** masks interrupts while it is out of the guest. Before each entry it reads the word
+//!   ([`Attention::is_pending`], one load and one branch). If it is not zero, the owner swaps it for zero
+//!   ([`Attention::take`]), *then* looks at what the reasons point to, and reads the word again.
+//!
+//! Neither an exit nor an entry writes anything here: that a vCPU is in its guest or out of it is recorded
+//! nowhere. The price is a kick that finds its target out of the guest already: it costs that vCPU one exit.
+//!
+//! # Nothing is lost
+//! Let P be a post whose reason the owner has not yet taken. The word stays non-zero from P on, until the owner
+//! takes it. If the owner's next read before entry comes after P, it sees P. If it came before P, the owner may
+//! be entering its guest; then either the word was zero at P, and P kicks; or an earlier post, also after that
+//! read, made it non-zero, and that one kicks. A kick is a physical interrupt: it stays pending while the owner
+//! masks interrupts and is taken as an exit once the guest runs. So the guest never runs on with a non-zero
+//! word. (The kick must be ordered behind the write of the word: on Arm a `DSB ISHST` before `ICC_SGI1R_EL1`.)
+//!
+//! # What the owner finds
+//! `post` releases and `take` acquires. Further posts are read-modify-writes and continue the release sequence,
+//! so `take` synchronizes with every post whose reason it returns, not only the last. A source changed after
+//! `take` is either found when it is looked at, or by its own reason in the word at the next read; it may be
+//! both, so a reason may find nothing to do.
+
+use bitflags::bitflags;
+
+use crate::sync::{AtomicU32, Ordering, fence};
+
+bitflags! {
+    /// Why a vCPU must look before it re-enters its guest.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Reasons: u32 {
+        /// Interrupts were posted to its inbox.
+        const INBOX = 1 << 0;
+        /// An operation on its state is asked for.
+        const REMOTE = 1 << 1;
+        /// Its VM is being stopped.
+        const STOP = 1 << 2;
+        /// Its VM runs again, or its PSCI power state changed.
+        const START = 1 << 3;
+        /// Console input arrived for its VM.
+        const CONSOLE = 1 << 4;
+        /// Its statistics are asked for.
+        const STATISTICS = 1 << 5;
+        /// A deadline the owner set for itself has passed.
+        const DEADLINE = 1 << 6;
+        /// Another vCPU shall run here.
+        const RESCHEDULE = 1 << 7;
+    }
+}
+
+/// Marks a vCPU that is resident nowhere.
+const NOWHERE: u32 = u32::MAX;
+
+/// The attention word of a vCPU, and where the vCPU is resident.
+#[derive(Debug)]
+pub struct Attention {
+    word: AtomicU32,
+    /// The index of the physical CPU; written by load and put only.
+    residence: AtomicU32,
+}
+
+impl Default for Attention {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Attention {
+    /// Makes the attention of a vCPU that is not resident, with nothing pending.
+    pub fn new() -> Self {
+        Self { word: AtomicU32::new(0), residence: AtomicU32::new(NOWHERE) }
+    }
+
+    /// Sets reasons, after what they point to was made visible. Returns the physical CPU that the caller must
+    /// kick, if any. For the owner itself, [`Attention::raise`] is enough.
+    #[must_use = "the physical CPU returned must be kicked"]
+    pub fn post(&self, reasons: Reasons) -> Option<u32> {
+        // Release: pairs with `take`. Relaxed on the other side: a poster learns nothing from the old reasons.
+        if self.word.fetch_or(reasons.bits(), Ordering::Release) != 0 {
+            return None;
+        }
+        // Pairs with the fence in `load`: either this reads the new residence, or the CPU that loads the vCPU
+        // reads the word just written. Without it each could read what was before the other's write.
+        fence(Ordering::SeqCst);
+        let residence = self.residence.load(Ordering::Relaxed);
+        (residence != NOWHERE).then_some(residence)
+    }
+
+    /// Sets reasons for oneself: only the owner, out of the guest, needs no kick.
+    pub fn raise(&self, reasons: Reasons) {
+        // Relaxed: the owner synchronizes with nobody but itself; a read-modify-write keeps the release
+        // sequences of posters intact.
+        self.word.fetch_or(reasons.bits(), Ordering::Relaxed);
+    }
+
+    /// Says whether the owner must [`Attention::take`] before it enters the guest. HOT: one load.
+    // Inlined: it is one load in the middle of the entry path.
+    #[inline(always)]
+    pub fn is_pending(&self) -> bool {
+        // Relaxed: it only decides whether to call `take`, which acquires.
+        self.word.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns the word itself, not zero if the owner must [`Attention::take`]. HOT: one load, no comparison,
+    /// for an entry path that branches on the value it is given.
+    // Inlined: it is one load in the middle of the entry path.
+    #[inline(always)]
+    pub fn word(&self) -> u32 {
+        // Relaxed, as in `is_pending`.
+        self.word.load(Ordering::Relaxed)
+    }
+
+    /// Takes all reasons, leaving none. The owner then looks at each source, and reads the word again.
+    pub fn take(&self) -> Reasons {
+        // Acquire: pairs with `post`. The sources must be looked at after this, never before: a source looked at
+        // first could change, and its reason be taken here unseen. Acquire forbids that order, too.
+        Reasons::from_bits_retain(self.word.swap(0, Ordering::Acquire))
+    }
+
+    /// Takes the given reasons only, and says which of them were set. The others stay, and keep posters from
+    /// kicking: the owner must not enter the guest before it has taken them, too.
+    pub fn take_only(&self, reasons: Reasons) -> Reasons {
+        // Acquire, for the same reason as in `take`.
+        let before = self.word.fetch_and(!reasons.bits(), Ordering::Acquire);
+        Reasons::from_bits_retain(before) & reasons
+    }
+
+    /// Records that the vCPU is now resident on a physical CPU, which owns it from here on. It must read the
+    /// word before it enters the guest, as always.
+    pub fn load(&self, physical_cpu: u32) {
+        self.residence.store(physical_cpu, Ordering::Relaxed);
+        // Pairs with the fence in `post`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Records that the vCPU is resident nowhere. Posts are kept in the word until it is loaded again; whether
+    /// that shall happen soon is the scheduler's business, who reads the word after this.
+    pub fn put(&self) {
+        self.residence.store(NOWHERE, Ordering::Relaxed);
+        // Pairs with the fence in `post`: a poster that still reads the old residence kicks there, one exit too
+        // many; a poster that reads the new one has its reason seen by the scheduler's read.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Returns the physical CPU where the vCPU is resident.
+    pub fn residence(&self) -> Option<u32> {
+        let residence = self.residence.load(Ordering::Relaxed);
+        (residence != NOWHERE).then_some(residence)
+    }
+}

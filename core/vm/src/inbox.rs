@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The inbox: interrupts that others posted to a vCPU, one bit per INTID.
+//!
+//! A bit says "look at this interrupt", no more: posted twice before the owner looks, it is one. What kind of
+//! event it was, and whether it still stands, is in the interrupt controller's model. Lock-free: a post is two
+//! atomic operations, whoever else posts.
+
+use crate::attention::{Attention, Reasons};
+use crate::sync::{AtomicU32, Ordering};
+
+/// How many 32-bit words an inbox has by default: INTIDs 0 to 127 (16 SGIs, 16 PPIs, 96 SPIs).
+pub const WORDS: usize = 4;
+
+/// Interrupts posted to one vCPU.
+#[derive(Debug)]
+pub struct Inbox<const N: usize = WORDS> {
+    words: [AtomicU32; N],
+}
+
+impl<const N: usize> Default for Inbox<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const N: usize> Inbox<N> {
+    /// Makes an empty inbox.
+    pub fn new() -> Self {
+        Self { words: core::array::from_fn(|_| AtomicU32::new(0)) }
+    }
+
+    /// Posts an interrupt and raises [`Reasons::INBOX`]. Returns the physical CPU that the caller must kick, if
+    /// any. An INTID that the inbox has no bit for is dropped: it comes from a table, never from a guest.
+    #[must_use = "the physical CPU returned must be kicked"]
+    pub fn post(&self, attention: &Attention, intid: u32) -> Option<u32> {
+        let word = self.words.get(intid as usize / 32)?;
+        // Release: pairs with the swap in `drain`, so that the owner sees what the poster did to the interrupt's
+        // state before. It must come before the post to the attention word, which releases it, too.
+        word.fetch_or(1 << (intid % 32), Ordering::Release);
+        attention.post(Reasons::INBOX)
+    }
+
+    /// Hands each posted interrupt to `deliver`, lowest INTID first, and forgets it. For the owner, after it has
+    /// taken [`Reasons::INBOX`].
+    // Inlined: called in one place, and `deliver` is small.
+    #[inline]
+    pub fn drain(&self, mut deliver: impl FnMut(u32)) {
+        for (at, word) in (0u32..).zip(&self.words) {
+            // Relaxed: what this misses was posted after the reason was taken, so another reason follows. An
+            // empty word is not written, and its cache line stays shared with the posters.
+            if word.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut posted = word.swap(0, Ordering::Acquire);
+            while posted != 0 {
+                deliver(at * 32 + posted.trailing_zeros());
+                posted &= posted - 1;
+            }
+        }
+    }
+
+    /// Forgets everything posted: for a VM that is reset, when no poster runs.
+    pub fn clear(&self) {
+        self.drain(|_| {});
+    }
+}

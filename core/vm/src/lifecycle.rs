@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The life of a VM: created, running, stopping, stopped, and running again.
+//!
+//! ```text
+//!  Created ──start──► Running ──begin_stop──► Stopping ──last acknowledge, finish──► Stopped
+//!                        ▲                                                              │
+//!                        └───────────────────────────── start ──────────────────────────┘
+//! ```
+//! Whoever wants a VM to stop calls [`Lifecycle::begin_stop`]; of several, the first decides the reason. It then
+//! raises the attention of all vCPUs. Each vCPU leaves its guest for good, puts what it holds, acknowledges and
+//! waits in its idle loop. The one that acknowledges last is alone with the VM: it tears down, scrubs, and
+//! starts again or not, as [`Stop::next`] says.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Why a VM stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The guest turned itself off.
+    PowerOff,
+    /// The guest asked to be reset, or somebody asked it for it.
+    Reset,
+    /// The guest cannot go on; the code is the caller's.
+    Crash(u16),
+    /// Somebody stopped it.
+    Killed,
+}
+
+/// What to do when a guest has crashed (`on_crash` of the configuration).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnCrash {
+    /// Leave it stopped.
+    Stop,
+    /// Start it again.
+    Restart,
+}
+
+/// What comes after a stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The VM stays stopped and gives its resources back.
+    Stay,
+    /// The VM starts again.
+    Restart,
+}
+
+impl Stop {
+    /// Decides what comes after this stop.
+    pub fn next(self, on_crash: OnCrash) -> Next {
+        match (self, on_crash) {
+            (Stop::Reset, _) | (Stop::Crash(_), OnCrash::Restart) => Next::Restart,
+            (Stop::PowerOff | Stop::Killed, _) | (Stop::Crash(_), OnCrash::Stop) => Next::Stay,
+        }
+    }
+
+    fn encode(self) -> u32 {
+        match self {
+            Stop::PowerOff => 0 << 4,
+            Stop::Reset => 1 << 4,
+            Stop::Crash(code) => 2 << 4 | u32::from(code) << 16,
+            Stop::Killed => 3 << 4,
+        }
+    }
+
+    fn decode(word: u32) -> Self {
+        match word >> 4 & 3 {
+            0 => Stop::PowerOff,
+            1 => Stop::Reset,
+            2 => Stop::Crash((word >> 16) as u16),
+            _ => Stop::Killed,
+        }
+    }
+}
+
+/// Where in its life a VM is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Never started.
+    Created,
+    /// Its vCPUs may run.
+    Running,
+    /// Its vCPUs are leaving.
+    Stopping(Stop),
+    /// No vCPU runs.
+    Stopped(Stop),
+}
+
+const CREATED: u32 = 0;
+const RUNNING: u32 = 1;
+const STOPPING: u32 = 2;
+const STOPPED: u32 = 3;
+const PHASE: u32 = 3;
+
+/// The state of one VM's life.
+#[derive(Debug)]
+pub struct Lifecycle {
+    /// The phase in bits [1:0], the reason above.
+    state: AtomicU32,
+    /// One bit per vCPU that has acknowledged the stop.
+    acknowledged: AtomicU64,
+    boots: AtomicU32,
+    everybody: u64,
+}
+
+impl Lifecycle {
+    /// Makes the life of a VM of `vcpus` vCPUs, 1 to 64.
+    pub fn new(vcpus: u32) -> Self {
+        Self {
+            state: AtomicU32::new(CREATED),
+            acknowledged: AtomicU64::new(0),
+            boots: AtomicU32::new(0),
+            everybody: u64::MAX >> (64 - vcpus.clamp(1, 64)),
+        }
+    }
+
+    /// Returns the phase.
+    pub fn phase(&self) -> Phase {
+        // Acquire: a vCPU that sees Running sees what was prepared before `start`.
+        let state = self.state.load(Ordering::Acquire);
+        match state & PHASE {
+            CREATED => Phase::Created,
+            RUNNING => Phase::Running,
+            STOPPING => Phase::Stopping(Stop::decode(state)),
+            _ => Phase::Stopped(Stop::decode(state)),
+        }
+    }
+
+    /// Starts a VM that is created or stopped and fully prepared; says whether it was. Counts a boot.
+    pub fn start(&self) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        if !matches!(state & PHASE, CREATED | STOPPED) {
+            return false;
+        }
+        // Release: pairs with `phase`. The exchange fails only if somebody else starts the VM at the same time.
+        let started =
+            self.state.compare_exchange(state, RUNNING, Ordering::Release, Ordering::Relaxed).is_ok();
+        if started {
+            self.boots.fetch_add(1, Ordering::Relaxed);
+        }
+        started
+    }
+
+    /// Begins to stop a running VM. True for the caller whose reason counts: it must then raise
+    /// [`crate::attention::Reasons::STOP`] with every vCPU. False if the VM does not run or stops already.
+    pub fn begin_stop(&self, reason: Stop) -> bool {
+        let stopping = STOPPING | reason.encode();
+        // Release: who sees the stop sees what led to it (a crash report, for one).
+        self.state.compare_exchange(RUNNING, stopping, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
+    /// Acknowledges for one vCPU that it has left its guest and touches nothing of the VM any more. `Some` for
+    /// exactly one caller per stop: the last, who is then alone and goes on to [`Lifecycle::finish`]. A repeated
+    /// acknowledgment, or one without a stop, does nothing.
+    pub fn acknowledge(&self, vcpu: usize) -> Option<Stop> {
+        let bit = 1u64.checked_shl(vcpu as u32).unwrap_or(0) & self.everybody;
+        // Acquire, and before the phase is read: who finds its own bit cleared by `finish` also finds the phase
+        // that `finish` wrote before, and does not acknowledge a stop that is over.
+        if self.acknowledged.load(Ordering::Acquire) & bit != 0 {
+            return None;
+        }
+        let Phase::Stopping(reason) = self.phase() else { return None };
+        // AcqRel: release what this vCPU did, and, for the last, acquire what all others did before they
+        // acknowledged (each exchange continues the release sequences of those before).
+        let before = self.acknowledged.fetch_or(bit, Ordering::AcqRel);
+        (before & bit == 0 && before | bit == self.everybody).then_some(reason)
+    }
+
+    /// Ends the stop, after the teardown. For the vCPU that acknowledged last.
+    pub fn finish(&self) {
+        let state = self.state.load(Ordering::Relaxed);
+        if state & PHASE == STOPPING {
+            // Release: who sees Stopped sees the teardown done.
+            self.state.store(state & !PHASE | STOPPED, Ordering::Release);
+            // Release: pairs with the first load in `acknowledge`.
+            self.acknowledged.store(0, Ordering::Release);
+        }
+    }
+
+    /// Returns how often the VM was started.
+    pub fn boots(&self) -> u32 {
+        self.boots.load(Ordering::Relaxed)
+    }
+}

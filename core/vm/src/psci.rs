@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! PSCI 1.1 (Arm DEN0022) and the discovery calls of SMCCC 1.1 (DEN0028), as a guest sees them.
+//!
+//! [`Psci::answer`] answers, without side effects, the calls that only ask; they make light exits. [`Psci::call`]
+//! does the rest and says what the caller must do about it. A vCPU's power state is an atomic, so that CPU_ON
+//! races of several vCPUs end as the specification says: one wins, the others get ON_PENDING or ALREADY_ON.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use turnstile_trapmap::CallMap;
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Success.
+pub const SUCCESS: u64 = 0;
+/// NOT_SUPPORTED, also the answer to an unknown function (DEN0028).
+pub const NOT_SUPPORTED: u64 = -1i64 as u64;
+/// INVALID_PARAMETERS.
+pub const INVALID_PARAMETERS: u64 = -2i64 as u64;
+/// ALREADY_ON.
+pub const ALREADY_ON: u64 = -4i64 as u64;
+/// ON_PENDING.
+pub const ON_PENDING: u64 = -5i64 as u64;
+/// INVALID_ADDRESS.
+pub const INVALID_ADDRESS: u64 = -9i64 as u64;
+
+const PSCI_1_1: u64 = 0x0001_0001;
+const SMCCC_1_1: u64 = 0x0001_0001;
+/// MIGRATE_INFO_TYPE: no Trusted OS, or one that needs no migration.
+const MIGRATION_NOT_REQUIRED: u64 = 2;
+
+/// The affinity fields of an MPIDR: Aff3 in bits [39:32], Aff2 to Aff0 in [23:0].
+const AFFINITY: u64 = 0xff_00ff_ffff;
+
+/// A call this module knows, whatever its calling convention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Function {
+    Unknown,
+    Version,
+    CpuSuspend,
+    CpuOff,
+    CpuOn,
+    AffinityInfo,
+    MigrateInfoType,
+    SystemOff,
+    SystemReset,
+    Features,
+    SystemReset2,
+    SmcccVersion,
+    ArchFeatures,
+}
+
+/// The calls by function identifier; bit 30 set is the 64-bit convention.
+static FUNCTIONS: CallMap<Function, 128> = CallMap::new(
+    Function::Unknown,
+    &[
+        (0x8400_0000, Function::Version),
+        (0x8400_0001, Function::CpuSuspend),
+        (0xc400_0001, Function::CpuSuspend),
+        (0x8400_0002, Function::CpuOff),
+        (0x8400_0003, Function::CpuOn),
+        (0xc400_0003, Function::CpuOn),
+        (0x8400_0004, Function::AffinityInfo),
+        (0xc400_0004, Function::AffinityInfo),
+        (0x8400_0006, Function::MigrateInfoType),
+        (0x8400_0008, Function::SystemOff),
+        (0x8400_0009, Function::SystemReset),
+        (0x8400_000a, Function::Features),
+        (0x8400_0012, Function::SystemReset2),
+        (0xc400_0012, Function::SystemReset2),
+        (0x8000_0000, Function::SmcccVersion),
+        (0x8000_0001, Function::ArchFeatures),
+    ],
+);
+
+const OFF: u32 = 0;
+/// Being turned on: where it starts is not written yet. The guest sees ON_PENDING.
+const CLAIMED: u32 = 1;
+/// To be turned on: where it starts is written.
+const PENDING: u32 = 2;
+const ON: u32 = 3;
+
+/// The power state of one vCPU.
+#[derive(Debug)]
+struct Power {
+    mpidr: u64,
+    state: AtomicU32,
+    entry: AtomicU64,
+    context: AtomicU64,
+}
+
+/// Where a vCPU starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The guest physical address of its first instruction.
+    pub entry: u64,
+    /// What it finds in X0.
+    pub context: u64,
+}
+
+/// What the caller must do about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Put the value in X0 and go on.
+    Return(u64),
+    /// Raise [`crate::attention::Reasons::START`] with this vCPU, whose owner then calls [`Psci::take_start`];
+    /// put [`SUCCESS`] in the caller's X0.
+    Start(usize),
+    /// Put [`SUCCESS`] in X0 and wait for a wake-up event, as for a WFI. All suspend states are treated as
+    /// standby, as DEN0022 allows ("downgrade").
+    Suspend,
+    /// Stop running this vCPU: it is off until [`Psci::take_start`].
+    Off,
+    /// Stop the VM.
+    SystemOff,
+    /// Reset the VM.
+    SystemReset,
+}
+
+/// The power states of a VM's vCPUs.
+#[derive(Debug)]
+pub struct Psci {
+    vcpus: Vec<Power>,
+    ram: Range<u64>,
+}
+
+impl Psci {
+    /// Makes the states of a VM whose vCPU `i` has the affinity fields of `mpidrs[i]` and whose memory is `ram`.
+    /// All vCPUs are off.
+    pub fn new(mpidrs: impl IntoIterator<Item = u64>, ram: Range<u64>) -> Self {
+        let power = |mpidr: u64| Power {
+            mpidr: mpidr & AFFINITY,
+            state: AtomicU32::new(OFF),
+            entry: AtomicU64::new(0),
+            context: AtomicU64::new(0),
+        };
+        Self { vcpus: mpidrs.into_iter().map(power).collect(), ram }
+    }
+
+    /// Turns all vCPUs off and gives the boot vCPU, number 0, its start. Only while none of them runs.
+    pub fn reset(&self, boot: Start) {
+        for power in &self.vcpus {
+            power.state.store(OFF, Ordering::Relaxed);
+        }
+        if let Some(power) = self.vcpus.first() {
+            power.publish(boot);
+        }
+    }
+
+    /// Takes the start of a vCPU that was turned on, once; it is on from then. For its owner.
+    pub fn take_start(&self, vcpu: usize) -> Option<Start> {
+        let power = self.vcpus.get(vcpu)?;
+        // Acquire: pairs with `publish`. Only the owner leaves PENDING, so a plain store follows.
+        if power.state.load(Ordering::Acquire) != PENDING {
+            return None;
+        }
+        let start = Start {
+            entry: power.entry.load(Ordering::Relaxed),
+            context: power.context.load(Ordering::Relaxed),
+        };
+        power.state.store(ON, Ordering::Relaxed);
+        Some(start)
+    }
+
+    /// Says whether a vCPU is on: it runs, or waits, and was not turned off.
+    pub fn is_on(&self, vcpu: usize) -> bool {
+        self.vcpus.get(vcpu).is_some_and(|power| power.state.load(Ordering::Relaxed) == ON)
+    }
+
+    /// Answers a call that only asks, the unknown ones included; `None` if it must go to [`Psci::call`].
+    /// `function` is W0, `first` and `second` are X1 and X2; the value is for X0. HOT.
+    // Inlined: the shortest exit there is consists of little else.
+    #[inline]
+    pub fn answer(&self, function: u32, first: u64, second: u64) -> Option<u64> {
+        match FUNCTIONS.lookup(function) {
+            Function::Version => Some(PSCI_1_1),
+            Function::SmcccVersion => Some(SMCCC_1_1),
+            Function::MigrateInfoType => Some(MIGRATION_NOT_REQUIRED),
+            Function::Features => Some(features(first as u32)),
+            Function::ArchFeatures => Some(arch_features(first as u32)),
+            Function::AffinityInfo => {
+                Some(self.affinity_info(argument(function, first), argument(function, second)))
+            }
+            Function::Unknown => Some(NOT_SUPPORTED),
+            Function::CpuSuspend
+            | Function::CpuOff
+            | Function::CpuOn
+            | Function::SystemOff
+            | Function::SystemReset
+            | Function::SystemReset2 => None,
+        }
+    }
+
+    /// Carries out a call of `vcpu`: `function` is its W0, `arguments` its X1 to X3.
+    pub fn call(&self, vcpu: usize, function: u32, arguments: [u64; 3]) -> Action {
+        let [first, second, third] = arguments.map(|value| argument(function, value));
+        if let Some(value) = self.answer(function, first, second) {
+            return Action::Return(value);
+        }
+        match FUNCTIONS.lookup(function) {
+            Function::CpuOn => self.cpu_on(first, Start { entry: second, context: third }),
+            Function::CpuOff => self.cpu_off(vcpu),
+            Function::CpuSuspend => self.cpu_suspend(first, second),
+            Function::SystemOff => Action::SystemOff,
+            Function::SystemReset => Action::SystemReset,
+            // Architectural resets only (bit 31 clear): type 0, the warm reset.
+            Function::SystemReset2 if first as u32 == 0 => Action::SystemReset,
+            Function::SystemReset2 => Action::Return(INVALID_PARAMETERS),
+            _ => Action::Return(NOT_SUPPORTED),
+        }
+    }
+
+    /// CPU_ON: of several callers, one wins.
+    fn cpu_on(&self, target: u64, start: Start) -> Action {
+        let Some((vcpu, power)) = self.vcpus.iter().enumerate().find(|(_, power)| power.mpidr == target)
+        else {
+            return Action::Return(INVALID_PARAMETERS);
+        };
+        if !self.is_entry(start.entry) {
+            return Action::Return(INVALID_ADDRESS);
+        }
+        // Acquire: a vCPU turned on sees what was done before it was turned off; pairs with `cpu_off`.
+        match power.state.compare_exchange(OFF, CLAIMED, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => {
+                power.publish(start);
+                Action::Start(vcpu)
+            }
+            Err(ON) => Action::Return(ALREADY_ON),
+            Err(_) => Action::Return(ON_PENDING),
+        }
+    }
+
+    /// CPU_OFF: it never fails here, there is no Trusted OS to deny it.
+    fn cpu_off(&self, vcpu: usize) -> Action {
+        if let Some(power) = self.vcpus.get(vcpu) {
+            // Release: pairs with `cpu_on`.
+            power.state.store(OFF, Ordering::Release);
+        }
+        Action::Off
+    }
+
+    /// CPU_SUSPEND, with the original format of the power state: StateID in bits [15:0],
+    /// StateType (1 is power-down) in bit 16, PowerLevel in bits [25:24].
+    fn cpu_suspend(&self, power_state: u64, entry: u64) -> Action {
+        const VALID: u64 = 0x0301_ffff;
+        const POWER_DOWN: u64 = 1 << 16;
+        if power_state & !VALID != 0 {
+            return Action::Return(INVALID_PARAMETERS);
+        }
+        if power_state & POWER_DOWN != 0 && !self.is_entry(entry) {
+            return Action::Return(INVALID_ADDRESS);
+        }
+        Action::Suspend
+    }
+
+    /// AFFINITY_INFO: 0 if any vCPU in the affinity instance is on, else 2 if any is about
+    /// to be, else 1.
+    fn affinity_info(&self, target: u64, level: u64) -> u64 {
+        let compared = match level {
+            0 => AFFINITY,
+            1 => AFFINITY & !0xff,
+            2 => AFFINITY & !0xffff,
+            3 => AFFINITY & !0xff_ffff,
+            _ => return INVALID_PARAMETERS,
+        };
+        if target & !AFFINITY != 0 {
+            return INVALID_PARAMETERS;
+        }
+        let mut info = INVALID_PARAMETERS;
+        for power in self.vcpus.iter().filter(|power| (power.mpidr ^ target) & compared == 0) {
+            info = match (power.state.load(Ordering::Relaxed), info) {
+                (ON, _) => return 0,
+                (OFF, INVALID_PARAMETERS) => 1,
+                (OFF, found) => found,
+                (_, _) => 2,
+            };
+        }
+        info
+    }
+
+    fn is_entry(&self, address: u64) -> bool {
+        self.ram.contains(&address) && address.is_multiple_of(4)
+    }
+}
+
+impl Power {
+    fn publish(&self, start: Start) {
+        self.entry.store(start.entry, Ordering::Relaxed);
+        self.context.store(start.context, Ordering::Relaxed);
+        // Release: pairs with `take_start`.
+        self.state.store(PENDING, Ordering::Release);
+    }
+}
+
+/// Takes an argument as the function's calling convention passes it: 32 bits unless bit 30 is set.
+fn argument(function: u32, value: u64) -> u64 {
+    if function & 1 << 30 == 0 { value & 0xffff_ffff } else { value }
+}
+
+/// PSCI_FEATURES: the known functions have no optional features.
+fn features(function: u32) -> u64 {
+    match FUNCTIONS.lookup(function) {
+        Function::Unknown | Function::ArchFeatures => NOT_SUPPORTED,
+        _ => SUCCESS,
+    }
+}
+
+/// SMCCC_ARCH_FEATURES: the workaround calls are not offered.
+fn arch_features(function: u32) -> u64 {
+    match FUNCTIONS.lookup(function) {
+        Function::SmcccVersion | Function::ArchFeatures => SUCCESS,
+        _ => NOT_SUPPORTED,
+    }
+}

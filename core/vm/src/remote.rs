@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Remote operations: what only the owner of a vCPU's state may do, asked for by another vCPU.
+//!
+//! A guest may, for instance, read the redistributor registers of another vCPU, whose state the hypervisor keeps
+//! with that vCPU's owner and in its list registers. It is rare, and the requester waits for the answer.
+//!
+//! Each vCPU has one cell. A requester claims the target's cell, fills it, posts [`Reasons::REMOTE`], kicks, and
+//! waits. Several requesters to one target take turns.
+//!
+//! # No deadlock
+//! While it waits, a requester must serve its own cell: two vCPUs asking each other would otherwise wait for
+//! ever. That is what `relax` is for; it calls [`RemoteCell::serve`] on the requester's own cell, and pauses the
+//! CPU. An operation, in turn, does not wait for anything: it must not make a remote call itself. So a cell that
+//! is requested is served as long as its owner either enters its guest (the attention word stops it), waits in a
+//! call (it relaxes), or idles. **Every idle loop serves its cell**: of a vCPU that is off, of one that waits for
+//! an interrupt, of one whose VM is stopping and that has acknowledged it. Therefore a requester needs no way to
+//! give up, and an operation is done exactly once.
+
+use crate::attention::{Attention, Reasons};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Nobody uses the cell.
+const FREE: u32 = 0;
+/// A requester fills it.
+const CLAIMED: u32 = 1;
+/// The request is there.
+const REQUESTED: u32 = 2;
+/// The owner is at it.
+const SERVED: u32 = 3;
+/// The result is there; the requester will free the cell.
+const DONE: u32 = 4;
+
+/// An operation as it travels: up to four words, made by the requester and read by the owner.
+pub type Payload = [u64; 4];
+
+/// The place where one vCPU receives requests.
+#[derive(Debug)]
+pub struct RemoteCell {
+    state: AtomicU32,
+    payload: [AtomicU64; 4],
+    result: AtomicU64,
+}
+
+impl Default for RemoteCell {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RemoteCell {
+    /// Makes a cell nobody uses.
+    pub fn new() -> Self {
+        let payload = core::array::from_fn(|_| AtomicU64::new(0));
+        Self { state: AtomicU32::new(FREE), payload, result: AtomicU64::new(0) }
+    }
+
+    /// Has the owner of this cell do an operation, and returns its result. `attention` is the owner's; `kick`
+    /// kicks the physical CPU it is given; `relax` serves the caller's own cell (see the module) and pauses.
+    /// Not for the owner itself: it does the operation directly.
+    pub fn call<T: Into<Payload>>(
+        &self,
+        attention: &Attention,
+        operation: T,
+        kick: impl FnOnce(u32),
+        mut relax: impl FnMut(),
+    ) -> u64 {
+        // Acquire: what is written below must not reach the cell before the former requester has read its
+        // result; pairs with the store of FREE.
+        while self.state.compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            relax();
+        }
+        for (slot, word) in self.payload.iter().zip(operation.into()) {
+            slot.store(word, Ordering::Relaxed);
+        }
+        // Release: the owner that sees REQUESTED sees the payload.
+        self.state.store(REQUESTED, Ordering::Release);
+        if let Some(physical_cpu) = attention.post(Reasons::REMOTE) {
+            kick(physical_cpu);
+        }
+        // Acquire: pairs with the store of DONE; the result, and whatever else the owner wrote, is visible.
+        while self.state.load(Ordering::Acquire) != DONE {
+            relax();
+        }
+        let result = self.result.load(Ordering::Relaxed);
+        self.state.store(FREE, Ordering::Release);
+        result
+    }
+
+    /// Does what is requested, if anything is; says whether it was. For the owner, after it has taken
+    /// [`Reasons::REMOTE`], in its idle loop, and in `relax`. Cheap when nothing is requested: one load.
+    pub fn serve<T: From<Payload>>(&self, operate: impl FnOnce(T) -> u64) -> bool {
+        // Acquire: pairs with the store of REQUESTED.
+        if self.state.load(Ordering::Acquire) != REQUESTED {
+            return false;
+        }
+        // Relaxed: for this CPU alone, which would otherwise start over if `operate` came by here again.
+        self.state.store(SERVED, Ordering::Relaxed);
+        let payload: Payload = core::array::from_fn(|at| match self.payload.get(at) {
+            Some(slot) => slot.load(Ordering::Relaxed),
+            None => 0,
+        });
+        self.result.store(operate(T::from(payload)), Ordering::Relaxed);
+        self.state.store(DONE, Ordering::Release);
+        true
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The bundle reader: any bytes as they are; with size and digest made right, so that the checks behind
+//! the digest are reached; and as changes to a valid bundle, so that these begin deep in its structure.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use turnstile_bundle::{Bundle, CpuList, GuestMachine, OnCrash, Pmu, VmSpec, validate, write};
+use xxhash_rust::xxh64::xxh64;
+
+/// Where the format puts the digest.
+const DIGEST: std::ops::Range<usize> = 76..84;
+
+static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let vm = VmSpec {
+        name: "linux",
+        cpus: CpuList::new(&[0, 1]).expect("two are not too many"),
+        memory: 64 << 20,
+        machine: GuestMachine::Virt,
+        pmu: Pmu::Trapped,
+        on_crash: OnCrash::Restart,
+        cmdline: "console=ttyAMA0",
+        kernel: b"kernel",
+        initrd: Some(b"initrd"),
+    };
+    let other =
+        VmSpec { name: "other", cpus: CpuList::new(&[2]).expect("one is not too many"), ..vm.clone() };
+    write(&[vm, other]).expect("a valid bundle")
+});
+
+fn read(blob: &[u8]) {
+    if let Ok(bundle) = Bundle::parse(blob) {
+        assert!(validate(bundle.vms()).is_ok());
+        // What is read can be written, and reads the same again.
+        let written = write(bundle.vms()).expect("a valid bundle can be written");
+        assert_eq!(Bundle::parse(&written).expect("what was written can be read").vms(), bundle.vms());
+    }
+}
+
+/// Reads the blob with size and digest made right.
+fn read_signed(mut blob: Vec<u8>) {
+    if blob.len() < DIGEST.end {
+        return;
+    }
+    let size = blob.len() as u32;
+    blob[..4].copy_from_slice(&0xd00d_feedu32.to_be_bytes());
+    blob[4..8].copy_from_slice(&size.to_be_bytes());
+    let covered = [&blob[..DIGEST.start], &blob[DIGEST.end..]].concat();
+    blob[DIGEST].copy_from_slice(&xxh64(&covered, 0).to_be_bytes());
+    read(&blob);
+}
+
+/// Applies changes of six bytes each: an offset, and a new word for there.
+fn changed(changes: &[u8]) -> Vec<u8> {
+    let mut blob = VALID.clone();
+    for change in changes.as_chunks::<6>().0 {
+        let [high, low, word @ ..] = *change;
+        let at = usize::from(u16::from_be_bytes([high, low])) % blob.len();
+        blob.iter_mut().skip(at).zip(word).for_each(|(place, byte)| *place = byte);
+    }
+    blob
+}
+
+fuzz_target!(|data: &[u8]| {
+    read(data);
+    read_signed(data.to_vec());
+    let blob = changed(data);
+    assert_eq!(Bundle::parse(&blob).is_ok(), blob == *VALID);
+    read_signed(blob);
+});

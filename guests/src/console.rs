@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The console: PL011 (DDI 0183) or 16550A, polled for output, with receive interrupts for input.
+//!
+//! Only one CPU prints at a time by the guests' own order; there is no lock, so that an exception handler
+//! can always print.
+
+use core::fmt;
+
+use crate::mmio::{read8, read32, write8, write32};
+use crate::platform::{Uart, UartKind, platform};
+
+mod pl011 {
+    pub const DR: u64 = 0x00;
+    pub const FR: u64 = 0x18;
+    pub const LCR_H: u64 = 0x2c;
+    pub const CR: u64 = 0x30;
+    pub const IMSC: u64 = 0x38;
+    pub const ICR: u64 = 0x44;
+    pub const FR_RXFE: u32 = 1 << 4;
+    pub const FR_TXFF: u32 = 1 << 5;
+    pub const RX_INTERRUPTS: u32 = 1 << 4 | 1 << 6;
+}
+
+mod ns16550 {
+    pub const DATA: u64 = 0;
+    pub const IER: u64 = 1;
+    pub const FCR: u64 = 2;
+    pub const LCR: u64 = 3;
+    pub const MCR: u64 = 4;
+    pub const LSR: u64 = 5;
+    pub const LSR_DR: u8 = 1 << 0;
+    pub const LSR_THRE: u8 = 1 << 5;
+}
+
+fn register(uart: &Uart, offset: u64) -> u64 {
+    match uart.kind {
+        UartKind::Pl011 => uart.region.base + offset,
+        UartKind::Uart16550 { shift } => uart.region.base + (offset << shift),
+    }
+}
+
+/// Sets the UART up: 8 bits, FIFOs, no interrupts.
+pub fn init() {
+    let Some(uart) = &platform().uart else { return };
+    match uart.kind {
+        UartKind::Pl011 => {
+            write32(register(uart, pl011::IMSC), 0);
+            write32(register(uart, pl011::LCR_H), 0x70);
+            write32(register(uart, pl011::CR), 0x301);
+        }
+        UartKind::Uart16550 { .. } => {
+            write8(register(uart, ns16550::IER), 0);
+            write8(register(uart, ns16550::LCR), 3);
+            write8(register(uart, ns16550::FCR), 1);
+            // OUT2 lets the interrupt out on machines that keep the PC's wiring.
+            write8(register(uart, ns16550::MCR), 0xb);
+        }
+    }
+}
+
+/// Writes one byte, waiting for room.
+pub fn put(byte: u8) {
+    let Some(uart) = &platform().uart else { return };
+    match uart.kind {
+        UartKind::Pl011 => {
+            while read32(register(uart, pl011::FR)) & pl011::FR_TXFF != 0 {}
+            write32(register(uart, pl011::DR), u32::from(byte));
+        }
+        UartKind::Uart16550 { .. } => {
+            while read8(register(uart, ns16550::LSR)) & ns16550::LSR_THRE == 0 {}
+            write8(register(uart, ns16550::DATA), byte);
+        }
+    }
+}
+
+/// Returns a received byte, if there is one.
+pub fn get() -> Option<u8> {
+    let uart = platform().uart.as_ref()?;
+    match uart.kind {
+        UartKind::Pl011 if read32(register(uart, pl011::FR)) & pl011::FR_RXFE == 0 => {
+            Some(read32(register(uart, pl011::DR)) as u8)
+        }
+        UartKind::Uart16550 { .. } if read8(register(uart, ns16550::LSR)) & ns16550::LSR_DR != 0 => {
+            Some(read8(register(uart, ns16550::DATA)))
+        }
+        _ => None,
+    }
+}
+
+/// Switches the receive interrupt of the UART on or off.
+pub fn set_receive_interrupt(on: bool) {
+    let Some(uart) = &platform().uart else { return };
+    match uart.kind {
+        UartKind::Pl011 => {
+            write32(register(uart, pl011::ICR), 0x7ff);
+            write32(register(uart, pl011::IMSC), if on { pl011::RX_INTERRUPTS } else { 0 });
+        }
+        UartKind::Uart16550 { .. } => write8(register(uart, ns16550::IER), u8::from(on)),
+    }
+}
+
+/// Where `print!` goes.
+pub struct Console;
+
+impl fmt::Write for Console {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            if byte == b'\n' {
+                put(b'\r');
+            }
+            put(byte);
+        }
+        Ok(())
+    }
+}
+
+/// Prints to the console.
+#[macro_export]
+macro_rules! print {
+    ($($argument:tt)*) => {{
+        let _ = core::fmt::Write::write_fmt(&mut $crate::console::Console, format_args!($($argument)*));
+    }};
+}
+
+/// Prints a line to the console.
+#[macro_export]
+macro_rules! println {
+    () => { $crate::print!("\n") };
+    ($($argument:tt)*) => {{
+        $crate::print!($($argument)*);
+        $crate::print!("\n");
+    }};
+}

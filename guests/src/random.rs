@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Repeatable pseudo-random numbers (xorshift64*, Vigna 2016).
+
+use crate::options;
+
+/// A generator.
+pub struct Random(u64);
+
+impl Random {
+    /// Returns a generator with its own stream of the seed in the option `seed=` (default 1).
+    pub fn new(stream: u64) -> Random {
+        let seed = options::number("seed", 1);
+        Random((seed << 32 ^ stream).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// Returns the next number.
+    pub fn number(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Returns a number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.number() % bound.max(1)
+    }
+
+    /// Returns a number that is often special: zero, ones, a single bit, small, or any.
+    pub fn special(&mut self) -> u64 {
+        match self.below(6) {
+            0 => 0,
+            1 => u64::MAX,
+            2 => 1 << self.below(64),
+            3 => self.below(256),
+            4 => self.number() & 0xffff_ffff,
+            _ => self.number(),
+        }
+    }
+}

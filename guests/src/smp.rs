@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Starting the other CPUs by PSCI CPU_ON.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::boot::EXCEPTION_STACK;
+use crate::cpu::Cpu;
+use crate::mmu;
+use crate::platform::{MAX_CPUS, platform};
+use crate::psci::{self, function};
+
+const STACK: usize = 24 << 10;
+
+#[repr(C, align(16))]
+struct Stack(UnsafeCell<[u8; STACK]>);
+
+// SAFETY: each is used by one CPU as its stacks; no Rust reference to it exists.
+unsafe impl Sync for Stack {}
+
+static CPUS: [Cpu; MAX_CPUS] = [const { Cpu::new(0) }; MAX_CPUS];
+static STACKS: [Stack; MAX_CPUS] = [const { Stack(UnsafeCell::new([0; STACK])) }; MAX_CPUS];
+
+unsafe extern "C" {
+    fn secondary_entry();
+}
+
+/// Returns the address that CPU_ON is to be given.
+pub fn entry_point() -> u64 {
+    secondary_entry as *const () as u64
+}
+
+/// Returns the number of CPUs in the device tree.
+pub fn count() -> usize {
+    platform().cpus.as_slice().len()
+}
+
+/// Returns the affinity of the CPU with this index, or `u64::MAX`, which no CPU has.
+pub fn affinity(index: usize) -> u64 {
+    platform().cpus.as_slice().get(index).copied().unwrap_or(u64::MAX)
+}
+
+/// Returns the indexes of all CPUs but the one that runs this.
+pub fn others() -> impl Iterator<Item = usize> + Clone {
+    let this = crate::cpu::this().index();
+    (0..count()).filter(move |index| *index != this)
+}
+
+/// Prepares the data of the CPU with this index and returns the context that CPU_ON is to hand it:
+/// it will run `work(argument)`, with the MMU as on this CPU and IRQs masked, and then CPU_OFF.
+pub fn prepare(index: usize, work: fn(u64), argument: u64) -> u64 {
+    let (Some(cpu), Some(stack)) = (CPUS.get(index), STACKS.get(index)) else { return 0 };
+    let bottom = stack.0.get() as u64;
+    cpu.exception_stack.store(bottom + EXCEPTION_STACK as u64, Relaxed);
+    cpu.main_stack.store(bottom + STACK as u64, Relaxed);
+    cpu.index.store(index as u64, Relaxed);
+    cpu.entry.store(secondary_main as *const () as u64, Relaxed);
+    let [function, value] = &cpu.work;
+    function.store(work as *const () as u64, Relaxed);
+    value.store(argument, Relaxed);
+    cpu.trap.armed.store(0, Relaxed);
+    cpu.fatal.store(0, Relaxed);
+    if mmu::is_enabled() {
+        for (slot, value) in cpu.translation.iter().zip(mmu::registers()) {
+            slot.store(value, Relaxed);
+        }
+    }
+    mmu::clean(cpu);
+    &raw const *cpu as u64
+}
+
+/// Starts the CPU with this index; see [`prepare`]. Returns CPU_ON's status.
+pub fn start(index: usize, work: fn(u64), argument: u64) -> i64 {
+    let context = prepare(index, work, argument);
+    psci::call(function::CPU_ON, [affinity(index), entry_point(), context])
+}
+
+/// Returns AFFINITY_INFO of the CPU with this index: 0 on, 1 off, 2 being started.
+pub fn state(index: usize) -> i64 {
+    psci::call(function::AFFINITY_INFO, [affinity(index), 0, 0])
+}
+
+/// Waits until the CPU with this index is off; returns whether it is.
+pub fn wait_off(index: usize) -> bool {
+    crate::timer::wait(2_000_000, || state(index) == 1)
+}
+
+extern "C" fn secondary_main(cpu: &'static Cpu) -> ! {
+    let [function, value] = &cpu.work;
+    let function = function.load(Relaxed) as usize;
+    // SAFETY: `prepare` stored a function of this type.
+    let work: fn(u64) = unsafe { core::mem::transmute(function) };
+    work(value.load(Relaxed));
+    let status = psci::call(function::CPU_OFF, [0; 3]);
+    panic!("CPU_OFF returned {status}");
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The architected timers (Arm ARM D12).
+
+use crate::platform::platform;
+use crate::{read_sysreg, write_sysreg};
+
+/// Which of the two timers of EL1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Timer {
+    /// CNTV_*.
+    Virtual,
+    /// CNTP_*.
+    Physical,
+}
+
+/// CTL.ENABLE.
+pub const ENABLE: u64 = 1 << 0;
+/// CTL.IMASK.
+pub const IMASK: u64 = 1 << 1;
+/// CTL.ISTATUS.
+pub const ISTATUS: u64 = 1 << 2;
+
+impl Timer {
+    /// Returns the timer's interrupt.
+    pub fn intid(self) -> u32 {
+        match self {
+            Timer::Virtual => platform().virtual_timer,
+            Timer::Physical => platform().physical_timer,
+        }
+    }
+
+    /// Returns the timer's counter.
+    pub fn now(self) -> u64 {
+        crate::cpu::synchronize();
+        match self {
+            Timer::Virtual => read_sysreg!("cntvct_el0"),
+            Timer::Physical => read_sysreg!("cntpct_el0"),
+        }
+    }
+
+    /// Sets the compare value.
+    pub fn set_compare(self, value: u64) {
+        match self {
+            Timer::Virtual => write_sysreg!("cntv_cval_el0", value),
+            Timer::Physical => write_sysreg!("cntp_cval_el0", value),
+        }
+    }
+
+    /// Returns the compare value.
+    pub fn compare(self) -> u64 {
+        match self {
+            Timer::Virtual => read_sysreg!("cntv_cval_el0"),
+            Timer::Physical => read_sysreg!("cntp_cval_el0"),
+        }
+    }
+
+    /// Sets the timer value: the compare value as a signed distance from now.
+    pub fn set_distance(self, value: i32) {
+        let value = u64::from(value as u32);
+        match self {
+            Timer::Virtual => write_sysreg!("cntv_tval_el0", value),
+            Timer::Physical => write_sysreg!("cntp_tval_el0", value),
+        }
+    }
+
+    /// Sets the control register.
+    pub fn set_control(self, value: u64) {
+        match self {
+            Timer::Virtual => write_sysreg!("cntv_ctl_el0", value),
+            Timer::Physical => write_sysreg!("cntp_ctl_el0", value),
+        }
+    }
+
+    /// Returns the control register.
+    pub fn control(self) -> u64 {
+        crate::cpu::synchronize();
+        match self {
+            Timer::Virtual => read_sysreg!("cntv_ctl_el0"),
+            Timer::Physical => read_sysreg!("cntp_ctl_el0"),
+        }
+    }
+}
+
+/// Returns the virtual count.
+pub fn now() -> u64 {
+    Timer::Virtual.now()
+}
+
+/// Returns the counter's frequency in hertz.
+pub fn frequency() -> u64 {
+    read_sysreg!("cntfrq_el0")
+}
+
+/// Returns how many ticks `microseconds` are.
+pub fn ticks(microseconds: u64) -> u64 {
+    (u128::from(frequency()) * u128::from(microseconds) / 1_000_000) as u64
+}
+
+/// Spins for a time.
+pub fn delay(microseconds: u64) {
+    let end = now() + ticks(microseconds);
+    while now() < end {
+        core::hint::spin_loop();
+    }
+}
+
+/// Spins until `condition` holds or the time is over; returns whether it holds.
+pub fn wait(microseconds: u64, mut condition: impl FnMut() -> bool) -> bool {
+    let end = now() + ticks(microseconds);
+    loop {
+        if condition() {
+            return true;
+        }
+        if now() >= end {
+            return condition();
+        }
+        core::hint::spin_loop();
+    }
+}

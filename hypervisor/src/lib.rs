@@ -1,2 +1,0 @@
-//! Placeholder.
-#![no_std]

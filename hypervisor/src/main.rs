@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The bare-metal image: takes a discovered machine and a bundle, and runs the VMs in it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `main` | from the machine to running VMs |
+//! | `options` | the hypervisor's command line |
+//! | `guest` | one VM: built from the bundle, started, stopped, started again |
+//! | `devices` | the devices of a VM that are not its interrupt controller |
+//! | `line` | the serial line: consoles, events, commands; framed, or plain text |
+//!
+//! Everything unsafe, and everything on an exit's path, is in the `arch` crate.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+#![deny(unsafe_code)]
+
+#[cfg(target_os = "none")]
+extern crate alloc;
+
+#[cfg(target_os = "none")]
+mod devices;
+#[cfg(target_os = "none")]
+mod guest;
+#[cfg(target_os = "none")]
+mod line;
+#[cfg(target_os = "none")]
+mod options;
+#[cfg(target_os = "none")]
+mod system;
+
+/// The image is for the bare machine; a host build of the workspace has nothing to run.
+#[cfg(not(target_os = "none"))]
+fn main() {
+    eprintln!("turnstile-hypervisor runs on the bare machine: build it with ./x build");
+    std::process::exit(2);
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The running system: all VMs on one machine.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use spin::Once;
+use turnstile_arm64::boot::Host;
+use turnstile_arm64::cpu::PerCpu;
+use turnstile_arm64::exit::full;
+use turnstile_arm64::vm::Vm;
+use turnstile_arm64::{Monitor, println, set_monitor};
+use turnstile_bundle::Bundle;
+use turnstile_link::{Command, Outcome};
+use turnstile_vm::lifecycle::Stop;
+
+use crate::guest::Guest;
+use crate::line;
+use crate::options;
+
+/// All VMs on one machine.
+pub struct System {
+    /// The machine.
+    pub host: &'static Host,
+    /// The VMs, in the order of the bundle.
+    pub guests: Vec<Guest>,
+    running: AtomicU32,
+    crashed: AtomicU32,
+}
+
+static SYSTEM: Once<System> = Once::new();
+
+/// Returns the system, once it is built.
+pub fn get() -> Option<&'static System> {
+    SYSTEM.get()
+}
+
+fn refuse(host: &Host, reason: core::fmt::Arguments<'_>) -> ! {
+    println!("turnstile: {reason}");
+    host.power_off()
+}
+
+/// Boot CPU: the machine is set up, guests come next.
+#[allow(unsafe_code, reason = "the boot code of the arch crate calls this by name")]
+#[unsafe(no_mangle)]
+fn turnstile_main(host: &'static Host) -> ! {
+    let options = options::parse(host.bootargs, |word| {
+        println!("turnstile: \"{word}\" on the command line means nothing here");
+    });
+    line::set_mode(options.line);
+    let Some(blob) = host.bundle else {
+        refuse(host, format_args!("there is no bundle: pass one as the initial RAM disk (made by ./x build)"));
+    };
+    let bundle = match Bundle::parse(blob) {
+        Ok(bundle) => bundle,
+        Err(error) => refuse(host, format_args!("the bundle cannot be used: {error}")),
+    };
+    let wanted = bundle.vms().iter().flat_map(|vm| vm.cpus.iter()).max().map_or(1, |cpu| usize::from(*cpu) + 1);
+    let running = host.start_cpus(wanted);
+    let mut guests = Vec::new();
+    for (id, spec) in bundle.vms().iter().enumerate() {
+        match Guest::build(id as u8, spec, host, running) {
+            Ok(guest) => guests.push(guest),
+            Err(error) => refuse(host, format_args!("VM {} cannot be built: {error}", spec.name)),
+        }
+    }
+    let crashed = AtomicU32::new(0);
+    let system = SYSTEM.call_once(|| System { host, guests, running: AtomicU32::new(0), crashed });
+    set_monitor(system);
+    line::hello(system);
+    // Counted before any of them runs: the first to stop must not find itself to be the last.
+    system.running.store(system.guests.len() as u32, Ordering::Relaxed);
+    for guest in &system.guests {
+        if !guest.start_or_report() {
+            system.crashed.fetch_add(1, Ordering::Relaxed);
+            system.ended();
+        }
+    }
+    turnstile_cpu_main(host.cpus[0])
+}
+
+/// Every CPU: runs the vCPU pinned to it, or waits.
+#[allow(unsafe_code, reason = "the boot code of the arch crate calls this by name")]
+#[unsafe(no_mangle)]
+fn turnstile_cpu_main(cpu: &'static PerCpu) -> ! {
+    let system = loop {
+        if let Some(system) = SYSTEM.get() {
+            break system;
+        }
+        core::hint::spin_loop();
+    };
+    let mut vcpus = system.guests.iter().flat_map(|guest| guest.vm.vcpus());
+    match vcpus.find(|vcpu| vcpu.cpu.index == cpu.index) {
+        Some(vcpu) => full::run(vcpu),
+        None => full::idle(),
+    }
+}
+
+impl System {
+    /// Takes what was typed for a VM.
+    pub fn input(&self, vm: u8, bytes: &[u8]) {
+        if let Some(guest) = self.guests.get(usize::from(vm)) {
+            guest.receive(bytes);
+        }
+    }
+
+    /// Carries out a command of the tool.
+    pub fn execute(&self, command: Command) -> Outcome {
+        match command {
+            Command::Hello => {
+                line::hello(self);
+                Outcome::Accepted
+            }
+            Command::Restart { vm } => self.with(vm, |guest| {
+                if guest.is_running() {
+                    guest.vm.stop(Stop::Reset);
+                    return Outcome::Accepted;
+                }
+                if guest.start_or_report() {
+                    self.running.fetch_add(1, Ordering::Relaxed);
+                    return Outcome::Accepted;
+                }
+                Outcome::NotNow
+            }),
+            Command::Stop { vm } => self.with(vm, |guest| {
+                if !guest.is_running() {
+                    return Outcome::NotNow;
+                }
+                guest.vm.stop(Stop::Killed);
+                Outcome::Accepted
+            }),
+            Command::Poweroff => {
+                self.guests.iter().for_each(|guest| guest.vm.stop(Stop::Killed));
+                Outcome::Accepted
+            }
+        }
+    }
+
+    fn with(&self, vm: u8, f: impl FnOnce(&Guest) -> Outcome) -> Outcome {
+        self.guests.get(usize::from(vm)).map_or(Outcome::NoSuchVm, f)
+    }
+
+    /// Counts a VM that stays stopped; after the last one the machine is powered off.
+    fn ended(&self) {
+        if self.running.fetch_sub(1, Ordering::AcqRel) == 1 {
+            line::done(self.crashed.load(Ordering::Relaxed) as u8);
+            self.host.power_off();
+        }
+    }
+}
+
+impl Monitor for System {
+    fn mmio_read(&self, vm: &'static Vm, address: u64, size: u8) -> Option<u64> {
+        self.guests.get(usize::from(vm.id))?.read(address, size)
+    }
+
+    fn mmio_write(&self, vm: &'static Vm, address: u64, size: u8, value: u64) -> bool {
+        self.guests.get(usize::from(vm.id)).is_some_and(|guest| guest.write(address, size, value))
+    }
+
+    fn interrupt(&self, intid: u32) {
+        if Some(intid) == self.host.console_intid
+            && let Some(system) = get()
+        {
+            line::receive(system);
+        }
+    }
+
+    fn stopped(&self, vm: &'static Vm, stop: Stop) {
+        let Some(guest) = self.guests.get(usize::from(vm.id)) else { return };
+        if guest.stopped(stop) {
+            return;
+        }
+        if matches!(stop, Stop::Crash(_)) {
+            self.crashed.fetch_add(1, Ordering::Relaxed);
+        }
+        self.ended();
+    }
+}

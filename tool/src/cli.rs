@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+const EXIT_CODES: &str = "Exit codes:
+  0  it worked
+  1  something that was tried failed: a VM crashed, a test failed, a budget was exceeded, QEMU died
+  2  the command line or a configuration file is wrong
+  3  something is missing on this machine; `turnstile doctor` says what";
+
+/// Builds virtual machines for the Turnstile hypervisor, runs them, and measures what every exit costs.
+#[derive(Debug, Parser)]
+#[command(name = "turnstile", version, about, after_help = EXIT_CODES)]
+#[command(arg_required_else_help = true, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Commands,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Commands {
+    /// Show everything from nothing: fetch, build, boot Linux, measure, print the table
+    #[command(after_help = EXIT_CODES)]
+    Demo(Demo),
+    /// Run the machine that FILE describes and attach its consoles
+    #[command(after_long_help = RUN_HELP)]
+    Run(Run),
+    /// Measure what exits cost, in instructions
+    #[command(after_long_help = BENCH_HELP)]
+    Bench(Bench),
+    /// Say what is wrong with a configuration, before anything boots
+    #[command(after_help = EXIT_CODES)]
+    Check(Check),
+    /// Write the hypervisor's image and the bundle of a machine
+    #[command(after_help = EXIT_CODES)]
+    Build(Build),
+    /// Run the test suite
+    #[command(after_help = EXIT_CODES)]
+    Test(Test),
+    /// Say what is missing on this machine and how to get it
+    #[command(after_help = EXIT_CODES)]
+    Doctor(Doctor),
+}
+
+const RUN_HELP: &str = "\
+Keys, after Ctrl-A: h help · n p next and previous VM · 1-9 that VM · a all together · r restart · s stop · \
+x leave · Ctrl-A sends itself.
+
+In a pipe there are no keys: every VM's lines are written to standard output, with the VM's name when there are \
+several, and standard input goes to the first VM. What the hypervisor and the tool say goes to standard error.
+
+Exit codes: 0 all VMs powered off, or you left; 1 a VM crashed, or QEMU died; 2 FILE is wrong; 3 something is \
+missing on this machine; 128+n after signal n.";
+
+const BENCH_HELP: &str = "\
+The numbers are instructions executed outside the guest for one operation, counted by QEMU's -icount; they are \
+exact and the same in every run. They are not cycles.
+
+Exit codes: 0 measured (and within the budgets, with --check); 1 not; 3 something is missing on this machine.";
+
+/// `demo`
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Iterations of each measuring guest
+    #[arg(long, value_name = "N", default_value_t = 65536, value_parser = clap::value_parser!(u64).range(16..=1 << 32))]
+    pub iterations: u64,
+    #[command(flatten)]
+    pub qemu: QemuChoice,
+}
+
+/// Which QEMU is used.
+#[derive(Clone, Debug, Args)]
+pub struct QemuChoice {
+    /// The QEMU to use instead of the one in PATH
+    #[arg(long = "qemu", value_name = "PROGRAM")]
+    pub program: Option<PathBuf>,
+}
+
+/// `run`
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The description of the machine
+    pub file: PathBuf,
+    /// Plain text on the serial line: one console, no frames, no events
+    #[arg(long, conflicts_with = "json")]
+    pub plain: bool,
+    /// Write every message as a line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Wait for a debugger on this port of localhost before the first instruction
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "1234")]
+    pub gdb: Option<u16>,
+    /// Boot this hypervisor's image instead of building it
+    #[arg(long, value_name = "FILE")]
+    pub image: Option<PathBuf>,
+    /// End when QEMU has used this many seconds of processor time
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<u64>,
+    #[command(flatten)]
+    pub qemu: QemuChoice,
+    /// One more argument for QEMU; may be repeated
+    #[arg(long = "qemu-arg", value_name = "ARGUMENT", allow_hyphen_values = true)]
+    pub qemu_args: Vec<OsString>,
+}
+
+/// `bench`
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// The architecture
+    #[arg(long, value_name = "ISA", default_value = "arm64", value_parser = ["arm64"])]
+    pub isa: String,
+    /// Only these rows
+    #[arg(long, value_name = "ROW,…", value_delimiter = ',')]
+    pub rows: Vec<String>,
+    /// Iterations of each guest
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(16..=1 << 32))]
+    pub iterations: u64,
+    /// Write JSON instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// Also write the JSON to this file
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Fail if a row is above its budget in bench/budgets.toml
+    #[arg(long)]
+    pub check: bool,
+    /// Lower the budgets to what was measured; needs all iterations
+    #[arg(long, conflicts_with = "check")]
+    pub update_budgets: bool,
+    /// With --update-budgets: raise budgets, too
+    #[arg(long, requires = "update_budgets")]
+    pub allow_raise: bool,
+    #[command(flatten)]
+    pub qemu: QemuChoice,
+}
+
+/// `check`
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The description of the machine
+    pub file: PathBuf,
+    /// Write JSON instead of messages
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `build`
+#[derive(Debug, Args)]
+pub struct Build {
+    /// The description of the machine
+    pub file: PathBuf,
+    /// Where image and bundle go [default: target/bundles/NAME]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+}
+
+/// `test`
+#[derive(Debug, Args)]
+pub struct Test {
+    /// Only stages and tests whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+    /// Only say what there is
+    #[arg(long)]
+    pub list: bool,
+    #[command(flatten)]
+    pub qemu: QemuChoice,
+}
+
+/// `doctor`
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Write JSON instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The commands `check`, `build` and `run`.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::cli;
+use crate::config::images::{self, Absent};
+use crate::config::{self, Config, Loaded, Problem, show_size};
+use crate::console;
+use crate::failure::{Context, Failure, Kind, Result};
+use crate::layout::Layout;
+use crate::machine;
+use crate::setup;
+
+/// What `check --json` writes.
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: u32,
+    file: String,
+    ok: bool,
+    problems: Vec<config::problem::Located<'a>>,
+    vms: Vec<VmReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct VmReport<'a> {
+    name: &'a str,
+    vcpus: usize,
+    cpus: &'a [u16],
+    memory: u64,
+    machine: &'static str,
+}
+
+/// `check`: says everything that is wrong with a configuration.
+pub fn check(layout: &Layout, options: &cli::Check) -> Result<()> {
+    let loaded = config::load(layout, &options.file)?;
+    let problems = problems_of(layout, &loaded)?;
+    if options.json {
+        let report = report(&loaded, &problems);
+        let text = serde_json::to_string_pretty(&report).context(|| "cannot write the report".into())?;
+        println!("{text}");
+        return if problems.is_empty() { Ok(()) } else { Err(Failure::reported(Kind::Usage)) };
+    }
+    if !problems.is_empty() {
+        return Err(loaded.report(&problems));
+    }
+    println!("{}: ok", options.file.display());
+    for vm in loaded.accept()?.vms.iter().map(describe) {
+        println!("  {vm}");
+    }
+    Ok(())
+}
+
+fn problems_of(layout: &Layout, loaded: &Loaded) -> Result<Vec<Problem>> {
+    Ok(match &loaded.config {
+        Err(problems) => problems.clone(),
+        // What is not downloaded or built yet is not downloaded or built for a check.
+        Ok(config) => images::load(layout, config, Absent::Skip)?.err().unwrap_or_default(),
+    })
+}
+
+fn report<'a>(loaded: &'a Loaded, problems: &'a [Problem]) -> Report<'a> {
+    let vms = loaded.config.as_ref().map(|config| config.vms.as_slice()).unwrap_or_default();
+    Report {
+        schema: 1,
+        file: loaded.path.display().to_string(),
+        ok: problems.is_empty(),
+        problems: problems.iter().map(|problem| problem.located(&loaded.text)).collect(),
+        vms: vms
+            .iter()
+            .map(|vm| VmReport {
+                name: &vm.name.value,
+                vcpus: vm.cpus.len(),
+                cpus: &vm.cpus,
+                memory: vm.memory.value,
+                machine: vm.machine.name(),
+            })
+            .collect(),
+    }
+}
+
+fn describe(vm: &config::Vm) -> String {
+    let cpus: Vec<String> = vm.cpus.iter().map(u16::to_string).collect();
+    let (noun, plural) = if cpus.len() == 1 { ("vCPU", "CPU") } else { ("vCPUs", "CPUs") };
+    format!(
+        "{}: {} {noun} on physical {plural} {}, {}, machine {}",
+        vm.name.value,
+        cpus.len(),
+        cpus.join(" "),
+        show_size(vm.memory.value),
+        vm.machine
+    )
+}
+
+/// `build`: writes the image and the bundle, and says how to boot them.
+pub fn build(layout: &Layout, options: &cli::Build) -> Result<()> {
+    let loaded = config::load(layout, &options.file)?;
+    let folder = match &options.output {
+        Some(folder) => folder.clone(),
+        None => layout.bundles().join(stem(&options.file)),
+    };
+    let mut boot = machine::prepare(layout, &loaded, &folder, None)?;
+    let image = folder.join("turnstile-arm64.image");
+    fs::copy(&boot.image, &image).context(|| format!("cannot write {}", image.display()))?;
+    boot.image = image;
+    // To a person at a plain terminal, frames are noise.
+    boot.append = String::new();
+    let bundle = boot.bundle.clone().unwrap_or_default();
+    for file in [&boot.image, &bundle] {
+        let size = fs::metadata(file).map_or(0, |metadata| metadata.len());
+        println!("{} ({})", Layout::shown(file), show_size(size));
+    }
+    let program = Path::new(setup::qemu::PROGRAM);
+    println!("\nTo boot them with consoles as plain text:\n\n{}\n", boot.shown(program));
+    println!("Another boot loader passes the bundle as the initial RAM disk.");
+    Ok(())
+}
+
+fn stem(file: &Path) -> String {
+    file.file_stem().map_or_else(|| "machine".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// `run`: boots a machine and attaches its consoles.
+pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
+    let loaded = config::load(layout, &options.file)?;
+    let config: &Config = loaded.accept()?;
+    let qemu = setup::qemu::ensure(layout, options.qemu.program.as_deref())?;
+    let folder = layout.bundles().join(format!("run-{}", stem(&options.file)));
+    let mut boot = machine::prepare(layout, &loaded, &folder, options.image.as_deref())?;
+    if options.plain {
+        boot.append = String::new();
+    }
+    boot.gdb = options.gdb;
+    boot.extra = options.qemu_args.clone();
+    if let Some(port) = options.gdb {
+        crate::ui::note(&format!(
+            "waiting for a debugger: gdb-multiarch {} -ex 'target remote localhost:{port}'",
+            Layout::shown(&setup::images::program(layout))
+        ));
+    }
+    let names = config.vms.iter().map(|vm| vm.name.value.clone()).collect();
+    let style = if options.json { console::Style::Json } else { console::Style::Normal };
+    let limit = options.timeout.map(Duration::from_secs);
+    console::run(&boot, &qemu.path, names, style, limit)
+}

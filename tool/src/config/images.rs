@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reads the kernels and initrds that a configuration names, and judges them.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use turnstile_bundle::{CpuList, VmSpec};
+use turnstile_machine::image::FileKind;
+use turnstile_machine::{LayoutError, image, layout};
+
+use super::problem::Problem;
+use super::read::{At, show_size};
+use super::{Config, DebianPart, Source, Vm};
+use crate::failure::{Context, Failure, Result};
+use crate::layout::Layout;
+use crate::setup;
+
+/// What the hypervisor itself takes of the machine's memory, at most, beside the bundle.
+const HYPERVISOR_MEMORY: u64 = 128 << 20;
+/// Computed sizes of machines are multiples of this.
+const MEMORY_STEP: u64 = 256 << 20;
+
+/// What to do about images that are not on this machine yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// Download or build them.
+    Get,
+    /// Leave them out: they are judged when they are there.
+    Skip,
+}
+
+/// The images of the VMs, in the order of the configuration.
+#[derive(Debug)]
+pub struct Images {
+    vms: Vec<VmImages>,
+}
+
+#[derive(Debug)]
+struct VmImages {
+    kernel: Option<Rc<[u8]>>,
+    initrd: Option<Rc<[u8]>>,
+}
+
+/// Reads all images and judges them.
+///
+/// The inner result is about the configuration, the outer one about the machine that the tool runs on.
+pub fn load(
+    layout: &Layout,
+    config: &Config,
+    absent: Absent,
+) -> Result<std::result::Result<Images, Vec<Problem>>> {
+    let mut loader = Loader { layout, absent, files: HashMap::new(), problems: Vec::new(), guests_built: false };
+    let mut vms = Vec::new();
+    for vm in &config.vms {
+        vms.push(loader.load_vm(vm)?);
+    }
+    let mut problems = loader.problems;
+    if problems.is_empty() {
+        check_memory(config, &vms, &mut problems);
+    }
+    problems.sort_by_key(|problem| problem.span.start);
+    Ok(if problems.is_empty() { Ok(Images { vms }) } else { Err(problems) })
+}
+
+struct Loader<'a> {
+    layout: &'a Layout,
+    absent: Absent,
+    files: HashMap<PathBuf, Rc<[u8]>>,
+    problems: Vec<Problem>,
+    guests_built: bool,
+}
+
+impl Loader<'_> {
+    fn load_vm(&mut self, vm: &Vm) -> Result<VmImages> {
+        let kernel = self.read(&vm.kernel, "kernel")?;
+        let initrd = match &vm.initrd {
+            Some(initrd) => self.read(initrd, "initrd")?,
+            None => None,
+        };
+        if let Some(kernel) = &kernel {
+            self.judge(vm, kernel, initrd.as_deref());
+        }
+        Ok(VmImages { kernel, initrd })
+    }
+
+    /// Reads an image; `None` if it is not there and that is recorded or allowed.
+    fn read(&mut self, source: &At<Source>, key: &str) -> Result<Option<Rc<[u8]>>> {
+        let path = match &source.value {
+            Source::File(path) => path.clone(),
+            other => match self.provide(other)? {
+                Some(path) => path,
+                None => return Ok(None),
+            },
+        };
+        if let Some(bytes) = self.files.get(&path) {
+            return Ok(Some(bytes.clone()));
+        }
+        match fs::read(&path) {
+            Ok(bytes) => {
+                let bytes: Rc<[u8]> = bytes.into();
+                self.files.insert(path, bytes.clone());
+                Ok(Some(bytes))
+            }
+            Err(error) => {
+                let what = format!("the {key} {} cannot be read: {error}", path.display());
+                let help = "paths are relative to this file's folder; \"debian:linux\" and \"debian:busybox\" need none";
+                self.problems.push(Problem::new(source.span.clone(), what, help));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Gets an image of the tool's own; `None` if it is absent and may be.
+    fn provide(&mut self, source: &Source) -> Result<Option<PathBuf>> {
+        match source {
+            Source::File(path) => Ok(Some(path.clone())),
+            Source::Debian(part) => {
+                let debian = match self.absent {
+                    Absent::Get => Some(setup::debian::ensure(self.layout)?),
+                    Absent::Skip => setup::debian::cached(self.layout),
+                };
+                let file = debian.map(|debian| match part {
+                    DebianPart::Linux => debian.kernel,
+                    DebianPart::Busybox => debian.initrd,
+                });
+                Ok(file.filter(|file| file.is_file()))
+            }
+            Source::Guest(name) => {
+                if self.absent == Absent::Get && !self.guests_built {
+                    setup::images::guests(self.layout)?;
+                    self.guests_built = true;
+                }
+                Ok(Some(self.layout.guest(name)).filter(|file| self.absent == Absent::Get || file.is_file()))
+            }
+        }
+    }
+
+    /// Judges what the images contain, and whether they fit the VM's memory.
+    fn judge(&mut self, vm: &Vm, kernel: &[u8], initrd: Option<&[u8]>) {
+        let header = match image::parse(kernel) {
+            Ok(header) => header,
+            Err(error) => {
+                let (what, help) = split_advice(&error.to_string());
+                let what = format!("{}: {what}", describe(&vm.kernel.value));
+                return self.problems.push(Problem::new(vm.kernel.span.clone(), what, help));
+            }
+        };
+        if let (Some(span), Some(bytes)) = (vm.initrd.as_ref().map(|initrd| &initrd.span), initrd)
+            && let Some((what, help)) = bad_initrd(bytes)
+        {
+            self.problems.push(Problem::new(span.clone(), what, help));
+        }
+        let lengths = (kernel.len() as u64, initrd.map(|initrd| initrd.len() as u64));
+        if let Err(error) = layout(vm.machine.map(), vm.memory.value, &header, lengths.0, lengths.1) {
+            let problem = match error {
+                LayoutError::TooSmall { need, .. } => {
+                    let need = need.next_multiple_of(2 << 20);
+                    let what = format!("{} are too small for this VM's images", show_size(vm.memory.value));
+                    Problem::new(vm.memory.span.clone(), what, format!("give at least {}", show_size(need)))
+                }
+                other => Problem::new(vm.memory.span.clone(), other.to_string(), ""),
+            };
+            self.problems.push(problem);
+        }
+    }
+}
+
+fn describe(source: &Source) -> String {
+    match source {
+        Source::File(path) => path.display().to_string(),
+        Source::Debian(DebianPart::Linux) => "debian:linux".to_owned(),
+        Source::Debian(DebianPart::Busybox) => "debian:busybox".to_owned(),
+        Source::Guest(name) => format!("guest:{name}"),
+    }
+}
+
+/// Splits a sentence of the form "what is wrong; what to do".
+fn split_advice(text: &str) -> (String, String) {
+    match text.rsplit_once("; ") {
+        Some((what, help)) => (what.to_owned(), help.to_owned()),
+        None => (text.to_owned(), String::new()),
+    }
+}
+
+/// Recognizes files that are certainly no initial RAM disk.
+fn bad_initrd(bytes: &[u8]) -> Option<(String, &'static str)> {
+    let is_kernel = image::parse(bytes).is_ok();
+    match FileKind::of(bytes) {
+        _ if bytes.is_empty() => Some(("the initrd is empty".to_owned(), "build it again, or leave `initrd` out")),
+        _ if is_kernel => Some(("the initrd is an arm64 kernel".to_owned(), "give it as `kernel`")),
+        kind @ (FileKind::Elf | FileKind::BzImage | FileKind::DeviceTree | FileKind::Efi) => {
+            Some((format!("the initrd is {kind}"), "give a cpio archive, compressed or not"))
+        }
+        _ => None,
+    }
+}
+
+/// Checks that the machine's memory holds the VMs and their images.
+fn check_memory(config: &Config, images: &[VmImages], problems: &mut Vec<Problem>) {
+    let Some(memory) = &config.machine.memory else { return };
+    let need = needed(config, images);
+    if memory.value < need {
+        let guests: u64 = config.vms.iter().map(|vm| vm.memory.value).sum();
+        let what = format!(
+            "the machine's {} do not hold {} for the VMs and {} for their images and the hypervisor",
+            show_size(memory.value),
+            show_size(guests),
+            show_size(need - guests)
+        );
+        let help = format!("give at least {}, or leave `memory` out", show_size(need));
+        problems.push(Problem::new(memory.span.clone(), what, help));
+    }
+}
+
+/// The memory that the machine must have, in bytes.
+fn needed(config: &Config, images: &[VmImages]) -> u64 {
+    let guests: u64 = config.vms.iter().map(|vm| vm.memory.value).sum();
+    let length = |image: &Option<Rc<[u8]>>| image.as_ref().map_or(0, |bytes| bytes.len() as u64);
+    let bundle: u64 = images.iter().map(|vm| length(&vm.kernel) + length(&vm.initrd)).sum();
+    (guests + bundle + HYPERVISOR_MEMORY).next_multiple_of(2 << 20)
+}
+
+impl Images {
+    /// The machine's memory in bytes: as the file says, or what the VMs need.
+    pub fn machine_memory(&self, config: &Config) -> u64 {
+        let computed = needed(config, &self.vms).next_multiple_of(MEMORY_STEP);
+        config.machine.memory.as_ref().map_or(computed, |memory| memory.value)
+    }
+
+    /// Writes the bundle.
+    pub fn bundle(&self, config: &Config) -> Result<Vec<u8>> {
+        let mut specs = Vec::new();
+        for (vm, images) in config.vms.iter().zip(&self.vms) {
+            let kernel = images.kernel.as_deref().ok_or_else(|| Failure::failed("a kernel was not loaded"))?;
+            specs.push(VmSpec {
+                name: &vm.name.value,
+                cpus: CpuList::new(&vm.cpus).context(|| format!("VM {}", vm.name.value))?,
+                memory: vm.memory.value,
+                machine: vm.machine,
+                pmu: vm.pmu,
+                on_crash: vm.on_crash,
+                cmdline: &vm.cmdline,
+                kernel,
+                initrd: images.initrd.as_deref(),
+            });
+        }
+        turnstile_bundle::write(&specs).context(|| "cannot write the bundle".into())
+    }
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A machine described by one TOML file: read, checked, and turned into what the bundle needs.
+//!
+//! Checking goes in two steps. [`parse`] judges the text alone, so `check` and the editor's user see every
+//! mistake at once; [`images::load`] reads the kernels and initrds it names and judges those.
+
+pub mod images;
+mod plan;
+pub mod problem;
+mod read;
+#[cfg(test)]
+mod tests;
+mod vm;
+
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+use turnstile_bundle::{GuestMachine, MAX_VMS, OnCrash, Pmu};
+
+use crate::failure::{Failure, Kind, Result};
+use crate::layout::Layout;
+pub use problem::Problem;
+use read::Reader;
+pub use read::{At, show_size};
+
+/// The most physical CPUs that QEMU's `virt` machine is started with.
+const MAX_CPUS: u64 = 256;
+/// The processor models with VHE that the machine can have.
+const CPU_MODELS: [&str; 8] = [
+    "max", "neoverse-n1", "neoverse-n2", "neoverse-v1", "cortex-a55", "cortex-a76", "cortex-a710", "cortex-a57",
+];
+
+/// A whole configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The physical machine.
+    pub machine: Machine,
+    /// The virtual machines, at least one.
+    pub vms: Vec<Vm>,
+}
+
+/// The physical machine, as QEMU emulates it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Physical memory in bytes, if the file says it; else it is computed from what the VMs need.
+    pub memory: Option<At<u64>>,
+    /// The number of physical CPUs.
+    pub cpus: u64,
+    /// QEMU's name of the processor model.
+    pub cpu: String,
+}
+
+/// One virtual machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vm {
+    /// Its name: 1 to 31 lower-case letters, digits and hyphens.
+    pub name: At<String>,
+    /// The kernel.
+    pub kernel: At<Source>,
+    /// The initial RAM disk.
+    pub initrd: Option<At<Source>>,
+    /// The kernel's command line.
+    pub cmdline: String,
+    /// The physical CPU of each vCPU.
+    pub cpus: Vec<u16>,
+    /// Memory in bytes.
+    pub memory: At<u64>,
+    /// The machine that the guest sees.
+    pub machine: GuestMachine,
+    /// Whether the guest has a (trapped) PMU.
+    pub pmu: Pmu,
+    /// What happens when the guest crashes.
+    pub on_crash: OnCrash,
+}
+
+/// Where an image comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A file.
+    File(PathBuf),
+    /// `debian:linux` or `debian:busybox`, from the cache.
+    Debian(DebianPart),
+    /// `guest:NAME`, built from `guests/`.
+    Guest(String),
+}
+
+/// A part of the Debian guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DebianPart {
+    /// The kernel.
+    Linux,
+    /// The initramfs.
+    Busybox,
+}
+
+/// A configuration file and what is in it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The file.
+    pub path: PathBuf,
+    /// Its text, for messages about it.
+    pub text: String,
+    /// What it says, or what is wrong with it.
+    pub config: std::result::Result<Config, Vec<Problem>>,
+}
+
+/// What [`parse`] must know beside the text.
+pub struct Surroundings<'a> {
+    /// Relative paths start here.
+    pub folder: &'a Path,
+    /// The guests that `guest:NAME` can name.
+    pub guests: &'a [String],
+}
+
+/// Reads and parses a file.
+pub fn load(layout: &Layout, path: &Path) -> Result<Loaded> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let failure = Failure::usage(format!("cannot read {}: {error}", path.display()));
+        failure.help("name a file that describes a machine; examples/ has some, such as examples/one-linux.toml")
+    })?;
+    let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+    let guests = layout.guest_names();
+    let config = parse(&text, &Surroundings { folder: &folder, guests: &guests });
+    Ok(Loaded { path: path.to_path_buf(), text, config })
+}
+
+impl Loaded {
+    /// The configuration; if it is wrong, all problems are printed and the failure is silent.
+    pub fn accept(&self) -> Result<&Config> {
+        self.config.as_ref().map_err(|problems| self.report(problems))
+    }
+
+    /// Prints problems on standard error and returns the failure for the exit code.
+    pub fn report(&self, problems: &[Problem]) -> Failure {
+        let file = self.path.display().to_string();
+        for problem in problems {
+            anstream::eprintln!("{}\n", problem.render(&file, &self.text, true));
+        }
+        let count = problems.len();
+        let noun = if count == 1 { "problem" } else { "problems" };
+        anstream::eprintln!("{file}: {count} {noun}");
+        Failure::reported(Kind::Usage)
+    }
+}
+
+/// Parses a configuration, finding everything that is wrong with it, in the order of the file.
+pub fn parse(text: &str, surroundings: &Surroundings<'_>) -> std::result::Result<Config, Vec<Problem>> {
+    let (root, errors) = DeTable::parse_recoverable(text);
+    let mut problems: Vec<Problem> = errors.iter().map(syntax_problem).collect();
+    if problems.is_empty() {
+        let config = read_root(root.get_ref(), surroundings, &mut problems);
+        if let (Some(config), true) = (config, problems.is_empty()) {
+            return Ok(config);
+        }
+    }
+    problems.sort_by_key(|problem| problem.span.start);
+    Err(problems)
+}
+
+fn syntax_problem(error: &toml::de::Error) -> Problem {
+    Problem::new(error.span().unwrap_or(0..0), error.message(), "")
+}
+
+fn read_root(
+    root: &DeTable<'_>,
+    surroundings: &Surroundings<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<Config> {
+    Reader::new(root, 0..0, &["machine", "vm"], problems);
+    let mut wanted = None;
+    let mut drafts = Vec::new();
+    let mut complete = true;
+    for (key, value) in root {
+        match (key.get_ref().as_ref(), value.get_ref()) {
+            ("machine", DeValue::Table(table)) => wanted = Some(read_machine(table, key.span(), problems)),
+            ("machine", _) => problems.push(Problem::new(value.span(), "`machine` is a table", "write [machine]")),
+            ("vm", DeValue::Array(array)) => {
+                for item in array.iter() {
+                    let DeValue::Table(table) = item.get_ref() else {
+                        problems.push(Problem::new(item.span(), "a VM is a table", "write [[vm]] before its keys"));
+                        continue;
+                    };
+                    let draft = vm::read(table, item.span(), surroundings, problems);
+                    complete &= draft.is_some();
+                    drafts.extend(draft);
+                }
+            }
+            ("vm", _) => {
+                let help = "write [[vm]], with two brackets: there may be several";
+                problems.push(Problem::new(key.span(), "`vm` is a list of tables", help));
+                complete = false;
+            }
+            _ => {}
+        }
+    }
+    if drafts.is_empty() && complete {
+        let help = "describe at least one: [[vm]] with name, kernel and memory; examples/one-linux.toml shows how";
+        problems.push(Problem::new(0..0, "there is no VM in this file", help));
+    }
+    if drafts.len() > MAX_VMS {
+        let span = drafts.get(MAX_VMS).map_or(0..0, |draft| draft.name.span.clone());
+        let what = format!("{} VMs are more than {MAX_VMS}", drafts.len());
+        problems.push(Problem::new(span, what, "put the others into another file"));
+    }
+    plan::names(&drafts, problems);
+    plan::finish(wanted.unwrap_or_default(), drafts, problems).filter(|_| complete)
+}
+
+/// What the file says about the machine.
+#[derive(Default)]
+struct MachineDraft {
+    memory: Option<At<u64>>,
+    cpus: Option<At<u64>>,
+    cpu: Option<String>,
+}
+
+fn read_machine(
+    table: &DeTable<'_>,
+    span: std::ops::Range<usize>,
+    problems: &mut Vec<Problem>,
+) -> MachineDraft {
+    let mut reader = Reader::new(table, span, &["memory", "cpus", "cpu"], problems);
+    let memory = reader.size("memory");
+    let cpus = reader.number("cpus");
+    if let Some(cpus) = cpus.as_ref().filter(|cpus| !(1..=MAX_CPUS).contains(&cpus.value)) {
+        let what = format!("a machine with {} CPUs cannot be had", cpus.value);
+        reader.problem(cpus.span.clone(), what, format!("give 1 to {MAX_CPUS}, or leave `cpus` out"));
+    }
+    let choices = CPU_MODELS.map(|model| (model, model));
+    let cpu = reader.choice("cpu", &choices).map(|model| model.value.to_owned());
+    MachineDraft { memory, cpus, cpu }
+}

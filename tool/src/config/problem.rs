@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is wrong with a configuration, where, and how it is shown.
+
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use serde::Serialize;
+
+/// One thing wrong with a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The bytes of the file that are wrong.
+    pub span: Range<usize>,
+    /// What is wrong, in a sentence without a full stop.
+    pub what: String,
+    /// What to do about it.
+    pub help: String,
+}
+
+/// A problem for programs: `check --json`.
+#[derive(Debug, Serialize)]
+pub struct Located<'a> {
+    line: usize,
+    column: usize,
+    message: &'a str,
+    help: &'a str,
+}
+
+impl Problem {
+    /// Describes what is wrong at `span` and what to do about it.
+    pub fn new(span: Range<usize>, what: impl Into<String>, help: impl Into<String>) -> Self {
+        Problem { span, what: what.into(), help: help.into() }
+    }
+
+    /// The problem with its line and column, both counted from 1, columns in characters.
+    pub fn located<'a>(&'a self, text: &str) -> Located<'a> {
+        let (line, column) = line_and_column(text, self.span.start);
+        Located { line, column, message: &self.what, help: &self.help }
+    }
+
+    /// Shows the problem with the lines of the file it is in: `file:line:column` and the words underlined.
+    pub fn render(&self, file: &str, text: &str, colours: bool) -> String {
+        let end = self.span.end.min(text.len());
+        let span = self.span.start.min(end)..end;
+        let snippet = Snippet::source(text).path(file).annotation(AnnotationKind::Primary.span(span));
+        let mut group = Level::ERROR.primary_title(self.what.as_str()).element(snippet);
+        if !self.help.is_empty() {
+            group = group.element(Level::HELP.message(self.help.as_str()));
+        }
+        let report: &[Group<'_>] = &[group];
+        let renderer = if colours { Renderer::styled() } else { Renderer::plain() };
+        renderer.render(report)
+    }
+}
+
+fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let column = before.get(line_start..).unwrap_or_default().chars().count();
+    (before.matches('\n').count() + 1, column + 1)
+}
+
+/// The name among `known` that `given` is most like, if any is like it at all.
+pub fn suggestion<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let mut best = None;
+    let plain = |name: &str| name.to_lowercase().replace('_', "-");
+    for name in known {
+        let likeness = strsim::jaro_winkler(&plain(given), &plain(name));
+        if likeness > 0.75 && best.is_none_or(|(least, _)| likeness > least) {
+            best = Some((likeness, name));
+        }
+    }
+    best.map(|(_, name)| name)
+}
+
+/// Says which names are known, and which of them was perhaps meant.
+pub fn did_you_mean<'a>(given: &str, known: &[&'a str]) -> String {
+    match suggestion(given, known.iter().copied()) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("known are {}", list(known)),
+    }
+}
+
+/// Writes names as "`a`, `b` and `c`".
+pub fn list(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        Some((last, _)) => last.clone(),
+        None => "none".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_columns_count_from_one() {
+        assert_eq!(line_and_column("ab\ncd\n", 0), (1, 1));
+        assert_eq!(line_and_column("ab\ncd\n", 4), (2, 2));
+        assert_eq!(line_and_column("é = 1", 2), (1, 2));
+    }
+
+    #[test]
+    fn suggests_only_what_is_alike() {
+        let known = ["vcpus", "cpus", "memory", "on-crash"];
+        assert_eq!(suggestion("vcpu", known), Some("vcpus"));
+        assert_eq!(suggestion("on_crash", known), Some("on-crash"));
+        assert_eq!(suggestion("mem", known), Some("memory"));
+        assert_eq!(suggestion("zebra", known), None);
+    }
+
+    #[test]
+    fn rendering_shows_place_and_help() {
+        let problem = Problem::new(5..9, "unknown key `vcpu`", "did you mean `vcpus`?");
+        let shown = problem.render("a.toml", "x=1\n\nvcpu = 4\n", false);
+        assert!(shown.contains("error: unknown key `vcpu`"), "{shown}");
+        assert!(shown.contains("a.toml:3:1"), "{shown}");
+        assert!(shown.contains("help: did you mean `vcpus`?"), "{shown}");
+    }
+}

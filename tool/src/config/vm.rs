@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reads one `[[vm]]`.
+
+use std::ops::Range;
+
+use toml::de::DeTable;
+use turnstile_bundle::{MAX_CMDLINE, MAX_NAME, OnCrash, Pmu};
+use turnstile_machine::map::{GuestMachine, MAX_VCPUS, MEMORY_UNIT, MIN_MEMORY, MapError};
+
+use super::problem::{Problem, did_you_mean};
+use super::read::{At, Reader, show_size};
+use super::{DebianPart, Source, Surroundings};
+
+const KEYS: [&str; 10] =
+    ["name", "kernel", "initrd", "cmdline", "vcpus", "cpus", "memory", "machine", "pmu", "on-crash"];
+const DEFAULT_MEMORY: u64 = 256 << 20;
+
+/// A VM as the file has it: its physical CPUs are not chosen yet.
+#[derive(Debug)]
+pub struct VmDraft {
+    pub name: At<String>,
+    pub kernel: At<Source>,
+    pub initrd: Option<At<Source>>,
+    pub cmdline: String,
+    pub vcpus: At<u64>,
+    pub cpus: Option<At<Vec<At<u64>>>>,
+    pub memory: At<u64>,
+    pub machine: GuestMachine,
+    pub pmu: Pmu,
+    pub on_crash: OnCrash,
+}
+
+/// Reads a VM; `None` if something that it cannot do without is missing or wrong.
+pub fn read(
+    table: &DeTable<'_>,
+    span: Range<usize>,
+    surroundings: &Surroundings<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<VmDraft> {
+    let mut reader = Reader::new(table, header(&span), &KEYS, problems);
+    let name = read_name(&mut reader);
+    let kernel = reader
+        .required_string("kernel", "give a path, \"debian:linux\" or \"guest:NAME\"")
+        .and_then(|text| read_source(&mut reader, &text, DebianPart::Linux, surroundings));
+    let initrd_text = reader.string("initrd");
+    let has_initrd = initrd_text.is_some();
+    let initrd =
+        initrd_text.and_then(|text| read_source(&mut reader, &text, DebianPart::Busybox, surroundings));
+    let cmdline = read_cmdline(&mut reader);
+    let cpus = reader.numbers("cpus");
+    let vcpus = read_vcpus(&mut reader, cpus.as_ref());
+    let machine = reader
+        .choice("machine", &named(&GuestMachine::ALL, GuestMachine::name))
+        .map_or(GuestMachine::Virt, |machine| machine.value);
+    let memory = read_memory(&mut reader, machine);
+    let pmu = reader.choice("pmu", &named(Pmu::ALL, Pmu::name));
+    let on_crash = reader.choice("on-crash", &named(OnCrash::ALL, OnCrash::name));
+    Some(VmDraft {
+        name: name?,
+        kernel: kernel?,
+        initrd: if has_initrd { Some(initrd?) } else { None },
+        cmdline,
+        vcpus: vcpus?,
+        cpus,
+        memory: memory?,
+        machine,
+        pmu: pmu.map_or(Pmu::Off, |pmu| pmu.value),
+        on_crash: on_crash.map_or(OnCrash::Stop, |on_crash| on_crash.value),
+    })
+}
+
+/// Pairs choices with their names.
+fn named<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> Vec<(&'static str, T)> {
+    all.iter().map(|&choice| (name(choice), choice)).collect()
+}
+
+/// The place of a table: its `[[vm]]`, not all of its lines.
+fn header(span: &Range<usize>) -> Range<usize> {
+    span.start..span.end.min(span.start + "[[vm]]".len())
+}
+
+fn read_name(reader: &mut Reader<'_, '_>) -> Option<At<String>> {
+    let name = reader.required_string("name", "give the VM a name, such as \"linux\"")?;
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if name.value.is_empty() || name.value.len() > MAX_NAME || !name.value.chars().all(allowed) {
+        let help = format!("use 1 to {MAX_NAME} characters of a-z, 0-9 and `-`");
+        reader.problem(name.span, format!("`{}` cannot be a VM's name", name.value), help);
+        return None;
+    }
+    Some(name)
+}
+
+fn read_source(
+    reader: &mut Reader<'_, '_>,
+    text: &At<String>,
+    part: DebianPart,
+    surroundings: &Surroundings<'_>,
+) -> Option<At<Source>> {
+    let (key, wanted) = match part {
+        DebianPart::Linux => ("kernel", "linux"),
+        DebianPart::Busybox => ("initrd", "busybox"),
+    };
+    let source = match text.value.split_once(':') {
+        Some(("debian", name)) if name == wanted => Source::Debian(part),
+        Some(("debian", name)) => {
+            let what = format!("there is no {key} `debian:{name}`");
+            reader.problem(text.span.clone(), what, format!("use \"debian:{wanted}\" or a path"));
+            return None;
+        }
+        Some(("guest", name)) if part == DebianPart::Linux => {
+            if !surroundings.guests.iter().any(|guest| guest == name) {
+                let known: Vec<&str> = surroundings.guests.iter().map(String::as_str).collect();
+                let help = did_you_mean(name, &known);
+                reader.problem(text.span.clone(), format!("there is no guest `{name}`"), help);
+                return None;
+            }
+            Source::Guest(name.to_owned())
+        }
+        _ if text.value.is_empty() => {
+            reader.problem(text.span.clone(), format!("`{key}` is empty"), "give a path");
+            return None;
+        }
+        _ => Source::File(surroundings.folder.join(&text.value)),
+    };
+    Some(At::new(source, text.span.clone()))
+}
+
+fn read_cmdline(reader: &mut Reader<'_, '_>) -> String {
+    let Some(cmdline) = reader.string("cmdline") else { return String::new() };
+    if cmdline.value.len() > MAX_CMDLINE {
+        let what = format!("the command line has {} bytes", cmdline.value.len());
+        reader.problem(cmdline.span.clone(), what, format!("use at most {MAX_CMDLINE}"));
+    }
+    if cmdline.value.contains('\0') {
+        reader.problem(cmdline.span, "the command line has a zero byte in it", "take it out");
+    }
+    cmdline.value
+}
+
+/// Reads the number of vCPUs: as it is written, or as many as there are pinned CPUs, or one.
+fn read_vcpus(reader: &mut Reader<'_, '_>, cpus: Option<&At<Vec<At<u64>>>>) -> Option<At<u64>> {
+    let pinned = cpus.map(|cpus| At::new(cpus.value.len() as u64, cpus.span.clone()));
+    let written = reader.number("vcpus");
+    if let (Some(written), Some(pinned)) = (&written, &pinned)
+        && written.value != pinned.value
+    {
+        let what = format!("{} vCPUs are pinned to {} CPUs", written.value, pinned.value);
+        let help = format!("name {} CPUs, one for each vCPU", written.value);
+        reader.problem(pinned.span.clone(), what, help);
+    }
+    let vcpus = written.or(pinned).unwrap_or_else(|| At::new(1, reader.span.clone()));
+    if !(1..=MAX_VCPUS as u64).contains(&vcpus.value) {
+        let what = format!("a VM with {} vCPUs cannot be had", vcpus.value);
+        reader.problem(vcpus.span, what, format!("give 1 to {MAX_VCPUS} vCPUs"));
+        return None;
+    }
+    Some(vcpus)
+}
+
+fn read_memory(reader: &mut Reader<'_, '_>, machine: GuestMachine) -> Option<At<u64>> {
+    let memory = reader.size("memory").unwrap_or_else(|| At::new(DEFAULT_MEMORY, reader.span.clone()));
+    let Err(error) = machine.map().check(1, memory.value) else { return Some(memory) };
+    let size = show_size(memory.value);
+    let (what, help) = match error {
+        MapError::Unaligned(bytes) => {
+            let below = bytes / MEMORY_UNIT * MEMORY_UNIT;
+            let help = format!("give {} or {}", show_size(below), show_size(below + MEMORY_UNIT));
+            (format!("{size} is not a multiple of {}", show_size(MEMORY_UNIT)), help)
+        }
+        MapError::TooLarge { most, .. } => {
+            let most = most / MEMORY_UNIT * MEMORY_UNIT;
+            (format!("{size} of memory do not fit the machine"), format!("give at most {}", show_size(most)))
+        }
+        _ => (format!("{size} of memory are too small"), format!("give at least {}", show_size(MIN_MEMORY))),
+    };
+    reader.problem(memory.span, what, help);
+    None
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The consoles of a running machine on the user's terminal or pipe.
+
+mod mux;
+#[cfg(test)]
+mod mux_tests;
+mod terminal;
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use mux::{Action, Mux, Screen};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use terminal::RawTerminal;
+use turnstile_link::Command;
+
+use crate::failure::{Context, Failure, Kind, Result};
+use crate::qemu::Boot;
+use crate::session::{Ending, Heard, Notice, Session};
+
+/// How long the hypervisor may take to power off when the user leaves.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often time-outs are looked at.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How consoles are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// As fits standard input and output.
+    Normal,
+    /// Every message as a line of JSON.
+    Json,
+}
+
+/// Anything that the main loop waits for.
+enum Event {
+    Machine(Notice),
+    Keys(Vec<u8>),
+    InputEnded,
+    Signal(i32),
+}
+
+impl From<Notice> for Event {
+    fn from(notice: Notice) -> Self {
+        Event::Machine(notice)
+    }
+}
+
+/// Why the main loop ended.
+enum Leave {
+    /// QEMU closed the serial line.
+    MachineEnded,
+    /// The user left, or nobody reads our output any more.
+    User,
+    /// A signal asked us to end.
+    Signal(i32),
+    /// The machine used more processor time than it may.
+    Limit(Duration),
+}
+
+/// What became of the machine.
+#[derive(Debug, Default)]
+struct Outcome {
+    /// How many VMs crashed, when the hypervisor said that all have stopped.
+    done: Option<u8>,
+    fault: Option<String>,
+    lost: u32,
+}
+
+/// Starts the machine, attaches its consoles, and stays until it ends or the user leaves.
+///
+/// `limit` is the most processor time that QEMU may use.
+pub fn run(boot: &Boot, program: &Path, names: Vec<String>, style: Style, limit: Option<Duration>) -> Result<()> {
+    let (sender, events) = channel();
+    watch_signals(sender.clone())?;
+    let session = Session::start(boot, program, sender.clone())?;
+    let raw = style == Style::Normal && terminal::interactive();
+    let mut attachment = Attachment {
+        session,
+        mux: Mux::new(if raw { Screen::Terminal } else { Screen::Pipe }, names),
+        style,
+        framed: boot.append.contains("link=framed"),
+        greeted: false,
+        waiting: Vec::new(),
+        outcome: Outcome::default(),
+    };
+    // Every way out from here drops the guard, which restores the terminal.
+    let guard = if raw { Some(RawTerminal::enter()?) } else { None };
+    if raw {
+        let hint = "\x1b[2m[turnstile] Ctrl-A x leaves, Ctrl-A h shows the other keys\x1b[0m\r\n";
+        attachment.perform(vec![Action::Show(hint.into())]);
+    }
+    watch_keys(sender);
+    let leave = attachment.serve(&events, limit);
+    let result = attachment.finish(&events, &leave);
+    drop(guard);
+    let (outcome, ending) = result?;
+    judge(&leave, &outcome, &ending)
+}
+
+/// Sends signals to the main loop, so that it leaves in order.
+fn watch_signals(sender: Sender<Event>) -> Result<()> {
+    let mut signals =
+        Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]).context(|| "cannot watch for signals".into())?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if sender.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Sends what is typed to the main loop. The thread ends with the process: its read cannot be interrupted.
+fn watch_keys(sender: Sender<Event>) {
+    std::thread::spawn(move || {
+        let mut buffer = [0; 1024];
+        loop {
+            let count = std::io::stdin().read(&mut buffer).unwrap_or(0);
+            let event = match buffer.get(..count) {
+                Some(keys) if count > 0 => Event::Keys(keys.to_vec()),
+                _ => Event::InputEnded,
+            };
+            if sender.send(event).is_err() || count == 0 {
+                return;
+            }
+        }
+    });
+}
+
+/// The machine and its consoles.
+struct Attachment {
+    session: Session,
+    mux: Mux,
+    style: Style,
+    framed: bool,
+    /// Whether the hypervisor is there to be spoken to.
+    greeted: bool,
+    /// What was typed before that.
+    waiting: Vec<Action>,
+    outcome: Outcome,
+}
+
+impl Attachment {
+    /// The main loop.
+    fn serve(&mut self, events: &Receiver<Event>, limit: Option<Duration>) -> Leave {
+        loop {
+            let leave = match events.recv_timeout(TICK) {
+                Ok(event) => self.handle(event),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(Leave::MachineEnded),
+            };
+            if let Some(leave) = leave {
+                return leave;
+            }
+            if let Some(limit) = limit.filter(|&limit| self.session.cpu_time() > limit) {
+                return Leave::Limit(limit);
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) -> Option<Leave> {
+        match event {
+            Event::Machine(Notice::Heard(heard)) => self.heard(&heard),
+            Event::Machine(Notice::Ended { lost }) => {
+                self.outcome.lost = lost;
+                Some(Leave::MachineEnded)
+            }
+            Event::Keys(keys) => {
+                let actions = self.mux.keys(&keys);
+                self.perform(actions)
+            }
+            Event::InputEnded => None,
+            Event::Signal(signal) => Some(Leave::Signal(signal)),
+        }
+    }
+
+    fn heard(&mut self, heard: &Heard) -> Option<Leave> {
+        match heard {
+            Heard::Done { crashed } => self.outcome.done = Some(*crashed),
+            Heard::Fault { text } => self.outcome.fault = Some(text.clone()),
+            Heard::Hello { .. } => {
+                self.greeted = true;
+                let waiting = std::mem::take(&mut self.waiting);
+                self.perform(waiting);
+            }
+            _ => {}
+        }
+        if self.style == Style::Json {
+            let line = serde_json::to_string(heard).unwrap_or_default() + "\n";
+            return self.perform(vec![Action::Show(line.into_bytes())]);
+        }
+        if let (Heard::Text { text }, false) = (heard, self.framed) {
+            // Without frames everything on the line is for the screen.
+            return self.perform(vec![Action::Show(text.clone())]);
+        }
+        let actions = self.mux.heard(heard);
+        self.perform(actions)
+    }
+
+    fn perform(&mut self, actions: Vec<Action>) -> Option<Leave> {
+        for action in actions {
+            match action {
+                Action::Show(bytes) => {
+                    let mut out = std::io::stdout().lock();
+                    if out.write_all(&bytes).and_then(|()| out.flush()).is_err() {
+                        return Some(Leave::User);
+                    }
+                }
+                Action::Remark(bytes) => {
+                    let _ = std::io::stderr().write_all(&bytes);
+                }
+                Action::Quit => return Some(Leave::User),
+                Action::Type { bytes, .. } if !self.framed => self.session.send_raw(&bytes),
+                Action::Tell(_) if !self.framed => {}
+                action if !self.greeted => self.waiting.push(action),
+                Action::Type { vm, bytes } => self.session.type_into(vm, &bytes),
+                Action::Tell(command) => self.session.command(command),
+            }
+        }
+        None
+    }
+
+    /// Ends the machine if it runs, and shows what is left to show.
+    fn finish(mut self, events: &Receiver<Event>, leave: &Leave) -> Result<(Outcome, Ending)> {
+        if !matches!(leave, Leave::MachineEnded) {
+            if self.framed && self.greeted {
+                self.session.command(Command::Poweroff);
+                let deadline = Instant::now() + PATIENCE;
+                while let Ok(event) = events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                    if matches!(event, Event::Machine(Notice::Ended { .. })) {
+                        break;
+                    }
+                }
+            }
+            self.session.kill();
+        }
+        let actions = self.mux.ended();
+        self.perform(actions);
+        Ok((self.outcome, self.session.wait()?))
+    }
+}
+
+/// Turns the ending into the exit code and a message.
+fn judge(leave: &Leave, outcome: &Outcome, ending: &Ending) -> Result<()> {
+    match leave {
+        Leave::User => return Ok(()),
+        Leave::Signal(signal) => return Err(Failure::signal(*signal)),
+        Leave::Limit(limit) => {
+            let what = format!("stopped: QEMU has used {} s of processor time", limit.as_secs());
+            return Err(Failure::failed(what).help("give a larger --timeout, or none"));
+        }
+        Leave::MachineEnded => {}
+    }
+    if let Some(fault) = &outcome.fault {
+        return Err(Failure::failed(format!("the hypervisor found a fault in itself: {fault}"))
+            .help("please report it with the lines above"));
+    }
+    if outcome.lost > 0 {
+        crate::ui::note(&format!("{} frames on the serial line could not be read", outcome.lost));
+    }
+    match outcome.done {
+        Some(0) => Ok(()),
+        // The consoles have told what crashed.
+        Some(_) => Err(Failure::reported(Kind::Failed)),
+        None if ending.status.success() => {
+            Err(Failure::failed("the machine ended before its VMs did").details(ending.messages.clone()))
+        }
+        None => Err(Failure::failed(format!("QEMU ended early: {}", describe(ending)))
+            .details(ending.messages.clone())
+            .help("the lines above are QEMU's own; `turnstile doctor` checks this machine")),
+    }
+}
+
+fn describe(ending: &Ending) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match ending.status.signal() {
+        Some(9) => "it was killed (signal 9)".to_owned(),
+        Some(signal) => format!("it was ended by signal {signal}"),
+        None => ending.status.to_string(),
+    }
+}

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Several consoles on one screen, as a pure state machine: keys and messages in, actions out.
+//!
+//! One VM is in front: its bytes go to the screen as they are, and keys go to it. The others' output is kept
+//! and shown when they come to the front. In the view of all together, each line carries its VM's name.
+
+use std::collections::VecDeque;
+
+use turnstile_link::Command;
+
+use crate::session::{Heard, describe_stop};
+
+/// The escape key: Ctrl-A.
+pub const ESCAPE: u8 = 0x01;
+/// How much of a VM's output is kept while it is not in front.
+const BACKLOG: usize = 16 * 1024;
+/// A partial line is shown when it gets longer than this.
+const MAX_LINE: usize = 1024;
+
+const DIM: &str = "\x1b[2m";
+const PLAIN: &str = "\x1b[0m";
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Write to the screen.
+    Show(Vec<u8>),
+    /// Write to standard error: what is not a guest's, in a pipe.
+    Remark(Vec<u8>),
+    /// Type into a VM's console.
+    Type {
+        /// The VM.
+        vm: u8,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// Tell the hypervisor.
+    Tell(Command),
+    /// Leave.
+    Quit,
+}
+
+/// Where and how things are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Screen {
+    /// A terminal in raw mode: lines end in CR LF, remarks are dim, keys are interpreted.
+    Terminal,
+    /// A pipe: lines, each with its VM's name when there are several; no keys.
+    Pipe,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum View {
+    Front,
+    Together,
+}
+
+#[derive(Debug, Default)]
+struct Console {
+    name: String,
+    running: bool,
+    /// What was not shown yet.
+    backlog: VecDeque<u8>,
+    /// The line that is being written, for the view of all.
+    line: Vec<u8>,
+}
+
+/// The consoles of all VMs.
+#[derive(Debug)]
+pub struct Mux {
+    screen: Screen,
+    view: View,
+    front: usize,
+    consoles: Vec<Console>,
+    escaped: bool,
+    /// Whether the cursor is at the beginning of a line.
+    at_start: bool,
+    /// A partial line of the hypervisor's own text.
+    own_line: Vec<u8>,
+}
+
+impl Mux {
+    /// Starts with the names of the VMs, in the order of the bundle.
+    pub fn new(screen: Screen, names: impl IntoIterator<Item = String>) -> Self {
+        let console = |name| Console { name, ..Console::default() };
+        let consoles: Vec<Console> = names.into_iter().map(console).collect();
+        let together = screen == Screen::Pipe && consoles.len() > 1;
+        Mux {
+            screen,
+            view: if together { View::Together } else { View::Front },
+            front: 0,
+            consoles,
+            escaped: false,
+            at_start: true,
+            own_line: Vec::new(),
+        }
+    }
+
+    /// Takes keys from the terminal or bytes from the pipe.
+    pub fn keys(&mut self, bytes: &[u8]) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let mut typed = Vec::new();
+        for &byte in bytes {
+            if self.screen == Screen::Pipe {
+                typed.push(byte);
+            } else if std::mem::take(&mut self.escaped) {
+                // What was typed before goes to the VM that was in front then.
+                self.flush_typed(&mut typed, &mut actions);
+                self.escape_key(byte, &mut actions);
+            } else if byte == ESCAPE {
+                self.escaped = true;
+            } else {
+                typed.push(byte);
+            }
+        }
+        self.flush_typed(&mut typed, &mut actions);
+        actions
+    }
+
+    fn flush_typed(&self, typed: &mut Vec<u8>, actions: &mut Vec<Action>) {
+        if !typed.is_empty() {
+            actions.push(Action::Type { vm: self.front as u8, bytes: std::mem::take(typed) });
+        }
+    }
+
+    fn escape_key(&mut self, key: u8, actions: &mut Vec<Action>) {
+        let front = self.front as u8;
+        match key {
+            ESCAPE => actions.push(Action::Type { vm: front, bytes: vec![ESCAPE] }),
+            b'x' | b'q' => {
+                actions.push(self.remark("leaving"));
+                actions.push(Action::Quit);
+            }
+            b'r' => actions.push(Action::Tell(Command::Restart { vm: front })),
+            b's' => actions.push(Action::Tell(Command::Stop { vm: front })),
+            b'n' | b' ' => self.bring(self.front + 1, actions),
+            b'p' => self.bring(self.front + self.consoles.len().max(1) - 1, actions),
+            b'1'..=b'9' => {
+                let wanted = usize::from(key - b'1');
+                match wanted < self.consoles.len() {
+                    true => self.bring(wanted, actions),
+                    false => actions.push(self.remark(&format!("there is no VM {}", wanted + 1))),
+                }
+            }
+            b'a' => self.together(actions),
+            b'h' | b'?' => actions.push(self.help()),
+            _ => actions.push(self.remark("unknown key; Ctrl-A h shows the keys")),
+        }
+    }
+
+    /// Brings a VM to the front and shows what it wrote meanwhile.
+    fn bring(&mut self, wanted: usize, actions: &mut Vec<Action>) {
+        let count = self.consoles.len();
+        self.front = wanted % count.max(1);
+        if self.view == View::Together {
+            self.view = View::Front;
+            self.finish_lines(actions);
+        }
+        let Some(console) = self.consoles.get_mut(self.front) else { return };
+        let missed: Vec<u8> = console.backlog.drain(..).collect();
+        let title = format!("{} ({} of {count})", console.name, self.front + 1);
+        actions.push(self.remark(&title));
+        self.show(missed, actions);
+    }
+
+    fn together(&mut self, actions: &mut Vec<Action>) {
+        if self.view == View::Together {
+            return;
+        }
+        self.view = View::Together;
+        let front = self.consoles.get(self.front).map_or("", |console| &console.name);
+        let title = format!("all together; keys go to {front}");
+        actions.push(self.remark(&title));
+        for index in 0..self.consoles.len() {
+            let missed: Vec<u8> =
+                self.consoles.get_mut(index).map(|console| console.backlog.drain(..).collect()).unwrap_or_default();
+            self.show_lines(index, &missed, actions);
+        }
+    }
+
+    fn help(&mut self) -> Action {
+        let mut text = String::from("keys after Ctrl-A:\n");
+        for (keys, what) in [
+            ("n p", "next, previous VM"),
+            ("1 … 9", "that VM"),
+            ("a", "all VMs together, each line with its name"),
+            ("r", "restart the VM in front"),
+            ("s", "stop the VM in front"),
+            ("x", "leave: everything is stopped"),
+            ("Ctrl-A", "send Ctrl-A itself"),
+        ] {
+            text.push_str(&format!("  {keys:<7} {what}\n"));
+        }
+        for (index, console) in self.consoles.iter().enumerate() {
+            let state = if console.running { "running" } else { "stopped" };
+            let mark = if index == self.front { '*' } else { ' ' };
+            text.push_str(&format!(" {mark}{} {} ({state})\n", index + 1, console.name));
+        }
+        self.remark(text.trim_end())
+    }
+
+    /// Takes what was heard from the machine.
+    pub fn heard(&mut self, heard: &Heard) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match heard {
+            Heard::Console { vm, text } => self.console(usize::from(*vm), text, &mut actions),
+            Heard::Text { text } => self.own_text(text, &mut actions),
+            Heard::Vm { vm, running, .. } => self.set_running(*vm, *running),
+            Heard::Started { vm, boots, .. } => {
+                self.set_running(*vm, true);
+                let times = if *boots > 1 { format!(" (start {boots})") } else { String::new() };
+                let text = format!("{} starts{times}", self.name(*vm));
+                actions.push(self.remark(&text));
+            }
+            Heard::Stopped { vm, reason, restarts } => {
+                self.set_running(*vm, false);
+                let then = if *restarts { ", and starts again" } else { "" };
+                let text = format!("{}: {}{then}", self.name(*vm), describe_stop(*reason));
+                actions.push(self.remark(&text));
+            }
+            Heard::Crashed { vm, text } => {
+                let text = format!("{}: {text}", self.name(*vm));
+                actions.push(self.remark(&text));
+            }
+            Heard::Fault { text } => {
+                let text = format!("fault in the hypervisor: {text}");
+                actions.push(self.remark(&text));
+            }
+            Heard::Done { .. } => {
+                self.finish_lines(&mut actions);
+                actions.push(self.remark("every VM has stopped"));
+            }
+            Heard::Reply { outcome: turnstile_link::Outcome::NotNow } => {
+                actions.push(self.remark("that VM is not in a state in which this can be done"));
+            }
+            Heard::Hello { .. } | Heard::Reply { .. } => {}
+        }
+        actions
+    }
+
+    /// Takes the end of the machine: lines that were begun are shown.
+    pub fn ended(&mut self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.finish_lines(&mut actions);
+        let own = std::mem::take(&mut self.own_line);
+        if !own.is_empty() {
+            actions.push(self.remark(&String::from_utf8_lossy(&own)));
+        }
+        if !self.at_start && self.screen == Screen::Terminal {
+            self.at_start = true;
+            actions.push(Action::Show(b"\r\n".to_vec()));
+        }
+        actions
+    }
+
+    fn set_running(&mut self, vm: u8, running: bool) {
+        if let Some(console) = self.consoles.get_mut(usize::from(vm)) {
+            console.running = running;
+        }
+    }
+
+    fn name(&self, vm: u8) -> &str {
+        self.consoles.get(usize::from(vm)).map_or("a VM", |console| &console.name)
+    }
+
+    /// A guest's bytes: to the screen, into lines, or kept.
+    fn console(&mut self, index: usize, bytes: &[u8], actions: &mut Vec<Action>) {
+        if self.view == View::Together {
+            self.show_lines(index, bytes, actions);
+        } else if index == self.front {
+            self.show(bytes.to_vec(), actions);
+        } else if let Some(console) = self.consoles.get_mut(index) {
+            console.backlog.extend(bytes);
+            let excess = console.backlog.len().saturating_sub(BACKLOG);
+            console.backlog.drain(..excess);
+        }
+    }
+
+    fn show(&mut self, bytes: Vec<u8>, actions: &mut Vec<Action>) {
+        if let Some(&last) = bytes.last() {
+            self.at_start = last == b'\n' || last == b'\r';
+            actions.push(Action::Show(bytes));
+        }
+    }
+
+    /// Shows the complete lines of a VM with its name, and keeps the rest.
+    fn show_lines(&mut self, index: usize, bytes: &[u8], actions: &mut Vec<Action>) {
+        for &byte in bytes {
+            let Some(console) = self.consoles.get_mut(index) else { return };
+            match byte {
+                b'\r' => {}
+                b'\n' => self.finish_line(index, actions),
+                _ => {
+                    console.line.push(byte);
+                    if console.line.len() >= MAX_LINE {
+                        self.finish_line(index, actions);
+                    }
+                }
+            }
+        }
+    }
+
+    fn finish_line(&mut self, index: usize, actions: &mut Vec<Action>) {
+        let Some(console) = self.consoles.get_mut(index) else { return };
+        let line = std::mem::take(&mut console.line);
+        let name = console.name.clone();
+        let width = self.consoles.iter().map(|console| console.name.len()).max().unwrap_or(0);
+        let mut shown = self.line_break();
+        match self.screen {
+            Screen::Terminal => shown.extend(format!("{DIM}{name:>width$} |{PLAIN} ").bytes()),
+            Screen::Pipe => shown.extend(format!("{name}| ").bytes()),
+        }
+        shown.extend(line);
+        shown.extend_from_slice(self.newline());
+        self.at_start = true;
+        actions.push(Action::Show(shown));
+    }
+
+    /// Shows lines that were begun and not ended.
+    fn finish_lines(&mut self, actions: &mut Vec<Action>) {
+        for index in 0..self.consoles.len() {
+            if self.consoles.get(index).is_some_and(|console| !console.line.is_empty()) {
+                self.finish_line(index, actions);
+            }
+        }
+    }
+
+    /// The hypervisor's own text, line by line, as remarks.
+    fn own_text(&mut self, bytes: &[u8], actions: &mut Vec<Action>) {
+        for &byte in bytes {
+            match byte {
+                b'\r' => {}
+                b'\n' => {
+                    let line = std::mem::take(&mut self.own_line);
+                    if !line.is_empty() {
+                        actions.push(self.remark(&String::from_utf8_lossy(&line)));
+                    }
+                }
+                _ => self.own_line.push(byte),
+            }
+        }
+    }
+
+    /// A remark of the tool, on lines of its own.
+    fn remark(&mut self, text: &str) -> Action {
+        let mut shown = self.line_break();
+        for line in text.lines() {
+            match self.screen {
+                Screen::Terminal => shown.extend(format!("{DIM}[turnstile] {line}{PLAIN}\r\n").bytes()),
+                Screen::Pipe => shown.extend(format!("turnstile: {line}\n").bytes()),
+            }
+        }
+        self.at_start = true;
+        match self.screen {
+            Screen::Terminal => Action::Show(shown),
+            Screen::Pipe => Action::Remark(shown),
+        }
+    }
+
+    fn line_break(&self) -> Vec<u8> {
+        if self.at_start || self.screen == Screen::Pipe { Vec::new() } else { b"\r\n".to_vec() }
+    }
+
+    fn newline(&self) -> &'static [u8] {
+        if self.screen == Screen::Terminal { b"\r\n" } else { b"\n" }
+    }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The console state machine, without a terminal.
+
+use turnstile_link::{Command, StopReason};
+
+use super::mux::{Action, ESCAPE, Mux, Screen};
+use crate::session::Heard;
+
+fn two(screen: Screen) -> Mux {
+    Mux::new(screen, ["one".to_owned(), "two".to_owned()])
+}
+
+fn console(vm: u8, text: &str) -> Heard {
+    Heard::Console { vm, text: text.as_bytes().to_vec() }
+}
+
+/// All that is shown, without the dimming.
+fn shown(actions: &[Action]) -> String {
+    let bytes = actions.iter().flat_map(|action| match action {
+        Action::Show(bytes) => bytes.clone(),
+        _ => Vec::new(),
+    });
+    String::from_utf8(bytes.collect()).unwrap().replace("\x1b[2m", "").replace("\x1b[0m", "")
+}
+
+fn typed(vm: u8, bytes: &[u8]) -> Action {
+    Action::Type { vm, bytes: bytes.to_vec() }
+}
+
+#[test]
+fn keys_go_to_the_vm_in_front() {
+    let mut mux = two(Screen::Terminal);
+    assert_eq!(mux.keys(b"ls\r\x03"), [typed(0, b"ls\r\x03")]);
+    assert_eq!(mux.heard(&console(0, "x\r\n")), [Action::Show(b"x\r\n".to_vec())]);
+    let actions = mux.keys(b"a\x01nb");
+    assert_eq!(actions.first(), Some(&typed(0, b"a")), "typed before the switch");
+    assert_eq!(actions.last(), Some(&typed(1, b"b")), "typed after the switch");
+    assert!(shown(&actions).contains("two (2 of 2)"));
+}
+
+#[test]
+fn escape_key_may_come_alone_and_sends_itself() {
+    let mut mux = two(Screen::Terminal);
+    assert_eq!(mux.keys(&[ESCAPE]), []);
+    assert_eq!(mux.keys(&[ESCAPE]), [typed(0, &[ESCAPE])]);
+    assert_eq!(mux.keys(b"z"), [typed(0, b"z")], "the escape is over");
+}
+
+#[test]
+fn escape_keys() {
+    let mut mux = two(Screen::Terminal);
+    assert_eq!(mux.keys(b"\x01r"), [Action::Tell(Command::Restart { vm: 0 })]);
+    mux.keys(b"\x012");
+    assert_eq!(mux.keys(b"\x01s"), [Action::Tell(Command::Stop { vm: 1 })]);
+    assert_eq!(mux.keys(b"\x01x").last(), Some(&Action::Quit));
+    assert!(shown(&mux.keys(b"\x013")).contains("there is no VM 3"));
+    assert!(shown(&mux.keys(b"\x01!")).contains("Ctrl-A h"));
+    let help = shown(&mux.keys(b"\x01h"));
+    assert!(help.contains("*2 two (stopped)") && help.contains(" 1 one"), "{help}");
+    mux.keys(b"\x01n");
+    assert_eq!(mux.keys(b"q"), [typed(0, b"q")], "next after the last is the first");
+    mux.keys(b"\x01p");
+    assert_eq!(mux.keys(b"q"), [typed(1, b"q")]);
+}
+
+#[test]
+fn output_behind_is_kept_and_shown_later() {
+    let mut mux = two(Screen::Terminal);
+    assert_eq!(mux.heard(&console(1, "hello")), []);
+    assert!(shown(&mux.keys(b"\x01n")).ends_with("two (2 of 2)\r\nhello"));
+    let back = shown(&mux.keys(b"\x01n"));
+    assert!(back.starts_with("\r\n"), "remarks start on a line of their own: {back:?}");
+    let flood = "x".repeat(100_000);
+    mux.heard(&console(1, &flood));
+    mux.heard(&console(1, "END"));
+    let seen = shown(&mux.keys(b"\x01n"));
+    assert!(seen.ends_with("xEND") && seen.len() < 20_000, "the newest is kept, not everything");
+}
+
+#[test]
+fn together_each_line_has_its_name() {
+    let mut mux = two(Screen::Terminal);
+    mux.heard(&console(1, "earlier\n"));
+    assert!(shown(&mux.keys(b"\x01a")).ends_with("two | earlier\r\n"));
+    assert_eq!(mux.heard(&console(0, "par")), []);
+    assert_eq!(shown(&mux.heard(&console(1, "b\r\nc"))), "two | b\r\n");
+    assert_eq!(shown(&mux.heard(&console(0, "tial\n"))), "one | partial\r\n");
+    assert_eq!(mux.keys(b"k"), [typed(0, b"k")]);
+    let back = shown(&mux.keys(b"\x011"));
+    assert!(back.starts_with("two | c\r\n"), "begun lines are not lost: {back:?}");
+}
+
+#[test]
+fn pipes_get_lines_with_names_and_all_bytes_go_to_the_first_vm() {
+    let mut mux = two(Screen::Pipe);
+    assert_eq!(mux.keys(b"a\x01x\n"), [typed(0, b"a\x01x\n")]);
+    assert_eq!(mux.heard(&console(1, "hi\r\n")), [Action::Show(b"two| hi\n".to_vec())]);
+    let stop = Heard::Stopped { vm: 1, reason: StopReason::PowerOff, restarts: false };
+    assert_eq!(mux.heard(&stop), [Action::Remark(b"turnstile: two: powered-off\n".to_vec())]);
+    mux.heard(&console(0, "no newline"));
+    assert_eq!(mux.ended(), [Action::Show(b"one| no newline\n".to_vec())]);
+
+    let mut alone = Mux::new(Screen::Pipe, ["one".to_owned()]);
+    assert_eq!(alone.heard(&console(0, "raw\r\n\x1b[m")), [Action::Show(b"raw\r\n\x1b[m".to_vec())]);
+}
+
+#[test]
+fn events_are_told() {
+    let mut mux = two(Screen::Terminal);
+    let start = |boots| Heard::Started { vm: 0, boots, free_memory: 0, free_tables: 0 };
+    assert_eq!(shown(&mux.heard(&start(1))), "[turnstile] one starts\r\n");
+    assert_eq!(shown(&mux.heard(&start(2))), "[turnstile] one starts (start 2)\r\n");
+    mux.heard(&console(0, "half"));
+    let stop = Heard::Stopped { vm: 0, reason: StopReason::Crash, restarts: true };
+    assert_eq!(shown(&mux.heard(&stop)), "\r\n[turnstile] one: crashed, and starts again\r\n");
+    let text = Heard::Text { text: b"turnstile 0.1\nfou".to_vec() };
+    assert_eq!(shown(&mux.heard(&text)), "[turnstile] turnstile 0.1\r\n");
+    assert_eq!(shown(&mux.heard(&Heard::Text { text: b"r\r\n".to_vec() })), "[turnstile] four\r\n");
+    assert_eq!(mux.heard(&console(9, "who?")), [], "a VM that does not exist");
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The terminal in raw mode, and its way back.
+
+use std::io::{IsTerminal, Write};
+
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+
+use crate::failure::{Context, Result};
+
+/// Holds the terminal in raw mode; dropping it restores the terminal, also when a panic unwinds.
+pub struct RawTerminal {
+    before: Termios,
+}
+
+/// Says whether keys can be read from and consoles be shown on a terminal.
+pub fn interactive() -> bool {
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+}
+
+impl RawTerminal {
+    /// Puts the terminal into raw mode: every key comes at once and means nothing to the terminal.
+    pub fn enter() -> Result<Self> {
+        let stdin = std::io::stdin();
+        let before = tcgetattr(&stdin).context(|| "cannot read the terminal's mode".into())?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(&stdin, OptionalActions::Flush, &raw).context(|| "cannot set the terminal's mode".into())?;
+        Ok(RawTerminal { before })
+    }
+}
+
+impl Drop for RawTerminal {
+    fn drop(&mut self) {
+        // A guest may have left colours, another character set or a hidden cursor behind.
+        let mut out = std::io::stdout();
+        let _ = out.write_all(b"\x1b[0m\x1b(B\x1b[?25h").and_then(|()| out.flush());
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Drain, &self.before);
+    }
+}

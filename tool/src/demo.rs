@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `turnstile demo`: the main job, from nothing to the table.
+
+use std::time::{Duration, Instant};
+
+use crate::bench::{self, rows};
+use crate::cli;
+use crate::failure::{Failure, Result};
+use crate::layout::Layout;
+use crate::session::{Heard, describe_stop};
+use crate::setup;
+use crate::setup::qemu::Qemu;
+use crate::ui::{self, BOLD, DIM, GREEN};
+use crate::{batch, machine};
+
+/// The Linux guest of the demo.
+const LINUX: &str = r#"
+[[vm]]
+name = "linux"
+kernel = "debian:linux"
+initrd = "debian:busybox"
+cmdline = "turnstile.run=poweroff"
+vcpus = 2
+memory = "256MiB"
+"#;
+/// Processor time that Linux may take to boot and power off.
+const LINUX_LIMIT: Duration = Duration::from_secs(120);
+/// The lines of Linux's boot that tell the story; it has some hundred.
+const TELLING: [&str; 9] = [
+    "Booting Linux on",
+    "Linux version",
+    "Machine model",
+    "psci: PSCIv",
+    "GICv3:",
+    "arch_timer: cp15",
+    "smp: Brought up",
+    "turnstile: shell ready",
+    "reboot: Power down",
+];
+const WIDTH: usize = 100;
+
+/// Shows everything, getting first what is missing.
+pub fn demo(layout: &Layout, options: &cli::Demo) -> Result<()> {
+    let begin = Instant::now();
+    heading("1. What it takes");
+    let qemu = setup::qemu::ensure(layout, options.qemu.program.as_deref())?;
+    println!("QEMU {} at {}", qemu.version, qemu.path.display());
+    let debian = setup::debian::ensure(layout)?;
+    println!("Debian's kernel, {}", debian.versions.linux);
+    setup::images::hypervisor(layout)?;
+    setup::images::guests(layout)?;
+    println!("the hypervisor, {}", Layout::shown(&layout.hypervisor()));
+
+    heading("2. An unmodified Linux, with two vCPUs");
+    boot_linux(layout, &qemu)?;
+
+    heading("3. What an exit costs");
+    let measured = bench::measure_all(layout, &qemu, &rows::select(&[])?, options.iterations)?;
+    bench::print(&qemu, options.iterations, &measured);
+
+    heading("What to try next");
+    println!("  ./x run examples/one-linux.toml    a shell in a guest with four vCPUs (Ctrl-A x leaves)");
+    println!("  ./x run examples/two-linux.toml    two guests: Ctrl-A n switches, `reboot -f` restarts one");
+    println!("  ./x bench                          the table with 2^20 iterations, as the budgets have it");
+    println!("  ./x check FILE.toml                says what is wrong with a machine of your own");
+    println!("  ./x test                           the whole test suite");
+    println!("\n{:.0} seconds in all.", begin.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn heading(text: &str) {
+    anstream::println!("\n{BOLD}{text}{BOLD:#}");
+}
+
+/// Boots Linux to its shell and lets it power off, showing the telling lines of its console.
+fn boot_linux(layout: &Layout, qemu: &Qemu) -> Result<()> {
+    let (boot, _) = machine::prepare_text(layout, "demo-linux", LINUX)?;
+    let step = ui::Step::start("booting");
+    let mut console = Condenser::default();
+    let transcript = batch::run(&boot, &qemu.path, LINUX_LIMIT, |heard| match heard {
+        Heard::Console { text, .. } => {
+            for line in console.take(text) {
+                step.detail(line.clone());
+                if TELLING.iter().any(|telling| line.contains(telling)) {
+                    let line: String = line.chars().take(WIDTH).collect();
+                    step.aside(|| anstream::println!("  {DIM}|{DIM:#} {line}"));
+                }
+            }
+        }
+        Heard::Stopped { reason, .. } => {
+            step.aside(|| anstream::println!("  {GREEN}the guest has {}{GREEN:#}", describe_stop(*reason)));
+        }
+        _ => {}
+    })?;
+    step.done();
+    let ready = transcript.lines().any(|line| line.starts_with("turnstile: shell ready"));
+    match (ready, transcript.done) {
+        (true, Some(0)) => Ok(()),
+        _ => Err(Failure::failed("Linux did not reach its shell and power off").details(transcript.all())),
+    }
+}
+
+/// Cuts a console's bytes into lines.
+#[derive(Debug, Default)]
+struct Condenser {
+    begun: Vec<u8>,
+}
+
+impl Condenser {
+    /// Takes bytes and returns the lines that they complete, without what cannot be printed.
+    fn take(&mut self, bytes: &[u8]) -> Vec<String> {
+        self.begun.extend_from_slice(bytes);
+        let mut lines = Vec::new();
+        while let Some(end) = self.begun.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.begun.drain(..=end).collect();
+            let text = String::from_utf8_lossy(&line);
+            lines.push(text.chars().filter(|c| !c.is_control()).collect());
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_out_whole() {
+        let mut condenser = Condenser::default();
+        assert!(condenser.take(b"Booting Li").is_empty());
+        assert_eq!(condenser.take(b"nux\r\n\x1b[6nnext\nlast"), ["Booting Linux", "[6nnext"]);
+    }
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From a configuration to what QEMU boots: the hypervisor's image and the bundle.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::images::{self, Absent};
+use crate::config::{self, Config, Loaded, Surroundings};
+use crate::failure::{Failure, Result};
+use crate::layout::{Layout, write_atomically};
+use crate::qemu::Boot;
+use crate::setup;
+
+/// Builds everything that a configuration needs; the bundle goes to `folder`.
+///
+/// With `image` that hypervisor is booted and none is built.
+pub fn prepare(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&Path>) -> Result<Boot> {
+    let config = loaded.accept()?;
+    let images = images::load(layout, config, Absent::Get)?.map_err(|problems| loaded.report(&problems))?;
+    let image = match image {
+        Some(image) if image.is_file() => image.to_path_buf(),
+        Some(image) => return Err(Failure::usage(format!("there is no image {}", image.display()))),
+        None => setup::images::hypervisor(layout)?,
+    };
+    let bundle = folder.join("bundle");
+    write_atomically(&bundle, &images.bundle(config)?)?;
+    let mut boot = Boot::new(image, bundle, images.machine_memory(config), config.machine.cpus);
+    boot.cpu = config.machine.cpu.clone();
+    Ok(boot)
+}
+
+/// The same for a configuration of the tool's own, given as text.
+pub fn prepare_text(layout: &Layout, name: &str, text: &str) -> Result<(Boot, Config)> {
+    let folder = layout.bundles().join(name);
+    let guests = layout.guest_names();
+    let surroundings = Surroundings { folder: &folder, guests: &guests };
+    let loaded = Loaded {
+        path: PathBuf::from(format!("{name}.toml")),
+        text: text.to_owned(),
+        config: config::parse(text, &surroundings),
+    };
+    let boot = prepare(layout, &loaded, &folder, None)?;
+    let config = loaded.config.map_err(|_| Failure::failed(format!("{name} is wrong")))?;
+    Ok((boot, config))
+}

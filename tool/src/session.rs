@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A running machine: the QEMU process, what is heard on its serial line, and what is said to it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ExitStatus};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use serde::Serialize;
+use turnstile_link::{Decoder, Down, Item, MAX_BYTES, Message, Up, UpLink};
+
+use crate::failure::{Context, Result};
+use crate::qemu::Boot;
+
+/// Something that was heard from the machine, owned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum Heard {
+    /// Plain text outside frames: the hypervisor's own.
+    Text {
+        /// The bytes, as they came.
+        #[serde(serialize_with = "lossy")]
+        text: Vec<u8>,
+    },
+    /// The hypervisor is there.
+    Hello {
+        /// The version of the link.
+        version: u16,
+        /// The hypervisor's own version.
+        hypervisor: String,
+        /// The physical CPUs in use.
+        cpus: u16,
+        /// The number of VMs.
+        vms: u8,
+    },
+    /// A VM, after [`Heard::Hello`].
+    Vm {
+        /// Its index.
+        vm: u8,
+        /// Its name.
+        name: String,
+        /// Its vCPUs.
+        vcpus: u8,
+        /// Whether it runs.
+        running: bool,
+    },
+    /// What a guest wrote to its console.
+    Console {
+        /// The VM.
+        vm: u8,
+        /// The bytes.
+        #[serde(serialize_with = "lossy")]
+        text: Vec<u8>,
+    },
+    /// A guest starts.
+    Started {
+        /// The VM.
+        vm: u8,
+        /// How many times it has started.
+        boots: u32,
+        /// The hypervisor's free memory in bytes.
+        free_memory: u64,
+        /// The hypervisor's free page-table pages.
+        free_tables: u32,
+    },
+    /// A guest has stopped.
+    Stopped {
+        /// The VM.
+        vm: u8,
+        /// Why.
+        #[serde(serialize_with = "serialize_reason")]
+        reason: turnstile_link::StopReason,
+        /// Whether it starts again by itself.
+        restarts: bool,
+    },
+    /// A line about a crash.
+    Crashed {
+        /// The VM.
+        vm: u8,
+        /// The line.
+        text: String,
+    },
+    /// The hypervisor found a fault in itself.
+    Fault {
+        /// The fault.
+        text: String,
+    },
+    /// The answer to a command.
+    Reply {
+        /// What became of it.
+        #[serde(serialize_with = "serialize_outcome")]
+        outcome: turnstile_link::Outcome,
+    },
+    /// Every VM has stopped for good.
+    Done {
+        /// How many of them crashed.
+        crashed: u8,
+    },
+}
+
+fn lossy<S: serde::Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(&String::from_utf8_lossy(bytes))
+}
+
+fn serialize_reason<S: serde::Serializer>(
+    reason: &turnstile_link::StopReason,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(describe_stop(*reason))
+}
+
+fn serialize_outcome<S: serde::Serializer>(
+    outcome: &turnstile_link::Outcome,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(match outcome {
+        turnstile_link::Outcome::Accepted => "accepted",
+        turnstile_link::Outcome::NoSuchVm => "no-such-vm",
+        turnstile_link::Outcome::NotNow => "not-now",
+    })
+}
+
+/// Says in a word why a VM stopped.
+pub fn describe_stop(reason: turnstile_link::StopReason) -> &'static str {
+    match reason {
+        turnstile_link::StopReason::PowerOff => "powered-off",
+        turnstile_link::StopReason::Reset => "reset",
+        turnstile_link::StopReason::Crash => "crashed",
+        turnstile_link::StopReason::Killed => "stopped",
+    }
+}
+
+impl From<Up<'_>> for Heard {
+    fn from(message: Up<'_>) -> Self {
+        match message {
+            Up::Hello { version, hypervisor, cpus, vms } => {
+                Heard::Hello { version, hypervisor: hypervisor.to_owned(), cpus, vms }
+            }
+            Up::Vm { vm, name, vcpus, state } => {
+                let running = state == turnstile_link::VmState::Running;
+                Heard::Vm { vm, name: name.to_owned(), vcpus, running }
+            }
+            Up::Console { vm, bytes } => Heard::Console { vm, text: bytes.to_vec() },
+            Up::Event { vm, event } => match event {
+                turnstile_link::Event::Started { boots, free_memory, free_tables } => {
+                    Heard::Started { vm, boots, free_memory, free_tables }
+                }
+                turnstile_link::Event::Stopped { reason, restarts } => Heard::Stopped { vm, reason, restarts },
+                turnstile_link::Event::Crashed { text } => Heard::Crashed { vm, text: text.to_owned() },
+            },
+            Up::Fault { text } => Heard::Fault { text: text.to_owned() },
+            Up::Reply { outcome, .. } => Heard::Reply { outcome },
+            Up::Done { crashed } => Heard::Done { crashed },
+        }
+    }
+}
+
+/// Turns the bytes of the line into what they say.
+pub struct Listener {
+    /// `None`: the line carries no frames.
+    decoder: Option<Decoder<UpLink>>,
+}
+
+impl Listener {
+    /// Listens to a line with or without frames.
+    pub fn new(framed: bool) -> Self {
+        Listener { decoder: framed.then(Decoder::new) }
+    }
+
+    /// Takes bytes; runs of text come out as one.
+    pub fn hear(&mut self, bytes: &[u8]) -> Vec<Heard> {
+        let Some(decoder) = &mut self.decoder else {
+            return vec![Heard::Text { text: bytes.to_vec() }];
+        };
+        let mut heard = Vec::new();
+        for &byte in bytes {
+            match decoder.push(byte) {
+                None => {}
+                Some(Item::Text(byte)) => match heard.last_mut() {
+                    Some(Heard::Text { text }) => text.push(byte),
+                    _ => heard.push(Heard::Text { text: vec![byte] }),
+                },
+                Some(Item::Message(message)) => heard.push(message.into()),
+            }
+        }
+        heard
+    }
+
+    /// How many frames were damaged or unknown.
+    pub fn lost(&self) -> u32 {
+        self.decoder.as_ref().map_or(0, |decoder| decoder.damaged() + decoder.unknown())
+    }
+}
+
+/// News from a session.
+#[derive(Debug)]
+pub enum Notice {
+    /// Something was heard on the serial line.
+    Heard(Heard),
+    /// The serial line has closed: QEMU ends.
+    Ended {
+        /// How many frames could not be read.
+        lost: u32,
+    },
+}
+
+/// A machine that runs.
+pub struct Session {
+    child: Child,
+    input: Option<ChildStdin>,
+    messages: std::thread::JoinHandle<String>,
+}
+
+/// How QEMU ended.
+#[derive(Debug)]
+pub struct Ending {
+    /// Its status.
+    pub status: ExitStatus,
+    /// What it wrote on its standard error.
+    pub messages: String,
+}
+
+impl Session {
+    /// Starts QEMU; what is heard goes to `sender`.
+    pub fn start<E>(boot: &Boot, program: &Path, sender: Sender<E>) -> Result<Self>
+    where
+        E: From<Notice> + Send + 'static,
+    {
+        let mut child = boot.start(program)?;
+        let framed = boot.append.contains("link=framed");
+        let input = child.stdin.take();
+        let output = child.stdout.take();
+        let errors = child.stderr.take();
+        std::thread::spawn(move || {
+            let mut listener = Listener::new(framed);
+            let mut buffer = [0; 4096];
+            let mut output = output;
+            while let Some(count) = output.as_mut().and_then(|output| output.read(&mut buffer).ok()) {
+                let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
+                for heard in listener.hear(bytes) {
+                    if sender.send(Notice::Heard(heard).into()).is_err() {
+                        return;
+                    }
+                }
+            }
+            let _ = sender.send(Notice::Ended { lost: listener.lost() }.into());
+        });
+        let messages = std::thread::spawn(move || {
+            let mut text = String::new();
+            if let Some(errors) = errors {
+                for line in BufReader::new(errors).lines().map_while(std::result::Result::ok) {
+                    text.push_str(&line);
+                    text.push('\n');
+                }
+            }
+            text
+        });
+        Ok(Session { child, input, messages })
+    }
+
+    /// Sends bytes as they are: for a line without frames.
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        if let Some(input) = &mut self.input {
+            // A QEMU that ended reads nothing; its ending is noticed on the other pipe.
+            let _ = input.write_all(bytes).and_then(|()| input.flush());
+        }
+    }
+
+    /// Types into a VM's console.
+    pub fn type_into(&mut self, vm: u8, bytes: &[u8]) {
+        for bytes in bytes.chunks(MAX_BYTES) {
+            self.send(&Down::Input { vm, bytes });
+        }
+    }
+
+    /// Tells the hypervisor what to do.
+    pub fn command(&mut self, command: turnstile_link::Command) {
+        self.send(&Down::Command(command));
+    }
+
+    fn send(&mut self, message: &impl Message) {
+        let mut frame = Vec::new();
+        // Chunks of MAX_BYTES and commands always fit.
+        let _ = turnstile_link::send(message, |bytes| frame.extend_from_slice(bytes));
+        self.send_raw(&frame);
+    }
+
+    /// The processor time that QEMU has used: the measure of time-outs, since it does not grow while a busy
+    /// machine runs something else.
+    pub fn cpu_time(&self) -> Duration {
+        cpu_time(self.child.id()).unwrap_or_default()
+    }
+
+    /// Ends QEMU at once.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+    }
+
+    /// Waits for QEMU's end.
+    pub fn wait(mut self) -> Result<Ending> {
+        let status = self.child.wait().context(|| "cannot wait for QEMU".into())?;
+        let messages = self.messages.join().unwrap_or_default();
+        Ok(Ending { status, messages })
+    }
+}
+
+/// The user and system time of a process, from `/proc` (proc(5), fields 14 and 15 of `stat`).
+fn cpu_time(id: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The second field, the name, may contain spaces and brackets.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second().max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listener_separates_text_from_messages() {
+        let mut line = b"boot\n".to_vec();
+        turnstile_link::send(&Up::Console { vm: 1, bytes: b"hi" }, |frame| line.extend_from_slice(frame)).unwrap();
+        line.extend_from_slice(b"panic");
+        let heard = Listener::new(true).hear(&line);
+        assert_eq!(
+            heard,
+            [
+                Heard::Text { text: b"boot\n".to_vec() },
+                Heard::Console { vm: 1, text: b"hi".to_vec() },
+                Heard::Text { text: b"panic".to_vec() },
+            ]
+        );
+        assert_eq!(Listener::new(false).hear(&line), [Heard::Text { text: line }]);
+    }
+
+    #[test]
+    fn cpu_time_of_this_process_grows() {
+        let id = std::process::id();
+        let before = cpu_time(id).unwrap();
+        let mut sum = 0_u64;
+        while cpu_time(id).unwrap() < before + Duration::from_millis(20) {
+            sum = (0..100_000).fold(sum, |sum, n| std::hint::black_box(sum ^ n));
+        }
+        assert!(cpu_time(id).unwrap() > before);
+    }
+
+    #[test]
+    fn messages_have_a_stable_form_for_programs() {
+        let heard = Heard::Stopped { vm: 0, reason: turnstile_link::StopReason::PowerOff, restarts: false };
+        let json = serde_json::to_string(&heard).unwrap();
+        assert_eq!(json, r#"{"type":"stopped","vm":0,"reason":"powered-off","restarts":false}"#);
+        let json = serde_json::to_string(&Heard::Console { vm: 2, text: b"a\n".to_vec() }).unwrap();
+        assert_eq!(json, r#"{"type":"console","vm":2,"text":"a\n"}"#);
+    }
+}

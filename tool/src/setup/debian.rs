@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The Debian guest: its kernel and busybox, downloaded once into the cache as an ordinary user.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use super::apt::Apt;
+use super::{Lock, find_program, initramfs, run};
+use crate::failure::{Context, Failure, Result};
+use crate::layout::{Layout, write_atomically};
+use crate::ui;
+
+/// The release that the guest comes from, whatever this machine runs: figures stay comparable.
+const RELEASE: &str = "bookworm";
+const ARCHITECTURE: &str = "arm64";
+/// Always depends on the newest kernel of the release.
+const KERNEL_META: &str = "linux-image-cloud-arm64";
+const BUSYBOX: &str = "busybox-static";
+
+/// The files of the Debian guest.
+#[derive(Clone, Debug)]
+pub struct Debian {
+    /// The kernel: a raw arm64 `Image`.
+    pub kernel: PathBuf,
+    /// An initramfs with busybox.
+    pub initrd: PathBuf,
+    /// Which packages these are.
+    pub versions: Versions,
+}
+
+/// The packages in the cache.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Versions {
+    /// The kernel's package file.
+    pub linux: String,
+    /// Busybox's package file.
+    pub busybox: String,
+}
+
+fn folder(layout: &Layout) -> PathBuf {
+    layout.cache().join("debian").join(ARCHITECTURE)
+}
+
+/// Returns the guest if it is in the cache; downloads nothing.
+pub fn cached(layout: &Layout) -> Option<Debian> {
+    let folder = folder(layout);
+    let versions = serde_json::from_str(&fs::read_to_string(folder.join("versions.json")).ok()?).ok()?;
+    let debian = Debian { kernel: folder.join("linux"), initrd: folder.join("busybox.cpio"), versions };
+    (debian.kernel.is_file() && folder.join("busybox").is_file()).then_some(debian)
+}
+
+/// Returns the guest, downloading it if it is not in the cache.
+pub fn ensure(layout: &Layout) -> Result<Debian> {
+    let folder = folder(layout);
+    let _lock = Lock::take(&folder, "lock")?;
+    let debian = match cached(layout) {
+        Some(debian) => debian,
+        None => {
+            fetch(&folder).map_err(|failure| {
+                failure.context_line("the Debian guest (a Linux kernel and busybox) cannot be fetched")
+            })?;
+            cached(layout).ok_or_else(|| Failure::failed("the Debian guest is not where it was put"))?
+        }
+    };
+    // The initramfs belongs to this tool, not to Debian: it is written anew when the tool changes.
+    initramfs::write(&folder.join("busybox"), &debian.initrd)?;
+    Ok(debian)
+}
+
+fn fetch(folder: &Path) -> Result<()> {
+    if find_program("dpkg-deb").is_none() {
+        return Err(Failure::missing("dpkg-deb is not on this machine, and Debian's packages are unpacked with it")
+            .help("install the package dpkg"));
+    }
+    let step = ui::Step::start("fetching Debian's arm64 kernel and busybox");
+    let apt = Apt::foreign(&folder.join("apt"), ARCHITECTURE, RELEASE)?;
+    step.detail("reading the package lists");
+    apt.update()?;
+    let kernel = apt.dependency(KERNEL_META, "linux-image-")?;
+    step.detail(format!("downloading {kernel} and {BUSYBOX}"));
+    let packages = folder.join("packages");
+    // What an interrupted download left is of unknown age.
+    let _ = fs::remove_dir_all(&packages);
+    let files = apt.download(&[&kernel, BUSYBOX], &packages)?;
+    step.detail("unpacking");
+    let package = |prefix: &str| {
+        let is_it = |file: &&PathBuf| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+        files.iter().find(is_it).ok_or_else(|| Failure::failed(format!("apt did not download {prefix}")))
+    };
+    let (kernel_package, busybox_package) = (package(&kernel)?, package(BUSYBOX)?);
+    unpack(kernel_package, "boot/vmlinuz-", &folder.join("linux"))?;
+    unpack(busybox_package, "bin/busybox", &folder.join("busybox"))?;
+    let file_name = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let versions = Versions { linux: file_name(kernel_package), busybox: file_name(busybox_package) };
+    let text = serde_json::to_string_pretty(&versions).context(|| "cannot describe the guest".into())?;
+    write_atomically(&folder.join("versions.json"), text.as_bytes())?;
+    // The lists and packages are of no use any more, and large.
+    let _ = fs::remove_dir_all(folder.join("apt"));
+    let _ = fs::remove_dir_all(&packages);
+    step.done();
+    Ok(())
+}
+
+/// Takes the one file whose path starts with `prefix` out of a package.
+fn unpack(package: &Path, prefix: &str, to: &Path) -> Result<()> {
+    let root = package.with_extension("unpacked");
+    run(Command::new("dpkg-deb").arg("-x").arg(package).arg(&root))?;
+    let (inside, start) = prefix.rsplit_once('/').unwrap_or(("", prefix));
+    let files = fs::read_dir(root.join(inside)).context(|| format!("{} has no {inside}", package.display()))?;
+    let file = files
+        .flatten()
+        .find(|entry| entry.file_name().to_string_lossy().starts_with(start))
+        .ok_or_else(|| Failure::failed(format!("{} has no {prefix}", package.display())))?;
+    let bytes = fs::read(file.path()).context(|| format!("cannot read {}", file.path().display()))?;
+    write_atomically(to, &bytes)?;
+    fs::remove_dir_all(&root).context(|| format!("cannot remove {}", root.display()))
+}

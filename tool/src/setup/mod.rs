@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Gets what the tool needs and a fresh machine lacks: QEMU, a Debian guest, the bare-metal images.
+//!
+//! Nothing here changes the system's configuration. Packages for this machine are installed only as root and
+//! only by the distribution's own package manager; everything else goes into the checkout's `.cache` folder.
+
+pub mod apt;
+pub mod debian;
+pub mod doctor;
+pub mod images;
+pub mod initramfs;
+pub mod qemu;
+pub mod rust;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::failure::{Context, Failure, Result};
+
+/// Says whether the tool runs as root and so may install packages.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Finds a program in `PATH`.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// Runs a program to its end; a non-zero status is a failure that shows what the program wrote.
+pub fn run(command: &mut Command) -> Result<Output> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().context(|| format!("cannot start {name}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+    said.push_str(&String::from_utf8_lossy(&output.stderr));
+    Err(Failure::failed(format!("{name} ended with {}", output.status)).details(last_lines(&said, 15)))
+}
+
+/// The last `count` lines of a program's output: where the reason of a failure is.
+pub fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// Holds a file lock, so that two tools do not download or unpack at once; released when dropped.
+pub struct Lock(#[allow(dead_code, reason = "keeps the lock until dropped")] std::fs::File);
+
+impl Lock {
+    /// Waits for the lock `name` in `folder`, which is created when missing.
+    pub fn take(folder: &Path, name: &str) -> Result<Self> {
+        std::fs::create_dir_all(folder).context(|| format!("cannot create {}", folder.display()))?;
+        let path = folder.join(name);
+        let file = std::fs::File::create(&path).context(|| format!("cannot create {}", path.display()))?;
+        file.lock().context(|| format!("cannot lock {}", path.display()))?;
+        Ok(Lock(file))
+    }
+}

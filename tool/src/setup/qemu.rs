@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Finds QEMU, judges its version, and installs one from Debian's backports where that is possible.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::apt::Apt;
+use super::{find_program, is_root};
+use crate::failure::{Failure, Result};
+use crate::layout::Layout;
+use crate::ui;
+
+/// The emulator of the arm64 machine.
+pub const PROGRAM: &str = "qemu-system-aarch64";
+/// The package that carries it.
+const PACKAGE: &str = "qemu-system-arm";
+/// Older ones emulate EL2 with faults that were mended since, and count exits differently.
+pub const OLDEST: (u32, u32) = (10, 0);
+
+/// A QEMU that can be used.
+#[derive(Clone, Debug)]
+pub struct Qemu {
+    /// The program.
+    pub path: PathBuf,
+    /// Its version, as it says itself.
+    pub version: String,
+}
+
+/// What is known about a QEMU.
+#[derive(Debug)]
+pub enum Found {
+    /// New enough.
+    Good(Qemu),
+    /// There, but not usable: the sentence says why.
+    Bad(String),
+    /// Not there.
+    Nothing,
+}
+
+/// Looks for QEMU without changing anything.
+pub fn look(choice: Option<&Path>) -> Found {
+    let path = match choice {
+        Some(path) if path.components().count() == 1 => {
+            find_program(&path.to_string_lossy()).unwrap_or_else(|| path.to_path_buf())
+        }
+        Some(path) => path.to_path_buf(),
+        None => match find_program(PROGRAM) {
+            Some(path) => path,
+            None => return Found::Nothing,
+        },
+    };
+    let output = match Command::new(&path).arg("--version").output() {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Err(error) => return Found::Bad(format!("{} does not start: {error}", path.display())),
+    };
+    match parse_version(&output) {
+        None => Found::Bad(format!("{} is not QEMU (it does not say its version)", path.display())),
+        Some((major, minor, version)) if (major, minor) >= OLDEST => Found::Good(Qemu { path, version }),
+        Some((.., version)) => Found::Bad(format!(
+            "{} is QEMU {version}; {}.{} or newer is needed",
+            path.display(),
+            OLDEST.0,
+            OLDEST.1
+        )),
+    }
+}
+
+/// Finds a QEMU that can be used, installing it if it is missing and may be installed.
+///
+/// `choice` is the user's own QEMU: it is used or refused, never replaced.
+pub fn ensure(layout: &Layout, choice: Option<&Path>) -> Result<Qemu> {
+    let problem = match look(choice) {
+        Found::Good(qemu) => return Ok(qemu),
+        Found::Bad(problem) => problem,
+        Found::Nothing => format!("{PROGRAM} is not installed"),
+    };
+    if choice.is_some() {
+        return Err(Failure::missing(problem).help("name another one with --qemu, or leave --qemu out"));
+    }
+    let Some(release) = debian_release() else {
+        return Err(Failure::missing(problem).help(advice()));
+    };
+    if !is_root() {
+        return Err(Failure::missing(problem).help(advice()));
+    }
+    install(layout, &release)?;
+    match look(None) {
+        Found::Good(qemu) => Ok(qemu),
+        Found::Bad(problem) => Err(Failure::missing(problem).help(advice())),
+        Found::Nothing => Err(Failure::missing(format!("{PROGRAM} is still not there")).help(advice())),
+    }
+}
+
+fn install(layout: &Layout, release: &str) -> Result<()> {
+    // Backports exist for the releases whose own QEMU is too old; newer releases have it themselves.
+    let from = if release == "bookworm" { "bookworm-backports" } else { release };
+    ui::note(&format!("installing {PACKAGE} from Debian {from} (apt's own sources stay as they are)"));
+    let step = ui::Step::start(format!("installing {PACKAGE}"));
+    let apt = Apt::host(&layout.cache().join("apt-host"), from)?;
+    step.detail("reading the package lists");
+    apt.update()?;
+    step.detail("downloading and installing");
+    apt.install(&[PACKAGE], from).map_err(|failure| failure.help(advice()))?;
+    step.done();
+    Ok(())
+}
+
+/// Says how a user gets QEMU on this machine.
+pub fn advice() -> String {
+    match debian_release() {
+        Some(release) if release == "bookworm" => format!(
+            "as root: echo 'deb http://deb.debian.org/debian bookworm-backports main' \
+             >/etc/apt/sources.list.d/backports.list\n\
+             then: apt-get update && apt-get install -t bookworm-backports {PACKAGE}\n\
+             or run this command once as root: it installs the package and leaves apt's sources alone"
+        ),
+        Some(_) => format!("as root: apt-get update && apt-get install {PACKAGE}"),
+        None => format!(
+            "install QEMU {}.{} or newer with the emulator for arm64 ({PROGRAM}) by your system's package manager \
+             or from https://www.qemu.org/download/",
+            OLDEST.0, OLDEST.1
+        ),
+    }
+}
+
+/// The code name of the Debian release of this machine, if it is one.
+fn debian_release() -> Option<String> {
+    find_program("apt-get")?;
+    let text = std::fs::read_to_string("/etc/os-release").ok()?;
+    let value = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        line.map(|value| value.trim_matches('"').to_owned())
+    };
+    (value("ID").as_deref() == Some("debian")).then(|| value("VERSION_CODENAME"))?
+}
+
+/// Reads "QEMU emulator version 10.0.2 (Debian …)".
+fn parse_version(text: &str) -> Option<(u32, u32, String)> {
+    let version = text.split("QEMU emulator version ").nth(1)?.split_whitespace().next()?;
+    let mut numbers = version.split('.').map(|part| part.parse::<u32>().ok());
+    Some((numbers.next()??, numbers.next().flatten().unwrap_or(0), version.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_versions() {
+        let parsed = parse_version("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)\nCopyright");
+        assert_eq!(parsed, Some((10, 0, "10.0.2".to_owned())));
+        assert_eq!(parse_version("QEMU emulator version 7.2.17\n").map(|v| (v.0, v.1)), Some((7, 2)));
+        assert_eq!(parse_version("GNU bash, version 5.2"), None);
+    }
+}

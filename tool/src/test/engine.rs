@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Plays a scenario: boots its machine, follows its steps, judges its end, and keeps the log.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use super::scenario::{Ending, Record, Scenario, Start, Step};
+use crate::failure::{Failure, Result};
+use crate::layout::{Layout, write_atomically};
+use crate::machine;
+use crate::session::{Heard, Notice, Session};
+use crate::setup::qemu::Qemu;
+
+const TICK: Duration = Duration::from_millis(50);
+/// So much more wall time than processor time is allowed: machines sleep, and others may be busy.
+const WALL_FACTOR: u32 = 10;
+/// The refusal of a bundle or a machine: this long after its last word nothing more is awaited.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Plays a scenario; the error is the sentence for the report. The log is written in either case.
+pub fn play(layout: &Layout, qemu: &Qemu, scenario: &Scenario) -> std::result::Result<(), String> {
+    let mut log = String::new();
+    let result = try_play(layout, qemu, scenario, &mut log);
+    let verdict = match &result {
+        Ok(()) => "passed".to_owned(),
+        Err(failure) => format!("failed: {failure}"),
+    };
+    let _ = writeln!(log, "\n--- {verdict}");
+    let _ = write_atomically(&log_file(layout, &scenario.name), log.as_bytes());
+    result.map_err(|failure| failure.to_string())
+}
+
+/// Where a test's log is kept.
+pub fn log_file(layout: &Layout, name: &str) -> PathBuf {
+    layout.target().join("test-logs").join(format!("{}.log", name.replace('/', "-")))
+}
+
+fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut String) -> Result<()> {
+    let name = format!("test-{}", scenario.name.replace('/', "-"));
+    let (mut boot, _) = machine::prepare_text(layout, &name, &scenario.config)?;
+    boot.counted = scenario.counted;
+    if let Some(prepare) = scenario.prepare {
+        prepare(&mut boot, &layout.bundles().join(&name))?;
+    }
+    let _ = writeln!(log, "{}\n{}\n", scenario.config, boot.shown(&qemu.path));
+    let (sender, notices) = channel::<Notice>();
+    let session = Session::start(&boot, &qemu.path, sender)?;
+    let mut player = Player {
+        session,
+        notices,
+        record: Record::default(),
+        cursors: Cursors::default(),
+        begin: Instant::now(),
+        limit: Duration::from_secs(scenario.limit),
+        ended: false,
+        log,
+    };
+    let outcome = player.follow(scenario);
+    player.session.kill();
+    let ending = player.session.wait()?;
+    let _ = writeln!(log, "\n--- QEMU ended with {}\n{}", ending.status, ending.messages);
+    outcome.map_err(Failure::failed)
+}
+
+/// How much of everything the steps have used up.
+#[derive(Debug, Default)]
+struct Cursors {
+    text: usize,
+    consoles: Vec<usize>,
+    stops: usize,
+}
+
+/// A scenario in progress.
+struct Player<'a> {
+    session: Session,
+    notices: Receiver<Notice>,
+    record: Record,
+    cursors: Cursors,
+    begin: Instant,
+    limit: Duration,
+    ended: bool,
+    log: &'a mut String,
+}
+
+type Verdict = std::result::Result<(), String>;
+
+impl Player<'_> {
+    fn follow(&mut self, scenario: &Scenario) -> Verdict {
+        for step in &scenario.steps {
+            let _ = writeln!(self.log, "--- {step:?}");
+            self.step(step)?;
+        }
+        self.end(scenario.ending)?;
+        self.complaints()?;
+        scenario.judge.map_or(Ok(()), |judge| judge(&self.record))
+    }
+
+    fn step(&mut self, step: &Step) -> Verdict {
+        match step {
+            Step::Type(vm, text) => self.session.type_into(*vm, text.as_bytes()),
+            Step::Tell(command) => self.session.command(*command),
+            _ => {
+                let what = format!("waiting for {step:?}");
+                while !self.has_happened(step) {
+                    self.listen(&what)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says whether a step has happened; if so, what it took is used up.
+    fn has_happened(&mut self, step: &Step) -> bool {
+        match step {
+            Step::Expect(vm, text) => {
+                let index = usize::from(*vm);
+                if self.cursors.consoles.len() <= index {
+                    self.cursors.consoles.resize(index + 1, 0);
+                }
+                let Some(cursor) = self.cursors.consoles.get_mut(index) else { return false };
+                advance(self.record.console(*vm), cursor, text)
+            }
+            Step::Text(text) => advance(&self.record.text, &mut self.cursors.text, text),
+            Step::Started(vm, boots) => {
+                self.record.starts.iter().any(|start| start.vm == *vm && start.boots >= *boots)
+            }
+            Step::Stopped(vm, reason) => {
+                let rest = self.record.stops.get(self.cursors.stops..).unwrap_or_default();
+                let found = rest.iter().position(|stop| *stop == (*vm, *reason));
+                self.cursors.stops += found.map_or(0, |position| position + 1);
+                found.is_some()
+            }
+            Step::Type(..) | Step::Tell(_) => true,
+        }
+    }
+
+    /// Waits for news; fails if there can be none any more.
+    fn listen(&mut self, what: &str) -> Verdict {
+        if let Some(fault) = &self.record.fault {
+            return Err(format!("the hypervisor found a fault in itself: {fault}"));
+        }
+        if self.ended {
+            return Err(format!("the machine ended while {what}"));
+        }
+        match self.notices.recv_timeout(TICK) {
+            Ok(Notice::Heard(heard)) => self.note(&heard),
+            Ok(Notice::Ended { lost: 0 }) | Err(RecvTimeoutError::Disconnected) => self.ended = true,
+            Ok(Notice::Ended { lost }) => return Err(format!("{lost} frames were damaged on the serial line")),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let used = self.session.cpu_time();
+        if used > self.limit || self.begin.elapsed() > self.limit * WALL_FACTOR {
+            return Err(format!("nothing more after {} s of processor time, {what}", used.as_secs()));
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, heard: &Heard) {
+        let record = &mut self.record;
+        match heard {
+            Heard::Text { text } => {
+                let text = String::from_utf8_lossy(text);
+                self.log.push_str(&text);
+                record.text.push_str(&text);
+                return;
+            }
+            Heard::Console { vm, text } => {
+                let index = usize::from(*vm);
+                if record.consoles.len() <= index {
+                    record.consoles.resize(index + 1, String::new());
+                }
+                let text = String::from_utf8_lossy(text);
+                if let Some(console) = record.consoles.get_mut(index) {
+                    // The log has whole lines, so that two VMs' do not mix.
+                    let begun = console.rfind('\n').map_or(0, |newline| newline + 1);
+                    console.push_str(&text);
+                    if text.contains('\n') {
+                        let lines = console.get(begun..).unwrap_or_default();
+                        for line in lines.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+                            let _ = writeln!(self.log, "{vm}| {}", line.trim_end());
+                        }
+                    }
+                }
+                return;
+            }
+            Heard::Started { vm, boots, free_memory, free_tables } => record.starts.push(Start {
+                vm: *vm,
+                boots: *boots,
+                free_memory: *free_memory,
+                free_tables: *free_tables,
+            }),
+            Heard::Stopped { vm, reason, .. } => record.stops.push((*vm, *reason)),
+            Heard::Crashed { text, .. } => record.crashes.push(text.clone()),
+            Heard::Fault { text } => record.fault = Some(text.clone()),
+            Heard::Done { crashed } => record.done = Some(*crashed),
+            _ => {}
+        }
+        let _ = writeln!(self.log, "*| {}", serde_json::to_string(heard).unwrap_or_default());
+    }
+
+    fn end(&mut self, ending: Ending) -> Verdict {
+        let expected = match ending {
+            Ending::Refused => return self.refusal(),
+            Ending::Poweroff => {
+                self.session.command(turnstile_link::Command::Poweroff);
+                None
+            }
+            Ending::Done { crashed } => Some(crashed),
+        };
+        while !self.ended {
+            self.listen("waiting for the end")?;
+        }
+        match (self.record.done, expected) {
+            (Some(crashed), Some(expected)) if crashed != expected => {
+                Err(format!("{crashed} VMs crashed, not {expected}"))
+            }
+            (Some(_), _) => Ok(()),
+            (None, _) => Err("the machine ended before the hypervisor said so".to_owned()),
+        }
+    }
+
+    /// After a refusal the machine stops or halts; either way no VM starts.
+    fn refusal(&mut self) -> Verdict {
+        let deadline = Instant::now() + REFUSAL_PATIENCE;
+        while !self.ended && Instant::now() < deadline {
+            self.listen("waiting for the end")?;
+        }
+        match self.record.starts.is_empty() {
+            true => Ok(()),
+            false => Err("a VM started all the same".to_owned()),
+        }
+    }
+
+    /// What guests complain about fails every scenario.
+    fn complaints(&self) -> Verdict {
+        let lines = self.record.consoles.iter().flat_map(|console| console.lines());
+        let is_complaint = |line: &&str| {
+            let line = line.trim();
+            line.starts_with("@error")
+                || (line.starts_with("@test ") && line.contains(" failed"))
+                || (line.starts_with("turnstile: ") && line.contains(" failed: "))
+        };
+        match lines.clone().find(is_complaint) {
+            Some(line) => Err(format!("the guest says: {}", line.trim())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Finds `text` after the cursor and moves the cursor behind it.
+fn advance(said: &str, cursor: &mut usize, text: &str) -> bool {
+    let rest = said.get(*cursor..).unwrap_or_default();
+    match rest.find(text) {
+        Some(position) => {
+            *cursor += position + text.len();
+            true
+        }
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expectations_are_used_up_in_order() {
+        let said = "a b a";
+        let mut cursor = 0;
+        assert!(advance(said, &mut cursor, "a"));
+        assert!(advance(said, &mut cursor, "a"));
+        assert!(!advance(said, &mut cursor, "a"));
+        assert!(!advance(said, &mut cursor, "b"), "b was before the second a");
+    }
+}

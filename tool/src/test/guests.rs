@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a guest may rely on (`selftest`), and what it cannot do to others (`hostile`, `crash`, `restart`).
+
+use turnstile_link::{Command, StopReason};
+
+use super::scenario::{Ending, Record, Scenario, Step, guest};
+
+/// The second VM, which must not notice anything: so many beacons, none later than this many microseconds.
+///
+/// Time is counted in instructions of all CPUs, one CPU at a time, so a beacon may wait for another CPU's turn.
+const BEACON: &str = "cmdline = \"count=100 limit=5000\"";
+/// Restarts of the restart test.
+const RESTARTS: u32 = 1000;
+
+/// The scenarios of this topic.
+pub fn scenarios() -> Vec<Scenario> {
+    let mut scenarios = selftests();
+    scenarios.extend([hostile("virt"), hostile("kvmtool"), jump()]);
+    scenarios.extend([crash_stop(), crash_restart(), spinning(), restart(), echo("virt"), echo("kvmtool")]);
+    scenarios
+}
+
+fn selftests() -> Vec<Scenario> {
+    let mut scenarios = Vec::new();
+    for vcpus in [1, 4] {
+        for machine in ["virt", "kvmtool"] {
+            for pmu in ["off", "trapped"] {
+                let more = format!("vcpus = {vcpus}\nmachine = \"{machine}\"\npmu = \"{pmu}\"");
+                let steps = vec![Step::Expect(0, "@boot selftest"), Step::Expect(0, "@done passed=")];
+                let name = format!("selftest/{machine}-{vcpus}-pmu-{pmu}");
+                let scenario = Scenario::new(name, guest("selftest", "selftest", "32MiB", &more), steps);
+                scenarios.push(scenario.counted().judge(no_failures));
+            }
+        }
+    }
+    scenarios
+}
+
+fn no_failures(record: &Record) -> Result<(), String> {
+    match record.console(0).contains(" failed=0") {
+        true => Ok(()),
+        false => Err("the guest did not report failed=0".to_owned()),
+    }
+}
+
+fn with_beacon(first: String) -> String {
+    first + &guest("beacon", "beacon", "16MiB", BEACON)
+}
+
+/// The beacons of VM 1 came all and in time.
+fn beacons_are_good(record: &Record) -> Result<(), String> {
+    match record.console(1).contains("@done beacons=100") && record.console(1).contains(" errors=0") {
+        true => Ok(()),
+        false => Err("the VM beside it noticed".to_owned()),
+    }
+}
+
+fn hostile(machine: &str) -> Scenario {
+    let first = guest("hostile", "hostile", "32MiB", &format!("vcpus = 2\nmachine = \"{machine}\""));
+    let steps = vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
+    let scenario = Scenario::new(format!("hostile/all-{machine}"), with_beacon(first), steps);
+    scenario.counted().limit(600).judge(beacons_are_good)
+}
+
+fn jump() -> Scenario {
+    let first = guest("hostile", "hostile", "32MiB", "cmdline = \"attack=jump\"");
+    let steps = vec![Step::Stopped(0, StopReason::Crash), Step::Expect(1, "@done beacons=")];
+    let scenario = Scenario::new("hostile/jump", with_beacon(first), steps);
+    scenario.counted().ending(Ending::Done { crashed: 1 }).judge(beacons_are_good)
+}
+
+fn crash_stop() -> Scenario {
+    let first = guest("victim", "crash", "8MiB", "on-crash = \"stop\"\ncmdline = \"after=100\"");
+    let steps = vec![
+        Step::Expect(0, "@boot crash"),
+        Step::Stopped(0, StopReason::Crash),
+        Step::Expect(1, "@done beacons="),
+    ];
+    let scenario = Scenario::new("crash/stop", with_beacon(first), steps);
+    scenario.counted().ending(Ending::Done { crashed: 1 }).judge(|record| {
+        beacons_are_good(record)?;
+        match (record.crashes.is_empty(), record.starts.iter().filter(|start| start.vm == 0).count()) {
+            (true, _) => Err("no report of the crash".to_owned()),
+            (false, 1) => Ok(()),
+            (false, count) => Err(format!("the crashed VM started {count} times")),
+        }
+    })
+}
+
+fn crash_restart() -> Scenario {
+    let first = guest("victim", "crash", "8MiB", "on-crash = \"restart\"\ncmdline = \"after=100\"");
+    let steps = vec![
+        Step::Started(0, 3),
+        Step::Expect(0, "@boot crash"),
+        Step::Expect(0, "@boot crash"),
+        Step::Expect(0, "@boot crash"),
+        Step::Expect(1, "@done beacons="),
+        Step::Tell(Command::Stop { vm: 0 }),
+    ];
+    let scenario = Scenario::new("crash/restart", with_beacon(first), steps);
+    scenario.counted().ending(Ending::Poweroff).judge(beacons_are_good)
+}
+
+/// A guest that never gives its CPU back is stopped and restarted by command all the same.
+fn spinning() -> Scenario {
+    let first = guest("victim", "crash", "8MiB", "cmdline = \"how=spin\"");
+    let steps = vec![
+        Step::Expect(0, "@boot crash"),
+        Step::Tell(Command::Restart { vm: 0 }),
+        Step::Started(0, 2),
+        Step::Expect(0, "@boot crash"),
+        Step::Tell(Command::Stop { vm: 0 }),
+        Step::Stopped(0, StopReason::Killed),
+        Step::Expect(1, "@done beacons="),
+    ];
+    Scenario::new("crash/spin", with_beacon(first), steps).counted().judge(beacons_are_good)
+}
+
+fn restart() -> Scenario {
+    let config = guest("restart", "restart", "6MiB", "");
+    let steps = vec![
+        Step::Started(0, RESTARTS + 1),
+        Step::Tell(Command::Stop { vm: 0 }),
+        Step::Stopped(0, StopReason::Killed),
+    ];
+    Scenario::new("restart/1000-times", config, steps).limit(600).judge(|record| {
+        let counters = |boots| {
+            let start = record.starts.iter().find(|start| start.boots == boots)?;
+            Some((start.free_memory, start.free_tables))
+        };
+        // The first start may still build what later ones find.
+        let (before, after) = (counters(2), counters(RESTARTS + 1));
+        if before.is_none() || before != after {
+            return Err(format!("free memory and tables were {before:?}, and {after:?} at the end"));
+        }
+        let checks = record.console(0).matches("@boot restart zero=yes").count();
+        match checks >= RESTARTS as usize {
+            true => Ok(()),
+            false => Err(format!("only {checks} starts found their memory zeroed")),
+        }
+    })
+}
+
+fn echo(machine: &str) -> Scenario {
+    let config = guest("echo", "echo", "8MiB", &format!("machine = \"{machine}\""));
+    let steps = vec![
+        Step::Expect(0, "echo> "),
+        Step::Type(0, "hello, guest\r"),
+        Step::Expect(0, "@echo hello, guest"),
+        // More than any FIFO holds, at once.
+        Step::Type(0, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789-abcdefgh\r"),
+        Step::Expect(0, "@echo 0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789-abcdefgh"),
+        Step::Type(0, "reset\r"),
+        Step::Started(0, 2),
+        Step::Expect(0, "@boot echo"),
+        Step::Expect(0, "echo> "),
+        Step::Type(0, "quit\r"),
+        Step::Stopped(0, StopReason::PowerOff),
+    ];
+    Scenario::new(format!("console/echo-{machine}"), config, steps)
+}

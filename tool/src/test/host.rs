@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The stages that run on this machine: formatting, lints, and the crates' own tests.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::{Counts, Verdict, engine};
+use crate::layout::{Layout, write_atomically};
+use crate::setup::{images, last_lines, rust};
+
+/// A stage that cargo does.
+pub struct Stage {
+    /// Its name.
+    pub name: String,
+    arguments: Vec<String>,
+    flags: Option<&'static str>,
+    /// Whether cargo runs tests, which are counted one by one.
+    tests: bool,
+}
+
+impl Stage {
+    fn new(name: &str, arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Stage { name: format!("host/{name}"), arguments, flags: None, tests: false }
+    }
+
+    fn tests(mut self) -> Self {
+        self.tests = true;
+        self
+    }
+}
+
+/// The stages in the order in which they fail soonest.
+pub fn stages(layout: &Layout) -> Vec<Stage> {
+    let bare = ["--package", "turnstile-hypervisor", "--package", "turnstile-guests", "--target", images::TARGET];
+    let mut bare_clippy = vec!["clippy", "--quiet"];
+    bare_clippy.extend(bare);
+    bare_clippy.extend(["--", "-D", "warnings"]);
+    let mut stages = vec![
+        Stage::new("format", &["fmt", "--all", "--check"]),
+        Stage::new("clippy", &["clippy", "--quiet", "--all-targets", "--", "-D", "warnings"]),
+        Stage::new("clippy-bare-metal", &bare_clippy),
+        Stage::new("tests", &["test", "--no-fail-fast"]).tests(),
+    ];
+    for name in loom_crates(layout.root()) {
+        let arguments = ["test", "--release", "--package", &name, "--test", "loom"];
+        let stage = Stage::new(&format!("loom-{}", name.trim_start_matches("turnstile-")), &arguments);
+        stages.push(Stage { flags: Some("--cfg loom"), ..stage.tests() });
+    }
+    stages
+}
+
+/// The packages that have loom tests.
+fn loom_crates(root: &Path) -> Vec<String> {
+    let folders = ["core", "arch"].iter().flat_map(|folder| fs::read_dir(root.join(folder)).into_iter().flatten());
+    let mut names: Vec<String> = folders
+        .flatten()
+        .filter(|entry| entry.path().join("tests/loom.rs").is_file())
+        .map(|entry| format!("turnstile-{}", entry.file_name().to_string_lossy()))
+        .collect();
+    names.sort();
+    names
+}
+
+/// Runs a stage.
+pub fn run(layout: &Layout, stage: &Stage) -> (Counts, Verdict) {
+    let mut cargo: Command = rust::cargo(layout);
+    cargo.args(&stage.arguments).env("CARGO_TERM_COLOR", "never");
+    match stage.flags {
+        // Other flags mean another build of everything: it gets a folder of its own.
+        Some(flags) => cargo.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", layout.target().join("loom")),
+        None => cargo.env("CARGO_TARGET_DIR", layout.target()),
+    };
+    let output = match cargo.output() {
+        Ok(output) => output,
+        Err(error) => return (Counts::failed(), Verdict::Failed(format!("cargo does not start: {error}"))),
+    };
+    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+    said.push_str(&String::from_utf8_lossy(&output.stderr));
+    let _ = write_atomically(&engine::log_file(layout, &stage.name), said.as_bytes());
+    let mut counts = if stage.tests { count(&said) } else { Counts::default() };
+    if output.status.success() {
+        if !stage.tests {
+            counts.passed += 1;
+        }
+        return (counts, Verdict::Passed);
+    }
+    if counts.failed == 0 {
+        // It did not even build.
+        counts.failed = 1;
+    }
+    (counts, Verdict::Failed(reason(&said)))
+}
+
+/// Adds up cargo's lines "test result: ok. 3 passed; 0 failed; 1 ignored; …".
+fn count(said: &str) -> Counts {
+    let mut counts = Counts::default();
+    for line in said.lines().filter(|line| line.starts_with("test result: ")) {
+        let number = |what: &str| -> usize {
+            let before = line.split(what).next().unwrap_or_default().trim_end();
+            before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+        };
+        counts.passed += number("passed;");
+        counts.failed += number("failed;");
+        counts.skipped += number("ignored;");
+    }
+    counts
+}
+
+/// The names of the tests that failed, or the last lines.
+fn reason(said: &str) -> String {
+    let failed: Vec<&str> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
+        .collect();
+    if failed.is_empty() { last_lines(said, 12) } else { failed.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adds_up_the_results_of_all_crates() {
+        let said = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\nother\n\
+                    test a::b ... FAILED\n\
+                    test result: FAILED. 40 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        assert_eq!(count(said), Counts { passed: 43, failed: 2, skipped: 1 });
+        assert_eq!(reason(said), "a::b");
+        assert_eq!(reason("error: no\n"), "error: no");
+    }
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Each measuring guest, alone on either machine, without counting: its rows themselves are the stage
+//! `arm64/bench`.
+
+use super::scenario::{Scenario, Step, guest};
+use crate::bench::rows::ROWS;
+
+/// The scenarios of this topic.
+pub fn scenarios() -> Vec<Scenario> {
+    let mut scenarios = Vec::new();
+    for row in &ROWS {
+        for machine in ["virt", "kvmtool"] {
+            let pmu = if row.pmu { "trapped" } else { "off" };
+            let more = format!("machine = \"{machine}\"\npmu = \"{pmu}\"\ncmdline = \"iterations=1000\"");
+            let steps = vec![Step::Expect(0, "@bench row="), Step::Expect(0, "iterations=1000")];
+            let name = format!("measuring/{}-{machine}", row.name);
+            scenarios.push(Scenario::new(name, guest("measure", row.name, "16MiB", &more), steps));
+        }
+    }
+    scenarios
+}

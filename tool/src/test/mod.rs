@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `turnstile test`: the whole test suite, in an order that fails early.
+//!
+//! First what needs no emulator, then one boot of the hypervisor for each scenario. Each test's log is kept
+//! in `target/test-logs/`. The last line is `N passed, N failed, N skipped`.
+
+mod engine;
+mod guests;
+mod host;
+mod linux;
+mod measuring;
+mod refusals;
+mod scenario;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use scenario::Scenario;
+
+use crate::bench::budgets::{self, Budgets};
+use crate::bench::rows;
+use crate::failure::{Failure, Kind, Result};
+use crate::layout::Layout;
+use crate::setup::qemu::Qemu;
+use crate::ui::{CYAN, DIM, GREEN, RED, YELLOW};
+use crate::{bench, cli, setup};
+
+const IMAGES: &str = "images/build";
+const BENCH: &str = "arm64/bench";
+/// Boots at a time. More would not end sooner on two cores, and time-outs would mean less.
+const PARALLEL: usize = 2;
+
+/// How many tests passed, failed and were skipped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+impl Counts {
+    fn failed() -> Self {
+        Counts { failed: 1, ..Counts::default() }
+    }
+
+    fn add(&mut self, other: Counts) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+/// What became of a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It passed.
+    Passed,
+    /// It failed, for this reason.
+    Failed(String),
+    /// It was not run, for this reason.
+    Skipped(String),
+}
+
+impl From<std::result::Result<(), String>> for Verdict {
+    fn from(result: std::result::Result<(), String>) -> Self {
+        match result {
+            Ok(()) => Verdict::Passed,
+            Err(reason) => Verdict::Failed(reason),
+        }
+    }
+}
+
+/// Runs the suite, or lists it.
+pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
+    let wanted = |name: &str| options.filter.as_deref().is_none_or(|filter| name.contains(filter));
+    let mut stages = host::stages(layout);
+    stages.retain(|stage| wanted(&stage.name));
+    let mut scenarios = all_scenarios();
+    scenarios.retain(|scenario| wanted(&scenario.name));
+    let bench = wanted(BENCH);
+    let system = bench || !scenarios.is_empty() || wanted(IMAGES);
+    if options.list {
+        for stage in &stages {
+            println!("{}", stage.name);
+        }
+        let images = if system { Some(IMAGES) } else { None };
+        let bench = if bench { Some(BENCH) } else { None };
+        let names = scenarios.iter().map(|scenario| scenario.name.as_str());
+        images.into_iter().chain(bench).chain(names).for_each(|name| println!("{name}"));
+        return Ok(());
+    }
+    if stages.is_empty() && !system {
+        let filter = options.filter.as_deref().unwrap_or_default();
+        return Err(Failure::usage(format!("no test has `{filter}` in its name")).help("--list shows all names"));
+    }
+    let report = Report::default();
+    for stage in &stages {
+        let begin = Instant::now();
+        report.starts(&stage.name);
+        let (counts, verdict) = host::run(layout, stage);
+        report.add(layout, &stage.name, counts, &verdict, begin);
+    }
+    if system {
+        run_system(layout, options, &report, bench, &scenarios);
+    }
+    report.finish()
+}
+
+fn all_scenarios() -> Vec<Scenario> {
+    let topics = [measuring::scenarios(), guests::scenarios(), refusals::scenarios(), linux::scenarios()];
+    topics.into_iter().flatten().collect()
+}
+
+/// Builds the images, then measures and plays all scenarios.
+fn run_system(layout: &Layout, options: &cli::Test, report: &Report, bench: bool, scenarios: &[Scenario]) {
+    let begin = Instant::now();
+    report.starts(IMAGES);
+    let ready = setup::qemu::ensure(layout, options.qemu.program.as_deref()).and_then(|qemu| {
+        setup::images::hypervisor(layout)?;
+        setup::images::guests(layout)?;
+        Ok(qemu)
+    });
+    let verdict = Verdict::from(ready.as_ref().map(|_| ()).map_err(|failure| failure.full()));
+    report.single(layout, IMAGES, &verdict, begin);
+    let names = scenarios.iter().map(|scenario| scenario.name.as_str());
+    let Ok(qemu) = ready else {
+        for name in bench.then_some(BENCH).into_iter().chain(names) {
+            report.single(layout, name, &Verdict::Skipped(format!("{IMAGES} failed")), Instant::now());
+        }
+        return;
+    };
+    if bench {
+        let begin = Instant::now();
+        report.starts(BENCH);
+        report.single(layout, BENCH, &Verdict::from(check_budgets(layout, &qemu).map_err(|f| f.full())), begin);
+    }
+    play_all(layout, &qemu, report, scenarios);
+}
+
+/// Measures all rows with all iterations, and compares them with the budgets.
+fn check_budgets(layout: &Layout, qemu: &Qemu) -> Result<()> {
+    let measured = bench::measure_all(layout, qemu, &rows::select(&[])?, bench::ITERATIONS)?;
+    if let Some(row) = measured.iter().find(|measured| measured.exits < 1.0) {
+        return Err(Failure::failed(format!("{} does not exit: {} exits", row.row.name, row.exits)));
+    }
+    Budgets::load(layout)?.check(budgets::figures(&measured))
+}
+
+fn play_all(layout: &Layout, qemu: &Qemu, report: &Report, scenarios: &[Scenario]) {
+    // Whoever needs the Debian guest would fetch it; a machine without network skips those.
+    let debian = match scenarios.iter().any(|scenario| scenario.config.contains("debian:")) {
+        true => setup::debian::ensure(layout).err(),
+        false => None,
+    };
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..PARALLEL.min(scenarios.len()) {
+            scope.spawn(|| {
+                while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let begin = Instant::now();
+                    let verdict = match &debian {
+                        Some(failure) if scenario.config.contains("debian:") => {
+                            Verdict::Skipped(failure.to_string())
+                        }
+                        _ => Verdict::from(engine::play(layout, qemu, scenario)),
+                    };
+                    report.single(layout, &scenario.name, &verdict, begin);
+                }
+            });
+        }
+    });
+}
+
+/// Prints results as they come, and adds them up.
+#[derive(Default)]
+struct Report {
+    counts: Mutex<Counts>,
+}
+
+impl Report {
+    fn starts(&self, name: &str) {
+        if crate::ui::interactive() {
+            anstream::eprintln!("{DIM}     {name} …{DIM:#}");
+        }
+    }
+
+    fn single(&self, layout: &Layout, name: &str, verdict: &Verdict, begin: Instant) {
+        let counts = match verdict {
+            Verdict::Passed => Counts { passed: 1, ..Counts::default() },
+            Verdict::Failed(_) => Counts::failed(),
+            Verdict::Skipped(_) => Counts { skipped: 1, ..Counts::default() },
+        };
+        self.add(layout, name, counts, verdict, begin);
+    }
+
+    fn add(&self, layout: &Layout, name: &str, counts: Counts, verdict: &Verdict, begin: Instant) {
+        let Ok(mut sum) = self.counts.lock() else { return };
+        sum.add(counts);
+        let seconds = begin.elapsed().as_secs_f64();
+        let several = match counts.passed {
+            0 | 1 => String::new(),
+            passed => format!("{passed} tests, "),
+        };
+        match verdict {
+            Verdict::Passed => {
+                anstream::println!("{GREEN}PASS{GREEN:#} {name} {DIM}({several}{seconds:.1} s){DIM:#}");
+            }
+            Verdict::Skipped(reason) => anstream::println!("{YELLOW}SKIP{YELLOW:#} {name}: {reason}"),
+            Verdict::Failed(reason) => {
+                anstream::println!("{RED}FAIL{RED:#} {name}: {reason}");
+                let log = engine::log_file(layout, name);
+                if log.is_file() {
+                    anstream::println!("     {CYAN}log{CYAN:#} {}", Layout::shown(&log));
+                }
+            }
+        }
+    }
+
+    /// Prints the last line.
+    fn finish(self) -> Result<()> {
+        let counts = self.counts.into_inner().unwrap_or_default();
+        println!("{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.skipped);
+        match counts.failed {
+            0 => Ok(()),
+            _ => Err(Failure::reported(Kind::Failed)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{self, Surroundings};
+
+    #[test]
+    fn names_are_unique_and_configurations_good() {
+        let guests = ["crash", "echo", "beacon", "hostile", "restart", "selftest"].map(str::to_owned);
+        let rows = rows::ROWS.iter().map(|row| row.name.to_owned());
+        let guests: Vec<String> = guests.into_iter().chain(rows).collect();
+        let mut names = BTreeSet::new();
+        for scenario in all_scenarios() {
+            assert!(names.insert(scenario.name.clone()), "{} is there twice", scenario.name);
+            assert!(scenario.name.starts_with("arm64/"));
+            let surroundings = Surroundings { folder: Path::new(""), guests: &guests };
+            let config = config::parse(&scenario.config, &surroundings);
+            assert!(config.is_ok(), "{}: {config:?}", scenario.name);
+        }
+    }
+
+    #[test]
+    fn measuring_configurations_are_good() {
+        let guests: Vec<String> = rows::ROWS.iter().map(|row| row.name.to_owned()).collect();
+        for row in &rows::ROWS {
+            let surroundings = Surroundings { folder: Path::new(""), guests: &guests };
+            let config = config::parse(&bench::measure::config(row, 16), &surroundings);
+            assert!(config.is_ok(), "{}: {config:?}", row.name);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the hypervisor refuses, in a sentence.
+
+use std::fs;
+use std::path::Path;
+
+use super::scenario::{Ending, Scenario, Step, guest};
+use crate::failure::{Context, Result};
+use crate::qemu::Boot;
+
+/// The scenarios of this topic.
+pub fn scenarios() -> Vec<Scenario> {
+    let refuse = |name: &str, text: &'static str, prepare| {
+        let config = guest("echo", "echo", "8MiB", "");
+        let scenario = Scenario::new(format!("refusal/{name}"), config, vec![Step::Text(text)]);
+        scenario.ending(Ending::Refused).prepare(prepare).limit(60)
+    };
+    vec![
+        refuse("flipped-byte-in-an-image", "damaged: image 0", |boot, folder| change(boot, folder, flip_in_image)),
+        refuse("flipped-byte-in-the-description", "damaged: the description", |boot, folder| {
+            change(boot, folder, flip_in_name)
+        }),
+        refuse("truncated-bundle", "truncated", |boot, folder| {
+            change(boot, folder, |bytes| bytes.truncate(bytes.len() / 2))
+        }),
+        refuse("not-a-bundle", "no bundle", |boot, folder| {
+            change(boot, folder, |bytes| *bytes = b"#!/bin/sh\n".repeat(1000))
+        }),
+        refuse("no-bundle", "no bundle", |boot, _| {
+            boot.bundle = None;
+            Ok(())
+        }),
+        refuse("started-at-el1", "EL1", |boot, _| {
+            boot.el2 = false;
+            Ok(())
+        }),
+        refuse("cpu-without-vhe", "VHE", |boot, _| {
+            boot.cpu = "cortex-a57".to_owned();
+            Ok(())
+        }),
+        refuse("too-few-cpus", "CPU", |boot, folder| {
+            // The bundle of a machine with more CPUs than this one has.
+            boot.cpus = 1;
+            change(boot, folder, |_| {})
+        })
+        .with_config(guest("echo", "echo", "8MiB", "cpus = [3]")),
+        refuse("too-little-memory", "memory", |boot, _| {
+            boot.memory = 192 << 20;
+            Ok(())
+        })
+        .with_config(guest("echo", "echo", "512MiB", "")),
+    ]
+}
+
+impl Scenario {
+    fn with_config(mut self, config: String) -> Self {
+        self.config = config;
+        self
+    }
+}
+
+/// Boots a changed copy of the bundle.
+fn change(boot: &mut Boot, folder: &Path, edit: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+    let original = boot.bundle.clone().unwrap_or_default();
+    let mut bytes = fs::read(&original).context(|| format!("cannot read {}", original.display()))?;
+    edit(&mut bytes);
+    let file = folder.join("bundle.changed");
+    fs::write(&file, bytes).context(|| format!("cannot write {}", file.display()))?;
+    boot.bundle = Some(file);
+    Ok(())
+}
+
+/// Flips a bit in the middle, which is in the kernel.
+fn flip_in_image(bytes: &mut Vec<u8>) {
+    let middle = bytes.len() / 2;
+    if let Some(byte) = bytes.get_mut(middle) {
+        *byte ^= 1;
+    }
+}
+
+/// Makes another name of the VM's.
+fn flip_in_name(bytes: &mut Vec<u8>) {
+    let name = b"echo\0";
+    let place = bytes.windows(name.len()).rposition(|window| window == name);
+    if let Some(byte) = place.and_then(|place| bytes.get_mut(place)) {
+        *byte ^= 1;
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a system test is: a machine, what happens on it, and how it must end.
+
+use std::path::Path;
+
+use turnstile_link::{Command, StopReason};
+
+use crate::failure::Result;
+use crate::qemu::Boot;
+
+/// One boot of the hypervisor.
+pub struct Scenario {
+    /// Its name: `arm64/topic/what`.
+    pub name: String,
+    /// The machine, as a configuration file would say it.
+    pub config: String,
+    /// What must happen, in this order.
+    pub steps: Vec<Step>,
+    /// How it must end after that.
+    pub ending: Ending,
+    /// Count instructions, so that the run is the same every time; one CPU runs at a time.
+    pub counted: bool,
+    /// Processor time that QEMU may use, in seconds: a guard against hangs, not a measure.
+    pub limit: u64,
+    /// Changes what is booted; gets the folder of the bundle.
+    pub prepare: Option<fn(&mut Boot, &Path) -> Result<()>>,
+    /// Judges the whole run.
+    pub judge: Option<fn(&Record) -> std::result::Result<(), String>>,
+}
+
+/// Something that must happen next, or that is done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// The VM's console says this, after what it said before.
+    Expect(u8, &'static str),
+    /// This is typed into the VM's console.
+    Type(u8, &'static str),
+    /// The VM starts for at least the n-th time.
+    Started(u8, u32),
+    /// The VM stops for this reason.
+    Stopped(u8, StopReason),
+    /// The hypervisor's own text says this.
+    Text(&'static str),
+    /// The hypervisor is told this.
+    Tell(Command),
+}
+
+/// How a scenario must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All VMs stop by themselves, so many of them by a crash.
+    Done {
+        /// How many.
+        crashed: u8,
+    },
+    /// The VMs would go on: the hypervisor is told to power off, and does.
+    Poweroff,
+    /// No VM ever starts; the steps have said why.
+    Refused,
+}
+
+/// A start of a VM, with the hypervisor's counters at that moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The VM.
+    pub vm: u8,
+    /// Which start it is, from 1.
+    pub boots: u32,
+    /// The hypervisor's free memory in bytes.
+    pub free_memory: u64,
+    /// The hypervisor's free page-table pages.
+    pub free_tables: u32,
+}
+
+/// All that a scenario's machine said.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// The hypervisor's own text.
+    pub text: String,
+    /// The console of each VM.
+    pub consoles: Vec<String>,
+    /// The starts of all VMs.
+    pub starts: Vec<Start>,
+    /// The stops of all VMs.
+    pub stops: Vec<(u8, StopReason)>,
+    /// The crash reports.
+    pub crashes: Vec<String>,
+    /// How many VMs crashed, when all have stopped.
+    pub done: Option<u8>,
+    /// A fault of the hypervisor.
+    pub fault: Option<String>,
+}
+
+impl Record {
+    /// The console of a VM.
+    pub fn console(&self, vm: u8) -> &str {
+        self.consoles.get(usize::from(vm)).map_or("", String::as_str)
+    }
+}
+
+impl Scenario {
+    /// A scenario that ends when all VMs have powered off.
+    pub fn new(name: impl Into<String>, config: impl Into<String>, steps: Vec<Step>) -> Self {
+        Scenario {
+            name: format!("arm64/{}", name.into()),
+            config: config.into(),
+            steps,
+            ending: Ending::Done { crashed: 0 },
+            counted: false,
+            limit: 120,
+            prepare: None,
+            judge: None,
+        }
+    }
+
+    /// Runs it with counted instructions.
+    pub fn counted(mut self) -> Self {
+        self.counted = true;
+        self
+    }
+
+    /// Ends it otherwise.
+    pub fn ending(mut self, ending: Ending) -> Self {
+        self.ending = ending;
+        self
+    }
+
+    /// Gives it more or less processor time.
+    pub fn limit(mut self, seconds: u64) -> Self {
+        self.limit = seconds;
+        self
+    }
+
+    /// Changes what is booted.
+    pub fn prepare(mut self, prepare: fn(&mut Boot, &Path) -> Result<()>) -> Self {
+        self.prepare = Some(prepare);
+        self
+    }
+
+    /// Judges the whole run, too.
+    pub fn judge(mut self, judge: fn(&Record) -> std::result::Result<(), String>) -> Self {
+        self.judge = Some(judge);
+        self
+    }
+}
+
+/// The configuration of a guest of the checkout; `more` are further lines of its table.
+pub fn guest(name: &str, guest: &str, memory: &str, more: &str) -> String {
+    format!("[[vm]]\nname = \"{name}\"\nkernel = \"guest:{guest}\"\nmemory = \"{memory}\"\n{more}\n")
+}
+
+/// The configuration of a Linux guest.
+pub fn linux(name: &str, vcpus: u32, cmdline: &str, more: &str) -> String {
+    format!(
+        "[[vm]]\nname = \"{name}\"\nkernel = \"debian:linux\"\ninitrd = \"debian:busybox\"\n\
+         vcpus = {vcpus}\nmemory = \"256MiB\"\ncmdline = \"{cmdline}\"\n{more}\n"
+    )
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Stands in for QEMU in the end-to-end tests: it reads the bundle, speaks the link on its standard input and
+//! output, and ends in the way that `FAKE_QEMU` says: `poweroff`, `crash`, `die`, `fault`, `echo` or `hang`.
+
+use std::io::{Read, Write};
+
+use turnstile_bundle::Bundle;
+use turnstile_link::{Command, Decoder, Down, DownLink, Event, Item, Message, StopReason, Up, VmState};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if arguments.iter().any(|argument| argument == "--version") {
+        let version = std::env::var("FAKE_QEMU_VERSION").unwrap_or_else(|_| "10.0.2".to_owned());
+        println!("QEMU emulator version {version} (a stand-in)");
+        return;
+    }
+    let after = |name: &str| {
+        let position = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(position + 1)
+    };
+    let bytes = std::fs::read(after("-initrd").expect("a bundle is passed")).expect("the bundle can be read");
+    let bundle = Bundle::parse(&bytes).expect("the bundle is good");
+    if let Ok(file) = std::env::var("FAKE_QEMU_ARGUMENTS") {
+        std::fs::write(file, arguments.join("\n")).expect("the arguments can be recorded");
+    }
+    say(b"Turnstile, a stand-in\r\n");
+    greet(&bundle);
+    match std::env::var("FAKE_QEMU").as_deref() {
+        Ok("poweroff") => stop_all(&bundle, StopReason::PowerOff, 0),
+        Ok("crash") => {
+            send(&Up::Event { vm: 0, event: Event::Crashed { text: "the guest jumped to nowhere" } });
+            stop_all(&bundle, StopReason::Crash, 1);
+        }
+        Ok("die") => {
+            eprintln!("qemu: it is broken");
+            std::process::exit(3);
+        }
+        Ok("fault") => send(&Up::Fault { text: "page fault at 0x10" }),
+        Ok("echo") => echo(&bundle),
+        _ => loop {
+            std::thread::sleep(std::time::Duration::from_secs(1));
+        },
+    }
+}
+
+fn greet(bundle: &Bundle<'_>) {
+    let vms = bundle.vms();
+    let cpus = vms.iter().map(|vm| vm.vcpus() as u16).sum();
+    send(&Up::Hello { version: 1, hypervisor: "0.0.0", cpus, vms: vms.len() as u8 });
+    for (index, vm) in vms.iter().enumerate() {
+        let index = index as u8;
+        send(&Up::Vm { vm: index, name: vm.name, vcpus: vm.vcpus() as u8, state: VmState::Running });
+        send(&Up::Event { vm: index, event: Event::Started { boots: 1, free_memory: 1, free_tables: 1 } });
+        let line = format!("hello from {}\r\n", vm.name);
+        send(&Up::Console { vm: index, bytes: line.as_bytes() });
+    }
+}
+
+fn stop_all(bundle: &Bundle<'_>, reason: StopReason, crashed: u8) {
+    for vm in 0..bundle.vms().len() {
+        send(&Up::Event { vm: vm as u8, event: Event::Stopped { reason, restarts: false } });
+    }
+    send(&Up::Done { crashed });
+}
+
+/// Writes back what is typed, and does what is commanded; a `q` powers off.
+fn echo(bundle: &Bundle<'_>) {
+    let mut decoder = Decoder::<DownLink>::new();
+    for byte in std::io::stdin().bytes().map_while(Result::ok) {
+        match decoder.push(byte) {
+            Some(Item::Message(Down::Input { vm, bytes })) => {
+                let quit = bytes.contains(&b'q');
+                send(&Up::Console { vm, bytes });
+                if quit {
+                    return stop_all(bundle, StopReason::PowerOff, 0);
+                }
+            }
+            Some(Item::Message(Down::Command(Command::Restart { vm }))) => {
+                send(&Up::Event { vm, event: Event::Started { boots: 2, free_memory: 1, free_tables: 1 } });
+            }
+            Some(Item::Message(Down::Command(Command::Poweroff))) => {
+                return stop_all(bundle, StopReason::Killed, 0);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn send(message: &impl Message) {
+    turnstile_link::send(message, say).expect("the message fits a frame");
+}
+
+fn say(bytes: &[u8]) {
+    let mut out = std::io::stdout().lock();
+    if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
+        // Nobody listens any more.
+        std::process::exit(0);
+    }
+}
