@@ -7,12 +7,12 @@ use crate::platform::platform;
 use crate::timer::Timer;
 use crate::{cpu, gic, irq, options, println};
 
-const TEXT: usize = 200;
+const TEXT: usize = 110;
 
 /// A short text without allocation; what does not fit is cut off.
 pub struct Text {
     bytes: [u8; TEXT],
-    len: usize,
+    len: u8,
 }
 
 impl Text {
@@ -27,7 +27,7 @@ impl Text {
 impl Write for Text {
     fn write_str(&mut self, part: &str) -> fmt::Result {
         for byte in part.bytes() {
-            if let Some(slot) = self.bytes.get_mut(self.len) {
+            if let Some(slot) = self.bytes.get_mut(usize::from(self.len)) {
                 *slot = byte;
                 self.len += 1;
             }
@@ -38,7 +38,9 @@ impl Write for Text {
 
 impl fmt::Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.bytes.get(..self.len).and_then(|b| core::str::from_utf8(b).ok()).unwrap_or("?"))
+        f.write_str(
+            self.bytes.get(..usize::from(self.len)).and_then(|b| core::str::from_utf8(b).ok()).unwrap_or("?"),
+        )
     }
 }
 

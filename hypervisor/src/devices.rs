@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A VM's serial port and clock: register models of `turnstile_devices` at the addresses of its machine.
 
+use turnstile_arm64::time;
 use turnstile_arm64::vm::{Peers, Vm};
 use turnstile_devices::{Pl011, Pl031, Uart16550};
 use turnstile_machine::map::{Map, UartKind};
@@ -40,7 +41,7 @@ impl Devices {
                 Uart::Uart16550(uart) => uart.read(offset, size),
             }
         } else if self.map.rtc.region.contains(address) {
-            self.rtc.read(address - self.map.rtc.region.base, size, line::seconds())
+            self.rtc.read(time::seconds(), address - self.map.rtc.region.base, size)
         } else {
             return None;
         };
@@ -60,7 +61,7 @@ impl Devices {
                 line::console(vm, byte);
             }
         } else if self.map.rtc.region.contains(address) {
-            self.rtc.write(address - self.map.rtc.region.base, size, value, line::seconds());
+            self.rtc.write(time::seconds(), address - self.map.rtc.region.base, size, value);
         } else {
             return false;
         }
@@ -90,7 +91,7 @@ impl Devices {
             self.uart_line = uart;
             vm.vgic.set_spi_line(&peers, self.map.uart.intid, uart);
         }
-        let rtc = self.rtc.interrupt(line::seconds());
+        let rtc = self.rtc.interrupt();
         if rtc != self.rtc_line {
             self.rtc_line = rtc;
             vm.vgic.set_spi_line(&peers, self.map.rtc.intid, rtc);

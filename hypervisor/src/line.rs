@@ -7,7 +7,7 @@ use core::fmt::Write;
 use heapless::String;
 use spin::{Mutex, Once};
 use turnstile_arm64::vm::Vm;
-use turnstile_arm64::{console, println, time};
+use turnstile_arm64::{console, println};
 use turnstile_link::{DownLink, Decoder, Event, Item, MAX_TEXT, Outcome, StopReason, Up, VmState};
 
 use crate::system::{self, System};
@@ -41,11 +41,6 @@ fn framed() -> bool {
 fn send(message: &Up<'_>) {
     // Cannot fail: texts and bytes are clipped before they get here.
     let _ = turnstile_link::send(message, console::write);
-}
-
-/// Seconds since 1970, as far as the machine knows.
-pub fn seconds() -> u32 {
-    time::seconds()
 }
 
 /// Passes on a byte that a guest wrote to its console.

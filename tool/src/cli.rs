@@ -158,6 +158,9 @@ pub struct Build {
     /// Where image and bundle go [default: target/bundles/NAME]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+    /// Take this hypervisor's image instead of building it
+    #[arg(long, value_name = "FILE")]
+    pub image: Option<PathBuf>,
 }
 
 /// `test`

@@ -103,7 +103,7 @@ pub fn build(layout: &Layout, options: &cli::Build) -> Result<()> {
         Some(folder) => folder.clone(),
         None => layout.bundles().join(stem(&options.file)),
     };
-    let mut boot = machine::prepare(layout, &loaded, &folder, None)?;
+    let mut boot = machine::prepare(layout, &loaded, &folder, options.image.as_deref())?;
     let image = folder.join("turnstile-arm64.image");
     fs::copy(&boot.image, &image).context(|| format!("cannot write {}", image.display()))?;
     boot.image = image;

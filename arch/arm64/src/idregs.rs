@@ -41,7 +41,7 @@ const PFR0: &[Field] = &[
 ];
 /// PFR1: SSBS. Not BTI's dependence: BT is a property of the guest's own tables, so it is copied. Not MTE,
 /// SME, RAS_frac, MPAM_frac, CSV2_frac, NMI, GCS, THE.
-const PFR1: &[Field] = &[Same(0), Limit(4, 1)];
+const PFR1: &[Field] = &[Same(0), Same(4)];
 /// DFR0: Debugv8, BRPs, WRPs, CTX_CMPs; PMUVer is decided by the VM. No trace, SPE, TRBE, BRBE.
 const DFR0: &[Field] = &[Limit(0, 6), Same(12), Same(20), Same(28)];
 /// MMFR0: PARange (limited to the IPA size), ASIDBits, BigEnd, SNSMem, BigEndEL0, TGran16, 64, 4, and their

@@ -74,6 +74,12 @@ impl Pmu {
         self.select
     }
 
+    /// Writes PMSELR_EL0.
+    #[inline(always)] // One store on the light path.
+    pub fn set_select(&mut self, value: u64) {
+        self.select = value & 0x1f;
+    }
+
     /// Reads a register.
     pub fn read(&self, register: Register) -> u64 {
         match register {
@@ -101,7 +107,7 @@ impl Pmu {
             Register::EnableSet => self.change(|pmu| pmu.enabled |= value & CYCLE_BIT),
             Register::EnableClear => self.change(|pmu| pmu.enabled &= !(value & CYCLE_BIT)),
             Register::Quiet => {}
-            Register::Select => self.select = value & 0x1f,
+            Register::Select => self.set_select(value),
             Register::Cycles => self.set_cycles(value),
             Register::CycleFilter => self.filter = value & 0xfc00_0000,
             Register::SelectedType if self.select == SELECT_CYCLES => self.filter = value & 0xfc00_0000,

@@ -19,6 +19,6 @@ pub fn set_from(rtc: Registers) {
 }
 
 /// Seconds since 1970; since power-on, if the machine has no clock.
-pub fn seconds() -> u32 {
-    BASE.load(Ordering::Relaxed).wrapping_add(uptime()) as u32
+pub fn seconds() -> u64 {
+    BASE.load(Ordering::Relaxed).wrapping_add(uptime())
 }

@@ -1,3 +1,60 @@
-//! Placeholder.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Device models at the register level.
+//!
+//! A model is a plain value: reads and writes go in, values, transmitted bytes and the level of the interrupt
+//! line come out. It holds no lock, allocates nothing and knows nobody; who maps it where, who hears its
+//! interrupt, and what clock it runs by is the caller's. Any offset and any size are answered: what a device does
+//! not have reads as zero and ignores writes.
+//!
+//! [`Pl011`] and [`Uart16550`] are serial lines, [`Pl031`] is a clock.
 #![no_std]
 #![forbid(unsafe_code)]
+
+mod pl011;
+mod pl031;
+mod uart16550;
+
+use heapless::Deque;
+
+pub use pl011::Pl011;
+pub use pl031::Pl031;
+pub use uart16550::Uart16550;
+
+/// How many received bytes a serial line keeps for its guest.
+pub const BACKLOG: usize = 1024;
+
+/// The answer when a serial line can keep no more received bytes: offer the byte again later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Received bytes of a serial line. The guest sees the oldest of them as the device's FIFO; the others are on
+/// the wire still, as far as it can tell.
+#[derive(Debug, Default)]
+struct Received {
+    bytes: Deque<u8, BACKLOG>,
+}
+
+impl Received {
+    /// Returns how many bytes a FIFO of `depth` holds.
+    fn level(&self, depth: usize) -> usize {
+        self.bytes.len().min(depth)
+    }
+
+    fn push(&mut self, byte: u8) -> Result<(), Full> {
+        self.bytes.push_back(byte).map_err(|_| Full)
+    }
+
+    fn pop(&mut self) -> Option<u8> {
+        self.bytes.pop_front()
+    }
+}
+
+/// Masks a register's value to the size of an access in bytes.
+const fn truncate(value: u64, size: u8) -> u64 {
+    match size {
+        1 => value & 0xff,
+        2 => value & 0xffff,
+        4 => value & 0xffff_ffff,
+        _ => value,
+    }
+}

@@ -183,3 +183,13 @@ fn nonsense_is_refused() {
     assert!(FrameRange::new(PhysAddr(u64::MAX), 2).is_none());
     assert!(FrameRange::new(PhysAddr(0), 0).is_none());
 }
+
+#[test]
+fn an_allocation_leaves_the_rest_in_one_piece_where_it_can() {
+    let mut frames = FrameAllocator::<4>::new();
+    frames.add(range(1, 63)).unwrap();
+    assert_eq!(frames.allocate(8 * PAGE, 8 * PAGE), Ok(range(56, 8)), "its end is aligned, its start is not");
+    let mut frames = FrameAllocator::<4>::new();
+    frames.add(range(8, 61)).unwrap();
+    assert_eq!(frames.allocate(8 * PAGE, 8 * PAGE), Ok(range(8, 8)), "its start is aligned, its end is not");
+}

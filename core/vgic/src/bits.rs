@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A set of INTIDs.
 
-/// Is a set of INTIDs below 1024, with a summary word so that an empty set is known by one test.
+/// Is a set of INTIDs below 1024; higher ones wrap.
 #[derive(Clone, Debug)]
-pub(crate) struct IntidSet {
-    summary: u16,
-    words: [u64; 16],
-}
+pub(crate) struct IntidSet([u64; 16]);
 
 impl IntidSet {
-    pub(crate) const EMPTY: Self = Self { summary: 0, words: [0; 16] };
+    pub(crate) const EMPTY: Self = Self([0; 16]);
 
     /// Splits an INTID; the mask keeps the index inside the array, so that no check is compiled.
     #[inline] // Two instructions on the hot paths.
@@ -20,23 +17,19 @@ impl IntidSet {
     #[inline] // Hot: used by every injection.
     pub(crate) const fn contains(&self, intid: u32) -> bool {
         let (word, bit) = Self::split(intid);
-        self.words[word] & bit != 0
+        self.0[word] & bit != 0
     }
 
     #[inline] // Hot: used by every injection.
     pub(crate) const fn insert(&mut self, intid: u32) {
         let (word, bit) = Self::split(intid);
-        self.words[word] |= bit;
-        self.summary |= 1 << word;
+        self.0[word] |= bit;
     }
 
     #[inline] // Hot: used by every injection.
     pub(crate) const fn remove(&mut self, intid: u32) {
         let (word, bit) = Self::split(intid);
-        self.words[word] &= !bit;
-        if self.words[word] == 0 {
-            self.summary &= !(1 << word);
-        }
+        self.0[word] &= !bit;
     }
 
     pub(crate) const fn put(&mut self, intid: u32, present: bool) {
@@ -47,30 +40,27 @@ impl IntidSet {
         }
     }
 
-    #[inline] // Hot: the test before the planner.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.summary == 0
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
     }
 
     /// Returns the members among INTIDs 32 * `block` .. 32 * `block` + 32 as a mask.
     pub(crate) const fn block(&self, block: u32) -> u32 {
-        (self.words[(block as usize >> 1) & 15] >> (32 * (block & 1))) as u32
+        (self.0[(block as usize >> 1) & 15] >> (32 * (block & 1))) as u32
     }
 
     /// Returns the smallest member that is at least `from`, so that a caller may change the set
     /// between two steps of a walk.
     pub(crate) fn next(&self, from: u32) -> Option<u32> {
-        if from >= 1024 {
-            return None;
+        let first = (from / 64) as usize;
+        let mut mask = !0 << (from & 63);
+        for (number, word) in self.0.iter().enumerate().skip(first) {
+            let rest = word & mask;
+            if rest != 0 {
+                return Some(number as u32 * 64 + rest.trailing_zeros());
+            }
+            mask = !0;
         }
-        let (word, bit) = Self::split(from);
-        let rest = self.words[word] & !(bit - 1);
-        if rest != 0 {
-            return Some(word as u32 * 64 + rest.trailing_zeros());
-        }
-        let later = u32::from(self.summary) & !((2 << word) - 1);
-        let word = later.trailing_zeros();
-        let bits = self.words.get(word as usize)?;
-        Some(word * 64 + bits.trailing_zeros())
+        None
     }
 }

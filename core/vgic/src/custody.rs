@@ -58,13 +58,16 @@ impl VcpuGic {
         self.stale |= 1 << n;
     }
 
-    /// Clears what [`Self::detach`] left in the hardware and nobody has overwritten.
-    pub(crate) fn clear_stale<V: VirtualInterface>(&mut self, vif: &mut V) {
-        for n in set_bits(u32::from(self.stale & self.free)) {
+    /// Finishes a slow operation: clears what [`Self::detach`] left in the hardware and nobody has
+    /// overwritten, and forgets about planning if nothing is left outside.
+    pub(crate) fn tidy<V: VirtualInterface>(&mut self, vif: &mut V) {
+        let stale = self.stale & self.free;
+        for n in set_bits(u32::from(stale)) {
             vif.clear_lr(n as usize);
         }
-        self.eoi &= !(self.stale & self.free);
+        self.eoi &= !stale;
         self.stale = 0;
+        self.unsettled &= self.overflowing || !self.outside.is_empty();
     }
 
     /// Ends the active state of an interrupt, and of the physical one that came with it unless the
@@ -149,14 +152,7 @@ impl VcpuGic {
             let may = self.on && word.has(Flag::Enabled) && cx.vgic.group_enabled(word);
             let mut new = word;
             if word.owner() != Some(self.index) {
-                if word.owner().is_some() || !word.pending() || !word.has(Flag::Enabled) {
-                    return None;
-                }
-                if !here {
-                    cx.vgic.signal(cx.host, intid, word);
-                    return None;
-                }
-                if !may {
+                if word.owner().is_some() || !word.pending() || !here || !may {
                     return None;
                 }
                 new = new.with_owner(Some(self.index));
@@ -243,7 +239,7 @@ impl VcpuGic {
     pub(crate) fn place_private<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> Outcome {
         let wanted = self.evaluate_private(intid);
         self.place(vif, intid, wanted);
-        self.clear_stale(vif);
+        self.tidy(vif);
         if self.unsettled { Outcome::Slow } else { Outcome::Done }
     }
 
@@ -312,7 +308,7 @@ impl VcpuGic {
     fn realign<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>, intid: u32) {
         let wanted = self.evaluate(cx, intid);
         self.place(cx.vif, intid, wanted);
-        self.clear_stale(cx.vif);
+        self.tidy(cx.vif);
     }
 
     /// Handles a trapped write to `ICC_DIR_EL1`: deactivates an interrupt, of another vCPU's if that one

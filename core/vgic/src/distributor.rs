@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use crate::registers::{self, Bank, bank, block, gicd, is_word};
 use crate::routes::{Routes, SgiRegister, SgiTargets};
 use crate::spi::{Flag, Spi, SpiWord};
-use crate::sync::{AtomicU16, AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering};
 use crate::{Host, MAX_SPIS, MAX_VCPUS};
 
 /// Says what a VM's interrupt controller looks like.
@@ -45,8 +45,6 @@ pub struct Vgic {
     spis: Box<[Spi]>,
     /// `GICD_CTLR.EnableGrp*`.
     groups: AtomicU32,
-    /// A copy of each vCPU's `GICR_IGROUPR0` for SGIs, so that a sender can apply the group rule.
-    sgi_groups: Box<[AtomicU16]>,
     typer: u32,
     pub(crate) priority_mask: u8,
     pub(crate) group1_at_reset: bool,
@@ -69,16 +67,16 @@ impl Vgic {
         // ITLinesNumber, MBIS, IDbits = 10 - 1, A3V, RSS. No LPIs, no Security Extensions, 1 of N.
         let typer =
             (config.spis / 32) | 1 << 16 | 9 << 19 | 1 << 24 | u32::from(routes.needs_range_selector()) << 26;
-        let group1 = config.group1_at_reset;
-        Ok(Self {
+        let vgic = Self {
             routes,
-            spis: (0..config.spis).map(|_| Spi::new(group1)).collect(),
+            spis: (0..config.spis).map(|_| Spi::new()).collect(),
             groups: AtomicU32::new(0),
-            sgi_groups: (0..vcpus).map(|_| AtomicU16::new(if group1 { !0 } else { 0 })).collect(),
             typer,
             priority_mask: !(0xffu32 >> config.priority_bits) as u8,
-            group1_at_reset: group1,
-        })
+            group1_at_reset: config.group1_at_reset,
+        };
+        vgic.reset();
+        Ok(vgic)
     }
 
     /// Returns the distributor to its reset state. The vCPUs must not run, and each must be reset with
@@ -88,8 +86,8 @@ impl Vgic {
         for spi in &self.spis {
             spi.reset(self.group1_at_reset);
         }
-        for groups in &self.sgi_groups {
-            groups.store(if self.group1_at_reset { !0 } else { 0 }, Ordering::SeqCst);
+        for vcpu in 0..self.vcpus() {
+            self.set_sgi_groups(vcpu, if self.group1_at_reset { !0 } else { 0 });
         }
     }
 
@@ -109,32 +107,16 @@ impl Vgic {
     /// targets that have the SGI in the other group (Arm IHI 0069, section 12.1.10, with `DS` = 1).
     #[inline] // Hot: on the light exit of ICC_SGI1R_EL1.
     pub fn sgi_targets(&self, register: SgiRegister, value: u64, sender: usize) -> (u32, SgiTargets<'_>) {
-        let intid = (value >> 24 & 15) as u32;
-        let group1 = matches!(register, SgiRegister::Sgi1r);
-        let (members, named, broadcast) = if value & 1 << 40 == 0 {
-            let (members, named) = self.routes.named(value);
-            (members, named, usize::MAX)
-        } else {
-            (self.routes.named(0).0, 0, 0)
-        };
-        (intid, SgiTargets { vgic: self, members, named, broadcast, sender, intid, group1 })
-    }
-
-    #[inline] // Hot: once per target of an SGI.
-    pub(crate) fn sgi_in_group1(&self, vcpu: usize, intid: u32) -> bool {
-        // Relaxed: a sender may see a change of the target's group late, as on hardware.
-        self.sgi_groups
-            .get(vcpu)
-            .is_some_and(|groups| groups.load(Ordering::Relaxed) >> (intid & 15) & 1 != 0)
+        let targets = self.routes.targets(register, value, sender);
+        (targets.intid(), targets)
     }
 
     pub(crate) fn set_sgi_groups(&self, vcpu: usize, group1: u32) {
-        if let Some(groups) = self.sgi_groups.get(vcpu) {
-            groups.store(group1 as u16, Ordering::Relaxed);
-        }
+        self.routes.set_sgi_groups(vcpu, group1);
     }
 
     /// Returns `GICD_CTLR.EnableGrp0` and `EnableGrp1`.
+    #[inline] // Hot: a light register read.
     pub(crate) fn groups(&self) -> u32 {
         self.groups.load(Ordering::SeqCst)
     }

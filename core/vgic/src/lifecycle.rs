@@ -33,7 +33,7 @@ impl VcpuGic {
             self.outside.insert(self.lr[n as usize & 15].intid);
             self.detach(n as usize);
         }
-        self.clear_stale(vif);
+        self.tidy(vif);
         self.arm(vif, Maintenance::NONE);
         self.free = 0;
         self.resident = false;
@@ -48,7 +48,7 @@ impl VcpuGic {
             for n in set_bits(u32::from(self.all_lrs & !self.free)) {
                 self.detach(n as usize);
             }
-            self.clear_stale(vif);
+            self.tidy(vif);
             self.arm(vif, self.baseline);
         }
         for intid in set_bits(self.held) {

@@ -128,7 +128,7 @@ impl VcpuGic {
             let selection = self.select(cx);
             self.commit(cx.vif, &selection);
         }
-        self.clear_stale(cx.vif);
+        self.tidy(cx.vif);
         self.unsettled = false;
     }
 

@@ -60,10 +60,11 @@ pub trait Host {
     /// is off keeps the bit.
     fn post(&self, vcpu: usize, intid: u32);
 
-    /// Executes `op` on another vCPU by [`VcpuGic::apply`], on the physical CPU where that one is
-    /// resident, or here if it is off or not resident, and returns the result. The caller's own `me`
-    /// and `vif` are passed so that operations that others send here can be executed while this waits
-    /// for theirs: two vCPUs may ask each other at once.
+    /// Executes `op` on another vCPU by [`VcpuGic::apply`] and returns the result. A vCPU that is loaded,
+    /// in its guest or off, is operated on the physical CPU whose list registers it has; one that is not
+    /// ([`VcpuGic::put`]) may be operated here. The caller's own `me` and `vif` are passed so that
+    /// operations that others send here can be executed while this waits for theirs: two vCPUs may ask
+    /// each other at once.
     fn remote<V: VirtualInterface>(&self, me: &mut VcpuGic, vif: &mut V, vcpu: usize, op: RemoteOp) -> u64;
 }
 

@@ -5,11 +5,14 @@
 //! to sixteen of them by a bit mask. The table maps the group to its sixteen vCPUs by one
 //! multiplication and two loads: its hash function is searched for when the VM is built, until no two
 //! groups collide. The cost of an SGI is then that of the targets it names, however many vCPUs there
-//! are, and however sparse their affinities.
+//! are, and however sparse their affinities. Which of them have the SGI in which group is a mask too,
+//! so that the group rule costs one load for all sixteen.
 
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+
+use crate::sync::{AtomicU16, Ordering};
 
 /// Marks an affinity that no vCPU has.
 const ABSENT: u16 = u16::MAX;
@@ -17,72 +20,92 @@ const ABSENT: u16 = u16::MAX;
 /// Bounds the search for a hash function without collisions; see [`Routes::new`].
 const MAX_SLOTS_LOG2: u32 = 20;
 
+/// The fields of `ICC_SGI1R_EL1` that name a group: Aff3, RS, Aff2, Aff1. Masked with it, a register's
+/// value is the group's key.
+const KEY: u64 = 0x00ff_f0ff_00ff_0000;
+
+/// `ICC_SGI1R_EL1.IRM`: all but the sender.
+const BROADCAST: u64 = 1 << 40;
+
 /// Sixteen neighbors: Aff0 = 16 * range selector + index.
 struct Group {
-    key: u32,
+    key: u64,
     present: u16,
     members: [u16; 16],
+    /// For each SGI, the members that have it in Group 1 (`GICR_IGROUPR0`).
+    group1: [AtomicU16; 16],
+}
+
+impl Group {
+    /// Returns the members that an SGI may reach.
+    #[inline] // Hot: part of the SGI path.
+    fn reached(&self, intid: u32, group1: bool) -> u16 {
+        // Relaxed: a sender may see a change of a target's group late, as on hardware.
+        let in_group1 = self.group1[(intid & 15) as usize].load(Ordering::Relaxed);
+        self.present & if group1 { in_group1 } else { !in_group1 }
+    }
 }
 
 /// The table of all vCPUs' affinities.
 pub(crate) struct Routes {
-    multiplier: u32,
+    multiplier: u64,
     shift: u32,
-    mask: u32,
+    mask: u64,
     slots: Box<[u16]>,
     groups: Box<[Group]>,
     mpidrs: Box<[u64]>,
 }
 
-/// Composes the key of a group.
-#[inline] // Hot: part of the SGI path.
-const fn key(aff3: u64, aff2: u64, aff1: u64, range: u64) -> u32 {
-    ((range & 0xf) << 24 | (aff3 & 0xff) << 16 | (aff2 & 0xff) << 8 | aff1 & 0xff) as u32
+/// Returns the key of the group of an affinity in the format of `MPIDR_EL1`.
+const fn key(mpidr: u64) -> u64 {
+    let (aff3, aff2, aff1, aff0) = (mpidr >> 32 & 0xff, mpidr >> 16 & 0xff, mpidr >> 8 & 0xff, mpidr & 0xff);
+    aff3 << 48 | aff0 >> 4 << 44 | aff2 << 32 | aff1 << 16
 }
 
 impl Routes {
     /// Builds the table for vCPUs with these affinities (`MPIDR_EL1` format, other bits ignored).
     /// Returns `None` if two are equal.
     pub(crate) fn new(mpidrs: &[u64]) -> Option<Self> {
-        let mut groups: Vec<Group> = Vec::new();
-        for (vcpu, &mpidr) in mpidrs.iter().enumerate() {
-            let aff0 = mpidr & 0xff;
-            let key = key(mpidr >> 32, mpidr >> 16, mpidr >> 8, aff0 >> 4);
-            let at = groups.iter().position(|group| group.key == key).unwrap_or(groups.len());
-            if at == groups.len() {
-                groups.push(Group { key, present: 0, members: [ABSENT; 16] });
-            }
-            let member = groups[at].members.get_mut((aff0 & 15) as usize)?;
-            if *member != ABSENT {
-                return None;
-            }
-            *member = vcpu as u16;
-            groups[at].present |= 1 << (aff0 & 15);
-        }
+        let groups = Self::group(mpidrs)?;
         let smallest = groups.len().max(1).next_power_of_two().ilog2();
         for log2 in smallest..=MAX_SLOTS_LOG2 {
-            // 1 keeps dense affinities dense; the others are odd and spread the bits upwards.
-            for n in 0..32u32 {
-                let multiplier = 0x9e37_79b1u32.wrapping_mul(n) | 1;
-                let shift = if n == 0 { 0 } else { (32 - log2).min(31) };
+            for n in 0..32u64 {
+                // The first keeps dense Aff1 dense; the others are odd and mix all bits upwards.
+                let multiplier = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(n) | 1;
+                let shift = if n == 0 { 16 } else { (64 - log2).min(63) };
                 if let Some(slots) = Self::spread(&groups, multiplier, shift, log2) {
                     let mask = (1 << log2) - 1;
-                    return Some(Self {
-                        multiplier,
-                        shift,
-                        mask,
-                        slots,
-                        groups: groups.into(),
-                        mpidrs: mpidrs.into(),
-                    });
+                    let mpidrs = mpidrs.into();
+                    return Some(Self { multiplier, shift, mask, slots, groups: groups.into(), mpidrs });
                 }
             }
         }
         None
     }
 
+    /// Collects the groups; `None` if two vCPUs have the same affinity.
+    fn group(mpidrs: &[u64]) -> Option<Vec<Group>> {
+        let mut groups: Vec<Group> = Vec::new();
+        for (vcpu, &mpidr) in mpidrs.iter().enumerate() {
+            let key = key(mpidr);
+            let at = groups.iter().position(|group| group.key == key).unwrap_or(groups.len());
+            if at == groups.len() {
+                let group1 = core::array::from_fn(|_| AtomicU16::new(0));
+                groups.push(Group { key, present: 0, members: [ABSENT; 16], group1 });
+            }
+            let group = groups.get_mut(at)?;
+            let member = group.members.get_mut((mpidr & 15) as usize)?;
+            if *member != ABSENT {
+                return None;
+            }
+            *member = vcpu as u16;
+            group.present |= 1 << (mpidr & 15);
+        }
+        Some(groups)
+    }
+
     /// Fills a table with one hash function; `None` if two groups collide.
-    fn spread(groups: &[Group], multiplier: u32, shift: u32, log2: u32) -> Option<Box<[u16]>> {
+    fn spread(groups: &[Group], multiplier: u64, shift: u32, log2: u32) -> Option<Box<[u16]>> {
         let mut slots = vec![ABSENT; 1 << log2].into_boxed_slice();
         for (index, group) in groups.iter().enumerate() {
             let slot = group.key.wrapping_mul(multiplier) >> shift & ((1 << log2) - 1);
@@ -96,7 +119,7 @@ impl Routes {
     }
 
     #[inline] // Hot: part of the SGI path.
-    fn group(&self, key: u32) -> Option<&Group> {
+    fn find(&self, key: u64) -> Option<&Group> {
         let slot = key.wrapping_mul(self.multiplier) >> self.shift & self.mask;
         let group = self.groups.get(usize::from(*self.slots.get(slot as usize)?))?;
         (group.key == key).then_some(group)
@@ -104,19 +127,41 @@ impl Routes {
 
     /// Returns the vCPU with an affinity given as Aff3.Aff2.Aff1.Aff0, one byte each.
     pub(crate) fn vcpu(&self, affinity: u32) -> Option<usize> {
-        let a = u64::from(affinity);
-        let group = self.group(key(a >> 24, a >> 16, a >> 8, (a & 0xff) >> 4))?;
+        let affinity = u64::from(affinity);
+        let group = self.find(key((affinity & 0xff00_0000) << 8 | affinity & 0x00ff_ffff))?;
         let member = group.members[(affinity & 15) as usize];
         (member != ABSENT).then_some(usize::from(member))
     }
 
-    /// Returns the named vCPUs that exist: the group's members and the mask of those named.
+    /// Decodes an SGI register's value.
     #[inline] // Hot: part of the SGI path.
-    pub(crate) fn named(&self, value: u64) -> (&[u16; 16], u16) {
+    pub(crate) fn targets(&self, register: SgiRegister, value: u64, sender: usize) -> SgiTargets<'_> {
         const NOBODY: [u16; 16] = [ABSENT; 16];
-        match self.group(key(value >> 48, value >> 32, value >> 16, value >> 44)) {
-            Some(group) => (&group.members, group.present & value as u16),
-            None => (&NOBODY, 0),
+        let group1 = matches!(register, SgiRegister::Sgi1r);
+        let intid = (value >> 24 & 15) as u32;
+        let mut targets =
+            SgiTargets { groups: [].iter(), members: &NOBODY, named: 0, sender: ABSENT, intid, group1 };
+        if value & BROADCAST != 0 {
+            targets.groups = self.groups.iter();
+            targets.sender = sender as u16;
+        } else if let Some(group) = self.find(value & KEY) {
+            targets.members = &group.members;
+            targets.named = group.reached(intid, group1) & value as u16;
+        }
+        targets
+    }
+
+    /// Notes which SGIs a vCPU has in Group 1.
+    pub(crate) fn set_sgi_groups(&self, vcpu: usize, group1: u32) {
+        let Some(mpidr) = self.mpidr(vcpu) else { return };
+        let Some(group) = self.find(key(mpidr)) else { return };
+        let member = 1u16 << (mpidr & 15);
+        for (intid, members) in group.group1.iter().enumerate() {
+            if group1 >> intid & 1 != 0 {
+                members.fetch_or(member, Ordering::Relaxed);
+            } else {
+                members.fetch_and(!member, Ordering::Relaxed);
+            }
         }
     }
 
@@ -152,15 +197,22 @@ pub enum SgiRegister {
 
 /// Iterates over the vCPUs that an SGI reaches; see [`Vgic::sgi_targets`](crate::Vgic::sgi_targets).
 pub struct SgiTargets<'a> {
-    pub(crate) vgic: &'a crate::Vgic,
-    pub(crate) members: &'a [u16; 16],
-    /// The named members still to come.
-    pub(crate) named: u16,
-    /// The vCPUs of a broadcast still to come: from here to the last, without the sender.
-    pub(crate) broadcast: usize,
-    pub(crate) sender: usize,
-    pub(crate) intid: u32,
-    pub(crate) group1: bool,
+    /// The groups of a broadcast still to come.
+    groups: core::slice::Iter<'a, Group>,
+    members: &'a [u16; 16],
+    /// The members still to come.
+    named: u16,
+    /// The vCPU that a broadcast leaves out.
+    sender: u16,
+    intid: u32,
+    group1: bool,
+}
+
+impl SgiTargets<'_> {
+    #[inline] // Hot: part of the SGI path.
+    pub(crate) fn intid(&self) -> u32 {
+        self.intid
+    }
 }
 
 impl Iterator for SgiTargets<'_> {
@@ -168,21 +220,18 @@ impl Iterator for SgiTargets<'_> {
 
     #[inline] // Hot: once per target of an SGI.
     fn next(&mut self) -> Option<usize> {
-        while self.named != 0 {
-            let member = self.named.trailing_zeros();
-            self.named &= self.named - 1;
-            let vcpu = usize::from(self.members[(member & 15) as usize]);
-            if self.vgic.sgi_in_group1(vcpu, self.intid) == self.group1 {
-                return Some(vcpu);
+        loop {
+            while self.named != 0 {
+                let member = self.named.trailing_zeros();
+                self.named &= self.named - 1;
+                let vcpu = self.members[(member & 15) as usize];
+                if vcpu != self.sender {
+                    return Some(usize::from(vcpu));
+                }
             }
+            let group = self.groups.next()?;
+            self.members = &group.members;
+            self.named = group.reached(self.intid, self.group1);
         }
-        while self.broadcast < self.vgic.vcpus() {
-            let vcpu = self.broadcast;
-            self.broadcast += 1;
-            if vcpu != self.sender && self.vgic.sgi_in_group1(vcpu, self.intid) == self.group1 {
-                return Some(vcpu);
-            }
-        }
-        None
     }
 }

@@ -13,7 +13,7 @@
 //!    enabled posts it: to the owner if there is one, else to the vCPU it is routed to.
 //! 2. *Only its target claims.* A vCPU that finds a posted interrupt unowned, pending, enabled, its
 //!    group enabled and routed to itself, sets itself as the owner and takes the latch in the same
-//!    compare-and-swap. If the route has moved on, it posts to the new target instead.
+//!    compare-and-swap. If the route has moved on, whoever moved it has posted it to the new target.
 //! 3. *An owner absorbs.* What is posted to the owner is merged into what it holds: it looks at its
 //!    list register first, so an interrupt acknowledged since becomes active and pending.
 //! 4. *Whoever gives up, re-evaluates.* The owner gives up (on deactivation; on a withdrawal, a disable
@@ -130,8 +130,8 @@ impl SpiWord {
 pub(crate) struct Spi(AtomicU64);
 
 impl Spi {
-    pub(crate) fn new(group1: bool) -> Self {
-        Self(AtomicU64::new(SpiWord::reset(group1).0))
+    pub(crate) fn new() -> Self {
+        Self(AtomicU64::new(0))
     }
 
     pub(crate) fn reset(&self, group1: bool) {

@@ -43,7 +43,8 @@ pub struct VcpuGic {
     /// [`Self::outside`] has changed since the planner last looked.
     pub(crate) unsettled: bool,
 
-    /// Private interrupts that may be injected without the planner: deliverable, and not overflowing.
+    /// Private interrupts that may be injected without the planner: deliverable, and not overflowing,
+    /// because then they may be active outside the list registers.
     quick: u32,
     /// List registers that hold nothing. Those in use may be empty too: the guest does not tell.
     pub(crate) free: u16,
@@ -226,13 +227,12 @@ impl VcpuGic {
             return Outcome::Done;
         };
         let state = vif.read_lr(n);
-        if state != LrState::Invalid || self.eoi >> n & 1 != 0 {
+        if state != LrState::Invalid || self.lr[n].state != LrState::Pending {
             return self.merge(vif, n, state);
         }
-        // The guest has finished the previous one; its list register serves again.
-        self.active.remove(intid);
-        self.latch.insert(intid);
-        self.write(vif, n, lr);
+        // The guest has handled the previous one in full, and nobody has looked since: all that is
+        // noted of it is true of this one too.
+        vif.write_lr(n, lr);
         Outcome::Done
     }
 

@@ -41,7 +41,7 @@ fn op(wide: bool) -> impl Strategy<Value = Op> {
             .prop_map(|(a, b)| Op::InterfaceGroups(a, b)),
         2 => any::<bool>().prop_map(Op::EoiMode),
         2 => Just(Op::PutLoad),
-        3 => Just(Op::Observe),
+        4 => id().prop_map(Op::Observe),
         1 => Just(Op::Spurious),
     ]
 }
@@ -87,7 +87,7 @@ fn cases(default: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(300))]
+    #![proptest_config(cases(200))]
 
     #[test]
     fn few_interrupts(
@@ -100,7 +100,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(150))]
+    #![proptest_config(cases(100))]
 
     #[test]
     fn many_interrupts(

@@ -23,7 +23,7 @@ fn dist_after_ones(offset: u32) -> u32 {
         0x0004 => 2 | 1 << 16 | 9 << 19 | 1 << 24,
         0x0008 => 0x5400_0000,
         0xffe8 => 0x30,
-        0x0080..0x0100 | 0x0100..0x0180 if spis(32 * n, 32) => !0,
+        0x0080..0x0180 if spis(32 * n, 32) => !0,
         // Enabled is cleared again by the ones; nothing else sets it.
         0x0180..0x0200 => 0,
         0x0200..0x0280 if spis(32 * n, 32) => !0,

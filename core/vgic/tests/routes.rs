@@ -14,7 +14,7 @@ fn config(mpidrs: &[u64]) -> VgicConfig<'_> {
 /// Composes an SGI register's value for the vCPU with an affinity.
 fn value(mpidr: u64, intid: u64) -> u64 {
     let [aff0, aff1, aff2, aff3] = [mpidr, mpidr >> 8, mpidr >> 16, mpidr >> 32].map(|aff| aff & 0xff);
-    aff3 << 48 | aff0 / 16 << 44 | aff2 << 32 | intid << 24 | aff1 << 16 | 1 << (aff0 % 16)
+    aff3 << 48 | (aff0 / 16) << 44 | aff2 << 32 | intid << 24 | aff1 << 16 | 1 << (aff0 % 16)
 }
 
 fn targets(vgic: &Vgic, value: u64, sender: usize) -> Vec<usize> {
@@ -44,8 +44,8 @@ fn check(mpidrs: &[u64]) {
 fn dense_and_clustered_affinities() {
     check(&[0]);
     check(&(0..16).collect::<Vec<u64>>());
-    check(&(0..64).map(|n| n % 16 | n / 16 << 8).collect::<Vec<u64>>());
-    check(&(0..512).map(|n| n % 16 | n / 16 << 8).collect::<Vec<u64>>());
+    check(&(0..64).map(|n| n % 16 | (n / 16) << 8).collect::<Vec<u64>>());
+    check(&(0..512).map(|n| n % 16 | (n / 16) << 8).collect::<Vec<u64>>());
     check(&(0..32).map(|n| n << 16).collect::<Vec<u64>>());
     check(&(0..32).map(|n| n << 32 | 0x8000_0000).collect::<Vec<u64>>());
     check(&(0..64).collect::<Vec<u64>>());
@@ -54,7 +54,7 @@ fn dense_and_clustered_affinities() {
 
 #[test]
 fn a_list_names_several_and_absent_ones_are_ignored() {
-    let mpidrs: Vec<u64> = (0..20).map(|n| n % 16 | n / 16 << 8).collect();
+    let mpidrs: Vec<u64> = (0..20).map(|n| n % 16 | (n / 16) << 8).collect();
     let vgic = Vgic::new(&config(&mpidrs)).unwrap();
     assert_eq!(targets(&vgic, 0b1010_0001, 0), [0, 5, 7]);
     assert_eq!(targets(&vgic, 1 << 16 | 0xffff, 0), [16, 17, 18, 19]);
@@ -104,7 +104,7 @@ fn an_spi_goes_where_its_route_says() {
 #[test]
 fn impossible_configurations_are_errors() {
     let error = |config: VgicConfig| Vgic::new(&config).err();
-    let many: Vec<u64> = (0..=MAX_VCPUS as u64).map(|n| n % 16 | n / 16 << 8).collect();
+    let many: Vec<u64> = (0..=MAX_VCPUS as u64).map(|n| n % 16 | (n / 16) << 8).collect();
     assert_eq!(error(config(&[])), Some(ConfigError::Vcpus));
     assert_eq!(error(config(&many)), Some(ConfigError::Vcpus));
     assert_eq!(error(config(&many[..MAX_VCPUS])), None);

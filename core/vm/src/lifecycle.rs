@@ -152,7 +152,10 @@ impl Lifecycle {
     /// exactly one caller per stop: the last, who is then alone and goes on to [`Lifecycle::finish`]. A repeated
     /// acknowledgment, or one without a stop, does nothing.
     pub fn acknowledge(&self, vcpu: usize) -> Option<Stop> {
-        let bit = 1u64.checked_shl(vcpu as u32).unwrap_or(0) & self.everybody;
+        let bit = u32::try_from(vcpu).ok().and_then(|vcpu| 1u64.checked_shl(vcpu))?;
+        if bit & self.everybody == 0 {
+            return None;
+        }
         // Acquire, and before the phase is read: who finds its own bit cleared by `finish` also finds the phase
         // that `finish` wrote before, and does not acknowledge a stop that is over.
         if self.acknowledged.load(Ordering::Acquire) & bit != 0 {

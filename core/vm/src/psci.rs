@@ -25,30 +25,31 @@ pub const ON_PENDING: u64 = -5i64 as u64;
 /// INVALID_ADDRESS.
 pub const INVALID_ADDRESS: u64 = -9i64 as u64;
 
-const PSCI_1_1: u64 = 0x0001_0001;
-const SMCCC_1_1: u64 = 0x0001_0001;
+const PSCI_1_1: u32 = 0x0001_0001;
+const SMCCC_1_1: u32 = 0x0001_0001;
 /// MIGRATE_INFO_TYPE: no Trusted OS, or one that needs no migration.
-const MIGRATION_NOT_REQUIRED: u64 = 2;
+const MIGRATION_NOT_REQUIRED: u32 = 2;
+/// SMCCC_VERSION and SMCCC_ARCH_FEATURES.
+const SMCCC_VERSION: u32 = 0x8000_0000;
+const ARCH_FEATURES: u32 = 0x8000_0001;
 
 /// The affinity fields of an MPIDR: Aff3 in bits [39:32], Aff2 to Aff0 in [23:0].
 const AFFINITY: u64 = 0xff_00ff_ffff;
 
 /// A call this module knows, whatever its calling convention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 enum Function {
     Unknown,
-    Version,
+    /// Always answered with this value: in the table, so that the shortest exit is a lookup and nothing else.
+    Constant(u32),
     CpuSuspend,
     CpuOff,
     CpuOn,
     AffinityInfo,
-    MigrateInfoType,
     SystemOff,
     SystemReset,
     Features,
     SystemReset2,
-    SmcccVersion,
     ArchFeatures,
 }
 
@@ -56,7 +57,7 @@ enum Function {
 static FUNCTIONS: CallMap<Function, 128> = CallMap::new(
     Function::Unknown,
     &[
-        (0x8400_0000, Function::Version),
+        (0x8400_0000, Function::Constant(PSCI_1_1)),
         (0x8400_0001, Function::CpuSuspend),
         (0xc400_0001, Function::CpuSuspend),
         (0x8400_0002, Function::CpuOff),
@@ -64,14 +65,14 @@ static FUNCTIONS: CallMap<Function, 128> = CallMap::new(
         (0xc400_0003, Function::CpuOn),
         (0x8400_0004, Function::AffinityInfo),
         (0xc400_0004, Function::AffinityInfo),
-        (0x8400_0006, Function::MigrateInfoType),
+        (0x8400_0006, Function::Constant(MIGRATION_NOT_REQUIRED)),
         (0x8400_0008, Function::SystemOff),
         (0x8400_0009, Function::SystemReset),
         (0x8400_000a, Function::Features),
         (0x8400_0012, Function::SystemReset2),
         (0xc400_0012, Function::SystemReset2),
-        (0x8000_0000, Function::SmcccVersion),
-        (0x8000_0001, Function::ArchFeatures),
+        (SMCCC_VERSION, Function::Constant(SMCCC_1_1)),
+        (ARCH_FEATURES, Function::ArchFeatures),
     ],
 );
 
@@ -171,13 +172,9 @@ impl Psci {
 
     /// Answers a call that only asks, the unknown ones included; `None` if it must go to [`Psci::call`].
     /// `function` is W0, `first` and `second` are X1 and X2; the value is for X0. HOT.
-    // Inlined: the shortest exit there is consists of little else.
-    #[inline]
     pub fn answer(&self, function: u32, first: u64, second: u64) -> Option<u64> {
         match FUNCTIONS.lookup(function) {
-            Function::Version => Some(PSCI_1_1),
-            Function::SmcccVersion => Some(SMCCC_1_1),
-            Function::MigrateInfoType => Some(MIGRATION_NOT_REQUIRED),
+            Function::Constant(value) => Some(value.into()),
             Function::Features => Some(features(first as u32)),
             Function::ArchFeatures => Some(arch_features(first as u32)),
             Function::AffinityInfo => {
@@ -294,6 +291,17 @@ impl Power {
     }
 }
 
+/// Answers the calls whose answer never changes, and those that nobody knows; `None` if it takes more than that.
+/// `function` is W0, the value is for X0. HOT: one lookup.
+// Inlined: the shortest exit there is consists of little else.
+#[inline(always)]
+pub fn constant(function: u32) -> Option<u64> {
+    match FUNCTIONS.lookup(function) {
+        Function::Constant(value) => Some(value.into()),
+        _ => None,
+    }
+}
+
 /// Takes an argument as the function's calling convention passes it: 32 bits unless bit 30 is set.
 fn argument(function: u32, value: u64) -> u64 {
     if function & 1 << 30 == 0 { value & 0xffff_ffff } else { value }
@@ -309,8 +317,5 @@ fn features(function: u32) -> u64 {
 
 /// SMCCC_ARCH_FEATURES: the workaround calls are not offered.
 fn arch_features(function: u32) -> u64 {
-    match FUNCTIONS.lookup(function) {
-        Function::SmcccVersion | Function::ArchFeatures => SUCCESS,
-        _ => NOT_SUPPORTED,
-    }
+    if matches!(function, SMCCC_VERSION | ARCH_FEATURES) { SUCCESS } else { NOT_SUPPORTED }
 }

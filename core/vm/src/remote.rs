@@ -95,10 +95,7 @@ impl RemoteCell {
         }
         // Relaxed: for this CPU alone, which would otherwise start over if `operate` came by here again.
         self.state.store(SERVED, Ordering::Relaxed);
-        let payload: Payload = core::array::from_fn(|at| match self.payload.get(at) {
-            Some(slot) => slot.load(Ordering::Relaxed),
-            None => 0,
-        });
+        let payload = self.payload.each_ref().map(|slot| slot.load(Ordering::Relaxed));
         self.result.store(operate(T::from(payload)), Ordering::Relaxed);
         self.state.store(DONE, Ordering::Release);
         true

@@ -136,6 +136,13 @@ fn affinity_levels() {
     assert_eq!(on(&psci, 0x101, 0x4100_0000), Action::Start(3));
     assert_eq!(info(&psci, 0x100, 1), 2);
     psci.take_start(3);
+    psci.call(3, 0x8400_0002, [0; 3]);
+    assert_eq!(on(&psci, 0x100, 0x4100_0000), Action::Start(2));
+    assert_eq!(info(&psci, 0x100, 1), 2, "whichever of them is pending");
+    psci.reset(Start { entry: 0x4020_0000, context: 0 });
+    psci.take_start(0);
+    on(&psci, 0x101, 0x4100_0000);
+    psci.take_start(3);
     assert_eq!((info(&psci, 0x100, 1), info(&psci, 0x100, 0)), (0, 1));
     assert_eq!((info(&psci, 0, 2), info(&psci, 0, 3), info(&psci, 0x05_0000_0000, 3)), (0, 0, 1));
     for (target, level) in [(0, 4), (0, u64::MAX), (0x200, 1), (2, 0), (1 << 24, 0), (1 << 40, 0)] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stands in for QEMU in the end-to-end tests: it reads the bundle, speaks the link on its standard input and
-//! output, and ends in the way that `FAKE_QEMU` says: `poweroff`, `crash`, `die`, `fault`, `echo` or `hang`.
+//! output, and ends in the way that `FAKE_QEMU` says: `poweroff`, `crash`, `die`, `fault`, `echo`, `spin` or `hang`.
 
 use std::io::{Read, Write};
 
@@ -37,6 +37,9 @@ fn main() {
         }
         Ok("fault") => send(&Up::Fault { text: "page fault at 0x10" }),
         Ok("echo") => echo(&bundle),
+        Ok("spin") => loop {
+            std::hint::spin_loop();
+        },
         _ => loop {
             std::thread::sleep(std::time::Duration::from_secs(1));
         },

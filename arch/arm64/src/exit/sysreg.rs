@@ -161,7 +161,7 @@ pub(super) fn light(frame: &mut Frame, iss: u32) -> u32 {
             // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
             let owned = unsafe { vcpu.owned() };
             if iss & ISS_READ == 0 {
-                owned.pmu.write(Register::Select, frame.light(rt));
+                owned.pmu.set_select(frame.light(rt));
                 skip();
                 return done(vcpu);
             }

@@ -48,7 +48,7 @@ pub enum Op {
     InterfaceGroups(bool, bool),
     EoiMode(bool),
     PutLoad,
-    Observe,
+    Observe(u32),
     Spurious,
 }
 
@@ -197,7 +197,8 @@ impl Machine {
 pub struct World {
     pub machine: Machine,
     pub reference: Reference,
-    /// Per vCPU: acknowledged, ended as far as the priority goes, not deactivated (EOImode 1).
+    /// Per vCPU: what it made active and DIR may deactivate (EOImode 1): acknowledged and ended as far as
+    /// the priority goes, or made active by a register.
     dropped: Vec<Vec<u32>>,
 }
 
@@ -320,7 +321,13 @@ impl World {
         match op {
             Op::Enable(_, on) => interrupt.enabled = on,
             Op::Pend(_, on) => interrupt.latch = on,
-            Op::Activate(_, on) => interrupt.active = on,
+            Op::Activate(_, on) => {
+                if on && !interrupt.active {
+                    // DIR may deactivate it.
+                    self.dropped[vcpu].push(intid);
+                }
+                interrupt.active = on;
+            }
             _ => {}
         }
         if bank == ICACTIVER {
@@ -409,7 +416,7 @@ impl World {
                 assert!(self.hw(vcpu, |hw| hw.is_empty()), "something left behind");
                 self.machine.with(vcpu, |gic, cx| gic.load(cx));
             }
-            Op::Observe => self.compare_registers(vcpu),
+            Op::Observe(intid) => self.compare_registers_of(vcpu, &[intid]),
             Op::Spurious => self.machine.with(vcpu, |gic, cx| gic.maintenance(cx)),
             _ => {}
         }

@@ -269,7 +269,8 @@ pub fn fetch(tally: &mut Tally) {
     let mut places: List<u64, 48> = List::new(0);
     for (_, address) in hole_list().as_slice() {
         // Bare machines have flash memory below, whose contents could be executed.
-        if !is_memory(*address) && !is_device(*address) && !(is_bare() && *address < 0x0800_0000) {
+        let is_flash = is_bare() && *address < 0x0800_0000;
+        if !(is_memory(*address) || is_device(*address) || is_flash) {
             places.push(address & !3);
         }
     }

@@ -102,7 +102,7 @@ pub fn instructions(tally: &mut Tally) {
             for index in 0..2 * ROW {
                 let values = [address, 0, random.number() & 0xfffe, address | 1 << 56];
                 // By address only at the scratch page: DC ZVA and DC IVAC change memory.
-                let takes_address = crn == 7 && op1 != 0 || crn == 7 && fields(index % ROW).0 == 6;
+                let takes_address = crn == 7 && (op1 != 0 || fields(index % ROW).0 == 6);
                 let values = if takes_address { &values[..1] } else { &values[..] };
                 for value in values {
                     // SAFETY: maintenance changes no value but at the scratch page.

@@ -197,7 +197,7 @@ fn device_store() -> Outcome {
     let priorities = gic::distributor() + offset::IPRIORITYR + 40;
     for source in 0..32u32 {
         let base = (source + 5) % 31;
-        let value = 0x1234_5678_0000_0000 | u64::from(source * 8) * 0x0101_0101;
+        let value = 0x1234_5678_0000_0000 | (u64::from(source * 8) * 0x0101_0101);
         let input = with_register(&probe::pattern(3), source, value);
         let input = with_register(&input, base, priorities);
         // STR w
@@ -209,7 +209,7 @@ fn device_store() -> Outcome {
         check_eq!(mmio::read32(priorities), expected, "STR w{source}");
         // STRB to the third byte
         let input = with_register(&input, base, priorities + 2);
-        mmio::write32(priorities, !0 & 0xf8f8_f8f8);
+        mmio::write32(priorities, 0xf8f8_f8f8);
         // SAFETY: as above.
         let (_, _, trap) = unsafe { probe::execute(0x3900_0000 | base << 5 | source, &input, 0) };
         check!(trap.is_none(), "STRB w{source} traps");

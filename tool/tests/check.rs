@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `turnstile check` and the errors of bad input, as a user sees them.
+
+mod common;
+
+use common::{Folder, image};
+use predicates::prelude::*;
+use predicates::str::contains;
+
+const VM: &str = "[[vm]]\nname = \"a\"\n";
+
+#[test]
+fn good_file_is_described() {
+    Folder::with_vms(&["a", "b"])
+        .turnstile()
+        .args(["check", "m.toml"])
+        .assert()
+        .success()
+        .stdout(contains("m.toml: ok").and(contains("b: 1 vCPU on physical CPU 1, 16MiB, machine virt")));
+}
+
+#[test]
+fn errors_have_file_line_column_and_advice() {
+    let folder = Folder::with_vms(&[]);
+    folder
+        .check(&format!("{VM}kernel = \"k\"\nmemroy = \"16MiB\"\nvcpus = 65\n"))
+        .code(2)
+        .stdout("")
+        .stderr(contains("error: unknown key `memroy`"))
+        .stderr(contains("m.toml:4:1"))
+        .stderr(contains("did you mean `memory`?"))
+        .stderr(contains("m.toml:5:9"))
+        .stderr(contains("give 1 to 64 vCPUs"))
+        .stderr(contains("m.toml: 2 problems"));
+}
+
+#[test]
+fn kernels_that_are_none() {
+    let folder = Folder::new();
+    let kernel = |bytes: &[u8]| {
+        folder.write("k", bytes);
+        folder.check(&format!("{VM}kernel = \"k\"\nmemory = \"16MiB\"\n")).code(2)
+    };
+    kernel(b"\x1f\x8b\x08 compressed, surely longer than the header of an Image that it is not")
+        .stderr(contains("gzip").and(contains("gunzip")).and(contains("m.toml:3:10")));
+    kernel(b"\x7fELF and so on: a file of more than sixty-four bytes, which vmlinux is, too")
+        .stderr(contains("an ELF file"));
+    kernel(b"").stderr(contains("the kernel is empty"));
+    kernel(&image(4096)[..32]).stderr(contains("truncated"));
+    let missing = folder.check(&format!("{VM}kernel = \"nowhere/Image\"\n"));
+    missing.code(2).stderr(contains("nowhere/Image cannot be read").and(contains("m.toml:3:10")));
+}
+
+#[test]
+fn a_kernel_cut_short_is_found_by_its_sections() {
+    // A PE header at 64 with one section of 4096 bytes at 4096, as kernels with an EFI stub have.
+    let mut bytes = image(8192);
+    bytes[..2].copy_from_slice(b"MZ");
+    bytes[60..64].copy_from_slice(&64_u32.to_le_bytes());
+    bytes[64..68].copy_from_slice(b"PE\0\0");
+    bytes[70..72].copy_from_slice(&1_u16.to_le_bytes());
+    bytes[88 + 16..88 + 20].copy_from_slice(&4096_u32.to_le_bytes());
+    bytes[88 + 20..88 + 24].copy_from_slice(&4096_u32.to_le_bytes());
+    let folder = Folder::new();
+    let text = format!("{VM}kernel = \"k\"\nmemory = \"16MiB\"\n");
+    folder.write("k", &bytes);
+    folder.check(&text).success();
+    folder.write("k", &bytes[..8000]);
+    folder.check(&text).code(2).stderr(contains("8000 bytes of at least 8192").and(contains("copy it again")));
+}
+
+#[test]
+fn initrds() {
+    let folder = Folder::with_vms(&[]);
+    let initrd = |name: &str| folder.check(&format!("{VM}kernel = \"k\"\ninitrd = \"{name}\"\n"));
+    initrd("none.cpio").code(2).stderr(contains("the initrd none.cpio cannot be read").and(contains("m.toml:4:10")));
+    initrd("k").code(2).stderr(contains("the initrd is an arm64 kernel"));
+    folder.write("i", b"");
+    initrd("i").code(2).stderr(contains("the initrd is empty"));
+    folder.write("i", b"070701 and so on");
+    initrd("i").success();
+}
+
+#[test]
+fn memory_must_hold_the_images() {
+    let folder = Folder::new();
+    folder.write("k", &image(12 << 20));
+    folder
+        .check(&format!("{VM}kernel = \"k\"\nmemory = \"8MiB\"\n"))
+        .code(2)
+        .stderr(contains("8MiB are too small for this VM's images").and(contains("give at least")));
+    folder
+        .check(&format!("[machine]\nmemory = \"256MiB\"\n{VM}kernel = \"k\"\nmemory = \"256MiB\"\n"))
+        .code(2)
+        .stderr(contains("m.toml:2:10").and(contains("do not hold 256MiB for the VMs")));
+}
+
+#[test]
+fn physical_cpus_overlap() {
+    let folder = Folder::with_vms(&[]);
+    let text = "[[vm]]\nname = \"a\"\nkernel = \"k\"\ncpus = [0, 1]\n[[vm]]\nname = \"b\"\nkernel = \"k\"\ncpus = [1]\n";
+    folder.check(text).code(2).stderr(contains("CPU 1 belongs to the VM `a` already").and(contains("m.toml:8:9")));
+}
+
+#[test]
+fn json_is_complete() {
+    let folder = Folder::with_vms(&[]);
+    folder.write("m.toml", format!("{VM}kernel = \"k\"\nvcpus = 65\n").as_bytes());
+    let output = folder.turnstile().args(["check", "--json", "m.toml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["ok"], false);
+    assert_eq!(report["problems"][0]["line"], 4);
+    assert_eq!(report["problems"][0]["column"], 9);
+    assert_eq!(report["problems"][0]["help"], "give 1 to 64 vCPUs");
+}
+
+#[test]
+fn files_that_cannot_be_read() {
+    let folder = Folder::new();
+    folder
+        .turnstile()
+        .args(["check", "none.toml"])
+        .assert()
+        .code(2)
+        .stderr(contains("cannot read none.toml").and(contains("examples/one-linux.toml")));
+    folder.check("[[vm]\nname =").code(2).stderr(contains("m.toml:1"));
+}
+
+#[test]
+fn shipped_examples_are_good() {
+    let folder = Folder::new();
+    let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let mut count = 0;
+    for entry in std::fs::read_dir(examples).unwrap() {
+        let path = entry.unwrap().path();
+        folder.turnstile().arg("check").arg(&path).assert().success();
+        count += 1;
+    }
+    assert!(count >= 3);
+}
+
+#[test]
+fn command_line() {
+    let folder = Folder::new();
+    let output = |arguments: &[&str]| folder.turnstile().args(arguments).assert();
+    output(&["--version"]).success().stdout(contains("turnstile 0."));
+    output(&["--help"]).success().stdout(contains("Exit codes").and(contains("doctor")));
+    for command in ["demo", "run", "bench", "check", "build", "test", "doctor"] {
+        output(&[command, "--help"]).success().stdout(contains("Exit codes"));
+    }
+    output(&["chekc"]).code(2).stderr(contains("'check'"));
+    output(&["bench", "--rows", "nul-hypercall"]).code(2).stderr(contains("did you mean `null-hypercall`?"));
+    output(&["bench", "--check", "--iterations", "1000"]).code(2).stderr(contains("leave --iterations out"));
+    output(&["test", "--filter", "no-such-test"]).code(2).stderr(contains("--list shows all names"));
+}
+
+#[test]
+fn outside_a_checkout() {
+    let folder = Folder::new();
+    folder
+        .turnstile()
+        .env("TURNSTILE_ROOT", "/nonexistent")
+        .args(["check", "m.toml"])
+        .assert()
+        .code(3)
+        .stderr(contains("not inside a Turnstile checkout"));
+}
