@@ -31,7 +31,7 @@ const TELLING: [&str; 9] = [
     "Linux version",
     "Machine model",
     "psci: PSCIv",
-    "GICv3:",
+    "redistributor 0 region",
     "arch_timer: cp15",
     "smp: Brought up",
     "turnstile: shell ready",

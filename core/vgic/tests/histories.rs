@@ -87,7 +87,7 @@ fn cases(default: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(200))]
+    #![proptest_config(cases(150))]
 
     #[test]
     fn few_interrupts(
@@ -100,7 +100,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(100))]
+    #![proptest_config(cases(75))]
 
     #[test]
     fn many_interrupts(
@@ -112,10 +112,17 @@ proptest! {
     }
 }
 
+/// Optimized builds can afford longer histories.
+const DEEPER: u32 = if cfg!(debug_assertions) { 0 } else { 1 };
+
 /// Runs all histories of a length over an alphabet, and looks at the registers after each.
 fn exhaust(list_registers: usize, length: u32, alphabet: &[Op], setup: &[Op]) {
     let count = alphabet.len();
     for number in 0..count.pow(length) {
+        if matches!(alphabet[number % count], Op::Acknowledge | Op::EndOfInterrupt | Op::Deactivate { .. }) {
+            // Nothing has happened yet: this is a shorter history.
+            continue;
+        }
         let mut world = World::new(1, list_registers);
         setup.iter().for_each(|op| world.step(0, *op, false));
         let mut rest = number;
@@ -140,8 +147,8 @@ fn all_short_histories_of_two_sgis() {
         Op::Priority(0, 0x40),
         Op::Priority(1, 0x80),
     ];
-    exhaust(1, 6, &alphabet, &setup);
-    exhaust(2, 5, &alphabet, &setup);
+    exhaust(1, 5 + DEEPER, &alphabet, &setup);
+    exhaust(2, 5 + DEEPER, &alphabet, &setup);
 }
 
 /// A level line, the hardware-backed timer and an SPI.
@@ -165,8 +172,8 @@ fn all_short_histories_of_lines() {
         Op::Priority(TIMER, 0x40),
         Op::Priority(32, 0x80),
     ];
-    exhaust(1, 5, &alphabet, &setup);
-    exhaust(2, 5, &alphabet, &setup);
+    exhaust(1, 5 + DEEPER, &alphabet, &setup);
+    exhaust(2, 5 + DEEPER, &alphabet, &setup);
 }
 
 /// Priority drop and deactivation apart, with registers written meanwhile.
@@ -189,6 +196,6 @@ fn all_short_histories_of_split_deactivation() {
         Op::Priority(0, 0x80),
         Op::Priority(32, 0x40),
     ];
-    exhaust(1, 5, &alphabet, &setup);
-    exhaust(2, 5, &alphabet, &setup);
+    exhaust(1, 5 + DEEPER, &alphabet, &setup);
+    exhaust(2, 5 + DEEPER, &alphabet, &setup);
 }

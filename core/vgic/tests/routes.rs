@@ -11,6 +11,11 @@ fn config(mpidrs: &[u64]) -> VgicConfig<'_> {
     VgicConfig { mpidrs, spis: 32, priority_bits: 5, group1_at_reset: true }
 }
 
+/// Returns affinities with sixteen vCPUs per cluster.
+fn clustered(count: usize) -> Vec<u64> {
+    (0..count as u64).map(|n| (n / 16) << 8 | (n % 16)).collect()
+}
+
 /// Composes an SGI register's value for the vCPU with an affinity.
 fn value(mpidr: u64, intid: u64) -> u64 {
     let [aff0, aff1, aff2, aff3] = [mpidr, mpidr >> 8, mpidr >> 16, mpidr >> 32].map(|aff| aff & 0xff);
@@ -44,8 +49,8 @@ fn check(mpidrs: &[u64]) {
 fn dense_and_clustered_affinities() {
     check(&[0]);
     check(&(0..16).collect::<Vec<u64>>());
-    check(&(0..64).map(|n| n % 16 | (n / 16) << 8).collect::<Vec<u64>>());
-    check(&(0..512).map(|n| n % 16 | (n / 16) << 8).collect::<Vec<u64>>());
+    check(&clustered(64));
+    check(&clustered(512));
     check(&(0..32).map(|n| n << 16).collect::<Vec<u64>>());
     check(&(0..32).map(|n| n << 32 | 0x8000_0000).collect::<Vec<u64>>());
     check(&(0..64).collect::<Vec<u64>>());
@@ -54,7 +59,7 @@ fn dense_and_clustered_affinities() {
 
 #[test]
 fn a_list_names_several_and_absent_ones_are_ignored() {
-    let mpidrs: Vec<u64> = (0..20).map(|n| n % 16 | (n / 16) << 8).collect();
+    let mpidrs: Vec<u64> = clustered(20);
     let vgic = Vgic::new(&config(&mpidrs)).unwrap();
     assert_eq!(targets(&vgic, 0b1010_0001, 0), [0, 5, 7]);
     assert_eq!(targets(&vgic, 1 << 16 | 0xffff, 0), [16, 17, 18, 19]);
@@ -104,7 +109,7 @@ fn an_spi_goes_where_its_route_says() {
 #[test]
 fn impossible_configurations_are_errors() {
     let error = |config: VgicConfig| Vgic::new(&config).err();
-    let many: Vec<u64> = (0..=MAX_VCPUS as u64).map(|n| n % 16 | (n / 16) << 8).collect();
+    let many: Vec<u64> = clustered(MAX_VCPUS + 1);
     assert_eq!(error(config(&[])), Some(ConfigError::Vcpus));
     assert_eq!(error(config(&many)), Some(ConfigError::Vcpus));
     assert_eq!(error(config(&many[..MAX_VCPUS])), None);

@@ -291,7 +291,7 @@ impl Power {
     }
 }
 
-/// Answers the calls whose answer never changes, and those that nobody knows; `None` if it takes more than that.
+/// Answers the calls whose answer never changes; `None` for all others, which [`Psci::answer`] may know.
 /// `function` is W0, the value is for X0. HOT: one lookup.
 // Inlined: the shortest exit there is consists of little else.
 #[inline(always)]

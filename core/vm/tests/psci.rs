@@ -5,6 +5,7 @@
 use proptest::prelude::*;
 use turnstile_vm::psci::{
     ALREADY_ON, Action, INVALID_ADDRESS, INVALID_PARAMETERS, NOT_SUPPORTED, ON_PENDING, Psci, SUCCESS, Start,
+    constant,
 };
 
 const RAM: core::ops::Range<u64> = 0x4000_0000..0x5000_0000;
@@ -34,6 +35,11 @@ fn versions_and_constants() {
     assert_eq!(psci.answer(0x8400_0000, 0, 0), Some(0x1_0001));
     assert_eq!(psci.answer(0x8000_0000, 0, 0), Some(0x1_0001));
     assert_eq!(psci.answer(0x8400_0006, 0, 0), Some(2));
+    assert_eq!(
+        [0x8400_0000, 0x8400_0006, 0x8000_0000].map(constant),
+        [Some(0x1_0001), Some(2), Some(0x1_0001)]
+    );
+    assert_eq!([0x8400_0001, 0x8400_000a, 0x8400_001f, 0].map(constant), [None; 4]);
     assert_eq!((SUCCESS as i64, NOT_SUPPORTED as i64, INVALID_PARAMETERS as i64), (0, -1, -2));
     assert_eq!((ALREADY_ON as i64, ON_PENDING as i64, INVALID_ADDRESS as i64), (-4, -5, -9));
 }
@@ -183,6 +189,8 @@ proptest! {
             let function = if near { 0x8400_0000 | function & 0x4000_001f } else { function };
             let asks = psci.answer(function, arguments[0], arguments[1]);
             let action = psci.call(vcpu, function, arguments);
+            let fixed = constant(function);
+            prop_assert!(fixed.is_none() || fixed == asks);
             if let Some(value) = asks {
                 prop_assert_eq!(action, Action::Return(value));
             }

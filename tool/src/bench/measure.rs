@@ -16,8 +16,10 @@ use crate::machine;
 use crate::qemu::Boot;
 use crate::setup::qemu::Qemu;
 
-/// Iterations of the two short runs that count exits.
-const FEW: u64 = 64;
+/// Iterations of the two short runs that count exits: as many digits in both, because each digit that the guest
+/// prints exits, too.
+const FEW: u64 = 1000;
+const MORE: u64 = 9000;
 /// Processor time for booting, in seconds, and iterations that surely fit into one more second.
 const BOOT_SECONDS: u64 = 60;
 const ITERATIONS_PER_SECOND: u64 = 10_000;
@@ -105,7 +107,7 @@ fn instructions(layout: &Layout, qemu: &Qemu, row: &Row, iterations: u64) -> Res
 /// Counts exits per operation: the difference between two runs is what the additional operations caused.
 fn exits(layout: &Layout, qemu: &Qemu, row: &Row) -> Result<f64> {
     let mut counts = [0; 2];
-    for (count, iterations) in counts.iter_mut().zip([FEW, 2 * FEW]) {
+    for (count, iterations) in counts.iter_mut().zip([FEW, MORE]) {
         let mut boot = prepare(layout, row, iterations)?;
         let log = boot.image_folder().join(format!("exits-{iterations}.log"));
         boot.extra = vec!["-d".into(), "int".into(), "-D".into(), log.clone().into()];
@@ -116,7 +118,9 @@ fn exits(layout: &Layout, qemu: &Qemu, row: &Row) -> Result<f64> {
         let _ = std::fs::remove_file(&log);
     }
     let [fewer, more] = counts;
-    Ok(more.saturating_sub(fewer) as f64 / FEW as f64)
+    // Its other figures may be a digit longer: that is far below the second decimal.
+    let exits = more.saturating_sub(fewer) as f64 / (MORE - FEW) as f64;
+    Ok((exits * 100.0).round() / 100.0)
 }
 
 /// Counts the exceptions from a guest (EL1 or EL0) to the hypervisor in a log of QEMU's `-d int`.

@@ -68,11 +68,12 @@ impl Folder {
     }
 }
 
-/// The program that stands in for QEMU.
+/// The program that stands in for QEMU: an example of the package, which `cargo test` builds unless it is told
+/// which tests to run.
 pub fn fake_qemu() -> PathBuf {
     let tool = assert_cmd::cargo::cargo_bin!("turnstile").to_path_buf();
     let path = tool.with_file_name("examples").join("fake-qemu");
-    assert!(path.is_file(), "{} is built by `cargo test -p turnstile` without --test", path.display());
+    assert!(path.is_file(), "{} is built by `cargo build -p turnstile --examples`", path.display());
     path
 }
 

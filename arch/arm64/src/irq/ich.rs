@@ -25,6 +25,7 @@ const LR_GROUP1: u64 = 1 << 60;
 const LR_EOI: u64 = 1 << 41;
 const VMCR_VENG0: u64 = 1 << 0;
 const VMCR_VENG1: u64 = 1 << 1;
+const VMCR_VEOIM: u64 = 1 << 9;
 
 macro_rules! each_lr {
     ($n:expr, $register:ident => $access:expr, $none:expr) => {
@@ -142,6 +143,11 @@ impl VirtualInterface for Ich {
         if count != 0 {
             // SAFETY: only the count changes.
             unsafe { regs::ICH_HCR_EL2.write(hcr & !(0x1f << HCR_EOICOUNT_SHIFT)) };
+            // With EOImode 1 a write of EOIR deactivates nothing, and DIR traps while this matters. QEMU counts
+            // such a write all the same; the architecture does not.
+            if regs::ICH_VMCR_EL2.read() & VMCR_VEOIM != 0 {
+                return 0;
+            }
         }
         count as u8
     }
