@@ -125,3 +125,9 @@ pub fn synchronize_instructions(address: u64, bytes: u64) {
     }
     synchronize();
 }
+
+/// Says that this CPU waits for another one: an emulator that runs its CPUs in turn goes on to the next.
+pub fn relax() {
+    // SAFETY: a hint; it changes nothing.
+    unsafe { core::arch::asm!("yield", options(nomem, nostack, preserves_flags)) };
+}

@@ -51,7 +51,7 @@ pub fn die(how: &str) -> ! {
             cpu::wfi();
         },
         "spin" => loop {
-            core::hint::spin_loop();
+            crate::cpu::relax();
         },
         "off" => psci::system_off(),
         "reset" => psci::system_reset(),

@@ -100,7 +100,7 @@ pub fn ticks(microseconds: u64) -> u64 {
 pub fn delay(microseconds: u64) {
     let end = now() + ticks(microseconds);
     while now() < end {
-        core::hint::spin_loop();
+        crate::cpu::relax();
     }
 }
 
@@ -114,6 +114,6 @@ pub fn wait(microseconds: u64, mut condition: impl FnMut() -> bool) -> bool {
         if now() >= end {
             return condition();
         }
-        core::hint::spin_loop();
+        crate::cpu::relax();
     }
 }

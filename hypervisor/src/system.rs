@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use spin::Once;
 use turnstile_arm64::boot::Host;
-use turnstile_arm64::cpu::PerCpu;
+use turnstile_arm64::cpu::{PerCpu, relax};
 use turnstile_arm64::exit::full;
 use turnstile_arm64::vm::Vm;
 use turnstile_arm64::{Monitor, println, set_monitor};
@@ -87,7 +87,7 @@ fn turnstile_cpu_main(cpu: &'static PerCpu) -> ! {
         if let Some(system) = SYSTEM.get() {
             break system;
         }
-        core::hint::spin_loop();
+        relax();
     };
     let mut vcpus = system.guests.iter().flat_map(|guest| guest.vm.vcpus());
     match vcpus.find(|vcpu| vcpu.cpu.index == cpu.index) {

@@ -311,7 +311,7 @@ impl Host {
                     println!("turnstile: CPU {} was started but does not answer", area.index);
                     return area.index;
                 }
-                core::hint::spin_loop();
+                cpu::relax();
             }
         }
         count

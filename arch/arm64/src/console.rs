@@ -51,7 +51,7 @@ pub fn print_last(arguments: fmt::Arguments<'_>) {
             }
             return;
         }
-        core::hint::spin_loop();
+        crate::cpu::relax();
     }
     // SAFETY: this CPU stops after its report; text of another CPU may be mixed in, nothing else is at stake.
     unsafe { UART.force_unlock() };

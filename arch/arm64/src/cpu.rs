@@ -47,6 +47,12 @@ instruction!(
     "wfi"
 );
 instruction!(
+    /// Says that this CPU waits for another one. Unlike `core::hint::spin_loop`, which is an ISB, it lets an
+    /// emulator or a core with several threads go on with somebody else.
+    relax,
+    "yield"
+);
+instruction!(
     /// Signals an event to all CPUs.
     sev,
     "sev"

@@ -80,7 +80,7 @@ impl Uart {
                 UartKind::Ns16550 { shift, width } if self.ns(5, shift, width) & NS_LSR_THRE != 0 => {
                     return self.set_ns(0, shift, width, byte);
                 }
-                _ => core::hint::spin_loop(),
+                _ => crate::cpu::relax(),
             }
         }
     }

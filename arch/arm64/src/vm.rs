@@ -174,7 +174,7 @@ impl Host for Peers<'_> {
             |_| target.kick(),
             || {
                 serve_remote(own, me, vif);
-                core::hint::spin_loop();
+                cpu::relax();
             },
         )
     }

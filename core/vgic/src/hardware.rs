@@ -102,8 +102,8 @@ pub struct Maintenance {
 }
 
 impl Maintenance {
-    /// Has no condition and no trap armed: the state of the interface after [`VcpuGic::put`]
-    /// (crate::VcpuGic::put) and at boot.
+    /// Has no condition and no trap armed: the state of the interface at boot and after
+    /// [`VcpuGic::put`](crate::VcpuGic::put).
     pub const NONE: Self = Self {
         lr_entry_not_present: false,
         no_pending: false,
@@ -127,9 +127,9 @@ pub struct GroupEnables {
 /// Is the virtual CPU interface of the physical CPU that a vCPU is resident on.
 ///
 /// Each method is one access to a slow register; the model counts on nothing being cached below it.
-/// List registers are empty and nothing is armed before the first [`VcpuGic::load`]
-/// (crate::VcpuGic::load). `n` is always below the count given to [`VcpuGic::new`]
-/// (crate::VcpuGic::new).
+/// List registers are empty and nothing is armed before the first
+/// [`VcpuGic::load`](crate::VcpuGic::load). `n` is always below the count given to
+/// [`VcpuGic::new`](crate::VcpuGic::new).
 pub trait VirtualInterface {
     /// Reads the state of list register `n`.
     fn read_lr(&mut self, n: usize) -> LrState;

@@ -265,7 +265,7 @@ impl VcpuGic {
             return Outcome::Done;
         }
         let lr = self.pending_lr(intid, Backing::Hardware { pintid });
-        if self.quick & !self.line & bit == 0 {
+        if self.quick & bit == 0 {
             return self.hold(vif, intid, pintid);
         }
         let n = match self.slot(intid) {

@@ -114,7 +114,7 @@ fn note(argument: u64) {
         slot.store(if right { argument } else { u64::MAX }, SeqCst);
     }
     while GO_OFF.load(SeqCst) == 0 {
-        core::hint::spin_loop();
+        cpu::relax();
     }
 }
 
