@@ -98,10 +98,19 @@ pub fn clean_to_poc(start: u64, size: u64) {
     {
         let line = 4u64 << (regs::CTR_EL0.read() >> 16 & 0xf);
         let mut address = start & !(line - 1);
-        while address < start + size {
-            // SAFETY: cache maintenance by address does not change what memory holds; the range is mapped.
-            unsafe { core::arch::asm!("dc civac, {}", in(reg) address, options(nostack, preserves_flags)) };
-            address += line;
+        // SAFETY: cache maintenance by address does not change what memory holds; the range is mapped. Eight
+        // lines a turn, because whole VMs are cleaned this way.
+        unsafe {
+            while address + 8 * line <= start + size {
+                core::arch::asm!(
+                    ".rept 8", "dc civac, {0}", "add {0}, {0}, {1}", ".endr",
+                    inout(reg) address, in(reg) line, options(nostack)
+                );
+            }
+            while address < start + size {
+                core::arch::asm!("dc civac, {}", in(reg) address, options(nostack, preserves_flags));
+                address += line;
+            }
         }
     }
     #[cfg(not(target_os = "none"))]

@@ -387,7 +387,7 @@ impl GuestMemory {
         }
     }
 
-    /// Clears all of it: nobody after this VM sees what it held.
+    /// Clears all of it: this VM sees nothing that anybody had there before.
     fn scrub(&self) -> Result<(), Error> {
         let (start, size) = (self.frames.start().0, self.frames.size());
         with_guest_memory(start, size, |bytes| zero(bytes.as_mut_ptr() as u64, size))
@@ -430,12 +430,12 @@ impl GuestMemory {
         1 << 31 | parange << 16 | 0b11 << 12 | 0b01 << 10 | 0b01 << 8 | format.sl0() << 6 | format.t0sz()
     }
 
-    /// Clears the memory and gives it and the tables back. No CPU may have it loaded any more.
+    /// Gives the memory and the tables back. No CPU may have them loaded any more. What the memory holds stays
+    /// there, mapped nowhere, until it is cleared for its next owner.
     ///
     /// # Errors
     /// When the allocator's books do not allow it.
     pub fn release(self) -> Result<(), Error> {
-        self.scrub()?;
         with(|m| {
             let mut pool = Pool { arena: &mut m.arena, regime: Regime::Guest };
             pool.invalidate(0, 0);

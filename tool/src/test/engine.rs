@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Plays a scenario: boots its machine, follows its steps, judges its end, and keeps the log.
 
-use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use super::scenario::{Ending, Record, Scenario, Start, Step};
-use crate::failure::{Failure, Result};
-use crate::layout::{Layout, write_atomically};
+use crate::failure::{Context, Failure, Result};
+use crate::layout::Layout;
 use crate::machine;
 use crate::session::{Heard, Notice, Session};
 use crate::setup::qemu::Qemu;
@@ -19,17 +20,37 @@ const WALL_FACTOR: u32 = 10;
 /// The refusal of a bundle or a machine: this long after its last word nothing more is awaited.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Plays a scenario; the error is the sentence for the report. The log is written in either case.
+/// Plays a scenario; the error is the sentence for the report. The log is written as it goes.
 pub fn play(layout: &Layout, qemu: &Qemu, scenario: &Scenario) -> std::result::Result<(), String> {
-    let mut log = String::new();
+    let mut log = Log::create(&log_file(layout, &scenario.name)).map_err(|failure| failure.to_string())?;
     let result = try_play(layout, qemu, scenario, &mut log);
     let verdict = match &result {
         Ok(()) => "passed".to_owned(),
         Err(failure) => format!("failed: {failure}"),
     };
-    let _ = writeln!(log, "\n--- {verdict}");
-    let _ = write_atomically(&log_file(layout, &scenario.name), log.as_bytes());
+    log.line(&format!("\n--- {verdict}"));
     result.map_err(|failure| failure.to_string())
+}
+
+/// A test's log.
+struct Log(File);
+
+impl Log {
+    fn create(path: &Path) -> Result<Self> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).context(|| format!("cannot create {}", folder.display()))?;
+        }
+        File::create(path).map(Log).context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Writes text as it is. A disk that is full fails tests in other ways.
+    fn text(&mut self, text: &str) {
+        let _ = self.0.write_all(text.as_bytes());
+    }
+
+    fn line(&mut self, line: &str) {
+        self.text(&format!("{line}\n"));
+    }
 }
 
 /// Where a test's log is kept.
@@ -37,14 +58,14 @@ pub fn log_file(layout: &Layout, name: &str) -> PathBuf {
     layout.target().join("test-logs").join(format!("{}.log", name.replace('/', "-")))
 }
 
-fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut String) -> Result<()> {
+fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut Log) -> Result<()> {
     let name = format!("test-{}", scenario.name.replace('/', "-"));
     let (mut boot, _) = machine::prepare_text(layout, &name, &scenario.config)?;
     boot.counted = scenario.counted;
     if let Some(prepare) = scenario.prepare {
         prepare(&mut boot, &layout.bundles().join(&name))?;
     }
-    let _ = writeln!(log, "{}\n{}\n", scenario.config, boot.shown(&qemu.path));
+    log.line(&format!("{}\n{}\n", scenario.config, boot.shown(&qemu.path)));
     let (sender, notices) = channel::<Notice>();
     let session = Session::start(&boot, &qemu.path, sender)?;
     let mut player = Player {
@@ -60,7 +81,7 @@ fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut String)
     let outcome = player.follow(scenario);
     player.session.kill();
     let ending = player.session.wait()?;
-    let _ = writeln!(log, "\n--- QEMU ended with {}\n{}", ending.status, ending.messages);
+    log.line(&format!("\n--- QEMU ended with {}\n{}", ending.status, ending.messages));
     outcome.map_err(Failure::failed)
 }
 
@@ -81,7 +102,7 @@ struct Player<'a> {
     begin: Instant,
     limit: Duration,
     ended: bool,
-    log: &'a mut String,
+    log: &'a mut Log,
 }
 
 type Verdict = std::result::Result<(), String>;
@@ -89,7 +110,7 @@ type Verdict = std::result::Result<(), String>;
 impl Player<'_> {
     fn follow(&mut self, scenario: &Scenario) -> Verdict {
         for step in &scenario.steps {
-            let _ = writeln!(self.log, "--- {step:?}");
+            self.log.line(&format!("--- {step:?}"));
             self.step(step)?;
         }
         self.end(scenario.ending)?;
@@ -122,6 +143,7 @@ impl Player<'_> {
                 let Some(cursor) = self.cursors.consoles.get_mut(index) else { return false };
                 advance(self.record.console(*vm), cursor, text)
             }
+            Step::Reported(text) => self.record.crashes.iter().any(|report| report.contains(text)),
             Step::Text(text) => advance(&self.record.text, &mut self.cursors.text, text),
             Step::Started(vm, boots) => {
                 self.record.starts.iter().any(|start| start.vm == *vm && start.boots >= *boots)
@@ -162,7 +184,7 @@ impl Player<'_> {
         match heard {
             Heard::Text { text } => {
                 let text = String::from_utf8_lossy(text);
-                self.log.push_str(&text);
+                self.log.text(&text);
                 record.text.push_str(&text);
                 return;
             }
@@ -179,7 +201,7 @@ impl Player<'_> {
                     if text.contains('\n') {
                         let lines = console.get(begun..).unwrap_or_default();
                         for line in lines.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
-                            let _ = writeln!(self.log, "{vm}| {}", line.trim_end());
+                            self.log.line(&format!("{vm}| {}", line.trim_end()));
                         }
                     }
                 }
@@ -197,7 +219,7 @@ impl Player<'_> {
             Heard::Done { crashed } => record.done = Some(*crashed),
             _ => {}
         }
-        let _ = writeln!(self.log, "*| {}", serde_json::to_string(heard).unwrap_or_default());
+        self.log.line(&format!("*| {}", serde_json::to_string(heard).unwrap_or_default()));
     }
 
     fn end(&mut self, ending: Ending) -> Verdict {

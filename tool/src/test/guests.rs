@@ -70,7 +70,7 @@ fn jump() -> Scenario {
 }
 
 fn crash_stop() -> Scenario {
-    let first = guest("victim", "crash", "8MiB", "on-crash = \"stop\"\ncmdline = \"after=100\"");
+    let first = guest("victim", "crash", "8MiB", "on-crash = \"stop\"\ncmdline = \"how=vectors-outside after=100\"");
     let steps = vec![
         Step::Expect(0, "@boot crash"),
         Step::Stopped(0, StopReason::Crash),
@@ -88,7 +88,7 @@ fn crash_stop() -> Scenario {
 }
 
 fn crash_restart() -> Scenario {
-    let first = guest("victim", "crash", "8MiB", "on-crash = \"restart\"\ncmdline = \"after=100\"");
+    let first = guest("victim", "crash", "8MiB", "on-crash = \"restart\"\ncmdline = \"how=vectors-outside after=100\"");
     let steps = vec![
         Step::Started(0, 3),
         Step::Expect(0, "@boot crash"),

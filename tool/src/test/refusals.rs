@@ -44,12 +44,19 @@ pub fn scenarios() -> Vec<Scenario> {
             change(boot, folder, |_| {})
         })
         .with_config(guest("echo", "echo", "8MiB", "cpus = [3]")),
-        refuse("too-little-memory", "memory", |boot, _| {
-            boot.memory = 192 << 20;
-            Ok(())
-        })
-        .with_config(guest("echo", "echo", "512MiB", "")),
+        too_little_memory(),
     ]
+}
+
+/// The machine has less memory than the VM wants: that VM does not start, and the others would.
+fn too_little_memory() -> Scenario {
+    let config = guest("echo", "echo", "512MiB", "");
+    let steps = vec![Step::Reported("memory")];
+    let scenario = Scenario::new("refusal/too-little-memory", config, steps);
+    scenario.ending(Ending::Done { crashed: 1 }).prepare(|boot, _| {
+        boot.memory = 192 << 20;
+        Ok(())
+    })
 }
 
 impl Scenario {

@@ -39,6 +39,8 @@ pub enum Step {
     Started(u8, u32),
     /// The VM stops for this reason.
     Stopped(u8, StopReason),
+    /// The report of a VM that crashed, or that cannot start, says this.
+    Reported(&'static str),
     /// The hypervisor's own text says this.
     Text(&'static str),
     /// The hypervisor is told this.
