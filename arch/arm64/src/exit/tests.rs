@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The light tier on the host: what each exit does, and every register it touches, against fakes.
+
+use std::boxed::Box;
+use std::sync::atomic::AtomicBool;
+use std::vec;
+use std::vec::Vec;
+
+use turnstile_machine::GuestMachine;
+use turnstile_vgic::{Context, Vgic, VgicConfig};
+use turnstile_vm::attention::Reasons;
+use turnstile_vm::lifecycle::OnCrash;
+use turnstile_vm::psci::Start;
+
+use super::*;
+use crate::cpu::PerCpu;
+use crate::irq::ich::Ich;
+use crate::mmio::Registers;
+use crate::regs::fakes::{self, Access};
+use crate::vm::{Peers, Vm, VmParts};
+
+/// A VM of `vcpus` vCPUs, each on a CPU of its own; the test's thread is the CPU of vCPU 0.
+fn machine(vcpus: usize, pmu: bool) -> (&'static Vm, Frame) {
+    fakes::reset();
+    fakes::set("ICH_VTR_EL2", 4 << 29 | 4 << 26 | 3);
+    fakes::set("ICH_ELRSR_EL2", 0xf);
+    fakes::set("ID_AA64ISAR0_EL1", 0x1234_0000);
+    let mpidrs: Vec<u64> = (0..vcpus as u64).collect();
+    let config = VgicConfig { mpidrs: &mpidrs, spis: 96, priority_bits: 5, group1_at_reset: true };
+    let parts = VmParts {
+        id: 0,
+        name: "test".into(),
+        machine: GuestMachine::Virt,
+        on_crash: OnCrash::Stop,
+        pmu,
+        vgic: Vgic::new(&config).expect("a valid configuration"),
+        memory: 64 << 20,
+    };
+    let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
+    let cpu = |index: usize| -> &'static PerCpu {
+        // SAFETY: never accessed.
+        let redistributor = unsafe { Registers::new(0) };
+        let online = AtomicBool::new(true);
+        let area = PerCpu {
+            stack_top: 0,
+            fault_stack_top: 0,
+            index,
+            affinity: index as u64,
+            redistributor,
+            online,
+        };
+        Box::leak(Box::new(area))
+    };
+    let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu(n))))).collect::<Vec<_>>();
+    fakes::set("TPIDR_EL2", core::ptr::from_ref(all[0].cpu) as u64);
+    vm.set_vcpus(all);
+    vm.psci.reset(Start { entry: 0x4000_0000, context: 0 });
+    vm.lifecycle.start();
+    for vcpu in vm.vcpus() {
+        vcpu.attention.load(vcpu.index as u32);
+        // SAFETY: nobody else uses the vCPU.
+        let owned = unsafe { vcpu.owned() };
+        let peers = Peers { vm };
+        let mut cx = Context { vgic: &vm.vgic, vif: &mut Ich, host: &peers };
+        owned.gic.load(&mut cx);
+        // Groups on, SGIs enabled: what a guest does first.
+        owned.gic.dist_write(&mut cx, 0, 4, 3);
+        owned.gic.redist_write(&mut cx, vcpu.index, 0x1_0100, 4, !0);
+        vcpu.attention.take();
+        vcpu.inbox.clear();
+    }
+    fakes::set("ELR_EL2", 0x4000_0000);
+    fakes::take_log();
+    (vm, Frame::new(vm.vcpus()[0]))
+}
+
+fn exit(frame: &mut Frame, class: u64, iss: u64) -> (u32, Vec<Access>) {
+    fakes::set("ESR_EL2", class << 26 | 1 << 25 | iss);
+    let code = turnstile_light_sync(frame);
+    (code, fakes::take_log())
+}
+
+/// ISS of a trapped MRS (`read`) or MSR.
+fn system_register(op0: u64, op1: u64, crn: u64, crm: u64, op2: u64, rt: u64, read: bool) -> u64 {
+    op0 << 20 | op2 << 17 | op1 << 14 | crn << 10 | rt << 5 | crm << 1 | u64::from(read)
+}
+
+const READ_ESR: Access = Access::Read("ESR_EL2");
+/// Moving past a trapped instruction.
+const SKIP: [Access; 2] = [Access::Read("ELR_EL2"), Access::Write("ELR_EL2", 0x4000_0004)];
+
+#[test]
+fn null_hypercall_touches_nothing_but_the_syndrome() {
+    let (_, mut frame) = machine(1, false);
+    frame.set(0, 0x8400_0000);
+    assert_eq!(exit(&mut frame, class::HVC64, 0), (0, vec![READ_ESR]));
+    assert_eq!(frame.get(0), 0x1_0001, "PSCI 1.1");
+}
+
+#[test]
+fn id_register_comes_from_memory() {
+    let (_, mut frame) = machine(1, false);
+    let iss = system_register(3, 0, 0, 6, 0, 5, true);
+    assert_eq!(exit(&mut frame, class::SYSTEM_REGISTER, iss), (0, vec![READ_ESR, SKIP[0], SKIP[1]]));
+    assert_eq!(frame.get(5), 0x1234_0000, "ID_AA64ISAR0_EL1");
+}
+
+#[test]
+fn pmu_selector_is_kept_in_memory() {
+    let (_, mut frame) = machine(1, true);
+    frame.set(3, 31);
+    let write = system_register(3, 3, 9, 12, 5, 3, false);
+    assert_eq!(exit(&mut frame, class::SYSTEM_REGISTER, write).1, [READ_ESR, SKIP[0], SKIP[1]]);
+    fakes::set("ELR_EL2", 0x4000_0000);
+    let read = system_register(3, 3, 9, 12, 5, 7, true);
+    assert_eq!(exit(&mut frame, class::SYSTEM_REGISTER, read), (0, vec![READ_ESR, SKIP[0], SKIP[1]]));
+    assert_eq!(frame.get(7), 31);
+}
+
+#[test]
+fn without_a_pmu_its_registers_go_to_the_full_tier() {
+    let (_, mut frame) = machine(1, false);
+    let read = system_register(3, 3, 9, 12, 5, 7, true);
+    assert_eq!(exit(&mut frame, class::SYSTEM_REGISTER, read), (Code::SYNC, vec![READ_ESR]));
+}
+
+#[test]
+fn transfer_registers_that_are_still_in_the_cpu_go_to_the_full_tier() {
+    let (_, mut frame) = machine(1, false);
+    for rt in (19..=30).chain([31]) {
+        let iss = system_register(3, 0, 0, 6, 0, rt, true);
+        assert_eq!(exit(&mut frame, class::SYSTEM_REGISTER, iss), (Code::SYNC, vec![READ_ESR]), "x{rt}");
+    }
+}
+
+#[test]
+fn self_sgi_is_one_list_register_write() {
+    let (_, mut frame) = machine(1, false);
+    frame.set(2, 1);
+    let iss = system_register(3, 0, 12, 11, 5, 2, false);
+    let (code, log) = exit(&mut frame, class::SYSTEM_REGISTER, iss);
+    let gic: Vec<_> = log.iter().filter(|a| is_gic(a)).collect();
+    assert_eq!(code, 0);
+    assert!(matches!(gic[..], [Access::Write("ICH_LR0_EL2", value)] if value >> 62 == 1), "{gic:?}");
+}
+
+#[test]
+fn sgi_to_another_vcpu_posts_and_kicks_once() {
+    let (vm, mut frame) = machine(2, false);
+    frame.set(2, 1 << 1 | 5 << 24);
+    let iss = system_register(3, 0, 12, 11, 5, 2, false);
+    let (code, log) = exit(&mut frame, class::SYSTEM_REGISTER, iss);
+    assert_eq!(code, 0);
+    let gic: Vec<_> = log.iter().filter(|a| is_gic(a)).collect();
+    assert_eq!(gic, [&Access::Write("ICC_SGI1R_EL1", 1 << 1)], "SGI 0 to the physical CPU with Aff0 = 1");
+    let (_, log) = exit(&mut frame, class::SYSTEM_REGISTER, iss);
+    assert!(!log.iter().any(is_gic), "the target has not looked yet: no second kick");
+    let mut posted = Vec::new();
+    vm.vcpus()[1].inbox.drain(|intid| posted.push(intid));
+    assert_eq!(posted, [5]);
+    assert_eq!(vm.vcpus()[1].attention.take(), Reasons::INBOX);
+}
+
+#[test]
+fn distributor_read_touches_no_interrupt_controller() {
+    let (_, mut frame) = machine(1, false);
+    fakes::set("HPFAR_EL2", 0x0800_0000 >> 8);
+    fakes::set("FAR_EL2", 0xffff_0000_0000_0004);
+    // A 32-bit load of GICD_TYPER into x9: ISV, SAS = 2, SRT = 9, translation fault at level 3.
+    let (code, log) = exit(&mut frame, class::DATA_ABORT, 1 << 24 | 2 << 22 | 9 << 16 | 0x07);
+    assert_eq!(code, 0);
+    assert_eq!(log.len(), 5, "ESR, HPFAR, FAR, ELR twice: {log:?}");
+    assert!(!log.iter().any(is_gic), "{log:?}");
+    assert_eq!(frame.get(9) & 0x1f, 3, "GICD_TYPER.ITLinesNumber for 96 SPIs");
+}
+
+#[test]
+fn attention_is_seen_before_entry() {
+    let (vm, mut frame) = machine(1, false);
+    vm.vcpus()[0].attention.raise(Reasons::STOP);
+    frame.set(0, 0x8400_0000);
+    let (code, _) = exit(&mut frame, class::HVC64, 0);
+    assert_ne!(code, 0);
+    assert_eq!(code & Code::FULL, 0, "the exit itself is finished");
+}
+
+#[test]
+fn timer_interrupt_is_acknowledged_and_one_list_register() {
+    let (_, mut frame) = machine(1, false);
+    fakes::set("ICC_IAR1_EL1", 27);
+    let code = turnstile_light_irq(&mut frame);
+    let log = fakes::take_log();
+    assert_eq!(code, 0);
+    assert_eq!(log[..2], [Access::Read("ICC_IAR1_EL1"), Access::Write("ICC_EOIR1_EL1", 27)]);
+    // Pending, hardware-backed by the physical PPI; no deactivation: that is the guest's EOI.
+    let lr = 0b01 << 62 | 1 << 61 | 1 << 60 | 27 << 32 | 27;
+    assert_eq!(log[2..], [Access::Write("ICH_LR0_EL2", lr)]);
+}
+
+#[test]
+fn kick_delivers_what_was_posted() {
+    let (vm, mut frame) = machine(2, false);
+    let me = vm.vcpus()[0];
+    assert_eq!(me.inbox.post(&me.attention, 3), Some(0));
+    fakes::set("ICC_IAR1_EL1", 0);
+    let code = turnstile_light_irq(&mut frame);
+    let log = fakes::take_log();
+    assert_eq!(code, 0, "everything was done in the light tier");
+    assert!(log.contains(&Access::Write("ICH_LR0_EL2", 0b01 << 62 | 1 << 60 | 3)), "{log:?}");
+    assert_eq!(log.iter().filter(|a| is_gic(a)).count(), 4, "IAR, EOIR, DIR, one list register: {log:?}");
+}
+
+#[test]
+fn unknown_calls_and_classes_are_left_with_nothing_done() {
+    let (_, mut frame) = machine(1, false);
+    frame.set(0, 0x8400_0008);
+    assert_eq!(exit(&mut frame, class::HVC64, 0), (Code::SYNC, vec![READ_ESR]), "SYSTEM_OFF");
+    for other in (0..64).filter(|c| ![class::HVC64, class::SYSTEM_REGISTER, class::DATA_ABORT].contains(c)) {
+        assert_eq!(exit(&mut frame, other, 0), (Code::SYNC, vec![READ_ESR]), "class {other:#x}");
+    }
+}
+
+fn is_gic(access: &Access) -> bool {
+    let (Access::Read(name) | Access::Write(name, _)) = access;
+    name.starts_with("ICC_") || name.starts_with("ICH_")
+}
