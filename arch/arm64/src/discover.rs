@@ -12,6 +12,9 @@ use crate::uart::UartKind;
 /// The most physical CPUs that are used.
 pub const MAX_CPUS: usize = 512;
 
+/// The most reserved ranges that are remembered.
+const MAX_RESERVED: usize = 64;
+
 /// A range of physical addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
@@ -74,7 +77,7 @@ pub struct Machine<'a> {
     /// RAM.
     pub memory: ArrayVec<Range, 16>,
     /// Parts of RAM that belong to somebody else.
-    pub reserved: ArrayVec<Range, 16>,
+    pub reserved: ArrayVec<Range, MAX_RESERVED>,
     /// CPUs that may be used, in the order of the device tree.
     pub cpus: ArrayVec<CpuNode, MAX_CPUS>,
     /// The GIC, when it is a GICv3.
@@ -98,6 +101,8 @@ pub enum Error {
     Damaged,
     /// No memory node.
     NoMemory,
+    /// More reserved ranges than there is room for: what is not remembered would be given to guests.
+    TooManyReserved,
 }
 
 impl fmt::Display for Error {
@@ -105,6 +110,7 @@ impl fmt::Display for Error {
         f.write_str(match self {
             Self::Damaged => "the device tree is damaged",
             Self::NoMemory => "the device tree names no memory",
+            Self::TooManyReserved => "the device tree reserves more than 64 ranges of memory",
         })
     }
 }
@@ -227,23 +233,25 @@ fn gic(fdt: Fdt<'_>) -> Option<GicNode> {
     Some(GicNode { distributor, redistributors: reg.take(regions).collect() })
 }
 
-fn reserved(fdt: Fdt<'_>, out: &mut ArrayVec<Range, 16>) {
+fn reserved(fdt: Fdt<'_>, out: &mut ArrayVec<Range, MAX_RESERVED>) -> Result<(), Error> {
     for entry in fdt.memory_reservations() {
-        let _ = out.try_push(Range { base: entry.address(), size: entry.size() });
+        let range = Range { base: entry.address(), size: entry.size() };
+        out.try_push(range).map_err(|_| Error::TooManyReserved)?;
     }
     if let Some(node) = fdt.find_node("/reserved-memory") {
         for child in node.children() {
             for range in ranges(child) {
-                let _ = out.try_push(range);
+                out.try_push(range).map_err(|_| Error::TooManyReserved)?;
             }
         }
     }
+    Ok(())
 }
 
 /// Reads the whole machine.
 ///
 /// # Errors
-/// [`Error::NoMemory`] when there is none.
+/// [`Error::NoMemory`] when there is none, [`Error::TooManyReserved`].
 pub fn machine(fdt: Fdt<'_>) -> Result<Machine<'_>, Error> {
     let mut machine = Machine {
         memory: ArrayVec::new(),
@@ -266,7 +274,7 @@ pub fn machine(fdt: Fdt<'_>) -> Result<Machine<'_>, Error> {
     if machine.memory.is_empty() {
         return Err(Error::NoMemory);
     }
-    reserved(fdt, &mut machine.reserved);
+    reserved(fdt, &mut machine.reserved)?;
     cpus(fdt, &mut machine.cpus);
     if let Some(node) = fdt.find_node("/psci") {
         machine.psci = match string(node, "method") {

@@ -28,6 +28,8 @@ fn begin() {
     if REPORTING.swap(true, Ordering::AcqRel) {
         cpu::halt();
     }
+    // Ends whatever frame was being sent, so that the report is read as text (turnstile_link::RESYNC).
+    console::print_last(format_args!("\0\0"));
 }
 
 fn finish() -> ! {

@@ -46,13 +46,17 @@ fn id_field(value: u64, shift: u32) -> u64 {
     value >> shift & 0xf
 }
 
+/// Whether the CPU has a PMUv3 (0xf: an implementation-defined one).
+fn has_pmu() -> bool {
+    !matches!(id_field(regs::ID_AA64DFR0_EL1.read(), 8), 0 | 0xf)
+}
+
 /// Sets up what all guests on this CPU share.
 pub fn start_cpu() {
     let mmfr0 = regs::ID_AA64MMFR0_EL1.read();
     let mmfr1 = regs::ID_AA64MMFR1_EL1.read();
-    let dfr0 = regs::ID_AA64DFR0_EL1.read();
     let pfr1 = regs::ID_AA64PFR1_EL1.read();
-    let has_pmu = !matches!(id_field(dfr0, 8), 0 | 0xf);
+    let has_pmu = has_pmu();
     // SAFETY: traps and controls of guests; none of these affects the hypervisor's own execution. Zero in the
     // fine-grained trap registers traps what their "n" bits name (features that are not offered) and nothing
     // else. Registers of optional features are written only where ID registers say they exist.
@@ -164,6 +168,9 @@ pub fn reset_vcpu(entry: u64) {
         regs::CSSELR_EL1.write(0);
         regs::MDSCR_EL1.write(0);
         regs::OSLAR_EL1.write(0);
+        if has_pmu() {
+            regs::PMUSERENR_EL0.write(0);
+        }
         regs::ELR_EL2.write(entry);
         regs::SPSR_EL2.write(SPSR_RESET);
     }
