@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The hypervisor's command line: words of the form `key=value`.
 
+use turnstile_arm64::fault::Provoked;
+
 use crate::line::Mode;
 
 /// What the command line says.
@@ -8,15 +10,22 @@ use crate::line::Mode;
 pub struct Options {
     /// How the serial line is used: `link=framed` or `link=plain` (the default).
     pub line: Mode,
+    /// A fault of the hypervisor itself to provoke at boot, to see that it is caught and reported:
+    /// `provoke=write-to-code`, `run-data`, `stack-overflow` or `panic`.
+    pub provoke: Option<Provoked>,
 }
 
 /// Parses the command line. Words that mean nothing are handed to `unknown`.
 pub fn parse<'a>(line: &'a str, mut unknown: impl FnMut(&'a str)) -> Options {
-    let mut options = Options { line: Mode::Plain };
+    let mut options = Options { line: Mode::Plain, provoke: None };
     for word in line.split_ascii_whitespace() {
         match word {
             "link=framed" => options.line = Mode::Framed,
             "link=plain" => options.line = Mode::Plain,
+            "provoke=write-to-code" => options.provoke = Some(Provoked::WriteToCode),
+            "provoke=run-data" => options.provoke = Some(Provoked::RunData),
+            "provoke=stack-overflow" => options.provoke = Some(Provoked::StackOverflow),
+            "provoke=panic" => options.provoke = Some(Provoked::Panic),
             _ => unknown(word),
         }
     }

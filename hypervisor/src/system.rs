@@ -48,6 +48,9 @@ fn turnstile_main(host: &'static Host) -> ! {
         println!("turnstile: \"{word}\" on the command line means nothing here");
     });
     line::set_mode(options.line);
+    if let Some(kind) = options.provoke {
+        turnstile_arm64::fault::provoke(kind);
+    }
     let Some(blob) = host.bundle else {
         refuse(host, format_args!("there is no bundle: pass one as the initial RAM disk (made by ./x build)"));
     };

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{console, cpu, psci, regs};
+use crate::{console, cpu, println, psci, regs};
 
 /// Registers stored by `hypervisor_fault` in `vectors.S`.
 #[repr(C)]
@@ -14,7 +14,9 @@ pub struct FaultFrame {
 }
 
 const KINDS: [&str; 4] = ["synchronous exception", "IRQ", "FIQ", "SError"];
-/// Frames of a backtrace at most.
+/// The largest stack that is looked at, in bytes.
+const MAX_STACK: u64 = 64 * 1024;
+/// Addresses of a backtrace at most.
 const DEPTH: usize = 24;
 
 /// Only one CPU reports; a fault while reporting stops at once.
@@ -38,6 +40,50 @@ fn finish() -> ! {
     cpu::halt();
 }
 
+/// A fault that can be provoked, to see its report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provoked {
+    /// A write to the hypervisor's own code.
+    WriteToCode,
+    /// An instruction fetch from data.
+    RunData,
+    /// A stack that grows into its guard page.
+    StackOverflow,
+    /// A panic.
+    Panic,
+}
+
+/// Faults on purpose.
+pub fn provoke(kind: Provoked) {
+    println!("turnstile: provoking a fault: {kind:?}");
+    match kind {
+        // SAFETY: the store is not carried out: code is mapped read-only.
+        Provoked::WriteToCode => unsafe { core::ptr::write_volatile(image_base() as *mut u32, 0) },
+        Provoked::RunData => {
+            static DATA: [u32; 2] = [0xd65f_03c0; 2]; // RET
+            let address = (&raw const DATA) as usize;
+            // SAFETY: the call is not carried out: constants are not executable. Were they, it would return.
+            unsafe { core::mem::transmute::<usize, extern "C" fn()>(address)() }
+        }
+        Provoked::StackOverflow => {
+            core::hint::black_box(recurse(0));
+        }
+        Provoked::Panic => panic!("provoked"),
+    }
+}
+
+/// Uses up the stack.
+fn recurse(depth: u64) -> u64 {
+    let block = core::hint::black_box([depth; 32]);
+    if depth == u64::MAX { 0 } else { recurse(depth + 1) + block[depth as usize % 32] }
+}
+
+/// Returns where the readable part of the stack begins: a stack that overflowed points into its guard page.
+fn stack_from(sp: u64) -> u64 {
+    let top = cpu::this().stack_top;
+    if regs::FAR_EL2.read() & !0xfff == sp & !0xfff { (sp | 0xfff) + 1 } else { sp }.min(top)
+}
+
 fn image_base() -> u64 {
     unsafe extern "C" {
         static _start: u8;
@@ -45,23 +91,38 @@ fn image_base() -> u64 {
     (&raw const _start) as u64
 }
 
-/// Prints return addresses, as offsets into the image, following the chain of frame records (AAPCS64 6.4.6).
-fn backtrace(mut frame: u64) {
+/// Prints what may be return addresses on this CPU's stack from `sp` up, as offsets into the image.
+///
+/// The image keeps no frame pointers, which would cost every exit an instruction or two, so each word that
+/// points behind a call instruction of the image's code is taken for one. A stale one may be among them.
+fn backtrace(sp: u64) {
+    unsafe extern "C" {
+        static __rodata_start: u8;
+    }
     let base = image_base();
-    let stack = cpu::this().stack_top;
+    let code = base..(&raw const __rodata_start) as u64;
+    let top = cpu::this().stack_top;
     console::print_last(format_args!("backtrace (offsets into the image at {base:#x}):\n"));
-    for _ in 0..DEPTH {
-        // Only records on this CPU's own stack are followed: the chain of a faulting CPU may be damaged.
-        if frame == 0 || !frame.is_multiple_of(8) || frame >= stack || stack - frame > 64 * 1024 {
-            break;
+    if sp >= top || top - sp > MAX_STACK {
+        return;
+    }
+    let mut shown = 0;
+    for address in (sp.next_multiple_of(8)..top).step_by(8) {
+        // SAFETY: between a stack pointer and the top of the same mapped stack; the guard page is below both.
+        let word = unsafe { core::ptr::read_volatile(address as *const u64) };
+        if !code.contains(&word) || !word.is_multiple_of(4) || word == base {
+            continue;
         }
-        // SAFETY: an aligned address on this CPU's mapped stack.
-        let (next, link) = unsafe { (*(frame as *const u64), *((frame + 8) as *const u64)) };
-        console::print_last(format_args!("  {:#x}\n", link.wrapping_sub(base)));
-        if next <= frame {
-            break;
+        // SAFETY: inside the image's code, which is readable.
+        let call = unsafe { core::ptr::read_volatile((word - 4) as *const u32) };
+        // BL, or BLR (Arm ARM C4.1.66).
+        if call >> 26 == 0b10_0101 || call & 0xffff_fc1f == 0xd63f_0000 {
+            console::print_last(format_args!("  {:#x}\n", word - base));
+            shown += 1;
+            if shown == DEPTH {
+                return;
+            }
         }
-        frame = next;
     }
 }
 
@@ -85,7 +146,8 @@ extern "C" fn turnstile_fault(frame: &FaultFrame) -> ! {
         let end = if n % 4 == 3 || n == 30 { "\n" } else { "" };
         console::print_last(format_args!("  x{n:<2} {value:#018x}{end}"));
     }
-    backtrace(frame.x[29]);
+    console::print_last(format_args!("  LR image + {:#x}\n", frame.x[30].wrapping_sub(image_base())));
+    backtrace(stack_from(frame.sp));
     finish();
 }
 
@@ -93,9 +155,7 @@ extern "C" fn turnstile_fault(frame: &FaultFrame) -> ! {
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     begin();
-    let frame: u64;
-    // SAFETY: reads the frame pointer.
-    unsafe { core::arch::asm!("mov {}, x29", out(reg) frame, options(nomem, nostack, preserves_flags)) };
+    let here = 0u8;
     console::print_last(format_args!(
         "\nturnstile {}: CPU {}: {info}\n  ESR_EL2 {:#x}  ELR_EL2 {:#x}  FAR_EL2 {:#x}\n",
         version(),
@@ -104,6 +164,6 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
         regs::ELR_EL2.read(),
         regs::FAR_EL2.read(),
     ));
-    backtrace(frame);
+    backtrace(&raw const here as u64);
     finish();
 }
