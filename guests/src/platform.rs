@@ -78,6 +78,8 @@ pub struct Platform {
     pub cpus: List<u64, MAX_CPUS>,
     /// PL031 real-time clock.
     pub rtc: Option<Region>,
+    /// The INTID of the clock's alarm.
+    pub rtc_intid: Option<u32>,
     /// INTID of the EL1 physical timer.
     pub physical_timer: u32,
     /// INTID of the virtual timer.
@@ -149,6 +151,7 @@ static PLATFORM: Holder = Holder(UnsafeCell::new(Platform {
     psci: None,
     cpus: List::new(0),
     rtc: None,
+    rtc_intid: None,
     physical_timer: 0,
     virtual_timer: 0,
     pmu: None,
@@ -352,6 +355,7 @@ fn device(platform: &mut Platform, node: &FdtNode<'_>, sizes: CellSizes, stdout:
         platform.pmu = intid(node, 0);
     } else if is_compatible(node, "arm,pl031") {
         platform.rtc = first_region(node, sizes);
+        platform.rtc_intid = intid(node, 0);
     } else {
         uart(platform, node, sizes, stdout);
     }

@@ -80,6 +80,12 @@ impl Devices {
         self.update(vm);
     }
 
+    /// Lets the clock's alarm go off if it is due.
+    pub fn tick(&mut self, vm: &'static Vm) {
+        self.rtc.advance(time::seconds());
+        self.update(vm);
+    }
+
     /// Brings the interrupt lines in accord with the devices.
     fn update(&mut self, vm: &'static Vm) {
         let uart = match &self.uart {
@@ -90,6 +96,9 @@ impl Devices {
         if uart != self.uart_line {
             self.uart_line = uart;
             vm.vgic.set_spi_line(&peers, self.map.uart.intid, uart);
+        }
+        if let Some(seconds) = self.rtc.deadline(time::seconds()) {
+            time::set_deadline(seconds);
         }
         let rtc = self.rtc.interrupt();
         if rtc != self.rtc_line {

@@ -221,6 +221,13 @@ impl Guest {
         self.devices.lock().write(self.vm, address, size, value)
     }
 
+    /// Lets the VM's clock go on.
+    pub fn tick(&self) {
+        if self.is_running() {
+            self.devices.lock().tick(self.vm);
+        }
+    }
+
     /// Takes what was typed into the VM's console.
     pub fn receive(&self, bytes: &[u8]) {
         if self.is_running() {

@@ -169,6 +169,10 @@ impl Monitor for System {
         }
     }
 
+    fn deadline(&self) {
+        self.guests.iter().for_each(Guest::tick);
+    }
+
     fn stopped(&self, vm: &'static Vm, stop: Stop) {
         let Some(guest) = self.guests.get(usize::from(vm.id)) else { return };
         if guest.stopped(stop) {

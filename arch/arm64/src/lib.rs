@@ -59,6 +59,8 @@ pub trait Monitor: Sync {
     fn mmio_write(&self, vm: &'static vm::Vm, address: u64, size: u8, value: u64) -> bool;
     /// Handles a physical interrupt that belongs to no guest.
     fn interrupt(&self, intid: u32);
+    /// A deadline set by [`time::set_deadline`] on this CPU has passed.
+    fn deadline(&self);
     /// All vCPUs of `vm` have stopped: takes it down and, if it is to run again, prepares that.
     fn stopped(&self, vm: &'static vm::Vm, stop: Stop);
 }
@@ -80,6 +82,7 @@ fn monitor() -> &'static dyn Monitor {
             false
         }
         fn interrupt(&self, _: u32) {}
+        fn deadline(&self) {}
         fn stopped(&self, _: &'static vm::Vm, _: Stop) {}
     }
     MONITOR.get().copied().unwrap_or(&Nobody)

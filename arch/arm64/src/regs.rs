@@ -121,6 +121,8 @@ registers! {
     CNTFRQ_EL0 = "cntfrq_el0";
     /// EL2 physical timer control.
     CNTHP_CTL_EL2 = "cnthp_ctl_el2";
+    /// EL2 physical timer compare value.
+    CNTHP_CVAL_EL2 = "cnthp_cval_el2";
     /// EL2 virtual timer control (VHE); unused and kept disabled.
     CNTHV_CTL_EL2 = "S3_4_C14_C3_1";
     /// Affinity of this CPU.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Wall-clock time: the machine's PL031 (DDI 0224) at boot, the physical counter from then on.
+//! Wall-clock time: the machine's PL031 (DDI 0224) at boot, the physical counter from then on. And deadlines of
+//! the hypervisor's own, by the EL2 physical timer of the CPU that sets them.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,4 +22,27 @@ pub fn set_from(rtc: Registers) {
 /// Seconds since 1970; since power-on, if the machine has no clock.
 pub fn seconds() -> u64 {
     BASE.load(Ordering::Relaxed).wrapping_add(uptime())
+}
+
+/// Lets [`crate::Monitor::deadline`] be called on this CPU in `seconds`, unless an earlier deadline is set.
+pub fn set_deadline(seconds: u64) {
+    let ticks = seconds.saturating_mul(regs::CNTFRQ_EL0.read());
+    let at = regs::CNTPCT_EL0.read().saturating_add(ticks);
+    let set = regs::CNTHP_CTL_EL2.read() & 1 != 0;
+    if set && regs::CNTHP_CVAL_EL2.read() <= at {
+        return;
+    }
+    // SAFETY: the hypervisor's own timer; its interrupt is masked while EL2 runs.
+    unsafe {
+        regs::CNTHP_CVAL_EL2.write(at);
+        regs::CNTHP_CTL_EL2.write(1);
+    }
+    crate::cpu::isb();
+}
+
+/// Ends the deadline that has passed, so that its interrupt line falls.
+pub(crate) fn end_deadline() {
+    // SAFETY: as above.
+    unsafe { regs::CNTHP_CTL_EL2.write(0) };
+    crate::cpu::isb();
 }

@@ -215,12 +215,6 @@ pub fn run(vcpu: &'static Vcpu) -> ! {
 pub fn idle() -> ! {
     loop {
         cpu::wfi();
-        let intid = gicv3::acknowledge();
-        if intid < gicv3::SPURIOUS {
-            if intid >= 32 {
-                monitor().interrupt(intid);
-            }
-            gicv3::deactivate(intid);
-        }
+        irq::own(monitor(), gicv3::acknowledge());
     }
 }

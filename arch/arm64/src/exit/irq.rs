@@ -6,7 +6,7 @@ use turnstile_vm::attention::Reasons;
 
 use super::{Code, done};
 use crate::irq::gicv3::{
-    self, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, SGI_KICK, SPURIOUS,
+    self, PPI_HYPERVISOR_TIMER, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, SGI_KICK, SPURIOUS,
 };
 use crate::irq::ich::Ich;
 use crate::vcpu::{Owned, Vcpu, serve_remote};
@@ -62,13 +62,22 @@ pub(super) fn full(vcpu: &Vcpu, owned: &mut Owned, monitor: &dyn crate::Monitor,
             owned.gic.settle(&mut cx);
             gicv3::deactivate(intid);
         }
-        SPURIOUS.. => {}
-        SGI_KICK => gicv3::deactivate(intid),
-        _ => {
-            monitor.interrupt(intid);
-            gicv3::deactivate(intid);
-        }
+        _ => own(monitor, intid),
     }
+}
+
+/// Handles an acknowledged interrupt that is the hypervisor's own.
+pub(super) fn own(monitor: &dyn crate::Monitor, intid: u32) {
+    match intid {
+        SPURIOUS.. => return,
+        SGI_KICK => {}
+        PPI_HYPERVISOR_TIMER => {
+            crate::time::end_deadline();
+            monitor.deadline();
+        }
+        _ => monitor.interrupt(intid),
+    }
+    gicv3::deactivate(intid);
 }
 
 /// Looks at everything the attention word names, except what ends the vCPU's run: stop and start.

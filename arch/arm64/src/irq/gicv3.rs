@@ -13,6 +13,8 @@ use crate::regs;
 pub const SGI_KICK: u32 = 0;
 /// PPI of the GIC's maintenance interrupt (fixed by the Server Base System Architecture).
 pub const PPI_MAINTENANCE: u32 = 25;
+/// PPI of the EL2 physical timer.
+pub const PPI_HYPERVISOR_TIMER: u32 = 26;
 /// PPI of the virtual timer.
 pub const PPI_VIRTUAL_TIMER: u32 = 27;
 /// PPI of the EL1 physical timer.
@@ -131,7 +133,8 @@ pub fn start_cpu(redistributor: Registers) {
     for byte in 0..8 {
         redistributor.write32(sgi(GICD_IPRIORITYR + 4 * byte), PRIORITY);
     }
-    let used = [SGI_KICK, PPI_MAINTENANCE, PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER];
+    let used =
+        [SGI_KICK, PPI_MAINTENANCE, PPI_HYPERVISOR_TIMER, PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER];
     redistributor.write32(sgi(GICD_ISENABLER), used.iter().fold(0, |mask, n| mask | 1 << n));
     // SAFETY: these registers govern physical interrupts of this CPU only, which are masked at EL2; the
     // synchronization after SRE is required before the other ICC registers exist (IHI 0069, 12.1.3).

@@ -12,6 +12,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "uart-identity", run: identity },
     Test { name: "uart-interrupt", run: interrupt },
     Test { name: "rtc-read", run: clock },
+    Test { name: "rtc-alarm", run: alarm },
 ];
 
 fn uart() -> Option<(Uart, u64)> {
@@ -67,6 +68,23 @@ fn interrupt() -> Outcome {
         check!(!gic::is_pending(uart.intid), "ISPENDR after the condition is gone");
     }
     console::init();
+    Ok(())
+}
+
+/// The alarm: its interrupt comes at the second it is set to, without the guest's looking at the clock.
+fn alarm() -> Outcome {
+    let (Some(rtc), Some(intid)) = (platform().rtc, platform().rtc_intid) else { skip!("no PL031 interrupt") };
+    gic::enable(intid);
+    write32(rtc.base + 0x1c, 1);
+    write32(rtc.base + 0x04, read32(rtc.base) + 1);
+    write32(rtc.base + 0x10, 1);
+    check!(timer::wait(2_000_000, || gic::highest_pending() == intid), "INTID {intid} is not offered");
+    check_eq!(gic::acknowledge(), intid, "acknowledge");
+    write32(rtc.base + 0x1c, 1);
+    gic::end(intid);
+    write32(rtc.base + 0x10, 0);
+    timer::delay(200);
+    check_eq!(gic::highest_pending(), NONE, "after the alarm was cleared");
     Ok(())
 }
 
