@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use spin::Mutex;
 use turnstile_arm64::exit::full::Crash;
@@ -32,7 +33,18 @@ pub struct Guest {
     spec: VmSpec<'static>,
     memory: Mutex<Option<GuestMemory>>,
     devices: Mutex<Devices>,
+    /// What is to become of a stopped VM: [`REST`], [`WANTED`] or [`STARTING`].
+    plan: AtomicU8,
+    /// It is to stay down: stopped from outside, whatever its guest asks for.
+    down: AtomicBool,
 }
+
+/// Nothing is to happen to the VM.
+const REST: u8 = 0;
+/// It is to be started by the CPU of its first vCPU.
+const WANTED: u8 = 1;
+/// That CPU is starting it.
+const STARTING: u8 = 2;
 
 /// Why a VM cannot start.
 #[derive(Debug)]
@@ -108,7 +120,61 @@ impl Guest {
         }
         vm.set_vcpus(vcpus);
         let devices = Mutex::new(Devices::new(spec.machine.map()));
-        Ok(Self { vm, spec: spec.clone(), memory: Mutex::new(None), devices })
+        let (memory, plan, down) = (Mutex::new(None), AtomicU8::new(REST), AtomicBool::new(false));
+        Ok(Self { vm, spec: spec.clone(), memory, devices, plan, down })
+    }
+
+    /// Asks for a start of the VM, which its own CPU carries out. False if it runs, or stops, or starts already.
+    pub fn want(&self) -> bool {
+        let resting = matches!(self.vm.lifecycle.phase(), Phase::Created | Phase::Stopped(_));
+        let wanted = resting
+            && self.plan.compare_exchange(REST, WANTED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if wanted {
+            self.down.store(false, Ordering::Relaxed);
+            self.announce();
+        }
+        wanted
+    }
+
+    /// Makes the CPU of the first vCPU look at what is wanted.
+    fn announce(&self) {
+        if let Some(first) = self.vm.vcpu(0)
+            && first.attention.post(Reasons::START).is_some()
+        {
+            first.kick();
+        }
+    }
+
+    /// Stops the VM for good, or keeps it from starting. False if it is down already.
+    pub fn put_down(&self) -> bool {
+        let up = self.is_running() || self.plan.load(Ordering::Acquire) != REST || self.is_stopping();
+        self.down.store(true, Ordering::SeqCst);
+        self.vm.stop(Stop::Killed);
+        up
+    }
+
+    /// Says whether the VM was put down from outside.
+    pub fn is_down(&self) -> bool {
+        self.down.load(Ordering::SeqCst)
+    }
+
+    fn is_stopping(&self) -> bool {
+        matches!(self.vm.lifecycle.phase(), Phase::Stopping(_))
+    }
+
+    /// Starts the VM if that is wanted; for the CPU of its first vCPU alone. False if it was wanted and the VM
+    /// stays down.
+    pub fn start_if_wanted(&self) -> bool {
+        if self.plan.compare_exchange(WANTED, STARTING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return true;
+        }
+        let starts = !self.is_down() && self.start_or_report();
+        self.plan.store(REST, Ordering::Release);
+        if starts && self.is_down() {
+            // Put down while it was being started.
+            self.vm.stop(Stop::Killed);
+        }
+        starts
     }
 
     /// Says whether the VM runs.
@@ -120,7 +186,7 @@ impl Guest {
     ///
     /// # Errors
     /// When it does not fit; nothing is kept then.
-    pub fn start(&self) -> Result<(), Error> {
+    fn start(&self) -> Result<(), Error> {
         let mut slot = self.memory.lock();
         if slot.is_some() {
             return Err(Error::Running);
@@ -134,7 +200,10 @@ impl Guest {
                 return Err(error);
             }
         };
-        *self.devices.lock() = Devices::new(map);
+        let mut devices = self.devices.lock();
+        *devices = Devices::new(map);
+        self.vm.reset_interrupts();
+        drop(devices);
         self.vm.prepare(memory.vtcr(), memory.tables());
         *slot = Some(memory);
         drop(slot);
@@ -168,13 +237,13 @@ impl Guest {
             memory.load(range.start, bytes)?;
         }
         memory.load(plan.dtb.start, &tree)?;
+        memory.finish_loading();
         Ok(psci::Start { entry: plan.entry(), context: plan.dtb.start })
     }
 
-    /// Takes the VM down after all its vCPUs have stopped, and starts it again if it is to run on. Returns
-    /// whether it does.
+    /// Takes the VM down after all its vCPUs have stopped. Returns whether it is to run again.
     pub fn stopped(&self, stop: Stop) -> bool {
-        let mut restarts = stop.next(self.vm.on_crash) == Next::Restart;
+        let mut restarts = stop.next(self.vm.on_crash) == Next::Restart && !self.is_down();
         let reason = match stop {
             Stop::PowerOff => StopReason::PowerOff,
             Stop::Reset => StopReason::Reset,
@@ -196,12 +265,19 @@ impl Guest {
             line::crash(self.vm, format_args!("its memory is lost: {error}"));
             restarts = false;
         }
+        if restarts {
+            // Before the VM counts as stopped: nobody else may ask for the same start.
+            self.plan.store(WANTED, Ordering::Release);
+        }
         self.vm.lifecycle.finish();
-        restarts && self.start_or_report()
+        if restarts {
+            self.announce();
+        }
+        restarts
     }
 
     /// Starts the VM, or says why it does not.
-    pub fn start_or_report(&self) -> bool {
+    fn start_or_report(&self) -> bool {
         match self.start() {
             Ok(()) => true,
             Err(error) => {
@@ -223,15 +299,18 @@ impl Guest {
 
     /// Lets the VM's clock go on.
     pub fn tick(&self) {
+        let mut devices = self.devices.lock();
         if self.is_running() {
-            self.devices.lock().tick(self.vm);
+            devices.tick(self.vm);
         }
     }
 
     /// Takes what was typed into the VM's console.
     pub fn receive(&self, bytes: &[u8]) {
+        // Looked at under the lock: a VM that is starting replaces its devices under it.
+        let mut devices = self.devices.lock();
         if self.is_running() {
-            self.devices.lock().receive(self.vm, bytes);
+            devices.receive(self.vm, bytes);
         }
     }
 }

@@ -74,10 +74,7 @@ fn turnstile_main(host: &'static Host) -> ! {
     // Counted before any of them runs: the first to stop must not find itself to be the last.
     system.running.store(system.guests.len() as u32, Ordering::Relaxed);
     for guest in &system.guests {
-        if !guest.start_or_report() {
-            system.crashed.fetch_add(1, Ordering::Relaxed);
-            system.ended();
-        }
+        guest.want();
     }
     turnstile_cpu_main(host.cpus[0])
 }
@@ -119,21 +116,21 @@ impl System {
                     guest.vm.stop(Stop::Reset);
                     return Outcome::Accepted;
                 }
-                if guest.start_or_report() {
-                    self.running.fetch_add(1, Ordering::Relaxed);
+                // Counted first: it may stop again before this CPU gets any further.
+                self.running.fetch_add(1, Ordering::AcqRel);
+                if guest.want() {
                     return Outcome::Accepted;
                 }
+                self.ended();
                 Outcome::NotNow
             }),
             Command::Stop { vm } => self.with(vm, |guest| {
-                if !guest.is_running() {
-                    return Outcome::NotNow;
-                }
-                guest.vm.stop(Stop::Killed);
-                Outcome::Accepted
+                if guest.put_down() { Outcome::Accepted } else { Outcome::NotNow }
             }),
             Command::Poweroff => {
-                self.guests.iter().for_each(|guest| guest.vm.stop(Stop::Killed));
+                for guest in &self.guests {
+                    guest.put_down();
+                }
                 Outcome::Accepted
             }
         }
@@ -171,6 +168,15 @@ impl Monitor for System {
 
     fn deadline(&self) {
         self.guests.iter().for_each(Guest::tick);
+    }
+
+    fn waiting(&self, vm: &'static Vm) {
+        let Some(guest) = self.guests.get(usize::from(vm.id)) else { return };
+        if !guest.start_if_wanted() {
+            // Put down before it started, or it could not start.
+            self.crashed.fetch_add(u32::from(!guest.is_down()), Ordering::Relaxed);
+            self.ended();
+        }
     }
 
     fn stopped(&self, vm: &'static Vm, stop: Stop) {

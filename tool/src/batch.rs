@@ -65,7 +65,12 @@ impl Transcript {
 ///
 /// `limit` is the processor time that QEMU may use: on a busy machine it grows as slowly as QEMU does. `watch`
 /// sees everything as it is heard.
-pub fn run(boot: &Boot, program: &Path, limit: Duration, mut watch: impl FnMut(&Heard)) -> Result<Transcript> {
+pub fn run(
+    boot: &Boot,
+    program: &Path,
+    limit: Duration,
+    mut watch: impl FnMut(&Heard),
+) -> Result<Transcript> {
     let (sender, notices) = channel::<Notice>();
     let mut session = Session::start(boot, program, sender)?;
     let mut transcript = Transcript::default();

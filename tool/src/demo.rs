@@ -88,7 +88,8 @@ fn boot_linux(layout: &Layout, qemu: &Qemu) -> Result<()> {
             }
         }
         Heard::Stopped { reason, .. } => {
-            step.aside(|| anstream::println!("  {GREEN}the guest has {}{GREEN:#}", describe_stop(*reason)));
+            let reason = describe_stop(*reason).replace('-', " ");
+            step.aside(|| anstream::println!("  {GREEN}the guest has {reason}{GREEN:#}"));
         }
         _ => {}
     })?;

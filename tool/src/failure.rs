@@ -74,6 +74,12 @@ impl Failure {
         self
     }
 
+    /// Makes it a failure of the machine: something has to be there first.
+    pub fn is_missing(mut self) -> Self {
+        self.kind = Kind::Missing;
+        self
+    }
+
     /// Says first what all this was for.
     pub fn context_line(mut self, what: &str) -> Self {
         self.what = format!("{what}: {}", self.what);
@@ -109,7 +115,10 @@ impl Failure {
         if let Some(help) = &self.help {
             let mut label = "help";
             for line in help.lines() {
-                anstream::eprintln!("  {cyan}{label}{cyan:#}{} {line}", if label == "help" { ":" } else { " " });
+                anstream::eprintln!(
+                    "  {cyan}{label}{cyan:#}{} {line}",
+                    if label == "help" { ":" } else { " " }
+                );
                 label = "    ";
             }
         }

@@ -146,7 +146,9 @@ impl From<Up<'_>> for Heard {
                 turnstile_link::Event::Started { boots, free_memory, free_tables } => {
                     Heard::Started { vm, boots, free_memory, free_tables }
                 }
-                turnstile_link::Event::Stopped { reason, restarts } => Heard::Stopped { vm, reason, restarts },
+                turnstile_link::Event::Stopped { reason, restarts } => {
+                    Heard::Stopped { vm, reason, restarts }
+                }
                 turnstile_link::Event::Crashed { text } => Heard::Crashed { vm, text: text.to_owned() },
             },
             Up::Fault { text } => Heard::Fault { text: text.to_owned() },
@@ -321,7 +323,8 @@ mod tests {
     #[test]
     fn listener_separates_text_from_messages() {
         let mut line = b"boot\n".to_vec();
-        turnstile_link::send(&Up::Console { vm: 1, bytes: b"hi" }, |frame| line.extend_from_slice(frame)).unwrap();
+        turnstile_link::send(&Up::Console { vm: 1, bytes: b"hi" }, |frame| line.extend_from_slice(frame))
+            .unwrap();
         line.extend_from_slice(b"panic");
         let heard = Listener::new(true).hear(&line);
         assert_eq!(

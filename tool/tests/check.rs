@@ -66,14 +66,19 @@ fn a_kernel_cut_short_is_found_by_its_sections() {
     folder.write("k", &bytes);
     folder.check(&text).success();
     folder.write("k", &bytes[..8000]);
-    folder.check(&text).code(2).stderr(contains("8000 bytes of at least 8192").and(contains("copy it again")));
+    folder
+        .check(&text)
+        .code(2)
+        .stderr(contains("8000 bytes of at least 8192").and(contains("copy it again")));
 }
 
 #[test]
 fn initrds() {
     let folder = Folder::with_vms(&[]);
     let initrd = |name: &str| folder.check(&format!("{VM}kernel = \"k\"\ninitrd = \"{name}\"\n"));
-    initrd("none.cpio").code(2).stderr(contains("the initrd none.cpio cannot be read").and(contains("m.toml:4:10")));
+    initrd("none.cpio")
+        .code(2)
+        .stderr(contains("the initrd none.cpio cannot be read").and(contains("m.toml:4:10")));
     initrd("k").code(2).stderr(contains("the initrd is an arm64 kernel"));
     folder.write("i", b"");
     initrd("i").code(2).stderr(contains("the initrd is empty"));
@@ -99,7 +104,10 @@ fn memory_must_hold_the_images() {
 fn physical_cpus_overlap() {
     let folder = Folder::with_vms(&[]);
     let text = "[[vm]]\nname = \"a\"\nkernel = \"k\"\ncpus = [0, 1]\n[[vm]]\nname = \"b\"\nkernel = \"k\"\ncpus = [1]\n";
-    folder.check(text).code(2).stderr(contains("CPU 1 belongs to the VM `a` already").and(contains("m.toml:8:9")));
+    folder
+        .check(text)
+        .code(2)
+        .stderr(contains("CPU 1 belongs to the VM `a` already").and(contains("m.toml:8:9")));
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn one_vm_powers_off() {
         .success()
         .stdout("hello from one\r\n")
         .stderr(contains("turnstile: Turnstile, a stand-in"))
-        .stderr(contains("turnstile: one: powered-off"));
+        .stderr(contains("turnstile: one: powered off"));
 }
 
 #[test]

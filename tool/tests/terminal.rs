@@ -99,7 +99,7 @@ fn keys_are_raw_and_go_to_the_vm_in_front() {
 fn machine_ends_by_itself() {
     let folder = Folder::with_vms(&["one"]);
     let mut terminal = Terminal::start(&folder, "poweroff");
-    terminal.expect("one: powered-off");
+    terminal.expect("one: powered off");
     terminal.ended("0");
 }
 

@@ -175,12 +175,10 @@ early_tables:
 // in between, so that no two descriptions of one address are ever live together (Arm ARM D8.16.1).
     .global enable_el2_mmu
 enable_el2_mmu:
-    mrs     x1, hcr_el2
     mov     x2, #(1 << 31)              // RW: EL1 is AArch64
     orr     x2, x2, #(1 << 34)          // E2H
     msr     hcr_el2, x2
     isb
-    mrs     x1, sctlr_el2
     ldr     x2, =0x30d00800             // SCTLR_EL1 format (E2H=1): RES1 bits, M=C=I=0
     msr     sctlr_el2, x2
     isb
@@ -214,6 +212,7 @@ enable_el2_mmu:
 
     .section .bss.early, "aw", @nobits
     .balign 4096
+    .global early_l1
 early_l1:
     .skip   4096
     .balign 16

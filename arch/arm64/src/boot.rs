@@ -35,7 +35,6 @@ pub struct Host {
     /// INTID of the console's interrupt.
     pub console_intid: Option<u32>,
     distributor: gicv3::Distributor,
-    conduit: Option<Conduit>,
 }
 
 /// What `secondary_entry` in `boot.S` reads with the MMU off.
@@ -58,7 +57,6 @@ struct Stack([u8; BOOT_FAULT_STACK]);
 
 unsafe extern "C" {
     static boot_stack_top: u8;
-    static __image_end: u8;
     fn secondary_entry();
     fn turnstile_on_stack(argument: u64, stack: u64, function: extern "C" fn(u64) -> !) -> !;
 }
@@ -128,6 +126,7 @@ extern "C" fn turnstile_refuse(dtb: u64, reason: u64) {
 /// Says why the machine cannot be used, and stops.
 fn refuse(reason: core::fmt::Arguments<'_>) -> ! {
     println!("turnstile: cannot run here: {reason}");
+    console::flush();
     psci::system_off();
     cpu::halt();
 }
@@ -152,12 +151,20 @@ extern "C" fn turnstile_primary(dtb: u64) -> ! {
         uart.start();
         console::set(uart);
     }
-    println!("turnstile {} on {}", env!("CARGO_PKG_VERSION"), fdt_model(fdt));
+    println!("turnstile {}", env!("CARGO_PKG_VERSION"));
     let machine = match discover::machine(fdt) {
         Ok(machine) => machine,
         Err(error) => refuse(format_args!("{error}")),
     };
+    if machine.psci == Some(Conduit::Smc) {
+        psci::set_present();
+    }
     check_cpu();
+    if let Some(initrd) = machine.initrd
+        && !machine.memory.iter().any(|ram| ram.contains(initrd))
+    {
+        refuse(format_args!("the bundle at {:#x} is not in RAM", initrd.base));
+    }
     let Some(gic) = machine.gic.clone() else {
         refuse(format_args!("the machine has no GICv3 (under QEMU: -machine virt,gic-version=3)"));
     };
@@ -182,7 +189,6 @@ extern "C" fn turnstile_primary(dtb: u64) -> ! {
         model: machine.model,
         console_intid: uart.and_then(|node| node.intid),
         distributor,
-        conduit: machine.psci,
     });
     let first = host.cpus[0];
     // SAFETY: the area lives for ever and its stack is mapped and unused.
@@ -190,10 +196,6 @@ extern "C" fn turnstile_primary(dtb: u64) -> ! {
         regs::TPIDR_EL2.write(first as *const PerCpu as u64);
         turnstile_on_stack(0, first.stack_top, primary_on_stack)
     }
-}
-
-fn fdt_model(fdt: dtoolkit::fdt::Fdt<'static>) -> &'static str {
-    discover::machine(fdt).map_or("an unknown machine", |machine| machine.model)
 }
 
 fn check_cpu() {
@@ -247,8 +249,8 @@ fn per_cpu_areas(
         areas.push(&*Box::leak(Box::new(area)));
         true
     });
-    if areas.is_empty() {
-        refuse(format_args!("the device tree names no usable CPU"));
+    if areas.first().is_none_or(|area| area.affinity != boot) {
+        refuse(format_args!("the device tree does not name the CPU it was booted on ({boot:#x})"));
     }
     (areas, nodes)
 }
@@ -320,10 +322,9 @@ impl Host {
     fn release(&self, node: &CpuNode) -> Result<(), &'static str> {
         let entry = secondary_entry as *const () as u64;
         match node.release {
-            Release::Psci if self.conduit == Some(Conduit::Smc) => {
-                psci::cpu_on(node.affinity, entry).map_err(|_| "PSCI CPU_ON failed")
+            Release::Psci => {
+                psci::cpu_on(node.affinity, entry).map_err(|_| "PSCI CPU_ON by SMC failed")
             }
-            Release::Psci => Err("the device tree names no PSCI by SMC"),
             Release::SpinTable(address) => {
                 memory::write_release_address(address, entry).map_err(|_| "its spin table cannot be mapped")?;
                 cpu::sev();
@@ -334,9 +335,8 @@ impl Host {
 
     /// Powers the machine off.
     pub fn power_off(&self) -> ! {
-        if self.conduit == Some(Conduit::Smc) {
-            psci::system_off();
-        }
+        console::flush();
+        psci::system_off();
         cpu::halt()
     }
 }

@@ -60,6 +60,22 @@ pub fn print_last(arguments: fmt::Arguments<'_>) {
     }
 }
 
+/// Waits until everything has been sent.
+pub fn flush() {
+    if let Some(uart) = UART.lock().as_ref() {
+        uart.flush();
+    }
+}
+
+/// As [`flush`], for a CPU that will not run on.
+pub fn flush_last() {
+    if let Some(guard) = UART.try_lock()
+        && let Some(uart) = guard.as_ref()
+    {
+        uart.flush();
+    }
+}
+
 /// Takes a received byte, if there is one.
 pub fn read() -> Option<u8> {
     UART.lock().as_ref()?.get()

@@ -68,11 +68,6 @@ instruction!(
     "tlbi vmalls12e1is"
 );
 instruction!(
-    /// Invalidates all EL1&0 translations of every VMID on all CPUs.
-    tlbi_alle1is,
-    "tlbi alle1is"
-);
-instruction!(
     /// Invalidates all instruction caches, inner shareable.
     ic_ialluis,
     "ic ialluis"
@@ -121,7 +116,7 @@ pub fn clean_to_poc(start: u64, size: u64) {
 /// What each physical CPU has for itself. `boot.S` and `vectors.S` know the first two fields.
 #[repr(C)]
 pub struct PerCpu {
-    /// Top of its stack: also the address after its exit frame.
+    /// Top of its stack, where its exit frame begins.
     pub stack_top: u64,
     /// Top of the stack on which faults of the hypervisor are reported.
     pub fault_stack_top: u64,

@@ -24,6 +24,14 @@ pub struct Range {
     pub size: u64,
 }
 
+impl Range {
+    /// Says whether all of `other` lies in this range.
+    pub fn contains(&self, other: Self) -> bool {
+        let end = |range: &Self| range.base.checked_add(range.size);
+        self.base <= other.base && end(&other).is_some_and(|last| end(self).is_none_or(|own| last <= own))
+    }
+}
+
 /// How a secondary CPU is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {

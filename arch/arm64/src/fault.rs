@@ -15,7 +15,7 @@ pub struct FaultFrame {
 
 const KINDS: [&str; 4] = ["synchronous exception", "IRQ", "FIQ", "SError"];
 /// The largest stack that is looked at, in bytes.
-const MAX_STACK: u64 = 64 * 1024;
+const MAX_STACK: u64 = 32 * 1024;
 /// Addresses of a backtrace at most.
 const DEPTH: usize = 24;
 
@@ -36,6 +36,7 @@ fn begin() {
 
 fn finish() -> ! {
     console::print_last(format_args!("turnstile: resetting the machine\n"));
+    console::flush_last();
     psci::system_reset();
     cpu::halt();
 }

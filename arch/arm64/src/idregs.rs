@@ -44,10 +44,10 @@ const PFR0: &[Field] = &[
 const PFR1: &[Field] = &[Same(0), Same(4)];
 /// DFR0: Debugv8, BRPs, WRPs, CTX_CMPs; PMUVer is decided by the VM. No trace, SPE, TRBE, BRBE.
 const DFR0: &[Field] = &[Limit(0, 6), Same(12), Same(20), Same(28)];
-/// MMFR0: PARange (limited to the IPA size), ASIDBits, BigEnd, SNSMem, BigEndEL0, TGran16, 64, 4, and their
-/// stage 2 fields hidden; ExS. Not FGT, ECV.
+/// MMFR0: PARange (limited to the IPA size), ASIDBits, TGran16, TGran64, TGran4, ExS. Not BigEnd and BigEndEL0 (device
+/// accesses are not swapped), SNSMem, the stage 2 granules, FGT, ECV.
 const MMFR0: &[Field] = &[
-    Limit(0, 2), Same(4), Same(8), Same(12), Same(16), Same(20), Same(24), Same(28), Same(44),
+    Limit(0, 2), Same(4), Same(20), Same(24), Same(28), Same(44),
 ];
 /// MMFR1: HAFDBS, VMIDBits hidden, HPDS, PAN, ETS. Not VH, LO, SpecSEI, XNX, TWED, HCX, AFP, TIDCP1, CMOW.
 const MMFR1: &[Field] = &[Limit(0, 2), Same(12), Same(20), Same(36)];
@@ -55,7 +55,7 @@ const MMFR1: &[Field] = &[Limit(0, 2), Same(12), Same(20), Same(36)];
 const MMFR2: &[Field] =
     &[Same(0), Same(4), Same(8), Same(16), Same(20), Same(28), Same(32), Same(48), Same(52), Same(60)];
 
-/// Whether 4-bit fields are signed (0xf = not implemented): FP, AdvSIMD, TGran4, TGran64, DoubleLock.
+/// Composes a register. Signed fields (0xf = not implemented) are only ever copied.
 fn compose(cpu: u64, fields: &[Field]) -> u64 {
     fields.iter().fold(0, |value, field| {
         let get = |shift: u32| cpu >> shift & 0xf;
@@ -82,7 +82,7 @@ pub fn compose_all(offer: Offer) -> IdRegisters {
     set(4, 0, compose(regs::ID_AA64PFR0_EL1.read(), PFR0));
     set(4, 1, compose(regs::ID_AA64PFR1_EL1.read(), PFR1));
     let pmu_ver = if offer.pmu { 1 } else { 0 };
-    // DoubleLock (bits 39:36) 0xf: OSDLR_EL1 is RAZ/WI, which is how the debug registers are offered.
+    // DoubleLock (bits 39:36) 0xf: not offered.
     set(5, 0, compose(regs::ID_AA64DFR0_EL1.read(), DFR0) | pmu_ver << 8 | 0xf << 36);
     set(6, 0, compose(regs::ID_AA64ISAR0_EL1.read(), ISAR0));
     set(6, 1, compose(regs::ID_AA64ISAR1_EL1.read(), ISAR1));

@@ -61,7 +61,9 @@ pub trait Monitor: Sync {
     fn interrupt(&self, intid: u32);
     /// A deadline set by [`time::set_deadline`] on this CPU has passed.
     fn deadline(&self);
-    /// All vCPUs of `vm` have stopped: takes it down and, if it is to run again, prepares that.
+    /// The first vCPU of `vm` waits on its CPU: starts the VM if that is wanted. Only this CPU starts it.
+    fn waiting(&self, vm: &'static vm::Vm);
+    /// All vCPUs of `vm` have stopped: takes it down.
     fn stopped(&self, vm: &'static vm::Vm, stop: Stop);
 }
 
@@ -83,6 +85,7 @@ fn monitor() -> &'static dyn Monitor {
         }
         fn interrupt(&self, _: u32) {}
         fn deadline(&self) {}
+        fn waiting(&self, _: &'static vm::Vm) {}
         fn stopped(&self, _: &'static vm::Vm, _: Stop) {}
     }
     MONITOR.get().copied().unwrap_or(&Nobody)

@@ -13,7 +13,7 @@ use turnstile_paging::{
 };
 
 use crate::cpu;
-use crate::discover::{Machine, Range};
+use crate::discover::{Machine, Range, Release};
 use crate::regs;
 
 const PAGE: u64 = 4096;
@@ -86,7 +86,8 @@ impl From<FrameError> for Error {
 enum Regime {
     /// EL2&0, all CPUs.
     El2,
-    /// The guest of one VMID; all of them are flushed, since this happens only when a VM starts or stops.
+    /// EL1&0 of the VM that this CPU has loaded: tables of guests are changed on their own CPUs only, and before
+    /// they are first loaded anywhere.
     Guest,
 }
 
@@ -130,7 +131,7 @@ impl Tables for Pool<'_> {
         cpu::dsb_ishst();
         match self.regime {
             Regime::El2 => cpu::tlbi_alle2is(),
-            Regime::Guest => cpu::tlbi_alle1is(),
+            Regime::Guest => cpu::tlbi_vmalls12e1is(),
         }
         cpu::dsb_ish();
         cpu::isb();
@@ -162,6 +163,7 @@ unsafe extern "C" {
     static __rodata_start: u8;
     static __data_start: u8;
     static __image_end: u8;
+    static mut early_l1: u8;
     fn enable_el2_mmu(root: u64);
 }
 
@@ -187,10 +189,59 @@ fn align(range: Range) -> Option<(u64, u64)> {
     (end > start).then_some((start, end - start))
 }
 
+/// The pages that `range` touches; none if it is empty, up to the end of the address space if it goes beyond.
 fn cover(range: Range) -> Option<(u64, u64)> {
     let start = range.base & !(PAGE - 1);
-    let end = range.base.checked_add(range.size)?.checked_next_multiple_of(PAGE)?;
+    let last = range.base.saturating_add(range.size.checked_sub(1)?);
+    let end = last.checked_next_multiple_of(PAGE).unwrap_or(!(PAGE - 1)).max(start + PAGE);
     Some((start, end - start))
+}
+
+/// Maps a range one to one; where parts of it are mapped already (two devices in a page, the bundle behind the
+/// device tree), page by page what is not.
+fn map_missing(
+    table: &mut PageTable<Stage1El2>,
+    pool: &mut Pool<'_>,
+    start: u64,
+    size: u64,
+    attributes: Stage1Attributes,
+) -> Result<(), Error> {
+    match table.map(pool, start, PhysAddr(start), size, attributes) {
+        Err(PagingError::AlreadyMapped(_)) => {}
+        result => return Ok(result?),
+    }
+    for page in (start..start + size).step_by(PAGE as usize) {
+        if table.translate(pool, page).is_none() {
+            table.map(pool, page, PhysAddr(page), PAGE, attributes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the boot tables describe the gigabytes of `range` as Normal memory: they know RAM only where the image
+/// and the device tree are, and DC ZVA and exclusives need Normal memory.
+fn make_normal(range: FrameRange) {
+    const NORMAL_BLOCK: u64 = 0x0060_0000_0000_0709;
+    let first = range.start().0 >> 30;
+    let last = (range.end().0 - 1) >> 30;
+    for gigabyte in first..=last {
+        // SAFETY: the boot tables have 512 entries, and RAM beyond 39 bits was cut off. An entry that is Normal
+        // already maps the code that runs and stays; another maps nothing in use but device registers that are
+        // not accessed meanwhile. Broken before made (Arm ARM D8.16.1).
+        unsafe {
+            let entry = (&raw mut early_l1).cast::<u64>().add(gigabyte as usize & 511);
+            if entry.read_volatile() & 0x1c == NORMAL_BLOCK & 0x1c {
+                continue;
+            }
+            entry.write_volatile(0);
+            cpu::dsb_ish();
+            cpu::tlbi_alle2is();
+            cpu::dsb_ish();
+            entry.write_volatile(NORMAL_BLOCK | gigabyte << 30);
+            cpu::dsb_ish();
+            cpu::isb();
+        }
+    }
 }
 
 /// Sets up the allocators and the final EL2 tables. `in_use` are the ranges that were loaded beside the
@@ -208,12 +259,18 @@ pub fn init(machine: &Machine<'_>, in_use: &[Range], devices: &[Range]) -> Resul
         }
     }
     let image = Range { base: address_of(&raw const _start), size: image_parts()[2].1 - image_parts()[0].0 };
-    for taken in machine.reserved.iter().chain(in_use).chain([&image]) {
-        if let Some((start, size)) = cover(*taken) {
+    let spin_tables = machine.cpus.iter().filter_map(|cpu| match cpu.release {
+        Release::SpinTable(base) => Some(Range { base, size: 8 }),
+        Release::Psci => None,
+    });
+    let taken = machine.reserved.iter().chain(in_use).chain([&image]).copied();
+    for taken in taken.chain(spin_tables) {
+        if let Some((start, size)) = cover(taken) {
             guests.reserve(range(start, size)?)?;
         }
     }
     let own = guests.allocate(ARENA, 2 * MIB).map_err(|_| Error::NoArena)?;
+    make_normal(own);
     let mut arena = FrameAllocator::<256>::new();
     arena.add(own)?;
     let heap = arena.allocate(HEAP, PAGE)?;
@@ -243,10 +300,8 @@ impl Memory {
         table.map(&mut pool, own.start().0, own.start(), own.size(), Stage1Attributes::DATA)?;
         for (ranges, attributes) in [(in_use, Stage1Attributes::CONSTANT), (devices, Stage1Attributes::DEVICE)] {
             for one in ranges {
-                if let Some((start, size)) = cover(*one)
-                    && size > 0
-                {
-                    table.map(&mut pool, start, PhysAddr(start), size, attributes)?;
+                if let Some((start, size)) = cover(*one) {
+                    map_missing(&mut table, &mut pool, start, size, attributes)?;
                 }
             }
         }
@@ -289,7 +344,7 @@ fn stack(size: u64) -> Result<u64, Error> {
 /// Allocates a CPU's stack; returns its top.
 ///
 /// # Errors
-/// When the arena is used up.
+/// When there is no room for another stack.
 pub fn cpu_stack() -> Result<u64, Error> {
     stack(STACK)
 }
@@ -297,7 +352,7 @@ pub fn cpu_stack() -> Result<u64, Error> {
 /// Allocates a CPU's stack for fault reports; returns its top.
 ///
 /// # Errors
-/// When the arena is used up.
+/// When there is no room for another stack.
 pub fn fault_stack() -> Result<u64, Error> {
     stack(FAULT_STACK)
 }
@@ -366,8 +421,13 @@ impl GuestMemory {
             }
         })?;
         let memory = Self { frames, table, ipa };
-        memory.scrub()?;
-        Ok(memory)
+        match memory.scrub() {
+            Ok(()) => Ok(memory),
+            Err(error) => {
+                memory.release()?;
+                Err(error)
+            }
+        }
     }
 
     fn build(
@@ -411,10 +471,14 @@ impl GuestMemory {
                 target.copy_from_slice(bytes);
             }
         })?;
+        Ok(())
+    }
+
+    /// Makes loaded code visible to instruction fetches: after the last [`GuestMemory::load`].
+    pub fn finish_loading(&self) {
         cpu::ic_ialluis();
         cpu::dsb_ish();
         cpu::isb();
-        Ok(())
     }
 
     /// Returns the physical address of the stage 2 tables.

@@ -1,13 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine's firmware: PSCI by SMC (DEN0022).
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 /// CPU_ON, 64-bit calling convention.
 const CPU_ON: u64 = 0xc400_0003;
 const SYSTEM_OFF: u64 = 0x8400_0008;
 const SYSTEM_RESET: u64 = 0x8400_0009;
 
-/// Calls the firmware.
+/// Whether the device tree names PSCI by SMC. Without EL3 an SMC at EL2 is UNDEFINED.
+static PRESENT: AtomicBool = AtomicBool::new(false);
+
+/// Says that the firmware answers SMCs.
+pub fn set_present() {
+    PRESENT.store(true, Ordering::Relaxed);
+}
+
+/// Calls the firmware; NOT_SUPPORTED if there is none.
 fn smc(function: u64, x1: u64, x2: u64, x3: u64) -> i64 {
+    if !PRESENT.load(Ordering::Relaxed) {
+        return -1;
+    }
     #[cfg(target_os = "none")]
     {
         let result: u64;

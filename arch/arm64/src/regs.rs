@@ -49,8 +49,6 @@ macro_rules! registers {
 }
 
 registers! {
-    /// Current exception level.
-    CurrentEL = "CurrentEL";
     /// Hypervisor configuration (Arm ARM D24.2.53).
     HCR_EL2 = "hcr_el2";
     /// Extended hypervisor configuration; zero disables every feature the guest is not offered.
@@ -67,14 +65,6 @@ registers! {
     HPFAR_EL2 = "hpfar_el2";
     /// Per-CPU pointer of the hypervisor.
     TPIDR_EL2 = "tpidr_el2";
-    /// Translation control of EL2&0.
-    TCR_EL2 = "tcr_el2";
-    /// Tables of EL2.
-    TTBR0_EL2 = "ttbr0_el2";
-    /// System control of EL2.
-    SCTLR_EL2 = "sctlr_el2";
-    /// Vector base of EL2.
-    VBAR_EL2 = "vbar_el2";
     /// Traps of FP, SVE, SME, trace and AMU.
     CPTR_EL2 = "cptr_el2";
     /// Traps of debug, PMU, SPE and trace.
@@ -138,12 +128,8 @@ registers! {
     ID_AA64PFR0_EL1 = "id_aa64pfr0_el1";
     /// Processor features 1.
     ID_AA64PFR1_EL1 = "id_aa64pfr1_el1";
-    /// Processor features 2.
-    ID_AA64PFR2_EL1 = "S3_0_C0_C4_2";
     /// Debug features 0.
     ID_AA64DFR0_EL1 = "id_aa64dfr0_el1";
-    /// Debug features 1.
-    ID_AA64DFR1_EL1 = "id_aa64dfr1_el1";
     /// Instruction set attributes 0.
     ID_AA64ISAR0_EL1 = "id_aa64isar0_el1";
     /// Instruction set attributes 1.
@@ -156,8 +142,6 @@ registers! {
     ID_AA64MMFR1_EL1 = "id_aa64mmfr1_el1";
     /// Memory model features 2.
     ID_AA64MMFR2_EL1 = "S3_0_C0_C7_2";
-    /// Memory model features 3.
-    ID_AA64MMFR3_EL1 = "S3_0_C0_C7_3";
 
     /// System register interface of the GIC, EL2 view.
     ICC_SRE_EL2 = "S3_4_C12_C9_5";
@@ -178,12 +162,15 @@ registers! {
     /// SGI generation, Group 1.
     ICC_SGI1R_EL1 = "S3_0_C12_C11_5";
 
+    /// System register interface of the GIC, EL1 view.
+    ICC_SRE_EL1 = "S3_0_C12_C12_5";
+    /// Traps of memory partitioning (FEAT_MPAM).
+    MPAM2_EL2 = "S3_4_C10_C5_0";
+
     /// Virtual interface control.
     ICH_HCR_EL2 = "S3_4_C12_C11_0";
     /// Virtual interface type.
     ICH_VTR_EL2 = "S3_4_C12_C11_1";
-    /// Maintenance interrupt status.
-    ICH_MISR_EL2 = "S3_4_C12_C11_2";
     /// End of interrupt status of the list registers.
     ICH_EISR_EL2 = "S3_4_C12_C11_3";
     /// Empty list registers.

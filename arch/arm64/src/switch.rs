@@ -63,6 +63,10 @@ pub fn start_cpu() {
     unsafe {
         let mte = if id_field(pfr1, 8) >= 2 { HCR_TID5 } else { 0 };
         regs::HCR_EL2.write(HCR_GUEST | mte);
+        if id_field(regs::ID_AA64PFR0_EL1.read(), 40) != 0 || id_field(pfr1, 16) != 0 {
+            // MPAM is not offered: EL1 must not choose its own partition (TRAPMPAM0EL1, TRAPMPAM1EL1).
+            regs::MPAM2_EL2.write(1 << 49 | 1 << 48);
+        }
         if id_field(mmfr1, 40) != 0 {
             regs::HCRX_EL2.write(0);
         }
@@ -99,8 +103,8 @@ pub fn start_cpu() {
         regs::CNTHV_CTL_EL2.write(0);
         cpu::isb();
     }
-    Ich::reset();
-    cpu::isb();
+    Ich::start_cpu();
+    stop_timers();
 }
 
 /// What a vCPU needs in EL2 registers to be resident.
@@ -168,6 +172,12 @@ pub fn reset_vcpu(entry: u64) {
         regs::CSSELR_EL1.write(0);
         regs::MDSCR_EL1.write(0);
         regs::OSLAR_EL1.write(0);
+        regs::MDCCINT_EL1.write(0);
+        if id_field(regs::ID_AA64DFR0_EL1.read(), 36) == 0 {
+            regs::OSDLR_EL1.write(0);
+        }
+        // System register interface on, bypass off: where the register is writable the guest may have changed it.
+        regs::ICC_SRE_EL1.write(7);
         if has_pmu() {
             regs::PMUSERENR_EL0.write(0);
         }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine's own serial port: PL011 (DDI 0183) or 16550, polled output, interrupt-driven input.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use crate::mmio::Registers;
 
 /// What kind of serial port the device tree names.
@@ -32,11 +34,15 @@ const PL011_IMSC: usize = 0x38;
 const PL011_ICR: usize = 0x44;
 const PL011_FR_RXFE: u32 = 1 << 4;
 const PL011_FR_TXFF: u32 = 1 << 5;
+const PL011_FR_BUSY: u32 = 1 << 3;
+const NS_LSR_TEMT: u32 = 1 << 6;
 const NS_LSR_DR: u32 = 1;
 const NS_LSR_THRE: u32 = 1 << 5;
 /// Output is dropped after this many looks at a transmitter that stays full: a missing or jammed port
 /// must not hang the hypervisor.
 const PATIENCE: u32 = 1_000_000;
+/// The port did not take the last byte.
+static JAMMED: AtomicBool = AtomicBool::new(false);
 
 impl Uart {
     /// Makes a driver.
@@ -70,18 +76,41 @@ impl Uart {
         }
     }
 
-    /// Sends a byte, waiting for room.
+    /// Sends a byte, waiting for room. Once a port has not taken any for a long time, bytes are dropped at once
+    /// until it does.
     pub fn put(&self, byte: u8) {
-        for _ in 0..PATIENCE {
+        let patience = if JAMMED.load(Ordering::Relaxed) { 1 } else { PATIENCE };
+        JAMMED.store(!self.try_put(byte, patience), Ordering::Relaxed);
+    }
+
+    fn try_put(&self, byte: u8, patience: u32) -> bool {
+        for _ in 0..patience {
             match self.kind {
                 UartKind::Pl011 if self.registers.read32(PL011_FR) & PL011_FR_TXFF == 0 => {
-                    return self.registers.write32(PL011_DR, byte.into());
+                    self.registers.write32(PL011_DR, byte.into());
+                    return true;
                 }
                 UartKind::Ns16550 { shift, width } if self.ns(5, shift, width) & NS_LSR_THRE != 0 => {
-                    return self.set_ns(0, shift, width, byte);
+                    self.set_ns(0, shift, width, byte);
+                    return true;
                 }
                 _ => crate::cpu::relax(),
             }
+        }
+        false
+    }
+
+    /// Waits until everything has left the port: before the machine goes off.
+    pub fn flush(&self) {
+        for _ in 0..PATIENCE {
+            let busy = match self.kind {
+                UartKind::Pl011 => self.registers.read32(PL011_FR) & PL011_FR_BUSY != 0,
+                UartKind::Ns16550 { shift, width } => self.ns(5, shift, width) & NS_LSR_TEMT == 0,
+            };
+            if !busy || JAMMED.load(Ordering::Relaxed) {
+                return;
+            }
+            crate::cpu::relax();
         }
     }
 

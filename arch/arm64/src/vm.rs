@@ -137,6 +137,12 @@ impl Vm {
         }
     }
 
+    /// Forgets every interrupt, for a new life. Only while no vCPU runs.
+    pub fn reset_interrupts(&self) {
+        self.vcpus().iter().for_each(|vcpu| vcpu.inbox.clear());
+        self.vgic.reset();
+    }
+
     /// Begins to stop the VM, if it runs.
     pub fn stop(&self, reason: Stop) {
         if self.lifecycle.begin_stop(reason) {

@@ -104,7 +104,8 @@ impl Budgets {
             }
             item.is_table_like().then_some(())
         };
-        let not_a_table = || Failure::failed(format!("{}: [{isa}.{platform}] is no table", self.path.display()));
+        let not_a_table =
+            || Failure::failed(format!("{}: [{isa}.{platform}] is no table", self.path.display()));
         let isa_item = &mut self.document[isa];
         table(isa_item).ok_or_else(not_a_table)?;
         let section = &mut isa_item[platform];
@@ -145,7 +146,8 @@ pub fn figures(measured: &[Measured]) -> Vec<(&'static str, f64)> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "# why\n[arm64.vhe-gicv3]\n# the hypercall\nnull-hypercall = 45 # floor\nself-sgi = 150.5\n";
+    const TEXT: &str =
+        "# why\n[arm64.vhe-gicv3]\n# the hypercall\nnull-hypercall = 45 # floor\nself-sgi = 150.5\n";
 
     fn budgets() -> Budgets {
         Budgets::parse(Path::new("budgets.toml"), TEXT).unwrap()

@@ -44,7 +44,8 @@ impl Report {
     pub fn parse(line: &str) -> Option<std::result::Result<Self, String>> {
         let fields = line.trim().strip_prefix("@bench ")?;
         let field = |name: &str| {
-            let value = fields.split_whitespace().find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+            let value =
+                fields.split_whitespace().find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
             value.ok_or_else(|| format!("the line has no `{name}`: {line}"))
         };
         let number = |name: &str| {
@@ -65,7 +66,9 @@ impl Report {
 
     fn plausible(self) -> std::result::Result<Self, String> {
         match &self {
-            Report { iterations: 0, .. } | Report { frequency: 0, .. } => Err("it counted nothing".to_owned()),
+            Report { iterations: 0, .. } | Report { frequency: 0, .. } => {
+                Err("it counted nothing".to_owned())
+            }
             Report { ticks, empty, .. } if ticks < empty => Err("the empty loop took longer".to_owned()),
             _ => Ok(self),
         }
@@ -130,7 +133,8 @@ fn count_exits(log: &str) -> u64 {
 }
 
 fn prepare(layout: &Layout, row: &Row, iterations: u64) -> Result<Boot> {
-    let (boot, _) = machine::prepare_text(layout, &format!("bench-{}-{iterations}", row.name), &config(row, iterations))?;
+    let (boot, _) =
+        machine::prepare_text(layout, &format!("bench-{}-{iterations}", row.name), &config(row, iterations))?;
     Ok(Boot { counted: true, ..boot })
 }
 
@@ -192,7 +196,8 @@ mod tests {
     fn frequency_scales_ticks_to_instructions() {
         let slow = Report { row: "x".into(), iterations: 16, ticks: 48, empty: 2, frequency: 62_500_000 };
         assert_eq!(slow.instructions(), 46.0);
-        let thirds = Report { row: "x".into(), iterations: 3, ticks: 100, empty: 0, frequency: 1_000_000_000 };
+        let thirds =
+            Report { row: "x".into(), iterations: 3, ticks: 100, empty: 0, frequency: 1_000_000_000 };
         assert_eq!(thirds.instructions(), 33.33);
     }
 

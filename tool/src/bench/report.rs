@@ -85,7 +85,8 @@ pub fn preface(version: &str, iterations: u64, rows: &[Measured]) -> String {
 pub fn table(measured: &[Measured]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    let mut header = vec!["row".to_owned(), "operation".to_owned(), "turnstile".to_owned(), "exits".to_owned()];
+    let mut header =
+        vec!["row".to_owned(), "operation".to_owned(), "turnstile".to_owned(), "exits".to_owned()];
     header.extend(PEERS.iter().map(|peer| format!("{} *", peer.title)));
     table.set_header(header);
     for measured in measured {

@@ -51,7 +51,8 @@ pub fn load(
     config: &Config,
     absent: Absent,
 ) -> Result<std::result::Result<Images, Vec<Problem>>> {
-    let mut loader = Loader { layout, absent, files: HashMap::new(), problems: Vec::new(), guests_built: false };
+    let mut loader =
+        Loader { layout, absent, files: HashMap::new(), problems: Vec::new(), guests_built: false };
     let mut vms = Vec::new();
     for vm in &config.vms {
         vms.push(loader.load_vm(vm)?);
@@ -188,7 +189,9 @@ fn split_advice(text: &str) -> (String, String) {
 fn bad_initrd(bytes: &[u8]) -> Option<(String, &'static str)> {
     let is_kernel = image::parse(bytes).is_ok();
     match FileKind::of(bytes) {
-        _ if bytes.is_empty() => Some(("the initrd is empty".to_owned(), "build it again, or leave `initrd` out")),
+        _ if bytes.is_empty() => {
+            Some(("the initrd is empty".to_owned(), "build it again, or leave `initrd` out"))
+        }
         _ if is_kernel => Some(("the initrd is an arm64 kernel".to_owned(), "give it as `kernel`")),
         kind @ (FileKind::Elf | FileKind::BzImage | FileKind::DeviceTree | FileKind::Efi) => {
             Some((format!("the initrd is {kind}"), "give a cpio archive, compressed or not"))
@@ -233,7 +236,8 @@ impl Images {
     pub fn bundle(&self, config: &Config) -> Result<Vec<u8>> {
         let mut specs = Vec::new();
         for (vm, images) in config.vms.iter().zip(&self.vms) {
-            let kernel = images.kernel.as_deref().ok_or_else(|| Failure::failed("a kernel was not loaded"))?;
+            let kernel =
+                images.kernel.as_deref().ok_or_else(|| Failure::failed("a kernel was not loaded"))?;
             specs.push(VmSpec {
                 name: &vm.name.value,
                 cpus: CpuList::new(&vm.cpus).context(|| format!("VM {}", vm.name.value))?,

@@ -26,9 +26,8 @@ pub use read::{At, show_size};
 /// The most physical CPUs that QEMU's `virt` machine is started with.
 const MAX_CPUS: u64 = 256;
 /// The processor models with VHE that the machine can have.
-const CPU_MODELS: [&str; 8] = [
-    "max", "neoverse-n1", "neoverse-n2", "neoverse-v1", "cortex-a55", "cortex-a76", "cortex-a710", "cortex-a57",
-];
+const CPU_MODELS: [&str; 7] =
+    ["max", "neoverse-n1", "neoverse-n2", "neoverse-v1", "cortex-a55", "cortex-a76", "cortex-a710"];
 
 /// A whole configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +115,8 @@ pub struct Surroundings<'a> {
 pub fn load(layout: &Layout, path: &Path) -> Result<Loaded> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         let failure = Failure::usage(format!("cannot read {}: {error}", path.display()));
-        failure.help("name a file that describes a machine; examples/ has some, such as examples/one-linux.toml")
+        failure
+            .help("name a file that describes a machine; examples/ has some, such as examples/one-linux.toml")
     })?;
     let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
     let guests = layout.guest_names();
@@ -173,11 +173,17 @@ fn read_root(
     for (key, value) in root {
         match (key.get_ref().as_ref(), value.get_ref()) {
             ("machine", DeValue::Table(table)) => wanted = Some(read_machine(table, key.span(), problems)),
-            ("machine", _) => problems.push(Problem::new(value.span(), "`machine` is a table", "write [machine]")),
+            ("machine", _) => {
+                problems.push(Problem::new(value.span(), "`machine` is a table", "write [machine]"))
+            }
             ("vm", DeValue::Array(array)) => {
                 for item in array.iter() {
                     let DeValue::Table(table) = item.get_ref() else {
-                        problems.push(Problem::new(item.span(), "a VM is a table", "write [[vm]] before its keys"));
+                        problems.push(Problem::new(
+                            item.span(),
+                            "a VM is a table",
+                            "write [[vm]] before its keys",
+                        ));
                         continue;
                     };
                     let draft = vm::read(table, item.span(), surroundings, problems);
@@ -194,7 +200,8 @@ fn read_root(
         }
     }
     if drafts.is_empty() && complete {
-        let help = "describe at least one: [[vm]] with name, kernel and memory; examples/one-linux.toml shows how";
+        let help =
+            "describe at least one: [[vm]] with name, kernel and memory; examples/one-linux.toml shows how";
         problems.push(Problem::new(0..0, "there is no VM in this file", help));
     }
     if drafts.len() > MAX_VMS {

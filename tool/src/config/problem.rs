@@ -74,7 +74,7 @@ pub fn suggestion<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> 
 }
 
 /// Says which names are known, and which of them was perhaps meant.
-pub fn did_you_mean<'a>(given: &str, known: &[&'a str]) -> String {
+pub fn did_you_mean(given: &str, known: &[&str]) -> String {
     match suggestion(given, known.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
         None => format!("known are {}", list(known)),

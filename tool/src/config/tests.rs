@@ -106,7 +106,9 @@ fn numbers_of_vcpus() {
 #[test]
 fn physical_cpus() {
     let two = |first: &str, second: &str| {
-        format!("[[vm]]\nname = \"a\"\nkernel = \"k\"\n{first}\n[[vm]]\nname = \"b\"\nkernel = \"k\"\n{second}\n")
+        format!(
+            "[[vm]]\nname = \"a\"\nkernel = \"k\"\n{first}\n[[vm]]\nname = \"b\"\nkernel = \"k\"\n{second}\n"
+        )
     };
     expect(
         &two("cpus = [0, 1]", "cpus = [2, 1]"),
@@ -117,10 +119,10 @@ fn physical_cpus() {
     let machine = |text: &str| format!("[machine]\ncpus = 2\n{text}");
     expect(&machine(&two("vcpus = 2", "")), &[("2", "3 vCPUs together", "give 3")]);
     expect(&machine(&two("cpus = [7]", "")), &[("7", "there is no CPU 7", "")]);
-    expect("[machine]\ncpus = 0\n[[vm]]\nname = \"a\"\nkernel = \"k\"\n", &[
-        ("0", "a machine with 0 CPUs", ""),
-        ("0", "1 vCPUs together", ""),
-    ]);
+    expect(
+        "[machine]\ncpus = 0\n[[vm]]\nname = \"a\"\nkernel = \"k\"\n",
+        &[("0", "a machine with 0 CPUs", ""), ("0", "1 vCPUs together", "")],
+    );
     let config = parse_text(&two("cpus = [1]", "")).unwrap();
     assert_eq!((config.vms[1].cpus.as_slice(), config.machine.cpus), ([0].as_slice(), 2));
 }
@@ -136,7 +138,10 @@ fn sizes_of_memory() {
 
 #[test]
 fn names() {
-    expect("[[vm]]\nname = \"My VM\"\nkernel = \"k\"\n", &[("\"My VM\"", "cannot be a VM's name", "a-z, 0-9")]);
+    expect(
+        "[[vm]]\nname = \"My VM\"\nkernel = \"k\"\n",
+        &[("\"My VM\"", "cannot be a VM's name", "a-z, 0-9")],
+    );
     expect("[[vm]]\nkernel = \"k\"\n", &[("[[vm]]", "`name` is missing", "such as")]);
     expect(&format!("{MINIMAL}{MINIMAL}"), &[("\"a\"", "two VMs with the name `a`", "")]);
 }
@@ -144,12 +149,14 @@ fn names() {
 #[test]
 fn sources() {
     let kernel = |text: &str| format!("[[vm]]\nname = \"a\"\nkernel = \"{text}\"\n");
-    expect(&kernel("guest:null-hypercal"), &[(
-        "\"guest:null-hypercal\"",
-        "no guest `null-hypercal`",
-        "did you mean `null-hypercall`?",
-    )]);
-    expect(&kernel("debian:busybox"), &[("\"debian:busybox\"", "no kernel `debian:busybox`", "debian:linux")]);
+    expect(
+        &kernel("guest:null-hypercal"),
+        &[("\"guest:null-hypercal\"", "no guest `null-hypercal`", "did you mean `null-hypercall`?")],
+    );
+    expect(
+        &kernel("debian:busybox"),
+        &[("\"debian:busybox\"", "no kernel `debian:busybox`", "debian:linux")],
+    );
     expect("[[vm]]\nname = \"a\"\n", &[("[[vm]]", "`kernel` is missing", "debian:linux")]);
     expect(&format!("{MINIMAL}initrd = \"\"\n"), &[("\"\"", "`initrd` is empty", "")]);
 }

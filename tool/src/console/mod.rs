@@ -73,7 +73,13 @@ struct Outcome {
 /// Starts the machine, attaches its consoles, and stays until it ends or the user leaves.
 ///
 /// `limit` is the most processor time that QEMU may use.
-pub fn run(boot: &Boot, program: &Path, names: Vec<String>, style: Style, limit: Option<Duration>) -> Result<()> {
+pub fn run(
+    boot: &Boot,
+    program: &Path,
+    names: Vec<String>,
+    style: Style,
+    limit: Option<Duration>,
+) -> Result<()> {
     let (sender, events) = channel();
     watch_signals(sender.clone())?;
     let session = Session::start(boot, program, sender.clone())?;
@@ -231,7 +237,8 @@ impl Attachment {
             if self.framed && self.greeted {
                 self.session.command(Command::Poweroff);
                 let deadline = Instant::now() + PATIENCE;
-                while let Ok(event) = events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                while let Ok(event) = events.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+                {
                     if matches!(event, Event::Machine(Notice::Ended { .. })) {
                         break;
                     }

@@ -172,8 +172,11 @@ impl Mux {
         let title = format!("all together; keys go to {front}");
         actions.push(self.remark(&title));
         for index in 0..self.consoles.len() {
-            let missed: Vec<u8> =
-                self.consoles.get_mut(index).map(|console| console.backlog.drain(..).collect()).unwrap_or_default();
+            let missed: Vec<u8> = self
+                .consoles
+                .get_mut(index)
+                .map(|console| console.backlog.drain(..).collect())
+                .unwrap_or_default();
             self.show_lines(index, &missed, actions);
         }
     }
@@ -215,7 +218,8 @@ impl Mux {
             Heard::Stopped { vm, reason, restarts } => {
                 self.set_running(*vm, false);
                 let then = if *restarts { ", and starts again" } else { "" };
-                let text = format!("{}: {}{then}", self.name(*vm), describe_stop(*reason));
+                let reason = describe_stop(*reason).replace('-', " ");
+                let text = format!("{}: {reason}{then}", self.name(*vm));
                 actions.push(self.remark(&text));
             }
             Heard::Crashed { vm, text } => {

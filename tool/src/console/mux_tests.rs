@@ -96,7 +96,7 @@ fn pipes_get_lines_with_names_and_all_bytes_go_to_the_first_vm() {
     assert_eq!(mux.keys(b"a\x01x\n"), [typed(0, b"a\x01x\n")]);
     assert_eq!(mux.heard(&console(1, "hi\r\n")), [Action::Show(b"two| hi\n".to_vec())]);
     let stop = Heard::Stopped { vm: 1, reason: StopReason::PowerOff, restarts: false };
-    assert_eq!(mux.heard(&stop), [Action::Remark(b"turnstile: two: powered-off\n".to_vec())]);
+    assert_eq!(mux.heard(&stop), [Action::Remark(b"turnstile: two: powered off\n".to_vec())]);
     mux.heard(&console(0, "no newline"));
     assert_eq!(mux.ended(), [Action::Show(b"one| no newline\n".to_vec())]);
 

@@ -24,7 +24,8 @@ impl RawTerminal {
         let before = tcgetattr(&stdin).context(|| "cannot read the terminal's mode".into())?;
         let mut raw = before.clone();
         raw.make_raw();
-        tcsetattr(&stdin, OptionalActions::Flush, &raw).context(|| "cannot set the terminal's mode".into())?;
+        tcsetattr(&stdin, OptionalActions::Flush, &raw)
+            .context(|| "cannot set the terminal's mode".into())?;
         Ok(RawTerminal { before })
     }
 }

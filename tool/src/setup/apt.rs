@@ -101,6 +101,8 @@ impl Apt {
             options.push(format!("Dir::State::status={folder}/status"));
             options.push(format!("APT::Architecture={architecture}"));
             options.push(format!("APT::Architectures::={architecture}"));
+            // Without this a list that cannot be fetched is a warning; of the system's own lists that is enough.
+            options.push("APT::Update::Error-Mode=any".to_owned());
         }
         let mut command = Command::new(program);
         for option in options {
@@ -112,10 +114,8 @@ impl Apt {
 
     /// Fetches the lists of packages.
     pub fn update(&self) -> Result<()> {
-        // A private sources file of the system's that cannot be reached is not our business: what counts is
-        // whether the packages are found afterwards. So apt's status is used, and its warnings are not.
         run(self.command("apt-get").args(["-q", "update"])).map(drop).map_err(|failure| {
-            failure.help(format!(
+            failure.is_missing().help(format!(
                 "the network is needed once, for {}; behind a proxy set http_proxy; to use another mirror set \
                  {MIRROR_VARIABLE}",
                 mirror()
@@ -131,7 +131,9 @@ impl Apt {
             .filter_map(|line| line.trim().strip_prefix("Depends: "))
             .find(|name| name.starts_with(prefix))
             .map(str::to_owned)
-            .ok_or_else(|| Failure::failed(format!("{meta} depends on no {prefix}…")).details(last_lines(&text, 5)))
+            .ok_or_else(|| {
+                Failure::failed(format!("{meta} depends on no {prefix}…")).details(last_lines(&text, 5))
+            })
     }
 
     /// Downloads packages into `into` and returns the files.
@@ -170,7 +172,9 @@ fn mirror_in(text: &str) -> Option<String> {
         .filter(|line| !line.trim_start().starts_with('#'))
         .flat_map(str::split_whitespace)
         .map(|word| word.trim_end_matches('/'))
-        .find(|word| (word.starts_with("http://") || word.starts_with("https://")) && word.ends_with("/debian"))
+        .find(|word| {
+            (word.starts_with("http://") || word.starts_with("https://")) && word.ends_with("/debian")
+        })
         .map(str::to_owned)
 }
 
@@ -179,9 +183,12 @@ fn names_debian(text: &str) -> bool {
 }
 
 fn system_sources() -> Vec<PathBuf> {
-    let parts = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten().map(|entry| entry.path());
+    let parts =
+        fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten().map(|entry| entry.path());
     let mut files: Vec<PathBuf> = parts.collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "list" || extension == "sources"));
+    files.retain(|file| {
+        file.extension().is_some_and(|extension| extension == "list" || extension == "sources")
+    });
     files.sort();
     files.insert(0, PathBuf::from("/etc/apt/sources.list"));
     files
@@ -193,7 +200,8 @@ mod tests {
 
     #[test]
     fn finds_the_mirror_in_both_kinds_of_sources() {
-        let list = "# http://old.example/debian\ndeb [signed-by=/k.gpg] http://mirror.example/debian/ stable main\n";
+        let list =
+            "# http://old.example/debian\ndeb [signed-by=/k.gpg] http://mirror.example/debian/ stable main\n";
         assert_eq!(mirror_in(list).as_deref(), Some("http://mirror.example/debian"));
         let deb822 = "Types: deb\nURIs: https://mirror.example/debian\nSuites: stable\n";
         assert_eq!(mirror_in(deb822).as_deref(), Some("https://mirror.example/debian"));

@@ -72,8 +72,10 @@ pub fn ensure(layout: &Layout) -> Result<Debian> {
 
 fn fetch(folder: &Path) -> Result<()> {
     if find_program("dpkg-deb").is_none() {
-        return Err(Failure::missing("dpkg-deb is not on this machine, and Debian's packages are unpacked with it")
-            .help("install the package dpkg"));
+        return Err(Failure::missing(
+            "dpkg-deb is not on this machine, and Debian's packages are unpacked with it",
+        )
+        .help("install the package dpkg"));
     }
     let step = ui::Step::start("fetching Debian's arm64 kernel and busybox");
     let apt = Apt::foreign(&folder.join("apt"), ARCHITECTURE, RELEASE)?;
@@ -87,7 +89,8 @@ fn fetch(folder: &Path) -> Result<()> {
     let files = apt.download(&[&kernel, BUSYBOX], &packages)?;
     step.detail("unpacking");
     let package = |prefix: &str| {
-        let is_it = |file: &&PathBuf| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+        let is_it =
+            |file: &&PathBuf| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
         files.iter().find(is_it).ok_or_else(|| Failure::failed(format!("apt did not download {prefix}")))
     };
     let (kernel_package, busybox_package) = (package(&kernel)?, package(BUSYBOX)?);
@@ -109,7 +112,8 @@ fn unpack(package: &Path, prefix: &str, to: &Path) -> Result<()> {
     let root = package.with_extension("unpacked");
     run(Command::new("dpkg-deb").arg("-x").arg(package).arg(&root))?;
     let (inside, start) = prefix.rsplit_once('/').unwrap_or(("", prefix));
-    let files = fs::read_dir(root.join(inside)).context(|| format!("{} has no {inside}", package.display()))?;
+    let files =
+        fs::read_dir(root.join(inside)).context(|| format!("{} has no {inside}", package.display()))?;
     let file = files
         .flatten()
         .find(|entry| entry.file_name().to_string_lossy().starts_with(start))

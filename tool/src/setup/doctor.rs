@@ -86,7 +86,11 @@ fn toolchain(layout: &Layout) -> Finding {
     const WHAT: &str = "Rust toolchain";
     match super::run(rust::cargo(layout).arg("--version")) {
         Ok(output) => Finding::ok(WHAT, String::from_utf8_lossy(&output.stdout).trim()),
-        Err(_) => Finding::missing(WHAT, "cargo does not run here", "install rustup (https://rustup.rs), then run `./x`"),
+        Err(_) => Finding::missing(
+            WHAT,
+            "cargo does not run here",
+            "install rustup (https://rustup.rs), then run `./x`",
+        ),
     }
 }
 
@@ -94,7 +98,9 @@ fn bare_metal(layout: &Layout) -> Finding {
     const WHAT: &str = "llvm-objcopy";
     match rust::objcopy(layout) {
         Ok(path) => Finding::ok(WHAT, path.display().to_string()),
-        Err(failure) => Finding::missing(WHAT, failure.to_string(), "run `./x`: it adds the component llvm-tools"),
+        Err(failure) => {
+            Finding::missing(WHAT, failure.to_string(), "run `./x`: it adds the component llvm-tools")
+        }
     }
 }
 
@@ -121,14 +127,22 @@ fn packages() -> Finding {
     if apt::available() && find_program("dpkg-deb").is_some() {
         Finding::ok("apt, dpkg-deb", "used for the Debian guest")
     } else {
-        Finding::missing("apt, dpkg-deb", "not a Debian system", "use Debian 12 or newer (a container will do)")
+        Finding::missing(
+            "apt, dpkg-deb",
+            "not a Debian system",
+            "use Debian 12 or newer (a container will do)",
+        )
     }
 }
 
 fn guest(layout: &Layout) -> Finding {
     match debian::cached(layout) {
         Some(debian) => Finding::ok("Debian guest", debian.versions.linux),
-        None => Finding::later("Debian guest", "not downloaded", "`./x demo`, or the first run that uses it (30 MB)"),
+        None => Finding::later(
+            "Debian guest",
+            "not downloaded",
+            "`./x demo`, or the first run that uses it (30 MB)",
+        ),
     }
 }
 

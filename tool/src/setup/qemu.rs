@@ -96,11 +96,14 @@ fn install(layout: &Layout, release: &str) -> Result<()> {
     let from = if release == "bookworm" { "bookworm-backports" } else { release };
     ui::note(&format!("installing {PACKAGE} from Debian {from} (apt's own sources stay as they are)"));
     let step = ui::Step::start(format!("installing {PACKAGE}"));
-    let apt = Apt::host(&layout.cache().join("apt-host"), from)?;
+    let folder = layout.cache().join("apt-host");
+    let apt = Apt::host(&folder, from)?;
     step.detail("reading the package lists");
     apt.update()?;
     step.detail("downloading and installing");
     apt.install(&[PACKAGE], from).map_err(|failure| failure.help(advice()))?;
+    // The lists are of no use any more, and large.
+    let _ = std::fs::remove_dir_all(&folder);
     step.done();
     Ok(())
 }

@@ -17,7 +17,8 @@ pub fn cargo(layout: &Layout) -> Command {
     let mut command = Command::new("cargo");
     command.current_dir(layout.root());
     // A cargo that started this tool must not decide which toolchain builds the images.
-    for variable in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC", "RUSTDOC"] {
+    for variable in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC", "RUSTDOC"]
+    {
         command.env_remove(variable);
     }
     command
@@ -29,8 +30,9 @@ pub fn objcopy(layout: &Layout) -> Result<PathBuf> {
     rustc.current_dir(layout.root()).env_remove("RUSTUP_TOOLCHAIN").args(["--print", "sysroot"]);
     let output = run(&mut rustc).map_err(|failure| failure.help(HELP))?;
     let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-    find_tool(&sysroot, "llvm-objcopy")
-        .ok_or_else(|| Failure::missing("the toolchain has no llvm-objcopy (component llvm-tools)").help(HELP))
+    find_tool(&sysroot, "llvm-objcopy").ok_or_else(|| {
+        Failure::missing("the toolchain has no llvm-objcopy (component llvm-tools)").help(HELP)
+    })
 }
 
 fn find_tool(sysroot: &Path, name: &str) -> Option<PathBuf> {

@@ -169,7 +169,9 @@ impl Player<'_> {
         match self.notices.recv_timeout(TICK) {
             Ok(Notice::Heard(heard)) => self.note(&heard),
             Ok(Notice::Ended { lost: 0 }) | Err(RecvTimeoutError::Disconnected) => self.ended = true,
-            Ok(Notice::Ended { lost }) => return Err(format!("{lost} frames were damaged on the serial line")),
+            Ok(Notice::Ended { lost }) => {
+                return Err(format!("{lost} frames were damaged on the serial line"));
+            }
             Err(RecvTimeoutError::Timeout) => {}
         }
         let used = self.session.cpu_time();

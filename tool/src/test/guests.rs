@@ -64,7 +64,8 @@ fn beacons_are_good(record: &Record) -> Result<(), String> {
 
 fn hostile(machine: &str) -> Scenario {
     let first = guest("hostile", "hostile", "32MiB", &format!("vcpus = 2\nmachine = \"{machine}\""));
-    let steps = vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
+    let steps =
+        vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
     let config = with_beacon(first, PATIENT_BEACON);
     let scenario = Scenario::new(format!("hostile/all-{machine}"), config, steps);
     scenario.counted().limit(600).judge(beacons_are_good)
@@ -166,7 +167,10 @@ fn echo(machine: &str) -> Scenario {
         Step::Expect(0, "@echo hello, guest"),
         // More than any FIFO holds, at once.
         Step::Type(0, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789-abcdefgh\r"),
-        Step::Expect(0, "@echo 0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789-abcdefgh"),
+        Step::Expect(
+            0,
+            "@echo 0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789-abcdefgh",
+        ),
         Step::Type(0, "reset\r"),
         Step::Started(0, 2),
         Step::Expect(0, "@boot echo"),

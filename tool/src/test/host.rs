@@ -33,7 +33,8 @@ impl Stage {
 
 /// The stages in the order in which they fail soonest.
 pub fn stages(layout: &Layout) -> Vec<Stage> {
-    let bare = ["--package", "turnstile-hypervisor", "--package", "turnstile-guests", "--target", images::TARGET];
+    let bare =
+        ["--package", "turnstile-hypervisor", "--package", "turnstile-guests", "--target", images::TARGET];
     let mut bare_clippy = vec!["clippy", "--quiet"];
     bare_clippy.extend(bare);
     bare_clippy.extend(["--", "-D", "warnings"]);
@@ -53,7 +54,8 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
 
 /// The packages that have loom tests.
 fn loom_crates(root: &Path) -> Vec<String> {
-    let folders = ["core", "arch"].iter().flat_map(|folder| fs::read_dir(root.join(folder)).into_iter().flatten());
+    let folders =
+        ["core", "arch"].iter().flat_map(|folder| fs::read_dir(root.join(folder)).into_iter().flatten());
     let mut names: Vec<String> = folders
         .flatten()
         .filter(|entry| entry.path().join("tests/loom.rs").is_file())
@@ -110,10 +112,8 @@ fn count(said: &str) -> Counts {
 
 /// The names of the tests that failed, or the last lines.
 fn reason(said: &str) -> String {
-    let failed: Vec<&str> = said
-        .lines()
-        .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
-        .collect();
+    let failed: Vec<&str> =
+        said.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED")).collect();
     if failed.is_empty() { last_lines(said, 12) } else { failed.join(", ") }
 }
 

@@ -41,7 +41,8 @@ fn boot(vcpus: u32, machine: &str) -> Scenario {
 
 /// The kernel had nothing to complain about.
 fn quiet_kernel(record: &Record) -> Result<(), String> {
-    let signs = ["Kernel panic", "BUG:", "Oops", "WARNING: CPU", "rcu: INFO", "soft lockup", "irq: nobody cared"];
+    let signs =
+        ["Kernel panic", "BUG:", "Oops", "WARNING: CPU", "rcu: INFO", "soft lockup", "irq: nobody cared"];
     let lines = record.consoles.iter().flat_map(|console| console.lines());
     match lines.into_iter().find(|line| signs.iter().any(|sign| line.contains(sign))) {
         Some(line) => Err(format!("the kernel says: {}", line.trim())),
@@ -119,8 +120,7 @@ fn two() -> Scenario {
 
 /// A kernel panics and is started again; the other VM works on.
 fn crash_beside() -> Scenario {
-    let config =
-        linux("one", 1, "quiet panic=-1", "on-crash = \"restart\"") + &linux("two", 1, "quiet", "");
+    let config = linux("one", 1, "quiet panic=-1", "on-crash = \"restart\"") + &linux("two", 1, "quiet", "");
     let steps = vec![
         Step::Expect(0, READY),
         Step::Expect(1, READY),

@@ -92,7 +92,9 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     }
     if stages.is_empty() && !system {
         let filter = options.filter.as_deref().unwrap_or_default();
-        return Err(Failure::usage(format!("no test has `{filter}` in its name")).help("--list shows all names"));
+        return Err(
+            Failure::usage(format!("no test has `{filter}` in its name")).help("--list shows all names")
+        );
     }
     let report = Report::default();
     for stage in &stages {
@@ -133,7 +135,12 @@ fn run_system(layout: &Layout, options: &cli::Test, report: &Report, bench: bool
     if bench {
         let begin = Instant::now();
         report.starts(BENCH);
-        report.single(layout, BENCH, &Verdict::from(check_budgets(layout, &qemu).map_err(|f| f.full())), begin);
+        report.single(
+            layout,
+            BENCH,
+            &Verdict::from(check_budgets(layout, &qemu).map_err(|f| f.full())),
+            begin,
+        );
     }
     play_all(layout, &qemu, report, scenarios);
 }

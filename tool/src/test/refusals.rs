@@ -16,9 +16,11 @@ pub fn scenarios() -> Vec<Scenario> {
         scenario.ending(Ending::Refused).prepare(prepare).limit(60)
     };
     vec![
-        refuse("flipped-byte-in-an-image", "damaged: image 0", |boot, folder| change(boot, folder, flip_in_image)),
+        refuse("flipped-byte-in-an-image", "damaged: image 0", |boot, folder| {
+            change(boot, folder, |bytes| flip_in_image(bytes))
+        }),
         refuse("flipped-byte-in-the-description", "damaged: the description", |boot, folder| {
-            change(boot, folder, flip_in_name)
+            change(boot, folder, |bytes| flip_in_name(bytes))
         }),
         refuse("truncated-bundle", "truncated", |boot, folder| {
             change(boot, folder, |bytes| bytes.truncate(bytes.len() / 2))
@@ -78,7 +80,7 @@ fn change(boot: &mut Boot, folder: &Path, edit: impl FnOnce(&mut Vec<u8>)) -> Re
 }
 
 /// Flips a bit in the middle, which is in the kernel.
-fn flip_in_image(bytes: &mut Vec<u8>) {
+fn flip_in_image(bytes: &mut [u8]) {
     let middle = bytes.len() / 2;
     if let Some(byte) = bytes.get_mut(middle) {
         *byte ^= 1;
@@ -86,7 +88,7 @@ fn flip_in_image(bytes: &mut Vec<u8>) {
 }
 
 /// Makes another name of the VM's.
-fn flip_in_name(bytes: &mut Vec<u8>) {
+fn flip_in_name(bytes: &mut [u8]) {
     let name = b"echo\0";
     let place = bytes.windows(name.len()).rposition(|window| window == name);
     if let Some(byte) = place.and_then(|place| bytes.get_mut(place)) {

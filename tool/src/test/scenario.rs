@@ -8,6 +8,9 @@ use turnstile_link::{Command, StopReason};
 use crate::failure::Result;
 use crate::qemu::Boot;
 
+/// Judges a whole run; the error is the sentence for the report.
+pub type Judge = fn(&Record) -> std::result::Result<(), String>;
+
 /// One boot of the hypervisor.
 pub struct Scenario {
     /// Its name: `arm64/topic/what`.
@@ -25,7 +28,7 @@ pub struct Scenario {
     /// Changes what is booted; gets the folder of the bundle.
     pub prepare: Option<fn(&mut Boot, &Path) -> Result<()>>,
     /// Judges the whole run.
-    pub judge: Option<fn(&Record) -> std::result::Result<(), String>>,
+    pub judge: Option<Judge>,
 }
 
 /// Something that must happen next, or that is done.
@@ -140,7 +143,7 @@ impl Scenario {
     }
 
     /// Judges the whole run, too.
-    pub fn judge(mut self, judge: fn(&Record) -> std::result::Result<(), String>) -> Self {
+    pub fn judge(mut self, judge: Judge) -> Self {
         self.judge = Some(judge);
         self
     }

@@ -69,7 +69,7 @@ fn stop_all(bundle: &Bundle<'_>, reason: StopReason, crashed: u8) {
 /// Writes back what is typed, and does what is commanded; a `q` powers off.
 fn echo(bundle: &Bundle<'_>) {
     let mut decoder = Decoder::<DownLink>::new();
-    for byte in std::io::stdin().bytes().map_while(Result::ok) {
+    for byte in std::io::stdin().lock().bytes().map_while(Result::ok) {
         match decoder.push(byte) {
             Some(Item::Message(Down::Input { vm, bytes })) => {
                 let quit = bytes.contains(&b'q');

@@ -109,7 +109,11 @@ fn call(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn
 fn suspend(vcpu: &Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
     while !vcpu.attention.is_pending() && !owned.gic.has_pending(&mut Ich) {
         cpu::wfi();
-        irq::full(vcpu, owned, monitor, gicv3::acknowledge());
+        let intid = gicv3::acknowledge();
+        // The acknowledge takes a kick away: the attention word it announces must be read after it, and reads of
+        // memory are not ordered behind those of system registers.
+        cpu::isb();
+        irq::full(vcpu, owned, monitor, intid);
     }
 }
 
@@ -132,10 +136,6 @@ fn acknowledge_stop(vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monito
     owned.gic.reset(&vcpu.vm.vgic, &mut Ich);
     owned.pmu = Default::default();
     if let Some(stop) = vcpu.vm.lifecycle.acknowledge(vcpu.index) {
-        for vcpu in vcpu.vm.vcpus() {
-            vcpu.inbox.clear();
-        }
-        vcpu.vm.vgic.reset();
         monitor.stopped(vcpu.vm, stop);
     }
 }
@@ -153,6 +153,9 @@ fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, mon
         posted |= reasons.contains(Reasons::INBOX);
         if reasons.contains(Reasons::STOP) {
             acknowledge_stop(vcpu, owned, monitor);
+        }
+        if vcpu.index == 0 {
+            monitor.waiting(vcpu.vm);
         }
         if matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
             && let Some(start) = vcpu.vm.psci.take_start(vcpu.index)

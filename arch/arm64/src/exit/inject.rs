@@ -42,8 +42,7 @@ fn exception_pstate(spsr: u64, sctlr: u64) -> u64 {
     let kept = if spsr & PSTATE_AARCH32 != 0 { 0 } else { kept };
     let pan = if sctlr & SCTLR_SPAN == 0 { PSTATE_PAN } else { 0 };
     let ssbs = if sctlr & SCTLR_DSSBS != 0 { PSTATE_SSBS } else { 0 };
-    // TCO is set on exception entry where MTE exists; where it does not, the bit is RES0 and ignored. MTE
-    // is not offered, so it is left alone.
+    // TCO is set on exception entry where MTE exists, and RES0 where it does not; MTE is not offered.
     (kept & !PSTATE_TCO) | MODE_EL1H | PSTATE_DAIF | pan | ssbs
 }
 

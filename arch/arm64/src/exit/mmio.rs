@@ -23,6 +23,9 @@ const WNR: u32 = 1 << 6;
 const FAULT: u32 = 0x3c;
 const FAULT_TRANSLATION: u32 = 0x04;
 
+/// The level a stage 1 walk had reached is not known from a stage 2 fault: the last one is reported.
+const WALK_LEVEL: u64 = 3;
+
 /// Returns the faulting intermediate physical address.
 #[inline(always)] // Two register reads, two shifts.
 fn fault_address() -> u64 {
@@ -93,7 +96,7 @@ pub(super) fn data_abort(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, moni
     let far = regs::FAR_EL2.read();
     let decoded = Decoded::new(iss);
     if iss & S1PTW != 0 {
-        return inject::external_abort(Abort { fetch: false, write: false, walk: Some(walk_level(iss)) }, far);
+        return inject::external_abort(Abort { fetch: false, write: false, walk: Some(WALK_LEVEL) }, far);
     }
     if iss & ISV != 0 && iss & FAULT == FAULT_TRANSLATION {
         let value = if decoded.write { frame.get(decoded.register) } else { 0 };
@@ -107,14 +110,9 @@ pub(super) fn data_abort(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, moni
     inject::external_abort(Abort { fetch: false, write: iss & WNR != 0, walk: None }, far);
 }
 
-/// The level a stage 1 walk had reached is not known from a stage 2 fault: the last one is reported.
-const fn walk_level(_iss: u32) -> u64 {
-    3
-}
-
 /// An instruction fetch outside the guest's memory.
 pub(super) fn instruction_abort(iss: u32) {
-    let walk = (iss & S1PTW != 0).then(|| walk_level(iss));
+    let walk = (iss & S1PTW != 0).then_some(WALK_LEVEL);
     inject::external_abort(Abort { fetch: true, write: false, walk }, regs::FAR_EL2.read());
 }
 

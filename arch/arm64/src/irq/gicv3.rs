@@ -39,7 +39,9 @@ const GICR_WAKER: usize = 0x14;
 const GICR_SGI: usize = 0x1_0000;
 const GICR_TYPER_VLPIS: u64 = 1 << 1;
 const GICR_TYPER_LAST: u64 = 1 << 4;
-/// Priority of every physical interrupt: they need no order among themselves.
+/// Priority of the hypervisor's own devices.
+const OWN_PRIORITY: u8 = 0x80;
+/// Priority of all other physical interrupts, which guests cause: they need no order among themselves.
 const PRIORITY: u32 = 0xa0a0_a0a0;
 /// Polls of a register that hardware settles within microseconds.
 const PATIENCE: u32 = 1_000_000;
@@ -85,9 +87,11 @@ impl Distributor {
         self.wait();
     }
 
-    /// Routes an SPI to the CPU with `affinity` and enables it.
+    /// Routes an SPI to the CPU with `affinity` and enables it, with a higher priority than the kicks and timers
+    /// that guests cause: they cannot keep it from being acknowledged.
     pub fn enable_spi(&self, intid: u32, affinity: u64) {
         let n = intid as usize;
+        self.0.write8(GICD_IPRIORITYR + n, OWN_PRIORITY);
         self.0.write64(GICD_IROUTER + 8 * n, affinity);
         self.0.write32(GICD_ISENABLER + 4 * (n / 32), 1 << (n % 32));
     }
@@ -184,5 +188,4 @@ pub fn kick(affinity: u64) {
     crate::cpu::dsb_ishst();
     // SAFETY: an SGI among the hypervisor's own physical CPUs.
     unsafe { regs::ICC_SGI1R_EL1.write(value) };
-    isb();
 }

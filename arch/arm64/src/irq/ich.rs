@@ -82,11 +82,19 @@ impl Ich {
         (regs::ICH_VTR_EL2.read() >> 29 & 7) as u32 + 1
     }
 
-    /// Puts the interface into its reset state: no list register in use, no active priority, groups disabled.
-    pub fn reset() {
+    /// Clears what the model takes to be clear when a CPU starts: list registers and maintenance conditions.
+    pub fn start_cpu() {
         for n in 0..Self::list_registers() {
             write_raw(n, 0);
         }
+        // SAFETY: state of the guest's interface only.
+        unsafe { regs::ICH_HCR_EL2.write(HCR_EN) };
+        Self::reset();
+    }
+
+    /// Puts the guest's CPU interface into its reset state: no active priority, groups disabled. List registers
+    /// and ICH_HCR_EL2 are the model's, which resets them itself.
+    pub fn reset() {
         let preemption_bits = (regs::ICH_VTR_EL2.read() >> 26 & 7) + 1;
         // SAFETY: state of the guest's interface only; AP registers beyond the implemented preemption bits
         // do not exist and are not touched (IHI 0069, 12.4.5).
@@ -105,7 +113,6 @@ impl Ich {
             }
             // Binary points at their minimum, priority mask closed, groups disabled.
             regs::ICH_VMCR_EL2.write(0);
-            regs::ICH_HCR_EL2.write(HCR_EN);
         }
     }
 }
