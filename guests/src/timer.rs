@@ -117,3 +117,26 @@ pub fn wait(microseconds: u64, mut condition: impl FnMut() -> bool) -> bool {
         crate::cpu::relax();
     }
 }
+
+/// Waits until `condition` holds or the time is over, looking only every 10 ms and sleeping by WFI between: for
+/// long times, which spinning makes slow in an emulator that counts instructions. Returns whether it holds.
+/// Interrupts are masked; the virtual timer is used and left off.
+pub fn wait_asleep(microseconds: u64, mut condition: impl FnMut() -> bool) -> bool {
+    let end = now() + ticks(microseconds);
+    let mut holds = condition();
+    while !holds && now() < end {
+        let due = now() + ticks(10_000);
+        Timer::Virtual.set_compare(due);
+        Timer::Virtual.set_control(1);
+        while now() < due {
+            crate::cpu::wfi();
+        }
+        Timer::Virtual.set_control(0);
+        // It may be offered still, although its condition is gone: it is taken, so that it hides nothing.
+        if crate::gic::highest_pending() == Timer::Virtual.intid() {
+            crate::gic::end(crate::gic::acknowledge());
+        }
+        holds = condition();
+    }
+    holds
+}
