@@ -127,8 +127,8 @@ impl Guest {
     /// Asks for a start of the VM, which its own CPU carries out. False if it runs, or stops, or starts already.
     pub fn want(&self) -> bool {
         let resting = matches!(self.vm.lifecycle.phase(), Phase::Created | Phase::Stopped(_));
-        let wanted = resting
-            && self.plan.compare_exchange(REST, WANTED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let wanted =
+            resting && self.plan.compare_exchange(REST, WANTED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if wanted {
             self.down.store(false, Ordering::Relaxed);
             self.announce();

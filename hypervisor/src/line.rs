@@ -8,7 +8,7 @@ use heapless::String;
 use spin::{Mutex, Once};
 use turnstile_arm64::vm::Vm;
 use turnstile_arm64::{console, println};
-use turnstile_link::{DownLink, Decoder, Event, Item, MAX_TEXT, Outcome, StopReason, Up, VmState};
+use turnstile_link::{Decoder, DownLink, Event, Item, MAX_TEXT, Outcome, StopReason, Up, VmState};
 
 use crate::system::{self, System};
 

@@ -52,13 +52,17 @@ fn turnstile_main(host: &'static Host) -> ! {
         turnstile_arm64::fault::provoke(kind);
     }
     let Some(blob) = host.bundle else {
-        refuse(host, format_args!("there is no bundle: pass one as the initial RAM disk (made by ./x build)"));
+        refuse(
+            host,
+            format_args!("there is no bundle: pass one as the initial RAM disk (made by ./x build)"),
+        );
     };
     let bundle = match Bundle::parse(blob) {
         Ok(bundle) => bundle,
         Err(error) => refuse(host, format_args!("the bundle cannot be used: {error}")),
     };
-    let wanted = bundle.vms().iter().flat_map(|vm| vm.cpus.iter()).max().map_or(1, |cpu| usize::from(*cpu) + 1);
+    let wanted =
+        bundle.vms().iter().flat_map(|vm| vm.cpus.iter()).max().map_or(1, |cpu| usize::from(*cpu) + 1);
     let running = host.start_cpus(wanted);
     let mut guests = Vec::new();
     for (id, spec) in bundle.vms().iter().enumerate() {
@@ -124,9 +128,9 @@ impl System {
                 self.ended();
                 Outcome::NotNow
             }),
-            Command::Stop { vm } => self.with(vm, |guest| {
-                if guest.put_down() { Outcome::Accepted } else { Outcome::NotNow }
-            }),
+            Command::Stop { vm } => {
+                self.with(vm, |guest| if guest.put_down() { Outcome::Accepted } else { Outcome::NotNow })
+            }
             Command::Poweroff => {
                 for guest in &self.guests {
                     guest.put_down();

@@ -54,7 +54,9 @@ extern "C" fn executed(_cpu: u32, count: *mut c_void) {
 
 extern "C" fn finished(_id: u64, _data: *mut c_void) {
     let Some(out) = OUT.get() else { return };
-    if let Err(error) = std::fs::write(out, format!("instructions={}\n", INSTRUCTIONS.load(Ordering::Relaxed))) {
+    if let Err(error) =
+        std::fs::write(out, format!("instructions={}\n", INSTRUCTIONS.load(Ordering::Relaxed)))
+    {
         eprintln!("turnstile-meter: {out}: {error}");
     }
 }

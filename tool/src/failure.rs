@@ -75,7 +75,7 @@ impl Failure {
     }
 
     /// Makes it a failure of the machine: something has to be there first.
-    pub fn is_missing(mut self) -> Self {
+    pub fn missing_prerequisite(mut self) -> Self {
         self.kind = Kind::Missing;
         self
     }

@@ -219,11 +219,7 @@ fn set_up_memory(machine: &Machine<'_>, gic: &GicNode, fdt: Range, uart: Option<
 }
 
 /// Makes the areas of all CPUs whose redistributor exists, the boot CPU's first.
-fn per_cpu_areas(
-    machine: &Machine<'_>,
-    gic: &GicNode,
-    boot: u64,
-) -> (Vec<&'static PerCpu>, Vec<CpuNode>) {
+fn per_cpu_areas(machine: &Machine<'_>, gic: &GicNode, boot: u64) -> (Vec<&'static PerCpu>, Vec<CpuNode>) {
     let mut nodes: Vec<CpuNode> = machine.cpus.iter().copied().collect();
     nodes.sort_by_key(|node| node.affinity != boot);
     let mut areas = Vec::new();
@@ -322,11 +318,10 @@ impl Host {
     fn release(&self, node: &CpuNode) -> Result<(), &'static str> {
         let entry = secondary_entry as *const () as u64;
         match node.release {
-            Release::Psci => {
-                psci::cpu_on(node.affinity, entry).map_err(|_| "PSCI CPU_ON by SMC failed")
-            }
+            Release::Psci => psci::cpu_on(node.affinity, entry).map_err(|_| "PSCI CPU_ON by SMC failed"),
             Release::SpinTable(address) => {
-                memory::write_release_address(address, entry).map_err(|_| "its spin table cannot be mapped")?;
+                memory::write_release_address(address, entry)
+                    .map_err(|_| "its spin table cannot be mapped")?;
                 cpu::sev();
                 Ok(())
             }

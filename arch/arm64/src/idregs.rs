@@ -25,8 +25,20 @@ use Field::{Fixed, Limit, Same};
 
 /// ISAR0: AES, SHA1, SHA2, CRC32, Atomic, RDM, SHA3, SM3, SM4, DP, FHM, TS, TLB, RNDR. Not TME.
 const ISAR0: &[Field] = &[
-    Same(4), Same(8), Same(12), Same(16), Same(20), Same(28), Same(32), Same(36), Same(40), Same(44), Same(48),
-    Same(52), Same(56), Same(60),
+    Same(4),
+    Same(8),
+    Same(12),
+    Same(16),
+    Same(20),
+    Same(28),
+    Same(32),
+    Same(36),
+    Same(40),
+    Same(44),
+    Same(48),
+    Same(52),
+    Same(56),
+    Same(60),
 ];
 /// ISAR1: DPB, JSCVT, FCMA, LRCPC, FRINTTS, SB, BF16, DGH, I8MM. Not APA/API/GPA/GPI (pointer
 /// authentication), SPECRES, XS, LS64.
@@ -36,9 +48,8 @@ const ISAR1: &[Field] =
 const ISAR2: &[Field] = &[Same(4)];
 /// PFR0: EL0 and EL1 AArch64 only, FP, AdvSIMD, GIC system registers, DIT, CSV2, CSV3. No EL2, EL3, RAS, SVE,
 /// SEL2, MPAM, AMU, RME.
-const PFR0: &[Field] = &[
-    Fixed(0, 1), Fixed(4, 1), Same(16), Same(20), Limit(24, 1), Same(48), Limit(56, 1), Same(60),
-];
+const PFR0: &[Field] =
+    &[Fixed(0, 1), Fixed(4, 1), Same(16), Same(20), Limit(24, 1), Same(48), Limit(56, 1), Same(60)];
 /// PFR1: SSBS. Not BTI's dependence: BT is a property of the guest's own tables, so it is copied. Not MTE,
 /// SME, RAS_frac, MPAM_frac, CSV2_frac, NMI, GCS, THE.
 const PFR1: &[Field] = &[Same(0), Same(4)];
@@ -46,9 +57,7 @@ const PFR1: &[Field] = &[Same(0), Same(4)];
 const DFR0: &[Field] = &[Limit(0, 6), Same(12), Same(20), Same(28)];
 /// MMFR0: PARange (limited to the IPA size), ASIDBits, TGran16, TGran64, TGran4, ExS. Not BigEnd and BigEndEL0 (device
 /// accesses are not swapped), SNSMem, the stage 2 granules, FGT, ECV.
-const MMFR0: &[Field] = &[
-    Limit(0, 2), Same(4), Same(20), Same(24), Same(28), Same(44),
-];
+const MMFR0: &[Field] = &[Limit(0, 2), Same(4), Same(20), Same(24), Same(28), Same(44)];
 /// MMFR1: HAFDBS, VMIDBits hidden, HPDS, PAN, ETS. Not VH, LO, SpecSEI, XNX, TWED, HCX, AFP, TIDCP1, CMOW.
 const MMFR1: &[Field] = &[Limit(0, 2), Same(12), Same(20), Same(36)];
 /// MMFR2: CnP, UAO, LSM, IESB hidden, VARange, CCIDX, ST, AT, TTL, BBM, E0PD. Not NV, IDS, FWB, EVT.
@@ -101,8 +110,15 @@ mod tests {
     fn everything() -> IdRegisters {
         fakes::reset();
         for name in [
-            "ID_AA64PFR0_EL1", "ID_AA64PFR1_EL1", "ID_AA64DFR0_EL1", "ID_AA64ISAR0_EL1", "ID_AA64ISAR1_EL1",
-            "ID_AA64ISAR2_EL1", "ID_AA64MMFR0_EL1", "ID_AA64MMFR1_EL1", "ID_AA64MMFR2_EL1",
+            "ID_AA64PFR0_EL1",
+            "ID_AA64PFR1_EL1",
+            "ID_AA64DFR0_EL1",
+            "ID_AA64ISAR0_EL1",
+            "ID_AA64ISAR1_EL1",
+            "ID_AA64ISAR2_EL1",
+            "ID_AA64MMFR0_EL1",
+            "ID_AA64MMFR1_EL1",
+            "ID_AA64MMFR2_EL1",
         ] {
             fakes::set(name, 0x7777_7777_7777_7777);
         }
@@ -117,9 +133,21 @@ mod tests {
     fn hides_what_is_not_virtualized() {
         let r = everything();
         for (name, crm, op2, shift) in [
-            ("EL2", 4, 0, 8), ("EL3", 4, 0, 12), ("RAS", 4, 0, 28), ("SVE", 4, 0, 32), ("MPAM", 4, 0, 40),
-            ("AMU", 4, 0, 44), ("MTE", 4, 1, 8), ("SME", 4, 1, 24), ("PMU", 5, 0, 8), ("SPE", 5, 0, 32),
-            ("APA", 6, 1, 4), ("API", 6, 1, 8), ("VH", 7, 1, 8), ("FGT", 7, 0, 56), ("NV", 7, 2, 24),
+            ("EL2", 4, 0, 8),
+            ("EL3", 4, 0, 12),
+            ("RAS", 4, 0, 28),
+            ("SVE", 4, 0, 32),
+            ("MPAM", 4, 0, 40),
+            ("AMU", 4, 0, 44),
+            ("MTE", 4, 1, 8),
+            ("SME", 4, 1, 24),
+            ("PMU", 5, 0, 8),
+            ("SPE", 5, 0, 32),
+            ("APA", 6, 1, 4),
+            ("API", 6, 1, 8),
+            ("VH", 7, 1, 8),
+            ("FGT", 7, 0, 56),
+            ("NV", 7, 2, 24),
         ] {
             assert_eq!(field(&r, crm, op2, shift), 0, "{name}");
         }

@@ -275,12 +275,11 @@ pub fn init(machine: &Machine<'_>, in_use: &[Range], devices: &[Range]) -> Resul
     arena.add(own)?;
     let heap = arena.allocate(HEAP, PAGE)?;
     // SAFETY: the heap's frames were just taken from free RAM, are mapped, and nobody else gets them.
-    unsafe {
-        HEAP_ALLOCATOR.lock().init(heap.start().0 as usize, heap.size() as usize)
-    };
+    unsafe { HEAP_ALLOCATOR.lock().init(heap.start().0 as usize, heap.size() as usize) };
     let mut stacks = FrameAllocator::<16>::new();
     let stack_bytes = machine.cpus.len() as u64 * (STACK + FAULT_STACK + 2 * PAGE);
-    stacks.add(guests.allocate(stack_bytes.next_multiple_of(2 * MIB), 2 * MIB).map_err(|_| Error::NoArena)?)?;
+    stacks
+        .add(guests.allocate(stack_bytes.next_multiple_of(2 * MIB), 2 * MIB).map_err(|_| Error::NoArena)?)?;
     let mut memory = Memory { arena, stacks, guests, el2: None };
     memory.build_el2(own, in_use, devices)?;
     *MEMORY.lock() = Some(memory);
@@ -298,7 +297,9 @@ impl Memory {
             }
         }
         table.map(&mut pool, own.start().0, own.start(), own.size(), Stage1Attributes::DATA)?;
-        for (ranges, attributes) in [(in_use, Stage1Attributes::CONSTANT), (devices, Stage1Attributes::DEVICE)] {
+        for (ranges, attributes) in
+            [(in_use, Stage1Attributes::CONSTANT), (devices, Stage1Attributes::DEVICE)]
+        {
             for one in ranges {
                 if let Some((start, size)) = cover(*one) {
                     map_missing(&mut table, &mut pool, start, size, attributes)?;

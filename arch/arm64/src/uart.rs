@@ -119,8 +119,9 @@ impl Uart {
         match self.kind {
             UartKind::Pl011 => (self.registers.read32(PL011_FR) & PL011_FR_RXFE == 0)
                 .then(|| self.registers.read32(PL011_DR) as u8),
-            UartKind::Ns16550 { shift, width } => (self.ns(5, shift, width) & NS_LSR_DR != 0)
-                .then(|| self.ns(0, shift, width) as u8),
+            UartKind::Ns16550 { shift, width } => {
+                (self.ns(5, shift, width) & NS_LSR_DR != 0).then(|| self.ns(0, shift, width) as u8)
+            }
         }
     }
 

@@ -166,13 +166,7 @@ impl Host for Peers<'_> {
         }
     }
 
-    fn remote<V: VirtualInterface>(
-        &self,
-        me: &mut VcpuGic,
-        vif: &mut V,
-        vcpu: usize,
-        op: RemoteOp,
-    ) -> u64 {
+    fn remote<V: VirtualInterface>(&self, me: &mut VcpuGic, vif: &mut V, vcpu: usize, op: RemoteOp) -> u64 {
         let (Some(target), Some(own)) = (self.vm.vcpu(vcpu), self.vm.vcpu(me.index())) else { return 0 };
         target.remote.call(
             &target.attention,

@@ -115,7 +115,7 @@ impl Apt {
     /// Fetches the lists of packages.
     pub fn update(&self) -> Result<()> {
         run(self.command("apt-get").args(["-q", "update"])).map(drop).map_err(|failure| {
-            failure.is_missing().help(format!(
+            failure.missing_prerequisite().help(format!(
                 "the network is needed once, for {}; behind a proxy set http_proxy; to use another mirror set \
                  {MIRROR_VARIABLE}",
                 mirror()

@@ -38,7 +38,8 @@ pub struct Abort {
 
 /// Returns PSTATE after taking an exception to EL1 from `spsr`.
 fn exception_pstate(spsr: u64, sctlr: u64) -> u64 {
-    let kept = spsr & !(SPSR_MODE | PSTATE_AARCH32 | PSTATE_IL | PSTATE_SS | PSTATE_UAO | PSTATE_BTYPE | PSTATE_SSBS);
+    let kept = spsr
+        & !(SPSR_MODE | PSTATE_AARCH32 | PSTATE_IL | PSTATE_SS | PSTATE_UAO | PSTATE_BTYPE | PSTATE_SSBS);
     let kept = if spsr & PSTATE_AARCH32 != 0 { 0 } else { kept };
     let pan = if sctlr & SCTLR_SPAN == 0 { PSTATE_PAN } else { 0 };
     let ssbs = if sctlr & SCTLR_DSSBS != 0 { PSTATE_SSBS } else { 0 };

@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn loads_extend_as_the_instruction_says() {
-        let iss = |sas: u32, sse: bool, sf: bool| ISV | sas << 22 | u32::from(sse) << 21 | u32::from(sf) << 15;
+        let iss =
+            |sas: u32, sse: bool, sf: bool| ISV | sas << 22 | u32::from(sse) << 21 | u32::from(sf) << 15;
         let cases = [
             (iss(0, false, false), 0x1234_56f8, 0xf8),
             (iss(0, true, false), 0x80, 0xffff_ff80),

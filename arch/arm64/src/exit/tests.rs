@@ -54,14 +54,8 @@ fn machine(vcpus: usize, pmu: bool) -> (&'static Vm, Frame) {
         // SAFETY: never accessed.
         let redistributor = unsafe { Registers::new(0) };
         let online = AtomicBool::new(true);
-        let area = PerCpu {
-            stack_top: 0,
-            fault_stack_top: 0,
-            index,
-            affinity: index as u64,
-            redistributor,
-            online,
-        };
+        let area =
+            PerCpu { stack_top: 0, fault_stack_top: 0, index, affinity: index as u64, redistributor, online };
         Box::leak(Box::new(area))
     };
     let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu(n))))).collect::<Vec<_>>();

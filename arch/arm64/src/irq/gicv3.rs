@@ -137,8 +137,7 @@ pub fn start_cpu(redistributor: Registers) {
     for byte in 0..8 {
         redistributor.write32(sgi(GICD_IPRIORITYR + 4 * byte), PRIORITY);
     }
-    let used =
-        [SGI_KICK, PPI_MAINTENANCE, PPI_HYPERVISOR_TIMER, PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER];
+    let used = [SGI_KICK, PPI_MAINTENANCE, PPI_HYPERVISOR_TIMER, PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER];
     redistributor.write32(sgi(GICD_ISENABLER), used.iter().fold(0, |mask, n| mask | 1 << n));
     // SAFETY: these registers govern physical interrupts of this CPU only, which are masked at EL2; the
     // synchronization after SRE is required before the other ICC registers exist (IHI 0069, 12.1.3).

@@ -30,22 +30,70 @@ const VMCR_VEOIM: u64 = 1 << 9;
 macro_rules! each_lr {
     ($n:expr, $register:ident => $access:expr, $none:expr) => {
         match $n {
-            0 => { let $register = regs::ICH_LR0_EL2; $access }
-            1 => { let $register = regs::ICH_LR1_EL2; $access }
-            2 => { let $register = regs::ICH_LR2_EL2; $access }
-            3 => { let $register = regs::ICH_LR3_EL2; $access }
-            4 => { let $register = regs::ICH_LR4_EL2; $access }
-            5 => { let $register = regs::ICH_LR5_EL2; $access }
-            6 => { let $register = regs::ICH_LR6_EL2; $access }
-            7 => { let $register = regs::ICH_LR7_EL2; $access }
-            8 => { let $register = regs::ICH_LR8_EL2; $access }
-            9 => { let $register = regs::ICH_LR9_EL2; $access }
-            10 => { let $register = regs::ICH_LR10_EL2; $access }
-            11 => { let $register = regs::ICH_LR11_EL2; $access }
-            12 => { let $register = regs::ICH_LR12_EL2; $access }
-            13 => { let $register = regs::ICH_LR13_EL2; $access }
-            14 => { let $register = regs::ICH_LR14_EL2; $access }
-            15 => { let $register = regs::ICH_LR15_EL2; $access }
+            0 => {
+                let $register = regs::ICH_LR0_EL2;
+                $access
+            }
+            1 => {
+                let $register = regs::ICH_LR1_EL2;
+                $access
+            }
+            2 => {
+                let $register = regs::ICH_LR2_EL2;
+                $access
+            }
+            3 => {
+                let $register = regs::ICH_LR3_EL2;
+                $access
+            }
+            4 => {
+                let $register = regs::ICH_LR4_EL2;
+                $access
+            }
+            5 => {
+                let $register = regs::ICH_LR5_EL2;
+                $access
+            }
+            6 => {
+                let $register = regs::ICH_LR6_EL2;
+                $access
+            }
+            7 => {
+                let $register = regs::ICH_LR7_EL2;
+                $access
+            }
+            8 => {
+                let $register = regs::ICH_LR8_EL2;
+                $access
+            }
+            9 => {
+                let $register = regs::ICH_LR9_EL2;
+                $access
+            }
+            10 => {
+                let $register = regs::ICH_LR10_EL2;
+                $access
+            }
+            11 => {
+                let $register = regs::ICH_LR11_EL2;
+                $access
+            }
+            12 => {
+                let $register = regs::ICH_LR12_EL2;
+                $access
+            }
+            13 => {
+                let $register = regs::ICH_LR13_EL2;
+                $access
+            }
+            14 => {
+                let $register = regs::ICH_LR14_EL2;
+                $access
+            }
+            15 => {
+                let $register = regs::ICH_LR15_EL2;
+                $access
+            }
             _ => $none,
         }
     };

@@ -73,7 +73,9 @@ fn interrupt() -> Outcome {
 
 /// The alarm: its interrupt comes at the second it is set to, without the guest's looking at the clock.
 fn alarm() -> Outcome {
-    let (Some(rtc), Some(intid)) = (platform().rtc, platform().rtc_intid) else { skip!("no PL031 interrupt") };
+    let (Some(rtc), Some(intid)) = (platform().rtc, platform().rtc_intid) else {
+        skip!("no PL031 interrupt")
+    };
     gic::enable(intid);
     write32(rtc.base + 0x1c, 1);
     write32(rtc.base + 0x04, read32(rtc.base) + 1);
