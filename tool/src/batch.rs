@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::failure::{Failure, Result};
 use crate::qemu::Boot;
@@ -12,8 +12,6 @@ use crate::setup::last_lines;
 
 /// How often the time-out is looked at.
 const TICK: Duration = Duration::from_millis(100);
-/// A machine may sleep, and this one may be busy: so much more wall time than processor time is allowed.
-const WALL_FACTOR: u32 = 10;
 
 /// What a machine said, and how it ended.
 #[derive(Debug, Default)]
@@ -74,7 +72,6 @@ pub fn run(
     let (sender, notices) = channel::<Notice>();
     let mut session = Session::start(boot, program, sender)?;
     let mut transcript = Transcript::default();
-    let begin = Instant::now();
     let too_long = loop {
         match notices.recv_timeout(TICK) {
             Ok(Notice::Heard(heard)) => {
@@ -84,7 +81,7 @@ pub fn run(
             Ok(Notice::Ended { .. }) | Err(RecvTimeoutError::Disconnected) => break false,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if session.cpu_time() > limit || begin.elapsed() > limit * WALL_FACTOR {
+        if session.exceeds(limit) {
             break true;
         }
     };

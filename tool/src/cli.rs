@@ -99,7 +99,7 @@ pub struct Run {
     /// Boot this hypervisor's image instead of building it
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
-    /// End when QEMU has used this many seconds of processor time
+    /// End when QEMU has used this many seconds of processor time, or ten times that has passed
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
     #[command(flatten)]

@@ -5,13 +5,16 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ExitStatus};
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use turnstile_link::{Decoder, Down, Item, MAX_BYTES, Message, Up, UpLink};
 
 use crate::failure::{Context, Result};
 use crate::qemu::Boot;
+
+/// How many times more wall time than processor time a machine may take.
+const WALL_FACTOR: u32 = 10;
 
 /// Something that was heard from the machine, owned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -212,6 +215,7 @@ pub struct Session {
     child: Child,
     input: Option<ChildStdin>,
     messages: std::thread::JoinHandle<String>,
+    begin: Instant,
 }
 
 /// How QEMU ended.
@@ -258,7 +262,7 @@ impl Session {
             }
             text
         });
-        Ok(Session { child, input, messages })
+        Ok(Session { child, input, messages, begin: Instant::now() })
     }
 
     /// Sends bytes as they are: for a line without frames.
@@ -288,8 +292,13 @@ impl Session {
         self.send_raw(&frame);
     }
 
-    /// The processor time that QEMU has used: the measure of time-outs, since it does not grow while a busy
-    /// machine runs something else.
+    /// Says whether the machine has run for too long: QEMU used more processor time than `limit`, which does not
+    /// grow while this computer runs something else; or, for a machine that sleeps, ten times that has passed.
+    pub fn exceeds(&self, limit: Duration) -> bool {
+        self.cpu_time() > limit || self.begin.elapsed() > limit * WALL_FACTOR
+    }
+
+    /// The processor time that QEMU has used.
     pub fn cpu_time(&self) -> Duration {
         cpu_time(self.child.id()).unwrap_or_default()
     }

@@ -181,7 +181,12 @@ fn qemu_ends_with_the_tool_whatever_that_dies_of() {
 #[test]
 fn machine_that_does_not_end_is_stopped_by_timeout() {
     let folder = Folder::with_vms(&["one"]);
-    folder.run("spin").args(["--timeout", "1"]).assert().code(1).stderr(contains("1 s of processor time"));
+    folder
+        .run("spin")
+        .args(["--timeout", "1"])
+        .assert()
+        .code(1)
+        .stderr(contains("its 1 s of processor time"));
 }
 
 #[test]

@@ -72,7 +72,7 @@ struct Outcome {
 
 /// Starts the machine, attaches its consoles, and stays until it ends or the user leaves.
 ///
-/// `limit` is the most processor time that QEMU may use.
+/// `limit` is the most processor time that QEMU may use ([`Session::exceeds`]).
 pub fn run(
     boot: &Boot,
     program: &Path,
@@ -163,7 +163,7 @@ impl Attachment {
             if let Some(leave) = leave {
                 return leave;
             }
-            if let Some(limit) = limit.filter(|&limit| self.session.cpu_time() > limit) {
+            if let Some(limit) = limit.filter(|&limit| self.session.exceeds(limit)) {
                 return Leave::Limit(limit);
             }
         }
@@ -258,7 +258,7 @@ fn judge(leave: &Leave, outcome: &Outcome, ending: &Ending) -> Result<()> {
         Leave::User => return Ok(()),
         Leave::Signal(signal) => return Err(Failure::signal(*signal)),
         Leave::Limit(limit) => {
-            let what = format!("stopped: QEMU has used {} s of processor time", limit.as_secs());
+            let what = format!("stopped: QEMU has used its {} s of processor time", limit.as_secs());
             return Err(Failure::failed(what).help("give a larger --timeout, or none"));
         }
         Leave::MachineEnded => {}

@@ -18,6 +18,7 @@ pub const TARGET: &str = "aarch64-unknown-none-softfloat";
 const PROFILE: &str = "image";
 const HYPERVISOR: &str = "turnstile-hypervisor";
 const GUESTS: &str = "turnstile-guests";
+const METER: &str = "turnstile-meter";
 
 /// The packages that this process has built already: asking cargo again would only cost time.
 static BUILT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
@@ -48,6 +49,20 @@ fn once(package: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> 
         built.insert(package);
     }
     Ok(())
+}
+
+/// Builds the meter, QEMU's plugin, and returns its path.
+pub fn meter(layout: &Layout) -> Result<PathBuf> {
+    once(METER, || {
+        let mut cargo = rust::cargo(layout);
+        cargo.args(["build", "--release", "--package", METER, "--target-dir"]).arg(layout.target());
+        let step = ui::Step::start("building the meter");
+        with_progress(&mut cargo, &step)
+            .map_err(|said| Failure::failed("building the meter failed").details(last_lines(&said, 40)))?;
+        step.done();
+        Ok(())
+    })?;
+    Ok(layout.target().join("release").join("libturnstile_meter.so"))
 }
 
 /// The hypervisor's program with its symbols, for a debugger.

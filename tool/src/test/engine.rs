@@ -15,8 +15,6 @@ use crate::session::{Heard, Notice, Session};
 use crate::setup::qemu::Qemu;
 
 const TICK: Duration = Duration::from_millis(50);
-/// So much more wall time than processor time is allowed: machines sleep, and others may be busy.
-const WALL_FACTOR: u32 = 10;
 /// The refusal of a bundle or a machine: this long after its last word nothing more is awaited.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -73,7 +71,6 @@ fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut Log) ->
         notices,
         record: Record::default(),
         cursors: Cursors::default(),
-        begin: Instant::now(),
         limit: Duration::from_secs(scenario.limit),
         ended: false,
         log,
@@ -99,7 +96,6 @@ struct Player<'a> {
     notices: Receiver<Notice>,
     record: Record,
     cursors: Cursors,
-    begin: Instant,
     limit: Duration,
     ended: bool,
     log: &'a mut Log,
@@ -174,9 +170,9 @@ impl Player<'_> {
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let used = self.session.cpu_time();
-        if used > self.limit || self.begin.elapsed() > self.limit * WALL_FACTOR {
-            return Err(format!("nothing more after {} s of processor time, {what}", used.as_secs()));
+        if self.session.exceeds(self.limit) {
+            let used = self.session.cpu_time().as_secs();
+            return Err(format!("nothing more after {used} s of processor time, {what}"));
         }
         Ok(())
     }

@@ -7,10 +7,12 @@
 mod engine;
 mod guests;
 mod host;
+mod image;
 mod linux;
 mod measuring;
 mod refusals;
 mod scenario;
+mod weight;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +29,9 @@ use crate::ui::{CYAN, DIM, GREEN, RED, YELLOW};
 use crate::{bench, cli, setup};
 
 const IMAGES: &str = "images/build";
+const HOT_PATH: &str = "images/hot-path";
 const BENCH: &str = "arm64/bench";
+const WEIGHT: &str = "arm64/linux/weight";
 /// Boots at a time. More would not end sooner on two cores, and time-outs would mean less.
 const PARALLEL: usize = 2;
 
@@ -78,16 +82,15 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     stages.retain(|stage| wanted(&stage.name));
     let mut scenarios = all_scenarios();
     scenarios.retain(|scenario| wanted(&scenario.name));
-    let bench = wanted(BENCH);
-    let system = bench || !scenarios.is_empty() || wanted(IMAGES);
+    let checks: Vec<&str> = [HOT_PATH, BENCH, WEIGHT].into_iter().filter(|name| wanted(name)).collect();
+    let system = !checks.is_empty() || !scenarios.is_empty() || wanted(IMAGES);
     if options.list {
         for stage in &stages {
             println!("{}", stage.name);
         }
         let images = if system { Some(IMAGES) } else { None };
-        let bench = if bench { Some(BENCH) } else { None };
         let names = scenarios.iter().map(|scenario| scenario.name.as_str());
-        images.into_iter().chain(bench).chain(names).for_each(|name| println!("{name}"));
+        images.into_iter().chain(checks).chain(names).for_each(|name| println!("{name}"));
         return Ok(());
     }
     if stages.is_empty() && !system {
@@ -104,7 +107,7 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
         report.add(layout, &stage.name, counts, &verdict, begin);
     }
     if system {
-        run_system(layout, options, &report, bench, &scenarios);
+        run_system(layout, options, &report, &checks, &scenarios);
     }
     report.finish()
 }
@@ -114,8 +117,14 @@ fn all_scenarios() -> Vec<Scenario> {
     topics.into_iter().flatten().collect()
 }
 
-/// Builds the images, then measures and plays all scenarios.
-fn run_system(layout: &Layout, options: &cli::Test, report: &Report, bench: bool, scenarios: &[Scenario]) {
+/// Builds the images, then makes the checks and plays all scenarios.
+fn run_system(
+    layout: &Layout,
+    options: &cli::Test,
+    report: &Report,
+    checks: &[&str],
+    scenarios: &[Scenario],
+) {
     let begin = Instant::now();
     report.starts(IMAGES);
     let ready = setup::qemu::ensure(layout, options.qemu.program.as_deref()).and_then(|qemu| {
@@ -127,20 +136,20 @@ fn run_system(layout: &Layout, options: &cli::Test, report: &Report, bench: bool
     report.single(layout, IMAGES, &verdict, begin);
     let names = scenarios.iter().map(|scenario| scenario.name.as_str());
     let Ok(qemu) = ready else {
-        for name in bench.then_some(BENCH).into_iter().chain(names) {
+        for name in checks.iter().copied().chain(names) {
             report.single(layout, name, &Verdict::Skipped(format!("{IMAGES} failed")), Instant::now());
         }
         return;
     };
-    if bench {
+    for name in checks {
         let begin = Instant::now();
-        report.starts(BENCH);
-        report.single(
-            layout,
-            BENCH,
-            &Verdict::from(check_budgets(layout, &qemu).map_err(|f| f.full())),
-            begin,
-        );
+        report.starts(name);
+        let result = match *name {
+            HOT_PATH => image::hot_path(&setup::images::program(layout)),
+            BENCH => check_budgets(layout, &qemu).map_err(|failure| failure.full()),
+            _ => weight::compare(layout, &qemu.path),
+        };
+        report.single(layout, name, &Verdict::from(result), begin);
     }
     play_all(layout, &qemu, report, scenarios);
 }

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the hypervisor adds to a whole boot of Linux: instructions from power-on over the shell to power-off,
+//! with and without it, on the same QEMU, counted by the meter.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::layout::Layout;
+use crate::machine;
+use crate::qemu::Boot;
+use crate::setup::{debian, images};
+
+/// The most that a boot may take, in percent of what it takes without a hypervisor.
+const LIMIT: u64 = 130;
+/// Processor time is what hangs cost; this is only to end one.
+const PATIENCE: Duration = Duration::from_secs(600);
+const MEMORY: u64 = 512 << 20;
+const CPUS: u64 = 4;
+const CMDLINE: &str = "quiet turnstile.run=poweroff";
+
+/// Boots Debian's Linux with four CPUs both ways and compares.
+///
+/// # Errors
+/// Says by how much it is too heavy, or what went wrong.
+pub fn compare(layout: &Layout, program: &Path) -> Result<(), String> {
+    let debian = debian::ensure(layout).map_err(|failure| failure.full())?;
+    let meter = images::meter(layout).map_err(|failure| failure.full())?;
+    let text = format!(
+        "[[vm]]\nname = \"linux\"\nkernel = \"debian:linux\"\ninitrd = \"debian:busybox\"\nvcpus = {CPUS}\n\
+         memory = \"{}MiB\"\ncmdline = \"{CMDLINE}\"\n",
+        MEMORY >> 20
+    );
+    let (with, _) = machine::prepare_text(layout, "weight", &text).map_err(|failure| failure.full())?;
+    let mut without = Boot::new(debian.kernel, debian.initrd, MEMORY, CPUS);
+    without.el2 = false;
+    without.append = CMDLINE.to_owned();
+    let with = count(layout, program, &meter, with, "with")?;
+    let without = count(layout, program, &meter, without, "without")?;
+    let percent = with * 100 / without.max(1);
+    if percent > LIMIT {
+        return Err(format!(
+            "{with} instructions with the hypervisor, {without} without: {percent} %, at most {LIMIT} %"
+        ));
+    }
+    Ok(())
+}
+
+/// Runs QEMU with the meter until it ends by itself, and returns what the meter counted.
+fn count(layout: &Layout, program: &Path, meter: &Path, mut boot: Boot, name: &str) -> Result<u64, String> {
+    let out = layout.target().join(format!("meter-{name}.txt"));
+    let _ = fs::remove_file(&out);
+    boot.counted = true;
+    let plugin = format!("{},out={}", meter.display(), out.display());
+    boot.extra.extend(["-plugin", &plugin].map(OsString::from));
+    let mut child = std::process::Command::new(program)
+        .args(boot.arguments())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("{}: {error}", program.display()))?;
+    let begin = Instant::now();
+    while child.try_wait().map_err(|error| error.to_string())?.is_none() {
+        if begin.elapsed() > PATIENCE {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("the boot {name} the hypervisor does not end"));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let said = fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    let number = said.trim().strip_prefix("instructions=").and_then(|number| number.parse().ok());
+    number.ok_or_else(|| format!("the meter said {said:?}"))
+}
