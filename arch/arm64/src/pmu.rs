@@ -6,7 +6,7 @@
 
 use crate::regs;
 
-/// The registers of a trapped PMU, as the syndrome names them.
+/// The registers of a trapped PMU, as the syndrome names them; PMSELR_EL0 is [`Pmu::select`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Register {
@@ -18,8 +18,6 @@ pub enum Register {
     EnableClear,
     /// PMOVSCLR_EL0, PMOVSSET_EL0, PMINTENSET_EL1, PMINTENCLR_EL1, PMSWINC_EL0 and PMMIR_EL1: nothing overflows.
     Quiet,
-    /// PMSELR_EL0.
-    Select,
     /// PMCCNTR_EL0, also through PMXEVCNTR_EL0 it is not reachable.
     Cycles,
     /// PMCCFILTR_EL0, and PMXEVTYPER_EL0 while PMSELR_EL0 selects it.
@@ -86,7 +84,6 @@ impl Pmu {
             Register::Control => self.control | CONTROL_FIXED,
             Register::EnableSet | Register::EnableClear => self.enabled,
             Register::Quiet => 0,
-            Register::Select => self.select,
             Register::Cycles => self.cycles(),
             Register::CycleFilter => self.filter,
             Register::SelectedType if self.select == SELECT_CYCLES => self.filter,
@@ -107,7 +104,6 @@ impl Pmu {
             Register::EnableSet => self.change(|pmu| pmu.enabled |= value & CYCLE_BIT),
             Register::EnableClear => self.change(|pmu| pmu.enabled &= !(value & CYCLE_BIT)),
             Register::Quiet => {}
-            Register::Select => self.set_select(value),
             Register::Cycles => self.set_cycles(value),
             Register::CycleFilter => self.filter = value & 0xfc00_0000,
             Register::SelectedType if self.select == SELECT_CYCLES => self.filter = value & 0xfc00_0000,
@@ -148,7 +144,7 @@ mod tests {
         assert_eq!(pmu.read(Register::Control) >> 11 & 0x1f, 0, "PMCR_EL0.N");
         pmu.write(Register::EnableSet, !0);
         assert_eq!(pmu.read(Register::EnableSet), CYCLE_BIT);
-        pmu.write(Register::Select, 31);
+        pmu.set_select(31);
         pmu.write(Register::SelectedType, !0);
         assert_eq!(pmu.read(Register::CycleFilter), 0xfc00_0000);
     }

@@ -49,6 +49,24 @@
     isb
     .endm
 
+    // A synchronous exception goes to the handler of its class (ESR_EL2.EC) by one indexed load, so that no class
+    // waits for another's comparison. The table lies within reach of ADR, which the linker checks.
+    .macro light_sync
+    .balign 128
+    save_clobberable
+    mrs     x1, esr_el2
+    lsr     x2, x1, #26
+    adr     x3, LIGHT_HANDLERS
+    ldr     x3, [x3, x2, lsl #3]
+    mov     x0, sp
+    blr     x3
+    cbnz    w0, full_exit
+    restore_clobberable
+    eret
+    dsb     nsh
+    isb
+    .endm
+
     .macro fault kind
     .balign 128
     msr     tpidr_el1, x0               // a fault of the hypervisor is final: the guest's register is scratch
@@ -68,11 +86,11 @@ vectors:
     fault   5
     fault   6
     fault   7
-    light   turnstile_light_sync        // lower EL, AArch64
+    light_sync                          // lower EL, AArch64
     light   turnstile_light_irq
     light   turnstile_light_fiq
     light   turnstile_light_serror
-    light   turnstile_light_sync        // lower EL, AArch32 (EL0 of a guest): same syndrome, same way
+    light_sync                          // lower EL, AArch32 (EL0 of a guest): same syndrome, same way
     light   turnstile_light_irq
     light   turnstile_light_fiq
     light   turnstile_light_serror

@@ -7,8 +7,8 @@ use super::{Code, done, resident};
 use crate::frame::Frame;
 
 /// Answers, or leaves the call to the full tier. ELR_EL2 is past the HVC already.
-#[inline(always)] // The shortest exit there is; one caller.
-pub(super) fn light(frame: &mut Frame) -> u32 {
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn turnstile_light_hvc(frame: &mut Frame, _esr: u64) -> u32 {
     match psci::constant(frame.light(0) as u32) {
         Some(value) => {
             frame.set_light(0, value);

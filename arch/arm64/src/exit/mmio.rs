@@ -64,8 +64,9 @@ impl Decoded {
 }
 
 /// Reads of distributor registers that need nothing but the VM's shared state.
-#[inline(always)] // One caller.
-pub(super) fn light(frame: &mut Frame, iss: u32) -> u32 {
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn turnstile_light_data_abort(frame: &mut Frame, esr: u64) -> u32 {
+    let iss = esr as u32;
     // A zero-extending read whose syndrome is valid, not by a table walk, missing in stage 2.
     if iss & (ISV | SSE | S1PTW | WNR | FAULT) != ISV | FAULT_TRANSLATION {
         return Code::SYNC;

@@ -67,24 +67,26 @@ fn resident(frame: &Frame) -> &'static Vcpu {
     unsafe { &*frame.vcpu }
 }
 
-/// Light tier of synchronous exceptions. Returns zero to re-enter, the attention word, or a [`Code`].
+/// A light handler of synchronous exceptions: takes the frame and ESR_EL2, returns zero to re-enter, the
+/// attention word, or a [`Code`].
 ///
-/// The frequent handlers are leaves, inlined here, so that this function needs no stack frame of its own; what
-/// needs one is behind a tail call.
+/// The frequent handlers are leaves without a stack frame of their own; what needs one is behind a tail call.
+type Handler = extern "C" fn(&mut Frame, u64) -> u32;
+
+/// The light handlers by exception class: `vectors.S` calls them.
+#[cfg_attr(target_os = "none", unsafe(no_mangle))]
+pub static LIGHT_HANDLERS: [Handler; 64] = {
+    let mut handlers: [Handler; 64] = [turnstile_light_other; 64];
+    handlers[class::HVC64 as usize] = hvc::turnstile_light_hvc;
+    handlers[class::SYSTEM_REGISTER as usize] = sysreg::turnstile_light_sysreg;
+    handlers[class::DATA_ABORT as usize] = mmio::turnstile_light_data_abort;
+    handlers
+};
+
+/// All other classes are left to the full tier.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub extern "C" fn turnstile_light_sync(frame: &mut Frame) -> u32 {
-    let esr = regs::ESR_EL2.read();
-    let class = esr >> 26;
-    // In the order in which a few instructions matter most.
-    if class == class::HVC64 {
-        hvc::light(frame)
-    } else if class == class::SYSTEM_REGISTER {
-        sysreg::light(frame, esr as u32)
-    } else if class == class::DATA_ABORT {
-        mmio::light(frame, esr as u32)
-    } else {
-        Code::SYNC
-    }
+extern "C" fn turnstile_light_other(_frame: &mut Frame, _esr: u64) -> u32 {
+    Code::SYNC
 }
 
 /// Light tier of physical interrupts.

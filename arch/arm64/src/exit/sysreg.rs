@@ -26,7 +26,9 @@ enum Trap {
     Sgi(SgiRegister),
     /// Deactivates an interrupt that may be in no list register.
     Deactivate,
-    /// PMU, if the VM has one.
+    /// PMSELR_EL0, if the VM has a PMU: by itself, because it is the one that guests trap on most.
+    PmuSelect,
+    /// Any other PMU register, if the VM has a PMU.
     Pmu(Register),
 }
 
@@ -63,7 +65,7 @@ static TRAPS: TrapMap<Trap> = TrapMap::with_groups(
         (reg(3, 3, 9, 12, 2), Trap::Pmu(Register::EnableClear)),
         (reg(3, 3, 9, 12, 3), Trap::Pmu(Register::Quiet)), // PMOVSCLR_EL0
         (reg(3, 3, 9, 12, 4), Trap::Pmu(Register::Quiet)), // PMSWINC_EL0
-        (reg(3, 3, 9, 12, 5), Trap::Pmu(Register::Select)),
+        (reg(3, 3, 9, 12, 5), Trap::PmuSelect),
         (reg(3, 3, 9, 12, 6), Trap::Pmu(Register::Quiet)), // PMCEID0_EL0
         (reg(3, 3, 9, 12, 7), Trap::Pmu(Register::Quiet)), // PMCEID1_EL0
         (reg(3, 3, 9, 13, 0), Trap::Pmu(Register::Cycles)),
@@ -137,7 +139,12 @@ fn access(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u64) -> Access {
             owned.gic.dir(&mut cx, value as u32 & 0xff_ffff);
             Access::Settle
         }
-        Trap::Pmu(_) if !vcpu.vm.pmu => Access::Undefined,
+        Trap::PmuSelect | Trap::Pmu(_) if !vcpu.vm.pmu => Access::Undefined,
+        Trap::PmuSelect if read => Access::Value(owned.pmu.select()),
+        Trap::PmuSelect => {
+            owned.pmu.set_select(value);
+            Access::Value(0)
+        }
         Trap::Pmu(register) if read => Access::Value(owned.pmu.read(register)),
         Trap::Pmu(register) => {
             owned.pmu.write(register, value);
@@ -147,8 +154,9 @@ fn access(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u64) -> Access {
 }
 
 /// The registers that are hot in real guests: identification, SGIs, the PMU's selector.
-#[inline(always)] // One caller.
-pub(super) fn light(frame: &mut Frame, iss: u32) -> u32 {
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn turnstile_light_sysreg(frame: &mut Frame, esr: u64) -> u32 {
+    let iss = esr as u32;
     let rt = transfer(iss);
     if !Frame::is_light(rt) {
         return Code::SYNC;
@@ -157,7 +165,7 @@ pub(super) fn light(frame: &mut Frame, iss: u32) -> u32 {
     let value = match TRAPS.lookup(iss) {
         Trap::Id if iss & ISS_READ != 0 => id_register(vcpu, iss),
         Trap::Sgi(register) if iss & ISS_READ == 0 => return light_sgi(frame, register, rt),
-        Trap::Pmu(Register::Select) if vcpu.vm.pmu => {
+        Trap::PmuSelect if vcpu.vm.pmu => {
             // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
             let owned = unsafe { vcpu.owned() };
             if iss & ISS_READ == 0 {
