@@ -120,7 +120,8 @@ fn two() -> Scenario {
 
 /// A kernel panics and is started again; the other VM works on.
 fn crash_beside() -> Scenario {
-    let config = linux("one", 1, "quiet panic=-1", "on-crash = \"restart\"") + &linux("two", 1, "quiet", "");
+    let config = linux("one", 1, "quiet panic=-1 reboot=panic_warm", "on-crash = \"restart\"")
+        + &linux("two", 1, "quiet", "");
     let steps = vec![
         Step::Expect(0, READY),
         Step::Expect(1, READY),
@@ -128,6 +129,8 @@ fn crash_beside() -> Scenario {
         Step::Expect(1, "# "),
         Step::Type(0, "echo c >/proc/sysrq-trigger\r"),
         Step::Expect(0, "Kernel panic"),
+        Step::Reported("warm reset"),
+        Step::Stopped(0, StopReason::Crash),
         Step::Started(0, 2),
         Step::Type(1, "echo alive-$((1+1))\r"),
         Step::Expect(1, "alive-2"),

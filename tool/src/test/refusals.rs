@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the hypervisor refuses, in a sentence.
+//! What the hypervisor refuses, in a sentence, and how it reports faults of its own.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +47,40 @@ pub fn scenarios() -> Vec<Scenario> {
         })
         .with_config(guest("echo", "echo", "8MiB", "cpus = [3]")),
         too_little_memory(),
+        fault("write-to-code", vec![EXCEPTION, PERMISSION_FAULT_ON_WRITE, RESET]),
+        fault("run-data", vec![EXCEPTION, PERMISSION_FAULT_ON_FETCH, RESET]),
+        fault("stack-overflow", vec![EXCEPTION, TRANSLATION_FAULT_ON_WRITE, "backtrace", RESET]),
+        fault("panic", vec!["panicked at", "provoked", "backtrace", RESET]),
     ]
+}
+
+const EXCEPTION: &str = "synchronous exception in the hypervisor on CPU 0";
+/// ESR_EL2: a data abort at EL2, write, permission fault at level 3.
+const PERMISSION_FAULT_ON_WRITE: &str = "ESR_EL2 0x9600004f";
+/// An instruction abort at EL2, permission fault at level 3.
+const PERMISSION_FAULT_ON_FETCH: &str = "ESR_EL2 0x8600000f";
+/// A data abort at EL2, write, translation fault at level 3: the guard page is not mapped.
+const TRANSLATION_FAULT_ON_WRITE: &str = "ESR_EL2 0x96000047";
+const RESET: &str = "resetting the machine";
+
+/// A fault that the hypervisor's command line provokes: reported with registers and backtrace, then a reset.
+fn fault(kind: &str, texts: Vec<&'static str>) -> Scenario {
+    let config = guest("echo", "echo", "8MiB", "");
+    let steps = texts.into_iter().map(Step::Text).collect();
+    let scenario = Scenario::new(format!("fault/{kind}"), config, steps).ending(Ending::Refused).limit(60);
+    match kind {
+        "write-to-code" => scenario.prepare(|boot, _| provoke(boot, "write-to-code")),
+        "run-data" => scenario.prepare(|boot, _| provoke(boot, "run-data")),
+        "stack-overflow" => scenario.prepare(|boot, _| provoke(boot, "stack-overflow")),
+        _ => scenario.prepare(|boot, _| provoke(boot, "panic")),
+    }
+}
+
+/// Has the hypervisor fault at boot.
+fn provoke(boot: &mut Boot, kind: &str) -> Result<()> {
+    boot.append.push_str(" provoke=");
+    boot.append.push_str(kind);
+    Ok(())
 }
 
 /// The machine has less memory than the VM wants: that VM does not start, and the others would.
