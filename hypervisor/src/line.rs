@@ -7,7 +7,7 @@ use core::fmt::Write;
 use heapless::String;
 use spin::{Mutex, Once};
 use turnstile_arm64::vm::Vm;
-use turnstile_arm64::{console, println};
+use turnstile_arm64::{console, fault, println};
 use turnstile_link::{Decoder, DownLink, Event, Item, MAX_TEXT, Outcome, StopReason, Up, VmState};
 
 use crate::system::{self, System};
@@ -31,7 +31,13 @@ pub fn set_mode(mode: Mode) {
     MODE.call_once(|| mode);
     if mode == Mode::Framed {
         *DECODER.lock() = Some(Decoder::new());
+        fault::set_announcement(announce_fault);
     }
+}
+
+/// Sends [`Up::Fault`] from a CPU that will not run on.
+fn announce_fault(text: &str) {
+    let _ = turnstile_link::send(&Up::Fault { text }, console::write_last);
 }
 
 fn framed() -> bool {

@@ -60,6 +60,15 @@ pub fn print_last(arguments: fmt::Arguments<'_>) {
     }
 }
 
+/// Sends bytes as they are from a CPU that will not run on; dropped if another one is sending.
+pub fn write_last(bytes: &[u8]) {
+    if let Some(guard) = UART.try_lock()
+        && let Some(uart) = guard.as_ref()
+    {
+        bytes.iter().for_each(|byte| uart.put(*byte));
+    }
+}
+
 /// Waits until everything has been sent.
 pub fn flush() {
     if let Some(uart) = UART.lock().as_ref() {

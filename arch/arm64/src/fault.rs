@@ -3,6 +3,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use spin::Once;
+
 use crate::{console, cpu, println, psci, regs};
 
 /// Registers stored by `hypervisor_fault` in `vectors.S`.
@@ -19,6 +21,14 @@ const MAX_STACK: u64 = 32 * 1024;
 /// Addresses of a backtrace at most.
 const DEPTH: usize = 24;
 
+/// Tells the other end of the serial line of a fault, in a line, before the report follows as text.
+static ANNOUNCE: Once<fn(&str)> = Once::new();
+
+/// Has `announce` called with a line about a fault of the hypervisor. It must not lock or panic.
+pub fn set_announcement(announce: fn(&str)) {
+    ANNOUNCE.call_once(|| announce);
+}
+
 /// Only one CPU reports; a fault while reporting stops at once.
 static REPORTING: AtomicBool = AtomicBool::new(false);
 
@@ -26,12 +36,15 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-fn begin() {
+fn begin(what: &str) {
     if REPORTING.swap(true, Ordering::AcqRel) {
         cpu::halt();
     }
     // Ends whatever frame was being sent, so that the report is read as text (turnstile_link::RESYNC).
     console::print_last(format_args!("\0\0"));
+    if let Some(announce) = ANNOUNCE.get() {
+        announce(what);
+    }
 }
 
 fn finish() -> ! {
@@ -130,9 +143,9 @@ fn backtrace(sp: u64) {
 /// Reports an exception taken at EL2.
 #[unsafe(no_mangle)]
 extern "C" fn turnstile_fault(frame: &FaultFrame) -> ! {
-    begin();
-    let (esr, elr, far) = (regs::ESR_EL2.read(), regs::ELR_EL2.read(), regs::FAR_EL2.read());
     let kind = KINDS.get(frame.kind as usize & 3).copied().unwrap_or("exception");
+    begin(kind);
+    let (esr, elr, far) = (regs::ESR_EL2.read(), regs::ELR_EL2.read(), regs::FAR_EL2.read());
     console::print_last(format_args!(
         "\nturnstile {}: {kind} in the hypervisor on CPU {}\n  ESR_EL2 {esr:#010x}  ELR_EL2 {elr:#x} \
          (image + {:#x})  FAR_EL2 {far:#x}\n  HPFAR_EL2 {:#x}  SPSR_EL2 {:#x}  SP {:#x}\n",
@@ -155,7 +168,7 @@ extern "C" fn turnstile_fault(frame: &FaultFrame) -> ! {
 /// Reports a panic of the hypervisor.
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    begin();
+    begin("panic");
     let here = 0u8;
     console::print_last(format_args!(
         "\nturnstile {}: CPU {}: {info}\n  ESR_EL2 {:#x}  ELR_EL2 {:#x}  FAR_EL2 {:#x}\n",

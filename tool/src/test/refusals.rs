@@ -76,10 +76,9 @@ fn fault(kind: &str, texts: Vec<&'static str>) -> Scenario {
     }
 }
 
-/// Has the hypervisor fault at boot.
+/// Has the hypervisor fault at boot, with its line in plain text: as a frame the fault would end the scenario.
 fn provoke(boot: &mut Boot, kind: &str) -> Result<()> {
-    boot.append.push_str(" provoke=");
-    boot.append.push_str(kind);
+    boot.append = format!("link=plain provoke={kind}");
     Ok(())
 }
 
