@@ -363,32 +363,40 @@ pub fn free_bytes() -> (u64, u64) {
     with(|m| Ok((m.guests.free_bytes(), m.arena.free_bytes()))).unwrap_or((0, 0))
 }
 
+/// Maps memory that EL2 does not usually see, one to one.
+fn open_window(start: u64, size: u64) -> Result<(), Error> {
+    with(|m| {
+        let mut pool = Pool { arena: &mut m.arena, regime: Regime::El2 };
+        let table = m.el2.as_mut().ok_or(Error::NoArena)?;
+        table.map(&mut pool, start, PhysAddr(start), size, Stage1Attributes::DATA)?;
+        cpu::dsb_ish();
+        cpu::isb();
+        Ok(())
+    })
+}
+
+/// Takes the mapping of [`open_window`] away again.
+fn close_window(start: u64, size: u64) -> Result<(), Error> {
+    with(|m| {
+        let mut pool = Pool { arena: &mut m.arena, regime: Regime::El2 };
+        let table = m.el2.as_mut().ok_or(Error::NoArena)?;
+        table.unmap(&mut pool, start, size)?;
+        Ok(())
+    })
+}
+
 /// Runs `f` on guest memory `[start, start + size)`, which is mapped for EL2 only meanwhile, and cleans the
 /// caches afterwards so that a guest with its caches off sees the same bytes.
 ///
 /// # Errors
 /// When the range cannot be mapped.
 fn with_guest_memory(start: u64, size: u64, f: impl FnOnce(&mut [u8])) -> Result<(), Error> {
-    let map = |on: bool| {
-        with(|m| {
-            let mut pool = Pool { arena: &mut m.arena, regime: Regime::El2 };
-            let Some(table) = m.el2.as_mut() else { return Err(Error::NoArena) };
-            if on {
-                table.map(&mut pool, start, PhysAddr(start), size, Stage1Attributes::DATA)?;
-                cpu::dsb_ish();
-                cpu::isb();
-            } else {
-                table.unmap(&mut pool, start, size)?;
-            }
-            Ok(())
-        })
-    };
-    map(true)?;
+    open_window(start, size)?;
     // SAFETY: the range was just mapped readable and writable. It belongs to a stopped VM (only
     // `GuestMemory`'s owner gets here, by `&mut`), so nobody else accesses it while the slice lives.
     f(unsafe { core::slice::from_raw_parts_mut(start as *mut u8, size as usize) });
     cpu::clean_to_poc(start, size);
-    map(false)
+    close_window(start, size)
 }
 
 /// The memory of one VM and its stage 2 tables.
@@ -516,23 +524,9 @@ impl GuestMemory {
 /// When the page cannot be mapped.
 pub fn write_release_address(address: u64, entry: u64) -> Result<(), Error> {
     let page = address & !(PAGE - 1);
-    let map = |on: bool| {
-        with(|m| {
-            let mut pool = Pool { arena: &mut m.arena, regime: Regime::El2 };
-            let Some(table) = m.el2.as_mut() else { return Err(Error::NoArena) };
-            if on {
-                table.map(&mut pool, page, PhysAddr(page), PAGE, Stage1Attributes::DATA)?;
-                cpu::dsb_ish();
-                cpu::isb();
-            } else {
-                table.unmap(&mut pool, page, PAGE)?;
-            }
-            Ok(())
-        })
-    };
-    map(true)?;
+    open_window(page, PAGE)?;
     // SAFETY: the page was just mapped writable; the device tree gives this word to whoever starts the CPU.
     unsafe { core::ptr::write_volatile(address as *mut u64, entry) };
     cpu::clean_to_poc(address, 8);
-    map(false)
+    close_window(page, PAGE)
 }

@@ -55,7 +55,7 @@
     .balign 128
     save_clobberable
     mrs     x1, esr_el2
-    lsr     x2, x1, #26
+    ubfx    x2, x1, #26, #6             // ESR_EL2.EC: above it lies ISS2
     adr     x3, LIGHT_HANDLERS
     ldr     x3, [x3, x2, lsl #3]
     mov     x0, sp

@@ -58,7 +58,7 @@ fn settle(vcpu: &Vcpu, owned: &mut Owned) {
 fn synchronous(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
     let esr = regs::ESR_EL2.read();
     let iss = esr as u32 & 0x1ff_ffff;
-    match esr >> 26 {
+    match class::of(esr) {
         class::HVC64 => call(frame, vcpu, owned, monitor),
         class::SMC64 => {
             // An SMC trapped by HCR_EL2.TSC has not moved on (Arm ARM D1.3.1, preferred return address).

@@ -19,6 +19,12 @@ use crate::vcpu::Vcpu;
 
 /// Exception classes, ESR_EL2.EC (Arm ARM D24.2.41).
 mod class {
+    /// Returns the class of a syndrome. Above it lies ISS2 (bits 55:32), which must not get into it.
+    #[inline(always)] // One instruction.
+    pub const fn of(esr: u64) -> u64 {
+        esr >> 26 & 0x3f
+    }
+
     pub const WFX: u64 = 0x01;
     pub const HVC64: u64 = 0x16;
     pub const SMC64: u64 = 0x17;
