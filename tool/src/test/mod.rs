@@ -144,12 +144,15 @@ fn run_system(
     for name in checks {
         let begin = Instant::now();
         report.starts(name);
-        let result = match *name {
-            HOT_PATH => image::hot_path(&setup::images::program(layout)),
-            BENCH => check_budgets(layout, &qemu).map_err(|failure| failure.full()),
-            _ => weight::compare(layout, &qemu.path),
+        let verdict = match *name {
+            HOT_PATH => Verdict::from(image::hot_path(&setup::images::program(layout))),
+            BENCH => Verdict::from(check_budgets(layout, &qemu).map_err(|failure| failure.full())),
+            _ => match setup::debian::ensure(layout) {
+                Ok(debian) => Verdict::from(weight::compare(layout, &qemu.path, debian)),
+                Err(failure) => Verdict::Skipped(failure.to_string()),
+            },
         };
-        report.single(layout, name, &Verdict::from(result), begin);
+        report.single(layout, name, &verdict, begin);
     }
     play_all(layout, &qemu, report, scenarios);
 }

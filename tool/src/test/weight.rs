@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use crate::layout::Layout;
 use crate::machine;
 use crate::qemu::Boot;
-use crate::setup::{debian, images};
+use crate::setup::debian::Debian;
+use crate::setup::images;
 
 /// The most that a boot may take, in percent of what it takes without a hypervisor.
 const LIMIT: u64 = 130;
@@ -25,8 +26,7 @@ const CMDLINE: &str = "quiet turnstile.run=poweroff";
 ///
 /// # Errors
 /// Says by how much it is too heavy, or what went wrong.
-pub fn compare(layout: &Layout, program: &Path) -> Result<(), String> {
-    let debian = debian::ensure(layout).map_err(|failure| failure.full())?;
+pub fn compare(layout: &Layout, program: &Path, debian: Debian) -> Result<(), String> {
     let meter = images::meter(layout).map_err(|failure| failure.full())?;
     let text = format!(
         "[[vm]]\nname = \"linux\"\nkernel = \"debian:linux\"\ninitrd = \"debian:busybox\"\nvcpus = {CPUS}\n\
