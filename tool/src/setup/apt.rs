@@ -13,8 +13,6 @@ use crate::failure::{Context, Failure, Result};
 
 /// Signs Debian's archives; part of every Debian, a package elsewhere.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Where packages come from when neither the system's sources nor the user names a mirror.
-const DEFAULT_MIRROR: &str = "http://deb.debian.org/debian";
 /// Names the mirror to use instead.
 const MIRROR_VARIABLE: &str = "TURNSTILE_DEBIAN_MIRROR";
 
@@ -35,7 +33,7 @@ impl Apt {
     pub fn foreign(folder: &Path, architecture: &'static str, release: &str) -> Result<Self> {
         let apt = Self::prepare(folder, Some(architecture))?;
         fs::write(apt.folder.join("status"), "").context(|| "cannot prepare apt's folder".into())?;
-        apt.write_source("debian.list", &mirror(), release)?;
+        apt.write_source("debian.list", &mirror()?, release)?;
         Ok(apt)
     }
 
@@ -49,7 +47,7 @@ impl Apt {
                 fs::write(apt.sources().join(name), text).context(|| "cannot prepare apt's folder".into())?;
             }
         }
-        apt.write_source("turnstile.list", &mirror(), release)?;
+        apt.write_source("turnstile.list", &mirror()?, release)?;
         Ok(apt)
     }
 
@@ -118,7 +116,7 @@ impl Apt {
             failure.missing_prerequisite().help(format!(
                 "the network is needed once, for {}; behind a proxy set http_proxy; to use another mirror set \
                  {MIRROR_VARIABLE}",
-                mirror()
+                mirror().unwrap_or_default()
             ))
         })
     }
@@ -157,13 +155,17 @@ impl Apt {
     }
 }
 
-/// The mirror to fetch from: the user's choice, the system's own, or Debian's.
-fn mirror() -> String {
+/// The mirror to fetch from: the user's choice, or the system's own.
+fn mirror() -> Result<String> {
     if let Ok(mirror) = std::env::var(MIRROR_VARIABLE) {
-        return mirror.trim_end_matches('/').to_owned();
+        return Ok(mirror.trim_end_matches('/').to_owned());
     }
     let texts = system_sources().into_iter().map(|file| fs::read_to_string(file).unwrap_or_default());
-    texts.filter_map(|text| mirror_in(&text)).next().unwrap_or_else(|| DEFAULT_MIRROR.to_owned())
+    texts.filter_map(|text| mirror_in(&text)).next().ok_or_else(|| {
+        Failure::missing("apt's sources name no mirror of Debian").help(format!(
+            "set {MIRROR_VARIABLE} to the address of one, as it would stand in apt's sources (it ends in /debian)"
+        ))
+    })
 }
 
 /// Finds the address of a full Debian mirror (one that ends in `/debian`) in a sources file.

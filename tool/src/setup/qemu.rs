@@ -112,10 +112,9 @@ fn install(layout: &Layout, release: &str) -> Result<()> {
 pub fn advice() -> String {
     match debian_release() {
         Some(release) if release == "bookworm" => format!(
-            "as root: echo 'deb http://deb.debian.org/debian bookworm-backports main' \
-             >/etc/apt/sources.list.d/backports.list\n\
-             then: apt-get update && apt-get install -t bookworm-backports {PACKAGE}\n\
-             or run this command once as root: it installs the package and leaves apt's sources alone"
+            "as root: run this command once; it installs the package and leaves apt's sources alone\n\
+             or add the suite bookworm-backports to apt's sources, then: apt-get update && \
+             apt-get install -t bookworm-backports {PACKAGE}"
         ),
         Some(_) => format!("as root: apt-get update && apt-get install {PACKAGE}"),
         None => format!(
