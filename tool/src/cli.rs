@@ -155,7 +155,7 @@ pub struct Check {
 pub struct Build {
     /// The description of the machine
     pub file: PathBuf,
-    /// Where image and bundle go [default: target/bundles/NAME]
+    /// Where image and bundle go [default: target/machines/NAME]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Take this hypervisor's image instead of building it

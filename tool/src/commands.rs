@@ -101,7 +101,7 @@ pub fn build(layout: &Layout, options: &cli::Build) -> Result<()> {
     let loaded = config::load(layout, &options.file)?;
     let folder = match &options.output {
         Some(folder) => folder.clone(),
-        None => layout.bundles().join(stem(&options.file)),
+        None => layout.machines().join(stem(&options.file)),
     };
     let mut boot = machine::prepare(layout, &loaded, &folder, options.image.as_deref())?;
     let image = folder.join("turnstile-arm64.image");

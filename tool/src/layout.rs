@@ -2,6 +2,7 @@
 //! Where the tool finds and keeps things: the checkout, its cache and its build products.
 
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use crate::failure::{Context, Failure, Result};
 
@@ -85,15 +86,36 @@ impl Layout {
         names
     }
 
-    /// The bundles that the tool starts.
+    /// The bundles that this process starts: a folder of its own, so that two runs at once do not boot each
+    /// other's. Folders of processes that have ended are removed.
     pub fn bundles(&self) -> PathBuf {
-        self.target.join("bundles")
+        static CLEAN: Once = Once::new();
+        let all = self.target.join("bundles");
+        CLEAN.call_once(|| remove_abandoned(&all));
+        all.join(std::process::id().to_string())
+    }
+
+    /// The machines that `build` writes where the user names no folder.
+    pub fn machines(&self) -> PathBuf {
+        self.target.join("machines")
     }
 
     /// A path as the user would write it: relative to the current folder where that is shorter.
     pub fn shown(path: &Path) -> String {
         let here = std::env::current_dir().unwrap_or_default();
         path.strip_prefix(&here).unwrap_or(path).display().to_string()
+    }
+}
+
+/// Removes what is named after a process that does not exist, and what has another name.
+fn remove_abandoned(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.parse::<u32>().ok());
+        if process.is_none_or(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            // Another run may be removing it, too.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -109,6 +131,70 @@ pub fn write_atomically(file: &Path, bytes: &[u8]) -> Result<()> {
     }
     let mut temporary = file.as_os_str().to_owned();
     temporary.push(format!(".{}", std::process::id()));
-    std::fs::write(&temporary, bytes).context(doing)?;
-    std::fs::rename(&temporary, file).context(doing)
+    let result = std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, file));
+    if result.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    result.context(doing)
+}
+
+/// Writes a file that the user named: in place if it is a device or a pipe, else [`write_atomically`], in a folder
+/// that exists.
+pub fn write_named(file: &Path, bytes: &[u8]) -> Result<()> {
+    can_write(file)?;
+    match std::fs::metadata(file) {
+        Ok(found) if !found.is_file() => {
+            std::fs::write(file, bytes).context(|| format!("cannot write {}", file.display()))
+        }
+        _ => write_atomically(file, bytes),
+    }
+}
+
+/// Says before any work is done whether a file that the user named can be written.
+pub fn can_write(file: &Path) -> Result<()> {
+    let refuse = |why: &str| Err(Failure::usage(format!("cannot write {}: {why}", file.display())));
+    if file.is_dir() {
+        return refuse("it is a folder");
+    }
+    let parent = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if !parent.is_dir() {
+        return refuse("its folder does not exist");
+    }
+    let writable = if file.exists() { file } else { parent };
+    match rustix::fs::access(writable, rustix::fs::Access::WRITE_OK) {
+        Ok(()) => Ok(()),
+        Err(error) => refuse(&std::io::Error::from(error).to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_file_is_written_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("figures.json");
+        write_named(&file, b"1").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"1");
+        assert!(write_named(folder.path(), b"1").is_err(), "a folder");
+        assert!(write_named(&folder.path().join("no/such/folder"), b"1").is_err());
+        assert!(!folder.path().join("no").exists(), "nothing was created");
+        write_named(Path::new("/dev/null"), b"1").unwrap();
+        assert!(!std::fs::metadata("/dev/null").unwrap().is_file(), "a device stays one");
+    }
+
+    #[test]
+    fn bundles_of_ended_processes_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mine = folder.path().join(std::process::id().to_string());
+        let gone = folder.path().join(u32::MAX.to_string());
+        std::fs::create_dir(&mine).unwrap();
+        std::fs::create_dir(&gone).unwrap();
+        remove_abandoned(folder.path());
+        assert!(mine.exists() && !gone.exists());
+    }
 }

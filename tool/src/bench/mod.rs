@@ -15,7 +15,7 @@ use rows::Row;
 
 use crate::cli;
 use crate::failure::{Context, Failure, Result};
-use crate::layout::{Layout, write_atomically};
+use crate::layout::{Layout, can_write, write_named};
 use crate::setup;
 use crate::setup::qemu::Qemu;
 use crate::ui;
@@ -32,6 +32,9 @@ pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
         let what = format!("budgets hold for {ITERATIONS} iterations, not for {}", options.iterations);
         return Err(Failure::usage(what).help("leave --iterations out"));
     }
+    if let Some(file) = &options.save {
+        can_write(file)?;
+    }
     let qemu = setup::qemu::ensure(layout, options.qemu.program.as_deref())?;
     let measured = measure_all(layout, &qemu, &rows, options.iterations)?;
     let document = report::document(&measured);
@@ -42,7 +45,7 @@ pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
         print(&qemu, options.iterations, &measured);
     }
     if let Some(file) = &options.save {
-        write_atomically(file, format!("{json}\n").as_bytes())?;
+        write_named(file, format!("{json}\n").as_bytes())?;
     }
     if options.check {
         Budgets::load(layout)?.check(budgets::figures(&measured))?;

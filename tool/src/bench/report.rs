@@ -25,9 +25,8 @@ struct JsonRow {
     mode: &'static str,
     row: &'static str,
     instructions: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Unknown for recorded figures, as are the exits.
     iterations: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     exits: Option<f64>,
     /// Not measured in this run.
     recorded: bool,
@@ -150,6 +149,8 @@ mod tests {
         assert_eq!(json["rows"][1]["subject"], "kvm-vhe");
         assert_eq!(json["rows"][1]["instructions"], 1364.0);
         assert_eq!(json["rows"][2]["recorded"], true);
+        let keys = |row: usize| json["rows"][row].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(0), keys(2), "recorded rows have the same keys; what is unknown is null");
         assert_eq!(json["rows"].as_array().unwrap().len(), 3, "peers only for what was measured");
     }
 
