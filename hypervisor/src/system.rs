@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use spin::Once;
 use turnstile_arm64::boot::Host;
-use turnstile_arm64::cpu::{PerCpu, relax};
+use turnstile_arm64::cpu::PerCpu;
 use turnstile_arm64::exit::full;
 use turnstile_arm64::vm::Vm;
 use turnstile_arm64::{Monitor, println, set_monitor};
@@ -80,6 +80,7 @@ fn turnstile_main(host: &'static Host) -> ! {
     for guest in &system.guests {
         guest.want();
     }
+    host.wake_cpus(running);
     turnstile_cpu_main(host.cpus[0])
 }
 
@@ -91,7 +92,8 @@ fn turnstile_cpu_main(cpu: &'static PerCpu) -> ! {
         if let Some(system) = SYSTEM.get() {
             break system;
         }
-        relax();
+        // Asleep, not spinning: there may be hundreds of CPUs, and an emulator runs them in turn.
+        full::wait_for_interrupt();
     };
     let mut vcpus = system.guests.iter().flat_map(|guest| guest.vm.vcpus());
     match vcpus.find(|vcpu| vcpu.cpu.index == cpu.index) {

@@ -328,6 +328,11 @@ impl Host {
         }
     }
 
+    /// Kicks the CPUs with an index from 1 to below `count`, which wait for the boot CPU.
+    pub fn wake_cpus(&self, count: usize) {
+        self.cpus.iter().take(count).skip(1).for_each(|area| gicv3::kick(area.affinity));
+    }
+
     /// Powers the machine off.
     pub fn power_off(&self) -> ! {
         console::flush();

@@ -217,7 +217,14 @@ pub fn run(vcpu: &'static Vcpu) -> ! {
 /// Serves physical interrupts on a CPU to which no vCPU is pinned, for ever.
 pub fn idle() -> ! {
     loop {
-        cpu::wfi();
-        irq::own(monitor(), gicv3::acknowledge());
+        wait_for_interrupt();
     }
+}
+
+/// Waits until this CPU is interrupted or kicked, and handles that.
+pub fn wait_for_interrupt() {
+    cpu::wfi();
+    irq::own(monitor(), gicv3::acknowledge());
+    // Whoever kicked did so to make the caller read memory, which is not ordered behind the acknowledge.
+    cpu::isb();
 }
