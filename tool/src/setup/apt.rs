@@ -13,6 +13,9 @@ use crate::failure::{Context, Failure, Result};
 
 /// Signs Debian's archives; part of every Debian, a package elsewhere.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// The system's hooks behind an update are for its own lists: some of them empty the system's cache.
+const WITHOUT_HOOKS: &str = "#clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n\
+                             #clear APT::Update::Post-Invoke-Success;\n";
 /// Names the mirror to use instead.
 const MIRROR_VARIABLE: &str = "TURNSTILE_DEBIAN_MIRROR";
 
@@ -65,7 +68,13 @@ impl Apt {
             let path = folder.join(name);
             fs::create_dir_all(&path).context(|| format!("cannot create {}", path.display()))?;
         }
+        fs::write(apt.configuration(), WITHOUT_HOOKS).context(|| "cannot prepare apt's folder".into())?;
         Ok(apt)
+    }
+
+    /// Read by apt behind the system's own configuration.
+    fn configuration(&self) -> PathBuf {
+        self.folder.join("apt.conf")
     }
 
     fn sources(&self) -> PathBuf {
@@ -103,6 +112,7 @@ impl Apt {
             options.push("APT::Update::Error-Mode=any".to_owned());
         }
         let mut command = Command::new(program);
+        command.arg("-c").arg(self.configuration());
         for option in options {
             command.arg("-o").arg(option);
         }
