@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a configuration to what QEMU boots: the hypervisor's image and the bundle.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::config::images::{self, Absent};
+use turnstile_machine::image::{self, ImageError};
+
+use crate::config::file::{self, Refused};
+use crate::config::images::{self, Absent, HYPERVISOR_MEMORY};
 use crate::config::{self, Config, Loaded, Surroundings};
 use crate::failure::{Failure, Result};
 use crate::layout::{Layout, write_atomically};
@@ -15,10 +19,13 @@ use crate::setup;
 /// With `image` that hypervisor is booted and none is built.
 pub fn prepare(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&Path>) -> Result<Boot> {
     let config = loaded.accept()?;
+    if let Some(image) = image {
+        // Before anything is downloaded or built.
+        check_hypervisor(image)?;
+    }
     let images = images::load(layout, config, Absent::Get)?.map_err(|problems| loaded.report(&problems))?;
     let image = match image {
-        Some(image) if image.is_file() => image.to_path_buf(),
-        Some(image) => return Err(Failure::usage(format!("there is no image {}", image.display()))),
+        Some(image) => image.to_path_buf(),
         None => setup::images::hypervisor(layout)?,
     };
     let bundle = folder.join("bundle");
@@ -26,6 +33,26 @@ pub fn prepare(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&P
     let mut boot = Boot::new(image, bundle, images.machine_memory(config), config.machine.cpus);
     boot.cpu = config.machine.cpu.clone();
     Ok(boot)
+}
+
+/// Refuses what cannot be a hypervisor: QEMU starts anything, and then nothing is ever heard of it.
+fn check_hypervisor(path: &Path) -> Result<()> {
+    let shown = path.display();
+    let what = match file::read(path, HYPERVISOR_MEMORY) {
+        Err(Refused::Unreadable(error)) if error.kind() == ErrorKind::NotFound => {
+            format!("there is no image {shown}")
+        }
+        Err(refused) => format!("the image {shown} {refused}"),
+        Ok(bytes) => match image::parse(&bytes) {
+            Ok(_) => return Ok(()),
+            Err(ImageError::NotImage(kind)) => {
+                format!("the image {shown} is not an arm64 Image but {kind}")
+            }
+            Err(error) => format!("the image {shown}: {}", images::split_advice(&error.to_string()).0),
+        },
+    };
+    let help = "give a hypervisor that `turnstile build` wrote, or leave --image out";
+    Err(Failure::usage(what).help(help))
 }
 
 /// The same for a configuration of the tool's own, given as text.

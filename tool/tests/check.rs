@@ -52,6 +52,79 @@ fn kernels_that_are_none() {
 }
 
 #[test]
+fn a_short_script_is_named() {
+    let folder = Folder::new();
+    folder.write("k", b"#!/bin/sh\n");
+    folder
+        .check(&format!("{VM}kernel = \"k\"\n"))
+        .code(2)
+        .stderr(contains("k: not an arm64 Image but a script"));
+}
+
+/// Makes a pipe that nobody writes to.
+fn pipe(folder: &Folder) {
+    let made = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap();
+    assert!(made.success());
+}
+
+/// Makes a file that is long without taking any room.
+fn sparse(folder: &Folder, name: &str, length: u64) {
+    std::fs::File::create(folder.path().join(name)).unwrap().set_len(length).unwrap();
+}
+
+#[test]
+fn images_that_are_no_files_or_too_long() {
+    let folder = Folder::with_vms(&[]);
+    pipe(&folder);
+    sparse(&folder, "long", 20 << 30);
+    let kernel = |name: &str| folder.check(&format!("{VM}kernel = \"{name}\"\n")).code(2);
+    let initrd = |name: &str| folder.check(&format!("{VM}kernel = \"k\"\ninitrd = \"{name}\"\n")).code(2);
+    kernel("pipe").stderr(contains("the kernel pipe is not a file but a pipe").and(contains("m.toml:3:10")));
+    kernel("/dev/zero").stderr(contains("is not a file but a device").and(contains("m.toml:3:10")));
+    kernel(".").stderr(contains("is not a file but a folder"));
+    kernel("long").stderr(contains("long is too long: 20GiB").and(contains("m.toml:3:10")));
+    initrd("pipe").stderr(contains("the initrd pipe is not a file").and(contains("m.toml:4:10")));
+    initrd("long").stderr(contains("the initrd long is too long").and(contains("m.toml:4:10")));
+    sparse(&folder, "long", 1 << 30);
+    initrd("long")
+        .stderr(contains("256MiB are too small for this VM's images: the initrd long is longer"))
+        .stderr(contains("give at least 1026MiB"));
+}
+
+#[test]
+fn configurations_that_are_no_files_or_too_long() {
+    let folder = Folder::new();
+    pipe(&folder);
+    sparse(&folder, "long", 20 << 30);
+    folder.write("binary", b"\xff\xfe");
+    let check = |name: &str| folder.turnstile().args(["check", name]).assert().code(2);
+    check("pipe").stderr(contains("pipe is not a file but a pipe").and(contains("examples/one-linux.toml")));
+    check("/dev/zero").stderr(contains("is not a file but a device"));
+    check("long").stderr(contains("long is too long: 20GiB, and at most 1MiB"));
+    check("binary").stderr(contains("binary is not text in UTF-8"));
+}
+
+#[test]
+fn hypervisors_that_are_none() {
+    let folder = Folder::with_vms(&["a"]);
+    pipe(&folder);
+    sparse(&folder, "long", 20 << 30);
+    folder.write("elf", b"\x7fELF and so on");
+    folder.write("cut", &image(4096)[..32]);
+    let image = |name: &str| {
+        let arguments = ["build", "m.toml", "--image", name, "-o", "out"];
+        let assert = folder.turnstile().args(arguments).assert().code(2);
+        assert!(!folder.path().join("out").exists());
+        assert.stderr(contains("leave --image out"))
+    };
+    image("none").stderr(contains("there is no image none"));
+    image("pipe").stderr(contains("the image pipe is not a file but a pipe"));
+    image("long").stderr(contains("the image long is too long: 20GiB"));
+    image("elf").stderr(contains("the image elf is not an arm64 Image but an ELF file"));
+    image("cut").stderr(contains("the image cut: the kernel is truncated"));
+}
+
+#[test]
 fn a_kernel_cut_short_is_found_by_its_sections() {
     // A PE header at 64 with one section of 4096 bytes at 4096, as kernels with an EFI stub have.
     let mut bytes = image(8192);

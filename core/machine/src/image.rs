@@ -117,6 +117,10 @@ pub enum FileKind {
     DeviceTree,
     /// A cpio archive, such as an initial RAM disk.
     Cpio,
+    /// A script.
+    Script,
+    /// Other text.
+    Text,
     /// None of these.
     Unknown,
 }
@@ -141,6 +145,8 @@ impl FileKind {
             () if at(0, &[0x27, 0x05, 0x19, 0x56]) => FileKind::UImage,
             () if at(0, &[0xd0, 0x0d, 0xfe, 0xed]) => FileKind::DeviceTree,
             () if at(0, b"070701") || at(0, b"070702") => FileKind::Cpio,
+            () if at(0, b"#!") => FileKind::Script,
+            () if is_text(file) => FileKind::Text,
             () => FileKind::Unknown,
         }
     }
@@ -161,7 +167,7 @@ impl FileKind {
             FileKind::UImage => "take the Image out of it (dumpimage)",
             FileKind::DeviceTree => "give a kernel; the guest's device tree is generated",
             FileKind::Cpio => "give it as the initrd, and a kernel as the kernel",
-            FileKind::Unknown => "use the kernel's arch/arm64/boot/Image",
+            FileKind::Script | FileKind::Text | FileKind::Unknown => "use the kernel's arch/arm64/boot/Image",
         }
     }
 }
@@ -183,6 +189,8 @@ impl fmt::Display for FileKind {
             FileKind::UImage => "a U-Boot image (uImage)",
             FileKind::DeviceTree => "a device tree blob",
             FileKind::Cpio => "a cpio archive",
+            FileKind::Script => "a script",
+            FileKind::Text => "a text file",
             FileKind::Unknown => "something unknown",
         })
     }
@@ -200,10 +208,12 @@ pub fn parse(file: &[u8]) -> Result<ImageHeader, ImageError> {
     if read_u32(file, 56) != Some(u32::from_le_bytes(*b"ARM\x64")) {
         let kind = FileKind::of(file);
         let have = file.len() as u64;
-        let short = file.len() < HEADER_SIZE && kind == FileKind::Unknown;
-        return Err(match short {
-            true => ImageError::Truncated { have, need: HEADER_SIZE as u64 },
-            false => ImageError::NotImage(kind),
+        return Err(match kind {
+            // What an `Image` starts with, too, so the missing magic may have been cut off.
+            FileKind::Efi | FileKind::Unknown if file.len() < HEADER_SIZE => {
+                ImageError::Truncated { have, need: HEADER_SIZE as u64 }
+            }
+            _ => ImageError::NotImage(kind),
         });
     }
     let field = |offset| {
@@ -238,6 +248,23 @@ pub fn parse(file: &[u8]) -> Result<ImageHeader, ImageError> {
         _ => PageSize::Kib64,
     };
     Ok(ImageHeader { text_offset, image_size, page_size, anywhere: flags & 8 != 0 })
+}
+
+/// Says whether a file starts with text in UTF-8.
+fn is_text(file: &[u8]) -> bool {
+    const ENOUGH: usize = 512;
+
+    let start = file.get(..ENOUGH).unwrap_or(file);
+    let text = match core::str::from_utf8(start) {
+        Ok(text) => text,
+        // A character that was cut in two by looking at the start alone.
+        Err(error) if error.error_len().is_none() => {
+            let valid = start.get(..error.valid_up_to()).unwrap_or_default();
+            core::str::from_utf8(valid).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    !text.is_empty() && text.chars().all(|c| !c.is_control() || matches!(c, '\t' | '\n' | '\r' | '\x0c'))
 }
 
 /// Returns how long the file must be by its PE section table, or `None` when it has no PE header.

@@ -95,7 +95,10 @@ fn other_files_are_named() {
         (file(0, &[0x27, 0x05, 0x19, 0x56]), FileKind::UImage),
         (file(0, &[0xd0, 0x0d, 0xfe, 0xed]), FileKind::DeviceTree),
         (file(0, b"070701"), FileKind::Cpio),
-        (vec![0x55; 1024], FileKind::Unknown),
+        (file(0, b"#!/bin/sh\n"), FileKind::Script),
+        (vec![0x55; 1024], FileKind::Text),
+        (format!("x{}", "é".repeat(1024)).into(), FileKind::Text),
+        (vec![0xaa; 1024], FileKind::Unknown),
     ];
     for (bytes, kind) in files {
         assert_eq!(parse(&bytes), Err(ImageError::NotImage(kind)));
@@ -103,6 +106,16 @@ fn other_files_are_named() {
         assert!(message.contains(&kind.to_string()) && message.contains(kind.advice()), "{message}");
     }
     assert_eq!(parse(&[0x1f, 0x8b]), Err(ImageError::NotImage(FileKind::Gzip)));
+}
+
+#[test]
+fn short_files_are_named_before_they_are_truncated() {
+    assert_eq!(parse(b"#!/bin/sh\n"), Err(ImageError::NotImage(FileKind::Script)));
+    assert_eq!(parse(b"[[vm]]\n"), Err(ImageError::NotImage(FileKind::Text)));
+    for length in 2..64 {
+        let error = Err(ImageError::Truncated { have: length as u64, need: 64 });
+        assert_eq!(parse(&efi_image(length)), error, "{length} bytes");
+    }
 }
 
 #[test]

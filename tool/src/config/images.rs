@@ -2,14 +2,14 @@
 //! Reads the kernels and initrds that a configuration names, and judges them.
 
 use std::collections::HashMap;
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use turnstile_bundle::{CpuList, VmSpec};
 use turnstile_machine::image::FileKind;
 use turnstile_machine::{LayoutError, image, layout};
 
+use super::file::{self, Refused};
 use super::problem::Problem;
 use super::read::{At, show_size};
 use super::{Config, DebianPart, Source, Vm};
@@ -18,7 +18,9 @@ use crate::layout::Layout;
 use crate::setup;
 
 /// What the hypervisor itself takes of the machine's memory, at most, beside the bundle.
-const HYPERVISOR_MEMORY: u64 = 128 << 20;
+pub const HYPERVISOR_MEMORY: u64 = 128 << 20;
+/// The longest image that is read, whatever memory its VM has.
+const MAX_IMAGE: u64 = 4 << 30;
 /// Computed sizes of machines are multiples of this.
 const MEMORY_STEP: u64 = 256 << 20;
 
@@ -75,9 +77,9 @@ struct Loader<'a> {
 
 impl Loader<'_> {
     fn load_vm(&mut self, vm: &Vm) -> Result<VmImages> {
-        let kernel = self.read(&vm.kernel, "kernel")?;
+        let kernel = self.read(vm, &vm.kernel, "kernel")?;
         let initrd = match &vm.initrd {
-            Some(initrd) => self.read(initrd, "initrd")?,
+            Some(initrd) => self.read(vm, initrd, "initrd")?,
             None => None,
         };
         if let Some(kernel) = &kernel {
@@ -87,7 +89,7 @@ impl Loader<'_> {
     }
 
     /// Reads an image; `None` if it is not there and that is recorded or allowed.
-    fn read(&mut self, source: &At<Source>, key: &str) -> Result<Option<Rc<[u8]>>> {
+    fn read(&mut self, vm: &Vm, source: &At<Source>, key: &str) -> Result<Option<Rc<[u8]>>> {
         let path = match &source.value {
             Source::File(path) => path.clone(),
             other => match self.provide(other)? {
@@ -98,16 +100,14 @@ impl Loader<'_> {
         if let Some(bytes) = self.files.get(&path) {
             return Ok(Some(bytes.clone()));
         }
-        match fs::read(&path) {
+        match file::read(&path, vm.memory.value.min(MAX_IMAGE)) {
             Ok(bytes) => {
                 let bytes: Rc<[u8]> = bytes.into();
                 self.files.insert(path, bytes.clone());
                 Ok(Some(bytes))
             }
-            Err(error) => {
-                let what = format!("the {key} {} cannot be read: {error}", path.display());
-                let help = "paths are relative to this file's folder; \"debian:linux\" and \"debian:busybox\" need none";
-                self.problems.push(Problem::new(source.span.clone(), what, help));
+            Err(refused) => {
+                self.problems.push(refusal(vm, source, key, &path, &refused));
                 Ok(None)
             }
         }
@@ -168,6 +168,27 @@ impl Loader<'_> {
     }
 }
 
+/// Says why an image was not read, and where to change that: at its name, or at the VM's memory.
+fn refusal(vm: &Vm, source: &At<Source>, key: &str, path: &Path, refused: &Refused) -> Problem {
+    let path = path.display();
+    let at_source =
+        |help: &str| Problem::new(source.span.clone(), format!("the {key} {path} {refused}"), help);
+    match *refused {
+        Refused::Unreadable(_) => at_source(
+            "paths are relative to this file's folder; \"debian:linux\" and \"debian:busybox\" need none",
+        ),
+        Refused::NotFile(_) => at_source("name a file"),
+        Refused::TooLong { length, .. } if length > MAX_IMAGE => at_source("name another file"),
+        Refused::TooLong { length, .. } => {
+            let (memory, length) = (show_size(vm.memory.value), length.next_multiple_of(2 << 20));
+            let what = format!("{memory} are too small for this VM's images: the {key} {path} is longer");
+            // What the kernel and the device tree take besides is known once the image is read.
+            let help = format!("give at least {}", show_size(length + (2 << 20)));
+            Problem::new(vm.memory.span.clone(), what, help)
+        }
+    }
+}
+
 fn describe(source: &Source) -> String {
     match source {
         Source::File(path) => path.display().to_string(),
@@ -178,7 +199,7 @@ fn describe(source: &Source) -> String {
 }
 
 /// Splits a sentence of the form "what is wrong; what to do".
-fn split_advice(text: &str) -> (String, String) {
+pub fn split_advice(text: &str) -> (String, String) {
     match text.rsplit_once("; ") {
         Some((what, help)) => (what.to_owned(), help.to_owned()),
         None => (text.to_owned(), String::new()),

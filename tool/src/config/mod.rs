@@ -4,6 +4,7 @@
 //! Checking goes in two steps. [`parse`] judges the text alone, so `check` and the editor's user see every
 //! mistake at once; [`images::load`] reads the kernels and initrds it names and judges those.
 
+pub mod file;
 pub mod images;
 mod plan;
 pub mod problem;
@@ -19,12 +20,15 @@ use turnstile_bundle::{GuestMachine, MAX_VMS, OnCrash, Pmu};
 
 use crate::failure::{Failure, Kind, Result};
 use crate::layout::Layout;
+use file::Refused;
 pub use problem::Problem;
 use read::Reader;
 pub use read::{At, show_size};
 
 /// The most physical CPUs that QEMU's `virt` machine is started with.
 const MAX_CPUS: u64 = 256;
+/// The longest configuration that is read: no machine of a few VMs takes nearly as much to describe.
+const MAX_TEXT: u64 = 1 << 20;
 /// The processor models with VHE that the machine can have.
 const CPU_MODELS: [&str; 7] =
     ["max", "neoverse-n1", "neoverse-n2", "neoverse-v1", "cortex-a55", "cortex-a76", "cortex-a710"];
@@ -113,15 +117,24 @@ pub struct Surroundings<'a> {
 
 /// Reads and parses a file.
 pub fn load(layout: &Layout, path: &Path) -> Result<Loaded> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        let failure = Failure::usage(format!("cannot read {}: {error}", path.display()));
-        failure
+    let text = read_text(path).map_err(|what| {
+        Failure::usage(what)
             .help("name a file that describes a machine; examples/ has some, such as examples/one-linux.toml")
     })?;
     let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
     let guests = layout.guest_names();
     let config = parse(&text, &Surroundings { folder: &folder, guests: &guests });
     Ok(Loaded { path: path.to_path_buf(), text, config })
+}
+
+/// Reads a configuration's text; the error says what the file is instead.
+fn read_text(path: &Path) -> std::result::Result<String, String> {
+    let shown = path.display();
+    let bytes = file::read(path, MAX_TEXT).map_err(|refused| match refused {
+        Refused::Unreadable(error) => format!("cannot read {shown}: {error}"),
+        refused => format!("{shown} {refused}"),
+    })?;
+    String::from_utf8(bytes).map_err(|_| format!("{shown} is not text in UTF-8"))
 }
 
 impl Loaded {

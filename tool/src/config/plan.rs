@@ -26,7 +26,7 @@ pub fn finish(machine: MachineDraft, drafts: Vec<VmDraft>, problems: &mut Vec<Pr
     }
     let loose: u64 = drafts.iter().filter(|draft| draft.cpus.is_none()).map(|draft| draft.vcpus.value).sum();
     let total = taken.len() as u64 + loose;
-    let highest = taken.keys().next_back().map_or(0, |cpu| cpu + 1);
+    let highest = taken.keys().next_back().map_or(0, |cpu| cpu.saturating_add(1));
     let cpus = machine.cpus.as_ref().map_or(total.max(highest), |cpus| cpus.value);
     if !enough(&machine, cpus, total, &taken, problems) {
         return None;

@@ -10,6 +10,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::{Problem, did_you_mean};
 
+/// What to write for a size, when what was written does not tell more.
+const SIZE_ADVICE: &str = "write a whole number and KiB, MiB, GiB or TiB, such as \"512MiB\"";
+
 /// A value and where it is in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct At<T> {
@@ -89,43 +92,76 @@ impl<'a, 'p> Reader<'a, 'p> {
     /// Reads a whole number that is not negative.
     pub fn number(&mut self, key: &str) -> Option<At<u64>> {
         let value = self.get(key)?;
-        let number = as_number(value.get_ref());
-        if number.is_none() {
-            self.wrong_type(key, value, "a whole number");
-        }
-        Some(At::new(number?, value.span()))
+        let number = self.whole(key, value, "a whole number", "give 1 or more")?;
+        Some(At::new(number, value.span()))
     }
 
-    /// Reads a list of whole numbers, each with its own place.
+    /// Reads a list of whole numbers, each with its own place; `None` if one of them is wrong, lest the list
+    /// be judged by the length that is left.
     pub fn numbers(&mut self, key: &str) -> Option<At<Vec<At<u64>>>> {
+        const WANTED: &str = "a list of whole numbers such as [0, 1]";
+
         let value = self.get(key)?;
         let Some(array) = value.get_ref().as_array() else {
-            self.wrong_type(key, value, "a list of whole numbers such as [0, 1]");
+            self.wrong_type(key, value, WANTED);
             return None;
         };
-        let mut numbers = Vec::new();
+        let mut numbers = Some(Vec::new());
         for item in array.iter() {
-            match as_number(item.get_ref()) {
-                Some(number) => numbers.push(At::new(number, item.span())),
-                None => self.wrong_type(key, item, "a list of whole numbers such as [0, 1]"),
+            match (self.whole(key, item, WANTED, "give 0 or more"), &mut numbers) {
+                (Some(number), Some(numbers)) => numbers.push(At::new(number, item.span())),
+                _ => numbers = None,
             }
         }
-        Some(At::new(numbers, value.span()))
+        Some(At::new(numbers?, value.span()))
+    }
+
+    /// Reads one whole number; `at_least` is the advice for those that are negative.
+    fn whole(
+        &mut self,
+        key: &str,
+        value: &Spanned<DeValue<'a>>,
+        wanted: &str,
+        at_least: &str,
+    ) -> Option<u64> {
+        let Some(integer) = value.get_ref().as_integer() else {
+            self.wrong_type(key, value, wanted);
+            return None;
+        };
+        // Wider than the result, so that the sign is known of all but absurd numbers, and -0 is zero.
+        match i128::from_str_radix(integer.as_str(), integer.radix()).map(u64::try_from) {
+            Ok(Ok(number)) => return Some(number),
+            _ if integer.as_str().starts_with('-') => {
+                self.problem(value.span(), format!("`{key}` must not be negative"), at_least);
+            }
+            _ => {
+                let what = format!("this number for `{key}` is too large");
+                self.problem(value.span(), what, "give a number below 2^64");
+            }
+        }
+        None
     }
 
     /// Reads a size such as "512MiB", in bytes.
     pub fn size(&mut self, key: &str) -> Option<At<u64>> {
         let value = self.get(key)?;
         let Some(text) = value.get_ref().as_str() else {
-            let help = "write a number and KiB, MiB or GiB, such as \"512MiB\"";
-            let found = with_article(value.get_ref().type_str());
-            self.problem(value.span(), format!("`{key}` must be a size in quotes, not {found}"), help);
+            let negative =
+                value.get_ref().as_integer().is_some_and(|number| number.as_str().starts_with('-'));
+            let what = match negative {
+                true => format!("`{key}` must be a size in quotes, not a negative number"),
+                false => {
+                    let found = with_article(value.get_ref().type_str());
+                    format!("`{key}` must be a size in quotes, not {found}")
+                }
+            };
+            self.problem(value.span(), what, SIZE_ADVICE);
             return None;
         };
         match parse_size(text) {
             Ok(bytes) => Some(At::new(bytes, value.span())),
-            Err(help) => {
-                self.problem(value.span(), format!("`{text}` is not a size"), help);
+            Err((what, help)) => {
+                self.problem(value.span(), what, help);
                 None
             }
         }
@@ -149,38 +185,44 @@ fn with_article(kind: &str) -> String {
     format!("{article} {kind}")
 }
 
-fn as_number(value: &DeValue<'_>) -> Option<u64> {
-    let number = value.as_integer()?;
-    u64::from_str_radix(number.as_str(), number.radix()).ok()
-}
-
-/// Reads a size; the error says what to write instead.
-fn parse_size(text: &str) -> Result<u64, String> {
+/// Reads a size; the error says what is wrong with it and what to write instead.
+fn parse_size(text: &str) -> Result<u64, (String, String)> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let unit = unit.trim();
-    let shift = match unit {
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
-        _ => {
-            let meant = match unit.to_ascii_lowercase().as_str() {
-                "k" | "kb" | "kib" => "KiB",
-                "g" | "gb" | "gib" => "GiB",
-                _ => "MiB",
-            };
-            let number = if digits.is_empty() { "512" } else { digits };
-            return Err(format!("write a number and KiB, MiB or GiB, such as \"{number}{meant}\""));
-        }
+    let wrong = |help: &str| (format!("`{text}` is not a size"), help.to_owned());
+    let Some((meant, shift)) = unit_meant(unit).filter(|_| !digits.is_empty()) else {
+        return Err(wrong(SIZE_ADVICE));
     };
-    let number = digits.parse::<u64>().map_err(|_| "write a number first, such as \"512MiB\"".to_owned())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "write a size below 2^64 bytes".to_owned())
+    let bytes = digits.parse().ok().and_then(|number: u64| number.checked_mul(1 << shift));
+    match bytes {
+        None => Err((format!("`{text}` is too large for a size"), "give a size below 2^64 bytes".to_owned())),
+        Some(bytes) if unit == meant => Ok(bytes),
+        // A zero would be refused in its turn.
+        Some(0) => Err(wrong(SIZE_ADVICE)),
+        Some(bytes) => {
+            let number = bytes >> shift;
+            Err(wrong(&format!("write a whole number and KiB, MiB, GiB or TiB, such as \"{number}{meant}\"")))
+        }
+    }
+}
+
+/// The unit that was meant, and how far it shifts.
+fn unit_meant(unit: &str) -> Option<(&'static str, u32)> {
+    match unit.to_ascii_lowercase().as_str() {
+        "k" | "kb" | "kib" => Some(("KiB", 10)),
+        "m" | "mb" | "mib" => Some(("MiB", 20)),
+        "g" | "gb" | "gib" => Some(("GiB", 30)),
+        "t" | "tb" | "tib" => Some(("TiB", 40)),
+        _ => None,
+    }
 }
 
 /// Writes a size as a configuration would have it.
 pub fn show_size(bytes: u64) -> String {
     match bytes {
         0 => "0MiB".to_owned(),
+        _ if bytes.is_multiple_of(1 << 40) => format!("{}TiB", bytes >> 40),
         _ if bytes.is_multiple_of(1 << 30) => format!("{}GiB", bytes >> 30),
         _ if bytes.is_multiple_of(1 << 20) => format!("{}MiB", bytes >> 20),
         _ => format!("{}KiB", bytes.div_ceil(1 << 10)),
@@ -196,12 +238,18 @@ mod tests {
         assert_eq!(parse_size("512MiB"), Ok(512 << 20));
         assert_eq!(parse_size("2 GiB"), Ok(2 << 30));
         assert_eq!(parse_size("64KiB"), Ok(64 << 10));
-        assert!(parse_size("512M").unwrap_err().contains("\"512MiB\""));
-        assert!(parse_size("2gb").unwrap_err().contains("\"2GiB\""));
-        assert!(parse_size("MiB").is_err());
-        assert!(parse_size("99999999999999999999GiB").is_err());
-        assert!(parse_size("9999999999999GiB").is_err());
+        assert_eq!(parse_size("1TiB"), Ok(1 << 40));
+        for (text, advice) in [("300M", "\"300MiB\""), ("2gb", "\"2GiB\""), ("3 T", "\"3TiB\"")] {
+            assert!(parse_size(text).unwrap_err().1.contains(advice), "{text}");
+        }
+        for text in ["", "MiB", "7", "7PiB", "7 bytes", "0MB", "1.5GiB", "-7MiB", "7MiB7"] {
+            assert_eq!(parse_size(text).unwrap_err().1, SIZE_ADVICE, "{text}");
+        }
+        for text in ["99999999999999999999GiB", "9999999999999GiB", "99999999999999999999999MB"] {
+            assert!(parse_size(text).unwrap_err().0.contains("too large"), "{text}");
+        }
         assert_eq!(show_size(512 << 20), "512MiB");
         assert_eq!(show_size(3 << 30), "3GiB");
+        assert_eq!(show_size(2 << 40), "2TiB");
     }
 }

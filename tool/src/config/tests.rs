@@ -98,8 +98,11 @@ fn unknown_keys_get_a_suggestion() {
 fn numbers_of_vcpus() {
     expect(&format!("{MINIMAL}vcpus = 65\n"), &[("65", "65 vCPUs cannot be had", "1 to 64")]);
     expect(&format!("{MINIMAL}vcpus = 0\n"), &[("0", "0 vCPUs cannot be had", "1 to 64")]);
-    expect(&format!("{MINIMAL}vcpus = -1\n"), &[("-1", "must be a whole number", "")]);
+    expect(&format!("{MINIMAL}vcpus = -1\n"), &[("-1", "`vcpus` must not be negative", "1 or more")]);
     expect(&format!("{MINIMAL}vcpus = \"4\"\n"), &[("\"4\"", "must be a whole number, not a string", "")]);
+    let huge = "9".repeat(50);
+    expect(&format!("{MINIMAL}vcpus = {huge}\n"), &[(&huge, "too large", "below 2^64")]);
+    expect(&format!("{MINIMAL}vcpus = -{huge}\n"), &[(&format!("-{huge}"), "must not be negative", "")]);
     assert_eq!(parse_text(&format!("{MINIMAL}vcpus = 64\n")).unwrap().machine.cpus, 64);
 }
 
@@ -115,6 +118,10 @@ fn physical_cpus() {
         &[("1", "CPU 1 belongs to the VM `a` already", "a physical CPU of its own")],
     );
     expect(&two("cpus = [3, 3]", ""), &[("3", "CPU 3 is named twice", "")]);
+    expect(&two("vcpus = 2\ncpus = [3, \"a\"]", ""), &[("\"a\"", "`cpus` must be a list of whole", "")]);
+    expect(&two("cpus = [-1]", ""), &[("-1", "`cpus` must not be negative", "0 or more")]);
+    let last = u64::MAX.to_string();
+    expect(&two(&format!("cpus = [{last}]"), ""), &[(&last, "there is no CPU", "counted from 0")]);
     expect(&two("vcpus = 2\ncpus = [3]", ""), &[("[3]", "2 vCPUs are pinned to 1 CPUs", "name 2 CPUs")]);
     let machine = |text: &str| format!("[machine]\ncpus = 2\n{text}");
     expect(&machine(&two("vcpus = 2", "")), &[("2", "3 vCPUs together", "give 3")]);
@@ -130,6 +137,13 @@ fn physical_cpus() {
 #[test]
 fn sizes_of_memory() {
     expect(&format!("{MINIMAL}memory = 512\n"), &[("512", "a size in quotes, not an integer", "\"512MiB\"")]);
+    expect(&format!("{MINIMAL}memory = -5\n"), &[("-5", "in quotes, not a negative number", "\"512MiB\"")]);
+    expect(&format!("{MINIMAL}memory = \"0.5GiB\"\n"), &[("\"0.5GiB\"", "is not a size", "\"512MiB\"")]);
+    expect(&format!("{MINIMAL}memory = \"0MiB\"\n"), &[("\"0MiB\"", "too small", "at least 4MiB")]);
+    let machine = parse_text(&format!("[machine]\nmemory = \"1TiB\"\n{MINIMAL}")).unwrap().machine;
+    assert_eq!(machine.memory.map(|memory| memory.value), Some(1 << 40));
+    let digits = format!("\"{}MiB\"", "9".repeat(30));
+    expect(&format!("{MINIMAL}memory = {digits}\n"), &[(&digits, "is too large", "below 2^64")]);
     expect(&format!("{MINIMAL}memory = \"512M\"\n"), &[("\"512M\"", "is not a size", "\"512MiB\"")]);
     expect(&format!("{MINIMAL}memory = \"3MiB\"\n"), &[("\"3MiB\"", "too small", "at least 4MiB")]);
     expect(&format!("{MINIMAL}memory = \"5MiB\"\n"), &[("\"5MiB\"", "not a multiple", "4MiB or 6MiB")]);
