@@ -53,7 +53,8 @@ Keys, after Ctrl-A: h help · n p next and previous VM · 1-9 that VM · a all t
 x leave · Ctrl-A sends itself.
 
 In a pipe there are no keys: every VM's lines are written to standard output, with the VM's name when there are \
-several, and standard input goes to the first VM. What the hypervisor and the tool say goes to standard error.
+several, and standard input goes to the first VM. What the hypervisor and the tool say goes to standard error. Input \
+that is piped in before the guest reads its console may be lost: wait for its prompt.
 
 Exit codes: 0 all VMs powered off, or you left; 1 a VM crashed, or QEMU died; 2 FILE is wrong; 3 something is \
 missing on this machine; 128+n after signal n.";

@@ -4,6 +4,7 @@
 //! Every command returns [`Result`]; `main` prints the failure once, on standard error.
 
 use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// The tool's result.
@@ -102,26 +103,28 @@ impl Failure {
 
     /// Prints the failure on standard error, with colours if that is a terminal.
     pub fn print(&self) {
-        if self.silent {
-            return;
+        if !self.silent {
+            // Where else could it be told that this does not work? The exit code still says that there is a failure.
+            let _ = self.write(&mut anstream::stderr().lock());
         }
+    }
+
+    fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
         let (red, cyan) = (crate::ui::RED, crate::ui::CYAN);
-        anstream::eprintln!("{red}error{red:#}: {}", self.what);
+        writeln!(out, "{red}error{red:#}: {}", self.what)?;
         if let Some(details) = &self.details {
             for line in details.lines() {
-                anstream::eprintln!("  | {line}");
+                writeln!(out, "  | {line}")?;
             }
         }
         if let Some(help) = &self.help {
             let mut label = "help";
             for line in help.lines() {
-                anstream::eprintln!(
-                    "  {cyan}{label}{cyan:#}{} {line}",
-                    if label == "help" { ":" } else { " " }
-                );
+                writeln!(out, "  {cyan}{label}{cyan:#}{} {line}", if label == "help" { ":" } else { " " })?;
                 label = "    ";
             }
         }
+        Ok(())
     }
 }
 

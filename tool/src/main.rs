@@ -4,6 +4,11 @@
 //! It knows the formats that it shares with the hypervisor (`core/bundle`, `core/link`, `core/machine`) and
 //! nothing of any architecture's code.
 
+/// Takes the place of the standard library's in every module below: that one panics when nobody reads any more.
+macro_rules! println {
+    ($($line:tt)*) => { $crate::ui::print_line(format_args!($($line)*)) };
+}
+
 mod batch;
 mod bench;
 mod cli;
@@ -26,8 +31,36 @@ use clap::Parser;
 use cli::{Cli, Commands};
 
 fn main() -> ExitCode {
-    // Clap ends the process itself for --help (0) and for a wrong command line (2).
-    let cli = Cli::parse();
+    ui::silence_stream_panics();
+    let code = std::panic::catch_unwind(command_line).unwrap_or_else(|panic| {
+        if !ui::stream_failed() {
+            std::panic::resume_unwind(panic);
+        }
+        ExitCode::FAILURE
+    });
+    match ui::lost_output() {
+        None => code,
+        Some(failure) => {
+            failure.print();
+            // What went wrong before says more.
+            if code == ExitCode::SUCCESS { failure.exit_code() } else { code }
+        }
+    }
+}
+
+/// Does what the command line says.
+fn command_line() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // For --help (0) and for a wrong command line (2).
+        Err(text) => {
+            let printed = text.print();
+            if !text.use_stderr() {
+                ui::printed(printed);
+            }
+            return u8::try_from(text.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
+        }
+    };
     match execute(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the tool says while it works: progress on a terminal, silence in a pipe.
+//!
+//! Here is also what happens when it cannot say it. A standard output that nobody reads any more is no error, and
+//! one that takes no more is; a standard error that cannot be written to changes nothing.
 
-use std::io::IsTerminal;
+use std::fmt::Arguments;
+use std::io::{Error, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::failure::Failure;
 
 /// Errors and failed tests.
 pub const RED: Style = AnsiColor::Red.on_default().bold();
@@ -25,9 +33,62 @@ pub fn interactive() -> bool {
     std::io::stderr().is_terminal()
 }
 
+/// Why standard output could not be written to, the first time.
+static LOST: OnceLock<String> = OnceLock::new();
+/// Whether a thread has panicked because it could not print.
+static STREAM_FAILED: AtomicBool = AtomicBool::new(false);
+
+/// Prints one line on standard output: the tool's `println!`.
+pub fn print_line(line: Arguments<'_>) {
+    printed(writeln!(std::io::stdout().lock(), "{line}"));
+}
+
+/// Takes what became of printing on standard output.
+pub fn printed(result: std::io::Result<()>) {
+    // The reader of a pipe has seen enough: the command goes on, for its exit code.
+    if let Err(error) = result
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = LOST.set(error.to_string());
+    }
+}
+
+/// The failure to write to standard output, if there was one that [`printed`] or a panic told.
+pub fn lost_output() -> Option<Failure> {
+    LOST.get().map(cannot_write)
+}
+
+/// The failure to write to standard output.
+pub fn cannot_write(error: impl std::fmt::Display) -> Failure {
+    Failure::failed(format!("cannot write to standard output: {error}"))
+}
+
+/// Makes the panics of the printing macros, whose only sign is their text, silent and known to [`stream_failed`].
+pub fn silence_stream_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload_as_str().unwrap_or_default();
+        if let Some(error) = text.strip_prefix("failed printing to stdout: ") {
+            if error != Error::from(rustix::io::Errno::PIPE).to_string() {
+                let _ = LOST.set(error.to_owned());
+            }
+            STREAM_FAILED.store(true, Ordering::Relaxed);
+        } else if text.starts_with("failed printing to stderr: ") {
+            STREAM_FAILED.store(true, Ordering::Relaxed);
+        } else if !(stream_failed() && text == "a scoped thread panicked") {
+            usual(panic);
+        }
+    }));
+}
+
+/// Says whether a panic was only about printing.
+pub fn stream_failed() -> bool {
+    STREAM_FAILED.load(Ordering::Relaxed)
+}
+
 /// Prints one line about what the tool does to the machine or decides for the user.
 pub fn note(text: &str) {
-    anstream::eprintln!("{DIM}turnstile: {text}{DIM:#}");
+    let _ = writeln!(anstream::stderr(), "{DIM}turnstile: {text}{DIM:#}");
 }
 
 /// A task in progress: a spinner on a terminal, nothing in a pipe.
@@ -81,7 +142,8 @@ impl Step {
         let took = self.bar.elapsed();
         self.bar.finish_and_clear();
         if interactive() && took > Duration::from_secs(1) {
-            anstream::eprintln!("{GREEN}✓{GREEN:#} {} {DIM}({:.1} s){DIM:#}", self.what, took.as_secs_f64());
+            let (what, seconds) = (&self.what, took.as_secs_f64());
+            let _ = writeln!(anstream::stderr(), "{GREEN}✓{GREEN:#} {what} {DIM}({seconds:.1} s){DIM:#}");
         }
     }
 }

@@ -86,6 +86,103 @@ fn events_as_json() {
     assert_eq!(lines[5]["reason"], "powered-off");
 }
 
+/// Makes a stand-in for QEMU that does what a shell is told.
+fn scripted_qemu(folder: &Folder, script: &str) -> std::path::PathBuf {
+    let version = "[ \"$1\" = --version ] && echo QEMU emulator version 10.0.2 && exit";
+    // Written by another process: a test that forks meanwhile would hold the file open, and it could not be started.
+    let write = "printf '%s\\n' '#!/bin/sh' \"$1\" \"$2\" >qemu && chmod +x qemu";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", write, "sh", version, script]).current_dir(folder.path());
+    assert!(shell.status().unwrap().success());
+    folder.path().join("qemu")
+}
+
+#[test]
+fn plain_line_ends_as_its_vms_do() {
+    let says = |lines: &str| {
+        let folder = Folder::with_vms(&["one"]);
+        let qemu = scripted_qemu(&folder, &format!("printf '{lines}'"));
+        let mut command = folder.turnstile();
+        command.args(["run", "m.toml", "--plain", "--image", "h", "--qemu"]).arg(qemu);
+        command.assert()
+    };
+    let end = "turnstile: all VMs have stopped\\r\\n";
+    says(&format!("hello\\r\\n\\r\\nturnstile: one powered off\\r\\n{end}"))
+        .success()
+        .stdout(contains("hello\r\n").and(contains("all VMs have stopped")))
+        .stderr("");
+    says(&format!("turnstile: one crashed\\r\\n{end}")).code(1);
+    says("hello").code(1).stderr(contains("the machine ended before its VMs did"));
+}
+
+#[test]
+fn help_names_what_qemu_said() {
+    let dies = |script: &str| {
+        let folder = Folder::with_vms(&["one"]);
+        let qemu = scripted_qemu(&folder, script);
+        let mut command = folder.turnstile();
+        command.args(["run", "m.toml", "--image", "h", "--qemu"]).arg(qemu).assert().code(1)
+    };
+    dies("exit 3").stderr(contains("turnstile doctor").and(contains("lines above").not()));
+    dies("echo Cannot allocate memory >&2; exit 1").stderr(contains("lower `memory`"));
+}
+
+/// Runs the tool with its standard output, and perhaps its standard error, on something else.
+fn with_output(mut command: Command, folder: &Folder, out: Stdio, err: Stdio) -> (Option<i32>, String) {
+    command.envs(folder.environment()).current_dir(folder.path());
+    let output = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().unwrap();
+    let output = output.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn full() -> Stdio {
+    fs::File::options().write(true).open("/dev/full").unwrap().into()
+}
+
+fn unread() -> Stdio {
+    std::io::pipe().unwrap().1.into()
+}
+
+fn tool(arguments: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("turnstile"));
+    command.args(arguments);
+    command
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let folder = Folder::with_vms(&["one"]);
+    let lost = "error: cannot write to standard output: No space left on device (os error 28)\n";
+    for arguments in [["check", "m.toml"].as_slice(), &["--help"]] {
+        let (code, said) = with_output(tool(arguments), &folder, full(), Stdio::piped());
+        assert_eq!((code, said.as_str()), (Some(1), lost), "{arguments:?}");
+        let (code, said) = with_output(tool(arguments), &folder, unread(), Stdio::piped());
+        assert_eq!((code, said.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+    let run = || {
+        let mut command = tool(&["run", "m.toml", "--image", "h", "--qemu"]);
+        command.arg(fake_qemu()).env("FAKE_QEMU", "poweroff");
+        command
+    };
+    let (code, said) = with_output(run(), &folder, full(), Stdio::piped());
+    assert!(code == Some(1) && said.ends_with(lost), "{said}");
+    let (code, said) = with_output(run(), &folder, unread(), Stdio::piped());
+    assert!(code == Some(0) && !said.contains("error"), "{said}");
+}
+
+#[test]
+fn exit_code_does_not_depend_on_who_reads() {
+    let folder = Folder::with_vms(&["one"]);
+    folder.write("bad.toml", b"[[vm]]\n");
+    let bad = || tool(&["check", "bad.toml", "--json"]);
+    assert_eq!(with_output(bad(), &folder, unread(), Stdio::piped()).0, Some(2));
+    let absent = || tool(&["check", "absent.toml"]);
+    let usual = with_output(absent(), &folder, Stdio::null(), Stdio::piped()).0;
+    assert_ne!(usual, Some(0));
+    assert_eq!(with_output(absent(), &folder, Stdio::null(), full()).0, usual);
+    assert_eq!(with_output(absent(), &folder, Stdio::null(), unread()).0, usual);
+}
+
 #[test]
 fn qemus_that_cannot_be_used() {
     let folder = Folder::with_vms(&["one"]);

@@ -13,6 +13,7 @@ mod read;
 mod tests;
 mod vm;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
@@ -146,12 +147,14 @@ impl Loaded {
     /// Prints problems on standard error and returns the failure for the exit code.
     pub fn report(&self, problems: &[Problem]) -> Failure {
         let file = self.path.display().to_string();
+        // Nobody may be there to read it; the exit code tells all the same.
+        let mut out = anstream::stderr();
         for problem in problems {
-            anstream::eprintln!("{}\n", problem.render(&file, &self.text, true));
+            let _ = writeln!(out, "{}\n", problem.render(&file, &self.text, true));
         }
         let count = problems.len();
         let noun = if count == 1 { "problem" } else { "problems" };
-        anstream::eprintln!("{file}: {count} {noun}");
+        let _ = writeln!(out, "{file}: {count} {noun}");
         Failure::reported(Kind::Usage)
     }
 }

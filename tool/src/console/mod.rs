@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The consoles of a running machine on the user's terminal or pipe.
 
+mod judge;
 mod mux;
 #[cfg(test)]
 mod mux_tests;
+mod plain;
 mod terminal;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use judge::judge;
 use mux::{Action, Mux, Screen};
+use plain::Plain;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use terminal::RawTerminal;
 use turnstile_link::Command;
 
-use crate::failure::{Context, Failure, Kind, Result};
+use crate::failure::{Context, Result};
 use crate::qemu::Boot;
 use crate::session::{Ending, Heard, Notice, Session};
 
@@ -55,6 +59,8 @@ enum Leave {
     MachineEnded,
     /// The user left, or nobody reads our output any more.
     User,
+    /// Our output cannot be written.
+    Output(std::io::Error),
     /// A signal asked us to end.
     Signal(i32),
     /// The machine used more processor time than it may.
@@ -86,6 +92,7 @@ pub fn run(
     let raw = style == Style::Normal && terminal::interactive();
     let mut attachment = Attachment {
         session,
+        plain: Plain::new(names.clone()),
         mux: Mux::new(if raw { Screen::Terminal } else { Screen::Pipe }, names),
         style,
         framed: boot.append.contains("link=framed"),
@@ -101,9 +108,9 @@ pub fn run(
     }
     watch_keys(sender);
     let leave = attachment.serve(&events, limit);
-    let result = attachment.finish(&events, &leave);
+    let result = attachment.finish(&events, leave);
     drop(guard);
-    let (outcome, ending) = result?;
+    let (leave, outcome, ending) = result?;
     judge(&leave, &outcome, &ending)
 }
 
@@ -142,6 +149,8 @@ fn watch_keys(sender: Sender<Event>) {
 struct Attachment {
     session: Session,
     mux: Mux,
+    /// What is known of a line without frames.
+    plain: Plain,
     style: Style,
     framed: bool,
     /// Whether the hypervisor is there to be spoken to.
@@ -202,6 +211,8 @@ impl Attachment {
         }
         if let (Heard::Text { text }, false) = (heard, self.framed) {
             // Without frames everything on the line is for the screen.
+            self.plain.hear(text);
+            self.outcome.done = self.plain.done();
             return self.perform(vec![Action::Show(text.clone())]);
         }
         let actions = self.mux.heard(heard);
@@ -213,8 +224,10 @@ impl Attachment {
             match action {
                 Action::Show(bytes) => {
                     let mut out = std::io::stdout().lock();
-                    if out.write_all(&bytes).and_then(|()| out.flush()).is_err() {
-                        return Some(Leave::User);
+                    match out.write_all(&bytes).and_then(|()| out.flush()) {
+                        Ok(()) => {}
+                        Err(error) if error.kind() == ErrorKind::BrokenPipe => return Some(Leave::User),
+                        Err(error) => return Some(Leave::Output(error)),
                     }
                 }
                 Action::Remark(bytes) => {
@@ -232,7 +245,7 @@ impl Attachment {
     }
 
     /// Ends the machine if it runs, and shows what is left to show.
-    fn finish(mut self, events: &Receiver<Event>, leave: &Leave) -> Result<(Outcome, Ending)> {
+    fn finish(mut self, events: &Receiver<Event>, mut leave: Leave) -> Result<(Leave, Outcome, Ending)> {
         if !matches!(leave, Leave::MachineEnded) {
             if self.framed && self.greeted {
                 self.session.command(Command::Poweroff);
@@ -247,47 +260,11 @@ impl Attachment {
             self.session.kill();
         }
         let actions = self.mux.ended();
-        self.perform(actions);
-        Ok((self.outcome, self.session.wait()?))
-    }
-}
-
-/// Turns the ending into the exit code and a message.
-fn judge(leave: &Leave, outcome: &Outcome, ending: &Ending) -> Result<()> {
-    match leave {
-        Leave::User => return Ok(()),
-        Leave::Signal(signal) => return Err(Failure::signal(*signal)),
-        Leave::Limit(limit) => {
-            let what = format!("stopped: QEMU has used its {} s of processor time", limit.as_secs());
-            return Err(Failure::failed(what).help("give a larger --timeout, or none"));
+        if let Some(Leave::Output(error)) = self.perform(actions)
+            && matches!(leave, Leave::MachineEnded)
+        {
+            leave = Leave::Output(error);
         }
-        Leave::MachineEnded => {}
-    }
-    if let Some(fault) = &outcome.fault {
-        return Err(Failure::failed(format!("the hypervisor found a fault in itself: {fault}"))
-            .help("please report it with the lines above"));
-    }
-    if outcome.lost > 0 {
-        crate::ui::note(&format!("{} frames on the serial line could not be read", outcome.lost));
-    }
-    match outcome.done {
-        Some(0) => Ok(()),
-        // The consoles have told what crashed.
-        Some(_) => Err(Failure::reported(Kind::Failed)),
-        None if ending.status.success() => {
-            Err(Failure::failed("the machine ended before its VMs did").details(ending.messages.clone()))
-        }
-        None => Err(Failure::failed(format!("QEMU ended early: {}", describe(ending)))
-            .details(ending.messages.clone())
-            .help("the lines above are QEMU's own; `turnstile doctor` checks this machine")),
-    }
-}
-
-fn describe(ending: &Ending) -> String {
-    use std::os::unix::process::ExitStatusExt;
-    match ending.status.signal() {
-        Some(9) => "it was killed (signal 9)".to_owned(),
-        Some(signal) => format!("it was ended by signal {signal}"),
-        None => ending.status.to_string(),
+        Ok((leave, self.outcome, self.session.wait()?))
     }
 }

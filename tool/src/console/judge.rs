@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the end of a machine means to the user.
+
+use super::{Leave, Outcome};
+use crate::failure::{Failure, Kind, Result};
+use crate::session::Ending;
+
+/// Turns the ending into the exit code and a message.
+pub fn judge(leave: &Leave, outcome: &Outcome, ending: &Ending) -> Result<()> {
+    match leave {
+        Leave::User => return Ok(()),
+        Leave::Output(error) => return Err(crate::ui::cannot_write(error)),
+        Leave::Signal(signal) => return Err(Failure::signal(*signal)),
+        Leave::Limit(limit) => {
+            let what = format!("stopped: QEMU has used its {} s of processor time", limit.as_secs());
+            return Err(Failure::failed(what).help("give a larger --timeout, or none"));
+        }
+        Leave::MachineEnded => {}
+    }
+    if let Some(fault) = &outcome.fault {
+        return Err(Failure::failed(format!("the hypervisor found a fault in itself: {fault}"))
+            .help("please report it with the lines above"));
+    }
+    if outcome.lost > 0 {
+        crate::ui::note(&format!("{} frames on the serial line could not be read", outcome.lost));
+    }
+    match outcome.done {
+        Some(0) => Ok(()),
+        // The consoles have told what crashed.
+        Some(_) => Err(Failure::reported(Kind::Failed)),
+        None if ending.status.success() => {
+            Err(Failure::failed("the machine ended before its VMs did").details(ending.messages.clone()))
+        }
+        None => Err(Failure::failed(format!("QEMU ended early: {}", describe(ending)))
+            .details(ending.messages.clone())
+            .help(advice(&ending.messages))),
+    }
+}
+
+/// What can be done about a QEMU that ended with these messages.
+fn advice(messages: &str) -> &'static str {
+    if messages.contains("Cannot allocate memory") {
+        "this computer has too little memory for the machine: lower `memory` in its description"
+    } else if messages.trim().is_empty() {
+        "`turnstile doctor` checks this machine"
+    } else {
+        "the lines above are QEMU's own; `turnstile doctor` checks this machine"
+    }
+}
+
+fn describe(ending: &Ending) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match ending.status.signal() {
+        Some(9) => "it was killed (signal 9)".to_owned(),
+        Some(signal) => format!("it was ended by signal {signal}"),
+        None => ending.status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_fits_what_qemu_said() {
+        assert!(!advice("\n").contains("lines above"));
+        assert!(advice("qemu: it is broken\n").contains("lines above"));
+        let text = "qemu: cannot set up guest memory 'mach-virt.ram': Cannot allocate memory\n";
+        assert!(advice(text).contains("lower `memory`"));
+    }
+}
