@@ -126,14 +126,24 @@ impl Guest {
 
     /// Asks for a start of the VM, which its own CPU carries out. False if it runs, or stops, or starts already.
     pub fn want(&self) -> bool {
-        let resting = matches!(self.vm.lifecycle.phase(), Phase::Created | Phase::Stopped(_));
-        let wanted =
-            resting && self.plan.compare_exchange(REST, WANTED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if !self.is_resting() {
+            return false;
+        }
+        // Before the wish can be seen: who sees it must not find the VM put down by an earlier command. Commands
+        // come one at a time, so nobody puts it down meanwhile.
+        let was_down = self.down.swap(false, Ordering::SeqCst);
+        let wanted = self.plan.compare_exchange(REST, WANTED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if wanted {
-            self.down.store(false, Ordering::Relaxed);
             self.announce();
+        } else {
+            self.down.store(was_down, Ordering::SeqCst);
         }
         wanted
+    }
+
+    /// Says whether the VM has never run, or has stopped and is taken down.
+    fn is_resting(&self) -> bool {
+        matches!(self.vm.lifecycle.phase(), Phase::Created | Phase::Stopped(_))
     }
 
     /// Makes the CPU of the first vCPU look at what is wanted.
@@ -165,7 +175,10 @@ impl Guest {
     /// Starts the VM if that is wanted; for the CPU of its first vCPU alone. False if it was wanted and the VM
     /// stays down.
     pub fn start_if_wanted(&self) -> bool {
-        if self.plan.compare_exchange(WANTED, STARTING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        // A wish may be there before the stop is finished: it is announced again when it is.
+        if !self.is_resting()
+            || self.plan.compare_exchange(WANTED, STARTING, Ordering::AcqRel, Ordering::Relaxed).is_err()
+        {
             return true;
         }
         let starts = !self.is_down() && self.start_or_report();
