@@ -19,6 +19,7 @@ mod demo;
 mod failure;
 mod layout;
 mod machine;
+mod meter;
 mod qemu;
 mod session;
 mod setup;

@@ -5,6 +5,7 @@ pub mod budgets;
 pub mod measure;
 mod report;
 pub mod rows;
+pub mod subjects;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the meter reported: its JSON file.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Context, Failure, Result};
+
+/// The version of the file that is understood.
+const SCHEMA: u32 = 1;
+
+/// A whole reading.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    /// The version of this form.
+    pub schema: u32,
+    /// QEMU's name of the machine's architecture: `aarch64`, `x86_64`, `ppc64`.
+    pub target: String,
+    /// Of the whole run.
+    pub total: Total,
+    /// The visits by CPU, reason and place, those with most visits first.
+    pub groups: Vec<Group>,
+}
+
+/// Instructions of the whole run since the guest was first seen, and visits outside it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Total {
+    /// Instructions in the guest.
+    pub guest: u64,
+    /// Instructions outside it.
+    pub outside: u64,
+    /// Visits outside it.
+    pub visits: u64,
+}
+
+/// All visits that one CPU made for one reason from one instruction of the guest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// The CPU, numbered in the order in which they were first seen outside the guest.
+    pub cpu: u32,
+    /// Why the guest was left: the architecture's name of the exception class or exit code, or `irq`.
+    pub reason: String,
+    /// The guest's program counter, as the architecture reports it (hexadecimal).
+    #[serde(with = "hex")]
+    pub pc: u64,
+    /// Where the hypervisor's exception vectors are (hexadecimal); zero where there is no such register.
+    #[serde(with = "hex")]
+    pub vectors: u64,
+    /// How many visits there were.
+    pub visits: u64,
+    /// Instructions of the most frequent kind of visit; the smaller of two equally frequent ones.
+    pub modal: u64,
+    /// Instructions of the shortest visit.
+    pub min: u64,
+    /// Instructions of the longest visit.
+    pub max: u64,
+    /// Instructions of all visits.
+    pub sum: u64,
+    /// Pairs of instructions and how many visits took so many: at most the 64 most frequent, most frequent first.
+    pub distribution: Vec<(u64, u64)>,
+    /// Operations of the modal visit by class; docs/meter.md names the classes. Those that are zero are absent.
+    pub classes: BTreeMap<String, u64>,
+    /// Accesses of the modal visit to system registers, as `read NAME` and `write NAME`.
+    pub registers: BTreeMap<String, u64>,
+    /// Accesses of the modal visit to devices, as `read NAME` and `write NAME`.
+    pub devices: BTreeMap<String, u64>,
+    /// The instructions of the modal visit in order, if they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trace: Vec<Step>,
+}
+
+/// One executed instruction.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Its address (hexadecimal).
+    #[serde(with = "hex")]
+    pub pc: u64,
+    /// Its text, as QEMU disassembles it.
+    pub text: String,
+}
+
+impl Reading {
+    /// Reads the plugin's file.
+    pub fn load(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path)
+            .context(|| format!("the meter wrote nothing to {}", path.display()))?;
+        let reading: Reading =
+            serde_json::from_str(&text).context(|| format!("{} is no reading", path.display()))?;
+        match reading.schema {
+            SCHEMA => Ok(reading),
+            other => Err(Failure::failed(format!("{} is of version {other}", path.display()))),
+        }
+    }
+}
+
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{number:#x}"))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits = text.strip_prefix("0x").ok_or_else(|| D::Error::custom("expected 0x…"))?;
+        u64::from_str_radix(digits, 16).map_err(D::Error::custom)
+    }
+}
