@@ -2,6 +2,7 @@
 //! `turnstile bench`: what each exit costs, in instructions.
 
 pub mod budgets;
+pub mod document;
 pub mod measure;
 mod report;
 pub mod rows;
