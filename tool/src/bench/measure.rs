@@ -143,8 +143,9 @@ pub fn config(row: &Row, iterations: u64) -> String {
     let pmu = if row.pmu { "trapped" } else { "off" };
     format!(
         "[[vm]]\nname = \"{name}\"\nkernel = \"guest:{name}\"\ncmdline = \"iterations={iterations}\"\n\
-         memory = \"16MiB\"\nmachine = \"kvmtool\"\npmu = \"{pmu}\"\n",
-        name = row.name
+         vcpus = {vcpus}\nmemory = \"16MiB\"\nmachine = \"kvmtool\"\npmu = \"{pmu}\"\n",
+        name = row.name,
+        vcpus = row.vcpus
     )
 }
 
