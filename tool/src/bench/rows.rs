@@ -17,12 +17,14 @@ pub struct Row {
 }
 
 /// All rows, in the order of the table.
-pub const ROWS: [Row; 5] = [
+pub const ROWS: [Row; 7] = [
     Row { name: "null-hypercall", what: "hvc PSCI_VERSION", pmu: false, vcpus: 1 },
     Row { name: "id-register", what: "mrs ID_AA64ISAR0_EL1", pmu: false, vcpus: 1 },
     Row { name: "sysreg-trap", what: "mrs PMSELR_EL0", pmu: true, vcpus: 1 },
     Row { name: "io-kernel", what: "read GICD_TYPER", pmu: false, vcpus: 1 },
+    Row { name: "io-user", what: "read a byte of the UART", pmu: false, vcpus: 1 },
     Row { name: "self-sgi", what: "SGI to itself, IAR, EOIR", pmu: false, vcpus: 1 },
+    Row { name: "virtual-ipi", what: "SGI to another vCPU, both CPUs", pmu: false, vcpus: 2 },
 ];
 
 /// Finds rows by name; no names are all rows.
