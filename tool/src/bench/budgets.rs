@@ -235,3 +235,7 @@ fn number(count: f64) -> toml_edit::Value {
         false => count.into(),
     }
 }
+
+#[cfg(test)]
+#[path = "budgets_tests.rs"]
+mod tests;

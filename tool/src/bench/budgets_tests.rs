@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Budgets: nothing is tolerated, and what a person wrote is kept.
 
-use super::budgets::*;
-use super::samples::turnstile;
+use super::super::samples::turnstile;
+use super::*;
 
 const TEXT: &str = "# why\n[arm64.vhe-gicv3.null-hypercall]\n# the floor\ninstructions = 45 # so far\n\
                     register_reads = 2\nisb = 1\n\n[arm64.vhe-gicv3.id-register]\ninstructions = 150.5\n";
@@ -65,4 +65,18 @@ fn new_rows_and_new_files() {
     budgets.update([&turnstile(3, &[("dsb", 2.0), ("instructions", 90.0)])], false).unwrap();
     let expected = "[arm64.vhe-gicv3.io-kernel]\ninstructions = 90\ndsb = 2\n";
     assert_eq!(budgets.document.to_string(), expected);
+}
+
+#[test]
+fn the_readmes_table_is_what_the_budgets_say() {
+    let layout = Layout::find().unwrap();
+    let readme = std::fs::read_to_string(layout.root().join("README.md")).unwrap();
+    let table = readme.split("<!-- results -->").nth(1).unwrap().split("<!-- /results -->").next().unwrap();
+    let budgets = Budgets::load(&layout, crate::bench::BUDGETED).unwrap();
+    for row in &crate::bench::rows::ROWS {
+        let line = table.lines().find(|line| line.split_whitespace().next() == Some(row.name));
+        let line = line.unwrap_or_else(|| panic!("{} is not in the README", row.name));
+        let figure = count(budgets.of(row.name).unwrap()[INSTRUCTIONS]);
+        assert!(line.split_whitespace().any(|word| word == figure), "{}: {figure} in {line}", row.name);
+    }
 }

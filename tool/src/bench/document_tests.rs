@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The JSON: its form, and files that are something else.
 
-use super::document::*;
-use super::samples;
+use super::super::samples;
+use super::*;
 
 #[test]
 fn json_has_the_agreed_fields() {

@@ -17,11 +17,7 @@
 
 pub mod assemble;
 pub mod budgets;
-#[cfg(test)]
-mod budgets_tests;
 pub mod document;
-#[cfg(test)]
-mod document_tests;
 pub mod measure;
 mod recorded;
 pub mod report;
