@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, presets};
 
 use super::document::{Document, Figure, SubjectInfo};
 use super::subjects::Subject;
 
 /// Terminals narrower than this do without the column that says what an operation is.
 const NARROW: u16 = 96;
-/// The classes that say what the code does; all others are operations on the machine.
+/// The classes that say how much code runs; all others are operations on the machine.
 const ORDINARY: [&str; 5] = ["instructions", "loads", "stores", "branches", "lines"];
 
 /// Says whether operations of a class are on the machine: registers, interrupt controller, barriers and the like.
@@ -54,11 +54,12 @@ pub fn legend(document: &Document) -> String {
 pub fn table(document: &Document, width: Option<u16>) -> Table {
     let wide = width.is_none_or(|width| width >= NARROW);
     let mut table = empty(width);
-    let mut header = vec!["row".to_owned()];
-    header.extend(wide.then(|| "operation".to_owned()));
+    let mut header = vec!["row"];
+    header.extend(wide.then_some("operation"));
+    let mut header: Vec<Cell> = header.into_iter().map(Cell::new).collect();
     header.extend(document.subjects.iter().map(|info| {
         let star = if is_recorded(document, info) { " *" } else { "" };
-        format!("{}{star}", info.title)
+        right(&format!("{}{star}", info.title))
     }));
     table.set_header(header);
     for (row, what) in document.row_names() {
@@ -80,12 +81,13 @@ pub fn classes(document: &Document, info: &SubjectInfo, width: Option<u16>) -> O
     let figures: Vec<&Figure> = document.rows.iter().filter(own).collect();
     let names: BTreeSet<&str> =
         figures.iter().flat_map(|figure| figure.classes.keys().map(String::as_str)).collect();
-    let (hardware, ordinary): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| is_hardware(name));
+    let hardware = names.into_iter().filter(|name| is_hardware(name));
     let mut table = empty(width);
-    table.set_header(["operations"].into_iter().chain(figures.iter().map(|figure| figure.row.as_str())));
+    let rows = figures.iter().map(|figure| right(&figure.row));
+    table.set_header([Cell::new("operations")].into_iter().chain(rows));
     let exits = figures.iter().map(|figure| right(&figure.exits.map_or_else(unknown, count)));
     table.add_row([Cell::new("exits")].into_iter().chain(exits));
-    for class in ordinary.into_iter().chain(hardware) {
+    for class in ORDINARY.into_iter().chain(hardware) {
         let counts = figures.iter().map(|figure| match figure.classes.get(class) {
             Some(&number) => right(&count(number)),
             None => right("·"),
@@ -102,7 +104,7 @@ pub fn terminal_width() -> Option<u16> {
 
 fn empty(width: Option<u16>) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
     if let Some(width) = width {
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     }
