@@ -108,7 +108,7 @@ fn fetch(folder: &Path) -> Result<()> {
 }
 
 /// Takes the one file whose path starts with `prefix` out of a package.
-fn unpack(package: &Path, prefix: &str, to: &Path) -> Result<()> {
+pub(super) fn unpack(package: &Path, prefix: &str, to: &Path) -> Result<()> {
     let root = package.with_extension("unpacked");
     run(Command::new("dpkg-deb").arg("-x").arg(package).arg(&root))?;
     let (inside, start) = prefix.rsplit_once('/').unwrap_or(("", prefix));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Builds the bare-metal images: the hypervisor and the guests of `guests/`.
+//! Builds what runs on arm64: the hypervisor, the guests of `guests/`, and the monitor for Linux KVM.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,10 +15,13 @@ use crate::ui;
 
 /// The target of everything that runs on the arm64 machine.
 pub const TARGET: &str = "aarch64-unknown-none-softfloat";
+/// The target of what runs on Linux on arm64, linked statically.
+pub const LINUX_TARGET: &str = "aarch64-unknown-linux-musl";
 const PROFILE: &str = "image";
 const HYPERVISOR: &str = "turnstile-hypervisor";
 const GUESTS: &str = "turnstile-guests";
 const METER: &str = "turnstile-meter";
+const VMM: &str = "turnstile-vmm";
 
 /// The packages that this process has built already: asking cargo again would only cost time.
 static BUILT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
@@ -27,8 +30,8 @@ static BUILT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 pub fn hypervisor(layout: &Layout) -> Result<PathBuf> {
     let image = layout.hypervisor();
     once(HYPERVISOR, || {
-        build(layout, HYPERVISOR, "building the hypervisor")?;
-        flatten(layout, HYPERVISOR, &image)
+        build(layout, HYPERVISOR, TARGET, "building the hypervisor")?;
+        reduce(layout, &built(layout, TARGET, HYPERVISOR), &image, &FLAT)
     })?;
     Ok(image)
 }
@@ -36,9 +39,22 @@ pub fn hypervisor(layout: &Layout) -> Result<PathBuf> {
 /// Builds the images of all guests.
 pub fn guests(layout: &Layout) -> Result<()> {
     once(GUESTS, || {
-        build(layout, GUESTS, "building the guests")?;
-        layout.guest_names().iter().try_for_each(|name| flatten(layout, name, &layout.guest(name)))
+        build(layout, GUESTS, TARGET, "building the guests")?;
+        let names = layout.guest_names();
+        names.iter().try_for_each(|name| {
+            reduce(layout, &built(layout, TARGET, name), &layout.guest(name), &FLAT)
+        })
     })
+}
+
+/// Builds the monitor for Linux KVM and returns its path.
+pub fn vmm(layout: &Layout) -> Result<PathBuf> {
+    let program = layout.vmm();
+    once(VMM, || {
+        build(layout, VMM, LINUX_TARGET, "building the monitor for Linux KVM")?;
+        reduce(layout, &built(layout, LINUX_TARGET, VMM), &program, &["--strip-all"])
+    })?;
+    Ok(program)
 }
 
 /// Does something for a package unless it is done; other threads wait meanwhile.
@@ -67,13 +83,18 @@ pub fn meter(layout: &Layout) -> Result<PathBuf> {
 
 /// The hypervisor's program with its symbols, for a debugger.
 pub fn program(layout: &Layout) -> PathBuf {
-    layout.target().join(TARGET).join(PROFILE).join(HYPERVISOR)
+    built(layout, TARGET, HYPERVISOR)
 }
 
-/// Builds one package for the bare machine, showing what cargo does.
-fn build(layout: &Layout, package: &str, what: &str) -> Result<()> {
+/// Where cargo puts a program.
+fn built(layout: &Layout, target: &str, name: &str) -> PathBuf {
+    layout.target().join(target).join(PROFILE).join(name)
+}
+
+/// Builds one package for arm64, showing what cargo does.
+fn build(layout: &Layout, package: &str, target: &str, what: &str) -> Result<()> {
     let mut cargo = rust::cargo(layout);
-    cargo.args(["build", "--package", package, "--target", TARGET, "--profile", PROFILE]);
+    cargo.args(["build", "--package", package, "--target", target, "--profile", PROFILE]);
     cargo.arg("--target-dir").arg(layout.target());
     let step = ui::Step::start(what);
     with_progress(&mut cargo, &step).map_err(|said| {
@@ -106,16 +127,18 @@ pub fn with_progress(cargo: &mut Command, step: &ui::Step) -> std::result::Resul
     }
 }
 
-/// Makes the flat binary that a boot loader takes, if the program is newer than the present one.
-fn flatten(layout: &Layout, name: &str, image: &Path) -> Result<()> {
-    let program = layout.target().join(TARGET).join(PROFILE).join(name);
+/// objcopy's options for the flat binary that a boot loader takes.
+const FLAT: [&str; 2] = ["-O", "binary"];
+
+/// Makes the file that is used out of a program with its symbols, if that is newer than the present one.
+fn reduce(layout: &Layout, program: &Path, image: &Path, options: &[&str]) -> Result<()> {
     let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
-    if modified(image).is_some() && modified(image) > modified(&program) {
+    if modified(image).is_some() && modified(image) > modified(program) {
         return Ok(());
     }
     let folder = image.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).context(|| format!("cannot create {}", folder.display()))?;
     let temporary = image.with_extension(format!("{}", std::process::id()));
-    super::run(Command::new(rust::objcopy(layout)?).args(["-O", "binary"]).arg(&program).arg(&temporary))?;
+    super::run(Command::new(rust::objcopy(layout)?).args(options).arg(program).arg(&temporary))?;
     fs::rename(&temporary, image).context(|| format!("cannot write {}", image.display()))
 }
