@@ -50,8 +50,7 @@ const XEN: Source = Source {
     meta: "xen-system-arm64",
     prefix: "xen-hypervisor-4",
     debug: Some("-dbg"),
-    // The raw image's name has no further suffix; the one for EFI firmware ends in `.efi`.
-    files: &[("boot/xen-4.17-arm64", "xen"), ("usr/lib/debug/boot/xen-syms-", "xen-syms")],
+    files: &[("boot/xen-", "xen"), ("usr/lib/debug/boot/xen-syms-", "xen-syms")],
 };
 
 /// A peer in the cache.

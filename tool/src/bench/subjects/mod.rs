@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The hypervisors that are measured, each with the same guests on the same machine.
 
+pub mod kvm;
+mod peer;
+pub mod xen;
+
 use std::path::PathBuf;
 
 use crate::bench::measure::Report;
@@ -52,6 +56,11 @@ pub struct Run<'a> {
 }
 
 /// Runs one row on one subject, to its end.
-pub fn run(subject: Subject, _run: &Run<'_>) -> Result<Outcome> {
-    Err(Failure::failed(format!("{subject:?} cannot be measured yet")))
+pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
+    match subject {
+        Subject::Turnstile => Err(Failure::failed(format!("{subject:?} cannot be measured yet"))),
+        Subject::KvmVhe => kvm::run(kvm::Mode::Vhe, run),
+        Subject::KvmNvhe => kvm::run(kvm::Mode::Nvhe, run),
+        Subject::Xen => xen::run(run),
+    }
 }
