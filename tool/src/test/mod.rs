@@ -32,6 +32,7 @@ const IMAGES: &str = "images/build";
 const HOT_PATH: &str = "images/hot-path";
 const BENCH: &str = "arm64/bench";
 const BENCH_ERRORS: &str = "arm64/bench/errors";
+const BROKEN_PEER: &str = "arm64/bench/broken-peer";
 const REPEATABLE: &str = "arm64/bench/repeatable";
 const WEIGHT: &str = "arm64/linux/weight";
 /// Boots at a time. More would not end sooner on two cores, and time-outs would mean less.
@@ -84,8 +85,10 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     stages.retain(|stage| wanted(&stage.name));
     let mut scenarios = all_scenarios();
     scenarios.retain(|scenario| wanted(&scenario.name));
-    let checks: Vec<&str> =
-        [HOT_PATH, BENCH, REPEATABLE, BENCH_ERRORS, WEIGHT].into_iter().filter(|name| wanted(name)).collect();
+    let checks: Vec<&str> = [HOT_PATH, BENCH, REPEATABLE, BENCH_ERRORS, BROKEN_PEER, WEIGHT]
+        .into_iter()
+        .filter(|name| wanted(name))
+        .collect();
     let system = !checks.is_empty() || !scenarios.is_empty() || wanted(IMAGES);
     if options.list {
         for stage in &stages {
@@ -147,23 +150,29 @@ fn run_system(
     for name in checks {
         let begin = Instant::now();
         report.starts(name);
-        let verdict = match *name {
-            HOT_PATH => Verdict::from(image::hot_path(&setup::images::program(layout))),
-            BENCH => Verdict::from(benching::budgets(layout, &qemu).map_err(|failure| failure.full())),
-            BENCH_ERRORS => {
-                Verdict::from(bench_errors::check(layout, &qemu).map_err(|failure| failure.full()))
-            }
-            REPEATABLE => {
-                Verdict::from(benching::repeatable(layout, &qemu).map_err(|failure| failure.full()))
-            }
-            _ => match setup::debian::ensure(layout) {
-                Ok(debian) => Verdict::from(weight::compare(layout, &qemu.path, debian)),
-                Err(failure) => Verdict::Skipped(failure.to_string()),
-            },
-        };
+        let verdict = check(layout, &qemu, name);
         report.single(layout, name, &verdict, begin);
     }
     play_all(layout, &qemu, report, scenarios);
+}
+
+/// Makes one of the checks that are not scenarios.
+fn check(layout: &Layout, qemu: &Qemu, name: &str) -> Verdict {
+    let judged = |result: Result<()>| Verdict::from(result.map_err(|failure| failure.full()));
+    match name {
+        HOT_PATH => Verdict::from(image::hot_path(&setup::images::program(layout))),
+        BENCH => judged(benching::budgets(layout, qemu)),
+        REPEATABLE => judged(benching::repeatable(layout, qemu)),
+        BENCH_ERRORS => judged(bench_errors::check(layout, qemu)),
+        BROKEN_PEER => match setup::peers::xen(layout) {
+            Ok(_) => judged(bench_errors::broken_peer(layout, qemu)),
+            Err(failure) => Verdict::Skipped(failure.to_string()),
+        },
+        _ => match setup::debian::ensure(layout) {
+            Ok(debian) => Verdict::from(weight::compare(layout, &qemu.path, debian)),
+            Err(failure) => Verdict::Skipped(failure.to_string()),
+        },
+    }
 }
 
 fn play_all(layout: &Layout, qemu: &Qemu, report: &Report, scenarios: &[Scenario]) {
