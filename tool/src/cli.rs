@@ -128,6 +128,15 @@ pub struct Bench {
     /// Also write the JSON to this file
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
+    /// Show a run that --save wrote, instead of measuring
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "check", "update_budgets"])]
+    pub from: Option<PathBuf>,
+    /// Write a page for the browser to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Estimate cycles by the model in this file, as those in bench/weights
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
     /// Fail if a row is above its budget in bench/budgets.toml
     #[arg(long)]
     pub check: bool,

@@ -3,17 +3,21 @@
 
 pub mod budgets;
 pub mod document;
+mod html;
 pub mod measure;
 mod report;
 pub mod rows;
 pub mod subjects;
+mod weights;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use budgets::Budgets;
+use document::Document;
 use measure::Measured;
 use rows::Row;
+use weights::Weights;
 
 use crate::cli;
 use crate::failure::{Context, Failure, Result};
@@ -29,6 +33,9 @@ const PARALLEL: usize = 2;
 
 /// Measures, prints, and compares with the budgets.
 pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
+    if let Some(file) = &options.from {
+        return publish(Document::load(file)?, options);
+    }
     let rows = rows::select(&options.rows)?;
     if (options.check || options.update_budgets) && options.iterations != ITERATIONS {
         let what = format!("budgets hold for {ITERATIONS} iterations, not for {}", options.iterations);
@@ -55,6 +62,24 @@ pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
     }
     if options.update_budgets {
         update(layout, &measured, options.allow_raise)?;
+    }
+    Ok(())
+}
+
+/// Adds estimates to a run, if a model is named, and shows it in the forms that are asked for.
+fn publish(mut document: Document, options: &cli::Bench) -> Result<()> {
+    if let Some(file) = &options.html {
+        can_write(file)?;
+    }
+    if let Some(file) = &options.weights {
+        Weights::load(file)?.apply(&mut document)?;
+    }
+    if options.json {
+        print!("{}", document.json()?);
+    }
+    if let Some(file) = &options.html {
+        write_named(file, html::page(&document)?.as_bytes())?;
+        ui::note(&format!("the report is in {}", Layout::shown(file)));
     }
     Ok(())
 }
