@@ -26,10 +26,10 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   });
 
-  // On paper nothing can be unfolded; listings of single instructions would take many sheets.
+  // On paper nothing can be unfolded. Registers and single instructions stay closed: they would take many sheets.
   let closed = [];
   addEventListener("beforeprint", () => {
-    closed = [...document.querySelectorAll("details:not([open], .listing)")];
+    closed = [...document.querySelectorAll("details:not([open], .long)")];
     closed.forEach((element) => { element.open = true; });
   });
   addEventListener("afterprint", () => closed.forEach((element) => { element.open = false; }));

@@ -33,10 +33,12 @@ pub struct Line<'d> {
 pub struct Cell {
     /// Its instructions.
     pub instructions: String,
-    /// How many more than with everything on; nothing on the line where everything is.
-    pub more: Option<String>,
+    /// The same, or how many more than with everything on where one technique is off.
+    pub shown: String,
     /// The hardware operations, or how many more.
     pub hardware: String,
+    /// Whether it makes no difference.
+    pub nothing: bool,
     /// From 0 to 1: how much more, for the shade.
     pub heat: String,
 }
@@ -92,21 +94,20 @@ fn cell(ablation: &Ablation, row: &str, off: &str) -> Option<Cell> {
     let found = find(ablation, row, off)?;
     let operations = |row: &AblationRow| hardware(&row.classes, &BTreeMap::new());
     let base = find(ablation, row, "none").filter(|_| off != "none");
+    let instructions = number::count(found.instructions);
     let Some(base) = base else {
-        return Some(Cell {
-            instructions: number::count(found.instructions),
-            more: None,
-            hardware: number::count(operations(found)),
-            heat: "0".to_owned(),
-        });
+        let hardware = number::count(operations(found));
+        let shown = instructions.clone();
+        return Some(Cell { instructions, shown, hardware, nothing: false, heat: "0".to_owned() });
     };
-    let more = found.instructions - base.instructions;
+    let (more, more_hardware) = (found.instructions - base.instructions, operations(found) - operations(base));
     // Twice the instructions is half the shade, and nothing is darker than all of it.
     let heat = if more > 0.0 { more / (more + base.instructions) } else { 0.0 };
     Some(Cell {
-        instructions: number::count(found.instructions),
-        more: Some(number::difference(more)),
-        hardware: number::difference(operations(found) - operations(base)),
+        shown: if off == "all" { instructions.clone() } else { number::difference(more) },
+        instructions,
+        hardware: number::difference(more_hardware),
+        nothing: more == 0.0 && more_hardware == 0.0,
         heat: format!("{heat:.2}"),
     })
 }

@@ -6,6 +6,9 @@ use super::scale::{Linear, Tick};
 use super::series::Series;
 use crate::bench::document::Document;
 
+/// Labels that are closer than this, in per cent, do not fit side by side on a narrow screen.
+const CLOSE: f64 = 7.0;
+
 /// The target and the number of vCPUs of a row `sgi-to-N-of-M`.
 pub fn target(row: &str) -> Option<(u32, u32)> {
     let (target, vcpus) = row.strip_prefix("sgi-to-")?.split_once("-of-")?;
@@ -16,8 +19,8 @@ pub fn target(row: &str) -> Option<(u32, u32)> {
 pub struct Curve<'d> {
     /// Its lines.
     pub lines: Vec<Line<'d>>,
-    /// The targets along the bottom.
-    pub targets: Vec<Tick>,
+    /// The targets along the bottom, and whether each is close to the one before.
+    pub targets: Vec<(Tick, bool)>,
     /// The grid, from the bottom.
     pub ticks: Vec<Tick>,
 }
@@ -58,7 +61,8 @@ impl<'d> Curve<'d> {
                 known.push((*series, vcpus, target, count));
             }
         }
-        let across = Linear::to(known.iter().map(|(_, _, target, _)| f64::from(*target)));
+        let farthest = known.iter().map(|(_, _, target, _)| *target).max()?;
+        let across = |target: u32| f64::from(target) * 100.0 / f64::from(farthest.max(1));
         let up = Linear::to(known.iter().map(|(.., count)| *count));
         let mut sizes: Vec<u32> = known.iter().map(|(_, vcpus, ..)| *vcpus).collect();
         sizes.sort_unstable();
@@ -75,7 +79,7 @@ impl<'d> Curve<'d> {
                 own.sort_unstable_by_key(|(target, _)| *target);
                 let points = own.into_iter().map(|(target, count)| Point {
                     target,
-                    x: number::length(across.place(f64::from(target))),
+                    x: number::length(across(target)),
                     y: number::length(100.0 - up.place(count)),
                     text: number::count(count),
                 });
@@ -88,9 +92,10 @@ impl<'d> Curve<'d> {
         let mut targets: Vec<u32> = known.iter().map(|(_, _, target, _)| *target).collect();
         targets.sort_unstable();
         targets.dedup();
-        let targets = targets.into_iter().map(|target| Tick {
-            at: number::length(across.place(f64::from(target))),
-            label: target.to_string(),
+        let mut before = None;
+        let targets = targets.into_iter().map(|target| {
+            let close = before.replace(target).is_some_and(|before| across(target) - across(before) < CLOSE);
+            (Tick { at: number::length(across(target)), label: target.to_string() }, close)
         });
         let mut ticks = up.ticks();
         let places: Vec<String> = ticks.iter().rev().map(|tick| tick.at.clone()).collect();

@@ -6,7 +6,8 @@ const GROUP: char = '\u{202f}';
 
 /// A count: whole as it is, otherwise to two decimals; thousands are set apart.
 pub fn count(number: f64) -> String {
-    let rounded = (number * 100.0).round() / 100.0;
+    // The sum of nothing is −0; adding 0 makes it 0.
+    let rounded = (number * 100.0).round() / 100.0 + 0.0;
     let text = if rounded.fract() == 0.0 { format!("{rounded:.0}") } else { format!("{rounded:.2}") };
     let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(w, f)| (w, Some(f)));
     let digits = whole.trim_start_matches('-').len();
@@ -64,7 +65,7 @@ mod tests {
         assert_eq!(count(1_234_567.891), "1\u{202f}234\u{202f}567.89");
         assert_eq!(count(48.250), "48.25");
         assert_eq!(count(-1364.0), "−1\u{202f}364");
-        assert_eq!(count(0.0), "0");
+        assert_eq!((count(0.0), count(-0.0)), ("0".to_owned(), "0".to_owned()));
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::bench::document::{Document, Trace};
 
 /// A visit with more functions than this is shown closed.
 const OPEN: usize = 8;
+/// The width of a letter in per cent of a strip, on a wide screen.
+const LETTER: f64 = 0.7;
 
 /// All visits of one row.
 pub struct Visits<'d> {
@@ -49,6 +51,8 @@ pub struct Run<'d> {
     pub from: String,
     /// How long it is.
     pub length: String,
+    /// Whether its name fits into it.
+    pub named: bool,
 }
 
 /// A function.
@@ -72,14 +76,14 @@ impl Visit<'_> {
         let functions: Vec<String> = self
             .functions
             .iter()
-            .map(|function| format!("{} {}", shown(function.name), function.instructions))
+            .map(|function| format!("{} {}", function.name, function.instructions))
             .collect();
         format!("{} instructions: {}.", self.instructions, functions.join(", "))
     }
 }
 
 /// What stands for a function without a name.
-pub fn shown(function: &str) -> &str {
+fn shown(function: &str) -> &str {
     if function.is_empty() { "(no symbol)" } else { function }
 }
 
@@ -110,11 +114,12 @@ fn visit<'d>(trace: &'d Trace, series: &[Series<'d>], scale: Linear, limit: usiz
     let runs = in_order(trace).into_iter().map(|(function, instructions)| {
         let (from, to) = (scale.place(done as f64), scale.place((done + instructions) as f64));
         done += instructions;
-        Run { function, instructions, from: number::length(from), length: number::length(to - from) }
+        let named = (function.chars().count() as f64 + 1.5) * LETTER < to - from;
+        Run { function, instructions, from: number::length(from), length: number::length(to - from), named }
     });
     let runs = runs.collect();
     let functions = trace.folded.iter().map(|folded| Function {
-        name: &folded.function,
+        name: shown(&folded.function),
         instructions: folded.instructions,
         part: number::length(folded.instructions as f64 * 100.0 / total.max(1) as f64),
     });
@@ -133,14 +138,13 @@ fn visit<'d>(trace: &'d Trace, series: &[Series<'d>], scale: Linear, limit: usiz
 /// The functions in the order in which they ran; folded, if the instructions are not there.
 fn in_order(trace: &Trace) -> Vec<(&str, u64)> {
     if trace.steps.is_empty() {
-        let folded = trace.folded.iter().map(|folded| (folded.function.as_str(), folded.instructions));
-        return folded.collect();
+        return trace.folded.iter().map(|folded| (shown(&folded.function), folded.instructions)).collect();
     }
     let mut runs: Vec<(&str, u64)> = Vec::new();
     for step in &trace.steps {
         match runs.last_mut() {
-            Some((function, count)) if *function == step.function => *count += 1,
-            _ => runs.push((&step.function, 1)),
+            Some((function, count)) if *function == shown(&step.function) => *count += 1,
+            _ => runs.push((shown(&step.function), 1)),
         }
     }
     runs
