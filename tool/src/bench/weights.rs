@@ -136,7 +136,9 @@ impl Weights {
             }
         }
         match weights.class.is_empty() {
-            true => Err(Failure::usage("the model has no classes").help("give at least [class.instructions]")),
+            true => {
+                Err(Failure::usage("the model has no classes").help("give at least [class.instructions]"))
+            }
             false => Ok(weights),
         }
     }
@@ -144,7 +146,8 @@ impl Weights {
     /// Estimates the cycles of every row whose operations were counted.
     pub fn apply(&self, document: &mut Document) -> Result<()> {
         if self.isa != document.isa {
-            let what = format!("the model `{}` is for {}, and this run is of {}", self.name, self.isa, document.isa);
+            let what =
+                format!("the model `{}` is for {}, and this run is of {}", self.name, self.isa, document.isa);
             return Err(Failure::usage(what).help("name a model for that architecture with --weights"));
         }
         for figure in &mut document.rows {
@@ -159,7 +162,8 @@ impl Weights {
             model: round(self.by_class(&observation.counts).values().sum()),
         });
         let source = format!("For {}. {}", self.cpu, self.source);
-        document.weights = Some(WeightsUsed { name: self.name.clone(), source, residuals: residuals.collect() });
+        document.weights =
+            Some(WeightsUsed { name: self.name.clone(), source, residuals: residuals.collect() });
         Ok(())
     }
 
@@ -190,7 +194,8 @@ fn known(class: &str, place: &str) -> Result<()> {
     if CLASSES.contains(&class) {
         return Ok(());
     }
-    Err(Failure::usage(format!("{place}: the meter has no class `{class}`")).help(did_you_mean(class, &CLASSES)))
+    Err(Failure::usage(format!("{place}: the meter has no class `{class}`"))
+        .help(did_you_mean(class, &CLASSES)))
 }
 
 fn number(number: f64, what: &str) -> Result<()> {

@@ -35,7 +35,8 @@ fn wrong_models_are_refused_and_say_why() {
     let unsourced = model("isb", "1") + "[class.dsb]\ncycles = 1\nsource = \" \"\n";
     assert!(refused(&unsourced).contains("class `dsb` has no source"));
     assert!(refused(&(model("isb", "1") + "[clas.dsb]\ncycles = 1\n")).contains("clas"));
-    let observation = "[[observation]]\nrow = \"r\"\ncycles = 1\nsource = \"s\"\nfitted = true\ncounts = { mrs = 1 }\n";
+    let observation =
+        "[[observation]]\nrow = \"r\"\ncycles = 1\nsource = \"s\"\nfitted = true\ncounts = { mrs = 1 }\n";
     assert!(refused(&(model("isb", "1") + observation)).contains("no class `mrs`"));
 }
 
@@ -44,7 +45,8 @@ fn only_counted_rows_are_estimated() {
     let text = include_str!("../../tests/data/bench.json");
     let mut document = Document::parse(text).unwrap();
     document.rows[1].classes.clear();
-    let weights = Weights::parse(&(model("isb", "10") + "[class.instructions]\ncycles = 0.5\nsource = \"s\"\n"));
+    let weights =
+        Weights::parse(&(model("isb", "10") + "[class.instructions]\ncycles = 0.5\nsource = \"s\"\n"));
     weights.unwrap().apply(&mut document).unwrap();
     assert_eq!(document.rows[0].cycles.as_ref().unwrap().total, 24.0);
     assert_eq!(document.rows[1].cycles, None, "its operations are unknown");
@@ -52,7 +54,10 @@ fn only_counted_rows_are_estimated() {
     assert_eq!((kvm.by_class["isb"], kvm.by_class["instructions"], kvm.total), (30.0, 682.0, 712.0));
     assert_eq!(document.weights.as_ref().map(|used| used.name.as_str()), Some("m"));
     document.isa = "x86_64".to_owned();
-    assert!(Weights::parse(&model("isb", "1")).unwrap().apply(&mut document).is_err(), "another architecture");
+    assert!(
+        Weights::parse(&model("isb", "1")).unwrap().apply(&mut document).is_err(),
+        "another architecture"
+    );
 }
 
 /// Solves the normal equations of least squares, in which each observation counts by its relative error.
@@ -110,7 +115,9 @@ fn the_stated_residuals_are_true() {
         known.map(off).fold(0.0, f64::max).round()
     };
     let documentation = include_str!("../../../docs/src/weights.md");
-    for (fitted, sentence) in [(true, "fitted rows are off by at most"), (false, "not fitted are off by up to")] {
+    for (fitted, sentence) in
+        [(true, "fitted rows are off by at most"), (false, "not fitted are off by up to")]
+    {
         let expected = format!("{sentence} {} %", worst(fitted));
         assert!(documentation.contains(&expected), "docs/src/weights.md should say: {expected}");
     }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What each technique is worth: the rows with it switched off, and the seeds' own percentages.
 
-use std::collections::BTreeMap;
-
 use super::number;
-use super::operations::hardware;
+use super::operations::hardware_of_classes;
 use crate::bench::document::{Ablation, AblationRow, SeedRow, Technique};
 
 /// The table.
@@ -92,7 +90,7 @@ fn find<'d>(ablation: &'d Ablation, row: &str, off: &str) -> Option<&'d Ablation
 
 fn cell(ablation: &Ablation, row: &str, off: &str) -> Option<Cell> {
     let found = find(ablation, row, off)?;
-    let operations = |row: &AblationRow| hardware(&row.classes, &BTreeMap::new());
+    let operations = |row: &AblationRow| hardware_of_classes(&row.classes);
     let base = find(ablation, row, "none").filter(|_| off != "none");
     let instructions = number::count(found.instructions);
     let Some(base) = base else {
@@ -100,7 +98,8 @@ fn cell(ablation: &Ablation, row: &str, off: &str) -> Option<Cell> {
         let shown = instructions.clone();
         return Some(Cell { instructions, shown, hardware, nothing: false, heat: "0".to_owned() });
     };
-    let (more, more_hardware) = (found.instructions - base.instructions, operations(found) - operations(base));
+    let (more, more_hardware) =
+        (found.instructions - base.instructions, operations(found) - operations(base));
     // Twice the instructions is half the shade, and nothing is darker than all of it.
     let heat = if more > 0.0 { more / (more + base.instructions) } else { 0.0 };
     Some(Cell {

@@ -112,8 +112,11 @@ impl<'d> Curve<'d> {
             .lines
             .iter()
             .map(|line| {
-                let points: Vec<String> =
-                    line.points.iter().map(|point| format!("{} to vCPU {}", point.text, point.target)).collect();
+                let points: Vec<String> = line
+                    .points
+                    .iter()
+                    .map(|point| format!("{} to vCPU {}", point.text, point.target))
+                    .collect();
                 format!("{} with {} vCPUs: {}", line.series.info.title, line.vcpus, points.join(", "))
             })
             .collect();

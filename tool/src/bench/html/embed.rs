@@ -27,7 +27,8 @@ pub fn json(text: &str) -> String {
 
 /// Shows control characters, and those that turn the direction of writing, as what they are: out of place.
 pub fn printable(page: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns =
+        |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let replace = |c: char| if (c.is_control() && c != '\n') || turns(c) { '\u{fffd}' } else { c };
     page.chars().map(replace).collect()
 }

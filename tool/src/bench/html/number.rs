@@ -45,7 +45,13 @@ pub fn ratio(number: f64) -> String {
 /// A change in per cent, with its sign.
 pub fn percent(number: f64) -> String {
     let rounded = (number * 10.0).round() / 10.0;
-    let sign = if rounded < 0.0 { "−" } else if rounded > 0.0 { "+" } else { "" };
+    let sign = if rounded < 0.0 {
+        "−"
+    } else if rounded > 0.0 {
+        "+"
+    } else {
+        ""
+    };
     format!("{sign}{}\u{202f}%", rounded.abs())
 }
 
