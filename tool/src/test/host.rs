@@ -49,6 +49,7 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
     let mut stages = vec![
         Stage::new("format", &["fmt", "--all", "--check"]),
         Stage::new("clippy", &["clippy", "--quiet", "--all-targets", "--", "-D", "warnings"]),
+        Stage::new("clippy-browser", &["clippy", "--quiet", "--test", "browser", "--", "-D", "warnings"]),
         Stage::new("clippy-bare-metal", &bare_clippy),
         Stage::new("tests", &["test", "--no-fail-fast"]).tests(),
     ];
