@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::document::{Figure, Trace};
 use super::measure;
 use super::rows::Row;
-use super::subjects::{self, Run, Subject, Variant};
+use super::subjects::{self, Outcome, Run, Subject, Variant};
 use super::trace;
 use crate::failure::{Failure, Result};
 use crate::layout::Layout;
@@ -125,15 +125,16 @@ impl<'a> Runner<'a> {
         };
         let outcome = subjects::run(job.subject, &run)?;
         let figure = measure::figure(job.subject, job.row, &outcome)?;
-        let trace = match job.trace {
-            true => {
-                let kinds = measure::kinds(&outcome.reading, self.iterations)?;
-                Some(trace::trace(job.subject.name(), job.row.name, &kinds, |_, _| None))
-            }
-            false => None,
-        };
+        let trace = if job.trace { Some(self.trace(job, &outcome)?) } else { None };
         // What is left of a run that failed may tell why.
         let _ = std::fs::remove_dir_all(&run.folder);
         Ok(Measured { figure, version: outcome.version, trace })
+    }
+
+    fn trace(&self, job: &Job, outcome: &Outcome) -> Result<Trace> {
+        let kinds = measure::kinds(&outcome.reading, self.iterations)?;
+        let vectors = kinds.first().map_or(0, |kind| kind.typical.vectors);
+        let symbols = subjects::symbols(job.subject, self.layout, &job.variant, vectors)?;
+        Ok(trace::trace(job.subject.name(), job.row.name, &kinds, &symbols))
     }
 }

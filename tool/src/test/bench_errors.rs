@@ -37,7 +37,7 @@ fn guest_says_garbage(layout: &Layout, qemu: &Qemu) -> Result<()> {
     let failure = fails(&Runner::new(layout, qemu, FEWEST)?, &NO_ROW)?;
     expect(&failure, "the guest ended without its @bench line")?;
     // The details show what it wrote instead.
-    expect(&failure, "@")
+    expect(&failure, "@beacon 1 ")
 }
 
 fn guest_reports_an_error(layout: &Layout, qemu: &Qemu) -> Result<()> {

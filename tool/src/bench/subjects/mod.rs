@@ -14,6 +14,8 @@ use crate::bench::rows::Row;
 use crate::failure::{Failure, Result};
 use crate::layout::Layout;
 use crate::meter::reading::Reading;
+use crate::meter::symbols::Symbols;
+use crate::setup::images;
 use crate::setup::qemu::Qemu;
 
 /// A hypervisor in one of its modes.
@@ -120,5 +122,16 @@ pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
         Subject::KvmVhe | Subject::KvmNvhe | Subject::Xen => {
             Err(Failure::failed(format!("{} cannot be measured yet", subject.title())))
         }
+    }
+}
+
+/// The functions of a subject, where its exception vectors are at this address.
+pub fn symbols(subject: Subject, layout: &Layout, variant: &Variant, vectors: u64) -> Result<Symbols> {
+    match subject {
+        Subject::Turnstile => {
+            let program = images::program_with(layout, variant.features);
+            Ok(Symbols::from_elf(&program)?.fitted(vectors))
+        }
+        Subject::KvmVhe | Subject::KvmNvhe | Subject::Xen => Ok(Symbols::default()),
     }
 }
