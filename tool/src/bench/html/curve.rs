@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What an SGI costs by the vCPU that it is for: a line for each subject and size of VM.
 
+use std::collections::BTreeSet;
+
 use super::number;
 use super::scale::{Linear, Tick};
 use super::series::Series;
-use crate::bench::document::Document;
+use crate::bench::document::{Document, Figure};
 
 /// Labels that are closer than this, in per cent, do not fit side by side on a narrow screen.
 const CLOSE: f64 = 7.0;
@@ -49,61 +51,74 @@ pub struct Point {
     pub text: String,
 }
 
-impl<'d> Curve<'d> {
-    /// Takes the document apart; `None` if it has no such rows.
-    pub fn new(document: &'d Document, series: &[Series<'d>]) -> Option<Self> {
-        let mut known: Vec<(Series<'d>, u32, u32, f64)> = Vec::new();
-        for figure in &document.rows {
-            let series = series.iter().find(|series| series.info.subject == figure.subject);
-            if let (Some(series), Some((target, vcpus)), Some(count)) =
-                (series, target(&figure.row), figure.instructions)
-            {
-                known.push((*series, vcpus, target, count));
-            }
+/// A figure of the document that belongs to the curve.
+struct Known {
+    subject: usize,
+    vcpus: u32,
+    target: u32,
+    count: f64,
+}
+
+/// The axes.
+#[derive(Clone, Copy)]
+struct Axes {
+    farthest: u32,
+    up: Linear,
+}
+
+impl Axes {
+    fn across(self, target: u32) -> f64 {
+        f64::from(target) * 100.0 / f64::from(self.farthest.max(1))
+    }
+
+    fn point(self, known: &Known) -> Point {
+        Point {
+            target: known.target,
+            x: number::length(self.across(known.target)),
+            y: number::length(100.0 - self.up.place(known.count)),
+            text: number::count(known.count),
         }
-        let farthest = known.iter().map(|(_, _, target, _)| *target).max()?;
-        let across = |target: u32| f64::from(target) * 100.0 / f64::from(farthest.max(1));
-        let up = Linear::to(known.iter().map(|(.., count)| *count));
-        let mut sizes: Vec<u32> = known.iter().map(|(_, vcpus, ..)| *vcpus).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        let largest = *sizes.last()?;
-        let mut lines = Vec::new();
-        for series in series {
-            for size in &sizes {
-                let mut own: Vec<(u32, f64)> = known
-                    .iter()
-                    .filter(|(other, vcpus, ..)| other.info == series.info && vcpus == size)
-                    .map(|(_, _, target, count)| (*target, *count))
-                    .collect();
-                own.sort_unstable_by_key(|(target, _)| *target);
-                let points = own.into_iter().map(|(target, count)| Point {
-                    target,
-                    x: number::length(across(target)),
-                    y: number::length(100.0 - up.place(count)),
-                    text: number::count(count),
-                });
-                let points: Vec<Point> = points.collect();
-                if !points.is_empty() {
-                    lines.push(Line { series: *series, vcpus: *size, dashed: *size != largest, points });
-                }
-            }
-        }
-        let mut targets: Vec<u32> = known.iter().map(|(_, _, target, _)| *target).collect();
-        targets.sort_unstable();
-        targets.dedup();
+    }
+
+    /// The targets along the bottom, and whether each is close to the one before.
+    fn targets(self, targets: BTreeSet<u32>) -> Vec<(Tick, bool)> {
         let mut before = None;
-        let targets = targets.into_iter().map(|target| {
-            let close = before.replace(target).is_some_and(|before| across(target) - across(before) < CLOSE);
-            (Tick { at: number::length(across(target)), label: target.to_string() }, close)
-        });
-        let mut ticks = up.ticks();
+        let tick = |target: u32| {
+            let close = before
+                .replace(target)
+                .is_some_and(|before| self.across(target) - self.across(before) < CLOSE);
+            (Tick { at: number::length(self.across(target)), label: target.to_string() }, close)
+        };
+        targets.into_iter().map(tick).collect()
+    }
+
+    /// The grid. The axis counts from the bottom, SVG from the top; steps are equal, so that is the reverse.
+    fn grid(self) -> Vec<Tick> {
+        let mut ticks = self.up.ticks();
         let places: Vec<String> = ticks.iter().rev().map(|tick| tick.at.clone()).collect();
-        // The axis counts from the bottom, SVG from the top; equal steps make that the places in reverse.
         for (tick, at) in ticks.iter_mut().zip(places) {
             tick.at = at;
         }
-        Some(Curve { lines, targets: targets.collect(), ticks })
+        ticks
+    }
+}
+
+impl<'d> Curve<'d> {
+    /// Takes the document apart; `None` if it has no such rows.
+    pub fn new(document: &'d Document, series: &[Series<'d>]) -> Option<Self> {
+        let mut known: Vec<Known> = document.rows.iter().filter_map(|figure| known(figure, series)).collect();
+        known.sort_by_key(|known| (known.subject, known.vcpus, known.target));
+        let targets: BTreeSet<u32> = known.iter().map(|known| known.target).collect();
+        let up = Linear::to(known.iter().map(|known| known.count));
+        let axes = Axes { farthest: *targets.last()?, up };
+        let largest = known.iter().map(|known| known.vcpus).max()?;
+        let lines = known.chunk_by(|one, other| (one.subject, one.vcpus) == (other.subject, other.vcpus));
+        let lines = lines.filter_map(|points| {
+            let Known { subject, vcpus, .. } = *points.first()?;
+            let points = points.iter().map(|known| axes.point(known)).collect();
+            Some(Line { series: *series.get(subject)?, vcpus, dashed: vcpus != largest, points })
+        });
+        Some(Curve { lines: lines.collect(), targets: axes.targets(targets), ticks: axes.grid() })
     }
 
     /// The chart's content in a sentence, for those who do not see it.
@@ -124,6 +139,12 @@ impl<'d> Curve<'d> {
     }
 }
 
+fn known(figure: &Figure, series: &[Series<'_>]) -> Option<Known> {
+    let (target, vcpus) = target(&figure.row)?;
+    let subject = series.iter().position(|series| series.info.subject == figure.subject)?;
+    Some(Known { subject, vcpus, target, count: figure.instructions? })
+}
+
 impl Line<'_> {
     /// The points in pairs: the ends of the line's pieces.
     pub fn pieces(&self) -> impl Iterator<Item = (&Point, &Point)> {
@@ -134,6 +155,33 @@ impl Line<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_by_subject_and_size_and_points_by_target() {
+        let document = Document::parse(include_str!("../../../tests/data/bench.json")).unwrap();
+        let curve = Curve::new(&document, &Series::all(&document)).unwrap();
+        let lines: Vec<(&str, u32, bool, usize)> = curve
+            .lines
+            .iter()
+            .map(|line| (line.series.info.subject.as_str(), line.vcpus, line.dashed, line.points.len()))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                ("turnstile", 4, true, 2),
+                ("turnstile", 32, false, 5),
+                ("kvm-vhe", 4, true, 2),
+                ("kvm-vhe", 32, false, 5)
+            ]
+        );
+        let points = curve.lines[3].points.iter().map(|point| (point.target, point.x.as_str()));
+        let places = ["3.23%", "9.68%", "48.39%", "51.61%", "100.00%"];
+        assert!(points.eq([1, 3, 15, 16, 31].into_iter().zip(places)));
+        assert_eq!(curve.ticks[0], Tick { at: "100.00%".to_owned(), label: "0".to_owned() });
+        let close: Vec<&str> =
+            curve.targets.iter().filter(|(_, close)| *close).map(|(tick, _)| tick.label.as_str()).collect();
+        assert_eq!(close, ["3", "16"]);
+    }
 
     #[test]
     fn reads_the_names_of_rows() {
