@@ -157,6 +157,12 @@ pub struct Bench {
     /// Also write the JSON to this file
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
+    /// Also write the report, a page for the browser, to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Estimate cycles by the model in this file, as those in bench/weights
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
     /// Fail if a row is above its budget in bench/budgets.toml
     #[arg(long)]
     pub check: bool,

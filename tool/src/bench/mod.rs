@@ -13,11 +13,14 @@
 //! | `recorded` | figures of subjects that are not measured |
 //! | `assemble`, `document` | the JSON, from which everything that is shown is made |
 //! | `table` | the JSON as text |
+//! | `html/` | the JSON as a page |
+//! | `weights` | a model of cycles |
 //! | `budgets` | the most that rows may cost |
 
 pub mod assemble;
 pub mod budgets;
 pub mod document;
+mod html;
 pub mod measure;
 mod recorded;
 pub mod report;
@@ -29,11 +32,13 @@ pub mod selection;
 pub mod subjects;
 pub mod table;
 pub mod trace;
+mod weights;
 
 use assemble::Assembled;
 use document::Document;
 use selection::Selection;
 use subjects::Subject;
+use weights::Weights;
 
 use crate::cli;
 use crate::failure::{Failure, Kind, Result};
@@ -55,19 +60,27 @@ pub const BUDGETED: &str = "vhe-gicv3";
 /// Measures, or takes what was measured, and shows it.
 pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
     let selection = select(options)?;
-    if let Some(file) = &options.save {
+    for file in [&options.save, &options.html].into_iter().flatten() {
         can_write(file)?;
     }
-    let Assembled { document, failures } = match &options.from {
+    let weights = options.weights.as_deref().map(Weights::load).transpose()?;
+    let Assembled { mut document, failures } = match &options.from {
         Some(file) => Assembled { document: Document::load(file)?, failures: Vec::new() },
         None => {
             let qemu = setup::qemu::ensure(layout, options.qemu.program.as_deref())?;
             assemble::measure(layout, &qemu, &selection)?
         }
     };
+    if let Some(weights) = &weights {
+        weights.apply(&mut document)?;
+    }
     show(&document, options)?;
     if let Some(file) = &options.save {
         write_named(file, document.json()?.as_bytes())?;
+    }
+    if let Some(file) = &options.html {
+        write_named(file, html::page(&document)?.as_bytes())?;
+        ui::note(&format!("the report is in {}", Layout::shown(file)));
     }
     conclude(&document, failures)?;
     if options.check {

@@ -4,7 +4,7 @@
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
-use super::{apt, debian, find_program, qemu, rust};
+use super::{apt, chromium, debian, find_program, qemu, rust};
 use crate::failure::{Context, Failure, Kind, Result};
 use crate::layout::Layout;
 
@@ -51,6 +51,7 @@ pub fn doctor(layout: &Layout, json: bool) -> Result<()> {
         linker(),
         emulator(),
         packages(),
+        browser(),
         guest(layout),
         images(layout),
         space(layout),
@@ -132,6 +133,17 @@ fn packages() -> Finding {
             "not a Debian system",
             "use Debian 12 or newer (a container will do)",
         )
+    }
+}
+
+fn browser() -> Finding {
+    const WHAT: &str = "Chromium";
+    match chromium::look() {
+        Some(path) => Finding::ok(WHAT, path.display().to_string()),
+        None if super::is_root() && apt::available() => {
+            Finding::later(WHAT, "not installed", "installed by `./x test`, which opens the report in it")
+        }
+        None => Finding::later(WHAT, "not installed", chromium::advice() + "; only `./x test` uses it"),
     }
 }
 

@@ -141,7 +141,7 @@ pub fn advice() -> String {
 }
 
 /// The code name of the Debian release of this machine, if it is one.
-fn debian_release() -> Option<String> {
+pub(super) fn debian_release() -> Option<String> {
     find_program("apt-get")?;
     let text = std::fs::read_to_string("/etc/os-release").ok()?;
     let value = |key: &str| {

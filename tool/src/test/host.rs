@@ -2,7 +2,7 @@
 //! The stages that run on this machine: formatting, lints, and the crates' own tests.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Counts, Verdict, engine};
@@ -15,6 +15,7 @@ pub struct Stage {
     pub name: String,
     arguments: Vec<String>,
     flags: Option<&'static str>,
+    environment: Option<(&'static str, PathBuf)>,
     /// Whether cargo runs tests, which are counted one by one.
     tests: bool,
 }
@@ -22,7 +23,14 @@ pub struct Stage {
 impl Stage {
     fn new(name: &str, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Stage { name: format!("host/{name}"), arguments, flags: None, tests: false }
+        Stage { name: format!("host/{name}"), arguments, flags: None, environment: None, tests: false }
+    }
+
+    /// The tests of the report in a browser.
+    pub fn report(browser: PathBuf) -> Self {
+        let arguments = ["test", "--package", "turnstile", "--test", "browser", "--no-fail-fast"];
+        let environment = Some(("TURNSTILE_CHROMIUM", browser));
+        Stage { name: super::report::NAME.to_owned(), environment, ..Stage::new("", &arguments).tests() }
     }
 
     fn tests(mut self) -> Self {
@@ -41,6 +49,7 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
     let mut stages = vec![
         Stage::new("format", &["fmt", "--all", "--check"]),
         Stage::new("clippy", &["clippy", "--quiet", "--all-targets", "--", "-D", "warnings"]),
+        Stage::new("clippy-browser", &["clippy", "--quiet", "--test", "browser", "--", "-D", "warnings"]),
         Stage::new("clippy-bare-metal", &bare_clippy),
         Stage::new("tests", &["test", "--no-fail-fast"]).tests(),
     ];
@@ -74,6 +83,9 @@ pub fn run(layout: &Layout, stage: &Stage) -> (Counts, Verdict) {
         Some(flags) => cargo.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", layout.target().join("loom")),
         None => cargo.env("CARGO_TARGET_DIR", layout.target()),
     };
+    if let Some((name, value)) = &stage.environment {
+        cargo.env(name, value);
+    }
     let output = match cargo.output() {
         Ok(output) => output,
         Err(error) => return (Counts::failed(), Verdict::Failed(format!("cargo does not start: {error}"))),

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tests of the page as HTML; tool/tests/browser.rs opens it in a browser.
+
+use scraper::{Html, Selector};
+
+use super::*;
+use crate::bench::document::{Figure, TraceStep, WeightsUsed};
+
+const FIXTURE: &str = include_str!("../../../tests/data/bench.json");
+const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\"'&\u{1b}[31m\u{202e}";
+
+fn fixture() -> Document {
+    Document::parse(FIXTURE).unwrap()
+}
+
+fn parsed(document: &Document) -> Html {
+    let html = Html::parse_document(&page(document).unwrap());
+    // Everything opened is closed, and nothing is where it may not be.
+    assert_eq!(html.errors, Vec::<String>::new());
+    html
+}
+
+fn all<'h>(html: &'h Html, selector: &str) -> Vec<scraper::ElementRef<'h>> {
+    html.select(&Selector::parse(selector).unwrap()).collect()
+}
+
+fn text(element: &scraper::ElementRef<'_>) -> String {
+    element.text().collect::<String>().replace('\u{202f}', "").trim().to_owned()
+}
+
+fn number(element: &scraper::ElementRef<'_>) -> f64 {
+    text(element).trim_end_matches('*').parse().unwrap()
+}
+
+#[test]
+fn every_figure_is_in_the_table_and_beside_its_bar() {
+    let document = fixture();
+    let html = parsed(&document);
+    let mut shown = 0;
+    for figure in document.rows.iter().filter(|figure| figure.instructions.is_some()) {
+        let cell = format!("#instructions [data-subject='{}'][data-row='{}']", figure.subject, figure.row);
+        let cells = all(&html, &cell);
+        assert_eq!(cells.iter().map(number).collect::<Vec<_>>(), [figure.instructions.unwrap()], "{cell}");
+        if !figure.row.starts_with("sgi-to-") {
+            let bar = format!("[data-bar='{} {}']", figure.subject, figure.row);
+            assert_eq!(
+                all(&html, &bar).iter().map(number).collect::<Vec<_>>(),
+                [figure.instructions.unwrap()]
+            );
+        }
+        shown += 1;
+    }
+    assert!(shown > 20);
+}
+
+#[test]
+fn bars_are_as_long_as_the_axis_says() {
+    let html = parsed(&fixture());
+    let axis = &all(&html, ".axis")[0];
+    let ticks: Vec<(f64, f64)> = axis
+        .select(&Selector::parse(".tick").unwrap())
+        .map(|tick| (number(&tick), tick.attr("x").unwrap().trim_end_matches('%').parse().unwrap()))
+        .collect();
+    assert_eq!(ticks, [(10.0, 0.0), (100.0, 33.33), (1000.0, 66.67), (10000.0, 100.0)]);
+    let figure = &all(&html, "[data-bar='kvm-vhe null-hypercall']")[0];
+    let place: f64 = figure.attr("x").unwrap().trim_end_matches('%').parse().unwrap();
+    assert!((place - (1364f64.log10() - 1.0) / 3.0 * 100.0).abs() < 0.01, "{place}");
+}
+
+#[test]
+fn what_the_counts_are_comes_first() {
+    let html = parsed(&fixture());
+    let ledes: Vec<String> = all(&html, "header .lede").iter().map(text).collect();
+    assert!(
+        ledes[0].contains("exact counts of instructions") && ledes[0].contains("not cycles and not time")
+    );
+    assert!(ledes[1].contains("./x bench --native"));
+}
+
+#[test]
+fn errors_are_shown_and_what_is_recorded_is_marked() {
+    let mut document = fixture();
+    let error = |figure: &&mut Figure| figure.subject == "xen" && figure.row == "self-sgi";
+    let figure = document.rows.iter_mut().find(error).unwrap();
+    (figure.error, figure.instructions) = (Some("it does not boot".to_owned()), None);
+    document.rows[0].recorded = true;
+    let html = parsed(&document);
+    let errors: Vec<String> = all(&html, ".errors li").iter().map(text).collect();
+    assert!(errors.iter().any(|line| line == "self-sgi on Xen: it does not boot"), "{errors:?}");
+    assert_eq!(text(&all(&html, "[data-bar='turnstile null-hypercall']")[0]), "48*");
+    assert!(all(&html, "[data-bar='xen self-sgi']").is_empty());
+    assert_eq!(all(&html, "rect.recorded").len(), 1);
+}
+
+#[test]
+fn sections_are_there_only_with_something_in_them() {
+    let mut document = fixture();
+    let sections = |document: &Document| -> Vec<String> {
+        let html = parsed(document);
+        all(&html, "main h2").iter().filter_map(|title| title.attr("id").map(str::to_owned)).collect()
+    };
+    assert_eq!(
+        sections(&document),
+        ["errors", "figures", "operations", "curve", "ablation", "traces", "method"],
+        "nothing is estimated without a model"
+    );
+    document.weights = Some(WeightsUsed::default());
+    assert!(sections(&document).contains(&"cycles".to_owned()));
+    document.rows.retain(|figure| figure.row == "null-hypercall");
+    document.rows.iter_mut().for_each(|figure| figure.classes.clear());
+    (document.traces, document.ablation, document.weights) = (Vec::new(), None, None);
+    assert_eq!(sections(&document), ["figures", "method"]);
+    document.subjects.clear();
+    document.rows.clear();
+    assert_eq!(sections(&document), ["figures", "method"], "an empty run is a page, too");
+}
+
+#[test]
+fn strings_stay_text() {
+    let mut document = fixture();
+    let hostile = || HOSTILE.to_owned();
+    document.command = hostile();
+    document.host.cpu = hostile();
+    document.subjects[1].title = hostile();
+    document.rows[0].row = hostile();
+    document.rows[0].what = hostile();
+    document.rows[1].error = Some(hostile());
+    document.rows[2].registers.insert(hostile(), 1.0);
+    document.traces[0].folded[0].function = hostile();
+    document.traces[0].steps[0].text = hostile();
+    document.weights = Some(WeightsUsed { name: hostile(), source: hostile(), residuals: Vec::new() });
+    if let Some(ablation) = &mut document.ablation {
+        ablation.techniques[0].name = hostile();
+        ablation.seed[0].source = hostile();
+    }
+    let text = page(&document).unwrap();
+    let html = parsed(&document);
+    assert!(all(&html, "img").is_empty());
+    assert_eq!(all(&html, "script").len(), 2);
+    assert_eq!(text.matches("</script>").count(), 2);
+    assert!(!text.contains(['\u{1b}', '\u{202e}']));
+    assert!(text.matches("&#60;img").count() + text.matches("&lt;img").count() > 10);
+}
+
+#[test]
+fn the_document_is_in_the_page_but_for_single_instructions() {
+    let mut document = fixture();
+    document.command = HOSTILE.to_owned();
+    let html = parsed(&document);
+    let script = &all(&html, "script#document")[0];
+    let embedded = Document::parse(&script.text().collect::<String>()).unwrap();
+    document.traces.iter_mut().for_each(|trace| trace.steps.clear());
+    assert_eq!(embedded, document);
+}
+
+#[test]
+fn nothing_is_fetched() {
+    let text = page(&fixture()).unwrap();
+    assert!(!text.contains("http://") && !text.contains("https://") && !text.contains("url("));
+    let html = Html::parse_document(&text);
+    for selector in ["[src]", "[href]", "link", "iframe", "object"] {
+        assert!(all(&html, selector).is_empty(), "{selector}");
+    }
+}
+
+#[test]
+fn charts_say_what_they_show() {
+    let html = parsed(&fixture());
+    let charts = all(&html, "svg[role=img]");
+    assert!(charts.len() > 15);
+    for chart in charts {
+        let title = chart.select(&Selector::parse("title").unwrap()).next().map(|title| text(&title));
+        let label = chart.attr("aria-label").map(str::to_owned).or(title).unwrap_or_default();
+        assert!(label.len() > 20, "{label}");
+    }
+}
+
+#[test]
+fn a_large_run_stays_below_a_megabyte() {
+    let mut document = fixture();
+    let step = |index: usize| TraceStep {
+        pc: format!("{:#x}", 0xffff_8000_8001_2000_usize + index * 4),
+        function: format!("function_{}", index / 40),
+        text: "ldr x0, [x19, #0x2c8]".to_owned(),
+    };
+    for trace in &mut document.traces {
+        trace.steps = (0..20_000).map(step).collect();
+    }
+    let text = page(&document).unwrap();
+    assert!(text.len() < LARGEST, "{}", text.len());
+    let html = parsed(&document);
+    assert!(text.contains("more are left out"), "what is left out is said");
+    assert!(!all(&html, "pre").is_empty());
+}
