@@ -75,6 +75,8 @@ pub struct Vm {
     pub pmu: Pmu,
     /// What happens when the guest crashes.
     pub on_crash: OnCrash,
+    /// Whether the hypervisor keeps statistics of its exits.
+    pub statistics: bool,
 }
 
 /// Where an image comes from.
