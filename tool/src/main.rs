@@ -24,6 +24,7 @@ mod qemu;
 mod session;
 mod setup;
 mod test;
+mod top;
 mod ui;
 
 use std::process::ExitCode;

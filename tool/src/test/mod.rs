@@ -12,6 +12,7 @@ mod linux;
 mod measuring;
 mod refusals;
 mod scenario;
+mod statistics;
 mod weight;
 
 use std::sync::Mutex;
@@ -113,7 +114,13 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
 }
 
 fn all_scenarios() -> Vec<Scenario> {
-    let topics = [measuring::scenarios(), guests::scenarios(), refusals::scenarios(), linux::scenarios()];
+    let topics = [
+        measuring::scenarios(),
+        guests::scenarios(),
+        statistics::scenarios(),
+        refusals::scenarios(),
+        linux::scenarios(),
+    ];
     topics.into_iter().flatten().collect()
 }
 
@@ -257,7 +264,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_configurations_good() {
-        let guests = ["crash", "echo", "beacon", "hostile", "restart", "selftest"].map(str::to_owned);
+        let guests = ["crash", "echo", "beacon", "hostile", "restart", "selftest", "exits"].map(str::to_owned);
         let rows = rows::ROWS.iter().map(|row| row.name.to_owned());
         let guests: Vec<String> = guests.into_iter().chain(rows).collect();
         let mut names = BTreeSet::new();

@@ -49,7 +49,7 @@ fn main() {
 fn greet(bundle: &Bundle<'_>) {
     let vms = bundle.vms();
     let cpus = vms.iter().map(|vm| vm.vcpus() as u16).sum();
-    send(&Up::Hello { version: 1, hypervisor: "0.0.0", cpus, vms: vms.len() as u8 });
+    send(&Up::Hello { version: turnstile_link::VERSION, hypervisor: "0.0.0", cpus, vms: vms.len() as u8 });
     for (index, vm) in vms.iter().enumerate() {
         let index = index as u8;
         send(&Up::Vm { vm: index, name: vm.name, vcpus: vm.vcpus() as u8, state: VmState::Running });

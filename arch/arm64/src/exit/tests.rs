@@ -34,6 +34,10 @@ impl Host for AtOnce {
 
 /// A VM of `vcpus` vCPUs, each on a CPU of its own; the test's thread is the CPU of vCPU 0.
 fn machine(vcpus: usize, pmu: bool) -> (&'static Vm, Frame) {
+    machine_with(vcpus, pmu, false)
+}
+
+fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Frame) {
     fakes::reset();
     fakes::set("ICH_VTR_EL2", 4 << 29 | 4 << 26 | 3);
     fakes::set("ICH_ELRSR_EL2", 0xf);
@@ -46,6 +50,7 @@ fn machine(vcpus: usize, pmu: bool) -> (&'static Vm, Frame) {
         machine: GuestMachine::Virt,
         on_crash: OnCrash::Stop,
         pmu,
+        statistics,
         vgic: Vgic::new(&config).expect("a valid configuration"),
         memory: 64 << 20,
     };
@@ -77,7 +82,7 @@ fn machine(vcpus: usize, pmu: bool) -> (&'static Vm, Frame) {
     }
     fakes::set("ELR_EL2", 0x4000_0000);
     fakes::take_log();
-    (vm, Frame::new(vm.vcpus()[0]))
+    (vm, Frame::new(vm.vcpus()[0], statistics::page(vm.vcpus()[0])))
 }
 
 fn exit(frame: &mut Frame, class: u64, iss: u64) -> (u32, Vec<Access>) {
