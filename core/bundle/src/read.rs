@@ -157,7 +157,8 @@ fn read_vm<'a>(node: &FdtNode<'a>, index: usize, images: &[&'a [u8]]) -> Result<
     const NAMES: [&str; 10] =
         ["name", "cpus", "memory", "machine", "pmu", "on-crash", "statistics", "cmdline", "kernel", "initrd"];
     no_children(node)?;
-    let [name, cpus, memory, machine, pmu, on_crash, statistics, cmdline, kernel, initrd] = fields(node, NAMES)?;
+    let [name, cpus, memory, machine, pmu, on_crash, statistics, cmdline, kernel, initrd] =
+        fields(node, NAMES)?;
     let malformed = BundleError::Malformed("a VM's description");
     let text = |value: Option<&'a [u8]>| value.and_then(text).ok_or(malformed);
     let image = |value: &[u8]| {

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use turnstile_link::{
-    Command, Decoder, Down, DownLink, EncodeError, Event, Item, MAX_BUCKETS, MAX_BYTES, MAX_FRAME, MAX_TEXT, Outcome,
-    RESYNC, START, StopReason, Up, UpLink, VmState, clip, encode, send,
+    Command, Decoder, Down, DownLink, EncodeError, Event, Item, MAX_BUCKETS, MAX_BYTES, MAX_FRAME, MAX_TEXT,
+    Outcome, RESYNC, START, StopReason, Up, UpLink, VmState, clip, encode, send,
 };
 
 /// What a reader handed out, owned.

@@ -182,7 +182,10 @@ fn choices() {
     expect(&format!("{MINIMAL}machine = \"vir\"\n"), &[("\"vir\"", "no value of `machine`", "`virt`?")]);
     expect(&format!("{MINIMAL}pmu = \"on\"\n"), &[("\"on\"", "no value of `pmu`", "`off`")]);
     expect(&format!("{MINIMAL}on-crash = true\n"), &[("true", "must be a string, not a boolean", "")]);
-    expect(&format!("{MINIMAL}statistics = \"on\"\n"), &[("\"on\"", "must be true or false, not a string", "")]);
+    expect(
+        &format!("{MINIMAL}statistics = \"on\"\n"),
+        &[("\"on\"", "must be true or false, not a string", "")],
+    );
 }
 
 #[test]
