@@ -91,7 +91,7 @@ impl From<Written> for ReasonReading {
                 *bucket = count;
             }
         }
-        // A reason of a newer tool's is shown all the same.
+        // What a newer version calls otherwise is counted all the same.
         ReasonReading { reason: Reason::from_name(&written.reason).unwrap_or(Reason::Other), exits }
     }
 }
