@@ -155,6 +155,9 @@ pub struct Bench {
     /// Iterations of each guest
     #[arg(long, value_name = "N", default_value_t = ITERATIONS, value_parser = clap::value_parser!(u64).range(FEWEST..=1 << 32))]
     pub iterations: u64,
+    /// Measure Turnstile with the statistics of its VM's exits on, which have budgets of their own
+    #[arg(long)]
+    pub statistics: bool,
     /// Also show how many operations of each class a row takes
     #[arg(long)]
     pub classes: bool,
@@ -162,7 +165,7 @@ pub struct Bench {
     #[arg(long)]
     pub trace: bool,
     /// Show a file that --save wrote, and measure nothing
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "check", "update_budgets", "program"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "statistics", "check", "update_budgets", "program"])]
     pub from: Option<PathBuf>,
     /// Write JSON instead of the table
     #[arg(long)]

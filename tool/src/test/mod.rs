@@ -33,6 +33,7 @@ const IMAGES: &str = "images/build";
 const HOT_PATH: &str = "images/hot-path";
 const BENCH: &str = "arm64/bench";
 const BENCH_ERRORS: &str = "arm64/bench/errors";
+const BENCH_STATISTICS: &str = "arm64/bench/statistics";
 const REPEATABLE: &str = "arm64/bench/repeatable";
 const WEIGHT: &str = "arm64/linux/weight";
 /// Boots at a time. More would not end sooner on two cores, and time-outs would mean less.
@@ -85,8 +86,10 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     stages.retain(|stage| wanted(&stage.name));
     let mut scenarios = all_scenarios();
     scenarios.retain(|scenario| wanted(&scenario.name));
-    let checks: Vec<&str> =
-        [HOT_PATH, BENCH, REPEATABLE, BENCH_ERRORS, WEIGHT].into_iter().filter(|name| wanted(name)).collect();
+    let checks: Vec<&str> = [HOT_PATH, BENCH, BENCH_STATISTICS, REPEATABLE, BENCH_ERRORS, WEIGHT]
+        .into_iter()
+        .filter(|name| wanted(name))
+        .collect();
     let system = !checks.is_empty() || !scenarios.is_empty() || wanted(IMAGES);
     if options.list {
         for stage in &stages {
@@ -159,6 +162,9 @@ fn run_system(
             BENCH => Verdict::from(benching::budgets(layout, &qemu).map_err(|failure| failure.full())),
             BENCH_ERRORS => {
                 Verdict::from(bench_errors::check(layout, &qemu).map_err(|failure| failure.full()))
+            }
+            BENCH_STATISTICS => {
+                Verdict::from(benching::statistics(layout, &qemu).map_err(|failure| failure.full()))
             }
             REPEATABLE => {
                 Verdict::from(benching::repeatable(layout, &qemu).map_err(|failure| failure.full()))
