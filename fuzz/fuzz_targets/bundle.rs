@@ -20,6 +20,7 @@ static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
         machine: GuestMachine::Virt,
         pmu: Pmu::Trapped,
         on_crash: OnCrash::Restart,
+        statistics: true,
         cmdline: "console=ttyAMA0",
         kernel: b"kernel",
         initrd: Some(b"initrd"),

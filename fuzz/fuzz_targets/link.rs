@@ -3,7 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use turnstile_link::{Decoder, Direction, Down, DownLink, Item, MAX_FRAME, Message, Up, UpLink, encode};
+use turnstile_link::{
+    Command, Decoder, Direction, Down, DownLink, Item, MAX_BUCKETS, MAX_FRAME, Message, Up, UpLink, encode,
+};
 
 fn read<D: Direction>(data: &[u8], message: &impl Message) {
     let mut decoder = Decoder::<D>::new();
@@ -22,5 +24,8 @@ fn read<D: Direction>(data: &[u8], message: &impl Message) {
 
 fuzz_target!(|data: &[u8]| {
     read::<UpLink>(data, &Up::Console { vm: 0, bytes: b"x" });
+    let counts = [u64::MAX; MAX_BUCKETS];
+    read::<UpLink>(data, &Up::Exits { vm: 0, vcpu: 0, reason: 0, total: 1, first: 0, counts });
+    read::<DownLink>(data, &Down::Command(Command::Statistics { vm: 0 }));
     read::<DownLink>(data, &Down::Input { vm: 0, bytes: b"x" });
 });

@@ -109,6 +109,7 @@ impl Guest {
             machine: spec.machine,
             on_crash,
             pmu: spec.pmu == Pmu::Trapped,
+            statistics: spec.statistics,
             vgic,
             memory: spec.memory,
         })));
@@ -216,6 +217,7 @@ impl Guest {
         let mut devices = self.devices.lock();
         *devices = Devices::new(map);
         self.vm.reset_interrupts();
+        self.vm.reset_statistics();
         drop(devices);
         self.vm.prepare(memory.vtcr(), memory.tables());
         *slot = Some(memory);

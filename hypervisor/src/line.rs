@@ -7,8 +7,11 @@ use core::fmt::Write;
 use heapless::String;
 use spin::{Mutex, Once};
 use turnstile_arm64::vm::Vm;
-use turnstile_arm64::{console, fault, println};
-use turnstile_link::{Decoder, DownLink, Event, Item, MAX_TEXT, Outcome, StopReason, Up, VmState};
+use turnstile_arm64::{console, fault, println, time};
+use turnstile_exitstat::Reason;
+use turnstile_link::{
+    Decoder, DownLink, Event, Item, MAX_BUCKETS, MAX_TEXT, Outcome, StopReason, Up, VmState,
+};
 
 use crate::system::{self, System};
 
@@ -124,6 +127,23 @@ pub fn hello(system: &System) {
         let state = if guest.is_running() { VmState::Running } else { VmState::Stopped };
         let vcpus = guest.vm.vcpus().len() as u8;
         send(&Up::Vm { vm: guest.vm.id, name: &guest.vm.name, vcpus, state });
+    }
+}
+
+/// Sends what the exits of a VM cost. Nobody is asked: the vCPUs go on counting while their pages are read.
+pub fn statistics(vm: &Vm) {
+    for (vcpu, page) in vm.vcpus().iter().filter_map(|vcpu| Some((vcpu.index as u8, vcpu.statistics?))) {
+        let (boots, ticks, frequency) = (vm.lifecycle.boots(), time::ticks(), page.frequency());
+        send(&Up::Statistics { vm: vm.id, vcpu, boots, ticks, frequency });
+        for &reason in Reason::ALL {
+            let exits = page.record(reason).read();
+            for (part, counts) in exits.buckets.as_chunks::<MAX_BUCKETS>().0.iter().enumerate() {
+                if counts.iter().any(|count| *count > 0) {
+                    let (reason, first) = (reason.index() as u8, (part * MAX_BUCKETS) as u8);
+                    send(&Up::Exits { vm: vm.id, vcpu, reason, total: exits.total, first, counts: *counts });
+                }
+            }
+        }
     }
 }
 

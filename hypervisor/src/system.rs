@@ -133,6 +133,13 @@ impl System {
             Command::Stop { vm } => {
                 self.with(vm, |guest| if guest.put_down() { Outcome::Accepted } else { Outcome::NotNow })
             }
+            Command::Statistics { vm } => self.with(vm, |guest| {
+                if !guest.vm.statistics {
+                    return Outcome::NotKept;
+                }
+                line::statistics(guest.vm);
+                Outcome::Accepted
+            }),
             Command::Poweroff => {
                 for guest in &self.guests {
                     guest.put_down();

@@ -3,11 +3,16 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::selection::ALL as ALL_SUBJECTS;
 use crate::bench::{FEWEST, ITERATIONS};
+use crate::top::Sort;
+
+/// The longest time that can be given: a day.
+const MAX_SECONDS: Duration = Duration::from_secs(86_400);
 
 const EXIT_CODES: &str = "Exit codes:
   0  it worked
@@ -40,6 +45,9 @@ pub enum Commands {
     /// Count what any hypervisor executes between exit and entry, on any QEMU command line
     #[command(after_long_help = METER_HELP)]
     Meter(Meter),
+    /// Show live what the exits of a running system cost
+    #[command(after_long_help = TOP_HELP)]
+    Top(Top),
     /// Say what is wrong with a configuration, before anything boots
     #[command(after_help = EXIT_CODES)]
     Check(Check),
@@ -64,6 +72,20 @@ that is piped in before the guest reads its console may be lost: wait for its pr
 
 Exit codes: 0 all VMs powered off, or you left; 1 a VM crashed, or QEMU died; 2 FILE is wrong; 3 something is \
 missing on this machine; 128+n after signal n.";
+
+const TOP_HELP: &str = "\
+Without FILE it reads from a `turnstile run` that is going on, whose consoles stay where they are: start that with \
+--statistics, or write `statistics = true` for its VMs. With FILE it boots the machine itself, with the statistics of \
+all VMs on and without their consoles.
+
+Keys: h help · s sort · r reverse · f filter by VM · v fold the vCPUs · t times since the start · space pause · \
++ - interval · arrows scroll · q quit.
+
+Rates and shares are by the machine's own counter. A cost is the time from the exit to the entry, without the \
+statistics' own work; waiting does not count.
+
+Exit codes: 0 you left; 1 the machine failed, or there is none to read from; 2 the command line or FILE is wrong; \
+3 something is missing on this machine; 128+n after signal n.";
 
 const BENCH_HELP: &str = "\
 The numbers are instructions executed outside the guest for one operation, counted by a plugin of QEMU's; they are \
@@ -110,6 +132,9 @@ pub struct Run {
     /// Write every message as a line of JSON
     #[arg(long)]
     pub json: bool,
+    /// Count and time the exits of all VMs, for `turnstile top` in another terminal
+    #[arg(long, conflicts_with = "plain")]
+    pub statistics: bool,
     /// Wait for a debugger on this port of localhost before the first instruction
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "1234")]
     pub gdb: Option<u16>,
@@ -142,6 +167,9 @@ pub struct Bench {
     /// Iterations of each guest
     #[arg(long, value_name = "N", default_value_t = ITERATIONS, value_parser = clap::value_parser!(u64).range(FEWEST..=1 << 32))]
     pub iterations: u64,
+    /// Measure Turnstile with the statistics of its VM's exits on, which have budgets of their own
+    #[arg(long)]
+    pub statistics: bool,
     /// Also show how many operations of each class a row takes
     #[arg(long)]
     pub classes: bool,
@@ -149,7 +177,7 @@ pub struct Bench {
     #[arg(long)]
     pub trace: bool,
     /// Show a file that --save wrote, and measure nothing
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "check", "update_budgets", "program"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "statistics", "check", "update_budgets", "program"])]
     pub from: Option<PathBuf>,
     /// Write JSON instead of the table
     #[arg(long)]
@@ -197,6 +225,45 @@ pub struct Meter {
     /// QEMU's command line
     #[arg(last = true, required = true, value_name = "QEMU …")]
     pub command: Vec<OsString>,
+}
+
+/// `top`
+#[derive(Debug, Args)]
+pub struct Top {
+    /// The description of a machine to boot; without it a running session is read
+    pub file: Option<PathBuf>,
+    /// The session to read, when several are running: its name or its process
+    #[arg(long, value_name = "NAME", conflicts_with = "file")]
+    pub session: Option<String>,
+    /// Print one reading and end
+    #[arg(long)]
+    pub once: bool,
+    /// With --once: write JSON
+    #[arg(long, requires = "once")]
+    pub json: bool,
+    /// With --once: read after so many seconds
+    #[arg(long, value_name = "SECONDS", requires = "once", value_parser = seconds)]
+    pub after: Option<Duration>,
+    /// Read every so many seconds
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, conflicts_with = "once")]
+    pub interval: Duration,
+    /// By what the reasons are sorted
+    #[arg(long, value_name = "KEY", default_value = "rate")]
+    pub sort: Sort,
+    /// Only this VM
+    #[arg(long, value_name = "NAME")]
+    pub vm: Option<String>,
+    /// Boot this hypervisor's image instead of building it
+    #[arg(long, value_name = "FILE", requires = "file")]
+    pub image: Option<PathBuf>,
+    #[command(flatten)]
+    pub qemu: QemuChoice,
+}
+
+/// Reads a time in seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.filter(|time| *time <= MAX_SECONDS).ok_or("give seconds, such as 0.5 or 10".to_owned())
 }
 
 /// `check`

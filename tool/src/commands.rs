@@ -15,6 +15,7 @@ use crate::failure::{Context, Failure, Kind, Result};
 use crate::layout::Layout;
 use crate::machine;
 use crate::setup;
+use crate::top;
 
 /// What `check --json` writes.
 #[derive(Serialize)]
@@ -120,13 +121,17 @@ pub fn build(layout: &Layout, options: &cli::Build) -> Result<()> {
     Ok(())
 }
 
-fn stem(file: &Path) -> String {
+/// The name of a machine: its file's, without what is behind the dot.
+pub fn stem(file: &Path) -> String {
     file.file_stem().map_or_else(|| "machine".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }
 
 /// `run`: boots a machine and attaches its consoles.
 pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
-    let loaded = config::load(layout, &options.file)?;
+    let mut loaded = config::load(layout, &options.file)?;
+    if options.statistics {
+        loaded.keep_statistics();
+    }
     let config: &Config = loaded.accept()?;
     let qemu = setup::qemu::ensure(layout, options.qemu.program.as_deref())?;
     let folder = layout.bundles().join(format!("run-{}", stem(&options.file)));
@@ -145,5 +150,7 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     let names = config.vms.iter().map(|vm| vm.name.value.clone()).collect();
     let style = if options.json { console::Style::Json } else { console::Style::Normal };
     let limit = options.timeout.map(Duration::from_secs);
-    console::run(&boot, &qemu.path, names, style, limit)
+    let (sessions, name) = (top::socket::folder(layout), stem(&options.file));
+    let offer = (!options.plain).then_some((sessions.as_path(), name.as_str()));
+    console::run(&boot, &qemu.path, names, style, limit, offer)
 }

@@ -24,6 +24,7 @@ mod qemu;
 mod session;
 mod setup;
 mod test;
+mod top;
 mod ui;
 
 use std::process::ExitCode;
@@ -76,6 +77,7 @@ fn execute(command: &Commands) -> failure::Result<()> {
     match command {
         Commands::Demo(options) => demo::demo(&layout, options),
         Commands::Run(options) => commands::run(&layout, options),
+        Commands::Top(options) => top::top(&layout, options),
         Commands::Bench(options) => bench::bench(&layout, options),
         Commands::Meter(options) => meter::command::meter(&layout, options),
         Commands::Check(options) => commands::check(&layout, options),

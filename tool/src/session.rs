@@ -9,7 +9,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use turnstile_link::{Decoder, Down, Item, MAX_BYTES, Message, Up, UpLink};
+use turnstile_link::{Decoder, Down, Item, MAX_BUCKETS, MAX_BYTES, Message, Up, UpLink};
 
 use crate::failure::{Context, Result};
 use crate::qemu::Boot;
@@ -90,8 +90,39 @@ pub enum Heard {
         /// The fault.
         text: String,
     },
+    /// The statistics of a vCPU begin.
+    Statistics {
+        /// The VM.
+        vm: u8,
+        /// The vCPU.
+        vcpu: u8,
+        /// How many times the VM has started.
+        boots: u32,
+        /// The counter when they were read.
+        ticks: u64,
+        /// Its frequency in Hz.
+        frequency: u64,
+    },
+    /// A part of the statistics of one reason.
+    Exits {
+        /// The VM.
+        vm: u8,
+        /// The vCPU.
+        vcpu: u8,
+        /// The reason's number.
+        reason: u8,
+        /// What all exits of the reason cost.
+        total: u64,
+        /// The first bucket of the part.
+        first: u8,
+        /// The exits in each of its buckets.
+        counts: [u64; MAX_BUCKETS],
+    },
     /// The answer to a command.
     Reply {
+        /// The command.
+        #[serde(skip)]
+        command: turnstile_link::Command,
         /// What became of it.
         #[serde(serialize_with = "serialize_outcome")]
         outcome: turnstile_link::Outcome,
@@ -122,6 +153,7 @@ fn serialize_outcome<S: serde::Serializer>(
         turnstile_link::Outcome::Accepted => "accepted",
         turnstile_link::Outcome::NoSuchVm => "no-such-vm",
         turnstile_link::Outcome::NotNow => "not-now",
+        turnstile_link::Outcome::NotKept => "not-kept",
     })
 }
 
@@ -156,7 +188,13 @@ impl From<Up<'_>> for Heard {
                 turnstile_link::Event::Crashed { text } => Heard::Crashed { vm, text: text.to_owned() },
             },
             Up::Fault { text } => Heard::Fault { text: text.to_owned() },
-            Up::Reply { outcome, .. } => Heard::Reply { outcome },
+            Up::Statistics { vm, vcpu, boots, ticks, frequency } => {
+                Heard::Statistics { vm, vcpu, boots, ticks, frequency }
+            }
+            Up::Exits { vm, vcpu, reason, total, first, counts } => {
+                Heard::Exits { vm, vcpu, reason, total, first, counts }
+            }
+            Up::Reply { command, outcome } => Heard::Reply { command, outcome },
             Up::Done { crashed } => Heard::Done { crashed },
         }
     }

@@ -4,6 +4,8 @@
 //! One frame lies at the top of each physical CPU's stack, and SP_EL2 points at it while a guest runs. The
 //! light tier fills x0–x18 and x30 only; the rest stays in the CPU and is stored when an exit becomes full.
 
+use turnstile_exitstat::Page;
+
 use crate::vcpu::Vcpu;
 
 /// The general registers of the resident vCPU, and whose they are.
@@ -13,18 +15,34 @@ use crate::vcpu::Vcpu;
 pub struct Frame {
     /// x0–x18, x30, x19–x29 in this order; see [`Frame::slot`].
     slots: [u64; 31],
-    reserved: u64,
+    /// The page of the vCPU's statistics, or null. Only the timed vectors look at it and at `timing`.
+    pub page: *const Page,
     /// The vCPU resident on this physical CPU.
     pub vcpu: *const Vcpu,
-    reserved2: u64,
+    /// The exit that is being handled.
+    pub timing: Timing,
+    reserved: u64,
 }
 
-const _: () = assert!(core::mem::size_of::<Frame>() == 272);
+/// What the timed vectors note of an exit.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timing {
+    /// The physical counter when it began.
+    pub begin: u64,
+    /// The offset of its reason's record in the page.
+    pub record: u64,
+}
+
+const _: () = assert!(core::mem::size_of::<Frame>() == 288);
+const _: () = assert!(core::mem::offset_of!(Frame, page) == 248);
+const _: () = assert!(core::mem::offset_of!(Frame, vcpu) == 256);
+const _: () = assert!(core::mem::offset_of!(Frame, timing) == 264);
 
 impl Frame {
-    /// Makes an empty frame for `vcpu`.
-    pub const fn new(vcpu: *const Vcpu) -> Self {
-        Self { slots: [0; 31], reserved: 0, vcpu, reserved2: 0 }
+    /// Makes an empty frame for `vcpu`, whose statistics are in `page` if it keeps any.
+    pub const fn new(vcpu: *const Vcpu, page: *const Page) -> Self {
+        Self { slots: [0; 31], page, vcpu, timing: Timing { begin: 0, record: 0 }, reserved: 0 }
     }
 
     /// Returns the slot of x`n`, `n` ≤ 30.

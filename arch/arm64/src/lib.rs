@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `boot.S`, `boot` | from power-on to the hypervisor's main function |
 //! | `vectors.S`, `frame`, `exit` | an exit, light and full |
+//! | `statistics` | what exits cost, for VMs that keep count |
 //! | `switch`, `fp`, `debug` | what is loaded when a vCPU becomes resident, and its reset |
 //! | `vm`, `vcpu`, `idregs`, `pmu` | the virtual machine as exits see it |
 //! | `irq` | the physical GICv3 and the list registers |
@@ -37,6 +38,7 @@ pub mod mmio;
 pub mod pmu;
 pub mod psci;
 pub mod regs;
+pub mod statistics;
 pub mod switch;
 pub mod time;
 pub mod uart;

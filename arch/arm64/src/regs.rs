@@ -105,6 +105,8 @@ registers! {
     CNTHCTL_EL2 = "cnthctl_el2";
     /// Offset of the virtual counter.
     CNTVOFF_EL2 = "cntvoff_el2";
+    /// Vector table of EL2.
+    VBAR_EL2 = "vbar_el2";
     /// Physical counter.
     CNTPCT_EL0 = "cntpct_el0";
     /// Counter frequency in Hz.

@@ -10,6 +10,11 @@ use crate::regs;
 /// Seconds since 1970 when the physical counter was zero.
 static BASE: AtomicU64 = AtomicU64::new(0);
 
+/// The physical counter.
+pub fn ticks() -> u64 {
+    regs::CNTPCT_EL0.read()
+}
+
 fn uptime() -> u64 {
     regs::CNTPCT_EL0.read() / regs::CNTFRQ_EL0.read().max(1)
 }

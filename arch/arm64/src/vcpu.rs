@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A vCPU: what others may touch (atomics), and what belongs to the physical CPU where it is resident.
 
+use alloc::boxed::Box;
 use core::cell::UnsafeCell;
 
+use turnstile_exitstat::Page;
 use turnstile_vgic::{Context, VcpuGic, VirtualInterface};
 use turnstile_vm::attention::Attention;
 use turnstile_vm::inbox::Inbox;
@@ -11,6 +13,7 @@ use turnstile_vm::remote::RemoteCell;
 use crate::cpu::PerCpu;
 use crate::irq::ich::Ich;
 use crate::pmu::Pmu;
+use crate::regs;
 use crate::vm::{Peers, Vm, Wire};
 
 /// A vCPU.
@@ -28,6 +31,8 @@ pub struct Vcpu {
     pub inbox: Inbox,
     /// Operations asked for by others.
     pub remote: RemoteCell,
+    /// What its exits cost, if its VM keeps statistics: its CPU adds, anybody reads.
+    pub statistics: Option<&'static Page>,
     owned: UnsafeCell<Owned>,
 }
 
@@ -56,6 +61,7 @@ impl Vcpu {
             cpu,
             inbox: Inbox::new(),
             remote: RemoteCell::new(),
+            statistics: vm.statistics.then(|| &*Box::leak(Box::new(Page::new(regs::CNTFRQ_EL0.read())))),
             owned: UnsafeCell::new(Owned { gic, pmu: Pmu::default() }),
         }
     }

@@ -8,9 +8,17 @@
 // then adds x19-x29, for handlers that need to see or change any register of the guest.
 //
 // Slots: x0..x18 at 0..144, x30 at 152, x19..x29 at 160..240.
+//
+// There are two tables, which do the same. The CPUs of vCPUs whose exits are counted and timed use the second one; the
+// first one knows nothing of it. The timed table's own fields of the frame: the vCPU's page at 248, and at 264 the
+// counter at the exit and the offset of its reason's record in the page.
 
     .macro save_clobberable
     stp     x0, x1, [sp]
+    save_x2_to_x30
+    .endm
+
+    .macro save_x2_to_x30
     stp     x2, x3, [sp, #16]
     stp     x4, x5, [sp, #32]
     stp     x6, x7, [sp, #48]
@@ -24,6 +32,11 @@
 
     .macro restore_clobberable
     ldp     x2, x3, [sp, #16]
+    restore_x4_to_x30
+    ldp     x0, x1, [sp]
+    .endm
+
+    .macro restore_x4_to_x30
     ldp     x4, x5, [sp, #32]
     ldp     x6, x7, [sp, #48]
     ldp     x8, x9, [sp, #64]
@@ -32,7 +45,31 @@
     ldp     x14, x15, [sp, #112]
     ldp     x16, x17, [sp, #128]
     ldp     x18, x30, [sp, #144]
-    ldp     x0, x1, [sp]
+    .endm
+
+    .macro save_preserved
+    stp     x19, x20, [sp, #160]
+    stp     x21, x22, [sp, #176]
+    stp     x23, x24, [sp, #192]
+    stp     x25, x26, [sp, #208]
+    stp     x27, x28, [sp, #224]
+    str     x29, [sp, #240]
+    .endm
+
+    .macro restore_preserved
+    ldp     x19, x20, [sp, #160]
+    ldp     x21, x22, [sp, #176]
+    ldp     x23, x24, [sp, #192]
+    ldp     x25, x26, [sp, #208]
+    ldp     x27, x28, [sp, #224]
+    ldr     x29, [sp, #240]
+    .endm
+
+    // ERET may be speculated past (Arm ARM, speculation barriers): nothing behind it is to be executed.
+    .macro enter
+    eret
+    dsb     nsh
+    isb
     .endm
 
     // The handler returns zero to re-enter at once, else why not: its own code or the attention word.
@@ -43,10 +80,7 @@
     bl      \handler
     cbnz    w0, full_exit
     restore_clobberable
-    eret
-    // ERET may be speculated past (Arm ARM, speculation barriers): nothing behind it is to be executed.
-    dsb     nsh
-    isb
+    enter
     .endm
 
     // A synchronous exception goes to the handler of its class (ESR_EL2.EC) by one indexed load, so that no class
@@ -62,9 +96,65 @@
     blr     x3
     cbnz    w0, full_exit
     restore_clobberable
-    eret
-    dsb     nsh
-    isb
+    enter
+    .endm
+
+    // Takes the time of the exit, first thing: only two registers are free by then. No ISB: taking an exception
+    // synchronizes the context, so the counter is not read before it, and an ISB would be part of the cost.
+    .macro stamp
+    stp     x0, x1, [sp]
+    mrs     x0, cntpct_el0
+    .endm
+
+    // `light` with a stamp; its handler notes the reason.
+    .macro light_timed handler
+    .balign 128
+    stamp
+    str     x0, [sp, #264]
+    save_x2_to_x30
+    mov     x0, sp
+    bl      \handler
+    cbz     w0, light_return_timed
+    b       full_exit_timed
+    .endm
+
+    // `light_sync` with a stamp; the exception class is the reason.
+    .macro light_sync_timed
+    .balign 128
+    stamp
+    save_x2_to_x30
+    mrs     x1, esr_el2
+    ubfx    x2, x1, #26, #6
+    adr     x3, EXIT_RECORDS
+    ldrh    w4, [x3, x2, lsl #1]
+    adr     x3, LIGHT_HANDLERS
+    ldr     x3, [x3, x2, lsl #3]
+    stp     x0, x4, [sp, #264]
+    mov     x0, sp
+    blr     x3
+    cbz     w0, light_return_timed
+    b       full_exit_timed
+    .endm
+
+    // Adds the time since the stamp to the record of the exit's reason (core/exitstat, page.rs), when all registers but
+    // x0-x3 are the guest's again. No ISB here either: what is read a few instructions early is too little by less
+    // than an ISB would cost.
+    //
+    // A histogram's place is the number of leading zeros, 1 to 64; the total is at 0. This CPU alone writes, so plain
+    // loads and stores do; the total is released behind its exit.
+    .macro account
+    mrs     x0, cntpct_el0
+    ldp     x1, x2, [sp, #264]
+    ldr     x3, [sp, #248]
+    sub     x0, x0, x1
+    add     x3, x3, x2
+    clz     x1, x0
+    ldr     x2, [x3, x1, lsl #3]
+    add     x2, x2, #1
+    str     x2, [x3, x1, lsl #3]
+    ldr     x2, [x3]
+    add     x2, x2, x0
+    stlr    x2, [x3]
     .endm
 
     .macro fault kind
@@ -74,10 +164,7 @@
     b       hypervisor_fault
     .endm
 
-    .section .text.hot, "ax"
-    .balign 2048
-    .global vectors
-vectors:
+    .macro hypervisor_faults
     fault   0                           // current EL, SP_EL0: never used
     fault   1
     fault   2
@@ -86,6 +173,13 @@ vectors:
     fault   5
     fault   6
     fault   7
+    .endm
+
+    .section .text.hot, "ax"
+    .balign 2048
+    .global vectors
+vectors:
+    hypervisor_faults
     light_sync                          // lower EL, AArch64
     light   turnstile_light_irq
     light   turnstile_light_fiq
@@ -98,27 +192,15 @@ vectors:
 
 // w0 = why the light tier did not re-enter.
 full_exit:
-    stp     x19, x20, [sp, #160]
-    stp     x21, x22, [sp, #176]
-    stp     x23, x24, [sp, #192]
-    stp     x25, x26, [sp, #208]
-    stp     x27, x28, [sp, #224]
-    str     x29, [sp, #240]
+    save_preserved
     mov     x29, xzr                    // the guest's frame chain is not ours to walk
     mov     w1, w0
     mov     x0, sp
     bl      turnstile_full_exit
 enter_guest:
-    ldp     x19, x20, [sp, #160]
-    ldp     x21, x22, [sp, #176]
-    ldp     x23, x24, [sp, #192]
-    ldp     x25, x26, [sp, #208]
-    ldp     x27, x28, [sp, #224]
-    ldr     x29, [sp, #240]
+    restore_preserved
     restore_clobberable
-    eret
-    dsb     nsh
-    isb
+    enter
 
 // x0 = exit frame: first entry of a vCPU on this physical CPU.
     .global turnstile_enter
@@ -126,6 +208,43 @@ turnstile_enter:
     mov     sp, x0
     b       enter_guest
 
+    .section .text.timed, "ax"
+    .balign 2048
+    .global vectors_timed
+vectors_timed:
+    hypervisor_faults
+    light_sync_timed
+    light_timed turnstile_light_irq_timed
+    light_timed turnstile_light_fiq_timed
+    light_timed turnstile_light_serror_timed
+    light_sync_timed
+    light_timed turnstile_light_irq_timed
+    light_timed turnstile_light_fiq_timed
+    light_timed turnstile_light_serror_timed
+    .balign 128
+
+full_exit_timed:
+    save_preserved
+    mov     x29, xzr
+    mov     w1, w0
+    mov     x0, sp
+    bl      turnstile_full_exit
+enter_guest_timed:
+    restore_preserved
+light_return_timed:
+    restore_x4_to_x30
+    account
+    ldp     x2, x3, [sp, #16]
+    ldp     x0, x1, [sp]
+    enter
+
+// The same for a vCPU whose start is timed.
+    .global turnstile_enter_timed
+turnstile_enter_timed:
+    mov     sp, x0
+    b       enter_guest_timed
+
+    .section .text.hot, "ax"
 // x0 = kind of vector, TPIDR_EL1 = x0 at the fault. A stack of its own, because the fault may be an
 // overflow of the one in use.
 hypervisor_fault:

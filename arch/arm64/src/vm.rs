@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Once;
+use turnstile_exitstat::Page;
 use turnstile_machine::GuestMachine;
 use turnstile_machine::map::Region;
 use turnstile_vgic::{Host, RemoteOp, VcpuGic, Vgic, VirtualInterface};
@@ -31,6 +32,8 @@ pub struct Vm {
     pub on_crash: OnCrash,
     /// Whether it has a trapped PMU; otherwise PMU registers are UNDEFINED.
     pub pmu: bool,
+    /// Whether its vCPUs keep statistics of their exits.
+    pub statistics: bool,
     /// The ID registers it sees.
     pub id_registers: IdRegisters,
     /// The emulated distributor.
@@ -61,6 +64,8 @@ pub struct VmParts {
     pub on_crash: OnCrash,
     /// See [`Vm::pmu`].
     pub pmu: bool,
+    /// See [`Vm::statistics`].
+    pub statistics: bool,
     /// See [`Vm::vgic`].
     pub vgic: Vgic,
     /// Bytes of memory.
@@ -80,6 +85,7 @@ impl Vm {
             machine: parts.machine,
             on_crash: parts.on_crash,
             pmu: parts.pmu,
+            statistics: parts.statistics,
             id_registers: crate::idregs::compose_all(crate::idregs::Offer { pmu: parts.pmu }),
             vgic: parts.vgic,
             psci: Psci::new(affinities, ram.base..ram.end()),
@@ -141,6 +147,11 @@ impl Vm {
     pub fn reset_interrupts(&self) {
         self.vcpus().iter().for_each(|vcpu| vcpu.inbox.clear());
         self.vgic.reset();
+    }
+
+    /// Forgets what its exits cost, for a new life. Only while no vCPU runs: [`Reasons::START`] lets them write again.
+    pub fn reset_statistics(&self) {
+        self.vcpus().iter().filter_map(|vcpu| vcpu.statistics).for_each(Page::clear);
     }
 
     /// Begins to stop the VM, if it runs.

@@ -18,7 +18,7 @@
 //!     vms {
 //!         vm-0 {
 //!             name = "linux"; cpus = <0 1>; memory = <u64>; machine = "virt";
-//!             pmu = "off"; on-crash = "stop"; cmdline = "..."; kernel = <0>; initrd = <1>;
+//!             pmu = "off"; on-crash = "stop"; statistics; cmdline = "..."; kernel = <0>; initrd = <1>;
 //!         };
 //!     };
 //! };

@@ -154,10 +154,11 @@ fn read_vms<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<Vms<'a>, Bund
 }
 
 fn read_vm<'a>(node: &FdtNode<'a>, index: usize, images: &[&'a [u8]]) -> Result<VmSpec<'a>, BundleError> {
-    const NAMES: [&str; 9] =
-        ["name", "cpus", "memory", "machine", "pmu", "on-crash", "cmdline", "kernel", "initrd"];
+    const NAMES: [&str; 10] =
+        ["name", "cpus", "memory", "machine", "pmu", "on-crash", "statistics", "cmdline", "kernel", "initrd"];
     no_children(node)?;
-    let [name, cpus, memory, machine, pmu, on_crash, cmdline, kernel, initrd] = fields(node, NAMES)?;
+    let [name, cpus, memory, machine, pmu, on_crash, statistics, cmdline, kernel, initrd] =
+        fields(node, NAMES)?;
     let malformed = BundleError::Malformed("a VM's description");
     let text = |value: Option<&'a [u8]>| value.and_then(text).ok_or(malformed);
     let image = |value: &[u8]| {
@@ -176,6 +177,7 @@ fn read_vm<'a>(node: &FdtNode<'a>, index: usize, images: &[&'a [u8]]) -> Result<
         machine: text(machine)?.parse().map_err(|_| BundleError::Malformed("a VM's machine"))?,
         pmu: text(pmu)?.parse().map_err(|_| BundleError::Malformed("a VM's PMU"))?,
         on_crash: text(on_crash)?.parse().map_err(|_| BundleError::Malformed("a VM's crash policy"))?,
+        statistics: flag(statistics)?,
         cmdline: text(cmdline)?,
         kernel: image(kernel.ok_or(malformed)?)?,
         initrd: initrd.map(image).transpose()?,
@@ -215,6 +217,15 @@ fn no_children(node: &FdtNode<'_>) -> Result<(), BundleError> {
     match node.children().next() {
         None => Ok(()),
         Some(_) => Err(BundleError::Malformed("an unknown node")),
+    }
+}
+
+/// Reads a property whose presence is its value.
+fn flag(value: Option<&[u8]>) -> Result<bool, BundleError> {
+    match value {
+        None => Ok(false),
+        Some([]) => Ok(true),
+        Some(_) => Err(BundleError::Malformed("a flag with a value")),
     }
 }
 

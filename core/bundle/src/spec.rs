@@ -118,6 +118,8 @@ pub struct VmSpec<'a> {
     pub pmu: Pmu,
     /// What happens when its guest crashes.
     pub on_crash: OnCrash,
+    /// Whether the hypervisor keeps statistics of its exits.
+    pub statistics: bool,
     /// The kernel's command line.
     pub cmdline: &'a str,
     /// The kernel's file.

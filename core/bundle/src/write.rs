@@ -101,6 +101,9 @@ fn describe(fdt: &mut FdtWriter, vm: &VmSpec<'_>, images: &Indexes) -> Result<()
     fdt.property_string("machine", vm.machine.name())?;
     fdt.property_string("pmu", vm.pmu.name())?;
     fdt.property_string("on-crash", vm.on_crash.name())?;
+    if vm.statistics {
+        fdt.property_null("statistics")?;
+    }
     fdt.property_string("cmdline", vm.cmdline)?;
     fdt.property_u32("kernel", images.kernel)?;
     if let Some(initrd) = images.initrd {

@@ -17,6 +17,7 @@ fn valid() -> Vec<u8> {
         machine: GuestMachine::Virt,
         pmu: Pmu::Off,
         on_crash: OnCrash::Stop,
+        statistics: false,
         cmdline: "console=ttyAMA0",
         kernel: b"the kernel of both",
         initrd: None,
@@ -186,6 +187,19 @@ fn a_malformed_description_is_refused_though_its_digest_matches() {
     let many: Vec<u8> = (0..65u32).flat_map(u32::to_be_bytes).collect();
     let error = with("cpus", Some(&many)).unwrap_err();
     assert_eq!(error.to_string(), "VM `linux`: 65 vCPUs are too many; give at most 64");
+}
+
+#[test]
+fn a_flag_is_there_or_not() {
+    let statistics = |value: &'static [u8]| {
+        let describe = |fdt: &mut FdtWriter| {
+            PROPERTIES.iter().for_each(|(name, value)| fdt.property(name, value).unwrap());
+            fdt.property("statistics", value).unwrap();
+        };
+        Bundle::parse(&crafted(describe, |_| {})).map(|bundle| bundle.vms()[0].statistics)
+    };
+    assert_eq!(statistics(&[]), Ok(true));
+    assert_eq!(statistics(b"on\0"), Err(BundleError::Malformed("a flag with a value")));
 }
 
 #[test]

@@ -24,6 +24,7 @@ fn vm(name: &'static str, list: &[u16]) -> VmSpec<'static> {
         machine: GuestMachine::Virt,
         pmu: Pmu::Off,
         on_crash: OnCrash::Stop,
+        statistics: false,
         cmdline: "console=ttyAMA0",
         kernel: b"kernel",
         initrd: None,
@@ -37,6 +38,7 @@ fn two_vms_read_back() {
         machine: GuestMachine::Kvmtool,
         pmu: Pmu::Trapped,
         on_crash: OnCrash::Restart,
+        statistics: true,
         cmdline: "",
         kernel: b"another kernel",
         ..vm("measure-1", &[3])
@@ -156,6 +158,7 @@ proptest! {
                 memory: units * 2 * MIB,
                 machine: if *kvmtool { GuestMachine::Kvmtool } else { GuestMachine::Virt },
                 pmu: if *pmu { Pmu::Trapped } else { Pmu::Off },
+                statistics: count % 2 == 0,
                 on_crash: if *restart { OnCrash::Restart } else { OnCrash::Stop },
                 cmdline,
                 kernel,

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::MAX_TEXT;
+use crate::{MAX_BUCKETS, MAX_TEXT};
 
 /// A message of either direction.
 pub trait Message: Serialize + private::Sealed {}
@@ -74,6 +74,35 @@ pub enum Up<'a> {
         /// How many of them stopped because their guest crashed.
         crashed: u8,
     },
+    /// The statistics of a vCPU begin: in answer to [`Command::Statistics`], for each vCPU. Its [`Up::Exits`]
+    /// follow; after those of the last vCPU comes [`Up::Reply`].
+    Statistics {
+        /// The VM.
+        vm: u8,
+        /// The vCPU.
+        vcpu: u8,
+        /// How many times the VM has started: the figures are of its present life, or of its last.
+        boots: u32,
+        /// The counter by which costs are measured, now.
+        ticks: u64,
+        /// The counter's frequency in Hz.
+        frequency: u64,
+    },
+    /// A part of the histogram of one reason, and the reason's total. Parts without an exit are not sent.
+    Exits {
+        /// The VM.
+        vm: u8,
+        /// The vCPU.
+        vcpu: u8,
+        /// The reason, by its number in `turnstile_exitstat`.
+        reason: u8,
+        /// The total of all costs of this reason in ticks; the same in all its parts.
+        total: u64,
+        /// The first bucket of this part: a bucket's number is that of the significant bits of its costs.
+        first: u8,
+        /// How many exits are in each bucket from there on.
+        counts: [u64; MAX_BUCKETS],
+    },
 }
 
 /// What a VM does.
@@ -134,6 +163,8 @@ pub enum Outcome {
     NoSuchVm,
     /// The VM is not in a state in which this means anything.
     NotNow,
+    /// The VM keeps no statistics.
+    NotKept,
 }
 
 /// From the tool to the hypervisor.
@@ -167,6 +198,11 @@ pub enum Command {
     },
     /// Stop all VMs and power the machine off.
     Poweroff,
+    /// Send the statistics of the VM's exits: [`Up::Statistics`] and [`Up::Exits`] for each vCPU, then [`Up::Reply`].
+    Statistics {
+        /// The VM.
+        vm: u8,
+    },
 }
 
 /// Shortens a text to [`MAX_TEXT`] bytes, at the end of a character.

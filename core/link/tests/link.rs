@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use turnstile_link::{
-    Command, Decoder, Down, DownLink, EncodeError, Event, Item, MAX_BYTES, MAX_FRAME, MAX_TEXT, Outcome,
-    RESYNC, START, StopReason, Up, UpLink, VmState, clip, encode, send,
+    Command, Decoder, Down, DownLink, EncodeError, Event, Item, MAX_BUCKETS, MAX_BYTES, MAX_FRAME, MAX_TEXT,
+    Outcome, RESYNC, START, StopReason, Up, UpLink, VmState, clip, encode, send,
 };
 
 /// What a reader handed out, owned.
@@ -61,6 +61,9 @@ fn every_message_up_reads_back() {
         Up::Fault { text: "page fault at 0xdead" },
         Up::Reply { command: Command::Restart { vm: 3 }, outcome: Outcome::NoSuchVm },
         DONE,
+        Up::Statistics { vm: 2, vcpu: 63, boots: 7, ticks: u64::MAX, frequency: 62_500_000 },
+        Up::Exits { vm: 2, vcpu: 63, reason: 11, total: 1 << 40, first: 48, counts: [3; MAX_BUCKETS] },
+        Up::Reply { command: Command::Statistics { vm: 2 }, outcome: Outcome::NotKept },
     ];
     for message in messages {
         let mut decoder = Decoder::<UpLink>::new();
@@ -79,6 +82,7 @@ fn every_message_down_reads_back() {
         Down::Command(Command::Restart { vm: 0 }),
         Down::Command(Command::Stop { vm: 255 }),
         Down::Command(Command::Poweroff),
+        Down::Command(Command::Statistics { vm: 15 }),
     ];
     for message in messages {
         let mut decoder = Decoder::<DownLink>::new();
@@ -113,6 +117,13 @@ fn the_longest_messages_fit_and_longer_ones_are_refused() {
     let text = "x".repeat(MAX_TEXT);
     assert!(encode(&Up::Event { vm: 255, event: Event::Crashed { text: &text } }, &mut buffer).is_ok());
     assert!(encode(&Up::Fault { text: &text }, &mut buffer).is_ok());
+
+    // Every number as long as it gets.
+    let counts = [u64::MAX; MAX_BUCKETS];
+    let exits = Up::Exits { vm: 255, vcpu: 255, reason: 255, total: u64::MAX, first: 255, counts };
+    assert!(encode(&exits, &mut buffer).is_ok());
+    let (boots, ticks, frequency) = (u32::MAX, u64::MAX, u64::MAX);
+    assert!(encode(&Up::Statistics { vm: 255, vcpu: 255, boots, ticks, frequency }, &mut buffer).is_ok());
 
     // To the last byte of a frame: message number, VM and length take four.
     let bytes = [1; 253];
@@ -211,11 +222,12 @@ fn an_unknown_message_is_counted_as_such() {
     assert_eq!(decoder.push(b'x'), Some(Item::Text(b'x')));
 }
 
-/// A piece of a line: text without 0x00, or a console message.
+/// A piece of a line: text without 0x00, a console message, or a part of statistics.
 #[derive(Debug, Clone)]
 enum Piece {
     Text(Vec<u8>),
     Console(u8, Vec<u8>),
+    Exits(u8, u64, [u64; MAX_BUCKETS]),
 }
 
 fn piece() -> impl Strategy<Value = Piece> {
@@ -223,7 +235,9 @@ fn piece() -> impl Strategy<Value = Piece> {
     let text = "[^\0]{1,60}".prop_map(|text| Piece::Text(text.into_bytes()));
     let console = (any::<u8>(), prop::collection::vec(any::<u8>(), 0..=MAX_BYTES))
         .prop_map(|(vm, bytes)| Piece::Console(vm, bytes));
-    prop_oneof![text, console]
+    let exits = (any::<u8>(), any::<u64>(), any::<[u64; MAX_BUCKETS]>())
+        .prop_map(|(byte, total, counts)| Piece::Exits(byte, total, counts));
+    prop_oneof![text, console, exits]
 }
 
 /// The bytes of the pieces, and what a reader must hand out.
@@ -242,6 +256,12 @@ fn line(pieces: &[Piece]) -> (Vec<u8>, Vec<Seen>) {
                 let frame = frame(&Up::Console { vm: *vm, bytes });
                 line.extend(&frame);
                 expected.push(Seen::Frame(frame));
+            }
+            Piece::Exits(byte, total, counts) => {
+                let (vm, vcpu, reason, first) = (*byte, byte ^ 1, byte ^ 2, byte ^ 3);
+                let exits = Up::Exits { vm, vcpu, reason, total: *total, first, counts: *counts };
+                line.extend(frame(&exits));
+                expected.push(Seen::Frame(frame(&exits)));
             }
         }
     }

@@ -37,7 +37,7 @@ mod weights;
 use assemble::Assembled;
 use document::Document;
 use selection::Selection;
-use subjects::Subject;
+use subjects::{Subject, Variant};
 use weights::Weights;
 
 use crate::cli;
@@ -56,6 +56,8 @@ pub const ITERATIONS: u64 = 65536;
 pub const FEWEST: u64 = 16384;
 /// The platform's section in `bench/budgets.toml`.
 pub const BUDGETED: &str = "vhe-gicv3";
+/// The same with statistics of the VM's exits.
+pub const BUDGETED_STATISTICS: &str = "vhe-gicv3-statistics";
 
 /// Measures, or takes what was measured, and shows it.
 pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
@@ -83,12 +85,13 @@ pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
         ui::note(&format!("the report is in {}", Layout::shown(file)));
     }
     conclude(&document, failures)?;
+    let budgeted = if options.statistics { BUDGETED_STATISTICS } else { BUDGETED };
     if options.check {
-        budgets::check(layout, BUDGETED, &document)?;
+        budgets::check(layout, budgeted, &document)?;
         ui::note("every row is within its budgets");
     }
     if options.update_budgets {
-        budgets::update(layout, BUDGETED, &document, options.allow_raise)?;
+        budgets::update(layout, budgeted, &document, options.allow_raise)?;
     }
     Ok(())
 }
@@ -106,6 +109,9 @@ fn select(options: &cli::Bench) -> Result<Selection> {
         return Err(Failure::usage("only Turnstile has budgets").help(help));
     }
     selection.trace = options.trace || budgets;
+    if options.statistics {
+        selection.variant = Variant::statistics();
+    }
     Ok(selection)
 }
 

@@ -74,6 +74,9 @@ impl Selection {
             let names: Vec<&str> = self.rows.iter().map(|row| row.name).collect();
             command.push_str(&format!(" --rows {}", names.join(",")));
         }
+        if self.variant == Variant::statistics() {
+            command.push_str(" --statistics");
+        }
         if self.iterations != ITERATIONS {
             command.push_str(&format!(" --iterations {}", self.iterations));
         }
@@ -111,6 +114,8 @@ mod tests {
     fn commands_repeat_the_selection() {
         assert_eq!(select(&[], &[]).command(), "./x bench");
         assert_eq!(select(&["all"], &[]).command(), "./x bench --subjects all");
+        let timed = Selection { variant: Variant::statistics(), ..select(&[], &[]) };
+        assert_eq!(timed.command(), "./x bench --statistics");
         let some = Selection { iterations: 20000, ..select(&["xen"], &["self-sgi"]) };
         assert_eq!(some.command(), "./x bench --subjects xen --rows self-sgi --iterations 20000");
     }

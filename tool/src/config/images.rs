@@ -266,6 +266,7 @@ impl Images {
                 machine: vm.machine,
                 pmu: vm.pmu,
                 on_crash: vm.on_crash,
+                statistics: vm.statistics,
                 cmdline: &vm.cmdline,
                 kernel,
                 initrd: images.initrd.as_deref(),

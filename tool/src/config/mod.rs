@@ -75,6 +75,8 @@ pub struct Vm {
     pub pmu: Pmu,
     /// What happens when the guest crashes.
     pub on_crash: OnCrash,
+    /// Whether the hypervisor keeps statistics of its exits.
+    pub statistics: bool,
 }
 
 /// Where an image comes from.
@@ -139,6 +141,11 @@ fn read_text(path: &Path) -> std::result::Result<String, String> {
 }
 
 impl Loaded {
+    /// Turns the statistics of all VMs on, whatever the file says.
+    pub fn keep_statistics(&mut self) {
+        self.config.iter_mut().flat_map(|config| &mut config.vms).for_each(|vm| vm.statistics = true);
+    }
+
     /// The configuration; if it is wrong, all problems are printed and the failure is silent.
     pub fn accept(&self) -> Result<&Config> {
         self.config.as_ref().map_err(|problems| self.report(problems))

@@ -106,5 +106,6 @@ fn complete(draft: VmDraft, cpus: &[u64]) -> Option<Vm> {
         machine: draft.machine,
         pmu: draft.pmu,
         on_crash: draft.on_crash,
+        statistics: draft.statistics,
     })
 }

@@ -89,6 +89,16 @@ impl<'a, 'p> Reader<'a, 'p> {
         self.string(key)
     }
 
+    /// Reads `true` or `false`.
+    pub fn boolean(&mut self, key: &str) -> Option<bool> {
+        let value = self.get(key)?;
+        let boolean = value.get_ref().as_bool();
+        if boolean.is_none() {
+            self.wrong_type(key, value, "true or false");
+        }
+        boolean
+    }
+
     /// Reads a whole number that is not negative.
     pub fn number(&mut self, key: &str) -> Option<At<u64>> {
         let value = self.get(key)?;

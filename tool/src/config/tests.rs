@@ -57,6 +57,7 @@ fn everything_can_be_said() {
         machine = "kvmtool"
         pmu = "trapped"
         on-crash = "restart"
+        statistics = true
 
         [[vm]]
         name = "small"
@@ -74,6 +75,7 @@ fn everything_can_be_said() {
         (linux.machine, linux.pmu, linux.on_crash),
         (GuestMachine::Kvmtool, Pmu::Trapped, OnCrash::Restart)
     );
+    assert_eq!((linux.statistics, small.statistics), (true, false));
     assert_eq!(small.kernel.value, Source::Guest("echo".into()));
     assert_eq!(small.cpus, [2, 3], "the free CPUs, in order");
 }
@@ -180,6 +182,10 @@ fn choices() {
     expect(&format!("{MINIMAL}machine = \"vir\"\n"), &[("\"vir\"", "no value of `machine`", "`virt`?")]);
     expect(&format!("{MINIMAL}pmu = \"on\"\n"), &[("\"on\"", "no value of `pmu`", "`off`")]);
     expect(&format!("{MINIMAL}on-crash = true\n"), &[("true", "must be a string, not a boolean", "")]);
+    expect(
+        &format!("{MINIMAL}statistics = \"on\"\n"),
+        &[("\"on\"", "must be true or false, not a string", "")],
+    );
 }
 
 #[test]

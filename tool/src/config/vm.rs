@@ -11,8 +11,19 @@ use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader, show_size};
 use super::{DebianPart, Source, Surroundings};
 
-const KEYS: [&str; 10] =
-    ["name", "kernel", "initrd", "cmdline", "vcpus", "cpus", "memory", "machine", "pmu", "on-crash"];
+const KEYS: [&str; 11] = [
+    "name",
+    "kernel",
+    "initrd",
+    "cmdline",
+    "vcpus",
+    "cpus",
+    "memory",
+    "machine",
+    "pmu",
+    "on-crash",
+    "statistics",
+];
 const DEFAULT_MEMORY: u64 = 256 << 20;
 
 /// A VM as the file has it: its physical CPUs are not chosen yet.
@@ -28,6 +39,7 @@ pub struct VmDraft {
     pub machine: GuestMachine,
     pub pmu: Pmu,
     pub on_crash: OnCrash,
+    pub statistics: bool,
 }
 
 /// Reads a VM; `None` if something that it cannot do without is missing or wrong.
@@ -55,6 +67,7 @@ pub fn read(
     let memory = read_memory(&mut reader, machine);
     let pmu = reader.choice("pmu", &named(Pmu::ALL, Pmu::name));
     let on_crash = reader.choice("on-crash", &named(OnCrash::ALL, OnCrash::name));
+    let statistics = reader.boolean("statistics").unwrap_or(false);
     Some(VmDraft {
         name: name?,
         kernel: kernel?,
@@ -66,6 +79,7 @@ pub fn read(
         machine,
         pmu: pmu.map_or(Pmu::Off, |pmu| pmu.value),
         on_crash: on_crash.map_or(OnCrash::Stop, |on_crash| on_crash.value),
+        statistics,
     })
 }
 

@@ -19,11 +19,13 @@ use plain::Plain;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use terminal::RawTerminal;
+pub use terminal::interactive;
 use turnstile_link::Command;
 
 use crate::failure::{Context, Result};
 use crate::qemu::Boot;
 use crate::session::{Ending, Heard, Notice, Session};
+use crate::top::socket::{Desk, Offer};
 
 /// How long the hypervisor may take to power off when the user leaves.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -45,6 +47,8 @@ enum Event {
     Keys(Vec<u8>),
     InputEnded,
     Signal(i32),
+    /// Somebody wants a reading of the statistics; it goes there.
+    Asked(Sender<String>),
 }
 
 impl From<Notice> for Event {
@@ -78,21 +82,25 @@ struct Outcome {
 
 /// Starts the machine, attaches its consoles, and stays until it ends or the user leaves.
 ///
-/// `limit` is the most processor time that QEMU may use ([`Session::exceeds`]).
+/// `limit` is the most processor time that QEMU may use ([`Session::exceeds`]); `offer` is where the statistics of the
+/// VMs can be asked for, and the session's name there.
 pub fn run(
     boot: &Boot,
     program: &Path,
     names: Vec<String>,
     style: Style,
     limit: Option<Duration>,
+    offer: Option<(&Path, &str)>,
 ) -> Result<()> {
     let (sender, events) = channel();
-    watch_signals(sender.clone())?;
+    watch_signals(sender.clone(), Event::Signal)?;
+    let offer = offer.and_then(|(folder, name)| open_offer(folder, name, sender.clone()));
     let session = Session::start(boot, program, sender.clone())?;
-    let raw = style == Style::Normal && terminal::interactive();
+    let raw = style == Style::Normal && interactive();
     let mut attachment = Attachment {
         session,
         plain: Plain::new(names.clone()),
+        desk: Desk::new(names.clone()),
         mux: Mux::new(if raw { Screen::Terminal } else { Screen::Pipe }, names),
         style,
         framed: boot.append.contains("link=framed"),
@@ -109,18 +117,24 @@ pub fn run(
     watch_keys(sender);
     let leave = attachment.serve(&events, limit);
     let result = attachment.finish(&events, leave);
-    drop(guard);
+    drop((guard, offer));
     let (leave, outcome, ending) = result?;
     judge(&leave, &outcome, &ending)
 }
 
-/// Sends signals to the main loop, so that it leaves in order.
-fn watch_signals(sender: Sender<Event>) -> Result<()> {
+/// Offers the statistics to other processes; without that everything else works.
+fn open_offer(folder: &Path, name: &str, sender: Sender<Event>) -> Option<Offer> {
+    let offer = Offer::open(folder, name, sender, Event::Asked);
+    offer.map_err(|failure| crate::ui::note(&failure.to_string())).ok()
+}
+
+/// Sends signals to a main loop, so that it leaves in order.
+pub fn watch_signals<E: Send + 'static>(sender: Sender<E>, event: fn(i32) -> E) -> Result<()> {
     let mut signals =
         Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]).context(|| "cannot watch for signals".into())?;
     std::thread::spawn(move || {
         for signal in signals.forever() {
-            if sender.send(Event::Signal(signal)).is_err() {
+            if sender.send(event(signal)).is_err() {
                 return;
             }
         }
@@ -149,6 +163,8 @@ fn watch_keys(sender: Sender<Event>) {
 struct Attachment {
     session: Session,
     mux: Mux,
+    /// Those who want statistics.
+    desk: Desk,
     /// What is known of a line without frames.
     plain: Plain,
     style: Style,
@@ -190,11 +206,16 @@ impl Attachment {
                 self.perform(actions)
             }
             Event::InputEnded => None,
+            Event::Asked(answer) => {
+                let commands = self.desk.ask(answer);
+                self.perform(commands.into_iter().map(Action::Tell).collect())
+            }
             Event::Signal(signal) => Some(Leave::Signal(signal)),
         }
     }
 
     fn heard(&mut self, heard: &Heard) -> Option<Leave> {
+        self.desk.hear(heard);
         match heard {
             Heard::Done { crashed } => self.outcome.done = Some(*crashed),
             Heard::Fault { text } => self.outcome.fault = Some(text.clone()),

@@ -234,10 +234,10 @@ impl Mux {
                 self.finish_lines(&mut actions);
                 actions.push(self.remark("every VM has stopped"));
             }
-            Heard::Reply { outcome: turnstile_link::Outcome::NotNow } => {
+            Heard::Reply { outcome: turnstile_link::Outcome::NotNow, .. } => {
                 actions.push(self.remark("that VM is not in a state in which this can be done"));
             }
-            Heard::Hello { .. } | Heard::Reply { .. } => {}
+            Heard::Hello { .. } | Heard::Statistics { .. } | Heard::Exits { .. } | Heard::Reply { .. } => {}
         }
         actions
     }

@@ -4,7 +4,8 @@
 use crate::bench::assemble::{self, Assembled};
 use crate::bench::document::{Document, Host};
 use crate::bench::selection::Selection;
-use crate::bench::{BUDGETED, budgets};
+use crate::bench::subjects::Variant;
+use crate::bench::{BUDGETED, BUDGETED_STATISTICS, budgets};
 use crate::failure::{Failure, Result};
 use crate::layout::Layout;
 use crate::setup::qemu::Qemu;
@@ -14,17 +15,26 @@ const REPEATED: [&str; 3] = ["null-hypercall", "sysreg-trap", "self-sgi"];
 
 /// Measures all rows, and compares them with the budgets.
 pub fn budgets(layout: &Layout, qemu: &Qemu) -> Result<()> {
-    let document = measure(layout, qemu, &[])?;
+    within(layout, qemu, BUDGETED, Variant::default())
+}
+
+/// The same with statistics of the VM's exits, which have their price.
+pub fn statistics(layout: &Layout, qemu: &Qemu) -> Result<()> {
+    within(layout, qemu, BUDGETED_STATISTICS, Variant::statistics())
+}
+
+fn within(layout: &Layout, qemu: &Qemu, budgeted: &str, variant: Variant) -> Result<()> {
+    let document = measure(layout, qemu, &[], variant)?;
     if let Some(figure) = document.rows.iter().find(|figure| figure.exits.is_some_and(|exits| exits < 1.0)) {
         return Err(Failure::failed(format!("{} does not exit", figure.row)));
     }
-    budgets::check(layout, BUDGETED, &document)
+    budgets::check(layout, budgeted, &document)
 }
 
 /// Measures some rows twice; the files must be the same but for date and host.
 pub fn repeatable(layout: &Layout, qemu: &Qemu) -> Result<()> {
     let once = || -> Result<String> {
-        let mut document = measure(layout, qemu, &REPEATED)?;
+        let mut document = measure(layout, qemu, &REPEATED, Variant::default())?;
         (document.date, document.host) = (String::new(), Host::default());
         document.json()
     };
@@ -37,9 +47,9 @@ pub fn repeatable(layout: &Layout, qemu: &Qemu) -> Result<()> {
     Err(Failure::failed("two runs differ").details(shown))
 }
 
-fn measure(layout: &Layout, qemu: &Qemu, rows: &[&str]) -> Result<Document> {
+fn measure(layout: &Layout, qemu: &Qemu, rows: &[&str], variant: Variant) -> Result<Document> {
     let rows: Vec<String> = rows.iter().map(|row| (*row).to_owned()).collect();
-    let selection = Selection { trace: true, ..Selection::own(&rows)? };
+    let selection = Selection { trace: true, variant, ..Selection::own(&rows)? };
     let Assembled { document, failures } = assemble::measure(layout, qemu, &selection)?;
     match failures.into_iter().next() {
         Some(failure) => Err(failure),

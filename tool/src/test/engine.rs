@@ -13,6 +13,7 @@ use crate::layout::Layout;
 use crate::machine;
 use crate::session::{Heard, Notice, Session};
 use crate::setup::qemu::Qemu;
+use crate::top::reading::Collector;
 
 const TICK: Duration = Duration::from_millis(50);
 /// The refusal of a bundle or a machine: this long after its last word nothing more is awaited.
@@ -58,7 +59,7 @@ pub fn log_file(layout: &Layout, name: &str) -> PathBuf {
 
 fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut Log) -> Result<()> {
     let name = format!("test-{}", scenario.name.replace('/', "-"));
-    let (mut boot, _) = machine::prepare_text(layout, &name, &scenario.config)?;
+    let (mut boot, config) = machine::prepare_text(layout, &name, &scenario.config)?;
     boot.counted = scenario.counted;
     if let Some(prepare) = scenario.prepare {
         prepare(&mut boot, &layout.bundles().join(&name))?;
@@ -70,6 +71,7 @@ fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut Log) ->
         session,
         notices,
         record: Record::default(),
+        collector: Collector::new(config.vms.iter().map(|vm| vm.name.value.clone()).collect()),
         cursors: Cursors::default(),
         limit: Duration::from_secs(scenario.limit),
         ended: false,
@@ -95,6 +97,7 @@ struct Player<'a> {
     session: Session,
     notices: Receiver<Notice>,
     record: Record,
+    collector: Collector,
     cursors: Cursors,
     limit: Duration,
     ended: bool,
@@ -118,6 +121,13 @@ impl Player<'_> {
         match step {
             Step::Type(vm, text) => self.session.type_into(*vm, text.as_bytes()),
             Step::Tell(command) => self.session.command(*command),
+            Step::Read => {
+                let before = self.record.readings.len();
+                self.collector.begin().into_iter().for_each(|command| self.session.command(command));
+                while self.record.readings.len() == before {
+                    self.listen("reading the statistics")?;
+                }
+            }
             _ => {
                 let what = format!("waiting for {step:?}");
                 while !self.has_happened(step) {
@@ -150,7 +160,7 @@ impl Player<'_> {
                 self.cursors.stops += found.map_or(0, |position| position + 1);
                 found.is_some()
             }
-            Step::Type(..) | Step::Tell(_) => true,
+            Step::Type(..) | Step::Tell(_) | Step::Read => true,
         }
     }
 
@@ -179,6 +189,7 @@ impl Player<'_> {
 
     fn note(&mut self, heard: &Heard) {
         let record = &mut self.record;
+        record.readings.extend(self.collector.hear(heard));
         match heard {
             Heard::Text { text } => {
                 let text = String::from_utf8_lossy(text);

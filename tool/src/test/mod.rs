@@ -15,6 +15,7 @@ mod measuring;
 mod refusals;
 mod report;
 mod scenario;
+mod statistics;
 mod weight;
 
 use std::sync::Mutex;
@@ -34,6 +35,7 @@ const HOT_PATH: &str = "images/hot-path";
 const BENCH: &str = "arm64/bench";
 const BENCH_ERRORS: &str = "arm64/bench/errors";
 const BROKEN_PEER: &str = "arm64/bench/broken-peer";
+const BENCH_STATISTICS: &str = "arm64/bench/statistics";
 const REPEATABLE: &str = "arm64/bench/repeatable";
 const WEIGHT: &str = "arm64/linux/weight";
 /// Boots at a time. More would not end sooner on two cores, and time-outs would mean less.
@@ -86,7 +88,7 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     stages.retain(|stage| wanted(&stage.name));
     let mut scenarios = all_scenarios();
     scenarios.retain(|scenario| wanted(&scenario.name));
-    let checks: Vec<&str> = [HOT_PATH, BENCH, REPEATABLE, BENCH_ERRORS, BROKEN_PEER, WEIGHT]
+    let checks: Vec<&str> = [HOT_PATH, BENCH, BENCH_STATISTICS, REPEATABLE, BENCH_ERRORS, BROKEN_PEER, WEIGHT]
         .into_iter()
         .filter(|name| wanted(name))
         .collect();
@@ -130,7 +132,13 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
 }
 
 fn all_scenarios() -> Vec<Scenario> {
-    let topics = [measuring::scenarios(), guests::scenarios(), refusals::scenarios(), linux::scenarios()];
+    let topics = [
+        measuring::scenarios(),
+        guests::scenarios(),
+        statistics::scenarios(),
+        refusals::scenarios(),
+        linux::scenarios(),
+    ];
     topics.into_iter().flatten().collect()
 }
 
@@ -174,6 +182,7 @@ fn check(layout: &Layout, qemu: &Qemu, name: &str) -> Verdict {
         HOT_PATH => Verdict::from(image::hot_path(&setup::images::program(layout))),
         BENCH => judged(benching::budgets(layout, qemu)),
         REPEATABLE => judged(benching::repeatable(layout, qemu)),
+        BENCH_STATISTICS => judged(benching::statistics(layout, qemu)),
         BENCH_ERRORS => judged(bench_errors::check(layout, qemu)),
         BROKEN_PEER => match setup::peers::xen(layout) {
             Ok(_) => judged(bench_errors::broken_peer(layout, qemu)),
@@ -278,7 +287,8 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_configurations_good() {
-        let guests = ["crash", "echo", "beacon", "hostile", "restart", "selftest"].map(str::to_owned);
+        let guests =
+            ["crash", "echo", "beacon", "hostile", "restart", "selftest", "exits"].map(str::to_owned);
         let rows = rows::ROWS.iter().map(|row| row.name.to_owned());
         let guests: Vec<String> = guests.into_iter().chain(rows).collect();
         let mut names = BTreeSet::new();

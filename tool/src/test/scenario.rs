@@ -7,6 +7,7 @@ use turnstile_link::{Command, StopReason};
 
 use crate::failure::Result;
 use crate::qemu::Boot;
+use crate::top::reading::Reading;
 
 /// Judges a whole run; the error is the sentence for the report.
 pub type Judge = fn(&Record) -> std::result::Result<(), String>;
@@ -48,6 +49,8 @@ pub enum Step {
     Text(&'static str),
     /// The hypervisor is told this.
     Tell(Command),
+    /// The statistics of all VMs are read.
+    Read,
 }
 
 /// How a scenario must end.
@@ -90,6 +93,8 @@ pub struct Record {
     pub stops: Vec<(u8, StopReason)>,
     /// The crash reports.
     pub crashes: Vec<String>,
+    /// The statistics that were read.
+    pub readings: Vec<Reading>,
     /// How many VMs crashed, when all have stopped.
     pub done: Option<u8>,
     /// A fault of the hypervisor.

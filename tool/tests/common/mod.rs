@@ -48,10 +48,14 @@ impl Folder {
         command
     }
 
-    /// What the tool needs to know: where the checkout is; and bundles go into this folder.
-    pub fn environment(&self) -> [(&'static str, PathBuf); 2] {
+    /// What the tool needs to know: where the checkout is; bundles and sockets go into this folder.
+    pub fn environment(&self) -> [(&'static str, PathBuf); 3] {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        [("TURNSTILE_ROOT", root), ("CARGO_TARGET_DIR", self.path().join("target"))]
+        [
+            ("TURNSTILE_ROOT", root),
+            ("CARGO_TARGET_DIR", self.path().join("target")),
+            ("XDG_RUNTIME_DIR", self.path().into()),
+        ]
     }
 
     /// `turnstile run m.toml` with the stand-in for QEMU, which plays `play`.

@@ -3,9 +3,12 @@
 //! output, and ends in the way that `FAKE_QEMU` says: `poweroff`, `crash`, `die`, `fault`, `echo`, `spin` or `hang`.
 
 use std::io::{Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_bundle::Bundle;
-use turnstile_link::{Command, Decoder, Down, DownLink, Event, Item, Message, StopReason, Up, VmState};
+use turnstile_link::{
+    Command, Decoder, Down, DownLink, Event, Item, MAX_BUCKETS, Message, Outcome, StopReason, Up, VmState,
+};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -49,7 +52,7 @@ fn main() {
 fn greet(bundle: &Bundle<'_>) {
     let vms = bundle.vms();
     let cpus = vms.iter().map(|vm| vm.vcpus() as u16).sum();
-    send(&Up::Hello { version: 1, hypervisor: "0.0.0", cpus, vms: vms.len() as u8 });
+    send(&Up::Hello { version: turnstile_link::VERSION, hypervisor: "0.0.0", cpus, vms: vms.len() as u8 });
     for (index, vm) in vms.iter().enumerate() {
         let index = index as u8;
         send(&Up::Vm { vm: index, name: vm.name, vcpus: vm.vcpus() as u8, state: VmState::Running });
@@ -66,7 +69,7 @@ fn stop_all(bundle: &Bundle<'_>, reason: StopReason, crashed: u8) {
     send(&Up::Done { crashed });
 }
 
-/// Writes back what is typed, and does what is commanded; a `q` powers off.
+/// Writes back what is typed, keeps statistics, and does what is commanded; a `q` powers off.
 fn echo(bundle: &Bundle<'_>) {
     let mut decoder = Decoder::<DownLink>::new();
     for byte in std::io::stdin().lock().bytes().map_while(Result::ok) {
@@ -84,9 +87,25 @@ fn echo(bundle: &Bundle<'_>) {
             Some(Item::Message(Down::Command(Command::Poweroff))) => {
                 return stop_all(bundle, StopReason::Killed, 0);
             }
+            Some(Item::Message(Down::Command(Command::Statistics { vm }))) => statistics(bundle, vm),
             _ => {}
         }
     }
+}
+
+/// Answers as a VM whose vCPUs have made a thousand hypercalls of 50 ticks each time they were asked.
+fn statistics(bundle: &Bundle<'_>, vm: u8) {
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+    let asked = ASKED.fetch_add(1, Ordering::Relaxed) + 1;
+    let spec = bundle.vms().get(usize::from(vm)).expect("a VM of the bundle");
+    let outcome = if spec.statistics { Outcome::Accepted } else { Outcome::NotKept };
+    for vcpu in (0..spec.vcpus() as u8).filter(|_| spec.statistics) {
+        send(&Up::Statistics { vm, vcpu, boots: 1, ticks: asked * 1_000_000_000, frequency: 1_000_000_000 });
+        let mut counts = [0; MAX_BUCKETS];
+        counts[6] = 1000 * asked;
+        send(&Up::Exits { vm, vcpu, reason: 0, total: 50_000 * asked, first: 0, counts });
+    }
+    send(&Up::Reply { command: Command::Statistics { vm }, outcome });
 }
 
 fn send(message: &impl Message) {

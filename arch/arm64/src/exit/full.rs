@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Full exits: all general registers are in the frame. Also the waiting room of vCPUs that do not run.
 
+use turnstile_exitstat::Reason;
 use turnstile_vgic::Context;
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Phase, Stop};
@@ -12,6 +13,7 @@ use crate::frame::Frame;
 use crate::irq::gicv3;
 use crate::irq::ich::Ich;
 use crate::regs;
+use crate::statistics;
 use crate::switch;
 use crate::vcpu::{Owned, Vcpu};
 use crate::vm::Peers;
@@ -89,12 +91,13 @@ fn call(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn
         }
         Action::Suspend => {
             frame.set(0, SUCCESS);
-            suspend(vcpu, owned, monitor);
+            suspend(frame, vcpu, owned, monitor);
         }
         Action::Off => {
             let peers = Peers { vm: vcpu.vm };
             let mut cx = Context { vgic: &vcpu.vm.vgic, vif: &mut Ich, host: &peers };
             owned.gic.power_off(&mut cx);
+            statistics::end(vcpu, frame.timing);
             wait_for_start(frame, vcpu, owned, monitor);
         }
         Action::SystemOff => vcpu.vm.stop(Stop::PowerOff),
@@ -106,9 +109,9 @@ fn call(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn
 }
 
 /// Waits as WFI does: until an interrupt for the guest is pending, or somebody wants attention.
-fn suspend(vcpu: &Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
+fn suspend(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
     while !vcpu.attention.is_pending() && !owned.gic.has_pending(&mut Ich) {
-        cpu::wfi();
+        statistics::uncounted(frame, cpu::wfi);
         let intid = gicv3::acknowledge();
         // The acknowledge takes a kick away: the attention word it announces must be read after it, and reads of
         // memory are not ordered behind those of system registers.
@@ -122,6 +125,8 @@ fn attend(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &d
     let reasons = vcpu.attention.take();
     irq::attend(vcpu, owned, reasons);
     if reasons.contains(Reasons::STOP) {
+        // In the life that ends: the last one to acknowledge lets the next one begin.
+        statistics::end(vcpu, frame.timing);
         acknowledge_stop(vcpu, owned, monitor);
         wait_for_start(frame, vcpu, owned, monitor);
     }
@@ -185,6 +190,7 @@ fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, mon
 fn begin(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, start: Start) {
     let peers = Peers { vm: vcpu.vm };
     let mut cx = Context { vgic: &vcpu.vm.vgic, vif: &mut Ich, host: &peers };
+    statistics::begin(frame, Reason::Start);
     owned.pmu = Default::default();
     switch::load(&vcpu.vm.residence(vcpu.index));
     switch::reset_vcpu(start.entry);
@@ -196,6 +202,7 @@ fn begin(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, start: Start
 
 unsafe extern "C" {
     fn turnstile_enter(frame: u64) -> !;
+    fn turnstile_enter_timed(frame: u64) -> !;
 }
 
 /// Runs `vcpu` on this CPU, for ever.
@@ -205,10 +212,14 @@ pub fn run(vcpu: &'static Vcpu) -> ! {
     // SAFETY: the frame's memory lies above this CPU's stack, mapped and used by nobody else; TPIDR_EL2 was
     // set at boot. Entering discards the boot-time contents of the stack, which nothing refers to any more.
     unsafe {
-        frame.write(Frame::new(vcpu));
+        frame.write(Frame::new(vcpu, statistics::page(vcpu)));
         wait_for_start(&mut *frame, vcpu, vcpu.owned(), monitor());
         while vcpu.attention.is_pending() {
             attend(&mut *frame, vcpu, vcpu.owned(), monitor());
+        }
+        if vcpu.statistics.is_some() {
+            statistics::use_timed_vectors();
+            turnstile_enter_timed(frame as u64)
         }
         turnstile_enter(frame as u64)
     }

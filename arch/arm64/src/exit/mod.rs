@@ -13,12 +13,15 @@ mod irq;
 mod mmio;
 mod sysreg;
 
+use turnstile_exitstat::Reason;
+
 use crate::frame::Frame;
 use crate::regs;
+use crate::statistics;
 use crate::vcpu::Vcpu;
 
 /// Exception classes, ESR_EL2.EC (Arm ARM D24.2.41).
-mod class {
+pub(crate) mod class {
     /// Returns the class of a syndrome. Above it lies ISS2 (bits 55:32), which must not get into it.
     #[inline(always)] // One instruction.
     pub const fn of(esr: u64) -> u64 {
@@ -98,7 +101,7 @@ extern "C" fn turnstile_light_other(_frame: &mut Frame, _esr: u64) -> u32 {
 /// Light tier of physical interrupts.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub extern "C" fn turnstile_light_irq(frame: &mut Frame) -> u32 {
-    irq::light(resident(frame))
+    irq::light(resident(frame), |_| {})
 }
 
 /// FIQ: nothing is configured as Group 0 or secure, so none is expected; one is ignored.
@@ -111,6 +114,26 @@ pub extern "C" fn turnstile_light_fiq(frame: &mut Frame) -> u32 {
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub extern "C" fn turnstile_light_serror(_frame: &mut Frame) -> u32 {
     Code::SERROR
+}
+
+/// [`turnstile_light_irq`] where statistics are kept.
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub extern "C" fn turnstile_light_irq_timed(frame: &mut Frame) -> u32 {
+    irq::light(resident(frame), |reason| statistics::note(frame, reason))
+}
+
+/// [`turnstile_light_fiq`] where statistics are kept.
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub extern "C" fn turnstile_light_fiq_timed(frame: &mut Frame) -> u32 {
+    statistics::note(frame, Reason::OtherInterrupt);
+    turnstile_light_fiq(frame)
+}
+
+/// [`turnstile_light_serror`] where statistics are kept.
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub extern "C" fn turnstile_light_serror_timed(frame: &mut Frame) -> u32 {
+    statistics::note(frame, Reason::MachineError);
+    turnstile_light_serror(frame)
 }
 
 #[cfg(test)]

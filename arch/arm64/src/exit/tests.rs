@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::vec;
 use std::vec::Vec;
 
+use turnstile_exitstat::record_offset;
 use turnstile_machine::GuestMachine;
 use turnstile_vgic::{Context, Host, RemoteOp, VcpuGic, Vgic, VgicConfig, VirtualInterface};
 use turnstile_vm::attention::Reasons;
@@ -34,6 +35,10 @@ impl Host for AtOnce {
 
 /// A VM of `vcpus` vCPUs, each on a CPU of its own; the test's thread is the CPU of vCPU 0.
 fn machine(vcpus: usize, pmu: bool) -> (&'static Vm, Frame) {
+    machine_with(vcpus, pmu, false)
+}
+
+fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Frame) {
     fakes::reset();
     fakes::set("ICH_VTR_EL2", 4 << 29 | 4 << 26 | 3);
     fakes::set("ICH_ELRSR_EL2", 0xf);
@@ -46,6 +51,7 @@ fn machine(vcpus: usize, pmu: bool) -> (&'static Vm, Frame) {
         machine: GuestMachine::Virt,
         on_crash: OnCrash::Stop,
         pmu,
+        statistics,
         vgic: Vgic::new(&config).expect("a valid configuration"),
         memory: 64 << 20,
     };
@@ -77,7 +83,7 @@ fn machine(vcpus: usize, pmu: bool) -> (&'static Vm, Frame) {
     }
     fakes::set("ELR_EL2", 0x4000_0000);
     fakes::take_log();
-    (vm, Frame::new(vm.vcpus()[0]))
+    (vm, Frame::new(vm.vcpus()[0], statistics::page(vm.vcpus()[0])))
 }
 
 fn exit(frame: &mut Frame, class: u64, iss: u64) -> (u32, Vec<Access>) {
@@ -236,6 +242,73 @@ fn unknown_calls_and_classes_are_left_with_nothing_done() {
     for other in (0..64).filter(|c| ![class::HVC64, class::SYSTEM_REGISTER, class::DATA_ABORT].contains(c)) {
         assert_eq!(exit(&mut frame, other, 0), (Code::SYNC, vec![READ_ESR]), "class {other:#x}");
     }
+}
+
+#[test]
+fn statistics_change_no_access_of_an_interrupt() {
+    let expected = [
+        (27, Reason::TimerInterrupt),
+        (0, Reason::Kick),
+        (33, Reason::OtherInterrupt),
+        (1023, Reason::OtherInterrupt),
+    ];
+    for (intid, reason) in expected {
+        let outcome = |handler: extern "C" fn(&mut Frame) -> u32, statistics| {
+            let (_, mut frame) = machine_with(1, false, statistics);
+            fakes::set("ICC_IAR1_EL1", intid);
+            (handler(&mut frame), fakes::take_log(), frame.timing.record)
+        };
+        let (code, log, _) = outcome(turnstile_light_irq, false);
+        let (timed_code, timed_log, record) = outcome(turnstile_light_irq_timed, true);
+        assert_eq!((timed_code, timed_log), (code, log), "INTID {intid}");
+        assert_eq!(record, record_offset(reason) as u64, "INTID {intid}");
+    }
+}
+
+#[test]
+fn exception_classes_have_their_records() {
+    let record = |class: u64| usize::from(statistics::EXIT_RECORDS[class as usize]);
+    let expected = [
+        (class::HVC64, Reason::Hypercall),
+        (class::SMC64, Reason::FirmwareCall),
+        (class::SYSTEM_REGISTER, Reason::SystemRegister),
+        (class::DATA_ABORT, Reason::DataAbort),
+        (class::INSTRUCTION_ABORT, Reason::InstructionAbort),
+        (class::WFX, Reason::Wait),
+        (0, Reason::Other),
+        (63, Reason::Other),
+    ];
+    expected.into_iter().for_each(|(class, reason)| assert_eq!(record(class), record_offset(reason)));
+    let (_, mut frame) = machine_with(1, false, true);
+    turnstile_light_fiq_timed(&mut frame);
+    assert_eq!(frame.timing.record, record_offset(Reason::OtherInterrupt) as u64);
+    assert_eq!(turnstile_light_serror_timed(&mut frame), Code::SERROR);
+    assert_eq!(frame.timing.record, record_offset(Reason::MachineError) as u64);
+}
+
+#[test]
+fn an_exit_that_leads_nowhere_ends_and_waiting_is_not_its_cost() {
+    let (vm, mut frame) = machine_with(1, false, true);
+    let vcpu = vm.vcpus()[0];
+    let read = |reason| vcpu.statistics.expect("they are kept").record(reason).read();
+    fakes::set("CNTPCT_EL0", 1000);
+    statistics::begin(&mut frame, Reason::Hypercall);
+    statistics::uncounted(&mut frame, || fakes::set("CNTPCT_EL0", 9000));
+    fakes::set("CNTPCT_EL0", 9030);
+    statistics::end(vcpu, frame.timing);
+    assert_eq!((read(Reason::Hypercall).count(), read(Reason::Hypercall).total), (1, 30));
+    assert_eq!(read(Reason::Start).count(), 0);
+    vm.reset_statistics();
+    assert_eq!(read(Reason::Hypercall).count(), 0);
+}
+
+#[test]
+fn without_statistics_no_counter_is_read() {
+    let (vm, mut frame) = machine(1, false);
+    statistics::begin(&mut frame, Reason::Start);
+    statistics::uncounted(&mut frame, || {});
+    statistics::end(vm.vcpus()[0], frame.timing);
+    assert_eq!(fakes::take_log(), []);
 }
 
 fn is_gic(access: &Access) -> bool {

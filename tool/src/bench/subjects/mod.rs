@@ -95,6 +95,13 @@ pub struct Variant {
     pub vm: String,
 }
 
+impl Variant {
+    /// With statistics of the VM's exits.
+    pub fn statistics() -> Self {
+        Variant { vm: "statistics = true".to_owned(), ..Variant::default() }
+    }
+}
+
 /// One run: who, what and how often.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {

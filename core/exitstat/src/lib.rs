@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What exits cost: for each vCPU and reason how many there were, their total cost and a histogram of it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `reason` | why a guest was left |
+//! | `page` | where a vCPU's figures are kept; its layout is an ABI, which assembly knows |
+//! | `exits` | a reading of one reason's figures, with mean and percentiles |
+//!
+//! A page has one writer, the physical CPU of its vCPU, which adds to it on every exit with plain loads and stores.
+//! Anybody may read it meanwhile. Costs are in ticks of a counter whose frequency the page names.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod exits;
+mod page;
+mod reason;
+
+pub use exits::{BUCKETS, Exits, bucket};
+pub use page::{MAGIC, PAGE_SIZE, Page, RECORDS, RECORDS_OFFSET, Record, VERSION, record_offset};
+pub use reason::Reason;

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A reading of all statistics: put together from the messages of the line, and written as JSON.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use turnstile_exitstat::{BUCKETS, Exits, Reason};
+use turnstile_link::{Command, Outcome};
+
+use crate::session::Heard;
+
+/// The version of the JSON.
+pub const SCHEMA: u32 = 1;
+
+/// What all exits cost, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    /// The version of the form.
+    pub schema: u32,
+    /// The VMs, in the order of the bundle.
+    pub vms: Vec<VmReading>,
+}
+
+/// The statistics of a VM.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VmReading {
+    /// Its name.
+    pub name: String,
+    /// Whether the hypervisor keeps them.
+    pub statistics: bool,
+    /// How many times it has started; the figures are of its present or last life.
+    pub boots: u32,
+    /// The frequency of the counter in Hz.
+    pub frequency: u64,
+    /// Its vCPUs.
+    pub vcpus: Vec<VcpuReading>,
+}
+
+/// The statistics of a vCPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VcpuReading {
+    /// The counter when they were read.
+    pub ticks: u64,
+    /// What the exits of each reason cost; reasons without an exit are left out.
+    pub reasons: Vec<ReasonReading>,
+}
+
+/// What the exits of one reason cost, in ticks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
+pub struct ReasonReading {
+    /// The reason.
+    pub reason: Reason,
+    /// The figures.
+    pub exits: Exits,
+}
+
+/// The form of [`ReasonReading`] in JSON: what follows from the histogram is written, too.
+#[derive(Clone, Serialize, Deserialize)]
+struct Written {
+    reason: String,
+    count: u64,
+    total: u64,
+    mean: Option<f64>,
+    p50: Option<f64>,
+    p99: Option<f64>,
+    /// Pairs: the significant bits of a cost, and how many exits cost so much.
+    buckets: Vec<(usize, u64)>,
+}
+
+impl From<ReasonReading> for Written {
+    fn from(ReasonReading { reason, exits }: ReasonReading) -> Self {
+        let buckets = exits.buckets.iter().copied().enumerate().filter(|(_, count)| *count > 0).collect();
+        Written {
+            reason: reason.name().to_owned(),
+            count: exits.count(),
+            total: exits.total,
+            mean: exits.mean(),
+            p50: exits.percentile(50.0),
+            p99: exits.percentile(99.0),
+            buckets,
+        }
+    }
+}
+
+impl From<Written> for ReasonReading {
+    fn from(written: Written) -> Self {
+        let mut exits = Exits { total: written.total, ..Exits::default() };
+        for (bits, count) in written.buckets {
+            if let Some(bucket) = exits.buckets.get_mut(bits) {
+                *bucket = count;
+            }
+        }
+        // What a newer version calls otherwise is counted all the same.
+        ReasonReading { reason: Reason::from_name(&written.reason).unwrap_or(Reason::Other), exits }
+    }
+}
+
+/// Puts a reading together from what is heard.
+#[derive(Debug)]
+pub struct Collector {
+    names: Vec<String>,
+    parts: BTreeMap<u8, Part>,
+    /// The VMs whose answer is still to come; empty when nothing is being read.
+    missing: Vec<u8>,
+}
+
+/// What was heard of a VM.
+#[derive(Debug, Default)]
+struct Part {
+    statistics: bool,
+    boots: u32,
+    frequency: u64,
+    ticks: BTreeMap<u8, u64>,
+    exits: BTreeMap<(u8, Reason), Exits>,
+}
+
+impl Collector {
+    /// Makes a collector for VMs of these names, in the order of the bundle.
+    pub fn new(names: Vec<String>) -> Self {
+        Collector { names, parts: BTreeMap::new(), missing: Vec::new() }
+    }
+
+    /// Begins a reading and returns what the hypervisor has to be told; nothing if one has begun already.
+    pub fn begin(&mut self) -> Vec<Command> {
+        if !self.missing.is_empty() {
+            return Vec::new();
+        }
+        self.parts.clear();
+        self.missing = (0..self.names.len()).map(|vm| vm as u8).collect();
+        self.missing.iter().map(|&vm| Command::Statistics { vm }).collect()
+    }
+
+    /// Takes what was heard; returns the reading that it completes.
+    pub fn hear(&mut self, heard: &Heard) -> Option<Reading> {
+        match *heard {
+            Heard::Statistics { vm, vcpu, boots, ticks, frequency } => {
+                let part = self.parts.entry(vm).or_default();
+                (part.boots, part.frequency) = (boots, frequency);
+                part.ticks.insert(vcpu, ticks);
+            }
+            Heard::Exits { vm, vcpu, reason, total, first, counts } => {
+                let reason = Reason::from_index(usize::from(reason)).unwrap_or(Reason::Other);
+                let exits = self.parts.entry(vm).or_default().exits.entry((vcpu, reason)).or_default();
+                exits.total = total;
+                let first = usize::from(first).min(BUCKETS);
+                let places = exits.buckets.iter_mut().skip(first);
+                places.zip(counts).for_each(|(place, count)| *place = count);
+            }
+            Heard::Reply { command: Command::Statistics { vm }, outcome } => {
+                let before = self.missing.len();
+                self.missing.retain(|&missing| missing != vm);
+                self.parts.entry(vm).or_default().statistics = outcome == Outcome::Accepted;
+                if before > 0 && self.missing.is_empty() {
+                    return Some(self.finish());
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn finish(&mut self) -> Reading {
+        let mut parts = std::mem::take(&mut self.parts);
+        let vms = self.names.iter().enumerate().map(|(vm, name)| {
+            let part = parts.remove(&(vm as u8)).unwrap_or_default();
+            VmReading {
+                name: name.clone(),
+                statistics: part.statistics,
+                boots: part.boots,
+                frequency: part.frequency,
+                vcpus: part.ticks.iter().map(|(&vcpu, &ticks)| part.vcpu(vcpu, ticks)).collect(),
+            }
+        });
+        Reading { schema: SCHEMA, vms: vms.collect() }
+    }
+}
+
+impl Part {
+    fn vcpu(&self, vcpu: u8, ticks: u64) -> VcpuReading {
+        let reasons = self.exits.iter().filter(|((of, _), _)| *of == vcpu);
+        let reasons = reasons.map(|((_, reason), exits)| ReasonReading { reason: *reason, exits: *exits });
+        VcpuReading { ticks, reasons: reasons.collect() }
+    }
+}
+
+impl VmReading {
+    /// What the exits of a reason cost on all vCPUs together.
+    pub fn exits(&self, reason: Reason) -> Exits {
+        let all = self.vcpus.iter().flat_map(|vcpu| &vcpu.reasons).filter(|entry| entry.reason == reason);
+        all.fold(Exits::default(), |mut sum, entry| {
+            sum.merge(&entry.exits);
+            sum
+        })
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use turnstile_link::MAX_BUCKETS;
+
+    use super::*;
+
+    /// What the hypervisor sends for exits of these costs.
+    pub fn heard(vm: u8, vcpu: u8, reason: Reason, costs: &[u64]) -> Vec<Heard> {
+        let mut exits = Exits::default();
+        costs.iter().for_each(|&cost| exits.add(cost));
+        let parts = exits.buckets.as_chunks::<MAX_BUCKETS>().0.iter().enumerate();
+        let parts = parts.filter(|(_, counts)| counts.iter().any(|count| *count > 0));
+        let first = |part: usize| (part * MAX_BUCKETS) as u8;
+        let (reason, total) = (reason.index() as u8, exits.total);
+        parts
+            .map(|(part, &counts)| Heard::Exits { vm, vcpu, reason, total, first: first(part), counts })
+            .collect()
+    }
+
+    /// A reading of two VMs, the first with statistics of two vCPUs.
+    pub fn example() -> Reading {
+        let mut collector = Collector::new(vec!["linux".into(), "quiet".into()]);
+        let told = collector.begin();
+        assert_eq!(told, [Command::Statistics { vm: 0 }, Command::Statistics { vm: 1 }]);
+        assert!(collector.begin().is_empty(), "one at a time");
+        let mut line = Vec::new();
+        for vcpu in 0..2 {
+            line.push(Heard::Statistics { vm: 0, vcpu, boots: 2, ticks: 5_000, frequency: 1_000_000_000 });
+            line.extend(heard(0, vcpu, Reason::Hypercall, &[50, 51, 70_000]));
+            line.extend(heard(0, vcpu, Reason::Kick, &vec![400; usize::from(vcpu)]));
+        }
+        let reply = |vm, outcome| Heard::Reply { command: Command::Statistics { vm }, outcome };
+        line.push(reply(0, Outcome::Accepted));
+        assert!(line.iter().all(|heard| collector.hear(heard).is_none()));
+        // Answers to others do not end it.
+        let other = Heard::Reply { command: Command::Stop { vm: 1 }, outcome: Outcome::NotNow };
+        assert_eq!(collector.hear(&other), None);
+        let reading = collector.hear(&reply(1, Outcome::NotKept)).unwrap();
+        assert_eq!(collector.hear(&reply(1, Outcome::NotKept)), None, "nothing was asked");
+        reading
+    }
+
+    #[test]
+    fn messages_make_a_reading() {
+        let reading = example();
+        let [linux, quiet] = reading.vms.as_slice() else { panic!("{reading:?}") };
+        assert_eq!((quiet.statistics, quiet.vcpus.len()), (false, 0));
+        assert_eq!((linux.statistics, linux.boots, linux.vcpus.len()), (true, 2, 2));
+        let calls = linux.exits(Reason::Hypercall);
+        assert_eq!((calls.count(), calls.total), (6, 2 * 70_101));
+        assert_eq!((calls.buckets[6], calls.buckets[17]), (4, 2));
+        assert_eq!(linux.exits(Reason::Kick).count(), 1);
+        assert_eq!(linux.vcpus[0].reasons.len(), 1);
+    }
+
+    #[test]
+    fn json_reads_back() {
+        let reading = example();
+        let text = serde_json::to_string(&reading).unwrap();
+        assert!(text.contains(r#"{"reason":"irq-kick","count":1,"total":400,"mean":400.0,"#), "{text}");
+        assert_eq!(serde_json::from_str::<Reading>(&text).unwrap(), reading);
+    }
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From readings to the rows that are shown: rates, means, percentiles, shares; sorted and grouped.
+
+use std::collections::BTreeSet;
+
+use turnstile_exitstat::{Exits, Reason};
+
+use super::reading::{Reading, VmReading};
+
+/// By what rows are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Sort {
+    /// Exits per second.
+    #[default]
+    Rate,
+    /// Exits since the VM started.
+    Count,
+    /// Mean cost.
+    Mean,
+    /// Share of the time.
+    Share,
+    /// The reason's name.
+    Reason,
+}
+
+impl Sort {
+    const ALL: [Sort; 5] = [Sort::Rate, Sort::Count, Sort::Mean, Sort::Share, Sort::Reason];
+
+    /// The next one, round and round.
+    pub fn next(self) -> Self {
+        let place = Self::ALL.iter().position(|sort| *sort == self).unwrap_or(0);
+        Self::ALL[(place + 1) % Self::ALL.len()]
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sort::Rate => "rate",
+            Sort::Count => "count",
+            Sort::Mean => "mean",
+            Sort::Share => "share",
+            Sort::Reason => "reason",
+        }
+    }
+}
+
+/// How readings become rows.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The order of the reasons of a vCPU.
+    pub sort: Sort,
+    /// The least comes first.
+    pub reversed: bool,
+    /// Only the VM of this index.
+    pub only: Option<usize>,
+    /// The vCPUs of a VM are added up.
+    pub folded: bool,
+    /// Costs are those since the VM started, not those since the reading before.
+    pub whole_life: bool,
+}
+
+/// One line of the table: a vCPU, or a VM whose vCPUs are added up, with its reasons.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// The VM's name.
+    pub vm: String,
+    /// The vCPU; `None`: all of them.
+    pub vcpu: Option<usize>,
+    /// How many times the VM has started.
+    pub boots: u32,
+    /// The figures of all reasons together.
+    pub all: Figures,
+    /// The figures of each reason that had exits.
+    pub reasons: Vec<(Reason, Figures)>,
+}
+
+/// The figures of a row. Costs are in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Exits per second of the machine's counter since the reading before; `None` without one.
+    pub rate: Option<f64>,
+    /// Exits since the VM started.
+    pub count: u64,
+    /// Mean cost; `None` without an exit.
+    pub mean: Option<f64>,
+    /// Median cost, by the histogram.
+    pub p50: Option<f64>,
+    /// The cost that 99 % do not exceed, by the histogram.
+    pub p99: Option<f64>,
+    /// The part of the time that went into these exits, 0 to 1; `None` without a reading before.
+    pub share: Option<f64>,
+}
+
+/// What two readings say of the same vCPUs.
+struct Span<'a> {
+    now: &'a VmReading,
+    /// The reading before, if it is of the same life.
+    before: Option<&'a VmReading>,
+    vcpus: Vec<usize>,
+}
+
+impl Span<'_> {
+    fn exits(vm: &VmReading, vcpus: &[usize], reason: Reason) -> Exits {
+        let mut sum = Exits::default();
+        for vcpu in vcpus.iter().filter_map(|&vcpu| vm.vcpus.get(vcpu)) {
+            vcpu.reasons
+                .iter()
+                .filter(|entry| entry.reason == reason)
+                .for_each(|entry| sum.merge(&entry.exits));
+        }
+        sum
+    }
+
+    /// The time of all vCPUs together since the reading before, in ticks.
+    fn ticks(&self) -> Option<f64> {
+        let before = self.before?;
+        let each = self.vcpus.iter().map(|&vcpu| {
+            let (now, before) = (self.now.vcpus.get(vcpu)?, before.vcpus.get(vcpu)?);
+            now.ticks.checked_sub(before.ticks)
+        });
+        let ticks = each.sum::<Option<u64>>()?;
+        (ticks > 0).then_some(ticks as f64)
+    }
+
+    fn figures(&self, reasons: &[Reason], whole_life: bool) -> Figures {
+        let sum = |vm: &VmReading| {
+            reasons.iter().fold(Exits::default(), |mut sum, &reason| {
+                sum.merge(&Self::exits(vm, &self.vcpus, reason));
+                sum
+            })
+        };
+        let all = sum(self.now);
+        let new = self.before.map(|before| all.since(&sum(before)));
+        let shown = if whole_life { all } else { new.unwrap_or(all) };
+        let frequency = self.now.frequency.max(1) as f64;
+        let nanoseconds = |ticks: f64| ticks * 1e9 / frequency;
+        // A second of the VM is one of each of its vCPUs.
+        let seconds = self.ticks().map(|ticks| ticks / frequency / self.vcpus.len().max(1) as f64);
+        Figures {
+            rate: new.zip(seconds).map(|(new, seconds)| new.count() as f64 / seconds),
+            count: all.count(),
+            mean: shown.mean().map(nanoseconds),
+            p50: shown.percentile(50.0).map(nanoseconds),
+            p99: shown.percentile(99.0).map(nanoseconds),
+            share: new.zip(self.ticks()).map(|(new, ticks)| (new.total as f64 / ticks).min(1.0)),
+        }
+    }
+
+    fn group(&self, view: &View, vcpu: Option<usize>) -> Group {
+        let there: BTreeSet<Reason> = self
+            .vcpus
+            .iter()
+            .filter_map(|&vcpu| self.now.vcpus.get(vcpu))
+            .flat_map(|vcpu| vcpu.reasons.iter().map(|entry| entry.reason))
+            .collect();
+        let there: Vec<Reason> = there.into_iter().collect();
+        let figures = |reason: &Reason| (*reason, self.figures(&[*reason], view.whole_life));
+        let mut reasons: Vec<(Reason, Figures)> = there.iter().map(figures).collect();
+        sort(&mut reasons, view);
+        let all = self.figures(&there, view.whole_life);
+        Group { vm: self.now.name.clone(), vcpu, boots: self.now.boots, all, reasons }
+    }
+}
+
+fn sort(reasons: &mut [(Reason, Figures)], view: &View) {
+    let key = |figures: &Figures| match view.sort {
+        Sort::Rate => figures.rate.unwrap_or(figures.count as f64),
+        Sort::Count => figures.count as f64,
+        Sort::Mean => figures.mean.unwrap_or(-1.0),
+        Sort::Share => figures.share.unwrap_or(-1.0),
+        Sort::Reason => 0.0,
+    };
+    // The greatest first; what is alike, in the order of the names.
+    reasons.sort_by(|(a, x), (b, y)| key(y).total_cmp(&key(x)).then_with(|| a.name().cmp(b.name())));
+    if view.reversed {
+        reasons.reverse();
+    }
+}
+
+/// Makes the groups of a reading; rates and shares are against the reading before.
+pub fn groups(now: &Reading, before: Option<&Reading>, view: &View) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for (index, vm) in now.vms.iter().enumerate().filter(|(_, vm)| vm.statistics) {
+        if view.only.is_some_and(|only| only != index) {
+            continue;
+        }
+        let before =
+            before.and_then(|before| before.vms.get(index)).filter(|before| before.boots == vm.boots);
+        let mut span = Span { now: vm, before, vcpus: (0..vm.vcpus.len()).collect() };
+        if view.folded {
+            groups.push(span.group(view, None));
+            continue;
+        }
+        for vcpu in 0..vm.vcpus.len() {
+            span.vcpus = vec![vcpu];
+            groups.push(span.group(view, Some(vcpu)));
+        }
+    }
+    groups
+}
+
+/// Writes a rate or a count in at most six characters.
+pub fn short(number: f64) -> String {
+    match number {
+        n if n < 10.0 && n.fract() != 0.0 => format!("{n:.1}"),
+        n if n < 100_000.0 => format!("{n:.0}"),
+        n if n < 1e7 => format!("{:.0}k", n / 1e3),
+        n if n < 1e10 => format!("{:.0}M", n / 1e6),
+        n => format!("{:.0}G", n / 1e9),
+    }
+}
+
+/// Writes a time that is given in nanoseconds.
+pub fn time(nanoseconds: f64) -> String {
+    match nanoseconds {
+        n if n < 10_000.0 => format!("{n:.0} ns"),
+        n if n < 1e7 => format!("{:.1} µs", n / 1e3),
+        n if n < 1e10 => format!("{:.1} ms", n / 1e6),
+        n => format!("{:.1} s", n / 1e9),
+    }
+}
+
+/// The columns of the tables: the reason, and then as [`cells`].
+pub const COLUMNS: [&str; 7] = ["reason", "exits/s", "exits", "mean", "p50", "p99", "share"];
+
+/// The figures of a row, written.
+pub fn cells(figures: &Figures) -> [String; 6] {
+    let written = |value: Option<f64>, write: fn(f64) -> String| value.map_or("-".to_owned(), write);
+    [
+        written(figures.rate, short),
+        short(figures.count as f64),
+        written(figures.mean, time),
+        written(figures.p50, time),
+        written(figures.p99, time),
+        written(figures.share, |share| format!("{:.2} %", 100.0 * share)),
+    ]
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::super::reading::ReasonReading;
+    use super::super::reading::tests::example;
+    use super::*;
+
+    /// The example a second of the counter later, with more exits on vCPU 1.
+    pub fn later() -> Reading {
+        let mut reading = example();
+        for vcpu in &mut reading.vms[0].vcpus {
+            vcpu.ticks += 1_000_000_000;
+        }
+        let entry: &mut ReasonReading = &mut reading.vms[0].vcpus[1].reasons[0];
+        assert_eq!(entry.reason, Reason::Hypercall);
+        (0..2_000).for_each(|_| entry.exits.add(100));
+        reading
+    }
+
+    #[test]
+    fn rates_are_per_second_of_the_counter_and_costs_those_since_the_reading_before() {
+        let groups = groups(&later(), Some(&example()), &View::default());
+        assert_eq!(groups.len(), 2, "the VM without statistics is not shown");
+        let [first, second] = groups.as_slice() else { panic!() };
+        assert_eq!((second.vm.as_str(), second.vcpu, second.boots), ("linux", Some(1), 2));
+        let (reason, calls) = second.reasons[0];
+        assert_eq!((reason, calls.rate, calls.count), (Reason::Hypercall, Some(2_000.0), 2_003));
+        assert_eq!((calls.mean, calls.share), (Some(100.0), Some(0.0002)));
+        assert_eq!((second.reasons[1].1.rate, second.reasons[1].1.mean), (Some(0.0), None));
+        assert_eq!((first.all.rate, first.all.count), (Some(0.0), 3));
+        assert_eq!((second.all.rate, second.all.count), (Some(2_000.0), 2_004));
+    }
+
+    #[test]
+    fn folded_vcpus_are_added_up() {
+        let view = View { folded: true, whole_life: true, ..View::default() };
+        let groups = groups(&later(), Some(&example()), &view);
+        assert_eq!((groups.len(), groups[0].vcpu), (1, None));
+        let calls = groups[0].reasons[0].1;
+        assert_eq!((calls.rate, calls.count, calls.share), (Some(2_000.0), 2_006, Some(0.0001)));
+        assert_eq!(calls.mean, Some((2.0 * 70_101.0 + 200_000.0) / 2_006.0));
+    }
+
+    #[test]
+    fn another_life_has_no_rate() {
+        let mut now = later();
+        now.vms[0].boots = 3;
+        let groups = groups(&now, Some(&example()), &View::default());
+        assert_eq!((groups[1].all.rate, groups[1].all.count), (None, 2_004));
+    }
+
+    #[test]
+    fn order_and_filter() {
+        let order = |sort, reversed| {
+            let view = View { sort, reversed, whole_life: true, ..View::default() };
+            let groups = groups(&later(), Some(&example()), &view);
+            groups[1].reasons.iter().map(|(reason, _)| reason.name()).collect::<Vec<_>>()
+        };
+        assert_eq!(order(Sort::Rate, false), ["hypercall", "irq-kick"]);
+        assert_eq!(order(Sort::Mean, false), ["irq-kick", "hypercall"]);
+        assert_eq!(order(Sort::Count, true), ["irq-kick", "hypercall"]);
+        assert_eq!(order(Sort::Reason, false), ["hypercall", "irq-kick"]);
+        let view = View { only: Some(1), ..View::default() };
+        assert!(groups(&later(), None, &view).is_empty());
+        let round = std::iter::successors(Some(Sort::Rate), |sort| Some(sort.next())).nth(5);
+        assert_eq!(round, Some(Sort::Rate));
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!([short(0.0), short(1.5), short(99_999.0)], ["0", "1.5", "99999"]);
+        assert_eq!([short(123_456.0), short(12_345_678.0), short(2e10)], ["123k", "12M", "20G"]);
+        assert_eq!(
+            [time(48.0), time(12_345.0), time(2e7), time(3e10)],
+            ["48 ns", "12.3 µs", "20.0 ms", "30.0 s"]
+        );
+    }
+}

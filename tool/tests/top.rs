@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `turnstile top`, with a stand-in for QEMU: one reading for programs, the live screen, and a running session.
+
+mod common;
+
+use std::fs;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Folder, fake_qemu};
+use predicates::prelude::*;
+use predicates::str::contains;
+use rexpect::session::{PtySession, spawn_command};
+
+const TIMEOUT: Option<u64> = Some(20_000);
+
+/// `turnstile top` with these arguments.
+fn top(folder: &Folder, arguments: &[&str]) -> assert_cmd::Command {
+    let mut command = folder.turnstile();
+    command.arg("top").args(arguments).env("FAKE_QEMU", "echo");
+    command
+}
+
+/// `turnstile top m.toml` with the stand-in for QEMU.
+fn top_of_machine(folder: &Folder, arguments: &[&str]) -> assert_cmd::Command {
+    let mut command = top(folder, &["m.toml", "--image", "h", "--qemu"]);
+    command.arg(fake_qemu()).args(arguments);
+    command
+}
+
+fn json(command: &mut assert_cmd::Command) -> serde_json::Value {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn one_reading_of_a_machine_as_json() {
+    let folder = Folder::with_vms(&["one", "two"]);
+    let reading = json(&mut top_of_machine(&folder, &["--once", "--json"]));
+    assert_eq!((&reading["schema"], &reading["vms"][1]["name"]), (&1.into(), &"two".into()));
+    let calls = &reading["vms"][0]["vcpus"][0]["reasons"][0];
+    assert_eq!(
+        (&calls["reason"], &calls["count"], &calls["mean"]),
+        (&"hypercall".into(), &1000.into(), &50.0.into())
+    );
+    assert_eq!(calls["buckets"].to_string(), "[[6,1000]]");
+    let only = json(&mut top_of_machine(&folder, &["--once", "--json", "--vm", "two", "--after", "0.1"]));
+    assert_eq!((only["vms"].as_array().unwrap().len(), &only["vms"][0]["name"]), (1, &"two".into()));
+}
+
+#[test]
+fn one_reading_as_a_table() {
+    let folder = Folder::with_vms(&["one"]);
+    let row = predicates::str::is_match("one +0 +hypercall +1000 +50 ns").unwrap();
+    top_of_machine(&folder, &["--once"]).assert().success().stdout(row);
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let folder = Folder::with_vms(&["one"]);
+    top(&folder, &["m.toml"]).assert().code(2).stderr(contains("no terminal").and(contains("--once")));
+    top(&folder, &["--once"])
+        .assert()
+        .code(1)
+        .stderr(contains("no session is running").and(contains("run --statistics")));
+    top(&folder, &["--once", "--session", "x"])
+        .assert()
+        .code(1)
+        .stderr(contains("no session `x` is running"));
+    top(&folder, &["--json"]).assert().code(2).stderr(contains("--once"));
+    top(&folder, &["--once", "--after", "-1"]).assert().code(2);
+    top_of_machine(&folder, &["--once", "--vm", "tow"]).assert().code(2).stderr(contains("the VMs are: one"));
+    let ends = |play| {
+        let mut command = top_of_machine(&folder, &["--once", "--after", "20"]);
+        command.env("FAKE_QEMU", play).assert().code(1)
+    };
+    ends("poweroff").stderr(contains("ended before its statistics were read"));
+    ends("die").stderr(contains("QEMU ended early").and(contains("it is broken")));
+    ends("fault").stderr(contains("page fault at 0x10"));
+}
+
+/// A `turnstile run` that goes on until its input says `q`.
+struct Running {
+    child: Child,
+    input: ChildStdin,
+}
+
+impl Running {
+    fn start(folder: &Folder, more: &[&str]) -> Self {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("turnstile"));
+        command.args(["run", "m.toml", "--image", "h", "--qemu"]).arg(fake_qemu()).args(more);
+        command.current_dir(folder.path()).envs(folder.environment()).env("FAKE_QEMU", "echo");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let input = child.stdin.take().unwrap();
+        let begin = Instant::now();
+        while sockets(folder).is_empty() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "no socket is offered");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Running { child, input }
+    }
+
+    fn end(mut self) {
+        use std::io::Write;
+        self.input.write_all(b"q").unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+fn sockets(folder: &Folder) -> Vec<String> {
+    let entries = fs::read_dir(folder.path().join("turnstile")).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_running_session_is_read_beside_its_consoles() {
+    let folder = Folder::with_vms(&["one"]);
+    let running = Running::start(&folder, &["--statistics"]);
+    let count = |arguments: &[&str]| {
+        let reading = json(&mut top(&folder, arguments));
+        reading["vms"][0]["vcpus"][0]["reasons"][0]["count"].as_u64().unwrap()
+    };
+    assert_eq!(count(&["--once", "--json"]), 1000);
+    assert_eq!(count(&["--once", "--json", "--session", "m"]), 2000);
+    running.end();
+    assert!(sockets(&folder).is_empty(), "the socket is taken away");
+    top(&folder, &["--once"]).assert().code(1);
+}
+
+#[test]
+fn a_session_without_statistics_is_refused() {
+    let folder = Folder::with_vms(&["one"]);
+    let running = Running::start(&folder, &[]);
+    top(&folder, &["--once"]).assert().code(1).stderr(contains("no VM of this session keeps statistics"));
+    running.end();
+}
+
+#[test]
+fn several_sessions_must_be_told_apart() {
+    let folder = Folder::with_vms(&["one"]);
+    let (first, second) =
+        (Running::start(&folder, &["--statistics"]), Running::start(&folder, &["--statistics"]));
+    let begin = Instant::now();
+    while sockets(&folder).len() < 2 && begin.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    top(&folder, &["--once"])
+        .assert()
+        .code(2)
+        .stderr(contains("2 sessions are running").and(contains("--session")));
+    let process = second.child.id().to_string();
+    top(&folder, &["--once", "--session", &process]).assert().success();
+    first.end();
+    second.end();
+}
+
+/// The live screen on a terminal of a shell that prints the terminal's mode before and after.
+struct Terminal {
+    session: PtySession,
+    before: String,
+    id: String,
+}
+
+impl Terminal {
+    fn start(folder: &Folder, play: &str, arguments: &str) -> Self {
+        let tool = assert_cmd::cargo::cargo_bin!("turnstile");
+        let (tool, qemu) = (tool.display(), fake_qemu());
+        let script = format!(
+            "stty rows 30 cols 100; echo before $(stty -g); \
+             sh -c 'echo id $$; exec {tool} top m.toml --image h {arguments} --qemu {}'; \
+             echo code $?; echo after $(stty -g)",
+            qemu.display()
+        );
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(script).current_dir(folder.path()).env("FAKE_QEMU", play).env("TERM", "xterm");
+        command.envs(folder.environment());
+        let mut session = spawn_command(command, TIMEOUT).unwrap();
+        session.exp_string("before ").unwrap();
+        let before = session.read_line().unwrap();
+        session.exp_string("id ").unwrap();
+        let id = session.read_line().unwrap();
+        Terminal { session, before, id }
+    }
+
+    /// Waits for a word: between words the cursor may be moved instead of writing a space.
+    fn expect(&mut self, text: &str) {
+        if let Err(error) = self.session.exp_string(text) {
+            let error = error.to_string();
+            panic!("no {text:?}: {}", error.chars().take(2000).collect::<String>());
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.session.send(keys).unwrap();
+        self.session.flush().unwrap();
+    }
+
+    /// The tool has ended with this code, has left the alternate screen, and the terminal's mode is as it was.
+    fn ended(mut self, code: &str) {
+        self.expect("\x1b[?1049l");
+        self.expect("code ");
+        assert_eq!(self.session.read_line().unwrap(), code);
+        self.expect("after ");
+        assert_eq!(self.session.read_line().unwrap(), self.before);
+    }
+}
+
+#[test]
+fn the_screen_shows_rates_and_keys_work() {
+    let folder = Folder::with_vms(&["one"]);
+    let mut terminal = Terminal::start(&folder, "echo", "--interval 0.2");
+    terminal.expect("rate");
+    terminal.expect("hypercall");
+    terminal.press("h");
+    terminal.expect("logarithmic");
+    terminal.press("h");
+    terminal.press(" ");
+    terminal.expect("paused");
+    terminal.press("q");
+    terminal.ended("0");
+}
+
+#[test]
+fn control_c_and_signals_leave_the_terminal_as_it_was() {
+    let folder = Folder::with_vms(&["one"]);
+    let mut terminal = Terminal::start(&folder, "echo", "");
+    terminal.expect("hypercall");
+    terminal.session.send_control('c').unwrap();
+    terminal.ended("0");
+    let mut terminal = Terminal::start(&folder, "echo", "");
+    terminal.expect("hypercall");
+    assert!(Command::new("kill").arg(terminal.id.trim()).status().unwrap().success());
+    terminal.ended("143");
+}
+
+#[test]
+fn a_machine_that_ends_leaves_its_last_figures() {
+    let folder = Folder::with_vms(&["one"]);
+    let mut terminal = Terminal::start(&folder, "poweroff", "");
+    terminal.expect("ended:");
+    terminal.press("q");
+    terminal.ended("0");
+    let terminal = Terminal::start(&folder, "die", "");
+    terminal.ended("1");
+}
