@@ -10,10 +10,7 @@ use super::reading::{Group, Reading};
 use super::symbols::Symbols;
 use crate::ui::{BOLD, CYAN, DIM};
 
-/// Groups whose classes are told below the table.
-const DETAILED: usize = 3;
-
-/// Prints the `top` most frequent groups; with `trace`, the instructions of the most frequent one.
+/// Prints the `top` most frequent groups, and what the most frequent one does; with `trace`, its instructions.
 pub fn print(reading: &Reading, symbols: &Symbols, top: usize, trace: bool) {
     let total = &reading.total;
     println!("{} visits outside the guest, {} instructions", total.visits, total.outside);
@@ -23,11 +20,11 @@ pub fn print(reading: &Reading, symbols: &Symbols, top: usize, trace: bool) {
     if left > 0 {
         println!("and {left} more groups (--top)");
     }
-    for group in reading.groups.iter().take(DETAILED.min(top)) {
+    if let Some(group) = reading.groups.first() {
         details(group);
-    }
-    if let Some(group) = reading.groups.first().filter(|_| trace) {
-        steps(group, symbols);
+        if trace {
+            steps(group, symbols);
+        }
     }
     for note in &reading.notes {
         println!("note: {note}");
