@@ -12,7 +12,9 @@ use crate::failure::{Context, Failure, Result};
 const REACH: u64 = 1 << 20;
 /// How hypervisors call their exception vectors. Known addresses, with which code that does not run where it was linked
 /// is found.
-const VECTORS: &[&str] = &["vectors", "hyp_traps_vector", "__kvm_nvhe___kvm_hyp_vector", "__kvm_hyp_vector"];
+const VECTORS: &[&str] = &["__kvm_nvhe___kvm_hyp_vector", "vectors", "hyp_traps_vector"];
+/// The part of Linux that runs in EL2 while the rest runs in EL1: it has addresses of its own there.
+const NVHE: &str = "__kvm_nvhe_";
 
 /// Functions by address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,15 +93,20 @@ impl Symbols {
     }
 
     /// The symbols of code whose exception vectors are at this address: as they are if they know something there, else
-    /// shifted by the distance of the vectors.
+    /// shifted by the distance of the vectors. Of Linux only what runs in EL2 is shifted then.
     pub fn fitted(self, vectors: u64) -> Self {
         if self.name(vectors).is_some() {
             return self;
         }
-        match VECTORS.iter().find_map(|name| self.address(name)) {
-            Some(linked) => self.shifted(vectors.wrapping_sub(linked).cast_signed()),
-            None => self,
+        let Some((name, linked)) = VECTORS.iter().find_map(|name| Some((name, self.address(name)?))) else {
+            return self;
+        };
+        let by = vectors.wrapping_sub(linked).cast_signed();
+        if !name.starts_with(NVHE) {
+            return self.shifted(by);
         }
+        let (hypervisor, host) = self.all.into_iter().partition(|(_, name)| name.starts_with(NVHE));
+        Symbols { all: hypervisor }.shifted(by).merged(Symbols { all: host })
     }
 
     /// These symbols and others; where both have an address, these.
@@ -108,15 +115,6 @@ impl Symbols {
         self.all.sort_by_key(|&(address, _)| address);
         self.all.dedup_by_key(|(address, _)| *address);
         self
-    }
-
-    /// An address as people read it: `function+0x10`, or the number.
-    pub fn show(&self, pc: u64) -> String {
-        match self.name(pc) {
-            Some((name, 0)) => name.to_owned(),
-            Some((name, offset)) => format!("{name}+{offset:#x}"),
-            None => format!("{pc:#x}"),
-        }
     }
 }
 
@@ -150,8 +148,6 @@ ffff800080040000 W _ZN4core3fmt5write17h0123456789abcdefE
         assert_eq!(symbols.name(0xffff_8000_8004_0000), Some(("core::fmt::write", 0)));
         assert_eq!(symbols.name(0xffff_8000_8000_0000), None, "before everything");
         assert_eq!(symbols.name(u64::MAX), None, "far behind everything");
-        assert_eq!(symbols.show(0xffff_8000_8001_0804), "vectors+0x4");
-        assert_eq!(symbols.show(0x1000), "0x1000");
     }
 
     #[test]
@@ -162,6 +158,14 @@ ffff800080040000 W _ZN4core3fmt5write17h0123456789abcdefE
         let moved = symbols.fitted(0x4020_0800);
         assert_eq!(moved.name(0x4020_0804), Some(("vectors", 4)));
         assert_eq!(moved.address("local"), Some(0x4021_0000));
+    }
+
+    #[test]
+    fn of_linux_only_the_part_in_el2_is_moved() {
+        let table = "1000 T vectors\n2000 T __kvm_nvhe___kvm_hyp_vector\n2800 t __kvm_nvhe_handler\n";
+        let symbols = Symbols::from_table(table).unwrap().fitted(0x8000_2000);
+        assert_eq!(symbols.address("vectors"), Some(0x1000));
+        assert_eq!(symbols.name(0x8000_2804), Some(("__kvm_nvhe_handler", 4)));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod host;
 mod image;
 mod linux;
 mod measuring;
+mod metering;
 mod refusals;
 mod report;
 mod scenario;
@@ -37,6 +38,7 @@ const BENCH_ERRORS: &str = "arm64/bench/errors";
 const BROKEN_PEER: &str = "arm64/bench/broken-peer";
 const BENCH_STATISTICS: &str = "arm64/bench/statistics";
 const REPEATABLE: &str = "arm64/bench/repeatable";
+const METER: &str = "arm64/meter";
 const WEIGHT: &str = "arm64/linux/weight";
 /// Boots at a time. More would not end sooner on two cores, and time-outs would mean less.
 const PARALLEL: usize = 2;
@@ -88,7 +90,7 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     stages.retain(|stage| wanted(&stage.name));
     let mut scenarios = all_scenarios();
     scenarios.retain(|scenario| wanted(&scenario.name));
-    let checks: Vec<&str> = [HOT_PATH, BENCH, BENCH_STATISTICS, REPEATABLE, BENCH_ERRORS, BROKEN_PEER, WEIGHT]
+    let checks: Vec<&str> = [HOT_PATH, METER, BENCH, BENCH_STATISTICS, REPEATABLE, BENCH_ERRORS, BROKEN_PEER, WEIGHT]
         .into_iter()
         .filter(|name| wanted(name))
         .collect();
@@ -181,6 +183,7 @@ fn check(layout: &Layout, qemu: &Qemu, name: &str) -> Verdict {
     match name {
         HOT_PATH => Verdict::from(image::hot_path(&setup::images::program(layout))),
         BENCH => judged(benching::budgets(layout, qemu)),
+        METER => Verdict::from(metering::agree(layout, qemu)),
         REPEATABLE => judged(benching::repeatable(layout, qemu)),
         BENCH_STATISTICS => judged(benching::statistics(layout, qemu)),
         BENCH_ERRORS => judged(bench_errors::check(layout, qemu)),
