@@ -37,6 +37,9 @@ pub struct Owned {
     pub gic: VcpuGic,
     /// Its PMU.
     pub pmu: Pmu,
+    /// Where its registers go on an exit that does without techniques.
+    #[cfg(feature = "ablation")]
+    pub saved: crate::naive::Saved,
 }
 
 // SAFETY: everything shared is atomic; `owned` is reached only through `Vcpu::owned`, whose contract is that
@@ -49,6 +52,12 @@ impl Vcpu {
     /// Makes vCPU `index` of `vm`, pinned to `cpu`.
     pub fn new(vm: &'static Vm, index: usize, cpu: &'static PerCpu) -> Self {
         let gic = VcpuGic::new(&vm.vgic, index, Ich::list_registers());
+        let owned = Owned {
+            gic,
+            pmu: Pmu::default(),
+            #[cfg(feature = "ablation")]
+            saved: Default::default(),
+        };
         Self {
             attention: Attention::new(),
             vm,
@@ -56,7 +65,7 @@ impl Vcpu {
             cpu,
             inbox: Inbox::new(),
             remote: RemoteCell::new(),
-            owned: UnsafeCell::new(Owned { gic, pmu: Pmu::default() }),
+            owned: UnsafeCell::new(owned),
         }
     }
 
