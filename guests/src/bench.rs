@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The frame of a measuring guest: warm up, count the ticks of the loop and of the empty loop, report.
+//!
+//! Options of the command line: `iterations=N`; `batches` adds the median ticks of short batches, which is what
+//! counts where the host does other work, too; `marks` writes `@begin` and `@end` around the measured loop, so
+//! that whoever hears them can count something else meanwhile.
 
-use crate::options;
-use crate::println;
-use crate::timer;
+use crate::{options, print, println, timer};
 
 /// Iterations before the measured ones.
 pub const WARM_UP: u64 = 256;
 /// Measured iterations, as in the seed.
 pub const ITERATIONS: u64 = 1 << 20;
+/// Operations of one batch.
+pub const BATCH: u64 = 64;
+/// Batches, of which the median is reported.
+const BATCHES: usize = 128;
 
 /// Counts the virtual counter's ticks around `body`.
 fn count(body: impl FnOnce()) -> u64 {
@@ -27,10 +33,35 @@ pub fn measure(row: &str, operation: impl Fn(u64), empty: impl Fn(u64)) {
     }
     operation(WARM_UP);
     empty(WARM_UP);
+    mark("@begin");
     let ticks = count(|| operation(iterations));
-    let empty = count(|| empty(iterations));
+    mark("@end");
+    let empty_ticks = count(|| empty(iterations));
     let frequency = timer::frequency();
-    println!("@bench row={row} iterations={iterations} ticks={ticks} empty={empty} frequency={frequency}");
+    print!(
+        "@bench row={row} iterations={iterations} ticks={ticks} empty={empty_ticks} frequency={frequency}"
+    );
+    if options::get("batches").is_some() {
+        let (median, empty) = (median(&operation), median(&empty));
+        print!(" batch={BATCH} median={median} median_empty={empty}");
+    }
+    println!();
+}
+
+fn mark(line: &str) {
+    if options::get("marks").is_some() {
+        println!("{line}");
+    }
+}
+
+/// The median of the ticks of each batch.
+fn median(body: &impl Fn(u64)) -> u64 {
+    let mut ticks = [0; BATCHES];
+    for slot in &mut ticks {
+        *slot = count(|| body(BATCH));
+    }
+    ticks.sort_unstable();
+    ticks[BATCHES / 2]
 }
 
 /// Runs a loop of `iterations` rounds over the given instructions: `mov x19, n`, aligned body,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The console: PL011 (DDI 0183) or 16550A, polled for output, with receive interrupts for input.
+//! The console: PL011 (DDI 0183) or 16550A, polled for output, with receive interrupts for input; or, in a
+//! domain of Xen that has no UART, Xen's console, for output only.
 //!
 //! Only one CPU prints at a time by the guests' own order; there is no lock, so that an exception handler
 //! can always print.
@@ -8,6 +9,7 @@ use core::fmt;
 
 use crate::mmio::{read8, read32, write8, write32};
 use crate::platform::{Uart, UartKind, platform};
+use crate::xen;
 
 mod pl011 {
     pub const DR: u64 = 0x00;
@@ -60,7 +62,12 @@ pub fn init() {
 
 /// Writes one byte, waiting for room.
 pub fn put(byte: u8) {
-    let Some(uart) = &platform().uart else { return };
+    let Some(uart) = &platform().uart else {
+        if platform().xen {
+            xen::put(byte);
+        }
+        return;
+    };
     match uart.kind {
         UartKind::Pl011 => {
             while read32(register(uart, pl011::FR)) & pl011::FR_TXFF != 0 {}

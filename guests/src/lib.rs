@@ -30,6 +30,7 @@ pub mod smp;
 pub mod test;
 pub mod timer;
 pub mod trap;
+pub mod xen;
 
 /// Names the function that the runtime calls once it is set up; the guest powers off when it returns.
 #[macro_export]

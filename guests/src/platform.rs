@@ -90,6 +90,8 @@ pub struct Platform {
     pub device_tree: Region,
     /// The initial RAM disk, if there is one.
     pub initrd: Option<Region>,
+    /// Whether this is a domain of Xen, which offers its hypercalls.
+    pub xen: bool,
     bootargs: [u8; MAX_BOOTARGS],
     bootargs_len: usize,
     found: bool,
@@ -157,6 +159,7 @@ static PLATFORM: Holder = Holder(UnsafeCell::new(Platform {
     pmu: None,
     device_tree: NOWHERE,
     initrd: None,
+    xen: false,
     bootargs: [0; MAX_BOOTARGS],
     bootargs_len: 0,
     found: false,
@@ -356,6 +359,8 @@ fn device(platform: &mut Platform, node: &FdtNode<'_>, sizes: CellSizes, stdout:
     } else if is_compatible(node, "arm,pl031") {
         platform.rtc = first_region(node, sizes);
         platform.rtc_intid = intid(node, 0);
+    } else if is_compatible(node, "xen,xen") {
+        platform.xen = true;
     } else {
         uart(platform, node, sizes, stdout);
     }

@@ -6,6 +6,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bench::selection::ALL as ALL_SUBJECTS;
+use crate::bench::{FEWEST, ITERATIONS};
+
 const EXIT_CODES: &str = "Exit codes:
   0  it worked
   1  something that was tried failed: a VM crashed, a test failed, a budget was exceeded, QEMU died
@@ -60,16 +63,17 @@ Exit codes: 0 all VMs powered off, or you left; 1 a VM crashed, or QEMU died; 2 
 missing on this machine; 128+n after signal n.";
 
 const BENCH_HELP: &str = "\
-The numbers are instructions executed outside the guest for one operation, counted by QEMU's -icount; they are \
-exact and the same in every run. They are not cycles.
+The numbers are instructions executed outside the guest for one operation, counted by a plugin of QEMU's; they are \
+exact and the same in every run. They are not cycles. Columns with a star are recorded figures: --subjects measures them.
 
-Exit codes: 0 measured (and within the budgets, with --check); 1 not; 3 something is missing on this machine.";
+Exit codes: 0 measured (and within the budgets, with --check); 1 not, or not everything: what could be measured is \
+shown; 2 the command line is wrong; 3 something is missing on this machine.";
 
 /// `demo`
 #[derive(Debug, Args)]
 pub struct Demo {
     /// Iterations of each measuring guest
-    #[arg(long, value_name = "N", default_value_t = 65536, value_parser = clap::value_parser!(u64).range(16..=1 << 32))]
+    #[arg(long, value_name = "N", default_value_t = ITERATIONS, value_parser = clap::value_parser!(u64).range(FEWEST..=1 << 32))]
     pub iterations: u64,
     #[command(flatten)]
     pub qemu: QemuChoice,
@@ -116,12 +120,25 @@ pub struct Bench {
     /// The architecture
     #[arg(long, value_name = "ISA", default_value = "arm64", value_parser = ["arm64"])]
     pub isa: String,
+    /// Whom to measure; the others are shown with recorded figures
+    #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',', default_value = "turnstile")]
+    #[arg(value_parser = ["turnstile", "kvm-vhe", "kvm-nvhe", "xen", ALL_SUBJECTS])]
+    pub subjects: Vec<String>,
     /// Only these rows
     #[arg(long, value_name = "ROW,…", value_delimiter = ',')]
     pub rows: Vec<String>,
     /// Iterations of each guest
-    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(16..=1 << 32))]
+    #[arg(long, value_name = "N", default_value_t = ITERATIONS, value_parser = clap::value_parser!(u64).range(FEWEST..=1 << 32))]
     pub iterations: u64,
+    /// Also show how many operations of each class a row takes
+    #[arg(long)]
+    pub classes: bool,
+    /// Also show which instructions run in one operation
+    #[arg(long)]
+    pub trace: bool,
+    /// Show a file that --save wrote, and measure nothing
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "check", "update_budgets", "program"])]
+    pub from: Option<PathBuf>,
     /// Write JSON instead of the table
     #[arg(long)]
     pub json: bool,
@@ -131,7 +148,7 @@ pub struct Bench {
     /// Fail if a row is above its budget in bench/budgets.toml
     #[arg(long)]
     pub check: bool,
-    /// Lower the budgets to what was measured; needs all iterations
+    /// Lower the budgets to what was measured, and record the instructions that ran
     #[arg(long, conflicts_with = "check")]
     pub update_budgets: bool,
     /// With --update-budgets: raise budgets, too

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bench::{self, rows};
+use crate::bench::selection::Selection;
+use crate::bench::{self, assemble};
 use crate::cli;
 use crate::failure::{Failure, Result};
 use crate::layout::Layout;
@@ -55,13 +56,17 @@ pub fn demo(layout: &Layout, options: &cli::Demo) -> Result<()> {
     boot_linux(layout, &qemu)?;
 
     heading("3. What an exit costs");
-    let measured = bench::measure_all(layout, &qemu, &rows::select(&[])?, options.iterations)?;
-    bench::print(&qemu, options.iterations, &measured);
+    let selection = Selection::new(&[], &[], options.iterations)?;
+    let measured = assemble::measure(layout, &qemu, &selection)?;
+    bench::print(&measured.document);
+    if let Some(failure) = measured.failures.into_iter().next() {
+        return Err(failure);
+    }
 
     heading("What to try next");
     println!("  ./x run examples/one-linux.toml    a shell in a guest with four vCPUs (Ctrl-A x leaves)");
     println!("  ./x run examples/two-linux.toml    two guests: Ctrl-A n switches, `reboot -f` restarts one");
-    println!("  ./x bench                          the table with 2^20 iterations, as the budgets have it");
+    println!("  ./x bench --subjects all           the table with the other hypervisors measured, too");
     println!("  ./x check FILE.toml                says what is wrong with a machine of your own");
     println!("  ./x test                           the whole test suite");
     println!("\n{:.0} seconds in all.", begin.elapsed().as_secs_f64());

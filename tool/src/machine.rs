@@ -2,7 +2,7 @@
 //! From a configuration to what QEMU boots: the hypervisor's image and the bundle.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use turnstile_machine::image::{self, ImageError};
 
@@ -58,14 +58,23 @@ fn check_hypervisor(path: &Path) -> Result<()> {
 /// The same for a configuration of the tool's own, given as text.
 pub fn prepare_text(layout: &Layout, name: &str, text: &str) -> Result<(Boot, Config)> {
     let folder = layout.bundles().join(name);
-    let guests = layout.guest_names();
-    let surroundings = Surroundings { folder: &folder, guests: &guests };
-    let loaded = Loaded {
-        path: PathBuf::from(format!("{name}.toml")),
-        text: text.to_owned(),
-        config: config::parse(text, &surroundings),
-    };
+    let loaded = load_text(layout, &folder, text);
     let boot = prepare(layout, &loaded, &folder, None)?;
     let config = loaded.config.map_err(|_| Failure::failed(format!("{name} is wrong")))?;
     Ok((boot, config))
+}
+
+/// The same with a hypervisor that has been built; the bundle goes to `folder`.
+pub fn prepare_own(layout: &Layout, folder: &Path, text: &str, image: &Path) -> Result<Boot> {
+    prepare(layout, &load_text(layout, folder, text), folder, Some(image))
+}
+
+fn load_text(layout: &Layout, folder: &Path, text: &str) -> Loaded {
+    let guests = layout.guest_names();
+    let surroundings = Surroundings { folder, guests: &guests };
+    Loaded {
+        path: folder.with_extension("toml"),
+        text: text.to_owned(),
+        config: config::parse(text, &surroundings),
+    }
 }

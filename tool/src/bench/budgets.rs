@@ -1,127 +1,168 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The budgets of the exit paths: counts are exact, so the tolerance is zero.
+//!
+//! A row's budget names its instructions and each class of operations on the machine; a class that is not named may
+//! not occur.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, Item, Table, value};
 
-use super::measure::Measured;
+use super::ISA;
+use super::document::{Document, Figure};
+use super::table::{count, is_hardware};
+use super::trace;
 use crate::failure::{Context, Failure, Result};
 use crate::layout::{Layout, write_atomically};
+use crate::ui;
 
-/// The section of the only platform that is measured.
-const SECTION: [&str; 2] = ["arm64", "vhe-gicv3"];
+/// The subject that has budgets.
+const OWN: &str = "turnstile";
+/// The class that is budgeted beside those of the machine.
+const INSTRUCTIONS: &str = "instructions";
 
-/// The file `bench/budgets.toml`.
+/// The budgets of one platform in the file `bench/budgets.toml`.
 #[derive(Debug)]
 pub struct Budgets {
     path: PathBuf,
     document: DocumentMut,
+    platform: String,
 }
 
-/// What an update did.
+/// What an update did to one class of a row.
 #[derive(Debug, PartialEq)]
 pub struct Change {
     row: String,
+    class: String,
     before: Option<f64>,
     after: f64,
+    /// Whether the row had budgets before.
+    known: bool,
+}
+
+impl Change {
+    fn rises(&self) -> bool {
+        self.known && self.after > self.before.unwrap_or_default()
+    }
 }
 
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.before {
-            Some(before) => write!(f, "{}: {before} → {}", self.row, self.after),
-            None => write!(f, "{}: {}", self.row, self.after),
+        let Change { row, class, before, after, .. } = self;
+        match before {
+            Some(before) => write!(f, "{row}, {class}: {} → {}", count(*before), count(*after)),
+            None => write!(f, "{row}, {class}: {}", count(*after)),
         }
     }
 }
 
+/// A row that costs more than it may.
+#[derive(Debug, PartialEq)]
+pub struct Excess {
+    /// The row.
+    pub row: String,
+    /// A sentence for each class.
+    pub classes: Vec<String>,
+}
+
 impl Budgets {
-    /// Reads the budgets of the checkout.
-    pub fn load(layout: &Layout) -> Result<Self> {
+    /// Reads the budgets of a platform: `vhe-gicv3`.
+    pub fn load(layout: &Layout, platform: &str) -> Result<Self> {
         let path = layout.root().join("bench/budgets.toml");
         let text = fs::read_to_string(&path).context(|| format!("cannot read {}", path.display()))?;
-        Self::parse(&path, &text)
+        Self::parse(&path, &text, platform)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self> {
+    fn parse(path: &Path, text: &str, platform: &str) -> Result<Self> {
         let document = text.parse().context(|| format!("cannot read {}", path.display()))?;
-        Ok(Budgets { path: path.to_path_buf(), document })
+        Ok(Budgets { path: path.to_path_buf(), document, platform: platform.to_owned() })
     }
 
-    /// The budget of a row.
-    pub fn of(&self, row: &str) -> Option<f64> {
-        let [isa, platform] = SECTION;
-        let item = self.document.get(isa)?.get(platform)?.get(row)?;
-        item.as_float().or_else(|| item.as_integer().map(|number| number as f64))
+    /// The budgets of a row by class, if it has some.
+    fn of(&self, row: &str) -> Option<BTreeMap<String, f64>> {
+        let table = self.document.get(ISA)?.get(&self.platform)?.get(row)?.as_table_like()?;
+        let number = |item: &Item| item.as_float().or_else(|| item.as_integer().map(|number| number as f64));
+        Some(table.iter().filter_map(|(class, item)| Some((class.to_owned(), number(item)?))).collect())
     }
 
-    /// Fails if a row is above its budget or has none.
-    pub fn check<'a>(&self, measured: impl IntoIterator<Item = (&'a str, f64)>) -> Result<()> {
-        let mut wrong = Vec::new();
-        for (row, instructions) in measured {
-            match self.of(row) {
-                None => wrong.push(format!("{row}: measured {instructions:.2}, and it has no budget")),
-                Some(budget) if instructions > budget => {
-                    wrong.push(format!("{row}: measured {instructions:.2}, the budget is {budget}"));
-                }
-                Some(_) => {}
+    /// The rows that are above their budgets or have none.
+    pub fn check<'a>(&self, figures: impl IntoIterator<Item = &'a Figure>) -> Vec<Excess> {
+        let mut excesses = Vec::new();
+        for figure in figures {
+            let classes = match self.of(&figure.row) {
+                None => vec!["it has no budget; --update-budgets gives it one".to_owned()],
+                Some(budget) => exceeded(&budget, &budgeted(figure)),
+            };
+            if !classes.is_empty() {
+                excesses.push(Excess { row: figure.row.clone(), classes });
             }
         }
-        if wrong.is_empty() {
-            return Ok(());
-        }
-        Err(Failure::failed("an exit path costs more than its budget").details(wrong.join("\n")).help(
-            "make it cheaper; if the rise is worth it, `./x bench --update-budgets --allow-raise` records it",
-        ))
+        excesses
     }
 
     /// Lowers budgets to what was measured; raises them only if `allow_raise`. Nothing is changed on failure.
     pub fn update<'a>(
         &mut self,
-        measured: impl IntoIterator<Item = (&'a str, f64)>,
+        figures: impl IntoIterator<Item = &'a Figure>,
         allow_raise: bool,
     ) -> Result<Vec<Change>> {
-        let mut changes = Vec::new();
-        for (row, after) in measured {
-            let before = self.of(row);
-            if before != Some(after) {
-                changes.push(Change { row: row.to_owned(), before, after });
-            }
-        }
-        let rises = |change: &&Change| change.before.is_some_and(|before| change.after > before);
-        if let Some(rise) = changes.iter().find(rises).filter(|_| !allow_raise) {
-            return Err(Failure::failed(format!("a budget would rise: {rise}"))
+        let changes: Vec<Change> = figures.into_iter().flat_map(|figure| self.changes(figure)).collect();
+        let rises: Vec<String> =
+            changes.iter().filter(|change| change.rises()).map(Change::to_string).collect();
+        if !rises.is_empty() && !allow_raise {
+            return Err(Failure::failed("a budget would rise")
+                .details(rises.join("\n"))
                 .help("make the path cheaper, or add --allow-raise and say in the commit why"));
         }
-        let [isa, platform] = SECTION;
-        let table = |item: &mut Item| -> Option<()> {
-            if item.is_none() {
-                let mut table = Table::new();
-                table.set_implicit(true);
-                *item = Item::Table(table);
-            }
-            item.is_table_like().then_some(())
-        };
-        let not_a_table =
-            || Failure::failed(format!("{}: [{isa}.{platform}] is no table", self.path.display()));
-        let isa_item = &mut self.document[isa];
-        table(isa_item).ok_or_else(not_a_table)?;
-        let section = &mut isa_item[platform];
-        table(section).ok_or_else(not_a_table)?;
         for change in &changes {
-            // Assigning the value alone keeps the comments around it.
-            match section.get_mut(&change.row).and_then(Item::as_value_mut) {
-                Some(present) => {
-                    let decor = present.decor().clone();
-                    *present = number(change.after);
-                    *present.decor_mut() = decor;
-                }
-                None => section[&change.row] = value(number(change.after)),
-            }
+            self.apply(change)?;
         }
         Ok(changes)
+    }
+
+    fn changes(&self, figure: &Figure) -> Vec<Change> {
+        let budget = self.of(&figure.row);
+        let known = budget.is_some();
+        let (before, after) = (budget.unwrap_or_default(), budgeted(figure));
+        // Instructions come first, as in the table.
+        let classes: BTreeSet<(bool, &String)> =
+            before.keys().chain(after.keys()).map(|class| (class != INSTRUCTIONS, class)).collect();
+        let change = |class: &String| Change {
+            row: figure.row.clone(),
+            class: class.clone(),
+            before: before.get(class).copied(),
+            after: after.get(class).copied().unwrap_or_default(),
+            known,
+        };
+        let changed = |change: &Change| change.before != Some(change.after);
+        classes.into_iter().map(|(_, class)| change(class)).filter(changed).collect()
+    }
+
+    fn apply(&mut self, change: &Change) -> Result<()> {
+        let Change { row, class, after, .. } = change;
+        let not_a_table =
+            || Failure::failed(format!("{}: no table [{ISA}.{}.{row}]", self.path.display(), self.platform));
+        let mut item = self.document.as_item_mut();
+        for (depth, name) in [ISA, &self.platform, row].into_iter().enumerate() {
+            let table = item.as_table_like_mut().ok_or_else(not_a_table)?;
+            let mut section = Table::new();
+            section.set_implicit(depth < 2);
+            item = table.entry(name).or_insert(Item::Table(section));
+        }
+        let table = item.as_table_like_mut().ok_or_else(not_a_table)?;
+        if *after == 0.0 {
+            table.remove(class);
+        } else if let Some(present) = table.get_mut(class).and_then(Item::as_value_mut) {
+            // Assigning the value alone keeps the comments around it.
+            let decor = present.decor().clone();
+            *present = number(*after);
+            *present.decor_mut() = decor;
+        } else {
+            table.insert(class, value(number(*after)));
+        }
+        Ok(())
     }
 
     /// Writes the budgets back.
@@ -130,57 +171,142 @@ impl Budgets {
     }
 }
 
-fn number(instructions: f64) -> toml_edit::Value {
-    match instructions.fract() == 0.0 {
-        true => (instructions as i64).into(),
-        false => instructions.into(),
+/// Fails if Turnstile's rows cost more than they may, and shows which instructions are new.
+pub fn check(layout: &Layout, platform: &str, document: &Document) -> Result<()> {
+    let excesses = Budgets::load(layout, platform)?.check(own(document));
+    if excesses.is_empty() {
+        return Ok(());
     }
+    let mut details = String::new();
+    for Excess { row, classes } in &excesses {
+        details.push_str(&format!("{row}: {}\n", classes.join("; ")));
+        let trace = document.traces.iter().find(|trace| trace.row == *row && trace.subject == OWN);
+        if let Some(difference) = trace.and_then(|trace| trace::difference(layout, platform, trace)) {
+            details.push_str(&format!("{difference}\n"));
+        }
+    }
+    Err(Failure::failed("an exit path costs more than its budget").details(details).help(
+        "make it cheaper; if the rise is worth it, `./x bench --update-budgets --allow-raise` records it",
+    ))
 }
 
-/// The rows as budgets see them.
-pub fn figures(measured: &[Measured]) -> Vec<(&'static str, f64)> {
-    measured.iter().map(|measured| (measured.row.name, measured.report.instructions())).collect()
+/// Makes the budgets what Turnstile's rows cost, and records the traces that belong to them.
+pub fn update(layout: &Layout, platform: &str, document: &Document, allow_raise: bool) -> Result<()> {
+    let mut budgets = Budgets::load(layout, platform)?;
+    let changes = budgets.update(own(document), allow_raise)?;
+    budgets.save()?;
+    for trace in document.traces.iter().filter(|trace| trace.subject == OWN) {
+        trace::record(layout, platform, trace)?;
+    }
+    for change in &changes {
+        ui::note(&format!("budget of {change}"));
+    }
+    if changes.is_empty() {
+        ui::note("the budgets are what was measured already");
+    }
+    Ok(())
+}
+
+fn own(document: &Document) -> impl Iterator<Item = &Figure> {
+    document.rows.iter().filter(|figure| figure.subject == OWN && figure.error.is_none())
+}
+
+/// What of a figure has a budget.
+fn budgeted(figure: &Figure) -> BTreeMap<String, f64> {
+    let hardware = figure.classes.iter().filter(|(class, count)| is_hardware(class) && **count != 0.0);
+    let mut budgeted: BTreeMap<String, f64> =
+        hardware.map(|(class, count)| (class.clone(), *count)).collect();
+    budgeted.extend(figure.instructions.map(|number| (INSTRUCTIONS.to_owned(), number)));
+    budgeted
+}
+
+fn exceeded(budget: &BTreeMap<String, f64>, measured: &BTreeMap<String, f64>) -> Vec<String> {
+    let sentence = |(class, measured): (&String, &f64)| {
+        let most = budget.get(class).copied().unwrap_or_default();
+        let name = class.replace('_', " ");
+        (*measured > most).then(|| format!("{} {name}, the budget is {}", count(*measured), count(most)))
+    };
+    measured.iter().filter_map(sentence).collect()
+}
+
+fn number(count: f64) -> toml_edit::Value {
+    match count.fract() == 0.0 {
+        true => (count as i64).into(),
+        false => count.into(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::turnstile;
     use super::*;
 
-    const TEXT: &str =
-        "# why\n[arm64.vhe-gicv3]\n# the hypercall\nnull-hypercall = 45 # floor\nself-sgi = 150.5\n";
+    const TEXT: &str = "# why\n[arm64.vhe-gicv3.null-hypercall]\n# the floor\ninstructions = 45 # so far\n\
+                        register_reads = 2\nisb = 1\n\n[arm64.vhe-gicv3.id-register]\ninstructions = 150.5\n";
 
     fn budgets() -> Budgets {
-        Budgets::parse(Path::new("budgets.toml"), TEXT).unwrap()
+        Budgets::parse(Path::new("budgets.toml"), TEXT, "vhe-gicv3").unwrap()
+    }
+
+    fn null_hypercall(instructions: f64, reads: f64, isb: f64) -> Figure {
+        turnstile(
+            0,
+            &[("instructions", instructions), ("register_reads", reads), ("isb", isb), ("loads", 9.0)],
+        )
     }
 
     #[test]
     fn tolerance_is_zero() {
-        assert!(budgets().check([("null-hypercall", 45.0), ("self-sgi", 150.5)]).is_ok());
-        assert!(budgets().check([("null-hypercall", 45.01)]).is_err());
-        assert!(budgets().check([("io-kernel", 1.0)]).is_err(), "a row without a budget");
+        assert_eq!(budgets().check([&null_hypercall(45.0, 2.0, 1.0)]), []);
+        assert_eq!(budgets().check([&null_hypercall(40.0, 1.0, 0.0)]), []);
+        let excess = &budgets().check([&null_hypercall(45.01, 3.0, 1.0)])[0];
+        assert_eq!(
+            excess.classes,
+            ["45.01 instructions, the budget is 45", "3 register reads, the budget is 2"]
+        );
+        assert_eq!(budgets().check([&turnstile(3, &[("instructions", 1.0)])]).len(), 1, "without a budget");
+    }
+
+    #[test]
+    fn a_class_without_a_budget_may_not_occur() {
+        let figure = turnstile(1, &[("instructions", 150.5), ("dsb", 1.0), ("lines", 7.0)]);
+        assert_eq!(budgets().check([&figure])[0].classes, ["1 dsb, the budget is 0"]);
+    }
+
+    #[test]
+    fn platforms_have_their_own() {
+        let other = Budgets::parse(Path::new("b"), TEXT, "vhe-gicv3-statistics").unwrap();
+        assert_eq!(other.check([&null_hypercall(1.0, 0.0, 0.0)]).len(), 1);
     }
 
     #[test]
     fn lowering_keeps_comments() {
         let mut budgets = budgets();
-        let changes = budgets.update([("null-hypercall", 44.0), ("self-sgi", 150.5)], false).unwrap();
-        assert_eq!(changes.len(), 1);
-        assert_eq!(budgets.document.to_string(), TEXT.replace("45", "44"));
+        let figures = [null_hypercall(44.0, 2.0, 0.0), turnstile(1, &[("instructions", 150.5)])];
+        let changes = budgets.update(&figures, false).unwrap();
+        assert_eq!(changes.len(), 2);
+        let expected = TEXT.replace("= 45", "= 44").replace("isb = 1\n", "");
+        assert_eq!(budgets.document.to_string(), expected);
     }
 
     #[test]
     fn raising_must_be_allowed() {
         let mut budgets = budgets();
-        assert!(budgets.update([("null-hypercall", 46.25), ("self-sgi", 1.0)], false).is_err());
+        let rise = null_hypercall(44.0, 2.5, 1.0);
+        let failure = budgets.update([&rise], false).unwrap_err().full();
+        assert!(failure.contains("null-hypercall, register_reads: 2 → 2.50"), "{failure}");
         assert_eq!(budgets.document.to_string(), TEXT);
-        budgets.update([("null-hypercall", 46.25)], true).unwrap();
-        assert_eq!(budgets.of("null-hypercall"), Some(46.25));
+        budgets.update([&rise], true).unwrap();
+        assert_eq!(budgets.of("null-hypercall").unwrap()["register_reads"], 2.5);
+        let new = turnstile(1, &[("instructions", 150.5), ("isb", 1.0)]);
+        assert!(budgets.update([&new], false).is_err(), "a class that did not occur before");
     }
 
     #[test]
     fn new_rows_and_new_files() {
-        let mut budgets = Budgets::parse(Path::new("b"), "").unwrap();
-        budgets.update([("io-kernel", 90.0)], false).unwrap();
-        assert_eq!(budgets.document.to_string(), "[arm64.vhe-gicv3]\nio-kernel = 90\n");
+        let mut budgets = Budgets::parse(Path::new("b"), "", "vhe-gicv3").unwrap();
+        budgets.update([&turnstile(3, &[("dsb", 2.0), ("instructions", 90.0)])], false).unwrap();
+        let expected = "[arm64.vhe-gicv3.io-kernel]\ninstructions = 90\ndsb = 2\n";
+        assert_eq!(budgets.document.to_string(), expected);
     }
 }

@@ -1,225 +1,239 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs a measuring guest and reads what it says.
+//! From what one run gave to the figures of one operation.
 //!
-//! Under `-icount shift=0` one instruction is one nanosecond of virtual time, so the guest's own counter counts
-//! the instructions of everything on its CPU. The guest subtracts nothing: it reports the loop with the
-//! operation and the same loop without it.
+//! The meter sorts visits outside the guest into groups. The groups that the measured loop causes are the ones
+//! with a visit in (nearly) every operation; booting, printing and the host's timer make others, far smaller ones.
 
-use std::path::Path;
-use std::time::Duration;
+use std::collections::BTreeMap;
 
+use super::document::{Figure, Part};
 use super::rows::Row;
-use crate::batch::{self, Transcript};
-use crate::failure::{Context, Failure, Result};
-use crate::layout::Layout;
-use crate::machine;
-use crate::qemu::Boot;
-use crate::setup::qemu::Qemu;
+use super::subjects::{Outcome, Subject};
+use super::{ISA, PLATFORM};
+use crate::failure::{Failure, Result};
+use crate::meter::reading::{Group, Reading};
 
-/// Iterations of the two short runs that count exits: as many digits in both, because each digit that the guest
-/// prints exits, too.
-const FEW: u64 = 1000;
-const MORE: u64 = 9000;
-/// Processor time for booting, in seconds, and iterations that surely fit into one more second.
-const BOOT_SECONDS: u64 = 60;
-const ITERATIONS_PER_SECOND: u64 = 10_000;
+/// Visits per operation this near to a whole number are that number: warming up makes some more visits.
+const TOLERANCE: f64 = 0.02;
+/// QEMU books an instruction that faults differently: up to two more in the guest's counter for each exit by a
+/// trapped register, and one less for each by a data abort.
+const BOOKED_MORE: f64 = 2.0;
+const BOOKED_LESS: f64 = 1.0;
 
-/// What a guest reported: the fields of its `@bench` line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// The row's name.
-    pub row: String,
-    /// How many operations there were.
-    pub iterations: u64,
-    /// What the counter advanced over all of them.
-    pub ticks: u64,
-    /// What it advanced over as many empty rounds of the loop.
-    pub empty: u64,
-    /// The counter's frequency in hertz.
-    pub frequency: u64,
+/// The visits of one CPU for one reason, as they are in one operation.
+#[derive(Debug)]
+pub struct Kind<'r> {
+    /// The group that stands for them: its most frequent visit is theirs.
+    pub typical: &'r Group,
+    /// Visits in one operation.
+    pub per_operation: f64,
+    distribution: Vec<(u64, u64)>,
 }
 
-impl Report {
-    /// Reads a line `@bench row=… iterations=… ticks=… empty=… frequency=…`; other lines are `None`.
-    pub fn parse(line: &str) -> Option<std::result::Result<Self, String>> {
-        let fields = line.trim().strip_prefix("@bench ")?;
-        let field = |name: &str| {
-            let value =
-                fields.split_whitespace().find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
-            value.ok_or_else(|| format!("the line has no `{name}`: {line}"))
+/// The figure of a row on a subject.
+pub fn figure(subject: Subject, row: &Row, outcome: &Outcome) -> Result<Figure> {
+    let kinds = kinds(&outcome.reading, outcome.report.iterations)?;
+    let per_operation = |count: &dyn Fn(&Kind<'_>) -> f64| -> f64 {
+        kinds.iter().map(|kind| count(kind) * kind.per_operation).sum()
+    };
+    let figure = Figure {
+        instructions: Some(per_operation(&|kind| kind.typical.modal as f64)),
+        // The counter runs while any CPU does, so with several it counts what others did meanwhile.
+        counter: (row.vcpus == 1).then(|| outcome.report.instructions()),
+        exits: Some(per_operation(&|_| 1.0)),
+        iterations: Some(outcome.report.iterations),
+        classes: sums(&kinds, |group| &group.classes),
+        registers: sums(&kinds, |group| &group.registers),
+        devices: sums(&kinds, |group| &group.devices),
+        parts: kinds.iter().map(Kind::part).collect(),
+        ..blank(subject, row)
+    };
+    if subject == Subject::Turnstile {
+        agree(&figure)?;
+    }
+    Ok(figure)
+}
+
+/// A figure about which nothing is known yet.
+pub fn blank(subject: Subject, row: &Row) -> Figure {
+    Figure {
+        row: row.name.to_owned(),
+        what: row.what.to_owned(),
+        subject: subject.name().to_owned(),
+        mode: subject.mode().to_owned(),
+        isa: ISA.to_owned(),
+        platform: PLATFORM.to_owned(),
+        ..Figure::default()
+    }
+}
+
+/// Sorts out the visits that the measured loop causes.
+pub fn kinds(reading: &Reading, iterations: u64) -> Result<Vec<Kind<'_>>> {
+    let (counted, others): (Vec<_>, Vec<_>) =
+        gather(&reading.groups).into_iter().partition(|groups| visits(groups) * 2 >= iterations);
+    let stray: u64 = others.iter().map(|groups| visits(groups)).sum();
+    if counted.is_empty() || stray * 2 >= iterations {
+        let what = format!("the meter's visits are not those of {iterations} operations");
+        return Err(Failure::failed(what).details(list(reading)));
+    }
+    let mut kinds = Vec::new();
+    for groups in counted {
+        let exact = visits(&groups) as f64 / iterations as f64;
+        if (exact - exact.round()).abs() > TOLERANCE * exact {
+            let what = format!("the meter saw {exact:.2} visits in one operation, which is no whole number");
+            return Err(Failure::failed(what).details(list(reading)));
+        }
+        kinds.extend(Kind::new(&groups, exact.round()));
+    }
+    kinds.sort_by_key(|kind| (kind.typical.cpu, kind.typical.pc, kind.typical.reason.clone()));
+    Ok(kinds)
+}
+
+fn visits(groups: &[&Group]) -> u64 {
+    groups.iter().map(|group| group.visits).sum()
+}
+
+/// Puts groups together that differ only in where an interrupt happened to find the guest.
+fn gather(groups: &[Group]) -> Vec<Vec<&Group>> {
+    let mut gathered: BTreeMap<_, Vec<&Group>> = BTreeMap::new();
+    for group in groups {
+        let place = if group.reason == "irq" { None } else { Some(group.pc) };
+        gathered.entry((group.cpu, &group.reason, place)).or_default().push(group);
+    }
+    gathered.into_values().collect()
+}
+
+impl<'r> Kind<'r> {
+    /// Takes groups as one; `None` if there are none.
+    pub fn new(groups: &[&'r Group], per_operation: f64) -> Option<Self> {
+        let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+        for (instructions, visits) in groups.iter().flat_map(|group| &group.distribution) {
+            *counts.entry(*instructions).or_default() += visits;
+        }
+        let count = |group: &Group| counts.get(&group.modal).copied().unwrap_or_default();
+        // Of equally frequent visits the shortest, and of equal groups the first, as the meter has it.
+        let order = |group: &&Group| {
+            (count(group), std::cmp::Reverse(group.modal), group.visits, std::cmp::Reverse(group.pc))
         };
-        let number = |name: &str| {
-            let value = field(name)?;
-            value.parse::<u64>().map_err(|_| format!("`{name}` is no number: {line}"))
-        };
-        let read = || {
-            Ok(Report {
-                row: field("row")?.to_owned(),
-                iterations: number("iterations")?,
-                ticks: number("ticks")?,
-                empty: number("empty")?,
-                frequency: number("frequency")?,
-            })
-        };
-        Some(read().and_then(Self::plausible))
+        let typical = groups.iter().copied().max_by_key(order)?;
+        let mut distribution: Vec<(u64, u64)> = counts.into_iter().collect();
+        distribution.sort_by_key(|&(instructions, visits)| (std::cmp::Reverse(visits), instructions));
+        Some(Kind { typical, per_operation, distribution })
     }
 
-    fn plausible(self) -> std::result::Result<Self, String> {
-        match &self {
-            Report { iterations: 0, .. } | Report { frequency: 0, .. } => {
-                Err("it counted nothing".to_owned())
-            }
-            Report { ticks, empty, .. } if ticks < empty => Err("the empty loop took longer".to_owned()),
-            _ => Ok(self),
+    fn part(&self) -> Part {
+        Part {
+            cpu: self.typical.cpu,
+            reason: self.typical.reason.clone(),
+            instructions: self.typical.modal,
+            per_operation: self.per_operation,
+            distribution: self.distribution.clone(),
         }
     }
+}
 
-    /// Instructions per operation outside the guest, to two decimals.
-    pub fn instructions(&self) -> f64 {
-        let ticks = (self.ticks - self.empty) as f64;
-        let instructions = ticks * 1e9 / self.frequency as f64 / self.iterations as f64;
-        (instructions * 100.0).round() / 100.0
+fn sums(kinds: &[Kind<'_>], of: impl Fn(&Group) -> &BTreeMap<String, u64>) -> BTreeMap<String, f64> {
+    let mut sums = BTreeMap::new();
+    for kind in kinds {
+        for (name, count) in of(kind.typical) {
+            *sums.entry(name.clone()).or_default() += *count as f64 * kind.per_operation;
+        }
     }
+    sums
 }
 
-/// One measured row.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// The row.
-    pub row: &'static Row,
-    /// What the guest reported.
-    pub report: Report,
-    /// Exits to the hypervisor per operation.
-    pub exits: f64,
-}
-
-/// Measures one row: its instructions with `iterations`, and its exits by two short runs.
-pub fn measure(layout: &Layout, qemu: &Qemu, row: &'static Row, iterations: u64) -> Result<Measured> {
-    let report = instructions(layout, qemu, row, iterations)?;
-    let exits = exits(layout, qemu, row)?;
-    Ok(Measured { row, report, exits })
-}
-
-fn instructions(layout: &Layout, qemu: &Qemu, row: &Row, iterations: u64) -> Result<Report> {
-    let boot = prepare(layout, row, iterations)?;
-    let limit = Duration::from_secs(BOOT_SECONDS + iterations / ITERATIONS_PER_SECOND);
-    let transcript = batch::run(&boot, &qemu.path, limit, |_| {})?;
-    read(row, iterations, &transcript)
-}
-
-/// Counts exits per operation: the difference between two runs is what the additional operations caused.
-fn exits(layout: &Layout, qemu: &Qemu, row: &Row) -> Result<f64> {
-    let mut counts = [0; 2];
-    for (count, iterations) in counts.iter_mut().zip([FEW, MORE]) {
-        let mut boot = prepare(layout, row, iterations)?;
-        let log = boot.image_folder().join(format!("exits-{iterations}.log"));
-        boot.extra = vec!["-d".into(), "int".into(), "-D".into(), log.clone().into()];
-        let transcript = batch::run(&boot, &qemu.path, Duration::from_secs(BOOT_SECONDS), |_| {})?;
-        read(row, iterations, &transcript)?;
-        let text = std::fs::read(&log).context(|| format!("cannot read QEMU's log {}", log.display()))?;
-        *count = count_exits(&String::from_utf8_lossy(&text));
-        let _ = std::fs::remove_file(&log);
-    }
-    let [fewer, more] = counts;
-    // Its other figures may be a digit longer: that is far below the second decimal.
-    let exits = more.saturating_sub(fewer) as f64 / (MORE - FEW) as f64;
-    Ok((exits * 100.0).round() / 100.0)
-}
-
-/// Counts the exceptions from a guest (EL1 or EL0) to the hypervisor in a log of QEMU's `-d int`.
-fn count_exits(log: &str) -> u64 {
-    let is_exit = |line: &&str| line.ends_with("from EL1 to EL2") || line.ends_with("from EL0 to EL2");
-    log.lines().filter(is_exit).count() as u64
-}
-
-fn prepare(layout: &Layout, row: &Row, iterations: u64) -> Result<Boot> {
-    let (boot, _) =
-        machine::prepare_text(layout, &format!("bench-{}-{iterations}", row.name), &config(row, iterations))?;
-    Ok(Boot { counted: true, ..boot })
-}
-
-/// The machine of a row: the memory map of kvmtool, where the same images run on any hypervisor.
-pub fn config(row: &Row, iterations: u64) -> String {
-    let pmu = if row.pmu { "trapped" } else { "off" };
-    format!(
-        "[[vm]]\nname = \"{name}\"\nkernel = \"guest:{name}\"\ncmdline = \"iterations={iterations}\"\n\
-         memory = \"16MiB\"\nmachine = \"kvmtool\"\npmu = \"{pmu}\"\n",
-        name = row.name
-    )
-}
-
-/// Finds the guest's report.
-fn read(row: &Row, iterations: u64, transcript: &Transcript) -> Result<Report> {
-    let failure = |what: String| Failure::failed(format!("{}: {what}", row.name)).details(transcript.all());
-    if let Some(error) = transcript.lines().find_map(|line| line.trim().strip_prefix("@error ")) {
-        return Err(failure(format!("the guest reports: {error}")));
-    }
-    let Some(report) = transcript.lines().find_map(Report::parse) else {
-        return Err(failure("the guest ended without its @bench line".to_owned()));
+/// Fails if the meter and the guest's own counter tell different stories.
+fn agree(figure: &Figure) -> Result<()> {
+    let (Some(instructions), Some(counter), Some(exits)) =
+        (figure.instructions, figure.counter, figure.exits)
+    else {
+        return Ok(());
     };
-    let report = report.map_err(failure)?;
-    if report.row != row.name || report.iterations != iterations {
-        return Err(failure(format!("the guest measured {} {} times", report.row, report.iterations)));
+    let more = counter - instructions;
+    if (-BOOKED_LESS * exits..=BOOKED_MORE * exits).contains(&more) {
+        return Ok(());
     }
-    match transcript.done {
-        Some(0) => Ok(report),
-        _ => Err(failure("the machine did not end in order".to_owned())),
-    }
+    Err(Failure::failed(format!(
+        "the meter counted {instructions} instructions and the guest's counter {counter}: one of them is wrong"
+    )))
 }
 
-/// Where a bundle is: temporary files go beside it.
-trait Folder {
-    fn image_folder(&self) -> &Path;
-}
-
-impl Folder for Boot {
-    fn image_folder(&self) -> &Path {
-        self.bundle.as_deref().and_then(Path::parent).unwrap_or(Path::new("."))
-    }
+/// The groups, for the details of a failure.
+fn list(reading: &Reading) -> String {
+    let line = |group: &Group| {
+        let Group { cpu, reason, pc, visits, modal, .. } = group;
+        format!("CPU {cpu}, {reason} from {pc:#x}: {visits} visits, most of {modal} instructions")
+    };
+    reading.groups.iter().take(12).map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::report::Report;
+    use super::super::rows::ROWS;
     use super::*;
 
-    const LINE: &str = "@bench row=self-sgi iterations=1024 ticks=205824 empty=1024 frequency=1000000000\r";
+    fn group(cpu: u32, reason: &str, pc: u64, visits: u64, modal: u64) -> Group {
+        let classes = BTreeMap::from([("instructions".to_owned(), modal), ("isb".to_owned(), 1)]);
+        let distribution = vec![(modal, visits)];
+        Group { cpu, reason: reason.into(), pc, visits, modal, classes, distribution, ..Group::default() }
+    }
 
-    #[test]
-    fn reads_the_guests_line() {
-        let report = Report::parse(LINE).unwrap().unwrap();
-        assert_eq!((report.row.as_str(), report.iterations, report.empty), ("self-sgi", 1024, 1024));
-        assert_eq!(report.instructions(), 200.0);
-        assert_eq!(Report::parse("@boot"), None);
+    fn outcome(groups: Vec<Group>, instructions: u64) -> Outcome {
+        let row = ROWS[0].name.to_owned();
+        let frequency = 1_000_000_000;
+        let report =
+            Report { row, iterations: 16384, ticks: 16384 * (instructions + 2), empty: 32768, frequency };
+        Outcome { report, reading: Reading { groups, ..Reading::default() }, version: String::new() }
+    }
+
+    fn measured(groups: Vec<Group>, counter: u64) -> std::result::Result<Figure, String> {
+        figure(Subject::Turnstile, &ROWS[0], &outcome(groups, counter)).map_err(|failure| failure.full())
     }
 
     #[test]
-    fn frequency_scales_ticks_to_instructions() {
-        let slow = Report { row: "x".into(), iterations: 16, ticks: 48, empty: 2, frequency: 62_500_000 };
-        assert_eq!(slow.instructions(), 46.0);
-        let thirds =
-            Report { row: "x".into(), iterations: 3, ticks: 100, empty: 0, frequency: 1_000_000_000 };
-        assert_eq!(thirds.instructions(), 33.33);
+    fn groups_become_operations() {
+        let groups =
+            vec![group(0, "hvc64", 8, 16640, 48), group(0, "sysreg", 16, 33280, 10), group(0, "x", 1, 99, 7)];
+        let figure = measured(groups, 68).unwrap();
+        assert_eq!((figure.instructions, figure.exits, figure.counter), (Some(68.0), Some(3.0), Some(68.0)));
+        assert_eq!(figure.classes["instructions"], 68.0);
+        assert_eq!(figure.classes["isb"], 3.0);
+        let parts: Vec<_> = figure.parts.iter().map(|part| (&*part.reason, part.per_operation)).collect();
+        assert_eq!(parts, [("hvc64", 1.0), ("sysreg", 2.0)]);
     }
 
     #[test]
-    fn refuses_lines_that_cannot_be_true() {
-        for (from, to) in [
-            ("ticks=205824", "ticks=1023"),
-            ("iterations=1024", "iterations=0"),
-            ("frequency=1000000000", "frequency=0"),
-            ("empty=1024", "empty=-1"),
-            ("empty=1024", ""),
-        ] {
-            let line = LINE.replace(from, to);
-            assert!(Report::parse(&line).unwrap().is_err(), "{line}");
+    fn interrupts_count_wherever_they_come() {
+        let mut longer = group(1, "irq", 0x20, 8000, 70);
+        longer.distribution = vec![(70, 4100), (60, 3900)];
+        let groups = vec![group(0, "sysreg", 8, 16400, 50), group(1, "irq", 0x24, 8400, 60), longer];
+        let figure = measured(groups, 110).unwrap();
+        assert_eq!(figure.instructions, Some(110.0));
+        assert_eq!(figure.parts[1].distribution, [(60, 12300), (70, 4100)]);
+    }
+
+    #[test]
+    fn what_does_not_add_up_is_no_figure() {
+        let half = vec![group(0, "hvc64", 8, 16384 * 3 / 2, 48)];
+        assert!(measured(half, 72).unwrap_err().contains("1.50 visits"));
+        let nothing = measured(vec![group(0, "data-abort", 8, 300, 90)], 90).unwrap_err();
+        assert!(nothing.contains("not those of 16384 operations"), "{nothing}");
+        assert!(nothing.contains("data-abort from 0x8: 300 visits"), "{nothing}");
+        let mut spread = vec![group(0, "hvc64", 8, 16384, 48)];
+        spread.extend((0..3).map(|pc| group(0, "sysreg", pc * 4, 4096, 48)));
+        assert!(measured(spread, 48).unwrap_err().contains("not those of"));
+    }
+
+    #[test]
+    fn meter_and_counter_must_agree() {
+        let one = || vec![group(0, "hvc64", 8, 16640, 48)];
+        for counter in [47, 48, 50] {
+            assert!(measured(one(), counter).is_ok(), "{counter}");
         }
-    }
-
-    #[test]
-    fn counts_only_exits_of_the_guest() {
-        let log = "Taking exception 11 [Hypervisor Call] on CPU 0\n...from EL1 to EL2\n...with ESR 0x16/0x5a000000\n\
-                   Exception return from AArch64 EL2 to AArch64 EL1 PC 0x80000040\n...from EL2 to EL2\n\
-                   ...from EL0 to EL2\n...from EL0 to EL1\n";
-        assert_eq!(count_exits(log), 2);
+        for counter in [46, 51] {
+            assert!(measured(one(), counter).unwrap_err().contains("one of them is wrong"), "{counter}");
+        }
+        assert!(figure(Subject::Xen, &ROWS[0], &outcome(one(), 500)).is_ok(), "peers' ticks come in between");
     }
 }

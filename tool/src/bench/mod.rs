@@ -1,116 +1,144 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `turnstile bench`: what each exit costs, in instructions.
+//! `turnstile bench`: what each exit costs, counted by the meter.
+//!
+//! | file | what |
+//! |---|---|
+//! | `selection` | what is to be measured |
+//! | `rows` | the operations |
+//! | `subjects/` | the hypervisors: how each runs a row |
+//! | `runner` | runs in parallel |
+//! | `report` | what a guest says of itself |
+//! | `measure` | from the meter's reading to figures |
+//! | `trace` | what exactly runs |
+//! | `recorded` | figures of subjects that are not measured |
+//! | `assemble`, `document` | the JSON, from which everything that is shown is made |
+//! | `table` | the JSON as text |
+//! | `budgets` | the most that rows may cost |
 
+pub mod assemble;
 pub mod budgets;
+pub mod document;
 pub mod measure;
-mod report;
+mod recorded;
+pub mod report;
 pub mod rows;
+pub mod runner;
+#[cfg(test)]
+pub mod samples;
+pub mod selection;
 pub mod subjects;
+pub mod table;
+pub mod trace;
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use budgets::Budgets;
-use measure::Measured;
-use rows::Row;
+use assemble::Assembled;
+use document::Document;
+use selection::Selection;
+use subjects::Subject;
 
 use crate::cli;
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Failure, Kind, Result};
 use crate::layout::{Layout, can_write, write_named};
 use crate::setup;
-use crate::setup::qemu::Qemu;
 use crate::ui;
 
-/// The iterations of the seed's guests, with which budgets are recorded.
-pub const ITERATIONS: u64 = 1 << 20;
-/// Runs at a time: each is one thread of QEMU's.
-const PARALLEL: usize = 2;
+/// The architecture that is measured.
+pub const ISA: &str = "arm64";
+/// The emulated machine.
+pub const PLATFORM: &str = "qemu-virt max gicv3";
+/// The usual iterations, with which budgets are recorded. Warming up weighs little against so many.
+pub const ITERATIONS: u64 = 65536;
+/// The fewest: the visits of warming up must not be taken for those of the measured operations.
+pub const FEWEST: u64 = 16384;
+/// The platform's section in `bench/budgets.toml`.
+pub const BUDGETED: &str = "vhe-gicv3";
 
-/// Measures, prints, and compares with the budgets.
+/// Measures, or takes what was measured, and shows it.
 pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
-    let rows = rows::select(&options.rows)?;
-    if (options.check || options.update_budgets) && options.iterations != ITERATIONS {
-        let what = format!("budgets hold for {ITERATIONS} iterations, not for {}", options.iterations);
-        return Err(Failure::usage(what).help("leave --iterations out"));
-    }
+    let selection = select(options)?;
     if let Some(file) = &options.save {
         can_write(file)?;
     }
-    let qemu = setup::qemu::ensure(layout, options.qemu.program.as_deref())?;
-    let measured = measure_all(layout, &qemu, &rows, options.iterations)?;
-    let document = report::document(&measured);
-    let json = serde_json::to_string_pretty(&document).context(|| "cannot write the figures".into())?;
-    if options.json {
-        println!("{json}");
-    } else {
-        print(&qemu, options.iterations, &measured);
-    }
+    let Assembled { document, failures } = match &options.from {
+        Some(file) => Assembled { document: Document::load(file)?, failures: Vec::new() },
+        None => {
+            let qemu = setup::qemu::ensure(layout, options.qemu.program.as_deref())?;
+            assemble::measure(layout, &qemu, &selection)?
+        }
+    };
+    show(&document, options)?;
     if let Some(file) = &options.save {
-        write_named(file, format!("{json}\n").as_bytes())?;
+        write_named(file, document.json()?.as_bytes())?;
     }
+    conclude(&document, failures)?;
     if options.check {
-        Budgets::load(layout)?.check(budgets::figures(&measured))?;
-        ui::note("every row is within its budget");
+        budgets::check(layout, BUDGETED, &document)?;
+        ui::note("every row is within its budgets");
     }
     if options.update_budgets {
-        update(layout, &measured, options.allow_raise)?;
+        budgets::update(layout, BUDGETED, &document, options.allow_raise)?;
     }
     Ok(())
 }
 
-fn update(layout: &Layout, measured: &[Measured], allow_raise: bool) -> Result<()> {
-    let mut budgets = Budgets::load(layout)?;
-    let changes = budgets.update(budgets::figures(measured), allow_raise)?;
-    budgets.save()?;
-    for change in &changes {
-        ui::note(&format!("budget of {change}"));
+/// Reads what is to be measured, and refuses what cannot be compared with budgets.
+fn select(options: &cli::Bench) -> Result<Selection> {
+    let mut selection = Selection::new(&options.subjects, &options.rows, options.iterations)?;
+    let budgets = options.check || options.update_budgets;
+    if budgets && options.iterations != ITERATIONS {
+        let what = format!("budgets hold for {ITERATIONS} iterations, not for {}", options.iterations);
+        return Err(Failure::usage(what).help("leave --iterations out"));
     }
-    if changes.is_empty() {
-        ui::note("the budgets are what was measured already");
+    if budgets && !selection.subjects.contains(&Subject::Turnstile) {
+        let help = "add turnstile to --subjects, or leave --subjects out";
+        return Err(Failure::usage("only Turnstile has budgets").help(help));
+    }
+    selection.trace = options.trace || budgets;
+    Ok(selection)
+}
+
+/// Writes what was asked for to standard output.
+fn show(document: &Document, options: &cli::Bench) -> Result<()> {
+    if options.json {
+        println!("{}", document.json()?.trim_end());
+        return Ok(());
+    }
+    print(document);
+    if options.classes {
+        print_classes(document);
+    }
+    if options.trace {
+        for trace in &document.traces {
+            let info = document.subjects.iter().find(|info| info.subject == trace.subject);
+            trace::print(trace, info.map_or(&trace.subject, |info| &info.title));
+        }
     }
     Ok(())
 }
 
 /// Prints what the numbers are, and the table.
-pub fn print(qemu: &Qemu, iterations: u64, measured: &[Measured]) {
-    println!("{}", report::preface(&qemu.version, iterations, measured));
-    println!("{}", report::table(measured));
+pub fn print(document: &Document) {
+    println!("{}", table::preface(document));
+    println!("{}", table::table(document, table::terminal_width()));
+    println!("{}", table::legend(document));
 }
 
-/// Measures rows, two at a time, and returns them in their order.
-pub fn measure_all(
-    layout: &Layout,
-    qemu: &Qemu,
-    rows: &[&'static Row],
-    iterations: u64,
-) -> Result<Vec<Measured>> {
-    setup::images::guests(layout)?;
-    setup::images::hypervisor(layout)?;
-    let step = ui::Step::start_counted("measuring", rows.len() as u64);
-    let results: Mutex<Vec<Option<Result<Measured>>>> = Mutex::new(rows.iter().map(|_| None).collect());
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..PARALLEL.min(rows.len()) {
-            scope.spawn(|| {
-                while let Some((index, row)) = take(rows, &next) {
-                    step.detail(row.name);
-                    let result = measure::measure(layout, qemu, row, iterations);
-                    step.advance();
-                    if let Ok(mut results) = results.lock()
-                        && let Some(slot) = results.get_mut(index)
-                    {
-                        *slot = Some(result);
-                    }
-                }
-            });
+fn print_classes(document: &Document) {
+    for info in &document.subjects {
+        if let Some(table) = table::classes(document, info, table::terminal_width()) {
+            println!("\n{} ({}): operations by class\n{table}", info.title, info.version);
         }
-    });
-    step.done();
-    let results = results.into_inner().map_err(|_| Failure::failed("a measurement panicked"))?;
-    results.into_iter().map(|result| result.unwrap_or_else(|| Err(Failure::failed("not measured")))).collect()
+    }
 }
 
-fn take<'r>(rows: &'r [&'static Row], next: &AtomicUsize) -> Option<(usize, &'r &'static Row)> {
-    let index = next.fetch_add(1, Ordering::Relaxed);
-    rows.get(index).map(|row| (index, row))
+/// Tells what could not be measured, after everything else has come out.
+fn conclude(document: &Document, failures: Vec<Failure>) -> Result<()> {
+    for failure in &failures {
+        failure.print();
+    }
+    let measured = document.rows.iter().filter(|figure| !figure.recorded).count();
+    match failures.len() {
+        0 => Ok(()),
+        _ if measured == 1 => Err(Failure::reported(Kind::Failed)),
+        failed => Err(Failure::failed(format!("{failed} of {measured} figures could not be measured"))),
+    }
 }

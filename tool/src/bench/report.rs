@@ -1,167 +1,146 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The table and the JSON of measured rows.
+//! What a measuring guest says of itself: its line `@bench …`, or `@error …`.
+//!
+//! Under `-icount shift=0` one instruction is one nanosecond of virtual time, so the guest's own counter counts
+//! the instructions of everything on its CPU. The guest subtracts nothing: it reports the loop with the
+//! operation and the same loop without it.
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
-use serde::Serialize;
+use super::rows::Row;
+use crate::failure::{Failure, Result};
+use crate::setup::last_lines;
 
-use super::measure::Measured;
-use super::rows::{PEERS, ROWS, Row};
-
-const ISA: &str = "arm64";
-const PLATFORM: &str = "qemu-virt max gicv3";
-
-/// What `--json` and `--save` write.
-#[derive(Debug, Serialize)]
-pub struct Document {
-    schema: u32,
-    rows: Vec<JsonRow>,
+/// What a guest reported: the fields of its `@bench` line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The row's name.
+    pub row: String,
+    /// How many operations there were.
+    pub iterations: u64,
+    /// What the counter advanced over all of them.
+    pub ticks: u64,
+    /// What it advanced over as many empty rounds of the loop.
+    pub empty: u64,
+    /// The counter's frequency in hertz.
+    pub frequency: u64,
 }
 
-#[derive(Debug, Serialize)]
-struct JsonRow {
-    isa: &'static str,
-    platform: &'static str,
-    subject: &'static str,
-    mode: &'static str,
-    row: &'static str,
-    instructions: f64,
-    /// Unknown for recorded figures, as are the exits.
-    iterations: Option<u64>,
-    exits: Option<f64>,
-    /// Not measured in this run.
-    recorded: bool,
-}
-
-/// Makes the document of the measured rows and of the recorded peers for the same rows.
-pub fn document(measured: &[Measured]) -> Document {
-    let own = measured.iter().map(|measured| JsonRow {
-        isa: ISA,
-        platform: PLATFORM,
-        subject: "turnstile",
-        mode: "vhe",
-        row: measured.row.name,
-        instructions: measured.report.instructions(),
-        iterations: Some(measured.report.iterations),
-        exits: Some(measured.exits),
-        recorded: false,
-    });
-    let peers = PEERS.iter().flat_map(|peer| {
-        measured.iter().filter_map(|measured| {
-            Some(JsonRow {
-                isa: ISA,
-                platform: PLATFORM,
-                subject: peer.subject,
-                mode: peer.mode,
-                row: measured.row.name,
-                instructions: *peer.instructions.get(position(measured.row)?)?,
-                iterations: None,
-                exits: None,
-                recorded: true,
+impl Report {
+    /// Reads a line `@bench row=… iterations=… ticks=… empty=… frequency=…`; other lines are `None`.
+    pub fn parse(line: &str) -> Option<std::result::Result<Self, String>> {
+        let fields = line.trim().strip_prefix("@bench ")?;
+        let field = |name: &str| {
+            let value =
+                fields.split_whitespace().find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+            value.ok_or_else(|| format!("the line has no `{name}`: {line}"))
+        };
+        let number = |name: &str| {
+            let value = field(name)?;
+            value.parse::<u64>().map_err(|_| format!("`{name}` is no number: {line}"))
+        };
+        let read = || {
+            Ok(Report {
+                row: field("row")?.to_owned(),
+                iterations: number("iterations")?,
+                ticks: number("ticks")?,
+                empty: number("empty")?,
+                frequency: number("frequency")?,
             })
-        })
-    });
-    Document { schema: 1, rows: own.chain(peers).collect() }
-}
-
-fn position(row: &Row) -> Option<usize> {
-    ROWS.iter().position(|other| other == row)
-}
-
-/// Says what the numbers are, and what they are not.
-pub fn preface(version: &str, iterations: u64, rows: &[Measured]) -> String {
-    let all = rows.len() == ROWS.len();
-    let names: Vec<&str> = rows.iter().map(|measured| measured.row.name).collect();
-    let selection = if all { String::new() } else { format!(" --rows {}", names.join(",")) };
-    format!(
-        "Instructions executed outside the guest for one operation, on {ISA} with VHE and GICv3.\n\
-         They are exact counts, the same in every run, by QEMU {version} (TCG) with -icount shift=0. They are not\n\
-         cycles: an emulator has none. Columns marked * are recorded figures, not measured in this run.\n\
-         To repeat: ./x bench{selection} --iterations {iterations}\n"
-    )
-}
-
-/// The table.
-pub fn table(measured: &[Measured]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    let mut header =
-        vec!["row".to_owned(), "operation".to_owned(), "turnstile".to_owned(), "exits".to_owned()];
-    header.extend(PEERS.iter().map(|peer| format!("{} *", peer.title)));
-    table.set_header(header);
-    for measured in measured {
-        let instructions = measured.report.instructions();
-        let mut cells = vec![
-            Cell::new(measured.row.name),
-            Cell::new(measured.row.what),
-            right(&format!("{instructions:.2}")),
-            right(&count(measured.exits)),
-        ];
-        for peer in &PEERS {
-            let figure = position(measured.row).and_then(|position| peer.instructions.get(position));
-            cells.push(right(&figure.map_or_else(|| "–".to_owned(), |figure| versus(*figure, instructions))));
-        }
-        table.add_row(cells);
+        };
+        Some(read().and_then(Self::plausible))
     }
-    table
+
+    fn plausible(self) -> std::result::Result<Self, String> {
+        match &self {
+            Report { iterations: 0, .. } | Report { frequency: 0, .. } => {
+                Err("the guest counted nothing".to_owned())
+            }
+            Report { ticks, empty, .. } if ticks < empty => {
+                Err("the guest's empty loop took longer than the other".to_owned())
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// Finds the report of a row in what a guest wrote on its console.
+    pub fn find(row: &Row, iterations: u64, console: &str) -> Result<Self> {
+        let failure = |what: String| Failure::failed(what).details(last_lines(&printable(console), 25));
+        let mut lines = console.lines().map(str::trim);
+        if let Some(error) = lines.clone().find_map(|line| line.strip_prefix("@error ")) {
+            return Err(failure(format!("the guest reports: {}", printable(error))));
+        }
+        let Some(report) = lines.find_map(Report::parse) else {
+            return Err(failure("the guest ended without its @bench line".to_owned()));
+        };
+        let report = report.map_err(|what| failure(printable(&what)))?;
+        if report.row != row.name || report.iterations != iterations {
+            let (row, times) = (printable(&report.row), report.iterations);
+            return Err(failure(format!("the guest measured {row} {times} times")));
+        }
+        Ok(report)
+    }
+
+    /// Instructions per operation outside the guest, to two decimals.
+    pub fn instructions(&self) -> f64 {
+        let ticks = (self.ticks - self.empty) as f64;
+        let instructions = ticks * 1e9 / self.frequency as f64 / self.iterations as f64;
+        (instructions * 100.0).round() / 100.0
+    }
 }
 
-fn right(text: &str) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
-}
-
-fn count(number: f64) -> String {
-    if number.fract() == 0.0 { format!("{number:.0}") } else { format!("{number:.2}") }
-}
-
-/// A peer's figure and how many times ours it is.
-fn versus(peer: f64, own: f64) -> String {
-    if own > 0.0 { format!("{peer:.0} ({:.1}×)", peer / own) } else { format!("{peer:.0}") }
+/// Text of a guest without what a terminal would take for commands.
+pub fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || *c == '\n').collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::measure::Report;
+    use super::super::rows::ROWS;
     use super::*;
 
-    fn sample() -> Vec<Measured> {
-        let report = Report {
-            row: "null-hypercall".into(),
-            iterations: 1024,
-            ticks: 47_104,
-            empty: 1024,
-            frequency: 1_000_000_000,
-        };
-        vec![Measured { row: &ROWS[0], report, exits: 1.0 }]
+    const LINE: &str = "@bench row=self-sgi iterations=1024 ticks=205824 empty=1024 frequency=1000000000\r";
+
+    #[test]
+    fn reads_the_guests_line() {
+        let report = Report::parse(LINE).unwrap().unwrap();
+        assert_eq!((report.row.as_str(), report.iterations, report.empty), ("self-sgi", 1024, 1024));
+        assert_eq!(report.instructions(), 200.0);
+        assert_eq!(Report::parse("@boot"), None);
     }
 
     #[test]
-    fn json_has_the_agreed_fields() {
-        let json = serde_json::to_value(document(&sample())).unwrap();
-        assert_eq!(json["schema"], 1);
-        assert_eq!(
-            json["rows"][0],
-            serde_json::json!({
-                "isa": "arm64", "platform": "qemu-virt max gicv3", "subject": "turnstile", "mode": "vhe",
-                "row": "null-hypercall", "instructions": 45.0, "iterations": 1024, "exits": 1.0,
-                "recorded": false
-            })
-        );
-        assert_eq!(json["rows"][1]["subject"], "kvm-vhe");
-        assert_eq!(json["rows"][1]["instructions"], 1364.0);
-        assert_eq!(json["rows"][2]["recorded"], true);
-        let keys = |row: usize| json["rows"][row].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-        assert_eq!(keys(0), keys(2), "recorded rows have the same keys; what is unknown is null");
-        assert_eq!(json["rows"].as_array().unwrap().len(), 3, "peers only for what was measured");
+    fn frequency_scales_ticks_to_instructions() {
+        let slow = Report { row: "x".into(), iterations: 16, ticks: 48, empty: 2, frequency: 62_500_000 };
+        assert_eq!(slow.instructions(), 46.0);
+        let thirds =
+            Report { row: "x".into(), iterations: 3, ticks: 100, empty: 0, frequency: 1_000_000_000 };
+        assert_eq!(thirds.instructions(), 33.33);
     }
 
     #[test]
-    fn table_marks_what_is_recorded() {
-        let text = table(&sample()).to_string();
-        assert!(text.contains("Linux 6.12 KVM VHE *"), "{text}");
-        assert!(text.contains("45.00"), "{text}");
-        assert!(text.contains("1364 (30.3×)"), "{text}");
-        let preface = preface("10.0.2", 1024, &sample());
-        assert!(preface.contains("not\ncycles"), "{preface}");
-        assert!(preface.contains("--rows null-hypercall --iterations 1024"), "{preface}");
+    fn refuses_lines_that_cannot_be_true() {
+        for (from, to) in [
+            ("ticks=205824", "ticks=1023"),
+            ("iterations=1024", "iterations=0"),
+            ("frequency=1000000000", "frequency=0"),
+            ("empty=1024", "empty=-1"),
+            ("empty=1024", ""),
+        ] {
+            let line = LINE.replace(from, to);
+            assert!(Report::parse(&line).unwrap().is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn garbage_is_named_and_harmless() {
+        let find = |console: &str| Report::find(&ROWS[5], 1024, console).map_err(|failure| failure.full());
+        assert!(find(&format!("boot\r\n{LINE}\n")).is_ok());
+        let error = find("\x1b[2Jno such line").unwrap_err();
+        assert!(error.contains("without its @bench line") && error.contains("no such line"), "{error}");
+        assert!(!error.contains('\x1b'), "{error:?}");
+        let error = find("@error no GIC\x07\r\n").unwrap_err();
+        assert!(error.starts_with("the guest reports: no GIC\n"), "{error:?}");
+        assert!(find(&LINE.replace("self-sgi", "io-kernel")).unwrap_err().contains("measured io-kernel"));
+        assert!(find(&LINE.replace("=1024 t", "=1000 t")).unwrap_err().contains("1000 times"));
+        assert!(find(&LINE.replace("ticks=", "ticks=x")).unwrap_err().contains("is no number"));
     }
 }

@@ -21,32 +21,64 @@ const GUESTS: &str = "turnstile-guests";
 const METER: &str = "turnstile-meter";
 
 /// The packages that this process has built already: asking cargo again would only cost time.
-static BUILT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Builds the hypervisor's image and returns its path.
 pub fn hypervisor(layout: &Layout) -> Result<PathBuf> {
     let image = layout.hypervisor();
     once(HYPERVISOR, || {
-        build(layout, HYPERVISOR, "building the hypervisor")?;
-        flatten(layout, HYPERVISOR, &image)
+        build(layout, HYPERVISOR, &[], layout.target(), "building the hypervisor")?;
+        flatten(layout, &program(layout), &image)
     })?;
     Ok(image)
+}
+
+/// Builds the hypervisor with cargo features and returns its image's path. It is built apart from the usual one,
+/// so that neither makes cargo build the other anew.
+pub fn hypervisor_with(layout: &Layout, features: &[&str]) -> Result<PathBuf> {
+    if features.is_empty() {
+        return hypervisor(layout);
+    }
+    let variant = features.join("-");
+    let image = layout.images().join(format!("turnstile-arm64-{variant}.image"));
+    once(&format!("{HYPERVISOR} {variant}"), || {
+        let what = format!("building the hypervisor with {}", features.join(", "));
+        build(layout, HYPERVISOR, features, &variant_target(layout, features), &what)?;
+        flatten(layout, &program_with(layout, features), &image)
+    })?;
+    Ok(image)
+}
+
+/// The program of [`hypervisor_with`] with its symbols.
+pub fn program_with(layout: &Layout, features: &[&str]) -> PathBuf {
+    match features {
+        [] => program(layout),
+        features => variant_target(layout, features).join(TARGET).join(PROFILE).join(HYPERVISOR),
+    }
+}
+
+fn variant_target(layout: &Layout, features: &[&str]) -> PathBuf {
+    layout.target().join("variants").join(features.join("-"))
 }
 
 /// Builds the images of all guests.
 pub fn guests(layout: &Layout) -> Result<()> {
     once(GUESTS, || {
-        build(layout, GUESTS, "building the guests")?;
-        layout.guest_names().iter().try_for_each(|name| flatten(layout, name, &layout.guest(name)))
+        build(layout, GUESTS, &[], layout.target(), "building the guests")?;
+        let folder = layout.target().join(TARGET).join(PROFILE);
+        layout
+            .guest_names()
+            .iter()
+            .try_for_each(|name| flatten(layout, &folder.join(name), &layout.guest(name)))
     })
 }
 
 /// Does something for a package unless it is done; other threads wait meanwhile.
-fn once(package: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+fn once(package: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     if !built.contains(package) {
         work()?;
-        built.insert(package);
+        built.insert(package.to_owned());
     }
     Ok(())
 }
@@ -71,10 +103,13 @@ pub fn program(layout: &Layout) -> PathBuf {
 }
 
 /// Builds one package for the bare machine, showing what cargo does.
-fn build(layout: &Layout, package: &str, what: &str) -> Result<()> {
+fn build(layout: &Layout, package: &str, features: &[&str], target: &Path, what: &str) -> Result<()> {
     let mut cargo = rust::cargo(layout);
     cargo.args(["build", "--package", package, "--target", TARGET, "--profile", PROFILE]);
-    cargo.arg("--target-dir").arg(layout.target());
+    cargo.arg("--target-dir").arg(target);
+    if !features.is_empty() {
+        cargo.args(["--features", &features.join(",")]);
+    }
     let step = ui::Step::start(what);
     with_progress(&mut cargo, &step).map_err(|said| {
         let failure = Failure::failed(format!("{what} failed")).details(last_lines(&said, 40));
@@ -107,15 +142,14 @@ pub fn with_progress(cargo: &mut Command, step: &ui::Step) -> std::result::Resul
 }
 
 /// Makes the flat binary that a boot loader takes, if the program is newer than the present one.
-fn flatten(layout: &Layout, name: &str, image: &Path) -> Result<()> {
-    let program = layout.target().join(TARGET).join(PROFILE).join(name);
+fn flatten(layout: &Layout, program: &Path, image: &Path) -> Result<()> {
     let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
-    if modified(image).is_some() && modified(image) > modified(&program) {
+    if modified(image).is_some() && modified(image) > modified(program) {
         return Ok(());
     }
     let folder = image.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).context(|| format!("cannot create {}", folder.display()))?;
     let temporary = image.with_extension(format!("{}", std::process::id()));
-    super::run(Command::new(rust::objcopy(layout)?).args(["-O", "binary"]).arg(&program).arg(&temporary))?;
+    super::run(Command::new(rust::objcopy(layout)?).args(["-O", "binary"]).arg(program).arg(&temporary))?;
     fs::rename(&temporary, image).context(|| format!("cannot write {}", image.display()))
 }

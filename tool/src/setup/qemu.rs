@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::apt::Apt;
 use super::{find_program, is_root};
-use crate::failure::{Failure, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::layout::Layout;
 use crate::ui;
 
@@ -89,6 +89,21 @@ pub fn ensure(layout: &Layout, choice: Option<&Path>) -> Result<Qemu> {
         Found::Bad(problem) => Err(Failure::missing(problem).help(advice())),
         Found::Nothing => Err(Failure::missing(format!("{PROGRAM} is still not there")).help(advice())),
     }
+}
+
+/// Fails if a QEMU cannot load plugins: some are built without.
+pub fn can_load(qemu: &Qemu, plugin: &Path) -> Result<()> {
+    // It takes its options before it lists the machines, and no option loads the plugin so early.
+    let mut probe = Command::new(&qemu.path);
+    probe.arg("-plugin").arg(plugin).args(["-machine", "help"]);
+    let output = probe.output().context(|| format!("cannot start {}", qemu.path.display()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let what = format!("{} has no support for plugins, which the meter is", qemu.path.display());
+    Err(Failure::missing(what)
+        .details(String::from_utf8_lossy(&output.stderr))
+        .help("use one that was configured with --enable-plugins, as Debian's is: leave --qemu out, or name it there"))
 }
 
 fn install(layout: &Layout, release: &str) -> Result<()> {

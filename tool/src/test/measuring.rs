@@ -11,7 +11,10 @@ pub fn scenarios() -> Vec<Scenario> {
     for row in &ROWS {
         for machine in ["virt", "kvmtool"] {
             let pmu = if row.pmu { "trapped" } else { "off" };
-            let more = format!("machine = \"{machine}\"\npmu = \"{pmu}\"\ncmdline = \"iterations=1000\"");
+            let more = format!(
+                "machine = \"{machine}\"\npmu = \"{pmu}\"\nvcpus = {}\ncmdline = \"iterations=1000\"",
+                row.vcpus
+            );
             let steps = vec![Step::Expect(0, "@bench row="), Step::Expect(0, "iterations=1000")];
             let name = format!("measuring/{}-{machine}", row.name);
             scenarios.push(Scenario::new(name, guest("measure", row.name, "16MiB", &more), steps));

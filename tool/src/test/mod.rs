@@ -4,6 +4,8 @@
 //! First what needs no emulator, then one boot of the hypervisor for each scenario. Each test's log is kept
 //! in `target/test-logs/`. The last line is `N passed, N failed, N skipped`.
 
+mod bench_errors;
+mod benching;
 mod engine;
 mod guests;
 mod host;
@@ -20,17 +22,17 @@ use std::time::Instant;
 
 use scenario::Scenario;
 
-use crate::bench::budgets::{self, Budgets};
-use crate::bench::rows;
 use crate::failure::{Failure, Kind, Result};
 use crate::layout::Layout;
 use crate::setup::qemu::Qemu;
 use crate::ui::{CYAN, DIM, GREEN, RED, YELLOW};
-use crate::{bench, cli, setup};
+use crate::{cli, setup};
 
 const IMAGES: &str = "images/build";
 const HOT_PATH: &str = "images/hot-path";
 const BENCH: &str = "arm64/bench";
+const BENCH_ERRORS: &str = "arm64/bench/errors";
+const REPEATABLE: &str = "arm64/bench/repeatable";
 const WEIGHT: &str = "arm64/linux/weight";
 /// Boots at a time. More would not end sooner on two cores, and time-outs would mean less.
 const PARALLEL: usize = 2;
@@ -82,7 +84,8 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     stages.retain(|stage| wanted(&stage.name));
     let mut scenarios = all_scenarios();
     scenarios.retain(|scenario| wanted(&scenario.name));
-    let checks: Vec<&str> = [HOT_PATH, BENCH, WEIGHT].into_iter().filter(|name| wanted(name)).collect();
+    let checks: Vec<&str> =
+        [HOT_PATH, BENCH, REPEATABLE, BENCH_ERRORS, WEIGHT].into_iter().filter(|name| wanted(name)).collect();
     let system = !checks.is_empty() || !scenarios.is_empty() || wanted(IMAGES);
     if options.list {
         for stage in &stages {
@@ -146,7 +149,11 @@ fn run_system(
         report.starts(name);
         let verdict = match *name {
             HOT_PATH => Verdict::from(image::hot_path(&setup::images::program(layout))),
-            BENCH => Verdict::from(check_budgets(layout, &qemu).map_err(|failure| failure.full())),
+            BENCH => Verdict::from(benching::budgets(layout, &qemu).map_err(|failure| failure.full())),
+            BENCH_ERRORS => Verdict::from(bench_errors::check(layout, &qemu).map_err(|failure| failure.full())),
+            REPEATABLE => {
+                Verdict::from(benching::repeatable(layout, &qemu).map_err(|failure| failure.full()))
+            }
             _ => match setup::debian::ensure(layout) {
                 Ok(debian) => Verdict::from(weight::compare(layout, &qemu.path, debian)),
                 Err(failure) => Verdict::Skipped(failure.to_string()),
@@ -155,15 +162,6 @@ fn run_system(
         report.single(layout, name, &verdict, begin);
     }
     play_all(layout, &qemu, report, scenarios);
-}
-
-/// Measures all rows with all iterations, and compares them with the budgets.
-fn check_budgets(layout: &Layout, qemu: &Qemu) -> Result<()> {
-    let measured = bench::measure_all(layout, qemu, &rows::select(&[])?, bench::ITERATIONS)?;
-    if let Some(row) = measured.iter().find(|measured| measured.exits < 1.0) {
-        return Err(Failure::failed(format!("{} does not exit: {} exits", row.row.name, row.exits)));
-    }
-    Budgets::load(layout)?.check(budgets::figures(&measured))
 }
 
 fn play_all(layout: &Layout, qemu: &Qemu, report: &Report, scenarios: &[Scenario]) {
@@ -253,6 +251,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::bench::{rows, subjects};
     use crate::config::{self, Surroundings};
 
     #[test]
@@ -275,7 +274,7 @@ mod tests {
         let guests: Vec<String> = rows::ROWS.iter().map(|row| row.name.to_owned()).collect();
         for row in &rows::ROWS {
             let surroundings = Surroundings { folder: Path::new(""), guests: &guests };
-            let config = config::parse(&bench::measure::config(row, 16), &surroundings);
+            let config = config::parse(&subjects::config(row, 16, ""), &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", row.name);
         }
     }

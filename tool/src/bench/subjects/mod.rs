@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The hypervisors that are measured, each with the same guests on the same machine.
 
-use std::path::PathBuf;
+mod turnstile;
 
-use crate::bench::measure::Report;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[cfg(test)]
+pub use turnstile::config;
+
+use crate::bench::report::Report;
 use crate::bench::rows::Row;
 use crate::failure::{Failure, Result};
 use crate::layout::Layout;
@@ -23,6 +29,45 @@ pub enum Subject {
     Xen,
 }
 
+impl Subject {
+    /// All of them, in the order of the table.
+    pub const ALL: [Subject; 4] = [Subject::Turnstile, Subject::KvmVhe, Subject::KvmNvhe, Subject::Xen];
+
+    /// Its name on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Subject::Turnstile => "turnstile",
+            Subject::KvmVhe => "kvm-vhe",
+            Subject::KvmNvhe => "kvm-nvhe",
+            Subject::Xen => "xen",
+        }
+    }
+
+    /// Whether it uses the Virtualization Host Extensions.
+    pub fn mode(self) -> &'static str {
+        match self {
+            Subject::Turnstile | Subject::KvmVhe => "vhe",
+            Subject::KvmNvhe | Subject::Xen => "nvhe",
+        }
+    }
+
+    /// Whether it has what a row measures.
+    pub fn has(self, row: &Row) -> bool {
+        // Xen has no devices that a process emulates.
+        !(self == Subject::Xen && row.name == "io-user")
+    }
+
+    /// Its heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Subject::Turnstile => "Turnstile",
+            Subject::KvmVhe => "KVM VHE",
+            Subject::KvmNvhe => "KVM nVHE",
+            Subject::Xen => "Xen",
+        }
+    }
+}
+
 /// What one run of one row gave.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -32,6 +77,17 @@ pub struct Outcome {
     pub reading: Reading,
     /// What was measured, with its version, for people: `Linux 6.12.95 KVM`.
     pub version: String,
+}
+
+/// How Turnstile differs from the usual in a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Variant {
+    /// The hypervisor's cargo features; with some it is built apart from the usual one.
+    pub features: &'static [&'static str],
+    /// More words on the hypervisor's command line.
+    pub append: String,
+    /// More lines of the VM's table.
+    pub vm: String,
 }
 
 /// One run: who, what and how often.
@@ -45,13 +101,24 @@ pub struct Run<'a> {
     pub row: &'static Row,
     /// Iterations of its guest.
     pub iterations: u64,
+    /// The processor time that QEMU may use: on a busy machine it grows as slowly as QEMU does.
+    pub limit: Duration,
     /// Whether the meter traces a visit.
     pub trace: bool,
     /// The plugin's library, built.
     pub meter: PathBuf,
+    /// A folder of this run's own, for its files.
+    pub folder: PathBuf,
+    /// What is special about Turnstile in this run.
+    pub variant: &'a Variant,
 }
 
 /// Runs one row on one subject, to its end.
-pub fn run(subject: Subject, _run: &Run<'_>) -> Result<Outcome> {
-    Err(Failure::failed(format!("{subject:?} cannot be measured yet")))
+pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
+    match subject {
+        Subject::Turnstile => turnstile::run(run),
+        Subject::KvmVhe | Subject::KvmNvhe | Subject::Xen => {
+            Err(Failure::failed(format!("{} cannot be measured yet", subject.title())))
+        }
+    }
 }

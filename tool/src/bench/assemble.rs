@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Measures a selection, and makes the document of it and of what was recorded of others.
+
+use std::fs;
+use std::time::SystemTime;
+
+use super::document::{Document, Figure, Host, SCHEMA, SubjectInfo};
+use super::measure::blank;
+use super::recorded::Recorded;
+use super::runner::{Measured, Runner};
+use super::selection::Selection;
+use super::subjects::Subject;
+use super::{ISA, PLATFORM};
+use crate::failure::{Failure, Result};
+use crate::layout::Layout;
+use crate::setup::qemu::Qemu;
+
+/// A document, and what went wrong while it was measured.
+#[derive(Debug)]
+pub struct Assembled {
+    /// The figures, with an error in the place of each that could not be had.
+    pub document: Document,
+    /// Those errors, with everything that is known about them.
+    pub failures: Vec<Failure>,
+}
+
+/// Measures, and adds recorded figures of the subjects that are not measured.
+pub fn measure(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<Assembled> {
+    let recorded = Recorded::load(layout)?;
+    let jobs = selection.jobs();
+    let results = Runner::new(layout, qemu, selection.iterations)?.measure(&jobs);
+    let mut assembled = Assembled { document: empty(qemu, selection), failures: Vec::new() };
+    for (job, result) in jobs.iter().zip(results) {
+        assembled.add(job.subject, job.row, result, &recorded);
+    }
+    for subject in Subject::ALL.into_iter().filter(|subject| !selection.subjects.contains(subject)) {
+        assembled.add_recorded(subject, selection, &recorded);
+    }
+    // The table's order, whoever was measured.
+    let place =
+        |name: &str| Subject::ALL.iter().position(|subject| subject.name() == name).unwrap_or(usize::MAX);
+    assembled.document.subjects.sort_by_key(|info| place(&info.subject));
+    assembled.document.rows.sort_by_key(|figure| place(&figure.subject));
+    Ok(assembled)
+}
+
+fn empty(qemu: &Qemu, selection: &Selection) -> Document {
+    Document {
+        schema: SCHEMA,
+        date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        host: host(),
+        tool: env!("CARGO_PKG_VERSION").to_owned(),
+        qemu: qemu.version.clone(),
+        isa: ISA.to_owned(),
+        platform: PLATFORM.to_owned(),
+        command: selection.command(),
+        subjects: Vec::new(),
+        rows: Vec::new(),
+        traces: Vec::new(),
+        ablation: None,
+        weights: None,
+    }
+}
+
+impl Assembled {
+    fn add(
+        &mut self,
+        subject: Subject,
+        row: &'static super::rows::Row,
+        result: Result<Measured>,
+        recorded: &Recorded,
+    ) {
+        let (figure, version) = match result {
+            Ok(measured) => {
+                self.document.traces.extend(measured.trace);
+                (measured.figure, Some(measured.version))
+            }
+            Err(failure) => {
+                let error = Some(failure.to_string());
+                let what = format!("{} on {}", row.name, subject.title());
+                self.failures.push(failure.context_line(&what));
+                (Figure { error, ..blank(subject, row) }, None)
+            }
+        };
+        self.document.rows.push(figure);
+        // What could not be run cannot say its version; what it would have been is better than nothing.
+        let guess = || recorded.version(subject).unwrap_or_default().to_owned();
+        match self.document.subjects.iter_mut().find(|info| info.subject == subject.name()) {
+            Some(info) => info.version = version.unwrap_or_else(|| info.version.clone()),
+            None => self.document.subjects.push(info(subject, version.unwrap_or_else(guess))),
+        }
+    }
+
+    fn add_recorded(&mut self, subject: Subject, selection: &Selection, recorded: &Recorded) {
+        let figures: Vec<Figure> = selection
+            .rows
+            .iter()
+            .filter_map(|row| {
+                let instructions = Some(recorded.instructions(subject, row.name)?);
+                Some(Figure { recorded: true, instructions, ..blank(subject, row) })
+            })
+            .collect();
+        if !figures.is_empty() {
+            let version = recorded.version(subject).unwrap_or_default().to_owned();
+            self.document.subjects.push(info(subject, version));
+            self.document.rows.extend(figures);
+        }
+    }
+}
+
+fn info(subject: Subject, version: String) -> SubjectInfo {
+    SubjectInfo {
+        subject: subject.name().to_owned(),
+        mode: subject.mode().to_owned(),
+        title: subject.title().to_owned(),
+        version,
+    }
+}
+
+/// The machine that this runs on.
+fn host() -> Host {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let field = |text: &str, key: &str, separator: char| {
+        let line = text.lines().find(|line| line.starts_with(key))?;
+        Some(line.split_once(separator)?.1.trim().trim_matches('"').to_owned())
+    };
+    let system = field(&read("/etc/os-release"), "PRETTY_NAME", '=').unwrap_or_else(|| "Linux".to_owned());
+    let kernel = read("/proc/sys/kernel/osrelease");
+    Host {
+        // Not every architecture's kernel names its CPU.
+        cpu: field(&read("/proc/cpuinfo"), "model name", ':')
+            .unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        os: format!("{system}, {}", kernel.trim()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::super::rows::ROWS;
+    use super::super::samples::turnstile;
+    use super::*;
+
+    fn assembled() -> Assembled {
+        let selection = Selection::own(&[]).unwrap();
+        let qemu = Qemu { path: PathBuf::from("qemu"), version: "10.0.2".to_owned() };
+        Assembled { document: empty(&qemu, &selection), failures: Vec::new() }
+    }
+
+    fn measured() -> Result<Measured> {
+        Ok(Measured { figure: turnstile(0, &[]), version: "Turnstile 0.0.0".to_owned(), trace: None })
+    }
+
+    #[test]
+    fn a_failure_is_an_error_in_its_place_and_the_others_come_out() {
+        let recorded = Recorded::default();
+        let mut all = assembled();
+        let help = "see whether it is there";
+        all.add(Subject::Xen, &ROWS[0], Err(Failure::failed("it does not boot").help(help)), &recorded);
+        all.add(Subject::Turnstile, &ROWS[0], measured(), &recorded);
+        let [failed, good] = all.document.rows.as_slice() else { panic!("two rows") };
+        assert!(failed.error.as_ref().unwrap().contains("it does not boot"));
+        assert_eq!((failed.instructions, good.error.is_none()), (None, true));
+        assert!(all.failures[0].to_string().starts_with("null-hypercall on Xen: it does not boot"));
+        assert_eq!(all.document.subjects[1].version, "Turnstile 0.0.0");
+    }
+
+    #[test]
+    fn recorded_figures_are_for_what_was_measured() {
+        let recorded = Recorded::load(&Layout::find().unwrap()).unwrap();
+        let selection = Selection::own(&["null-hypercall".to_owned()]).unwrap();
+        let mut all = assembled();
+        all.add_recorded(Subject::KvmVhe, &selection, &recorded);
+        all.add_recorded(Subject::Turnstile, &selection, &recorded);
+        let [figure] = all.document.rows.as_slice() else { panic!("one row") };
+        assert!(figure.recorded && figure.instructions.is_some() && figure.classes.is_empty());
+        assert!(all.document.subjects[0].version.starts_with("Linux"));
+    }
+
+    #[test]
+    fn dates_have_the_agreed_form() {
+        let date = assembled().document.date;
+        assert!(date.len() == 20 && date.ends_with('Z') && date.as_bytes()[10] == b'T', "{date}");
+    }
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Figures of other hypervisors that were taken once, for columns that are not measured in this run.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde::Deserialize;
+
+use super::subjects::Subject;
+use crate::failure::{Context, Result};
+use crate::layout::Layout;
+
+/// The file `bench/recorded.toml`: subjects by name.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub struct Recorded {
+    subjects: BTreeMap<String, Entry>,
+}
+
+/// What was recorded of one subject.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    version: String,
+    instructions: BTreeMap<String, f64>,
+}
+
+impl Recorded {
+    /// Reads the figures of the checkout.
+    pub fn load(layout: &Layout) -> Result<Self> {
+        let path = layout.root().join("bench/recorded.toml");
+        let text = fs::read_to_string(&path).context(|| format!("cannot read {}", path.display()))?;
+        toml::from_str(&text).context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// What exactly was measured.
+    pub fn version(&self, subject: Subject) -> Option<&str> {
+        Some(&self.subjects.get(subject.name())?.version)
+    }
+
+    /// The instructions of an operation.
+    pub fn instructions(&self, subject: Subject, row: &str) -> Option<f64> {
+        self.subjects.get(subject.name())?.instructions.get(row).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_names_are_known() {
+        let recorded = Recorded::load(&Layout::find().unwrap()).unwrap();
+        assert!(!recorded.subjects.is_empty());
+        for (name, entry) in &recorded.subjects {
+            assert!(Subject::ALL.iter().any(|subject| subject.name() == name), "{name}");
+            assert!(entry.instructions.values().all(|figure| *figure > 0.0), "{name}");
+        }
+        assert!(recorded.instructions(Subject::KvmVhe, "null-hypercall").is_some());
+        assert_eq!(recorded.instructions(Subject::Turnstile, "null-hypercall"), None);
+    }
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Runs what is to be measured, two at a time; what fails is an error in its place, and the others go on.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::document::{Figure, Trace};
+use super::measure;
+use super::rows::Row;
+use super::subjects::{self, Run, Subject, Variant};
+use super::trace;
+use crate::failure::{Failure, Result};
+use crate::layout::Layout;
+use crate::setup;
+use crate::setup::qemu::Qemu;
+use crate::ui;
+
+/// Runs at a time: each is one thread of QEMU's.
+const PARALLEL: usize = 2;
+/// Processor time for booting, in seconds, and iterations that surely fit into one more second.
+const BOOT_SECONDS: u64 = 120;
+const ITERATIONS_PER_SECOND: u64 = 2_000;
+
+/// One row of one subject.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Whom.
+    pub subject: Subject,
+    /// What.
+    pub row: &'static Row,
+    /// What is special about Turnstile.
+    pub variant: Variant,
+    /// Whether the instructions of a visit are wanted.
+    pub trace: bool,
+}
+
+impl Job {
+    /// A row on a subject as it usually is.
+    pub fn new(subject: Subject, row: &'static Row) -> Self {
+        Job { subject, row, variant: Variant::default(), trace: false }
+    }
+
+    fn shown(&self) -> String {
+        format!("{} on {}", self.row.name, self.subject.title())
+    }
+}
+
+/// What a job found.
+#[derive(Debug)]
+pub struct Measured {
+    /// The figures.
+    pub figure: Figure,
+    /// What was measured, with its version.
+    pub version: String,
+    /// What ran, if that was wanted.
+    pub trace: Option<Trace>,
+}
+
+/// Measures with the meter in QEMU.
+pub struct Runner<'a> {
+    layout: &'a Layout,
+    qemu: &'a Qemu,
+    iterations: u64,
+    limit: Duration,
+    meter: PathBuf,
+}
+
+impl<'a> Runner<'a> {
+    /// Builds what all runs need, and sees that QEMU can load the meter.
+    pub fn new(layout: &'a Layout, qemu: &'a Qemu, iterations: u64) -> Result<Self> {
+        let meter = setup::images::meter(layout)?;
+        setup::qemu::can_load(qemu, &meter)?;
+        setup::images::guests(layout)?;
+        let limit = Duration::from_secs(BOOT_SECONDS + iterations / ITERATIONS_PER_SECOND);
+        Ok(Runner { layout, qemu, iterations, limit, meter })
+    }
+
+    /// Gives each run as much processor time, and no more.
+    pub fn with_limit(self, limit: Duration) -> Self {
+        Runner { limit, ..self }
+    }
+
+    /// Measures all jobs; the results are in their order.
+    pub fn measure(&self, jobs: &[Job]) -> Vec<Result<Measured>> {
+        let step = ui::Step::start_counted("measuring", jobs.len() as u64);
+        let results: Vec<Mutex<Option<Result<Measured>>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..PARALLEL.min(jobs.len()) {
+                scope.spawn(|| {
+                    loop {
+                        // From the end: the subjects that take longest are last in the table.
+                        let taken = next.fetch_add(1, Ordering::Relaxed) + 1;
+                        let Some(index) = jobs.len().checked_sub(taken) else { break };
+                        let (Some(job), Some(slot)) = (jobs.get(index), results.get(index)) else { break };
+                        step.detail(job.shown());
+                        let result = self.one(index, job);
+                        step.advance();
+                        if let Ok(mut slot) = slot.lock() {
+                            *slot = Some(result);
+                        }
+                    }
+                });
+            }
+        });
+        step.done();
+        let unmeasured = || Err(Failure::failed("it was not measured"));
+        let result = |slot: Mutex<Option<_>>| slot.into_inner().ok().flatten().unwrap_or_else(unmeasured);
+        results.into_iter().map(result).collect()
+    }
+
+    fn one(&self, index: usize, job: &Job) -> Result<Measured> {
+        let run = Run {
+            layout: self.layout,
+            qemu: self.qemu,
+            row: job.row,
+            iterations: self.iterations,
+            limit: self.limit,
+            trace: job.trace,
+            meter: self.meter.clone(),
+            folder: self.layout.bundles().join(format!("bench-{index}")),
+            variant: &job.variant,
+        };
+        let outcome = subjects::run(job.subject, &run)?;
+        let figure = measure::figure(job.subject, job.row, &outcome)?;
+        let trace = match job.trace {
+            true => {
+                let kinds = measure::kinds(&outcome.reading, self.iterations)?;
+                Some(trace::trace(job.subject.name(), job.row.name, &kinds, |_, _| None))
+            }
+            false => None,
+        };
+        // What is left of a run that failed may tell why.
+        let _ = std::fs::remove_dir_all(&run.folder);
+        Ok(Measured { figure, version: outcome.version, trace })
+    }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Turnstile itself.
+
+use super::{Outcome, Run};
+use crate::batch;
+use crate::bench::report::{Report, printable};
+use crate::bench::rows::Row;
+use crate::failure::{Failure, Result};
+use crate::machine;
+use crate::meter::Options;
+use crate::meter::reading::Reading;
+use crate::setup::images;
+
+/// Runs a row to its end.
+pub fn run(run: &Run<'_>) -> Result<Outcome> {
+    let image = images::hypervisor_with(run.layout, run.variant.features)?;
+    let text = config(run.row, run.iterations, &run.variant.vm);
+    let mut boot = machine::prepare_own(run.layout, &run.folder, &text, &image)?;
+    boot.counted = true;
+    if !run.variant.append.is_empty() {
+        boot.append = format!("{} {}", boot.append, run.variant.append);
+    }
+    let out = run.folder.join("reading.json");
+    let options = Options { trace: run.trace, ..Options::default() };
+    boot.extra = vec!["-plugin".into(), options.argument(&run.meter, &out)];
+    let transcript = batch::run(&boot, &run.qemu.path, run.limit, |_| {})?;
+    let console = transcript.consoles.first().map_or("", String::as_str);
+    let all = || printable(&transcript.all());
+    let report = Report::find(run.row, run.iterations, console).map_err(|failure| failure.details(all()))?;
+    if transcript.done != Some(0) {
+        return Err(Failure::failed("the machine did not end in order").details(all()));
+    }
+    let version = format!("Turnstile {}", env!("CARGO_PKG_VERSION"));
+    Ok(Outcome { report, reading: Reading::load(&out)?, version })
+}
+
+/// The machine of a row: the memory map of kvmtool, where the same images run on any hypervisor.
+pub fn config(row: &Row, iterations: u64, more: &str) -> String {
+    let pmu = if row.pmu { "trapped" } else { "off" };
+    format!(
+        "[[vm]]\nname = \"{name}\"\nkernel = \"guest:{name}\"\ncmdline = \"iterations={iterations}\"\n\
+         memory = \"16MiB\"\nmachine = \"kvmtool\"\npmu = \"{pmu}\"\nvcpus = {vcpus}\n{more}\n",
+        name = row.name,
+        vcpus = row.vcpus,
+    )
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A run as text: what the numbers are, the table, and the operations by class.
+
+use std::collections::BTreeSet;
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+
+use super::document::{Document, Figure, SubjectInfo};
+use super::subjects::Subject;
+
+/// Terminals narrower than this do without the column that says what an operation is.
+const NARROW: u16 = 96;
+/// The classes that say what the code does; all others are operations on the machine.
+const ORDINARY: [&str; 5] = ["instructions", "loads", "stores", "branches", "lines"];
+
+/// Says whether operations of a class are on the machine: registers, interrupt controller, barriers and the like.
+pub fn is_hardware(class: &str) -> bool {
+    !ORDINARY.contains(&class)
+}
+
+/// Says what the numbers are, and what they are not.
+pub fn preface(document: &Document) -> String {
+    let Document { isa, platform, qemu, command, .. } = document;
+    format!(
+        "Instructions executed outside the guest for one operation, on {isa} ({platform}).\n\
+         They are exact counts, the same in every run, by a plugin of QEMU {qemu} (TCG). They are not cycles: an\n\
+         emulator has none. To repeat: {command}\n"
+    )
+}
+
+/// Says what is in the columns.
+pub fn legend(document: &Document) -> String {
+    let versions = |recorded: bool| {
+        let mut versions: Vec<&str> = Vec::new();
+        for info in document.subjects.iter().filter(|info| is_recorded(document, info) == recorded) {
+            if !info.version.is_empty() && !versions.contains(&info.version.as_str()) {
+                versions.push(&info.version);
+            }
+        }
+        versions.join(", ")
+    };
+    let (measured, recorded) = (versions(false), versions(true));
+    let mut lines = Vec::new();
+    if !measured.is_empty() {
+        lines.push(format!("Measured: {measured}."));
+    }
+    if !recorded.is_empty() {
+        lines.push(format!("* recorded some other time, not measured in this run: {recorded}."));
+    }
+    lines.join("\n")
+}
+
+/// Rows down, subjects across; a terminal of this width is filled, a pipe gets what it takes.
+pub fn table(document: &Document, width: Option<u16>) -> Table {
+    let wide = width.is_none_or(|width| width >= NARROW);
+    let mut table = empty(width);
+    let mut header = vec!["row".to_owned()];
+    header.extend(wide.then(|| "operation".to_owned()));
+    header.extend(document.subjects.iter().map(|info| {
+        let star = if is_recorded(document, info) { " *" } else { "" };
+        format!("{}{star}", info.title)
+    }));
+    table.set_header(header);
+    for (row, what) in document.row_names() {
+        let mut cells = vec![Cell::new(row)];
+        cells.extend(wide.then(|| Cell::new(what)));
+        let own = document.figure(Subject::Turnstile.name(), row).and_then(|figure| figure.instructions);
+        cells.extend(document.subjects.iter().map(|info| {
+            let own = own.filter(|_| info.subject != Subject::Turnstile.name());
+            right(&cell(document.figure(&info.subject, row), own))
+        }));
+        table.add_row(cells);
+    }
+    table
+}
+
+/// The operations of a subject by class: classes down, rows across. `None` if it was not measured.
+pub fn classes(document: &Document, info: &SubjectInfo, width: Option<u16>) -> Option<Table> {
+    let own = |figure: &&Figure| figure.subject == info.subject && !figure.classes.is_empty();
+    let figures: Vec<&Figure> = document.rows.iter().filter(own).collect();
+    let names: BTreeSet<&str> =
+        figures.iter().flat_map(|figure| figure.classes.keys().map(String::as_str)).collect();
+    let (hardware, ordinary): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| is_hardware(name));
+    let mut table = empty(width);
+    table.set_header(["operations"].into_iter().chain(figures.iter().map(|figure| figure.row.as_str())));
+    let exits = figures.iter().map(|figure| right(&figure.exits.map_or_else(unknown, count)));
+    table.add_row([Cell::new("exits")].into_iter().chain(exits));
+    for class in ordinary.into_iter().chain(hardware) {
+        let counts = figures.iter().map(|figure| match figure.classes.get(class) {
+            Some(&number) => right(&count(number)),
+            None => right("·"),
+        });
+        table.add_row([Cell::new(class.replace('_', " "))].into_iter().chain(counts));
+    }
+    (!figures.is_empty()).then_some(table)
+}
+
+/// The width of the terminal on standard output, if it is one.
+pub fn terminal_width() -> Option<u16> {
+    Table::new().width()
+}
+
+fn empty(width: Option<u16>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    if let Some(width) = width {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
+    table
+}
+
+/// Whether a subject's figures are recorded ones.
+fn is_recorded(document: &Document, info: &SubjectInfo) -> bool {
+    document.rows.iter().any(|figure| figure.subject == info.subject && figure.recorded)
+}
+
+/// A figure, and how many times `own` it is.
+fn cell(figure: Option<&Figure>, own: Option<f64>) -> String {
+    match (figure.map(|figure| (figure.instructions, figure.error.is_some())), own) {
+        (Some((Some(number), _)), Some(own)) if own > 0.0 => {
+            format!("{} ({:.1}×)", count(number), number / own)
+        }
+        (Some((Some(number), _)), _) => count(number),
+        (Some((None, true)), _) => "failed".to_owned(),
+        _ => unknown(),
+    }
+}
+
+fn unknown() -> String {
+    "–".to_owned()
+}
+
+fn right(text: &str) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+/// A number, without decimals where it has none.
+pub fn count(number: f64) -> String {
+    if number.fract() == 0.0 { format!("{number:.0}") } else { format!("{number:.2}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::samples;
+    use super::*;
+
+    #[test]
+    fn table_marks_what_is_recorded() {
+        let document = samples::document();
+        let text = table(&document, None).to_string();
+        assert!(text.contains("KVM VHE *"), "{text}");
+        assert!(text.contains(" Turnstile "), "{text}");
+        assert!(text.contains("1364 (28.4×)"), "{text}");
+        assert!(text.contains("hvc PSCI_VERSION"), "{text}");
+        let legend = legend(&document);
+        assert!(legend.contains("Measured: Turnstile 0.0.0, Xen 4.17.5."), "{legend}");
+        assert!(legend.contains("not measured in this run: Linux 6.12.95 KVM."), "{legend}");
+    }
+
+    #[test]
+    fn table_shows_what_failed_and_what_is_not_there() {
+        let text = table(&samples::document(), None).to_string();
+        let line = |row: &str| text.lines().find(|line| line.contains(row)).unwrap_or_default().to_owned();
+        assert!(line("null-hypercall").trim_end().ends_with("failed"), "{text}");
+        assert!(line("id-register").trim_end().ends_with('–'), "{text}");
+    }
+
+    #[test]
+    fn narrow_terminals_are_kept() {
+        for width in [40, 60, 95, 96, 200] {
+            let text = table(&samples::document(), Some(width)).to_string();
+            let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+            assert!(widest <= usize::from(width), "{width}\n{text}");
+            assert_eq!(text.contains("PSCI_VERSION"), width >= 96, "{text}");
+        }
+    }
+
+    #[test]
+    fn classes_are_listed_with_the_machines_last() {
+        let mut document = samples::document();
+        document.rows[1].classes = BTreeMap::from([("instructions".to_owned(), 60.0)]);
+        let text = classes(&document, &document.subjects[0], None).unwrap().to_string();
+        let place = |word: &str| text.find(word).unwrap_or_else(|| panic!("no {word}: {text}"));
+        assert!(place("exits") < place("instructions") && place("instructions") < place("register reads"));
+        assert!(text.contains('·'), "{text}");
+        assert!(classes(&document, &document.subjects[1], None).is_none(), "recorded only");
+    }
+
+    #[test]
+    fn preface_says_what_it_is_not() {
+        let preface = preface(&samples::document());
+        assert!(preface.contains("They are not cycles"), "{preface}");
+        assert!(preface.contains("./x bench --rows null-hypercall"), "{preface}");
+    }
+}

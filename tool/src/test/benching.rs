@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Turnstile's rows: within their budgets, and the same in every run.
+
+use crate::bench::assemble::{self, Assembled};
+use crate::bench::document::{Document, Host};
+use crate::bench::selection::Selection;
+use crate::bench::{BUDGETED, budgets};
+use crate::failure::{Failure, Result};
+use crate::layout::Layout;
+use crate::setup::qemu::Qemu;
+
+/// Rows that two runs are made of: one with one kind of exit, one with two, one with a trapped register.
+const REPEATED: [&str; 3] = ["null-hypercall", "sysreg-trap", "self-sgi"];
+
+/// Measures all rows, and compares them with the budgets.
+pub fn budgets(layout: &Layout, qemu: &Qemu) -> Result<()> {
+    let document = measure(layout, qemu, &[])?;
+    if let Some(figure) = document.rows.iter().find(|figure| figure.exits.is_some_and(|exits| exits < 1.0)) {
+        return Err(Failure::failed(format!("{} does not exit", figure.row)));
+    }
+    budgets::check(layout, BUDGETED, &document)
+}
+
+/// Measures some rows twice; the files must be the same but for date and host.
+pub fn repeatable(layout: &Layout, qemu: &Qemu) -> Result<()> {
+    let once = || -> Result<String> {
+        let mut document = measure(layout, qemu, &REPEATED)?;
+        (document.date, document.host) = (String::new(), Host::default());
+        document.json()
+    };
+    let (first, second) = (once()?, once()?);
+    if first == second {
+        return Ok(());
+    }
+    let difference = similar::TextDiff::from_lines(&first, &second);
+    let shown = difference.unified_diff().context_radius(3).to_string();
+    Err(Failure::failed("two runs differ").details(shown))
+}
+
+fn measure(layout: &Layout, qemu: &Qemu, rows: &[&str]) -> Result<Document> {
+    let rows: Vec<String> = rows.iter().map(|row| (*row).to_owned()).collect();
+    let selection = Selection { trace: true, ..Selection::own(&rows)? };
+    let Assembled { document, failures } = assemble::measure(layout, qemu, &selection)?;
+    match failures.into_iter().next() {
+        Some(failure) => Err(failure),
+        None => Ok(document),
+    }
+}
