@@ -54,13 +54,9 @@ lookups! {
 /// A full handler of trapped system registers.
 type Full = fn(&mut Frame, &Vcpu, &mut Owned, u32);
 
-extern "C" fn light<L: Lookup>(frame: &mut Frame, esr: u64) -> u32 {
-    sysreg::light::<L>(frame, esr)
-}
-
 /// The light and the full handler with a lookup.
 fn with<L: Lookup>() -> Option<(Handler, Full)> {
-    Some((light::<L>, sysreg::full_with::<L>))
+    Some((sysreg::light_with::<L>, sysreg::full_with::<L>))
 }
 
 /// The handlers of trapped system registers that go without the techniques of a set; `None` if the usual ones do.

@@ -188,39 +188,50 @@ fn access<L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u64) -> Ac
     }
 }
 
+/// The body of the light handler, with a [`Lookup`].
+///
+/// A macro: as a generic function that is inlined, its branches are laid out otherwise, at the cost of the first.
+macro_rules! light_sysreg {
+    ($frame:ident, $esr:ident, $lookup:ty) => {{
+        let iss = $esr as u32;
+        let rt = transfer(iss);
+        if !Frame::is_light(rt) {
+            return Code::SYNC;
+        }
+        let vcpu = resident($frame);
+        let value = match <$lookup>::trap(iss) {
+            Trap::Id if iss & ISS_READ != 0 => id_register(vcpu, iss),
+            Trap::Sgi(register) if iss & ISS_READ == 0 => {
+                return light_sgi::<$lookup>($frame, register, rt);
+            }
+            Trap::PmuSelect if vcpu.vm.pmu => {
+                // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
+                let owned = unsafe { vcpu.owned() };
+                if iss & ISS_READ == 0 {
+                    owned.pmu.set_select($frame.light(rt));
+                    skip();
+                    return done(vcpu);
+                }
+                owned.pmu.select()
+            }
+            _ => return Code::SYNC,
+        };
+        $frame.set_light(rt, value);
+        skip();
+        done(vcpu)
+    }};
+}
+
 /// The registers that are hot in real guests: identification, SGIs, the PMU's selector.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub(super) extern "C" fn turnstile_light_sysreg(frame: &mut Frame, esr: u64) -> u32 {
-    light::<Indexed>(frame, esr)
+    light_sysreg!(frame, esr, Indexed)
 }
 
-/// The light handler with a way to look things up.
-#[inline(always)] // One caller for each way.
-pub(super) fn light<L: Lookup>(frame: &mut Frame, esr: u64) -> u32 {
-    let iss = esr as u32;
-    let rt = transfer(iss);
-    if !Frame::is_light(rt) {
-        return Code::SYNC;
-    }
-    let vcpu = resident(frame);
-    let value = match L::trap(iss) {
-        Trap::Id if iss & ISS_READ != 0 => id_register(vcpu, iss),
-        Trap::Sgi(register) if iss & ISS_READ == 0 => return light_sgi::<L>(frame, register, rt),
-        Trap::PmuSelect if vcpu.vm.pmu => {
-            // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
-            let owned = unsafe { vcpu.owned() };
-            if iss & ISS_READ == 0 {
-                owned.pmu.set_select(frame.light(rt));
-                skip();
-                return done(vcpu);
-            }
-            owned.pmu.select()
-        }
-        _ => return Code::SYNC,
-    };
-    frame.set_light(rt, value);
-    skip();
-    done(vcpu)
+/// The same with another way to look things up.
+#[cfg(feature = "ablation")]
+pub(super) extern "C" fn light_with<L: Lookup>(frame: &mut Frame, esr: u64) -> u32 {
+    light_sysreg!(frame, esr, L)
 }
 
 /// An SGI register, written from one of the registers that the light tier holds.
