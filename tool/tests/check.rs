@@ -232,7 +232,7 @@ fn command_line() {
     }
     output(&["chekc"]).code(2).stderr(contains("'check'"));
     output(&["bench", "--rows", "nul-hypercall"]).code(2).stderr(contains("did you mean `null-hypercall`?"));
-    output(&["bench", "--check", "--iterations", "1000"]).code(2).stderr(contains("leave --iterations out"));
+    output(&["bench", "--check", "--iterations", "20000"]).code(2).stderr(contains("leave --iterations out"));
     output(&["test", "--filter", "no-such-test"]).code(2).stderr(contains("--list shows all names"));
 }
 

@@ -284,3 +284,7 @@ impl Document {
         names
     }
 }
+
+#[cfg(test)]
+#[path = "document_tests.rs"]
+mod tests;

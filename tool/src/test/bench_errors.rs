@@ -63,7 +63,8 @@ fn no_plugins(layout: &Layout, folder: &Path) -> Result<()> {
 /// One row's QEMU dies; the other row is in the JSON all the same.
 fn others_come_out(layout: &Layout, qemu: &Qemu, folder: &Path) -> Result<()> {
     let real = qemu.path.display();
-    let script = format!("case \"$*\" in *bench-1/*) echo 'it is broken' >&2; exit 3;; esac\nexec '{real}' \"$@\"\n");
+    let script =
+        format!("case \"$*\" in *bench-1/*) echo 'it is broken' >&2; exit 3;; esac\nexec '{real}' \"$@\"\n");
     let stand_in = write_script(folder, "half-broken", &script)?;
     let said = bench(layout, &stand_in, &["--rows", "null-hypercall,id-register", "--json"])?;
     said.is(1, "id-register on Turnstile: QEMU ended with exit status: 3")?;

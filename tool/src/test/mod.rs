@@ -150,7 +150,9 @@ fn run_system(
         let verdict = match *name {
             HOT_PATH => Verdict::from(image::hot_path(&setup::images::program(layout))),
             BENCH => Verdict::from(benching::budgets(layout, &qemu).map_err(|failure| failure.full())),
-            BENCH_ERRORS => Verdict::from(bench_errors::check(layout, &qemu).map_err(|failure| failure.full())),
+            BENCH_ERRORS => {
+                Verdict::from(bench_errors::check(layout, &qemu).map_err(|failure| failure.full()))
+            }
             REPEATABLE => {
                 Verdict::from(benching::repeatable(layout, &qemu).map_err(|failure| failure.full()))
             }

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Registers of the machine, as far as the accounting needs them.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::block::{Block, Isa};
+
+/// The registers that are read, by QEMU's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Register {
+    /// arm64: the processor's state, with the exception level.
+    Cpsr,
+    /// arm64: whether there is a stage 2, and whose EL0 is.
+    HcrEl2,
+    /// arm64: syndromes of EL2 and EL3.
+    EsrEl2,
+    /// EL3's.
+    EsrEl3,
+    /// arm64: where an exception came from.
+    ElrEl1,
+    /// EL2's.
+    ElrEl2,
+    /// EL3's.
+    ElrEl3,
+    /// arm64: where the exception vectors are.
+    VbarEl1,
+    /// EL2's.
+    VbarEl2,
+    /// EL3's.
+    VbarEl3,
+    /// arm64: tells CPUs apart, where hypervisors keep what is theirs per CPU.
+    TpidrEl2,
+    /// POWER: the machine state.
+    Msr,
+    /// POWER: where an interrupt to the hypervisor came from.
+    Hsrr0,
+}
+
+impl Register {
+    /// All of them.
+    pub const ALL: [(Register, &'static str); 13] = [
+        (Register::Cpsr, "cpsr"),
+        (Register::HcrEl2, "HCR_EL2"),
+        (Register::EsrEl2, "ESR_EL2"),
+        (Register::EsrEl3, "ESR_EL3"),
+        (Register::ElrEl1, "ELR_EL1"),
+        (Register::ElrEl2, "ELR_EL2"),
+        (Register::ElrEl3, "ELR_EL3"),
+        (Register::VbarEl1, "VBAR_EL1"),
+        (Register::VbarEl2, "VBAR_EL2"),
+        (Register::VbarEl3, "VBAR_EL3"),
+        (Register::TpidrEl2, "TPIDR_EL2"),
+        (Register::Msr, "msr"),
+        (Register::Hsrr0, "hsrr0"),
+    ];
+}
+
+/// The CPU that runs now.
+pub trait Machine {
+    /// Reads a register, if the machine has it.
+    fn read(&mut self, register: Register) -> Option<u64>;
+    /// A number that tells the CPU from the others.
+    fn cpu(&mut self) -> u64;
+}
+
+/// Why the guest was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// arm64: a synchronous exception of this class (ESR_ELx.EC).
+    Class(u8),
+    /// arm64: an interrupt.
+    Irq,
+    /// arm64: a fast interrupt.
+    Fiq,
+    /// arm64: an SError.
+    Serror,
+    /// POWER: the interrupt with this offset.
+    Vector(u16),
+    /// Nothing that says more than that the guest was left.
+    Exit,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Reason::Class(0x01) => "wfx",
+            Reason::Class(0x07) => "fp",
+            Reason::Class(0x16) => "hvc64",
+            Reason::Class(0x17) => "smc64",
+            Reason::Class(0x18) => "sysreg",
+            Reason::Class(0x19) => "sve",
+            Reason::Class(0x20) => "instruction-abort",
+            Reason::Class(0x24) => "data-abort",
+            Reason::Class(other) => return write!(f, "ec-0x{other:02x}"),
+            Reason::Irq => "irq",
+            Reason::Fiq => "fiq",
+            Reason::Serror => "serror",
+            Reason::Vector(offset) => return write!(f, "vector-{offset:#x}"),
+            Reason::Exit => "exit",
+        };
+        f.write_str(name)
+    }
+}
+
+/// How the guest was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// Why.
+    pub reason: Reason,
+    /// Where, as the architecture reports it; zero if it does not.
+    pub pc: u64,
+    /// Where the vectors are; zero where there are none.
+    pub vectors: u64,
+    /// Whether an instruction of the guest caused it, which then is at `pc` or before.
+    pub synchronous: bool,
+}
+
+/// An exception outside the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// Where execution is to go on.
+    pub pc: u64,
+    /// Whether an instruction caused it.
+    pub synchronous: bool,
+}
+
+/// The size of an arm64 vector table, less one.
+const TABLE: u64 = 0x7ff;
+/// The vectors for exceptions from lower levels are its second half.
+const LOWER: u64 = 0x400;
+
+/// Asks how the guest was left, at the first block outside.
+pub fn exit(isa: Isa, machine: &mut impl Machine, block: &Block) -> Exit {
+    let unknown = Exit { reason: Reason::Exit, pc: 0, vectors: 0, synchronous: false };
+    match isa {
+        Isa::X86 => unknown,
+        Isa::Power64 => Exit {
+            reason: Reason::Vector((block.start & 0xfff) as u16),
+            pc: machine.read(Register::Hsrr0).unwrap_or(0),
+            ..unknown
+        },
+        Isa::Arm64 if !block.may_be_vector || block.start & LOWER == 0 => unknown,
+        Isa::Arm64 => {
+            let (esr, elr) = match block.level {
+                3 => (Register::EsrEl3, Register::ElrEl3),
+                _ => (Register::EsrEl2, Register::ElrEl2),
+            };
+            let reason = match block.start >> 7 & 3 {
+                0 => Reason::Class((machine.read(esr).unwrap_or(0) >> 26 & 0x3f) as u8),
+                1 => Reason::Irq,
+                2 => Reason::Fiq,
+                _ => Reason::Serror,
+            };
+            Exit {
+                reason,
+                pc: machine.read(elr).unwrap_or(0),
+                vectors: block.start & !TABLE,
+                synchronous: matches!(reason, Reason::Class(_)),
+            }
+        }
+    }
+}
+
+/// Asks whether a block outside the guest is the first of an exception's handler.
+pub fn exception(isa: Isa, machine: &mut impl Machine, block: &Block) -> Option<Exception> {
+    if isa != Isa::Arm64 || !block.may_be_vector {
+        return None;
+    }
+    let (vbar, elr) = match block.level {
+        3 => (Register::VbarEl3, Register::ElrEl3),
+        2 => (Register::VbarEl2, Register::ElrEl2),
+        _ => (Register::VbarEl1, Register::ElrEl1),
+    };
+    if machine.read(vbar)? != block.start & !TABLE {
+        return None;
+    }
+    Some(Exception { pc: machine.read(elr)?, synchronous: block.start >> 7 & 3 == 0 })
+}
+
+/// Whose code the CPU is about to execute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// Whether it is the guest's.
+    pub guest: bool,
+    /// The privilege.
+    pub level: u8,
+    /// Whether instructions are little-endian.
+    pub little: bool,
+}
+
+/// Asks whose code at `pc` is, by the CPU's state. That state belongs to the translation, so the answer holds
+/// for as long as the translation does.
+pub fn side(isa: Isa, machine: &mut impl Machine, ranges: &[Range<u64>], pc: u64) -> Side {
+    let in_range = ranges.is_empty() || ranges.iter().any(|range| range.contains(&pc));
+    match isa {
+        Isa::Arm64 => {
+            let level = (machine.read(Register::Cpsr).unwrap_or(0) >> 2 & 3) as u8;
+            let guest = level <= 1 && in_range && runs_guest(machine.read(Register::HcrEl2), level, ranges);
+            Side { guest, level, little: true }
+        }
+        Isa::Power64 => {
+            const HV: u64 = 1 << 60;
+            let msr = machine.read(Register::Msr).unwrap_or(HV);
+            Side { guest: msr & HV == 0 && in_range, level: u8::from(msr & HV != 0), little: msr & 1 != 0 }
+        }
+        // Nothing that can be read tells guest mode: the ranges do.
+        Isa::X86 => Side { guest: !ranges.is_empty() && in_range, level: 0, little: true },
+    }
+}
+
+/// Whether EL1 and EL0 belong to a guest: there is a stage 2, and EL0 is not the host's. A machine without
+/// EL2 has none of this; there the ranges alone decide.
+fn runs_guest(hcr: Option<u64>, level: u8, ranges: &[Range<u64>]) -> bool {
+    const VM: u64 = 1;
+    const DC: u64 = 1 << 12;
+    const TGE: u64 = 1 << 27;
+    match hcr {
+        Some(hcr) => hcr & (VM | DC) != 0 && !(level == 0 && hcr & TGE != 0),
+        None => !ranges.is_empty(),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::block::{Code, Raw};
+
+    /// A machine whose registers are what a test says.
+    #[derive(Debug, Default)]
+    pub struct Fake {
+        /// Register values; others do not exist.
+        pub values: Vec<(Register, u64)>,
+        /// The CPU that runs.
+        pub cpu: u64,
+        /// How often the CPU was asked for.
+        pub asked: u32,
+    }
+
+    impl Fake {
+        /// Sets a register.
+        pub fn set(&mut self, register: Register, value: u64) {
+            self.values.retain(|&(known, _)| known != register);
+            self.values.push((register, value));
+        }
+    }
+
+    impl Machine for Fake {
+        fn read(&mut self, register: Register) -> Option<u64> {
+            self.values.iter().find(|&&(known, _)| known == register).map(|&(_, value)| value)
+        }
+
+        fn cpu(&mut self) -> u64 {
+            self.asked += 1;
+            self.cpu
+        }
+    }
+
+    /// A block of A64 instructions.
+    pub fn block(code: &mut Code, start: u64, level: u8, words: &[u32]) -> &'static Block {
+        let raw = words.iter().enumerate().map(|(index, word)| Raw {
+            pc: start + 4 * index as u64,
+            bytes: word.to_le_bytes().to_vec(),
+            text: None,
+        });
+        code.block(level, true, raw.collect()).0
+    }
+
+    fn fake(values: &[(Register, u64)]) -> Fake {
+        Fake { values: values.to_vec(), ..Fake::default() }
+    }
+
+    #[test]
+    fn a_guest_is_behind_stage_2() {
+        let side = |el: u64, hcr: u64, ranges: &[Range<u64>]| {
+            let mut machine = fake(&[(Register::Cpsr, el << 2), (Register::HcrEl2, hcr)]);
+            side(Isa::Arm64, &mut machine, ranges, 0x8000_0000).guest
+        };
+        const TGE: u64 = 1 << 27;
+        assert!(side(1, 1, &[]) && side(0, 1, &[]), "the guest");
+        assert!(!side(2, 1, &[]), "the hypervisor");
+        assert!(!side(1, 0, &[]), "a host in EL1");
+        assert!(!side(0, TGE | 1, &[]), "a host's user");
+        let ranges = [0x8000_0000..0x8100_0000];
+        assert!(side(1, 1, &ranges) && !side(2, 1, &ranges) && !side(1, 0, &ranges));
+        assert!(!side(1, 1, &[0..0x1000]), "elsewhere");
+    }
+
+    #[test]
+    fn without_el2_the_ranges_decide() {
+        let mut machine = fake(&[(Register::Cpsr, 1 << 2)]);
+        assert!(!side(Isa::Arm64, &mut machine, &[], 16).guest);
+        assert!(side(Isa::Arm64, &mut machine, &[0..32, 64..128], 16).guest);
+    }
+
+    #[test]
+    fn power_tells_by_its_hypervisor_bit() {
+        let mut host = fake(&[(Register::Msr, 1 << 60 | 1)]);
+        assert_eq!(side(Isa::Power64, &mut host, &[], 0), Side { guest: false, level: 1, little: true });
+        let mut guest = fake(&[(Register::Msr, 1 << 63)]);
+        assert_eq!(side(Isa::Power64, &mut guest, &[], 0), Side { guest: true, level: 0, little: false });
+    }
+
+    #[test]
+    fn exits_have_reasons() {
+        let mut code = Code::new(Isa::Arm64);
+        let mut machine = fake(&[(Register::EsrEl2, 0x16 << 26 | 5), (Register::ElrEl2, 0x4004)]);
+        let mut at = |offset| {
+            let block = block(&mut code, 0x1_0800 + offset, 2, &[0xd503_201f]);
+            exit(Isa::Arm64, &mut machine, block)
+        };
+        let expected =
+            Exit { reason: Reason::Class(0x16), pc: 0x4004, vectors: 0x1_0800, synchronous: true };
+        assert_eq!(at(0x400), expected);
+        assert_eq!(at(0x480), Exit { reason: Reason::Irq, synchronous: false, ..expected });
+        assert_eq!((at(0x500).reason, at(0x580).reason), (Reason::Fiq, Reason::Serror));
+        assert_eq!(at(0x600).reason, Reason::Class(0x16), "from AArch32");
+        assert_eq!(at(0x404).reason, Reason::Exit, "not by an exception");
+    }
+
+    #[test]
+    fn exceptions_outside_are_at_the_vectors() {
+        let mut code = Code::new(Isa::Arm64);
+        let mut machine = fake(&[(Register::VbarEl1, 0x800), (Register::ElrEl1, 0x44)]);
+        let host = block(&mut code, 0x800 + 0x200, 1, &[0xd503_201f]);
+        let expected = Some(Exception { pc: 0x44, synchronous: true });
+        assert_eq!(exception(Isa::Arm64, &mut machine, host), expected);
+        let irq = block(&mut code, 0x800 + 0x280, 1, &[0xd503_201f]);
+        assert_eq!(exception(Isa::Arm64, &mut machine, irq).map(|it| it.synchronous), Some(false));
+        let elsewhere = block(&mut code, 0x1800 + 0x200, 1, &[0xd503_201f]);
+        assert_eq!(exception(Isa::Arm64, &mut machine, elsewhere), None);
+    }
+
+    #[test]
+    fn reasons_have_the_manuals_names() {
+        let names: Vec<String> = [
+            Reason::Class(0x16),
+            Reason::Class(0x01),
+            Reason::Class(0x3c),
+            Reason::Class(0x06),
+            Reason::Vector(0xc00),
+            Reason::Exit,
+        ]
+        .iter()
+        .map(Reason::to_string)
+        .collect();
+        assert_eq!(names, ["hvc64", "wfx", "ec-0x3c", "ec-0x06", "vector-0xc00", "exit"]);
+    }
+}

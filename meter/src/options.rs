@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The plugin's command line.
+
+use std::ops::Range;
+
+const EXPECTED: &str = "out=FILE, guest=0xSTART-0xEND, trace=on or total=on";
+
+/// What the plugin was told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Where the reading goes.
+    pub out: String,
+    /// Program counters of the guest; with none, privilege alone decides.
+    pub guest: Vec<Range<u64>>,
+    /// Whether the instructions of the modal visits are reported.
+    pub trace: bool,
+    /// Whether all instructions of the whole run are counted, and nothing else.
+    pub total: bool,
+}
+
+impl Options {
+    /// Reads the arguments, each `name=value` as QEMU passes them.
+    ///
+    /// # Errors
+    /// Says what is wrong.
+    pub fn parse<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<Self, String> {
+        let mut options = Options::default();
+        for argument in arguments {
+            match argument.split_once('=') {
+                Some(("out", path)) if !path.is_empty() => options.out = path.to_owned(),
+                Some(("guest", text)) => options.guest.push(range(text)?),
+                Some(("trace", text)) => options.trace = switch("trace", text)?,
+                Some(("total", text)) => options.total = switch("total", text)?,
+                _ => return Err(format!("\"{argument}\" means nothing; expected {EXPECTED}")),
+            }
+        }
+        match options {
+            Options { ref out, .. } if out.is_empty() => Err("out=FILE is missing".to_owned()),
+            Options { total: true, ref guest, trace, .. } if trace || !guest.is_empty() => {
+                Err("total=on counts everything: it goes with neither guest= nor trace=on".to_owned())
+            }
+            options => Ok(options),
+        }
+    }
+}
+
+fn switch(name: &str, text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("{name}={text}: expected on or off")),
+    }
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let number = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+    let parsed = text.split_once('-').and_then(|(start, end)| Some(number(start)?..number(end)?));
+    match parsed {
+        Some(range) if !range.is_empty() => Ok(range),
+        Some(_) => Err(format!("guest={text}: the end is not above the start")),
+        None => Err(format!("guest={text}: expected 0xSTART-0xEND")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Options, String> {
+        Options::parse(arguments.iter().copied())
+    }
+
+    #[test]
+    fn reads_all_options() {
+        let options = parse(&["out=a=b", "guest=0x10-0x20", "guest=0x40-0xff", "trace=on"]).unwrap();
+        assert_eq!(options.out, "a=b");
+        assert_eq!(options.guest, [0x10..0x20, 0x40..0xff]);
+        assert!(options.trace && !options.total);
+        assert!(parse(&["out=a", "total=on"]).unwrap().total);
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        let error = |arguments: &[&str]| parse(arguments).unwrap_err();
+        assert!(error(&["out=f", "quest=0x1-0x2"]).starts_with("\"quest=0x1-0x2\" means nothing; expected out="));
+        assert_eq!(error(&["trace=on"]), "out=FILE is missing");
+        assert_eq!(error(&["out="]), format!("\"out=\" means nothing; expected {EXPECTED}"));
+        assert_eq!(error(&["out=f", "trace=yes"]), "trace=yes: expected on or off");
+        assert_eq!(error(&["out=f", "guest=16-32"]), "guest=16-32: expected 0xSTART-0xEND");
+        assert_eq!(error(&["out=f", "guest=0x20-0x20"]), "guest=0x20-0x20: the end is not above the start");
+        assert!(error(&["out=f", "total=on", "trace=on"]).contains("neither"));
+    }
+}

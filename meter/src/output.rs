@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The reading as JSON. `tool/src/meter/reading.rs` is its reader.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::block::Code;
+use crate::classify::Class;
+use crate::tally::Tally;
+use crate::visits::{Group, Kind, Meter};
+
+/// The version of the form.
+const SCHEMA: u32 = 1;
+/// How many kinds of visits of a group are listed.
+const DISTRIBUTION: usize = 64;
+
+#[derive(Serialize)]
+struct Reading<'a> {
+    schema: u32,
+    target: &'a str,
+    total: Total,
+    notes: Vec<&'static str>,
+    groups: Vec<Part<'a>>,
+}
+
+#[derive(Default, Serialize)]
+struct Total {
+    guest: u64,
+    outside: u64,
+    visits: u64,
+}
+
+#[derive(Serialize)]
+struct Part<'a> {
+    cpu: u32,
+    reason: String,
+    pc: String,
+    vectors: String,
+    visits: u64,
+    modal: u64,
+    min: u64,
+    max: u64,
+    sum: u64,
+    distribution: Vec<(u64, u64)>,
+    #[serde(skip_serializing_if = "is_zero")]
+    others: u64,
+    classes: BTreeMap<&'static str, u64>,
+    registers: BTreeMap<String, u64>,
+    devices: BTreeMap<String, u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trace: Vec<Line<'a>>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    pc: String,
+    text: &'a str,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Writes the reading of a run in which visits were counted, by one meter or one for each CPU.
+pub fn visits(target: &str, code: &Code, meters: &[&Meter]) -> String {
+    let mut total = Total::default();
+    let mut parts = Vec::new();
+    let mut first_cpu = 0;
+    for meter in meters {
+        total.guest += meter.guest_instructions();
+        total.outside += meter.outside_instructions();
+        for group in meter.groups().sorted() {
+            total.visits += group.visits;
+            parts.extend(group.modal().map(|kind| part(code, meter, group, kind, first_cpu)));
+        }
+        first_cpu += meter.cpus() as u32;
+    }
+    // Stable: groups with as many visits stay in the order of their meters and keys.
+    parts.sort_by_key(|part| std::cmp::Reverse(part.visits));
+    let reading = Reading { schema: SCHEMA, target, total, notes: notes(meters), groups: parts };
+    to_text(&reading)
+}
+
+/// Writes the reading of a run in which only the instructions were counted.
+pub fn total(target: &str, instructions: u64) -> String {
+    let total = Total { outside: instructions, ..Total::default() };
+    to_text(&Reading { schema: SCHEMA, target, total, notes: Vec::new(), groups: Vec::new() })
+}
+
+fn to_text(reading: &Reading<'_>) -> String {
+    let mut text = serde_json::to_string(reading).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn notes(meters: &[&Meter]) -> Vec<&'static str> {
+    let mut notes = Vec::new();
+    if meters.iter().all(|meter| meter.guest_instructions() == 0) {
+        notes.push("no guest was seen");
+    }
+    if meters.iter().any(|meter| meter.groups().merged) {
+        notes.push("the guest was left in too many places: the visits from the later ones are under pc 0");
+    }
+    if meters.iter().any(|meter| meter.groups().untraced) {
+        notes.push("not all visits were traced: there were too many different ones, or too long ones");
+    }
+    notes
+}
+
+fn part<'a>(code: &'a Code, meter: &Meter, group: &Group, kind: &Kind, first_cpu: u32) -> Part<'a> {
+    let mut distribution: Vec<(u64, u64)> =
+        group.kinds.iter().map(|kind| (kind.instructions, kind.visits)).collect();
+    distribution.sort_by_key(|&(instructions, visits)| (std::cmp::Reverse(visits), instructions));
+    let listed = distribution.iter().take(DISTRIBUTION).map(|&(_, visits)| visits).sum::<u64>();
+    distribution.truncate(DISTRIBUTION);
+    Part {
+        cpu: first_cpu + group.key.cpu,
+        reason: group.key.reason.to_string(),
+        pc: hex(group.key.pc),
+        vectors: hex(group.key.vectors),
+        visits: group.visits,
+        modal: kind.instructions,
+        min: group.min,
+        max: group.max,
+        sum: group.sum,
+        distribution,
+        others: group.visits - listed,
+        classes: classes(&kind.tally),
+        registers: registers(code, &kind.tally),
+        devices: devices(meter, &kind.tally),
+        trace: trace(kind),
+    }
+}
+
+fn hex(number: u64) -> String {
+    format!("{number:#x}")
+}
+
+fn named(write: bool, name: &str) -> String {
+    format!("{} {name}", if write { "write" } else { "read" })
+}
+
+fn classes(tally: &Tally) -> BTreeMap<&'static str, u64> {
+    let all = Class::ALL.iter().map(|&class| (class.name(), tally.get(class)));
+    all.filter(|&(_, count)| count > 0).collect()
+}
+
+fn registers(code: &Code, tally: &Tally) -> BTreeMap<String, u64> {
+    let named = tally.accesses.iter().filter_map(|(&number, &count)| {
+        code.access(number).map(|access| (named(access.write, &access.register), count))
+    });
+    named.collect()
+}
+
+fn devices(meter: &Meter, tally: &Tally) -> BTreeMap<String, u64> {
+    let all = tally.devices.iter();
+    all.map(|(access, &count)| (named(access.write, meter.device_name(access.device)), count)).collect()
+}
+
+fn trace(kind: &Kind) -> Vec<Line<'static>> {
+    let steps = kind.path.iter().flat_map(|step| step.block.instructions.iter().take(step.executed as usize));
+    steps
+        .map(|instruction| Line {
+            pc: hex(instruction.pc),
+            text: instruction.text.as_deref().unwrap_or_default(),
+        })
+        .collect()
+}

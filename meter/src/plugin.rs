@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The plugin as QEMU calls it.
+//!
+//! Until a guest is seen nothing is counted: blocks are only looked at when they are translated. The first block of a
+//! guest *arms* the meter: QEMU is asked to forget all translations, and from then on each new one gets a callback
+//! that is called whenever it is executed, and one for each instruction that may access a device.
+//!
+//! Callbacks on execution are unconditional: with several CPUs on one TCG thread QEMU 10.0 gives conditional ones
+//! and its per-CPU counters the wrong CPU, and the machine breaks. It tells the wrong CPU to the others, too, so
+//! its number is used only where each CPU has a thread of its own.
+
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use crate::block::{Code, Isa, Raw};
+use crate::ffi::{self, Registers};
+use crate::machine::{self, Side};
+use crate::options::Options;
+use crate::output;
+use crate::visits::{GuestBlock, Meter};
+
+/// The version of the plugin interface that this is written for.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "QEMU looks for this name")]
+pub static qemu_plugin_version: c_int = 4;
+
+/// What is known from the start.
+struct Setting {
+    options: Options,
+    target: String,
+    isa: Option<Isa>,
+    cpus: usize,
+    code: Mutex<Code>,
+}
+
+/// What one thread of QEMU counts.
+struct Slot(UnsafeCell<(Meter, Registers)>);
+
+// SAFETY: a slot is touched only by the thread that runs its CPU, or by the one thread that runs all CPUs; see `with`.
+// The callback at QEMU's end touches them after `DONE` has kept the others out.
+unsafe impl Sync for Slot {}
+// SAFETY: nothing in it belongs to the thread that made it.
+unsafe impl Send for Slot {}
+
+static SETTING: OnceLock<Setting> = OnceLock::new();
+static SLOTS: OnceLock<Box<[Slot]>> = OnceLock::new();
+static ARMING: AtomicBool = AtomicBool::new(false);
+/// Set when QEMU ends: nothing is counted any more.
+static DONE: AtomicBool = AtomicBool::new(false);
+/// The thread of the first CPU, and whether another CPU has another one.
+static THREAD: OnceLock<ThreadId> = OnceLock::new();
+static PARALLEL: AtomicBool = AtomicBool::new(false);
+/// With `total=on`: all instructions.
+static TOTAL: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn cpu_appeared(_id: u64, _cpu: c_uint) {
+    ffi::find_registers();
+    let thread = std::thread::current().id();
+    if *THREAD.get_or_init(|| thread) != thread {
+        PARALLEL.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Asks whose code a block is.
+fn side(setting: &Setting, isa: Isa, block: *const ffi::Block) -> Side {
+    // SAFETY: `block` is the block being translated.
+    let start = unsafe { ffi::qemu_plugin_tb_vaddr(block) };
+    machine::side(isa, &mut Registers::new(), &setting.options.guest, start)
+}
+
+/// A block was translated, and no guest has been seen yet.
+extern "C" fn translated_unarmed(id: u64, block: *mut ffi::Block) {
+    let Some((setting, isa)) = SETTING.get().and_then(|setting| Some((setting, setting.isa?))) else { return };
+    if side(setting, isa, block).guest && !ARMING.swap(true, Ordering::Relaxed) {
+        // SAFETY: `id` is ours.
+        unsafe { ffi::qemu_plugin_reset(id, armed) };
+    }
+}
+
+/// QEMU has forgotten all translations, and all callbacks.
+extern "C" fn armed(id: u64) {
+    if let Some((setting, isa)) = SETTING.get().and_then(|setting| Some((setting, setting.isa?))) {
+        let parallel = PARALLEL.load(Ordering::Relaxed);
+        let slots = if parallel { setting.cpus } else { 1 };
+        let several = setting.cpus > 1 && !parallel;
+        SLOTS.get_or_init(|| {
+            let meter = || Meter::new(isa, several, setting.options.trace);
+            (0..slots).map(|_| Slot(UnsafeCell::new((meter(), Registers::new())))).collect()
+        });
+    }
+    // SAFETY: QEMU calls this where callbacks may be registered.
+    unsafe {
+        ffi::qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
+        ffi::qemu_plugin_register_atexit_cb(id, finished, std::ptr::null_mut());
+    }
+}
+
+/// A block was translated.
+extern "C" fn translated(_id: u64, block: *mut ffi::Block) {
+    let Some((setting, isa)) = SETTING.get().and_then(|setting| Some((setting, setting.isa?))) else { return };
+    let side = side(setting, isa, block);
+    // SAFETY: `block` is the block being translated, and has so many instructions. What is passed on as pointers is
+    // numbers, never followed, or a block that lives for ever.
+    unsafe {
+        let count = ffi::qemu_plugin_tb_n_insns(block);
+        if side.guest {
+            let packed = GuestBlock::new(ffi::qemu_plugin_tb_vaddr(block), count).0;
+            ffi::qemu_plugin_register_vcpu_tb_exec_cb(
+                block,
+                in_guest,
+                ffi::READ_REGISTERS,
+                packed as *mut c_void,
+            );
+            return;
+        }
+        let raw = (0..count).map(|index| raw(ffi::qemu_plugin_tb_get_insn(block, index), setting)).collect();
+        let mut code = setting.code.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, watched) = code.block(side.level, side.little, raw);
+        drop(code);
+        let data = std::ptr::from_ref(known).cast_mut().cast();
+        ffi::qemu_plugin_register_vcpu_tb_exec_cb(block, outside, ffi::READ_REGISTERS, data);
+        for (index, _) in watched.iter().enumerate().filter(|&(_, &watched)| watched) {
+            let insn = ffi::qemu_plugin_tb_get_insn(block, index);
+            ffi::qemu_plugin_register_vcpu_mem_cb(
+                insn,
+                accessed,
+                ffi::READ_REGISTERS,
+                ffi::READS_AND_WRITES,
+                ffi::qemu_plugin_insn_vaddr(insn) as *mut c_void,
+            );
+        }
+    }
+}
+
+/// Copies what QEMU knows of an instruction.
+///
+/// # Safety
+/// `insn` must belong to the block that is being translated.
+unsafe fn raw(insn: *mut ffi::Insn, setting: &Setting) -> Raw {
+    // SAFETY: by the contract; the buffer has the length that is named.
+    unsafe {
+        let mut bytes = vec![0; ffi::qemu_plugin_insn_size(insn)];
+        let copied = ffi::qemu_plugin_insn_data(insn, bytes.as_mut_ptr().cast(), bytes.len());
+        bytes.truncate(copied);
+        let text = if setting.options.trace { ffi::text(insn) } else { None };
+        Raw { pc: ffi::qemu_plugin_insn_vaddr(insn), bytes, text }
+    }
+}
+
+/// Does something with what the running thread counts.
+fn with(cpu: c_uint, work: impl FnOnce(&mut Meter, &mut Registers)) {
+    let index = if PARALLEL.load(Ordering::Relaxed) { cpu as usize } else { 0 };
+    let Some(slot) = SLOTS.get().and_then(|slots| slots.get(index)) else { return };
+    if DONE.load(Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: if each CPU has a thread of its own, `cpu` is right, and only this thread has this index. Otherwise
+    // there is only one thread. Callbacks do not nest.
+    let (meter, registers) = unsafe { &mut *slot.0.get() };
+    work(meter, registers);
+}
+
+extern "C" fn in_guest(cpu: c_uint, data: *mut c_void) {
+    with(cpu, |meter, registers| meter.guest(GuestBlock(data as u64), registers));
+}
+
+extern "C" fn outside(cpu: c_uint, data: *mut c_void) {
+    // SAFETY: `translated` passed a reference to a block that lives for ever.
+    let block = unsafe { &*data.cast_const().cast() };
+    with(cpu, |meter, registers| meter.outside(block, registers));
+}
+
+extern "C" fn accessed(cpu: c_uint, info: u32, address: u64, data: *mut c_void) {
+    // SAFETY: called by QEMU in a callback on a memory access, where these are allowed; the device's name is a C
+    // string or null.
+    let (device, write) = unsafe {
+        let physical = ffi::qemu_plugin_get_hwaddr(info, address);
+        if physical.is_null() || !ffi::qemu_plugin_hwaddr_is_io(physical) {
+            return;
+        }
+        let name = ffi::qemu_plugin_hwaddr_device_name(physical);
+        let name = if name.is_null() { c"device" } else { CStr::from_ptr(name) };
+        (name.to_string_lossy(), ffi::qemu_plugin_mem_is_store(info))
+    };
+    with(cpu, |meter, registers| meter.device(data as u64, &device, write, registers));
+}
+
+/// With `total=on`: a block was translated.
+extern "C" fn translated_for_total(_id: u64, block: *mut ffi::Block) {
+    // SAFETY: `block` is the block being translated. The pointer passed on is a number, never followed.
+    unsafe {
+        let count = ffi::qemu_plugin_tb_n_insns(block) as *mut c_void;
+        ffi::qemu_plugin_register_vcpu_tb_exec_cb(block, executed, ffi::NO_REGISTERS, count);
+    }
+}
+
+extern "C" fn executed(_cpu: c_uint, count: *mut c_void) {
+    TOTAL.fetch_add(count as u64, Ordering::Relaxed);
+}
+
+extern "C" fn finished(_id: u64, _data: *mut c_void) {
+    let Some(setting) = SETTING.get() else { return };
+    DONE.store(true, Ordering::SeqCst);
+    if PARALLEL.load(Ordering::Relaxed) {
+        // QEMU usually has stopped the CPUs by now. If a CPU itself ends QEMU, the others may be in the middle of a
+        // callback: each takes far less than this.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let text = if setting.options.total {
+        output::total(&setting.target, TOTAL.load(Ordering::Relaxed))
+    } else {
+        let slots = SLOTS.get().map(|slots| &slots[..]).unwrap_or_default();
+        // SAFETY: `DONE` keeps everybody else out.
+        let meters: Vec<&Meter> = slots.iter().map(|slot| unsafe { &(*slot.0.get()).0 }).collect();
+        let code = setting.code.lock().unwrap_or_else(PoisonError::into_inner);
+        output::visits(&setting.target, &code, &meters)
+    };
+    if let Err(error) = std::fs::write(&setting.options.out, text) {
+        eprintln!("turnstile-meter: {}: {error}", setting.options.out);
+    }
+}
+
+/// Takes the arguments; the error is for the user.
+fn setting(arguments: &[String], target: String, cpus: usize) -> Result<Setting, String> {
+    let options = Options::parse(arguments.iter().map(String::as_str))?;
+    let isa = Isa::of(&target);
+    if isa.is_none() && !options.total {
+        return Err(format!("the architecture {target} is not known; only total=on works with it"));
+    }
+    if isa == Some(Isa::X86) && options.guest.is_empty() && !options.total {
+        return Err("on x86 only program counters tell a guest: give guest=0xSTART-0xEND".to_owned());
+    }
+    // An unwritable file is better known before the run than after it.
+    std::fs::write(&options.out, "").map_err(|error| format!("{}: {error}", options.out))?;
+    let code = Mutex::new(Code::new(isa.unwrap_or(Isa::Arm64)));
+    Ok(Setting { options, target, isa, cpus, code })
+}
+
+/// Called by QEMU when it loads the plugin. Returns 0, or -1 if the arguments are wrong.
+///
+/// # Safety
+/// `info` must point to QEMU's description of the machine, and `argv` hold `argc` C strings, as QEMU's plugin
+/// interface says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: u64,
+    info: *const ffi::Info,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
+    // SAFETY: by the contract.
+    let (arguments, target, system, cpus) = unsafe {
+        let text = |text: *const c_char| CStr::from_ptr(text).to_string_lossy().into_owned();
+        let count = usize::try_from(argc).unwrap_or(0);
+        let arguments: Vec<String> = (0..count).map(|index| text(*argv.add(index))).collect();
+        (arguments, text((*info).target_name), (*info).system_emulation, (*info).max_vcpus)
+    };
+    let made = match system {
+        true => setting(&arguments, target, usize::try_from(cpus).unwrap_or(1)),
+        false => Err("it measures whole machines, not programs".to_owned()),
+    };
+    let total = match made.map(|setting| (setting.options.total, SETTING.set(setting))) {
+        Ok((total, Ok(()))) => total,
+        Ok((_, Err(_))) => {
+            eprintln!("turnstile-meter: it was loaded twice");
+            return -1;
+        }
+        Err(error) => {
+            eprintln!("turnstile-meter: {error}");
+            return -1;
+        }
+    };
+    // SAFETY: called while QEMU installs the plugin, when these are allowed.
+    unsafe {
+        if total {
+            ffi::qemu_plugin_register_vcpu_tb_trans_cb(id, translated_for_total);
+        } else {
+            ffi::qemu_plugin_register_vcpu_init_cb(id, cpu_appeared);
+            ffi::qemu_plugin_register_vcpu_tb_trans_cb(id, translated_unarmed);
+        }
+        ffi::qemu_plugin_register_atexit_cb(id, finished, std::ptr::null_mut());
+    }
+    0
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Budgets: nothing is tolerated, and what a person wrote is kept.
+
+use super::super::samples::turnstile;
+use super::*;
+
+const TEXT: &str = "# why\n[arm64.vhe-gicv3.null-hypercall]\n# the floor\ninstructions = 45 # so far\n\
+                    register_reads = 2\nisb = 1\n\n[arm64.vhe-gicv3.id-register]\ninstructions = 150.5\n";
+
+fn budgets() -> Budgets {
+    Budgets::parse(Path::new("budgets.toml"), TEXT, "vhe-gicv3").unwrap()
+}
+
+fn null_hypercall(instructions: f64, reads: f64, isb: f64) -> Figure {
+    turnstile(0, &[("instructions", instructions), ("register_reads", reads), ("isb", isb), ("loads", 9.0)])
+}
+
+#[test]
+fn tolerance_is_zero() {
+    assert_eq!(budgets().check([&null_hypercall(45.0, 2.0, 1.0)]), []);
+    assert_eq!(budgets().check([&null_hypercall(40.0, 1.0, 0.0)]), []);
+    let excess = &budgets().check([&null_hypercall(45.01, 3.0, 1.0)])[0];
+    assert_eq!(excess.classes, ["45.01 instructions, the budget is 45", "3 register reads, the budget is 2"]);
+    assert_eq!(budgets().check([&turnstile(3, &[("instructions", 1.0)])]).len(), 1, "without a budget");
+}
+
+#[test]
+fn a_class_without_a_budget_may_not_occur() {
+    let figure = turnstile(1, &[("instructions", 150.5), ("dsb", 1.0), ("lines", 7.0)]);
+    assert_eq!(budgets().check([&figure])[0].classes, ["1 dsb, the budget is 0"]);
+}
+
+#[test]
+fn platforms_have_their_own() {
+    let other = Budgets::parse(Path::new("b"), TEXT, "vhe-gicv3-statistics").unwrap();
+    assert_eq!(other.check([&null_hypercall(1.0, 0.0, 0.0)]).len(), 1);
+}
+
+#[test]
+fn lowering_keeps_comments() {
+    let mut budgets = budgets();
+    let figures = [null_hypercall(44.0, 2.0, 0.0), turnstile(1, &[("instructions", 150.5)])];
+    let changes = budgets.update(&figures, false).unwrap();
+    assert_eq!(changes.len(), 2);
+    let expected = TEXT.replace("= 45", "= 44").replace("isb = 1\n", "");
+    assert_eq!(budgets.document.to_string(), expected);
+}
+
+#[test]
+fn raising_must_be_allowed() {
+    let mut budgets = budgets();
+    let rise = null_hypercall(44.0, 2.5, 1.0);
+    let failure = budgets.update([&rise], false).unwrap_err().full();
+    assert!(failure.contains("null-hypercall, register_reads: 2 → 2.50"), "{failure}");
+    assert_eq!(budgets.document.to_string(), TEXT);
+    budgets.update([&rise], true).unwrap();
+    assert_eq!(budgets.of("null-hypercall").unwrap()["register_reads"], 2.5);
+    let new = turnstile(1, &[("instructions", 150.5), ("isb", 1.0)]);
+    assert!(budgets.update([&new], false).is_err(), "a class that did not occur before");
+}
+
+#[test]
+fn new_rows_and_new_files() {
+    let mut budgets = Budgets::parse(Path::new("b"), "", "vhe-gicv3").unwrap();
+    budgets.update([&turnstile(3, &[("dsb", 2.0), ("instructions", 90.0)])], false).unwrap();
+    let expected = "[arm64.vhe-gicv3.io-kernel]\ninstructions = 90\ndsb = 2\n";
+    assert_eq!(budgets.document.to_string(), expected);
+}
+
+#[test]
+fn the_readmes_table_is_what_the_budgets_say() {
+    let layout = Layout::find().unwrap();
+    let readme = std::fs::read_to_string(layout.root().join("README.md")).unwrap();
+    let table = readme.split("<!-- results -->").nth(1).unwrap().split("<!-- /results -->").next().unwrap();
+    let budgets = Budgets::load(&layout, crate::bench::BUDGETED).unwrap();
+    for row in &crate::bench::rows::ROWS {
+        let line = table.lines().find(|line| line.split_whitespace().next() == Some(row.name));
+        let line = line.unwrap_or_else(|| panic!("{} is not in the README", row.name));
+        let figure = count(budgets.of(row.name).unwrap()[INSTRUCTIONS]);
+        assert!(line.split_whitespace().any(|word| word == figure), "{}: {figure} in {line}", row.name);
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `turnstile bench` with a saved run: nothing is measured here.
+
+mod common;
+
+use common::Folder;
+use predicates::prelude::PredicateBooleanExt as _;
+use predicates::str::contains;
+use serde_json::{Value, json};
+
+fn row(subject: &str, recorded: bool, instructions: f64) -> Value {
+    let classes = if recorded { json!({}) } else { json!({"instructions": instructions, "isb": 2.0}) };
+    json!({
+        "row": "null-hypercall", "what": "hvc PSCI_VERSION", "subject": subject, "mode": "vhe", "isa": "arm64",
+        "platform": "qemu-virt max gicv3", "recorded": recorded, "error": null, "instructions": instructions,
+        "counter": null, "exits": 1.0, "iterations": 65536, "classes": classes, "registers": {}, "devices": {},
+        "parts": [], "cycles": null
+    })
+}
+
+fn saved() -> Value {
+    let subject = |name: &str, title: &str, version: &str| json!({"subject": name, "mode": "vhe", "title": title, "version": version});
+    let step = |pc: &str, text: &str| json!({"pc": pc, "function": "vectors", "text": text});
+    json!({
+        "schema": 2, "date": "2026-01-01T00:00:00Z", "host": {"cpu": "a CPU", "cores": 2, "os": "Debian"},
+        "tool": "0.1.0", "qemu": "10.0.2", "isa": "arm64", "platform": "qemu-virt max gicv3",
+        "command": "./x bench --rows null-hypercall",
+        "subjects": [subject("turnstile", "Turnstile", "Turnstile 0.1.0"), subject("kvm-vhe", "KVM VHE", "Linux 6.12.95 KVM")],
+        "rows": [row("turnstile", false, 50.0), row("kvm-vhe", true, 1364.0)],
+        "traces": [{
+            "subject": "turnstile", "row": "null-hypercall", "folded": [{"function": "vectors", "instructions": 2}],
+            "steps": [step("0x40200800", "stp x0, x1, [sp]"), step("0x40200804", "eret")]
+        }],
+        "ablation": null, "weights": null
+    })
+}
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("run.json", saved().to_string().as_bytes());
+    folder
+}
+
+fn bench(folder: &Folder, arguments: &[&str]) -> assert_cmd::assert::Assert {
+    folder.turnstile().arg("bench").args(arguments).assert()
+}
+
+#[test]
+fn a_saved_run_is_shown() {
+    let folder = folder();
+    bench(&folder, &["--from", "run.json"])
+        .success()
+        .stdout(contains("1364 (27.3×)").and(contains("KVM VHE *")).and(contains("They are not cycles")))
+        .stdout(contains("operations by class").not());
+    bench(&folder, &["--from", "run.json", "--classes"])
+        .success()
+        .stdout(contains("isb").and(contains("exits")));
+    bench(&folder, &["--from", "run.json", "--trace"])
+        .success()
+        .stdout(contains("null-hypercall on Turnstile: 2 instructions").and(contains("0x40200804  eret")));
+}
+
+#[test]
+fn a_saved_run_stays_what_it_is() {
+    let folder = folder();
+    bench(&folder, &["--from", "run.json", "--save", "again.json"]).success();
+    let again = std::fs::read_to_string(folder.path().join("again.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&again).unwrap(), saved());
+    bench(&folder, &["--from", "again.json", "--json"]).success().stdout(again);
+}
+
+#[test]
+fn files_that_are_no_saved_run() {
+    let folder = folder();
+    folder.write("old.json", b"{\"schema\": 1, \"rows\": []}");
+    folder.write("other.json", b"[1, 2]");
+    bench(&folder, &["--from", "missing.json"]).code(1).stderr(contains("cannot read missing.json"));
+    bench(&folder, &["--from", "old.json"])
+        .code(1)
+        .stderr(contains("old.json: schema 1").and(contains("--save")));
+    bench(&folder, &["--from", "other.json"]).code(1).stderr(contains("no saved run"));
+}
+
+#[test]
+fn what_cannot_go_together_is_refused_before_any_work() {
+    let folder = folder();
+    for more in [["--subjects", "xen"], ["--rows", "self-sgi"], ["--iterations", "20000"], ["--qemu", "q"]] {
+        bench(&folder, &["--from", "run.json", more[0], more[1]])
+            .code(2)
+            .stderr(contains("cannot be used with"));
+    }
+    bench(&folder, &["--from", "run.json", "--check"]).code(2);
+    bench(&folder, &["--subjects", "kvm"]).code(2).stderr(contains("kvm-vhe"));
+    bench(&folder, &["--subjects", "xen", "--rows", "io-user"])
+        .code(2)
+        .stderr(contains("none of the subjects"));
+    bench(&folder, &["--subjects", "xen", "--check"]).code(2).stderr(contains("only Turnstile has budgets"));
+    bench(&folder, &["--check", "--iterations", "20000"]).code(2).stderr(contains("leave --iterations out"));
+    bench(&folder, &["--iterations", "1000"]).code(2).stderr(contains("16384"));
+    bench(&folder, &["--allow-raise"]).code(2);
+    bench(&folder, &["--save", "no/such/folder.json"]).code(2).stderr(contains("its folder does not exist"));
+}
