@@ -10,11 +10,13 @@
 //! | `report` | what a guest says of itself |
 //! | `measure` | from the meter's reading to figures |
 //! | `trace` | what exactly runs |
+//! | `ablate/` | what each technique is worth |
 //! | `recorded` | figures of subjects that are not measured |
 //! | `assemble`, `document` | the JSON, from which everything that is shown is made |
 //! | `table` | the JSON as text |
 //! | `budgets` | the most that rows may cost |
 
+pub mod ablate;
 pub mod assemble;
 pub mod budgets;
 pub mod document;
@@ -58,11 +60,16 @@ pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
     if let Some(file) = &options.save {
         can_write(file)?;
     }
+    let chosen = options.ablate.as_deref().map(ablate::select).transpose()?;
     let Assembled { document, failures } = match &options.from {
         Some(file) => Assembled { document: Document::load(file)?, failures: Vec::new() },
         None => {
             let qemu = setup::qemu::ensure(layout, options.qemu.program.as_deref())?;
-            assemble::measure(layout, &qemu, &selection)?
+            let mut assembled = assemble::measure(layout, &qemu, &selection)?;
+            if let Some(chosen) = chosen {
+                assembled.ablate(ablate::measure(layout, &qemu, &selection.rows, chosen)?, chosen);
+            }
+            assembled
         }
     };
     show(&document, options)?;
@@ -106,6 +113,9 @@ fn show(document: &Document, options: &cli::Bench) -> Result<()> {
     if options.classes {
         print_classes(document);
     }
+    if let Some(ablation) = &document.ablation {
+        print_ablation(ablation);
+    }
     if options.trace {
         for trace in &document.traces {
             let info = document.subjects.iter().find(|info| info.subject == trace.subject);
@@ -127,6 +137,14 @@ fn print_classes(document: &Document) {
         if let Some(table) = table::classes(document, info, table::terminal_width()) {
             println!("\n{} ({}): operations by class\n{table}", info.title, info.version);
         }
+    }
+}
+
+fn print_ablation(ablation: &document::Ablation) {
+    let width = table::terminal_width();
+    println!("\n{}\n\n{}", ablate::notes(ablation), ablate::table(ablation, width));
+    if let Some(table) = ablate::seed_table(ablation, width) {
+        println!("\nThe seeds' techniques on real machines, and here\n{table}");
     }
 }
 

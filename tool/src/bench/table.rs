@@ -100,7 +100,8 @@ pub fn terminal_width() -> Option<u16> {
     Table::new().width()
 }
 
-fn empty(width: Option<u16>) -> Table {
+/// A table without rows.
+pub fn empty(width: Option<u16>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
     if let Some(width) = width {
@@ -130,7 +131,8 @@ fn unknown() -> String {
     "–".to_owned()
 }
 
-fn right(text: &str) -> Cell {
+/// A cell with a number.
+pub fn right(text: &str) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 

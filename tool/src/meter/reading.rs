@@ -85,8 +85,8 @@ pub struct Step {
 impl Reading {
     /// Reads the plugin's file.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path)
-            .context(|| format!("the meter wrote nothing to {}", path.display()))?;
+        let text =
+            fs::read_to_string(path).context(|| format!("the meter wrote nothing to {}", path.display()))?;
         let reading: Reading =
             serde_json::from_str(&text).context(|| format!("{} is no reading", path.display()))?;
         match reading.schema {
