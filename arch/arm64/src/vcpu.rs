@@ -29,6 +29,9 @@ pub struct Vcpu {
     /// Operations asked for by others.
     pub remote: RemoteCell,
     owned: UnsafeCell<Owned>,
+    /// Where its registers go on an exit that does without techniques. Last, so that nothing else moves.
+    #[cfg(feature = "ablation")]
+    saved: UnsafeCell<crate::naive::Saved>,
 }
 
 /// The part of a vCPU that only its physical CPU touches.
@@ -37,9 +40,6 @@ pub struct Owned {
     pub gic: VcpuGic,
     /// Its PMU.
     pub pmu: Pmu,
-    /// Where its registers go on an exit that does without techniques.
-    #[cfg(feature = "ablation")]
-    pub saved: crate::naive::Saved,
 }
 
 // SAFETY: everything shared is atomic; `owned` is reached only through `Vcpu::owned`, whose contract is that
@@ -52,12 +52,6 @@ impl Vcpu {
     /// Makes vCPU `index` of `vm`, pinned to `cpu`.
     pub fn new(vm: &'static Vm, index: usize, cpu: &'static PerCpu) -> Self {
         let gic = VcpuGic::new(&vm.vgic, index, Ich::list_registers());
-        let owned = Owned {
-            gic,
-            pmu: Pmu::default(),
-            #[cfg(feature = "ablation")]
-            saved: Default::default(),
-        };
         Self {
             attention: Attention::new(),
             vm,
@@ -65,7 +59,9 @@ impl Vcpu {
             cpu,
             inbox: Inbox::new(),
             remote: RemoteCell::new(),
-            owned: UnsafeCell::new(owned),
+            owned: UnsafeCell::new(Owned { gic, pmu: Pmu::default() }),
+            #[cfg(feature = "ablation")]
+            saved: Default::default(),
         }
     }
 
@@ -79,6 +75,20 @@ impl Vcpu {
     pub unsafe fn owned(&self) -> &mut Owned {
         // SAFETY: unique by the contract.
         unsafe { &mut *self.owned.get() }
+    }
+}
+
+#[cfg(feature = "ablation")]
+impl Vcpu {
+    /// Returns where its registers go on an exit that does without techniques.
+    ///
+    /// # Safety
+    /// As for [`Vcpu::owned`].
+    #[inline(always)] // An address computation.
+    #[allow(clippy::mut_from_ref, reason = "the contract makes the reference unique")]
+    pub unsafe fn saved(&self) -> &mut crate::naive::Saved {
+        // SAFETY: unique by the contract.
+        unsafe { &mut *self.saved.get() }
     }
 }
 

@@ -71,8 +71,8 @@ pub const fn flat_len<H: Copy>(groups: &[(Group, H)], entries: &[(SysReg, H)]) -
     count
 }
 
-/// Lists every register of what a [`crate::TrapMap`] is built from, groups spelled out, in ascending order: what a
-/// search needs.
+/// Lists every register of what a [`crate::TrapMap`] is built from, groups spelled out, in ascending order of
+/// [`SysReg::key`], as [`Binary`] wants it.
 ///
 /// # Panics
 /// If `N` is not [`flat_len`], or two groups overlap where no entry does; in a constant, that does not compile.
@@ -101,6 +101,23 @@ pub const fn flat<H: Copy, const N: usize>(
         next += 1;
     }
     assert!(len == N, "the list is as long as flat_len says");
+    list
+}
+
+/// Sorts a list as the architecture lists registers: by op0, op1, CRn, CRm, op2. The order in which hypervisors write
+/// their tables, and search them.
+pub const fn by_encoding<H: Copy, const N: usize>(mut list: [(SysReg, H); N]) -> [(SysReg, H); N] {
+    let mut next = 1;
+    while next < N {
+        let entry = list[next];
+        let mut at = next;
+        while at > 0 && list[at - 1].0.encoding() > entry.0.encoding() {
+            list[at] = list[at - 1];
+            at -= 1;
+        }
+        list[at] = entry;
+        next += 1;
+    }
     list
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Checks the lookups against each other and against the fields of the syndrome, over every key.
 
-use turnstile_trapmap::{Binary, CallMap, Group, Linear, SysReg, TrapMap, flat, flat_len, name};
+use turnstile_trapmap::{Binary, CallMap, Group, Linear, SysReg, TrapMap, by_encoding, flat, flat_len, name};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -118,9 +118,12 @@ fn the_flat_list_is_the_map() {
         (SysReg::new(3, 0, 0, 1, 0), 3),
         (SysReg::new(2, 3, 0, 4, 0), 5),
     ];
-    static LIST: [(SysReg, u8); flat_len(GROUPS, SINGLE)] = flat(GROUPS, SINGLE);
+    const LIST_LEN: usize = flat_len(GROUPS, SINGLE);
+    static LIST: [(SysReg, u8); LIST_LEN] = flat(GROUPS, SINGLE);
     static MAP: TrapMap<u8> = TrapMap::with_groups(0, GROUPS, SINGLE);
-    let (linear, binary) = (Linear::new(0, &LIST), Binary::new(0, &LIST));
+    static ORDERED: [(SysReg, u8); LIST_LEN] = by_encoding(LIST);
+    assert!(ORDERED.is_sorted_by_key(|(register, _)| *register));
+    let (linear, binary) = (Linear::new(0, &ORDERED), Binary::new(0, &LIST));
     assert_eq!(LIST.len(), 7 * 8 + 8 * 4 + 1);
     for register in all_registers() {
         let iss = iss(register, 0);

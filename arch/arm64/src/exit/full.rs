@@ -191,7 +191,8 @@ fn begin(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, start: Start
     owned.gic.power_on(&mut cx);
     owned.gic.load(&mut cx);
     #[cfg(feature = "ablation")]
-    owned.saved.begin();
+    // SAFETY: the CPU where the vCPU has just become resident; taken once.
+    unsafe { vcpu.saved() }.begin();
     frame.clear();
     frame.set(0, start.context);
 }

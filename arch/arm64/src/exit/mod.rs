@@ -116,4 +116,4 @@ pub extern "C" fn turnstile_light_serror(_frame: &mut Frame) -> u32 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use spin::Once;
 use turnstile_techniques::{Set, Technique};
-use turnstile_trapmap::{Binary, Linear, SysReg, flat, flat_len};
+use turnstile_trapmap::{Binary, Linear, SysReg, by_encoding, flat, flat_len};
 use turnstile_vgic::{SgiRegister, Vgic};
 
 use super::sysreg::{self, GROUPS, Lookup, SINGLE, TRAPS, Trap};
@@ -14,10 +14,13 @@ use crate::frame::Frame;
 use crate::irq::gicv3;
 use crate::vcpu::{Owned, Vcpu};
 
-/// All trapped registers in ascending order.
-static LIST: [(SysReg, Trap); flat_len(GROUPS, SINGLE)] = flat(GROUPS, SINGLE);
-static LINEAR: Linear<Trap> = Linear::new(Trap::Undefined, &LIST);
-static BINARY: Binary<Trap> = Binary::new(Trap::Undefined, &LIST);
+/// How many registers trap.
+const TRAPPED: usize = flat_len(GROUPS, SINGLE);
+/// All of them, in the order that the binary search wants, and in that of the architecture.
+static SORTED: [(SysReg, Trap); TRAPPED] = flat(GROUPS, SINGLE);
+static LISTED: [(SysReg, Trap); TRAPPED] = by_encoding(SORTED);
+static LINEAR: Linear<Trap> = Linear::new(Trap::Undefined, &LISTED);
+static BINARY: Binary<Trap> = Binary::new(Trap::Undefined, &SORTED);
 
 /// Defines lookups: how each finds a trapped register's meaning, and by which function an SGI's targets.
 macro_rules! lookups {
@@ -109,4 +112,54 @@ pub fn take_off(off: Set) {
         place.store(handler as usize, Ordering::Relaxed);
     }
     NAIVE_IRQ.store(irq as usize, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::tests::machine;
+    use crate::regs::fakes;
+
+    /// What an access to a trapped register does: the answer of the light tier, or else the registers and accesses
+    /// of the full one.
+    fn access(handlers: (Handler, Full), iss: u32) -> (u32, Vec<u64>, Vec<fakes::Access>) {
+        let (vm, mut frame) = machine(2, true);
+        frame.set(3, 1 << 24 | 1);
+        let code = handlers.0(&mut frame, u64::from(iss));
+        if code == Code::SYNC {
+            let vcpu = vm.vcpus()[0];
+            // SAFETY: the test's only thread.
+            handlers.1(&mut frame, vcpu, unsafe { vcpu.owned() }, iss);
+        }
+        (code, (0..31).map(|n| frame.get(n)).collect(), fakes::take_log())
+    }
+
+    #[test]
+    fn every_lookup_does_the_same() {
+        let usual: (Handler, Full) =
+            (sysreg::turnstile_light_sysreg, sysreg::full_with::<sysreg::Indexed> as Full);
+        let others: Vec<(Handler, Full)> = (0..8)
+            .map(|bits| {
+                let techniques =
+                    [Technique::IndexedDispatch, Technique::IndexedVsBinary, Technique::SgiRoutes];
+                let chosen = techniques.into_iter().enumerate().filter(|(n, _)| bits >> n & 1 != 0);
+                chosen.fold(Set::NONE, |set, (_, technique)| set.with(technique))
+            })
+            .filter_map(sysreg_handlers)
+            .collect();
+        assert_eq!(others.len(), 7, "all but none at all");
+        let trapped = LISTED.iter().map(|(register, _)| *register);
+        for register in trapped.chain([SysReg::new(3, 0, 1, 0, 0), SysReg::new(3, 7, 15, 15, 7)]) {
+            let (op0, op1, op2) = (u32::from(register.op0()), u32::from(register.op1()), register.op2());
+            let (crn, crm) = (u32::from(register.crn()), u32::from(register.crm()));
+            let register_bits = op0 << 20 | u32::from(op2) << 17 | op1 << 14 | crn << 10 | crm << 1;
+            for rest in [3 << 5, 3 << 5 | 1] {
+                let iss = register_bits | rest;
+                let expected = access(usual, iss);
+                for other in &others {
+                    assert_eq!(access(*other, iss), expected, "{register} {rest:#x}");
+                }
+            }
+        }
+    }
 }

@@ -96,7 +96,7 @@ pub(super) trait Lookup {
 }
 
 /// One indexed load each.
-struct Indexed;
+pub(super) struct Indexed;
 
 impl Lookup for Indexed {
     #[inline(always)] // One load.

@@ -33,7 +33,7 @@ impl Host for AtOnce {
 }
 
 /// A VM of `vcpus` vCPUs, each on a CPU of its own; the test's thread is the CPU of vCPU 0.
-fn machine(vcpus: usize, pmu: bool) -> (&'static Vm, Frame) {
+pub(crate) fn machine(vcpus: usize, pmu: bool) -> (&'static Vm, Frame) {
     fakes::reset();
     fakes::set("ICH_VTR_EL2", 4 << 29 | 4 << 26 | 3);
     fakes::set("ICH_ELRSR_EL2", 0xf);

@@ -26,9 +26,11 @@ fn owned(frame: &Frame) -> &'static mut Owned {
     unsafe { resident(frame).owned() }
 }
 
+/// Returns where the resident vCPU's registers go.
 #[inline(always)] // An address computation.
 fn saved(frame: &Frame) -> &'static mut Saved {
-    &mut owned(frame).saved
+    // SAFETY: as above.
+    unsafe { resident(frame).saved() }
 }
 
 /// Lets SErrors in for a moment, so that one that the guest caused is taken now.
@@ -56,7 +58,7 @@ pub(super) extern "C" fn read_list_registers(frame: &mut Frame) {
 /// Looks for everything that may be wanted of the vCPU, whether or not its attention word says so.
 pub(super) extern "C" fn look_through(frame: &mut Frame) {
     let vcpu = resident(frame);
-    let Owned { gic, saved, .. } = owned(frame);
+    let (gic, saved) = (&mut owned(frame).gic, saved(frame));
     let _guard = saved.lock.lock();
     serve_remote(vcpu, gic, &mut Ich);
     let peers = Peers { vm: vcpu.vm };
@@ -133,7 +135,7 @@ pub(super) extern "C" fn interface_in(frame: &mut Frame) {
 /// Reads the maintenance state, acts on it, and switches the virtual interface off.
 pub(super) extern "C" fn maintenance_out(frame: &mut Frame) {
     let vcpu = resident(frame);
-    let Owned { gic, saved, .. } = owned(frame);
+    let (gic, saved) = (&mut owned(frame).gic, saved(frame));
     let status = regs::ICH_MISR_EL2.read();
     if status != 0 {
         let peers = Peers { vm: vcpu.vm };
