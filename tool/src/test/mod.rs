@@ -4,6 +4,7 @@
 //! First what needs no emulator, then one boot of the hypervisor for each scenario. Each test's log is kept
 //! in `target/test-logs/`. The last line is `N passed, N failed, N skipped`.
 
+mod ablation;
 mod bench_errors;
 mod benching;
 mod engine;
@@ -30,6 +31,8 @@ use crate::{cli, setup};
 
 const IMAGES: &str = "images/build";
 const HOT_PATH: &str = "images/hot-path";
+const ONLY_THERE: &str = "images/ablation";
+const EFFECTS: &str = "arm64/ablation/effects";
 const BENCH: &str = "arm64/bench";
 const BENCH_ERRORS: &str = "arm64/bench/errors";
 const REPEATABLE: &str = "arm64/bench/repeatable";
@@ -84,8 +87,10 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     stages.retain(|stage| wanted(&stage.name));
     let mut scenarios = all_scenarios();
     scenarios.retain(|scenario| wanted(&scenario.name));
-    let checks: Vec<&str> =
-        [HOT_PATH, BENCH, REPEATABLE, BENCH_ERRORS, WEIGHT].into_iter().filter(|name| wanted(name)).collect();
+    let checks: Vec<&str> = [HOT_PATH, ONLY_THERE, BENCH, REPEATABLE, BENCH_ERRORS, EFFECTS, WEIGHT]
+        .into_iter()
+        .filter(|name| wanted(name))
+        .collect();
     let system = !checks.is_empty() || !scenarios.is_empty() || wanted(IMAGES);
     if options.list {
         for stage in &stages {
@@ -116,7 +121,13 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
 }
 
 fn all_scenarios() -> Vec<Scenario> {
-    let topics = [measuring::scenarios(), guests::scenarios(), refusals::scenarios(), linux::scenarios()];
+    let topics = [
+        measuring::scenarios(),
+        guests::scenarios(),
+        refusals::scenarios(),
+        linux::scenarios(),
+        ablation::scenarios(),
+    ];
     topics.into_iter().flatten().collect()
 }
 
@@ -149,6 +160,8 @@ fn run_system(
         report.starts(name);
         let verdict = match *name {
             HOT_PATH => Verdict::from(image::hot_path(&setup::images::program(layout))),
+            ONLY_THERE => Verdict::from(ablation::only_there(layout).map_err(|failure| failure.full())),
+            EFFECTS => Verdict::from(ablation::effects(layout, &qemu).map_err(|failure| failure.full())),
             BENCH => Verdict::from(benching::budgets(layout, &qemu).map_err(|failure| failure.full())),
             BENCH_ERRORS => {
                 Verdict::from(bench_errors::check(layout, &qemu).map_err(|failure| failure.full()))

@@ -27,6 +27,9 @@ use crate::setup::qemu::Qemu;
 /// The hypervisor's cargo feature with the switches.
 pub const FEATURES: &[&str] = &["ablation"];
 
+/// What the list of techniques to do without begins with, on the hypervisor's command line.
+pub const WITHOUT: &str = "without=";
+
 /// Reads the names that the command line gives.
 pub fn select(list: &str) -> Result<Set> {
     Set::parse(list).map_err(|unknown| {
@@ -34,11 +37,6 @@ pub fn select(list: &str) -> Result<Set> {
         known.push("all");
         Failure::usage(format!("there is no technique `{}`", unknown.0)).help(did_you_mean(unknown.0, &known))
     })
-}
-
-/// What the hypervisor's command line takes off.
-pub fn without(off: Set) -> String {
-    format!("without={off}")
 }
 
 /// One measurement of a set: all chosen rows with it off.
@@ -87,7 +85,7 @@ pub fn measure(
 }
 
 fn job(row: &'static Row, off: Set) -> Job {
-    let variant = Variant { features: FEATURES, append: without(off), vm: String::new() };
+    let variant = Variant { features: FEATURES, append: format!("{WITHOUT}{off}"), vm: String::new() };
     Job { variant, ..Job::new(Subject::Turnstile, row) }
 }
 
