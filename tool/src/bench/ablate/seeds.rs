@@ -23,7 +23,7 @@ struct Seed {
 const SEEDS: [Seed; 2] = [
     Seed {
         name: "000",
-        what: "v4.5-rc4 to patched, platforms A, B, C-v2, C-v3",
+        what: "A, B, C-v2, C-v3",
         rows: &[
             Recorded { row: "null-hypercall", percent: &[-38.0, -39.0, -21.0, -20.0] },
             Recorded { row: "sysreg-trap", percent: &[-40.0, -40.0, -25.0, -24.0] },
@@ -33,7 +33,7 @@ const SEEDS: [Seed; 2] = [
     // Its cycles: 3181 to 752, 3992 to 1604, 6665 to 7630, 14155 to 2526.
     Seed {
         name: "004",
-        what: "non-VHE to optimized VHE",
+        what: "non-VHE to VHE",
         rows: &[
             Recorded { row: "null-hypercall", percent: &[-76.4] },
             Recorded { row: "io-kernel", percent: &[-59.8] },
@@ -71,7 +71,7 @@ pub fn compare(figures: &[AblationRow]) -> Vec<SeedRow> {
                 let percent = (with - without) / without * 100.0;
                 compared.push(SeedRow {
                     row: recorded.row.to_owned(),
-                    source: format!("seed {} ({}); here {here}", seed.name, seed.what),
+                    source: format!("seed {}: {}; here {here}", seed.name, seed.what),
                     seed_percent: recorded.percent.to_vec(),
                     here_percent: (percent * 10.0).round() / 10.0,
                 });

@@ -58,7 +58,10 @@ fn difference(instructions: f64, operations: f64) -> String {
 }
 
 fn signed(number: f64) -> String {
-    if number < 0.0 { format!("−{}", count(-number)) } else { format!("+{}", count(number)) }
+    // One decimal is all there is in per cent; counts have none.
+    let digits =
+        if number.fract() == 0.0 { format!("{:.0}", number.abs()) } else { format!("{:.1}", number.abs()) };
+    if number < 0.0 { format!("−{digits}") } else { format!("+{digits}") }
 }
 
 /// What the seeds say beside what was found here.
