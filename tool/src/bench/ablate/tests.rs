@@ -76,3 +76,17 @@ fn seeds_are_compared_with_their_own_and_with_all() {
     assert!(text.contains("−38 %, −39 %, −21 %, −20 %") && text.contains("−95 %"), "{text}");
     assert!(seed_table(&sample(), None).is_none());
 }
+
+#[test]
+fn the_book_has_every_technique() {
+    let layout = crate::layout::Layout::find().unwrap();
+    let page = std::fs::read_to_string(layout.root().join("docs/src/techniques.md")).unwrap();
+    for technique in Technique::ALL {
+        assert!(page.contains(&format!("\n### {technique}\n")), "{technique} has no section");
+        assert!(
+            page.contains(&format!("- Saves: {}.\n", technique.saves())),
+            "{technique}: the book says otherwise"
+        );
+        assert!(page.contains(&format!("| [`{technique}`](#{technique}) |")), "{technique} has no figures");
+    }
+}
