@@ -69,6 +69,11 @@ impl Layout {
         self.images().join("guests").join(format!("{name}.image"))
     }
 
+    /// The monitor for Linux KVM on arm64.
+    pub fn vmm(&self) -> PathBuf {
+        self.images().join("turnstile-vmm-arm64")
+    }
+
     /// The names of the guests in the sources, sorted.
     pub fn guest_names(&self) -> Vec<String> {
         let sources = std::fs::read_dir(self.root.join("guests/src/bin"));

@@ -379,7 +379,7 @@ impl Session {
 }
 
 /// The user and system time of a process, from `/proc` (proc(5), fields 14 and 15 of `stat`).
-fn cpu_time(id: u32) -> Option<Duration> {
+pub(crate) fn cpu_time(id: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     // The second field, the name, may contain spaces and brackets.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();

@@ -198,7 +198,8 @@ pub fn update(layout: &Layout, platform: &str, document: &Document, allow_raise:
     for trace in document.traces.iter().filter(|trace| trace.subject == OWN) {
         trace::record(layout, platform, trace)?;
     }
-    for change in &changes {
+    // A new row is one line, not one for each class.
+    for change in changes.iter().filter(|change| change.known || change.class == INSTRUCTIONS) {
         ui::note(&format!("budget of {change}"));
     }
     if changes.is_empty() {

@@ -134,8 +134,12 @@ pub fn print(document: &Document) {
 
 fn print_classes(document: &Document) {
     for info in &document.subjects {
-        if let Some(table) = table::classes(document, info, table::terminal_width()) {
-            println!("\n{} ({}): operations by class\n{table}", info.title, info.version);
+        let tables = table::classes(document, info, table::terminal_width());
+        if !tables.is_empty() {
+            println!("\n{} ({}): operations by class", info.title, info.version);
+        }
+        for table in tables {
+            println!("{table}");
         }
     }
 }

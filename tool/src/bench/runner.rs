@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs what is to be measured, two at a time; what fails is an error in its place, and the others go on.
 
+use std::fs::{create_dir_all, remove_dir_all};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,9 +10,9 @@ use std::time::Duration;
 use super::document::{Figure, Trace};
 use super::measure;
 use super::rows::Row;
-use super::subjects::{self, Run, Subject, Variant};
+use super::subjects::{self, Outcome, Run, Subject, Variant};
 use super::trace;
-use crate::failure::{Failure, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::layout::Layout;
 use crate::setup;
 use crate::setup::qemu::Qemu;
@@ -123,17 +124,19 @@ impl<'a> Runner<'a> {
             folder: self.layout.bundles().join(format!("bench-{index}")),
             variant: &job.variant,
         };
+        create_dir_all(&run.folder).context(|| format!("cannot create {}", run.folder.display()))?;
         let outcome = subjects::run(job.subject, &run)?;
         let figure = measure::figure(job.subject, job.row, &outcome)?;
-        let trace = match job.trace {
-            true => {
-                let kinds = measure::kinds(&outcome.reading, self.iterations)?;
-                Some(trace::trace(job.subject.name(), job.row.name, &kinds, |_, _| None))
-            }
-            false => None,
-        };
+        let trace = if job.trace { Some(self.trace(job, &outcome)?) } else { None };
         // What is left of a run that failed may tell why.
-        let _ = std::fs::remove_dir_all(&run.folder);
+        let _ = remove_dir_all(&run.folder);
         Ok(Measured { figure, version: outcome.version, trace })
+    }
+
+    fn trace(&self, job: &Job, outcome: &Outcome) -> Result<Trace> {
+        let kinds = measure::kinds(&outcome.reading, self.iterations)?;
+        let vectors = kinds.first().map_or(0, |kind| kind.typical.vectors);
+        let symbols = subjects::symbols(job.subject, self.layout, &job.variant, vectors)?;
+        Ok(trace::trace(job.subject.name(), job.row.name, &kinds, &symbols))
     }
 }

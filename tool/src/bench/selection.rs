@@ -4,7 +4,7 @@
 use super::ITERATIONS;
 use super::rows::{self, ROWS, Row};
 use super::runner::Job;
-use super::subjects::Subject;
+use super::subjects::{Subject, Variant};
 use crate::failure::{Failure, Result};
 
 /// The row whose trace is always taken: it is what the cheapest exit consists of.
@@ -23,6 +23,8 @@ pub struct Selection {
     pub iterations: u64,
     /// Whether traces of all rows are wanted.
     pub trace: bool,
+    /// What is special about Turnstile.
+    pub variant: Variant,
 }
 
 impl Selection {
@@ -38,7 +40,9 @@ impl Selection {
         if subjects.is_empty() {
             chosen.push(Subject::Turnstile);
         }
-        let selection = Selection { subjects: chosen, rows: rows::select(rows)?, iterations, trace: false };
+        let rows = rows::select(rows)?;
+        let selection =
+            Selection { subjects: chosen, rows, iterations, trace: false, variant: Variant::default() };
         match selection.jobs().is_empty() {
             true => Err(Failure::usage("none of the subjects has any of the rows")),
             false => Ok(selection),
@@ -49,8 +53,10 @@ impl Selection {
     pub fn jobs(&self) -> Vec<Job> {
         let all = self.subjects.iter().flat_map(|&subject| self.rows.iter().map(move |&row| (subject, row)));
         let job = |(subject, row): (Subject, &'static Row)| Job {
+            subject,
+            row,
+            variant: self.variant.clone(),
             trace: self.trace || row.name == SHOWN,
-            ..Job::new(subject, row)
         };
         all.filter(|(subject, row)| subject.has(row)).map(job).collect()
     }

@@ -3,14 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, presets};
 
 use super::document::{Document, Figure, SubjectInfo};
 use super::subjects::Subject;
 
 /// Terminals narrower than this do without the column that says what an operation is.
 const NARROW: u16 = 96;
-/// The classes that say what the code does; all others are operations on the machine.
+/// What a column takes beside its text.
+const PADDING: usize = 3;
+/// The classes that say how much code runs; all others are operations on the machine.
 const ORDINARY: [&str; 5] = ["instructions", "loads", "stores", "branches", "lines"];
 
 /// Says whether operations of a class are on the machine: registers, interrupt controller, barriers and the like.
@@ -54,11 +56,12 @@ pub fn legend(document: &Document) -> String {
 pub fn table(document: &Document, width: Option<u16>) -> Table {
     let wide = width.is_none_or(|width| width >= NARROW);
     let mut table = empty(width);
-    let mut header = vec!["row".to_owned()];
-    header.extend(wide.then(|| "operation".to_owned()));
+    let mut header = vec!["row"];
+    header.extend(wide.then_some("operation"));
+    let mut header: Vec<Cell> = header.into_iter().map(Cell::new).collect();
     header.extend(document.subjects.iter().map(|info| {
         let star = if is_recorded(document, info) { " *" } else { "" };
-        format!("{}{star}", info.title)
+        right(&format!("{}{star}", info.title))
     }));
     table.set_header(header);
     for (row, what) in document.row_names() {
@@ -71,28 +74,47 @@ pub fn table(document: &Document, width: Option<u16>) -> Table {
         }));
         table.add_row(cells);
     }
+    if let Some(names) = table.column_mut(0) {
+        names.set_constraint(ColumnConstraint::ContentWidth);
+    }
     table
 }
 
-/// The operations of a subject by class: classes down, rows across. `None` if it was not measured.
-pub fn classes(document: &Document, info: &SubjectInfo, width: Option<u16>) -> Option<Table> {
+/// The operations of a subject by class: classes down, rows across, in as many tables as the width makes necessary.
+/// There is none of a subject that was not measured.
+pub fn classes(document: &Document, info: &SubjectInfo, width: Option<u16>) -> Vec<Table> {
     let own = |figure: &&Figure| figure.subject == info.subject && !figure.classes.is_empty();
     let figures: Vec<&Figure> = document.rows.iter().filter(own).collect();
     let names: BTreeSet<&str> =
         figures.iter().flat_map(|figure| figure.classes.keys().map(String::as_str)).collect();
-    let (hardware, ordinary): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| is_hardware(name));
-    let mut table = empty(width);
-    table.set_header(["operations"].into_iter().chain(figures.iter().map(|figure| figure.row.as_str())));
+    let classes: Vec<&str> =
+        ORDINARY.into_iter().chain(names.into_iter().filter(|name| is_hardware(name))).collect();
+    let across = width.map_or(figures.len(), |width| fitting(&classes, &figures, width));
+    figures.chunks(across.max(1)).map(|figures| class_table(&classes, figures)).collect()
+}
+
+fn class_table(classes: &[&str], figures: &[&Figure]) -> Table {
+    let mut table = empty(None);
+    let rows = figures.iter().map(|figure| right(&figure.row));
+    table.set_header([Cell::new("operations")].into_iter().chain(rows));
     let exits = figures.iter().map(|figure| right(&figure.exits.map_or_else(unknown, count)));
     table.add_row([Cell::new("exits")].into_iter().chain(exits));
-    for class in ordinary.into_iter().chain(hardware) {
-        let counts = figures.iter().map(|figure| match figure.classes.get(class) {
+    for class in classes {
+        let counts = figures.iter().map(|figure| match figure.classes.get(*class) {
             Some(&number) => right(&count(number)),
             None => right("·"),
         });
         table.add_row([Cell::new(class.replace('_', " "))].into_iter().chain(counts));
     }
-    (!figures.is_empty()).then_some(table)
+    table
+}
+
+/// How many columns of the widest of these rows a table of classes has place for.
+fn fitting(classes: &[&str], figures: &[&Figure], width: u16) -> usize {
+    let widest = |names: &mut dyn Iterator<Item = &str>| names.map(str::len).max().unwrap_or_default();
+    let first = widest(&mut classes.iter().copied()) + PADDING;
+    let column = widest(&mut figures.iter().map(|figure| figure.row.as_str())) + PADDING;
+    usize::from(width).saturating_sub(first) / column
 }
 
 /// The width of the terminal on standard output, if it is one.
@@ -103,7 +125,7 @@ pub fn terminal_width() -> Option<u16> {
 /// A table without rows.
 pub fn empty(width: Option<u16>) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
     if let Some(width) = width {
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     }
@@ -183,11 +205,22 @@ mod tests {
     fn classes_are_listed_with_the_machines_last() {
         let mut document = samples::document();
         document.rows[1].classes = BTreeMap::from([("instructions".to_owned(), 60.0)]);
-        let text = classes(&document, &document.subjects[0], None).unwrap().to_string();
+        let text = classes(&document, &document.subjects[0], None)[0].to_string();
         let place = |word: &str| text.find(word).unwrap_or_else(|| panic!("no {word}: {text}"));
         assert!(place("exits") < place("instructions") && place("instructions") < place("register reads"));
         assert!(text.contains('·'), "{text}");
-        assert!(classes(&document, &document.subjects[1], None).is_none(), "recorded only");
+        assert!(classes(&document, &document.subjects[1], None).is_empty(), "recorded only");
+    }
+
+    #[test]
+    fn classes_are_split_where_rows_do_not_fit() {
+        let document = samples::document();
+        for (width, tables) in [(30, 2), (40, 2), (60, 1), (200, 1)] {
+            let tables_made = classes(&document, &document.subjects[0], Some(width));
+            assert_eq!(tables_made.len(), tables, "{width}");
+            let fits = |line: &str| line.chars().count() <= usize::from(width).max(40);
+            assert!(tables_made.iter().all(|table| table.to_string().lines().all(fits)), "{width}");
+        }
     }
 
     #[test]

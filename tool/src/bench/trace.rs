@@ -11,7 +11,9 @@ use super::document::{Folded, Trace, TraceStep};
 use super::measure::Kind;
 use crate::failure::Result;
 use crate::layout::{Layout, write_atomically};
-use crate::meter::reading::Group;
+use crate::meter::fold::fold;
+use crate::meter::reading::Step;
+use crate::meter::symbols::Symbols;
 use crate::ui::{BOLD, CYAN, DIM};
 
 /// Hexadecimal numbers of so many digits are addresses, which differ between builds.
@@ -20,48 +22,37 @@ const ADDRESS_DIGITS: usize = 5;
 const AROUND: usize = 3;
 
 /// The trace of an operation: its kinds of visits one after the other, with the functions' names.
-pub fn trace(
-    subject: &str,
-    row: &str,
-    kinds: &[Kind<'_>],
-    name: impl Fn(&Group, u64) -> Option<String>,
-) -> Trace {
-    let step = |group: &Group, step: &crate::meter::reading::Step| TraceStep {
+pub fn trace(subject: &str, row: &str, kinds: &[Kind<'_>], symbols: &Symbols) -> Trace {
+    let steps: Vec<Step> = kinds.iter().flat_map(|kind| kind.typical.trace.iter().cloned()).collect();
+    let folded = fold(&steps, symbols).into_iter();
+    let named = |step: &Step| TraceStep {
         pc: format!("{:#x}", step.pc),
-        function: name(group, step.pc).unwrap_or_default(),
+        function: symbols.name(step.pc).map_or_else(String::new, |(name, _)| name.to_owned()),
         text: step.text.split_whitespace().collect::<Vec<_>>().join(" "),
     };
-    let groups = kinds.iter().map(|kind| kind.typical);
-    let steps: Vec<TraceStep> =
-        groups.flat_map(|group| group.trace.iter().map(|one| step(group, one)).collect::<Vec<_>>()).collect();
-    Trace { subject: subject.to_owned(), row: row.to_owned(), folded: fold(&steps), steps }
-}
-
-/// Counts instructions by function, in the order in which they are first entered.
-fn fold(steps: &[TraceStep]) -> Vec<Folded> {
-    let mut folded: Vec<Folded> = Vec::new();
-    for step in steps {
-        match folded.iter_mut().find(|folded| folded.function == step.function) {
-            Some(folded) => folded.instructions += 1,
-            None => folded.push(Folded { function: step.function.clone(), instructions: 1 }),
-        }
+    Trace {
+        subject: subject.to_owned(),
+        row: row.to_owned(),
+        folded: folded
+            .map(|part| Folded { function: part.function, instructions: part.instructions })
+            .collect(),
+        steps: steps.iter().map(named).collect(),
     }
-    folded
 }
 
 /// Prints a trace, folded and flat.
 pub fn print(trace: &Trace, title: &str) {
-    let unknown = |function: &str| if function.is_empty() { "?".to_owned() } else { function.to_owned() };
     let heading = format!("{} on {title}: {} instructions", trace.row, trace.steps.len());
     anstream::println!("\n{BOLD}{heading}{BOLD:#}");
     for Folded { function, instructions } in &trace.folded {
-        anstream::println!("{instructions:>7}  {CYAN}{}{CYAN:#}", unknown(function));
+        anstream::println!("{instructions:>7}  {CYAN}{function}{CYAN:#}");
     }
     println!("");
     let mut last = None;
     for (number, step) in trace.steps.iter().enumerate() {
         if last != Some(&step.function) {
-            anstream::println!("         {CYAN}{}{CYAN:#}", unknown(&step.function));
+            let function = if step.function.is_empty() { "?" } else { &step.function };
+            anstream::println!("         {CYAN}{function}{CYAN:#}");
             last = Some(&step.function);
         }
         anstream::println!("{:>7}  {DIM}{}{DIM:#}  {}", number + 1, step.pc, step.text);
@@ -113,24 +104,19 @@ fn compare(recorded: &str, present: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meter::reading::Step;
+    use crate::meter::reading::Group;
 
-    fn group() -> Group {
+    fn sample() -> Trace {
         let step = |pc, text: &str| Step { pc, text: text.into() };
-        let trace = vec![
+        let steps = vec![
             step(0x4020_0800, "stp      x0, x1, [sp, #0x10]"),
             step(0x4020_0804, "b        #0x40201000"),
             step(0x4020_1000, "mov      w0, #0x10000"),
             step(0x4020_0808, "eret"),
         ];
-        Group { trace, ..Group::default() }
-    }
-
-    fn sample() -> Trace {
-        let group = group();
-        let kinds = [Kind::new(&[&group], 1.0).unwrap()];
-        let name = |_: &Group, pc: u64| Some(if pc < 0x4020_1000 { "vectors" } else { "light" }.to_owned());
-        trace("turnstile", "null-hypercall", &kinds, name)
+        let group = Group { trace: steps, ..Group::default() };
+        let symbols = Symbols::from_table("40200800 T vectors\n40201000 T light\n").unwrap();
+        trace("turnstile", "null-hypercall", &[Kind::new(&[&group], 1.0).unwrap()], &symbols)
     }
 
     #[test]

@@ -107,8 +107,9 @@ fn fetch(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Takes the one file whose path starts with `prefix` out of a package.
-fn unpack(package: &Path, prefix: &str, to: &Path) -> Result<()> {
+/// Takes the file whose path starts with `prefix` out of a package; of several the one with the shortest name, for
+/// the others add a suffix to it.
+pub(super) fn unpack(package: &Path, prefix: &str, to: &Path) -> Result<()> {
     let root = package.with_extension("unpacked");
     run(Command::new("dpkg-deb").arg("-x").arg(package).arg(&root))?;
     let (inside, start) = prefix.rsplit_once('/').unwrap_or(("", prefix));
@@ -116,7 +117,8 @@ fn unpack(package: &Path, prefix: &str, to: &Path) -> Result<()> {
         fs::read_dir(root.join(inside)).context(|| format!("{} has no {inside}", package.display()))?;
     let file = files
         .flatten()
-        .find(|entry| entry.file_name().to_string_lossy().starts_with(start))
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(start))
+        .min_by_key(|entry| entry.file_name().len())
         .ok_or_else(|| Failure::failed(format!("{} has no {prefix}", package.display())))?;
     let bytes = fs::read(file.path()).context(|| format!("cannot read {}", file.path().display()))?;
     write_atomically(to, &bytes)?;

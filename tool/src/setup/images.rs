@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Builds the bare-metal images: the hypervisor and the guests of `guests/`.
+//! Builds what runs on arm64: the hypervisor, the guests of `guests/`, and the monitor for Linux KVM.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,10 +15,13 @@ use crate::ui;
 
 /// The target of everything that runs on the arm64 machine.
 pub const TARGET: &str = "aarch64-unknown-none-softfloat";
+/// The target of what runs on Linux on arm64, linked statically.
+pub const LINUX_TARGET: &str = "aarch64-unknown-linux-musl";
 const PROFILE: &str = "image";
 const HYPERVISOR: &str = "turnstile-hypervisor";
 const GUESTS: &str = "turnstile-guests";
 const METER: &str = "turnstile-meter";
+const VMM: &str = "turnstile-vmm";
 
 /// The packages that this process has built already: asking cargo again would only cost time.
 static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -27,8 +30,8 @@ static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 pub fn hypervisor(layout: &Layout) -> Result<PathBuf> {
     let image = layout.hypervisor();
     once(HYPERVISOR, || {
-        build(layout, HYPERVISOR, &[], layout.target(), "building the hypervisor")?;
-        flatten(layout, &program(layout), &image)
+        build(layout, HYPERVISOR, TARGET, &[], "building the hypervisor")?;
+        reduce(layout, &program(layout), &image, &FLAT)
     })?;
     Ok(image)
 }
@@ -43,34 +46,31 @@ pub fn hypervisor_with(layout: &Layout, features: &[&str]) -> Result<PathBuf> {
     let image = layout.images().join(format!("turnstile-arm64-{variant}.image"));
     once(&format!("{HYPERVISOR} {variant}"), || {
         let what = format!("building the hypervisor with {}", features.join(", "));
-        build(layout, HYPERVISOR, features, &variant_target(layout, features), &what)?;
-        flatten(layout, &program_with(layout, features), &image)
+        build(layout, HYPERVISOR, TARGET, features, &what)?;
+        reduce(layout, &program_with(layout, features), &image, &FLAT)
     })?;
     Ok(image)
-}
-
-/// The program of [`hypervisor_with`] with its symbols.
-pub fn program_with(layout: &Layout, features: &[&str]) -> PathBuf {
-    match features {
-        [] => program(layout),
-        features => variant_target(layout, features).join(TARGET).join(PROFILE).join(HYPERVISOR),
-    }
-}
-
-fn variant_target(layout: &Layout, features: &[&str]) -> PathBuf {
-    layout.target().join("variants").join(features.join("-"))
 }
 
 /// Builds the images of all guests.
 pub fn guests(layout: &Layout) -> Result<()> {
     once(GUESTS, || {
-        build(layout, GUESTS, &[], layout.target(), "building the guests")?;
-        let folder = layout.target().join(TARGET).join(PROFILE);
-        layout
-            .guest_names()
+        build(layout, GUESTS, TARGET, &[], "building the guests")?;
+        let names = layout.guest_names();
+        names
             .iter()
-            .try_for_each(|name| flatten(layout, &folder.join(name), &layout.guest(name)))
+            .try_for_each(|name| reduce(layout, &built(layout, TARGET, name), &layout.guest(name), &FLAT))
     })
+}
+
+/// Builds the monitor for Linux KVM and returns its path.
+pub fn vmm(layout: &Layout) -> Result<PathBuf> {
+    let program = layout.vmm();
+    once(VMM, || {
+        build(layout, VMM, LINUX_TARGET, &[], "building the monitor for Linux KVM")?;
+        reduce(layout, &built(layout, LINUX_TARGET, VMM), &program, &["--strip-all"])
+    })?;
+    Ok(program)
 }
 
 /// Does something for a package unless it is done; other threads wait meanwhile.
@@ -99,14 +99,32 @@ pub fn meter(layout: &Layout) -> Result<PathBuf> {
 
 /// The hypervisor's program with its symbols, for a debugger.
 pub fn program(layout: &Layout) -> PathBuf {
-    layout.target().join(TARGET).join(PROFILE).join(HYPERVISOR)
+    program_with(layout, &[])
 }
 
-/// Builds one package for the bare machine, showing what cargo does.
-fn build(layout: &Layout, package: &str, features: &[&str], target: &Path, what: &str) -> Result<()> {
+/// The program of [`hypervisor_with`] with its symbols.
+pub fn program_with(layout: &Layout, features: &[&str]) -> PathBuf {
+    folder_for(layout, features).join(TARGET).join(PROFILE).join(HYPERVISOR)
+}
+
+/// Where cargo works on what has these features.
+fn folder_for(layout: &Layout, features: &[&str]) -> PathBuf {
+    match features {
+        [] => layout.target().to_path_buf(),
+        features => layout.target().join("variants").join(features.join("-")),
+    }
+}
+
+/// Where cargo puts a program.
+fn built(layout: &Layout, target: &str, name: &str) -> PathBuf {
+    layout.target().join(target).join(PROFILE).join(name)
+}
+
+/// Builds one package for arm64, showing what cargo does.
+fn build(layout: &Layout, package: &str, target: &str, features: &[&str], what: &str) -> Result<()> {
     let mut cargo = rust::cargo(layout);
-    cargo.args(["build", "--package", package, "--target", TARGET, "--profile", PROFILE]);
-    cargo.arg("--target-dir").arg(target);
+    cargo.args(["build", "--package", package, "--target", target, "--profile", PROFILE]);
+    cargo.arg("--target-dir").arg(folder_for(layout, features));
     if !features.is_empty() {
         cargo.args(["--features", &features.join(",")]);
     }
@@ -141,8 +159,11 @@ pub fn with_progress(cargo: &mut Command, step: &ui::Step) -> std::result::Resul
     }
 }
 
-/// Makes the flat binary that a boot loader takes, if the program is newer than the present one.
-fn flatten(layout: &Layout, program: &Path, image: &Path) -> Result<()> {
+/// objcopy's options for the flat binary that a boot loader takes.
+const FLAT: [&str; 2] = ["-O", "binary"];
+
+/// Makes the file that is used out of a program with its symbols, if that is newer than the present one.
+fn reduce(layout: &Layout, program: &Path, image: &Path, options: &[&str]) -> Result<()> {
     let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
     if modified(image).is_some() && modified(image) > modified(program) {
         return Ok(());
@@ -150,6 +171,6 @@ fn flatten(layout: &Layout, program: &Path, image: &Path) -> Result<()> {
     let folder = image.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).context(|| format!("cannot create {}", folder.display()))?;
     let temporary = image.with_extension(format!("{}", std::process::id()));
-    super::run(Command::new(rust::objcopy(layout)?).args(["-O", "binary"]).arg(program).arg(&temporary))?;
+    super::run(Command::new(rust::objcopy(layout)?).args(options).arg(program).arg(&temporary))?;
     fs::rename(&temporary, image).context(|| format!("cannot write {}", image.display()))
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Writes the initramfs of the Debian guest: busybox, the script `/init`, and a console device.
+//! Writes the initramfs of the Debian guest (busybox, the script `/init`, and a console device), and those of
+//! hosts that run one program.
 //!
 //! The archive is in the "newc" format of cpio, which Linux describes in
 //! Documentation/driver-api/early-userspace/buffer-format.rst. Times and owners are zero, so that the same
@@ -17,6 +18,7 @@ const INIT: &str = include_str!("guest/init");
 
 const DIRECTORY: u32 = 0o040755;
 const PROGRAM: u32 = 0o100755;
+const FILE: u32 = 0o100644;
 const CHARACTER_DEVICE: u32 = 0o020600;
 
 /// Writes the initramfs with the given busybox to `file`, unless it is there already with the same bytes.
@@ -29,28 +31,64 @@ pub fn write(busybox: &Path, file: &Path) -> Result<()> {
     crate::layout::write_atomically(file, &bytes)
 }
 
+/// An initramfs for a host that runs one program and nothing else: the program is `/init`, the guest `/guest`.
+pub fn host(program: &[u8], guest: Option<&[u8]>) -> Result<Vec<u8>> {
+    let build = || {
+        let mut archive = Archive::new(&["dev", "proc", "sys"])?;
+        archive.entry("init", PROGRAM, None, program)?;
+        if let Some(guest) = guest {
+            archive.entry("guest", FILE, None, guest)?;
+        }
+        archive.finish()
+    };
+    build().context(|| "cannot build the initramfs".into())
+}
+
 fn archive(busybox: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(busybox.len() + 64 * 1024);
-    let mut inode = 0;
-    let mut entry = |name: &str, mode: u32, device: Option<(u32, u32)>, content: &[u8]| {
-        inode += 1;
-        let mut builder = Builder::new(name).ino(inode).mode(mode).nlink(1);
+    let mut archive = Archive::new(&["bin", "dev", "proc", "sys", "tmp"])?;
+    archive.entry("bin/busybox", PROGRAM, None, busybox)?;
+    archive.entry("init", PROGRAM, None, INIT.as_bytes())?;
+    archive.finish()
+}
+
+/// An archive in the making.
+struct Archive {
+    bytes: Vec<u8>,
+    inode: u32,
+}
+
+impl Archive {
+    /// Begins with folders, and with the console: the kernel opens it for /init before anything can mount /dev.
+    fn new(folders: &[&str]) -> std::io::Result<Self> {
+        let mut archive = Archive { bytes: Vec::new(), inode: 0 };
+        for folder in folders {
+            archive.entry(folder, DIRECTORY, None, &[])?;
+        }
+        archive.entry("dev/console", CHARACTER_DEVICE, Some((5, 1)), &[])?;
+        Ok(archive)
+    }
+
+    fn entry(
+        &mut self,
+        name: &str,
+        mode: u32,
+        device: Option<(u32, u32)>,
+        content: &[u8],
+    ) -> std::io::Result<()> {
+        self.inode += 1;
+        let mut builder = Builder::new(name).ino(self.inode).mode(mode).nlink(1);
         if let Some((major, minor)) = device {
             builder = builder.rdev_major(major).rdev_minor(minor);
         }
-        let mut writer = builder.write(&mut bytes, u32::try_from(content.len()).unwrap_or(u32::MAX));
+        let mut writer = builder.write(&mut self.bytes, u32::try_from(content.len()).unwrap_or(u32::MAX));
         writer.write_all(content)?;
         writer.finish().map(drop)
-    };
-    for folder in ["bin", "dev", "proc", "sys", "tmp"] {
-        entry(folder, DIRECTORY, None, &[])?;
     }
-    // The kernel opens the console for /init before anything can mount /dev.
-    entry("dev/console", CHARACTER_DEVICE, Some((5, 1)), &[])?;
-    entry("bin/busybox", PROGRAM, None, busybox)?;
-    entry("init", PROGRAM, None, INIT.as_bytes())?;
-    trailer(&mut bytes)?;
-    Ok(bytes)
+
+    fn finish(mut self) -> std::io::Result<Vec<u8>> {
+        trailer(&mut self.bytes)?;
+        Ok(self.bytes)
+    }
 }
 
 #[cfg(test)]
@@ -59,25 +97,39 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn archive_reads_back() {
-        let bytes = archive(b"not really busybox").unwrap();
-        let mut rest = bytes.as_slice();
+    /// The entries of an archive: names, modes, contents.
+    fn entries(bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
+        let mut rest = bytes;
         let mut found = Vec::new();
         loop {
             let mut reader = cpio::newc::Reader::new(rest).unwrap();
             if reader.entry().is_trailer() {
-                break;
+                return found;
             }
             let mut content = Vec::new();
             reader.read_to_end(&mut content).unwrap();
             found.push((reader.entry().name().to_owned(), reader.entry().mode(), content));
             rest = reader.finish().unwrap();
         }
+    }
+
+    #[test]
+    fn archive_reads_back() {
+        let found = entries(&archive(b"not really busybox").unwrap());
         let names: Vec<&str> = found.iter().map(|entry| entry.0.as_str()).collect();
         assert_eq!(names, ["bin", "dev", "proc", "sys", "tmp", "dev/console", "bin/busybox", "init"]);
         assert_eq!(found[6].2, b"not really busybox");
         assert!(found[7].2.starts_with(b"#!/bin/busybox sh\n"), "the kernel runs /init by its first line");
         assert_eq!(found[7].1, PROGRAM);
+    }
+
+    #[test]
+    fn a_host_has_its_program_and_its_guest() {
+        let found = entries(&host(b"monitor", Some(b"guest's image")).unwrap());
+        let names: Vec<&str> = found.iter().map(|entry| entry.0.as_str()).collect();
+        assert_eq!(names, ["dev", "proc", "sys", "dev/console", "init", "guest"]);
+        assert_eq!((found[4].1, found[4].2.as_slice()), (PROGRAM, &b"monitor"[..]));
+        assert_eq!(found[5].2, b"guest's image");
+        assert_eq!(entries(&host(b"monitor", None).unwrap()).len(), 5);
     }
 }

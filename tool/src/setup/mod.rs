@@ -9,6 +9,7 @@ pub mod debian;
 pub mod doctor;
 pub mod images;
 pub mod initramfs;
+pub mod peers;
 pub mod qemu;
 pub mod rust;
 

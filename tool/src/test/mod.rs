@@ -35,6 +35,7 @@ const ONLY_THERE: &str = "images/ablation";
 const EFFECTS: &str = "arm64/ablation/effects";
 const BENCH: &str = "arm64/bench";
 const BENCH_ERRORS: &str = "arm64/bench/errors";
+const BROKEN_PEER: &str = "arm64/bench/broken-peer";
 const REPEATABLE: &str = "arm64/bench/repeatable";
 const WEIGHT: &str = "arm64/linux/weight";
 /// Boots at a time. More would not end sooner on two cores, and time-outs would mean less.
@@ -87,10 +88,11 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     stages.retain(|stage| wanted(&stage.name));
     let mut scenarios = all_scenarios();
     scenarios.retain(|scenario| wanted(&scenario.name));
-    let checks: Vec<&str> = [HOT_PATH, ONLY_THERE, BENCH, REPEATABLE, BENCH_ERRORS, EFFECTS, WEIGHT]
-        .into_iter()
-        .filter(|name| wanted(name))
-        .collect();
+    let checks: Vec<&str> =
+        [HOT_PATH, ONLY_THERE, BENCH, REPEATABLE, BENCH_ERRORS, BROKEN_PEER, EFFECTS, WEIGHT]
+            .into_iter()
+            .filter(|name| wanted(name))
+            .collect();
     let system = !checks.is_empty() || !scenarios.is_empty() || wanted(IMAGES);
     if options.list {
         for stage in &stages {
@@ -177,6 +179,25 @@ fn run_system(
         report.single(layout, name, &verdict, begin);
     }
     play_all(layout, &qemu, report, scenarios);
+}
+
+/// Makes one of the checks that are not scenarios.
+fn check(layout: &Layout, qemu: &Qemu, name: &str) -> Verdict {
+    let judged = |result: Result<()>| Verdict::from(result.map_err(|failure| failure.full()));
+    match name {
+        HOT_PATH => Verdict::from(image::hot_path(&setup::images::program(layout))),
+        BENCH => judged(benching::budgets(layout, qemu)),
+        REPEATABLE => judged(benching::repeatable(layout, qemu)),
+        BENCH_ERRORS => judged(bench_errors::check(layout, qemu)),
+        BROKEN_PEER => match setup::peers::xen(layout) {
+            Ok(_) => judged(bench_errors::broken_peer(layout, qemu)),
+            Err(failure) => Verdict::Skipped(failure.to_string()),
+        },
+        _ => match setup::debian::ensure(layout) {
+            Ok(debian) => Verdict::from(weight::compare(layout, &qemu.path, debian)),
+            Err(failure) => Verdict::Skipped(failure.to_string()),
+        },
+    }
 }
 
 fn play_all(layout: &Layout, qemu: &Qemu, report: &Report, scenarios: &[Scenario]) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The hypervisors that are measured, each with the same guests on the same machine.
 
+mod kvm;
+mod peer;
 mod turnstile;
+mod xen;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,10 +14,12 @@ pub use turnstile::config;
 
 use crate::bench::report::Report;
 use crate::bench::rows::Row;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::layout::Layout;
 use crate::meter::reading::Reading;
+use crate::meter::symbols::Symbols;
 use crate::setup::qemu::Qemu;
+use crate::setup::{images, peers};
 
 /// A hypervisor in one of its modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -117,8 +122,22 @@ pub struct Run<'a> {
 pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
     match subject {
         Subject::Turnstile => turnstile::run(run),
-        Subject::KvmVhe | Subject::KvmNvhe | Subject::Xen => {
-            Err(Failure::failed(format!("{} cannot be measured yet", subject.title())))
+        Subject::KvmVhe => kvm::run(kvm::Mode::Vhe, run),
+        Subject::KvmNvhe => kvm::run(kvm::Mode::Nvhe, run),
+        Subject::Xen => xen::run(run),
+    }
+}
+
+/// The functions of a subject, where its exception vectors are at this address.
+pub fn symbols(subject: Subject, layout: &Layout, variant: &Variant, vectors: u64) -> Result<Symbols> {
+    let kernel = |mode| Symbols::from_table(&kvm::symbol_table(layout, mode, vectors)?);
+    match subject {
+        Subject::Turnstile => {
+            let program = images::program_with(layout, variant.features);
+            Ok(Symbols::from_elf(&program)?.fitted(vectors))
         }
+        Subject::KvmVhe => kernel(kvm::Mode::Vhe),
+        Subject::KvmNvhe => kernel(kvm::Mode::Nvhe),
+        Subject::Xen => Ok(Symbols::from_elf(&peers::xen(layout)?.xen_symbols())?.fitted(vectors)),
     }
 }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The command line. On a host of its own, the words behind `--` of the kernel's command line become it.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use turnstile_machine::GuestMachine;
+
+/// What the monitor is to do.
+#[derive(Clone, Debug, PartialEq, Eq, Parser)]
+#[command(name = "turnstile-vmm", about = "Runs a measuring guest of Turnstile on Linux KVM")]
+pub struct Options {
+    /// The guest: an arm64 Image
+    #[arg(long, value_name = "FILE", required_unless_present = "symbols")]
+    pub guest: Option<PathBuf>,
+    /// The guest's command line
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub cmdline: String,
+    /// vCPUs, each a thread on a CPU of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub vcpus: usize,
+    /// Give the guest a PMU
+    #[arg(long)]
+    pub pmu: bool,
+    /// Wait this many seconds first, so that the host has finished what it does after its boot
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub settle: u64,
+    /// Count cycles between the guest's marks `@begin` and `@end`
+    #[arg(long)]
+    pub cycles: bool,
+    /// Run no guest: write the kernel's functions (`address type name`) to this device
+    #[arg(long, value_name = "DEVICE")]
+    pub symbols: Option<PathBuf>,
+}
+
+/// The machine that guests get.
+pub const MACHINE: GuestMachine = GuestMachine::Kvmtool;
+/// Its memory in bytes.
+pub const MEMORY: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Options, clap::Error> {
+        Options::try_parse_from(std::iter::once("/init").chain(words.iter().copied()))
+    }
+
+    #[test]
+    fn reads_what_a_kernel_hands_on() {
+        let options = parse(&["--guest=/guest", "--vcpus=2", "--cmdline=iterations=64 batches", "--settle=5"]);
+        let options = options.unwrap();
+        assert_eq!(options.guest, Some("/guest".into()));
+        assert_eq!((options.vcpus, options.settle, options.pmu), (2, 5, false));
+        assert_eq!(options.cmdline, "iterations=64 batches");
+    }
+
+    #[test]
+    fn a_guest_is_needed_unless_symbols_are_asked_for() {
+        assert!(parse(&[]).is_err());
+        assert!(parse(&["--symbols=/dev/vport0p1"]).is_ok());
+        assert!(parse(&["--guest=/guest", "--vcpus=two"]).is_err());
+    }
+}

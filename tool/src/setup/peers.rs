@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The hypervisors that Turnstile is compared with: Debian's Linux kernel as a KVM host, and Debian's Xen, both
+//! for arm64, downloaded once into the cache as an ordinary user.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::apt::Apt;
+use super::{Lock, debian, find_program};
+use crate::failure::{Context, Failure, Result};
+use crate::layout::{Layout, write_atomically};
+use crate::ui;
+
+const ARCHITECTURE: &str = "arm64";
+
+/// Where a peer comes from, and what is taken out of its packages.
+struct Source {
+    /// The folder in the cache.
+    name: &'static str,
+    /// What it is, for people.
+    title: &'static str,
+    /// The release: fixed, whatever this machine runs, so that figures stay comparable.
+    release: &'static str,
+    /// A package that always depends on the newest version.
+    meta: &'static str,
+    /// How that version's package begins.
+    prefix: &'static str,
+    /// What is appended to its name for the package with the symbols, if there is one.
+    debug: Option<&'static str>,
+    /// Files: how their paths begin in a package (the debug package's for the second), and their names here.
+    files: &'static [(&'static str, &'static str)],
+}
+
+const LINUX: Source = Source {
+    name: "linux",
+    title: "Debian's Linux kernel, the KVM host",
+    release: "bookworm-backports",
+    meta: "linux-image-cloud-arm64",
+    prefix: "linux-image-",
+    debug: None,
+    files: &[("boot/vmlinuz-", "linux")],
+};
+
+const XEN: Source = Source {
+    name: "xen",
+    title: "Debian's Xen",
+    release: "bookworm",
+    meta: "xen-system-arm64",
+    prefix: "xen-hypervisor-4",
+    debug: Some("-dbg"),
+    files: &[("boot/xen-", "xen"), ("usr/lib/debug/boot/xen-syms-", "xen-syms")],
+};
+
+/// A peer in the cache.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The version of its authors, without Debian's: `6.12.95`.
+    pub version: String,
+}
+
+/// What is written beside the files.
+#[derive(Debug, Serialize, Deserialize)]
+struct Versions {
+    package: String,
+}
+
+impl Peer {
+    /// The kernel that KVM is in: a raw arm64 `Image`.
+    pub fn linux(&self) -> PathBuf {
+        self.folder.join("linux")
+    }
+
+    /// Xen's raw image.
+    pub fn xen(&self) -> PathBuf {
+        self.folder.join("xen")
+    }
+
+    /// Xen's program with its symbols.
+    pub fn xen_symbols(&self) -> PathBuf {
+        self.folder.join("xen-syms")
+    }
+}
+
+/// Returns the KVM host, downloading it if it is not in the cache.
+pub fn linux(layout: &Layout) -> Result<Peer> {
+    ensure(layout, &LINUX)
+}
+
+/// Returns Xen, downloading it if it is not in the cache.
+pub fn xen(layout: &Layout) -> Result<Peer> {
+    ensure(layout, &XEN)
+}
+
+fn ensure(layout: &Layout, source: &Source) -> Result<Peer> {
+    let folder = layout.cache().join("debian").join(ARCHITECTURE).join("peers").join(source.name);
+    let _lock = Lock::take(&folder, "lock")?;
+    if let Some(peer) = cached(&folder, source) {
+        return Ok(peer);
+    }
+    fetch(&folder, source)
+        .map_err(|failure| failure.context_line(&format!("{} cannot be fetched", source.title)))?;
+    cached(&folder, source)
+        .ok_or_else(|| Failure::failed(format!("{} is not where it was put", source.title)))
+}
+
+fn cached(folder: &Path, source: &Source) -> Option<Peer> {
+    let versions: Versions =
+        serde_json::from_str(&fs::read_to_string(folder.join("versions.json")).ok()?).ok()?;
+    let complete = source.files.iter().all(|(_, name)| folder.join(name).is_file());
+    let version = upstream(&versions.package)?;
+    complete.then(|| Peer { folder: folder.to_path_buf(), version })
+}
+
+fn fetch(folder: &Path, source: &Source) -> Result<()> {
+    if find_program("dpkg-deb").is_none() {
+        return Err(Failure::missing(
+            "dpkg-deb is not on this machine, and Debian's packages are unpacked with it",
+        )
+        .help("install the package dpkg"));
+    }
+    let step = ui::Step::start(&format!("fetching {}", source.title));
+    let apt = Apt::foreign(&folder.join("apt"), ARCHITECTURE, source.release)?;
+    step.detail("reading the package lists");
+    apt.update()?;
+    let package = apt.dependency(source.meta, source.prefix)?;
+    let debug = source.debug.map(|suffix| format!("{package}{suffix}"));
+    step.detail(format!("downloading {package}"));
+    let packages = folder.join("packages");
+    // What an interrupted download left is of unknown age.
+    let _ = fs::remove_dir_all(&packages);
+    let wanted: Vec<&str> = std::iter::once(package.as_str()).chain(debug.as_deref()).collect();
+    let files = apt.download(&wanted, &packages)?;
+    step.detail("unpacking");
+    for (name, (prefix, to)) in wanted.iter().zip(source.files) {
+        debian::unpack(find(&files, name)?, prefix, &folder.join(to))?;
+    }
+    // A table of symbols belongs to the kernel that was here before.
+    let _ = fs::remove_file(folder.join(SYMBOLS));
+    let versions = Versions { package: file_name(find(&files, &package)?) };
+    let text = serde_json::to_string_pretty(&versions).context(|| "cannot describe the peer".into())?;
+    write_atomically(&folder.join("versions.json"), text.as_bytes())?;
+    // The lists and packages are of no use any more, and large.
+    let _ = fs::remove_dir_all(folder.join("apt"));
+    let _ = fs::remove_dir_all(&packages);
+    step.done();
+    Ok(())
+}
+
+/// The file beside a kernel with its table of symbols, which only the kernel itself can tell.
+pub const SYMBOLS: &str = "symbols";
+
+/// Finds a package's file: apt names it `package_version_architecture.deb`.
+fn find<'f>(files: &'f [PathBuf], package: &str) -> Result<&'f Path> {
+    let is_it = |file: &&PathBuf| file_name(file).split('_').next() == Some(package);
+    let found = files.iter().find(is_it).map(PathBuf::as_path);
+    found.ok_or_else(|| Failure::failed(format!("apt did not download {package}")))
+}
+
+fn file_name(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The authors' version in a package's file name: its numbers and dots up to anything else.
+fn upstream(package: &str) -> Option<String> {
+    let version = package.split('_').nth(1)?;
+    let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
+    let version = version.get(..end)?.trim_end_matches('.');
+    (!version.is_empty()).then(|| version.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_the_authors() {
+        let linux = "linux-image-6.12.95+deb12-cloud-arm64_6.12.95-1~bpo12+1_arm64.deb";
+        assert_eq!(upstream(linux).as_deref(), Some("6.12.95"));
+        let xen = "xen-hypervisor-4.17-arm64_4.17.5+72-g01140da4e8-1_arm64.deb";
+        assert_eq!(upstream(xen).as_deref(), Some("4.17.5"));
+        assert_eq!(upstream("nonsense"), None);
+        assert_eq!(upstream("nothing_-1_arm64.deb"), None);
+    }
+
+    #[test]
+    fn a_package_is_not_taken_for_its_debug_package() {
+        let files = [PathBuf::from("p/xen-4-dbg_1_arm64.deb"), PathBuf::from("p/xen-4_1_arm64.deb")];
+        assert_eq!(find(&files, "xen-4").unwrap(), files[1]);
+        assert!(find(&files, "xen").is_err());
+    }
+}
