@@ -160,22 +160,7 @@ fn run_system(
     for name in checks {
         let begin = Instant::now();
         report.starts(name);
-        let verdict = match *name {
-            HOT_PATH => Verdict::from(image::hot_path(&setup::images::program(layout))),
-            ONLY_THERE => Verdict::from(ablation::only_there(layout).map_err(|failure| failure.full())),
-            EFFECTS => Verdict::from(ablation::effects(layout, &qemu).map_err(|failure| failure.full())),
-            BENCH => Verdict::from(benching::budgets(layout, &qemu).map_err(|failure| failure.full())),
-            BENCH_ERRORS => {
-                Verdict::from(bench_errors::check(layout, &qemu).map_err(|failure| failure.full()))
-            }
-            REPEATABLE => {
-                Verdict::from(benching::repeatable(layout, &qemu).map_err(|failure| failure.full()))
-            }
-            _ => match setup::debian::ensure(layout) {
-                Ok(debian) => Verdict::from(weight::compare(layout, &qemu.path, debian)),
-                Err(failure) => Verdict::Skipped(failure.to_string()),
-            },
-        };
+        let verdict = check(layout, &qemu, name);
         report.single(layout, name, &verdict, begin);
     }
     play_all(layout, &qemu, report, scenarios);
@@ -186,9 +171,11 @@ fn check(layout: &Layout, qemu: &Qemu, name: &str) -> Verdict {
     let judged = |result: Result<()>| Verdict::from(result.map_err(|failure| failure.full()));
     match name {
         HOT_PATH => Verdict::from(image::hot_path(&setup::images::program(layout))),
+        ONLY_THERE => judged(ablation::only_there(layout)),
         BENCH => judged(benching::budgets(layout, qemu)),
         REPEATABLE => judged(benching::repeatable(layout, qemu)),
         BENCH_ERRORS => judged(bench_errors::check(layout, qemu)),
+        EFFECTS => judged(ablation::effects(layout, qemu)),
         BROKEN_PEER => match setup::peers::xen(layout) {
             Ok(_) => judged(bench_errors::broken_peer(layout, qemu)),
             Err(failure) => Verdict::Skipped(failure.to_string()),
