@@ -45,6 +45,9 @@ fn unknown() -> Scenario {
 pub fn only_there(layout: &Layout) -> Result<()> {
     images::hypervisor_with(layout, ablate::FEATURES)?;
     let (used, ablation) = (images::program(layout), images::program_with(layout, ablate::FEATURES));
+    if image::without_switches(&ablation, &ablation).is_ok() {
+        return Err(Failure::failed("no trace of the switches is found even where they are"));
+    }
     image::without_switches(&used, &ablation).map_err(Failure::failed)
 }
 
