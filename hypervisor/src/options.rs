@@ -15,6 +15,16 @@ pub struct Options {
     pub provoke: Option<Provoked>,
 }
 
+#[cfg(feature = "ablation")]
+const WITHOUT: &str = "without=";
+
+/// The techniques to do without, to measure what they are worth: `without=NAME,…`, `without=all`, or `without=none`,
+/// which takes nothing off and shows what the switches themselves cost.
+#[cfg(feature = "ablation")]
+pub fn without(line: &str) -> Option<&str> {
+    line.split_ascii_whitespace().find_map(|word| word.strip_prefix(WITHOUT))
+}
+
 /// Parses the command line. Words that mean nothing are handed to `unknown`.
 pub fn parse<'a>(line: &'a str, mut unknown: impl FnMut(&'a str)) -> Options {
     let mut options = Options { line: Mode::Plain, provoke: None };
@@ -26,6 +36,9 @@ pub fn parse<'a>(line: &'a str, mut unknown: impl FnMut(&'a str)) -> Options {
             "provoke=run-data" => options.provoke = Some(Provoked::RunData),
             "provoke=stack-overflow" => options.provoke = Some(Provoked::StackOverflow),
             "provoke=panic" => options.provoke = Some(Provoked::Panic),
+            // Read by `without`.
+            #[cfg(feature = "ablation")]
+            _ if word.starts_with(WITHOUT) => {}
             _ => unknown(word),
         }
     }

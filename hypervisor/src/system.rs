@@ -40,6 +40,20 @@ fn refuse(host: &Host, reason: core::fmt::Arguments<'_>) -> ! {
     host.power_off()
 }
 
+/// Takes off the techniques that the command line names, and says so.
+#[cfg(feature = "ablation")]
+fn take_off(host: &Host) {
+    use turnstile_arm64::naive::{self, Set};
+    let Some(list) = options::without(host.bootargs) else { return };
+    match Set::parse(list) {
+        Ok(off) => {
+            naive::take_off(off);
+            println!("turnstile: without {off}");
+        }
+        Err(error) => refuse(host, format_args!("without={list}: {error}")),
+    }
+}
+
 /// Boot CPU: the machine is set up, guests come next.
 #[allow(unsafe_code, reason = "the boot code of the arch crate calls this by name")]
 #[unsafe(no_mangle)]
@@ -51,6 +65,8 @@ fn turnstile_main(host: &'static Host) -> ! {
     if let Some(kind) = options.provoke {
         turnstile_arm64::fault::provoke(kind);
     }
+    #[cfg(feature = "ablation")]
+    take_off(host);
     let Some(blob) = host.bundle else {
         refuse(
             host,

@@ -176,8 +176,11 @@ pub struct Bench {
     /// Also show which instructions run in one operation
     #[arg(long)]
     pub trace: bool,
+    /// Also measure what techniques are worth, by going without each of them, and without all
+    #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    pub ablate: Option<String>,
     /// Show a file that --save wrote, and measure nothing
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "statistics", "check", "update_budgets", "program"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "ablate", "statistics", "check", "update_budgets", "program"])]
     pub from: Option<PathBuf>,
     /// Write JSON instead of the table
     #[arg(long)]

@@ -11,6 +11,7 @@
 //! | `irq` | the physical GICv3 and the list registers |
 //! | `memory` | physical memory, the EL2 address space, stage 2 |
 //! | `regs`, `cpu`, `mmio`, `uart`, `psci`, `discover` | the machine's registers, instructions, devices, firmware, device tree |
+//! | `naive` | what exits would do without the techniques; only in images for ablation (feature `ablation`) |
 //! | `console`, `fault` | the serial line, and the last words of the hypervisor |
 //!
 //! On the bare machine this crate is `no_std`; on the host it compiles with fakes in the place of system
@@ -35,6 +36,8 @@ pub mod irq;
 #[cfg(target_os = "none")]
 pub mod memory;
 pub mod mmio;
+#[cfg(feature = "ablation")]
+pub mod naive;
 pub mod pmu;
 pub mod psci;
 pub mod regs;
@@ -50,8 +53,11 @@ use turnstile_vm::lifecycle::Stop;
 
 #[cfg(target_os = "none")]
 core::arch::global_asm!(include_str!("boot.S"));
-#[cfg(target_os = "none")]
+#[cfg(all(target_os = "none", not(feature = "ablation")))]
 core::arch::global_asm!(include_str!("vectors.S"));
+// In one piece: the naive vectors use macros and labels of the others.
+#[cfg(all(target_os = "none", feature = "ablation"))]
+core::arch::global_asm!(include_str!("vectors.S"), include_str!("naive/naive.S"));
 
 /// What full exits need of the hypervisor.
 pub trait Monitor: Sync {

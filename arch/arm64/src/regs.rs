@@ -173,6 +173,8 @@ registers! {
     ICH_HCR_EL2 = "S3_4_C12_C11_0";
     /// Virtual interface type.
     ICH_VTR_EL2 = "S3_4_C12_C11_1";
+    /// Maintenance interrupt status.
+    ICH_MISR_EL2 = "S3_4_C12_C11_2";
     /// End of interrupt status of the list registers.
     ICH_EISR_EL2 = "S3_4_C12_C11_3";
     /// Empty list registers.

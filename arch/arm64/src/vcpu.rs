@@ -34,6 +34,9 @@ pub struct Vcpu {
     /// What its exits cost, if its VM keeps statistics: its CPU adds, anybody reads.
     pub statistics: Option<&'static Page>,
     owned: UnsafeCell<Owned>,
+    /// Where its registers go on an exit that does without techniques. Last, so that nothing else moves.
+    #[cfg(feature = "ablation")]
+    saved: UnsafeCell<crate::naive::Saved>,
 }
 
 /// The part of a vCPU that only its physical CPU touches.
@@ -63,6 +66,8 @@ impl Vcpu {
             remote: RemoteCell::new(),
             statistics: vm.statistics.then(|| &*Box::leak(Box::new(Page::new(regs::CNTFRQ_EL0.read())))),
             owned: UnsafeCell::new(Owned { gic, pmu: Pmu::default() }),
+            #[cfg(feature = "ablation")]
+            saved: Default::default(),
         }
     }
 
@@ -76,6 +81,20 @@ impl Vcpu {
     pub unsafe fn owned(&self) -> &mut Owned {
         // SAFETY: unique by the contract.
         unsafe { &mut *self.owned.get() }
+    }
+}
+
+#[cfg(feature = "ablation")]
+impl Vcpu {
+    /// Returns where its registers go on an exit that does without techniques.
+    ///
+    /// # Safety
+    /// As for [`Vcpu::owned`].
+    #[inline(always)] // An address computation.
+    #[allow(clippy::mut_from_ref, reason = "the contract makes the reference unique")]
+    pub unsafe fn saved(&self) -> &mut crate::naive::Saved {
+        // SAFETY: unique by the contract.
+        unsafe { &mut *self.saved.get() }
     }
 }
 

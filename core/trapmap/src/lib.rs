@@ -38,6 +38,6 @@ mod table;
 
 pub use calls::CallMap;
 pub use names::name;
-pub use search::{Binary, Linear};
+pub use search::{Binary, Linear, by_encoding, flat, flat_len};
 pub use sysreg::SysReg;
 pub use table::{Group, TrapMap};

@@ -32,6 +32,11 @@ impl SysReg {
         Self((op0 << 14 | op1 << 11 | crn << 7 | crm << 3 | op2) as u16)
     }
 
+    /// Returns all fields as one number, op0 highest.
+    pub(crate) const fn encoding(self) -> u16 {
+        self.0
+    }
+
     /// Returns op0.
     pub const fn op0(self) -> u8 {
         (self.0 >> 14) as u8

@@ -21,6 +21,18 @@ pub struct Group {
     pub op2: (u8, u8),
 }
 
+impl Group {
+    /// Returns the encoding at a place of the block, counted along op2, then CRm; `None` behind the last one.
+    pub(crate) const fn at(&self, place: u8) -> Option<SysReg> {
+        let width = self.op2.1 - self.op2.0 + 1;
+        let crm = self.crm.0 + place / width;
+        if crm > self.crm.1 {
+            return None;
+        }
+        Some(SysReg::new(self.op0, self.op1, self.crn, crm, self.op2.0 + place % width))
+    }
+}
+
 /// Maps each of the 2^15 keys of a system register to a handler.
 ///
 /// 32 KiB with handlers of one byte, of which a guest's traps touch a few cache lines. Build it in a `static`.
@@ -76,13 +88,9 @@ impl<H: Copy> TrapMap<H> {
 }
 
 const fn fill<H: Copy>(handlers: &mut [H; SysReg::KEYS], group: &Group, handler: H) {
-    let mut crm = group.crm.0;
-    while crm <= group.crm.1 {
-        let mut op2 = group.op2.0;
-        while op2 <= group.op2.1 {
-            handlers[SysReg::new(group.op0, group.op1, group.crn, crm, op2).key()] = handler;
-            op2 += 1;
-        }
-        crm += 1;
+    let mut place = 0;
+    while let Some(register) = group.at(place) {
+        handlers[register.key()] = handler;
+        place += 1;
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Checks the lookups against each other and against the fields of the syndrome, over every key.
 
-use turnstile_trapmap::{Binary, CallMap, Group, Linear, SysReg, TrapMap, name};
+use turnstile_trapmap::{Binary, CallMap, Group, Linear, SysReg, TrapMap, by_encoding, flat, flat_len, name};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -105,6 +105,34 @@ fn groups_fill_what_has_no_handler_of_its_own() {
     assert_eq!(MAP.get(SysReg::new(3, 0, 0, 4, 0)), Handler::Debug);
     assert_eq!(MAP.get(SysReg::new(3, 0, 0, 0, 7)), Handler::Undefined);
     assert_eq!(MAP.get(SysReg::new(3, 0, 0, 8, 0)), Handler::Undefined);
+}
+
+#[test]
+fn the_flat_list_is_the_map() {
+    const GROUPS: &[(Group, u8)] = &[
+        (Group { op0: 3, op1: 0, crn: 0, crm: (1, 7), op2: (0, 7) }, 1),
+        (Group { op0: 3, op1: 3, crn: 14, crm: (8, 15), op2: (2, 5) }, 2),
+    ];
+    const SINGLE: &[(SysReg, u8)] = &[
+        (SysReg::new(3, 3, 14, 15, 5), 4),
+        (SysReg::new(3, 0, 0, 1, 0), 3),
+        (SysReg::new(2, 3, 0, 4, 0), 5),
+    ];
+    const LIST_LEN: usize = flat_len(GROUPS, SINGLE);
+    static LIST: [(SysReg, u8); LIST_LEN] = flat(GROUPS, SINGLE);
+    static MAP: TrapMap<u8> = TrapMap::with_groups(0, GROUPS, SINGLE);
+    static ORDERED: [(SysReg, u8); LIST_LEN] = by_encoding(LIST);
+    assert!(ORDERED.is_sorted_by_key(|(register, _)| *register));
+    let (linear, binary) = (Linear::new(0, &ORDERED), Binary::new(0, &LIST));
+    assert_eq!(LIST.len(), 7 * 8 + 8 * 4 + 1);
+    for register in all_registers() {
+        let iss = iss(register, 0);
+        assert_eq!(
+            (linear.lookup(iss), binary.lookup(iss)),
+            (MAP.lookup(iss), MAP.lookup(iss)),
+            "{register}"
+        );
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 
 use crate::registers::{self, Bank, bank, block, gicd, is_word};
-use crate::routes::{Routes, SgiRegister, SgiTargets};
+use crate::routes::{Routes, SearchedTargets, SgiRegister, SgiTargets};
 use crate::spi::{Flag, Spi, SpiWord};
 use crate::sync::{AtomicU32, Ordering};
 use crate::{Host, MAX_SPIS, MAX_VCPUS};
@@ -108,6 +108,17 @@ impl Vgic {
     #[inline] // Hot: on the light exit of ICC_SGI1R_EL1.
     pub fn sgi_targets(&self, register: SgiRegister, value: u64, sender: usize) -> (u32, SgiTargets<'_>) {
         let targets = self.routes.targets(register, value, sender);
+        (targets.intid(), targets)
+    }
+
+    /// Does what [`Self::sgi_targets`] does by searching all vCPUs: to be measured against.
+    pub fn search_sgi_targets(
+        &self,
+        register: SgiRegister,
+        value: u64,
+        sender: usize,
+    ) -> (u32, SearchedTargets<'_>) {
+        let targets = self.routes.search(register, value, sender);
         (targets.intid(), targets)
     }
 

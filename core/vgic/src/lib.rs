@@ -61,7 +61,7 @@ mod vcpu;
 pub use distributor::{ConfigError, Vgic, VgicConfig};
 pub use hardware::{Backing, GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
 pub use remote::{Context, Host, RemoteOp};
-pub use routes::{SgiRegister, SgiTargets};
+pub use routes::{SearchedTargets, SgiRegister, SgiTargets};
 pub use vcpu::{Outcome, VcpuGic};
 
 /// Bounds the vCPUs of one VM.

@@ -160,6 +160,25 @@ impl VcpuGic {
         self.resolve_eoi_count(vif);
     }
 
+    /// Reads every list register and learns from each in use, whether or not anybody asks: to be measured
+    /// against what is done otherwise, which is to look when the answer matters.
+    pub fn synchronize<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>) {
+        if !self.resident {
+            return;
+        }
+        let used = self.all_lrs & !self.free;
+        let empty = cx.vif.empty_lrs();
+        for n in set_bits(u32::from(self.all_lrs)) {
+            let read = cx.vif.read_lr(n as usize);
+            if used >> n & 1 != 0 {
+                let state = if empty >> n & 1 != 0 { LrState::Invalid } else { read };
+                self.observe(cx.vif, n as usize, state);
+            }
+        }
+        self.resolve_eoi_count(cx.vif);
+        self.settle(cx);
+    }
+
     /// Chooses among all interrupts in custody; releases those that are to be presented no more.
     fn select<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>) -> Selection {
         let mut selection = Selection {

@@ -8,9 +8,13 @@
 //! are, and however sparse their affinities. Which of them have the SGI in which group is a mask too,
 //! so that the group rule costs one load for all sixteen.
 
+mod search;
+
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+
+pub use search::SearchedTargets;
 
 use crate::sync::{AtomicU16, Ordering};
 

@@ -43,6 +43,7 @@ fn op(wide: bool) -> impl Strategy<Value = Op> {
         2 => Just(Op::PutLoad),
         4 => id().prop_map(Op::Observe),
         1 => Just(Op::Spurious),
+        2 => Just(Op::Synchronize),
     ]
 }
 

@@ -25,7 +25,14 @@ fn value(mpidr: u64, intid: u64) -> u64 {
 fn targets(vgic: &Vgic, value: u64, sender: usize) -> Vec<usize> {
     let (intid, targets) = vgic.sgi_targets(SgiRegister::Sgi1r, value, sender);
     assert_eq!(u64::from(intid), value >> 24 & 15);
-    targets.collect()
+    let mut targets: Vec<usize> = targets.collect();
+    let (searched_intid, searched) = vgic.search_sgi_targets(SgiRegister::Sgi1r, value, sender);
+    let mut searched: Vec<usize> = searched.collect();
+    assert_eq!(searched_intid, intid);
+    targets.sort_unstable();
+    searched.sort_unstable();
+    assert_eq!(searched, targets, "the search finds what the table knows: {value:#x}");
+    targets
 }
 
 /// Demands that each vCPU is reached by its affinity and by no other, and broadcasts by all but one.

@@ -4,7 +4,9 @@
 use std::fs;
 use std::time::SystemTime;
 
-use super::document::{Document, Figure, Host, SCHEMA, SubjectInfo};
+use turnstile_techniques::Set;
+
+use super::document::{Ablation, Document, Figure, Host, SCHEMA, SubjectInfo};
 use super::measure::blank;
 use super::recorded::Recorded;
 use super::runner::{Measured, Runner};
@@ -63,6 +65,16 @@ fn empty(qemu: &Qemu, selection: &Selection) -> Document {
 }
 
 impl Assembled {
+    /// Adds what techniques are worth.
+    pub fn ablate(&mut self, (ablation, failures): (Ablation, Vec<Failure>), chosen: Set) {
+        self.document.command.push_str(&match chosen {
+            Set::ALL => " --ablate".to_owned(),
+            some => format!(" --ablate={some}"),
+        });
+        self.document.ablation = Some(ablation);
+        self.failures.extend(failures);
+    }
+
     fn add(
         &mut self,
         subject: Subject,

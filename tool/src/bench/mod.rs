@@ -10,6 +10,7 @@
 //! | `report` | what a guest says of itself |
 //! | `measure` | from the meter's reading to figures |
 //! | `trace` | what exactly runs |
+//! | `ablate/` | what each technique is worth |
 //! | `recorded` | figures of subjects that are not measured |
 //! | `assemble`, `document` | the JSON, from which everything that is shown is made |
 //! | `table` | the JSON as text |
@@ -17,6 +18,7 @@
 //! | `weights` | a model of cycles |
 //! | `budgets` | the most that rows may cost |
 
+pub mod ablate;
 pub mod assemble;
 pub mod budgets;
 pub mod document;
@@ -66,11 +68,16 @@ pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
         can_write(file)?;
     }
     let weights = options.weights.as_deref().map(Weights::load).transpose()?;
+    let chosen = options.ablate.as_deref().map(ablate::select).transpose()?;
     let Assembled { mut document, failures } = match &options.from {
         Some(file) => Assembled { document: Document::load(file)?, failures: Vec::new() },
         None => {
             let qemu = setup::qemu::ensure(layout, options.qemu.program.as_deref())?;
-            assemble::measure(layout, &qemu, &selection)?
+            let mut assembled = assemble::measure(layout, &qemu, &selection)?;
+            if let Some(chosen) = chosen {
+                assembled.ablate(ablate::measure(layout, &qemu, &selection.rows, chosen)?, chosen);
+            }
+            assembled
         }
     };
     if let Some(weights) = &weights {
@@ -125,6 +132,9 @@ fn show(document: &Document, options: &cli::Bench) -> Result<()> {
     if options.classes {
         print_classes(document);
     }
+    if let Some(ablation) = &document.ablation {
+        print_ablation(ablation);
+    }
     if options.trace {
         for trace in &document.traces {
             let info = document.subjects.iter().find(|info| info.subject == trace.subject);
@@ -150,6 +160,14 @@ fn print_classes(document: &Document) {
         for table in tables {
             println!("{table}");
         }
+    }
+}
+
+fn print_ablation(ablation: &document::Ablation) {
+    let width = table::terminal_width();
+    println!("\n{}\n\n{}", ablate::notes(ablation), ablate::table(ablation, width));
+    if let Some(table) = ablate::seed_table(ablation, width) {
+        println!("\nThe seeds' techniques on real machines, and here\n{table}");
     }
 }
 

@@ -122,7 +122,8 @@ pub fn terminal_width() -> Option<u16> {
     Table::new().width()
 }
 
-fn empty(width: Option<u16>) -> Table {
+/// A table without rows.
+pub fn empty(width: Option<u16>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
     if let Some(width) = width {
@@ -152,7 +153,8 @@ fn unknown() -> String {
     "–".to_owned()
 }
 
-fn right(text: &str) -> Cell {
+/// A cell with a number.
+pub fn right(text: &str) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 

@@ -8,10 +8,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use super::scenario::{Ending, Record, Scenario, Start, Step};
+use crate::bench::ablate;
 use crate::failure::{Context, Failure, Result};
 use crate::layout::Layout;
 use crate::machine;
 use crate::session::{Heard, Notice, Session};
+use crate::setup::images;
 use crate::setup::qemu::Qemu;
 use crate::top::reading::Collector;
 
@@ -61,6 +63,10 @@ fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut Log) ->
     let name = format!("test-{}", scenario.name.replace('/', "-"));
     let (mut boot, config) = machine::prepare_text(layout, &name, &scenario.config)?;
     boot.counted = scenario.counted;
+    if let Some(techniques) = &scenario.without {
+        boot.image = images::hypervisor_with(layout, ablate::FEATURES)?;
+        boot.append = format!("{} {}{techniques}", boot.append, ablate::WITHOUT);
+    }
     if let Some(prepare) = scenario.prepare {
         prepare(&mut boot, &layout.bundles().join(&name))?;
     }

@@ -46,12 +46,25 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
     let mut bare_clippy = vec!["clippy", "--quiet"];
     bare_clippy.extend(bare);
     bare_clippy.extend(["--", "-D", "warnings"]);
+    let ablation = ["--package", "turnstile-arm64", "--features", "turnstile-arm64/ablation"];
+    let mut ablation_clippy = vec!["clippy", "--quiet", "--all-targets"];
+    ablation_clippy.extend(ablation);
+    ablation_clippy.extend(["--", "-D", "warnings"]);
+    let mut ablation_tests = vec!["test", "--no-fail-fast"];
+    ablation_tests.extend(ablation);
+    let bare_ablation = ["--features", "turnstile-hypervisor/ablation", "--package", "turnstile-hypervisor"];
+    let mut bare_ablation_clippy = vec!["clippy", "--quiet", "--target", images::TARGET];
+    bare_ablation_clippy.extend(bare_ablation);
+    bare_ablation_clippy.extend(["--", "-D", "warnings"]);
     let mut stages = vec![
         Stage::new("format", &["fmt", "--all", "--check"]),
         Stage::new("clippy", &["clippy", "--quiet", "--all-targets", "--", "-D", "warnings"]),
         Stage::new("clippy-browser", &["clippy", "--quiet", "--test", "browser", "--", "-D", "warnings"]),
         Stage::new("clippy-bare-metal", &bare_clippy),
+        Stage::new("clippy-ablation", &ablation_clippy),
+        Stage::new("clippy-bare-metal-ablation", &bare_ablation_clippy),
         Stage::new("tests", &["test", "--no-fail-fast"]).tests(),
+        Stage::new("tests-ablation", &ablation_tests).tests(),
     ];
     for name in loom_crates(layout.root()) {
         let arguments = ["test", "--release", "--package", &name, "--test", "loom"];

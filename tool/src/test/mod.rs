@@ -4,8 +4,10 @@
 //! First what needs no emulator, then one boot of the hypervisor for each scenario. Each test's log is kept
 //! in `target/test-logs/`. The last line is `N passed, N failed, N skipped`.
 
+mod ablation;
 mod bench_errors;
 mod benching;
+mod checks;
 mod engine;
 mod guests;
 mod host;
@@ -23,6 +25,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use checks::{CHECKS, Check};
 use scenario::Scenario;
 
 use crate::failure::{Failure, Kind, Result};
@@ -32,14 +35,6 @@ use crate::ui::{CYAN, DIM, GREEN, RED, YELLOW};
 use crate::{cli, setup};
 
 const IMAGES: &str = "images/build";
-const HOT_PATH: &str = "images/hot-path";
-const BENCH: &str = "arm64/bench";
-const BENCH_ERRORS: &str = "arm64/bench/errors";
-const BROKEN_PEER: &str = "arm64/bench/broken-peer";
-const BENCH_STATISTICS: &str = "arm64/bench/statistics";
-const REPEATABLE: &str = "arm64/bench/repeatable";
-const METER: &str = "arm64/meter";
-const WEIGHT: &str = "arm64/linux/weight";
 /// Boots at a time. More would not end sooner on two cores, and time-outs would mean less.
 const PARALLEL: usize = 2;
 
@@ -74,6 +69,12 @@ pub enum Verdict {
     Skipped(String),
 }
 
+impl From<Result<()>> for Verdict {
+    fn from(result: Result<()>) -> Self {
+        result.map_err(|failure| failure.full()).into()
+    }
+}
+
 impl From<std::result::Result<(), String>> for Verdict {
     fn from(result: std::result::Result<(), String>) -> Self {
         match result {
@@ -90,10 +91,7 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     stages.retain(|stage| wanted(&stage.name));
     let mut scenarios = all_scenarios();
     scenarios.retain(|scenario| wanted(&scenario.name));
-    let checks: Vec<&str> = [HOT_PATH, METER, BENCH, BENCH_STATISTICS, REPEATABLE, BENCH_ERRORS, BROKEN_PEER, WEIGHT]
-        .into_iter()
-        .filter(|name| wanted(name))
-        .collect();
+    let checks: Vec<&Check> = CHECKS.iter().filter(|check| wanted(check.name)).collect();
     let system = !checks.is_empty() || !scenarios.is_empty() || wanted(IMAGES);
     let page = wanted(report::NAME);
     if options.list {
@@ -105,6 +103,7 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
         }
         let images = if system { Some(IMAGES) } else { None };
         let names = scenarios.iter().map(|scenario| scenario.name.as_str());
+        let checks = checks.iter().map(|check| check.name);
         images.into_iter().chain(checks).chain(names).for_each(|name| println!("{name}"));
         return Ok(());
     }
@@ -140,6 +139,7 @@ fn all_scenarios() -> Vec<Scenario> {
         statistics::scenarios(),
         refusals::scenarios(),
         linux::scenarios(),
+        ablation::scenarios(),
     ];
     topics.into_iter().flatten().collect()
 }
@@ -149,7 +149,7 @@ fn run_system(
     layout: &Layout,
     options: &cli::Test,
     report: &Report,
-    checks: &[&str],
+    checks: &[&Check],
     scenarios: &[Scenario],
 ) {
     let begin = Instant::now();
@@ -163,39 +163,18 @@ fn run_system(
     report.single(layout, IMAGES, &verdict, begin);
     let names = scenarios.iter().map(|scenario| scenario.name.as_str());
     let Ok(qemu) = ready else {
-        for name in checks.iter().copied().chain(names) {
+        for name in checks.iter().map(|check| check.name).chain(names) {
             report.single(layout, name, &Verdict::Skipped(format!("{IMAGES} failed")), Instant::now());
         }
         return;
     };
-    for name in checks {
+    for check in checks {
         let begin = Instant::now();
-        report.starts(name);
-        let verdict = check(layout, &qemu, name);
-        report.single(layout, name, &verdict, begin);
+        report.starts(check.name);
+        let verdict = (check.run)(layout, &qemu);
+        report.single(layout, check.name, &verdict, begin);
     }
     play_all(layout, &qemu, report, scenarios);
-}
-
-/// Makes one of the checks that are not scenarios.
-fn check(layout: &Layout, qemu: &Qemu, name: &str) -> Verdict {
-    let judged = |result: Result<()>| Verdict::from(result.map_err(|failure| failure.full()));
-    match name {
-        HOT_PATH => Verdict::from(image::hot_path(&setup::images::program(layout))),
-        BENCH => judged(benching::budgets(layout, qemu)),
-        METER => Verdict::from(metering::agree(layout, qemu)),
-        REPEATABLE => judged(benching::repeatable(layout, qemu)),
-        BENCH_STATISTICS => judged(benching::statistics(layout, qemu)),
-        BENCH_ERRORS => judged(bench_errors::check(layout, qemu)),
-        BROKEN_PEER => match setup::peers::xen(layout) {
-            Ok(_) => judged(bench_errors::broken_peer(layout, qemu)),
-            Err(failure) => Verdict::Skipped(failure.to_string()),
-        },
-        _ => match setup::debian::ensure(layout) {
-            Ok(debian) => Verdict::from(weight::compare(layout, &qemu.path, debian)),
-            Err(failure) => Verdict::Skipped(failure.to_string()),
-        },
-    }
 }
 
 fn play_all(layout: &Layout, qemu: &Qemu, report: &Report, scenarios: &[Scenario]) {

@@ -26,6 +26,8 @@ pub struct Scenario {
     pub counted: bool,
     /// Processor time that QEMU may use, in seconds: a guard against hangs, not a measure.
     pub limit: u64,
+    /// Boots the image for ablation and takes these techniques off.
+    pub without: Option<String>,
     /// Changes what is booted; gets the folder of the bundle.
     pub prepare: Option<fn(&mut Boot, &Path) -> Result<()>>,
     /// Judges the whole run.
@@ -118,6 +120,7 @@ impl Scenario {
             ending: Ending::Done { crashed: 0 },
             counted: false,
             limit: 120,
+            without: None,
             prepare: None,
             judge: None,
         }
@@ -138,6 +141,12 @@ impl Scenario {
     /// Gives it more or less processor time.
     pub fn limit(mut self, seconds: u64) -> Self {
         self.limit = seconds;
+        self
+    }
+
+    /// Does without techniques.
+    pub fn without(mut self, techniques: &str) -> Self {
+        self.without = Some(techniques.to_owned());
         self
     }
 

@@ -196,6 +196,9 @@ fn begin(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, start: Start
     switch::reset_vcpu(start.entry);
     owned.gic.power_on(&mut cx);
     owned.gic.load(&mut cx);
+    #[cfg(feature = "ablation")]
+    // SAFETY: the CPU where the vCPU has just become resident; taken once.
+    unsafe { vcpu.saved() }.begin();
     frame.clear();
     frame.set(0, start.context);
 }
@@ -209,6 +212,8 @@ unsafe extern "C" {
 pub fn run(vcpu: &'static Vcpu) -> ! {
     let frame = cpu::this().stack_top as *mut Frame;
     vcpu.attention.load(cpu::this().index as u32);
+    #[cfg(feature = "ablation")]
+    crate::naive::start_cpu();
     // SAFETY: the frame's memory lies above this CPU's stack, mapped and used by nobody else; TPIDR_EL2 was
     // set at boot. Entering discards the boot-time contents of the stack, which nothing refers to any more.
     unsafe {

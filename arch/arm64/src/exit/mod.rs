@@ -11,6 +11,8 @@ mod hvc;
 mod inject;
 mod irq;
 mod mmio;
+#[cfg(feature = "ablation")]
+pub(crate) mod naive;
 mod sysreg;
 
 use turnstile_exitstat::Reason;
@@ -71,7 +73,7 @@ fn done(vcpu: &Vcpu) -> u32 {
 
 /// Returns the resident vCPU.
 #[inline(always)] // One load.
-fn resident(frame: &Frame) -> &'static Vcpu {
+pub(crate) fn resident(frame: &Frame) -> &'static Vcpu {
     // SAFETY: the run loop stores a vCPU that lives for ever before the guest is first entered.
     unsafe { &*frame.vcpu }
 }
@@ -137,4 +139,4 @@ pub extern "C" fn turnstile_light_serror_timed(frame: &mut Frame) -> u32 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

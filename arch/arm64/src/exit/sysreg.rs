@@ -3,7 +3,7 @@
 //! end), decided at compile time.
 
 use turnstile_trapmap::{Group, SysReg, TrapMap};
-use turnstile_vgic::{Context, Host, Outcome, SgiRegister};
+use turnstile_vgic::{Context, Host, Outcome, SgiRegister, Vgic};
 
 use super::{Code, done, resident, skip};
 use crate::frame::Frame;
@@ -15,7 +15,7 @@ use crate::vm::Peers;
 /// What a trapped register is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Trap {
+pub(super) enum Trap {
     /// Not part of this machine: UNDEFINED.
     Undefined,
     /// Reads as zero, ignores writes.
@@ -40,45 +40,80 @@ const fn group(op0: u8, op1: u8, crn: u8, crm: (u8, u8), op2: (u8, u8)) -> Group
     Group { op0, op1, crn, crm, op2 }
 }
 
-static TRAPS: TrapMap<Trap> = TrapMap::with_groups(
-    Trap::Undefined,
-    &[
-        (group(3, 0, 0, (1, 7), (0, 7)), Trap::Id),
-        // PMEVCNTR<n>_EL0 and PMEVTYPER<n>_EL0: with N = 0 none exists, accesses are ignored.
-        (group(3, 3, 14, (8, 15), (0, 7)), Trap::Pmu(Register::Quiet)),
-    ],
-    &[
-        (reg(3, 0, 1, 0, 1), Trap::Ignored), // ACTLR_EL1
-        (reg(3, 0, 12, 11, 5), Trap::Sgi(SgiRegister::Sgi1r)),
-        (reg(3, 0, 12, 11, 6), Trap::Sgi(SgiRegister::Asgi1r)),
-        (reg(3, 0, 12, 11, 7), Trap::Sgi(SgiRegister::Sgi0r)),
-        (reg(3, 0, 12, 11, 1), Trap::Deactivate), // ICC_DIR_EL1
-        // The debug communications channel: present, and nobody at the other end.
-        (reg(2, 3, 0, 1, 0), Trap::Ignored), // MDCCSR_EL0
-        (reg(2, 0, 0, 2, 0), Trap::Ignored), // MDCCINT_EL1
-        (reg(2, 3, 0, 4, 0), Trap::Ignored), // DBGDTR_EL0
-        (reg(2, 3, 0, 5, 0), Trap::Ignored), // DBGDTRTX_EL0, DBGDTRRX_EL0
-        (reg(2, 0, 0, 0, 2), Trap::Ignored), // OSDTRRX_EL1
-        (reg(2, 0, 0, 3, 2), Trap::Ignored), // OSDTRTX_EL1
-        (reg(3, 3, 9, 12, 0), Trap::Pmu(Register::Control)),
-        (reg(3, 3, 9, 12, 1), Trap::Pmu(Register::EnableSet)),
-        (reg(3, 3, 9, 12, 2), Trap::Pmu(Register::EnableClear)),
-        (reg(3, 3, 9, 12, 3), Trap::Pmu(Register::Quiet)), // PMOVSCLR_EL0
-        (reg(3, 3, 9, 12, 4), Trap::Pmu(Register::Quiet)), // PMSWINC_EL0
-        (reg(3, 3, 9, 12, 5), Trap::PmuSelect),
-        (reg(3, 3, 9, 12, 6), Trap::Pmu(Register::Quiet)), // PMCEID0_EL0
-        (reg(3, 3, 9, 12, 7), Trap::Pmu(Register::Quiet)), // PMCEID1_EL0
-        (reg(3, 3, 9, 13, 0), Trap::Pmu(Register::Cycles)),
-        (reg(3, 3, 9, 13, 1), Trap::Pmu(Register::SelectedType)),
-        (reg(3, 3, 9, 13, 2), Trap::Pmu(Register::Quiet)), // PMXEVCNTR_EL0
-        (reg(3, 3, 9, 14, 0), Trap::Pmu(Register::UserEnable)),
-        (reg(3, 3, 9, 14, 3), Trap::Pmu(Register::Quiet)), // PMOVSSET_EL0
-        (reg(3, 0, 9, 14, 1), Trap::Pmu(Register::Quiet)), // PMINTENSET_EL1
-        (reg(3, 0, 9, 14, 2), Trap::Pmu(Register::Quiet)), // PMINTENCLR_EL1
-        (reg(3, 0, 9, 14, 6), Trap::Pmu(Register::Quiet)), // PMMIR_EL1
-        (reg(3, 3, 14, 15, 7), Trap::Pmu(Register::CycleFilter)),
-    ],
-);
+/// Blocks of registers that are treated alike.
+pub(super) const GROUPS: &[(Group, Trap)] = &[
+    (group(3, 0, 0, (1, 7), (0, 7)), Trap::Id),
+    // PMEVCNTR<n>_EL0 and PMEVTYPER<n>_EL0: with N = 0 none exists, accesses are ignored.
+    (group(3, 3, 14, (8, 15), (0, 7)), Trap::Pmu(Register::Quiet)),
+];
+
+/// Registers by themselves.
+pub(super) const SINGLE: &[(SysReg, Trap)] = &[
+    (reg(3, 0, 1, 0, 1), Trap::Ignored), // ACTLR_EL1
+    (reg(3, 0, 12, 11, 5), Trap::Sgi(SgiRegister::Sgi1r)),
+    (reg(3, 0, 12, 11, 6), Trap::Sgi(SgiRegister::Asgi1r)),
+    (reg(3, 0, 12, 11, 7), Trap::Sgi(SgiRegister::Sgi0r)),
+    (reg(3, 0, 12, 11, 1), Trap::Deactivate), // ICC_DIR_EL1
+    // The debug communications channel: present, and nobody at the other end.
+    (reg(2, 3, 0, 1, 0), Trap::Ignored), // MDCCSR_EL0
+    (reg(2, 0, 0, 2, 0), Trap::Ignored), // MDCCINT_EL1
+    (reg(2, 3, 0, 4, 0), Trap::Ignored), // DBGDTR_EL0
+    (reg(2, 3, 0, 5, 0), Trap::Ignored), // DBGDTRTX_EL0, DBGDTRRX_EL0
+    (reg(2, 0, 0, 0, 2), Trap::Ignored), // OSDTRRX_EL1
+    (reg(2, 0, 0, 3, 2), Trap::Ignored), // OSDTRTX_EL1
+    (reg(3, 3, 9, 12, 0), Trap::Pmu(Register::Control)),
+    (reg(3, 3, 9, 12, 1), Trap::Pmu(Register::EnableSet)),
+    (reg(3, 3, 9, 12, 2), Trap::Pmu(Register::EnableClear)),
+    (reg(3, 3, 9, 12, 3), Trap::Pmu(Register::Quiet)), // PMOVSCLR_EL0
+    (reg(3, 3, 9, 12, 4), Trap::Pmu(Register::Quiet)), // PMSWINC_EL0
+    (reg(3, 3, 9, 12, 5), Trap::PmuSelect),
+    (reg(3, 3, 9, 12, 6), Trap::Pmu(Register::Quiet)), // PMCEID0_EL0
+    (reg(3, 3, 9, 12, 7), Trap::Pmu(Register::Quiet)), // PMCEID1_EL0
+    (reg(3, 3, 9, 13, 0), Trap::Pmu(Register::Cycles)),
+    (reg(3, 3, 9, 13, 1), Trap::Pmu(Register::SelectedType)),
+    (reg(3, 3, 9, 13, 2), Trap::Pmu(Register::Quiet)), // PMXEVCNTR_EL0
+    (reg(3, 3, 9, 14, 0), Trap::Pmu(Register::UserEnable)),
+    (reg(3, 3, 9, 14, 3), Trap::Pmu(Register::Quiet)), // PMOVSSET_EL0
+    (reg(3, 0, 9, 14, 1), Trap::Pmu(Register::Quiet)), // PMINTENSET_EL1
+    (reg(3, 0, 9, 14, 2), Trap::Pmu(Register::Quiet)), // PMINTENCLR_EL1
+    (reg(3, 0, 9, 14, 6), Trap::Pmu(Register::Quiet)), // PMMIR_EL1
+    (reg(3, 3, 14, 15, 7), Trap::Pmu(Register::CycleFilter)),
+];
+
+pub(super) static TRAPS: TrapMap<Trap> = TrapMap::with_groups(Trap::Undefined, GROUPS, SINGLE);
+
+/// How a trapped register finds its meaning, and an SGI its targets.
+pub(super) trait Lookup {
+    /// Looks up the meaning of the register that a syndrome names.
+    fn trap(iss: u32) -> Trap;
+    /// Decodes an SGI register's value: the INTID, and the vCPUs it reaches.
+    fn targets(
+        vgic: &Vgic,
+        register: SgiRegister,
+        value: u64,
+        sender: usize,
+    ) -> (u32, impl Iterator<Item = usize>);
+}
+
+/// One indexed load each.
+pub(super) struct Indexed;
+
+impl Lookup for Indexed {
+    #[inline(always)] // One load.
+    fn trap(iss: u32) -> Trap {
+        TRAPS.lookup(iss)
+    }
+
+    #[inline(always)] // Hands on.
+    fn targets(
+        vgic: &Vgic,
+        register: SgiRegister,
+        value: u64,
+        sender: usize,
+    ) -> (u32, impl Iterator<Item = usize>) {
+        vgic.sgi_targets(register, value, sender)
+    }
+}
 
 const ISS_READ: u32 = 1;
 
@@ -106,8 +141,8 @@ fn id_register(vcpu: &Vcpu, iss: u32) -> u64 {
 
 /// Sends an SGI: to the vCPU itself by a list register, to others by their inboxes.
 #[inline(always)] // Two callers: the light exit and its full twin.
-fn send_sgi(vcpu: &Vcpu, owned: &mut Owned, register: SgiRegister, value: u64) -> Outcome {
-    let (intid, targets) = vcpu.vm.vgic.sgi_targets(register, value, vcpu.index);
+fn send_sgi<L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, register: SgiRegister, value: u64) -> Outcome {
+    let (intid, targets) = L::targets(&vcpu.vm.vgic, register, value, vcpu.index);
     let peers = Peers { vm: vcpu.vm };
     let mut outcome = Outcome::Done;
     for target in targets {
@@ -121,15 +156,15 @@ fn send_sgi(vcpu: &Vcpu, owned: &mut Owned, register: SgiRegister, value: u64) -
 }
 
 /// Carries out an access; `value` is what a write carries.
-fn access(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u64) -> Access {
+fn access<L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u64) -> Access {
     let read = iss & ISS_READ != 0;
-    match TRAPS.lookup(iss) {
+    match L::trap(iss) {
         Trap::Undefined => Access::Undefined,
         Trap::Ignored => Access::Value(0),
         Trap::Id if read => Access::Value(id_register(vcpu, iss)),
         Trap::Id => Access::Undefined,
         Trap::Sgi(_) | Trap::Deactivate if read => Access::Undefined,
-        Trap::Sgi(register) => match send_sgi(vcpu, owned, register, value) {
+        Trap::Sgi(register) => match send_sgi::<L>(vcpu, owned, register, value) {
             Outcome::Done => Access::Value(0),
             Outcome::Slow => Access::Settle,
         },
@@ -153,43 +188,60 @@ fn access(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u64) -> Access {
     }
 }
 
+/// The body of the light handler, with a [`Lookup`].
+///
+/// A macro: as a generic function that is inlined, its branches are laid out otherwise, at the cost of the first.
+macro_rules! light_sysreg {
+    ($frame:ident, $esr:ident, $lookup:ty) => {{
+        let iss = $esr as u32;
+        let rt = transfer(iss);
+        if !Frame::is_light(rt) {
+            return Code::SYNC;
+        }
+        let vcpu = resident($frame);
+        let value = match <$lookup>::trap(iss) {
+            Trap::Id if iss & ISS_READ != 0 => id_register(vcpu, iss),
+            Trap::Sgi(register) if iss & ISS_READ == 0 => {
+                return light_sgi::<$lookup>($frame, register, rt);
+            }
+            Trap::PmuSelect if vcpu.vm.pmu => {
+                // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
+                let owned = unsafe { vcpu.owned() };
+                if iss & ISS_READ == 0 {
+                    owned.pmu.set_select($frame.light(rt));
+                    skip();
+                    return done(vcpu);
+                }
+                owned.pmu.select()
+            }
+            _ => return Code::SYNC,
+        };
+        $frame.set_light(rt, value);
+        skip();
+        done(vcpu)
+    }};
+}
+
 /// The registers that are hot in real guests: identification, SGIs, the PMU's selector.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub(super) extern "C" fn turnstile_light_sysreg(frame: &mut Frame, esr: u64) -> u32 {
-    let iss = esr as u32;
-    let rt = transfer(iss);
-    if !Frame::is_light(rt) {
-        return Code::SYNC;
-    }
-    let vcpu = resident(frame);
-    let value = match TRAPS.lookup(iss) {
-        Trap::Id if iss & ISS_READ != 0 => id_register(vcpu, iss),
-        Trap::Sgi(register) if iss & ISS_READ == 0 => return light_sgi(frame, register, rt),
-        Trap::PmuSelect if vcpu.vm.pmu => {
-            // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
-            let owned = unsafe { vcpu.owned() };
-            if iss & ISS_READ == 0 {
-                owned.pmu.set_select(frame.light(rt));
-                skip();
-                return done(vcpu);
-            }
-            owned.pmu.select()
-        }
-        _ => return Code::SYNC,
-    };
-    frame.set_light(rt, value);
-    skip();
-    done(vcpu)
+    light_sysreg!(frame, esr, Indexed)
+}
+
+/// The same with another way to look things up.
+#[cfg(feature = "ablation")]
+pub(super) extern "C" fn light_with<L: Lookup>(frame: &mut Frame, esr: u64) -> u32 {
+    light_sysreg!(frame, esr, L)
 }
 
 /// An SGI register, written from one of the registers that the light tier holds.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 #[inline(never)] // Needs a stack frame, which the other light exits are not to pay for.
-fn light_sgi(frame: &mut Frame, register: SgiRegister, rt: usize) -> u32 {
+fn light_sgi<L: Lookup>(frame: &mut Frame, register: SgiRegister, rt: usize) -> u32 {
     let vcpu = resident(frame);
     // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
     let owned = unsafe { vcpu.owned() };
-    let outcome = send_sgi(vcpu, owned, register, frame.light(rt));
+    let outcome = send_sgi::<L>(vcpu, owned, register, frame.light(rt));
     skip();
     match outcome {
         Outcome::Done => done(vcpu),
@@ -199,8 +251,17 @@ fn light_sgi(frame: &mut Frame, register: SgiRegister, rt: usize) -> u32 {
 
 /// Every trapped register, with every transfer register.
 pub(super) fn full(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, iss: u32) {
+    #[cfg(feature = "ablation")]
+    if let Some(full) = super::naive::full_sysreg() {
+        return full(frame, vcpu, owned, iss);
+    }
+    full_with::<Indexed>(frame, vcpu, owned, iss);
+}
+
+/// The full handler with a way to look things up.
+pub(super) fn full_with<L: Lookup>(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, iss: u32) {
     let rt = transfer(iss);
-    match access(vcpu, owned, iss, frame.get(rt)) {
+    match access::<L>(vcpu, owned, iss, frame.get(rt)) {
         Access::Value(value) => {
             if iss & ISS_READ != 0 {
                 frame.set(rt, value);

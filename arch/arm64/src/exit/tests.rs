@@ -34,7 +34,7 @@ impl Host for AtOnce {
 }
 
 /// A VM of `vcpus` vCPUs, each on a CPU of its own; the test's thread is the CPU of vCPU 0.
-fn machine(vcpus: usize, pmu: bool) -> (&'static Vm, Frame) {
+pub(crate) fn machine(vcpus: usize, pmu: bool) -> (&'static Vm, Frame) {
     machine_with(vcpus, pmu, false)
 }
 

@@ -114,7 +114,14 @@ const fn encode(lr: ListRegister) -> u64 {
         | lr.intid as u64
 }
 
-fn write_raw(n: usize, value: u64) {
+/// Reads ICH_LR<n>_EL2.
+#[cfg(feature = "ablation")]
+pub(crate) fn read_raw(n: usize) -> u64 {
+    each_lr!(n, register => register.read(), 0)
+}
+
+/// Writes ICH_LR<n>_EL2.
+pub(crate) fn write_raw(n: usize, value: u64) {
     // SAFETY: list registers reach the guest only; what is written was composed from checked parts.
     each_lr!(n, register => unsafe { register.write(value) }, ());
 }
@@ -130,6 +137,11 @@ impl Ich {
         (regs::ICH_VTR_EL2.read() >> 29 & 7) as u32 + 1
     }
 
+    /// Returns how many preemption bits there are (5 to 7): how many active priority registers exist.
+    pub fn preemption_bits() -> u64 {
+        (regs::ICH_VTR_EL2.read() >> 26 & 7) + 1
+    }
+
     /// Clears what the model takes to be clear when a CPU starts: list registers and maintenance conditions.
     pub fn start_cpu() {
         for n in 0..Self::list_registers() {
@@ -143,7 +155,7 @@ impl Ich {
     /// Puts the guest's CPU interface into its reset state: no active priority, groups disabled. List registers
     /// and ICH_HCR_EL2 are the model's, which resets them itself.
     pub fn reset() {
-        let preemption_bits = (regs::ICH_VTR_EL2.read() >> 26 & 7) + 1;
+        let preemption_bits = Self::preemption_bits();
         // SAFETY: state of the guest's interface only; AP registers beyond the implemented preemption bits
         // do not exist and are not touched (IHI 0069, 12.4.5).
         unsafe {

@@ -50,6 +50,7 @@ pub enum Op {
     PutLoad,
     Observe(u32),
     Spurious,
+    Synchronize,
 }
 
 pub struct Cpu {
@@ -418,6 +419,7 @@ impl World {
             }
             Op::Observe(intid) => self.compare_registers_of(vcpu, &[intid]),
             Op::Spurious => self.machine.with(vcpu, |gic, cx| gic.maintenance(cx)),
+            Op::Synchronize => self.machine.with(vcpu, |gic, cx| gic.synchronize(cx)),
             _ => {}
         }
     }

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Without its techniques the hypervisor is slower and nothing else: guests work with each of them off, and with all.
+//! And each saves something: what saves nothing is no technique.
+
+use turnstile_techniques::{Set, Technique};
+
+use super::guests::no_failures;
+use super::image;
+use super::scenario::{Ending, Scenario, Step, guest};
+use crate::bench::ablate;
+use crate::bench::rows;
+use crate::failure::{Failure, Result};
+use crate::layout::Layout;
+use crate::setup::images;
+use crate::setup::qemu::Qemu;
+
+/// Rows in which every technique shows: a plain exit, a trapped register, an SGI.
+const TELLING: [&str; 3] = ["null-hypercall", "sysreg-trap", "self-sgi"];
+
+/// The scenarios of this topic.
+pub fn scenarios() -> Vec<Scenario> {
+    let each = Technique::ALL.into_iter().map(Set::of);
+    let mut scenarios: Vec<Scenario> = each.chain([Set::NONE, Set::ALL]).map(selftest).collect();
+    scenarios.push(unknown());
+    scenarios
+}
+
+/// Everything that a guest may rely on, on four CPUs.
+fn selftest(off: Set) -> Scenario {
+    let config = guest("selftest", "selftest", "32MiB", "vcpus = 4\npmu = \"trapped\"");
+    let steps = vec![Step::Text("turnstile: without "), Step::Expect(0, "@done passed=")];
+    let scenario = Scenario::new(format!("ablation/selftest-without-{off}"), config, steps);
+    scenario.counted().without(&off.to_string()).judge(no_failures)
+}
+
+/// A technique that there is not: nothing is measured without what was meant.
+fn unknown() -> Scenario {
+    let config = guest("selftest", "selftest", "32MiB", "");
+    let steps = vec![Step::Text("there is no technique \"haste\""), Step::Text("light-exit")];
+    let scenario = Scenario::new("ablation/unknown-technique", config, steps);
+    scenario.without("haste").ending(Ending::Refused)
+}
+
+/// The switches are in the image for ablation alone.
+pub fn only_there(layout: &Layout) -> Result<()> {
+    images::hypervisor_with(layout, ablate::FEATURES)?;
+    let (used, ablation) = (images::program(layout), images::program_with(layout, ablate::FEATURES));
+    if image::without_switches(&ablation, &ablation).is_ok() {
+        return Err(Failure::failed("no trace of the switches is found even where they are"));
+    }
+    image::without_switches(&used, &ablation).map_err(Failure::failed)
+}
+
+/// Without each technique some row costs more.
+pub fn effects(layout: &Layout, qemu: &Qemu) -> Result<()> {
+    let rows = rows::select(&TELLING.map(str::to_owned))?;
+    let (ablation, failures) = ablate::measure(layout, qemu, &rows, Set::ALL)?;
+    if let Some(failure) = failures.into_iter().next() {
+        return Err(failure);
+    }
+    match ablate::idle(&ablation).as_slice() {
+        [] => Ok(()),
+        idle => Err(Failure::failed(format!("nothing costs more without {}", idle.join(", ")))),
+    }
+}
