@@ -118,13 +118,13 @@ pub unsafe fn text(insn: *const Insn) -> Option<Box<str>> {
     }
 }
 
-/// QEMU's handles of the registers, in the order of [`Register::ALL`]; zero where the machine has no such register.
-static HANDLES: OnceLock<[usize; Register::ALL.len()]> = OnceLock::new();
+/// QEMU's handles of the registers by their numbers; zero where the machine has no such register.
+static HANDLES: OnceLock<[usize; Register::COUNT]> = OnceLock::new();
 
 /// Finds the registers. To be called from a CPU's first callback, where QEMU allows it.
 pub fn find_registers() {
     HANDLES.get_or_init(|| {
-        let mut handles = [0; Register::ALL.len()];
+        let mut handles = [0; Register::COUNT];
         // SAFETY: called in the callback that QEMU prescribes; the array has `len` descriptors whose names are C
         // strings that live as long as QEMU.
         unsafe {
@@ -132,10 +132,9 @@ pub fn find_registers() {
             for index in 0..(*array).len as usize {
                 let descriptor = &*(*array).data.add(index);
                 let name = CStr::from_ptr(descriptor.name).to_str().unwrap_or_default();
-                for (handle, (_, wanted)) in handles.iter_mut().zip(Register::ALL) {
-                    if name == wanted {
-                        *handle = descriptor.handle as usize;
-                    }
+                let wanted = Register::NAMES.iter().find(|&&(_, wanted)| wanted == name);
+                if let Some(handle) = wanted.and_then(|&(register, _)| handles.get_mut(register as usize)) {
+                    *handle = descriptor.handle as usize;
                 }
             }
             g_array_unref(array);

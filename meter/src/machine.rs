@@ -38,8 +38,11 @@ pub enum Register {
 }
 
 impl Register {
-    /// All of them.
-    pub const ALL: [(Register, &'static str); 13] = [
+    /// How many there are.
+    pub const COUNT: usize = Register::Hsrr0 as usize + 1;
+
+    /// All of them. QEMU's name of VBAR_EL1 is AArch32's.
+    pub const NAMES: [(Register, &'static str); 14] = [
         (Register::Cpsr, "cpsr"),
         (Register::HcrEl2, "HCR_EL2"),
         (Register::EsrEl2, "ESR_EL2"),
@@ -47,6 +50,7 @@ impl Register {
         (Register::ElrEl1, "ELR_EL1"),
         (Register::ElrEl2, "ELR_EL2"),
         (Register::ElrEl3, "ELR_EL3"),
+        (Register::VbarEl1, "VBAR"),
         (Register::VbarEl1, "VBAR_EL1"),
         (Register::VbarEl2, "VBAR_EL2"),
         (Register::VbarEl3, "VBAR_EL3"),

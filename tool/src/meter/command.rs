@@ -43,10 +43,10 @@ pub fn meter(layout: &Layout, options: &cli::Meter) -> Result<()> {
         })?;
     // What names no symbols is better known before the run than after it.
     let symbols = options.symbols.iter().map(|file| Symbols::from_file(file)).collect::<Result<Vec<_>>>()?;
+    supports_plugins(&found)?;
     let library = setup::images::meter(layout)?;
     let out = layout.bundles().join("meter.json");
     let plugin = Options { guest: options.guest.clone(), trace: options.trace, total: false };
-    supports_plugins(&found)?;
     let mut qemu = Command::new(&found);
     qemu.args(arguments).arg("-plugin").arg(plugin.argument(&library, &out));
     if options.json {

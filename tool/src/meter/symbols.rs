@@ -109,15 +109,6 @@ impl Symbols {
         self.all.dedup_by_key(|(address, _)| *address);
         self
     }
-
-    /// An address as people read it: `function+0x10`, or the number.
-    pub fn show(&self, pc: u64) -> String {
-        match self.name(pc) {
-            Some((name, 0)) => name.to_owned(),
-            Some((name, offset)) => format!("{name}+{offset:#x}"),
-            None => format!("{pc:#x}"),
-        }
-    }
 }
 
 fn nothing(what: &str) -> Failure {
@@ -150,8 +141,6 @@ ffff800080040000 W _ZN4core3fmt5write17h0123456789abcdefE
         assert_eq!(symbols.name(0xffff_8000_8004_0000), Some(("core::fmt::write", 0)));
         assert_eq!(symbols.name(0xffff_8000_8000_0000), None, "before everything");
         assert_eq!(symbols.name(u64::MAX), None, "far behind everything");
-        assert_eq!(symbols.show(0xffff_8000_8001_0804), "vectors+0x4");
-        assert_eq!(symbols.show(0x1000), "0x1000");
     }
 
     #[test]

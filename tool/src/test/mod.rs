@@ -12,6 +12,7 @@ mod host;
 mod image;
 mod linux;
 mod measuring;
+mod metering;
 mod refusals;
 mod scenario;
 mod weight;
@@ -34,7 +35,10 @@ const BENCH: &str = "arm64/bench";
 const BENCH_ERRORS: &str = "arm64/bench/errors";
 const BROKEN_PEER: &str = "arm64/bench/broken-peer";
 const REPEATABLE: &str = "arm64/bench/repeatable";
+const METER: &str = "arm64/meter";
 const WEIGHT: &str = "arm64/linux/weight";
+/// What is neither cargo's nor one boot: made in this order, between both.
+const CHECKS: [&str; 7] = [HOT_PATH, METER, BENCH, REPEATABLE, BENCH_ERRORS, BROKEN_PEER, WEIGHT];
 /// Boots at a time. More would not end sooner on two cores, and time-outs would mean less.
 const PARALLEL: usize = 2;
 
@@ -85,10 +89,7 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     stages.retain(|stage| wanted(&stage.name));
     let mut scenarios = all_scenarios();
     scenarios.retain(|scenario| wanted(&scenario.name));
-    let checks: Vec<&str> = [HOT_PATH, BENCH, REPEATABLE, BENCH_ERRORS, BROKEN_PEER, WEIGHT]
-        .into_iter()
-        .filter(|name| wanted(name))
-        .collect();
+    let checks: Vec<&str> = CHECKS.into_iter().filter(|name| wanted(name)).collect();
     let system = !checks.is_empty() || !scenarios.is_empty() || wanted(IMAGES);
     if options.list {
         for stage in &stages {
@@ -161,6 +162,7 @@ fn check(layout: &Layout, qemu: &Qemu, name: &str) -> Verdict {
     let judged = |result: Result<()>| Verdict::from(result.map_err(|failure| failure.full()));
     match name {
         HOT_PATH => Verdict::from(image::hot_path(&setup::images::program(layout))),
+        METER => Verdict::from(metering::agree(layout, qemu)),
         BENCH => judged(benching::budgets(layout, qemu)),
         REPEATABLE => judged(benching::repeatable(layout, qemu)),
         BENCH_ERRORS => judged(bench_errors::check(layout, qemu)),

@@ -3,13 +3,14 @@
 //! with and without it, on the same QEMU, counted by the meter.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::layout::Layout;
 use crate::machine;
+use crate::meter::Options;
+use crate::meter::reading::Reading;
 use crate::qemu::Boot;
 use crate::setup::debian::Debian;
 use crate::setup::images;
@@ -50,11 +51,10 @@ pub fn compare(layout: &Layout, program: &Path, debian: Debian) -> Result<(), St
 
 /// Runs QEMU with the meter until it ends by itself, and returns what the meter counted.
 fn count(layout: &Layout, program: &Path, meter: &Path, mut boot: Boot, name: &str) -> Result<u64, String> {
-    let out = layout.target().join(format!("meter-{name}.txt"));
-    let _ = fs::remove_file(&out);
+    let out = layout.bundles().join(format!("weight-{name}.json"));
     boot.counted = true;
-    let plugin = format!("{},out={}", meter.display(), out.display());
-    boot.extra.extend(["-plugin", &plugin].map(OsString::from));
+    let options = Options { total: true, ..Options::default() };
+    boot.extra.extend([OsString::from("-plugin"), options.argument(meter, &out)]);
     let mut child = std::process::Command::new(program)
         .args(boot.arguments())
         .stdin(Stdio::null())
@@ -71,7 +71,6 @@ fn count(layout: &Layout, program: &Path, meter: &Path, mut boot: Boot, name: &s
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    let said = fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?;
-    let number = said.trim().strip_prefix("instructions=").and_then(|number| number.parse().ok());
-    number.ok_or_else(|| format!("the meter said {said:?}"))
+    let reading = Reading::load(&out).map_err(|failure| failure.full())?;
+    Ok(reading.total.outside)
 }
