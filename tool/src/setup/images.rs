@@ -41,9 +41,9 @@ pub fn guests(layout: &Layout) -> Result<()> {
     once(GUESTS, || {
         build(layout, GUESTS, TARGET, "building the guests")?;
         let names = layout.guest_names();
-        names.iter().try_for_each(|name| {
-            reduce(layout, &built(layout, TARGET, name), &layout.guest(name), &FLAT)
-        })
+        names
+            .iter()
+            .try_for_each(|name| reduce(layout, &built(layout, TARGET, name), &layout.guest(name), &FLAT))
     })
 }
 

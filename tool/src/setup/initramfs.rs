@@ -68,7 +68,13 @@ impl Archive {
         Ok(archive)
     }
 
-    fn entry(&mut self, name: &str, mode: u32, device: Option<(u32, u32)>, content: &[u8]) -> std::io::Result<()> {
+    fn entry(
+        &mut self,
+        name: &str,
+        mode: u32,
+        device: Option<(u32, u32)>,
+        content: &[u8],
+    ) -> std::io::Result<()> {
         self.inode += 1;
         let mut builder = Builder::new(name).ino(self.inode).mode(mode).nlink(1);
         if let Some((major, minor)) = device {

@@ -10,6 +10,7 @@ mod host;
 mod image;
 mod linux;
 mod measuring;
+mod peers;
 mod refusals;
 mod scenario;
 mod weight;
@@ -32,6 +33,7 @@ const IMAGES: &str = "images/build";
 const HOT_PATH: &str = "images/hot-path";
 const BENCH: &str = "arm64/bench";
 const WEIGHT: &str = "arm64/linux/weight";
+const PEERS: &str = "arm64/peers";
 /// Boots at a time. More would not end sooner on two cores, and time-outs would mean less.
 const PARALLEL: usize = 2;
 
@@ -82,7 +84,8 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     stages.retain(|stage| wanted(&stage.name));
     let mut scenarios = all_scenarios();
     scenarios.retain(|scenario| wanted(&scenario.name));
-    let checks: Vec<&str> = [HOT_PATH, BENCH, WEIGHT].into_iter().filter(|name| wanted(name)).collect();
+    let checks: Vec<&str> =
+        [HOT_PATH, BENCH, PEERS, WEIGHT].into_iter().filter(|name| wanted(name)).collect();
     let system = !checks.is_empty() || !scenarios.is_empty() || wanted(IMAGES);
     if options.list {
         for stage in &stages {
@@ -147,6 +150,7 @@ fn run_system(
         let verdict = match *name {
             HOT_PATH => Verdict::from(image::hot_path(&setup::images::program(layout))),
             BENCH => Verdict::from(check_budgets(layout, &qemu).map_err(|failure| failure.full())),
+            PEERS => peers::check(layout, &qemu),
             _ => match setup::debian::ensure(layout) {
                 Ok(debian) => Verdict::from(weight::compare(layout, &qemu.path, debian)),
                 Err(failure) => Verdict::Skipped(failure.to_string()),

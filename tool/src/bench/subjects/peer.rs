@@ -143,7 +143,8 @@ fn printable(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const LINE: &str = "[ 1.0] noise\r\n@bench row=io-user iterations=64 ticks=640 empty=64 frequency=1000000000\r\n";
+    const LINE: &str =
+        "[ 1.0] noise\r\n@bench row=io-user iterations=64 ticks=640 empty=64 frequency=1000000000\r\n";
 
     #[test]
     fn a_report_is_found_among_a_kernels_messages() {

@@ -43,7 +43,8 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
 /// The guest's lines, if Xen booted and ended in order.
 fn guest(said: &str) -> std::result::Result<String, String> {
     let is_xens = |line: &&str| line.trim_start().starts_with(PREFIX);
-    let mut xen = said.lines().filter(is_xens).map(|line| line.trim_start().trim_start_matches(PREFIX).trim());
+    let mut xen =
+        said.lines().filter(is_xens).map(|line| line.trim_start().trim_start_matches(PREFIX).trim());
     if xen.clone().next().is_none() {
         return Err("Xen did not boot: it said nothing".to_owned());
     }
