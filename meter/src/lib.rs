@@ -17,6 +17,8 @@
 //! | [`output`] | the reading as JSON |
 //! | `plugin`, `ffi` | QEMU's side; not part of unit tests, which run without QEMU |
 
+#![cfg_attr(test, allow(dead_code, reason = "QEMU's side, which uses it, is no part of unit tests"))]
+
 mod block;
 mod classify;
 mod machine;

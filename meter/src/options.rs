@@ -82,7 +82,9 @@ mod tests {
     #[test]
     fn says_what_is_wrong() {
         let error = |arguments: &[&str]| parse(arguments).unwrap_err();
-        assert!(error(&["out=f", "quest=0x1-0x2"]).starts_with("\"quest=0x1-0x2\" means nothing; expected out="));
+        assert!(
+            error(&["out=f", "quest=0x1-0x2"]).starts_with("\"quest=0x1-0x2\" means nothing; expected out=")
+        );
         assert_eq!(error(&["trace=on"]), "out=FILE is missing");
         assert_eq!(error(&["out="]), format!("\"out=\" means nothing; expected {EXPECTED}"));
         assert_eq!(error(&["out=f", "trace=yes"]), "trace=yes: expected on or off");

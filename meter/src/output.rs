@@ -167,3 +167,64 @@ fn trace(kind: &Kind) -> Vec<Line<'static>> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{Isa, Raw};
+    use crate::machine::Register;
+    use crate::machine::tests::Fake;
+    use crate::visits::GuestBlock;
+
+    /// One visit of a CPU: `mrs x0, ESR_EL2`, `eret`, and an access to a device.
+    fn visit(code: &mut Code, pc: u64) -> Meter {
+        let mut meter = Meter::new(Isa::Arm64, false, true);
+        let mut machine = Fake::default();
+        machine.set(Register::EsrEl2, 0x24 << 26);
+        machine.set(Register::ElrEl2, pc);
+        let raw = [(0x10400_u64, 0xd53c_5200_u32, "mrs x0, esr_el2"), (0x10404, 0xd69f_03e0, "eret")];
+        let raw = raw.map(|(pc, word, text)| Raw {
+            pc,
+            bytes: word.to_le_bytes().to_vec(),
+            text: Some(text.into()),
+        });
+        let (block, _) = code.block(2, true, raw.into());
+        meter.guest(GuestBlock::new(pc, 1), &mut machine);
+        meter.outside(block, &mut machine);
+        meter.device(0x10404, "gicv3_dist", true, &mut machine);
+        meter.guest(GuestBlock::new(pc, 1), &mut machine);
+        meter
+    }
+
+    #[test]
+    fn a_reading_is_json() {
+        let mut code = Code::new(Isa::Arm64);
+        let meters = [visit(&mut code, 0x8000_0000), visit(&mut code, 0x8000_1000)];
+        let text = visits("aarch64", &code, &meters.each_ref());
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["total"], serde_json::json!({"guest": 2, "outside": 4, "visits": 2}));
+        assert_eq!(json["notes"], serde_json::json!([]));
+        assert_eq!(json["groups"][1]["cpu"], 1, "each meter has CPUs of its own");
+        let expected = serde_json::json!({
+            "cpu": 0, "reason": "data-abort", "pc": "0x80000000", "vectors": "0x10000", "visits": 1,
+            "modal": 2, "min": 2, "max": 2, "sum": 2, "distribution": [[2, 1]],
+            "classes": {
+                "instructions": 2, "lines": 1, "exception_entries": 1, "exception_returns": 1,
+                "register_reads": 1, "hardware_reads": 1, "irqchip_writes": 1,
+            },
+            "registers": {"read ESR_EL2": 1}, "devices": {"write gicv3_dist": 1},
+            "trace": [{"pc": "0x10400", "text": "mrs x0, esr_el2"}, {"pc": "0x10404", "text": "eret"}],
+        });
+        assert_eq!(json["groups"][0], expected);
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let code = Code::new(Isa::Arm64);
+        let nothing = Meter::new(Isa::Arm64, false, false);
+        assert!(visits("aarch64", &code, &[&nothing]).contains("no guest was seen"));
+        assert!(visits("aarch64", &code, &[]).contains("no guest was seen"));
+        let json: serde_json::Value = serde_json::from_str(&total("aarch64", 7)).unwrap();
+        assert_eq!(json["total"], serde_json::json!({"guest": 0, "outside": 7, "visits": 0}));
+    }
+}

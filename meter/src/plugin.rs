@@ -74,7 +74,9 @@ fn side(setting: &Setting, isa: Isa, block: *const ffi::Block) -> Side {
 
 /// A block was translated, and no guest has been seen yet.
 extern "C" fn translated_unarmed(id: u64, block: *mut ffi::Block) {
-    let Some((setting, isa)) = SETTING.get().and_then(|setting| Some((setting, setting.isa?))) else { return };
+    let Some((setting, isa)) = SETTING.get().and_then(|setting| Some((setting, setting.isa?))) else {
+        return;
+    };
     if side(setting, isa, block).guest && !ARMING.swap(true, Ordering::Relaxed) {
         // SAFETY: `id` is ours.
         unsafe { ffi::qemu_plugin_reset(id, armed) };
@@ -101,7 +103,9 @@ extern "C" fn armed(id: u64) {
 
 /// A block was translated.
 extern "C" fn translated(_id: u64, block: *mut ffi::Block) {
-    let Some((setting, isa)) = SETTING.get().and_then(|setting| Some((setting, setting.isa?))) else { return };
+    let Some((setting, isa)) = SETTING.get().and_then(|setting| Some((setting, setting.isa?))) else {
+        return;
+    };
     let side = side(setting, isa, block);
     // SAFETY: `block` is the block being translated, and has so many instructions. What is passed on as pointers is
     // numbers, never followed, or a block that lives for ever.

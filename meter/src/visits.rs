@@ -172,8 +172,13 @@ impl Meter {
     /// A block of the guest is about to be executed.
     pub fn guest(&mut self, block: GuestBlock, machine: &mut impl Machine) {
         self.guest += block.instructions();
-        // Unless somebody may have returned to the guest, whoever runs was there before: no need to ask who it is.
-        if self.returning > 0 || self.cpus.is_empty() {
+        // Of several CPUs, whoever runs was there before unless somebody may have returned: no need to ask who it is.
+        let entered = match self.cpus.get(self.current) {
+            Some(cpu) if !self.several => cpu.place != Place::Guest,
+            Some(_) => self.returning > 0,
+            None => true,
+        };
+        if entered {
             self.enter(machine);
         }
         if let Some(cpu) = self.cpus.get_mut(self.current) {

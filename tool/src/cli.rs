@@ -34,6 +34,9 @@ pub enum Commands {
     /// Measure what exits cost, in instructions
     #[command(after_long_help = BENCH_HELP)]
     Bench(Bench),
+    /// Count what any hypervisor executes between exit and entry, on any QEMU command line
+    #[command(after_long_help = METER_HELP)]
+    Meter(Meter),
     /// Say what is wrong with a configuration, before anything boots
     #[command(after_help = EXIT_CODES)]
     Check(Check),
@@ -64,6 +67,15 @@ The numbers are instructions executed outside the guest for one operation, count
 exact and the same in every run. They are not cycles.
 
 Exit codes: 0 measured (and within the budgets, with --check); 1 not; 3 something is missing on this machine.";
+
+const METER_HELP: &str = "\
+QEMU is started with the meter added, on this terminal; when it ends, the visits outside the guest are listed by CPU, reason \
+and place. A guest is told by privilege (arm64: EL1 and EL0 behind stage 2; POWER: MSR[HV] clear); x86 needs --guest. \
+For counts that are the same in every run, add to QEMU's arguments: -accel tcg,thread=single -icount shift=0,sleep=off \
+-seed 1 -rtc base=2024-01-01T00:00:00,clock=vm.
+
+Exit codes: 0 measured; 1 QEMU failed, or no guest was seen; 2 the command line is wrong; 3 something is missing on this \
+machine.";
 
 /// `demo`
 #[derive(Debug, Args)]
@@ -139,6 +151,29 @@ pub struct Bench {
     pub allow_raise: bool,
     #[command(flatten)]
     pub qemu: QemuChoice,
+}
+
+/// `meter`
+#[derive(Debug, Args)]
+pub struct Meter {
+    /// Only code in this range is the guest's; may be repeated
+    #[arg(long, value_name = "0xSTART-0xEND", value_parser = crate::meter::command::parse_range)]
+    pub guest: Vec<std::ops::Range<u64>>,
+    /// List the instructions of the most frequent visit
+    #[arg(long)]
+    pub trace: bool,
+    /// Write the reading as JSON instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// Names of functions: an ELF file, or lines as in /proc/kallsyms and System.map; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub symbols: Vec<PathBuf>,
+    /// List so many groups of visits
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// QEMU's command line
+    #[arg(last = true, required = true, value_name = "QEMU …")]
+    pub command: Vec<OsString>,
 }
 
 /// `check`

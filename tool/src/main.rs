@@ -77,6 +77,7 @@ fn execute(command: &Commands) -> failure::Result<()> {
         Commands::Demo(options) => demo::demo(&layout, options),
         Commands::Run(options) => commands::run(&layout, options),
         Commands::Bench(options) => bench::bench(&layout, options),
+        Commands::Meter(options) => meter::command::meter(&layout, options),
         Commands::Check(options) => commands::check(&layout, options),
         Commands::Build(options) => commands::build(&layout, options),
         Commands::Test(options) => test::test(&layout, options),

@@ -93,7 +93,7 @@ fn register(word: u32) -> Effect {
 fn memory(word: u32) -> Effect {
     let mut effect = match (word >> 28 & 3, word >> 24 & 3) {
         (0, 0..=1) if bit(word, 26) => structures(word),
-        (0, 0) => exclusive(word),
+        (0, 0 | 1) => exclusive(word),
         (1, 0) => Effect::memory(!is(word, 0xff00_0000, 0xd800_0000), false), // literals but PRFM
         (1, 1) => ordered_or_tagged(word),
         (2, _) => Effect::memory(bit(word, 22), !bit(word, 22)), // pairs
@@ -120,15 +120,17 @@ fn single(word: u32) -> Effect {
 /// Exclusives, load-acquire, store-release, compare and swap.
 fn exclusive(word: u32) -> Effect {
     let (load, ordered, swap) = (bit(word, 22), bit(word, 23), bit(word, 21));
+    let unprivileged_swap = ordered && bit(word, 24);
     let pair_swap = !ordered && swap && !bit(word, 31);
-    if pair_swap || ordered && swap {
+    if pair_swap || unprivileged_swap || ordered && swap {
         return Effect::memory(true, true).and(Class::Atomics);
     }
     let effect = Effect::memory(load, !load);
     if !ordered && !load { effect.and(Class::Atomics) } else { effect }
 }
 
-/// LDAPUR and STLUR, LDIAPP and STILP, memory tags, and the memory copy and set instructions.
+/// LDAPUR and STLUR, LDIAPP and STILP, memory tags, memory copy and set, and the atomics of 128 bits and of
+/// unprivileged accesses.
 fn ordered_or_tagged(word: u32) -> Effect {
     if word >> 10 & 3 == 1 && !bit(word, 21) {
         // op1 3 is SET; the others copy.
@@ -138,21 +140,22 @@ fn ordered_or_tagged(word: u32) -> Effect {
         let load = if word >> 10 & 3 == 0 { word >> 22 & 3 != 0 } else { bit(word, 22) };
         return Effect::memory(load, !load);
     }
+    if word >> 24 != 0xd9 {
+        return Effect::memory(true, true).and(Class::Atomics);
+    }
     // LDG and LDGM load tags; the others store them.
     let (opc, mode) = (word >> 22 & 3, word >> 10 & 3);
     let load = mode == 0 && matches!(opc, 1 | 3);
-    if word >> 24 == 0xd9 { Effect::memory(load, !load) } else { Effect::default() }
+    Effect::memory(load, !load)
 }
 
 /// Atomic memory operations, and what shares their encodings: LDAPR, LD64B, ST64B.
 fn atomic(word: u32) -> Effect {
-    if bit(word, 26) {
-        return Effect::default();
-    }
     let (acquire, release, o3, opc) = (bit(word, 23), bit(word, 22), bit(word, 15), word >> 12 & 7);
     match (o3, opc, acquire || release) {
-        (true, 4, _) if acquire && !release => Effect::memory(true, false), // LDAPR
-        (true, 5, false) => Effect::memory(true, false),                     // LD64B
+        _ if bit(word, 26) => Effect::memory(true, true).and(Class::Atomics), // on floating-point numbers
+        (true, 4, _) if acquire && !release => Effect::memory(true, false),   // LDAPR
+        (true, 5, false) => Effect::memory(true, false),                      // LD64B
         (true, 1..=3, false) if word >> 30 == 3 => Effect::memory(false, true), // ST64B, ST64BV, ST64BV0
         _ => Effect::memory(true, true).and(Class::Atomics),
     }
@@ -173,3 +176,6 @@ fn scalable_memory(word: u32) -> Effect {
     effect.may_be_device = false;
     effect
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,7 +56,18 @@ fn list_register(register: SysReg) -> Option<String> {
 /// to hardware may.
 pub fn is_scratch(register: &str) -> bool {
     const FLAGS: &[&str] = &[
-        "SP_EL0", "SPSel", "CurrentEL", "PAN", "UAO", "ALLINT", "NZCV", "DAIF", "DIT", "SSBS", "TCO", "FPCR",
+        "SP_EL0",
+        "SPSel",
+        "CurrentEL",
+        "PAN",
+        "UAO",
+        "ALLINT",
+        "NZCV",
+        "DAIF",
+        "DIT",
+        "SSBS",
+        "TCO",
+        "FPCR",
         "FPSR",
     ];
     register.starts_with("TPIDR") || FLAGS.contains(&register)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! x86 instructions by class. The decoder is iced-x86's; here is only what counts as what.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+};
 
 use super::{Class, Effect};
 
@@ -51,9 +53,10 @@ fn system(instruction: &Instruction) -> Effect {
             Effect::of(Class::ExceptionReturns)
         }
         _ => match instruction.flow_control() {
-            FlowControl::Next | FlowControl::Exception | FlowControl::Interrupt | FlowControl::XbeginXabortXend => {
-                Effect::default()
-            }
+            FlowControl::Next
+            | FlowControl::Exception
+            | FlowControl::Interrupt
+            | FlowControl::XbeginXabortXend => Effect::default(),
             _ => Effect::of(Class::Branches),
         },
     }

@@ -21,6 +21,9 @@ pub struct Reading {
     pub target: String,
     /// Of the whole run.
     pub total: Total,
+    /// What the meter could not do, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// The visits by CPU, reason and place, those with most visits first.
     pub groups: Vec<Group>,
 }
@@ -39,7 +42,7 @@ pub struct Total {
 /// All visits that one CPU made for one reason from one instruction of the guest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// The CPU, numbered in the order in which they were first seen outside the guest.
+    /// The CPU, numbered in the order in which they were first seen.
     pub cpu: u32,
     /// Why the guest was left: the architecture's name of the exception class or exit code, or `irq`.
     pub reason: String,
@@ -61,7 +64,10 @@ pub struct Group {
     pub sum: u64,
     /// Pairs of instructions and how many visits took so many: at most the 64 most frequent, most frequent first.
     pub distribution: Vec<(u64, u64)>,
-    /// Operations of the modal visit by class; docs/meter.md names the classes. Those that are zero are absent.
+    /// Visits that the distribution leaves out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub others: u64,
+    /// Operations of the modal visit by class; docs/src/meter.md names the classes. Those that are zero are absent.
     pub classes: BTreeMap<String, u64>,
     /// Accesses of the modal visit to system registers, as `read NAME` and `write NAME`.
     pub registers: BTreeMap<String, u64>,
@@ -85,8 +91,8 @@ pub struct Step {
 impl Reading {
     /// Reads the plugin's file.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path)
-            .context(|| format!("the meter wrote nothing to {}", path.display()))?;
+        let text =
+            fs::read_to_string(path).context(|| format!("the meter wrote nothing to {}", path.display()))?;
         let reading: Reading =
             serde_json::from_str(&text).context(|| format!("{} is no reading", path.display()))?;
         match reading.schema {
@@ -94,6 +100,10 @@ impl Reading {
             other => Err(Failure::failed(format!("{} is of version {other}", path.display()))),
         }
     }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 mod hex {

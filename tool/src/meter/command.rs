@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `turnstile meter`: counts what any hypervisor executes between exit and entry, on any QEMU command line.
+
+use std::ops::Range;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
+
+use super::Options;
+use super::reading::Reading;
+use super::symbols::Symbols;
+use super::table;
+use crate::cli;
+use crate::failure::{Context, Failure, Result};
+use crate::layout::Layout;
+use crate::setup;
+
+/// Reads `0xSTART-0xEND`.
+pub fn parse_range(text: &str) -> std::result::Result<Range<u64>, String> {
+    let number = |text: &str| u64::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok();
+    let range = text.split_once('-').and_then(|(start, end)| Some(number(start)?..number(end)?));
+    match range {
+        Some(range) if !range.is_empty() => Ok(range),
+        Some(_) => Err("the end is not above the start".to_owned()),
+        None => Err("expected two addresses like 0x80000000-0x81000000".to_owned()),
+    }
+}
+
+/// Runs QEMU with the meter and prints what it counted.
+pub fn meter(layout: &Layout, options: &cli::Meter) -> Result<()> {
+    let (program, arguments) = options.command.split_first().ok_or_else(|| {
+        Failure::usage("there is no command to measure").help("turnstile meter -- qemu-system-aarch64 …")
+    })?;
+    let found = setup::find_program(&program.to_string_lossy())
+        .or_else(|| {
+            Some(PathBuf::from(program)).filter(|path| path.components().count() > 1 && path.is_file())
+        })
+        .ok_or_else(|| {
+            let what = format!("there is no program {}", program.to_string_lossy());
+            Failure::missing(what)
+                .help("behind -- belongs a QEMU command line: -- qemu-system-aarch64 -machine …")
+        })?;
+    // What names no symbols is better known before the run than after it.
+    let symbols = options.symbols.iter().map(|file| Symbols::from_file(file)).collect::<Result<Vec<_>>>()?;
+    let library = setup::images::meter(layout)?;
+    let out = layout.bundles().join("meter.json");
+    let plugin = Options { guest: options.guest.clone(), trace: options.trace, total: false };
+    supports_plugins(&found)?;
+    let mut qemu = Command::new(&found);
+    qemu.args(arguments).arg("-plugin").arg(plugin.argument(&library, &out));
+    if options.json {
+        // Standard output is the reading's alone.
+        qemu.stdout(std::io::stderr());
+    }
+    let status = run(&mut qemu, &out)?;
+    let reading = Reading::load(&out).map_err(|_| cut_short(&found, status))?;
+    let _ = std::fs::remove_file(&out);
+    report(&reading, symbols, options)?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Failure::failed(format!("QEMU ended with {status}"))),
+    }
+}
+
+/// Runs QEMU on the user's own terminal, to its end.
+fn run(qemu: &mut Command, out: &Path) -> Result<ExitStatus> {
+    if let Some(folder) = out.parent() {
+        std::fs::create_dir_all(folder).context(|| format!("cannot create {}", folder.display()))?;
+    }
+    // Ctrl-C goes to QEMU, too, which ends in order and writes the reading: the tool waits for that.
+    signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default())
+        .context(|| "cannot listen to signals".into())?;
+    qemu.status().context(|| format!("cannot start {}", qemu.get_program().to_string_lossy()))
+}
+
+/// Asks a QEMU whether it can load plugins: its help has the option only then.
+fn supports_plugins(program: &Path) -> Result<()> {
+    let shown = program.display();
+    let output = Command::new(program).arg("--help").stdin(Stdio::null()).output();
+    let help =
+        String::from_utf8_lossy(&output.context(|| format!("cannot start {shown}"))?.stdout).into_owned();
+    if !help.contains("QEMU emulator version") {
+        let what = format!("{shown} is not QEMU (its --help does not say so)");
+        return Err(
+            Failure::usage(what).help("behind -- belongs a QEMU command line: -- qemu-system-aarch64 …")
+        );
+    }
+    if !help.contains("-plugin ") {
+        let what = format!("{shown} cannot load plugins");
+        let help = "it was built without --enable-plugins; Debian's packages have them";
+        return Err(Failure::missing(what).help(help));
+    }
+    Ok(())
+}
+
+/// The failure of a run that left no reading.
+fn cut_short(program: &Path, status: ExitStatus) -> Failure {
+    let failure = match status.signal() {
+        Some(signal) => Failure::failed(format!("QEMU was killed by signal {signal}: there is no reading")),
+        None => {
+            Failure::failed(format!("{} ended with {status} before there was a reading", program.display()))
+        }
+    };
+    failure.help("what it said above tells why; to end a machine that does not end by itself, press Ctrl-C or use quit")
+}
+
+/// Prints the reading, as JSON or for people.
+fn report(reading: &Reading, symbols: Vec<Symbols>, options: &cli::Meter) -> Result<()> {
+    if options.json {
+        let text = serde_json::to_string_pretty(reading).context(|| "cannot write the reading".into())?;
+        println!("{text}");
+    }
+    if reading.total.guest == 0 {
+        return Err(no_guest(reading));
+    }
+    if !options.json {
+        let vectors = reading.groups.first().map_or(0, |group| group.vectors);
+        let fitted = symbols.into_iter().map(|symbols| symbols.fitted(vectors));
+        let symbols = fitted.reduce(Symbols::merged).unwrap_or_default();
+        table::print(reading, &symbols, options.top, options.trace);
+    }
+    Ok(())
+}
+
+fn no_guest(reading: &Reading) -> Failure {
+    let rule = match reading.target.as_str() {
+        "aarch64" => {
+            "a guest runs at EL1 or EL0 behind stage 2 (HCR_EL2.VM): does the machine have EL2 \
+                      (virtualization=on), and did the hypervisor start a guest?"
+        }
+        "ppc64" => "a guest runs with MSR[HV] clear: did the hypervisor start one?",
+        _ => "did the hypervisor start one?",
+    };
+    Failure::failed("no guest was seen")
+        .help(format!("{rule}\nIf --guest was given: is it where the guest's code is?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_two_addresses() {
+        assert_eq!(parse_range("0x80000000-0x81000000"), Ok(0x8000_0000..0x8100_0000));
+        assert!(parse_range("0x10-0x10").unwrap_err().contains("not above"));
+        for wrong in ["", "0x10", "10-20", "0x10-", "0x10..0x20"] {
+            assert!(parse_range(wrong).unwrap_err().contains("expected two addresses"), "{wrong}");
+        }
+    }
+}

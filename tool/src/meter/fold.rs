@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The instructions of a visit by function.
+
+use super::reading::Step;
+use super::symbols::Symbols;
+
+/// A function, and how many instructions of a visit are in it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Folded {
+    /// Its name, or where the code is if it has none: the address of its first executed instruction.
+    pub function: String,
+    /// The instructions.
+    pub instructions: u64,
+}
+
+/// Counts instructions by function, in the order in which they are first entered. Code without a name is one function
+/// for as long as it runs in a row.
+pub fn fold(steps: &[Step], symbols: &Symbols) -> Vec<Folded> {
+    let mut folded: Vec<Folded> = Vec::new();
+    let mut unnamed: Option<usize> = None;
+    for step in steps {
+        let at = match symbols.name(step.pc) {
+            Some((name, _)) => {
+                unnamed = None;
+                folded.iter().position(|known| known.function == name).ok_or_else(|| name.to_owned())
+            }
+            None => unnamed.ok_or_else(|| format!("{:#x}", step.pc)),
+        };
+        let at = at.unwrap_or_else(|function| {
+            if symbols.name(step.pc).is_none() {
+                unnamed = Some(folded.len());
+            }
+            folded.push(Folded { function, instructions: 0 });
+            folded.len() - 1
+        });
+        if let Some(function) = folded.get_mut(at) {
+            function.instructions += 1;
+        }
+    }
+    folded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folds_in_the_order_of_first_entry() {
+        let symbols = Symbols::from_table("1000 T vector\n2000 T handler\n").unwrap();
+        let pcs = [0x1000, 0x1004, 0x2000, 0x2004, 0x2008, 0x1008, 0x90_0000, 0x90_0004, 0x1010, 0xa0_0000];
+        let steps: Vec<Step> = pcs.iter().map(|&pc| Step { pc, text: String::new() }).collect();
+        let folded = fold(&steps, &symbols);
+        let pairs: Vec<_> = folded.iter().map(|it| (it.function.as_str(), it.instructions)).collect();
+        // What is far behind the last symbol has no name.
+        assert_eq!(pairs, [("vector", 4), ("handler", 3), ("0x900000", 2), ("0xa00000", 1)]);
+    }
+}

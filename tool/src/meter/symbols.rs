@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Names of the functions of whatever is measured: from an ELF file or from a table like System.map.
+
+use std::fs;
+use std::path::Path;
+
+use object::{Object, ObjectSymbol, SymbolKind};
+
+use crate::failure::{Context, Failure, Result};
+
+/// What is farther behind a symbol than this is something else.
+const REACH: u64 = 1 << 20;
+/// How hypervisors call their exception vectors. Known addresses, with which code that does not run where it was linked
+/// is found.
+const VECTORS: &[&str] = &["vectors", "hyp_traps_vector", "__kvm_nvhe___kvm_hyp_vector", "__kvm_hyp_vector"];
+
+/// Functions by address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Symbols {
+    /// In ascending order, one for each address.
+    all: Vec<(u64, String)>,
+}
+
+impl Symbols {
+    /// Takes the symbols in code of an ELF file.
+    pub fn from_elf(path: &Path) -> Result<Self> {
+        let doing = || format!("cannot read symbols from {}", path.display());
+        let bytes = fs::read(path).context(doing)?;
+        let file = object::File::parse(&*bytes).context(doing)?;
+        let is_code = |kind| matches!(kind, SymbolKind::Text | SymbolKind::Label | SymbolKind::Unknown);
+        let symbols = file.symbols().filter(|symbol| symbol.is_definition() && is_code(symbol.kind()));
+        let named = symbols.filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?.to_owned())));
+        Self::new(named.collect()).ok_or_else(|| nothing(&path.display().to_string()))
+    }
+
+    /// Takes the functions of a table with lines `address type name`, as of `/proc/kallsyms` and System.map.
+    pub fn from_table(text: &str) -> Result<Self> {
+        let line = |line: &str| {
+            let mut words = line.split_whitespace();
+            let address = u64::from_str_radix(words.next()?, 16).ok()?;
+            let is_code = matches!(words.next()?, "t" | "T" | "w" | "W");
+            let name = words.next().filter(|_| is_code)?;
+            Some((address, name.to_owned()))
+        };
+        Self::new(text.lines().filter_map(line).collect()).ok_or_else(|| nothing("the table of symbols"))
+    }
+
+    /// Takes the symbols of a file of either kind.
+    pub fn from_file(path: &Path) -> Result<Self> {
+        let bytes = fs::read(path).context(|| format!("cannot read symbols from {}", path.display()))?;
+        if bytes.starts_with(b"\x7fELF") {
+            return Self::from_elf(path);
+        }
+        Self::from_table(&String::from_utf8_lossy(&bytes)).map_err(|_| nothing(&path.display().to_string()))
+    }
+
+    fn new(mut all: Vec<(u64, String)>) -> Option<Self> {
+        // `$x` and `$d` say where code and data begin; names with a dot in front are the compiler's own. A kernel that hides
+        // its addresses shows zeros.
+        all.retain(|(address, name)| *address != 0 && !name.starts_with(['$', '.']) && !name.is_empty());
+        // Where several names have one address, those that people wrote are the shorter ones.
+        all.sort_by(|one, other| (one.0, one.1.len(), &one.1).cmp(&(other.0, other.1.len(), &other.1)));
+        all.dedup_by_key(|(address, _)| *address);
+        for (_, name) in &mut all {
+            let readable = format!("{:#}", rustc_demangle::demangle(name));
+            *name = readable;
+        }
+        (!all.is_empty()).then_some(Symbols { all })
+    }
+
+    /// The function that an address is in, and how far behind its start.
+    pub fn name(&self, pc: u64) -> Option<(&str, u64)> {
+        let index = self.all.partition_point(|&(address, _)| address <= pc).checked_sub(1)?;
+        let (address, name) = self.all.get(index)?;
+        let offset = pc - address;
+        (offset < REACH).then_some((name, offset))
+    }
+
+    /// The address of a function.
+    pub fn address(&self, name: &str) -> Option<u64> {
+        self.all.iter().find(|(_, known)| known == name).map(|&(address, _)| address)
+    }
+
+    /// The symbols of code that runs `by` bytes behind where it was linked.
+    pub fn shifted(mut self, by: i64) -> Self {
+        for (address, _) in &mut self.all {
+            *address = address.wrapping_add_signed(by);
+        }
+        self.all.sort();
+        self
+    }
+
+    /// The symbols of code whose exception vectors are at this address: as they are if they know something there, else
+    /// shifted by the distance of the vectors.
+    pub fn fitted(self, vectors: u64) -> Self {
+        if self.name(vectors).is_some() {
+            return self;
+        }
+        match VECTORS.iter().find_map(|name| self.address(name)) {
+            Some(linked) => self.shifted(vectors.wrapping_sub(linked).cast_signed()),
+            None => self,
+        }
+    }
+
+    /// These symbols and others; where both have an address, these.
+    pub fn merged(mut self, others: Symbols) -> Self {
+        self.all.extend(others.all);
+        self.all.sort_by_key(|&(address, _)| address);
+        self.all.dedup_by_key(|(address, _)| *address);
+        self
+    }
+
+    /// An address as people read it: `function+0x10`, or the number.
+    pub fn show(&self, pc: u64) -> String {
+        match self.name(pc) {
+            Some((name, 0)) => name.to_owned(),
+            Some((name, offset)) => format!("{name}+{offset:#x}"),
+            None => format!("{pc:#x}"),
+        }
+    }
+}
+
+fn nothing(what: &str) -> Failure {
+    Failure::failed(format!("{what} has no symbols of code")).help(
+        "symbols come from an ELF file that is not stripped, or from lines `address type name` as in \
+                       /proc/kallsyms (read by root) and System.map",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+ffff800080010000 T _text
+ffff800080010800 T vectors
+ffff800080010800 t a_longer_name_of_it
+ffff800080020000 t local\t[module]
+ffff800080020010 D data
+ffff800080030000 t $x
+ffff800080040000 W _ZN4core3fmt5write17h0123456789abcdefE
+";
+
+    #[test]
+    fn names_what_is_in_a_table() {
+        let symbols = Symbols::from_table(TABLE).unwrap();
+        assert_eq!(symbols.name(0xffff_8000_8001_0810), Some(("vectors", 0x10)));
+        assert_eq!(symbols.name(0xffff_8000_8002_0018), Some(("local", 0x18)));
+        assert_eq!(symbols.name(0xffff_8000_8003_0000), Some(("local", 0x1_0000)));
+        assert_eq!(symbols.name(0xffff_8000_8004_0000), Some(("core::fmt::write", 0)));
+        assert_eq!(symbols.name(0xffff_8000_8000_0000), None, "before everything");
+        assert_eq!(symbols.name(u64::MAX), None, "far behind everything");
+        assert_eq!(symbols.show(0xffff_8000_8001_0804), "vectors+0x4");
+        assert_eq!(symbols.show(0x1000), "0x1000");
+    }
+
+    #[test]
+    fn code_that_runs_elsewhere_is_found_by_its_vectors() {
+        let symbols = Symbols::from_table(TABLE).unwrap();
+        let same = symbols.clone().fitted(0xffff_8000_8001_0800);
+        assert_eq!(same, symbols);
+        let moved = symbols.fitted(0x4020_0800);
+        assert_eq!(moved.name(0x4020_0804), Some(("vectors", 4)));
+        assert_eq!(moved.address("local"), Some(0x4021_0000));
+    }
+
+    #[test]
+    fn several_files_make_one() {
+        let one = Symbols::from_table("1000 T one\n2000 T two\n").unwrap();
+        let other = Symbols::from_table("2000 T deux\n3000 T trois\n").unwrap();
+        let both = one.merged(other);
+        assert_eq!((both.address("two"), both.address("deux")), (Some(0x2000), None));
+        assert_eq!(both.name(0x3004), Some(("trois", 4)));
+    }
+
+    #[test]
+    fn says_when_there_are_no_symbols() {
+        for text in ["", "hello\n", "0000000000000000 T hidden\n", "1000 D data\n"] {
+            let failure = Symbols::from_table(text).unwrap_err();
+            assert!(failure.to_string().contains("no symbols of code"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn reads_elf_files() {
+        let symbols = Symbols::from_elf(&std::env::current_exe().unwrap()).unwrap();
+        assert!(symbols.address("main").is_some());
+        let failure = Symbols::from_elf(Path::new("/dev/null")).unwrap_err();
+        assert!(failure.to_string().contains("/dev/null"), "{failure}");
+    }
+}
