@@ -3,6 +3,7 @@
 
 pub mod budgets;
 pub mod measure;
+pub mod native;
 mod report;
 pub mod rows;
 pub mod subjects;
@@ -35,6 +36,9 @@ pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
     }
     if let Some(file) = &options.save {
         can_write(file)?;
+    }
+    if options.native {
+        return native::bench(layout, options, &rows);
     }
     let qemu = setup::qemu::ensure(layout, options.qemu.program.as_deref())?;
     let measured = measure_all(layout, &qemu, &rows, options.iterations)?;

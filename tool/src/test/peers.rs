@@ -4,12 +4,15 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::Verdict;
+use crate::bench::native::{self, Native};
 use crate::bench::rows::{ROWS, Row};
-use crate::bench::subjects::{self, Outcome, Run, Subject};
+use crate::bench::subjects::{self, Outcome, Run, Subject, kvm, peer, xen};
 use crate::failure::{Context, Failure, Result};
 use crate::layout::Layout;
+use crate::meter::reading::Reading;
 use crate::setup::qemu::Qemu;
 use crate::setup::{images, peers};
 
@@ -18,7 +21,10 @@ const ITERATIONS: u64 = 1 << 14;
 const TOLERANCE: f64 = 2.0;
 /// What an operation on a version that nobody recorded may cost at all.
 const PLAUSIBLE: std::ops::Range<f64> = 100.0..50_000.0;
+/// The same for cycles in QEMU, among which are those of the host's timer.
+const NATIVE_TOLERANCE: f64 = 5.0;
 const PARALLEL: usize = 2;
+const LIMIT: Duration = Duration::from_secs(180);
 
 const SUBJECTS: [(Subject, &str); 3] =
     [(Subject::KvmVhe, "kvm-vhe"), (Subject::KvmNvhe, "kvm-nvhe"), (Subject::Xen, "xen")];
@@ -48,11 +54,20 @@ fn compare(layout: &Layout, qemu: &Qemu) -> Result<()> {
         for _ in 0..PARALLEL {
             scope.spawn(|| {
                 while let Some(((subject, name), row)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let run =
-                        Run { layout, qemu, row, iterations: ITERATIONS, trace: false, meter: meter.clone() };
-                    let verdict = subjects::run(*subject, &run)
-                        .map_err(|failure| failure.full())
-                        .and_then(|outcome| recorded.judge(name, row, &outcome));
+                    // One row of each is enough for the symbols.
+                    let trace = row.name == ROWS[0].name;
+                    let run = Run { layout, qemu, row, iterations: ITERATIONS, trace, meter: meter.clone() };
+                    let verdict =
+                        subjects::run(*subject, &run).map_err(|failure| failure.full()).and_then(|outcome| {
+                            recorded.judge(name, row, &outcome)?;
+                            if trace {
+                                names(layout, *subject, &outcome.reading)?;
+                            }
+                            if trace && *subject == Subject::KvmVhe {
+                                judge_native(&natively(layout, qemu, row)?, instructions(&outcome))?;
+                            }
+                            Ok(())
+                        });
                     if let (Err(what), Ok(mut wrong)) = (verdict, wrong.lock()) {
                         wrong.push(format!("{name} {}: {what}", row.name));
                     }
@@ -66,6 +81,53 @@ fn compare(layout: &Layout, qemu: &Qemu) -> Result<()> {
         false => {
             Err(Failure::failed("the peers' figures are not the recorded ones").details(wrong.join("\n")))
         }
+    }
+}
+
+/// In QEMU's KVM host the monitor measures as on a machine of its own. There a nanosecond and a cycle are an
+/// instruction each, which the meter has counted, too.
+fn natively(layout: &Layout, qemu: &Qemu, row: &Row) -> std::result::Result<Native, String> {
+    let words = format!(
+        "--settle={} --cycles \"--cmdline=iterations={ITERATIONS} {}\"",
+        kvm::SETTLE,
+        native::GUEST_OPTIONS
+    );
+    let run = || {
+        let folder = layout.bundles().join("test-native");
+        let mut boot = kvm::boot(kvm::Mode::Vhe, layout, &peers::linux(layout)?, row, &folder, &words)?;
+        boot.counted = true;
+        peer::play(&boot, &qemu.path, LIMIT)
+    };
+    native::read(row.name, &run().map_err(|failure| failure.full())?)
+}
+
+fn judge_native(native: &Native, instructions: f64) -> std::result::Result<(), String> {
+    let near = |figure: f64| (figure - instructions).abs() * 100.0 <= NATIVE_TOLERANCE * instructions;
+    match native.cycles {
+        Some(cycles) if near(native.nanoseconds) && near(cycles) => Ok(()),
+        _ => Err(format!("{native:?}, and the meter counts {instructions} instructions")),
+    }
+}
+
+/// Every function that a visit ran has a name, and one of them is where the hypervisor enters its guest.
+fn names(layout: &Layout, subject: Subject, reading: &Reading) -> std::result::Result<(), String> {
+    let group = reading.groups.first().ok_or("the meter saw no visit")?;
+    let symbols = match subject {
+        Subject::KvmVhe => kvm::symbols(layout, kvm::Mode::Vhe, group.vectors),
+        Subject::KvmNvhe => kvm::symbols(layout, kvm::Mode::Nvhe, group.vectors),
+        _ => xen::symbols(layout),
+    };
+    let symbols = symbols.map_err(|failure| failure.full())?;
+    let functions: Vec<&str> =
+        group.trace.iter().map(|step| symbols.name(step.pc).map_or("", |(name, _)| name)).collect();
+    if let Some((step, _)) = group.trace.iter().zip(&functions).find(|(_, name)| name.is_empty()) {
+        return Err(format!("no symbol for {:#x}: {}", step.pc, step.text));
+    }
+    let entry = if subject == Subject::Xen { "return_from_trap" } else { "__guest_enter" };
+    let mut last = functions.iter().rev();
+    match last.any(|name| name.trim_start_matches("__kvm_nvhe_").starts_with(entry)) {
+        true => Ok(()),
+        false => Err(format!("no {entry} in a visit that ends in {:?}", functions.last())),
     }
 }
 
@@ -110,7 +172,7 @@ impl Recorded {
 mod tests {
     use super::*;
     use crate::bench::measure::Report;
-    use crate::meter::reading::{Group, Reading};
+    use crate::meter::reading::Group;
 
     fn outcome(version: &str, modal: u64) -> Outcome {
         let report = Report { row: "r".into(), iterations: 100, ticks: 1, empty: 0, frequency: 1 };

@@ -2,7 +2,7 @@
 //! The hypervisors that are measured, each with the same guests on the same machine.
 
 pub mod kvm;
-mod peer;
+pub mod peer;
 pub mod xen;
 
 use std::path::PathBuf;
