@@ -84,7 +84,7 @@ pub fn hear(mut child: Child, name: &str, limit: Duration) -> Result<String> {
     drop(child.stdin.take());
     let said = child.stdout.take().map(collect);
     let messages = child.stderr.take().map(collect);
-    let ended = wait(&mut child, limit);
+    let ended = wait(&mut child, limit, STALL);
     if ended.is_err() {
         let _ = child.kill();
         let _ = child.wait();
@@ -103,7 +103,7 @@ pub fn hear(mut child: Child, name: &str, limit: Duration) -> Result<String> {
 }
 
 /// Waits for a program's end, unless it takes too long or nothing happens any more.
-fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
+fn wait(child: &mut Child, limit: Duration, stall: Duration) -> Result<ExitStatus> {
     let mut used = Duration::ZERO;
     let mut last = Instant::now();
     loop {
@@ -118,7 +118,7 @@ fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
             let what = format!("it did not end within {} s of processor time", limit.as_secs());
             return Err(Failure::failed(what));
         }
-        if last.elapsed() > STALL {
+        if last.elapsed() > stall {
             return Err(Failure::failed("it did not end: it waits for something that never comes"));
         }
         std::thread::sleep(TICK);
@@ -175,5 +175,14 @@ mod tests {
         std::fs::set_permissions(&program, executable).unwrap();
         let failure = play(&boot, &program, Duration::from_millis(50)).unwrap_err();
         assert!(failure.full().contains("processor time") && failure.full().contains("alive"));
+    }
+
+    #[test]
+    fn a_machine_that_waits_for_nothing_is_noticed() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let failure = wait(&mut child, Duration::from_secs(60), Duration::from_millis(200)).unwrap_err();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(failure.to_string().contains("never comes"), "{failure}");
     }
 }
