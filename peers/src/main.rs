@@ -57,7 +57,7 @@ mod arm64 {
             Err(text) if !text.use_stderr() => return text.print().context("cannot write"),
             Err(text) => {
                 let text = text.to_string();
-                anyhow::bail!("{}", text.lines().next().unwrap_or_default());
+                anyhow::bail!("{}", text.lines().next().unwrap_or_default().trim_start_matches("error: "));
             }
         };
         std::thread::sleep(Duration::from_secs(options.settle));
