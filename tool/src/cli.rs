@@ -157,6 +157,9 @@ pub struct Bench {
     /// Also write the JSON to this file
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
+    /// Measure time and cycles of Linux KVM on this machine itself, instead of instructions in QEMU
+    #[arg(long, conflicts_with_all = ["check", "update_budgets"])]
+    pub native: bool,
     /// Fail if a row is above its budget in bench/budgets.toml
     #[arg(long)]
     pub check: bool,

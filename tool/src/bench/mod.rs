@@ -14,12 +14,14 @@
 //! | `assemble`, `document` | the JSON, from which everything that is shown is made |
 //! | `table` | the JSON as text |
 //! | `budgets` | the most that rows may cost |
+//! | `native` | time and cycles of KVM on this machine itself |
 
 pub mod assemble;
 pub mod budgets;
 pub mod document;
 pub mod measure;
-mod recorded;
+pub mod native;
+pub mod recorded;
 pub mod report;
 pub mod rows;
 pub mod runner;
@@ -57,6 +59,9 @@ pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
     let selection = select(options)?;
     if let Some(file) = &options.save {
         can_write(file)?;
+    }
+    if options.native {
+        return native::bench(layout, options, &selection.rows);
     }
     let Assembled { document, failures } = match &options.from {
         Some(file) => Assembled { document: Document::load(file)?, failures: Vec::new() },

@@ -38,10 +38,15 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
     let mut bare_clippy = vec!["clippy", "--quiet"];
     bare_clippy.extend(bare);
     bare_clippy.extend(["--", "-D", "warnings"]);
+    let monitor = ["--package", "turnstile-vmm", "--target", images::LINUX_TARGET];
+    let mut monitor_clippy = vec!["clippy", "--quiet"];
+    monitor_clippy.extend(monitor);
+    monitor_clippy.extend(["--", "-D", "warnings"]);
     let mut stages = vec![
         Stage::new("format", &["fmt", "--all", "--check"]),
         Stage::new("clippy", &["clippy", "--quiet", "--all-targets", "--", "-D", "warnings"]),
         Stage::new("clippy-bare-metal", &bare_clippy),
+        Stage::new("clippy-monitor", &monitor_clippy),
         Stage::new("tests", &["test", "--no-fail-fast"]).tests(),
     ];
     for name in loom_crates(layout.root()) {

@@ -13,6 +13,7 @@ mod image;
 mod linux;
 mod measuring;
 mod metering;
+mod peers;
 mod refusals;
 mod scenario;
 mod weight;
@@ -37,8 +38,9 @@ const BROKEN_PEER: &str = "arm64/bench/broken-peer";
 const REPEATABLE: &str = "arm64/bench/repeatable";
 const METER: &str = "arm64/meter";
 const WEIGHT: &str = "arm64/linux/weight";
+const PEERS: &str = "arm64/peers";
 /// What is neither cargo's nor one boot: made in this order, between both.
-const CHECKS: [&str; 7] = [HOT_PATH, METER, BENCH, REPEATABLE, BENCH_ERRORS, BROKEN_PEER, WEIGHT];
+const CHECKS: [&str; 8] = [HOT_PATH, METER, BENCH, REPEATABLE, BENCH_ERRORS, BROKEN_PEER, PEERS, WEIGHT];
 /// Boots at a time. More would not end sooner on two cores, and time-outs would mean less.
 const PARALLEL: usize = 2;
 
@@ -162,6 +164,7 @@ fn check(layout: &Layout, qemu: &Qemu, name: &str) -> Verdict {
     let judged = |result: Result<()>| Verdict::from(result.map_err(|failure| failure.full()));
     match name {
         HOT_PATH => Verdict::from(image::hot_path(&setup::images::program(layout))),
+        PEERS => peers::check(layout, qemu),
         METER => Verdict::from(metering::agree(layout, qemu)),
         BENCH => judged(benching::budgets(layout, qemu)),
         REPEATABLE => judged(benching::repeatable(layout, qemu)),
