@@ -18,7 +18,8 @@ pub fn is_alone() -> bool {
 /// Names the one that cannot be mounted.
 pub fn mount_all() -> Result<()> {
     for (kind, place) in [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys")] {
-        mount(kind, place, kind, MountFlags::empty(), None).with_context(|| format!("cannot mount {place}"))?;
+        mount(kind, place, kind, MountFlags::empty(), None)
+            .with_context(|| format!("cannot mount {place}"))?;
     }
     Ok(())
 }

@@ -113,8 +113,7 @@ fn initialise(vm: &VmFd, vcpu: &VcpuFd, index: usize, pmu: bool) -> Result<()> {
 }
 
 fn add_gic(vm: &VmFd, vcpus: usize) -> Result<DeviceFd> {
-    let mut device =
-        kvm_create_device { type_: kvm_device_type_KVM_DEV_TYPE_ARM_VGIC_V3, fd: 0, flags: 0 };
+    let mut device = kvm_create_device { type_: kvm_device_type_KVM_DEV_TYPE_ARM_VGIC_V3, fd: 0, flags: 0 };
     let gic = vm.create_device(&mut device)?;
     let set = |group: u32, attribute: u32, value: Option<&u64>| {
         let addr = value.map_or(0, |value| &raw const *value as u64);

@@ -28,25 +28,26 @@ mod arm64 {
     use turnstile_vmm::options::{MACHINE, Options};
     use turnstile_vmm::{host, machine, symbols, vcpu};
 
-    /// Does what the command line says; a host of its own is switched off afterwards, whatever happened.
+    /// Does what the command line says.
     pub fn main() -> ExitCode {
-        let alone = host::is_alone();
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            println!("@error the monitor panicked: {panic}");
             hook(panic);
-            if host::is_alone() {
-                host::power_off();
-            }
+            finish(Err(anyhow::anyhow!("the monitor panicked: {panic}")));
         }));
-        let result = if alone { host::mount_all() } else { Ok(()) }.and_then(|()| follow());
+        let ready = if host::is_alone() { host::mount_all() } else { Ok(()) };
+        finish(ready.and_then(|()| follow()))
+    }
+
+    /// Says what went wrong and ends the process; a host of its own is switched off.
+    fn finish(result: Result<()>) -> ! {
         if let Err(error) = &result {
             println!("@error {error:#}");
         }
-        if alone {
+        if host::is_alone() {
             host::power_off();
         }
-        if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        std::process::exit(i32::from(result.is_err()))
     }
 
     fn follow() -> Result<()> {
@@ -56,7 +57,7 @@ mod arm64 {
             Err(text) if !text.use_stderr() => return text.print().context("cannot write"),
             Err(text) => {
                 let text = text.to_string();
-                anyhow::bail!("{}", text.lines().next().unwrap_or_default());
+                anyhow::bail!("{}", text.lines().next().unwrap_or_default().trim_start_matches("error: "));
             }
         };
         std::thread::sleep(Duration::from_secs(options.settle));
@@ -70,7 +71,7 @@ mod arm64 {
     fn run(options: &Options, guest: &Path) -> Result<()> {
         let image = fs::read(guest).with_context(|| format!("cannot read {}", guest.display()))?;
         let mut machine = machine::build(options, &image)?;
-        vcpu::run(&mut machine, Bus::new(MACHINE.map()), options.cycles)
+        vcpu::run(&mut machine, Bus::new(MACHINE.map()), options.cycles, finish)
     }
 
     fn write_symbols(device: &Path) -> Result<()> {

@@ -20,7 +20,9 @@ pub fn copy(table: impl BufRead, mut to: impl Write) -> std::io::Result<()> {
         }
     }
     if !shown {
-        return Err(std::io::Error::other("the kernel shows no addresses: kernel.kptr_restrict must not hide them"));
+        return Err(std::io::Error::other(
+            "the kernel shows no addresses: kernel.kptr_restrict must not hide them",
+        ));
     }
     writeln!(to, "@end")?;
     to.flush()

@@ -2,7 +2,6 @@
 //! Runs the vCPUs, each in a thread on a CPU of its own.
 
 use std::io::Stdout;
-use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -22,31 +21,32 @@ struct Shared {
     console: Console<Stdout>,
 }
 
-/// Runs a machine until its guest switches it off; the threads that are left then end with the process.
+/// Runs a machine until its guest switches it off, and hands the outcome to `finish`, which ends the process: the
+/// vCPUs that are left never return from KVM.
 ///
-/// # Errors
-/// The guest did something that this machine has not, or KVM refused to go on.
-pub fn run(machine: &mut Machine, bus: Bus, count_cycles: bool) -> Result<()> {
+/// The first vCPU runs on the calling thread. A process with one thread is what KVM serves fastest: the kernel need
+/// not count who uses a file at each system call.
+pub fn run(machine: &mut Machine, bus: Bus, count_cycles: bool, finish: fn(Result<()>) -> !) -> ! {
     let shared = Arc::new(Mutex::new(Shared { bus, console: Console::new(std::io::stdout()) }));
-    let (sender, ends) = channel();
-    for (index, vcpu) in machine.vcpus.drain(..).enumerate() {
-        let (shared, sender) = (Arc::clone(&shared), sender.clone());
-        let count = count_cycles && index == 0;
-        thread::Builder::new()
-            .name(format!("vcpu{index}"))
-            .spawn(move || thread(index, vcpu, &shared, count, &sender))
-            .context("cannot start a vCPU's thread")?;
+    let mut vcpus = machine.vcpus.drain(..).enumerate();
+    let first = vcpus.next();
+    for (index, vcpu) in vcpus {
+        let shared = Arc::clone(&shared);
+        let thread = thread::Builder::new().name(format!("vcpu{index}"));
+        if let Err(error) = thread.spawn(move || finish(to_its_end(index, vcpu, &shared, false))) {
+            finish(Err(error).context("cannot start a vCPU's thread"));
+        }
     }
-    drop(sender);
-    let end = ends.recv().context("the vCPUs ended without a word")?;
-    lock(&shared).console.flush()?;
-    end
+    match first {
+        Some((index, vcpu)) => finish(to_its_end(index, vcpu, &shared, count_cycles)),
+        None => finish(Err(anyhow::anyhow!("a machine needs a vCPU"))),
+    }
 }
 
-fn thread(index: usize, mut vcpu: VcpuFd, shared: &Mutex<Shared>, count: bool, ends: &Sender<Result<()>>) {
+fn to_its_end(index: usize, mut vcpu: VcpuFd, shared: &Mutex<Shared>, count: bool) -> Result<()> {
     let result = pin(index).and_then(|()| enter(&mut vcpu, shared, count));
-    // Nobody waits any more if another vCPU was first.
-    let _ = ends.send(result.with_context(|| format!("vCPU {index}")));
+    lock(shared).console.flush()?;
+    result.with_context(|| format!("vCPU {index}"))
 }
 
 fn pin(cpu: usize) -> Result<()> {

@@ -194,6 +194,9 @@ pub struct Bench {
     /// Estimate cycles by the model in this file, as those in bench/weights
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
+    /// Measure time and cycles of Linux KVM on this machine itself, instead of instructions in QEMU
+    #[arg(long, conflicts_with_all = ["check", "update_budgets"])]
+    pub native: bool,
     /// Fail if a row is above its budget in bench/budgets.toml
     #[arg(long)]
     pub check: bool,

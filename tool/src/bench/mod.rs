@@ -17,6 +17,7 @@
 //! | `html/` | the JSON as a page |
 //! | `weights` | a model of cycles |
 //! | `budgets` | the most that rows may cost |
+//! | `native` | time and cycles of KVM on this machine itself |
 
 pub mod ablate;
 pub mod assemble;
@@ -24,7 +25,8 @@ pub mod budgets;
 pub mod document;
 mod html;
 pub mod measure;
-mod recorded;
+pub mod native;
+pub mod recorded;
 pub mod report;
 pub mod rows;
 pub mod runner;
@@ -66,6 +68,9 @@ pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
     let selection = select(options)?;
     for file in [&options.save, &options.html].into_iter().flatten() {
         can_write(file)?;
+    }
+    if options.native {
+        return native::bench(layout, options, &selection.rows);
     }
     let weights = options.weights.as_deref().map(Weights::load).transpose()?;
     let chosen = options.ablate.as_deref().map(ablate::select).transpose()?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs what is to be measured, two at a time; what fails is an error in its place, and the others go on.
 
-use std::fs::{create_dir_all, remove_dir_all};
+use std::fs::remove_dir_all;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use super::measure;
 use super::rows::Row;
 use super::subjects::{self, Outcome, Run, Subject, Variant};
 use super::trace;
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::layout::Layout;
 use crate::setup;
 use crate::setup::qemu::Qemu;
@@ -124,7 +124,6 @@ impl<'a> Runner<'a> {
             folder: self.layout.bundles().join(format!("bench-{index}")),
             variant: &job.variant,
         };
-        create_dir_all(&run.folder).context(|| format!("cannot create {}", run.folder.display()))?;
         let outcome = subjects::run(job.subject, &run)?;
         let figure = measure::figure(job.subject, job.row, &outcome)?;
         let trace = if job.trace { Some(self.trace(job, &outcome)?) } else { None };

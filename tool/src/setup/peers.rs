@@ -122,7 +122,7 @@ fn fetch(folder: &Path, source: &Source) -> Result<()> {
         )
         .help("install the package dpkg"));
     }
-    let step = ui::Step::start(&format!("fetching {}", source.title));
+    let step = ui::Step::start(format!("fetching {}", source.title));
     let apt = Apt::foreign(&folder.join("apt"), ARCHITECTURE, source.release)?;
     step.detail("reading the package lists");
     apt.update()?;

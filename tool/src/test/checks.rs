@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The checks of the built system that are not scenarios, in the order in which they are made.
 
-use super::{Verdict, ablation, bench_errors, benching, image, metering, weight};
+use super::{Verdict, ablation, bench_errors, benching, image, metering, peers, weight};
 use crate::failure::Result;
 use crate::layout::Layout;
 use crate::setup;
@@ -16,7 +16,7 @@ pub struct Check {
 }
 
 /// All checks.
-pub const CHECKS: [Check; 10] = [
+pub const CHECKS: [Check; 11] = [
     Check {
         name: "images/hot-path",
         run: |layout, _| image::hot_path(&setup::images::program(layout)).into(),
@@ -33,6 +33,7 @@ pub const CHECKS: [Check; 10] = [
             with(setup::peers::xen(layout), |_| bench_errors::broken_peer(layout, qemu).into())
         },
     },
+    Check { name: "arm64/peers", run: peers::check },
     Check { name: "arm64/ablation/effects", run: |layout, qemu| ablation::effects(layout, qemu).into() },
     Check {
         name: "arm64/linux/weight",

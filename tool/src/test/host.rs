@@ -56,6 +56,10 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
     let mut bare_ablation_clippy = vec!["clippy", "--quiet", "--target", images::TARGET];
     bare_ablation_clippy.extend(bare_ablation);
     bare_ablation_clippy.extend(["--", "-D", "warnings"]);
+    let monitor = ["--package", "turnstile-vmm", "--target", images::LINUX_TARGET];
+    let mut monitor_clippy = vec!["clippy", "--quiet"];
+    monitor_clippy.extend(monitor);
+    monitor_clippy.extend(["--", "-D", "warnings"]);
     let mut stages = vec![
         Stage::new("format", &["fmt", "--all", "--check"]),
         Stage::new("clippy", &["clippy", "--quiet", "--all-targets", "--", "-D", "warnings"]),
@@ -63,6 +67,7 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
         Stage::new("clippy-bare-metal", &bare_clippy),
         Stage::new("clippy-ablation", &ablation_clippy),
         Stage::new("clippy-bare-metal-ablation", &bare_ablation_clippy),
+        Stage::new("clippy-monitor", &monitor_clippy),
         Stage::new("tests", &["test", "--no-fail-fast"]).tests(),
         Stage::new("tests-ablation", &ablation_tests).tests(),
     ];

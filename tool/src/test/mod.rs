@@ -15,6 +15,7 @@ mod image;
 mod linux;
 mod measuring;
 mod metering;
+mod peers;
 mod refusals;
 mod report;
 mod scenario;

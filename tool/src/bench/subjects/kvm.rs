@@ -9,6 +9,7 @@ use super::{Outcome, Run};
 use crate::bench::rows::Row;
 use crate::failure::{Context, Failure, Result};
 use crate::layout::{Layout, write_atomically};
+use crate::meter::symbols::Symbols;
 use crate::qemu::Boot;
 use crate::setup::{images, initramfs, peers, qemu};
 
@@ -34,26 +35,41 @@ impl Mode {
 /// kernel's stack at each system call would cost what the random generator costs.
 const PARAMETERS: &str = "console=ttyAMA0 nokaslr quiet panic=-1 randomize_kstack_offset=off";
 /// After a boot the kernel's threads have work for this many seconds; they would be counted, too.
-const SETTLE: u64 = 5;
+pub const SETTLE: u64 = 5;
 
 /// Runs a row to its end.
 pub fn run(mode: Mode, run: &Run<'_>) -> Result<Outcome> {
     let host = peers::linux(run.layout)?;
-    let initrd = run.folder.join("initrd");
-    write_initrd(run.layout, Some(run.row), &initrd)?;
-    let mut boot = Boot::new(host.linux(), initrd, MEMORY, run.row.vcpus.into());
-    boot.append = parameters(mode, &monitor(run.row, run.iterations));
+    let words = format!("--settle={SETTLE} --cmdline=iterations={}", run.iterations);
+    let boot = boot(mode, run.layout, &host, run.row, &run.folder, &words)?;
     peer::measure(run, boot, format!("Linux {} KVM", host.version), guest)
+}
+
+/// The machine of a KVM host that runs a row's guest; `words` are the monitor's further options.
+pub fn boot(
+    mode: Mode,
+    layout: &Layout,
+    host: &peers::Peer,
+    row: &Row,
+    folder: &Path,
+    words: &str,
+) -> Result<Boot> {
+    let initrd = folder.join("initrd");
+    write_initrd(layout, Some(row), &initrd)?;
+    let mut boot = Boot::new(host.linux(), initrd, MEMORY, row.vcpus.into());
+    boot.append = parameters(mode, &format!("--guest=/guest {} {words}", machine(row)));
+    Ok(boot)
+}
+
+/// The monitor's options that make the machine of a row.
+pub fn machine(row: &Row) -> String {
+    let pmu = if row.pmu { " --pmu" } else { "" };
+    format!("--vcpus={}{pmu}", row.vcpus)
 }
 
 /// The kernel's command line; what is behind `--` is the monitor's.
 fn parameters(mode: Mode, monitor: &str) -> String {
     format!("{PARAMETERS}{} -- {monitor}", mode.parameter())
-}
-
-fn monitor(row: &Row, iterations: u64) -> String {
-    let pmu = if row.pmu { " --pmu" } else { "" };
-    format!("--guest=/guest --vcpus={}{pmu} --settle={SETTLE} --cmdline=iterations={iterations}", row.vcpus)
 }
 
 fn write_initrd(layout: &Layout, row: Option<&Row>, to: &Path) -> Result<()> {
@@ -77,19 +93,22 @@ const NVHE_PREFIX: &str = "__kvm_nvhe_";
 /// Where nVHE's EL2 exception vectors are among them.
 const NVHE_VECTORS: &str = "__kvm_nvhe___kvm_hyp_vector";
 
-/// The kernel's functions as lines `address type name`. With nVHE those that run in EL2 are where the meter saw
-/// EL2's exception vectors.
-pub fn symbol_table(layout: &Layout, mode: Mode, vectors: u64) -> Result<String> {
+/// The kernel's functions. With nVHE those that run in EL2 are where the meter saw EL2's exception vectors.
+pub fn symbols(layout: &Layout, mode: Mode, vectors: u64) -> Result<Symbols> {
     let host = peers::linux(layout)?;
     let file = host.folder.join(peers::SYMBOLS);
     if !file.is_file() {
-        write_symbols(layout, &host, &file)?;
+        write_symbols(layout, &host, &file)
+            .map_err(|failure| failure.context_line("cannot ask the kernel for its symbols"))?;
     }
     let table = std::fs::read_to_string(&file).context(|| format!("cannot read {}", file.display()))?;
     match mode {
-        Mode::Vhe => Ok(table),
-        Mode::Nvhe => relocate(&table, vectors)
-            .ok_or_else(|| Failure::failed(format!("{} names no {NVHE_VECTORS}", file.display()))),
+        Mode::Vhe => Symbols::from_table(&table),
+        Mode::Nvhe => {
+            let moved = relocate(&table, vectors);
+            let unnamed = || Failure::failed(format!("{} names no {NVHE_VECTORS}", file.display()));
+            Symbols::from_table(&moved.ok_or_else(unnamed)?)
+        }
     }
 }
 
@@ -140,10 +159,10 @@ mod tests {
     #[test]
     fn the_kernel_hands_the_monitor_its_words() {
         let row = rows::select(&["sysreg-trap".to_owned()]).unwrap()[0];
-        let line = parameters(Mode::Nvhe, &monitor(row, 64));
+        let line = parameters(Mode::Nvhe, &machine(row));
         let (kernel, monitor) = line.split_once(" -- ").unwrap();
         assert!(kernel.ends_with(" kvm-arm.mode=nvhe") && kernel.contains("nokaslr"), "{kernel}");
-        assert_eq!(monitor, "--guest=/guest --vcpus=1 --pmu --settle=5 --cmdline=iterations=64");
+        assert_eq!(monitor, "--vcpus=1 --pmu");
         assert!(!parameters(Mode::Vhe, monitor).contains("nvhe"));
     }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The hypervisors that are measured, each with the same guests on the same machine.
 
-mod kvm;
-mod peer;
+pub mod kvm;
+pub mod peer;
 mod turnstile;
-mod xen;
+pub mod xen;
 
+use std::fs::create_dir_all;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,12 +15,12 @@ pub use turnstile::config;
 
 use crate::bench::report::Report;
 use crate::bench::rows::Row;
-use crate::failure::Result;
+use crate::failure::{Context, Result};
 use crate::layout::Layout;
 use crate::meter::reading::Reading;
 use crate::meter::symbols::Symbols;
+use crate::setup::images;
 use crate::setup::qemu::Qemu;
-use crate::setup::{images, peers};
 
 /// A hypervisor in one of its modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -127,6 +128,7 @@ pub struct Run<'a> {
 
 /// Runs one row on one subject, to its end.
 pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
+    create_dir_all(&run.folder).context(|| format!("cannot create {}", run.folder.display()))?;
     match subject {
         Subject::Turnstile => turnstile::run(run),
         Subject::KvmVhe => kvm::run(kvm::Mode::Vhe, run),
@@ -137,14 +139,13 @@ pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
 
 /// The functions of a subject, where its exception vectors are at this address.
 pub fn symbols(subject: Subject, layout: &Layout, variant: &Variant, vectors: u64) -> Result<Symbols> {
-    let kernel = |mode| Symbols::from_table(&kvm::symbol_table(layout, mode, vectors)?);
     match subject {
         Subject::Turnstile => {
             let program = images::program_with(layout, variant.features);
             Ok(Symbols::from_elf(&program)?.fitted(vectors))
         }
-        Subject::KvmVhe => kernel(kvm::Mode::Vhe),
-        Subject::KvmNvhe => kernel(kvm::Mode::Nvhe),
-        Subject::Xen => Ok(Symbols::from_elf(&peers::xen(layout)?.xen_symbols())?.fitted(vectors)),
+        Subject::KvmVhe => kvm::symbols(layout, kvm::Mode::Vhe, vectors),
+        Subject::KvmNvhe => kvm::symbols(layout, kvm::Mode::Nvhe, vectors),
+        Subject::Xen => Ok(xen::symbols(layout)?.fitted(vectors)),
     }
 }

@@ -43,15 +43,19 @@ pub fn measure(
 }
 
 /// Runs a machine until it ends by itself, and returns what it wrote on its serial line.
-///
-/// `limit` is the processor time that QEMU may use: on a busy machine it grows as slowly as QEMU does.
 pub fn play(boot: &Boot, program: &Path, limit: Duration) -> Result<String> {
-    let mut child = boot.start(program)?;
+    hear(boot.start(program)?, "QEMU", limit)
+}
+
+/// Waits until a program ends by itself, and returns what it wrote.
+///
+/// `limit` is the processor time that it may use: on a busy machine it grows as slowly as the program does.
+pub fn hear(mut child: Child, name: &str, limit: Duration) -> Result<String> {
     // Nobody types.
     drop(child.stdin.take());
     let said = child.stdout.take().map(collect);
     let messages = child.stderr.take().map(collect);
-    let ended = wait(&mut child, limit);
+    let ended = wait(&mut child, limit, STALL);
     if ended.is_err() {
         let _ = child.kill();
         let _ = child.wait();
@@ -64,17 +68,17 @@ pub fn play(boot: &Boot, program: &Path, limit: Duration) -> Result<String> {
     let details = || shown(&format!("{said}\n{messages}"));
     match ended {
         Ok(status) if status.success() => Ok(said),
-        Ok(status) => Err(Failure::failed(format!("QEMU ended with {status}")).details(details())),
+        Ok(status) => Err(Failure::failed(format!("{name} ended with {status}")).details(details())),
         Err(failure) => Err(failure.details(details())),
     }
 }
 
-/// Waits for QEMU's end, unless it takes too long or nothing happens any more.
-fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
+/// Waits for a program's end, unless it takes too long or nothing happens any more.
+fn wait(child: &mut Child, limit: Duration, stall: Duration) -> Result<ExitStatus> {
     let mut used = Duration::ZERO;
     let mut last = Instant::now();
     loop {
-        if let Some(status) = child.try_wait().context(|| "cannot wait for QEMU".into())? {
+        if let Some(status) = child.try_wait().context(|| "cannot wait for a program".into())? {
             return Ok(status);
         }
         let now = cpu_time(child.id()).unwrap_or_default();
@@ -82,11 +86,11 @@ fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
             (used, last) = (now, Instant::now());
         }
         if used > limit {
-            let what = format!("the machine did not end within {} s of processor time", limit.as_secs());
+            let what = format!("it did not end within {} s of processor time", limit.as_secs());
             return Err(Failure::failed(what));
         }
-        if last.elapsed() > STALL {
-            return Err(Failure::failed("the machine did not end: it waits for something that never comes"));
+        if last.elapsed() > stall {
+            return Err(Failure::failed("it did not end: it waits for something that never comes"));
         }
         std::thread::sleep(TICK);
     }
@@ -119,5 +123,14 @@ mod tests {
         std::fs::set_permissions(&program, executable).unwrap();
         let failure = play(&boot, &program, Duration::from_millis(50)).unwrap_err();
         assert!(failure.full().contains("processor time") && failure.full().contains("alive"));
+    }
+
+    #[test]
+    fn a_machine_that_waits_for_nothing_is_noticed() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let failure = wait(&mut child, Duration::from_secs(60), Duration::from_millis(200)).unwrap_err();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(failure.to_string().contains("never comes"), "{failure}");
     }
 }

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use super::peer::{self, MEMORY};
 use super::{Outcome, Run};
 use crate::failure::Result;
+use crate::layout::Layout;
+use crate::meter::symbols::Symbols;
 use crate::qemu::Boot;
 use crate::setup::peers;
 
@@ -33,6 +35,11 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
         format!("guest-loader,addr={MODULE:#x},kernel={image},bootargs=iterations={}", run.iterations);
     boot.extra = vec!["-device".into(), loader.into()];
     peer::measure(run, boot, format!("Xen {}", xen.version), guest)
+}
+
+/// Xen's functions.
+pub fn symbols(layout: &Layout) -> Result<Symbols> {
+    Symbols::from_elf(&peers::xen(layout)?.xen_symbols())
 }
 
 /// The guest's lines, if Xen booted and ended in order.
