@@ -4,7 +4,7 @@
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
-use super::{apt, chromium, debian, find_program, qemu, rust};
+use super::{apt, chromium, debian, find_program, peers, qemu, rust};
 use crate::failure::{Context, Failure, Kind, Result};
 use crate::layout::Layout;
 
@@ -53,6 +53,7 @@ pub fn doctor(layout: &Layout, json: bool) -> Result<()> {
         packages(),
         browser(),
         guest(layout),
+        compared(layout),
         images(layout),
         space(layout),
     ];
@@ -155,6 +156,14 @@ fn guest(layout: &Layout) -> Finding {
             "not downloaded",
             "`./x demo`, or the first run that uses it (30 MB)",
         ),
+    }
+}
+
+fn compared(layout: &Layout) -> Finding {
+    const WHAT: &str = "KVM and Xen to compare with";
+    match peers::versions(layout) {
+        Some([linux, xen]) => Finding::ok(WHAT, format!("Linux {linux}, Xen {xen}")),
+        None => Finding::later(WHAT, "not downloaded", "the first run that measures them (30 MB)"),
     }
 }
 

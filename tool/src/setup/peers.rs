@@ -95,8 +95,18 @@ pub fn xen(layout: &Layout) -> Result<Peer> {
     ensure(layout, &XEN)
 }
 
+/// The versions in the cache of the KVM host and of Xen; `None` if one is not there.
+pub fn versions(layout: &Layout) -> Option<[String; 2]> {
+    let version = |source: &Source| Some(cached(&folder(layout, source), source)?.version);
+    Some([version(&LINUX)?, version(&XEN)?])
+}
+
+fn folder(layout: &Layout, source: &Source) -> PathBuf {
+    layout.cache().join("debian").join(ARCHITECTURE).join("peers").join(source.name)
+}
+
 fn ensure(layout: &Layout, source: &Source) -> Result<Peer> {
-    let folder = layout.cache().join("debian").join(ARCHITECTURE).join("peers").join(source.name);
+    let folder = folder(layout, source);
     let _lock = Lock::take(&folder, "lock")?;
     if let Some(peer) = cached(&folder, source) {
         return Ok(peer);
