@@ -17,6 +17,7 @@
 //! | `html/` | the JSON as a page |
 //! | `weights` | a model of cycles |
 //! | `budgets` | the most that rows may cost |
+//! | `operations` | kinds of hardware operations |
 //! | `native` | time and cycles of KVM on this machine itself |
 
 pub mod ablate;
@@ -26,6 +27,7 @@ pub mod document;
 mod html;
 pub mod measure;
 pub mod native;
+mod operations;
 pub mod recorded;
 pub mod report;
 pub mod rows;

@@ -7,18 +7,16 @@
 mod seeds;
 mod table;
 
-use std::collections::BTreeMap;
-
 use turnstile_techniques::{Set, Technique};
 
 pub use table::{notes, seeds as seed_table, table};
 
 use super::FEWEST;
 use super::document::{self, Ablation, AblationRow};
+use super::operations::hardware_of_classes;
 use super::rows::Row;
 use super::runner::{Job, Measured, Runner};
 use super::subjects::{Subject, Variant};
-use super::table::is_hardware;
 use crate::config::problem::did_you_mean;
 use crate::failure::{Failure, Result};
 use crate::layout::Layout;
@@ -105,23 +103,15 @@ fn described(technique: Technique) -> document::Technique {
     }
 }
 
-/// Operations on the machine: accesses to system registers and devices, barriers and maintenance, atomics. Classes
-/// that say more of the same operations are not added.
-pub fn machine_operations(classes: &BTreeMap<String, f64>) -> f64 {
-    const SAID_TWICE: [&str; 4] = ["hardware_reads", "hardware_writes", "irqchip_reads", "irqchip_writes"];
-    let counted = |class: &str| is_hardware(class) && !SAID_TWICE.contains(&class);
-    classes.iter().filter(|(class, _)| counted(class)).map(|(_, count)| count).sum()
-}
-
 /// The figure of a row with something off.
 fn find<'a>(rows: &'a [AblationRow], row: &str, off: &str) -> Option<&'a AblationRow> {
     rows.iter().find(|figure| figure.row == row && figure.off == off)
 }
 
-/// What going without something adds to a row: instructions, and operations on the machine.
+/// What going without something adds to a row: instructions, and hardware operations.
 fn added(rows: &[AblationRow], row: &str, off: &str) -> Option<(f64, f64)> {
     let (with, without) = (find(rows, row, &Set::NONE.to_string())?, find(rows, row, off)?);
-    let operations = machine_operations(&without.classes) - machine_operations(&with.classes);
+    let operations = hardware_of_classes(&without.classes) - hardware_of_classes(&with.classes);
     Some((without.instructions - with.instructions, operations))
 }
 

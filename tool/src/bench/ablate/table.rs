@@ -5,8 +5,9 @@ use comfy_table::{Cell, Table};
 use turnstile_techniques::Set;
 
 use super::super::document::Ablation;
+use super::super::operations::hardware_of_classes;
 use super::super::table::{count, empty, right};
-use super::{added, find, idle, machine_operations};
+use super::{added, find, idle};
 
 /// What is off down, rows across. The first line is what rows cost with nothing off, the others what they cost more.
 pub fn table(ablation: &Ablation, width: Option<u16>) -> Table {
@@ -17,7 +18,7 @@ pub fn table(ablation: &Ablation, width: Option<u16>) -> Table {
     let absolute = |off: &str| -> Vec<Cell> {
         let cell = |row: &&str| match find(&ablation.rows, row, off) {
             Some(figure) => {
-                format!("{} ({})", count(figure.instructions), count(machine_operations(&figure.classes)))
+                format!("{} ({})", count(figure.instructions), count(hardware_of_classes(&figure.classes)))
             }
             None => "failed".to_owned(),
         };
@@ -79,10 +80,11 @@ pub fn seeds(ablation: &Ablation, width: Option<u16>) -> Option<Table> {
 
 /// Says what the table shows.
 pub fn notes(ablation: &Ablation) -> String {
-    let mut text = "What each technique is worth: instructions for one operation with nothing off, and how many more \
-                    there are without\nit. In parentheses operations on the machine: registers, devices, barriers, \
+    let mut text =
+        "What each technique is worth: instructions for one operation with nothing off, and how many more \
+                    there are without\nit. In parentheses hardware operations: registers, devices, barriers, \
                     atomics, exception entries and returns.\nThe first line contains the switches themselves."
-        .to_owned();
+            .to_owned();
     let idle = idle(ablation);
     if !idle.is_empty() {
         text.push_str(&format!(

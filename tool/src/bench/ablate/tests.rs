@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 fn row(row: &str, off: &str, instructions: f64, reads: f64) -> AblationRow {

@@ -2,8 +2,8 @@
 //! What each technique is worth: the rows with it switched off, and the seeds' own percentages.
 
 use super::number;
-use super::operations::hardware_of_classes;
 use crate::bench::document::{Ablation, AblationRow, SeedRow, Technique};
+use crate::bench::operations::hardware_of_classes;
 
 /// The table.
 pub struct Table<'d> {
@@ -49,7 +49,7 @@ pub struct Seed<'d> {
     pub there: Vec<String>,
     /// Ours.
     pub here: String,
-    /// Where the seed's changes are on an axis from −100 % to 0.
+    /// Where the seed's changes are on an axis from −100 % to +25 %.
     pub places: Vec<String>,
     /// Where ours is.
     pub place: String,
@@ -112,7 +112,7 @@ fn cell(ablation: &Ablation, row: &str, off: &str) -> Option<Cell> {
 }
 
 fn seed(row: &SeedRow) -> Seed<'_> {
-    let place = |percent: f64| number::length((100.0 + percent).clamp(0.0, 100.0));
+    let place = |percent: f64| number::length(((100.0 + percent) / 1.25).clamp(0.0, 100.0));
     Seed {
         row,
         there: row.seed_percent.iter().map(|percent| number::percent(*percent)).collect(),
