@@ -19,7 +19,7 @@ fn exits(n: usize) -> Exits {
     exits
 }
 
-/// Runs both at the same time. Neither is the model's own thread: loom does not try all that it might do meanwhile.
+/// Runs both at the same time. Neither on the model's own thread: with the reader there, loom tries one execution only.
 fn race<T: Send + Sync + 'static>(shared: &Arc<T>, one: fn(&T), other: fn(&T)) {
     let threads = [one, other].map(|act| {
         let shared = Arc::clone(shared);
