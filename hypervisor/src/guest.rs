@@ -33,6 +33,9 @@ pub struct Guest {
     spec: VmSpec<'static>,
     memory: Mutex<Option<GuestMemory>>,
     devices: Mutex<Devices>,
+    /// Held from the moment in which its statistics are forgotten until the life is counted that makes new ones.
+    /// Apart from `memory`, which is held as long as it takes to clear and load it.
+    beginning: Mutex<()>,
     /// What is to become of a stopped VM: [`REST`], [`WANTED`] or [`STARTING`].
     plan: AtomicU8,
     /// It is to stay down: stopped from outside, whatever its guest asks for.
@@ -121,8 +124,9 @@ impl Guest {
         }
         vm.set_vcpus(vcpus);
         let devices = Mutex::new(Devices::new(spec.machine.map()));
-        let (memory, plan, down) = (Mutex::new(None), AtomicU8::new(REST), AtomicBool::new(false));
-        Ok(Self { vm, spec: spec.clone(), memory, devices, plan, down })
+        let (memory, beginning) = (Mutex::new(None), Mutex::new(()));
+        let (plan, down) = (AtomicU8::new(REST), AtomicBool::new(false));
+        Ok(Self { vm, spec: spec.clone(), memory, devices, beginning, plan, down })
     }
 
     /// Asks for a start of the VM, which its own CPU carries out. False if it runs, or stops, or starts already.
@@ -217,16 +221,18 @@ impl Guest {
         let mut devices = self.devices.lock();
         *devices = Devices::new(map);
         self.vm.reset_interrupts();
-        self.vm.reset_statistics();
         drop(devices);
         self.vm.prepare(memory.vtcr(), memory.tables());
         *slot = Some(memory);
         drop(slot);
         self.vm.psci.reset(start);
+        let beginning = self.beginning.lock();
+        self.vm.reset_statistics();
         let (free_memory, arena) = memory::free_bytes();
         let boots = self.vm.lifecycle.boots() + 1;
         line::event(self.vm, Event::Started { boots, free_memory, free_tables: (arena / 4096) as u32 });
         self.vm.lifecycle.start();
+        drop(beginning);
         self.vm.raise_all(Reasons::START);
         Ok(())
     }
@@ -300,6 +306,16 @@ impl Guest {
                 false
             }
         }
+    }
+
+    /// Sends its statistics, if it keeps any; says whether it does.
+    pub fn report_statistics(&self) -> bool {
+        // No life begins meanwhile, so that all figures are of the one that is named with them.
+        let _beginning = self.beginning.lock();
+        if self.vm.statistics {
+            line::statistics(self.vm);
+        }
+        self.vm.statistics
     }
 
     /// Reads a device register.

@@ -130,7 +130,8 @@ pub fn hello(system: &System) {
     }
 }
 
-/// Sends what the exits of a VM cost. Nobody is asked: the vCPUs go on counting while their pages are read.
+/// Sends what the exits of a VM cost. Nobody is asked: the vCPUs go on counting while their pages are read. Only while
+/// no life of the VM begins.
 pub fn statistics(vm: &Vm) {
     for (vcpu, page) in vm.vcpus().iter().filter_map(|vcpu| Some((vcpu.index as u8, vcpu.statistics?))) {
         let (boots, ticks, frequency) = (vm.lifecycle.boots(), time::ticks(), page.frequency());

@@ -40,11 +40,21 @@ fn refuse(host: &Host, reason: core::fmt::Arguments<'_>) -> ! {
     host.power_off()
 }
 
-/// Takes off the techniques that the command line names, and says so.
+/// Takes off the techniques that the command line names, and says so. Statistics have vectors of their own, and a CPU
+/// has one table: they would put the techniques back.
 #[cfg(feature = "ablation")]
-fn take_off(host: &Host) {
+fn take_off(host: &Host, bundle: &Bundle<'_>) {
     use turnstile_arm64::naive::{self, Set};
     let Some(list) = options::without(host.bootargs) else { return };
+    if let Some(vm) = bundle.vms().iter().find(|vm| vm.statistics) {
+        refuse(
+            host,
+            format_args!(
+                "without={list} and the statistics of VM {} exclude each other: drop one of them",
+                vm.name
+            ),
+        );
+    }
     match Set::parse(list) {
         Ok(off) => {
             naive::take_off(off);
@@ -65,8 +75,6 @@ fn turnstile_main(host: &'static Host) -> ! {
     if let Some(kind) = options.provoke {
         turnstile_arm64::fault::provoke(kind);
     }
-    #[cfg(feature = "ablation")]
-    take_off(host);
     let Some(blob) = host.bundle else {
         refuse(
             host,
@@ -77,6 +85,8 @@ fn turnstile_main(host: &'static Host) -> ! {
         Ok(bundle) => bundle,
         Err(error) => refuse(host, format_args!("the bundle cannot be used: {error}")),
     };
+    #[cfg(feature = "ablation")]
+    take_off(host, &bundle);
     let wanted =
         bundle.vms().iter().flat_map(|vm| vm.cpus.iter()).max().map_or(1, |cpu| usize::from(*cpu) + 1);
     let running = host.start_cpus(wanted);
@@ -149,13 +159,12 @@ impl System {
             Command::Stop { vm } => {
                 self.with(vm, |guest| if guest.put_down() { Outcome::Accepted } else { Outcome::NotNow })
             }
-            Command::Statistics { vm } => self.with(vm, |guest| {
-                if !guest.vm.statistics {
-                    return Outcome::NotKept;
-                }
-                line::statistics(guest.vm);
-                Outcome::Accepted
-            }),
+            Command::Statistics { vm } => {
+                self.with(
+                    vm,
+                    |guest| if guest.report_statistics() { Outcome::Accepted } else { Outcome::NotKept },
+                )
+            }
             Command::Poweroff => {
                 for guest in &self.guests {
                     guest.put_down();

@@ -177,7 +177,7 @@ pub struct Bench {
     #[arg(long)]
     pub trace: bool,
     /// Also measure what techniques are worth, by going without each of them, and without all
-    #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, default_missing_value = "all", conflicts_with = "statistics")]
     pub ablate: Option<String>,
     /// Show a file that --save wrote, and measure nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "ablate", "statistics", "check", "update_budgets", "program"])]

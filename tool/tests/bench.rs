@@ -97,6 +97,9 @@ fn what_cannot_go_together_is_refused_before_any_work() {
     bench(&folder, &["--subjects", "xen", "--check"]).code(2).stderr(contains("only Turnstile has budgets"));
     bench(&folder, &["--check", "--iterations", "20000"]).code(2).stderr(contains("leave --iterations out"));
     bench(&folder, &["--iterations", "1000"]).code(2).stderr(contains("16384"));
+    for ablate in ["--ablate", "--ablate=fp-resident"] {
+        bench(&folder, &["--statistics", ablate]).code(2).stderr(contains("cannot be used with"));
+    }
     bench(&folder, &["--allow-raise"]).code(2);
     bench(&folder, &["--save", "no/such/folder.json"]).code(2).stderr(contains("its folder does not exist"));
 }

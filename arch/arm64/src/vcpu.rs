@@ -31,9 +31,10 @@ pub struct Vcpu {
     pub inbox: Inbox,
     /// Operations asked for by others.
     pub remote: RemoteCell,
-    /// What its exits cost, if its VM keeps statistics: its CPU adds, anybody reads.
-    pub statistics: Option<&'static Page>,
     owned: UnsafeCell<Owned>,
+    /// What its exits cost, if its VM keeps statistics: its CPU adds, anybody reads. Behind what light exits use, which
+    /// lies as if there were none.
+    pub statistics: Option<&'static Page>,
     /// Where its registers go on an exit that does without techniques. Last, so that nothing else moves.
     #[cfg(feature = "ablation")]
     saved: UnsafeCell<crate::naive::Saved>,
@@ -64,8 +65,8 @@ impl Vcpu {
             cpu,
             inbox: Inbox::new(),
             remote: RemoteCell::new(),
-            statistics: vm.statistics.then(|| &*Box::leak(Box::new(Page::new(regs::CNTFRQ_EL0.read())))),
             owned: UnsafeCell::new(Owned { gic, pmu: Pmu::default() }),
+            statistics: vm.statistics.then(|| &*Box::leak(Box::new(Page::new(regs::CNTFRQ_EL0.read())))),
             #[cfg(feature = "ablation")]
             saved: Default::default(),
         }

@@ -16,6 +16,14 @@ mod exits;
 mod page;
 mod reason;
 
+/// The atomics: the processor's, or loom's when the protocol is being model-checked.
+mod sync {
+    #[cfg(not(loom))]
+    pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
+    #[cfg(loom)]
+    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+}
+
 pub use exits::{BUCKETS, Exits, bucket};
 pub use page::{MAGIC, PAGE_SIZE, Page, RECORDS, RECORDS_OFFSET, Record, VERSION, record_offset};
 pub use reason::Reason;

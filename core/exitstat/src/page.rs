@@ -19,10 +19,9 @@
 //! difference without leading zeros; it is in no bucket, and the total, whose word that place is, becomes
 //! meaningless by one tick: no such difference leads out of the record.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use crate::exits::{BUCKETS, Exits};
 use crate::reason::Reason;
+use crate::sync::{AtomicU64, Ordering};
 
 /// The first word of a page: "TSXS".
 pub const MAGIC: u32 = u32::from_le_bytes(*b"TSXS");
@@ -63,15 +62,22 @@ pub struct Page {
     records: [Record; RECORDS],
 }
 
-const _: () = assert!(size_of::<Record>() == RECORD_SIZE);
-const _: () = assert!(size_of::<Page>() == PAGE_SIZE);
-const _: () = assert!(core::mem::offset_of!(Page, frequency) == 8);
-const _: () = assert!(core::mem::offset_of!(Page, records) == RECORDS_OFFSET);
 const _: () = assert!(Reason::ALL.len() <= RECORDS);
+// The model checker's atomics are larger.
+#[cfg(not(loom))]
+const _: () = {
+    assert!(size_of::<Record>() == RECORD_SIZE);
+    assert!(size_of::<Page>() == PAGE_SIZE);
+    assert!(core::mem::offset_of!(Page, frequency) == 8);
+    assert!(core::mem::offset_of!(Page, records) == RECORDS_OFFSET);
+};
 
 impl Record {
-    const fn new() -> Self {
-        Record { words: [const { AtomicU64::new(0) }; _], reserved: [const { AtomicU64::new(0) }; _] }
+    /// Makes an empty record.
+    #[must_use]
+    pub fn new() -> Self {
+        let words = core::array::from_fn(|_| AtomicU64::new(0));
+        Record { words, reserved: core::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
     /// Counts an exit; for the writer alone, so that no read-modify-write is needed.
@@ -102,17 +108,24 @@ impl Record {
         exits
     }
 
-    fn clear(&self) {
+    /// Forgets all figures; see [`Page::clear`].
+    pub fn clear(&self) {
         self.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
 impl Page {
     /// Makes an empty page for costs in ticks of a counter of `frequency` Hz.
     #[must_use]
-    pub const fn new(frequency: u64) -> Self {
+    pub fn new(frequency: u64) -> Self {
         let identity = MAGIC as u64 | (VERSION as u64) << 32 | (Reason::ALL.len() as u64) << 48;
-        Page { identity, frequency, reserved: [0; _], records: [const { Record::new() }; _] }
+        Page { identity, frequency, reserved: [0; _], records: core::array::from_fn(|_| Record::new()) }
     }
 
     /// Returns the first word: magic, version and number of reasons.

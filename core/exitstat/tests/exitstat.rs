@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The layout of a page, its histogram against a naive model, and a reader beside a writer.
 
+#![cfg(not(loom))]
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;

@@ -21,7 +21,7 @@ const TELLING: [&str; 3] = ["null-hypercall", "sysreg-trap", "self-sgi"];
 pub fn scenarios() -> Vec<Scenario> {
     let each = Technique::ALL.into_iter().map(Set::of);
     let mut scenarios: Vec<Scenario> = each.chain([Set::NONE, Set::ALL]).map(selftest).collect();
-    scenarios.push(unknown());
+    scenarios.extend([unknown(), with_statistics()]);
     scenarios
 }
 
@@ -39,6 +39,15 @@ fn unknown() -> Scenario {
     let steps = vec![Step::Text("there is no technique \"haste\""), Step::Text("light-exit")];
     let scenario = Scenario::new("ablation/unknown-technique", config, steps);
     scenario.without("haste").ending(Ending::Refused)
+}
+
+/// Statistics bring vectors of their own, which would put the techniques back: neither is measured then.
+fn with_statistics() -> Scenario {
+    let config =
+        guest("quiet", "selftest", "32MiB", "") + &guest("timed", "selftest", "32MiB", "statistics = true");
+    let steps = vec![Step::Text("without=none and the statistics of VM timed exclude each other")];
+    let scenario = Scenario::new("ablation/with-statistics", config, steps);
+    scenario.without("none").ending(Ending::Refused)
 }
 
 /// The switches are in the image for ablation alone.

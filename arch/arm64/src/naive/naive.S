@@ -21,9 +21,7 @@
     .macro naive_return
     cbnz    w0, full_exit
     restore_clobberable
-    eret
-    dsb     nsh
-    isb
+    enter
     .endm
 
     .macro naive_vector target
@@ -35,14 +33,7 @@
     .balign 2048
     .global naive_vectors
 naive_vectors:
-    fault   0
-    fault   1
-    fault   2
-    fault   3
-    fault   4
-    fault   5
-    fault   6
-    fault   7
+    hypervisor_faults
     naive_vector naive_sync
     naive_vector naive_irq
     naive_vector naive_fiq
