@@ -135,7 +135,7 @@ impl<'a> Runner<'a> {
     fn trace(&self, job: &Job, outcome: &Outcome) -> Result<Trace> {
         let kinds = measure::kinds(&outcome.reading, self.iterations)?;
         let vectors = kinds.first().map_or(0, |kind| kind.typical.vectors);
-        let symbols = subjects::symbols(job.subject, self.layout, &job.variant, vectors)?;
+        let symbols = subjects::symbols(job.subject, self.layout, self.qemu, &job.variant, vectors)?;
         Ok(trace::trace(job.subject.name(), job.row.name, &kinds, &symbols))
     }
 }

@@ -32,11 +32,18 @@ pub fn preface(document: &Document) -> String {
 
 /// Says what is in the columns.
 pub fn legend(document: &Document) -> String {
+    let of =
+        |recorded: bool| document.subjects.iter().filter(move |info| is_recorded(document, info) == recorded);
     let versions = |recorded: bool| {
-        let mut versions: Vec<&str> = Vec::new();
-        for info in document.subjects.iter().filter(|info| is_recorded(document, info) == recorded) {
-            if !info.version.is_empty() && !versions.contains(&info.version.as_str()) {
-                versions.push(&info.version);
+        let mut versions: Vec<String> = Vec::new();
+        for SubjectInfo { title, version, .. } in of(recorded).filter(|info| !info.version.is_empty()) {
+            // One version may be both, in two of its modes: then it does not say which.
+            let shown = match of(!recorded).any(|other| other.version == *version) {
+                true => format!("{title} ({version})"),
+                false => version.clone(),
+            };
+            if !versions.contains(&shown) {
+                versions.push(shown);
             }
         }
         versions.join(", ")
@@ -181,6 +188,22 @@ mod tests {
         let legend = legend(&document);
         assert!(legend.contains("Measured: Turnstile 0.0.0, Xen 4.17.5."), "{legend}");
         assert!(legend.contains("not measured in this run: Linux 6.12.95 KVM."), "{legend}");
+    }
+
+    #[test]
+    fn a_version_in_two_modes_is_told_apart() {
+        let mut document = samples::document();
+        let mut info = document.subjects[1].clone();
+        (info.subject, info.title) = ("kvm-nvhe".to_owned(), "KVM nVHE".to_owned());
+        document.subjects.push(info);
+        let measured = samples::document().rows[0].clone();
+        document.rows.push(Figure { subject: "kvm-nvhe".to_owned(), ..measured });
+        let legend = legend(&document);
+        assert!(
+            legend.contains("Measured: Turnstile 0.0.0, Xen 4.17.5, KVM nVHE (Linux 6.12.95 KVM)."),
+            "{legend}"
+        );
+        assert!(legend.contains("not measured in this run: KVM VHE (Linux 6.12.95 KVM)."), "{legend}");
     }
 
     #[test]
