@@ -18,8 +18,8 @@ use crate::failure::{Context, Result};
 use crate::layout::Layout;
 use crate::meter::reading::Reading;
 use crate::meter::symbols::Symbols;
-use crate::setup::images;
 use crate::setup::qemu::Qemu;
+use crate::setup::{images, peers};
 
 /// A hypervisor in one of its modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -123,6 +123,15 @@ pub struct Run<'a> {
     pub folder: PathBuf,
     /// What is special about Turnstile in this run.
     pub variant: &'a Variant,
+}
+
+/// Gets what a subject is made of, if that is not built here.
+pub fn fetch(subject: Subject, layout: &Layout) -> Result<()> {
+    match subject {
+        Subject::Turnstile => Ok(()),
+        Subject::KvmVhe | Subject::KvmNvhe => peers::linux(layout).map(drop),
+        Subject::Xen => peers::xen(layout).map(drop),
+    }
 }
 
 /// Runs one row on one subject, to its end.
