@@ -26,6 +26,8 @@ pub struct Transcript {
     pub fault: Option<String>,
     /// What QEMU wrote on its standard error.
     pub messages: String,
+    /// The processor time that QEMU used.
+    pub used: Duration,
 }
 
 impl Transcript {
@@ -89,7 +91,7 @@ pub fn run(
         session.kill();
     }
     let ending = session.wait()?;
-    transcript.messages = ending.messages;
+    (transcript.messages, transcript.used) = (ending.messages, ending.used);
     if let Some(fault) = &transcript.fault {
         let what = format!("the hypervisor found a fault in itself: {fault}");
         return Err(Failure::failed(what).details(transcript.all()));

@@ -195,7 +195,7 @@ pub struct Bench {
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// Measure time and cycles of Linux KVM on this machine itself, instead of instructions in QEMU
-    #[arg(long, conflicts_with_all = ["check", "update_budgets"])]
+    #[arg(long, conflicts_with_all = ["subjects", "statistics", "classes", "trace", "ablate", "from", "html", "weights", "check", "update_budgets", "program"])]
     pub native: bool,
     /// Fail if a row is above its budget in bench/budgets.toml
     #[arg(long)]

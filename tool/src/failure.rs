@@ -81,6 +81,12 @@ impl Failure {
         self
     }
 
+    /// Makes it a failure of the command line: the user named something that cannot be used.
+    pub fn wrong_choice(mut self) -> Self {
+        self.kind = Kind::Usage;
+        self
+    }
+
     /// Says first what all this was for.
     pub fn context_line(mut self, what: &str) -> Self {
         self.what = format!("{what}: {}", self.what);

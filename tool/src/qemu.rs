@@ -110,6 +110,11 @@ impl Boot {
     }
 }
 
+/// A path inside of one of QEMU's values: a comma ends it, and two are one.
+pub fn as_value(path: &Path) -> String {
+    path.to_string_lossy().replace(',', ",,")
+}
+
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdin, ExitStatus};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde::Serialize;
 use turnstile_link::{Decoder, Down, Item, MAX_BUCKETS, MAX_BYTES, Message, Up, UpLink};
 
@@ -322,6 +323,8 @@ pub struct Ending {
     pub status: ExitStatus,
     /// What it wrote on its standard error.
     pub messages: String,
+    /// The processor time that it used.
+    pub used: Duration,
 }
 
 impl Session {
@@ -410,9 +413,14 @@ impl Session {
 
     /// Waits for QEMU's end.
     pub fn wait(mut self) -> Result<Ending> {
-        let status = self.child.wait().context(|| "cannot wait for QEMU".into())?;
+        let doing = || "cannot wait for QEMU".to_owned();
+        // What a process used is forgotten when its status is taken.
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&self.child)), ended).context(doing)?;
+        let used = self.cpu_time();
+        let status = self.child.wait().context(doing)?;
         let messages = self.messages.join().unwrap_or_default();
-        Ok(Ending { status, messages })
+        Ok(Ending { status, messages, used })
     }
 }
 

@@ -74,11 +74,11 @@ fn files_that_are_no_saved_run() {
     let folder = folder();
     folder.write("old.json", b"{\"schema\": 1, \"rows\": []}");
     folder.write("other.json", b"[1, 2]");
-    bench(&folder, &["--from", "missing.json"]).code(1).stderr(contains("cannot read missing.json"));
+    bench(&folder, &["--from", "missing.json"]).code(2).stderr(contains("cannot read missing.json"));
     bench(&folder, &["--from", "old.json"])
-        .code(1)
+        .code(2)
         .stderr(contains("old.json: schema 1").and(contains("--save")));
-    bench(&folder, &["--from", "other.json"]).code(1).stderr(contains("no saved run"));
+    bench(&folder, &["--from", "other.json"]).code(2).stderr(contains("no saved run"));
 }
 
 #[test]
@@ -90,6 +90,11 @@ fn what_cannot_go_together_is_refused_before_any_work() {
             .stderr(contains("cannot be used with"));
     }
     bench(&folder, &["--from", "run.json", "--check"]).code(2);
+    for more in
+        ["--subjects=xen", "--from=run.json", "--html=a", "--weights=m", "--ablate", "--trace", "--qemu=q"]
+    {
+        bench(&folder, &["--native", more]).code(2).stderr(contains("cannot be used with"));
+    }
     bench(&folder, &["--subjects", "kvm"]).code(2).stderr(contains("kvm-vhe"));
     bench(&folder, &["--subjects", "xen", "--rows", "io-user"])
         .code(2)

@@ -56,8 +56,8 @@ fn wrong_arguments() {
     for (arguments, code, complaint) in [
         (["--guest", "0x10-0x10"], 2, "the end is not above the start"),
         (["--guest", "16-32"], 2, "expected two addresses like"),
-        (["--symbols", "nothing.map"], 1, "cannot read symbols from nothing.map"),
-        (["--symbols", "program"], 1, "program has no symbols of code"),
+        (["--symbols", "nothing.map"], 2, "cannot read symbols from nothing.map"),
+        (["--symbols", "program"], 2, "program has no symbols of code"),
     ] {
         let mut command = folder.turnstile();
         command.arg("meter").args(arguments).arg("--").arg(&qemu);

@@ -33,7 +33,7 @@ pub fn measure(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<As
     let results = Runner::new(layout, qemu, selection.iterations)?.measure(&jobs);
     let mut assembled = Assembled { document: empty(qemu, selection), failures: Vec::new() };
     for (job, result) in jobs.iter().zip(results) {
-        assembled.add(job.subject, job.row, result, &recorded);
+        assembled.add(job.subject, job.row, result);
     }
     for subject in Subject::ALL.into_iter().filter(|subject| !selection.subjects.contains(subject)) {
         assembled.add_recorded(subject, selection, &recorded);
@@ -75,13 +75,7 @@ impl Assembled {
         self.failures.extend(failures);
     }
 
-    fn add(
-        &mut self,
-        subject: Subject,
-        row: &'static super::rows::Row,
-        result: Result<Measured>,
-        recorded: &Recorded,
-    ) {
+    fn add(&mut self, subject: Subject, row: &'static super::rows::Row, result: Result<Measured>) {
         let (figure, version) = match result {
             Ok(measured) => {
                 self.document.traces.extend(measured.trace);
@@ -95,11 +89,10 @@ impl Assembled {
             }
         };
         self.document.rows.push(figure);
-        // What could not be run cannot say its version; what it would have been is better than nothing.
-        let guess = || recorded.version(subject).unwrap_or_default().to_owned();
         match self.document.subjects.iter_mut().find(|info| info.subject == subject.name()) {
             Some(info) => info.version = version.unwrap_or_else(|| info.version.clone()),
-            None => self.document.subjects.push(info(subject, version.unwrap_or_else(guess))),
+            // What could not be run cannot say its version.
+            None => self.document.subjects.push(info(subject, version.unwrap_or_default())),
         }
     }
 
@@ -167,16 +160,16 @@ mod tests {
 
     #[test]
     fn a_failure_is_an_error_in_its_place_and_the_others_come_out() {
-        let recorded = Recorded::default();
         let mut all = assembled();
         let help = "see whether it is there";
-        all.add(Subject::Xen, &ROWS[0], Err(Failure::failed("it does not boot").help(help)), &recorded);
-        all.add(Subject::Turnstile, &ROWS[0], measured(), &recorded);
+        all.add(Subject::Xen, &ROWS[0], Err(Failure::failed("it does not boot").help(help)));
+        all.add(Subject::Turnstile, &ROWS[0], measured());
         let [failed, good] = all.document.rows.as_slice() else { panic!("two rows") };
         assert!(failed.error.as_ref().unwrap().contains("it does not boot"));
         assert_eq!((failed.instructions, good.error.is_none()), (None, true));
         assert!(all.failures[0].to_string().starts_with("null-hypercall on Xen: it does not boot"));
-        assert_eq!(all.document.subjects[1].version, "Turnstile 0.0.0");
+        let versions: Vec<&str> = all.document.subjects.iter().map(|info| &*info.version).collect();
+        assert_eq!(versions, ["", "Turnstile 0.0.0"], "what did not run has not said its version");
     }
 
     #[test]

@@ -8,10 +8,14 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::report::printable;
 use crate::failure::{Context, Failure, Result};
+use crate::meter::fold::{Folded, NamedStep};
 
 /// The version of the form.
 pub const SCHEMA: u32 = 2;
+/// What a file with a run has to be.
+const EXPECTED: &str = "it has to be a file that `turnstile bench --save` of this version wrote";
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -144,27 +148,7 @@ pub struct Trace {
     /// Instructions by function, in the order in which they were first entered.
     pub folded: Vec<Folded>,
     /// The instructions in order.
-    pub steps: Vec<TraceStep>,
-}
-
-/// How many instructions of a visit belong to a function.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Folded {
-    /// The function.
-    pub function: String,
-    /// Its instructions.
-    pub instructions: u64,
-}
-
-/// One executed instruction.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TraceStep {
-    /// Its address, hexadecimal.
-    pub pc: String,
-    /// The function it is in; empty if unknown.
-    pub function: String,
-    /// Its text, as QEMU disassembles it.
-    pub text: String,
+    pub steps: Vec<NamedStep>,
 }
 
 /// What each technique saves.
@@ -240,25 +224,31 @@ pub struct Residual {
 }
 
 impl Document {
-    /// Reads a saved run.
+    /// Reads a saved run, which may be anybody's: its strings are made harmless on a terminal.
     pub fn load(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).context(|| format!("cannot read {}", path.display()))?;
-        Self::parse(&text).map_err(|failure| failure.context_line(&path.display().to_string()))
+        let harmless = |mut value| {
+            disarm(&mut value);
+            Self::of(value)
+        };
+        value(&text).and_then(harmless).map_err(|failure| failure.context_line(&path.display().to_string()))
     }
 
     /// Reads the JSON of a run.
     pub fn parse(text: &str) -> Result<Self> {
-        let help = "it has to be a file that `turnstile bench --save` of this version wrote";
-        let value: serde_json::Value =
-            serde_json::from_str(text).context(|| "no JSON".to_owned()).map_err(|f| f.help(help))?;
+        Self::of(value(text)?)
+    }
+
+    fn of(value: serde_json::Value) -> Result<Self> {
         match value.get("schema").and_then(serde_json::Value::as_u64) {
             Some(schema) if schema == u64::from(SCHEMA) => {
-                serde_json::from_value(value).context(|| "no saved run".to_owned()).map_err(|f| f.help(help))
+                let document = serde_json::from_value(value).context(|| "no saved run".to_owned());
+                document.map_err(|failure| failure.help(EXPECTED))
             }
             Some(other) => {
-                Err(Failure::failed(format!("schema {other}; this version reads {SCHEMA}")).help(help))
+                Err(Failure::failed(format!("schema {other}; this version reads {SCHEMA}")).help(EXPECTED))
             }
-            None => Err(Failure::failed("no saved run: it has no `schema`").help(help)),
+            None => Err(Failure::failed("no saved run: it has no `schema`").help(EXPECTED)),
         }
     }
 
@@ -282,6 +272,27 @@ impl Document {
             }
         }
         names
+    }
+}
+
+fn value(text: &str) -> Result<serde_json::Value> {
+    serde_json::from_str(text).context(|| "no JSON".to_owned()).map_err(|failure| failure.help(EXPECTED))
+}
+
+/// Takes out of all strings what a terminal would take for commands.
+fn disarm(value: &mut serde_json::Value) {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => *text = printable(text),
+        Value::Array(values) => values.iter_mut().for_each(disarm),
+        Value::Object(fields) => {
+            let all = std::mem::take(fields).into_iter();
+            fields.extend(all.map(|(name, mut value)| {
+                disarm(&mut value);
+                (printable(&name), value)
+            }));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

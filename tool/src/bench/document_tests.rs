@@ -44,6 +44,18 @@ fn what_is_saved_can_be_read() {
 }
 
 #[test]
+fn strings_are_harmless_on_a_terminal() {
+    let mut document = samples::document();
+    document.subjects[0].title = "a\u{1b}[2Jb".to_owned();
+    document.rows[0].classes.insert("i\u{7}sb".to_owned(), 1.0);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), document.json().unwrap()).unwrap();
+    let read = Document::load(file.path()).unwrap();
+    assert_eq!(read.subjects[0].title, "a[2Jb");
+    assert!(read.rows[0].classes.contains_key("isb"));
+}
+
+#[test]
 fn other_files_are_refused_with_advice() {
     for (text, what) in [
         ("row", "no JSON"),

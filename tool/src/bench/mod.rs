@@ -49,6 +49,7 @@ use weights::Weights;
 use crate::cli;
 use crate::failure::{Failure, Kind, Result};
 use crate::layout::{Layout, can_write, write_named};
+use crate::meter::fold;
 use crate::setup;
 use crate::ui;
 
@@ -77,7 +78,9 @@ pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
     let weights = options.weights.as_deref().map(Weights::load).transpose()?;
     let chosen = options.ablate.as_deref().map(ablate::select).transpose()?;
     let Assembled { mut document, failures } = match &options.from {
-        Some(file) => Assembled { document: Document::load(file)?, failures: Vec::new() },
+        Some(file) => {
+            Assembled { document: Document::load(file).map_err(Failure::wrong_choice)?, failures: Vec::new() }
+        }
         None => {
             let qemu = setup::qemu::ensure(layout, options.qemu.program.as_deref())?;
             let mut assembled = assemble::measure(layout, &qemu, &selection)?;
@@ -145,7 +148,8 @@ fn show(document: &Document, options: &cli::Bench) -> Result<()> {
     if options.trace {
         for trace in &document.traces {
             let info = document.subjects.iter().find(|info| info.subject == trace.subject);
-            trace::print(trace, info.map_or(&trace.subject, |info| &info.title));
+            let title = info.map_or(&trace.subject, |info| &info.title);
+            fold::print(&format!("{} on {title}", trace.row), &trace.folded, &trace.steps);
         }
     }
     Ok(())

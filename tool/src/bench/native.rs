@@ -10,7 +10,7 @@ use std::time::Duration;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
-use super::report::Report;
+use super::report::{Report, printable};
 use super::rows::Row;
 use super::subjects::{kvm, peer};
 use crate::cli;
@@ -111,6 +111,7 @@ fn measure(layout: &Layout, monitor: &Path, row: &Row, iterations: u64) -> Resul
     let limit = Duration::from_secs(SECONDS + iterations / ITERATIONS_PER_SECOND);
     let name = |failure: Failure| failure.context_line(row.name);
     let said = peer::hear(child, "the monitor", limit).map_err(name)?;
+    let said = printable(&said);
     read(row.name, &said).map_err(|what| name(Failure::failed(what).details(said)))
 }
 

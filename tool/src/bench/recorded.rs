@@ -11,7 +11,7 @@ use crate::failure::{Context, Result};
 use crate::layout::Layout;
 
 /// The file `bench/recorded.toml`: subjects by name.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(transparent)]
 pub struct Recorded {
     subjects: BTreeMap<String, Entry>,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs what is to be measured, two at a time; what fails is an error in its place, and the others go on.
 
+use std::collections::BTreeMap;
 use std::fs::remove_dir_all;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -85,8 +86,10 @@ impl<'a> Runner<'a> {
 
     /// Measures all jobs; the results are in their order.
     pub fn measure(&self, jobs: &[Job]) -> Vec<Result<Measured>> {
+        let absent = absent(jobs, |subject| subjects::fetch(subject, self.layout));
         let step = ui::Step::start_counted("measuring", jobs.len() as u64);
-        let results: Vec<Mutex<Option<Result<Measured>>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
+        let results: Vec<Mutex<Option<Result<Measured>>>> =
+            absent.into_iter().map(|failure| Mutex::new(failure.map(Err))).collect();
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..PARALLEL.min(jobs.len()) {
@@ -96,12 +99,12 @@ impl<'a> Runner<'a> {
                         let taken = next.fetch_add(1, Ordering::Relaxed) + 1;
                         let Some(index) = jobs.len().checked_sub(taken) else { break };
                         let (Some(job), Some(slot)) = (jobs.get(index), results.get(index)) else { break };
-                        step.detail(job.shown());
-                        let result = self.one(index, job);
-                        step.advance();
-                        if let Ok(mut slot) = slot.lock() {
-                            *slot = Some(result);
+                        let Ok(mut slot) = slot.lock() else { break };
+                        if slot.is_none() {
+                            step.detail(job.shown());
+                            *slot = Some(self.one(index, job));
                         }
+                        step.advance();
                     }
                 });
             }
@@ -135,7 +138,47 @@ impl<'a> Runner<'a> {
     fn trace(&self, job: &Job, outcome: &Outcome) -> Result<Trace> {
         let kinds = measure::kinds(&outcome.reading, self.iterations)?;
         let vectors = kinds.first().map_or(0, |kind| kind.typical.vectors);
-        let symbols = subjects::symbols(job.subject, self.layout, &job.variant, vectors)?;
+        let symbols = subjects::symbols(job.subject, self.layout, self.qemu, &job.variant, vectors)?;
         Ok(trace::trace(job.subject.name(), job.row.name, &kinds, &symbols))
+    }
+}
+
+/// The failures of the jobs whose subjects cannot be had. Each is tried once: without a network that takes its time.
+fn absent(jobs: &[Job], fetch: impl Fn(Subject) -> Result<()>) -> Vec<Option<Failure>> {
+    let mut known: BTreeMap<Subject, Option<String>> = BTreeMap::new();
+    let failure = |job: &Job| match known.get(&job.subject) {
+        Some(said) => said.as_deref().map(Failure::failed),
+        None => {
+            let failure = fetch(job.subject).err();
+            known.insert(job.subject, failure.as_ref().map(Failure::to_string));
+            failure
+        }
+    };
+    jobs.iter().map(failure).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::super::rows::ROWS;
+    use super::*;
+
+    #[test]
+    fn each_subject_is_fetched_once() {
+        let subjects = [Subject::Xen, Subject::Turnstile, Subject::Xen];
+        let jobs = subjects.map(|subject| Job::new(subject, &ROWS[0]));
+        let asked = RefCell::new(Vec::new());
+        let failures = absent(&jobs, |subject| {
+            asked.borrow_mut().push(subject);
+            match subject {
+                Subject::Xen => Err(Failure::missing("no network").details("long").help("connect it")),
+                _ => Ok(()),
+            }
+        });
+        assert_eq!(*asked.borrow(), [Subject::Xen, Subject::Turnstile]);
+        let said: Vec<_> = failures.iter().map(|failure| failure.as_ref().map(Failure::to_string)).collect();
+        let failed = Some("no network (connect it)".to_owned());
+        assert_eq!(said, [failed.clone(), None, failed], "the table's and the JSON's");
     }
 }

@@ -32,24 +32,38 @@ pub fn preface(document: &Document) -> String {
 
 /// Says what is in the columns.
 pub fn legend(document: &Document) -> String {
-    let versions = |recorded: bool| {
-        let mut versions: Vec<&str> = Vec::new();
-        for info in document.subjects.iter().filter(|info| is_recorded(document, info) == recorded) {
-            if !info.version.is_empty() && !versions.contains(&info.version.as_str()) {
-                versions.push(&info.version);
-            }
-        }
-        versions.join(", ")
+    let of = |kind: fn(&Figure) -> bool| {
+        let is = move |info: &&SubjectInfo| {
+            document.rows.iter().any(|figure| figure.subject == info.subject && kind(figure))
+        };
+        document.subjects.iter().filter(is).filter(|info| !info.version.is_empty()).collect::<Vec<_>>()
     };
-    let (measured, recorded) = (versions(false), versions(true));
+    let measured = of(|figure| !figure.recorded && figure.error.is_none());
+    let recorded = of(|figure| figure.recorded);
     let mut lines = Vec::new();
     if !measured.is_empty() {
-        lines.push(format!("Measured: {measured}."));
+        lines.push(format!("Measured: {}.", versions(&measured, &recorded)));
     }
     if !recorded.is_empty() {
-        lines.push(format!("* recorded some other time, not measured in this run: {recorded}."));
+        let versions = versions(&recorded, &measured);
+        lines.push(format!("* recorded some other time, not measured in this run: {versions}."));
     }
     lines.join("\n")
+}
+
+/// The versions of subjects, each once. One that is among the others, too, does not say which of its modes is meant.
+fn versions(subjects: &[&SubjectInfo], others: &[&SubjectInfo]) -> String {
+    let mut versions: Vec<String> = Vec::new();
+    for SubjectInfo { title, version, .. } in subjects {
+        let shown = match others.iter().any(|other| other.version == *version) {
+            true => format!("{title} ({version})"),
+            false => version.clone(),
+        };
+        if !versions.contains(&shown) {
+            versions.push(shown);
+        }
+    }
+    versions.join(", ")
 }
 
 /// Rows down, subjects across; a terminal of this width is filled, a pipe gets what it takes.
@@ -179,8 +193,21 @@ mod tests {
         assert!(text.contains("1364 (28.4×)"), "{text}");
         assert!(text.contains("hvc PSCI_VERSION"), "{text}");
         let legend = legend(&document);
-        assert!(legend.contains("Measured: Turnstile 0.0.0, Xen 4.17.5."), "{legend}");
+        assert!(legend.contains("Measured: Turnstile 0.0.0."), "{legend}");
         assert!(legend.contains("not measured in this run: Linux 6.12.95 KVM."), "{legend}");
+    }
+
+    #[test]
+    fn a_version_in_two_modes_is_told_apart() {
+        let mut document = samples::document();
+        let mut info = document.subjects[1].clone();
+        (info.subject, info.title) = ("kvm-nvhe".to_owned(), "KVM nVHE".to_owned());
+        document.subjects.push(info);
+        let measured = samples::document().rows[0].clone();
+        document.rows.push(Figure { subject: "kvm-nvhe".to_owned(), ..measured });
+        let legend = legend(&document);
+        assert!(legend.contains("Measured: Turnstile 0.0.0, KVM nVHE (Linux 6.12.95 KVM)."), "{legend}");
+        assert!(legend.contains("not measured in this run: KVM VHE (Linux 6.12.95 KVM)."), "{legend}");
     }
 
     #[test]

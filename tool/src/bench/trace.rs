@@ -7,14 +7,13 @@ use std::path::PathBuf;
 
 use similar::TextDiff;
 
-use super::document::{Folded, Trace, TraceStep};
+use super::document::Trace;
 use super::measure::Kind;
 use crate::failure::Result;
 use crate::layout::{Layout, write_atomically};
-use crate::meter::fold::fold;
+use crate::meter::fold::{NamedStep, fold, named};
 use crate::meter::reading::Step;
 use crate::meter::symbols::Symbols;
-use crate::ui::{BOLD, CYAN, DIM};
 
 /// Hexadecimal numbers of so many digits are addresses, which differ between builds.
 const ADDRESS_DIGITS: usize = 5;
@@ -24,44 +23,17 @@ const AROUND: usize = 3;
 /// The trace of an operation: its kinds of visits one after the other, with the functions' names.
 pub fn trace(subject: &str, row: &str, kinds: &[Kind<'_>], symbols: &Symbols) -> Trace {
     let steps: Vec<Step> = kinds.iter().flat_map(|kind| kind.typical.trace.iter().cloned()).collect();
-    let folded = fold(&steps, symbols).into_iter();
-    let named = |step: &Step| TraceStep {
-        pc: format!("{:#x}", step.pc),
-        function: symbols.name(step.pc).map_or_else(String::new, |(name, _)| name.to_owned()),
-        text: step.text.split_whitespace().collect::<Vec<_>>().join(" "),
-    };
     Trace {
         subject: subject.to_owned(),
         row: row.to_owned(),
-        folded: folded
-            .map(|part| Folded { function: part.function, instructions: part.instructions })
-            .collect(),
-        steps: steps.iter().map(named).collect(),
-    }
-}
-
-/// Prints a trace, folded and flat.
-pub fn print(trace: &Trace, title: &str) {
-    let heading = format!("{} on {title}: {} instructions", trace.row, trace.steps.len());
-    anstream::println!("\n{BOLD}{heading}{BOLD:#}");
-    for Folded { function, instructions } in &trace.folded {
-        anstream::println!("{instructions:>7}  {CYAN}{function}{CYAN:#}");
-    }
-    println!("");
-    let mut last = None;
-    for (number, step) in trace.steps.iter().enumerate() {
-        if last != Some(&step.function) {
-            let function = if step.function.is_empty() { "?" } else { &step.function };
-            anstream::println!("         {CYAN}{function}{CYAN:#}");
-            last = Some(&step.function);
-        }
-        anstream::println!("{:>7}  {DIM}{}{DIM:#}  {}", number + 1, step.pc, step.text);
+        folded: fold(&steps, symbols),
+        steps: named(&steps, symbols),
     }
 }
 
 /// The trace as it is recorded: functions and instructions without addresses.
 fn text(trace: &Trace) -> String {
-    let line = |step: &TraceStep| format!("{}: {}\n", step.function, without_addresses(&step.text));
+    let line = |step: &NamedStep| format!("{}: {}\n", step.function, without_addresses(&step.text));
     trace.steps.iter().map(line).collect()
 }
 

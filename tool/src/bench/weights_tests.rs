@@ -122,3 +122,14 @@ fn the_stated_residuals_are_true() {
         assert!(documentation.contains(&expected), "docs/src/weights.md should say: {expected}");
     }
 }
+
+/// The meter is a plugin that cannot be linked with; its source says what it counts.
+#[test]
+fn the_classes_are_the_meters() {
+    let source = include_str!("../../../meter/src/classify/mod.rs");
+    let (_, list) = source.split_once("\nclasses! {\n").unwrap();
+    let (list, _) = list.split_once("\n}\n").unwrap();
+    let name = |line: &'static str| line.split_once(" = \"")?.1.strip_suffix("\",");
+    let names: Vec<&str> = list.lines().filter_map(name).collect();
+    assert_eq!(names, CLASSES);
+}

@@ -42,7 +42,8 @@ pub fn meter(layout: &Layout, options: &cli::Meter) -> Result<()> {
                 .help("behind -- belongs a QEMU command line: -- qemu-system-aarch64 -machine …")
         })?;
     // What names no symbols is better known before the run than after it.
-    let symbols = options.symbols.iter().map(|file| Symbols::from_file(file)).collect::<Result<Vec<_>>>()?;
+    let symbols = options.symbols.iter().map(|file| Symbols::from_file(file)).collect::<Result<Vec<_>>>();
+    let symbols = symbols.map_err(Failure::wrong_choice)?;
     supports_plugins(&found)?;
     let library = setup::images::meter(layout)?;
     let out = layout.bundles().join("meter.json");

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The instructions of a visit by function.
+//! The instructions of a visit by function, and as a list.
+
+use serde::{Deserialize, Serialize};
 
 use super::reading::Step;
 use super::symbols::Symbols;
+use crate::ui::{BOLD, CYAN, DIM};
 
 /// A function, and how many instructions of a visit are in it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Folded {
     /// Its name, or where the code is if it has none: the address of its first executed instruction.
     pub function: String,
@@ -38,6 +41,45 @@ pub fn fold(steps: &[Step], symbols: &Symbols) -> Vec<Folded> {
         }
     }
     folded
+}
+
+/// One executed instruction, as it is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedStep {
+    /// Its address, hexadecimal.
+    pub pc: String,
+    /// The function it is in; empty if unknown.
+    pub function: String,
+    /// Its text, as QEMU disassembles it.
+    pub text: String,
+}
+
+/// Finds the instructions' functions, and makes their texts one like the other.
+pub fn named(steps: &[Step], symbols: &Symbols) -> Vec<NamedStep> {
+    let named = |step: &Step| NamedStep {
+        pc: format!("{:#x}", step.pc),
+        function: symbols.name(step.pc).map_or_else(String::new, |(name, _)| name.to_owned()),
+        text: step.text.split_whitespace().collect::<Vec<_>>().join(" "),
+    };
+    steps.iter().map(named).collect()
+}
+
+/// Prints the instructions of a visit, by function and one by one.
+pub fn print(what: &str, folded: &[Folded], steps: &[NamedStep]) {
+    anstream::println!("\n{BOLD}{what}: {} instructions{BOLD:#}", steps.len());
+    for Folded { function, instructions } in folded {
+        anstream::println!("{instructions:>7}  {CYAN}{function}{CYAN:#}");
+    }
+    println!("");
+    let mut last = None;
+    for (number, step) in steps.iter().enumerate() {
+        if last != Some(&step.function) {
+            let function = if step.function.is_empty() { "?" } else { &step.function };
+            anstream::println!("         {CYAN}{function}{CYAN:#}");
+            last = Some(&step.function);
+        }
+        anstream::println!("{:>7}  {DIM}{}{DIM:#}  {}", number + 1, step.pc, step.text);
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ use std::ffi::OsString;
 use std::ops::Range;
 use std::path::Path;
 
+use crate::qemu::as_value;
+
 /// What the plugin is told.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -25,9 +27,7 @@ pub struct Options {
 impl Options {
     /// The value of QEMU's option `-plugin`; the reading goes to `out`.
     pub fn argument(&self, library: &Path, out: &Path) -> OsString {
-        // A comma ends a value of QEMU's; two are one.
-        let path = |path: &Path| path.to_string_lossy().replace(',', ",,");
-        let mut text = format!("{},out={}", path(library), path(out));
+        let mut text = format!("{},out={}", as_value(library), as_value(out));
         for range in &self.guest {
             text.push_str(&format!(",guest={:#x}-{:#x}", range.start, range.end));
         }

@@ -10,9 +10,10 @@ use crate::failure::{Context, Failure, Result};
 
 /// What is farther behind a symbol than this is something else.
 const REACH: u64 = 1 << 20;
-/// How hypervisors call their exception vectors. Known addresses, with which code that does not run where it was linked
-/// is found.
-const VECTORS: &[&str] = &["__kvm_nvhe___kvm_hyp_vector", "vectors", "hyp_traps_vector"];
+/// How hypervisors call their exception vectors, the tables of one hypervisor together. Known addresses, with which code
+/// that does not run where it was linked is found.
+const VECTORS: [&[&str]; 3] =
+    [&["__kvm_nvhe___kvm_hyp_vector"], &["vectors", "vectors_timed"], &["hyp_traps_vector"]];
 /// The part of Linux that runs in EL2 while the rest runs in EL1: it has addresses of its own there.
 const NVHE: &str = "__kvm_nvhe_";
 
@@ -98,10 +99,15 @@ impl Symbols {
         if self.name(vectors).is_some() {
             return self;
         }
-        let Some((name, linked)) = VECTORS.iter().find_map(|name| Some((name, self.address(name)?))) else {
+        let distance = |name: &&'static str| Some((*name, vectors.wrapping_sub(self.address(name)?)));
+        // Code is moved by a round number: of several tables, this tells which one it is.
+        let nearest = |names: &&[&'static str]| {
+            names.iter().filter_map(distance).max_by_key(|(_, distance)| distance.trailing_zeros())
+        };
+        let Some((name, distance)) = VECTORS.iter().find_map(nearest) else {
             return self;
         };
-        let by = vectors.wrapping_sub(linked).cast_signed();
+        let by = distance.cast_signed();
         if !name.starts_with(NVHE) {
             return self.shifted(by);
         }
@@ -158,6 +164,14 @@ ffff800080040000 W _ZN4core3fmt5write17h0123456789abcdefE
         let moved = symbols.fitted(0x4020_0800);
         assert_eq!(moved.name(0x4020_0804), Some(("vectors", 4)));
         assert_eq!(moved.address("local"), Some(0x4021_0000));
+    }
+
+    #[test]
+    fn of_several_tables_of_vectors_the_right_one_is_found() {
+        let symbols = Symbols::from_table("800 T vectors\n1100 T light\n1800 T vectors_timed\n").unwrap();
+        for vectors in [0x4020_0800, 0x4020_1800] {
+            assert_eq!(symbols.clone().fitted(vectors).name(0x4020_1104), Some(("light", 4)), "{vectors:#x}");
+        }
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
-use super::fold::fold;
+use super::fold::{self, fold};
 use super::reading::{Group, Reading};
 use super::symbols::Symbols;
-use crate::ui::{BOLD, CYAN, DIM};
+use crate::ui::{BOLD, CYAN};
 
 /// Prints the `top` most frequent groups, and what the most frequent one does; with `trace`, its instructions.
 pub fn print(reading: &Reading, symbols: &Symbols, top: usize, trace: bool) {
@@ -23,7 +23,8 @@ pub fn print(reading: &Reading, symbols: &Symbols, top: usize, trace: bool) {
     if let Some(group) = reading.groups.first() {
         details(group);
         if trace {
-            steps(group, symbols);
+            let what = format!("what runs in one {}", group.reason);
+            fold::print(&what, &fold(&group.trace, symbols), &fold::named(&group.trace, symbols));
         }
     }
     for note in &reading.notes {
@@ -64,25 +65,6 @@ fn details(group: &Group) {
 fn list(counts: &BTreeMap<String, u64>) -> String {
     let all: Vec<String> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
     all.join(", ")
-}
-
-/// The instructions of a group's modal visit, by function and one by one.
-fn steps(group: &Group, symbols: &Symbols) {
-    let heading = format!("what runs in one {}: {} instructions", group.reason, group.trace.len());
-    anstream::println!("\n{BOLD}{heading}{BOLD:#}");
-    for folded in fold(&group.trace, symbols) {
-        anstream::println!("{:>7}  {CYAN}{}{CYAN:#}", folded.instructions, folded.function);
-    }
-    println!("");
-    let mut last = None;
-    for (index, step) in group.trace.iter().enumerate() {
-        let function = symbols.name(step.pc).map(|(name, _)| name);
-        if function != last {
-            anstream::println!("         {CYAN}{}{CYAN:#}", function.unwrap_or("?"));
-            last = function;
-        }
-        anstream::println!("{:>7}  {DIM}{:#x}{DIM:#}  {}", index + 1, step.pc, step.text);
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! Turnstile's rows: within their budgets, and the same in every run.
 
 use crate::bench::assemble::{self, Assembled};
-use crate::bench::document::{Document, Host};
+use crate::bench::document::{Document, Host, Trace};
 use crate::bench::selection::Selection;
 use crate::bench::subjects::Variant;
 use crate::bench::{BUDGETED, BUDGETED_STATISTICS, budgets};
@@ -27,6 +27,16 @@ fn within(layout: &Layout, qemu: &Qemu, budgeted: &str, variant: Variant) -> Res
     let document = measure(layout, qemu, &[], variant)?;
     if let Some(figure) = document.rows.iter().find(|figure| figure.exits.is_some_and(|exits| exits < 1.0)) {
         return Err(Failure::failed(format!("{} does not exit", figure.row)));
+    }
+    // A handler's name shows that the code was found where it runs.
+    let handled = |trace: &&Trace| {
+        let is_handler =
+            |name: &str| ["turnstile_light_", "turnstile_full_"].iter().any(|part| name.starts_with(part));
+        trace.folded.iter().any(|part| is_handler(&part.function))
+    };
+    if let Some(trace) = document.traces.iter().find(|trace| !handled(trace)) {
+        let what = format!("the trace of {} has wrong names: {:?}", trace.row, trace.folded);
+        return Err(Failure::failed(what));
     }
     budgets::check(layout, budgeted, &document)
 }

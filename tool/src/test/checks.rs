@@ -16,13 +16,14 @@ pub struct Check {
 }
 
 /// All checks.
-pub const CHECKS: [Check; 11] = [
+pub const CHECKS: [Check; 12] = [
     Check {
         name: "images/hot-path",
         run: |layout, _| image::hot_path(&setup::images::program(layout)).into(),
     },
     Check { name: "images/ablation", run: |layout, _| ablation::only_there(layout).into() },
     Check { name: "arm64/meter", run: |layout, qemu| metering::agree(layout, qemu).into() },
+    Check { name: "arm64/meter/slowdown", run: |layout, qemu| metering::slowdown(layout, qemu).into() },
     Check { name: "arm64/bench", run: |layout, qemu| benching::budgets(layout, qemu).into() },
     Check { name: "arm64/bench/statistics", run: |layout, qemu| benching::statistics(layout, qemu).into() },
     Check { name: "arm64/bench/repeatable", run: |layout, qemu| benching::repeatable(layout, qemu).into() },

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Counts, Verdict, engine};
+use crate::failure::Result;
 use crate::layout::{Layout, write_atomically};
-use crate::setup::{images, last_lines, rust};
+use crate::setup::{chromium, images, last_lines, rust};
 
 /// A stage that cargo does.
 pub struct Stage {
@@ -15,22 +16,23 @@ pub struct Stage {
     pub name: String,
     arguments: Vec<String>,
     flags: Option<&'static str>,
-    environment: Option<(&'static str, PathBuf)>,
+    program: Option<Program>,
     /// Whether cargo runs tests, which are counted one by one.
     tests: bool,
+}
+
+/// A program that tests need.
+struct Program {
+    /// The variable that tells them where it is.
+    variable: &'static str,
+    /// Finds it, or installs it.
+    ensure: fn(&Layout) -> Result<PathBuf>,
 }
 
 impl Stage {
     fn new(name: &str, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Stage { name: format!("host/{name}"), arguments, flags: None, environment: None, tests: false }
-    }
-
-    /// The tests of the report in a browser.
-    pub fn report(browser: PathBuf) -> Self {
-        let arguments = ["test", "--package", "turnstile", "--test", "browser", "--no-fail-fast"];
-        let environment = Some(("TURNSTILE_CHROMIUM", browser));
-        Stage { name: super::report::NAME.to_owned(), environment, ..Stage::new("", &arguments).tests() }
+        Stage { name: format!("host/{name}"), arguments, flags: None, program: None, tests: false }
     }
 
     fn tests(mut self) -> Self {
@@ -76,6 +78,9 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
         let stage = Stage::new(&format!("loom-{}", name.trim_start_matches("turnstile-")), &arguments);
         stages.push(Stage { flags: Some("--cfg loom"), ..stage.tests() });
     }
+    let browser = ["test", "--package", "turnstile", "--test", "browser", "--no-fail-fast"];
+    let program = Program { variable: "TURNSTILE_CHROMIUM", ensure: chromium::ensure };
+    stages.push(Stage { program: Some(program), ..Stage::new("report", &browser).tests() });
     stages
 }
 
@@ -92,7 +97,7 @@ fn loom_crates(root: &Path) -> Vec<String> {
     names
 }
 
-/// Runs a stage.
+/// Runs a stage; without the program that it needs it is skipped.
 pub fn run(layout: &Layout, stage: &Stage) -> (Counts, Verdict) {
     let mut cargo: Command = rust::cargo(layout);
     cargo.args(&stage.arguments).env("CARGO_TERM_COLOR", "never");
@@ -101,8 +106,14 @@ pub fn run(layout: &Layout, stage: &Stage) -> (Counts, Verdict) {
         Some(flags) => cargo.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", layout.target().join("loom")),
         None => cargo.env("CARGO_TARGET_DIR", layout.target()),
     };
-    if let Some((name, value)) = &stage.environment {
-        cargo.env(name, value);
+    if let Some(Program { variable, ensure }) = &stage.program {
+        match ensure(layout) {
+            Ok(program) => cargo.env(variable, program),
+            Err(failure) => {
+                let skipped = Counts { skipped: 1, ..Counts::default() };
+                return (skipped, Verdict::Skipped(failure.to_string()));
+            }
+        };
     }
     let output = match cargo.output() {
         Ok(output) => output,

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The meter and the guest's own counter must agree: on the instructions of one operation, and on all instructions of a
-//! run. The guest's counter counts QEMU's virtual time, one nanosecond for each instruction.
+//! run. The guest's counter counts QEMU's virtual time, one nanosecond for each instruction. And the meter must not be slow.
 
 use std::path::Path;
 use std::time::Duration;
 
 use crate::batch;
+use crate::bench::rows::{ROWS, Row};
+use crate::bench::subjects::{self, Outcome, Run, Subject, Variant};
+use crate::failure::{Failure, Result};
 use crate::layout::Layout;
 use crate::machine;
 use crate::meter::Options;
-use crate::meter::reading::{Group, Reading};
+use crate::meter::reading::Group;
 use crate::setup::images;
 use crate::setup::qemu::Qemu;
 
 /// Rows, and by how many instructions the guest's counter is ahead of the meter: QEMU books the rest of the
 /// translated block when a system register traps in its middle (two instructions of the loop), and does not book an
 /// instruction that faults.
-const ROWS: [(&str, i64); 4] =
+const COMPARED: [(&str, i64); 4] =
     [("null-hypercall", 0), ("self-sgi", 0), ("id-register", 2), ("io-kernel", -1)];
 /// Iterations of the rows.
 const ITERATIONS: u64 = 20_000;
@@ -28,53 +31,45 @@ const MORE: u64 = 60_000;
 /// Processor time of a run.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What one run gave.
-struct Run {
-    reading: Reading,
-    /// What the guest's counter counted over its loop, and over the same loop without the operation.
-    ticks: u64,
-    empty: u64,
-}
-
-impl Run {
-    /// By the guest: nanoseconds in both loops.
-    fn booked(&self) -> u64 {
-        self.ticks + self.empty
-    }
-
-    /// By the meter: instructions since the guest was there.
-    fn executed(&self) -> u64 {
-        self.reading.total.guest + self.reading.total.outside
-    }
-}
+/// Iterations of the runs whose processor time is compared, and how many runs there are of each kind: the best counts,
+/// for what else this computer does can only make one slower.
+const TIMED: u64 = 1 << 20;
+const REPEATED: usize = 3;
+/// By how many percent the meter may slow a run.
+const SLOWDOWN: f64 = 60.0;
 
 /// Runs rows with the meter and compares.
-///
-/// # Errors
-/// Says where meter and counter differ.
-pub fn agree(layout: &Layout, qemu: &Qemu) -> Result<(), String> {
-    let meter = images::meter(layout).map_err(|failure| failure.full())?;
-    for (row, ahead) in ROWS {
-        let run = run(layout, qemu, &meter, row, ITERATIONS)?;
-        let metered = of_one_operation(&run.reading.groups).ok_or(format!("{row}: no visits"))?;
-        let booked = (run.ticks - run.empty).cast_signed();
+pub fn agree(layout: &Layout, qemu: &Qemu) -> Result<()> {
+    let meter = images::meter(layout)?;
+    for (name, ahead) in COMPARED {
+        let Outcome { report, reading, .. } = measure(layout, qemu, &meter, row(name)?, ITERATIONS)?;
+        let metered = of_one_operation(&reading.groups);
+        let metered = metered.ok_or_else(|| Failure::failed(format!("{name}: no visits")))?;
+        let booked = (report.ticks - report.empty).cast_signed();
         let expected = (metered.cast_signed() + ahead) * ITERATIONS.cast_signed();
         if (booked - expected).abs() > ONCE {
             let counter = booked as f64 / ITERATIONS as f64;
-            return Err(format!("{row}: {counter} by the guest's counter, {metered} by the meter"));
+            let what = format!("{name}: {counter} by the guest's counter, {metered} by the meter");
+            return Err(Failure::failed(what));
         }
     }
     totals(layout, qemu, &meter)
 }
 
 /// What the additional iterations of a longer run are to the meter, they must be to the counter.
-fn totals(layout: &Layout, qemu: &Qemu, meter: &Path) -> Result<(), String> {
-    let (row, _) = ROWS[0];
-    let few = run(layout, qemu, meter, row, FEW)?;
-    let more = run(layout, qemu, meter, row, MORE)?;
-    let (executed, booked) = (more.executed() - few.executed(), more.booked() - few.booked());
+fn totals(layout: &Layout, qemu: &Qemu, meter: &Path) -> Result<()> {
+    let (name, _) = COMPARED[0];
+    let few = measure(layout, qemu, meter, row(name)?, FEW)?;
+    let more = measure(layout, qemu, meter, row(name)?, MORE)?;
+    let all = |outcome: &Outcome| {
+        let (report, total) = (&outcome.report, &outcome.reading.total);
+        (total.guest + total.outside, report.ticks + report.empty)
+    };
+    let ((fewer_executed, fewer_booked), (executed, booked)) = (all(&few), all(&more));
+    let (executed, booked) = (executed - fewer_executed, booked - fewer_booked);
     if executed != booked {
-        return Err(format!("{row}: {booked} instructions more by the counter, {executed} by the meter"));
+        let what = format!("{name}: {booked} instructions more by the counter, {executed} by the meter");
+        return Err(Failure::failed(what));
     }
     Ok(())
 }
@@ -85,26 +80,62 @@ fn of_one_operation(groups: &[Group]) -> Option<u64> {
     groups.map(|group| group.modal * group.visits / ITERATIONS).reduce(|one, other| one + other)
 }
 
-fn run(layout: &Layout, qemu: &Qemu, meter: &Path, row: &str, iterations: u64) -> Result<Run, String> {
-    let name = format!("meter-{row}-{iterations}");
-    let text = format!(
-        "[[vm]]\nname = \"{row}\"\nkernel = \"guest:{row}\"\ncmdline = \"iterations={iterations}\"\n\
-         memory = \"16MiB\"\nmachine = \"kvmtool\"\n"
-    );
-    let (mut boot, _) = machine::prepare_text(layout, &name, &text).map_err(|failure| failure.full())?;
-    let out = layout.bundles().join(format!("{name}.json"));
-    boot.counted = true;
-    boot.extra = vec!["-plugin".into(), Options::default().argument(meter, &out)];
-    let transcript = batch::run(&boot, &qemu.path, LIMIT, |_| {}).map_err(|failure| failure.full())?;
-    let reading = Reading::load(&out).map_err(|failure| failure.full())?;
-    let line = transcript.lines().find(|line| line.starts_with("@bench "));
-    let line = line.ok_or_else(|| format!("{row}: no @bench line\n{}", transcript.all()))?;
-    let field = |name: &str| {
-        let value = line.split_whitespace().find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
-        value.and_then(|value| value.parse().ok()).ok_or_else(|| format!("{row}: no {name}: {line}"))
+fn row(name: &str) -> Result<&'static Row> {
+    let found = ROWS.iter().find(|row| row.name == name);
+    found.ok_or_else(|| Failure::failed(format!("there is no row {name}")))
+}
+
+fn measure(
+    layout: &Layout,
+    qemu: &Qemu,
+    meter: &Path,
+    row: &'static Row,
+    iterations: u64,
+) -> Result<Outcome> {
+    let run = Run {
+        layout,
+        qemu,
+        row,
+        iterations,
+        limit: LIMIT,
+        trace: false,
+        meter: meter.to_path_buf(),
+        folder: layout.bundles().join(format!("meter-{}-{iterations}", row.name)),
+        variant: &Variant::default(),
     };
-    match field("frequency")? {
-        1_000_000_000 => Ok(Run { reading, ticks: field("ticks")?, empty: field("empty")? }),
-        other => Err(format!("{row}: the counter runs at {other} Hz, not one tick for each instruction")),
+    let outcome = subjects::run(Subject::Turnstile, &run)?;
+    match outcome.report.frequency {
+        1_000_000_000 => Ok(outcome),
+        other => Err(Failure::failed(format!(
+            "{}: the counter runs at {other} Hz, not one tick for each instruction",
+            row.name
+        ))),
+    }
+}
+
+/// Compares the processor time of QEMU with and without the meter, where a visit is as short as it can be: the meter has
+/// most to do at its begin and end.
+pub fn slowdown(layout: &Layout, qemu: &Qemu) -> Result<()> {
+    let meter = images::meter(layout)?;
+    let (name, _) = COMPARED[0];
+    let text = subjects::config(row(name)?, TIMED, "");
+    let (mut without, _) = machine::prepare_text(layout, "meter-slowdown", &text)?;
+    without.counted = true;
+    let out = layout.bundles().join("meter-slowdown.json");
+    let mut with = without.clone();
+    with.extra = vec!["-plugin".into(), Options::default().argument(&meter, &out)];
+    let mut best = [Duration::MAX; 2];
+    for _ in 0..REPEATED {
+        for (boot, best) in [&without, &with].into_iter().zip(&mut best) {
+            *best = batch::run(boot, &qemu.path, LIMIT, |_| {})?.used.min(*best);
+        }
+    }
+    let [without, with] = best.map(|best| best.as_secs_f64());
+    let percent = (with / without - 1.0) * 100.0;
+    match percent <= SLOWDOWN {
+        true => Ok(()),
+        false => Err(Failure::failed(format!(
+            "the meter slows a run by {percent:.0} %, at most {SLOWDOWN} %: {without:.2} s without, {with:.2} s with"
+        ))),
     }
 }

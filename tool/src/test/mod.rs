@@ -17,7 +17,6 @@ mod measuring;
 mod metering;
 mod peers;
 mod refusals;
-mod report;
 mod scenario;
 mod statistics;
 mod weight;
@@ -94,13 +93,9 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     scenarios.retain(|scenario| wanted(&scenario.name));
     let checks: Vec<&Check> = CHECKS.iter().filter(|check| wanted(check.name)).collect();
     let system = !checks.is_empty() || !scenarios.is_empty() || wanted(IMAGES);
-    let page = wanted(report::NAME);
     if options.list {
         for stage in &stages {
             println!("{}", stage.name);
-        }
-        if page {
-            println!("{}", report::NAME);
         }
         let images = if system { Some(IMAGES) } else { None };
         let names = scenarios.iter().map(|scenario| scenario.name.as_str());
@@ -108,7 +103,7 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
         images.into_iter().chain(checks).chain(names).for_each(|name| println!("{name}"));
         return Ok(());
     }
-    if stages.is_empty() && !system && !page {
+    if stages.is_empty() && !system {
         let filter = options.filter.as_deref().unwrap_or_default();
         return Err(
             Failure::usage(format!("no test has `{filter}` in its name")).help("--list shows all names")
@@ -120,12 +115,6 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
         report.starts(&stage.name);
         let (counts, verdict) = host::run(layout, stage);
         report.add(layout, &stage.name, counts, &verdict, begin);
-    }
-    if page {
-        let begin = Instant::now();
-        report.starts(report::NAME);
-        let (counts, verdict) = report::run(layout);
-        report.add(layout, report::NAME, counts, &verdict, begin);
     }
     if system {
         run_system(layout, options, &report, &checks, &scenarios);

@@ -4,9 +4,9 @@
 //! A line `statistics` asks for a reading, which comes back as one line of JSON. A session that ends closes the
 //! connection. The sockets lie in a folder of the user's own, one for each session: `NAME-PROCESS.sock`.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
@@ -49,6 +49,9 @@ impl Offer {
         let path = folder.join(format!("{name}-{}.sock", std::process::id()));
         let what = || format!("cannot offer the statistics at {}", path.display());
         DirBuilder::new().recursive(true).mode(0o700).create(folder).context(what)?;
+        // One that was there already may be open to others, or not be the user's own: then this fails.
+        fs::set_permissions(folder, Permissions::from_mode(0o700)).context(what)?;
+        remove_abandoned(&path);
         let listener = UnixListener::bind(&path).context(what)?;
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(std::result::Result::ok) {
@@ -185,19 +188,20 @@ fn running(folder: &Path) -> Vec<(String, Client)> {
         .filter_map(|entry| {
             let path = entry.path();
             let name = entry.file_name().to_str()?.strip_suffix(".sock")?.to_owned();
-            match Client::connect(&path) {
-                Ok(client) => Some((name, client)),
-                Err(error) => {
-                    if error.kind() == ErrorKind::ConnectionRefused {
-                        let _ = fs::remove_file(&path);
-                    }
-                    None
-                }
-            }
+            remove_abandoned(&path);
+            Some((name, Client::connect(&path).ok()?))
         })
         .collect();
     sessions.sort_by(|(a, _), (b, _)| a.cmp(b));
     sessions
+}
+
+/// Removes a socket to which nobody listens any more: in containers processes have the same few numbers again and again,
+/// so it may be in the way.
+fn remove_abandoned(path: &Path) {
+    if UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
+        let _ = fs::remove_file(path);
+    }
 }
 
 #[cfg(test)]
@@ -234,6 +238,27 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert!(running(folder.path()).is_empty());
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_an_ended_process_of_the_same_number_left_is_replaced() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join(format!("m-{}.sock", std::process::id()));
+        drop(UnixListener::bind(&path).unwrap());
+        let (sender, _asked) = channel::<Sender<String>>();
+        let _offer = Offer::open(folder.path(), "m", sender.clone(), |answer| answer).unwrap();
+        assert_eq!(running(folder.path()).len(), 1);
+        assert!(Offer::open(folder.path(), "m", sender, |answer| answer).is_err(), "one that lives is not");
+    }
+
+    #[test]
+    fn nobody_else_gets_at_the_sockets() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let mode = || fs::metadata(folder.path()).unwrap().permissions().mode() & 0o777;
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        let (sender, _asked) = channel::<Sender<String>>();
+        let _offer = Offer::open(folder.path(), "m", sender, |answer| answer).unwrap();
+        assert_eq!(mode(), 0o700);
     }
 
     #[test]

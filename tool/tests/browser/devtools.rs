@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tungstenite::{Message, WebSocket};
 
-/// Names the browser; `./x test --filter tool/report` sets it.
+/// Names the browser; `./x test --filter host/report` sets it.
 const PROGRAM: &str = "TURNSTILE_CHROMIUM";
 /// How long anything may take, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ impl Browser {
     /// Starts a browser with an empty page.
     pub fn start() -> Self {
         let program = std::env::var_os(PROGRAM)
-            .unwrap_or_else(|| panic!("set {PROGRAM} to Chromium, or run ./x test --filter tool/report"));
+            .unwrap_or_else(|| panic!("set {PROGRAM} to Chromium, or run ./x test --filter host/report"));
         let profile = TempDir::new().expect("a temporary folder");
         let mut command = Command::new(program);
         command.args(FLAGS).arg(format!("--user-data-dir={}", profile.path().display()));

@@ -4,7 +4,8 @@
 use scraper::{Html, Selector};
 
 use super::*;
-use crate::bench::document::{Figure, TraceStep, WeightsUsed};
+use crate::bench::document::{Figure, WeightsUsed};
+use crate::meter::fold::NamedStep;
 
 const FIXTURE: &str = include_str!("../../../tests/data/bench.json");
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\"'&\u{1b}[31m\u{202e}";
@@ -178,7 +179,7 @@ fn charts_say_what_they_show() {
 #[test]
 fn a_large_run_stays_below_a_megabyte() {
     let mut document = fixture();
-    let step = |index: usize| TraceStep {
+    let step = |index: usize| NamedStep {
         pc: format!("{:#x}", 0xffff_8000_8001_2000_usize + index * 4),
         function: format!("function_{}", index / 40),
         text: "ldr x0, [x19, #0x2c8]".to_owned(),

@@ -171,10 +171,10 @@ fn listing(trace: &Trace, limit: usize) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::document::{Folded, TraceStep};
+    use crate::meter::fold::{Folded, NamedStep};
 
-    fn step(function: &str) -> TraceStep {
-        TraceStep { pc: "0x40".into(), function: function.into(), text: "nop".into() }
+    fn step(function: &str) -> NamedStep {
+        NamedStep { pc: "0x40".into(), function: function.into(), text: "nop".into() }
     }
 
     #[test]

@@ -10,8 +10,9 @@ use crate::bench::rows::Row;
 use crate::failure::{Context, Failure, Result};
 use crate::layout::{Layout, write_atomically};
 use crate::meter::symbols::Symbols;
-use crate::qemu::Boot;
-use crate::setup::{images, initramfs, peers, qemu};
+use crate::qemu::{Boot, as_value};
+use crate::setup::qemu::Qemu;
+use crate::setup::{Lock, images, initramfs, peers};
 
 /// Where the host kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,67 +89,35 @@ fn guest(said: &str) -> std::result::Result<String, String> {
     }
 }
 
-/// The prefix of the functions that nVHE has in EL2.
-const NVHE_PREFIX: &str = "__kvm_nvhe_";
-/// Where nVHE's EL2 exception vectors are among them.
-const NVHE_VECTORS: &str = "__kvm_nvhe___kvm_hyp_vector";
-
-/// The kernel's functions. With nVHE those that run in EL2 are where the meter saw EL2's exception vectors.
-pub fn symbols(layout: &Layout, mode: Mode, vectors: u64) -> Result<Symbols> {
+/// The kernel's functions, as it was linked: what nVHE has in EL2 runs elsewhere.
+pub fn symbols(layout: &Layout, qemu: &Qemu) -> Result<Symbols> {
     let host = peers::linux(layout)?;
     let file = host.folder.join(peers::SYMBOLS);
+    // Both modes ask at the same time, and so may another run.
+    let _lock = Lock::take(&host.folder, "symbols.lock")?;
     if !file.is_file() {
-        write_symbols(layout, &host, &file)
+        write_symbols(layout, qemu, &host, &file)
             .map_err(|failure| failure.context_line("cannot ask the kernel for its symbols"))?;
     }
-    let table = std::fs::read_to_string(&file).context(|| format!("cannot read {}", file.display()))?;
-    match mode {
-        Mode::Vhe => Symbols::from_table(&table),
-        Mode::Nvhe => {
-            let moved = relocate(&table, vectors);
-            let unnamed = || Failure::failed(format!("{} names no {NVHE_VECTORS}", file.display()));
-            Symbols::from_table(&moved.ok_or_else(unnamed)?)
-        }
-    }
+    Symbols::from_file(&file)
 }
 
 /// Boots the kernel once to ask it where its functions are.
-fn write_symbols(layout: &Layout, host: &peers::Peer, to: &Path) -> Result<()> {
-    let qemu = qemu::ensure(layout, None)?;
+fn write_symbols(layout: &Layout, qemu: &Qemu, host: &peers::Peer, to: &Path) -> Result<()> {
     let folder = layout.bundles().join("bench-symbols");
     let (initrd, table) = (folder.join("initrd"), folder.join("table"));
     write_initrd(layout, None, &initrd)?;
     let mut boot = Boot::new(host.linux(), initrd, MEMORY, 1);
     boot.append = parameters(Mode::Vhe, "--symbols=/dev/vport0p1");
-    // A comma ends a value of QEMU's; two are one.
-    let path = table.to_string_lossy().replace(',', ",,");
     let port = ["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=table"];
     boot.extra = port.map(Into::into).to_vec();
-    boot.extra.extend(["-chardev".into(), format!("file,id=table,path={path}").into()]);
+    boot.extra.extend(["-chardev".into(), format!("file,id=table,path={}", as_value(&table)).into()]);
     let said = peer::play(&boot, &qemu.path, Duration::from_secs(120))?;
     let text = std::fs::read_to_string(&table).context(|| "the kernel told no symbols".into())?;
     let Some(functions) = text.strip_suffix("@end\n") else {
         return Err(Failure::failed("the kernel's table of symbols is incomplete").details(said));
     };
     write_atomically(to, functions.as_bytes())
-}
-
-/// Moves nVHE's functions by as much as its vectors were moved; `None` if the table does not name them.
-fn relocate(table: &str, vectors: u64) -> Option<String> {
-    let parse = |line: &str| {
-        let (address, rest) = line.split_once(' ')?;
-        let name = rest.split_whitespace().nth(1)?.to_owned();
-        Some((u64::from_str_radix(address, 16).ok()?, rest.to_owned(), name))
-    };
-    let symbols: Vec<_> = table.lines().filter_map(parse).collect();
-    let (linked, ..) = symbols.iter().find(|(.., name)| name == NVHE_VECTORS)?;
-    let offset = vectors.wrapping_sub(*linked);
-    let mut moved = String::with_capacity(table.len());
-    for (address, rest, name) in &symbols {
-        let offset = if name.starts_with(NVHE_PREFIX) { offset } else { 0 };
-        moved.push_str(&format!("{:016x} {rest}\n", address.wrapping_add(offset)));
-    }
-    Some(moved)
 }
 
 #[cfg(test)]
@@ -172,18 +141,5 @@ mod tests {
         assert_eq!(failure, "the host's kernel panicked - not syncing: no init");
         assert!(guest("\n").is_err());
         assert!(guest("@bench\n").is_ok());
-    }
-
-    #[test]
-    fn only_what_runs_in_el2_moves_with_its_vectors() {
-        let table = "ffff800080000000 T _text\nffff800081000800 T __kvm_nvhe___kvm_hyp_vector\n\
-                     ffff800081000000 t __kvm_nvhe___guest_enter\n";
-        let moved = relocate(table, 0x4000_0800).unwrap();
-        assert_eq!(
-            moved,
-            "ffff800080000000 T _text\n0000000040000800 T __kvm_nvhe___kvm_hyp_vector\n\
-             0000000040000000 t __kvm_nvhe___guest_enter\n"
-        );
-        assert_eq!(relocate("ffff800080000000 T _text\n", 1), None);
     }
 }

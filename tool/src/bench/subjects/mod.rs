@@ -4,13 +4,12 @@
 pub mod kvm;
 pub mod peer;
 mod turnstile;
-pub mod xen;
+mod xen;
 
 use std::fs::create_dir_all;
 use std::path::PathBuf;
 use std::time::Duration;
 
-#[cfg(test)]
 pub use turnstile::config;
 
 use crate::bench::report::Report;
@@ -19,8 +18,8 @@ use crate::failure::{Context, Result};
 use crate::layout::Layout;
 use crate::meter::reading::Reading;
 use crate::meter::symbols::Symbols;
-use crate::setup::images;
 use crate::setup::qemu::Qemu;
+use crate::setup::{images, peers};
 
 /// A hypervisor in one of its modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -126,6 +125,15 @@ pub struct Run<'a> {
     pub variant: &'a Variant,
 }
 
+/// Gets what a subject is made of, if that is not built here.
+pub fn fetch(subject: Subject, layout: &Layout) -> Result<()> {
+    match subject {
+        Subject::Turnstile => Ok(()),
+        Subject::KvmVhe | Subject::KvmNvhe => peers::linux(layout).map(drop),
+        Subject::Xen => peers::xen(layout).map(drop),
+    }
+}
+
 /// Runs one row on one subject, to its end.
 pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
     create_dir_all(&run.folder).context(|| format!("cannot create {}", run.folder.display()))?;
@@ -138,14 +146,17 @@ pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
 }
 
 /// The functions of a subject, where its exception vectors are at this address.
-pub fn symbols(subject: Subject, layout: &Layout, variant: &Variant, vectors: u64) -> Result<Symbols> {
-    match subject {
-        Subject::Turnstile => {
-            let program = images::program_with(layout, variant.features);
-            Ok(Symbols::from_elf(&program)?.fitted(vectors))
-        }
-        Subject::KvmVhe => kvm::symbols(layout, kvm::Mode::Vhe, vectors),
-        Subject::KvmNvhe => kvm::symbols(layout, kvm::Mode::Nvhe, vectors),
-        Subject::Xen => Ok(xen::symbols(layout)?.fitted(vectors)),
-    }
+pub fn symbols(
+    subject: Subject,
+    layout: &Layout,
+    qemu: &Qemu,
+    variant: &Variant,
+    vectors: u64,
+) -> Result<Symbols> {
+    let linked = match subject {
+        Subject::Turnstile => Symbols::from_elf(&images::program_with(layout, variant.features)),
+        Subject::KvmVhe | Subject::KvmNvhe => kvm::symbols(layout, qemu),
+        Subject::Xen => xen::symbols(layout),
+    };
+    Ok(linked?.fitted(vectors))
 }

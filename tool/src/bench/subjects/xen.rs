@@ -9,7 +9,7 @@ use super::{Outcome, Run};
 use crate::failure::Result;
 use crate::layout::Layout;
 use crate::meter::symbols::Symbols;
-use crate::qemu::Boot;
+use crate::qemu::{Boot, as_value};
 use crate::setup::peers;
 
 /// How Xen's own lines begin.
@@ -28,9 +28,7 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     boot.append = format!(
         "console=dtuart dtuart=/pl011@9000000 dom0_mem={DOMAIN_MEMORY} dom0_max_vcpus={cpus} dom0_vcpus_pin"
     );
-    let image = run.layout.guest(run.row.name);
-    // A comma ends a value of QEMU's; two are one.
-    let image = image.to_string_lossy().replace(',', ",,");
+    let image = as_value(&run.layout.guest(run.row.name));
     let loader =
         format!("guest-loader,addr={MODULE:#x},kernel={image},bootargs=iterations={}", run.iterations);
     boot.extra = vec!["-device".into(), loader.into()];
