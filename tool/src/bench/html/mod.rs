@@ -19,6 +19,7 @@ mod tests;
 mod trace;
 
 use askama::Template;
+use trace::Detail;
 
 use super::document::{Document, Trace};
 use crate::failure::{Context, Failure, Result};
@@ -27,8 +28,15 @@ const STYLE: &str = include_str!("../../../../bench/report/report.css");
 const SCRIPT: &str = include_str!("../../../../bench/report/report.js");
 /// The largest page, in bytes.
 const LARGEST: usize = 1_000_000;
-/// How many instructions of each visit are listed: as many as fit into the largest page.
-const LISTED: [usize; 5] = [usize::MAX, 3000, 1000, 300, 0];
+/// How much of the traces is shown: as much as fits into the largest page.
+const DETAILS: [Detail; 6] = [
+    Detail { rows: usize::MAX, steps: usize::MAX },
+    Detail { rows: usize::MAX, steps: 300 },
+    Detail { rows: 1, steps: usize::MAX },
+    Detail { rows: 1, steps: 3000 },
+    Detail { rows: 1, steps: 300 },
+    Detail { rows: 1, steps: 0 },
+];
 
 #[derive(Template)]
 #[template(path = "page.html")]
@@ -38,7 +46,7 @@ struct Page<'d> {
     operations: Option<operations::Operations<'d>>,
     ablation: Option<ablation::Table<'d>>,
     curve: Option<curve::Curve<'d>>,
-    traces: Vec<trace::Visits<'d>>,
+    traces: trace::Traces<'d>,
     estimates: Option<cycles::Estimates<'d>>,
     style: &'static str,
     script: &'static str,
@@ -48,8 +56,8 @@ struct Page<'d> {
 
 /// Makes the page.
 pub fn page(document: &Document) -> Result<String> {
-    for limit in LISTED {
-        let page = render(document, limit)?;
+    for detail in DETAILS {
+        let page = render(document, detail)?;
         if page.len() < LARGEST {
             return Ok(page);
         }
@@ -58,7 +66,7 @@ pub fn page(document: &Document) -> Result<String> {
         .help("measure fewer rows or subjects for one report (--rows, --subjects)"))
 }
 
-fn render(document: &Document, limit: usize) -> Result<String> {
+fn render(document: &Document, detail: Detail) -> Result<String> {
     let figures = figures::Figures::new(document);
     let series = &figures.series;
     let page = Page {
@@ -66,7 +74,7 @@ fn render(document: &Document, limit: usize) -> Result<String> {
         operations: operations::Operations::new(document, series),
         ablation: document.ablation.as_ref().map(ablation::Table::new),
         curve: curve::Curve::new(document, series),
-        traces: trace::visits(document, series, limit),
+        traces: trace::traces(document, series, detail),
         estimates: cycles::Estimates::new(document, series),
         style: STYLE,
         script: SCRIPT,

@@ -187,9 +187,15 @@ fn a_large_run_stays_below_a_megabyte() {
     for trace in &mut document.traces {
         trace.steps = (0..20_000).map(step).collect();
     }
+    let mut other_rows = Vec::new();
+    for row in ["io-user", "self-sgi", "virtual-ipi"] {
+        other_rows.extend(document.traces.iter().map(|trace| Trace { row: row.to_owned(), ..trace.clone() }));
+    }
+    document.traces.extend(other_rows);
     let text = page(&document).unwrap();
     assert!(text.len() < LARGEST, "{}", text.len());
     let html = parsed(&document);
     assert!(text.contains("more are left out"), "what is left out is said");
+    assert!(text.contains("The visits of 3 more rows are left out"), "what is left out is said");
     assert!(!all(&html, "pre").is_empty());
 }

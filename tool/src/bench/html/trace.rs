@@ -13,6 +13,23 @@ const OPEN: usize = 8;
 /// The width of a letter in per cent of a strip, on a wide screen.
 const LETTER: f64 = 0.7;
 
+/// How much of the traces is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Detail {
+    /// The visits of so many rows.
+    pub rows: usize,
+    /// So many instructions of each.
+    pub steps: usize,
+}
+
+/// What ran in the visits that were traced.
+pub struct Traces<'d> {
+    /// The rows that are shown.
+    pub rows: Vec<Visits<'d>>,
+    /// How many rows are left out.
+    pub left_out: usize,
+}
+
 /// All visits of one row.
 pub struct Visits<'d> {
     /// The row.
@@ -87,21 +104,22 @@ fn shown(function: &str) -> &str {
     if function.is_empty() { "(no symbol)" } else { function }
 }
 
-/// Takes the document's traces apart, with at most `limit` instructions of each listed.
-pub fn visits<'d>(document: &'d Document, series: &[Series<'d>], limit: usize) -> Vec<Visits<'d>> {
+/// Takes the document's traces apart.
+pub fn traces<'d>(document: &'d Document, series: &[Series<'d>], detail: Detail) -> Traces<'d> {
     let mut rows: Vec<&str> = Vec::new();
     for trace in &document.traces {
         if !rows.contains(&trace.row.as_str()) {
             rows.push(&trace.row);
         }
     }
+    let left_out = rows.len().saturating_sub(detail.rows);
     let visits = |row: &'d str| {
         let traces: Vec<&Trace> = document.traces.iter().filter(|trace| trace.row == row).collect();
         let scale = Linear::to(traces.iter().map(|trace| total(trace) as f64));
-        let visits = traces.into_iter().map(|trace| visit(trace, series, scale, limit));
+        let visits = traces.into_iter().map(|trace| visit(trace, series, scale, detail.steps));
         Visits { row, visits: visits.collect() }
     };
-    rows.into_iter().map(visits).collect()
+    Traces { rows: rows.into_iter().take(detail.rows).map(visits).collect(), left_out }
 }
 
 fn total(trace: &Trace) -> u64 {
