@@ -144,6 +144,8 @@ registers! {
     ID_AA64MMFR1_EL1 = "id_aa64mmfr1_el1";
     /// Memory model features 2.
     ID_AA64MMFR2_EL1 = "S3_0_C0_C7_2";
+    /// Memory model features 4.
+    ID_AA64MMFR4_EL1 = "S3_0_C0_C7_4";
 
     /// System register interface of the GIC, EL2 view.
     ICC_SRE_EL2 = "S3_4_C12_C9_5";
@@ -271,6 +273,47 @@ registers! {
     /// Guest: virtual timer compare value.
     CNTV_CVAL_EL02 = "S3_5_C14_C3_2";
 
+    /// Guest, without VHE: system control.
+    SCTLR_EL1 = "sctlr_el1";
+    /// Guest, without VHE: FP and SVE access control.
+    CPACR_EL1 = "cpacr_el1";
+    /// Guest, without VHE: tables 0.
+    TTBR0_EL1 = "ttbr0_el1";
+    /// Guest, without VHE: tables 1.
+    TTBR1_EL1 = "ttbr1_el1";
+    /// Guest, without VHE: translation control.
+    TCR_EL1 = "tcr_el1";
+    /// Guest, without VHE: saved PSTATE.
+    SPSR_EL1 = "spsr_el1";
+    /// Guest, without VHE: exception return address.
+    ELR_EL1 = "elr_el1";
+    /// Guest, without VHE: auxiliary fault status 0.
+    AFSR0_EL1 = "afsr0_el1";
+    /// Guest, without VHE: auxiliary fault status 1.
+    AFSR1_EL1 = "afsr1_el1";
+    /// Guest, without VHE: syndrome.
+    ESR_EL1 = "esr_el1";
+    /// Guest, without VHE: fault address.
+    FAR_EL1 = "far_el1";
+    /// Guest, without VHE: memory attributes.
+    MAIR_EL1 = "mair_el1";
+    /// Guest, without VHE: auxiliary memory attributes.
+    AMAIR_EL1 = "amair_el1";
+    /// Guest, without VHE: vector base.
+    VBAR_EL1 = "vbar_el1";
+    /// Guest, without VHE: context ID.
+    CONTEXTIDR_EL1 = "contextidr_el1";
+    /// Guest, without VHE: timer control for its EL0.
+    CNTKCTL_EL1 = "cntkctl_el1";
+    /// Guest, without VHE: EL1 physical timer control.
+    CNTP_CTL_EL0 = "cntp_ctl_el0";
+    /// Guest, without VHE: EL1 physical timer compare value.
+    CNTP_CVAL_EL0 = "cntp_cval_el0";
+    /// Guest, without VHE: virtual timer control.
+    CNTV_CTL_EL0 = "cntv_ctl_el0";
+    /// Guest, without VHE: virtual timer compare value.
+    CNTV_CVAL_EL0 = "cntv_cval_el0";
+
     /// Physical address of an AT instruction.
     PAR_EL1 = "par_el1";
     /// Guest: stack pointer of EL1.
@@ -304,6 +347,83 @@ registers! {
     PMCCFILTR_EL0 = "pmccfiltr_el0";
     /// PMU counters enabled.
     PMCNTENSET_EL0 = "pmcntenset_el0";
+}
+
+pub mod guest {
+    //! The guest's registers that EL2 reaches by other names with VHE than without, as the mode has them.
+
+    use crate::mode::Mode;
+
+    macro_rules! guest_registers {
+        ($($(#[$doc:meta])* $name:ident = $vhe:ident, $nvhe:ident;)*) => {$(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug)]
+            #[allow(non_camel_case_types, reason = "the architecture's name")]
+            pub struct $name;
+
+            impl $name {
+                /// Reads the register.
+                #[inline(always)] // One instruction: the mode is known when this is compiled.
+                pub fn read<M: Mode>(self) -> u64 {
+                    if M::VHE { super::$vhe.read() } else { super::$nvhe.read() }
+                }
+
+                /// Writes the register.
+                ///
+                /// # Safety
+                /// While a guest is resident the value must be one that the architecture, or the guest, gives it.
+                /// `M` must be the mode of this machine: the other name is another register, or none.
+                #[inline(always)] // One instruction: the mode is known when this is compiled.
+                pub unsafe fn write<M: Mode>(self, value: u64) {
+                    // SAFETY: a register of the guest, which EL2 does not use; the caller answers for the value.
+                    unsafe { if M::VHE { super::$vhe.write(value) } else { super::$nvhe.write(value) } }
+                }
+            }
+        )*};
+    }
+
+    guest_registers! {
+        /// System control.
+        SCTLR = SCTLR_EL12, SCTLR_EL1;
+        /// FP and SVE access control.
+        CPACR = CPACR_EL12, CPACR_EL1;
+        /// Tables 0.
+        TTBR0 = TTBR0_EL12, TTBR0_EL1;
+        /// Tables 1.
+        TTBR1 = TTBR1_EL12, TTBR1_EL1;
+        /// Translation control.
+        TCR = TCR_EL12, TCR_EL1;
+        /// Saved PSTATE.
+        SPSR = SPSR_EL12, SPSR_EL1;
+        /// Exception return address.
+        ELR = ELR_EL12, ELR_EL1;
+        /// Auxiliary fault status 0.
+        AFSR0 = AFSR0_EL12, AFSR0_EL1;
+        /// Auxiliary fault status 1.
+        AFSR1 = AFSR1_EL12, AFSR1_EL1;
+        /// Syndrome.
+        ESR = ESR_EL12, ESR_EL1;
+        /// Fault address.
+        FAR = FAR_EL12, FAR_EL1;
+        /// Memory attributes.
+        MAIR = MAIR_EL12, MAIR_EL1;
+        /// Auxiliary memory attributes.
+        AMAIR = AMAIR_EL12, AMAIR_EL1;
+        /// Vector base.
+        VBAR = VBAR_EL12, VBAR_EL1;
+        /// Context ID.
+        CONTEXTIDR = CONTEXTIDR_EL12, CONTEXTIDR_EL1;
+        /// Timer control for its EL0.
+        CNTKCTL = CNTKCTL_EL12, CNTKCTL_EL1;
+        /// EL1 physical timer control.
+        CNTP_CTL = CNTP_CTL_EL02, CNTP_CTL_EL0;
+        /// EL1 physical timer compare value.
+        CNTP_CVAL = CNTP_CVAL_EL02, CNTP_CVAL_EL0;
+        /// Virtual timer control.
+        CNTV_CTL = CNTV_CTL_EL02, CNTV_CTL_EL0;
+        /// Virtual timer compare value.
+        CNTV_CVAL = CNTV_CVAL_EL02, CNTV_CVAL_EL0;
+    }
 }
 
 #[cfg(not(target_os = "none"))]

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Exceptions that the hypervisor raises in the guest (Arm ARM D1.3.3: taking an exception to EL1).
 
-use crate::regs;
+use crate::mode::{Mode, in_mode};
+use crate::regs::{self, guest};
 
 const SPSR_MODE: u64 = 0xf;
 const MODE_EL0T: u64 = 0b0000;
@@ -61,18 +62,22 @@ const fn vector(spsr: u64) -> u64 {
 
 /// Makes the guest take a synchronous exception to its EL1, at the instruction that exited.
 fn take(esr: u64, far: Option<u64>) {
+    in_mode!(take_in(esr, far));
+}
+
+fn take_in<M: Mode>(esr: u64, far: Option<u64>) {
     let spsr = regs::SPSR_EL2.read();
-    let sctlr = regs::SCTLR_EL12.read();
+    let sctlr = guest::SCTLR.read::<M>();
     // SAFETY: exception state of the guest, as the architecture lays it down.
     unsafe {
-        regs::SPSR_EL12.write(spsr);
-        regs::ELR_EL12.write(regs::ELR_EL2.read());
-        regs::ESR_EL12.write(esr);
+        guest::SPSR.write::<M>(spsr);
+        guest::ELR.write::<M>(regs::ELR_EL2.read());
+        guest::ESR.write::<M>(esr);
         if let Some(far) = far {
-            regs::FAR_EL12.write(far);
+            guest::FAR.write::<M>(far);
         }
         regs::SPSR_EL2.write(exception_pstate(spsr, sctlr));
-        regs::ELR_EL2.write(regs::VBAR_EL12.read().wrapping_add(vector(spsr)));
+        regs::ELR_EL2.write(guest::VBAR.read::<M>().wrapping_add(vector(spsr)));
     }
 }
 
