@@ -87,6 +87,7 @@ pub fn undefined() {
 }
 
 /// Ends the access that exited with a synchronous external abort. `far` is the faulting virtual address.
+#[cold] // The way of accesses that a device answers is laid out without it.
 pub fn external_abort(abort: Abort, far: u64) {
     let same = regs::SPSR_EL2.read() & (SPSR_MODE | PSTATE_AARCH32) >= MODE_EL1T
         && regs::SPSR_EL2.read() & PSTATE_AARCH32 == 0;
