@@ -207,3 +207,74 @@ fn stop_timers_in<M: Mode>() {
     }
     cpu::isb();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mode::{Nvhe, Vhe};
+    use crate::regs::fakes::{self, Access};
+
+    /// The names of registers that one mode has in the place of the other's: alias with VHE, own name without.
+    const RENAMED: [(&str, &str); 20] = [
+        ("SCTLR_EL12", "SCTLR_EL1"),
+        ("CPACR_EL12", "CPACR_EL1"),
+        ("TTBR0_EL12", "TTBR0_EL1"),
+        ("TTBR1_EL12", "TTBR1_EL1"),
+        ("TCR_EL12", "TCR_EL1"),
+        ("SPSR_EL12", "SPSR_EL1"),
+        ("ELR_EL12", "ELR_EL1"),
+        ("AFSR0_EL12", "AFSR0_EL1"),
+        ("AFSR1_EL12", "AFSR1_EL1"),
+        ("ESR_EL12", "ESR_EL1"),
+        ("FAR_EL12", "FAR_EL1"),
+        ("MAIR_EL12", "MAIR_EL1"),
+        ("AMAIR_EL12", "AMAIR_EL1"),
+        ("VBAR_EL12", "VBAR_EL1"),
+        ("CONTEXTIDR_EL12", "CONTEXTIDR_EL1"),
+        ("CNTKCTL_EL12", "CNTKCTL_EL1"),
+        ("CNTP_CTL_EL02", "CNTP_CTL_EL0"),
+        ("CNTP_CVAL_EL02", "CNTP_CVAL_EL0"),
+        ("CNTV_CTL_EL02", "CNTV_CTL_EL0"),
+        ("CNTV_CVAL_EL02", "CNTV_CVAL_EL0"),
+    ];
+
+    fn written(f: impl FnOnce()) -> Vec<(&'static str, u64)> {
+        fakes::reset();
+        // One CPU's ID registers, with VHE: HCR_EL2 and the like are written as they say.
+        fakes::set("ID_AA64MMFR1_EL1", 1 << 8);
+        f();
+        let writes = fakes::take_log().into_iter().filter_map(|access| match access {
+            Access::Write(name, value) => Some((name, value)),
+            Access::Read(_) => None,
+        });
+        writes.collect()
+    }
+
+    #[test]
+    fn the_modes_reset_the_same_registers_by_their_own_names() {
+        let vhe = written(|| reset_vcpu_in::<Vhe>(0x4000_0000));
+        let nvhe = written(|| reset_vcpu_in::<Nvhe>(0x4000_0000));
+        let renamed = |name| RENAMED.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, own)| own);
+        let expected: Vec<_> = vhe.iter().map(|(name, value)| (renamed(name), *value)).collect();
+        assert_eq!(nvhe, expected);
+        for (alias, _) in RENAMED {
+            assert!(vhe.iter().any(|(name, _)| *name == alias), "{alias} is not reset");
+        }
+    }
+
+    #[test]
+    fn a_cpu_is_set_up_in_the_formats_of_the_mode() {
+        let value = |writes: &[(&str, u64)], register| {
+            writes.iter().rfind(|(name, _)| *name == register).map(|(_, value)| *value).unwrap()
+        };
+        let (vhe, nvhe) = (written(start_cpu_in::<Vhe>), written(start_cpu_in::<Nvhe>));
+        let differing = ["HCR_EL2", "CPTR_EL2", "CNTHCTL_EL2"];
+        let of = |writes: &[(&str, u64)]| differing.map(|register| value(writes, register));
+        let [hcr, cptr, cnthctl] = of(&vhe);
+        assert_eq!((hcr >> 34 & 1, cptr, cnthctl), (1, 0x5030_0000, 0xc00));
+        assert_eq!(of(&nvhe), [hcr & !(1 << 34), 0x4010_33ff, 3]);
+        let timers = ["CNTV_CTL_EL0", "CNTP_CTL_EL0"].map(|register| value(&nvhe, register));
+        assert_eq!(timers, [0, 0]);
+        assert!(!nvhe.iter().any(|(name, _)| name.ends_with("_EL12") || name.ends_with("_EL02")));
+    }
+}

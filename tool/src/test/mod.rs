@@ -15,6 +15,7 @@ mod image;
 mod linux;
 mod measuring;
 mod metering;
+mod modes;
 mod peers;
 mod refusals;
 mod report;
@@ -141,6 +142,7 @@ fn all_scenarios() -> Vec<Scenario> {
         refusals::scenarios(),
         linux::scenarios(),
         ablation::scenarios(),
+        modes::scenarios(),
     ];
     topics.into_iter().flatten().collect()
 }

@@ -100,6 +100,7 @@ pub fn external_abort(abort: Abort, far: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mode::Nvhe;
     use crate::regs::fakes;
 
     fn start(spsr: u64) {
@@ -118,6 +119,18 @@ mod tests {
         assert_eq!(fakes::get("SPSR_EL12"), 0x6000_0005);
         assert_eq!(fakes::get("ESR_EL12"), 1 << 25);
         // Flags kept, EL1h, DAIF masked, PAN because SCTLR_EL1.SPAN is 0.
+        assert_eq!(fakes::get("SPSR_EL2"), 0x6000_0000 | 1 << 22 | 0x3c5);
+    }
+
+    #[test]
+    fn without_vhe_the_guests_registers_have_their_own_names() {
+        start(0x6000_0005);
+        fakes::set("VBAR_EL1", 0x4010_0000);
+        take_in::<Nvhe>(1 << 25, Some(0x1234));
+        assert_eq!(fakes::get("ELR_EL2"), 0x4010_0200);
+        assert_eq!(fakes::get("ELR_EL1"), 0x4000_1000);
+        assert_eq!(fakes::get("SPSR_EL1"), 0x6000_0005);
+        assert_eq!((fakes::get("ESR_EL1"), fakes::get("FAR_EL1")), (1 << 25, 0x1234));
         assert_eq!(fakes::get("SPSR_EL2"), 0x6000_0000 | 1 << 22 | 0x3c5);
     }
 
