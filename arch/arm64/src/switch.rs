@@ -254,7 +254,7 @@ mod tests {
     fn the_modes_reset_the_same_registers_by_their_own_names() {
         let vhe = written(|| reset_vcpu_in::<Vhe>(0x4000_0000));
         let nvhe = written(|| reset_vcpu_in::<Nvhe>(0x4000_0000));
-        let renamed = |name| RENAMED.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, own)| own);
+        let renamed = |name| RENAMED.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, own)| *own);
         let expected: Vec<_> = vhe.iter().map(|(name, value)| (renamed(name), *value)).collect();
         assert_eq!(nvhe, expected);
         for (alias, _) in RENAMED {
