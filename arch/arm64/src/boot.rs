@@ -80,6 +80,8 @@ static HOST: Once<Host> = Once::new();
 
 /// Affinity fields of MPIDR_EL1.
 const AFFINITY: u64 = 0xff_00ff_ffff;
+/// What of a device tree is looked at to find its size, in bytes.
+const FDT_HEADER: u64 = 8;
 /// The largest device tree that is looked at, in bytes.
 const MAX_FDT: usize = 2 << 20;
 
@@ -90,7 +92,7 @@ fn device_tree(address: u64) -> Option<&'static [u8]> {
     }
     // SAFETY: the boot protocol passes the address of a device tree in x0, readable with the boot tables
     // (or with the MMU off); the header says how long it is.
-    let header = unsafe { core::slice::from_raw_parts(address as *const u8, 8) };
+    let header = unsafe { core::slice::from_raw_parts(address as *const u8, FDT_HEADER as usize) };
     let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let size = word(4) as usize;
     if word(0) != 0xd00d_feed || !(40..=MAX_FDT).contains(&size) {
@@ -98,6 +100,15 @@ fn device_tree(address: u64) -> Option<&'static [u8]> {
     }
     // SAFETY: as above, for the whole blob; nobody writes it while the hypervisor runs.
     Some(unsafe { core::slice::from_raw_parts(address as *const u8, size) })
+}
+
+/// Returns the blob at `address` while the MMU is off: what the boot loader wrote may still be in the caches, which
+/// reads go past then.
+fn device_tree_from_memory(address: u64) -> Option<&'static [u8]> {
+    cpu::clean_to_poc(address, FDT_HEADER);
+    let blob = device_tree(address)?;
+    cpu::clean_to_poc(address, blob.len() as u64);
+    Some(blob)
 }
 
 /// Numbers of refusals, for `boot.S`; 1 is that the exception level is not 2.
@@ -143,7 +154,7 @@ fn refusal_text(reason: u64) -> &'static [&'static str] {
 /// [`turnstile_refuse`]. EL2, with the MMU off: so the regime is entered once, and right.
 #[unsafe(no_mangle)]
 extern "C" fn turnstile_choose_mode(dtb: u64) -> u64 {
-    let fdt = device_tree(dtb).and_then(|blob| discover::parse(blob).ok());
+    let fdt = device_tree_from_memory(dtb).and_then(|blob| discover::parse(blob).ok());
     let wanted = Wanted::from_line(fdt.map_or("", discover::bootargs));
     let cpu = Capabilities::new(regs::ID_AA64MMFR1_EL1.read(), regs::ID_AA64MMFR4_EL1.read());
     match mode::choose(wanted, cpu) {
