@@ -2,6 +2,7 @@
 //! The hypervisor's command line: words of the form `key=value`.
 
 use turnstile_arm64::fault::Provoked;
+use turnstile_arm64::mode::Wanted;
 
 use crate::line::Mode;
 
@@ -36,6 +37,8 @@ pub fn parse<'a>(line: &'a str, mut unknown: impl FnMut(&'a str)) -> Options {
             "provoke=run-data" => options.provoke = Some(Provoked::RunData),
             "provoke=stack-overflow" => options.provoke = Some(Provoked::StackOverflow),
             "provoke=panic" => options.provoke = Some(Provoked::Panic),
+            // `mode=vhe`, `mode=nvhe`: read by the boot code, before anything else.
+            _ if Wanted::from_word(word).is_some() => {}
             // Read by `without`.
             #[cfg(feature = "ablation")]
             _ if word.starts_with(WITHOUT) => {}

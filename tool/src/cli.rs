@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bench::platform::Platform;
 use crate::bench::selection::ALL as ALL_SUBJECTS;
 use crate::bench::{FEWEST, ITERATIONS};
 use crate::top::Sort;
@@ -167,6 +168,9 @@ pub struct Bench {
     /// Iterations of each guest
     #[arg(long, value_name = "N", default_value_t = ITERATIONS, value_parser = clap::value_parser!(u64).range(FEWEST..=1 << 32))]
     pub iterations: u64,
+    /// On which machine, and so in which mode of Turnstile; the other subjects are measured on the first
+    #[arg(long, value_name = "PLATFORM", value_enum, default_value_t = Platform::default(), conflicts_with = "native")]
+    pub platform: Platform,
     /// Measure Turnstile with the statistics of its VM's exits on, which have budgets of their own
     #[arg(long)]
     pub statistics: bool,
@@ -177,10 +181,10 @@ pub struct Bench {
     #[arg(long)]
     pub trace: bool,
     /// Also measure what techniques are worth, by going without each of them, and without all
-    #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, default_missing_value = "all", conflicts_with = "statistics")]
+    #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, default_missing_value = "all", conflicts_with_all = ["statistics", "platform"])]
     pub ablate: Option<String>,
     /// Show a file that --save wrote, and measure nothing
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "ablate", "statistics", "check", "update_budgets", "program"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "platform", "ablate", "statistics", "check", "update_budgets", "program"])]
     pub from: Option<PathBuf>,
     /// Write JSON instead of the table
     #[arg(long)]

@@ -31,10 +31,10 @@ primary_entry:
     mov     x1, #1                      // refusal 1: not at EL2
     cmp     x0, #(2 << 2)
     b.ne    refuse
-    mrs     x0, id_aa64mmfr1_el1
-    mov     x1, #2                      // refusal 2: no Virtualization Host Extensions
-    tst     x0, #(0xf << 8)
-    b.eq    refuse
+    mov     x0, x20
+    bl      turnstile_choose_mode
+    mov     x1, x0                      // refusals from 2 on: the mode cannot be had
+    cbnz    x0, refuse
 
     bl      early_tables
     adrp    x0, early_l1
@@ -61,18 +61,24 @@ refuse:
     .global secondary_entry
 secondary_entry:
     msr     daifset, #0xf
-    mrs     x0, mpidr_el1
+    adrp    x1, TURNSTILE_NVHE
+    ldrb    w1, [x1, :lo12:TURNSTILE_NVHE]
+    cbnz    w1, 1f
+    mrs     x0, id_aa64mmfr1_el1
+    tst     x0, #(0xf << 8)
+    b.eq    4f                          // no VHE, which the boot CPU has: not used
+1:  mrs     x0, mpidr_el1
     ldr     x1, =0xff00ffffff           // Aff3, Aff2, Aff1, Aff0
     and     x0, x0, x1
     adrp    x1, SECONDARY_BOOT
     add     x1, x1, :lo12:SECONDARY_BOOT
     ldr     x2, [x1]                    // number of records
     add     x1, x1, #16
-1:  cbz     x2, 3f
+2:  cbz     x2, 4f
     ldp     x3, x4, [x1], #16           // (affinity, per-CPU area)
     sub     x2, x2, #1
     cmp     x3, x0
-    b.ne    1b
+    b.ne    2b
     mov     x19, x4
     adrp    x1, SECONDARY_BOOT
     add     x1, x1, :lo12:SECONDARY_BOOT
@@ -85,8 +91,8 @@ secondary_entry:
     mov     x29, xzr
     mov     x30, xzr
     b       turnstile_secondary
-3:  wfe
-    b       3b
+4:  wfe
+    b       4b
 
 // Applies the relocations and clears .bss. The MMU is off, so these stores bypass the caches: lines that
 // the boot loader left clean in the cache must go, or they would hide the stores once the MMU is on
@@ -134,25 +140,32 @@ relocate_and_clear:
     ret
 
 // Boot-time identity map of 512 GiB: device memory, except the gigabytes that hold the image and the
-// device tree. It lives only until Rust has built the final tables.
+// device tree. It lives only until Rust has built the final tables. The regime without VHE has one privilege level:
+// AP[1] is RES1, bit 54 is XN, and bit 53 is RES0 (Arm ARM D8.4).
 early_tables:
+    adrp    x5, TURNSTILE_NVHE
+    ldrb    w5, [x5, :lo12:TURNSTILE_NVHE]
+    mov     x6, #0x0060000000000000     // UXN, PXN
+    bic     x6, x6, x5, lsl #53
+    lsl     x5, x5, #6                  // AP[1]
     adrp    x0, early_l1
     add     x0, x0, :lo12:early_l1
     mov     x1, #0
     mov     x2, #0x401                  // block, AttrIndx 0 (Device-nGnRE), AF
-    movk    x2, #0x0060, lsl #48        // UXN, PXN
+    orr     x2, x2, x5
+    orr     x2, x2, x6
 1:  orr     x3, x2, x1, lsl #30
     str     x3, [x0, x1, lsl #3]
     add     x1, x1, #1
     cmp     x1, #512
     b.ne    1b
     mov     x2, #0x709                  // block, AttrIndx 2 (Normal), inner shareable, AF
+    orr     x2, x2, x5
+    orr     x3, x2, x6
     lsr     x1, x20, #30                // the device tree's gigabyte: readable, never executed
-    movk    x2, #0x0060, lsl #48
     and     x1, x1, #511
-    orr     x3, x2, x1, lsl #30
+    orr     x3, x3, x1, lsl #30
     str     x3, [x0, x1, lsl #3]
-    mov     x2, #0x709
     adrp    x1, _start                  // the image's gigabyte: executable until the final tables
     lsr     x1, x1, #30
     and     x1, x1, #511
@@ -171,31 +184,40 @@ early_tables:
     dsb     sy
     ret
 
-// Enters the EL2&0 translation regime with the tables at x0. Also used to change tables: the MMU is off
-// in between, so that no two descriptions of one address are ever live together (Arm ARM D8.16.1).
+// Enters the translation regime of the mode, EL2&0 with VHE and EL2 without, with the tables at x0. Also used to
+// change tables: the MMU is off in between, so that no two descriptions of one address are ever live together
+// (Arm ARM D8.16.1). E2H gives SCTLR_EL2, TCR_EL2 and CPTR_EL2 the formats of EL1.
     .global enable_el2_mmu
 enable_el2_mmu:
+    adrp    x5, TURNSTILE_NVHE
+    ldrb    w5, [x5, :lo12:TURNSTILE_NVHE]
     mov     x2, #(1 << 31)              // RW: EL1 is AArch64
+    mrs     x1, id_aa64mmfr0_el1
+    and     x1, x1, #0xf
+    cmp     x1, #5
+    mov     x3, #5
+    csel    x1, x1, x3, lo              // physical addresses have at most 48 bits
+    cbnz    w5, 1f
     orr     x2, x2, #(1 << 34)          // E2H
-    msr     hcr_el2, x2
+    ldr     x3, =0x30d00800             // SCTLR: RES1 bits, M=C=I=0
+    ldr     x4, =0x803519               // TCR: T0SZ 25, WB, inner shareable, 4 KiB, EPD1
+    orr     x4, x4, x1, lsl #32         // IPS
+    mov     x5, #(3 << 20)              // CPTR: FPEN = 3, the guest owns FP; SVE, SME trap
+    b       2f
+1:  ldr     x3, =0x30c50830             // SCTLR: RES1 bits, M=C=I=0
+    ldr     x4, =0x80803519             // TCR: RES1 bits, T0SZ 25, WB, inner shareable, 4 KiB
+    orr     x4, x4, x1, lsl #16         // PS
+    mov     x5, #0x33ff                 // CPTR: RES1 bits, TZ, TSM; FP does not trap
+2:  msr     hcr_el2, x2
     isb
-    ldr     x2, =0x30d00800             // SCTLR_EL1 format (E2H=1): RES1 bits, M=C=I=0
-    msr     sctlr_el2, x2
+    msr     sctlr_el2, x3
     isb
     mov     x1, #0x4404                 // MAIR_EL2 of turnstile_paging: Device-nGnRE, Normal NC, Normal WB
     movk    x1, #0x00ff, lsl #16
     msr     mair_el2, x1
-    mrs     x1, id_aa64mmfr0_el1
-    and     x1, x1, #0xf
-    cmp     x1, #5
-    mov     x2, #5
-    csel    x1, x1, x2, lo              // IPS: at most 48 bits
-    ldr     x2, =0x803519               // T0SZ 25, WB, inner shareable, 4 KiB, EPD1
-    orr     x2, x2, x1, lsl #32
-    msr     tcr_el2, x2
+    msr     tcr_el2, x4
     msr     ttbr0_el2, x0
-    mov     x1, #(3 << 20)              // CPTR_EL2 (E2H): FPEN = 3, the guest owns FP; SVE, SME trap
-    msr     cptr_el2, x1
+    msr     cptr_el2, x5
     adrp    x1, vectors
     add     x1, x1, :lo12:vectors
     msr     vbar_el2, x1
@@ -204,8 +226,9 @@ enable_el2_mmu:
     tlbi    alle2
     dsb     nsh
     isb
-    ldr     x1, =0x30d0180d             // M, C, SA, I
-    msr     sctlr_el2, x1
+    mov     x1, #0x100d                 // M, C, SA, I
+    orr     x3, x3, x1
+    msr     sctlr_el2, x3
     isb
     ret
     .ltorg

@@ -11,6 +11,7 @@ use crate::cpu::{self, PerCpu};
 use crate::discover::{self, Conduit, CpuNode, GicNode, Machine, Range, Release};
 use crate::irq::gicv3;
 use crate::mmio::Registers;
+use crate::mode::{self, Capabilities, Refusal, Wanted};
 use crate::uart::Uart;
 use crate::{console, frame, memory, println, psci, regs, time};
 
@@ -79,6 +80,8 @@ static HOST: Once<Host> = Once::new();
 
 /// Affinity fields of MPIDR_EL1.
 const AFFINITY: u64 = 0xff_00ff_ffff;
+/// What of a device tree is looked at to find its size, in bytes.
+const FDT_HEADER: u64 = 8;
 /// The largest device tree that is looked at, in bytes.
 const MAX_FDT: usize = 2 << 20;
 
@@ -89,7 +92,7 @@ fn device_tree(address: u64) -> Option<&'static [u8]> {
     }
     // SAFETY: the boot protocol passes the address of a device tree in x0, readable with the boot tables
     // (or with the MMU off); the header says how long it is.
-    let header = unsafe { core::slice::from_raw_parts(address as *const u8, 8) };
+    let header = unsafe { core::slice::from_raw_parts(address as *const u8, FDT_HEADER as usize) };
     let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let size = word(4) as usize;
     if word(0) != 0xd00d_feed || !(40..=MAX_FDT).contains(&size) {
@@ -99,6 +102,20 @@ fn device_tree(address: u64) -> Option<&'static [u8]> {
     Some(unsafe { core::slice::from_raw_parts(address as *const u8, size) })
 }
 
+/// Returns the blob at `address` while the MMU is off: what the boot loader wrote may still be in the caches, which
+/// reads go past then.
+fn device_tree_from_memory(address: u64) -> Option<&'static [u8]> {
+    cpu::clean_to_poc(address, FDT_HEADER);
+    let blob = device_tree(address)?;
+    cpu::clean_to_poc(address, blob.len() as u64);
+    Some(blob)
+}
+
+/// Numbers of refusals, for `boot.S`; 1 is that the exception level is not 2.
+const NO_VHE: u64 = 2;
+const ONLY_VHE: u64 = 3;
+const ABLATION_NEEDS_VHE: u64 = 4;
+
 /// Says why this CPU cannot be used. The MMU is off and the exception level may be 1.
 #[unsafe(no_mangle)]
 extern "C" fn turnstile_refuse(dtb: u64, reason: u64) {
@@ -107,19 +124,48 @@ extern "C" fn turnstile_refuse(dtb: u64, reason: u64) {
     // SAFETY: the MMU is off, so the port's registers are reachable at their physical address.
     let uart = unsafe { Uart::new(node.kind, node.registers.base) };
     uart.start();
-    let text: &[&str] = if reason == 1 {
-        &[
+    for byte in refusal_text(reason).iter().flat_map(|line| line.bytes()) {
+        uart.put(byte);
+    }
+}
+
+fn refusal_text(reason: u64) -> &'static [&'static str] {
+    match reason {
+        1 => &[
             "turnstile: started at EL1, but a hypervisor needs EL2.\r\n",
             "Start it as a boot loader starts Linux with virtualization: under QEMU, -machine virt,virtualization=on.\r\n",
-        ]
-    } else {
-        &[
-            "turnstile: this CPU has no Virtualization Host Extensions (Armv8.1 FEAT_VHE), which this version needs.\r\n",
-            "Use a newer CPU: under QEMU, -cpu max or -cpu neoverse-n1.\r\n",
-        ]
-    };
-    for byte in text.iter().flat_map(|line| line.bytes()) {
-        uart.put(byte);
+        ],
+        NO_VHE => &[
+            "turnstile: this CPU has no Virtualization Host Extensions (Armv8.1 FEAT_VHE), which mode=vhe asks for.\r\n",
+            "Leave mode=vhe out, or use a newer CPU: under QEMU, -cpu max or -cpu neoverse-n1.\r\n",
+        ],
+        ONLY_VHE => &[
+            "turnstile: this CPU cannot do without its Virtualization Host Extensions, as mode=nvhe asks for.\r\n",
+            "Leave mode=nvhe out.\r\n",
+        ],
+        _ => &[
+            "turnstile: an image for ablation needs a CPU with Virtualization Host Extensions, and uses them.\r\n",
+            "Leave mode=nvhe out, and use a newer CPU: under QEMU, -cpu max or -cpu neoverse-n1.\r\n",
+        ],
+    }
+}
+
+/// Chooses the mode by the CPU and the command line in the device tree. Returns zero, or why it cannot be had, for
+/// [`turnstile_refuse`]. EL2, with the MMU off: so the regime is entered once, and right.
+#[unsafe(no_mangle)]
+extern "C" fn turnstile_choose_mode(dtb: u64) -> u64 {
+    let fdt = device_tree_from_memory(dtb).and_then(|blob| discover::parse(blob).ok());
+    let wanted = Wanted::from_line(fdt.map_or("", discover::bootargs));
+    let cpu = Capabilities::new(regs::ID_AA64MMFR1_EL1.read(), regs::ID_AA64MMFR4_EL1.read());
+    match mode::choose(wanted, cpu) {
+        Ok(vhe) => {
+            // SAFETY: the boot code calls this once, before anything looks at the mode.
+            unsafe { mode::set(vhe) };
+            0
+        }
+        Err(Refusal::NoVhe) => NO_VHE,
+        Err(Refusal::OnlyVhe) => ONLY_VHE,
+        Err(Refusal::AblationNeedsVhe) => ABLATION_NEEDS_VHE,
     }
 }
 
@@ -151,7 +197,8 @@ extern "C" fn turnstile_primary(dtb: u64) -> ! {
         uart.start();
         console::set(uart);
     }
-    println!("turnstile {}", env!("CARGO_PKG_VERSION"));
+    let mode = if mode::is_vhe() { "VHE" } else { "nVHE" };
+    println!("turnstile {} ({mode})", env!("CARGO_PKG_VERSION"));
     let machine = match discover::machine(fdt) {
         Ok(machine) => machine,
         Err(error) => refuse(format_args!("{error}")),

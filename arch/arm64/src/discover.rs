@@ -178,6 +178,11 @@ pub fn parse(data: &[u8]) -> Result<Fdt<'_>, Error> {
     Fdt::new(data).map_err(|_| Error::Damaged)
 }
 
+/// Returns the hypervisor's command line.
+pub fn bootargs(fdt: Fdt<'_>) -> &str {
+    fdt.find_node("/chosen").and_then(|chosen| string(chosen, "bootargs")).unwrap_or("")
+}
+
 /// Finds the serial port for messages: the one that `stdout-path` names.
 pub fn uart(fdt: Fdt<'_>) -> Option<UartNode> {
     let chosen = fdt.find_node("/chosen")?;
@@ -269,7 +274,7 @@ pub fn machine(fdt: Fdt<'_>) -> Result<Machine<'_>, Error> {
         psci: None,
         rtc: fdt.root().children().find(|n| n.is_compatible("arm,pl031")).and_then(|n| ranges(n).next()),
         initrd: None,
-        bootargs: "",
+        bootargs: bootargs(fdt),
         model: string(fdt.root(), "model").unwrap_or("unknown machine"),
     };
     for node in fdt.root().children() {
@@ -292,7 +297,6 @@ pub fn machine(fdt: Fdt<'_>) -> Result<Machine<'_>, Error> {
         };
     }
     if let Some(chosen) = fdt.find_node("/chosen") {
-        machine.bootargs = string(chosen, "bootargs").unwrap_or("");
         let start = wide_number(&chosen, "linux,initrd-start");
         let end = wide_number(&chosen, "linux,initrd-end");
         if let (Some(start), Some(end)) = (start, end)

@@ -6,6 +6,7 @@
 //! | `boot.S`, `boot` | from power-on to the hypervisor's main function |
 //! | `vectors.S`, `frame`, `exit` | an exit, light and full |
 //! | `statistics` | what exits cost, for VMs that keep count |
+//! | `mode` | with VHE or without: what differs, and how it is chosen |
 //! | `switch`, `fp`, `debug` | what is loaded when a vCPU becomes resident, and its reset |
 //! | `vm`, `vcpu`, `idregs`, `pmu` | the virtual machine as exits see it |
 //! | `irq` | the physical GICv3 and the list registers |
@@ -36,6 +37,7 @@ pub mod irq;
 #[cfg(target_os = "none")]
 pub mod memory;
 pub mod mmio;
+pub mod mode;
 #[cfg(feature = "ablation")]
 pub mod naive;
 pub mod pmu;

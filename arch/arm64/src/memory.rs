@@ -9,11 +9,12 @@ use buddy_system_allocator::LockedHeap;
 use spin::Mutex;
 use turnstile_paging::{
     Error as PagingError, FrameAllocator, FrameError, FrameRange, PageTable, PhysAddr, Stage1Attributes,
-    Stage1El2, Stage2, Stage2Attributes, Tables,
+    Stage1El2, Stage1Regime, Stage2, Stage2Attributes, Tables,
 };
 
 use crate::cpu;
 use crate::discover::{Machine, Range, Release};
+use crate::mode;
 use crate::regs;
 
 const PAGE: u64 = 4096;
@@ -84,7 +85,7 @@ impl From<FrameError> for Error {
 /// What must be invalidated when a table changes.
 #[derive(Clone, Copy)]
 enum Regime {
-    /// EL2&0, all CPUs.
+    /// The hypervisor's own, all CPUs.
     El2,
     /// EL1&0 of the VM that this CPU has loaded: tables of guests are changed on their own CPUs only, and before
     /// they are first loaded anywhere.
@@ -221,7 +222,9 @@ fn map_missing(
 /// Makes the boot tables describe the gigabytes of `range` as Normal memory: they know RAM only where the image
 /// and the device tree are, and DC ZVA and exclusives need Normal memory.
 fn make_normal(range: FrameRange) {
-    const NORMAL_BLOCK: u64 = 0x0060_0000_0000_0709;
+    /// What a block of Normal memory has that one of device memory has not: attribute 2, inner shareable.
+    const NORMAL: u64 = 2 << 2 | 0b11 << 8;
+    const ATTRIBUTE: u64 = 0b111 << 2;
     let first = range.start().0 >> 30;
     let last = (range.end().0 - 1) >> 30;
     for gigabyte in first..=last {
@@ -230,14 +233,15 @@ fn make_normal(range: FrameRange) {
         // not accessed meanwhile. Broken before made (Arm ARM D8.16.1).
         unsafe {
             let entry = (&raw mut early_l1).cast::<u64>().add(gigabyte as usize & 511);
-            if entry.read_volatile() & 0x1c == NORMAL_BLOCK & 0x1c {
+            let block = entry.read_volatile();
+            if block & ATTRIBUTE == NORMAL & ATTRIBUTE {
                 continue;
             }
             entry.write_volatile(0);
             cpu::dsb_ish();
             cpu::tlbi_alle2is();
             cpu::dsb_ish();
-            entry.write_volatile(NORMAL_BLOCK | gigabyte << 30);
+            entry.write_volatile(block | NORMAL);
             cpu::dsb_ish();
             cpu::isb();
         }
@@ -289,7 +293,8 @@ pub fn init(machine: &Machine<'_>, in_use: &[Range], devices: &[Range]) -> Resul
 impl Memory {
     fn build_el2(&mut self, own: FrameRange, in_use: &[Range], devices: &[Range]) -> Result<(), Error> {
         let mut pool = Pool { arena: &mut self.arena, regime: Regime::El2 };
-        let format = Stage1El2::new(EL2_BITS).ok_or(Error::NoArena)?;
+        let regime = if mode::is_vhe() { Stage1Regime::El2And0 } else { Stage1Regime::El2 };
+        let format = Stage1El2::new(regime, EL2_BITS).ok_or(Error::NoArena)?;
         let mut table = PageTable::new(format, &mut pool)?;
         for (start, end, attributes) in image_parts() {
             if end > start {

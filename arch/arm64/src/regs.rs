@@ -144,6 +144,8 @@ registers! {
     ID_AA64MMFR1_EL1 = "id_aa64mmfr1_el1";
     /// Memory model features 2.
     ID_AA64MMFR2_EL1 = "S3_0_C0_C7_2";
+    /// Memory model features 4.
+    ID_AA64MMFR4_EL1 = "S3_0_C0_C7_4";
 
     /// System register interface of the GIC, EL2 view.
     ICC_SRE_EL2 = "S3_4_C12_C9_5";
@@ -271,6 +273,47 @@ registers! {
     /// Guest: virtual timer compare value.
     CNTV_CVAL_EL02 = "S3_5_C14_C3_2";
 
+    /// Guest, without VHE: system control.
+    SCTLR_EL1 = "sctlr_el1";
+    /// Guest, without VHE: FP and SVE access control.
+    CPACR_EL1 = "cpacr_el1";
+    /// Guest, without VHE: tables 0.
+    TTBR0_EL1 = "ttbr0_el1";
+    /// Guest, without VHE: tables 1.
+    TTBR1_EL1 = "ttbr1_el1";
+    /// Guest, without VHE: translation control.
+    TCR_EL1 = "tcr_el1";
+    /// Guest, without VHE: saved PSTATE.
+    SPSR_EL1 = "spsr_el1";
+    /// Guest, without VHE: exception return address.
+    ELR_EL1 = "elr_el1";
+    /// Guest, without VHE: auxiliary fault status 0.
+    AFSR0_EL1 = "afsr0_el1";
+    /// Guest, without VHE: auxiliary fault status 1.
+    AFSR1_EL1 = "afsr1_el1";
+    /// Guest, without VHE: syndrome.
+    ESR_EL1 = "esr_el1";
+    /// Guest, without VHE: fault address.
+    FAR_EL1 = "far_el1";
+    /// Guest, without VHE: memory attributes.
+    MAIR_EL1 = "mair_el1";
+    /// Guest, without VHE: auxiliary memory attributes.
+    AMAIR_EL1 = "amair_el1";
+    /// Guest, without VHE: vector base.
+    VBAR_EL1 = "vbar_el1";
+    /// Guest, without VHE: context ID.
+    CONTEXTIDR_EL1 = "contextidr_el1";
+    /// Guest, without VHE: timer control for its EL0.
+    CNTKCTL_EL1 = "cntkctl_el1";
+    /// Guest, without VHE: EL1 physical timer control.
+    CNTP_CTL_EL0 = "cntp_ctl_el0";
+    /// Guest, without VHE: EL1 physical timer compare value.
+    CNTP_CVAL_EL0 = "cntp_cval_el0";
+    /// Guest, without VHE: virtual timer control.
+    CNTV_CTL_EL0 = "cntv_ctl_el0";
+    /// Guest, without VHE: virtual timer compare value.
+    CNTV_CVAL_EL0 = "cntv_cval_el0";
+
     /// Physical address of an AT instruction.
     PAR_EL1 = "par_el1";
     /// Guest: stack pointer of EL1.
@@ -305,6 +348,8 @@ registers! {
     /// PMU counters enabled.
     PMCNTENSET_EL0 = "pmcntenset_el0";
 }
+
+pub mod guest;
 
 #[cfg(not(target_os = "none"))]
 pub mod fakes {

@@ -8,10 +8,11 @@
 use crate::cpu;
 use crate::fp;
 use crate::irq::ich::Ich;
-use crate::regs;
+use crate::mode::{Mode, in_mode};
+use crate::regs::{self, guest};
 
-/// HCR_EL2 while a guest is resident, and so for ever: E2H=1 with TGE=0 keeps the hypervisor in the EL2&0
-/// regime, so nothing is toggled between guest and hypervisor.
+/// HCR_EL2 while a guest is resident, and so for ever, without what the mode adds ([`Mode::HCR`]). Bits that an older
+/// CPU does not define are RES0 there: writing them has no effect.
 const HCR_GUEST: u64 = 1 << 0 // VM: stage 2
     | 1 << 1 // SWIO: set/way invalidation cleans too, so it cannot drop others' dirty lines
     | 1 << 3 | 1 << 4 | 1 << 5 // FMO, IMO, AMO: physical interrupts to EL2, virtual ones to the guest
@@ -20,22 +21,15 @@ const HCR_GUEST: u64 = 1 << 0 // VM: stage 2
     | 1 << 20 // TIDCP: implementation-defined registers
     | 1 << 21 // TACR: ACTLR_EL1
     | 1 << 31 // RW: EL1 is AArch64
-    | 1 << 34 // E2H
     | 1 << 35 // TLOR: limited ordering regions
     | 1 << 36 // TERR: error records
     | 1 << 37; // TEA: external aborts to EL2
 /// TID5: GMID_EL1. Defined from Armv8.5 on (MTE), RES0 before.
 const HCR_TID5: u64 = 1 << 58;
 
-/// CPTR_EL2 (E2H format): FP untrapped, SVE and SME trapped, trace and activity monitors trapped.
-const CPTR_GUEST: u64 = 3 << 20 | 1 << 28 | 1 << 30;
-
 /// MDCR_EL2 without HPMN: PMU, SPE, trace filter and the debug communications channel trap; breakpoints,
 /// watchpoints and the OS lock are the guest's.
 const MDCR_GUEST: u64 = 1 << 5 | 1 << 6 | 1 << 14 | 1 << 19 | 1 << 27;
-
-/// CNTHCTL_EL2 (E2H format): the guest's EL1 and EL0 use the physical counter and timer directly.
-const CNTHCTL_GUEST: u64 = 1 << 10 | 1 << 11;
 
 /// SCTLR_EL1 at reset: RES1 bits only; MMU and caches off.
 const SCTLR_RESET: u64 = 0x30d0_0800;
@@ -53,6 +47,10 @@ fn has_pmu() -> bool {
 
 /// Sets up what all guests on this CPU share.
 pub fn start_cpu() {
+    in_mode!(start_cpu_in());
+}
+
+fn start_cpu_in<M: Mode>() {
     let mmfr0 = regs::ID_AA64MMFR0_EL1.read();
     let mmfr1 = regs::ID_AA64MMFR1_EL1.read();
     let pfr1 = regs::ID_AA64PFR1_EL1.read();
@@ -62,7 +60,7 @@ pub fn start_cpu() {
     // else. Registers of optional features are written only where ID registers say they exist.
     unsafe {
         let mte = if id_field(pfr1, 8) >= 2 { HCR_TID5 } else { 0 };
-        regs::HCR_EL2.write(HCR_GUEST | mte);
+        regs::HCR_EL2.write(HCR_GUEST | M::HCR | mte);
         if id_field(regs::ID_AA64PFR0_EL1.read(), 40) != 0 || id_field(pfr1, 16) != 0 {
             // MPAM is not offered: EL1 must not choose its own partition (TRAPMPAM0EL1, TRAPMPAM1EL1).
             regs::MPAM2_EL2.write(1 << 49 | 1 << 48);
@@ -88,7 +86,7 @@ pub fn start_cpu() {
             regs::HDFGWTR2_EL2.write(0);
             regs::HFGITR2_EL2.write(0);
         }
-        regs::CPTR_EL2.write(CPTR_GUEST);
+        regs::CPTR_EL2.write(M::CPTR);
         regs::HSTR_EL2.write(0);
         let counters = if has_pmu { regs::PMCR_EL0.read() >> 11 & 0x1f } else { 0 };
         regs::MDCR_EL2.write(MDCR_GUEST | counters);
@@ -98,13 +96,15 @@ pub fn start_cpu() {
             regs::PMCNTENSET_EL0.write(1 << 31);
             regs::PMCR_EL0.write(1 << 6 | 1);
         }
-        regs::CNTHCTL_EL2.write(CNTHCTL_GUEST);
+        regs::CNTHCTL_EL2.write(M::CNTHCTL);
         regs::CNTHP_CTL_EL2.write(0);
-        regs::CNTHV_CTL_EL2.write(0);
+        if id_field(mmfr1, 8) != 0 {
+            regs::CNTHV_CTL_EL2.write(0);
+        }
         cpu::isb();
     }
     Ich::start_cpu();
-    stop_timers();
+    stop_timers_in::<M>();
 }
 
 /// What a vCPU needs in EL2 registers to be resident.
@@ -141,28 +141,32 @@ pub fn load(residence: &Residence) {
 /// Puts the system registers, FP and debug state of the resident vCPU into their reset state (Arm ARM D1.9),
 /// with execution to begin at `entry`.
 pub fn reset_vcpu(entry: u64) {
+    in_mode!(reset_vcpu_in(entry));
+}
+
+fn reset_vcpu_in<M: Mode>(entry: u64) {
     // SAFETY: state of the guest only, none of which is used at EL2.
     unsafe {
-        regs::SCTLR_EL12.write(SCTLR_RESET);
-        regs::CPACR_EL12.write(0);
-        regs::TTBR0_EL12.write(0);
-        regs::TTBR1_EL12.write(0);
-        regs::TCR_EL12.write(0);
-        regs::SPSR_EL12.write(0);
-        regs::ELR_EL12.write(0);
-        regs::AFSR0_EL12.write(0);
-        regs::AFSR1_EL12.write(0);
-        regs::ESR_EL12.write(0);
-        regs::FAR_EL12.write(0);
-        regs::MAIR_EL12.write(0);
-        regs::AMAIR_EL12.write(0);
-        regs::VBAR_EL12.write(0);
-        regs::CONTEXTIDR_EL12.write(0);
-        regs::CNTKCTL_EL12.write(0);
-        regs::CNTP_CTL_EL02.write(0);
-        regs::CNTP_CVAL_EL02.write(0);
-        regs::CNTV_CTL_EL02.write(0);
-        regs::CNTV_CVAL_EL02.write(0);
+        guest::SCTLR.write::<M>(SCTLR_RESET);
+        guest::CPACR.write::<M>(0);
+        guest::TTBR0.write::<M>(0);
+        guest::TTBR1.write::<M>(0);
+        guest::TCR.write::<M>(0);
+        guest::SPSR.write::<M>(0);
+        guest::ELR.write::<M>(0);
+        guest::AFSR0.write::<M>(0);
+        guest::AFSR1.write::<M>(0);
+        guest::ESR.write::<M>(0);
+        guest::FAR.write::<M>(0);
+        guest::MAIR.write::<M>(0);
+        guest::AMAIR.write::<M>(0);
+        guest::VBAR.write::<M>(0);
+        guest::CONTEXTIDR.write::<M>(0);
+        guest::CNTKCTL.write::<M>(0);
+        guest::CNTP_CTL.write::<M>(0);
+        guest::CNTP_CVAL.write::<M>(0);
+        guest::CNTV_CTL.write::<M>(0);
+        guest::CNTV_CVAL.write::<M>(0);
         regs::PAR_EL1.write(0);
         regs::SP_EL1.write(0);
         regs::SP_EL0.write(0);
@@ -192,10 +196,85 @@ pub fn reset_vcpu(entry: u64) {
 
 /// Silences the timers of a vCPU that stops: their lines must not keep interrupting the CPU.
 pub fn stop_timers() {
+    in_mode!(stop_timers_in());
+}
+
+fn stop_timers_in<M: Mode>() {
     // SAFETY: timers of the guest, which is not running.
     unsafe {
-        regs::CNTV_CTL_EL02.write(0);
-        regs::CNTP_CTL_EL02.write(0);
+        guest::CNTV_CTL.write::<M>(0);
+        guest::CNTP_CTL.write::<M>(0);
     }
     cpu::isb();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mode::{Nvhe, Vhe};
+    use crate::regs::fakes::{self, Access};
+
+    /// The names of registers that one mode has in the place of the other's: alias with VHE, own name without.
+    const RENAMED: [(&str, &str); 20] = [
+        ("SCTLR_EL12", "SCTLR_EL1"),
+        ("CPACR_EL12", "CPACR_EL1"),
+        ("TTBR0_EL12", "TTBR0_EL1"),
+        ("TTBR1_EL12", "TTBR1_EL1"),
+        ("TCR_EL12", "TCR_EL1"),
+        ("SPSR_EL12", "SPSR_EL1"),
+        ("ELR_EL12", "ELR_EL1"),
+        ("AFSR0_EL12", "AFSR0_EL1"),
+        ("AFSR1_EL12", "AFSR1_EL1"),
+        ("ESR_EL12", "ESR_EL1"),
+        ("FAR_EL12", "FAR_EL1"),
+        ("MAIR_EL12", "MAIR_EL1"),
+        ("AMAIR_EL12", "AMAIR_EL1"),
+        ("VBAR_EL12", "VBAR_EL1"),
+        ("CONTEXTIDR_EL12", "CONTEXTIDR_EL1"),
+        ("CNTKCTL_EL12", "CNTKCTL_EL1"),
+        ("CNTP_CTL_EL02", "CNTP_CTL_EL0"),
+        ("CNTP_CVAL_EL02", "CNTP_CVAL_EL0"),
+        ("CNTV_CTL_EL02", "CNTV_CTL_EL0"),
+        ("CNTV_CVAL_EL02", "CNTV_CVAL_EL0"),
+    ];
+
+    fn written(f: impl FnOnce()) -> Vec<(&'static str, u64)> {
+        fakes::reset();
+        // One CPU's ID registers, with VHE: HCR_EL2 and the like are written as they say.
+        fakes::set("ID_AA64MMFR1_EL1", 1 << 8);
+        f();
+        let writes = fakes::take_log().into_iter().filter_map(|access| match access {
+            Access::Write(name, value) => Some((name, value)),
+            Access::Read(_) => None,
+        });
+        writes.collect()
+    }
+
+    #[test]
+    fn the_modes_reset_the_same_registers_by_their_own_names() {
+        let vhe = written(|| reset_vcpu_in::<Vhe>(0x4000_0000));
+        let nvhe = written(|| reset_vcpu_in::<Nvhe>(0x4000_0000));
+        let renamed = |name| RENAMED.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, own)| *own);
+        let expected: Vec<_> = vhe.iter().map(|(name, value)| (renamed(name), *value)).collect();
+        assert_eq!(nvhe, expected);
+        for (alias, _) in RENAMED {
+            assert!(vhe.iter().any(|(name, _)| *name == alias), "{alias} is not reset");
+        }
+    }
+
+    #[test]
+    fn a_cpu_is_set_up_in_the_formats_of_the_mode() {
+        let value = |writes: &[(&str, u64)], register| {
+            writes.iter().rfind(|(name, _)| *name == register).map(|(_, value)| *value).unwrap()
+        };
+        let (vhe, nvhe) = (written(start_cpu_in::<Vhe>), written(start_cpu_in::<Nvhe>));
+        let differing = ["HCR_EL2", "CPTR_EL2", "CNTHCTL_EL2"];
+        let of = |writes: &[(&str, u64)]| differing.map(|register| value(writes, register));
+        let [hcr, cptr, cnthctl] = of(&vhe);
+        assert_eq!((hcr >> 34 & 1, cptr, cnthctl), (1, 0x5030_0000, 0xc00));
+        assert_eq!(of(&nvhe), [hcr & !(1 << 34), 0x4010_33ff, 3]);
+        let timers = ["CNTV_CTL_EL0", "CNTP_CTL_EL0"].map(|register| value(&nvhe, register));
+        assert_eq!(timers, [0, 0]);
+        assert!(!nvhe.iter().any(|(name, _)| name.ends_with("_EL12") || name.ends_with("_EL02")));
+    }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! VMSAv8-64 translation tables with the 4 KiB granule: stage 2, and stage 1 of the EL2&0 regime.
+//! VMSAv8-64 translation tables with the 4 KiB granule: stage 2, and stage 1 of the hypervisor's
+//! own regime, EL2&0 with the Virtualization Host Extensions (VHE) and EL2 without.
 //!
 //! Descriptor formats: Arm ARM (DDI 0487) section D8.3; stage 2 concatenated root tables: D8.2; memory
 //! attributes: D8.6; permissions: D8.4.
@@ -23,6 +24,10 @@ const STAGE2_EXECUTE_NEVER: u64 = 1 << 54;
 const STAGE1_READ_ONLY: u64 = 1 << 7;
 const STAGE1_PRIVILEGED_EXECUTE_NEVER: u64 = 1 << 53;
 const STAGE1_UNPRIVILEGED_EXECUTE_NEVER: u64 = 1 << 54;
+/// AP[1] where there is one privilege level.
+const STAGE1_SINGLE_RES1: u64 = 1 << 6;
+/// XN where there is one privilege level.
+const STAGE1_SINGLE_EXECUTE_NEVER: u64 = 1 << 54;
 
 /// `MAIR_EL2` as [`Stage1El2`] assumes it: attribute 0 Device-nGnRE, 1 Normal Non-cacheable, 2 Normal
 /// Write-Back Read- and Write-Allocate.
@@ -219,11 +224,38 @@ impl Stage1Attributes {
     pub const DEVICE: Self = Self { memory: Memory::Device, permission: Permission::ReadWrite };
 }
 
-/// Stage 1 of the EL2&0 regime (`HCR_EL2.E2H` is 1), the lower address range (`TTBR0_EL2`), 32 to 48 bits.
+/// The translation regime that the hypervisor runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage1Regime {
+    /// EL2 alone (`HCR_EL2.E2H` is 0): one privilege level, one execute-never bit.
+    El2,
+    /// EL2&0 (`HCR_EL2.E2H` is 1): permissions for EL0 too, which has none.
+    El2And0,
+}
+
+impl Stage1Regime {
+    const fn execute_never(self) -> u64 {
+        match self {
+            Self::El2 => STAGE1_SINGLE_EXECUTE_NEVER,
+            Self::El2And0 => STAGE1_PRIVILEGED_EXECUTE_NEVER,
+        }
+    }
+
+    /// What every entry has.
+    const fn common(self) -> u64 {
+        match self {
+            Self::El2 => STAGE1_SINGLE_RES1,
+            Self::El2And0 => STAGE1_UNPRIVILEGED_EXECUTE_NEVER,
+        }
+    }
+}
+
+/// Stage 1 of the hypervisor's regime, the lower address range (`TTBR0_EL2`), 32 to 48 bits.
 ///
 /// Entries are global and not accessible to EL0.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage1El2 {
+    regime: Stage1Regime,
     levels: [Level; 4],
     start: usize,
     input_bits: u32,
@@ -231,10 +263,10 @@ pub struct Stage1El2 {
 
 impl Stage1El2 {
     /// Makes the format for virtual addresses of `input_bits` bits; `None` outside 32..=48.
-    pub const fn new(input_bits: u32) -> Option<Self> {
+    pub const fn new(regime: Stage1Regime, input_bits: u32) -> Option<Self> {
         match input_bits {
-            32..=39 => Some(Self { levels: levels_from(1, input_bits), start: 1, input_bits }),
-            40..=48 => Some(Self { levels: levels_from(0, input_bits), start: 0, input_bits }),
+            32..=39 => Some(Self { regime, levels: levels_from(1, input_bits), start: 1, input_bits }),
+            40..=48 => Some(Self { regime, levels: levels_from(0, input_bits), start: 0, input_bits }),
             _ => None,
         }
     }
@@ -263,11 +295,11 @@ impl Format for Stage1El2 {
             Memory::Normal => 2 << 2,
         };
         let permission = match attributes.permission {
-            Permission::ReadOnly => STAGE1_READ_ONLY | STAGE1_PRIVILEGED_EXECUTE_NEVER,
-            Permission::ReadWrite => STAGE1_PRIVILEGED_EXECUTE_NEVER,
+            Permission::ReadOnly => STAGE1_READ_ONLY | self.regime.execute_never(),
+            Permission::ReadWrite => self.regime.execute_never(),
             Permission::ReadExecute => STAGE1_READ_ONLY,
         };
-        let common = leaf_type(level) | ACCESS_FLAG | STAGE1_UNPRIVILEGED_EXECUTE_NEVER;
+        let common = leaf_type(level) | ACCESS_FLAG | self.regime.common();
         common | index | permission | attributes.memory.shareability() | (address.0 & ADDRESS)
     }
 
@@ -282,7 +314,7 @@ impl Format for Stage1El2 {
                 1 => Memory::NonCacheable,
                 _ => Memory::Device,
             },
-            permission: match (entry & STAGE1_READ_ONLY, entry & STAGE1_PRIVILEGED_EXECUTE_NEVER) {
+            permission: match (entry & STAGE1_READ_ONLY, entry & self.regime.execute_never()) {
                 (0, _) => Permission::ReadWrite,
                 (_, 0) => Permission::ReadExecute,
                 _ => Permission::ReadOnly,

@@ -15,7 +15,9 @@ mod format;
 mod frames;
 mod tree;
 
-pub use arm64::{MAIR_EL2, Memory, Permission, Stage1Attributes, Stage1El2, Stage2, Stage2Attributes};
+pub use arm64::{
+    MAIR_EL2, Memory, Permission, Stage1Attributes, Stage1El2, Stage1Regime, Stage2, Stage2Attributes,
+};
 pub use format::{Entry, Format, Level, MAX_LEVELS, PhysAddr, Tables};
 pub use frames::{FrameAllocator, FrameError, FrameRange};
 pub use tree::{Error, PageTable, Translation};

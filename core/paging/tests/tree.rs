@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use proptest::prelude::*;
 use turnstile_paging::{
-    Error, Format, Memory, PageTable, Permission, PhysAddr, Stage1Attributes, Stage1El2, Stage2,
-    Stage2Attributes, Tables,
+    Error, Format, Memory, PageTable, Permission, PhysAddr, Stage1Attributes, Stage1El2, Stage1Regime,
+    Stage2, Stage2Attributes, Tables,
 };
 
 const PAGE: u64 = 4096;
@@ -283,10 +283,13 @@ fn roots_are_as_wide_as_the_input_needs() {
         assert_eq!(table.translate(&tables, last).unwrap().address, PhysAddr(0x5000));
     }
     assert!(Stage2::new(31).is_none() && Stage2::new(49).is_none());
-    assert!(Stage1El2::new(31).is_none() && Stage1El2::new(49).is_none());
-    assert_eq!(Stage1El2::new(39).unwrap().levels().len(), 3);
-    assert_eq!(Stage1El2::new(40).unwrap().levels().len(), 4);
-    assert_eq!(Stage1El2::new(48).unwrap().t0sz(), 16);
+    for regime in REGIMES {
+        let format = |bits| Stage1El2::new(regime, bits);
+        assert!(format(31).is_none() && format(49).is_none());
+        assert_eq!(format(39).unwrap().levels().len(), 3);
+        assert_eq!(format(40).unwrap().levels().len(), 4);
+        assert_eq!(format(48).unwrap().t0sz(), 16);
+    }
 }
 
 /// The bits of the descriptors, written out from Arm ARM D8.3 by hand.
@@ -301,35 +304,53 @@ fn descriptors_have_the_architected_bits() {
     assert_eq!(leaf(*page, Stage2Attributes::ROM) & 0xc0, 0x40);
     assert_eq!(format.table(PhysAddr(0x7000)), 0x7003);
 
-    let format = Stage1El2::new(48).unwrap();
+    let format = Stage1El2::new(Stage1Regime::El2And0, 48).unwrap();
     let [.., block, page] = format.levels() else { panic!() };
     let leaf = |level, attributes| format.leaf(level, PhysAddr(0x4000_0000), attributes);
     assert_eq!(leaf(*block, Stage1Attributes::CODE), 0x0040_0000_4000_0789);
     assert_eq!(leaf(*page, Stage1Attributes::CONSTANT), 0x0060_0000_4000_078b);
     assert_eq!(leaf(*page, Stage1Attributes::DATA), 0x0060_0000_4000_070b);
     assert_eq!(leaf(*page, Stage1Attributes::DEVICE), 0x0060_0000_4000_0603);
+
+    let format = Stage1El2::new(Stage1Regime::El2, 48).unwrap();
+    let leaf = |level, attributes| format.leaf(level, PhysAddr(0x4000_0000), attributes);
+    assert_eq!(leaf(*block, Stage1Attributes::CODE), 0x0000_0000_4000_07c9);
+    assert_eq!(leaf(*page, Stage1Attributes::CONSTANT), 0x0040_0000_4000_07cb);
+    assert_eq!(leaf(*page, Stage1Attributes::DATA), 0x0040_0000_4000_074b);
+    assert_eq!(leaf(*page, Stage1Attributes::DEVICE), 0x0040_0000_4000_0643);
 }
 
+const REGIMES: [Stage1Regime; 2] = [Stage1Regime::El2, Stage1Regime::El2And0];
 const ADDRESS_48: u64 = 0x0000_ffff_ffff_f000;
 
 #[test]
 fn hypervisor_attributes_survive_a_round_trip_and_never_allow_write_and_execute() {
-    for memory in [Memory::Normal, Memory::NonCacheable, Memory::Device] {
-        for permission in [Permission::ReadOnly, Permission::ReadWrite, Permission::ReadExecute] {
-            let mut tables = Memories::new(usize::MAX);
-            let mut table = PageTable::new(Stage1El2::new(48).unwrap(), &mut tables).unwrap();
-            let attributes = Stage1Attributes { memory, permission };
-            table.map(&mut tables, MIB2, PhysAddr(0), MIB2 + PAGE, attributes).unwrap();
-            for address in [MIB2, 2 * MIB2] {
-                assert_eq!(table.translate(&tables, address).unwrap().attributes, attributes);
-            }
-            let entries = tables.tables.values().flatten();
-            for entry in entries.filter(|&&entry| entry & 1 << 10 != 0) {
-                let writable = entry & 1 << 7 == 0;
-                let executable = entry & 1 << 53 == 0;
-                assert!(!(writable && executable));
-                assert!(entry & 1 << 54 != 0 && entry & 1 << 6 == 0, "EL0 has no access");
+    for regime in REGIMES {
+        for memory in [Memory::Normal, Memory::NonCacheable, Memory::Device] {
+            for permission in [Permission::ReadOnly, Permission::ReadWrite, Permission::ReadExecute] {
+                round_trip(regime, Stage1Attributes { memory, permission });
             }
         }
+    }
+}
+
+fn round_trip(regime: Stage1Regime, attributes: Stage1Attributes) {
+    let mut tables = Memories::new(usize::MAX);
+    let mut table = PageTable::new(Stage1El2::new(regime, 48).unwrap(), &mut tables).unwrap();
+    table.map(&mut tables, MIB2, PhysAddr(0), MIB2 + PAGE, attributes).unwrap();
+    for address in [MIB2, 2 * MIB2] {
+        assert_eq!(table.translate(&tables, address).unwrap().attributes, attributes);
+    }
+    let entries = tables.tables.values().flatten();
+    for entry in entries.filter(|&&entry| entry & 1 << 10 != 0) {
+        let bit = |n: u32| entry >> n & 1 != 0;
+        let (writable, read_only) = (!bit(7), bit(7));
+        match regime {
+            // AP[1] is RES1; XN.
+            Stage1Regime::El2 => assert!(bit(6) && !bit(53) && (read_only || bit(54))),
+            // EL0 has no access (AP[1], UXN); PXN.
+            Stage1Regime::El2And0 => assert!(!bit(6) && bit(54) && (read_only || bit(53))),
+        }
+        assert_eq!(writable, attributes.permission == Permission::ReadWrite);
     }
 }

@@ -8,6 +8,7 @@ use turnstile_techniques::Set;
 
 use super::document::{Ablation, Document, Figure, Host, SCHEMA, SubjectInfo};
 use super::measure::blank;
+use super::platform::Platform;
 use super::recorded::Recorded;
 use super::runner::{Measured, Runner};
 use super::selection::Selection;
@@ -26,7 +27,7 @@ pub struct Assembled {
     pub failures: Vec<Failure>,
 }
 
-/// Measures, and adds recorded figures of the subjects that are not measured.
+/// Measures, and adds recorded figures of the subjects that are not measured: they were taken on the usual machine.
 pub fn measure(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<Assembled> {
     let recorded = Recorded::load(layout)?;
     let jobs = selection.jobs();
@@ -35,8 +36,13 @@ pub fn measure(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<As
     for (job, result) in jobs.iter().zip(results) {
         assembled.add(job.subject, job.row, result);
     }
-    for subject in Subject::ALL.into_iter().filter(|subject| !selection.subjects.contains(subject)) {
-        assembled.add_recorded(subject, selection, &recorded);
+    let platform = selection.variant.platform;
+    if platform == Platform::default() {
+        for subject in Subject::ALL.into_iter().filter(|subject| !selection.subjects.contains(subject)) {
+            assembled.add_recorded(subject, selection, &recorded);
+        }
+    } else {
+        platform.label(&mut assembled.document);
     }
     // The table's order, whoever was measured.
     let place =

@@ -185,9 +185,9 @@ pub fn check(layout: &Layout, platform: &str, document: &Document) -> Result<()>
             details.push_str(&format!("{difference}\n"));
         }
     }
-    Err(Failure::failed("an exit path costs more than its budget").details(details).help(
-        "make it cheaper; if the rise is worth it, `./x bench --update-budgets --allow-raise` records it",
-    ))
+    let record = format!("{} --update-budgets --allow-raise", document.command);
+    let help = format!("make it cheaper; if the rise is worth it, `{record}` records it");
+    Err(Failure::failed("an exit path costs more than its budget").details(details).help(help))
 }
 
 /// Makes the budgets what Turnstile's rows cost, and records the traces that belong to them.

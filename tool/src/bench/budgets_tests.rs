@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Budgets: nothing is tolerated, and what a person wrote is kept.
 
+use super::super::platform::Platform;
+use super::super::rows::ROWS;
 use super::super::samples::turnstile;
 use super::*;
 
@@ -72,11 +74,26 @@ fn the_readmes_table_is_what_the_budgets_say() {
     let layout = Layout::find().unwrap();
     let readme = std::fs::read_to_string(layout.root().join("README.md")).unwrap();
     let table = readme.split("<!-- results -->").nth(1).unwrap().split("<!-- /results -->").next().unwrap();
-    let budgets = Budgets::load(&layout, crate::bench::BUDGETED).unwrap();
-    for row in &crate::bench::rows::ROWS {
+    let budgets = Budgets::load(&layout, &Platform::default().budgeted(false)).unwrap();
+    for row in &ROWS {
         let line = table.lines().find(|line| line.split_whitespace().next() == Some(row.name));
         let line = line.unwrap_or_else(|| panic!("{} is not in the README", row.name));
         let figure = count(budgets.of(row.name).unwrap()[INSTRUCTIONS]);
         assert!(line.split_whitespace().any(|word| word == figure), "{}: {figure} in {line}", row.name);
+    }
+}
+
+/// No light exit depends on the mode, and the full exits of the rows do not either.
+#[test]
+fn the_budgets_are_the_same_without_vhe() {
+    let layout = Layout::find().unwrap();
+    let [vhe, nvhe] = [Platform::VheGicv3, Platform::NvheGicv3].map(|platform| {
+        let budgets = Budgets::load(&layout, &platform.budgeted(false)).unwrap();
+        ROWS.map(|row| (row.name, budgets.of(row.name).unwrap()))
+    });
+    for ((row, mut vhe), (_, mut nvhe)) in vhe.into_iter().zip(nvhe) {
+        let (with, without) = (vhe.remove(INSTRUCTIONS).unwrap(), nvhe.remove(INSTRUCTIONS).unwrap());
+        assert!((with - without).abs() <= 4.0, "{row}: {with} instructions with VHE, {without} without");
+        assert_eq!(vhe, nvhe, "{row}");
     }
 }

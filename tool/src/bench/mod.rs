@@ -11,6 +11,7 @@
 //! | `measure` | from the meter's reading to figures |
 //! | `trace` | what exactly runs |
 //! | `ablate/` | what each technique is worth |
+//! | `platform` | the machines on which Turnstile is measured |
 //! | `recorded` | figures of subjects that are not measured |
 //! | `assemble`, `document` | the JSON, from which everything that is shown is made |
 //! | `table` | the JSON as text |
@@ -28,6 +29,7 @@ mod html;
 pub mod measure;
 pub mod native;
 mod operations;
+pub mod platform;
 pub mod recorded;
 pub mod report;
 pub mod rows;
@@ -42,6 +44,7 @@ mod weights;
 
 use assemble::Assembled;
 use document::Document;
+use platform::Platform;
 use selection::Selection;
 use subjects::{Subject, Variant};
 use weights::Weights;
@@ -55,16 +58,12 @@ use crate::ui;
 
 /// The architecture that is measured.
 pub const ISA: &str = "arm64";
-/// The emulated machine.
+/// The emulated machine on which all subjects are measured.
 pub const PLATFORM: &str = "qemu-virt max gicv3";
 /// The usual iterations, with which budgets are recorded. Warming up weighs little against so many.
 pub const ITERATIONS: u64 = 65536;
 /// The fewest: the visits of warming up must not be taken for those of the measured operations.
 pub const FEWEST: u64 = 16384;
-/// The platform's section in `bench/budgets.toml`.
-pub const BUDGETED: &str = "vhe-gicv3";
-/// The same with statistics of the VM's exits.
-pub const BUDGETED_STATISTICS: &str = "vhe-gicv3-statistics";
 
 /// Measures, or takes what was measured, and shows it.
 pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
@@ -102,13 +101,13 @@ pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
         ui::note(&format!("the report is in {}", Layout::shown(file)));
     }
     conclude(&document, failures)?;
-    let budgeted = if options.statistics { BUDGETED_STATISTICS } else { BUDGETED };
+    let budgeted = options.platform.budgeted(options.statistics);
     if options.check {
-        budgets::check(layout, budgeted, &document)?;
+        budgets::check(layout, &budgeted, &document)?;
         ui::note("every row is within its budgets");
     }
     if options.update_budgets {
-        budgets::update(layout, budgeted, &document, options.allow_raise)?;
+        budgets::update(layout, &budgeted, &document, options.allow_raise)?;
     }
     Ok(())
 }
@@ -125,10 +124,15 @@ fn select(options: &cli::Bench) -> Result<Selection> {
         let help = "add turnstile to --subjects, or leave --subjects out";
         return Err(Failure::usage("only Turnstile has budgets").help(help));
     }
+    if options.platform != Platform::default() && selection.subjects != [Subject::Turnstile] {
+        let what = format!("on {} Turnstile alone is measured", options.platform.name());
+        return Err(Failure::usage(what).help("leave --subjects out"));
+    }
     selection.trace = options.trace || budgets;
     if options.statistics {
         selection.variant = Variant::statistics();
     }
+    selection.variant.platform = options.platform;
     Ok(selection)
 }
 

@@ -2,6 +2,7 @@
 //! What is to be measured, as the command line says it.
 
 use super::ITERATIONS;
+use super::platform::Platform;
 use super::rows::{self, ROWS, Row};
 use super::runner::Job;
 use super::subjects::{Subject, Variant};
@@ -74,7 +75,10 @@ impl Selection {
             let names: Vec<&str> = self.rows.iter().map(|row| row.name).collect();
             command.push_str(&format!(" --rows {}", names.join(",")));
         }
-        if self.variant == Variant::statistics() {
+        if self.variant.platform != Platform::default() {
+            command.push_str(&format!(" --platform {}", self.variant.platform.name()));
+        }
+        if self.variant.vm == Variant::statistics().vm {
             command.push_str(" --statistics");
         }
         if self.iterations != ITERATIONS {
@@ -116,6 +120,9 @@ mod tests {
         assert_eq!(select(&["all"], &[]).command(), "./x bench --subjects all");
         let timed = Selection { variant: Variant::statistics(), ..select(&[], &[]) };
         assert_eq!(timed.command(), "./x bench --statistics");
+        let variant = Variant { platform: Platform::NvheGicv3, ..Variant::statistics() };
+        let elsewhere = Selection { variant, ..select(&[], &[]) };
+        assert_eq!(elsewhere.command(), "./x bench --platform nvhe-gicv3 --statistics");
         let some = Selection { iterations: 20000, ..select(&["xen"], &["self-sgi"]) };
         assert_eq!(some.command(), "./x bench --subjects xen --rows self-sgi --iterations 20000");
     }

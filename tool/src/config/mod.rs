@@ -30,9 +30,19 @@ pub use read::{At, show_size};
 const MAX_CPUS: u64 = 256;
 /// The longest configuration that is read: no machine of a few VMs takes nearly as much to describe.
 const MAX_TEXT: u64 = 1 << 20;
-/// The processor models with VHE that the machine can have.
-const CPU_MODELS: [&str; 7] =
-    ["max", "neoverse-n1", "neoverse-n2", "neoverse-v1", "cortex-a55", "cortex-a76", "cortex-a710"];
+/// The processor models that the machine can have. Those of Armv8.0, which have no VHE, come last.
+const CPU_MODELS: [&str; 10] = [
+    "max",
+    "neoverse-n1",
+    "neoverse-n2",
+    "neoverse-v1",
+    "cortex-a55",
+    "cortex-a76",
+    "cortex-a710",
+    "cortex-a53",
+    "cortex-a57",
+    "cortex-a72",
+];
 
 /// A whole configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

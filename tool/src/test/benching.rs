@@ -2,10 +2,11 @@
 //! Turnstile's rows: within their budgets, and the same in every run.
 
 use crate::bench::assemble::{self, Assembled};
+use crate::bench::budgets;
 use crate::bench::document::{Document, Host, Trace};
+use crate::bench::platform::Platform;
 use crate::bench::selection::Selection;
 use crate::bench::subjects::Variant;
-use crate::bench::{BUDGETED, BUDGETED_STATISTICS, budgets};
 use crate::failure::{Failure, Result};
 use crate::layout::Layout;
 use crate::setup::qemu::Qemu;
@@ -15,15 +16,21 @@ const REPEATED: [&str; 3] = ["null-hypercall", "sysreg-trap", "self-sgi"];
 
 /// Measures all rows, and compares them with the budgets.
 pub fn budgets(layout: &Layout, qemu: &Qemu) -> Result<()> {
-    within(layout, qemu, BUDGETED, Variant::default())
+    within(layout, qemu, false, Variant::default())
 }
 
 /// The same with statistics of the VM's exits, which have their price.
 pub fn statistics(layout: &Layout, qemu: &Qemu) -> Result<()> {
-    within(layout, qemu, BUDGETED_STATISTICS, Variant::statistics())
+    within(layout, qemu, true, Variant::statistics())
 }
 
-fn within(layout: &Layout, qemu: &Qemu, budgeted: &str, variant: Variant) -> Result<()> {
+/// The same on a CPU without VHE.
+pub fn nvhe(layout: &Layout, qemu: &Qemu) -> Result<()> {
+    within(layout, qemu, false, Variant { platform: Platform::NvheGicv3, ..Variant::default() })
+}
+
+fn within(layout: &Layout, qemu: &Qemu, statistics: bool, variant: Variant) -> Result<()> {
+    let budgeted = variant.platform.budgeted(statistics);
     let document = measure(layout, qemu, &[], variant)?;
     if let Some(figure) = document.rows.iter().find(|figure| figure.exits.is_some_and(|exits| exits < 1.0)) {
         return Err(Failure::failed(format!("{} does not exit", figure.row)));
@@ -38,7 +45,7 @@ fn within(layout: &Layout, qemu: &Qemu, budgeted: &str, variant: Variant) -> Res
         let what = format!("the trace of {} has wrong names: {:?}", trace.row, trace.folded);
         return Err(Failure::failed(what));
     }
-    budgets::check(layout, budgeted, &document)
+    budgets::check(layout, &budgeted, &document)
 }
 
 /// Measures some rows twice; the files must be the same but for date and host.

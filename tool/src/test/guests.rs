@@ -32,16 +32,21 @@ fn selftests() -> Vec<Scenario> {
     for vcpus in [1, 4] {
         for machine in ["virt", "kvmtool"] {
             for pmu in ["off", "trapped"] {
-                let more = format!("vcpus = {vcpus}\nmachine = \"{machine}\"\npmu = \"{pmu}\"");
-                let steps = vec![Step::Expect(0, "@boot selftest"), Step::Expect(0, "@done passed=")];
-                let name = format!("selftest/{machine}-{vcpus}-pmu-{pmu}");
-                let scenario = Scenario::new(name, guest("selftest", "selftest", "32MiB", &more), steps);
-                scenarios.push(scenario.counted().judge(no_failures));
+                scenarios.push(selftest(machine, vcpus, pmu));
             }
         }
     }
     scenarios.extend(["virt", "kvmtool"].map(many_vcpus));
     scenarios
+}
+
+/// All of the guest's own tests.
+pub fn selftest(machine: &str, vcpus: u32, pmu: &str) -> Scenario {
+    let more = format!("vcpus = {vcpus}\nmachine = \"{machine}\"\npmu = \"{pmu}\"");
+    let steps = vec![Step::Expect(0, "@boot selftest"), Step::Expect(0, "@done passed=")];
+    let name = format!("selftest/{machine}-{vcpus}-pmu-{pmu}");
+    let scenario = Scenario::new(name, guest("selftest", "selftest", "32MiB", &more), steps);
+    scenario.counted().judge(no_failures)
 }
 
 /// The most vCPUs that a VM may have: all start, and SGIs reach each of them. Affinities need Aff1 here, and on
@@ -75,7 +80,8 @@ fn beacons_are_good(record: &Record) -> Result<(), String> {
     }
 }
 
-fn hostile(machine: &str) -> Scenario {
+/// All attacks that leave the guest able to go on, with a second VM that must not notice.
+pub fn hostile(machine: &str) -> Scenario {
     let first = guest("hostile", "hostile", "32MiB", &format!("vcpus = 2\nmachine = \"{machine}\""));
     let steps =
         vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
@@ -118,7 +124,8 @@ fn crash_stop() -> Scenario {
     })
 }
 
-fn crash_restart() -> Scenario {
+/// A guest that crashes is started again and again.
+pub fn crash_restart() -> Scenario {
     let more = "on-crash = \"restart\"\ncmdline = \"how=reset2 after=100\"";
     let config = with_beacon(guest("victim", "crash", "8MiB", more), BEACON);
     let steps = vec![
@@ -173,7 +180,8 @@ fn restart() -> Scenario {
     })
 }
 
-fn echo(machine: &str) -> Scenario {
+/// What is typed comes back, also after a restart.
+pub fn echo(machine: &str) -> Scenario {
     let config = guest("echo", "echo", "8MiB", &format!("machine = \"{machine}\""));
     let steps = vec![
         Step::Expect(0, "echo> "),

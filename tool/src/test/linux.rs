@@ -25,7 +25,8 @@ pub fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-fn boot(vcpus: u32, machine: &str) -> Scenario {
+/// From the kernel to a shell, and off again.
+pub fn boot(vcpus: u32, machine: &str) -> Scenario {
     let config = linux("linux", vcpus, "turnstile.run=info,poweroff", &format!("machine = \"{machine}\""));
     let ready = match vcpus {
         1 => "turnstile: shell ready cpus=1",

@@ -15,6 +15,7 @@ mod image;
 mod linux;
 mod measuring;
 mod metering;
+mod modes;
 mod peers;
 mod refusals;
 mod scenario;
@@ -130,6 +131,7 @@ fn all_scenarios() -> Vec<Scenario> {
         refusals::scenarios(),
         linux::scenarios(),
         ablation::scenarios(),
+        modes::scenarios(),
     ];
     topics.into_iter().flatten().collect()
 }

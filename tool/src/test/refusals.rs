@@ -15,7 +15,7 @@ pub fn scenarios() -> Vec<Scenario> {
         let scenario = Scenario::new(format!("refusal/{name}"), config, vec![Step::Text(text)]);
         scenario.ending(Ending::Refused).prepare(prepare).limit(60)
     };
-    vec![
+    let mut scenarios = vec![
         refuse("flipped-byte-in-an-image", "damaged: image 0", |boot, folder| {
             change(boot, folder, |bytes| flip_in_image(bytes))
         }),
@@ -36,10 +36,16 @@ pub fn scenarios() -> Vec<Scenario> {
             boot.el2 = false;
             Ok(())
         }),
-        refuse("cpu-without-vhe", "VHE", |boot, _| {
+        refuse("vhe-on-a-cpu-without", "which mode=vhe asks for", |boot, _| {
             boot.cpu = "cortex-a57".to_owned();
+            boot.append.push_str(" mode=vhe");
             Ok(())
         }),
+        refuse("ablation-without-vhe", "an image for ablation needs a CPU with", |boot, _| {
+            boot.append.push_str(" mode=nvhe");
+            Ok(())
+        })
+        .without("none"),
         refuse("too-few-cpus", "CPU", |boot, folder| {
             // The bundle of a machine with more CPUs than this one has.
             boot.cpus = 1;
@@ -47,10 +53,18 @@ pub fn scenarios() -> Vec<Scenario> {
         })
         .with_config(guest("echo", "echo", "8MiB", "cpus = [3]")),
         too_little_memory(),
+        fault("panic", vec!["panicked at", "provoked", "backtrace", RESET]),
+    ];
+    scenarios.extend(protections());
+    scenarios
+}
+
+/// What the hypervisor's own translation tables forbid it.
+pub fn protections() -> [Scenario; 3] {
+    [
         fault("write-to-code", vec![EXCEPTION, PERMISSION_FAULT_ON_WRITE, RESET]),
         fault("run-data", vec![EXCEPTION, PERMISSION_FAULT_ON_FETCH, RESET]),
         fault("stack-overflow", vec![EXCEPTION, TRANSLATION_FAULT_ON_WRITE, "backtrace", RESET]),
-        fault("panic", vec!["panicked at", "provoked", "backtrace", RESET]),
     ]
 }
 

@@ -31,7 +31,7 @@ fn vm(record: &Record, reading: usize, vm: usize) -> Result<&VmReading, String> 
 }
 
 /// Two VMs whose guests differ in the numbers alone, so that the counts differ by these, and one VM without statistics.
-fn exact() -> Scenario {
+pub fn exact() -> Scenario {
     let few = "hypercalls=100 calls=010 registers=200 reads=300 timers=2 suspends=1";
     let many = "hypercalls=700 calls=050 registers=900 reads=500 timers=5 suspends=3";
     let config = exits("few", few, KEPT) + &exits("many", many, KEPT) + &exits("quiet", few, "");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Exceptions that the hypervisor raises in the guest (Arm ARM D1.3.3: taking an exception to EL1).
 
-use crate::regs;
+use crate::mode::{Mode, in_mode};
+use crate::regs::{self, guest};
 
 const SPSR_MODE: u64 = 0xf;
 const MODE_EL0T: u64 = 0b0000;
@@ -61,18 +62,22 @@ const fn vector(spsr: u64) -> u64 {
 
 /// Makes the guest take a synchronous exception to its EL1, at the instruction that exited.
 fn take(esr: u64, far: Option<u64>) {
+    in_mode!(take_in(esr, far));
+}
+
+fn take_in<M: Mode>(esr: u64, far: Option<u64>) {
     let spsr = regs::SPSR_EL2.read();
-    let sctlr = regs::SCTLR_EL12.read();
+    let sctlr = guest::SCTLR.read::<M>();
     // SAFETY: exception state of the guest, as the architecture lays it down.
     unsafe {
-        regs::SPSR_EL12.write(spsr);
-        regs::ELR_EL12.write(regs::ELR_EL2.read());
-        regs::ESR_EL12.write(esr);
+        guest::SPSR.write::<M>(spsr);
+        guest::ELR.write::<M>(regs::ELR_EL2.read());
+        guest::ESR.write::<M>(esr);
         if let Some(far) = far {
-            regs::FAR_EL12.write(far);
+            guest::FAR.write::<M>(far);
         }
         regs::SPSR_EL2.write(exception_pstate(spsr, sctlr));
-        regs::ELR_EL2.write(regs::VBAR_EL12.read().wrapping_add(vector(spsr)));
+        regs::ELR_EL2.write(guest::VBAR.read::<M>().wrapping_add(vector(spsr)));
     }
 }
 
@@ -82,6 +87,7 @@ pub fn undefined() {
 }
 
 /// Ends the access that exited with a synchronous external abort. `far` is the faulting virtual address.
+#[cold] // The way of accesses that a device answers is laid out without it.
 pub fn external_abort(abort: Abort, far: u64) {
     let same = regs::SPSR_EL2.read() & (SPSR_MODE | PSTATE_AARCH32) >= MODE_EL1T
         && regs::SPSR_EL2.read() & PSTATE_AARCH32 == 0;
@@ -94,6 +100,7 @@ pub fn external_abort(abort: Abort, far: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mode::Nvhe;
     use crate::regs::fakes;
 
     fn start(spsr: u64) {
@@ -112,6 +119,18 @@ mod tests {
         assert_eq!(fakes::get("SPSR_EL12"), 0x6000_0005);
         assert_eq!(fakes::get("ESR_EL12"), 1 << 25);
         // Flags kept, EL1h, DAIF masked, PAN because SCTLR_EL1.SPAN is 0.
+        assert_eq!(fakes::get("SPSR_EL2"), 0x6000_0000 | 1 << 22 | 0x3c5);
+    }
+
+    #[test]
+    fn without_vhe_the_guests_registers_have_their_own_names() {
+        start(0x6000_0005);
+        fakes::set("VBAR_EL1", 0x4010_0000);
+        take_in::<Nvhe>(1 << 25, Some(0x1234));
+        assert_eq!(fakes::get("ELR_EL2"), 0x4010_0200);
+        assert_eq!(fakes::get("ELR_EL1"), 0x4000_1000);
+        assert_eq!(fakes::get("SPSR_EL1"), 0x6000_0005);
+        assert_eq!((fakes::get("ESR_EL1"), fakes::get("FAR_EL1")), (1 << 25, 0x1234));
         assert_eq!(fakes::get("SPSR_EL2"), 0x6000_0000 | 1 << 22 | 0x3c5);
     }
 

@@ -83,7 +83,7 @@ pub fn measure(
 }
 
 fn job(row: &'static Row, off: Set) -> Job {
-    let variant = Variant { features: FEATURES, append: format!("{WITHOUT}{off}"), vm: String::new() };
+    let variant = Variant { features: FEATURES, append: format!("{WITHOUT}{off}"), ..Variant::default() };
     Job { variant, ..Job::new(Subject::Turnstile, row) }
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 pub use turnstile::config;
 
+use crate::bench::platform::Platform;
 use crate::bench::report::Report;
 use crate::bench::rows::Row;
 use crate::failure::{Context, Result};
@@ -48,7 +49,7 @@ impl Subject {
         }
     }
 
-    /// Whether it uses the Virtualization Host Extensions.
+    /// Whether it uses the Virtualization Host Extensions on the machine on which all are measured.
     pub fn mode(self) -> &'static str {
         match self {
             Subject::Turnstile | Subject::KvmVhe => "vhe",
@@ -93,6 +94,8 @@ pub struct Variant {
     pub append: String,
     /// More lines of the VM's table.
     pub vm: String,
+    /// The machine.
+    pub platform: Platform,
 }
 
 impl Variant {
