@@ -7,12 +7,10 @@ use std::fs;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::terminal::Terminal;
 use common::{Folder, fake_qemu};
 use predicates::prelude::*;
 use predicates::str::contains;
-use rexpect::session::{PtySession, spawn_command};
-
-const TIMEOUT: Option<u64> = Some(20_000);
 
 /// `turnstile top` with these arguments.
 fn top(folder: &Folder, arguments: &[&str]) -> assert_cmd::Command {
@@ -155,61 +153,21 @@ fn several_sessions_must_be_told_apart() {
     second.end();
 }
 
-/// The live screen on a terminal of a shell that prints the terminal's mode before and after.
-struct Terminal {
-    session: PtySession,
-    before: String,
-    id: String,
+/// The live screen.
+fn screen(folder: &Folder, play: &str, arguments: &str) -> Terminal {
+    Terminal::start(folder, play, &format!("top m.toml --image h {arguments}"))
 }
 
-impl Terminal {
-    fn start(folder: &Folder, play: &str, arguments: &str) -> Self {
-        let tool = assert_cmd::cargo::cargo_bin!("turnstile");
-        let (tool, qemu) = (tool.display(), fake_qemu());
-        let script = format!(
-            "stty rows 30 cols 100; echo before $(stty -g); \
-             sh -c 'echo id $$; exec {tool} top m.toml --image h {arguments} --qemu {}'; \
-             echo code $?; echo after $(stty -g)",
-            qemu.display()
-        );
-        let mut command = Command::new("sh");
-        command.arg("-c").arg(script).current_dir(folder.path()).env("FAKE_QEMU", play).env("TERM", "xterm");
-        command.envs(folder.environment());
-        let mut session = spawn_command(command, TIMEOUT).unwrap();
-        session.exp_string("before ").unwrap();
-        let before = session.read_line().unwrap();
-        session.exp_string("id ").unwrap();
-        let id = session.read_line().unwrap();
-        Terminal { session, before, id }
-    }
-
-    /// Waits for a word: between words the cursor may be moved instead of writing a space.
-    fn expect(&mut self, text: &str) {
-        if let Err(error) = self.session.exp_string(text) {
-            let error = error.to_string();
-            panic!("no {text:?}: {}", error.chars().take(2000).collect::<String>());
-        }
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.session.send(keys).unwrap();
-        self.session.flush().unwrap();
-    }
-
-    /// The tool has ended with this code, has left the alternate screen, and the terminal's mode is as it was.
-    fn ended(mut self, code: &str) {
-        self.expect("\x1b[?1049l");
-        self.expect("code ");
-        assert_eq!(self.session.read_line().unwrap(), code);
-        self.expect("after ");
-        assert_eq!(self.session.read_line().unwrap(), self.before);
-    }
+/// The tool has left the alternate screen, has ended with this code, and the terminal's mode is as it was.
+fn ended(mut terminal: Terminal, code: &str) {
+    terminal.expect("\x1b[?1049l");
+    terminal.ended(code);
 }
 
 #[test]
 fn the_screen_shows_rates_and_keys_work() {
     let folder = Folder::with_vms(&["one"]);
-    let mut terminal = Terminal::start(&folder, "echo", "--interval 0.2");
+    let mut terminal = screen(&folder, "echo", "--interval 0.2");
     terminal.expect("rate");
     terminal.expect("hypercall");
     terminal.press("h");
@@ -218,29 +176,29 @@ fn the_screen_shows_rates_and_keys_work() {
     terminal.press(" ");
     terminal.expect("paused");
     terminal.press("q");
-    terminal.ended("0");
+    ended(terminal, "0");
 }
 
 #[test]
 fn control_c_and_signals_leave_the_terminal_as_it_was() {
     let folder = Folder::with_vms(&["one"]);
-    let mut terminal = Terminal::start(&folder, "echo", "");
+    let mut terminal = screen(&folder, "echo", "");
     terminal.expect("hypercall");
     terminal.session.send_control('c').unwrap();
-    terminal.ended("0");
-    let mut terminal = Terminal::start(&folder, "echo", "");
+    ended(terminal, "0");
+    let mut terminal = screen(&folder, "echo", "");
     terminal.expect("hypercall");
     assert!(Command::new("kill").arg(terminal.id.trim()).status().unwrap().success());
-    terminal.ended("143");
+    ended(terminal, "143");
 }
 
 #[test]
 fn a_machine_that_ends_leaves_its_last_figures() {
     let folder = Folder::with_vms(&["one"]);
-    let mut terminal = Terminal::start(&folder, "poweroff", "");
+    let mut terminal = screen(&folder, "poweroff", "");
     terminal.expect("ended:");
     terminal.press("q");
-    terminal.ended("0");
-    let terminal = Terminal::start(&folder, "die", "");
-    terminal.ended("1");
+    ended(terminal, "0");
+    let terminal = screen(&folder, "die", "");
+    ended(terminal, "1");
 }

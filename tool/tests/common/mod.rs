@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+pub mod terminal;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
