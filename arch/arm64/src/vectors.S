@@ -212,6 +212,8 @@ vectors:
 // w0 = why the light tier did not re-enter.
 full_exit:
     save_preserved
+    tbnz    w0, #30, light_with_preserved
+full_exit_saved:
     mov     x29, xzr                    // the guest's frame chain is not ours to walk
     mov     w1, w0
     mov     x0, sp
@@ -219,6 +221,17 @@ full_exit:
 enter_guest:
     restore_preserved
     restore_clobberable
+    enter
+
+// A light exit about one of x19-x30, which the frame holds now (Code::PRESERVED).
+light_with_preserved:
+    mov     x0, sp
+    mrs     x1, esr_el2
+    bl      turnstile_light_sysreg_preserved
+    cbnz    w0, full_exit_saved
+    mrs     x1, esr_el2
+    tbnz    w1, #0, enter_guest         // ISS.Direction: a read has changed one of them in the frame
+    restore_clobberable                 // a write has not, and compiled code has preserved them
     enter
 
 // x0 = exit frame: first entry of a vCPU on this physical CPU.
@@ -235,6 +248,8 @@ vectors_timed:
 
 full_exit_timed:
     save_preserved
+    tbnz    w0, #30, light_with_preserved_timed
+full_exit_saved_timed:
     mov     x29, xzr
     mov     w1, w0
     mov     x0, sp
@@ -247,6 +262,13 @@ light_return_timed:
     ldp     x2, x3, [sp, #16]
     ldp     x0, x1, [sp]
     enter
+
+light_with_preserved_timed:
+    mov     x0, sp
+    mrs     x1, esr_el2
+    bl      turnstile_light_sysreg_preserved
+    cbnz    w0, full_exit_saved_timed
+    b       enter_guest_timed
 
 // The same for a vCPU whose start is timed.
     .global turnstile_enter_timed

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A virtual machine and its vCPUs, as exits see them.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use spin::Once;
 use turnstile_exitstat::Page;
 use turnstile_machine::GuestMachine;
 use turnstile_machine::map::Region;
-use turnstile_vgic::{Context, Host, RemoteOp, VcpuGic, Vgic, VirtualInterface};
+use turnstile_vgic::{Context, Host, MAX_VCPUS, RemoteOp, VcpuGic, Vgic, VirtualInterface};
 use turnstile_vm::attention::{Posted, Reasons};
 use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Stop};
 use turnstile_vm::psci::Psci;
@@ -20,6 +21,12 @@ use crate::idregs::IdRegisters;
 use crate::irq::{Gic, in_gic};
 use crate::switch::Residence;
 use crate::vcpu::{Vcpu, serve_remote};
+
+/// The vCPUs of a VM by number.
+type VcpuTable = [Option<&'static Vcpu>; MAX_VCPUS];
+
+/// The table of a VM that has no vCPUs yet.
+static NOBODY: VcpuTable = [None; MAX_VCPUS];
 
 /// A virtual machine. It exists from boot on; what changes from life to life is its memory and its state.
 pub struct Vm {
@@ -48,6 +55,8 @@ pub struct Vm {
     /// Guest physical addresses of all redistributors.
     pub gicr: Region,
     vcpus: Once<Vec<&'static Vcpu>>,
+    /// The same by number, for SGIs: one load without a check of bounds.
+    table: AtomicPtr<VcpuTable>,
     vtcr: AtomicU64,
     vttbr: AtomicU64,
     cntvoff: AtomicU64,
@@ -94,6 +103,7 @@ impl Vm {
             gicd: map.gicd,
             gicr: map.gicr(vcpus),
             vcpus: Once::new(),
+            table: AtomicPtr::new((&raw const NOBODY).cast_mut()),
             vtcr: AtomicU64::new(0),
             vttbr: AtomicU64::new(0),
             cntvoff: AtomicU64::new(0),
@@ -102,6 +112,10 @@ impl Vm {
 
     /// Gives the VM its vCPUs, once.
     pub fn set_vcpus(&self, vcpus: Vec<&'static Vcpu>) {
+        let mut table = Box::new([None; MAX_VCPUS]);
+        table.iter_mut().zip(&vcpus).for_each(|(place, vcpu)| *place = Some(*vcpu));
+        // Release: who finds the table finds it filled.
+        self.table.store(Box::leak(table), Ordering::Release);
         self.vcpus.call_once(|| vcpus);
     }
 
@@ -111,9 +125,13 @@ impl Vm {
     }
 
     /// Returns vCPU `index`.
-    #[inline] // A bounds check and a load on the path of every SGI.
+    #[inline(always)] // Two loads on the path of every SGI.
     pub fn vcpu(&self, index: usize) -> Option<&'static Vcpu> {
-        self.vcpus().get(index).copied()
+        // Relaxed: the table is set before any vCPU can run, and what it holds is reached by data dependency.
+        let table = self.table.load(Ordering::Relaxed);
+        // SAFETY: a table that lives for ever: NOBODY, or the one that `set_vcpus` leaked and nobody writes again.
+        let table: &VcpuTable = unsafe { &*table };
+        if index < MAX_VCPUS { table[index] } else { None }
     }
 
     /// Sets the stage 2 tables of the VM's next life: VTCR_EL2, and VTTBR_EL2 without the VMID. Its virtual
@@ -161,7 +179,10 @@ impl Vm {
 
     /// Forgets every interrupt, for a new life. Only while no vCPU runs.
     pub fn reset_interrupts(&self) {
-        self.vcpus().iter().for_each(|vcpu| vcpu.inbox.clear());
+        for vcpu in self.vcpus() {
+            vcpu.inbox.clear();
+            vcpu.attention.take_only(Reasons::SGIS);
+        }
         self.vgic.reset();
     }
 
@@ -196,7 +217,11 @@ impl<G: Gic> Host for Peers<'_, G> {
     #[inline] // On the light exit of an SGI.
     fn post(&self, vcpu: usize, intid: u32) {
         let Some(target) = self.vm.vcpu(vcpu) else { return };
-        target.notify::<G>(target.inbox.post(&target.attention, intid));
+        let posted = match intid {
+            0..16 => target.attention.post(Reasons::sgi(intid)),
+            _ => target.inbox.post(&target.attention, intid),
+        };
+        target.notify::<G>(posted);
     }
 
     fn remote<V: VirtualInterface>(&self, me: &mut VcpuGic, vif: &mut V, vcpu: usize, op: RemoteOp) -> u64 {
@@ -256,6 +281,14 @@ impl Vcpu {
             Posted::Kick(token) if token != cpu::this().kick_token => G::kick(token),
             // Nothing parks a vCPU: each has a CPU of its own.
             Posted::Kick(_) | Posted::Seen | Posted::Wake => {}
+        }
+    }
+
+    /// The same for a poster that is another vCPU in an exit: this one is not resident on the calling CPU.
+    #[inline(always)] // Once per target of an SGI.
+    pub fn notify_other<G: Gic>(&self, posted: Posted) {
+        if let Posted::Kick(token) = posted {
+            G::kick(token);
         }
     }
 

@@ -152,24 +152,27 @@ impl Vgic {
         self.routes.mpidr(vcpu)
     }
 
-    /// Decodes a write to an SGI register by vCPU `sender`: the INTID, and the vCPUs it reaches. HOT:
-    /// the cost is that of the targets named. Affinities that no vCPU has are ignored, and so are
+    /// Decodes a write to an SGI register that is no broadcast ([`SgiRegister::is_broadcast`]): the vCPUs it
+    /// reaches. HOT: the cost is that of the targets named. Affinities that no vCPU has are ignored, and so are
     /// targets that have the SGI in the other group (Arm IHI 0069, section 12.1.10, with `DS` = 1).
     #[inline] // Hot: on the light exit of ICC_SGI1R_EL1.
-    pub fn sgi_targets(&self, register: SgiRegister, value: u64, sender: usize) -> (u32, SgiTargets<'_>) {
-        let targets = self.routes.targets(register, value, sender);
-        (targets.intid(), targets)
+    pub fn sgi_targets(&self, register: SgiRegister, value: u64) -> SgiTargets<'_> {
+        self.routes.targets(register, value)
     }
 
-    /// Does what [`Self::sgi_targets`] does by searching all vCPUs: to be measured against.
-    pub fn search_sgi_targets(
+    /// Decodes a broadcast by vCPU `sender`: all others that have the SGI in the register's group.
+    pub fn sgi_broadcast(
         &self,
         register: SgiRegister,
         value: u64,
         sender: usize,
-    ) -> (u32, SearchedTargets<'_>) {
-        let targets = self.routes.search(register, value, sender);
-        (targets.intid(), targets)
+    ) -> impl Iterator<Item = usize> {
+        self.routes.broadcast(register, value).filter(move |vcpu| *vcpu != sender)
+    }
+
+    /// Does what [`Self::sgi_targets`] does by searching all vCPUs: to be measured against.
+    pub fn search_sgi_targets(&self, register: SgiRegister, value: u64) -> SearchedTargets<'_> {
+        self.routes.search(register, value)
     }
 
     pub(crate) fn set_sgi_groups(&self, vcpu: usize, group1: u32) {

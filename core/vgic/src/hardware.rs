@@ -33,6 +33,17 @@ impl LrState {
         }
     }
 
+    /// Takes the state from the two lowest bits, laid out as in a list register.
+    #[inline(always)] // Nothing: the values are the bits.
+    pub const fn from_bits(bits: u64) -> Self {
+        match bits & 3 {
+            0 => Self::Invalid,
+            1 => Self::Pending,
+            2 => Self::Active,
+            _ => Self::PendingActive,
+        }
+    }
+
     /// Returns whether the pending bit is set.
     #[inline] // One bit.
     pub const fn pending(self) -> bool {

@@ -3,7 +3,7 @@
 //!
 //! An SGI names a group of sixteen possible targets by Aff3.Aff2.Aff1 and the range selector, and up
 //! to sixteen of them by a bit mask. The table maps the group to its sixteen vCPUs by one
-//! multiplication and two loads: its hash function is searched for when the VM is built, until no two
+//! multiplication and one load: its hash function is searched for when the VM is built, until no two
 //! groups collide. The cost of an SGI is then that of the targets it names, however many vCPUs there
 //! are, and however sparse their affinities. Which of them have the SGI in which group is a mask too,
 //! so that the group rule costs one load for all sixteen.
@@ -41,12 +41,24 @@ struct Group {
 }
 
 impl Group {
+    fn new(key: u64) -> Self {
+        let group1 = core::array::from_fn(|_| AtomicU16::new(0));
+        Self { key, present: 0, members: [ABSENT; 16], group1 }
+    }
+
     /// Returns the members that an SGI may reach.
-    #[inline] // Hot: part of the SGI path.
-    fn reached(&self, intid: u32, group1: bool) -> u16 {
+    #[inline(always)] // Hot: part of the SGI path.
+    fn reached(&self, intid: u32, group1: bool) -> u32 {
         // Relaxed: a sender may see a change of a target's group late, as on hardware.
-        let in_group1 = self.group1[(intid & 15) as usize].load(Ordering::Relaxed);
-        self.present & if group1 { in_group1 } else { !in_group1 }
+        let in_group1 = u32::from(self.group1[(intid & 15) as usize].load(Ordering::Relaxed));
+        u32::from(self.present) & if group1 { in_group1 } else { !in_group1 }
+    }
+
+    /// Returns the members among `named` that an SGI reaches.
+    #[inline(always)] // Hot: part of the SGI path.
+    fn targets(&self, register: SgiRegister, value: u64, named: u32) -> SgiTargets<'_> {
+        let reached = self.reached(SgiRegister::intid(value), register.reaches_group1());
+        SgiTargets { members: &self.members, named: reached & named }
     }
 }
 
@@ -54,8 +66,7 @@ impl Group {
 pub(crate) struct Routes {
     multiplier: u64,
     shift: u32,
-    mask: u64,
-    slots: Box<[u16]>,
+    /// The hash table: as many as a power of two, those that are not used without members.
     groups: Box<[Group]>,
     mpidrs: Box<[u64]>,
 }
@@ -77,10 +88,9 @@ impl Routes {
                 // The first keeps dense Aff1 dense; the others are odd and mix all bits upwards.
                 let multiplier = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(n) | 1;
                 let shift = if n == 0 { 16 } else { (64 - log2).min(63) };
-                if let Some(slots) = Self::spread(&groups, multiplier, shift, log2) {
-                    let mask = (1 << log2) - 1;
-                    let mpidrs = mpidrs.into();
-                    return Some(Self { multiplier, shift, mask, slots, groups: groups.into(), mpidrs });
+                if let Some(places) = Self::places(&groups, multiplier, shift, log2) {
+                    let groups = Self::table(groups, &places, log2);
+                    return Some(Self { multiplier, shift, groups, mpidrs: mpidrs.into() });
                 }
             }
         }
@@ -94,8 +104,7 @@ impl Routes {
             let key = key(mpidr);
             let at = groups.iter().position(|group| group.key == key).unwrap_or(groups.len());
             if at == groups.len() {
-                let group1 = core::array::from_fn(|_| AtomicU16::new(0));
-                groups.push(Group { key, present: 0, members: [ABSENT; 16], group1 });
+                groups.push(Group::new(key));
             }
             let group = groups.get_mut(at)?;
             let member = group.members.get_mut((mpidr & 15) as usize)?;
@@ -108,24 +117,38 @@ impl Routes {
         Some(groups)
     }
 
-    /// Fills a table with one hash function; `None` if two groups collide.
-    fn spread(groups: &[Group], multiplier: u64, shift: u32, log2: u32) -> Option<Box<[u16]>> {
-        let mut slots = vec![ABSENT; 1 << log2].into_boxed_slice();
-        for (index, group) in groups.iter().enumerate() {
-            let slot = group.key.wrapping_mul(multiplier) >> shift & ((1 << log2) - 1);
-            let slot = slots.get_mut(slot as usize)?;
-            if *slot != ABSENT {
+    /// Returns where one hash function puts each group; `None` if two collide.
+    fn places(groups: &[Group], multiplier: u64, shift: u32, log2: u32) -> Option<Vec<usize>> {
+        let mut taken = vec![false; 1 << log2];
+        let mut places = Vec::with_capacity(groups.len());
+        for group in groups {
+            let place = (group.key.wrapping_mul(multiplier) >> shift) as usize & (taken.len() - 1);
+            let taken = taken.get_mut(place)?;
+            if core::mem::replace(taken, true) {
                 return None;
             }
-            *slot = index as u16;
+            places.push(place);
         }
-        Some(slots)
+        Some(places)
     }
 
-    #[inline] // Hot: part of the SGI path.
+    /// Makes the table in which each group is in its place.
+    fn table(groups: Vec<Group>, places: &[usize], log2: u32) -> Box<[Group]> {
+        let mut table: Vec<Group> = (0..1 << log2).map(|_| Group::new(0)).collect();
+        for (group, place) in groups.into_iter().zip(places) {
+            if let Some(slot) = table.get_mut(*place) {
+                *slot = group;
+            }
+        }
+        table.into()
+    }
+
+    #[inline(always)] // Hot: part of the SGI path.
     fn find(&self, key: u64) -> Option<&Group> {
-        let slot = key.wrapping_mul(self.multiplier) >> self.shift & self.mask;
-        let group = self.groups.get(usize::from(*self.slots.get(slot as usize)?))?;
+        // The mask is that of the table's size, so the compiler knows the place to be in it, but for an empty table.
+        let place =
+            (key.wrapping_mul(self.multiplier) >> self.shift) as usize & self.groups.len().wrapping_sub(1);
+        let group = self.groups.get(place)?;
         (group.key == key).then_some(group)
     }
 
@@ -137,22 +160,19 @@ impl Routes {
         (member != ABSENT).then_some(usize::from(member))
     }
 
-    /// Decodes an SGI register's value.
-    #[inline] // Hot: part of the SGI path.
-    pub(crate) fn targets(&self, register: SgiRegister, value: u64, sender: usize) -> SgiTargets<'_> {
+    /// Decodes an SGI register's value that names its targets.
+    #[inline(always)] // Hot: part of the SGI path, once in each handler.
+    pub(crate) fn targets(&self, register: SgiRegister, value: u64) -> SgiTargets<'_> {
         const NOBODY: [u16; 16] = [ABSENT; 16];
-        let group1 = matches!(register, SgiRegister::Sgi1r);
-        let intid = (value >> 24 & 15) as u32;
-        let mut targets =
-            SgiTargets { groups: [].iter(), members: &NOBODY, named: 0, sender: ABSENT, intid, group1 };
-        if value & BROADCAST != 0 {
-            targets.groups = self.groups.iter();
-            targets.sender = sender as u16;
-        } else if let Some(group) = self.find(value & KEY) {
-            targets.members = &group.members;
-            targets.named = group.reached(intid, group1) & value as u16;
+        match self.find(value & KEY) {
+            Some(group) => group.targets(register, value, value as u32),
+            None => SgiTargets { members: &NOBODY, named: 0 },
         }
-        targets
+    }
+
+    /// Decodes an SGI register's value that names everybody.
+    pub(crate) fn broadcast(&self, register: SgiRegister, value: u64) -> impl Iterator<Item = usize> {
+        self.groups.iter().flat_map(move |group| group.targets(register, value, u32::MAX))
     }
 
     /// Notes which SGIs a vCPU has in Group 1.
@@ -199,43 +219,42 @@ pub enum SgiRegister {
     Sgi0r,
 }
 
-/// Iterates over the vCPUs that an SGI reaches; see [`Vgic::sgi_targets`](crate::Vgic::sgi_targets).
-pub struct SgiTargets<'a> {
-    /// The groups of a broadcast still to come.
-    groups: core::slice::Iter<'a, Group>,
-    members: &'a [u16; 16],
-    /// The members still to come.
-    named: u16,
-    /// The vCPU that a broadcast leaves out.
-    sender: u16,
-    intid: u32,
-    group1: bool,
+impl SgiRegister {
+    /// Returns the INTID in a value of any of them.
+    #[inline(always)] // One instruction.
+    pub const fn intid(value: u64) -> u32 {
+        (value >> 24 & 15) as u32
+    }
+
+    /// Says whether a value of any of them names everybody but the sender (`IRM`).
+    #[inline(always)] // One instruction.
+    pub const fn is_broadcast(value: u64) -> bool {
+        value & BROADCAST != 0
+    }
+
+    #[inline(always)] // A constant, where the register is one.
+    const fn reaches_group1(self) -> bool {
+        matches!(self, Self::Sgi1r)
+    }
 }
 
-impl SgiTargets<'_> {
-    #[inline] // Hot: part of the SGI path.
-    pub(crate) fn intid(&self) -> u32 {
-        self.intid
-    }
+/// Iterates over the vCPUs that an SGI reaches; see [`Vgic::sgi_targets`](crate::Vgic::sgi_targets).
+pub struct SgiTargets<'a> {
+    members: &'a [u16; 16],
+    /// The members still to come; each is there.
+    named: u32,
 }
 
 impl Iterator for SgiTargets<'_> {
     type Item = usize;
 
-    #[inline] // Hot: once per target of an SGI.
+    #[inline(always)] // Hot: once per target of an SGI.
     fn next(&mut self) -> Option<usize> {
-        loop {
-            while self.named != 0 {
-                let member = self.named.trailing_zeros();
-                self.named &= self.named - 1;
-                let vcpu = self.members[(member & 15) as usize];
-                if vcpu != self.sender {
-                    return Some(usize::from(vcpu));
-                }
-            }
-            let group = self.groups.next()?;
-            self.members = &group.members;
-            self.named = group.reached(self.intid, self.group1);
+        if self.named == 0 {
+            return None;
         }
+        let member = self.named.trailing_zeros();
+        self.named &= self.named - 1;
+        Some(usize::from(self.members[(member & 15) as usize]))
     }
 }

@@ -243,12 +243,12 @@ impl VcpuGic {
         if self.quick >> intid & 1 == 0 {
             return self.inject_cold(vif, intid);
         }
-        let lr = self.pending_lr(intid, Backing::Software { eoi_maintenance: false });
         let Some(n) = self.slot(intid) else {
             if self.free == 0 {
                 return self.inject_cold(vif, intid);
             }
             self.latch.insert(intid);
+            let lr = self.pending_lr(intid, Backing::Software { eoi_maintenance: false });
             self.attach(vif, self.free.trailing_zeros() as usize, lr);
             return Outcome::Done;
         };
@@ -258,7 +258,7 @@ impl VcpuGic {
         }
         // The guest has handled the previous one in full, and nobody has looked since: all that is
         // noted of it is true of this one too.
-        vif.write_lr(n, lr);
+        vif.write_lr(n, self.pending_lr(intid, Backing::Software { eoi_maintenance: false }));
         Outcome::Done
     }
 

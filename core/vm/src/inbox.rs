@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The inbox: interrupts that others posted to a vCPU, one bit per INTID.
+//! The inbox: interrupts that others posted to a vCPU, one bit per INTID. SGIs have their bits in the attention word
+//! itself ([`Reasons::SGIS`]).
 //!
 //! A bit says "look at this interrupt", no more: posted twice before the owner looks, it is one. What kind of
 //! event it was, and whether it still stands, is in the interrupt controller's model. Lock-free: a post is two

@@ -42,7 +42,8 @@ fn full_exit<G: Gic>(frame: &mut Frame, code: u32) {
     let owned = unsafe { vcpu.owned() };
     let monitor = monitor();
     match code & !0xff_ffff {
-        Code::SYNC => synchronous::<G>(frame, vcpu, owned, monitor),
+        // PRESERVED: from vectors that leave it to the full tier.
+        Code::SYNC | Code::PRESERVED => synchronous::<G>(frame, vcpu, owned, monitor),
         Code::IRQ => irq::full::<G>(vcpu, owned, monitor, Acknowledged(code & 0xff_ffff)),
         Code::SERROR => vcpu.vm.stop(Stop::Crash(Crash::SError as u16)),
         _ => {}
@@ -141,13 +142,15 @@ fn acknowledge_stop<G: Gic>(vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dy
 /// requests of others are served. Returns with the vCPU reset and about to run.
 fn wait_for_start<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
     switch::stop_timers();
-    let mut posted = false;
+    let mut posted = Reasons::empty();
     loop {
+        // Before the word is read: what was posted in an earlier life is gone once the next one runs.
+        let runs = matches!(vcpu.vm.lifecycle.phase(), Phase::Running);
         let reasons = vcpu.attention.take();
         if reasons.contains(Reasons::REMOTE) {
             crate::vcpu::serve_remote::<G>(vcpu, &mut owned.gic, &mut G::interface());
         }
-        posted |= reasons.contains(Reasons::INBOX);
+        posted = if runs { posted | reasons & (Reasons::INBOX | Reasons::SGIS) } else { Reasons::empty() };
         if reasons.contains(Reasons::STOP) {
             acknowledge_stop::<G>(vcpu, owned, monitor);
         }
@@ -158,10 +161,8 @@ fn wait_for_start<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Ow
             && let Some(start) = vcpu.vm.psci.take_start(vcpu.index)
         {
             begin::<G>(frame, vcpu, owned, start);
-            if posted {
-                // What came while the vCPU was off is looked at before it runs.
-                vcpu.attention.raise(Reasons::INBOX);
-            }
+            // What came while the vCPU was off is looked at before it runs.
+            vcpu.attention.raise(posted);
             return;
         }
         if !vcpu.attention.is_pending() {

@@ -30,11 +30,9 @@ pub(super) fn light<G: Gic>(vcpu: &Vcpu, note: impl FnOnce(Reason)) -> u32 {
         SGI_KICK => {
             note(Reason::Kick);
             G::deactivate(acknowledged);
-            if vcpu.attention.take_only(Reasons::INBOX).contains(Reasons::INBOX) {
-                // SAFETY: as above.
-                drain::<G>(vcpu, unsafe { vcpu.owned() });
-            }
-            done(vcpu)
+            let reasons = vcpu.attention.take_only(Reasons::INBOX | Reasons::SGIS);
+            // SAFETY: as above.
+            receive::<G>(vcpu, unsafe { vcpu.owned() }, reasons)
         }
         SPURIOUS.. => {
             note(Reason::OtherInterrupt);
@@ -47,8 +45,32 @@ pub(super) fn light<G: Gic>(vcpu: &Vcpu, note: impl FnOnce(Reason)) -> u32 {
     }
 }
 
-/// Delivers what others posted, and plans the list registers if that is needed.
-#[inline] // The receiving half of every cross-CPU interrupt.
+/// Delivers what others posted: the receiving half of every cross-CPU interrupt.
+#[inline(always)] // One caller, in two instances.
+fn receive<G: Gic>(vcpu: &Vcpu, owned: &mut Owned, reasons: Reasons) -> u32 {
+    if reasons.contains(Reasons::INBOX) {
+        drain::<G>(vcpu, owned);
+    }
+    match deliver_sgis::<G>(vcpu, owned, reasons) {
+        Outcome::Done => done(vcpu),
+        Outcome::Slow => Code::SETTLE,
+    }
+}
+
+/// Delivers the SGIs among `reasons`.
+#[inline(always)] // Part of the light exit of a kick; the other caller pays for its own instance.
+fn deliver_sgis<G: Gic>(vcpu: &Vcpu, owned: &mut Owned, reasons: Reasons) -> Outcome {
+    let mut outcome = Outcome::Done;
+    reasons.each_sgi(|intid| {
+        if vcpu.vm.with_gic::<G, _>(|cx| owned.gic.deliver_sgi(cx, intid)) == Outcome::Slow {
+            outcome = Outcome::Slow;
+        }
+    });
+    outcome
+}
+
+/// Delivers what the inbox holds, and plans the list registers if that is needed.
+#[inline(never)] // SGIs, which have no part in it, are not to pay for its registers.
 pub(super) fn drain<G: Gic>(vcpu: &Vcpu, owned: &mut Owned) {
     vcpu.vm.with_gic::<G, _>(|cx| {
         vcpu.inbox.drain(|intid| owned.gic.deliver(cx, intid));
@@ -98,7 +120,11 @@ pub(super) fn attend<G: Gic>(vcpu: &Vcpu, owned: &mut Owned, reasons: Reasons) {
     if reasons.contains(Reasons::REMOTE) {
         serve_remote::<G>(vcpu, &mut owned.gic, &mut G::interface());
     }
-    if reasons.intersects(Reasons::INBOX | Reasons::REMOTE) {
+    if reasons.intersects(Reasons::SGIS) {
+        // What it leaves to do, the draining does.
+        let _ = deliver_sgis::<G>(vcpu, owned, reasons);
+    }
+    if reasons.intersects(Reasons::INBOX | Reasons::SGIS | Reasons::REMOTE) {
         drain::<G>(vcpu, owned);
     }
 }

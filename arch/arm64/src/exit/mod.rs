@@ -54,6 +54,9 @@ impl Code {
     pub const SERROR: u32 = Self::FULL | 2 << 28;
     /// The interrupt model has to be settled before the guest is entered.
     pub const SETTLE: u32 = Self::FULL | 3 << 28;
+    /// The exit is light, but is about a register that compiled code preserves and that is still in the CPU:
+    /// `vectors.S`, which knows this bit, stores x19–x29 and calls [`sysreg::turnstile_light_sysreg_preserved`].
+    pub const PRESERVED: u32 = Self::FULL | 1 << 30;
 }
 
 /// Moves past the instruction that exited.

@@ -34,13 +34,8 @@ macro_rules! lookups {
             }
 
             #[inline(always)] // Hands on.
-            fn targets(
-                vgic: &Vgic,
-                register: SgiRegister,
-                value: u64,
-                sender: usize,
-            ) -> (u32, impl Iterator<Item = usize>) {
-                vgic.$targets(register, value, sender)
+            fn targets(vgic: &Vgic, register: SgiRegister, value: u64) -> impl Iterator<Item = usize> {
+                vgic.$targets(register, value)
             }
         }
     )*};

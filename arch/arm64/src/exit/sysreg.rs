@@ -3,14 +3,15 @@
 //! end), decided at compile time.
 
 use turnstile_trapmap::{Group, SysReg, TrapMap};
-use turnstile_vgic::{Host, Outcome, SgiRegister, Vgic};
+use turnstile_vgic::{Outcome, SgiRegister, Vgic};
+use turnstile_vm::attention::{Posted, Reasons};
 
 use super::{Code, done, resident, skip};
 use crate::frame::Frame;
 use crate::irq::{Gic, Gicv3};
 use crate::pmu::Register;
 use crate::vcpu::{Owned, Vcpu};
-use crate::vm::Peers;
+use crate::vm::Vm;
 
 /// What a trapped register is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,13 +87,8 @@ pub(super) static TRAPS: TrapMap<Trap> = TrapMap::with_groups(Trap::Undefined, G
 pub(super) trait Lookup {
     /// Looks up the meaning of the register that a syndrome names.
     fn trap(iss: u32) -> Trap;
-    /// Decodes an SGI register's value: the INTID, and the vCPUs it reaches.
-    fn targets(
-        vgic: &Vgic,
-        register: SgiRegister,
-        value: u64,
-        sender: usize,
-    ) -> (u32, impl Iterator<Item = usize>);
+    /// Decodes an SGI register's value that names its targets: the vCPUs it reaches.
+    fn targets(vgic: &Vgic, register: SgiRegister, value: u64) -> impl Iterator<Item = usize>;
 }
 
 /// One indexed load each.
@@ -105,13 +101,8 @@ impl Lookup for Indexed {
     }
 
     #[inline(always)] // Hands on.
-    fn targets(
-        vgic: &Vgic,
-        register: SgiRegister,
-        value: u64,
-        sender: usize,
-    ) -> (u32, impl Iterator<Item = usize>) {
-        vgic.sgi_targets(register, value, sender)
+    fn targets(vgic: &Vgic, register: SgiRegister, value: u64) -> impl Iterator<Item = usize> {
+        vgic.sgi_targets(register, value)
     }
 }
 
@@ -142,17 +133,36 @@ fn id_register(vcpu: &Vcpu, iss: u32) -> u64 {
 /// Sends an SGI: to the vCPU itself by a list register, to others by their inboxes.
 #[inline(always)] // Two callers: the light exit and its full twin.
 fn send_sgi<G: Gic, L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, register: SgiRegister, value: u64) -> Outcome {
-    let (intid, targets) = L::targets(&vcpu.vm.vgic, register, value, vcpu.index);
-    let peers = Peers::<G>::new(vcpu.vm);
+    let intid = SgiRegister::intid(value);
+    if SgiRegister::is_broadcast(value) {
+        broadcast_sgi::<G>(vcpu, register, value);
+        return Outcome::Done;
+    }
     let mut outcome = Outcome::Done;
-    for target in targets {
+    for target in L::targets(&vcpu.vm.vgic, register, value) {
         if target == vcpu.index {
             outcome = owned.gic.inject_sgi(&mut G::interface(), intid);
         } else {
-            peers.post(target, intid);
+            post_sgi::<G>(vcpu.vm, target, intid);
         }
     }
     outcome
+}
+
+/// Posts an SGI to another vCPU: one atomic operation, and a kick if it is in its guest.
+#[inline(always)] // Hot: once per target.
+fn post_sgi<G: Gic>(vm: &Vm, target: usize, intid: u32) {
+    if let Some(target) = vm.vcpu(target) {
+        target.notify_other::<G>(target.attention.post(Reasons::sgi(intid)));
+    }
+}
+
+/// Sends an SGI to all other vCPUs.
+#[inline(never)] // SGIs that name their targets are not to pay for its registers.
+fn broadcast_sgi<G: Gic>(vcpu: &Vcpu, register: SgiRegister, value: u64) {
+    for target in vcpu.vm.vgic.sgi_broadcast(register, value, vcpu.index) {
+        post_sgi::<G>(vcpu.vm, target, SgiRegister::intid(value));
+    }
 }
 
 /// Carries out an access; `value` is what a write carries.
@@ -190,23 +200,20 @@ fn access<G: Gic, L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u6
 ///
 /// A macro: as a generic function that is inlined, its branches are laid out otherwise, at the cost of the first.
 macro_rules! light_sysreg {
-    ($frame:ident, $esr:ident, $lookup:ty) => {{
+    ($frame:ident, $esr:ident, $lookup:ty, $get:ident, $set:ident) => {{
         let iss = $esr as u32;
         let rt = transfer(iss);
-        if !Frame::is_light(rt) {
-            return Code::SYNC;
-        }
         let vcpu = resident($frame);
         let value = match <$lookup>::trap(iss) {
             Trap::Id if iss & ISS_READ != 0 => id_register(vcpu, iss),
             Trap::Sgi(register) if iss & ISS_READ == 0 => {
-                return light_sgi::<Gicv3, $lookup>($frame, register, rt);
+                return light_sgi::<Gicv3, $lookup>($frame, register, $frame.$get(rt));
             }
             Trap::PmuSelect if vcpu.vm.pmu => {
                 // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
                 let owned = unsafe { vcpu.owned() };
                 if iss & ISS_READ == 0 {
-                    owned.pmu.set_select($frame.light(rt));
+                    owned.pmu.set_select($frame.$get(rt));
                     skip();
                     return done(vcpu);
                 }
@@ -214,32 +221,94 @@ macro_rules! light_sysreg {
             }
             _ => return Code::SYNC,
         };
-        $frame.set_light(rt, value);
+        $frame.$set(rt, value);
         skip();
         done(vcpu)
     }};
 }
 
-/// The registers that are hot in real guests: identification, SGIs, the PMU's selector.
+/// The registers that are hot in real guests (identification, SGIs, the PMU's selector), by way of the transfer registers
+/// that the light tier holds.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub(super) extern "C" fn turnstile_light_sysreg(frame: &mut Frame, esr: u64) -> u32 {
-    light_sysreg!(frame, esr, Indexed)
+    if !Frame::is_light(transfer(esr as u32)) {
+        return Code::PRESERVED;
+    }
+    light_sysreg!(frame, esr, Indexed, light, set_light)
+}
+
+/// The same for the other transfer registers, when `vectors.S` has stored them.
+#[cfg(any(target_os = "none", test))]
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn turnstile_light_sysreg_preserved(frame: &mut Frame, esr: u64) -> u32 {
+    light_sysreg!(frame, esr, Indexed, preserved, set)
 }
 
 /// The same with another way to look things up.
 #[cfg(feature = "ablation")]
 pub(super) extern "C" fn light_with<L: Lookup>(frame: &mut Frame, esr: u64) -> u32 {
-    light_sysreg!(frame, esr, L)
+    if !Frame::is_light(transfer(esr as u32)) {
+        return Code::SYNC;
+    }
+    light_sysreg!(frame, esr, L, light, set_light)
 }
 
-/// An SGI register, written from one of the registers that the light tier holds.
+/// A write of an SGI register. Usually it names one vCPU, another one, which is in its guest: that is a leaf without a
+/// stack frame of its own. All else is behind a tail call.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-#[inline(never)] // Needs a stack frame, which the other light exits are not to pay for.
-fn light_sgi<G: Gic, L: Lookup>(frame: &mut Frame, register: SgiRegister, rt: usize) -> u32 {
+#[inline(never)] // Behind a tail call, too: the handlers of trapped registers are laid out without it.
+fn light_sgi<G: Gic, L: Lookup>(frame: &mut Frame, register: SgiRegister, value: u64) -> u32 {
+    let vcpu = resident(frame);
+    if SgiRegister::is_broadcast(value) {
+        return light_sgis::<G, L>(frame, register, value);
+    }
+    let mut targets = L::targets(&vcpu.vm.vgic, register, value);
+    let (Some(first), None) = (targets.next(), targets.next()) else {
+        return light_sgis::<G, L>(frame, register, value);
+    };
+    if first == vcpu.index {
+        return light_self_sgi::<G>(frame, SgiRegister::intid(value));
+    }
+    skip();
+    if let Some(target) = vcpu.vm.vcpu(first) {
+        match target.attention.post(Reasons::sgi(SgiRegister::intid(value))) {
+            Posted::Seen => {}
+            Posted::Kick(token) => G::kick(token),
+            Posted::Wake => return wake::<G>(vcpu, target),
+        }
+    }
+    done(vcpu)
+}
+
+/// An SGI to the sender alone: by a list register.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // Needs a stack frame.
+fn light_self_sgi<G: Gic>(frame: &mut Frame, intid: u32) -> u32 {
     let vcpu = resident(frame);
     // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
     let owned = unsafe { vcpu.owned() };
-    let outcome = send_sgi::<G, L>(vcpu, owned, register, frame.light(rt));
+    skip();
+    match owned.gic.inject_sgi(&mut G::interface(), intid) {
+        Outcome::Done => done(vcpu),
+        Outcome::Slow => Code::SETTLE,
+    }
+}
+
+/// Wakes the one target of an SGI, where it is parked.
+#[cold]
+fn wake<G: Gic>(vcpu: &Vcpu, target: &'static Vcpu) -> u32 {
+    target.notify::<G>(Posted::Wake);
+    done(vcpu)
+}
+
+/// A write of an SGI register that names several vCPUs, or the sender.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // Needs a stack frame, which the other light exits are not to pay for.
+fn light_sgis<G: Gic, L: Lookup>(frame: &mut Frame, register: SgiRegister, value: u64) -> u32 {
+    let vcpu = resident(frame);
+    // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
+    let owned = unsafe { vcpu.owned() };
+    let outcome = send_sgi::<G, L>(vcpu, owned, register, value);
     skip();
     match outcome {
         Outcome::Done => done(vcpu),

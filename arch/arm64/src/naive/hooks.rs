@@ -2,6 +2,8 @@
 //! The links of the chain: what each technique saves, spelled out.
 
 use super::saved::{RegisterFile, Saved};
+use turnstile_vm::attention::Reasons;
+
 use crate::cpu;
 use crate::exit::resident;
 use crate::frame::Frame;
@@ -58,7 +60,9 @@ pub(super) extern "C" fn look_through(frame: &mut Frame) {
     let (gic, saved) = (&mut owned(frame).gic, saved(frame));
     let _guard = saved.lock.lock();
     serve_remote::<Gicv3>(vcpu, gic, &mut Ich);
+    let posted = vcpu.attention.take_only(Reasons::SGIS);
     vcpu.vm.with_gic::<Gicv3, _>(|cx| {
+        posted.each_sgi(|intid| gic.deliver(cx, intid));
         vcpu.inbox.drain(|intid| gic.deliver(cx, intid));
         gic.settle(cx);
     });

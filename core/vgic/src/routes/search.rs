@@ -2,7 +2,7 @@
 //! What the table replaces, for the ablation benchmark: one vCPU after the other is asked whether an SGI names it
 //! (seed 001 found that, and took it from all vCPUs to sixteen).
 
-use super::{BROADCAST, KEY, Routes, SgiRegister, key};
+use super::{KEY, Routes, SgiRegister, key};
 
 /// Iterates over the vCPUs that an SGI reaches; see
 /// [`Vgic::search_sgi_targets`](crate::Vgic::search_sgi_targets).
@@ -10,10 +10,8 @@ pub struct SearchedTargets<'a> {
     routes: &'a Routes,
     next: usize,
     key: u64,
-    /// The members still to come; with a broadcast it never becomes empty.
+    /// The members still to come.
     named: u16,
-    /// The sender of a broadcast.
-    broadcast: Option<usize>,
     intid: u32,
     group1: bool,
 }
@@ -21,31 +19,22 @@ pub struct SearchedTargets<'a> {
 impl Routes {
     /// Decodes an SGI register's value.
     #[inline] // One caller.
-    pub(crate) fn search(&self, register: SgiRegister, value: u64, sender: usize) -> SearchedTargets<'_> {
-        let broadcast = (value & BROADCAST != 0).then_some(sender);
+    pub(crate) fn search(&self, register: SgiRegister, value: u64) -> SearchedTargets<'_> {
         SearchedTargets {
             routes: self,
             next: 0,
             key: value & KEY,
-            named: if broadcast.is_some() { u16::MAX } else { value as u16 },
-            broadcast,
-            intid: (value >> 24 & 15) as u32,
-            group1: matches!(register, SgiRegister::Sgi1r),
+            named: value as u16,
+            intid: SgiRegister::intid(value),
+            group1: register.reaches_group1(),
         }
     }
 }
 
 impl SearchedTargets<'_> {
-    pub(crate) fn intid(&self) -> u32 {
-        self.intid
-    }
-
     /// Says whether the SGI names a vCPU, and crosses it off.
     #[inline] // The loop's body.
-    fn names(&mut self, vcpu: usize, mpidr: u64) -> bool {
-        if let Some(sender) = self.broadcast {
-            return vcpu != sender;
-        }
+    fn names(&mut self, mpidr: u64) -> bool {
         let member = 1 << (mpidr & 15);
         let named = key(mpidr) == self.key && self.named & member != 0;
         if named {
@@ -64,7 +53,7 @@ impl Iterator for SearchedTargets<'_> {
             let vcpu = self.next;
             let mpidr = *self.routes.mpidrs.get(vcpu)?;
             self.next += 1;
-            if !self.names(vcpu, mpidr) {
+            if !self.names(mpidr) {
                 continue;
             }
             let group = self.routes.groups.iter().find(|group| group.key == key(mpidr))?;

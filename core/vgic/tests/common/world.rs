@@ -439,8 +439,11 @@ impl World {
             let interrupt = self.reference.get(target, intid);
             interrupt.latch |= interrupt.group1 == group1;
         }
-        let (decoded, targets) = self.machine.vgic.sgi_targets(register, value, vcpu);
-        assert_eq!(decoded, intid);
+        assert_eq!(SgiRegister::intid(value), intid);
+        let targets: Vec<usize> = match SgiRegister::is_broadcast(value) {
+            true => self.machine.vgic.sgi_broadcast(register, value, vcpu).collect(),
+            false => self.machine.vgic.sgi_targets(register, value).collect(),
+        };
         for target in targets {
             if target != vcpu {
                 self.machine.post(target, intid);
