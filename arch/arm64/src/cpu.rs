@@ -32,6 +32,16 @@ instruction!(
     "dsb ishst"
 );
 instruction!(
+    /// Data memory barrier, stores, inner shareable.
+    dmb_ishst,
+    "dmb ishst"
+);
+instruction!(
+    /// Data memory barrier, loads before loads and stores, inner shareable.
+    dmb_ishld,
+    "dmb ishld"
+);
+instruction!(
     /// Data synchronization barrier, inner shareable.
     dsb_ish,
     "dsb ish"

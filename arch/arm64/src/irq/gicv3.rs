@@ -5,7 +5,7 @@
 //! guest's own EOI deactivates it through the HW bit of its list register, without an exit.
 
 use crate::cpu::isb;
-use crate::discover::GicNode;
+use crate::discover::V3Node;
 use crate::mmio::Registers;
 use crate::regs;
 
@@ -55,7 +55,7 @@ impl Distributor {
     ///
     /// # Safety
     /// The node's register blocks must be mapped as device memory for ever.
-    pub unsafe fn new(node: &GicNode) -> Self {
+    pub unsafe fn new(node: &V3Node) -> Self {
         // SAFETY: the caller's promise.
         Self(unsafe { Registers::new(node.distributor.base) })
     }
@@ -101,7 +101,7 @@ impl Distributor {
 ///
 /// # Safety
 /// The node's register blocks must be mapped as device memory for ever.
-pub unsafe fn redistributor(node: &GicNode, affinity: u64) -> Option<Registers> {
+pub unsafe fn redistributor(node: &V3Node, affinity: u64) -> Option<Registers> {
     let packed = (affinity & 0xff_ffff) | ((affinity >> 32) & 0xff) << 24;
     for region in &node.redistributors {
         let mut base = region.base;
