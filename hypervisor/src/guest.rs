@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use spin::Mutex;
 use turnstile_arm64::exit::full::Crash;
-use turnstile_arm64::irq::ich::Ich;
+use turnstile_arm64::irq;
 use turnstile_arm64::memory::{self, GuestMemory};
 use turnstile_arm64::vcpu::Vcpu;
 use turnstile_arm64::vm::{Vm, VmParts};
@@ -98,7 +98,7 @@ impl Guest {
         let vgic = Vgic::new(&VgicConfig {
             mpidrs: &mpidrs,
             spis: SPI_COUNT,
-            priority_bits: Ich::priority_bits().min(8) as u8,
+            priority_bits: irq::priority_bits().min(8) as u8,
             group1_at_reset: true,
         })
         .map_err(|_| Error::Vgic)?;

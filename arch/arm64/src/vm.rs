@@ -253,7 +253,7 @@ impl Vcpu {
     #[inline] // On the path of every cross-CPU interrupt.
     pub fn notify<G: Gic>(&self, posted: Posted) {
         match posted {
-            Posted::Kick(token) if token != cpu::this().kick_token => G::kick(token),
+            Posted::Kick(token) if token != cpu::this().kick_token() => G::kick(token),
             // Nothing parks a vCPU: each has a CPU of its own.
             Posted::Kick(_) | Posted::Seen | Posted::Wake => {}
         }

@@ -5,9 +5,7 @@ use turnstile_vgic::{
     Backing, GroupEnables, ListRegister, LrState, MAX_LIST_REGISTERS, Maintenance, VirtualInterface,
 };
 
-use super::Acknowledged;
-use super::gicv2::Gicv2;
-use crate::irq::Gic;
+use super::{Acknowledged, CpuInterface, Gic, Gicv2};
 use crate::regs::gicv2::{
     GICH_APR, GICH_EISR0, GICH_ELRSR0, GICH_HCR, GICH_LR, GICH_VMCR, GICH_VTR,
 };
@@ -51,19 +49,16 @@ const fn encode(lr: ListRegister) -> u32 {
         | lr.intid & 0x3ff
 }
 
-impl Gich {
-    /// Returns how many list registers are used (1 to 16).
-    pub fn list_registers() -> usize {
+impl CpuInterface for Gich {
+    fn list_registers() -> usize {
         ((GICH_VTR.read() & 0x3f) as usize + 1).min(MAX_LIST_REGISTERS)
     }
 
-    /// Returns how many priority bits list registers keep.
-    pub fn priority_bits() -> u32 {
+    fn priority_bits() -> u32 {
         (GICH_VTR.read() >> 29 & 7) + 1
     }
 
-    /// Clears what the model takes to be clear when a CPU starts: list registers and maintenance conditions.
-    pub fn start_cpu() {
+    fn start_cpu() {
         for n in 0..Self::list_registers() {
             GICH_LR.write(n, 0);
         }
@@ -71,9 +66,7 @@ impl Gich {
         Self::reset();
     }
 
-    /// Puts the guest's CPU interface into its reset state: no active priority, groups disabled, priority mask
-    /// closed. List registers and GICH_HCR are the model's, which resets them itself.
-    pub fn reset() {
+    fn reset() {
         GICH_APR.write(0);
         GICH_VMCR.write(0);
     }

@@ -129,6 +129,7 @@ pub struct Gicv2;
 
 impl Gic for Gicv2 {
     type Interface = Gich;
+    const SYSTEM_REGISTERS: bool = false;
 
     #[inline(always)] // Nothing.
     fn interface() -> Gich {

@@ -152,6 +152,7 @@ pub struct Gicv3;
 
 impl Gic for Gicv3 {
     type Interface = Ich;
+    const SYSTEM_REGISTERS: bool = true;
 
     #[inline(always)] // Nothing.
     fn interface() -> Ich {
