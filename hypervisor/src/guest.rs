@@ -17,7 +17,7 @@ use turnstile_bundle::{OnCrash, Pmu, VmSpec};
 use turnstile_link::{Event, StopReason};
 use turnstile_machine::map::{IPA_BITS, SPI_COUNT};
 use turnstile_machine::{ImageError, LayoutError, Platform, fdt, image, layout, mpidr};
-use turnstile_vgic::{Vgic, VgicConfig};
+use turnstile_vgic::{Model, Vgic, VgicConfig};
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Next, Phase, Stop};
 use turnstile_vm::{lifecycle, psci};
@@ -96,6 +96,7 @@ impl Guest {
     pub fn build(id: u8, spec: &VmSpec<'static>, host: &Host, running: usize) -> Result<Self, Error> {
         let mpidrs: Vec<u64> = (0..spec.vcpus()).filter_map(mpidr).collect();
         let vgic = Vgic::new(&VgicConfig {
+            model: Model::Gicv3,
             mpidrs: &mpidrs,
             spis: SPI_COUNT,
             priority_bits: irq::priority_bits().min(8) as u8,

@@ -136,9 +136,9 @@ pub struct PerCpu {
     pub index: usize,
     /// Affinity fields of its MPIDR_EL1.
     pub affinity: u64,
-    /// What kicks it; with GICv2 known once it runs.
+    /// What kicks it; known once it runs.
     pub kick_token: AtomicU64,
-    /// The registers of what the interrupt controller has for it alone (`irq::controller::Private`).
+    /// The registers of what the interrupt controller has for it alone (`irq::controller`).
     pub private: Registers,
     /// Set by the CPU itself once it runs on its own stack.
     pub online: AtomicBool,

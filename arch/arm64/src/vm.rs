@@ -45,8 +45,11 @@ pub struct Vm {
     pub lifecycle: Lifecycle,
     /// Guest physical addresses of the distributor.
     pub gicd: Region,
-    /// Guest physical addresses of all redistributors.
+    /// Guest physical addresses of all redistributors; none with a GICv2.
     pub gicr: Region,
+    /// The second page of a GICv2's CPU interface, which is not the hardware's: it has `GICV_DIR` alone, and the
+    /// model has to know of that. None with a GICv3.
+    pub gicv_dir: Region,
     vcpus: Once<Vec<&'static Vcpu>>,
     vtcr: AtomicU64,
     vttbr: AtomicU64,
@@ -93,6 +96,7 @@ impl Vm {
             lifecycle: Lifecycle::new(vcpus as u32),
             gicd: map.gicd,
             gicr: map.gicr(vcpus),
+            gicv_dir: Region { base: 0, size: 0 },
             vcpus: Once::new(),
             vtcr: AtomicU64::new(0),
             vttbr: AtomicU64::new(0),

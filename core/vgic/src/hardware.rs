@@ -66,6 +66,9 @@ pub enum Backing {
 pub struct ListRegister {
     /// The virtual INTID (`vINTID`).
     pub intid: u32,
+    /// The vCPU that sent the SGI: `CPUID` in `GICH_LR<n>` (Arm IHI 0048, section 5.3.13), and bits 12:10
+    /// of `vINTID` for a GICv2 guest on a GICv3 (Arm IHI 0069, section 12.4.5). Zero for all else.
+    pub source: u8,
     /// The priority, in the upper bits as in `GICD_IPRIORITYR`; unimplemented bits are zero.
     pub priority: u8,
     /// Whether the interrupt is in Group 1 (`Group`).
@@ -97,7 +100,8 @@ pub struct Maintenance {
     pub group1_disabled: bool,
     /// `TDIR`: guest writes to `ICC_DIR_EL1` trap. On CPUs without it (`ICH_VTR_EL2.TDS` = 0) the
     /// implementation has to trap by other means (`TC`). Handle the trap with
-    /// [`VcpuGic::dir`](crate::VcpuGic::dir).
+    /// [`VcpuGic::dir`](crate::VcpuGic::dir). Never set for a [`Model::Gicv2`](crate::Model::Gicv2), whose
+    /// guest's DIR traps always.
     pub trap_dir: bool,
 }
 

@@ -9,7 +9,9 @@ use turnstile_vm::psci::{Action, SUCCESS, Start};
 use super::{Code, class, inject, irq, mmio, sysreg};
 use crate::cpu;
 use crate::frame::Frame;
-use crate::irq::{Acknowledged, Gic, Gicv2, Gicv3, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic, use_vectors};
+use crate::irq::{
+    Acknowledged, Gic, Gicv2, Gicv3, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic, use_vectors,
+};
 use crate::regs;
 use crate::statistics;
 use crate::switch;

@@ -8,7 +8,7 @@ use std::vec::Vec;
 
 use turnstile_exitstat::record_offset;
 use turnstile_machine::GuestMachine;
-use turnstile_vgic::{Context, Host, RemoteOp, VcpuGic, Vgic, VgicConfig, VirtualInterface};
+use turnstile_vgic::{Context, Host, Model, RemoteOp, VcpuGic, Vgic, VgicConfig, VirtualInterface};
 use turnstile_vm::attention::{Posted, Reasons};
 use turnstile_vm::lifecycle::OnCrash;
 use turnstile_vm::psci::Start;
@@ -45,7 +45,8 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
     fakes::set("ICH_ELRSR_EL2", 0xf);
     fakes::set("ID_AA64ISAR0_EL1", 0x1234_0000);
     let mpidrs: Vec<u64> = (0..vcpus as u64).collect();
-    let config = VgicConfig { mpidrs: &mpidrs, spis: 96, priority_bits: 5, group1_at_reset: true };
+    let model = Model::Gicv3;
+    let config = VgicConfig { model, mpidrs: &mpidrs, spis: 96, priority_bits: 5, group1_at_reset: true };
     let parts = VmParts {
         id: 0,
         name: "test".into(),
@@ -63,8 +64,7 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
         let online = AtomicBool::new(true);
         let affinity = index as u64;
         let kick_token = AtomicU64::new(kick_token(affinity));
-        let area =
-            PerCpu { stack_top: 0, fault_stack_top: 0, index, affinity, kick_token, private, online };
+        let area = PerCpu { stack_top: 0, fault_stack_top: 0, index, affinity, kick_token, private, online };
         Box::leak(Box::new(area))
     };
     let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu(n))))).collect::<Vec<_>>();

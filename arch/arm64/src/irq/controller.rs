@@ -5,9 +5,8 @@ use arrayvec::ArrayVec;
 use turnstile_vm::attention::KickToken;
 
 use super::{gicv2, gicv3};
-use crate::discover::{GicNode, Range, TwoPages};
+use crate::discover::{GicNode, Range};
 use crate::mmio::Registers;
-use crate::regs;
 use crate::regs::gicv2::window;
 
 /// The distributor, and how to reach what belongs to each CPU.
@@ -21,15 +20,6 @@ pub struct Controller {
 enum Distributor {
     V3(gicv3::Distributor),
     V2(gicv2::Distributor),
-}
-
-/// What the controller has for one CPU.
-#[derive(Clone, Copy, Debug)]
-pub struct Private {
-    /// Its redistributor; with GICv2 the distributor, whose first registers each CPU sees its own of.
-    pub registers: Registers,
-    /// What kicks it, if that is known before it runs.
-    pub kick_token: Option<KickToken>,
 }
 
 /// Returns the register blocks that are mapped where they are.
@@ -76,19 +66,14 @@ impl Controller {
         Self { node, distributor }
     }
 
-    /// Finds what belongs to the CPU with `affinity`; `None` if there is nothing, so that it cannot be used.
-    pub fn private(&self, affinity: u64) -> Option<Private> {
+    /// Finds the registers that belong to the CPU with `affinity`: its redistributor, or with GICv2 the distributor, of
+    /// whose first registers each CPU has its own. `None` if there are none, so that it cannot be used.
+    pub fn private(&self, affinity: u64) -> Option<Registers> {
         match &self.node {
-            GicNode::V3(node) => {
-                // SAFETY: mapped for ever, as promised to `start`.
-                let registers = unsafe { gicv3::redistributor(node, affinity) }?;
-                Some(Private { registers, kick_token: Some(gicv3::kick_token(affinity)) })
-            }
-            GicNode::V2(_) => {
-                // SAFETY: mapped for ever, as promised to `start`.
-                let registers = unsafe { Registers::new(window::GICD) };
-                Some(Private { registers, kick_token: None })
-            }
+            // SAFETY: mapped for ever, as promised to `start`.
+            GicNode::V3(node) => unsafe { gicv3::redistributor(node, affinity) },
+            // SAFETY: as above.
+            GicNode::V2(_) => Some(unsafe { Registers::new(window::GICD) }),
         }
     }
 

@@ -6,9 +6,7 @@ use turnstile_vgic::{
 };
 
 use super::{Acknowledged, CpuInterface, Gic, Gicv2};
-use crate::regs::gicv2::{
-    GICH_APR, GICH_EISR0, GICH_ELRSR0, GICH_HCR, GICH_LR, GICH_VMCR, GICH_VTR,
-};
+use crate::regs::gicv2::{GICH_APR, GICH_EISR0, GICH_ELRSR0, GICH_HCR, GICH_LR, GICH_VMCR, GICH_VTR};
 
 /// The virtual CPU interface of this physical CPU. Zero-sized: its state is the hardware's.
 #[derive(Debug)]
@@ -27,6 +25,8 @@ const LR_HW: u32 = 1 << 31;
 const LR_GROUP1: u32 = 1 << 30;
 const LR_EOI: u32 = 1 << 19;
 const LR_PHYSICAL_SHIFT: u32 = 10;
+/// CPUID: who sent an SGI.
+const LR_SOURCE_SHIFT: u32 = 10;
 const LR_PRIORITY_SHIFT: u32 = 23;
 /// List registers keep the upper five bits of a priority.
 const LR_PRIORITY_DROPPED: u32 = 3;
@@ -42,8 +42,11 @@ const fn encode(lr: ListRegister) -> u32 {
         Backing::Software { eoi_maintenance: false } => 0,
         Backing::Hardware { pintid } => LR_HW | (pintid & 0x3ff) << LR_PHYSICAL_SHIFT,
     };
+    // Never both: what is backed by hardware is no SGI.
+    let source = (lr.source as u32 & 7) << LR_SOURCE_SHIFT;
     (lr.state as u32) << LR_STATE_SHIFT
         | backing
+        | source
         | if lr.group1 { LR_GROUP1 } else { 0 }
         | (lr.priority as u32 >> LR_PRIORITY_DROPPED) << LR_PRIORITY_SHIFT
         | lr.intid & 0x3ff
@@ -143,6 +146,7 @@ mod tests {
     fn encodes_as_the_manual_lays_it_out() {
         let lr = ListRegister {
             intid: 27,
+            source: 0,
             priority: 0xa0,
             group1: true,
             state: LrState::Pending,
@@ -150,7 +154,14 @@ mod tests {
         };
         assert_eq!(encode(lr), 1 << 31 | 1 << 30 | 0b01 << 28 | 0x14 << 23 | 30 << 10 | 27);
         let soft = Backing::Software { eoi_maintenance: true };
-        let lr = ListRegister { state: LrState::PendingActive, backing: soft, group1: false, ..lr };
-        assert_eq!(encode(lr), 0b11 << 28 | 0x14 << 23 | 1 << 19 | 27);
+        let lr = ListRegister {
+            intid: 3,
+            source: 5,
+            state: LrState::PendingActive,
+            backing: soft,
+            group1: false,
+            ..lr
+        };
+        assert_eq!(encode(lr), 0b11 << 28 | 0x14 << 23 | 1 << 19 | 5 << 10 | 3);
     }
 }

@@ -9,8 +9,8 @@ use turnstile_vm::attention::KickToken;
 
 use super::gich::Gich;
 use super::{
-    Acknowledged, Gic, PPI_HYPERVISOR_TIMER, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, SGI_KICK,
-    SPURIOUS,
+    Acknowledged, Gic, PPI_HYPERVISOR_TIMER, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER,
+    SGI_KICK, SPURIOUS,
 };
 use crate::cpu;
 use crate::mmio::Registers;

@@ -250,6 +250,7 @@ mod tests {
     fn encodes_as_the_manual_lays_it_out() {
         let lr = ListRegister {
             intid: 27,
+            source: 0,
             priority: 0xa0,
             group1: true,
             state: LrState::Pending,

@@ -85,6 +85,11 @@ pub fn is_gicv2() -> bool {
     GICV2.load(Ordering::Relaxed)
 }
 
+/// Makes the GIC a [`Gicv2`] or a [`Gicv3`]: once, on the boot CPU, before anything looks.
+pub fn set_gicv2(gicv2: bool) {
+    GICV2.store(gicv2, Ordering::Relaxed);
+}
+
 /// Calls a function that is generic over the GIC with the GIC of this machine.
 macro_rules! in_gic {
     ($function:ident($($argument:expr),* $(,)?)) => {
@@ -95,6 +100,14 @@ macro_rules! in_gic {
     };
 }
 pub(crate) use in_gic;
+
+/// Sends [`SGI_KICK`] to the physical CPU with `token`, ordered behind the stores before it.
+pub fn kick(token: KickToken) {
+    fn kick<G: Gic>(token: KickToken) {
+        G::kick(token);
+    }
+    in_gic!(kick(token));
+}
 
 /// Returns how many list registers the virtual CPU interface has that are used.
 pub fn list_registers() -> usize {

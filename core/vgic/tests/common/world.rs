@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use turnstile_vgic::{
-    Context, Host, Outcome, RemoteOp, SgiRegister, VcpuGic, Vgic, VgicConfig, VirtualInterface,
+    Context, Host, Model, Outcome, RemoteOp, SgiRegister, VcpuGic, Vgic, VgicConfig, VirtualInterface,
 };
 
 use super::hardware::{HardwareModel, Interface};
@@ -78,7 +78,8 @@ impl Host for Machine {
 
 impl Machine {
     pub fn new(mpidrs: &[u64], list_registers: usize) -> Self {
-        let config = VgicConfig { mpidrs, spis: SPIS, priority_bits: 5, group1_at_reset: true };
+        let model = Model::Gicv3;
+        let config = VgicConfig { model, mpidrs, spis: SPIS, priority_bits: 5, group1_at_reset: true };
         let vgic = Vgic::new(&config).unwrap();
         let cpu = |index| {
             let gic = VcpuGic::new(&vgic, index, list_registers);
