@@ -2,7 +2,6 @@
 //! Accesses to emulated devices: stage 2 faults whose syndrome describes the instruction (Arm ARM D24.2.41,
 //! "ISS encoding for an exception from a Data Abort").
 
-use turnstile_machine::map::GICR_STRIDE;
 use turnstile_vgic::Context;
 
 use super::inject::{self, Abort};
@@ -139,9 +138,7 @@ fn device(
             owned.gic.dist_read(&mut cx, offset, access.size)
         });
     }
-    if vm.gicr.contains(address) {
-        let offset = address - vm.gicr.base;
-        let (target, offset) = ((offset / GICR_STRIDE) as usize, (offset % GICR_STRIDE) as u32);
+    if let Some((target, offset)) = vm.gicr.locate(address) {
         return Some(if access.write {
             owned.gic.redist_write(&mut cx, target, offset, access.size, value);
             0
