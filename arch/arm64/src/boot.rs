@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use spin::Once;
+use turnstile_machine::GicVersion;
 
 use crate::cpu::{self, PerCpu};
 use crate::discover::{self, Conduit, CpuNode, GicNode, Machine, Range, Release};
@@ -344,6 +345,16 @@ extern "C" fn turnstile_secondary(cpu: &'static PerCpu) -> ! {
 const PATIENCE: u64 = 2_000_000_000;
 
 impl Host {
+    /// Returns the version of the interrupt controller.
+    pub fn gic(&self) -> GicVersion {
+        if irq::is_gicv2() { GicVersion::V2 } else { GicVersion::V3 }
+    }
+
+    /// Returns the page that guests with a GICv2 have as their CPU interface, if there is one.
+    pub fn gicv(&self) -> Option<u64> {
+        self.controller.gicv()
+    }
+
     /// Starts the CPUs with an index below `count`, and waits for them. Returns how many are running.
     pub fn start_cpus(&self, count: usize) -> usize {
         let count = count.min(self.cpus.len());

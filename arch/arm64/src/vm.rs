@@ -8,9 +8,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Once;
 use turnstile_exitstat::Page;
-use turnstile_machine::GuestMachine;
 use turnstile_machine::map::Region;
-use turnstile_vgic::{Context, Host, RemoteOp, VcpuGic, Vgic, VirtualInterface};
+use turnstile_machine::{Gicr, GuestMachine};
+use turnstile_vgic::{Context, Host, Model, RemoteOp, VcpuGic, Vgic, VirtualInterface};
 use turnstile_vm::attention::{Posted, Reasons};
 use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Stop};
 use turnstile_vm::psci::Psci;
@@ -46,7 +46,7 @@ pub struct Vm {
     /// Guest physical addresses of the distributor.
     pub gicd: Region,
     /// Guest physical addresses of all redistributors; none with a GICv2.
-    pub gicr: Region,
+    pub gicr: Gicr,
     /// The second page of a GICv2's CPU interface, which is not the hardware's: it has `GICV_DIR` alone, and the
     /// model has to know of that. None with a GICv3.
     pub gicv_dir: Region,
@@ -55,6 +55,9 @@ pub struct Vm {
     vttbr: AtomicU64,
     cntvoff: AtomicU64,
 }
+
+/// Offset of `GICV_DIR` in a GICv2's CPU interface, and the size of its page.
+const GICV_DIR: u64 = 0x1000;
 
 /// What a VM is made from.
 pub struct VmParts {
@@ -80,6 +83,7 @@ impl Vm {
     /// Makes a VM that has never run.
     pub fn new(parts: VmParts) -> Self {
         let vcpus = parts.vgic.vcpus();
+        let gicv2 = parts.vgic.model() == Model::Gicv2;
         let map = parts.machine.map();
         let ram = map.ram(parts.memory);
         let affinities = (0..vcpus).filter_map(|n| parts.vgic.mpidr(n)).collect::<Vec<_>>();
@@ -90,13 +94,13 @@ impl Vm {
             on_crash: parts.on_crash,
             pmu: parts.pmu,
             statistics: parts.statistics,
-            id_registers: crate::idregs::compose_all(crate::idregs::Offer { pmu: parts.pmu }),
+            id_registers: crate::idregs::compose_all(crate::idregs::Offer { pmu: parts.pmu, gicv3: !gicv2 }),
             vgic: parts.vgic,
             psci: Psci::new(affinities, ram.base..ram.end()),
             lifecycle: Lifecycle::new(vcpus as u32),
             gicd: map.gicd,
-            gicr: map.gicr(vcpus),
-            gicv_dir: Region { base: 0, size: 0 },
+            gicr: map.gicr(if gicv2 { 0 } else { vcpus }, parts.memory),
+            gicv_dir: Region { base: map.gicc.base + GICV_DIR, size: if gicv2 { GICV_DIR } else { 0 } },
             vcpus: Once::new(),
             vtcr: AtomicU64::new(0),
             vttbr: AtomicU64::new(0),

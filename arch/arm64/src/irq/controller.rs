@@ -66,6 +66,14 @@ impl Controller {
         Self { node, distributor }
     }
 
+    /// Returns the page that guests with a GICv2 have as their CPU interface, if there is one.
+    pub fn gicv(&self) -> Option<u64> {
+        match &self.node {
+            GicNode::V3(_) => None,
+            GicNode::V2(node) => Some(node.virtual_interface.first),
+        }
+    }
+
     /// Finds the registers that belong to the CPU with `affinity`: its redistributor, or with GICv2 the distributor, of
     /// whose first registers each CPU has its own. `None` if there are none, so that it cannot be used.
     pub fn private(&self, affinity: u64) -> Option<Registers> {
