@@ -30,6 +30,9 @@ pub enum Outcome {
 ///
 /// Owned by the physical CPU where the vCPU is resident; see [`Host`](crate::Host) for how others
 /// reach it.
+// In this order, so that what injections use is within reach of one instruction's offset; the large table
+// that they do not use comes last.
+#[repr(C)]
 pub struct VcpuGic {
     pub(crate) index: usize,
     /// A bit per list register.
@@ -95,9 +98,9 @@ pub struct VcpuGic {
     pub(crate) owned: IntidSet,
     /// Interrupts that are, or may be, to be presented, and have no list register.
     pub(crate) outside: IntidSet,
+    acknowledges: u32,
     /// Orders active interrupts: lower is deactivated earlier. See [`Self::acknowledged`].
     pub(crate) active_key: [u32; 1024],
-    acknowledges: u32,
 }
 
 /// The [`VcpuGic::active_key`] of an interrupt that was made active by a register write: no end of
