@@ -168,7 +168,7 @@ impl VcpuGic {
     /// Puts the redistributor's registers into their reset state.
     pub(crate) fn reset_registers(&mut self, vgic: &Vgic) {
         // A GICv2's SGIs need not be enabled, so guests may count on their being so.
-        self.enabled = if self.own_source != 0 { 0xffff } else { 0 };
+        self.enabled = if self.is_gicv2() { 0xffff } else { 0 };
         self.group1 = if vgic.group1_at_reset { !0 } else { 0 };
         vgic.set_sgi_groups(self.index, self.group1);
         // SGIs are always edge-triggered.
@@ -178,6 +178,11 @@ impl VcpuGic {
         self.waker = gicr::PROCESSOR_SLEEP | gicr::CHILDREN_ASLEEP;
         self.groups = vgic.groups();
         self.refresh_deliverable();
+    }
+
+    /// Says whether the VM has a GICv2.
+    pub(crate) fn is_gicv2(&self) -> bool {
+        self.own_source != 0
     }
 
     /// Returns the index of the vCPU.
@@ -191,7 +196,7 @@ impl VcpuGic {
             | if self.groups & 2 != 0 { self.group1 } else { 0 };
         self.deliverable = self.enabled & groups;
         let quick = if self.resident && !self.overflowing { self.deliverable } else { 0 };
-        let sourced = if self.own_source != 0 { 0xffff } else { 0 };
+        let sourced = if self.is_gicv2() { 0xffff } else { 0 };
         self.quick = quick & !sourced;
         self.quick_sourced = quick & sourced;
     }
