@@ -115,7 +115,7 @@ impl VcpuGic {
     }
 
     pub(crate) fn evaluate_private(&self, intid: u32) -> Option<ListRegister> {
-        if intid < 16 && self.own_source != 0 {
+        if intid < 16 && self.is_gicv2() {
             return self.evaluate_sourced(intid);
         }
         let bit = 1u32 << (intid & 31);
@@ -260,7 +260,7 @@ impl VcpuGic {
     /// line with its distributor state. Call [`Self::settle`] after the last one of a batch.
     pub fn deliver<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>, intid: u32) {
         if intid < 16 {
-            if self.is_quick(intid) || self.own_source == 0 {
+            if self.is_quick(intid) || !self.is_gicv2() {
                 // What it leaves to do is noted in `unsettled`.
                 let _ = self.inject_sgi(cx.vif, intid);
             } else {
