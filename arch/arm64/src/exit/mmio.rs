@@ -193,7 +193,9 @@ fn device<G: Gic>(
             owned.gic.dist_read(cx, offset, access.size)
         }));
     }
-    if let Some((target, offset)) = vm.gicr.locate(address) {
+    if G::SYSTEM_REGISTERS
+        && let Some((target, offset)) = vm.gicr.locate(address)
+    {
         return Some(vm.with_gic::<G, _>(|cx| {
             if access.write {
                 owned.gic.redist_write(cx, target, offset, access.size, value);
@@ -202,7 +204,7 @@ fn device<G: Gic>(
             owned.gic.redist_read(cx, target, offset, access.size)
         }));
     }
-    if vm.gicv_dir.contains(address) {
+    if !G::SYSTEM_REGISTERS && vm.gicv_dir.contains(address) {
         if access.write && address == vm.gicv_dir.base && access.size == 4 {
             vm.with_gic::<G, _>(|cx| owned.gic.dir(cx, value as u32 & 0x3ff));
         }
