@@ -115,7 +115,7 @@ impl VcpuGic {
     }
 
     pub(crate) fn evaluate_private(&self, intid: u32) -> Option<ListRegister> {
-        if intid < 16 && self.own_source != 0 {
+        if intid < 16 && self.is_gicv2() {
             return self.evaluate_sourced(intid);
         }
         let bit = 1u32 << (intid & 31);
@@ -274,7 +274,7 @@ impl VcpuGic {
         cx: &mut Context<V, H>,
         intid: u32,
     ) -> Outcome {
-        if self.is_quick(intid) || self.own_source == 0 {
+        if self.is_quick(intid) || !self.is_gicv2() {
             return self.inject_sgi(cx.vif, intid);
         }
         self.receive(cx, intid);

@@ -3,7 +3,6 @@
 
 use alloc::boxed::Box;
 
-use crate::gicv2::is_banked;
 use crate::registers::{self, Bank, bank, block, gicd, is_word};
 use crate::routes::{Routes, SearchedTargets, SgiRegister, SgiTargets};
 use crate::sources::Incoming;
@@ -67,6 +66,8 @@ pub struct Vgic {
     groups: AtomicU32,
     typer: u32,
     ctlr_fixed: u32,
+    /// The offset and the value of `GICD_PIDR2`.
+    pidr2: (u32, u32),
     pub(crate) model: Model,
     pub(crate) priority_mask: u8,
     pub(crate) group1_at_reset: bool,
@@ -76,6 +77,8 @@ pub struct Vgic {
     on: AtomicU8,
     /// GICv2: for each vCPU, the SGIs on their way to it. Empty with GICv3.
     pub(crate) incoming: Box<[Incoming]>,
+    /// The number of redistributors in the first of two regions, or all.
+    pub(crate) first_region: usize,
 }
 
 impl Vgic {
@@ -107,15 +110,23 @@ impl Vgic {
             groups: AtomicU32::new(0),
             typer,
             ctlr_fixed: if gicv2 { 0 } else { gicd::CTLR_FIXED },
+            pidr2: if gicv2 { registers::GICV2_PIDR2 } else { registers::GICV3_PIDR2 },
             model: config.model,
             priority_mask: !(0xffu32 >> config.priority_bits) as u8,
             group1_at_reset: config.group1_at_reset && !gicv2,
             present: if gicv2 { ((1u32 << vcpus) - 1) as u8 } else { 0 },
             on: AtomicU8::new(0),
             incoming: (0..if gicv2 { vcpus } else { 0 }).map(|_| Incoming::new()).collect(),
+            first_region: vcpus,
         };
         vgic.reset();
         Ok(vgic)
+    }
+
+    /// Says that only the first `count` redistributors follow each other in memory, and the others somewhere else:
+    /// the last one of each region carries `GICR_TYPER.Last`.
+    pub fn split_redistributors(&mut self, count: usize) {
+        self.first_region = count;
     }
 
     /// Returns the distributor to its reset state. The vCPUs must not run, and each must be reset with
@@ -266,8 +277,8 @@ impl Vgic {
     }
 
     /// Reads a distributor register that needs nothing but the shared state: all but the pending and
-    /// active registers, and with GICv2 the registers that each vCPU has for itself, for which it returns
-    /// `None`. HOT. Reserved offsets and wrong sizes read as zero.
+    /// active registers, for which it returns `None`. With GICv2 it does so for all but the control registers:
+    /// of each bank a part is the accessing vCPU's own. HOT. Reserved offsets and wrong sizes read as zero.
     #[inline] // Hot: on the light exit of a data abort; the caller knows the frame.
     pub fn dist_read_light(&self, offset: u32, size: u8) -> Option<u64> {
         if is_word(offset, size) {
@@ -285,31 +296,20 @@ impl Vgic {
             }
         }
         if self.model == Model::Gicv2 {
-            self.read_gicv2(offset, size)
-        } else {
-            Some(self.read_config(offset, size))
+            return None;
         }
-    }
-
-    /// Reads a register of a GICv2 that is not of the control registers.
-    fn read_gicv2(&self, offset: u32, size: u8) -> Option<u64> {
-        match bank(offset) {
-            bank if is_banked(bank, offset) => None,
-            Bank::Targets => Some(self.read_targets(offset, size)),
-            Bank::Reserved if offset == registers::ICPIDR2 && size == 4 => {
-                Some(u64::from(registers::ICPIDR2_VALUE))
-            }
-            Bank::Reserved => Some(0),
-            _ => Some(self.read_config(offset, size)),
-        }
+        Some(self.read_config(offset, size))
     }
 
     /// Reads a register of SPIs' configuration.
-    fn read_config(&self, offset: u32, size: u8) -> u64 {
-        if (gicd::ROUTER..gicd::ROUTER_END).contains(&offset) {
+    pub(crate) fn read_config(&self, offset: u32, size: u8) -> u64 {
+        if self.model == Model::Gicv3 && (gicd::ROUTER..gicd::ROUTER_END).contains(&offset) {
             return self.read_router(offset, size);
         }
         let bank = bank(offset);
+        if bank == Bank::Targets && self.model == Model::Gicv2 {
+            return self.read_targets(offset, size);
+        }
         if bank == Bank::Priority && size == 1 {
             return u64::from(self.spi(offset - gicd::PRIORITY).map_or(0, |spi| spi.load().priority()));
         }
@@ -329,7 +329,7 @@ impl Vgic {
                 let edges = self.gather(4 * (offset - gicd::CONFIG), |word| word.has(Flag::Edge));
                 registers::config_from_bits(edges)
             }
-            Bank::Reserved if offset == registers::PIDR2 => registers::PIDR2_VALUE,
+            Bank::Reserved if offset == self.pidr2.0 => self.pidr2.1,
             _ => 0,
         })
     }

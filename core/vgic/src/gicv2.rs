@@ -9,8 +9,8 @@ use crate::registers::{Bank, bank, block, gicd, gicr, is_word};
 use crate::{Context, Host, VcpuGic, Vgic};
 
 /// Says whether a register is of INTIDs 0 to 31, which each vCPU has for itself.
-pub(crate) const fn is_banked(bank: Bank, offset: u32) -> bool {
-    match bank {
+fn is_banked(offset: u32) -> bool {
+    match bank(offset) {
         Bank::Reserved | Bank::Control => false,
         Bank::Priority => offset < gicd::PRIORITY + 32,
         Bank::Targets => offset < gicd::TARGETS + 32,
@@ -37,8 +37,30 @@ impl Vgic {
 }
 
 impl VcpuGic {
+    /// Reads a register that needs neither the owners of SPIs nor what is shared alone, or returns `None`.
+    pub(crate) fn read_gicv2<V: VirtualInterface, H: Host>(
+        &mut self,
+        cx: &mut Context<V, H>,
+        offset: u32,
+        size: u8,
+    ) -> Option<u64> {
+        if is_banked(offset) {
+            let value = self.read_banked(cx, offset, size);
+            self.settle(cx);
+            return Some(value);
+        }
+        match bank(offset) {
+            Bank::SetPending | Bank::ClearPending | Bank::SetActive | Bank::ClearActive
+                if is_word(offset, size) =>
+            {
+                None
+            }
+            _ => Some(cx.vgic.read_config(offset, size)),
+        }
+    }
+
     /// Reads a register of this vCPU's own private interrupts.
-    pub(crate) fn read_banked<V: VirtualInterface, H: Host>(
+    fn read_banked<V: VirtualInterface, H: Host>(
         &mut self,
         cx: &mut Context<V, H>,
         offset: u32,
@@ -91,7 +113,7 @@ impl VcpuGic {
                     }
                 }
             }
-            bank if is_banked(bank, offset) => {
+            bank if is_banked(offset) => {
                 // The pending states of SGIs are those of their senders.
                 let read_only =
                     if matches!(bank, Bank::SetPending | Bank::ClearPending) { 0xffff } else { 0 };

@@ -72,14 +72,15 @@ pub enum Backing {
     },
 }
 
-/// Is the content of one list register: `ICH_LR<n>_EL2`.
+/// Is the content of one list register: `ICH_LR<n>_EL2` or `GICH_LR<n>`.
+// In this order, state and source of a new SGI are constants side by side: one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct ListRegister {
     /// The virtual INTID (`vINTID`).
     pub intid: u32,
-    /// The vCPU that sent the SGI: `CPUID` in `GICH_LR<n>` (Arm IHI 0048, section 5.3.13), and bits 12:10
-    /// of `vINTID` for a GICv2 guest on a GICv3 (Arm IHI 0069, section 12.4.5). Zero for all else.
-    pub source: u8,
+    /// What stands behind it.
+    pub backing: Backing,
     /// The priority, in the upper bits as in `GICD_IPRIORITYR`; unimplemented bits are zero.
     pub priority: u8,
     /// Whether the interrupt is in Group 1 (`Group`).
@@ -87,8 +88,9 @@ pub struct ListRegister {
     /// The state. Never [`LrState::PendingActive`] with [`Backing::Hardware`], which the
     /// architecture forbids.
     pub state: LrState,
-    /// What stands behind it.
-    pub backing: Backing,
+    /// The vCPU that sent the SGI: `CPUID` in `GICH_LR<n>` (Arm IHI 0048, section 5.3), and bits 12:10 of
+    /// `vINTID` for a GICv2 guest on a GICv3 (Arm IHI 0069, section 12.4). Zero for all else.
+    pub source: u8,
 }
 
 /// Says which conditions raise the maintenance interrupt, and whether DIR traps: `ICH_HCR_EL2`.

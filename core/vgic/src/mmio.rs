@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Distributor registers that need the owners of SPIs (Arm IHI 0069, section 12.9; Arm IHI 0048, section 4.3).
 
-use crate::gicv2::is_banked;
 use crate::hardware::VirtualInterface;
 use crate::registers::{Bank, bank, block, config_to_bits, gicd, is_word, set_bits};
 use crate::spi::{Flag, SpiWord};
@@ -22,9 +21,9 @@ impl VcpuGic {
         if let Some(value) = cx.vgic.dist_read_light(offset, size) {
             return value;
         }
-        if cx.vgic.model() == Model::Gicv2 && is_banked(bank(offset), offset) {
-            let value = self.read_banked(cx, offset, size);
-            self.settle(cx);
+        if cx.vgic.model() == Model::Gicv2
+            && let Some(value) = self.read_gicv2(cx, offset, size)
+        {
             return value;
         }
         let block = block(offset);

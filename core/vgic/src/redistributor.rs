@@ -46,17 +46,17 @@ impl VcpuGic {
             (gicr::TYPER, 4) => self.typer(vgic) & 0xffff_ffff,
             (offset, 4) if offset == gicr::TYPER + 4 => self.typer(vgic) >> 32,
             (gicr::WAKER, 4) => u64::from(self.waker),
-            (registers::PIDR2, 4) => u64::from(registers::PIDR2_VALUE),
+            (offset, 4) if offset == registers::GICV3_PIDR2.0 => u64::from(registers::GICV3_PIDR2.1),
             // GICR_CTLR too: there are no LPIs to enable, and writes are never outstanding.
             _ => 0,
         }
     }
 
-    /// Composes `GICR_TYPER`: the affinity, the number, and whether this is the last redistributor.
+    /// Composes `GICR_TYPER`: the affinity, the number, and whether this is the last redistributor of its region.
     fn typer(&self, vgic: &Vgic) -> u64 {
         let mpidr = vgic.mpidr(self.index).unwrap_or(0);
         let affinity = mpidr >> 8 & 0xff00_0000 | mpidr & 0x00ff_ffff;
-        let last = u64::from(self.index + 1 == vgic.vcpus());
+        let last = u64::from([vgic.vcpus(), vgic.first_region].contains(&(self.index + 1)));
         affinity << 32 | (self.index as u64) << 8 | last << 4
     }
 

@@ -120,14 +120,11 @@ pub(crate) mod gicr {
 /// `GICD_IIDR` and `GICR_IIDR`: ProductID 'T', revision 0, JEP106 code 0 (no implementer's).
 pub(crate) const IIDR: u32 = 0x5400_0000;
 
-/// `GICD_PIDR2` and `GICR_PIDR2`, in the last 48 bytes of the first 64 KiB frame.
-pub(crate) const PIDR2: u32 = 0xffe8;
-/// ArchRev = 3: GICv3.
-pub(crate) const PIDR2_VALUE: u32 = 0x30;
-/// `GICD_ICPIDR2`, in the last 48 bytes of a GICv2's frame, which has 4 KiB.
-pub(crate) const ICPIDR2: u32 = 0x0fe8;
-/// ArchRev = 2: GICv2.
-pub(crate) const ICPIDR2_VALUE: u32 = 0x20;
+/// The offset and the value of `GICD_PIDR2` and `GICR_PIDR2`: in the last 48 bytes of the first 64 KiB frame,
+/// ArchRev = 3.
+pub(crate) const GICV3_PIDR2: (u32, u32) = (0xffe8, 0x30);
+/// The same of `ICPIDR2`: in the last 48 bytes of a GICv2's frame, which has 4 KiB; ArchRev = 2.
+pub(crate) const GICV2_PIDR2: (u32, u32) = (0x0fe8, 0x20);
 
 /// Spreads the lower sixteen bits to the odd bits of a word, as `GICD_ICFGR<n>` has them.
 pub(crate) const fn config_from_bits(bits: u32) -> u32 {

@@ -30,6 +30,9 @@ pub enum Outcome {
 ///
 /// Owned by the physical CPU where the vCPU is resident; see [`Host`](crate::Host) for how others
 /// reach it.
+// In this order, so that what injections use is within reach of one instruction's offset; the large table
+// that they do not use comes last.
+#[repr(C)]
 pub struct VcpuGic {
     pub(crate) index: usize,
     /// A bit per list register.
@@ -95,9 +98,9 @@ pub struct VcpuGic {
     pub(crate) owned: IntidSet,
     /// Interrupts that are, or may be, to be presented, and have no list register.
     pub(crate) outside: IntidSet,
+    acknowledges: u32,
     /// Orders active interrupts: lower is deactivated earlier. See [`Self::acknowledged`].
     pub(crate) active_key: [u32; 1024],
-    acknowledges: u32,
 }
 
 /// The [`VcpuGic::active_key`] of an interrupt that was made active by a register write: no end of
@@ -165,7 +168,7 @@ impl VcpuGic {
     /// Puts the redistributor's registers into their reset state.
     pub(crate) fn reset_registers(&mut self, vgic: &Vgic) {
         // A GICv2's SGIs need not be enabled, so guests may count on their being so.
-        self.enabled = if self.own_source != 0 { 0xffff } else { 0 };
+        self.enabled = if self.is_gicv2() { 0xffff } else { 0 };
         self.group1 = if vgic.group1_at_reset { !0 } else { 0 };
         vgic.set_sgi_groups(self.index, self.group1);
         // SGIs are always edge-triggered.
@@ -175,6 +178,11 @@ impl VcpuGic {
         self.waker = gicr::PROCESSOR_SLEEP | gicr::CHILDREN_ASLEEP;
         self.groups = vgic.groups();
         self.refresh_deliverable();
+    }
+
+    /// Says whether the VM has a GICv2.
+    pub(crate) fn is_gicv2(&self) -> bool {
+        self.own_source != 0
     }
 
     /// Returns the index of the vCPU.
@@ -188,7 +196,7 @@ impl VcpuGic {
             | if self.groups & 2 != 0 { self.group1 } else { 0 };
         self.deliverable = self.enabled & groups;
         let quick = if self.resident && !self.overflowing { self.deliverable } else { 0 };
-        let sourced = if self.own_source != 0 { 0xffff } else { 0 };
+        let sourced = if self.is_gicv2() { 0xffff } else { 0 };
         self.quick = quick & !sourced;
         self.quick_sourced = quick & sourced;
     }

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::world::Machine;
+use common::machine::Machine;
 use turnstile_vgic::{Model, VcpuGic, Vgic, VgicConfig};
 
 const LINES: u32 = 96;

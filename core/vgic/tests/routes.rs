@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::world::Machine;
+use common::machine::Machine;
 use proptest::prelude::*;
 use turnstile_vgic::{ConfigError, MAX_SPIS, MAX_VCPUS, Model, SgiRegister, Vgic, VgicConfig};
 

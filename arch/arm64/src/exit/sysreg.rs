@@ -8,7 +8,7 @@ use turnstile_vm::attention::{Posted, Reasons};
 
 use super::{Code, done, resident, skip};
 use crate::frame::Frame;
-use crate::irq::{Gic, Gicv3};
+use crate::irq::{Gic, Gicv2, Gicv3};
 use crate::pmu::Register;
 use crate::vcpu::{Owned, Vcpu};
 use crate::vm::Vm;
@@ -173,7 +173,7 @@ fn access<G: Gic, L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u6
         Trap::Ignored => Access::Value(0),
         Trap::Id if read => Access::Value(id_register(vcpu, iss)),
         Trap::Id => Access::Undefined,
-        Trap::Sgi(_) | Trap::Deactivate if read => Access::Undefined,
+        Trap::Sgi(_) | Trap::Deactivate if read || !G::SYSTEM_REGISTERS => Access::Undefined,
         Trap::Sgi(register) => match send_sgi::<G, L>(vcpu, owned, register, value) {
             Outcome::Done => Access::Value(0),
             Outcome::Slow => Access::Settle,
@@ -196,18 +196,18 @@ fn access<G: Gic, L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u6
     }
 }
 
-/// The body of the light handler, with a [`Lookup`].
+/// The body of the light handler, for a [`Gic`] and with a [`Lookup`].
 ///
 /// A macro: as a generic function that is inlined, its branches are laid out otherwise, at the cost of the first.
 macro_rules! light_sysreg {
-    ($frame:ident, $esr:ident, $lookup:ty, $get:ident, $set:ident) => {{
+    ($frame:ident, $esr:ident, $gic:ty, $lookup:ty, $get:ident, $set:ident) => {{
         let iss = $esr as u32;
         let rt = transfer(iss);
         let vcpu = resident($frame);
         let value = match <$lookup>::trap(iss) {
             Trap::Id if iss & ISS_READ != 0 => id_register(vcpu, iss),
-            Trap::Sgi(register) if iss & ISS_READ == 0 => {
-                return light_sgi::<Gicv3, $lookup>($frame, register, $frame.$get(rt));
+            Trap::Sgi(register) if <$gic>::SYSTEM_REGISTERS && iss & ISS_READ == 0 => {
+                return light_sgi::<$gic, $lookup>($frame, register, $frame.$get(rt));
             }
             Trap::PmuSelect if vcpu.vm.pmu => {
                 // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
@@ -232,16 +232,32 @@ macro_rules! light_sysreg {
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub(super) extern "C" fn turnstile_light_sysreg(frame: &mut Frame, esr: u64) -> u32 {
     if !Frame::is_light(transfer(esr as u32)) {
-        return Code::PRESERVED;
+        return not_held(esr as u32);
     }
-    light_sysreg!(frame, esr, Indexed, light, set_light)
+    light_sysreg!(frame, esr, Gicv3, Indexed, light, set_light)
 }
 
-/// The same for the other transfer registers, when `vectors.S` has stored them.
-#[cfg(any(target_os = "none", test))]
+/// [`turnstile_light_sysreg`] of the vectors of a GICv2.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn turnstile_light_sysreg_preserved(frame: &mut Frame, esr: u64) -> u32 {
-    light_sysreg!(frame, esr, Indexed, preserved, set)
+pub(super) extern "C" fn turnstile_light_sysreg_gicv2(frame: &mut Frame, esr: u64) -> u32 {
+    if !Frame::is_light(transfer(esr as u32)) {
+        return not_held(esr as u32);
+    }
+    light_sysreg!(frame, esr, Gicv2, Indexed, light, set_light)
+}
+
+/// Says what becomes of an access by way of a transfer register that the light tier does not hold: a write is light
+/// when the register has been stored, a read is full.
+#[inline(always)] // Three instructions.
+fn not_held(iss: u32) -> u32 {
+    if iss & ISS_READ == 0 { Code::PRESERVED } else { Code::SYNC }
+}
+
+/// Writes by way of the other transfer registers, which have been stored.
+#[cfg(any(target_os = "none", test))]
+#[inline(always)] // One caller for each GIC.
+pub(super) fn light_preserved<G: Gic>(frame: &mut Frame, esr: u64) -> u32 {
+    light_sysreg!(frame, esr, G, Indexed, preserved, set)
 }
 
 /// The same with another way to look things up.
@@ -250,7 +266,7 @@ pub(super) extern "C" fn light_with<L: Lookup>(frame: &mut Frame, esr: u64) -> u
     if !Frame::is_light(transfer(esr as u32)) {
         return Code::SYNC;
     }
-    light_sysreg!(frame, esr, L, light, set_light)
+    light_sysreg!(frame, esr, Gicv3, L, light, set_light)
 }
 
 /// A write of an SGI register. Usually it names one vCPU, another one, which is in its guest: that is a leaf without a
