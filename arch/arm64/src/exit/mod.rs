@@ -18,7 +18,9 @@ mod sysreg;
 use turnstile_exitstat::Reason;
 
 use crate::frame::Frame;
-use crate::irq::{Gicv2, Gicv3};
+#[cfg(any(target_os = "none", test))]
+use crate::irq::Gic;
+use crate::irq::{Gicv2, Gicv3, Gicv3Legacy};
 use crate::regs;
 use crate::statistics;
 use crate::vcpu::Vcpu;
@@ -98,6 +100,11 @@ pub static LIGHT_HANDLERS: [Handler; 64] =
 pub static LIGHT_HANDLERS_GICV2: [Handler; 64] =
     handlers(sysreg::turnstile_light_sysreg_gicv2, mmio::turnstile_light_data_abort_gicv2);
 
+/// [`LIGHT_HANDLERS`] of the vectors of a GICv2 on a GICv3.
+#[cfg_attr(target_os = "none", unsafe(no_mangle))]
+pub static LIGHT_HANDLERS_LEGACY: [Handler; 64] =
+    handlers(sysreg::turnstile_light_sysreg_gicv2, mmio::turnstile_light_data_abort_legacy);
+
 /// Makes a table: the handlers named here know the interrupt controller.
 const fn handlers(sysreg: Handler, data_abort: Handler) -> [Handler; 64] {
     let mut handlers: [Handler; 64] = [turnstile_light_other; 64];
@@ -118,9 +125,23 @@ extern "C" fn turnstile_light_preserved(frame: &mut Frame, esr: u64) -> u32 {
 #[cfg(any(target_os = "none", test))]
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 extern "C" fn turnstile_light_preserved_gicv2(frame: &mut Frame, esr: u64) -> u32 {
+    light_preserved_with_sgir::<Gicv2>(frame, esr)
+}
+
+/// [`turnstile_light_preserved`] of the vectors of a GICv2 on a GICv3.
+#[cfg(any(target_os = "none", test))]
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+extern "C" fn turnstile_light_preserved_legacy(frame: &mut Frame, esr: u64) -> u32 {
+    light_preserved_with_sgir::<Gicv3Legacy>(frame, esr)
+}
+
+/// Where SGIs are stores to `GICD_SGIR`.
+#[cfg(any(target_os = "none", test))]
+#[inline(always)] // Its two callers are what it is for.
+fn light_preserved_with_sgir<G: Gic>(frame: &mut Frame, esr: u64) -> u32 {
     match class::of(esr) {
-        class::DATA_ABORT => mmio::light_preserved_sgir(frame, esr as u32),
-        _ => sysreg::light_preserved::<Gicv2>(frame, esr),
+        class::DATA_ABORT => mmio::light_preserved_sgir::<G>(frame, esr as u32),
+        _ => sysreg::light_preserved::<G>(frame, esr),
     }
 }
 
@@ -140,6 +161,12 @@ pub extern "C" fn turnstile_light_irq(frame: &mut Frame) -> u32 {
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub extern "C" fn turnstile_light_irq_gicv2(frame: &mut Frame) -> u32 {
     irq::light::<Gicv2>(resident(frame), |_| {})
+}
+
+/// [`turnstile_light_irq`] of the vectors of a GICv2 on a GICv3.
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub extern "C" fn turnstile_light_irq_legacy(frame: &mut Frame) -> u32 {
+    irq::light::<Gicv3Legacy>(resident(frame), |_| {})
 }
 
 /// FIQ: nothing is configured as Group 0 or secure, so none is expected; one is ignored.
@@ -164,6 +191,12 @@ pub extern "C" fn turnstile_light_irq_timed(frame: &mut Frame) -> u32 {
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub extern "C" fn turnstile_light_irq_gicv2_timed(frame: &mut Frame) -> u32 {
     irq::light::<Gicv2>(resident(frame), |reason| statistics::note(frame, reason))
+}
+
+/// [`turnstile_light_irq_legacy`] where statistics are kept.
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub extern "C" fn turnstile_light_irq_legacy_timed(frame: &mut Frame) -> u32 {
+    irq::light::<Gicv3Legacy>(resident(frame), |reason| statistics::note(frame, reason))
 }
 
 /// [`turnstile_light_fiq`] where statistics are kept.
