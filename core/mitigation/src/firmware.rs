@@ -81,6 +81,8 @@ pub struct Answers {
 }
 
 impl Answers {
+    /// Where nothing is known: no call.
+    pub const UNKNOWN: Self = Self { first: -1, second: -1, third: -1 };
     /// What holds for no CPU at all: each CPU makes it worse, or not.
     pub const BEST: Self = Self { first: 1, second: NOT_REQUIRED, third: 1 };
 
