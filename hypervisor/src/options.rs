@@ -2,6 +2,7 @@
 //! The hypervisor's command line: words of the form `key=value`.
 
 use turnstile_arm64::fault::Provoked;
+use turnstile_arm64::mitigation::Choice;
 use turnstile_arm64::mode::Wanted;
 
 use crate::line::Mode;
@@ -39,6 +40,8 @@ pub fn parse<'a>(line: &'a str, mut unknown: impl FnMut(&'a str)) -> Options {
             "provoke=panic" => options.provoke = Some(Provoked::Panic),
             // `mode=vhe`, `mode=nvhe`: read by the boot code, before anything else.
             _ if Wanted::from_word(word).is_some() => {}
+            // `mitigations=`: read by each CPU as it starts.
+            _ if Choice::from_word(word).is_some() => {}
             // Read by `without`.
             #[cfg(feature = "ablation")]
             _ if word.starts_with(WITHOUT) => {}

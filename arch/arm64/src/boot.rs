@@ -10,6 +10,7 @@ use spin::Once;
 use crate::cpu::{self, PerCpu};
 use crate::discover::{self, Conduit, CpuNode, GicNode, Machine, Range, Release};
 use crate::irq::{Gic, Gicv3, gicv3};
+use crate::mitigation::{self, Choice, Guard};
 use crate::mmio::Registers;
 use crate::mode::{self, Capabilities, Refusal, Wanted};
 use crate::uart::Uart;
@@ -68,6 +69,7 @@ unsafe extern "C" {
 static mut boot_cpu: PerCpu = PerCpu {
     stack_top: 0,
     fault_stack_top: 0,
+    guard: Guard::new(),
     index: 0,
     affinity: 0,
     kick_token: 0,
@@ -285,6 +287,7 @@ fn per_cpu_areas(machine: &Machine<'_>, gic: &GicNode, boot: u64) -> (Vec<&'stat
         let area = PerCpu {
             stack_top: stack - size_of::<frame::Frame>() as u64,
             fault_stack_top,
+            guard: Guard::new(),
             index: areas.len(),
             affinity: node.affinity,
             kick_token: gicv3::kick_token(node.affinity),
@@ -311,6 +314,7 @@ extern "C" fn primary_on_stack(_: u64) -> ! {
 }
 
 fn start_cpu_interface(cpu: &PerCpu) {
+    mitigation::start_cpu(cpu, HOST.get().map_or(Choice::Auto, |host| Choice::from_line(host.bootargs)));
     gicv3::start_cpu(cpu.redistributor);
     crate::switch::start_cpu();
     cpu.online.store(true, Ordering::Release);

@@ -5,6 +5,7 @@ use core::sync::atomic::AtomicBool;
 
 use turnstile_vm::attention::KickToken;
 
+use crate::mitigation::Guard;
 use crate::mmio::Registers;
 use crate::regs;
 
@@ -115,13 +116,15 @@ pub fn clean_to_poc(start: u64, size: u64) {
     dsb_sy();
 }
 
-/// What each physical CPU has for itself. `boot.S` and `vectors.S` know the first two fields.
+/// What each physical CPU has for itself. `boot.S` and `vectors.S` know the first two fields, `guards.S` the third.
 #[repr(C)]
 pub struct PerCpu {
     /// Top of its stack, where its exit frame begins.
     pub stack_top: u64,
     /// Top of the stack on which faults of the hypervisor are reported.
     pub fault_stack_top: u64,
+    /// What it does first on each exit.
+    pub guard: Guard,
     /// Its number among the CPUs in use.
     pub index: usize,
     /// Affinity fields of its MPIDR_EL1.

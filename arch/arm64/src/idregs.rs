@@ -88,7 +88,7 @@ pub struct Offer {
 pub fn compose_all(offer: Offer) -> IdRegisters {
     let mut out = [0; 64];
     let mut set = |crm: usize, op2: usize, value: u64| out[crm * 8 + op2] = value;
-    set(4, 0, compose(regs::ID_AA64PFR0_EL1.read(), PFR0));
+    set(4, 0, crate::mitigation::common_pfr0(compose(regs::ID_AA64PFR0_EL1.read(), PFR0)));
     set(4, 1, compose(regs::ID_AA64PFR1_EL1.read(), PFR1));
     let pmu_ver = if offer.pmu { 1 } else { 0 };
     // DoubleLock (bits 39:36) 0xf: not offered.

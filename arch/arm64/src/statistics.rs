@@ -12,8 +12,10 @@
 
 use turnstile_exitstat::{Page, Reason, record_offset};
 
+use crate::cpu;
 use crate::exit::class;
 use crate::frame::{Frame, Timing};
+use crate::mitigation::{self, Vectors};
 use crate::regs;
 use crate::vcpu::Vcpu;
 
@@ -75,17 +77,7 @@ pub fn page(vcpu: &Vcpu) -> *const Page {
     vcpu.statistics.map_or(core::ptr::null(), core::ptr::from_ref)
 }
 
-unsafe extern "C" {
-    #[cfg(target_os = "none")]
-    static vectors_timed: u8;
-}
-
 /// Makes this CPU take the exits of a vCPU that keeps statistics by the timed vectors.
 pub fn use_timed_vectors() {
-    #[cfg(target_os = "none")]
-    // SAFETY: a complete vector table, which does what the plain one does; EL2 itself takes no exceptions.
-    unsafe {
-        regs::VBAR_EL2.write(&raw const vectors_timed as u64);
-    }
-    crate::cpu::isb();
+    mitigation::use_vectors(cpu::this(), Vectors::Timed);
 }
