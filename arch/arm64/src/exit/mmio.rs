@@ -7,6 +7,7 @@ use turnstile_machine::map::GICR_STRIDE;
 use super::inject::{self, Abort};
 use super::{Code, done, resident, skip};
 use crate::Monitor;
+use crate::cpu;
 use crate::frame::Frame;
 use crate::irq::Gic;
 use crate::regs;
@@ -133,7 +134,7 @@ fn device<G: Gic>(
     let vm = vcpu.vm;
     let value = access.extend_for_device(value);
     if vm.gicd.contains(address) {
-        let offset = (address - vm.gicd.base) as u32;
+        let offset = cpu::within(address - vm.gicd.base, vm.gicd.size) as u32;
         return Some(vm.with_gic::<G, _>(|cx| {
             if access.write {
                 owned.gic.dist_write(cx, offset, access.size, value);
@@ -143,7 +144,7 @@ fn device<G: Gic>(
         }));
     }
     if vm.gicr.contains(address) {
-        let offset = address - vm.gicr.base;
+        let offset = cpu::within(address - vm.gicr.base, vm.gicr.size);
         let (target, offset) = ((offset / GICR_STRIDE) as usize, (offset % GICR_STRIDE) as u32);
         return Some(vm.with_gic::<G, _>(|cx| {
             if access.write {
