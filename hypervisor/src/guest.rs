@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use spin::Mutex;
 use turnstile_arm64::exit::full::Crash;
-use turnstile_arm64::irq;
+use turnstile_arm64::{fault, irq};
 use turnstile_arm64::memory::{self, GuestMemory};
 use turnstile_arm64::vcpu::Vcpu;
 use turnstile_arm64::vm::{Vm, VmParts};
@@ -171,6 +171,17 @@ impl Guest {
         let (memory, beginning) = (Mutex::new(None), Mutex::new(()));
         let (plan, down) = (AtomicU8::new(REST), AtomicBool::new(false));
         Ok(Self { vm, spec: *spec, gic, gicv, memory, devices, beginning, plan, down })
+    }
+
+    /// Reads the memory of the VM, once it runs, as nothing else does: to see that it cannot be read
+    /// (`provoke=read-guest`). Not on the CPU that starts it.
+    pub fn provoke_read(&self) {
+        while !self.is_running() {
+            turnstile_arm64::cpu::relax();
+        }
+        if let Some(memory) = self.memory.lock().as_ref() {
+            fault::read_guest(memory.base());
+        }
     }
 
     /// Asks for a start of the VM, which its own CPU carries out. False if it runs, or stops, or starts already.

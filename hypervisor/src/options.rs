@@ -2,6 +2,7 @@
 //! The hypervisor's command line: words of the form `key=value`.
 
 use turnstile_arm64::fault::Provoked;
+use turnstile_arm64::mitigation::Choice;
 use turnstile_arm64::mode::Wanted;
 
 use crate::line::Mode;
@@ -11,8 +12,9 @@ use crate::line::Mode;
 pub struct Options {
     /// How the serial line is used: `link=framed` or `link=plain` (the default).
     pub line: Mode,
-    /// A fault of the hypervisor itself to provoke at boot, to see that it is caught and reported:
-    /// `provoke=write-to-code`, `run-data`, `stack-overflow` or `panic`.
+    /// A fault of the hypervisor itself to provoke, to see that it is caught and reported: at boot
+    /// `provoke=write-to-code`, `run-data`, `stack-overflow` or `panic`, and `read-guest` when the first VM runs,
+    /// on another CPU than the boot CPU.
     pub provoke: Option<Provoked>,
 }
 
@@ -36,9 +38,12 @@ pub fn parse<'a>(line: &'a str, mut unknown: impl FnMut(&'a str)) -> Options {
             "provoke=write-to-code" => options.provoke = Some(Provoked::WriteToCode),
             "provoke=run-data" => options.provoke = Some(Provoked::RunData),
             "provoke=stack-overflow" => options.provoke = Some(Provoked::StackOverflow),
+            "provoke=read-guest" => options.provoke = Some(Provoked::ReadGuest),
             "provoke=panic" => options.provoke = Some(Provoked::Panic),
             // `mode=vhe`, `mode=nvhe`: read by the boot code, before anything else.
             _ if Wanted::from_word(word).is_some() => {}
+            // `mitigations=`: read by each CPU as it starts.
+            _ if Choice::from_word(word).is_some() => {}
             // Read by `without`.
             #[cfg(feature = "ablation")]
             _ if word.starts_with(WITHOUT) => {}

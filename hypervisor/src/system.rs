@@ -8,6 +8,7 @@ use spin::Once;
 use turnstile_arm64::boot::Host;
 use turnstile_arm64::cpu::PerCpu;
 use turnstile_arm64::exit::full;
+use turnstile_arm64::fault::Provoked;
 use turnstile_arm64::vm::Vm;
 use turnstile_arm64::{Monitor, println, set_monitor};
 use turnstile_bundle::Bundle;
@@ -107,7 +108,22 @@ fn turnstile_main(host: &'static Host) -> ! {
         guest.want();
     }
     host.wake_cpus(running);
+    if options.provoke == Some(Provoked::ReadGuest) {
+        provoke_read(system);
+    }
     turnstile_cpu_main(host.cpus[0])
+}
+
+/// Reads the memory of the first VM while that runs on another CPU.
+fn provoke_read(system: &System) {
+    let Some(guest) = system.guests.first() else { return };
+    if guest.vm.vcpu(0).is_none_or(|vcpu| vcpu.cpu.index == 0) {
+        refuse(
+            system.host,
+            format_args!("provoke=read-guest needs the first VM on another CPU: give it cpus = [1]"),
+        );
+    }
+    guest.provoke_read();
 }
 
 /// Every CPU: runs the vCPU pinned to it, or waits.

@@ -174,6 +174,9 @@ pub struct Bench {
     /// Measure Turnstile with the statistics of its VM's exits on, which have budgets of their own
     #[arg(long)]
     pub statistics: bool,
+    /// Measure Turnstile with mitigations of speculative execution: auto (what the CPU needs), loop:K, firmware; usually off
+    #[arg(long, value_name = "CHOICE", conflicts_with_all = ["native", "from", "ablate", "check", "update_budgets"])]
+    pub mitigations: Option<String>,
     /// Also show how many operations of each class a row takes
     #[arg(long)]
     pub classes: bool,

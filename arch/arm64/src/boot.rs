@@ -12,6 +12,7 @@ use crate::cpu::{self, PerCpu};
 use crate::discover::{self, Conduit, CpuNode, GicNode, Machine, Range, Release};
 use crate::irq::controller::{self, Controller};
 use crate::irq::{self, gicv2, gicv3};
+use crate::mitigation::{self, Choice, Guard};
 use crate::mmio::Registers;
 use crate::mode::{self, Capabilities, Refusal, Wanted};
 use crate::uart::Uart;
@@ -70,6 +71,7 @@ unsafe extern "C" {
 static mut boot_cpu: PerCpu = PerCpu {
     stack_top: 0,
     fault_stack_top: 0,
+    guard: Guard::new(),
     index: 0,
     affinity: 0,
     kick_token: AtomicU64::new(0),
@@ -299,6 +301,7 @@ fn per_cpu_areas(
         let area = PerCpu {
             stack_top: stack - size_of::<frame::Frame>() as u64,
             fault_stack_top,
+            guard: Guard::new(),
             index: areas.len(),
             affinity: node.affinity,
             kick_token: AtomicU64::new(0),
@@ -326,6 +329,7 @@ extern "C" fn primary_on_stack(_: u64) -> ! {
 }
 
 fn start_cpu_interface(host: &Host, cpu: &PerCpu) {
+    mitigation::start_cpu(cpu, Choice::from_line(host.bootargs));
     cpu.kick_token.store(host.controller.start_cpu(cpu.affinity, cpu.redistributor), Ordering::Relaxed);
     crate::switch::start_cpu();
     cpu.online.store(true, Ordering::Release);

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use turnstile_vm::attention::KickToken;
 
+use crate::mitigation::Guard;
 use crate::mmio::Registers;
 use crate::regs;
 
@@ -85,6 +86,30 @@ instruction!(
     "ic ialluis"
 );
 
+/// Returns an offset that a guest chose and that was found to be below `size`; zero where that comparison is only
+/// predicted to have come out so (Arm ARM C6.2.75, CSDB). For offsets that lead to an address which is loaded from
+/// memory in turn.
+#[inline(always)] // Three instructions.
+pub fn within(offset: u64, size: u64) -> u64 {
+    #[cfg(target_os = "none")]
+    {
+        let limited;
+        // SAFETY: changes a register and the flags.
+        unsafe {
+            core::arch::asm!(
+                "cmp {offset}, {size}",
+                "csel {limited}, {offset}, xzr, lo",
+                "hint #20", // CSDB
+                offset = in(reg) offset, size = in(reg) size, limited = lateout(reg) limited,
+                options(nomem, nostack)
+            );
+        }
+        limited
+    }
+    #[cfg(not(target_os = "none"))]
+    if offset < size { offset } else { 0 }
+}
+
 /// Stops this CPU for good.
 pub fn halt() -> ! {
     loop {
@@ -125,13 +150,15 @@ pub fn clean_to_poc(start: u64, size: u64) {
     dsb_sy();
 }
 
-/// What each physical CPU has for itself. `boot.S` and `vectors.S` know the first two fields.
+/// What each physical CPU has for itself. `boot.S` and `vectors.S` know the first two fields, `guards.S` the third.
 #[repr(C)]
 pub struct PerCpu {
     /// Top of its stack, where its exit frame begins.
     pub stack_top: u64,
     /// Top of the stack on which faults of the hypervisor are reported.
     pub fault_stack_top: u64,
+    /// What it does first on each exit.
+    pub guard: Guard,
     /// Its number among the CPUs in use.
     pub index: usize,
     /// Affinity fields of its MPIDR_EL1.

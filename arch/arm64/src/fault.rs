@@ -65,6 +65,8 @@ pub enum Provoked {
     StackOverflow,
     /// A panic.
     Panic,
+    /// A read of a guest's memory, once there is a guest ([`read_guest`]).
+    ReadGuest,
 }
 
 /// Faults on purpose.
@@ -83,7 +85,15 @@ pub fn provoke(kind: Provoked) {
             core::hint::black_box(recurse(0));
         }
         Provoked::Panic => panic!("provoked"),
+        Provoked::ReadGuest => {}
     }
+}
+
+/// Faults on purpose by reading the memory of a guest at this physical address, at which it would be mapped.
+pub fn read_guest(address: u64) {
+    // SAFETY: the load is not carried out: memory of guests is not mapped. Were it, it would be read and forgotten.
+    let value = unsafe { core::ptr::read_volatile(address as *const u8) };
+    println!("turnstile: the memory of a guest can be read at {address:#x}: {value:#x}");
 }
 
 /// Uses up the stack.

@@ -92,7 +92,8 @@ pub fn compose_all(offer: Offer) -> IdRegisters {
     let mut out = [0; 64];
     let mut set = |crm: usize, op2: usize, value: u64| out[crm * 8 + op2] = value;
     let pfr0 = regs::ID_AA64PFR0_EL1.read();
-    set(4, 0, compose(pfr0, PFR0) | if offer.gicv3 { compose(pfr0, PFR0_GICV3) } else { 0 });
+    let gic = if offer.gicv3 { compose(pfr0, PFR0_GICV3) } else { 0 };
+    set(4, 0, crate::mitigation::common_pfr0(compose(pfr0, PFR0) | gic));
     set(4, 1, compose(regs::ID_AA64PFR1_EL1.read(), PFR1));
     let pmu_ver = if offer.pmu { 1 } else { 0 };
     // DoubleLock (bits 39:36) 0xf: not offered.

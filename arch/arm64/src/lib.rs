@@ -6,6 +6,7 @@
 //! | `boot.S`, `boot` | from power-on to the hypervisor's main function |
 //! | `vectors.S`, `frame`, `exit` | an exit, light and full |
 //! | `statistics` | what exits cost, for VMs that keep count |
+//! | `mitigation`, `guards.S` | keeping guests from steering the hypervisor's speculation |
 //! | `mode` | with VHE or without: what differs, and how it is chosen |
 //! | `switch`, `fp`, `debug` | what is loaded when a vCPU becomes resident, and its reset |
 //! | `vm`, `vcpu`, `idregs`, `pmu` | the virtual machine as exits see it |
@@ -36,6 +37,7 @@ pub mod idregs;
 pub mod irq;
 #[cfg(target_os = "none")]
 pub mod memory;
+pub mod mitigation;
 pub mod mmio;
 pub mod mode;
 #[cfg(feature = "ablation")]
@@ -56,10 +58,10 @@ use turnstile_vm::lifecycle::Stop;
 #[cfg(target_os = "none")]
 core::arch::global_asm!(include_str!("boot.S"));
 #[cfg(all(target_os = "none", not(feature = "ablation")))]
-core::arch::global_asm!(include_str!("vectors.S"));
-// In one piece: the naive vectors use macros and labels of the others.
+core::arch::global_asm!(include_str!("vectors.S"), include_str!("guards.S"));
+// In one piece: the guarded and the naive vectors use macros and labels of the others.
 #[cfg(all(target_os = "none", feature = "ablation"))]
-core::arch::global_asm!(include_str!("vectors.S"), include_str!("naive/naive.S"));
+core::arch::global_asm!(include_str!("vectors.S"), include_str!("guards.S"), include_str!("naive/naive.S"));
 
 /// What full exits need of the hypervisor.
 pub trait Monitor: Sync {

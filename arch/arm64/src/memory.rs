@@ -3,14 +3,14 @@
 //!
 //! EL2 maps, one to one: its image (code executable, nothing writable and executable), its arena (heap,
 //! stacks, translation tables), the device tree and the bundle, and the devices it drives. Memory of guests
-//! is not mapped, except a range of it while [`with_guest_memory`] copies or clears. Devices on exits' paths are mapped
+//! is not mapped, except a window of it while [`with_guest_memory`] copies or clears. Devices on exits' paths are mapped
 //! in the [`window`], at addresses that are known when the image is built.
 
 use buddy_system_allocator::LockedHeap;
 use spin::Mutex;
 use turnstile_paging::{
     Error as PagingError, FrameAllocator, FrameError, FrameRange, PageTable, PhysAddr, Stage1Attributes,
-    Stage1El2, Stage1Regime, Stage2, Stage2Attributes, Tables,
+    Stage1El2, Stage1Regime, Stage2, Stage2Attributes, Tables, windows,
 };
 
 use crate::cpu;
@@ -407,18 +407,25 @@ fn close_window(start: u64, size: u64) -> Result<(), Error> {
     })
 }
 
-/// Runs `f` on guest memory `[start, start + size)`, which is mapped for EL2 only meanwhile, and cleans the
-/// caches afterwards so that a guest with its caches off sees the same bytes.
+/// Runs `f` on guest memory `[start, start + size)`, piece by piece, each with its offset in the range. Of all memory
+/// of guests EL2 maps only that piece, and only meanwhile. The caches are cleaned afterwards so that a guest with its
+/// caches off sees the same bytes.
 ///
 /// # Errors
-/// When the range cannot be mapped.
-fn with_guest_memory(start: u64, size: u64, f: impl FnOnce(&mut [u8])) -> Result<(), Error> {
-    open_window(start, size)?;
-    // SAFETY: the range was just mapped readable and writable. It belongs to a stopped VM (only
-    // `GuestMemory`'s owner gets here, by `&mut`), so nobody else accesses it while the slice lives.
-    f(unsafe { core::slice::from_raw_parts_mut(start as *mut u8, size as usize) });
-    cpu::clean_to_poc(start, size);
-    close_window(start, size)
+/// When a piece cannot be mapped.
+fn with_guest_memory(start: u64, size: u64, mut f: impl FnMut(usize, &mut [u8])) -> Result<(), Error> {
+    for (piece, length) in windows(start, size) {
+        let page = piece & !(PAGE - 1);
+        let mapped = (piece + length).next_multiple_of(PAGE) - page;
+        open_window(page, mapped)?;
+        // SAFETY: the range was just mapped readable and writable. It belongs to a stopped VM (only
+        // `GuestMemory`'s owner gets here, by `&mut`), so nobody else accesses it while the slice lives.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(piece as *mut u8, length as usize) };
+        f((piece - start) as usize, bytes);
+        cpu::clean_to_poc(piece, length);
+        close_window(page, mapped)?;
+    }
+    Ok(())
 }
 
 /// The memory of one VM and its stage 2 tables.
@@ -481,7 +488,7 @@ impl GuestMemory {
     /// Clears all of it: this VM sees nothing that anybody had there before.
     fn scrub(&self) -> Result<(), Error> {
         let (start, size) = (self.frames.start().0, self.frames.size());
-        with_guest_memory(start, size, |bytes| zero(bytes.as_mut_ptr() as u64, size))
+        with_guest_memory(start, size, |_, bytes| zero(bytes.as_mut_ptr() as u64, bytes.len() as u64))
     }
 
     /// Copies `bytes` to intermediate physical address `ipa`; ignored outside the memory.
@@ -494,15 +501,16 @@ impl GuestMemory {
         if end > self.frames.size() || bytes.is_empty() {
             return Ok(());
         }
-        let start = (self.frames.start().0 + offset) & !(PAGE - 1);
-        let skip = (self.frames.start().0 + offset - start) as usize;
-        let size = (skip as u64 + bytes.len() as u64).next_multiple_of(PAGE);
-        with_guest_memory(start, size, |memory| {
-            if let Some(target) = memory.get_mut(skip..skip + bytes.len()) {
-                target.copy_from_slice(bytes);
+        with_guest_memory(self.frames.start().0 + offset, bytes.len() as u64, |offset, memory| {
+            if let Some(source) = bytes.get(offset..offset + memory.len()) {
+                memory.copy_from_slice(source);
             }
-        })?;
-        Ok(())
+        })
+    }
+
+    /// Returns the physical address of its first byte, which EL2 does not map.
+    pub fn base(&self) -> u64 {
+        self.frames.start().0
     }
 
     /// Maps a page of device registers for the guest. Before its vCPUs run.

@@ -43,6 +43,11 @@ fn smc(function: u64, x1: u64, x2: u64, x3: u64) -> i64 {
     }
 }
 
+/// Calls a function of the 32-bit convention with one argument; NOT_SUPPORTED if there is no firmware.
+pub fn call(function: u32, argument: u32) -> i32 {
+    smc(function.into(), argument.into(), 0, 0) as i32
+}
+
 /// Starts the CPU with `affinity` at the physical address `entry`.
 ///
 /// # Errors

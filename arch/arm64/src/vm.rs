@@ -105,7 +105,7 @@ impl Vm {
             statistics: parts.statistics,
             id_registers: crate::idregs::compose_all(crate::idregs::Offer { pmu: parts.pmu, gicv3: !gicv2 }),
             vgic: parts.vgic,
-            psci: Psci::new(affinities, ram.base..ram.end()),
+            psci: Psci::new(affinities, ram.base..ram.end()).with_workarounds(crate::mitigation::answers()),
             lifecycle: Lifecycle::new(vcpus as u32),
             gicd: map.gicd,
             gicr: map.gicr(if gicv2 { 0 } else { vcpus }, parts.memory),

@@ -14,6 +14,7 @@ mod arm64;
 mod format;
 mod frames;
 mod tree;
+mod window;
 
 pub use arm64::{
     MAIR_EL2, Memory, Permission, Stage1Attributes, Stage1El2, Stage1Regime, Stage2, Stage2Attributes,
@@ -21,3 +22,4 @@ pub use arm64::{
 pub use format::{Entry, Format, Level, MAX_LEVELS, PhysAddr, Tables};
 pub use frames::{FrameAllocator, FrameError, FrameRange};
 pub use tree::{Error, PageTable, Translation};
+pub use window::{WINDOW, windows};

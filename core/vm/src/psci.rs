@@ -8,6 +8,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use turnstile_mitigation::Answers;
 use turnstile_trapmap::CallMap;
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -32,6 +33,10 @@ const MIGRATION_NOT_REQUIRED: u32 = 2;
 /// SMCCC_VERSION and SMCCC_ARCH_FEATURES.
 const SMCCC_VERSION: u32 = 0x8000_0000;
 const ARCH_FEATURES: u32 = 0x8000_0001;
+/// SMCCC_ARCH_WORKAROUND_1, 2 and 3.
+const WORKAROUND_1: u32 = 0x8000_8000;
+const WORKAROUND_2: u32 = 0x8000_7fff;
+const WORKAROUND_3: u32 = 0x8000_3fff;
 
 /// The affinity fields of an MPIDR: Aff3 in bits [39:32], Aff2 to Aff0 in [23:0].
 const AFFINITY: u64 = 0xff_00ff_ffff;
@@ -73,6 +78,9 @@ static FUNCTIONS: CallMap<Function, 128> = CallMap::new(
         (0xc400_0012, Function::SystemReset2),
         (SMCCC_VERSION, Function::Constant(SMCCC_1_1)),
         (ARCH_FEATURES, Function::ArchFeatures),
+        // The exit that the call is has done it, where the CPU needs it. The second one is never offered.
+        (WORKAROUND_1, Function::Constant(0)),
+        (WORKAROUND_3, Function::Constant(0)),
     ],
 );
 
@@ -125,11 +133,12 @@ pub enum Action {
 pub struct Psci {
     vcpus: Vec<Power>,
     ram: Range<u64>,
+    workarounds: Answers,
 }
 
 impl Psci {
     /// Makes the states of a VM whose vCPU `i` has the affinity fields of `mpidrs[i]` and whose memory is `ram`.
-    /// All vCPUs are off.
+    /// All vCPUs are off. Nothing is known of the workarounds ([`Psci::with_workarounds`]).
     pub fn new(mpidrs: impl IntoIterator<Item = u64>, ram: Range<u64>) -> Self {
         let power = |mpidr: u64| Power {
             mpidr: mpidr & AFFINITY,
@@ -137,7 +146,13 @@ impl Psci {
             entry: AtomicU64::new(0),
             context: AtomicU64::new(0),
         };
-        Self { vcpus: mpidrs.into_iter().map(power).collect(), ram }
+        Self { vcpus: mpidrs.into_iter().map(power).collect(), ram, workarounds: Answers::UNKNOWN }
+    }
+
+    /// Says what SMCCC_ARCH_FEATURES answers for the workarounds of speculative execution.
+    #[must_use = "the states are moved"]
+    pub fn with_workarounds(self, workarounds: Answers) -> Self {
+        Self { workarounds, ..self }
     }
 
     /// Turns all vCPUs off and gives the boot vCPU, number 0, its start. Only while none of them runs.
@@ -176,7 +191,7 @@ impl Psci {
         match FUNCTIONS.lookup(function) {
             Function::Constant(value) => Some(value.into()),
             Function::Features => Some(features(first as u32)),
-            Function::ArchFeatures => Some(arch_features(first as u32)),
+            Function::ArchFeatures => Some(self.arch_features(first as u32)),
             Function::AffinityInfo => {
                 Some(self.affinity_info(argument(function, first), argument(function, second)))
             }
@@ -277,6 +292,18 @@ impl Psci {
         info
     }
 
+    /// SMCCC_ARCH_FEATURES.
+    fn arch_features(&self, function: u32) -> u64 {
+        let answer = match function {
+            SMCCC_VERSION | ARCH_FEATURES => 0,
+            WORKAROUND_1 => self.workarounds.first,
+            WORKAROUND_2 => self.workarounds.second,
+            WORKAROUND_3 => self.workarounds.third,
+            _ => return NOT_SUPPORTED,
+        };
+        i64::from(answer) as u64
+    }
+
     fn is_entry(&self, address: u64) -> bool {
         self.ram.contains(&address) && address.is_multiple_of(4)
     }
@@ -311,11 +338,8 @@ fn argument(function: u32, value: u64) -> u64 {
 fn features(function: u32) -> u64 {
     match FUNCTIONS.lookup(function) {
         Function::Unknown | Function::ArchFeatures => NOT_SUPPORTED,
+        // Of the SMCCC's own functions this call knows the version only.
+        _ if matches!(function, WORKAROUND_1 | WORKAROUND_3) => NOT_SUPPORTED,
         _ => SUCCESS,
     }
-}
-
-/// SMCCC_ARCH_FEATURES: the workaround calls are not offered.
-fn arch_features(function: u32) -> u64 {
-    if matches!(function, SMCCC_VERSION | ARCH_FEATURES) { SUCCESS } else { NOT_SUPPORTED }
 }

@@ -3,6 +3,7 @@
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
+use turnstile_mitigation::Answers;
 use turnstile_vm::psci::{
     ALREADY_ON, Action, INVALID_ADDRESS, INVALID_PARAMETERS, NOT_SUPPORTED, ON_PENDING, Psci, SUCCESS, Start,
     constant,
@@ -77,14 +78,30 @@ fn the_functions_offered_are_exactly_those_of_the_table() {
             }
         }
     }
-    // SMCCC_ARCH_FEATURES: itself and the version; ARCH_SOC_ID and the workarounds are not offered.
+    // SMCCC_ARCH_FEATURES: itself and the version; ARCH_SOC_ID is not offered, nor are workarounds of which nothing is
+    // known.
     for (function, expected) in [
         (0x8000_0000, SUCCESS),
         (0x8000_0001, SUCCESS),
         (0x8000_0002, NOT_SUPPORTED),
         (0x8000_8000, NOT_SUPPORTED),
+        (0x8000_7fff, NOT_SUPPORTED),
+        (0x8000_3fff, NOT_SUPPORTED),
     ] {
         assert_eq!(psci.answer(0x8000_0001, function, 0), Some(expected));
+    }
+}
+
+#[test]
+fn workarounds_are_offered_as_they_are_known_and_their_calls_return() {
+    let psci = psci().with_workarounds(Answers { first: 0, second: -2, third: 1 });
+    let asked = [0x8000_8000, 0x8000_7fff, 0x8000_3fff].map(|call| psci.answer(0x8000_0001, call, 0));
+    assert_eq!(asked.map(|answer| answer.map(|value| value as i64)), [Some(0), Some(-2), Some(1)]);
+    // The shortest exit there is; the second one is not offered, whatever the guest asks for.
+    assert_eq!([0x8000_8000, 0x8000_3fff, 0x8000_7fff].map(constant), [Some(0), Some(0), None]);
+    assert_eq!(psci.answer(0x8000_7fff, 1, 0), Some(NOT_SUPPORTED));
+    for call in [0x8000_8000, 0x8000_7fff, 0x8000_3fff] {
+        assert_eq!(psci.answer(0x8400_000a, call, 0), Some(NOT_SUPPORTED), "no function of PSCI");
     }
 }
 

@@ -47,6 +47,7 @@ use document::Document;
 use platform::Platform;
 use selection::Selection;
 use subjects::{Subject, Variant};
+use turnstile_mitigation::Choice;
 use weights::Weights;
 
 use crate::cli;
@@ -133,7 +134,20 @@ fn select(options: &cli::Bench) -> Result<Selection> {
         selection.variant = Variant::statistics();
     }
     selection.variant.platform = options.platform;
+    selection.variant.mitigations = options.mitigations.as_deref().map(mitigations).transpose()?;
+    if options.mitigations.is_some() && selection.subjects != [Subject::Turnstile] {
+        return Err(Failure::usage("only Turnstile's mitigations can be chosen").help("leave --subjects out"));
+    }
     Ok(selection)
+}
+
+/// Checks what the hypervisor is told of mitigations.
+fn mitigations(value: &str) -> Result<String> {
+    match Choice::from_word(&format!("mitigations={value}")) {
+        Some(_) => Ok(value.to_owned()),
+        None => Err(Failure::usage(format!("`{value}` is no choice of mitigations"))
+            .help("auto, off, firmware, or loop:K with K from 1 to 1024")),
+    }
 }
 
 /// Writes what was asked for to standard output.

@@ -81,6 +81,9 @@ impl Selection {
         if self.variant.vm == Variant::statistics().vm {
             command.push_str(" --statistics");
         }
+        if let Some(mitigations) = &self.variant.mitigations {
+            command.push_str(&format!(" --mitigations {mitigations}"));
+        }
         if self.iterations != ITERATIONS {
             command.push_str(&format!(" --iterations {}", self.iterations));
         }
@@ -123,6 +126,9 @@ mod tests {
         let variant = Variant { platform: Platform::NvheGicv3, ..Variant::statistics() };
         let elsewhere = Selection { variant, ..select(&[], &[]) };
         assert_eq!(elsewhere.command(), "./x bench --platform nvhe-gicv3 --statistics");
+        let variant = Variant { mitigations: Some("loop:24".to_owned()), ..Variant::default() };
+        let guarded = Selection { variant, ..select(&[], &[]) };
+        assert_eq!(guarded.command(), "./x bench --mitigations loop:24");
         let some = Selection { iterations: 20000, ..select(&["xen"], &["self-sgi"]) };
         assert_eq!(some.command(), "./x bench --subjects xen --rows self-sgi --iterations 20000");
     }

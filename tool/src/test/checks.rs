@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The checks of the built system that are not scenarios, in the order in which they are made.
 
-use super::{Verdict, ablation, bench_errors, benching, image, metering, peers, weight};
+use super::{
+    Verdict, ablation, bench_errors, benching, guarded, image, metering, mitigations, peers, weight,
+};
 use crate::failure::Result;
 use crate::layout::Layout;
 use crate::setup;
@@ -16,11 +18,12 @@ pub struct Check {
 }
 
 /// All checks.
-pub const CHECKS: [Check; 13] = [
+pub const CHECKS: [Check; 15] = [
     Check {
         name: "images/hot-path",
         run: |layout, _| image::hot_path(&setup::images::program(layout)).into(),
     },
+    Check { name: "images/guarded", run: |layout, _| guarded::check(&setup::images::program(layout)).into() },
     Check { name: "images/ablation", run: |layout, _| ablation::only_there(layout).into() },
     Check { name: "arm64/meter", run: |layout, qemu| metering::agree(layout, qemu).into() },
     Check { name: "arm64/meter/slowdown", run: |layout, qemu| metering::slowdown(layout, qemu).into() },
@@ -28,6 +31,7 @@ pub const CHECKS: [Check; 13] = [
     Check { name: "arm64/bench/nvhe", run: |layout, qemu| benching::nvhe(layout, qemu).into() },
     Check { name: "arm64/bench/statistics", run: |layout, qemu| benching::statistics(layout, qemu).into() },
     Check { name: "arm64/bench/repeatable", run: |layout, qemu| benching::repeatable(layout, qemu).into() },
+    Check { name: "arm64/bench/mitigations", run: |layout, qemu| mitigations::prices(layout, qemu).into() },
     Check { name: "arm64/bench/errors", run: |layout, qemu| bench_errors::check(layout, qemu).into() },
     Check {
         name: "arm64/bench/broken-peer",

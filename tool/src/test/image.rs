@@ -20,7 +20,7 @@ const NAIVE: [&str; 5] = ["naive", "NAIVE", "SearchedTargets", "synchronize", "t
 const CERTAIN: [&str; 2] = ["naive_vectors", "NAIVE_CHAIN"];
 
 /// The code of an image.
-struct Program {
+pub(super) struct Program {
     code: Vec<u8>,
     base: u64,
     /// Address, size and name of each function.
@@ -30,7 +30,7 @@ struct Program {
 }
 
 impl Program {
-    fn load(elf: &Path) -> Result<Self, String> {
+    pub(super) fn load(elf: &Path) -> Result<Self, String> {
         let bytes = fs::read(elf).map_err(|error| format!("{}: {error}", elf.display()))?;
         let file = object::File::parse(&*bytes).map_err(|error| format!("{}: {error}", elf.display()))?;
         let text = file.section_by_name(".text").ok_or("the image has no .text")?;
@@ -42,6 +42,11 @@ impl Program {
             .collect();
         let symbols = named().map(|(name, symbol)| (name, symbol.address())).collect();
         Ok(Program { code, base: text.address(), functions, symbols })
+    }
+
+    /// The address of a symbol.
+    pub(super) fn symbol(&self, name: &str) -> Option<u64> {
+        self.symbols.get(name).copied()
     }
 
     /// The addresses of the light tier's handlers, in the order of their names.
@@ -64,7 +69,7 @@ impl Program {
     }
 
     /// The instructions of a range.
-    fn words(&self, start: u64, size: u64) -> Vec<u32> {
+    pub(super) fn words(&self, start: u64, size: u64) -> Vec<u32> {
         let offset = start.saturating_sub(self.base) as usize;
         let body = self.code.get(offset..offset + size as usize).unwrap_or_default();
         body.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
@@ -78,7 +83,7 @@ impl Program {
 }
 
 /// Where a direct branch or call (B, BL) at `address` leads.
-fn target(word: u32, address: u64) -> Option<u64> {
+pub(super) fn target(word: u32, address: u64) -> Option<u64> {
     // imm26 words from here, signed.
     let is_branch = word >> 26 & 0x1f == 0b00101;
     is_branch.then(|| address.wrapping_add_signed(i64::from((word << 6) as i32 >> 6) * 4))

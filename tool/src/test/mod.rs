@@ -9,12 +9,14 @@ mod bench_errors;
 mod benching;
 mod checks;
 mod engine;
+mod guarded;
 mod guests;
 mod host;
 mod image;
 mod linux;
 mod measuring;
 mod metering;
+mod mitigations;
 mod modes;
 mod peers;
 mod refusals;
@@ -132,6 +134,7 @@ fn all_scenarios() -> Vec<Scenario> {
         linux::scenarios(),
         ablation::scenarios(),
         modes::scenarios(),
+        mitigations::scenarios(),
     ];
     topics.into_iter().flatten().collect()
 }

@@ -54,6 +54,7 @@ pub fn scenarios() -> Vec<Scenario> {
         .with_config(guest("echo", "echo", "8MiB", "cpus = [3]")),
         too_little_memory(),
         fault("panic", vec!["panicked at", "provoked", "backtrace", RESET]),
+        read_guest(),
     ];
     scenarios.extend(protections());
     scenarios
@@ -75,6 +76,8 @@ const PERMISSION_FAULT_ON_WRITE: &str = "ESR_EL2 0x9600004f";
 const PERMISSION_FAULT_ON_FETCH: &str = "ESR_EL2 0x8600000f";
 /// A data abort at EL2, write, translation fault at level 3: the guard page is not mapped.
 const TRANSLATION_FAULT_ON_WRITE: &str = "ESR_EL2 0x96000047";
+/// A data abort at EL2, read, translation fault at level 2: nothing of the 2 MiB is mapped.
+const TRANSLATION_FAULT_ON_READ: &str = "ESR_EL2 0x96000006";
 const RESET: &str = "resetting the machine";
 
 /// A fault that the hypervisor's command line provokes: reported with registers and backtrace, then a reset.
@@ -88,6 +91,17 @@ fn fault(kind: &str, texts: Vec<&'static str>) -> Scenario {
         "stack-overflow" => scenario.prepare(|boot, _| provoke(boot, "stack-overflow")),
         _ => scenario.prepare(|boot, _| provoke(boot, "panic")),
     }
+}
+
+/// A read of a guest's memory while the guest runs on another CPU: EL2 does not map it.
+fn read_guest() -> Scenario {
+    let scenario = fault("read-guest", vec![EXCEPTION, TRANSLATION_FAULT_ON_READ, "backtrace", RESET]);
+    scenario.prepare(|boot, _| provoke(boot, "read-guest")).with_config(guest(
+        "echo",
+        "echo",
+        "8MiB",
+        "cpus = [1]",
+    ))
 }
 
 /// Has the hypervisor fault at boot, with its line in plain text: as a frame the fault would end the scenario.

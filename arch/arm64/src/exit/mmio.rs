@@ -7,6 +7,7 @@ use turnstile_vgic::Outcome;
 use super::inject::{self, Abort};
 use super::{Code, done, resident, skip};
 use crate::Monitor;
+use crate::cpu;
 use crate::frame::Frame;
 use crate::irq::{Gic, Gicv2, Gicv3Legacy};
 use crate::regs;
@@ -206,7 +207,7 @@ fn device<G: Gic>(
     let vm = vcpu.vm;
     let value = access.extend_for_device(value);
     if vm.gicd.contains(address) {
-        let offset = (address - vm.gicd.base) as u32;
+        let offset = cpu::within(address - vm.gicd.base, vm.gicd.size) as u32;
         return Some(vm.with_gic::<G, _>(|cx| {
             if access.write {
                 owned.gic.dist_write(cx, offset, access.size, value);
@@ -218,6 +219,7 @@ fn device<G: Gic>(
     if G::SYSTEM_REGISTERS
         && let Some((target, offset)) = vm.gicr.locate(address)
     {
+        let target = cpu::within(target as u64, vm.vcpus().len() as u64) as usize;
         return Some(vm.with_gic::<G, _>(|cx| {
             if access.write {
                 owned.gic.redist_write(cx, target, offset, access.size, value);

@@ -19,6 +19,7 @@ use super::*;
 use crate::cpu::PerCpu;
 use crate::irq::Gic;
 use crate::irq::gicv3::kick_token;
+use crate::mitigation::Guard;
 use crate::mmio::Registers;
 use crate::regs::fakes::{self, Access};
 use crate::vm::{Vm, VmParts};
@@ -69,8 +70,16 @@ fn machine_of<G: Gic>(model: Model, vcpus: usize, pmu: bool, statistics: bool) -
         let online = AtomicBool::new(true);
         let affinity = index as u64;
         let kick_token = AtomicU64::new(kick_token(affinity));
-        let area =
-            PerCpu { stack_top: 0, fault_stack_top: 0, index, affinity, kick_token, redistributor, online };
+        let area = PerCpu {
+            stack_top: 0,
+            fault_stack_top: 0,
+            guard: Guard::new(),
+            index,
+            affinity,
+            kick_token,
+            redistributor,
+            online,
+        };
         Box::leak(Box::new(area))
     };
     let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu(n))))).collect::<Vec<_>>();

@@ -127,7 +127,7 @@ impl Gic for Gicv2 {
     type Interface = Gich;
     const SYSTEM_REGISTERS: bool = false;
 
-    vectors!(vectors_gicv2, vectors_gicv2_timed);
+    vectors!(vectors_gicv2, vectors_gicv2_timed, vectors_gicv2_guarded, vectors_gicv2_timed_guarded);
 
     #[inline(always)] // Nothing.
     fn interface() -> Gich {

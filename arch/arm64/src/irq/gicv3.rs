@@ -152,7 +152,7 @@ impl Gic for Gicv3 {
     type Interface = Ich;
     const SYSTEM_REGISTERS: bool = true;
 
-    vectors!(vectors, vectors_timed);
+    vectors!(vectors, vectors_timed, vectors_guarded, vectors_timed_guarded);
 
     #[inline(always)] // Nothing.
     fn interface() -> Ich {

@@ -29,7 +29,7 @@ impl Gic for Gicv3Legacy {
     type Interface = IchLegacy;
     const SYSTEM_REGISTERS: bool = false;
 
-    vectors!(vectors_legacy, vectors_legacy_timed);
+    vectors!(vectors_legacy, vectors_legacy_timed, vectors_legacy_guarded, vectors_legacy_timed_guarded);
 
     #[inline(always)] // Nothing.
     fn interface() -> IchLegacy {

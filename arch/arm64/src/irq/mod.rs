@@ -51,8 +51,9 @@ pub trait Gic: 'static {
     /// Whether guests reach their CPU interface by system registers; otherwise those are UNDEFINED.
     const SYSTEM_REGISTERS: bool;
 
-    /// Returns the address of the vectors that lead to its handlers; the timed ones for a vCPU that keeps statistics.
-    fn vectors(timed: bool) -> u64;
+    /// Returns the address of the vectors that lead to its handlers, and of their guarded copies; of the timed ones for
+    /// a vCPU that keeps statistics.
+    fn vectors(timed: bool) -> (u64, u64);
 
     /// Returns the virtual CPU interface.
     fn interface() -> Self::Interface;
@@ -148,27 +149,33 @@ pub fn priority_bits() -> u32 {
     in_gic!(of())
 }
 
-/// Makes this CPU take exits by the vectors of `G`: the timed ones for a vCPU that keeps statistics.
+/// Makes this CPU take exits by the vectors of `G`, guarded as it needs: the timed ones for a vCPU that keeps statistics.
 pub fn use_vectors<G: Gic>(timed: bool) {
+    let (table, guarded) = G::vectors(timed);
     // SAFETY: complete vector tables, which do the same; EL2 itself takes no exceptions.
-    unsafe { crate::regs::VBAR_EL2.write(G::vectors(timed)) };
+    unsafe { crate::regs::VBAR_EL2.write(crate::cpu::this().guard.table(table, guarded)) };
     crate::cpu::isb();
 }
 
-/// Defines a function that returns the address of one of two vector tables of `vectors.S`.
+/// Defines a function that returns the addresses of one of two vector tables of `vectors.S`, and of its guarded copies.
 macro_rules! vectors {
-    ($plain:ident, $timed:ident) => {
-        fn vectors(timed: bool) -> u64 {
+    ($plain:ident, $timed:ident, $plain_guarded:ident, $timed_guarded:ident) => {
+        fn vectors(timed: bool) -> (u64, u64) {
             #[cfg(target_os = "none")]
             {
                 unsafe extern "C" {
                     static $plain: u8;
                     static $timed: u8;
+                    static $plain_guarded: u8;
+                    static $timed_guarded: u8;
                 }
-                if timed { &raw const $timed as u64 } else { &raw const $plain as u64 }
+                match timed {
+                    false => (&raw const $plain as u64, &raw const $plain_guarded as u64),
+                    true => (&raw const $timed as u64, &raw const $timed_guarded as u64),
+                }
             }
             #[cfg(not(target_os = "none"))]
-            u64::from(timed)
+            (u64::from(timed), 0)
         }
     };
 }

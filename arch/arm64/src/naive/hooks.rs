@@ -33,6 +33,24 @@ fn saved(frame: &Frame) -> &'static mut Saved {
     unsafe { resident(frame).saved() }
 }
 
+/// Clears the branch history as a Neoverse N1 needs it: two taken branches a turn, as in `guards.S`.
+pub(super) extern "C" fn clear_history(_: &mut Frame) {
+    #[cfg(target_os = "none")]
+    // SAFETY: branches inside of the loop, and barriers.
+    unsafe {
+        core::arch::asm!(
+            "mov {turns:w}, #24",
+            "2: b 3f",
+            "3: subs {turns:w}, {turns:w}, #1",
+            "b.ne 2b",
+            "dsb nsh",
+            "isb",
+            turns = out(reg) _,
+            options(nostack)
+        );
+    }
+}
+
 /// Lets SErrors in for a moment, so that one that the guest caused is taken now.
 pub(super) extern "C" fn error_window(_: &mut Frame) {
     #[cfg(target_os = "none")]

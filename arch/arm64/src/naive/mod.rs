@@ -61,7 +61,8 @@ pub fn start_cpu() {
 /// runs.
 fn chain(off: Set) -> impl Iterator<Item = Hook> {
     use Technique as T;
-    let links: [(Technique, Hook); 20] = [
+    let links: [(Technique, Hook); 21] = [
+        (T::MitigationsOnDemand, hooks::clear_history),
         (T::NoErrorWindow, hooks::error_window),
         (T::LrReadOnDemand, hooks::read_list_registers),
         (T::AttentionWord, hooks::look_through),

@@ -185,9 +185,17 @@ fn discovery() -> Outcome {
     check!(version >= 0x1_0001, "SMCCC version {version:#x}");
     let itself = psci::call(function::SMCCC_ARCH_FEATURES, [function::SMCCC_ARCH_FEATURES, 0, 0]);
     check_eq!(itself, status::SUCCESS, "SMCCC_ARCH_FEATURES of itself");
-    for function in [0x8000_7fff, 0x8000_3fff] {
+    for function in [0x8000_0002, 0x8000_7ffe] {
         let unknown = psci::call(function::SMCCC_ARCH_FEATURES, [function, 0, 0]);
         check_eq!(unknown, status::NOT_SUPPORTED, "ARCH_FEATURES of {function:#x}");
+    }
+    // Workarounds 1 and 3: to be called, not needed (1), or not there. Workaround 2: not needed (-2), or not there.
+    for (function, known) in [(0x8000_8000, [0, 1]), (0x8000_3fff, [0, 1]), (0x8000_7fff, [-2, -2])] {
+        let answer = psci::call(function::SMCCC_ARCH_FEATURES, [function, 0, 0]);
+        check!(answer == -1 || known.contains(&answer), "ARCH_FEATURES of {function:#x} is {answer}");
+        if answer >= 0 {
+            check_eq!(psci::call(function, [1, 2, 3]), status::SUCCESS, "workaround {function:#x}");
+        }
     }
     // One function of each owner: none may be answered by accident.
     for owner in [1u64, 2, 3, 7, 48, 50, 63] {

@@ -96,6 +96,8 @@ pub struct Variant {
     pub vm: String,
     /// The machine.
     pub platform: Platform,
+    /// Mitigations of speculative execution (`mitigations=`); off where nothing is said, so that CPUs can be compared.
+    pub mitigations: Option<String>,
 }
 
 impl Variant {

@@ -18,6 +18,8 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     let mut boot = machine::prepare_own(run.layout, &run.folder, &text, &image)?;
     boot.counted = true;
     boot.cpu = run.variant.platform.cpu().to_owned();
+    let mitigations = run.variant.mitigations.as_deref().unwrap_or("off");
+    boot.append = format!("{} mitigations={mitigations}", boot.append);
     if !run.variant.append.is_empty() {
         boot.append = format!("{} {}", boot.append, run.variant.append);
     }
