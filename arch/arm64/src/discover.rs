@@ -7,7 +7,13 @@ use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::standard::NodeStandard;
 use dtoolkit::{Node, Property};
 
-use crate::uart::UartKind;
+mod place;
+#[cfg(test)]
+mod tests;
+mod uart;
+
+use place::Place;
+pub use uart::{UartNode, uart};
 
 /// The most physical CPUs that are used.
 pub const MAX_CPUS: usize = 512;
@@ -59,17 +65,6 @@ pub enum Conduit {
     Hvc,
 }
 
-/// The serial port that `stdout-path` names.
-#[derive(Clone, Copy, Debug)]
-pub struct UartNode {
-    /// Register interface.
-    pub kind: UartKind,
-    /// Where its registers are.
-    pub registers: Range,
-    /// INTID of its interrupt, if it has one.
-    pub intid: Option<u32>,
-}
-
 /// The GICv3.
 #[derive(Clone, Debug)]
 pub struct GicNode {
@@ -94,6 +89,8 @@ pub struct Machine<'a> {
     pub psci: Option<Conduit>,
     /// The real-time clock, when it is a PL031.
     pub rtc: Option<Range>,
+    /// The power manager of a BCM2711, which powers it off and resets it in the place of PSCI.
+    pub power: Option<Range>,
     /// What the boot loader loaded beside the image: the bundle.
     pub initrd: Option<Range>,
     /// The hypervisor's command line.
@@ -123,6 +120,7 @@ impl fmt::Display for Error {
     }
 }
 
+/// Returns the blocks of a node's `reg`, as they are on its bus.
 fn ranges(node: FdtNode<'_>) -> impl Iterator<Item = Range> {
     node.reg()
         .ok()
@@ -183,27 +181,6 @@ pub fn bootargs(fdt: Fdt<'_>) -> &str {
     fdt.find_node("/chosen").and_then(|chosen| string(chosen, "bootargs")).unwrap_or("")
 }
 
-/// Finds the serial port for messages: the one that `stdout-path` names.
-pub fn uart(fdt: Fdt<'_>) -> Option<UartNode> {
-    let chosen = fdt.find_node("/chosen")?;
-    let path = string(chosen, "stdout-path")?.split(':').next()?;
-    let node = if path.starts_with('/') {
-        fdt.find_node(path)?
-    } else {
-        fdt.find_node(string(fdt.find_node("/aliases")?, path)?)?
-    };
-    let kind = if node.is_compatible("arm,pl011") {
-        UartKind::Pl011
-    } else if node.is_compatible("ns16550a") || node.is_compatible("ns16550") {
-        let shift = number(&node, "reg-shift").unwrap_or(0).min(4) as u8;
-        let width = number(&node, "reg-io-width").unwrap_or(1) as u8;
-        UartKind::Ns16550 { shift, width }
-    } else {
-        return None;
-    };
-    Some(UartNode { kind, registers: ranges(node).next()?, intid: intid(&node) })
-}
-
 fn cpus(fdt: Fdt<'_>, out: &mut ArrayVec<CpuNode, MAX_CPUS>) {
     let Some(cpus) = fdt.find_node("/cpus") else { return };
     for node in cpus.children() {
@@ -226,24 +203,11 @@ fn cpus(fdt: Fdt<'_>, out: &mut ArrayVec<CpuNode, MAX_CPUS>) {
 }
 
 fn gic(fdt: Fdt<'_>) -> Option<GicNode> {
-    fn find<'a>(parent: FdtNode<'a>, depth: u32) -> Option<FdtNode<'a>> {
-        for node in parent.children() {
-            if node.is_compatible("arm,gic-v3") {
-                return Some(node);
-            }
-            if depth > 0
-                && let Some(found) = find(node, depth - 1)
-            {
-                return Some(found);
-            }
-        }
-        None
-    }
-    let node = find(fdt.root(), 2)?;
-    let regions = number(&node, "#redistributor-regions").unwrap_or(1).clamp(1, 8) as usize;
-    let mut reg = ranges(node);
-    let distributor = reg.next()?;
-    Some(GicNode { distributor, redistributors: reg.take(regions).collect() })
+    let place = Place::find(fdt, &|node| node.is_compatible("arm,gic-v3"))?;
+    let regions = number(&place.node, "#redistributor-regions").unwrap_or(1).clamp(1, 8) as usize;
+    let mut blocks = place.registers();
+    let distributor = blocks.next()?;
+    Some(GicNode { distributor, redistributors: blocks.take(regions).collect() })
 }
 
 fn reserved(fdt: Fdt<'_>, out: &mut ArrayVec<Range, MAX_RESERVED>) -> Result<(), Error> {
@@ -261,6 +225,11 @@ fn reserved(fdt: Fdt<'_>, out: &mut ArrayVec<Range, MAX_RESERVED>) -> Result<(),
     Ok(())
 }
 
+/// Returns the first register block of the first node that is compatible with `name`.
+fn registers_of(fdt: Fdt<'_>, name: &str) -> Option<Range> {
+    Place::find(fdt, &|node| usable(node) && node.is_compatible(name))?.registers().next()
+}
+
 /// Reads the whole machine.
 ///
 /// # Errors
@@ -272,14 +241,16 @@ pub fn machine(fdt: Fdt<'_>) -> Result<Machine<'_>, Error> {
         cpus: ArrayVec::new(),
         gic: gic(fdt),
         psci: None,
-        rtc: fdt.root().children().find(|n| n.is_compatible("arm,pl031")).and_then(|n| ranges(n).next()),
+        rtc: registers_of(fdt, "arm,pl031"),
+        power: registers_of(fdt, "brcm,bcm2711-pm"),
         initrd: None,
         bootargs: bootargs(fdt),
         model: string(fdt.root(), "model").unwrap_or("unknown machine"),
     };
     for node in fdt.root().children() {
         if string(node, "device_type") == Some("memory") && usable(&node) {
-            for range in ranges(node) {
+            // A node that the firmware was to fill in may be empty.
+            for range in ranges(node).filter(|range| range.size > 0) {
                 let _ = machine.memory.try_push(range);
             }
         }
