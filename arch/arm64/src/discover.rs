@@ -7,11 +7,13 @@ use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::standard::NodeStandard;
 use dtoolkit::{Node, Property};
 
+mod gic;
 mod place;
 #[cfg(test)]
 mod tests;
 mod uart;
 
+pub use gic::{GicError, GicNode, TwoPages, V2Node, V3Node};
 use place::Place;
 pub use uart::{UartNode, uart};
 
@@ -65,15 +67,6 @@ pub enum Conduit {
     Hvc,
 }
 
-/// The GICv3.
-#[derive(Clone, Debug)]
-pub struct GicNode {
-    /// Distributor.
-    pub distributor: Range,
-    /// Redistributor regions.
-    pub redistributors: ArrayVec<Range, 8>,
-}
-
 /// The machine.
 #[derive(Debug)]
 pub struct Machine<'a> {
@@ -83,8 +76,8 @@ pub struct Machine<'a> {
     pub reserved: ArrayVec<Range, MAX_RESERVED>,
     /// CPUs that may be used, in the order of the device tree.
     pub cpus: ArrayVec<CpuNode, MAX_CPUS>,
-    /// The GIC, when it is a GICv3.
-    pub gic: Option<GicNode>,
+    /// The interrupt controller, or why there is none that can be used.
+    pub gic: Result<GicNode, GicError>,
     /// The way to the firmware.
     pub psci: Option<Conduit>,
     /// The real-time clock, when it is a PL031.
@@ -202,14 +195,6 @@ fn cpus(fdt: Fdt<'_>, out: &mut ArrayVec<CpuNode, MAX_CPUS>) {
     }
 }
 
-fn gic(fdt: Fdt<'_>) -> Option<GicNode> {
-    let place = Place::find(fdt, &|node| node.is_compatible("arm,gic-v3"))?;
-    let regions = number(&place.node, "#redistributor-regions").unwrap_or(1).clamp(1, 8) as usize;
-    let mut blocks = place.registers();
-    let distributor = blocks.next()?;
-    Some(GicNode { distributor, redistributors: blocks.take(regions).collect() })
-}
-
 fn reserved(fdt: Fdt<'_>, out: &mut ArrayVec<Range, MAX_RESERVED>) -> Result<(), Error> {
     for entry in fdt.memory_reservations() {
         let range = Range { base: entry.address(), size: entry.size() };
@@ -239,7 +224,7 @@ pub fn machine(fdt: Fdt<'_>) -> Result<Machine<'_>, Error> {
         memory: ArrayVec::new(),
         reserved: ArrayVec::new(),
         cpus: ArrayVec::new(),
-        gic: gic(fdt),
+        gic: gic::find(fdt),
         psci: None,
         rtc: registers_of(fdt, "arm,pl031"),
         power: registers_of(fdt, "brcm,bcm2711-pm"),

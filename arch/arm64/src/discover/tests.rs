@@ -56,6 +56,12 @@ fn raspberry(stdout: &str) -> Vec<u8> {
             [0x4000_0000, 0, 0xff80_0000, 0x0080_0000],
         ];
         fdt.property_array_u32("ranges", windows.as_flattened()).unwrap();
+        node(fdt, "interrupt-controller@40041000", |fdt| {
+            fdt.property_string("compatible", "arm,gic-400").unwrap();
+            let reg = [0x4004_1000, 0x1000, 0x4004_2000, 0x2000, 0x4004_4000, 0x2000, 0x4004_6000, 0x2000];
+            fdt.property_array_u32("reg", &reg).unwrap();
+            fdt.property_array_u32("interrupts", &[1, 9, 0xf04]).unwrap();
+        });
         pl011(fdt, 0x7e20_1000);
         node(fdt, "serial@7e215040", |fdt| {
             fdt.property_string("compatible", "brcm,bcm2835-aux-uart").unwrap();
@@ -96,6 +102,9 @@ fn a_raspberry_pi_is_found_behind_its_bus() {
     let blob = raspberry("serial0:115200n8");
     let machine = machine(parse(&blob).unwrap()).unwrap();
     assert_eq!(machine.model, "Raspberry Pi 4 Model B");
+    let Ok(GicNode::V2(gic)) = machine.gic else { panic!("{:?}", machine.gic) };
+    assert_eq!((gic.distributor, gic.control), (0xff84_1000, 0xff84_4000));
+    assert_eq!((gic.interface.first, gic.virtual_interface.first), (0xff84_2000, 0xff84_6000));
     assert_eq!(machine.power, Some(range(0xfe10_0000, 0x114)));
     assert_eq!((machine.psci, machine.rtc), (None, None));
     assert_eq!(machine.memory.as_slice(), [range(0, 0x3c00_0000), range(0x4000_0000, 0x4000_0000)]);

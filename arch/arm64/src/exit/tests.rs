@@ -2,13 +2,13 @@
 //! The light tier on the host: what each exit does, and every register it touches, against fakes.
 
 use std::boxed::Box;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::vec;
 use std::vec::Vec;
 
 use turnstile_exitstat::record_offset;
 use turnstile_machine::GuestMachine;
-use turnstile_vgic::{Context, Host, RemoteOp, VcpuGic, Vgic, VgicConfig, VirtualInterface};
+use turnstile_vgic::{Context, Host, Model, RemoteOp, VcpuGic, Vgic, VgicConfig, VirtualInterface};
 use turnstile_vm::attention::{Posted, Reasons};
 use turnstile_vm::lifecycle::OnCrash;
 use turnstile_vm::psci::Start;
@@ -45,7 +45,8 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
     fakes::set("ICH_ELRSR_EL2", 0xf);
     fakes::set("ID_AA64ISAR0_EL1", 0x1234_0000);
     let mpidrs: Vec<u64> = (0..vcpus as u64).collect();
-    let config = VgicConfig { mpidrs: &mpidrs, spis: 96, priority_bits: 5, group1_at_reset: true };
+    let model = Model::Gicv3;
+    let config = VgicConfig { model, mpidrs: &mpidrs, spis: 96, priority_bits: 5, group1_at_reset: true };
     let parts = VmParts {
         id: 0,
         name: "test".into(),
@@ -59,12 +60,11 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
     let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
     let cpu = |index: usize| -> &'static PerCpu {
         // SAFETY: never accessed.
-        let redistributor = unsafe { Registers::new(0) };
+        let private = unsafe { Registers::new(0) };
         let online = AtomicBool::new(true);
         let affinity = index as u64;
-        let kick_token = kick_token(affinity);
-        let area =
-            PerCpu { stack_top: 0, fault_stack_top: 0, index, affinity, kick_token, redistributor, online };
+        let kick_token = AtomicU64::new(kick_token(affinity));
+        let area = PerCpu { stack_top: 0, fault_stack_top: 0, index, affinity, kick_token, private, online };
         Box::leak(Box::new(area))
     };
     let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu(n))))).collect::<Vec<_>>();
@@ -73,7 +73,7 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
     vm.psci.reset(Start { entry: 0x4000_0000, context: 0 });
     vm.lifecycle.start();
     for vcpu in vm.vcpus() {
-        vcpu.attention.load(vcpu.cpu.kick_token);
+        vcpu.attention.load(vcpu.cpu.kick_token());
         // SAFETY: nobody else uses the vCPU.
         let owned = unsafe { vcpu.owned() };
         let mut cx = Context { vgic: &vm.vgic, vif: &mut Ich, host: &AtOnce(vm) };
@@ -228,7 +228,7 @@ fn timer_interrupt_is_acknowledged_and_one_list_register() {
 fn kick_delivers_what_was_posted() {
     let (vm, mut frame) = machine(2, false);
     let me = vm.vcpus()[0];
-    assert_eq!(me.inbox.post(&me.attention, 3), Posted::Kick(me.cpu.kick_token));
+    assert_eq!(me.inbox.post(&me.attention, 3), Posted::Kick(me.cpu.kick_token()));
     fakes::set("ICC_IAR1_EL1", 0);
     let code = turnstile_light_irq(&mut frame);
     let log = fakes::take_log();

@@ -12,7 +12,7 @@ use super::{
     SGI_KICK, SPURIOUS,
 };
 use crate::cpu::isb;
-use crate::discover::GicNode;
+use crate::discover::V3Node;
 use crate::mmio::Registers;
 use crate::regs;
 
@@ -49,7 +49,7 @@ impl Distributor {
     ///
     /// # Safety
     /// The node's register blocks must be mapped as device memory for ever.
-    pub unsafe fn new(node: &GicNode) -> Self {
+    pub unsafe fn new(node: &V3Node) -> Self {
         // SAFETY: the caller's promise.
         Self(unsafe { Registers::new(node.distributor.base) })
     }
@@ -95,7 +95,7 @@ impl Distributor {
 ///
 /// # Safety
 /// The node's register blocks must be mapped as device memory for ever.
-pub unsafe fn redistributor(node: &GicNode, affinity: u64) -> Option<Registers> {
+pub unsafe fn redistributor(node: &V3Node, affinity: u64) -> Option<Registers> {
     let packed = (affinity & 0xff_ffff) | ((affinity >> 32) & 0xff) << 24;
     for region in &node.redistributors {
         let mut base = region.base;
@@ -152,6 +152,7 @@ pub struct Gicv3;
 
 impl Gic for Gicv3 {
     type Interface = Ich;
+    const SYSTEM_REGISTERS: bool = true;
 
     #[inline(always)] // Nothing.
     fn interface() -> Ich {
