@@ -473,6 +473,11 @@ pub mod fakes {
         RECORDER.with_borrow(|r| r.values.get(name).copied().unwrap_or(0))
     }
 
+    /// Moves this thread to another CPU: exchanges all values for those of `cpu`.
+    pub fn exchange(cpu: &mut HashMap<&'static str, u64>) {
+        RECORDER.with_borrow_mut(|r| std::mem::swap(&mut r.values, cpu));
+    }
+
     /// Takes the accesses recorded since the last call.
     pub fn take_log() -> Vec<Access> {
         RECORDER.with_borrow_mut(|r| std::mem::take(&mut r.log))

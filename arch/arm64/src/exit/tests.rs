@@ -46,6 +46,30 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
     fakes::set("ICH_VTR_EL2", 4 << 29 | 4 << 26 | 3);
     fakes::set("ICH_ELRSR_EL2", 0xf);
     fakes::set("ID_AA64ISAR0_EL1", 0x1234_0000);
+    let vm = vm_of(vcpus, if pmu { Kind::Trapped } else { Kind::Off }, false, statistics);
+    fakes::set("TPIDR_EL2", core::ptr::from_ref(vm.vcpus()[0].cpu) as u64);
+    run(vm);
+    (vm, Frame::new(vm.vcpus()[0], statistics::page(vm.vcpus()[0])))
+}
+
+/// The area of a CPU.
+pub(crate) fn cpu_area(index: usize) -> &'static PerCpu {
+    let affinity = index as u64;
+    Box::leak(Box::new(PerCpu {
+        stack_top: 0,
+        fault_stack_top: 0,
+        index,
+        affinity,
+        kick_token: kick_token(affinity),
+        // SAFETY: never accessed.
+        redistributor: unsafe { Registers::new(0) },
+        online: AtomicBool::new(true),
+        facilities: Holders::new(),
+    }))
+}
+
+/// Makes a VM of `vcpus` vCPUs, each on a CPU of its own.
+pub(crate) fn vm_of(vcpus: usize, pmu: Kind, sve: bool, statistics: bool) -> &'static Vm {
     let mpidrs: Vec<u64> = (0..vcpus as u64).collect();
     let config = VgicConfig { mpidrs: &mpidrs, spis: 96, priority_bits: 5, group1_at_reset: true };
     let parts = VmParts {
@@ -53,34 +77,20 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
         name: "test".into(),
         machine: GuestMachine::Virt,
         on_crash: OnCrash::Stop,
-        pmu: if pmu { Kind::Trapped } else { Kind::Off },
-        sve: false,
+        pmu,
+        sve,
         statistics,
         vgic: Vgic::new(&config).expect("a valid configuration"),
         memory: 64 << 20,
     };
     let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
-    let cpu = |index: usize| -> &'static PerCpu {
-        // SAFETY: never accessed.
-        let redistributor = unsafe { Registers::new(0) };
-        let online = AtomicBool::new(true);
-        let affinity = index as u64;
-        let kick_token = kick_token(affinity);
-        let area = PerCpu {
-            stack_top: 0,
-            fault_stack_top: 0,
-            index,
-            affinity,
-            kick_token,
-            redistributor,
-            online,
-            facilities: Holders::new(),
-        };
-        Box::leak(Box::new(area))
-    };
-    let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu(n))))).collect::<Vec<_>>();
-    fakes::set("TPIDR_EL2", core::ptr::from_ref(all[0].cpu) as u64);
-    vm.set_vcpus(all);
+    let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu_area(n)))));
+    vm.set_vcpus(all.collect());
+    vm
+}
+
+/// Brings a VM into the state in which its guest sends SGIs.
+fn run(vm: &'static Vm) {
     vm.psci.reset(Start { entry: 0x4000_0000, context: 0 });
     vm.lifecycle.start();
     for vcpu in vm.vcpus() {
@@ -97,7 +107,6 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
     }
     fakes::set("ELR_EL2", 0x4000_0000);
     fakes::take_log();
-    (vm, Frame::new(vm.vcpus()[0], statistics::page(vm.vcpus()[0])))
 }
 
 fn exit(frame: &mut Frame, class: u64, iss: u64) -> (u32, Vec<Access>) {

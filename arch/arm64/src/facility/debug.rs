@@ -9,15 +9,18 @@
 
 use crate::regs::{self, read_numbered, write_numbered};
 
-/// The value and the control of each breakpoint or watchpoint.
-type Points = [[u64; 2]; 16];
+/// Breakpoints and watchpoints, while they are not in a CPU: value and control of each.
+#[derive(Debug, Default)]
+pub struct Points {
+    breakpoints: [[u64; 2]; 16],
+    watchpoints: [[u64; 2]; 16],
+}
 
 /// A vCPU's debug registers, while they are not in a CPU. The default is what they are reset to.
 #[derive(Debug, Default)]
 pub struct Debug {
     mdscr: u64,
-    breakpoints: Points,
-    watchpoints: Points,
+    points: Points,
     claim_tags: u64,
     /// 1 if the OS lock is locked.
     os_lock: u64,
@@ -51,6 +54,30 @@ fn counts() -> (u64, u64) {
     ((features >> 12 & 0xf) + 1, (features >> 20 & 0xf) + 1)
 }
 
+impl Points {
+    /// Stores the registers.
+    #[inline(always)] // One caller each: the facility, and the hook of images for ablation.
+    pub fn save(&mut self) {
+        let (breakpoints, watchpoints) = counts();
+        save_points!("DBGB", breakpoints, self.breakpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+        save_points!("DBGW", watchpoints, self.watchpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+    }
+
+    /// Loads the registers.
+    ///
+    /// # Safety
+    /// They are those of the vCPU that is resident, or becomes so.
+    #[inline(always)] // As above.
+    pub unsafe fn load(&self) {
+        let (breakpoints, watchpoints) = counts();
+        // SAFETY: the caller's promise. Breakpoints and watchpoints of EL1 and EL0, which exist.
+        unsafe {
+            load_points!("DBGB", breakpoints, self.breakpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+            load_points!("DBGW", watchpoints, self.watchpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+        }
+    }
+}
+
 impl Debug {
     /// Says whether the guest has anything switched on, which acts without being accessed.
     #[inline] // Of each load of a vCPU.
@@ -79,9 +106,7 @@ impl Debug {
 
     /// Stores the registers, of which [`Self::stop`] has taken MDSCR_EL1.
     pub fn save(&mut self) {
-        let (breakpoints, watchpoints) = counts();
-        save_points!("DBGB", breakpoints, self.breakpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
-        save_points!("DBGW", watchpoints, self.watchpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+        self.points.save();
         self.claim_tags = regs::DBGCLAIMCLR_EL1.read() & CLAIM_TAGS;
     }
 
@@ -90,12 +115,9 @@ impl Debug {
     /// # Safety
     /// They are those of the vCPU that is resident, or becomes so.
     pub unsafe fn load(&self) {
-        let (breakpoints, watchpoints) = counts();
-        // SAFETY: the caller's promise. Breakpoints and watchpoints of EL1 and EL0, which exist; what is left of others
-        // in the communications channel is cleared.
+        // SAFETY: the caller's promise; what is left of others in the communications channel is cleared.
         unsafe {
-            load_points!("DBGB", breakpoints, self.breakpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
-            load_points!("DBGW", watchpoints, self.watchpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+            self.points.load();
             regs::DBGCLAIMCLR_EL1.write(CLAIM_TAGS);
             regs::DBGCLAIMSET_EL1.write(self.claim_tags);
             regs::OSDTRRX_EL1.write(0);

@@ -3,7 +3,7 @@
 
 use turnstile_vgic::MAX_LIST_REGISTERS;
 
-use crate::facility::debug::Debug;
+use crate::facility::debug::Points;
 use crate::facility::fp::Fp;
 use crate::irq::ich::{self, Ich};
 use crate::regs;
@@ -85,7 +85,8 @@ pub struct Saved {
     pub(super) list_registers: usize,
     pub(super) lr: [u64; MAX_LIST_REGISTERS],
     pub(super) fp: Fp,
-    pub(super) debug: Debug,
+    pub(super) points: Points,
+    pub(super) mdscr: u64,
     /// Guards what others post, where they post under a lock.
     pub(super) lock: spin::mutex::TicketMutex<()>,
     /// What the last look through said: something is pending for the guest.
