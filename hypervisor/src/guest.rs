@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use spin::Mutex;
 use turnstile_arm64::exit::full::Crash;
-use turnstile_arm64::facility::pmu;
+use turnstile_arm64::facility::{common, pmu};
 use turnstile_arm64::irq::ich::Ich;
 use turnstile_arm64::memory::{self, GuestMemory};
 use turnstile_arm64::vcpu::Vcpu;
@@ -100,8 +100,12 @@ fn supported(spec: &VmSpec<'_>) -> Result<(), Error> {
             refuse("CPUs cannot be shared yet: leave `schedule` out, and name a CPU for each vCPU")
         }
         VmSpec { gic: Gic::V2, .. } => refuse("a GICv2 cannot be had yet: leave `gic` out"),
-        VmSpec { pmu: Pmu::Owned, .. } => refuse("a PMU cannot be owned yet: write pmu = \"trapped\""),
-        VmSpec { sve: true, .. } => refuse("SVE cannot be had yet: leave `sve` out"),
+        VmSpec { pmu: Pmu::Owned | Pmu::Trapped, .. } if !pmu::exists() => {
+            refuse("the CPU has no PMU (PMUv3): leave `pmu` out")
+        }
+        VmSpec { sve: true, .. } if common::vector_length() == 0 => {
+            refuse("the CPUs have no SVE: leave `sve` out, or use newer ones (under QEMU: -cpu max)")
+        }
         _ => Ok(()),
     }
 }
@@ -134,8 +138,9 @@ impl Guest {
             pmu: match spec.pmu {
                 Pmu::Off => pmu::Kind::Off,
                 Pmu::Trapped => pmu::Kind::Trapped,
+                Pmu::Owned => pmu::Kind::Owned,
             },
-            sve: false,
+            sve: spec.sve,
             statistics: spec.statistics,
             vgic,
             memory: spec.memory,
@@ -273,7 +278,7 @@ impl Guest {
             memory: spec.memory,
             bootargs: spec.cmdline,
             initrd: plan.initrd.clone(),
-            pmu: spec.pmu == Pmu::Trapped,
+            pmu: spec.pmu != Pmu::Off,
         })
         .map_err(Error::Fdt)?;
         memory.load(plan.kernel.start, spec.kernel)?;

@@ -427,10 +427,19 @@ macro_rules! write_numbered {
         #[cfg(target_os = "none")]
         core::arch::asm!(concat!("msr ", $($piece),+, ", {}"), in(reg) value, options(nostack, preserves_flags));
         #[cfg(not(target_os = "none"))]
-        $crate::regs::fakes::write(concat!($($piece),+), value);
+        $crate::regs::write_fake(concat!($($piece),+), value);
     }};
 }
 pub(crate) use write_numbered;
+
+/// What [`write_numbered`] does on the host.
+///
+/// # Safety
+/// None is needed; it is unsafe because the other one is.
+#[cfg(not(target_os = "none"))]
+pub(crate) unsafe fn write_fake(name: &'static str, value: u64) {
+    fakes::write(name, value);
+}
 
 pub mod guest;
 

@@ -9,15 +9,18 @@
 
 use crate::regs::{self, read_numbered, write_numbered};
 
-/// Breakpoints and watchpoints, while they are not in a CPU: value and control of each.
+/// Breakpoints and watchpoints, while they are not in a CPU: value and control of each, and how many there are. The
+/// default is none.
 #[derive(Debug, Default)]
 pub struct Points {
     breakpoints: [[u64; 2]; 16],
+    breakpoint_count: u64,
     watchpoints: [[u64; 2]; 16],
+    watchpoint_count: u64,
 }
 
-/// A vCPU's debug registers, while they are not in a CPU. The default is what they are reset to.
-#[derive(Debug, Default)]
+/// A vCPU's debug registers, while they are not in a CPU.
+#[derive(Debug)]
 pub struct Debug {
     mdscr: u64,
     points: Points,
@@ -28,7 +31,7 @@ pub struct Debug {
 
 /// OSLSR_EL1.OSLM: the OS lock is implemented.
 const OSLSR_OSLM: u64 = 1 << 3;
-/// Both claim tags sets are eight bits.
+/// There are eight claim tags.
 const CLAIM_TAGS: u64 = 0xff;
 
 macro_rules! save_points {
@@ -48,19 +51,22 @@ macro_rules! load_points {
     )*};
 }
 
-/// How many breakpoints and watchpoints the CPU has (ID_AA64DFR0_EL1.BRPs, WRPs).
-fn counts() -> (u64, u64) {
-    let features = regs::ID_AA64DFR0_EL1.read();
-    ((features >> 12 & 0xf) + 1, (features >> 20 & 0xf) + 1)
-}
-
 impl Points {
+    /// Makes the reset state of as many as this CPU has (ID_AA64DFR0_EL1.BRPs, WRPs).
+    pub fn new() -> Self {
+        let features = regs::ID_AA64DFR0_EL1.read();
+        Self {
+            breakpoint_count: (features >> 12 & 0xf) + 1,
+            watchpoint_count: (features >> 20 & 0xf) + 1,
+            ..Self::default()
+        }
+    }
+
     /// Stores the registers.
     #[inline(always)] // One caller each: the facility, and the hook of images for ablation.
     pub fn save(&mut self) {
-        let (breakpoints, watchpoints) = counts();
-        save_points!("DBGB", breakpoints, self.breakpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
-        save_points!("DBGW", watchpoints, self.watchpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+        save_points!("DBGB", self.breakpoint_count, self.breakpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+        save_points!("DBGW", self.watchpoint_count, self.watchpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
     }
 
     /// Loads the registers.
@@ -69,16 +75,20 @@ impl Points {
     /// They are those of the vCPU that is resident, or becomes so.
     #[inline(always)] // As above.
     pub unsafe fn load(&self) {
-        let (breakpoints, watchpoints) = counts();
         // SAFETY: the caller's promise. Breakpoints and watchpoints of EL1 and EL0, which exist.
         unsafe {
-            load_points!("DBGB", breakpoints, self.breakpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
-            load_points!("DBGW", watchpoints, self.watchpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+            load_points!("DBGB", self.breakpoint_count, self.breakpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+            load_points!("DBGW", self.watchpoint_count, self.watchpoints, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
         }
     }
 }
 
 impl Debug {
+    /// Makes the reset state.
+    pub(super) fn new() -> Self {
+        Self { mdscr: 0, points: Points::new(), claim_tags: 0, os_lock: 0 }
+    }
+
     /// Says whether the guest has anything switched on, which acts without being accessed.
     #[inline] // Of each load of a vCPU.
     pub fn is_active(&self) -> bool {

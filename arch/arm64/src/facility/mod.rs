@@ -145,7 +145,7 @@ impl State {
             trapped_pmu: TrappedPmu::default(),
             vector,
             pmu: Counters::default(),
-            debug: Debug::default(),
+            debug: Debug::new(),
             keys: Keys::default(),
         }
     }
@@ -157,7 +157,7 @@ impl State {
         }
         self.trapped_pmu = TrappedPmu::default();
         self.pmu = Counters::default();
-        self.debug = Debug::default();
+        self.debug = Debug::new();
         self.keys = Keys::default();
     }
 

@@ -99,6 +99,7 @@ impl Saved {
         self.traps.save();
         self.list_registers = Ich::list_registers().min(MAX_LIST_REGISTERS);
         self.preemption_bits = Ich::preemption_bits();
+        self.points = Points::new();
     }
 
     pub(super) fn take_list_registers(&mut self) {
