@@ -9,10 +9,11 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use spin::Mutex;
 use turnstile_arm64::exit::full::Crash;
-use turnstile_arm64::{fault, irq};
+use turnstile_arm64::facility::{common, pmu};
 use turnstile_arm64::memory::{self, GuestMemory};
 use turnstile_arm64::vcpu::Vcpu;
 use turnstile_arm64::vm::{Vm, VmParts};
+use turnstile_arm64::{fault, irq};
 use turnstile_bundle::{OnCrash, Pmu, Schedule, VmSpec};
 use turnstile_link::{Event, StopReason};
 use turnstile_machine::map::{IPA_BITS, SPI_COUNT};
@@ -104,8 +105,12 @@ fn supported(spec: &VmSpec<'_>) -> Result<(), Error> {
         VmSpec { schedule: Schedule::Shared(_), .. } => {
             refuse("CPUs cannot be shared yet: leave `schedule` out, and name a CPU for each vCPU")
         }
-        VmSpec { pmu: Pmu::Owned, .. } => refuse("a PMU cannot be owned yet: write pmu = \"trapped\""),
-        VmSpec { sve: true, .. } => refuse("SVE cannot be had yet: leave `sve` out"),
+        VmSpec { pmu: Pmu::Owned | Pmu::Trapped, .. } if !pmu::exists() => {
+            refuse("the CPU has no PMU (PMUv3): leave `pmu` out")
+        }
+        VmSpec { sve: true, .. } if common::vector_length() == 0 => {
+            refuse("the CPUs have no SVE: leave `sve` out, or use newer ones (under QEMU: -cpu max)")
+        }
         _ => Ok(()),
     }
 }
@@ -155,7 +160,12 @@ impl Guest {
             name: String::from(spec.name),
             machine: spec.machine,
             on_crash,
-            pmu: spec.pmu == Pmu::Trapped,
+            pmu: match spec.pmu {
+                Pmu::Off => pmu::Kind::Off,
+                Pmu::Trapped => pmu::Kind::Trapped,
+                Pmu::Owned => pmu::Kind::Owned,
+            },
+            sve: spec.sve,
             statistics: spec.statistics,
             vgic,
             memory: spec.memory,
@@ -304,7 +314,7 @@ impl Guest {
             memory: spec.memory,
             bootargs: spec.cmdline,
             initrd: plan.initrd.clone(),
-            pmu: spec.pmu == Pmu::Trapped,
+            pmu: spec.pmu != Pmu::Off,
         })
         .map_err(Error::Fdt)?;
         if let Some(page) = self.gicv {

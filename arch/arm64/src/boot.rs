@@ -10,6 +10,7 @@ use turnstile_machine::GicVersion;
 
 use crate::cpu::{self, PerCpu};
 use crate::discover::{self, Conduit, CpuNode, GicNode, Machine, Range, Release};
+use crate::facility::Holders;
 use crate::irq::controller::{self, Controller};
 use crate::irq::{self, gicv2, gicv3};
 use crate::mitigation::{self, Choice, Guard};
@@ -78,6 +79,7 @@ static mut boot_cpu: PerCpu = PerCpu {
     // SAFETY: never accessed: what the boot CPU uses is in its final area.
     redistributor: unsafe { Registers::new(0) },
     online: AtomicBool::new(true),
+    facilities: Holders::new(),
 };
 
 static mut BOOT_FAULT_STACK_AREA: Stack = Stack([0; BOOT_FAULT_STACK]);
@@ -311,6 +313,7 @@ fn per_cpu_areas(
             kick_token: AtomicU64::new(0),
             redistributor,
             online: AtomicBool::new(false),
+            facilities: Holders::new(),
         };
         areas.push(&*Box::leak(Box::new(area)));
         true

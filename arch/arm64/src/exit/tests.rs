@@ -17,6 +17,8 @@ use turnstile_vm::psci::Start;
 
 use super::*;
 use crate::cpu::PerCpu;
+use crate::facility::Holders;
+use crate::facility::pmu::Kind;
 use crate::irq::Gic;
 use crate::irq::gicv3::kick_token;
 use crate::mitigation::Guard;
@@ -51,6 +53,31 @@ fn machine_of<G: Gic>(model: Model, vcpus: usize, pmu: bool, statistics: bool) -
     fakes::set("ICH_VTR_EL2", 4 << 29 | 4 << 26 | 3);
     fakes::set("ICH_ELRSR_EL2", 0xf);
     fakes::set("ID_AA64ISAR0_EL1", 0x1234_0000);
+    let vm = vm_of(model, vcpus, if pmu { Kind::Trapped } else { Kind::Off }, false, statistics);
+    fakes::set("TPIDR_EL2", core::ptr::from_ref(vm.vcpus()[0].cpu) as u64);
+    run::<G>(vm);
+    (vm, Frame::new(vm.vcpus()[0], statistics::page(vm.vcpus()[0])))
+}
+
+/// The area of a CPU.
+pub(crate) fn cpu_area(index: usize) -> &'static PerCpu {
+    let affinity = index as u64;
+    Box::leak(Box::new(PerCpu {
+        stack_top: 0,
+        fault_stack_top: 0,
+        guard: Guard::new(),
+        index,
+        affinity,
+        kick_token: AtomicU64::new(kick_token(affinity)),
+        // SAFETY: never accessed.
+        redistributor: unsafe { Registers::new(0) },
+        online: AtomicBool::new(true),
+        facilities: Holders::new(),
+    }))
+}
+
+/// Makes a VM of `vcpus` vCPUs, each on a CPU of its own.
+pub(crate) fn vm_of(model: Model, vcpus: usize, pmu: Kind, sve: bool, statistics: bool) -> &'static Vm {
     let mpidrs: Vec<u64> = (0..vcpus as u64).collect();
     let config = VgicConfig { model, mpidrs: &mpidrs, spis: 96, priority_bits: 5, group1_at_reset: true };
     let parts = VmParts {
@@ -59,32 +86,19 @@ fn machine_of<G: Gic>(model: Model, vcpus: usize, pmu: bool, statistics: bool) -
         machine: GuestMachine::Virt,
         on_crash: OnCrash::Stop,
         pmu,
+        sve,
         statistics,
         vgic: Vgic::new(&config).expect("a valid configuration"),
         memory: 64 << 20,
     };
     let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
-    let cpu = |index: usize| -> &'static PerCpu {
-        // SAFETY: never accessed.
-        let redistributor = unsafe { Registers::new(0) };
-        let online = AtomicBool::new(true);
-        let affinity = index as u64;
-        let kick_token = AtomicU64::new(kick_token(affinity));
-        let area = PerCpu {
-            stack_top: 0,
-            fault_stack_top: 0,
-            guard: Guard::new(),
-            index,
-            affinity,
-            kick_token,
-            redistributor,
-            online,
-        };
-        Box::leak(Box::new(area))
-    };
-    let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu(n))))).collect::<Vec<_>>();
-    fakes::set("TPIDR_EL2", core::ptr::from_ref(all[0].cpu) as u64);
-    vm.set_vcpus(all);
+    let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu_area(n)))));
+    vm.set_vcpus(all.collect());
+    vm
+}
+
+/// Brings a VM into the state in which its guest sends SGIs.
+fn run<G: Gic>(vm: &'static Vm) {
     vm.psci.reset(Start { entry: 0x4000_0000, context: 0 });
     vm.lifecycle.start();
     for vcpu in vm.vcpus() {
@@ -95,7 +109,7 @@ fn machine_of<G: Gic>(model: Model, vcpus: usize, pmu: bool, statistics: bool) -
         owned.gic.load(&mut cx);
         // Groups on, SGIs enabled: what a guest does first.
         owned.gic.dist_write(&mut cx, 0, 4, 3);
-        if model == Model::Gicv3 {
+        if vm.vgic.model() == Model::Gicv3 {
             owned.gic.redist_write(&mut cx, vcpu.index, 0x1_0100, 4, !0);
         } else {
             owned.gic.dist_write(&mut cx, 0x100, 4, !0);
@@ -105,7 +119,6 @@ fn machine_of<G: Gic>(model: Model, vcpus: usize, pmu: bool, statistics: bool) -
     }
     fakes::set("ELR_EL2", 0x4000_0000);
     fakes::take_log();
-    (vm, Frame::new(vm.vcpus()[0], statistics::page(vm.vcpus()[0])))
 }
 
 fn exit(frame: &mut Frame, class: u64, iss: u64) -> (u32, Vec<Access>) {

@@ -23,6 +23,8 @@ pub use legacy::Gicv3Legacy;
 
 /// SGI by which one physical CPU makes another look at its attention words.
 pub const SGI_KICK: u32 = 0;
+/// PPI of the PMU's overflow, for guests and, by the Server Base System Architecture, of machines.
+pub const PPI_PMU: u32 = 23;
 /// PPI of the GIC's maintenance interrupt (fixed by the Server Base System Architecture).
 pub const PPI_MAINTENANCE: u32 = 25;
 /// PPI of the EL2 physical timer.
@@ -33,6 +35,7 @@ pub const PPI_VIRTUAL_TIMER: u32 = 27;
 pub const PPI_PHYSICAL_TIMER: u32 = 30;
 /// The private interrupts that are enabled on each CPU, as bits.
 const PRIVATE_IN_USE: u32 = 1 << SGI_KICK
+    | 1 << PPI_PMU
     | 1 << PPI_MAINTENANCE
     | 1 << PPI_HYPERVISOR_TIMER
     | 1 << PPI_VIRTUAL_TIMER

@@ -217,11 +217,17 @@ pub(super) extern "C" fn fp_in(frame: &mut Frame) {
 
 /// Stores breakpoints and watchpoints.
 pub(super) extern "C" fn debug_out(frame: &mut Frame) {
-    saved(frame).debug.save();
+    let saved = saved(frame);
+    saved.mdscr = regs::MDSCR_EL1.read();
+    saved.points.save();
 }
 
 /// Loads breakpoints and watchpoints.
 pub(super) extern "C" fn debug_in(frame: &mut Frame) {
-    // SAFETY: saved by the first half of this chain.
-    unsafe { saved(frame).debug.load() };
+    let saved = saved(frame);
+    // SAFETY: saved by the first half of this chain. MDSCR_EL1 comes last, as it switches the others on.
+    unsafe {
+        saved.points.load();
+        regs::MDSCR_EL1.write(saved.mdscr);
+    }
 }

@@ -3,8 +3,9 @@
 
 use turnstile_vgic::MAX_LIST_REGISTERS;
 
-use super::debug::Debug;
-use super::fp::Fp;
+use crate::facility::debug::Points;
+use crate::facility::fp::Fp;
+use crate::irq::CpuInterface;
 use crate::irq::ich::{self, Ich};
 use crate::regs;
 
@@ -85,7 +86,8 @@ pub struct Saved {
     pub(super) list_registers: usize,
     pub(super) lr: [u64; MAX_LIST_REGISTERS],
     pub(super) fp: Fp,
-    pub(super) debug: Debug,
+    pub(super) points: Points,
+    pub(super) mdscr: u64,
     /// Guards what others post, where they post under a lock.
     pub(super) lock: spin::mutex::TicketMutex<()>,
     /// What the last look through said: something is pending for the guest.
@@ -98,7 +100,7 @@ impl Saved {
         self.traps.save();
         self.list_registers = Ich::list_registers().min(MAX_LIST_REGISTERS);
         self.preemption_bits = Ich::preemption_bits();
-        self.debug.begin();
+        self.points = Points::new();
     }
 
     pub(super) fn take_list_registers(&mut self) {
