@@ -14,7 +14,7 @@ use turnstile_guests::gic::{self, offset};
 use turnstile_guests::psci::{self, function};
 use turnstile_guests::state::{self, State, debug, pauth, pmu};
 use turnstile_guests::timer::{self, Timer};
-use turnstile_guests::{cpu, entry, mmio, mmu, options, platform, println, read_sysreg, write_sysreg};
+use turnstile_guests::{cpu, entry, irq, mmio, mmu, options, platform, println, read_sysreg, write_sysreg};
 
 entry!(main);
 
@@ -24,6 +24,8 @@ static WATCHED: AtomicU64 = AtomicU64::new(0);
 fn main() {
     mmu::enable();
     gic::init();
+    irq::set_handler(Some(tick));
+    gic::enable(Timer::Virtual.intid());
     let seed = options::number("seed", 1);
     let mut errors = 0;
     let mut report = |what: &str, name: &str, good: bool| {
@@ -81,11 +83,20 @@ fn exits() {
     psci::call(0x8400_ffff, [0; 3]);
     mmio::read32(gic::distributor() + offset::TYPER);
     black_box(read_sysreg!("id_aa64isar0_el1"));
+    let intid = Timer::Virtual.intid();
+    let count = irq::count(intid);
     Timer::Virtual.set_compare(timer::now() + timer::ticks(200));
     Timer::Virtual.set_control(timer::ENABLE);
-    while Timer::Virtual.control() & timer::ISTATUS == 0 {
+    // Masked: the interrupt must not come between the look and the WFI, which would wait for the next one.
+    while irq::count(intid) == count {
         cpu::wfi();
+        cpu::unmask_irq();
+        cpu::mask_irq();
     }
+}
+
+/// Silences the timer.
+fn tick(_: u32) {
     Timer::Virtual.set_control(0);
 }
 
