@@ -27,6 +27,7 @@ pub mod psci;
 pub mod random;
 pub mod registers;
 pub mod smp;
+pub mod state;
 pub mod test;
 pub mod timer;
 pub mod trap;

@@ -23,6 +23,7 @@ pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = selftests();
     scenarios.extend([hostile("virt"), hostile("kvmtool")]);
     scenarios.extend(FATAL.map(fatal));
+    scenarios.extend([facilities_alone("off"), facilities_alone("owned"), facilities_of_two()]);
     scenarios.extend([crash_stop(), crash_restart(), spinning(), restart(), echo("virt"), echo("kvmtool")]);
     scenarios
 }
@@ -66,6 +67,32 @@ pub fn no_failures(record: &Record) -> Result<(), String> {
         true => Ok(()),
         false => Err("the guest did not report failed=0".to_owned()),
     }
+}
+
+/// Nothing of vectors, PMU, debug registers and keys gets lost over exits.
+fn facilities_alone(pmu: &str) -> Scenario {
+    let more = format!("pmu = \"{pmu}\"\nsve = {}", pmu == "owned");
+    let steps = vec![Step::Expect(0, "@boot facilities"), Step::Expect(0, "@done facilities errors=0")];
+    let config = guest("facilities", "facilities", "8MiB", &more);
+    Scenario::new(format!("facilities/pmu-{pmu}"), config, steps).counted()
+}
+
+/// Two VMs with different state, one of which starts again and again, never see each other's, nor that of an earlier
+/// life.
+pub fn facilities_of_two() -> Scenario {
+    let again = "pmu = \"owned\"\ncmdline = \"seed=1 rounds=2 again\"";
+    let long = "pmu = \"owned\"\nsve = true\ncmdline = \"seed=2 rounds=60\"";
+    let config = guest("again", "facilities", "8MiB", again) + &guest("long", "facilities", "8MiB", long);
+    let steps = vec![
+        Step::Started(0, 10),
+        Step::Expect(1, "@boot facilities sve pmu debug"),
+        Step::Expect(1, "@done facilities errors=0"),
+    ];
+    let scenario = Scenario::new("facilities/two-vms", config, steps);
+    scenario.counted().ending(Ending::Poweroff).judge(|record| match record.console(0).contains("@error") {
+        true => Err("a VM found what is not its own".to_owned()),
+        false => Ok(()),
+    })
 }
 
 fn with_beacon(first: String, options: &str) -> String {
