@@ -11,7 +11,7 @@ use turnstile_vm::inbox::Inbox;
 use turnstile_vm::remote::RemoteCell;
 
 use crate::cpu::PerCpu;
-use crate::irq::ich::Ich;
+use crate::irq::{self, Gic};
 use crate::pmu::Pmu;
 use crate::regs;
 use crate::vm::{Peers, Vm, Wire};
@@ -57,7 +57,7 @@ unsafe impl Send for Vcpu {}
 impl Vcpu {
     /// Makes vCPU `index` of `vm`, pinned to `cpu`.
     pub fn new(vm: &'static Vm, index: usize, cpu: &'static PerCpu) -> Self {
-        let gic = VcpuGic::new(&vm.vgic, index, Ich::list_registers());
+        let gic = VcpuGic::new(&vm.vgic, index, irq::list_registers());
         Self {
             attention: Attention::new(),
             vm,
@@ -100,9 +100,9 @@ impl Vcpu {
 }
 
 /// Executes an operation that another CPU asked for, if there is one.
-pub fn serve_remote<V: VirtualInterface>(vcpu: &Vcpu, gic: &mut VcpuGic, vif: &mut V) -> bool {
+pub fn serve_remote<G: Gic>(vcpu: &Vcpu, gic: &mut VcpuGic, vif: &mut impl VirtualInterface) -> bool {
     vcpu.remote.serve(|Wire(op)| {
-        let peers = Peers { vm: vcpu.vm };
+        let peers = Peers::<G>::new(vcpu.vm);
         gic.apply(&mut Context { vgic: &vcpu.vm.vgic, vif, host: &peers }, op)
     })
 }

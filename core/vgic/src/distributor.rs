@@ -77,6 +77,8 @@ pub struct Vgic {
     on: AtomicU8,
     /// GICv2: for each vCPU, the SGIs on their way to it. Empty with GICv3.
     pub(crate) incoming: Box<[Incoming]>,
+    /// The number of redistributors in the first of two regions, or all.
+    pub(crate) first_region: usize,
 }
 
 impl Vgic {
@@ -115,9 +117,16 @@ impl Vgic {
             present: if gicv2 { ((1u32 << vcpus) - 1) as u8 } else { 0 },
             on: AtomicU8::new(0),
             incoming: (0..if gicv2 { vcpus } else { 0 }).map(|_| Incoming::new()).collect(),
+            first_region: vcpus,
         };
         vgic.reset();
         Ok(vgic)
+    }
+
+    /// Says that only the first `count` redistributors follow each other in memory, and the others somewhere else:
+    /// the last one of each region carries `GICR_TYPER.Last`.
+    pub fn split_redistributors(&mut self, count: usize) {
+        self.first_region = count;
     }
 
     /// Returns the distributor to its reset state. The vCPUs must not run, and each must be reset with
