@@ -9,6 +9,7 @@ mod bench_errors;
 mod benching;
 mod checks;
 mod engine;
+mod gicv2;
 mod guarded;
 mod guests;
 mod host;
@@ -135,6 +136,7 @@ fn all_scenarios() -> Vec<Scenario> {
         ablation::scenarios(),
         modes::scenarios(),
         mitigations::scenarios(),
+        gicv2::scenarios(),
     ];
     topics.into_iter().flatten().collect()
 }
