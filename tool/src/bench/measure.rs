@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::document::{Figure, Part};
-use super::rows::Row;
+use super::rows::{Counted, Row};
 use super::subjects::{Outcome, Subject};
 use super::{ISA, PLATFORM};
 use crate::failure::{Failure, Result};
@@ -33,8 +33,10 @@ pub struct Kind<'r> {
 /// The figure of a row on a subject.
 pub fn figure(subject: Subject, row: &Row, outcome: &Outcome) -> Result<Figure> {
     let kinds = kinds(&outcome.reading, outcome.report.iterations)?;
+    let parts = kinds.iter().map(Kind::part).collect();
+    let counted = counted(row.counted, kinds)?;
     let per_operation = |count: &dyn Fn(&Kind<'_>) -> f64| -> f64 {
-        kinds.iter().map(|kind| count(kind) * kind.per_operation).sum()
+        counted.iter().map(|kind| count(kind) * kind.per_operation).sum()
     };
     let figure = Figure {
         instructions: Some(per_operation(&|kind| kind.typical.modal as f64)),
@@ -42,16 +44,38 @@ pub fn figure(subject: Subject, row: &Row, outcome: &Outcome) -> Result<Figure> 
         counter: (row.vcpus == 1).then(|| outcome.report.instructions()),
         exits: Some(per_operation(&|_| 1.0)),
         iterations: Some(outcome.report.iterations),
-        classes: sums(&kinds, |group| &group.classes),
-        registers: sums(&kinds, |group| &group.registers),
-        devices: sums(&kinds, |group| &group.devices),
-        parts: kinds.iter().map(Kind::part).collect(),
+        classes: sums(&counted, |group| &group.classes),
+        registers: sums(&counted, |group| &group.registers),
+        devices: sums(&counted, |group| &group.devices),
+        parts,
         ..blank(subject, row)
     };
     if subject == Subject::Turnstile {
         agree(&figure)?;
     }
     Ok(figure)
+}
+
+/// Reasons for which a CPU that sends an SGI leaves the guest: a system register of GICv3, GICD_SGIR of GICv2.
+const SENDING: [&str; 2] = ["sysreg", "data-abort"];
+
+/// The visits that make the figure of a row.
+pub fn counted_kinds<'r>(row: &Row, outcome: &'r Outcome) -> Result<Vec<Kind<'r>>> {
+    counted(row.counted, kinds(&outcome.reading, outcome.report.iterations)?)
+}
+
+/// Leaves the visits that are counted.
+fn counted(what: Counted, mut kinds: Vec<Kind<'_>>) -> Result<Vec<Kind<'_>>> {
+    let sender =
+        kinds.iter().find(|kind| SENDING.contains(&&*kind.typical.reason)).map(|kind| kind.typical.cpu);
+    kinds.retain(|kind| match what {
+        Counted::All => true,
+        Counted::Sender => Some(kind.typical.cpu) == sender,
+    });
+    match kinds.is_empty() {
+        true => Err(Failure::failed("none of the visits is one that the row counts")),
+        false => Ok(kinds),
+    }
 }
 
 /// A figure about which nothing is known yet.
@@ -68,7 +92,7 @@ pub fn blank(subject: Subject, row: &Row) -> Figure {
 }
 
 /// Sorts out the visits that the measured loop causes.
-pub fn kinds(reading: &Reading, iterations: u64) -> Result<Vec<Kind<'_>>> {
+fn kinds(reading: &Reading, iterations: u64) -> Result<Vec<Kind<'_>>> {
     let (counted, others): (Vec<_>, Vec<_>) =
         gather(&reading.groups).into_iter().partition(|groups| visits(groups) * 2 >= iterations);
     let stray: u64 = others.iter().map(|groups| visits(groups)).sum();

@@ -136,7 +136,7 @@ impl<'a> Runner<'a> {
     }
 
     fn trace(&self, job: &Job, outcome: &Outcome) -> Result<Trace> {
-        let kinds = measure::kinds(&outcome.reading, self.iterations)?;
+        let kinds = measure::counted_kinds(job.row, outcome)?;
         let vectors = kinds.first().map_or(0, |kind| kind.typical.vectors);
         let symbols = subjects::symbols(job.subject, self.layout, self.qemu, &job.variant, vectors)?;
         Ok(trace::trace(job.subject.name(), job.row.name, &kinds, &symbols))

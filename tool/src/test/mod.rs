@@ -263,7 +263,7 @@ mod tests {
     fn names_are_unique_and_configurations_good() {
         let guests =
             ["crash", "echo", "beacon", "hostile", "restart", "selftest", "exits"].map(str::to_owned);
-        let rows = rows::ROWS.iter().map(|row| row.name.to_owned());
+        let rows = rows::ROWS.iter().map(|row| row.guest.to_owned());
         let guests: Vec<String> = guests.into_iter().chain(rows).collect();
         let mut names = BTreeSet::new();
         for scenario in all_scenarios() {
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn measuring_configurations_are_good() {
-        let guests: Vec<String> = rows::ROWS.iter().map(|row| row.name.to_owned()).collect();
+        let guests: Vec<String> = rows::ROWS.iter().map(|row| row.guest.to_owned()).collect();
         for row in &rows::ROWS {
             let surroundings = Surroundings { folder: Path::new(""), guests: &guests };
             let config = config::parse(&subjects::config(row, 16, ""), &surroundings);

@@ -41,7 +41,8 @@ pub const SETTLE: u64 = 5;
 /// Runs a row to its end.
 pub fn run(mode: Mode, run: &Run<'_>) -> Result<Outcome> {
     let host = peers::linux(run.layout)?;
-    let words = format!("--settle={SETTLE} --cmdline=iterations={}", run.iterations);
+    // The kernel splits its command line at spaces, but not in quotes, which it takes away only at both ends.
+    let words = format!("--settle={SETTLE} \"--cmdline={}\"", run.row.cmdline(run.iterations));
     let boot = boot(mode, run.layout, &host, run.row, &run.folder, &words)?;
     peer::measure(run, boot, format!("Linux {} KVM", host.version), guest)
 }
@@ -76,7 +77,7 @@ fn parameters(mode: Mode, monitor: &str) -> String {
 fn write_initrd(layout: &Layout, row: Option<&Row>, to: &Path) -> Result<()> {
     let read = |path: &Path| std::fs::read(path).context(|| format!("cannot read {}", path.display()));
     let monitor = read(&images::vmm(layout)?)?;
-    let guest = row.map(|row| read(&layout.guest(row.name))).transpose()?;
+    let guest = row.map(|row| read(&layout.guest(row.guest))).transpose()?;
     write_atomically(to, &initramfs::host(&monitor, guest.as_deref())?)
 }
 

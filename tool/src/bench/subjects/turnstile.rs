@@ -27,7 +27,8 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     let transcript = batch::run(&boot, &run.qemu.path, run.limit, |_| {})?;
     let console = transcript.consoles.first().map_or("", String::as_str);
     let all = || printable(&transcript.all());
-    let report = Report::find(run.row, run.iterations, console).map_err(|failure| failure.details(all()))?;
+    let report = Report::find(run.row, run.row.iterations(run.iterations), console)
+        .map_err(|failure| failure.details(all()))?;
     if transcript.done != Some(0) {
         return Err(Failure::failed("the machine did not end in order").details(all()));
     }
@@ -39,9 +40,11 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
 pub fn config(row: &Row, iterations: u64, more: &str) -> String {
     let pmu = if row.pmu { "trapped" } else { "off" };
     format!(
-        "[[vm]]\nname = \"{name}\"\nkernel = \"guest:{name}\"\ncmdline = \"iterations={iterations}\"\n\
+        "[[vm]]\nname = \"{name}\"\nkernel = \"guest:{guest}\"\ncmdline = \"{cmdline}\"\n\
          memory = \"16MiB\"\nmachine = \"kvmtool\"\npmu = \"{pmu}\"\nvcpus = {vcpus}\n{more}\n",
         name = row.name,
+        guest = row.guest,
+        cmdline = row.cmdline(iterations),
         vcpus = row.vcpus,
     )
 }
