@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use super::ISA;
 use super::document::{Figure, Part};
+use super::platform::Platform;
 use super::rows::{Counted, Row};
 use super::subjects::{Outcome, Subject};
-use super::{ISA, PLATFORM};
 use crate::failure::{Failure, Result};
 use crate::meter::reading::{Group, Reading};
 
@@ -31,7 +32,7 @@ pub struct Kind<'r> {
 }
 
 /// The figure of a row on a subject.
-pub fn figure(subject: Subject, row: &Row, outcome: &Outcome) -> Result<Figure> {
+pub fn figure(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcome) -> Result<Figure> {
     let kinds = kinds(&outcome.reading, outcome.report.iterations)?;
     let parts = kinds.iter().map(Kind::part).collect();
     let counted = counted(row.counted, kinds)?;
@@ -48,7 +49,7 @@ pub fn figure(subject: Subject, row: &Row, outcome: &Outcome) -> Result<Figure> 
         registers: sums(&counted, |group| &group.registers),
         devices: sums(&counted, |group| &group.devices),
         parts,
-        ..blank(subject, row)
+        ..blank(subject, row, platform)
     };
     if subject == Subject::Turnstile {
         agree(&figure)?;
@@ -79,14 +80,14 @@ fn counted(what: Counted, mut kinds: Vec<Kind<'_>>) -> Result<Vec<Kind<'_>>> {
 }
 
 /// A figure about which nothing is known yet.
-pub fn blank(subject: Subject, row: &Row) -> Figure {
+pub fn blank(subject: Subject, row: &Row, platform: &Platform) -> Figure {
     Figure {
         row: row.name.to_owned(),
         what: row.what.to_owned(),
         subject: subject.name().to_owned(),
-        mode: subject.mode().to_owned(),
+        mode: subject.mode(platform).to_owned(),
         isa: ISA.to_owned(),
-        platform: PLATFORM.to_owned(),
+        platform: platform.name.to_owned(),
         ..Figure::default()
     }
 }
@@ -212,7 +213,8 @@ mod tests {
     }
 
     fn measured(groups: Vec<Group>, counter: u64) -> std::result::Result<Figure, String> {
-        figure(Subject::Turnstile, &ROWS[0], &outcome(groups, counter)).map_err(|failure| failure.full())
+        figure(Subject::Turnstile, &ROWS[0], Platform::usual(), &outcome(groups, counter))
+            .map_err(|failure| failure.full())
     }
 
     #[test]
@@ -258,6 +260,9 @@ mod tests {
         for counter in [46, 51] {
             assert!(measured(one(), counter).unwrap_err().contains("one of them is wrong"), "{counter}");
         }
-        assert!(figure(Subject::Xen, &ROWS[0], &outcome(one(), 500)).is_ok(), "peers' ticks come in between");
+        assert!(
+            figure(Subject::Xen, &ROWS[0], Platform::usual(), &outcome(one(), 500)).is_ok(),
+            "peers' ticks come in between"
+        );
     }
 }

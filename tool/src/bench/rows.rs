@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of the table.
 
+use super::platform::Platform;
 use crate::failure::{Failure, Result};
 
 /// The word for the rows of SGIs by target.
@@ -79,6 +80,11 @@ const fn route(name: &'static str, target: u16, vcpus: u16, options: &'static st
 }
 
 impl Row {
+    /// Whether a platform has what the row needs.
+    pub fn is_on(&self, platform: &Platform) -> bool {
+        self.vcpus <= platform.cpus()
+    }
+
     /// How often the operation is measured, where `usual` rows are measured so often.
     pub fn iterations(&self, usual: u64) -> u64 {
         usual / self.fewer

@@ -43,6 +43,13 @@ const LINUX: Source = Source {
     files: &[("boot/vmlinuz-", "linux")],
 };
 
+const LINUX_6_1: Source = Source {
+    name: "linux-6.1",
+    title: "Debian's Linux kernel 6.1, a KVM host",
+    release: "bookworm",
+    ..LINUX
+};
+
 const XEN: Source = Source {
     name: "xen",
     title: "Debian's Xen",
@@ -90,15 +97,20 @@ pub fn linux(layout: &Layout) -> Result<Peer> {
     ensure(layout, &LINUX)
 }
 
+/// Returns the older KVM host, downloading it if it is not in the cache.
+pub fn linux_6_1(layout: &Layout) -> Result<Peer> {
+    ensure(layout, &LINUX_6_1)
+}
+
 /// Returns Xen, downloading it if it is not in the cache.
 pub fn xen(layout: &Layout) -> Result<Peer> {
     ensure(layout, &XEN)
 }
 
-/// The versions in the cache of the KVM host and of Xen; `None` if one is not there.
-pub fn versions(layout: &Layout) -> Option<[String; 2]> {
+/// The versions in the cache of the KVM hosts and of Xen; `None` if one is not there.
+pub fn versions(layout: &Layout) -> Option<[String; 3]> {
     let version = |source: &Source| Some(cached(&folder(layout, source), source)?.version);
-    Some([version(&LINUX)?, version(&XEN)?])
+    Some([version(&LINUX)?, version(&LINUX_6_1)?, version(&XEN)?])
 }
 
 fn folder(layout: &Layout, source: &Source) -> PathBuf {

@@ -14,23 +14,35 @@ use crate::qemu::{Boot, as_value};
 use crate::setup::qemu::Qemu;
 use crate::setup::{Lock, images, initramfs, peers};
 
-/// Where the host kernel runs.
+/// Which kernel the host has, and where it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum Host {
     /// In EL2, by the Virtualization Host Extensions.
     Vhe,
     /// In EL1, with a part of KVM in EL2.
     Nvhe,
+    /// Linux 6.1, in EL2.
+    Older,
 }
 
-impl Mode {
+impl Host {
     fn parameter(self) -> &'static str {
         match self {
-            Mode::Vhe => "",
-            Mode::Nvhe => " kvm-arm.mode=nvhe",
+            Host::Vhe | Host::Older => "",
+            Host::Nvhe => " kvm-arm.mode=nvhe",
+        }
+    }
+
+    fn peer(self, layout: &Layout) -> Result<peers::Peer> {
+        match self {
+            Host::Vhe | Host::Nvhe => peers::linux(layout),
+            Host::Older => peers::linux_6_1(layout),
         }
     }
 }
+
+/// How many CPUs a host has at most: a sender's and another one, which further vCPUs share.
+const CPUS: u16 = 2;
 
 /// Addresses as the symbols have them; little to say; an end, not a loop, after a panic. A random offset of the
 /// kernel's stack at each system call would cost what the random generator costs.
@@ -39,27 +51,21 @@ const PARAMETERS: &str = "console=ttyAMA0 nokaslr quiet panic=-1 randomize_kstac
 pub const SETTLE: u64 = 5;
 
 /// Runs a row to its end.
-pub fn run(mode: Mode, run: &Run<'_>) -> Result<Outcome> {
-    let host = peers::linux(run.layout)?;
+pub fn run(host: Host, run: &Run<'_>) -> Result<Outcome> {
+    let peer = host.peer(run.layout)?;
     // The kernel splits its command line at spaces, but not in quotes, which it takes away only at both ends.
     let words = format!("--settle={SETTLE} \"--cmdline={}\"", run.row.cmdline(run.iterations));
-    let boot = boot(mode, run.layout, &host, run.row, &run.folder, &words)?;
-    peer::measure(run, boot, format!("Linux {} KVM", host.version), guest)
+    let boot = boot(host, run.layout, run.row, &run.folder, &words)?;
+    peer::measure(run, boot, format!("Linux {} KVM", peer.version), guest)
 }
 
 /// The machine of a KVM host that runs a row's guest; `words` are the monitor's further options.
-pub fn boot(
-    mode: Mode,
-    layout: &Layout,
-    host: &peers::Peer,
-    row: &Row,
-    folder: &Path,
-    words: &str,
-) -> Result<Boot> {
+pub fn boot(host: Host, layout: &Layout, row: &Row, folder: &Path, words: &str) -> Result<Boot> {
     let initrd = folder.join("initrd");
     write_initrd(layout, Some(row), &initrd)?;
-    let mut boot = Boot::new(host.linux(), initrd, MEMORY, row.vcpus.into());
-    boot.append = parameters(mode, &format!("--guest=/guest {} {words}", machine(row)));
+    let cpus = row.vcpus.min(CPUS);
+    let mut boot = Boot::new(host.peer(layout)?.linux(), initrd, MEMORY, cpus.into());
+    boot.append = parameters(host, &format!("--guest=/guest {} --cpus={cpus} {words}", machine(row)));
     Ok(boot)
 }
 
@@ -70,8 +76,8 @@ pub fn machine(row: &Row) -> String {
 }
 
 /// The kernel's command line; what is behind `--` is the monitor's.
-fn parameters(mode: Mode, monitor: &str) -> String {
-    format!("{PARAMETERS}{} -- {monitor}", mode.parameter())
+fn parameters(host: Host, monitor: &str) -> String {
+    format!("{PARAMETERS}{} -- {monitor}", host.parameter())
 }
 
 fn write_initrd(layout: &Layout, row: Option<&Row>, to: &Path) -> Result<()> {
@@ -91,8 +97,8 @@ fn guest(said: &str) -> std::result::Result<String, String> {
 }
 
 /// The kernel's functions, as it was linked: what nVHE has in EL2 runs elsewhere.
-pub fn symbols(layout: &Layout, qemu: &Qemu) -> Result<Symbols> {
-    let host = peers::linux(layout)?;
+pub fn symbols(host: Host, layout: &Layout, qemu: &Qemu) -> Result<Symbols> {
+    let host = host.peer(layout)?;
     let file = host.folder.join(peers::SYMBOLS);
     // Both modes ask at the same time, and so may another run.
     let _lock = Lock::take(&host.folder, "symbols.lock")?;
@@ -109,7 +115,7 @@ fn write_symbols(layout: &Layout, qemu: &Qemu, host: &peers::Peer, to: &Path) ->
     let (initrd, table) = (folder.join("initrd"), folder.join("table"));
     write_initrd(layout, None, &initrd)?;
     let mut boot = Boot::new(host.linux(), initrd, MEMORY, 1);
-    boot.append = parameters(Mode::Vhe, "--symbols=/dev/vport0p1");
+    boot.append = parameters(Host::Vhe, "--symbols=/dev/vport0p1");
     let port = ["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=table"];
     boot.extra = port.map(Into::into).to_vec();
     boot.extra.extend(["-chardev".into(), format!("file,id=table,path={}", as_value(&table)).into()]);
@@ -129,11 +135,11 @@ mod tests {
     #[test]
     fn the_kernel_hands_the_monitor_its_words() {
         let row = rows::select(&["sysreg-trap".to_owned()]).unwrap()[0];
-        let line = parameters(Mode::Nvhe, &machine(row));
+        let line = parameters(Host::Nvhe, &machine(row));
         let (kernel, monitor) = line.split_once(" -- ").unwrap();
         assert!(kernel.ends_with(" kvm-arm.mode=nvhe") && kernel.contains("nokaslr"), "{kernel}");
         assert_eq!(monitor, "--vcpus=1 --pmu");
-        assert!(!parameters(Mode::Vhe, monitor).contains("nvhe"));
+        assert!(!parameters(Host::Vhe, monitor).contains("nvhe"));
     }
 
     #[test]

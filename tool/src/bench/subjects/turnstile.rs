@@ -17,9 +17,9 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     let text = config(run.row, run.iterations, &run.variant.vm);
     let mut boot = machine::prepare_own(run.layout, &run.folder, &text, &image)?;
     boot.counted = true;
-    boot.cpu = run.variant.platform.cpu().to_owned();
-    if !run.variant.append.is_empty() {
-        boot.append = format!("{} {}", boot.append, run.variant.append);
+    boot.cpu = run.variant.platform.cpu.to_owned();
+    for words in [run.variant.platform.append(), &run.variant.append] {
+        boot.append = format!("{} {words}", boot.append).trim_end().to_owned();
     }
     let out = run.folder.join("reading.json");
     let options = Options { trace: run.trace, ..Options::default() };
