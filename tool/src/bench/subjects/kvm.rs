@@ -26,10 +26,13 @@ pub enum Host {
 }
 
 impl Host {
+    /// Addresses as the symbols have them, and the mode.
     fn parameter(self) -> &'static str {
         match self {
-            Host::Vhe | Host::Older => "",
-            Host::Nvhe => " kvm-arm.mode=nvhe",
+            Host::Vhe => "nokaslr",
+            Host::Nvhe => "nokaslr kvm-arm.mode=nvhe",
+            // What `nokaslr` is short for. The word itself it would hand on to the monitor.
+            Host::Older => "kaslr.disabled=1",
         }
     }
 
@@ -44,9 +47,9 @@ impl Host {
 /// How many CPUs a host has at most: a sender's and another one, which further vCPUs share.
 const CPUS: u16 = 2;
 
-/// Addresses as the symbols have them; little to say; an end, not a loop, after a panic. A random offset of the
+/// Little to say; an end, not a loop, after a panic. A random offset of the
 /// kernel's stack at each system call would cost what the random generator costs.
-const PARAMETERS: &str = "console=ttyAMA0 nokaslr quiet panic=-1 randomize_kstack_offset=off";
+const PARAMETERS: &str = "console=ttyAMA0 quiet panic=-1 randomize_kstack_offset=off";
 /// After a boot the kernel's threads have work for this many seconds; they would be counted, too.
 pub const SETTLE: u64 = 5;
 
@@ -77,7 +80,7 @@ pub fn machine(row: &Row) -> String {
 
 /// The kernel's command line; what is behind `--` is the monitor's.
 fn parameters(host: Host, monitor: &str) -> String {
-    format!("{PARAMETERS}{} -- {monitor}", host.parameter())
+    format!("{PARAMETERS} {} -- {monitor}", host.parameter())
 }
 
 fn write_initrd(layout: &Layout, row: Option<&Row>, to: &Path) -> Result<()> {
@@ -98,24 +101,24 @@ fn guest(said: &str) -> std::result::Result<String, String> {
 
 /// The kernel's functions, as it was linked: what nVHE has in EL2 runs elsewhere.
 pub fn symbols(host: Host, layout: &Layout, qemu: &Qemu) -> Result<Symbols> {
-    let host = host.peer(layout)?;
-    let file = host.folder.join(peers::SYMBOLS);
+    let peer = host.peer(layout)?;
+    let file = peer.folder.join(peers::SYMBOLS);
     // Both modes ask at the same time, and so may another run.
-    let _lock = Lock::take(&host.folder, "symbols.lock")?;
+    let _lock = Lock::take(&peer.folder, "symbols.lock")?;
     if !file.is_file() {
-        write_symbols(layout, qemu, &host, &file)
+        write_symbols(host, layout, qemu, &file)
             .map_err(|failure| failure.context_line("cannot ask the kernel for its symbols"))?;
     }
     Symbols::from_file(&file)
 }
 
 /// Boots the kernel once to ask it where its functions are.
-fn write_symbols(layout: &Layout, qemu: &Qemu, host: &peers::Peer, to: &Path) -> Result<()> {
-    let folder = layout.bundles().join("bench-symbols");
+fn write_symbols(host: Host, layout: &Layout, qemu: &Qemu, to: &Path) -> Result<()> {
+    let folder = layout.bundles().join(format!("bench-symbols{}", if host == Host::Older { "-older" } else { "" }));
     let (initrd, table) = (folder.join("initrd"), folder.join("table"));
     write_initrd(layout, None, &initrd)?;
-    let mut boot = Boot::new(host.linux(), initrd, MEMORY, 1);
-    boot.append = parameters(Host::Vhe, "--symbols=/dev/vport0p1");
+    let mut boot = Boot::new(host.peer(layout)?.linux(), initrd, MEMORY, 1);
+    boot.append = parameters(host, "--symbols=/dev/vport0p1");
     let port = ["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=table"];
     boot.extra = port.map(Into::into).to_vec();
     boot.extra.extend(["-chardev".into(), format!("file,id=table,path={}", as_value(&table)).into()]);
