@@ -4,14 +4,7 @@
 /// The word for all platforms.
 pub const ALL: &str = "all";
 
-/// The board that QEMU emulates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Board {
-    /// `virt`, with GICv2 or GICv3.
-    Virt,
-    /// `raspi4b`: a Raspberry Pi 4, with GICv2 and four CPUs.
-    Raspi4b,
-}
+use crate::config::Board;
 
 /// A board, a processor model, an interrupt controller and a mode.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,7 +37,7 @@ pub static PLATFORMS: [Platform; 13] = [
     without_vhe("cortex-a57-gicv2", "cortex-a57", 2),
     without_vhe("cortex-a72-gicv3", "cortex-a72", 3),
     without_vhe("cortex-a72-gicv2", "cortex-a72", 2),
-    Platform { board: Board::Raspi4b, ..without_vhe("raspi4b", "cortex-a72", 2) },
+    Platform { board: Board::Rpi4, ..without_vhe("raspi4b", "cortex-a72", 2) },
 ];
 
 const fn with_vhe(name: &'static str, cpu: &'static str, gic: u8) -> Platform {
@@ -94,14 +87,14 @@ impl Platform {
     pub fn machine(&self) -> String {
         match self.board {
             Board::Virt => format!("qemu-virt {} gicv{}", self.cpu, self.gic),
-            Board::Raspi4b => format!("qemu-raspi4b {} gicv{}", self.cpu, self.gic),
+            Board::Rpi4 => format!("qemu-raspi4b {} gicv{}", self.cpu, self.gic),
         }
     }
 
     /// How many CPUs it can have.
     pub fn cpus(&self) -> u16 {
         match (self.board, self.gic) {
-            (Board::Raspi4b, _) => 4,
+            (Board::Rpi4, _) => 4,
             // Each is a bit in a byte of GICD_ITARGETSR (IHI 0048, 4.3.12).
             (Board::Virt, 2) => 8,
             (Board::Virt, _) => 512,
@@ -112,6 +105,14 @@ impl Platform {
     pub fn budgeted(&self, statistics: bool) -> String {
         let more = if statistics { "-statistics" } else { "" };
         format!("{}{more}", self.name)
+    }
+
+    /// The machine in a configuration.
+    pub fn table(&self) -> String {
+        match self.board {
+            Board::Virt => format!("[machine]\ncpu = \"{}\"\ngic = {}\n", self.cpu, self.gic),
+            Board::Rpi4 => format!("[machine]\nboard = \"{}\"\n", self.board),
+        }
     }
 
     /// Words of the hypervisor's command line.

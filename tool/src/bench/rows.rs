@@ -31,6 +31,8 @@ pub struct Row {
     pub pmu: bool,
     /// How many vCPUs the guest needs, each on a CPU of its own.
     pub vcpus: u16,
+    /// The guest's memory in MiB.
+    pub memory: u64,
     /// What of it is the figure.
     pub counted: Counted,
     /// The vCPU that an SGI goes to, where the figure is to be the same for all.
@@ -40,7 +42,7 @@ pub struct Row {
 }
 
 /// All rows, in the order of the table.
-pub const ROWS: [Row; 17] = [
+pub const ROWS: [Row; 19] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
@@ -55,15 +57,32 @@ pub const ROWS: [Row; 17] = [
     route("sgi-to-15-of-32", 15, 32, "target=15"),
     route("sgi-to-16-of-32", 16, 32, "target=16"),
     route("sgi-to-31-of-32", 31, 32, "target=31"),
+    Row { fewer: 64, memory: 64, ..route("sgi-to-511-of-512", 511, 512, "target=511") },
     sender("sgi-to-wfi", "SGI to a vCPU in WFI, the sender", 2, "target=1 wfi"),
     sender("broadcast-of-4", "SGI to all others of 4, the sender", 4, "broadcast"),
     Row { fewer: 8, ..sender("broadcast-of-32", "SGI to all others of 32, the sender", 32, "broadcast") },
+    Row {
+        fewer: 128,
+        memory: 64,
+        ..sender("broadcast-of-512", "SGI to all others of 512, the sender", 512, "broadcast wfi")
+    },
 ];
 
 /// A row with a guest of its own and one vCPU.
 pub const fn simple(name: &'static str, what: &'static str) -> Row {
     let counted = Counted::All;
-    Row { name, what, guest: name, options: "", pmu: false, vcpus: 1, counted, target: None, fewer: 1 }
+    Row {
+        name,
+        what,
+        guest: name,
+        options: "",
+        pmu: false,
+        vcpus: 1,
+        memory: 16,
+        counted,
+        target: None,
+        fewer: 1,
+    }
 }
 
 const fn sgi(name: &'static str, what: &'static str, vcpus: u16, options: &'static str) -> Row {

@@ -2,6 +2,7 @@
 //! The hypervisors that Turnstile is compared with: Debian's Linux kernel as a KVM host, and Debian's Xen, both
 //! for arm64, downloaded once into the cache as an ordinary user.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -76,6 +77,11 @@ struct Versions {
 }
 
 impl Peer {
+    /// Its folder's name.
+    pub fn name(&self) -> &OsStr {
+        self.folder.file_name().unwrap_or_default()
+    }
+
     /// The kernel that KVM is in: a raw arm64 `Image`.
     pub fn linux(&self) -> PathBuf {
         self.folder.join("linux")

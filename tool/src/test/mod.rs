@@ -256,6 +256,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::bench::platform::Platform;
     use crate::bench::{rows, subjects};
     use crate::config::{self, Surroundings};
 
@@ -280,7 +281,7 @@ mod tests {
         let guests: Vec<String> = rows::ROWS.iter().map(|row| row.guest.to_owned()).collect();
         for row in &rows::ROWS {
             let surroundings = Surroundings { folder: Path::new(""), guests: &guests };
-            let config = config::parse(&subjects::config(row, 16, ""), &surroundings);
+            let config = config::parse(&subjects::config(row, 16, Platform::usual(), ""), &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", row.name);
         }
     }

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use super::peer::{self, MEMORY};
 use super::{Outcome, Run};
+use crate::bench::report::printable;
 use crate::bench::rows::Row;
 use crate::failure::{Context, Failure, Result};
 use crate::layout::{Layout, write_atomically};
 use crate::meter::symbols::Symbols;
-use crate::qemu::{Boot, as_value};
+use crate::qemu::Boot;
 use crate::setup::qemu::Qemu;
-use crate::setup::{Lock, images, initramfs, peers};
+use crate::setup::{Lock, images, initramfs, last_lines, peers};
 
 /// Which kernel the host has, and where it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +27,10 @@ pub enum Host {
 }
 
 impl Host {
-    /// Addresses as the symbols have them, and the mode.
     fn parameter(self) -> &'static str {
         match self {
-            Host::Vhe => "nokaslr",
-            Host::Nvhe => "nokaslr kvm-arm.mode=nvhe",
-            // What `nokaslr` is short for. The word itself it would hand on to the monitor.
-            Host::Older => "kaslr.disabled=1",
+            Host::Vhe | Host::Older => "",
+            Host::Nvhe => " kvm-arm.mode=nvhe",
         }
     }
 
@@ -47,9 +45,9 @@ impl Host {
 /// How many CPUs a host has at most: a sender's and another one, which further vCPUs share.
 const CPUS: u16 = 2;
 
-/// Little to say; an end, not a loop, after a panic. A random offset of the
+/// Addresses as the symbols have them; little to say; an end, not a loop, after a panic. A random offset of the
 /// kernel's stack at each system call would cost what the random generator costs.
-const PARAMETERS: &str = "console=ttyAMA0 quiet panic=-1 randomize_kstack_offset=off";
+const PARAMETERS: &str = "console=ttyAMA0 nokaslr quiet panic=-1 randomize_kstack_offset=off";
 /// After a boot the kernel's threads have work for this many seconds; they would be counted, too.
 pub const SETTLE: u64 = 5;
 
@@ -80,7 +78,7 @@ pub fn machine(row: &Row) -> String {
 
 /// The kernel's command line; what is behind `--` is the monitor's.
 fn parameters(host: Host, monitor: &str) -> String {
-    format!("{PARAMETERS} {} -- {monitor}", host.parameter())
+    format!("{PARAMETERS}{} -- {monitor}", host.parameter())
 }
 
 fn write_initrd(layout: &Layout, row: Option<&Row>, to: &Path) -> Result<()> {
@@ -112,22 +110,32 @@ pub fn symbols(host: Host, layout: &Layout, qemu: &Qemu) -> Result<Symbols> {
     Symbols::from_file(&file)
 }
 
-/// Boots the kernel once to ask it where its functions are.
+/// Boots the kernel once to ask it where its functions are; it answers on its serial line.
 fn write_symbols(host: Host, layout: &Layout, qemu: &Qemu, to: &Path) -> Result<()> {
-    let folder = layout.bundles().join(format!("bench-symbols{}", if host == Host::Older { "-older" } else { "" }));
-    let (initrd, table) = (folder.join("initrd"), folder.join("table"));
+    let peer = host.peer(layout)?;
+    let folder = layout.bundles().join("bench-symbols").join(peer.name());
+    let initrd = folder.join("initrd");
     write_initrd(layout, None, &initrd)?;
-    let mut boot = Boot::new(host.peer(layout)?.linux(), initrd, MEMORY, 1);
-    boot.append = parameters(host, "--symbols=/dev/vport0p1");
-    let port = ["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=table"];
-    boot.extra = port.map(Into::into).to_vec();
-    boot.extra.extend(["-chardev".into(), format!("file,id=table,path={}", as_value(&table)).into()]);
+    let mut boot = Boot::new(peer.linux(), initrd, MEMORY, 1);
+    boot.append = parameters(host, "--symbols=/dev/ttyAMA0");
     let said = peer::play(&boot, &qemu.path, Duration::from_secs(120))?;
-    let text = std::fs::read_to_string(&table).context(|| "the kernel told no symbols".into())?;
-    let Some(functions) = text.strip_suffix("@end\n") else {
-        return Err(Failure::failed("the kernel's table of symbols is incomplete").details(said));
+    let Some(functions) = functions(&said) else {
+        let what = "the kernel's table of symbols is incomplete";
+        return Err(Failure::failed(what).details(last_lines(&printable(&said), 25)));
     };
     write_atomically(to, functions.as_bytes())
+}
+
+/// The lines `address type name` before the line `@end`, without what the kernel itself says between them.
+fn functions(said: &str) -> Option<String> {
+    let lines = said.lines().map(str::trim_end);
+    let is_function = |line: &&str| {
+        let address = line.split(' ').next().unwrap_or_default();
+        address.len() == 16 && address.bytes().all(|digit| digit.is_ascii_hexdigit())
+    };
+    let table = lines.clone().take_while(|line| *line != "@end").filter(is_function);
+    let table: String = table.map(|line| format!("{line}\n")).collect();
+    lines.clone().any(|line| line == "@end").then_some(table)
 }
 
 #[cfg(test)]
@@ -143,6 +151,16 @@ mod tests {
         assert!(kernel.ends_with(" kvm-arm.mode=nvhe") && kernel.contains("nokaslr"), "{kernel}");
         assert_eq!(monitor, "--vcpus=1 --pmu");
         assert!(!parameters(Host::Vhe, monitor).contains("nvhe"));
+    }
+
+    #[test]
+    fn a_table_of_symbols_has_an_end() {
+        let said =
+            "[ 0.5] Run /init\r\nffff800080000000 T _text\r\n[ 0.9] x\r\nffff800080000010 t y [kvm]\r\n";
+        assert_eq!(functions(said), None);
+        let whole = format!("{said}@end\r\n[ 1.0] reboot: Power down\r\n");
+        let table = "ffff800080000000 T _text\nffff800080000010 t y [kvm]\n";
+        assert_eq!(functions(&whole).as_deref(), Some(table));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::{Outcome, Run};
 use crate::batch;
+use crate::bench::platform::Platform;
 use crate::bench::report::{Report, printable};
 use crate::bench::rows::Row;
 use crate::failure::{Failure, Result};
@@ -14,10 +15,9 @@ use crate::setup::images;
 /// Runs a row to its end.
 pub fn run(run: &Run<'_>) -> Result<Outcome> {
     let image = images::hypervisor_with(run.layout, run.variant.features)?;
-    let text = config(run.row, run.iterations, &run.variant.vm);
+    let text = config(run.row, run.iterations, run.variant.platform, &run.variant.vm);
     let mut boot = machine::prepare_own(run.layout, &run.folder, &text, &image)?;
     boot.counted = true;
-    boot.cpu = run.variant.platform.cpu.to_owned();
     for words in [run.variant.platform.append(), &run.variant.append] {
         boot.append = format!("{} {words}", boot.append).trim_end().to_owned();
     }
@@ -37,11 +37,13 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
 }
 
 /// The machine of a row: the memory map of kvmtool, where the same images run on any hypervisor.
-pub fn config(row: &Row, iterations: u64, more: &str) -> String {
+pub fn config(row: &Row, iterations: u64, platform: &Platform, more: &str) -> String {
     let pmu = if row.pmu { "trapped" } else { "off" };
     format!(
-        "[[vm]]\nname = \"{name}\"\nkernel = \"guest:{guest}\"\ncmdline = \"{cmdline}\"\n\
-         memory = \"16MiB\"\nmachine = \"kvmtool\"\npmu = \"{pmu}\"\nvcpus = {vcpus}\n{more}\n",
+        "{machine}\n[[vm]]\nname = \"{name}\"\nkernel = \"guest:{guest}\"\ncmdline = \"{cmdline}\"\n\
+         memory = \"{memory}MiB\"\nmachine = \"kvmtool\"\npmu = \"{pmu}\"\nvcpus = {vcpus}\n{more}\n",
+        machine = platform.table(),
+        memory = row.memory,
         name = row.name,
         guest = row.guest,
         cmdline = row.cmdline(iterations),
