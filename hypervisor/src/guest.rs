@@ -9,15 +9,15 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use spin::Mutex;
 use turnstile_arm64::exit::full::Crash;
-use turnstile_arm64::irq::ich::Ich;
+use turnstile_arm64::irq;
 use turnstile_arm64::memory::{self, GuestMemory};
 use turnstile_arm64::vcpu::Vcpu;
 use turnstile_arm64::vm::{Vm, VmParts};
-use turnstile_bundle::{Gic, OnCrash, Pmu, Schedule, VmSpec};
+use turnstile_bundle::{OnCrash, Pmu, Schedule, VmSpec};
 use turnstile_link::{Event, StopReason};
 use turnstile_machine::map::{IPA_BITS, SPI_COUNT};
-use turnstile_machine::{GicVersion, ImageError, LayoutError, Platform, fdt, image, layout, mpidr};
-use turnstile_vgic::{Vgic, VgicConfig};
+use turnstile_machine::{GicVersion, ImageError, LayoutError, MapError, Platform, fdt, image, layout, mpidr};
+use turnstile_vgic::{Model, Vgic, VgicConfig};
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Next, Phase, Stop};
 use turnstile_vm::{lifecycle, psci};
@@ -31,6 +31,9 @@ pub struct Guest {
     /// What exits see of it.
     pub vm: &'static Vm,
     spec: VmSpec<'static>,
+    gic: GicVersion,
+    /// The page of the machine that is a GICv2's CPU interface.
+    gicv: Option<u64>,
     memory: Mutex<Option<GuestMemory>>,
     devices: Mutex<Devices>,
     /// Held from the moment in which its statistics are forgotten until the life is counted that makes new ones.
@@ -56,6 +59,8 @@ pub enum Error {
     NoCpu(u16),
     /// Its kernel is not an arm64 Image.
     Image(ImageError),
+    /// It does not fit its machine.
+    Map(MapError),
     /// Its images do not fit its memory.
     Layout(LayoutError),
     /// Its device tree cannot be built.
@@ -75,6 +80,7 @@ impl fmt::Display for Error {
         match self {
             Self::NoCpu(cpu) => write!(f, "physical CPU {cpu} is not there: give the machine more CPUs"),
             Self::Image(error) => write!(f, "its kernel cannot be started: {error}"),
+            Self::Map(error) => write!(f, "{error}"),
             Self::Layout(error) => write!(f, "{error}"),
             Self::Fdt(error) => write!(f, "its device tree cannot be built: {error}"),
             Self::Memory(error) => write!(f, "{error}"),
@@ -98,10 +104,22 @@ fn supported(spec: &VmSpec<'_>) -> Result<(), Error> {
         VmSpec { schedule: Schedule::Shared(_), .. } => {
             refuse("CPUs cannot be shared yet: leave `schedule` out, and name a CPU for each vCPU")
         }
-        VmSpec { gic: Gic::V2, .. } => refuse("a GICv2 cannot be had yet: leave `gic` out"),
         VmSpec { pmu: Pmu::Owned, .. } => refuse("a PMU cannot be owned yet: write pmu = \"trapped\""),
         VmSpec { sve: true, .. } => refuse("SVE cannot be had yet: leave `sve` out"),
         _ => Ok(()),
+    }
+}
+
+/// Returns the page of the machine that becomes the CPU interface of a guest with a GICv2. None with a GICv3.
+fn gicv(gic: GicVersion, host: &Host) -> Result<Option<u64>, Error> {
+    match (gic, host.gic()) {
+        (GicVersion::V3, GicVersion::V3) => Ok(None),
+        (GicVersion::V3, GicVersion::V2) => Err(Error::Unsupported(
+            "this machine has a GICv2, which cannot be a GICv3 to guests: leave `gic` out",
+        )),
+        (GicVersion::V2, _) => host.gicv().map(Some).ok_or(Error::Unsupported(
+            "this machine's GICv3 has no GICv2 interface for guests: leave `gic` out",
+        )),
     }
 }
 
@@ -112,11 +130,18 @@ impl Guest {
     /// When a physical CPU is missing, or the interrupt controller cannot be built.
     pub fn build(id: u8, spec: &VmSpec<'static>, host: &Host, running: usize) -> Result<Self, Error> {
         supported(spec)?;
+        let gic = spec.gic.on(host.gic());
+        spec.machine.map().check(gic, spec.vcpus, spec.memory).map_err(Error::Map)?;
+        let gicv = gicv(gic, host)?;
         let mpidrs: Vec<u64> = (0..spec.vcpus).filter_map(mpidr).collect();
         let mut vgic = Vgic::new(&VgicConfig {
+            model: match gic {
+                GicVersion::V2 => Model::Gicv2,
+                GicVersion::V3 => Model::Gicv3,
+            },
             mpidrs: &mpidrs,
             spis: SPI_COUNT,
-            priority_bits: Ich::priority_bits().min(8) as u8,
+            priority_bits: irq::priority_bits().min(8) as u8,
             group1_at_reset: true,
         })
         .map_err(|_| Error::Vgic)?;
@@ -145,7 +170,7 @@ impl Guest {
         let devices = Mutex::new(Devices::new(spec.machine.map()));
         let (memory, beginning) = (Mutex::new(None), Mutex::new(()));
         let (plan, down) = (AtomicU8::new(REST), AtomicBool::new(false));
-        Ok(Self { vm, spec: *spec, memory, devices, beginning, plan, down })
+        Ok(Self { vm, spec: *spec, gic, gicv, memory, devices, beginning, plan, down })
     }
 
     /// Asks for a start of the VM, which its own CPU carries out. False if it runs, or stops, or starts already.
@@ -263,7 +288,7 @@ impl Guest {
             .map_err(Error::Layout)?;
         let tree = fdt::build(&Platform {
             machine: spec.machine,
-            gic: GicVersion::V3,
+            gic: self.gic,
             vcpus: spec.vcpus,
             memory: spec.memory,
             bootargs: spec.cmdline,
@@ -271,6 +296,9 @@ impl Guest {
             pmu: spec.pmu == Pmu::Trapped,
         })
         .map_err(Error::Fdt)?;
+        if let Some(page) = self.gicv {
+            memory.map_device(spec.machine.map().gicc.base, page)?;
+        }
         memory.load(plan.kernel.start, spec.kernel)?;
         if let (Some(range), Some(bytes)) = (&plan.initrd, spec.initrd) {
             memory.load(range.start, bytes)?;

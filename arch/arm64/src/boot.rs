@@ -3,13 +3,15 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use spin::Once;
+use turnstile_machine::GicVersion;
 
 use crate::cpu::{self, PerCpu};
 use crate::discover::{self, Conduit, CpuNode, GicNode, Machine, Range, Release};
-use crate::irq::{Gic, Gicv3, gicv3};
+use crate::irq::controller::{self, Controller};
+use crate::irq::{self, gicv2, gicv3};
 use crate::mmio::Registers;
 use crate::mode::{self, Capabilities, Refusal, Wanted};
 use crate::uart::Uart;
@@ -35,7 +37,7 @@ pub struct Host {
     pub model: &'static str,
     /// INTID of the console's interrupt.
     pub console_intid: Option<u32>,
-    distributor: gicv3::Distributor,
+    controller: Controller,
 }
 
 /// What `secondary_entry` in `boot.S` reads with the MMU off.
@@ -70,8 +72,8 @@ static mut boot_cpu: PerCpu = PerCpu {
     fault_stack_top: 0,
     index: 0,
     affinity: 0,
-    kick_token: 0,
-    // SAFETY: never accessed: the boot CPU's redistributor is that of its final area.
+    kick_token: AtomicU64::new(0),
+    // SAFETY: never accessed: what the boot CPU uses is in its final area.
     redistributor: unsafe { Registers::new(0) },
     online: AtomicBool::new(true),
 };
@@ -207,25 +209,26 @@ extern "C" fn turnstile_primary(dtb: u64) -> ! {
     if machine.psci == Some(Conduit::Smc) {
         psci::set_present();
     }
-    check_cpu();
+    let gic = match machine.gic.clone() {
+        Ok(gic) => gic,
+        Err(error) => refuse(format_args!("{error}")),
+    };
+    check_cpu(&gic);
     if let Some(initrd) = machine.initrd
         && !machine.memory.iter().any(|ram| ram.contains(initrd))
     {
         refuse(format_args!("the bundle at {:#x} is not in RAM", initrd.base));
     }
-    let Some(gic) = machine.gic.clone() else {
-        refuse(format_args!("the machine has no GICv3 (under QEMU: -machine virt,gic-version=3)"));
-    };
     let fdt_range = Range { base: dtb, size: blob.len() as u64 };
     set_up_memory(&machine, &gic, fdt_range, uart.map(|node| node.registers));
     if let Some(rtc) = machine.rtc {
         // SAFETY: mapped as device memory by the tables just built.
         time::set_from(unsafe { Registers::new(rtc.base) });
     }
+    irq::set_gicv2(matches!(gic, GicNode::V2(_)));
     // SAFETY: the regions are mapped as device memory by the tables just built.
-    let distributor = unsafe { gicv3::Distributor::new(&gic) };
-    distributor.start();
-    let (cpus, nodes) = per_cpu_areas(&machine, &gic, affinity);
+    let controller = unsafe { Controller::start(gic) };
+    let (cpus, nodes) = per_cpu_areas(&machine, &controller, affinity);
     let host = HOST.call_once(|| Host {
         cpus,
         nodes,
@@ -236,7 +239,7 @@ extern "C" fn turnstile_primary(dtb: u64) -> ! {
         bootargs: machine.bootargs,
         model: machine.model,
         console_intid: uart.and_then(|node| node.intid),
-        distributor,
+        controller,
     });
     let first = host.cpus[0];
     // SAFETY: the area lives for ever and its stack is mapped and unused.
@@ -246,9 +249,15 @@ extern "C" fn turnstile_primary(dtb: u64) -> ! {
     }
 }
 
-fn check_cpu() {
-    if regs::ID_AA64PFR0_EL1.read() >> 24 & 0xf == 0 {
+fn check_cpu(gic: &GicNode) {
+    if matches!(gic, GicNode::V3(_)) && regs::ID_AA64PFR0_EL1.read() >> 24 & 0xf == 0 {
         refuse(format_args!("the CPU has no GICv3 system register interface"));
+    }
+    if cfg!(feature = "ablation") && matches!(gic, GicNode::V2(_)) {
+        refuse(format_args!(
+            "an image for ablation needs a GICv3, whose registers its naive paths know (under QEMU: -machine \
+             virt,gic-version=3)"
+        ));
     }
     if regs::ID_AA64MMFR0_EL1.read() >> 28 & 0xf == 0xf {
         refuse(format_args!("the CPU has no 4 KiB translation granule"));
@@ -257,23 +266,28 @@ fn check_cpu() {
 
 fn set_up_memory(machine: &Machine<'_>, gic: &GicNode, fdt: Range, uart: Option<Range>) {
     let in_use: arrayvec::ArrayVec<Range, 2> = [Some(fdt), machine.initrd].into_iter().flatten().collect();
-    let mut devices = gic.redistributors.iter().copied().collect::<arrayvec::ArrayVec<Range, 12>>();
-    devices.push(gic.distributor);
-    devices.extend(uart);
-    devices.extend(machine.rtc);
-    if let Err(error) = memory::init(machine, &in_use, &devices) {
+    let devices: arrayvec::ArrayVec<Range, 12> =
+        controller::devices(gic).into_iter().chain(uart).chain(machine.rtc).collect();
+    if let Err(error) = memory::init(machine, &in_use, &devices, &controller::fixed(gic)) {
         refuse(format_args!("{error}"));
     }
 }
 
-/// Makes the areas of all CPUs whose redistributor exists, the boot CPU's first.
-fn per_cpu_areas(machine: &Machine<'_>, gic: &GicNode, boot: u64) -> (Vec<&'static PerCpu>, Vec<CpuNode>) {
+/// Makes the areas of all CPUs that the interrupt controller has something for, the boot CPU's first.
+fn per_cpu_areas(
+    machine: &Machine<'_>,
+    controller: &Controller,
+    boot: u64,
+) -> (Vec<&'static PerCpu>, Vec<CpuNode>) {
     let mut nodes: Vec<CpuNode> = machine.cpus.iter().copied().collect();
     nodes.sort_by_key(|node| node.affinity != boot);
+    if irq::is_gicv2() && nodes.len() > gicv2::MAX_CPUS {
+        println!("turnstile: a GICv2 has {} CPUs; the others are not used", gicv2::MAX_CPUS);
+        nodes.truncate(gicv2::MAX_CPUS);
+    }
     let mut areas = Vec::new();
     nodes.retain(|node| {
-        // SAFETY: the redistributor regions are mapped as device memory for ever.
-        let Some(redistributor) = (unsafe { gicv3::redistributor(gic, node.affinity) }) else {
+        let Some(redistributor) = controller.redistributor(node.affinity) else {
             println!("turnstile: CPU {:#x} has no redistributor and is not used", node.affinity);
             return false;
         };
@@ -287,7 +301,7 @@ fn per_cpu_areas(machine: &Machine<'_>, gic: &GicNode, boot: u64) -> (Vec<&'stat
             fault_stack_top,
             index: areas.len(),
             affinity: node.affinity,
-            kick_token: gicv3::kick_token(node.affinity),
+            kick_token: AtomicU64::new(0),
             redistributor,
             online: AtomicBool::new(false),
         };
@@ -302,16 +316,17 @@ fn per_cpu_areas(machine: &Machine<'_>, gic: &GicNode, boot: u64) -> (Vec<&'stat
 
 extern "C" fn primary_on_stack(_: u64) -> ! {
     let Some(host) = HOST.get() else { cpu::halt() };
-    start_cpu_interface(host.cpus[0]);
+    let first = host.cpus[0];
+    start_cpu_interface(host, first);
     if let Some(intid) = host.console_intid {
-        host.distributor.enable_spi(intid, host.cpus[0].affinity);
+        host.controller.enable_spi(intid, first.affinity, first.kick_token());
         console::enable_receive_interrupt();
     }
     turnstile_main(host)
 }
 
-fn start_cpu_interface(cpu: &PerCpu) {
-    gicv3::start_cpu(cpu.redistributor);
+fn start_cpu_interface(host: &Host, cpu: &PerCpu) {
+    cpu.kick_token.store(host.controller.start_cpu(cpu.affinity, cpu.redistributor), Ordering::Relaxed);
     crate::switch::start_cpu();
     cpu.online.store(true, Ordering::Release);
 }
@@ -319,7 +334,8 @@ fn start_cpu_interface(cpu: &PerCpu) {
 /// First Rust code of the other CPUs: final tables, own stack.
 #[unsafe(no_mangle)]
 extern "C" fn turnstile_secondary(cpu: &'static PerCpu) -> ! {
-    start_cpu_interface(cpu);
+    let Some(host) = HOST.get() else { cpu::halt() };
+    start_cpu_interface(host, cpu);
     turnstile_cpu_main(cpu)
 }
 
@@ -328,6 +344,16 @@ extern "C" fn turnstile_secondary(cpu: &'static PerCpu) -> ! {
 const PATIENCE: u64 = 2_000_000_000;
 
 impl Host {
+    /// Returns the version of the interrupt controller.
+    pub fn gic(&self) -> GicVersion {
+        if irq::is_gicv2() { GicVersion::V2 } else { GicVersion::V3 }
+    }
+
+    /// Returns the page that guests with a GICv2 have as their CPU interface, if there is one.
+    pub fn gicv(&self) -> Option<u64> {
+        self.controller.gicv().filter(|_| irq::is_gicv2() || gicv3::allows_legacy())
+    }
+
     /// Starts the CPUs with an index below `count`, and waits for them. Returns how many are running.
     pub fn start_cpus(&self, count: usize) -> usize {
         let count = count.min(self.cpus.len());
@@ -379,7 +405,7 @@ impl Host {
 
     /// Kicks the CPUs with an index from 1 to below `count`, which wait for the boot CPU.
     pub fn wake_cpus(&self, count: usize) {
-        self.cpus.iter().take(count).skip(1).for_each(|area| Gicv3::kick(area.kick_token));
+        self.cpus.iter().take(count).skip(1).for_each(|area| irq::kick(area.kick_token()));
     }
 
     /// Powers the machine off.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Barriers, cache and TLB maintenance, and the per-CPU area.
 
-use core::sync::atomic::AtomicBool;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use turnstile_vm::attention::KickToken;
 
@@ -32,6 +32,16 @@ instruction!(
     /// Data synchronization barrier, stores, inner shareable.
     dsb_ishst,
     "dsb ishst"
+);
+instruction!(
+    /// Data memory barrier, stores, inner shareable.
+    dmb_ishst,
+    "dmb ishst"
+);
+instruction!(
+    /// Data memory barrier, loads before loads and stores, inner shareable.
+    dmb_ishld,
+    "dmb ishld"
 );
 instruction!(
     /// Data synchronization barrier, inner shareable.
@@ -126,12 +136,20 @@ pub struct PerCpu {
     pub index: usize,
     /// Affinity fields of its MPIDR_EL1.
     pub affinity: u64,
-    /// What kicks it.
-    pub kick_token: KickToken,
-    /// Its redistributor.
+    /// What kicks it; known once it runs.
+    pub kick_token: AtomicU64,
+    /// Its redistributor; with GICv2 the distributor, of whose first registers each CPU has its own.
     pub redistributor: Registers,
     /// Set by the CPU itself once it runs on its own stack.
     pub online: AtomicBool,
+}
+
+impl PerCpu {
+    /// Returns what kicks it.
+    #[inline(always)] // One load.
+    pub fn kick_token(&self) -> KickToken {
+        self.kick_token.load(Ordering::Relaxed)
+    }
 }
 
 /// Returns this CPU's area.

@@ -9,6 +9,10 @@ use dtoolkit::{Node, Property};
 
 use crate::uart::UartKind;
 
+mod gic;
+
+pub use gic::{GicError, GicNode, TwoPages, V2Node, V3Node};
+
 /// The most physical CPUs that are used.
 pub const MAX_CPUS: usize = 512;
 
@@ -70,15 +74,6 @@ pub struct UartNode {
     pub intid: Option<u32>,
 }
 
-/// The GICv3.
-#[derive(Clone, Debug)]
-pub struct GicNode {
-    /// Distributor.
-    pub distributor: Range,
-    /// Redistributor regions.
-    pub redistributors: ArrayVec<Range, 8>,
-}
-
 /// The machine.
 #[derive(Debug)]
 pub struct Machine<'a> {
@@ -88,8 +83,8 @@ pub struct Machine<'a> {
     pub reserved: ArrayVec<Range, MAX_RESERVED>,
     /// CPUs that may be used, in the order of the device tree.
     pub cpus: ArrayVec<CpuNode, MAX_CPUS>,
-    /// The GIC, when it is a GICv3.
-    pub gic: Option<GicNode>,
+    /// The interrupt controller, or why there is none that can be used.
+    pub gic: Result<GicNode, GicError>,
     /// The way to the firmware.
     pub psci: Option<Conduit>,
     /// The real-time clock, when it is a PL031.
@@ -225,27 +220,6 @@ fn cpus(fdt: Fdt<'_>, out: &mut ArrayVec<CpuNode, MAX_CPUS>) {
     }
 }
 
-fn gic(fdt: Fdt<'_>) -> Option<GicNode> {
-    fn find<'a>(parent: FdtNode<'a>, depth: u32) -> Option<FdtNode<'a>> {
-        for node in parent.children() {
-            if node.is_compatible("arm,gic-v3") {
-                return Some(node);
-            }
-            if depth > 0
-                && let Some(found) = find(node, depth - 1)
-            {
-                return Some(found);
-            }
-        }
-        None
-    }
-    let node = find(fdt.root(), 2)?;
-    let regions = number(&node, "#redistributor-regions").unwrap_or(1).clamp(1, 8) as usize;
-    let mut reg = ranges(node);
-    let distributor = reg.next()?;
-    Some(GicNode { distributor, redistributors: reg.take(regions).collect() })
-}
-
 fn reserved(fdt: Fdt<'_>, out: &mut ArrayVec<Range, MAX_RESERVED>) -> Result<(), Error> {
     for entry in fdt.memory_reservations() {
         let range = Range { base: entry.address(), size: entry.size() };
@@ -270,7 +244,7 @@ pub fn machine(fdt: Fdt<'_>) -> Result<Machine<'_>, Error> {
         memory: ArrayVec::new(),
         reserved: ArrayVec::new(),
         cpus: ArrayVec::new(),
-        gic: gic(fdt),
+        gic: gic::find(fdt),
         psci: None,
         rtc: fdt.root().children().find(|n| n.is_compatible("arm,pl031")).and_then(|n| ranges(n).next()),
         initrd: None,

@@ -46,10 +46,11 @@ const ISAR1: &[Field] =
     &[Same(0), Same(12), Same(16), Same(20), Same(32), Same(36), Same(44), Same(48), Same(52)];
 /// ISAR2: RPRES. Not WFxT, APA3, GPA3, MOPS, BC and later.
 const ISAR2: &[Field] = &[Same(4)];
-/// PFR0: EL0 and EL1 AArch64 only, FP, AdvSIMD, GIC system registers, DIT, CSV2, CSV3. No EL2, EL3, RAS, SVE,
+/// PFR0: EL0 and EL1 AArch64 only, FP, AdvSIMD, DIT, CSV2, CSV3; GIC is decided by the VM. No EL2, EL3, RAS, SVE,
 /// SEL2, MPAM, AMU, RME.
-const PFR0: &[Field] =
-    &[Fixed(0, 1), Fixed(4, 1), Same(16), Same(20), Limit(24, 1), Same(48), Limit(56, 1), Same(60)];
+const PFR0: &[Field] = &[Fixed(0, 1), Fixed(4, 1), Same(16), Same(20), Same(48), Limit(56, 1), Same(60)];
+/// The rest of PFR0 for a VM with a GICv3.
+const PFR0_GICV3: &[Field] = &[Limit(24, 1)];
 /// PFR1: SSBS. Not BTI's dependence: BT is a property of the guest's own tables, so it is copied. Not MTE,
 /// SME, RAS_frac, MPAM_frac, CSV2_frac, NMI, GCS, THE.
 const PFR1: &[Field] = &[Same(0), Same(4)];
@@ -82,13 +83,16 @@ fn compose(cpu: u64, fields: &[Field]) -> u64 {
 pub struct Offer {
     /// A PMUv3 (trapped).
     pub pmu: bool,
+    /// The system registers of a GICv3.
+    pub gicv3: bool,
 }
 
 /// Composes the registers for a VM from this CPU's.
 pub fn compose_all(offer: Offer) -> IdRegisters {
     let mut out = [0; 64];
     let mut set = |crm: usize, op2: usize, value: u64| out[crm * 8 + op2] = value;
-    set(4, 0, compose(regs::ID_AA64PFR0_EL1.read(), PFR0));
+    let pfr0 = regs::ID_AA64PFR0_EL1.read();
+    set(4, 0, compose(pfr0, PFR0) | if offer.gicv3 { compose(pfr0, PFR0_GICV3) } else { 0 });
     set(4, 1, compose(regs::ID_AA64PFR1_EL1.read(), PFR1));
     let pmu_ver = if offer.pmu { 1 } else { 0 };
     // DoubleLock (bits 39:36) 0xf: not offered.
@@ -152,13 +156,14 @@ mod tests {
             assert_eq!(field(&r, crm, op2, shift), 0, "{name}");
         }
         assert_eq!(field(&r, 4, 0, 0), 1, "EL0 is AArch64 only");
-        assert_eq!(field(&r, 4, 0, 24), 1, "GICv3 system registers");
+        assert_eq!(field(&r, 4, 0, 24), 0, "GIC system registers");
         assert_eq!(field(&r, 6, 0, 20), 7, "atomics as the CPU has them");
     }
 
     #[test]
-    fn offers_a_pmu_on_request() {
+    fn offers_a_pmu_and_a_gicv3_on_request() {
         everything();
-        assert_eq!(field(&compose_all(Offer { pmu: true }), 5, 0, 8), 1);
+        let all = compose_all(Offer { pmu: true, gicv3: true });
+        assert_eq!((field(&all, 5, 0, 8), field(&all, 4, 0, 24)), (1, 1));
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! EL2 maps, one to one: its image (code executable, nothing writable and executable), its arena (heap,
 //! stacks, translation tables), the device tree and the bundle, and the devices it drives. Memory of guests
-//! is not mapped, except a range of it while [`with_guest_memory`] copies or clears.
+//! is not mapped, except a range of it while [`with_guest_memory`] copies or clears. Devices on exits' paths are mapped
+//! in the [`window`], at addresses that are known when the image is built.
 
 use buddy_system_allocator::LockedHeap;
 use spin::Mutex;
@@ -16,6 +17,7 @@ use crate::cpu;
 use crate::discover::{Machine, Range, Release};
 use crate::mode;
 use crate::regs;
+use crate::regs::gicv2::window;
 
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
@@ -249,17 +251,23 @@ fn make_normal(range: FrameRange) {
 }
 
 /// Sets up the allocators and the final EL2 tables. `in_use` are the ranges that were loaded beside the
-/// image and stay readable (device tree, bundle); `devices` are register blocks.
+/// image and stay readable (device tree, bundle); `devices` are register blocks, `fixed` are pages of registers, each
+/// with its address in the [`window`] and its physical one.
 ///
 /// # Errors
 /// When the memory map cannot hold the hypervisor.
-pub fn init(machine: &Machine<'_>, in_use: &[Range], devices: &[Range]) -> Result<(), Error> {
+pub fn init(
+    machine: &Machine<'_>,
+    in_use: &[Range],
+    devices: &[Range],
+    fixed: &[(u64, u64)],
+) -> Result<(), Error> {
     let mut guests = FrameAllocator::<128>::new();
     for memory in &machine.memory {
         if let Some((start, size)) = align(*memory)
-            && start < 1 << EL2_BITS
+            && start < window::BASE
         {
-            guests.add(range(start, size.min((1 << EL2_BITS) - start))?)?;
+            guests.add(range(start, size.min(window::BASE - start))?)?;
         }
     }
     let image = Range { base: address_of(&raw const _start), size: image_parts()[2].1 - image_parts()[0].0 };
@@ -285,13 +293,19 @@ pub fn init(machine: &Machine<'_>, in_use: &[Range], devices: &[Range]) -> Resul
     stacks
         .add(guests.allocate(stack_bytes.next_multiple_of(2 * MIB), 2 * MIB).map_err(|_| Error::NoArena)?)?;
     let mut memory = Memory { arena, stacks, guests, el2: None };
-    memory.build_el2(own, in_use, devices)?;
+    memory.build_el2(own, in_use, devices, fixed)?;
     *MEMORY.lock() = Some(memory);
     Ok(())
 }
 
 impl Memory {
-    fn build_el2(&mut self, own: FrameRange, in_use: &[Range], devices: &[Range]) -> Result<(), Error> {
+    fn build_el2(
+        &mut self,
+        own: FrameRange,
+        in_use: &[Range],
+        devices: &[Range],
+        fixed: &[(u64, u64)],
+    ) -> Result<(), Error> {
         let mut pool = Pool { arena: &mut self.arena, regime: Regime::El2 };
         let regime = if mode::is_vhe() { Stage1Regime::El2And0 } else { Stage1Regime::El2 };
         let format = Stage1El2::new(regime, EL2_BITS).ok_or(Error::NoArena)?;
@@ -310,6 +324,9 @@ impl Memory {
                     map_missing(&mut table, &mut pool, start, size, attributes)?;
                 }
             }
+        }
+        for (address, page) in fixed {
+            table.map(&mut pool, *address, PhysAddr(*page), PAGE, Stage1Attributes::DEVICE)?;
         }
         cpu::dsb_ish();
         // SAFETY: the new tables map all that is in use now — code, data, the boot stack inside .bss, the
@@ -486,6 +503,17 @@ impl GuestMemory {
             }
         })?;
         Ok(())
+    }
+
+    /// Maps a page of device registers for the guest. Before its vCPUs run.
+    ///
+    /// # Errors
+    /// When something is mapped there, or there is no memory for the tables.
+    pub fn map_device(&mut self, ipa: u64, page: u64) -> Result<(), Error> {
+        with(|m| {
+            let mut pool = Pool { arena: &mut m.arena, regime: Regime::Guest };
+            Ok(self.table.map(&mut pool, ipa, PhysAddr(page), PAGE, Stage2Attributes::DEVICE)?)
+        })
     }
 
     /// Makes loaded code visible to instruction fetches: after the last [`GuestMemory::load`].

@@ -349,6 +349,7 @@ registers! {
     PMCNTENSET_EL0 = "pmcntenset_el0";
 }
 
+pub mod gicv2;
 pub mod guest;
 
 #[cfg(not(target_os = "none"))]

@@ -74,18 +74,3 @@ pub fn uncounted(frame: &mut Frame, f: impl FnOnce()) {
 pub fn page(vcpu: &Vcpu) -> *const Page {
     vcpu.statistics.map_or(core::ptr::null(), core::ptr::from_ref)
 }
-
-unsafe extern "C" {
-    #[cfg(target_os = "none")]
-    static vectors_timed: u8;
-}
-
-/// Makes this CPU take the exits of a vCPU that keeps statistics by the timed vectors.
-pub fn use_timed_vectors() {
-    #[cfg(target_os = "none")]
-    // SAFETY: a complete vector table, which does what the plain one does; EL2 itself takes no exceptions.
-    unsafe {
-        regs::VBAR_EL2.write(&raw const vectors_timed as u64);
-    }
-    crate::cpu::isb();
-}

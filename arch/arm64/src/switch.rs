@@ -7,7 +7,7 @@
 
 use crate::cpu;
 use crate::fp;
-use crate::irq::ich::Ich;
+use crate::irq::{CpuInterface, Gic, in_gic};
 use crate::mode::{Mode, in_mode};
 use crate::regs::{self, guest};
 
@@ -103,8 +103,12 @@ fn start_cpu_in<M: Mode>() {
         }
         cpu::isb();
     }
-    Ich::start_cpu();
+    in_gic!(start_interface());
     stop_timers_in::<M>();
+}
+
+fn start_interface<G: Gic>() {
+    G::Interface::start_cpu();
 }
 
 /// What a vCPU needs in EL2 registers to be resident.
@@ -180,8 +184,6 @@ fn reset_vcpu_in<M: Mode>(entry: u64) {
         if id_field(regs::ID_AA64DFR0_EL1.read(), 36) == 0 {
             regs::OSDLR_EL1.write(0);
         }
-        // System register interface on, bypass off: where the register is writable the guest may have changed it.
-        regs::ICC_SRE_EL1.write(7);
         if has_pmu() {
             regs::PMUSERENR_EL0.write(0);
         }
@@ -190,7 +192,6 @@ fn reset_vcpu_in<M: Mode>(entry: u64) {
     }
     fp::reset();
     crate::debug::reset();
-    Ich::reset();
     cpu::isb();
 }
 

@@ -11,8 +11,7 @@ use turnstile_vm::inbox::Inbox;
 use turnstile_vm::remote::RemoteCell;
 
 use crate::cpu::PerCpu;
-use crate::irq::Gic;
-use crate::irq::ich::Ich;
+use crate::irq::{self, Gic};
 use crate::pmu::Pmu;
 use crate::regs;
 use crate::vm::{Peers, Vm, Wire};
@@ -58,7 +57,7 @@ unsafe impl Send for Vcpu {}
 impl Vcpu {
     /// Makes vCPU `index` of `vm`, pinned to `cpu`.
     pub fn new(vm: &'static Vm, index: usize, cpu: &'static PerCpu) -> Self {
-        let gic = VcpuGic::new(&vm.vgic, index, Ich::list_registers());
+        let gic = VcpuGic::new(&vm.vgic, index, irq::list_registers());
         Self {
             attention: Attention::new(),
             vm,

@@ -9,8 +9,8 @@
 //
 // Slots: x0..x18 at 0..144, x30 at 152, x19..x29 at 160..240.
 //
-// There are two tables, which do the same. The CPUs of vCPUs whose exits are counted and timed use the second one; the
-// first one knows nothing of it. The timed table's own fields of the frame: the vCPU's page at 248, and at 264 the
+// There are two tables for each version of the GIC, and for GICv2 guests on a GICv3, which do the same. The CPUs of vCPUs whose exits are counted and
+// timed use the second one; the first one knows nothing of it. The timed table's own fields of the frame: the vCPU's page at 248, and at 264 the
 // counter at the exit and the offset of its reason's record in the page.
 
     .macro save_clobberable
@@ -73,19 +73,19 @@
     .endm
 
     // The handler returns zero to re-enter at once, else why not: its own code or the attention word.
-    .macro light handler
+    .macro light handler, full
     .balign 128
     save_clobberable
     mov     x0, sp
     bl      \handler
-    cbnz    w0, full_exit
+    cbnz    w0, \full
     restore_clobberable
     enter
     .endm
 
     // A synchronous exception goes to the handler of its class (ESR_EL2.EC) by one indexed load, so that no class
     // waits for another's comparison. The table lies within reach of ADR, which the linker checks.
-    .macro light_sync handlers
+    .macro light_sync handlers, full
     .balign 128
     save_clobberable
     mrs     x1, esr_el2
@@ -94,7 +94,7 @@
     ldr     x3, [x3, x2, lsl #3]
     mov     x0, sp
     blr     x3
-    cbnz    w0, full_exit
+    cbnz    w0, \full
     restore_clobberable
     enter
     .endm
@@ -107,7 +107,7 @@
     .endm
 
     // `light` with a stamp; its handler notes the reason.
-    .macro light_timed handler
+    .macro light_timed handler, full
     .balign 128
     stamp
     str     x0, [sp, #264]
@@ -115,11 +115,11 @@
     mov     x0, sp
     bl      \handler
     cbz     w0, light_return_timed
-    b       full_exit_timed
+    b       \full
     .endm
 
     // `light_sync` with a stamp; the exception class is the reason.
-    .macro light_sync_timed handlers
+    .macro light_sync_timed handlers, full
     .balign 128
     stamp
     save_x2_to_x30
@@ -133,7 +133,7 @@
     mov     x0, sp
     blr     x3
     cbz     w0, light_return_timed
-    b       full_exit_timed
+    b       \full
     .endm
 
     // Adds the time since the stamp to the record of the exit's reason (core/exitstat, page.rs), when all registers but
@@ -175,47 +175,51 @@
     fault   7
     .endm
 
-    // A table: the handlers of synchronous exceptions by class, and of physical interrupts, are those of the machine's
-    // interrupt controller.
-    .macro plain_vectors handlers, irq
+    // A table: the handlers of synchronous exceptions by class, and of physical interrupts, and where full exits go, are
+    // those of the machine's interrupt controller.
+    .macro plain_vectors handlers, irq, full
     hypervisor_faults
-    light_sync \handlers                // lower EL, AArch64
-    light   \irq
-    light   turnstile_light_fiq
-    light   turnstile_light_serror
-    light_sync \handlers                // lower EL, AArch32 (EL0 of a guest): same syndrome, same way
-    light   \irq
-    light   turnstile_light_fiq
-    light   turnstile_light_serror
+    light_sync \handlers, \full        // lower EL, AArch64
+    light   \irq, \full
+    light   turnstile_light_fiq, \full
+    light   turnstile_light_serror, \full
+    light_sync \handlers, \full        // lower EL, AArch32 (EL0 of a guest): same syndrome, same way
+    light   \irq, \full
+    light   turnstile_light_fiq, \full
+    light   turnstile_light_serror, \full
     .balign 128
     .endm
 
-    .macro timed_vectors handlers, irq
+    .macro timed_vectors handlers, irq, full
     hypervisor_faults
-    light_sync_timed \handlers
-    light_timed \irq
-    light_timed turnstile_light_fiq_timed
-    light_timed turnstile_light_serror_timed
-    light_sync_timed \handlers
-    light_timed \irq
-    light_timed turnstile_light_fiq_timed
-    light_timed turnstile_light_serror_timed
+    light_sync_timed \handlers, \full
+    light_timed \irq, \full
+    light_timed turnstile_light_fiq_timed, \full
+    light_timed turnstile_light_serror_timed, \full
+    light_sync_timed \handlers, \full
+    light_timed \irq, \full
+    light_timed turnstile_light_fiq_timed, \full
+    light_timed turnstile_light_serror_timed, \full
     .balign 128
+    .endm
+
+    // The full tier up to the entry. w0 = why the light tier did not re-enter.
+    .macro full_tier handler
+    save_preserved
+    mov     x29, xzr                    // the guest's frame chain is not ours to walk
+    mov     w1, w0
+    mov     x0, sp
+    bl      \handler
     .endm
 
     .section .text.hot, "ax"
     .balign 2048
     .global vectors
 vectors:
-    plain_vectors LIGHT_HANDLERS, turnstile_light_irq
+    plain_vectors LIGHT_HANDLERS, turnstile_light_irq, full_exit
 
-// w0 = why the light tier did not re-enter.
 full_exit:
-    save_preserved
-    mov     x29, xzr                    // the guest's frame chain is not ours to walk
-    mov     w1, w0
-    mov     x0, sp
-    bl      turnstile_full_exit
+    full_tier turnstile_full_exit
 enter_guest:
     restore_preserved
     restore_clobberable
@@ -227,18 +231,32 @@ turnstile_enter:
     mov     sp, x0
     b       enter_guest
 
+    .balign 2048
+    .global vectors_gicv2
+vectors_gicv2:
+    plain_vectors LIGHT_HANDLERS_GICV2, turnstile_light_irq_gicv2, full_exit_gicv2
+
+full_exit_gicv2:
+    full_tier turnstile_full_exit_gicv2
+    b       enter_guest
+
+    .balign 2048
+    .global vectors_legacy
+vectors_legacy:
+    plain_vectors LIGHT_HANDLERS_LEGACY, turnstile_light_irq_legacy, full_exit_legacy
+
+full_exit_legacy:
+    full_tier turnstile_full_exit_legacy
+    b       enter_guest
+
     .section .text.timed, "ax"
     .balign 2048
     .global vectors_timed
 vectors_timed:
-    timed_vectors LIGHT_HANDLERS, turnstile_light_irq_timed
+    timed_vectors LIGHT_HANDLERS, turnstile_light_irq_timed, full_exit_timed
 
 full_exit_timed:
-    save_preserved
-    mov     x29, xzr
-    mov     w1, w0
-    mov     x0, sp
-    bl      turnstile_full_exit
+    full_tier turnstile_full_exit
 enter_guest_timed:
     restore_preserved
 light_return_timed:
@@ -247,6 +265,24 @@ light_return_timed:
     ldp     x2, x3, [sp, #16]
     ldp     x0, x1, [sp]
     enter
+
+    .balign 2048
+    .global vectors_gicv2_timed
+vectors_gicv2_timed:
+    timed_vectors LIGHT_HANDLERS_GICV2, turnstile_light_irq_gicv2_timed, full_exit_gicv2_timed
+
+full_exit_gicv2_timed:
+    full_tier turnstile_full_exit_gicv2
+    b       enter_guest_timed
+
+    .balign 2048
+    .global vectors_legacy_timed
+vectors_legacy_timed:
+    timed_vectors LIGHT_HANDLERS_LEGACY, turnstile_light_irq_legacy_timed, full_exit_legacy_timed
+
+full_exit_legacy_timed:
+    full_tier turnstile_full_exit_legacy
+    b       enter_guest_timed
 
 // The same for a vCPU whose start is timed.
     .global turnstile_enter_timed

@@ -10,7 +10,7 @@ use spin::Once;
 use turnstile_exitstat::Page;
 use turnstile_machine::map::Region;
 use turnstile_machine::{Gicr, GuestMachine};
-use turnstile_vgic::{Context, Host, RemoteOp, VcpuGic, Vgic, VirtualInterface};
+use turnstile_vgic::{Context, Host, Model, RemoteOp, VcpuGic, Vgic, VirtualInterface};
 use turnstile_vm::attention::{Posted, Reasons};
 use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Stop};
 use turnstile_vm::psci::Psci;
@@ -45,13 +45,19 @@ pub struct Vm {
     pub lifecycle: Lifecycle,
     /// Guest physical addresses of the distributor.
     pub gicd: Region,
-    /// Guest physical addresses of all redistributors.
+    /// Guest physical addresses of all redistributors; none with a GICv2.
     pub gicr: Gicr,
+    /// The second page of a GICv2's CPU interface, which is not the hardware's: it has `GICV_DIR` alone, and the
+    /// model has to know of that. None with a GICv3.
+    pub gicv_dir: Region,
     vcpus: Once<Vec<&'static Vcpu>>,
     vtcr: AtomicU64,
     vttbr: AtomicU64,
     cntvoff: AtomicU64,
 }
+
+/// Offset of `GICV_DIR` in a GICv2's CPU interface, and the size of its page.
+const GICV_DIR: u64 = 0x1000;
 
 /// What a VM is made from.
 pub struct VmParts {
@@ -77,6 +83,7 @@ impl Vm {
     /// Makes a VM that has never run.
     pub fn new(parts: VmParts) -> Self {
         let vcpus = parts.vgic.vcpus();
+        let gicv2 = parts.vgic.model() == Model::Gicv2;
         let map = parts.machine.map();
         let ram = map.ram(parts.memory);
         let affinities = (0..vcpus).filter_map(|n| parts.vgic.mpidr(n)).collect::<Vec<_>>();
@@ -87,12 +94,13 @@ impl Vm {
             on_crash: parts.on_crash,
             pmu: parts.pmu,
             statistics: parts.statistics,
-            id_registers: crate::idregs::compose_all(crate::idregs::Offer { pmu: parts.pmu }),
+            id_registers: crate::idregs::compose_all(crate::idregs::Offer { pmu: parts.pmu, gicv3: !gicv2 }),
             vgic: parts.vgic,
             psci: Psci::new(affinities, ram.base..ram.end()),
             lifecycle: Lifecycle::new(vcpus as u32),
             gicd: map.gicd,
-            gicr: map.gicr(vcpus, parts.memory),
+            gicr: map.gicr(if gicv2 { 0 } else { vcpus }, parts.memory),
+            gicv_dir: Region { base: map.gicc.base + GICV_DIR, size: if gicv2 { GICV_DIR } else { 0 } },
             vcpus: Once::new(),
             vtcr: AtomicU64::new(0),
             vttbr: AtomicU64::new(0),
@@ -253,7 +261,7 @@ impl Vcpu {
     #[inline] // On the path of every cross-CPU interrupt.
     pub fn notify<G: Gic>(&self, posted: Posted) {
         match posted {
-            Posted::Kick(token) if token != cpu::this().kick_token => G::kick(token),
+            Posted::Kick(token) if token != cpu::this().kick_token() => G::kick(token),
             // Nothing parks a vCPU: each has a CPU of its own.
             Posted::Kick(_) | Posted::Seen | Posted::Wake => {}
         }

@@ -5,7 +5,7 @@ use crate::hardware::{Backing, ListRegister, LrState, VirtualInterface};
 use crate::registers::set_bits;
 use crate::spi::Flag;
 use crate::vcpu::{NEVER_ACKNOWLEDGED, NO_SLOT};
-use crate::{Context, Host, Outcome, RemoteOp, VcpuGic};
+use crate::{Context, Host, Model, Outcome, RemoteOp, VcpuGic};
 
 impl VcpuGic {
     /// Learns what the guest did with an interrupt: reads its list register if it has one.
@@ -21,7 +21,7 @@ impl VcpuGic {
     /// Takes over the state in which list register `n` was seen. The guest can only have acknowledged
     /// what was pending and deactivated what was, or so became, active.
     pub(crate) fn observe<V: VirtualInterface>(&mut self, vif: &mut V, n: usize, now: LrState) {
-        let ListRegister { intid, priority, state: old, backing, .. } = self.lr[n & 15];
+        let lr @ ListRegister { intid, priority, state: old, backing, .. } = self.lr[n & 15];
         if now == old {
             return;
         }
@@ -30,7 +30,7 @@ impl VcpuGic {
             self.end(vif, intid, by_hardware);
         }
         if old.pending() && !now.pending() {
-            self.latch.remove(intid);
+            self.take_latch(lr);
             if intid < 32 {
                 self.held_pending &= !(1 << intid);
             }
@@ -115,6 +115,9 @@ impl VcpuGic {
     }
 
     pub(crate) fn evaluate_private(&self, intid: u32) -> Option<ListRegister> {
+        if intid < 16 && self.is_gicv2() {
+            return self.evaluate_sourced(intid);
+        }
         let bit = 1u32 << (intid & 31);
         let deliverable = self.deliverable & bit != 0;
         let level = self.line & !self.edge & bit != 0;
@@ -131,6 +134,7 @@ impl VcpuGic {
         };
         (pending || active).then(|| ListRegister {
             intid,
+            source: 0,
             priority: self.priority[intid as usize & 31],
             group1: self.group1 & bit != 0,
             state: LrState::new(pending, active),
@@ -189,6 +193,7 @@ impl VcpuGic {
             }
             return Some(ListRegister {
                 intid,
+                source: 0,
                 priority: new.priority(),
                 group1: new.has(Flag::Group1),
                 state: LrState::new(pending, active),
@@ -213,6 +218,7 @@ impl VcpuGic {
                 self.outside.remove(intid);
             }
             (Some(n), Some(lr)) => {
+                self.outside.remove(intid);
                 if self.lr[n] != lr {
                     self.write(vif, n, lr);
                 }
@@ -254,8 +260,12 @@ impl VcpuGic {
     /// line with its distributor state. Call [`Self::settle`] after the last one of a batch.
     pub fn deliver<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>, intid: u32) {
         if intid < 16 {
-            // What it leaves to do is noted in `unsettled`.
-            let _ = self.inject_sgi(cx.vif, intid);
+            if self.is_quick(intid) || !self.is_gicv2() {
+                // What it leaves to do is noted in `unsettled`.
+                let _ = self.inject_sgi(cx.vif, intid);
+            } else {
+                self.receive(cx, intid);
+            }
         } else {
             self.reconcile(cx, intid);
         }
@@ -290,6 +300,10 @@ impl VcpuGic {
         if !self.active.contains(intid) {
             self.active.insert(intid);
             self.active_key[intid as usize & 1023] = NEVER_ACKNOWLEDGED;
+            if let Some(source) = self.last_source.get_mut(intid as usize) {
+                // Nobody has sent what becomes active by a write; the guest's end of it names the writer.
+                *source = self.index as u8;
+            }
         }
         self.realign(cx, intid);
         true
@@ -311,9 +325,11 @@ impl VcpuGic {
         self.tidy(cx.vif);
     }
 
-    /// Handles a trapped write to `ICC_DIR_EL1`: deactivates an interrupt, of another vCPU's if that one
-    /// acknowledged the SPI. Does nothing if it is not active.
+    /// Handles a trapped write to `ICC_DIR_EL1` or `GICV_DIR`: deactivates an interrupt, of another vCPU's if
+    /// that one acknowledged the SPI. Does nothing if it is not active.
     pub fn dir<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>, intid: u32) {
+        // The sender of an SGI (bits 12:10 of `GICV_DIR`) need not be looked at: only one can be active.
+        let intid = if cx.vgic.model() == Model::Gicv2 { intid & 0x3ff } else { intid };
         let owner = cx.vgic.spi(intid).and_then(|spi| spi.load().owner());
         match owner {
             Some(owner) if owner != self.index => {

@@ -1,17 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The distributor: what a VM's physical CPUs share (Arm IHI 0069, section 12.9).
+//! The distributor: what a VM's physical CPUs share (Arm IHI 0069, section 12.9; Arm IHI 0048, section 4.3).
 
 use alloc::boxed::Box;
 
 use crate::registers::{self, Bank, bank, block, gicd, is_word};
 use crate::routes::{Routes, SearchedTargets, SgiRegister, SgiTargets};
+use crate::sources::Incoming;
 use crate::spi::{Flag, Spi, SpiWord};
-use crate::sync::{AtomicU32, Ordering};
-use crate::{Host, MAX_SPIS, MAX_VCPUS};
+use crate::sync::{AtomicU8, AtomicU32, Ordering};
+use crate::{Host, MAX_GICV2_VCPUS, MAX_SPIS, MAX_VCPUS};
+
+/// Says which architecture a VM's interrupt controller follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Model {
+    /// GICv2 (Arm IHI 0048): at most [`MAX_GICV2_VCPUS`], no redistributors, SGIs that know their sender.
+    ///
+    /// The guest's CPU interface is the hardware's `GICV`, of which stage 2 must not map the second 4 KiB
+    /// page: it holds `GICV_DIR` and nothing else, and its writes are for [`VcpuGic::dir`](crate::VcpuGic::dir).
+    /// There is no other way to learn that a vCPU has deactivated an SPI which is in another's list register,
+    /// or in none. It costs guests with EOImode 0 nothing, because they never write it.
+    Gicv2,
+    /// GICv3 with affinity routing (Arm IHI 0069).
+    #[default]
+    Gicv3,
+}
 
 /// Says what a VM's interrupt controller looks like.
 #[derive(Clone, Copy, Debug)]
 pub struct VgicConfig<'a> {
+    /// The architecture.
+    pub model: Model,
     /// The affinity of each vCPU, as in `MPIDR_EL1` (other bits are ignored); all different.
     pub mpidrs: &'a [u64],
     /// The number of SPIs: a multiple of 32, at most [`MAX_SPIS`].
@@ -20,14 +38,15 @@ pub struct VgicConfig<'a> {
     /// plus one).
     pub priority_bits: u8,
     /// Whether interrupts are in Group 1 after a reset. The architecture leaves it to firmware; guests
-    /// that boot without firmware count on Group 1.
+    /// that boot without firmware count on Group 1. With GICv2 they are in Group 0 whatever this says:
+    /// guests that know of no groups acknowledge nothing else.
     pub group1_at_reset: bool,
 }
 
 /// Says why a [`VgicConfig`] cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// No vCPU, or more than [`MAX_VCPUS`].
+    /// No vCPU, or more than [`MAX_VCPUS`], or than [`MAX_GICV2_VCPUS`] with GICv2.
     Vcpus,
     /// Two vCPUs have the same affinity.
     Affinities,
@@ -46,8 +65,18 @@ pub struct Vgic {
     /// `GICD_CTLR.EnableGrp*`.
     groups: AtomicU32,
     typer: u32,
+    ctlr_fixed: u32,
+    /// The offset and the value of `GICD_PIDR2`.
+    pidr2: (u32, u32),
+    pub(crate) model: Model,
     pub(crate) priority_mask: u8,
     pub(crate) group1_at_reset: bool,
+    /// GICv2: a bit for each vCPU. Zero with GICv3.
+    pub(crate) present: u8,
+    /// GICv2: those of them that are on.
+    on: AtomicU8,
+    /// GICv2: for each vCPU, the SGIs on their way to it. Empty with GICv3.
+    pub(crate) incoming: Box<[Incoming]>,
     /// The number of redistributors in the first of two regions, or all.
     pub(crate) first_region: usize,
 }
@@ -56,7 +85,8 @@ impl Vgic {
     /// Builds a distributor in its reset state. Returns what is wrong with the configuration.
     pub fn new(config: &VgicConfig) -> Result<Self, ConfigError> {
         let vcpus = config.mpidrs.len();
-        if vcpus == 0 || vcpus > MAX_VCPUS {
+        let gicv2 = config.model == Model::Gicv2;
+        if vcpus == 0 || vcpus > if gicv2 { MAX_GICV2_VCPUS } else { MAX_VCPUS } {
             return Err(ConfigError::Vcpus);
         }
         if config.spis > MAX_SPIS || !config.spis.is_multiple_of(32) {
@@ -66,16 +96,27 @@ impl Vgic {
             return Err(ConfigError::PriorityBits);
         }
         let routes = Routes::new(config.mpidrs).ok_or(ConfigError::Affinities)?;
-        // ITLinesNumber, MBIS, IDbits = 10 - 1, A3V, RSS. No LPIs, no Security Extensions, 1 of N.
-        let typer =
-            (config.spis / 32) | 1 << 16 | 9 << 19 | 1 << 24 | u32::from(routes.needs_range_selector()) << 26;
+        let lines = config.spis / 32;
+        let typer = if gicv2 {
+            // ITLinesNumber, CPUNumber. No Security Extensions.
+            lines | (vcpus as u32 - 1) << 5
+        } else {
+            // ITLinesNumber, MBIS, IDbits = 10 - 1, A3V, RSS. No LPIs, no Security Extensions, 1 of N.
+            lines | 1 << 16 | 9 << 19 | 1 << 24 | u32::from(routes.needs_range_selector()) << 26
+        };
         let vgic = Self {
             routes,
             spis: (0..config.spis).map(|_| Spi::new()).collect(),
             groups: AtomicU32::new(0),
             typer,
+            ctlr_fixed: if gicv2 { 0 } else { gicd::CTLR_FIXED },
+            pidr2: if gicv2 { registers::GICV2_PIDR2 } else { registers::GICV3_PIDR2 },
+            model: config.model,
             priority_mask: !(0xffu32 >> config.priority_bits) as u8,
-            group1_at_reset: config.group1_at_reset,
+            group1_at_reset: config.group1_at_reset && !gicv2,
+            present: if gicv2 { ((1u32 << vcpus) - 1) as u8 } else { 0 },
+            on: AtomicU8::new(0),
+            incoming: (0..if gicv2 { vcpus } else { 0 }).map(|_| Incoming::new()).collect(),
             first_region: vcpus,
         };
         vgic.reset();
@@ -92,12 +133,23 @@ impl Vgic {
     /// [`VcpuGic::reset`](crate::VcpuGic::reset) too.
     pub fn reset(&self) {
         self.groups.store(0, Ordering::SeqCst);
+        self.on.store(0, Ordering::SeqCst);
+        let word = SpiWord::reset(self.group1_at_reset);
+        // On a GICv2 of one processor all interrupts target that one (Arm IHI 0048, section 4.3.12).
+        let word = if self.present == 1 { word.with_targets(1) } else { word };
         for spi in &self.spis {
-            spi.reset(self.group1_at_reset);
+            spi.reset(word);
         }
+        self.incoming.iter().for_each(Incoming::clear);
         for vcpu in 0..self.vcpus() {
             self.set_sgi_groups(vcpu, if self.group1_at_reset { !0 } else { 0 });
         }
+    }
+
+    /// Returns the architecture.
+    #[inline] // One load.
+    pub fn model(&self) -> Model {
+        self.model
     }
 
     /// Returns the number of vCPUs.
@@ -154,9 +206,26 @@ impl Vgic {
         self.spis.get((intid as usize).checked_sub(32)?)
     }
 
-    /// Returns the vCPU an SPI is routed to. One of many (1 of N) is always the first vCPU.
+    /// Returns the vCPU an SPI is routed to. One of many (1 of N) is always the first vCPU with GICv3, and
+    /// the first of its targets that is on with GICv2.
     pub(crate) fn route(&self, word: SpiWord) -> Option<usize> {
+        if self.model == Model::Gicv2 {
+            // Sequentially consistent as `set_groups` is: a vCPU that goes on or off says so here and then
+            // walks all words, so either the walk sees an interrupt pending, or who made it so sees this.
+            let targets = word.targets() & self.on.load(Ordering::SeqCst);
+            return (targets != 0).then(|| targets.trailing_zeros() as usize);
+        }
         if word.has(Flag::AnyVcpu) { Some(0) } else { self.routes.vcpu(word.affinity()) }
+    }
+
+    /// Notes whether a vCPU is on. Whoever calls it has to walk the SPIs afterwards.
+    pub(crate) fn set_on(&self, vcpu: usize, on: bool) {
+        let bit = 1 << (vcpu & 7) & self.present;
+        if on {
+            self.on.fetch_or(bit, Ordering::SeqCst);
+        } else {
+            self.on.fetch_and(!bit, Ordering::SeqCst);
+        }
     }
 
     /// Tells the vCPU that has to know of a change: the owner, or the target if it is deliverable.
@@ -171,11 +240,11 @@ impl Vgic {
         }
     }
 
-    /// Tells the targets of the deliverable SPIs that nobody owns and that `choose` names.
-    pub(crate) fn signal_unowned<H: Host>(&self, host: &H, choose: impl Fn(SpiWord) -> bool) {
+    /// Tells the owners of the SPIs that `choose` names, or the targets of those that are deliverable.
+    pub(crate) fn signal_each<H: Host>(&self, host: &H, choose: impl Fn(SpiWord) -> bool) {
         for (intid, spi) in (32..).zip(&self.spis) {
             let word = spi.load();
-            if word.owner().is_none() && choose(word) {
+            if choose(word) {
                 self.signal(host, intid, word);
             }
         }
@@ -205,14 +274,15 @@ impl Vgic {
     }
 
     /// Reads a distributor register that needs nothing but the shared state: all but the pending and
-    /// active registers, for which it returns `None`. HOT. Reserved offsets and wrong sizes read as zero.
+    /// active registers, for which it returns `None`. With GICv2 it does so for all but the control registers:
+    /// of each bank a part is the accessing vCPU's own. HOT. Reserved offsets and wrong sizes read as zero.
     #[inline] // Hot: on the light exit of a data abort; the caller knows the frame.
     pub fn dist_read_light(&self, offset: u32, size: u8) -> Option<u64> {
         if is_word(offset, size) {
             match bank(offset) {
                 Bank::Control => {
                     return Some(u64::from(match offset {
-                        gicd::CTLR => self.groups() | gicd::CTLR_FIXED,
+                        gicd::CTLR => self.groups() | self.ctlr_fixed,
                         gicd::TYPER => self.typer,
                         gicd::IIDR => registers::IIDR,
                         _ => 0,
@@ -222,15 +292,21 @@ impl Vgic {
                 _ => {}
             }
         }
+        if self.model == Model::Gicv2 {
+            return None;
+        }
         Some(self.read_config(offset, size))
     }
 
     /// Reads a register of SPIs' configuration.
-    fn read_config(&self, offset: u32, size: u8) -> u64 {
-        if (gicd::ROUTER..gicd::ROUTER_END).contains(&offset) {
+    pub(crate) fn read_config(&self, offset: u32, size: u8) -> u64 {
+        if self.model == Model::Gicv3 && (gicd::ROUTER..gicd::ROUTER_END).contains(&offset) {
             return self.read_router(offset, size);
         }
         let bank = bank(offset);
+        if bank == Bank::Targets && self.model == Model::Gicv2 {
+            return self.read_targets(offset, size);
+        }
         if bank == Bank::Priority && size == 1 {
             return u64::from(self.spi(offset - gicd::PRIORITY).map_or(0, |spi| spi.load().priority()));
         }
@@ -250,7 +326,7 @@ impl Vgic {
                 let edges = self.gather(4 * (offset - gicd::CONFIG), |word| word.has(Flag::Edge));
                 registers::config_from_bits(edges)
             }
-            Bank::Reserved if offset == registers::PIDR2 => registers::PIDR2_VALUE,
+            Bank::Reserved if offset == self.pidr2.0 => self.pidr2.1,
             _ => 0,
         })
     }

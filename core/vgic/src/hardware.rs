@@ -61,11 +61,15 @@ pub enum Backing {
     },
 }
 
-/// Is the content of one list register: `ICH_LR<n>_EL2`.
+/// Is the content of one list register: `ICH_LR<n>_EL2` or `GICH_LR<n>`.
+// In this order, state and source of a new SGI are constants side by side: one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct ListRegister {
     /// The virtual INTID (`vINTID`).
     pub intid: u32,
+    /// What stands behind it.
+    pub backing: Backing,
     /// The priority, in the upper bits as in `GICD_IPRIORITYR`; unimplemented bits are zero.
     pub priority: u8,
     /// Whether the interrupt is in Group 1 (`Group`).
@@ -73,8 +77,9 @@ pub struct ListRegister {
     /// The state. Never [`LrState::PendingActive`] with [`Backing::Hardware`], which the
     /// architecture forbids.
     pub state: LrState,
-    /// What stands behind it.
-    pub backing: Backing,
+    /// The vCPU that sent the SGI: `CPUID` in `GICH_LR<n>` (Arm IHI 0048, section 5.3), and bits 12:10 of
+    /// `vINTID` for a GICv2 guest on a GICv3 (Arm IHI 0069, section 12.4). Zero for all else.
+    pub source: u8,
 }
 
 /// Says which conditions raise the maintenance interrupt, and whether DIR traps: `ICH_HCR_EL2`.
@@ -97,7 +102,8 @@ pub struct Maintenance {
     pub group1_disabled: bool,
     /// `TDIR`: guest writes to `ICC_DIR_EL1` trap. On CPUs without it (`ICH_VTR_EL2.TDS` = 0) the
     /// implementation has to trap by other means (`TC`). Handle the trap with
-    /// [`VcpuGic::dir`](crate::VcpuGic::dir).
+    /// [`VcpuGic::dir`](crate::VcpuGic::dir). Never set for a [`Model::Gicv2`](crate::Model::Gicv2), whose
+    /// guest's DIR traps always.
     pub trap_dir: bool,
 }
 

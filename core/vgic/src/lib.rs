@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The virtual GICv3 as a pure model (Arm IHI 0069): registers, the state of every interrupt, and the
+//! The virtual GICv3 (Arm IHI 0069) and GICv2 (Arm IHI 0048) as a pure model: registers, the state of every interrupt, and the
 //! plan of the list registers. No hardware is touched but through [`VirtualInterface`], no other vCPU
 //! but through [`Host`].
 //!
@@ -18,13 +18,14 @@
 //! | the VM is built | [`Vgic::new`], [`VcpuGic::new`] for each vCPU |
 //! | a vCPU becomes resident, stops being so | [`VcpuGic::load`], [`VcpuGic::put`] |
 //! | `ICC_SGI1R_EL1` and its kin trap | [`Vgic::sgi_targets`]; for the sender itself [`VcpuGic::inject_sgi`], for others [`Host::post`] |
+//! | a GICv2 guest writes `GICD_SGIR` | [`Vgic::sgir_targets`]; for the sender itself [`VcpuGic::inject_sgi_from`], for others [`Vgic::post_sgi`] |
 //! | a timer fires | [`VcpuGic::inject_ppi_hw`], [`VcpuGic::withdraw_ppi_hw`] |
 //! | an emulated PPI's line changes | [`VcpuGic::set_private_line`] |
 //! | a device's line changes | [`Vgic::set_spi_line`], [`Vgic::pulse_spi`] |
 //! | the inbox is drained | [`VcpuGic::deliver`] for each, then [`VcpuGic::settle`] |
 //! | an injection returned [`Outcome::Slow`] | [`VcpuGic::settle`] |
 //! | a maintenance interrupt | [`VcpuGic::maintenance`] |
-//! | `ICC_DIR_EL1` traps | [`VcpuGic::dir`] |
+//! | `ICC_DIR_EL1` traps, or `GICV_DIR` (see [`Model::Gicv2`]) | [`VcpuGic::dir`] |
 //! | another vCPU asks | [`VcpuGic::apply`] |
 //! | the distributor is read or written | [`Vgic::dist_read_light`], then [`VcpuGic::dist_read`]; [`VcpuGic::dist_write`] |
 //! | a redistributor is read or written | [`VcpuGic::redist_read_light`], then [`VcpuGic::redist_read`]; [`VcpuGic::redist_write`] |
@@ -46,6 +47,7 @@ extern crate alloc;
 mod bits;
 mod custody;
 mod distributor;
+mod gicv2;
 mod hardware;
 mod lifecycle;
 mod mmio;
@@ -54,18 +56,23 @@ mod redistributor;
 mod registers;
 mod remote;
 mod routes;
+mod sources;
 mod spi;
 mod sync;
 mod vcpu;
 
-pub use distributor::{ConfigError, Vgic, VgicConfig};
+pub use distributor::{ConfigError, Model, Vgic, VgicConfig};
 pub use hardware::{Backing, GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
 pub use remote::{Context, Host, RemoteOp};
 pub use routes::{SearchedTargets, SgiRegister, SgiTargets};
+pub use sources::SgirTargets;
 pub use vcpu::{Outcome, VcpuGic};
 
 /// Bounds the vCPUs of one VM.
 pub const MAX_VCPUS: usize = 512;
+
+/// Bounds the vCPUs of one VM with GICv2.
+pub const MAX_GICV2_VCPUS: usize = 8;
 
 /// Bounds the SPIs of one VM: INTIDs 32 to 991.
 pub const MAX_SPIS: u32 = 960;

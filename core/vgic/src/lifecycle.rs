@@ -5,7 +5,7 @@ use crate::bits::IntidSet;
 use crate::hardware::{Maintenance, VirtualInterface};
 use crate::registers::set_bits;
 use crate::vcpu::NO_SLOT;
-use crate::{Context, Host, VcpuGic, Vgic};
+use crate::{Context, Host, Model, VcpuGic, Vgic};
 
 impl VcpuGic {
     /// Puts the vCPU's interrupts into this physical CPU's list registers, which must be empty: before
@@ -45,6 +45,8 @@ impl VcpuGic {
     /// [`Vgic::reset`]; SPIs in custody are forgotten.
     pub fn reset<V: VirtualInterface>(&mut self, vgic: &Vgic, vif: &mut V) {
         if self.resident {
+            // What the guest has ended takes no physical interrupt along any more.
+            self.fold_all(vif);
             for n in set_bits(u32::from(self.all_lrs & !self.free)) {
                 self.detach(n as usize);
             }
@@ -60,6 +62,8 @@ impl VcpuGic {
         for set in [&mut self.latch, &mut self.active, &mut self.owned, &mut self.outside] {
             *set = IntidSet::EMPTY;
         }
+        self.sources = [0; 16];
+        self.last_source = [0; 16];
         self.overflowing = false;
         self.unsettled = false;
         self.on = true;
@@ -71,13 +75,18 @@ impl VcpuGic {
     /// [`Self::power_on`] posts to this vCPU may be dropped; remote operations must still be executed.
     pub fn power_off<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>) {
         self.on = false;
+        cx.vgic.set_on(self.index, false);
         self.reconcile_owned(cx);
         self.settle(cx);
+        if cx.vgic.model() == Model::Gicv2 {
+            // What was posted here and not claimed is for the next of its targets.
+            cx.vgic.signal_each(cx.host, |word| word.targets() >> self.index & 1 != 0);
+        }
     }
 
     /// Brings the vCPU on (`CPU_ON`) while the others go on: its private interrupts and redistributor
     /// are reset, SPIs that were active here become inactive, and the SPIs that wait for this vCPU are
-    /// posted to it.
+    /// posted to it. With GICv2, SPIs go only to vCPUs that this has brought on.
     pub fn power_on<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>) {
         self.on = false;
         let mut from = 32;
@@ -86,7 +95,9 @@ impl VcpuGic {
             self.deactivate(cx, intid);
         }
         self.reset(cx.vgic, cx.vif);
-        cx.vgic.signal_unowned(cx.host, |word| cx.vgic.route(word) == Some(self.index));
+        cx.vgic.set_on(self.index, true);
+        // With GICv2 a later target may hold what is this one's now: it gives back what is only pending.
+        cx.vgic.signal_each(cx.host, |word| cx.vgic.route(word) == Some(self.index));
     }
 
     /// Brings all SPIs in custody in line with their words.

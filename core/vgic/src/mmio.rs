@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Distributor registers that need the owners of SPIs (Arm IHI 0069, section 12.9).
+//! Distributor registers that need the owners of SPIs (Arm IHI 0069, section 12.9; Arm IHI 0048, section 4.3).
 
 use crate::hardware::VirtualInterface;
 use crate::registers::{Bank, bank, block, config_to_bits, gicd, is_word, set_bits};
 use crate::spi::{Flag, SpiWord};
-use crate::{Context, Host, RemoteOp, VcpuGic};
+use crate::{Context, Host, Model, RemoteOp, VcpuGic};
 
 /// Bounds how often an activation runs after an SPI whose owner keeps changing. Each turn needs
 /// another vCPU to have acknowledged and ended it, so a guest that does not provoke it needs one.
@@ -19,6 +19,11 @@ impl VcpuGic {
         size: u8,
     ) -> u64 {
         if let Some(value) = cx.vgic.dist_read_light(offset, size) {
+            return value;
+        }
+        if cx.vgic.model() == Model::Gicv2
+            && let Some(value) = self.read_gicv2(cx, offset, size)
+        {
             return value;
         }
         let block = block(offset);
@@ -63,7 +68,9 @@ impl VcpuGic {
         size: u8,
         value: u64,
     ) {
-        if (gicd::ROUTER..gicd::ROUTER_END).contains(&offset) {
+        if cx.vgic.model() == Model::Gicv2 && self.write_gicv2(cx, offset, size, value) {
+            // Done: no register that a GICv3 has there.
+        } else if (gicd::ROUTER..gicd::ROUTER_END).contains(&offset) {
             write_router(cx, offset, size, value);
         } else if bank(offset) == Bank::Priority && (size == 1 || is_word(offset, size)) {
             for byte in 0..u32::from(size) {
@@ -123,7 +130,7 @@ impl VcpuGic {
             }
         }
         if new & !old != 0 {
-            cx.vgic.signal_unowned(cx.host, |_| true);
+            cx.vgic.signal_each(cx.host, |word| word.owner().is_none());
         }
     }
 
@@ -214,7 +221,7 @@ fn is_edge<V, H>(cx: &Context<V, H>, intid: u32) -> bool {
 }
 
 /// Changes an SPI's configuration and tells whom it concerns.
-fn configure<V, H: Host>(cx: &Context<V, H>, intid: u32, change: impl Fn(SpiWord) -> SpiWord) {
+pub(crate) fn configure<V, H: Host>(cx: &Context<V, H>, intid: u32, change: impl Fn(SpiWord) -> SpiWord) {
     if let Some(spi) = cx.vgic.spi(intid)
         && let Some((_, new)) = spi.update(|word| Some(change(word)))
     {

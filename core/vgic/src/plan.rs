@@ -11,7 +11,7 @@
 //!   registers hold a pending interrupt, so it is never true at once.
 //! - *Active next.* An active interrupt outside needs nothing until its end, which `LRENPIE` reports:
 //!   with EOImode 0 the interface counts ends of interrupts that no list register has, and they come in
-//!   the order of preemption. With EOImode 1, DIR traps and names the interrupt. Those whose end comes
+//!   the order of preemption. With EOImode 1, DIR traps and names the interrupt (a GICv2's always traps). Those whose end comes
 //!   first are inside, so that fewest ends cost an exit. Pending-and-active ones have no turn of their
 //!   own: outside, their end costs the same exit as that of a merely active one.
 //! - *Disabled groups last.* Such an interrupt would occupy a list register without being signaled, and
@@ -90,8 +90,9 @@ impl Selection {
         self.chosen.iter().flatten().any(|(_, lr)| lr.intid == intid)
     }
 
-    /// Returns the conditions under which this choice stops being the right one.
-    fn maintenance(&self, baseline: Maintenance) -> Maintenance {
+    /// Returns the conditions under which this choice stops being the right one; with `dir_traps`, DIR traps
+    /// whatever they say.
+    fn maintenance(&self, baseline: Maintenance, dir_traps: bool) -> Maintenance {
         let chosen_pending = |group1| {
             self.chosen
                 .iter()
@@ -106,7 +107,7 @@ impl Selection {
             group1_enabled: self.blocked_outside[1],
             group0_disabled: pending1 && chosen_pending(false),
             group1_disabled: pending0 && chosen_pending(true),
-            trap_dir: baseline.trap_dir || self.active_outside,
+            trap_dir: baseline.trap_dir || self.active_outside && !dir_traps,
         }
     }
 }
@@ -226,7 +227,7 @@ impl VcpuGic {
                 self.attach(vif, self.next_free(), lr);
             }
         }
-        self.arm(vif, selection.maintenance(self.baseline));
+        self.arm(vif, selection.maintenance(self.baseline, self.is_gicv2()));
         self.overflowing = !self.outside.is_empty();
         self.refresh_deliverable();
     }

@@ -46,7 +46,7 @@ impl VcpuGic {
             (gicr::TYPER, 4) => self.typer(vgic) & 0xffff_ffff,
             (offset, 4) if offset == gicr::TYPER + 4 => self.typer(vgic) >> 32,
             (gicr::WAKER, 4) => u64::from(self.waker),
-            (registers::PIDR2, 4) => u64::from(registers::PIDR2_VALUE),
+            (offset, 4) if offset == registers::GICV3_PIDR2.0 => u64::from(registers::GICV3_PIDR2.1),
             // GICR_CTLR too: there are no LPIs to enable, and writes are never outstanding.
             _ => 0,
         }

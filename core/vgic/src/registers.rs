@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The register map of the distributor and of the redistributors' SGI frames (Arm IHI 0069, sections
-//! 12.8, 12.10 and 12.11): offsets and values that need no state.
+//! 12.8, 12.10 and 12.11), and of a GICv2's distributor (Arm IHI 0048, section 4.3): offsets and values
+//! that need no state.
 //!
-//! Both frames put the same kind of register at the same offset, so one table serves both: the frame's
+//! All frames put the same kind of register at the same offset, so one table serves all: the frame's
 //! first 4 KiB in steps of 128 bytes, which is the size of the smallest bank.
 
 /// Names a bank of registers, each with a field for every INTID, or the control registers.
@@ -20,12 +21,17 @@ pub(crate) enum Bank {
     SetActive,
     ClearActive,
     Priority,
+    /// `GICD_ITARGETSR<n>`, GICv2 only.
+    Targets,
     Config,
+    /// `GICD_SGIR`, `GICD_CPENDSGIR<n>` and `GICD_SPENDSGIR<n>`, GICv2 only.
+    Sgi,
 }
 
-/// The offset ranges of the banks, end exclusive. What is missing is [`Bank::Reserved`]:
-/// `ITARGETSR` and `SGIR` (affinity routing is always on), `IGRPMODR` and `NSACR` (one Security state).
-const RANGES: [(u32, u32, Bank); 10] = [
+/// The offset ranges of the banks, end exclusive. What is missing is [`Bank::Reserved`]: `IGRPMODR` and
+/// `NSACR` (one Security state). With a GICv3 `ITARGETSR` and `SGIR` are reserved too (affinity routing is
+/// always on).
+const RANGES: [(u32, u32, Bank); 12] = [
     (0x000, 0x080, Bank::Control),
     (0x080, 0x100, Bank::Group),
     (0x100, 0x180, Bank::SetEnable),
@@ -35,7 +41,9 @@ const RANGES: [(u32, u32, Bank); 10] = [
     (0x300, 0x380, Bank::SetActive),
     (0x380, 0x400, Bank::ClearActive),
     (0x400, 0x800, Bank::Priority),
+    (0x800, 0xc00, Bank::Targets),
     (0xc00, 0xd00, Bank::Config),
+    (0xf00, 0xf80, Bank::Sgi),
 ];
 
 const GRANULE: u32 = 0x80;
@@ -81,13 +89,18 @@ pub(crate) mod gicd {
     pub(crate) const SETSPI_NSR: u32 = 0x0040;
     pub(crate) const CLRSPI_NSR: u32 = 0x0048;
     pub(crate) const PRIORITY: u32 = 0x0400;
+    pub(crate) const TARGETS: u32 = 0x0800;
     pub(crate) const CONFIG: u32 = 0x0c00;
+    pub(crate) const SGIR: u32 = 0x0f00;
+    pub(crate) const CLEAR_SGI: u32 = 0x0f10;
+    pub(crate) const SET_SGI: u32 = 0x0f20;
+    pub(crate) const SET_SGI_END: u32 = 0x0f30;
     pub(crate) const ROUTER: u32 = 0x6000;
     pub(crate) const ROUTER_END: u32 = 0x8000;
 
     /// `GICD_CTLR.EnableGrp0` and `EnableGrp1`: all that can be written.
     pub(crate) const CTLR_GROUPS: u32 = 0b11;
-    /// `GICD_CTLR.ARE` and `DS`, fixed to one.
+    /// `GICD_CTLR.ARE` and `DS` of a GICv3, fixed to one.
     pub(crate) const CTLR_FIXED: u32 = 1 << 4 | 1 << 6;
 }
 
@@ -107,10 +120,11 @@ pub(crate) mod gicr {
 /// `GICD_IIDR` and `GICR_IIDR`: ProductID 'T', revision 0, JEP106 code 0 (no implementer's).
 pub(crate) const IIDR: u32 = 0x5400_0000;
 
-/// `GICD_PIDR2` and `GICR_PIDR2`, in the last 48 bytes of the first 64 KiB frame.
-pub(crate) const PIDR2: u32 = 0xffe8;
-/// ArchRev = 3: GICv3.
-pub(crate) const PIDR2_VALUE: u32 = 0x30;
+/// The offset and the value of `GICD_PIDR2` and `GICR_PIDR2`: in the last 48 bytes of the first 64 KiB frame,
+/// ArchRev = 3.
+pub(crate) const GICV3_PIDR2: (u32, u32) = (0xffe8, 0x30);
+/// The same of `ICPIDR2`: in the last 48 bytes of a GICv2's frame, which has 4 KiB; ArchRev = 2.
+pub(crate) const GICV2_PIDR2: (u32, u32) = (0x0fe8, 0x20);
 
 /// Spreads the lower sixteen bits to the odd bits of a word, as `GICD_ICFGR<n>` has them.
 pub(crate) const fn config_from_bits(bits: u32) -> u32 {

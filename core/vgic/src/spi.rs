@@ -36,7 +36,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The state of an SPI: `affinity` in bits 31:0 (Aff3 first), the priority in 39:32, flags in 47:40,
+/// The state of an SPI: `affinity` in bits 31:0 (Aff3 first; with GICv2 the mask of its targets), the priority in 39:32, flags in 47:40,
 /// the owner plus one in 63:48.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SpiWord(u64);
@@ -62,6 +62,16 @@ pub(crate) enum Flag {
 impl SpiWord {
     pub(crate) const fn reset(group1: bool) -> Self {
         Self(if group1 { Flag::Group1 as u64 } else { 0 })
+    }
+
+    /// Returns the value of a GICv2's `GICD_ITARGETSR` byte.
+    pub(crate) const fn targets(self) -> u8 {
+        self.0 as u8
+    }
+
+    #[must_use]
+    pub(crate) const fn with_targets(self, targets: u8) -> Self {
+        Self(self.0 & !0xff | targets as u64)
     }
 
     pub(crate) const fn has(self, flag: Flag) -> bool {
@@ -134,8 +144,8 @@ impl Spi {
         Self(AtomicU64::new(0))
     }
 
-    pub(crate) fn reset(&self, group1: bool) {
-        self.0.store(SpiWord::reset(group1).0, Ordering::SeqCst);
+    pub(crate) fn reset(&self, word: SpiWord) {
+        self.0.store(word.0, Ordering::SeqCst);
     }
 
     #[inline] // Hot: register reads of configuration.

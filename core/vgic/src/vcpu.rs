@@ -10,7 +10,7 @@
 use crate::bits::IntidSet;
 use crate::hardware::{Backing, ListRegister, LrState, Maintenance, VirtualInterface};
 use crate::registers::gicr;
-use crate::{MAX_LIST_REGISTERS, Vgic};
+use crate::{MAX_LIST_REGISTERS, Model, Vgic};
 
 /// Marks an INTID that is in no list register.
 pub(crate) const NO_SLOT: u8 = 0xff;
@@ -30,6 +30,9 @@ pub enum Outcome {
 ///
 /// Owned by the physical CPU where the vCPU is resident; see [`Host`](crate::Host) for how others
 /// reach it.
+// In this order, so that what injections use is within reach of one instruction's offset; the large table
+// that they do not use comes last.
+#[repr(C)]
 pub struct VcpuGic {
     pub(crate) index: usize,
     /// A bit per list register.
@@ -44,8 +47,11 @@ pub struct VcpuGic {
     pub(crate) unsettled: bool,
 
     /// Private interrupts that may be injected without the planner: deliverable, and not overflowing,
-    /// because then they may be active outside the list registers.
+    /// because then they may be active outside the list registers. Without the SGIs of a GICv2, which
+    /// are in [`Self::quick_sourced`].
     quick: u32,
+    /// Of a GICv2's SGIs, those that may be injected without the planner.
+    pub(crate) quick_sourced: u32,
     /// List registers that hold nothing. Those in use may be empty too: the guest does not tell.
     pub(crate) free: u16,
     /// The list register of each INTID, or [`NO_SLOT`].
@@ -81,14 +87,20 @@ pub struct VcpuGic {
 
     /// Pending latches: private ones, and those taken from SPIs in custody.
     pub(crate) latch: IntidSet,
+    /// GICv2: the senders of each SGI that is pending; it is in the latch if there is one. Zero with GICv3.
+    pub(crate) sources: [u8; 16],
+    /// GICv2: the sender of each SGI that was acknowledged last.
+    pub(crate) last_source: [u8; 16],
+    /// GICv2: the bit of this vCPU among senders. Zero with GICv3.
+    pub(crate) own_source: u8,
     pub(crate) active: IntidSet,
     /// SPIs in custody: exactly those whose word names this vCPU as the owner.
     pub(crate) owned: IntidSet,
     /// Interrupts that are, or may be, to be presented, and have no list register.
     pub(crate) outside: IntidSet,
+    acknowledges: u32,
     /// Orders active interrupts: lower is deactivated earlier. See [`Self::acknowledged`].
     pub(crate) active_key: [u32; 1024],
-    acknowledges: u32,
 }
 
 /// The [`VcpuGic::active_key`] of an interrupt that was made active by a register write: no end of
@@ -97,6 +109,7 @@ pub(crate) const NEVER_ACKNOWLEDGED: u32 = u32::MAX;
 
 const NO_INTERRUPT: ListRegister = ListRegister {
     intid: 1023,
+    source: 0,
     priority: 0,
     group1: false,
     state: LrState::Invalid,
@@ -108,6 +121,7 @@ impl VcpuGic {
     /// `list_registers` (1 to 16; other numbers are clamped). It is not loaded.
     pub fn new(vgic: &Vgic, index: usize, list_registers: usize) -> Self {
         let count = list_registers.clamp(1, MAX_LIST_REGISTERS);
+        let gicv2 = vgic.model() == Model::Gicv2;
         let mut gic = Self {
             index,
             all_lrs: ((1u32 << count) - 1) as u16,
@@ -116,6 +130,7 @@ impl VcpuGic {
             overflowing: false,
             unsettled: false,
             quick: 0,
+            quick_sourced: 0,
             free: 0,
             slot: [NO_SLOT; 1024],
             lr: [NO_INTERRUPT; MAX_LIST_REGISTERS],
@@ -124,7 +139,7 @@ impl VcpuGic {
             armed: Maintenance::NONE,
             // An SPI may be deactivated by another vCPU than the one that acknowledged it, and
             // nothing but the trap tells. Guests with EOImode 0 never write DIR and pay nothing.
-            baseline: Maintenance { trap_dir: vgic.vcpus() > 1, ..Maintenance::NONE },
+            baseline: Maintenance { trap_dir: !gicv2 && vgic.vcpus() > 1, ..Maintenance::NONE },
             enabled: 0,
             group1: 0,
             edge: 0,
@@ -137,6 +152,9 @@ impl VcpuGic {
             held_pending: 0,
             pintid: [0; 32],
             latch: IntidSet::EMPTY,
+            sources: [0; 16],
+            last_source: [0; 16],
+            own_source: if gicv2 { 1 << (index & 7) } else { 0 },
             active: IntidSet::EMPTY,
             owned: IntidSet::EMPTY,
             outside: IntidSet::EMPTY,
@@ -149,7 +167,8 @@ impl VcpuGic {
 
     /// Puts the redistributor's registers into their reset state.
     pub(crate) fn reset_registers(&mut self, vgic: &Vgic) {
-        self.enabled = 0;
+        // A GICv2's SGIs need not be enabled, so guests may count on their being so.
+        self.enabled = if self.is_gicv2() { 0xffff } else { 0 };
         self.group1 = if vgic.group1_at_reset { !0 } else { 0 };
         vgic.set_sgi_groups(self.index, self.group1);
         // SGIs are always edge-triggered.
@@ -159,6 +178,11 @@ impl VcpuGic {
         self.waker = gicr::PROCESSOR_SLEEP | gicr::CHILDREN_ASLEEP;
         self.groups = vgic.groups();
         self.refresh_deliverable();
+    }
+
+    /// Says whether the VM has a GICv2.
+    pub(crate) fn is_gicv2(&self) -> bool {
+        self.own_source != 0
     }
 
     /// Returns the index of the vCPU.
@@ -171,7 +195,16 @@ impl VcpuGic {
         let groups = if self.groups & 1 != 0 { !self.group1 } else { 0 }
             | if self.groups & 2 != 0 { self.group1 } else { 0 };
         self.deliverable = self.enabled & groups;
-        self.quick = if self.resident && !self.overflowing { self.deliverable } else { 0 };
+        let quick = if self.resident && !self.overflowing { self.deliverable } else { 0 };
+        let sourced = if self.is_gicv2() { 0xffff } else { 0 };
+        self.quick = quick & !sourced;
+        self.quick_sourced = quick & sourced;
+    }
+
+    /// Says whether an SGI may be injected without the planner and without a sender.
+    #[inline] // Hot: every delivery.
+    pub(crate) fn is_quick(&self, intid: u32) -> bool {
+        self.quick >> (intid & 15) & 1 != 0
     }
 
     #[inline] // Hot: every injection; the mask keeps the index inside the array.
@@ -199,9 +232,10 @@ impl VcpuGic {
 
     /// Composes a pending list register of a private interrupt.
     #[inline] // Hot: every injection.
-    fn pending_lr(&self, intid: u32, backing: Backing) -> ListRegister {
+    pub(crate) fn pending_lr(&self, intid: u32, backing: Backing) -> ListRegister {
         ListRegister {
             intid,
+            source: 0,
             priority: self.priority[intid as usize & 31],
             group1: self.group1 >> (intid & 31) & 1 != 0,
             state: LrState::Pending,
@@ -209,7 +243,7 @@ impl VcpuGic {
         }
     }
 
-    /// Makes an own SGI pending. HOT: one list-register write if it has none and one is free; one read
+    /// Makes an own SGI pending; for GICv2 there is [`Self::inject_sgi_from`]. HOT: one list-register write if it has none and one is free; one read
     /// and at most one write if it has one. Accesses nothing if the guest has it disabled.
     #[inline] // Hot: on the light exit of ICC_SGI1R_EL1.
     pub fn inject_sgi<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> Outcome {
@@ -249,7 +283,7 @@ impl VcpuGic {
     #[cold]
     fn inject_cold<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> Outcome {
         self.fold(vif, intid);
-        self.latch.insert(intid);
+        self.note_sources(intid, self.own_source);
         self.place_private(vif, intid)
     }
 

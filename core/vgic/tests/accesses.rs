@@ -4,7 +4,7 @@
 mod common;
 
 use common::hardware::Accesses;
-use common::world::Machine;
+use common::machine::Machine;
 use turnstile_vgic::{Outcome, RemoteOp, VcpuGic};
 
 const NOTHING: Accesses = Accesses {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Random and exhaustive histories on the code under test and on an ideal interrupt controller: the
-//! guest must not be able to tell them apart, with 1 to 16 list registers and 1 to 3 vCPUs.
+//! guest must not be able to tell them apart, with 1 to 16 list registers, on both models.
 
 mod common;
 
 use common::world::{Op, TIMER, World};
 use proptest::prelude::*;
+use turnstile_vgic::Model;
 
 /// Few interrupts, so that the same one meets with much, or many, so that list registers run out.
 fn intid(wide: bool) -> BoxedStrategy<u32> {
@@ -29,10 +30,12 @@ fn op(wide: bool) -> impl Strategy<Value = Op> {
         4 => (id(), priority).prop_map(|(id, priority)| Op::Priority(id, priority)),
         3 => (id(), any::<bool>()).prop_map(|(id, on)| Op::Group1(id, on)),
         3 => (id(), any::<bool>()).prop_map(|(id, on)| Op::Edge(id, on)),
-        5 => (id(), 0usize..4).prop_map(|(id, target)| Op::Route(id, target)),
+        5 => (id(), 0usize..8).prop_map(|(id, target)| Op::Route(id, target)),
         2 => any::<(bool, bool)>().prop_map(|(a, b)| Op::Groups(a, b)),
         8 => (0u32..2, 0usize..4, prop::bool::weighted(0.8))
             .prop_map(|(intid, to, group1)| Op::Sgi { intid, to, group1 }),
+        3 => (0u32..2, any::<u8>(), any::<bool>())
+            .prop_map(|(intid, senders, pend)| Op::Senders { intid, senders, pend }),
         10 => (id(), any::<bool>()).prop_map(|(id, high)| Op::Line(id, high)),
         6 => id().prop_map(Op::Pulse),
         4 => any::<bool>().prop_map(Op::Timer),
@@ -41,6 +44,7 @@ fn op(wide: bool) -> impl Strategy<Value = Op> {
             .prop_map(|(a, b)| Op::InterfaceGroups(a, b)),
         2 => any::<bool>().prop_map(Op::EoiMode),
         2 => Just(Op::PutLoad),
+        2 => prop::bool::weighted(0.6).prop_map(Op::Power),
         4 => id().prop_map(Op::Observe),
         1 => Just(Op::Spurious),
         2 => Just(Op::Synchronize),
@@ -62,13 +66,16 @@ fn ready(world: &mut World, wide: bool) {
             world.step(vcpu, Op::Priority(intid, (intid * 40) as u8), false);
         }
         if intid >= 32 {
-            world.step(0, Op::Route(intid, intid as usize % vcpus), false);
+            // Of a GICv2 this is a mask.
+            let gicv2 = world.machine.vgic.model() == Model::Gicv2;
+            let target = intid as usize % vcpus;
+            world.step(0, Op::Route(intid, if gicv2 { 1 << target } else { target }), false);
         }
     }
 }
 
-fn run(vcpus: usize, list_registers: usize, wide: bool, steps: &[(usize, Op, bool)]) {
-    let mut world = World::new(vcpus, list_registers);
+fn run(model: Model, vcpus: usize, list_registers: usize, wide: bool, steps: &[(usize, Op, bool)]) {
+    let mut world = World::new(model, vcpus, list_registers);
     ready(&mut world, wide);
     for (vcpu, op, lazy) in steps {
         world.step(vcpu % vcpus, *op, *lazy);
@@ -78,6 +85,10 @@ fn run(vcpus: usize, list_registers: usize, wide: bool, steps: &[(usize, Op, boo
         world.compare_registers(vcpu);
     }
     world.settle();
+}
+
+fn model() -> impl Strategy<Value = Model> {
+    prop::sample::select(vec![Model::Gicv2, Model::Gicv3])
 }
 
 /// Runs so many cases, or as many as `PROPTEST_CASES` asks for.
@@ -92,11 +103,12 @@ proptest! {
 
     #[test]
     fn few_interrupts(
+        model in model(),
         vcpus in 1usize..=3,
         list_registers in 1usize..=4,
         steps in prop::collection::vec(step(false), 1..80),
     ) {
-        run(vcpus, list_registers, false, &steps);
+        run(model, vcpus, list_registers, false, &steps);
     }
 }
 
@@ -105,11 +117,46 @@ proptest! {
 
     #[test]
     fn many_interrupts(
+        model in model(),
         vcpus in 1usize..=3,
         list_registers in 1usize..=16,
         steps in prop::collection::vec(step(true), 1..120),
     ) {
-        run(vcpus, list_registers, true, &steps);
+        run(model, vcpus, list_registers, true, &steps);
+    }
+}
+
+/// What meets when many vCPUs send one another the same few SGIs.
+fn sending() -> impl Strategy<Value = (usize, Op, bool)> {
+    let op = prop_oneof![
+        10 => (0u32..3, 0usize..9, any::<bool>()).prop_map(|(intid, to, group1)| Op::Sgi { intid, to, group1 }),
+        6 => Just(Op::Acknowledge),
+        5 => Just(Op::EndOfInterrupt),
+        3 => Just(Op::Deactivate { nth: 0, from: 0 }),
+        2 => (0u32..3, any::<u8>(), any::<bool>())
+            .prop_map(|(intid, senders, pend)| Op::Senders { intid, senders, pend }),
+        1 => (0u32..3, any::<bool>()).prop_map(|(intid, on)| Op::Enable(intid, on)),
+        1 => (0u32..3, any::<bool>()).prop_map(|(intid, on)| Op::Activate(intid, on)),
+        1 => (0u32..3, prop::sample::select(vec![0u8, 0x80])).prop_map(|(intid, to)| Op::Priority(intid, to)),
+        1 => any::<bool>().prop_map(Op::EoiMode),
+        1 => Just(Op::PutLoad),
+        1 => prop::bool::weighted(0.7).prop_map(Op::Power),
+        2 => (0u32..3).prop_map(Op::Observe),
+    ];
+    // Most of what happens happens to vCPU 0, so that much comes together there.
+    (prop_oneof![1 => Just(0usize), 2 => 0usize..8], op, prop::bool::weighted(0.3))
+}
+
+proptest! {
+    #![proptest_config(cases(100))]
+
+    #[test]
+    fn many_senders(
+        vcpus in 2usize..=8,
+        list_registers in 1usize..=3,
+        steps in prop::collection::vec(sending(), 1..150),
+    ) {
+        run(Model::Gicv2, vcpus, list_registers, false, &steps);
     }
 }
 
@@ -118,13 +165,19 @@ const DEEPER: u32 = if cfg!(debug_assertions) { 0 } else { 1 };
 
 /// Runs all histories of a length over an alphabet, and looks at the registers after each.
 fn exhaust(list_registers: usize, length: u32, alphabet: &[Op], setup: &[Op]) {
+    exhaust_on(Model::Gicv3, 1, list_registers, length, alphabet, setup);
+    exhaust_on(Model::Gicv2, 1, list_registers, length, alphabet, setup);
+}
+
+/// Does [`exhaust`] on vCPU 0 of one model.
+fn exhaust_on(model: Model, vcpus: usize, list_registers: usize, length: u32, alphabet: &[Op], setup: &[Op]) {
     let count = alphabet.len();
     for number in 0..count.pow(length) {
         if matches!(alphabet[number % count], Op::Acknowledge | Op::EndOfInterrupt | Op::Deactivate { .. }) {
             // Nothing has happened yet: this is a shorter history.
             continue;
         }
-        let mut world = World::new(1, list_registers);
+        let mut world = World::new(model, vcpus, list_registers);
         setup.iter().for_each(|op| world.step(0, *op, false));
         let mut rest = number;
         for _ in 0..length {
@@ -199,4 +252,30 @@ fn all_short_histories_of_split_deactivation() {
     ];
     exhaust(1, 5 + DEEPER, &alphabet, &setup);
     exhaust(2, 5 + DEEPER, &alphabet, &setup);
+}
+
+/// One SGI from three senders and another one of higher priority, with both ways to end them.
+#[test]
+fn all_short_histories_of_several_senders() {
+    let senders = |senders, pend| Op::Senders { intid: 0, senders, pend };
+    let alphabet = [
+        senders(0b001, true),
+        senders(0b110, true),
+        senders(0b010, false),
+        Op::Sgi { intid: 1, to: 0, group1: true },
+        Op::Acknowledge,
+        Op::EndOfInterrupt,
+        Op::Deactivate { nth: 0, from: 0 },
+    ];
+    for eoi_mode in [false, true] {
+        let setup = [
+            Op::EoiMode(eoi_mode),
+            Op::Groups(true, true),
+            Op::Priority(0, 0x80),
+            Op::Priority(1, 0x40),
+            senders(0b100, true),
+        ];
+        exhaust_on(Model::Gicv2, 3, 1, 4 + DEEPER, &alphabet, &setup);
+        exhaust_on(Model::Gicv2, 3, 2, 4 + DEEPER, &alphabet, &setup);
+    }
 }

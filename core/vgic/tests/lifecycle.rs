@@ -4,7 +4,7 @@
 mod common;
 
 use common::hardware::HardwareModel;
-use common::world::Machine;
+use common::machine::Machine;
 use turnstile_vgic::{Backing, LrState, Maintenance, Outcome, RemoteOp};
 
 /// Two or more vCPUs with everything enabled and SPIs 32 to 35 routed to vCPU 0.

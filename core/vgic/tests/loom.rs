@@ -7,8 +7,8 @@ use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use turnstile_vgic::{
-    Context, GroupEnables, Host, ListRegister, LrState, Maintenance, RemoteOp, VcpuGic, Vgic, VgicConfig,
-    VirtualInterface,
+    Context, GroupEnables, Host, ListRegister, LrState, Maintenance, Model, RemoteOp, VcpuGic, Vgic,
+    VgicConfig, VirtualInterface,
 };
 
 const SPI: u32 = 32;
@@ -64,7 +64,8 @@ impl Host for Machine {
 impl Machine {
     /// Builds two vCPUs with the SPI enabled and routed to vCPU 1.
     fn new() -> Arc<Self> {
-        let config = VgicConfig { mpidrs: &[0, 1], spis: 32, priority_bits: 5, group1_at_reset: true };
+        let model = Model::Gicv3;
+        let config = VgicConfig { model, mpidrs: &[0, 1], spis: 32, priority_bits: 5, group1_at_reset: true };
         let vgic = Vgic::new(&config).unwrap();
         let cpus = [0, 1].map(|n| Mutex::new((Box::new(VcpuGic::new(&vgic, n, 1)), Hardware::default())));
         let inboxes = [AtomicU64::new(0), AtomicU64::new(0)];

@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::world::Machine;
-use turnstile_vgic::{VcpuGic, Vgic, VgicConfig};
+use common::machine::Machine;
+use turnstile_vgic::{Model, VcpuGic, Vgic, VgicConfig};
 
 const LINES: u32 = 96;
 
@@ -232,7 +232,8 @@ fn messages_make_spis_pending() {
 #[test]
 fn the_identification_follows_the_configuration() {
     let typer = |mpidrs: &[u64], spis| {
-        let config = VgicConfig { mpidrs, spis, priority_bits: 5, group1_at_reset: false };
+        let model = Model::Gicv3;
+        let config = VgicConfig { model, mpidrs, spis, priority_bits: 5, group1_at_reset: false };
         let vgic = Vgic::new(&config).unwrap();
         let gic = VcpuGic::new(&vgic, 0, 4);
         assert_eq!(gic.redist_read_light(&vgic, 0x1_0080, 4), Some(0), "Group 0 after reset");

@@ -3,12 +3,12 @@
 
 mod common;
 
-use common::world::Machine;
+use common::machine::Machine;
 use proptest::prelude::*;
-use turnstile_vgic::{ConfigError, MAX_SPIS, MAX_VCPUS, SgiRegister, Vgic, VgicConfig};
+use turnstile_vgic::{ConfigError, MAX_SPIS, MAX_VCPUS, Model, SgiRegister, Vgic, VgicConfig};
 
 fn config(mpidrs: &[u64]) -> VgicConfig<'_> {
-    VgicConfig { mpidrs, spis: 32, priority_bits: 5, group1_at_reset: true }
+    VgicConfig { model: Model::Gicv3, mpidrs, spis: 32, priority_bits: 5, group1_at_reset: true }
 }
 
 /// Returns affinities with sixteen vCPUs per cluster.

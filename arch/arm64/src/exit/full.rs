@@ -9,7 +9,10 @@ use turnstile_vm::psci::{Action, SUCCESS, Start};
 use super::{Code, class, inject, irq, mmio, sysreg};
 use crate::cpu;
 use crate::frame::Frame;
-use crate::irq::{Acknowledged, Gic, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic};
+use crate::irq::{
+    Acknowledged, CpuInterface, Gic, Gicv2, Gicv3, Gicv3Legacy, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER,
+    in_gic, in_gic_of, use_vectors,
+};
 use crate::regs;
 use crate::statistics;
 use crate::switch;
@@ -33,9 +36,22 @@ pub enum Crash {
 /// Full tier: `code` says why ([`Code`]). Returns when the guest is to be entered.
 #[cfg_attr(target_os = "none", unsafe(no_mangle))]
 pub extern "C" fn turnstile_full_exit(frame: &mut Frame, code: u32) {
-    in_gic!(full_exit(frame, code));
+    full_exit::<Gicv3>(frame, code);
 }
 
+/// [`turnstile_full_exit`] of the vectors of a GICv2.
+#[cfg_attr(target_os = "none", unsafe(no_mangle))]
+pub extern "C" fn turnstile_full_exit_gicv2(frame: &mut Frame, code: u32) {
+    full_exit::<Gicv2>(frame, code);
+}
+
+/// [`turnstile_full_exit`] of the vectors of a GICv2 on a GICv3.
+#[cfg_attr(target_os = "none", unsafe(no_mangle))]
+pub extern "C" fn turnstile_full_exit_legacy(frame: &mut Frame, code: u32) {
+    full_exit::<Gicv3Legacy>(frame, code);
+}
+
+#[inline(always)] // Its callers are what it is for.
 fn full_exit<G: Gic>(frame: &mut Frame, code: u32) {
     let vcpu = super::resident(frame);
     // SAFETY: the exit handler of the CPU where the vCPU is resident; the light tier has returned.
@@ -184,6 +200,7 @@ fn begin<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, star
     owned.pmu = Default::default();
     switch::load(&vcpu.vm.residence(vcpu.index));
     switch::reset_vcpu(start.entry);
+    G::Interface::reset();
     vcpu.vm.with_gic::<G, _>(|cx| {
         owned.gic.power_on(cx);
         owned.gic.load(cx);
@@ -202,12 +219,13 @@ unsafe extern "C" {
 
 /// Runs `vcpu` on this CPU, for ever.
 pub fn run(vcpu: &'static Vcpu) -> ! {
-    in_gic!(run_with(vcpu))
+    in_gic_of!(vcpu.vm.vgic.model(), run_with(vcpu))
 }
 
 fn run_with<G: Gic>(vcpu: &'static Vcpu) -> ! {
     let frame = cpu::this().stack_top as *mut Frame;
-    vcpu.attention.load(cpu::this().kick_token);
+    vcpu.attention.load(cpu::this().kick_token());
+    use_vectors::<G>(vcpu.statistics.is_some());
     #[cfg(feature = "ablation")]
     crate::naive::start_cpu();
     // SAFETY: the frame's memory lies above this CPU's stack, mapped and used by nobody else; TPIDR_EL2 was
@@ -219,7 +237,6 @@ fn run_with<G: Gic>(vcpu: &'static Vcpu) -> ! {
             attend::<G>(&mut *frame, vcpu, vcpu.owned(), monitor());
         }
         if vcpu.statistics.is_some() {
-            statistics::use_timed_vectors();
             turnstile_enter_timed(frame as u64)
         }
         turnstile_enter(frame as u64)

@@ -2,19 +2,24 @@
 //! Accesses to emulated devices: stage 2 faults whose syndrome describes the instruction (Arm ARM D24.2.41,
 //! "ISS encoding for an exception from a Data Abort").
 
+use turnstile_vgic::Outcome;
+
 use super::inject::{self, Abort};
 use super::{Code, done, resident, skip};
 use crate::Monitor;
 use crate::frame::Frame;
-use crate::irq::Gic;
+use crate::irq::{Gic, Gicv2, Gicv3Legacy};
 use crate::regs;
 use crate::vcpu::{Owned, Vcpu};
+use crate::vm::Peers;
 
 const ISV: u32 = 1 << 24;
 const SSE: u32 = 1 << 21;
 const SF: u32 = 1 << 15;
 const S1PTW: u32 = 1 << 7;
 const WNR: u32 = 1 << 6;
+const SAS: u32 = 3 << 22;
+const SAS_WORD: u32 = 2 << 22;
 /// DFSC without its level.
 const FAULT: u32 = 0x3c;
 const FAULT_TRANSLATION: u32 = 0x04;
@@ -74,6 +79,65 @@ pub(super) extern "C" fn turnstile_light_data_abort(frame: &mut Frame, esr: u64)
         return Code::SYNC;
     }
     distributor_read(frame, offset as u32, iss)
+}
+
+/// Offset of `GICD_SGIR` in a GICv2's distributor.
+const GICD_SGIR: u64 = 0xf00;
+
+/// [`turnstile_light_data_abort`] of the vectors of a GICv2, where SGIs are stores to `GICD_SGIR`: looked for first.
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn turnstile_light_data_abort_gicv2(frame: &mut Frame, esr: u64) -> u32 {
+    light_data_abort_with_sgir::<Gicv2>(frame, esr)
+}
+
+/// The same for a GICv2 on a GICv3.
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn turnstile_light_data_abort_legacy(frame: &mut Frame, esr: u64) -> u32 {
+    light_data_abort_with_sgir::<Gicv3Legacy>(frame, esr)
+}
+
+#[inline(always)] // Its two callers are what it is for.
+fn light_data_abort_with_sgir<G: Gic>(frame: &mut Frame, esr: u64) -> u32 {
+    let iss = esr as u32;
+    let vcpu = resident(frame);
+    let register = (iss >> 16 & 31) as usize;
+    let offset = fault_address().wrapping_sub(vcpu.vm.gicd.base);
+    if !Frame::is_light(register) {
+        return Code::SYNC;
+    }
+    // A store of a word whose syndrome is valid, not by a table walk, missing in stage 2.
+    if offset == GICD_SGIR
+        && iss & (ISV | SAS | S1PTW | WNR | FAULT) == ISV | SAS_WORD | WNR | FAULT_TRANSLATION
+    {
+        return light_sgir::<G>(frame, register);
+    }
+    if iss & (ISV | SSE | S1PTW | WNR | FAULT) != ISV | FAULT_TRANSLATION || offset >= vcpu.vm.gicd.size {
+        return Code::SYNC;
+    }
+    distributor_read(frame, offset as u32, iss)
+}
+
+/// Sends the SGI of a store to `GICD_SGIR`: to the vCPU itself by a list register, to others by their inboxes.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // Needs a stack frame, which the other light exits are not to pay for.
+fn light_sgir<G: Gic>(frame: &mut Frame, register: usize) -> u32 {
+    let vcpu = resident(frame);
+    // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
+    let owned = unsafe { vcpu.owned() };
+    let (intid, targets) = vcpu.vm.vgic.sgir_targets(frame.light(register) as u32, vcpu.index);
+    let mut outcome = Outcome::Done;
+    for target in targets {
+        if target == vcpu.index {
+            outcome = owned.gic.inject_sgi_from(&mut G::interface(), intid, vcpu.index);
+        } else {
+            vcpu.vm.vgic.post_sgi(&Peers::<G>::new(vcpu.vm), target, intid, vcpu.index);
+        }
+    }
+    skip();
+    match outcome {
+        Outcome::Done => done(vcpu),
+        Outcome::Slow => Code::SETTLE,
+    }
 }
 
 /// A read of the distributor into one of the registers that the light tier holds.
@@ -140,7 +204,9 @@ fn device<G: Gic>(
             owned.gic.dist_read(cx, offset, access.size)
         }));
     }
-    if let Some((target, offset)) = vm.gicr.locate(address) {
+    if G::SYSTEM_REGISTERS
+        && let Some((target, offset)) = vm.gicr.locate(address)
+    {
         return Some(vm.with_gic::<G, _>(|cx| {
             if access.write {
                 owned.gic.redist_write(cx, target, offset, access.size, value);
@@ -148,6 +214,12 @@ fn device<G: Gic>(
             }
             owned.gic.redist_read(cx, target, offset, access.size)
         }));
+    }
+    if !G::SYSTEM_REGISTERS && vm.gicv_dir.contains(address) {
+        if access.write && address == vm.gicv_dir.base && access.size == 4 {
+            vm.with_gic::<G, _>(|cx| owned.gic.dir(cx, value as u32 & 0x3ff));
+        }
+        return Some(0);
     }
     if access.write {
         monitor.mmio_write(vm, address, access.size, value).then_some(0)

@@ -7,7 +7,7 @@ use turnstile_vgic::{Host, Outcome, SgiRegister, Vgic};
 
 use super::{Code, done, resident, skip};
 use crate::frame::Frame;
-use crate::irq::{Gic, Gicv3};
+use crate::irq::{Gic, Gicv2, Gicv3};
 use crate::pmu::Register;
 use crate::vcpu::{Owned, Vcpu};
 use crate::vm::Peers;
@@ -163,7 +163,7 @@ fn access<G: Gic, L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u6
         Trap::Ignored => Access::Value(0),
         Trap::Id if read => Access::Value(id_register(vcpu, iss)),
         Trap::Id => Access::Undefined,
-        Trap::Sgi(_) | Trap::Deactivate if read => Access::Undefined,
+        Trap::Sgi(_) | Trap::Deactivate if read || !G::SYSTEM_REGISTERS => Access::Undefined,
         Trap::Sgi(register) => match send_sgi::<G, L>(vcpu, owned, register, value) {
             Outcome::Done => Access::Value(0),
             Outcome::Slow => Access::Settle,
@@ -186,11 +186,11 @@ fn access<G: Gic, L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u6
     }
 }
 
-/// The body of the light handler, with a [`Lookup`].
+/// The body of the light handler, for a [`Gic`] and with a [`Lookup`].
 ///
 /// A macro: as a generic function that is inlined, its branches are laid out otherwise, at the cost of the first.
 macro_rules! light_sysreg {
-    ($frame:ident, $esr:ident, $lookup:ty) => {{
+    ($frame:ident, $esr:ident, $gic:ty, $lookup:ty) => {{
         let iss = $esr as u32;
         let rt = transfer(iss);
         if !Frame::is_light(rt) {
@@ -199,8 +199,8 @@ macro_rules! light_sysreg {
         let vcpu = resident($frame);
         let value = match <$lookup>::trap(iss) {
             Trap::Id if iss & ISS_READ != 0 => id_register(vcpu, iss),
-            Trap::Sgi(register) if iss & ISS_READ == 0 => {
-                return light_sgi::<Gicv3, $lookup>($frame, register, rt);
+            Trap::Sgi(register) if <$gic>::SYSTEM_REGISTERS && iss & ISS_READ == 0 => {
+                return light_sgi::<$gic, $lookup>($frame, register, rt);
             }
             Trap::PmuSelect if vcpu.vm.pmu => {
                 // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
@@ -223,13 +223,19 @@ macro_rules! light_sysreg {
 /// The registers that are hot in real guests: identification, SGIs, the PMU's selector.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub(super) extern "C" fn turnstile_light_sysreg(frame: &mut Frame, esr: u64) -> u32 {
-    light_sysreg!(frame, esr, Indexed)
+    light_sysreg!(frame, esr, Gicv3, Indexed)
+}
+
+/// [`turnstile_light_sysreg`] of the vectors of a GICv2.
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn turnstile_light_sysreg_gicv2(frame: &mut Frame, esr: u64) -> u32 {
+    light_sysreg!(frame, esr, Gicv2, Indexed)
 }
 
 /// The same with another way to look things up.
 #[cfg(feature = "ablation")]
 pub(super) extern "C" fn light_with<L: Lookup>(frame: &mut Frame, esr: u64) -> u32 {
-    light_sysreg!(frame, esr, L)
+    light_sysreg!(frame, esr, Gicv3, L)
 }
 
 /// An SGI register, written from one of the registers that the light tier holds.

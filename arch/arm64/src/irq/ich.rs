@@ -3,7 +3,7 @@
 
 use turnstile_vgic::{Backing, GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
 
-use crate::irq::{Acknowledged, Gic, Gicv3};
+use super::{Acknowledged, CpuInterface, Gic, Gicv3, gicv3};
 use crate::regs;
 
 /// The virtual CPU interface of this physical CPU. Zero-sized: its state is the hardware's.
@@ -101,7 +101,7 @@ macro_rules! each_lr {
 
 /// Encodes ICH_LR<n>_EL2.
 #[inline] // A handful of shifts on the injection path.
-const fn encode(lr: ListRegister) -> u64 {
+pub(super) const fn encode(lr: ListRegister) -> u64 {
     let backing = match lr.backing {
         Backing::Software { eoi_maintenance: true } => LR_EOI,
         Backing::Software { eoi_maintenance: false } => 0,
@@ -127,23 +127,22 @@ pub(crate) fn write_raw(n: usize, value: u64) {
 }
 
 impl Ich {
-    /// Returns how many list registers this CPU has (1 to 16).
-    pub fn list_registers() -> usize {
-        (regs::ICH_VTR_EL2.read() & 0x1f) as usize + 1
-    }
-
-    /// Returns how many priority bits list registers keep (5 to 8).
-    pub fn priority_bits() -> u32 {
-        (regs::ICH_VTR_EL2.read() >> 29 & 7) as u32 + 1
-    }
-
     /// Returns how many preemption bits there are (5 to 7): how many active priority registers exist.
     pub fn preemption_bits() -> u64 {
         (regs::ICH_VTR_EL2.read() >> 26 & 7) + 1
     }
+}
 
-    /// Clears what the model takes to be clear when a CPU starts: list registers and maintenance conditions.
-    pub fn start_cpu() {
+impl CpuInterface for Ich {
+    fn list_registers() -> usize {
+        (regs::ICH_VTR_EL2.read() & 0x1f) as usize + 1
+    }
+
+    fn priority_bits() -> u32 {
+        (regs::ICH_VTR_EL2.read() >> 29 & 7) as u32 + 1
+    }
+
+    fn start_cpu() {
         for n in 0..Self::list_registers() {
             write_raw(n, 0);
         }
@@ -152,28 +151,37 @@ impl Ich {
         Self::reset();
     }
 
-    /// Puts the guest's CPU interface into its reset state: no active priority, groups disabled. List registers
-    /// and ICH_HCR_EL2 are the model's, which resets them itself.
-    pub fn reset() {
-        let preemption_bits = Self::preemption_bits();
-        // SAFETY: state of the guest's interface only; AP registers beyond the implemented preemption bits
-        // do not exist and are not touched (IHI 0069, 12.4.5).
+    fn reset() {
+        // SAFETY: state of the guest's interface only. System register interface on, bypass off, for EL1 to see: a guest
+        // may have changed it where the register is writable, or it was off for a guest with a GICv2.
         unsafe {
-            regs::ICH_AP0R0_EL2.write(0);
-            regs::ICH_AP1R0_EL2.write(0);
-            if preemption_bits >= 6 {
-                regs::ICH_AP0R1_EL2.write(0);
-                regs::ICH_AP1R1_EL2.write(0);
-            }
-            if preemption_bits >= 7 {
-                regs::ICH_AP0R2_EL2.write(0);
-                regs::ICH_AP1R2_EL2.write(0);
-                regs::ICH_AP0R3_EL2.write(0);
-                regs::ICH_AP1R3_EL2.write(0);
-            }
-            // Binary points at their minimum, priority mask closed, groups disabled.
-            regs::ICH_VMCR_EL2.write(0);
+            regs::ICC_SRE_EL2.write(gicv3::SRE_EL2);
+            regs::ICC_SRE_EL1.write(7);
         }
+        clear();
+    }
+}
+
+/// Clears what the guest's CPU interface keeps.
+pub(super) fn clear() {
+    let preemption_bits = Ich::preemption_bits();
+    // SAFETY: state of the guest's interface only; AP registers beyond the implemented preemption bits
+    // do not exist and are not touched (IHI 0069, 12.4.5).
+    unsafe {
+        regs::ICH_AP0R0_EL2.write(0);
+        regs::ICH_AP1R0_EL2.write(0);
+        if preemption_bits >= 6 {
+            regs::ICH_AP0R1_EL2.write(0);
+            regs::ICH_AP1R1_EL2.write(0);
+        }
+        if preemption_bits >= 7 {
+            regs::ICH_AP0R2_EL2.write(0);
+            regs::ICH_AP1R2_EL2.write(0);
+            regs::ICH_AP0R3_EL2.write(0);
+            regs::ICH_AP1R3_EL2.write(0);
+        }
+        // Binary points at their minimum, priority mask closed, groups disabled.
+        regs::ICH_VMCR_EL2.write(0);
     }
 }
 
@@ -251,6 +259,7 @@ mod tests {
     fn encodes_as_the_manual_lays_it_out() {
         let lr = ListRegister {
             intid: 27,
+            source: 0,
             priority: 0xa0,
             group1: true,
             state: LrState::Pending,

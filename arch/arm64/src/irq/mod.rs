@@ -5,13 +5,21 @@
 //! vectors of a machine lead to its own, so no light exit asks which one it is. The rest picks its instance where it
 //! begins ([`in_gic`]).
 
+pub mod controller;
+pub mod gich;
+pub mod gicv2;
 pub mod gicv3;
 pub mod ich;
+pub mod legacy;
+
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use turnstile_vgic::VirtualInterface;
 use turnstile_vm::attention::KickToken;
 
+pub use gicv2::Gicv2;
 pub use gicv3::Gicv3;
+pub use legacy::Gicv3Legacy;
 
 /// SGI by which one physical CPU makes another look at its attention words.
 pub const SGI_KICK: u32 = 0;
@@ -23,6 +31,12 @@ pub const PPI_HYPERVISOR_TIMER: u32 = 26;
 pub const PPI_VIRTUAL_TIMER: u32 = 27;
 /// PPI of the EL1 physical timer.
 pub const PPI_PHYSICAL_TIMER: u32 = 30;
+/// The private interrupts that are enabled on each CPU, as bits.
+const PRIVATE_IN_USE: u32 = 1 << SGI_KICK
+    | 1 << PPI_MAINTENANCE
+    | 1 << PPI_HYPERVISOR_TIMER
+    | 1 << PPI_VIRTUAL_TIMER
+    | 1 << PPI_PHYSICAL_TIMER;
 /// INTIDs from here on mean "nothing" or are special.
 pub const SPURIOUS: u32 = 1020;
 
@@ -33,7 +47,12 @@ pub struct Acknowledged(pub u32);
 /// The GIC of the machine: its CPU interface at EL2, and the virtual CPU interface.
 pub trait Gic: 'static {
     /// The virtual CPU interface: zero-sized, its state is the hardware's.
-    type Interface: VirtualInterface;
+    type Interface: CpuInterface;
+    /// Whether guests reach their CPU interface by system registers; otherwise those are UNDEFINED.
+    const SYSTEM_REGISTERS: bool;
+
+    /// Returns the address of the vectors that lead to its handlers; the timed ones for a vCPU that keeps statistics.
+    fn vectors(timed: bool) -> u64;
 
     /// Returns the virtual CPU interface.
     fn interface() -> Self::Interface;
@@ -52,10 +71,105 @@ pub trait Gic: 'static {
     fn kick(token: KickToken);
 }
 
+/// What else a virtual CPU interface has: what is done at boot, and when a vCPU is reset.
+pub trait CpuInterface: VirtualInterface {
+    /// Returns how many list registers are used (1 to 16).
+    fn list_registers() -> usize;
+
+    /// Returns how many priority bits list registers keep (5 to 8).
+    fn priority_bits() -> u32;
+
+    /// Clears what the model takes to be clear when a CPU starts: list registers and maintenance conditions.
+    fn start_cpu();
+
+    /// Puts the guest's CPU interface into its reset state: no active priority, groups disabled, priority mask closed.
+    /// List registers and maintenance conditions are the model's, which resets them itself.
+    fn reset();
+}
+
+/// Whether the GIC is a [`Gicv2`]. Written once, before other CPUs run.
+static GICV2: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether the GIC of this machine is a [`Gicv2`]; otherwise it is a [`Gicv3`].
+#[inline] // One load.
+pub fn is_gicv2() -> bool {
+    GICV2.load(Ordering::Relaxed)
+}
+
+/// Makes the GIC a [`Gicv2`] or a [`Gicv3`]: once, on the boot CPU, before anything looks.
+pub fn set_gicv2(gicv2: bool) {
+    GICV2.store(gicv2, Ordering::Relaxed);
+}
+
 /// Calls a function that is generic over the GIC with the GIC of this machine.
 macro_rules! in_gic {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        $function::<$crate::irq::Gicv3>($($argument),*)
+        match $crate::irq::is_gicv2() {
+            false => $function::<$crate::irq::Gicv3>($($argument),*),
+            true => $function::<$crate::irq::Gicv2>($($argument),*),
+        }
     };
 }
 pub(crate) use in_gic;
+
+/// Calls a function that is generic over the GIC with that of this machine as a guest with a GIC of `$model` sees it.
+macro_rules! in_gic_of {
+    ($model:expr, $function:ident($($argument:expr),* $(,)?)) => {
+        match ($crate::irq::is_gicv2(), $model) {
+            (true, _) => $function::<$crate::irq::Gicv2>($($argument),*),
+            (false, turnstile_vgic::Model::Gicv3) => $function::<$crate::irq::Gicv3>($($argument),*),
+            (false, turnstile_vgic::Model::Gicv2) => $function::<$crate::irq::Gicv3Legacy>($($argument),*),
+        }
+    };
+}
+pub(crate) use in_gic_of;
+
+/// Sends [`SGI_KICK`] to the physical CPU with `token`, ordered behind the stores before it.
+pub fn kick(token: KickToken) {
+    fn kick<G: Gic>(token: KickToken) {
+        G::kick(token);
+    }
+    in_gic!(kick(token));
+}
+
+/// Returns how many list registers the virtual CPU interface has that are used.
+pub fn list_registers() -> usize {
+    fn of<G: Gic>() -> usize {
+        G::Interface::list_registers()
+    }
+    in_gic!(of())
+}
+
+/// Returns how many priority bits list registers keep.
+pub fn priority_bits() -> u32 {
+    fn of<G: Gic>() -> u32 {
+        G::Interface::priority_bits()
+    }
+    in_gic!(of())
+}
+
+/// Makes this CPU take exits by the vectors of `G`: the timed ones for a vCPU that keeps statistics.
+pub fn use_vectors<G: Gic>(timed: bool) {
+    // SAFETY: complete vector tables, which do the same; EL2 itself takes no exceptions.
+    unsafe { crate::regs::VBAR_EL2.write(G::vectors(timed)) };
+    crate::cpu::isb();
+}
+
+/// Defines a function that returns the address of one of two vector tables of `vectors.S`.
+macro_rules! vectors {
+    ($plain:ident, $timed:ident) => {
+        fn vectors(timed: bool) -> u64 {
+            #[cfg(target_os = "none")]
+            {
+                unsafe extern "C" {
+                    static $plain: u8;
+                    static $timed: u8;
+                }
+                if timed { &raw const $timed as u64 } else { &raw const $plain as u64 }
+            }
+            #[cfg(not(target_os = "none"))]
+            u64::from(timed)
+        }
+    };
+}
+pub(crate) use vectors;

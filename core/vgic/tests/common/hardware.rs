@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The virtual CPU interface in memory, written from the architecture (Arm IHI 0069, chapters 4.8 and
-//! 6): what the guest does through it, which maintenance conditions hold, and how often it is accessed.
+//! The virtual CPU interface in memory, written from the architecture (Arm IHI 0069, chapters 4.8 and 6;
+//! Arm IHI 0048, chapter 5): what the guest does through it, which maintenance conditions hold, and how often it is accessed.
 
 use std::collections::BTreeSet;
 
-use turnstile_vgic::{Backing, GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
+use turnstile_vgic::{Backing, GroupEnables, ListRegister, LrState, Maintenance, Model, VirtualInterface};
 
 /// Counts accesses by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,10 @@ impl Interface {
 
 #[derive(Debug)]
 pub struct HardwareModel {
+    model: Model,
     pub lrs: Vec<Option<ListRegister>>,
+    /// The sender that the guest was told of each SGI; `None` when a write made it active.
+    pub told: [Option<u8>; 16],
     /// List registers that were written with a request for maintenance and are now invalid.
     eoi_status: u16,
     eoi_count: u8,
@@ -54,8 +57,10 @@ pub struct HardwareModel {
 }
 
 impl HardwareModel {
-    pub fn new(list_registers: usize) -> Self {
+    pub fn new(model: Model, list_registers: usize) -> Self {
         Self {
+            model,
+            told: [None; 16],
             lrs: vec![None; list_registers],
             eoi_status: 0,
             eoi_count: 0,
@@ -90,8 +95,13 @@ impl HardwareModel {
         })
     }
 
-    /// The guest reads IAR.
+    /// The guest reads IAR: the INTID.
     pub fn acknowledge(&mut self) -> Option<u32> {
+        self.acknowledge_with_source().map(|(intid, _)| intid)
+    }
+
+    /// The guest reads IAR: the INTID and the sender.
+    pub fn acknowledge_with_source(&mut self) -> Option<(u32, u8)> {
         let lr = self.signaled()?;
         self.active_priorities.push(self.interface.group_priority(lr.priority, lr.group1));
         for held in self.lrs.iter_mut().flatten() {
@@ -99,7 +109,10 @@ impl HardwareModel {
                 held.state = LrState::Active;
             }
         }
-        Some(lr.intid)
+        if let Some(told) = self.told.get_mut(lr.intid as usize) {
+            *told = Some(lr.source);
+        }
+        Some((lr.intid, lr.source))
     }
 
     /// The guest writes EOIR.
@@ -114,10 +127,11 @@ impl HardwareModel {
 
     /// The guest writes DIR. Returns false if that traps.
     pub fn deactivate_interrupt(&mut self, intid: u32) -> bool {
-        if !self.armed.trap_dir {
+        let traps = self.model == Model::Gicv2 || self.armed.trap_dir;
+        if !traps {
             self.deactivate(intid);
         }
-        !self.armed.trap_dir
+        !traps
     }
 
     fn deactivate(&mut self, intid: u32) {
@@ -125,6 +139,9 @@ impl HardwareModel {
             let Some(lr) = held else { continue };
             if lr.intid != intid || !lr.state.active() {
                 continue;
+            }
+            if let Some(told) = self.told.get(intid as usize) {
+                assert!(told.is_none_or(|told| told == lr.source), "SGI {intid} of another sender");
             }
             if lr.state.pending() {
                 lr.state = LrState::Pending;
@@ -170,6 +187,7 @@ impl VirtualInterface for HardwareModel {
     fn write_lr(&mut self, n: usize, lr: ListRegister) {
         self.accesses.writes += 1;
         assert_ne!(lr.state, LrState::Invalid);
+        assert!(lr.source == 0 || self.model == Model::Gicv2 && lr.intid < 16, "a sender of no SGI");
         assert_eq!(lr.priority & 7, 0, "an unimplemented priority bit");
         if let Backing::Hardware { pintid } = lr.backing {
             assert_ne!(lr.state, LrState::PendingActive, "forbidden with HW = 1");
@@ -203,6 +221,7 @@ impl VirtualInterface for HardwareModel {
 
     fn set_maintenance(&mut self, maintenance: Maintenance) {
         self.accesses.maintenance += 1;
+        assert!(!maintenance.trap_dir || self.model == Model::Gicv3, "GICH cannot trap DIR");
         self.armed = maintenance;
         self.eoi_count = 0;
     }

@@ -4,5 +4,6 @@
 #![allow(dead_code, missing_docs, reason = "each test file uses a part of it")]
 
 pub mod hardware;
+pub mod machine;
 pub mod reference;
 pub mod world;

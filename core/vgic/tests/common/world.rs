@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A VM: the code under test on modeled hardware, beside the ideal controller. Every step does the same
-//! to both; [`World::compare`] demands that the guest cannot tell them apart.
+//! A VM beside the ideal controller. Every step does the same to both; [`World::compare`] demands that the
+//! guest cannot tell them apart.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use turnstile_vgic::{
-    Context, Host, Outcome, RemoteOp, SgiRegister, VcpuGic, Vgic, VgicConfig, VirtualInterface,
-};
+use turnstile_vgic::{Host, Model, Outcome, SgiRegister};
 
 use super::hardware::{HardwareModel, Interface};
+use super::machine::{Machine, SPIS};
 use super::reference::Reference;
 
 /// The PPI of the timer, which is backed by hardware.
 pub const TIMER: u32 = 27;
 const TIMER_PINTID: u32 = 26;
-pub const SPIS: u32 = 64;
 
 const ISENABLER: u32 = 0x100;
 const ICENABLER: u32 = 0x180;
@@ -23,15 +20,21 @@ const ISPENDR: u32 = 0x200;
 const ICPENDR: u32 = 0x280;
 const ISACTIVER: u32 = 0x300;
 const ICACTIVER: u32 = 0x380;
+const ITARGETSR: u32 = 0x800;
+const SGIR: u32 = 0xf00;
+const CPENDSGIR: u32 = 0xf10;
+const SPENDSGIR: u32 = 0xf20;
 const IROUTER: u32 = 0x6000;
-const SGI_FRAME: u32 = 0x1_0000;
 
 /// What can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Acknowledge,
     EndOfInterrupt,
-    Deactivate { nth: usize, from: usize },
+    Deactivate {
+        nth: usize,
+        from: usize,
+    },
     Enable(u32, bool),
     Pend(u32, bool),
     Activate(u32, bool),
@@ -40,7 +43,17 @@ pub enum Op {
     Edge(u32, bool),
     Route(u32, usize),
     Groups(bool, bool),
-    Sgi { intid: u32, to: usize, group1: bool },
+    Sgi {
+        intid: u32,
+        to: usize,
+        group1: bool,
+    },
+    /// Writes `GICD_SPENDSGIR` or `GICD_CPENDSGIR`.
+    Senders {
+        intid: u32,
+        senders: u8,
+        pend: bool,
+    },
     Line(u32, bool),
     Pulse(u32),
     Timer(bool),
@@ -48,151 +61,10 @@ pub enum Op {
     InterfaceGroups(bool, bool),
     EoiMode(bool),
     PutLoad,
+    Power(bool),
     Observe(u32),
     Spurious,
     Synchronize,
-}
-
-pub struct Cpu {
-    pub gic: VcpuGic,
-    pub hw: HardwareModel,
-}
-
-/// The other vCPUs, as one of them sees them.
-pub struct Machine {
-    pub vgic: Vgic,
-    pub cpus: Vec<RefCell<Cpu>>,
-    pub inboxes: Vec<RefCell<BTreeSet<u32>>>,
-}
-
-impl Host for Machine {
-    fn post(&self, vcpu: usize, intid: u32) {
-        self.inboxes[vcpu].borrow_mut().insert(intid);
-    }
-
-    fn remote<V: VirtualInterface>(&self, me: &mut VcpuGic, _: &mut V, vcpu: usize, op: RemoteOp) -> u64 {
-        assert_ne!(me.index(), vcpu, "a remote operation on oneself");
-        self.with(vcpu, |gic, cx| gic.apply(cx, op))
-    }
-}
-
-impl Machine {
-    pub fn new(mpidrs: &[u64], list_registers: usize) -> Self {
-        let config = VgicConfig { mpidrs, spis: SPIS, priority_bits: 5, group1_at_reset: true };
-        let vgic = Vgic::new(&config).unwrap();
-        let cpu = |index| {
-            let gic = VcpuGic::new(&vgic, index, list_registers);
-            RefCell::new(Cpu { gic, hw: HardwareModel::new(list_registers) })
-        };
-        let machine = Self {
-            cpus: (0..mpidrs.len()).map(cpu).collect(),
-            inboxes: mpidrs.iter().map(|_| RefCell::default()).collect(),
-            vgic,
-        };
-        for vcpu in 0..mpidrs.len() {
-            machine.with(vcpu, |gic, cx| gic.load(cx));
-        }
-        machine
-    }
-
-    /// Runs something on one vCPU's physical CPU.
-    pub fn with<R>(
-        &self,
-        vcpu: usize,
-        run: impl FnOnce(&mut VcpuGic, &mut Context<HardwareModel, Self>) -> R,
-    ) -> R {
-        let mut cpu = self.cpus[vcpu].borrow_mut();
-        let Cpu { gic, hw } = &mut *cpu;
-        run(gic, &mut Context { vgic: &self.vgic, vif: hw, host: self })
-    }
-
-    /// Delivers everything posted. Returns whether there was something.
-    pub fn drain(&self) -> bool {
-        let mut any = false;
-        for vcpu in 0..self.cpus.len() {
-            let posted = self.inboxes[vcpu].take();
-            any |= !posted.is_empty();
-            self.with(vcpu, |gic, cx| {
-                posted.iter().for_each(|intid| gic.deliver(cx, *intid));
-                gic.settle(cx);
-            });
-        }
-        any
-    }
-
-    /// Handles maintenance interrupts and posts until there are none. Panics if that never ends.
-    pub fn service(&self) {
-        for _ in 0..64 {
-            let mut any = self.drain();
-            for vcpu in 0..self.cpus.len() {
-                if self.cpus[vcpu].borrow().hw.misr() {
-                    any = true;
-                    self.with(vcpu, |gic, cx| gic.maintenance(cx));
-                }
-            }
-            if !any {
-                return;
-            }
-        }
-        panic!("a maintenance storm");
-    }
-
-    pub fn write(&self, vcpu: usize, intid: u32, bank: u32, value: u32) {
-        self.with(vcpu, |gic, cx| {
-            if intid < 32 {
-                gic.redist_write(cx, vcpu, SGI_FRAME + bank, 4, value.into());
-            } else {
-                gic.dist_write(cx, bank + intid / 32 * 4, 4, value.into());
-            }
-        });
-    }
-
-    pub fn read(&self, vcpu: usize, intid: u32, bank: u32) -> bool {
-        let value = self.with(vcpu, |gic, cx| {
-            if intid < 32 {
-                gic.redist_read(cx, vcpu, SGI_FRAME + bank, 4)
-            } else {
-                gic.dist_read(cx, bank + intid / 32 * 4, 4)
-            }
-        });
-        value >> (intid % 32) & 1 != 0
-    }
-
-    /// Changes one bit of a register with a bit per INTID.
-    fn write_bit(&self, vcpu: usize, intid: u32, bank: u32, bit: bool) {
-        let frame = |gic: &mut VcpuGic, cx: &mut Context<HardwareModel, Self>| {
-            let mask = 1u64 << (intid % 32);
-            if intid < 32 {
-                let old = gic.redist_read(cx, vcpu, SGI_FRAME + bank, 4);
-                gic.redist_write(cx, vcpu, SGI_FRAME + bank, 4, if bit { old | mask } else { old & !mask });
-            } else {
-                let offset = bank + intid / 32 * 4;
-                let old = gic.dist_read(cx, offset, 4);
-                gic.dist_write(cx, offset, 4, if bit { old | mask } else { old & !mask });
-            }
-        };
-        self.with(vcpu, frame);
-    }
-
-    fn write_edge(&self, vcpu: usize, intid: u32, edge: bool) {
-        self.with(vcpu, |gic, cx| {
-            let mask = 2u64 << (intid % 16 * 2);
-            let offset = 0xc00 + intid / 16 * 4;
-            if intid < 32 {
-                let old = gic.redist_read(cx, vcpu, SGI_FRAME + offset, 4);
-                gic.redist_write(
-                    cx,
-                    vcpu,
-                    SGI_FRAME + offset,
-                    4,
-                    if edge { old | mask } else { old & !mask },
-                );
-            } else {
-                let old = gic.dist_read(cx, offset, 4);
-                gic.dist_write(cx, offset, 4, if edge { old | mask } else { old & !mask });
-            }
-        });
-    }
 }
 
 pub struct World {
@@ -204,13 +76,22 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(vcpus: usize, list_registers: usize) -> Self {
+    pub fn new(model: Model, vcpus: usize, list_registers: usize) -> Self {
         let mpidrs: Vec<u64> = (0..vcpus as u64).collect();
         Self {
-            machine: Machine::new(&mpidrs, list_registers),
-            reference: Reference::new(vcpus, SPIS as usize),
+            machine: Machine::of(model, &mpidrs, list_registers),
+            reference: Reference::new(model, vcpus, SPIS as usize),
             dropped: vec![Vec::new(); vcpus],
         }
+    }
+
+    fn is_gicv2(&self) -> bool {
+        self.machine.vgic.model() == Model::Gicv2
+    }
+
+    /// Returns the vCPUs that are off.
+    fn off(&self) -> Vec<usize> {
+        (0..self.dropped.len()).filter(|vcpu| !self.reference.on[*vcpu]).collect()
     }
 
     fn hw<R>(&self, vcpu: usize, run: impl FnOnce(&mut HardwareModel) -> R) -> R {
@@ -225,7 +106,7 @@ impl World {
 
     /// Lets the physical timers fire whose line is high and whose interrupt is not active.
     fn fire_timers(&mut self) {
-        for vcpu in 0..self.dropped.len() {
+        for vcpu in (0..self.dropped.len()).filter(|vcpu| self.reference.on[*vcpu]).collect::<Vec<usize>>() {
             if self.reference.get(vcpu, TIMER).line && self.hw(vcpu, |hw| hw.physical.insert(TIMER_PINTID)) {
                 self.machine.with(vcpu, |gic, cx| {
                     if gic.inject_ppi_hw(cx.vif, TIMER, TIMER_PINTID) == Outcome::Slow {
@@ -238,9 +119,10 @@ impl World {
 
     /// Handles what the last step left to do, and compares.
     pub fn settle(&mut self) {
-        self.machine.service();
+        let off = self.off();
+        self.machine.service_but(&off);
         self.fire_timers();
-        self.machine.service();
+        self.machine.service_but(&off);
         self.compare();
     }
 
@@ -248,6 +130,9 @@ impl World {
     /// next step comes, unless that is one that the guest does without a trap.
     pub fn step(&mut self, vcpu: usize, op: Op, lazy: bool) {
         match op {
+            Op::Power(on) => self.power_step(vcpu, on),
+            // Who is off does nothing.
+            _ if !self.reference.on[vcpu] => return,
             Op::Acknowledge | Op::EndOfInterrupt | Op::Deactivate { .. } => {
                 self.settle();
                 self.guest_step(vcpu, op);
@@ -256,7 +141,7 @@ impl World {
             Op::Priority(..) | Op::Group1(..) | Op::Edge(..) | Op::Route(..) => self.config_step(vcpu, op),
             _ => self.other_step(vcpu, op),
         }
-        self.machine.drain();
+        self.machine.drain_but(&self.off());
         self.fire_timers();
         if !lazy {
             self.settle();
@@ -267,11 +152,11 @@ impl World {
         match op {
             Op::Acknowledge => {
                 let expected = self.reference.signaled(vcpu);
-                let got = self.hw(vcpu, HardwareModel::acknowledge);
+                let got = self.hw(vcpu, HardwareModel::acknowledge_with_source);
                 assert_eq!(got.is_some(), !expected.is_empty(), "got {got:?}, expected of {expected:?}");
-                if let Some(intid) = got {
+                if let Some((intid, source)) = got {
                     assert!(expected.contains(&intid), "got {intid}, expected of {expected:?}");
-                    self.reference.acknowledge(vcpu, intid);
+                    self.reference.acknowledge(vcpu, intid, source);
                 }
             }
             Op::EndOfInterrupt => {
@@ -296,7 +181,9 @@ impl World {
                 self.dropped[from].remove(at);
                 self.reference.get(vcpu, intid).active = false;
                 if !self.hw(vcpu, |hw| hw.deactivate_interrupt(intid)) {
-                    self.machine.with(vcpu, |gic, cx| gic.dir(cx, intid));
+                    // A GICv2 guest names the sender too.
+                    let source = if self.is_gicv2() && intid < 16 { 5 << 10 } else { 0 };
+                    self.machine.with(vcpu, |gic, cx| gic.dir(cx, intid | source));
                 }
             }
             _ => unreachable!(),
@@ -318,14 +205,20 @@ impl World {
         if bank == ICACTIVER && self.is_running(vcpu, intid) {
             return;
         }
+        // GICv2 has other registers for the senders of SGIs.
+        let read_only = self.is_gicv2() && intid < 16;
         let interrupt = self.reference.get(vcpu, intid);
         match op {
+            Op::Pend(..) if read_only => {}
             Op::Enable(_, on) => interrupt.enabled = on,
             Op::Pend(_, on) => interrupt.latch = on,
             Op::Activate(_, on) => {
                 if on && !interrupt.active {
                     // DIR may deactivate it.
                     self.dropped[vcpu].push(intid);
+                    if let Some(told) = self.machine.cpus[vcpu].borrow_mut().hw.told.get_mut(intid as usize) {
+                        *told = None;
+                    }
                 }
                 interrupt.active = on;
             }
@@ -345,13 +238,7 @@ impl World {
         match op {
             Op::Priority(intid, priority) => {
                 self.reference.get(vcpu, intid).priority = priority & 0xf8;
-                machine.with(vcpu, |gic, cx| {
-                    if intid < 32 {
-                        gic.redist_write(cx, vcpu, SGI_FRAME + 0x400 + intid, 1, priority.into());
-                    } else {
-                        gic.dist_write(cx, 0x400 + intid, 1, priority.into());
-                    }
-                });
+                machine.write_register(vcpu, intid, 0x400 + intid, 1, priority.into());
             }
             Op::Group1(intid, on) => {
                 self.reference.get(vcpu, intid).group1 = on;
@@ -362,9 +249,10 @@ impl World {
                 machine.write_edge(vcpu, intid, on);
             }
             Op::Route(intid, target) if intid >= 32 => {
-                let exists = target < self.dropped.len();
-                self.reference.get(vcpu, intid).target = exists.then_some(target);
-                machine.with(vcpu, |gic, cx| gic.dist_write(cx, IROUTER + 8 * intid, 8, target as u64));
+                let (offset, size) =
+                    if self.is_gicv2() { (ITARGETSR + intid, 1) } else { (IROUTER + 8 * intid, 8) };
+                machine.write_register(vcpu, intid, offset, size, target as u64);
+                self.reference.route(intid, target);
             }
             _ => {}
         }
@@ -377,7 +265,19 @@ impl World {
                 let value = u64::from(group0) | u64::from(group1) << 1;
                 self.machine.with(vcpu, |gic, cx| gic.dist_write(cx, 0, 4, value));
             }
+            Op::Sgi { intid, to, group1 } if self.is_gicv2() => self.send_gicv2_sgi(vcpu, intid, to, group1),
             Op::Sgi { intid, to, group1 } => self.send_sgi(vcpu, intid, to, group1),
+            Op::Senders { intid, senders, pend } if self.is_gicv2() => {
+                let present = (1u32 << self.dropped.len()) - 1;
+                let interrupt = self.reference.get(vcpu, intid);
+                if pend {
+                    interrupt.senders |= senders & present as u8;
+                } else {
+                    interrupt.senders &= !senders;
+                }
+                let bank = if pend { SPENDSGIR } else { CPENDSGIR };
+                self.machine.write_register(vcpu, intid, bank + intid, 1, senders.into());
+            }
             Op::Line(intid, high) if intid >= 16 && intid != TIMER => {
                 self.reference.get(vcpu, intid).set_line(high);
                 if intid >= 32 {
@@ -453,9 +353,62 @@ impl World {
         }
     }
 
+    /// Writes `GICD_SGIR`: in the light tier if `light`, else in the full one.
+    fn send_gicv2_sgi(&mut self, vcpu: usize, intid: u32, to: usize, light: bool) {
+        let vcpus = self.dropped.len();
+        let value = intid
+            | match to {
+                _ if to == vcpu && light => 2 << 24,
+                _ if to < vcpus => 1 << (16 + to),
+                _ => 1 << 24,
+            };
+        for target in (0..vcpus).filter(|target| if to < vcpus { *target == to } else { *target != vcpu }) {
+            self.reference.get(target, intid).senders |= 1 << vcpu;
+        }
+        if !light {
+            return self.machine.write_register(vcpu, intid, SGIR, 4, value.into());
+        }
+        let (decoded, targets) = self.machine.vgic.sgir_targets(value, vcpu);
+        assert_eq!(decoded, intid);
+        for target in targets {
+            if target != vcpu {
+                self.machine.vgic.post_sgi(&self.machine, target, intid, vcpu);
+                continue;
+            }
+            self.machine.with(vcpu, |gic, cx| {
+                if gic.inject_sgi_from(cx.vif, intid, vcpu) == Outcome::Slow {
+                    gic.settle(cx);
+                }
+            });
+        }
+    }
+
+    /// A vCPU goes off or comes on. Not the last one, and not while an SPI is active, of which it is nobody's
+    /// promise where that ends.
+    fn power_step(&mut self, vcpu: usize, on: bool) {
+        let others = (0..self.dropped.len()).any(|other| other != vcpu && self.reference.on[other]);
+        let active = (32..32 + SPIS).any(|intid| self.reference.get(0, intid).active);
+        if self.reference.on[vcpu] == on || !on && (!others || active) {
+            return;
+        }
+        self.settle();
+        if on {
+            self.reference.power_on(vcpu);
+            self.hw(vcpu, |hw| {
+                hw.active_priorities.clear();
+                hw.interface = Interface::OPEN;
+            });
+            self.machine.with(vcpu, |gic, cx| gic.power_on(cx));
+        } else {
+            self.reference.power_off(vcpu);
+            self.dropped[vcpu].clear();
+            self.machine.with(vcpu, |gic, cx| gic.power_off(cx));
+        }
+    }
+
     /// Demands that every vCPU is offered the same interrupt on both sides.
     pub fn compare(&mut self) {
-        for vcpu in 0..self.dropped.len() {
+        for vcpu in (0..self.dropped.len()).filter(|vcpu| self.reference.on[*vcpu]).collect::<Vec<usize>>() {
             let expected = self.reference.highest_pending(vcpu);
             let got = self.hw(vcpu, |hw| hw.highest_pending());
             let same = match (&expected, &got) {
@@ -483,7 +436,14 @@ impl World {
 
     /// Does [`Self::compare_registers`] for some interrupts.
     pub fn compare_registers_of(&mut self, vcpu: usize, intids: &[u32]) {
+        if !self.reference.on[vcpu] {
+            return;
+        }
         for &intid in intids {
+            if self.is_gicv2() && intid < 16 {
+                let senders = self.machine.read_register(vcpu, intid, SPENDSGIR + intid, 1);
+                assert_eq!(senders, self.reference.get(vcpu, intid).senders.into(), "senders of {intid}");
+            }
             let (pending, active) =
                 (self.machine.read(vcpu, intid, ISPENDR), self.machine.read(vcpu, intid, ISACTIVER));
             let expected = self.reference.get(vcpu, intid).clone();

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The GICv2 virtual CPU interface: list registers in the memory of the GICH block (IHI 0048, 5.3).
+
+use turnstile_vgic::{
+    Backing, GroupEnables, ListRegister, LrState, MAX_LIST_REGISTERS, Maintenance, VirtualInterface,
+};
+
+use super::{Acknowledged, CpuInterface, Gic, Gicv2};
+use crate::regs::gicv2::{GICH_APR, GICH_EISR0, GICH_ELRSR0, GICH_HCR, GICH_LR, GICH_VMCR, GICH_VTR};
+
+/// The virtual CPU interface of this physical CPU. Zero-sized: its state is the hardware's.
+#[derive(Debug)]
+pub struct Gich;
+
+const HCR_EN: u32 = 1 << 0;
+const HCR_LRENPIE: u32 = 1 << 2;
+const HCR_NPIE: u32 = 1 << 3;
+const HCR_VGRP0EIE: u32 = 1 << 4;
+const HCR_VGRP0DIE: u32 = 1 << 5;
+const HCR_VGRP1EIE: u32 = 1 << 6;
+const HCR_VGRP1DIE: u32 = 1 << 7;
+const HCR_EOICOUNT_SHIFT: u32 = 27;
+const LR_STATE_SHIFT: u32 = 28;
+const LR_HW: u32 = 1 << 31;
+const LR_GROUP1: u32 = 1 << 30;
+const LR_EOI: u32 = 1 << 19;
+const LR_PHYSICAL_SHIFT: u32 = 10;
+/// CPUID: who sent an SGI.
+const LR_SOURCE_SHIFT: u32 = 10;
+const LR_PRIORITY_SHIFT: u32 = 23;
+/// List registers keep the upper five bits of a priority.
+const LR_PRIORITY_DROPPED: u32 = 3;
+const VMCR_VENG0: u32 = 1 << 0;
+const VMCR_VENG1: u32 = 1 << 1;
+const VMCR_VEM: u32 = 1 << 9;
+
+/// Encodes GICH_LR<n>.
+#[inline] // A handful of shifts on the injection path.
+const fn encode(lr: ListRegister) -> u32 {
+    let backing = match lr.backing {
+        Backing::Software { eoi_maintenance: true } => LR_EOI,
+        Backing::Software { eoi_maintenance: false } => 0,
+        Backing::Hardware { pintid } => LR_HW | (pintid & 0x3ff) << LR_PHYSICAL_SHIFT,
+    };
+    // Never both: what is backed by hardware is no SGI.
+    let source = (lr.source as u32 & 7) << LR_SOURCE_SHIFT;
+    (lr.state as u32) << LR_STATE_SHIFT
+        | backing
+        | source
+        | if lr.group1 { LR_GROUP1 } else { 0 }
+        | (lr.priority as u32 >> LR_PRIORITY_DROPPED) << LR_PRIORITY_SHIFT
+        | lr.intid & 0x3ff
+}
+
+impl CpuInterface for Gich {
+    fn list_registers() -> usize {
+        ((GICH_VTR.read() & 0x3f) as usize + 1).min(MAX_LIST_REGISTERS)
+    }
+
+    fn priority_bits() -> u32 {
+        (GICH_VTR.read() >> 29 & 7) + 1
+    }
+
+    fn start_cpu() {
+        for n in 0..Self::list_registers() {
+            GICH_LR.write(n, 0);
+        }
+        GICH_HCR.write(HCR_EN);
+        Self::reset();
+    }
+
+    fn reset() {
+        GICH_APR.write(0);
+        GICH_VMCR.write(0);
+    }
+}
+
+impl VirtualInterface for Gich {
+    #[inline] // One register read.
+    fn read_lr(&mut self, n: usize) -> LrState {
+        let value = GICH_LR.read(n);
+        LrState::new(value >> LR_STATE_SHIFT & 1 != 0, value >> (LR_STATE_SHIFT + 1) & 1 != 0)
+    }
+
+    #[inline] // One register write.
+    fn write_lr(&mut self, n: usize, lr: ListRegister) {
+        GICH_LR.write(n, encode(lr));
+    }
+
+    #[inline] // One register write.
+    fn clear_lr(&mut self, n: usize) {
+        GICH_LR.write(n, 0);
+    }
+
+    #[inline] // One register read.
+    fn empty_lrs(&mut self) -> u16 {
+        GICH_ELRSR0.read() as u16
+    }
+
+    #[inline] // One register read.
+    fn eoi_lrs(&mut self) -> u16 {
+        GICH_EISR0.read() as u16
+    }
+
+    fn take_eoi_count(&mut self) -> u8 {
+        let hcr = GICH_HCR.read();
+        let count = hcr >> HCR_EOICOUNT_SHIFT;
+        if count != 0 {
+            GICH_HCR.write(hcr & !(0x1f << HCR_EOICOUNT_SHIFT));
+            // With EOImode 1 a write of GICV_EOIR deactivates nothing.
+            if GICH_VMCR.read() & VMCR_VEM != 0 {
+                return 0;
+            }
+        }
+        count as u8
+    }
+
+    fn set_maintenance(&mut self, m: Maintenance) {
+        let bit = |on: bool, bit: u32| if on { bit } else { 0 };
+        GICH_HCR.write(
+            HCR_EN
+                | bit(m.lr_entry_not_present, HCR_LRENPIE)
+                | bit(m.no_pending, HCR_NPIE)
+                | bit(m.group0_enabled, HCR_VGRP0EIE)
+                | bit(m.group0_disabled, HCR_VGRP0DIE)
+                | bit(m.group1_enabled, HCR_VGRP1EIE)
+                | bit(m.group1_disabled, HCR_VGRP1DIE),
+        );
+    }
+
+    fn group_enables(&mut self) -> GroupEnables {
+        let vmcr = GICH_VMCR.read();
+        GroupEnables { group0: vmcr & VMCR_VENG0 != 0, group1: vmcr & VMCR_VENG1 != 0 }
+    }
+
+    fn deactivate_physical(&mut self, pintid: u32) {
+        Gicv2::deactivate(Acknowledged(pintid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encodes_as_the_manual_lays_it_out() {
+        let lr = ListRegister {
+            intid: 27,
+            source: 0,
+            priority: 0xa0,
+            group1: true,
+            state: LrState::Pending,
+            backing: Backing::Hardware { pintid: 30 },
+        };
+        assert_eq!(encode(lr), 1 << 31 | 1 << 30 | 0b01 << 28 | 0x14 << 23 | 30 << 10 | 27);
+        let soft = Backing::Software { eoi_maintenance: true };
+        let lr = ListRegister {
+            intid: 3,
+            source: 5,
+            state: LrState::PendingActive,
+            backing: soft,
+            group1: false,
+            ..lr
+        };
+        assert_eq!(encode(lr), 0b11 << 28 | 0x14 << 23 | 1 << 19 | 5 << 10 | 3);
+    }
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The physical GICv2 (IHI 0048): distributor and CPU interface, as a non-secure EL2 or a machine without Security
+//! states sees them.
+//!
+//! EOImode is 1, as on a GICv3: EOIR drops the priority, DIR deactivates. All interrupts are in the one group that
+//! bit 0 of the control registers enables: Group 1 in the non-secure view, Group 0 where there are no Security states.
+
+use turnstile_vm::attention::KickToken;
+
+use super::gich::Gich;
+use super::{Acknowledged, Gic, PRIVATE_IN_USE, SGI_KICK, SPURIOUS, vectors};
+use crate::cpu;
+use crate::mmio::Registers;
+use crate::regs;
+use crate::regs::gicv2::{
+    GICC_BPR, GICC_CTLR, GICC_DIR, GICC_EOIR, GICC_IAR, GICC_PMR, GICD_CTLR, GICD_SGIR, GICD_TYPER, window,
+};
+
+/// The most CPUs of a GICv2.
+pub const MAX_CPUS: usize = 8;
+
+const GICD_IGROUPR: usize = 0x80;
+const GICD_ISENABLER: usize = 0x100;
+const GICD_ICENABLER: usize = 0x180;
+const GICD_ICPENDR: usize = 0x280;
+const GICD_ICACTIVER: usize = 0x380;
+const GICD_IPRIORITYR: usize = 0x400;
+const GICD_ITARGETSR: usize = 0x800;
+const GICD_CPENDSGIR: usize = 0xf10;
+/// Enables the group of all interrupts, in GICD_CTLR and GICC_CTLR.
+const ENABLE: u32 = 1 << 0;
+/// GICC_CTLR: the bits that disable the bypass of the interface, which are the firmware's.
+const GICC_CTLR_BYPASS: u32 = 0xf << 5;
+/// GICC_CTLR.EOImodeNS in the non-secure view, GICC_CTLR.EOImode without Security states.
+const GICC_CTLR_EOIMODE: u32 = 1 << 9;
+/// The target list of GICD_SGIR.
+const SGIR_TARGETS_SHIFT: u32 = 16;
+/// The INTID in GICC_IAR. Above it, for an SGI, is the CPU that sent it, which EOIR and DIR need back.
+const IAR_INTID: u32 = 0x3ff;
+/// INTID and CPU in GICC_IAR.
+const IAR_KNOWN: u32 = 0x1fff;
+/// Priority of the hypervisor's own devices.
+const OWN_PRIORITY: u8 = 0x80;
+/// Priority of all other physical interrupts, which guests cause: they need no order among themselves.
+const PRIORITY: u32 = 0xa0a0_a0a0;
+
+/// The distributor, behind its mapping in the [`window`].
+#[derive(Clone, Copy, Debug)]
+pub struct Distributor(Registers);
+
+impl Distributor {
+    /// Takes the distributor.
+    ///
+    /// # Safety
+    /// The blocks of the GICv2 must be mapped in the [`window`].
+    pub unsafe fn new() -> Self {
+        // SAFETY: the caller's promise; it stays mapped for ever.
+        Self(unsafe { Registers::new(window::GICD) })
+    }
+
+    /// Brings the distributor up: every SPI disabled, inactive, in the group that is enabled.
+    pub fn start(&self) {
+        GICD_CTLR.write(0);
+        let words = (GICD_TYPER.read() & 0x1f) as usize + 1;
+        for word in 1..words {
+            self.clear(word);
+            self.0.write32(GICD_ICPENDR + 4 * word, !0);
+        }
+        GICD_CTLR.write(ENABLE);
+    }
+
+    /// Disables and deactivates 32 interrupts, and gives them their group and priority.
+    fn clear(&self, word: usize) {
+        self.0.write32(GICD_ICENABLER + 4 * word, !0);
+        self.0.write32(GICD_ICACTIVER + 4 * word, !0);
+        // Ignored in the non-secure view, where all that can be seen is in Group 1.
+        self.0.write32(GICD_IGROUPR + 4 * word, 0);
+        for byte in 0..8 {
+            self.0.write32(GICD_IPRIORITYR + 32 * word + 4 * byte, PRIORITY);
+        }
+    }
+
+    /// Routes an SPI to the CPU with `token` and enables it, with a higher priority than the kicks and timers that
+    /// guests cause: they cannot keep it from being acknowledged.
+    pub fn enable_spi(&self, intid: u32, token: KickToken) {
+        let n = intid as usize;
+        self.0.write8(GICD_IPRIORITYR + n, OWN_PRIORITY);
+        self.0.write8(GICD_ITARGETSR + n, (token >> SGIR_TARGETS_SHIFT) as u8);
+        self.0.write32(GICD_ISENABLER + 4 * (n / 32), 1 << (n % 32));
+    }
+
+    /// Brings up what of the distributor is this CPU's own, and its CPU interface. Returns what kicks it.
+    pub fn start_cpu(&self) -> KickToken {
+        self.clear(0);
+        // Pending SGIs have registers of their own: a byte of senders each.
+        for word in 0..4 {
+            self.0.write32(GICD_CPENDSGIR + 4 * word, !0);
+        }
+        self.0.write32(GICD_ICPENDR, !0);
+        self.0.write32(GICD_ISENABLER, PRIVATE_IN_USE);
+        if regs::ID_AA64PFR0_EL1.read() >> 24 & 0xf != 0 {
+            // A CPU that has the interface of a GICv3, too: off, and trapped where a guest looks for it.
+            // SAFETY: governs accesses to an interface that is not used.
+            unsafe { regs::ICC_SRE_EL2.write(0) };
+            cpu::isb();
+        }
+        GICC_PMR.write(0xff);
+        GICC_BPR.write(0);
+        GICC_CTLR.write(GICC_CTLR.read() & GICC_CTLR_BYPASS | GICC_CTLR_EOIMODE | ENABLE);
+        kick_token((0..8).fold(0, |targets, word| targets | self.0.read32(GICD_ITARGETSR + 4 * word)))
+    }
+}
+
+/// Makes what kicks the CPU that reads `targets` in the banked GICD_ITARGETSR: the value of GICD_SGIR. Its own bit is
+/// in every byte that exists; with one CPU none does, and it needs no token but one that is not zero.
+fn kick_token(targets: u32) -> KickToken {
+    let own = targets | targets >> 16;
+    let own = (own | own >> 8) & 0xff;
+    u64::from(own.max(1) << SGIR_TARGETS_SHIFT | SGI_KICK)
+}
+
+/// The GICv2 of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Gicv2;
+
+impl Gic for Gicv2 {
+    type Interface = Gich;
+    const SYSTEM_REGISTERS: bool = false;
+
+    vectors!(vectors_gicv2, vectors_gicv2_timed);
+
+    #[inline(always)] // Nothing.
+    fn interface() -> Gich {
+        Gich
+    }
+
+    #[inline(always)] // Some instructions of every physical interrupt's exit.
+    fn acknowledge() -> Acknowledged {
+        let iar = GICC_IAR.read() & IAR_KNOWN;
+        if iar & IAR_INTID < SPURIOUS {
+            GICC_EOIR.write(iar);
+        }
+        // What the sender of a kick wrote before is read behind the acknowledge: a later kick may have been merged.
+        cpu::dmb_ishld();
+        Acknowledged(iar)
+    }
+
+    #[inline(always)] // One instruction.
+    fn intid(acknowledged: Acknowledged) -> u32 {
+        acknowledged.0 & IAR_INTID
+    }
+
+    #[inline(always)] // Two instructions.
+    fn deactivate(acknowledged: Acknowledged) {
+        GICC_DIR.write(acknowledged.0);
+    }
+
+    #[inline(always)] // Three instructions on the path of every cross-CPU interrupt.
+    fn kick(token: KickToken) {
+        // The attention word must be visible before the interrupt that announces it.
+        cpu::dmb_ishst();
+        GICD_SGIR.write(token as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::regs::fakes::{self, Access};
+
+    #[test]
+    fn a_cpu_finds_its_target_bit_wherever_it_is() {
+        assert_eq!(kick_token(0x0404_0404), 1 << 18);
+        assert_eq!(kick_token(0x8000_0000), 1 << 23);
+        assert_eq!(kick_token(0x0000_0200), 1 << 17);
+        // A single CPU has no target registers; zero is no token.
+        assert_eq!(kick_token(0), 1 << 16);
+    }
+
+    #[test]
+    fn the_sender_of_a_kick_is_given_back() {
+        fakes::reset();
+        fakes::set("GICC_IAR", 3 << 10);
+        let acknowledged = Gicv2::acknowledge();
+        assert_eq!(Gicv2::intid(acknowledged), SGI_KICK);
+        Gicv2::deactivate(acknowledged);
+        let sgi = 3 << 10;
+        let expected =
+            [Access::Read("GICC_IAR"), Access::Write("GICC_EOIR", sgi), Access::Write("GICC_DIR", sgi)];
+        assert_eq!(fakes::take_log(), expected);
+    }
+
+    #[test]
+    fn a_spurious_interrupt_is_not_ended() {
+        fakes::reset();
+        fakes::set("GICC_IAR", 1023);
+        assert_eq!(Gicv2::intid(Gicv2::acknowledge()), 1023);
+        assert_eq!(fakes::take_log(), [Access::Read("GICC_IAR")]);
+    }
+}
