@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The frame of a measuring guest: warm up, count the ticks of the loop and of the empty loop, report.
 //!
-//! Options of the command line: `iterations=N`; `batches` adds the median ticks of short batches, which is what
+//! Options of the command line: `iterations=N`; `warm-up=N`; `batches` adds the median ticks of short batches, which is what
 //! counts where the host does other work, too; `marks` writes `@begin` and `@end` around the measured loop, so
 //! that whoever hears them can count something else meanwhile.
 
 use crate::{options, print, println, timer};
 
-/// Iterations before the measured ones.
+/// Iterations before the measured ones, if the command line does not say.
 pub const WARM_UP: u64 = 256;
 /// Measured iterations, as in the seed.
 pub const ITERATIONS: u64 = 1 << 20;
@@ -31,8 +31,9 @@ pub fn measure(row: &str, operation: impl Fn(u64), empty: impl Fn(u64)) {
         println!("@error iterations=0 measures nothing");
         return;
     }
-    operation(WARM_UP);
-    empty(WARM_UP);
+    let warm_up = options::number("warm-up", WARM_UP).max(1);
+    operation(warm_up);
+    empty(warm_up);
     mark("@begin");
     let ticks = count(|| operation(iterations));
     mark("@end");

@@ -10,7 +10,7 @@ use dtoolkit::{Node, Property};
 use crate::println;
 
 /// Most CPUs a guest can use.
-pub const MAX_CPUS: usize = 64;
+pub const MAX_CPUS: usize = 512;
 const MAX_REGIONS: usize = 4;
 const MAX_BOOTARGS: usize = 2048;
 

@@ -71,7 +71,7 @@ mod arm64 {
     fn run(options: &Options, guest: &Path) -> Result<()> {
         let image = fs::read(guest).with_context(|| format!("cannot read {}", guest.display()))?;
         let mut machine = machine::build(options, &image)?;
-        vcpu::run(&mut machine, Bus::new(MACHINE.map()), options.cycles, finish)
+        vcpu::run(&mut machine, Bus::new(MACHINE.map()), options, finish)
     }
 
     fn write_symbols(device: &Path) -> Result<()> {

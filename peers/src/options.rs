@@ -19,6 +19,9 @@ pub struct Options {
     /// vCPUs, each a thread on a CPU of its own
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub vcpus: usize,
+    /// Use so many of the host's CPUs; vCPUs that are left share the last of them
+    #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
+    pub cpus: usize,
     /// Give the guest a PMU
     #[arg(long)]
     pub pmu: bool,
@@ -31,6 +34,16 @@ pub struct Options {
     /// Run no guest: write the kernel's functions (`address type name`) to this device
     #[arg(long, value_name = "DEVICE")]
     pub symbols: Option<PathBuf>,
+    /// Words of the kernel's command line that it handed on because it does not know them; they mean nothing here
+    #[arg(hide = true)]
+    pub others: Vec<String>,
+}
+
+impl Options {
+    /// The host's CPU that a vCPU runs on.
+    pub fn cpu(&self, vcpu: usize) -> usize {
+        vcpu.min(self.cpus.saturating_sub(1))
+    }
 }
 
 /// The machine that guests get.
@@ -49,11 +62,19 @@ mod tests {
     #[test]
     fn reads_what_a_kernel_hands_on() {
         let options =
-            parse(&["--guest=/guest", "--vcpus=2", "--cmdline=iterations=64 batches", "--settle=5"]);
+            parse(&["nokaslr", "--guest=/guest", "--vcpus=2", "--cmdline=iterations=64 batches", "--settle=5"]);
         let options = options.unwrap();
         assert_eq!(options.guest, Some("/guest".into()));
         assert_eq!((options.vcpus, options.settle, options.pmu), (2, 5, false));
+        assert_eq!([0, 1, 7].map(|vcpu| options.cpu(vcpu)), [0, 1, 7]);
         assert_eq!(options.cmdline, "iterations=64 batches");
+    }
+
+    #[test]
+    fn vcpus_that_are_left_share_a_cpu() {
+        let options = parse(&["--guest=/guest", "--vcpus=32", "--cpus=2"]).unwrap();
+        assert_eq!([0, 1, 2, 31].map(|vcpu| options.cpu(vcpu)), [0, 1, 1, 1]);
+        assert_eq!(parse(&["--guest=/guest", "--cpus=0"]).unwrap().cpu(1), 0);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs the vCPUs, each in a thread on a CPU of its own.
+//! Runs the vCPUs, each in a thread on a CPU of its own as far as there are so many.
 
 use std::io::Stdout;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +14,7 @@ use crate::bus::{Bus, NoDevice};
 use crate::console::{Console, Heard};
 use crate::cycles::Cycles;
 use crate::machine::Machine;
+use crate::options::Options;
 
 /// What all vCPUs share.
 struct Shared {
@@ -26,25 +27,26 @@ struct Shared {
 ///
 /// The first vCPU runs on the calling thread. A process with one thread is what KVM serves fastest: the kernel need
 /// not count who uses a file at each system call.
-pub fn run(machine: &mut Machine, bus: Bus, count_cycles: bool, finish: fn(Result<()>) -> !) -> ! {
+pub fn run(machine: &mut Machine, bus: Bus, options: &Options, finish: fn(Result<()>) -> !) -> ! {
     let shared = Arc::new(Mutex::new(Shared { bus, console: Console::new(std::io::stdout()) }));
     let mut vcpus = machine.vcpus.drain(..).enumerate();
     let first = vcpus.next();
     for (index, vcpu) in vcpus {
         let shared = Arc::clone(&shared);
         let thread = thread::Builder::new().name(format!("vcpu{index}"));
-        if let Err(error) = thread.spawn(move || finish(to_its_end(index, vcpu, &shared, false))) {
+        let cpu = options.cpu(index);
+        if let Err(error) = thread.spawn(move || finish(to_its_end(index, cpu, vcpu, &shared, false))) {
             finish(Err(error).context("cannot start a vCPU's thread"));
         }
     }
     match first {
-        Some((index, vcpu)) => finish(to_its_end(index, vcpu, &shared, count_cycles)),
+        Some((index, vcpu)) => finish(to_its_end(index, options.cpu(index), vcpu, &shared, options.cycles)),
         None => finish(Err(anyhow::anyhow!("a machine needs a vCPU"))),
     }
 }
 
-fn to_its_end(index: usize, mut vcpu: VcpuFd, shared: &Mutex<Shared>, count: bool) -> Result<()> {
-    let result = pin(index).and_then(|()| enter(&mut vcpu, shared, count));
+fn to_its_end(index: usize, cpu: usize, mut vcpu: VcpuFd, shared: &Mutex<Shared>, count: bool) -> Result<()> {
+    let result = pin(cpu).and_then(|()| enter(&mut vcpu, shared, count));
     lock(shared).console.flush()?;
     result.with_context(|| format!("vCPU {index}"))
 }

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::platform::Platform;
@@ -160,7 +161,7 @@ pub struct Bench {
     pub isa: String,
     /// Whom to measure; the others are shown with recorded figures
     #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',', default_value = "turnstile")]
-    #[arg(value_parser = ["turnstile", "kvm-vhe", "kvm-nvhe", "xen", ALL_SUBJECTS])]
+    #[arg(value_parser = ["turnstile", "kvm-vhe", "kvm-nvhe", "kvm-6.1-vhe", "xen", ALL_SUBJECTS])]
     pub subjects: Vec<String>,
     /// Only these rows
     #[arg(long, value_name = "ROW,…", value_delimiter = ',')]
@@ -168,9 +169,10 @@ pub struct Bench {
     /// Iterations of each guest
     #[arg(long, value_name = "N", default_value_t = ITERATIONS, value_parser = clap::value_parser!(u64).range(FEWEST..=1 << 32))]
     pub iterations: u64,
-    /// On which machine, and so in which mode of Turnstile; the other subjects are measured on the first
-    #[arg(long, value_name = "PLATFORM", value_enum, default_value_t = Platform::default(), conflicts_with = "native")]
-    pub platform: Platform,
+    /// On which machines, and so in which modes of Turnstile; the other subjects are measured on the first
+    #[arg(long, value_name = "PLATFORM,…", value_delimiter = ',', default_value = Platform::usual().name, conflicts_with = "native")]
+    #[arg(value_parser = PossibleValuesParser::new(Platform::names()))]
+    pub platform: Vec<String>,
     /// Measure Turnstile with the statistics of its VM's exits on, which have budgets of their own
     #[arg(long)]
     pub statistics: bool,

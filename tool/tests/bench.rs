@@ -100,11 +100,13 @@ fn what_cannot_go_together_is_refused_before_any_work() {
         .code(2)
         .stderr(contains("none of the subjects"));
     bench(&folder, &["--subjects", "xen", "--check"]).code(2).stderr(contains("only Turnstile has budgets"));
-    bench(&folder, &["--platform", "nvhe-gicv3", "--subjects", "xen"])
+    bench(&folder, &["--platform", "cortex-a57-gicv3", "--subjects", "xen"])
         .code(2)
-        .stderr(contains("on nvhe-gicv3 Turnstile alone is measured"));
-    bench(&folder, &["--platform", "nvhe-gicv3", "--ablate"]).code(2).stderr(contains("cannot be used with"));
-    bench(&folder, &["--from", "run.json", "--platform", "nvhe-gicv3"]).code(2);
+        .stderr(contains("on cortex-a57-gicv3 Turnstile alone is measured"));
+    bench(&folder, &["--platform", "cortex-a57-gicv3", "--ablate"])
+        .code(2)
+        .stderr(contains("cannot be used with"));
+    bench(&folder, &["--from", "run.json", "--platform", "cortex-a57-gicv3"]).code(2);
     bench(&folder, &["--check", "--iterations", "20000"]).code(2).stderr(contains("leave --iterations out"));
     bench(&folder, &["--iterations", "1000"]).code(2).stderr(contains("16384"));
     for ablate in ["--ablate", "--ablate=fp-resident"] {

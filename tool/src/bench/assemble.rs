@@ -6,14 +6,14 @@ use std::time::SystemTime;
 
 use turnstile_techniques::Set;
 
+use super::ISA;
 use super::document::{Ablation, Document, Figure, Host, SCHEMA, SubjectInfo};
 use super::measure::blank;
 use super::platform::Platform;
 use super::recorded::Recorded;
-use super::runner::{Measured, Runner};
+use super::runner::{Job, Measured, Runner};
 use super::selection::Selection;
 use super::subjects::Subject;
-use super::{ISA, PLATFORM};
 use crate::failure::{Failure, Result};
 use crate::layout::Layout;
 use crate::setup::qemu::Qemu;
@@ -33,16 +33,17 @@ pub fn measure(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<As
     let jobs = selection.jobs();
     let results = Runner::new(layout, qemu, selection.iterations)?.measure(&jobs);
     let mut assembled = Assembled { document: empty(qemu, selection), failures: Vec::new() };
+    let here = selection.variant.platform;
     for (job, result) in jobs.iter().zip(results) {
-        assembled.add(job.subject, job.row, result);
+        match job.variant.platform == here {
+            true => assembled.add(job, result),
+            false => assembled.add_elsewhere(job, result),
+        }
     }
-    let platform = selection.variant.platform;
-    if platform == Platform::default() {
+    if here == Platform::usual() {
         for subject in Subject::ALL.into_iter().filter(|subject| !selection.subjects.contains(subject)) {
             assembled.add_recorded(subject, selection, &recorded);
         }
-    } else {
-        platform.label(&mut assembled.document);
     }
     // The table's order, whoever was measured.
     let place =
@@ -60,10 +61,11 @@ fn empty(qemu: &Qemu, selection: &Selection) -> Document {
         tool: env!("CARGO_PKG_VERSION").to_owned(),
         qemu: qemu.version.clone(),
         isa: ISA.to_owned(),
-        platform: PLATFORM.to_owned(),
+        platform: selection.variant.platform.machine(),
         command: selection.command(),
         subjects: Vec::new(),
         rows: Vec::new(),
+        elsewhere: Vec::new(),
         traces: Vec::new(),
         ablation: None,
         weights: None,
@@ -81,48 +83,59 @@ impl Assembled {
         self.failures.extend(failures);
     }
 
-    fn add(&mut self, subject: Subject, row: &'static super::rows::Row, result: Result<Measured>) {
+    fn add(&mut self, job: &Job, result: Result<Measured>) {
         let (figure, version) = match result {
             Ok(measured) => {
                 self.document.traces.extend(measured.trace);
                 (measured.figure, Some(measured.version))
             }
-            Err(failure) => {
-                let error = Some(failure.to_string());
-                let what = format!("{} on {}", row.name, subject.title());
-                self.failures.push(failure.context_line(&what));
-                (Figure { error, ..blank(subject, row) }, None)
-            }
+            Err(failure) => (self.failed(job, failure), None),
         };
         self.document.rows.push(figure);
-        match self.document.subjects.iter_mut().find(|info| info.subject == subject.name()) {
+        match self.document.subjects.iter_mut().find(|info| info.subject == job.subject.name()) {
             Some(info) => info.version = version.unwrap_or_else(|| info.version.clone()),
             // What could not be run cannot say its version.
-            None => self.document.subjects.push(info(subject, version.unwrap_or_default())),
+            None => {
+                let info = info(job.subject, job.variant.platform, version.unwrap_or_default());
+                self.document.subjects.push(info);
+            }
         }
     }
 
+    fn add_elsewhere(&mut self, job: &Job, result: Result<Measured>) {
+        let figure = result.map_or_else(|failure| self.failed(job, failure), |measured| measured.figure);
+        self.document.elsewhere.push(figure);
+    }
+
+    /// What stands in the place of a figure that could not be had.
+    fn failed(&mut self, job: &Job, failure: Failure) -> Figure {
+        let error = Some(failure.to_string());
+        self.failures.push(failure.context_line(&job.shown()));
+        Figure { error, ..blank(job.subject, job.row, job.variant.platform) }
+    }
+
     fn add_recorded(&mut self, subject: Subject, selection: &Selection, recorded: &Recorded) {
+        let platform = selection.variant.platform;
         let figures: Vec<Figure> = selection
             .rows
             .iter()
             .filter_map(|row| {
                 let instructions = Some(recorded.instructions(subject, row.name)?);
-                Some(Figure { recorded: true, instructions, ..blank(subject, row) })
+                Some(Figure { recorded: true, instructions, ..blank(subject, row, platform) })
             })
             .collect();
         if !figures.is_empty() {
             let version = recorded.version(subject).unwrap_or_default().to_owned();
-            self.document.subjects.push(info(subject, version));
+            self.document.subjects.push(info(subject, platform, version));
             self.document.rows.extend(figures);
         }
     }
 }
 
-fn info(subject: Subject, version: String) -> SubjectInfo {
+fn info(subject: Subject, platform: &Platform, version: String) -> SubjectInfo {
     SubjectInfo {
         subject: subject.name().to_owned(),
-        mode: subject.mode().to_owned(),
+        mode: subject.mode(platform).to_owned(),
         title: subject.title().to_owned(),
         version,
     }
@@ -168,8 +181,8 @@ mod tests {
     fn a_failure_is_an_error_in_its_place_and_the_others_come_out() {
         let mut all = assembled();
         let help = "see whether it is there";
-        all.add(Subject::Xen, &ROWS[0], Err(Failure::failed("it does not boot").help(help)));
-        all.add(Subject::Turnstile, &ROWS[0], measured());
+        all.add(&Job::new(Subject::Xen, &ROWS[0]), Err(Failure::failed("it does not boot").help(help)));
+        all.add(&Job::new(Subject::Turnstile, &ROWS[0]), measured());
         let [failed, good] = all.document.rows.as_slice() else { panic!("two rows") };
         assert!(failed.error.as_ref().unwrap().contains("it does not boot"));
         assert_eq!((failed.instructions, good.error.is_none()), (None, true));

@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use toml_edit::{DocumentMut, Item, Table, value};
+use toml_edit::{DocumentMut, InlineTable, Item, Table, value};
 
 use super::ISA;
-use super::document::{Document, Figure};
+use super::document::{Document, Figure, Trace};
+use super::platform::Platform;
+use super::rows::ROWS;
 use super::table::{count, is_hardware};
 use super::trace;
 use crate::failure::{Context, Failure, Result};
@@ -22,6 +24,8 @@ use crate::ui;
 const OWN: &str = "turnstile";
 /// The class that is budgeted beside those of the machine.
 const INSTRUCTIONS: &str = "instructions";
+/// The most vCPUs of a row whose trace is recorded.
+const TRACED: u16 = 4;
 
 /// The budgets of one platform in the file `bench/budgets.toml`.
 #[derive(Debug)]
@@ -68,7 +72,7 @@ pub struct Excess {
 }
 
 impl Budgets {
-    /// Reads the budgets of a platform: `vhe-gicv3`.
+    /// Reads the budgets of a platform: `max-gicv3`.
     pub fn load(layout: &Layout, platform: &str) -> Result<Self> {
         let path = layout.root().join("bench/budgets.toml");
         let text = fs::read_to_string(&path).context(|| format!("cannot read {}", path.display()))?;
@@ -145,11 +149,13 @@ impl Budgets {
         let not_a_table =
             || Failure::failed(format!("{}: no table [{ISA}.{}.{row}]", self.path.display(), self.platform));
         let mut item = self.document.as_item_mut();
-        for (depth, name) in [ISA, &self.platform, row].into_iter().enumerate() {
+        for name in [ISA, &self.platform, row] {
             let table = item.as_table_like_mut().ok_or_else(not_a_table)?;
             let mut section = Table::new();
-            section.set_implicit(depth < 2);
-            item = table.entry(name).or_insert(Item::Table(section));
+            section.set_implicit(name == ISA);
+            // A line for each row.
+            let new = if name == row { value(InlineTable::new()) } else { Item::Table(section) };
+            item = table.entry(name).or_insert(new);
         }
         let table = item.as_table_like_mut().ok_or_else(not_a_table)?;
         if *after == 0.0 {
@@ -162,6 +168,9 @@ impl Budgets {
         } else {
             table.insert(class, value(number(*after)));
         }
+        if let Some(inline) = item.as_inline_table_mut() {
+            inline.fmt();
+        }
         Ok(())
     }
 
@@ -171,9 +180,10 @@ impl Budgets {
     }
 }
 
-/// Fails if Turnstile's rows cost more than they may, and shows which instructions are new.
-pub fn check(layout: &Layout, platform: &str, document: &Document) -> Result<()> {
-    let excesses = Budgets::load(layout, platform)?.check(own(document));
+/// Fails if Turnstile's rows cost more on a platform than they may, and shows which instructions are new.
+pub fn check(layout: &Layout, platform: &Platform, statistics: bool, document: &Document) -> Result<()> {
+    let section = &platform.budgeted(statistics);
+    let excesses = Budgets::load(layout, section)?.check(own(document, platform));
     if excesses.is_empty() {
         return Ok(());
     }
@@ -181,35 +191,47 @@ pub fn check(layout: &Layout, platform: &str, document: &Document) -> Result<()>
     for Excess { row, classes } in &excesses {
         details.push_str(&format!("{row}: {}\n", classes.join("; ")));
         let trace = document.traces.iter().find(|trace| trace.row == *row && trace.subject == OWN);
-        if let Some(difference) = trace.and_then(|trace| trace::difference(layout, platform, trace)) {
+        if let Some(difference) = trace.and_then(|trace| trace::difference(layout, section, trace)) {
             details.push_str(&format!("{difference}\n"));
         }
     }
     let record = format!("{} --update-budgets --allow-raise", document.command);
     let help = format!("make it cheaper; if the rise is worth it, `{record}` records it");
-    Err(Failure::failed("an exit path costs more than its budget").details(details).help(help))
+    let what = format!("an exit path costs more than its budget on {section}");
+    Err(Failure::failed(what).details(details).help(help))
 }
 
-/// Makes the budgets what Turnstile's rows cost, and records the traces that belong to them.
-pub fn update(layout: &Layout, platform: &str, document: &Document, allow_raise: bool) -> Result<()> {
-    let mut budgets = Budgets::load(layout, platform)?;
-    let changes = budgets.update(own(document), allow_raise)?;
+/// Makes the budgets what Turnstile's rows cost on a platform, and records the traces that belong to them.
+pub fn update(
+    layout: &Layout,
+    platform: &Platform,
+    statistics: bool,
+    document: &Document,
+    allow_raise: bool,
+) -> Result<()> {
+    let section = &platform.budgeted(statistics);
+    let mut budgets = Budgets::load(layout, section)?;
+    let changes = budgets.update(own(document, platform), allow_raise)?;
     budgets.save()?;
-    for trace in document.traces.iter().filter(|trace| trace.subject == OWN) {
-        trace::record(layout, platform, trace)?;
+    let here = document.rows.iter().any(|figure| figure.subject == OWN && figure.platform == platform.name);
+    // A sender does the same in a larger VM.
+    let small = |trace: &&Trace| ROWS.iter().any(|row| row.name == trace.row && row.vcpus <= TRACED);
+    for trace in document.traces.iter().filter(|trace| here && trace.subject == OWN).filter(small) {
+        trace::record(layout, section, trace)?;
     }
     // A new row is one line, not one for each class.
     for change in changes.iter().filter(|change| change.known || change.class == INSTRUCTIONS) {
-        ui::note(&format!("budget of {change}"));
+        ui::note(&format!("budget on {section} of {change}"));
     }
     if changes.is_empty() {
-        ui::note("the budgets are what was measured already");
+        ui::note(&format!("the budgets on {section} are what was measured already"));
     }
     Ok(())
 }
 
-fn own(document: &Document) -> impl Iterator<Item = &Figure> {
-    document.rows.iter().filter(|figure| figure.subject == OWN && figure.error.is_none())
+fn own<'d>(document: &'d Document, platform: &Platform) -> impl Iterator<Item = &'d Figure> {
+    let all = document.rows.iter().chain(&document.elsewhere);
+    all.filter(|figure| figure.subject == OWN && figure.platform == platform.name && figure.error.is_none())
 }
 
 /// What of a figure has a budget.

@@ -13,7 +13,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::meter::fold::{Folded, NamedStep};
 
 /// The version of the form.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 /// What a file with a run has to be.
 const EXPECTED: &str = "it has to be a file that `turnstile bench --save` of this version wrote";
 
@@ -32,7 +32,7 @@ pub struct Document {
     pub qemu: String,
     /// The architecture: `arm64`.
     pub isa: String,
-    /// The emulated machine: board, CPU, interrupt controller.
+    /// The emulated machine on which `rows` were measured: board, CPU, interrupt controller.
     pub platform: String,
     /// The command that repeats the run.
     pub command: String,
@@ -40,6 +40,8 @@ pub struct Document {
     pub subjects: Vec<SubjectInfo>,
     /// The figures: by subject, and for each in the order of the table.
     pub rows: Vec<Figure>,
+    /// Turnstile's figures on other platforms, if those were asked for, too: by platform and row.
+    pub elsewhere: Vec<Figure>,
     /// What ran in one visit: for each subject that was asked for, of each row that was asked for.
     pub traces: Vec<Trace>,
     /// What each technique saves, if that was measured.
@@ -85,7 +87,7 @@ pub struct Figure {
     pub mode: String,
     /// The architecture.
     pub isa: String,
-    /// The emulated machine.
+    /// The platform's name on the command line.
     pub platform: String,
     /// Whether the figure was recorded some other time: then only `instructions` is known.
     pub recorded: bool,

@@ -12,9 +12,9 @@ fn json_has_the_agreed_fields() {
     };
     assert_eq!(
         keys(&json),
-        "ablation command date host isa platform qemu rows schema subjects tool traces weights"
+        "ablation command date elsewhere host isa platform qemu rows schema subjects tool traces weights"
     );
-    assert_eq!(json["schema"], 2);
+    assert_eq!(json["schema"], 3);
     assert_eq!(keys(&json["host"]), "cores cpu os");
     assert_eq!(keys(&json["subjects"][0]), "mode subject title version");
     for row in 0..5 {
@@ -60,8 +60,8 @@ fn other_files_are_refused_with_advice() {
     for (text, what) in [
         ("row", "no JSON"),
         ("{}", "it has no `schema`"),
-        ("{\"schema\": 1, \"rows\": []}", "schema 1; this version reads 2"),
-        ("{\"schema\": 2}", "no saved run: missing field"),
+        ("{\"schema\": 1, \"rows\": []}", "schema 1; this version reads 3"),
+        ("{\"schema\": 3}", "no saved run: missing field"),
     ] {
         let failure = Document::parse(text).unwrap_err().to_string();
         assert!(failure.contains(what) && failure.contains("--save"), "{text}: {failure}");

@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use super::ISA;
 use super::document::{Figure, Part};
-use super::rows::Row;
+use super::platform::Platform;
+use super::rows::{Counted, Row};
 use super::subjects::{Outcome, Subject};
-use super::{ISA, PLATFORM};
 use crate::failure::{Failure, Result};
 use crate::meter::reading::{Group, Reading};
 
@@ -31,10 +32,12 @@ pub struct Kind<'r> {
 }
 
 /// The figure of a row on a subject.
-pub fn figure(subject: Subject, row: &Row, outcome: &Outcome) -> Result<Figure> {
+pub fn figure(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcome) -> Result<Figure> {
     let kinds = kinds(&outcome.reading, outcome.report.iterations)?;
+    let parts = kinds.iter().map(Kind::part).collect();
+    let counted = counted(row.counted, kinds)?;
     let per_operation = |count: &dyn Fn(&Kind<'_>) -> f64| -> f64 {
-        kinds.iter().map(|kind| count(kind) * kind.per_operation).sum()
+        counted.iter().map(|kind| count(kind) * kind.per_operation).sum()
     };
     let figure = Figure {
         instructions: Some(per_operation(&|kind| kind.typical.modal as f64)),
@@ -42,11 +45,11 @@ pub fn figure(subject: Subject, row: &Row, outcome: &Outcome) -> Result<Figure> 
         counter: (row.vcpus == 1).then(|| outcome.report.instructions()),
         exits: Some(per_operation(&|_| 1.0)),
         iterations: Some(outcome.report.iterations),
-        classes: sums(&kinds, |group| &group.classes),
-        registers: sums(&kinds, |group| &group.registers),
-        devices: sums(&kinds, |group| &group.devices),
-        parts: kinds.iter().map(Kind::part).collect(),
-        ..blank(subject, row)
+        classes: sums(&counted, |group| &group.classes),
+        registers: sums(&counted, |group| &group.registers),
+        devices: sums(&counted, |group| &group.devices),
+        parts,
+        ..blank(subject, row, platform)
     };
     if subject == Subject::Turnstile {
         agree(&figure)?;
@@ -54,21 +57,43 @@ pub fn figure(subject: Subject, row: &Row, outcome: &Outcome) -> Result<Figure> 
     Ok(figure)
 }
 
+/// Reasons for which a CPU that sends an SGI leaves the guest: a system register of GICv3, GICD_SGIR of GICv2.
+const SENDING: [&str; 2] = ["sysreg", "data-abort"];
+
+/// The visits that make the figure of a row.
+pub fn counted_kinds<'r>(row: &Row, outcome: &'r Outcome) -> Result<Vec<Kind<'r>>> {
+    counted(row.counted, kinds(&outcome.reading, outcome.report.iterations)?)
+}
+
+/// Leaves the visits that are counted.
+fn counted(what: Counted, mut kinds: Vec<Kind<'_>>) -> Result<Vec<Kind<'_>>> {
+    let sender =
+        kinds.iter().find(|kind| SENDING.contains(&&*kind.typical.reason)).map(|kind| kind.typical.cpu);
+    kinds.retain(|kind| match what {
+        Counted::All => true,
+        Counted::Sender => Some(kind.typical.cpu) == sender,
+    });
+    match kinds.is_empty() {
+        true => Err(Failure::failed("none of the visits is one that the row counts")),
+        false => Ok(kinds),
+    }
+}
+
 /// A figure about which nothing is known yet.
-pub fn blank(subject: Subject, row: &Row) -> Figure {
+pub fn blank(subject: Subject, row: &Row, platform: &Platform) -> Figure {
     Figure {
         row: row.name.to_owned(),
         what: row.what.to_owned(),
         subject: subject.name().to_owned(),
-        mode: subject.mode().to_owned(),
+        mode: subject.mode(platform).to_owned(),
         isa: ISA.to_owned(),
-        platform: PLATFORM.to_owned(),
+        platform: platform.name.to_owned(),
         ..Figure::default()
     }
 }
 
 /// Sorts out the visits that the measured loop causes.
-pub fn kinds(reading: &Reading, iterations: u64) -> Result<Vec<Kind<'_>>> {
+fn kinds(reading: &Reading, iterations: u64) -> Result<Vec<Kind<'_>>> {
     let (counted, others): (Vec<_>, Vec<_>) =
         gather(&reading.groups).into_iter().partition(|groups| visits(groups) * 2 >= iterations);
     let stray: u64 = others.iter().map(|groups| visits(groups)).sum();
@@ -188,7 +213,8 @@ mod tests {
     }
 
     fn measured(groups: Vec<Group>, counter: u64) -> std::result::Result<Figure, String> {
-        figure(Subject::Turnstile, &ROWS[0], &outcome(groups, counter)).map_err(|failure| failure.full())
+        figure(Subject::Turnstile, &ROWS[0], Platform::usual(), &outcome(groups, counter))
+            .map_err(|failure| failure.full())
     }
 
     #[test]
@@ -234,6 +260,9 @@ mod tests {
         for counter in [46, 51] {
             assert!(measured(one(), counter).unwrap_err().contains("one of them is wrong"), "{counter}");
         }
-        assert!(figure(Subject::Xen, &ROWS[0], &outcome(one(), 500)).is_ok(), "peers' ticks come in between");
+        assert!(
+            figure(Subject::Xen, &ROWS[0], Platform::usual(), &outcome(one(), 500)).is_ok(),
+            "peers' ticks come in between"
+        );
     }
 }

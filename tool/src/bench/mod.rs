@@ -16,6 +16,7 @@
 //! | `assemble`, `document` | the JSON, from which everything that is shown is made |
 //! | `table` | the JSON as text |
 //! | `html/` | the JSON as a page |
+//! | `matrix` | Turnstile's figures by platform, as text |
 //! | `weights` | a model of cycles |
 //! | `budgets` | the most that rows may cost |
 //! | `operations` | kinds of hardware operations |
@@ -26,6 +27,7 @@ pub mod assemble;
 pub mod budgets;
 pub mod document;
 mod html;
+mod matrix;
 pub mod measure;
 pub mod native;
 mod operations;
@@ -59,8 +61,6 @@ use crate::ui;
 
 /// The architecture that is measured.
 pub const ISA: &str = "arm64";
-/// The emulated machine on which all subjects are measured.
-pub const PLATFORM: &str = "qemu-virt max gicv3";
 /// The usual iterations, with which budgets are recorded. Warming up weighs little against so many.
 pub const ITERATIONS: u64 = 65536;
 /// The fewest: the visits of warming up must not be taken for those of the measured operations.
@@ -102,13 +102,16 @@ pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
         ui::note(&format!("the report is in {}", Layout::shown(file)));
     }
     conclude(&document, failures)?;
-    let budgeted = options.platform.budgeted(options.statistics);
-    if options.check {
-        budgets::check(layout, &budgeted, &document)?;
-        ui::note("every row is within its budgets");
+    for platform in Platform::select(&options.platform) {
+        if options.check {
+            budgets::check(layout, platform, options.statistics, &document)?;
+        }
+        if options.update_budgets {
+            budgets::update(layout, platform, options.statistics, &document, options.allow_raise)?;
+        }
     }
-    if options.update_budgets {
-        budgets::update(layout, &budgeted, &document, options.allow_raise)?;
+    if options.check {
+        ui::note("every row is within its budgets");
     }
     Ok(())
 }
@@ -125,18 +128,26 @@ fn select(options: &cli::Bench) -> Result<Selection> {
         let help = "add turnstile to --subjects, or leave --subjects out";
         return Err(Failure::usage("only Turnstile has budgets").help(help));
     }
-    if options.platform != Platform::default() && selection.subjects != [Subject::Turnstile] {
-        let what = format!("on {} Turnstile alone is measured", options.platform.name());
-        return Err(Failure::usage(what).help("leave --subjects out"));
-    }
     selection.trace = options.trace || budgets;
     if options.statistics {
         selection.variant = Variant::statistics();
     }
-    selection.variant.platform = options.platform;
     selection.variant.mitigations = options.mitigations.as_deref().map(mitigations).transpose()?;
     if options.mitigations.is_some() && selection.subjects != [Subject::Turnstile] {
         return Err(Failure::usage("only Turnstile's mitigations can be chosen").help("leave --subjects out"));
+    }
+    let platforms = Platform::select(&options.platform);
+    if let Some((&first, others)) = platforms.split_first() {
+        if first != Platform::usual() && selection.subjects != [Subject::Turnstile] {
+            let what = format!("on {} Turnstile alone is measured", first.name);
+            return Err(Failure::usage(what).help("leave --subjects out"));
+        }
+        selection.variant.platform = first;
+        selection.elsewhere = others.to_vec();
+    }
+    if selection.jobs().is_empty() {
+        let names: Vec<&str> = platforms.iter().map(|platform| platform.name).collect();
+        return Err(Failure::usage(format!("{} has too few CPUs for these rows", names.join(", "))));
     }
     Ok(selection)
 }
@@ -177,6 +188,9 @@ fn show(document: &Document, options: &cli::Bench) -> Result<()> {
 pub fn print(document: &Document) {
     println!("{}", table::preface(document));
     println!("{}", table::table(document, table::terminal_width()));
+    if !document.elsewhere.is_empty() {
+        println!("Turnstile by platform\n{}", matrix::table(document));
+    }
     println!("{}", table::legend(document));
 }
 
@@ -205,7 +219,8 @@ fn conclude(document: &Document, failures: Vec<Failure>) -> Result<()> {
     for failure in &failures {
         failure.print();
     }
-    let measured = document.rows.iter().filter(|figure| !figure.recorded).count();
+    let figures = document.rows.iter().chain(&document.elsewhere);
+    let measured = figures.filter(|figure| !figure.recorded).count();
     match failures.len() {
         0 => Ok(()),
         _ if measured == 1 => Err(Failure::reported(Kind::Failed)),

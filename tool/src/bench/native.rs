@@ -104,8 +104,8 @@ fn check(architecture: &str, kvm: &Path) -> Result<()> {
 
 fn measure(layout: &Layout, monitor: &Path, row: &Row, iterations: u64) -> Result<Native> {
     let mut command = Command::new(monitor);
-    command.arg("--guest").arg(layout.guest(row.name)).args(kvm::machine(row).split_whitespace());
-    command.args(["--cycles", "--cmdline"]).arg(format!("iterations={iterations} {GUEST_OPTIONS}"));
+    command.arg("--guest").arg(layout.guest(row.guest)).args(kvm::machine(row).split_whitespace());
+    command.args(["--cycles", "--cmdline"]).arg(format!("{} {GUEST_OPTIONS}", row.cmdline(iterations)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().context(|| format!("cannot start {}", monitor.display()))?;
     let limit = Duration::from_secs(SECONDS + iterations / ITERATIONS_PER_SECOND);

@@ -1,89 +1,151 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machines on which Turnstile is measured, each with the mode that it has there.
 
-use super::document::Document;
+/// The word for all platforms.
+pub const ALL: &str = "all";
 
-/// A processor model, an interrupt controller and a mode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Platform {
-    /// QEMU virt, -cpu max, GICv3; the hypervisor with VHE
-    #[default]
-    VheGicv3,
-    /// QEMU virt, -cpu cortex-a57, GICv3; the hypervisor without VHE
-    NvheGicv3,
+use crate::config::Board;
+
+/// A board, a processor model, an interrupt controller and a mode.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Platform {
+    /// Its name on the command line and in `bench/budgets.toml`.
+    pub name: &'static str,
+    /// The board.
+    pub board: Board,
+    /// QEMU's name of the processor model.
+    pub cpu: &'static str,
+    /// The version of the interrupt controller.
+    pub gic: u8,
+    /// Turnstile's mode there.
+    pub mode: &'static str,
+    /// Whether the CPU has VHE, and the hypervisor is told to do without.
+    pub refused: bool,
+}
+
+/// All of them, the one on which all other subjects are measured first.
+pub static PLATFORMS: [Platform; 13] = [
+    with_vhe("max-gicv3", "max", 3),
+    refusing("max-gicv3-nvhe", "max", 3),
+    with_vhe("max-gicv2", "max", 2),
+    refusing("max-gicv2-nvhe", "max", 2),
+    with_vhe("neoverse-n1-gicv3", "neoverse-n1", 3),
+    refusing("neoverse-n1-gicv3-nvhe", "neoverse-n1", 3),
+    with_vhe("neoverse-n1-gicv2", "neoverse-n1", 2),
+    refusing("neoverse-n1-gicv2-nvhe", "neoverse-n1", 2),
+    without_vhe("cortex-a57-gicv3", "cortex-a57", 3),
+    without_vhe("cortex-a57-gicv2", "cortex-a57", 2),
+    without_vhe("cortex-a72-gicv3", "cortex-a72", 3),
+    without_vhe("cortex-a72-gicv2", "cortex-a72", 2),
+    Platform { board: Board::Rpi4, ..without_vhe("raspi4b", "cortex-a72", 2) },
+];
+
+const fn with_vhe(name: &'static str, cpu: &'static str, gic: u8) -> Platform {
+    Platform { name, board: Board::Virt, cpu, gic, mode: "vhe", refused: false }
+}
+
+const fn without_vhe(name: &'static str, cpu: &'static str, gic: u8) -> Platform {
+    Platform { mode: "nvhe", ..with_vhe(name, cpu, gic) }
+}
+
+const fn refusing(name: &'static str, cpu: &'static str, gic: u8) -> Platform {
+    Platform { refused: true, ..without_vhe(name, cpu, gic) }
+}
+
+impl Default for &Platform {
+    fn default() -> Self {
+        Platform::usual()
+    }
 }
 
 impl Platform {
-    /// Its name on the command line and in `bench/budgets.toml`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Platform::VheGicv3 => "vhe-gicv3",
-            Platform::NvheGicv3 => "nvhe-gicv3",
-        }
+    /// The one on which all subjects are measured.
+    pub fn usual() -> &'static Platform {
+        let [first, ..] = &PLATFORMS;
+        first
     }
 
-    /// QEMU's name of the processor model.
-    pub fn cpu(self) -> &'static str {
-        match self {
-            Platform::VheGicv3 => "max",
-            Platform::NvheGicv3 => "cortex-a57",
-        }
+    /// The names that [`Platform::select`] knows.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        PLATFORMS.iter().map(|platform| platform.name).chain([ALL])
     }
 
-    /// Turnstile's mode there.
-    pub fn mode(self) -> &'static str {
-        match self {
-            Platform::VheGicv3 => "vhe",
-            Platform::NvheGicv3 => "nvhe",
+    /// Takes platforms by name, each once, in the order in which they are given; `all` is all.
+    pub fn select(names: &[String]) -> Vec<&'static Platform> {
+        let mut chosen: Vec<&'static Platform> = Vec::new();
+        for name in names {
+            for platform in PLATFORMS.iter().filter(|platform| platform.name == name || name == ALL) {
+                if !chosen.contains(&platform) {
+                    chosen.push(platform);
+                }
+            }
         }
+        chosen
     }
 
     /// The machine, for people.
-    pub fn machine(self) -> String {
-        format!("qemu-virt {} gicv3", self.cpu())
+    pub fn machine(&self) -> String {
+        match self.board {
+            Board::Virt => format!("qemu-virt {} gicv{}", self.cpu, self.gic),
+            Board::Rpi4 => format!("qemu-raspi4b {} gicv{}", self.cpu, self.gic),
+        }
+    }
+
+    /// How many CPUs it can have.
+    pub fn cpus(&self) -> u16 {
+        match (self.board, self.gic) {
+            (Board::Rpi4, _) => 4,
+            // Each is a bit in a byte of GICD_ITARGETSR (IHI 0048, 4.3.12).
+            (Board::Virt, 2) => 8,
+            (Board::Virt, _) => 512,
+        }
     }
 
     /// Its section in `bench/budgets.toml`, for VMs with or without statistics of their exits.
-    pub fn budgeted(self, statistics: bool) -> String {
+    pub fn budgeted(&self, statistics: bool) -> String {
         let more = if statistics { "-statistics" } else { "" };
-        format!("{}{more}", self.name())
+        format!("{}{more}", self.name)
     }
 
-    /// Says in a document of Turnstile's figures alone where they were taken.
-    pub fn label(self, document: &mut Document) {
-        document.platform = self.machine();
-        for figure in &mut document.rows {
-            figure.platform = self.machine();
-            figure.mode = self.mode().to_owned();
+    /// The machine in a configuration.
+    pub fn table(&self) -> String {
+        match self.board {
+            Board::Virt => format!("[machine]\ncpu = \"{}\"\ngic = {}\n", self.cpu, self.gic),
+            Board::Rpi4 => format!("[machine]\nboard = \"{}\"\n", self.board),
         }
-        for info in &mut document.subjects {
-            info.mode = self.mode().to_owned();
-        }
+    }
+
+    /// Words of the hypervisor's command line.
+    pub fn append(&self) -> &'static str {
+        if self.refused { "mode=nvhe" } else { "" }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum;
-
     use super::*;
-    use crate::bench::samples;
     use crate::bench::subjects::Subject;
 
-    #[test]
-    fn names_are_those_of_the_command_line() {
-        for platform in Platform::value_variants() {
-            assert_eq!(platform.to_possible_value().unwrap().get_name(), platform.name());
-        }
-        assert_eq!(Platform::default().machine(), crate::bench::PLATFORM);
-        assert_eq!(Platform::default().mode(), Subject::Turnstile.mode());
+    fn select(names: &[&str]) -> Vec<&'static str> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        Platform::select(&names).into_iter().map(|platform| platform.name).collect()
     }
 
     #[test]
-    fn documents_say_where_their_figures_were_taken() {
-        let mut document = samples::document();
-        Platform::NvheGicv3.label(&mut document);
-        assert!(document.rows.iter().all(|figure| figure.platform == "qemu-virt cortex-a57 gicv3"));
-        assert!(document.subjects.iter().all(|info| info.mode == "nvhe"));
+    fn names_say_what_they_are() {
+        for platform in PLATFORMS.iter().filter(|platform| platform.board == Board::Virt) {
+            let refused = if platform.refused { "-nvhe" } else { "" };
+            assert_eq!(platform.name, format!("{}-gicv{}{refused}", platform.cpu, platform.gic));
+        }
+        let first = Platform::usual();
+        assert_eq!(first.machine(), "qemu-virt max gicv3");
+        assert_eq!(Subject::Turnstile.mode(first), "vhe");
+        assert_eq!(Subject::Turnstile.mode(&PLATFORMS[1]), "nvhe");
+    }
+
+    #[test]
+    fn platforms_are_found_by_name_and_once() {
+        assert_eq!(select(&["raspi4b", "max-gicv2", "raspi4b"]), ["raspi4b", "max-gicv2"]);
+        assert_eq!(select(&["max-gicv2", ALL]).len(), PLATFORMS.len());
     }
 }

@@ -1,40 +1,140 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of the table.
 
+use super::platform::Platform;
 use crate::failure::{Failure, Result};
+
+/// The word for the rows of SGIs by target.
+pub const ROUTES: &str = "sgi-routes";
+
+/// Whose visits outside the guest make the figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Those of all CPUs.
+    All,
+    /// Those of the CPU that sends the SGI.
+    Sender,
+}
 
 /// One operation that is measured.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Its name, which is that of its guest.
+    /// Its name.
     pub name: &'static str,
     /// What one operation is.
     pub what: &'static str,
+    /// The guest that measures it.
+    pub guest: &'static str,
+    /// More words of the guest's command line.
+    pub options: &'static str,
     /// Whether the guest needs a PMU.
     pub pmu: bool,
     /// How many vCPUs the guest needs, each on a CPU of its own.
-    pub vcpus: u8,
+    pub vcpus: u16,
+    /// The guest's memory in MiB.
+    pub memory: u64,
+    /// What of it is the figure.
+    pub counted: Counted,
+    /// The vCPU that an SGI goes to, where the figure is to be the same for all.
+    pub target: Option<u16>,
+    /// This row is measured so many times fewer than others: with many CPUs each operation takes long.
+    pub fewer: u64,
 }
 
 /// All rows, in the order of the table.
-pub const ROWS: [Row; 7] = [
-    Row { name: "null-hypercall", what: "hvc PSCI_VERSION", pmu: false, vcpus: 1 },
-    Row { name: "id-register", what: "mrs ID_AA64ISAR0_EL1", pmu: false, vcpus: 1 },
-    Row { name: "sysreg-trap", what: "mrs PMSELR_EL0", pmu: true, vcpus: 1 },
-    Row { name: "io-kernel", what: "read GICD_TYPER", pmu: false, vcpus: 1 },
-    Row { name: "io-user", what: "read a byte of the UART", pmu: false, vcpus: 1 },
-    Row { name: "self-sgi", what: "SGI to itself, IAR, EOIR", pmu: false, vcpus: 1 },
-    Row { name: "virtual-ipi", what: "SGI to another vCPU, both CPUs", pmu: false, vcpus: 2 },
+pub const ROWS: [Row; 19] = [
+    simple("null-hypercall", "hvc PSCI_VERSION"),
+    simple("id-register", "mrs ID_AA64ISAR0_EL1"),
+    Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
+    simple("io-kernel", "read GICD_TYPER"),
+    simple("io-user", "read a byte of the UART"),
+    simple("self-sgi", "SGI to itself, IAR, EOIR"),
+    sgi("virtual-ipi", "SGI to another vCPU, both CPUs", 2, "target=1"),
+    sgi("ipi-wfi", "SGI to a vCPU in WFI, both CPUs", 2, "target=1 wfi"),
+    route("sgi-to-1-of-4", 1, 4, "target=1"),
+    route("sgi-to-3-of-4", 3, 4, "target=3"),
+    route("sgi-to-1-of-32", 1, 32, "target=1"),
+    route("sgi-to-15-of-32", 15, 32, "target=15"),
+    route("sgi-to-16-of-32", 16, 32, "target=16"),
+    route("sgi-to-31-of-32", 31, 32, "target=31"),
+    Row { fewer: 64, memory: 64, ..route("sgi-to-511-of-512", 511, 512, "target=511") },
+    sender("sgi-to-wfi", "SGI to a vCPU in WFI, the sender", 2, "target=1 wfi"),
+    sender("broadcast-of-4", "SGI to all others of 4, the sender", 4, "broadcast"),
+    Row { fewer: 8, ..sender("broadcast-of-32", "SGI to all others of 32, the sender", 32, "broadcast") },
+    Row {
+        fewer: 128,
+        memory: 64,
+        ..sender("broadcast-of-512", "SGI to all others of 512, the sender", 512, "broadcast wfi")
+    },
 ];
+
+/// A row with a guest of its own and one vCPU.
+pub const fn simple(name: &'static str, what: &'static str) -> Row {
+    let counted = Counted::All;
+    Row {
+        name,
+        what,
+        guest: name,
+        options: "",
+        pmu: false,
+        vcpus: 1,
+        memory: 16,
+        counted,
+        target: None,
+        fewer: 1,
+    }
+}
+
+const fn sgi(name: &'static str, what: &'static str, vcpus: u16, options: &'static str) -> Row {
+    Row { guest: "sgi", vcpus, options, ..simple(name, what) }
+}
+
+const fn sender(name: &'static str, what: &'static str, vcpus: u16, options: &'static str) -> Row {
+    Row { counted: Counted::Sender, ..sgi(name, what, vcpus, options) }
+}
+
+/// An SGI to one vCPU of many.
+const fn route(name: &'static str, target: u16, vcpus: u16, options: &'static str) -> Row {
+    Row { target: Some(target), ..sender(name, "SGI to one of them, the sender", vcpus, options) }
+}
+
+impl Row {
+    /// Whether a platform has what the row needs.
+    pub fn is_on(&self, platform: &Platform) -> bool {
+        self.vcpus <= platform.cpus()
+    }
+
+    /// How often the operation is measured, where `usual` rows are measured so often.
+    pub fn iterations(&self, usual: u64) -> u64 {
+        usual / self.fewer
+    }
+
+    /// The guest's command line.
+    pub fn cmdline(&self, usual: u64) -> String {
+        let mut line = format!("iterations={}", self.iterations(usual));
+        if self.guest != self.name {
+            line.push_str(&format!(" row={} {}", self.name, self.options));
+        }
+        if self.fewer > 1 {
+            // In the same proportion.
+            line.push_str(&format!(" warm-up={}", WARM_UP / self.fewer));
+        }
+        line
+    }
+}
+
+/// How often guests run an operation before they measure it, if they are not told.
+const WARM_UP: u64 = 256;
 
 /// Finds rows by name; no names are all rows.
 pub fn select(names: &[String]) -> Result<Vec<&'static Row>> {
+    let is = |row: &Row, name: &str| row.name == name || name == ROUTES && row.target.is_some();
     for name in names {
-        if !ROWS.iter().any(|row| row.name == name) {
-            let known: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        if !ROWS.iter().any(|row| is(row, name)) {
+            let known: Vec<&str> = ROWS.iter().map(|row| row.name).chain([ROUTES]).collect();
             return Err(Failure::usage(format!("there is no row `{name}`"))
                 .help(crate::config::problem::did_you_mean(name, &known)));
         }
     }
-    Ok(ROWS.iter().filter(|row| names.is_empty() || names.iter().any(|name| name == row.name)).collect())
+    Ok(ROWS.iter().filter(|row| names.is_empty() || names.iter().any(|name| is(row, name))).collect())
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::document::{Figure, Trace};
 use super::measure;
+use super::platform::Platform;
 use super::rows::Row;
 use super::subjects::{self, Outcome, Run, Subject, Variant};
 use super::trace;
@@ -44,8 +45,12 @@ impl Job {
         Job { subject, row, variant: Variant::default(), trace: false }
     }
 
-    fn shown(&self) -> String {
-        format!("{} on {}", self.row.name, self.subject.title())
+    /// What is measured where, for people.
+    pub fn shown(&self) -> String {
+        match self.variant.platform == Platform::usual() {
+            true => format!("{} on {}", self.row.name, self.subject.title()),
+            false => format!("{} on {}", self.row.name, self.variant.platform.name),
+        }
     }
 }
 
@@ -128,7 +133,7 @@ impl<'a> Runner<'a> {
             variant: &job.variant,
         };
         let outcome = subjects::run(job.subject, &run)?;
-        let figure = measure::figure(job.subject, job.row, &outcome)?;
+        let figure = measure::figure(job.subject, job.row, job.variant.platform, &outcome)?;
         let trace = if job.trace { Some(self.trace(job, &outcome)?) } else { None };
         // What is left of a run that failed may tell why.
         let _ = remove_dir_all(&run.folder);
@@ -136,7 +141,7 @@ impl<'a> Runner<'a> {
     }
 
     fn trace(&self, job: &Job, outcome: &Outcome) -> Result<Trace> {
-        let kinds = measure::kinds(&outcome.reading, self.iterations)?;
+        let kinds = measure::counted_kinds(job.row, outcome)?;
         let vectors = kinds.first().map_or(0, |kind| kind.typical.vectors);
         let symbols = subjects::symbols(job.subject, self.layout, self.qemu, &job.variant, vectors)?;
         Ok(trace::trace(job.subject.name(), job.row.name, &kinds, &symbols))

@@ -2,7 +2,7 @@
 //! What is to be measured, as the command line says it.
 
 use super::ITERATIONS;
-use super::platform::Platform;
+use super::platform::{self, PLATFORMS, Platform};
 use super::rows::{self, ROWS, Row};
 use super::runner::Job;
 use super::subjects::{Subject, Variant};
@@ -24,8 +24,10 @@ pub struct Selection {
     pub iterations: u64,
     /// Whether traces of all rows are wanted.
     pub trace: bool,
-    /// What is special about Turnstile.
+    /// What is special about Turnstile. Its platform is that of the other subjects, too.
     pub variant: Variant,
+    /// More platforms on which Turnstile is measured.
+    pub elsewhere: Vec<&'static Platform>,
 }
 
 impl Selection {
@@ -42,24 +44,29 @@ impl Selection {
             chosen.push(Subject::Turnstile);
         }
         let rows = rows::select(rows)?;
+        let variant = Variant::default();
         let selection =
-            Selection { subjects: chosen, rows, iterations, trace: false, variant: Variant::default() };
+            Selection { subjects: chosen, rows, iterations, trace: false, variant, elsewhere: Vec::new() };
         match selection.jobs().is_empty() {
             true => Err(Failure::usage("none of the subjects has any of the rows")),
             false => Ok(selection),
         }
     }
 
-    /// The runs, by subject and then by row.
+    /// The runs, by subject and then by row, and then those elsewhere. What is elsewhere is not traced.
     pub fn jobs(&self) -> Vec<Job> {
-        let all = self.subjects.iter().flat_map(|&subject| self.rows.iter().map(move |&row| (subject, row)));
-        let job = |(subject, row): (Subject, &'static Row)| Job {
+        let here = self.subjects.iter().map(|&subject| (subject, self.variant.platform));
+        let elsewhere = self.elsewhere.iter().map(|&platform| (Subject::Turnstile, platform));
+        let all = here.chain(elsewhere);
+        let all =
+            all.flat_map(|(subject, platform)| self.rows.iter().map(move |&row| (subject, platform, row)));
+        let job = |(subject, platform, row): (Subject, &'static Platform, &'static Row)| Job {
             subject,
             row,
-            variant: self.variant.clone(),
-            trace: self.trace || row.name == SHOWN,
+            variant: Variant { platform, ..self.variant.clone() },
+            trace: platform == self.variant.platform && (self.trace || row.name == SHOWN),
         };
-        all.filter(|(subject, row)| subject.has(row)).map(job).collect()
+        all.filter(|(subject, platform, row)| subject.has(row) && row.is_on(platform)).map(job).collect()
     }
 
     /// The command that measures this.
@@ -75,8 +82,15 @@ impl Selection {
             let names: Vec<&str> = self.rows.iter().map(|row| row.name).collect();
             command.push_str(&format!(" --rows {}", names.join(",")));
         }
-        if self.variant.platform != Platform::default() {
-            command.push_str(&format!(" --platform {}", self.variant.platform.name()));
+        let platforms: Vec<&str> = [&self.variant.platform]
+            .into_iter()
+            .chain(&self.elsewhere)
+            .map(|platform| platform.name)
+            .collect();
+        if platforms.len() == PLATFORMS.len() && self.variant.platform == Platform::usual() {
+            command.push_str(&format!(" --platform {}", platform::ALL));
+        } else if platforms != [Platform::usual().name] {
+            command.push_str(&format!(" --platform {}", platforms.join(",")));
         }
         if self.variant.vm == Variant::statistics().vm {
             command.push_str(" --statistics");
@@ -123,12 +137,15 @@ mod tests {
         assert_eq!(select(&["all"], &[]).command(), "./x bench --subjects all");
         let timed = Selection { variant: Variant::statistics(), ..select(&[], &[]) };
         assert_eq!(timed.command(), "./x bench --statistics");
-        let variant = Variant { platform: Platform::NvheGicv3, ..Variant::statistics() };
+        let variant = Variant { platform: &PLATFORMS[2], ..Variant::statistics() };
         let elsewhere = Selection { variant, ..select(&[], &[]) };
-        assert_eq!(elsewhere.command(), "./x bench --platform nvhe-gicv3 --statistics");
+        assert_eq!(elsewhere.command(), "./x bench --platform max-gicv2 --statistics");
         let variant = Variant { mitigations: Some("loop:24".to_owned()), ..Variant::default() };
         let guarded = Selection { variant, ..select(&[], &[]) };
         assert_eq!(guarded.command(), "./x bench --mitigations loop:24");
+        let elsewhere = PLATFORMS.iter().skip(1).collect();
+        let everywhere = Selection { elsewhere, ..select(&[], &[]) };
+        assert_eq!(everywhere.command(), "./x bench --platform all");
         let some = Selection { iterations: 20000, ..select(&["xen"], &["self-sgi"]) };
         assert_eq!(some.command(), "./x bench --subjects xen --rows self-sgi --iterations 20000");
     }

@@ -162,8 +162,8 @@ fn guest(layout: &Layout) -> Finding {
 fn compared(layout: &Layout) -> Finding {
     const WHAT: &str = "KVM and Xen to compare with";
     match peers::versions(layout) {
-        Some([linux, xen]) => Finding::ok(WHAT, format!("Linux {linux}, Xen {xen}")),
-        None => Finding::later(WHAT, "not downloaded", "the first run that measures them (30 MB)"),
+        Some([linux, older, xen]) => Finding::ok(WHAT, format!("Linux {linux} and {older}, Xen {xen}")),
+        None => Finding::later(WHAT, "not downloaded", "the first run that measures them (60 MB)"),
     }
 }
 

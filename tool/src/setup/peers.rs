@@ -2,6 +2,7 @@
 //! The hypervisors that Turnstile is compared with: Debian's Linux kernel as a KVM host, and Debian's Xen, both
 //! for arm64, downloaded once into the cache as an ordinary user.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -43,6 +44,13 @@ const LINUX: Source = Source {
     files: &[("boot/vmlinuz-", "linux")],
 };
 
+const LINUX_6_1: Source = Source {
+    name: "linux-6.1",
+    title: "Debian's Linux kernel 6.1, a KVM host",
+    release: "bookworm",
+    ..LINUX
+};
+
 const XEN: Source = Source {
     name: "xen",
     title: "Debian's Xen",
@@ -69,6 +77,11 @@ struct Versions {
 }
 
 impl Peer {
+    /// Its folder's name.
+    pub fn name(&self) -> &OsStr {
+        self.folder.file_name().unwrap_or_default()
+    }
+
     /// The kernel that KVM is in: a raw arm64 `Image`.
     pub fn linux(&self) -> PathBuf {
         self.folder.join("linux")
@@ -90,15 +103,20 @@ pub fn linux(layout: &Layout) -> Result<Peer> {
     ensure(layout, &LINUX)
 }
 
+/// Returns the older KVM host, downloading it if it is not in the cache.
+pub fn linux_6_1(layout: &Layout) -> Result<Peer> {
+    ensure(layout, &LINUX_6_1)
+}
+
 /// Returns Xen, downloading it if it is not in the cache.
 pub fn xen(layout: &Layout) -> Result<Peer> {
     ensure(layout, &XEN)
 }
 
-/// The versions in the cache of the KVM host and of Xen; `None` if one is not there.
-pub fn versions(layout: &Layout) -> Option<[String; 2]> {
+/// The versions in the cache of the KVM hosts and of Xen; `None` if one is not there.
+pub fn versions(layout: &Layout) -> Option<[String; 3]> {
     let version = |source: &Source| Some(cached(&folder(layout, source), source)?.version);
-    Some([version(&LINUX)?, version(&XEN)?])
+    Some([version(&LINUX)?, version(&LINUX_6_1)?, version(&XEN)?])
 }
 
 fn folder(layout: &Layout, source: &Source) -> PathBuf {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::bench::FEWEST;
 use crate::bench::document::Document;
-use crate::bench::rows::{ROWS, Row};
+use crate::bench::rows::{self, ROWS, Row};
 use crate::bench::runner::{Job, Runner};
 use crate::bench::subjects::Subject;
 use crate::failure::{Context, Failure, Result};
@@ -17,7 +17,7 @@ use crate::layout::Layout;
 use crate::setup::qemu::Qemu;
 
 /// A guest that measures nothing: what it prints is garbage to the bench.
-static NO_ROW: Row = Row { name: "beacon", what: "nothing", pmu: false, vcpus: 1 };
+static NO_ROW: Row = rows::simple("beacon", "nothing");
 /// Iterations that take far longer than the time-out of the test.
 const ENDLESS: u64 = 1 << 32;
 const SHORT: Duration = Duration::from_secs(3);

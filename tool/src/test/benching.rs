@@ -4,7 +4,7 @@
 use crate::bench::assemble::{self, Assembled};
 use crate::bench::budgets;
 use crate::bench::document::{Document, Host, Trace};
-use crate::bench::platform::Platform;
+use crate::bench::platform::PLATFORMS;
 use crate::bench::selection::Selection;
 use crate::bench::subjects::Variant;
 use crate::failure::{Failure, Result};
@@ -13,6 +13,9 @@ use crate::setup::qemu::Qemu;
 
 /// Rows that two runs are made of: one with one kind of exit, one with two, one with a trapped register.
 const REPEATED: [&str; 3] = ["null-hypercall", "sysreg-trap", "self-sgi"];
+
+/// Rows that every platform has, and that say most about it.
+const KEY: [&str; 4] = ["null-hypercall", "self-sgi", "virtual-ipi", "sgi-to-3-of-4"];
 
 /// Measures all rows, and compares them with the budgets.
 pub fn budgets(layout: &Layout, qemu: &Qemu) -> Result<()> {
@@ -24,13 +27,16 @@ pub fn statistics(layout: &Layout, qemu: &Qemu) -> Result<()> {
     within(layout, qemu, true, Variant::statistics())
 }
 
-/// The same on a CPU without VHE.
-pub fn nvhe(layout: &Layout, qemu: &Qemu) -> Result<()> {
-    within(layout, qemu, false, Variant { platform: Platform::NvheGicv3, ..Variant::default() })
+/// Compares the most important rows on every platform with the budgets there.
+pub fn matrix(layout: &Layout, qemu: &Qemu) -> Result<()> {
+    let rows = KEY.map(str::to_owned);
+    let elsewhere = PLATFORMS.iter().skip(1).collect();
+    let document = take(layout, qemu, &Selection { elsewhere, ..Selection::own(&rows)? })?;
+    PLATFORMS.iter().try_for_each(|platform| budgets::check(layout, platform, false, &document))
 }
 
 fn within(layout: &Layout, qemu: &Qemu, statistics: bool, variant: Variant) -> Result<()> {
-    let budgeted = variant.platform.budgeted(statistics);
+    let platform = variant.platform;
     let document = measure(layout, qemu, &[], variant)?;
     if let Some(figure) = document.rows.iter().find(|figure| figure.exits.is_some_and(|exits| exits < 1.0)) {
         return Err(Failure::failed(format!("{} does not exit", figure.row)));
@@ -45,7 +51,7 @@ fn within(layout: &Layout, qemu: &Qemu, statistics: bool, variant: Variant) -> R
         let what = format!("the trace of {} has wrong names: {:?}", trace.row, trace.folded);
         return Err(Failure::failed(what));
     }
-    budgets::check(layout, &budgeted, &document)
+    budgets::check(layout, platform, statistics, &document)
 }
 
 /// Measures some rows twice; the files must be the same but for date and host.
@@ -66,8 +72,11 @@ pub fn repeatable(layout: &Layout, qemu: &Qemu) -> Result<()> {
 
 fn measure(layout: &Layout, qemu: &Qemu, rows: &[&str], variant: Variant) -> Result<Document> {
     let rows: Vec<String> = rows.iter().map(|row| (*row).to_owned()).collect();
-    let selection = Selection { trace: true, variant, ..Selection::own(&rows)? };
-    let Assembled { document, failures } = assemble::measure(layout, qemu, &selection)?;
+    take(layout, qemu, &Selection { trace: true, variant, ..Selection::own(&rows)? })
+}
+
+fn take(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<Document> {
+    let Assembled { document, failures } = assemble::measure(layout, qemu, selection)?;
     match failures.into_iter().next() {
         Some(failure) => Err(failure),
         None => Ok(document),

@@ -28,7 +28,7 @@ pub const CHECKS: [Check; 15] = [
     Check { name: "arm64/meter", run: |layout, qemu| metering::agree(layout, qemu).into() },
     Check { name: "arm64/meter/slowdown", run: |layout, qemu| metering::slowdown(layout, qemu).into() },
     Check { name: "arm64/bench", run: |layout, qemu| benching::budgets(layout, qemu).into() },
-    Check { name: "arm64/bench/nvhe", run: |layout, qemu| benching::nvhe(layout, qemu).into() },
+    Check { name: "arm64/bench/matrix", run: |layout, qemu| benching::matrix(layout, qemu).into() },
     Check { name: "arm64/bench/statistics", run: |layout, qemu| benching::statistics(layout, qemu).into() },
     Check { name: "arm64/bench/repeatable", run: |layout, qemu| benching::repeatable(layout, qemu).into() },
     Check { name: "arm64/bench/mitigations", run: |layout, qemu| mitigations::prices(layout, qemu).into() },

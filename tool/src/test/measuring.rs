@@ -12,12 +12,13 @@ pub fn scenarios() -> Vec<Scenario> {
         for machine in ["virt", "kvmtool"] {
             let pmu = if row.pmu { "trapped" } else { "off" };
             let more = format!(
-                "machine = \"{machine}\"\npmu = \"{pmu}\"\nvcpus = {}\ncmdline = \"iterations=1000\"",
-                row.vcpus
+                "machine = \"{machine}\"\npmu = \"{pmu}\"\nvcpus = {}\ncmdline = \"{}\"",
+                row.vcpus,
+                row.cmdline(1000 * row.fewer),
             );
             let steps = vec![Step::Expect(0, "@bench row="), Step::Expect(0, "iterations=1000")];
             let name = format!("measuring/{}-{machine}", row.name);
-            let scenario = Scenario::new(name, guest("measure", row.name, "16MiB", &more), steps);
+            let scenario = Scenario::new(name, guest("measure", row.guest, "16MiB", &more), steps);
             // CPUs that wait for each other take a time slice of a busy host for each answer, unless they are one
             // thread, as in a counted run.
             scenarios.push(if row.vcpus > 1 { scenario.counted() } else { scenario });

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::batch;
+use crate::bench::platform::Platform;
 use crate::bench::rows::{ROWS, Row};
 use crate::bench::subjects::{self, Outcome, Run, Subject, Variant};
 use crate::failure::{Failure, Result};
@@ -118,7 +119,7 @@ fn measure(
 pub fn slowdown(layout: &Layout, qemu: &Qemu) -> Result<()> {
     let meter = images::meter(layout)?;
     let (name, _) = COMPARED[0];
-    let text = subjects::config(row(name)?, TIMED, "");
+    let text = subjects::config(row(name)?, TIMED, Platform::usual(), "");
     let (mut without, _) = machine::prepare_text(layout, "meter-slowdown", &text)?;
     without.counted = true;
     let out = layout.bundles().join("meter-slowdown.json");

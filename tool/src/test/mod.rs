@@ -261,6 +261,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::bench::platform::Platform;
     use crate::bench::{rows, subjects};
     use crate::config::{self, Surroundings};
 
@@ -268,7 +269,7 @@ mod tests {
     fn names_are_unique_and_configurations_good() {
         let guests = ["crash", "echo", "beacon", "facilities", "hostile", "restart", "selftest", "exits"]
             .map(str::to_owned);
-        let rows = rows::ROWS.iter().map(|row| row.name.to_owned());
+        let rows = rows::ROWS.iter().map(|row| row.guest.to_owned());
         let guests: Vec<String> = guests.into_iter().chain(rows).collect();
         let mut names = BTreeSet::new();
         for scenario in all_scenarios() {
@@ -282,10 +283,10 @@ mod tests {
 
     #[test]
     fn measuring_configurations_are_good() {
-        let guests: Vec<String> = rows::ROWS.iter().map(|row| row.name.to_owned()).collect();
+        let guests: Vec<String> = rows::ROWS.iter().map(|row| row.guest.to_owned()).collect();
         for row in &rows::ROWS {
             let surroundings = Surroundings { folder: Path::new(""), guests: &guests };
-            let config = config::parse(&subjects::config(row, 16, ""), &surroundings);
+            let config = config::parse(&subjects::config(row, 16, Platform::usual(), ""), &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", row.name);
         }
     }

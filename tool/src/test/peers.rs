@@ -30,7 +30,7 @@ const TRIED: &Row = &ROWS[0];
 
 /// Measures all rows of all peers and compares; without a network there is nothing to compare.
 pub fn check(layout: &Layout, qemu: &Qemu) -> Verdict {
-    if let Err(failure) = peers::linux(layout).and_then(|_| peers::xen(layout)) {
+    if let Err(failure) = peers::linux(layout).and(peers::linux_6_1(layout)).and(peers::xen(layout)) {
         return Verdict::Skipped(failure.to_string());
     }
     Verdict::from(compare(layout, qemu))
@@ -108,7 +108,7 @@ fn natively(layout: &Layout, qemu: &Qemu, row: &Row) -> std::result::Result<Nati
     );
     let run = || {
         let folder = layout.bundles().join("test-native");
-        let mut boot = kvm::boot(kvm::Mode::Vhe, layout, &peers::linux(layout)?, row, &folder, &words)?;
+        let mut boot = kvm::boot(kvm::Host::Vhe, layout, row, &folder, &words)?;
         boot.counted = true;
         peer::play(&boot, &qemu.path, LIMIT)
     };

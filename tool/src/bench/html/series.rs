@@ -6,7 +6,7 @@ use crate::bench::document::{Document, SubjectInfo};
 /// The subject that ratios refer to, where it is there.
 const REFERENCE: &str = "turnstile";
 /// Those whose colour is always the same.
-const COLOURED: [&str; 4] = ["turnstile", "kvm-vhe", "kvm-nvhe", "xen"];
+const COLOURED: [&str; 5] = ["turnstile", "kvm-vhe", "kvm-nvhe", "xen", "kvm-6.1-vhe"];
 /// How many colours the style sheet has.
 const COLOURS: usize = 8;
 

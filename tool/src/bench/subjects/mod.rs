@@ -14,13 +14,16 @@ pub use turnstile::config;
 
 use crate::bench::platform::Platform;
 use crate::bench::report::Report;
-use crate::bench::rows::Row;
+use crate::bench::rows::{Counted, Row};
 use crate::failure::{Context, Result};
 use crate::layout::Layout;
 use crate::meter::reading::Reading;
 use crate::meter::symbols::Symbols;
 use crate::setup::qemu::Qemu;
 use crate::setup::{images, peers};
+
+/// The most vCPUs of a row that other hypervisors are asked for.
+const PEER_VCPUS: u16 = 32;
 
 /// A hypervisor in one of its modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -31,13 +34,16 @@ pub enum Subject {
     KvmVhe,
     /// Linux KVM with the host kernel in EL1.
     KvmNvhe,
+    /// Linux KVM of an older kernel, in EL2, whose cost of an SGI grows with the number of its target.
+    Kvm61Vhe,
     /// Xen, with the guest as its first domain.
     Xen,
 }
 
 impl Subject {
     /// All of them, in the order of the table.
-    pub const ALL: [Subject; 4] = [Subject::Turnstile, Subject::KvmVhe, Subject::KvmNvhe, Subject::Xen];
+    pub const ALL: [Subject; 5] =
+        [Subject::Turnstile, Subject::KvmVhe, Subject::KvmNvhe, Subject::Kvm61Vhe, Subject::Xen];
 
     /// Its name on the command line and in JSON.
     pub fn name(self) -> &'static str {
@@ -45,22 +51,35 @@ impl Subject {
             Subject::Turnstile => "turnstile",
             Subject::KvmVhe => "kvm-vhe",
             Subject::KvmNvhe => "kvm-nvhe",
+            Subject::Kvm61Vhe => "kvm-6.1-vhe",
             Subject::Xen => "xen",
         }
     }
 
-    /// Whether it uses the Virtualization Host Extensions on the machine on which all are measured.
-    pub fn mode(self) -> &'static str {
+    /// Whether it uses the Virtualization Host Extensions.
+    pub fn mode(self, platform: &Platform) -> &'static str {
         match self {
-            Subject::Turnstile | Subject::KvmVhe => "vhe",
+            Subject::Turnstile => platform.mode,
+            Subject::KvmVhe | Subject::Kvm61Vhe => "vhe",
             Subject::KvmNvhe | Subject::Xen => "nvhe",
         }
     }
 
     /// Whether it has what a row measures.
     pub fn has(self, row: &Row) -> bool {
-        // Xen has no devices that a process emulates.
-        !(self == Subject::Xen && row.name == "io-user")
+        let sgis = row.counted == Counted::Sender;
+        match self {
+            Subject::Turnstile => true,
+            // Their vCPUs share two CPUs, so only one of them can receive at a time.
+            Subject::KvmVhe => row.vcpus <= PEER_VCPUS && !row.options.contains("broadcast"),
+            Subject::Kvm61Vhe => {
+                row.vcpus <= PEER_VCPUS
+                    && (row.target.is_some() || ["null-hypercall", "virtual-ipi"].contains(&row.name))
+            }
+            Subject::KvmNvhe => !sgis,
+            // Xen has no devices that a process emulates.
+            Subject::Xen => !sgis && row.name != "io-user",
+        }
     }
 
     /// Its heading.
@@ -69,6 +88,7 @@ impl Subject {
             Subject::Turnstile => "Turnstile",
             Subject::KvmVhe => "KVM VHE",
             Subject::KvmNvhe => "KVM nVHE",
+            Subject::Kvm61Vhe => "KVM 6.1 VHE",
             Subject::Xen => "Xen",
         }
     }
@@ -95,7 +115,7 @@ pub struct Variant {
     /// More lines of the VM's table.
     pub vm: String,
     /// The machine.
-    pub platform: Platform,
+    pub platform: &'static Platform,
     /// Mitigations of speculative execution (`mitigations=`); off where nothing is said, so that CPUs can be compared.
     pub mitigations: Option<String>,
 }
@@ -135,6 +155,7 @@ pub fn fetch(subject: Subject, layout: &Layout) -> Result<()> {
     match subject {
         Subject::Turnstile => Ok(()),
         Subject::KvmVhe | Subject::KvmNvhe => peers::linux(layout).map(drop),
+        Subject::Kvm61Vhe => peers::linux_6_1(layout).map(drop),
         Subject::Xen => peers::xen(layout).map(drop),
     }
 }
@@ -144,8 +165,9 @@ pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
     create_dir_all(&run.folder).context(|| format!("cannot create {}", run.folder.display()))?;
     match subject {
         Subject::Turnstile => turnstile::run(run),
-        Subject::KvmVhe => kvm::run(kvm::Mode::Vhe, run),
-        Subject::KvmNvhe => kvm::run(kvm::Mode::Nvhe, run),
+        Subject::KvmVhe => kvm::run(kvm::Host::Vhe, run),
+        Subject::KvmNvhe => kvm::run(kvm::Host::Nvhe, run),
+        Subject::Kvm61Vhe => kvm::run(kvm::Host::Older, run),
         Subject::Xen => xen::run(run),
     }
 }
@@ -160,7 +182,8 @@ pub fn symbols(
 ) -> Result<Symbols> {
     let linked = match subject {
         Subject::Turnstile => Symbols::from_elf(&images::program_with(layout, variant.features)),
-        Subject::KvmVhe | Subject::KvmNvhe => kvm::symbols(layout, qemu),
+        Subject::KvmVhe | Subject::KvmNvhe => kvm::symbols(kvm::Host::Vhe, layout, qemu),
+        Subject::Kvm61Vhe => kvm::symbols(kvm::Host::Older, layout, qemu),
         Subject::Xen => xen::symbols(layout),
     };
     Ok(linked?.fitted(vectors))

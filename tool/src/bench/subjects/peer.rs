@@ -38,7 +38,7 @@ pub fn measure(
     boot.extra.extend(["-plugin".into(), options.argument(&run.meter, &out)]);
     let said = play(&boot, &run.qemu.path, run.limit)?;
     let text = guest(&said).map_err(|what| Failure::failed(printable(&what)).details(shown(&said)))?;
-    let report = Report::find(run.row, run.iterations, &text)?;
+    let report = Report::find(run.row, run.row.iterations(run.iterations), &text)?;
     Ok(Outcome { report, reading: Reading::load(&out)?, version })
 }
 

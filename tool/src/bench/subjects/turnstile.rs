@@ -3,6 +3,7 @@
 
 use super::{Outcome, Run};
 use crate::batch;
+use crate::bench::platform::Platform;
 use crate::bench::report::{Report, printable};
 use crate::bench::rows::Row;
 use crate::failure::{Failure, Result};
@@ -14,14 +15,13 @@ use crate::setup::images;
 /// Runs a row to its end.
 pub fn run(run: &Run<'_>) -> Result<Outcome> {
     let image = images::hypervisor_with(run.layout, run.variant.features)?;
-    let text = config(run.row, run.iterations, &run.variant.vm);
+    let text = config(run.row, run.iterations, run.variant.platform, &run.variant.vm);
     let mut boot = machine::prepare_own(run.layout, &run.folder, &text, &image)?;
     boot.counted = true;
-    boot.cpu = run.variant.platform.cpu().to_owned();
     let mitigations = run.variant.mitigations.as_deref().unwrap_or("off");
     boot.append = format!("{} mitigations={mitigations}", boot.append);
-    if !run.variant.append.is_empty() {
-        boot.append = format!("{} {}", boot.append, run.variant.append);
+    for words in [run.variant.platform.append(), &run.variant.append] {
+        boot.append = format!("{} {words}", boot.append).trim_end().to_owned();
     }
     let out = run.folder.join("reading.json");
     let options = Options { trace: run.trace, ..Options::default() };
@@ -29,7 +29,8 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     let transcript = batch::run(&boot, &run.qemu.path, run.limit, |_| {})?;
     let console = transcript.consoles.first().map_or("", String::as_str);
     let all = || printable(&transcript.all());
-    let report = Report::find(run.row, run.iterations, console).map_err(|failure| failure.details(all()))?;
+    let report = Report::find(run.row, run.row.iterations(run.iterations), console)
+        .map_err(|failure| failure.details(all()))?;
     if transcript.done != Some(0) {
         return Err(Failure::failed("the machine did not end in order").details(all()));
     }
@@ -38,12 +39,16 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
 }
 
 /// The machine of a row: the memory map of kvmtool, where the same images run on any hypervisor.
-pub fn config(row: &Row, iterations: u64, more: &str) -> String {
+pub fn config(row: &Row, iterations: u64, platform: &Platform, more: &str) -> String {
     let pmu = if row.pmu { "trapped" } else { "off" };
     format!(
-        "[[vm]]\nname = \"{name}\"\nkernel = \"guest:{name}\"\ncmdline = \"iterations={iterations}\"\n\
-         memory = \"16MiB\"\nmachine = \"kvmtool\"\npmu = \"{pmu}\"\nvcpus = {vcpus}\n{more}\n",
+        "{machine}\n[[vm]]\nname = \"{name}\"\nkernel = \"guest:{guest}\"\ncmdline = \"{cmdline}\"\n\
+         memory = \"{memory}MiB\"\nmachine = \"kvmtool\"\npmu = \"{pmu}\"\nvcpus = {vcpus}\n{more}\n",
+        machine = platform.table(),
+        memory = row.memory,
         name = row.name,
+        guest = row.guest,
+        cmdline = row.cmdline(iterations),
         vcpus = row.vcpus,
     )
 }

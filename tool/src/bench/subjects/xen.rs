@@ -28,9 +28,9 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     boot.append = format!(
         "console=dtuart dtuart=/pl011@9000000 dom0_mem={DOMAIN_MEMORY} dom0_max_vcpus={cpus} dom0_vcpus_pin"
     );
-    let image = as_value(&run.layout.guest(run.row.name));
-    let loader =
-        format!("guest-loader,addr={MODULE:#x},kernel={image},bootargs=iterations={}", run.iterations);
+    let image = as_value(&run.layout.guest(run.row.guest));
+    let cmdline = run.row.cmdline(run.iterations);
+    let loader = format!("guest-loader,addr={MODULE:#x},kernel={image},bootargs={cmdline}");
     boot.extra = vec!["-device".into(), loader.into()];
     peer::measure(run, boot, format!("Xen {}", xen.version), guest)
 }
