@@ -2,7 +2,7 @@
 //! A VM's serial port and clock: register models of `turnstile_devices` at the addresses of its machine.
 
 use turnstile_arm64::time;
-use turnstile_arm64::vm::{Peers, Vm};
+use turnstile_arm64::vm::Vm;
 use turnstile_devices::{Pl011, Pl031, Uart16550};
 use turnstile_machine::map::{Map, UartKind};
 
@@ -92,10 +92,9 @@ impl Devices {
             Uart::Pl011(uart) => uart.interrupt(),
             Uart::Uart16550(uart) => uart.interrupt(),
         };
-        let peers = Peers { vm };
         if uart != self.uart_line {
             self.uart_line = uart;
-            vm.vgic.set_spi_line(&peers, self.map.uart.intid, uart);
+            vm.set_spi_line(self.map.uart.intid, uart);
         }
         if let Some(seconds) = self.rtc.deadline(time::seconds()) {
             time::set_deadline(seconds);
@@ -103,7 +102,7 @@ impl Devices {
         let rtc = self.rtc.interrupt();
         if rtc != self.rtc_line {
             self.rtc_line = rtc;
-            vm.vgic.set_spi_line(&peers, self.map.rtc.intid, rtc);
+            vm.set_spi_line(self.map.rtc.intid, rtc);
         }
     }
 }

@@ -153,10 +153,8 @@ impl Guest {
 
     /// Makes the CPU of the first vCPU look at what is wanted.
     fn announce(&self) {
-        if let Some(first) = self.vm.vcpu(0)
-            && first.attention.post(Reasons::START).is_some()
-        {
-            first.kick();
+        if let Some(first) = self.vm.vcpu(0) {
+            first.post(Reasons::START);
         }
     }
 

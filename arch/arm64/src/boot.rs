@@ -9,7 +9,7 @@ use spin::Once;
 
 use crate::cpu::{self, PerCpu};
 use crate::discover::{self, Conduit, CpuNode, GicNode, Machine, Range, Release};
-use crate::irq::gicv3;
+use crate::irq::{Gic, Gicv3, gicv3};
 use crate::mmio::Registers;
 use crate::mode::{self, Capabilities, Refusal, Wanted};
 use crate::uart::Uart;
@@ -70,6 +70,7 @@ static mut boot_cpu: PerCpu = PerCpu {
     fault_stack_top: 0,
     index: 0,
     affinity: 0,
+    kick_token: 0,
     // SAFETY: never accessed: the boot CPU's redistributor is that of its final area.
     redistributor: unsafe { Registers::new(0) },
     online: AtomicBool::new(true),
@@ -286,6 +287,7 @@ fn per_cpu_areas(machine: &Machine<'_>, gic: &GicNode, boot: u64) -> (Vec<&'stat
             fault_stack_top,
             index: areas.len(),
             affinity: node.affinity,
+            kick_token: gicv3::kick_token(node.affinity),
             redistributor,
             online: AtomicBool::new(false),
         };
@@ -377,7 +379,7 @@ impl Host {
 
     /// Kicks the CPUs with an index from 1 to below `count`, which wait for the boot CPU.
     pub fn wake_cpus(&self, count: usize) {
-        self.cpus.iter().take(count).skip(1).for_each(|area| gicv3::kick(area.affinity));
+        self.cpus.iter().take(count).skip(1).for_each(|area| Gicv3::kick(area.kick_token));
     }
 
     /// Powers the machine off.

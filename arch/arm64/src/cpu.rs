@@ -3,6 +3,8 @@
 
 use core::sync::atomic::AtomicBool;
 
+use turnstile_vm::attention::KickToken;
+
 use crate::mmio::Registers;
 use crate::regs;
 
@@ -124,6 +126,8 @@ pub struct PerCpu {
     pub index: usize,
     /// Affinity fields of its MPIDR_EL1.
     pub affinity: u64,
+    /// What kicks it.
+    pub kick_token: KickToken,
     /// Its redistributor.
     pub redistributor: Registers,
     /// Set by the CPU itself once it runs on its own stack.

@@ -11,6 +11,7 @@ use turnstile_vm::inbox::Inbox;
 use turnstile_vm::remote::RemoteCell;
 
 use crate::cpu::PerCpu;
+use crate::irq::Gic;
 use crate::irq::ich::Ich;
 use crate::pmu::Pmu;
 use crate::regs;
@@ -100,9 +101,9 @@ impl Vcpu {
 }
 
 /// Executes an operation that another CPU asked for, if there is one.
-pub fn serve_remote<V: VirtualInterface>(vcpu: &Vcpu, gic: &mut VcpuGic, vif: &mut V) -> bool {
+pub fn serve_remote<G: Gic>(vcpu: &Vcpu, gic: &mut VcpuGic, vif: &mut impl VirtualInterface) -> bool {
     vcpu.remote.serve(|Wire(op)| {
-        let peers = Peers { vm: vcpu.vm };
+        let peers = Peers::<G>::new(vcpu.vm);
         gic.apply(&mut Context { vgic: &vcpu.vm.vgic, vif, host: &peers }, op)
     })
 }

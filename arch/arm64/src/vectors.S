@@ -85,12 +85,12 @@
 
     // A synchronous exception goes to the handler of its class (ESR_EL2.EC) by one indexed load, so that no class
     // waits for another's comparison. The table lies within reach of ADR, which the linker checks.
-    .macro light_sync
+    .macro light_sync handlers
     .balign 128
     save_clobberable
     mrs     x1, esr_el2
     ubfx    x2, x1, #26, #6             // ESR_EL2.EC: above it lies ISS2
-    adr     x3, LIGHT_HANDLERS
+    adr     x3, \handlers
     ldr     x3, [x3, x2, lsl #3]
     mov     x0, sp
     blr     x3
@@ -119,7 +119,7 @@
     .endm
 
     // `light_sync` with a stamp; the exception class is the reason.
-    .macro light_sync_timed
+    .macro light_sync_timed handlers
     .balign 128
     stamp
     save_x2_to_x30
@@ -127,7 +127,7 @@
     ubfx    x2, x1, #26, #6
     adr     x3, EXIT_RECORDS
     ldrh    w4, [x3, x2, lsl #1]
-    adr     x3, LIGHT_HANDLERS
+    adr     x3, \handlers
     ldr     x3, [x3, x2, lsl #3]
     stp     x0, x4, [sp, #264]
     mov     x0, sp
@@ -175,20 +175,39 @@
     fault   7
     .endm
 
+    // A table: the handlers of synchronous exceptions by class, and of physical interrupts, are those of the machine's
+    // interrupt controller.
+    .macro plain_vectors handlers, irq
+    hypervisor_faults
+    light_sync \handlers                // lower EL, AArch64
+    light   \irq
+    light   turnstile_light_fiq
+    light   turnstile_light_serror
+    light_sync \handlers                // lower EL, AArch32 (EL0 of a guest): same syndrome, same way
+    light   \irq
+    light   turnstile_light_fiq
+    light   turnstile_light_serror
+    .balign 128
+    .endm
+
+    .macro timed_vectors handlers, irq
+    hypervisor_faults
+    light_sync_timed \handlers
+    light_timed \irq
+    light_timed turnstile_light_fiq_timed
+    light_timed turnstile_light_serror_timed
+    light_sync_timed \handlers
+    light_timed \irq
+    light_timed turnstile_light_fiq_timed
+    light_timed turnstile_light_serror_timed
+    .balign 128
+    .endm
+
     .section .text.hot, "ax"
     .balign 2048
     .global vectors
 vectors:
-    hypervisor_faults
-    light_sync                          // lower EL, AArch64
-    light   turnstile_light_irq
-    light   turnstile_light_fiq
-    light   turnstile_light_serror
-    light_sync                          // lower EL, AArch32 (EL0 of a guest): same syndrome, same way
-    light   turnstile_light_irq
-    light   turnstile_light_fiq
-    light   turnstile_light_serror
-    .balign 128
+    plain_vectors LIGHT_HANDLERS, turnstile_light_irq
 
 // w0 = why the light tier did not re-enter.
 full_exit:
@@ -212,16 +231,7 @@ turnstile_enter:
     .balign 2048
     .global vectors_timed
 vectors_timed:
-    hypervisor_faults
-    light_sync_timed
-    light_timed turnstile_light_irq_timed
-    light_timed turnstile_light_fiq_timed
-    light_timed turnstile_light_serror_timed
-    light_sync_timed
-    light_timed turnstile_light_irq_timed
-    light_timed turnstile_light_fiq_timed
-    light_timed turnstile_light_serror_timed
-    .balign 128
+    timed_vectors LIGHT_HANDLERS, turnstile_light_irq_timed
 
 full_exit_timed:
     save_preserved

@@ -3,20 +3,21 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Once;
 use turnstile_exitstat::Page;
 use turnstile_machine::GuestMachine;
 use turnstile_machine::map::Region;
-use turnstile_vgic::{Host, RemoteOp, VcpuGic, Vgic, VirtualInterface};
-use turnstile_vm::attention::Reasons;
+use turnstile_vgic::{Context, Host, RemoteOp, VcpuGic, Vgic, VirtualInterface};
+use turnstile_vm::attention::{Posted, Reasons};
 use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Stop};
 use turnstile_vm::psci::Psci;
 
-use crate::cpu::{self, PerCpu};
+use crate::cpu;
 use crate::idregs::IdRegisters;
-use crate::irq::gicv3;
+use crate::irq::{Gic, in_gic};
 use crate::switch::Residence;
 use crate::vcpu::{Vcpu, serve_remote};
 
@@ -137,10 +138,25 @@ impl Vm {
     /// Raises `reasons` with every vCPU, kicking those that may be in the guest.
     pub fn raise_all(&self, reasons: Reasons) {
         for vcpu in self.vcpus() {
-            if vcpu.attention.post(reasons).is_some() {
-                vcpu.kick();
-            }
+            vcpu.post(reasons);
         }
+    }
+
+    /// Runs `f` with what operations on its vCPUs' interrupts need.
+    #[inline(always)] // Three addresses.
+    pub fn with_gic<G: Gic, R>(
+        &self,
+        f: impl FnOnce(&mut Context<'_, G::Interface, Peers<'_, G>>) -> R,
+    ) -> R {
+        f(&mut Context { vgic: &self.vgic, vif: &mut G::interface(), host: &Peers::new(self) })
+    }
+
+    /// Sets the level of the input line of an SPI.
+    pub fn set_spi_line(&self, intid: u32, high: bool) {
+        fn set<G: Gic>(vm: &Vm, intid: u32, high: bool) {
+            vm.vgic.set_spi_line(&Peers::<G>::new(vm), intid, high);
+        }
+        in_gic!(set(self, intid, high));
     }
 
     /// Forgets every interrupt, for a new life. Only while no vCPU runs.
@@ -163,18 +179,24 @@ impl Vm {
 }
 
 /// The way from one vCPU, or from the hypervisor itself, to the vCPUs of a VM.
-pub struct Peers<'a> {
-    /// The VM.
-    pub vm: &'a Vm,
+pub struct Peers<'a, G> {
+    vm: &'a Vm,
+    gic: PhantomData<G>,
 }
 
-impl Host for Peers<'_> {
+impl<'a, G: Gic> Peers<'a, G> {
+    /// Makes the way to the vCPUs of `vm`.
+    #[inline(always)] // Nothing.
+    pub fn new(vm: &'a Vm) -> Self {
+        Self { vm, gic: PhantomData }
+    }
+}
+
+impl<G: Gic> Host for Peers<'_, G> {
     #[inline] // On the light exit of an SGI.
     fn post(&self, vcpu: usize, intid: u32) {
         let Some(target) = self.vm.vcpu(vcpu) else { return };
-        if target.inbox.post(&target.attention, intid).is_some() {
-            target.kick();
-        }
+        target.notify::<G>(target.inbox.post(&target.attention, intid));
     }
 
     fn remote<V: VirtualInterface>(&self, me: &mut VcpuGic, vif: &mut V, vcpu: usize, op: RemoteOp) -> u64 {
@@ -182,9 +204,9 @@ impl Host for Peers<'_> {
         target.remote.call(
             &target.attention,
             Wire(op),
-            |_| target.kick(),
+            |posted| target.notify::<G>(posted),
             || {
-                serve_remote(own, me, vif);
+                serve_remote::<G>(own, me, vif);
                 cpu::relax();
             },
         )
@@ -226,13 +248,22 @@ impl From<[u64; 4]> for Wire {
 }
 
 impl Vcpu {
-    /// Makes the physical CPU of this vCPU look at its attention word, unless that is the calling one, which
-    /// looks before it enters a guest anyway.
+    /// Does what a post to this vCPU's attention word demands. A kick is spared where the vCPU is resident on the
+    /// calling CPU, which looks before it enters a guest anyway.
     #[inline] // On the path of every cross-CPU interrupt.
-    pub fn kick(&self) {
-        let target: &'static PerCpu = self.cpu;
-        if !core::ptr::eq(target, cpu::this()) {
-            gicv3::kick(target.affinity);
+    pub fn notify<G: Gic>(&self, posted: Posted) {
+        match posted {
+            Posted::Kick(token) if token != cpu::this().kick_token => G::kick(token),
+            // Nothing parks a vCPU: each has a CPU of its own.
+            Posted::Kick(_) | Posted::Seen | Posted::Wake => {}
         }
+    }
+
+    /// Sets reasons to look, and makes the vCPU do so.
+    pub fn post(&self, reasons: Reasons) {
+        fn post<G: Gic>(vcpu: &Vcpu, reasons: Reasons) {
+            vcpu.notify::<G>(vcpu.attention.post(reasons));
+        }
+        in_gic!(post(self, reasons));
     }
 }

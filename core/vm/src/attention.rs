@@ -28,7 +28,7 @@
 
 use bitflags::bitflags;
 
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 bitflags! {
     /// Why a vCPU must look before it re-enters its guest.
@@ -53,15 +53,35 @@ bitflags! {
     }
 }
 
-/// Marks a vCPU that is resident nowhere.
-const NOWHERE: u32 = u32::MAX;
+/// What makes a physical CPU look at the attention word of the vCPU that is resident there, for the interrupt
+/// controller's driver: the value it writes. Neither zero nor all ones.
+pub type KickToken = u64;
+
+/// The residence of a vCPU that is in no CPU, and in some CPU's run queue or on its way there: whoever loads it reads
+/// its word.
+const QUEUED: u64 = 0;
+/// The residence of a vCPU that is in no CPU and waits for something: the first poster wakes it.
+const PARKED: u64 = u64::MAX;
+
+/// What a poster has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a vCPU that is not kicked or woken does not look"]
+pub enum Posted {
+    /// Nothing: the owner looks anyway.
+    Seen,
+    /// Kick the physical CPU where the vCPU is resident.
+    Kick(KickToken),
+    /// Hand the vCPU to its CPU's run queue: this poster alone has taken it out of where it was parked.
+    Wake,
+}
 
 /// The attention word of a vCPU, and where the vCPU is resident.
 #[derive(Debug)]
 pub struct Attention {
     word: AtomicU32,
-    /// The index of the physical CPU; written by load and put only.
-    residence: AtomicU32,
+    /// The token of the physical CPU, or [`QUEUED`], or [`PARKED`]. Written by load and put; a poster takes it from
+    /// [`PARKED`] to [`QUEUED`].
+    residence: AtomicU64,
 }
 
 impl Default for Attention {
@@ -73,22 +93,36 @@ impl Default for Attention {
 impl Attention {
     /// Makes the attention of a vCPU that is not resident, with nothing pending.
     pub fn new() -> Self {
-        Self { word: AtomicU32::new(0), residence: AtomicU32::new(NOWHERE) }
+        Self { word: AtomicU32::new(0), residence: AtomicU64::new(QUEUED) }
     }
 
-    /// Sets reasons, after what they point to was made visible. Returns the physical CPU that the caller must
-    /// kick, if any. For the owner itself, [`Attention::raise`] is enough.
-    #[must_use = "the physical CPU returned must be kicked"]
-    pub fn post(&self, reasons: Reasons) -> Option<u32> {
+    /// Sets reasons, after what they point to was made visible. Returns what the caller must do then. For the owner
+    /// itself, [`Attention::raise`] is enough.
+    #[inline] // On the path of every cross-CPU interrupt.
+    pub fn post(&self, reasons: Reasons) -> Posted {
         // Release: pairs with `take`. Relaxed on the other side: a poster learns nothing from the old reasons.
         if self.word.fetch_or(reasons.bits(), Ordering::Release) != 0 {
-            return None;
+            return Posted::Seen;
         }
-        // Pairs with the fence in `load`: either this reads the new residence, or the CPU that loads the vCPU
-        // reads the word just written. Without it each could read what was before the other's write.
+        // Pairs with the fences in `load` and `put`: either this reads the new residence, or whoever wrote that reads
+        // the word just written. Without it each could read what was before the other's write.
         fence(Ordering::SeqCst);
-        let residence = self.residence.load(Ordering::Relaxed);
-        (residence != NOWHERE).then_some(residence)
+        match self.residence.load(Ordering::Relaxed) {
+            QUEUED => Posted::Seen,
+            PARKED => self.unpark(),
+            token => Posted::Kick(token),
+        }
+    }
+
+    /// Takes the vCPU out of where it is parked, unless somebody else has.
+    #[cold]
+    fn unpark(&self) -> Posted {
+        // Acquire: what its CPU did before it parked the vCPU comes before what the waker does with it.
+        match self.residence.compare_exchange(PARKED, QUEUED, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Posted::Wake,
+            Err(QUEUED) => Posted::Seen,
+            Err(token) => Posted::Kick(token),
+        }
     }
 
     /// Sets reasons for oneself: only the owner, out of the guest, needs no kick.
@@ -130,26 +164,46 @@ impl Attention {
         Reasons::from_bits_retain(before) & reasons
     }
 
-    /// Records that the vCPU is now resident on a physical CPU, which owns it from here on. It must read the
-    /// word before it enters the guest, as always.
-    pub fn load(&self, physical_cpu: u32) {
-        self.residence.store(physical_cpu, Ordering::Relaxed);
+    /// Records that the vCPU is now resident on the physical CPU with `token`, which owns it from here on. It must
+    /// read the word before it enters the guest, as always. Not for a parked vCPU: it is woken first.
+    pub fn load(&self, token: KickToken) {
+        self.residence.store(token, Ordering::Relaxed);
         // Pairs with the fence in `post`.
         fence(Ordering::SeqCst);
     }
 
-    /// Records that the vCPU is resident nowhere. Posts are kept in the word until it is loaded again; whether
-    /// that shall happen soon is the scheduler's business, who reads the word after this.
+    /// Records that the vCPU is in no CPU, and that some run queue has it. Posts are kept in the word until it is
+    /// loaded again.
     pub fn put(&self) {
-        self.residence.store(NOWHERE, Ordering::Relaxed);
+        // Release: who takes it from the queue on another CPU, or wakes it, sees its state as it was left.
+        self.residence.store(QUEUED, Ordering::Release);
         // Pairs with the fence in `post`: a poster that still reads the old residence kicks there, one exit too
-        // many; a poster that reads the new one has its reason seen by the scheduler's read.
+        // many; a poster that reads the new one has its reason seen by whoever loads the vCPU.
         fence(Ordering::SeqCst);
     }
 
-    /// Returns the physical CPU where the vCPU is resident.
-    pub fn residence(&self) -> Option<u32> {
-        let residence = self.residence.load(Ordering::Relaxed);
-        (residence != NOWHERE).then_some(residence)
+    /// Records that the vCPU is in no CPU and waits for something to be posted, after its state was put away. False
+    /// if something has been already: then it is queued, and the caller has it.
+    #[must_use = "a vCPU that is not parked has to run on"]
+    pub fn park(&self) -> bool {
+        self.residence.store(PARKED, Ordering::Release);
+        // Pairs with the fence in `post`: a poster reads PARKED, or this reads its reason, or both; then one of the
+        // two exchanges succeeds.
+        fence(Ordering::SeqCst);
+        self.word.load(Ordering::Relaxed) == 0 || self.unpark() != Posted::Wake
+    }
+
+    /// Takes a parked vCPU back because its time has come: true if nobody has woken it meanwhile, and the caller has
+    /// it now.
+    pub fn wake(&self) -> bool {
+        self.unpark() == Posted::Wake
+    }
+
+    /// Returns the token of the physical CPU where the vCPU is resident.
+    pub fn residence(&self) -> Option<KickToken> {
+        match self.residence.load(Ordering::Relaxed) {
+            QUEUED | PARKED => None,
+            token => Some(token),
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! event it was, and whether it still stands, is in the interrupt controller's model. Lock-free: a post is two
 //! atomic operations, whoever else posts.
 
-use crate::attention::{Attention, Reasons};
+use crate::attention::{Attention, Posted, Reasons};
 use crate::sync::{AtomicU32, Ordering};
 
 /// How many 32-bit words an inbox has by default: INTIDs 0 to 127 (16 SGIs, 16 PPIs, 96 SPIs).
@@ -29,11 +29,11 @@ impl<const N: usize> Inbox<N> {
         Self { words: core::array::from_fn(|_| AtomicU32::new(0)) }
     }
 
-    /// Posts an interrupt and raises [`Reasons::INBOX`]. Returns the physical CPU that the caller must kick, if
-    /// any. An INTID that the inbox has no bit for is dropped: it comes from a table, never from a guest.
-    #[must_use = "the physical CPU returned must be kicked"]
-    pub fn post(&self, attention: &Attention, intid: u32) -> Option<u32> {
-        let word = self.words.get(intid as usize / 32)?;
+    /// Posts an interrupt and raises [`Reasons::INBOX`]. Returns what the caller must do then. An INTID that the inbox
+    /// has no bit for is dropped: it comes from a table, never from a guest.
+    #[inline] // On the path of every cross-CPU interrupt.
+    pub fn post(&self, attention: &Attention, intid: u32) -> Posted {
+        let Some(word) = self.words.get(intid as usize / 32) else { return Posted::Seen };
         // Release: pairs with the swap in `drain`, so that the owner sees what the poster did to the interrupt's
         // state before. It must come before the post to the attention word, which releases it, too.
         word.fetch_or(1 << (intid % 32), Ordering::Release);

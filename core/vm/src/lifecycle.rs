@@ -11,6 +11,8 @@
 //! waits in its idle loop. The one that acknowledges last is alone with the VM: it tears down, scrubs, and
 //! starts again or not, as [`Stop::next`] says.
 
+use alloc::boxed::Box;
+
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Why a VM stops.
@@ -97,19 +99,23 @@ pub struct Lifecycle {
     /// The phase in bits [1:0], the reason above.
     state: AtomicU32,
     /// One bit per vCPU that has acknowledged the stop.
-    acknowledged: AtomicU64,
+    /// A bit per vCPU.
+    acknowledged: Box<[AtomicU64]>,
+    /// How many bits are set.
+    count: AtomicU32,
     boots: AtomicU32,
-    everybody: u64,
+    vcpus: u32,
 }
 
 impl Lifecycle {
-    /// Makes the life of a VM of `vcpus` vCPUs, 1 to 64.
+    /// Makes the life of a VM of `vcpus` vCPUs, at least one.
     pub fn new(vcpus: u32) -> Self {
         Self {
             state: AtomicU32::new(CREATED),
-            acknowledged: AtomicU64::new(0),
+            acknowledged: (0..vcpus.max(1).div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            count: AtomicU32::new(0),
             boots: AtomicU32::new(0),
-            everybody: u64::MAX >> (64 - vcpus.clamp(1, 64)),
+            vcpus: vcpus.max(1),
         }
     }
 
@@ -152,20 +158,20 @@ impl Lifecycle {
     /// exactly one caller per stop: the last, who is then alone and goes on to [`Lifecycle::finish`]. A repeated
     /// acknowledgment, or one without a stop, does nothing.
     pub fn acknowledge(&self, vcpu: usize) -> Option<Stop> {
-        let bit = u32::try_from(vcpu).ok().and_then(|vcpu| 1u64.checked_shl(vcpu))?;
-        if bit & self.everybody == 0 {
-            return None;
-        }
+        let bit = 1u64 << (vcpu % 64);
+        let word = self.acknowledged.get(vcpu / 64).filter(|_| vcpu < self.vcpus as usize)?;
         // Acquire, and before the phase is read: who finds its own bit cleared by `finish` also finds the phase
         // that `finish` wrote before, and does not acknowledge a stop that is over.
-        if self.acknowledged.load(Ordering::Acquire) & bit != 0 {
+        if word.load(Ordering::Acquire) & bit != 0 {
             return None;
         }
         let Phase::Stopping(reason) = self.phase() else { return None };
-        // AcqRel: release what this vCPU did, and, for the last, acquire what all others did before they
-        // acknowledged (each exchange continues the release sequences of those before).
-        let before = self.acknowledged.fetch_or(bit, Ordering::AcqRel);
-        (before & bit == 0 && before | bit == self.everybody).then_some(reason)
+        // AcqRel, both: release what this vCPU did, and, for the last, acquire what all others did before they
+        // acknowledged (each addition continues the release sequences of those before).
+        if word.fetch_or(bit, Ordering::AcqRel) & bit != 0 {
+            return None;
+        }
+        (self.count.fetch_add(1, Ordering::AcqRel) + 1 == self.vcpus).then_some(reason)
     }
 
     /// Ends the stop, after the teardown. For the vCPU that acknowledged last.
@@ -174,8 +180,9 @@ impl Lifecycle {
         if state & PHASE == STOPPING {
             // Release: who sees Stopped sees the teardown done.
             self.state.store(state & !PHASE | STOPPED, Ordering::Release);
-            // Release: pairs with the first load in `acknowledge`.
-            self.acknowledged.store(0, Ordering::Release);
+            self.count.store(0, Ordering::Relaxed);
+            // Release: pairs with the first load in `acknowledge`; who finds its bit cleared finds the count zero.
+            self.acknowledged.iter().for_each(|word| word.store(0, Ordering::Release));
         }
     }
 

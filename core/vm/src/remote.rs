@@ -16,7 +16,7 @@
 //! an interrupt, of one whose VM is stopping and that has acknowledged it. Therefore a requester needs no way to
 //! give up, and an operation is done exactly once.
 
-use crate::attention::{Attention, Reasons};
+use crate::attention::{Attention, Posted, Reasons};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Nobody uses the cell.
@@ -54,14 +54,14 @@ impl RemoteCell {
         Self { state: AtomicU32::new(FREE), payload, result: AtomicU64::new(0) }
     }
 
-    /// Has the owner of this cell do an operation, and returns its result. `attention` is the owner's; `kick`
-    /// kicks the physical CPU it is given; `relax` serves the caller's own cell (see the module) and pauses.
+    /// Has the owner of this cell do an operation, and returns its result. `attention` is the owner's; `notify`
+    /// kicks or wakes it as it is told; `relax` serves the caller's own cell (see the module) and pauses.
     /// Not for the owner itself: it does the operation directly.
     pub fn call<T: Into<Payload>>(
         &self,
         attention: &Attention,
         operation: T,
-        kick: impl FnOnce(u32),
+        notify: impl FnOnce(Posted),
         mut relax: impl FnMut(),
     ) -> u64 {
         // Acquire: what is written below must not reach the cell before the former requester has read its
@@ -74,9 +74,7 @@ impl RemoteCell {
         }
         // Release: the owner that sees REQUESTED sees the payload.
         self.state.store(REQUESTED, Ordering::Release);
-        if let Some(physical_cpu) = attention.post(Reasons::REMOTE) {
-            kick(physical_cpu);
-        }
+        notify(attention.post(Reasons::REMOTE));
         // Acquire: pairs with the store of DONE; the result, and whatever else the owner wrote, is visible.
         while self.state.load(Ordering::Acquire) != DONE {
             relax();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize as Count, Ordering::Relaxed};
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use turnstile_vm::attention::{Attention, Reasons};
+use turnstile_vm::attention::{Attention, KickToken, Posted, Reasons};
 use turnstile_vm::inbox::Inbox;
 use turnstile_vm::lifecycle::{Lifecycle, Phase, Stop};
 use turnstile_vm::psci::{Action, Psci, Start};
@@ -22,10 +22,11 @@ struct Vcpu {
     cell: RemoteCell,
     kick: AtomicU32,
     kicks: Count,
+    wakes: Count,
 }
 
 impl Vcpu {
-    fn new(residence: u32) -> Self {
+    fn new(residence: KickToken) -> Self {
         let attention = Attention::new();
         attention.load(residence);
         Self {
@@ -34,6 +35,7 @@ impl Vcpu {
             cell: RemoteCell::new(),
             kick: AtomicU32::new(0),
             kicks: Count::new(0),
+            wakes: Count::new(0),
         }
     }
 
@@ -45,8 +47,12 @@ impl Vcpu {
     }
 
     fn post(&self, intid: u32) {
-        if self.inbox.post(&self.attention, intid).is_some() {
-            self.send_kick();
+        match self.inbox.post(&self.attention, intid) {
+            Posted::Seen => {}
+            Posted::Kick(_) => self.send_kick(),
+            Posted::Wake => {
+                self.wakes.fetch_add(1, Relaxed);
+            }
         }
     }
 
@@ -65,7 +71,7 @@ impl Vcpu {
 #[test]
 fn no_wake_up_is_lost_and_each_post_kicks_at_most_once() {
     loom::model(|| {
-        let vcpu = Arc::new(Vcpu::new(0));
+        let vcpu = Arc::new(Vcpu::new(1));
         let posters: Vec<_> = [3, 40]
             .map(|intid| {
                 let vcpu = vcpu.clone();
@@ -96,7 +102,7 @@ fn no_wake_up_is_lost_and_each_post_kicks_at_most_once() {
 #[test]
 fn posts_to_a_word_that_is_not_zero_do_not_kick() {
     loom::model(|| {
-        let vcpu = Arc::new(Vcpu::new(0));
+        let vcpu = Arc::new(Vcpu::new(1));
         let posters = [3, 40, 3].map(|intid| {
             let vcpu = vcpu.clone();
             thread::spawn(move || vcpu.post(intid))
@@ -112,7 +118,7 @@ fn posts_to_a_word_that_is_not_zero_do_not_kick() {
 #[test]
 fn a_drained_interrupt_comes_with_what_its_poster_wrote() {
     loom::model(|| {
-        let vcpu = Arc::new(Vcpu::new(0));
+        let vcpu = Arc::new(Vcpu::new(1));
         let data = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
         let posters = [0u32, 1].map(|at| {
             let (vcpu, data) = (vcpu.clone(), data.clone());
@@ -132,7 +138,7 @@ fn a_drained_interrupt_comes_with_what_its_poster_wrote() {
 #[test]
 fn a_post_meets_the_loading_of_a_vcpu() {
     loom::model(|| {
-        let vcpu = Arc::new(Vcpu::new(0));
+        let vcpu = Arc::new(Vcpu::new(1));
         vcpu.attention.put();
         let poster = {
             let vcpu = vcpu.clone();
@@ -142,6 +148,24 @@ fn a_post_meets_the_loading_of_a_vcpu() {
         let seen = vcpu.attention.is_pending();
         poster.join().unwrap();
         assert!(seen || vcpu.kicks.load(Relaxed) == 1, "loaded without seeing the post, and not kicked");
+    });
+}
+
+#[test]
+fn a_vcpu_is_parked_or_woken_once_whoever_comes_first() {
+    loom::model(|| {
+        let vcpu = Arc::new(Vcpu::new(1));
+        let posters = [9, 10].map(|intid| {
+            let vcpu = vcpu.clone();
+            thread::spawn(move || vcpu.post(intid))
+        });
+        let parked = vcpu.attention.park();
+        // Its time may come, too.
+        let timed = parked && vcpu.attention.wake();
+        posters.into_iter().for_each(|poster| poster.join().unwrap());
+        let holders = usize::from(!parked) + usize::from(timed) + vcpu.wakes.load(Relaxed);
+        assert_eq!(holders, 1, "it is in one run queue");
+        assert!(vcpu.attention.is_pending());
     });
 }
 
@@ -181,7 +205,7 @@ fn two_requesters_are_served_once_each_and_get_their_own_results() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {
-        let target = Arc::new(Vcpu::new(0));
+        let target = Arc::new(Vcpu::new(1));
         let event = Arc::new(Event::default());
         let served = Count::new(0);
         let requesters = [10u64, 20].map(|value| {
@@ -212,7 +236,7 @@ fn two_requesters_are_served_once_each_and_get_their_own_results() {
 #[test]
 fn two_vcpus_that_ask_each_other_do_not_deadlock() {
     loom::model(|| {
-        let vcpus = Arc::new([Vcpu::new(0), Vcpu::new(1)]);
+        let vcpus = Arc::new([Vcpu::new(1), Vcpu::new(2)]);
         let served = Arc::new([Count::new(0), Count::new(0)]);
         let run = |me: usize| {
             let (vcpus, served) = (vcpus.clone(), served.clone());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use proptest::prelude::*;
-use turnstile_vm::attention::{Attention, Reasons};
+use turnstile_vm::attention::{Attention, Posted, Reasons};
 use turnstile_vm::inbox::Inbox;
 use turnstile_vm::remote::{Payload, RemoteCell};
 
@@ -16,45 +16,71 @@ fn the_first_poster_kicks_and_the_others_do_not() {
     let attention = Attention::new();
     attention.load(5);
     assert!(!attention.is_pending());
-    assert_eq!(attention.post(Reasons::STOP), Some(5));
-    assert_eq!(attention.post(Reasons::INBOX), None);
-    assert_eq!(attention.post(Reasons::STOP), None);
+    assert_eq!(attention.post(Reasons::STOP), Posted::Kick(5));
+    assert_eq!(attention.post(Reasons::INBOX), Posted::Seen);
+    assert_eq!(attention.post(Reasons::STOP), Posted::Seen);
     assert!(attention.is_pending());
     assert_eq!(attention.take(), Reasons::STOP | Reasons::INBOX);
     assert!(!attention.is_pending());
     assert_eq!(attention.take(), Reasons::empty());
-    assert_eq!(attention.post(Reasons::CONSOLE), Some(5));
+    assert_eq!(attention.post(Reasons::CONSOLE), Posted::Kick(5));
 }
 
 #[test]
 fn taking_some_reasons_leaves_the_others() {
     let attention = Attention::new();
-    attention.load(0);
+    attention.load(1);
     attention.raise(Reasons::REMOTE | Reasons::STOP);
     assert_eq!(attention.take_only(Reasons::REMOTE | Reasons::INBOX), Reasons::REMOTE);
     assert!(attention.is_pending());
-    assert_eq!(attention.post(Reasons::INBOX), None, "the owner has to look anyway");
+    assert_eq!(attention.post(Reasons::INBOX), Posted::Seen, "the owner has to look anyway");
     assert_eq!(attention.take(), Reasons::STOP | Reasons::INBOX);
 }
 
 #[test]
-fn a_vcpu_that_is_resident_nowhere_keeps_its_reasons_and_is_not_kicked() {
+fn a_queued_vcpu_keeps_its_reasons_and_is_not_kicked() {
     let attention = Attention::new();
-    assert_eq!((attention.residence(), attention.post(Reasons::INBOX)), (None, None));
+    assert_eq!((attention.residence(), attention.post(Reasons::INBOX)), (None, Posted::Seen));
     attention.load(3);
     assert_eq!(attention.residence(), Some(3));
     assert!(attention.is_pending());
     attention.take();
     attention.put();
-    assert_eq!(attention.post(Reasons::INBOX), None);
+    assert_eq!(attention.post(Reasons::INBOX), Posted::Seen);
+}
+
+#[test]
+fn a_parked_vcpu_is_woken_once() {
+    let attention = Attention::new();
+    attention.load(3);
+    assert!(attention.park());
+    assert_eq!(attention.residence(), None);
+    assert_eq!(attention.post(Reasons::INBOX), Posted::Wake);
+    assert_eq!(attention.post(Reasons::STOP), Posted::Seen);
+    assert!(!attention.wake(), "it is queued");
+    attention.load(4);
+    assert_eq!(attention.take(), Reasons::INBOX | Reasons::STOP);
+    assert!(attention.park());
+    assert!(attention.wake(), "its time has come");
+    assert_eq!(attention.post(Reasons::INBOX), Posted::Seen);
+}
+
+#[test]
+fn a_vcpu_with_something_to_look_at_is_not_parked() {
+    let attention = Attention::new();
+    attention.load(3);
+    attention.raise(Reasons::INBOX);
+    assert!(!attention.park());
+    assert_eq!(attention.residence(), None);
+    assert!(!attention.wake(), "who tried to park it has it");
 }
 
 #[test]
 fn an_intid_beyond_the_inbox_is_dropped() {
     let (attention, inbox) = (Attention::new(), Inbox::<4>::new());
-    attention.load(0);
+    attention.load(1);
     for intid in [128, 1019, 8192, u32::MAX] {
-        assert_eq!(inbox.post(&attention, intid), None);
+        assert_eq!(inbox.post(&attention, intid), Posted::Seen);
     }
     assert!(!attention.is_pending());
     inbox.drain(|intid| panic!("delivered {intid}"));
@@ -64,8 +90,8 @@ proptest! {
     #[test]
     fn each_posted_interrupt_is_delivered_once_in_ascending_order(intids in prop::collection::vec(0..128u32, 0..64)) {
         let (attention, inbox) = (Attention::new(), Inbox::<4>::new());
-        attention.load(0);
-        let kicks = intids.iter().filter(|&&intid| inbox.post(&attention, intid).is_some()).count();
+        attention.load(1);
+        let kicks = intids.iter().filter(|&&intid| inbox.post(&attention, intid) != Posted::Seen).count();
         prop_assert_eq!(kicks, usize::from(!intids.is_empty()));
         let mut found = Vec::new();
         inbox.drain(|intid| found.push(intid));
@@ -78,7 +104,7 @@ proptest! {
 #[test]
 fn nothing_is_lost_between_real_threads() {
     let (attention, inbox) = (Attention::new(), Inbox::<4>::new());
-    attention.load(0);
+    attention.load(1);
     // Each poster waits for its interrupt to be taken before it posts it again.
     let taken: [AtomicU32; 3] = Default::default();
     const ROUNDS: u32 = 2_000;
@@ -87,7 +113,7 @@ fn nothing_is_lost_between_real_threads() {
             let (attention, inbox) = (&attention, &inbox);
             scope.spawn(move || {
                 for round in 0..ROUNDS {
-                    let _kick = inbox.post(attention, me * 40);
+                    let _ = inbox.post(attention, me * 40);
                     while taken.load(Ordering::Acquire) == round {
                         thread::yield_now();
                     }
@@ -121,7 +147,7 @@ fn remote_operations_are_done_by_the_owner_for_one_requester_at_a_time() {
         }
     }
     let (attention, cell, done) = (Attention::new(), RemoteCell::new(), AtomicBool::new(false));
-    attention.load(0);
+    attention.load(1);
     assert!(!cell.serve(|_: Add| panic!("nothing was requested")));
     thread::scope(|scope| {
         let owner = scope.spawn(|| {

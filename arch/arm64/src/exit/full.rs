@@ -2,7 +2,6 @@
 //! Full exits: all general registers are in the frame. Also the waiting room of vCPUs that do not run.
 
 use turnstile_exitstat::Reason;
-use turnstile_vgic::Context;
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Phase, Stop};
 use turnstile_vm::psci::{Action, SUCCESS, Start};
@@ -10,13 +9,11 @@ use turnstile_vm::psci::{Action, SUCCESS, Start};
 use super::{Code, class, inject, irq, mmio, sysreg};
 use crate::cpu;
 use crate::frame::Frame;
-use crate::irq::gicv3;
-use crate::irq::ich::Ich;
+use crate::irq::{Acknowledged, Gic, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic};
 use crate::regs;
 use crate::statistics;
 use crate::switch;
 use crate::vcpu::{Owned, Vcpu};
-use crate::vm::Peers;
 use crate::{Monitor, monitor};
 
 /// PSCI SYSTEM_RESET2, both calling conventions: Linux uses it for a panic (`reboot=panic_warm`), so it is
@@ -36,39 +33,38 @@ pub enum Crash {
 /// Full tier: `code` says why ([`Code`]). Returns when the guest is to be entered.
 #[cfg_attr(target_os = "none", unsafe(no_mangle))]
 pub extern "C" fn turnstile_full_exit(frame: &mut Frame, code: u32) {
+    in_gic!(full_exit(frame, code));
+}
+
+fn full_exit<G: Gic>(frame: &mut Frame, code: u32) {
     let vcpu = super::resident(frame);
     // SAFETY: the exit handler of the CPU where the vCPU is resident; the light tier has returned.
     let owned = unsafe { vcpu.owned() };
     let monitor = monitor();
     match code & !0xff_ffff {
-        Code::SYNC => synchronous(frame, vcpu, owned, monitor),
-        Code::IRQ => irq::full(vcpu, owned, monitor, code & 0xff_ffff),
+        Code::SYNC => synchronous::<G>(frame, vcpu, owned, monitor),
+        Code::IRQ => irq::full::<G>(vcpu, owned, monitor, Acknowledged(code & 0xff_ffff)),
         Code::SERROR => vcpu.vm.stop(Stop::Crash(Crash::SError as u16)),
         _ => {}
     }
-    settle(vcpu, owned);
+    vcpu.vm.with_gic::<G, _>(|cx| owned.gic.settle(cx));
     while vcpu.attention.is_pending() {
-        attend(frame, vcpu, owned, monitor);
+        attend::<G>(frame, vcpu, owned, monitor);
     }
 }
 
-fn settle(vcpu: &Vcpu, owned: &mut Owned) {
-    let peers = Peers { vm: vcpu.vm };
-    owned.gic.settle(&mut Context { vgic: &vcpu.vm.vgic, vif: &mut Ich, host: &peers });
-}
-
-fn synchronous(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
+fn synchronous<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
     let esr = regs::ESR_EL2.read();
     let iss = esr as u32 & 0x1ff_ffff;
     match class::of(esr) {
-        class::HVC64 => call(frame, vcpu, owned, monitor),
+        class::HVC64 => call::<G>(frame, vcpu, owned, monitor),
         class::SMC64 => {
             // An SMC trapped by HCR_EL2.TSC has not moved on (Arm ARM D1.3.1, preferred return address).
             super::skip();
-            call(frame, vcpu, owned, monitor);
+            call::<G>(frame, vcpu, owned, monitor);
         }
-        class::SYSTEM_REGISTER => sysreg::full(frame, vcpu, owned, iss),
-        class::DATA_ABORT => mmio::data_abort(frame, vcpu, owned, monitor, iss),
+        class::SYSTEM_REGISTER => sysreg::full::<G>(frame, vcpu, owned, iss),
+        class::DATA_ABORT => mmio::data_abort::<G>(frame, vcpu, owned, monitor, iss),
         class::INSTRUCTION_ABORT => mmio::instruction_abort(iss),
         class::WFX => super::skip(),
         _ => inject::undefined(),
@@ -76,29 +72,25 @@ fn synchronous(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monito
 }
 
 /// An SMCCC call by HVC or SMC. Nothing of it reaches the firmware.
-fn call(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
+fn call<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
     let function = frame.get(0) as u32;
     let arguments = [frame.get(1), frame.get(2), frame.get(3)];
     match vcpu.vm.psci.call(vcpu.index, function, arguments) {
         Action::Return(value) => frame.set(0, value),
         Action::Start(target) => {
             frame.set(0, SUCCESS);
-            if let Some(target) = vcpu.vm.vcpu(target)
-                && target.attention.post(Reasons::START).is_some()
-            {
-                target.kick();
+            if let Some(target) = vcpu.vm.vcpu(target) {
+                target.post(Reasons::START);
             }
         }
         Action::Suspend => {
             frame.set(0, SUCCESS);
-            suspend(frame, vcpu, owned, monitor);
+            suspend::<G>(frame, vcpu, owned, monitor);
         }
         Action::Off => {
-            let peers = Peers { vm: vcpu.vm };
-            let mut cx = Context { vgic: &vcpu.vm.vgic, vif: &mut Ich, host: &peers };
-            owned.gic.power_off(&mut cx);
+            vcpu.vm.with_gic::<G, _>(|cx| owned.gic.power_off(cx));
             statistics::end(vcpu, frame.timing);
-            wait_for_start(frame, vcpu, owned, monitor);
+            wait_for_start::<G>(frame, vcpu, owned, monitor);
         }
         Action::SystemOff => vcpu.vm.stop(Stop::PowerOff),
         Action::SystemReset if function & 0xffff == SYSTEM_RESET2 => {
@@ -109,36 +101,36 @@ fn call(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn
 }
 
 /// Waits as WFI does: until an interrupt for the guest is pending, or somebody wants attention.
-fn suspend(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
-    while !vcpu.attention.is_pending() && !owned.gic.has_pending(&mut Ich) {
+fn suspend<G: Gic>(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
+    while !vcpu.attention.is_pending() && !owned.gic.has_pending(&mut G::interface()) {
         statistics::uncounted(frame, cpu::wfi);
-        let intid = gicv3::acknowledge();
+        let acknowledged = G::acknowledge();
         // The acknowledge takes a kick away: the attention word it announces must be read after it, and reads of
         // memory are not ordered behind those of system registers.
         cpu::isb();
-        irq::full(vcpu, owned, monitor, intid);
+        irq::full::<G>(vcpu, owned, monitor, acknowledged);
     }
 }
 
 /// Looks at what the attention word names, once.
-fn attend(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
+fn attend<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
     let reasons = vcpu.attention.take();
-    irq::attend(vcpu, owned, reasons);
+    irq::attend::<G>(vcpu, owned, reasons);
     if reasons.contains(Reasons::STOP) {
         // In the life that ends: the last one to acknowledge lets the next one begin.
         statistics::end(vcpu, frame.timing);
-        acknowledge_stop(vcpu, owned, monitor);
-        wait_for_start(frame, vcpu, owned, monitor);
+        acknowledge_stop::<G>(vcpu, owned, monitor);
+        wait_for_start::<G>(frame, vcpu, owned, monitor);
     }
 }
 
 /// Leaves the VM's stop to be finished by whoever acknowledges last.
-fn acknowledge_stop(vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
+fn acknowledge_stop<G: Gic>(vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
     if !matches!(vcpu.vm.lifecycle.phase(), Phase::Stopping(_)) {
         return;
     }
     switch::stop_timers();
-    owned.gic.reset(&vcpu.vm.vgic, &mut Ich);
+    owned.gic.reset(&vcpu.vm.vgic, &mut G::interface());
     owned.pmu = Default::default();
     if let Some(stop) = vcpu.vm.lifecycle.acknowledge(vcpu.index) {
         monitor.stopped(vcpu.vm, stop);
@@ -147,17 +139,17 @@ fn acknowledge_stop(vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monito
 
 /// The waiting room: the physical CPU of a vCPU that is off, or whose VM is stopped. Physical interrupts and
 /// requests of others are served. Returns with the vCPU reset and about to run.
-fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
+fn wait_for_start<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor) {
     switch::stop_timers();
     let mut posted = false;
     loop {
         let reasons = vcpu.attention.take();
         if reasons.contains(Reasons::REMOTE) {
-            crate::vcpu::serve_remote(vcpu, &mut owned.gic, &mut Ich);
+            crate::vcpu::serve_remote::<G>(vcpu, &mut owned.gic, &mut G::interface());
         }
         posted |= reasons.contains(Reasons::INBOX);
         if reasons.contains(Reasons::STOP) {
-            acknowledge_stop(vcpu, owned, monitor);
+            acknowledge_stop::<G>(vcpu, owned, monitor);
         }
         if vcpu.index == 0 {
             monitor.waiting(vcpu.vm);
@@ -165,7 +157,7 @@ fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, mon
         if matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
             && let Some(start) = vcpu.vm.psci.take_start(vcpu.index)
         {
-            begin(frame, vcpu, owned, start);
+            begin::<G>(frame, vcpu, owned, start);
             if posted {
                 // What came while the vCPU was off is looked at before it runs.
                 vcpu.attention.raise(Reasons::INBOX);
@@ -175,27 +167,27 @@ fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, mon
         if !vcpu.attention.is_pending() {
             cpu::wfi();
         }
-        let intid = gicv3::acknowledge();
-        match intid {
-            gicv3::PPI_VIRTUAL_TIMER | gicv3::PPI_PHYSICAL_TIMER => {
+        let acknowledged = G::acknowledge();
+        match G::intid(acknowledged) {
+            PPI_VIRTUAL_TIMER | PPI_PHYSICAL_TIMER => {
                 switch::stop_timers();
-                gicv3::deactivate(intid);
+                G::deactivate(acknowledged);
             }
-            intid => irq::full(vcpu, owned, monitor, intid),
+            _ => irq::full::<G>(vcpu, owned, monitor, acknowledged),
         }
     }
 }
 
 /// Gives a vCPU its reset state and its start address.
-fn begin(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, start: Start) {
-    let peers = Peers { vm: vcpu.vm };
-    let mut cx = Context { vgic: &vcpu.vm.vgic, vif: &mut Ich, host: &peers };
+fn begin<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, start: Start) {
     statistics::begin(frame, Reason::Start);
     owned.pmu = Default::default();
     switch::load(&vcpu.vm.residence(vcpu.index));
     switch::reset_vcpu(start.entry);
-    owned.gic.power_on(&mut cx);
-    owned.gic.load(&mut cx);
+    vcpu.vm.with_gic::<G, _>(|cx| {
+        owned.gic.power_on(cx);
+        owned.gic.load(cx);
+    });
     #[cfg(feature = "ablation")]
     // SAFETY: the CPU where the vCPU has just become resident; taken once.
     unsafe { vcpu.saved() }.begin();
@@ -210,17 +202,21 @@ unsafe extern "C" {
 
 /// Runs `vcpu` on this CPU, for ever.
 pub fn run(vcpu: &'static Vcpu) -> ! {
+    in_gic!(run_with(vcpu))
+}
+
+fn run_with<G: Gic>(vcpu: &'static Vcpu) -> ! {
     let frame = cpu::this().stack_top as *mut Frame;
-    vcpu.attention.load(cpu::this().index as u32);
+    vcpu.attention.load(cpu::this().kick_token);
     #[cfg(feature = "ablation")]
     crate::naive::start_cpu();
     // SAFETY: the frame's memory lies above this CPU's stack, mapped and used by nobody else; TPIDR_EL2 was
     // set at boot. Entering discards the boot-time contents of the stack, which nothing refers to any more.
     unsafe {
         frame.write(Frame::new(vcpu, statistics::page(vcpu)));
-        wait_for_start(&mut *frame, vcpu, vcpu.owned(), monitor());
+        wait_for_start::<G>(&mut *frame, vcpu, vcpu.owned(), monitor());
         while vcpu.attention.is_pending() {
-            attend(&mut *frame, vcpu, vcpu.owned(), monitor());
+            attend::<G>(&mut *frame, vcpu, vcpu.owned(), monitor());
         }
         if vcpu.statistics.is_some() {
             statistics::use_timed_vectors();
@@ -239,8 +235,11 @@ pub fn idle() -> ! {
 
 /// Waits until this CPU is interrupted or kicked, and handles that.
 pub fn wait_for_interrupt() {
+    fn serve<G: Gic>() {
+        irq::own::<G>(monitor(), G::acknowledge());
+    }
     cpu::wfi();
-    irq::own(monitor(), gicv3::acknowledge());
+    in_gic!(serve());
     // Whoever kicked did so to make the caller read memory, which is not ordered behind the acknowledge.
     cpu::isb();
 }

@@ -3,16 +3,14 @@
 //! "ISS encoding for an exception from a Data Abort").
 
 use turnstile_machine::map::GICR_STRIDE;
-use turnstile_vgic::Context;
 
 use super::inject::{self, Abort};
 use super::{Code, done, resident, skip};
 use crate::Monitor;
 use crate::frame::Frame;
-use crate::irq::ich::Ich;
+use crate::irq::Gic;
 use crate::regs;
 use crate::vcpu::{Owned, Vcpu};
-use crate::vm::Peers;
 
 const ISV: u32 = 1 << 24;
 const SSE: u32 = 1 << 21;
@@ -92,7 +90,13 @@ fn distributor_read(frame: &mut Frame, offset: u32, iss: u32) -> u32 {
 }
 
 /// Any data abort. Devices answer; everything else ends as an external abort in the guest.
-pub(super) fn data_abort(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, monitor: &dyn Monitor, iss: u32) {
+pub(super) fn data_abort<G: Gic>(
+    frame: &mut Frame,
+    vcpu: &Vcpu,
+    owned: &mut Owned,
+    monitor: &dyn Monitor,
+    iss: u32,
+) {
     let address = fault_address();
     let far = regs::FAR_EL2.read();
     let decoded = Decoded::new(iss);
@@ -101,7 +105,7 @@ pub(super) fn data_abort(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, moni
     }
     if iss & ISV != 0 && iss & FAULT == FAULT_TRANSLATION {
         let value = if decoded.write { frame.get(decoded.register) } else { 0 };
-        if let Some(read) = device(vcpu, owned, monitor, address, decoded, value) {
+        if let Some(read) = device::<G>(vcpu, owned, monitor, address, decoded, value) {
             if !decoded.write {
                 frame.set(decoded.register, decoded.extend(read));
             }
@@ -118,7 +122,7 @@ pub(super) fn instruction_abort(iss: u32) {
 }
 
 /// Accesses the device at `address`; `None` if there is none.
-fn device(
+fn device<G: Gic>(
     vcpu: &Vcpu,
     owned: &mut Owned,
     monitor: &dyn Monitor,
@@ -127,27 +131,27 @@ fn device(
     value: u64,
 ) -> Option<u64> {
     let vm = vcpu.vm;
-    let peers = Peers { vm };
-    let mut cx = Context { vgic: &vm.vgic, vif: &mut Ich, host: &peers };
     let value = access.extend_for_device(value);
     if vm.gicd.contains(address) {
         let offset = (address - vm.gicd.base) as u32;
-        return Some(if access.write {
-            owned.gic.dist_write(&mut cx, offset, access.size, value);
-            0
-        } else {
-            owned.gic.dist_read(&mut cx, offset, access.size)
-        });
+        return Some(vm.with_gic::<G, _>(|cx| {
+            if access.write {
+                owned.gic.dist_write(cx, offset, access.size, value);
+                return 0;
+            }
+            owned.gic.dist_read(cx, offset, access.size)
+        }));
     }
     if vm.gicr.contains(address) {
         let offset = address - vm.gicr.base;
         let (target, offset) = ((offset / GICR_STRIDE) as usize, (offset % GICR_STRIDE) as u32);
-        return Some(if access.write {
-            owned.gic.redist_write(&mut cx, target, offset, access.size, value);
-            0
-        } else {
-            owned.gic.redist_read(&mut cx, target, offset, access.size)
-        });
+        return Some(vm.with_gic::<G, _>(|cx| {
+            if access.write {
+                owned.gic.redist_write(cx, target, offset, access.size, value);
+                return 0;
+            }
+            owned.gic.redist_read(cx, target, offset, access.size)
+        }));
     }
     if access.write {
         monitor.mmio_write(vm, address, access.size, value).then_some(0)

@@ -18,6 +18,7 @@ mod sysreg;
 use turnstile_exitstat::Reason;
 
 use crate::frame::Frame;
+use crate::irq::Gicv3;
 use crate::regs;
 use crate::statistics;
 use crate::vcpu::Vcpu;
@@ -103,7 +104,7 @@ extern "C" fn turnstile_light_other(_frame: &mut Frame, _esr: u64) -> u32 {
 /// Light tier of physical interrupts.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub extern "C" fn turnstile_light_irq(frame: &mut Frame) -> u32 {
-    irq::light(resident(frame), |_| {})
+    irq::light::<Gicv3>(resident(frame), |_| {})
 }
 
 /// FIQ: nothing is configured as Group 0 or secure, so none is expected; one is ignored.
@@ -121,7 +122,7 @@ pub extern "C" fn turnstile_light_serror(_frame: &mut Frame) -> u32 {
 /// [`turnstile_light_irq`] where statistics are kept.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub extern "C" fn turnstile_light_irq_timed(frame: &mut Frame) -> u32 {
-    irq::light(resident(frame), |reason| statistics::note(frame, reason))
+    irq::light::<Gicv3>(resident(frame), |reason| statistics::note(frame, reason))
 }
 
 /// [`turnstile_light_fiq`] where statistics are kept.

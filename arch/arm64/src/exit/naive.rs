@@ -11,7 +11,7 @@ use turnstile_vgic::{SgiRegister, Vgic};
 use super::sysreg::{self, GROUPS, Lookup, SINGLE, TRAPS, Trap};
 use super::{Code, Handler, LIGHT_HANDLERS, class};
 use crate::frame::Frame;
-use crate::irq::gicv3;
+use crate::irq::{Gic, Gicv3};
 use crate::vcpu::{Owned, Vcpu};
 
 /// How many registers trap.
@@ -59,7 +59,7 @@ type Full = fn(&mut Frame, &Vcpu, &mut Owned, u32);
 
 /// The light and the full handler with a lookup.
 fn with<L: Lookup>() -> Option<(Handler, Full)> {
-    Some((sysreg::light_with::<L>, sysreg::full_with::<L>))
+    Some((sysreg::light_with::<L>, sysreg::full_with::<Gicv3, L>))
 }
 
 /// The handlers of trapped system registers that go without the techniques of a set; `None` if the usual ones do.
@@ -93,7 +93,7 @@ pub fn full_sysreg() -> Option<Full> {
 
 /// Acknowledges the interrupt and leaves the rest to the full tier.
 extern "C" fn irq_to_full(_: &mut Frame) -> u32 {
-    Code::IRQ | gicv3::acknowledge() & 0xff_ffff
+    Code::IRQ | Gicv3::acknowledge().0 & 0xff_ffff
 }
 
 /// Chooses the handlers of a set.
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn every_lookup_does_the_same() {
         let usual: (Handler, Full) =
-            (sysreg::turnstile_light_sysreg, sysreg::full_with::<sysreg::Indexed> as Full);
+            (sysreg::turnstile_light_sysreg, sysreg::full_with::<Gicv3, sysreg::Indexed> as Full);
         let others: Vec<(Handler, Full)> = (0..8)
             .map(|bits| {
                 let techniques =

@@ -3,11 +3,11 @@
 //! end), decided at compile time.
 
 use turnstile_trapmap::{Group, SysReg, TrapMap};
-use turnstile_vgic::{Context, Host, Outcome, SgiRegister, Vgic};
+use turnstile_vgic::{Host, Outcome, SgiRegister, Vgic};
 
 use super::{Code, done, resident, skip};
 use crate::frame::Frame;
-use crate::irq::ich::Ich;
+use crate::irq::{Gic, Gicv3};
 use crate::pmu::Register;
 use crate::vcpu::{Owned, Vcpu};
 use crate::vm::Peers;
@@ -141,13 +141,13 @@ fn id_register(vcpu: &Vcpu, iss: u32) -> u64 {
 
 /// Sends an SGI: to the vCPU itself by a list register, to others by their inboxes.
 #[inline(always)] // Two callers: the light exit and its full twin.
-fn send_sgi<L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, register: SgiRegister, value: u64) -> Outcome {
+fn send_sgi<G: Gic, L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, register: SgiRegister, value: u64) -> Outcome {
     let (intid, targets) = L::targets(&vcpu.vm.vgic, register, value, vcpu.index);
-    let peers = Peers { vm: vcpu.vm };
+    let peers = Peers::<G>::new(vcpu.vm);
     let mut outcome = Outcome::Done;
     for target in targets {
         if target == vcpu.index {
-            outcome = owned.gic.inject_sgi(&mut Ich, intid);
+            outcome = owned.gic.inject_sgi(&mut G::interface(), intid);
         } else {
             peers.post(target, intid);
         }
@@ -156,7 +156,7 @@ fn send_sgi<L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, register: SgiRegister, va
 }
 
 /// Carries out an access; `value` is what a write carries.
-fn access<L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u64) -> Access {
+fn access<G: Gic, L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u64) -> Access {
     let read = iss & ISS_READ != 0;
     match L::trap(iss) {
         Trap::Undefined => Access::Undefined,
@@ -164,14 +164,12 @@ fn access<L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u64) -> Ac
         Trap::Id if read => Access::Value(id_register(vcpu, iss)),
         Trap::Id => Access::Undefined,
         Trap::Sgi(_) | Trap::Deactivate if read => Access::Undefined,
-        Trap::Sgi(register) => match send_sgi::<L>(vcpu, owned, register, value) {
+        Trap::Sgi(register) => match send_sgi::<G, L>(vcpu, owned, register, value) {
             Outcome::Done => Access::Value(0),
             Outcome::Slow => Access::Settle,
         },
         Trap::Deactivate => {
-            let peers = Peers { vm: vcpu.vm };
-            let mut cx = Context { vgic: &vcpu.vm.vgic, vif: &mut Ich, host: &peers };
-            owned.gic.dir(&mut cx, value as u32 & 0xff_ffff);
+            vcpu.vm.with_gic::<G, _>(|cx| owned.gic.dir(cx, value as u32 & 0xff_ffff));
             Access::Settle
         }
         Trap::PmuSelect | Trap::Pmu(_) if !vcpu.vm.pmu => Access::Undefined,
@@ -202,7 +200,7 @@ macro_rules! light_sysreg {
         let value = match <$lookup>::trap(iss) {
             Trap::Id if iss & ISS_READ != 0 => id_register(vcpu, iss),
             Trap::Sgi(register) if iss & ISS_READ == 0 => {
-                return light_sgi::<$lookup>($frame, register, rt);
+                return light_sgi::<Gicv3, $lookup>($frame, register, rt);
             }
             Trap::PmuSelect if vcpu.vm.pmu => {
                 // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
@@ -237,11 +235,11 @@ pub(super) extern "C" fn light_with<L: Lookup>(frame: &mut Frame, esr: u64) -> u
 /// An SGI register, written from one of the registers that the light tier holds.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 #[inline(never)] // Needs a stack frame, which the other light exits are not to pay for.
-fn light_sgi<L: Lookup>(frame: &mut Frame, register: SgiRegister, rt: usize) -> u32 {
+fn light_sgi<G: Gic, L: Lookup>(frame: &mut Frame, register: SgiRegister, rt: usize) -> u32 {
     let vcpu = resident(frame);
     // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
     let owned = unsafe { vcpu.owned() };
-    let outcome = send_sgi::<L>(vcpu, owned, register, frame.light(rt));
+    let outcome = send_sgi::<G, L>(vcpu, owned, register, frame.light(rt));
     skip();
     match outcome {
         Outcome::Done => done(vcpu),
@@ -250,18 +248,18 @@ fn light_sgi<L: Lookup>(frame: &mut Frame, register: SgiRegister, rt: usize) -> 
 }
 
 /// Every trapped register, with every transfer register.
-pub(super) fn full(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, iss: u32) {
+pub(super) fn full<G: Gic>(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, iss: u32) {
     #[cfg(feature = "ablation")]
     if let Some(full) = super::naive::full_sysreg() {
         return full(frame, vcpu, owned, iss);
     }
-    full_with::<Indexed>(frame, vcpu, owned, iss);
+    full_with::<G, Indexed>(frame, vcpu, owned, iss);
 }
 
 /// The full handler with a way to look things up.
-pub(super) fn full_with<L: Lookup>(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, iss: u32) {
+pub(super) fn full_with<G: Gic, L: Lookup>(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, iss: u32) {
     let rt = transfer(iss);
-    match access::<L>(vcpu, owned, iss, frame.get(rt)) {
+    match access::<G, L>(vcpu, owned, iss, frame.get(rt)) {
         Access::Value(value) => {
             if iss & ISS_READ != 0 {
                 frame.set(rt, value);

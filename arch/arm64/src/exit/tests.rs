@@ -9,12 +9,13 @@ use std::vec::Vec;
 use turnstile_exitstat::record_offset;
 use turnstile_machine::GuestMachine;
 use turnstile_vgic::{Context, Host, RemoteOp, VcpuGic, Vgic, VgicConfig, VirtualInterface};
-use turnstile_vm::attention::Reasons;
+use turnstile_vm::attention::{Posted, Reasons};
 use turnstile_vm::lifecycle::OnCrash;
 use turnstile_vm::psci::Start;
 
 use super::*;
 use crate::cpu::PerCpu;
+use crate::irq::gicv3::kick_token;
 use crate::irq::ich::Ich;
 use crate::mmio::Registers;
 use crate::regs::fakes::{self, Access};
@@ -60,8 +61,10 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
         // SAFETY: never accessed.
         let redistributor = unsafe { Registers::new(0) };
         let online = AtomicBool::new(true);
+        let affinity = index as u64;
+        let kick_token = kick_token(affinity);
         let area =
-            PerCpu { stack_top: 0, fault_stack_top: 0, index, affinity: index as u64, redistributor, online };
+            PerCpu { stack_top: 0, fault_stack_top: 0, index, affinity, kick_token, redistributor, online };
         Box::leak(Box::new(area))
     };
     let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu(n))))).collect::<Vec<_>>();
@@ -70,7 +73,7 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
     vm.psci.reset(Start { entry: 0x4000_0000, context: 0 });
     vm.lifecycle.start();
     for vcpu in vm.vcpus() {
-        vcpu.attention.load(vcpu.index as u32);
+        vcpu.attention.load(vcpu.cpu.kick_token);
         // SAFETY: nobody else uses the vCPU.
         let owned = unsafe { vcpu.owned() };
         let mut cx = Context { vgic: &vm.vgic, vif: &mut Ich, host: &AtOnce(vm) };
@@ -225,7 +228,7 @@ fn timer_interrupt_is_acknowledged_and_one_list_register() {
 fn kick_delivers_what_was_posted() {
     let (vm, mut frame) = machine(2, false);
     let me = vm.vcpus()[0];
-    assert_eq!(me.inbox.post(&me.attention, 3), Some(0));
+    assert_eq!(me.inbox.post(&me.attention, 3), Posted::Kick(me.cpu.kick_token));
     fakes::set("ICC_IAR1_EL1", 0);
     let code = turnstile_light_irq(&mut frame);
     let log = fakes::take_log();

@@ -4,23 +4,17 @@
 //! EOImode is 1: EOIR drops the priority, DIR deactivates. A forwarded interrupt is only dropped here; the
 //! guest's own EOI deactivates it through the HW bit of its list register, without an exit.
 
+use turnstile_vm::attention::KickToken;
+
+use super::ich::Ich;
+use super::{
+    Acknowledged, Gic, PPI_HYPERVISOR_TIMER, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER,
+    SGI_KICK, SPURIOUS,
+};
 use crate::cpu::isb;
 use crate::discover::GicNode;
 use crate::mmio::Registers;
 use crate::regs;
-
-/// SGI by which one physical CPU makes another look at its attention words.
-pub const SGI_KICK: u32 = 0;
-/// PPI of the GIC's maintenance interrupt (fixed by the Server Base System Architecture).
-pub const PPI_MAINTENANCE: u32 = 25;
-/// PPI of the EL2 physical timer.
-pub const PPI_HYPERVISOR_TIMER: u32 = 26;
-/// PPI of the virtual timer.
-pub const PPI_VIRTUAL_TIMER: u32 = 27;
-/// PPI of the EL1 physical timer.
-pub const PPI_PHYSICAL_TIMER: u32 = 30;
-/// INTIDs from here on mean "nothing" or are special.
-pub const SPURIOUS: u32 = 1020;
 
 const GICD_CTLR: usize = 0x0;
 const GICD_TYPER: usize = 0x4;
@@ -152,39 +146,58 @@ pub fn start_cpu(redistributor: Registers) {
     }
 }
 
-/// Acknowledges the highest-priority pending interrupt and drops the running priority again, so that others
-/// can follow. Returns its INTID, or one of [`SPURIOUS`] and above. It stays active until [`deactivate`].
-#[inline(always)] // Two or three instructions of every physical interrupt's exit.
-pub fn acknowledge() -> u32 {
-    let iar = regs::ICC_IAR1_EL1.read();
-    let intid = iar as u32 & 0xff_ffff;
-    if intid < SPURIOUS {
-        // SAFETY: ends the interrupt that was just acknowledged.
-        unsafe { regs::ICC_EOIR1_EL1.write(iar) };
+/// The GICv3 of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Gicv3;
+
+impl Gic for Gicv3 {
+    type Interface = Ich;
+
+    #[inline(always)] // Nothing.
+    fn interface() -> Ich {
+        Ich
     }
-    intid
+
+    #[inline(always)] // Two or three instructions of every physical interrupt's exit.
+    fn acknowledge() -> Acknowledged {
+        let iar = regs::ICC_IAR1_EL1.read();
+        let intid = iar as u32 & 0xff_ffff;
+        if intid < SPURIOUS {
+            // SAFETY: ends the interrupt that was just acknowledged.
+            unsafe { regs::ICC_EOIR1_EL1.write(iar) };
+        }
+        Acknowledged(intid)
+    }
+
+    #[inline(always)] // Nothing.
+    fn intid(acknowledged: Acknowledged) -> u32 {
+        acknowledged.0
+    }
+
+    #[inline(always)] // One instruction.
+    fn deactivate(acknowledged: Acknowledged) {
+        // SAFETY: deactivating an interrupt of this CPU only lets it come again.
+        unsafe { regs::ICC_DIR_EL1.write(acknowledged.0.into()) };
+    }
+
+    #[inline(always)] // Two instructions on the path of every cross-CPU interrupt.
+    fn kick(token: KickToken) {
+        // The attention word must be visible before the interrupt that announces it: a
+        // system register write is not ordered after stores without a barrier.
+        crate::cpu::dsb_ishst();
+        // SAFETY: an SGI among the hypervisor's own physical CPUs.
+        unsafe { regs::ICC_SGI1R_EL1.write(token) };
+    }
 }
 
-/// Deactivates an interrupt that was acknowledged and is not forwarded to a guest.
-#[inline(always)] // One instruction.
-pub fn deactivate(intid: u32) {
-    // SAFETY: deactivating an interrupt of this CPU only lets it come again.
-    unsafe { regs::ICC_DIR_EL1.write(intid.into()) };
-}
-
-/// Sends [`SGI_KICK`] to the physical CPU with `affinity`.
-#[inline] // A few shifts and one register write on the path of every cross-CPU interrupt.
-pub fn kick(affinity: u64) {
+/// Returns the token of the physical CPU with `affinity`: the value of ICC_SGI1R_EL1 that sends it [`SGI_KICK`]. One
+/// bit of its target list is set, so it is not zero.
+pub fn kick_token(affinity: u64) -> KickToken {
     let aff0 = affinity & 0xff;
-    let value = (affinity >> 32 & 0xff) << 48
+    (affinity >> 32 & 0xff) << 48
         | (affinity >> 16 & 0xff) << 32
         | (affinity >> 8 & 0xff) << 16
         | (aff0 & 0xf0) << 40
         | 1 << (aff0 & 0xf)
-        | u64::from(SGI_KICK) << 24;
-    // The attention word must be visible before the interrupt that announces it: a
-    // system register write is not ordered after stores without a barrier.
-    crate::cpu::dsb_ishst();
-    // SAFETY: an SGI among the hypervisor's own physical CPUs.
-    unsafe { regs::ICC_SGI1R_EL1.write(value) };
+        | u64::from(SGI_KICK) << 24
 }

@@ -3,7 +3,7 @@
 
 use turnstile_vgic::{Backing, GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
 
-use crate::irq::gicv3;
+use crate::irq::{Acknowledged, Gic, Gicv3};
 use crate::regs;
 
 /// The virtual CPU interface of this physical CPU. Zero-sized: its state is the hardware's.
@@ -239,7 +239,7 @@ impl VirtualInterface for Ich {
     }
 
     fn deactivate_physical(&mut self, pintid: u32) {
-        gicv3::deactivate(pintid);
+        Gicv3::deactivate(Acknowledged(pintid));
     }
 }
 

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The links of the chain: what each technique saves, spelled out.
 
-use turnstile_vgic::Context;
-
 use super::saved::{RegisterFile, Saved};
 use crate::cpu;
 use crate::exit::resident;
 use crate::frame::Frame;
+use crate::irq::Gicv3;
 use crate::irq::ich::Ich;
 use crate::regs;
 use crate::vcpu::{Owned, serve_remote};
-use crate::vm::Peers;
 
 /// HCR_EL2 of a hypervisor that switches, outside its guests: RW and E2H.
 const HCR_HOST: u64 = 1 << 31 | 1 << 34;
@@ -51,8 +49,7 @@ pub(super) extern "C" fn error_window(_: &mut Frame) {
 /// Reads all list registers and brings the interrupt model up to date.
 pub(super) extern "C" fn read_list_registers(frame: &mut Frame) {
     let vcpu = resident(frame);
-    let peers = Peers { vm: vcpu.vm };
-    owned(frame).gic.synchronize(&mut Context { vgic: &vcpu.vm.vgic, vif: &mut Ich, host: &peers });
+    vcpu.vm.with_gic::<Gicv3, _>(|cx| owned(frame).gic.synchronize(cx));
 }
 
 /// Looks for everything that may be wanted of the vCPU, whether or not its attention word says so.
@@ -60,11 +57,11 @@ pub(super) extern "C" fn look_through(frame: &mut Frame) {
     let vcpu = resident(frame);
     let (gic, saved) = (&mut owned(frame).gic, saved(frame));
     let _guard = saved.lock.lock();
-    serve_remote(vcpu, gic, &mut Ich);
-    let peers = Peers { vm: vcpu.vm };
-    let mut cx = Context { vgic: &vcpu.vm.vgic, vif: &mut Ich, host: &peers };
-    vcpu.inbox.drain(|intid| gic.deliver(&mut cx, intid));
-    gic.settle(&mut cx);
+    serve_remote::<Gicv3>(vcpu, gic, &mut Ich);
+    vcpu.vm.with_gic::<Gicv3, _>(|cx| {
+        vcpu.inbox.drain(|intid| gic.deliver(cx, intid));
+        gic.settle(cx);
+    });
     saved.pending = gic.has_pending(&mut Ich);
 }
 
@@ -138,8 +135,7 @@ pub(super) extern "C" fn maintenance_out(frame: &mut Frame) {
     let (gic, saved) = (&mut owned(frame).gic, saved(frame));
     let status = regs::ICH_MISR_EL2.read();
     if status != 0 {
-        let peers = Peers { vm: vcpu.vm };
-        gic.maintenance(&mut Context { vgic: &vcpu.vm.vgic, vif: &mut Ich, host: &peers });
+        vcpu.vm.with_gic::<Gicv3, _>(|cx| gic.maintenance(cx));
     }
     let (ended, empty) = (regs::ICH_EISR_EL2.read(), regs::ICH_ELRSR_EL2.read());
     saved.maintenance = [status, ended, empty, regs::ICH_HCR_EL2.read()];
