@@ -6,7 +6,9 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use turnstile_bundle::{Bundle, CpuList, GuestMachine, OnCrash, Pmu, VmSpec, validate, write};
+use turnstile_bundle::{
+    Bundle, Class, CpuList, Gic, GuestMachine, OnCrash, Pmu, Schedule, VmSpec, validate, write,
+};
 use xxhash_rust::xxh64::xxh64;
 
 /// Where the format puts the digest.
@@ -15,18 +17,22 @@ const DIGEST: std::ops::Range<usize> = 76..84;
 static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let vm = VmSpec {
         name: "linux",
-        cpus: CpuList::new(&[0, 1]).expect("two are not too many"),
+        vcpus: 2,
+        cpus: CpuList::new(&[0, 1]),
+        schedule: Schedule::Pinned,
         memory: 64 << 20,
         machine: GuestMachine::Virt,
+        gic: Gic::Auto,
         pmu: Pmu::Trapped,
+        sve: true,
         on_crash: OnCrash::Restart,
         statistics: true,
         cmdline: "console=ttyAMA0",
         kernel: b"kernel",
         initrd: Some(b"initrd"),
     };
-    let other =
-        VmSpec { name: "other", cpus: CpuList::new(&[2]).expect("one is not too many"), ..vm.clone() };
+    let schedule = Schedule::Shared(Class::RealTime { priority: 5 });
+    let other = VmSpec { name: "other", cpus: CpuList::new(&[2]), schedule, ..vm };
     write(&[vm, other]).expect("a valid bundle")
 });
 

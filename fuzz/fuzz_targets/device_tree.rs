@@ -6,7 +6,7 @@
 use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::{Node, Property};
 use libfuzzer_sys::fuzz_target;
-use turnstile_machine::{GuestMachine, Platform, fdt::build};
+use turnstile_machine::{GicVersion, GuestMachine, Platform, fdt::build};
 
 /// Deeper than any device tree; the parser itself does not limit the depth.
 const MAX_DEPTH: usize = 64;
@@ -20,11 +20,12 @@ fn walk(node: &FdtNode<'_>, depth: usize) -> usize {
     node.name().len() + bytes + below
 }
 
-fuzz_target!(|input: (u8, u16, bool, bool, &str, &[u8])| {
-    let (vcpus, units, kvmtool, pmu, bootargs, data) = input;
+fuzz_target!(|input: (u16, u16, bool, bool, bool, &str, &[u8])| {
+    let (vcpus, units, kvmtool, v2, pmu, bootargs, data) = input;
     let machine = if kvmtool { GuestMachine::Kvmtool } else { GuestMachine::Virt };
+    let gic = if v2 { GicVersion::V2 } else { GicVersion::V3 };
     let (vcpus, memory) = (usize::from(vcpus), u64::from(units) << 21);
-    if let Ok(blob) = build(&Platform { machine, vcpus, memory, bootargs, initrd: None, pmu }) {
+    if let Ok(blob) = build(&Platform { machine, gic, vcpus, memory, bootargs, initrd: None, pmu }) {
         let fdt = Fdt::new(&blob).expect("the generated tree is valid");
         assert_eq!(fdt.find_node("/cpus").expect("it has CPUs").children().count(), vcpus);
         let chosen = fdt.find_node("/chosen").expect("it has a command line");

@@ -13,10 +13,10 @@ use turnstile_arm64::irq::ich::Ich;
 use turnstile_arm64::memory::{self, GuestMemory};
 use turnstile_arm64::vcpu::Vcpu;
 use turnstile_arm64::vm::{Vm, VmParts};
-use turnstile_bundle::{OnCrash, Pmu, VmSpec};
+use turnstile_bundle::{Gic, OnCrash, Pmu, Schedule, VmSpec};
 use turnstile_link::{Event, StopReason};
 use turnstile_machine::map::{IPA_BITS, SPI_COUNT};
-use turnstile_machine::{ImageError, LayoutError, Platform, fdt, image, layout, mpidr};
+use turnstile_machine::{GicVersion, ImageError, LayoutError, Platform, fdt, image, layout, mpidr};
 use turnstile_vgic::{Vgic, VgicConfig};
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Next, Phase, Stop};
@@ -64,6 +64,8 @@ pub enum Error {
     Memory(memory::Error),
     /// Its interrupt controller cannot be built.
     Vgic,
+    /// It wants what this version does not do; the text names it and says what to write instead.
+    Unsupported(&'static str),
     /// It runs already.
     Running,
 }
@@ -76,6 +78,7 @@ impl fmt::Display for Error {
             Self::Layout(error) => write!(f, "{error}"),
             Self::Fdt(error) => write!(f, "its device tree cannot be built: {error}"),
             Self::Memory(error) => write!(f, "{error}"),
+            Self::Unsupported(what) => write!(f, "{what}"),
             Self::Vgic => write!(f, "its interrupt controller cannot be built"),
             Self::Running => write!(f, "it runs already"),
         }
@@ -88,20 +91,36 @@ impl From<memory::Error> for Error {
     }
 }
 
+/// Refuses what a description may ask for and this version does not do.
+fn supported(spec: &VmSpec<'_>) -> Result<(), Error> {
+    let refuse = |what| Err(Error::Unsupported(what));
+    match spec {
+        VmSpec { schedule: Schedule::Shared(_), .. } => {
+            refuse("CPUs cannot be shared yet: leave `schedule` out, and name a CPU for each vCPU")
+        }
+        VmSpec { gic: Gic::V2, .. } => refuse("a GICv2 cannot be had yet: leave `gic` out"),
+        VmSpec { pmu: Pmu::Owned, .. } => refuse("a PMU cannot be owned yet: write pmu = \"trapped\""),
+        VmSpec { sve: true, .. } => refuse("SVE cannot be had yet: leave `sve` out"),
+        _ => Ok(()),
+    }
+}
+
 impl Guest {
     /// Builds the VM with index `id`, its vCPUs pinned to the physical CPUs its description names.
     ///
     /// # Errors
     /// When a physical CPU is missing, or the interrupt controller cannot be built.
     pub fn build(id: u8, spec: &VmSpec<'static>, host: &Host, running: usize) -> Result<Self, Error> {
-        let mpidrs: Vec<u64> = (0..spec.vcpus()).filter_map(mpidr).collect();
-        let vgic = Vgic::new(&VgicConfig {
+        supported(spec)?;
+        let mpidrs: Vec<u64> = (0..spec.vcpus).filter_map(mpidr).collect();
+        let mut vgic = Vgic::new(&VgicConfig {
             mpidrs: &mpidrs,
             spis: SPI_COUNT,
             priority_bits: Ich::priority_bits().min(8) as u8,
             group1_at_reset: true,
         })
         .map_err(|_| Error::Vgic)?;
+        vgic.split_redistributors(spec.machine.map().gicr(spec.vcpus, spec.memory).in_first());
         let on_crash = match spec.on_crash {
             OnCrash::Stop => lifecycle::OnCrash::Stop,
             OnCrash::Restart => lifecycle::OnCrash::Restart,
@@ -118,15 +137,15 @@ impl Guest {
         })));
         let mut vcpus = Vec::new();
         for (index, cpu) in spec.cpus.iter().enumerate() {
-            let area = host.cpus.get(usize::from(*cpu)).filter(|area| area.index < running);
-            let area = area.ok_or(Error::NoCpu(*cpu))?;
+            let area = host.cpus.get(usize::from(cpu)).filter(|area| area.index < running);
+            let area = area.ok_or(Error::NoCpu(cpu))?;
             vcpus.push(&*Box::leak(Box::new(Vcpu::new(vm, index, area))));
         }
         vm.set_vcpus(vcpus);
         let devices = Mutex::new(Devices::new(spec.machine.map()));
         let (memory, beginning) = (Mutex::new(None), Mutex::new(()));
         let (plan, down) = (AtomicU8::new(REST), AtomicBool::new(false));
-        Ok(Self { vm, spec: spec.clone(), memory, devices, beginning, plan, down })
+        Ok(Self { vm, spec: *spec, memory, devices, beginning, plan, down })
     }
 
     /// Asks for a start of the VM, which its own CPU carries out. False if it runs, or stops, or starts already.
@@ -244,7 +263,8 @@ impl Guest {
             .map_err(Error::Layout)?;
         let tree = fdt::build(&Platform {
             machine: spec.machine,
-            vcpus: spec.vcpus(),
+            gic: GicVersion::V3,
+            vcpus: spec.vcpus,
             memory: spec.memory,
             bootargs: spec.cmdline,
             initrd: plan.initrd.clone(),

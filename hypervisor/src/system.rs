@@ -88,7 +88,7 @@ fn turnstile_main(host: &'static Host) -> ! {
     #[cfg(feature = "ablation")]
     take_off(host, &bundle);
     let wanted =
-        bundle.vms().iter().flat_map(|vm| vm.cpus.iter()).max().map_or(1, |cpu| usize::from(*cpu) + 1);
+        bundle.vms().iter().flat_map(|vm| vm.cpus.iter()).max().map_or(1, |cpu| usize::from(cpu) + 1);
     let running = host.start_cpus(wanted);
     let mut guests = Vec::new();
     for (id, spec) in bundle.vms().iter().enumerate() {

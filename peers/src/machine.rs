@@ -9,12 +9,13 @@ use kvm_bindings::{
     KVM_ARM_VCPU_PMU_V3, KVM_ARM_VCPU_PMU_V3_CTRL, KVM_ARM_VCPU_PMU_V3_INIT, KVM_ARM_VCPU_PMU_V3_IRQ,
     KVM_ARM_VCPU_POWER_OFF, KVM_ARM_VCPU_PSCI_0_2, KVM_DEV_ARM_VGIC_CTRL_INIT, KVM_DEV_ARM_VGIC_GRP_ADDR,
     KVM_DEV_ARM_VGIC_GRP_CTRL, KVM_DEV_ARM_VGIC_GRP_NR_IRQS, KVM_REG_ARM_CORE, KVM_REG_ARM64,
-    KVM_REG_SIZE_U64, KVM_VGIC_V3_ADDR_TYPE_DIST, KVM_VGIC_V3_ADDR_TYPE_REDIST, kvm_create_device,
+    KVM_REG_SIZE_U64, KVM_VGIC_V3_ADDR_TYPE_DIST, KVM_VGIC_V3_ADDR_TYPE_REDIST_REGION, kvm_create_device,
     kvm_device_attr, kvm_device_type_KVM_DEV_TYPE_ARM_VGIC_V3, kvm_regs, kvm_userspace_memory_region,
     kvm_vcpu_init,
 };
 use kvm_ioctls::{DeviceFd, Kvm, VcpuFd, VmFd};
-use turnstile_machine::{Layout, Platform, fdt, image, layout, map};
+use turnstile_machine::gic::GICR_STRIDE;
+use turnstile_machine::{GicVersion, Layout, Platform, fdt, image, layout, map};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
 use crate::options::{MACHINE, MEMORY, Options};
@@ -85,6 +86,7 @@ fn load(memory: &GuestMemoryMmap, options: &Options, guest: &[u8]) -> Result<Lay
         .map_err(|error| anyhow::anyhow!("the guest: {error}"))?;
     let platform = Platform {
         machine: MACHINE,
+        gic: GicVersion::V3,
         vcpus: options.vcpus,
         memory: MEMORY,
         bootargs: &options.cmdline,
@@ -121,7 +123,11 @@ fn add_gic(vm: &VmFd, vcpus: usize) -> Result<DeviceFd> {
     };
     let machine = MACHINE.map();
     set(KVM_DEV_ARM_VGIC_GRP_ADDR, KVM_VGIC_V3_ADDR_TYPE_DIST, Some(&machine.gicd.base))?;
-    set(KVM_DEV_ARM_VGIC_GRP_ADDR, KVM_VGIC_V3_ADDR_TYPE_REDIST, Some(&machine.gicr(vcpus).base))?;
+    for (index, region) in machine.gicr(vcpus, MEMORY).regions().enumerate() {
+        // How many redistributors in bits 63 to 52, the address in bits 51 to 16, the region's number below.
+        let value = (region.size / GICR_STRIDE) << 52 | region.base | index as u64;
+        set(KVM_DEV_ARM_VGIC_GRP_ADDR, KVM_VGIC_V3_ADDR_TYPE_REDIST_REGION, Some(&value))?;
+    }
     // KVM reads 32 bits of it.
     set(KVM_DEV_ARM_VGIC_GRP_NR_IRQS, 0, Some(&u64::from(map::INTID_COUNT)))?;
     set(KVM_DEV_ARM_VGIC_GRP_CTRL, KVM_DEV_ARM_VGIC_CTRL_INIT, None)?;

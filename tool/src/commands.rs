@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
+use turnstile_bundle::Schedule;
 
 use crate::cli;
 use crate::config::images::{self, Absent};
@@ -32,8 +33,10 @@ struct VmReport<'a> {
     name: &'a str,
     vcpus: usize,
     cpus: &'a [u16],
+    schedule: &'static str,
     memory: u64,
     machine: &'static str,
+    gic: &'static str,
 }
 
 /// `check`: says everything that is wrong with a configuration.
@@ -75,10 +78,12 @@ fn report<'a>(loaded: &'a Loaded, problems: &'a [Problem]) -> Report<'a> {
             .iter()
             .map(|vm| VmReport {
                 name: &vm.name.value,
-                vcpus: vm.cpus.len(),
+                vcpus: vm.vcpus,
                 cpus: &vm.cpus,
+                schedule: vm.schedule.name(),
                 memory: vm.memory.value,
                 machine: vm.machine.name(),
+                gic: vm.gic.name(),
             })
             .collect(),
     }
@@ -86,11 +91,16 @@ fn report<'a>(loaded: &'a Loaded, problems: &'a [Problem]) -> Report<'a> {
 
 fn describe(vm: &config::Vm) -> String {
     let cpus: Vec<String> = vm.cpus.iter().map(u16::to_string).collect();
-    let (noun, plural) = if cpus.len() == 1 { ("vCPU", "CPU") } else { ("vCPUs", "CPUs") };
+    let noun = if vm.vcpus == 1 { "vCPU" } else { "vCPUs" };
+    let plural = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+    let shared = match vm.schedule {
+        Schedule::Pinned => "",
+        Schedule::Shared(_) => "shared ",
+    };
     format!(
-        "{}: {} {noun} on physical {plural} {}, {}, machine {}",
+        "{}: {} {noun} on {shared}physical {plural} {}, {}, machine {}",
         vm.name.value,
-        cpus.len(),
+        vm.vcpus,
         cpus.join(" "),
         show_size(vm.memory.value),
         vm.machine

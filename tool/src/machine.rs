@@ -32,6 +32,7 @@ pub fn prepare(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&P
     write_atomically(&bundle, &images.bundle(config)?)?;
     let mut boot = Boot::new(image, bundle, images.machine_memory(config), config.machine.cpus);
     boot.cpu = config.machine.cpu.clone();
+    boot.gic = config.machine.gic;
     Ok(boot)
 }
 

@@ -6,6 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use turnstile_machine::GicVersion;
+
 use crate::failure::{Context, Result};
 
 /// What is booted, and on what machine.
@@ -21,6 +23,8 @@ pub struct Boot {
     pub cpus: u64,
     /// QEMU's name of the processor model.
     pub cpu: String,
+    /// The interrupt controller.
+    pub gic: GicVersion,
     /// The hypervisor's command line.
     pub append: String,
     /// Whether the machine has EL2. Without it the hypervisor can only say so.
@@ -42,6 +46,7 @@ impl Boot {
             memory,
             cpus,
             cpu: "max".to_owned(),
+            gic: GicVersion::V3,
             append: "link=framed".to_owned(),
             el2: true,
             counted: false,
@@ -56,7 +61,11 @@ impl Boot {
         let mut arguments: Vec<OsString> = Vec::new();
         let mut add = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));
         // A random seed in the device tree would make runs differ.
-        add(&["-machine", &format!("virt,virtualization={el2},gic-version=3,dtb-randomness=off")]);
+        let gic = match self.gic {
+            GicVersion::V2 => 2,
+            GicVersion::V3 => 3,
+        };
+        add(&["-machine", &format!("virt,virtualization={el2},gic-version={gic},dtb-randomness=off")]);
         add(&["-cpu", &self.cpu, "-smp", &self.cpus.to_string()]);
         add(&["-m", &format!("{}M", self.memory >> 20)]);
         add(&["-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot"]);

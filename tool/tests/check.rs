@@ -30,7 +30,7 @@ fn errors_have_file_line_column_and_advice() {
         .stderr(contains("m.toml:4:1"))
         .stderr(contains("did you mean `memory`?"))
         .stderr(contains("m.toml:5:9"))
-        .stderr(contains("give 1 to 64 vCPUs"))
+        .stderr(contains("give 1 to 512 vCPUs"))
         .stderr(contains("m.toml: 2 problems"));
 }
 
@@ -193,7 +193,7 @@ fn json_is_complete() {
     assert_eq!(report["ok"], false);
     assert_eq!(report["problems"][0]["line"], 4);
     assert_eq!(report["problems"][0]["column"], 9);
-    assert_eq!(report["problems"][0]["help"], "give 1 to 64 vCPUs");
+    assert_eq!(report["problems"][0]["help"], "give 1 to 512 vCPUs");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Once;
 use turnstile_exitstat::Page;
-use turnstile_machine::GuestMachine;
 use turnstile_machine::map::Region;
+use turnstile_machine::{Gicr, GuestMachine};
 use turnstile_vgic::{Context, Host, RemoteOp, VcpuGic, Vgic, VirtualInterface};
 use turnstile_vm::attention::{Posted, Reasons};
 use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Stop};
@@ -46,7 +46,7 @@ pub struct Vm {
     /// Guest physical addresses of the distributor.
     pub gicd: Region,
     /// Guest physical addresses of all redistributors.
-    pub gicr: Region,
+    pub gicr: Gicr,
     vcpus: Once<Vec<&'static Vcpu>>,
     vtcr: AtomicU64,
     vttbr: AtomicU64,
@@ -92,7 +92,7 @@ impl Vm {
             psci: Psci::new(affinities, ram.base..ram.end()),
             lifecycle: Lifecycle::new(vcpus as u32),
             gicd: map.gicd,
-            gicr: map.gicr(vcpus),
+            gicr: map.gicr(vcpus, parts.memory),
             vcpus: Once::new(),
             vtcr: AtomicU64::new(0),
             vttbr: AtomicU64::new(0),

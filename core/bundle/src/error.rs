@@ -6,6 +6,7 @@ use core::fmt;
 use arrayvec::ArrayString;
 use turnstile_machine::MapError;
 
+use crate::spec::Class;
 use crate::{MAX_CMDLINE, MAX_NAME, MAX_PHYSICAL_CPUS, MAX_VMS, VERSION};
 
 /// Which VM an error is about.
@@ -42,8 +43,19 @@ pub enum SpecError {
     NameCharacter(char),
     /// The vCPUs or the memory do not fit the guest machine.
     Map(MapError),
-    /// The list of physical CPUs has this many entries, more than there can be vCPUs.
-    TooManyCpus(usize),
+    /// The VM is pinned, and its list of physical CPUs has not one for each vCPU.
+    Pinning {
+        /// The number of vCPUs.
+        vcpus: usize,
+        /// The number of physical CPUs.
+        cpus: usize,
+    },
+    /// The VM shares physical CPUs, and its list of them is empty.
+    NoCpus,
+    /// This is no weight.
+    Weight(u16),
+    /// This is no real-time priority.
+    Priority(u8),
     /// The list names this physical CPU more than once.
     CpuTwice(u16),
     /// The index of this physical CPU is too large for any machine.
@@ -69,9 +81,20 @@ impl fmt::Display for SpecError {
                 write!(f, "its name contains {character:?}; use only a-z, 0-9 and `-`")
             }
             SpecError::Map(error) => error.fmt(f),
-            SpecError::TooManyCpus(count) => MapError::Vcpus(*count).fmt(f),
+            SpecError::Pinning { vcpus, cpus } => {
+                write!(f, "its {vcpus} vCPUs are pinned to {cpus} physical CPUs; name one for each")
+            }
+            SpecError::NoCpus => f.write_str("it has no physical CPUs; name at least one"),
+            SpecError::Weight(weight) => {
+                let (least, most) = (Class::WEIGHTS.start(), Class::WEIGHTS.end());
+                write!(f, "its weight is {weight}; give one of {least} to {most}")
+            }
+            SpecError::Priority(priority) => {
+                let (least, most) = (Class::PRIORITIES.start(), Class::PRIORITIES.end());
+                write!(f, "its real-time priority is {priority}; give one of {least} to {most}")
+            }
             SpecError::CpuTwice(cpu) => {
-                write!(f, "physical CPU {cpu} is in its list twice; give every vCPU its own")
+                write!(f, "physical CPU {cpu} is in its list twice; name it once")
             }
             SpecError::CpuOutOfRange(cpu) => {
                 write!(f, "physical CPU {cpu} cannot exist; use indexes below {MAX_PHYSICAL_CPUS}")
@@ -154,7 +177,7 @@ pub enum BundleError {
         /// The earlier VM.
         other: VmLabel,
     },
-    /// Two VMs are to run on the same physical CPU.
+    /// Two VMs are pinned to the same physical CPU.
     SharedCpu {
         /// The physical CPU's index.
         cpu: u16,
@@ -162,6 +185,15 @@ pub enum BundleError {
         vm: VmLabel,
         /// The earlier VM.
         other: VmLabel,
+    },
+    /// A VM is pinned to a physical CPU that another one shares.
+    PinnedAndShared {
+        /// The physical CPU's index.
+        cpu: u16,
+        /// The VM that wants it for itself.
+        pinned: VmLabel,
+        /// The VM that shares it.
+        shared: VmLabel,
     },
     /// The images have this many bytes together: more than the format's 4 GiB.
     TooLarge(u64),
@@ -203,6 +235,13 @@ impl fmt::Display for BundleError {
             }
             BundleError::SharedCpu { cpu, vm, other } => {
                 write!(f, "{vm} and {other} both want physical CPU {cpu}; give each its own")
+            }
+            BundleError::PinnedAndShared { cpu, pinned, shared } => {
+                write!(
+                    f,
+                    "{pinned} wants physical CPU {cpu} for itself, and {shared} shares it; take it out of one \
+                     of their lists, or let both share it"
+                )
             }
             BundleError::TooLarge(size) => {
                 write!(f, "the images have {size} bytes together; a bundle holds less than 4 GiB")

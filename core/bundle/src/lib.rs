@@ -11,14 +11,19 @@
 //! / {
 //!     digest = <u64>;                    at byte 76, always
 //!     compatible = "turnstile,bundle";
-//!     version = <1>;
+//!     version = <2>;
 //!     images {
 //!         image-0 { digest = <u64>; data = [...]; };
 //!     };
 //!     vms {
 //!         vm-0 {
-//!             name = "linux"; cpus = <0 1>; memory = <u64>; machine = "virt";
-//!             pmu = "off"; on-crash = "stop"; statistics; cmdline = "..."; kernel = <0>; initrd = <1>;
+//!             name = "linux"; vcpus = <2>; cpus = <0 1>; schedule = "pinned";
+//!             memory = <u64>; machine = "virt"; gic = "auto"; pmu = "off"; sve;
+//!             on-crash = "stop"; statistics; cmdline = "..."; kernel = <0>; initrd = <1>;
+//!         };
+//!         vm-1 {
+//!             schedule = "shared"; weight = <100>;         or realtime = <1>;
+//!             ...
 //!         };
 //!     };
 //! };
@@ -35,6 +40,7 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
+mod cpus;
 mod digest;
 mod error;
 mod read;
@@ -42,25 +48,26 @@ mod spec;
 #[cfg(feature = "alloc")]
 mod write;
 
+pub use cpus::CpuList;
 pub use error::{BundleError, Part, SpecError, VmLabel};
 pub use read::Bundle;
-pub use spec::{CpuList, OnCrash, Pmu, UnknownChoice, VmSpec, validate};
-pub use turnstile_machine::GuestMachine;
+pub use spec::{Class, Gic, OnCrash, Pmu, Schedule, UnknownChoice, VmSpec, validate};
+pub use turnstile_machine::{GicVersion, GuestMachine};
 #[cfg(feature = "alloc")]
 pub use write::write;
 
 /// The most VMs in a bundle.
-pub const MAX_VMS: usize = 16;
+pub const MAX_VMS: usize = 32;
 /// The most bytes of a VM's name.
 pub const MAX_NAME: usize = 31;
 /// The most bytes of a kernel's command line.
 pub const MAX_CMDLINE: usize = turnstile_machine::fdt::MAX_BOOTARGS;
 /// The number of physical CPUs that can be named: indexes are below this.
-pub const MAX_PHYSICAL_CPUS: usize = 1024;
+pub const MAX_PHYSICAL_CPUS: usize = 512;
 /// The value of the root node's `compatible`.
 pub const COMPATIBLE: &str = "turnstile,bundle";
 /// The version of the format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The most images: a kernel and an initial RAM disk for each VM.
 const MAX_IMAGES: usize = 2 * MAX_VMS;

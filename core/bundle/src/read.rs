@@ -9,17 +9,37 @@ use core::ffi::CStr;
 use arrayvec::ArrayVec;
 use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::{Node, Property};
-use turnstile_machine::map::MAX_VCPUS;
 
+use crate::cpus::CpuList;
 use crate::digest::{self, read_u32};
-use crate::error::{BundleError, Part, SpecError, VmLabel};
-use crate::spec::{CpuList, VmSpec, validate};
+use crate::error::{BundleError, Part};
+use crate::spec::{Class, Schedule, VmSpec, validate};
 use crate::{COMPATIBLE, MAX_IMAGES, MAX_VMS, VERSION};
 
 /// A device tree's magic number.
 const MAGIC: u32 = 0xd00d_feed;
 /// What a boot loader may add behind the file to fill a page, in bytes, exclusive.
 const PADDING: usize = 0x1_0000;
+
+/// The properties of a VM.
+const VM_PROPERTIES: [&str; 16] = [
+    "name",
+    "vcpus",
+    "cpus",
+    "schedule",
+    "weight",
+    "realtime",
+    "memory",
+    "machine",
+    "gic",
+    "pmu",
+    "sve",
+    "on-crash",
+    "statistics",
+    "cmdline",
+    "kernel",
+    "initrd",
+];
 
 /// A bundle that was checked, as a view of its blob.
 #[derive(Debug, Clone)]
@@ -53,7 +73,7 @@ impl<'a> Bundle<'a> {
         Ok(Bundle { vms, digest })
     }
 
-    /// Returns the VMs, 1 to 16 of them; a VM's index is its `VmId`.
+    /// Returns the VMs, 1 to [`MAX_VMS`] of them; a VM's index is its `VmId`.
     #[must_use]
     pub fn vms(&self) -> &[VmSpec<'a>] {
         &self.vms
@@ -146,53 +166,74 @@ fn read_vms<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<Vms<'a>, Bund
     let [] = fields(node, [])?;
     let count = node.children().count();
     let mut vms = Vms::new();
-    for (index, child) in node.children().enumerate() {
-        let vm = read_vm(&child, index, images)?;
+    for child in node.children() {
+        let vm = read_vm(&child, images)?;
         vms.try_push(vm).map_err(|_| BundleError::TooManyVms(count))?;
     }
     Ok(vms)
 }
 
-fn read_vm<'a>(node: &FdtNode<'a>, index: usize, images: &[&'a [u8]]) -> Result<VmSpec<'a>, BundleError> {
-    const NAMES: [&str; 10] =
-        ["name", "cpus", "memory", "machine", "pmu", "on-crash", "statistics", "cmdline", "kernel", "initrd"];
+fn read_vm<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<VmSpec<'a>, BundleError> {
+    const MALFORMED: BundleError = BundleError::Malformed("a VM's description");
     no_children(node)?;
-    let [name, cpus, memory, machine, pmu, on_crash, statistics, cmdline, kernel, initrd] =
-        fields(node, NAMES)?;
-    let malformed = BundleError::Malformed("a VM's description");
-    let text = |value: Option<&'a [u8]>| value.and_then(text).ok_or(malformed);
+    let values = fields(node, VM_PROPERTIES)?;
+    let get = |name: &str| {
+        let position = VM_PROPERTIES.iter().position(|known| *known == name);
+        position.and_then(|position| values.get(position).copied().flatten())
+    };
+    let required = |name| get(name).ok_or(MALFORMED);
+    let text = |name| required(name).and_then(|value| text(value).ok_or(MALFORMED));
     let image = |value: &[u8]| {
         let index = word(value).and_then(|index| usize::try_from(index).ok());
         index.and_then(|index| images.get(index).copied()).ok_or(BundleError::Malformed("an image's index"))
     };
 
-    let name = text(name)?;
-    let cpus = read_cpus(cpus.ok_or(malformed)?)
-        .map_err(|problem| BundleError::Vm { vm: VmLabel::new(index, name), problem })?;
-    let memory = memory.and_then(|value| value.try_into().ok()).map(u64::from_be_bytes).ok_or(malformed)?;
     Ok(VmSpec {
-        name,
-        cpus,
-        memory,
-        machine: text(machine)?.parse().map_err(|_| BundleError::Malformed("a VM's machine"))?,
-        pmu: text(pmu)?.parse().map_err(|_| BundleError::Malformed("a VM's PMU"))?,
-        on_crash: text(on_crash)?.parse().map_err(|_| BundleError::Malformed("a VM's crash policy"))?,
-        statistics: flag(statistics)?,
-        cmdline: text(cmdline)?,
-        kernel: image(kernel.ok_or(malformed)?)?,
-        initrd: initrd.map(image).transpose()?,
+        name: text("name")?,
+        vcpus: word(required("vcpus")?).ok_or(MALFORMED)? as usize,
+        cpus: read_cpus(required("cpus")?)?,
+        schedule: read_schedule(text("schedule")?, get("weight"), get("realtime"))?,
+        memory: required("memory")?.try_into().map(u64::from_be_bytes).map_err(|_| MALFORMED)?,
+        machine: text("machine")?.parse().map_err(|_| BundleError::Malformed("a VM's machine"))?,
+        gic: text("gic")?.parse().map_err(|_| BundleError::Malformed("a VM's interrupt controller"))?,
+        pmu: text("pmu")?.parse().map_err(|_| BundleError::Malformed("a VM's PMU"))?,
+        sve: flag(get("sve"))?,
+        on_crash: text("on-crash")?.parse().map_err(|_| BundleError::Malformed("a VM's crash policy"))?,
+        statistics: flag(get("statistics"))?,
+        cmdline: text("cmdline")?,
+        kernel: image(required("kernel")?)?,
+        initrd: get("initrd").map(image).transpose()?,
     })
 }
 
-/// Reads a list of physical CPU indexes, one cell each. What is too large for any machine stays so.
-fn read_cpus(value: &[u8]) -> Result<CpuList, SpecError> {
-    let (cells, rest) = value.as_chunks();
-    if !rest.is_empty() || cells.len() > MAX_VCPUS {
-        return Err(SpecError::TooManyCpus(value.len().div_ceil(4)));
+/// Reads a list of physical CPU indexes, one cell each.
+fn read_cpus(value: &[u8]) -> Result<CpuList<'_>, BundleError> {
+    match value.as_chunks() {
+        (cells, []) => Ok(CpuList::from_cells(cells)),
+        _ => Err(BundleError::Malformed("a list of physical CPUs")),
     }
-    let cpus: ArrayVec<u16, MAX_VCPUS> =
-        cells.iter().map(|&cell| u16::try_from(u32::from_be_bytes(cell)).unwrap_or(u16::MAX)).collect();
-    CpuList::new(&cpus)
+}
+
+/// Reads who runs on a VM's CPUs. Numbers that are too large for any machine stay so.
+fn read_schedule(
+    name: &str,
+    weight: Option<&[u8]>,
+    realtime: Option<&[u8]>,
+) -> Result<Schedule, BundleError> {
+    let malformed = BundleError::Malformed("a VM's schedule");
+    let number = |value: &[u8]| word(value).ok_or(malformed);
+    match (name, weight, realtime) {
+        (Schedule::PINNED, None, None) => Ok(Schedule::Pinned),
+        (Schedule::SHARED, Some(weight), None) => {
+            let weight = u16::try_from(number(weight)?).unwrap_or(u16::MAX);
+            Ok(Schedule::Shared(Class::Fair { weight }))
+        }
+        (Schedule::SHARED, None, Some(priority)) => {
+            let priority = u8::try_from(number(priority)?).unwrap_or(u8::MAX);
+            Ok(Schedule::Shared(Class::RealTime { priority }))
+        }
+        _ => Err(malformed),
+    }
 }
 
 /// Returns the values of a node's properties of these names, each at most once and no others.

@@ -2,38 +2,13 @@
 //! The description of a VM, and what must hold for it to be started.
 
 use core::fmt;
-use core::ops::Deref;
 use core::str::FromStr;
 
-use arrayvec::ArrayVec;
-use turnstile_machine::GuestMachine;
-use turnstile_machine::map::MAX_VCPUS;
+use turnstile_machine::{GicVersion, GuestMachine};
 
+use crate::cpus::{CpuList, Tenants};
 use crate::error::{BundleError, SpecError, VmLabel};
-use crate::{MAX_CMDLINE, MAX_NAME, MAX_PHYSICAL_CPUS, MAX_VMS};
-
-/// The physical CPUs of a VM: that of vCPU *i* at index *i*.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CpuList(ArrayVec<u16, MAX_VCPUS>);
-
-impl CpuList {
-    /// Makes a list of at most 64 physical CPU indexes.
-    ///
-    /// # Errors
-    ///
-    /// Refuses a longer one.
-    pub fn new(cpus: &[u16]) -> Result<CpuList, SpecError> {
-        ArrayVec::try_from(cpus).map(CpuList).map_err(|_| SpecError::TooManyCpus(cpus.len()))
-    }
-}
-
-impl Deref for CpuList {
-    type Target = [u16];
-
-    fn deref(&self) -> &[u16] {
-        &self.0
-    }
-}
+use crate::{MAX_CMDLINE, MAX_NAME, MAX_VMS};
 
 /// Declares an enum of named choices with its conversions from and to the names.
 macro_rules! choices {
@@ -77,6 +52,33 @@ choices! {
         Off = "off",
         /// One whose registers trap to the hypervisor.
         Trapped = "trapped",
+        /// The CPU's own counters, handed over at the first use.
+        Owned = "owned",
+    }
+}
+
+choices! {
+    /// The interrupt controller that a guest gets.
+    Gic {
+        /// That of the machine it runs on.
+        #[default]
+        Auto = "auto",
+        /// A GICv2, also on a machine with a GICv3 if its CPUs have the means.
+        V2 = "v2",
+        /// A GICv3.
+        V3 = "v3",
+    }
+}
+
+impl Gic {
+    /// Returns the version that the guest gets on a machine with a controller of version `host`.
+    #[must_use]
+    pub const fn on(self, host: GicVersion) -> GicVersion {
+        match self {
+            Gic::Auto => host,
+            Gic::V2 => GicVersion::V2,
+            Gic::V3 => GicVersion::V3,
+        }
     }
 }
 
@@ -103,19 +105,83 @@ impl fmt::Display for UnknownChoice {
 
 impl core::error::Error for UnknownChoice {}
 
+/// Who runs on the physical CPUs of a VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Schedule {
+    /// vCPU *i* alone, on the CPU at index *i* of the list.
+    #[default]
+    Pinned,
+    /// Any vCPU on any CPU of the list, in turn with other VMs whose lists name it too.
+    Shared(Class),
+}
+
+impl Schedule {
+    /// The name of [`Schedule::Pinned`] in configurations and bundles.
+    pub const PINNED: &'static str = "pinned";
+    /// The name of [`Schedule::Shared`] in configurations and bundles.
+    pub const SHARED: &'static str = "shared";
+
+    /// Returns the name in configurations and bundles.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Schedule::Pinned => Schedule::PINNED,
+            Schedule::Shared(_) => Schedule::SHARED,
+        }
+    }
+}
+
+/// How the vCPUs of a VM compete for a shared CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Each gets a share of the time in proportion to its weight.
+    Fair {
+        /// Its weight, in [`Class::WEIGHTS`].
+        weight: u16,
+    },
+    /// Each goes before all fair ones, and before real-time ones of a lower priority.
+    RealTime {
+        /// Its priority, in [`Class::PRIORITIES`]; a larger one is more urgent.
+        priority: u8,
+    },
+}
+
+impl Class {
+    /// The weights there are.
+    pub const WEIGHTS: core::ops::RangeInclusive<u16> = 1..=10_000;
+    /// The weight of a VM that asks for none.
+    pub const DEFAULT_WEIGHT: u16 = 100;
+    /// The priorities there are.
+    pub const PRIORITIES: core::ops::RangeInclusive<u8> = 1..=99;
+}
+
+impl Default for Class {
+    fn default() -> Self {
+        Class::Fair { weight: Class::DEFAULT_WEIGHT }
+    }
+}
+
 /// One VM: what it has and what it starts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VmSpec<'a> {
     /// Its name: 1 to 31 of `a`–`z`, `0`–`9` and `-`, unique in the bundle.
     pub name: &'a str,
-    /// The physical CPUs it runs on, one per vCPU, used by no other VM.
-    pub cpus: CpuList,
+    /// The number of its vCPUs.
+    pub vcpus: usize,
+    /// The physical CPUs it runs on, without repetition. [`VmSpec::schedule`] says who else does.
+    pub cpus: CpuList<'a>,
+    /// Whether it has its CPUs for itself.
+    pub schedule: Schedule,
     /// Its memory in bytes.
     pub memory: u64,
     /// The machine that the guest sees.
     pub machine: GuestMachine,
+    /// Its interrupt controller.
+    pub gic: Gic,
     /// Its performance monitor.
     pub pmu: Pmu,
+    /// Whether it has the Scalable Vector Extension.
+    pub sve: bool,
     /// What happens when its guest crashes.
     pub on_crash: OnCrash,
     /// Whether the hypervisor keeps statistics of its exits.
@@ -129,28 +195,19 @@ pub struct VmSpec<'a> {
 }
 
 impl VmSpec<'_> {
-    /// Returns the number of vCPUs: one for each physical CPU in its list.
-    #[must_use]
-    pub fn vcpus(&self) -> usize {
-        self.cpus.len()
-    }
-
     /// Checks all that concerns this VM alone, except what its images contain.
+    ///
+    /// With [`Gic::Auto`] the bounds are those of a GICv3: the bundle does not know the machine.
     ///
     /// # Errors
     ///
     /// Says the first thing that is wrong.
     pub fn check(&self) -> Result<(), SpecError> {
         check_name(self.name)?;
-        self.machine.map().check(self.vcpus(), self.memory).map_err(SpecError::Map)?;
-        for (vcpu, &cpu) in self.cpus.iter().enumerate() {
-            if usize::from(cpu) >= MAX_PHYSICAL_CPUS {
-                return Err(SpecError::CpuOutOfRange(cpu));
-            }
-            if self.cpus.iter().take(vcpu).any(|&earlier| earlier == cpu) {
-                return Err(SpecError::CpuTwice(cpu));
-            }
-        }
+        let gic = self.gic.on(GicVersion::V3);
+        self.machine.map().check(gic, self.vcpus, self.memory).map_err(SpecError::Map)?;
+        self.cpus.check()?;
+        self.check_schedule()?;
         if self.cmdline.len() > MAX_CMDLINE {
             return Err(SpecError::CmdlineTooLong(self.cmdline.len()));
         }
@@ -164,6 +221,22 @@ impl VmSpec<'_> {
             return Err(SpecError::EmptyInitrd);
         }
         Ok(())
+    }
+
+    fn check_schedule(&self) -> Result<(), SpecError> {
+        match self.schedule {
+            Schedule::Pinned if self.cpus.len() != self.vcpus => {
+                Err(SpecError::Pinning { vcpus: self.vcpus, cpus: self.cpus.len() })
+            }
+            Schedule::Shared(_) if self.cpus.is_empty() => Err(SpecError::NoCpus),
+            Schedule::Shared(Class::Fair { weight }) if !Class::WEIGHTS.contains(&weight) => {
+                Err(SpecError::Weight(weight))
+            }
+            Schedule::Shared(Class::RealTime { priority }) if !Class::PRIORITIES.contains(&priority) => {
+                Err(SpecError::Priority(priority))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -193,19 +266,28 @@ pub fn validate(vms: &[VmSpec<'_>]) -> Result<(), BundleError> {
     if vms.len() > MAX_VMS {
         return Err(BundleError::TooManyVms(vms.len()));
     }
+    let mut tenants = Tenants::new();
     for (index, vm) in vms.iter().enumerate() {
         let label = VmLabel::new(index, vm.name);
         if let Err(problem) = vm.check() {
             return Err(BundleError::Vm { vm: label, problem });
         }
-        for (earlier_index, earlier) in vms.iter().take(index).enumerate() {
-            let other = VmLabel::new(earlier_index, earlier.name);
-            if earlier.name == vm.name {
-                return Err(BundleError::SameName { vm: label, other });
-            }
-            if let Some(&cpu) = vm.cpus.iter().find(|cpu| earlier.cpus.contains(cpu)) {
-                return Err(BundleError::SharedCpu { cpu, vm: label, other });
-            }
+        if let Some(earlier) = vms.iter().take(index).position(|earlier| earlier.name == vm.name) {
+            let other = VmLabel::new(earlier, vm.name);
+            return Err(BundleError::SameName { vm: label, other });
+        }
+        if let Err(conflict) = tenants.admit(index, vm) {
+            let other = vms.get(conflict.with).map_or(label, |other| VmLabel::new(conflict.with, other.name));
+            let cpu = conflict.cpu;
+            return Err(match (vm.schedule, conflict.pinned) {
+                (Schedule::Pinned, true) => BundleError::SharedCpu { cpu, vm: label, other },
+                (Schedule::Pinned, false) => {
+                    BundleError::PinnedAndShared { cpu, pinned: label, shared: other }
+                }
+                (Schedule::Shared(_), _) => {
+                    BundleError::PinnedAndShared { cpu, pinned: other, shared: label }
+                }
+            });
         }
     }
     Ok(())

@@ -8,10 +8,10 @@ use vm_fdt::FdtWriter;
 
 use crate::digest::{self, DIGEST_OFFSET};
 use crate::error::BundleError;
-use crate::spec::{VmSpec, validate};
+use crate::spec::{Class, Schedule, VmSpec, validate};
 use crate::{COMPATIBLE, VERSION};
 
-/// What the tree takes beside the images: generous for 16 VMs with the longest command lines.
+/// What the tree takes beside the images: generous for the most VMs with the longest lists and command lines.
 const TREE_RESERVE: u64 = 1 << 20;
 
 /// An image to be stored, with its digest.
@@ -94,12 +94,25 @@ fn tree(vms: &[VmSpec<'_>], images: &[Image<'_>], indexes: &[Indexes]) -> Result
 }
 
 fn describe(fdt: &mut FdtWriter, vm: &VmSpec<'_>, images: &Indexes) -> Result<(), vm_fdt::Error> {
-    let cpus: Vec<u32> = vm.cpus.iter().map(|&cpu| u32::from(cpu)).collect();
+    let cpus: Vec<u32> = vm.cpus.iter().map(u32::from).collect();
     fdt.property_string("name", vm.name)?;
+    fdt.property_u32("vcpus", vm.vcpus as u32)?;
     fdt.property_array_u32("cpus", &cpus)?;
+    fdt.property_string("schedule", vm.schedule.name())?;
+    match vm.schedule {
+        Schedule::Pinned => {}
+        Schedule::Shared(Class::Fair { weight }) => fdt.property_u32("weight", u32::from(weight))?,
+        Schedule::Shared(Class::RealTime { priority }) => {
+            fdt.property_u32("realtime", u32::from(priority))?;
+        }
+    }
     fdt.property_u64("memory", vm.memory)?;
     fdt.property_string("machine", vm.machine.name())?;
+    fdt.property_string("gic", vm.gic.name())?;
     fdt.property_string("pmu", vm.pmu.name())?;
+    if vm.sve {
+        fdt.property_null("sve")?;
+    }
     fdt.property_string("on-crash", vm.on_crash.name())?;
     if vm.statistics {
         fdt.property_null("statistics")?;

@@ -2,7 +2,9 @@
 //! A bundle that was changed, cut or padded is never accepted, and nothing in it makes the reader panic:
 //! neither accidents (the digest does not match) nor blobs made on purpose (it does).
 
-use turnstile_bundle::{Bundle, BundleError, CpuList, GuestMachine, OnCrash, Part, Pmu, VmSpec, write};
+use turnstile_bundle::{
+    Bundle, BundleError, CpuList, Gic, GuestMachine, OnCrash, Part, Pmu, Schedule, SpecError, VmSpec, write,
+};
 use vm_fdt::FdtWriter;
 use xxhash_rust::xxh64::xxh64;
 
@@ -10,12 +12,16 @@ use xxhash_rust::xxh64::xxh64;
 const DIGEST: std::ops::Range<usize> = 76..84;
 
 fn valid() -> Vec<u8> {
-    let vm = |name, list: &[u16]| VmSpec {
+    let vm = |name, list: &'static [u16]| VmSpec {
         name,
-        cpus: CpuList::new(list).unwrap(),
+        vcpus: list.len(),
+        cpus: CpuList::new(list),
+        schedule: Schedule::Pinned,
         memory: 64 << 20,
         machine: GuestMachine::Virt,
+        gic: Gic::Auto,
         pmu: Pmu::Off,
+        sve: false,
         on_crash: OnCrash::Stop,
         statistics: false,
         cmdline: "console=ttyAMA0",
@@ -113,13 +119,13 @@ fn other_files_are_no_bundles() {
 #[test]
 fn another_version_is_named_as_such() {
     let mut blob = valid();
-    // The version's value follows `compatible`, padded: the only word 1 after it.
+    // The version's value follows `compatible`, padded: the only word 2 after it.
     let at = find(&blob, b"turnstile,bundle") + 20 + 12;
-    assert_eq!(blob[at..at + 4], [0, 0, 0, 1]);
-    blob[at + 3] = 2;
-    assert_eq!(Bundle::parse(&blob).unwrap_err(), BundleError::Version(2));
+    assert_eq!(blob[at..at + 4], [0, 0, 0, 2]);
+    blob[at + 3] = 1;
+    assert_eq!(Bundle::parse(&blob).unwrap_err(), BundleError::Version(1));
     sign(&mut blob);
-    assert_eq!(Bundle::parse(&blob).unwrap_err(), BundleError::Version(2));
+    assert_eq!(Bundle::parse(&blob).unwrap_err(), BundleError::Version(1));
 }
 
 /// Builds a signed bundle whose first VM's node is written by `describe`.
@@ -128,7 +134,7 @@ fn crafted(describe: impl Fn(&mut FdtWriter), extra: impl Fn(&mut FdtWriter)) ->
     let root = fdt.begin_node("").unwrap();
     fdt.property_u64("digest", 0).unwrap();
     fdt.property_string("compatible", "turnstile,bundle").unwrap();
-    fdt.property_u32("version", 1).unwrap();
+    fdt.property_u32("version", 2).unwrap();
     let images = fdt.begin_node("images").unwrap();
     let image = fdt.begin_node("image-0").unwrap();
     fdt.property_u64("digest", 0).unwrap();
@@ -147,11 +153,14 @@ fn crafted(describe: impl Fn(&mut FdtWriter), extra: impl Fn(&mut FdtWriter)) ->
     blob
 }
 
-const PROPERTIES: [(&str, &[u8]); 8] = [
+const PROPERTIES: [(&str, &[u8]); 11] = [
     ("name", b"linux\0"),
+    ("vcpus", &[0, 0, 0, 1]),
     ("cpus", &[0, 0, 0, 3]),
+    ("schedule", b"pinned\0"),
     ("memory", &[0, 0, 0, 0, 4, 0, 0, 0]),
     ("machine", b"virt\0"),
+    ("gic", b"auto\0"),
     ("pmu", b"off\0"),
     ("on-crash", b"stop\0"),
     ("cmdline", b"\0"),
@@ -184,9 +193,36 @@ fn a_malformed_description_is_refused_though_its_digest_matches() {
     assert!(matches!(with("name", Some(b"a\0b\0")), Err(BundleError::Malformed(_))));
     assert!(matches!(with("memory", Some(&[0xff; 8])), Err(BundleError::Vm { .. })));
     assert!(matches!(with("cpus", Some(&[0xff; 4])), Err(BundleError::Vm { .. })));
-    let many: Vec<u8> = (0..65u32).flat_map(u32::to_be_bytes).collect();
-    let error = with("cpus", Some(&many)).unwrap_err();
-    assert_eq!(error.to_string(), "VM `linux`: 65 vCPUs are too many; give at most 64");
+    let error = with("vcpus", Some(&[0, 0, 2, 1])).unwrap_err();
+    assert_eq!(error.to_string(), "VM `linux`: 513 vCPUs are too many for a GICv3; give at most 512");
+    assert_eq!(with("gic", Some(b"v4\0")), Err(BundleError::Malformed("a VM's interrupt controller")));
+}
+
+#[test]
+fn a_schedule_has_what_belongs_to_it() {
+    let schedule = |name: &'static [u8], more: &'static [(&str, u32)]| {
+        let describe = |fdt: &mut FdtWriter| {
+            for (property, usual) in PROPERTIES {
+                fdt.property(property, if property == "schedule" { name } else { usual }).unwrap();
+            }
+            more.iter().for_each(|(property, value)| fdt.property_u32(property, *value).unwrap());
+        };
+        Bundle::parse(&crafted(describe, |_| {})).map(|_| ())
+    };
+    let malformed = Err(BundleError::Malformed("a VM's schedule"));
+    assert_eq!(schedule(b"shared\0", &[("weight", 1)]), Ok(()));
+    assert_eq!(schedule(b"shared\0", &[("realtime", 1)]), Ok(()));
+    assert_eq!(schedule(b"shared\0", &[]), malformed);
+    assert_eq!(schedule(b"shared\0", &[("weight", 1), ("realtime", 1)]), malformed);
+    assert_eq!(schedule(b"pinned\0", &[("weight", 1)]), malformed);
+    assert_eq!(schedule(b"fifo\0", &[]), malformed);
+    // What does not fit its type is not cut down to something that would be accepted.
+    let problem = |more| match schedule(b"shared\0", more) {
+        Err(BundleError::Vm { problem, .. }) => problem,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(problem(&[("weight", 0x1_0001)]), SpecError::Weight(u16::MAX));
+    assert_eq!(problem(&[("realtime", 0x101)]), SpecError::Priority(u8::MAX));
 }
 
 #[test]

@@ -5,24 +5,27 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use turnstile_bundle::{
-    Bundle, BundleError, CpuList, GuestMachine, MAX_CMDLINE, MAX_NAME, OnCrash, Pmu, SpecError, VmLabel,
-    VmSpec, write,
+    Bundle, BundleError, Class, CpuList, Gic, GicVersion, GuestMachine, MAX_CMDLINE, MAX_NAME, OnCrash, Pmu,
+    Schedule, SpecError, VmLabel, VmSpec, write,
 };
 use turnstile_machine::MapError;
 
 const MIB: u64 = 1 << 20;
 
-fn cpus(list: &[u16]) -> CpuList {
-    CpuList::new(list).unwrap()
-}
+const FAIR: Schedule = Schedule::Shared(Class::Fair { weight: 100 });
 
-fn vm(name: &'static str, list: &[u16]) -> VmSpec<'static> {
+/// A VM that is pinned to these CPUs.
+fn vm<'a>(name: &'static str, list: &'a [u16]) -> VmSpec<'a> {
     VmSpec {
         name,
-        cpus: cpus(list),
+        vcpus: list.len(),
+        cpus: CpuList::new(list),
+        schedule: Schedule::Pinned,
         memory: 64 * MIB,
         machine: GuestMachine::Virt,
+        gic: Gic::Auto,
         pmu: Pmu::Off,
+        sve: false,
         on_crash: OnCrash::Stop,
         statistics: false,
         cmdline: "console=ttyAMA0",
@@ -36,17 +39,22 @@ fn two_vms_read_back() {
     let linux = VmSpec { initrd: Some(b"initrd"), ..vm("linux", &[0, 1]) };
     let measure = VmSpec {
         machine: GuestMachine::Kvmtool,
-        pmu: Pmu::Trapped,
+        vcpus: 7,
+        schedule: Schedule::Shared(Class::RealTime { priority: 99 }),
+        gic: Gic::V2,
+        pmu: Pmu::Owned,
+        sve: true,
         on_crash: OnCrash::Restart,
         statistics: true,
         cmdline: "",
         kernel: b"another kernel",
         ..vm("measure-1", &[3])
     };
-    let blob = write(&[linux.clone(), measure.clone()]).unwrap();
+    let blob = write(&[linux, measure]).unwrap();
     let bundle = Bundle::parse(&blob).unwrap();
     assert_eq!(bundle.vms(), [linux, measure]);
-    assert_eq!(bundle.vms()[0].vcpus(), 2);
+    assert_eq!(bundle.vms()[0].cpus.get(1), Some(1));
+    assert_eq!(bundle.vms()[0].cpus.get(2), None);
     // Read in place: the images are not copies.
     assert!(blob.as_ptr_range().contains(&bundle.vms()[0].kernel.as_ptr()));
 }
@@ -90,26 +98,78 @@ fn a_wrong_vm_is_named_with_what_is_wrong() {
     assert_eq!(problem(VmSpec { name: "Linux", ..good() }), SpecError::NameCharacter('L'));
     assert_eq!(problem(VmSpec { name: "größe", ..good() }), SpecError::NameCharacter('ö'));
     assert_eq!(problem(VmSpec { name: "a\0", ..good() }), SpecError::NameCharacter('\0'));
-    assert_eq!(problem(VmSpec { cpus: cpus(&[]), ..good() }), SpecError::Map(MapError::Vcpus(0)));
-    assert_eq!(problem(VmSpec { cpus: cpus(&[1, 2, 1]), ..good() }), SpecError::CpuTwice(1));
-    assert_eq!(problem(VmSpec { cpus: cpus(&[1024]), ..good() }), SpecError::CpuOutOfRange(1024));
+    assert_eq!(problem(vm("vm", &[1, 2, 1])), SpecError::CpuTwice(1));
+    assert_eq!(problem(vm("vm", &[512])), SpecError::CpuOutOfRange(512));
+    for (gic, version, vcpus) in
+        [(Gic::Auto, GicVersion::V3, 0), (Gic::Auto, GicVersion::V3, 513), (Gic::V2, GicVersion::V2, 9)]
+    {
+        let problem = problem(VmSpec { gic, vcpus, schedule: FAIR, ..good() });
+        assert_eq!(problem, SpecError::Map(MapError::Vcpus { gic: version, vcpus }));
+    }
     assert_eq!(problem(VmSpec { memory: 5 * MIB, ..good() }), SpecError::Map(MapError::Unaligned(5 * MIB)));
     assert_eq!(problem(VmSpec { cmdline: &long_cmdline, ..good() }), SpecError::CmdlineTooLong(2048));
     assert_eq!(problem(VmSpec { cmdline: "a\0b", ..good() }), SpecError::CmdlineNul);
     assert_eq!(problem(VmSpec { kernel: &[], ..good() }), SpecError::NoKernel);
     assert_eq!(problem(VmSpec { initrd: Some(&[]), ..good() }), SpecError::EmptyInitrd);
 
-    let bounds = VmSpec { name: &long_name[1..], cmdline: &long_cmdline[1..], ..vm("x", &[1023]) };
+    let bounds = VmSpec { name: &long_name[1..], cmdline: &long_cmdline[1..], ..vm("x", &[511]) };
     assert!(write(&[bounds]).is_ok());
 }
 
 #[test]
-fn sixty_five_cpus_are_too_many() {
-    let list: Vec<u16> = (0..65).collect();
-    let error = CpuList::new(&list).unwrap_err();
-    assert_eq!(error, SpecError::TooManyCpus(65));
-    assert_eq!(error.to_string(), "65 vCPUs are too many; give at most 64");
-    assert!(write(&[vm("big", &list[..64])]).is_ok());
+fn the_largest_vm_has_512_vcpus() {
+    let list: Vec<u16> = (0..512).collect();
+    let blob = write(&[vm("big", &list)]).unwrap();
+    assert!(Bundle::parse(&blob).unwrap().vms()[0].cpus.iter().eq(list.iter().copied()));
+}
+
+#[test]
+fn schedules_are_checked() {
+    let problem = |spec: VmSpec<'_>| match write(&[spec]) {
+        Err(BundleError::Vm { problem, .. }) => problem,
+        other => panic!("{other:?}"),
+    };
+    let fair = |weight| Schedule::Shared(Class::Fair { weight });
+    let realtime = |priority| Schedule::Shared(Class::RealTime { priority });
+    let shared = |schedule| VmSpec { vcpus: 5, schedule, ..vm("vm", &[0, 1]) };
+
+    let pinned = problem(shared(Schedule::Pinned));
+    assert_eq!(pinned, SpecError::Pinning { vcpus: 5, cpus: 2 });
+    assert_eq!(pinned.to_string(), "its 5 vCPUs are pinned to 2 physical CPUs; name one for each");
+    assert_eq!(
+        problem(VmSpec { vcpus: 1, ..shared(Schedule::Pinned) }),
+        SpecError::Pinning { vcpus: 1, cpus: 2 }
+    );
+    assert_eq!(problem(VmSpec { cpus: CpuList::new(&[]), ..shared(FAIR) }), SpecError::NoCpus);
+    for weight in [0, 10_001] {
+        assert_eq!(problem(shared(fair(weight))), SpecError::Weight(weight));
+    }
+    for priority in [0, 100] {
+        assert_eq!(problem(shared(realtime(priority))), SpecError::Priority(priority));
+    }
+    for schedule in [fair(1), fair(10_000), realtime(1), realtime(99), Schedule::Shared(Class::default())] {
+        let blob = write(&[shared(schedule)]).unwrap();
+        assert_eq!(Bundle::parse(&blob).unwrap().vms(), [shared(schedule)]);
+    }
+}
+
+#[test]
+fn only_shared_vms_share_cpus() {
+    let shared = |name, list| VmSpec { vcpus: 4, schedule: FAIR, ..vm(name, list) };
+    assert!(
+        write(&[shared("a", &[0, 1]), shared("b", &[1, 2]), shared("c", &[2, 1]), vm("d", &[3])]).is_ok()
+    );
+
+    let (a, b) = (VmLabel::new(0, "a"), VmLabel::new(1, "b"));
+    let error = write(&[vm("a", &[0, 1]), shared("b", &[1, 2])]).unwrap_err();
+    assert_eq!(error, BundleError::PinnedAndShared { cpu: 1, pinned: a, shared: b });
+    assert_eq!(
+        error.to_string(),
+        "VM `a` wants physical CPU 1 for itself, and VM `b` shares it; take it out of one of their lists, or let \
+         both share it"
+    );
+    let error = write(&[shared("a", &[1, 2]), vm("b", &[2])]).unwrap_err();
+    assert_eq!(error, BundleError::PinnedAndShared { cpu: 2, pinned: b, shared: a });
 }
 
 #[test]
@@ -122,19 +182,36 @@ fn vms_must_not_share_names_or_cpus() {
     assert_eq!(error, BundleError::SharedCpu { cpu: 5, vm: b, other: a });
     assert_eq!(error.to_string(), "VM `b` and VM `a` both want physical CPU 5; give each its own");
 
-    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q"];
-    let vms: Vec<_> = names.iter().enumerate().map(|(index, name)| vm(name, &[index as u16])).collect();
-    assert_eq!(Bundle::parse(&write(&vms[..16]).unwrap()).unwrap().vms().len(), 16);
-    assert_eq!(write(&vms), Err(BundleError::TooManyVms(17)));
+    let names: Vec<String> = (0..33).map(|n| format!("vm-{n}")).collect();
+    let vms: Vec<_> = names.iter().map(|name| VmSpec { name, schedule: FAIR, ..vm("", &[0]) }).collect();
+    assert_eq!(Bundle::parse(&write(&vms[..32]).unwrap()).unwrap().vms().len(), 32);
+    assert_eq!(write(&vms), Err(BundleError::TooManyVms(33)));
 }
 
 /// One VM without its name and CPUs, which must differ between VMs.
-type Rest = (usize, u64, bool, bool, bool, String, Vec<u8>, Option<Vec<u8>>);
+type Rest = (usize, u64, bool, Gic, Pmu, Schedule, bool, String, Vec<u8>, Option<Vec<u8>>);
 
 fn rest() -> impl Strategy<Value = Rest> {
     let image = || prop::collection::vec(any::<u8>(), 1..40);
     let initrd = prop::option::of(image());
-    (1usize..=8, 2u64..4096, any::<bool>(), any::<bool>(), any::<bool>(), "[ -~ä]{0,80}", image(), initrd)
+    let schedule = prop_oneof![
+        Just(Schedule::Pinned),
+        (1u16..=10_000).prop_map(|weight| Schedule::Shared(Class::Fair { weight })),
+        (1u8..=99).prop_map(|priority| Schedule::Shared(Class::RealTime { priority })),
+    ];
+    let (gic, pmu) = (prop::sample::select(Gic::ALL), prop::sample::select(Pmu::ALL));
+    (
+        1usize..=8,
+        2u64..4096,
+        any::<bool>(),
+        gic,
+        pmu,
+        schedule,
+        any::<bool>(),
+        "[ -~ä]{0,80}",
+        image(),
+        initrd,
+    )
 }
 
 proptest! {
@@ -145,21 +222,24 @@ proptest! {
         padding in 0usize..4096,
     ) {
         let names: Vec<String> = BTreeSet::into_iter(names).collect();
-        let mut next_cpu = 0;
-        let vms: Vec<VmSpec<'_>> = names.iter().zip(&rest).map(|(name, rest)| {
-            let (count, units, kvmtool, pmu, restart, cmdline, kernel, initrd) = rest;
-            // Every second CPU, downwards within the VM, so that order matters.
-            let mut list: Vec<u16> = (0..*count as u16).map(|cpu| next_cpu + 2 * cpu).collect();
-            next_cpu += 2 * *count as u16;
-            list.reverse();
+        // Every second CPU, downwards within the VM, so that order matters.
+        let lists: Vec<Vec<u16>> = rest.iter().enumerate()
+            .map(|(vm, rest)| (0..rest.0 as u16).rev().map(|cpu| 16 * vm as u16 + 2 * cpu).collect())
+            .collect();
+        let vms: Vec<VmSpec<'_>> = names.iter().zip(&rest).zip(&lists).map(|((name, rest), list)| {
+            let &(count, units, kvmtool, gic, pmu, schedule, restart, ref cmdline, ref kernel, ref initrd) = rest;
             VmSpec {
                 name,
-                cpus: cpus(&list),
+                vcpus: count,
+                cpus: CpuList::new(list),
+                schedule,
                 memory: units * 2 * MIB,
-                machine: if *kvmtool { GuestMachine::Kvmtool } else { GuestMachine::Virt },
-                pmu: if *pmu { Pmu::Trapped } else { Pmu::Off },
+                machine: if kvmtool { GuestMachine::Kvmtool } else { GuestMachine::Virt },
+                gic,
+                pmu,
+                sve: restart,
                 statistics: count % 2 == 0,
-                on_crash: if *restart { OnCrash::Restart } else { OnCrash::Stop },
+                on_crash: if restart { OnCrash::Restart } else { OnCrash::Stop },
                 cmdline,
                 kernel,
                 initrd: initrd.as_deref(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The device tree a guest is given: it names what the machine has, and nothing else.
 //!
-//! Format: Devicetree Specification 0.4; node contents: the Linux bindings `arm,gic-v3`,
+//! Format: Devicetree Specification 0.4; node contents: the Linux bindings `arm,gic` and `arm,gic-v3`,
 //! `arm,armv8-timer`, `psci`, `arm,pl011`, `arm,pl031`, `ns16550a` and `arm,armv8-pmuv3`.
 
 use alloc::format;
@@ -12,6 +12,7 @@ use core::ops::Range;
 
 use vm_fdt::FdtWriter;
 
+use crate::gic::GicVersion;
 use crate::map::{
     self, Device, FIRST_PPI, FIRST_SPI, GuestMachine, Map, MapError, PMU_INTID, Region,
     TIMER_HYPERVISOR_INTID, TIMER_PHYSICAL_INTID, TIMER_SECURE_INTID, TIMER_VIRTUAL_INTID, UartKind,
@@ -19,9 +20,9 @@ use crate::map::{
 
 /// The most bytes that [`build`] returns, and so the room that a layout keeps for the device tree.
 ///
-/// Sixty-four CPU nodes take about 8 KiB, a command line at most [`MAX_BOOTARGS`]. Aligned to its own
-/// size it does not cross a 2 MiB boundary, which older kernels demand.
-pub const MAX_SIZE: u64 = 0x1_0000;
+/// The CPU nodes of the largest VM take about 60 KiB, a command line at most [`MAX_BOOTARGS`]. Aligned to its
+/// own size it does not cross a 2 MiB boundary, which older kernels demand.
+pub const MAX_SIZE: u64 = 0x2_0000;
 /// The most bytes of a command line: Linux's `COMMAND_LINE_SIZE` on arm64, without the final NUL.
 pub const MAX_BOOTARGS: usize = 2047;
 
@@ -44,6 +45,8 @@ const CELL_LEVEL_LOW: u32 = 8;
 pub struct Platform<'a> {
     /// The guest machine.
     pub machine: GuestMachine,
+    /// The interrupt controller.
+    pub gic: GicVersion,
     /// The number of vCPUs.
     pub vcpus: usize,
     /// The size of RAM in bytes.
@@ -121,10 +124,10 @@ pub fn build(platform: &Platform<'_>) -> Result<Vec<u8>, Error> {
     memory(&mut fdt, map.ram(platform.memory))?;
     cpus(&mut fdt, platform.vcpus)?;
     psci(&mut fdt)?;
-    interrupt_controller(&mut fdt, map, platform.vcpus)?;
-    timer(&mut fdt, platform.machine)?;
+    interrupt_controller(&mut fdt, map, platform)?;
+    timer(&mut fdt, platform)?;
     if platform.pmu {
-        pmu(&mut fdt)?;
+        pmu(&mut fdt, platform)?;
     }
     clock(&mut fdt)?;
     serial(&mut fdt, map, &uart)?;
@@ -136,7 +139,7 @@ pub fn build(platform: &Platform<'_>) -> Result<Vec<u8>, Error> {
 }
 
 fn check(platform: &Platform<'_>, map: &Map) -> Result<(), Error> {
-    map.check(platform.vcpus, platform.memory).map_err(Error::Map)?;
+    map.check(platform.gic, platform.vcpus, platform.memory).map_err(Error::Map)?;
     if platform.bootargs.len() > MAX_BOOTARGS {
         return Err(Error::BootargsTooLong(platform.bootargs.len()));
     }
@@ -210,24 +213,43 @@ fn psci(fdt: &mut FdtWriter) -> Result<(), Error> {
     Ok(())
 }
 
-fn interrupt_controller(fdt: &mut FdtWriter, map: &Map, vcpus: usize) -> Result<(), Error> {
+fn interrupt_controller(fdt: &mut FdtWriter, map: &Map, platform: &Platform<'_>) -> Result<(), Error> {
     let node = fdt.begin_node(&format!("intc@{:x}", map.gicd.base))?;
-    fdt.property_string("compatible", "arm,gic-v3")?;
     fdt.property_null("interrupt-controller")?;
     fdt.property_u32("#interrupt-cells", 3)?;
     fdt.property_u32("#address-cells", 2)?;
     fdt.property_u32("#size-cells", 2)?;
     fdt.property_null("ranges")?;
-    fdt.property_u32("#redistributor-regions", 1)?;
-    reg(fdt, &[map.gicd, map.gicr(vcpus)])?;
+    match platform.gic {
+        GicVersion::V2 => {
+            fdt.property_string("compatible", "arm,cortex-a15-gic")?;
+            reg(fdt, &[map.gicd, map.gicc])?;
+        }
+        GicVersion::V3 => {
+            fdt.property_string("compatible", "arm,gic-v3")?;
+            let gicr = map.gicr(platform.vcpus, platform.memory);
+            let regions: Vec<Region> = [map.gicd].into_iter().chain(gicr.regions()).collect();
+            fdt.property_u32("#redistributor-regions", regions.len() as u32 - 1)?;
+            reg(fdt, &regions)?;
+        }
+    }
     fdt.property_phandle(PHANDLE_GIC)?;
     fdt.end_node(node)?;
     Ok(())
 }
 
-fn timer(fdt: &mut FdtWriter, machine: GuestMachine) -> Result<(), Error> {
-    // The polarity is what each machine's own device tree says; a GICv3 ignores it for PPIs.
-    let level = match machine {
+/// Returns the interrupt specifier of a PPI. A GICv2's names the CPUs that have it, in bits 15 to 8.
+fn ppi(platform: &Platform<'_>, intid: u32, level: u32) -> [u32; 3] {
+    let cpus = match platform.gic {
+        GicVersion::V2 => ((1 << platform.vcpus) - 1) << 8,
+        GicVersion::V3 => 0,
+    };
+    [CELL_PPI, intid - FIRST_PPI, cpus | level]
+}
+
+fn timer(fdt: &mut FdtWriter, platform: &Platform<'_>) -> Result<(), Error> {
+    // The polarity is what each machine's own device tree says; a GIC ignores it for PPIs.
+    let level = match platform.machine {
         GuestMachine::Virt => CELL_LEVEL_HIGH,
         GuestMachine::Kvmtool => CELL_LEVEL_LOW,
     };
@@ -237,7 +259,7 @@ fn timer(fdt: &mut FdtWriter, machine: GuestMachine) -> Result<(), Error> {
     let cells: Vec<u32> =
         [TIMER_SECURE_INTID, TIMER_PHYSICAL_INTID, TIMER_VIRTUAL_INTID, TIMER_HYPERVISOR_INTID]
             .iter()
-            .flat_map(|intid| [CELL_PPI, intid - FIRST_PPI, level])
+            .flat_map(|&intid| ppi(platform, intid, level))
             .collect();
     fdt.property_array_u32("interrupts", &cells)?;
     // A vCPU in WFI keeps its timer: no broadcast timer is needed.
@@ -246,10 +268,10 @@ fn timer(fdt: &mut FdtWriter, machine: GuestMachine) -> Result<(), Error> {
     Ok(())
 }
 
-fn pmu(fdt: &mut FdtWriter) -> Result<(), Error> {
+fn pmu(fdt: &mut FdtWriter, platform: &Platform<'_>) -> Result<(), Error> {
     let node = fdt.begin_node("pmu")?;
     fdt.property_string("compatible", "arm,armv8-pmuv3")?;
-    fdt.property_array_u32("interrupts", &[CELL_PPI, PMU_INTID - FIRST_PPI, CELL_LEVEL_HIGH])?;
+    fdt.property_array_u32("interrupts", &ppi(platform, PMU_INTID, CELL_LEVEL_HIGH))?;
     fdt.end_node(node)?;
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! anything boots.
 //!
 //! * [`GuestMachine`] and [`Map`]: the two memory maps, `virt` and `kvmtool`.
+//! * [`GicVersion`] and [`Gicr`]: the interrupt controllers and where their registers are.
 //! * [`fdt::build`]: the flattened device tree a guest is given.
 //! * [`image::parse`]: the header of an arm64 Linux `Image`, and what a file is when it has none.
 //! * [`layout()`]: the addresses of kernel, device tree and initial RAM disk (Linux,
@@ -16,11 +17,13 @@
 extern crate alloc;
 
 pub mod fdt;
+pub mod gic;
 pub mod image;
 pub mod layout;
 pub mod map;
 
 pub use fdt::Platform;
+pub use gic::{GicVersion, Gicr};
 pub use image::{ImageError, ImageHeader};
 pub use layout::{Layout, LayoutError, layout};
 pub use map::{Device, GuestMachine, Map, MapError, Region, UartKind, UnknownMachine, mpidr};

@@ -8,8 +8,10 @@
 use core::fmt;
 use core::str::FromStr;
 
+use crate::gic::{GICC_SIZE, GICD_SIZE, GICR_MORE_SIZE, GicVersion, Gicr, Redistributors};
+
 /// The largest number of vCPUs of one VM.
-pub const MAX_VCPUS: usize = 64;
+pub const MAX_VCPUS: usize = 512;
 /// The smallest guest memory, in bytes.
 pub const MIN_MEMORY: u64 = 4 << 20;
 /// What a guest's memory size is a multiple of, in bytes: stage 2 is built of blocks at least this large.
@@ -35,11 +37,6 @@ pub const TIMER_VIRTUAL_INTID: u32 = 27;
 pub const TIMER_SECURE_INTID: u32 = 29;
 /// The INTID (PPI) of the non-secure EL1 physical timer.
 pub const TIMER_PHYSICAL_INTID: u32 = 30;
-
-/// The size of one GICv3 redistributor in bytes: the RD and the SGI frame, 64 KiB each.
-pub const GICR_STRIDE: u64 = 0x2_0000;
-/// The size of the GICv3 distributor in bytes.
-pub const GICD_SIZE: u64 = 0x1_0000;
 
 /// A range of guest physical addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,8 +88,10 @@ pub struct Device {
 /// A machine's memory map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Map {
-    /// The GICv3 distributor.
+    /// The distributor.
     pub gicd: Region,
+    /// The CPU interface of a GICv2.
+    pub gicc: Region,
     /// The register interface of [`Map::uart`].
     pub uart_kind: UartKind,
     /// The serial port.
@@ -104,45 +103,31 @@ pub struct Map {
     redistributors: Redistributors,
 }
 
-/// Where a machine puts its redistributors: from `base` upwards while they fit below `limit`, else so
-/// that the last one ends at `limit`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Redistributors {
-    base: u64,
-    limit: u64,
-}
-
 static VIRT: Map = Map {
     gicd: Region { base: 0x0800_0000, size: GICD_SIZE },
+    gicc: Region { base: 0x0801_0000, size: GICC_SIZE },
     uart_kind: UartKind::Pl011,
     uart: Device { region: Region { base: 0x0900_0000, size: 0x1000 }, intid: 33 },
     rtc: Device { region: Region { base: 0x0901_0000, size: 0x1000 }, intid: 34 },
     ram_base: 0x4000_0000,
-    redistributors: Redistributors { base: 0x080a_0000, limit: 0x0900_0000 },
+    redistributors: Redistributors::Upwards { base: 0x080a_0000, limit: 0x0900_0000, more: 256 << 30 },
 };
 
 static KVMTOOL: Map = Map {
     gicd: Region { base: 0x3fff_0000, size: GICD_SIZE },
+    gicc: Region { base: 0x3ffd_0000, size: GICC_SIZE },
     uart_kind: UartKind::Uart16550,
     uart: Device { region: Region { base: 0x0100_0000, size: 8 }, intid: 32 },
     rtc: Device { region: Region { base: 0x0101_0000, size: 0x1000 }, intid: 33 },
     ram_base: 0x8000_0000,
-    redistributors: Redistributors { base: 0x3fbf_0000, limit: 0x3ffd_0000 },
+    redistributors: Redistributors::Below { base: 0x3fbf_0000, limit: 0x3ffd_0000 },
 };
 
 impl Map {
-    /// Returns the region of all redistributors of a VM with `vcpus` vCPUs, that of vCPU 0 first.
+    /// Returns the redistributors of a VM with `vcpus` vCPUs and `memory` bytes of RAM.
     #[must_use]
-    pub const fn gicr(&self, vcpus: usize) -> Region {
-        let size = vcpus as u64 * GICR_STRIDE;
-        let Redistributors { base, limit } = self.redistributors;
-        Region { base: if size <= limit - base { base } else { limit - size }, size }
-    }
-
-    /// Returns the redistributor (RD and SGI frame) of one vCPU of a VM with `vcpus` vCPUs.
-    #[must_use]
-    pub const fn gicr_of(&self, vcpus: usize, vcpu: usize) -> Region {
-        Region { base: self.gicr(vcpus).base + vcpu as u64 * GICR_STRIDE, size: GICR_STRIDE }
+    pub const fn gicr(&self, vcpus: usize, memory: u64) -> Gicr {
+        self.redistributors.place(vcpus, self.ram_base + memory)
     }
 
     /// Returns the region of `memory` bytes of RAM.
@@ -151,17 +136,18 @@ impl Map {
         Region { base: self.ram_base, size: memory }
     }
 
-    /// Checks that a VM of `vcpus` vCPUs and `memory` bytes of RAM fits this machine.
+    /// Checks that a VM of `vcpus` vCPUs and `memory` bytes of RAM fits this machine with this controller.
     ///
     /// # Errors
     ///
     /// Says which bound does not hold: the number of vCPUs, or the memory's minimum, multiple or maximum
-    /// (RAM ends within the 40-bit IPA space).
-    pub const fn check(&self, vcpus: usize, memory: u64) -> Result<(), MapError> {
-        let most = (1 << IPA_BITS) - self.ram_base;
-        if vcpus == 0 || vcpus > MAX_VCPUS {
-            Err(MapError::Vcpus(vcpus))
-        } else if memory < MIN_MEMORY {
+    /// (RAM, and redistributors behind it, end within the 40-bit IPA space).
+    pub const fn check(&self, gic: GicVersion, vcpus: usize, memory: u64) -> Result<(), MapError> {
+        if vcpus == 0 || vcpus > gic.max_vcpus() {
+            return Err(MapError::Vcpus { gic, vcpus });
+        }
+        let most = self.max_memory(gic, vcpus);
+        if memory < MIN_MEMORY {
             Err(MapError::TooSmall(memory))
         } else if !memory.is_multiple_of(MEMORY_UNIT) {
             Err(MapError::Unaligned(memory))
@@ -169,6 +155,15 @@ impl Map {
             Err(MapError::TooLarge { memory, most })
         } else {
             Ok(())
+        }
+    }
+
+    /// Returns the most memory that a VM of `vcpus` vCPUs can have, in bytes.
+    const fn max_memory(&self, gic: GicVersion, vcpus: usize) -> u64 {
+        let all = (1 << IPA_BITS) - self.ram_base;
+        match gic {
+            GicVersion::V3 if self.gicr(vcpus, 0).in_first() < vcpus => all - GICR_MORE_SIZE,
+            _ => all,
         }
     }
 }
@@ -256,8 +251,13 @@ impl core::error::Error for UnknownMachine {}
 /// What does not fit a guest machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapError {
-    /// The number of vCPUs is not 1 to [`MAX_VCPUS`].
-    Vcpus(usize),
+    /// The number of vCPUs is not 1 to [`GicVersion::max_vcpus`].
+    Vcpus {
+        /// The interrupt controller.
+        gic: GicVersion,
+        /// The number asked for.
+        vcpus: usize,
+    },
     /// The memory, in bytes, is less than [`MIN_MEMORY`].
     TooSmall(u64),
     /// The memory, in bytes, is no multiple of [`MEMORY_UNIT`].
@@ -274,8 +274,10 @@ pub enum MapError {
 impl fmt::Display for MapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MapError::Vcpus(0) => f.write_str("there are no vCPUs; give at least 1"),
-            MapError::Vcpus(count) => write!(f, "{count} vCPUs are too many; give at most {MAX_VCPUS}"),
+            MapError::Vcpus { vcpus: 0, .. } => f.write_str("there are no vCPUs; give at least 1"),
+            MapError::Vcpus { gic, vcpus } => {
+                write!(f, "{vcpus} vCPUs are too many for a {gic}; give at most {}", gic.max_vcpus())
+            }
             MapError::TooSmall(memory) => {
                 write!(f, "{memory} bytes of memory are too few; give at least {} MiB", MIN_MEMORY >> 20)
             }

@@ -5,12 +5,20 @@ use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::{Node, Property};
 use proptest::prelude::*;
 use turnstile_machine::fdt::{Error, MAX_BOOTARGS, MAX_SIZE, build};
-use turnstile_machine::{GuestMachine, MapError, Platform, mpidr};
+use turnstile_machine::{GicVersion, GuestMachine, MapError, Platform, mpidr};
 
 const MIB: u64 = 1 << 20;
 
 fn platform(machine: GuestMachine, vcpus: usize) -> Platform<'static> {
-    Platform { machine, vcpus, memory: 256 * MIB, bootargs: "console=ttyAMA0", initrd: None, pmu: false }
+    Platform {
+        machine,
+        gic: GicVersion::V3,
+        vcpus,
+        memory: 256 * MIB,
+        bootargs: "console=ttyAMA0",
+        initrd: None,
+        pmu: false,
+    }
 }
 
 fn cells(node: &FdtNode<'_>, name: &str) -> Vec<u32> {
@@ -123,12 +131,12 @@ fn kvmtool_has_a_16550_and_its_own_addresses() {
 
 #[test]
 fn each_vcpu_has_a_node_with_its_affinity() {
-    let blob = build(&platform(GuestMachine::Virt, 64)).unwrap();
+    let blob = build(&platform(GuestMachine::Virt, 512)).unwrap();
     let fdt = Fdt::new(&blob).unwrap();
     let cpus = fdt.find_node("/cpus").unwrap();
     assert_eq!((cells(&cpus, "#address-cells"), cells(&cpus, "#size-cells")), (vec![1], vec![0]));
     let nodes: Vec<_> = cpus.children().collect();
-    assert_eq!(nodes.len(), 64);
+    assert_eq!(nodes.len(), 512);
     for (vcpu, node) in nodes.iter().enumerate() {
         let affinity = mpidr(vcpu).unwrap();
         assert_eq!(node.name(), format!("cpu@{affinity:x}"));
@@ -136,6 +144,39 @@ fn each_vcpu_has_a_node_with_its_affinity() {
         assert_eq!(strings(node, "device_type"), ["cpu"]);
         assert_eq!(strings(node, "compatible"), ["arm,armv8"]);
         assert_eq!(strings(node, "enable-method"), ["psci"]);
+    }
+}
+
+#[test]
+fn many_redistributors_are_in_two_regions() {
+    let blob = build(&platform(GuestMachine::Virt, 200)).unwrap();
+    let fdt = Fdt::new(&blob).unwrap();
+    let gic = fdt.find_node("/intc@8000000").unwrap();
+    assert_eq!(cells(&gic, "#redistributor-regions"), [2]);
+    assert_eq!(
+        reg(&gic),
+        [(0x0800_0000, 0x1_0000), (0x080a_0000, 123 * 0x2_0000), (256 << 30, 77 * 0x2_0000)]
+    );
+}
+
+#[test]
+fn a_gicv2_has_a_cpu_interface_in_memory() {
+    for (machine, node, gicc) in [
+        (GuestMachine::Virt, "/intc@8000000", 0x0801_0000),
+        (GuestMachine::Kvmtool, "/intc@3fff0000", 0x3ffd_0000),
+    ] {
+        let blob = build(&Platform { gic: GicVersion::V2, pmu: true, ..platform(machine, 8) }).unwrap();
+        let fdt = Fdt::new(&blob).unwrap();
+        let gic = fdt.find_node(node).unwrap();
+        assert_eq!(strings(&gic, "compatible"), ["arm,cortex-a15-gic"]);
+        assert_eq!(cells(&gic, "#interrupt-cells"), [3]);
+        assert_eq!(reg(&gic), [(machine.map().gicd.base, 0x1_0000), (gicc, 0x2000)]);
+        assert!(has(&gic, "interrupt-controller") && !has(&gic, "#redistributor-regions"));
+        // Bits 15 to 8 of a PPI's flags are the CPUs that have it.
+        let level = if machine == GuestMachine::Virt { 4 } else { 8 };
+        let timer = cells(&fdt.find_node("/timer").unwrap(), "interrupts");
+        assert_eq!(timer[6..9], [1, 11, 0xff00 | level]);
+        assert_eq!(cells(&fdt.find_node("/pmu").unwrap(), "interrupts"), [1, 7, 0xff04]);
     }
 }
 
@@ -157,7 +198,10 @@ fn initrd_and_pmu_appear_when_asked_for() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let virt = || platform(GuestMachine::Virt, 1);
-    assert_eq!(build(&Platform { vcpus: 65, ..virt() }), Err(Error::Map(MapError::Vcpus(65))));
+    for (gic, vcpus) in [(GicVersion::V2, 9), (GicVersion::V3, 513)] {
+        let refused = Err(Error::Map(MapError::Vcpus { gic, vcpus }));
+        assert_eq!(build(&Platform { gic, vcpus, ..virt() }), refused);
+    }
     assert_eq!(build(&Platform { memory: 0, ..virt() }), Err(Error::Map(MapError::TooSmall(0))));
     let long = "x".repeat(MAX_BOOTARGS + 1);
     assert_eq!(build(&Platform { bootargs: &long, ..virt() }), Err(Error::BootargsTooLong(2048)));
@@ -179,9 +223,9 @@ fn the_largest_tree_fits_the_room_kept_for_it() {
             bootargs: &bootargs,
             initrd: Some(0x1_0000_0000..0x2_0000_0000),
             pmu: true,
-            ..platform(machine, 64)
+            ..platform(machine, 512)
         };
-        assert!((build(&platform).unwrap().len() as u64) < MAX_SIZE / 2);
+        assert!((build(&platform).unwrap().len() as u64) < MAX_SIZE / 4 * 3);
     }
 }
 
@@ -190,16 +234,18 @@ proptest! {
     #[test]
     fn a_tree_says_what_it_was_built_from(
         kvmtool: bool,
-        vcpus in 0usize..70,
+        v2: bool,
+        vcpus in 0usize..600,
         units in 0u64..1024,
         bootargs in "[ -~]{0,300}",
         pmu: bool,
     ) {
         let machine = if kvmtool { GuestMachine::Kvmtool } else { GuestMachine::Virt };
         let memory = units * 2 * MIB;
-        let platform = Platform { machine, vcpus, memory, bootargs: &bootargs, initrd: None, pmu };
+        let gic = if v2 { GicVersion::V2 } else { GicVersion::V3 };
+        let platform = Platform { machine, gic, vcpus, memory, bootargs: &bootargs, initrd: None, pmu };
         let blob = build(&platform);
-        prop_assert_eq!(blob.is_ok(), (1..=64).contains(&vcpus) && units >= 2);
+        prop_assert_eq!(blob.is_ok(), (1..=gic.max_vcpus()).contains(&vcpus) && units >= 2);
         if let Ok(blob) = blob {
             let fdt = Fdt::new(&blob).unwrap();
             prop_assert_eq!(fdt.find_node("/cpus").unwrap().children().count(), vcpus);

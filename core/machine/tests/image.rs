@@ -126,8 +126,8 @@ fn images_follow_each_other_from_the_bottom() {
         placed,
         Layout {
             kernel: 0x4000_0000..0x4123_4567,
-            dtb: 0x4124_0000..0x4125_0000,
-            initrd: Some(0x4125_0000..0x4125_4321),
+            dtb: 0x4124_0000..0x4126_0000,
+            initrd: Some(0x4126_0000..0x4126_4321),
         }
     );
     assert_eq!(placed.entry(), 0x4000_0000);
@@ -141,8 +141,8 @@ fn images_follow_each_other_from_the_bottom() {
 #[test]
 fn images_that_do_not_fit_are_refused_with_their_size() {
     let map = GuestMachine::Kvmtool.map();
-    // Kernel 2 MiB, device tree 64 KiB, and the rest of 4 MiB for the initial RAM disk.
-    let rest = 4 * MIB - 2 * MIB - 0x1_0000;
+    // Kernel 2 MiB, device tree 128 KiB, and the rest of 4 MiB for the initial RAM disk.
+    let rest = 4 * MIB - 2 * MIB - 0x2_0000;
     assert!(layout(map, 4 * MIB, &header(0, 2 * MIB), 100, Some(rest)).is_ok());
     let error = layout(map, 4 * MIB, &header(0, 2 * MIB), 100, Some(rest + 1)).unwrap_err();
     assert_eq!(error, LayoutError::TooSmall { need: 4 * MIB + 1, memory: 4 * MIB });

@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The memory maps: no two regions overlap, numbers are those of the machines, bounds hold.
 
+use turnstile_machine::gic::GICR_STRIDE;
 use turnstile_machine::map::{INTID_COUNT, MAX_VCPUS, SPI_COUNT};
-use turnstile_machine::{GuestMachine, MapError, Region, UartKind, mpidr};
+use turnstile_machine::{GicVersion, GuestMachine, Map, MapError, Region, UartKind, mpidr};
+
+const GIB: u64 = 1 << 30;
+
+fn gicr(map: &Map, vcpus: usize, memory: u64) -> Vec<Region> {
+    map.gicr(vcpus, memory).regions().collect()
+}
 
 #[test]
 fn the_addresses_are_those_of_the_machines() {
     let virt = GuestMachine::Virt.map();
     assert_eq!(virt.gicd, Region { base: 0x0800_0000, size: 0x1_0000 });
-    assert_eq!(virt.gicr(4), Region { base: 0x080a_0000, size: 0x8_0000 });
-    assert_eq!(virt.gicr_of(4, 3), Region { base: 0x0810_0000, size: 0x2_0000 });
+    assert_eq!(virt.gicc.base, 0x0801_0000);
+    assert_eq!(gicr(virt, 4, GIB), [Region { base: 0x080a_0000, size: 0x8_0000 }]);
     assert_eq!((virt.uart_kind, virt.uart.region.base, virt.uart.intid), (UartKind::Pl011, 0x0900_0000, 33));
     assert_eq!((virt.rtc.region.base, virt.rtc.intid), (0x0901_0000, 34));
     assert_eq!(virt.ram_base, 0x4000_0000);
 
     let kvmtool = GuestMachine::Kvmtool.map();
     assert_eq!(kvmtool.gicd, Region { base: 0x3fff_0000, size: 0x1_0000 });
-    assert_eq!(kvmtool.gicr(1).base, 0x3fbf_0000);
-    assert_eq!(kvmtool.gicr(31), Region { base: 0x3fbf_0000, size: 31 * 0x2_0000 });
-    assert_eq!(kvmtool.gicr(31).end(), 0x3ffd_0000);
-    assert_eq!(kvmtool.gicr(32), Region { base: 0x3fbd_0000, size: 32 * 0x2_0000 });
-    assert_eq!(kvmtool.gicr(64).end(), 0x3ffd_0000);
+    assert_eq!(kvmtool.gicc.base, 0x3ffd_0000);
+    assert_eq!(gicr(kvmtool, 1, GIB), [Region { base: 0x3fbf_0000, size: 0x2_0000 }]);
+    assert_eq!(gicr(kvmtool, 31, GIB), [Region { base: 0x3fbf_0000, size: 31 * 0x2_0000 }]);
+    assert_eq!(gicr(kvmtool, 32, GIB), [Region { base: 0x3fbd_0000, size: 32 * 0x2_0000 }]);
+    assert_eq!(gicr(kvmtool, 512, GIB), [Region { base: 0x3bfd_0000, size: 512 * 0x2_0000 }]);
     assert_eq!(
         (kvmtool.uart_kind, kvmtool.uart.region.base, kvmtool.uart.intid),
         (UartKind::Uart16550, 0x0100_0000, 32)
@@ -29,18 +36,66 @@ fn the_addresses_are_those_of_the_machines() {
     assert_eq!(kvmtool.ram_base, 0x8000_0000);
 }
 
+/// QEMU's `virt` has room for 123 redistributors below its serial port, and puts the others high up.
+#[test]
+fn virt_has_a_second_region_of_redistributors() {
+    let virt = GuestMachine::Virt.map();
+    let first = Region { base: 0x080a_0000, size: 123 * GICR_STRIDE };
+    assert_eq!(gicr(virt, 123, GIB), [first]);
+    assert_eq!(gicr(virt, 124, GIB), [first, Region { base: 256 * GIB, size: GICR_STRIDE }]);
+    assert_eq!(gicr(virt, 512, GIB), [first, Region { base: 256 * GIB, size: 389 * GICR_STRIDE }]);
+    assert_eq!(gicr(virt, 512, 255 * GIB)[1].base, 256 * GIB, "RAM ends where it starts");
+    assert_eq!(gicr(virt, 512, 300 * GIB)[1].base, 301 * GIB);
+    assert_eq!(virt.gicr(512, GIB).in_first(), 123);
+    assert_eq!(virt.gicr(4, GIB).in_first(), 4);
+}
+
+#[test]
+fn an_address_belongs_to_the_redistributor_of_its_vcpu() {
+    for machine in GuestMachine::ALL {
+        for vcpus in [1, 123, 124, 512] {
+            let gicr = machine.map().gicr(vcpus, GIB);
+            let frames: Vec<u64> =
+                gicr.regions().flat_map(|region| (region.base..region.end()).step_by(0x2_0000)).collect();
+            assert_eq!(frames.len(), vcpus);
+            for (vcpu, base) in frames.into_iter().enumerate() {
+                assert_eq!(gicr.locate(base), Some((vcpu, 0)));
+                assert_eq!(gicr.locate(base + 0x1_ffff), Some((vcpu, 0x1_ffff)));
+            }
+            for region in gicr.regions() {
+                assert_eq!(gicr.locate(region.base - 1), None);
+                assert_eq!(gicr.locate(region.end()), None);
+            }
+            assert_eq!((gicr.locate(0), gicr.locate(u64::MAX)), (None, None));
+        }
+    }
+}
+
 #[test]
 fn no_two_regions_overlap_with_any_number_of_vcpus() {
     for machine in GuestMachine::ALL {
         let map = machine.map();
-        for vcpus in 1..=MAX_VCPUS {
-            let ram = map.ram(1 << 30);
-            let regions = [map.gicd, map.gicr(vcpus), map.uart.region, map.rtc.region, ram];
+        for (vcpus, memory) in
+            (1..=MAX_VCPUS).flat_map(|vcpus| [GIB, 255 * GIB, 900 * GIB].map(|size| (vcpus, size)))
+        {
+            let mut regions = vec![map.gicd, map.uart.region, map.rtc.region, map.ram(memory)];
+            regions.extend(map.gicr(vcpus, memory).regions());
+            assert!(regions.iter().all(|region| region.end() <= 1 << 40));
             for (index, region) in regions.iter().enumerate() {
                 for other in &regions[index + 1..] {
                     assert!(!region.overlaps(other), "{machine}, {vcpus} vCPUs: {region:x?} and {other:x?}");
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn a_gicv2_overlaps_with_nothing() {
+    for machine in GuestMachine::ALL {
+        let map = machine.map();
+        for other in [map.gicd, map.uart.region, map.rtc.region, map.ram(GIB)] {
+            assert!(!map.gicc.overlaps(&other), "{machine}: {other:x?}");
         }
     }
 }
@@ -62,6 +117,7 @@ fn affinities_are_distinct_and_fill_clusters_of_sixteen() {
     assert_eq!(affinities[15], 0x00f);
     assert_eq!(affinities[16], 0x100);
     assert_eq!(affinities[63], 0x30f);
+    assert_eq!(affinities[511], 0x1f0f);
     let distinct: std::collections::BTreeSet<_> = affinities.iter().collect();
     assert_eq!(distinct.len(), MAX_VCPUS);
     assert_eq!(mpidr(MAX_VCPUS), None);
@@ -74,22 +130,34 @@ fn sizes_are_checked_at_their_bounds() {
     for (machine, base) in [(GuestMachine::Virt, 1 << 30), (GuestMachine::Kvmtool, 2 << 30)] {
         let map = machine.map();
         let most = (1 << 40) - base;
-        assert_eq!(map.check(1, 4 * MIB), Ok(()));
-        assert_eq!(map.check(64, most), Ok(()));
-        assert_eq!(map.check(0, 4 * MIB), Err(MapError::Vcpus(0)));
-        assert_eq!(map.check(65, 4 * MIB), Err(MapError::Vcpus(65)));
-        assert_eq!(map.check(1, 0), Err(MapError::TooSmall(0)));
-        assert_eq!(map.check(1, 2 * MIB), Err(MapError::TooSmall(2 * MIB)));
-        assert_eq!(map.check(1, 5 * MIB), Err(MapError::Unaligned(5 * MIB)));
+        let check = |vcpus, memory| map.check(GicVersion::V3, vcpus, memory);
+        assert_eq!(check(1, 4 * MIB), Ok(()));
+        assert_eq!(check(64, most), Ok(()));
+        for (gic, bound) in [(GicVersion::V2, 8), (GicVersion::V3, 512)] {
+            assert_eq!(map.check(gic, bound, 4 * MIB), Ok(()));
+            for vcpus in [0, bound + 1] {
+                assert_eq!(map.check(gic, vcpus, 4 * MIB), Err(MapError::Vcpus { gic, vcpus }));
+            }
+        }
+        assert_eq!(check(1, 0), Err(MapError::TooSmall(0)));
+        assert_eq!(check(1, 2 * MIB), Err(MapError::TooSmall(2 * MIB)));
+        assert_eq!(check(1, 5 * MIB), Err(MapError::Unaligned(5 * MIB)));
         let memory = most + 2 * MIB;
-        assert_eq!(map.check(1, memory), Err(MapError::TooLarge { memory, most }));
-        assert!(map.check(1, u64::MAX - (2 * MIB - 1)).is_err());
+        assert_eq!(check(1, memory), Err(MapError::TooLarge { memory, most }));
+        assert!(check(1, u64::MAX - (2 * MIB - 1)).is_err());
     }
+    // A second region of redistributors needs room behind RAM.
+    let most = (1 << 40) - GIB - 64 * MIB;
+    let check = |memory| GuestMachine::Virt.map().check(GicVersion::V3, 124, memory);
+    assert_eq!(check(most), Ok(()));
+    assert_eq!(check(most + 2 * MIB), Err(MapError::TooLarge { memory: most + 2 * MIB, most }));
 }
 
 #[test]
 fn messages_say_what_to_give_instead() {
-    assert_eq!(MapError::Vcpus(65).to_string(), "65 vCPUs are too many; give at most 64");
+    let many = |gic, vcpus| MapError::Vcpus { gic, vcpus }.to_string();
+    assert_eq!(many(GicVersion::V3, 513), "513 vCPUs are too many for a GICv3; give at most 512");
+    assert_eq!(many(GicVersion::V2, 9), "9 vCPUs are too many for a GICv2; give at most 8");
     assert_eq!(
         MapError::Unaligned(5 << 20).to_string(),
         "5242880 bytes of memory are no multiple of 2 MiB; give 4 or 6 MiB"

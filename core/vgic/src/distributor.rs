@@ -48,6 +48,8 @@ pub struct Vgic {
     typer: u32,
     pub(crate) priority_mask: u8,
     pub(crate) group1_at_reset: bool,
+    /// The number of redistributors in the first of two regions, or all.
+    pub(crate) first_region: usize,
 }
 
 impl Vgic {
@@ -74,9 +76,16 @@ impl Vgic {
             typer,
             priority_mask: !(0xffu32 >> config.priority_bits) as u8,
             group1_at_reset: config.group1_at_reset,
+            first_region: vcpus,
         };
         vgic.reset();
         Ok(vgic)
+    }
+
+    /// Says that only the first `count` redistributors follow each other in memory, and the others somewhere else:
+    /// the last one of each region carries `GICR_TYPER.Last`.
+    pub fn split_redistributors(&mut self, count: usize) {
+        self.first_region = count;
     }
 
     /// Returns the distributor to its reset state. The vCPUs must not run, and each must be reset with

@@ -52,11 +52,11 @@ impl VcpuGic {
         }
     }
 
-    /// Composes `GICR_TYPER`: the affinity, the number, and whether this is the last redistributor.
+    /// Composes `GICR_TYPER`: the affinity, the number, and whether this is the last redistributor of its region.
     fn typer(&self, vgic: &Vgic) -> u64 {
         let mpidr = vgic.mpidr(self.index).unwrap_or(0);
         let affinity = mpidr >> 8 & 0xff00_0000 | mpidr & 0x00ff_ffff;
-        let last = u64::from(self.index + 1 == vgic.vcpus());
+        let last = u64::from([vgic.vcpus(), vgic.first_region].contains(&(self.index + 1)));
         affinity << 32 | (self.index as u64) << 8 | last << 4
     }
 

@@ -261,10 +261,14 @@ impl Images {
                 images.kernel.as_deref().ok_or_else(|| Failure::failed("a kernel was not loaded"))?;
             specs.push(VmSpec {
                 name: &vm.name.value,
-                cpus: CpuList::new(&vm.cpus).context(|| format!("VM {}", vm.name.value))?,
+                vcpus: vm.vcpus,
+                cpus: CpuList::new(&vm.cpus),
+                schedule: vm.schedule,
                 memory: vm.memory.value,
                 machine: vm.machine,
+                gic: vm.gic,
                 pmu: vm.pmu,
+                sve: vm.sve,
                 on_crash: vm.on_crash,
                 statistics: vm.statistics,
                 cmdline: &vm.cmdline,

@@ -6,9 +6,11 @@
 
 pub mod file;
 pub mod images;
+mod machine;
 mod plan;
 pub mod problem;
 mod read;
+mod schedule;
 #[cfg(test)]
 mod tests;
 mod vm;
@@ -17,33 +19,18 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
-use turnstile_bundle::{GuestMachine, MAX_VMS, OnCrash, Pmu};
+use turnstile_bundle::{Gic, GuestMachine, MAX_VMS, OnCrash, Pmu, Schedule};
 
 use crate::failure::{Failure, Kind, Result};
 use crate::layout::Layout;
 use file::Refused;
+pub use machine::{Board, Machine};
 pub use problem::Problem;
 use read::Reader;
 pub use read::{At, show_size};
 
-/// The most physical CPUs that QEMU's `virt` machine is started with.
-const MAX_CPUS: u64 = 256;
 /// The longest configuration that is read: no machine of a few VMs takes nearly as much to describe.
 const MAX_TEXT: u64 = 1 << 20;
-/// The processor models that the machine can have. Those of Armv8.0, which have no VHE, come last.
-const CPU_MODELS: [&str; 10] = [
-    "max",
-    "neoverse-n1",
-    "neoverse-n2",
-    "neoverse-v1",
-    "cortex-a55",
-    "cortex-a76",
-    "cortex-a710",
-    "cortex-a53",
-    "cortex-a57",
-    "cortex-a72",
-];
-
 /// A whole configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -51,17 +38,6 @@ pub struct Config {
     pub machine: Machine,
     /// The virtual machines, at least one.
     pub vms: Vec<Vm>,
-}
-
-/// The physical machine, as QEMU emulates it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Machine {
-    /// Physical memory in bytes, if the file says it; else it is computed from what the VMs need.
-    pub memory: Option<At<u64>>,
-    /// The number of physical CPUs.
-    pub cpus: u64,
-    /// QEMU's name of the processor model.
-    pub cpu: String,
 }
 
 /// One virtual machine.
@@ -75,14 +51,22 @@ pub struct Vm {
     pub initrd: Option<At<Source>>,
     /// The kernel's command line.
     pub cmdline: String,
-    /// The physical CPU of each vCPU.
+    /// The number of vCPUs.
+    pub vcpus: usize,
+    /// The physical CPUs that it runs on: pinned, that of each vCPU.
     pub cpus: Vec<u16>,
+    /// Whether it has them for itself.
+    pub schedule: Schedule,
     /// Memory in bytes.
     pub memory: At<u64>,
     /// The machine that the guest sees.
     pub machine: GuestMachine,
-    /// Whether the guest has a (trapped) PMU.
+    /// The interrupt controller that the guest sees.
+    pub gic: Gic,
+    /// The guest's PMU.
     pub pmu: Pmu,
+    /// Whether the guest has the Scalable Vector Extension.
+    pub sve: bool,
     /// What happens when the guest crashes.
     pub on_crash: OnCrash,
     /// Whether the hypervisor keeps statistics of its exits.
@@ -205,7 +189,7 @@ fn read_root(
     let mut complete = true;
     for (key, value) in root {
         match (key.get_ref().as_ref(), value.get_ref()) {
-            ("machine", DeValue::Table(table)) => wanted = Some(read_machine(table, key.span(), problems)),
+            ("machine", DeValue::Table(table)) => wanted = Some(machine::read(table, key.span(), problems)),
             ("machine", _) => {
                 problems.push(Problem::new(value.span(), "`machine` is a table", "write [machine]"))
             }
@@ -244,29 +228,4 @@ fn read_root(
     }
     plan::names(&drafts, problems);
     plan::finish(wanted.unwrap_or_default(), drafts, problems).filter(|_| complete)
-}
-
-/// What the file says about the machine.
-#[derive(Default)]
-struct MachineDraft {
-    memory: Option<At<u64>>,
-    cpus: Option<At<u64>>,
-    cpu: Option<String>,
-}
-
-fn read_machine(
-    table: &DeTable<'_>,
-    span: std::ops::Range<usize>,
-    problems: &mut Vec<Problem>,
-) -> MachineDraft {
-    let mut reader = Reader::new(table, span, &["memory", "cpus", "cpu"], problems);
-    let memory = reader.size("memory");
-    let cpus = reader.number("cpus");
-    if let Some(cpus) = cpus.as_ref().filter(|cpus| !(1..=MAX_CPUS).contains(&cpus.value)) {
-        let what = format!("a machine with {} CPUs cannot be had", cpus.value);
-        reader.problem(cpus.span.clone(), what, format!("give 1 to {MAX_CPUS}, or leave `cpus` out"));
-    }
-    let choices = CPU_MODELS.map(|model| (model, model));
-    let cpu = reader.choice("cpu", &choices).map(|model| model.value.to_owned());
-    MachineDraft { memory, cpus, cpu }
 }

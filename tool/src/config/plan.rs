@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Judges the VMs together: names, and which physical CPU each vCPU gets.
+//! Judges the VMs together and on their machine: names, interrupt controllers, and who gets which physical CPU.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use turnstile_bundle::{Gic, GicVersion, Schedule};
+
+use super::machine::{Board, Draft};
 use super::problem::Problem;
-use super::read::At;
 use super::vm::VmDraft;
-use super::{Config, MAX_CPUS, Machine, MachineDraft, Vm};
+use super::{Config, Machine, Vm};
 
 /// Finds names that two VMs have.
 pub fn names(drafts: &[VmDraft], problems: &mut Vec<Problem>) {
@@ -18,81 +21,174 @@ pub fn names(drafts: &[VmDraft], problems: &mut Vec<Problem>) {
     }
 }
 
-/// Chooses the physical CPUs and completes the configuration; `None` if that cannot be done.
-pub fn finish(machine: MachineDraft, drafts: Vec<VmDraft>, problems: &mut Vec<Problem>) -> Option<Config> {
-    let (taken, pins_are_good) = pinned(&drafts, problems);
-    if !pins_are_good {
-        return None;
-    }
-    let loose: u64 = drafts.iter().filter(|draft| draft.cpus.is_none()).map(|draft| draft.vcpus.value).sum();
-    let total = taken.len() as u64 + loose;
-    let highest = taken.keys().next_back().map_or(0, |cpu| cpu.saturating_add(1));
-    let cpus = machine.cpus.as_ref().map_or(total.max(highest), |cpus| cpus.value);
-    if !enough(&machine, cpus, total, &taken, problems) {
-        return None;
-    }
-    let mut free = (0..cpus).filter(|cpu| !taken.contains_key(cpu));
-    let mut vms = Vec::new();
+/// Finds VMs that want what the machine has not.
+fn suit(machine: &Machine, drafts: &[VmDraft], problems: &mut Vec<Problem>) {
     for draft in drafts {
-        let cpus: Vec<u64> = match &draft.cpus {
-            Some(cpus) => cpus.value.iter().map(|cpu| cpu.value).collect(),
-            None => free.by_ref().take(usize::try_from(draft.vcpus.value).ok()?).collect(),
-        };
-        vms.push(complete(draft, &cpus)?);
+        let gic = draft.gic.value.on(machine.gic);
+        if gic == GicVersion::V3 && machine.gic == GicVersion::V2 {
+            let what = "a GICv3 cannot be had on a machine with a GICv2";
+            let help = match machine.board {
+                Board::Virt => "write gic = 3 in [machine], or leave this `gic` out",
+                Board::Rpi4 => "leave this `gic` out",
+            };
+            problems.push(Problem::new(draft.gic.span.clone(), what, help));
+        } else if draft.vcpus.value > gic.max_vcpus() as u64 {
+            let what = format!("{} vCPUs are too many for a {gic}", draft.vcpus.value);
+            let other = match (draft.gic.value, machine.board) {
+                (Gic::V2, _) => ", or leave this VM's `gic` out",
+                (_, Board::Virt) => ", or write gic = 3 in [machine]",
+                (_, Board::Rpi4) => "",
+            };
+            let help = format!("give at most {}{other}", gic.max_vcpus());
+            problems.push(Problem::new(draft.vcpus.span.clone(), what, help));
+        }
+        if draft.sve.value && !machine.has_sve() {
+            let what = format!("the processor `{}` has no SVE", machine.cpu);
+            problems.push(Problem::new(
+                draft.sve.span.clone(),
+                what,
+                "leave `sve` out, or choose another `cpu`",
+            ));
+        }
     }
-    let cpu = machine.cpu.unwrap_or_else(|| "max".to_owned());
-    Some(Config { machine: Machine { memory: machine.memory, cpus, cpu }, vms })
 }
 
-/// Collects the CPUs that VMs name: CPU to VM name. Two vCPUs on one CPU are a problem.
-fn pinned(drafts: &[VmDraft], problems: &mut Vec<Problem>) -> (BTreeMap<u64, At<String>>, bool) {
-    let mut taken: BTreeMap<u64, At<String>> = BTreeMap::new();
+/// Who named a physical CPU first, and where.
+struct Tenant {
+    vm: String,
+    pinned: bool,
+    span: Range<usize>,
+}
+
+type Tenants = BTreeMap<u64, Tenant>;
+
+/// Chooses the physical CPUs and completes the configuration; `None` if that cannot be done.
+pub fn finish(draft: Draft, drafts: Vec<VmDraft>, problems: &mut Vec<Problem>) -> Option<Config> {
+    let before = problems.len();
+    let mut named = named(&drafts, problems)?;
+    let need = Need::of(&drafts, &named);
+    let cpus = draft.cpus.as_ref().map_or(need.cpus.max(need.highest), |cpus| cpus.value);
+    enough(&draft, cpus, need.cpus, &named, problems);
+    let machine = Machine { board: draft.board, memory: draft.memory, cpus, cpu: draft.cpu, gic: draft.gic };
+    suit(&machine, &drafts, problems);
+    if problems.len() != before {
+        return None;
+    }
+    let mut given: Vec<Vec<u64>> = Vec::new();
+    for draft in drafts.iter() {
+        given.push(match (&draft.cpus, draft.schedule) {
+            (Some(cpus), _) => cpus.value.iter().map(|cpu| cpu.value).collect(),
+            (None, Schedule::Pinned) => take(&mut named, draft, cpus),
+            (None, Schedule::Shared(_)) => Vec::new(),
+        });
+    }
+    // What is left is known once every pinned vCPU has its CPU.
+    let left: Vec<u64> = (0..cpus).filter(|cpu| named.get(cpu).is_none_or(|tenant| !tenant.pinned)).collect();
+    let complete =
+        |(draft, cpus): (VmDraft, Vec<u64>)| complete(draft, if cpus.is_empty() { &left } else { &cpus });
+    let vms = drafts.into_iter().zip(given).map(complete).collect::<Option<_>>()?;
+    Some(Config { machine, vms })
+}
+
+/// Gives a pinned VM the lowest CPUs that nobody has named.
+fn take(named: &mut Tenants, draft: &VmDraft, cpus: u64) -> Vec<u64> {
+    let count = usize::try_from(draft.vcpus.value).unwrap_or(usize::MAX);
+    let taken: Vec<u64> = (0..cpus).filter(|cpu| !named.contains_key(cpu)).take(count).collect();
+    let tenant = || Tenant { vm: draft.name.value.clone(), pinned: true, span: draft.name.span.clone() };
+    named.extend(taken.iter().map(|&cpu| (cpu, tenant())));
+    taken
+}
+
+/// Collects the CPUs that VMs name; `None` if two name one that they cannot share.
+fn named(drafts: &[VmDraft], problems: &mut Vec<Problem>) -> Option<Tenants> {
+    let mut named = Tenants::new();
     let before = problems.len();
     for draft in drafts {
         let Some(cpus) = &draft.cpus else { continue };
-        if cpus.value.len() as u64 != draft.vcpus.value {
+        let pinned = draft.schedule == Schedule::Pinned;
+        if pinned && cpus.value.len() as u64 != draft.vcpus.value {
             // Reported where the VM was read.
-            return (taken, false);
+            return None;
         }
-        for cpu in &cpus.value {
-            let owner = At::new(draft.name.value.clone(), cpu.span.clone());
-            if let Some(other) = taken.insert(cpu.value, owner) {
-                let what = match other.value == draft.name.value {
-                    true => format!("CPU {} is named twice", cpu.value),
-                    false => format!("CPU {} belongs to the VM `{}` already", cpu.value, other.value),
-                };
-                let help = "each vCPU needs a physical CPU of its own";
+        for (index, cpu) in cpus.value.iter().enumerate() {
+            let twice = cpus.value.iter().take(index).any(|earlier| earlier.value == cpu.value);
+            let tenant = Tenant { vm: draft.name.value.clone(), pinned, span: cpu.span.clone() };
+            let other = named.entry(cpu.value).or_insert(tenant);
+            if let Some((what, help)) = conflict(cpu.value, pinned, other, twice, &draft.name.value) {
                 problems.push(Problem::new(cpu.span.clone(), what, help));
             }
         }
     }
-    let good = problems.len() == before;
-    (taken, good)
+    (problems.len() == before).then_some(named)
+}
+
+/// Says why a VM cannot have a CPU that was named before, and what to do.
+fn conflict(cpu: u64, pinned: bool, other: &Tenant, twice: bool, name: &str) -> Option<(String, String)> {
+    if twice {
+        let help = if pinned { "each vCPU needs a physical CPU of its own" } else { "name it once" };
+        return Some((format!("CPU {cpu} is named twice"), help.to_owned()));
+    }
+    let other_name = &other.vm;
+    match (pinned, other.pinned) {
+        _ if other_name == name => None,
+        (false, false) => None,
+        (true, true) => Some((
+            format!("CPU {cpu} belongs to the VM `{other_name}` already"),
+            "each pinned vCPU needs a physical CPU of its own: name another, or write schedule = \"shared\" in \
+             both VMs"
+                .to_owned(),
+        )),
+        (false, true) => Some((
+            format!("the VM `{other_name}` is pinned to CPU {cpu} and does not share it"),
+            format!("name another CPU, or write schedule = \"shared\" in `{other_name}` too"),
+        )),
+        (true, false) => Some((
+            format!("CPU {cpu} is shared by the VM `{other_name}`: nobody can be pinned to it"),
+            format!("name another CPU, or write schedule = \"shared\" in `{name}` too"),
+        )),
+    }
+}
+
+/// The CPUs that the VMs need.
+struct Need {
+    /// How many.
+    cpus: u64,
+    /// One more than the highest that is named.
+    highest: u64,
+}
+
+impl Need {
+    fn of(drafts: &[VmDraft], named: &Tenants) -> Need {
+        let unnamed = || drafts.iter().filter(|draft| draft.cpus.is_none());
+        let pinned: u64 =
+            unnamed().filter(|draft| draft.schedule == Schedule::Pinned).map(|draft| draft.vcpus.value).sum();
+        let shares = unnamed().any(|draft| draft.schedule != Schedule::Pinned);
+        // A VM that shares and names none wants one at least that nobody is pinned to.
+        let one_more = shares && named.values().all(|tenant| tenant.pinned);
+        Need {
+            cpus: named.len() as u64 + pinned + u64::from(one_more),
+            highest: named.keys().next_back().map_or(0, |cpu| cpu.saturating_add(1)),
+        }
+    }
 }
 
 /// Checks that the machine has the CPUs that the VMs need.
-fn enough(
-    machine: &MachineDraft,
-    cpus: u64,
-    total: u64,
-    taken: &BTreeMap<u64, At<String>>,
-    problems: &mut Vec<Problem>,
-) -> bool {
-    let before = problems.len();
-    for (cpu, owner) in taken.range(cpus.min(MAX_CPUS)..) {
-        let what = format!("there is no CPU {cpu}: the machine has {}", cpus.min(MAX_CPUS));
-        let help = "CPUs are counted from 0; raise `cpus` in [machine] or name another";
-        problems.push(Problem::new(owner.span.clone(), what, help));
+fn enough(machine: &Draft, cpus: u64, need: u64, named: &Tenants, problems: &mut Vec<Problem>) {
+    let most = machine.most_cpus();
+    for (cpu, tenant) in named.range(cpus.min(most)..) {
+        let what = format!("there is no CPU {cpu}: the machine has {}", cpus.min(most));
+        let help = match machine.board {
+            Board::Virt => "CPUs are counted from 0; raise `cpus` in [machine] or name another",
+            Board::Rpi4 => "CPUs are counted from 0; name another",
+        };
+        problems.push(Problem::new(tenant.span.clone(), what, help));
     }
-    if let Some(written) = machine.cpus.as_ref().filter(|written| written.value < total) {
-        let what = format!("the VMs have {total} vCPUs together, the machine only {} CPUs", written.value);
-        let help = format!("each vCPU needs a physical CPU of its own: give {total}, or leave `cpus` out");
-        problems.push(Problem::new(written.span.clone(), what, help));
-    } else if total > MAX_CPUS {
-        let what = format!("the VMs have {total} vCPUs together");
-        problems.push(Problem::new(0..0, what, format!("a machine has at most {MAX_CPUS} CPUs")));
+    if let Some(written) = machine.cpus.as_ref().filter(|written| written.value < need) {
+        let what = format!("the VMs need {need} CPUs, and the machine has {}", written.value);
+        problems.push(Problem::new(written.span.clone(), what, machine.advice(need)));
+    } else if need > most {
+        problems.push(Problem::new(0..0, format!("the VMs need {need} CPUs"), machine.advice(need)));
     }
-    problems.len() == before
 }
 
 fn complete(draft: VmDraft, cpus: &[u64]) -> Option<Vm> {
@@ -101,10 +197,14 @@ fn complete(draft: VmDraft, cpus: &[u64]) -> Option<Vm> {
         kernel: draft.kernel,
         initrd: draft.initrd,
         cmdline: draft.cmdline,
+        vcpus: usize::try_from(draft.vcpus.value).ok()?,
         cpus: cpus.iter().map(|&cpu| u16::try_from(cpu).ok()).collect::<Option<_>>()?,
+        schedule: draft.schedule,
         memory: draft.memory,
         machine: draft.machine,
+        gic: draft.gic.value,
         pmu: draft.pmu,
+        sve: draft.sve.value,
         on_crash: draft.on_crash,
         statistics: draft.statistics,
     })

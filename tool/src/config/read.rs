@@ -90,13 +90,15 @@ impl<'a, 'p> Reader<'a, 'p> {
     }
 
     /// Reads `true` or `false`.
-    pub fn boolean(&mut self, key: &str) -> Option<bool> {
+    pub fn boolean(&mut self, key: &str) -> Option<At<bool>> {
         let value = self.get(key)?;
-        let boolean = value.get_ref().as_bool();
-        if boolean.is_none() {
-            self.wrong_type(key, value, "true or false");
+        match value.get_ref().as_bool() {
+            Some(boolean) => Some(At::new(boolean, value.span())),
+            None => {
+                self.wrong_type(key, value, "true or false");
+                None
+            }
         }
-        boolean
     }
 
     /// Reads a whole number that is not negative.

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use super::*;
 
+use turnstile_bundle::{Class, GicVersion};
+
 const MINIMAL: &str = "[[vm]]\nname = \"a\"\nkernel = \"k\"\n";
 
 fn parse_text(text: &str) -> std::result::Result<Config, Vec<Problem>> {
@@ -30,9 +32,12 @@ fn expect(text: &str, wanted: &[(&str, &str, &str)]) {
 #[test]
 fn minimal_file_has_defaults() {
     let config = parse_text(MINIMAL).unwrap();
-    assert_eq!(config.machine, Machine { memory: None, cpus: 1, cpu: "max".into() });
+    let machine =
+        Machine { board: Board::Virt, memory: None, cpus: 1, cpu: "max".into(), gic: GicVersion::V3 };
+    assert_eq!(config.machine, machine);
     let vm = &config.vms[0];
-    assert_eq!(vm.cpus, [0]);
+    assert_eq!((vm.vcpus, vm.cpus.as_slice(), vm.schedule), (1, [0].as_slice(), Schedule::Pinned));
+    assert_eq!((vm.gic, vm.sve), (Gic::Auto, false));
     assert_eq!(vm.memory.value, 256 << 20);
     assert_eq!((vm.machine, vm.pmu, vm.on_crash), (GuestMachine::Virt, Pmu::Off, OnCrash::Stop));
     assert_eq!(vm.kernel.value, Source::File("dir/k".into()));
@@ -45,7 +50,8 @@ fn everything_can_be_said() {
         [machine]
         memory = "2GiB"
         cpus = 8
-        cpu = "neoverse-n1"
+        cpu = "neoverse-n2"
+        gic = 3
 
         [[vm]]
         name = "linux-1"
@@ -55,7 +61,9 @@ fn everything_can_be_said() {
         cpus = [1, 0]
         memory = "512MiB"
         machine = "kvmtool"
+        gic = "v3"
         pmu = "trapped"
+        sve = true
         on-crash = "restart"
         statistics = true
 
@@ -63,12 +71,21 @@ fn everything_can_be_said() {
         name = "small"
         kernel = "guest:echo"
         vcpus = 2
+
+        [[vm]]
+        name = "shared"
+        kernel = "guest:echo"
+        schedule = "shared"
+        vcpus = 9
+        cpus = [5, 4]
+        realtime = 99
+        pmu = "owned"
         "#,
     )
     .unwrap();
     assert_eq!(config.machine.memory.as_ref().map(|memory| memory.value), Some(2 << 30));
-    assert_eq!((config.machine.cpus, config.machine.cpu.as_str()), (8, "neoverse-n1"));
-    let [linux, small] = config.vms.as_slice() else { panic!("{config:?}") };
+    assert_eq!((config.machine.cpus, config.machine.cpu.as_str()), (8, "neoverse-n2"));
+    let [linux, small, shared] = config.vms.as_slice() else { panic!("{config:?}") };
     assert_eq!(linux.cpus, [1, 0]);
     assert_eq!(linux.initrd.as_ref().unwrap().value, Source::Debian(DebianPart::Busybox));
     assert_eq!(
@@ -78,6 +95,9 @@ fn everything_can_be_said() {
     assert_eq!((linux.statistics, small.statistics), (true, false));
     assert_eq!(small.kernel.value, Source::Guest("echo".into()));
     assert_eq!(small.cpus, [2, 3], "the free CPUs, in order");
+    assert_eq!((linux.gic, linux.sve), (Gic::V3, true));
+    assert_eq!((shared.vcpus, shared.cpus.as_slice(), shared.pmu), (9, [5, 4].as_slice(), Pmu::Owned));
+    assert_eq!(shared.schedule, Schedule::Shared(Class::RealTime { priority: 99 }));
 }
 
 #[test]
@@ -98,14 +118,14 @@ fn unknown_keys_get_a_suggestion() {
 
 #[test]
 fn numbers_of_vcpus() {
-    expect(&format!("{MINIMAL}vcpus = 65\n"), &[("65", "65 vCPUs cannot be had", "1 to 64")]);
-    expect(&format!("{MINIMAL}vcpus = 0\n"), &[("0", "0 vCPUs cannot be had", "1 to 64")]);
+    expect(&format!("{MINIMAL}vcpus = 513\n"), &[("513", "513 vCPUs cannot be had", "1 to 512")]);
+    expect(&format!("{MINIMAL}vcpus = 0\n"), &[("0", "0 vCPUs cannot be had", "1 to 512")]);
     expect(&format!("{MINIMAL}vcpus = -1\n"), &[("-1", "`vcpus` must not be negative", "1 or more")]);
     expect(&format!("{MINIMAL}vcpus = \"4\"\n"), &[("\"4\"", "must be a whole number, not a string", "")]);
     let huge = "9".repeat(50);
     expect(&format!("{MINIMAL}vcpus = {huge}\n"), &[(&huge, "too large", "below 2^64")]);
     expect(&format!("{MINIMAL}vcpus = -{huge}\n"), &[(&format!("-{huge}"), "must not be negative", "")]);
-    assert_eq!(parse_text(&format!("{MINIMAL}vcpus = 64\n")).unwrap().machine.cpus, 64);
+    assert_eq!(parse_text(&format!("{MINIMAL}vcpus = 512\n")).unwrap().machine.cpus, 512);
 }
 
 #[test]
@@ -117,7 +137,7 @@ fn physical_cpus() {
     };
     expect(
         &two("cpus = [0, 1]", "cpus = [2, 1]"),
-        &[("1", "CPU 1 belongs to the VM `a` already", "a physical CPU of its own")],
+        &[("1", "CPU 1 belongs to the VM `a` already", "name another, or write schedule = \"shared\"")],
     );
     expect(&two("cpus = [3, 3]", ""), &[("3", "CPU 3 is named twice", "")]);
     expect(&two("vcpus = 2\ncpus = [3, \"a\"]", ""), &[("\"a\"", "`cpus` must be a list of whole", "")]);
@@ -126,14 +146,157 @@ fn physical_cpus() {
     expect(&two(&format!("cpus = [{last}]"), ""), &[(&last, "there is no CPU", "counted from 0")]);
     expect(&two("vcpus = 2\ncpus = [3]", ""), &[("[3]", "2 vCPUs are pinned to 1 CPUs", "name 2 CPUs")]);
     let machine = |text: &str| format!("[machine]\ncpus = 2\n{text}");
-    expect(&machine(&two("vcpus = 2", "")), &[("2", "3 vCPUs together", "give 3")]);
+    expect(&machine(&two("vcpus = 2", "")), &[("2", "need 3 CPUs, and the machine has 2", "give 3")]);
     expect(&machine(&two("cpus = [7]", "")), &[("7", "there is no CPU 7", "")]);
     expect(
         "[machine]\ncpus = 0\n[[vm]]\nname = \"a\"\nkernel = \"k\"\n",
-        &[("0", "a machine with 0 CPUs", ""), ("0", "1 vCPUs together", "")],
+        &[("0", "a machine with 0 CPUs", ""), ("0", "need 1 CPUs", "")],
     );
     let config = parse_text(&two("cpus = [1]", "")).unwrap();
     assert_eq!((config.vms[1].cpus.as_slice(), config.machine.cpus), ([0].as_slice(), 2));
+}
+
+/// Several VMs named a, b, …, each with these lines.
+fn vms(lines: &[&str]) -> String {
+    let vm = |(index, lines): (usize, &&str)| {
+        let name = char::from(b'a' + index as u8);
+        format!("[[vm]]\nname = \"{name}\"\nkernel = \"k\"\n{lines}\n")
+    };
+    lines.iter().enumerate().map(vm).collect()
+}
+
+const SHARED: &str = "schedule = \"shared\"\n";
+
+#[test]
+fn shared_cpus() {
+    let cpus = |text: &str| {
+        let config = parse_text(text).unwrap();
+        (config.machine.cpus, config.vms.into_iter().map(|vm| (vm.vcpus, vm.cpus)).collect::<Vec<_>>())
+    };
+    let shared = |lines: &str| format!("{SHARED}{lines}");
+    // Several may name the same CPUs, and have more vCPUs than these.
+    let text = vms(&[&shared("cpus = [0, 1]\nvcpus = 4"), &shared("cpus = [1, 2]"), "cpus = [3]"]);
+    assert_eq!(cpus(&text), (4, vec![(4, vec![0, 1]), (2, vec![1, 2]), (1, vec![3])]));
+    // Without a list: all that nobody is pinned to, whether the pins are written or found.
+    let text = vms(&[&shared("vcpus = 3"), "vcpus = 2", "cpus = [1]"]);
+    assert_eq!(cpus(&text), (4, vec![(3, vec![3]), (2, vec![0, 2]), (1, vec![1])]));
+    let text = format!("[machine]\ncpus = 6\n{text}");
+    assert_eq!(cpus(&text).1[0].1, [3, 4, 5]);
+    let text = vms(&[&shared("vcpus = 64"), &shared("vcpus = 64")]);
+    assert_eq!(cpus(&text), (1, vec![(64, vec![0]), (64, vec![0])]));
+    assert_eq!(cpus(&vms(&[&shared("cpus = [2]"), SHARED])), (3, vec![(1, vec![2]), (1, vec![0, 1, 2])]));
+
+    let pinned_to = "the VM `a` is pinned to CPU 1 and does not share it";
+    expect(
+        &vms(&["cpus = [0, 1]", &shared("cpus = [1, 2]")]),
+        &[("1", pinned_to, "write schedule = \"shared\" in `a` too")],
+    );
+    expect(
+        &vms(&[&shared("cpus = [1, 2]"), "cpus = [2]"]),
+        &[("2", "CPU 2 is shared by the VM `a`", "write schedule = \"shared\" in `b` too")],
+    );
+    expect(&vms(&[&shared("cpus = [1, 1]")]), &[("1", "CPU 1 is named twice", "name it once")]);
+    expect(&vms(&[&shared("cpus = []")]), &[("[]", "a VM needs physical CPUs", "name at least one")]);
+    expect(
+        &format!("[machine]\ncpus = 1\n{}", vms(&["", SHARED])),
+        &[("1", "the VMs need 2 CPUs, and the machine has 1", "give 2 `cpus`, leave `cpus` out")],
+    );
+    expect(&vms(&["cpus = [3]\nvcpus = 2"]), &[("[3]", "2 vCPUs are pinned", "schedule = \"shared\"")]);
+}
+
+#[test]
+fn weights_and_priorities() {
+    let schedule = |lines: &str| parse_text(&vms(&[lines])).unwrap().vms[0].schedule;
+    assert_eq!(schedule(SHARED), Schedule::Shared(Class::Fair { weight: 100 }));
+    let weight = format!("{SHARED}weight = 10000");
+    assert_eq!(schedule(&weight), Schedule::Shared(Class::Fair { weight: 10_000 }));
+    assert_eq!(schedule("schedule = \"pinned\""), Schedule::Pinned);
+
+    let bad =
+        |lines: &str, wanted: (&str, &str, &str)| expect(&vms(&[&format!("{SHARED}{lines}")]), &[wanted]);
+    bad("weight = 0", ("0", "0 is no value of `weight`", "give 1 to 10000"));
+    bad("weight = 10001", ("10001", "no value of `weight`", ""));
+    bad("realtime = 0", ("0", "0 is no value of `realtime`", "give 1 to 99"));
+    bad("realtime = 100", ("100", "no value of `realtime`", ""));
+    bad(
+        "weight = 5\nrealtime = 1",
+        ("5", "a real-time VM has no weight", "leave `weight` or `realtime` out"),
+    );
+    for key in ["weight", "realtime"] {
+        let what = format!("`{key}` is for VMs that share");
+        expect(&vms(&[&format!("{key} = 7")]), &[("7", &what, "write schedule = \"shared\"")]);
+    }
+    expect(
+        &vms(&["schedule = \"fair\""]),
+        &[("\"fair\"", "no value of `schedule`", "`pinned` and `shared`")],
+    );
+}
+
+#[test]
+fn interrupt_controllers() {
+    let v2 = |lines: &[&str]| format!("[machine]\ngic = 2\n{}", vms(lines));
+    let machine = parse_text(&v2(&["vcpus = 8"])).unwrap().machine;
+    assert_eq!((machine.gic, machine.cpus), (GicVersion::V2, 8));
+    expect(
+        "[machine]\ngic = 4\n[[vm]]\nname = \"a\"\nkernel = \"k\"\n",
+        &[("4", "no machine with a GICv4", "2 or 3")],
+    );
+    expect(
+        &format!("[machine]\ngic = 2\ncpus = 9\n{MINIMAL}"),
+        &[("9", "a machine with 9 CPUs and a GICv2 cannot be had", "1 to 8")],
+    );
+    expect(
+        &v2(&["gic = \"v3\""]),
+        &[("\"v3\"", "a GICv3 cannot be had on a machine with a GICv2", "gic = 3")],
+    );
+    expect(
+        &v2(&[&format!("{SHARED}vcpus = 9")]),
+        &[("9", "9 vCPUs are too many for a GICv2", "at most 8, or write gic = 3 in [machine]")],
+    );
+    expect(
+        &vms(&["gic = \"v2\"\nvcpus = 9"]),
+        &[("9", "9 vCPUs are too many for a GICv2", "leave this VM's `gic` out")],
+    );
+    expect(
+        &v2(&["vcpus = 8", "vcpus = 2"]),
+        &[("", "the VMs need 10 CPUs", "at most 8 CPUs: give it `gic = 3`")],
+    );
+}
+
+#[test]
+fn sve_needs_a_processor_that_has_it() {
+    let text = format!("[machine]\ncpu = \"cortex-a76\"\n{MINIMAL}sve = true\n");
+    expect(&text, &[("true", "`cortex-a76` has no SVE", "choose another `cpu`")]);
+    assert!(parse_text(&format!("{MINIMAL}sve = true\n")).unwrap().vms[0].sve);
+}
+
+#[test]
+fn a_board_has_what_it_has() {
+    let board =
+        |machine: &str, lines: &[&str]| format!("[machine]\nboard = \"rpi4\"\n{machine}\n{}", vms(lines));
+    let machine = parse_text(&board("", &["cpus = [0]"])).unwrap().machine;
+    assert_eq!((machine.board, machine.cpus, machine.gic), (Board::Rpi4, 4, GicVersion::V2));
+    assert_eq!((machine.cpu.as_str(), machine.memory.unwrap().value), ("cortex-a72", 2 << 30));
+    let same = "cpu = \"cortex-a72\"\ncpus = 4\nmemory = \"2GiB\"\ngic = 2";
+    assert!(parse_text(&board(same, &[""])).is_ok());
+    for (line, word, has) in [
+        ("cpu = \"max\"", "\"max\"", "the processor `cortex-a72`"),
+        ("cpus = 2", "2", "4 CPUs"),
+        ("memory = \"4GiB\"", "\"4GiB\"", "2GiB of memory"),
+        ("gic = 3", "3", "a GICv2"),
+    ] {
+        expect(&board(line, &[""]), &[(word, &format!("this board has {has}"), "out")]);
+    }
+    expect(
+        &board("", &["vcpus = 5"]),
+        &[("machine", "need 5 CPUs, and the machine has 4", "at most 4 CPUs: use fewer vCPUs")],
+    );
+    expect(&board("", &["cpus = [4]"]), &[("4", "there is no CPU 4: the machine has 4", "name another")]);
+    expect(&board("", &["gic = \"v3\""]), &[("\"v3\"", "a GICv3 cannot be had", "leave this `gic` out")]);
+    expect(
+        &format!("[machine]\nboard = \"pi4\"\n{MINIMAL}"),
+        &[("\"pi4\"", "no value of `board`", "`rpi4`?")],
+    );
 }
 
 #[test]
@@ -180,7 +343,7 @@ fn sources() {
 #[test]
 fn choices() {
     expect(&format!("{MINIMAL}machine = \"vir\"\n"), &[("\"vir\"", "no value of `machine`", "`virt`?")]);
-    expect(&format!("{MINIMAL}pmu = \"on\"\n"), &[("\"on\"", "no value of `pmu`", "`off`")]);
+    expect(&format!("{MINIMAL}pmu = \"yes\"\n"), &[("\"yes\"", "no value of `pmu`", "`off`")]);
     expect(&format!("{MINIMAL}on-crash = true\n"), &[("true", "must be a string, not a boolean", "")]);
     expect(
         &format!("{MINIMAL}statistics = \"on\"\n"),
@@ -192,8 +355,8 @@ fn choices() {
 fn wrong_shapes() {
     expect("[vm]\nname = \"a\"\n", &[("vm", "`vm` is a list of tables", "[[vm]], with two brackets")]);
     expect("", &[("", "there is no VM", "examples/one-linux.toml")]);
-    let many: String = (0..17).map(|n| format!("[[vm]]\nname = \"v{n}\"\nkernel = \"k\"\n")).collect();
-    expect(&many, &[("\"v16\"", "17 VMs are more than 16", "")]);
+    let many: String = (0..33).map(|n| format!("[[vm]]\nname = \"v{n}\"\nkernel = \"k\"\n")).collect();
+    expect(&many, &[("\"v32\"", "33 VMs are more than 32", "")]);
     let long = format!("{MINIMAL}cmdline = \"{}\"\n", "x".repeat(2048));
     let problems = parse_text(&long).unwrap_err();
     assert!(problems[0].what.contains("2048 bytes"), "{problems:?}");
@@ -203,7 +366,8 @@ fn wrong_shapes() {
 
 #[test]
 fn all_problems_come_in_the_order_of_the_file() {
-    let problems = parse_text("[[vm]]\nvcpus = 65\nname = \"A\"\nmemory = \"1MiB\"\nkernel = \"guest:no\"\n");
+    let problems =
+        parse_text("[[vm]]\nvcpus = 513\nname = \"A\"\nmemory = \"1MiB\"\nkernel = \"guest:no\"\n");
     let spans: Vec<usize> = problems.unwrap_err().iter().map(|problem| problem.span.start).collect();
     assert_eq!(spans.len(), 4);
     assert!(spans.is_sorted());

@@ -4,23 +4,29 @@
 use std::ops::Range;
 
 use toml::de::DeTable;
-use turnstile_bundle::{MAX_CMDLINE, MAX_NAME, OnCrash, Pmu};
+use turnstile_bundle::{Gic, MAX_CMDLINE, MAX_NAME, OnCrash, Pmu, Schedule};
+use turnstile_machine::GicVersion;
 use turnstile_machine::map::{GuestMachine, MAX_VCPUS, MEMORY_UNIT, MIN_MEMORY, MapError};
 
 use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader, show_size};
-use super::{DebianPart, Source, Surroundings};
+use super::{DebianPart, Source, Surroundings, schedule};
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 16] = [
     "name",
     "kernel",
     "initrd",
     "cmdline",
     "vcpus",
     "cpus",
+    "schedule",
+    "weight",
+    "realtime",
     "memory",
     "machine",
+    "gic",
     "pmu",
+    "sve",
     "on-crash",
     "statistics",
 ];
@@ -35,9 +41,12 @@ pub struct VmDraft {
     pub cmdline: String,
     pub vcpus: At<u64>,
     pub cpus: Option<At<Vec<At<u64>>>>,
+    pub schedule: Schedule,
     pub memory: At<u64>,
     pub machine: GuestMachine,
+    pub gic: At<Gic>,
     pub pmu: Pmu,
+    pub sve: At<bool>,
     pub on_crash: OnCrash,
     pub statistics: bool,
 }
@@ -60,14 +69,19 @@ pub fn read(
         initrd_text.and_then(|text| read_source(&mut reader, &text, DebianPart::Busybox, surroundings));
     let cmdline = read_cmdline(&mut reader);
     let cpus = reader.numbers("cpus");
-    let vcpus = read_vcpus(&mut reader, cpus.as_ref());
+    let schedule = schedule::read(&mut reader);
+    let vcpus = read_vcpus(&mut reader, schedule, cpus.as_ref());
     let machine = reader
         .choice("machine", &named(&GuestMachine::ALL, GuestMachine::name))
         .map_or(GuestMachine::Virt, |machine| machine.value);
-    let memory = read_memory(&mut reader, machine);
+    let count = vcpus.as_ref().map_or(1, |vcpus| vcpus.value as usize);
+    let memory = read_memory(&mut reader, machine, count);
+    let gic = reader.choice("gic", &named(Gic::ALL, Gic::name));
     let pmu = reader.choice("pmu", &named(Pmu::ALL, Pmu::name));
     let on_crash = reader.choice("on-crash", &named(OnCrash::ALL, OnCrash::name));
-    let statistics = reader.boolean("statistics").unwrap_or(false);
+    let here = reader.span.clone();
+    let sve = reader.boolean("sve").unwrap_or_else(|| At::new(false, here.clone()));
+    let statistics = reader.boolean("statistics").is_some_and(|statistics| statistics.value);
     Some(VmDraft {
         name: name?,
         kernel: kernel?,
@@ -75,8 +89,11 @@ pub fn read(
         cmdline,
         vcpus: vcpus?,
         cpus,
+        schedule,
         memory: memory?,
         machine,
+        gic: gic.unwrap_or_else(|| At::new(Gic::Auto, here)),
+        sve,
         pmu: pmu.map_or(Pmu::Off, |pmu| pmu.value),
         on_crash: on_crash.map_or(OnCrash::Stop, |on_crash| on_crash.value),
         statistics,
@@ -151,18 +168,29 @@ fn read_cmdline(reader: &mut Reader<'_, '_>) -> String {
     cmdline.value
 }
 
-/// Reads the number of vCPUs: as it is written, or as many as there are pinned CPUs, or one.
-fn read_vcpus(reader: &mut Reader<'_, '_>, cpus: Option<&At<Vec<At<u64>>>>) -> Option<At<u64>> {
-    let pinned = cpus.map(|cpus| At::new(cpus.value.len() as u64, cpus.span.clone()));
+/// Reads the number of vCPUs: as it is written, or as many as there are physical CPUs, or one.
+fn read_vcpus(
+    reader: &mut Reader<'_, '_>,
+    schedule: Schedule,
+    cpus: Option<&At<Vec<At<u64>>>>,
+) -> Option<At<u64>> {
+    let named = cpus.map(|cpus| At::new(cpus.value.len() as u64, cpus.span.clone()));
     let written = reader.number("vcpus");
-    if let (Some(written), Some(pinned)) = (&written, &pinned)
-        && written.value != pinned.value
-    {
-        let what = format!("{} vCPUs are pinned to {} CPUs", written.value, pinned.value);
-        let help = format!("name {} CPUs, one for each vCPU", written.value);
-        reader.problem(pinned.span.clone(), what, help);
+    match (&named, &written, schedule) {
+        (Some(named), Some(written), Schedule::Pinned) if written.value != named.value => {
+            let what = format!("{} vCPUs are pinned to {} CPUs", written.value, named.value);
+            let share = if written.value > named.value { ", or write schedule = \"shared\"" } else { "" };
+            let help = format!("name {} CPUs, one for each vCPU{share}", written.value);
+            reader.problem(named.span.clone(), what, help);
+        }
+        (Some(At { value: 0, span }), _, Schedule::Shared(_)) => {
+            let help = "name at least one, or leave `cpus` out";
+            reader.problem(span.clone(), "a VM needs physical CPUs to run on", help);
+            return None;
+        }
+        _ => {}
     }
-    let vcpus = written.or(pinned).unwrap_or_else(|| At::new(1, reader.span.clone()));
+    let vcpus = written.or(named).unwrap_or_else(|| At::new(1, reader.span.clone()));
     if !(1..=MAX_VCPUS as u64).contains(&vcpus.value) {
         let what = format!("a VM with {} vCPUs cannot be had", vcpus.value);
         reader.problem(vcpus.span, what, format!("give 1 to {MAX_VCPUS} vCPUs"));
@@ -171,9 +199,9 @@ fn read_vcpus(reader: &mut Reader<'_, '_>, cpus: Option<&At<Vec<At<u64>>>>) -> O
     Some(vcpus)
 }
 
-fn read_memory(reader: &mut Reader<'_, '_>, machine: GuestMachine) -> Option<At<u64>> {
+fn read_memory(reader: &mut Reader<'_, '_>, machine: GuestMachine, vcpus: usize) -> Option<At<u64>> {
     let memory = reader.size("memory").unwrap_or_else(|| At::new(DEFAULT_MEMORY, reader.span.clone()));
-    let Err(error) = machine.map().check(1, memory.value) else { return Some(memory) };
+    let Err(error) = machine.map().check(GicVersion::V3, vcpus, memory.value) else { return Some(memory) };
     let size = show_size(memory.value);
     let (what, help) = match error {
         MapError::Unaligned(bytes) => {

@@ -2,8 +2,6 @@
 //! Accesses to emulated devices: stage 2 faults whose syndrome describes the instruction (Arm ARM D24.2.41,
 //! "ISS encoding for an exception from a Data Abort").
 
-use turnstile_machine::map::GICR_STRIDE;
-
 use super::inject::{self, Abort};
 use super::{Code, done, resident, skip};
 use crate::Monitor;
@@ -142,9 +140,7 @@ fn device<G: Gic>(
             owned.gic.dist_read(cx, offset, access.size)
         }));
     }
-    if vm.gicr.contains(address) {
-        let offset = address - vm.gicr.base;
-        let (target, offset) = ((offset / GICR_STRIDE) as usize, (offset % GICR_STRIDE) as u32);
+    if let Some((target, offset)) = vm.gicr.locate(address) {
         return Some(vm.with_gic::<G, _>(|cx| {
             if access.write {
                 owned.gic.redist_write(cx, target, offset, access.size, value);

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reads `[machine]`: the physical machine, as QEMU emulates it.
+
+use std::fmt;
+use std::ops::Range;
+
+use toml::de::DeTable;
+use turnstile_bundle::{GicVersion, MAX_PHYSICAL_CPUS};
+use turnstile_machine::gic::MAX_VCPUS_GICV2;
+
+use super::problem::Problem;
+use super::read::{At, Reader, show_size};
+
+/// The processor models that the machine can have. Those of Armv8.0, which have no VHE, come last.
+const CPU_MODELS: [&str; 10] = [
+    "max",
+    "neoverse-n1",
+    "neoverse-n2",
+    "neoverse-v1",
+    "cortex-a55",
+    "cortex-a76",
+    "cortex-a710",
+    "cortex-a53",
+    "cortex-a57",
+    "cortex-a72",
+];
+/// Those of them that have the Scalable Vector Extension.
+const SVE_MODELS: [&str; 4] = ["max", "neoverse-n2", "neoverse-v1", "cortex-a710"];
+
+/// A physical machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Board {
+    /// QEMU's `virt`, with the processors, the interrupt controller and the memory that are asked for.
+    #[default]
+    Virt,
+    /// A Raspberry Pi 4 Model B: four Cortex-A72, a GIC-400; in QEMU `raspi4b`, with 2 GiB of memory.
+    Rpi4,
+}
+
+impl Board {
+    /// Every board, in the order in which messages list them.
+    pub const ALL: [Board; 2] = [Board::Virt, Board::Rpi4];
+
+    /// Its name in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Board::Virt => "virt",
+            Board::Rpi4 => "rpi4",
+        }
+    }
+
+    /// What cannot be changed about it; `None` if everything can.
+    fn fixed(self) -> Option<Fixed> {
+        match self {
+            Board::Virt => None,
+            Board::Rpi4 => Some(Fixed { cpu: "cortex-a72", cpus: 4, gic: GicVersion::V2, memory: 2 << 30 }),
+        }
+    }
+}
+
+impl fmt::Display for Board {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What a real board has.
+struct Fixed {
+    cpu: &'static str,
+    cpus: u64,
+    gic: GicVersion,
+    memory: u64,
+}
+
+/// The physical machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The board.
+    pub board: Board,
+    /// Physical memory in bytes, if the file or the board says it; else it is computed from what the VMs need.
+    pub memory: Option<At<u64>>,
+    /// The number of physical CPUs.
+    pub cpus: u64,
+    /// QEMU's name of the processor model.
+    pub cpu: String,
+    /// The interrupt controller.
+    pub gic: GicVersion,
+}
+
+impl Machine {
+    /// Says whether its processors have the Scalable Vector Extension.
+    pub fn has_sve(&self) -> bool {
+        SVE_MODELS.contains(&self.cpu.as_str())
+    }
+}
+
+/// What the file says about the machine.
+#[derive(Debug)]
+pub struct Draft {
+    pub board: Board,
+    pub memory: Option<At<u64>>,
+    pub cpus: Option<At<u64>>,
+    pub cpu: String,
+    pub gic: GicVersion,
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        let board = Board::default();
+        Draft { board, memory: None, cpus: None, cpu: CPU_MODELS[0].to_owned(), gic: GicVersion::V3 }
+    }
+}
+
+impl Draft {
+    /// The most CPUs that it can have.
+    pub fn most_cpus(&self) -> u64 {
+        match (self.board.fixed(), self.gic) {
+            (Some(fixed), _) => fixed.cpus,
+            (None, GicVersion::V2) => MAX_VCPUS_GICV2 as u64,
+            (None, GicVersion::V3) => MAX_PHYSICAL_CPUS as u64,
+        }
+    }
+
+    /// What to do when the VMs need `need` CPUs and it has fewer.
+    pub fn advice(&self, need: u64) -> String {
+        let share = "let VMs share CPUs (schedule = \"shared\")";
+        match (self.most_cpus(), self.gic) {
+            (most, _) if need <= most => {
+                format!("give {need} `cpus`, leave `cpus` out, or {share}")
+            }
+            (most, GicVersion::V2) if self.board == Board::Virt => {
+                format!("a machine with a GICv2 has at most {most} CPUs: give it `gic = 3`, or {share}")
+            }
+            (most, _) => format!("this machine has at most {most} CPUs: use fewer vCPUs, or {share}"),
+        }
+    }
+}
+
+/// Reads the table.
+pub fn read(table: &DeTable<'_>, span: Range<usize>, problems: &mut Vec<Problem>) -> Draft {
+    let keys = ["board", "cpu", "cpus", "memory", "gic"];
+    let mut reader = Reader::new(table, span, &keys, problems);
+    let board = reader
+        .choice("board", &Board::ALL.map(|board| (board.name(), board)))
+        .map_or(Board::Virt, |board| board.value);
+    let memory = reader.size("memory");
+    let gic = read_gic(&mut reader);
+    let cpu = reader.choice("cpu", &CPU_MODELS.map(|model| (model, model)));
+    let cpus = reader.number("cpus");
+    match board.fixed() {
+        Some(fixed) => {
+            let cpu = cpu.map(|cpu| At::new(cpu.value.to_owned(), cpu.span));
+            judge(&mut reader, &fixed, &cpu, &cpus, &memory, &gic);
+            let span = reader.span.clone();
+            Draft {
+                board,
+                memory: Some(At::new(fixed.memory, span.clone())),
+                cpus: Some(At::new(fixed.cpus, span)),
+                cpu: fixed.cpu.to_owned(),
+                gic: fixed.gic,
+            }
+        }
+        None => {
+            let cpu = cpu.map_or(CPU_MODELS[0], |cpu| cpu.value).to_owned();
+            let gic = gic.map_or(GicVersion::V3, |gic| gic.value);
+            let draft = Draft { board, memory, cpus, cpu, gic };
+            let most = draft.most_cpus();
+            if let Some(cpus) = draft.cpus.as_ref().filter(|cpus| !(1..=most).contains(&cpus.value)) {
+                let what = format!("a machine with {} CPUs and a {gic} cannot be had", cpus.value);
+                reader.problem(cpus.span.clone(), what, format!("give 1 to {most}, or leave `cpus` out"));
+            }
+            draft
+        }
+    }
+}
+
+fn read_gic(reader: &mut Reader<'_, '_>) -> Option<At<GicVersion>> {
+    let number = reader.number("gic")?;
+    match number.value {
+        2 => Some(At::new(GicVersion::V2, number.span)),
+        3 => Some(At::new(GicVersion::V3, number.span)),
+        other => {
+            reader.problem(number.span, format!("there is no machine with a GICv{other}"), "give 2 or 3");
+            None
+        }
+    }
+}
+
+/// Refuses what a real board does not have.
+fn judge(
+    reader: &mut Reader<'_, '_>,
+    fixed: &Fixed,
+    cpu: &Option<At<String>>,
+    cpus: &Option<At<u64>>,
+    memory: &Option<At<u64>>,
+    gic: &Option<At<GicVersion>>,
+) {
+    let mut refuse = |key: &str, span: &Range<usize>, has: String| {
+        reader.problem(span.clone(), format!("this board has {has}"), format!("leave `{key}` out"));
+    };
+    if let Some(cpu) = cpu.as_ref().filter(|cpu| cpu.value != fixed.cpu) {
+        refuse("cpu", &cpu.span, format!("the processor `{}`", fixed.cpu));
+    }
+    if let Some(cpus) = cpus.as_ref().filter(|cpus| cpus.value != fixed.cpus) {
+        refuse("cpus", &cpus.span, format!("{} CPUs", fixed.cpus));
+    }
+    if let Some(memory) = memory.as_ref().filter(|memory| memory.value != fixed.memory) {
+        refuse("memory", &memory.span, format!("{} of memory", show_size(fixed.memory)));
+    }
+    if let Some(gic) = gic.as_ref().filter(|gic| gic.value != fixed.gic) {
+        refuse("gic", &gic.span, format!("a {}", fixed.gic));
+    }
+}
