@@ -177,6 +177,13 @@ impl<'a> RunQueue<'a> {
         is_before(first.order.wrapping_add(margin), current.order())
     }
 
+    /// What runs has hinted that it could wait: it has used its slice.
+    pub fn give_way(&mut self) {
+        if let Some(current) = self.current {
+            self.thread(current).exhaust(self.shared.slice);
+        }
+    }
+
     /// Puts what runs among those that wait.
     pub fn preempt(&mut self, now: u64) {
         self.charge(now);
@@ -186,13 +193,15 @@ impl<'a> RunQueue<'a> {
         }
     }
 
-    /// Takes what runs off the CPU: it is parked, and sleeps until it is woken or until `deadline`.
-    pub fn block(&mut self, now: u64, deadline: Option<u64>) {
+    /// Takes what runs off the CPU: it has nothing to do.
+    pub fn block(&mut self, now: u64) {
         self.charge(now);
-        let Some(current) = self.current.take() else { return };
-        if let Some(deadline) = deadline {
-            self.sleepers.insert(current, deadline);
-        }
+        self.current = None;
+    }
+
+    /// Lets a parked vCPU be woken at `deadline`, unless it is ready before.
+    pub fn sleep(&mut self, thread: u32, deadline: u64) {
+        self.sleepers.insert(thread, deadline);
     }
 
     /// Takes a vCPU whose deadline has come out of the timer queue. The caller has to make sure that nobody else has

@@ -133,6 +133,11 @@ impl Thread {
         self.used.store(0, Ordering::Relaxed);
     }
 
+    /// Takes the rest of its slice.
+    pub(crate) fn exhaust(&self, slice: u64) {
+        self.used.store(slice, Ordering::Relaxed);
+    }
+
     /// Notes that it ran for `ticks`.
     pub(crate) fn ran(&self, ticks: u64) {
         self.used.store(self.used().saturating_add(ticks), Ordering::Relaxed);

@@ -22,6 +22,7 @@ const GICD_IGROUPR: usize = 0x80;
 const GICD_ISENABLER: usize = 0x100;
 const GICD_ICENABLER: usize = 0x180;
 const GICD_ICPENDR: usize = 0x280;
+const GICD_ISACTIVER: usize = 0x300;
 const GICD_ICACTIVER: usize = 0x380;
 const GICD_IPRIORITYR: usize = 0x400;
 const GICD_IROUTER: usize = 0x6000;
@@ -131,7 +132,7 @@ pub fn start_cpu(redistributor: Registers) {
     for byte in 0..8 {
         redistributor.write32(sgi(GICD_IPRIORITYR + 4 * byte), PRIORITY);
     }
-    let used = [SGI_KICK, PPI_MAINTENANCE, PPI_HYPERVISOR_TIMER, PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER];
+    let used = [SGI_KICK, SGI_RESCHEDULE, PPI_MAINTENANCE, PPI_HYPERVISOR_TIMER, PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER];
     redistributor.write32(sgi(GICD_ISENABLER), used.iter().fold(0, |mask, n| mask | 1 << n));
     // SAFETY: these registers govern physical interrupts of this CPU only, which are masked at EL2; the
     // synchronization after SRE is required before the other ICC registers exist (IHI 0069, 12.1.3).
@@ -144,6 +145,13 @@ pub fn start_cpu(redistributor: Registers) {
         regs::ICC_IGRPEN1_EL1.write(1);
         isb();
     }
+}
+
+/// Makes a private interrupt active. The read behind the write makes the distributor take it before what follows.
+pub fn activate_private(redistributor: Registers, intid: u32) {
+    redistributor.write32(GICR_SGI + GICD_ISACTIVER, 1 << (intid & 31));
+    redistributor.read32(GICR_SGI + GICD_ISACTIVER);
+    crate::cpu::dsb_sy();
 }
 
 /// The GICv3 of this machine.

@@ -117,7 +117,10 @@ impl<'a> Machine<'a> {
     /// `thread` has nothing to do, until a deadline or for good.
     pub fn park(&mut self, thread: usize, deadline: Option<u64>) {
         let Some(cpu) = self.runs_on(thread) else { return };
-        self.queues[cpu].block(self.now, deadline);
+        self.queues[cpu].block(self.now);
+        if let Some(deadline) = deadline {
+            self.queues[cpu].sleep(thread as u32, deadline);
+        }
         assert!(self.attention[thread].park(), "nothing was posted");
         self.parked[thread] = true;
         self.kicked[cpu] = true;
