@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use spin::Mutex;
 use turnstile_arm64::exit::full::Crash;
+use turnstile_arm64::facility::pmu;
 use turnstile_arm64::irq::ich::Ich;
 use turnstile_arm64::memory::{self, GuestMemory};
 use turnstile_arm64::vcpu::Vcpu;
@@ -130,7 +131,11 @@ impl Guest {
             name: String::from(spec.name),
             machine: spec.machine,
             on_crash,
-            pmu: spec.pmu == Pmu::Trapped,
+            pmu: match spec.pmu {
+                Pmu::Off => pmu::Kind::Off,
+                Pmu::Trapped => pmu::Kind::Trapped,
+            },
+            sve: false,
             statistics: spec.statistics,
             vgic,
             memory: spec.memory,

@@ -9,6 +9,7 @@ use spin::Once;
 
 use crate::cpu::{self, PerCpu};
 use crate::discover::{self, Conduit, CpuNode, GicNode, Machine, Range, Release};
+use crate::facility::Holders;
 use crate::irq::{Gic, Gicv3, gicv3};
 use crate::mmio::Registers;
 use crate::mode::{self, Capabilities, Refusal, Wanted};
@@ -74,6 +75,7 @@ static mut boot_cpu: PerCpu = PerCpu {
     // SAFETY: never accessed: the boot CPU's redistributor is that of its final area.
     redistributor: unsafe { Registers::new(0) },
     online: AtomicBool::new(true),
+    facilities: Holders::new(),
 };
 
 static mut BOOT_FAULT_STACK_AREA: Stack = Stack([0; BOOT_FAULT_STACK]);
@@ -290,6 +292,7 @@ fn per_cpu_areas(machine: &Machine<'_>, gic: &GicNode, boot: u64) -> (Vec<&'stat
             kick_token: gicv3::kick_token(node.affinity),
             redistributor,
             online: AtomicBool::new(false),
+            facilities: Holders::new(),
         };
         areas.push(&*Box::leak(Box::new(area)));
         true

@@ -5,6 +5,7 @@ use core::sync::atomic::AtomicBool;
 
 use turnstile_vm::attention::KickToken;
 
+use crate::facility::Holders;
 use crate::mmio::Registers;
 use crate::regs;
 
@@ -132,6 +133,8 @@ pub struct PerCpu {
     pub redistributor: Registers,
     /// Set by the CPU itself once it runs on its own stack.
     pub online: AtomicBool,
+    /// Whose facilities its registers hold.
+    pub facilities: Holders,
 }
 
 /// Returns this CPU's area.

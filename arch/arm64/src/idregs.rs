@@ -5,6 +5,7 @@
 //! everything else reads as "not implemented", and the matching trap makes its use UNDEFINED in the guest.
 //! Field positions: Arm ARM D24.2.
 
+use crate::facility::{common, pmu};
 use crate::regs;
 
 /// Registers op0=3, op1=0, CRn=0, CRm=0..7: index is `CRm * 8 + op2`.
@@ -40,14 +41,14 @@ const ISAR0: &[Field] = &[
     Same(56),
     Same(60),
 ];
-/// ISAR1: DPB, JSCVT, FCMA, LRCPC, FRINTTS, SB, BF16, DGH, I8MM. Not APA/API/GPA/GPI (pointer
-/// authentication), SPECRES, XS, LS64.
+/// ISAR1: DPB, JSCVT, FCMA, LRCPC, FRINTTS, SB, BF16, DGH, I8MM. APA, API, GPA and GPI (pointer authentication) if all
+/// CPUs have the same. Not SPECRES, XS, LS64.
 const ISAR1: &[Field] =
     &[Same(0), Same(12), Same(16), Same(20), Same(32), Same(36), Same(44), Same(48), Same(52)];
-/// ISAR2: RPRES. Not WFxT, APA3, GPA3, MOPS, BC and later.
+/// ISAR2: RPRES; APA3 and GPA3 as in ISAR1. Not WFxT, MOPS, BC and later.
 const ISAR2: &[Field] = &[Same(4)];
-/// PFR0: EL0 and EL1 AArch64 only, FP, AdvSIMD, GIC system registers, DIT, CSV2, CSV3. No EL2, EL3, RAS, SVE,
-/// SEL2, MPAM, AMU, RME.
+/// PFR0: EL0 and EL1 AArch64 only, FP, AdvSIMD, GIC system registers, DIT, CSV2, CSV3. SVE if the VM has it.
+/// No EL2, EL3, RAS, SEL2, MPAM, AMU, RME.
 const PFR0: &[Field] =
     &[Fixed(0, 1), Fixed(4, 1), Same(16), Same(20), Limit(24, 1), Same(48), Limit(56, 1), Same(60)];
 /// PFR1: SSBS. Not BTI's dependence: BT is a property of the guest's own tables, so it is copied. Not MTE,
@@ -63,6 +64,14 @@ const MMFR1: &[Field] = &[Limit(0, 2), Same(12), Same(20), Same(36)];
 /// MMFR2: CnP, UAO, LSM, IESB hidden, VARange, CCIDX, ST, AT, TTL, BBM, E0PD. Not NV, IDS, FWB, EVT.
 const MMFR2: &[Field] =
     &[Same(0), Same(4), Same(8), Same(16), Same(20), Same(28), Same(32), Same(48), Same(52), Same(60)];
+
+/// ZFR0, if the VM has SVE: SVEver, AES, BitPerm, BF16, SHA3, SM4, I8MM, F32MM, F64MM.
+const ZFR0: &[Field] =
+    &[Same(0), Same(4), Same(16), Same(20), Same(32), Same(40), Same(44), Same(52), Same(56)];
+/// PFR0.SVE.
+const PFR0_SVE: &[Field] = &[Same(32)];
+/// DFR0.PMUVer of a VM that owns the PMU: up to PMUv3p8, whose registers [`pmu`] knows.
+const DFR0_PMU: &[Field] = &[Limit(pmu::DFR0_PMUVER, 8)];
 
 /// Composes a register. Signed fields (0xf = not implemented) are only ever copied.
 fn compose(cpu: u64, fields: &[Field]) -> u64 {
@@ -80,22 +89,36 @@ fn compose(cpu: u64, fields: &[Field]) -> u64 {
 /// What a vCPU has besides the CPU's common features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
-    /// A PMUv3 (trapped).
-    pub pmu: bool,
+    /// A PMUv3.
+    pub pmu: pmu::Kind,
+    /// SVE.
+    pub sve: bool,
+    /// Pointer authentication.
+    pub pauth: bool,
 }
 
 /// Composes the registers for a VM from this CPU's.
 pub fn compose_all(offer: Offer) -> IdRegisters {
     let mut out = [0; 64];
     let mut set = |crm: usize, op2: usize, value: u64| out[crm * 8 + op2] = value;
-    set(4, 0, compose(regs::ID_AA64PFR0_EL1.read(), PFR0));
+    let pfr0 = regs::ID_AA64PFR0_EL1.read();
+    set(4, 0, compose(pfr0, PFR0) | if offer.sve { compose(pfr0, PFR0_SVE) } else { 0 });
     set(4, 1, compose(regs::ID_AA64PFR1_EL1.read(), PFR1));
-    let pmu_ver = if offer.pmu { 1 } else { 0 };
+    if offer.sve {
+        set(4, 4, compose(regs::ID_AA64ZFR0_EL1.read(), ZFR0));
+    }
+    let dfr0 = regs::ID_AA64DFR0_EL1.read();
+    let pmu_ver = match offer.pmu {
+        pmu::Kind::Off => 0,
+        pmu::Kind::Trapped => 1 << pmu::DFR0_PMUVER,
+        pmu::Kind::Owned => compose(dfr0, DFR0_PMU),
+    };
     // DoubleLock (bits 39:36) 0xf: not offered.
-    set(5, 0, compose(regs::ID_AA64DFR0_EL1.read(), DFR0) | pmu_ver << 8 | 0xf << 36);
+    set(5, 0, compose(dfr0, DFR0) | pmu_ver | 0xf << 36);
     set(6, 0, compose(regs::ID_AA64ISAR0_EL1.read(), ISAR0));
-    set(6, 1, compose(regs::ID_AA64ISAR1_EL1.read(), ISAR1));
-    set(6, 2, compose(regs::ID_AA64ISAR2_EL1.read(), ISAR2));
+    let pauth = if offer.pauth { common::pauth_fields() } else { [0, 0] };
+    set(6, 1, compose(regs::ID_AA64ISAR1_EL1.read(), ISAR1) | pauth[0]);
+    set(6, 2, compose(regs::ID_AA64ISAR2_EL1.read(), ISAR2) | pauth[1]);
     set(7, 0, compose(regs::ID_AA64MMFR0_EL1.read(), MMFR0));
     set(7, 1, compose(regs::ID_AA64MMFR1_EL1.read(), MMFR1));
     set(7, 2, compose(regs::ID_AA64MMFR2_EL1.read(), MMFR2));
@@ -159,6 +182,16 @@ mod tests {
     #[test]
     fn offers_a_pmu_on_request() {
         everything();
-        assert_eq!(field(&compose_all(Offer { pmu: true }), 5, 0, 8), 1);
+        let version = |kind| field(&compose_all(Offer { pmu: kind, ..Offer::default() }), 5, 0, 8);
+        assert_eq!([pmu::Kind::Off, pmu::Kind::Trapped, pmu::Kind::Owned].map(version), [0, 1, 7]);
+    }
+
+    #[test]
+    fn offers_sve_on_request() {
+        everything();
+        fakes::set("ID_AA64ZFR0_EL1", !0);
+        let with = compose_all(Offer { sve: true, ..Offer::default() });
+        assert_eq!((field(&with, 4, 0, 32), field(&with, 4, 4, 0), field(&with, 4, 4, 8)), (7, 0xf, 0));
+        assert_eq!(compose_all(Offer::default())[4 * 8 + 4], 0);
     }
 }

@@ -7,8 +7,9 @@
 //! | `vectors.S`, `frame`, `exit` | an exit, light and full |
 //! | `statistics` | what exits cost, for VMs that keep count |
 //! | `mode` | with VHE or without: what differs, and how it is chosen |
-//! | `switch`, `fp`, `debug` | what is loaded when a vCPU becomes resident, and its reset |
-//! | `vm`, `vcpu`, `idregs`, `pmu` | the virtual machine as exits see it |
+//! | `switch` | what is loaded when a vCPU becomes resident, and its reset |
+//! | `facility` | what a vCPU gets at its first use: FP and SVE, PMU, debug registers, pointer authentication |
+//! | `vm`, `vcpu`, `idregs` | the virtual machine as exits see it |
 //! | `irq` | the physical GICv3 and the list registers |
 //! | `memory` | physical memory, the EL2 address space, stage 2 |
 //! | `regs`, `cpu`, `mmio`, `uart`, `psci`, `discover` | the machine's registers, instructions, devices, firmware, device tree |
@@ -25,12 +26,11 @@ extern crate alloc;
 pub mod boot;
 pub mod console;
 pub mod cpu;
-pub mod debug;
 pub mod discover;
 pub mod exit;
+pub mod facility;
 #[cfg(target_os = "none")]
 pub mod fault;
-pub mod fp;
 pub mod frame;
 pub mod idregs;
 pub mod irq;
@@ -40,7 +40,6 @@ pub mod mmio;
 pub mod mode;
 #[cfg(feature = "ablation")]
 pub mod naive;
-pub mod pmu;
 pub mod psci;
 pub mod regs;
 pub mod statistics;

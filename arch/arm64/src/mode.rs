@@ -14,8 +14,12 @@ pub trait Mode {
     const VHE: bool;
     /// What the mode adds to HCR_EL2.
     const HCR: u64;
-    /// CPTR_EL2: FP untrapped; SVE, SME, trace and activity monitors trapped.
+    /// CPTR_EL2: FP, SVE, SME, trace and activity monitors trapped.
     const CPTR: u64;
+    /// The bits of CPTR_EL2 that are otherwise when FP and SIMD are open.
+    const CPTR_FP: u64;
+    /// The bits of CPTR_EL2 that are otherwise when SVE is open.
+    const CPTR_SVE: u64;
     /// CNTHCTL_EL2: the guest's EL1 and EL0 use the physical counter and timer directly.
     const CNTHCTL: u64;
 }
@@ -31,9 +35,10 @@ pub struct Nvhe;
 impl Mode for Vhe {
     const VHE: bool = true;
     const HCR: u64 = 1 << 34; // E2H
-    const CPTR: u64 = 3 << 20 // FPEN
-        | 1 << 28 // TTA
+    const CPTR: u64 = 1 << 28 // TTA
         | 1 << 30; // TAM
+    const CPTR_FP: u64 = 3 << 20; // FPEN
+    const CPTR_SVE: u64 = 3 << 16; // ZEN
     const CNTHCTL: u64 = 1 << 10 | 1 << 11; // EL1PCTEN, EL1PTEN
 }
 
@@ -41,8 +46,11 @@ impl Mode for Nvhe {
     const VHE: bool = false;
     const HCR: u64 = 0;
     const CPTR: u64 = 0x33ff // RES1; among them TZ (8) and TSM (12), which trap where there is SVE and SME
+        | 1 << 10 // TFP
         | 1 << 20 // TTA
         | 1 << 30; // TAM
+    const CPTR_FP: u64 = 1 << 10; // TFP
+    const CPTR_SVE: u64 = 1 << 8; // TZ
     const CNTHCTL: u64 = 1 << 0 | 1 << 1; // EL1PCTEN, EL1PCEN
 }
 

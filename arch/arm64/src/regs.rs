@@ -11,7 +11,7 @@ macro_rules! registers {
     ($($(#[$doc:meta])* $name:ident = $asm:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
-        #[allow(non_camel_case_types, reason = "the architecture's name")]
+        #[allow(non_camel_case_types, non_upper_case_globals, reason = "the architecture's name")]
         pub struct $name;
 
         impl $name {
@@ -345,9 +345,92 @@ registers! {
     PMUSERENR_EL0 = "pmuserenr_el0";
     /// PMU cycle counter filter.
     PMCCFILTR_EL0 = "pmccfiltr_el0";
-    /// PMU counters enabled.
+    /// PMU counters enabled; writing ones enables.
     PMCNTENSET_EL0 = "pmcntenset_el0";
+    /// PMU counters enabled; writing ones disables.
+    PMCNTENCLR_EL0 = "pmcntenclr_el0";
+    /// PMU counters that interrupt when they overflow; writing ones enables.
+    PMINTENSET_EL1 = "pmintenset_el1";
+    /// PMU counters that interrupt when they overflow; writing ones disables.
+    PMINTENCLR_EL1 = "pmintenclr_el1";
+    /// PMU counters that have overflowed; writing ones sets.
+    PMOVSSET_EL0 = "pmovsset_el0";
+    /// PMU counters that have overflowed; writing ones clears.
+    PMOVSCLR_EL0 = "pmovsclr_el0";
+    /// PMU counter selection.
+    PMSELR_EL0 = "pmselr_el0";
+
+    /// FP control. By its encoding: the assembler knows the name only where it knows FP.
+    FPCR = "S3_3_C4_C4_0";
+    /// FP status.
+    FPSR = "S3_3_C4_C4_1";
+    /// SVE vector length of EL2, and the limit of EL1's and EL0's.
+    ZCR_EL2 = "S3_4_C1_C2_0";
+    /// Guest: SVE vector length.
+    ZCR_EL12 = "S3_5_C1_C2_0";
+    /// Guest, without VHE: SVE vector length.
+    ZCR_EL1 = "S3_0_C1_C2_0";
+    /// SVE features.
+    ID_AA64ZFR0_EL1 = "S3_0_C0_C4_4";
+
+    /// Guest: key A of instruction addresses, low half.
+    APIAKeyLo_EL1 = "S3_0_C2_C1_0";
+    /// Guest: key A of instruction addresses, high half.
+    APIAKeyHi_EL1 = "S3_0_C2_C1_1";
+    /// Guest: key B of instruction addresses, low half.
+    APIBKeyLo_EL1 = "S3_0_C2_C1_2";
+    /// Guest: key B of instruction addresses, high half.
+    APIBKeyHi_EL1 = "S3_0_C2_C1_3";
+    /// Guest: key A of data addresses, low half.
+    APDAKeyLo_EL1 = "S3_0_C2_C2_0";
+    /// Guest: key A of data addresses, high half.
+    APDAKeyHi_EL1 = "S3_0_C2_C2_1";
+    /// Guest: key B of data addresses, low half.
+    APDBKeyLo_EL1 = "S3_0_C2_C2_2";
+    /// Guest: key B of data addresses, high half.
+    APDBKeyHi_EL1 = "S3_0_C2_C2_3";
+    /// Guest: generic key, low half.
+    APGAKeyLo_EL1 = "S3_0_C2_C3_0";
+    /// Guest: generic key, high half.
+    APGAKeyHi_EL1 = "S3_0_C2_C3_1";
+
+    /// Guest: debug claim tags, set by writing ones.
+    DBGCLAIMSET_EL1 = "dbgclaimset_el1";
+    /// Guest: debug claim tags, read as they are, cleared by writing ones.
+    DBGCLAIMCLR_EL1 = "dbgclaimclr_el1";
+    /// Guest: received word of the debug communications channel.
+    OSDTRRX_EL1 = "osdtrrx_el1";
+    /// Guest: transmitted word of the debug communications channel.
+    OSDTRTX_EL1 = "osdtrtx_el1";
 }
+
+/// Reads one of the numbered registers; its name comes in pieces, the number among them.
+macro_rules! read_numbered {
+    ($($piece:literal),+) => {{
+        #[cfg(target_os = "none")]
+        {
+            let value: u64;
+            // SAFETY: reading a system register at EL2 changes no memory; the caller knows that it exists.
+            unsafe { core::arch::asm!(concat!("mrs {}, ", $($piece),+), out(reg) value, options(nomem, nostack, preserves_flags)) };
+            value
+        }
+        #[cfg(not(target_os = "none"))]
+        $crate::regs::fakes::read(concat!($($piece),+))
+    }};
+}
+pub(crate) use read_numbered;
+
+/// Writes one of the numbered registers; its name comes in pieces, the number among them. Unsafe as `write` is.
+macro_rules! write_numbered {
+    ($value:expr, $($piece:literal),+) => {{
+        let value: u64 = $value;
+        #[cfg(target_os = "none")]
+        core::arch::asm!(concat!("msr ", $($piece),+, ", {}"), in(reg) value, options(nostack, preserves_flags));
+        #[cfg(not(target_os = "none"))]
+        $crate::regs::fakes::write(concat!($($piece),+), value);
+    }};
+}
+pub(crate) use write_numbered;
 
 pub mod guest;
 
@@ -395,14 +478,14 @@ pub mod fakes {
         RECORDER.with_borrow_mut(|r| std::mem::take(&mut r.log))
     }
 
-    pub(super) fn read(name: &'static str) -> u64 {
+    pub(crate) fn read(name: &'static str) -> u64 {
         RECORDER.with_borrow_mut(|r| {
             r.log.push(Access::Read(name));
             r.values.get(name).copied().unwrap_or(0)
         })
     }
 
-    pub(super) fn write(name: &'static str, value: u64) {
+    pub(crate) fn write(name: &'static str, value: u64) {
         RECORDER.with_borrow_mut(|r| {
             r.log.push(Access::Write(name, value));
             r.values.insert(name, value);

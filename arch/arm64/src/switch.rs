@@ -6,7 +6,7 @@
 //! from then on it is the guest's own, in the registers (seed 004: EL1 state is never switched on an exit).
 
 use crate::cpu;
-use crate::fp;
+use crate::facility;
 use crate::irq::ich::Ich;
 use crate::mode::{Mode, in_mode};
 use crate::regs::{self, guest};
@@ -27,10 +27,6 @@ const HCR_GUEST: u64 = 1 << 0 // VM: stage 2
 /// TID5: GMID_EL1. Defined from Armv8.5 on (MTE), RES0 before.
 const HCR_TID5: u64 = 1 << 58;
 
-/// MDCR_EL2 without HPMN: PMU, SPE, trace filter and the debug communications channel trap; breakpoints,
-/// watchpoints and the OS lock are the guest's.
-const MDCR_GUEST: u64 = 1 << 5 | 1 << 6 | 1 << 14 | 1 << 19 | 1 << 27;
-
 /// SCTLR_EL1 at reset: RES1 bits only; MMU and caches off.
 const SCTLR_RESET: u64 = 0x30d0_0800;
 /// SPSR_EL2 for a reset vCPU: EL1h, all exceptions masked.
@@ -38,11 +34,6 @@ const SPSR_RESET: u64 = 0x3c5;
 
 fn id_field(value: u64, shift: u32) -> u64 {
     value >> shift & 0xf
-}
-
-/// Whether the CPU has a PMUv3 (0xf: an implementation-defined one).
-fn has_pmu() -> bool {
-    !matches!(id_field(regs::ID_AA64DFR0_EL1.read(), 8), 0 | 0xf)
 }
 
 /// Sets up what all guests on this CPU share.
@@ -54,7 +45,6 @@ fn start_cpu_in<M: Mode>() {
     let mmfr0 = regs::ID_AA64MMFR0_EL1.read();
     let mmfr1 = regs::ID_AA64MMFR1_EL1.read();
     let pfr1 = regs::ID_AA64PFR1_EL1.read();
-    let has_pmu = has_pmu();
     // SAFETY: traps and controls of guests; none of these affects the hypervisor's own execution. Zero in the
     // fine-grained trap registers traps what their "n" bits name (features that are not offered) and nothing
     // else. Registers of optional features are written only where ID registers say they exist.
@@ -86,16 +76,7 @@ fn start_cpu_in<M: Mode>() {
             regs::HDFGWTR2_EL2.write(0);
             regs::HFGITR2_EL2.write(0);
         }
-        regs::CPTR_EL2.write(M::CPTR);
         regs::HSTR_EL2.write(0);
-        let counters = if has_pmu { regs::PMCR_EL0.read() >> 11 & 0x1f } else { 0 };
-        regs::MDCR_EL2.write(MDCR_GUEST | counters);
-        if has_pmu {
-            // One free-running 64-bit cycle counter that counts EL1 and EL0 only: what a trapped PMU shows.
-            regs::PMCCFILTR_EL0.write(0);
-            regs::PMCNTENSET_EL0.write(1 << 31);
-            regs::PMCR_EL0.write(1 << 6 | 1);
-        }
         regs::CNTHCTL_EL2.write(M::CNTHCTL);
         regs::CNTHP_CTL_EL2.write(0);
         if id_field(mmfr1, 8) != 0 {
@@ -103,6 +84,7 @@ fn start_cpu_in<M: Mode>() {
         }
         cpu::isb();
     }
+    facility::start_cpu::<M>();
     Ich::start_cpu();
     stop_timers_in::<M>();
 }
@@ -138,7 +120,7 @@ pub fn load(residence: &Residence) {
     }
 }
 
-/// Puts the system registers, FP and debug state of the resident vCPU into their reset state (Arm ARM D1.9),
+/// Puts the system registers of the resident vCPU into their reset state (Arm ARM D1.9),
 /// with execution to begin at `entry`.
 pub fn reset_vcpu(entry: u64) {
     in_mode!(reset_vcpu_in(entry));
@@ -174,22 +156,15 @@ fn reset_vcpu_in<M: Mode>(entry: u64) {
         regs::TPIDRRO_EL0.write(0);
         regs::TPIDR_EL1.write(0);
         regs::CSSELR_EL1.write(0);
-        regs::MDSCR_EL1.write(0);
-        regs::OSLAR_EL1.write(0);
         regs::MDCCINT_EL1.write(0);
         if id_field(regs::ID_AA64DFR0_EL1.read(), 36) == 0 {
             regs::OSDLR_EL1.write(0);
         }
         // System register interface on, bypass off: where the register is writable the guest may have changed it.
         regs::ICC_SRE_EL1.write(7);
-        if has_pmu() {
-            regs::PMUSERENR_EL0.write(0);
-        }
         regs::ELR_EL2.write(entry);
         regs::SPSR_EL2.write(SPSR_RESET);
     }
-    fp::reset();
-    crate::debug::reset();
     Ich::reset();
     cpu::isb();
 }
@@ -271,8 +246,8 @@ mod tests {
         let differing = ["HCR_EL2", "CPTR_EL2", "CNTHCTL_EL2"];
         let of = |writes: &[(&str, u64)]| differing.map(|register| value(writes, register));
         let [hcr, cptr, cnthctl] = of(&vhe);
-        assert_eq!((hcr >> 34 & 1, cptr, cnthctl), (1, 0x5030_0000, 0xc00));
-        assert_eq!(of(&nvhe), [hcr & !(1 << 34), 0x4010_33ff, 3]);
+        assert_eq!((hcr >> 34 & 1, cptr, cnthctl), (1, 0x5000_0000, 0xc00));
+        assert_eq!(of(&nvhe), [hcr & !(1 << 34), 0x4010_37ff, 3]);
         let timers = ["CNTV_CTL_EL0", "CNTP_CTL_EL0"].map(|register| value(&nvhe, register));
         assert_eq!(timers, [0, 0]);
         assert!(!nvhe.iter().any(|(name, _)| name.ends_with("_EL12") || name.ends_with("_EL02")));

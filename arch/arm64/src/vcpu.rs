@@ -11,9 +11,9 @@ use turnstile_vm::inbox::Inbox;
 use turnstile_vm::remote::RemoteCell;
 
 use crate::cpu::PerCpu;
+use crate::facility;
 use crate::irq::Gic;
 use crate::irq::ich::Ich;
-use crate::pmu::Pmu;
 use crate::regs;
 use crate::vm::{Peers, Vm, Wire};
 
@@ -36,6 +36,7 @@ pub struct Vcpu {
     /// What its exits cost, if its VM keeps statistics: its CPU adds, anybody reads. Behind what light exits use, which
     /// lies as if there were none.
     pub statistics: Option<&'static Page>,
+    facilities: UnsafeCell<facility::State>,
     /// Where its registers go on an exit that does without techniques. Last, so that nothing else moves.
     #[cfg(feature = "ablation")]
     saved: UnsafeCell<crate::naive::Saved>,
@@ -45,12 +46,10 @@ pub struct Vcpu {
 pub struct Owned {
     /// Its interrupts.
     pub gic: VcpuGic,
-    /// Its PMU.
-    pub pmu: Pmu,
 }
 
 // SAFETY: everything shared is atomic; `owned` is reached only through `Vcpu::owned`, whose contract is that
-// only the CPU where the vCPU is resident calls it.
+// only the CPU where the vCPU is resident calls it, and `facilities` so by the CPU that last ran it.
 unsafe impl Sync for Vcpu {}
 // SAFETY: the owned part may be handed to the CPU that the vCPU is pinned to.
 unsafe impl Send for Vcpu {}
@@ -66,8 +65,9 @@ impl Vcpu {
             cpu,
             inbox: Inbox::new(),
             remote: RemoteCell::new(),
-            owned: UnsafeCell::new(Owned { gic, pmu: Pmu::default() }),
+            owned: UnsafeCell::new(Owned { gic }),
             statistics: vm.statistics.then(|| &*Box::leak(Box::new(Page::new(regs::CNTFRQ_EL0.read())))),
+            facilities: UnsafeCell::new(facility::State::new(vm)),
             #[cfg(feature = "ablation")]
             saved: Default::default(),
         }
@@ -83,6 +83,20 @@ impl Vcpu {
     pub unsafe fn owned(&self) -> &mut Owned {
         // SAFETY: unique by the contract.
         unsafe { &mut *self.owned.get() }
+    }
+}
+
+impl Vcpu {
+    /// Returns what it has of facilities. Apart from [`Vcpu::owned`], because the next vCPU on its CPU stores into it.
+    ///
+    /// # Safety
+    /// Only on the physical CPU that last ran the vCPU, and only as long as nobody else looks: in an exit handler
+    /// between two calls, or in a function of [`facility`].
+    #[inline(always)] // An address computation on the light path.
+    #[allow(clippy::mut_from_ref, reason = "the contract makes the reference unique")]
+    pub unsafe fn facilities(&self) -> &mut facility::State {
+        // SAFETY: unique by the contract.
+        unsafe { &mut *self.facilities.get() }
     }
 }
 

@@ -16,7 +16,8 @@ use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Stop};
 use turnstile_vm::psci::Psci;
 
 use crate::cpu;
-use crate::idregs::IdRegisters;
+use crate::facility::{common, pmu};
+use crate::idregs::{self, IdRegisters, Offer};
 use crate::irq::{Gic, in_gic};
 use crate::switch::Residence;
 use crate::vcpu::{Vcpu, serve_remote};
@@ -31,8 +32,10 @@ pub struct Vm {
     pub machine: GuestMachine,
     /// What to do when the guest crashes.
     pub on_crash: OnCrash,
-    /// Whether it has a trapped PMU; otherwise PMU registers are UNDEFINED.
+    /// Whether its PMU is a trapped one. Beside `offer`, which says so too: light exits want one load and one branch.
     pub pmu: bool,
+    /// What it has besides what all CPUs have.
+    pub offer: Offer,
     /// Whether its vCPUs keep statistics of their exits.
     pub statistics: bool,
     /// The ID registers it sees.
@@ -63,8 +66,10 @@ pub struct VmParts {
     pub machine: GuestMachine,
     /// See [`Vm::on_crash`].
     pub on_crash: OnCrash,
-    /// See [`Vm::pmu`].
-    pub pmu: bool,
+    /// Its PMU.
+    pub pmu: pmu::Kind,
+    /// Whether it has SVE, if all CPUs have it.
+    pub sve: bool,
     /// See [`Vm::statistics`].
     pub statistics: bool,
     /// See [`Vm::vgic`].
@@ -78,6 +83,8 @@ impl Vm {
     pub fn new(parts: VmParts) -> Self {
         let vcpus = parts.vgic.vcpus();
         let map = parts.machine.map();
+        let sve = parts.sve && common::vector_length() != 0;
+        let offer = Offer { pmu: parts.pmu, sve, pauth: common::has_pauth() };
         let ram = map.ram(parts.memory);
         let affinities = (0..vcpus).filter_map(|n| parts.vgic.mpidr(n)).collect::<Vec<_>>();
         Self {
@@ -85,9 +92,10 @@ impl Vm {
             name: parts.name,
             machine: parts.machine,
             on_crash: parts.on_crash,
-            pmu: parts.pmu,
+            pmu: parts.pmu == pmu::Kind::Trapped,
+            offer,
             statistics: parts.statistics,
-            id_registers: crate::idregs::compose_all(crate::idregs::Offer { pmu: parts.pmu }),
+            id_registers: idregs::compose_all(offer),
             vgic: parts.vgic,
             psci: Psci::new(affinities, ram.base..ram.end()),
             lifecycle: Lifecycle::new(vcpus as u32),

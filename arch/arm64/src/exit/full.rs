@@ -8,6 +8,7 @@ use turnstile_vm::psci::{Action, SUCCESS, Start};
 
 use super::{Code, class, inject, irq, mmio, sysreg};
 use crate::cpu;
+use crate::facility;
 use crate::frame::Frame;
 use crate::irq::{Acknowledged, Gic, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic};
 use crate::regs;
@@ -67,6 +68,7 @@ fn synchronous<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned
         class::DATA_ABORT => mmio::data_abort::<G>(frame, vcpu, owned, monitor, iss),
         class::INSTRUCTION_ABORT => mmio::instruction_abort(iss),
         class::WFX => super::skip(),
+        class if facility::trap(vcpu, class) => {}
         _ => inject::undefined(),
     }
 }
@@ -131,7 +133,7 @@ fn acknowledge_stop<G: Gic>(vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dy
     }
     switch::stop_timers();
     owned.gic.reset(&vcpu.vm.vgic, &mut G::interface());
-    owned.pmu = Default::default();
+    facility::reset(vcpu);
     if let Some(stop) = vcpu.vm.lifecycle.acknowledge(vcpu.index) {
         monitor.stopped(vcpu.vm, stop);
     }
@@ -181,13 +183,16 @@ fn wait_for_start<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Ow
 /// Gives a vCPU its reset state and its start address.
 fn begin<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, start: Start) {
     statistics::begin(frame, Reason::Start);
-    owned.pmu = Default::default();
+    facility::reset(vcpu);
+    facility::load(vcpu);
     switch::load(&vcpu.vm.residence(vcpu.index));
     switch::reset_vcpu(start.entry);
     vcpu.vm.with_gic::<G, _>(|cx| {
         owned.gic.power_on(cx);
         owned.gic.load(cx);
     });
+    #[cfg(feature = "ablation")]
+    facility::claim_all(vcpu);
     #[cfg(feature = "ablation")]
     // SAFETY: the CPU where the vCPU has just become resident; taken once.
     unsafe { vcpu.saved() }.begin();

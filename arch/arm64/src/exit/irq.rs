@@ -6,8 +6,9 @@ use turnstile_vgic::Outcome;
 use turnstile_vm::attention::Reasons;
 
 use super::{Code, done};
+use crate::facility;
 use crate::irq::{
-    Acknowledged, Gic, PPI_HYPERVISOR_TIMER, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER,
+    Acknowledged, Gic, PPI_HYPERVISOR_TIMER, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_PMU, PPI_VIRTUAL_TIMER,
     SGI_KICK, SPURIOUS,
 };
 use crate::vcpu::{Owned, Vcpu, serve_remote};
@@ -68,6 +69,12 @@ pub(super) fn full<G: Gic>(
             let _ = owned.gic.inject_ppi_hw(cx.vif, intid, intid);
             owned.gic.settle(cx);
         }),
+        // A line of the resident vCPU, or of nobody: a vCPU that is put has stopped counting.
+        intid @ PPI_PMU if facility::counts(vcpu) => vcpu.vm.with_gic::<G, _>(|cx| {
+            let _ = owned.gic.inject_ppi_hw(cx.vif, intid, intid);
+            owned.gic.settle(cx);
+        }),
+        PPI_PMU => G::deactivate(acknowledged),
         PPI_MAINTENANCE => {
             vcpu.vm.with_gic::<G, _>(|cx| {
                 owned.gic.maintenance(cx);

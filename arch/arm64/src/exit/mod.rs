@@ -32,9 +32,12 @@ pub(crate) mod class {
     }
 
     pub const WFX: u64 = 0x01;
+    pub const FP: u64 = 0x07;
+    pub const PAUTH: u64 = 0x09;
     pub const HVC64: u64 = 0x16;
     pub const SMC64: u64 = 0x17;
     pub const SYSTEM_REGISTER: u64 = 0x18;
+    pub const SVE: u64 = 0x19;
     pub const INSTRUCTION_ABORT: u64 = 0x20;
     pub const DATA_ABORT: u64 = 0x24;
 }

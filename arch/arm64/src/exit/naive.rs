@@ -55,7 +55,7 @@ lookups! {
 }
 
 /// A full handler of trapped system registers.
-type Full = fn(&mut Frame, &Vcpu, &mut Owned, u32);
+type Full = fn(&mut Frame, &'static Vcpu, &mut Owned, u32);
 
 /// The light and the full handler with a lookup.
 fn with<L: Lookup>() -> Option<(Handler, Full)> {

@@ -6,9 +6,10 @@ use turnstile_trapmap::{Group, SysReg, TrapMap};
 use turnstile_vgic::{Host, Outcome, SgiRegister, Vgic};
 
 use super::{Code, done, resident, skip};
+use crate::facility::trapped_pmu::Register;
+use crate::facility::{self, Facility, pmu};
 use crate::frame::Frame;
 use crate::irq::{Gic, Gicv3};
-use crate::pmu::Register;
 use crate::vcpu::{Owned, Vcpu};
 use crate::vm::Peers;
 
@@ -30,6 +31,12 @@ pub(super) enum Trap {
     PmuSelect,
     /// Any other PMU register, if the VM has a PMU.
     Pmu(Register),
+    /// Part of a facility, which the first access gives to the vCPU.
+    Facility(Facility),
+    /// OSLAR_EL1.
+    OsLock,
+    /// OSLSR_EL1.
+    OsLockStatus,
 }
 
 const fn reg(op0: u8, op1: u8, crn: u8, crm: u8, op2: u8) -> SysReg {
@@ -45,6 +52,10 @@ pub(super) const GROUPS: &[(Group, Trap)] = &[
     (group(3, 0, 0, (1, 7), (0, 7)), Trap::Id),
     // PMEVCNTR<n>_EL0 and PMEVTYPER<n>_EL0: with N = 0 none exists, accesses are ignored.
     (group(3, 3, 14, (8, 15), (0, 7)), Trap::Pmu(Register::Quiet)),
+    // DBGBVR<n>_EL1, DBGBCR<n>_EL1, DBGWVR<n>_EL1 and DBGWCR<n>_EL1.
+    (group(2, 0, 0, (0, 15), (4, 7)), Trap::Facility(Facility::Debug)),
+    // Keys of pointer authentication.
+    (group(3, 0, 2, (1, 3), (0, 3)), Trap::Facility(Facility::Pauth)),
 ];
 
 /// Registers by themselves.
@@ -55,12 +66,22 @@ pub(super) const SINGLE: &[(SysReg, Trap)] = &[
     (reg(3, 0, 12, 11, 7), Trap::Sgi(SgiRegister::Sgi0r)),
     (reg(3, 0, 12, 11, 1), Trap::Deactivate), // ICC_DIR_EL1
     // The debug communications channel: present, and nobody at the other end.
-    (reg(2, 3, 0, 1, 0), Trap::Ignored), // MDCCSR_EL0
-    (reg(2, 0, 0, 2, 0), Trap::Ignored), // MDCCINT_EL1
-    (reg(2, 3, 0, 4, 0), Trap::Ignored), // DBGDTR_EL0
-    (reg(2, 3, 0, 5, 0), Trap::Ignored), // DBGDTRTX_EL0, DBGDTRRX_EL0
-    (reg(2, 0, 0, 0, 2), Trap::Ignored), // OSDTRRX_EL1
-    (reg(2, 0, 0, 3, 2), Trap::Ignored), // OSDTRTX_EL1
+    (reg(2, 3, 0, 1, 0), Trap::Ignored),                    // MDCCSR_EL0
+    (reg(2, 0, 0, 2, 0), Trap::Ignored),                    // MDCCINT_EL1
+    (reg(2, 3, 0, 4, 0), Trap::Ignored),                    // DBGDTR_EL0
+    (reg(2, 3, 0, 5, 0), Trap::Ignored),                    // DBGDTRTX_EL0, DBGDTRRX_EL0
+    (reg(2, 0, 0, 0, 2), Trap::Ignored),                    // OSDTRRX_EL1
+    (reg(2, 0, 0, 3, 2), Trap::Ignored),                    // OSDTRTX_EL1
+    (reg(2, 0, 0, 2, 2), Trap::Facility(Facility::Debug)),  // MDSCR_EL1
+    (reg(2, 0, 7, 8, 6), Trap::Facility(Facility::Debug)),  // DBGCLAIMSET_EL1
+    (reg(2, 0, 7, 9, 6), Trap::Facility(Facility::Debug)),  // DBGCLAIMCLR_EL1
+    (reg(2, 0, 7, 14, 6), Trap::Facility(Facility::Debug)), // DBGAUTHSTATUS_EL1
+    (reg(2, 0, 1, 0, 4), Trap::OsLock),
+    (reg(2, 0, 1, 1, 4), Trap::OsLockStatus),
+    // No debug ROM, no OS double lock, nobody who asks that the CPU be kept powered.
+    (reg(2, 0, 1, 0, 0), Trap::Ignored), // MDRAR_EL1
+    (reg(2, 0, 1, 3, 4), Trap::Ignored), // OSDLR_EL1
+    (reg(2, 0, 1, 4, 4), Trap::Ignored), // DBGPRCR_EL1
     (reg(3, 3, 9, 12, 0), Trap::Pmu(Register::Control)),
     (reg(3, 3, 9, 12, 1), Trap::Pmu(Register::EnableSet)),
     (reg(3, 3, 9, 12, 2), Trap::Pmu(Register::EnableClear)),
@@ -129,6 +150,8 @@ enum Access {
     Value(u64),
     /// Done, and the list registers need planning.
     Settle,
+    /// The register does not trap any more: the instruction is to be executed again.
+    Again,
     /// The instruction is UNDEFINED here.
     Undefined,
 }
@@ -156,7 +179,7 @@ fn send_sgi<G: Gic, L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, register: SgiRegi
 }
 
 /// Carries out an access; `value` is what a write carries.
-fn access<G: Gic, L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u64) -> Access {
+fn access<G: Gic, L: Lookup>(vcpu: &'static Vcpu, owned: &mut Owned, iss: u32, value: u64) -> Access {
     let read = iss & ISS_READ != 0;
     match L::trap(iss) {
         Trap::Undefined => Access::Undefined,
@@ -172,18 +195,40 @@ fn access<G: Gic, L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, iss: u32, value: u6
             vcpu.vm.with_gic::<G, _>(|cx| owned.gic.dir(cx, value as u32 & 0xff_ffff));
             Access::Settle
         }
-        Trap::PmuSelect | Trap::Pmu(_) if !vcpu.vm.pmu => Access::Undefined,
-        Trap::PmuSelect if read => Access::Value(owned.pmu.select()),
-        Trap::PmuSelect => {
-            owned.pmu.set_select(value);
+        Trap::PmuSelect | Trap::Pmu(_) if !vcpu.vm.pmu => match vcpu.vm.offer.pmu {
+            pmu::Kind::Owned => claim(vcpu, Facility::Pmu),
+            _ => Access::Undefined,
+        },
+        Trap::PmuSelect | Trap::Pmu(_) => trapped_pmu::<L>(vcpu, iss, value),
+        Trap::Facility(Facility::Pauth) if !vcpu.vm.offer.pauth => Access::Undefined,
+        Trap::Facility(facility) => claim(vcpu, facility),
+        Trap::OsLock if read => Access::Undefined,
+        Trap::OsLock => {
+            facility::set_os_lock(vcpu, value);
             Access::Value(0)
         }
-        Trap::Pmu(register) if read => Access::Value(owned.pmu.read(register)),
-        Trap::Pmu(register) => {
-            owned.pmu.write(register, value);
-            Access::Value(0)
-        }
+        Trap::OsLockStatus if read => Access::Value(facility::os_lock_status(vcpu)),
+        Trap::OsLockStatus => Access::Undefined,
     }
+}
+
+/// Gives the vCPU a facility. A register that still traps then is none.
+fn claim(vcpu: &'static Vcpu, facility: Facility) -> Access {
+    if facility::claim(vcpu, facility) { Access::Again } else { Access::Undefined }
+}
+
+/// Carries out an access to a register of a trapped PMU.
+fn trapped_pmu<L: Lookup>(vcpu: &Vcpu, iss: u32, value: u64) -> Access {
+    // SAFETY: an exit handler of the CPU where the vCPU is resident, between calls of `facility`.
+    let pmu = unsafe { &mut vcpu.facilities().trapped_pmu };
+    let read = iss & ISS_READ != 0;
+    match L::trap(iss) {
+        Trap::Pmu(register) if read => return Access::Value(pmu.read(register)),
+        Trap::Pmu(register) => pmu.write(register, value),
+        _ if read => return Access::Value(pmu.select()),
+        _ => pmu.set_select(value),
+    }
+    Access::Value(0)
 }
 
 /// The body of the light handler, with a [`Lookup`].
@@ -204,13 +249,13 @@ macro_rules! light_sysreg {
             }
             Trap::PmuSelect if vcpu.vm.pmu => {
                 // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
-                let owned = unsafe { vcpu.owned() };
+                let pmu = unsafe { &mut vcpu.facilities().trapped_pmu };
                 if iss & ISS_READ == 0 {
-                    owned.pmu.set_select($frame.light(rt));
+                    pmu.set_select($frame.light(rt));
                     skip();
                     return done(vcpu);
                 }
-                owned.pmu.select()
+                pmu.select()
             }
             _ => return Code::SYNC,
         };
@@ -248,7 +293,7 @@ fn light_sgi<G: Gic, L: Lookup>(frame: &mut Frame, register: SgiRegister, rt: us
 }
 
 /// Every trapped register, with every transfer register.
-pub(super) fn full<G: Gic>(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, iss: u32) {
+pub(super) fn full<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, iss: u32) {
     #[cfg(feature = "ablation")]
     if let Some(full) = super::naive::full_sysreg() {
         return full(frame, vcpu, owned, iss);
@@ -257,7 +302,12 @@ pub(super) fn full<G: Gic>(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, is
 }
 
 /// The full handler with a way to look things up.
-pub(super) fn full_with<G: Gic, L: Lookup>(frame: &mut Frame, vcpu: &Vcpu, owned: &mut Owned, iss: u32) {
+pub(super) fn full_with<G: Gic, L: Lookup>(
+    frame: &mut Frame,
+    vcpu: &'static Vcpu,
+    owned: &mut Owned,
+    iss: u32,
+) {
     let rt = transfer(iss);
     match access::<G, L>(vcpu, owned, iss, frame.get(rt)) {
         Access::Value(value) => {
@@ -267,6 +317,7 @@ pub(super) fn full_with<G: Gic, L: Lookup>(frame: &mut Frame, vcpu: &Vcpu, owned
             skip();
         }
         Access::Settle => skip(),
+        Access::Again => {}
         Access::Undefined => super::inject::undefined(),
     }
 }

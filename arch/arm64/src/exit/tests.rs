@@ -15,6 +15,8 @@ use turnstile_vm::psci::Start;
 
 use super::*;
 use crate::cpu::PerCpu;
+use crate::facility::Holders;
+use crate::facility::pmu::Kind;
 use crate::irq::gicv3::kick_token;
 use crate::irq::ich::Ich;
 use crate::mmio::Registers;
@@ -51,7 +53,8 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
         name: "test".into(),
         machine: GuestMachine::Virt,
         on_crash: OnCrash::Stop,
-        pmu,
+        pmu: if pmu { Kind::Trapped } else { Kind::Off },
+        sve: false,
         statistics,
         vgic: Vgic::new(&config).expect("a valid configuration"),
         memory: 64 << 20,
@@ -63,8 +66,16 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
         let online = AtomicBool::new(true);
         let affinity = index as u64;
         let kick_token = kick_token(affinity);
-        let area =
-            PerCpu { stack_top: 0, fault_stack_top: 0, index, affinity, kick_token, redistributor, online };
+        let area = PerCpu {
+            stack_top: 0,
+            fault_stack_top: 0,
+            index,
+            affinity,
+            kick_token,
+            redistributor,
+            online,
+            facilities: Holders::new(),
+        };
         Box::leak(Box::new(area))
     };
     let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu(n))))).collect::<Vec<_>>();

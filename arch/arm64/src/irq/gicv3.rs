@@ -8,8 +8,8 @@ use turnstile_vm::attention::KickToken;
 
 use super::ich::Ich;
 use super::{
-    Acknowledged, Gic, PPI_HYPERVISOR_TIMER, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER,
-    SGI_KICK, SPURIOUS,
+    Acknowledged, Gic, PPI_HYPERVISOR_TIMER, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_PMU, PPI_VIRTUAL_TIMER,
+    SGI_KICK, SGI_RESCHEDULE, SPURIOUS,
 };
 use crate::cpu::isb;
 use crate::discover::GicNode;
@@ -132,8 +132,9 @@ pub fn start_cpu(redistributor: Registers) {
     for byte in 0..8 {
         redistributor.write32(sgi(GICD_IPRIORITYR + 4 * byte), PRIORITY);
     }
-    let used = [SGI_KICK, SGI_RESCHEDULE, PPI_MAINTENANCE, PPI_HYPERVISOR_TIMER, PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER];
-    redistributor.write32(sgi(GICD_ISENABLER), used.iter().fold(0, |mask, n| mask | 1 << n));
+    let timers = [PPI_HYPERVISOR_TIMER, PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER];
+    let used = [SGI_KICK, SGI_RESCHEDULE, PPI_PMU, PPI_MAINTENANCE].into_iter().chain(timers);
+    redistributor.write32(sgi(GICD_ISENABLER), used.fold(0, |mask, n| mask | 1 << n));
     // SAFETY: these registers govern physical interrupts of this CPU only, which are masked at EL2; the
     // synchronization after SRE is required before the other ICC registers exist (IHI 0069, 12.1.3).
     unsafe {

@@ -22,6 +22,8 @@ pub const SGI_KICK: u32 = 0;
 /// SGI by which one physical CPU makes another look at its run queue. Not the same as [`SGI_KICK`], which the light tier
 /// handles without knowing of run queues.
 pub const SGI_RESCHEDULE: u32 = 1;
+/// PPI of the PMU's overflow, for guests and, by the Server Base System Architecture, of machines.
+pub const PPI_PMU: u32 = 23;
 /// PPI of the GIC's maintenance interrupt (fixed by the Server Base System Architecture).
 pub const PPI_MAINTENANCE: u32 = 25;
 /// PPI of the EL2 physical timer.

@@ -195,7 +195,9 @@ pub(super) extern "C" fn fp_in(frame: &mut Frame) {
 
 /// Stores breakpoints and watchpoints.
 pub(super) extern "C" fn debug_out(frame: &mut Frame) {
-    saved(frame).debug.save();
+    let debug = &mut saved(frame).debug;
+    debug.stop();
+    debug.save();
 }
 
 /// Loads breakpoints and watchpoints.

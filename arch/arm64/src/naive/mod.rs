@@ -7,8 +7,6 @@
 //! comes back in the second, so that the handlers and the full tier find it where they always do. A hypervisor that
 //! switches would have its handler in between; it would execute the same instructions.
 
-mod debug;
-mod fp;
 mod hooks;
 mod saved;
 

@@ -3,8 +3,8 @@
 
 use turnstile_vgic::MAX_LIST_REGISTERS;
 
-use super::debug::Debug;
-use super::fp::Fp;
+use crate::facility::debug::Debug;
+use crate::facility::fp::Fp;
 use crate::irq::ich::{self, Ich};
 use crate::regs;
 
@@ -98,7 +98,6 @@ impl Saved {
         self.traps.save();
         self.list_registers = Ich::list_registers().min(MAX_LIST_REGISTERS);
         self.preemption_bits = Ich::preemption_bits();
-        self.debug.begin();
     }
 
     pub(super) fn take_list_registers(&mut self) {

@@ -36,6 +36,8 @@ guest_registers! {
     SCTLR = SCTLR_EL12, SCTLR_EL1;
     /// FP and SVE access control.
     CPACR = CPACR_EL12, CPACR_EL1;
+    /// SVE vector length.
+    ZCR = ZCR_EL12, ZCR_EL1;
     /// Tables 0.
     TTBR0 = TTBR0_EL12, TTBR0_EL1;
     /// Tables 1.

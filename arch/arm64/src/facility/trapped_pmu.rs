@@ -37,7 +37,7 @@ const SELECT_CYCLES: u64 = 31;
 
 /// A vCPU's PMU.
 #[derive(Debug, Default)]
-pub struct Pmu {
+pub struct TrappedPmu {
     control: u64,
     enabled: u64,
     select: u64,
@@ -47,7 +47,7 @@ pub struct Pmu {
     base: u64,
 }
 
-impl Pmu {
+impl TrappedPmu {
     fn running(&self) -> bool {
         self.control & CONTROL_ENABLE != 0 && self.enabled & CYCLE_BIT != 0
     }
@@ -64,6 +64,20 @@ impl Pmu {
 
     fn set_cycles(&mut self, cycles: u64) {
         self.base = if self.running() { cycles.wrapping_sub(regs::PMCCNTR_EL0.read()) } else { cycles };
+    }
+
+    /// Shows EL0 its registers, if the guest does so, and goes on counting. The counter runs freely.
+    pub fn load(&mut self) {
+        // SAFETY: lets the guest's EL0 reach PMU registers, which then trap to EL2 like its EL1's.
+        unsafe { regs::PMUSERENR_EL0.write(self.user) };
+        if self.running() {
+            self.base = self.base.wrapping_sub(regs::PMCCNTR_EL0.read());
+        }
+    }
+
+    /// Counts no more, until [`Self::load`].
+    pub fn put(&mut self) {
+        self.base = self.cycles();
     }
 
     /// Reads PMSELR_EL0.
@@ -125,7 +139,7 @@ mod tests {
     #[test]
     fn cycles_count_only_while_enabled() {
         fakes::reset();
-        let mut pmu = Pmu::default();
+        let mut pmu = TrappedPmu::default();
         fakes::set("PMCCNTR_EL0", 1000);
         assert_eq!(pmu.read(Register::Cycles), 0);
         pmu.write(Register::EnableSet, CYCLE_BIT);
@@ -139,7 +153,7 @@ mod tests {
 
     #[test]
     fn has_no_event_counters() {
-        let mut pmu = Pmu::default();
+        let mut pmu = TrappedPmu::default();
         pmu.write(Register::Control, !0);
         assert_eq!(pmu.read(Register::Control) >> 11 & 0x1f, 0, "PMCR_EL0.N");
         pmu.write(Register::EnableSet, !0);
