@@ -95,6 +95,11 @@ impl Thread {
         self.home.store(home, Ordering::Relaxed);
     }
 
+    /// Says whether it may run on `cpu`.
+    pub fn may_run_on(&self, cpu: u32) -> bool {
+        self.cpus.contains(&cpu)
+    }
+
     /// Returns for how many ticks it was ready and did not run. For its home.
     pub fn stolen(&self) -> u64 {
         self.stolen.load(Ordering::Relaxed)

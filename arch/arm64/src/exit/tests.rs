@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::vec;
 use std::vec::Vec;
 
+use spin::Once;
 use turnstile_exitstat::record_offset;
 use turnstile_machine::GuestMachine;
 use turnstile_vgic::{Context, Host, RemoteOp, VcpuGic, Vgic, VgicConfig, VirtualInterface};
@@ -21,6 +22,7 @@ use crate::irq::gicv3::kick_token;
 use crate::irq::ich::Ich;
 use crate::mmio::Registers;
 use crate::regs::fakes::{self, Access};
+use crate::time::Deadlines;
 use crate::vm::{Vm, VmParts};
 
 /// Does at once what is asked of another vCPU: there is no other CPU that would.
@@ -74,11 +76,13 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
             kick_token,
             redistributor,
             online,
+            deadlines: Deadlines::new(),
+            scheduler: Once::new(),
             facilities: Holders::new(),
         };
         Box::leak(Box::new(area))
     };
-    let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu(n))))).collect::<Vec<_>>();
+    let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu(n), None)))).collect::<Vec<_>>();
     fakes::set("TPIDR_EL2", core::ptr::from_ref(all[0].cpu) as u64);
     vm.set_vcpus(all);
     vm.psci.reset(Start { entry: 0x4000_0000, context: 0 });

@@ -6,7 +6,7 @@ use turnstile_vm::attention::KickToken;
 use super::SGI_RESCHEDULE;
 use super::gicv3::{self, Gicv3};
 use super::ich::Ich;
-use super::{Acknowledged, Gic, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER};
+use super::{Acknowledged, Gic};
 use crate::cpu;
 use crate::regs;
 
@@ -36,24 +36,19 @@ pub trait Switched {
     fn reschedule(token: KickToken);
 }
 
-/// The PPIs that guests hold.
-const HELD: [u32; 2] = [PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER];
-
-/// Ends the physical interrupts that a vCPU holds, which is being put.
-pub fn release_held<G: Gic>(held: u32) {
-    for intid in HELD {
-        if held >> intid & 1 != 0 {
-            G::deactivate(Acknowledged(intid));
-        }
+/// Ends the physical interrupts that a vCPU holds, which is being put: a bit for each PPI.
+pub fn release_held<G: Gic>(mut held: u32) {
+    while held != 0 {
+        G::deactivate(Acknowledged(held.trailing_zeros()));
+        held &= held - 1;
     }
 }
 
 /// Makes the physical interrupts active that a vCPU holds, before its timers are loaded.
-pub fn restore_held<G: Gic>(held: u32) {
-    for intid in HELD {
-        if held >> intid & 1 != 0 {
-            G::activate(intid);
-        }
+pub fn restore_held<G: Gic>(mut held: u32) {
+    while held != 0 {
+        G::activate(held.trailing_zeros());
+        held &= held - 1;
     }
 }
 
