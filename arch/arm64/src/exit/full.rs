@@ -40,17 +40,11 @@ fn full_exit<G: Gic>(frame: &mut Frame, code: u32) {
     // point where the vCPU may give its CPU away.
     let owned = unsafe { vcpu.owned() };
     let monitor = monitor();
-    let then = match code & !0xff_ffff {
-        Code::SYNC => synchronous::<G>(frame, vcpu, owned, monitor),
-        Code::IRQ => {
-            irq::full::<G>(vcpu, owned, monitor, Acknowledged(code & 0xff_ffff));
-            Then::Enter
-        }
-        Code::SERROR => {
-            vcpu.vm.stop(Stop::Crash(Crash::SError as u16));
-            Then::Enter
-        }
-        _ => Then::Enter,
+    let then = if code == Code::SYNC {
+        synchronous::<G>(frame, vcpu, owned, monitor)
+    } else {
+        asynchronous::<G>(vcpu, owned, monitor, code);
+        Then::Enter
     };
     vcpu.vm.with_gic::<G, _>(|cx| owned.gic.settle(cx));
     match then {
@@ -61,6 +55,15 @@ fn full_exit<G: Gic>(frame: &mut Frame, code: u32) {
     }
     while vcpu.attention.is_pending() {
         wait::attend::<G>(frame, vcpu, monitor);
+    }
+}
+
+/// An interrupt, an SError, or nothing but what the light tier has left to do.
+fn asynchronous<G: Gic>(vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor, code: u32) {
+    match code & !0xff_ffff {
+        Code::IRQ => irq::full::<G>(vcpu, owned, monitor, Acknowledged(code & 0xff_ffff)),
+        Code::SERROR => vcpu.vm.stop(Stop::Crash(Crash::SError as u16)),
+        _ => {}
     }
 }
 
