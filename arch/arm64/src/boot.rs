@@ -16,6 +16,7 @@ use crate::irq::{self, gicv2, gicv3};
 use crate::mitigation::{self, Choice, Guard};
 use crate::mmio::Registers;
 use crate::mode::{self, Capabilities, Refusal, Wanted};
+use crate::time::Deadlines;
 use crate::uart::Uart;
 use crate::{console, frame, memory, power, println, psci, regs, time};
 
@@ -79,6 +80,8 @@ static mut boot_cpu: PerCpu = PerCpu {
     // SAFETY: never accessed: what the boot CPU uses is in its final area.
     redistributor: unsafe { Registers::new(0) },
     online: AtomicBool::new(true),
+    deadlines: Deadlines::new(),
+    scheduler: Once::new(),
     facilities: Holders::new(),
 };
 
@@ -313,6 +316,8 @@ fn per_cpu_areas(
             kick_token: AtomicU64::new(0),
             redistributor,
             online: AtomicBool::new(false),
+            deadlines: Deadlines::new(),
+            scheduler: Once::new(),
             facilities: Holders::new(),
         };
         areas.push(&*Box::leak(Box::new(area)));

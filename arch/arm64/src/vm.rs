@@ -20,6 +20,7 @@ use crate::cpu;
 use crate::facility::{common, pmu};
 use crate::idregs::{self, IdRegisters, Offer};
 use crate::irq::{Gic, in_gic};
+use crate::sched;
 use crate::switch::Residence;
 use crate::vcpu::{Vcpu, serve_remote};
 
@@ -242,12 +243,16 @@ impl<G: Gic> Host for Peers<'_, G> {
 
     fn remote<V: VirtualInterface>(&self, me: &mut VcpuGic, vif: &mut V, vcpu: usize, op: RemoteOp) -> u64 {
         let (Some(target), Some(own)) = (self.vm.vcpu(vcpu), self.vm.vcpu(me.index())) else { return 0 };
+        if let Some(result) = sched::operate::<G>(target, op) {
+            return result;
+        }
         target.remote.call(
             &target.attention,
             Wire(op),
             |posted| target.notify::<G>(posted),
             || {
                 serve_remote::<G>(own, me, vif);
+                sched::serve_absent::<G>(target);
                 cpu::relax();
             },
         )
@@ -295,16 +300,18 @@ impl Vcpu {
     pub fn notify<G: Gic>(&self, posted: Posted) {
         match posted {
             Posted::Kick(token) if token != cpu::this().kick_token() => G::kick(token),
-            // Nothing parks a vCPU: each has a CPU of its own.
-            Posted::Kick(_) | Posted::Seen | Posted::Wake => {}
+            Posted::Kick(_) | Posted::Seen => {}
+            Posted::Wake => sched::wake::<G>(self),
         }
     }
 
     /// The same for a poster that is another vCPU in an exit: this one is not resident on the calling CPU.
     #[inline(always)] // Once per target of an SGI.
     pub fn notify_other<G: Gic>(&self, posted: Posted) {
-        if let Posted::Kick(token) = posted {
-            G::kick(token);
+        match posted {
+            Posted::Seen => {}
+            Posted::Kick(token) => G::kick(token),
+            Posted::Wake => sched::wake::<G>(self),
         }
     }
 

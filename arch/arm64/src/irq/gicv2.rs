@@ -13,7 +13,8 @@ use crate::cpu;
 use crate::mmio::Registers;
 use crate::regs;
 use crate::regs::gicv2::{
-    GICC_BPR, GICC_CTLR, GICC_DIR, GICC_EOIR, GICC_IAR, GICC_PMR, GICD_CTLR, GICD_SGIR, GICD_TYPER, window,
+    GICC_BPR, GICC_CTLR, GICC_DIR, GICC_EOIR, GICC_IAR, GICC_PMR, GICD_CTLR, GICD_ISACTIVER0, GICD_SGIR,
+    GICD_TYPER, window,
 };
 
 /// The most CPUs of a GICv2.
@@ -117,6 +118,14 @@ fn kick_token(targets: u32) -> KickToken {
     let own = targets | targets >> 16;
     let own = (own | own >> 8) & 0xff;
     u64::from(own.max(1) << SGIR_TARGETS_SHIFT | SGI_KICK)
+}
+
+/// Makes a private interrupt of this CPU active. The read behind the write makes the distributor take it before what
+/// follows.
+pub fn activate_private(intid: u32) {
+    GICD_ISACTIVER0.write(1 << (intid & 31));
+    GICD_ISACTIVER0.read();
+    cpu::dsb_sy();
 }
 
 /// The GICv2 of this machine.

@@ -19,6 +19,7 @@ const GICD_IGROUPR: usize = 0x80;
 const GICD_ISENABLER: usize = 0x100;
 const GICD_ICENABLER: usize = 0x180;
 const GICD_ICPENDR: usize = 0x280;
+const GICD_ISACTIVER: usize = 0x300;
 const GICD_ICACTIVER: usize = 0x380;
 const GICD_IPRIORITYR: usize = 0x400;
 const GICD_IROUTER: usize = 0x6000;
@@ -142,6 +143,13 @@ pub fn start_cpu(redistributor: Registers) {
         regs::ICC_IGRPEN1_EL1.write(1);
         isb();
     }
+}
+
+/// Makes a private interrupt active. The read behind the write makes the distributor take it before what follows.
+pub fn activate_private(redistributor: Registers, intid: u32) {
+    redistributor.write32(GICR_SGI + GICD_ISACTIVER, 1 << (intid & 31));
+    redistributor.read32(GICR_SGI + GICD_ISACTIVER);
+    crate::cpu::dsb_sy();
 }
 
 /// The GICv3 of this machine.

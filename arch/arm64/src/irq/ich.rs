@@ -3,7 +3,7 @@
 
 use turnstile_vgic::{Backing, GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
 
-use super::{Acknowledged, CpuInterface, Gic, Gicv3, gicv3};
+use super::{Acknowledged, CpuInterface, Gic, Gicv3, legacy};
 use crate::regs;
 
 /// The virtual CPU interface of this physical CPU. Zero-sized: its state is the hardware's.
@@ -193,12 +193,8 @@ impl CpuInterface for Ich {
     }
 
     fn reset() {
-        // SAFETY: state of the guest's interface only. System register interface on, bypass off, for EL1 to see: a guest
-        // may have changed it where the register is writable, or it was off for a guest with a GICv2.
-        unsafe {
-            regs::ICC_SRE_EL2.write(gicv3::SRE_EL2);
-            regs::ICC_SRE_EL1.write(7);
-        }
+        // A guest may have changed it where the register is writable, or it was off for a guest with a GICv2.
+        legacy::use_system_registers(true);
         clear();
     }
 }

@@ -7,6 +7,7 @@
 use turnstile_vgic::{GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
 use turnstile_vm::attention::KickToken;
 
+use super::gicv3;
 use super::ich::{self, Ich};
 use super::{Acknowledged, CpuInterface, Gic, Gicv3, vectors};
 use crate::cpu::isb;
@@ -14,6 +15,8 @@ use crate::regs;
 
 /// ICC_SRE_EL2 without Enable, which EL1's accesses to ICC_SRE_EL1 need: SRE, and no bypass.
 const SRE_EL2_TRAPPED: u64 = 7;
+/// ICC_SRE_EL1 of a guest with a GICv3: SRE, and no bypass.
+const SRE_EL1_ON: u64 = 7;
 /// Where the sender of an SGI is in ICH_LR<n>_EL2: above the INTID.
 const LR_SOURCE_SHIFT: u32 = 10;
 
@@ -57,6 +60,17 @@ impl Gic for Gicv3Legacy {
     }
 }
 
+/// Makes the guest's interface work by system registers, or in legacy operation, where the guest cannot change that.
+pub fn use_system_registers(on: bool) {
+    let (el1, el2) = if on { (SRE_EL1_ON, gicv3::SRE_EL2) } else { (0, SRE_EL2_TRAPPED) };
+    // SAFETY: state of the guest's interface only.
+    unsafe {
+        regs::ICC_SRE_EL1.write(el1);
+        regs::ICC_SRE_EL2.write(el2);
+    }
+    isb();
+}
+
 impl CpuInterface for IchLegacy {
     fn list_registers() -> usize {
         Ich::list_registers()
@@ -71,12 +85,8 @@ impl CpuInterface for IchLegacy {
     }
 
     fn reset() {
-        // SAFETY: state of the guest's interface only. The change comes first: it decides what ICH_VMCR_EL2 means.
-        unsafe {
-            regs::ICC_SRE_EL1.write(0);
-            regs::ICC_SRE_EL2.write(SRE_EL2_TRAPPED);
-        }
-        isb();
+        // First: it decides what ICH_VMCR_EL2 means.
+        use_system_registers(false);
         ich::clear();
     }
 }

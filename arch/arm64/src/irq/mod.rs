@@ -5,24 +5,31 @@
 //! vectors of a machine lead to its own, so no light exit asks which one it is. The rest picks its instance where it
 //! begins ([`in_gic`]).
 
+pub mod absent;
 pub mod controller;
 pub mod gich;
 pub mod gicv2;
 pub mod gicv3;
 pub mod ich;
 pub mod legacy;
+pub mod switched;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use turnstile_vgic::VirtualInterface;
 use turnstile_vm::attention::KickToken;
 
+pub use absent::Absent;
 pub use gicv2::Gicv2;
 pub use gicv3::Gicv3;
 pub use legacy::Gicv3Legacy;
+pub use switched::{InterfaceState, Switched};
 
 /// SGI by which one physical CPU makes another look at its attention words.
 pub const SGI_KICK: u32 = 0;
+/// SGI by which one physical CPU makes another look at its run queue. Not the same as [`SGI_KICK`], which the light tier
+/// handles without knowing of run queues.
+pub const SGI_RESCHEDULE: u32 = 1;
 /// PPI of the PMU's overflow, for guests and, by the Server Base System Architecture, of machines.
 pub const PPI_PMU: u32 = 23;
 /// PPI of the GIC's maintenance interrupt (fixed by the Server Base System Architecture).
@@ -35,6 +42,7 @@ pub const PPI_VIRTUAL_TIMER: u32 = 27;
 pub const PPI_PHYSICAL_TIMER: u32 = 30;
 /// The private interrupts that are enabled on each CPU, as bits.
 const PRIVATE_IN_USE: u32 = 1 << SGI_KICK
+    | 1 << SGI_RESCHEDULE
     | 1 << PPI_PMU
     | 1 << PPI_MAINTENANCE
     | 1 << PPI_HYPERVISOR_TIMER
@@ -48,7 +56,7 @@ pub const SPURIOUS: u32 = 1020;
 pub struct Acknowledged(pub u32);
 
 /// The GIC of the machine: its CPU interface at EL2, and the virtual CPU interface.
-pub trait Gic: 'static {
+pub trait Gic: Switched + 'static {
     /// The virtual CPU interface: zero-sized, its state is the hardware's.
     type Interface: CpuInterface;
     /// Whether guests reach their CPU interface by system registers; otherwise those are UNDEFINED.
@@ -152,11 +160,17 @@ pub fn priority_bits() -> u32 {
     in_gic!(of())
 }
 
-/// Makes this CPU take exits by the vectors of `G`, guarded as it needs: the timed ones for a vCPU that keeps statistics.
-pub fn use_vectors<G: Gic>(timed: bool) {
+/// Returns the address of the vectors of `G`, guarded as this CPU needs: of the timed ones for a vCPU that keeps
+/// statistics.
+pub fn vectors_of<G: Gic>(timed: bool) -> u64 {
     let (table, guarded) = G::vectors(timed);
+    crate::cpu::this().guard.table(table, guarded)
+}
+
+/// Makes this CPU take exits by vectors that [`vectors_of`] returned.
+pub fn use_vectors(vectors: u64) {
     // SAFETY: complete vector tables, which do the same; EL2 itself takes no exceptions.
-    unsafe { crate::regs::VBAR_EL2.write(crate::cpu::this().guard.table(table, guarded)) };
+    unsafe { crate::regs::VBAR_EL2.write(vectors) };
     crate::cpu::isb();
 }
 

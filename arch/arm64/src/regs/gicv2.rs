@@ -63,6 +63,8 @@ registers! {
     GICD_CTLR = GICD + 0x000;
     /// Interrupt controller type.
     GICD_TYPER = GICD + 0x004;
+    /// Active state of private interrupts, of the CPU that accesses it: set.
+    GICD_ISACTIVER0 = GICD + 0x300;
     /// SGI generation.
     GICD_SGIR = GICD + 0xf00;
 

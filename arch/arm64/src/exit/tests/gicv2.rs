@@ -17,6 +17,7 @@ fn gicv2(vcpus: usize) -> (&'static Vm, Frame) {
     for vcpu in vm.vcpus() {
         let token = 1 << (16 + vcpu.index);
         vcpu.cpu.kick_token.store(token, std::sync::atomic::Ordering::Relaxed);
+        vcpu.attention.put();
         vcpu.attention.load(token);
     }
     (vm, frame)
