@@ -314,7 +314,12 @@ extern "C" fn primary_on_stack(_: u64) -> ! {
 }
 
 fn start_cpu_interface(cpu: &PerCpu) {
+    unsafe extern "C" {
+        static vectors: u8;
+    }
     mitigation::start_cpu(cpu, HOST.get().map_or(Choice::Auto, |host| Choice::from_line(host.bootargs)));
+    // SAFETY: the table that `boot.S` has chosen already, or a copy of it.
+    unsafe { mitigation::use_vectors(cpu, &raw const vectors as u64) };
     gicv3::start_cpu(cpu.redistributor);
     crate::switch::start_cpu();
     cpu.online.store(true, Ordering::Release);

@@ -66,14 +66,19 @@ impl Guard {
         self.kind.store(Kind::of(exit) as u32, Ordering::Relaxed);
     }
 
-    /// The address of the table that does what the one at `plain` does, guarded if need be; its guarded copies begin
-    /// at `guarded`.
+    /// The address of what this CPU uses in the place of the table at `plain`: itself, or one of its guarded copies,
+    /// which begin where `tables` says.
+    ///
+    /// # Panics
+    /// If it is to be guarded and has no copies: an image in which something was forgotten.
     #[cfg(any(target_os = "none", test))]
-    fn table(&self, plain: u64, guarded: u64) -> u64 {
-        match self.kind.load(Ordering::Relaxed) {
-            0 => plain,
-            kind => guarded + u64::from(kind - 1) * TABLE,
+    fn table(&self, plain: u64, tables: &[(u64, u64)]) -> u64 {
+        let kind = self.kind.load(Ordering::Relaxed);
+        if kind == 0 {
+            return plain;
         }
+        let copies = tables.iter().find(|(table, _)| *table == plain).map(|(_, copies)| *copies);
+        copies.expect("every vector table has guarded copies") + u64::from(kind - 1) * TABLE
     }
 }
 
@@ -103,7 +108,6 @@ pub fn start_cpu(cpu: &PerCpu, choice: Choice) {
         Firmware::stop_bypass(psci::call);
     }
     cpu.guard.set(decision.exit);
-    use_vectors(cpu, Vectors::Plain);
     let mut common = COMMON.lock();
     let said = common.map(|common| common.said);
     *common = Some(join(*common, &registers, decision));
@@ -136,38 +140,29 @@ pub fn common_pfr0(pfr0: u64) -> u64 {
     pfr0 & !(0xff << 56) | limited(56, common.csv2) | limited(60, common.csv3)
 }
 
-/// The tables that vectors come in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Vectors {
-    /// The usual one.
-    Plain,
-    /// The one that keeps statistics.
-    Timed,
+/// Each vector table and where its guarded copies begin.
+#[cfg(target_os = "none")]
+fn tables() -> [(u64, u64); 2] {
+    unsafe extern "C" {
+        static vectors: u8;
+        static vectors_guarded: u8;
+        static vectors_timed: u8;
+        static vectors_timed_guarded: u8;
+    }
+    [
+        (&raw const vectors as u64, &raw const vectors_guarded as u64),
+        (&raw const vectors_timed as u64, &raw const vectors_timed_guarded as u64),
+    ]
 }
 
-/// Makes this CPU take exceptions by a table, guarded as it needs.
-pub fn use_vectors(cpu: &PerCpu, vectors: Vectors) {
-    #[cfg(target_os = "none")]
-    {
-        unsafe extern "C" {
-            #[link_name = "vectors"]
-            static PLAIN: u8;
-            #[link_name = "vectors_guarded"]
-            static PLAIN_GUARDED: u8;
-            #[link_name = "vectors_timed"]
-            static TIMED: u8;
-            #[link_name = "vectors_timed_guarded"]
-            static TIMED_GUARDED: u8;
-        }
-        let (plain, guarded) = match vectors {
-            Vectors::Plain => (&raw const PLAIN, &raw const PLAIN_GUARDED),
-            Vectors::Timed => (&raw const TIMED, &raw const TIMED_GUARDED),
-        };
-        // SAFETY: complete vector tables, which all do the same for the guest; EL2 itself takes no exceptions.
-        unsafe { regs::VBAR_EL2.write(cpu.guard.table(plain as u64, guarded as u64)) };
-    }
-    #[cfg(not(target_os = "none"))]
-    let _ = (cpu, vectors);
+/// Makes this CPU take exceptions by the table at `plain`, guarded as it needs.
+///
+/// # Safety
+/// A complete vector table, which handles what may happen from now on.
+#[cfg(target_os = "none")]
+pub unsafe fn use_vectors(cpu: &PerCpu, plain: u64) {
+    // SAFETY: by the contract; a guarded copy does the same for the guest, and for EL2 itself.
+    unsafe { regs::VBAR_EL2.write(cpu.guard.table(plain, &tables())) };
     crate::cpu::isb();
 }
 
@@ -186,7 +181,7 @@ mod tests {
         let table = |exit| {
             guard.set(exit);
             (
-                guard.table(0x1_0000, 0x2_0000),
+                guard.table(0x1_0000, &[(0x8000, 0x9000), (0x1_0000, 0x2_0000)]),
                 guard.turns.load(Ordering::Relaxed),
                 guard.call.load(Ordering::Relaxed),
             )

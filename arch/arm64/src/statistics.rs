@@ -12,10 +12,12 @@
 
 use turnstile_exitstat::{Page, Reason, record_offset};
 
+#[cfg(target_os = "none")]
 use crate::cpu;
 use crate::exit::class;
 use crate::frame::{Frame, Timing};
-use crate::mitigation::{self, Vectors};
+#[cfg(target_os = "none")]
+use crate::mitigation;
 use crate::regs;
 use crate::vcpu::Vcpu;
 
@@ -79,5 +81,12 @@ pub fn page(vcpu: &Vcpu) -> *const Page {
 
 /// Makes this CPU take the exits of a vCPU that keeps statistics by the timed vectors.
 pub fn use_timed_vectors() {
-    mitigation::use_vectors(cpu::this(), Vectors::Timed);
+    #[cfg(target_os = "none")]
+    {
+        unsafe extern "C" {
+            static vectors_timed: u8;
+        }
+        // SAFETY: it does what the plain one does; EL2 itself takes no exceptions.
+        unsafe { mitigation::use_vectors(cpu::this(), &raw const vectors_timed as u64) };
+    }
 }
