@@ -112,6 +112,13 @@ fn what_cannot_go_together_is_refused_before_any_work() {
     for ablate in ["--ablate", "--ablate=fp-resident"] {
         bench(&folder, &["--statistics", ablate]).code(2).stderr(contains("cannot be used with"));
     }
+    for mitigations in ["on", "loop:", "loop:0", "loop:1025"] {
+        bench(&folder, &["--mitigations", mitigations]).code(2).stderr(contains("loop:K"));
+    }
+    bench(&folder, &["--mitigations", "auto", "--subjects", "xen"])
+        .code(2)
+        .stderr(contains("only Turnstile's mitigations"));
+    bench(&folder, &["--mitigations", "auto", "--check"]).code(2).stderr(contains("cannot be used with"));
     bench(&folder, &["--allow-raise"]).code(2);
     bench(&folder, &["--save", "no/such/folder.json"]).code(2).stderr(contains("its folder does not exist"));
 }

@@ -5,8 +5,9 @@
 //
 // A guarded vector does what the CPU needs before anything that could be predicted from what a guest left behind: it
 // holds no load from an address that a guest chose, no indirect branch and no return. It then goes on behind the first
-// instruction of the same vector in the unguarded table, which it has done itself. Follows vectors.S in the same piece
-// of assembly.
+// instruction of the same vector in the unguarded table, which it has done itself; in the table that keeps statistics
+// behind the first two, so that the time of the exit is taken before the guard. Follows vectors.S in the same piece of
+// assembly.
 //
 // PerCpu::guard: the firmware's function at 16, the turns of the loop at 20.
 
@@ -47,29 +48,38 @@
     b       \table + \offset + 4
     .endm
 
-    .macro guarded_table guard, table
+    .macro guarded_timed guard, table, offset
+    .balign 128
+    stamp
+    str     x0, [sp, #264]
+    guard_\guard
+    ldr     x0, [sp, #264]
+    b       \table + \offset + 8
+    .endm
+
+    .macro guarded_table vector, guard, table
     hypervisor_faults
     .irp    offset, 0x400, 0x480, 0x500, 0x580, 0x600, 0x680, 0x700, 0x780
-    guarded \guard, \table, \offset
+    \vector \guard, \table, \offset
     .endr
     .balign 128
     .endm
 
     // All guarded tables of one table, each as long as a table is: in the order of mitigation.rs:Kind.
-    .macro guarded_tables table
+    .macro guarded_tables vector, table
     .balign 2048
     .global \table\()_guarded
 \table\()_guarded:
-    guarded_table clear, \table
-    guarded_table loop, \table
-    guarded_table call, \table
-    guarded_table loop_call, \table
+    guarded_table \vector, clear, \table
+    guarded_table \vector, loop, \table
+    guarded_table \vector, call, \table
+    guarded_table \vector, loop_call, \table
     .endm
 
     .section .text.guarded, "ax"
-    guarded_tables vectors
-    guarded_tables vectors_timed
-    guarded_tables vectors_gicv2
-    guarded_tables vectors_gicv2_timed
-    guarded_tables vectors_legacy
-    guarded_tables vectors_legacy_timed
+    guarded_tables guarded, vectors
+    guarded_tables guarded_timed, vectors_timed
+    guarded_tables guarded, vectors_gicv2
+    guarded_tables guarded_timed, vectors_gicv2_timed
+    guarded_tables guarded, vectors_legacy
+    guarded_tables guarded_timed, vectors_legacy_timed

@@ -2,7 +2,7 @@
 //! The checks of the built system that are not scenarios, in the order in which they are made.
 
 use super::{
-    Verdict, ablation, bench_errors, benching, guarded, image, metering, mitigations, peers, weight,
+    Verdict, ablation, bench_errors, benching, firmware, guarded, image, metering, mitigations, peers, weight,
 };
 use crate::failure::Result;
 use crate::layout::Layout;
@@ -18,7 +18,7 @@ pub struct Check {
 }
 
 /// All checks.
-pub const CHECKS: [Check; 15] = [
+pub const CHECKS: [Check; 16] = [
     Check {
         name: "images/hot-path",
         run: |layout, _| image::hot_path(&setup::images::program(layout)).into(),
@@ -32,6 +32,7 @@ pub const CHECKS: [Check; 15] = [
     Check { name: "arm64/bench/statistics", run: |layout, qemu| benching::statistics(layout, qemu).into() },
     Check { name: "arm64/bench/repeatable", run: |layout, qemu| benching::repeatable(layout, qemu).into() },
     Check { name: "arm64/bench/mitigations", run: |layout, qemu| mitigations::prices(layout, qemu).into() },
+    Check { name: "arm64/mitigations/firmware", run: |layout, qemu| firmware::check(layout, qemu).into() },
     Check { name: "arm64/bench/errors", run: |layout, qemu| bench_errors::check(layout, qemu).into() },
     Check {
         name: "arm64/bench/broken-peer",

@@ -9,6 +9,7 @@ mod bench_errors;
 mod benching;
 mod checks;
 mod engine;
+mod firmware;
 mod gicv2;
 mod guarded;
 mod guests;
