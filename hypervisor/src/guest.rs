@@ -8,13 +8,15 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use spin::Mutex;
+use turnstile_arm64::cpu::PerCpu;
 use turnstile_arm64::exit::full::Crash;
 use turnstile_arm64::facility::{common, pmu};
 use turnstile_arm64::irq::ich::Ich;
 use turnstile_arm64::memory::{self, GuestMemory};
+use turnstile_arm64::sched::{Tenant, Thread};
 use turnstile_arm64::vcpu::Vcpu;
 use turnstile_arm64::vm::{Vm, VmParts};
-use turnstile_bundle::{Gic, OnCrash, Pmu, Schedule, VmSpec};
+use turnstile_bundle::{Class, Gic, OnCrash, Pmu, Schedule, VmSpec};
 use turnstile_link::{Event, StopReason};
 use turnstile_machine::map::{IPA_BITS, SPI_COUNT};
 use turnstile_machine::{GicVersion, ImageError, LayoutError, Platform, fdt, image, layout, mpidr};
@@ -96,9 +98,6 @@ impl From<memory::Error> for Error {
 fn supported(spec: &VmSpec<'_>) -> Result<(), Error> {
     let refuse = |what| Err(Error::Unsupported(what));
     match spec {
-        VmSpec { schedule: Schedule::Shared(_), .. } => {
-            refuse("CPUs cannot be shared yet: leave `schedule` out, and name a CPU for each vCPU")
-        }
         VmSpec { gic: Gic::V2, .. } => refuse("a GICv2 cannot be had yet: leave `gic` out"),
         VmSpec { pmu: Pmu::Owned | Pmu::Trapped, .. } if !pmu::exists() => {
             refuse("the CPU has no PMU (PMUv3): leave `pmu` out")
@@ -110,12 +109,35 @@ fn supported(spec: &VmSpec<'_>) -> Result<(), Error> {
     }
 }
 
+/// Finds the physical CPUs of a VM: at least one.
+fn areas(spec: &VmSpec<'_>, host: &Host, running: usize) -> Result<Vec<&'static PerCpu>, Error> {
+    let area = |cpu: u16| {
+        let area = host.cpus.get(usize::from(cpu)).copied().filter(|area| area.index < running);
+        area.ok_or(Error::NoCpu(cpu))
+    };
+    spec.cpus.iter().map(area).collect()
+}
+
+fn share(class: Class) -> turnstile_sched::Class {
+    match class {
+        Class::Fair { weight } => turnstile_sched::Class::Fair { weight },
+        Class::RealTime { priority } => turnstile_sched::Class::RealTime { priority },
+    }
+}
+
 impl Guest {
-    /// Builds the VM with index `id`, its vCPUs pinned to the physical CPUs its description names.
+    /// Builds the VM with index `id`, its vCPUs pinned to the physical CPUs its description names, or added to the
+    /// `tenants` that share CPUs.
     ///
     /// # Errors
     /// When a physical CPU is missing, or the interrupt controller cannot be built.
-    pub fn build(id: u8, spec: &VmSpec<'static>, host: &Host, running: usize) -> Result<Self, Error> {
+    pub fn build(
+        id: u8,
+        spec: &VmSpec<'static>,
+        host: &Host,
+        running: usize,
+        tenants: &mut Vec<Tenant>,
+    ) -> Result<Self, Error> {
         supported(spec)?;
         let mpidrs: Vec<u64> = (0..spec.vcpus).filter_map(mpidr).collect();
         let mut vgic = Vgic::new(&VgicConfig {
@@ -145,11 +167,19 @@ impl Guest {
             vgic,
             memory: spec.memory,
         })));
+        let areas = areas(spec, host, running)?;
         let mut vcpus = Vec::new();
-        for (index, cpu) in spec.cpus.iter().enumerate() {
-            let area = host.cpus.get(usize::from(cpu)).filter(|area| area.index < running);
-            let area = area.ok_or(Error::NoCpu(cpu))?;
-            vcpus.push(&*Box::leak(Box::new(Vcpu::new(vm, index, area))));
+        for index in 0..spec.vcpus {
+            let area = areas[index % areas.len()];
+            let Schedule::Shared(class) = spec.schedule else {
+                vcpus.push(&*Box::leak(Box::new(Vcpu::new(vm, index, area, None))));
+                continue;
+            };
+            let thread = Thread::new(tenants.len() as u32, memory::vcpu_stack()?);
+            let vcpu = &*Box::leak(Box::new(Vcpu::new(vm, index, area, Some(thread))));
+            let cpus = (0..areas.len()).map(|n| areas[(index + n) % areas.len()].index as u32).collect();
+            tenants.push(Tenant { vcpu, class: share(class), cpus });
+            vcpus.push(vcpu);
         }
         vm.set_vcpus(vcpus);
         let devices = Mutex::new(Devices::new(spec.machine.map()));

@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use spin::Once;
 use turnstile_arm64::boot::Host;
 use turnstile_arm64::cpu::PerCpu;
-use turnstile_arm64::exit::full;
+use turnstile_arm64::exit::wait;
+use turnstile_arm64::sched;
 use turnstile_arm64::vm::Vm;
 use turnstile_arm64::{Monitor, println, set_monitor};
 use turnstile_bundle::Bundle;
@@ -90,12 +91,15 @@ fn turnstile_main(host: &'static Host) -> ! {
     let wanted =
         bundle.vms().iter().flat_map(|vm| vm.cpus.iter()).max().map_or(1, |cpu| usize::from(cpu) + 1);
     let running = host.start_cpus(wanted);
-    let mut guests = Vec::new();
+    let (mut guests, mut tenants) = (Vec::new(), Vec::new());
     for (id, spec) in bundle.vms().iter().enumerate() {
-        match Guest::build(id as u8, spec, host, running) {
+        match Guest::build(id as u8, spec, host, running, &mut tenants) {
             Ok(guest) => guests.push(guest),
             Err(error) => refuse(host, format_args!("VM {} cannot be built: {error}", spec.name)),
         }
+    }
+    if !tenants.is_empty() {
+        sched::start(tenants, guests.len(), &host.cpus);
     }
     let crashed = AtomicU32::new(0);
     let system = SYSTEM.call_once(|| System { host, guests, running: AtomicU32::new(0), crashed });
@@ -110,7 +114,7 @@ fn turnstile_main(host: &'static Host) -> ! {
     turnstile_cpu_main(host.cpus[0])
 }
 
-/// Every CPU: runs the vCPU pinned to it, or waits.
+/// Every CPU: runs the vCPU pinned to it, or those that share it, or waits.
 #[allow(unsafe_code, reason = "the boot code of the arch crate calls this by name")]
 #[unsafe(no_mangle)]
 fn turnstile_cpu_main(cpu: &'static PerCpu) -> ! {
@@ -119,12 +123,15 @@ fn turnstile_cpu_main(cpu: &'static PerCpu) -> ! {
             break system;
         }
         // Asleep, not spinning: there may be hundreds of CPUs, and an emulator runs them in turn.
-        full::wait_for_interrupt();
+        wait::wait_for_interrupt();
     };
     let mut vcpus = system.guests.iter().flat_map(|guest| guest.vm.vcpus());
+    if sched::is_shared(cpu) {
+        sched::run();
+    }
     match vcpus.find(|vcpu| vcpu.cpu.index == cpu.index) {
-        Some(vcpu) => full::run(vcpu),
-        None => full::idle(),
+        Some(vcpu) => wait::run(vcpu),
+        None => wait::idle(),
     }
 }
 

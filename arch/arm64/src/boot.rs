@@ -13,6 +13,7 @@ use crate::facility::Holders;
 use crate::irq::{Gic, Gicv3, gicv3};
 use crate::mmio::Registers;
 use crate::mode::{self, Capabilities, Refusal, Wanted};
+use crate::time::Deadlines;
 use crate::uart::Uart;
 use crate::{console, frame, memory, println, psci, regs, time};
 
@@ -75,6 +76,8 @@ static mut boot_cpu: PerCpu = PerCpu {
     // SAFETY: never accessed: the boot CPU's redistributor is that of its final area.
     redistributor: unsafe { Registers::new(0) },
     online: AtomicBool::new(true),
+    deadlines: Deadlines::new(),
+    scheduler: Once::new(),
     facilities: Holders::new(),
 };
 
@@ -292,6 +295,8 @@ fn per_cpu_areas(machine: &Machine<'_>, gic: &GicNode, boot: u64) -> (Vec<&'stat
             kick_token: gicv3::kick_token(node.affinity),
             redistributor,
             online: AtomicBool::new(false),
+            deadlines: Deadlines::new(),
+            scheduler: Once::new(),
             facilities: Holders::new(),
         };
         areas.push(&*Box::leak(Box::new(area)));

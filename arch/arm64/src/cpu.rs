@@ -3,11 +3,14 @@
 
 use core::sync::atomic::AtomicBool;
 
+use spin::Once;
 use turnstile_vm::attention::KickToken;
 
 use crate::facility::Holders;
 use crate::mmio::Registers;
 use crate::regs;
+use crate::sched::Scheduler;
+use crate::time::Deadlines;
 
 macro_rules! instruction {
     ($(#[$doc:meta])* $name:ident, $asm:literal) => {
@@ -69,6 +72,16 @@ instruction!(
     /// Invalidates stage 1 and 2 translations of the current VMID on all CPUs.
     tlbi_vmalls12e1is,
     "tlbi vmalls12e1is"
+);
+instruction!(
+    /// Invalidates stage 1 translations of the current VMID on this CPU.
+    tlbi_vmalle1,
+    "tlbi vmalle1"
+);
+instruction!(
+    /// Data synchronization barrier, this CPU.
+    dsb_nsh,
+    "dsb nsh"
 );
 instruction!(
     /// Invalidates all instruction caches, inner shareable.
@@ -133,6 +146,10 @@ pub struct PerCpu {
     pub redistributor: Registers,
     /// Set by the CPU itself once it runs on its own stack.
     pub online: AtomicBool,
+    /// What its timer is to ring for.
+    pub deadlines: Deadlines,
+    /// Its run queue, if vCPUs share it.
+    pub scheduler: Once<Scheduler>,
     /// Whose facilities its registers hold.
     pub facilities: Holders,
 }

@@ -42,6 +42,8 @@ pub mod mode;
 pub mod naive;
 pub mod psci;
 pub mod regs;
+pub mod sched;
+pub mod state;
 pub mod statistics;
 pub mod switch;
 pub mod time;
@@ -54,6 +56,8 @@ use turnstile_vm::lifecycle::Stop;
 
 #[cfg(target_os = "none")]
 core::arch::global_asm!(include_str!("boot.S"));
+#[cfg(target_os = "none")]
+core::arch::global_asm!(include_str!("switch.S"));
 #[cfg(all(target_os = "none", not(feature = "ablation")))]
 core::arch::global_asm!(include_str!("vectors.S"));
 // In one piece: the naive vectors use macros and labels of the others.

@@ -27,6 +27,8 @@ const HEAP: u64 = 16 * MIB;
 const STACK: u64 = 32 * 1024;
 /// Bytes of the stack for fault reports.
 const FAULT_STACK: u64 = 16 * 1024;
+/// Bytes that are taken for more stacks when there is no room for another.
+const MORE_STACKS: u64 = 2 * MIB;
 /// Bits of the EL2 address space; `boot.S` has the matching T0SZ.
 const EL2_BITS: u32 = 39;
 
@@ -335,7 +337,13 @@ pub fn el2_root() -> u64 {
 /// The page above it is the next stack's guard.
 fn stack(size: u64) -> Result<u64, Error> {
     with(|m| {
-        let frames = m.stacks.allocate(size + PAGE, PAGE)?;
+        let frames = match m.stacks.allocate(size + PAGE, PAGE) {
+            Ok(frames) => frames,
+            Err(_) => {
+                m.stacks.add(m.guests.allocate(MORE_STACKS, 2 * MIB).map_err(|_| Error::NoArena)?)?;
+                m.stacks.allocate(size + PAGE, PAGE)?
+            }
+        };
         let start = frames.start().0 + PAGE;
         let mut pool = Pool { arena: &mut m.arena, regime: Regime::El2 };
         if let Some(table) = m.el2.as_mut() {
@@ -352,6 +360,14 @@ fn stack(size: u64) -> Result<u64, Error> {
 /// # Errors
 /// When there is no room for another stack.
 pub fn cpu_stack() -> Result<u64, Error> {
+    stack(STACK)
+}
+
+/// Allocates the stack of a vCPU that shares CPUs; returns its top.
+///
+/// # Errors
+/// When there is no room for another stack.
+pub fn vcpu_stack() -> Result<u64, Error> {
     stack(STACK)
 }
 

@@ -77,15 +77,20 @@ pub fn page(vcpu: &Vcpu) -> *const Page {
 
 unsafe extern "C" {
     #[cfg(target_os = "none")]
+    static vectors: u8;
+    #[cfg(target_os = "none")]
     static vectors_timed: u8;
 }
 
-/// Makes this CPU take the exits of a vCPU that keeps statistics by the timed vectors.
-pub fn use_timed_vectors() {
+/// Makes this CPU take exits by the timed vectors, for a vCPU that keeps statistics, or by the others.
+pub fn use_vectors(timed: bool) {
     #[cfg(target_os = "none")]
-    // SAFETY: a complete vector table, which does what the plain one does; EL2 itself takes no exceptions.
+    // SAFETY: complete vector tables, which do the same; EL2 itself takes no exceptions.
     unsafe {
-        regs::VBAR_EL2.write(&raw const vectors_timed as u64);
+        let table = if timed { &raw const vectors_timed } else { &raw const vectors };
+        regs::VBAR_EL2.write(table as u64);
     }
+    #[cfg(not(target_os = "none"))]
+    let _ = timed;
     crate::cpu::isb();
 }

@@ -3,7 +3,8 @@
 //!
 //! Nothing here runs on an exit. What belongs to the CPU is set once ([`start_cpu`]); what belongs to the VM
 //! when its vCPU becomes resident ([`load`]); what belongs to the vCPU when it is reset ([`reset_vcpu`]), and
-//! from then on it is the guest's own, in the registers (seed 004: EL1 state is never switched on an exit).
+//! from then on it is the guest's own, in the registers (seed 004: EL1 state is never switched on an exit). Where vCPUs
+//! share a CPU, [`crate::sched`] stores and loads that.
 
 use crate::cpu;
 use crate::facility;
@@ -26,6 +27,11 @@ const HCR_GUEST: u64 = 1 << 0 // VM: stage 2
     | 1 << 37; // TEA: external aborts to EL2
 /// TID5: GMID_EL1. Defined from Armv8.5 on (MTE), RES0 before.
 const HCR_TID5: u64 = 1 << 58;
+
+/// What vCPUs that share a CPU need: FB and BSU (maintenance is broadcast, barriers are inner shareable), TWI.
+const HCR_SHARED: u64 = 1 << 9 | 1 << 10 | 1 << 13;
+/// TWE: WFE traps.
+const HCR_TWE: u64 = 1 << 14;
 
 /// SCTLR_EL1 at reset: RES1 bits only; MMU and caches off.
 const SCTLR_RESET: u64 = 0x30d0_0800;
@@ -77,6 +83,7 @@ fn start_cpu_in<M: Mode>() {
             regs::HFGITR2_EL2.write(0);
         }
         regs::HSTR_EL2.write(0);
+        regs::VPIDR_EL2.write(regs::MIDR_EL1.read());
         regs::CNTHCTL_EL2.write(M::CNTHCTL);
         regs::CNTHP_CTL_EL2.write(0);
         if id_field(mmfr1, 8) != 0 {
@@ -102,22 +109,50 @@ pub struct Residence {
     pub cntvoff: u64,
 }
 
-/// Makes a vCPU resident on this CPU.
+/// Makes the VM of a vCPU, and its place in it, those of this CPU.
+#[inline] // Four registers of each switch.
 pub fn load(residence: &Residence) {
-    // SAFETY: the tables belong to the VM and live until it has been put everywhere. The CPU may hold
-    // translations of an earlier life of this VMID; they are invalidated before the guest runs.
+    // SAFETY: the tables belong to the VM and live until it has been put everywhere.
     unsafe {
         regs::VTCR_EL2.write(residence.vtcr);
         regs::VTTBR_EL2.write(residence.vttbr);
-        regs::VPIDR_EL2.write(regs::MIDR_EL1.read());
         regs::VMPIDR_EL2.write(residence.vmpidr | 1 << 31);
         regs::CNTVOFF_EL2.write(residence.cntvoff);
-        cpu::isb();
-        cpu::dsb_ishst();
-        cpu::tlbi_vmalls12e1is();
-        cpu::dsb_ish();
-        cpu::isb();
     }
+}
+
+/// Invalidates what all CPUs know of the translations of the resident vCPU's VM: before it begins a life, because there
+/// may be some of an earlier one.
+pub fn forget_vm() {
+    cpu::isb();
+    cpu::dsb_ishst();
+    cpu::tlbi_vmalls12e1is();
+    cpu::dsb_ish();
+    cpu::isb();
+}
+
+/// Invalidates what this CPU knows of the first stage of the resident vCPU's VM.
+#[cold]
+pub fn forget_stage1() {
+    cpu::isb();
+    cpu::tlbi_vmalle1();
+    cpu::dsb_nsh();
+    cpu::isb();
+}
+
+/// Sets up what vCPUs that share this CPU need beside what all do. What a guest invalidates on its CPU it invalidates on
+/// all, because it may have run there, and its barriers reach as far.
+pub fn share_cpu() {
+    // SAFETY: traps and the reach of maintenance of guests.
+    unsafe { regs::HCR_EL2.write(regs::HCR_EL2.read() | HCR_SHARED) };
+    cpu::isb();
+}
+
+/// Makes WFE trap, or not: while another vCPU waits for this CPU.
+pub fn trap_wfe(trap: bool) {
+    let hcr = regs::HCR_EL2.read() & !HCR_TWE;
+    // SAFETY: a trap of guests; it takes effect when one is entered.
+    unsafe { regs::HCR_EL2.write(hcr | if trap { HCR_TWE } else { 0 }) };
 }
 
 /// Puts the system registers of the resident vCPU into their reset state (Arm ARM D1.9),

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Wall-clock time: the machine's PL031 (DDI 0224) at boot, the physical counter from then on. And deadlines of
-//! the hypervisor's own, by the EL2 physical timer of the CPU that sets them.
+//! the hypervisor's own, by the EL2 physical timer of the CPU that sets them: for devices, and for the run queue.
 
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::cpu;
 use crate::mmio::Registers;
 use crate::regs;
 
@@ -29,25 +31,83 @@ pub fn seconds() -> u64 {
     BASE.load(Ordering::Relaxed).wrapping_add(uptime())
 }
 
+/// No deadline.
+const NEVER: u64 = u64::MAX;
+
+/// What the EL2 physical timer of a CPU is to ring for, as values of the physical counter.
+#[derive(Debug)]
+pub struct Deadlines {
+    devices: Cell<u64>,
+    schedule: Cell<u64>,
+    /// What the timer is set to.
+    set: Cell<u64>,
+}
+
+// SAFETY: each CPU touches only its own, which the functions of this module reach through `cpu::this`; interrupts are
+// masked at EL2.
+unsafe impl Sync for Deadlines {}
+// SAFETY: as above; before its CPU starts, the boot CPU alone has it.
+unsafe impl Send for Deadlines {}
+
+impl Deadlines {
+    /// Makes those of a CPU that has not started: none.
+    pub const fn new() -> Self {
+        Self { devices: Cell::new(NEVER), schedule: Cell::new(NEVER), set: Cell::new(NEVER) }
+    }
+
+    /// Sets the timer to the earlier one.
+    fn program(&self) {
+        let at = self.devices.get().min(self.schedule.get());
+        if at == self.set.replace(at) {
+            return;
+        }
+        // SAFETY: the hypervisor's own timer; its interrupt is masked while EL2 runs.
+        unsafe {
+            if at == NEVER {
+                regs::CNTHP_CTL_EL2.write(0);
+            } else {
+                regs::CNTHP_CVAL_EL2.write(at);
+                regs::CNTHP_CTL_EL2.write(1);
+            }
+        }
+    }
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Lets [`crate::Monitor::deadline`] be called on this CPU in `seconds`, unless an earlier deadline is set.
 pub fn set_deadline(seconds: u64) {
     let ticks = seconds.saturating_mul(regs::CNTFRQ_EL0.read());
     let at = regs::CNTPCT_EL0.read().saturating_add(ticks);
-    let set = regs::CNTHP_CTL_EL2.read() & 1 != 0;
-    if set && regs::CNTHP_CVAL_EL2.read() <= at {
-        return;
-    }
-    // SAFETY: the hypervisor's own timer; its interrupt is masked while EL2 runs.
-    unsafe {
-        regs::CNTHP_CVAL_EL2.write(at);
-        regs::CNTHP_CTL_EL2.write(1);
-    }
-    crate::cpu::isb();
+    let deadlines = &cpu::this().deadlines;
+    deadlines.devices.set(deadlines.devices.get().min(at));
+    deadlines.program();
+    cpu::isb();
 }
 
-/// Ends the deadline that has passed, so that its interrupt line falls.
-pub(crate) fn end_deadline() {
-    // SAFETY: as above.
-    unsafe { regs::CNTHP_CTL_EL2.write(0) };
-    crate::cpu::isb();
+/// Sets when this CPU has to look at its run queue: instead of when it was to before.
+pub fn set_schedule(at: Option<u64>) {
+    let deadlines = &cpu::this().deadlines;
+    deadlines.schedule.set(at.unwrap_or(NEVER));
+    deadlines.program();
+}
+
+/// Ends the deadlines that have passed, so that the timer's interrupt line falls. True if devices wait for one of them.
+pub(crate) fn end_deadlines() -> bool {
+    let deadlines = &cpu::this().deadlines;
+    let now = regs::CNTPCT_EL0.read();
+    if deadlines.schedule.get() <= now {
+        deadlines.schedule.set(NEVER);
+    }
+    let devices = deadlines.devices.get() <= now;
+    if devices {
+        deadlines.devices.set(NEVER);
+    }
+    deadlines.program();
+    cpu::isb();
+    devices
 }

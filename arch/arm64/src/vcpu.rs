@@ -15,6 +15,7 @@ use crate::facility;
 use crate::irq::Gic;
 use crate::irq::ich::Ich;
 use crate::regs;
+use crate::sched::Thread;
 use crate::vm::{Peers, Vm, Wire};
 
 /// A vCPU.
@@ -26,7 +27,7 @@ pub struct Vcpu {
     pub vm: &'static Vm,
     /// Its number in the VM.
     pub index: usize,
-    /// The physical CPU it is pinned to.
+    /// The physical CPU it is pinned to, or where it begins.
     pub cpu: &'static PerCpu,
     /// Interrupts posted by others.
     pub inbox: Inbox,
@@ -37,6 +38,8 @@ pub struct Vcpu {
     /// lies as if there were none.
     pub statistics: Option<&'static Page>,
     facilities: UnsafeCell<facility::State>,
+    /// What it has if it shares CPUs with others; `None` if it is pinned.
+    pub thread: Option<Thread>,
     /// Where its registers go on an exit that does without techniques. Last, so that nothing else moves.
     #[cfg(feature = "ablation")]
     saved: UnsafeCell<crate::naive::Saved>,
@@ -51,12 +54,12 @@ pub struct Owned {
 // SAFETY: everything shared is atomic; `owned` is reached only through `Vcpu::owned`, whose contract is that
 // only the CPU where the vCPU is resident calls it, and `facilities` so by the CPU that last ran it.
 unsafe impl Sync for Vcpu {}
-// SAFETY: the owned part may be handed to the CPU that the vCPU is pinned to.
+// SAFETY: the owned part may be handed to the CPU that runs the vCPU.
 unsafe impl Send for Vcpu {}
 
 impl Vcpu {
-    /// Makes vCPU `index` of `vm`, pinned to `cpu`.
-    pub fn new(vm: &'static Vm, index: usize, cpu: &'static PerCpu) -> Self {
+    /// Makes vCPU `index` of `vm`, pinned to `cpu`; or a thread that begins there.
+    pub fn new(vm: &'static Vm, index: usize, cpu: &'static PerCpu, thread: Option<Thread>) -> Self {
         let gic = VcpuGic::new(&vm.vgic, index, Ich::list_registers());
         Self {
             attention: Attention::new(),
@@ -68,6 +71,7 @@ impl Vcpu {
             owned: UnsafeCell::new(Owned { gic }),
             statistics: vm.statistics.then(|| &*Box::leak(Box::new(Page::new(regs::CNTFRQ_EL0.read())))),
             facilities: UnsafeCell::new(facility::State::new(vm)),
+            thread,
             #[cfg(feature = "ablation")]
             saved: Default::default(),
         }

@@ -19,6 +19,7 @@ use crate::cpu;
 use crate::facility::{common, pmu};
 use crate::idregs::{self, IdRegisters, Offer};
 use crate::irq::{Gic, in_gic};
+use crate::sched;
 use crate::switch::Residence;
 use crate::vcpu::{Vcpu, serve_remote};
 
@@ -209,12 +210,16 @@ impl<G: Gic> Host for Peers<'_, G> {
 
     fn remote<V: VirtualInterface>(&self, me: &mut VcpuGic, vif: &mut V, vcpu: usize, op: RemoteOp) -> u64 {
         let (Some(target), Some(own)) = (self.vm.vcpu(vcpu), self.vm.vcpu(me.index())) else { return 0 };
+        if let Some(result) = sched::operate::<G>(target, op) {
+            return result;
+        }
         target.remote.call(
             &target.attention,
             Wire(op),
             |posted| target.notify::<G>(posted),
             || {
                 serve_remote::<G>(own, me, vif);
+                sched::serve_absent::<G>(target);
                 cpu::relax();
             },
         )
@@ -262,8 +267,8 @@ impl Vcpu {
     pub fn notify<G: Gic>(&self, posted: Posted) {
         match posted {
             Posted::Kick(token) if token != cpu::this().kick_token => G::kick(token),
-            // Nothing parks a vCPU: each has a CPU of its own.
-            Posted::Kick(_) | Posted::Seen | Posted::Wake => {}
+            Posted::Kick(_) | Posted::Seen => {}
+            Posted::Wake => sched::wake::<G>(self),
         }
     }
 

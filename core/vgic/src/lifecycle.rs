@@ -40,6 +40,12 @@ impl VcpuGic {
         self.refresh_deliverable();
     }
 
+    /// Returns the private interrupts whose physical twins are active for this vCPU, a bit each: between [`Self::put`]
+    /// and [`Self::load`] the caller makes them inactive, so that others get theirs, and active again.
+    pub fn held(&self) -> u32 {
+        self.held
+    }
+
     /// Returns the vCPU's interrupts to their reset state: nothing pending or active, list registers
     /// clear, physical interrupts deactivated, the vCPU on. For a reset of the whole VM, after
     /// [`Vgic::reset`]; SPIs in custody are forgotten.

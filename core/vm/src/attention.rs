@@ -54,14 +54,23 @@ bitflags! {
 }
 
 /// What makes a physical CPU look at the attention word of the vCPU that is resident there, for the interrupt
-/// controller's driver: the value it writes. Neither zero nor all ones.
+/// controller's driver: the value it writes. Less than the four highest numbers.
 pub type KickToken = u64;
 
-/// The residence of a vCPU that is in no CPU, and in some CPU's run queue or on its way there: whoever loads it reads
-/// its word.
-const QUEUED: u64 = 0;
 /// The residence of a vCPU that is in no CPU and waits for something: the first poster wakes it.
 const PARKED: u64 = u64::MAX;
+/// The residence of a vCPU that is in no CPU, and in some CPU's run queue or on its way there: whoever loads it reads
+/// its word.
+const QUEUED: u64 = u64::MAX - 1;
+/// As [`PARKED`], while somebody uses its state: who that is reads the word afterwards.
+const CLAIMED_PARKED: u64 = u64::MAX - 2;
+/// As [`QUEUED`], while somebody uses its state: who loads it waits for that.
+const CLAIMED_QUEUED: u64 = u64::MAX - 3;
+
+/// A claim to the state of a vCPU that is in no CPU: what it was.
+#[derive(Debug)]
+#[must_use = "what is claimed has to be released"]
+pub struct Claim(u64);
 
 /// What a poster has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +88,8 @@ pub enum Posted {
 #[derive(Debug)]
 pub struct Attention {
     word: AtomicU32,
-    /// The token of the physical CPU, or [`QUEUED`], or [`PARKED`]. Written by load and put; a poster takes it from
-    /// [`PARKED`] to [`QUEUED`].
+    /// The token of the physical CPU, or [`QUEUED`], [`PARKED`] and so on. Written by load and put; a poster takes it
+    /// from [`PARKED`] to [`QUEUED`].
     residence: AtomicU64,
 }
 
@@ -107,11 +116,8 @@ impl Attention {
         // Pairs with the fences in `load` and `put`: either this reads the new residence, or whoever wrote that reads
         // the word just written. Without it each could read what was before the other's write.
         fence(Ordering::SeqCst);
-        match self.residence.load(Ordering::Relaxed) {
-            QUEUED => Posted::Seen,
-            PARKED => self.unpark(),
-            token => Posted::Kick(token),
-        }
+        let residence = self.residence.load(Ordering::Relaxed);
+        if residence < CLAIMED_QUEUED { Posted::Kick(residence) } else { self.unpark() }
     }
 
     /// Takes the vCPU out of where it is parked, unless somebody else has.
@@ -120,8 +126,9 @@ impl Attention {
         // Acquire: what its CPU did before it parked the vCPU comes before what the waker does with it.
         match self.residence.compare_exchange(PARKED, QUEUED, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Posted::Wake,
-            Err(QUEUED) => Posted::Seen,
-            Err(token) => Posted::Kick(token),
+            Err(token) if token < CLAIMED_QUEUED => Posted::Kick(token),
+            // Who has claimed it, or loads it, reads the word.
+            Err(_) => Posted::Seen,
         }
     }
 
@@ -165,9 +172,13 @@ impl Attention {
     }
 
     /// Records that the vCPU is now resident on the physical CPU with `token`, which owns it from here on. It must
-    /// read the word before it enters the guest, as always. Not for a parked vCPU: it is woken first.
+    /// read the word before it enters the guest, as always. Not for a parked vCPU: it is woken first. Waits for a claim,
+    /// which is short.
     pub fn load(&self, token: KickToken) {
-        self.residence.store(token, Ordering::Relaxed);
+        // Acquire: pairs with the release of a claim, and with `put` on another CPU.
+        while self.residence.compare_exchange(QUEUED, token, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            crate::sync::relax();
+        }
         // Pairs with the fence in `post`.
         fence(Ordering::SeqCst);
     }
@@ -194,16 +205,36 @@ impl Attention {
     }
 
     /// Takes a parked vCPU back because its time has come: true if nobody has woken it meanwhile, and the caller has
-    /// it now.
+    /// it now. Otherwise whoever woke it, or uses its state just now, sees [`Reasons::DEADLINE`].
     pub fn wake(&self) -> bool {
-        self.unpark() == Posted::Wake
+        self.post(Reasons::DEADLINE) == Posted::Wake
+    }
+
+    /// Claims the state of a vCPU that is in no CPU, for a short operation that waits for nothing. `None` if it is
+    /// resident, or claimed already.
+    pub fn claim(&self) -> Option<Claim> {
+        for (from, to) in [(PARKED, CLAIMED_PARKED), (QUEUED, CLAIMED_QUEUED)] {
+            // Acquire: pairs with `put`, `park` and the release of other claims: its state is as it was left.
+            if self.residence.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return Some(Claim(from));
+            }
+        }
+        None
+    }
+
+    /// Gives up a claim. [`Posted::Wake`] if something was posted meanwhile: then the caller has to do what a poster
+    /// does.
+    pub fn release(&self, Claim(was): Claim) -> Posted {
+        // Release: whoever has it next sees what was done to its state.
+        self.residence.store(was, Ordering::Release);
+        // Pairs with the fence in `post`, as in `park`.
+        fence(Ordering::SeqCst);
+        if self.word.load(Ordering::Relaxed) == 0 { Posted::Seen } else { self.unpark() }
     }
 
     /// Returns the token of the physical CPU where the vCPU is resident.
     pub fn residence(&self) -> Option<KickToken> {
-        match self.residence.load(Ordering::Relaxed) {
-            QUEUED | PARKED => None,
-            token => Some(token),
-        }
+        let residence = self.residence.load(Ordering::Relaxed);
+        (residence < CLAIMED_QUEUED).then_some(residence)
     }
 }

@@ -29,4 +29,12 @@ mod sync {
     pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
     #[cfg(loom)]
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+    /// Lets another CPU go on.
+    pub(crate) fn relax() {
+        #[cfg(not(loom))]
+        core::hint::spin_loop();
+        #[cfg(loom)]
+        loom::thread::yield_now();
+    }
 }

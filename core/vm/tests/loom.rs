@@ -169,6 +169,45 @@ fn a_vcpu_is_parked_or_woken_once_whoever_comes_first() {
     });
 }
 
+#[test]
+fn a_claim_keeps_the_state_to_itself_and_loses_no_post() {
+    loom::model(|| {
+        let vcpu = Arc::new(Vcpu::new(1));
+        // What a claim guards: its users may not meet.
+        let state = Arc::new(AtomicU32::new(0));
+        let parked = vcpu.attention.park();
+        assert!(parked);
+        let poster = {
+            let vcpu = vcpu.clone();
+            thread::spawn(move || vcpu.post(3))
+        };
+        let claimer = {
+            let (vcpu, state) = (vcpu.clone(), state.clone());
+            thread::spawn(move || {
+                let Some(claim) = vcpu.attention.claim() else { return };
+                state.store(state.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                if vcpu.attention.release(claim) == Posted::Wake {
+                    vcpu.wakes.fetch_add(1, Relaxed);
+                }
+            })
+        };
+        // The home finds that its deadline has come; or somebody hands it over.
+        let own = vcpu.attention.wake();
+        if own {
+            vcpu.attention.load(2);
+            state.store(state.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            vcpu.attention.put();
+        }
+        poster.join().unwrap();
+        claimer.join().unwrap();
+        assert_eq!(usize::from(own) + vcpu.wakes.load(Relaxed), 1, "exactly one has it");
+        assert!(vcpu.attention.is_pending());
+        let used = state.load(Ordering::Relaxed);
+        assert!(u32::from(own) <= used && used <= 2);
+    });
+}
+
+
 /// Serves a cell: adds the first and the last word, and one.
 fn serve(vcpu: &Vcpu, served: &Count) {
     vcpu.cell.serve(|payload: Payload| {

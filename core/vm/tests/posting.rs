@@ -59,7 +59,7 @@ fn a_parked_vcpu_is_woken_once() {
     assert_eq!(attention.post(Reasons::STOP), Posted::Seen);
     assert!(!attention.wake(), "it is queued");
     attention.load(4);
-    assert_eq!(attention.take(), Reasons::INBOX | Reasons::STOP);
+    assert_eq!(attention.take(), Reasons::INBOX | Reasons::STOP | Reasons::DEADLINE);
     assert!(attention.park());
     assert!(attention.wake(), "its time has come");
     assert_eq!(attention.post(Reasons::INBOX), Posted::Seen);
@@ -73,6 +73,23 @@ fn a_vcpu_with_something_to_look_at_is_not_parked() {
     assert!(!attention.park());
     assert_eq!(attention.residence(), None);
     assert!(!attention.wake(), "who tried to park it has it");
+}
+
+#[test]
+fn a_claim_is_exclusive_and_a_post_meanwhile_wakes_when_it_ends() {
+    let attention = Attention::new();
+    attention.load(3);
+    assert!(attention.claim().is_none(), "it is resident");
+    assert!(attention.park());
+    let claim = attention.claim().expect("it is parked");
+    assert!(attention.claim().is_none());
+    assert_eq!(attention.post(Reasons::INBOX), Posted::Seen);
+    assert_eq!(attention.residence(), None);
+    assert_eq!(attention.release(claim), Posted::Wake);
+    let claim = attention.claim().expect("it is queued");
+    assert_eq!(attention.release(claim), Posted::Seen);
+    attention.load(4);
+    assert_eq!(attention.residence(), Some(4));
 }
 
 #[test]

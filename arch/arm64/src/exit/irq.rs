@@ -9,7 +9,7 @@ use super::{Code, done};
 use crate::facility;
 use crate::irq::{
     Acknowledged, Gic, PPI_HYPERVISOR_TIMER, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_PMU, PPI_VIRTUAL_TIMER,
-    SGI_KICK, SPURIOUS,
+    SGI_KICK, SGI_RESCHEDULE, SPURIOUS,
 };
 use crate::vcpu::{Owned, Vcpu, serve_remote};
 
@@ -82,7 +82,12 @@ pub(super) fn full<G: Gic>(
             });
             G::deactivate(acknowledged);
         }
-        _ => own::<G>(monitor, acknowledged),
+        intid => {
+            if vcpu.thread.is_some() && matches!(intid, SGI_RESCHEDULE | PPI_HYPERVISOR_TIMER) {
+                vcpu.attention.raise(Reasons::RESCHEDULE);
+            }
+            own::<G>(monitor, acknowledged);
+        }
     }
 }
 
@@ -90,10 +95,11 @@ pub(super) fn full<G: Gic>(
 pub(super) fn own<G: Gic>(monitor: &dyn crate::Monitor, acknowledged: Acknowledged) {
     match G::intid(acknowledged) {
         SPURIOUS.. => return,
-        SGI_KICK => {}
+        SGI_KICK | SGI_RESCHEDULE => {}
         PPI_HYPERVISOR_TIMER => {
-            crate::time::end_deadline();
-            monitor.deadline();
+            if crate::time::end_deadlines() {
+                monitor.deadline();
+            }
         }
         intid => monitor.interrupt(intid),
     }

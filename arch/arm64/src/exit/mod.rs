@@ -14,6 +14,7 @@ mod mmio;
 #[cfg(feature = "ablation")]
 pub(crate) mod naive;
 mod sysreg;
+pub mod wait;
 
 use turnstile_exitstat::Reason;
 

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::vec;
 use std::vec::Vec;
 
+use spin::Once;
 use turnstile_exitstat::record_offset;
 use turnstile_machine::GuestMachine;
 use turnstile_vgic::{Context, Host, RemoteOp, VcpuGic, Vgic, VgicConfig, VirtualInterface};
@@ -21,6 +22,7 @@ use crate::irq::gicv3::kick_token;
 use crate::irq::ich::Ich;
 use crate::mmio::Registers;
 use crate::regs::fakes::{self, Access};
+use crate::time::Deadlines;
 use crate::vm::{Vm, VmParts};
 
 /// Does at once what is asked of another vCPU: there is no other CPU that would.
@@ -64,6 +66,8 @@ pub(crate) fn cpu_area(index: usize) -> &'static PerCpu {
         // SAFETY: never accessed.
         redistributor: unsafe { Registers::new(0) },
         online: AtomicBool::new(true),
+        deadlines: Deadlines::new(),
+        scheduler: Once::new(),
         facilities: Holders::new(),
     }))
 }
@@ -84,7 +88,7 @@ pub(crate) fn vm_of(vcpus: usize, pmu: Kind, sve: bool, statistics: bool) -> &'s
         memory: 64 << 20,
     };
     let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
-    let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu_area(n)))));
+    let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu_area(n), None))));
     vm.set_vcpus(all.collect());
     vm
 }

@@ -9,7 +9,7 @@ use turnstile_vm::attention::KickToken;
 use super::ich::Ich;
 use super::{
     Acknowledged, Gic, PPI_HYPERVISOR_TIMER, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_PMU, PPI_VIRTUAL_TIMER,
-    SGI_KICK, SPURIOUS,
+    SGI_KICK, SGI_RESCHEDULE, SPURIOUS,
 };
 use crate::cpu::isb;
 use crate::discover::GicNode;
@@ -22,6 +22,7 @@ const GICD_IGROUPR: usize = 0x80;
 const GICD_ISENABLER: usize = 0x100;
 const GICD_ICENABLER: usize = 0x180;
 const GICD_ICPENDR: usize = 0x280;
+const GICD_ISACTIVER: usize = 0x300;
 const GICD_ICACTIVER: usize = 0x380;
 const GICD_IPRIORITYR: usize = 0x400;
 const GICD_IROUTER: usize = 0x6000;
@@ -132,7 +133,7 @@ pub fn start_cpu(redistributor: Registers) {
         redistributor.write32(sgi(GICD_IPRIORITYR + 4 * byte), PRIORITY);
     }
     let timers = [PPI_HYPERVISOR_TIMER, PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER];
-    let used = [SGI_KICK, PPI_PMU, PPI_MAINTENANCE].into_iter().chain(timers);
+    let used = [SGI_KICK, SGI_RESCHEDULE, PPI_PMU, PPI_MAINTENANCE].into_iter().chain(timers);
     redistributor.write32(sgi(GICD_ISENABLER), used.fold(0, |mask, n| mask | 1 << n));
     // SAFETY: these registers govern physical interrupts of this CPU only, which are masked at EL2; the
     // synchronization after SRE is required before the other ICC registers exist (IHI 0069, 12.1.3).
@@ -145,6 +146,13 @@ pub fn start_cpu(redistributor: Registers) {
         regs::ICC_IGRPEN1_EL1.write(1);
         isb();
     }
+}
+
+/// Makes a private interrupt active. The read behind the write makes the distributor take it before what follows.
+pub fn activate_private(redistributor: Registers, intid: u32) {
+    redistributor.write32(GICR_SGI + GICD_ISACTIVER, 1 << (intid & 31));
+    redistributor.read32(GICR_SGI + GICD_ISACTIVER);
+    crate::cpu::dsb_sy();
 }
 
 /// The GICv3 of this machine.

@@ -5,16 +5,23 @@
 //! vectors of a machine lead to its own, so no light exit asks which one it is. The rest picks its instance where it
 //! begins ([`in_gic`]).
 
+pub mod absent;
 pub mod gicv3;
 pub mod ich;
+pub mod switched;
 
 use turnstile_vgic::VirtualInterface;
 use turnstile_vm::attention::KickToken;
 
+pub use absent::Absent;
 pub use gicv3::Gicv3;
+pub use switched::{InterfaceState, Switched};
 
 /// SGI by which one physical CPU makes another look at its attention words.
 pub const SGI_KICK: u32 = 0;
+/// SGI by which one physical CPU makes another look at its run queue. Not the same as [`SGI_KICK`], which the light tier
+/// handles without knowing of run queues.
+pub const SGI_RESCHEDULE: u32 = 1;
 /// PPI of the PMU's overflow, for guests and, by the Server Base System Architecture, of machines.
 pub const PPI_PMU: u32 = 23;
 /// PPI of the GIC's maintenance interrupt (fixed by the Server Base System Architecture).
@@ -33,7 +40,7 @@ pub const SPURIOUS: u32 = 1020;
 pub struct Acknowledged(pub u32);
 
 /// The GIC of the machine: its CPU interface at EL2, and the virtual CPU interface.
-pub trait Gic: 'static {
+pub trait Gic: Switched + 'static {
     /// The virtual CPU interface: zero-sized, its state is the hardware's.
     type Interface: VirtualInterface;
 

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! vCPUs that do not run: those that wait for an interrupt, and the waiting room of those that are off. A vCPU that
+//! shares CPUs gives its own away meanwhile; nothing refers to its exclusive state across that.
+
+use turnstile_exitstat::Reason;
+use turnstile_vm::attention::Reasons;
+use turnstile_vm::lifecycle::Phase;
+use turnstile_vm::psci::Start;
+
+use super::irq;
+use crate::cpu;
+use crate::facility;
+use crate::frame::Frame;
+use crate::irq::{Acknowledged, Gic, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic};
+use crate::sched;
+use crate::statistics;
+use crate::switch;
+use crate::vcpu::{Owned, Vcpu};
+use crate::{Monitor, monitor};
+
+/// Uses what belongs to the CPU where `vcpu` is resident.
+fn with_owned<R>(vcpu: &Vcpu, f: impl FnOnce(&mut Owned) -> R) -> R {
+    // SAFETY: the callers are exit handlers of the CPU where the vCPU is resident, and hold no other reference. `f` does
+    // not give the CPU away.
+    f(unsafe { vcpu.owned() })
+}
+
+/// Waits as WFI does: until an interrupt for the guest is pending, or somebody wants attention.
+pub(super) fn suspend<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    let wants = || {
+        vcpu.attention.is_pending() || with_owned(vcpu, |owned| owned.gic.has_pending(&mut G::interface()))
+    };
+    let serve = |acknowledged| with_owned(vcpu, |owned| irq::full::<G>(vcpu, owned, monitor, acknowledged));
+    while !wants() {
+        pause::<G>(frame, vcpu, wants, serve);
+    }
+}
+
+/// Hints that the vCPU could wait, as WFE does: it goes on at once unless another one wants its CPU.
+pub(super) fn give_way<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu) {
+    if let Some(thread) = &vcpu.thread {
+        statistics::uncounted(frame, || sched::give_way::<G>(vcpu, thread));
+    }
+}
+
+/// Waits for an interrupt and serves it; a vCPU that shares CPUs waits for its turn, too, and until it `wants` to run.
+fn pause<G: Gic>(
+    frame: &mut Frame,
+    vcpu: &'static Vcpu,
+    wants: impl FnMut() -> bool,
+    mut serve: impl FnMut(Acknowledged),
+) {
+    if let Some(thread) = &vcpu.thread {
+        return statistics::uncounted(frame, || sched::wait::<G>(vcpu, thread, wants, serve));
+    }
+    statistics::uncounted(frame, cpu::wfi);
+    let acknowledged = G::acknowledge();
+    // The acknowledge takes a kick away: the attention word it announces must be read after it, and reads of
+    // memory are not ordered behind those of system registers.
+    cpu::isb();
+    serve(acknowledged);
+}
+
+/// Looks at what the attention word names, once.
+pub(super) fn attend<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    let reasons = vcpu.attention.take();
+    with_owned(vcpu, |owned| irq::attend::<G>(vcpu, owned, reasons));
+    if reasons.contains(Reasons::STOP) {
+        // In the life that ends: the last one to acknowledge lets the next one begin.
+        statistics::end(vcpu, frame.timing);
+        acknowledge_stop::<G>(vcpu, monitor);
+        return wait_for_start::<G>(frame, vcpu, monitor);
+    }
+    if reasons.contains(Reasons::RESCHEDULE)
+        && let Some(thread) = &vcpu.thread
+    {
+        statistics::uncounted(frame, || sched::reschedule::<G>(vcpu, thread));
+    }
+}
+
+/// Leaves the VM's stop to be finished by whoever acknowledges last.
+fn acknowledge_stop<G: Gic>(vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    if !matches!(vcpu.vm.lifecycle.phase(), Phase::Stopping(_)) {
+        return;
+    }
+    switch::stop_timers();
+    with_owned(vcpu, |owned| owned.gic.reset(&vcpu.vm.vgic, &mut G::interface()));
+    facility::reset(vcpu);
+    if let Some(stop) = vcpu.vm.lifecycle.acknowledge(vcpu.index) {
+        monitor.stopped(vcpu.vm, stop);
+    }
+}
+
+/// The waiting room of a vCPU that is off, or whose VM is stopped. Physical interrupts and requests of others are served.
+/// Returns with the vCPU reset and about to run.
+pub(super) fn wait_for_start<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    switch::stop_timers();
+    let mut posted = false;
+    loop {
+        let reasons = vcpu.attention.take();
+        if reasons.contains(Reasons::REMOTE) {
+            with_owned(vcpu, |owned| {
+                crate::vcpu::serve_remote::<G>(vcpu, &mut owned.gic, &mut G::interface());
+            });
+        }
+        posted |= reasons.contains(Reasons::INBOX);
+        if reasons.contains(Reasons::STOP) {
+            acknowledge_stop::<G>(vcpu, monitor);
+        }
+        if vcpu.index == 0 {
+            monitor.waiting(vcpu.vm);
+        }
+        if matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
+            && let Some(start) = vcpu.vm.psci.take_start(vcpu.index)
+        {
+            begin::<G>(frame, vcpu, start);
+            if posted {
+                // What came while the vCPU was off is looked at before it runs.
+                vcpu.attention.raise(Reasons::INBOX);
+            }
+            return;
+        }
+        let serve = |acknowledged| match G::intid(acknowledged) {
+            PPI_VIRTUAL_TIMER | PPI_PHYSICAL_TIMER => {
+                switch::stop_timers();
+                G::deactivate(acknowledged);
+            }
+            _ => with_owned(vcpu, |owned| irq::full::<G>(vcpu, owned, monitor, acknowledged)),
+        };
+        if !vcpu.attention.is_pending() {
+            pause::<G>(frame, vcpu, || vcpu.attention.is_pending(), serve);
+        }
+    }
+}
+
+/// Gives a vCPU its reset state and its start address.
+fn begin<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, start: Start) {
+    statistics::begin(frame, Reason::Start);
+    facility::reset(vcpu);
+    facility::load(vcpu);
+    switch::load(&vcpu.vm.residence(vcpu.index));
+    switch::forget_vm();
+    switch::reset_vcpu(start.entry);
+    with_owned(vcpu, |owned| {
+        vcpu.vm.with_gic::<G, _>(|cx| {
+            owned.gic.power_on(cx);
+            owned.gic.load(cx);
+        });
+    });
+    #[cfg(feature = "ablation")]
+    facility::claim_all(vcpu);
+    #[cfg(feature = "ablation")]
+    // SAFETY: the CPU where the vCPU has just become resident; taken once.
+    unsafe { vcpu.saved() }.begin();
+    frame.clear();
+    frame.set(0, start.context);
+}
+
+unsafe extern "C" {
+    fn turnstile_enter(frame: u64) -> !;
+    fn turnstile_enter_timed(frame: u64) -> !;
+}
+
+/// Runs `vcpu` on this CPU, for ever.
+pub fn run(vcpu: &'static Vcpu) -> ! {
+    fn run_with<G: Gic>(vcpu: &'static Vcpu) -> ! {
+        vcpu.attention.load(cpu::this().kick_token);
+        statistics::use_vectors(vcpu.statistics.is_some());
+        // SAFETY: the memory above this CPU's stack, mapped and used by nobody else; TPIDR_EL2 was set at boot.
+        unsafe { live::<G>(cpu::this().stack_top as *mut Frame, vcpu) }
+    }
+    in_gic!(run_with(vcpu))
+}
+
+/// Waits for the first start of a resident vCPU, and enters its guest.
+///
+/// # Safety
+/// `frame` lies above the stack in use, and is the vCPU's. What is on the stack is discarded: nothing refers to it.
+pub(crate) unsafe fn live<G: Gic>(frame: *mut Frame, vcpu: &'static Vcpu) -> ! {
+    #[cfg(feature = "ablation")]
+    crate::naive::start_cpu();
+    // SAFETY: the caller's promise.
+    unsafe {
+        frame.write(Frame::new(vcpu, statistics::page(vcpu)));
+        wait_for_start::<G>(&mut *frame, vcpu, monitor());
+        while vcpu.attention.is_pending() {
+            attend::<G>(&mut *frame, vcpu, monitor());
+        }
+        match vcpu.statistics {
+            Some(_) => turnstile_enter_timed(frame as u64),
+            None => turnstile_enter(frame as u64),
+        }
+    }
+}
+
+/// Serves physical interrupts on a CPU to which no vCPU is pinned, for ever.
+pub fn idle() -> ! {
+    loop {
+        wait_for_interrupt();
+    }
+}
+
+/// Waits until this CPU is interrupted or kicked, and handles that.
+pub fn wait_for_interrupt() {
+    fn serve<G: Gic>() {
+        irq::own::<G>(monitor(), G::acknowledge());
+    }
+    cpu::wfi();
+    in_gic!(serve());
+    // Whoever kicked did so to make the caller read memory, which is not ordered behind the acknowledge.
+    cpu::isb();
+}

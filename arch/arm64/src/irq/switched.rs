@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What of the interrupt controller goes with a vCPU from one physical CPU to the next, beside its list registers.
+
+use turnstile_vm::attention::KickToken;
+
+use super::SGI_RESCHEDULE;
+use super::gicv3::{self, Gicv3};
+use super::ich::Ich;
+use super::{Acknowledged, Gic};
+use crate::cpu;
+use crate::regs;
+
+/// A guest's CPU interface while its vCPU is in no CPU: priority mask, binary points and enables as `VMCR` has them,
+/// and active priorities of Group 0 and 1. The default is its reset state.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InterfaceState {
+    vmcr: u64,
+    active: [[u64; 4]; 2],
+}
+
+/// What load and put do with a GIC.
+pub trait Switched {
+    /// Stores the guest's CPU interface.
+    fn save_interface(state: &mut InterfaceState);
+
+    /// Loads the guest's CPU interface.
+    ///
+    /// # Safety
+    /// It is that of the vCPU that becomes resident.
+    unsafe fn load_interface(state: &InterfaceState);
+
+    /// Makes a PPI of this CPU active, as if it had been acknowledged.
+    fn activate(intid: u32);
+
+    /// Sends [`SGI_RESCHEDULE`] to the physical CPU with `token`, ordered behind the stores before it.
+    fn reschedule(token: KickToken);
+}
+
+/// Ends the physical interrupts that a vCPU holds, which is being put: a bit for each PPI.
+pub fn release_held<G: Gic>(mut held: u32) {
+    while held != 0 {
+        G::deactivate(Acknowledged(held.trailing_zeros()));
+        held &= held - 1;
+    }
+}
+
+/// Makes the physical interrupts active that a vCPU holds, before its timers are loaded.
+pub fn restore_held<G: Gic>(mut held: u32) {
+    while held != 0 {
+        G::activate(held.trailing_zeros());
+        held &= held - 1;
+    }
+}
+
+impl Switched for Gicv3 {
+    #[inline(always)] // Straight code, in one place.
+    fn save_interface(state: &mut InterfaceState) {
+        let [group0, group1] = &mut state.active;
+        state.vmcr = regs::ICH_VMCR_EL2.read();
+        group0[0] = regs::ICH_AP0R0_EL2.read();
+        group1[0] = regs::ICH_AP1R0_EL2.read();
+        let preemption_bits = Ich::preemption_bits();
+        if preemption_bits >= 6 {
+            group0[1] = regs::ICH_AP0R1_EL2.read();
+            group1[1] = regs::ICH_AP1R1_EL2.read();
+        }
+        if preemption_bits >= 7 {
+            group0[2] = regs::ICH_AP0R2_EL2.read();
+            group0[3] = regs::ICH_AP0R3_EL2.read();
+            group1[2] = regs::ICH_AP1R2_EL2.read();
+            group1[3] = regs::ICH_AP1R3_EL2.read();
+        }
+    }
+
+    #[inline(always)] // As above.
+    unsafe fn load_interface(state: &InterfaceState) {
+        let [group0, group1] = &state.active;
+        let preemption_bits = Ich::preemption_bits();
+        // SAFETY: state of the guest's interface only; registers beyond the implemented preemption bits do not exist
+        // and are not touched (IHI 0069, 12.4.5).
+        unsafe {
+            regs::ICH_VMCR_EL2.write(state.vmcr);
+            regs::ICH_AP0R0_EL2.write(group0[0]);
+            regs::ICH_AP1R0_EL2.write(group1[0]);
+            if preemption_bits >= 6 {
+                regs::ICH_AP0R1_EL2.write(group0[1]);
+                regs::ICH_AP1R1_EL2.write(group1[1]);
+            }
+            if preemption_bits >= 7 {
+                regs::ICH_AP0R2_EL2.write(group0[2]);
+                regs::ICH_AP0R3_EL2.write(group0[3]);
+                regs::ICH_AP1R2_EL2.write(group1[2]);
+                regs::ICH_AP1R3_EL2.write(group1[3]);
+            }
+        }
+    }
+
+    #[cold]
+    fn activate(intid: u32) {
+        gicv3::activate_private(cpu::this().redistributor, intid);
+    }
+
+    fn reschedule(token: KickToken) {
+        Self::kick(token | u64::from(SGI_RESCHEDULE) << 24);
+    }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The system registers of a vCPU that is in no CPU: all that a guest can change at EL1 and EL0 without a trap, and
+//! where it goes on. What is shown to it only when it uses it is in `facility`; its interrupts are in `irq`.
+
+use crate::mode::Mode;
+use crate::regs::{self, guest};
+
+/// Defines the state: registers that have other names with VHE than without, and those that have one name.
+macro_rules! system_state {
+    ($($by_mode:ident)*; $($same:ident)*) => {
+        /// The system registers of a vCPU. The default is what a vCPU has before its first reset: nothing.
+        #[derive(Debug, Default)]
+        #[allow(non_snake_case, reason = "the architecture's names")]
+        pub struct SystemState { $($by_mode: u64,)* $($same: u64,)* }
+
+        impl SystemState {
+            /// Stores the registers.
+            #[inline(always)] // Straight code, once for each mode.
+            pub fn save<M: Mode>(&mut self) {
+                $(self.$by_mode = guest::$by_mode.read::<M>();)*
+                $(self.$same = regs::$same.read();)*
+            }
+
+            /// Loads the registers.
+            ///
+            /// # Safety
+            /// They are those of the vCPU that becomes resident.
+            #[inline(always)] // As above.
+            pub unsafe fn load<M: Mode>(&self) {
+                // SAFETY: the caller's promise: the guest gets back what it had.
+                unsafe {
+                    $(guest::$by_mode.write::<M>(self.$by_mode);)*
+                    $(regs::$same.write(self.$same);)*
+                }
+            }
+        }
+    };
+}
+
+system_state! {
+    SCTLR CPACR TTBR0 TTBR1 TCR SPSR ELR AFSR0 AFSR1 ESR FAR MAIR AMAIR VBAR CONTEXTIDR CNTKCTL;
+    PAR_EL1 SP_EL1 SP_EL0 TPIDR_EL0 TPIDRRO_EL0 TPIDR_EL1 CSSELR_EL1 MDCCINT_EL1 ELR_EL2 SPSR_EL2
+}
+
+/// A timer's control register: it is on, and its interrupt is not masked.
+const ENABLE: u64 = 1 << 0;
+const IMASK: u64 = 1 << 1;
+
+/// The EL1 timers of a vCPU.
+#[derive(Debug, Default)]
+pub struct Timers {
+    virtual_control: u64,
+    virtual_value: u64,
+    physical_control: u64,
+    physical_value: u64,
+}
+
+impl Timers {
+    /// Stores the timers and silences them: whoever is next on this CPU has others.
+    #[inline(always)] // Straight code, once for each mode.
+    pub fn put<M: Mode>(&mut self) {
+        self.virtual_control = guest::CNTV_CTL.read::<M>();
+        self.virtual_value = guest::CNTV_CVAL.read::<M>();
+        self.physical_control = guest::CNTP_CTL.read::<M>();
+        self.physical_value = guest::CNTP_CVAL.read::<M>();
+        // SAFETY: timers of the guest, which does not run.
+        unsafe {
+            guest::CNTV_CTL.write::<M>(0);
+            guest::CNTP_CTL.write::<M>(0);
+        }
+    }
+
+    /// Loads the timers. What they are set to comes first: a line must not rise for what another vCPU waits for.
+    ///
+    /// # Safety
+    /// They are those of the vCPU that becomes resident.
+    #[inline(always)] // As above.
+    pub unsafe fn load<M: Mode>(&self) {
+        // SAFETY: the caller's promise: the guest gets back what it had.
+        unsafe {
+            guest::CNTV_CVAL.write::<M>(self.virtual_value);
+            guest::CNTV_CTL.write::<M>(self.virtual_control);
+            guest::CNTP_CVAL.write::<M>(self.physical_value);
+            guest::CNTP_CTL.write::<M>(self.physical_control);
+        }
+    }
+
+    /// Returns when the first of the timers in `waited_for` (virtual, physical) will interrupt, as a value of the
+    /// physical counter.
+    pub fn deadline(&self, cntvoff: u64, [virtual_one, physical_one]: [bool; 2]) -> Option<u64> {
+        let armed = |control: u64| control & (ENABLE | IMASK) == ENABLE;
+        let virtual_at = (virtual_one && armed(self.virtual_control))
+            .then(|| self.virtual_value.checked_add(cntvoff))
+            .flatten();
+        let physical_at = (physical_one && armed(self.physical_control)).then_some(self.physical_value);
+        match (virtual_at, physical_at) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mode::{Nvhe, Vhe};
+    use crate::regs::fakes::{self, Access};
+    use std::collections::BTreeMap;
+    use std::vec::Vec;
+
+    fn names(written: bool) -> Vec<&'static str> {
+        let log = fakes::take_log().into_iter();
+        log.filter_map(|access| match access {
+            Access::Write(name, _) if written => Some(name),
+            Access::Read(name) if !written => Some(name),
+            _ => None,
+        })
+        .collect()
+    }
+
+    fn comes_back<M: Mode>() {
+        fakes::reset();
+        let (mut state, mut timers) = (SystemState::default(), Timers::default());
+        state.save::<M>();
+        timers.put::<M>();
+        let values: BTreeMap<_, _> = names(false).into_iter().zip(1..).collect();
+        values.iter().for_each(|(name, value)| fakes::set(name, *value));
+        state.save::<M>();
+        timers.put::<M>();
+        values.keys().for_each(|name| fakes::set(name, 0xdead));
+        fakes::take_log();
+        // SAFETY: registers of the test.
+        unsafe {
+            state.load::<M>();
+            timers.load::<M>();
+        }
+        let written = names(true);
+        assert_eq!(written.len(), values.len(), "what is loaded is what was saved");
+        for (name, value) in &values {
+            assert_eq!(fakes::get(name), *value, "{name}");
+        }
+        assert!(values.len() == 30, "{values:?}");
+    }
+
+    #[test]
+    fn what_goes_out_comes_back_in_both_modes() {
+        comes_back::<Vhe>();
+        comes_back::<Nvhe>();
+    }
+
+    #[test]
+    fn a_deadline_is_that_of_an_armed_timer_that_is_waited_for() {
+        let timers =
+            Timers { virtual_control: 1, virtual_value: 100, physical_control: 1, physical_value: 1050 };
+        assert_eq!(timers.deadline(1000, [true, true]), Some(1050));
+        assert_eq!(timers.deadline(1000, [true, false]), Some(1100));
+        assert_eq!(timers.deadline(1000, [false, false]), None);
+        assert_eq!(timers.deadline(u64::MAX, [true, false]), None, "never, if that is beyond the counter");
+        let masked = Timers { virtual_control: 3, physical_control: 0, ..timers };
+        assert_eq!(masked.deadline(1000, [true, true]), None);
+    }
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a CPU publishes about itself, and the decision to give a vCPU to another CPU.
+//!
+//! # Who is given to whom
+//! Only a vCPU that waits, by its home, to a CPU where it may run:
+//! - one of a higher rank than what runs there: a CPU that is idle, or a lower priority;
+//! - a fair one, to a CPU whose *virtual time* is more than a slice ahead of its own: there, others with its weight
+//!   have got more. So three equal vCPUs on two CPUs get two thirds each, in turn.
+//!
+//! # Virtual time
+//! The virtual time of a CPU is the least virtual run time of the fair vCPUs that want to run there.
+//! CPUs with different loads drift apart; where nothing can be given away to make up for it, the one behind moves its
+//! clock, with all its vCPUs, so that vCPUs that come or go are not as rich or poor as the drift.
+//!
+//! A CPU that runs one vCPU has no reason to look at the clock. So it publishes what others need to tell its virtual
+//! time at any moment: where it was, when, how fast it goes, and how far it can get.
+
+use crate::Shared;
+use crate::queue::RunQueue;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::thread::{FAIR, IDLE, TRAVELLER_CREDIT, is_before};
+
+/// What others may know of a CPU.
+#[derive(Debug)]
+pub struct Published {
+    /// Odd while the owner writes.
+    version: AtomicU32,
+    /// The rank of what runs.
+    rank: AtomicU32,
+    waiting: AtomicU32,
+    virtual_time: AtomicU64,
+    at: AtomicU64,
+    rate: AtomicU64,
+    limit: AtomicU64,
+}
+
+/// How far a fair queue is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// The virtual run time of the one that is furthest behind.
+    pub(crate) virtual_time: u64,
+    /// When it was that.
+    pub(crate) at: u64,
+    /// How fast it goes: virtual ticks in a tick, in 2^-32.
+    pub(crate) rate: u64,
+    /// How far ahead it can go: to the virtual run time of the next one that waits.
+    pub(crate) limit: u64,
+}
+
+impl Progress {
+    fn now(&self, now: u64) -> u64 {
+        let ran = (u128::from(now.saturating_sub(self.at)) * u128::from(self.rate)) >> 32;
+        self.virtual_time.wrapping_add((ran as u64).min(self.limit))
+    }
+}
+
+impl Default for Published {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Published {
+    /// Makes what is known of a CPU that has run nothing.
+    pub fn new() -> Self {
+        Self {
+            version: AtomicU32::new(0),
+            rank: AtomicU32::new(IDLE),
+            waiting: AtomicU32::new(0),
+            virtual_time: AtomicU64::new(0),
+            at: AtomicU64::new(0),
+            rate: AtomicU64::new(0),
+            limit: AtomicU64::new(0),
+        }
+    }
+
+    /// Tells the others; for the owner.
+    pub(crate) fn publish(&self, rank: u32, waiting: u32, progress: Progress) {
+        self.rank.store(rank, Ordering::Relaxed);
+        self.waiting.store(waiting, Ordering::Relaxed);
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        // Pairs with the fence in `progress`: who reads one of the new values reads an odd version, or a later one.
+        fence(Ordering::Release);
+        self.virtual_time.store(progress.virtual_time, Ordering::Relaxed);
+        self.at.store(progress.at, Ordering::Relaxed);
+        self.rate.store(progress.rate, Ordering::Relaxed);
+        self.limit.store(progress.limit, Ordering::Relaxed);
+        self.version.store(version.wrapping_add(2), Ordering::Release);
+    }
+
+    /// Reads how far it is; `None` if it is being written just now.
+    fn progress(&self) -> Option<Progress> {
+        let version = self.version.load(Ordering::Acquire);
+        let progress = Progress {
+            virtual_time: self.virtual_time.load(Ordering::Relaxed),
+            at: self.at.load(Ordering::Relaxed),
+            rate: self.rate.load(Ordering::Relaxed),
+            limit: self.limit.load(Ordering::Relaxed),
+        };
+        fence(Ordering::Acquire);
+        let same = version & 1 == 0 && self.version.load(Ordering::Relaxed) == version;
+        same.then_some(progress)
+    }
+
+    fn rank(&self) -> u32 {
+        self.rank.load(Ordering::Relaxed)
+    }
+
+    /// Says whether vCPUs wait there for their turn.
+    pub fn has_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) != 0
+    }
+
+    /// Takes the place of what runs there for a vCPU of `rank`, so that no other CPU sends one for the same place.
+    fn claim(&self, seen: u32, rank: u32) -> bool {
+        // Relaxed: a hint, which the owner overwrites with the truth.
+        self.rank.compare_exchange(seen, rank, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl Shared {
+    /// Returns the CPU, other than `cpu`, where most is to be gained by asking it to give something away to `cpu`, which
+    /// has nothing to run.
+    pub fn busy_neighbour(&self, cpu: u32) -> Option<u32> {
+        let neighbours = self.cpus.get(cpu as usize)?.neighbours.iter();
+        let waiting = |n: &u32| self.cpus[*n as usize].published.waiting.load(Ordering::Relaxed);
+        neighbours.copied().max_by_key(waiting).filter(|n| waiting(n) != 0)
+    }
+
+    /// The virtual time at `now` of a CPU that runs a fair vCPU.
+    fn virtual_time_of(&self, cpu: u32, now: u64) -> Option<u64> {
+        let published = &self.cpus.get(cpu as usize)?.published;
+        (published.rank() == FAIR).then(|| published.progress()).flatten().map(|progress| progress.now(now))
+    }
+}
+
+impl RunQueue<'_> {
+    /// Gives one waiting vCPU to another CPU, if one gains by it: `depart` is told which, before anybody else can have
+    /// it. Returns `None` if there is nothing to give; else the CPU to interrupt, if that is needed.
+    pub fn push(&mut self, now: u64, depart: impl FnOnce(u32)) -> Option<Option<u32>> {
+        let Some((thread, target)) = self.candidate(now) else {
+            self.keep_up(now);
+            return None;
+        };
+        let shared = self.shared;
+        self.take_out(thread);
+        depart(thread);
+        shared.threads[thread as usize].set_home(target);
+        Some(shared.send(thread, target))
+    }
+
+    /// Finds a waiting vCPU that is better off on another CPU.
+    fn candidate(&self, now: u64) -> Option<(u32, u32)> {
+        self.waiting().find_map(|(key, thread)| {
+            let cpus = self.shared.threads[thread as usize].cpus.iter().filter(|cpu| **cpu != self.cpu);
+            let mut furthest = None;
+            for cpu in cpus.copied() {
+                let published = &self.shared.cpus.get(cpu as usize)?.published;
+                let rank = published.rank();
+                if key.rank < rank && published.claim(rank, key.rank) {
+                    return Some((thread, cpu));
+                }
+                if key.rank != FAIR {
+                    continue;
+                }
+                let Some(there) = self.shared.virtual_time_of(cpu, now) else { continue };
+                let mine = key.order.wrapping_add(self.shared.slice);
+                if is_before(mine, there) && furthest.is_none_or(|(far, _)| is_before(far, there)) {
+                    furthest = Some((there, cpu));
+                }
+            }
+            furthest.map(|(_, cpu)| (thread, cpu))
+        })
+    }
+
+    /// Moves this CPU's clock if it is far behind those it shares vCPUs with, and has none to give away.
+    fn keep_up(&mut self, now: u64) {
+        let shared = self.shared;
+        let others = shared.cpus[self.cpu as usize].neighbours.iter();
+        let ahead = others.filter_map(|cpu| shared.virtual_time_of(*cpu, now));
+        let mine = self.virtual_time();
+        let furthest = ahead.fold(mine, |far, there| if is_before(far, there) { there } else { far });
+        let behind = furthest.wrapping_sub(mine);
+        let tolerance = u64::from(TRAVELLER_CREDIT) * shared.slice;
+        if behind > tolerance {
+            self.shift(behind - tolerance);
+        }
+    }
+}

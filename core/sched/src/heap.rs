@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A binary heap of vCPUs that knows where each of them is, so that any can be taken out.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Not in the heap.
+const NOWHERE: u32 = u32::MAX;
+
+/// vCPUs in the order of their keys, the least first.
+#[derive(Debug)]
+pub(crate) struct Heap<K> {
+    items: Vec<(K, u32)>,
+    /// Where each vCPU is among the items.
+    places: Vec<u32>,
+}
+
+impl<K: Copy + Ord> Heap<K> {
+    /// Makes an empty heap for vCPUs with numbers below `threads`: it never grows beyond that.
+    pub(crate) fn new(threads: usize) -> Self {
+        Self { items: Vec::with_capacity(threads), places: vec![NOWHERE; threads] }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub(crate) fn first(&self) -> Option<(K, u32)> {
+        self.items.first().copied()
+    }
+
+    /// Iterates over all, in no order but that the first comes first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, u32)> + '_ {
+        self.items.iter().copied()
+    }
+
+    /// Changes all keys, without changing their order.
+    pub(crate) fn change_keys(&mut self, mut change: impl FnMut(&mut K, u32)) {
+        self.items.iter_mut().for_each(|(key, thread)| change(key, *thread));
+    }
+
+    /// Adds a vCPU, or gives one that is there another key.
+    pub(crate) fn insert(&mut self, thread: u32, key: K) {
+        self.remove(thread);
+        let Some(place) = self.places.get_mut(thread as usize) else { return };
+        let at = self.items.len();
+        *place = at as u32;
+        // Within the capacity: each vCPU is in here once.
+        self.items.push((key, thread));
+        self.rise(at);
+    }
+
+    /// Takes a vCPU out; says whether it was there.
+    pub(crate) fn remove(&mut self, thread: u32) -> bool {
+        let Some(place) = self.places.get_mut(thread as usize) else { return false };
+        let at = core::mem::replace(place, NOWHERE) as usize;
+        if at >= self.items.len() {
+            return false;
+        }
+        self.items.swap_remove(at);
+        if at < self.items.len() {
+            self.note(at);
+            self.sink(at);
+            self.rise(at);
+        }
+        true
+    }
+
+    fn note(&mut self, at: usize) {
+        self.places[self.items[at].1 as usize] = at as u32;
+    }
+
+    fn exchange(&mut self, a: usize, b: usize) {
+        self.items.swap(a, b);
+        self.note(a);
+        self.note(b);
+    }
+
+    fn rise(&mut self, mut at: usize) {
+        while at > 0 && self.items[at].0 < self.items[(at - 1) / 2].0 {
+            self.exchange(at, (at - 1) / 2);
+            at = (at - 1) / 2;
+        }
+    }
+
+    fn sink(&mut self, mut at: usize) {
+        loop {
+            let (left, right) = (2 * at + 1, 2 * at + 2);
+            let mut least = at;
+            for child in [left, right] {
+                if child < self.items.len() && self.items[child].0 < self.items[least].0 {
+                    least = child;
+                }
+            }
+            if least == at {
+                return;
+            }
+            self.exchange(at, least);
+            at = least;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn behaves_as_a_sorted_list(operations in prop::collection::vec((0u32..20, 0u64..8, any::<bool>()), 0..200)) {
+            let mut heap = Heap::new(20);
+            let mut list: Vec<(u64, u32)> = Vec::new();
+            for (thread, key, insert) in operations {
+                let there = list.iter().any(|(_, other)| *other == thread);
+                list.retain(|(_, other)| *other != thread);
+                if insert {
+                    heap.insert(thread, key);
+                    list.push((key, thread));
+                } else {
+                    prop_assert_eq!(heap.remove(thread), there);
+                }
+                let least = list.iter().map(|(key, _)| *key).min();
+                prop_assert_eq!(heap.first().map(|(key, _)| key), least);
+                let mut all: Vec<_> = heap.iter().collect();
+                all.sort_unstable();
+                list.sort_unstable();
+                prop_assert_eq!(&all, &list);
+                prop_assert_eq!(heap.len(), list.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which vCPU runs on which physical CPU: for physical CPUs that several vCPUs share. One that has a single pinned
+//! vCPU has no run queue and knows nothing of this.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`thread`] | what is known of each vCPU: its class, its home, its virtual run time |
+//! | [`queue`] | the run queue of one physical CPU, and its timer queue |
+//! | [`wake`] | the lock-free list by which others hand a vCPU to its home |
+//! | [`balance`] | what each CPU publishes about itself, and who is given to whom |
+//!
+//! # Classes
+//! A **real-time** vCPU has a fixed priority, 1 to 99, and runs before all of a lower one and before all fair ones;
+//! equals take turns by the slice. A **fair** vCPU has a weight, and gets a share of its CPU in proportion. Its
+//! *virtual run time* advances by the time it runs, divided by its weight; the one that is furthest behind runs next.
+//! Who comes back from sleep is at most one slice behind the others, so sleeping saves nothing up.
+//!
+//! # Who may touch what
+//! A run queue belongs to its CPU: there is no lock. The CPU at which a vCPU is at **home** alone queues, runs and parks
+//! it. Everybody else hands it a vCPU by the wake list, and an interrupt. Migration is *push*: the home of a vCPU that
+//! waits gives it to another CPU, so what the vCPU left behind on its last CPU can be collected there before it goes.
+//!
+//! Time is a count of ticks, which the caller gives. Nothing allocates after a queue was made.
+#![cfg_attr(not(loom), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod balance;
+mod heap;
+pub mod queue;
+pub mod thread;
+pub mod wake;
+
+pub use balance::Published;
+pub use queue::RunQueue;
+pub use thread::{Class, Thread};
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// What all CPUs see: the vCPUs, and what each CPU says of itself.
+#[derive(Debug)]
+pub struct Shared {
+    /// The vCPUs, by their number in the system.
+    pub threads: Box<[Thread]>,
+    /// The physical CPUs.
+    pub cpus: Box<[Cpu]>,
+    /// Ticks that a vCPU runs while another one waits.
+    pub slice: u64,
+}
+
+/// A physical CPU, as others see it.
+#[derive(Debug)]
+pub struct Cpu {
+    /// vCPUs that were woken, or sent here.
+    pub wakes: wake::WakeList,
+    /// How far it is.
+    pub published: Published,
+    /// The CPUs with which it shares a vCPU that may run on both.
+    neighbours: Box<[u32]>,
+}
+
+impl Shared {
+    /// Makes the state of `cpus` physical CPUs that run `threads`, with slices of `slice` ticks.
+    pub fn new(threads: Vec<Thread>, cpus: usize, slice: u64) -> Self {
+        let neighbours = |cpu: u32| {
+            let near = |other: &u32| {
+                *other != cpu
+                    && threads.iter().any(|thread| thread.cpus.contains(&cpu) && thread.cpus.contains(other))
+            };
+            (0..cpus as u32).filter(near).collect()
+        };
+        let cpus = (0..cpus as u32)
+            .map(|cpu| Cpu {
+                wakes: wake::WakeList::new(),
+                published: Published::new(),
+                neighbours: neighbours(cpu),
+            })
+            .collect();
+        Self { threads: threads.into(), cpus, slice: slice.max(1) }
+    }
+
+    /// Hands a vCPU that the caller has taken out of where it was parked to its home. Returns the CPU to interrupt, if
+    /// that is needed.
+    #[must_use = "a CPU that is not interrupted does not look"]
+    pub fn wake(&self, thread: u32) -> Option<u32> {
+        let home = self.threads.get(thread as usize)?.home();
+        self.send(thread, home)
+    }
+
+    /// Puts a vCPU on the wake list of `cpu`. Returns the CPU to interrupt, if that is needed.
+    fn send(&self, thread: u32, cpu: u32) -> Option<u32> {
+        let wakes = &self.cpus.get(cpu as usize)?.wakes;
+        wakes.push(thread, |link| &self.threads[link as usize].next).then_some(cpu)
+    }
+}
+
+/// The atomics: the real ones, or the model checker's.
+mod sync {
+    #[cfg(not(loom))]
+    pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+    #[cfg(loom)]
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
