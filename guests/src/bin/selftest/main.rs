@@ -13,6 +13,7 @@ mod gic_order;
 mod gic_state;
 mod identification;
 mod memory;
+mod pmu;
 mod power;
 mod registers;
 mod timers;
@@ -35,6 +36,7 @@ fn main() {
         identification::TESTS,
         registers::TESTS,
         fp::TESTS,
+        pmu::TESTS,
         memory::TESTS,
         timers::TESTS,
         gic_state::TESTS,
