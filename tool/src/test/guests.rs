@@ -24,6 +24,7 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios.extend([hostile("virt"), hostile("kvmtool")]);
     scenarios.extend(fatal_attacks());
     scenarios.extend([facilities_alone("off"), facilities_alone("owned"), facilities_of_two()]);
+    scenarios.extend([facilities_shared("[0]"), facilities_shared("[0, 1]")]);
     scenarios.extend([crash_stop(), crash_restart(), spinning(), restart(), echo("virt"), echo("kvmtool")]);
     scenarios
 }
@@ -37,6 +38,7 @@ fn selftests() -> Vec<Scenario> {
             }
         }
     }
+    scenarios.push(selftest("virt", 4, "owned"));
     scenarios.extend(["virt", "kvmtool"].map(many_vcpus));
     scenarios
 }
@@ -89,10 +91,34 @@ pub fn facilities_of_two() -> Scenario {
         Step::Expect(1, "@done facilities errors=0"),
     ];
     let scenario = Scenario::new("facilities/two-vms", config, steps);
-    scenario.counted().ending(Ending::Poweroff).judge(|record| match record.console(0).contains("@error") {
+    scenario.counted().ending(Ending::Poweroff).judge(nothing_strange)
+}
+
+/// The same of VMs that take turns on CPUs, and on two of them move from one to the other.
+fn facilities_shared(cpus: &str) -> Scenario {
+    let vm = |name: &str, more: &str| {
+        let shared = format!("vcpus = 1\ncpus = {cpus}\nschedule = \"shared\"\n{more}");
+        guest(name, "facilities", "8MiB", &shared)
+    };
+    let config = vm("long", "pmu = \"owned\"\nsve = true\ncmdline = \"seed=1 rounds=30\"")
+        + &vm("again", "pmu = \"owned\"\ncmdline = \"seed=2 rounds=2 again\"")
+        + &vm("short", "pmu = \"trapped\"\nsve = true\ncmdline = \"seed=3 rounds=20\"");
+    let steps = vec![
+        Step::Started(1, 5),
+        Step::Expect(0, "@done facilities errors=0"),
+        Step::Expect(2, "@done facilities errors=0"),
+    ];
+    let count = cpus.split(',').count();
+    let scenario = Scenario::new(format!("facilities/three-vms-on-{count}-cpus"), config, steps);
+    scenario.counted().ending(Ending::Poweroff).judge(nothing_strange)
+}
+
+/// No VM found what is not its own.
+fn nothing_strange(record: &Record) -> Result<(), String> {
+    match record.consoles.iter().any(|console| console.contains("@error")) {
         true => Err("a VM found what is not its own".to_owned()),
         false => Ok(()),
-    })
+    }
 }
 
 fn with_beacon(first: String, options: &str) -> String {

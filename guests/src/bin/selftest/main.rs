@@ -14,6 +14,7 @@ mod gic_state;
 mod gicv2;
 mod identification;
 mod memory;
+mod pmu;
 mod power;
 mod registers;
 mod timers;
@@ -36,6 +37,7 @@ fn main() {
         identification::TESTS,
         registers::TESTS,
         fp::TESTS,
+        pmu::TESTS,
         memory::TESTS,
         timers::TESTS,
         gic_state::TESTS,
