@@ -269,7 +269,7 @@ mod tests {
         for scenario in all_scenarios() {
             assert!(names.insert(scenario.name.clone()), "{} is there twice", scenario.name);
             assert!(scenario.name.starts_with("arm64/"));
-            let surroundings = Surroundings { folder: Path::new(""), guests: &guests };
+            let surroundings = Surroundings { folder: Path::new(""), guests: &guests, board: None };
             let config = config::parse(&scenario.config, &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", scenario.name);
         }
@@ -279,7 +279,7 @@ mod tests {
     fn measuring_configurations_are_good() {
         let guests: Vec<String> = rows::ROWS.iter().map(|row| row.name.to_owned()).collect();
         for row in &rows::ROWS {
-            let surroundings = Surroundings { folder: Path::new(""), guests: &guests };
+            let surroundings = Surroundings { folder: Path::new(""), guests: &guests, board: None };
             let config = config::parse(&subjects::config(row, 16, ""), &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", row.name);
         }
