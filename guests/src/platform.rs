@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine as its device tree describes it: every address a guest uses comes from here
-//! (Devicetree Specification 0.4; Linux bindings arm,gic-v3, arm,psci, arm,armv8-timer, arm,pl011, ns16550a).
+//! (Devicetree Specification 0.4; Linux bindings arm,gic-v3, arm,gic, arm,psci, arm,armv8-timer, arm,pl011, ns16550a).
 
 use core::cell::UnsafeCell;
 
@@ -68,8 +68,10 @@ pub struct Platform {
     pub memory: List<Region, MAX_REGIONS>,
     /// The console.
     pub uart: Option<Uart>,
-    /// GICv3 distributor.
+    /// The distributor of the GICv3 or GICv2.
     pub gicd: Option<Region>,
+    /// The CPU interface of a GICv2.
+    pub gicc: Option<Region>,
     /// GICv3 redistributor regions.
     pub gicr: List<Region, MAX_REGIONS>,
     /// PSCI's conduit, if there is PSCI.
@@ -149,6 +151,7 @@ static PLATFORM: Holder = Holder(UnsafeCell::new(Platform {
     memory: List::new(NOWHERE),
     uart: None,
     gicd: None,
+    gicc: None,
     gicr: List::new(NOWHERE),
     psci: None,
     cpus: List::new(0),
@@ -348,6 +351,13 @@ fn device(platform: &mut Platform, node: &FdtNode<'_>, sizes: CellSizes, stdout:
         // The CPU interface's legacy regions follow the redistributors in the same property.
         let regions = cell(node, "#redistributor-regions", 0).unwrap_or(1) as usize;
         platform.gicr.len = platform.gicr.len.min(regions);
+    } else if is_compatible(node, "arm,gic-400") || is_compatible(node, "arm,cortex-a15-gic") {
+        // Hypervisors' and virtual interfaces follow, where there are any.
+        each_region(node, sizes, |region| match (platform.gicd, platform.gicc) {
+            (None, _) => platform.gicd = Some(region),
+            (_, None) => platform.gicc = Some(region),
+            _ => {}
+        });
     } else if is_compatible(node, "arm,psci-0.2") || is_compatible(node, "arm,psci-1.0") {
         let hvc = with_value(node, "method", |method| method.starts_with(b"hvc")) == Some(true);
         platform.psci = Some(if hvc { Conduit::Hvc } else { Conduit::Smc });
@@ -393,7 +403,11 @@ pub fn report() {
         println!("console {:?} at {:#x}, INTID {}", uart.kind, uart.region.base, uart.intid);
     }
     if let Some(gicd) = platform.gicd {
-        println!("GICv3 distributor at {:#x}", gicd.base);
+        let version = if platform.gicc.is_some() { "GICv2" } else { "GICv3" };
+        println!("{version} distributor at {:#x}", gicd.base);
+    }
+    if let Some(gicc) = platform.gicc {
+        println!("GICv2 CPU interface {:#x} bytes at {:#x}", gicc.size, gicc.base);
     }
     for gicr in platform.gicr.as_slice() {
         println!("GICv3 redistributors {:#x} bytes at {:#x}", gicr.size, gicr.base);

@@ -11,7 +11,7 @@ use turnstile_machine::GicVersion;
 use crate::cpu::{self, PerCpu};
 use crate::discover::{self, Conduit, CpuNode, GicNode, Machine, Range, Release};
 use crate::irq::controller::{self, Controller};
-use crate::irq::{self, gicv2};
+use crate::irq::{self, gicv2, gicv3};
 use crate::mmio::Registers;
 use crate::mode::{self, Capabilities, Refusal, Wanted};
 use crate::uart::Uart;
@@ -74,7 +74,7 @@ static mut boot_cpu: PerCpu = PerCpu {
     affinity: 0,
     kick_token: AtomicU64::new(0),
     // SAFETY: never accessed: what the boot CPU uses is in its final area.
-    private: unsafe { Registers::new(0) },
+    redistributor: unsafe { Registers::new(0) },
     online: AtomicBool::new(true),
 };
 
@@ -291,7 +291,7 @@ fn per_cpu_areas(
     }
     let mut areas = Vec::new();
     nodes.retain(|node| {
-        let Some(private) = controller.private(node.affinity) else {
+        let Some(redistributor) = controller.redistributor(node.affinity) else {
             println!("turnstile: CPU {:#x} has no redistributor and is not used", node.affinity);
             return false;
         };
@@ -306,7 +306,7 @@ fn per_cpu_areas(
             index: areas.len(),
             affinity: node.affinity,
             kick_token: AtomicU64::new(0),
-            private,
+            redistributor,
             online: AtomicBool::new(false),
         };
         areas.push(&*Box::leak(Box::new(area)));
@@ -330,8 +330,7 @@ extern "C" fn primary_on_stack(_: u64) -> ! {
 }
 
 fn start_cpu_interface(host: &Host, cpu: &PerCpu) {
-    cpu.kick_token.store(host.controller.start_cpu(cpu.affinity, cpu.private), Ordering::Relaxed);
-    irq::use_vectors(false);
+    cpu.kick_token.store(host.controller.start_cpu(cpu.affinity, cpu.redistributor), Ordering::Relaxed);
     crate::switch::start_cpu();
     cpu.online.store(true, Ordering::Release);
 }
@@ -356,7 +355,7 @@ impl Host {
 
     /// Returns the page that guests with a GICv2 have as their CPU interface, if there is one.
     pub fn gicv(&self) -> Option<u64> {
-        self.controller.gicv()
+        self.controller.gicv().filter(|_| irq::is_gicv2() || gicv3::allows_legacy())
     }
 
     /// Starts the CPUs with an index below `count`, and waits for them. Returns how many are running.

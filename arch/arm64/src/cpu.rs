@@ -138,8 +138,8 @@ pub struct PerCpu {
     pub affinity: u64,
     /// What kicks it; known once it runs.
     pub kick_token: AtomicU64,
-    /// The registers of what the interrupt controller has for it alone (`irq::controller`).
-    pub private: Registers,
+    /// Its redistributor; with GICv2 the distributor, of whose first registers each CPU has its own.
+    pub redistributor: Registers,
     /// Set by the CPU itself once it runs on its own stack.
     pub online: AtomicBool,
 }

@@ -111,10 +111,6 @@ fn start_interface<G: Gic>() {
     G::Interface::start_cpu();
 }
 
-fn reset_interface<G: Gic>() {
-    G::Interface::reset();
-}
-
 /// What a vCPU needs in EL2 registers to be resident.
 #[derive(Clone, Copy, Debug)]
 pub struct Residence {
@@ -196,7 +192,6 @@ fn reset_vcpu_in<M: Mode>(entry: u64) {
     }
     fp::reset();
     crate::debug::reset();
-    in_gic!(reset_interface());
     cpu::isb();
 }
 

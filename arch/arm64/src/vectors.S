@@ -9,7 +9,7 @@
 //
 // Slots: x0..x18 at 0..144, x30 at 152, x19..x29 at 160..240.
 //
-// There are two tables for each version of the GIC, which do the same. The CPUs of vCPUs whose exits are counted and
+// There are two tables for each version of the GIC, and for GICv2 guests on a GICv3, which do the same. The CPUs of vCPUs whose exits are counted and
 // timed use the second one; the first one knows nothing of it. The timed table's own fields of the frame: the vCPU's page at 248, and at 264 the
 // counter at the exit and the offset of its reason's record in the page.
 
@@ -240,6 +240,15 @@ full_exit_gicv2:
     full_tier turnstile_full_exit_gicv2
     b       enter_guest
 
+    .balign 2048
+    .global vectors_legacy
+vectors_legacy:
+    plain_vectors LIGHT_HANDLERS_LEGACY, turnstile_light_irq_legacy, full_exit_legacy
+
+full_exit_legacy:
+    full_tier turnstile_full_exit_legacy
+    b       enter_guest
+
     .section .text.timed, "ax"
     .balign 2048
     .global vectors_timed
@@ -264,6 +273,15 @@ vectors_gicv2_timed:
 
 full_exit_gicv2_timed:
     full_tier turnstile_full_exit_gicv2
+    b       enter_guest_timed
+
+    .balign 2048
+    .global vectors_legacy_timed
+vectors_legacy_timed:
+    timed_vectors LIGHT_HANDLERS_LEGACY, turnstile_light_irq_legacy_timed, full_exit_legacy_timed
+
+full_exit_legacy_timed:
+    full_tier turnstile_full_exit_legacy
     b       enter_guest_timed
 
 // The same for a vCPU whose start is timed.

@@ -240,11 +240,11 @@ impl Vgic {
         }
     }
 
-    /// Tells the targets of the deliverable SPIs that nobody owns and that `choose` names.
-    pub(crate) fn signal_unowned<H: Host>(&self, host: &H, choose: impl Fn(SpiWord) -> bool) {
+    /// Tells the owners of the SPIs that `choose` names, or the targets of those that are deliverable.
+    pub(crate) fn signal_each<H: Host>(&self, host: &H, choose: impl Fn(SpiWord) -> bool) {
         for (intid, spi) in (32..).zip(&self.spis) {
             let word = spi.load();
-            if word.owner().is_none() && choose(word) {
+            if choose(word) {
                 self.signal(host, intid, word);
             }
         }

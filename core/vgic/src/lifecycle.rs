@@ -45,6 +45,8 @@ impl VcpuGic {
     /// [`Vgic::reset`]; SPIs in custody are forgotten.
     pub fn reset<V: VirtualInterface>(&mut self, vgic: &Vgic, vif: &mut V) {
         if self.resident {
+            // What the guest has ended takes no physical interrupt along any more.
+            self.fold_all(vif);
             for n in set_bits(u32::from(self.all_lrs & !self.free)) {
                 self.detach(n as usize);
             }
@@ -78,7 +80,7 @@ impl VcpuGic {
         self.settle(cx);
         if cx.vgic.model() == Model::Gicv2 {
             // What was posted here and not claimed is for the next of its targets.
-            cx.vgic.signal_unowned(cx.host, |word| word.targets() >> self.index & 1 != 0);
+            cx.vgic.signal_each(cx.host, |word| word.targets() >> self.index & 1 != 0);
         }
     }
 
@@ -94,7 +96,8 @@ impl VcpuGic {
         }
         self.reset(cx.vgic, cx.vif);
         cx.vgic.set_on(self.index, true);
-        cx.vgic.signal_unowned(cx.host, |word| cx.vgic.route(word) == Some(self.index));
+        // With GICv2 a later target may hold what is this one's now: it gives back what is only pending.
+        cx.vgic.signal_each(cx.host, |word| cx.vgic.route(word) == Some(self.index));
     }
 
     /// Brings all SPIs in custody in line with their words.

@@ -130,7 +130,7 @@ impl VcpuGic {
             }
         }
         if new & !old != 0 {
-            cx.vgic.signal_unowned(cx.host, |_| true);
+            cx.vgic.signal_each(cx.host, |word| word.owner().is_none());
         }
     }
 

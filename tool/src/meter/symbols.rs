@@ -12,8 +12,18 @@ use crate::failure::{Context, Failure, Result};
 const REACH: u64 = 1 << 20;
 /// How hypervisors call their exception vectors, the tables of one hypervisor together. Known addresses, with which code
 /// that does not run where it was linked is found.
-const VECTORS: [&[&str]; 3] =
-    [&["__kvm_nvhe___kvm_hyp_vector"], &["vectors", "vectors_timed"], &["hyp_traps_vector"]];
+const VECTORS: [&[&str]; 3] = [
+    &["__kvm_nvhe___kvm_hyp_vector"],
+    &[
+        "vectors",
+        "vectors_timed",
+        "vectors_gicv2",
+        "vectors_gicv2_timed",
+        "vectors_legacy",
+        "vectors_legacy_timed",
+    ],
+    &["hyp_traps_vector"],
+];
 /// The part of Linux that runs in EL2 while the rest runs in EL1: it has addresses of its own there.
 const NVHE: &str = "__kvm_nvhe_";
 

@@ -22,7 +22,7 @@ const RESTARTS: u32 = 1000;
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = selftests();
     scenarios.extend([hostile("virt"), hostile("kvmtool")]);
-    scenarios.extend(FATAL.map(fatal));
+    scenarios.extend(fatal_attacks());
     scenarios.extend([crash_stop(), crash_restart(), spinning(), restart(), echo("virt"), echo("kvmtool")]);
     scenarios
 }
@@ -90,6 +90,11 @@ pub fn hostile(machine: &str) -> Scenario {
     scenario.counted().limit(600).judge(beacons_are_good)
 }
 
+/// Attacks after which the guest cannot go on.
+pub fn fatal_attacks() -> [Scenario; 4] {
+    FATAL.map(fatal)
+}
+
 /// The guest has made itself unable to run: it is stopped by command, as a user would.
 ///
 /// Not counted: a guest whose vectors cannot be fetched takes exceptions without executing an instruction, and
@@ -105,7 +110,8 @@ fn fatal(attack: &'static str) -> Scenario {
     Scenario::new(format!("hostile/{attack}"), config, steps).judge(beacons_are_good)
 }
 
-fn crash_stop() -> Scenario {
+/// A guest that crashes stays down.
+pub fn crash_stop() -> Scenario {
     let more = "on-crash = \"stop\"\ncmdline = \"how=reset2 after=100\"";
     let config = with_beacon(guest("victim", "crash", "8MiB", more), BEACON);
     let steps = vec![
@@ -141,7 +147,7 @@ pub fn crash_restart() -> Scenario {
 }
 
 /// A guest that never gives its CPU back is stopped and restarted by command all the same.
-fn spinning() -> Scenario {
+pub fn spinning() -> Scenario {
     let config = with_beacon(guest("victim", "crash", "8MiB", "cmdline = \"how=spin\""), PATIENT_BEACON);
     let steps = vec![
         Step::Expect(0, "@boot crash"),
@@ -155,7 +161,8 @@ fn spinning() -> Scenario {
     Scenario::new("crash/spin", config, steps).counted().judge(beacons_are_good)
 }
 
-fn restart() -> Scenario {
+/// A guest that resets itself again and again finds its memory cleared, and the hypervisor loses none.
+pub fn restart() -> Scenario {
     let config = guest("restart", "restart", "6MiB", "");
     let steps = vec![
         Step::Started(0, RESTARTS + 1),

@@ -67,7 +67,8 @@ fn typing(machine: &str) -> Scenario {
     Scenario::new(format!("linux/typing-{machine}"), config, steps).limit(LIMIT).judge(quiet_kernel)
 }
 
-fn checks() -> Scenario {
+/// What a kernel does with CPUs, timers, IPIs and memory.
+pub fn checks() -> Scenario {
     let config = linux("linux", 4, "quiet turnstile.run=hotplug,timer,ipi-stress,memory,poweroff", "");
     let steps = vec![
         Step::Expect(0, READY),
@@ -80,7 +81,8 @@ fn checks() -> Scenario {
     Scenario::new("linux/hotplug-timer-ipi-memory", config, steps).limit(LIMIT).judge(quiet_kernel)
 }
 
-fn reboot() -> Scenario {
+/// Reboots and powers off, beside another.
+pub fn reboot() -> Scenario {
     let config = linux("one", 2, "quiet", "") + &linux("two", 1, "quiet", "machine = \"kvmtool\"");
     let steps = vec![
         Step::Expect(0, READY),
@@ -107,7 +109,8 @@ fn reboot() -> Scenario {
     })
 }
 
-fn two() -> Scenario {
+/// Two VMs at once.
+pub fn two() -> Scenario {
     let checks = "quiet turnstile.run=timer,ipi-stress,poweroff";
     let config = linux("one", 2, checks, "") + &linux("two", 2, checks, "machine = \"kvmtool\"");
     let mut steps = Vec::new();

@@ -9,6 +9,7 @@ mod bench_errors;
 mod benching;
 mod checks;
 mod engine;
+mod gicv2;
 mod guests;
 mod host;
 mod image;
@@ -132,6 +133,7 @@ fn all_scenarios() -> Vec<Scenario> {
         linux::scenarios(),
         ablation::scenarios(),
         modes::scenarios(),
+        gicv2::scenarios(),
     ];
     topics.into_iter().flatten().collect()
 }

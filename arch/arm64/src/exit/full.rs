@@ -10,7 +10,8 @@ use super::{Code, class, inject, irq, mmio, sysreg};
 use crate::cpu;
 use crate::frame::Frame;
 use crate::irq::{
-    Acknowledged, Gic, Gicv2, Gicv3, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic, use_vectors,
+    Acknowledged, CpuInterface, Gic, Gicv2, Gicv3, Gicv3Legacy, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER,
+    in_gic, in_gic_of, use_vectors,
 };
 use crate::regs;
 use crate::statistics;
@@ -44,7 +45,13 @@ pub extern "C" fn turnstile_full_exit_gicv2(frame: &mut Frame, code: u32) {
     full_exit::<Gicv2>(frame, code);
 }
 
-#[inline(always)] // Its two callers are what it is for.
+/// [`turnstile_full_exit`] of the vectors of a GICv2 on a GICv3.
+#[cfg_attr(target_os = "none", unsafe(no_mangle))]
+pub extern "C" fn turnstile_full_exit_legacy(frame: &mut Frame, code: u32) {
+    full_exit::<Gicv3Legacy>(frame, code);
+}
+
+#[inline(always)] // Its callers are what it is for.
 fn full_exit<G: Gic>(frame: &mut Frame, code: u32) {
     let vcpu = super::resident(frame);
     // SAFETY: the exit handler of the CPU where the vCPU is resident; the light tier has returned.
@@ -193,6 +200,7 @@ fn begin<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, star
     owned.pmu = Default::default();
     switch::load(&vcpu.vm.residence(vcpu.index));
     switch::reset_vcpu(start.entry);
+    G::Interface::reset();
     vcpu.vm.with_gic::<G, _>(|cx| {
         owned.gic.power_on(cx);
         owned.gic.load(cx);
@@ -211,12 +219,13 @@ unsafe extern "C" {
 
 /// Runs `vcpu` on this CPU, for ever.
 pub fn run(vcpu: &'static Vcpu) -> ! {
-    in_gic!(run_with(vcpu))
+    in_gic_of!(vcpu.vm.vgic.model(), run_with(vcpu))
 }
 
 fn run_with<G: Gic>(vcpu: &'static Vcpu) -> ! {
     let frame = cpu::this().stack_top as *mut Frame;
     vcpu.attention.load(cpu::this().kick_token());
+    use_vectors::<G>(vcpu.statistics.is_some());
     #[cfg(feature = "ablation")]
     crate::naive::start_cpu();
     // SAFETY: the frame's memory lies above this CPU's stack, mapped and used by nobody else; TPIDR_EL2 was
@@ -228,7 +237,6 @@ fn run_with<G: Gic>(vcpu: &'static Vcpu) -> ! {
             attend::<G>(&mut *frame, vcpu, vcpu.owned(), monitor());
         }
         if vcpu.statistics.is_some() {
-            use_vectors(true);
             turnstile_enter_timed(frame as u64)
         }
         turnstile_enter(frame as u64)

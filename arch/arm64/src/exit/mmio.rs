@@ -8,7 +8,7 @@ use super::inject::{self, Abort};
 use super::{Code, done, resident, skip};
 use crate::Monitor;
 use crate::frame::Frame;
-use crate::irq::{Gic, Gicv2};
+use crate::irq::{Gic, Gicv2, Gicv3Legacy};
 use crate::regs;
 use crate::vcpu::{Owned, Vcpu};
 use crate::vm::Peers;
@@ -87,6 +87,17 @@ const GICD_SGIR: u64 = 0xf00;
 /// [`turnstile_light_data_abort`] of the vectors of a GICv2, where SGIs are stores to `GICD_SGIR`: looked for first.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub(super) extern "C" fn turnstile_light_data_abort_gicv2(frame: &mut Frame, esr: u64) -> u32 {
+    light_data_abort_with_sgir::<Gicv2>(frame, esr)
+}
+
+/// The same for a GICv2 on a GICv3.
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn turnstile_light_data_abort_legacy(frame: &mut Frame, esr: u64) -> u32 {
+    light_data_abort_with_sgir::<Gicv3Legacy>(frame, esr)
+}
+
+#[inline(always)] // Its two callers are what it is for.
+fn light_data_abort_with_sgir<G: Gic>(frame: &mut Frame, esr: u64) -> u32 {
     let iss = esr as u32;
     let vcpu = resident(frame);
     let register = (iss >> 16 & 31) as usize;
@@ -98,7 +109,7 @@ pub(super) extern "C" fn turnstile_light_data_abort_gicv2(frame: &mut Frame, esr
     if offset == GICD_SGIR
         && iss & (ISV | SAS | S1PTW | WNR | FAULT) == ISV | SAS_WORD | WNR | FAULT_TRANSLATION
     {
-        return light_sgir(frame, register);
+        return light_sgir::<G>(frame, register);
     }
     if iss & (ISV | SSE | S1PTW | WNR | FAULT) != ISV | FAULT_TRANSLATION || offset >= vcpu.vm.gicd.size {
         return Code::SYNC;
@@ -109,7 +120,7 @@ pub(super) extern "C" fn turnstile_light_data_abort_gicv2(frame: &mut Frame, esr
 /// Sends the SGI of a store to `GICD_SGIR`: to the vCPU itself by a list register, to others by their inboxes.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 #[inline(never)] // Needs a stack frame, which the other light exits are not to pay for.
-fn light_sgir(frame: &mut Frame, register: usize) -> u32 {
+fn light_sgir<G: Gic>(frame: &mut Frame, register: usize) -> u32 {
     let vcpu = resident(frame);
     // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
     let owned = unsafe { vcpu.owned() };
@@ -117,9 +128,9 @@ fn light_sgir(frame: &mut Frame, register: usize) -> u32 {
     let mut outcome = Outcome::Done;
     for target in targets {
         if target == vcpu.index {
-            outcome = owned.gic.inject_sgi_from(&mut Gicv2::interface(), intid, vcpu.index);
+            outcome = owned.gic.inject_sgi_from(&mut G::interface(), intid, vcpu.index);
         } else {
-            vcpu.vm.vgic.post_sgi(&Peers::<Gicv2>::new(vcpu.vm), target, intid, vcpu.index);
+            vcpu.vm.vgic.post_sgi(&Peers::<G>::new(vcpu.vm), target, intid, vcpu.index);
         }
     }
     skip();

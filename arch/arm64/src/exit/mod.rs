@@ -18,7 +18,7 @@ mod sysreg;
 use turnstile_exitstat::Reason;
 
 use crate::frame::Frame;
-use crate::irq::{Gicv2, Gicv3};
+use crate::irq::{Gicv2, Gicv3, Gicv3Legacy};
 use crate::regs;
 use crate::statistics;
 use crate::vcpu::Vcpu;
@@ -95,6 +95,11 @@ pub static LIGHT_HANDLERS: [Handler; 64] =
 pub static LIGHT_HANDLERS_GICV2: [Handler; 64] =
     handlers(sysreg::turnstile_light_sysreg_gicv2, mmio::turnstile_light_data_abort_gicv2);
 
+/// [`LIGHT_HANDLERS`] of the vectors of a GICv2 on a GICv3.
+#[cfg_attr(target_os = "none", unsafe(no_mangle))]
+pub static LIGHT_HANDLERS_LEGACY: [Handler; 64] =
+    handlers(sysreg::turnstile_light_sysreg_gicv2, mmio::turnstile_light_data_abort_legacy);
+
 /// Makes a table: the handlers named here know the interrupt controller.
 const fn handlers(sysreg: Handler, data_abort: Handler) -> [Handler; 64] {
     let mut handlers: [Handler; 64] = [turnstile_light_other; 64];
@@ -122,6 +127,12 @@ pub extern "C" fn turnstile_light_irq_gicv2(frame: &mut Frame) -> u32 {
     irq::light::<Gicv2>(resident(frame), |_| {})
 }
 
+/// [`turnstile_light_irq`] of the vectors of a GICv2 on a GICv3.
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub extern "C" fn turnstile_light_irq_legacy(frame: &mut Frame) -> u32 {
+    irq::light::<Gicv3Legacy>(resident(frame), |_| {})
+}
+
 /// FIQ: nothing is configured as Group 0 or secure, so none is expected; one is ignored.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub extern "C" fn turnstile_light_fiq(frame: &mut Frame) -> u32 {
@@ -144,6 +155,12 @@ pub extern "C" fn turnstile_light_irq_timed(frame: &mut Frame) -> u32 {
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub extern "C" fn turnstile_light_irq_gicv2_timed(frame: &mut Frame) -> u32 {
     irq::light::<Gicv2>(resident(frame), |reason| statistics::note(frame, reason))
+}
+
+/// [`turnstile_light_irq_legacy`] where statistics are kept.
+#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+pub extern "C" fn turnstile_light_irq_legacy_timed(frame: &mut Frame) -> u32 {
+    irq::light::<Gicv3Legacy>(resident(frame), |reason| statistics::note(frame, reason))
 }
 
 /// [`turnstile_light_fiq`] where statistics are kept.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The light tier on the host: what each exit does, and every register it touches, against fakes.
 
+mod gicv2;
+
 use std::boxed::Box;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::vec;
@@ -15,8 +17,8 @@ use turnstile_vm::psci::Start;
 
 use super::*;
 use crate::cpu::PerCpu;
+use crate::irq::Gic;
 use crate::irq::gicv3::kick_token;
-use crate::irq::ich::Ich;
 use crate::mmio::Registers;
 use crate::regs::fakes::{self, Access};
 use crate::vm::{Vm, VmParts};
@@ -40,12 +42,15 @@ pub(crate) fn machine(vcpus: usize, pmu: bool) -> (&'static Vm, Frame) {
 }
 
 fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Frame) {
+    machine_of::<Gicv3>(Model::Gicv3, vcpus, pmu, statistics)
+}
+
+fn machine_of<G: Gic>(model: Model, vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Frame) {
     fakes::reset();
     fakes::set("ICH_VTR_EL2", 4 << 29 | 4 << 26 | 3);
     fakes::set("ICH_ELRSR_EL2", 0xf);
     fakes::set("ID_AA64ISAR0_EL1", 0x1234_0000);
     let mpidrs: Vec<u64> = (0..vcpus as u64).collect();
-    let model = Model::Gicv3;
     let config = VgicConfig { model, mpidrs: &mpidrs, spis: 96, priority_bits: 5, group1_at_reset: true };
     let parts = VmParts {
         id: 0,
@@ -60,11 +65,12 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
     let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
     let cpu = |index: usize| -> &'static PerCpu {
         // SAFETY: never accessed.
-        let private = unsafe { Registers::new(0) };
+        let redistributor = unsafe { Registers::new(0) };
         let online = AtomicBool::new(true);
         let affinity = index as u64;
         let kick_token = AtomicU64::new(kick_token(affinity));
-        let area = PerCpu { stack_top: 0, fault_stack_top: 0, index, affinity, kick_token, private, online };
+        let area =
+            PerCpu { stack_top: 0, fault_stack_top: 0, index, affinity, kick_token, redistributor, online };
         Box::leak(Box::new(area))
     };
     let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu(n))))).collect::<Vec<_>>();
@@ -76,11 +82,15 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
         vcpu.attention.load(vcpu.cpu.kick_token());
         // SAFETY: nobody else uses the vCPU.
         let owned = unsafe { vcpu.owned() };
-        let mut cx = Context { vgic: &vm.vgic, vif: &mut Ich, host: &AtOnce(vm) };
+        let mut cx = Context { vgic: &vm.vgic, vif: &mut G::interface(), host: &AtOnce(vm) };
         owned.gic.load(&mut cx);
         // Groups on, SGIs enabled: what a guest does first.
         owned.gic.dist_write(&mut cx, 0, 4, 3);
-        owned.gic.redist_write(&mut cx, vcpu.index, 0x1_0100, 4, !0);
+        if model == Model::Gicv3 {
+            owned.gic.redist_write(&mut cx, vcpu.index, 0x1_0100, 4, !0);
+        } else {
+            owned.gic.dist_write(&mut cx, 0x100, 4, !0);
+        }
         vcpu.attention.take();
         vcpu.inbox.clear();
     }
@@ -90,10 +100,14 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
 }
 
 fn exit(frame: &mut Frame, class: u64, iss: u64) -> (u32, Vec<Access>) {
+    exit_by(&LIGHT_HANDLERS, frame, class, iss)
+}
+
+fn exit_by(handlers: &[Handler; 64], frame: &mut Frame, class: u64, iss: u64) -> (u32, Vec<Access>) {
     fakes::set("ESR_EL2", class << 26 | 1 << 25 | iss);
     // As `vectors.S` does it.
     let esr = regs::ESR_EL2.read();
-    let code = LIGHT_HANDLERS[class::of(esr) as usize](frame, esr);
+    let code = handlers[class::of(esr) as usize](frame, esr);
     (code, fakes::take_log())
 }
 

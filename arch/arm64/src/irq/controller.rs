@@ -69,14 +69,14 @@ impl Controller {
     /// Returns the page that guests with a GICv2 have as their CPU interface, if there is one.
     pub fn gicv(&self) -> Option<u64> {
         match &self.node {
-            GicNode::V3(_) => None,
+            GicNode::V3(node) => node.virtual_interface.map(|pages| pages.first),
             GicNode::V2(node) => Some(node.virtual_interface.first),
         }
     }
 
     /// Finds the registers that belong to the CPU with `affinity`: its redistributor, or with GICv2 the distributor, of
     /// whose first registers each CPU has its own. `None` if there are none, so that it cannot be used.
-    pub fn private(&self, affinity: u64) -> Option<Registers> {
+    pub fn redistributor(&self, affinity: u64) -> Option<Registers> {
         match &self.node {
             // SAFETY: mapped for ever, as promised to `start`.
             GicNode::V3(node) => unsafe { gicv3::redistributor(node, affinity) },
@@ -86,10 +86,10 @@ impl Controller {
     }
 
     /// Brings up what of the controller belongs to this CPU. Returns what kicks it.
-    pub fn start_cpu(&self, affinity: u64, private: Registers) -> KickToken {
+    pub fn start_cpu(&self, affinity: u64, redistributor: Registers) -> KickToken {
         match &self.distributor {
             Distributor::V3(_) => {
-                gicv3::start_cpu(private);
+                gicv3::start_cpu(redistributor);
                 gicv3::kick_token(affinity)
             }
             Distributor::V2(distributor) => distributor.start_cpu(),

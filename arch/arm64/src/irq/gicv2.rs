@@ -8,10 +8,7 @@
 use turnstile_vm::attention::KickToken;
 
 use super::gich::Gich;
-use super::{
-    Acknowledged, Gic, PPI_HYPERVISOR_TIMER, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER,
-    SGI_KICK, SPURIOUS,
-};
+use super::{Acknowledged, Gic, PRIVATE_IN_USE, SGI_KICK, SPURIOUS, vectors};
 use crate::cpu;
 use crate::mmio::Registers;
 use crate::regs;
@@ -100,8 +97,7 @@ impl Distributor {
             self.0.write32(GICD_CPENDSGIR + 4 * word, !0);
         }
         self.0.write32(GICD_ICPENDR, !0);
-        let used = [SGI_KICK, PPI_MAINTENANCE, PPI_HYPERVISOR_TIMER, PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER];
-        self.0.write32(GICD_ISENABLER, used.iter().fold(0, |mask, n| mask | 1 << n));
+        self.0.write32(GICD_ISENABLER, PRIVATE_IN_USE);
         if regs::ID_AA64PFR0_EL1.read() >> 24 & 0xf != 0 {
             // A CPU that has the interface of a GICv3, too: off, and trapped where a guest looks for it.
             // SAFETY: governs accesses to an interface that is not used.
@@ -130,6 +126,8 @@ pub struct Gicv2;
 impl Gic for Gicv2 {
     type Interface = Gich;
     const SYSTEM_REGISTERS: bool = false;
+
+    vectors!(vectors_gicv2, vectors_gicv2_timed);
 
     #[inline(always)] // Nothing.
     fn interface() -> Gich {

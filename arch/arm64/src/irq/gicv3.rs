@@ -7,10 +7,7 @@
 use turnstile_vm::attention::KickToken;
 
 use super::ich::Ich;
-use super::{
-    Acknowledged, Gic, PPI_HYPERVISOR_TIMER, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER,
-    SGI_KICK, SPURIOUS,
-};
+use super::{Acknowledged, Gic, PRIVATE_IN_USE, SGI_KICK, SPURIOUS, vectors};
 use crate::cpu::isb;
 use crate::discover::V3Node;
 use crate::mmio::Registers;
@@ -37,6 +34,8 @@ const GICR_TYPER_LAST: u64 = 1 << 4;
 const OWN_PRIORITY: u8 = 0x80;
 /// Priority of all other physical interrupts, which guests cause: they need no order among themselves.
 const PRIORITY: u32 = 0xa0a0_a0a0;
+/// ICC_SRE_EL2: the system register interface, no bypass, and EL1 may look at its own ICC_SRE_EL1.
+pub(super) const SRE_EL2: u64 = 0xf;
 /// Polls of a register that hardware settles within microseconds.
 const PATIENCE: u32 = 1_000_000;
 
@@ -131,12 +130,11 @@ pub fn start_cpu(redistributor: Registers) {
     for byte in 0..8 {
         redistributor.write32(sgi(GICD_IPRIORITYR + 4 * byte), PRIORITY);
     }
-    let used = [SGI_KICK, PPI_MAINTENANCE, PPI_HYPERVISOR_TIMER, PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER];
-    redistributor.write32(sgi(GICD_ISENABLER), used.iter().fold(0, |mask, n| mask | 1 << n));
+    redistributor.write32(sgi(GICD_ISENABLER), PRIVATE_IN_USE);
     // SAFETY: these registers govern physical interrupts of this CPU only, which are masked at EL2; the
     // synchronization after SRE is required before the other ICC registers exist (IHI 0069, 12.1.3).
     unsafe {
-        regs::ICC_SRE_EL2.write(0xf);
+        regs::ICC_SRE_EL2.write(SRE_EL2);
         isb();
         regs::ICC_PMR_EL1.write(0xff);
         regs::ICC_BPR1_EL1.write(0);
@@ -153,6 +151,8 @@ pub struct Gicv3;
 impl Gic for Gicv3 {
     type Interface = Ich;
     const SYSTEM_REGISTERS: bool = true;
+
+    vectors!(vectors, vectors_timed);
 
     #[inline(always)] // Nothing.
     fn interface() -> Ich {
@@ -201,4 +201,15 @@ pub fn kick_token(affinity: u64) -> KickToken {
         | (aff0 & 0xf0) << 40
         | 1 << (aff0 & 0xf)
         | u64::from(SGI_KICK) << 24
+}
+
+/// Says whether guests of this CPU can have a GICv2: whether their system register interface can be turned off, which
+/// CPUs without the interface of a GICv2 do not allow (IHI 0069, 12.2.22: ICC_SRE_EL1.SRE is RAO/WI then).
+pub fn allows_legacy() -> bool {
+    // SAFETY: the guest's view, while no guest runs; restored by the reset of a vCPU.
+    unsafe {
+        regs::ICC_SRE_EL1.write(0);
+        isb();
+        regs::ICC_SRE_EL1.read() & 1 == 0
+    }
 }

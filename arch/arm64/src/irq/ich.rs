@@ -3,7 +3,7 @@
 
 use turnstile_vgic::{Backing, GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
 
-use super::{Acknowledged, CpuInterface, Gic, Gicv3};
+use super::{Acknowledged, CpuInterface, Gic, Gicv3, gicv3};
 use crate::regs;
 
 /// The virtual CPU interface of this physical CPU. Zero-sized: its state is the hardware's.
@@ -101,7 +101,7 @@ macro_rules! each_lr {
 
 /// Encodes ICH_LR<n>_EL2.
 #[inline] // A handful of shifts on the injection path.
-const fn encode(lr: ListRegister) -> u64 {
+pub(super) const fn encode(lr: ListRegister) -> u64 {
     let backing = match lr.backing {
         Backing::Software { eoi_maintenance: true } => LR_EOI,
         Backing::Software { eoi_maintenance: false } => 0,
@@ -152,27 +152,36 @@ impl CpuInterface for Ich {
     }
 
     fn reset() {
-        let preemption_bits = Self::preemption_bits();
-        // SAFETY: state of the guest's interface only; AP registers beyond the implemented preemption bits
-        // do not exist and are not touched (IHI 0069, 12.4.5).
+        // SAFETY: state of the guest's interface only. System register interface on, bypass off, for EL1 to see: a guest
+        // may have changed it where the register is writable, or it was off for a guest with a GICv2.
         unsafe {
-            // System register interface on, bypass off: where the register is writable the guest may have changed it.
+            regs::ICC_SRE_EL2.write(gicv3::SRE_EL2);
             regs::ICC_SRE_EL1.write(7);
-            regs::ICH_AP0R0_EL2.write(0);
-            regs::ICH_AP1R0_EL2.write(0);
-            if preemption_bits >= 6 {
-                regs::ICH_AP0R1_EL2.write(0);
-                regs::ICH_AP1R1_EL2.write(0);
-            }
-            if preemption_bits >= 7 {
-                regs::ICH_AP0R2_EL2.write(0);
-                regs::ICH_AP1R2_EL2.write(0);
-                regs::ICH_AP0R3_EL2.write(0);
-                regs::ICH_AP1R3_EL2.write(0);
-            }
-            // Binary points at their minimum, priority mask closed, groups disabled.
-            regs::ICH_VMCR_EL2.write(0);
         }
+        clear();
+    }
+}
+
+/// Clears what the guest's CPU interface keeps.
+pub(super) fn clear() {
+    let preemption_bits = Ich::preemption_bits();
+    // SAFETY: state of the guest's interface only; AP registers beyond the implemented preemption bits
+    // do not exist and are not touched (IHI 0069, 12.4.5).
+    unsafe {
+        regs::ICH_AP0R0_EL2.write(0);
+        regs::ICH_AP1R0_EL2.write(0);
+        if preemption_bits >= 6 {
+            regs::ICH_AP0R1_EL2.write(0);
+            regs::ICH_AP1R1_EL2.write(0);
+        }
+        if preemption_bits >= 7 {
+            regs::ICH_AP0R2_EL2.write(0);
+            regs::ICH_AP1R2_EL2.write(0);
+            regs::ICH_AP0R3_EL2.write(0);
+            regs::ICH_AP1R3_EL2.write(0);
+        }
+        // Binary points at their minimum, priority mask closed, groups disabled.
+        regs::ICH_VMCR_EL2.write(0);
     }
 }
 

@@ -10,6 +10,7 @@ pub mod gich;
 pub mod gicv2;
 pub mod gicv3;
 pub mod ich;
+pub mod legacy;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,6 +19,7 @@ use turnstile_vm::attention::KickToken;
 
 pub use gicv2::Gicv2;
 pub use gicv3::Gicv3;
+pub use legacy::Gicv3Legacy;
 
 /// SGI by which one physical CPU makes another look at its attention words.
 pub const SGI_KICK: u32 = 0;
@@ -29,6 +31,12 @@ pub const PPI_HYPERVISOR_TIMER: u32 = 26;
 pub const PPI_VIRTUAL_TIMER: u32 = 27;
 /// PPI of the EL1 physical timer.
 pub const PPI_PHYSICAL_TIMER: u32 = 30;
+/// The private interrupts that are enabled on each CPU, as bits.
+const PRIVATE_IN_USE: u32 = 1 << SGI_KICK
+    | 1 << PPI_MAINTENANCE
+    | 1 << PPI_HYPERVISOR_TIMER
+    | 1 << PPI_VIRTUAL_TIMER
+    | 1 << PPI_PHYSICAL_TIMER;
 /// INTIDs from here on mean "nothing" or are special.
 pub const SPURIOUS: u32 = 1020;
 
@@ -42,6 +50,9 @@ pub trait Gic: 'static {
     type Interface: CpuInterface;
     /// Whether guests reach their CPU interface by system registers; otherwise those are UNDEFINED.
     const SYSTEM_REGISTERS: bool;
+
+    /// Returns the address of the vectors that lead to its handlers; the timed ones for a vCPU that keeps statistics.
+    fn vectors(timed: bool) -> u64;
 
     /// Returns the virtual CPU interface.
     fn interface() -> Self::Interface;
@@ -101,6 +112,18 @@ macro_rules! in_gic {
 }
 pub(crate) use in_gic;
 
+/// Calls a function that is generic over the GIC with that of this machine as a guest with a GIC of `$model` sees it.
+macro_rules! in_gic_of {
+    ($model:expr, $function:ident($($argument:expr),* $(,)?)) => {
+        match ($crate::irq::is_gicv2(), $model) {
+            (true, _) => $function::<$crate::irq::Gicv2>($($argument),*),
+            (false, turnstile_vgic::Model::Gicv3) => $function::<$crate::irq::Gicv3>($($argument),*),
+            (false, turnstile_vgic::Model::Gicv2) => $function::<$crate::irq::Gicv3Legacy>($($argument),*),
+        }
+    };
+}
+pub(crate) use in_gic_of;
+
 /// Sends [`SGI_KICK`] to the physical CPU with `token`, ordered behind the stores before it.
 pub fn kick(token: KickToken) {
     fn kick<G: Gic>(token: KickToken) {
@@ -125,31 +148,28 @@ pub fn priority_bits() -> u32 {
     in_gic!(of())
 }
 
-unsafe extern "C" {
-    #[cfg(target_os = "none")]
-    static vectors: u8;
-    #[cfg(target_os = "none")]
-    static vectors_timed: u8;
-    #[cfg(target_os = "none")]
-    static vectors_gicv2: u8;
-    #[cfg(target_os = "none")]
-    static vectors_gicv2_timed: u8;
-}
-
-/// Makes this CPU take exits by the vectors of the machine's GIC: the timed ones for a vCPU that keeps statistics.
-pub fn use_vectors(timed: bool) {
-    #[cfg(target_os = "none")]
-    {
-        let table = match (is_gicv2(), timed) {
-            (false, false) => &raw const vectors,
-            (false, true) => &raw const vectors_timed,
-            (true, false) => &raw const vectors_gicv2,
-            (true, true) => &raw const vectors_gicv2_timed,
-        };
-        // SAFETY: complete vector tables, which do the same for the same GIC; EL2 itself takes no exceptions.
-        unsafe { crate::regs::VBAR_EL2.write(table as u64) };
-    }
-    #[cfg(not(target_os = "none"))]
-    let _ = timed;
+/// Makes this CPU take exits by the vectors of `G`: the timed ones for a vCPU that keeps statistics.
+pub fn use_vectors<G: Gic>(timed: bool) {
+    // SAFETY: complete vector tables, which do the same; EL2 itself takes no exceptions.
+    unsafe { crate::regs::VBAR_EL2.write(G::vectors(timed)) };
     crate::cpu::isb();
 }
+
+/// Defines a function that returns the address of one of two vector tables of `vectors.S`.
+macro_rules! vectors {
+    ($plain:ident, $timed:ident) => {
+        fn vectors(timed: bool) -> u64 {
+            #[cfg(target_os = "none")]
+            {
+                unsafe extern "C" {
+                    static $plain: u8;
+                    static $timed: u8;
+                }
+                if timed { &raw const $timed as u64 } else { &raw const $plain as u64 }
+            }
+            #[cfg(not(target_os = "none"))]
+            u64::from(timed)
+        }
+    };
+}
+pub(crate) use vectors;

@@ -5,6 +5,7 @@ use turnstile_vgic::MAX_LIST_REGISTERS;
 
 use super::debug::Debug;
 use super::fp::Fp;
+use crate::irq::CpuInterface;
 use crate::irq::ich::{self, Ich};
 use crate::regs;
 

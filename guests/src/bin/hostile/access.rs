@@ -7,7 +7,7 @@ use turnstile_guests::mmu::{self, BLOCK, descriptor};
 use turnstile_guests::platform::{List, Region, platform};
 use turnstile_guests::random::Random;
 use turnstile_guests::trap::{self, Trap};
-use turnstile_guests::{console, gic, mmio, println};
+use turnstile_guests::{console, mmio, println};
 
 use crate::{Tally, is_bare, stride};
 
@@ -119,7 +119,7 @@ fn is_memory(address: u64) -> bool {
 fn is_device(address: u64) -> bool {
     let machine = platform();
     let uart = machine.uart.map(|uart| uart.region);
-    let single = [machine.gicd, uart, machine.rtc];
+    let single = [machine.gicd, machine.gicc, uart, machine.rtc];
     let mut regions = single.iter().flatten().chain(machine.gicr.as_slice());
     regions.any(|region| address >= region.base && address < region.end())
 }
@@ -194,10 +194,15 @@ pub fn holes(tally: &mut Tally) {
 
 /// Device registers that the accesses of every kind go to: harmless ones, and one of each page.
 pub fn device_accesses(tally: &mut Tally) {
-    let mut places: List<u64, 24> = List::new(0);
+    let mut places: List<u64, 32> = List::new(0);
     if let Some(gicd) = platform().gicd {
         for offset in [0x4, 0x8, 0x410, 0x6200, 0xffd0, 0xfff8, 0x1000, 0x40, 0x407, 0xfffd] {
             places.push(gicd.base + offset);
+        }
+    }
+    if let Some(gicc) = platform().gicc {
+        for offset in [0x4, 0x8, 0x14, 0xfc, 0x1000, 0x7] {
+            places.push(gicc.base + offset);
         }
     }
     for gicr in platform().gicr.as_slice() {
@@ -279,7 +284,8 @@ pub fn fetch(tally: &mut Tally) {
         for region in [platform().gicd, platform().uart.map(|uart| uart.region), platform().rtc] {
             region.iter().for_each(|region| places.push(region.base + 0xfe0));
         }
-        places.push(gic::redistributor() + 8);
+        platform().gicr.as_slice().iter().for_each(|region| places.push(region.base + 8));
+        platform().gicc.iter().for_each(|region| places.push(region.base + 8));
     }
     for place in places.as_slice() {
         for kind in [descriptor::NORMAL, descriptor::NON_CACHEABLE, descriptor::DEVICE] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tests of what a guest may rely on: PSCI, ID registers, timers, GICv3, registers, memory, devices.
+//! Tests of what a guest may rely on: PSCI, ID registers, timers, GICv2 or GICv3, registers, memory, devices.
 //!
 //! Options: `test=NAME` (or the part before a dash, or several by commas) selects, `list` only lists,
 //! `bare` leaves out what only a hypervisor does, for a run on the emulated machine itself.
@@ -11,6 +11,7 @@ mod fp;
 mod gic_cpus;
 mod gic_order;
 mod gic_state;
+mod gicv2;
 mod identification;
 mod memory;
 mod power;
@@ -40,6 +41,7 @@ fn main() {
         gic_state::TESTS,
         gic_order::TESTS,
         gic_cpus::TESTS,
+        gicv2::TESTS,
         devices::TESTS,
     ]);
 }

@@ -186,7 +186,8 @@ fn device_load() -> Outcome {
                 }
             }
             4 => load_into_all(load, priorities, 0xf8c8_88a0)?,
-            8 => load_into_all(load, router, gic::route(41))?,
+            // A GICv2 has no registers of this size.
+            8 if gic::version() == gic::Version::Gicv3 => load_into_all(load, router, gic::route(41))?,
             _ => {}
         }
     }

@@ -1,61 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! GICv3 (IHI 0069): distributor, this CPU's redistributor, and the CPU interface's system registers.
 
-use crate::mmio::{read8, read32, read64, write8, write32, write64};
+use super::{PRIORITY, distributor, interrupts, offset, set_edge};
+use crate::mmio::{read32, read64, write32, write64};
 use crate::platform::platform;
 use crate::{cpu, read_sysreg, timer, write_sysreg};
-
-/// INTIDs from here on mean that there is no interrupt to handle.
-pub const SPECIAL: u32 = 1020;
-/// The priority that [`init`] gives to all interrupts, as in the seed.
-pub const PRIORITY: u8 = 0xa0;
-
-/// Register offsets in the distributor; the banked ones are at the same offsets in SGI_base.
-pub mod offset {
-    /// GICD_CTLR.
-    pub const CTLR: u64 = 0x0000;
-    /// GICD_TYPER.
-    pub const TYPER: u64 = 0x0004;
-    /// GICD_IGROUPR0.
-    pub const IGROUPR: u64 = 0x0080;
-    /// GICD_ISENABLER0.
-    pub const ISENABLER: u64 = 0x0100;
-    /// GICD_ICENABLER0.
-    pub const ICENABLER: u64 = 0x0180;
-    /// GICD_ISPENDR0.
-    pub const ISPENDR: u64 = 0x0200;
-    /// GICD_ICPENDR0.
-    pub const ICPENDR: u64 = 0x0280;
-    /// GICD_ISACTIVER0.
-    pub const ISACTIVER: u64 = 0x0300;
-    /// GICD_ICACTIVER0.
-    pub const ICACTIVER: u64 = 0x0380;
-    /// GICD_IPRIORITYR0.
-    pub const IPRIORITYR: u64 = 0x0400;
-    /// GICD_ICFGR0.
-    pub const ICFGR: u64 = 0x0c00;
-    /// GICD_IROUTER0.
-    pub const IROUTER: u64 = 0x6000;
-    /// GICR_WAKER.
-    pub const WAKER: u64 = 0x0014;
-    /// GICR_TYPER.
-    pub const GICR_TYPER: u64 = 0x0008;
-    /// Distance from a redistributor's RD_base to its SGI_base.
-    pub const SGI_BASE: u64 = 0x1_0000;
-}
 
 const CTLR_ENABLE_GROUP0: u32 = 1 << 0;
 const CTLR_ENABLE_GROUP1: u32 = 1 << 1;
 const CTLR_ARE: u32 = 1 << 4;
 const CTLR_RWP: u32 = 1 << 31;
-
-/// Returns the address of the distributor.
-///
-/// # Panics
-/// When the device tree has no GICv3.
-pub fn distributor() -> u64 {
-    platform().gicd.expect("the device tree has no GICv3").base
-}
 
 /// Returns RD_base of the redistributor of the CPU with this affinity.
 pub fn redistributor_of(affinity: u64) -> Option<u64> {
@@ -85,18 +39,8 @@ pub fn redistributor() -> u64 {
     redistributor_of(cpu::affinity()).expect("this CPU has no GICv3 redistributor")
 }
 
-/// Returns how many INTIDs below 1020 the distributor has.
-pub fn interrupts() -> u32 {
-    let lines = read32(distributor() + offset::TYPER) & 0x1f;
-    (32 * (lines + 1)).min(1020)
-}
-
-/// Returns the address of the registers that hold `intid`: SGI_base for the private ones.
-fn bank(intid: u32) -> u64 {
-    if intid < 32 { redistributor() + offset::SGI_BASE } else { distributor() }
-}
-
-fn wait_for_writes() {
+/// Waits until the distributor has done what was written (GICD_CTLR.RWP).
+pub(super) fn wait_for_writes() {
     timer::wait(1_000_000, || read32(distributor()) & CTLR_RWP == 0);
 }
 
@@ -148,86 +92,16 @@ pub fn init_cpu() {
     write_sysreg!("S3_0_C12_C12_7", 1); // ICC_IGRPEN1_EL1
 }
 
-fn set_bit(register: u64, intid: u32) {
-    write32(bank(intid) + register + u64::from(intid / 32) * 4, 1 << (intid % 32));
+/// Writes GICD_CTLR's group enables.
+pub fn set_distributor_enabled(on: bool) {
+    write32(distributor(), CTLR_ARE | if on { CTLR_ENABLE_GROUP0 | CTLR_ENABLE_GROUP1 } else { 0 });
+    wait_for_writes();
 }
 
-fn bit(register: u64, intid: u32) -> bool {
-    read32(bank(intid) + register + u64::from(intid / 32) * 4) >> (intid % 32) & 1 != 0
-}
-
-/// Enables an interrupt.
-pub fn enable(intid: u32) {
-    set_bit(offset::ISENABLER, intid);
-}
-
-/// Disables an interrupt.
-pub fn disable(intid: u32) {
-    set_bit(offset::ICENABLER, intid);
-    if intid >= 32 {
-        wait_for_writes();
-    }
-}
-
-/// Returns whether an interrupt is enabled.
-pub fn is_enabled(intid: u32) -> bool {
-    bit(offset::ISENABLER, intid)
-}
-
-/// Makes an interrupt pending.
-pub fn set_pending(intid: u32) {
-    set_bit(offset::ISPENDR, intid);
-}
-
-/// Takes an interrupt's pending state away.
-pub fn clear_pending(intid: u32) {
-    set_bit(offset::ICPENDR, intid);
-}
-
-/// Returns whether an interrupt is pending.
-pub fn is_pending(intid: u32) -> bool {
-    bit(offset::ISPENDR, intid)
-}
-
-/// Makes an interrupt active.
-pub fn set_active(intid: u32) {
-    set_bit(offset::ISACTIVER, intid);
-}
-
-/// Takes an interrupt's active state away.
-pub fn clear_active(intid: u32) {
-    set_bit(offset::ICACTIVER, intid);
-}
-
-/// Returns whether an interrupt is active.
-pub fn is_active(intid: u32) -> bool {
-    bit(offset::ISACTIVER, intid)
-}
-
-/// Sets an interrupt's priority.
-pub fn set_priority(intid: u32, priority: u8) {
-    write8(bank(intid) + offset::IPRIORITYR + u64::from(intid), priority);
-}
-
-/// Returns an interrupt's priority.
-pub fn priority(intid: u32) -> u8 {
-    read8(bank(intid) + offset::IPRIORITYR + u64::from(intid))
-}
-
-/// Puts an interrupt into group 1 or group 0.
-pub fn set_group1(intid: u32, group1: bool) {
-    let address = bank(intid) + offset::IGROUPR + u64::from(intid / 32) * 4;
-    let mask = 1 << (intid % 32);
-    let old = read32(address);
-    write32(address, if group1 { old | mask } else { old & !mask });
-}
-
-/// Makes an interrupt edge-triggered or level-sensitive.
-pub fn set_edge(intid: u32, edge: bool) {
-    let address = bank(intid) + offset::ICFGR + u64::from(intid / 16) * 4;
-    let mask = 2 << (intid % 16 * 2);
-    let old = read32(address);
-    write32(address, if edge { old | mask } else { old & !mask });
+/// Writes ICC_IGRPEN1_EL1.
+pub fn set_interface_enabled(on: bool) {
+    write_sysreg!("S3_0_C12_C12_7", u64::from(on));
+    cpu::synchronize();
 }
 
 /// Routes a shared interrupt to the CPU with this affinity.
@@ -303,6 +177,11 @@ pub fn set_priority_mask(priority: u8) {
     write_sysreg!("S3_0_C4_C6_0", u64::from(priority));
 }
 
+/// Returns ICC_PMR_EL1.
+pub fn priority_mask() -> u8 {
+    read_sysreg!("S3_0_C4_C6_0") as u8
+}
+
 /// Returns the priority of what is being handled (ICC_RPR_EL1).
 pub fn running_priority() -> u8 {
     cpu::synchronize();
@@ -320,6 +199,16 @@ pub fn sgi_value(sgi: u32, affinity: u64) -> u64 {
         | u64::from(sgi) << 24
         | u64::from(aff1) << 16
         | list
+}
+
+/// Returns the ICC_SGI1R_EL1 value that sends `sgi` to all CPUs but this one.
+pub fn sgi_to_others(sgi: u32) -> u64 {
+    SGI_BROADCAST | u64::from(sgi) << 24
+}
+
+/// Returns the ICC_SGI1R_EL1 value that sends `sgi` to the CPUs that `list` names in the cluster.
+pub fn sgi_to_list(sgi: u32, cluster: u64, list: u16) -> u64 {
+    sgi_value(sgi, cluster) & !0xffff | u64::from(list)
 }
 
 /// Sends a group 1 SGI.
