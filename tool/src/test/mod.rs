@@ -7,6 +7,7 @@
 mod ablation;
 mod bench_errors;
 mod benching;
+mod boards;
 mod checks;
 mod engine;
 mod gicv2;
@@ -134,6 +135,7 @@ fn all_scenarios() -> Vec<Scenario> {
         ablation::scenarios(),
         modes::scenarios(),
         gicv2::scenarios(),
+        boards::scenarios(),
     ];
     topics.into_iter().flatten().collect()
 }
