@@ -11,6 +11,7 @@ const PRIVATE: usize = 32;
 const SHARED: usize = 1020;
 
 static HANDLER: AtomicUsize = AtomicUsize::new(0);
+static FINISHER: AtomicUsize = AtomicUsize::new(0);
 static PRIVATE_COUNTS: [AtomicU32; PRIVATE * crate::platform::MAX_CPUS] =
     [const { AtomicU32::new(0) }; PRIVATE * crate::platform::MAX_CPUS];
 static SHARED_COUNTS: [AtomicU32; SHARED] = [const { AtomicU32::new(0) }; SHARED];
@@ -20,6 +21,11 @@ static SPURIOUS: AtomicU32 = AtomicU32::new(0);
 /// counting only.
 pub fn set_handler(handler: Option<fn(u32)>) {
     HANDLER.store(handler.map_or(0, |function| function as usize), Relaxed);
+}
+
+/// Sets the function called for each IRQ, with its INTID, after its end: where EOImode 1 lets deactivations begin.
+pub fn set_finisher(finisher: Option<fn(u32)>) {
+    FINISHER.store(finisher.map_or(0, |function| function as usize), Relaxed);
 }
 
 fn counter(cpu: usize, intid: u32) -> Option<&'static AtomicU32> {
@@ -56,11 +62,15 @@ fn taken(intid: u32) {
     if let Some(count) = counter(cpu::this().index(), intid) {
         count.fetch_add(1, Relaxed);
     }
-    let handler = HANDLER.load(Relaxed);
-    if handler != 0 {
-        // SAFETY: a non-zero value is a function of this type, stored by `set_handler`.
-        let handler: fn(u32) = unsafe { core::mem::transmute(handler) };
-        handler(intid);
+    call(&HANDLER, intid);
+}
+
+fn call(function: &AtomicUsize, intid: u32) {
+    let function = function.load(Relaxed);
+    if function != 0 {
+        // SAFETY: a non-zero value is a function of this type, stored by `set_handler` or `set_finisher`.
+        let function: fn(u32) = unsafe { core::mem::transmute(function) };
+        function(intid);
     }
 }
 
@@ -73,6 +83,7 @@ pub fn on_irq(_frame: &mut Frame) {
     }
     taken(intid);
     gic::end(intid);
+    call(&FINISHER, intid);
 }
 
 /// Handles an FIQ, which is how a Group 0 interrupt comes; the vectors call it.

@@ -322,6 +322,7 @@ extern "C" fn primary_on_stack(_: u64) -> ! {
     let Some(host) = HOST.get() else { cpu::halt() };
     let first = host.cpus[0];
     start_cpu_interface(host, first);
+    host.controller.probe();
     if let Some(intid) = host.console_intid {
         host.controller.enable_spi(intid, first.affinity, first.kick_token());
         console::enable_receive_interrupt();

@@ -57,7 +57,10 @@ unsafe impl Send for Vcpu {}
 impl Vcpu {
     /// Makes vCPU `index` of `vm`, pinned to `cpu`.
     pub fn new(vm: &'static Vm, index: usize, cpu: &'static PerCpu) -> Self {
-        let gic = VcpuGic::new(&vm.vgic, index, irq::list_registers());
+        let mut gic = VcpuGic::new(&vm.vgic, index, irq::list_registers());
+        if !irq::backs_list_registers() {
+            gic.without_hardware_backing();
+        }
         Self {
             attention: Attention::new(),
             vm,

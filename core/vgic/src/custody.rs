@@ -127,11 +127,12 @@ impl VcpuGic {
         let pending = deliverable && (level || held_pending || self.latch.contains(intid));
         // The hardware bit fits while the physical interrupt is what the next deactivation ends.
         // Otherwise the deactivation has to be seen: something comes after it.
-        let backing = if held && pending != active && held_pending == pending && !(pending && level) {
-            Backing::Hardware { pintid: self.pintid[intid as usize & 31] }
-        } else {
-            Backing::Software { eoi_maintenance: held || deliverable && level }
-        };
+        let backing =
+            if held && self.backed && pending != active && held_pending == pending && !(pending && level) {
+                Backing::Hardware { pintid: self.pintid[intid as usize & 31] }
+            } else {
+                Backing::Software { eoi_maintenance: held || deliverable && level }
+            };
         (pending || active).then(|| ListRegister {
             intid,
             source: 0,

@@ -41,23 +41,10 @@ impl VcpuGic {
 
     fn read_rd_frame(&self, vgic: &Vgic, offset: u32, size: u8) -> u64 {
         match (offset, size) {
-            (gicr::IIDR, 4) => u64::from(registers::IIDR),
-            (gicr::TYPER, 8) => self.typer(vgic),
-            (gicr::TYPER, 4) => self.typer(vgic) & 0xffff_ffff,
-            (offset, 4) if offset == gicr::TYPER + 4 => self.typer(vgic) >> 32,
             (gicr::WAKER, 4) => u64::from(self.waker),
-            (offset, 4) if offset == registers::GICV3_PIDR2.0 => u64::from(registers::GICV3_PIDR2.1),
-            // GICR_CTLR too: there are no LPIs to enable, and writes are never outstanding.
-            _ => 0,
+            // GICR_CTLR is zero too: there are no LPIs to enable, and writes are never outstanding.
+            _ => identity(vgic, self.index, offset, size).unwrap_or(0),
         }
-    }
-
-    /// Composes `GICR_TYPER`: the affinity, the number, and whether this is the last redistributor of its region.
-    fn typer(&self, vgic: &Vgic) -> u64 {
-        let mpidr = vgic.mpidr(self.index).unwrap_or(0);
-        let affinity = mpidr >> 8 & 0xff00_0000 | mpidr & 0x00ff_ffff;
-        let last = u64::from([vgic.vcpus(), vgic.first_region].contains(&(self.index + 1)));
-        affinity << 32 | (self.index as u64) << 8 | last << 4
     }
 
     fn read_priority(&self, first: u32, size: u8) -> u64 {
@@ -83,10 +70,13 @@ impl VcpuGic {
             let value = self.own_redist_read(cx, offset, size);
             self.settle(cx);
             value
-        } else if vcpu < cx.vgic.vcpus() {
-            cx.host.remote(self, cx.vif, vcpu, RemoteOp::RedistRead { offset, size })
-        } else {
+        } else if vcpu >= cx.vgic.vcpus() {
             0
+        } else if let Some(value) = identity(cx.vgic, vcpu, offset, size) {
+            // What every vCPU looks for its own redistributor by disturbs nobody.
+            value
+        } else {
+            cx.host.remote(self, cx.vif, vcpu, RemoteOp::RedistRead { offset, size })
         }
     }
 
@@ -227,4 +217,26 @@ impl VcpuGic {
         self.refresh_deliverable();
         set_bits(changed).for_each(|intid| self.reconcile(cx, intid));
     }
+}
+
+/// Reads a register that says which redistributor it is; `None` if it is another one.
+fn identity(vgic: &Vgic, vcpu: usize, offset: u32, size: u8) -> Option<u64> {
+    const TYPER_HIGH: u32 = gicr::TYPER + 4;
+    const PIDR2: u32 = registers::GICV3_PIDR2.0;
+    Some(match (offset, size) {
+        (gicr::IIDR, 4) => u64::from(registers::IIDR),
+        (gicr::TYPER, 8) => typer(vgic, vcpu),
+        (gicr::TYPER, 4) => typer(vgic, vcpu) & 0xffff_ffff,
+        (TYPER_HIGH, 4) => typer(vgic, vcpu) >> 32,
+        (PIDR2, 4) => u64::from(registers::GICV3_PIDR2.1),
+        _ => return None,
+    })
+}
+
+/// Composes `GICR_TYPER`: the affinity, the number, and whether this is the last redistributor of its region.
+fn typer(vgic: &Vgic, vcpu: usize) -> u64 {
+    let mpidr = vgic.mpidr(vcpu).unwrap_or(0);
+    let affinity = mpidr >> 8 & 0xff00_0000 | mpidr & 0x00ff_ffff;
+    let last = u64::from([vgic.vcpus(), vgic.first_region].contains(&(vcpu + 1)));
+    affinity << 32 | (vcpu as u64) << 8 | last << 4
 }

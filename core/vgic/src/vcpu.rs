@@ -50,6 +50,8 @@ pub struct VcpuGic {
     /// because then they may be active outside the list registers. Without the SGIs of a GICv2, which
     /// are in [`Self::quick_sourced`].
     quick: u32,
+    /// A physical interrupt may be behind a list register; see [`Self::without_hardware_backing`].
+    pub(crate) backed: bool,
     /// Of a GICv2's SGIs, those that may be injected without the planner.
     pub(crate) quick_sourced: u32,
     /// List registers that hold nothing. Those in use may be empty too: the guest does not tell.
@@ -130,6 +132,7 @@ impl VcpuGic {
             overflowing: false,
             unsettled: false,
             quick: 0,
+            backed: true,
             quick_sourced: 0,
             free: 0,
             slot: [NO_SLOT; 1024],
@@ -185,6 +188,14 @@ impl VcpuGic {
         self.own_source != 0
     }
 
+    /// Makes it do without [`Backing::Hardware`]: for a machine on which a guest's deactivation of a physical interrupt
+    /// has not the effect of one by the hypervisor. Injected physical interrupts ask for maintenance at their end
+    /// instead. To be called before the first [`Self::load`].
+    pub fn without_hardware_backing(&mut self) {
+        self.backed = false;
+        self.refresh_deliverable();
+    }
+
     /// Returns the index of the vCPU.
     pub fn index(&self) -> usize {
         self.index
@@ -197,7 +208,8 @@ impl VcpuGic {
         self.deliverable = self.enabled & groups;
         let quick = if self.resident && !self.overflowing { self.deliverable } else { 0 };
         let sourced = if self.is_gicv2() { 0xffff } else { 0 };
-        self.quick = quick & !sourced;
+        let unbacked = if self.backed { 0 } else { 0xffff_0000 };
+        self.quick = quick & !sourced & !unbacked;
         self.quick_sourced = quick & sourced;
     }
 

@@ -165,6 +165,10 @@ fn the_identification_of_redistributors() {
     assert_eq!(typer(1), 1 << 32 | 1 << 8);
     assert_eq!(typer(2), 0x0102_0300 << 32 | 2 << 8 | 1 << 4, "the last one");
     assert_eq!(typer(3), 0, "no such vCPU");
+    // Nobody else is asked: a vCPU finds its redistributor among many without disturbing them.
+    let busy = machine.cpus[1].borrow_mut();
+    assert_eq!(typer(1), 1 << 32 | 1 << 8);
+    drop(busy);
     let halves = machine.with(2, |gic, cx| [gic.redist_read(cx, 2, 8, 4), gic.redist_read(cx, 2, 12, 4)]);
     assert_eq!(halves, [2 << 8 | 1 << 4, 0x0102_0300]);
 }

@@ -259,6 +259,11 @@ pub fn set_priority_mask(priority: u8) {
     by_version!(set_priority_mask(priority));
 }
 
+/// Chooses which bits of a priority decide about preemption.
+pub fn set_binary_point(point: u8) {
+    by_version!(set_binary_point(point));
+}
+
 /// Returns the priority mask.
 pub fn priority_mask() -> u8 {
     by_version!(priority_mask())

@@ -180,9 +180,14 @@ pub fn highest_pending() -> u32 {
     read32(interface() + interface::HPPIR) & 0x3ff
 }
 
+/// Returns the sender that this CPU's last acknowledge of an SGI named.
+pub fn last_sender(sgi: u32) -> u8 {
+    sender_of(sgi).map_or(0, |slot| slot.load(Relaxed))
+}
+
 /// Adds to an INTID the sender that the last acknowledge of it named.
 fn with_sender(intid: u32) -> u32 {
-    intid | sender_of(intid).map_or(0, |slot| u32::from(slot.load(Relaxed))) << 10
+    intid | u32::from(last_sender(intid)) << 10
 }
 
 /// Ends an interrupt (GICC_EOIR).
@@ -208,6 +213,11 @@ pub fn set_eoi_mode(drop_only: bool) {
 /// Lets only interrupts of a higher priority (a lower number) than this through (GICC_PMR).
 pub fn set_priority_mask(priority: u8) {
     write32(interface() + interface::PMR, u32::from(priority));
+}
+
+/// Chooses which bits of a priority decide about preemption (GICC_BPR).
+pub fn set_binary_point(point: u8) {
+    write32(interface() + interface::BPR, u32::from(point));
 }
 
 /// Returns GICC_PMR.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a guest may rely on (`selftest`), and what it cannot do to others (`hostile`, `crash`, `restart`).
+//! What a guest may rely on (`selftest`, `pressure`), and what it cannot do to others (`hostile`, `crash`, `restart`).
 
 use turnstile_link::{Command, StopReason};
 
@@ -21,6 +21,7 @@ const RESTARTS: u32 = 1000;
 /// The scenarios of this topic.
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = selftests();
+    scenarios.extend(pressures());
     scenarios.extend([hostile("virt"), hostile("kvmtool")]);
     scenarios.extend(fatal_attacks());
     scenarios.extend([crash_stop(), crash_restart(), spinning(), restart(), echo("virt"), echo("kvmtool")]);
@@ -47,6 +48,19 @@ pub fn selftest(machine: &str, vcpus: u32, pmu: &str) -> Scenario {
     let name = format!("selftest/{machine}-{vcpus}-pmu-{pmu}");
     let scenario = Scenario::new(name, guest("selftest", "selftest", "32MiB", &more), steps);
     scenario.counted().judge(no_failures)
+}
+
+/// Hundreds of interrupts at once, each accounted for, on both interrupt controllers.
+fn pressures() -> impl Iterator<Item = Scenario> {
+    [(2, "virt", 1), (2, "kvmtool", 4), (3, "virt", 4), (3, "kvmtool", 1)].into_iter().map(
+        |(gic, machine, vcpus)| {
+            let more = format!("vcpus = {vcpus}\nmachine = \"{machine}\"\ncmdline = \"rounds=4\"");
+            let config = format!("[machine]\ngic = {gic}\n{}", guest("pressure", "pressure", "32MiB", &more));
+            let steps = vec![Step::Expect(0, "@boot pressure"), Step::Expect(0, "@done passed=")];
+            let name = format!("pressure/gicv{gic}-{machine}-{vcpus}");
+            Scenario::new(name, config, steps).counted().limit(300).judge(no_failures)
+        },
+    )
 }
 
 /// The most vCPUs that a VM may have: all start, and SGIs reach each of them. Affinities need Aff1 here, and on

@@ -4,7 +4,7 @@
 use arrayvec::ArrayVec;
 use turnstile_vm::attention::KickToken;
 
-use super::{gicv2, gicv3};
+use super::{gicv2, gicv3, probe};
 use crate::discover::{GicNode, Range};
 use crate::mmio::Registers;
 use crate::regs::gicv2::window;
@@ -31,7 +31,7 @@ pub fn devices(node: &GicNode) -> ArrayVec<Range, 9> {
 }
 
 /// Returns the pages that are mapped in the [`window`], each with its address there and its physical one.
-pub fn fixed(node: &GicNode) -> ArrayVec<(u64, u64), 4> {
+pub fn fixed(node: &GicNode) -> ArrayVec<(u64, u64), 5> {
     match node {
         GicNode::V3(_) => ArrayVec::new(),
         GicNode::V2(node) => ArrayVec::from([
@@ -39,6 +39,7 @@ pub fn fixed(node: &GicNode) -> ArrayVec<(u64, u64), 4> {
             (window::GICC, node.interface.first),
             (window::GICC + 0x1000, node.interface.second),
             (window::GICH, node.control),
+            (window::GICV, node.virtual_interface.first),
         ]),
     }
 }
@@ -93,6 +94,13 @@ impl Controller {
                 gicv3::kick_token(affinity)
             }
             Distributor::V2(distributor) => distributor.start_cpu(),
+        }
+    }
+
+    /// Learns what can only be tried, on the boot CPU before its first guest.
+    pub fn probe(&self) {
+        if let Distributor::V2(distributor) = self.distributor {
+            super::set_backed(probe::deactivation_resamples(distributor));
         }
     }
 

@@ -89,6 +89,11 @@ impl Distributor {
         self.0.write32(GICD_ISENABLER + 4 * (n / 32), 1 << (n % 32));
     }
 
+    /// Takes the active state of a private interrupt of this CPU, if it has it.
+    pub fn deactivate_private(&self, intid: u32) {
+        self.0.write32(GICD_ICACTIVER, 1 << (intid & 31));
+    }
+
     /// Brings up what of the distributor is this CPU's own, and its CPU interface. Returns what kicks it.
     pub fn start_cpu(&self) -> KickToken {
         self.clear(0);

@@ -11,6 +11,7 @@ pub mod gicv2;
 pub mod gicv3;
 pub mod ich;
 pub mod legacy;
+mod probe;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -123,6 +124,20 @@ macro_rules! in_gic_of {
     };
 }
 pub(crate) use in_gic_of;
+
+/// Whether a guest may deactivate physical interrupts through list registers.
+static BACKED: AtomicBool = AtomicBool::new(true);
+
+/// Returns whether a guest may deactivate physical interrupts through list registers: whether one that is still
+/// asserted comes again then.
+pub fn backs_list_registers() -> bool {
+    BACKED.load(Ordering::Relaxed)
+}
+
+/// Notes whether a guest may deactivate physical interrupts through list registers: once, on the boot CPU.
+fn set_backed(backed: bool) {
+    BACKED.store(backed, Ordering::Relaxed);
+}
 
 /// Sends [`SGI_KICK`] to the physical CPU with `token`, ordered behind the stores before it.
 pub fn kick(token: KickToken) {

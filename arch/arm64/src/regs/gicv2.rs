@@ -12,13 +12,15 @@ pub mod window {
     pub const BASE: u64 = 0x7f_ffe0_0000;
     /// The distributor.
     pub const GICD: u64 = 0x7f_fffc_0000;
+    /// The virtual CPU interface, the first page. Guests have it at addresses of their own.
+    pub const GICV: u64 = 0x7f_fff8_0000;
     /// The CPU interface, two pages.
     pub const GICC: u64 = 0x7f_fffe_0000;
     /// The virtual interface control.
     pub const GICH: u64 = 0x7f_ffff_0000;
 }
 
-use window::{GICC, GICD, GICH};
+use window::{GICC, GICD, GICH, GICV};
 
 macro_rules! registers {
     ($($(#[$doc:meta])* $name:ident = $block:ident + $offset:literal;)*) => {$(
@@ -78,6 +80,11 @@ registers! {
     GICC_EOIR = GICC + 0x0010;
     /// Deactivate.
     GICC_DIR = GICC + 0x1000;
+
+    /// Acknowledge, as guests do.
+    GICV_IAR = GICV + 0x0c;
+    /// End of interrupt, as guests do.
+    GICV_EOIR = GICV + 0x10;
 
     /// Virtual interface control.
     GICH_HCR = GICH + 0x000;

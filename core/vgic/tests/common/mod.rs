@@ -3,6 +3,8 @@
 //! world of several vCPUs around the code under test.
 #![allow(dead_code, missing_docs, reason = "each test file uses a part of it")]
 
+mod compare;
+mod events;
 pub mod hardware;
 pub mod machine;
 pub mod reference;
