@@ -7,6 +7,7 @@
 mod ablation;
 mod bench_errors;
 mod benching;
+mod boards;
 mod checks;
 mod engine;
 mod firmware;
@@ -138,6 +139,7 @@ fn all_scenarios() -> Vec<Scenario> {
         modes::scenarios(),
         mitigations::scenarios(),
         gicv2::scenarios(),
+        boards::scenarios(),
     ];
     topics.into_iter().flatten().collect()
 }
@@ -276,7 +278,7 @@ mod tests {
         for scenario in all_scenarios() {
             assert!(names.insert(scenario.name.clone()), "{} is there twice", scenario.name);
             assert!(scenario.name.starts_with("arm64/"));
-            let surroundings = Surroundings { folder: Path::new(""), guests: &guests };
+            let surroundings = Surroundings { folder: Path::new(""), guests: &guests, board: None };
             let config = config::parse(&scenario.config, &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", scenario.name);
         }
@@ -286,7 +288,7 @@ mod tests {
     fn measuring_configurations_are_good() {
         let guests: Vec<String> = rows::ROWS.iter().map(|row| row.guest.to_owned()).collect();
         for row in &rows::ROWS {
-            let surroundings = Surroundings { folder: Path::new(""), guests: &guests };
+            let surroundings = Surroundings { folder: Path::new(""), guests: &guests, board: None };
             let config = config::parse(&subjects::config(row, 16, Platform::usual(), ""), &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", row.name);
         }
