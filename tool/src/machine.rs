@@ -8,7 +8,7 @@ use turnstile_machine::image::{self, ImageError};
 
 use crate::config::file::{self, Refused};
 use crate::config::images::{self, Absent, HYPERVISOR_MEMORY};
-use crate::config::{self, Config, Loaded, Surroundings};
+use crate::config::{self, Board, Config, Loaded, Surroundings};
 use crate::failure::{Failure, Result};
 use crate::layout::{Layout, write_atomically};
 use crate::qemu::Boot;
@@ -33,6 +33,11 @@ pub fn prepare(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&P
     let mut boot = Boot::new(image, bundle, images.machine_memory(config), config.machine.cpus);
     boot.cpu = config.machine.cpu.clone();
     boot.gic = config.machine.gic;
+    boot.board = config.machine.board;
+    boot.dtb = match config.machine.board {
+        Board::Virt => None,
+        Board::Rpi4 => Some(setup::board::rpi4(layout)?),
+    };
     Ok(boot)
 }
 
