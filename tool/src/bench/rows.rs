@@ -48,7 +48,7 @@ pub const ROWS: [Row; 19] = [
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
     simple("io-kernel", "read GICD_TYPER"),
     simple("io-user", "read a byte of the UART"),
-    simple("self-sgi", "SGI to itself, IAR, EOIR"),
+    sgi("self-sgi", "SGI to itself, IAR, EOIR", 1, "target=0"),
     sgi("virtual-ipi", "SGI to another vCPU, both CPUs", 2, "target=1"),
     sgi("ipi-wfi", "SGI to a vCPU in WFI, both CPUs", 2, "target=1 wfi"),
     route("sgi-to-1-of-4", 1, 4, "target=1"),
