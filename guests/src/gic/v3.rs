@@ -31,12 +31,23 @@ pub fn redistributor_of(affinity: u64) -> Option<u64> {
     None
 }
 
+/// Returns RD_base of this CPU's redistributor if they are in the order of the CPUs, one behind the other: with
+/// hundreds of them each search would read hundreds of registers.
+fn usual_redistributor(affinity: u64) -> Option<u64> {
+    let wanted = affinity >> 8 & 0xff00_0000 | affinity & 0xff_ffff;
+    let region = platform().gicr.as_slice().first()?;
+    let base = region.base + 0x2_0000 * cpu::this().index() as u64;
+    (base < region.end() && read64(base + offset::GICR_TYPER) >> 32 == wanted).then_some(base)
+}
+
 /// Returns RD_base of this CPU's redistributor.
 ///
 /// # Panics
 /// When no redistributor has this CPU's affinity.
 pub fn redistributor() -> u64 {
-    redistributor_of(cpu::affinity()).expect("this CPU has no GICv3 redistributor")
+    let affinity = cpu::affinity();
+    let usual = usual_redistributor(affinity);
+    usual.or_else(|| redistributor_of(affinity)).expect("this CPU has no GICv3 redistributor")
 }
 
 /// Waits until the distributor has done what was written (GICD_CTLR.RWP).

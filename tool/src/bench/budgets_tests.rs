@@ -6,11 +6,11 @@ use super::super::rows::ROWS;
 use super::super::samples::turnstile;
 use super::*;
 
-const TEXT: &str = "# why\n[arm64.vhe-gicv3.null-hypercall]\n# the floor\ninstructions = 45 # so far\n\
-                    register_reads = 2\nisb = 1\n\n[arm64.vhe-gicv3.id-register]\ninstructions = 150.5\n";
+const TEXT: &str = "# why\n[arm64.max-gicv3.null-hypercall]\n# the floor\ninstructions = 45 # so far\n\
+                    register_reads = 2\nisb = 1\n\n[arm64.max-gicv3.id-register]\ninstructions = 150.5\n";
 
 fn budgets() -> Budgets {
-    Budgets::parse(Path::new("budgets.toml"), TEXT, "vhe-gicv3").unwrap()
+    Budgets::parse(Path::new("budgets.toml"), TEXT, "max-gicv3").unwrap()
 }
 
 fn null_hypercall(instructions: f64, reads: f64, isb: f64) -> Figure {
@@ -34,7 +34,7 @@ fn a_class_without_a_budget_may_not_occur() {
 
 #[test]
 fn platforms_have_their_own() {
-    let other = Budgets::parse(Path::new("b"), TEXT, "vhe-gicv3-statistics").unwrap();
+    let other = Budgets::parse(Path::new("b"), TEXT, "max-gicv3-statistics").unwrap();
     assert_eq!(other.check([&null_hypercall(1.0, 0.0, 0.0)]).len(), 1);
 }
 
@@ -63,9 +63,9 @@ fn raising_must_be_allowed() {
 
 #[test]
 fn new_rows_and_new_files() {
-    let mut budgets = Budgets::parse(Path::new("b"), "", "vhe-gicv3").unwrap();
+    let mut budgets = Budgets::parse(Path::new("b"), "", "max-gicv3").unwrap();
     budgets.update([&turnstile(3, &[("dsb", 2.0), ("instructions", 90.0)])], false).unwrap();
-    let expected = "[arm64.vhe-gicv3]\nio-kernel = { instructions = 90, dsb = 2 }\n";
+    let expected = "[arm64.max-gicv3]\nio-kernel = { instructions = 90, dsb = 2 }\n";
     assert_eq!(budgets.document.to_string(), expected);
     budgets.update([&turnstile(3, &[("instructions", 89.0)])], false).unwrap();
     assert_eq!(budgets.document.to_string(), expected.replace("90, dsb = 2", "89"));

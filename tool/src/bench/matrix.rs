@@ -7,46 +7,58 @@ use super::document::{Document, Figure};
 use super::subjects::Subject;
 use super::table::{count, empty, right};
 
-/// Turnstile's figures, wherever they were measured.
-pub fn figures(document: &Document) -> impl Iterator<Item = &Figure> {
-    let own = |figure: &&Figure| figure.subject == Subject::Turnstile.name();
-    document.rows.iter().chain(&document.elsewhere).filter(own)
+/// The figures, as the text and the page show them.
+pub struct Matrix<'d> {
+    /// The platforms' names, in the order in which they were measured.
+    pub platforms: Vec<&'d str>,
+    /// The rows: for each platform what is in its cell.
+    pub rows: Vec<(&'d str, Vec<(&'d str, String)>)>,
 }
 
-/// The platforms' names, in the order in which they were measured.
-pub fn platforms(document: &Document) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for figure in figures(document) {
-        if !names.contains(&figure.platform.as_str()) {
-            names.push(&figure.platform);
+impl<'d> Matrix<'d> {
+    /// Takes the document apart; `None` if it has one platform only.
+    pub fn new(document: &'d Document) -> Option<Self> {
+        if document.elsewhere.is_empty() {
+            return None;
         }
+        let own = |figure: &&Figure| figure.subject == Subject::Turnstile.name();
+        let figures: Vec<&Figure> = document.rows.iter().chain(&document.elsewhere).filter(own).collect();
+        let (mut platforms, mut names): (Vec<&str>, Vec<&str>) = Default::default();
+        for figure in &figures {
+            for (all, name) in [(&mut platforms, &figure.platform), (&mut names, &figure.row)] {
+                if !all.contains(&name.as_str()) {
+                    all.push(name);
+                }
+            }
+        }
+        let find = |row: &str, platform: &str| {
+            figures.iter().find(|figure| figure.row == row && figure.platform == platform).copied()
+        };
+        let cells = |row| platforms.iter().map(|&platform| (platform, cell(find(row, platform)))).collect();
+        let rows = names.iter().map(|&row| (row, cells(row))).collect();
+        Some(Matrix { platforms, rows })
     }
-    names
+
+    /// The matrix as text. It is as wide as it has to be: with its columns broken nobody could compare.
+    pub fn table(&self) -> Table {
+        let mut table = empty(None);
+        let headings = self.platforms.iter().map(|name| right(&heading(name)));
+        table.set_header([Cell::new("row")].into_iter().chain(headings));
+        for (row, cells) in &self.rows {
+            let cells = cells.iter().map(|(_, text)| right(text));
+            table.add_row([Cell::new(row)].into_iter().chain(cells));
+        }
+        table
+    }
 }
 
 /// What a figure is in a cell.
-pub fn cell(figure: Option<&Figure>) -> String {
+fn cell(figure: Option<&Figure>) -> String {
     match figure {
         Some(Figure { instructions: Some(number), .. }) => count(*number),
         Some(Figure { error: Some(_), .. }) => "failed".to_owned(),
         _ => "–".to_owned(),
     }
-}
-
-/// The matrix. It is as wide as it has to be: with its columns broken nobody could compare.
-pub fn table(document: &Document) -> Table {
-    let platforms = platforms(document);
-    let mut table = empty(None);
-    table
-        .set_header([Cell::new("row")].into_iter().chain(platforms.iter().map(|name| right(&heading(name)))));
-    for (row, _) in document.row_names() {
-        let cells = platforms.iter().map(|platform| {
-            let mut figures = figures(document);
-            right(&cell(figures.find(|figure| figure.row == row && figure.platform == *platform)))
-        });
-        table.add_row([Cell::new(row)].into_iter().chain(cells));
-    }
-    table
 }
 
 /// A platform's name in lines: CPU, interrupt controller, mode.
@@ -63,6 +75,7 @@ mod tests {
     #[test]
     fn platforms_are_columns_and_what_is_missing_is_said() {
         let mut document = samples::document();
+        assert!(Matrix::new(&document).is_none());
         let other = |row: usize, instructions: Option<f64>, error: Option<&str>| Figure {
             platform: PLATFORMS[2].name.to_owned(),
             instructions,
@@ -70,8 +83,9 @@ mod tests {
             ..document.rows[row].clone()
         };
         document.elsewhere = vec![other(0, Some(51.0), None), other(1, None, Some("it does not boot"))];
-        assert_eq!(platforms(&document), ["max-gicv3", "max-gicv2"]);
-        let text = table(&document).to_string();
+        let matrix = Matrix::new(&document).unwrap();
+        assert_eq!(matrix.platforms, ["max-gicv3", "max-gicv2"]);
+        let text = matrix.table().to_string();
         let words = |row: &str| {
             let line = text.lines().find(|line| line.contains(row)).unwrap_or_default();
             line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()

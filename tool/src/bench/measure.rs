@@ -72,6 +72,7 @@ fn counted(what: Counted, mut kinds: Vec<Kind<'_>>) -> Result<Vec<Kind<'_>>> {
     kinds.retain(|kind| match what {
         Counted::All => true,
         Counted::Sender => Some(kind.typical.cpu) == sender,
+        Counted::Wfi => kind.typical.reason == "wfx",
     });
     match kinds.is_empty() {
         true => Err(Failure::failed("none of the visits is one that the row counts")),

@@ -16,7 +16,8 @@
 //! | `assemble`, `document` | the JSON, from which everything that is shown is made |
 //! | `table` | the JSON as text |
 //! | `html/` | the JSON as a page |
-//! | `matrix` | Turnstile's figures by platform, as text |
+//! | `matrix` | Turnstile's figures by platform |
+//! | `routes` | an SGI by its target, as text |
 //! | `weights` | a model of cycles |
 //! | `budgets` | the most that rows may cost |
 //! | `operations` | kinds of hardware operations |
@@ -34,6 +35,7 @@ mod operations;
 pub mod platform;
 pub mod recorded;
 pub mod report;
+mod routes;
 pub mod rows;
 pub mod runner;
 #[cfg(test)]
@@ -46,6 +48,7 @@ mod weights;
 
 use assemble::Assembled;
 use document::Document;
+use matrix::Matrix;
 use platform::Platform;
 use selection::Selection;
 use subjects::{Subject, Variant};
@@ -188,8 +191,11 @@ fn show(document: &Document, options: &cli::Bench) -> Result<()> {
 pub fn print(document: &Document) {
     println!("{}", table::preface(document));
     println!("{}", table::table(document, table::terminal_width()));
-    if !document.elsewhere.is_empty() {
-        println!("Turnstile by platform\n{}", matrix::table(document));
+    if let Some(matrix) = Matrix::new(document) {
+        println!("Turnstile by platform\n{}", matrix.table());
+    }
+    if let Some(chart) = routes::chart(document) {
+        println!("{chart}\n");
     }
     println!("{}", table::legend(document));
 }

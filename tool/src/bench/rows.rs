@@ -14,6 +14,8 @@ pub enum Counted {
     All,
     /// Those of the CPU that sends the SGI.
     Sender,
+    /// Those that begin with WFI.
+    Wfi,
 }
 
 /// One operation that is measured.
@@ -29,8 +31,10 @@ pub struct Row {
     pub options: &'static str,
     /// Whether the guest needs a PMU.
     pub pmu: bool,
-    /// How many vCPUs the guest needs, each on a CPU of its own.
+    /// How many vCPUs the guest needs, each on a CPU of its own if they share none.
     pub vcpus: u16,
+    /// The physical CPUs that the vCPUs share, as the configuration has them.
+    pub shared: Option<&'static str>,
     /// The guest's memory in MiB.
     pub memory: u64,
     /// What of it is the figure.
@@ -42,13 +46,13 @@ pub struct Row {
 }
 
 /// All rows, in the order of the table.
-pub const ROWS: [Row; 19] = [
+pub const ROWS: [Row; 21] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
     simple("io-kernel", "read GICD_TYPER"),
     simple("io-user", "read a byte of the UART"),
-    simple("self-sgi", "SGI to itself, IAR, EOIR"),
+    sgi("self-sgi", "SGI to itself, IAR, EOIR", 1, "target=0"),
     sgi("virtual-ipi", "SGI to another vCPU, both CPUs", 2, "target=1"),
     sgi("ipi-wfi", "SGI to a vCPU in WFI, both CPUs", 2, "target=1 wfi"),
     route("sgi-to-1-of-4", 1, 4, "target=1"),
@@ -59,12 +63,21 @@ pub const ROWS: [Row; 19] = [
     route("sgi-to-31-of-32", 31, 32, "target=31"),
     Row { fewer: 64, memory: 64, ..route("sgi-to-511-of-512", 511, 512, "target=511") },
     sender("sgi-to-wfi", "SGI to a vCPU in WFI, the sender", 2, "target=1 wfi"),
+    Row {
+        shared: Some("[0, 1]"),
+        ..sender("sgi-to-parked", "SGI to a vCPU that is on no CPU, the sender", 3, "target=1 wfi busy")
+    },
     sender("broadcast-of-4", "SGI to all others of 4, the sender", 4, "broadcast"),
     Row { fewer: 8, ..sender("broadcast-of-32", "SGI to all others of 32, the sender", 32, "broadcast") },
     Row {
         fewer: 128,
         memory: 64,
         ..sender("broadcast-of-512", "SGI to all others of 512, the sender", 512, "broadcast wfi")
+    },
+    Row {
+        shared: Some("[0]"),
+        counted: Counted::Wfi,
+        ..sgi("vcpu-switch", "WFI of a vCPU to the entry of another", 2, "target=1 handoff")
     },
 ];
 
@@ -78,6 +91,7 @@ pub const fn simple(name: &'static str, what: &'static str) -> Row {
         options: "",
         pmu: false,
         vcpus: 1,
+        shared: None,
         memory: 16,
         counted,
         target: None,
@@ -107,6 +121,17 @@ impl Row {
     /// How often the operation is measured, where `usual` rows are measured so often.
     pub fn iterations(&self, usual: u64) -> u64 {
         usual / self.fewer
+    }
+
+    /// The rest of the VM's table in a configuration.
+    pub fn table(&self) -> String {
+        let Row { memory, vcpus, .. } = self;
+        let pmu = if self.pmu { "trapped" } else { "off" };
+        let mut table = format!("memory = \"{memory}MiB\"\npmu = \"{pmu}\"\nvcpus = {vcpus}\n");
+        if let Some(cpus) = self.shared {
+            table.push_str(&format!("schedule = \"shared\"\ncpus = {cpus}\n"));
+        }
+        table
     }
 
     /// The guest's command line.

@@ -2,23 +2,27 @@
 //! Each measuring guest, alone on either machine, without counting: its rows themselves are the stage
 //! `arm64/bench`.
 
-use super::scenario::{Scenario, Step, guest};
+use super::scenario::{Scenario, Step};
 use crate::bench::rows::ROWS;
+
+/// The most vCPUs of a guest that is tried here.
+const VCPUS: u16 = 4;
 
 /// The scenarios of this topic.
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = Vec::new();
-    for row in &ROWS {
+    for row in ROWS.iter().filter(|row| row.vcpus <= VCPUS) {
         for machine in ["virt", "kvmtool"] {
-            let pmu = if row.pmu { "trapped" } else { "off" };
-            let more = format!(
-                "machine = \"{machine}\"\npmu = \"{pmu}\"\nvcpus = {}\ncmdline = \"{}\"",
-                row.vcpus,
-                row.cmdline(1000 * row.fewer),
+            let config = format!(
+                "[[vm]]\nname = \"measure\"\nkernel = \"guest:{}\"\nmachine = \"{machine}\"\n\
+                 cmdline = \"{}\"\n{}",
+                row.guest,
+                row.cmdline(1000),
+                row.table(),
             );
             let steps = vec![Step::Expect(0, "@bench row="), Step::Expect(0, "iterations=1000")];
             let name = format!("measuring/{}-{machine}", row.name);
-            let scenario = Scenario::new(name, guest("measure", row.guest, "16MiB", &more), steps);
+            let scenario = Scenario::new(name, config, steps);
             // CPUs that wait for each other take a time slice of a busy host for each answer, unless they are one
             // thread, as in a counted run.
             scenarios.push(if row.vcpus > 1 { scenario.counted() } else { scenario });

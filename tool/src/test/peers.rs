@@ -25,10 +25,12 @@ const PLAUSIBLE: std::ops::Range<f64> = 100.0..50_000.0;
 const NATIVE_TOLERANCE: f64 = 5.0;
 /// Processor time of a run.
 const LIMIT: Duration = Duration::from_secs(180);
+/// The row of a large VM that tells kernels apart; the others of it take as long and show no more.
+const FARTHEST: &str = "sgi-to-31-of-32";
 /// The row by which symbols and the native way of measuring are tried: one is enough.
 const TRIED: &Row = &ROWS[0];
 
-/// Measures all rows of all peers and compares; without a network there is nothing to compare.
+/// Measures rows of all peers and compares; without a network there is nothing to compare.
 pub fn check(layout: &Layout, qemu: &Qemu) -> Verdict {
     if let Err(failure) = peers::linux(layout).and(peers::linux_6_1(layout)).and(peers::xen(layout)) {
         return Verdict::Skipped(failure.to_string());
@@ -39,7 +41,8 @@ pub fn check(layout: &Layout, qemu: &Qemu) -> Verdict {
 fn compare(layout: &Layout, qemu: &Qemu) -> Result<()> {
     let recorded = Recorded::load(layout)?;
     let peers = Subject::ALL.into_iter().filter(|subject| *subject != Subject::Turnstile);
-    let all = peers.flat_map(|subject| ROWS.iter().map(move |row| Job::new(subject, row)));
+    let rows = || ROWS.iter().filter(|row| row.vcpus <= 2 || FARTHEST == row.name);
+    let all = peers.flat_map(|subject| rows().map(move |row| Job::new(subject, row)));
     let jobs: Vec<Job> = all
         .filter(|job| job.subject.has(job.row))
         .map(|job| Job { trace: job.row.name == TRIED.name, ..job })

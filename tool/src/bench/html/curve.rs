@@ -7,15 +7,10 @@ use super::number;
 use super::scale::{Linear, Tick};
 use super::series::Series;
 use crate::bench::document::{Document, Figure};
+use crate::bench::routes::target;
 
 /// Labels that are closer than this, in per cent, do not fit side by side on a narrow screen.
 const CLOSE: f64 = 7.0;
-
-/// The target and the number of vCPUs of a row `sgi-to-N-of-M`.
-pub fn target(row: &str) -> Option<(u32, u32)> {
-    let (target, vcpus) = row.strip_prefix("sgi-to-")?.split_once("-of-")?;
-    Some((target.parse().ok()?, vcpus.parse().ok()?))
-}
 
 /// The curve.
 pub struct Curve<'d> {
@@ -181,12 +176,5 @@ mod tests {
         let close: Vec<&str> =
             curve.targets.iter().filter(|(_, close)| *close).map(|(tick, _)| tick.label.as_str()).collect();
         assert_eq!(close, ["3", "16"]);
-    }
-
-    #[test]
-    fn reads_the_names_of_rows() {
-        assert_eq!(target("sgi-to-31-of-32"), Some((31, 32)));
-        assert_eq!(target("sgi-to-x-of-32"), None);
-        assert_eq!(target("self-sgi"), None);
     }
 }

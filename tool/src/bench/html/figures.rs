@@ -5,6 +5,7 @@ use super::number;
 use super::scale::{Logarithmic, Tick};
 use super::series::Series;
 use crate::bench::document::{Document, Figure};
+use crate::bench::routes;
 
 /// The row that the tiles at the top show, where it is there.
 const HEADLINE: &str = "null-hypercall";
@@ -48,7 +49,7 @@ impl<'d> Figures<'d> {
     /// Takes the document apart.
     pub fn new(document: &'d Document) -> Self {
         let series = Series::all(document);
-        let known = document.rows.iter().filter(|figure| super::curve::target(&figure.row).is_none());
+        let known = document.rows.iter().filter(|figure| routes::target(&figure.row).is_none());
         let scale = Logarithmic::around(known.filter_map(|figure| figure.instructions));
         let groups = document.row_names().into_iter().map(|(row, what)| {
             let reference = series.iter().find(|series| series.reference);
@@ -62,7 +63,7 @@ impl<'d> Figures<'d> {
                 };
                 Cell { series: *series, figure, ratio, place: scale.place(instructions.unwrap_or(0.0)) }
             });
-            Group { row, what, cells: cells.collect(), curve: super::curve::target(row).is_some() }
+            Group { row, what, cells: cells.collect(), curve: routes::target(row).is_some() }
         });
         Figures { groups: groups.collect(), ticks: scale.ticks(), series }
     }

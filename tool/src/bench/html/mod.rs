@@ -22,6 +22,7 @@ use askama::Template;
 use trace::Detail;
 
 use super::document::{Document, Trace};
+use super::matrix::Matrix;
 use crate::failure::{Context, Failure, Result};
 
 const STYLE: &str = include_str!("../../../../bench/report/report.css");
@@ -46,6 +47,7 @@ struct Page<'d> {
     operations: Option<operations::Operations<'d>>,
     ablation: Option<ablation::Table<'d>>,
     curve: Option<curve::Curve<'d>>,
+    matrix: Option<Matrix<'d>>,
     traces: trace::Traces<'d>,
     estimates: Option<cycles::Estimates<'d>>,
     style: &'static str,
@@ -74,6 +76,7 @@ fn render(document: &Document, detail: Detail) -> Result<String> {
         operations: operations::Operations::new(document, series),
         ablation: document.ablation.as_ref().map(ablation::Table::new),
         curve: curve::Curve::new(document, series),
+        matrix: Matrix::new(document),
         traces: trace::traces(document, series, detail),
         estimates: cycles::Estimates::new(document, series),
         style: STYLE,

@@ -8,6 +8,7 @@ use super::scale::{Linear, Tick};
 use super::series::Series;
 use crate::bench::document::{Document, Figure};
 use crate::bench::operations::{KINDS, hardware};
+use crate::bench::routes;
 
 /// The stacked bars of all rows.
 pub struct Operations<'d> {
@@ -69,13 +70,13 @@ impl<'d> Operations<'d> {
     /// Takes the document apart; `None` if no operations were counted.
     pub fn new(document: &'d Document, series: &[Series<'d>]) -> Option<Self> {
         let counted = |figure: &&Figure| !figure.classes.is_empty();
-        let shown = document.rows.iter().filter(|figure| super::curve::target(&figure.row).is_none());
+        let shown = document.rows.iter().filter(|figure| routes::target(&figure.row).is_none());
         let totals: Vec<f64> = shown.filter(counted).map(hardware).collect();
         if totals.is_empty() {
             return None;
         }
         let scale = Linear::to(totals);
-        let rows = document.row_names().into_iter().filter(|(row, _)| super::curve::target(row).is_none());
+        let rows = document.row_names().into_iter().filter(|(row, _)| routes::target(row).is_none());
         let groups = rows.map(|(row, what)| {
             let figures: Vec<Option<&Figure>> = series
                 .iter()

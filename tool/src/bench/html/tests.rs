@@ -117,6 +117,20 @@ fn sections_are_there_only_with_something_in_them() {
 }
 
 #[test]
+fn platforms_are_side_by_side() {
+    let mut document = fixture();
+    let mut other = document.figure("turnstile", "null-hypercall").unwrap().clone();
+    (other.platform, other.instructions) = ("max-gicv2".to_owned(), Some(51.0));
+    document.elsewhere.push(other);
+    let html = parsed(&document);
+    let cell = |platform: &str| {
+        let cells = format!("#platforms [data-platform='{platform}'][data-row='null-hypercall']");
+        all(&html, &cells).iter().map(text).collect::<Vec<_>>()
+    };
+    assert_eq!([cell("max-gicv3"), cell("max-gicv2")], [["48"], ["51"]]);
+}
+
+#[test]
 fn strings_stay_text() {
     let mut document = fixture();
     let hostile = || HOSTILE.to_owned();

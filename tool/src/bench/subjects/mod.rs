@@ -71,14 +71,16 @@ impl Subject {
         match self {
             Subject::Turnstile => true,
             // Their vCPUs share two CPUs, so only one of them can receive at a time.
-            Subject::KvmVhe => row.vcpus <= PEER_VCPUS && !row.options.contains("broadcast"),
+            Subject::KvmVhe => {
+                row.vcpus <= PEER_VCPUS && row.shared.is_none() && !row.options.contains("broadcast")
+            }
             Subject::Kvm61Vhe => {
                 row.vcpus <= PEER_VCPUS
                     && (row.target.is_some() || ["null-hypercall", "virtual-ipi"].contains(&row.name))
             }
-            Subject::KvmNvhe => !sgis,
+            Subject::KvmNvhe => !sgis && row.shared.is_none(),
             // Xen has no devices that a process emulates.
-            Subject::Xen => !sgis && row.name != "io-user",
+            Subject::Xen => !sgis && row.shared.is_none() && row.name != "io-user",
         }
     }
 

@@ -40,15 +40,13 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
 
 /// The machine of a row: the memory map of kvmtool, where the same images run on any hypervisor.
 pub fn config(row: &Row, iterations: u64, platform: &Platform, more: &str) -> String {
-    let pmu = if row.pmu { "trapped" } else { "off" };
     format!(
         "{machine}\n[[vm]]\nname = \"{name}\"\nkernel = \"guest:{guest}\"\ncmdline = \"{cmdline}\"\n\
-         memory = \"{memory}MiB\"\nmachine = \"kvmtool\"\npmu = \"{pmu}\"\nvcpus = {vcpus}\n{more}\n",
+         machine = \"kvmtool\"\n{table}{more}\n",
         machine = platform.table(),
-        memory = row.memory,
         name = row.name,
         guest = row.guest,
         cmdline = row.cmdline(iterations),
-        vcpus = row.vcpus,
+        table = row.table(),
     )
 }

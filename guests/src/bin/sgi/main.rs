@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Measures SGIs (seeds 000, 001, 004): a receiver takes the SGI with IRQs masked, ends it, and answers through
+//! memory; the sender waits for all answers.
+//!
+//! Options: `row=NAME` is what is reported; `target=N` sends to the CPU with this index (1), `broadcast` to all
+//! others. The first CPU as its own target acknowledges and ends in the same loop. Receivers poll, or with `wfi`
+//! wait by WFI; CPUs that receive nothing wait by WFI, or with `busy` spin. With `handoff` the first CPU and its target take
+//! turns: each sends to the other and waits by WFI.
+//!
+//! Where one thread emulates all CPUs in turn, the ticks contain the waiting of all; what each side's exit
+//! costs is then for the meter to say.
+#![no_std]
+#![no_main]
+
+mod loops;
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use loops::Loops;
+use turnstile_guests::platform::platform;
+use turnstile_guests::{bench, cpu, entry, gic, mmu, options, println, smp, timer};
+
+entry!(main);
+
+/// Time for each CPU to start, in microseconds.
+const PATIENCE: u64 = 1_000_000;
+
+/// A word that has a cache line of its own.
+#[repr(align(64))]
+struct Line(AtomicU64);
+
+/// One for each CPU that has started, and one for each SGI that was taken.
+static ANSWERS: Line = Line(AtomicU64::new(0));
+
+fn main() {
+    if platform().gicd.is_none() {
+        println!("@error this machine has no interrupt controller");
+        return;
+    }
+    let this = cpu::this().index();
+    let target = options::number("target", 1) as usize;
+    if target >= smp::count() {
+        println!("@error there is no CPU {target}: this machine has {}", smp::count());
+        return;
+    }
+    mmu::enable();
+    gic::init();
+    gic::enable(0);
+    let broadcast = options::get("broadcast").is_some();
+    let handoff = options::get("handoff").is_some();
+    for index in smp::others() {
+        let work = match broadcast || index == target {
+            true if handoff => take_turns,
+            true => receive,
+            false => stand_by,
+        };
+        let before = answers();
+        let status = smp::start(index, work, smp::affinity(this));
+        if status != 0 || !timer::wait(PATIENCE, || answers() != before) {
+            println!("@error CPU {index} does not start: CPU_ON returned {status}");
+            return;
+        }
+    }
+    let row = options::get("row").unwrap_or("sgi");
+    let loops = Loops::new(match broadcast {
+        true => gic::sgi_to_others(0),
+        false => gic::sgi_value(0, smp::affinity(target)),
+    });
+    if handoff || !broadcast && target == this {
+        // There and back is two of them.
+        let both = if handoff { 2 } else { 1 };
+        bench::measure(
+            row,
+            |count| loops.hand_over(count.div_ceil(both)),
+            |count| loops.nothing(count / both),
+        );
+    } else {
+        let receivers = if broadcast { smp::others().count() as u64 } else { 1 };
+        let (start, word) = (answers, ANSWERS.0.as_ptr());
+        bench::measure(
+            row,
+            |count| loops.send(count, start(), receivers, word),
+            |count| loops.empty(count, start(), receivers, word),
+        );
+    }
+}
+
+fn answers() -> u64 {
+    ANSWERS.0.load(Ordering::Acquire)
+}
+
+fn answer() {
+    ANSWERS.0.fetch_add(1, Ordering::Release);
+}
+
+/// Waits for the first SGI, and then hands over until the machine is switched off.
+fn take_turns(first: u64) {
+    gic::init_cpu();
+    gic::enable(0);
+    answer();
+    let intid = loop {
+        match gic::acknowledge() {
+            gic::SPECIAL.. => cpu::wfi(),
+            intid => break intid,
+        }
+    };
+    gic::end(intid);
+    Loops::new(gic::sgi_value(0, first)).hand_over(u64::MAX);
+}
+
+/// Waits for nothing until the machine is switched off.
+fn stand_by(_: u64) {
+    let busy = options::get("busy").is_some();
+    answer();
+    loop {
+        if busy { core::hint::spin_loop() } else { cpu::wfi() }
+    }
+}
+
+/// Takes SGIs until the machine is switched off.
+fn receive(first: u64) {
+    gic::init_cpu();
+    gic::enable(0);
+    answer();
+    Loops::new(gic::sgi_value(0, first)).receive(options::get("wfi").is_some(), ANSWERS.0.as_ptr());
+}
