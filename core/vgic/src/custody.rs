@@ -261,11 +261,13 @@ impl VcpuGic {
     /// line with its distributor state. Call [`Self::settle`] after the last one of a batch.
     pub fn deliver<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>, intid: u32) {
         if intid < 16 {
-            if self.is_quick(intid) || !self.is_gicv2() {
-                // What it leaves to do is noted in `unsettled`.
-                let _ = self.inject_sgi(cx.vif, intid);
-            } else {
+            // What either leaves to do is noted in `unsettled`.
+            if self.is_quick(intid) {
+                let _ = self.inject_quick(cx.vif, intid);
+            } else if self.is_gicv2() {
                 self.receive(cx, intid);
+            } else {
+                let _ = self.inject_cold(cx.vif, intid);
             }
         } else {
             self.reconcile(cx, intid);
