@@ -275,8 +275,11 @@ impl VcpuGic {
         cx: &mut Context<V, H>,
         intid: u32,
     ) -> Outcome {
-        if self.is_quick(intid) || !self.is_gicv2() {
-            return self.inject_sgi(cx.vif, intid);
+        if self.is_quick(intid) {
+            return self.inject_quick(cx.vif, intid);
+        }
+        if !self.is_gicv2() {
+            return self.inject_cold(cx.vif, intid);
         }
         self.receive(cx, intid);
         if self.unsettled { Outcome::Slow } else { Outcome::Done }

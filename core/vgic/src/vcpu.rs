@@ -260,9 +260,12 @@ impl VcpuGic {
     #[inline] // Hot: on the light exit of ICC_SGI1R_EL1.
     pub fn inject_sgi<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> Outcome {
         let intid = intid & 15;
-        if self.quick >> intid & 1 == 0 {
-            return self.inject_cold(vif, intid);
-        }
+        if self.is_quick(intid) { self.inject_quick(vif, intid) } else { self.inject_cold(vif, intid) }
+    }
+
+    /// Makes an SGI pending that [`Self::is_quick`].
+    #[inline(always)] // Hot: two callers, the two ways of an SGI.
+    pub(crate) fn inject_quick<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> Outcome {
         let Some(n) = self.slot(intid) else {
             if self.free == 0 {
                 return self.inject_cold(vif, intid);
@@ -293,7 +296,7 @@ impl VcpuGic {
 
     /// Injects an SGI in all the cases that are not the usual ones.
     #[cold]
-    fn inject_cold<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> Outcome {
+    pub(crate) fn inject_cold<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> Outcome {
         self.fold(vif, intid);
         self.note_sources(intid, self.own_source);
         self.place_private(vif, intid)
