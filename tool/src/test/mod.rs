@@ -19,6 +19,7 @@ mod modes;
 mod peers;
 mod refusals;
 mod scenario;
+mod sharing;
 mod statistics;
 mod weight;
 
@@ -130,6 +131,7 @@ fn all_scenarios() -> Vec<Scenario> {
         statistics::scenarios(),
         refusals::scenarios(),
         linux::scenarios(),
+        sharing::scenarios(),
         ablation::scenarios(),
         modes::scenarios(),
     ];
@@ -262,7 +264,7 @@ mod tests {
     #[test]
     fn names_are_unique_and_configurations_good() {
         let guests =
-            ["crash", "echo", "beacon", "hostile", "restart", "selftest", "exits"].map(str::to_owned);
+            ["crash", "echo", "beacon", "share", "hostile", "restart", "selftest", "exits"].map(str::to_owned);
         let rows = rows::ROWS.iter().map(|row| row.name.to_owned());
         let guests: Vec<String> = guests.into_iter().chain(rows).collect();
         let mut names = BTreeSet::new();
