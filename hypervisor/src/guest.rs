@@ -14,6 +14,7 @@ use turnstile_arm64::facility::pmu;
 use turnstile_arm64::irq::ich::Ich;
 use turnstile_arm64::memory::{self, GuestMemory};
 use turnstile_arm64::sched::{Tenant, Thread};
+use turnstile_arm64::stolen::{Records, StolenTime};
 use turnstile_arm64::vcpu::Vcpu;
 use turnstile_arm64::vm::{Vm, VmParts};
 use turnstile_bundle::{Class, Gic, OnCrash, Pmu, Schedule, VmSpec};
@@ -34,6 +35,8 @@ pub struct Guest {
     /// What exits see of it.
     pub vm: &'static Vm,
     spec: VmSpec<'static>,
+    /// The records of its stolen time, if its vCPUs share CPUs.
+    records: Option<Records>,
     memory: Mutex<Option<GuestMemory>>,
     devices: Mutex<Devices>,
     /// Held from the moment in which its statistics are forgotten until the life is counted that makes new ones.
@@ -146,6 +149,10 @@ impl Guest {
             OnCrash::Stop => lifecycle::OnCrash::Stop,
             OnCrash::Restart => lifecycle::OnCrash::Restart,
         };
+        let records = match spec.schedule {
+            Schedule::Shared(_) => Some(memory::stolen_time_records(spec.vcpus)?),
+            Schedule::Pinned => None,
+        };
         let vm: &'static Vm = Box::leak(Box::new(Vm::new(VmParts {
             id,
             name: String::from(spec.name),
@@ -160,16 +167,17 @@ impl Guest {
             statistics: spec.statistics,
             vgic,
             memory: spec.memory,
+            stolen_time: records.map(|_| spec.machine.map().stolen_time.base),
         })));
         let areas = areas(spec, host, running)?;
         let mut vcpus = Vec::new();
         for index in 0..spec.vcpus {
             let area = areas[index % areas.len()];
-            let Schedule::Shared(class) = spec.schedule else {
+            let (Schedule::Shared(class), Some(records)) = (spec.schedule, records) else {
                 vcpus.push(&*Box::leak(Box::new(Vcpu::new(vm, index, area, None))));
                 continue;
             };
-            let thread = Thread::new(tenants.len() as u32, memory::vcpu_stack()?);
+            let thread = Thread::new(tenants.len() as u32, memory::vcpu_stack()?, StolenTime::new(records, index));
             let vcpu = &*Box::leak(Box::new(Vcpu::new(vm, index, area, Some(thread))));
             let cpus = (0..areas.len()).map(|n| areas[(index + n) % areas.len()].index as u32).collect();
             tenants.push(Tenant { vcpu, class: share(class), cpus });
@@ -179,7 +187,7 @@ impl Guest {
         let devices = Mutex::new(Devices::new(spec.machine.map()));
         let (memory, beginning) = (Mutex::new(None), Mutex::new(()));
         let (plan, down) = (AtomicU8::new(REST), AtomicBool::new(false));
-        Ok(Self { vm, spec: *spec, memory, devices, beginning, plan, down })
+        Ok(Self { vm, spec: *spec, records, memory, devices, beginning, plan, down })
     }
 
     /// Asks for a start of the VM, which its own CPU carries out. False if it runs, or stops, or starts already.
@@ -262,7 +270,7 @@ impl Guest {
         }
         let map = self.spec.machine.map();
         let mut memory = GuestMemory::new(map.ram_base, self.spec.memory, IPA_BITS)?;
-        let start = match self.load(&mut memory) {
+        let start = match self.furnish(&mut memory) {
             Ok(start) => start,
             Err(error) => {
                 memory.release()?;
@@ -286,6 +294,14 @@ impl Guest {
         drop(beginning);
         self.vm.raise_all(Reasons::START);
         Ok(())
+    }
+
+    /// Gives the memory its contents.
+    fn furnish(&self, memory: &mut GuestMemory) -> Result<psci::Start, Error> {
+        if let Some(records) = self.records {
+            memory.show(self.spec.machine.map().stolen_time.base, records)?;
+        }
+        self.load(memory)
     }
 
     /// Puts kernel, initial RAM disk and device tree in place.

@@ -29,6 +29,7 @@ use crate::mode::{Mode, Nvhe, Vhe, is_vhe};
 use crate::regs;
 use crate::state::{SystemState, Timers};
 use crate::statistics;
+use crate::stolen::StolenTime;
 use crate::switch;
 use crate::time;
 use crate::vcpu::{Vcpu, serve_remote};
@@ -45,6 +46,7 @@ pub struct Thread {
     frame: u64,
     /// Where its stack ends while it does not run.
     sp: AtomicU64,
+    stolen: Option<StolenTime>,
     state: UnsafeCell<State>,
 }
 
@@ -61,9 +63,16 @@ struct State {
 
 impl Thread {
     /// Makes thread `number` with the stack that ends at `stack_top`.
-    pub fn new(number: u32, stack_top: u64) -> Self {
+    pub fn new(number: u32, stack_top: u64, stolen: Option<StolenTime>) -> Self {
         let frame = stack_top - size_of::<Frame>() as u64;
-        Self { number, frame, sp: AtomicU64::new(0), state: UnsafeCell::default() }
+        Self { number, frame, sp: AtomicU64::new(0), stolen, state: UnsafeCell::default() }
+    }
+
+    /// A life of the vCPU begins.
+    pub fn begin(&self) {
+        if let Some(stolen) = &self.stolen {
+            with(|_, system| stolen.begin(system.shared.threads[self.number as usize].stolen()));
+        }
     }
 }
 
@@ -365,8 +374,11 @@ fn load_in<M: Mode, G: Gic>(vcpu: &'static Vcpu) {
     }
     vcpu.vm.with_gic::<G, _>(|cx| gic.load(cx));
     facility::load(vcpu);
-    with(|local, _| {
+    with(|local, system| {
         local.resident = Some(vcpu);
+        if let Some(stolen) = &thread.stolen {
+            stolen.update(system.shared.threads[thread.number as usize].stolen());
+        }
         // Two vCPUs of a VM may mean different things by one ASID.
         let last = &mut local.last[usize::from(vcpu.vm.id)];
         if core::mem::replace(last, thread.number) != thread.number {

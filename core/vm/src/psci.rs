@@ -10,6 +10,7 @@ use core::ops::Range;
 
 use turnstile_trapmap::CallMap;
 
+use crate::stolen::{PV_TIME_FEATURES, PV_TIME_ST, RECORD};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Success.
@@ -51,6 +52,9 @@ enum Function {
     Features,
     SystemReset2,
     ArchFeatures,
+    /// PV_TIME_FEATURES and PV_TIME_ST: stolen time (DEN0057).
+    TimeFeatures,
+    StolenTime,
 }
 
 /// The calls by function identifier; bit 30 set is the 64-bit convention.
@@ -73,6 +77,8 @@ static FUNCTIONS: CallMap<Function, 128> = CallMap::new(
         (0xc400_0012, Function::SystemReset2),
         (SMCCC_VERSION, Function::Constant(SMCCC_1_1)),
         (ARCH_FEATURES, Function::ArchFeatures),
+        (PV_TIME_FEATURES, Function::TimeFeatures),
+        (PV_TIME_ST, Function::StolenTime),
     ],
 );
 
@@ -125,6 +131,8 @@ pub enum Action {
 pub struct Psci {
     vcpus: Vec<Power>,
     ram: Range<u64>,
+    /// Where the records of stolen time are, if there are any.
+    stolen: Option<u64>,
 }
 
 impl Psci {
@@ -137,7 +145,12 @@ impl Psci {
             entry: AtomicU64::new(0),
             context: AtomicU64::new(0),
         };
-        Self { vcpus: mpidrs.into_iter().map(power).collect(), ram }
+        Self { vcpus: mpidrs.into_iter().map(power).collect(), ram, stolen: None }
+    }
+
+    /// Offers stolen time: vCPU `i` has the `i`-th record from the guest physical address `base` on.
+    pub fn with_stolen_time(self, base: u64) -> Self {
+        Self { stolen: Some(base), ..self }
     }
 
     /// Turns all vCPUs off and gives the boot vCPU, number 0, its start. Only while none of them runs.
@@ -176,12 +189,15 @@ impl Psci {
         match FUNCTIONS.lookup(function) {
             Function::Constant(value) => Some(value.into()),
             Function::Features => Some(features(first as u32)),
+            Function::ArchFeatures if first as u32 == PV_TIME_FEATURES => Some(self.time_features(first as u32)),
             Function::ArchFeatures => Some(arch_features(first as u32)),
+            Function::TimeFeatures => Some(self.time_features(first as u32)),
             Function::AffinityInfo => {
                 Some(self.affinity_info(argument(function, first), argument(function, second)))
             }
             Function::Unknown => Some(NOT_SUPPORTED),
-            Function::CpuSuspend
+            Function::StolenTime
+            | Function::CpuSuspend
             | Function::CpuOff
             | Function::CpuOn
             | Function::SystemOff
@@ -199,6 +215,9 @@ impl Psci {
         match FUNCTIONS.lookup(function) {
             Function::CpuOn => self.cpu_on(first, Start { entry: second, context: third }),
             Function::CpuOff => self.cpu_off(vcpu),
+            Function::StolenTime => {
+                Action::Return(self.stolen.map_or(NOT_SUPPORTED, |base| base + vcpu as u64 * RECORD))
+            }
             Function::CpuSuspend => self.cpu_suspend(first, second),
             Function::SystemOff => Action::SystemOff,
             Function::SystemReset => Action::SystemReset,
@@ -207,6 +226,12 @@ impl Psci {
             Function::SystemReset2 => Action::Return(INVALID_PARAMETERS),
             _ => Action::Return(NOT_SUPPORTED),
         }
+    }
+
+    /// PV_TIME_FEATURES.
+    fn time_features(&self, function: u32) -> u64 {
+        let known = matches!(function, PV_TIME_FEATURES | PV_TIME_ST);
+        if known && self.stolen.is_some() { SUCCESS } else { NOT_SUPPORTED }
     }
 
     /// CPU_ON: of several callers, one wins.
@@ -310,7 +335,9 @@ fn argument(function: u32, value: u64) -> u64 {
 /// PSCI_FEATURES: the known functions have no optional features.
 fn features(function: u32) -> u64 {
     match FUNCTIONS.lookup(function) {
-        Function::Unknown | Function::ArchFeatures => NOT_SUPPORTED,
+        Function::Unknown | Function::ArchFeatures | Function::TimeFeatures | Function::StolenTime => {
+            NOT_SUPPORTED
+        }
         _ => SUCCESS,
     }
 }

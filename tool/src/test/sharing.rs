@@ -47,23 +47,23 @@ fn shares(name: &str, vms: &[(&str, &str, &str)], judge: Judge) -> Scenario {
     Scenario::new(format!("sharing/{name}"), config, steps).counted().judge(judge)
 }
 
-/// The turns of each vCPU of all VMs.
-fn turns(record: &Record) -> Result<Vec<u64>, String> {
+/// What each vCPU of all VMs got, in microseconds.
+fn times(record: &Record) -> Result<Vec<u64>, String> {
     let lines = record.consoles.iter().flat_map(|console| console.lines());
-    let turns: Vec<u64> =
-        lines.filter_map(|line| line.trim().split_once(" turns=")?.1.parse().ok()).collect();
-    if turns.is_empty() { Err("nobody said what it got".to_owned()) } else { Ok(turns) }
+    let ran: Vec<u64> =
+        lines.filter_map(|line| line.trim().split_once(" ran=")?.1.parse().ok()).collect();
+    if ran.is_empty() { Err("nobody said what it got".to_owned()) } else { Ok(ran) }
 }
 
 /// Each share is what it is to be, within one part in fifty of all: a few slices.
 fn near(record: &Record, parts: impl Fn(usize) -> u64) -> Result<(), String> {
-    let turns = turns(record)?;
-    let (all, total) = (turns.iter().sum::<u64>(), (0..turns.len()).map(&parts).sum::<u64>());
-    let off = turns.iter().enumerate().find(|(index, got)| {
+    let ran = times(record)?;
+    let (all, total) = (ran.iter().sum::<u64>(), (0..ran.len()).map(&parts).sum::<u64>());
+    let off = ran.iter().enumerate().find(|(index, got)| {
         got.abs_diff(all * parts(*index) / total) > all / 50
     });
     match off {
-        Some((index, _)) => Err(format!("vCPU {index} got something else than its share: {turns:?}")),
+        Some((index, _)) => Err(format!("vCPU {index} got something else than its share: {ran:?}")),
         None => Ok(()),
     }
 }
@@ -78,7 +78,7 @@ fn one_to_three(record: &Record) -> Result<(), String> {
 
 fn all_to_the_first(record: &Record) -> Result<(), String> {
     // It finishes before the other one begins.
-    match record.console(1).contains("came too late") && turns(record)?.len() == 2 {
+    match record.console(1).contains("came too late") && times(record)?.len() == 2 {
         true => Ok(()),
         false => Err("the lower priority ran before the higher one was done".to_owned()),
     }

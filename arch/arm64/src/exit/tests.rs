@@ -60,6 +60,7 @@ fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Fram
         statistics,
         vgic: Vgic::new(&config).expect("a valid configuration"),
         memory: 64 << 20,
+        stolen_time: None,
     };
     let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
     let cpu = |index: usize| -> &'static PerCpu {
