@@ -62,5 +62,5 @@ fn stolen() -> u64 {
     if record < 0 {
         return 0;
     }
-    mmio::read_u64(record as u64 + 8)
+    mmio::read64(record as u64 + 8)
 }
