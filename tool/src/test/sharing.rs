@@ -20,13 +20,14 @@ pub fn scenarios() -> Vec<Scenario> {
         shares("priority", &[("1", "[0]", "realtime = 2"), ("1", "[0]", "realtime = 1")], all_to_the_first),
         selftest(8),
         two_selftests(),
-        beacon("fair", "", "count=30 limit=8000"),
-        beacon("realtime", "realtime = 1", "count=30 limit=200"),
+        beacon("fair", "", "count=15 limit=8000"),
+        beacon("realtime", "realtime = 1", "count=15 limit=200"),
         hostile(),
         crash_restart(),
         stop_what_waits(),
         linux_on_few(),
         two_linux(),
+        stolen_time(),
     ]
 }
 
@@ -191,4 +192,33 @@ fn two_linux() -> Scenario {
         steps.push(Step::Expect(vm, "turnstile: ipi-stress ok"));
     }
     Scenario::new("sharing/two-linux", config, steps).limit(2 * LIMIT).judge(quiet_kernel)
+}
+
+/// Two busy Linux VMs on one CPU: each is told that half of its time is stolen.
+fn stolen_time() -> Scenario {
+    let more = "schedule = \"shared\"\ncpus = [0]";
+    let config = linux("one", 1, "", more) + &linux("two", 1, "quiet", more);
+    // Both spin; the first looks at what is stolen from it in two hundred hundredths of a second.
+    let busy = "while :; do :; done &\r";
+    let look = "s() { awk '/^cpu /{print $9}' /proc/stat; }; a=$(s); sleep 2; echo stolen-$(($(s)-a))-of-200\r";
+    let steps = vec![
+        Step::Expect(0, "using stolen time PV"),
+        Step::Expect(0, "# "),
+        Step::Expect(1, "# "),
+        Step::Type(0, busy),
+        Step::Type(1, busy),
+        Step::Type(0, look),
+        Step::Expect(0, "stolen-"),
+        Step::Expect(0, "\nstolen-"),
+    ];
+    let scenario = Scenario::new("sharing/stolen-time", config, steps).limit(LIMIT);
+    scenario.ending(Ending::Poweroff).judge(|record| {
+        let said = record.console(0).lines().find_map(|line| {
+            line.trim().strip_prefix("stolen-")?.strip_suffix("-of-200")?.parse::<u32>().ok()
+        });
+        match said {
+            Some(60..=140) => Ok(()),
+            said => Err(format!("stolen are {said:?} of 200 hundredths of a second")),
+        }
+    })
 }
