@@ -7,11 +7,11 @@
 
 use buddy_system_allocator::LockedHeap;
 use spin::Mutex;
-use turnstile_vm::stolen::RECORD;
 use turnstile_paging::{
     Error as PagingError, FrameAllocator, FrameError, FrameRange, PageTable, PhysAddr, Stage1Attributes,
     Stage1El2, Stage1Regime, Stage2, Stage2Attributes, Tables,
 };
+use turnstile_vm::stolen::RECORD;
 
 use crate::cpu;
 use crate::discover::{Machine, Range, Release};

@@ -27,7 +27,7 @@ use crate::irq::{
 };
 use crate::mode::{Mode, Nvhe, Vhe, is_vhe};
 use crate::regs;
-use crate::state::{SystemState, Timers};
+use crate::state::{Deferred, SystemState, Timers};
 use crate::statistics;
 use crate::stolen::StolenTime;
 use crate::switch;
@@ -57,6 +57,7 @@ unsafe impl Sync for Thread {}
 #[derive(Default)]
 struct State {
     system: SystemState,
+    deferred: Deferred,
     timers: Timers,
     interface: InterfaceState,
 }
@@ -344,6 +345,7 @@ fn put_in<M: Mode, G: Gic>(vcpu: &'static Vcpu, thread: &'static Thread) -> Opti
     // SAFETY: the CPU where the vCPU is resident; nobody refers to either across this.
     let (state, gic) = unsafe { (&mut *thread.state.get(), &mut vcpu.owned().gic) };
     state.system.save::<M>();
+    state.deferred.save();
     state.timers.put::<M>();
     G::save_interface(&mut state.interface);
     gic.put(&mut G::interface());
@@ -368,6 +370,7 @@ fn load_in<M: Mode, G: Gic>(vcpu: &'static Vcpu) {
     // SAFETY: as above: the state is its own.
     unsafe {
         state.system.load::<M>();
+        state.deferred.load();
         switched::restore_held::<G>(gic.held());
         state.timers.load::<M>();
         G::load_interface(&state.interface);

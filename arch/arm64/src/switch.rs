@@ -9,6 +9,7 @@
 use crate::cpu;
 use crate::facility;
 use crate::irq::ich::Ich;
+use crate::irq::switched::SRE_RESET;
 use crate::mode::{Mode, in_mode};
 use crate::regs::{self, guest};
 
@@ -196,7 +197,7 @@ fn reset_vcpu_in<M: Mode>(entry: u64) {
             regs::OSDLR_EL1.write(0);
         }
         // System register interface on, bypass off: where the register is writable the guest may have changed it.
-        regs::ICC_SRE_EL1.write(7);
+        regs::ICC_SRE_EL1.write(SRE_RESET);
         regs::ELR_EL2.write(entry);
         regs::SPSR_EL2.write(SPSR_RESET);
     }
