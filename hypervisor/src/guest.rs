@@ -13,6 +13,7 @@ use turnstile_arm64::exit::full::Crash;
 use turnstile_arm64::facility::{common, pmu};
 use turnstile_arm64::memory::{self, GuestMemory};
 use turnstile_arm64::sched::{Tenant, Thread};
+use turnstile_arm64::stolen::{Records, StolenTime};
 use turnstile_arm64::vcpu::Vcpu;
 use turnstile_arm64::vm::{Vm, VmParts};
 use turnstile_arm64::{fault, irq};
@@ -37,6 +38,8 @@ pub struct Guest {
     gic: GicVersion,
     /// The page of the machine that is a GICv2's CPU interface.
     gicv: Option<u64>,
+    /// The records of its stolen time, if its vCPUs share CPUs.
+    records: Option<Records>,
     memory: Mutex<Option<GuestMemory>>,
     devices: Mutex<Devices>,
     /// Held from the moment in which its statistics are forgotten until the life is counted that makes new ones.
@@ -177,6 +180,10 @@ impl Guest {
             OnCrash::Stop => lifecycle::OnCrash::Stop,
             OnCrash::Restart => lifecycle::OnCrash::Restart,
         };
+        let records = match spec.schedule {
+            Schedule::Shared(_) => Some(memory::stolen_time_records(spec.vcpus)?),
+            Schedule::Pinned => None,
+        };
         let vm: &'static Vm = Box::leak(Box::new(Vm::new(VmParts {
             id,
             name: String::from(spec.name),
@@ -191,16 +198,17 @@ impl Guest {
             statistics: spec.statistics,
             vgic,
             memory: spec.memory,
+            stolen_time: records.map(|_| spec.machine.map().stolen_time.base),
         })));
         let areas = areas(spec, host, running)?;
         let mut vcpus = Vec::new();
         for index in 0..spec.vcpus {
             let area = areas[index % areas.len()];
-            let Schedule::Shared(class) = spec.schedule else {
+            let (Schedule::Shared(class), Some(records)) = (spec.schedule, records) else {
                 vcpus.push(&*Box::leak(Box::new(Vcpu::new(vm, index, area, None))));
                 continue;
             };
-            let thread = Thread::new(tenants.len() as u32, memory::vcpu_stack()?);
+            let thread = Thread::new(tenants.len() as u32, memory::vcpu_stack()?, StolenTime::new(records, index));
             let vcpu = &*Box::leak(Box::new(Vcpu::new(vm, index, area, Some(thread))));
             let cpus = (0..areas.len()).map(|n| areas[(index + n) % areas.len()].index as u32).collect();
             tenants.push(Tenant { vcpu, class: share(class), cpus });
@@ -210,7 +218,7 @@ impl Guest {
         let devices = Mutex::new(Devices::new(spec.machine.map()));
         let (memory, beginning) = (Mutex::new(None), Mutex::new(()));
         let (plan, down) = (AtomicU8::new(REST), AtomicBool::new(false));
-        Ok(Self { vm, spec: *spec, gic, gicv, memory, devices, beginning, plan, down })
+        Ok(Self { vm, spec: *spec, gic, gicv, records, memory, devices, beginning, plan, down })
     }
 
     /// Reads the memory of the VM, once it runs, as nothing else does: to see that it cannot be read
@@ -304,7 +312,7 @@ impl Guest {
         }
         let map = self.spec.machine.map();
         let mut memory = GuestMemory::new(map.ram_base, self.spec.memory, IPA_BITS)?;
-        let start = match self.load(&mut memory) {
+        let start = match self.furnish(&mut memory) {
             Ok(start) => start,
             Err(error) => {
                 memory.release()?;
@@ -328,6 +336,14 @@ impl Guest {
         drop(beginning);
         self.vm.raise_all(Reasons::START);
         Ok(())
+    }
+
+    /// Gives the memory its contents.
+    fn furnish(&self, memory: &mut GuestMemory) -> Result<psci::Start, Error> {
+        if let Some(records) = self.records {
+            memory.show(self.spec.machine.map().stolen_time.base, records)?;
+        }
+        self.load(memory)
     }
 
     /// Puts kernel, initial RAM disk and device tree in place.

@@ -48,6 +48,7 @@ pub mod regs;
 pub mod sched;
 pub mod state;
 pub mod statistics;
+pub mod stolen;
 pub mod switch;
 pub mod time;
 pub mod uart;

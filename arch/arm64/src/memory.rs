@@ -12,12 +12,14 @@ use turnstile_paging::{
     Error as PagingError, FrameAllocator, FrameError, FrameRange, PageTable, PhysAddr, Stage1Attributes,
     Stage1El2, Stage1Regime, Stage2, Stage2Attributes, Tables, windows,
 };
+use turnstile_vm::stolen::RECORD;
 
 use crate::cpu;
 use crate::discover::{Machine, Range, Release};
 use crate::mode;
 use crate::regs;
 use crate::regs::gicv2::window;
+use crate::stolen::Records;
 
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
@@ -396,6 +398,19 @@ pub fn fault_stack() -> Result<u64, Error> {
     stack(FAULT_STACK)
 }
 
+/// Allocates the records of stolen time of a VM of `vcpus` vCPUs: whole pages of cleared memory, for ever.
+///
+/// # Errors
+/// When there is no room.
+pub fn stolen_time_records(vcpus: usize) -> Result<Records, Error> {
+    with(|m| {
+        let frames = m.arena.allocate((vcpus as u64 * RECORD).next_multiple_of(PAGE), PAGE)?;
+        zero(frames.start().0, frames.size());
+        // SAFETY: just allocated and cleared; the arena is mapped for ever, and nothing here is ever freed.
+        Ok(unsafe { Records::new(frames.start().0, frames.size()) })
+    })
+}
+
 /// Bytes that are free: (for guests, in the arena). What a VM took comes back when it stops.
 pub fn free_bytes() -> (u64, u64) {
     with(|m| Ok((m.guests.free_bytes(), m.arena.free_bytes()))).unwrap_or((0, 0))
@@ -499,6 +514,18 @@ impl GuestMemory {
                 Err(error.into())
             }
         }
+    }
+
+    /// Lets the guest read the records of its stolen time at intermediate physical address `ipa`.
+    ///
+    /// # Errors
+    /// When the range is taken, or there is no room for tables.
+    pub fn show(&mut self, ipa: u64, records: Records) -> Result<(), Error> {
+        let attributes = Stage2Attributes { execute: false, ..Stage2Attributes::ROM };
+        with(|m| {
+            let mut pool = Pool { arena: &mut m.arena, regime: Regime::Guest };
+            Ok(self.table.map(&mut pool, ipa, PhysAddr(records.base()), records.size(), attributes)?)
+        })
     }
 
     /// Clears all of it: this VM sees nothing that anybody had there before.

@@ -71,6 +71,8 @@ registers! {
     MDCR_EL2 = "mdcr_el2";
     /// Traps of AArch32 CP15, none wanted.
     HSTR_EL2 = "hstr_el2";
+    /// Syndrome that a virtual SError leaves, which a guest sees and writes as DISR_EL1 (FEAT_RAS).
+    VDISR_EL2 = "S3_4_C12_C1_1";
     /// Stage 2 translation control.
     VTCR_EL2 = "vtcr_el2";
     /// Stage 2 tables and VMID.

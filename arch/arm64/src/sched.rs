@@ -28,7 +28,8 @@ use crate::irq::{
 };
 use crate::mode::{Mode, Nvhe, Vhe, is_vhe};
 use crate::regs;
-use crate::state::{SystemState, Timers};
+use crate::state::{Deferred, SystemState, Timers};
+use crate::stolen::StolenTime;
 use crate::switch;
 use crate::time;
 use crate::vcpu::{Vcpu, serve_remote};
@@ -45,6 +46,7 @@ pub struct Thread {
     frame: u64,
     /// Where its stack ends while it does not run.
     sp: AtomicU64,
+    stolen: Option<StolenTime>,
     state: UnsafeCell<State>,
 }
 
@@ -55,15 +57,23 @@ unsafe impl Sync for Thread {}
 #[derive(Default)]
 struct State {
     system: SystemState,
+    deferred: Deferred,
     timers: Timers,
     interface: InterfaceState,
 }
 
 impl Thread {
     /// Makes thread `number` with the stack that ends at `stack_top`.
-    pub fn new(number: u32, stack_top: u64) -> Self {
+    pub fn new(number: u32, stack_top: u64, stolen: Option<StolenTime>) -> Self {
         let frame = stack_top - size_of::<Frame>() as u64;
-        Self { number, frame, sp: AtomicU64::new(0), state: UnsafeCell::default() }
+        Self { number, frame, sp: AtomicU64::new(0), stolen, state: UnsafeCell::default() }
+    }
+
+    /// A life of the vCPU begins.
+    pub fn begin(&self) {
+        if let Some(stolen) = &self.stolen {
+            with(|_, system| stolen.begin(system.shared.threads[self.number as usize].stolen()));
+        }
     }
 }
 
@@ -335,6 +345,7 @@ fn put_in<M: Mode, G: Gic>(vcpu: &'static Vcpu, thread: &'static Thread) -> Opti
     // SAFETY: the CPU where the vCPU is resident; nobody refers to either across this.
     let (state, gic) = unsafe { (&mut *thread.state.get(), &mut vcpu.owned().gic) };
     state.system.save::<M>();
+    state.deferred.save();
     state.timers.put::<M>();
     G::save_interface(&mut state.interface);
     gic.put(&mut G::interface());
@@ -363,14 +374,18 @@ fn load_in<M: Mode, G: Gic>(vcpu: &'static Vcpu) {
     // SAFETY: as above: the state is its own.
     unsafe {
         state.system.load::<M>();
+        state.deferred.load();
         switched::restore_held::<G>(gic.held());
         state.timers.load::<M>();
         G::load_interface(&state.interface);
     }
     vcpu.vm.with_gic::<G, _>(|cx| gic.load(cx));
     facility::load(vcpu);
-    with(|local, _| {
+    with(|local, system| {
         local.resident = Some(vcpu);
+        if let Some(stolen) = &thread.stolen {
+            stolen.update(system.shared.threads[thread.number as usize].stolen());
+        }
         // Two vCPUs of a VM may mean different things by one ASID.
         let last = &mut local.last[usize::from(vcpu.vm.id)];
         if core::mem::replace(last, thread.number) != thread.number {

@@ -42,6 +42,39 @@ system_state! {
     PAR_EL1 SP_EL1 SP_EL0 TPIDR_EL0 TPIDRRO_EL0 TPIDR_EL1 CSSELR_EL1 MDCCINT_EL1 ELR_EL2 SPSR_EL2
 }
 
+/// What a guest has only where the CPU has FEAT_RAS: DISR_EL1, which is VDISR_EL2 for it.
+#[derive(Debug, Default)]
+pub struct Deferred {
+    vdisr: u64,
+}
+
+/// Whether the CPU has FEAT_RAS (ID_AA64PFR0_EL1.RAS).
+fn has_ras() -> bool {
+    regs::ID_AA64PFR0_EL1.read() >> 28 & 0xf != 0
+}
+
+impl Deferred {
+    /// Stores the register.
+    #[inline(always)] // A few instructions of each switch.
+    pub fn save(&mut self) {
+        if has_ras() {
+            self.vdisr = regs::VDISR_EL2.read();
+        }
+    }
+
+    /// Loads the register.
+    ///
+    /// # Safety
+    /// It is that of the vCPU that becomes resident.
+    #[inline(always)] // As above.
+    pub unsafe fn load(&self) {
+        if has_ras() {
+            // SAFETY: the caller's promise: the guest gets back what it had.
+            unsafe { regs::VDISR_EL2.write(self.vdisr) };
+        }
+    }
+}
+
 /// A timer's control register: it is on, and its interrupt is not masked.
 const ENABLE: u64 = 1 << 0;
 const IMASK: u64 = 1 << 1;
@@ -120,26 +153,31 @@ mod tests {
 
     fn comes_back<M: Mode>() {
         fakes::reset();
+        fakes::set("ID_AA64PFR0_EL1", 1 << 28);
         let (mut state, mut timers) = (SystemState::default(), Timers::default());
+        let mut deferred = Deferred::default();
         state.save::<M>();
         timers.put::<M>();
+        deferred.vdisr = regs::VDISR_EL2.read();
         let values: BTreeMap<_, _> = names(false).into_iter().zip(1..).collect();
         values.iter().for_each(|(name, value)| fakes::set(name, *value));
         state.save::<M>();
         timers.put::<M>();
+        deferred.save();
         values.keys().for_each(|name| fakes::set(name, 0xdead));
         fakes::take_log();
         // SAFETY: registers of the test.
         unsafe {
             state.load::<M>();
             timers.load::<M>();
+            deferred.load();
         }
         let written = names(true);
         assert_eq!(written.len(), values.len(), "what is loaded is what was saved");
         for (name, value) in &values {
             assert_eq!(fakes::get(name), *value, "{name}");
         }
-        assert!(values.len() == 30, "{values:?}");
+        assert!(values.len() == 31, "{values:?}");
     }
 
     #[test]

@@ -92,6 +92,8 @@ pub struct VmParts {
     pub vgic: Vgic,
     /// Bytes of memory.
     pub memory: u64,
+    /// Where the records of stolen time are, if its vCPUs share CPUs.
+    pub stolen_time: Option<u64>,
 }
 
 impl Vm {
@@ -104,6 +106,7 @@ impl Vm {
         let offer = Offer { gicv3: !gicv2, pmu: parts.pmu, sve, pauth: common::has_pauth() };
         let ram = map.ram(parts.memory);
         let affinities = (0..vcpus).filter_map(|n| parts.vgic.mpidr(n)).collect::<Vec<_>>();
+        let psci = Psci::new(affinities, ram.base..ram.end()).with_workarounds(crate::mitigation::answers());
         Self {
             id: parts.id,
             name: parts.name,
@@ -114,7 +117,10 @@ impl Vm {
             statistics: parts.statistics,
             id_registers: idregs::compose_all(offer),
             vgic: parts.vgic,
-            psci: Psci::new(affinities, ram.base..ram.end()).with_workarounds(crate::mitigation::answers()),
+            psci: match parts.stolen_time {
+                Some(base) => psci.with_stolen_time(base),
+                None => psci,
+            },
             lifecycle: Lifecycle::new(vcpus as u32),
             gicd: map.gicd,
             gicr: map.gicr(if gicv2 { 0 } else { vcpus }, parts.memory),

@@ -12,6 +12,8 @@ use crate::gic::{GICC_SIZE, GICD_SIZE, GICR_MORE_SIZE, GicVersion, Gicr, Redistr
 
 /// The largest number of vCPUs of one VM.
 pub const MAX_VCPUS: usize = 512;
+/// The size of the records of stolen time of as many vCPUs (DEN0057: 64 bytes each).
+const STOLEN_TIME_SIZE: u64 = 64 * MAX_VCPUS as u64;
 /// The smallest guest memory, in bytes.
 pub const MIN_MEMORY: u64 = 4 << 20;
 /// What a guest's memory size is a multiple of, in bytes: stage 2 is built of blocks at least this large.
@@ -92,6 +94,8 @@ pub struct Map {
     pub gicd: Region,
     /// The CPU interface of a GICv2.
     pub gicc: Region,
+    /// Records of stolen time, one for each vCPU: memory beside the RAM.
+    pub stolen_time: Region,
     /// The register interface of [`Map::uart`].
     pub uart_kind: UartKind,
     /// The serial port.
@@ -106,6 +110,7 @@ pub struct Map {
 static VIRT: Map = Map {
     gicd: Region { base: 0x0800_0000, size: GICD_SIZE },
     gicc: Region { base: 0x0801_0000, size: GICC_SIZE },
+    stolen_time: Region { base: 0x090b_0000, size: STOLEN_TIME_SIZE },
     uart_kind: UartKind::Pl011,
     uart: Device { region: Region { base: 0x0900_0000, size: 0x1000 }, intid: 33 },
     rtc: Device { region: Region { base: 0x0901_0000, size: 0x1000 }, intid: 34 },
@@ -116,6 +121,7 @@ static VIRT: Map = Map {
 static KVMTOOL: Map = Map {
     gicd: Region { base: 0x3fff_0000, size: GICD_SIZE },
     gicc: Region { base: 0x3ffd_0000, size: GICC_SIZE },
+    stolen_time: Region { base: 0x0102_0000, size: STOLEN_TIME_SIZE },
     uart_kind: UartKind::Uart16550,
     uart: Device { region: Region { base: 0x0100_0000, size: 8 }, intid: 32 },
     rtc: Device { region: Region { base: 0x0101_0000, size: 0x1000 }, intid: 33 },

@@ -139,6 +139,9 @@ impl RunQueue<'_> {
     /// Gives one waiting vCPU to another CPU, if one gains by it: `depart` is told which, before anybody else can have
     /// it. Returns `None` if there is nothing to give; else the CPU to interrupt, if that is needed.
     pub fn push(&mut self, now: u64, depart: impl FnOnce(u32)) -> Option<Option<u32>> {
+        if self.shared.cpus.get(self.cpu as usize)?.is_alone() {
+            return None;
+        }
         let Some((thread, target)) = self.candidate(now) else {
             self.keep_up(now);
             return None;

@@ -61,6 +61,14 @@ pub struct Cpu {
     neighbours: Box<[u32]>,
 }
 
+impl Cpu {
+    /// Says whether no vCPU that may run here may run elsewhere: nobody else needs to know of it.
+    #[inline] // Of each switch.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.neighbours.is_empty()
+    }
+}
+
 impl Shared {
     /// Makes the state of `cpus` physical CPUs that run `threads`, with slices of `slice` ticks.
     pub fn new(threads: Vec<Thread>, cpus: usize, slice: u64) -> Self {

@@ -228,6 +228,9 @@ impl<'a> RunQueue<'a> {
     /// Tells the other CPUs how far this one is. After each change of what runs or waits.
     pub fn publish(&self, now: u64) {
         let Some(cpu) = self.shared.cpus.get(self.cpu as usize) else { return };
+        if cpu.is_alone() {
+            return;
+        }
         let waiting = self.ready.len() as u32;
         let Some(current) = self.current.map(|current| self.thread(current)) else {
             return cpu.published.publish(IDLE, waiting, Progress::default());

@@ -29,6 +29,12 @@ impl VcpuGic {
             return;
         }
         self.fold_all(vif);
+        // What the guest has done with is not to be planned for when it comes back.
+        for intid in set_bits(self.outside.block(0)) {
+            if self.evaluate_private(intid).is_none() {
+                self.outside.remove(intid);
+            }
+        }
         for n in set_bits(u32::from(self.all_lrs & !self.free)) {
             self.outside.insert(self.lr[n as usize & 15].intid);
             self.detach(n as usize);

@@ -8,6 +8,7 @@
 //! | [`remote`] | an operation that only the owner of a vCPU's state may do, asked for by another |
 //! | [`psci`] | the guest's view of turning CPUs on and off (Arm DEN0022), and SMCCC discovery |
 //! | [`lifecycle`] | start, stop and restart of a whole VM |
+//! | [`stolen`] | the guest's view of the time it waited for its CPU (DEN0057) |
 //!
 //! Each vCPU has one **owner**, the physical CPU it is resident on; all others are **posters**. The owner's
 //! memory is its own; posters reach it through the atomics here and nothing else. Every ordering is argued where
@@ -22,6 +23,7 @@ pub mod inbox;
 pub mod lifecycle;
 pub mod psci;
 pub mod remote;
+pub mod stolen;
 
 /// The atomics: the real ones, or the model checker's.
 mod sync {

@@ -11,6 +11,7 @@ use core::ops::Range;
 use turnstile_mitigation::Answers;
 use turnstile_trapmap::CallMap;
 
+use crate::stolen::{PV_TIME_FEATURES, PV_TIME_ST, RECORD};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Success.
@@ -56,6 +57,9 @@ enum Function {
     Features,
     SystemReset2,
     ArchFeatures,
+    /// PV_TIME_FEATURES and PV_TIME_ST: stolen time (DEN0057).
+    TimeFeatures,
+    StolenTime,
 }
 
 /// The calls by function identifier; bit 30 set is the 64-bit convention.
@@ -81,6 +85,8 @@ static FUNCTIONS: CallMap<Function, 128> = CallMap::new(
         // The exit that the call is has done it, where the CPU needs it. The second one is never offered.
         (WORKAROUND_1, Function::Constant(0)),
         (WORKAROUND_3, Function::Constant(0)),
+        (PV_TIME_FEATURES, Function::TimeFeatures),
+        (PV_TIME_ST, Function::StolenTime),
     ],
 );
 
@@ -134,6 +140,8 @@ pub struct Psci {
     vcpus: Vec<Power>,
     ram: Range<u64>,
     workarounds: Answers,
+    /// Where the records of stolen time are, if there are any.
+    stolen: Option<u64>,
 }
 
 impl Psci {
@@ -146,13 +154,20 @@ impl Psci {
             entry: AtomicU64::new(0),
             context: AtomicU64::new(0),
         };
-        Self { vcpus: mpidrs.into_iter().map(power).collect(), ram, workarounds: Answers::UNKNOWN }
+        let workarounds = Answers::UNKNOWN;
+        Self { vcpus: mpidrs.into_iter().map(power).collect(), ram, workarounds, stolen: None }
     }
 
     /// Says what SMCCC_ARCH_FEATURES answers for the workarounds of speculative execution.
     #[must_use = "the states are moved"]
     pub fn with_workarounds(self, workarounds: Answers) -> Self {
         Self { workarounds, ..self }
+    }
+
+    /// Offers stolen time: vCPU `i` has the `i`-th record from the guest physical address `base` on.
+    #[must_use = "the states are moved"]
+    pub fn with_stolen_time(self, base: u64) -> Self {
+        Self { stolen: Some(base), ..self }
     }
 
     /// Turns all vCPUs off and gives the boot vCPU, number 0, its start. Only while none of them runs.
@@ -191,12 +206,15 @@ impl Psci {
         match FUNCTIONS.lookup(function) {
             Function::Constant(value) => Some(value.into()),
             Function::Features => Some(features(first as u32)),
+            Function::ArchFeatures if first as u32 == PV_TIME_FEATURES => Some(self.time_features(first as u32)),
             Function::ArchFeatures => Some(self.arch_features(first as u32)),
+            Function::TimeFeatures => Some(self.time_features(first as u32)),
             Function::AffinityInfo => {
                 Some(self.affinity_info(argument(function, first), argument(function, second)))
             }
             Function::Unknown => Some(NOT_SUPPORTED),
-            Function::CpuSuspend
+            Function::StolenTime
+            | Function::CpuSuspend
             | Function::CpuOff
             | Function::CpuOn
             | Function::SystemOff
@@ -214,6 +232,9 @@ impl Psci {
         match FUNCTIONS.lookup(function) {
             Function::CpuOn => self.cpu_on(first, Start { entry: second, context: third }),
             Function::CpuOff => self.cpu_off(vcpu),
+            Function::StolenTime => {
+                Action::Return(self.stolen.map_or(NOT_SUPPORTED, |base| base + vcpu as u64 * RECORD))
+            }
             Function::CpuSuspend => self.cpu_suspend(first, second),
             Function::SystemOff => Action::SystemOff,
             Function::SystemReset => Action::SystemReset,
@@ -222,6 +243,12 @@ impl Psci {
             Function::SystemReset2 => Action::Return(INVALID_PARAMETERS),
             _ => Action::Return(NOT_SUPPORTED),
         }
+    }
+
+    /// PV_TIME_FEATURES.
+    fn time_features(&self, function: u32) -> u64 {
+        let known = matches!(function, PV_TIME_FEATURES | PV_TIME_ST);
+        if known && self.stolen.is_some() { SUCCESS } else { NOT_SUPPORTED }
     }
 
     /// CPU_ON: of several callers, one wins.
@@ -337,7 +364,9 @@ fn argument(function: u32, value: u64) -> u64 {
 /// PSCI_FEATURES: the known functions have no optional features.
 fn features(function: u32) -> u64 {
     match FUNCTIONS.lookup(function) {
-        Function::Unknown | Function::ArchFeatures => NOT_SUPPORTED,
+        Function::Unknown | Function::ArchFeatures | Function::TimeFeatures | Function::StolenTime => {
+            NOT_SUPPORTED
+        }
         // Of the SMCCC's own functions this call knows the version only.
         _ if matches!(function, WORKAROUND_1 | WORKAROUND_3) => NOT_SUPPORTED,
         _ => SUCCESS,

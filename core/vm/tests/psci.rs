@@ -214,3 +214,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn stolen_time_is_offered_where_there_are_records() {
+    const ARCH_FEATURES: u32 = 0x8000_0001;
+    let plain = Psci::new([0, 1], RAM);
+    let shared = Psci::new([0, 1], RAM).with_stolen_time(0x90b_0000);
+    let (features, stolen) = (0xc500_0020u32, 0xc500_0021u32);
+    for (psci, expected) in [(&plain, NOT_SUPPORTED), (&shared, SUCCESS)] {
+        assert_eq!(psci.answer(ARCH_FEATURES, features.into(), 0), Some(expected));
+        assert_eq!(psci.answer(features, features.into(), 0), Some(expected));
+        assert_eq!(psci.answer(features, stolen.into(), 0), Some(expected));
+        assert_eq!(psci.answer(features, 0xc500_0022, 0), Some(NOT_SUPPORTED));
+    }
+    assert_eq!(plain.call(1, stolen, [0; 3]), Action::Return(NOT_SUPPORTED));
+    assert_eq!(shared.call(1, stolen, [0; 3]), Action::Return(0x90b_0040));
+}

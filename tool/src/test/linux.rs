@@ -41,7 +41,7 @@ pub fn boot(vcpus: u32, machine: &str) -> Scenario {
 }
 
 /// The kernel had nothing to complain about.
-fn quiet_kernel(record: &Record) -> Result<(), String> {
+pub fn quiet_kernel(record: &Record) -> Result<(), String> {
     let signs =
         ["Kernel panic", "BUG:", "Oops", "WARNING: CPU", "rcu: INFO", "soft lockup", "irq: nobody cared"];
     let lines = record.consoles.iter().flat_map(|console| console.lines());

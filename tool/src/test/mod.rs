@@ -24,6 +24,7 @@ mod modes;
 mod peers;
 mod refusals;
 mod scenario;
+mod sharing;
 mod statistics;
 mod weight;
 
@@ -135,6 +136,7 @@ fn all_scenarios() -> Vec<Scenario> {
         statistics::scenarios(),
         refusals::scenarios(),
         linux::scenarios(),
+        sharing::scenarios(),
         ablation::scenarios(),
         modes::scenarios(),
         mitigations::scenarios(),
@@ -270,8 +272,9 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_configurations_good() {
-        let guests = ["crash", "echo", "beacon", "facilities", "hostile", "restart", "selftest", "exits"]
-            .map(str::to_owned);
+        let guests =
+            ["crash", "echo", "beacon", "facilities", "share", "hostile", "restart", "selftest", "exits"]
+                .map(str::to_owned);
         let rows = rows::ROWS.iter().map(|row| row.guest.to_owned());
         let guests: Vec<String> = guests.into_iter().chain(rows).collect();
         let mut names = BTreeSet::new();

@@ -94,6 +94,7 @@ pub(crate) fn vm_of(model: Model, vcpus: usize, pmu: Kind, sve: bool, statistics
         statistics,
         vgic: Vgic::new(&config).expect("a valid configuration"),
         memory: 64 << 20,
+        stolen_time: None,
     };
     let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
     let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu_area(n), None))));

@@ -143,6 +143,9 @@ fn begin<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, start: Start) {
     facility::load(vcpu);
     switch::load(&vcpu.vm.residence(vcpu.index));
     switch::forget_vm();
+    if let Some(thread) = &vcpu.thread {
+        thread.begin();
+    }
     switch::reset_vcpu(start.entry);
     G::Interface::reset();
     with_owned(vcpu, |owned| {

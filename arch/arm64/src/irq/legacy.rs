@@ -9,14 +9,13 @@ use turnstile_vm::attention::KickToken;
 
 use super::gicv3;
 use super::ich::{self, Ich};
+use super::switched::SRE_RESET;
 use super::{Acknowledged, CpuInterface, Gic, Gicv3, vectors};
 use crate::cpu::isb;
 use crate::regs;
 
 /// ICC_SRE_EL2 without Enable, which EL1's accesses to ICC_SRE_EL1 need: SRE, and no bypass.
 const SRE_EL2_TRAPPED: u64 = 7;
-/// ICC_SRE_EL1 of a guest with a GICv3: SRE, and no bypass.
-const SRE_EL1_ON: u64 = 7;
 /// Where the sender of an SGI is in ICH_LR<n>_EL2: above the INTID.
 const LR_SOURCE_SHIFT: u32 = 10;
 
@@ -62,7 +61,7 @@ impl Gic for Gicv3Legacy {
 
 /// Makes the guest's interface work by system registers, or in legacy operation, where the guest cannot change that.
 pub fn use_system_registers(on: bool) {
-    let (el1, el2) = if on { (SRE_EL1_ON, gicv3::SRE_EL2) } else { (0, SRE_EL2_TRAPPED) };
+    let (el1, el2) = if on { (SRE_RESET, gicv3::SRE_EL2) } else { (0, SRE_EL2_TRAPPED) };
     // SAFETY: state of the guest's interface only.
     unsafe {
         regs::ICC_SRE_EL1.write(el1);

@@ -14,12 +14,23 @@ use crate::regs;
 use crate::regs::gicv2::{GICH_APR, GICH_VMCR};
 
 /// A guest's CPU interface while its vCPU is in no CPU: priority mask, binary points and enables as `VMCR` has them,
-/// and active priorities of Group 0 and 1. The default is its reset state.
-#[derive(Clone, Copy, Debug, Default)]
+/// and active priorities of Group 0 and 1; how the guest reaches it, where it can choose (`ICC_SRE_EL1`). The default is
+/// its reset state.
+#[derive(Clone, Copy, Debug)]
 pub struct InterfaceState {
+    sre: u64,
     vmcr: u64,
     active: [[u64; 4]; 2],
 }
+
+impl Default for InterfaceState {
+    fn default() -> Self {
+        Self { sre: SRE_RESET, vmcr: 0, active: [[0; 4]; 2] }
+    }
+}
+
+/// ICC_SRE_EL1 of a reset vCPU: system registers, no bypass.
+pub const SRE_RESET: u64 = 7;
 
 /// What load and put do with a GIC.
 pub trait Switched {
@@ -59,6 +70,7 @@ impl Switched for Gicv3 {
     #[inline(always)] // Straight code, in one place.
     fn save_interface(state: &mut InterfaceState) {
         let [group0, group1] = &mut state.active;
+        state.sre = regs::ICC_SRE_EL1.read();
         state.vmcr = regs::ICH_VMCR_EL2.read();
         group0[0] = regs::ICH_AP0R0_EL2.read();
         group1[0] = regs::ICH_AP1R0_EL2.read();
@@ -82,6 +94,7 @@ impl Switched for Gicv3 {
         // SAFETY: state of the guest's interface only; registers beyond the implemented preemption bits do not exist
         // and are not touched (IHI 0069, 12.4.5).
         unsafe {
+            regs::ICC_SRE_EL1.write(state.sre);
             regs::ICH_VMCR_EL2.write(state.vmcr);
             regs::ICH_AP0R0_EL2.write(group0[0]);
             regs::ICH_AP1R0_EL2.write(group1[0]);

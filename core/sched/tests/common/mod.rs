@@ -63,6 +63,7 @@ impl<'a> Machine<'a> {
             queue.preempt(now);
             if let Some(next) = queue.pick(now) {
                 self.attention[next as usize].load(cpu as u64 + 1);
+                self.attention[next as usize].take();
             }
         }
         queue.publish(now);

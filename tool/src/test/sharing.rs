@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! vCPUs that share physical CPUs: who gets how much, that everybody wakes on time, and that nobody harms the others.
+
+use turnstile_link::{Command, StopReason};
+
+use super::guests::no_failures;
+use super::linux::quiet_kernel;
+use super::scenario::{Ending, Judge, Record, Scenario, Step, guest, linux};
+
+/// Processor time for Linux, in seconds.
+const LIMIT: u64 = 300;
+
+/// The scenarios of this topic.
+pub fn scenarios() -> Vec<Scenario> {
+    vec![
+        shares("equal", &[("1", "[0]", ""), ("1", "[0]", "")], equal),
+        shares("weights", &[("1", "[0]", "weight = 100"), ("1", "[0]", "weight = 300")], one_to_three),
+        shares("three-on-two", &[("3", "[0, 1]", "")], equal),
+        shares("five-on-three", &[("2", "[0, 1, 2]", ""), ("3", "[2, 1, 0]", "")], equal),
+        shares("priority", &[("1", "[0]", "realtime = 2"), ("1", "[0]", "realtime = 1")], all_to_the_first),
+        selftest(8),
+        two_selftests(),
+        beacon("fair", "", "count=15 limit=8000"),
+        beacon("realtime", "realtime = 1", "count=15 limit=200"),
+        hostile(),
+        crash_restart(),
+        stop_what_waits(),
+        linux_on_few(),
+        two_linux(),
+        stolen_time(),
+    ]
+}
+
+/// The configuration of a guest that shares `cpus`.
+fn shared(name: &str, program: &str, memory: &str, cpus: &str, more: &str) -> String {
+    guest(name, program, memory, &format!("schedule = \"shared\"\ncpus = {cpus}\n{more}"))
+}
+
+/// VMs that never wait: (vCPUs, CPUs, class).
+fn shares(name: &str, vms: &[(&str, &str, &str)], judge: Judge) -> Scenario {
+    let vm = |(index, (vcpus, cpus, class)): (usize, &(&str, &str, &str))| {
+        shared(&format!("share-{index}"), "share", "16MiB", cpus, &format!("vcpus = {vcpus}\n{class}"))
+    };
+    let config: String = vms.iter().enumerate().map(vm).collect();
+    let steps = (0..vms.len() as u8).map(|vm| Step::Stopped(vm, StopReason::PowerOff));
+    // They end in an order that depends on who is in front.
+    let steps = if vms.len() == 1 { steps.collect() } else { Vec::new() };
+    Scenario::new(format!("sharing/{name}"), config, steps).counted().judge(judge)
+}
+
+/// What each vCPU of all VMs got, in microseconds.
+fn times(record: &Record) -> Result<Vec<u64>, String> {
+    let lines = record.consoles.iter().flat_map(|console| console.lines());
+    let ran: Vec<u64> =
+        lines.filter_map(|line| line.trim().split_once(" ran=")?.1.parse().ok()).collect();
+    if ran.is_empty() { Err("nobody said what it got".to_owned()) } else { Ok(ran) }
+}
+
+/// Each share is what it is to be, within one part in fifty of all: a few slices.
+fn near(record: &Record, parts: impl Fn(usize) -> u64) -> Result<(), String> {
+    let ran = times(record)?;
+    let (all, total) = (ran.iter().sum::<u64>(), (0..ran.len()).map(&parts).sum::<u64>());
+    let off = ran.iter().enumerate().find(|(index, got)| {
+        got.abs_diff(all * parts(*index) / total) > all / 50
+    });
+    match off {
+        Some((index, _)) => Err(format!("vCPU {index} got something else than its share: {ran:?}")),
+        None => Ok(()),
+    }
+}
+
+fn equal(record: &Record) -> Result<(), String> {
+    near(record, |_| 1)
+}
+
+fn one_to_three(record: &Record) -> Result<(), String> {
+    near(record, |index| [1, 3][index % 2])
+}
+
+fn all_to_the_first(record: &Record) -> Result<(), String> {
+    // It finishes before the other one begins.
+    match record.console(1).contains("came too late") && times(record)?.len() == 2 {
+        true => Ok(()),
+        false => Err("the lower priority ran before the higher one was done".to_owned()),
+    }
+}
+
+/// Interrupts between vCPUs, WFI, CPU_ON and CPU_OFF, with four vCPUs on each CPU.
+fn selftest(vcpus: u32) -> Scenario {
+    let config = shared("selftest", "selftest", "32MiB", "[0, 1]", &format!("vcpus = {vcpus}"));
+    let steps = vec![Step::Expect(0, "@done passed=")];
+    let scenario = Scenario::new(format!("sharing/selftest-{vcpus}-on-2"), config, steps);
+    scenario.counted().limit(600).judge(no_failures)
+}
+
+fn two_selftests() -> Scenario {
+    let one = |name| shared(name, "selftest", "32MiB", "[0, 1]", "vcpus = 4");
+    let config = one("one") + &one("two");
+    Scenario::new("sharing/two-selftests", config, Vec::new()).counted().limit(600).judge(|record| {
+        match (0..2).all(|vm| record.console(vm).contains(" failed=0")) {
+            true => Ok(()),
+            false => Err("a guest did not report failed=0".to_owned()),
+        }
+    })
+}
+
+/// A timer wakes its vCPU on time while another one spins with its interrupts masked.
+fn beacon(name: &str, class: &str, options: &str) -> Scenario {
+    let spinning = "cmdline = \"from=1 until=4000000000\"";
+    let config = shared("spin", "share", "16MiB", "[0]", spinning)
+        + &shared("beacon", "beacon", "16MiB", "[0]", &format!("{class}\ncmdline = \"{options}\""));
+    let steps = vec![Step::Expect(1, "@done beacons="), Step::Stopped(1, StopReason::PowerOff)];
+    let scenario = Scenario::new(format!("sharing/beacon-{name}"), config, steps);
+    scenario.counted().ending(Ending::Poweroff).judge(|record| {
+        match record.console(1).contains(" errors=0") {
+            true => Ok(()),
+            false => Err("a timer was late".to_owned()),
+        }
+    })
+}
+
+/// All attacks that leave the guest able to go on, on the CPU of a VM that must not notice.
+fn hostile() -> Scenario {
+    let config = shared("hostile", "hostile", "32MiB", "[0, 1]", "vcpus = 2")
+        + &shared("beacon", "beacon", "16MiB", "[0]", "cmdline = \"count=20 limit=250000\"");
+    let steps = vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
+    Scenario::new("sharing/hostile", config, steps).counted().limit(600).judge(|record| {
+        match record.console(1).contains(" errors=0") {
+            true => Ok(()),
+            false => Err("the VM beside it noticed".to_owned()),
+        }
+    })
+}
+
+/// A VM crashes and is started again, again and again, on the CPUs of one that goes on.
+fn crash_restart() -> Scenario {
+    let crash = "vcpus = 2\non-crash = \"restart\"\ncmdline = \"how=reset2 after=20\"";
+    let config = shared("victim", "crash", "8MiB", "[0, 1]", crash)
+        + &shared("beacon", "beacon", "16MiB", "[1]", "cmdline = \"count=50 limit=50000\"");
+    let mut steps: Vec<Step> = (1..=5).map(|boots| Step::Started(0, boots)).collect();
+    steps.push(Step::Expect(1, "@done beacons="));
+    let scenario = Scenario::new("sharing/crash-restart", config, steps);
+    scenario.counted().ending(Ending::Poweroff).judge(|record| match record.console(1).contains(" errors=0") {
+        true => Ok(()),
+        false => Err("the VM beside it noticed".to_owned()),
+    })
+}
+
+/// A VM is stopped whose vCPUs sleep, wait for their turn, and are off; it starts again.
+fn stop_what_waits() -> Scenario {
+    let config = shared("spin", "share", "16MiB", "[0]", "vcpus = 3\ncmdline = \"from=1 until=4000000000\"")
+        + &shared("idle", "echo", "16MiB", "[0]", "vcpus = 2");
+    let steps = vec![
+        Step::Started(0, 1),
+        Step::Started(1, 1),
+        Step::Expect(1, "@boot echo"),
+        Step::Tell(Command::Stop { vm: 1 }),
+        Step::Stopped(1, StopReason::Killed),
+        Step::Tell(Command::Restart { vm: 1 }),
+        Step::Started(1, 2),
+        Step::Expect(1, "@boot echo"),
+        Step::Tell(Command::Stop { vm: 0 }),
+        Step::Stopped(0, StopReason::Killed),
+        Step::Type(1, "x"),
+        Step::Expect(1, "x"),
+    ];
+    Scenario::new("sharing/stop-what-waits", config, steps).ending(Ending::Poweroff)
+}
+
+/// Four vCPUs of Linux on two CPUs: to a shell, with timers, IPIs and hotplug.
+fn linux_on_few() -> Scenario {
+    let checks = "quiet turnstile.run=hotplug,timer,ipi-stress,poweroff";
+    let config = linux("linux", 4, checks, "schedule = \"shared\"\ncpus = [0, 1]");
+    let steps = vec![
+        Step::Expect(0, "turnstile: shell ready cpus=4"),
+        Step::Expect(0, "turnstile: hotplug ok"),
+        Step::Expect(0, "turnstile: timer ok"),
+        Step::Expect(0, "turnstile: ipi-stress ok"),
+        Step::Stopped(0, StopReason::PowerOff),
+    ];
+    Scenario::new("sharing/linux-4-on-2", config, steps).limit(LIMIT).judge(quiet_kernel)
+}
+
+/// Two Linux VMs that share their CPUs.
+fn two_linux() -> Scenario {
+    let checks = "quiet turnstile.run=timer,ipi-stress,poweroff";
+    let more = "schedule = \"shared\"\ncpus = [0, 1]";
+    let config = linux("one", 2, checks, more) + &linux("two", 2, checks, more);
+    let mut steps = Vec::new();
+    for vm in [0, 1] {
+        steps.push(Step::Expect(vm, "turnstile: timer ok"));
+        steps.push(Step::Expect(vm, "turnstile: ipi-stress ok"));
+    }
+    Scenario::new("sharing/two-linux", config, steps).limit(2 * LIMIT).judge(quiet_kernel)
+}
+
+/// Two busy Linux VMs on one CPU: each is told that half of its time is stolen.
+fn stolen_time() -> Scenario {
+    let more = "schedule = \"shared\"\ncpus = [0]";
+    let config = linux("one", 1, "", more) + &linux("two", 1, "quiet", more);
+    // Both spin; the first looks at what is stolen from it in two hundred hundredths of a second.
+    let busy = "while :; do :; done &\r";
+    let look = "s() { awk '/^cpu /{print $9}' /proc/stat; }; a=$(s); sleep 2; echo stolen-$(($(s)-a))-of-200\r";
+    let steps = vec![
+        Step::Expect(0, "using stolen time PV"),
+        Step::Expect(0, "# "),
+        Step::Expect(1, "# "),
+        Step::Type(0, busy),
+        Step::Type(1, busy),
+        Step::Type(0, look),
+        Step::Expect(0, "stolen-"),
+        Step::Expect(0, "\nstolen-"),
+    ];
+    let scenario = Scenario::new("sharing/stolen-time", config, steps).limit(LIMIT);
+    scenario.ending(Ending::Poweroff).judge(|record| {
+        let said = record.console(0).lines().find_map(|line| {
+            line.trim().strip_prefix("stolen-")?.strip_suffix("-of-200")?.parse::<u32>().ok()
+        });
+        match said {
+            Some(60..=140) => Ok(()),
+            said => Err(format!("stolen are {said:?} of 200 hundredths of a second")),
+        }
+    })
+}
