@@ -109,7 +109,7 @@ pub fn facilities_shared(cpus: &str) -> Scenario {
         Step::Expect(2, "@done facilities errors=0"),
     ];
     let count = cpus.split(',').count();
-    let scenario = Scenario::new(format!("facilities/three-vms-on-{count}-cpus"), config, steps);
+    let scenario = Scenario::new(format!("facilities/sharing-{count}"), config, steps);
     scenario.counted().ending(Ending::Poweroff).judge(nothing_strange)
 }
 
