@@ -86,7 +86,7 @@ pub fn no_failures(record: &Record) -> Result<(), String> {
 }
 
 /// Nothing of vectors, PMU, debug registers and keys gets lost over exits.
-fn facilities_alone(pmu: &str) -> Scenario {
+pub fn facilities_alone(pmu: &str) -> Scenario {
     let more = format!("pmu = \"{pmu}\"\nsve = {}", pmu == "owned");
     let steps = vec![Step::Expect(0, "@boot facilities"), Step::Expect(0, "@done facilities errors=0")];
     let config = guest("facilities", "facilities", "8MiB", &more);
@@ -95,7 +95,7 @@ fn facilities_alone(pmu: &str) -> Scenario {
 
 /// Two VMs with different state, one of which starts again and again, never see each other's, nor that of an earlier
 /// life.
-pub fn facilities_of_two() -> Scenario {
+fn facilities_of_two() -> Scenario {
     let again = "pmu = \"owned\"\ncmdline = \"seed=1 rounds=2 again\"";
     let long = "pmu = \"owned\"\nsve = true\ncmdline = \"seed=2 rounds=60\"";
     let config = guest("again", "facilities", "8MiB", again) + &guest("long", "facilities", "8MiB", long);
@@ -109,7 +109,7 @@ pub fn facilities_of_two() -> Scenario {
 }
 
 /// The same of VMs that take turns on CPUs, and on two of them move from one to the other.
-fn facilities_shared(cpus: &str) -> Scenario {
+pub fn facilities_shared(cpus: &str) -> Scenario {
     let vm = |name: &str, more: &str| {
         let shared = format!("vcpus = 1\ncpus = {cpus}\nschedule = \"shared\"\n{more}");
         guest(name, "facilities", "8MiB", &shared)
@@ -123,7 +123,7 @@ fn facilities_shared(cpus: &str) -> Scenario {
         Step::Expect(2, "@done facilities errors=0"),
     ];
     let count = cpus.split(',').count();
-    let scenario = Scenario::new(format!("facilities/three-vms-on-{count}-cpus"), config, steps);
+    let scenario = Scenario::new(format!("facilities/sharing-{count}"), config, steps);
     scenario.counted().ending(Ending::Poweroff).judge(nothing_strange)
 }
 

@@ -14,10 +14,12 @@ pub fn scenarios() -> Vec<Scenario> {
         guests::hostile("virt"),
         guests::crash_restart(),
         statistics::exact(),
+        guests::facilities_alone("off"),
         linux::boot(1, "virt"),
     ];
     let newer = [guests::selftest("kvmtool", 1, "off"), guests::echo("kvmtool"), linux::boot(4, "kvmtool")];
-    let refused = [guests::selftest("virt", 4, "trapped"), linux::boot(4, "virt")];
+    let refused =
+        [guests::selftest("virt", 4, "trapped"), guests::facilities_shared("[0, 1]"), linux::boot(4, "virt")];
     let old = old.into_iter().chain(refusals::protections()).map(|scenario| on("cortex-a57", scenario));
     let newer = newer.map(|scenario| on("cortex-a72", scenario));
     old.chain(newer).chain(refused.map(without_vhe)).collect()

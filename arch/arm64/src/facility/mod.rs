@@ -16,13 +16,13 @@ pub mod debug;
 pub mod fp;
 pub mod pauth;
 pub mod pmu;
+mod state;
 mod sve;
 #[cfg(test)]
 mod tests;
 pub mod trapped_pmu;
 mod traps;
 
-use alloc::boxed::Box;
 use core::cell::Cell;
 use core::ptr;
 
@@ -31,12 +31,7 @@ use crate::exit::class;
 use crate::mode::Mode;
 use crate::vcpu::Vcpu;
 use crate::vm::Vm;
-use debug::Debug;
-use fp::Fp;
-use pauth::Keys;
-use pmu::Counters;
-use sve::Sve;
-use trapped_pmu::TrappedPmu;
+pub use state::State;
 use traps::Open;
 
 /// Registers that are claimed together.
@@ -113,80 +108,6 @@ impl Holders {
 impl Default for Holders {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// A vCPU's facilities: those that it does not hold anywhere are here; of the others, what was here when they were
-/// claimed.
-pub struct State {
-    /// Its PMU, if that traps.
-    pub trapped_pmu: TrappedPmu,
-    vector: Vector,
-    pmu: Counters,
-    debug: Debug,
-    keys: Keys,
-}
-
-/// Vector registers, as long as the VM's.
-enum Vector {
-    Fp(Box<Fp>),
-    Sve(Sve),
-}
-
-impl State {
-    /// Makes the reset state of a vCPU of `vm`.
-    pub fn new(vm: &Vm) -> Self {
-        let vector = if vm.offer.sve {
-            Vector::Sve(Sve::new(common::vector_length()))
-        } else {
-            Vector::Fp(Box::default())
-        };
-        Self {
-            trapped_pmu: TrappedPmu::default(),
-            vector,
-            pmu: Counters::default(),
-            debug: Debug::new(),
-            keys: Keys::default(),
-        }
-    }
-
-    fn reset(&mut self) {
-        match &mut self.vector {
-            Vector::Fp(fp) => **fp = Fp::default(),
-            Vector::Sve(sve) => sve.reset(),
-        }
-        self.trapped_pmu = TrappedPmu::default();
-        self.pmu = Counters::default();
-        self.debug = Debug::new();
-        self.keys = Keys::default();
-    }
-
-    /// Stores a facility from this CPU's registers. Of those that act on others, the vCPU is not resident.
-    fn save(&mut self, facility: Facility) {
-        match (facility, &mut self.vector) {
-            (Facility::Vector, Vector::Fp(fp)) => fp.save(),
-            (Facility::Vector, Vector::Sve(sve)) => sve.save(),
-            (Facility::Pmu, _) => self.pmu.save(),
-            (Facility::Debug, _) => self.debug.save(),
-            (Facility::Pauth, _) => self.keys.save(),
-        }
-    }
-
-    /// Loads a facility into this CPU's registers.
-    ///
-    /// # Safety
-    /// The vCPU is resident, or becomes so, and the registers' former holder has been stored.
-    unsafe fn load(&self, facility: Facility) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match (facility, &self.vector) {
-                (Facility::Vector, Vector::Fp(fp)) => fp.load(),
-                (Facility::Vector, Vector::Sve(sve)) => sve.load(),
-                (Facility::Pmu, _) => self.pmu.load(),
-                (Facility::Debug, _) => self.debug.load(),
-                (Facility::Pauth, _) => self.keys.load(),
-            }
-        }
     }
 }
 
