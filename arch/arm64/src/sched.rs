@@ -353,7 +353,7 @@ fn put_in<M: Mode, G: Gic>(vcpu: &'static Vcpu, thread: &'static Thread) -> Opti
     switched::release_held::<G>(held);
     facility::put(vcpu);
     let waited_for = [PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER].map(|timer| held >> timer & 1 == 0);
-    state.timers.deadline(vcpu.vm.residence(vcpu.index).cntvoff, waited_for)
+    state.timers.deadline(vcpu.vm.cntvoff(), waited_for)
 }
 
 /// Makes a vCPU that is queued resident on this CPU.
@@ -368,7 +368,7 @@ fn load(vcpu: &'static Vcpu) {
 fn load_in<M: Mode, G: Gic>(vcpu: &'static Vcpu) {
     let Some(thread) = &vcpu.thread else { return };
     vcpu.attention.load(cpu::this().kick_token());
-    switch::load(&vcpu.vm.residence(vcpu.index));
+    switch::load(&vcpu.vm.residence(), vcpu.vmpidr);
     // SAFETY: the vCPU has just become this CPU's; nobody refers to either across this.
     let (state, gic) = unsafe { (&*thread.state.get(), &mut vcpu.owned().gic) };
     // SAFETY: as above: the state is its own.

@@ -100,27 +100,25 @@ fn start_interface<G: Gic>() {
     G::Interface::start_cpu();
 }
 
-/// What a vCPU needs in EL2 registers to be resident.
+/// What the vCPUs of a VM need in EL2 registers to be resident.
 #[derive(Clone, Copy, Debug)]
 pub struct Residence {
     /// Stage 2 control.
     pub vtcr: u64,
     /// Stage 2 tables and VMID.
     pub vttbr: u64,
-    /// Its MPIDR_EL1.
-    pub vmpidr: u64,
     /// Subtracted from the physical counter.
     pub cntvoff: u64,
 }
 
-/// Makes the VM of a vCPU, and its place in it, those of this CPU.
+/// Makes the VM of a vCPU, and its MPIDR_EL1 in it, those of this CPU.
 #[inline] // Four registers of each switch.
-pub fn load(residence: &Residence) {
+pub fn load(residence: &Residence, vmpidr: u64) {
     // SAFETY: the tables belong to the VM and live until it has been put everywhere.
     unsafe {
         regs::VTCR_EL2.write(residence.vtcr);
         regs::VTTBR_EL2.write(residence.vttbr);
-        regs::VMPIDR_EL2.write(residence.vmpidr | 1 << 31);
+        regs::VMPIDR_EL2.write(vmpidr);
         regs::CNTVOFF_EL2.write(residence.cntvoff);
     }
 }

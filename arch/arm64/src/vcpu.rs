@@ -37,6 +37,8 @@ pub struct Vcpu {
     /// lies as if there were none.
     pub statistics: Option<&'static Page>,
     facilities: UnsafeCell<facility::State>,
+    /// Its MPIDR_EL1.
+    pub vmpidr: u64,
     /// What it has if it shares CPUs with others; `None` if it is pinned.
     pub thread: Option<Thread>,
     /// Where its registers go on an exit that does without techniques. Last, so that nothing else moves.
@@ -73,6 +75,7 @@ impl Vcpu {
             owned: UnsafeCell::new(Owned { gic }),
             statistics: vm.statistics.then(|| &*Box::leak(Box::new(Page::new(regs::CNTFRQ_EL0.read())))),
             facilities: UnsafeCell::new(facility::State::new(vm)),
+            vmpidr: vm.vgic.mpidr(index).unwrap_or(0) | 1 << 31,
             thread,
             #[cfg(feature = "ablation")]
             saved: Default::default(),

@@ -166,14 +166,20 @@ impl Vm {
         self.cntvoff.store(crate::regs::CNTPCT_EL0.read(), Ordering::Relaxed);
     }
 
-    /// Returns what makes vCPU `index` resident.
-    pub fn residence(&self, index: usize) -> Residence {
+    /// Returns what makes a vCPU of the VM resident.
+    #[inline] // Of each switch.
+    pub fn residence(&self) -> Residence {
         Residence {
             vtcr: self.vtcr.load(Ordering::Relaxed),
             vttbr: self.vttbr.load(Ordering::Relaxed),
-            vmpidr: self.vgic.mpidr(index).unwrap_or(0),
-            cntvoff: self.cntvoff.load(Ordering::Relaxed),
+            cntvoff: self.cntvoff(),
         }
+    }
+
+    /// Returns what is subtracted from the physical counter.
+    #[inline] // Of each switch.
+    pub fn cntvoff(&self) -> u64 {
+        self.cntvoff.load(Ordering::Relaxed)
     }
 
     /// Raises `reasons` with every vCPU, kicking those that may be in the guest.

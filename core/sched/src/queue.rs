@@ -108,12 +108,11 @@ impl<'a> RunQueue<'a> {
         let state = self.thread(thread);
         self.sleepers.remove(thread);
         state.renew();
-        state.begin_waiting(now);
+        let credit = state.arrive(now);
         if state.is_fair() {
             self.charge(now);
             // Who slept long is not owed all that time.
-            let credit = u64::from(state.arrive()) * self.shared.slice;
-            let earliest = self.virtual_time.wrapping_sub(credit);
+            let earliest = self.virtual_time.wrapping_sub(u64::from(credit) * self.shared.slice);
             let order = state.order();
             state.set_order(if is_before(order, earliest) { earliest } else { order });
         } else {

@@ -126,9 +126,12 @@ impl Thread {
         self.credit.store(TRAVELLER_CREDIT, Ordering::Relaxed);
     }
 
-    /// Returns by how many slices it may be behind now that it has come.
-    pub(crate) fn arrive(&self) -> u32 {
+    /// Notes that it has come, and returns by how many slices it may be behind. One that was given away waits already.
+    pub(crate) fn arrive(&self, now: u64) -> u32 {
         let credit = self.credit.load(Ordering::Relaxed);
+        if credit == SLEEPER_CREDIT {
+            self.begin_waiting(now);
+        }
         self.credit.store(SLEEPER_CREDIT, Ordering::Relaxed);
         credit
     }

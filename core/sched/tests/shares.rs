@@ -117,6 +117,16 @@ fn stolen_is_what_was_waited() {
     }
 }
 
+#[test]
+fn waiting_goes_on_while_one_is_given_away() {
+    let shared = shared(&[(FAIR, &[0, 1]), (FAIR, &[0, 1]), (FAIR, &[1, 0])], 2);
+    let mut machine = Machine::new(&shared);
+    machine.run_until(3000 * SLICE);
+    for (thread, ran) in shared.threads.iter().zip(&machine.ran) {
+        assert!((thread.stolen() + ran).abs_diff(3000 * SLICE) <= 4 * SLICE);
+    }
+}
+
 proptest! {
     #[test]
     fn shares_are_within_a_slice_of_the_weights(weights in prop::collection::vec(1u16..=1000, 1..6)) {

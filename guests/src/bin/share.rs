@@ -3,7 +3,8 @@
 //! the physical counter tells them: the time that was not stolen from it (DEN0057). It never waits, never exits, and takes
 //! no interrupts.
 //!
-//! Options: `from=` and `until=`, microseconds since the machine was switched on (200000 and 500000).
+//! Options: `from=` and `until=`, microseconds since the machine was switched on (200000 and 500000); from the start
+//! on if `from=0`.
 #![no_std]
 #![no_main]
 
@@ -44,8 +45,8 @@ fn main() {
 fn spin(_: u64) {
     let at = |option, default| timer::ticks(options::number(option, default));
     let (from, until) = (at("from", 200_000), at("until", 500_000));
-    if Timer::Physical.now() >= from {
-        println!("@error CPU {} came too late", cpu::this().index());
+    if from != 0 && Timer::Physical.now() >= from {
+        println!("@late cpu={}", cpu::this().index());
     }
     while Timer::Physical.now() < from {}
     let (began, before) = (Timer::Physical.now(), stolen());

@@ -141,7 +141,7 @@ fn begin<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, start: Start) {
     statistics::begin(frame, Reason::Start);
     facility::reset(vcpu);
     facility::load(vcpu);
-    switch::load(&vcpu.vm.residence(vcpu.index));
+    switch::load(&vcpu.vm.residence(), vcpu.vmpidr);
     switch::forget_vm();
     if let Some(thread) = &vcpu.thread {
         thread.begin();
