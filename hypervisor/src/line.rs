@@ -125,7 +125,7 @@ pub fn hello(system: &System) {
     });
     for guest in &system.guests {
         let state = if guest.is_running() { VmState::Running } else { VmState::Stopped };
-        let vcpus = guest.vm.vcpus().len() as u8;
+        let vcpus = guest.vm.vcpus().len() as u16;
         send(&Up::Vm { vm: guest.vm.id, name: &guest.vm.name, vcpus, state });
     }
 }
@@ -133,7 +133,7 @@ pub fn hello(system: &System) {
 /// Sends what the exits of a VM cost. Nobody is asked: the vCPUs go on counting while their pages are read. Only while
 /// no life of the VM begins.
 pub fn statistics(vm: &Vm) {
-    for (vcpu, page) in vm.vcpus().iter().filter_map(|vcpu| Some((vcpu.index as u8, vcpu.statistics?))) {
+    for (vcpu, page) in vm.vcpus().iter().filter_map(|vcpu| Some((vcpu.index as u16, vcpu.statistics?))) {
         let (boots, ticks, frequency) = (vm.lifecycle.boots(), time::ticks(), page.frequency());
         send(&Up::Statistics { vm: vm.id, vcpu, boots, ticks, frequency });
         for &reason in Reason::ALL {

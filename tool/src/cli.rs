@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::bench::platform::Platform;
 use crate::bench::selection::ALL as ALL_SUBJECTS;
 use crate::bench::{FEWEST, ITERATIONS};
+use crate::config::Board;
 use crate::top::Sort;
 
 /// The longest time that can be given: a day.
@@ -291,6 +292,9 @@ pub struct Check {
 pub struct Build {
     /// The description of the machine
     pub file: PathBuf,
+    /// Write the files of a bootable card for this board; the same as `board` in FILE
+    #[arg(long, value_enum)]
+    pub board: Option<Board>,
     /// Where image and bundle go [default: target/machines/NAME]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,

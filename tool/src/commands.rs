@@ -8,13 +8,15 @@ use std::time::Duration;
 use serde::Serialize;
 use turnstile_bundle::Schedule;
 
+use crate::card;
 use crate::cli;
 use crate::config::images::{self, Absent};
-use crate::config::{self, Config, Loaded, Problem, show_size};
+use crate::config::{self, Board, Config, Loaded, Problem, show_size};
 use crate::console;
 use crate::failure::{Context, Failure, Kind, Result};
 use crate::layout::Layout;
 use crate::machine;
+use crate::qemu::Boot;
 use crate::setup;
 use crate::top;
 
@@ -109,26 +111,46 @@ fn describe(vm: &config::Vm) -> String {
 
 /// `build`: writes the image and the bundle, and says how to boot them.
 pub fn build(layout: &Layout, options: &cli::Build) -> Result<()> {
-    let loaded = config::load(layout, &options.file)?;
+    let loaded = config::load_for(layout, &options.file, options.board)?;
     let folder = match &options.output {
         Some(folder) => folder.clone(),
         None => layout.machines().join(stem(&options.file)),
     };
-    let mut boot = machine::prepare(layout, &loaded, &folder, options.image.as_deref())?;
+    let boot = machine::assemble(layout, &loaded, &folder, options.image.as_deref())?;
+    match boot.board {
+        Board::Virt => build_virt(boot, &folder),
+        Board::Rpi4 => build_card(&boot, &folder),
+    }
+}
+
+fn build_virt(mut boot: Boot, folder: &Path) -> Result<()> {
     let image = folder.join("turnstile-arm64.image");
     fs::copy(&boot.image, &image).context(|| format!("cannot write {}", image.display()))?;
     boot.image = image;
     // To a person at a plain terminal, frames are noise.
     boot.append = String::new();
     let bundle = boot.bundle.clone().unwrap_or_default();
-    for file in [&boot.image, &bundle] {
-        let size = fs::metadata(file).map_or(0, |metadata| metadata.len());
-        println!("{} ({})", Layout::shown(file), show_size(size));
-    }
+    [&boot.image, &bundle].into_iter().for_each(|file| show(file));
     let program = Path::new(setup::qemu::PROGRAM);
     println!("\nTo boot them with consoles as plain text:\n\n{}\n", boot.shown(program));
     println!("Another boot loader passes the bundle as the initial RAM disk.");
     Ok(())
+}
+
+fn build_card(boot: &Boot, folder: &Path) -> Result<()> {
+    let bundle = boot.bundle.clone().unwrap_or_default();
+    let card = card::write(folder, &boot.image, &bundle)?;
+    // On the card it has another name.
+    fs::remove_file(&bundle).context(|| format!("cannot remove {}", bundle.display()))?;
+    [&card.image, &card.bundle].into_iter().chain(&card.texts).for_each(|file| show(file));
+    println!("\nCopy these files to a card with the board's firmware: README.txt says how.");
+    Ok(())
+}
+
+/// Prints the name and the size of a file.
+fn show(file: &Path) {
+    let size = fs::metadata(file).map_or(0, |metadata| metadata.len());
+    println!("{} ({})", Layout::shown(file), show_size(size));
 }
 
 /// The name of a machine: its file's, without what is behind the dot.

@@ -8,16 +8,37 @@ use turnstile_machine::image::{self, ImageError};
 
 use crate::config::file::{self, Refused};
 use crate::config::images::{self, Absent, HYPERVISOR_MEMORY};
-use crate::config::{self, Config, Loaded, Surroundings};
+use crate::config::{self, Board, Config, Loaded, Surroundings, show_size};
 use crate::failure::{Failure, Result};
 use crate::layout::{Layout, write_atomically};
 use crate::qemu::Boot;
 use crate::setup;
 
-/// Builds everything that a configuration needs; the bundle goes to `folder`.
+/// Builds everything that a configuration needs to be run; the bundle goes to `folder`.
 ///
 /// With `image` that hypervisor is booted and none is built.
 pub fn prepare(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&Path>) -> Result<Boot> {
+    let machine = &loaded.accept()?.machine;
+    if let Some(most) = machine.board.emulated_memory()
+        && let Some(memory) = machine.memory.as_ref().filter(|memory| memory.value > most)
+    {
+        let what =
+            format!("QEMU's {} has {}, not {}", machine.board, show_size(most), show_size(memory.value));
+        return Err(Failure::usage(what)
+            .help("leave `memory` out of [machine] to run it here; `build` writes it for the board"));
+    }
+    let mut boot = assemble(layout, loaded, folder, image)?;
+    boot.dtb = match machine.board {
+        Board::Virt => None,
+        Board::Rpi4 => Some(setup::board::rpi4(layout)?),
+    };
+    Ok(boot)
+}
+
+/// Builds what a configuration needs; the bundle goes to `folder`.
+///
+/// With `image` that hypervisor is taken and none is built.
+pub fn assemble(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&Path>) -> Result<Boot> {
     let config = loaded.accept()?;
     if let Some(image) = image {
         // Before anything is downloaded or built.
@@ -33,6 +54,7 @@ pub fn prepare(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&P
     let mut boot = Boot::new(image, bundle, images.machine_memory(config), config.machine.cpus);
     boot.cpu = config.machine.cpu.clone();
     boot.gic = config.machine.gic;
+    boot.board = config.machine.board;
     Ok(boot)
 }
 
@@ -72,7 +94,7 @@ pub fn prepare_own(layout: &Layout, folder: &Path, text: &str, image: &Path) -> 
 
 fn load_text(layout: &Layout, folder: &Path, text: &str) -> Loaded {
     let guests = layout.guest_names();
-    let surroundings = Surroundings { folder, guests: &guests };
+    let surroundings = Surroundings { folder, guests: &guests, board: None };
     Loaded {
         path: folder.with_extension("toml"),
         text: text.to_owned(),

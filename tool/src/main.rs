@@ -11,6 +11,7 @@ macro_rules! println {
 
 mod batch;
 mod bench;
+mod card;
 mod cli;
 mod commands;
 mod config;

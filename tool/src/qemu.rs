@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use turnstile_machine::GicVersion;
 
+use crate::config::Board;
 use crate::failure::{Context, Result};
 
 /// What is booted, and on what machine.
@@ -17,6 +18,10 @@ pub struct Boot {
     pub image: PathBuf,
     /// The bundle; without one the hypervisor says that it misses it.
     pub bundle: Option<PathBuf>,
+    /// The board.
+    pub board: Board,
+    /// The board's device tree, if QEMU does not make it.
+    pub dtb: Option<PathBuf>,
     /// The machine's memory in bytes.
     pub memory: u64,
     /// The number of physical CPUs.
@@ -43,6 +48,8 @@ impl Boot {
         Boot {
             image,
             bundle: Some(bundle),
+            board: Board::Virt,
+            dtb: None,
             memory,
             cpus,
             cpu: "max".to_owned(),
@@ -57,17 +64,8 @@ impl Boot {
 
     /// QEMU's arguments.
     pub fn arguments(&self) -> Vec<OsString> {
-        let el2 = if self.el2 { "on" } else { "off" };
-        let mut arguments: Vec<OsString> = Vec::new();
+        let mut arguments: Vec<OsString> = self.machine().into_iter().map(OsString::from).collect();
         let mut add = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));
-        // A random seed in the device tree would make runs differ.
-        let gic = match self.gic {
-            GicVersion::V2 => 2,
-            GicVersion::V3 => 3,
-        };
-        add(&["-machine", &format!("virt,virtualization={el2},gic-version={gic},dtb-randomness=off")]);
-        add(&["-cpu", &self.cpu, "-smp", &self.cpus.to_string()]);
-        add(&["-m", &format!("{}M", self.memory >> 20)]);
         add(&["-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot"]);
         if self.counted {
             add(&["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-seed", "1"]);
@@ -79,14 +77,36 @@ impl Boot {
         if !self.append.is_empty() {
             add(&["-append", &self.append]);
         }
-        arguments.push("-kernel".into());
-        arguments.push(self.image.clone().into());
-        if let Some(bundle) = &self.bundle {
-            arguments.push("-initrd".into());
-            arguments.push(bundle.clone().into());
+        for (option, file) in
+            [("-dtb", &self.dtb), ("-kernel", &Some(self.image.clone())), ("-initrd", &self.bundle)]
+        {
+            if let Some(file) = file {
+                arguments.extend([option.into(), file.clone().into()]);
+            }
         }
         arguments.extend(self.extra.iter().cloned());
         arguments
+    }
+
+    /// The arguments that say what machine it is.
+    fn machine(&self) -> Vec<String> {
+        match self.board {
+            Board::Virt => {
+                let el2 = if self.el2 { "on" } else { "off" };
+                let gic = match self.gic {
+                    GicVersion::V2 => 2,
+                    GicVersion::V3 => 3,
+                };
+                // A random seed in the device tree would make runs differ.
+                let machine = format!("virt,virtualization={el2},gic-version={gic},dtb-randomness=off");
+                let (cpus, memory) = (self.cpus.to_string(), format!("{}M", self.memory >> 20));
+                ["-machine", &machine, "-cpu", &self.cpu, "-smp", &cpus, "-m", &memory]
+                    .map(str::to_owned)
+                    .to_vec()
+            }
+            // Nothing about it can be chosen.
+            Board::Rpi4 => ["-machine", "raspi4b"].map(str::to_owned).to_vec(),
+        }
     }
 
     /// The command as a user would type it.
@@ -146,6 +166,16 @@ mod tests {
         assert!(shown.contains("-smp 4"), "{shown}");
         assert!(shown.contains("-m 1024M"), "{shown}");
         assert!(!shown.contains("icount"), "{shown}");
+    }
+
+    #[test]
+    fn a_board_is_as_it_is() {
+        let mut boot = Boot::new("i".into(), "b".into(), 1 << 30, 2);
+        boot.board = Board::Rpi4;
+        boot.dtb = Some("pi.dtb".into());
+        let shown = boot.shown(Path::new("qemu"));
+        assert!(shown.contains("-machine raspi4b") && shown.contains("-dtb pi.dtb"), "{shown}");
+        assert!(["-cpu", "-smp", "-m "].iter().all(|option| !shown.contains(option)), "{shown}");
     }
 
     #[test]

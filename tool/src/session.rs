@@ -46,7 +46,7 @@ pub enum Heard {
         /// Its name.
         name: String,
         /// Its vCPUs.
-        vcpus: u8,
+        vcpus: u16,
         /// Whether it runs.
         running: bool,
     },
@@ -96,7 +96,7 @@ pub enum Heard {
         /// The VM.
         vm: u8,
         /// The vCPU.
-        vcpu: u8,
+        vcpu: u16,
         /// How many times the VM has started.
         boots: u32,
         /// The counter when they were read.
@@ -109,7 +109,7 @@ pub enum Heard {
         /// The VM.
         vm: u8,
         /// The vCPU.
-        vcpu: u8,
+        vcpu: u16,
         /// The reason's number.
         reason: u8,
         /// What all exits of the reason cost.

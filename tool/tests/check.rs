@@ -23,7 +23,7 @@ fn good_file_is_described() {
 fn errors_have_file_line_column_and_advice() {
     let folder = Folder::with_vms(&[]);
     folder
-        .check(&format!("{VM}kernel = \"k\"\nmemroy = \"16MiB\"\nvcpus = 65\n"))
+        .check(&format!("{VM}kernel = \"k\"\nmemroy = \"16MiB\"\nvcpus = 513\n"))
         .code(2)
         .stdout("")
         .stderr(contains("error: unknown key `memroy`"))
@@ -186,7 +186,7 @@ fn physical_cpus_overlap() {
 #[test]
 fn json_is_complete() {
     let folder = Folder::with_vms(&[]);
-    folder.write("m.toml", format!("{VM}kernel = \"k\"\nvcpus = 65\n").as_bytes());
+    folder.write("m.toml", format!("{VM}kernel = \"k\"\nvcpus = 513\n").as_bytes());
     let output = folder.turnstile().args(["check", "--json", "m.toml"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

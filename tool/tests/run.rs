@@ -301,3 +301,29 @@ fn build_writes_both_files_and_says_how_to_boot_them() {
     assert_eq!(bundle.vms()[0].name, "one");
     assert_eq!(bundle.vms()[0].kernel, common::image(4096));
 }
+
+#[test]
+fn build_for_a_board_writes_a_card() {
+    let folder = Folder::with_vms(&["one"]);
+    let build = |arguments: &[&str]| {
+        folder.turnstile().args(["build", "m.toml", "--image", "h"]).args(arguments).assert()
+    };
+    let files = ["kernel8.img", "bundle.img", "config.txt", "cmdline.txt", "README.txt"];
+    let card = build(&["--board", "rpi4", "-o", "card"]).success().stdout(contains("README.txt says how"));
+    files.iter().fold(card, |card, file| card.stdout(contains(format!("card/{file}"))));
+    let read = |name: &str| fs::read(folder.path().join("card").join(name)).unwrap();
+    assert_eq!(read("kernel8.img"), common::image(4096));
+    let bytes = read("bundle.img");
+    assert_eq!(turnstile_bundle::Bundle::parse(&bytes).unwrap().vms()[0].name, "one");
+    assert_eq!(fs::read_dir(folder.path().join("card")).unwrap().count(), files.len());
+
+    let vms = "[[vm]]\nname = \"one\"\nkernel = \"k\"\nmemory = \"16MiB\"\nvcpus = 5\n";
+    folder.write("m.toml", vms.as_bytes());
+    build(&["--board", "rpi4"]).code(2).stderr(contains("need 5 CPUs, and the machine has 4"));
+    folder.write("m.toml", format!("[machine]\nboard = \"virt\"\n{vms}").as_bytes());
+    build(&["--board", "rpi4"]).code(2).stderr(contains("`rpi4` was asked for"));
+    build(&["--board", "rpi5"]).code(2).stderr(contains("[possible values: virt, rpi4]"));
+    let large = "[machine]\nboard = \"rpi4\"\nmemory = \"8GiB\"\n";
+    folder.write("m.toml", format!("{large}{}", vms.replace("vcpus = 5\n", "")).as_bytes());
+    folder.run("spin").assert().code(2).stderr(contains("QEMU's rpi4 has 960MiB"));
+}

@@ -15,7 +15,7 @@ use crate::irq::{self, gicv2, gicv3};
 use crate::mmio::Registers;
 use crate::mode::{self, Capabilities, Refusal, Wanted};
 use crate::uart::Uart;
-use crate::{console, frame, memory, println, psci, regs, time};
+use crate::{console, frame, memory, power, println, psci, regs, time};
 
 unsafe extern "Rust" {
     /// The hypervisor's main function, on the boot CPU, once the machine is set up.
@@ -126,7 +126,7 @@ extern "C" fn turnstile_refuse(dtb: u64, reason: u64) {
     let Some(node) = discover::uart(fdt) else { return };
     // SAFETY: the MMU is off, so the port's registers are reachable at their physical address.
     let uart = unsafe { Uart::new(node.kind, node.registers.base) };
-    uart.start();
+    uart.start(node.clock);
     for byte in refusal_text(reason).iter().flat_map(|line| line.bytes()) {
         uart.put(byte);
     }
@@ -176,7 +176,7 @@ extern "C" fn turnstile_choose_mode(dtb: u64) -> u64 {
 fn refuse(reason: core::fmt::Arguments<'_>) -> ! {
     println!("turnstile: cannot run here: {reason}");
     console::flush();
-    psci::system_off();
+    power::off();
     cpu::halt();
 }
 
@@ -197,7 +197,7 @@ extern "C" fn turnstile_primary(dtb: u64) -> ! {
     if let Some(node) = uart {
         // SAFETY: the boot tables map everything but RAM in use as device memory, the final ones this port.
         let uart = unsafe { Uart::new(node.kind, node.registers.base) };
-        uart.start();
+        uart.start(node.clock);
         console::set(uart);
     }
     let mode = if mode::is_vhe() { "VHE" } else { "nVHE" };
@@ -208,6 +208,10 @@ extern "C" fn turnstile_primary(dtb: u64) -> ! {
     };
     if machine.psci == Some(Conduit::Smc) {
         psci::set_present();
+    }
+    if let Some(manager) = machine.power {
+        // SAFETY: the boot tables map it as device memory, as do the final ones.
+        power::set_manager(unsafe { Registers::new(manager.base) });
     }
     let gic = match machine.gic.clone() {
         Ok(gic) => gic,
@@ -266,8 +270,8 @@ fn check_cpu(gic: &GicNode) {
 
 fn set_up_memory(machine: &Machine<'_>, gic: &GicNode, fdt: Range, uart: Option<Range>) {
     let in_use: arrayvec::ArrayVec<Range, 2> = [Some(fdt), machine.initrd].into_iter().flatten().collect();
-    let devices: arrayvec::ArrayVec<Range, 12> =
-        controller::devices(gic).into_iter().chain(uart).chain(machine.rtc).collect();
+    let others = uart.into_iter().chain(machine.rtc).chain(machine.power);
+    let devices: arrayvec::ArrayVec<Range, 12> = controller::devices(gic).into_iter().chain(others).collect();
     if let Err(error) = memory::init(machine, &in_use, &devices, &controller::fixed(gic)) {
         refuse(format_args!("{error}"));
     }
@@ -412,7 +416,7 @@ impl Host {
     /// Powers the machine off.
     pub fn power_off(&self) -> ! {
         console::flush();
-        psci::system_off();
+        power::off();
         cpu::halt()
     }
 }

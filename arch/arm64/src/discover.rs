@@ -7,11 +7,15 @@ use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::standard::NodeStandard;
 use dtoolkit::{Node, Property};
 
-use crate::uart::UartKind;
-
 mod gic;
+mod place;
+#[cfg(test)]
+mod tests;
+mod uart;
 
 pub use gic::{GicError, GicNode, TwoPages, V2Node, V3Node};
+use place::Place;
+pub use uart::{UartNode, uart};
 
 /// The most physical CPUs that are used.
 pub const MAX_CPUS: usize = 512;
@@ -63,17 +67,6 @@ pub enum Conduit {
     Hvc,
 }
 
-/// The serial port that `stdout-path` names.
-#[derive(Clone, Copy, Debug)]
-pub struct UartNode {
-    /// Register interface.
-    pub kind: UartKind,
-    /// Where its registers are.
-    pub registers: Range,
-    /// INTID of its interrupt, if it has one.
-    pub intid: Option<u32>,
-}
-
 /// The machine.
 #[derive(Debug)]
 pub struct Machine<'a> {
@@ -89,6 +82,8 @@ pub struct Machine<'a> {
     pub psci: Option<Conduit>,
     /// The real-time clock, when it is a PL031.
     pub rtc: Option<Range>,
+    /// The power manager of a BCM2711, which powers it off and resets it in the place of PSCI.
+    pub power: Option<Range>,
     /// What the boot loader loaded beside the image: the bundle.
     pub initrd: Option<Range>,
     /// The hypervisor's command line.
@@ -118,6 +113,7 @@ impl fmt::Display for Error {
     }
 }
 
+/// Returns the blocks of a node's `reg`, as they are on its bus.
 fn ranges(node: FdtNode<'_>) -> impl Iterator<Item = Range> {
     node.reg()
         .ok()
@@ -178,27 +174,6 @@ pub fn bootargs(fdt: Fdt<'_>) -> &str {
     fdt.find_node("/chosen").and_then(|chosen| string(chosen, "bootargs")).unwrap_or("")
 }
 
-/// Finds the serial port for messages: the one that `stdout-path` names.
-pub fn uart(fdt: Fdt<'_>) -> Option<UartNode> {
-    let chosen = fdt.find_node("/chosen")?;
-    let path = string(chosen, "stdout-path")?.split(':').next()?;
-    let node = if path.starts_with('/') {
-        fdt.find_node(path)?
-    } else {
-        fdt.find_node(string(fdt.find_node("/aliases")?, path)?)?
-    };
-    let kind = if node.is_compatible("arm,pl011") {
-        UartKind::Pl011
-    } else if node.is_compatible("ns16550a") || node.is_compatible("ns16550") {
-        let shift = number(&node, "reg-shift").unwrap_or(0).min(4) as u8;
-        let width = number(&node, "reg-io-width").unwrap_or(1) as u8;
-        UartKind::Ns16550 { shift, width }
-    } else {
-        return None;
-    };
-    Some(UartNode { kind, registers: ranges(node).next()?, intid: intid(&node) })
-}
-
 fn cpus(fdt: Fdt<'_>, out: &mut ArrayVec<CpuNode, MAX_CPUS>) {
     let Some(cpus) = fdt.find_node("/cpus") else { return };
     for node in cpus.children() {
@@ -235,6 +210,11 @@ fn reserved(fdt: Fdt<'_>, out: &mut ArrayVec<Range, MAX_RESERVED>) -> Result<(),
     Ok(())
 }
 
+/// Returns the first register block of the first node that is compatible with `name`.
+fn registers_of(fdt: Fdt<'_>, name: &str) -> Option<Range> {
+    Place::find(fdt, &|node| usable(node) && node.is_compatible(name))?.registers().next()
+}
+
 /// Reads the whole machine.
 ///
 /// # Errors
@@ -246,14 +226,16 @@ pub fn machine(fdt: Fdt<'_>) -> Result<Machine<'_>, Error> {
         cpus: ArrayVec::new(),
         gic: gic::find(fdt),
         psci: None,
-        rtc: fdt.root().children().find(|n| n.is_compatible("arm,pl031")).and_then(|n| ranges(n).next()),
+        rtc: registers_of(fdt, "arm,pl031"),
+        power: registers_of(fdt, "brcm,bcm2711-pm"),
         initrd: None,
         bootargs: bootargs(fdt),
         model: string(fdt.root(), "model").unwrap_or("unknown machine"),
     };
     for node in fdt.root().children() {
         if string(node, "device_type") == Some("memory") && usable(&node) {
-            for range in ranges(node) {
+            // A node that the firmware was to fill in may be empty.
+            for range in ranges(node).filter(|range| range.size > 0) {
                 let _ = machine.memory.try_push(range);
             }
         }

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use spin::Once;
 
-use crate::{console, cpu, println, psci, regs};
+use crate::{console, cpu, power, println, regs};
 
 /// Registers stored by `hypervisor_fault` in `vectors.S`.
 #[repr(C)]
@@ -50,7 +50,7 @@ fn begin(what: &str) {
 fn finish() -> ! {
     console::print_last(format_args!("turnstile: resetting the machine\n"));
     console::flush_last();
-    psci::system_reset();
+    power::reset();
     cpu::halt();
 }
 

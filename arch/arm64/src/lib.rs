@@ -11,7 +11,7 @@
 //! | `vm`, `vcpu`, `idregs`, `pmu` | the virtual machine as exits see it |
 //! | `irq` | the physical GICv3 and the list registers |
 //! | `memory` | physical memory, the EL2 address space, stage 2 |
-//! | `regs`, `cpu`, `mmio`, `uart`, `psci`, `discover` | the machine's registers, instructions, devices, firmware, device tree |
+//! | `regs`, `cpu`, `mmio`, `uart`, `psci`, `power`, `discover` | the machine's registers, instructions, devices, firmware, device tree |
 //! | `naive` | what exits would do without the techniques; only in images for ablation (feature `ablation`) |
 //! | `console`, `fault` | the serial line, and the last words of the hypervisor |
 //!
@@ -41,6 +41,7 @@ pub mod mode;
 #[cfg(feature = "ablation")]
 pub mod naive;
 pub mod pmu;
+pub mod power;
 pub mod psci;
 pub mod regs;
 pub mod statistics;

@@ -28,6 +28,8 @@ pub struct Uart {
 
 const PL011_DR: usize = 0x00;
 const PL011_FR: usize = 0x18;
+const PL011_IBRD: usize = 0x24;
+const PL011_FBRD: usize = 0x28;
 const PL011_LCR_H: usize = 0x2c;
 const PL011_CR: usize = 0x30;
 const PL011_IMSC: usize = 0x38;
@@ -38,11 +40,19 @@ const PL011_FR_BUSY: u32 = 1 << 3;
 const NS_LSR_TEMT: u32 = 1 << 6;
 const NS_LSR_DR: u32 = 1;
 const NS_LSR_THRE: u32 = 1 << 5;
+/// The baud rate where nobody has chosen one.
+const BAUD: u64 = 115_200;
 /// Output is dropped after this many looks at a transmitter that stays full: a missing or jammed port
 /// must not hang the hypervisor.
 const PATIENCE: u32 = 1_000_000;
 /// The port did not take the last byte.
 static JAMMED: AtomicBool = AtomicBool::new(false);
+
+/// Returns what divides a clock of `clock` Hz to 16 times [`BAUD`]: the whole part, and 64ths.
+fn pl011_divisor(clock: u32) -> (u32, u32) {
+    let sixty_fourths = (u64::from(clock) * 4 + BAUD / 2) / BAUD;
+    ((sixty_fourths / 64) as u32, (sixty_fourths % 64) as u32)
+}
 
 impl Uart {
     /// Makes a driver.
@@ -54,12 +64,23 @@ impl Uart {
         Self { kind, registers: unsafe { Registers::new(base) } }
     }
 
-    /// Turns on the transmitter, 8 bits and FIFOs. The baud rate stays as the firmware left it.
-    pub fn start(&self) {
-        if self.kind == UartKind::Pl011 {
-            self.registers.write32(PL011_LCR_H, 0x70);
-            self.registers.write32(PL011_CR, 0x301);
+    /// Turns on transmitter and receiver, 8 bits and FIFOs. The baud rate stays as the firmware left it; if it left
+    /// none, it is made from the reference clock of `clock` Hz, if that is known.
+    pub fn start(&self, clock: Option<u32>) {
+        if self.kind != UartKind::Pl011 {
+            return;
         }
+        if let Some(clock) = clock
+            && self.registers.read32(PL011_IBRD) == 0
+        {
+            // The divisor changes while the port is off, and counts from the write of LCR_H on (DDI 0183, 3.3.6).
+            let (whole, fraction) = pl011_divisor(clock);
+            self.registers.write32(PL011_CR, 0);
+            self.registers.write32(PL011_IBRD, whole);
+            self.registers.write32(PL011_FBRD, fraction);
+        }
+        self.registers.write32(PL011_LCR_H, 0x70);
+        self.registers.write32(PL011_CR, 0x301);
     }
 
     fn ns(&self, register: usize, shift: u8, width: u8) -> u32 {
@@ -134,5 +155,17 @@ impl Uart {
             }
             UartKind::Ns16550 { shift, width } => self.set_ns(1, shift, width, 1),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn divisors_are_those_of_the_manual() {
+        assert_eq!(pl011_divisor(48_000_000), (26, 3));
+        assert_eq!(pl011_divisor(24_000_000), (13, 1));
+        assert_eq!(pl011_divisor(1_843_200), (1, 0));
     }
 }

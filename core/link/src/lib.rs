@@ -27,7 +27,7 @@ pub use encode::{EncodeError, encode, send};
 pub use message::{Command, Down, Event, Message, Outcome, StopReason, Up, VmState, clip};
 
 /// The version of the messages, in [`Up::Hello`]: it changes when any message changes.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// The most bytes of a message, before checksum and stuffing.
 pub const MAX_PAYLOAD: usize = 256;
 /// The most bytes of [`Up::Console`] and [`Down::Input`] in one frame.

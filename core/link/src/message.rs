@@ -39,7 +39,7 @@ pub enum Up<'a> {
         /// Its name.
         name: &'a str,
         /// The number of its vCPUs.
-        vcpus: u8,
+        vcpus: u16,
         /// What it does now.
         state: VmState,
     },
@@ -80,7 +80,7 @@ pub enum Up<'a> {
         /// The VM.
         vm: u8,
         /// The vCPU.
-        vcpu: u8,
+        vcpu: u16,
         /// How many times the VM has started: the figures are of its present life, or of its last.
         boots: u32,
         /// The counter by which costs are measured, now.
@@ -93,7 +93,7 @@ pub enum Up<'a> {
         /// The VM.
         vm: u8,
         /// The vCPU.
-        vcpu: u8,
+        vcpu: u16,
         /// The reason, by its number in `turnstile_exitstat`.
         reason: u8,
         /// The total of all costs of this reason in ticks; the same in all its parts.

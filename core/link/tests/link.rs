@@ -258,7 +258,7 @@ fn line(pieces: &[Piece]) -> (Vec<u8>, Vec<Seen>) {
                 expected.push(Seen::Frame(frame));
             }
             Piece::Exits(byte, total, counts) => {
-                let (vm, vcpu, reason, first) = (*byte, byte ^ 1, byte ^ 2, byte ^ 3);
+                let (vm, vcpu, reason, first) = (*byte, *total as u16, byte ^ 2, byte ^ 3);
                 let exits = Up::Exits { vm, vcpu, reason, total: *total, first, counts: *counts };
                 line.extend(frame(&exits));
                 expected.push(Seen::Frame(frame(&exits)));

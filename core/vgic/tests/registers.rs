@@ -249,3 +249,23 @@ fn the_identification_follows_the_configuration() {
     assert_eq!(typer(&[0], 32) >> 26 & 1, 0, "no range selector");
     assert_eq!(typer(&[16], 32) >> 26 & 1, 1);
 }
+
+#[test]
+fn the_last_redistributor_of_each_region_says_so() {
+    let mpidrs: Vec<u64> = (0..5).collect();
+    let config = VgicConfig {
+        model: Model::Gicv3,
+        mpidrs: &mpidrs,
+        spis: 32,
+        priority_bits: 5,
+        group1_at_reset: true,
+    };
+    let mut vgic = Vgic::new(&config).unwrap();
+    let last = |vgic: &Vgic| {
+        let typer = |vcpu| VcpuGic::new(vgic, vcpu, 4).redist_read_light(vgic, 8, 8).unwrap();
+        (0..5).filter(|&vcpu| typer(vcpu) >> 4 & 1 == 1).collect::<Vec<_>>()
+    };
+    assert_eq!(last(&vgic), [4]);
+    vgic.split_redistributors(3);
+    assert_eq!(last(&vgic), [2, 4]);
+}

@@ -215,6 +215,11 @@ pub fn set_priority_mask(priority: u8) {
     write32(interface() + interface::PMR, u32::from(priority));
 }
 
+/// Chooses which bits of a priority decide about preemption (GICC_BPR).
+pub fn set_binary_point(point: u8) {
+    write32(interface() + interface::BPR, u32::from(point));
+}
+
 /// Returns GICC_PMR.
 pub fn priority_mask() -> u8 {
     read32(interface() + interface::PMR) as u8

@@ -177,6 +177,11 @@ pub fn set_priority_mask(priority: u8) {
     write_sysreg!("S3_0_C4_C6_0", u64::from(priority));
 }
 
+/// Chooses which bits of a priority decide about preemption (ICC_BPR1_EL1).
+pub fn set_binary_point(point: u8) {
+    write_sysreg!("S3_0_C12_C12_3", u64::from(point));
+}
+
 /// Returns ICC_PMR_EL1.
 pub fn priority_mask() -> u8 {
     read_sysreg!("S3_0_C4_C6_0") as u8

@@ -28,12 +28,12 @@ const CPU_MODELS: [&str; 10] = [
 const SVE_MODELS: [&str; 4] = ["max", "neoverse-n2", "neoverse-v1", "cortex-a710"];
 
 /// A physical machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Board {
-    /// QEMU's `virt`, with the processors, the interrupt controller and the memory that are asked for.
+    /// QEMU's virt, with the processors, interrupt controller and memory that are asked for
     #[default]
     Virt,
-    /// A Raspberry Pi 4 Model B: four Cortex-A72, a GIC-400; in QEMU `raspi4b`, with 2 GiB of memory.
+    /// Raspberry Pi 4 Model B; in QEMU raspi4b
     Rpi4,
 }
 
@@ -53,8 +53,20 @@ impl Board {
     fn fixed(self) -> Option<Fixed> {
         match self {
             Board::Virt => None,
-            Board::Rpi4 => Some(Fixed { cpu: "cortex-a72", cpus: 4, gic: GicVersion::V2, memory: 2 << 30 }),
+            Board::Rpi4 => Some(Fixed {
+                cpu: "cortex-a72",
+                cpus: 4,
+                gic: GicVersion::V2,
+                memory: &[1 << 30, 2 << 30, 4 << 30, 8 << 30],
+                kept: 76 << 20,
+                emulated: 960 << 20,
+            }),
         }
+    }
+
+    /// The memory that it has in QEMU, in bytes; `None` if that is as the user likes.
+    pub fn emulated_memory(self) -> Option<u64> {
+        self.fixed().map(|fixed| fixed.emulated)
     }
 }
 
@@ -69,7 +81,12 @@ struct Fixed {
     cpu: &'static str,
     cpus: u64,
     gic: GicVersion,
-    memory: u64,
+    /// The sizes of memory with which it is sold.
+    memory: &'static [u64],
+    /// What of it its firmware keeps.
+    kept: u64,
+    /// The memory that it has in QEMU.
+    emulated: u64,
 }
 
 /// The physical machine.
@@ -104,14 +121,24 @@ pub struct Draft {
     pub gic: GicVersion,
 }
 
-impl Default for Draft {
-    fn default() -> Self {
-        let board = Board::default();
-        Draft { board, memory: None, cpus: None, cpu: CPU_MODELS[0].to_owned(), gic: GicVersion::V3 }
-    }
-}
-
 impl Draft {
+    /// A board about which nothing more is said.
+    pub fn of(board: Board) -> Self {
+        match board.fixed() {
+            Some(fixed) => Draft {
+                board,
+                memory: Some(At::new(fixed.emulated, 0..0)),
+                cpus: Some(At::new(fixed.cpus, 0..0)),
+                cpu: fixed.cpu.to_owned(),
+                gic: fixed.gic,
+            },
+            None => {
+                let cpu = CPU_MODELS[0].to_owned();
+                Draft { board, memory: None, cpus: None, cpu, gic: GicVersion::V3 }
+            }
+        }
+    }
+
     /// The most CPUs that it can have.
     pub fn most_cpus(&self) -> u64 {
         match (self.board.fixed(), self.gic) {
@@ -136,41 +163,53 @@ impl Draft {
     }
 }
 
-/// Reads the table.
-pub fn read(table: &DeTable<'_>, span: Range<usize>, problems: &mut Vec<Problem>) -> Draft {
+/// Reads the table; `asked` is the board that was asked for elsewhere.
+pub fn read(
+    table: &DeTable<'_>,
+    span: Range<usize>,
+    asked: Option<Board>,
+    problems: &mut Vec<Problem>,
+) -> Draft {
     let keys = ["board", "cpu", "cpus", "memory", "gic"];
     let mut reader = Reader::new(table, span, &keys, problems);
-    let board = reader
-        .choice("board", &Board::ALL.map(|board| (board.name(), board)))
-        .map_or(Board::Virt, |board| board.value);
+    let board = read_board(&mut reader, asked);
     let memory = reader.size("memory");
     let gic = read_gic(&mut reader);
     let cpu = reader.choice("cpu", &CPU_MODELS.map(|model| (model, model)));
+    let cpu = cpu.map(|cpu| At::new(cpu.value.to_owned(), cpu.span));
     let cpus = reader.number("cpus");
-    match board.fixed() {
-        Some(fixed) => {
-            let cpu = cpu.map(|cpu| At::new(cpu.value.to_owned(), cpu.span));
-            judge(&mut reader, &fixed, &cpu, &cpus, &memory, &gic);
-            let span = reader.span.clone();
-            Draft {
-                board,
-                memory: Some(At::new(fixed.memory, span.clone())),
-                cpus: Some(At::new(fixed.cpus, span)),
-                cpu: fixed.cpu.to_owned(),
-                gic: fixed.gic,
-            }
+    let mut draft = Draft::of(board);
+    let Some(fixed) = board.fixed() else {
+        draft.cpu = cpu.map_or(draft.cpu, |cpu| cpu.value);
+        draft.gic = gic.map_or(draft.gic, |gic| gic.value);
+        let most = draft.most_cpus();
+        if let Some(cpus) = cpus.as_ref().filter(|cpus| !(1..=most).contains(&cpus.value)) {
+            let what = format!("a machine with {} CPUs and a {} cannot be had", cpus.value, draft.gic);
+            reader.problem(cpus.span.clone(), what, format!("give 1 to {most}, or leave `cpus` out"));
         }
-        None => {
-            let cpu = cpu.map_or(CPU_MODELS[0], |cpu| cpu.value).to_owned();
-            let gic = gic.map_or(GicVersion::V3, |gic| gic.value);
-            let draft = Draft { board, memory, cpus, cpu, gic };
-            let most = draft.most_cpus();
-            if let Some(cpus) = draft.cpus.as_ref().filter(|cpus| !(1..=most).contains(&cpus.value)) {
-                let what = format!("a machine with {} CPUs and a {gic} cannot be had", cpus.value);
-                reader.problem(cpus.span.clone(), what, format!("give 1 to {most}, or leave `cpus` out"));
-            }
-            draft
+        return Draft { memory, cpus, ..draft };
+    };
+    judge(&mut reader, &fixed, &cpu, &cpus, &memory, &gic);
+    // What there is has no place in the file: messages about it point at [machine].
+    let here = |value| Some(At::new(value, reader.span.clone()));
+    draft.cpus = here(fixed.cpus);
+    draft.memory = match memory {
+        Some(memory) => Some(At::new(memory.value.saturating_sub(fixed.kept), memory.span)),
+        None => here(fixed.emulated),
+    };
+    draft
+}
+
+fn read_board(reader: &mut Reader<'_, '_>, asked: Option<Board>) -> Board {
+    let written = reader.choice("board", &Board::ALL.map(|board| (board.name(), board)));
+    match (written, asked) {
+        (Some(written), Some(asked)) if written.value != asked => {
+            let what = format!("this machine is the board `{}`, and `{asked}` was asked for", written.value);
+            reader.problem(written.span, what, "leave `board` out, or do not ask for another one");
+            asked
         }
+        (Some(written), _) => written.value,
+        (None, asked) => asked.unwrap_or_default(),
     }
 }
 
@@ -204,8 +243,9 @@ fn judge(
     if let Some(cpus) = cpus.as_ref().filter(|cpus| cpus.value != fixed.cpus) {
         refuse("cpus", &cpus.span, format!("{} CPUs", fixed.cpus));
     }
-    if let Some(memory) = memory.as_ref().filter(|memory| memory.value != fixed.memory) {
-        refuse("memory", &memory.span, format!("{} of memory", show_size(fixed.memory)));
+    if let Some(memory) = memory.as_ref().filter(|memory| !fixed.memory.contains(&memory.value)) {
+        let sizes: Vec<String> = fixed.memory.iter().map(|&size| show_size(size)).collect();
+        refuse("memory", &memory.span, format!("{} of memory", sizes.join(", ")));
     }
     if let Some(gic) = gic.as_ref().filter(|gic| gic.value != fixed.gic) {
         refuse("gic", &gic.span, format!("a {}", fixed.gic));

@@ -110,17 +110,24 @@ pub struct Surroundings<'a> {
     pub folder: &'a Path,
     /// The guests that `guest:NAME` can name.
     pub guests: &'a [String],
+    /// The board that was asked for beside the text.
+    pub board: Option<Board>,
 }
 
 /// Reads and parses a file.
 pub fn load(layout: &Layout, path: &Path) -> Result<Loaded> {
+    load_for(layout, path, None)
+}
+
+/// The same for a board, if one was asked for.
+pub fn load_for(layout: &Layout, path: &Path, board: Option<Board>) -> Result<Loaded> {
     let text = read_text(path).map_err(|what| {
         Failure::usage(what)
             .help("name a file that describes a machine; examples/ has some, such as examples/one-linux.toml")
     })?;
     let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
     let guests = layout.guest_names();
-    let config = parse(&text, &Surroundings { folder: &folder, guests: &guests });
+    let config = parse(&text, &Surroundings { folder: &folder, guests: &guests, board });
     Ok(Loaded { path: path.to_path_buf(), text, config })
 }
 
@@ -189,7 +196,9 @@ fn read_root(
     let mut complete = true;
     for (key, value) in root {
         match (key.get_ref().as_ref(), value.get_ref()) {
-            ("machine", DeValue::Table(table)) => wanted = Some(machine::read(table, key.span(), problems)),
+            ("machine", DeValue::Table(table)) => {
+                wanted = Some(machine::read(table, key.span(), surroundings.board, problems))
+            }
             ("machine", _) => {
                 problems.push(Problem::new(value.span(), "`machine` is a table", "write [machine]"))
             }
@@ -227,5 +236,6 @@ fn read_root(
         problems.push(Problem::new(span, what, "put the others into another file"));
     }
     plan::names(&drafts, problems);
-    plan::finish(wanted.unwrap_or_default(), drafts, problems).filter(|_| complete)
+    let wanted = wanted.unwrap_or_else(|| machine::Draft::of(surroundings.board.unwrap_or_default()));
+    plan::finish(wanted, drafts, problems).filter(|_| complete)
 }

@@ -11,7 +11,7 @@ const MINIMAL: &str = "[[vm]]\nname = \"a\"\nkernel = \"k\"\n";
 
 fn parse_text(text: &str) -> std::result::Result<Config, Vec<Problem>> {
     let guests = ["echo".to_owned(), "null-hypercall".to_owned()];
-    parse(text, &Surroundings { folder: Path::new("dir"), guests: &guests })
+    parse(text, &Surroundings { folder: Path::new("dir"), guests: &guests, board: None })
 }
 
 /// Asserts that `text` has exactly these problems, each as (words it underlines, message, help).
@@ -276,13 +276,14 @@ fn a_board_has_what_it_has() {
         |machine: &str, lines: &[&str]| format!("[machine]\nboard = \"rpi4\"\n{machine}\n{}", vms(lines));
     let machine = parse_text(&board("", &["cpus = [0]"])).unwrap().machine;
     assert_eq!((machine.board, machine.cpus, machine.gic), (Board::Rpi4, 4, GicVersion::V2));
-    assert_eq!((machine.cpu.as_str(), machine.memory.unwrap().value), ("cortex-a72", 2 << 30));
-    let same = "cpu = \"cortex-a72\"\ncpus = 4\nmemory = \"2GiB\"\ngic = 2";
-    assert!(parse_text(&board(same, &[""])).is_ok());
+    assert_eq!((machine.cpu.as_str(), machine.memory.unwrap().value), ("cortex-a72", 960 << 20));
+    let same = "cpu = \"cortex-a72\"\ncpus = 4\nmemory = \"4GiB\"\ngic = 2";
+    let machine = parse_text(&board(same, &[""])).unwrap().machine;
+    assert_eq!(machine.memory.unwrap().value, (4 << 30) - (76 << 20), "the VideoCore has its part");
     for (line, word, has) in [
         ("cpu = \"max\"", "\"max\"", "the processor `cortex-a72`"),
         ("cpus = 2", "2", "4 CPUs"),
-        ("memory = \"4GiB\"", "\"4GiB\"", "2GiB of memory"),
+        ("memory = \"3GiB\"", "\"3GiB\"", "1GiB, 2GiB, 4GiB, 8GiB of memory"),
         ("gic = 3", "3", "a GICv2"),
     ] {
         expect(&board(line, &[""]), &[(word, &format!("this board has {has}"), "out")]);

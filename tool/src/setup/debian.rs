@@ -14,8 +14,8 @@ use crate::layout::{Layout, write_atomically};
 use crate::ui;
 
 /// The release that the guest comes from, whatever this machine runs: figures stay comparable.
-const RELEASE: &str = "bookworm";
-const ARCHITECTURE: &str = "arm64";
+pub(super) const RELEASE: &str = "bookworm";
+pub(super) const ARCHITECTURE: &str = "arm64";
 /// Always depends on the newest kernel of the release.
 const KERNEL_META: &str = "linux-image-cloud-arm64";
 const BUSYBOX: &str = "busybox-static";

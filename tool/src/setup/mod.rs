@@ -5,6 +5,7 @@
 //! only by the distribution's own package manager; everything else goes into the checkout's `.cache` folder.
 
 pub mod apt;
+pub mod board;
 pub mod chromium;
 pub mod debian;
 pub mod doctor;

@@ -7,6 +7,7 @@
 mod ablation;
 mod bench_errors;
 mod benching;
+mod boards;
 mod checks;
 mod engine;
 mod gicv2;
@@ -134,6 +135,7 @@ fn all_scenarios() -> Vec<Scenario> {
         ablation::scenarios(),
         modes::scenarios(),
         gicv2::scenarios(),
+        boards::scenarios(),
     ];
     topics.into_iter().flatten().collect()
 }
@@ -271,7 +273,7 @@ mod tests {
         for scenario in all_scenarios() {
             assert!(names.insert(scenario.name.clone()), "{} is there twice", scenario.name);
             assert!(scenario.name.starts_with("arm64/"));
-            let surroundings = Surroundings { folder: Path::new(""), guests: &guests };
+            let surroundings = Surroundings { folder: Path::new(""), guests: &guests, board: None };
             let config = config::parse(&scenario.config, &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", scenario.name);
         }
@@ -281,7 +283,7 @@ mod tests {
     fn measuring_configurations_are_good() {
         let guests: Vec<String> = rows::ROWS.iter().map(|row| row.name.to_owned()).collect();
         for row in &rows::ROWS {
-            let surroundings = Surroundings { folder: Path::new(""), guests: &guests };
+            let surroundings = Surroundings { folder: Path::new(""), guests: &guests, board: None };
             let config = config::parse(&subjects::config(row, 16, ""), &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", row.name);
         }

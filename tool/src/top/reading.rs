@@ -111,8 +111,8 @@ struct Part {
     statistics: bool,
     boots: u32,
     frequency: u64,
-    ticks: BTreeMap<u8, u64>,
-    exits: BTreeMap<(u8, Reason), Exits>,
+    ticks: BTreeMap<u16, u64>,
+    exits: BTreeMap<(u16, Reason), Exits>,
 }
 
 impl Collector {
@@ -177,7 +177,7 @@ impl Collector {
 }
 
 impl Part {
-    fn vcpu(&self, vcpu: u8, ticks: u64) -> VcpuReading {
+    fn vcpu(&self, vcpu: u16, ticks: u64) -> VcpuReading {
         let reasons = self.exits.iter().filter(|((of, _), _)| *of == vcpu);
         let reasons = reasons.map(|((_, reason), exits)| ReasonReading { reason: *reason, exits: *exits });
         VcpuReading { ticks, reasons: reasons.collect() }
@@ -202,7 +202,7 @@ pub mod tests {
     use super::*;
 
     /// What the hypervisor sends for exits of these costs.
-    pub fn heard(vm: u8, vcpu: u8, reason: Reason, costs: &[u64]) -> Vec<Heard> {
+    pub fn heard(vm: u8, vcpu: u16, reason: Reason, costs: &[u64]) -> Vec<Heard> {
         let mut exits = Exits::default();
         costs.iter().for_each(|&cost| exits.add(cost));
         let parts = exits.buckets.as_chunks::<MAX_BUCKETS>().0.iter().enumerate();

@@ -51,11 +51,11 @@ fn main() {
 
 fn greet(bundle: &Bundle<'_>) {
     let vms = bundle.vms();
-    let cpus = vms.iter().map(|vm| vm.vcpus() as u16).sum();
+    let cpus = vms.iter().map(|vm| vm.vcpus as u16).sum();
     send(&Up::Hello { version: turnstile_link::VERSION, hypervisor: "0.0.0", cpus, vms: vms.len() as u8 });
     for (index, vm) in vms.iter().enumerate() {
         let index = index as u8;
-        send(&Up::Vm { vm: index, name: vm.name, vcpus: vm.vcpus() as u8, state: VmState::Running });
+        send(&Up::Vm { vm: index, name: vm.name, vcpus: vm.vcpus as u16, state: VmState::Running });
         send(&Up::Event { vm: index, event: Event::Started { boots: 1, free_memory: 1, free_tables: 1 } });
         let line = format!("hello from {}\r\n", vm.name);
         send(&Up::Console { vm: index, bytes: line.as_bytes() });
@@ -99,7 +99,7 @@ fn statistics(bundle: &Bundle<'_>, vm: u8) {
     let asked = ASKED.fetch_add(1, Ordering::Relaxed) + 1;
     let spec = bundle.vms().get(usize::from(vm)).expect("a VM of the bundle");
     let outcome = if spec.statistics { Outcome::Accepted } else { Outcome::NotKept };
-    for vcpu in (0..spec.vcpus() as u8).filter(|_| spec.statistics) {
+    for vcpu in (0..spec.vcpus as u16).filter(|_| spec.statistics) {
         send(&Up::Statistics { vm, vcpu, boots: 1, ticks: asked * 1_000_000_000, frequency: 1_000_000_000 });
         let mut counts = [0; MAX_BUCKETS];
         counts[6] = 1000 * asked;

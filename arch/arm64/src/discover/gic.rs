@@ -3,11 +3,11 @@
 
 use arrayvec::ArrayVec;
 use core::fmt;
-use dtoolkit::Node;
 use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::standard::NodeStandard;
 
-use super::{Range, intid, number, ranges};
+use super::place::Place;
+use super::{Range, intid, number};
 
 /// A page of registers, in bytes.
 const PAGE: u64 = 0x1000;
@@ -121,34 +121,16 @@ fn page(range: Range) -> Result<u64, GicError> {
 
 /// Finds the interrupt controller, and takes the newest if there are two.
 pub(super) fn find(fdt: Fdt<'_>) -> Result<GicNode, GicError> {
-    if let Some(node) = descendant(fdt.root(), 2, &|node| node.is_compatible("arm,gic-v3")) {
-        return v3(node).map(GicNode::V3).ok_or(GicError::None);
+    if let Some(place) = Place::find(fdt, &|node| node.is_compatible("arm,gic-v3")) {
+        return v3(&place).map(GicNode::V3).ok_or(GicError::None);
     }
     let is_v2 = |node: &FdtNode<'_>| GICV2.iter().any(|name| node.is_compatible(name));
-    descendant(fdt.root(), 2, &is_v2).ok_or(GicError::None).and_then(v2).map(GicNode::V2)
+    Place::find(fdt, &is_v2).ok_or(GicError::None).and_then(|place| v2(&place)).map(GicNode::V2)
 }
 
-fn descendant<'a>(
-    parent: FdtNode<'a>,
-    depth: u32,
-    wanted: &dyn Fn(&FdtNode<'a>) -> bool,
-) -> Option<FdtNode<'a>> {
-    for node in parent.children() {
-        if wanted(&node) {
-            return Some(node);
-        }
-        if depth > 0
-            && let Some(found) = descendant(node, depth - 1, wanted)
-        {
-            return Some(found);
-        }
-    }
-    None
-}
-
-fn v3(node: FdtNode<'_>) -> Option<V3Node> {
-    let regions = number(&node, "#redistributor-regions").unwrap_or(1).clamp(1, 8) as usize;
-    let mut reg = ranges(node);
+fn v3(place: &Place<'_>) -> Option<V3Node> {
+    let regions = number(&place.node, "#redistributor-regions").unwrap_or(1).clamp(1, 8) as usize;
+    let mut reg = place.registers();
     let distributor = reg.next()?;
     let redistributors = reg.by_ref().take(regions).collect();
     // GICC, GICH, GICV: optional, the last one is what a guest could be given.
@@ -156,8 +138,8 @@ fn v3(node: FdtNode<'_>) -> Option<V3Node> {
     Some(V3Node { distributor, redistributors, virtual_interface })
 }
 
-fn v2(node: FdtNode<'_>) -> Result<V2Node, GicError> {
-    let blocks: ArrayVec<Range, 4> = ranges(node).take(4).collect();
+fn v2(place: &Place<'_>) -> Result<V2Node, GicError> {
+    let blocks: ArrayVec<Range, 4> = place.registers().take(4).collect();
     let &[distributor, interface, control, virtual_interface] = blocks.as_slice() else {
         return Err(GicError::NoVirtualization);
     };
@@ -166,7 +148,7 @@ fn v2(node: FdtNode<'_>) -> Result<V2Node, GicError> {
         interface: TwoPages::new(interface)?,
         control: page(control)?,
         virtual_interface: TwoPages::new(virtual_interface)?,
-        maintenance: intid(&node).filter(|n| (16..32).contains(n)).ok_or(GicError::NoMaintenance)?,
+        maintenance: intid(&place.node).filter(|n| (16..32).contains(n)).ok_or(GicError::NoMaintenance)?,
     })
 }
 

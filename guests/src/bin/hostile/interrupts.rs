@@ -34,6 +34,13 @@ pub fn distributor(tally: &mut Tally) {
     write_all(tally, &mut Random::new(5), Region { base: gicd.base, size: 0x1_0000 });
 }
 
+/// Every offset of a GICv2's CPU interface, of which one page is the machine's own.
+pub fn interface(tally: &mut Tally) {
+    let Some(gicc) = platform().gicc else { return };
+    write_all(tally, &mut Random::new(7), gicc);
+    gic::init_cpu();
+}
+
 /// Every offset of the redistributors of the first two CPUs, and the frames behind the last one.
 pub fn redistributors(tally: &mut Tally) {
     let mut random = Random::new(6);
@@ -130,7 +137,7 @@ fn drop_one(random: &mut Random) {
     match random.below(4) {
         0 => gic::set_eoi_mode(random.below(2) == 0),
         1 => gic::end_group0(random.below(1100) as u32),
-        2 => write_sysreg!("S3_0_C12_C12_3", random.number() & 7),
+        2 => gic::set_binary_point(random.number() as u8 & 7),
         _ => gic::end(random.below(1100) as u32),
     }
 }

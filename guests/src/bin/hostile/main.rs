@@ -57,6 +57,7 @@ const ATTACKS: &[Attack] = &[
     Attack { name: "wait", run: instructions::wait },
     Attack { name: "stack", run: instructions::stack },
     Attack { name: "gic-distributor", run: interrupts::distributor },
+    Attack { name: "gic-interface", run: interrupts::interface },
     Attack { name: "gic-redistributors", run: interrupts::redistributors },
     Attack { name: "gic-sgi", run: interrupts::sgis },
     Attack { name: "gic-storm", run: interrupts::storm },
