@@ -279,3 +279,30 @@ fn all_short_histories_of_several_senders() {
         exhaust_on(Model::Gicv2, 3, 2, 4 + DEEPER, &alphabet, &setup);
     }
 }
+
+/// Interrupts of both groups, one of them inside and the other out, while the guest switches the groups of its
+/// interface.
+#[test]
+fn all_short_histories_of_groups() {
+    let alphabet = [
+        Op::Pend(32, true),
+        Op::Pend(33, true),
+        Op::InterfaceGroups(true, false),
+        Op::InterfaceGroups(false, true),
+        Op::InterfaceGroups(true, true),
+        Op::Acknowledge,
+        Op::EndOfInterrupt,
+    ];
+    for (first, second) in [(false, true), (true, false)] {
+        let setup = [
+            Op::Groups(true, true),
+            Op::Enable(32, true),
+            Op::Enable(33, true),
+            Op::Group1(32, first),
+            Op::Group1(33, second),
+            Op::Priority(32, 0x40),
+            Op::Priority(33, 0x80),
+        ];
+        exhaust(1, 4 + DEEPER, &alphabet, &setup);
+    }
+}
