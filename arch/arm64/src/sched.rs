@@ -184,8 +184,8 @@ impl Local {
 pub fn wake<G: Gic>(vcpu: &Vcpu) {
     let (Some(thread), Some(system)) = (&vcpu.thread, SYSTEM.get()) else { return };
     let Some(index) = system.shared.wake(thread.number) else { return };
-    let home = system.cpus[index as usize];
-    if !core::ptr::eq(home, cpu::this()) {
+    let Some(home) = system.cpus.get(index as usize) else { return };
+    if !core::ptr::eq(*home, cpu::this()) {
         return G::reschedule(home.kick_token());
     }
     // This CPU looks before it enters the guest of whoever is resident.
@@ -349,9 +349,10 @@ fn put_in<M: Mode, G: Gic>(vcpu: &'static Vcpu, thread: &'static Thread) -> Opti
     state.timers.put::<M>();
     G::save_interface(&mut state.interface);
     gic.put(&mut G::interface());
+    // Before its interrupt is ended: the line of the PMU falls when it stops counting.
+    facility::put(vcpu);
     let held = gic.held();
     switched::release_held::<G>(held);
-    facility::put(vcpu);
     let waited_for = [PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER].map(|timer| held >> timer & 1 == 0);
     state.timers.deadline(vcpu.vm.cntvoff(), waited_for)
 }
