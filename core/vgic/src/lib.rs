@@ -49,6 +49,7 @@ mod custody;
 mod distributor;
 mod gicv2;
 mod hardware;
+mod inject;
 mod lifecycle;
 mod mmio;
 mod plan;
