@@ -239,9 +239,12 @@ pub fn acknowledge_group0() -> u32 {
     v3::acknowledge_group0()
 }
 
-/// Ends an interrupt that came as FIQ.
+/// Ends an interrupt that came as FIQ. A GICv2 has one register for both groups.
 pub fn end_group0(intid: u32) {
-    v3::end_group0(intid);
+    match version() {
+        Version::Gicv2 => v2::end(intid),
+        Version::Gicv3 => v3::end_group0(intid),
+    }
 }
 
 /// Deactivates an interrupt, which EOImode 1 leaves to the program.
