@@ -372,8 +372,11 @@ impl Host {
     }
 
     /// Starts the CPUs with an index below `count`, and waits for them. Returns how many are running.
+    ///
+    /// CPUs that wait in a spin table are all started: there each event of another CPU wakes them.
     pub fn start_cpus(&self, count: usize) -> usize {
-        let count = count.min(self.cpus.len());
+        let spins = self.nodes.iter().any(|node| matches!(node.release, Release::SpinTable(_)));
+        let count = if spins { self.cpus.len() } else { count.min(self.cpus.len()) };
         // SAFETY: only the boot CPU runs, and only this function touches the static; CPUs started earlier
         // are past reading it.
         unsafe {
