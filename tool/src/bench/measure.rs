@@ -34,7 +34,7 @@ pub struct Kind<'r> {
 /// The figure of a row on a subject.
 pub fn figure(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcome) -> Result<Figure> {
     let kinds = kinds(&outcome.reading, outcome.report.iterations)?;
-    let parts = kinds.iter().map(Kind::part).collect();
+    let parts = parts(&kinds);
     let counted = counted(row.counted, kinds)?;
     let per_operation = |count: &dyn Fn(&Kind<'_>) -> f64| -> f64 {
         counted.iter().map(|kind| count(kind) * kind.per_operation).sum()
@@ -150,12 +150,40 @@ impl<'r> Kind<'r> {
     fn part(&self) -> Part {
         Part {
             cpu: self.typical.cpu,
+            cpus: 1,
             reason: self.typical.reason.clone(),
             instructions: self.typical.modal,
             per_operation: self.per_operation,
             distribution: self.distribution.clone(),
         }
     }
+}
+
+/// The parts of an operation. Receivers of a broadcast do the same, and are one.
+fn parts(kinds: &[Kind<'_>]) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for part in kinds.iter().map(Kind::part) {
+        let of = |part: &Part| (part.reason.clone(), part.instructions, part.per_operation);
+        match parts.iter_mut().find(|other| of(other) == of(&part)) {
+            Some(same) => {
+                same.cpus += 1;
+                merge(&mut same.distribution, part.distribution);
+            }
+            None => parts.push(part),
+        }
+    }
+    parts
+}
+
+/// Adds the visits of a distribution to another one, most frequent first.
+fn merge(to: &mut Vec<(u64, u64)>, from: Vec<(u64, u64)>) {
+    for (instructions, visits) in from {
+        match to.iter_mut().find(|(known, _)| *known == instructions) {
+            Some((_, sum)) => *sum += visits,
+            None => to.push((instructions, visits)),
+        }
+    }
+    to.sort_by_key(|&(instructions, visits)| (std::cmp::Reverse(visits), instructions));
 }
 
 fn sums(kinds: &[Kind<'_>], of: impl Fn(&Group) -> &BTreeMap<String, u64>) -> BTreeMap<String, f64> {
@@ -238,6 +266,22 @@ mod tests {
         let figure = measured(groups, 110).unwrap();
         assert_eq!(figure.instructions, Some(110.0));
         assert_eq!(figure.parts[1].distribution, [(60, 12300), (70, 4100)]);
+    }
+
+    #[test]
+    fn a_senders_row_is_the_senders_visits_and_receivers_are_one_part() {
+        let row = ROWS.iter().find(|row| row.name == "broadcast-of-4").unwrap();
+        let mut groups: Vec<Group> = (1..4).map(|cpu| group(cpu, "irq", 0x20, 16400, 211)).collect();
+        groups[2].distribution = vec![(211, 16390), (316, 10)];
+        groups.push(group(0, "sysreg", 8, 16400, 300));
+        let outcome = outcome(groups, 0);
+        let figure = figure(Subject::Turnstile, row, Platform::usual(), &outcome).unwrap();
+        assert_eq!((figure.instructions, figure.exits, figure.counter), (Some(300.0), Some(1.0), None));
+        assert_eq!(figure.classes["isb"], 1.0);
+        let parts: Vec<_> =
+            figure.parts.iter().map(|part| (part.cpu, part.cpus, part.instructions)).collect();
+        assert_eq!(parts, [(0, 1, 300), (1, 3, 211)]);
+        assert_eq!(figure.parts[1].distribution, [(211, 49190), (316, 10)]);
     }
 
     #[test]

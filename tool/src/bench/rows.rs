@@ -33,7 +33,7 @@ pub struct Row {
     pub pmu: bool,
     /// How many vCPUs the guest needs, each on a CPU of its own if they share none.
     pub vcpus: u16,
-    /// The physical CPUs that the vCPUs share, as the configuration has them.
+    /// If the vCPUs share physical CPUs: which, and how, in lines of the VM's table.
     pub shared: Option<&'static str>,
     /// The guest's memory in MiB.
     pub memory: u64,
@@ -64,7 +64,7 @@ pub const ROWS: [Row; 21] = [
     Row { fewer: 64, memory: 64, ..route("sgi-to-511-of-512", 511, 512, "target=511") },
     sender("sgi-to-wfi", "SGI to a vCPU in WFI, the sender", 2, "target=1 wfi"),
     Row {
-        shared: Some("[0, 1]"),
+        shared: Some("cpus = [0, 1]"),
         ..sender("sgi-to-parked", "SGI to a vCPU that is on no CPU, the sender", 3, "target=1 wfi busy")
     },
     sender("broadcast-of-4", "SGI to all others of 4, the sender", 4, "broadcast"),
@@ -75,7 +75,8 @@ pub const ROWS: [Row; 21] = [
         ..sender("broadcast-of-512", "SGI to all others of 512, the sender", 512, "broadcast wfi")
     },
     Row {
-        shared: Some("[0]"),
+        // Of equal priority, so that who is woken waits until the other one waits.
+        shared: Some("cpus = [0]\nrealtime = 1"),
         counted: Counted::Wfi,
         ..sgi("vcpu-switch", "WFI of a vCPU to the entry of another", 2, "target=1 handoff")
     },
@@ -128,8 +129,8 @@ impl Row {
         let Row { memory, vcpus, .. } = self;
         let pmu = if self.pmu { "trapped" } else { "off" };
         let mut table = format!("memory = \"{memory}MiB\"\npmu = \"{pmu}\"\nvcpus = {vcpus}\n");
-        if let Some(cpus) = self.shared {
-            table.push_str(&format!("schedule = \"shared\"\ncpus = {cpus}\n"));
+        if let Some(lines) = self.shared {
+            table.push_str(&format!("schedule = \"shared\"\n{lines}\n"));
         }
         table
     }
