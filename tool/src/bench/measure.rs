@@ -67,11 +67,9 @@ pub fn counted_kinds<'r>(row: &Row, outcome: &'r Outcome) -> Result<Vec<Kind<'r>
 
 /// Leaves the visits that are counted.
 fn counted(what: Counted, mut kinds: Vec<Kind<'_>>) -> Result<Vec<Kind<'_>>> {
-    let sender =
-        kinds.iter().find(|kind| SENDING.contains(&&*kind.typical.reason)).map(|kind| kind.typical.cpu);
     kinds.retain(|kind| match what {
         Counted::All => true,
-        Counted::Sender => Some(kind.typical.cpu) == sender,
+        Counted::Sender => SENDING.contains(&&*kind.typical.reason),
         Counted::Wfi => kind.typical.reason == "wfx",
     });
     match kinds.is_empty() {

@@ -12,7 +12,7 @@ pub const ROUTES: &str = "sgi-routes";
 pub enum Counted {
     /// Those of all CPUs.
     All,
-    /// Those of the CPU that sends the SGI.
+    /// Those in which the SGI is sent.
     Sender,
     /// Those that begin with WFI.
     Wfi,
@@ -64,8 +64,8 @@ pub const ROWS: [Row; 21] = [
     Row { fewer: 64, memory: 64, ..route("sgi-to-511-of-512", 511, 512, "target=511") },
     sender("sgi-to-wfi", "SGI to a vCPU in WFI, the sender", 2, "target=1 wfi"),
     Row {
-        shared: Some("cpus = [0, 1]"),
-        ..sender("sgi-to-parked", "SGI to a vCPU that is on no CPU, the sender", 3, "target=1 wfi busy")
+        counted: Counted::Sender,
+        ..sharing("sgi-to-parked", "SGI to a vCPU that is on no CPU, the sender")
     },
     sender("broadcast-of-4", "SGI to all others of 4, the sender", 4, "broadcast"),
     Row { fewer: 8, ..sender("broadcast-of-32", "SGI to all others of 32, the sender", 32, "broadcast") },
@@ -74,12 +74,7 @@ pub const ROWS: [Row; 21] = [
         memory: 64,
         ..sender("broadcast-of-512", "SGI to all others of 512, the sender", 512, "broadcast wfi")
     },
-    Row {
-        // Of equal priority, so that who is woken waits until the other one waits.
-        shared: Some("cpus = [0]\nrealtime = 1"),
-        counted: Counted::Wfi,
-        ..sgi("vcpu-switch", "WFI of a vCPU to the entry of another", 2, "target=1 handoff")
-    },
+    Row { counted: Counted::Wfi, ..sharing("vcpu-switch", "WFI of a vCPU to the entry of another") },
 ];
 
 /// A row with a guest of its own and one vCPU.
@@ -106,6 +101,11 @@ const fn sgi(name: &'static str, what: &'static str, vcpus: u16, options: &'stat
 
 const fn sender(name: &'static str, what: &'static str, vcpus: u16, options: &'static str) -> Row {
     Row { counted: Counted::Sender, ..sgi(name, what, vcpus, options) }
+}
+
+/// Two vCPUs take turns on one CPU, of equal priority, so that who is woken waits until the other one waits.
+const fn sharing(name: &'static str, what: &'static str) -> Row {
+    Row { shared: Some("cpus = [0]\nrealtime = 1"), ..sgi(name, what, 2, "target=1 handoff") }
 }
 
 /// An SGI to one vCPU of many.
