@@ -114,16 +114,18 @@ pub struct Figure {
     pub cycles: Option<Cycles>,
 }
 
-/// The visits of one CPU for one reason.
+/// The visits of one CPU for one reason, or of several that do the same.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// The CPU, in the order in which they were first seen outside the guest.
+    /// The CPU, in the order in which they were first seen outside the guest; of several the first.
     pub cpu: u32,
+    /// How many CPUs there are that do this.
+    pub cpus: u32,
     /// Why the guest was left.
     pub reason: String,
     /// Instructions of the most frequent kind of visit.
     pub instructions: u64,
-    /// Visits in one operation.
+    /// Visits of each of them in one operation.
     pub per_operation: f64,
     /// Pairs of instructions and how many visits took so many, most frequent first.
     pub distribution: Vec<(u64, u64)>,

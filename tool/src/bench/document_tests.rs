@@ -29,7 +29,7 @@ fn json_has_the_agreed_fields() {
     assert_eq!(json["rows"][2]["recorded"], true);
     assert_eq!(json["rows"][4]["error"], "Xen does not boot");
     let part = serde_json::to_value(Part { distribution: vec![(48, 65792)], ..Part::default() }).unwrap();
-    assert_eq!(keys(&part), "cpu distribution instructions per_operation reason");
+    assert_eq!(keys(&part), "cpu cpus distribution instructions per_operation reason");
     assert_eq!(part["distribution"], serde_json::json!([[48, 65792]]));
 }
 

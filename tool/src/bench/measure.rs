@@ -33,9 +33,9 @@ pub struct Kind<'r> {
 
 /// The figure of a row on a subject.
 pub fn figure(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcome) -> Result<Figure> {
-    let kinds = kinds(&outcome.reading, outcome.report.iterations)?;
-    let parts = kinds.iter().map(Kind::part).collect();
-    let counted = counted(row.counted, kinds)?;
+    let kinds = kinds(&outcome.reading, outcome.report.iterations, row.counted)?;
+    let parts = parts(&kinds);
+    let counted = counted_kinds(row, outcome)?;
     let per_operation = |count: &dyn Fn(&Kind<'_>) -> f64| -> f64 {
         counted.iter().map(|kind| count(kind) * kind.per_operation).sum()
     };
@@ -57,27 +57,11 @@ pub fn figure(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcom
     Ok(figure)
 }
 
-/// Reasons for which a CPU that sends an SGI leaves the guest: a system register of GICv3, GICD_SGIR of GICv2.
-const SENDING: [&str; 2] = ["sysreg", "data-abort"];
-
 /// The visits that make the figure of a row.
 pub fn counted_kinds<'r>(row: &Row, outcome: &'r Outcome) -> Result<Vec<Kind<'r>>> {
-    counted(row.counted, kinds(&outcome.reading, outcome.report.iterations)?)
-}
-
-/// Leaves the visits that are counted.
-fn counted(what: Counted, mut kinds: Vec<Kind<'_>>) -> Result<Vec<Kind<'_>>> {
-    let sender =
-        kinds.iter().find(|kind| SENDING.contains(&&*kind.typical.reason)).map(|kind| kind.typical.cpu);
-    kinds.retain(|kind| match what {
-        Counted::All => true,
-        Counted::Sender => Some(kind.typical.cpu) == sender,
-        Counted::Wfi => kind.typical.reason == "wfx",
-    });
-    match kinds.is_empty() {
-        true => Err(Failure::failed("none of the visits is one that the row counts")),
-        false => Ok(kinds),
-    }
+    let mut kinds = kinds(&outcome.reading, outcome.report.iterations, row.counted)?;
+    kinds.retain(|kind| row.counted.includes(&kind.typical.reason));
+    Ok(kinds)
 }
 
 /// A figure about which nothing is known yet.
@@ -93,23 +77,26 @@ pub fn blank(subject: Subject, row: &Row, platform: &Platform) -> Figure {
     }
 }
 
-/// Sorts out the visits that the measured loop causes.
-fn kinds(reading: &Reading, iterations: u64) -> Result<Vec<Kind<'_>>> {
-    let (counted, others): (Vec<_>, Vec<_>) =
+/// Sorts out the visits that the measured loop causes. Of those that are not counted, what is no part of each
+/// operation is left out: to start hundreds of CPUs makes as many visits as the loop.
+fn kinds(reading: &Reading, iterations: u64, counted: Counted) -> Result<Vec<Kind<'_>>> {
+    let (frequent, others): (Vec<_>, Vec<_>) =
         gather(&reading.groups).into_iter().partition(|groups| visits(groups) * 2 >= iterations);
-    let stray: u64 = others.iter().map(|groups| visits(groups)).sum();
-    if counted.is_empty() || stray * 2 >= iterations {
+    let includes = |groups: &Vec<&Group>| groups.iter().any(|group| counted.includes(&group.reason));
+    let stray: u64 = others.iter().filter(|groups| includes(groups)).map(|groups| visits(groups)).sum();
+    if !frequent.iter().any(includes) || stray * 2 >= iterations {
         let what = format!("the meter's visits are not those of {iterations} operations");
         return Err(Failure::failed(what).details(list(reading)));
     }
     let mut kinds = Vec::new();
-    for groups in counted {
+    for groups in frequent {
         let exact = visits(&groups) as f64 / iterations as f64;
-        if (exact - exact.round()).abs() > TOLERANCE * exact {
+        let whole = (exact - exact.round()).abs() <= TOLERANCE * exact;
+        if !whole && includes(&groups) {
             let what = format!("the meter saw {exact:.2} visits in one operation, which is no whole number");
             return Err(Failure::failed(what).details(list(reading)));
         }
-        kinds.extend(Kind::new(&groups, exact.round()));
+        kinds.extend(whole.then(|| Kind::new(&groups, exact.round())).flatten());
     }
     kinds.sort_by_key(|kind| (kind.typical.cpu, kind.typical.pc, kind.typical.reason.clone()));
     Ok(kinds)
@@ -150,12 +137,40 @@ impl<'r> Kind<'r> {
     fn part(&self) -> Part {
         Part {
             cpu: self.typical.cpu,
+            cpus: 1,
             reason: self.typical.reason.clone(),
             instructions: self.typical.modal,
             per_operation: self.per_operation,
             distribution: self.distribution.clone(),
         }
     }
+}
+
+/// The parts of an operation. Receivers of a broadcast do the same, and are one.
+fn parts(kinds: &[Kind<'_>]) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for part in kinds.iter().map(Kind::part) {
+        let of = |part: &Part| (part.reason.clone(), part.instructions, part.per_operation);
+        match parts.iter_mut().find(|other| of(other) == of(&part)) {
+            Some(same) => {
+                same.cpus += 1;
+                merge(&mut same.distribution, part.distribution);
+            }
+            None => parts.push(part),
+        }
+    }
+    parts
+}
+
+/// Adds the visits of a distribution to another one, most frequent first.
+fn merge(to: &mut Vec<(u64, u64)>, from: Vec<(u64, u64)>) {
+    for (instructions, visits) in from {
+        match to.iter_mut().find(|(known, _)| *known == instructions) {
+            Some((_, sum)) => *sum += visits,
+            None => to.push((instructions, visits)),
+        }
+    }
+    to.sort_by_key(|&(instructions, visits)| (std::cmp::Reverse(visits), instructions));
 }
 
 fn sums(kinds: &[Kind<'_>], of: impl Fn(&Group) -> &BTreeMap<String, u64>) -> BTreeMap<String, f64> {
@@ -238,6 +253,24 @@ mod tests {
         let figure = measured(groups, 110).unwrap();
         assert_eq!(figure.instructions, Some(110.0));
         assert_eq!(figure.parts[1].distribution, [(60, 12300), (70, 4100)]);
+    }
+
+    #[test]
+    fn a_senders_row_is_the_senders_visits_and_receivers_are_one_part() {
+        let row = ROWS.iter().find(|row| row.name == "broadcast-of-4").unwrap();
+        let mut groups: Vec<Group> = (1..4).map(|cpu| group(cpu, "irq", 0x20, 16400, 211)).collect();
+        groups[2].distribution = vec![(211, 16390), (316, 10)];
+        groups.push(group(0, "sysreg", 8, 16400, 300));
+        // What it took to start the CPUs.
+        groups.push(group(0, "hvc64", 16, 20000, 90));
+        let outcome = outcome(groups, 0);
+        let figure = figure(Subject::Turnstile, row, Platform::usual(), &outcome).unwrap();
+        assert_eq!((figure.instructions, figure.exits, figure.counter), (Some(300.0), Some(1.0), None));
+        assert_eq!(figure.classes["isb"], 1.0);
+        let parts: Vec<_> =
+            figure.parts.iter().map(|part| (part.cpu, part.cpus, part.instructions)).collect();
+        assert_eq!(parts, [(0, 1, 300), (1, 3, 211)]);
+        assert_eq!(figure.parts[1].distribution, [(211, 49190), (316, 10)]);
     }
 
     #[test]

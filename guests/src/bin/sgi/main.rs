@@ -4,7 +4,7 @@
 //!
 //! Options: `row=NAME` is what is reported; `target=N` sends to the CPU with this index (1), `broadcast` to all
 //! others. The first CPU as its own target acknowledges and ends in the same loop. Receivers poll, or with `wfi`
-//! wait by WFI; CPUs that receive nothing wait by WFI, or with `busy` spin. With `handoff` the first CPU and its target take
+//! wait by WFI; CPUs that receive nothing wait by WFI in any case. With `handoff` the first CPU and its target take
 //! turns: each sends to the other and waits by WFI.
 //!
 //! Where one thread emulates all CPUs in turn, the ticks contain the waiting of all; what each side's exit
@@ -110,10 +110,9 @@ fn take_turns(first: u64) {
 
 /// Waits for nothing until the machine is switched off.
 fn stand_by(_: u64) {
-    let busy = options::get("busy").is_some();
     answer();
     loop {
-        if busy { core::hint::spin_loop() } else { cpu::wfi() }
+        cpu::wfi();
     }
 }
 
