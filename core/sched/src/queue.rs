@@ -155,10 +155,13 @@ impl<'a> RunQueue<'a> {
         self.charge(now);
         let Some((first, _)) = self.ready.first() else { return false };
         let Some(current) = self.current.map(|current| self.thread(current)) else { return true };
+        let over = current.used() >= self.shared.slice;
         if first.rank != current.rank {
+            if over {
+                current.renew();
+            }
             return first.rank < current.rank;
         }
-        let over = current.used() >= self.shared.slice;
         if !current.is_fair() {
             if over {
                 // Behind its equals.

@@ -118,6 +118,18 @@ fn stolen_is_what_was_waited() {
 }
 
 #[test]
+fn whoever_waits_there_is_a_tick_for_each_slice_and_no_more() {
+    let lower = Class::RealTime { priority: 1 };
+    for other in [FAIR, lower] {
+        let shared = shared(&[(Class::RealTime { priority: 2 }, ON_ONE), (other, ON_ONE)], 1);
+        let mut machine = Machine::new(&shared);
+        machine.run_until(100 * SLICE);
+        assert_eq!(machine.ran, [100 * SLICE, 0]);
+        assert!(machine.looks <= 110, "{} looks", machine.looks);
+    }
+}
+
+#[test]
 fn waiting_goes_on_while_one_is_given_away() {
     let shared = shared(&[(FAIR, &[0, 1]), (FAIR, &[0, 1]), (FAIR, &[1, 0])], 2);
     let mut machine = Machine::new(&shared);
