@@ -263,8 +263,8 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_configurations_good() {
-        let guests =
-            ["crash", "echo", "beacon", "share", "hostile", "restart", "selftest", "exits"].map(str::to_owned);
+        let guests = ["crash", "echo", "beacon", "share", "hostile", "restart", "selftest", "exits"]
+            .map(str::to_owned);
         let rows = rows::ROWS.iter().map(|row| row.name.to_owned());
         let guests: Vec<String> = guests.into_iter().chain(rows).collect();
         let mut names = BTreeSet::new();
