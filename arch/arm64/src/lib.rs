@@ -7,6 +7,7 @@
 //! | `vectors.S`, `frame`, `exit` | an exit, light and full |
 //! | `statistics` | what exits cost, for VMs that keep count |
 //! | `mode` | with VHE or without: what differs, and how it is chosen |
+//! | `sched`, `state`, `stolen` | physical CPUs that vCPUs share: run queues, switches, stolen time |
 //! | `switch` | what is loaded when a vCPU becomes resident, and its reset |
 //! | `facility` | what a vCPU gets at its first use: FP and SVE, PMU, debug registers, pointer authentication |
 //! | `vm`, `vcpu`, `idregs` | the virtual machine as exits see it |
