@@ -56,6 +56,14 @@ impl<'a> RunQueue<'a> {
         self.ready.iter()
     }
 
+    /// Those that run and wait here.
+    pub(crate) fn here(&self) -> impl Iterator<Item = &'a Thread> + '_ {
+        self.current
+            .into_iter()
+            .chain(self.ready.iter().map(|(_, thread)| thread))
+            .map(|thread| self.thread(thread))
+    }
+
     pub(crate) fn virtual_time(&self) -> u64 {
         self.virtual_time
     }

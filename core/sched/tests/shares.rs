@@ -209,6 +209,32 @@ proptest! {
     }
 
     #[test]
+    fn equals_on_fewer_cpus_get_the_same_however_they_began(
+        homes in prop::collection::vec(0usize..3, 4..8),
+        naps in prop::collection::vec((0usize..8, 1u64..3 * SLICE), 0..12),
+    ) {
+        const SETS: [&[u32]; 3] = [&[0, 1, 2], &[1, 2, 0], &[2, 0, 1]];
+        let threads: Vec<_> = homes.iter().map(|home| (FAIR, SETS[*home])).collect();
+        let shared = shared(&threads, 3);
+        let mut machine = Machine::new(&shared);
+        for (thread, time) in naps {
+            let end = machine.now + time;
+            machine.run_until(end);
+            if thread < homes.len() {
+                machine.park(thread, Some(end + 2 * time));
+            }
+        }
+        let settled = machine.now + 40 * SLICE;
+        machine.run_until(settled);
+        let (before, time) = (machine.ran.clone(), 400 * SLICE);
+        machine.run_until(settled + time);
+        let share = 3 * time / homes.len() as u64;
+        for (ran, before) in machine.ran.iter().zip(before) {
+            prop_assert!((ran - before).abs_diff(share) <= 8 * SLICE, "{} of {}", ran - before, share);
+        }
+    }
+
+    #[test]
     fn on_several_cpus_no_cpu_rests_while_one_waits(
         events in prop::collection::vec((0usize..6, 1u64..4 * SLICE, any::<bool>()), 1..150),
     ) {
