@@ -272,9 +272,19 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_configurations_good() {
-        let guests =
-            ["crash", "echo", "beacon", "facilities", "pressure", "share", "hostile", "restart", "selftest", "exits"]
-                .map(str::to_owned);
+        let guests = [
+            "crash",
+            "echo",
+            "beacon",
+            "facilities",
+            "pressure",
+            "share",
+            "hostile",
+            "restart",
+            "selftest",
+            "exits",
+        ]
+        .map(str::to_owned);
         let rows = rows::ROWS.iter().map(|row| row.guest.to_owned());
         let guests: Vec<String> = guests.into_iter().chain(rows).collect();
         let mut names = BTreeSet::new();
