@@ -99,8 +99,8 @@ impl Shared {
 
     /// Puts a vCPU on the wake list of `cpu`. Returns the CPU to interrupt, if that is needed.
     fn send(&self, thread: u32, cpu: u32) -> Option<u32> {
-        let wakes = &self.cpus.get(cpu as usize)?.wakes;
-        wakes.push(thread, |link| &self.threads[link as usize].next).then_some(cpu)
+        let (wakes, state) = (&self.cpus.get(cpu as usize)?.wakes, self.threads.get(thread as usize)?);
+        wakes.push(thread, &state.next).then_some(cpu)
     }
 }
 

@@ -37,13 +37,13 @@ impl WakeList {
         Self { head: AtomicU32::new(NONE) }
     }
 
-    /// Pushes `thread`, whose link and everybody's `link` returns. True if the list was empty: then the owner must be
+    /// Pushes `thread` with its `link`. True if the list was empty: then the owner must be
     /// interrupted; otherwise whoever made it non-empty does that.
     #[must_use = "an owner that is not interrupted does not look"]
-    pub fn push<'a>(&self, thread: u32, link: impl Fn(u32) -> &'a Link) -> bool {
+    pub fn push(&self, thread: u32, link: &Link) -> bool {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
-            link(thread).0.store(head, Ordering::Relaxed);
+            link.0.store(head, Ordering::Relaxed);
             // Release: the owner that finds the vCPU sees its link, and the state that was left for it.
             match self.head.compare_exchange_weak(head, thread, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return head == NONE,

@@ -31,7 +31,7 @@ impl Home {
 
     fn hand_over(&self, thread: u32) {
         self.state[thread as usize].store(thread + 1, Ordering::Relaxed);
-        if self.list.push(thread, |link| &self.links[link as usize]) {
+        if self.list.push(thread, &self.links[thread as usize]) {
             self.interrupts.fetch_add(1, Ordering::Release);
         }
     }

@@ -142,8 +142,8 @@ impl Local {
 pub fn wake<G: Gic>(vcpu: &Vcpu) {
     let (Some(thread), Some(system)) = (&vcpu.thread, SYSTEM.get()) else { return };
     let Some(index) = system.shared.wake(thread.number) else { return };
-    let home = system.cpus[index as usize];
-    if !core::ptr::eq(home, cpu::this()) {
+    let Some(home) = system.cpus.get(index as usize) else { return };
+    if !core::ptr::eq(*home, cpu::this()) {
         return G::reschedule(home.kick_token);
     }
     // This CPU looks before it enters the guest of whoever is resident.
