@@ -32,27 +32,30 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 bitflags! {
     /// Why a vCPU must look before it re-enters its guest.
+    ///
+    /// The highest eight bits stay zero: an exit handler may return the word itself beside codes of its own, which have
+    /// some of them.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Reasons: u32 {
-        /// Interrupts were posted to its inbox.
-        const INBOX = 1 << 0;
-        /// An operation on its state is asked for.
-        const REMOTE = 1 << 1;
-        /// Its VM is being stopped.
-        const STOP = 1 << 2;
-        /// Its VM runs again, or its PSCI power state changed.
-        const START = 1 << 3;
-        /// Console input arrived for its VM.
-        const CONSOLE = 1 << 4;
-        /// Its statistics are asked for.
-        const STATISTICS = 1 << 5;
-        /// A deadline the owner set for itself has passed.
-        const DEADLINE = 1 << 6;
-        /// Another vCPU shall run here.
-        const RESCHEDULE = 1 << 7;
-        /// SGIs were posted to it: the bit of SGI n is 16 + n. An SGI needs no other place to wait in, so sending and
+        /// SGIs were posted to it: the bit of SGI n is n. An SGI needs no other place to wait in, so sending and
         /// taking one costs one atomic operation each.
-        const SGIS = 0xffff << 16;
+        const SGIS = 0xffff;
+        /// Interrupts were posted to its inbox.
+        const INBOX = 1 << 16;
+        /// An operation on its state is asked for.
+        const REMOTE = 1 << 17;
+        /// Its VM is being stopped.
+        const STOP = 1 << 18;
+        /// Its VM runs again, or its PSCI power state changed.
+        const START = 1 << 19;
+        /// Console input arrived for its VM.
+        const CONSOLE = 1 << 20;
+        /// Its statistics are asked for.
+        const STATISTICS = 1 << 21;
+        /// A deadline the owner set for itself has passed.
+        const DEADLINE = 1 << 22;
+        /// Another vCPU shall run here.
+        const RESCHEDULE = 1 << 23;
     }
 }
 
@@ -60,13 +63,13 @@ impl Reasons {
     /// Returns the reason that an SGI (0 to 15) was posted.
     #[inline(always)] // One shift.
     pub const fn sgi(intid: u32) -> Self {
-        Self::from_bits_retain(1 << (16 + (intid & 15)))
+        Self::from_bits_retain(1 << (intid & 15))
     }
 
     /// Hands each SGI posted to `deliver`, lowest INTID first.
     #[inline(always)] // Called in two places, and `deliver` is small.
     pub fn each_sgi(self, mut deliver: impl FnMut(u32)) {
-        let mut posted = self.bits() >> 16;
+        let mut posted = self.bits() & Self::SGIS.bits();
         while posted != 0 {
             deliver(posted.trailing_zeros());
             posted &= posted - 1;

@@ -17,6 +17,7 @@ mod sysreg;
 pub mod wait;
 
 use turnstile_exitstat::Reason;
+use turnstile_vm::attention::Reasons;
 
 use crate::frame::Frame;
 #[cfg(any(target_os = "none", test))]
@@ -64,6 +65,10 @@ impl Code {
     /// CPU: `vectors.S`, which knows this bit, stores x19–x29 and calls [`turnstile_light_preserved`].
     pub const PRESERVED: u32 = Self::FULL | 1 << 30;
 }
+
+/// No attention word, which light exits return as it is, is taken for a code: its reasons are in the bits that codes
+/// have for an INTID.
+const _: () = assert!(Reasons::all().bits() <= 0xff_ffff);
 
 /// Moves past the instruction that exited.
 ///

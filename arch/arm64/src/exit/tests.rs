@@ -12,7 +12,7 @@ use spin::Once;
 use turnstile_exitstat::record_offset;
 use turnstile_machine::GuestMachine;
 use turnstile_vgic::{Context, Host, Model, RemoteOp, VcpuGic, Vgic, VgicConfig, VirtualInterface};
-use turnstile_vm::attention::{Posted, Reasons};
+use turnstile_vm::attention::Posted;
 use turnstile_vm::lifecycle::OnCrash;
 use turnstile_vm::psci::Start;
 
@@ -267,6 +267,25 @@ fn attention_is_seen_before_entry() {
     let (code, _) = exit(&mut frame, class::HVC64, 0);
     assert_ne!(code, 0);
     assert_eq!(code & Code::FULL, 0, "the exit itself is finished");
+}
+
+#[test]
+fn no_posted_sgi_is_taken_for_a_code() {
+    for posted in [1 << 15, 1 << 14, 1 << 15 | 1 << 12, 1 << 15 | 1 << 13, 0xffff] {
+        let (vm, mut frame) = machine(1, false);
+        (0..16).filter(|intid| posted >> intid & 1 != 0).for_each(|intid| {
+            vm.vcpus()[0].attention.raise(Reasons::sgi(intid));
+        });
+        frame.set(0, 0x8400_0000);
+        let (code, _) = exit(&mut frame, class::HVC64, 0);
+        assert_ne!(code, 0, "{posted:#x}");
+        assert_eq!(
+            code & 0xff00_0000,
+            0,
+            "{posted:#x}: the exit itself is finished, and what is left is in the word"
+        );
+        assert_eq!(vm.vcpus()[0].attention.take(), Reasons::from_bits_retain(code), "{posted:#x}");
+    }
 }
 
 #[test]
