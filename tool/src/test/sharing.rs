@@ -51,8 +51,7 @@ fn shares(name: &str, vms: &[(&str, &str, &str)], judge: Judge) -> Scenario {
 /// What each vCPU of all VMs got, in microseconds.
 fn times(record: &Record) -> Result<Vec<u64>, String> {
     let lines = record.consoles.iter().flat_map(|console| console.lines());
-    let ran: Vec<u64> =
-        lines.filter_map(|line| line.trim().split_once(" ran=")?.1.parse().ok()).collect();
+    let ran: Vec<u64> = lines.filter_map(|line| line.trim().split_once(" ran=")?.1.parse().ok()).collect();
     if ran.is_empty() { Err("nobody said what it got".to_owned()) } else { Ok(ran) }
 }
 
@@ -63,9 +62,8 @@ fn near(record: &Record, parts: impl Fn(usize) -> u64) -> Result<(), String> {
     }
     let ran = times(record)?;
     let (all, total) = (ran.iter().sum::<u64>(), (0..ran.len()).map(&parts).sum::<u64>());
-    let off = ran.iter().enumerate().find(|(index, got)| {
-        got.abs_diff(all * parts(*index) / total) > all / 50
-    });
+    let off =
+        ran.iter().enumerate().find(|(index, got)| got.abs_diff(all * parts(*index) / total) > all / 50);
     match off {
         Some((index, _)) => Err(format!("vCPU {index} got something else than its share: {ran:?}")),
         None => Ok(()),
@@ -126,7 +124,8 @@ fn beacon(name: &str, class: &str, options: &str) -> Scenario {
 fn hostile() -> Scenario {
     let config = shared("hostile", "hostile", "32MiB", "[0, 1]", "vcpus = 2")
         + &shared("beacon", "beacon", "16MiB", "[0]", "cmdline = \"count=20 limit=250000\"");
-    let steps = vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
+    let steps =
+        vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
     Scenario::new("sharing/hostile", config, steps).counted().limit(600).judge(|record| {
         match record.console(1).contains(" errors=0") {
             true => Ok(()),
@@ -143,9 +142,11 @@ fn crash_restart() -> Scenario {
     let mut steps: Vec<Step> = (1..=5).map(|boots| Step::Started(0, boots)).collect();
     steps.push(Step::Expect(1, "@done beacons="));
     let scenario = Scenario::new("sharing/crash-restart", config, steps);
-    scenario.counted().ending(Ending::Poweroff).judge(|record| match record.console(1).contains(" errors=0") {
-        true => Ok(()),
-        false => Err("the VM beside it noticed".to_owned()),
+    scenario.counted().ending(Ending::Poweroff).judge(|record| {
+        match record.console(1).contains(" errors=0") {
+            true => Ok(()),
+            false => Err("the VM beside it noticed".to_owned()),
+        }
     })
 }
 
@@ -203,7 +204,8 @@ fn stolen_time() -> Scenario {
     let config = linux("one", 1, "", more) + &linux("two", 1, "quiet", more);
     // Both spin; the first looks at what is stolen from it in two hundred hundredths of a second.
     let busy = "while :; do :; done &\r";
-    let look = "s() { awk '/^cpu /{print $9}' /proc/stat; }; a=$(s); sleep 2; echo stolen-$(($(s)-a))-of-200\r";
+    let look =
+        "s() { awk '/^cpu /{print $9}' /proc/stat; }; a=$(s); sleep 2; echo stolen-$(($(s)-a))-of-200\r";
     let steps = vec![
         Step::Expect(0, "using stolen time PV"),
         Step::Expect(0, "# "),
