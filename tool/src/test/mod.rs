@@ -15,6 +15,7 @@ mod gicv2;
 mod guarded;
 mod guests;
 mod host;
+mod hour;
 mod image;
 mod linux;
 mod measuring;
@@ -23,6 +24,7 @@ mod mitigations;
 mod modes;
 mod peers;
 mod refusals;
+mod scale;
 mod scenario;
 mod sharing;
 mod statistics;
@@ -137,6 +139,8 @@ fn all_scenarios() -> Vec<Scenario> {
         refusals::scenarios(),
         linux::scenarios(),
         sharing::scenarios(),
+        scale::scenarios(),
+        hour::scenarios(),
         ablation::scenarios(),
         modes::scenarios(),
         mitigations::scenarios(),
@@ -279,6 +283,7 @@ mod tests {
             "facilities",
             "pressure",
             "share",
+            "checker",
             "hostile",
             "restart",
             "selftest",
