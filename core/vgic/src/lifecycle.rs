@@ -41,7 +41,8 @@ impl VcpuGic {
         }
         self.free = 0;
         self.resident = false;
-        self.refresh_deliverable();
+        // Nothing is injected into a vCPU that is in no CPU.
+        (self.quick, self.quick_sourced) = (0, 0);
     }
 
     /// Empties the list registers of SGIs that the guest has handled in full: what a vCPU that waits usually leaves.

@@ -18,7 +18,7 @@ use core::sync::atomic::AtomicU64;
 
 use spin::Once;
 use turnstile_sched::{Class, RunQueue, Shared};
-use turnstile_vgic::{Context, RemoteOp};
+use turnstile_vgic::{Context, Model, RemoteOp};
 use turnstile_vm::attention::Reasons;
 
 use crate::cpu::{self, PerCpu};
@@ -68,8 +68,8 @@ struct Local {
     last: Box<[u32]>,
     /// The vCPU that is resident.
     resident: Option<&'static Vcpu>,
-    /// The vectors in use; zero before the first.
-    vectors: u64,
+    /// Whose vectors are in use: of this model, and timed or not.
+    vectors: Option<(Model, bool)>,
     /// Whether WFE traps: somebody waits.
     waited_for: bool,
 }
@@ -103,7 +103,7 @@ pub fn start(tenants: Vec<Tenant>, vms: usize, cpus: &'static [&'static PerCpu])
         }
         let last = vec![NOBODY; vms].into();
         cpu.scheduler.call_once(|| {
-            let local = Local { queue, last, resident: None, vectors: 0, waited_for: false };
+            let local = Local { queue, last, resident: None, vectors: None, waited_for: false };
             Scheduler(UnsafeCell::new(local))
         });
     }

@@ -112,9 +112,9 @@ fn load_in<M: Mode, G: Gic>(vcpu: &'static Vcpu) {
         if core::mem::replace(last, thread.number) != thread.number {
             switch::forget_stage1();
         }
-        let vectors = vectors_of::<G>(vcpu.statistics.is_some());
+        let vectors = Some((vcpu.vm.vgic.model(), vcpu.statistics.is_some()));
         if core::mem::replace(&mut local.vectors, vectors) != vectors {
-            use_vectors(vectors);
+            use_vectors(vectors_of::<G>(vcpu.statistics.is_some()));
         }
     });
 }
