@@ -208,7 +208,8 @@ impl Guest {
                 vcpus.push(&*Box::leak(Box::new(Vcpu::new(vm, index, area, None))));
                 continue;
             };
-            let thread = Thread::new(tenants.len() as u32, memory::vcpu_stack()?, StolenTime::new(records, index));
+            let thread =
+                Thread::new(tenants.len() as u32, memory::vcpu_stack()?, StolenTime::new(records, index));
             let vcpu = &*Box::leak(Box::new(Vcpu::new(vm, index, area, Some(thread))));
             let cpus = (0..areas.len()).map(|n| areas[(index + n) % areas.len()].index as u32).collect();
             tenants.push(Tenant { vcpu, class: share(class), cpus });

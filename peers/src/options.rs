@@ -61,8 +61,13 @@ mod tests {
 
     #[test]
     fn reads_what_a_kernel_hands_on() {
-        let options =
-            parse(&["nokaslr", "--guest=/guest", "--vcpus=2", "--cmdline=iterations=64 batches", "--settle=5"]);
+        let options = parse(&[
+            "nokaslr",
+            "--guest=/guest",
+            "--vcpus=2",
+            "--cmdline=iterations=64 batches",
+            "--settle=5",
+        ]);
         let options = options.unwrap();
         assert_eq!(options.guest, Some("/guest".into()));
         assert_eq!((options.vcpus, options.settle, options.pmu), (2, 5, false));

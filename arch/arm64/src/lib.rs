@@ -8,6 +8,7 @@
 //! | `statistics` | what exits cost, for VMs that keep count |
 //! | `mitigation`, `guards.S` | keeping guests from steering the hypervisor's speculation |
 //! | `mode` | with VHE or without: what differs, and how it is chosen |
+//! | `sched`, `state`, `stolen` | physical CPUs that vCPUs share: run queues, switches, stolen time |
 //! | `switch` | what is loaded when a vCPU becomes resident, and its reset |
 //! | `facility` | what a vCPU gets at its first use: FP and SVE, PMU, debug registers, pointer authentication |
 //! | `vm`, `vcpu`, `idregs` | the virtual machine as exits see it |

@@ -3,7 +3,7 @@
 // Changing stacks: each vCPU that shares CPUs has an EL2 stack of its own, with its exit frame at the top.
 //
 // A stack that is not in use has x19-x30 on it, as a called function must preserve them (AAPCS64), at its saved SP. Of a
-// vCPU that has never run, they are made up (sched.rs:Thread): x30 is thread_start, x19 its argument.
+// vCPU that has never run, they are made up (sched/thread.rs:prepare): x30 is thread_start, x19 its argument.
 
     .text
 // x0 = where the SP of the stack in use goes, x1 = SP of the stack to use. Returns on that one.

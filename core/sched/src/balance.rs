@@ -177,11 +177,13 @@ impl RunQueue<'_> {
         })
     }
 
-    /// Moves this CPU's clock if it is far behind those it shares vCPUs with, and has none to give away.
+    /// Moves this CPU's clock if it is far behind those it shares vCPUs with. Not behind one where a vCPU that is here
+    /// now may run: that one will be given there, and is owed what it is behind.
     fn keep_up(&mut self, now: u64) {
         let shared = self.shared;
         let others = shared.cpus[self.cpu as usize].neighbours.iter();
-        let ahead = others.filter_map(|cpu| shared.virtual_time_of(*cpu, now));
+        let beyond = others.filter(|cpu| !self.here().any(|thread| thread.may_run_on(**cpu)));
+        let ahead = beyond.filter_map(|cpu| shared.virtual_time_of(*cpu, now));
         let mine = self.virtual_time();
         let furthest = ahead.fold(mine, |far, there| if is_before(far, there) { there } else { far });
         let behind = furthest.wrapping_sub(mine);

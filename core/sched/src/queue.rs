@@ -56,6 +56,14 @@ impl<'a> RunQueue<'a> {
         self.ready.iter()
     }
 
+    /// Those that run and wait here.
+    pub(crate) fn here(&self) -> impl Iterator<Item = &'a Thread> + '_ {
+        self.current
+            .into_iter()
+            .chain(self.ready.iter().map(|(_, thread)| thread))
+            .map(|thread| self.thread(thread))
+    }
+
     pub(crate) fn virtual_time(&self) -> u64 {
         self.virtual_time
     }
@@ -155,10 +163,13 @@ impl<'a> RunQueue<'a> {
         self.charge(now);
         let Some((first, _)) = self.ready.first() else { return false };
         let Some(current) = self.current.map(|current| self.thread(current)) else { return true };
+        let over = current.used() >= self.shared.slice;
         if first.rank != current.rank {
+            if over {
+                current.renew();
+            }
             return first.rank < current.rank;
         }
-        let over = current.used() >= self.shared.slice;
         if !current.is_fair() {
             if over {
                 // Behind its equals.

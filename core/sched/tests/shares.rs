@@ -118,6 +118,18 @@ fn stolen_is_what_was_waited() {
 }
 
 #[test]
+fn whoever_waits_there_is_a_tick_for_each_slice_and_no_more() {
+    let lower = Class::RealTime { priority: 1 };
+    for other in [FAIR, lower] {
+        let shared = shared(&[(Class::RealTime { priority: 2 }, ON_ONE), (other, ON_ONE)], 1);
+        let mut machine = Machine::new(&shared);
+        machine.run_until(100 * SLICE);
+        assert_eq!(machine.ran, [100 * SLICE, 0]);
+        assert!(machine.looks <= 110, "{} looks", machine.looks);
+    }
+}
+
+#[test]
 fn waiting_goes_on_while_one_is_given_away() {
     let shared = shared(&[(FAIR, &[0, 1]), (FAIR, &[0, 1]), (FAIR, &[1, 0])], 2);
     let mut machine = Machine::new(&shared);
@@ -193,6 +205,32 @@ proptest! {
             }).min();
             let runs = machine.queues[0].current().map(|thread| match thread { 0 | 1 => 0, 2 => 1, _ => 2 });
             prop_assert_eq!(runs, highest);
+        }
+    }
+
+    #[test]
+    fn equals_on_fewer_cpus_get_the_same_however_they_began(
+        homes in prop::collection::vec(0usize..3, 4..8),
+        naps in prop::collection::vec((0usize..8, 1u64..3 * SLICE), 0..12),
+    ) {
+        const SETS: [&[u32]; 3] = [&[0, 1, 2], &[1, 2, 0], &[2, 0, 1]];
+        let threads: Vec<_> = homes.iter().map(|home| (FAIR, SETS[*home])).collect();
+        let shared = shared(&threads, 3);
+        let mut machine = Machine::new(&shared);
+        for (thread, time) in naps {
+            let end = machine.now + time;
+            machine.run_until(end);
+            if thread < homes.len() {
+                machine.park(thread, Some(end + 2 * time));
+            }
+        }
+        let settled = machine.now + 40 * SLICE;
+        machine.run_until(settled);
+        let (before, time) = (machine.ran.clone(), 400 * SLICE);
+        machine.run_until(settled + time);
+        let share = 3 * time / homes.len() as u64;
+        for (ran, before) in machine.ran.iter().zip(before) {
+            prop_assert!((ran - before).abs_diff(share) <= 8 * SLICE, "{} of {}", ran - before, share);
         }
     }
 

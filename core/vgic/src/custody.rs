@@ -67,7 +67,7 @@ impl VcpuGic {
         }
         self.eoi &= !stale;
         self.stale = 0;
-        self.unsettled &= self.overflowing || !self.outside.is_empty();
+        self.unsettled &= self.overflowing | !self.outside.is_empty();
     }
 
     /// Ends the active state of an interrupt, and of the physical one that came with it unless the

@@ -119,8 +119,7 @@ pub struct Maintenance {
 }
 
 impl Maintenance {
-    /// Has no condition and no trap armed: the state of the interface at boot and after
-    /// [`VcpuGic::put`](crate::VcpuGic::put).
+    /// Has no condition and no trap armed: the state of the interface at boot.
     pub const NONE: Self = Self {
         lr_entry_not_present: false,
         no_pending: false,
@@ -144,7 +143,7 @@ pub struct GroupEnables {
 /// Is the virtual CPU interface of the physical CPU that a vCPU is resident on.
 ///
 /// Each method is one access to a slow register; the model counts on nothing being cached below it.
-/// List registers are empty and nothing is armed before the first
+/// List registers are empty and no condition is armed before a
 /// [`VcpuGic::load`](crate::VcpuGic::load). `n` is always below the count given to
 /// [`VcpuGic::new`](crate::VcpuGic::new).
 pub trait VirtualInterface {

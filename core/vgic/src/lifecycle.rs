@@ -2,7 +2,7 @@
 //! Load and put, reset, and the vCPU's going off and on.
 
 use crate::bits::IntidSet;
-use crate::hardware::{Maintenance, VirtualInterface};
+use crate::hardware::{ListRegister, LrState, VirtualInterface};
 use crate::registers::set_bits;
 use crate::vcpu::NO_SLOT;
 use crate::{Context, Host, Model, VcpuGic, Vgic};
@@ -18,16 +18,52 @@ impl VcpuGic {
         self.overflowing = false;
         self.free = self.all_lrs;
         self.refresh_deliverable();
-        self.arm(cx.vif, self.baseline);
+        // Whatever the one before has left armed.
+        self.armed = self.baseline;
+        self.is_conditional = false;
+        cx.vif.set_maintenance(self.baseline);
         self.unsettled = !self.outside.is_empty();
         self.settle(cx);
     }
 
-    /// Takes everything out of the list registers and leaves them empty, with nothing armed.
+    /// Takes everything out of the list registers and leaves them empty, with no condition armed.
     pub fn put<V: VirtualInterface>(&mut self, vif: &mut V) {
         if !self.resident {
             return;
         }
+        self.forget_handled_sgis(vif);
+        if self.free != self.all_lrs || !self.outside.is_empty() {
+            self.take_out(vif);
+        }
+        // What is always armed announces nothing, and whoever is loaded next arms what it needs.
+        if self.is_conditional {
+            self.arm(vif, self.baseline);
+        }
+        self.free = 0;
+        self.resident = false;
+        self.refresh_deliverable();
+    }
+
+    /// Empties the list registers of SGIs that the guest has handled in full: what a vCPU that waits usually leaves.
+    #[inline] // One caller.
+    fn forget_handled_sgis<V: VirtualInterface>(&mut self, vif: &mut V) {
+        let used = self.all_lrs & !self.free & !self.eoi;
+        if used == 0 || self.is_gicv2() {
+            return;
+        }
+        for n in set_bits(u32::from(vif.empty_lrs() & used)) {
+            let ListRegister { intid, state, .. } = self.lr[n as usize & 15];
+            if intid < 16 && state == LrState::Pending {
+                self.latch.remove(intid);
+                self.slot[intid as usize & 15] = NO_SLOT;
+                self.free |= 1 << n;
+            }
+        }
+    }
+
+    /// Takes what is left out of the list registers.
+    #[inline(never)] // Most vCPUs that wait have nothing left.
+    fn take_out<V: VirtualInterface>(&mut self, vif: &mut V) {
         self.fold_all(vif);
         // What the guest has done with is not to be planned for when it comes back.
         for intid in set_bits(self.outside.block(0)) {
@@ -40,10 +76,6 @@ impl VcpuGic {
             self.detach(n as usize);
         }
         self.tidy(vif);
-        self.arm(vif, Maintenance::NONE);
-        self.free = 0;
-        self.resident = false;
-        self.refresh_deliverable();
     }
 
     /// Returns the private interrupts whose physical twins are active for this vCPU, a bit each: between [`Self::put`]

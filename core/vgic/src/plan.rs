@@ -236,6 +236,7 @@ impl VcpuGic {
     pub(crate) fn arm<V: VirtualInterface>(&mut self, vif: &mut V, maintenance: Maintenance) {
         if self.armed != maintenance {
             self.armed = maintenance;
+            self.is_conditional = maintenance != self.baseline;
             vif.set_maintenance(maintenance);
         }
     }

@@ -66,6 +66,8 @@ pub struct VcpuGic {
     pub(crate) eoi: u16,
     /// The conditions in the hardware.
     pub(crate) armed: Maintenance,
+    /// Whether that is more than the baseline.
+    pub(crate) is_conditional: bool,
     /// What is always armed.
     pub(crate) baseline: Maintenance,
 
@@ -140,6 +142,7 @@ impl VcpuGic {
             stale: 0,
             eoi: 0,
             armed: Maintenance::NONE,
+            is_conditional: false,
             // An SPI may be deactivated by another vCPU than the one that acknowledged it, and
             // nothing but the trap tells. Guests with EOImode 0 never write DIR and pay nothing.
             baseline: Maintenance { trap_dir: !gicv2 && vgic.vcpus() > 1, ..Maintenance::NONE },

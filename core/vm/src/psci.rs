@@ -206,7 +206,9 @@ impl Psci {
         match FUNCTIONS.lookup(function) {
             Function::Constant(value) => Some(value.into()),
             Function::Features => Some(features(first as u32)),
-            Function::ArchFeatures if first as u32 == PV_TIME_FEATURES => Some(self.time_features(first as u32)),
+            Function::ArchFeatures if first as u32 == PV_TIME_FEATURES => {
+                Some(self.time_features(first as u32))
+            }
             Function::ArchFeatures => Some(self.arch_features(first as u32)),
             Function::TimeFeatures => Some(self.time_features(first as u32)),
             Function::AffinityInfo => {

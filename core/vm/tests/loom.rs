@@ -207,7 +207,6 @@ fn a_claim_keeps_the_state_to_itself_and_loses_no_post() {
     });
 }
 
-
 /// Serves a cell: adds the first and the last word, and one.
 fn serve(vcpu: &Vcpu, served: &Count) {
     vcpu.cell.serve(|payload: Payload| {

@@ -13,16 +13,19 @@ pub fn target(row: &str) -> Option<(u32, u32)> {
     Some((target.parse().ok()?, vcpus.parse().ok()?))
 }
 
+/// The number of vCPUs, the target among them, and the sender's instructions.
+type Point = (u32, u32, f64);
+
 /// The chart; `None` if no subject has such rows for two targets.
 pub fn chart(document: &Document) -> Option<String> {
-    let of = |info: &SubjectInfo| -> Vec<(u32, u32, f64)> {
+    let of = |info: &SubjectInfo| -> Vec<Point> {
         let point = |figure: &Figure| {
             let (target, vcpus) = target(&figure.row)?;
             Some((vcpus, target, figure.instructions?))
         };
         document.rows.iter().filter(|figure| figure.subject == info.subject).filter_map(point).collect()
     };
-    let subjects: Vec<(&SubjectInfo, Vec<(u32, u32, f64)>)> = document
+    let subjects: Vec<(&SubjectInfo, Vec<Point>)> = document
         .subjects
         .iter()
         .map(|info| (info, of(info)))

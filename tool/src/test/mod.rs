@@ -15,6 +15,7 @@ mod gicv2;
 mod guarded;
 mod guests;
 mod host;
+mod hour;
 mod image;
 mod linux;
 mod measuring;
@@ -23,6 +24,7 @@ mod mitigations;
 mod modes;
 mod peers;
 mod refusals;
+mod scale;
 mod scenario;
 mod sharing;
 mod statistics;
@@ -137,6 +139,8 @@ fn all_scenarios() -> Vec<Scenario> {
         refusals::scenarios(),
         linux::scenarios(),
         sharing::scenarios(),
+        scale::scenarios(),
+        hour::scenarios(),
         ablation::scenarios(),
         modes::scenarios(),
         mitigations::scenarios(),
@@ -272,9 +276,20 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_configurations_good() {
-        let guests =
-            ["crash", "echo", "beacon", "facilities", "share", "hostile", "restart", "selftest", "exits"]
-                .map(str::to_owned);
+        let guests = [
+            "crash",
+            "echo",
+            "beacon",
+            "facilities",
+            "pressure",
+            "share",
+            "checker",
+            "hostile",
+            "restart",
+            "selftest",
+            "exits",
+        ]
+        .map(str::to_owned);
         let rows = rows::ROWS.iter().map(|row| row.guest.to_owned());
         let guests: Vec<String> = guests.into_iter().chain(rows).collect();
         let mut names = BTreeSet::new();

@@ -133,11 +133,10 @@ pub(super) fn attend<G: Gic>(vcpu: &Vcpu, owned: &mut Owned, reasons: Reasons) {
     if reasons.contains(Reasons::REMOTE) {
         serve_remote::<G>(vcpu, &mut owned.gic, &mut G::interface());
     }
-    if reasons.intersects(Reasons::SGIS) {
-        // What it leaves to do, the draining does.
-        let _ = deliver_sgis::<G>(vcpu, owned, reasons);
-    }
-    if reasons.intersects(Reasons::INBOX | Reasons::SGIS | Reasons::REMOTE) {
+    if reasons.intersects(Reasons::INBOX | Reasons::REMOTE) {
         drain::<G>(vcpu, owned);
+    }
+    if reasons.intersects(Reasons::SGIS) && deliver_sgis::<G>(vcpu, owned, reasons) == Outcome::Slow {
+        vcpu.vm.with_gic::<G, _>(|cx| owned.gic.settle(cx));
     }
 }

@@ -19,6 +19,8 @@ pub struct Machine<'a> {
     pub ran: Vec<u64>,
     /// How often each thread was given away.
     pub moves: Vec<u32>,
+    /// How often a CPU looked at its queue.
+    pub looks: u64,
     /// Parked, as the test knows it.
     pub parked: Vec<bool>,
 }
@@ -41,13 +43,14 @@ impl<'a> Machine<'a> {
         let kicked = vec![true; queues.len()];
         let attention = (0..count).map(|_| Attention::new()).collect();
         let (ran, moves, parked) = (vec![0; count], vec![0; count], vec![false; count]);
-        let mut machine = Self { shared, queues, attention, kicked, now: 0, ran, moves, parked };
+        let mut machine = Self { shared, queues, attention, kicked, now: 0, ran, moves, looks: 0, parked };
         machine.settle();
         machine
     }
 
     /// What a CPU does when it looks.
     fn look(&mut self, cpu: usize) {
+        self.looks += 1;
         let (now, queue) = (self.now, &mut self.queues[cpu]);
         queue.receive(now);
         while let Some(thread) = queue.expired(now) {

@@ -173,8 +173,10 @@ impl HardwareModel {
             || self.armed.group1_disabled && !group1
     }
 
+    /// Says whether a vCPU that was put has left nothing that another one could notice before it is loaded.
     pub fn is_empty(&self) -> bool {
-        self.lrs.iter().all(Option::is_none) && self.eoi_status == 0 && self.armed == Maintenance::NONE
+        let conditions = Maintenance { trap_dir: false, ..self.armed };
+        self.lrs.iter().all(Option::is_none) && self.eoi_status == 0 && conditions == Maintenance::NONE
     }
 }
 

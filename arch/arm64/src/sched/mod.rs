@@ -8,11 +8,15 @@
 //! Whoever runs next does the rest of a switch ([`arrive`]): only then is the stack of the one before free, and that one
 //! may be given to another CPU.
 
+#[cfg(test)]
+mod tests;
+mod thread;
+
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use spin::Once;
 use turnstile_sched::{Class, RunQueue, Shared};
@@ -21,61 +25,17 @@ use turnstile_vm::attention::Reasons;
 
 use crate::cpu::{self, PerCpu};
 use crate::facility;
-use crate::frame::Frame;
-use crate::irq::{
-    Absent, Acknowledged, Gic, InterfaceState, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic, in_gic_of,
-    switched, use_vectors, vectors_of,
-};
-use crate::mode::{Mode, Nvhe, Vhe, is_vhe};
+use crate::irq::{Absent, Acknowledged, Gic, in_gic};
 use crate::regs;
-use crate::state::{Deferred, SystemState, Timers};
-use crate::stolen::StolenTime;
 use crate::switch;
 use crate::time;
 use crate::vcpu::{Vcpu, serve_remote};
 use crate::vm::Peers;
+pub use thread::Thread;
+use thread::{load, prepare, put, switch_stack};
 
 /// Slices in a second: 4 ms each.
 const SLICES: u64 = 250;
-
-/// What a vCPU has that shares its CPUs.
-pub struct Thread {
-    /// Its number among those that share CPUs.
-    number: u32,
-    /// The exit frame, at the top of its stack.
-    frame: u64,
-    /// Where its stack ends while it does not run.
-    sp: AtomicU64,
-    stolen: Option<StolenTime>,
-    state: UnsafeCell<State>,
-}
-
-// SAFETY: `state` is touched by load and put only: by the CPU that has the vCPU.
-unsafe impl Sync for Thread {}
-
-/// What is in no CPU while the vCPU is in none.
-#[derive(Default)]
-struct State {
-    system: SystemState,
-    deferred: Deferred,
-    timers: Timers,
-    interface: InterfaceState,
-}
-
-impl Thread {
-    /// Makes thread `number` with the stack that ends at `stack_top`.
-    pub fn new(number: u32, stack_top: u64, stolen: Option<StolenTime>) -> Self {
-        let frame = stack_top - size_of::<Frame>() as u64;
-        Self { number, frame, sp: AtomicU64::new(0), stolen, state: UnsafeCell::default() }
-    }
-
-    /// A life of the vCPU begins.
-    pub fn begin(&self) {
-        if let Some(stolen) = &self.stolen {
-            with(|_, system| stolen.begin(system.shared.threads[self.number as usize].stolen()));
-        }
-    }
-}
 
 /// A vCPU that shares CPUs, and how.
 pub struct Tenant {
@@ -336,122 +296,6 @@ pub fn arrive<G: Gic>() {
     });
 }
 
-/// Stores a vCPU's state, which is nobody's then. Returns when its timers want it back.
-fn put<G: Gic>(vcpu: &'static Vcpu, thread: &'static Thread) -> Option<u64> {
-    if is_vhe() { put_in::<Vhe, G>(vcpu, thread) } else { put_in::<Nvhe, G>(vcpu, thread) }
-}
-
-fn put_in<M: Mode, G: Gic>(vcpu: &'static Vcpu, thread: &'static Thread) -> Option<u64> {
-    // SAFETY: the CPU where the vCPU is resident; nobody refers to either across this.
-    let (state, gic) = unsafe { (&mut *thread.state.get(), &mut vcpu.owned().gic) };
-    state.system.save::<M>();
-    state.deferred.save();
-    state.timers.put::<M>();
-    G::save_interface(&mut state.interface);
-    gic.put(&mut G::interface());
-    // Before its interrupt is ended: the line of the PMU falls when it stops counting.
-    facility::put(vcpu);
-    let held = gic.held();
-    switched::release_held::<G>(held);
-    let waited_for = [PPI_VIRTUAL_TIMER, PPI_PHYSICAL_TIMER].map(|timer| held >> timer & 1 == 0);
-    state.timers.deadline(vcpu.vm.cntvoff(), waited_for)
-}
-
-/// Makes a vCPU that is queued resident on this CPU.
-fn load(vcpu: &'static Vcpu) {
-    fn load_with<G: Gic>(vcpu: &'static Vcpu) {
-        if is_vhe() { load_in::<Vhe, G>(vcpu) } else { load_in::<Nvhe, G>(vcpu) }
-    }
-    // Of the vCPU's own interface: the one that was put may have had another.
-    in_gic_of!(vcpu.vm.vgic.model(), load_with(vcpu));
-}
-
-fn load_in<M: Mode, G: Gic>(vcpu: &'static Vcpu) {
-    let Some(thread) = &vcpu.thread else { return };
-    vcpu.attention.load(cpu::this().kick_token());
-    switch::load(&vcpu.vm.residence(), vcpu.vmpidr);
-    with(|local, system| {
-        // Before anything is posted below: whoever is woken by that is for this vCPU to look for, not for the one that was
-        // put, which would be parked with a reason that nobody wakes it for.
-        local.resident = Some(vcpu);
-        if let Some(stolen) = &thread.stolen {
-            stolen.update(system.shared.threads[thread.number as usize].stolen());
-        }
-        // Two vCPUs of a VM may mean different things by one ASID.
-        let last = &mut local.last[usize::from(vcpu.vm.id)];
-        if core::mem::replace(last, thread.number) != thread.number {
-            switch::forget_stage1();
-        }
-        let vectors = vectors_of::<G>(vcpu.statistics.is_some());
-        if core::mem::replace(&mut local.vectors, vectors) != vectors {
-            use_vectors(vectors);
-        }
-    });
-    // SAFETY: the vCPU has just become this CPU's; nobody refers to either across this.
-    let (state, gic) = unsafe { (&*thread.state.get(), &mut vcpu.owned().gic) };
-    // SAFETY: as above: the state is its own.
-    unsafe {
-        state.system.load::<M>();
-        state.deferred.load();
-        switched::restore_held::<G>(gic.held());
-        state.timers.load::<M>();
-        G::load_interface(&state.interface);
-    }
-    vcpu.vm.with_gic::<G, _>(|cx| gic.load(cx));
-    facility::load(vcpu);
-}
-
-unsafe extern "C" {
-    #[cfg(target_os = "none")]
-    fn turnstile_switch_stack(from: *mut u64, to: u64);
-    #[cfg(target_os = "none")]
-    fn turnstile_thread_start() -> !;
-}
-
-/// Goes on on the stack of `to`, and leaves the SP of the one in use in `from`.
-fn switch_stack(from: &AtomicU64, to: &'static Vcpu) {
-    let Some(to) = &to.thread else { return };
-    #[cfg(target_os = "none")]
-    // SAFETY: the stack was left by this function, or made by `prepare`; nobody else uses it, because its vCPU is
-    // resident here and nowhere else.
-    unsafe {
-        turnstile_switch_stack(from.as_ptr(), to.sp.load(Ordering::Relaxed));
-    }
-    #[cfg(not(target_os = "none"))]
-    let _ = (from, to.sp.load(Ordering::Relaxed));
-}
-
-/// Makes the stack of a vCPU that has never run.
-fn prepare(vcpu: &'static Vcpu) {
-    let Some(thread) = &vcpu.thread else { return };
-    #[cfg(target_os = "none")]
-    {
-        // x19–x30: the argument of thread_start is in x19, its address in x30.
-        let mut saved = [0u64; 12];
-        saved[0] = core::ptr::from_ref(vcpu) as u64;
-        saved[11] = turnstile_thread_start as *const () as u64;
-        let sp = thread.frame - size_of_val(&saved) as u64;
-        // SAFETY: inside the new stack, which nobody uses yet.
-        unsafe { (sp as *mut [u64; 12]).write(saved) };
-        thread.sp.store(sp, Ordering::Relaxed);
-    }
-    #[cfg(not(target_os = "none"))]
-    let _ = (thread.frame, vcpu);
-}
-
-/// Where a vCPU begins that shares CPUs: on its own stack, resident.
-#[cfg(target_os = "none")]
-#[unsafe(no_mangle)]
-extern "C" fn turnstile_run_thread(vcpu: &'static Vcpu) -> ! {
-    fn run<G: Gic>(vcpu: &'static Vcpu) -> ! {
-        arrive::<G>();
-        let frame = vcpu.thread.as_ref().map_or(0, |thread| thread.frame);
-        // SAFETY: the top of this stack, above what is in use.
-        unsafe { crate::exit::wait::live::<G>(frame as *mut Frame, vcpu) }
-    }
-    in_gic_of!(vcpu.vm.vgic.model(), run(vcpu))
-}
-
 /// Runs the vCPUs that share this CPU, for ever.
 pub fn run() -> ! {
     fn run_with<G: Gic>() -> ! {
@@ -474,73 +318,4 @@ pub fn run() -> ! {
         }
     }
     in_gic!(run_with())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::vec::Vec;
-
-    use turnstile_vgic::{Host, Model, VcpuGic, VirtualInterface};
-    use turnstile_vm::attention::Posted;
-
-    use super::*;
-    use crate::exit::tests::{cpu_area, vm_of};
-    use crate::facility::pmu::Kind;
-    use crate::irq::Gicv3;
-    use crate::regs::fakes;
-
-    /// Nobody hears of anything.
-    struct Deaf;
-
-    impl Host for Deaf {
-        fn post(&self, _: usize, _: u32) {}
-
-        fn remote<V: VirtualInterface>(&self, _: &mut VcpuGic, _: &mut V, _: usize, _: RemoteOp) -> u64 {
-            0
-        }
-    }
-
-    #[test]
-    fn who_is_woken_by_a_load_is_for_the_loaded_one_to_look_for() {
-        fakes::reset();
-        fakes::set("ICH_VTR_EL2", 4 << 29 | 4 << 26 | 3);
-        fakes::set("ICH_ELRSR_EL2", 0xf);
-        fakes::set("CNTFRQ_EL0", 1_000_000);
-        let vm = vm_of(Model::Gicv3, 3, Kind::Off, false, false);
-        let cpu = cpu_area(0);
-        fakes::set("TPIDR_EL2", core::ptr::from_ref(cpu) as u64);
-        let thread = |number: usize| Thread::new(number as u32, 4096, None);
-        let threads: Vec<_> =
-            (0..3).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu, Some(thread(n)))))).collect();
-        vm.set_vcpus(threads.clone());
-        let tenant =
-            |vcpu: &&'static Vcpu| Tenant { vcpu, class: Class::Fair { weight: 100 }, cpus: [0].into() };
-        start(threads.iter().map(tenant).collect(), 1, Box::leak(Box::new([cpu])));
-        let [loaded, woken, parked] = threads[..] else { panic!("there are three") };
-
-        // An interrupt that one of them has, and that goes to another one while the first is in no CPU.
-        const SPI: u32 = 40;
-        // SAFETY: the test has one thread.
-        let (gic, writer) = unsafe { (&mut loaded.owned().gic, &mut parked.owned().gic) };
-        let cx = &mut Context { vgic: &vm.vgic, vif: &mut Gicv3::interface(), host: &Deaf };
-        gic.load(cx);
-        gic.power_on(cx);
-        gic.dist_write(cx, 0, 4, 2);
-        gic.dist_write(cx, 0x100 + SPI / 32 * 4, 4, 1 << (SPI % 32));
-        gic.dist_write(cx, 0x200 + SPI / 32 * 4, 4, 1 << (SPI % 32));
-        gic.deliver(cx, SPI);
-        // Its list register is in use: the guest has not looked.
-        fakes::set("ICH_ELRSR_EL2", 0xe);
-        gic.put(cx.vif);
-        writer.dist_write(cx, 0x6000 + 8 * SPI, 8, 1);
-
-        load(parked);
-        woken.attention.load(1 << 16);
-        assert!(woken.attention.park());
-        assert!(parked.attention.park());
-        load(loaded);
-        assert_eq!(woken.attention.take(), Reasons::INBOX);
-        assert_eq!(loaded.attention.take(), Reasons::RESCHEDULE);
-        assert_eq!(parked.attention.post(Reasons::INBOX), Posted::Wake, "it can still be woken");
-    }
 }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! An hour of virtual time, in which no interrupt is lost and none comes twice: the guest `checker`.
+
+use turnstile_link::StopReason;
+
+use super::scenario::{Record, Scenario, Step, guest};
+
+const CMDLINE: &str = "cmdline = \"seconds=3600\"";
+/// Twice in a quarter of a second each vCPU sends to each vCPU.
+const ROUNDS: u64 = 3600 * 8;
+
+/// The scenarios of this topic.
+pub fn scenarios() -> Vec<Scenario> {
+    vec![pinned(), shared(), on_gicv2("pinned", pinned()), on_gicv2("shared", shared())]
+}
+
+/// Four vCPUs, each with its CPU.
+fn pinned() -> Scenario {
+    let config = guest("checker", "checker", "16MiB", &format!("vcpus = 4\n{CMDLINE}"));
+    let steps = vec![Step::Expect(0, "@done seconds=3600"), Step::Stopped(0, StopReason::PowerOff)];
+    Scenario::new("hour/pinned", config, steps).counted().limit(400).judge(nothing_lost)
+}
+
+/// The same four on two CPUs, with another VM's beside them.
+fn shared() -> Scenario {
+    let vm = |name, vcpus| {
+        let more = format!("vcpus = {vcpus}\nschedule = \"shared\"\ncpus = [0, 1]\n{CMDLINE}");
+        guest(name, "checker", "16MiB", &more)
+    };
+    let config = vm("checker", 4) + &vm("beside", 2);
+    Scenario::new("hour/shared", config, Vec::new()).counted().limit(600).judge(nothing_lost)
+}
+
+fn on_gicv2(name: &str, scenario: Scenario) -> Scenario {
+    let config = format!("[machine]\ngic = 2\n\n{}", scenario.config);
+    Scenario { name: format!("arm64/hour/gicv2-{name}"), config, ..scenario }
+}
+
+/// Every VM took what it sent, and nobody slept the hour away.
+fn nothing_lost(record: &Record) -> Result<(), String> {
+    for console in &record.consoles {
+        let Some(line) = console.lines().find(|line| line.starts_with("@done")) else {
+            return Err("a guest did not report".to_owned());
+        };
+        let number = |name: &str| -> Option<u64> {
+            line.split_ascii_whitespace()
+                .find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+        };
+        let (cpus, sgis, rings) = (number("cpus"), number("sgis"), number("rings"));
+        let enough = |cpus: u64| {
+            // The first and the last rounds may be cut off.
+            sgis >= Some(cpus * cpus * (ROUNDS - 8)) && rings >= Some(cpus * (ROUNDS - 8))
+        };
+        if (number("lost"), number("doubled")) != (Some(0), Some(0)) || !cpus.is_some_and(enough) {
+            return Err(format!("not everything was taken once: {line}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Debian's kernel with few and many vCPUs, and in many VMs.
+
+use turnstile_link::StopReason;
+
+use super::linux::quiet_kernel;
+use super::scenario::{Scenario, Step, linux};
+
+/// What every VM does besides booting and powering off.
+const CHECKS: [&str; 5] = ["hotplug", "timer", "ipi-stress", "memory", "fp"];
+
+/// The scenarios of this topic.
+pub fn scenarios() -> Vec<Scenario> {
+    let shared = "schedule = \"shared\"";
+    vec![
+        alone(1, "turnstile: shell ready cpus=1", &CHECKS[1..]),
+        alone(4, "turnstile: shell ready cpus=4", &CHECKS),
+        alone(16, "turnstile: shell ready cpus=16", &CHECKS[1..]),
+        alone(64, "turnstile: shell ready cpus=64", &["timer"]),
+        several("4-on-4", 4, &format!("{shared}\ncpus = [0, 1, 2, 3]"), &CHECKS),
+    ]
+}
+
+/// One VM that has its CPUs for itself.
+fn alone(vcpus: u32, ready: &'static str, checks: &[&'static str]) -> Scenario {
+    let mut steps = vec![Step::Expect(0, ready)];
+    steps.extend(passes(0, checks));
+    steps.push(Step::Stopped(0, StopReason::PowerOff));
+    let config = linux("linux", vcpus, &run(checks), "");
+    Scenario::new(format!("scale/linux-{vcpus}"), config, steps).limit(600).judge(quiet_kernel)
+}
+
+/// VMs with four vCPUs each. They end in any order.
+fn several(name: &str, vms: u8, more: &str, checks: &[&'static str]) -> Scenario {
+    let config: String = (0..vms).map(|vm| linux(&format!("linux-{vm}"), 4, &run(checks), more)).collect();
+    let ready = |vm| Step::Expect(vm, "turnstile: shell ready cpus=4");
+    let steps = (0..vms).flat_map(|vm| [ready(vm)].into_iter().chain(passes(vm, checks)));
+    let steps = steps.collect();
+    Scenario::new(format!("scale/{vms}-linux-{name}"), config, steps).limit(1200).judge(quiet_kernel)
+}
+
+fn run(checks: &[&str]) -> String {
+    format!("quiet turnstile.run={},poweroff", checks.join(","))
+}
+
+/// The steps of a VM that passes these checks.
+fn passes(vm: u8, checks: &[&'static str]) -> impl Iterator<Item = Step> {
+    let lines = checks.iter().map(|check| match *check {
+        "hotplug" => "turnstile: hotplug ok",
+        "timer" => "turnstile: timer ok",
+        "ipi-stress" => "turnstile: ipi-stress ok",
+        "memory" => "turnstile: memory ok",
+        _ => "turnstile: fp ok",
+    });
+    lines.map(move |line| Step::Expect(vm, line)).collect::<Vec<_>>().into_iter()
+}
