@@ -270,6 +270,17 @@ fn attention_is_seen_before_entry() {
 }
 
 #[test]
+fn a_life_that_begins_looks_at_the_run_queue_first() {
+    let (vm, mut frame) = machine(1, false);
+    let thread = crate::sched::Thread::new(0, 4096, None);
+    let vcpu: &'static Vcpu = Box::leak(Box::new(Vcpu::new(vm, 0, vm.vcpus()[0].cpu, Some(thread))));
+    vcpu.attention.load(vcpu.cpu.kick_token());
+    vcpu.attention.raise(Reasons::STOP | Reasons::RESCHEDULE);
+    wait::attend::<Gicv3>(&mut frame, vcpu, crate::monitor());
+    assert_eq!(vcpu.attention.take(), Reasons::RESCHEDULE, "what was asked for before the stop");
+}
+
+#[test]
 fn no_posted_sgi_is_taken_for_a_code() {
     for posted in [1 << 15, 1 << 14, 1 << 15 | 1 << 12, 1 << 15 | 1 << 13, 0xffff] {
         let (vm, mut frame) = machine(1, false);

@@ -119,7 +119,11 @@ pub(super) fn wait_for_start<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, mon
             && let Some(start) = vcpu.vm.psci.take_start(vcpu.index)
         {
             begin::<G>(frame, vcpu, start);
-            // What came while the vCPU was off is looked at before it runs.
+            // What came while the vCPU was off is looked at before it runs. So is the run queue: a reason to do that may
+            // have been taken with the others, and nobody would say again that somebody is on the wake list.
+            if vcpu.thread.is_some() {
+                posted |= Reasons::RESCHEDULE;
+            }
             vcpu.attention.raise(posted);
             return;
         }

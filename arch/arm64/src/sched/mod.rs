@@ -8,6 +8,8 @@
 //! Whoever runs next does the rest of a switch ([`arrive`]): only then is the stack of the one before free, and that one
 //! may be given to another CPU.
 
+#[cfg(test)]
+mod tests;
 mod thread;
 
 use alloc::boxed::Box;

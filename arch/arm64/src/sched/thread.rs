@@ -90,19 +90,9 @@ fn load_in<M: Mode, G: Gic>(vcpu: &'static Vcpu) {
     let Some(thread) = &vcpu.thread else { return };
     vcpu.attention.load(cpu::this().kick_token());
     switch::load(&vcpu.vm.residence(), vcpu.vmpidr);
-    // SAFETY: the vCPU has just become this CPU's; nobody refers to either across this.
-    let (state, gic) = unsafe { (&*thread.state.get(), &mut vcpu.owned().gic) };
-    // SAFETY: as above: the state is its own.
-    unsafe {
-        state.system.load::<M>();
-        state.deferred.load();
-        switched::restore_held::<G>(gic.held());
-        state.timers.load::<M>();
-        G::load_interface(&state.interface);
-    }
-    vcpu.vm.with_gic::<G, _>(|cx| gic.load(cx));
-    facility::load(vcpu);
     with(|local, system| {
+        // Before anything is posted below: whoever is woken by that is for this vCPU to look for, not for the one that was
+        // put, which would be parked with a reason that nobody wakes it for.
         local.resident = Some(vcpu);
         if let Some(stolen) = &thread.stolen {
             stolen.update(system.shared.threads[thread.number as usize].stolen());
@@ -117,6 +107,18 @@ fn load_in<M: Mode, G: Gic>(vcpu: &'static Vcpu) {
             use_vectors(vectors_of::<G>(vcpu.statistics.is_some()));
         }
     });
+    // SAFETY: the vCPU has just become this CPU's; nobody refers to either across this.
+    let (state, gic) = unsafe { (&*thread.state.get(), &mut vcpu.owned().gic) };
+    // SAFETY: as above: the state is its own.
+    unsafe {
+        state.system.load::<M>();
+        state.deferred.load();
+        switched::restore_held::<G>(gic.held());
+        state.timers.load::<M>();
+        G::load_interface(&state.interface);
+    }
+    vcpu.vm.with_gic::<G, _>(|cx| gic.load(cx));
+    facility::load(vcpu);
 }
 
 unsafe extern "C" {
