@@ -30,6 +30,9 @@ struct Account {
     taken: AtomicU32,
     lost: AtomicU32,
     doubled: AtomicU32,
+    /// The virtual count when the last one was sent, and how long the slowest was under way.
+    sent_at: AtomicU64,
+    slowest: AtomicU64,
 }
 
 impl Account {
@@ -39,6 +42,8 @@ impl Account {
             taken: AtomicU32::new(0),
             lost: AtomicU32::new(0),
             doubled: AtomicU32::new(0),
+            sent_at: AtomicU64::new(0),
+            slowest: AtomicU64::new(0),
         }
     }
 
@@ -46,11 +51,29 @@ impl Account {
         self.taken.load(SeqCst) < self.sent.load(SeqCst)
     }
 
+    /// Enters one that is due at this virtual count.
+    fn send(&self, at: u64) {
+        self.sent_at.store(at, SeqCst);
+        self.sent.fetch_add(1, SeqCst);
+    }
+
     fn take(&self) {
         if !self.is_open() {
             self.doubled.fetch_add(1, SeqCst);
         }
+        self.slowest.fetch_max(self.age(), SeqCst);
         self.taken.fetch_add(1, SeqCst);
+    }
+
+    fn age(&self) -> u64 {
+        timer::now().saturating_sub(self.sent_at.load(SeqCst))
+    }
+
+    /// Says whether it should have been taken long ago, and enters that.
+    fn is_lost(&self) -> bool {
+        let lost = self.is_open() && self.age() > timer::ticks(PATIENCE);
+        self.lost.fetch_add(lost.into(), SeqCst);
+        lost
     }
 }
 
@@ -114,32 +137,27 @@ struct Clock {
     timer: Timer,
     account: &'static Account,
     period: u64,
+    /// The last moment, as a virtual count.
     grid: u64,
-    /// What the timer was set to.
-    due: u64,
 }
 
 impl Clock {
     fn new(index: usize, timer: Timer) -> Self {
         let period = timer::ticks(options::number("period", 250_000)).max(1);
         // The two timers ring in turn.
-        let grid = timer.now() / period * period + index as u64 * period / 2;
-        Clock { timer, account: ring(cpu::this().index(), index), period, grid, due: 0 }
+        let grid = timer::now() / period * period + index as u64 * period / 2;
+        Clock { timer, account: ring(cpu::this().index(), index), period, grid }
     }
 
     fn set(&mut self, random: &mut Random) {
-        while self.grid <= self.timer.now() {
+        while self.grid <= timer::now() {
             self.grid += self.period;
         }
-        self.due = self.grid + random.below(timer::ticks(SPREAD));
-        self.account.sent.fetch_add(1, SeqCst);
-        self.timer.set_compare(self.due);
+        let due = self.grid + random.below(timer::ticks(SPREAD));
+        self.account.send(due);
+        // The physical count is another one.
+        self.timer.set_compare(self.timer.now() + due.saturating_sub(timer::now()));
         self.timer.set_control(timer::ENABLE);
-    }
-
-    /// Says whether it should have rung long ago.
-    fn is_lost(&self) -> bool {
-        self.account.is_open() && self.timer.now() > self.due + timer::ticks(PATIENCE)
     }
 }
 
@@ -148,7 +166,6 @@ fn work(_: u64) {
     let this = cpu::this().index();
     let count = smp::count() as u32;
     let mut random = Random::new(this as u64);
-    let mut sent_at = [0; MAX_CPUS];
     gic::init_cpu();
     (0..count).for_each(gic::enable);
     TIMERS.iter().for_each(|timer| gic::enable(timer.intid()));
@@ -166,14 +183,11 @@ fn work(_: u64) {
         cpu::unmask_irq();
         cpu::mask_irq();
         for clock in &mut clocks {
-            if clock.is_lost() {
-                clock.account.lost.fetch_add(1, SeqCst);
-                BROKEN.store(true, SeqCst);
-            }
+            BROKEN.fetch_or(clock.account.is_lost(), SeqCst);
             if clock.account.is_open() {
                 continue;
             }
-            let settled = send(this, &mut sent_at);
+            let settled = send(this);
             if settled && !finished {
                 finished = true;
                 FINISHED.fetch_add(1, SeqCst);
@@ -190,20 +204,16 @@ fn work(_: u64) {
 }
 
 /// Sends an SGI to each CPU that took the last one; when the time is over, says whether all did.
-fn send(this: usize, sent_at: &mut [u64; MAX_CPUS]) -> bool {
+fn send(this: usize) -> bool {
     let over = timer::now() >= END.load(SeqCst);
     let mut settled = over;
-    for (receiver, sent_at) in sent_at.iter_mut().enumerate().take(smp::count()) {
+    for receiver in 0..smp::count() {
         let account = sgi(this, receiver);
         if account.is_open() {
             settled = false;
-            if timer::now() > *sent_at + timer::ticks(PATIENCE) {
-                account.lost.fetch_add(1, SeqCst);
-                BROKEN.store(true, SeqCst);
-            }
+            BROKEN.fetch_or(account.is_lost(), SeqCst);
         } else if !over {
-            *sent_at = timer::now();
-            account.sent.fetch_add(1, SeqCst);
+            account.send(timer::now());
             gic::send_sgi(gic::sgi_value(this as u32, smp::affinity(receiver)));
         }
     }
@@ -213,7 +223,7 @@ fn send(this: usize, sent_at: &mut [u64; MAX_CPUS]) -> bool {
 fn report(seconds: u64) {
     let cpus = smp::count();
     let of = |field: fn(&Account) -> &AtomicU32, account: &Account| field(account).load(SeqCst);
-    let (mut lost, mut doubled) = (0, STRANGE.load(SeqCst));
+    let (mut lost, mut doubled, mut slowest) = (0, STRANGE.load(SeqCst), 0);
     let mut add = |account: &Account, source: &str, from: usize, to: usize| {
         let [sent, taken] = [of(|account| &account.sent, account), of(|account| &account.taken, account)];
         let wrong = [of(|account| &account.lost, account), of(|account| &account.doubled, account)];
@@ -224,6 +234,7 @@ fn report(seconds: u64) {
         }
         lost += wrong[0];
         doubled += wrong[1];
+        slowest = slowest.max(account.slowest.load(SeqCst));
         u64::from(taken)
     };
     let (mut sgis, mut rings) = (0, 0);
@@ -231,5 +242,8 @@ fn report(seconds: u64) {
         sgis += (0..cpus).map(|sender| add(sgi(sender, cpu), "SGI", sender, cpu)).sum::<u64>();
         rings += (0..2).map(|timer| add(ring(cpu, timer), "timer", timer, cpu)).sum::<u64>();
     }
-    println!("@done seconds={seconds} cpus={cpus} sgis={sgis} rings={rings} lost={lost} doubled={doubled}");
+    let slowest = slowest * 1_000_000 / timer::frequency();
+    println!(
+        "@done seconds={seconds} cpus={cpus} sgis={sgis} rings={rings} lost={lost} doubled={doubled} slowest={slowest}"
+    );
 }

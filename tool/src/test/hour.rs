@@ -6,8 +6,11 @@ use turnstile_link::StopReason;
 use super::scenario::{Record, Scenario, Step, guest};
 
 const CMDLINE: &str = "cmdline = \"seconds=3600\"";
-/// Twice in a quarter of a second each vCPU sends to each vCPU.
+/// In a quarter of a second each vCPU sends twice to each vCPU.
 const ROUNDS: u64 = 3600 * 8;
+
+/// Microseconds that an interrupt may be under way, when a CPU that others use sleeps most of the time.
+const SLOWEST: u64 = 1000;
 
 /// The scenarios of this topic.
 pub fn scenarios() -> Vec<Scenario> {
@@ -53,6 +56,9 @@ fn nothing_lost(record: &Record) -> Result<(), String> {
         };
         if (number("lost"), number("doubled")) != (Some(0), Some(0)) || !cpus.is_some_and(enough) {
             return Err(format!("not everything was taken once: {line}"));
+        }
+        if number("slowest").is_none_or(|slowest| slowest > SLOWEST) {
+            return Err(format!("an interrupt took longer than {SLOWEST} microseconds: {line}"));
         }
     }
     Ok(())

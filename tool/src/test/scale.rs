@@ -16,8 +16,9 @@ pub fn scenarios() -> Vec<Scenario> {
         alone(1, "turnstile: shell ready cpus=1", &CHECKS[1..]),
         alone(4, "turnstile: shell ready cpus=4", &CHECKS),
         alone(16, "turnstile: shell ready cpus=16", &CHECKS[1..]),
-        alone(64, "turnstile: shell ready cpus=64", &["timer"]),
+        alone(64, "turnstile: shell ready cpus=64", &["timer", "fp"]),
         several("4-on-4", 4, &format!("{shared}\ncpus = [0, 1, 2, 3]"), &CHECKS),
+        on_gicv2(several("4-on-2", 2, &format!("{shared}\ncpus = [0, 1]"), &CHECKS[1..])),
     ]
 }
 
@@ -34,9 +35,13 @@ fn alone(vcpus: u32, ready: &'static str, checks: &[&'static str]) -> Scenario {
 fn several(name: &str, vms: u8, more: &str, checks: &[&'static str]) -> Scenario {
     let config: String = (0..vms).map(|vm| linux(&format!("linux-{vm}"), 4, &run(checks), more)).collect();
     let ready = |vm| Step::Expect(vm, "turnstile: shell ready cpus=4");
-    let steps = (0..vms).flat_map(|vm| [ready(vm)].into_iter().chain(passes(vm, checks)));
-    let steps = steps.collect();
+    let steps = (0..vms).flat_map(|vm| [ready(vm)].into_iter().chain(passes(vm, checks))).collect();
     Scenario::new(format!("scale/{vms}-linux-{name}"), config, steps).limit(1200).judge(quiet_kernel)
+}
+
+fn on_gicv2(scenario: Scenario) -> Scenario {
+    let config = format!("[machine]\ngic = 2\n\n{}", scenario.config);
+    Scenario { name: format!("{}-gicv2", scenario.name), config, ..scenario }
 }
 
 fn run(checks: &[&str]) -> String {
@@ -45,12 +50,14 @@ fn run(checks: &[&str]) -> String {
 
 /// The steps of a VM that passes these checks.
 fn passes(vm: u8, checks: &[&'static str]) -> impl Iterator<Item = Step> {
-    let lines = checks.iter().map(|check| match *check {
-        "hotplug" => "turnstile: hotplug ok",
-        "timer" => "turnstile: timer ok",
-        "ipi-stress" => "turnstile: ipi-stress ok",
-        "memory" => "turnstile: memory ok",
-        _ => "turnstile: fp ok",
-    });
-    lines.map(move |line| Step::Expect(vm, line)).collect::<Vec<_>>().into_iter()
+    checks.iter().map(move |check| {
+        let line = match *check {
+            "hotplug" => "turnstile: hotplug ok",
+            "timer" => "turnstile: timer ok",
+            "ipi-stress" => "turnstile: ipi-stress ok",
+            "memory" => "turnstile: memory ok",
+            _ => "turnstile: fp ok",
+        };
+        Step::Expect(vm, line)
+    })
 }
