@@ -100,7 +100,7 @@ fn turnstile_main(host: &'static Host) -> ! {
         }
     }
     if !tenants.is_empty() {
-        sched::start(tenants, guests.len(), &host.cpus);
+        sched::start(tenants, &host.cpus);
     }
     let crashed = AtomicU32::new(0);
     let system = SYSTEM.call_once(|| System { host, guests, running: AtomicU32::new(0), crashed });

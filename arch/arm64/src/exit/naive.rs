@@ -7,9 +7,10 @@ use spin::Once;
 use turnstile_techniques::{Set, Technique};
 use turnstile_trapmap::{Binary, Linear, SysReg, by_encoding, flat, flat_len};
 use turnstile_vgic::{SgiRegister, Vgic};
+use turnstile_vm::attention::Reasons;
 
 use super::sysreg::{self, GROUPS, Lookup, SINGLE, TRAPS, Trap};
-use super::{Code, Handler, LIGHT_HANDLERS, class};
+use super::{Code, Handler, LIGHT_HANDLERS, class, irq};
 use crate::frame::Frame;
 use crate::irq::{Gic, Gicv3};
 use crate::vcpu::{Owned, Vcpu};
@@ -84,6 +85,11 @@ static FULL: Once<Full> = Once::new();
 /// Returns the full tier's handler of trapped system registers, if it is not the usual one.
 pub fn full_sysreg() -> Option<Full> {
     FULL.get().copied()
+}
+
+/// Looks at what the reasons name.
+pub fn look(vcpu: &Vcpu, owned: &mut Owned, reasons: Reasons) {
+    irq::attend::<Gicv3>(vcpu, owned, reasons);
 }
 
 /// Acknowledges the interrupt and leaves the rest to the full tier.

@@ -5,12 +5,13 @@ use super::saved::{RegisterFile, Saved};
 use turnstile_vm::attention::Reasons;
 
 use crate::cpu;
+use crate::exit::naive::look;
 use crate::exit::resident;
 use crate::frame::Frame;
 use crate::irq::Gicv3;
 use crate::irq::ich::Ich;
 use crate::regs;
-use crate::vcpu::{Owned, serve_remote};
+use crate::vcpu::Owned;
 
 /// HCR_EL2 of a hypervisor that switches, outside its guests: RW and E2H.
 const HCR_HOST: u64 = 1 << 31 | 1 << 34;
@@ -75,16 +76,11 @@ pub(super) extern "C" fn read_list_registers(frame: &mut Frame) {
 /// Looks for everything that may be wanted of the vCPU, whether or not its attention word says so.
 pub(super) extern "C" fn look_through(frame: &mut Frame) {
     let vcpu = resident(frame);
-    let (gic, saved) = (&mut owned(frame).gic, saved(frame));
+    let (owned, saved) = (owned(frame), saved(frame));
     let _guard = saved.lock.lock();
-    serve_remote::<Gicv3>(vcpu, gic, &mut Ich);
     let posted = vcpu.attention.take_only(Reasons::SGIS);
-    vcpu.vm.with_gic::<Gicv3, _>(|cx| {
-        posted.each_sgi(|intid| gic.deliver(cx, intid));
-        vcpu.inbox.drain(|intid| gic.deliver(cx, intid));
-        gic.settle(cx);
-    });
-    saved.pending = gic.has_pending(&mut Ich);
+    look(vcpu, owned, posted | Reasons::REMOTE | Reasons::INBOX);
+    saved.pending = owned.gic.has_pending(&mut Ich);
 }
 
 /// Stores the system registers of EL1 and EL0.

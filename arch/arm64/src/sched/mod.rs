@@ -13,7 +13,6 @@ mod tests;
 mod thread;
 
 use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU64;
@@ -67,7 +66,7 @@ unsafe impl Send for Scheduler {}
 struct Local {
     queue: RunQueue<'static>,
     /// Which vCPU of each VM ran here last: its translations are in the TLB.
-    last: Box<[u32]>,
+    last: [u32; 256],
     /// The vCPU that is resident.
     resident: Option<&'static Vcpu>,
     /// Whose vectors are in use: of this model, and timed or not.
@@ -79,9 +78,9 @@ struct Local {
 /// No vCPU.
 const NOBODY: u32 = u32::MAX;
 
-/// Makes the run queues: `tenants` in the order of their numbers, of `vms` VMs. Once, by the boot CPU, before the others
+/// Makes the run queues: `tenants` in the order of their numbers. Once, by the boot CPU, before the others
 /// are let go.
-pub fn start(tenants: Vec<Tenant>, vms: usize, cpus: &'static [&'static PerCpu]) {
+pub fn start(tenants: Vec<Tenant>, cpus: &'static [&'static PerCpu]) {
     let slice = regs::CNTFRQ_EL0.read() / SLICES;
     let system = SYSTEM.call_once(|| {
         let vcpus = tenants.iter().map(|tenant| tenant.vcpu).collect();
@@ -103,9 +102,9 @@ pub fn start(tenants: Vec<Tenant>, vms: usize, cpus: &'static [&'static PerCpu])
         for (number, _) in numbers.filter(|(_, thread)| thread.home() == index) {
             queue.ready(number, time::ticks());
         }
-        let last = vec![NOBODY; vms].into();
         cpu.scheduler.call_once(|| {
-            let local = Local { queue, last, resident: None, vectors: None, waited_for: false };
+            let local =
+                Local { queue, last: [NOBODY; 256], resident: None, vectors: None, waited_for: false };
             Scheduler(UnsafeCell::new(local))
         });
     }

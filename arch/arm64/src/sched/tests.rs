@@ -37,7 +37,7 @@ fn who_is_woken_by_a_load_is_for_the_loaded_one_to_look_for() {
         (0..3).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu, Some(thread(n)))))).collect();
     vm.set_vcpus(threads.clone());
     let tenant = |vcpu: &&'static Vcpu| Tenant { vcpu, class: Class::Fair { weight: 100 }, cpus: [0].into() };
-    start(threads.iter().map(tenant).collect(), 1, Box::leak(Box::new([cpu])));
+    start(threads.iter().map(tenant).collect(), Box::leak(Box::new([cpu])));
     let [loaded, woken, parked] = threads[..] else { panic!("there are three") };
 
     // An interrupt that one of them has, and that goes to another one while the first is in no CPU.
