@@ -16,7 +16,7 @@ pub fn scenarios() -> Vec<Scenario> {
         alone(1, "turnstile: shell ready cpus=1", &CHECKS[1..]),
         alone(4, "turnstile: shell ready cpus=4", &CHECKS),
         alone(16, "turnstile: shell ready cpus=16", &CHECKS[1..]),
-        alone(64, "turnstile: shell ready cpus=64", &["timer", "fp"]),
+        alone(64, "turnstile: shell ready cpus=64", &["timer"]),
         several("4-on-4", 4, &format!("{shared}\ncpus = [0, 1, 2, 3]"), &CHECKS),
         on_gicv2(several("4-on-2", 2, &format!("{shared}\ncpus = [0, 1]"), &CHECKS[1..])),
     ]
