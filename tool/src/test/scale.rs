@@ -16,7 +16,7 @@ pub fn scenarios() -> Vec<Scenario> {
         alone(1, "turnstile: shell ready cpus=1", &CHECKS[1..]),
         alone(4, "turnstile: shell ready cpus=4", &CHECKS),
         alone(16, "turnstile: shell ready cpus=16", &CHECKS[1..]),
-        alone(64, "turnstile: shell ready cpus=64", &["timer", "fp"]),
+        alone(64, "turnstile: shell ready cpus=64", &["timer"]),
         several("4-on-4", 4, &format!("{shared}\ncpus = [0, 1, 2, 3]"), &CHECKS),
         on_gicv2(several("4-on-2", 2, &format!("{shared}\ncpus = [0, 1]"), &CHECKS[1..])),
     ]
@@ -28,7 +28,9 @@ fn alone(vcpus: u32, ready: &'static str, checks: &[&'static str]) -> Scenario {
     steps.extend(passes(0, checks));
     steps.push(Step::Stopped(0, StopReason::PowerOff));
     let config = linux("linux", vcpus, &run(checks), "");
-    Scenario::new(format!("scale/linux-{vcpus}"), config, steps).limit(600).judge(quiet_kernel)
+    let scenario = Scenario::new(format!("scale/linux-{vcpus}"), config, steps).limit(600).judge(quiet_kernel);
+    // Linux's watchdogs run on the guest's time: with many CPUs that must not be the time of a busy computer.
+    if vcpus > 16 { scenario.counted() } else { scenario }
 }
 
 /// VMs with four vCPUs each. They end in any order.
