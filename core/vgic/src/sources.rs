@@ -74,11 +74,17 @@ impl Vgic {
     /// itself a vCPU sends it with [`VcpuGic::inject_sgi_from`].
     #[inline] // Hot: on the light exit of a write to GICD_SGIR.
     pub fn post_sgi<H: Host>(&self, host: &H, target: usize, intid: u32, sender: usize) {
+        self.note_sender(target, intid, sender);
+        host.post(target, intid);
+    }
+
+    /// Notes who sends an SGI, for a target to which it is posted then. HOT: one atomic operation.
+    #[inline(always)] // Hot: on the light exit of a write to GICD_SGIR.
+    pub fn note_sender(&self, target: usize, intid: u32, sender: usize) {
         if let Some(incoming) = self.incoming.get(target) {
             // Release: the target's guest is to see what the sender's wrote before.
             incoming.0[intid as usize & 15].fetch_or(1 << (sender & 7), Ordering::Release);
         }
-        host.post(target, intid);
     }
 }
 

@@ -28,7 +28,8 @@ fn alone(vcpus: u32, ready: &'static str, checks: &[&'static str]) -> Scenario {
     steps.extend(passes(0, checks));
     steps.push(Step::Stopped(0, StopReason::PowerOff));
     let config = linux("linux", vcpus, &run(checks), "");
-    let scenario = Scenario::new(format!("scale/linux-{vcpus}"), config, steps).limit(600).judge(quiet_kernel);
+    let scenario =
+        Scenario::new(format!("scale/linux-{vcpus}"), config, steps).limit(600).judge(quiet_kernel);
     // Linux's watchdogs run on the guest's time: with many CPUs that must not be the time of a busy computer.
     if vcpus > 16 { scenario.counted() } else { scenario }
 }

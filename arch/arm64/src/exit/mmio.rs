@@ -3,9 +3,10 @@
 //! "ISS encoding for an exception from a Data Abort").
 
 use turnstile_vgic::Outcome;
+use turnstile_vm::attention::{Posted, Reasons};
 
 use super::inject::{self, Abort};
-use super::{Code, done, resident, skip};
+use super::{Code, done, resident, skip, sysreg};
 use crate::Monitor;
 use crate::cpu;
 use crate::frame::Frame;
@@ -129,10 +130,36 @@ pub(super) fn light_preserved_sgir<G: Gic>(frame: &mut Frame, iss: u32) -> u32 {
     light_sgir::<G>(frame, value as u32)
 }
 
-/// Sends the SGI of a store to `GICD_SGIR`: to the vCPU itself by a list register, to others by their attention words.
+/// Sends the SGI of a store to `GICD_SGIR`. Usually it is for one vCPU, another one, which is in its guest: that is a
+/// leaf without a stack frame of its own. All else is behind a tail call.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // Behind a tail call, too: the handlers of data aborts are laid out without it.
+fn light_sgir<G: Gic>(frame: &mut Frame, value: u32) -> u32 {
+    let vcpu = resident(frame);
+    let (intid, mut targets) = vcpu.vm.vgic.sgir_targets(value, vcpu.index);
+    let (Some(first), None) = (targets.next(), targets.next()) else {
+        return light_sgirs::<G>(frame, value);
+    };
+    if first == vcpu.index {
+        return light_sgirs::<G>(frame, value);
+    }
+    skip();
+    if let Some(target) = vcpu.vm.vcpu(first) {
+        vcpu.vm.vgic.note_sender(first, intid, vcpu.index);
+        match target.attention.post(Reasons::sgi(intid)) {
+            Posted::Seen => {}
+            Posted::Kick(token) => G::kick(token),
+            Posted::Wake => return sysreg::wake::<G>(vcpu, target),
+        }
+    }
+    done(vcpu)
+}
+
+/// A store to `GICD_SGIR` for several vCPUs, or the sender: to itself by a list register, to others by their attention
+/// words.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 #[inline(never)] // Needs a stack frame, which the other light exits are not to pay for.
-fn light_sgir<G: Gic>(frame: &mut Frame, value: u32) -> u32 {
+fn light_sgirs<G: Gic>(frame: &mut Frame, value: u32) -> u32 {
     let vcpu = resident(frame);
     // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
     let owned = unsafe { vcpu.owned() };

@@ -357,7 +357,7 @@ fn light_self_sgi<G: Gic>(frame: &mut Frame, intid: u32) -> u32 {
 
 /// Wakes the one target of an SGI, where it is parked.
 #[cold]
-fn wake<G: Gic>(vcpu: &Vcpu, target: &'static Vcpu) -> u32 {
+pub(super) fn wake<G: Gic>(vcpu: &Vcpu, target: &'static Vcpu) -> u32 {
     target.notify::<G>(Posted::Wake);
     done(vcpu)
 }
