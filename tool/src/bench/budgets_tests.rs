@@ -85,7 +85,8 @@ fn the_readmes_table_is_what_the_budgets_say() {
     }
 }
 
-/// No light exit depends on the mode or on the processor, and the full exits of the rows do not either.
+/// No light exit depends on the mode or on the processor, and the full exits of the rows do not either, but for what is
+/// switched between vCPUs.
 #[test]
 fn budgets_depend_on_the_interrupt_controller_alone() {
     let layout = Layout::find().unwrap();
@@ -98,8 +99,11 @@ fn budgets_depend_on_the_interrupt_controller_alone() {
             let of = |budgets: &Budgets| budgets.of(row.name).unwrap_or_else(|| panic!("{name} has none"));
             let (mut ours, mut theirs) = (of(&ours), of(&theirs));
             let (here, there) = (ours.remove(INSTRUCTIONS).unwrap(), theirs.remove(INSTRUCTIONS).unwrap());
-            assert!((here - there).abs() <= 4.0, "{name}: {here}, and {there} on {}", alike.name);
-            assert_eq!(ours, theirs, "{name}");
+            // What goes with a vCPU from one to the next is what the processor has.
+            let switches = ["vcpu-switch", "sgi-to-parked"].contains(&row.name);
+            let apart = if switches { 16.0 } else { 4.0 };
+            assert!((here - there).abs() <= apart, "{name}: {here}, and {there} on {}", alike.name);
+            assert!(switches || ours == theirs, "{name}: {ours:?}, and {theirs:?} on {}", alike.name);
         }
     }
 }
