@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use turnstile_bundle::{
-    Bundle, Class, CpuList, Gic, GuestMachine, OnCrash, Pmu, Schedule, VmSpec, validate, write,
+    Arm64, Bundle, Class, CpuList, Machine, OnCrash, Pc, Pmu, Schedule, VmSpec, validate, write,
 };
 use xxhash_rust::xxh64::xxh64;
 
@@ -21,10 +21,7 @@ static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
         cpus: CpuList::new(&[0, 1]),
         schedule: Schedule::Pinned,
         memory: 64 << 20,
-        machine: GuestMachine::Virt,
-        gic: Gic::Auto,
-        pmu: Pmu::Trapped,
-        sve: true,
+        machine: Machine::Arm64(Arm64 { pmu: Pmu::Trapped, sve: true, ..Arm64::default() }),
         on_crash: OnCrash::Restart,
         statistics: true,
         cmdline: "console=ttyAMA0",
@@ -33,7 +30,9 @@ static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
     };
     let schedule = Schedule::Shared(Class::RealTime { priority: 5 });
     let other = VmSpec { name: "other", cpus: CpuList::new(&[2]), schedule, ..vm };
-    write(&[vm, other]).expect("a valid bundle")
+    let machine = Machine::Pc(Pc::default());
+    let pc = VmSpec { name: "pc", cpus: CpuList::new(&[3, 4]), machine, ..vm };
+    write(&[vm, other, pc]).expect("a valid bundle")
 });
 
 fn read(blob: &[u8]) {

@@ -2,44 +2,31 @@
 //! One VM: built from the bundle once, then started and stopped as often as its guest likes.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use spin::Mutex;
-use turnstile_arm64::cpu::PerCpu;
-use turnstile_arm64::exit::full::Crash;
-use turnstile_arm64::facility::{common, pmu};
-use turnstile_arm64::memory::{self, GuestMemory};
-use turnstile_arm64::sched::{Tenant, Thread};
-use turnstile_arm64::stolen::{Records, StolenTime};
-use turnstile_arm64::vcpu::Vcpu;
-use turnstile_arm64::vm::{Vm, VmParts};
-use turnstile_arm64::{fault, irq};
-use turnstile_bundle::{Class, OnCrash, Pmu, Schedule, VmSpec};
+use turnstile_bundle::{Class, Schedule, VmSpec};
 use turnstile_link::{Event, StopReason};
-use turnstile_machine::map::{IPA_BITS, SPI_COUNT};
-use turnstile_machine::{GicVersion, ImageError, LayoutError, MapError, Platform, fdt, image, layout, mpidr};
-use turnstile_vgic::{Model, Vgic, VgicConfig};
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Next, Phase, Stop};
-use turnstile_vm::{lifecycle, psci};
 
-use crate::devices::Devices;
+use crate::arch::boot::Host;
+use crate::arch::cpu::{self, PerCpu};
+use crate::arch::fault;
+use crate::arch::memory::{self, GuestMemory};
+use crate::arch::sched::Tenant;
+use crate::arch::vcpu::Vcpu;
+use crate::arch::vm::Vm;
 use crate::line;
-use turnstile_arm64::boot::Host;
+use crate::machine::{self, Devices, Machine};
 
 /// A VM and what it is made of.
 pub struct Guest {
     /// What exits see of it.
     pub vm: &'static Vm,
-    spec: VmSpec<'static>,
-    gic: GicVersion,
-    /// The page of the machine that is a GICv2's CPU interface.
-    gicv: Option<u64>,
-    /// The records of its stolen time, if its vCPUs share CPUs.
-    records: Option<Records>,
+    machine: Machine,
     memory: Mutex<Option<GuestMemory>>,
     devices: Mutex<Devices>,
     /// Held from the moment in which its statistics are forgotten until the life is counted that makes new ones.
@@ -58,25 +45,13 @@ const WANTED: u8 = 1;
 /// That CPU is starting it.
 const STARTING: u8 = 2;
 
-/// Why a VM cannot start.
+/// Why a VM cannot be built or started.
 #[derive(Debug)]
 pub enum Error {
     /// It wants a physical CPU that does not run.
     NoCpu(u16),
-    /// Its kernel is not an arm64 Image.
-    Image(ImageError),
-    /// It does not fit its machine.
-    Map(MapError),
-    /// Its images do not fit its memory.
-    Layout(LayoutError),
-    /// Its device tree cannot be built.
-    Fdt(fdt::Error),
-    /// There is not enough memory.
-    Memory(memory::Error),
-    /// Its interrupt controller cannot be built.
-    Vgic,
-    /// It wants what this version does not do; the text names it and says what to write instead.
-    Unsupported(&'static str),
+    /// This machine cannot give it what it needs.
+    Machine(machine::Error),
     /// It runs already.
     Running,
 }
@@ -85,48 +60,15 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoCpu(cpu) => write!(f, "physical CPU {cpu} is not there: give the machine more CPUs"),
-            Self::Image(error) => write!(f, "its kernel cannot be started: {error}"),
-            Self::Map(error) => write!(f, "{error}"),
-            Self::Layout(error) => write!(f, "{error}"),
-            Self::Fdt(error) => write!(f, "its device tree cannot be built: {error}"),
-            Self::Memory(error) => write!(f, "{error}"),
-            Self::Unsupported(what) => write!(f, "{what}"),
-            Self::Vgic => write!(f, "its interrupt controller cannot be built"),
+            Self::Machine(error) => write!(f, "{error}"),
             Self::Running => write!(f, "it runs already"),
         }
     }
 }
 
-impl From<memory::Error> for Error {
-    fn from(error: memory::Error) -> Self {
-        Self::Memory(error)
-    }
-}
-
-/// Refuses what a description may ask for and this version does not do.
-fn supported(spec: &VmSpec<'_>) -> Result<(), Error> {
-    let refuse = |what| Err(Error::Unsupported(what));
-    match spec {
-        VmSpec { pmu: Pmu::Owned | Pmu::Trapped, .. } if !pmu::exists() => {
-            refuse("the CPU has no PMU (PMUv3): leave `pmu` out")
-        }
-        VmSpec { sve: true, .. } if common::vector_length() == 0 => {
-            refuse("the CPUs have no SVE: leave `sve` out, or use newer ones (under QEMU: -cpu max)")
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Returns the page of the machine that becomes the CPU interface of a guest with a GICv2. None with a GICv3.
-fn gicv(gic: GicVersion, host: &Host) -> Result<Option<u64>, Error> {
-    match (gic, host.gic()) {
-        (GicVersion::V3, GicVersion::V3) => Ok(None),
-        (GicVersion::V3, GicVersion::V2) => Err(Error::Unsupported(
-            "this machine has a GICv2, which cannot be a GICv3 to guests: leave `gic` out",
-        )),
-        (GicVersion::V2, _) => host.gicv().map(Some).ok_or(Error::Unsupported(
-            "this machine's GICv3 has no GICv2 interface for guests: leave `gic` out",
-        )),
+impl From<machine::Error> for Error {
+    fn from(error: machine::Error) -> Self {
+        Self::Machine(error)
     }
 }
 
@@ -151,7 +93,7 @@ impl Guest {
     /// `tenants` that share CPUs.
     ///
     /// # Errors
-    /// When a physical CPU is missing, or the interrupt controller cannot be built.
+    /// When a physical CPU is missing, or the machine lacks what the description asks for.
     pub fn build(
         id: u8,
         spec: &VmSpec<'static>,
@@ -159,74 +101,31 @@ impl Guest {
         running: usize,
         tenants: &mut Vec<Tenant>,
     ) -> Result<Self, Error> {
-        supported(spec)?;
-        let gic = spec.gic.on(host.gic());
-        spec.machine.map().check(gic, spec.vcpus, spec.memory).map_err(Error::Map)?;
-        let gicv = gicv(gic, host)?;
-        let mpidrs: Vec<u64> = (0..spec.vcpus).filter_map(mpidr).collect();
-        let mut vgic = Vgic::new(&VgicConfig {
-            model: match gic {
-                GicVersion::V2 => Model::Gicv2,
-                GicVersion::V3 => Model::Gicv3,
-            },
-            mpidrs: &mpidrs,
-            spis: SPI_COUNT,
-            priority_bits: irq::priority_bits().min(8) as u8,
-            group1_at_reset: true,
-        })
-        .map_err(|_| Error::Vgic)?;
-        vgic.split_redistributors(spec.machine.map().gicr(spec.vcpus, spec.memory).in_first());
-        let on_crash = match spec.on_crash {
-            OnCrash::Stop => lifecycle::OnCrash::Stop,
-            OnCrash::Restart => lifecycle::OnCrash::Restart,
-        };
-        let records = match spec.schedule {
-            Schedule::Shared(_) => Some(memory::stolen_time_records(spec.vcpus)?),
-            Schedule::Pinned => None,
-        };
-        let vm: &'static Vm = Box::leak(Box::new(Vm::new(VmParts {
-            id,
-            name: String::from(spec.name),
-            machine: spec.machine,
-            on_crash,
-            pmu: match spec.pmu {
-                Pmu::Off => pmu::Kind::Off,
-                Pmu::Trapped => pmu::Kind::Trapped,
-                Pmu::Owned => pmu::Kind::Owned,
-            },
-            sve: spec.sve,
-            statistics: spec.statistics,
-            vgic,
-            memory: spec.memory,
-            stolen_time: records.map(|_| spec.machine.map().stolen_time.base),
-        })));
+        let (machine, parts) = Machine::new(id, spec, host)?;
+        let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
         let areas = areas(spec, host, running)?;
         let mut vcpus = Vec::new();
         for index in 0..spec.vcpus {
-            let area = areas[index % areas.len()];
-            let (Schedule::Shared(class), Some(records)) = (spec.schedule, records) else {
-                vcpus.push(&*Box::leak(Box::new(Vcpu::new(vm, index, area, None))));
-                continue;
-            };
-            let thread =
-                Thread::new(tenants.len() as u32, memory::vcpu_stack()?, StolenTime::new(records, index));
-            let vcpu = &*Box::leak(Box::new(Vcpu::new(vm, index, area, Some(thread))));
-            let cpus = (0..areas.len()).map(|n| areas[(index + n) % areas.len()].index as u32).collect();
-            tenants.push(Tenant { vcpu, class: share(class), cpus });
+            let thread = machine.thread(tenants.len() as u32, index)?;
+            let vcpu = &*Box::leak(Box::new(Vcpu::new(vm, index, areas[index % areas.len()], thread)));
+            if let Schedule::Shared(class) = spec.schedule {
+                let cpus = (0..areas.len()).map(|n| areas[(index + n) % areas.len()].index as u32).collect();
+                tenants.push(Tenant { vcpu, class: share(class), cpus });
+            }
             vcpus.push(vcpu);
         }
         vm.set_vcpus(vcpus);
-        let devices = Mutex::new(Devices::new(spec.machine.map()));
+        let devices = Mutex::new(machine.devices());
         let (memory, beginning) = (Mutex::new(None), Mutex::new(()));
         let (plan, down) = (AtomicU8::new(REST), AtomicBool::new(false));
-        Ok(Self { vm, spec: *spec, gic, gicv, records, memory, devices, beginning, plan, down })
+        Ok(Self { vm, machine, memory, devices, beginning, plan, down })
     }
 
     /// Reads the memory of the VM, once it runs, as nothing else does: to see that it cannot be read
     /// (`provoke=read-guest`). Not on the CPU that starts it.
     pub fn provoke_read(&self) {
         while !self.is_running() {
-            turnstile_arm64::cpu::relax();
+            cpu::relax();
         }
         if let Some(memory) = self.memory.lock().as_ref() {
             fault::read_guest(memory.base());
@@ -311,23 +210,13 @@ impl Guest {
         if slot.is_some() {
             return Err(Error::Running);
         }
-        let map = self.spec.machine.map();
-        let mut memory = GuestMemory::new(map.ram_base, self.spec.memory, IPA_BITS)?;
-        let start = match self.furnish(&mut memory) {
-            Ok(start) => start,
-            Err(error) => {
-                memory.release()?;
-                return Err(error);
-            }
-        };
+        let (memory, start) = self.machine.furnish()?;
         let mut devices = self.devices.lock();
-        *devices = Devices::new(map);
-        self.vm.reset_interrupts();
+        *devices = self.machine.devices();
+        self.machine.prepare(self.vm, &memory, start);
         drop(devices);
-        self.vm.prepare(memory.vtcr(), memory.tables());
         *slot = Some(memory);
         drop(slot);
-        self.vm.psci.reset(start);
         let beginning = self.beginning.lock();
         self.vm.reset_statistics();
         let (free_memory, arena) = memory::free_bytes();
@@ -339,43 +228,6 @@ impl Guest {
         Ok(())
     }
 
-    /// Gives the memory its contents.
-    fn furnish(&self, memory: &mut GuestMemory) -> Result<psci::Start, Error> {
-        if let Some(records) = self.records {
-            memory.show(self.spec.machine.map().stolen_time.base, records)?;
-        }
-        self.load(memory)
-    }
-
-    /// Puts kernel, initial RAM disk and device tree in place.
-    fn load(&self, memory: &mut GuestMemory) -> Result<psci::Start, Error> {
-        let spec = &self.spec;
-        let header = image::parse(spec.kernel).map_err(Error::Image)?;
-        let initrd_size = spec.initrd.map(|bytes| bytes.len() as u64);
-        let plan = layout(spec.machine.map(), spec.memory, &header, spec.kernel.len() as u64, initrd_size)
-            .map_err(Error::Layout)?;
-        let tree = fdt::build(&Platform {
-            machine: spec.machine,
-            gic: self.gic,
-            vcpus: spec.vcpus,
-            memory: spec.memory,
-            bootargs: spec.cmdline,
-            initrd: plan.initrd.clone(),
-            pmu: spec.pmu != Pmu::Off,
-        })
-        .map_err(Error::Fdt)?;
-        if let Some(page) = self.gicv {
-            memory.map_device(spec.machine.map().gicc.base, page)?;
-        }
-        memory.load(plan.kernel.start, spec.kernel)?;
-        if let (Some(range), Some(bytes)) = (&plan.initrd, spec.initrd) {
-            memory.load(range.start, bytes)?;
-        }
-        memory.load(plan.dtb.start, &tree)?;
-        memory.finish_loading();
-        Ok(psci::Start { entry: plan.entry(), context: plan.dtb.start })
-    }
-
     /// Takes the VM down after all its vCPUs have stopped. Returns whether it is to run again.
     pub fn stopped(&self, stop: Stop) -> bool {
         let mut restarts = stop.next(self.vm.on_crash) == Next::Restart && !self.is_down();
@@ -384,12 +236,7 @@ impl Guest {
             Stop::Reset => StopReason::Reset,
             Stop::Killed => StopReason::Killed,
             Stop::Crash(code) => {
-                let text = if code == Crash::SError as u16 {
-                    "an access of the guest ended in an SError"
-                } else {
-                    "the guest asked for a warm reset (PSCI SYSTEM_RESET2), as Linux does after a panic"
-                };
-                line::crash(self.vm, format_args!("{text}"));
+                line::crash(self.vm, format_args!("{}", machine::crash_text(code)));
                 StopReason::Crash
             }
         };
@@ -440,6 +287,18 @@ impl Guest {
     /// Writes a device register.
     pub fn write(&self, address: u64, size: u8, value: u64) -> bool {
         self.devices.lock().write(self.vm, address, size, value)
+    }
+
+    /// Reads a port.
+    #[cfg(target_arch = "x86_64")]
+    pub fn port_read(&self, port: u16, size: u8) -> Option<u64> {
+        self.devices.lock().port_read(self.vm, port, size)
+    }
+
+    /// Writes a port.
+    #[cfg(target_arch = "x86_64")]
+    pub fn port_write(&self, port: u16, size: u8, value: u64) -> bool {
+        self.devices.lock().port_write(self.vm, port, size, value)
     }
 
     /// Lets the VM's clock go on.

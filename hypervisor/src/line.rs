@@ -6,13 +6,13 @@ use core::fmt::Write;
 
 use heapless::String;
 use spin::{Mutex, Once};
-use turnstile_arm64::vm::Vm;
-use turnstile_arm64::{console, fault, println, time};
-use turnstile_exitstat::Reason;
+use turnstile_exitstat::{self as exitstat, Page, Reason};
 use turnstile_link::{
     Decoder, DownLink, Event, Item, MAX_BUCKETS, MAX_TEXT, Outcome, StopReason, Up, VmState,
 };
 
+use crate::arch::vm::Vm;
+use crate::arch::{console, fault, println, time};
 use crate::system::{self, System};
 
 /// How the line is used.
@@ -144,6 +144,18 @@ pub fn statistics(vm: &Vm) {
                     send(&Up::Exits { vm: vm.id, vcpu, reason, total: exits.total, first, counts: *counts });
                 }
             }
+        }
+        events(vm, vcpu, page);
+    }
+}
+
+/// Sends how often events happened to a vCPU.
+fn events(vm: &Vm, vcpu: u16, page: &Page) {
+    for (part, events) in exitstat::Event::ALL.chunks(MAX_BUCKETS).enumerate() {
+        let mut counts = [0; MAX_BUCKETS];
+        counts.iter_mut().zip(events).for_each(|(count, &event)| *count = page.events(event));
+        if counts.iter().any(|count| *count > 0) {
+            send(&Up::Events { vm: vm.id, vcpu, first: (part * MAX_BUCKETS) as u8, counts });
         }
     }
 }

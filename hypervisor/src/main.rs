@@ -6,7 +6,7 @@
 //! | `main` | from the machine to running VMs |
 //! | `options` | the hypervisor's command line |
 //! | `guest` | one VM: built from the bundle, started, stopped, started again |
-//! | `devices` | the devices of a VM that are not its interrupt controller |
+//! | `machine` | what differs by architecture: how a VM is built and furnished, its devices |
 //! | `line` | the serial line: consoles, events, commands; framed, or plain text |
 //!
 //! Everything unsafe, and everything on an exit's path, is in the `arch` crate.
@@ -16,12 +16,17 @@
 #[cfg(target_os = "none")]
 extern crate alloc;
 
-#[cfg(target_os = "none")]
-mod devices;
+#[cfg(all(target_os = "none", target_arch = "aarch64"))]
+use turnstile_arm64 as arch;
+#[cfg(all(target_os = "none", target_arch = "x86_64"))]
+use turnstile_x86_64 as arch;
+
 #[cfg(target_os = "none")]
 mod guest;
 #[cfg(target_os = "none")]
 mod line;
+#[cfg(target_os = "none")]
+mod machine;
 #[cfg(target_os = "none")]
 mod options;
 #[cfg(target_os = "none")]

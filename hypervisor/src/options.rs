@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The hypervisor's command line: words of the form `key=value`.
 
-use turnstile_arm64::fault::Provoked;
-use turnstile_arm64::mitigation::Choice;
-use turnstile_arm64::mode::Wanted;
-
+use crate::arch::fault::Provoked;
 use crate::line::Mode;
+use crate::machine;
 
 /// What the command line says.
 #[derive(Clone, Copy, Debug)]
@@ -40,10 +38,7 @@ pub fn parse<'a>(line: &'a str, mut unknown: impl FnMut(&'a str)) -> Options {
             "provoke=stack-overflow" => options.provoke = Some(Provoked::StackOverflow),
             "provoke=read-guest" => options.provoke = Some(Provoked::ReadGuest),
             "provoke=panic" => options.provoke = Some(Provoked::Panic),
-            // `mode=vhe`, `mode=nvhe`: read by the boot code, before anything else.
-            _ if Wanted::from_word(word).is_some() => {}
-            // `mitigations=`: read by each CPU as it starts.
-            _ if Choice::from_word(word).is_some() => {}
+            _ if machine::is_boot_word(word) => {}
             // Read by `without`.
             #[cfg(feature = "ablation")]
             _ if word.starts_with(WITHOUT) => {}

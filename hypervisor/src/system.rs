@@ -5,17 +5,17 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use spin::Once;
-use turnstile_arm64::boot::Host;
-use turnstile_arm64::cpu::PerCpu;
-use turnstile_arm64::exit::wait;
-use turnstile_arm64::fault::Provoked;
-use turnstile_arm64::sched;
-use turnstile_arm64::vm::Vm;
-use turnstile_arm64::{Monitor, println, set_monitor};
 use turnstile_bundle::Bundle;
 use turnstile_link::{Command, Outcome};
 use turnstile_vm::lifecycle::Stop;
 
+use crate::arch::boot::Host;
+use crate::arch::cpu::PerCpu;
+use crate::arch::exit::wait;
+use crate::arch::fault::Provoked;
+use crate::arch::sched;
+use crate::arch::vm::Vm;
+use crate::arch::{Monitor, println, set_monitor};
 use crate::guest::Guest;
 use crate::line;
 use crate::options;
@@ -46,7 +46,7 @@ fn refuse(host: &Host, reason: core::fmt::Arguments<'_>) -> ! {
 /// has one table: they would put the techniques back.
 #[cfg(feature = "ablation")]
 fn take_off(host: &Host, bundle: &Bundle<'_>) {
-    use turnstile_arm64::naive::{self, Set};
+    use crate::arch::naive::{self, Set};
     let Some(list) = options::without(host.bootargs) else { return };
     if let Some(vm) = bundle.vms().iter().find(|vm| vm.statistics) {
         refuse(
@@ -75,7 +75,7 @@ fn turnstile_main(host: &'static Host) -> ! {
     });
     line::set_mode(options.line);
     if let Some(kind) = options.provoke {
-        turnstile_arm64::fault::provoke(kind);
+        crate::arch::fault::provoke(kind);
     }
     let Some(blob) = host.bundle else {
         refuse(
@@ -217,6 +217,16 @@ impl Monitor for System {
 
     fn mmio_write(&self, vm: &'static Vm, address: u64, size: u8, value: u64) -> bool {
         self.guests.get(usize::from(vm.id)).is_some_and(|guest| guest.write(address, size, value))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn port_read(&self, vm: &'static Vm, port: u16, size: u8) -> Option<u64> {
+        self.guests.get(usize::from(vm.id))?.port_read(port, size)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn port_write(&self, vm: &'static Vm, port: u16, size: u8, value: u64) -> bool {
+        self.guests.get(usize::from(vm.id)).is_some_and(|guest| guest.port_write(port, size, value))
     }
 
     fn interrupt(&self, intid: u32) {

@@ -127,9 +127,8 @@ impl Code {
         let bytes = raw.iter().flat_map(|raw| raw.bytes.iter().copied()).collect();
         let (isa, accesses) = (self.isa, &mut self.accesses);
         let block = self.blocks.entry((start, level, bytes)).or_insert_with(|| {
-            let returns = effects.last().is_some_and(|last| {
-                last.classes.has(Class::ExceptionReturns) || last.classes.has(Class::Vmrun)
-            });
+            let entry = if isa == Isa::X86 { Class::Vmrun } else { Class::ExceptionReturns };
+            let returns = effects.last().is_some_and(|last| last.classes.has(entry));
             let instructions = raw.into_iter().zip(effects).map(|(raw, effect)| Instruction {
                 pc: raw.pc,
                 classes: effect.classes,

@@ -65,6 +65,12 @@ unsafe extern "C" {
         flags: c_int,
         data: *mut c_void,
     );
+    pub fn qemu_plugin_register_vcpu_insn_exec_cb(
+        insn: *mut Insn,
+        callback: extern "C" fn(c_uint, *mut c_void),
+        flags: c_int,
+        data: *mut c_void,
+    );
     pub fn qemu_plugin_register_vcpu_mem_cb(
         insn: *mut Insn,
         callback: extern "C" fn(c_uint, u32, u64, *mut c_void),
@@ -84,6 +90,7 @@ unsafe extern "C" {
     pub fn qemu_plugin_insn_data(insn: *const Insn, to: *mut c_void, length: usize) -> usize;
     pub fn qemu_plugin_insn_size(insn: *const Insn) -> usize;
     pub fn qemu_plugin_insn_vaddr(insn: *const Insn) -> u64;
+    pub fn qemu_plugin_insn_haddr(insn: *const Insn) -> *const c_void;
     fn qemu_plugin_insn_disas(insn: *const Insn) -> *mut c_char;
     pub fn qemu_plugin_mem_is_store(info: u32) -> bool;
     pub fn qemu_plugin_get_hwaddr(info: u32, address: u64) -> *mut c_void;
@@ -91,6 +98,7 @@ unsafe extern "C" {
     pub fn qemu_plugin_hwaddr_device_name(address: *const c_void) -> *const c_char;
     fn qemu_plugin_get_registers() -> *mut Array;
     fn qemu_plugin_read_register(handle: *mut c_void, to: *mut Bytes) -> c_int;
+    fn qemu_plugin_read_memory_vaddr(address: u64, to: *mut Bytes, length: usize) -> bool;
     // GLib, which QEMU is linked with.
     fn g_byte_array_new() -> *mut Bytes;
     fn g_byte_array_set_size(array: *mut Bytes, length: c_uint) -> *mut Bytes;
@@ -191,6 +199,17 @@ impl Machine for Registers {
             std::slice::from_raw_parts((*self.buffer).data, (*self.buffer).len as usize)
         };
         Some(value(register, bytes))
+    }
+
+    fn memory(&mut self, address: u64) -> Option<u64> {
+        // SAFETY: called from a callback on execution; the buffer is ours, and QEMU makes it as long as it reads.
+        let bytes = unsafe {
+            if !qemu_plugin_read_memory_vaddr(address, self.buffer, size_of::<u64>()) {
+                return None;
+            }
+            std::slice::from_raw_parts((*self.buffer).data, (*self.buffer).len as usize)
+        };
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 
     fn cpu(&mut self) -> u64 {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Registers of the machine, as far as the accounting needs them.
 
+mod svm;
+
 use std::fmt;
 use std::ops::Range;
 
@@ -35,14 +37,16 @@ pub enum Register {
     Msr,
     /// POWER: where an interrupt to the hypervisor came from.
     Hsrr0,
+    /// x86: the operand of VMRUN, which #VMEXIT restores.
+    Rax,
 }
 
 impl Register {
     /// How many there are.
-    pub const COUNT: usize = Register::Hsrr0 as usize + 1;
+    pub const COUNT: usize = Register::Rax as usize + 1;
 
     /// All of them. QEMU's name of VBAR_EL1 is AArch32's.
-    pub const NAMES: [(Register, &'static str); 14] = [
+    pub const NAMES: [(Register, &'static str); 15] = [
         (Register::Cpsr, "cpsr"),
         (Register::HcrEl2, "HCR_EL2"),
         (Register::EsrEl2, "ESR_EL2"),
@@ -57,6 +61,7 @@ impl Register {
         (Register::TpidrEl2, "TPIDR_EL2"),
         (Register::Msr, "msr"),
         (Register::Hsrr0, "hsrr0"),
+        (Register::Rax, "rax"),
     ];
 }
 
@@ -64,6 +69,8 @@ impl Register {
 pub trait Machine {
     /// Reads a register, if the machine has it.
     fn read(&mut self, register: Register) -> Option<u64>;
+    /// Reads eight bytes of memory at an address as the CPU sees it now, if there is memory.
+    fn memory(&mut self, address: u64) -> Option<u64>;
     /// A number that tells the CPU from the others.
     fn cpu(&mut self) -> u64;
 }
@@ -81,6 +88,8 @@ pub enum Reason {
     Serror,
     /// POWER: the interrupt with this offset.
     Vector(u16),
+    /// x86: #VMEXIT with this EXITCODE.
+    Vmexit(u64),
     /// Nothing that says more than that the guest was left.
     Exit,
 }
@@ -101,6 +110,10 @@ impl fmt::Display for Reason {
             Reason::Fiq => "fiq",
             Reason::Serror => "serror",
             Reason::Vector(offset) => return write!(f, "vector-{offset:#x}"),
+            Reason::Vmexit(code) => match svm::name(*code) {
+                Some(name) => name,
+                None => return write!(f, "exit-{code:#x}"),
+            },
             Reason::Exit => "exit",
         };
         f.write_str(name)
@@ -138,7 +151,7 @@ const LOWER: u64 = 0x400;
 pub fn exit(isa: Isa, machine: &mut impl Machine, block: &Block) -> Exit {
     let unknown = Exit { reason: Reason::Exit, pc: 0, vectors: 0, synchronous: false };
     match isa {
-        Isa::X86 => unknown,
+        Isa::X86 => svm::exit(machine).unwrap_or(unknown),
         Isa::Power64 => Exit {
             reason: Reason::Vector((block.start & 0xfff) as u16),
             pc: machine.read(Register::Hsrr0).unwrap_or(0),
@@ -208,8 +221,8 @@ pub fn side(isa: Isa, machine: &mut impl Machine, ranges: &[Range<u64>], pc: u64
             let msr = machine.read(Register::Msr).unwrap_or(HV);
             Side { guest: msr & HV == 0 && in_range, level: u8::from(msr & HV != 0), little: msr & 1 != 0 }
         }
-        // Nothing that can be read tells guest mode: the ranges do.
-        Isa::X86 => Side { guest: !ranges.is_empty() && in_range, level: 0, little: true },
+        // No register tells guest mode: VMRUN and where it goes on do (`Meter::in_guest_mode`).
+        Isa::X86 => Side { guest: in_range, level: 0, little: true },
     }
 }
 

@@ -9,7 +9,7 @@
 //! and its per-CPU counters the wrong CPU, and the machine breaks. It tells the wrong CPU to the others, too, so
 //! its number is used only where each CPU has a thread of its own.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -21,7 +21,7 @@ use crate::ffi::{self, Registers};
 use crate::machine::{self, Side};
 use crate::options::Options;
 use crate::output;
-use crate::visits::{GuestBlock, Meter};
+use crate::visits::{GuestBlock, Meter, Resume};
 
 /// The version of the plugin interface that this is written for.
 #[unsafe(no_mangle)]
@@ -57,27 +57,59 @@ static PARALLEL: AtomicBool = AtomicBool::new(false);
 /// With `total=on`: all instructions.
 static TOTAL: AtomicU64 = AtomicU64::new(0);
 
-extern "C" fn cpu_appeared(_id: u64, _cpu: c_uint) {
+thread_local! {
+    /// The CPU that this thread runs, if each has its own.
+    static CPU: Cell<c_uint> = const { Cell::new(0) };
+}
+
+extern "C" fn cpu_appeared(_id: u64, cpu: c_uint) {
     ffi::find_registers();
+    CPU.set(cpu);
     let thread = std::thread::current().id();
     if *THREAD.get_or_init(|| thread) != thread {
         PARALLEL.store(true, Ordering::Relaxed);
     }
 }
 
-/// Asks whose code a block is.
+/// Asks whose code a block is that is about to be executed.
 fn side(setting: &Setting, isa: Isa, block: *const ffi::Block) -> Side {
-    // SAFETY: `block` is the block being translated.
-    let start = unsafe { ffi::qemu_plugin_tb_vaddr(block) };
-    machine::side(isa, &mut Registers::new(), &setting.options.guest, start)
+    // SAFETY: `block` is the block being translated, which has a first instruction.
+    let (start, host) = unsafe {
+        let first = ffi::qemu_plugin_tb_get_insn(block, 0);
+        (ffi::qemu_plugin_tb_vaddr(block), ffi::qemu_plugin_insn_haddr(first) as u64)
+    };
+    let mut side = machine::side(isa, &mut Registers::new(), &setting.options.guest, start);
+    if isa == Isa::X86 && side.guest {
+        side.guest = false;
+        with(CPU.get(), |meter, registers| side.guest = meter.in_guest_mode(start, host, registers));
+    }
+    side
 }
+
+/// x86: whether a block ends in VMRUN, which no instruction follows in a block.
+fn ends_in_vmrun(block: *const ffi::Block) -> bool {
+    // SAFETY: `block` is the block being translated; the buffer has the length that is named.
+    unsafe {
+        let last = ffi::qemu_plugin_tb_get_insn(block, ffi::qemu_plugin_tb_n_insns(block) - 1);
+        let mut bytes = [0; MAX_INSTRUCTION];
+        let length = ffi::qemu_plugin_insn_data(last, bytes.as_mut_ptr().cast(), bytes.len());
+        bytes[..length].ends_with(&VMRUN)
+    }
+}
+
+/// The last bytes of VMRUN.
+const VMRUN: [u8; 3] = [0x0f, 0x01, 0xd8];
+/// The longest instruction of x86.
+const MAX_INSTRUCTION: usize = 15;
 
 /// A block was translated, and no guest has been seen yet.
 extern "C" fn translated_unarmed(id: u64, block: *mut ffi::Block) {
     let Some((setting, isa)) = SETTING.get().and_then(|setting| Some((setting, setting.isa?))) else {
         return;
     };
-    if side(setting, isa, block).guest && !ARMING.swap(true, Ordering::Relaxed) {
+    // On x86 the first VMRUN tells that there will be a guest: QEMU forgets the translations before it executes it.
+    let seen = if isa == Isa::X86 { ends_in_vmrun(block) } else { side(setting, isa, block).guest };
+    if seen && !ARMING.swap(true, Ordering::Relaxed) {
         // SAFETY: `id` is ours.
         unsafe { ffi::qemu_plugin_reset(id, armed) };
     }
@@ -127,6 +159,16 @@ extern "C" fn translated(_id: u64, block: *mut ffi::Block) {
         drop(code);
         let data = std::ptr::from_ref(known).cast_mut().cast();
         ffi::qemu_plugin_register_vcpu_tb_exec_cb(block, outside, ffi::READ_REGISTERS, data);
+        if isa == Isa::X86 && known.returns {
+            let last = ffi::qemu_plugin_tb_get_insn(block, count - 1);
+            let resume = std::ptr::from_ref(resume(last));
+            ffi::qemu_plugin_register_vcpu_insn_exec_cb(
+                last,
+                vmrun,
+                ffi::READ_REGISTERS,
+                resume.cast_mut().cast(),
+            );
+        }
         for (index, _) in watched.iter().enumerate().filter(|&(_, &watched)| watched) {
             let insn = ffi::qemu_plugin_tb_get_insn(block, index);
             ffi::qemu_plugin_register_vcpu_mem_cb(
@@ -138,6 +180,20 @@ extern "C" fn translated(_id: u64, block: *mut ffi::Block) {
             );
         }
     }
+}
+
+/// Where the host goes on behind a VMRUN. It lives for ever: there are few of them.
+///
+/// # Safety
+/// `insn` must belong to the block that is being translated.
+unsafe fn resume(insn: *const ffi::Insn) -> &'static Resume {
+    const PAGE: u64 = 1 << 12;
+    // SAFETY: by the contract.
+    let (pc, host) = unsafe {
+        let size = ffi::qemu_plugin_insn_size(insn) as u64;
+        (ffi::qemu_plugin_insn_vaddr(insn) + size, ffi::qemu_plugin_insn_haddr(insn) as u64 + size)
+    };
+    Box::leak(Box::new(Resume { pc, host: (!pc.is_multiple_of(PAGE)).then_some(host) }))
 }
 
 /// Copies what QEMU knows of an instruction.
@@ -176,6 +232,12 @@ extern "C" fn outside(cpu: c_uint, data: *mut c_void) {
     // SAFETY: `translated` passed a reference to a block that lives for ever.
     let block = unsafe { &*data.cast_const().cast() };
     with(cpu, |meter, registers| meter.outside(block, registers));
+}
+
+extern "C" fn vmrun(cpu: c_uint, data: *mut c_void) {
+    // SAFETY: `translated` passed a reference that lives for ever.
+    let resume = unsafe { *data.cast_const().cast() };
+    with(cpu, |meter, registers| meter.vmrun(resume, registers));
 }
 
 extern "C" fn accessed(cpu: c_uint, info: u32, address: u64, data: *mut c_void) {
@@ -234,9 +296,6 @@ fn setting(arguments: &[String], target: String, cpus: usize) -> Result<Setting,
     let isa = Isa::of(&target);
     if isa.is_none() && !options.total {
         return Err(format!("the architecture {target} is not known; only total=on works with it"));
-    }
-    if isa == Some(Isa::X86) && options.guest.is_empty() && !options.total {
-        return Err("on x86 only program counters tell a guest: give guest=0xSTART-0xEND".to_owned());
     }
     // An unwritable file is better known before the run than after it.
     std::fs::write(&options.out, "").map_err(|error| format!("{}: {error}", options.out))?;

@@ -56,7 +56,26 @@ struct Cpu {
     returning: bool,
     /// The last block in the guest.
     last: GuestBlock,
+    /// x86: where the host goes on, while it is in guest mode.
+    resume: Option<Resume>,
     visit: Visit,
+}
+
+/// x86: where #VMEXIT leads, which is behind the VMRUN. The bytes' place in QEMU's own memory tells them from a
+/// guest's code at the same address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resume {
+    /// The address.
+    pub pc: u64,
+    /// Where QEMU has the code; `None` where a page begins, and VMRUN does not tell.
+    pub host: Option<u64>,
+}
+
+impl Resume {
+    /// Whether the host goes on in a block that starts there.
+    fn is(self, pc: u64, host: u64) -> bool {
+        self.pc == pc && self.host.is_none_or(|resume| resume == host)
+    }
 }
 
 /// A visit under way.
@@ -164,9 +183,25 @@ impl Meter {
         self.current = known.unwrap_or_else(|| {
             let visit = Visit::default();
             let last = GuestBlock::default();
-            self.cpus.push(Cpu { identity, place: Place::Outside, returning: false, last, visit });
+            let place = Place::Outside;
+            self.cpus.push(Cpu { identity, place, returning: false, last, resume: None, visit });
             self.cpus.len() - 1
         });
+    }
+
+    /// x86: VMRUN is about to be executed.
+    pub fn vmrun(&mut self, resume: Resume, machine: &mut impl Machine) {
+        self.identify(machine);
+        if let Some(cpu) = self.cpus.get_mut(self.current) {
+            cpu.resume = Some(resume);
+        }
+    }
+
+    /// x86: whether the CPU executes a block that starts there in guest mode.
+    pub fn in_guest_mode(&mut self, pc: u64, host: u64, machine: &mut impl Machine) -> bool {
+        self.identify(machine);
+        let resume = self.cpus.get(self.current).and_then(|cpu| cpu.resume);
+        resume.is_some_and(|resume| !resume.is(pc, host))
     }
 
     /// A block of the guest is about to be executed.
@@ -205,6 +240,7 @@ impl Meter {
             self.identify(machine);
         }
         let Some(cpu) = self.cpus.get_mut(self.current) else { return };
+        cpu.resume = None;
         if cpu.returning != block.returns {
             cpu.returning = block.returns;
             if block.returns { self.returning += 1 } else { self.returning -= 1 }

@@ -1,27 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What process 1 does for the host it is alone on.
 
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rustix::mount::{MountFlags, mount};
-use rustix::system::{RebootCommand, reboot};
+use rustix::system::{RebootCommand, finit_module, reboot};
 
 /// Says whether this process is the host's whole user space.
 pub fn is_alone() -> bool {
     std::process::id() == 1
 }
 
-/// Mounts the file systems of the kernel: `/dev`, `/proc` and `/sys`.
+/// Where the modules of the host's kernel lie, named so that each comes behind those that it needs.
+const MODULES: &str = "/modules";
+/// How a module begins that is not compressed.
+const ELF: [u8; 4] = *b"\x7fELF";
+/// `MODULE_INIT_COMPRESSED_FILE`: the kernel unpacks the module itself (linux/module.h).
+const COMPRESSED: i32 = 4;
+
+/// Mounts the file systems of the kernel and loads its modules.
 ///
 /// # Errors
-/// Names the one that cannot be mounted.
-pub fn mount_all() -> Result<()> {
+/// Names the file system that cannot be mounted, or the module that cannot be loaded.
+pub fn set_up() -> Result<()> {
     for (kind, place) in [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys")] {
         mount(kind, place, kind, MountFlags::empty(), None)
             .with_context(|| format!("cannot mount {place}"))?;
     }
-    Ok(())
+    let Ok(entries) = fs::read_dir(MODULES) else { return Ok(()) };
+    let mut modules: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    modules.sort();
+    modules.iter().try_for_each(|module| load(module))
+}
+
+fn load(module: &Path) -> Result<()> {
+    let name = || format!("cannot load the module {}", module.display());
+    let mut file = File::open(module).with_context(name)?;
+    let mut magic = [0; ELF.len()];
+    file.read_exact(&mut magic).with_context(name)?;
+    let flags = if magic == ELF { 0 } else { COMPRESSED };
+    finit_module(&file, c"", flags).with_context(name)
 }
 
 /// Switches the host off once everything written has left it.

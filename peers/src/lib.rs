@@ -1,22 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A small virtual machine monitor for Linux KVM on arm64.
+//! A small virtual machine monitor for Linux KVM on arm64 and x86-64.
 //!
-//! It gives the measuring guests the machine that Turnstile gives them (`kvmtool` of `core/machine`), so that the
-//! very same images run on both. The guest's serial line goes to standard output. Lines of the monitor's own
-//! begin with `@`: `@error text` if something failed, `@note text`, `@cycles number`.
+//! It gives the measuring guests the machine that Turnstile gives them (`kvmtool` and `pc` of `core/machine`), so that
+//! the very same images run on both. The guest's serial line goes to standard output. Lines of the monitor's own
+//! begin with `@`: `@error text` if something failed, `@note text`, `@cycles number`, `@event name number`,
+//! `@exit reason number`, `@eoi vector number`.
 //!
-//! As process 1 of an initial RAM disk it is all there is of a host's user space: it mounts what it needs and
-//! ends by switching the host off.
+//! As process 1 of an initial RAM disk it is all there is of a host's user space: it mounts what it needs, loads the
+//! kernel's modules that lie in `/modules`, and ends by switching the host off.
 
-pub mod bus;
+pub mod arm64;
 pub mod console;
-#[cfg(all(target_arch = "aarch64", target_os = "linux"))]
+#[cfg(all(any(target_arch = "aarch64", target_arch = "x86_64"), target_os = "linux"))]
 pub mod cycles;
-#[cfg(all(target_arch = "aarch64", target_os = "linux"))]
+#[cfg(all(any(target_arch = "aarch64", target_arch = "x86_64"), target_os = "linux"))]
+pub mod events;
+#[cfg(all(any(target_arch = "aarch64", target_arch = "x86_64"), target_os = "linux"))]
 pub mod host;
-#[cfg(all(target_arch = "aarch64", target_os = "linux"))]
-pub mod machine;
 pub mod options;
 pub mod symbols;
-#[cfg(all(target_arch = "aarch64", target_os = "linux"))]
+#[cfg(all(any(target_arch = "aarch64", target_arch = "x86_64"), target_os = "linux"))]
 pub mod vcpu;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub mod x86_64;
+
+/// The architecture that this is built for.
+#[cfg(all(target_arch = "aarch64", target_os = "linux"))]
+pub use arm64 as arch;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub use x86_64 as arch;

@@ -3,19 +3,19 @@
 
 use std::process::ExitCode;
 
-#[cfg(not(all(target_arch = "aarch64", target_os = "linux")))]
+#[cfg(not(all(any(target_arch = "aarch64", target_arch = "x86_64"), target_os = "linux")))]
 fn main() -> ExitCode {
-    eprintln!("turnstile-vmm needs Linux on arm64");
+    eprintln!("turnstile-vmm needs Linux on arm64 or x86-64");
     ExitCode::FAILURE
 }
 
-#[cfg(all(target_arch = "aarch64", target_os = "linux"))]
+#[cfg(all(any(target_arch = "aarch64", target_arch = "x86_64"), target_os = "linux"))]
 fn main() -> ExitCode {
-    arm64::main()
+    linux::main()
 }
 
-#[cfg(all(target_arch = "aarch64", target_os = "linux"))]
-mod arm64 {
+#[cfg(all(any(target_arch = "aarch64", target_arch = "x86_64"), target_os = "linux"))]
+mod linux {
     use std::fs::{self, File};
     use std::io::{BufReader, BufWriter};
     use std::path::Path;
@@ -24,9 +24,8 @@ mod arm64 {
 
     use anyhow::{Context, Result};
     use clap::Parser;
-    use turnstile_vmm::bus::Bus;
-    use turnstile_vmm::options::{MACHINE, Options};
-    use turnstile_vmm::{host, machine, symbols, vcpu};
+    use turnstile_vmm::options::Options;
+    use turnstile_vmm::{arch, host, symbols, vcpu};
 
     /// Does what the command line says.
     pub fn main() -> ExitCode {
@@ -35,7 +34,7 @@ mod arm64 {
             hook(panic);
             finish(Err(anyhow::anyhow!("the monitor panicked: {panic}")));
         }));
-        let ready = if host::is_alone() { host::mount_all() } else { Ok(()) };
+        let ready = if host::is_alone() { host::set_up() } else { Ok(()) };
         finish(ready.and_then(|()| follow()))
     }
 
@@ -70,8 +69,9 @@ mod arm64 {
 
     fn run(options: &Options, guest: &Path) -> Result<()> {
         let image = fs::read(guest).with_context(|| format!("cannot read {}", guest.display()))?;
-        let mut machine = machine::build(options, &image)?;
-        vcpu::run(&mut machine, Bus::new(MACHINE.map()), options, finish)
+        let mut machine = arch::build(options, &image)?;
+        let devices = arch::devices(&machine);
+        vcpu::run(&mut machine, devices, options, finish)
     }
 
     fn write_symbols(device: &Path) -> Result<()> {

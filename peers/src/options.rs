@@ -4,13 +4,12 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use turnstile_machine::GuestMachine;
 
 /// What the monitor is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Parser)]
 #[command(name = "turnstile-vmm", about = "Runs a measuring guest of Turnstile on Linux KVM")]
 pub struct Options {
-    /// The guest: an arm64 Image
+    /// The guest: an arm64 Image; on x86-64 an ELF file with a PVH entry, or a Linux bzImage
     #[arg(long, value_name = "FILE", required_unless_present = "symbols")]
     pub guest: Option<PathBuf>,
     /// The guest's command line
@@ -22,15 +21,22 @@ pub struct Options {
     /// Use so many of the host's CPUs; vCPUs that are left share the last of them
     #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
     pub cpus: usize,
-    /// Give the guest a PMU
+    /// Give the guest a PMU (arm64)
     #[arg(long)]
     pub pmu: bool,
+    /// What is particular to x86-64
+    #[cfg(target_arch = "x86_64")]
+    #[command(flatten)]
+    pub pc: crate::x86_64::options::Pc,
     /// Wait this many seconds first, so that the host has finished what it does after its boot
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub settle: u64,
     /// Count cycles between the guest's marks `@begin` and `@end`
     #[arg(long)]
     pub cycles: bool,
+    /// Count what KVM does from the guest's mark `@begin` to its next byte
+    #[arg(long)]
+    pub events: bool,
     /// Run no guest: write the kernel's functions (`address type name`) to this device
     #[arg(long, value_name = "DEVICE")]
     pub symbols: Option<PathBuf>,
@@ -40,16 +46,16 @@ pub struct Options {
 }
 
 impl Options {
+    /// How many of the host's CPUs the vCPUs run on.
+    pub fn host_cpus(&self) -> usize {
+        self.vcpus.min(self.cpus).max(1)
+    }
+
     /// The host's CPU that a vCPU runs on.
     pub fn cpu(&self, vcpu: usize) -> usize {
         vcpu.min(self.cpus.saturating_sub(1))
     }
 }
-
-/// The machine that guests get.
-pub const MACHINE: GuestMachine = GuestMachine::Kvmtool;
-/// Its memory in bytes.
-pub const MEMORY: u64 = 16 << 20;
 
 #[cfg(test)]
 mod tests {

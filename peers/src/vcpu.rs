@@ -5,21 +5,37 @@ use std::io::Stdout;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use anyhow::{Context, Result, bail};
-use kvm_bindings::{KVM_SYSTEM_EVENT_RESET, KVM_SYSTEM_EVENT_SHUTDOWN};
-use kvm_ioctls::{VcpuExit, VcpuFd};
+use anyhow::{Context, Result};
+use kvm_ioctls::VcpuFd;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::bus::{Bus, NoDevice};
+use crate::arch::{self, Devices, Machine};
 use crate::console::{Console, Heard};
 use crate::cycles::Cycles;
-use crate::machine::Machine;
+use crate::events::Events;
 use crate::options::Options;
 
 /// What all vCPUs share.
-struct Shared {
-    bus: Bus,
+pub struct Shared {
+    /// The devices that the monitor emulates.
+    pub devices: Devices,
     console: Console<Stdout>,
+    events: Option<Events>,
+}
+
+impl Shared {
+    /// Hands a byte to the console, and counts events from the guest's mark to its next byte.
+    fn hear(&mut self, byte: u8) -> Result<Heard> {
+        let heard = self.console.put(byte)?;
+        if let Some(events) = &mut self.events {
+            match heard {
+                Heard::MeasuringBegins => events.start()?,
+                Heard::Begun => events.stop()?,
+                Heard::Other => {}
+            }
+        }
+        Ok(heard)
+    }
 }
 
 /// Runs a machine until its guest switches it off, and hands the outcome to `finish`, which ends the process: the
@@ -27,8 +43,12 @@ struct Shared {
 ///
 /// The first vCPU runs on the calling thread. A process with one thread is what KVM serves fastest: the kernel need
 /// not count who uses a file at each system call.
-pub fn run(machine: &mut Machine, bus: Bus, options: &Options, finish: fn(Result<()>) -> !) -> ! {
-    let shared = Arc::new(Mutex::new(Shared { bus, console: Console::new(std::io::stdout()) }));
+pub fn run(machine: &mut Machine, devices: Devices, options: &Options, finish: fn(Result<()>) -> !) -> ! {
+    let events = match options.events.then(|| Events::new(options.host_cpus())).transpose() {
+        Ok(events) => events,
+        Err(error) => finish(Err(error)),
+    };
+    let shared = Arc::new(Mutex::new(Shared { devices, console: Console::new(std::io::stdout()), events }));
     let mut vcpus = machine.vcpus.drain(..).enumerate();
     let first = vcpus.next();
     for (index, vcpu) in vcpus {
@@ -46,7 +66,8 @@ pub fn run(machine: &mut Machine, bus: Bus, options: &Options, finish: fn(Result
 }
 
 fn to_its_end(index: usize, cpu: usize, mut vcpu: VcpuFd, shared: &Mutex<Shared>, count: bool) -> Result<()> {
-    let result = pin(cpu).and_then(|()| enter(&mut vcpu, shared, count));
+    let result =
+        pin(cpu).and_then(|()| arch::enter(&mut vcpu, shared, if count { cycles_or_note() } else { None }));
     lock(shared).console.flush()?;
     result.with_context(|| format!("vCPU {index}"))
 }
@@ -57,35 +78,9 @@ fn pin(cpu: usize) -> Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("the host has no CPU {cpu} for it"))
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+/// Takes what the vCPUs share; a thread that panicked with it has ended the process.
+pub fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs a vCPU until the machine is switched off.
-fn enter(vcpu: &mut VcpuFd, shared: &Mutex<Shared>, count: bool) -> Result<()> {
-    let mut cycles = if count { cycles_or_note() } else { None };
-    loop {
-        match vcpu.run() {
-            Ok(VcpuExit::MmioRead(address, data)) => {
-                if !lock(shared).bus.read(address, data) {
-                    bail!("the guest reads {address:#x}, where there is no device");
-                }
-            }
-            Ok(VcpuExit::MmioWrite(address, data)) => {
-                let sent = lock(shared).bus.write(address, data);
-                match sent {
-                    Ok(None) => {}
-                    Ok(Some(byte)) => hear(byte, shared, cycles.as_mut())?,
-                    Err(NoDevice) => bail!("the guest writes to {address:#x}, where there is no device"),
-                }
-            }
-            Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_SHUTDOWN, _)) => return Ok(()),
-            Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_RESET, _)) => bail!("the guest restarts its machine"),
-            Ok(exit) => bail!("KVM cannot go on: {exit:?}"),
-            Err(error) if error.errno() == rustix::io::Errno::INTR.raw_os_error() => {}
-            Err(error) => bail!("KVM cannot run it: {error}"),
-        }
-    }
 }
 
 fn cycles_or_note() -> Option<Cycles> {
@@ -93,8 +88,8 @@ fn cycles_or_note() -> Option<Cycles> {
 }
 
 /// Hands a byte to the console, and counts cycles from the guest's mark to its next byte.
-fn hear(byte: u8, shared: &Mutex<Shared>, cycles: Option<&mut Cycles>) -> Result<()> {
-    let heard = lock(shared).console.put(byte)?;
+pub fn hear(byte: u8, shared: &Mutex<Shared>, cycles: Option<&mut Cycles>) -> Result<()> {
+    let heard = lock(shared).hear(byte)?;
     let Some(cycles) = cycles else { return Ok(()) };
     match heard {
         Heard::MeasuringBegins => cycles.start(),

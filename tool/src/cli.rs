@@ -14,8 +14,16 @@ use crate::bench::{FEWEST, ITERATIONS};
 use crate::config::Board;
 use crate::top::Sort;
 
+/// The word for all architectures.
+pub const ALL_ISAS: &str = "all";
 /// The longest time that can be given: a day.
 const MAX_SECONDS: Duration = Duration::from_secs(86_400);
+
+const EXITS_HELP: &str = "A guest takes about 22,000 interrupts in one second of virtual time: of its timer, of CPUs, of devices. \
+It is run without and with paravirtual EOI, and what happened meanwhile is counted: by Turnstile's own statistics, and by KVM's tracepoints. \
+The lines are those of the table with which paravirtual EOI was proposed for Linux.
+
+Exit codes: 0 counted; 1 a run failed; 2 the command line is wrong; 3 something is missing on this machine.";
 
 const EXIT_CODES: &str = "Exit codes:
   0  it worked
@@ -45,6 +53,9 @@ pub enum Commands {
     /// Measure what exits cost, in instructions
     #[command(after_long_help = BENCH_HELP)]
     Bench(Bench),
+    /// Count exits under a load of interrupts, without and with paravirtual EOI
+    #[command(after_long_help = EXITS_HELP)]
+    Exits(Exits),
     /// Count what any hypervisor executes between exit and entry, on any QEMU command line
     #[command(after_long_help = METER_HELP)]
     Meter(Meter),
@@ -99,7 +110,8 @@ shown; 2 the command line is wrong; 3 something is missing on this machine.";
 
 const METER_HELP: &str = "\
 QEMU is started with the meter added, on this terminal; when it ends, the visits outside the guest are listed by CPU, reason \
-and place. A guest is told by privilege (arm64: EL1 and EL0 behind stage 2; POWER: MSR[HV] clear); x86 needs --guest. \
+and place. A guest is told by privilege (arm64: EL1 and EL0 behind stage 2; POWER: MSR[HV] clear); x86: by VMRUN and the \
+control block behind it. \
 For counts that are the same in every run, add to QEMU's arguments: -accel tcg,thread=single -icount shift=0,sleep=off \
 -seed 1 -rtc base=2024-01-01T00:00:00,clock=vm.
 
@@ -158,11 +170,11 @@ pub struct Run {
 #[derive(Debug, Args)]
 pub struct Bench {
     /// The architecture
-    #[arg(long, value_name = "ISA", default_value = "arm64", value_parser = ["arm64"])]
+    #[arg(long, value_name = "ISA", default_value = "arm64", value_parser = ["arm64", "x86_64", ALL_ISAS])]
     pub isa: String,
     /// Whom to measure; the others are shown with recorded figures
     #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',', default_value = "turnstile")]
-    #[arg(value_parser = ["turnstile", "kvm-vhe", "kvm-nvhe", "kvm-6.1-vhe", "xen", ALL_SUBJECTS])]
+    #[arg(value_parser = ["turnstile", "kvm-vhe", "kvm-nvhe", "kvm-6.1-vhe", "xen", "kvm-svm", "kvm-6.1-svm", ALL_SUBJECTS])]
     pub subjects: Vec<String>,
     /// Only these rows
     #[arg(long, value_name = "ROW,…", value_delimiter = ',')]
@@ -170,8 +182,9 @@ pub struct Bench {
     /// Iterations of each guest
     #[arg(long, value_name = "N", default_value_t = ITERATIONS, value_parser = clap::value_parser!(u64).range(FEWEST..=1 << 32))]
     pub iterations: u64,
-    /// On which machines, and so in which modes of Turnstile; the other subjects are measured on the first
-    #[arg(long, value_name = "PLATFORM,…", value_delimiter = ',', default_value = Platform::usual().name, conflicts_with = "native")]
+    /// On which machines, and so in which modes of Turnstile; the other subjects are measured on the usual one
+    /// [default: max-gicv3, q35-max]
+    #[arg(long, value_name = "PLATFORM,…", value_delimiter = ',', conflicts_with = "native")]
     #[arg(value_parser = PossibleValuesParser::new(Platform::names()))]
     pub platform: Vec<String>,
     /// Measure Turnstile with the statistics of its VM's exits on, which have budgets of their own
@@ -216,6 +229,26 @@ pub struct Bench {
     /// With --update-budgets: raise budgets, too
     #[arg(long, requires = "update_budgets")]
     pub allow_raise: bool,
+    #[command(flatten)]
+    pub qemu: QemuChoice,
+}
+
+/// `exits`
+#[derive(Debug, Args)]
+pub struct Exits {
+    /// Whom to count
+    #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',', default_value = "turnstile,kvm-svm")]
+    #[arg(value_parser = ["turnstile", "kvm-svm", "kvm-6.1-svm"])]
+    pub subjects: Vec<String>,
+    /// vCPUs of the guest
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=2))]
+    pub vcpus: u16,
+    /// Write JSON instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// Also write the JSON to this file
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
     #[command(flatten)]
     pub qemu: QemuChoice,
 }

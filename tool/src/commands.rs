@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use turnstile_bundle::Schedule;
+use turnstile_bundle::{Feature, Schedule};
 
 use crate::card;
 use crate::cli;
@@ -14,7 +14,8 @@ use crate::config::images::{self, Absent};
 use crate::config::{self, Board, Config, Loaded, Problem, show_size};
 use crate::console;
 use crate::failure::{Context, Failure, Kind, Result};
-use crate::layout::Layout;
+use crate::isa::Isa;
+use crate::layout::{Layout, write_atomically};
 use crate::machine;
 use crate::qemu::Boot;
 use crate::setup;
@@ -38,7 +39,12 @@ struct VmReport<'a> {
     schedule: &'static str,
     memory: u64,
     machine: &'static str,
-    gic: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gic: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    apic: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paravirt: Option<Vec<&'static str>>,
 }
 
 /// `check`: says everything that is wrong with a configuration.
@@ -85,7 +91,9 @@ fn report<'a>(loaded: &'a Loaded, problems: &'a [Problem]) -> Report<'a> {
                 schedule: vm.schedule.name(),
                 memory: vm.memory.value,
                 machine: vm.machine.name(),
-                gic: vm.gic.name(),
+                gic: vm.machine.arm64().map(|arm64| arm64.gic.name()),
+                apic: vm.machine.pc().map(|pc| pc.apic.name()),
+                paravirt: vm.machine.pc().map(|pc| pc.paravirt.iter().map(Feature::name).collect()),
             })
             .collect(),
     }
@@ -118,22 +126,40 @@ pub fn build(layout: &Layout, options: &cli::Build) -> Result<()> {
     };
     let boot = machine::assemble(layout, &loaded, &folder, options.image.as_deref())?;
     match boot.board {
-        Board::Virt => build_virt(boot, &folder),
         Board::Rpi4 => build_card(&boot, &folder),
+        _ => build_files(boot, &folder),
     }
 }
 
-fn build_virt(mut boot: Boot, folder: &Path) -> Result<()> {
-    let image = folder.join("turnstile-arm64.image");
+/// An entry for GRUB's menu, with the files in the boot partition's folder `turnstile`.
+const GRUB: &str = "\
+menuentry \"Turnstile\" {
+    insmod multiboot2
+    multiboot2 /turnstile/turnstile-x86_64.elf
+    module2 /turnstile/bundle
+}
+";
+
+fn build_files(mut boot: Boot, folder: &Path) -> Result<()> {
+    let isa = boot.board.isa();
+    let image = folder.join(format!("turnstile-{isa}.{}", isa.image_extension()));
     fs::copy(&boot.image, &image).context(|| format!("cannot write {}", image.display()))?;
     boot.image = image;
     // To a person at a plain terminal, frames are noise.
     boot.append = String::new();
     let bundle = boot.bundle.clone().unwrap_or_default();
     [&boot.image, &bundle].into_iter().for_each(|file| show(file));
-    let program = Path::new(setup::qemu::PROGRAM);
+    if isa == Isa::X86_64 {
+        let menu = folder.join("grub.cfg");
+        write_atomically(&menu, GRUB.as_bytes())?;
+        show(&menu);
+    }
+    let program = Path::new(isa.emulator());
     println!("\nTo boot them with consoles as plain text:\n\n{}\n", boot.shown(program));
-    println!("Another boot loader passes the bundle as the initial RAM disk.");
+    match isa {
+        Isa::Arm64 => println!("Another boot loader passes the bundle as the initial RAM disk."),
+        Isa::X86_64 => println!("GRUB passes the bundle as a module: grub.cfg is an entry for its menu."),
+    }
     Ok(())
 }
 
@@ -165,7 +191,7 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
         loaded.keep_statistics();
     }
     let config: &Config = loaded.accept()?;
-    let qemu = setup::qemu::ensure(layout, options.qemu.program.as_deref())?;
+    let qemu = setup::qemu::ensure(layout, config.machine.board.isa(), options.qemu.program.as_deref())?;
     let folder = layout.bundles().join(format!("run-{}", stem(&options.file)));
     let mut boot = machine::prepare(layout, &loaded, &folder, options.image.as_deref())?;
     if options.plain {
@@ -176,7 +202,7 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     if let Some(port) = options.gdb {
         crate::ui::note(&format!(
             "waiting for a debugger: gdb-multiarch {} -ex 'target remote localhost:{port}'",
-            Layout::shown(&setup::images::program(layout))
+            Layout::shown(&setup::images::program(layout, boot.board.isa()))
         ));
     }
     let names = config.vms.iter().map(|vm| vm.name.value.clone()).collect();

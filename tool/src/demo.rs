@@ -7,33 +7,43 @@ use crate::bench::selection::Selection;
 use crate::bench::{self, assemble};
 use crate::cli;
 use crate::failure::{Failure, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::session::{Heard, describe_stop};
 use crate::setup;
-use crate::setup::qemu::Qemu;
+use crate::setup::debian::Flavour;
+use crate::setup::qemu::{Found, Qemu};
 use crate::ui::{self, BOLD, DIM, GREEN};
 use crate::{batch, machine};
 
 /// The Linux guest of the demo.
-const LINUX: &str = r#"
-[[vm]]
-name = "linux"
-kernel = "debian:linux"
-initrd = "debian:busybox"
-cmdline = "turnstile.run=poweroff"
-vcpus = 2
-memory = "256MiB"
-"#;
+fn linux(isa: Isa) -> String {
+    let console = match isa {
+        // The device tree names it.
+        Isa::Arm64 => "",
+        Isa::X86_64 => "console=ttyS0 ",
+    };
+    format!(
+        "[machine]\nisa = \"{isa}\"\n\n[[vm]]\nname = \"linux\"\nkernel = \"debian:linux\"\n\
+         initrd = \"debian:busybox\"\ncmdline = \"{console}turnstile.run=poweroff\"\nvcpus = 2\n\
+         memory = \"256MiB\"\n"
+    )
+}
+
 /// Processor time that Linux may take to boot and power off.
 const LINUX_LIMIT: Duration = Duration::from_secs(120);
 /// The lines of Linux's boot that tell the story; it has some hundred.
-const TELLING: [&str; 9] = [
+const TELLING: [&str; 13] = [
     "Booting Linux on",
     "Linux version",
     "Machine model",
     "psci: PSCIv",
     "redistributor 0 region",
     "arch_timer: cp15",
+    "Hypervisor detected",
+    "kvm-clock: cpu",
+    "KVM setup pv IPIs",
+    "APIC: Switched APIC routing",
     "smp: Brought up",
     "turnstile: shell ready",
     "reboot: Power down",
@@ -44,28 +54,29 @@ const WIDTH: usize = 100;
 pub fn demo(layout: &Layout, options: &cli::Demo) -> Result<()> {
     let begin = Instant::now();
     heading("1. What it takes");
-    let qemu = setup::qemu::ensure(layout, options.qemu.program.as_deref())?;
-    println!("QEMU {} at {}", qemu.version, qemu.path.display());
-    let debian = setup::debian::ensure(layout)?;
-    println!("Debian's kernel, {}", debian.versions.linux);
-    setup::images::hypervisor(layout)?;
-    setup::images::guests(layout)?;
-    println!("the hypervisor, {}", Layout::shown(&layout.hypervisor()));
-
-    heading("2. An unmodified Linux, with two vCPUs");
-    boot_linux(layout, &qemu)?;
-
-    heading("3. What an exit costs");
-    let selection = Selection::new(&[], &[], options.iterations)?;
-    let measured = assemble::measure(layout, &qemu, &selection)?;
-    bench::print(&measured.document);
-    if let Some(failure) = measured.failures.into_iter().next() {
-        return Err(failure);
+    let mut emulators = Vec::new();
+    for isa in Isa::ALL {
+        emulators.push((isa, prepare(layout, isa, options)?));
+    }
+    for (isa, qemu) in &emulators {
+        heading(&format!("2. An unmodified Linux on {isa}, with two vCPUs"));
+        boot_linux(layout, qemu, *isa)?;
+    }
+    for (isa, qemu) in &emulators {
+        heading(&format!("3. What an exit costs on {isa}"));
+        let selection = Selection::new(*isa, &[], &[], options.iterations)?;
+        let measured = assemble::measure(layout, qemu, &selection)?;
+        bench::print(&measured.document);
+        if let Some(failure) = measured.failures.into_iter().next() {
+            return Err(failure);
+        }
     }
 
     heading("What to try next");
     println!("  ./x run examples/one-linux.toml    a shell in a guest with four vCPUs (Ctrl-A x leaves)");
+    println!("  ./x run examples/x86-linux.toml    the same on a PC");
     println!("  ./x run examples/two-linux.toml    two guests: Ctrl-A n switches, `reboot -f` restarts one");
+    println!("  ./x bench --isa x86_64             the table of PCs alone");
     println!("  ./x bench --subjects all           the table with the other hypervisors measured, too");
     println!("  ./x check FILE.toml                says what is wrong with a machine of your own");
     println!("  ./x test                           the whole test suite");
@@ -73,13 +84,28 @@ pub fn demo(layout: &Layout, options: &cli::Demo) -> Result<()> {
     Ok(())
 }
 
+/// Gets what an architecture takes; returns its emulator.
+fn prepare(layout: &Layout, isa: Isa, options: &cli::Demo) -> Result<Qemu> {
+    // The one that the user chose emulates one architecture; the other one's is found.
+    let choice = options.qemu.program.as_deref();
+    let choice = choice.filter(|choice| matches!(setup::qemu::look(isa, Some(choice)), Found::Good(_)));
+    let qemu = setup::qemu::ensure(layout, isa, choice)?;
+    println!("QEMU {} at {}", qemu.version, qemu.path.display());
+    let debian = setup::debian::ensure(layout, isa, Flavour::Cloud)?;
+    println!("Debian's kernel, {}", debian.versions.linux);
+    let hypervisor = setup::images::hypervisor(layout, isa)?;
+    setup::images::guests(layout, isa)?;
+    println!("the hypervisor, {}", Layout::shown(&hypervisor));
+    Ok(qemu)
+}
+
 fn heading(text: &str) {
     anstream::println!("\n{BOLD}{text}{BOLD:#}");
 }
 
 /// Boots Linux to its shell and lets it power off, showing the telling lines of its console.
-fn boot_linux(layout: &Layout, qemu: &Qemu) -> Result<()> {
-    let (boot, _) = machine::prepare_text(layout, "demo-linux", LINUX)?;
+fn boot_linux(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
+    let (boot, _) = machine::prepare_text(layout, "demo-linux", &linux(isa))?;
     let step = ui::Step::start("booting");
     let mut console = Condenser::default();
     let transcript = batch::run(&boot, &qemu.path, LINUX_LIMIT, |heard| match heard {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use crate::failure::{Context, Failure, Result};
+use crate::isa::Isa;
 
 /// The folders of one checkout.
 #[derive(Clone, Debug)]
@@ -54,29 +55,31 @@ impl Layout {
         self.root.join(".cache")
     }
 
-    /// Flat binaries: the hypervisor's image and `guests/`.
+    /// What boot loaders take: the hypervisors' images and the guests'.
     pub fn images(&self) -> PathBuf {
         self.target.join("images")
     }
 
-    /// The hypervisor for arm64.
-    pub fn hypervisor(&self) -> PathBuf {
-        self.images().join("turnstile-arm64.image")
+    /// The hypervisor, built with these cargo features.
+    pub fn hypervisor(&self, isa: Isa, features: &[&str]) -> PathBuf {
+        let variant: String = features.iter().map(|feature| format!("-{feature}")).collect();
+        self.images().join(format!("turnstile-{isa}{variant}.{}", isa.image_extension()))
     }
 
     /// The image of a guest from `guests/`.
-    pub fn guest(&self, name: &str) -> PathBuf {
-        self.images().join("guests").join(format!("{name}.image"))
+    pub fn guest(&self, isa: Isa, name: &str) -> PathBuf {
+        let file = format!("{name}.{}", isa.image_extension());
+        self.images().join("guests").join(isa.name()).join(file)
     }
 
-    /// The monitor for Linux KVM on arm64.
-    pub fn vmm(&self) -> PathBuf {
-        self.images().join("turnstile-vmm-arm64")
+    /// The monitor for Linux KVM.
+    pub fn vmm(&self, isa: Isa) -> PathBuf {
+        self.images().join(format!("turnstile-vmm-{isa}"))
     }
 
-    /// The names of the guests in the sources, sorted.
-    pub fn guest_names(&self) -> Vec<String> {
-        let sources = std::fs::read_dir(self.root.join("guests/src/bin"));
+    /// The names of an architecture's guests in the sources, sorted.
+    pub fn guest_names(&self, isa: Isa) -> Vec<String> {
+        let sources = std::fs::read_dir(self.root.join("guests").join(isa.name()).join("src/bin"));
         let mut names: Vec<String> = sources
             .into_iter()
             .flatten()

@@ -4,12 +4,14 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use turnstile_machine::image::{self, ImageError};
+use object::{Architecture, Object};
+use turnstile_machine::image::{self, FileKind, ImageError};
 
 use crate::config::file::{self, Refused};
 use crate::config::images::{self, Absent, HYPERVISOR_MEMORY};
 use crate::config::{self, Board, Config, Loaded, Surroundings, show_size};
 use crate::failure::{Failure, Result};
+use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
 use crate::qemu::Boot;
 use crate::setup;
@@ -29,7 +31,7 @@ pub fn prepare(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&P
     }
     let mut boot = assemble(layout, loaded, folder, image)?;
     boot.dtb = match machine.board {
-        Board::Virt => None,
+        Board::Virt | Board::Q35 | Board::Pc | Board::Microvm => None,
         Board::Rpi4 => Some(setup::board::rpi4(layout)?),
     };
     Ok(boot)
@@ -42,40 +44,59 @@ pub fn assemble(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&
     let config = loaded.accept()?;
     if let Some(image) = image {
         // Before anything is downloaded or built.
-        check_hypervisor(image)?;
+        check_hypervisor(image, config.machine.board.isa())?;
     }
     let images = images::load(layout, config, Absent::Get)?.map_err(|problems| loaded.report(&problems))?;
     let image = match image {
         Some(image) => image.to_path_buf(),
-        None => setup::images::hypervisor(layout)?,
+        None => setup::images::hypervisor(layout, config.machine.board.isa())?,
     };
     let bundle = folder.join("bundle");
     write_atomically(&bundle, &images.bundle(config)?)?;
     let mut boot = Boot::new(image, bundle, images.machine_memory(config), config.machine.cpus);
-    boot.cpu = config.machine.cpu.clone();
+    boot.cpu = config.machine.model();
     boot.gic = config.machine.gic;
     boot.board = config.machine.board;
     Ok(boot)
 }
 
 /// Refuses what cannot be a hypervisor: QEMU starts anything, and then nothing is ever heard of it.
-fn check_hypervisor(path: &Path) -> Result<()> {
+fn check_hypervisor(path: &Path, isa: Isa) -> Result<()> {
     let shown = path.display();
     let what = match file::read(path, HYPERVISOR_MEMORY) {
         Err(Refused::Unreadable(error)) if error.kind() == ErrorKind::NotFound => {
             format!("there is no image {shown}")
         }
         Err(refused) => format!("the image {shown} {refused}"),
-        Ok(bytes) => match image::parse(&bytes) {
-            Ok(_) => return Ok(()),
-            Err(ImageError::NotImage(kind)) => {
-                format!("the image {shown} is not an arm64 Image but {kind}")
-            }
-            Err(error) => format!("the image {shown}: {}", images::split_advice(&error.to_string()).0),
+        Ok(bytes) => match not_a_hypervisor(&bytes, isa) {
+            None => return Ok(()),
+            Some(what) => format!("the image {shown}{what}"),
         },
     };
     let help = "give a hypervisor that `turnstile build` wrote, or leave --image out";
     Err(Failure::usage(what).help(help))
+}
+
+/// Says why bytes are no hypervisor for an architecture; continues a sentence that starts with the file's name.
+fn not_a_hypervisor(bytes: &[u8], isa: Isa) -> Option<String> {
+    match (isa, image::parse(bytes)) {
+        (Isa::Arm64, Ok(_)) => None,
+        (Isa::Arm64, Err(ImageError::NotImage(kind))) => Some(format!(" is not an arm64 Image but {kind}")),
+        (Isa::Arm64, Err(error)) => Some(format!(": {}", images::split_advice(&error.to_string()).0)),
+        (Isa::X86_64, Ok(_)) => Some(" is not an ELF file for x86-64 but an arm64 Image".to_owned()),
+        (Isa::X86_64, Err(_)) => match FileKind::of(bytes) {
+            FileKind::Elf => not_for_pcs(bytes),
+            kind => Some(format!(" is not an ELF file for x86-64 but {kind}")),
+        },
+    }
+}
+
+/// Says why an ELF file cannot be booted by a PC.
+fn not_for_pcs(bytes: &[u8]) -> Option<String> {
+    let Ok(file) = object::File::parse(bytes) else {
+        return Some(" is a damaged ELF file".to_owned());
+    };
+    (file.architecture() != Architecture::X86_64).then(|| " is an ELF file, but not for x86-64".to_owned())
 }
 
 /// The same for a configuration of the tool's own, given as text.
@@ -93,7 +114,7 @@ pub fn prepare_own(layout: &Layout, folder: &Path, text: &str, image: &Path) -> 
 }
 
 fn load_text(layout: &Layout, folder: &Path, text: &str) -> Loaded {
-    let guests = layout.guest_names();
+    let guests = |isa| layout.guest_names(isa);
     let surroundings = Surroundings { folder, guests: &guests, board: None };
     Loaded {
         path: folder.with_extension("toml"),

@@ -17,7 +17,9 @@ mod commands;
 mod config;
 mod console;
 mod demo;
+mod exits;
 mod failure;
+mod isa;
 mod layout;
 mod machine;
 mod meter;
@@ -80,6 +82,7 @@ fn execute(command: &Commands) -> failure::Result<()> {
         Commands::Run(options) => commands::run(&layout, options),
         Commands::Top(options) => top::top(&layout, options),
         Commands::Bench(options) => bench::bench(&layout, options),
+        Commands::Exits(options) => exits::exits(&layout, options),
         Commands::Meter(options) => meter::command::meter(&layout, options),
         Commands::Check(options) => commands::check(&layout, options),
         Commands::Build(options) => commands::build(&layout, options),

@@ -32,8 +32,8 @@ pub struct Boot {
     pub gic: GicVersion,
     /// The hypervisor's command line.
     pub append: String,
-    /// Whether the machine has EL2. Without it the hypervisor can only say so.
-    pub el2: bool,
+    /// Whether its processors can virtualize: EL2, SVM. Without that the hypervisor can only say so.
+    pub virtualization: bool,
     /// Count instructions: one per nanosecond of virtual time, the same in every run.
     pub counted: bool,
     /// Wait for a debugger on this TCP port.
@@ -43,7 +43,7 @@ pub struct Boot {
 }
 
 impl Boot {
-    /// The usual machine: EL2, consoles as frames on the serial line.
+    /// The usual machine: it can virtualize, and consoles are frames on the serial line.
     pub fn new(image: PathBuf, bundle: PathBuf, memory: u64, cpus: u64) -> Self {
         Boot {
             image,
@@ -55,7 +55,7 @@ impl Boot {
             cpu: "max".to_owned(),
             gic: GicVersion::V3,
             append: "link=framed".to_owned(),
-            el2: true,
+            virtualization: true,
             counted: false,
             gdb: None,
             extra: Vec::new(),
@@ -92,7 +92,7 @@ impl Boot {
     fn machine(&self) -> Vec<String> {
         match self.board {
             Board::Virt => {
-                let el2 = if self.el2 { "on" } else { "off" };
+                let el2 = if self.virtualization { "on" } else { "off" };
                 let gic = match self.gic {
                     GicVersion::V2 => 2,
                     GicVersion::V3 => 3,
@@ -104,9 +104,22 @@ impl Boot {
                     .map(str::to_owned)
                     .to_vec()
             }
+            Board::Q35 | Board::Pc | Board::Microvm => self.pc(),
             // Nothing about it can be chosen.
             Board::Rpi4 => ["-machine", "raspi4b"].map(str::to_owned).to_vec(),
         }
+    }
+
+    /// The arguments that say what PC it is.
+    fn pc(&self) -> Vec<String> {
+        let (cpus, memory) = (self.cpus.to_string(), format!("{}M", self.memory >> 20));
+        let cpu = match self.virtualization {
+            true => self.cpu.clone(),
+            false => format!("{},-svm", self.cpu),
+        };
+        ["-machine", self.board.name(), "-cpu", &cpu, "-smp", &cpus, "-m", &memory]
+            .map(str::to_owned)
+            .to_vec()
     }
 
     /// The command as a user would type it.
@@ -176,6 +189,18 @@ mod tests {
         let shown = boot.shown(Path::new("qemu"));
         assert!(shown.contains("-machine raspi4b") && shown.contains("-dtb pi.dtb"), "{shown}");
         assert!(["-cpu", "-smp", "-m "].iter().all(|option| !shown.contains(option)), "{shown}");
+    }
+
+    #[test]
+    fn a_pc_is_asked_for_by_its_name() {
+        let mut boot = Boot::new("h.elf".into(), "b".into(), 1 << 30, 2);
+        (boot.board, boot.cpu) = (Board::Microvm, "EPYC,-x2apic".to_owned());
+        let shown = boot.shown(Path::new("qemu"));
+        let machine = "-machine microvm \\\n    -cpu EPYC,-x2apic \\\n    -smp 2 \\\n    -m 1024M";
+        assert!(shown.contains(machine) && shown.contains("-kernel h.elf"), "{shown}");
+        assert!(!shown.contains("gic") && !shown.contains("virtualization"), "{shown}");
+        boot.virtualization = false;
+        assert!(boot.shown(Path::new("qemu")).contains("-cpu EPYC,-x2apic,-svm"));
     }
 
     #[test]

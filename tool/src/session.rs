@@ -119,6 +119,17 @@ pub enum Heard {
         /// The exits in each of its buckets.
         counts: [u64; MAX_BUCKETS],
     },
+    /// A part of how often events happened to a vCPU.
+    Events {
+        /// The VM.
+        vm: u8,
+        /// The vCPU.
+        vcpu: u16,
+        /// The first event of the part.
+        first: u8,
+        /// How often each of its events happened.
+        counts: [u64; MAX_BUCKETS],
+    },
     /// The answer to a command.
     Reply {
         /// The command.
@@ -195,6 +206,7 @@ impl From<Up<'_>> for Heard {
             Up::Exits { vm, vcpu, reason, total, first, counts } => {
                 Heard::Exits { vm, vcpu, reason, total, first, counts }
             }
+            Up::Events { vm, vcpu, first, counts } => Heard::Events { vm, vcpu, first, counts },
             Up::Reply { command, outcome } => Heard::Reply { command, outcome },
             Up::Done { crashed } => Heard::Done { crashed },
         }

@@ -36,7 +36,7 @@ fn json(command: &mut assert_cmd::Command) -> serde_json::Value {
 fn one_reading_of_a_machine_as_json() {
     let folder = Folder::with_vms(&["one", "two"]);
     let reading = json(&mut top_of_machine(&folder, &["--once", "--json"]));
-    assert_eq!((&reading["schema"], &reading["vms"][1]["name"]), (&1.into(), &"two".into()));
+    assert_eq!((&reading["schema"], &reading["vms"][1]["name"]), (&2.into(), &"two".into()));
     let calls = &reading["vms"][0]["vcpus"][0]["reasons"][0];
     assert_eq!(
         (&calls["reason"], &calls["count"], &calls["mean"]),

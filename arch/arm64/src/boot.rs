@@ -18,7 +18,8 @@ use crate::mmio::Registers;
 use crate::mode::{self, Capabilities, Refusal, Wanted};
 use crate::time::Deadlines;
 use crate::uart::Uart;
-use crate::{console, frame, memory, power, println, psci, regs, time};
+use crate::{console, frame, memory, power, println, psci, regs, time, uart};
+use turnstile_arch_common::console::Port;
 
 unsafe extern "Rust" {
     /// The hypervisor's main function, on the boot CPU, once the machine is set up.
@@ -205,7 +206,7 @@ extern "C" fn turnstile_primary(dtb: u64) -> ! {
         // SAFETY: the boot tables map everything but RAM in use as device memory, the final ones this port.
         let uart = unsafe { Uart::new(node.kind, node.registers.base) };
         uart.start(node.clock);
-        console::set(uart);
+        uart::use_as_console(uart);
     }
     let mode = if mode::is_vhe() { "VHE" } else { "nVHE" };
     println!("turnstile {} ({mode})", env!("CARGO_PKG_VERSION"));

@@ -6,6 +6,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use spin::Once;
 use turnstile_vm::attention::KickToken;
 
+pub use turnstile_arch_common::relax;
+
 use crate::facility::Holders;
 use crate::mitigation::Guard;
 use crate::mmio::Registers;
@@ -62,12 +64,6 @@ instruction!(
     /// Waits until an interrupt is pending, masked or not.
     wfi,
     "wfi"
-);
-instruction!(
-    /// Says that this CPU waits for another one. Unlike `core::hint::spin_loop`, which is an ISB, it lets an
-    /// emulator or a core with several threads go on with somebody else.
-    relax,
-    "yield"
 );
 instruction!(
     /// Signals an event to all CPUs.

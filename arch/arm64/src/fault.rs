@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The end of the hypervisor: an exception at EL2, or a panic. It is reported, then the machine is reset.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use turnstile_arch_common::report;
+pub use turnstile_arch_common::report::{Provoked, read_guest, set_announcement};
 
-use spin::Once;
-
-use crate::{console, cpu, power, println, regs};
+use crate::{console, cpu, power, regs};
 
 /// Registers stored by `hypervisor_fault` in `vectors.S`.
 #[repr(C)]
@@ -18,88 +17,26 @@ pub struct FaultFrame {
 const KINDS: [&str; 4] = ["synchronous exception", "IRQ", "FIQ", "SError"];
 /// The largest stack that is looked at, in bytes.
 const MAX_STACK: u64 = 32 * 1024;
-/// Addresses of a backtrace at most.
-const DEPTH: usize = 24;
-
-/// Tells the other end of the serial line of a fault, in a line, before the report follows as text.
-static ANNOUNCE: Once<fn(&str)> = Once::new();
-
-/// Has `announce` called with a line about a fault of the hypervisor. It must not lock or panic.
-pub fn set_announcement(announce: fn(&str)) {
-    ANNOUNCE.call_once(|| announce);
-}
-
-/// Only one CPU reports; a fault while reporting stops at once.
-static REPORTING: AtomicBool = AtomicBool::new(false);
-
 fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
 fn begin(what: &str) {
-    if REPORTING.swap(true, Ordering::AcqRel) {
+    if !report::begin(what) {
         cpu::halt();
-    }
-    // Ends whatever frame was being sent, so that the report is read as text (turnstile_link::RESYNC).
-    console::print_last(format_args!("\0\0"));
-    if let Some(announce) = ANNOUNCE.get() {
-        announce(what);
     }
 }
 
 fn finish() -> ! {
-    console::print_last(format_args!("turnstile: resetting the machine\n"));
-    console::flush_last();
+    report::end();
     power::reset();
     cpu::halt();
 }
 
-/// A fault that can be provoked, to see its report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provoked {
-    /// A write to the hypervisor's own code.
-    WriteToCode,
-    /// An instruction fetch from data.
-    RunData,
-    /// A stack that grows into its guard page.
-    StackOverflow,
-    /// A panic.
-    Panic,
-    /// A read of a guest's memory, once there is a guest ([`read_guest`]).
-    ReadGuest,
-}
-
 /// Faults on purpose.
 pub fn provoke(kind: Provoked) {
-    println!("turnstile: provoking a fault: {kind:?}");
-    match kind {
-        // SAFETY: the store is not carried out: code is mapped read-only.
-        Provoked::WriteToCode => unsafe { core::ptr::write_volatile(image_base() as *mut u32, 0) },
-        Provoked::RunData => {
-            static DATA: [u32; 2] = [0xd65f_03c0; 2]; // RET
-            let address = (&raw const DATA) as usize;
-            // SAFETY: the call is not carried out: constants are not executable. Were they, it would return.
-            unsafe { core::mem::transmute::<usize, extern "C" fn()>(address)() }
-        }
-        Provoked::StackOverflow => {
-            core::hint::black_box(recurse(0));
-        }
-        Provoked::Panic => panic!("provoked"),
-        Provoked::ReadGuest => {}
-    }
-}
-
-/// Faults on purpose by reading the memory of a guest at this physical address, at which it would be mapped.
-pub fn read_guest(address: u64) {
-    // SAFETY: the load is not carried out: memory of guests is not mapped. Were it, it would be read and forgotten.
-    let value = unsafe { core::ptr::read_volatile(address as *const u8) };
-    println!("turnstile: the memory of a guest can be read at {address:#x}: {value:#x}");
-}
-
-/// Uses up the stack.
-fn recurse(depth: u64) -> u64 {
-    let block = core::hint::black_box([depth; 32]);
-    if depth == u64::MAX { 0 } else { recurse(depth + 1) + block[depth as usize % 32] }
+    static DATA: [u32; 2] = [0xd65f_03c0; 2]; // RET: were constants executable, it would return.
+    report::provoke(kind, image_base(), (&raw const DATA) as u64);
 }
 
 /// Returns where the readable part of the stack begins: a stack that overflowed points into its guard page.
@@ -115,39 +52,31 @@ fn image_base() -> u64 {
     (&raw const _start) as u64
 }
 
-/// Prints what may be return addresses on this CPU's stack from `sp` up, as offsets into the image.
+/// Says whether the instruction before an address in the image's code is a call.
 ///
-/// The image keeps no frame pointers, which would cost every exit an instruction or two, so each word that
-/// points behind a call instruction of the image's code is taken for one. A stale one may be among them.
+/// # Safety
+/// `address` is inside the image's code, behind its first instruction.
+unsafe fn follows_call(address: u64) -> bool {
+    if !address.is_multiple_of(4) {
+        return false;
+    }
+    // SAFETY: inside the image's code, which is readable.
+    let call = unsafe { core::ptr::read_volatile((address - 4) as *const u32) };
+    // BL, or BLR (Arm ARM C4.1.66).
+    call >> 26 == 0b10_0101 || call & 0xffff_fc1f == 0xd63f_0000
+}
+
+/// Prints what may be return addresses on this CPU's stack from `sp` up.
 fn backtrace(sp: u64) {
     unsafe extern "C" {
         static __rodata_start: u8;
     }
-    let base = image_base();
-    let code = base..(&raw const __rodata_start) as u64;
+    let code = image_base()..(&raw const __rodata_start) as u64;
     let top = cpu::this().stack_top;
-    console::print_last(format_args!("backtrace (offsets into the image at {base:#x}):\n"));
-    if sp >= top || top - sp > MAX_STACK {
-        return;
-    }
-    let mut shown = 0;
-    for address in (sp.next_multiple_of(8)..top).step_by(8) {
-        // SAFETY: between a stack pointer and the top of the same mapped stack; the guard page is below both.
-        let word = unsafe { core::ptr::read_volatile(address as *const u64) };
-        if !code.contains(&word) || !word.is_multiple_of(4) || word == base {
-            continue;
-        }
-        // SAFETY: inside the image's code, which is readable.
-        let call = unsafe { core::ptr::read_volatile((word - 4) as *const u32) };
-        // BL, or BLR (Arm ARM C4.1.66).
-        if call >> 26 == 0b10_0101 || call & 0xffff_fc1f == 0xd63f_0000 {
-            console::print_last(format_args!("  {:#x}\n", word - base));
-            shown += 1;
-            if shown == DEPTH {
-                return;
-            }
-        }
-    }
+    let sp = sp.next_multiple_of(8);
+    let stack = if sp < top && top - sp <= MAX_STACK { sp..top } else { top..top };
+    // SAFETY: between a stack pointer and the top of the same mapped stack; the guard page is below both.
+    unsafe { report::backtrace(stack, &code, follows_call) };
 }
 
 /// Reports an exception taken at EL2.

@@ -26,7 +26,6 @@ extern crate alloc;
 
 #[cfg(target_os = "none")]
 pub mod boot;
-pub mod console;
 pub mod cpu;
 pub mod discover;
 pub mod exit;
@@ -39,7 +38,6 @@ pub mod irq;
 #[cfg(target_os = "none")]
 pub mod memory;
 pub mod mitigation;
-pub mod mmio;
 pub mod mode;
 #[cfg(feature = "ablation")]
 pub mod naive;
@@ -57,6 +55,7 @@ pub mod vcpu;
 pub mod vm;
 
 use spin::Once;
+pub use turnstile_arch_common::{console, mmio, println};
 use turnstile_vm::lifecycle::Stop;
 
 #[cfg(target_os = "none")]

@@ -8,9 +8,11 @@
 
 use buddy_system_allocator::LockedHeap;
 use spin::Mutex;
+pub use turnstile_arch_common::memory::Error;
+use turnstile_arch_common::memory::{ARENA, HEAP, MIB, PAGE, align, cover, map_missing, range};
 use turnstile_paging::{
-    Error as PagingError, FrameAllocator, FrameError, FrameRange, PageTable, PhysAddr, Stage1Attributes,
-    Stage1El2, Stage1Regime, Stage2, Stage2Attributes, Tables, windows,
+    FrameAllocator, FrameRange, PageTable, PhysAddr, Stage1Attributes, Stage1El2, Stage1Regime, Stage2,
+    Stage2Attributes, Tables, windows,
 };
 use turnstile_vm::stolen::RECORD;
 
@@ -21,12 +23,6 @@ use crate::regs;
 use crate::regs::gicv2::window;
 use crate::stolen::Records;
 
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
-/// Bytes of the arena: heap, stacks and tables of everything.
-const ARENA: u64 = 48 * MIB;
-/// Bytes of the heap inside the arena.
-const HEAP: u64 = 16 * MIB;
 /// Bytes of a physical CPU's stack, without its guard page.
 const STACK: u64 = 32 * 1024;
 /// Bytes of the stack for fault reports.
@@ -50,44 +46,6 @@ struct Memory {
     el2: Option<PageTable<Stage1El2>>,
 }
 
-/// Why memory could not be set up or given out.
-#[derive(Debug)]
-pub enum Error {
-    /// No RAM is large enough for the hypervisor's own arena.
-    NoArena,
-    /// Not enough contiguous memory of this many bytes is left for a guest.
-    NoGuestMemory(u64),
-    /// A mapping failed.
-    Paging(PagingError),
-    /// The allocator's books do not allow it.
-    Frames(FrameError),
-}
-
-impl core::fmt::Display for Error {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::NoArena => write!(f, "no RAM has {} MiB for the hypervisor", ARENA / MIB),
-            Self::NoGuestMemory(size) => {
-                write!(f, "no {} MiB of contiguous memory are left for the VM", size / MIB)
-            }
-            Self::Paging(error) => write!(f, "a translation table could not be built: {error:?}"),
-            Self::Frames(error) => write!(f, "the memory map is inconsistent: {error:?}"),
-        }
-    }
-}
-
-impl From<PagingError> for Error {
-    fn from(error: PagingError) -> Self {
-        Self::Paging(error)
-    }
-}
-
-impl From<FrameError> for Error {
-    fn from(error: FrameError) -> Self {
-        Self::Frames(error)
-    }
-}
-
 /// What must be invalidated when a table changes.
 #[derive(Clone, Copy)]
 enum Regime {
@@ -102,10 +60,6 @@ enum Regime {
 struct Pool<'a> {
     arena: &'a mut FrameAllocator<256>,
     regime: Regime,
-}
-
-fn range(start: u64, size: u64) -> Result<FrameRange, Error> {
-    FrameRange::new(PhysAddr(start), size).ok_or(Error::NoArena)
 }
 
 impl Tables for Pool<'_> {
@@ -190,41 +144,6 @@ fn image_parts() -> [(u64, u64, Stage1Attributes); 3] {
     ]
 }
 
-fn align(range: Range) -> Option<(u64, u64)> {
-    let start = range.base.checked_next_multiple_of(PAGE)?;
-    let end = range.base.checked_add(range.size)? & !(PAGE - 1);
-    (end > start).then_some((start, end - start))
-}
-
-/// The pages that `range` touches; none if it is empty, up to the end of the address space if it goes beyond.
-fn cover(range: Range) -> Option<(u64, u64)> {
-    let start = range.base & !(PAGE - 1);
-    let last = range.base.saturating_add(range.size.checked_sub(1)?);
-    let end = last.checked_next_multiple_of(PAGE).unwrap_or(!(PAGE - 1)).max(start + PAGE);
-    Some((start, end - start))
-}
-
-/// Maps a range one to one; where parts of it are mapped already (two devices in a page, the bundle behind the
-/// device tree), page by page what is not.
-fn map_missing(
-    table: &mut PageTable<Stage1El2>,
-    pool: &mut Pool<'_>,
-    start: u64,
-    size: u64,
-    attributes: Stage1Attributes,
-) -> Result<(), Error> {
-    match table.map(pool, start, PhysAddr(start), size, attributes) {
-        Err(PagingError::AlreadyMapped(_)) => {}
-        result => return Ok(result?),
-    }
-    for page in (start..start + size).step_by(PAGE as usize) {
-        if table.translate(pool, page).is_none() {
-            table.map(pool, page, PhysAddr(page), PAGE, attributes)?;
-        }
-    }
-    Ok(())
-}
-
 /// Makes the boot tables describe the gigabytes of `range` as Normal memory: they know RAM only where the image
 /// and the device tree are, and DC ZVA and exclusives need Normal memory.
 fn make_normal(range: FrameRange) {
@@ -268,7 +187,7 @@ pub fn init(
 ) -> Result<(), Error> {
     let mut guests = FrameAllocator::<128>::new();
     for memory in &machine.memory {
-        if let Some((start, size)) = align(*memory)
+        if let Some((start, size)) = align(memory.base, memory.size)
             && start < window::BASE
         {
             guests.add(range(start, size.min(window::BASE - start))?)?;
@@ -281,7 +200,7 @@ pub fn init(
     });
     let taken = machine.reserved.iter().chain(in_use).chain([&image]).copied();
     for taken in taken.chain(spin_tables) {
-        if let Some((start, size)) = cover(taken) {
+        if let Some((start, size)) = cover(taken.base, taken.size) {
             guests.reserve(range(start, size)?)?;
         }
     }
@@ -324,8 +243,8 @@ impl Memory {
             [(in_use, Stage1Attributes::CONSTANT), (devices, Stage1Attributes::DEVICE)]
         {
             for one in ranges {
-                if let Some((start, size)) = cover(*one) {
-                    map_missing(&mut table, &mut pool, start, size, attributes)?;
+                if let Some(pages) = cover(one.base, one.size) {
+                    map_missing(&mut table, &mut pool, pages, attributes)?;
                 }
             }
         }

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use turnstile_vm::stolen::{COUNT, Nanoseconds, RECORD};
+use turnstile_vm::stolen::{Account, COUNT, RECORD};
 
 use crate::regs;
 
@@ -38,9 +38,7 @@ impl Records {
 #[derive(Debug)]
 pub struct StolenTime {
     count: &'static AtomicU64,
-    /// Ticks that were stolen before the vCPU's present life.
-    before: AtomicU64,
-    rate: Nanoseconds,
+    account: Account,
 }
 
 impl StolenTime {
@@ -50,21 +48,19 @@ impl StolenTime {
         (offset + RECORD <= records.size).then(|| Self {
             // SAFETY: inside the records, which live for ever; aligned, because a record is.
             count: unsafe { &*((records.base + offset + COUNT) as *const AtomicU64) },
-            before: AtomicU64::new(0),
-            rate: Nanoseconds::new(regs::CNTFRQ_EL0.read()),
+            account: Account::new(regs::CNTFRQ_EL0.read()),
         })
     }
 
     /// A life begins, when `ticks` were stolen from the vCPU in all.
     pub fn begin(&self, ticks: u64) {
-        self.before.store(ticks, Ordering::Relaxed);
+        self.account.begin(ticks);
         self.count.store(0, Ordering::Relaxed);
     }
 
     /// Tells the guest, when `ticks` were stolen from the vCPU in all.
     #[inline] // A few instructions of each switch.
     pub fn update(&self, ticks: u64) {
-        let stolen = ticks.wrapping_sub(self.before.load(Ordering::Relaxed));
-        self.count.store(self.rate.of(stolen), Ordering::Relaxed);
+        self.count.store(self.account.until(ticks), Ordering::Relaxed);
     }
 }

@@ -3,6 +3,9 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use spin::Once;
+use turnstile_arch_common::console::{self, Port};
+
 use crate::mmio::Registers;
 
 /// What kind of serial port the device tree names.
@@ -47,6 +50,14 @@ const BAUD: u64 = 115_200;
 const PATIENCE: u32 = 1_000_000;
 /// The port did not take the last byte.
 static JAMMED: AtomicBool = AtomicBool::new(false);
+
+/// The port that is the machine's serial line.
+static CONSOLE: Once<Uart> = Once::new();
+
+/// Uses `uart` as the machine's serial line from now on.
+pub fn use_as_console(uart: Uart) {
+    console::set(CONSOLE.call_once(|| uart));
+}
 
 /// Returns what divides a clock of `clock` Hz to 16 times [`BAUD`]: the whole part, and 64ths.
 fn pl011_divisor(clock: u32) -> (u32, u32) {
@@ -97,13 +108,6 @@ impl Uart {
         }
     }
 
-    /// Sends a byte, waiting for room. Once a port has not taken any for a long time, bytes are dropped at once
-    /// until it does.
-    pub fn put(&self, byte: u8) {
-        let patience = if JAMMED.load(Ordering::Relaxed) { 1 } else { PATIENCE };
-        JAMMED.store(!self.try_put(byte, patience), Ordering::Relaxed);
-    }
-
     fn try_put(&self, byte: u8, patience: u32) -> bool {
         for _ in 0..patience {
             match self.kind {
@@ -120,9 +124,18 @@ impl Uart {
         }
         false
     }
+}
+
+impl Port for Uart {
+    /// Sends a byte, waiting for room. Once a port has not taken any for a long time, bytes are dropped at once
+    /// until it does.
+    fn put(&self, byte: u8) {
+        let patience = if JAMMED.load(Ordering::Relaxed) { 1 } else { PATIENCE };
+        JAMMED.store(!self.try_put(byte, patience), Ordering::Relaxed);
+    }
 
     /// Waits until everything has left the port: before the machine goes off.
-    pub fn flush(&self) {
+    fn flush(&self) {
         for _ in 0..PATIENCE {
             let busy = match self.kind {
                 UartKind::Pl011 => self.registers.read32(PL011_FR) & PL011_FR_BUSY != 0,
@@ -136,7 +149,7 @@ impl Uart {
     }
 
     /// Takes a received byte, if there is one.
-    pub fn get(&self) -> Option<u8> {
+    fn get(&self) -> Option<u8> {
         match self.kind {
             UartKind::Pl011 => (self.registers.read32(PL011_FR) & PL011_FR_RXFE == 0)
                 .then(|| self.registers.read32(PL011_DR) as u8),
@@ -147,7 +160,7 @@ impl Uart {
     }
 
     /// Enables the receive interrupts (for the PL011 also the receive time-out, for less than a FIFO level).
-    pub fn enable_receive_interrupt(&self) {
+    fn enable_receive_interrupt(&self) {
         match self.kind {
             UartKind::Pl011 => {
                 self.registers.write32(PL011_ICR, 0x7ff);

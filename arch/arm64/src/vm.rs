@@ -20,7 +20,7 @@ use crate::cpu;
 use crate::facility::{common, pmu};
 use crate::idregs::{self, IdRegisters, Offer};
 use crate::irq::{Gic, in_gic};
-use crate::sched;
+use crate::sched::{self, On};
 use crate::switch::Residence;
 use crate::vcpu::{Vcpu, serve_remote};
 
@@ -313,7 +313,7 @@ impl Vcpu {
         match posted {
             Posted::Kick(token) if token != cpu::this().kick_token() => G::kick(token),
             Posted::Kick(_) | Posted::Seen => {}
-            Posted::Wake => sched::wake::<G>(self),
+            Posted::Wake => sched::wake::<On<G>>(self),
         }
     }
 
@@ -323,7 +323,7 @@ impl Vcpu {
         match posted {
             Posted::Seen => {}
             Posted::Kick(token) => G::kick(token),
-            Posted::Wake => sched::wake::<G>(self),
+            Posted::Wake => sched::wake::<On<G>>(self),
         }
     }
 

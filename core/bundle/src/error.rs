@@ -6,6 +6,7 @@ use core::fmt;
 use arrayvec::ArrayString;
 use turnstile_machine::MapError;
 
+use crate::machine::Apic;
 use crate::spec::Class;
 use crate::{MAX_CMDLINE, MAX_NAME, MAX_PHYSICAL_CPUS, MAX_VMS, VERSION};
 
@@ -43,6 +44,13 @@ pub enum SpecError {
     NameCharacter(char),
     /// The vCPUs or the memory do not fit the guest machine.
     Map(MapError),
+    /// The number of vCPUs is not 1 to [`Apic::max_vcpus`].
+    ApicVcpus {
+        /// How the local APICs are reached.
+        apic: Apic,
+        /// The number asked for.
+        vcpus: usize,
+    },
     /// The VM is pinned, and its list of physical CPUs has not one for each vCPU.
     Pinning {
         /// The number of vCPUs.
@@ -81,6 +89,14 @@ impl fmt::Display for SpecError {
                 write!(f, "its name contains {character:?}; use only a-z, 0-9 and `-`")
             }
             SpecError::Map(error) => error.fmt(f),
+            SpecError::ApicVcpus { vcpus: 0, .. } => f.write_str("there are no vCPUs; give at least 1"),
+            SpecError::ApicVcpus { apic, vcpus } => {
+                write!(
+                    f,
+                    "{vcpus} vCPUs are too many for a PC with an {apic}; give at most {}",
+                    apic.max_vcpus()
+                )
+            }
             SpecError::Pinning { vcpus, cpus } => {
                 write!(f, "its {vcpus} vCPUs are pinned to {cpus} physical CPUs; name one for each")
             }
@@ -103,7 +119,7 @@ impl fmt::Display for SpecError {
                 write!(f, "its command line has {length} bytes; shorten it to {MAX_CMDLINE}")
             }
             SpecError::CmdlineNul => f.write_str("its command line contains a NUL; remove it"),
-            SpecError::NoKernel => f.write_str("its kernel is missing or empty; give an arm64 Image"),
+            SpecError::NoKernel => f.write_str("its kernel is missing or empty; give one"),
             SpecError::EmptyInitrd => f.write_str("its initrd is empty; give another one, or none"),
         }
     }

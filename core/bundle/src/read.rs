@@ -13,6 +13,8 @@ use dtoolkit::{Node, Property};
 use crate::cpus::CpuList;
 use crate::digest::{self, read_u32};
 use crate::error::{BundleError, Part};
+use crate::machine::{Arm64, Machine, Pc};
+use crate::paravirt::{Feature, Paravirt};
 use crate::spec::{Class, Schedule, VmSpec, validate};
 use crate::{COMPATIBLE, MAX_IMAGES, MAX_VMS, VERSION};
 
@@ -22,7 +24,7 @@ const MAGIC: u32 = 0xd00d_feed;
 const PADDING: usize = 0x1_0000;
 
 /// The properties of a VM.
-const VM_PROPERTIES: [&str; 16] = [
+const VM_PROPERTIES: [&str; 18] = [
     "name",
     "vcpus",
     "cpus",
@@ -34,6 +36,8 @@ const VM_PROPERTIES: [&str; 16] = [
     "gic",
     "pmu",
     "sve",
+    "apic",
+    "paravirt",
     "on-crash",
     "statistics",
     "cmdline",
@@ -194,16 +198,54 @@ fn read_vm<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<VmSpec<'a>, Bu
         cpus: read_cpus(required("cpus")?)?,
         schedule: read_schedule(text("schedule")?, get("weight"), get("realtime"))?,
         memory: required("memory")?.try_into().map(u64::from_be_bytes).map_err(|_| MALFORMED)?,
-        machine: text("machine")?.parse().map_err(|_| BundleError::Malformed("a VM's machine"))?,
-        gic: text("gic")?.parse().map_err(|_| BundleError::Malformed("a VM's interrupt controller"))?,
-        pmu: text("pmu")?.parse().map_err(|_| BundleError::Malformed("a VM's PMU"))?,
-        sve: flag(get("sve"))?,
+        machine: read_machine(text("machine")?, get)?,
         on_crash: text("on-crash")?.parse().map_err(|_| BundleError::Malformed("a VM's crash policy"))?,
         statistics: flag(get("statistics"))?,
         cmdline: text("cmdline")?,
         kernel: image(required("kernel")?)?,
         initrd: get("initrd").map(image).transpose()?,
     })
+}
+
+/// Reads the machine of this name; what belongs to machines of the other architecture must not be there.
+fn read_machine<'a>(name: &str, get: impl Fn(&str) -> Option<&'a [u8]>) -> Result<Machine, BundleError> {
+    let none = |names: &[&str]| match names.iter().any(|name| get(name).is_some()) {
+        true => Err(BundleError::Malformed("a property of another machine")),
+        false => Ok(()),
+    };
+    if name == Pc::NAME {
+        none(&["gic", "pmu", "sve"])?;
+        let apic = get("apic").and_then(text).and_then(|apic| apic.parse().ok());
+        let paravirt = get("paravirt").and_then(read_paravirt);
+        return Ok(Machine::Pc(Pc {
+            apic: apic.ok_or(BundleError::Malformed("a VM's local APIC"))?,
+            paravirt: paravirt.ok_or(BundleError::Malformed("a VM's paravirtual interface"))?,
+        }));
+    }
+    none(&["apic", "paravirt"])?;
+    let map = name.parse().map_err(|_| BundleError::Malformed("a VM's machine"))?;
+    let gic = get("gic").and_then(text).and_then(|gic| gic.parse().ok());
+    let pmu = get("pmu").and_then(text).and_then(|pmu| pmu.parse().ok());
+    Ok(Machine::Arm64(Arm64 {
+        map,
+        gic: gic.ok_or(BundleError::Malformed("a VM's interrupt controller"))?,
+        pmu: pmu.ok_or(BundleError::Malformed("a VM's PMU"))?,
+        sve: flag(get("sve"))?,
+    }))
+}
+
+/// Reads a list of names, each once; an empty list is none.
+fn read_paravirt(value: &[u8]) -> Option<Paravirt> {
+    let Some((0, _)) = value.split_last() else {
+        return value.is_empty().then_some(Paravirt::NONE);
+    };
+    let mut found = Paravirt::NONE;
+    for name in value.split_inclusive(|&byte| byte == 0) {
+        found = found.with(text(name).and_then(Feature::from_name)?);
+    }
+    let written = found.iter().map(|feature| feature.name().len() + 1).sum::<usize>();
+    // Names that are there twice are longer than what is written.
+    (written == value.len()).then_some(found)
 }
 
 /// Reads a list of physical CPU indexes, one cell each.

@@ -1,86 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The description of a VM, and what must hold for it to be started.
 
-use core::fmt;
-use core::str::FromStr;
-
-use turnstile_machine::{GicVersion, GuestMachine};
-
+use crate::choices::choices;
 use crate::cpus::{CpuList, Tenants};
 use crate::error::{BundleError, SpecError, VmLabel};
+use crate::machine::Machine;
 use crate::{MAX_CMDLINE, MAX_NAME, MAX_VMS};
-
-/// Declares an enum of named choices with its conversions from and to the names.
-macro_rules! choices {
-    ($(#[$doc:meta])* $type:ident { $($(#[$variant_doc:meta])* $variant:ident = $name:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-        pub enum $type { $($(#[$variant_doc])* $variant),+ }
-
-        impl $type {
-            /// Every choice, in the order in which messages list them.
-            pub const ALL: &'static [$type] = &[$($type::$variant),+];
-
-            /// Returns the choice's name in configurations and bundles.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $($type::$variant => $name),+ }
-            }
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.name())
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = UnknownChoice;
-
-            fn from_str(name: &str) -> Result<Self, UnknownChoice> {
-                Self::ALL.iter().copied().find(|choice| choice.name() == name).ok_or(UnknownChoice)
-            }
-        }
-    };
-}
-
-choices! {
-    /// What a guest gets for a performance monitor.
-    Pmu {
-        /// None: its registers are UNDEFINED.
-        #[default]
-        Off = "off",
-        /// One whose registers trap to the hypervisor.
-        Trapped = "trapped",
-        /// The CPU's own counters, handed over at the first use.
-        Owned = "owned",
-    }
-}
-
-choices! {
-    /// The interrupt controller that a guest gets.
-    Gic {
-        /// That of the machine it runs on.
-        #[default]
-        Auto = "auto",
-        /// A GICv2, also on a machine with a GICv3 if its CPUs have the means.
-        V2 = "v2",
-        /// A GICv3.
-        V3 = "v3",
-    }
-}
-
-impl Gic {
-    /// Returns the version that the guest gets on a machine with a controller of version `host`.
-    #[must_use]
-    pub const fn on(self, host: GicVersion) -> GicVersion {
-        match self {
-            Gic::Auto => host,
-            Gic::V2 => GicVersion::V2,
-            Gic::V3 => GicVersion::V3,
-        }
-    }
-}
 
 choices! {
     /// What happens to a VM whose guest crashed.
@@ -92,18 +17,6 @@ choices! {
         Restart = "restart",
     }
 }
-
-/// The text names none of the choices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnknownChoice;
-
-impl fmt::Display for UnknownChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("there is no such choice")
-    }
-}
-
-impl core::error::Error for UnknownChoice {}
 
 /// Who runs on the physical CPUs of a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -175,13 +88,7 @@ pub struct VmSpec<'a> {
     /// Its memory in bytes.
     pub memory: u64,
     /// The machine that the guest sees.
-    pub machine: GuestMachine,
-    /// Its interrupt controller.
-    pub gic: Gic,
-    /// Its performance monitor.
-    pub pmu: Pmu,
-    /// Whether it has the Scalable Vector Extension.
-    pub sve: bool,
+    pub machine: Machine,
     /// What happens when its guest crashes.
     pub on_crash: OnCrash,
     /// Whether the hypervisor keeps statistics of its exits.
@@ -197,15 +104,14 @@ pub struct VmSpec<'a> {
 impl VmSpec<'_> {
     /// Checks all that concerns this VM alone, except what its images contain.
     ///
-    /// With [`Gic::Auto`] the bounds are those of a GICv3: the bundle does not know the machine.
+    /// With [`Gic::Auto`](crate::Gic::Auto) the bounds are those of a GICv3: the bundle does not know the machine.
     ///
     /// # Errors
     ///
     /// Says the first thing that is wrong.
     pub fn check(&self) -> Result<(), SpecError> {
         check_name(self.name)?;
-        let gic = self.gic.on(GicVersion::V3);
-        self.machine.map().check(gic, self.vcpus, self.memory).map_err(SpecError::Map)?;
+        self.machine.check(self.vcpus, self.memory)?;
         self.cpus.check()?;
         self.check_schedule()?;
         if self.cmdline.len() > MAX_CMDLINE {

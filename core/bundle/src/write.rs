@@ -8,6 +8,7 @@ use vm_fdt::FdtWriter;
 
 use crate::digest::{self, DIGEST_OFFSET};
 use crate::error::BundleError;
+use crate::machine::{Arm64, Machine, Pc};
 use crate::spec::{Class, Schedule, VmSpec, validate};
 use crate::{COMPATIBLE, VERSION};
 
@@ -108,10 +109,19 @@ fn describe(fdt: &mut FdtWriter, vm: &VmSpec<'_>, images: &Indexes) -> Result<()
     }
     fdt.property_u64("memory", vm.memory)?;
     fdt.property_string("machine", vm.machine.name())?;
-    fdt.property_string("gic", vm.gic.name())?;
-    fdt.property_string("pmu", vm.pmu.name())?;
-    if vm.sve {
-        fdt.property_null("sve")?;
+    match vm.machine {
+        Machine::Arm64(Arm64 { gic, pmu, sve, .. }) => {
+            fdt.property_string("gic", gic.name())?;
+            fdt.property_string("pmu", pmu.name())?;
+            if sve {
+                fdt.property_null("sve")?;
+            }
+        }
+        Machine::Pc(Pc { apic, paravirt }) => {
+            fdt.property_string("apic", apic.name())?;
+            let names = paravirt.iter().map(|feature| feature.name().into()).collect();
+            fdt.property_string_list("paravirt", names)?;
+        }
     }
     fdt.property_string("on-crash", vm.on_crash.name())?;
     if vm.statistics {

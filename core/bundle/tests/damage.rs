@@ -3,7 +3,8 @@
 //! neither accidents (the digest does not match) nor blobs made on purpose (it does).
 
 use turnstile_bundle::{
-    Bundle, BundleError, CpuList, Gic, GuestMachine, OnCrash, Part, Pmu, Schedule, SpecError, VmSpec, write,
+    Apic, Bundle, BundleError, CpuList, Feature, Machine, OnCrash, Paravirt, Part, Pc, Schedule, SpecError,
+    VmSpec, write,
 };
 use vm_fdt::FdtWriter;
 use xxhash_rust::xxh64::xxh64;
@@ -18,10 +19,7 @@ fn valid() -> Vec<u8> {
         cpus: CpuList::new(list),
         schedule: Schedule::Pinned,
         memory: 64 << 20,
-        machine: GuestMachine::Virt,
-        gic: Gic::Auto,
-        pmu: Pmu::Off,
-        sve: false,
+        machine: Machine::default(),
         on_crash: OnCrash::Stop,
         statistics: false,
         cmdline: "console=ttyAMA0",
@@ -119,9 +117,9 @@ fn other_files_are_no_bundles() {
 #[test]
 fn another_version_is_named_as_such() {
     let mut blob = valid();
-    // The version's value follows `compatible`, padded: the only word 2 after it.
+    // The version's value follows `compatible`, padded: the only word 3 after it.
     let at = find(&blob, b"turnstile,bundle") + 20 + 12;
-    assert_eq!(blob[at..at + 4], [0, 0, 0, 2]);
+    assert_eq!(blob[at..at + 4], [0, 0, 0, 3]);
     blob[at + 3] = 1;
     assert_eq!(Bundle::parse(&blob).unwrap_err(), BundleError::Version(1));
     sign(&mut blob);
@@ -134,7 +132,7 @@ fn crafted(describe: impl Fn(&mut FdtWriter), extra: impl Fn(&mut FdtWriter)) ->
     let root = fdt.begin_node("").unwrap();
     fdt.property_u64("digest", 0).unwrap();
     fdt.property_string("compatible", "turnstile,bundle").unwrap();
-    fdt.property_u32("version", 2).unwrap();
+    fdt.property_u32("version", 3).unwrap();
     let images = fdt.begin_node("images").unwrap();
     let image = fdt.begin_node("image-0").unwrap();
     fdt.property_u64("digest", 0).unwrap();
@@ -188,7 +186,7 @@ fn a_malformed_description_is_refused_though_its_digest_matches() {
         assert!(with(name, Some(&[])).is_err(), "empty {name}");
         assert!(with(name, Some(&[0xff; 7])).is_err(), "seven bytes for {name}");
     }
-    assert_eq!(with("machine", Some(b"pc\0")), Err(BundleError::Malformed("a VM's machine")));
+    assert_eq!(with("machine", Some(b"amiga\0")), Err(BundleError::Malformed("a VM's machine")));
     assert_eq!(with("kernel", Some(&[0, 0, 0, 1])), Err(BundleError::Malformed("an image's index")));
     assert!(matches!(with("name", Some(b"a\0b\0")), Err(BundleError::Malformed(_))));
     assert!(matches!(with("memory", Some(&[0xff; 8])), Err(BundleError::Vm { .. })));
@@ -196,6 +194,36 @@ fn a_malformed_description_is_refused_though_its_digest_matches() {
     let error = with("vcpus", Some(&[0, 0, 2, 1])).unwrap_err();
     assert_eq!(error.to_string(), "VM `linux`: 513 vCPUs are too many for a GICv3; give at most 512");
     assert_eq!(with("gic", Some(b"v4\0")), Err(BundleError::Malformed("a VM's interrupt controller")));
+}
+
+#[test]
+fn a_machine_has_what_belongs_to_its_architecture() {
+    let machine = |name: &'static [u8], more: &[(&str, &[u8])]| {
+        let describe = |fdt: &mut FdtWriter| {
+            let common = PROPERTIES.iter().filter(|(name, _)| !["machine", "gic", "pmu"].contains(name));
+            common.for_each(|(name, value)| fdt.property(name, value).unwrap());
+            fdt.property("machine", name).unwrap();
+            more.iter().for_each(|(name, value)| fdt.property(name, value).unwrap());
+        };
+        Bundle::parse(&crafted(describe, |_| {})).map(|bundle| bundle.vms()[0].machine)
+    };
+    let pc = |apic: &'static [u8], paravirt: &'static [u8]| {
+        machine(b"pc\0", &[("apic", apic), ("paravirt", paravirt)])
+    };
+    let paravirt = Paravirt::NONE.with(Feature::Clock).with(Feature::Eoi);
+    let expected = Machine::Pc(Pc { apic: Apic::Xapic, paravirt });
+    assert_eq!(pc(b"xapic\0", b"clock\0eoi\0"), Ok(expected));
+    assert_eq!(pc(b"x2apic\0", b""), Ok(Machine::Pc(Pc { paravirt: Paravirt::NONE, ..Pc::default() })));
+    for wrong in [&b"clock"[..], b"clock\0clock\0", b"\0", b"clock\0\0", b"time\0", b"clock\0eoi", b"\xff\0"]
+    {
+        let malformed = BundleError::Malformed("a VM's paravirtual interface");
+        assert_eq!(pc(b"x2apic\0", wrong), Err(malformed), "{wrong:?}");
+    }
+    assert_eq!(pc(b"gic\0", b""), Err(BundleError::Malformed("a VM's local APIC")));
+    assert!(matches!(machine(b"pc\0", &[("apic", b"xapic\0")]), Err(BundleError::Malformed(_))));
+    let other = Err(BundleError::Malformed("a property of another machine"));
+    assert_eq!(machine(b"pc\0", &[("apic", b"xapic\0"), ("paravirt", b""), ("gic", b"v3\0")]), other);
+    assert_eq!(machine(b"virt\0", &[("gic", b"v3\0"), ("pmu", b"off\0"), ("apic", b"xapic\0")]), other);
 }
 
 #[test]

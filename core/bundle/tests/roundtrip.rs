@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use turnstile_bundle::{
-    Bundle, BundleError, Class, CpuList, Gic, GicVersion, GuestMachine, MAX_CMDLINE, MAX_NAME, OnCrash, Pmu,
-    Schedule, SpecError, VmLabel, VmSpec, write,
+    Apic, Arm64, Bundle, BundleError, Class, CpuList, Feature, Gic, GicVersion, GuestMachine, MAX_CMDLINE,
+    MAX_NAME, Machine, OnCrash, Paravirt, Pc, Pmu, Schedule, SpecError, VmLabel, VmSpec, write,
 };
 use turnstile_machine::MapError;
 
@@ -22,10 +22,7 @@ fn vm<'a>(name: &'static str, list: &'a [u16]) -> VmSpec<'a> {
         cpus: CpuList::new(list),
         schedule: Schedule::Pinned,
         memory: 64 * MIB,
-        machine: GuestMachine::Virt,
-        gic: Gic::Auto,
-        pmu: Pmu::Off,
-        sve: false,
+        machine: Machine::default(),
         on_crash: OnCrash::Stop,
         statistics: false,
         cmdline: "console=ttyAMA0",
@@ -38,12 +35,14 @@ fn vm<'a>(name: &'static str, list: &'a [u16]) -> VmSpec<'a> {
 fn two_vms_read_back() {
     let linux = VmSpec { initrd: Some(b"initrd"), ..vm("linux", &[0, 1]) };
     let measure = VmSpec {
-        machine: GuestMachine::Kvmtool,
+        machine: Machine::Arm64(Arm64 {
+            map: GuestMachine::Kvmtool,
+            gic: Gic::V2,
+            pmu: Pmu::Owned,
+            sve: true,
+        }),
         vcpus: 7,
         schedule: Schedule::Shared(Class::RealTime { priority: 99 }),
-        gic: Gic::V2,
-        pmu: Pmu::Owned,
-        sve: true,
         on_crash: OnCrash::Restart,
         statistics: true,
         cmdline: "",
@@ -103,9 +102,25 @@ fn a_wrong_vm_is_named_with_what_is_wrong() {
     for (gic, version, vcpus) in
         [(Gic::Auto, GicVersion::V3, 0), (Gic::Auto, GicVersion::V3, 513), (Gic::V2, GicVersion::V2, 9)]
     {
-        let problem = problem(VmSpec { gic, vcpus, schedule: FAIR, ..good() });
+        let machine = Machine::Arm64(Arm64 { gic, ..Arm64::default() });
+        let problem = problem(VmSpec { machine, vcpus, schedule: FAIR, ..good() });
         assert_eq!(problem, SpecError::Map(MapError::Vcpus { gic: version, vcpus }));
     }
+    for (apic, vcpus) in [(Apic::X2apic, 0), (Apic::X2apic, 513), (Apic::Xapic, 256)] {
+        let machine = Machine::Pc(Pc { apic, ..Pc::default() });
+        let problem = problem(VmSpec { machine, vcpus, schedule: FAIR, ..good() });
+        assert_eq!(problem, SpecError::ApicVcpus { apic, vcpus });
+    }
+    let pc = VmSpec { machine: Machine::Pc(Pc::default()), ..good() };
+    let most = Pc::MAX_MEMORY;
+    for (memory, wrong) in [
+        (0, MapError::TooSmall(0)),
+        (5 * MIB, MapError::Unaligned(5 * MIB)),
+        (most + 2 * MIB, MapError::TooLarge { memory: most + 2 * MIB, most }),
+    ] {
+        assert_eq!(problem(VmSpec { memory, ..pc }), SpecError::Map(wrong));
+    }
+    assert!(write(&[VmSpec { memory: most, ..pc }]).is_ok());
     assert_eq!(problem(VmSpec { memory: 5 * MIB, ..good() }), SpecError::Map(MapError::Unaligned(5 * MIB)));
     assert_eq!(problem(VmSpec { cmdline: &long_cmdline, ..good() }), SpecError::CmdlineTooLong(2048));
     assert_eq!(problem(VmSpec { cmdline: "a\0b", ..good() }), SpecError::CmdlineNul);
@@ -189,7 +204,20 @@ fn vms_must_not_share_names_or_cpus() {
 }
 
 /// One VM without its name and CPUs, which must differ between VMs.
-type Rest = (usize, u64, bool, Gic, Pmu, Schedule, bool, String, Vec<u8>, Option<Vec<u8>>);
+type Rest = (usize, u64, Machine, Schedule, bool, String, Vec<u8>, Option<Vec<u8>>);
+
+fn machine() -> impl Strategy<Value = Machine> {
+    let (gic, pmu) = (prop::sample::select(Gic::ALL), prop::sample::select(Pmu::ALL));
+    let map = prop::sample::select(&GuestMachine::ALL[..]);
+    let arm64 = (map, gic, pmu, any::<bool>())
+        .prop_map(|(map, gic, pmu, sve)| Machine::Arm64(Arm64 { map, gic, pmu, sve }));
+    let features = prop::sample::subsequence(&Feature::ALL[..], 0..=Feature::ALL.len());
+    let pc = (prop::sample::select(Apic::ALL), features).prop_map(|(apic, features)| {
+        let paravirt = features.into_iter().fold(Paravirt::NONE, Paravirt::with);
+        Machine::Pc(Pc { apic, paravirt })
+    });
+    prop_oneof![arm64, pc]
+}
 
 fn rest() -> impl Strategy<Value = Rest> {
     let image = || prop::collection::vec(any::<u8>(), 1..40);
@@ -199,19 +227,17 @@ fn rest() -> impl Strategy<Value = Rest> {
         (1u16..=10_000).prop_map(|weight| Schedule::Shared(Class::Fair { weight })),
         (1u8..=99).prop_map(|priority| Schedule::Shared(Class::RealTime { priority })),
     ];
-    let (gic, pmu) = (prop::sample::select(Gic::ALL), prop::sample::select(Pmu::ALL));
-    (
-        1usize..=8,
-        2u64..4096,
-        any::<bool>(),
-        gic,
-        pmu,
-        schedule,
-        any::<bool>(),
-        "[ -~ä]{0,80}",
-        image(),
-        initrd,
-    )
+    (1usize..=8, 2u64..4096, machine(), schedule, any::<bool>(), "[ -~ä]{0,80}", image(), initrd)
+}
+
+#[test]
+fn features_are_a_set() {
+    assert_eq!(Paravirt::ALL.iter().collect::<Vec<_>>(), Feature::ALL);
+    assert_eq!(Feature::ALL.into_iter().fold(Paravirt::ALL, Paravirt::without), Paravirt::NONE);
+    let two = Paravirt::NONE.with(Feature::Unhalt).with(Feature::Clock);
+    assert_eq!(two.iter().map(Feature::name).collect::<Vec<_>>(), ["clock", "unhalt"]);
+    assert!(two.has(Feature::Clock) && !two.has(Feature::Eoi));
+    assert!(Feature::ALL.into_iter().all(|feature| Feature::from_name(feature.name()) == Some(feature)));
 }
 
 proptest! {
@@ -227,17 +253,14 @@ proptest! {
             .map(|(vm, rest)| (0..rest.0 as u16).rev().map(|cpu| 16 * vm as u16 + 2 * cpu).collect())
             .collect();
         let vms: Vec<VmSpec<'_>> = names.iter().zip(&rest).zip(&lists).map(|((name, rest), list)| {
-            let &(count, units, kvmtool, gic, pmu, schedule, restart, ref cmdline, ref kernel, ref initrd) = rest;
+            let &(count, units, machine, schedule, restart, ref cmdline, ref kernel, ref initrd) = rest;
             VmSpec {
                 name,
                 vcpus: count,
                 cpus: CpuList::new(list),
                 schedule,
                 memory: units * 2 * MIB,
-                machine: if kvmtool { GuestMachine::Kvmtool } else { GuestMachine::Virt },
-                gic,
-                pmu,
-                sve: restart,
+                machine,
                 statistics: count % 2 == 0,
                 on_crash: if restart { OnCrash::Restart } else { OnCrash::Stop },
                 cmdline,

@@ -7,17 +7,32 @@
 //! not have reads as zero and ignores writes.
 //!
 //! [`Pl011`] and [`Uart16550`] are serial lines, [`Pl031`] is a clock.
+//!
+//! What a PC has: [`I8259`] and [`I8254`], which exits use without leaving their light tier; [`Cmos`], [`AcpiPm`],
+//! [`ResetPorts`], [`FwCfg`].
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod acpi_pm;
+mod cmos;
+mod fw_cfg;
+mod i8254;
+mod i8259;
 mod pl011;
 mod pl031;
+mod reset;
 mod uart16550;
 
 use heapless::Deque;
 
+pub use acpi_pm::{AcpiPm, PM_TIMER_FREQUENCY, PowerOff};
+pub use cmos::Cmos;
+pub use fw_cfg::FwCfg;
+pub use i8254::{I8254, I8254_FREQUENCY};
+pub use i8259::I8259;
 pub use pl011::Pl011;
 pub use pl031::Pl031;
+pub use reset::{Reset, ResetPorts};
 pub use uart16550::Uart16550;
 
 /// How many received bytes a serial line keeps for its guest.

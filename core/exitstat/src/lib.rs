@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What exits cost: for each vCPU and reason how many there were, their total cost and a histogram of it.
+//! What exits cost: for each vCPU and reason how many there were, their total cost and a histogram of it; and how
+//! often other events happened.
 //!
 //! | file | what |
 //! |---|---|
 //! | `reason` | why a guest was left |
+//! | `event` | what else is counted |
 //! | `page` | where a vCPU's figures are kept; its layout is an ABI, which assembly knows |
 //! | `exits` | a reading of one reason's figures, with mean and percentiles |
 //!
@@ -12,6 +14,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod event;
 mod exits;
 mod page;
 mod reason;
@@ -24,6 +27,10 @@ mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 }
 
+pub use event::Event;
 pub use exits::{BUCKETS, Exits, bucket};
-pub use page::{MAGIC, PAGE_SIZE, Page, RECORDS, RECORDS_OFFSET, Record, VERSION, record_offset};
+pub use page::{
+    EVENTS, EVENTS_OFFSET, MAGIC, PAGE_SIZE, Page, RECORDS, RECORDS_OFFSET, Record, VERSION, event_offset,
+    record_offset,
+};
 pub use reason::Reason;

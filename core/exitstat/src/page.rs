@@ -12,6 +12,8 @@
 //!       + 0                8  total of the costs in ticks, modulo 2^64
 //!       + 8 z              8  how many costs had z leading zeros, z from 1 to 64; modulo 2^64
 //!       + 520             56  zero
+//! 13952 + 8 event          8  how many times the event happened, modulo 2^64
+//! 14464                 1920  zero
 //! ```
 //!
 //! A cost is a difference of two readings of the counter. The number of its leading zeros is its place in the
@@ -19,6 +21,7 @@
 //! difference without leading zeros; it is in no bucket, and the total, whose word that place is, becomes
 //! meaningless by one tick: no such difference leads out of the record.
 
+use crate::event::Event;
 use crate::exits::{BUCKETS, Exits};
 use crate::reason::Reason;
 use crate::sync::{AtomicU64, Ordering};
@@ -26,13 +29,17 @@ use crate::sync::{AtomicU64, Ordering};
 /// The first word of a page: "TSXS".
 pub const MAGIC: u32 = u32::from_le_bytes(*b"TSXS");
 /// The version of the layout.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// The bytes of a page.
-pub const PAGE_SIZE: usize = 8192;
+pub const PAGE_SIZE: usize = 16384;
 /// Where the records begin.
 pub const RECORDS_OFFSET: usize = 128;
 /// How many records there is room for.
-pub const RECORDS: usize = 14;
+pub const RECORDS: usize = 24;
+/// Where the counts of events begin.
+pub const EVENTS_OFFSET: usize = RECORDS_OFFSET + RECORDS * RECORD_SIZE;
+/// How many counts of events there is room for.
+pub const EVENTS: usize = 64;
 
 const RECORD_SIZE: usize = 576;
 const RECORD_WORDS: usize = 1 + BUCKETS;
@@ -41,6 +48,12 @@ const RECORD_WORDS: usize = 1 + BUCKETS;
 #[must_use]
 pub const fn record_offset(reason: Reason) -> usize {
     RECORDS_OFFSET + reason.index() * RECORD_SIZE
+}
+
+/// Returns the offset of an event's count in a page.
+#[must_use]
+pub const fn event_offset(event: Event) -> usize {
+    EVENTS_OFFSET + event.index() * 8
 }
 
 /// The figures of one reason: word 0 is the total, word z the bucket of the costs with z leading zeros.
@@ -60,9 +73,12 @@ pub struct Page {
     frequency: u64,
     reserved: [u64; RECORDS_OFFSET / 8 - 2],
     records: [Record; RECORDS],
+    events: [AtomicU64; EVENTS],
+    unused: [u64; (PAGE_SIZE - EVENTS_OFFSET) / 8 - EVENTS],
 }
 
 const _: () = assert!(Reason::ALL.len() <= RECORDS);
+const _: () = assert!(Event::ALL.len() <= EVENTS);
 // The model checker's atomics are larger.
 #[cfg(not(loom))]
 const _: () = {
@@ -70,6 +86,7 @@ const _: () = {
     assert!(size_of::<Page>() == PAGE_SIZE);
     assert!(core::mem::offset_of!(Page, frequency) == 8);
     assert!(core::mem::offset_of!(Page, records) == RECORDS_OFFSET);
+    assert!(core::mem::offset_of!(Page, events) == EVENTS_OFFSET);
 };
 
 impl Record {
@@ -125,7 +142,14 @@ impl Page {
     #[must_use]
     pub fn new(frequency: u64) -> Self {
         let identity = MAGIC as u64 | (VERSION as u64) << 32 | (Reason::ALL.len() as u64) << 48;
-        Page { identity, frequency, reserved: [0; _], records: core::array::from_fn(|_| Record::new()) }
+        Page {
+            identity,
+            frequency,
+            reserved: [0; _],
+            records: core::array::from_fn(|_| Record::new()),
+            events: core::array::from_fn(|_| AtomicU64::new(0)),
+            unused: [0; _],
+        }
     }
 
     /// Returns the first word: magic, version and number of reasons.
@@ -147,9 +171,30 @@ impl Page {
         &self.records[reason.index()]
     }
 
+    /// Counts an event; for the writer alone, so that no read-modify-write is needed.
+    #[inline]
+    pub fn count(&self, event: Event) {
+        self.count_several(event, 1);
+    }
+
+    /// Counts an event that happened several times at once; for the writer alone.
+    #[inline]
+    pub fn count_several(&self, event: Event, times: u64) {
+        // Every event has a count, which is asserted above.
+        let count = &self.events[event.index()];
+        count.store(count.load(Ordering::Relaxed).wrapping_add(times), Ordering::Relaxed);
+    }
+
+    /// Returns how many times an event happened, modulo 2^64; it may be counted meanwhile.
+    #[must_use]
+    pub fn events(&self, event: Event) -> u64 {
+        self.events[event.index()].load(Ordering::Relaxed)
+    }
+
     /// Forgets all figures. Only while its writer does not write, and ordered before its next write by whatever
     /// lets it run.
     pub fn clear(&self) {
         self.records.iter().for_each(Record::clear);
+        self.events.iter().for_each(|count| count.store(0, Ordering::Relaxed));
     }
 }

@@ -30,7 +30,7 @@ macro_rules! reasons {
 
 reasons! {
     /// A call to the hypervisor.
-    Hypercall = 0, "hypercall", "a call to the hypervisor: HVC";
+    Hypercall = 0, "hypercall", "a call to the hypervisor: HVC, VMMCALL";
     /// A call to firmware, which the hypervisor answers.
     FirmwareCall = 1, "firmware-call", "a call to firmware: SMC";
     /// A system register that traps.
@@ -40,7 +40,7 @@ reasons! {
     /// An instruction fetch that the second stage of translation stops.
     InstructionAbort = 4, "instruction-abort", "an instruction fetch without memory behind it";
     /// An instruction that waits.
-    Wait = 5, "wait", "an instruction that waits: WFI, WFE";
+    Wait = 5, "wait", "an instruction that waits: WFI, WFE, HLT, PAUSE";
     /// A physical interrupt of the guest's own timer.
     TimerInterrupt = 6, "irq-timer", "a timer of the guest";
     /// A physical interrupt by which another CPU asks for attention.
@@ -48,11 +48,27 @@ reasons! {
     /// Any other physical interrupt.
     OtherInterrupt = 8, "irq-other", "any other physical interrupt: devices of the hypervisor, maintenance";
     /// An asynchronous error of the machine.
-    MachineError = 9, "machine-error", "an asynchronous error: SError";
+    MachineError = 9, "machine-error", "an error of the machine: SError, #MC";
     /// Not an exit: the vCPU was reset and enters its guest for the first time since.
     Start = 10, "start", "no exit: a start of the vCPU";
     /// Any other exception.
     Other = 11, "other", "any other exception";
+    /// An instruction that tells what the processor is.
+    Identification = 12, "cpuid", "an instruction that tells what the processor is: CPUID";
+    /// A model-specific register that traps.
+    ModelRegister = 13, "msr", "a model-specific register that traps: RDMSR, WRMSR";
+    /// An access to a port.
+    Port = 14, "port", "an access to a port: IN, OUT and their string forms";
+    /// An access to the page of the local APIC.
+    ApicPage = 15, "apic-page", "an access to the page of the local APIC";
+    /// A write to a control or debug register that traps.
+    ControlRegister = 16, "control-register", "a control or debug register that traps";
+    /// An exception in the guest that traps.
+    Exception = 17, "exception", "an exception in the guest that traps";
+    /// A physical non-maskable interrupt.
+    NonMaskable = 18, "nmi", "a physical NMI";
+    /// The guest can take an interrupt that waited for it.
+    InterruptWindow = 19, "irq-window", "the guest can take an interrupt that waited";
 }
 
 impl Reason {

@@ -7,16 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use turnstile_exitstat::{
-    BUCKETS, Exits, MAGIC, PAGE_SIZE, Page, RECORDS, RECORDS_OFFSET, Reason, VERSION, bucket, record_offset,
+    BUCKETS, EVENTS, EVENTS_OFFSET, Event, Exits, MAGIC, PAGE_SIZE, Page, RECORDS, RECORDS_OFFSET, Reason,
+    VERSION, bucket, event_offset, record_offset,
 };
 
 /// The page is an ABI: these are its figures, written down a second time.
 #[test]
 fn the_layout_is_fixed() {
-    assert_eq!((PAGE_SIZE, RECORDS_OFFSET, RECORDS, BUCKETS), (8192, 128, 14, 64));
+    assert_eq!((PAGE_SIZE, RECORDS_OFFSET, RECORDS, BUCKETS), (16384, 128, 24, 64));
+    assert_eq!((EVENTS_OFFSET, EVENTS), (13952, 64));
     let page = Page::new(62_500_000);
-    assert_eq!(page.identity().to_le_bytes(), *b"TSXS\x01\0\x0c\0");
-    assert_eq!((page.frequency(), MAGIC, VERSION), (62_500_000, 0x5358_5354, 1));
+    assert_eq!(page.identity().to_le_bytes(), *b"TSXS\x02\0\x14\0");
+    assert_eq!((page.frequency(), MAGIC, VERSION), (62_500_000, 0x5358_5354, 2));
     let start = &raw const page as usize;
     for (index, &reason) in Reason::ALL.iter().enumerate() {
         assert_eq!((reason.index(), Reason::from_index(index)), (index, Some(reason)));
@@ -26,6 +28,29 @@ fn the_layout_is_fixed() {
     }
     assert_eq!(Reason::from_index(Reason::ALL.len()), None);
     assert_eq!((Reason::Hypercall.index(), Reason::Start.index(), Reason::Other.index()), (0, 10, 11));
+    for (index, &event) in Event::ALL.iter().enumerate() {
+        assert_eq!((event.index(), Event::from_index(index)), (index, Some(event)));
+        assert_eq!(event_offset(event), 13952 + 8 * index);
+        assert_eq!(Event::from_name(event.name()), Some(event));
+    }
+    assert_eq!(Event::from_index(Event::ALL.len()), None);
+}
+
+#[test]
+fn events_are_counted_apart() {
+    let page = Page::new(1);
+    for (index, &event) in Event::ALL.iter().enumerate() {
+        page.count(event);
+        page.count_several(event, index as u64);
+    }
+    for (index, &event) in Event::ALL.iter().enumerate() {
+        assert_eq!(page.events(event), 1 + index as u64);
+    }
+    assert!(Reason::ALL.iter().all(|&reason| page.record(reason).read() == Exits::default()));
+    page.count_several(Event::Ipi, u64::MAX);
+    assert_eq!(page.events(Event::Ipi), 4, "modulo 2^64");
+    page.clear();
+    assert!(Event::ALL.iter().all(|&event| page.events(event) == 0));
 }
 
 #[test]

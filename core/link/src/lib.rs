@@ -27,12 +27,12 @@ pub use encode::{EncodeError, encode, send};
 pub use message::{Command, Down, Event, Message, Outcome, StopReason, Up, VmState, clip};
 
 /// The version of the messages, in [`Up::Hello`]: it changes when any message changes.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// The most bytes of a message, before checksum and stuffing.
 pub const MAX_PAYLOAD: usize = 256;
 /// The most bytes of [`Up::Console`] and [`Down::Input`] in one frame.
 pub const MAX_BYTES: usize = 240;
-/// How many buckets of a histogram one [`Up::Exits`] carries.
+/// How many buckets of a histogram one [`Up::Exits`] carries, and how many counts one [`Up::Events`].
 pub const MAX_BUCKETS: usize = 16;
 /// The most bytes of a text in a message; [`clip`] shortens one to this.
 pub const MAX_TEXT: usize = 240;

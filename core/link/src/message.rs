@@ -75,7 +75,7 @@ pub enum Up<'a> {
         crashed: u8,
     },
     /// The statistics of a vCPU begin: in answer to [`Command::Statistics`], for each vCPU. Its [`Up::Exits`]
-    /// follow; after those of the last vCPU comes [`Up::Reply`].
+    /// and [`Up::Events`] follow; after those of the last vCPU comes [`Up::Reply`].
     Statistics {
         /// The VM.
         vm: u8,
@@ -101,6 +101,17 @@ pub enum Up<'a> {
         /// The first bucket of this part: a bucket's number is that of the significant bits of its costs.
         first: u8,
         /// How many exits are in each bucket from there on.
+        counts: [u64; MAX_BUCKETS],
+    },
+    /// How often events happened to a vCPU, after its [`Up::Exits`]. Parts in which nothing happened are not sent.
+    Events {
+        /// The VM.
+        vm: u8,
+        /// The vCPU.
+        vcpu: u16,
+        /// The first event of this part, by its number in `turnstile_exitstat`.
+        first: u8,
+        /// How often each event from there on happened.
         counts: [u64; MAX_BUCKETS],
     },
 }
@@ -198,7 +209,8 @@ pub enum Command {
     },
     /// Stop all VMs and power the machine off.
     Poweroff,
-    /// Send the statistics of the VM's exits: [`Up::Statistics`] and [`Up::Exits`] for each vCPU, then [`Up::Reply`].
+    /// Send the statistics of the VM's exits: [`Up::Statistics`], [`Up::Exits`] and [`Up::Events`] for each vCPU,
+    /// then [`Up::Reply`].
     Statistics {
         /// The VM.
         vm: u8,

@@ -63,6 +63,7 @@ fn every_message_up_reads_back() {
         DONE,
         Up::Statistics { vm: 2, vcpu: 63, boots: 7, ticks: u64::MAX, frequency: 62_500_000 },
         Up::Exits { vm: 2, vcpu: 63, reason: 11, total: 1 << 40, first: 48, counts: [3; MAX_BUCKETS] },
+        Up::Events { vm: 2, vcpu: 63, first: 16, counts: [1 << 40; MAX_BUCKETS] },
         Up::Reply { command: Command::Statistics { vm: 2 }, outcome: Outcome::NotKept },
     ];
     for message in messages {
@@ -122,6 +123,7 @@ fn the_longest_messages_fit_and_longer_ones_are_refused() {
     let counts = [u64::MAX; MAX_BUCKETS];
     let exits = Up::Exits { vm: 255, vcpu: 255, reason: 255, total: u64::MAX, first: 255, counts };
     assert!(encode(&exits, &mut buffer).is_ok());
+    assert!(encode(&Up::Events { vm: 255, vcpu: 255, first: 255, counts }, &mut buffer).is_ok());
     let (boots, ticks, frequency) = (u32::MAX, u64::MAX, u64::MAX);
     assert!(encode(&Up::Statistics { vm: 255, vcpu: 255, boots, ticks, frequency }, &mut buffer).is_ok());
 

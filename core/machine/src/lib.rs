@@ -11,6 +11,7 @@
 //! * [`image::parse`]: the header of an arm64 Linux `Image`, and what a file is when it has none.
 //! * [`layout()`]: the addresses of kernel, device tree and initial RAM disk (Linux,
 //!   `Documentation/arch/arm64/booting.rst`).
+//! * [`pc`]: the PC, its ACPI tables, and how its kernels are placed and entered.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ pub mod gic;
 pub mod image;
 pub mod layout;
 pub mod map;
+pub mod pc;
 
 pub use fdt::Platform;
 pub use gic::{GicVersion, Gicr};

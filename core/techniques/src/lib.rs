@@ -18,4 +18,4 @@ mod set;
 mod table;
 
 pub use set::{Set, Unknown};
-pub use table::Technique;
+pub use table::{Architecture, Technique};

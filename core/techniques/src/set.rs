@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use crate::Technique;
+use crate::{Architecture, Technique};
 
 /// Means every technique.
 const ALL: &str = "all";
@@ -34,6 +34,13 @@ impl Set {
     #[must_use = "the set itself does not change"]
     pub const fn with(self, technique: Technique) -> Self {
         Self(self.0 | Self::of(technique).0)
+    }
+
+    /// The set without the techniques of other architectures.
+    #[must_use = "the set itself does not change"]
+    pub fn on(self, architecture: Architecture) -> Self {
+        let own = self.iter().filter(|technique| technique.is_on(architecture));
+        own.fold(Self::NONE, Self::with)
     }
 
     /// The techniques in the set, in the order of the table.
@@ -110,7 +117,9 @@ mod tests {
 
     #[test]
     fn every_set_is_read_as_it_is_written() {
-        for bits in 0..=Set::ALL.0 {
+        // All sets of the first ones, and others in strides that reach every bit.
+        let strides = (0..=Set::ALL.0).step_by(37).chain([Set::ALL.0]);
+        for bits in (0..1 << 10).chain(strides) {
             let set = Set(bits);
             let text = set.to_string();
             assert_eq!(Set::parse(&text), Ok(set), "{text}");

@@ -3,8 +3,17 @@
 
 use core::fmt;
 
+/// An architecture that Turnstile runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Architecture {
+    /// Armv8-A.
+    Arm64,
+    /// x86-64 with SVM.
+    Amd64,
+}
+
 macro_rules! techniques {
-    ($($variant:ident, $name:literal, seed $seed:literal, $acts:literal,
+    ($($variant:ident, $name:literal, on $on:tt, seed $seed:literal, $acts:literal,
        saves $saves:literal, without $without:literal;)*) => {
         /// A way in which Turnstile makes exits cheap, and which can be measured by going without it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,6 +29,12 @@ macro_rules! techniques {
             /// Its name: what `without=` and `--ablate=` take.
             pub const fn name(self) -> &'static str {
                 match self { $(Technique::$variant => $name,)* }
+            }
+
+            /// On which architectures it is a technique.
+            pub const fn architectures(self) -> &'static [Architecture] {
+                use Architecture::*;
+                match self { $(Technique::$variant => &$on,)* }
             }
 
             /// The seed that it comes from or that it takes further; `design` if none does.
@@ -46,54 +61,76 @@ macro_rules! techniques {
 }
 
 techniques! {
-    LightExit, "light-exit", seed "design", "every exit",
+    LightExit, "light-exit", on [Arm64, Amd64], seed "design", "every exit",
         saves "saving and restoring x19 to x29, and the general handler behind them",
         without "every exit stores all 31 registers and goes through the full tier";
-    IndexedDispatch, "indexed-dispatch", seed "000", "trapped system registers",
+    IndexedDispatch, "indexed-dispatch", on [Arm64, Amd64], seed "000", "trapped system registers",
         saves "the search of a list for the handler",
         without "linear search of the list, as before the seed";
-    IndexedVsBinary, "indexed-vs-binary", seed "000", "trapped system registers",
+    IndexedVsBinary, "indexed-vs-binary", on [Arm64], seed "000", "trapped system registers",
         saves "what the seed's own binary search still costs over one indexed load",
         without "binary search of the list, as the seed left it";
-    SgiRoutes, "sgi-routes", seed "001", "SGIs",
+    SgiRoutes, "sgi-routes", on [Arm64], seed "001", "SGIs",
         saves "the search of all vCPUs for the targets",
         without "the affinity of one vCPU after the other is compared, until all targets are found";
-    LrInUse, "lr-in-use", seed "000", "every exit",
+    LrInUse, "lr-in-use", on [Arm64], seed "000", "every exit",
         saves "reading, clearing and writing list registers that nothing has changed",
         without "all list registers are stored, cleared and loaded again";
-    LrReadOnDemand, "lr-read-on-demand", seed "000", "every exit",
+    LrReadOnDemand, "lr-read-on-demand", on [Arm64], seed "000", "every exit",
         saves "looking at ELRSR and at list registers whose content nobody asks for",
         without "ELRSR and all list registers are read, and the model learns from each in use";
-    MaintenanceOnDemand, "maintenance-on-demand", seed "000", "every exit",
+    MaintenanceOnDemand, "maintenance-on-demand", on [Arm64], seed "000", "every exit",
         saves "the maintenance state, and switching the virtual interface off and on",
         without "MISR, EISR, ELRSR and HCR are read; HCR is written zero, and written back";
-    InterfaceResident, "interface-resident", seed "000", "every exit",
+    InterfaceResident, "interface-resident", on [Arm64], seed "000", "every exit",
         saves "VMCR and the active priorities",
         without "VMCR and all active priority registers are stored and loaded again";
-    El1Resident, "el1-resident", seed "004", "every exit",
+    El1Resident, "el1-resident", on [Arm64], seed "004", "every exit",
         saves "the system registers of EL1 and EL0",
         without "23 system registers are stored and loaded again";
-    FpResident, "fp-resident", seed "design", "every exit",
+    FpResident, "fp-resident", on [Arm64, Amd64], seed "design", "every exit",
         saves "the FP and SIMD registers",
         without "Q0 to Q31, FPCR and FPSR are stored and loaded again";
-    TimerResident, "timer-resident", seed "004", "every exit",
+    TimerResident, "timer-resident", on [Arm64], seed "004", "every exit",
         saves "both timers of the guest and the offset of its counter",
         without "both timers are stored and stopped, the offset is cleared; all are loaded again";
-    TrapsConstant, "traps-constant", seed "004", "every exit",
+    TrapsConstant, "traps-constant", on [Arm64], seed "004", "every exit",
         saves "switching stage 2, traps and features between guest and hypervisor",
         without "HCR, CPTR, MDCR, HSTR, CNTHCTL, VTCR and VTTBR get the hypervisor's values and then the guest's";
-    DebugResident, "debug-resident", seed "design", "every exit",
+    DebugResident, "debug-resident", on [Arm64], seed "design", "every exit",
         saves "breakpoints and watchpoints",
         without "all breakpoint and watchpoint registers and MDSCR are stored and loaded again";
-    NoErrorWindow, "no-error-window", seed "design", "every exit",
+    NoErrorWindow, "no-error-window", on [Arm64], seed "design", "every exit",
         saves "waiting for the guest's SErrors, which come as exits of their own",
         without "DSB, SErrors unmasked for a moment, ISB";
-    MitigationsOnDemand, "mitigations-on-demand", seed "design", "every exit",
+    MitigationsOnDemand, "mitigations-on-demand", on [Arm64], seed "design", "every exit",
         saves "clearing the branch history on CPUs that do not need it",
         without "a loop of 24 turns on every exit, which a Neoverse N1 needs, and two barriers";
-    AttentionWord, "attention-word", seed "design", "every exit",
+    AttentionWord, "attention-word", on [Arm64, Amd64], seed "design", "every exit",
         saves "a lock and a walk over everything that others may have posted",
         without "the vCPU's lock is taken, its inbox and its requests are looked through, the plan is checked";
+    SegmentsResident, "segments-resident", on [Amd64], seed "design", "every exit",
+        saves "FS, GS, TR, LDTR and the MSRs of SYSCALL and SYSENTER",
+        without "VMSAVE of the guest's, VMLOAD of the hypervisor's, VMSAVE and VMLOAD the other way round";
+    CleanBits, "clean-bits", on [Amd64], seed "design", "every exit",
+        saves "loading state of the control block that nothing has changed",
+        without "no part of the control block counts as unchanged";
+    TranslationsResident, "translations-resident", on [Amd64], seed "design", "every exit",
+        saves "forgetting the guest's translations",
+        without "each VMRUN flushes the TLB";
+    GifConstant, "gif-constant", on [Amd64], seed "design", "every exit",
+        saves "switching interrupts on and off, and looking for those that have arrived",
+        without "STGI and CLGI, and what has arrived is served";
+    DecodeCache, "decode-cache", on [Amd64], seed "design", "devices in memory",
+        saves "decoding the instruction",
+        without "each instruction is decoded anew, in the full tier";
+}
+
+impl Technique {
+    /// Says whether it is a technique on an architecture.
+    pub fn is_on(self, architecture: Architecture) -> bool {
+        self.architectures().contains(&architecture)
+    }
 }
 
 impl fmt::Display for Technique {

@@ -40,6 +40,16 @@ bitflags! {
         /// SGIs were posted to it: the bit of SGI n is n. An SGI needs no other place to wait in, so sending and
         /// taking one costs one atomic operation each.
         const SGIS = 0xffff;
+        /// On a PC, which has no SGIs: an NMI was sent to it.
+        const NMI = 1 << 0;
+        /// On a PC: an INIT was sent to it ([`crate::startup`]).
+        const INIT = 1 << 1;
+        /// On a PC: its translations are to be forgotten.
+        const FLUSH = 1 << 3;
+        /// On a PC: it is to leave HLT (`KVM_HC_KICK_CPU`).
+        const UNHALT = 1 << 4;
+        /// On x86-64: the 8259s assert something else.
+        const EXTERNAL = 1 << 5;
         /// Interrupts were posted to its inbox.
         const INBOX = 1 << 16;
         /// An operation on its state is asked for.

@@ -3,11 +3,13 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`asid`] | address space identifiers of physical CPUs (AMD SVM) |
 //! | [`attention`] | the word each vCPU looks at before it enters its guest, and who must be kicked |
 //! | [`inbox`] | interrupts posted to a vCPU by others |
 //! | [`remote`] | an operation that only the owner of a vCPU's state may do, asked for by another |
 //! | [`psci`] | the guest's view of turning CPUs on and off (Arm DEN0022), and SMCCC discovery |
 //! | [`lifecycle`] | start, stop and restart of a whole VM |
+//! | [`startup`] | how the processors of a PC start: INIT and startup IPIs |
 //! | [`stolen`] | the guest's view of the time it waited for its CPU (DEN0057) |
 //!
 //! Each vCPU has one **owner**, the physical CPU it is resident on; all others are **posters**. The owner's
@@ -18,11 +20,13 @@
 
 extern crate alloc;
 
+pub mod asid;
 pub mod attention;
 pub mod inbox;
 pub mod lifecycle;
 pub mod psci;
 pub mod remote;
+pub mod startup;
 pub mod stolen;
 
 /// The atomics: the real ones, or the model checker's.

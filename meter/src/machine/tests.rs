@@ -7,6 +7,8 @@ use crate::block::{Code, Raw};
 pub struct Fake {
     /// Register values; others do not exist.
     pub values: Vec<(Register, u64)>,
+    /// Words of memory by their addresses; there are no others.
+    pub memory: Vec<(u64, u64)>,
     /// The CPU that runs.
     pub cpu: u64,
     /// How often the CPU was asked for.
@@ -24,6 +26,10 @@ impl Fake {
 impl Machine for Fake {
     fn read(&mut self, register: Register) -> Option<u64> {
         self.values.iter().find(|&&(known, _)| known == register).map(|&(_, value)| value)
+    }
+
+    fn memory(&mut self, address: u64) -> Option<u64> {
+        self.memory.iter().find(|&&(known, _)| known == address).map(|&(_, word)| word)
     }
 
     fn cpu(&mut self) -> u64 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
-use crate::block::Code;
+use crate::block::{Code, Raw};
 use crate::classify::Class;
 use crate::machine::tests::{Fake, block};
 use crate::machine::{Reason, Register};
@@ -266,4 +266,70 @@ fn blocks_of_the_guest_fit_into_a_pointer() {
     assert_eq!(block.from(0xffff_8000_1234_5688), 1);
     assert_eq!(block.from(0xffff_8000_1234_568c), 0, "behind it");
     assert_eq!(block.from(0xffff_8000_1234_5674), 0, "before it");
+}
+
+/// A block of x86 code.
+fn x86(code: &mut Code, start: u64, bytes: &[&[u8]]) -> &'static Block {
+    let mut pc = start;
+    let raw = bytes.iter().map(|bytes| {
+        let raw = Raw { pc, bytes: bytes.to_vec(), text: None };
+        pc += bytes.len() as u64;
+        raw
+    });
+    code.block(0, true, raw.collect()).0
+}
+
+#[test]
+fn vmrun_leads_into_the_guest_and_behind_it_the_host_goes_on() {
+    let mut code = Code::new(Isa::X86);
+    let mut machine = Fake::default();
+    let mut meter = Meter::new(Isa::X86, false, false);
+    let entry = x86(&mut code, 0x20_0000, &[&[0x90], &[0x0f, 0x01, 0xd8]]);
+    let behind = x86(&mut code, 0x20_0004, &[&[0x90], &[0x48, 0xcf]]);
+    let resume = Resume { pc: 0x20_0004, host: Some(0x7f00_0004) };
+    assert!(!meter.in_guest_mode(0x1000, 0x1000, &mut machine), "no VMRUN yet");
+    meter.outside(entry, &mut machine);
+    assert!(!meter.in_guest_mode(0x1000, 0x1000, &mut machine), "an exception before VMRUN");
+    meter.vmrun(resume, &mut machine);
+    assert!(meter.in_guest_mode(0x1000, 0x1000, &mut machine));
+    assert!(meter.in_guest_mode(0x20_0004, 0x7f12_3004, &mut machine), "the guest's code at this address");
+    meter.guest(GuestBlock::new(0x1000, 3), &mut machine);
+    for _ in 0..2 {
+        assert!(!meter.in_guest_mode(0x20_0004, 0x7f00_0004, &mut machine));
+        meter.outside(behind, &mut machine);
+        assert!(!meter.in_guest_mode(0x1000, 0x1000, &mut machine), "IRET leads to no guest");
+        meter.outside(entry, &mut machine);
+        meter.vmrun(resume, &mut machine);
+        meter.guest(GuestBlock::new(0x1000, 3), &mut machine);
+    }
+    let groups = meter.groups().sorted();
+    assert_eq!((groups.len(), groups[0].visits, groups[0].sum), (1, 2, 8));
+    assert_eq!(meter.guest_instructions(), 9);
+}
+
+#[test]
+fn an_entry_that_is_left_at_once_is_part_of_its_visit() {
+    let mut code = Code::new(Isa::X86);
+    let mut machine = Fake::default();
+    let mut meter = Meter::new(Isa::X86, false, false);
+    let entry = x86(&mut code, 0x20_0000, &[&[0x0f, 0x01, 0xd8]]);
+    let behind = x86(&mut code, 0x20_0003, &[&[0x90]]);
+    let resume = Resume { pc: 0x20_0003, host: None };
+    for left_at_once in [false, true] {
+        meter.outside(behind, &mut machine);
+        for _ in 0..=u32::from(left_at_once) {
+            meter.outside(entry, &mut machine);
+            meter.vmrun(resume, &mut machine);
+            assert!(!meter.in_guest_mode(0x20_0003, 0x1234, &mut machine));
+            if left_at_once {
+                meter.outside(behind, &mut machine);
+            }
+        }
+        meter.outside(entry, &mut machine);
+        meter.vmrun(resume, &mut machine);
+        meter.guest(GuestBlock::new(0x1000, 1), &mut machine);
+    }
+    let groups = meter.groups().sorted();
+    assert_eq!((groups.len(), groups[0].visits), (1, 1), "the first is no visit: no guest was before it");
+    assert_eq!(groups[0].sum, 6);
 }

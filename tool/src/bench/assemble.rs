@@ -6,7 +6,6 @@ use std::time::SystemTime;
 
 use turnstile_techniques::Set;
 
-use super::ISA;
 use super::document::{Ablation, Document, Figure, Host, SCHEMA, SubjectInfo};
 use super::measure::blank;
 use super::platform::Platform;
@@ -31,7 +30,7 @@ pub struct Assembled {
 pub fn measure(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<Assembled> {
     let recorded = Recorded::load(layout)?;
     let jobs = selection.jobs();
-    let results = Runner::new(layout, qemu, selection.iterations)?.measure(&jobs);
+    let results = Runner::new(layout, qemu, selection.isa, selection.iterations)?.measure(&jobs);
     let mut assembled = Assembled { document: empty(qemu, selection), failures: Vec::new() };
     let here = selection.variant.platform;
     for (job, result) in jobs.iter().zip(results) {
@@ -40,8 +39,8 @@ pub fn measure(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<As
             false => assembled.add_elsewhere(job, result),
         }
     }
-    if here == Platform::usual() {
-        for subject in Subject::ALL.into_iter().filter(|subject| !selection.subjects.contains(subject)) {
+    if here == Platform::usual_of(selection.isa) {
+        for subject in Subject::of(selection.isa).filter(|subject| !selection.subjects.contains(subject)) {
             assembled.add_recorded(subject, selection, &recorded);
         }
     }
@@ -60,7 +59,7 @@ fn empty(qemu: &Qemu, selection: &Selection) -> Document {
         host: host(),
         tool: env!("CARGO_PKG_VERSION").to_owned(),
         qemu: qemu.version.clone(),
-        isa: ISA.to_owned(),
+        isa: selection.isa.name().to_owned(),
         platform: selection.variant.platform.machine(),
         command: selection.command(),
         subjects: Vec::new(),
@@ -166,9 +165,10 @@ mod tests {
     use super::super::rows::ROWS;
     use super::super::samples::turnstile;
     use super::*;
+    use crate::isa::Isa;
 
     fn assembled() -> Assembled {
-        let selection = Selection::own(&[]).unwrap();
+        let selection = Selection::own(Isa::Arm64, &[]).unwrap();
         let qemu = Qemu { path: PathBuf::from("qemu"), version: "10.0.2".to_owned() };
         Assembled { document: empty(&qemu, &selection), failures: Vec::new() }
     }
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn recorded_figures_are_for_what_was_measured() {
         let recorded = Recorded::load(&Layout::find().unwrap()).unwrap();
-        let selection = Selection::own(&["null-hypercall".to_owned()]).unwrap();
+        let selection = Selection::own(Isa::Arm64, &["null-hypercall".to_owned()]).unwrap();
         let mut all = assembled();
         all.add_recorded(Subject::KvmVhe, &selection, &recorded);
         all.add_recorded(Subject::Turnstile, &selection, &recorded);

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, InlineTable, Item, Table, value};
 
-use super::ISA;
 use super::document::{Document, Figure, Trace};
 use super::platform::Platform;
-use super::rows::ROWS;
+use super::rows;
 use super::table::{count, is_hardware};
 use super::trace;
 use crate::failure::{Context, Failure, Result};
+use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
 use crate::ui;
 
@@ -32,6 +32,7 @@ const TRACED: u16 = 4;
 pub struct Budgets {
     path: PathBuf,
     document: DocumentMut,
+    isa: Isa,
     platform: String,
 }
 
@@ -73,20 +74,20 @@ pub struct Excess {
 
 impl Budgets {
     /// Reads the budgets of a platform: `max-gicv3`.
-    pub fn load(layout: &Layout, platform: &str) -> Result<Self> {
+    pub fn load(layout: &Layout, isa: Isa, platform: &str) -> Result<Self> {
         let path = layout.root().join("bench/budgets.toml");
         let text = fs::read_to_string(&path).context(|| format!("cannot read {}", path.display()))?;
-        Self::parse(&path, &text, platform)
+        Self::parse(&path, &text, isa, platform)
     }
 
-    fn parse(path: &Path, text: &str, platform: &str) -> Result<Self> {
+    fn parse(path: &Path, text: &str, isa: Isa, platform: &str) -> Result<Self> {
         let document = text.parse().context(|| format!("cannot read {}", path.display()))?;
-        Ok(Budgets { path: path.to_path_buf(), document, platform: platform.to_owned() })
+        Ok(Budgets { path: path.to_path_buf(), document, isa, platform: platform.to_owned() })
     }
 
     /// The budgets of a row by class, if it has some.
     fn of(&self, row: &str) -> Option<BTreeMap<String, f64>> {
-        let table = self.document.get(ISA)?.get(&self.platform)?.get(row)?.as_table_like()?;
+        let table = self.document.get(self.isa.name())?.get(&self.platform)?.get(row)?.as_table_like()?;
         let number = |item: &Item| item.as_float().or_else(|| item.as_integer().map(|number| number as f64));
         Some(table.iter().filter_map(|(class, item)| Some((class.to_owned(), number(item)?))).collect())
     }
@@ -146,13 +147,14 @@ impl Budgets {
 
     fn apply(&mut self, change: &Change) -> Result<()> {
         let Change { row, class, after, .. } = change;
+        let isa = self.isa.name();
         let not_a_table =
-            || Failure::failed(format!("{}: no table [{ISA}.{}.{row}]", self.path.display(), self.platform));
+            || Failure::failed(format!("{}: no table [{isa}.{}.{row}]", self.path.display(), self.platform));
         let mut item = self.document.as_item_mut();
-        for name in [ISA, &self.platform, row] {
+        for name in [isa, &self.platform, row] {
             let table = item.as_table_like_mut().ok_or_else(not_a_table)?;
             let mut section = Table::new();
-            section.set_implicit(name == ISA);
+            section.set_implicit(name == isa);
             // A line for each row.
             let new = if name == row { value(InlineTable::new()) } else { Item::Table(section) };
             item = table.entry(name).or_insert(new);
@@ -183,7 +185,7 @@ impl Budgets {
 /// Fails if Turnstile's rows cost more on a platform than they may, and shows which instructions are new.
 pub fn check(layout: &Layout, platform: &Platform, statistics: bool, document: &Document) -> Result<()> {
     let section = &platform.budgeted(statistics);
-    let excesses = Budgets::load(layout, section)?.check(own(document, platform));
+    let excesses = Budgets::load(layout, platform.isa(), section)?.check(own(document, platform));
     if excesses.is_empty() {
         return Ok(());
     }
@@ -210,12 +212,14 @@ pub fn update(
     allow_raise: bool,
 ) -> Result<()> {
     let section = &platform.budgeted(statistics);
-    let mut budgets = Budgets::load(layout, section)?;
+    let mut budgets = Budgets::load(layout, platform.isa(), section)?;
     let changes = budgets.update(own(document, platform), allow_raise)?;
     budgets.save()?;
     let here = document.rows.iter().any(|figure| figure.subject == OWN && figure.platform == platform.name);
     // A sender does the same in a larger VM.
-    let small = |trace: &&Trace| ROWS.iter().any(|row| row.name == trace.row && row.vcpus <= TRACED);
+    let small = |trace: &&Trace| {
+        rows::of(platform.isa()).iter().any(|row| row.name == trace.row && row.vcpus <= TRACED)
+    };
     for trace in document.traces.iter().filter(|trace| here && trace.subject == OWN).filter(small) {
         trace::record(layout, section, trace)?;
     }

@@ -10,7 +10,7 @@ const TEXT: &str = "# why\n[arm64.max-gicv3.null-hypercall]\n# the floor\ninstru
                     register_reads = 2\nisb = 1\n\n[arm64.max-gicv3.id-register]\ninstructions = 150.5\n";
 
 fn budgets() -> Budgets {
-    Budgets::parse(Path::new("budgets.toml"), TEXT, "max-gicv3").unwrap()
+    Budgets::parse(Path::new("budgets.toml"), TEXT, Isa::Arm64, "max-gicv3").unwrap()
 }
 
 fn null_hypercall(instructions: f64, reads: f64, isb: f64) -> Figure {
@@ -34,7 +34,7 @@ fn a_class_without_a_budget_may_not_occur() {
 
 #[test]
 fn platforms_have_their_own() {
-    let other = Budgets::parse(Path::new("b"), TEXT, "max-gicv3-statistics").unwrap();
+    let other = Budgets::parse(Path::new("b"), TEXT, Isa::Arm64, "max-gicv3-statistics").unwrap();
     assert_eq!(other.check([&null_hypercall(1.0, 0.0, 0.0)]).len(), 1);
 }
 
@@ -63,7 +63,7 @@ fn raising_must_be_allowed() {
 
 #[test]
 fn new_rows_and_new_files() {
-    let mut budgets = Budgets::parse(Path::new("b"), "", "max-gicv3").unwrap();
+    let mut budgets = Budgets::parse(Path::new("b"), "", Isa::Arm64, "max-gicv3").unwrap();
     budgets.update([&turnstile(3, &[("dsb", 2.0), ("instructions", 90.0)])], false).unwrap();
     let expected = "[arm64.max-gicv3]\nio-kernel = { instructions = 90, dsb = 2 }\n";
     assert_eq!(budgets.document.to_string(), expected);
@@ -76,7 +76,7 @@ fn the_readmes_table_is_what_the_budgets_say() {
     let layout = Layout::find().unwrap();
     let readme = std::fs::read_to_string(layout.root().join("README.md")).unwrap();
     let table = readme.split("<!-- results -->").nth(1).unwrap().split("<!-- /results -->").next().unwrap();
-    let budgets = Budgets::load(&layout, &Platform::usual().budgeted(false)).unwrap();
+    let budgets = Budgets::load(&layout, Isa::Arm64, &Platform::usual().budgeted(false)).unwrap();
     for row in &ROWS {
         let line = table.lines().find(|line| line.split_whitespace().next() == Some(row.name));
         let line = line.unwrap_or_else(|| panic!("{} is not in the README", row.name));
@@ -90,7 +90,8 @@ fn the_readmes_table_is_what_the_budgets_say() {
 #[test]
 fn budgets_depend_on_the_interrupt_controller_alone() {
     let layout = Layout::find().unwrap();
-    let budgets = |platform: &Platform| Budgets::load(&layout, &platform.budgeted(false)).unwrap();
+    let budgets =
+        |platform: &Platform| Budgets::load(&layout, Isa::Arm64, &platform.budgeted(false)).unwrap();
     for platform in &PLATFORMS {
         let alike = PLATFORMS.iter().find(|first| first.gic == platform.gic).unwrap();
         let (ours, theirs) = (budgets(platform), budgets(alike));

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use super::ISA;
 use super::document::{Figure, Part};
 use super::platform::Platform;
 use super::rows::{Counted, Row};
@@ -71,7 +70,7 @@ pub fn blank(subject: Subject, row: &Row, platform: &Platform) -> Figure {
         what: row.what.to_owned(),
         subject: subject.name().to_owned(),
         mode: subject.mode(platform).to_owned(),
-        isa: ISA.to_owned(),
+        isa: row.isa.name().to_owned(),
         platform: platform.name.to_owned(),
         ..Figure::default()
     }
@@ -81,7 +80,7 @@ pub fn blank(subject: Subject, row: &Row, platform: &Platform) -> Figure {
 /// operation is left out: to start hundreds of CPUs makes as many visits as the loop.
 fn kinds(reading: &Reading, iterations: u64, counted: Counted) -> Result<Vec<Kind<'_>>> {
     let (frequent, others): (Vec<_>, Vec<_>) =
-        gather(&reading.groups).into_iter().partition(|groups| visits(groups) * 2 >= iterations);
+        gather(&reading.groups, counted).into_iter().partition(|groups| visits(groups) * 2 >= iterations);
     let includes = |groups: &Vec<&Group>| groups.iter().any(|group| counted.includes(&group.reason));
     let of = |groups: &Vec<&Group>| groups.first().map(|group| (group.cpu, group.reason.clone()));
     let part: Vec<_> = frequent.iter().filter(|groups| includes(groups)).map(of).collect();
@@ -109,11 +108,17 @@ fn visits(groups: &[&Group]) -> u64 {
     groups.iter().map(|group| group.visits).sum()
 }
 
-/// Puts groups together that differ only in where an interrupt happened to find the guest.
-fn gather(groups: &[Group]) -> Vec<Vec<&Group>> {
+/// Puts groups together that differ only in where an interrupt happened to find the guest; and the HLTs of vCPUs that
+/// take turns, each in a loop of its own.
+fn gather(groups: &[Group], counted: Counted) -> Vec<Vec<&Group>> {
     let mut gathered: BTreeMap<_, Vec<&Group>> = BTreeMap::new();
     for group in groups {
-        let place = if group.reason == "irq" { None } else { Some(group.pc) };
+        let anywhere = match group.reason.as_str() {
+            "irq" | "intr" => true,
+            "hlt" => counted == Counted::Wfi,
+            _ => false,
+        };
+        let place = if anywhere { None } else { Some(group.pc) };
         gathered.entry((group.cpu, &group.reason, place)).or_default().push(group);
     }
     gathered.into_values().collect()

@@ -56,14 +56,14 @@ use turnstile_mitigation::Choice;
 use weights::Weights;
 
 use crate::cli;
+use crate::config::problem::list;
 use crate::failure::{Failure, Kind, Result};
+use crate::isa::Isa;
 use crate::layout::{Layout, can_write, write_named};
 use crate::meter::fold;
 use crate::setup;
 use crate::ui;
 
-/// The architecture that is measured.
-pub const ISA: &str = "arm64";
 /// The usual iterations, with which budgets are recorded. Warming up weighs little against so many.
 pub const ITERATIONS: u64 = 65536;
 /// The fewest: the visits of warming up must not be taken for those of the measured operations.
@@ -71,7 +71,23 @@ pub const FEWEST: u64 = 16384;
 
 /// Measures, or takes what was measured, and shows it.
 pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
-    let selection = select(options)?;
+    if options.isa != cli::ALL_ISAS {
+        let isa = Isa::ALL.into_iter().find(|isa| isa.name() == options.isa).unwrap_or_default();
+        return bench_one(layout, isa, options);
+    }
+    if options.json || options.save.is_some() || options.html.is_some() || options.native {
+        let help = "give one --isa for --json, --save, --html and --native";
+        return Err(Failure::usage("a document is of one architecture").help(help));
+    }
+    Isa::ALL.into_iter().try_for_each(|isa| {
+        println!("{isa}\n");
+        bench_one(layout, isa, options)
+    })
+}
+
+/// The same for one architecture.
+fn bench_one(layout: &Layout, isa: Isa, options: &cli::Bench) -> Result<()> {
+    let selection = select(isa, options)?;
     for file in [&options.save, &options.html].into_iter().flatten() {
         can_write(file)?;
     }
@@ -85,10 +101,10 @@ pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
             Assembled { document: Document::load(file).map_err(Failure::wrong_choice)?, failures: Vec::new() }
         }
         None => {
-            let qemu = setup::qemu::ensure(layout, options.qemu.program.as_deref())?;
+            let qemu = setup::qemu::ensure(layout, isa, options.qemu.program.as_deref())?;
             let mut assembled = assemble::measure(layout, &qemu, &selection)?;
             if let Some(chosen) = chosen {
-                assembled.ablate(ablate::measure(layout, &qemu, &selection.rows, chosen)?, chosen);
+                assembled.ablate(ablate::measure(layout, &qemu, isa, &selection.rows, chosen)?, chosen);
             }
             assembled
         }
@@ -105,7 +121,7 @@ pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
         ui::note(&format!("the report is in {}", Layout::shown(file)));
     }
     conclude(&document, failures)?;
-    for platform in Platform::select(&options.platform) {
+    for platform in Platform::select(isa, &options.platform) {
         if options.check {
             budgets::check(layout, platform, options.statistics, &document)?;
         }
@@ -120,8 +136,11 @@ pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
 }
 
 /// Reads what is to be measured, and refuses what cannot be compared with budgets.
-fn select(options: &cli::Bench) -> Result<Selection> {
-    let mut selection = Selection::new(&options.subjects, &options.rows, options.iterations)?;
+fn select(isa: Isa, options: &cli::Bench) -> Result<Selection> {
+    let mut selection = Selection::new(isa, &options.subjects, &options.rows, options.iterations)?;
+    if options.mitigations.is_some() && isa != Isa::Arm64 {
+        return Err(Failure::usage("--mitigations is for arm64").help("leave --isa out"));
+    }
     let budgets = options.check || options.update_budgets;
     if budgets && options.iterations != ITERATIONS {
         let what = format!("budgets hold for {ITERATIONS} iterations, not for {}", options.iterations);
@@ -133,15 +152,20 @@ fn select(options: &cli::Bench) -> Result<Selection> {
     }
     selection.trace = options.trace || budgets;
     if options.statistics {
-        selection.variant = Variant::statistics();
+        selection.variant.vm = Variant::statistics().vm;
     }
     selection.variant.mitigations = options.mitigations.as_deref().map(mitigations).transpose()?;
     if options.mitigations.is_some() && selection.subjects != [Subject::Turnstile] {
         return Err(Failure::usage("only Turnstile's mitigations can be chosen").help("leave --subjects out"));
     }
-    let platforms = Platform::select(&options.platform);
+    let platforms = Platform::select(isa, &options.platform);
+    if platforms.is_empty() {
+        let names: Vec<&str> = Platform::of(isa).iter().map(|platform| platform.name).collect();
+        let what = format!("{} is no platform of {isa}", options.platform.join(", "));
+        return Err(Failure::usage(what).help(format!("there are {}", list(&names))));
+    }
     if let Some((&first, others)) = platforms.split_first() {
-        if first != Platform::usual() && selection.subjects != [Subject::Turnstile] {
+        if first != Platform::usual_of(isa) && selection.subjects != [Subject::Turnstile] {
             let what = format!("on {} Turnstile alone is measured", first.name);
             return Err(Failure::usage(what).help("leave --subjects out"));
         }

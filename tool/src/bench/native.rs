@@ -15,6 +15,7 @@ use super::rows::Row;
 use super::subjects::{kvm, peer};
 use crate::cli;
 use crate::failure::{Context, Failure, Result};
+use crate::isa::Isa;
 use crate::layout::{Layout, write_named};
 use crate::setup::images;
 use crate::ui;
@@ -53,8 +54,8 @@ struct Document<'a> {
 /// Measures rows on this machine and prints them.
 pub fn bench(layout: &Layout, options: &cli::Bench, rows: &[&'static Row]) -> Result<()> {
     check(std::env::consts::ARCH, Path::new(KVM))?;
-    images::guests(layout)?;
-    let monitor = images::vmm(layout)?;
+    images::guests(layout, Isa::Arm64)?;
+    let monitor = images::vmm(layout, Isa::Arm64)?;
     let step = ui::Step::start_counted("measuring", rows.len() as u64);
     let mut found = Vec::new();
     for row in rows {
@@ -104,7 +105,10 @@ fn check(architecture: &str, kvm: &Path) -> Result<()> {
 
 fn measure(layout: &Layout, monitor: &Path, row: &Row, iterations: u64) -> Result<Native> {
     let mut command = Command::new(monitor);
-    command.arg("--guest").arg(layout.guest(row.guest)).args(kvm::machine(row).split_whitespace());
+    command
+        .arg("--guest")
+        .arg(layout.guest(Isa::Arm64, row.guest))
+        .args(kvm::machine(row).split_whitespace());
     command.args(["--cycles", "--cmdline"]).arg(format!("{} {GUEST_OPTIONS}", row.cmdline(iterations)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().context(|| format!("cannot start {}", monitor.display()))?;

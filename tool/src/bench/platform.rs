@@ -4,7 +4,10 @@
 /// The word for all platforms.
 pub const ALL: &str = "all";
 
+use turnstile_bundle::Apic;
+
 use crate::config::Board;
+use crate::isa::Isa;
 
 /// A board, a processor model, an interrupt controller and a mode.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,8 +18,10 @@ pub struct Platform {
     pub board: Board,
     /// QEMU's name of the processor model.
     pub cpu: &'static str,
-    /// The version of the interrupt controller.
+    /// The version of the interrupt controller of a board for arm64.
     pub gic: u8,
+    /// How the local APICs of a PC are reached, if that is not as the processor model has it.
+    pub apic: Option<Apic>,
     /// Turnstile's mode there.
     pub mode: &'static str,
     /// Whether the CPU has VHE, and the hypervisor is told to do without.
@@ -40,8 +45,21 @@ pub static PLATFORMS: [Platform; 13] = [
     Platform { board: Board::Rpi4, ..without_vhe("raspi4b", "cortex-a72", 2) },
 ];
 
+/// The PCs.
+pub static PCS: [Platform; 5] = [
+    pc("q35-max", Board::Q35, "max"),
+    Platform { apic: Some(Apic::Xapic), ..pc("q35-max-xapic", Board::Q35, "max") },
+    pc("q35-epyc", Board::Q35, "EPYC"),
+    pc("pc-max", Board::Pc, "max"),
+    pc("microvm-max", Board::Microvm, "max"),
+];
+
+const fn pc(name: &'static str, board: Board, cpu: &'static str) -> Platform {
+    Platform { name, board, cpu, gic: 0, apic: None, mode: "svm", refused: false }
+}
+
 const fn with_vhe(name: &'static str, cpu: &'static str, gic: u8) -> Platform {
-    Platform { name, board: Board::Virt, cpu, gic, mode: "vhe", refused: false }
+    Platform { name, board: Board::Virt, cpu, gic, apic: None, mode: "vhe", refused: false }
 }
 
 const fn without_vhe(name: &'static str, cpu: &'static str, gic: u8) -> Platform {
@@ -59,22 +77,47 @@ impl Default for &Platform {
 }
 
 impl Platform {
-    /// The one on which all subjects are measured.
+    /// The one for arm64 on which all subjects are measured.
     pub fn usual() -> &'static Platform {
-        let [first, ..] = &PLATFORMS;
-        first
+        Self::usual_of(Isa::Arm64)
+    }
+
+    /// The one of an architecture on which all subjects are measured.
+    pub fn usual_of(isa: Isa) -> &'static Platform {
+        let ([arm64, ..], [pc, ..]) = (&PLATFORMS, &PCS);
+        match isa {
+            Isa::Arm64 => arm64,
+            Isa::X86_64 => pc,
+        }
+    }
+
+    /// All of an architecture, the usual one first.
+    pub fn of(isa: Isa) -> &'static [Platform] {
+        match isa {
+            Isa::Arm64 => &PLATFORMS,
+            Isa::X86_64 => &PCS,
+        }
+    }
+
+    /// The architecture.
+    pub fn isa(&self) -> Isa {
+        self.board.isa()
     }
 
     /// The names that [`Platform::select`] knows.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        PLATFORMS.iter().map(|platform| platform.name).chain([ALL])
+        PLATFORMS.iter().chain(&PCS).map(|platform| platform.name).chain([ALL])
     }
 
-    /// Takes platforms by name, each once, in the order in which they are given; `all` is all.
-    pub fn select(names: &[String]) -> Vec<&'static Platform> {
+    /// Takes platforms of an architecture by name, each once, in the order in which they are given; `all` is all, and
+    /// none is the usual one.
+    pub fn select(isa: Isa, names: &[String]) -> Vec<&'static Platform> {
+        if names.is_empty() {
+            return vec![Platform::usual_of(isa)];
+        }
         let mut chosen: Vec<&'static Platform> = Vec::new();
         for name in names {
-            for platform in PLATFORMS.iter().filter(|platform| platform.name == name || name == ALL) {
+            for platform in Platform::of(isa).iter().filter(|platform| platform.name == name || name == ALL) {
                 if !chosen.contains(&platform) {
                     chosen.push(platform);
                 }
@@ -88,6 +131,10 @@ impl Platform {
         match self.board {
             Board::Virt => format!("qemu-virt {} gicv{}", self.cpu, self.gic),
             Board::Rpi4 => format!("qemu-raspi4b {} gicv{}", self.cpu, self.gic),
+            Board::Q35 | Board::Pc | Board::Microvm => {
+                let apic = self.apic.map_or(String::new(), |apic| format!(" {apic}"));
+                format!("qemu-{} {}{apic}", self.board, self.cpu)
+            }
         }
     }
 
@@ -98,6 +145,8 @@ impl Platform {
             // Each is a bit in a byte of GICD_ITARGETSR (IHI 0048, 4.3.12).
             (Board::Virt, 2) => 8,
             (Board::Virt, _) => 512,
+            // As many as an xAPIC's identifiers can name (AMD APM vol. 2, 16.3.3).
+            (Board::Q35 | Board::Pc | Board::Microvm, _) => 255,
         }
     }
 
@@ -112,6 +161,10 @@ impl Platform {
         match self.board {
             Board::Virt => format!("[machine]\ncpu = \"{}\"\ngic = {}\n", self.cpu, self.gic),
             Board::Rpi4 => format!("[machine]\nboard = \"{}\"\n", self.board),
+            Board::Q35 | Board::Pc | Board::Microvm => {
+                let apic = self.apic.map_or(String::new(), |apic| format!("apic = \"{apic}\"\n"));
+                format!("[machine]\nboard = \"{}\"\ncpu = \"{}\"\n{apic}", self.board, self.cpu)
+            }
         }
     }
 
@@ -128,7 +181,7 @@ mod tests {
 
     fn select(names: &[&str]) -> Vec<&'static str> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        Platform::select(&names).into_iter().map(|platform| platform.name).collect()
+        Platform::select(Isa::Arm64, &names).into_iter().map(|platform| platform.name).collect()
     }
 
     #[test]
@@ -147,5 +200,9 @@ mod tests {
     fn platforms_are_found_by_name_and_once() {
         assert_eq!(select(&["raspi4b", "max-gicv2", "raspi4b"]), ["raspi4b", "max-gicv2"]);
         assert_eq!(select(&["max-gicv2", ALL]).len(), PLATFORMS.len());
+        assert_eq!(select(&[]), ["max-gicv3"]);
+        let pcs = Platform::select(Isa::X86_64, &[ALL.to_owned()]);
+        assert_eq!((pcs.len(), pcs[0].machine().as_str()), (PCS.len(), "qemu-q35 max"));
+        assert!(PCS.iter().all(|pc| pc.isa() == Isa::X86_64 && pc.mode == "svm"));
     }
 }

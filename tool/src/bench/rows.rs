@@ -3,6 +3,7 @@
 
 use super::platform::Platform;
 use crate::failure::{Failure, Result};
+use crate::isa::Isa;
 
 /// The word for the rows of SGIs by target.
 pub const ROUTES: &str = "sgi-routes";
@@ -14,20 +15,22 @@ pub enum Counted {
     All,
     /// Those in which the SGI is sent.
     Sender,
-    /// Those that begin with WFI.
+    /// Those that begin with WFI or HLT.
     Wfi,
 }
 
 impl Counted {
     /// Reasons for which a CPU that sends an SGI leaves the guest: a system register of GICv3, GICD_SGIR of GICv2.
     const SENDING: [&str; 2] = ["sysreg", "data-abort"];
+    /// What waits.
+    const WAITING: [&str; 2] = ["wfx", "hlt"];
 
     /// Whether visits for this reason make the figure.
     pub fn includes(self, reason: &str) -> bool {
         match self {
             Counted::All => true,
             Counted::Sender => Self::SENDING.contains(&reason),
-            Counted::Wfi => reason == "wfx",
+            Counted::Wfi => Self::WAITING.contains(&reason),
         }
     }
 }
@@ -37,6 +40,8 @@ impl Counted {
 pub struct Row {
     /// Its name.
     pub name: &'static str,
+    /// The architecture.
+    pub isa: Isa,
     /// What one operation is.
     pub what: &'static str,
     /// The guest that measures it.
@@ -91,11 +96,48 @@ pub const ROWS: [Row; 21] = [
     Row { counted: Counted::Wfi, ..sharing("vcpu-switch", "WFI of a vCPU to the entry of another") },
 ];
 
+/// The rows of PCs, in the order of the table.
+pub const PC_ROWS: [Row; 14] = [
+    pc("null-hypercall", "vmmcall of a number that is none", 1),
+    pc("cpuid", "cpuid leaf 0", 1),
+    pc("msr-write", "wrmsr KVM_POLL_CONTROL", 1),
+    pc("port-read", "in from the 8259's mask", 1),
+    pc("io-apic", "read the I/O APIC's version", 1),
+    pc("x2apic-self-ipi-eoi", "interrupt to itself, EOI", 1),
+    pc("x2apic-self-ipi-pv-eoi", "the same, paravirtual EOI", 1),
+    pc("xapic-self-ipi-eoi", "the same by memory, EOI", 1),
+    pc("xapic-self-ipi-pv-eoi", "the same, paravirtual EOI", 1),
+    pc("ipi-running", "IPI to a running vCPU, both CPUs", 2),
+    pc("ipi-halted", "IPI to a vCPU in hlt and back, both CPUs", 2),
+    pc("halt-wake", "hlt with an interrupt pending", 1),
+    // Each touch takes a page: fewer, in more memory.
+    Row { fewer: 16, memory: 128, ..pc("first-touch", "first write to a page of memory", 1) },
+    Row {
+        shared: Some("cpus = [0]\nrealtime = 1"),
+        counted: Counted::Wfi,
+        ..pc("vcpu-switch", "hlt of a vCPU to the entry of another", 2)
+    },
+];
+
+/// A row of the guest that measures on PCs.
+const fn pc(name: &'static str, what: &'static str, vcpus: u16) -> Row {
+    Row { isa: Isa::X86_64, guest: "measure", vcpus, ..simple(name, what) }
+}
+
+/// The rows of an architecture.
+pub fn of(isa: Isa) -> &'static [Row] {
+    match isa {
+        Isa::Arm64 => &ROWS,
+        Isa::X86_64 => &PC_ROWS,
+    }
+}
+
 /// A row with a guest of its own and one vCPU.
 pub const fn simple(name: &'static str, what: &'static str) -> Row {
     let counted = Counted::All;
     Row {
         name,
+        isa: Isa::Arm64,
         what,
         guest: name,
         options: "",
@@ -130,7 +172,7 @@ const fn route(name: &'static str, target: u16, vcpus: u16, options: &'static st
 impl Row {
     /// Whether a platform has what the row needs.
     pub fn is_on(&self, platform: &Platform) -> bool {
-        self.vcpus <= platform.cpus()
+        self.isa == platform.isa() && self.vcpus <= platform.cpus()
     }
 
     /// How often the operation is measured, where `usual` rows are measured so often.
@@ -141,8 +183,10 @@ impl Row {
     /// The rest of the VM's table in a configuration.
     pub fn table(&self) -> String {
         let Row { memory, vcpus, .. } = self;
-        let pmu = if self.pmu { "trapped" } else { "off" };
-        let mut table = format!("memory = \"{memory}MiB\"\npmu = \"{pmu}\"\nvcpus = {vcpus}\n");
+        let mut table = format!("memory = \"{memory}MiB\"\nvcpus = {vcpus}\n");
+        if self.isa == Isa::Arm64 {
+            table.push_str(&format!("pmu = \"{}\"\n", if self.pmu { "trapped" } else { "off" }));
+        }
         if let Some(lines) = self.shared {
             table.push_str(&format!("schedule = \"shared\"\n{lines}\n"));
         }
@@ -166,15 +210,16 @@ impl Row {
 /// How often guests run an operation before they measure it, if they are not told.
 const WARM_UP: u64 = 256;
 
-/// Finds rows by name; no names are all rows.
-pub fn select(names: &[String]) -> Result<Vec<&'static Row>> {
+/// Finds rows of an architecture by name; no names are all rows.
+pub fn select(isa: Isa, names: &[String]) -> Result<Vec<&'static Row>> {
+    let rows = of(isa);
     let is = |row: &Row, name: &str| row.name == name || name == ROUTES && row.target.is_some();
     for name in names {
-        if !ROWS.iter().any(|row| is(row, name)) {
-            let known: Vec<&str> = ROWS.iter().map(|row| row.name).chain([ROUTES]).collect();
-            return Err(Failure::usage(format!("there is no row `{name}`"))
+        if !rows.iter().any(|row| is(row, name)) {
+            let known: Vec<&str> = rows.iter().map(|row| row.name).chain([ROUTES]).collect();
+            return Err(Failure::usage(format!("there is no row `{name}` for {isa}"))
                 .help(crate::config::problem::did_you_mean(name, &known)));
         }
     }
-    Ok(ROWS.iter().filter(|row| names.is_empty() || names.iter().any(|name| is(row, name))).collect())
+    Ok(rows.iter().filter(|row| names.is_empty() || names.iter().any(|name| is(row, name))).collect())
 }

@@ -15,6 +15,7 @@ use super::rows::Row;
 use super::subjects::{self, Outcome, Run, Subject, Variant};
 use super::trace;
 use crate::failure::{Failure, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::setup;
 use crate::setup::qemu::Qemu;
@@ -42,12 +43,13 @@ pub struct Job {
 impl Job {
     /// A row on a subject as it usually is.
     pub fn new(subject: Subject, row: &'static Row) -> Self {
-        Job { subject, row, variant: Variant::default(), trace: false }
+        let variant = Variant { platform: Platform::usual_of(row.isa), ..Variant::default() };
+        Job { subject, row, variant, trace: false }
     }
 
     /// What is measured where, for people.
     pub fn shown(&self) -> String {
-        match self.variant.platform == Platform::usual() {
+        match self.variant.platform == Platform::usual_of(self.row.isa) {
             true => format!("{} on {}", self.row.name, self.subject.title()),
             false => format!("{} on {}", self.row.name, self.variant.platform.name),
         }
@@ -76,10 +78,10 @@ pub struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     /// Builds what all runs need, and sees that QEMU can load the meter.
-    pub fn new(layout: &'a Layout, qemu: &'a Qemu, iterations: u64) -> Result<Self> {
+    pub fn new(layout: &'a Layout, qemu: &'a Qemu, isa: Isa, iterations: u64) -> Result<Self> {
         let meter = setup::images::meter(layout)?;
         setup::qemu::can_load(qemu, &meter)?;
-        setup::images::guests(layout)?;
+        setup::images::guests(layout, isa)?;
         let limit = Duration::from_secs(BOOT_SECONDS + iterations / ITERATIONS_PER_SECOND);
         Ok(Runner { layout, qemu, iterations, limit, meter })
     }

@@ -2,11 +2,12 @@
 //! What is to be measured, as the command line says it.
 
 use super::ITERATIONS;
-use super::platform::{self, PLATFORMS, Platform};
-use super::rows::{self, ROWS, Row};
+use super::platform::{self, Platform};
+use super::rows::{self, Row};
 use super::runner::Job;
 use super::subjects::{Subject, Variant};
 use crate::failure::{Failure, Result};
+use crate::isa::Isa;
 
 /// The row whose trace is always taken: it is what the cheapest exit consists of.
 const SHOWN: &str = "null-hypercall";
@@ -16,6 +17,8 @@ pub const ALL: &str = "all";
 /// Subjects, rows, and how often.
 #[derive(Clone, Debug)]
 pub struct Selection {
+    /// The architecture.
+    pub isa: Isa,
     /// Whom.
     pub subjects: Vec<Subject>,
     /// What.
@@ -32,21 +35,34 @@ pub struct Selection {
 
 impl Selection {
     /// Turnstile's rows with the usual iterations.
-    pub fn own(rows: &[String]) -> Result<Self> {
-        Self::new(&[], rows, ITERATIONS)
+    pub fn own(isa: Isa, rows: &[String]) -> Result<Self> {
+        Self::new(isa, &[], rows, ITERATIONS)
     }
 
     /// Takes names; no subjects are Turnstile, and no rows are all rows.
-    pub fn new(subjects: &[String], rows: &[String], iterations: u64) -> Result<Self> {
+    pub fn new(isa: Isa, subjects: &[String], rows: &[String], iterations: u64) -> Result<Self> {
         let named = |subject: &Subject| subjects.iter().any(|name| name == subject.name() || name == ALL);
-        let mut chosen: Vec<Subject> = Subject::ALL.into_iter().filter(named).collect();
+        let mut chosen: Vec<Subject> = Subject::of(isa).filter(named).collect();
+        let other =
+            |name: &&String| *name != ALL && !Subject::of(isa).any(|subject| subject.name() == **name);
+        if let Some(other) = subjects.iter().find(other) {
+            let what = format!("`{other}` does not run on {isa}");
+            return Err(Failure::usage(what).help("choose another --isa, or other --subjects"));
+        }
         if subjects.is_empty() {
             chosen.push(Subject::Turnstile);
         }
-        let rows = rows::select(rows)?;
-        let variant = Variant::default();
-        let selection =
-            Selection { subjects: chosen, rows, iterations, trace: false, variant, elsewhere: Vec::new() };
+        let rows = rows::select(isa, rows)?;
+        let variant = Variant { platform: Platform::usual_of(isa), ..Variant::default() };
+        let selection = Selection {
+            isa,
+            subjects: chosen,
+            rows,
+            iterations,
+            trace: false,
+            variant,
+            elsewhere: Vec::new(),
+        };
         match selection.jobs().is_empty() {
             true => Err(Failure::usage("none of the subjects has any of the rows")),
             false => Ok(selection),
@@ -72,13 +88,16 @@ impl Selection {
     /// The command that measures this.
     pub fn command(&self) -> String {
         let mut command = "./x bench".to_owned();
-        if self.subjects == Subject::ALL {
+        if self.isa != Isa::default() {
+            command.push_str(&format!(" --isa {}", self.isa));
+        }
+        if Subject::of(self.isa).eq(self.subjects.iter().copied()) {
             command.push_str(&format!(" --subjects {ALL}"));
         } else if self.subjects != [Subject::Turnstile] {
             let names: Vec<&str> = self.subjects.iter().map(|subject| subject.name()).collect();
             command.push_str(&format!(" --subjects {}", names.join(",")));
         }
-        if self.rows.len() != ROWS.len() {
+        if self.rows.len() != rows::of(self.isa).len() {
             let names: Vec<&str> = self.rows.iter().map(|row| row.name).collect();
             command.push_str(&format!(" --rows {}", names.join(",")));
         }
@@ -87,9 +106,10 @@ impl Selection {
             .chain(&self.elsewhere)
             .map(|platform| platform.name)
             .collect();
-        if platforms.len() == PLATFORMS.len() && self.variant.platform == Platform::usual() {
+        let usual = Platform::usual_of(self.isa);
+        if platforms.len() == Platform::of(self.isa).len() && self.variant.platform == usual {
             command.push_str(&format!(" --platform {}", platform::ALL));
-        } else if platforms != [Platform::usual().name] {
+        } else if platforms != [usual.name] {
             command.push_str(&format!(" --platform {}", platforms.join(",")));
         }
         if self.variant.vm == Variant::statistics().vm {
@@ -107,11 +127,12 @@ impl Selection {
 
 #[cfg(test)]
 mod tests {
+    use super::super::platform::PLATFORMS;
     use super::*;
 
     fn select(subjects: &[&str], rows: &[&str]) -> Selection {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        Selection::new(&owned(subjects), &owned(rows), ITERATIONS).unwrap()
+        Selection::new(Isa::Arm64, &owned(subjects), &owned(rows), ITERATIONS).unwrap()
     }
 
     #[test]
@@ -146,6 +167,8 @@ mod tests {
         let elsewhere = PLATFORMS.iter().skip(1).collect();
         let everywhere = Selection { elsewhere, ..select(&[], &[]) };
         assert_eq!(everywhere.command(), "./x bench --platform all");
+        let pcs = Selection::new(Isa::X86_64, &[], &["cpuid".to_owned()], ITERATIONS).unwrap();
+        assert_eq!(pcs.command(), "./x bench --isa x86_64 --rows cpuid");
         let some = Selection { iterations: 20000, ..select(&["xen"], &["self-sgi"]) };
         assert_eq!(some.command(), "./x bench --subjects xen --rows self-sgi --iterations 20000");
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use turnstile_bundle::{CpuList, VmSpec};
+use turnstile_bundle::{Arm64, CpuList, Machine, VmSpec};
 use turnstile_machine::image::FileKind;
 use turnstile_machine::{LayoutError, image, layout};
 
@@ -14,8 +14,10 @@ use super::problem::Problem;
 use super::read::{At, show_size};
 use super::{Config, DebianPart, Source, Vm};
 use crate::failure::{Context, Failure, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::setup;
+use crate::setup::debian::Flavour;
 
 /// What the hypervisor itself takes of the machine's memory, at most, beside the bundle.
 pub const HYPERVISOR_MEMORY: u64 = 128 << 20;
@@ -53,8 +55,9 @@ pub fn load(
     config: &Config,
     absent: Absent,
 ) -> Result<std::result::Result<Images, Vec<Problem>>> {
+    let isa = config.machine.board.isa();
     let mut loader =
-        Loader { layout, absent, files: HashMap::new(), problems: Vec::new(), guests_built: false };
+        Loader { layout, absent, files: HashMap::new(), problems: Vec::new(), isa, guests_built: false };
     let mut vms = Vec::new();
     for vm in &config.vms {
         vms.push(loader.load_vm(vm)?);
@@ -72,6 +75,7 @@ struct Loader<'a> {
     absent: Absent,
     files: HashMap<PathBuf, Rc<[u8]>>,
     problems: Vec<Problem>,
+    isa: Isa,
     guests_built: bool,
 }
 
@@ -119,27 +123,45 @@ impl Loader<'_> {
             Source::File(path) => Ok(Some(path.clone())),
             Source::Debian(part) => {
                 let debian = match self.absent {
-                    Absent::Get => Some(setup::debian::ensure(self.layout)?),
-                    Absent::Skip => setup::debian::cached(self.layout),
+                    Absent::Get => Some(setup::debian::ensure(self.layout, self.isa, flavour(*part))?),
+                    Absent::Skip => setup::debian::cached(self.layout, self.isa, flavour(*part)),
                 };
                 let file = debian.map(|debian| match part {
-                    DebianPart::Linux => debian.kernel,
+                    DebianPart::Linux | DebianPart::Standard => debian.kernel,
                     DebianPart::Busybox => debian.initrd,
                 });
                 Ok(file.filter(|file| file.is_file()))
             }
             Source::Guest(name) => {
                 if self.absent == Absent::Get && !self.guests_built {
-                    setup::images::guests(self.layout)?;
+                    setup::images::guests(self.layout, self.isa)?;
                     self.guests_built = true;
                 }
-                Ok(Some(self.layout.guest(name)).filter(|file| self.absent == Absent::Get || file.is_file()))
+                Ok(Some(self.layout.guest(self.isa, name))
+                    .filter(|file| self.absent == Absent::Get || file.is_file()))
             }
+        }
+    }
+
+    /// Judges what the images of a PC contain.
+    fn judge_pc(&mut self, vm: &Vm, kernel: &[u8], initrd: Option<&[u8]>) {
+        if let Some((what, help)) = bad_pc_kernel(kernel) {
+            let what = format!("{}: {what}", describe(&vm.kernel.value));
+            self.problems.push(Problem::new(vm.kernel.span.clone(), what, help));
+        }
+        if let (Some(span), Some(bytes)) = (vm.initrd.as_ref().map(|initrd| &initrd.span), initrd)
+            && let Some((what, help)) = bad_initrd(bytes)
+        {
+            self.problems.push(Problem::new(span.clone(), what, help));
         }
     }
 
     /// Judges what the images contain, and whether they fit the VM's memory.
     fn judge(&mut self, vm: &Vm, kernel: &[u8], initrd: Option<&[u8]>) {
+        if let Machine::Pc(_) = vm.machine {
+            return self.judge_pc(vm, kernel, initrd);
+        }
+        let Machine::Arm64(Arm64 { map, .. }) = vm.machine else { return };
         let header = match image::parse(kernel) {
             Ok(header) => header,
             Err(error) => {
@@ -154,7 +176,7 @@ impl Loader<'_> {
             self.problems.push(Problem::new(span.clone(), what, help));
         }
         let lengths = (kernel.len() as u64, initrd.map(|initrd| initrd.len() as u64));
-        if let Err(error) = layout(vm.machine.map(), vm.memory.value, &header, lengths.0, lengths.1) {
+        if let Err(error) = layout(map.map(), vm.memory.value, &header, lengths.0, lengths.1) {
             let problem = match error {
                 LayoutError::TooSmall { need, .. } => {
                     let need = need.next_multiple_of(2 << 20);
@@ -165,6 +187,42 @@ impl Loader<'_> {
             };
             self.problems.push(problem);
         }
+    }
+}
+
+/// Says why a file is certainly no kernel of a PC; the hypervisor judges the others when it loads them.
+fn bad_pc_kernel(bytes: &[u8]) -> Option<(String, &'static str)> {
+    const HELP: &str = "give a bzImage, an ELF file with a PVH note or a multiboot header, or a flat image";
+    if bytes.is_empty() {
+        return Some(("the kernel is empty".to_owned(), "build or copy it again"));
+    }
+    if image::parse(bytes).is_ok() {
+        return Some((
+            "the kernel is an arm64 Image".to_owned(),
+            "use one for x86-64, or a machine for arm64",
+        ));
+    }
+    match FileKind::of(bytes) {
+        kind @ (FileKind::DeviceTree
+        | FileKind::Cpio
+        | FileKind::Script
+        | FileKind::Text
+        | FileKind::RiscvImage) => Some((format!("the kernel is {kind}"), HELP)),
+        kind @ (FileKind::Gzip
+        | FileKind::Zstd
+        | FileKind::Xz
+        | FileKind::Lzma
+        | FileKind::Lz4
+        | FileKind::Bzip2) => Some((format!("the kernel is {kind}"), "unpack it; a bzImage unpacks itself")),
+        _ => None,
+    }
+}
+
+/// The flavour of Debian's kernel of which a part comes.
+fn flavour(part: DebianPart) -> Flavour {
+    match part {
+        DebianPart::Linux | DebianPart::Busybox => Flavour::Cloud,
+        DebianPart::Standard => Flavour::Standard,
     }
 }
 
@@ -193,6 +251,7 @@ fn describe(source: &Source) -> String {
     match source {
         Source::File(path) => path.display().to_string(),
         Source::Debian(DebianPart::Linux) => "debian:linux".to_owned(),
+        Source::Debian(DebianPart::Standard) => "debian:linux-standard".to_owned(),
         Source::Debian(DebianPart::Busybox) => "debian:busybox".to_owned(),
         Source::Guest(name) => format!("guest:{name}"),
     }
@@ -266,9 +325,6 @@ impl Images {
                 schedule: vm.schedule,
                 memory: vm.memory.value,
                 machine: vm.machine,
-                gic: vm.gic,
-                pmu: vm.pmu,
-                sve: vm.sve,
                 on_crash: vm.on_crash,
                 statistics: vm.statistics,
                 cmdline: &vm.cmdline,

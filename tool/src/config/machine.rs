@@ -5,11 +5,12 @@ use std::fmt;
 use std::ops::Range;
 
 use toml::de::DeTable;
-use turnstile_bundle::{GicVersion, MAX_PHYSICAL_CPUS};
+use turnstile_bundle::{Apic, GicVersion, MAX_PHYSICAL_CPUS};
 use turnstile_machine::gic::MAX_VCPUS_GICV2;
 
 use super::problem::Problem;
 use super::read::{At, Reader, show_size};
+use crate::isa::Isa;
 
 /// The processor models that the machine can have. Those of Armv8.0, which have no VHE, come last.
 const CPU_MODELS: [&str; 10] = [
@@ -27,6 +28,9 @@ const CPU_MODELS: [&str; 10] = [
 /// Those of them that have the Scalable Vector Extension.
 const SVE_MODELS: [&str; 4] = ["max", "neoverse-n2", "neoverse-v1", "cortex-a710"];
 
+/// The processor models of PCs that have SVM.
+const PC_MODELS: [&str; 5] = ["max", "EPYC", "EPYC-Rome", "EPYC-Milan", "EPYC-Genoa"];
+
 /// A physical machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Board {
@@ -35,24 +39,49 @@ pub enum Board {
     Virt,
     /// Raspberry Pi 4 Model B; in QEMU raspi4b
     Rpi4,
+    /// QEMU's q35, a PC with PCI Express
+    Q35,
+    /// QEMU's pc, a PC of the nineties
+    Pc,
+    /// QEMU's microvm, a PC without PCI and BIOS
+    Microvm,
 }
 
 impl Board {
     /// Every board, in the order in which messages list them.
-    pub const ALL: [Board; 2] = [Board::Virt, Board::Rpi4];
+    pub const ALL: [Board; 5] = [Board::Virt, Board::Rpi4, Board::Q35, Board::Pc, Board::Microvm];
 
     /// Its name in configurations.
     pub fn name(self) -> &'static str {
         match self {
             Board::Virt => "virt",
             Board::Rpi4 => "rpi4",
+            Board::Q35 => "q35",
+            Board::Pc => "pc",
+            Board::Microvm => "microvm",
+        }
+    }
+
+    /// Its architecture.
+    pub fn isa(self) -> Isa {
+        match self {
+            Board::Virt | Board::Rpi4 => Isa::Arm64,
+            Board::Q35 | Board::Pc | Board::Microvm => Isa::X86_64,
+        }
+    }
+
+    /// The board of an architecture for which no board is asked.
+    pub fn usual(isa: Isa) -> Self {
+        match isa {
+            Isa::Arm64 => Board::Virt,
+            Isa::X86_64 => Board::Q35,
         }
     }
 
     /// What cannot be changed about it; `None` if everything can.
     fn fixed(self) -> Option<Fixed> {
         match self {
-            Board::Virt => None,
+            Board::Virt | Board::Q35 | Board::Pc | Board::Microvm => None,
             Board::Rpi4 => Some(Fixed {
                 cpu: "cortex-a72",
                 cpus: 4,
@@ -100,11 +129,22 @@ pub struct Machine {
     pub cpus: u64,
     /// QEMU's name of the processor model.
     pub cpu: String,
-    /// The interrupt controller.
+    /// The interrupt controller of a machine for arm64.
     pub gic: GicVersion,
+    /// How the local APICs of a PC are reached, if that is not as the processor model has it.
+    pub apic: Option<Apic>,
 }
 
 impl Machine {
+    /// QEMU's name of the processor with what is changed about it.
+    pub fn model(&self) -> String {
+        match self.apic {
+            None => self.cpu.clone(),
+            Some(Apic::X2apic) => format!("{},+x2apic", self.cpu),
+            Some(Apic::Xapic) => format!("{},-x2apic", self.cpu),
+        }
+    }
+
     /// Says whether its processors have the Scalable Vector Extension.
     pub fn has_sve(&self) -> bool {
         SVE_MODELS.contains(&self.cpu.as_str())
@@ -119,6 +159,7 @@ pub struct Draft {
     pub cpus: Option<At<u64>>,
     pub cpu: String,
     pub gic: GicVersion,
+    pub apic: Option<Apic>,
 }
 
 impl Draft {
@@ -131,20 +172,32 @@ impl Draft {
                 cpus: Some(At::new(fixed.cpus, 0..0)),
                 cpu: fixed.cpu.to_owned(),
                 gic: fixed.gic,
+                apic: None,
             },
             None => {
-                let cpu = CPU_MODELS[0].to_owned();
-                Draft { board, memory: None, cpus: None, cpu, gic: GicVersion::V3 }
+                let cpu = models(board.isa())[0].to_owned();
+                Draft { board, memory: None, cpus: None, cpu, gic: GicVersion::V3, apic: None }
             }
         }
     }
 
     /// The most CPUs that it can have.
     pub fn most_cpus(&self) -> u64 {
+        if self.board.isa() == Isa::X86_64 {
+            return self.most_pc_cpus();
+        }
         match (self.board.fixed(), self.gic) {
             (Some(fixed), _) => fixed.cpus,
             (None, GicVersion::V2) => MAX_VCPUS_GICV2 as u64,
             (None, GicVersion::V3) => MAX_PHYSICAL_CPUS as u64,
+        }
+    }
+
+    /// The most CPUs of a PC: QEMU's older boards have eight bits for the identifier of a local APIC.
+    fn most_pc_cpus(&self) -> u64 {
+        match (self.board, self.apic) {
+            (Board::Q35, None | Some(Apic::X2apic)) if self.cpu == PC_MODELS[0] => MAX_PHYSICAL_CPUS as u64,
+            _ => Apic::Xapic.max_vcpus() as u64,
         }
     }
 
@@ -170,21 +223,31 @@ pub fn read(
     asked: Option<Board>,
     problems: &mut Vec<Problem>,
 ) -> Draft {
-    let keys = ["board", "cpu", "cpus", "memory", "gic"];
-    let mut reader = Reader::new(table, span, &keys, problems);
-    let board = read_board(&mut reader, asked);
+    let board = {
+        // The board decides which keys are known: the problems of this reading are not wanted twice.
+        let mut unwanted = Vec::new();
+        read_board(&mut Reader::new(table, span.clone(), &[], (&[], ""), &mut unwanted), asked)
+    };
+    let mut reader = Reader::new(table, span, keys(board.isa()), others(board.isa()), problems);
+    read_board(&mut reader, asked);
     let memory = reader.size("memory");
     let gic = read_gic(&mut reader);
-    let cpu = reader.choice("cpu", &CPU_MODELS.map(|model| (model, model)));
+    let apic = reader.choice("apic", &[Apic::X2apic, Apic::Xapic].map(|apic| (apic.name(), apic)));
+    let models: Vec<_> = models(board.isa()).iter().map(|&model| (model, model)).collect();
+    let cpu = reader.choice("cpu", &models);
     let cpu = cpu.map(|cpu| At::new(cpu.value.to_owned(), cpu.span));
     let cpus = reader.number("cpus");
     let mut draft = Draft::of(board);
     let Some(fixed) = board.fixed() else {
         draft.cpu = cpu.map_or(draft.cpu, |cpu| cpu.value);
         draft.gic = gic.map_or(draft.gic, |gic| gic.value);
+        draft.apic = apic.map(|apic| apic.value);
         let most = draft.most_cpus();
         if let Some(cpus) = cpus.as_ref().filter(|cpus| !(1..=most).contains(&cpus.value)) {
-            let what = format!("a machine with {} CPUs and a {} cannot be had", cpus.value, draft.gic);
+            let what = match board.isa() {
+                Isa::Arm64 => format!("a machine with {} CPUs and a {} cannot be had", cpus.value, draft.gic),
+                Isa::X86_64 => format!("a {board} with {} CPUs cannot be had", cpus.value),
+            };
             reader.problem(cpus.span.clone(), what, format!("give 1 to {most}, or leave `cpus` out"));
         }
         return Draft { memory, cpus, ..draft };
@@ -200,16 +263,57 @@ pub fn read(
     draft
 }
 
+/// The processor models of an architecture, the usual one first.
+fn models(isa: Isa) -> &'static [&'static str] {
+    match isa {
+        Isa::Arm64 => &CPU_MODELS,
+        Isa::X86_64 => &PC_MODELS,
+    }
+}
+
+/// The keys of `[machine]` for an architecture.
+fn keys(isa: Isa) -> &'static [&'static str] {
+    match isa {
+        Isa::Arm64 => &["board", "isa", "cpu", "cpus", "memory", "gic"],
+        Isa::X86_64 => &["board", "isa", "cpu", "cpus", "memory", "apic"],
+    }
+}
+
+/// The keys of the other architecture, and what to say of them.
+fn others(isa: Isa) -> (&'static [&'static str], &'static str) {
+    match isa {
+        Isa::Arm64 => (&["apic"], "is for PCs: leave it out, or write isa = \"x86_64\""),
+        Isa::X86_64 => (&["gic"], "is for arm64, and this machine is a PC: leave it out"),
+    }
+}
+
+/// Reads the board, or takes the usual one of the architecture that is named.
 fn read_board(reader: &mut Reader<'_, '_>, asked: Option<Board>) -> Board {
+    let isa = reader.choice("isa", &Isa::ALL.map(|isa| (isa.name(), isa)));
+    let board = read_named_board(reader, asked);
+    let Some(isa) = isa else { return board.unwrap_or_default() };
+    match board {
+        None => Board::usual(isa.value),
+        Some(board) => {
+            if board.isa() != isa.value {
+                let what = format!("the board `{board}` is {}, not {}", board.isa(), isa.value);
+                reader.problem(isa.span, what, "leave `isa` out: the board says it");
+            }
+            board
+        }
+    }
+}
+
+fn read_named_board(reader: &mut Reader<'_, '_>, asked: Option<Board>) -> Option<Board> {
     let written = reader.choice("board", &Board::ALL.map(|board| (board.name(), board)));
     match (written, asked) {
         (Some(written), Some(asked)) if written.value != asked => {
             let what = format!("this machine is the board `{}`, and `{asked}` was asked for", written.value);
             reader.problem(written.span, what, "leave `board` out, or do not ask for another one");
-            asked
+            Some(asked)
         }
-        (Some(written), _) => written.value,
-        (None, asked) => asked.unwrap_or_default(),
+        (Some(written), _) => Some(written.value),
+        (None, asked) => asked,
     }
 }
 

@@ -5,6 +5,7 @@
 //! mistake at once; [`images::load`] reads the kernels and initrds it names and judges those.
 
 pub mod file;
+mod guest;
 pub mod images;
 mod machine;
 mod plan;
@@ -19,9 +20,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
-use turnstile_bundle::{Gic, GuestMachine, MAX_VMS, OnCrash, Pmu, Schedule};
+use turnstile_bundle::{MAX_VMS, OnCrash, Schedule};
 
 use crate::failure::{Failure, Kind, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 use file::Refused;
 pub use machine::{Board, Machine};
@@ -60,13 +62,7 @@ pub struct Vm {
     /// Memory in bytes.
     pub memory: At<u64>,
     /// The machine that the guest sees.
-    pub machine: GuestMachine,
-    /// The interrupt controller that the guest sees.
-    pub gic: Gic,
-    /// The guest's PMU.
-    pub pmu: Pmu,
-    /// Whether the guest has the Scalable Vector Extension.
-    pub sve: bool,
+    pub machine: turnstile_bundle::Machine,
     /// What happens when the guest crashes.
     pub on_crash: OnCrash,
     /// Whether the hypervisor keeps statistics of its exits.
@@ -78,7 +74,7 @@ pub struct Vm {
 pub enum Source {
     /// A file.
     File(PathBuf),
-    /// `debian:linux` or `debian:busybox`, from the cache.
+    /// `debian:linux` and others, from the cache.
     Debian(DebianPart),
     /// `guest:NAME`, built from `guests/`.
     Guest(String),
@@ -87,8 +83,10 @@ pub enum Source {
 /// A part of the Debian guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebianPart {
-    /// The kernel.
+    /// The kernel for virtual machines.
     Linux,
+    /// The kernel for any machine.
+    Standard,
     /// The initramfs.
     Busybox,
 }
@@ -108,8 +106,8 @@ pub struct Loaded {
 pub struct Surroundings<'a> {
     /// Relative paths start here.
     pub folder: &'a Path,
-    /// The guests that `guest:NAME` can name.
-    pub guests: &'a [String],
+    /// The guests that `guest:NAME` can name, for each architecture.
+    pub guests: &'a dyn Fn(Isa) -> Vec<String>,
     /// The board that was asked for beside the text.
     pub board: Option<Board>,
 }
@@ -126,7 +124,7 @@ pub fn load_for(layout: &Layout, path: &Path, board: Option<Board>) -> Result<Lo
             .help("name a file that describes a machine; examples/ has some, such as examples/one-linux.toml")
     })?;
     let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-    let guests = layout.guest_names();
+    let guests = |isa| layout.guest_names(isa);
     let config = parse(&text, &Surroundings { folder: &folder, guests: &guests, board });
     Ok(Loaded { path: path.to_path_buf(), text, config })
 }
@@ -190,18 +188,14 @@ fn read_root(
     surroundings: &Surroundings<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<Config> {
-    Reader::new(root, 0..0, &["machine", "vm"], problems);
-    let mut wanted = None;
+    Reader::new(root, 0..0, &["machine", "vm"], (&[], ""), problems);
+    // The architecture decides which keys a VM has.
+    let wanted = read_machine(root, surroundings, problems);
+    let isa = wanted.board.isa();
     let mut drafts = Vec::new();
     let mut complete = true;
     for (key, value) in root {
         match (key.get_ref().as_ref(), value.get_ref()) {
-            ("machine", DeValue::Table(table)) => {
-                wanted = Some(machine::read(table, key.span(), surroundings.board, problems))
-            }
-            ("machine", _) => {
-                problems.push(Problem::new(value.span(), "`machine` is a table", "write [machine]"))
-            }
             ("vm", DeValue::Array(array)) => {
                 for item in array.iter() {
                     let DeValue::Table(table) = item.get_ref() else {
@@ -212,7 +206,7 @@ fn read_root(
                         ));
                         continue;
                     };
-                    let draft = vm::read(table, item.span(), surroundings, problems);
+                    let draft = vm::read(table, item.span(), isa, surroundings, problems);
                     complete &= draft.is_some();
                     drafts.extend(draft);
                 }
@@ -236,6 +230,21 @@ fn read_root(
         problems.push(Problem::new(span, what, "put the others into another file"));
     }
     plan::names(&drafts, problems);
-    let wanted = wanted.unwrap_or_else(|| machine::Draft::of(surroundings.board.unwrap_or_default()));
     plan::finish(wanted, drafts, problems).filter(|_| complete)
+}
+
+fn read_machine(
+    root: &DeTable<'_>,
+    surroundings: &Surroundings<'_>,
+    problems: &mut Vec<Problem>,
+) -> machine::Draft {
+    let found = root.iter().find(|(key, _)| key.get_ref().as_ref() == "machine");
+    match found.map(|(key, value)| (key, value.span(), value.get_ref())) {
+        Some((key, _, DeValue::Table(table))) => {
+            return machine::read(table, key.span(), surroundings.board, problems);
+        }
+        Some((_, span, _)) => problems.push(Problem::new(span, "`machine` is a table", "write [machine]")),
+        None => {}
+    }
+    machine::Draft::of(surroundings.board.unwrap_or_default())
 }

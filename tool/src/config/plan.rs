@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use turnstile_bundle::{Gic, GicVersion, Schedule};
+use turnstile_bundle::{Gic, GicVersion, Pc, Schedule};
 
 use super::machine::{Board, Draft};
 use super::problem::Problem;
@@ -24,32 +24,49 @@ pub fn names(drafts: &[VmDraft], problems: &mut Vec<Problem>) {
 /// Finds VMs that want what the machine has not.
 fn suit(machine: &Machine, drafts: &[VmDraft], problems: &mut Vec<Problem>) {
     for draft in drafts {
-        let gic = draft.gic.value.on(machine.gic);
+        let chosen = match &draft.machine.machine {
+            turnstile_bundle::Machine::Arm64(chosen) => chosen,
+            turnstile_bundle::Machine::Pc(pc) => {
+                suit_pc(draft, pc, problems);
+                continue;
+            }
+        };
+        let gic = chosen.gic.on(machine.gic);
         if gic == GicVersion::V3 && machine.gic == GicVersion::V2 {
             let what = "a GICv3 cannot be had on a machine with a GICv2";
             let help = match machine.board {
-                Board::Virt => "write gic = 3 in [machine], or leave this `gic` out",
                 Board::Rpi4 => "leave this `gic` out",
+                _ => "write gic = 3 in [machine], or leave this `gic` out",
             };
-            problems.push(Problem::new(draft.gic.span.clone(), what, help));
+            problems.push(Problem::new(draft.machine.controller.clone(), what, help));
         } else if draft.vcpus.value > gic.max_vcpus() as u64 {
             let what = format!("{} vCPUs are too many for a {gic}", draft.vcpus.value);
-            let other = match (draft.gic.value, machine.board) {
+            let other = match (chosen.gic, machine.board) {
                 (Gic::V2, _) => ", or leave this VM's `gic` out",
-                (_, Board::Virt) => ", or write gic = 3 in [machine]",
                 (_, Board::Rpi4) => "",
+                _ => ", or write gic = 3 in [machine]",
             };
             let help = format!("give at most {}{other}", gic.max_vcpus());
             problems.push(Problem::new(draft.vcpus.span.clone(), what, help));
         }
-        if draft.sve.value && !machine.has_sve() {
+        if chosen.sve && !machine.has_sve() {
             let what = format!("the processor `{}` has no SVE", machine.cpu);
             problems.push(Problem::new(
-                draft.sve.span.clone(),
+                draft.machine.sve.clone(),
                 what,
                 "leave `sve` out, or choose another `cpu`",
             ));
         }
+    }
+}
+
+/// Finds a PC with more vCPUs than its local APICs have identifiers.
+fn suit_pc(draft: &VmDraft, pc: &Pc, problems: &mut Vec<Problem>) {
+    let most = pc.apic.max_vcpus();
+    if draft.vcpus.value > most as u64 {
+        let what = format!("{} vCPUs are too many for a PC with an {}", draft.vcpus.value, pc.apic);
+        let help = format!("give at most {most}, or leave this VM's `apic` out");
+        problems.push(Problem::new(draft.vcpus.span.clone(), what, help));
     }
 }
 
@@ -69,7 +86,8 @@ pub fn finish(draft: Draft, drafts: Vec<VmDraft>, problems: &mut Vec<Problem>) -
     let need = Need::of(&drafts, &named);
     let cpus = draft.cpus.as_ref().map_or(need.cpus.max(need.highest), |cpus| cpus.value);
     enough(&draft, cpus, need.cpus, &named, problems);
-    let machine = Machine { board: draft.board, memory: draft.memory, cpus, cpu: draft.cpu, gic: draft.gic };
+    let Draft { board, memory, cpu, gic, apic, .. } = draft;
+    let machine = Machine { board, memory, cpus, cpu, gic, apic };
     suit(&machine, &drafts, problems);
     if problems.len() != before {
         return None;
@@ -178,8 +196,8 @@ fn enough(machine: &Draft, cpus: u64, need: u64, named: &Tenants, problems: &mut
     for (cpu, tenant) in named.range(cpus.min(most)..) {
         let what = format!("there is no CPU {cpu}: the machine has {}", cpus.min(most));
         let help = match machine.board {
-            Board::Virt => "CPUs are counted from 0; raise `cpus` in [machine] or name another",
             Board::Rpi4 => "CPUs are counted from 0; name another",
+            _ => "CPUs are counted from 0; raise `cpus` in [machine] or name another",
         };
         problems.push(Problem::new(tenant.span.clone(), what, help));
     }
@@ -201,10 +219,7 @@ fn complete(draft: VmDraft, cpus: &[u64]) -> Option<Vm> {
         cpus: cpus.iter().map(|&cpu| u16::try_from(cpu).ok()).collect::<Option<_>>()?,
         schedule: draft.schedule,
         memory: draft.memory,
-        machine: draft.machine,
-        gic: draft.gic.value,
-        pmu: draft.pmu,
-        sve: draft.sve.value,
+        machine: draft.machine.machine,
         on_crash: draft.on_crash,
         statistics: draft.statistics,
     })

@@ -38,16 +38,21 @@ pub struct Reader<'a, 'p> {
 }
 
 impl<'a, 'p> Reader<'a, 'p> {
-    /// Starts reading a table; keys that are not `known` are problems.
+    /// Starts reading a table; keys that are not `known` are problems. Of some of them the caller can say more:
+    /// `others` are their names, and what follows a name in a sentence, with an advice behind a colon.
     pub fn new(
         table: &'a DeTable<'a>,
         span: Range<usize>,
         known: &[&str],
+        others: (&[&str], &str),
         problems: &'p mut Vec<Problem>,
     ) -> Self {
         for key in table.keys() {
             let name: &str = key.get_ref();
-            if !known.contains(&name) {
+            if others.0.contains(&name) {
+                let (what, help) = others.1.split_once(": ").unwrap_or((others.1, ""));
+                problems.push(Problem::new(key.span(), format!("`{name}` {what}"), help));
+            } else if !known.contains(&name) {
                 let help = did_you_mean(name, known);
                 problems.push(Problem::new(key.span(), format!("unknown key `{name}`"), help));
             }
@@ -177,6 +182,28 @@ impl<'a, 'p> Reader<'a, 'p> {
                 None
             }
         }
+    }
+
+    /// Reads a string, or a list of strings.
+    pub fn word_or_words(&mut self, key: &str) -> Option<Result<At<String>, Vec<At<String>>>> {
+        const WANTED: &str = "a word, or a list of words";
+
+        let value = self.get(key)?;
+        if let Some(word) = value.get_ref().as_str() {
+            return Some(Ok(At::new(word.to_owned(), value.span())));
+        }
+        let Some(array) = value.get_ref().as_array() else {
+            self.wrong_type(key, value, WANTED);
+            return None;
+        };
+        let mut words = Vec::new();
+        for item in array.iter() {
+            match item.get_ref().as_str() {
+                Some(word) => words.push(At::new(word.to_owned(), item.span())),
+                None => self.wrong_type(key, item, WANTED),
+            }
+        }
+        Some(Err(words))
     }
 
     /// Reads one of a few words.

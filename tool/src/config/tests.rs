@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::*;
 
-use turnstile_bundle::{Class, GicVersion};
+use turnstile_bundle::{Apic, Arm64, Class, Feature, Gic, GicVersion, GuestMachine, Paravirt, Pc, Pmu};
 
 const MINIMAL: &str = "[[vm]]\nname = \"a\"\nkernel = \"k\"\n";
 
 fn parse_text(text: &str) -> std::result::Result<Config, Vec<Problem>> {
-    let guests = ["echo".to_owned(), "null-hypercall".to_owned()];
+    let guests = |_| vec!["echo".to_owned(), "null-hypercall".to_owned()];
     parse(text, &Surroundings { folder: Path::new("dir"), guests: &guests, board: None })
 }
 
@@ -32,14 +32,13 @@ fn expect(text: &str, wanted: &[(&str, &str, &str)]) {
 #[test]
 fn minimal_file_has_defaults() {
     let config = parse_text(MINIMAL).unwrap();
-    let machine =
-        Machine { board: Board::Virt, memory: None, cpus: 1, cpu: "max".into(), gic: GicVersion::V3 };
+    let (board, gic) = (Board::Virt, GicVersion::V3);
+    let machine = Machine { board, memory: None, cpus: 1, cpu: "max".into(), gic, apic: None };
     assert_eq!(config.machine, machine);
     let vm = &config.vms[0];
     assert_eq!((vm.vcpus, vm.cpus.as_slice(), vm.schedule), (1, [0].as_slice(), Schedule::Pinned));
-    assert_eq!((vm.gic, vm.sve), (Gic::Auto, false));
     assert_eq!(vm.memory.value, 256 << 20);
-    assert_eq!((vm.machine, vm.pmu, vm.on_crash), (GuestMachine::Virt, Pmu::Off, OnCrash::Stop));
+    assert_eq!((vm.machine, vm.on_crash), (turnstile_bundle::Machine::default(), OnCrash::Stop));
     assert_eq!(vm.kernel.value, Source::File("dir/k".into()));
 }
 
@@ -88,15 +87,14 @@ fn everything_can_be_said() {
     let [linux, small, shared] = config.vms.as_slice() else { panic!("{config:?}") };
     assert_eq!(linux.cpus, [1, 0]);
     assert_eq!(linux.initrd.as_ref().unwrap().value, Source::Debian(DebianPart::Busybox));
-    assert_eq!(
-        (linux.machine, linux.pmu, linux.on_crash),
-        (GuestMachine::Kvmtool, Pmu::Trapped, OnCrash::Restart)
-    );
+    let expected = Arm64 { map: GuestMachine::Kvmtool, gic: Gic::V3, pmu: Pmu::Trapped, sve: true };
+    assert_eq!(linux.machine.arm64(), Some(&expected));
+    assert_eq!(linux.on_crash, OnCrash::Restart);
     assert_eq!((linux.statistics, small.statistics), (true, false));
     assert_eq!(small.kernel.value, Source::Guest("echo".into()));
     assert_eq!(small.cpus, [2, 3], "the free CPUs, in order");
-    assert_eq!((linux.gic, linux.sve), (Gic::V3, true));
-    assert_eq!((shared.vcpus, shared.cpus.as_slice(), shared.pmu), (9, [5, 4].as_slice(), Pmu::Owned));
+    assert_eq!((shared.vcpus, shared.cpus.as_slice()), (9, [5, 4].as_slice()));
+    assert_eq!(shared.machine.arm64().map(|arm64| arm64.pmu), Some(Pmu::Owned));
     assert_eq!(shared.schedule, Schedule::Shared(Class::RealTime { priority: 99 }));
 }
 
@@ -267,7 +265,8 @@ fn interrupt_controllers() {
 fn sve_needs_a_processor_that_has_it() {
     let text = format!("[machine]\ncpu = \"cortex-a76\"\n{MINIMAL}sve = true\n");
     expect(&text, &[("true", "`cortex-a76` has no SVE", "choose another `cpu`")]);
-    assert!(parse_text(&format!("{MINIMAL}sve = true\n")).unwrap().vms[0].sve);
+    let config = parse_text(&format!("{MINIMAL}sve = true\n")).unwrap();
+    assert!(config.vms[0].machine.arm64().is_some_and(|arm64| arm64.sve));
 }
 
 #[test]
@@ -298,6 +297,69 @@ fn a_board_has_what_it_has() {
         &format!("[machine]\nboard = \"pi4\"\n{MINIMAL}"),
         &[("\"pi4\"", "no value of `board`", "`rpi4`?")],
     );
+}
+
+/// A machine with these lines, and a VM with those.
+fn pc(machine: &str, vm: &str) -> String {
+    format!("[machine]\nisa = \"x86_64\"\n{machine}\n{MINIMAL}{vm}\n")
+}
+
+#[test]
+fn a_pc_has_keys_of_its_own() {
+    let config = parse_text(&pc("", "")).unwrap();
+    assert_eq!((config.machine.board, config.machine.model().as_str()), (Board::Q35, "max"));
+    assert_eq!(config.vms[0].machine.pc(), Some(&Pc::default()));
+    let config = parse_text(&pc(
+        "board = \"microvm\"\ncpu = \"EPYC\"\napic = \"xapic\"",
+        "machine = \"pc\"\napic = \"xapic\"\nparavirt = [\"eoi\", \"clock\"]",
+    ));
+    let config = config.unwrap();
+    assert_eq!((config.machine.board, config.machine.model().as_str()), (Board::Microvm, "EPYC,-x2apic"));
+    let paravirt = Paravirt::NONE.with(Feature::Clock).with(Feature::Eoi);
+    assert_eq!(config.vms[0].machine.pc(), Some(&Pc { apic: Apic::Xapic, paravirt }));
+    let paravirt = |value: &str| {
+        let text = pc("", &format!("paravirt = {value}"));
+        parse_text(&text).unwrap().vms[0].machine.pc().unwrap().paravirt
+    };
+    assert_eq!((paravirt("\"all\""), paravirt("\"none\"")), (Paravirt::ALL, Paravirt::NONE));
+    assert_eq!(paravirt("[]"), Paravirt::NONE);
+    // A VM stands before its machine as well as behind it.
+    let before = format!("{MINIMAL}apic = \"x2apic\"\n[machine]\nboard = \"pc\"\n");
+    assert_eq!(parse_text(&before).unwrap().machine.board, Board::Pc);
+}
+
+#[test]
+fn what_is_wrong_with_a_pc() {
+    expect(
+        &pc("gic = 3", "gic = \"v3\"\npmu = \"off\""),
+        &[
+            ("gic", "`gic` is for arm64, and this machine is a PC", "leave it out"),
+            ("gic", "`gic` is for arm64, and this machine is a PC", "isa"),
+            ("pmu", "`pmu` is for arm64", ""),
+        ],
+    );
+    expect(
+        &format!("[machine]\napic = \"xapic\"\n{MINIMAL}paravirt = \"all\"\n"),
+        &[("apic", "`apic` is for PCs", "x86_64"), ("paravirt", "`paravirt` is for PCs", "x86_64")],
+    );
+    expect(
+        &format!("[machine]\nboard = \"q35\"\nisa = \"arm64\"\n{MINIMAL}"),
+        &[("\"arm64\"", "the board `q35` is x86_64, not arm64", "leave `isa` out")],
+    );
+    expect(&pc("cpu = \"neoverse-n1\"", ""), &[("\"neoverse-n1\"", "no value of `cpu`", "`max`")]);
+    expect(&pc("", "machine = \"virt\""), &[("\"virt\"", "no value of `machine`", "`pc`")]);
+    expect(&pc("", "apic = \"apic\""), &[("\"apic\"", "no value of `apic`", "`xapic`")]);
+    expect(&pc("", "paravirt = \"some\""), &[("\"some\"", "no value of `paravirt`", "`clock`, `eoi`")]);
+    expect(
+        &pc("", "paravirt = [\"steel-time\"]"),
+        &[("\"steel-time\"", "no paravirtual feature `steel-time`", "`steal-time`?")],
+    );
+    expect(&pc("", "paravirt = [\"eoi\", \"eoi\"]"), &[("\"eoi\"", "`eoi` is named twice", "once")]);
+    expect(&pc("", "paravirt = 7"), &[("7", "must be a word, or a list of words, not an integer", "")]);
+    let many = format!("{SHARED}apic = \"xapic\"\nvcpus = 256");
+    expect(&pc("", &many), &[("256", "256 vCPUs are too many for a PC with an xapic", "at most 255")]);
+    expect(&pc("board = \"pc\"\ncpus = 256", ""), &[("256", "a pc with 256 CPUs cannot be had", "1 to 255")]);
+    expect(&pc("", "memory = \"2048GiB\""), &[("\"2048GiB\"", "do not fit", "at most")]);
 }
 
 #[test]
@@ -331,7 +393,11 @@ fn sources() {
     let kernel = |text: &str| format!("[[vm]]\nname = \"a\"\nkernel = \"{text}\"\n");
     expect(
         &kernel("guest:null-hypercal"),
-        &[("\"guest:null-hypercal\"", "no guest `null-hypercal`", "did you mean `null-hypercall`?")],
+        &[(
+            "\"guest:null-hypercal\"",
+            "no guest `null-hypercal` for arm64",
+            "did you mean `null-hypercall`?",
+        )],
     );
     expect(
         &kernel("debian:busybox"),

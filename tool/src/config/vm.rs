@@ -4,15 +4,17 @@
 use std::ops::Range;
 
 use toml::de::DeTable;
-use turnstile_bundle::{Gic, MAX_CMDLINE, MAX_NAME, OnCrash, Pmu, Schedule};
-use turnstile_machine::GicVersion;
-use turnstile_machine::map::{GuestMachine, MAX_VCPUS, MEMORY_UNIT, MIN_MEMORY, MapError};
+use turnstile_bundle::{MAX_CMDLINE, MAX_NAME, OnCrash, Schedule, SpecError};
+use turnstile_machine::map::{MAX_VCPUS, MEMORY_UNIT, MIN_MEMORY, MapError};
 
+use super::guest::{self, Chosen};
 use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader, show_size};
 use super::{DebianPart, Source, Surroundings, schedule};
+use crate::isa::Isa;
 
-const KEYS: [&str; 16] = [
+/// The keys of every VM.
+const KEYS: [&str; 13] = [
     "name",
     "kernel",
     "initrd",
@@ -24,9 +26,6 @@ const KEYS: [&str; 16] = [
     "realtime",
     "memory",
     "machine",
-    "gic",
-    "pmu",
-    "sve",
     "on-crash",
     "statistics",
 ];
@@ -43,10 +42,7 @@ pub struct VmDraft {
     pub cpus: Option<At<Vec<At<u64>>>>,
     pub schedule: Schedule,
     pub memory: At<u64>,
-    pub machine: GuestMachine,
-    pub gic: At<Gic>,
-    pub pmu: Pmu,
-    pub sve: At<bool>,
+    pub machine: Chosen,
     pub on_crash: OnCrash,
     pub statistics: bool,
 }
@@ -55,32 +51,28 @@ pub struct VmDraft {
 pub fn read(
     table: &DeTable<'_>,
     span: Range<usize>,
+    isa: Isa,
     surroundings: &Surroundings<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<VmDraft> {
-    let mut reader = Reader::new(table, header(&span), &KEYS, problems);
+    let keys: Vec<&str> = KEYS.into_iter().chain(guest::keys(isa).iter().copied()).collect();
+    let mut reader = Reader::new(table, header(&span), &keys, guest::others(isa), problems);
     let name = read_name(&mut reader);
     let kernel = reader
         .required_string("kernel", "give a path, \"debian:linux\" or \"guest:NAME\"")
-        .and_then(|text| read_source(&mut reader, &text, DebianPart::Linux, surroundings));
+        .and_then(|text| read_source(&mut reader, &text, DebianPart::Linux, isa, surroundings));
     let initrd_text = reader.string("initrd");
     let has_initrd = initrd_text.is_some();
     let initrd =
-        initrd_text.and_then(|text| read_source(&mut reader, &text, DebianPart::Busybox, surroundings));
+        initrd_text.and_then(|text| read_source(&mut reader, &text, DebianPart::Busybox, isa, surroundings));
     let cmdline = read_cmdline(&mut reader);
     let cpus = reader.numbers("cpus");
     let schedule = schedule::read(&mut reader);
     let vcpus = read_vcpus(&mut reader, schedule, cpus.as_ref());
-    let machine = reader
-        .choice("machine", &named(&GuestMachine::ALL, GuestMachine::name))
-        .map_or(GuestMachine::Virt, |machine| machine.value);
+    let machine = guest::read(&mut reader, isa);
     let count = vcpus.as_ref().map_or(1, |vcpus| vcpus.value as usize);
-    let memory = read_memory(&mut reader, machine, count);
-    let gic = reader.choice("gic", &named(Gic::ALL, Gic::name));
-    let pmu = reader.choice("pmu", &named(Pmu::ALL, Pmu::name));
+    let memory = read_memory(&mut reader, &machine, count);
     let on_crash = reader.choice("on-crash", &named(OnCrash::ALL, OnCrash::name));
-    let here = reader.span.clone();
-    let sve = reader.boolean("sve").unwrap_or_else(|| At::new(false, here.clone()));
     let statistics = reader.boolean("statistics").is_some_and(|statistics| statistics.value);
     Some(VmDraft {
         name: name?,
@@ -92,16 +84,13 @@ pub fn read(
         schedule,
         memory: memory?,
         machine,
-        gic: gic.unwrap_or_else(|| At::new(Gic::Auto, here)),
-        sve,
-        pmu: pmu.map_or(Pmu::Off, |pmu| pmu.value),
         on_crash: on_crash.map_or(OnCrash::Stop, |on_crash| on_crash.value),
         statistics,
     })
 }
 
 /// Pairs choices with their names.
-fn named<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> Vec<(&'static str, T)> {
+pub fn named<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> Vec<(&'static str, T)> {
     all.iter().map(|&choice| (name(choice), choice)).collect()
 }
 
@@ -125,24 +114,29 @@ fn read_source(
     reader: &mut Reader<'_, '_>,
     text: &At<String>,
     part: DebianPart,
+    isa: Isa,
     surroundings: &Surroundings<'_>,
 ) -> Option<At<Source>> {
     let (key, wanted) = match part {
-        DebianPart::Linux => ("kernel", "linux"),
         DebianPart::Busybox => ("initrd", "busybox"),
+        _ => ("kernel", "linux"),
     };
     let source = match text.value.split_once(':') {
         Some(("debian", name)) if name == wanted => Source::Debian(part),
+        Some(("debian", "linux-standard")) if part == DebianPart::Linux && isa == Isa::X86_64 => {
+            Source::Debian(DebianPart::Standard)
+        }
         Some(("debian", name)) => {
             let what = format!("there is no {key} `debian:{name}`");
             reader.problem(text.span.clone(), what, format!("use \"debian:{wanted}\" or a path"));
             return None;
         }
         Some(("guest", name)) if part == DebianPart::Linux => {
-            if !surroundings.guests.iter().any(|guest| guest == name) {
-                let known: Vec<&str> = surroundings.guests.iter().map(String::as_str).collect();
-                let help = did_you_mean(name, &known);
-                reader.problem(text.span.clone(), format!("there is no guest `{name}`"), help);
+            let guests = (surroundings.guests)(isa);
+            if !guests.iter().any(|guest| guest == name) {
+                let known: Vec<&str> = guests.iter().map(String::as_str).collect();
+                let what = format!("there is no guest `{name}` for {isa}");
+                reader.problem(text.span.clone(), what, did_you_mean(name, &known));
                 return None;
             }
             Source::Guest(name.to_owned())
@@ -199,9 +193,12 @@ fn read_vcpus(
     Some(vcpus)
 }
 
-fn read_memory(reader: &mut Reader<'_, '_>, machine: GuestMachine, vcpus: usize) -> Option<At<u64>> {
+fn read_memory(reader: &mut Reader<'_, '_>, machine: &Chosen, vcpus: usize) -> Option<At<u64>> {
     let memory = reader.size("memory").unwrap_or_else(|| At::new(DEFAULT_MEMORY, reader.span.clone()));
-    let Err(error) = machine.map().check(GicVersion::V3, vcpus, memory.value) else { return Some(memory) };
+    let Err(SpecError::Map(error)) = machine.bounds().check(vcpus, memory.value) else {
+        // Too many vCPUs are reported where the VM is judged on its machine.
+        return Some(memory);
+    };
     let size = show_size(memory.value);
     let (what, help) = match error {
         MapError::Unaligned(bytes) => {

@@ -237,7 +237,11 @@ impl Mux {
             Heard::Reply { outcome: turnstile_link::Outcome::NotNow, .. } => {
                 actions.push(self.remark("that VM is not in a state in which this can be done"));
             }
-            Heard::Hello { .. } | Heard::Statistics { .. } | Heard::Exits { .. } | Heard::Reply { .. } => {}
+            Heard::Hello { .. }
+            | Heard::Statistics { .. }
+            | Heard::Exits { .. }
+            | Heard::Events { .. }
+            | Heard::Reply { .. } => {}
         }
         actions
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::apt::Apt;
 use super::{Lock, debian};
 use crate::failure::Result;
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::ui;
 
@@ -17,7 +18,7 @@ const RPI4: &str = "bcm2711-rpi-4-b.dtb";
 
 /// Returns the device tree of the Raspberry Pi 4 Model B, downloading it if it is not in the cache.
 pub fn rpi4(layout: &Layout) -> Result<PathBuf> {
-    let folder = layout.cache().join("debian").join(debian::ARCHITECTURE).join("boards");
+    let folder = layout.cache().join("debian").join(Isa::Arm64.debian()).join("boards");
     let file = folder.join(RPI4);
     let _lock = Lock::take(&folder, "lock")?;
     if !file.is_file() {
@@ -30,7 +31,7 @@ pub fn rpi4(layout: &Layout) -> Result<PathBuf> {
 
 fn fetch(folder: &Path, file: &Path) -> Result<()> {
     let step = ui::Step::start("fetching the device tree of the Raspberry Pi 4");
-    let apt = Apt::foreign(&folder.join("apt"), debian::ARCHITECTURE, debian::RELEASE)?;
+    let apt = Apt::foreign(&folder.join("apt"), Isa::Arm64.debian(), debian::RELEASE)?;
     step.detail("reading the package lists");
     apt.update()?;
     let kernel = apt.dependency(KERNEL_META, "linux-image-")?;

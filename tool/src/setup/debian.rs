@@ -10,20 +10,37 @@ use serde::{Deserialize, Serialize};
 use super::apt::Apt;
 use super::{Lock, find_program, initramfs, run};
 use crate::failure::{Context, Failure, Result};
+use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
 use crate::ui;
 
 /// The release that the guest comes from, whatever this machine runs: figures stay comparable.
 pub(super) const RELEASE: &str = "bookworm";
-pub(super) const ARCHITECTURE: &str = "arm64";
-/// Always depends on the newest kernel of the release.
-const KERNEL_META: &str = "linux-image-cloud-arm64";
 const BUSYBOX: &str = "busybox-static";
+
+/// Which of Debian's kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// The one for virtual machines, with few drivers.
+    Cloud,
+    /// The one for any machine.
+    Standard,
+}
+
+impl Flavour {
+    /// The package that always depends on the newest kernel of the release.
+    fn meta(self, isa: Isa) -> String {
+        match self {
+            Flavour::Cloud => format!("linux-image-cloud-{}", isa.debian()),
+            Flavour::Standard => format!("linux-image-{}", isa.debian()),
+        }
+    }
+}
 
 /// The files of the Debian guest.
 #[derive(Clone, Debug)]
 pub struct Debian {
-    /// The kernel: a raw arm64 `Image`.
+    /// The kernel: a raw `Image` on arm64, a `bzImage` on a PC.
     pub kernel: PathBuf,
     /// An initramfs with busybox.
     pub initrd: PathBuf,
@@ -40,29 +57,34 @@ pub struct Versions {
     pub busybox: String,
 }
 
-fn folder(layout: &Layout) -> PathBuf {
-    layout.cache().join("debian").join(ARCHITECTURE)
+fn folder(layout: &Layout, isa: Isa, flavour: Flavour) -> PathBuf {
+    let folder = layout.cache().join("debian").join(isa.debian());
+    match flavour {
+        Flavour::Cloud => folder,
+        Flavour::Standard => folder.join("standard"),
+    }
 }
 
 /// Returns the guest if it is in the cache; downloads nothing.
-pub fn cached(layout: &Layout) -> Option<Debian> {
-    let folder = folder(layout);
+pub fn cached(layout: &Layout, isa: Isa, flavour: Flavour) -> Option<Debian> {
+    let folder = folder(layout, isa, flavour);
     let versions = serde_json::from_str(&fs::read_to_string(folder.join("versions.json")).ok()?).ok()?;
     let debian = Debian { kernel: folder.join("linux"), initrd: folder.join("busybox.cpio"), versions };
     (debian.kernel.is_file() && folder.join("busybox").is_file()).then_some(debian)
 }
 
 /// Returns the guest, downloading it if it is not in the cache.
-pub fn ensure(layout: &Layout) -> Result<Debian> {
-    let folder = folder(layout);
+pub fn ensure(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Debian> {
+    let folder = folder(layout, isa, flavour);
     let _lock = Lock::take(&folder, "lock")?;
-    let debian = match cached(layout) {
+    let debian = match cached(layout, isa, flavour) {
         Some(debian) => debian,
         None => {
-            fetch(&folder).map_err(|failure| {
+            fetch(&folder, isa, flavour).map_err(|failure| {
                 failure.context_line("the Debian guest (a Linux kernel and busybox) cannot be fetched")
             })?;
-            cached(layout).ok_or_else(|| Failure::failed("the Debian guest is not where it was put"))?
+            cached(layout, isa, flavour)
+                .ok_or_else(|| Failure::failed("the Debian guest is not where it was put"))?
         }
     };
     // The initramfs belongs to this tool, not to Debian: it is written anew when the tool changes.
@@ -70,18 +92,18 @@ pub fn ensure(layout: &Layout) -> Result<Debian> {
     Ok(debian)
 }
 
-fn fetch(folder: &Path) -> Result<()> {
+fn fetch(folder: &Path, isa: Isa, flavour: Flavour) -> Result<()> {
     if find_program("dpkg-deb").is_none() {
         return Err(Failure::missing(
             "dpkg-deb is not on this machine, and Debian's packages are unpacked with it",
         )
         .help("install the package dpkg"));
     }
-    let step = ui::Step::start("fetching Debian's arm64 kernel and busybox");
-    let apt = Apt::foreign(&folder.join("apt"), ARCHITECTURE, RELEASE)?;
+    let step = ui::Step::start(format!("fetching Debian's {isa} kernel and busybox"));
+    let apt = Apt::foreign(&folder.join("apt"), isa.debian(), RELEASE)?;
     step.detail("reading the package lists");
     apt.update()?;
-    let kernel = apt.dependency(KERNEL_META, "linux-image-")?;
+    let kernel = apt.dependency(&flavour.meta(isa), "linux-image-")?;
     step.detail(format!("downloading {kernel} and {BUSYBOX}"));
     let packages = folder.join("packages");
     // What an interrupted download left is of unknown age.
@@ -110,17 +132,37 @@ fn fetch(folder: &Path) -> Result<()> {
 /// Takes the file whose path starts with `prefix` out of a package; of several the one with the shortest name, for
 /// the others add a suffix to it.
 pub(super) fn unpack(package: &Path, prefix: &str, to: &Path) -> Result<()> {
+    let (Some(folder), Some(name)) = (to.parent(), to.file_name()) else {
+        return Err(Failure::failed(format!("{} is no file", to.display())));
+    };
+    unpack_all(package, &[(prefix, &*name.to_string_lossy())], folder)
+}
+
+/// Takes several files out of a package into a folder, each as [`unpack`] does. In the paths a folder `*` is the only
+/// one in its place.
+pub(super) fn unpack_all(package: &Path, files: &[(&str, &str)], into: &Path) -> Result<()> {
     let root = package.with_extension("unpacked");
     run(Command::new("dpkg-deb").arg("-x").arg(package).arg(&root))?;
-    let (inside, start) = prefix.rsplit_once('/').unwrap_or(("", prefix));
-    let files =
-        fs::read_dir(root.join(inside)).context(|| format!("{} has no {inside}", package.display()))?;
-    let file = files
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(start))
-        .min_by_key(|entry| entry.file_name().len())
-        .ok_or_else(|| Failure::failed(format!("{} has no {prefix}", package.display())))?;
-    let bytes = fs::read(file.path()).context(|| format!("cannot read {}", file.path().display()))?;
-    write_atomically(to, &bytes)?;
+    for (prefix, to) in files {
+        let file = find(&root, prefix)
+            .ok_or_else(|| Failure::failed(format!("{} has no {prefix}", package.display())))?;
+        let bytes = fs::read(&file).context(|| format!("cannot read {}", file.display()))?;
+        write_atomically(&into.join(to), &bytes)?;
+    }
     fs::remove_dir_all(&root).context(|| format!("cannot remove {}", root.display()))
+}
+
+/// Finds the file whose path in an unpacked package starts with `prefix`.
+fn find(root: &Path, prefix: &str) -> Option<PathBuf> {
+    let (inside, start) = prefix.rsplit_once('/').unwrap_or(("", prefix));
+    let mut folder = root.to_path_buf();
+    for part in inside.split('/') {
+        folder = match part {
+            "*" => fs::read_dir(&folder).ok()?.flatten().next()?.path(),
+            part => folder.join(part),
+        };
+    }
+    let files = fs::read_dir(folder).ok()?.flatten();
+    let files = files.filter(|entry| entry.file_name().to_string_lossy().starts_with(start));
+    files.min_by_key(|entry| entry.file_name().len()).map(|entry| entry.path())
 }

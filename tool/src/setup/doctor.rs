@@ -4,8 +4,10 @@
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
-use super::{apt, chromium, debian, find_program, peers, qemu, rust};
+use super::debian::Flavour;
+use super::{apt, bochs, chromium, debian, find_program, peers, qemu, rust};
 use crate::failure::{Context, Failure, Kind, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 
 /// How a finding stands.
@@ -49,12 +51,17 @@ pub fn doctor(layout: &Layout, json: bool) -> Result<()> {
         toolchain(layout),
         bare_metal(layout),
         linker(),
-        emulator(),
+        emulator(Isa::Arm64, "QEMU for arm64"),
+        emulator(Isa::X86_64, "QEMU for x86_64"),
         packages(),
         browser(),
-        guest(layout),
-        compared(layout),
-        images(layout),
+        second_emulator(),
+        guest(layout, Isa::Arm64, "Debian guest for arm64"),
+        guest(layout, Isa::X86_64, "Debian guest for x86_64"),
+        compared(layout, Isa::Arm64, "KVM and Xen to compare with", "60 MB"),
+        compared(layout, Isa::X86_64, "KVM on AMD64 to compare with", "180 MB"),
+        images(layout, Isa::Arm64, "hypervisor for arm64"),
+        images(layout, Isa::X86_64, "hypervisor for x86_64"),
         space(layout),
     ];
     if json {
@@ -113,13 +120,13 @@ fn linker() -> Finding {
     }
 }
 
-fn emulator() -> Finding {
+fn emulator(isa: Isa, what: &'static str) -> Finding {
     let how = |found: String| match super::is_root() && apt::available() {
-        true => Finding::later("QEMU", found, "installed by the first command that needs it"),
-        false => Finding::missing("QEMU", found, qemu::advice()),
+        true => Finding::later(what, found, "installed by the first command that needs it"),
+        false => Finding::missing(what, found, qemu::advice(isa)),
     };
-    match qemu::look(None) {
-        qemu::Found::Good(qemu) => Finding::ok("QEMU", format!("{} ({})", qemu.version, qemu.path.display())),
+    match qemu::look(isa, None) {
+        qemu::Found::Good(qemu) => Finding::ok(what, format!("{} ({})", qemu.version, qemu.path.display())),
         qemu::Found::Bad(problem) => how(problem),
         qemu::Found::Nothing => how("not installed".to_owned()),
     }
@@ -148,29 +155,33 @@ fn browser() -> Finding {
     }
 }
 
-fn guest(layout: &Layout) -> Finding {
-    match debian::cached(layout) {
-        Some(debian) => Finding::ok("Debian guest", debian.versions.linux),
-        None => Finding::later(
-            "Debian guest",
-            "not downloaded",
-            "`./x demo`, or the first run that uses it (30 MB)",
-        ),
+fn second_emulator() -> Finding {
+    const WHAT: &str = "Bochs";
+    match bochs::look() {
+        Some(_) => Finding::ok(WHAT, "a second emulator of PCs, and GRUB"),
+        None => Finding::later(WHAT, "not installed", bochs::advice() + "; only `./x test` uses it"),
     }
 }
 
-fn compared(layout: &Layout) -> Finding {
-    const WHAT: &str = "KVM and Xen to compare with";
-    match peers::versions(layout) {
-        Some([linux, older, xen]) => Finding::ok(WHAT, format!("Linux {linux} and {older}, Xen {xen}")),
-        None => Finding::later(WHAT, "not downloaded", "the first run that measures them (60 MB)"),
+fn guest(layout: &Layout, isa: Isa, what: &'static str) -> Finding {
+    match debian::cached(layout, isa, Flavour::Cloud) {
+        Some(debian) => Finding::ok(what, debian.versions.linux),
+        None => Finding::later(what, "not downloaded", "`./x demo`, or the first run that uses it (30 MB)"),
     }
 }
 
-fn images(layout: &Layout) -> Finding {
-    match layout.hypervisor().is_file() {
-        true => Finding::ok("hypervisor image", Layout::shown(&layout.hypervisor())),
-        false => Finding::later("hypervisor image", "not built", "built by the first command that needs it"),
+fn compared(layout: &Layout, isa: Isa, what: &'static str, size: &str) -> Finding {
+    match peers::versions(layout, isa) {
+        Some(versions) => Finding::ok(what, versions),
+        None => Finding::later(what, "not downloaded", format!("the first run that measures them ({size})")),
+    }
+}
+
+fn images(layout: &Layout, isa: Isa, what: &'static str) -> Finding {
+    let image = layout.hypervisor(isa, &[]);
+    match image.is_file() {
+        true => Finding::ok(what, Layout::shown(&image)),
+        false => Finding::later(what, "not built", "built by the first command that needs it"),
     }
 }
 
@@ -180,7 +191,7 @@ fn space(layout: &Layout) -> Finding {
         Ok(disk) => {
             let free = disk.f_bavail * disk.f_frsize;
             let found = format!("{:.1} GiB free", free as f64 / f64::from(1 << 30));
-            if free >= NEEDED || layout.hypervisor().is_file() {
+            if free >= NEEDED || Isa::ALL.iter().any(|isa| layout.hypervisor(*isa, &[]).is_file()) {
                 Finding::ok("disk", found)
             } else {
                 Finding::missing("disk", found, "make 2 GiB of room for build products and downloads")

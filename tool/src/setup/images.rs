@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Builds what runs on arm64: the hypervisor, the guests of `guests/`, and the monitor for Linux KVM.
+//! Builds what runs on the emulated machines: the hypervisor, the guests of `guests/`, and the monitor for Linux KVM.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,16 +10,12 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{last_lines, rust};
 use crate::failure::{Context, Failure, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::ui;
 
-/// The target of everything that runs on the arm64 machine.
-pub const TARGET: &str = "aarch64-unknown-none-softfloat";
-/// The target of what runs on Linux on arm64, linked statically.
-pub const LINUX_TARGET: &str = "aarch64-unknown-linux-musl";
 const PROFILE: &str = "image";
 const HYPERVISOR: &str = "turnstile-hypervisor";
-const GUESTS: &str = "turnstile-guests";
 const METER: &str = "turnstile-meter";
 const VMM: &str = "turnstile-vmm";
 
@@ -27,48 +23,44 @@ const VMM: &str = "turnstile-vmm";
 static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Builds the hypervisor's image and returns its path.
-pub fn hypervisor(layout: &Layout) -> Result<PathBuf> {
-    let image = layout.hypervisor();
-    once(HYPERVISOR, || {
-        build(layout, HYPERVISOR, TARGET, &[], "building the hypervisor")?;
-        reduce(layout, &program(layout), &image, &FLAT)
-    })?;
-    Ok(image)
+pub fn hypervisor(layout: &Layout, isa: Isa) -> Result<PathBuf> {
+    hypervisor_with(layout, isa, &[])
 }
 
 /// Builds the hypervisor with cargo features and returns its image's path. It is built apart from the usual one,
 /// so that neither makes cargo build the other anew.
-pub fn hypervisor_with(layout: &Layout, features: &[&str]) -> Result<PathBuf> {
-    if features.is_empty() {
-        return hypervisor(layout);
-    }
-    let variant = features.join("-");
-    let image = layout.images().join(format!("turnstile-arm64-{variant}.image"));
-    once(&format!("{HYPERVISOR} {variant}"), || {
-        let what = format!("building the hypervisor with {}", features.join(", "));
-        build(layout, HYPERVISOR, TARGET, features, &what)?;
-        reduce(layout, &program_with(layout, features), &image, &FLAT)
+pub fn hypervisor_with(layout: &Layout, isa: Isa, features: &[&str]) -> Result<PathBuf> {
+    let image = layout.hypervisor(isa, features);
+    once(&image.to_string_lossy(), || {
+        let with = match features {
+            [] => String::new(),
+            features => format!(" with {}", features.join(", ")),
+        };
+        let what = format!("building the hypervisor for {isa}{with}");
+        build(layout, HYPERVISOR, isa.target(), features, &what)?;
+        reduce(layout, &program_with(layout, isa, features), &image, isa.image_options())
     })?;
     Ok(image)
 }
 
-/// Builds the images of all guests.
-pub fn guests(layout: &Layout) -> Result<()> {
-    once(GUESTS, || {
-        build(layout, GUESTS, TARGET, &[], "building the guests")?;
-        let names = layout.guest_names();
-        names
-            .iter()
-            .try_for_each(|name| reduce(layout, &built(layout, TARGET, name), &layout.guest(name), &FLAT))
+/// Builds the images of all guests of an architecture.
+pub fn guests(layout: &Layout, isa: Isa) -> Result<()> {
+    let (package, target) = (isa.guests_package(), isa.target());
+    once(package, || {
+        build(layout, package, target, &[], &format!("building the guests for {isa}"))?;
+        let image = |name: &String| {
+            reduce(layout, &built(layout, target, name), &layout.guest(isa, name), isa.image_options())
+        };
+        layout.guest_names(isa).iter().try_for_each(image)
     })
 }
 
 /// Builds the monitor for Linux KVM and returns its path.
-pub fn vmm(layout: &Layout) -> Result<PathBuf> {
-    let program = layout.vmm();
-    once(VMM, || {
-        build(layout, VMM, LINUX_TARGET, &[], "building the monitor for Linux KVM")?;
-        reduce(layout, &built(layout, LINUX_TARGET, VMM), &program, &["--strip-all"])
+pub fn vmm(layout: &Layout, isa: Isa) -> Result<PathBuf> {
+    let (program, target) = (layout.vmm(isa), isa.linux_target());
+    once(&program.to_string_lossy(), || {
+        build(layout, VMM, target, &[], &format!("building the monitor for Linux KVM on {isa}"))?;
+        reduce(layout, &built(layout, target, VMM), &program, &["--strip-all"])
     })?;
     Ok(program)
 }
@@ -98,13 +90,13 @@ pub fn meter(layout: &Layout) -> Result<PathBuf> {
 }
 
 /// The hypervisor's program with its symbols, for a debugger.
-pub fn program(layout: &Layout) -> PathBuf {
-    program_with(layout, &[])
+pub fn program(layout: &Layout, isa: Isa) -> PathBuf {
+    program_with(layout, isa, &[])
 }
 
 /// The program of [`hypervisor_with`] with its symbols.
-pub fn program_with(layout: &Layout, features: &[&str]) -> PathBuf {
-    folder_for(layout, features).join(TARGET).join(PROFILE).join(HYPERVISOR)
+pub fn program_with(layout: &Layout, isa: Isa, features: &[&str]) -> PathBuf {
+    folder_for(layout, features).join(isa.target()).join(PROFILE).join(HYPERVISOR)
 }
 
 /// Where cargo works on what has these features.
@@ -120,7 +112,7 @@ fn built(layout: &Layout, target: &str, name: &str) -> PathBuf {
     layout.target().join(target).join(PROFILE).join(name)
 }
 
-/// Builds one package for arm64, showing what cargo does.
+/// Builds one package for a target, showing what cargo does.
 fn build(layout: &Layout, package: &str, target: &str, features: &[&str], what: &str) -> Result<()> {
     let mut cargo = rust::cargo(layout);
     cargo.args(["build", "--package", package, "--target", target, "--profile", PROFILE]);
@@ -158,9 +150,6 @@ pub fn with_progress(cargo: &mut Command, step: &ui::Step) -> std::result::Resul
         _ => Err(said),
     }
 }
-
-/// objcopy's options for the flat binary that a boot loader takes.
-const FLAT: [&str; 2] = ["-O", "binary"];
 
 /// Makes the file that is used out of a program with its symbols, if that is newer than the present one.
 fn reduce(layout: &Layout, program: &Path, image: &Path, options: &[&str]) -> Result<()> {

@@ -31,13 +31,14 @@ pub fn write(busybox: &Path, file: &Path) -> Result<()> {
     crate::layout::write_atomically(file, &bytes)
 }
 
-/// An initramfs for a host that runs one program and nothing else: the program is `/init`, the guest `/guest`.
-pub fn host(program: &[u8], guest: Option<&[u8]>) -> Result<Vec<u8>> {
+/// An initramfs for a host that runs one program and nothing else: the program is `/init`. `files` are further ones
+/// with their names; those in `modules/` are for the kernel, in the order in which it is to load them.
+pub fn host(program: &[u8], files: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
     let build = || {
-        let mut archive = Archive::new(&["dev", "proc", "sys"])?;
+        let mut archive = Archive::new(&["dev", "modules", "proc", "sys"])?;
         archive.entry("init", PROGRAM, None, program)?;
-        if let Some(guest) = guest {
-            archive.entry("guest", FILE, None, guest)?;
+        for (name, content) in files {
+            archive.entry(name, FILE, None, content)?;
         }
         archive.finish()
     };
@@ -125,11 +126,12 @@ mod tests {
 
     #[test]
     fn a_host_has_its_program_and_its_guest() {
-        let found = entries(&host(b"monitor", Some(b"guest's image")).unwrap());
+        let files = [("guest".to_owned(), b"guest's image".to_vec())];
+        let found = entries(&host(b"monitor", &files).unwrap());
         let names: Vec<&str> = found.iter().map(|entry| entry.0.as_str()).collect();
-        assert_eq!(names, ["dev", "proc", "sys", "dev/console", "init", "guest"]);
-        assert_eq!((found[4].1, found[4].2.as_slice()), (PROGRAM, &b"monitor"[..]));
-        assert_eq!(found[5].2, b"guest's image");
-        assert_eq!(entries(&host(b"monitor", None).unwrap()).len(), 5);
+        assert_eq!(names, ["dev", "modules", "proc", "sys", "dev/console", "init", "guest"]);
+        assert_eq!((found[5].1, found[5].2.as_slice()), (PROGRAM, &b"monitor"[..]));
+        assert_eq!(found[6].2, b"guest's image");
+        assert_eq!(entries(&host(b"monitor", &[]).unwrap()).len(), 6);
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod apt;
 pub mod board;
+pub mod bochs;
 pub mod chromium;
 pub mod debian;
 pub mod doctor;

@@ -7,14 +7,11 @@ use std::process::Command;
 use super::apt::Apt;
 use super::{find_program, is_root};
 use crate::failure::{Context, Failure, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::ui;
 
-/// The emulator of the arm64 machine.
-pub const PROGRAM: &str = "qemu-system-aarch64";
-/// The package that carries it.
-const PACKAGE: &str = "qemu-system-arm";
-/// Older ones emulate EL2 with faults that were mended since, and count exits differently.
+/// Older ones emulate virtualization with faults that were mended since, and count exits differently.
 pub const OLDEST: (u32, u32) = (10, 0);
 
 /// A QEMU that can be used.
@@ -38,13 +35,13 @@ pub enum Found {
 }
 
 /// Looks for QEMU without changing anything.
-pub fn look(choice: Option<&Path>) -> Found {
+pub fn look(isa: Isa, choice: Option<&Path>) -> Found {
     let path = match choice {
         Some(path) if path.components().count() == 1 => {
             find_program(&path.to_string_lossy()).unwrap_or_else(|| path.to_path_buf())
         }
         Some(path) => path.to_path_buf(),
-        None => match find_program(PROGRAM) {
+        None => match find_program(isa.emulator()) {
             Some(path) => path,
             None => return Found::Nothing,
         },
@@ -55,6 +52,9 @@ pub fn look(choice: Option<&Path>) -> Found {
     };
     match parse_version(&output) {
         None => Found::Bad(format!("{} is not QEMU (it does not say its version)", path.display())),
+        Some((major, minor, _)) if (major, minor) >= OLDEST && choice.is_some() && !emulates(&path, isa) => {
+            Found::Bad(format!("{} does not emulate {isa}", path.display()))
+        }
         Some((major, minor, version)) if (major, minor) >= OLDEST => Found::Good(Qemu { path, version }),
         Some((.., version)) => Found::Bad(format!(
             "{} is QEMU {version}; {}.{} or newer is needed",
@@ -65,29 +65,42 @@ pub fn look(choice: Option<&Path>) -> Found {
     }
 }
 
+/// Whether a QEMU of the user's is for this architecture: each program lists its own machines.
+fn emulates(path: &Path, isa: Isa) -> bool {
+    let machine = match isa {
+        Isa::Arm64 => "virt",
+        Isa::X86_64 => "q35",
+    };
+    let output = Command::new(path).args(["-machine", "help"]).output();
+    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    said.lines().any(|line| line.split_whitespace().next() == Some(machine))
+}
+
 /// Finds a QEMU that can be used, installing it if it is missing and may be installed.
 ///
 /// `choice` is the user's own QEMU: it is used or refused, never replaced.
-pub fn ensure(layout: &Layout, choice: Option<&Path>) -> Result<Qemu> {
-    let problem = match look(choice) {
+pub fn ensure(layout: &Layout, isa: Isa, choice: Option<&Path>) -> Result<Qemu> {
+    let problem = match look(isa, choice) {
         Found::Good(qemu) => return Ok(qemu),
         Found::Bad(problem) => problem,
-        Found::Nothing => format!("{PROGRAM} is not installed"),
+        Found::Nothing => format!("{} is not installed", isa.emulator()),
     };
     if choice.is_some() {
         return Err(Failure::missing(problem).help("name another one with --qemu, or leave --qemu out"));
     }
     let Some(release) = debian_release() else {
-        return Err(Failure::missing(problem).help(advice()));
+        return Err(Failure::missing(problem).help(advice(isa)));
     };
     if !is_root() {
-        return Err(Failure::missing(problem).help(advice()));
+        return Err(Failure::missing(problem).help(advice(isa)));
     }
-    install(layout, &release)?;
-    match look(None) {
+    install(layout, isa, &release)?;
+    match look(isa, None) {
         Found::Good(qemu) => Ok(qemu),
-        Found::Bad(problem) => Err(Failure::missing(problem).help(advice())),
-        Found::Nothing => Err(Failure::missing(format!("{PROGRAM} is still not there")).help(advice())),
+        Found::Bad(problem) => Err(Failure::missing(problem).help(advice(isa))),
+        Found::Nothing => {
+            Err(Failure::missing(format!("{} is still not there", isa.emulator())).help(advice(isa)))
+        }
     }
 }
 
@@ -106,17 +119,18 @@ pub fn can_load(qemu: &Qemu, plugin: &Path) -> Result<()> {
         .help("use one that was configured with --enable-plugins, as Debian's is: leave --qemu out, or name it there"))
 }
 
-fn install(layout: &Layout, release: &str) -> Result<()> {
+fn install(layout: &Layout, isa: Isa, release: &str) -> Result<()> {
+    let package = isa.emulator_package();
     // Backports exist for the releases whose own QEMU is too old; newer releases have it themselves.
     let from = if release == "bookworm" { "bookworm-backports" } else { release };
-    ui::note(&format!("installing {PACKAGE} from Debian {from} (apt's own sources stay as they are)"));
-    let step = ui::Step::start(format!("installing {PACKAGE}"));
+    ui::note(&format!("installing {package} from Debian {from} (apt's own sources stay as they are)"));
+    let step = ui::Step::start(format!("installing {package}"));
     let folder = layout.cache().join("apt-host");
     let apt = Apt::host(&folder, from)?;
     step.detail("reading the package lists");
     apt.update()?;
     step.detail("downloading and installing");
-    apt.install(&[PACKAGE], from).map_err(|failure| failure.help(advice()))?;
+    apt.install(&[package], from).map_err(|failure| failure.help(advice(isa)))?;
     // The lists are of no use any more, and large.
     let _ = std::fs::remove_dir_all(&folder);
     step.done();
@@ -124,18 +138,21 @@ fn install(layout: &Layout, release: &str) -> Result<()> {
 }
 
 /// Says how a user gets QEMU on this machine.
-pub fn advice() -> String {
+pub fn advice(isa: Isa) -> String {
+    let package = isa.emulator_package();
     match debian_release() {
         Some(release) if release == "bookworm" => format!(
             "as root: run this command once; it installs the package and leaves apt's sources alone\n\
              or add the suite bookworm-backports to apt's sources, then: apt-get update && \
-             apt-get install -t bookworm-backports {PACKAGE}"
+             apt-get install -t bookworm-backports {package}"
         ),
-        Some(_) => format!("as root: apt-get update && apt-get install {PACKAGE}"),
+        Some(_) => format!("as root: apt-get update && apt-get install {package}"),
         None => format!(
-            "install QEMU {}.{} or newer with the emulator for arm64 ({PROGRAM}) by your system's package manager \
+            "install QEMU {}.{} or newer with the emulator for {isa} ({}) by your system's package manager \
              or from https://www.qemu.org/download/",
-            OLDEST.0, OLDEST.1
+            OLDEST.0,
+            OLDEST.1,
+            isa.emulator()
         ),
     }
 }

@@ -2,7 +2,7 @@
 //! Without its techniques the hypervisor is slower and nothing else: guests work with each of them off, and with all.
 //! And each saves something: what saves nothing is no technique.
 
-use turnstile_techniques::{Set, Technique};
+use turnstile_techniques::{Architecture, Set};
 
 use super::guests::no_failures;
 use super::image;
@@ -10,6 +10,7 @@ use super::scenario::{Ending, Scenario, Step, guest};
 use crate::bench::ablate;
 use crate::bench::rows;
 use crate::failure::{Failure, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::setup::images;
 use crate::setup::qemu::Qemu;
@@ -19,8 +20,8 @@ const TELLING: [&str; 3] = ["null-hypercall", "sysreg-trap", "self-sgi"];
 
 /// The scenarios of this topic.
 pub fn scenarios() -> Vec<Scenario> {
-    let each = Technique::ALL.into_iter().map(Set::of);
-    let mut scenarios: Vec<Scenario> = each.chain([Set::NONE, Set::ALL]).map(selftest).collect();
+    let each = Set::ALL.on(Architecture::Arm64).iter().map(Set::of).collect::<Vec<_>>();
+    let mut scenarios: Vec<Scenario> = each.into_iter().chain([Set::NONE, Set::ALL]).map(selftest).collect();
     scenarios.extend([unknown(), with_statistics()]);
     scenarios
 }
@@ -52,8 +53,9 @@ fn with_statistics() -> Scenario {
 
 /// The switches are in the image for ablation alone.
 pub fn only_there(layout: &Layout) -> Result<()> {
-    images::hypervisor_with(layout, ablate::FEATURES)?;
-    let (used, ablation) = (images::program(layout), images::program_with(layout, ablate::FEATURES));
+    images::hypervisor_with(layout, Isa::Arm64, ablate::FEATURES)?;
+    let (used, ablation) =
+        (images::program(layout, Isa::Arm64), images::program_with(layout, Isa::Arm64, ablate::FEATURES));
     if image::without_switches(&ablation, &ablation).is_ok() {
         return Err(Failure::failed("no trace of the switches is found even where they are"));
     }
@@ -62,8 +64,8 @@ pub fn only_there(layout: &Layout) -> Result<()> {
 
 /// Without each technique some row costs more.
 pub fn effects(layout: &Layout, qemu: &Qemu) -> Result<()> {
-    let rows = rows::select(&TELLING.map(str::to_owned))?;
-    let (ablation, failures) = ablate::measure(layout, qemu, &rows, Set::ALL)?;
+    let rows = rows::select(Isa::Arm64, &TELLING.map(str::to_owned))?;
+    let (ablation, failures) = ablate::measure(layout, qemu, Isa::Arm64, &rows, Set::ALL)?;
     if let Some(failure) = failures.into_iter().next() {
         return Err(failure);
     }

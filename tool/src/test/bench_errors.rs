@@ -13,6 +13,7 @@ use crate::bench::rows::{self, ROWS, Row};
 use crate::bench::runner::{Job, Runner};
 use crate::bench::subjects::Subject;
 use crate::failure::{Context, Failure, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::setup::qemu::Qemu;
 
@@ -56,19 +57,19 @@ pub fn broken_peer(layout: &Layout, qemu: &Qemu) -> Result<()> {
 }
 
 fn guest_says_garbage(layout: &Layout, qemu: &Qemu) -> Result<()> {
-    let failure = fails(&Runner::new(layout, qemu, FEWEST)?, &NO_ROW)?;
+    let failure = fails(&Runner::new(layout, qemu, Isa::Arm64, FEWEST)?, &NO_ROW)?;
     expect(&failure, "the guest ended without its @bench line")?;
     // The details show what it wrote instead.
     expect(&failure, "@done beacons=")
 }
 
 fn guest_reports_an_error(layout: &Layout, qemu: &Qemu) -> Result<()> {
-    let failure = fails(&Runner::new(layout, qemu, 0)?, null_hypercall())?;
+    let failure = fails(&Runner::new(layout, qemu, Isa::Arm64, 0)?, null_hypercall())?;
     expect(&failure, "the guest reports: iterations=0 measures nothing")
 }
 
 fn run_times_out(layout: &Layout, qemu: &Qemu) -> Result<()> {
-    let runner = Runner::new(layout, qemu, ENDLESS)?.with_limit(SHORT);
+    let runner = Runner::new(layout, qemu, Isa::Arm64, ENDLESS)?.with_limit(SHORT);
     expect(&fails(&runner, null_hypercall())?, "did not end within 3 s of processor time")
 }
 

@@ -4,35 +4,56 @@
 use crate::bench::assemble::{self, Assembled};
 use crate::bench::budgets;
 use crate::bench::document::{Document, Host, Trace};
-use crate::bench::platform::PLATFORMS;
+use crate::bench::platform::Platform;
 use crate::bench::selection::Selection;
 use crate::bench::subjects::Variant;
 use crate::failure::{Failure, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::setup::qemu::Qemu;
 
 /// Rows that two runs are made of: one with one kind of exit, one with two, one with a trapped register.
 const REPEATED: [&str; 3] = ["null-hypercall", "sysreg-trap", "self-sgi"];
 
-/// Rows that every platform has, and that say most about it.
-const KEY: [&str; 4] = ["null-hypercall", "self-sgi", "virtual-ipi", "sgi-to-3-of-4"];
+/// Rows that every platform of an architecture has, and that say most about it.
+const fn key_rows(isa: Isa) -> &'static [&'static str] {
+    match isa {
+        Isa::Arm64 => &["null-hypercall", "self-sgi", "virtual-ipi", "sgi-to-3-of-4"],
+        Isa::X86_64 => &[
+            "null-hypercall",
+            "cpuid",
+            "io-apic",
+            "x2apic-self-ipi-eoi",
+            "x2apic-self-ipi-pv-eoi",
+            "ipi-halted",
+        ],
+    }
+}
+
+/// What the names of functions that handle exits have in them: those that the run loops call, and those behind tables.
+const HANDLERS: [&str; 4] =
+    ["turnstile_light_", "turnstile_full_", "turnstile_nested_page_fault", "turnstile_x86_64::exit::"];
 
 /// Measures all rows, and compares them with the budgets.
-pub fn budgets(layout: &Layout, qemu: &Qemu) -> Result<()> {
-    within(layout, qemu, false, Variant::default())
+pub fn budgets(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
+    within(layout, qemu, false, usual(isa, Variant::default()))
 }
 
 /// The same with statistics of the VM's exits, which have their price.
-pub fn statistics(layout: &Layout, qemu: &Qemu) -> Result<()> {
-    within(layout, qemu, true, Variant::statistics())
+pub fn statistics(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
+    within(layout, qemu, true, usual(isa, Variant::statistics()))
+}
+
+fn usual(isa: Isa, variant: Variant) -> Variant {
+    Variant { platform: Platform::usual_of(isa), ..variant }
 }
 
 /// Compares the most important rows on every platform with the budgets there.
-pub fn matrix(layout: &Layout, qemu: &Qemu) -> Result<()> {
-    let rows = KEY.map(str::to_owned);
-    let elsewhere = PLATFORMS.iter().skip(1).collect();
-    let document = take(layout, qemu, &Selection { elsewhere, ..Selection::own(&rows)? })?;
-    PLATFORMS.iter().try_for_each(|platform| budgets::check(layout, platform, false, &document))
+pub fn matrix(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
+    let rows: Vec<String> = key_rows(isa).iter().map(|row| (*row).to_owned()).collect();
+    let elsewhere = Platform::of(isa).iter().skip(1).collect();
+    let document = take(layout, qemu, &Selection { elsewhere, ..Selection::own(isa, &rows)? })?;
+    Platform::of(isa).iter().try_for_each(|platform| budgets::check(layout, platform, false, &document))
 }
 
 fn within(layout: &Layout, qemu: &Qemu, statistics: bool, variant: Variant) -> Result<()> {
@@ -43,8 +64,7 @@ fn within(layout: &Layout, qemu: &Qemu, statistics: bool, variant: Variant) -> R
     }
     // A handler's name shows that the code was found where it runs.
     let handled = |trace: &&Trace| {
-        let is_handler =
-            |name: &str| ["turnstile_light_", "turnstile_full_"].iter().any(|part| name.starts_with(part));
+        let is_handler = |name: &str| HANDLERS.iter().any(|part| name.contains(part));
         trace.folded.iter().any(|part| is_handler(&part.function))
     };
     if let Some(trace) = document.traces.iter().find(|trace| !handled(trace)) {
@@ -72,7 +92,8 @@ pub fn repeatable(layout: &Layout, qemu: &Qemu) -> Result<()> {
 
 fn measure(layout: &Layout, qemu: &Qemu, rows: &[&str], variant: Variant) -> Result<Document> {
     let rows: Vec<String> = rows.iter().map(|row| (*row).to_owned()).collect();
-    take(layout, qemu, &Selection { trace: true, variant, ..Selection::own(&rows)? })
+    let isa = variant.platform.isa();
+    take(layout, qemu, &Selection { trace: true, variant, ..Selection::own(isa, &rows)? })
 }
 
 fn take(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<Document> {

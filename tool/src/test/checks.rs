@@ -2,11 +2,14 @@
 //! The checks of the built system that are not scenarios, in the order in which they are made.
 
 use super::{
-    Verdict, ablation, bench_errors, benching, firmware, guarded, image, metering, mitigations, peers, weight,
+    Verdict, ablation, bench_errors, benching, bochs, eoi, firmware, guarded, image, image_x86, metering,
+    mitigations, peers, weight,
 };
 use crate::failure::Result;
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::setup;
+use crate::setup::debian::Flavour;
 use crate::setup::qemu::Qemu;
 
 /// One check.
@@ -17,19 +20,38 @@ pub struct Check {
     pub run: fn(&Layout, &Qemu) -> Verdict,
 }
 
+impl Check {
+    /// The architecture that it is about.
+    pub fn isa(&self) -> Isa {
+        match self.name.starts_with("x86_64/") {
+            true => Isa::X86_64,
+            false => Isa::Arm64,
+        }
+    }
+}
+
 /// All checks.
-pub const CHECKS: [Check; 16] = [
+pub const CHECKS: [Check; 24] = [
     Check {
         name: "images/hot-path",
-        run: |layout, _| image::hot_path(&setup::images::program(layout)).into(),
+        run: |layout, _| image::hot_path(&setup::images::program(layout, Isa::Arm64)).into(),
     },
-    Check { name: "images/guarded", run: |layout, _| guarded::check(&setup::images::program(layout)).into() },
+    Check {
+        name: "images/guarded",
+        run: |layout, _| guarded::check(&setup::images::program(layout, Isa::Arm64)).into(),
+    },
     Check { name: "images/ablation", run: |layout, _| ablation::only_there(layout).into() },
     Check { name: "arm64/meter", run: |layout, qemu| metering::agree(layout, qemu).into() },
     Check { name: "arm64/meter/slowdown", run: |layout, qemu| metering::slowdown(layout, qemu).into() },
-    Check { name: "arm64/bench", run: |layout, qemu| benching::budgets(layout, qemu).into() },
-    Check { name: "arm64/bench/matrix", run: |layout, qemu| benching::matrix(layout, qemu).into() },
-    Check { name: "arm64/bench/statistics", run: |layout, qemu| benching::statistics(layout, qemu).into() },
+    Check { name: "arm64/bench", run: |layout, qemu| benching::budgets(layout, qemu, Isa::Arm64).into() },
+    Check {
+        name: "arm64/bench/matrix",
+        run: |layout, qemu| benching::matrix(layout, qemu, Isa::Arm64).into(),
+    },
+    Check {
+        name: "arm64/bench/statistics",
+        run: |layout, qemu| benching::statistics(layout, qemu, Isa::Arm64).into(),
+    },
     Check { name: "arm64/bench/repeatable", run: |layout, qemu| benching::repeatable(layout, qemu).into() },
     Check { name: "arm64/bench/mitigations", run: |layout, qemu| mitigations::prices(layout, qemu).into() },
     Check { name: "arm64/mitigations/firmware", run: |layout, qemu| firmware::check(layout, qemu).into() },
@@ -40,13 +62,38 @@ pub const CHECKS: [Check; 16] = [
             with(setup::peers::xen(layout), |_| bench_errors::broken_peer(layout, qemu).into())
         },
     },
-    Check { name: "arm64/peers", run: peers::check },
+    Check { name: "arm64/peers", run: |layout, qemu| peers::check(layout, qemu, Isa::Arm64) },
     Check { name: "arm64/ablation/effects", run: |layout, qemu| ablation::effects(layout, qemu).into() },
     Check {
         name: "arm64/linux/weight",
         run: |layout, qemu| {
-            with(setup::debian::ensure(layout), |debian| weight::compare(layout, &qemu.path, debian).into())
+            with(setup::debian::ensure(layout, Isa::Arm64, Flavour::Cloud), |debian| {
+                weight::compare(layout, &qemu.path, debian).into()
+            })
         },
+    },
+    Check { name: "x86_64/bench", run: |layout, qemu| benching::budgets(layout, qemu, Isa::X86_64).into() },
+    Check {
+        name: "x86_64/bench/matrix",
+        run: |layout, qemu| benching::matrix(layout, qemu, Isa::X86_64).into(),
+    },
+    Check {
+        name: "x86_64/bench/statistics",
+        run: |layout, qemu| benching::statistics(layout, qemu, Isa::X86_64).into(),
+    },
+    Check { name: "x86_64/eoi", run: |layout, qemu| eoi::check(layout, qemu).into() },
+    Check { name: "x86_64/bochs", run: |layout, _| bochs::check(layout) },
+    Check {
+        name: "x86_64/images/hot-path",
+        run: |layout, _| image_x86::hot_path(&setup::images::program(layout, Isa::X86_64)).into(),
+    },
+    Check {
+        name: "x86_64/images/no-vectors",
+        run: |layout, _| image_x86::no_vectors(&setup::images::program(layout, Isa::X86_64)).into(),
+    },
+    Check {
+        name: "x86_64/images/permissions",
+        run: |layout, _| image_x86::permissions(&setup::images::program(layout, Isa::X86_64)).into(),
     },
 ];
 

@@ -62,9 +62,10 @@ pub fn log_file(layout: &Layout, name: &str) -> PathBuf {
 fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut Log) -> Result<()> {
     let name = format!("test-{}", scenario.name.replace('/', "-"));
     let (mut boot, config) = machine::prepare_text(layout, &name, &scenario.config)?;
+    let isa = boot.board.isa();
     boot.counted = scenario.counted;
     if let Some(techniques) = &scenario.without {
-        boot.image = images::hypervisor_with(layout, ablate::FEATURES)?;
+        boot.image = images::hypervisor_with(layout, isa, ablate::FEATURES)?;
         boot.append = format!("{} {}{techniques}", boot.append, ablate::WITHOUT);
     }
     if let Some(prepare) = scenario.prepare {

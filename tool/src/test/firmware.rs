@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::guests;
 use crate::batch::{self, Transcript};
 use crate::failure::{Context, Failure, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::machine;
 use crate::qemu::{Boot, as_value};
@@ -20,7 +21,7 @@ const NAME: &str = "mitigations-firmware";
 /// The CPU: with such firmware it needs one call, and nothing else.
 const CPU: &str = "cortex-a72";
 const DECIDED: &str = "firmware call 0x80003fff on each exit";
-/// Where `guests/src/bin/firmware.rs` enters the hypervisor, and where QEMU says that the bundle is.
+/// Where `guests/arm64/src/bin/firmware.rs` enters the hypervisor, and where QEMU says that the bundle is.
 const IMAGE: u64 = 0x4040_0000;
 const BUNDLE: u64 = 0x4800_0000;
 /// QEMU puts the bundle there with at least so much memory.
@@ -40,8 +41,8 @@ pub fn check(layout: &Layout, qemu: &Qemu) -> Result<()> {
     let (mut boot, _) = machine::prepare_text(layout, NAME, &config)?;
     (boot.memory, boot.counted) = (MEMORY, true);
     let tree = device_tree(&boot, qemu, &layout.bundles().join(NAME).join("machine.dtb"))?;
-    setup::images::guests(layout)?;
-    with_firmware(&mut boot, &layout.guest("firmware"), &tree);
+    setup::images::guests(layout, Isa::Arm64)?;
+    with_firmware(&mut boot, &layout.guest(Isa::Arm64, "firmware"), &tree);
     let transcript = batch::run(&boot, &qemu.path, LIMIT, |_| {})?;
     judge(&transcript).map_err(|what| Failure::failed(what).details(transcript.all()))
 }

@@ -7,8 +7,9 @@ use std::process::Command;
 
 use super::{Counts, Verdict, engine};
 use crate::failure::Result;
+use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
-use crate::setup::{chromium, images, last_lines, rust};
+use crate::setup::{chromium, last_lines, rust};
 
 /// A stage that cargo does.
 pub struct Stage {
@@ -43,11 +44,20 @@ impl Stage {
 
 /// The stages in the order in which they fail soonest.
 pub fn stages(layout: &Layout) -> Vec<Stage> {
-    let bare =
-        ["--package", "turnstile-hypervisor", "--package", "turnstile-guests", "--target", images::TARGET];
+    let bare = [
+        "--package",
+        "turnstile-hypervisor",
+        "--package",
+        Isa::Arm64.guests_package(),
+        "--target",
+        Isa::Arm64.target(),
+    ];
     let mut bare_clippy = vec!["clippy", "--quiet"];
     bare_clippy.extend(bare);
     bare_clippy.extend(["--", "-D", "warnings"]);
+    let mut pc_clippy = vec!["clippy", "--quiet", "--target", Isa::X86_64.target()];
+    pc_clippy.extend(["--package", "turnstile-hypervisor", "--package", Isa::X86_64.guests_package()]);
+    pc_clippy.extend(["--", "-D", "warnings"]);
     let ablation = ["--package", "turnstile-arm64", "--features", "turnstile-arm64/ablation"];
     let mut ablation_clippy = vec!["clippy", "--quiet", "--all-targets"];
     ablation_clippy.extend(ablation);
@@ -55,10 +65,10 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
     let mut ablation_tests = vec!["test", "--no-fail-fast"];
     ablation_tests.extend(ablation);
     let bare_ablation = ["--features", "turnstile-hypervisor/ablation", "--package", "turnstile-hypervisor"];
-    let mut bare_ablation_clippy = vec!["clippy", "--quiet", "--target", images::TARGET];
+    let mut bare_ablation_clippy = vec!["clippy", "--quiet", "--target", Isa::Arm64.target()];
     bare_ablation_clippy.extend(bare_ablation);
     bare_ablation_clippy.extend(["--", "-D", "warnings"]);
-    let monitor = ["--package", "turnstile-vmm", "--target", images::LINUX_TARGET];
+    let monitor = ["--package", "turnstile-vmm", "--target", Isa::Arm64.linux_target()];
     let mut monitor_clippy = vec!["clippy", "--quiet"];
     monitor_clippy.extend(monitor);
     monitor_clippy.extend(["--", "-D", "warnings"]);
@@ -67,6 +77,7 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
         Stage::new("clippy", &["clippy", "--quiet", "--all-targets", "--", "-D", "warnings"]),
         Stage::new("clippy-browser", &["clippy", "--quiet", "--test", "browser", "--", "-D", "warnings"]),
         Stage::new("clippy-bare-metal", &bare_clippy),
+        Stage::new("clippy-bare-metal-x86_64", &pc_clippy),
         Stage::new("clippy-ablation", &ablation_clippy),
         Stage::new("clippy-bare-metal-ablation", &bare_ablation_clippy),
         Stage::new("clippy-monitor", &monitor_clippy),

@@ -11,6 +11,7 @@ use crate::bench::document::Document;
 use crate::bench::selection::Selection;
 use crate::bench::subjects::Variant;
 use crate::failure::{Failure, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::qemu::Boot;
 use crate::setup::qemu::Qemu;
@@ -90,7 +91,7 @@ pub fn prices(layout: &Layout, qemu: &Qemu) -> Result<()> {
 fn measure(layout: &Layout, qemu: &Qemu, mitigations: &str) -> Result<Vec<f64>> {
     let rows: Vec<String> = ROWS.iter().map(|(row, _)| (*row).to_owned()).collect();
     let variant = Variant { mitigations: Some(mitigations.to_owned()), ..Variant::default() };
-    let selection = Selection { variant, ..Selection::own(&rows)? };
+    let selection = Selection { variant, ..Selection::own(Isa::Arm64, &rows)? };
     let Assembled { document, failures } = assemble::measure(layout, qemu, &selection)?;
     match failures.into_iter().next() {
         Some(failure) => Err(failure),

@@ -8,28 +8,37 @@ mod ablation;
 mod bench_errors;
 mod benching;
 mod boards;
+mod boards_x86;
+mod bochs;
 mod checks;
 mod engine;
+mod eoi;
 mod firmware;
 mod gicv2;
 mod guarded;
 mod guests;
+mod guests_x86;
 mod host;
+mod hostile_x86;
 mod hour;
 mod image;
+mod image_x86;
 mod linux;
+mod linux_x86;
 mod measuring;
 mod metering;
 mod mitigations;
 mod modes;
 mod peers;
 mod refusals;
+mod refusals_x86;
 mod scale;
 mod scenario;
 mod sharing;
 mod statistics;
 mod weight;
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -38,12 +47,13 @@ use checks::{CHECKS, Check};
 use scenario::Scenario;
 
 use crate::failure::{Failure, Kind, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
-use crate::setup::qemu::Qemu;
+use crate::setup::debian::Flavour;
+use crate::setup::qemu::{Found, Qemu};
 use crate::ui::{CYAN, DIM, GREEN, RED, YELLOW};
 use crate::{cli, setup};
 
-const IMAGES: &str = "images/build";
 /// Boots at a time. More would not end sooner on two cores, and time-outs would mean less.
 const PARALLEL: usize = 2;
 
@@ -101,12 +111,13 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     let mut scenarios = all_scenarios();
     scenarios.retain(|scenario| wanted(&scenario.name));
     let checks: Vec<&Check> = CHECKS.iter().filter(|check| wanted(check.name)).collect();
-    let system = !checks.is_empty() || !scenarios.is_empty() || wanted(IMAGES);
+    let builds: Vec<&str> = Isa::ALL.map(images).into_iter().filter(|name| wanted(name)).collect();
+    let system = !checks.is_empty() || !scenarios.is_empty() || !builds.is_empty();
     if options.list {
         for stage in &stages {
             println!("{}", stage.name);
         }
-        let images = if system { Some(IMAGES) } else { None };
+        let images = if system { Isa::ALL.map(images).to_vec() } else { Vec::new() };
         let names = scenarios.iter().map(|scenario| scenario.name.as_str());
         let checks = checks.iter().map(|check| check.name);
         images.into_iter().chain(checks).chain(names).for_each(|name| println!("{name}"));
@@ -137,7 +148,12 @@ fn all_scenarios() -> Vec<Scenario> {
         guests::scenarios(),
         statistics::scenarios(),
         refusals::scenarios(),
+        refusals_x86::scenarios(),
+        boards_x86::scenarios(),
+        guests_x86::scenarios(),
+        hostile_x86::scenarios(),
         linux::scenarios(),
+        linux_x86::scenarios(),
         sharing::scenarios(),
         scale::scenarios(),
         hour::scenarios(),
@@ -158,48 +174,89 @@ fn run_system(
     checks: &[&Check],
     scenarios: &[Scenario],
 ) {
-    let begin = Instant::now();
-    report.starts(IMAGES);
-    let ready = setup::qemu::ensure(layout, options.qemu.program.as_deref()).and_then(|qemu| {
-        setup::images::hypervisor(layout)?;
-        setup::images::guests(layout)?;
+    let mut emulators = BTreeMap::new();
+    let wanted = |name: &str| options.filter.as_deref().is_none_or(|filter| name.contains(filter));
+    for isa in Isa::ALL {
+        let checks: Vec<&&Check> = checks.iter().filter(|check| check.isa() == isa).collect();
+        if checks.is_empty() && !scenarios.iter().any(|scenario| scenario.isa == isa) && !wanted(images(isa))
+        {
+            continue;
+        }
+        let qemu = build(layout, options, report, isa);
+        for check in checks {
+            let begin = Instant::now();
+            report.starts(check.name);
+            let verdict = match &qemu {
+                Some(qemu) => (check.run)(layout, qemu),
+                None => Verdict::Skipped(format!("{} failed", images(isa))),
+            };
+            report.single(layout, check.name, &verdict, begin);
+        }
+        emulators.extend(qemu.map(|qemu| (isa, qemu)));
+    }
+    play_all(layout, &emulators, report, scenarios);
+}
+
+/// Builds the images of an architecture; returns its emulator if that worked.
+fn build(layout: &Layout, options: &cli::Test, report: &Report, isa: Isa) -> Option<Qemu> {
+    let (begin, name) = (Instant::now(), images(isa));
+    report.starts(name);
+    // The one that the user chose emulates one architecture; the other one's is found.
+    let choice = options.qemu.program.as_deref();
+    let choice = choice.filter(|choice| matches!(setup::qemu::look(isa, Some(choice)), Found::Good(_)));
+    let ready = setup::qemu::ensure(layout, isa, choice).and_then(|qemu| {
+        setup::images::hypervisor(layout, isa)?;
+        setup::images::guests(layout, isa)?;
         Ok(qemu)
     });
     let verdict = Verdict::from(ready.as_ref().map(|_| ()).map_err(|failure| failure.full()));
-    report.single(layout, IMAGES, &verdict, begin);
-    let names = scenarios.iter().map(|scenario| scenario.name.as_str());
-    let Ok(qemu) = ready else {
-        for name in checks.iter().map(|check| check.name).chain(names) {
-            report.single(layout, name, &Verdict::Skipped(format!("{IMAGES} failed")), Instant::now());
-        }
-        return;
-    };
-    for check in checks {
-        let begin = Instant::now();
-        report.starts(check.name);
-        let verdict = (check.run)(layout, &qemu);
-        report.single(layout, check.name, &verdict, begin);
-    }
-    play_all(layout, &qemu, report, scenarios);
+    report.single(layout, name, &verdict, begin);
+    ready.ok()
 }
 
-fn play_all(layout: &Layout, qemu: &Qemu, report: &Report, scenarios: &[Scenario]) {
-    // Whoever needs the Debian guest would fetch it; a machine without network skips those.
-    let debian = match scenarios.iter().any(|scenario| scenario.config.contains("debian:")) {
-        true => setup::debian::ensure(layout).err(),
-        false => None,
+/// The name under which the images of an architecture are built.
+fn images(isa: Isa) -> &'static str {
+    match isa {
+        Isa::Arm64 => "images/build",
+        Isa::X86_64 => "x86_64/images/build",
+    }
+}
+
+/// Fetches the Debian guests that scenarios want; returns why some cannot be had.
+fn missing_guests(layout: &Layout, scenarios: &[Scenario]) -> BTreeMap<Isa, Failure> {
+    let wanted = |isa: Isa, name: &str| {
+        scenarios.iter().any(|scenario| scenario.isa == isa && scenario.config.contains(name))
     };
+    let mut missing = BTreeMap::new();
+    for isa in Isa::ALL {
+        for (name, flavour) in [("debian:", Flavour::Cloud), ("debian:linux-standard", Flavour::Standard)] {
+            if wanted(isa, name)
+                && let Err(failure) = setup::debian::ensure(layout, isa, flavour)
+            {
+                missing.insert(isa, failure);
+            }
+        }
+    }
+    missing
+}
+
+fn play_all(layout: &Layout, emulators: &BTreeMap<Isa, Qemu>, report: &Report, scenarios: &[Scenario]) {
+    // Whoever needs the Debian guest would fetch it; a machine without network skips those.
+    let debian = missing_guests(layout, scenarios);
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..PARALLEL.min(scenarios.len()) {
             scope.spawn(|| {
                 while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let begin = Instant::now();
-                    let verdict = match &debian {
+                    let verdict = match debian.get(&scenario.isa) {
                         Some(failure) if scenario.config.contains("debian:") => {
                             Verdict::Skipped(failure.to_string())
                         }
-                        _ => Verdict::from(engine::play(layout, qemu, scenario)),
+                        _ => match emulators.get(&scenario.isa) {
+                            Some(qemu) => Verdict::from(engine::play(layout, qemu, scenario)),
+                            None => Verdict::Skipped(format!("{} failed", images(scenario.isa))),
+                        },
                     };
                     report.single(layout, &scenario.name, &verdict, begin);
                 }
@@ -288,6 +345,7 @@ mod tests {
             "restart",
             "selftest",
             "exits",
+            "load",
         ]
         .map(str::to_owned);
         let rows = rows::ROWS.iter().map(|row| row.guest.to_owned());
@@ -295,7 +353,8 @@ mod tests {
         let mut names = BTreeSet::new();
         for scenario in all_scenarios() {
             assert!(names.insert(scenario.name.clone()), "{} is there twice", scenario.name);
-            assert!(scenario.name.starts_with("arm64/"));
+            assert!(scenario.name.starts_with(&format!("{}/", scenario.isa)));
+            let guests = |_| guests.clone();
             let surroundings = Surroundings { folder: Path::new(""), guests: &guests, board: None };
             let config = config::parse(&scenario.config, &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", scenario.name);
@@ -304,10 +363,13 @@ mod tests {
 
     #[test]
     fn measuring_configurations_are_good() {
-        let guests: Vec<String> = rows::ROWS.iter().map(|row| row.guest.to_owned()).collect();
-        for row in &rows::ROWS {
+        let rows = || Isa::ALL.into_iter().flat_map(rows::of);
+        let guests: Vec<String> = rows().map(|row| row.guest.to_owned()).collect();
+        for row in rows() {
+            let guests = |_| guests.clone();
             let surroundings = Surroundings { folder: Path::new(""), guests: &guests, board: None };
-            let config = config::parse(&subjects::config(row, 16, Platform::usual(), ""), &surroundings);
+            let config =
+                config::parse(&subjects::config(row, 16, Platform::usual_of(row.isa), ""), &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", row.name);
         }
     }

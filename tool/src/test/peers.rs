@@ -9,10 +9,11 @@ use crate::bench::FEWEST;
 use crate::bench::document::Trace;
 use crate::bench::native::{self, Native};
 use crate::bench::recorded::Recorded;
-use crate::bench::rows::{ROWS, Row};
+use crate::bench::rows::{self, ROWS, Row};
 use crate::bench::runner::{Job, Measured, Runner};
 use crate::bench::subjects::{Subject, kvm, peer};
 use crate::failure::{Failure, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::setup::peers;
 use crate::setup::qemu::Qemu;
@@ -31,23 +32,28 @@ const FARTHEST: &str = "sgi-to-31-of-32";
 const TRIED: &Row = &ROWS[0];
 
 /// Measures rows of all peers and compares; without a network there is nothing to compare.
-pub fn check(layout: &Layout, qemu: &Qemu) -> Verdict {
-    if let Err(failure) = peers::linux(layout).and(peers::linux_6_1(layout)).and(peers::xen(layout)) {
-        return Verdict::Skipped(failure.to_string());
+pub fn check(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
+    let kernels = peers::linux(layout, isa).and(peers::linux_6_1(layout, isa));
+    let all = match isa {
+        Isa::Arm64 => kernels.and(peers::xen(layout)),
+        Isa::X86_64 => kernels,
+    };
+    match all {
+        Err(failure) => Verdict::Skipped(failure.to_string()),
+        Ok(_) => Verdict::from(compare(layout, qemu, isa)),
     }
-    Verdict::from(compare(layout, qemu))
 }
 
-fn compare(layout: &Layout, qemu: &Qemu) -> Result<()> {
+fn compare(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
     let recorded = Recorded::load(layout)?;
-    let peers = Subject::ALL.into_iter().filter(|subject| *subject != Subject::Turnstile);
-    let rows = || ROWS.iter().filter(|row| row.vcpus <= 2 || FARTHEST == row.name);
+    let peers = Subject::of(isa).filter(|subject| *subject != Subject::Turnstile);
+    let rows = || rows::of(isa).iter().filter(|row| row.vcpus <= 2 || FARTHEST == row.name);
     let all = peers.flat_map(|subject| rows().map(move |row| Job::new(subject, row)));
     let jobs: Vec<Job> = all
         .filter(|job| job.subject.has(job.row))
         .map(|job| Job { trace: job.row.name == TRIED.name, ..job })
         .collect();
-    let results = Runner::new(layout, qemu, FEWEST)?.with_limit(LIMIT).measure(&jobs);
+    let results = Runner::new(layout, qemu, isa, FEWEST)?.with_limit(LIMIT).measure(&jobs);
     let mut wrong = Vec::new();
     for (job, result) in jobs.iter().zip(results) {
         let verdict = result
@@ -131,7 +137,11 @@ fn names(subject: Subject, trace: &Trace) -> std::result::Result<(), String> {
     if let Some(step) = trace.steps.iter().find(|step| step.function.is_empty()) {
         return Err(format!("no symbol for {}: {}", step.pc, step.text));
     }
-    let entry = if subject == Subject::Xen { "return_from_trap" } else { "__guest_enter" };
+    let entry = match subject {
+        Subject::Xen => "return_from_trap",
+        Subject::KvmSvm | Subject::Kvm61Svm => "__svm_vcpu_run",
+        _ => "__guest_enter",
+    };
     let enters = |function: &str| function.trim_start_matches("__kvm_nvhe_").starts_with(entry);
     match trace.folded.iter().any(|part| enters(&part.function)) {
         true => Ok(()),

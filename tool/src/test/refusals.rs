@@ -33,7 +33,7 @@ pub fn scenarios() -> Vec<Scenario> {
             Ok(())
         }),
         refuse("started-at-el1", "EL1", |boot, _| {
-            boot.el2 = false;
+            boot.virtualization = false;
             Ok(())
         }),
         refuse("vhe-on-a-cpu-without", "which mode=vhe asks for", |boot, _| {
@@ -105,7 +105,7 @@ fn read_guest() -> Scenario {
 }
 
 /// Has the hypervisor fault at boot, with its line in plain text: as a frame the fault would end the scenario.
-fn provoke(boot: &mut Boot, kind: &str) -> Result<()> {
+pub fn provoke(boot: &mut Boot, kind: &str) -> Result<()> {
     boot.append = format!("link=plain provoke={kind}");
     Ok(())
 }
@@ -122,14 +122,15 @@ fn too_little_memory() -> Scenario {
 }
 
 impl Scenario {
-    fn with_config(mut self, config: String) -> Self {
+    /// Boots another machine.
+    pub fn with_config(mut self, config: String) -> Self {
         self.config = config;
         self
     }
 }
 
 /// Boots a changed copy of the bundle.
-fn change(boot: &mut Boot, folder: &Path, edit: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+pub fn change(boot: &mut Boot, folder: &Path, edit: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
     let original = boot.bundle.clone().unwrap_or_default();
     let mut bytes = fs::read(&original).context(|| format!("cannot read {}", original.display()))?;
     edit(&mut bytes);
@@ -140,7 +141,7 @@ fn change(boot: &mut Boot, folder: &Path, edit: impl FnOnce(&mut Vec<u8>)) -> Re
 }
 
 /// Flips a bit in the middle, which is in the kernel.
-fn flip_in_image(bytes: &mut [u8]) {
+pub fn flip_in_image(bytes: &mut [u8]) {
     let middle = bytes.len() / 2;
     if let Some(byte) = bytes.get_mut(middle) {
         *byte ^= 1;

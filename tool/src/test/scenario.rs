@@ -6,6 +6,7 @@ use std::path::Path;
 use turnstile_link::{Command, StopReason};
 
 use crate::failure::Result;
+use crate::isa::Isa;
 use crate::qemu::Boot;
 use crate::top::reading::Reading;
 
@@ -16,6 +17,8 @@ pub type Judge = fn(&Record) -> std::result::Result<(), String>;
 pub struct Scenario {
     /// Its name: `arm64/topic/what`.
     pub name: String,
+    /// The architecture.
+    pub isa: Isa,
     /// The machine, as a configuration file would say it.
     pub config: String,
     /// What must happen, in this order.
@@ -111,11 +114,38 @@ impl Record {
 }
 
 impl Scenario {
-    /// A scenario that ends when all VMs have powered off.
+    /// A scenario for arm64 that ends when all VMs have powered off.
     pub fn new(name: impl Into<String>, config: impl Into<String>, steps: Vec<Step>) -> Self {
+        Self::on(Isa::Arm64, &name.into(), config.into(), steps)
+    }
+
+    /// The same on a PC, by default the usual one.
+    pub fn pc(name: impl Into<String>, config: impl Into<String>, steps: Vec<Step>) -> Self {
+        let config = config.into();
+        let config = match config.contains("[machine]") {
+            true => config,
+            false => format!("[machine]\nisa = \"{}\"\n{config}", Isa::X86_64),
+        };
+        Self::on(Isa::X86_64, &name.into(), config, steps)
+    }
+
+    /// The same as a scenario for arm64, on a PC, whose Linux has to be told where its console is.
+    pub fn on_pc(self) -> Self {
+        let name = self.name.strip_prefix("arm64/").unwrap_or(&self.name);
+        let vm = |vm: &str| match vm.contains("debian:linux") {
+            true => vm.replacen("cmdline = \"", "cmdline = \"console=ttyS0 ", 1),
+            false => vm.to_owned(),
+        };
+        let vms: Vec<String> = self.config.split("[[vm]]").map(vm).collect();
+        let pc = Self::pc(name, vms.join("[[vm]]"), self.steps);
+        Self { name: pc.name, isa: pc.isa, config: pc.config, steps: pc.steps, ..self }
+    }
+
+    fn on(isa: Isa, name: &str, config: String, steps: Vec<Step>) -> Self {
         Scenario {
-            name: format!("arm64/{}", name.into()),
-            config: config.into(),
+            name: format!("{isa}/{name}"),
+            isa,
+            config,
             steps,
             ending: Ending::Done { crashed: 0 },
             counted: false,

@@ -36,7 +36,7 @@ pub fn compare(layout: &Layout, program: &Path, debian: Debian) -> Result<(), St
     );
     let (with, _) = machine::prepare_text(layout, "weight", &text).map_err(|failure| failure.full())?;
     let mut without = Boot::new(debian.kernel, debian.initrd, MEMORY, CPUS);
-    without.el2 = false;
+    without.virtualization = false;
     without.append = CMDLINE.to_owned();
     let with = count(layout, program, &meter, with, "with")?;
     let without = count(layout, program, &meter, without, "without")?;

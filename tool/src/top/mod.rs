@@ -79,11 +79,12 @@ fn open(layout: &Layout, options: &cli::Top, sender: &Sender<Event>) -> Result<(
     };
     let mut loaded = config::load(layout, file)?;
     loaded.keep_statistics();
-    let names: Vec<String> = loaded.accept()?.vms.iter().map(|vm| vm.name.value.clone()).collect();
+    let config = loaded.accept()?;
+    let names: Vec<String> = config.vms.iter().map(|vm| vm.name.value.clone()).collect();
     if let Some(vm) = options.vm.as_ref().filter(|vm| !names.contains(vm)) {
         return Err(no_such_vm(vm, &names));
     }
-    let qemu = setup::qemu::ensure(layout, options.qemu.program.as_deref())?;
+    let qemu = setup::qemu::ensure(layout, config.machine.board.isa(), options.qemu.program.as_deref())?;
     let folder = layout.bundles().join(format!("top-{}", stem(file)));
     let boot = machine::prepare(layout, &loaded, &folder, options.image.as_deref())?;
     let session = Session::start(&boot, &qemu.path, sender.clone())?;

@@ -71,9 +71,9 @@ fn table(groups: &[Group]) -> Table {
     table.set_header(header);
     for group in groups {
         let vcpu = group.vcpu.map_or_else(String::new, |vcpu| vcpu.to_string());
-        for (reason, figures) in &group.reasons {
+        for (name, figures) in group.lines() {
             let [_, rest @ .., _] = cells(figures);
-            let head = [group.vm.clone(), vcpu.clone(), reason.name().to_owned()];
+            let head = [group.vm.clone(), vcpu.clone(), name];
             table.add_row(head.into_iter().chain(rest));
         }
     }

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use turnstile_exitstat::{BUCKETS, Exits, Reason};
+use turnstile_exitstat::{BUCKETS, Event, Exits, Reason};
 use turnstile_link::{Command, Outcome};
 
 use crate::session::Heard;
 
 /// The version of the JSON.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// What all exits cost, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -43,6 +43,8 @@ pub struct VcpuReading {
     pub ticks: u64,
     /// What the exits of each reason cost; reasons without an exit are left out.
     pub reasons: Vec<ReasonReading>,
+    /// How often events happened, by their names; those that did not are left out.
+    pub events: BTreeMap<String, u64>,
 }
 
 /// What the exits of one reason cost, in ticks.
@@ -113,6 +115,7 @@ struct Part {
     frequency: u64,
     ticks: BTreeMap<u16, u64>,
     exits: BTreeMap<(u16, Reason), Exits>,
+    events: BTreeMap<(u16, Event), u64>,
 }
 
 impl Collector {
@@ -147,6 +150,14 @@ impl Collector {
                 let places = exits.buckets.iter_mut().skip(first);
                 places.zip(counts).for_each(|(place, count)| *place = count);
             }
+            Heard::Events { vm, vcpu, first, counts } => {
+                let events = &mut self.parts.entry(vm).or_default().events;
+                for (index, count) in (usize::from(first)..).zip(counts).filter(|(_, count)| *count > 0) {
+                    if let Some(event) = Event::from_index(index) {
+                        events.insert((vcpu, event), count);
+                    }
+                }
+            }
             Heard::Reply { command: Command::Statistics { vm }, outcome } => {
                 let before = self.missing.len();
                 self.missing.retain(|&missing| missing != vm);
@@ -180,7 +191,9 @@ impl Part {
     fn vcpu(&self, vcpu: u16, ticks: u64) -> VcpuReading {
         let reasons = self.exits.iter().filter(|((of, _), _)| *of == vcpu);
         let reasons = reasons.map(|((_, reason), exits)| ReasonReading { reason: *reason, exits: *exits });
-        VcpuReading { ticks, reasons: reasons.collect() }
+        let events = self.events.iter().filter(|((of, _), _)| *of == vcpu);
+        let events = events.map(|((_, event), count)| (event.name().to_owned(), *count));
+        VcpuReading { ticks, reasons: reasons.collect(), events: events.collect() }
     }
 }
 
@@ -225,6 +238,9 @@ pub mod tests {
             line.push(Heard::Statistics { vm: 0, vcpu, boots: 2, ticks: 5_000, frequency: 1_000_000_000 });
             line.extend(heard(0, vcpu, Reason::Hypercall, &[50, 51, 70_000]));
             line.extend(heard(0, vcpu, Reason::Kick, &vec![400; usize::from(vcpu)]));
+            let mut counts = [0; MAX_BUCKETS];
+            counts[Event::PvEoi.index()] = 10 + u64::from(vcpu);
+            line.push(Heard::Events { vm: 0, vcpu, first: 0, counts });
         }
         let reply = |vm, outcome| Heard::Reply { command: Command::Statistics { vm }, outcome };
         line.push(reply(0, Outcome::Accepted));
@@ -248,6 +264,8 @@ pub mod tests {
         assert_eq!((calls.buckets[6], calls.buckets[17]), (4, 2));
         assert_eq!(linux.exits(Reason::Kick).count(), 1);
         assert_eq!(linux.vcpus[0].reasons.len(), 1);
+        let ends = |vcpu: usize| &linux.vcpus[vcpu].events;
+        assert_eq!((ends(0)[Event::PvEoi.name()], ends(1)[Event::PvEoi.name()], ends(1).len()), (10, 11, 1));
     }
 
     #[test]

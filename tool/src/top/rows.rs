@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use turnstile_exitstat::{Exits, Reason};
+use turnstile_exitstat::{Event, Exits, Reason};
 
 use super::reading::{Reading, VmReading};
 
@@ -72,6 +72,16 @@ pub struct Group {
     pub all: Figures,
     /// The figures of each reason that had exits.
     pub reasons: Vec<(Reason, Figures)>,
+    /// The figures of each event that happened: their rates and counts.
+    pub events: Vec<(Event, Figures)>,
+}
+
+impl Group {
+    /// The lines below the first: the reasons, then the events, which are no exits.
+    pub fn lines(&self) -> impl Iterator<Item = (String, &Figures)> {
+        let reasons = self.reasons.iter().map(|(reason, figures)| (reason.name().to_owned(), figures));
+        reasons.chain(self.events.iter().map(|(event, figures)| (format!("+ {}", event.name()), figures)))
+    }
 }
 
 /// The figures of a row. Costs are in nanoseconds.
@@ -134,16 +144,35 @@ impl Span<'_> {
         let shown = if whole_life { all } else { new.unwrap_or(all) };
         let frequency = self.now.frequency.max(1) as f64;
         let nanoseconds = |ticks: f64| ticks * 1e9 / frequency;
-        // A second of the VM is one of each of its vCPUs.
-        let seconds = self.ticks().map(|ticks| ticks / frequency / self.vcpus.len().max(1) as f64);
         Figures {
-            rate: new.zip(seconds).map(|(new, seconds)| new.count() as f64 / seconds),
+            rate: new.zip(self.seconds()).map(|(new, seconds)| new.count() as f64 / seconds),
             count: all.count(),
             mean: shown.mean().map(nanoseconds),
             p50: shown.percentile(50.0).map(nanoseconds),
             p99: shown.percentile(99.0).map(nanoseconds),
             share: new.zip(self.ticks()).map(|(new, ticks)| (new.total as f64 / ticks).min(1.0)),
         }
+    }
+
+    /// The events that happened, in the order of their numbers.
+    fn events(&self) -> Vec<(Event, Figures)> {
+        let sum = |vm: &VmReading, event: Event| -> u64 {
+            let vcpus = self.vcpus.iter().filter_map(|&vcpu| vm.vcpus.get(vcpu));
+            vcpus.filter_map(|vcpu| vcpu.events.get(event.name())).sum()
+        };
+        let figures = |&event: &Event| {
+            let count = sum(self.now, event);
+            let new = self.before.map(|before| count.saturating_sub(sum(before, event)));
+            let rate = new.zip(self.seconds()).map(|(new, seconds)| new as f64 / seconds);
+            (event, Figures { rate, count, ..Figures::default() })
+        };
+        Event::ALL.iter().map(figures).filter(|(_, figures)| figures.count > 0).collect()
+    }
+
+    /// The time since the reading before; a second of a VM is one of each of its vCPUs.
+    fn seconds(&self) -> Option<f64> {
+        let frequency = self.now.frequency.max(1) as f64;
+        self.ticks().map(|ticks| ticks / frequency / self.vcpus.len().max(1) as f64)
     }
 
     fn group(&self, view: &View, vcpu: Option<usize>) -> Group {
@@ -158,7 +187,7 @@ impl Span<'_> {
         let mut reasons: Vec<(Reason, Figures)> = there.iter().map(figures).collect();
         sort(&mut reasons, view);
         let all = self.figures(&there, view.whole_life);
-        Group { vm: self.now.name.clone(), vcpu, boots: self.now.boots, all, reasons }
+        Group { vm: self.now.name.clone(), vcpu, boots: self.now.boots, all, reasons, events: self.events() }
     }
 }
 
@@ -251,6 +280,7 @@ pub mod tests {
         let entry: &mut ReasonReading = &mut reading.vms[0].vcpus[1].reasons[0];
         assert_eq!(entry.reason, Reason::Hypercall);
         (0..2_000).for_each(|_| entry.exits.add(100));
+        *reading.vms[0].vcpus[1].events.get_mut(Event::PvEoi.name()).unwrap() += 5;
         reading
     }
 
@@ -266,6 +296,10 @@ pub mod tests {
         assert_eq!((second.reasons[1].1.rate, second.reasons[1].1.mean), (Some(0.0), None));
         assert_eq!((first.all.rate, first.all.count), (Some(0.0), 3));
         assert_eq!((second.all.rate, second.all.count), (Some(2_000.0), 2_004));
+        let [(event, ends)] = second.events[..] else { panic!("{:?}", second.events) };
+        assert_eq!((event, ends.rate, ends.count), (Event::PvEoi, Some(5.0), 16));
+        let lines: Vec<String> = second.lines().map(|(name, _)| name).collect();
+        assert_eq!(lines, ["hypercall", "irq-kick", "+ pv-eoi"]);
     }
 
     #[test]

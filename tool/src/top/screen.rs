@@ -13,7 +13,7 @@ use super::rows::{COLUMNS, Figures, Group, cells};
 /// The cells of a bar.
 const BAR: usize = 12;
 const WIDTHS: [Constraint; 8] = [
-    Constraint::Length(20),
+    Constraint::Length(22),
     Constraint::Length(8),
     Constraint::Length(8),
     Constraint::Length(10),
@@ -34,6 +34,7 @@ const HELP: &[(&str, &str)] = &[
     ("q Esc", "leave"),
     ("", ""),
     ("exits/s", "by the machine's own counter"),
+    ("+ name", "no exit, but an event that is counted beside them"),
     ("share", "of the vCPU's time; the bar is logarithmic"),
     ("p50 p99", "from a histogram of powers of two"),
 ];
@@ -89,8 +90,8 @@ fn group_rows(group: &Group) -> Vec<Row<'static>> {
     let lives = if group.boots > 1 { format!(" #{}", group.boots) } else { String::new() };
     let head =
         row(format!("{}{vcpu}{lives}", group.vm), &group.all).style(Style::new().bold().fg(Color::Cyan));
-    let reasons = group.reasons.iter().map(|(reason, figures)| row(format!("  {}", reason.name()), figures));
-    std::iter::once(head).chain(reasons).collect()
+    let lines = group.lines().map(|(name, figures)| row(format!("  {name}"), figures));
+    std::iter::once(head).chain(lines).collect()
 }
 
 fn row(name: String, figures: &Figures) -> Row<'static> {
@@ -145,7 +146,7 @@ mod tests {
         assert!(lines[0].contains("m-1 · by rate · costs since the last reading · every 1 s"), "{text}");
         assert!(lines[1].starts_with("reason"), "{text}");
         assert!(lines[2].starts_with("linux vcpu 0 #2"), "{text}");
-        let calls = lines[5];
+        let calls = lines[6];
         assert_eq!(
             calls.split_whitespace().collect::<Vec<_>>()[..6],
             ["hypercall", "2000", "2003", "100", "ns", "96"]
@@ -168,7 +169,7 @@ mod tests {
         }
         assert!(drawn(&app, 100, 30).contains("only the next VM"));
         app.help = false;
-        assert!(drawn(&app, 100, 10).contains("irq-kick"), "the last line stays");
+        assert!(drawn(&app, 100, 10).contains("+ pv-eoi"), "the last line stays");
     }
 
     #[test]

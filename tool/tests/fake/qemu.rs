@@ -17,6 +17,10 @@ fn main() {
         println!("QEMU emulator version {version} (a stand-in)");
         return;
     }
+    if arguments.iter().any(|argument| argument == "help") {
+        println!("virt   a stand-in of it\nq35    a stand-in of it");
+        return;
+    }
     let after = |name: &str| {
         let position = arguments.iter().position(|argument| argument == name)?;
         arguments.get(position + 1)

@@ -15,7 +15,7 @@ use crate::irq::{
     Acknowledged, CpuInterface, Gic, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic, in_gic_of, use_vectors,
     vectors_of,
 };
-use crate::sched;
+use crate::sched::{self, On};
 use crate::statistics;
 use crate::switch;
 use crate::vcpu::{Owned, Vcpu};
@@ -42,7 +42,7 @@ pub(super) fn suspend<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &
 /// Hints that the vCPU could wait, as WFE does: it goes on at once unless another one wants its CPU.
 pub(super) fn give_way<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu) {
     if let Some(thread) = &vcpu.thread {
-        statistics::uncounted(frame, || sched::give_way::<G>(vcpu, thread));
+        statistics::uncounted(frame, || sched::give_way::<On<G>>(vcpu, thread));
     }
 }
 
@@ -54,7 +54,7 @@ fn pause<G: Gic>(
     mut serve: impl FnMut(Acknowledged),
 ) {
     if let Some(thread) = &vcpu.thread {
-        return statistics::uncounted(frame, || sched::wait::<G>(vcpu, thread, wants, serve));
+        return statistics::uncounted(frame, || sched::wait::<On<G>>(vcpu, thread, wants, serve));
     }
     statistics::uncounted(frame, cpu::wfi);
     let acknowledged = G::acknowledge();
@@ -77,7 +77,7 @@ pub(super) fn attend<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &d
     if reasons.contains(Reasons::RESCHEDULE)
         && let Some(thread) = &vcpu.thread
     {
-        statistics::uncounted(frame, || sched::reschedule::<G>(vcpu, thread));
+        statistics::uncounted(frame, || sched::reschedule::<On<G>>(vcpu, thread));
     }
 }
 
@@ -148,7 +148,7 @@ fn begin<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, start: Start) {
     switch::load(&vcpu.vm.residence(), vcpu.vmpidr);
     switch::forget_vm();
     if let Some(thread) = &vcpu.thread {
-        thread.begin();
+        thread.begin::<G>();
     }
     switch::reset_vcpu(start.entry);
     G::Interface::reset();

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
+use turnstile_techniques::Architecture;
+
 use super::*;
 use crate::exit::tests::machine;
 use crate::irq::ich;
@@ -129,7 +131,7 @@ fn the_chain_is_what_is_off_and_ends() {
     assert!(chain(Set::ALL).count() < LINKS, "a zero has to follow");
     let in_handlers =
         [Technique::LightExit, Technique::IndexedDispatch, Technique::IndexedVsBinary, Technique::SgiRoutes];
-    for technique in Technique::ALL {
+    for technique in Technique::ALL.into_iter().filter(|technique| technique.is_on(Architecture::Arm64)) {
         assert_eq!(chain(Set::of(technique)).count() == 0, in_handlers.contains(&technique), "{technique}");
     }
 }

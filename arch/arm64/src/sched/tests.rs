@@ -3,9 +3,11 @@
 
 use std::vec::Vec;
 
+use turnstile_sched::Class;
 use turnstile_vgic::{Host, Model, VcpuGic, VirtualInterface};
-use turnstile_vm::attention::Posted;
+use turnstile_vm::attention::{Posted, Reasons};
 
+use super::thread::load;
 use super::*;
 use crate::exit::tests::{cpu_area, vm_of};
 use crate::facility::pmu::Kind;

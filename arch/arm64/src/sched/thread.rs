@@ -4,7 +4,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::with;
+use super::On;
 use crate::cpu;
 use crate::facility;
 use crate::frame::Frame;
@@ -19,12 +19,10 @@ use crate::vcpu::Vcpu;
 
 /// What a vCPU has that shares its CPUs.
 pub struct Thread {
-    /// Its number among those that share CPUs.
-    pub(super) number: u32,
+    /// What it has on every architecture.
+    common: turnstile_threads::Thread,
     /// The exit frame, at the top of its stack.
     frame: u64,
-    /// Where its stack ends while it does not run.
-    pub(super) sp: AtomicU64,
     stolen: Option<StolenTime>,
     state: UnsafeCell<State>,
 }
@@ -45,14 +43,21 @@ impl Thread {
     /// Makes thread `number` with the stack that ends at `stack_top`.
     pub fn new(number: u32, stack_top: u64, stolen: Option<StolenTime>) -> Self {
         let frame = stack_top - size_of::<Frame>() as u64;
-        Self { number, frame, sp: AtomicU64::new(0), stolen, state: UnsafeCell::default() }
+        let common = turnstile_threads::Thread::new(number);
+        Self { common, frame, stolen, state: UnsafeCell::default() }
     }
 
     /// A life of the vCPU begins.
-    pub fn begin(&self) {
+    pub fn begin<G: Gic>(&self) {
         if let Some(stolen) = &self.stolen {
-            with(|_, system| stolen.begin(system.shared.threads[self.number as usize].stolen()));
+            stolen.begin(turnstile_threads::stolen::<On<G>>(self));
         }
+    }
+}
+
+impl AsRef<turnstile_threads::Thread> for Thread {
+    fn as_ref(&self) -> &turnstile_threads::Thread {
+        &self.common
     }
 }
 
@@ -90,20 +95,17 @@ fn load_in<M: Mode, G: Gic>(vcpu: &'static Vcpu) {
     let Some(thread) = &vcpu.thread else { return };
     vcpu.attention.load(cpu::this().kick_token());
     switch::load(&vcpu.vm.residence(), vcpu.vmpidr);
-    with(|local, system| {
-        // Before anything is posted below: whoever is woken by that is for this vCPU to look for, not for the one that was
-        // put, which would be parked with a reason that nobody wakes it for.
-        local.resident = Some(vcpu);
+    turnstile_threads::resident::<On<G>>(vcpu, thread, |residue, ticks| {
         if let Some(stolen) = &thread.stolen {
-            stolen.update(system.shared.threads[thread.number as usize].stolen());
+            stolen.update(ticks);
         }
         // Two vCPUs of a VM may mean different things by one ASID.
-        let last = &mut local.last[usize::from(vcpu.vm.id)];
-        if core::mem::replace(last, thread.number) != thread.number {
+        let last = &mut residue.last[usize::from(vcpu.vm.id)];
+        if core::mem::replace(last, thread.common.number) != thread.common.number {
             switch::forget_stage1();
         }
         let vectors = Some((vcpu.vm.vgic.model(), vcpu.statistics.is_some()));
-        if core::mem::replace(&mut local.vectors, vectors) != vectors {
+        if core::mem::replace(&mut residue.vectors, vectors) != vectors {
             use_vectors(vectors_of::<G>(vcpu.statistics.is_some()));
         }
     });
@@ -135,10 +137,10 @@ pub(super) fn switch_stack(from: &AtomicU64, to: &'static Vcpu) {
     // SAFETY: the stack was left by this function, or made by `prepare`; nobody else uses it, because its vCPU is
     // resident here and nowhere else.
     unsafe {
-        turnstile_switch_stack(from.as_ptr(), to.sp.load(Ordering::Relaxed));
+        turnstile_switch_stack(from.as_ptr(), to.common.sp.load(Ordering::Relaxed));
     }
     #[cfg(not(target_os = "none"))]
-    let _ = (from, to.sp.load(Ordering::Relaxed));
+    let _ = (from, to.common.sp.load(Ordering::Relaxed));
 }
 
 /// Makes the stack of a vCPU that has never run.
@@ -153,7 +155,7 @@ pub(super) fn prepare(vcpu: &'static Vcpu) {
         let sp = thread.frame - size_of_val(&saved) as u64;
         // SAFETY: inside the new stack, which nobody uses yet.
         unsafe { (sp as *mut [u64; 12]).write(saved) };
-        thread.sp.store(sp, Ordering::Relaxed);
+        thread.common.sp.store(sp, Ordering::Relaxed);
     }
     #[cfg(not(target_os = "none"))]
     let _ = (thread.frame, vcpu);
@@ -164,7 +166,7 @@ pub(super) fn prepare(vcpu: &'static Vcpu) {
 #[unsafe(no_mangle)]
 extern "C" fn turnstile_run_thread(vcpu: &'static Vcpu) -> ! {
     fn run<G: Gic>(vcpu: &'static Vcpu) -> ! {
-        super::arrive::<G>();
+        turnstile_threads::arrive::<On<G>>();
         let frame = vcpu.thread.as_ref().map_or(0, |thread| thread.frame);
         // SAFETY: the top of this stack, above what is in use.
         unsafe { crate::exit::wait::live::<G>(frame as *mut Frame, vcpu) }

@@ -16,9 +16,10 @@ use super::document::{self, Ablation, AblationRow};
 use super::operations::hardware_of_classes;
 use super::rows::Row;
 use super::runner::{Job, Measured, Runner};
-use super::subjects::{Subject, Variant};
+use super::subjects::Subject;
 use crate::config::problem::did_you_mean;
 use crate::failure::{Failure, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::setup::qemu::Qemu;
 
@@ -45,12 +46,15 @@ struct Off {
 }
 
 /// What is taken off in turn.
-fn plan(chosen: Set) -> Vec<Off> {
+fn plan(chosen: Set, isa: Isa) -> Vec<Off> {
     let mut plan = vec![Off { set: Set::NONE, shown: true }];
-    plan.extend(chosen.iter().map(|technique| Off { set: Set::of(technique), shown: true }));
+    let each = chosen.on(isa.techniques()).iter();
+    plan.extend(each.map(|technique| Off { set: Set::of(technique), shown: true }));
     if chosen == Set::ALL {
         plan.push(Off { set: Set::ALL, shown: true });
-        plan.extend(seeds::sets().into_iter().map(|set| Off { set, shown: false }));
+        if isa == Isa::Arm64 {
+            plan.extend(seeds::sets().into_iter().map(|set| Off { set, shown: false }));
+        }
     }
     plan
 }
@@ -60,13 +64,14 @@ fn plan(chosen: Set) -> Vec<Off> {
 pub fn measure(
     layout: &Layout,
     qemu: &Qemu,
+    isa: Isa,
     rows: &[&'static Row],
     chosen: Set,
 ) -> Result<(Ablation, Vec<Failure>)> {
-    let plan = plan(chosen);
+    let plan = plan(chosen, isa);
     let jobs: Vec<Job> = plan.iter().flat_map(|off| rows.iter().map(|row| job(row, off.set))).collect();
     // The most frequent visit is the same however often it is made.
-    let results = Runner::new(layout, qemu, FEWEST)?.measure(&jobs);
+    let results = Runner::new(layout, qemu, isa, FEWEST)?.measure(&jobs);
     let mut failures = Vec::new();
     let mut found = Vec::new();
     let places = plan.iter().flat_map(|off| rows.iter().map(move |row| (off, row)));
@@ -77,14 +82,16 @@ pub fn measure(
         }
     }
     let all: Vec<AblationRow> = found.iter().map(|(_, figure)| figure.clone()).collect();
-    let seed = if chosen == Set::ALL { seeds::compare(&all) } else { Vec::new() };
+    let seed = if chosen == Set::ALL && isa == Isa::Arm64 { seeds::compare(&all) } else { Vec::new() };
     let rows = found.into_iter().filter_map(|(shown, figure)| shown.then_some(figure)).collect();
-    Ok((Ablation { techniques: chosen.iter().map(described).collect(), rows, seed }, failures))
+    let techniques = chosen.on(isa.techniques()).iter().map(described).collect();
+    Ok((Ablation { techniques, rows, seed }, failures))
 }
 
 fn job(row: &'static Row, off: Set) -> Job {
-    let variant = Variant { features: FEATURES, append: format!("{WITHOUT}{off}"), ..Variant::default() };
-    Job { variant, ..Job::new(Subject::Turnstile, row) }
+    let mut job = Job::new(Subject::Turnstile, row);
+    (job.variant.features, job.variant.append) = (FEATURES, format!("{WITHOUT}{off}"));
+    job
 }
 
 fn figure(row: &Row, off: Set, measured: Measured) -> Result<AblationRow> {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Linux KVM: Debian's kernel boots on QEMU with nothing but our monitor for user space, which runs the guest.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::peer::{self, MEMORY};
 use super::{Outcome, Run};
 use crate::bench::report::printable;
 use crate::bench::rows::Row;
+use crate::config::Board;
 use crate::failure::{Context, Failure, Result};
+use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
 use crate::meter::symbols::Symbols;
 use crate::qemu::Boot;
@@ -24,20 +26,42 @@ pub enum Host {
     Nvhe,
     /// Linux 6.1, in EL2.
     Older,
+    /// On AMD64, by SVM.
+    Svm,
+    /// Linux 6.1, on AMD64.
+    OlderSvm,
 }
 
 impl Host {
+    /// The architecture of the host and its guests.
+    pub fn isa(self) -> Isa {
+        match self {
+            Host::Vhe | Host::Nvhe | Host::Older => Isa::Arm64,
+            Host::Svm | Host::OlderSvm => Isa::X86_64,
+        }
+    }
+
+    /// The serial line.
+    fn line(self) -> &'static str {
+        match self.isa() {
+            Isa::Arm64 => "ttyAMA0",
+            Isa::X86_64 => "ttyS0",
+        }
+    }
+
     fn parameter(self) -> &'static str {
         match self {
-            Host::Vhe | Host::Older => "",
             Host::Nvhe => " kvm-arm.mode=nvhe",
+            // The host gives its guests small pages, so that each first touch of one is a fault.
+            Host::Svm | Host::OlderSvm => " transparent_hugepage=never",
+            Host::Vhe | Host::Older => "",
         }
     }
 
     fn peer(self, layout: &Layout) -> Result<peers::Peer> {
         match self {
-            Host::Vhe | Host::Nvhe => peers::linux(layout),
-            Host::Older => peers::linux_6_1(layout),
+            Host::Vhe | Host::Nvhe | Host::Svm => peers::linux(layout, self.isa()),
+            Host::Older | Host::OlderSvm => peers::linux_6_1(layout, self.isa()),
         }
     }
 }
@@ -47,7 +71,7 @@ const CPUS: u16 = 2;
 
 /// Addresses as the symbols have them; little to say; an end, not a loop, after a panic. A random offset of the
 /// kernel's stack at each system call would cost what the random generator costs.
-const PARAMETERS: &str = "console=ttyAMA0 nokaslr quiet panic=-1 randomize_kstack_offset=off";
+const PARAMETERS: &str = "nokaslr quiet panic=-1 randomize_kstack_offset=off";
 /// After a boot the kernel's threads have work for this many seconds; they would be counted, too.
 pub const SETTLE: u64 = 5;
 
@@ -57,35 +81,73 @@ pub fn run(host: Host, run: &Run<'_>) -> Result<Outcome> {
     // The kernel splits its command line at spaces, but not in quotes, which it takes away only at both ends.
     let words = format!("--settle={SETTLE} \"--cmdline={}\"", run.row.cmdline(run.iterations));
     let boot = boot(host, run.layout, run.row, &run.folder, &words)?;
-    peer::measure(run, boot, format!("Linux {} KVM", peer.version), guest)
+    peer::measure(run, boot, named(&peer), guest)
+}
+
+/// What a host is, for people.
+pub fn version(host: Host, layout: &Layout) -> Result<String> {
+    host.peer(layout).map(|peer| named(&peer))
+}
+
+fn named(peer: &peers::Peer) -> String {
+    format!("Linux {} KVM", peer.version)
 }
 
 /// The machine of a KVM host that runs a row's guest; `words` are the monitor's further options.
 pub fn boot(host: Host, layout: &Layout, row: &Row, folder: &Path, words: &str) -> Result<Boot> {
+    boot_guest(host, layout, row.guest, row.vcpus, folder, &format!("{} {words}", machine(row)))
+}
+
+/// The machine of a KVM host that runs a guest with so many vCPUs, of which `words` tell the monitor.
+pub fn boot_guest(
+    host: Host,
+    layout: &Layout,
+    guest: &str,
+    vcpus: u16,
+    folder: &Path,
+    words: &str,
+) -> Result<Boot> {
+    std::fs::create_dir_all(folder).context(|| format!("cannot create {}", folder.display()))?;
     let initrd = folder.join("initrd");
-    write_initrd(layout, Some(row), &initrd)?;
-    let cpus = row.vcpus.min(CPUS);
-    let mut boot = Boot::new(host.peer(layout)?.linux(), initrd, MEMORY, cpus.into());
-    boot.append = parameters(host, &format!("--guest=/guest {} --cpus={cpus} {words}", machine(row)));
+    write_initrd(host, layout, Some(guest), &initrd)?;
+    let cpus = vcpus.min(CPUS);
+    let mut boot = machine_of(host, host.peer(layout)?.linux(), initrd, cpus);
+    boot.append = parameters(host, &format!("--guest=/guest --cpus={cpus} {words}"));
     Ok(boot)
+}
+
+/// The machine that a host runs on.
+fn machine_of(host: Host, kernel: PathBuf, initrd: PathBuf, cpus: u16) -> Boot {
+    Boot { board: Board::usual(host.isa()), ..Boot::new(kernel, initrd, MEMORY, cpus.into()) }
 }
 
 /// The monitor's options that make the machine of a row.
 pub fn machine(row: &Row) -> String {
-    let pmu = if row.pmu { " --pmu" } else { "" };
-    format!("--vcpus={}{pmu}", row.vcpus)
+    let vcpus = format!("--vcpus={}", row.vcpus);
+    match row.isa {
+        Isa::Arm64 if row.pmu => format!("{vcpus} --pmu"),
+        Isa::Arm64 => vcpus,
+        Isa::X86_64 => format!("{vcpus} --memory={}", row.memory),
+    }
 }
 
 /// The kernel's command line; what is behind `--` is the monitor's.
 fn parameters(host: Host, monitor: &str) -> String {
-    format!("{PARAMETERS}{} -- {monitor}", host.parameter())
+    format!("console={} {PARAMETERS}{} -- {monitor}", host.line(), host.parameter())
 }
 
-fn write_initrd(layout: &Layout, row: Option<&Row>, to: &Path) -> Result<()> {
+fn write_initrd(host: Host, layout: &Layout, guest: Option<&str>, to: &Path) -> Result<()> {
     let read = |path: &Path| std::fs::read(path).context(|| format!("cannot read {}", path.display()));
-    let monitor = read(&images::vmm(layout)?)?;
-    let guest = row.map(|row| read(&layout.guest(row.guest))).transpose()?;
-    write_atomically(to, &initramfs::host(&monitor, guest.as_deref())?)
+    let monitor = read(&images::vmm(layout, host.isa())?)?;
+    let mut files = Vec::new();
+    for module in host.peer(layout)?.modules() {
+        let name = module.file_name().unwrap_or_default().to_string_lossy();
+        files.push((format!("modules/{name}"), read(&module)?));
+    }
+    if let Some(guest) = guest {
+        files.push(("guest".to_owned(), read(&layout.guest(host.isa(), guest))?));
+    }
+    write_atomically(to, &initramfs::host(&monitor, &files)?)
 }
 
 /// The guest's lines: those of a host that neither panicked nor ended before its monitor began.
@@ -115,9 +177,9 @@ fn write_symbols(host: Host, layout: &Layout, qemu: &Qemu, to: &Path) -> Result<
     let peer = host.peer(layout)?;
     let folder = layout.bundles().join("bench-symbols").join(peer.name());
     let initrd = folder.join("initrd");
-    write_initrd(layout, None, &initrd)?;
-    let mut boot = Boot::new(peer.linux(), initrd, MEMORY, 1);
-    boot.append = parameters(host, "--symbols=/dev/ttyAMA0");
+    write_initrd(host, layout, None, &initrd)?;
+    let mut boot = machine_of(host, peer.linux(), initrd, 1);
+    boot.append = parameters(host, &format!("--symbols=/dev/{}", host.line()));
     let said = peer::play(&boot, &qemu.path, Duration::from_secs(120))?;
     let Some(functions) = functions(&said) else {
         let what = "the kernel's table of symbols is incomplete";
@@ -145,12 +207,15 @@ mod tests {
 
     #[test]
     fn the_kernel_hands_the_monitor_its_words() {
-        let row = rows::select(&["sysreg-trap".to_owned()]).unwrap()[0];
+        let row = rows::select(Isa::Arm64, &["sysreg-trap".to_owned()]).unwrap()[0];
         let line = parameters(Host::Nvhe, &machine(row));
         let (kernel, monitor) = line.split_once(" -- ").unwrap();
         assert!(kernel.ends_with(" kvm-arm.mode=nvhe") && kernel.contains("nokaslr"), "{kernel}");
         assert_eq!(monitor, "--vcpus=1 --pmu");
         assert!(!parameters(Host::Vhe, monitor).contains("nvhe"));
+        assert!(parameters(Host::Svm, monitor).starts_with("console=ttyS0 "));
+        let row = rows::select(Isa::X86_64, &["cpuid".to_owned()]).unwrap()[0];
+        assert_eq!(machine(row), "--vcpus=1 --memory=16");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::bench::platform::Platform;
 use crate::bench::report::Report;
 use crate::bench::rows::{Counted, Row};
 use crate::failure::{Context, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::meter::reading::Reading;
 use crate::meter::symbols::Symbols;
@@ -38,12 +39,38 @@ pub enum Subject {
     Kvm61Vhe,
     /// Xen, with the guest as its first domain.
     Xen,
+    /// Linux KVM on AMD64.
+    KvmSvm,
+    /// Linux KVM of an older kernel on AMD64.
+    #[value(name = "kvm-6.1-svm")]
+    Kvm61Svm,
 }
 
 impl Subject {
     /// All of them, in the order of the table.
-    pub const ALL: [Subject; 5] =
-        [Subject::Turnstile, Subject::KvmVhe, Subject::KvmNvhe, Subject::Kvm61Vhe, Subject::Xen];
+    pub const ALL: [Subject; 7] = [
+        Subject::Turnstile,
+        Subject::KvmVhe,
+        Subject::KvmNvhe,
+        Subject::Kvm61Vhe,
+        Subject::Xen,
+        Subject::KvmSvm,
+        Subject::Kvm61Svm,
+    ];
+
+    /// Those that run on machines of an architecture.
+    pub fn of(isa: Isa) -> impl Iterator<Item = Subject> {
+        Subject::ALL.into_iter().filter(move |subject| subject.is_of(isa))
+    }
+
+    /// Whether it runs on machines of this architecture.
+    fn is_of(self, isa: Isa) -> bool {
+        match self {
+            Subject::Turnstile => true,
+            Subject::KvmVhe | Subject::KvmNvhe | Subject::Kvm61Vhe | Subject::Xen => isa == Isa::Arm64,
+            Subject::KvmSvm | Subject::Kvm61Svm => isa == Isa::X86_64,
+        }
+    }
 
     /// Its name on the command line and in JSON.
     pub fn name(self) -> &'static str {
@@ -53,6 +80,8 @@ impl Subject {
             Subject::KvmNvhe => "kvm-nvhe",
             Subject::Kvm61Vhe => "kvm-6.1-vhe",
             Subject::Xen => "xen",
+            Subject::KvmSvm => "kvm-svm",
+            Subject::Kvm61Svm => "kvm-6.1-svm",
         }
     }
 
@@ -62,14 +91,19 @@ impl Subject {
             Subject::Turnstile => platform.mode,
             Subject::KvmVhe | Subject::Kvm61Vhe => "vhe",
             Subject::KvmNvhe | Subject::Xen => "nvhe",
+            Subject::KvmSvm | Subject::Kvm61Svm => "svm",
         }
     }
 
     /// Whether it has what a row measures.
     pub fn has(self, row: &Row) -> bool {
         let sgis = row.counted == Counted::Sender;
+        if !self.is_of(row.isa) {
+            return false;
+        }
         match self {
-            Subject::Turnstile => true,
+            // It has all memory of a VM mapped when that starts: nothing exits at a first touch.
+            Subject::Turnstile => row.name != "first-touch",
             // Their vCPUs share two CPUs, so only one of them can receive at a time.
             Subject::KvmVhe => {
                 row.vcpus <= PEER_VCPUS && row.shared.is_none() && !row.options.contains("broadcast")
@@ -81,6 +115,10 @@ impl Subject {
             Subject::KvmNvhe => !sgis && row.shared.is_none(),
             // Xen has no devices that a process emulates.
             Subject::Xen => !sgis && row.shared.is_none() && row.name != "io-user",
+            Subject::KvmSvm => row.shared.is_none(),
+            Subject::Kvm61Svm => {
+                ["null-hypercall", "x2apic-self-ipi-eoi", "x2apic-self-ipi-pv-eoi"].contains(&row.name)
+            }
         }
     }
 
@@ -92,6 +130,8 @@ impl Subject {
             Subject::KvmNvhe => "KVM nVHE",
             Subject::Kvm61Vhe => "KVM 6.1 VHE",
             Subject::Xen => "Xen",
+            Subject::KvmSvm => "KVM SVM",
+            Subject::Kvm61Svm => "KVM 6.1 SVM",
         }
     }
 }
@@ -156,8 +196,10 @@ pub struct Run<'a> {
 pub fn fetch(subject: Subject, layout: &Layout) -> Result<()> {
     match subject {
         Subject::Turnstile => Ok(()),
-        Subject::KvmVhe | Subject::KvmNvhe => peers::linux(layout).map(drop),
-        Subject::Kvm61Vhe => peers::linux_6_1(layout).map(drop),
+        Subject::KvmVhe | Subject::KvmNvhe => peers::linux(layout, Isa::Arm64).map(drop),
+        Subject::Kvm61Vhe => peers::linux_6_1(layout, Isa::Arm64).map(drop),
+        Subject::KvmSvm => peers::linux(layout, Isa::X86_64).map(drop),
+        Subject::Kvm61Svm => peers::linux_6_1(layout, Isa::X86_64).map(drop),
         Subject::Xen => peers::xen(layout).map(drop),
     }
 }
@@ -171,6 +213,8 @@ pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
         Subject::KvmNvhe => kvm::run(kvm::Host::Nvhe, run),
         Subject::Kvm61Vhe => kvm::run(kvm::Host::Older, run),
         Subject::Xen => xen::run(run),
+        Subject::KvmSvm => kvm::run(kvm::Host::Svm, run),
+        Subject::Kvm61Svm => kvm::run(kvm::Host::OlderSvm, run),
     }
 }
 
@@ -183,10 +227,14 @@ pub fn symbols(
     vectors: u64,
 ) -> Result<Symbols> {
     let linked = match subject {
-        Subject::Turnstile => Symbols::from_elf(&images::program_with(layout, variant.features)),
+        Subject::Turnstile => {
+            Symbols::from_elf(&images::program_with(layout, variant.platform.isa(), variant.features))
+        }
         Subject::KvmVhe | Subject::KvmNvhe => kvm::symbols(kvm::Host::Vhe, layout, qemu),
         Subject::Kvm61Vhe => kvm::symbols(kvm::Host::Older, layout, qemu),
         Subject::Xen => xen::symbols(layout),
+        Subject::KvmSvm => kvm::symbols(kvm::Host::Svm, layout, qemu),
+        Subject::Kvm61Svm => kvm::symbols(kvm::Host::OlderSvm, layout, qemu),
     };
     Ok(linked?.fitted(vectors))
 }

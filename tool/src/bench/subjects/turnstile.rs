@@ -7,6 +7,7 @@ use crate::bench::platform::Platform;
 use crate::bench::report::{Report, printable};
 use crate::bench::rows::Row;
 use crate::failure::{Failure, Result};
+use crate::isa::Isa;
 use crate::machine;
 use crate::meter::Options;
 use crate::meter::reading::Reading;
@@ -14,12 +15,18 @@ use crate::setup::images;
 
 /// Runs a row to its end.
 pub fn run(run: &Run<'_>) -> Result<Outcome> {
-    let image = images::hypervisor_with(run.layout, run.variant.features)?;
+    let image = images::hypervisor_with(run.layout, run.row.isa, run.variant.features)?;
     let text = config(run.row, run.iterations, run.variant.platform, &run.variant.vm);
     let mut boot = machine::prepare_own(run.layout, &run.folder, &text, &image)?;
     boot.counted = true;
-    let mitigations = run.variant.mitigations.as_deref().unwrap_or("off");
-    boot.append = format!("{} mitigations={mitigations}", boot.append);
+    let usual = match run.row.isa {
+        Isa::Arm64 => Some("off"),
+        // The hypervisor for PCs has none to be chosen.
+        Isa::X86_64 => None,
+    };
+    if let Some(mitigations) = run.variant.mitigations.as_deref().or(usual) {
+        boot.append = format!("{} mitigations={mitigations}", boot.append);
+    }
     for words in [run.variant.platform.append(), &run.variant.append] {
         boot.append = format!("{} {words}", boot.append).trim_end().to_owned();
     }
@@ -38,15 +45,17 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     Ok(Outcome { report, reading: Reading::load(&out)?, version })
 }
 
-/// The machine of a row: the memory map of kvmtool, where the same images run on any hypervisor.
+/// The machine of a row.
 pub fn config(row: &Row, iterations: u64, platform: &Platform, more: &str) -> String {
     format!(
         "{machine}\n[[vm]]\nname = \"{name}\"\nkernel = \"guest:{guest}\"\ncmdline = \"{cmdline}\"\n\
-         machine = \"kvmtool\"\n{table}{more}\n",
+         {map}{table}{more}\n",
         machine = platform.table(),
         name = row.name,
         guest = row.guest,
         cmdline = row.cmdline(iterations),
+        // The memory map of kvmtool, where the same images run on any hypervisor.
+        map = if row.isa == Isa::Arm64 { "machine = \"kvmtool\"\n" } else { "" },
         table = row.table(),
     )
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::peer::{self, MEMORY};
 use super::{Outcome, Run};
 use crate::failure::Result;
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::meter::symbols::Symbols;
 use crate::qemu::{Boot, as_value};
@@ -28,7 +29,7 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     boot.append = format!(
         "console=dtuart dtuart=/pl011@9000000 dom0_mem={DOMAIN_MEMORY} dom0_max_vcpus={cpus} dom0_vcpus_pin"
     );
-    let image = as_value(&run.layout.guest(run.row.guest));
+    let image = as_value(&run.layout.guest(Isa::Arm64, run.row.guest));
     let cmdline = run.row.cmdline(run.iterations);
     let loader = format!("guest-loader,addr={MODULE:#x},kernel={image},bootargs={cmdline}");
     boot.extra = vec!["-device".into(), loader.into()];

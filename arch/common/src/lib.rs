@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the `arch` crates share: code that touches a machine in the same way whatever its CPU is.
+//!
+//! | file | what |
+//! |---|---|
+//! | `console` | the serial line: one writer at a time, whole messages |
+//! | `memory` | ranges of pages, and errors |
+//! | `mmio` | device registers in memory |
+//! | `relax` | waiting for another CPU |
+//! | `report` | reports of the hypervisor's end, and faults on purpose |
+//! | `fakes` | a recorder in the place of the hardware, for tests on the host |
+#![cfg_attr(target_os = "none", no_std)]
+
+pub mod console;
+#[cfg(not(target_os = "none"))]
+pub mod fakes;
+pub mod memory;
+pub mod mmio;
+mod relax;
+pub mod report;
+
+pub use relax::relax;

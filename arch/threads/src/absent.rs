@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! vCPUs that are in no CPU.
+
+use turnstile_vm::attention::Reasons;
+
+use crate::{Architecture, with};
+
+/// Hands a vCPU that was taken out of where it was parked to its run queue.
+#[cold]
+pub fn wake<A: Architecture>(vcpu: &A::Vcpu) {
+    let (Some(thread), Some(system)) = (A::thread(vcpu), A::system().get()) else { return };
+    let Some(index) = system.shared.wake(thread.as_ref().number) else { return };
+    let Some(home) = system.cpus.get(index as usize) else { return };
+    if !core::ptr::eq(*home, A::this()) {
+        return A::reschedule(A::kick_token(home));
+    }
+    // This CPU looks before it enters the guest of whoever is resident.
+    if let Some(resident) = with::<A, _>(|local, _| local.resident).flatten() {
+        A::attention(resident).raise(Reasons::RESCHEDULE);
+    }
+}
+
+/// Runs `f` while a vCPU is claimed, which is in no CPU; `None` if it is in one, or in use. The vCPU looks at its
+/// interrupts afterwards. `f` waits for nothing: who loads the vCPU waits for it.
+pub fn with_absent<A: Architecture, T>(target: &'static A::Vcpu, f: impl FnOnce() -> T) -> Option<T> {
+    A::thread(target)?;
+    let attention = A::attention(target);
+    let claim = attention.claim()?;
+    let result = f();
+    attention.raise(Reasons::INBOX);
+    A::notify(target, attention.release(claim));
+    Some(result)
+}

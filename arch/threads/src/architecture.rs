@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What an architecture provides, so that its vCPUs may share CPUs.
+
+use core::sync::atomic::AtomicU64;
+
+use spin::Once;
+use turnstile_vm::attention::{Attention, KickToken, Posted};
+
+use crate::{Scheduler, System, Thread};
+
+/// An architecture; where it has several interrupt controllers, with one of them. All are to have the same types and the
+/// same [`Architecture::system`].
+///
+/// Interrupts are masked, or held, in every function but [`Architecture::pause`] and [`Architecture::idle`].
+pub trait Architecture: 'static {
+    /// What a physical CPU has for itself.
+    type Cpu: Sync + 'static;
+    /// A vCPU.
+    type Vcpu: Sync + 'static;
+    /// What a vCPU has that shares CPUs.
+    type Thread: AsRef<Thread> + 'static;
+    /// What is known of the vCPUs that ran on a CPU: what they have left behind there.
+    type Residue: Default;
+    /// An interrupt that was taken while a vCPU waited.
+    type Interrupt;
+
+    /// Returns where all vCPUs that share CPUs are noted.
+    fn system() -> &'static Once<System<Self::Vcpu, Self::Cpu>>;
+    /// Returns the area of this CPU.
+    fn this() -> &'static Self::Cpu;
+    /// Returns the number of a CPU among those in use.
+    fn index(cpu: &Self::Cpu) -> usize;
+    /// Returns what kicks a CPU.
+    fn kick_token(cpu: &Self::Cpu) -> KickToken;
+    /// Returns the run queue of a CPU, if vCPUs share it.
+    fn scheduler(cpu: &Self::Cpu) -> &Once<Scheduler<Self::Vcpu, Self::Residue>>;
+    /// Returns the attention word of a vCPU.
+    fn attention(vcpu: &Self::Vcpu) -> &Attention;
+    /// Returns what a vCPU has that shares CPUs; `None` if it is pinned.
+    fn thread(vcpu: &Self::Vcpu) -> Option<&Self::Thread>;
+    /// Does what a post to a vCPU's attention word demands.
+    fn notify(vcpu: &Self::Vcpu, posted: Posted);
+
+    /// The count of time, the same on all CPUs.
+    fn ticks() -> u64;
+    /// Lets this CPU be interrupted at a time; never, if there is none. Instead of what was said before.
+    fn set_schedule(at: Option<u64>);
+    /// Interrupts the CPU with `token`, which then looks at its run queue. Ordered behind the stores before it.
+    fn reschedule(token: KickToken);
+    /// Waits until this CPU is interrupted, and takes the interrupt. What it announces is read behind it.
+    fn pause() -> Self::Interrupt;
+    /// The same on a CPU where no vCPU is resident: the interrupt is the hypervisor's, which handles it.
+    fn idle();
+
+    /// Sets up what vCPUs that share this CPU need beside what all do.
+    fn share_cpu();
+    /// Says whether another vCPU waits for this CPU: hints that the `resident` one could wait are of use then.
+    fn waited_for(resident: Option<&'static Self::Vcpu>, residue: &mut Self::Residue, waited_for: bool);
+
+    /// Makes the stack of a vCPU that has never run: it begins by [`crate::arrive`].
+    fn prepare(vcpu: &'static Self::Vcpu);
+    /// Stores a vCPU's state, which is nobody's then. Returns when its timers want it back.
+    fn put(vcpu: &'static Self::Vcpu, thread: &'static Self::Thread) -> Option<u64>;
+    /// Makes a vCPU that is queued resident on this CPU: [`Attention::load`], then [`crate::resident`], then its state.
+    fn load(vcpu: &'static Self::Vcpu);
+    /// Takes what [`Architecture::put`] has left of a vCPU in this CPU's registers, before another CPU loads it.
+    fn depart(vcpu: &'static Self::Vcpu);
+    /// Goes on on the stack of `to`, and leaves the stack pointer of the one in use in `from`.
+    fn switch_stack(from: &AtomicU64, to: &'static Self::Vcpu);
+}

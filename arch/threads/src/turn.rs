@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Whose turn it is.
+
+use core::sync::atomic::AtomicU64;
+
+use turnstile_vm::attention::Reasons;
+
+use crate::{Architecture, LocalOf, SystemOf, with};
+
+/// Takes in those that others have handed over, and those whose time has come.
+fn collect<A: Architecture>(local: &mut LocalOf<A>, system: &SystemOf<A>, now: u64) {
+    local.queue.receive(now);
+    while let Some(number) = local.queue.expired(now) {
+        if A::attention(system.vcpus[number as usize]).wake() {
+            local.queue.ready(number, now);
+        }
+    }
+}
+
+fn pick<A: Architecture>(local: &mut LocalOf<A>, system: &SystemOf<A>, now: u64) -> Option<&'static A::Vcpu> {
+    local.queue.pick(now).map(|number| system.vcpus[number as usize])
+}
+
+/// Lets another vCPU run in place of this one, if it is the other's turn.
+pub fn reschedule<A: Architecture>(vcpu: &'static A::Vcpu, thread: &'static A::Thread) {
+    let next = with::<A, _>(|local, system| {
+        let now = A::ticks();
+        collect::<A>(local, system, now);
+        if !local.queue.should_switch(now) {
+            return None;
+        }
+        local.queue.preempt(now);
+        pick::<A>(local, system, now)
+    });
+    match next.flatten() {
+        Some(next) if !core::ptr::eq(next, vcpu) => hand_over::<A>(vcpu, thread, next, true),
+        _ => arrive::<A>(),
+    }
+}
+
+/// Lets another vCPU run, if one wants to: this one could wait.
+pub fn give_way<A: Architecture>(vcpu: &'static A::Vcpu, thread: &'static A::Thread) {
+    with::<A, _>(|local, _| local.queue.give_way());
+    reschedule::<A>(vcpu, thread);
+}
+
+/// Waits until the vCPU `wants` to run, and it is its turn. The CPU is given away as soon as another one wants it; until
+/// then the vCPU stays, and interrupts are handed to `serve`.
+pub fn wait<A: Architecture>(
+    vcpu: &'static A::Vcpu,
+    thread: &'static A::Thread,
+    mut wants: impl FnMut() -> bool,
+    mut serve: impl FnMut(A::Interrupt),
+) {
+    with::<A, _>(|local, _| local.queue.block(A::ticks()));
+    let mut alone = false;
+    loop {
+        A::attention(vcpu).take_only(Reasons::RESCHEDULE);
+        let ready = wants();
+        let next = with::<A, _>(|local, system| {
+            let now = A::ticks();
+            collect::<A>(local, system, now);
+            if ready {
+                local.queue.ready(thread.as_ref().number, now);
+            }
+            pick::<A>(local, system, now)
+        });
+        match next.flatten() {
+            Some(next) if core::ptr::eq(next, vcpu) => return arrive::<A>(),
+            Some(next) => return hand_over::<A>(vcpu, thread, next, ready),
+            None => rest::<A>(&mut alone),
+        }
+        serve(A::pause());
+    }
+}
+
+/// This CPU has nothing to run: says so, once to the neighbour that has most to give.
+fn rest<A: Architecture>(said: &mut bool) {
+    let neighbour = with::<A, _>(|local, system| {
+        local.queue.publish(A::ticks());
+        A::set_schedule(local.queue.deadline());
+        let neighbour = system.shared.busy_neighbour(A::index(A::this()) as u32)?;
+        Some(system.cpus[neighbour as usize])
+    });
+    if let Some(neighbour) = neighbour.flatten()
+        && !core::mem::replace(said, true)
+    {
+        A::reschedule(A::kick_token(neighbour));
+    }
+}
+
+/// Puts `from`, which is `ready` or parked, and goes on as `to`. Returns when it is `from`'s turn again.
+fn hand_over<A: Architecture>(
+    from: &'static A::Vcpu,
+    thread: &'static A::Thread,
+    to: &'static A::Vcpu,
+    ready: bool,
+) {
+    let deadline = A::put(from, thread);
+    let attention = A::attention(from);
+    if ready {
+        attention.put();
+    } else {
+        let parked = attention.park();
+        with::<A, _>(|local, _| match deadline {
+            _ if !parked => local.queue.ready(thread.as_ref().number, A::ticks()),
+            Some(deadline) => local.queue.sleep(thread.as_ref().number, deadline),
+            None => {}
+        });
+    }
+    A::load(to);
+    A::switch_stack(&thread.as_ref().sp, to);
+    arrive::<A>();
+}
+
+/// The rest of a switch, by the vCPU that runs now: gives away who is better off elsewhere, tells the others, and sets
+/// the time until the next look.
+pub fn arrive<A: Architecture>() {
+    with::<A, _>(|local, system| {
+        let now = A::ticks();
+        while let Some(kick) = local.queue.push(now, |number| A::depart(system.vcpus[number as usize])) {
+            if let Some(cpu) = kick {
+                A::reschedule(A::kick_token(system.cpus[cpu as usize]));
+            }
+        }
+        local.queue.publish(now);
+        A::set_schedule(local.queue.deadline());
+        A::waited_for(local.resident, &mut local.residue, local.queue.has_ready());
+    });
+}
+
+/// Runs the vCPUs that share this CPU, for ever.
+pub fn run<A: Architecture>() -> ! {
+    A::share_cpu();
+    let boot_stack = AtomicU64::new(0);
+    let mut said = false;
+    loop {
+        let next = with::<A, _>(|local, system| {
+            let now = A::ticks();
+            collect::<A>(local, system, now);
+            pick::<A>(local, system, now)
+        });
+        if let Some(next) = next.flatten() {
+            // From here on somebody is always resident, and nobody comes back to the boot stack.
+            A::load(next);
+            A::switch_stack(&boot_stack, next);
+        }
+        rest::<A>(&mut said);
+        A::idle();
+    }
+}

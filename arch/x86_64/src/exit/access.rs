@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What an instruction that is carried out for the guest does in the guest's memory: segments, page tables, RAM and devices.
+
+use turnstile_x86insn::walk::{self, Failure, Intent, Paging, locate, translate};
+
+use super::bus;
+use super::event::Exception;
+use crate::Monitor;
+use crate::memory::{GuestRam, user};
+use crate::regs::efer;
+use crate::svm::Vmcb;
+use crate::svm::vmcb::{Segment, attribute};
+use crate::switch;
+use crate::vcpu::Vcpu;
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+/// Numbers of segments in instructions (APM vol. 3, 1.4.2).
+pub(super) const ES: u8 = 0;
+const CS: u8 = 1;
+const SS: u8 = 2;
+pub(super) const DS: u8 = 3;
+const FS: u8 = 4;
+
+/// The guest's page tables in its RAM.
+pub(super) struct Tables<'a>(pub &'a GuestRam);
+
+impl walk::Memory for Tables<'_> {
+    #[inline(always)] // Once per level of a fetch.
+    fn read(&self, address: u64, size: u8) -> Option<u64> {
+        // An entry is aligned, so that it is in one page.
+        let host = self.0.host_in_page(address)?;
+        // SAFETY: RAM of the VM, which runs.
+        Some(unsafe { if size == 8 { user::read_u64(host) } else { user::read_u32(host).into() } })
+    }
+
+    fn set_bits(&self, address: u64, size: u8, entry: u64, bits: u64) -> bool {
+        let Some(host) = self.0.host(address, size.into()) else { return false };
+        // SAFETY: RAM of the VM, which runs; entries are aligned.
+        unsafe {
+            if size == 8 {
+                user::exchange_u64(host, entry, entry | bits) == entry
+            } else {
+                user::exchange_u32(host, entry as u32, (entry | bits) as u32) == entry as u32
+            }
+        }
+    }
+}
+
+/// How the guest translates addresses.
+#[inline(always)] // A few loads.
+pub(super) fn paging(vmcb: &Vmcb) -> Paging {
+    Paging {
+        cr0: vmcb.cr0(),
+        cr3: vmcb.cr3(),
+        cr4: vmcb.cr4(),
+        efer: vmcb.efer(),
+        rflags: vmcb.rflags(),
+        physical_bits: crate::svm::physical_bits(),
+    }
+}
+
+/// The bits of the code that the guest executes.
+pub(super) fn bitness(vmcb: &Vmcb) -> u32 {
+    if vmcb.is_long() {
+        64
+    } else if vmcb.cs().attributes & attribute::BIG != 0 {
+        32
+    } else {
+        16
+    }
+}
+
+/// Bytes of code at RIP: what the hardware has fetched, or 64-bit code under four levels of tables that does not reach
+/// into the next page. HOT.
+#[inline(always)] // Part of the light exit of an access to a device.
+pub(super) fn fetch_light(vmcb: &Vmcb, ram: &GuestRam) -> Option<u128> {
+    let (code, count) = vmcb.fetched_code();
+    if count == turnstile_x86insn::MAX_LENGTH {
+        return Some(code);
+    }
+    let rip = vmcb.rip();
+    if !vmcb.is_long() || rip & (PAGE - 1) > PAGE - 16 {
+        return None;
+    }
+    let address = locate(&paging(vmcb), &Tables(ram), rip)?;
+    let host = ram.host_in_page(address)?;
+    // SAFETY: RAM of the VM, which runs.
+    let (low, high) = unsafe { (user::read_u64(host), user::read_u64(host + 8)) };
+    Some(u128::from(high) << 64 | u128::from(low))
+}
+
+/// Bytes of code at RIP, and how many there are. `None` if the guest's tables have changed since the hardware has fetched
+/// them: executed again, the instruction faults as it should.
+pub(super) fn fetch(vmcb: &Vmcb, ram: &GuestRam) -> Option<(u128, usize)> {
+    let (code, count) = vmcb.fetched_code();
+    if count != 0 {
+        return Some((code, count));
+    }
+    let linear = code_address(vmcb);
+    let mut bytes = [0; 16];
+    let first = usize::try_from(PAGE - linear % PAGE).unwrap_or(16).min(16);
+    let user = vmcb.cpl() == 3;
+    let read = |linear, bytes: &mut [u8]| {
+        let address = translate(&paging(vmcb), &Tables(ram), linear, Intent::Fetch, user).ok()?;
+        let host = ram.host(address, bytes.len() as u64)?;
+        // SAFETY: RAM of the VM, which runs.
+        unsafe { user::copy_from(host, bytes) };
+        Some(())
+    };
+    read(linear, &mut bytes[..first])?;
+    let whole = first == 16 || read(wrap(vmcb, linear + first as u64), &mut bytes[first..]).is_some();
+    Some((u128::from_le_bytes(bytes), if whole { 16 } else { first }))
+}
+
+fn code_address(vmcb: &Vmcb) -> u64 {
+    if vmcb.is_long() {
+        vmcb.rip()
+    } else {
+        wrap(vmcb, vmcb.cs().base.wrapping_add(vmcb.rip() & 0xffff_ffff))
+    }
+}
+
+/// Linear addresses have 32 bits outside long mode.
+fn wrap(vmcb: &Vmcb, linear: u64) -> u64 {
+    if vmcb.efer() & efer::LMA != 0 { linear } else { linear & 0xffff_ffff }
+}
+
+/// A segment register as it is now: FS and GS are in the CPU.
+fn segment(vmcb: &mut Vmcb, number: u8) -> Segment {
+    match number {
+        ES => vmcb.es(),
+        CS => vmcb.cs(),
+        SS => vmcb.ss(),
+        DS => vmcb.ds(),
+        _ => {
+            switch::save_hidden(vmcb);
+            if number == FS { vmcb.fs() } else { vmcb.gs() }
+        }
+    }
+}
+
+/// The linear address of `size` bytes in a segment (APM vol. 2, 4.12).
+fn linear(vmcb: &mut Vmcb, number: u8, offset: u64, size: u8, write: bool) -> Result<u64, Exception> {
+    let fault = if number == SS { Exception::STACK } else { Exception::PROTECTION };
+    if vmcb.is_long() {
+        let base = if number >= FS { segment(vmcb, number).base } else { 0 };
+        let address = base.wrapping_add(offset);
+        return if is_canonical(vmcb, address) { Ok(address) } else { Err(fault) };
+    }
+    let segment = segment(vmcb, number);
+    let offset = offset & 0xffff_ffff;
+    let protected = vmcb.cr0() & crate::regs::cr0::PE != 0;
+    if protected && !permits(segment.attributes, write) || !covers(segment, offset, size) {
+        return Err(fault);
+    }
+    Ok(wrap(vmcb, segment.base.wrapping_add(offset)))
+}
+
+fn is_canonical(vmcb: &Vmcb, address: u64) -> bool {
+    const CR4_LA57: u64 = 1 << 12;
+    let unused = if vmcb.cr4() & CR4_LA57 != 0 { 7 } else { 16 };
+    ((address << unused) as i64 >> unused) as u64 == address
+}
+
+/// Whether a segment lets data be read or written.
+const fn permits(attributes: u16, write: bool) -> bool {
+    let code = attributes & attribute::CODE != 0;
+    let marked = attributes & attribute::WRITABLE != 0;
+    attributes & attribute::PRESENT != 0 && if write { !code && marked } else { !code || marked }
+}
+
+/// Whether the bytes are within the limit.
+fn covers(segment: Segment, offset: u64, size: u8) -> bool {
+    let last = offset + u64::from(size.max(1)) - 1;
+    let data_down = segment.attributes & (attribute::CODE | attribute::EXPAND_DOWN) == attribute::EXPAND_DOWN;
+    if data_down {
+        let top = if segment.attributes & attribute::BIG != 0 { 0xffff_ffff } else { 0xffff };
+        offset > u64::from(segment.limit) && last <= top
+    } else {
+        last <= u64::from(segment.limit)
+    }
+}
+
+/// A vCPU whose instruction is carried out.
+pub(super) struct Access<'a> {
+    /// Its control block.
+    pub vmcb: &'a mut Vmcb,
+    /// The vCPU.
+    pub vcpu: &'static Vcpu,
+    /// What the hypervisor has of devices.
+    pub monitor: &'a dyn Monitor,
+}
+
+impl Access<'_> {
+    /// The physical addresses of `size` bytes: in one page, or in two with the bytes in the first.
+    fn places(
+        &mut self,
+        number: u8,
+        offset: u64,
+        size: u8,
+        write: bool,
+    ) -> Result<[(u64, u8); 2], Exception> {
+        let linear = linear(self.vmcb, number, offset, size, write)?;
+        let first = (PAGE - linear % PAGE).min(size.max(1).into()) as u8;
+        let begin = self.physical(linear, write)?;
+        let rest = size.max(1) - first;
+        let next =
+            if rest == 0 { 0 } else { self.physical(wrap(self.vmcb, linear + u64::from(first)), write)? };
+        Ok([(begin, first), (next, rest)])
+    }
+
+    fn physical(&self, linear: u64, write: bool) -> Result<u64, Exception> {
+        let intent = if write { Intent::Write } else { Intent::Read };
+        let tables = Tables(&self.vcpu.vm.life().ram);
+        translate(&paging(self.vmcb), &tables, linear, intent, self.vmcb.cpl() == 3).map_err(|failure| {
+            match failure {
+                Failure::PageFault(code) => Exception::page_fault(linear, code),
+                Failure::Outside => Exception::PROTECTION,
+            }
+        })
+    }
+
+    /// Reads at an offset in a segment.
+    pub fn load(&mut self, number: u8, offset: u64, size: u8) -> Result<u64, Exception> {
+        let [(begin, first), (next, rest)] = self.places(number, offset, size, false)?;
+        let low = bus::read(self.vcpu, self.vmcb, self.monitor, begin, first);
+        let high = if rest == 0 { 0 } else { bus::read(self.vcpu, self.vmcb, self.monitor, next, rest) };
+        Ok(low | high.checked_shl(u32::from(first) * 8).unwrap_or(0))
+    }
+
+    /// Writes at an offset in a segment. Of zero bytes: only finds out whether one faults.
+    pub fn store(&mut self, number: u8, offset: u64, size: u8, value: u64) -> Result<(), Exception> {
+        let [(begin, first), (next, rest)] = self.places(number, offset, size, true)?;
+        if size != 0 {
+            bus::write(self.vcpu, self.vmcb, self.monitor, begin, first, value);
+        }
+        if rest != 0 {
+            let high = value.checked_shr(u32::from(first) * 8).unwrap_or(0);
+            bus::write(self.vcpu, self.vmcb, self.monitor, next, rest, high);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_end_segments() {
+        let up = Segment { attributes: attribute::REAL_DATA, limit: 0xffff, ..Segment::default() };
+        assert!(covers(up, 0xfffc, 4) && !covers(up, 0xfffd, 4));
+        let down = Segment { attributes: attribute::REAL_DATA | attribute::EXPAND_DOWN, limit: 0xfff, ..up };
+        assert!(!covers(down, 0xfff, 1) && covers(down, 0x1000, 4) && !covers(down, 0xffff, 2));
+        let big = Segment { attributes: down.attributes | attribute::BIG, ..down };
+        assert!(covers(big, 0xffff_fffc, 4) && !covers(big, 0xffff_fffd, 4));
+    }
+
+    #[test]
+    fn attributes_permit() {
+        assert!(permits(attribute::FLAT_DATA, true) && permits(attribute::FLAT_CODE, false));
+        assert!(!permits(attribute::FLAT_CODE, true), "code is not written");
+        assert!(!permits(attribute::FLAT_DATA & !attribute::PRESENT, false));
+        assert!(!permits(attribute::FLAT_DATA & !attribute::WRITABLE, true));
+        assert!(permits(attribute::FLAT_DATA & !attribute::WRITABLE, false));
+    }
+}

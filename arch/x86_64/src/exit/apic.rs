@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The guest's local APIC: the MSRs of an x2APIC, the page of an xAPIC, and the registers beside them.
+
+use turnstile_exitstat::Event;
+use turnstile_vapic::Fault;
+
+use super::event::Exception;
+use super::{Next, done, msr, resident, skip};
+use crate::frame::Frame;
+use crate::irq::with_lapic;
+use crate::svm::Vmcb;
+use crate::vcpu::Vcpu;
+
+/// The EOI register of an x2APIC.
+const EOI: u32 = 0x80b;
+/// The EOI register in the page of an xAPIC.
+const EOI_OFFSET: u32 = 0xb0;
+
+/// Counts, if the vCPU keeps statistics.
+#[inline(always)] // Nothing without.
+fn count<const COUNTS: bool>(vcpu: &Vcpu, event: Event) {
+    if COUNTS && let Some(page) = vcpu.statistics {
+        page.count(event);
+    }
+}
+
+/// WRMSR to an x2APIC's range, light: ends of interrupts, interprocessor interrupts, the timer.
+#[inline(always)] // Its one caller is a light exit.
+pub(super) fn write_msr<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, number: u32, value: u64) -> u32 {
+    let vcpu = resident(frame);
+    if !N::COUNTS
+        && with_lapic::<false, _>(vcpu, vmcb, |lapic, cx| lapic.try_write_msr(cx.hardware, number, value))
+    {
+        skip::<N>(vmcb, msr::LENGTH);
+        return done(frame);
+    }
+    write_any_msr::<N>(frame, vmcb, number, value)
+}
+
+/// The same for all registers and states, apart so that the frequent ones are a leaf.
+#[inline(never)]
+fn write_any_msr<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, number: u32, value: u64) -> u32 {
+    let vcpu = resident(frame);
+    let result = if N::COUNTS {
+        write_counted(vcpu, vmcb, number, value)
+    } else {
+        with_lapic::<false, _>(vcpu, vmcb, |lapic, cx| lapic.write_msr(cx, number, value))
+    };
+    match result {
+        Ok(()) => skip::<N>(vmcb, msr::LENGTH),
+        Err(Fault) => Exception::PROTECTION.inject(vmcb),
+    }
+    done(frame)
+}
+
+fn write_counted(vcpu: &'static Vcpu, vmcb: &mut Vmcb, number: u32, value: u64) -> Result<(), Fault> {
+    count::<true>(vcpu, Event::ApicWrite);
+    if number == EOI {
+        count::<true>(vcpu, Event::EoiMsr);
+    }
+    with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.write_msr(cx, number, value))
+}
+
+/// RDMSR from an x2APIC's range, light.
+#[inline(never)] // So that writes are a leaf.
+pub(super) fn read_msr<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, number: u32) -> u32 {
+    let vcpu = resident(frame);
+    count::<true>(vcpu, Event::ApicRead);
+    match with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.read_msr(cx, number)) {
+        Ok(value) => {
+            msr::answer(frame, vmcb, value);
+            skip::<N>(vmcb, msr::LENGTH);
+        }
+        Err(Fault) => Exception::PROTECTION.inject(vmcb),
+    }
+    done(frame)
+}
+
+/// Returns the offset of a guest physical address in the page of the vCPU's xAPIC, if it is there.
+#[inline]
+pub(super) fn page_offset(vcpu: &'static Vcpu, address: u64) -> Option<u32> {
+    let page = vcpu.owned(|owned| owned.lapic.page())?;
+    (address & !0xfff == page).then_some(address as u32 & 0xfff)
+}
+
+/// Reads the page of the vCPU's xAPIC.
+pub(super) fn read_page(vcpu: &'static Vcpu, vmcb: &mut Vmcb, offset: u32, size: u8) -> u64 {
+    count::<true>(vcpu, Event::ApicRead);
+    with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.read_page(cx, offset, size))
+}
+
+/// Writes the page of the vCPU's xAPIC.
+pub(super) fn write_page(vcpu: &'static Vcpu, vmcb: &mut Vmcb, offset: u32, size: u8, value: u64) {
+    count::<true>(vcpu, Event::ApicWrite);
+    if offset == EOI_OFFSET {
+        count::<true>(vcpu, Event::EoiPage);
+    }
+    with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.write_page(cx, offset, size, value as u32));
+}

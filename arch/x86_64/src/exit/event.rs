@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Events for the guest: exceptions, NMIs, and deliveries that an exit has cut short (APM vol. 2, 15.20).
+
+use super::{code, flags};
+use crate::svm::Vmcb;
+use crate::svm::intercept;
+use crate::svm::vmcb::{event, interrupt};
+
+/// Exception vectors (APM vol. 2, 8.2).
+pub(crate) mod vector {
+    pub const DEBUG: u8 = 1;
+    pub const BREAKPOINT: u8 = 3;
+    pub const OVERFLOW: u8 = 4;
+    pub const UNDEFINED: u8 = 6;
+    pub const STACK: u8 = 12;
+    pub const GENERAL_PROTECTION: u8 = 13;
+    pub const PAGE_FAULT: u8 = 14;
+    pub const ALIGNMENT: u8 = 17;
+}
+
+/// DR6.BS: a single step.
+const DR6_STEP: u64 = 1 << 14;
+/// DR6.B0 to B3: breakpoints.
+const DR6_BREAKPOINTS: u64 = 0xf;
+
+/// An exception for the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// Its vector.
+    pub vector: u8,
+    /// Its error code, if it has one.
+    pub error: Option<u32>,
+    /// What CR2 becomes, of a page fault.
+    pub address: Option<u64>,
+}
+
+impl Exception {
+    /// #UD.
+    pub const UNDEFINED: Self = Self { vector: vector::UNDEFINED, error: None, address: None };
+    /// #GP(0).
+    pub const PROTECTION: Self = Self { vector: vector::GENERAL_PROTECTION, error: Some(0), address: None };
+    /// #SS(0).
+    pub const STACK: Self = Self { vector: vector::STACK, error: Some(0), address: None };
+
+    /// #PF.
+    pub const fn page_fault(address: u64, error: u32) -> Self {
+        Self { vector: vector::PAGE_FAULT, error: Some(error), address: Some(address) }
+    }
+
+    /// The guest takes the exception before it executes anything else.
+    pub fn inject(self, vmcb: &mut Vmcb) {
+        let error = match self.error {
+            Some(error) => event::ERROR_CODE | u64::from(error) << 32,
+            None => 0,
+        };
+        if let Some(address) = self.address {
+            vmcb.set_cr2(address);
+        }
+        vmcb.set_event(event::VALID | event::EXCEPTION | u64::from(self.vector) | error);
+    }
+}
+
+/// An instruction was executed for a guest with RFLAGS.TF or RF set: RF is over, TF is a trap.
+#[cold]
+pub(super) fn executed(vmcb: &mut Vmcb) {
+    let rflags = vmcb.rflags();
+    vmcb.set_rflags(rflags & !flags::RESUME);
+    if rflags & flags::TRAP != 0 {
+        vmcb.set_dr6(vmcb.dr6() & !DR6_BREAKPOINTS | DR6_STEP);
+        Exception { vector: vector::DEBUG, error: None, address: None }.inject(vmcb);
+    }
+}
+
+/// Gives back the exception that was intercepted: the guest takes it as if it had not been.
+pub(super) fn reflect(vmcb: &mut Vmcb, exit: u32) {
+    let vector = (exit - (code::DEBUG - u32::from(vector::DEBUG))) as u8;
+    // #AC has an error code, which is zero; #DB has none.
+    let error = (vector == vector::ALIGNMENT).then_some(0);
+    Exception { vector, error, address: None }.inject(vmcb);
+}
+
+/// Says whether the exit has cut the delivery of an event short.
+pub(super) fn was_cut_short(vmcb: &Vmcb) -> bool {
+    vmcb.exit_interrupt() & event::VALID != 0
+}
+
+/// Lets the event be delivered again whose delivery the exit has cut short. What an instruction has raised is not
+/// repeated: the instruction is. An interrupt is offered again as it was: vector and priority are where they were, and to
+/// its APIC it was never taken. Before anything else of the exit looks at the APIC.
+pub(super) fn deliver_again(vmcb: &mut Vmcb) {
+    let cut_short = vmcb.exit_interrupt();
+    if cut_short & event::VALID == 0 {
+        return;
+    }
+    match cut_short & event::TYPE {
+        event::INTERRUPT => vmcb.set_interrupts(vmcb.interrupts() | interrupt::PENDING),
+        event::SOFTWARE => {}
+        event::EXCEPTION if matches!(cut_short as u8, vector::BREAKPOINT | vector::OVERFLOW) => {}
+        _ => vmcb.set_event(cut_short),
+    }
+}
+
+/// NMIs of a vCPU (APM vol. 2, 8.2.3): one waits at most, and none is taken from one NMI to the next IRET.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nmi {
+    pending: bool,
+    masked: bool,
+    /// The IRET that ends the masking, once it is about to be executed: its address.
+    unmasking: Option<u64>,
+}
+
+impl Nmi {
+    /// An NMI arrives.
+    pub fn post(&mut self) {
+        self.pending = true;
+    }
+
+    /// Says whether one is taken as soon as the guest is entered.
+    pub fn is_deliverable(&mut self, vmcb: &Vmcb) -> bool {
+        if self.unmasking.is_some_and(|iret| iret != vmcb.rip()) {
+            (self.unmasking, self.masked) = (None, false);
+        }
+        self.pending && !self.masked
+    }
+
+    /// The guest is about to execute IRET, which is not intercepted any longer.
+    pub fn iret(&mut self, vmcb: &mut Vmcb) {
+        intercept::iret(vmcb, false);
+        self.unmasking = Some(vmcb.rip());
+    }
+
+    /// Before the guest is entered: an NMI is injected if there is one, and nothing else is.
+    pub fn inject(&mut self, vmcb: &mut Vmcb) {
+        if !self.is_deliverable(vmcb) || vmcb.event() & event::VALID != 0 {
+            return;
+        }
+        (self.pending, self.masked) = (false, true);
+        vmcb.set_event(event::VALID | event::NMI | 2);
+        intercept::iret(vmcb, true);
+    }
+}
+
+/// Says whether the guest takes the virtual interrupt that is offered to it as soon as it is entered.
+pub fn takes_interrupt(vmcb: &Vmcb) -> bool {
+    let offered = vmcb.interrupts();
+    let class = vmcb.interrupt_vector() >> 4;
+    let allowed = offered & interrupt::IGNORE_TPR != 0 || class > (offered & interrupt::TPR & 0xf);
+    offered & interrupt::PENDING != 0 && allowed && vmcb.rflags() & flags::INTERRUPT != 0
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Nested page faults (APM vol. 2, 15.25.6): devices in memory, and addresses without anything behind them.
+//!
+//! EXITINFO2 is where the access went; what it was is found by decoding the instruction. The address is that of the
+//! instruction's own operand if the fault is in the last step of the translation, it is no fetch, and no event was being
+//! delivered: all else has no operand.
+
+use turnstile_exitstat::Reason;
+use turnstile_vm::lifecycle::Stop;
+use turnstile_x86insn::execute::{self, Machine, Progress};
+use turnstile_x86insn::operation::{Kind, Operation, Source};
+
+use super::access::{self, Access};
+use super::bus::{self, Own};
+use super::event::{self, Exception};
+use super::full::Crash;
+use super::{Code, Next, done, resident, skip_to};
+use crate::Monitor;
+use crate::frame::Frame;
+use crate::statistics;
+use crate::svm::Vmcb;
+use crate::vcpu::Vcpu;
+
+/// EXITINFO1 of a nested page fault.
+mod info {
+    pub const WRITE: u64 = 1 << 1;
+    pub const FETCH: u64 = 1 << 4;
+    /// The guest's page tables were being walked.
+    pub const WALK: u64 = 1 << 33;
+}
+
+/// Loads and stores of the interrupt controllers that have been decoded before; the rest is left to the full tier.
+#[inline(always)] // Its one caller is there for it.
+pub(super) fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
+    let [info, address] = vmcb.exit_info();
+    let vcpu = resident(frame);
+    let Some(own) = bus::own(vcpu, address) else { return Code::FULL };
+    if matches!(own, Own::Apic(_)) {
+        statistics::note::<N>(frame, Reason::ApicPage);
+    }
+    if info & (info::FETCH | info::WALK) != 0 || event::was_cut_short(vmcb) {
+        return Code::FULL;
+    }
+    let Some(code) = access::fetch_light(vmcb, &vcpu.vm.life().ram) else { return Code::FULL };
+    let rip = vmcb.rip();
+    let Some(operation) = vcpu.owned(|owned| owned.decoded.find(rip, 64, code).copied()) else {
+        return Code::FULL;
+    };
+    match operation.kind {
+        Kind::Load { to, signed: false }
+            if operation.size == 4 && to.size == 4 && info & info::WRITE == 0 =>
+        {
+            let Some(place) = frame.place(vmcb, to.number.into()) else { return Code::FULL };
+            let value = bus::read_own(vcpu, vmcb, own, 4) & 0xffff_ffff;
+            // SAFETY: a slot of the frame, or RAX in the control block; nobody else refers to either.
+            unsafe { place.write(value) };
+        }
+        Kind::Store(source) if operation.size == 4 && info & info::WRITE != 0 => {
+            let value = match source {
+                Source::Register(gpr) => {
+                    let Some(place) = frame.place(vmcb, gpr.number.into()) else { return Code::FULL };
+                    // SAFETY: as above.
+                    unsafe { place.read() }
+                }
+                Source::Immediate(value) => value,
+            };
+            bus::write_own(vcpu, vmcb, own, 4, value);
+        }
+        _ => return Code::FULL,
+    }
+    skip_to(vmcb, rip.wrapping_add(operation.length.into()));
+    done(frame)
+}
+
+/// All others.
+pub(super) fn full(frame: &mut Frame, vmcb: &mut Vmcb, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    let [info, address] = vmcb.exit_info();
+    if event::was_cut_short(vmcb) {
+        // Its stack, its descriptor tables or its task state are not in memory: it could not be repeated.
+        return vcpu.vm.stop(Stop::Crash(Crash::Delivery as u16));
+    }
+    if info & info::WALK != 0 {
+        return vcpu.vm.stop(Stop::Crash(Crash::Tables as u16));
+    }
+    if info & info::FETCH != 0 {
+        // Bytes of ones are no instruction.
+        return Exception::UNDEFINED.inject(vmcb);
+    }
+    let Some((code, valid)) = access::fetch(vmcb, &vcpu.vm.life().ram) else { return };
+    let (rip, bitness) = (vmcb.rip(), access::bitness(vmcb));
+    let known = vcpu.owned(|owned| {
+        let found = owned.decoded.find(rip, bitness, code).copied();
+        found.or_else(|| owned.decoded.decode(rip, bitness, code, valid))
+    });
+    let Some(operation) = known else { return Exception::UNDEFINED.inject(vmcb) };
+    let write = info & info::WRITE != 0;
+    if write && operation.only_reads() || !write && operation.only_writes() {
+        // Not what has faulted: the code has changed. Executed again, it does what it is now.
+        return;
+    }
+    let access = Access { vmcb, vcpu, monitor };
+    carry_out(&mut Instruction { frame, access, address }, &operation, write);
+}
+
+/// An instruction that is carried out.
+struct Instruction<'a> {
+    frame: &'a mut Frame,
+    access: Access<'a>,
+    /// Where the device is.
+    address: u64,
+}
+
+fn carry_out(instruction: &mut Instruction<'_>, operation: &Operation, write: bool) {
+    if instruction.address % 4096 + u64::from(operation.size) > 4096 {
+        // Its other half is somewhere else.
+        return Exception::PROTECTION.inject(instruction.access.vmcb);
+    }
+    let next = instruction.access.vmcb.rip().wrapping_add(operation.length.into());
+    match execute::execute(instruction, operation, write) {
+        Ok(Progress::Next) => skip_to(instruction.access.vmcb, next),
+        Ok(Progress::Again) => {}
+        Err(exception) => exception.inject(instruction.access.vmcb),
+    }
+}
+
+impl Machine for Instruction<'_> {
+    type Error = Exception;
+
+    fn register(&self, number: u8) -> u64 {
+        self.frame.get(self.access.vmcb, number.into())
+    }
+
+    fn set_register(&mut self, number: u8, value: u64) {
+        self.frame.set(self.access.vmcb, number.into(), value);
+    }
+
+    fn flags(&self) -> u64 {
+        self.access.vmcb.rflags()
+    }
+
+    fn set_flags(&mut self, flags: u64) {
+        self.access.vmcb.set_rflags(flags);
+    }
+
+    fn read(&mut self, size: u8) -> u64 {
+        bus::read(self.access.vcpu, self.access.vmcb, self.access.monitor, self.address, size)
+    }
+
+    fn write(&mut self, size: u8, value: u64) {
+        // What faults though it is RAM is read-only: writes are lost, as those to a ROM are.
+        if self.access.vcpu.vm.life().ram.host(self.address, size.into()).is_none() {
+            bus::write(self.access.vcpu, self.access.vmcb, self.access.monitor, self.address, size, value);
+        }
+    }
+
+    fn load(&mut self, segment: u8, offset: u64, size: u8) -> Result<u64, Exception> {
+        self.access.load(segment, offset, size)
+    }
+
+    fn store(&mut self, offset: u64, size: u8, value: u64) -> Result<(), Exception> {
+        self.access.store(access::ES, offset, size, value)
+    }
+}

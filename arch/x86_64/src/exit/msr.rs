@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! RDMSR, WRMSR and XSETBV.
+
+use turnstile_vapic::Fault;
+use turnstile_x86policy::msr::{Emulated, Policy, policy};
+
+use super::event::Exception;
+use super::{Code, Next, apic, done, resident, skip};
+use crate::frame::Frame;
+use crate::irq::{self, with_lapic};
+use crate::kvm;
+use crate::regs::{cr0, efer};
+use crate::svm::Vmcb;
+use crate::time;
+use crate::vcpu::Vcpu;
+
+/// RDMSR and WRMSR are two bytes.
+pub(super) const LENGTH: u64 = 2;
+
+/// Returns EDX:EAX.
+#[inline(always)] // Three instructions.
+fn operand(frame: &Frame, vmcb: &Vmcb) -> u64 {
+    frame.rdx() << 32 | u64::from(vmcb.rax() as u32)
+}
+
+/// Sets EDX:EAX.
+#[inline(always)] // Four instructions.
+pub(super) fn answer(frame: &mut Frame, vmcb: &mut Vmcb, value: u64) {
+    vmcb.set_rax(u64::from(value as u32));
+    frame.set_rdx(value >> 32);
+}
+
+/// Where x2APIC registers are: the MSRs 800h to 8FFh.
+const X2APIC: u32 = 0x800;
+/// KVM's MSR by which a guest says whether the hypervisor may poll while it halts (bit 0).
+const KVM_POLL_CONTROL: u32 = 0x4b56_4d05;
+
+/// The registers that are often used; the rest is left to the full tier.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u32 {
+    let number = frame.rcx() as u32;
+    let is_apic = number.wrapping_sub(X2APIC) <= 0xff;
+    if vmcb.exit_info()[0] & 1 == 0 {
+        return if is_apic { apic::read_msr::<N>(frame, vmcb, number) } else { Code::FULL };
+    }
+    let value = operand(frame, vmcb);
+    if is_apic {
+        return apic::write_msr::<N>(frame, vmcb, number, value);
+    }
+    if number != KVM_POLL_CONTROL || value > 1 {
+        return Code::FULL;
+    }
+    resident(frame).owned(|owned| owned.polls = value != 0);
+    skip::<N>(vmcb, LENGTH);
+    done(frame)
+}
+
+/// All others.
+pub(super) fn full(frame: &mut Frame, vmcb: &mut Vmcb, vcpu: &'static Vcpu, next: u64) {
+    let number = frame.rcx() as u32;
+    let result = if vmcb.exit_info()[0] & 1 == 0 {
+        read(vmcb, vcpu, number).map(|value| answer(frame, vmcb, value))
+    } else {
+        write(vmcb, vcpu, number, operand(frame, vmcb))
+    };
+    match result {
+        Ok(()) => super::skip_to(vmcb, next),
+        Err(Fault) => Exception::PROTECTION.inject(vmcb),
+    }
+}
+
+/// Reads a register.
+fn read(vmcb: &mut Vmcb, vcpu: &'static Vcpu, number: u32) -> Result<u64, Fault> {
+    match policy(number) {
+        Policy::Kept(place) => Ok(vcpu.owned(|owned| owned.registers.read(place))),
+        Policy::Constant { value, .. } => Ok(value),
+        Policy::Emulated(register) => read_emulated(vmcb, vcpu, number, register),
+        // The CPU's own do not exit.
+        Policy::Own | Policy::Absent => Err(Fault),
+    }
+}
+
+fn read_emulated(
+    vmcb: &mut Vmcb,
+    vcpu: &'static Vcpu,
+    number: u32,
+    register: Emulated,
+) -> Result<u64, Fault> {
+    match register {
+        Emulated::Tsc => Ok(time::ticks().wrapping_add(vmcb.tsc_offset())),
+        Emulated::Pat => Ok(vmcb.pat()),
+        Emulated::Efer => Ok(vmcb.efer() & !efer::SVME),
+        Emulated::ApicBase => Ok(vcpu.owned(|owned| owned.lapic.base())),
+        Emulated::TscDeadline => Ok(vcpu.owned(|owned| owned.lapic.tsc_deadline())),
+        Emulated::X2Apic => with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.read_msr(cx, number)),
+        Emulated::Kvm => kvm::read(vcpu, number),
+        // It is written only (APM vol. 2, 3.2.9).
+        Emulated::PredictionCommand => Err(Fault),
+    }
+}
+
+/// Writes a register.
+fn write(vmcb: &mut Vmcb, vcpu: &'static Vcpu, number: u32, value: u64) -> Result<(), Fault> {
+    let if_valid = |valid| if valid { Ok(()) } else { Err(Fault) };
+    match policy(number) {
+        Policy::Kept(place) => if_valid(vcpu.owned(|owned| owned.registers.write(place, value))),
+        Policy::Constant { ignores_writes, .. } => if_valid(ignores_writes),
+        Policy::Emulated(register) => write_emulated(vmcb, vcpu, number, register, value),
+        Policy::Own | Policy::Absent => Err(Fault),
+    }
+}
+
+fn write_emulated(
+    vmcb: &mut Vmcb,
+    vcpu: &'static Vcpu,
+    number: u32,
+    register: Emulated,
+    value: u64,
+) -> Result<(), Fault> {
+    match register {
+        Emulated::Tsc => {
+            irq::set_clock(vcpu, vmcb, value);
+            kvm::adjust(vcpu, vmcb);
+        }
+        Emulated::Pat if is_pat(value) => vmcb.set_pat(value),
+        Emulated::Efer => return write_efer(vmcb, value),
+        Emulated::ApicBase => {
+            let ram = &vcpu.vm.life().ram;
+            let is_free = |page| page < 1 << crate::svm::physical_bits() && ram.host(page, 1).is_none();
+            return with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.set_base(cx, value, is_free));
+        }
+        Emulated::TscDeadline => {
+            with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.set_tsc_deadline(cx, value));
+        }
+        Emulated::X2Apic => {
+            return with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.write_msr(cx, number, value));
+        }
+        Emulated::Kvm => return kvm::write(vcpu, vmcb, number, value),
+        // The exit that the access was has done more: nothing that was learnt in the guest is used in it.
+        Emulated::PredictionCommand if value <= 1 => {}
+        Emulated::PredictionCommand | Emulated::Pat => return Err(Fault),
+    }
+    Ok(())
+}
+
+/// Each byte of PAT is one of the memory types (APM vol. 2, 7.8.2).
+fn is_pat(value: u64) -> bool {
+    value.to_le_bytes().iter().all(|entry| matches!(entry, 0 | 1 | 4..=7))
+}
+
+/// EFER (APM vol. 2, 3.1.7): the guest has no SVM, LMA is read-only, and LME does not change under paging.
+fn write_efer(vmcb: &mut Vmcb, value: u64) -> Result<(), Fault> {
+    const WRITABLE: u64 = efer::SCE | efer::LME | efer::NXE;
+    let old = vmcb.efer();
+    let paging = vmcb.cr0() & cr0::PG != 0;
+    if value & !(WRITABLE | efer::LMA) != 0 || paging && (value ^ old) & efer::LME != 0 {
+        return Err(Fault);
+    }
+    vmcb.set_efer(value & WRITABLE | old & (efer::LMA | efer::SVME));
+    Ok(())
+}
+
+/// XSETBV (APM vol. 3): XCR0 within what this CPU has and the guest is offered.
+pub(super) fn xsetbv(frame: &Frame, vmcb: &mut Vmcb, vcpu: &Vcpu, next: u64) {
+    let value = operand(frame, vmcb);
+    if frame.rcx() as u32 != 0 || vmcb.cpl() != 0 || !xcr0_is_valid(value, offered(vcpu)) {
+        return Exception::PROTECTION.inject(vmcb);
+    }
+    #[cfg(target_os = "none")]
+    // SAFETY: the CPU takes the value: it was checked. The hypervisor uses no extended state.
+    unsafe {
+        core::arch::asm!("xsetbv", in("ecx") 0, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack));
+    }
+    super::skip_to(vmcb, next);
+}
+
+/// The state components that the vCPU is offered: leaf Dh of its CPUID.
+fn offered(vcpu: &Vcpu) -> u64 {
+    let [eax, _, _, edx] = vcpu.cpuid.get(0xd, 0).registers;
+    u64::from(edx) << 32 | u64::from(eax)
+}
+
+/// XCR0's rules (APM vol. 2, 11.5.2): x87 always; AVX needs SSE; the parts of AVX-512 come together and need AVX.
+fn xcr0_is_valid(value: u64, offered: u64) -> bool {
+    const X87: u64 = 1;
+    const SSE: u64 = 1 << 1;
+    const AVX: u64 = 1 << 2;
+    const MPX: u64 = 3 << 3;
+    const AVX512: u64 = 7 << 5;
+    let both = |bits: u64| value & bits == 0 || value & bits == bits;
+    value & !offered == 0
+        && value & X87 != 0
+        && (value & AVX == 0 || value & SSE != 0)
+        && (value & AVX512 == 0 || value & AVX != 0)
+        && both(AVX512)
+        && both(MPX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::xcr0_is_valid;
+
+    #[test]
+    fn xcr0_has_what_belongs_together() {
+        let valid = |value| xcr0_is_valid(value, 0x2e7);
+        assert!([0x1, 0x3, 0x7, 0xe7, 0x207].into_iter().all(valid));
+        assert!(![0x0, 0x2, 0x5, 0x27, 0xe3, 0xf, 0x1f, 0x407, 1 << 63 | 1].into_iter().any(valid));
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! IN and OUT (APM vol. 2, 15.10.2): EXITINFO1 says which, EXITINFO2 is the address of the next instruction on every CPU.
+
+use turnstile_x86insn::operation::Prefixes;
+
+use super::access::{self, Access};
+use super::event::Exception;
+use super::{Code, done, flags, resident, skip_to};
+use crate::Monitor;
+use crate::frame::{Frame, number};
+use crate::irq;
+use crate::svm::Vmcb;
+use crate::vcpu::Vcpu;
+use crate::vm::Vm;
+
+/// EXITINFO1 of an access to a port.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Port(u64);
+
+impl Port {
+    /// The access that has left the guest.
+    #[inline(always)] // One load.
+    pub fn of(vmcb: &Vmcb) -> Self {
+        Self(vmcb.exit_info()[0])
+    }
+
+    /// The port.
+    #[inline(always)] // One shift.
+    pub const fn number(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    /// IN or INS.
+    #[inline(always)] // One test.
+    pub const fn is_read(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// INS or OUTS.
+    #[inline(always)] // One test.
+    pub const fn is_string(self) -> bool {
+        self.0 & 1 << 2 != 0
+    }
+
+    /// REP.
+    pub const fn is_repeated(self) -> bool {
+        self.0 & 1 << 3 != 0
+    }
+
+    /// 1, 2 or 4 bytes.
+    #[inline(always)] // Two instructions.
+    pub const fn size(self) -> u8 {
+        (self.0 >> 4) as u8 & 7
+    }
+}
+
+/// Puts what was read into AL, AX or EAX: a write of EAX clears the high half of RAX.
+#[inline(always)] // A few instructions.
+pub(super) fn merge(rax: u64, size: u8, value: u64) -> u64 {
+    match size {
+        1 => rax & !0xff | value & 0xff,
+        2 => rax & !0xffff | value & 0xffff,
+        _ => value & 0xffff_ffff,
+    }
+}
+
+/// Nothing answers: all ones, as on a bus with pull-up resistors.
+pub(super) const ABSENT: u64 = u64::MAX;
+
+/// The ports of the devices that are in the hypervisor itself, byte by byte; the rest is left to the full tier.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn light(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u32 {
+    let port = Port::of(vmcb);
+    if port.is_string() || port.size() != 1 || !Vm::has_port(port.number()) {
+        return Code::FULL;
+    }
+    let vcpu = resident(frame);
+    irq::before_port(vcpu, vmcb);
+    let vm = vcpu.vm;
+    if port.is_read() {
+        let value = vm.read_port(port.number());
+        vmcb.set_rax(merge(vmcb.rax(), 1, value.into()));
+    } else {
+        vm.write_port(port.number(), vmcb.rax() as u8);
+    }
+    let [_, next] = vmcb.exit_info();
+    skip_to(vmcb, next);
+    done(frame)
+}
+
+/// All others.
+pub(super) fn full(frame: &mut Frame, vmcb: &mut Vmcb, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    let (port, next) = (Port::of(vmcb), vmcb.exit_info()[1]);
+    irq::before_port(vcpu, vmcb);
+    if port.is_string() {
+        return string(frame, Access { vmcb, vcpu, monitor }, port, next);
+    }
+    if port.is_read() {
+        let value = read(vcpu, monitor, port);
+        vmcb.set_rax(merge(vmcb.rax(), port.size(), value));
+    } else {
+        write(vcpu, monitor, port, vmcb.rax());
+    }
+    skip_to(vmcb, next);
+}
+
+fn mask(size: u8) -> u64 {
+    if size >= 8 { u64::MAX } else { (1 << (u32::from(size) * 8)) - 1 }
+}
+
+fn read(vcpu: &'static Vcpu, monitor: &dyn Monitor, port: Port) -> u64 {
+    if Vm::has_port(port.number()) {
+        // Wider accesses are several.
+        return (0..port.size()).rev().fold(0, |value, at| {
+            let number = port.number().wrapping_add(at.into());
+            value << 8
+                | u64::from(if Vm::has_port(number) { vcpu.vm.read_port(number) } else { ABSENT as u8 })
+        });
+    }
+    monitor.port_read(vcpu.vm, port.number(), port.size()).unwrap_or(ABSENT)
+}
+
+fn write(vcpu: &'static Vcpu, monitor: &dyn Monitor, port: Port, value: u64) {
+    if Vm::has_port(port.number()) {
+        for at in 0..port.size() {
+            let number = port.number().wrapping_add(at.into());
+            if Vm::has_port(number) {
+                vcpu.vm.write_port(number, (value >> (8 * at)) as u8);
+            }
+        }
+        return;
+    }
+    monitor.port_write(vcpu.vm, port.number(), port.size(), value & mask(port.size()));
+}
+
+/// Elements that are moved before the vCPU looks at its interrupts again.
+const BATCH: u64 = 128;
+
+/// INS and OUTS.
+struct Strings {
+    port: Port,
+    /// The bits of address registers that count.
+    addresses: u64,
+    /// The segment of what is in memory.
+    segment: u8,
+    /// The register with the offset there.
+    index: usize,
+}
+
+impl Strings {
+    fn of(access: &Access<'_>, port: Port) -> Self {
+        let code = access::fetch(access.vmcb, &access.vcpu.vm.life().ram);
+        let prefixes = code.map_or(Prefixes::default(), |(code, valid)| Prefixes::of(code, valid));
+        let size = match (access::bitness(access.vmcb), prefixes.address_size) {
+            (64, false) => 8,
+            (64, true) | (32, false) | (16, true) => 4,
+            _ => 2,
+        };
+        let (segment, index) = if port.is_read() {
+            (access::ES, number::RDI)
+        } else {
+            (prefixes.segment.unwrap_or(access::DS), number::RSI)
+        };
+        Self { port, addresses: mask(size), segment, index }
+    }
+
+    /// Moves one element.
+    fn element(&self, frame: &mut Frame, access: &mut Access<'_>) -> Result<(), Exception> {
+        let (port, offset) = (self.port, frame.get(access.vmcb, self.index) & self.addresses);
+        if port.is_read() {
+            // The store may fault: nothing may have been read by then that the device would miss.
+            access.store(self.segment, offset, 0, 0)?;
+            let value = read(access.vcpu, access.monitor, port);
+            access.store(self.segment, offset, port.size(), value)?;
+        } else {
+            let value = access.load(self.segment, offset, port.size())?;
+            write(access.vcpu, access.monitor, port, value);
+        }
+        let size = u64::from(port.size());
+        let down = access.vmcb.rflags() & flags::DIRECTION != 0;
+        self.add(frame, access.vmcb, self.index, if down { size.wrapping_neg() } else { size });
+        if port.is_repeated() {
+            self.add(frame, access.vmcb, number::RCX, u64::MAX);
+        }
+        Ok(())
+    }
+
+    /// Adds to a register, of which the address size is what changes.
+    fn add(&self, frame: &mut Frame, vmcb: &mut Vmcb, register: usize, difference: u64) {
+        let old = frame.get(vmcb, register);
+        let sum = old.wrapping_add(difference) & self.addresses;
+        // A register of four bytes clears the others.
+        let kept = if self.addresses == 0xffff { old & !0xffff } else { 0 };
+        frame.set(vmcb, register, kept | sum);
+    }
+}
+
+/// INS and OUTS (APM vol. 3), repeated or not: a batch of elements. If some are left, the instruction is executed again.
+fn string(frame: &mut Frame, mut access: Access<'_>, port: Port, next: u64) {
+    let strings = Strings::of(&access, port);
+    let count = frame.get(access.vmcb, number::RCX) & strings.addresses;
+    let elements = if port.is_repeated() { count.min(BATCH) } else { 1 };
+    for _ in 0..elements {
+        if let Err(exception) = strings.element(frame, &mut access) {
+            return exception.inject(access.vmcb);
+        }
+    }
+    if !port.is_repeated() || count == elements {
+        skip_to(access.vmcb, next);
+    }
+}

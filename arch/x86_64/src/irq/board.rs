@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a VM has once: the I/O APIC and the table of destinations; and the way between its vCPUs.
+
+use spin::Mutex;
+use turnstile_vapic::{Bus, IoApic, Message, Routes, Signal};
+use turnstile_vm::attention::Reasons;
+
+use super::legacy::Legacy;
+use crate::vm::Vm;
+
+/// The interrupt controllers of a VM.
+pub struct Board {
+    routes: Routes,
+    /// Nothing but its own accesses, its devices' lines and ends of level-triggered interrupts take this lock.
+    ioapic: Mutex<IoApic>,
+    pub(super) legacy: Legacy,
+}
+
+impl Board {
+    /// Makes those of a VM with so many vCPUs.
+    pub fn new(vcpus: usize) -> Self {
+        Self { routes: Routes::new(vcpus), ioapic: Mutex::new(IoApic::new()), legacy: Legacy::new() }
+    }
+
+    /// Returns when the 8254 rings, by this machine's time stamp counter.
+    #[inline(always)] // One load.
+    pub(super) fn timer(&self) -> u64 {
+        self.legacy.deadline()
+    }
+
+    /// Resets what is shared. Only while no vCPU runs.
+    pub fn reset(&self) {
+        *self.ioapic.lock() = IoApic::new();
+        self.legacy.reset();
+    }
+}
+
+impl Vm {
+    /// Reads a register of the I/O APIC.
+    #[inline] // On the light exit of a read.
+    pub fn ioapic_read(&self, offset: u32) -> u32 {
+        self.board.ioapic.lock().read(offset)
+    }
+
+    /// Writes a register of the I/O APIC.
+    pub fn ioapic_write(&self, offset: u32, value: u32) {
+        self.board.ioapic.lock().write(offset, value, |message| self.deliver(message));
+    }
+
+    /// Sets the level of an interrupt line of the board, by its global number: the I/O APIC's pin.
+    pub fn set_line(&self, pin: usize, asserted: bool) {
+        self.board.ioapic.lock().set_line(pin, asserted, |message| self.deliver(message));
+    }
+}
+
+impl Bus for Vm {
+    #[inline(always)] // An address.
+    fn routes(&self) -> &Routes {
+        &self.board.routes
+    }
+
+    #[inline] // On the path of every interprocessor interrupt.
+    fn post(&self, vcpu: usize, vector: u8, level: bool) {
+        if let Some(target) = self.vcpu(vcpu) {
+            target.notify(target.mailbox.post(&target.attention, vector, level));
+        }
+    }
+
+    fn signal(&self, vcpu: usize, signal: Signal) {
+        let Some(target) = self.vcpu(vcpu) else { return };
+        match signal {
+            Signal::Nmi => target.post(Reasons::NMI),
+            Signal::Init => {
+                if self.startup.init(vcpu) {
+                    target.post(Reasons::INIT);
+                }
+            }
+            Signal::Startup(page) => {
+                if self.startup.startup(vcpu, page) {
+                    target.post(Reasons::START);
+                }
+            }
+        }
+    }
+
+    fn end_of_interrupt(&self, vector: u8) {
+        self.board.ioapic.lock().end_of_interrupt(vector, |message: &Message| self.deliver(message));
+    }
+
+    fn acknowledge(&self, vector: u8) -> Option<u8> {
+        self.acknowledge_8259(vector)
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The 8259s and the 8254 of a VM, and the interrupt lines of an ISA board.
+//!
+//! The 8259s' INTR pin is wired to the first vCPU. Whoever changes what they assert says so in its attention word, and its owner looks.
+//! The 8254 is in nanoseconds of the VM; its channel 0 rings by the timer of the first vCPU.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use spin::Mutex;
+use turnstile_devices::{I8254, I8259};
+use turnstile_vapic::NEVER;
+use turnstile_vm::attention::Reasons;
+
+use crate::time;
+use crate::vm::Vm;
+
+/// The interrupt of the 8254.
+const TIMER: u8 = 0;
+/// The I/O APIC's pin of the 8254's interrupt: the MADT says so; other lines have the pin of their number.
+const TIMER_PIN: usize = 2;
+
+/// The 8259s and the 8254.
+pub(super) struct Legacy {
+    pic: Mutex<I8259>,
+    pit: Mutex<I8254>,
+    /// When the 8254 rings, by this machine's time stamp counter.
+    deadline: AtomicU64,
+}
+
+impl Legacy {
+    pub(super) fn new() -> Self {
+        Self { pic: Mutex::new(I8259::new()), pit: Mutex::new(I8254::new()), deadline: AtomicU64::new(NEVER) }
+    }
+
+    /// Resets them. Only while no vCPU runs.
+    pub(super) fn reset(&self) {
+        *self.pic.lock() = I8259::new();
+        *self.pit.lock() = I8254::new();
+        self.deadline.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// Returns when the 8254 rings, by this machine's time stamp counter.
+    #[inline(always)] // One load.
+    pub(super) fn deadline(&self) -> u64 {
+        // Relaxed: whoever changes it posts to the first vCPU, which reads it then.
+        self.deadline.load(Ordering::Relaxed)
+    }
+}
+
+const NANOSECONDS: u128 = 1_000_000_000;
+
+/// Returns the nanoseconds of a VM at a time of this machine's time stamp counter.
+fn nanoseconds(vm: &Vm, ticks: u64) -> u64 {
+    let since = ticks.wrapping_add(vm.life().tsc_offset);
+    // Checked, though the frequency is never zero: the 8254's ports are light, and the light tier has no way into a panic.
+    (u128::from(since) * NANOSECONDS).checked_div(time::frequency().into()).unwrap_or(0) as u64
+}
+
+/// The reverse of [`nanoseconds`], rounded up.
+fn ticks(vm: &Vm, nanoseconds: u64) -> u64 {
+    let since = (u128::from(nanoseconds) * u128::from(time::frequency())).div_ceil(NANOSECONDS) as u64;
+    since.wrapping_sub(vm.life().tsc_offset)
+}
+
+impl Vm {
+    /// Says whether a port is one of the 8259s' or the 8254's.
+    #[inline(always)] // A few comparisons.
+    pub fn has_port(port: u16) -> bool {
+        I8259::has(port) || I8254::has(port)
+    }
+
+    /// Reads a byte from a port for which [`Vm::has_port`] is true.
+    #[inline] // On the light exit of a read.
+    pub fn read_port(&self, port: u16) -> u8 {
+        if I8254::has(port) {
+            return self.read_timer(port);
+        }
+        let mut pic = self.board.legacy.pic.lock();
+        if !pic.is_polled(port) {
+            return pic.read(port);
+        }
+        drop(pic);
+        self.poll(port)
+    }
+
+    /// Reads a port of an 8259 that is to be polled: it acknowledges its interrupt.
+    #[cold]
+    fn poll(&self, port: u16) -> u8 {
+        let mut value = 0;
+        self.change_pic(|pic| value = pic.read(port));
+        value
+    }
+
+    #[inline(never)] // So that the 8259s' ports stay cheap.
+    fn read_timer(&self, port: u16) -> u8 {
+        self.board.legacy.pit.lock().read(port, nanoseconds(self, time::ticks()))
+    }
+
+    /// Writes a byte to a port for which [`Vm::has_port`] is true.
+    pub fn write_port(&self, port: u16, value: u8) {
+        if I8254::has(port) {
+            let mut pit = self.board.legacy.pit.lock();
+            pit.write(port, value, nanoseconds(self, time::ticks()));
+            self.set_deadline(&pit);
+            drop(pit);
+            return self.post_to_first(Reasons::DEADLINE);
+        }
+        self.change_pic(|pic| pic.write(port, value));
+    }
+
+    /// Sets the level of an ISA interrupt line: 0 to 15.
+    pub fn set_irq(&self, line: u8, asserted: bool) {
+        self.change_pic(|pic| pic.set_line(line, asserted));
+        self.set_line(if line == TIMER { TIMER_PIN } else { line.into() }, asserted);
+    }
+
+    /// Returns the vector that the 8259s assert.
+    pub(super) fn asserted(&self) -> Option<u8> {
+        self.board.legacy.pic.lock().vector()
+    }
+
+    /// The first vCPU has taken the 8259s' interrupt with this vector. Returns the next.
+    pub(super) fn acknowledge_8259(&self, vector: u8) -> Option<u8> {
+        let mut pic = self.board.legacy.pic.lock();
+        pic.acknowledge_vector(vector);
+        pic.vector()
+    }
+
+    /// Lets the 8254 ring if its time has come. On the first vCPU's CPU.
+    pub(super) fn ring(&self) {
+        let now = time::ticks();
+        if now < self.board.legacy.deadline() {
+            return;
+        }
+        let mut pit = self.board.legacy.pit.lock();
+        let rings = pit.ring(nanoseconds(self, now));
+        self.set_deadline(&pit);
+        drop(pit);
+        if rings {
+            self.set_irq(TIMER, false);
+            self.set_irq(TIMER, true);
+        }
+    }
+
+    fn set_deadline(&self, pit: &I8254) {
+        let deadline = pit.deadline().map_or(NEVER, |at| ticks(self, at));
+        self.board.legacy.deadline.store(deadline, Ordering::Relaxed);
+    }
+
+    fn change_pic(&self, change: impl FnOnce(&mut I8259)) {
+        let mut pic = self.board.legacy.pic.lock();
+        let before = pic.vector();
+        change(&mut pic);
+        let after = pic.vector();
+        drop(pic);
+        if before != after {
+            self.post_to_first(Reasons::EXTERNAL);
+        }
+    }
+
+    #[cold]
+    fn post_to_first(&self, reasons: Reasons) {
+        if let Some(first) = self.vcpu(0) {
+            first.post(reasons);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The memory of a VM: allocated, cleared, loaded, mapped by nested page tables, released.
+
+use arrayvec::ArrayVec;
+use turnstile_arch_common::memory::{MIB, PAGE};
+use turnstile_paging::{FrameRange, Nested, NestedAttributes, PageTable, PhysAddr};
+
+use super::host::{Memory, Pool, with};
+use super::ram::{GuestRam, MAX_PIECES, Piece};
+use super::{Error, user};
+
+const GIB: u64 = 1 << 30;
+/// Pieces of RAM with less than this between them are allocated as one, so that large pages fit behind the gap.
+const GAP: u64 = 2 * MIB;
+
+/// What was allocated for one or more pieces.
+type Chunks = ArrayVec<FrameRange, MAX_PIECES>;
+
+/// The memory of one VM and its nested page tables.
+pub struct GuestMemory {
+    chunks: Chunks,
+    ram: GuestRam,
+    table: PageTable<Nested>,
+}
+
+impl GuestMemory {
+    /// Allocates the RAM of a VM, cleared, with the largest pages that fit. `pieces` are guest physical addresses and sizes,
+    /// in ascending order, at most [`MAX_PIECES`].
+    ///
+    /// # Errors
+    /// When there is not enough memory.
+    pub fn new(pieces: &[(u64, u64)]) -> Result<Self, Error> {
+        with(|m| {
+            let mut chunks = Chunks::new();
+            let made = place(m, pieces, &mut chunks).and_then(|ram| Ok((build(m, &ram)?, ram)));
+            match made {
+                Ok((table, ram)) => Ok(Self { chunks, ram, table }),
+                Err(error) => {
+                    free(m, &chunks)?;
+                    Err(error)
+                }
+            }
+        })
+        .inspect(Self::scrub)
+    }
+
+    /// Clears all of it: this VM sees nothing that anybody had there before.
+    fn scrub(&self) {
+        for chunk in &self.chunks {
+            // SAFETY: free memory until now, mapped for guests for ever; no vCPU runs in it yet.
+            unsafe { user::clear(chunk.start().0, chunk.size()) };
+        }
+    }
+
+    /// Copies `bytes` to a guest physical address; ignored outside the memory.
+    ///
+    /// # Errors
+    /// None: as on other architectures, where the range has to be mapped.
+    pub fn load(&mut self, address: u64, bytes: &[u8]) -> Result<(), Error> {
+        if let Some(host) = self.ram.host(address, bytes.len() as u64) {
+            // SAFETY: the RAM of this VM, which is stopped: only its owner gets here, by `&mut`.
+            unsafe { user::copy_to(host, bytes) };
+        }
+        Ok(())
+    }
+
+    /// Returns where its RAM is.
+    pub fn ram(&self) -> &GuestRam {
+        &self.ram
+    }
+
+    /// Returns the physical address of its first byte.
+    pub fn base(&self) -> u64 {
+        self.chunks.first().map_or(0, |chunk| chunk.start().0)
+    }
+
+    /// Makes a part of the RAM read-only for the guest, as a ROM is. Before its vCPUs run.
+    ///
+    /// # Errors
+    /// When it is not whole pages of RAM, or there is no memory for the tables.
+    pub fn protect(&mut self, address: u64, size: u64) -> Result<(), Error> {
+        with(|m| {
+            let mut pool = Pool::new(&mut m.arena);
+            Ok(self.table.protect(&mut pool, address, size, NestedAttributes::ROM)?)
+        })
+    }
+
+    /// Maps a page of device registers for the guest. Before its vCPUs run.
+    ///
+    /// # Errors
+    /// When something is mapped there, or there is no memory for the tables.
+    pub fn map_device(&mut self, address: u64, page: u64) -> Result<(), Error> {
+        let attributes = NestedAttributes { write: true, execute: false };
+        with(|m| {
+            let mut pool = Pool::new(&mut m.arena);
+            Ok(self.table.map(&mut pool, address, PhysAddr(page), PAGE, attributes)?)
+        })
+    }
+
+    /// Makes loaded code visible to instruction fetches: nothing, caches of x86 are coherent.
+    pub fn finish_loading(&self) {}
+
+    /// Returns the physical address of the nested page tables, for the VMCB's N_CR3.
+    pub fn tables(&self) -> u64 {
+        self.table.root().0
+    }
+
+    /// Gives the memory and the tables back. No CPU may have them loaded any more, and no TLB may hold translations of an
+    /// ASID that used them once that ASID is used again. What the memory holds stays there, out of reach, until it is
+    /// cleared for its next owner.
+    ///
+    /// # Errors
+    /// When the allocator's books do not allow it.
+    pub fn release(self) -> Result<(), Error> {
+        with(|m| {
+            self.table.free_all(&mut Pool::new(&mut m.arena));
+            free(m, &self.chunks)
+        })
+    }
+}
+
+fn free(m: &mut Memory, chunks: &Chunks) -> Result<(), Error> {
+    for chunk in chunks {
+        m.guests.free(*chunk)?;
+    }
+    Ok(())
+}
+
+/// Allocates memory for all pieces.
+fn place(m: &mut Memory, pieces: &[(u64, u64)], chunks: &mut Chunks) -> Result<GuestRam, Error> {
+    let mut placed: ArrayVec<Piece, MAX_PIECES> = ArrayVec::new();
+    let mut rest = pieces;
+    while let Some((first, others)) = rest.split_first() {
+        let near = |pair: &[(u64, u64)]| pair[1].0.saturating_sub(pair[0].0 + pair[0].1) < GAP;
+        let together = 1 + rest.windows(2).take_while(|pair| near(pair)).count();
+        let (group, further) = rest.split_at(together.min(1 + others.len()));
+        let end = group.last().map_or(first.0, |last| last.0 + last.1);
+        let chunk = allocate(m, first.0, end - first.0)?;
+        chunks.try_push(chunk).map_err(|_| Error::NoGuestMemory(end - first.0))?;
+        for (guest, size) in group.iter().copied() {
+            let piece = Piece { guest, size, host: chunk.start().0 + (guest - first.0) };
+            placed.try_push(piece).map_err(|_| Error::NoGuestMemory(size))?;
+        }
+        rest = further;
+    }
+    Ok(GuestRam::new(placed.into_iter()))
+}
+
+/// Allocates a chunk, aligned so that the largest pages fit if that is possible.
+fn allocate(m: &mut Memory, guest: u64, size: u64) -> Result<FrameRange, Error> {
+    let align = if size >= GIB && guest.is_multiple_of(GIB) { GIB } else { 2 * MIB };
+    let size = size.next_multiple_of(PAGE);
+    let chunk = m.guests.allocate(size, align).or_else(|_| m.guests.allocate(size, 2 * MIB));
+    chunk.map_err(|_| Error::NoGuestMemory(size))
+}
+
+/// Builds the nested page tables of the RAM.
+fn build(m: &mut Memory, ram: &GuestRam) -> Result<PageTable<Nested>, Error> {
+    let format = m.nested;
+    let mut pool = Pool::new(&mut m.arena);
+    let mut table = PageTable::new(format, &mut pool)?;
+    for piece in ram.pieces() {
+        let host = PhysAddr(piece.host);
+        if let Err(error) = table.map(&mut pool, piece.guest, host, piece.size, NestedAttributes::RAM) {
+            table.free_all(&mut pool);
+            return Err(error.into());
+        }
+    }
+    Ok(table)
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Physical memory: what the hypervisor keeps for itself, what guests get, and the hypervisor's address space.
+//!
+//! All is mapped one to one, once, at boot: the image (code executable, nothing writable and executable), the arena (heap,
+//! translation tables), stacks as they are given out, the bundle, the devices that the hypervisor drives; and all other
+//! RAM, which is for guests, as user pages that are never executed. So no mapping changes when VMs come and go, and no TLB
+//! of another CPU has to be told; SMAP keeps the hypervisor from reaching that memory but through [`user`].
+
+#[cfg(target_os = "none")]
+mod guest;
+#[cfg(target_os = "none")]
+mod host;
+mod ram;
+pub mod user;
+
+#[cfg(target_os = "none")]
+pub use guest::GuestMemory;
+#[cfg(target_os = "none")]
+pub use host::{Error, Plan, free_bytes, has_smap, init, pages, root, stack};
+pub use ram::{GuestRam, MAX_PIECES, Piece};

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! AMD64 with SVM, as `turnstile_threads` sees it.
+
+use core::sync::atomic::AtomicU64;
+
+use spin::Once;
+use turnstile_threads::Architecture;
+use turnstile_vm::attention::{Attention, KickToken, Posted};
+
+use super::thread::{load, prepare, put, switch_stack};
+use super::{Scheduler, System, Thread};
+use crate::cpu::{self, PerCpu};
+use crate::facility;
+use crate::interrupts::{self, Arrived};
+use crate::lapic;
+use crate::svm::intercept;
+use crate::time;
+use crate::vcpu::Vcpu;
+
+static SYSTEM: Once<System> = Once::new();
+
+/// The architecture.
+pub struct Svm;
+
+impl Architecture for Svm {
+    type Cpu = PerCpu;
+    type Vcpu = Vcpu;
+    type Thread = Thread;
+    type Residue = ();
+    type Interrupt = Arrived;
+
+    fn system() -> &'static Once<System> {
+        &SYSTEM
+    }
+
+    fn this() -> &'static PerCpu {
+        cpu::this()
+    }
+
+    fn index(cpu: &PerCpu) -> usize {
+        cpu.index
+    }
+
+    fn kick_token(cpu: &PerCpu) -> KickToken {
+        cpu.kick_token()
+    }
+
+    fn scheduler(cpu: &PerCpu) -> &Once<Scheduler> {
+        &cpu.scheduler
+    }
+
+    fn attention(vcpu: &Vcpu) -> &Attention {
+        &vcpu.attention
+    }
+
+    fn thread(vcpu: &Vcpu) -> Option<&Thread> {
+        vcpu.thread.as_ref()
+    }
+
+    fn notify(vcpu: &Vcpu, posted: Posted) {
+        vcpu.notify(posted);
+    }
+
+    fn ticks() -> u64 {
+        time::ticks()
+    }
+
+    fn set_schedule(at: Option<u64>) {
+        time::set_schedule(at);
+    }
+
+    fn reschedule(token: KickToken) {
+        lapic::reschedule(token);
+    }
+
+    fn pause() -> Arrived {
+        interrupts::wait()
+    }
+
+    fn idle() {
+        crate::exit::wait::wait_for_interrupt();
+    }
+
+    fn share_cpu() {
+        #[cfg(target_os = "none")]
+        crate::idt::expect_guests();
+    }
+
+    /// PAUSE leaves the guest while somebody waits.
+    fn waited_for(resident: Option<&'static Vcpu>, _: &mut (), waited_for: bool) {
+        if let Some(vcpu) = resident {
+            // SAFETY: the vCPU is resident here, and nobody refers to its control block while a turn is decided.
+            intercept::pause(unsafe { &mut *vcpu.vmcb() }, waited_for);
+        }
+    }
+
+    fn prepare(vcpu: &'static Vcpu) {
+        prepare(vcpu);
+    }
+
+    fn put(vcpu: &'static Vcpu, _: &'static Thread) -> Option<u64> {
+        put(vcpu)
+    }
+
+    fn load(vcpu: &'static Vcpu) {
+        load(vcpu);
+    }
+
+    fn depart(vcpu: &'static Vcpu) {
+        facility::depart(vcpu);
+    }
+
+    fn switch_stack(from: &AtomicU64, to: &'static Vcpu) {
+        switch_stack(from, to);
+    }
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The frame of a measuring guest: the one of all architectures, with the virtual counter.
+
+use turnstile_guests_common::bench;
+
+use crate::console::Console;
+use crate::platform::platform;
+use crate::timer;
+
+/// Measures `operation` against `empty`, the loop of the same shape without what exits; each runs the
+/// number of iterations it is given.
+pub fn measure(row: &str, operation: impl Fn(u64), empty: impl Fn(u64)) {
+    let clock = bench::Clock { now: timer::now, frequency: timer::frequency() };
+    bench::measure(&mut Console, &clock, platform().bootargs(), row, operation, empty);
+}
+
+/// Runs a loop of `iterations` rounds over the given instructions: `mov x19, n`, aligned body,
+/// `sub`/`cbnz`. The operands are those of `asm!`.
+#[macro_export]
+macro_rules! measured_loop {
+    ($iterations:expr, [$($instruction:literal),* $(,)?], $($operand:tt)*) => {
+        // SAFETY: the loop ends, for `iterations` is not zero, and its instructions change only what the
+        // operands name and what the C ABI lets a call change.
+        unsafe {
+            core::arch::asm!(
+                ".p2align 6",
+                "1:",
+                $($instruction,)*
+                "sub {n}, {n}, #1",
+                "cbnz {n}, 1b",
+                n = inout(reg) $iterations => _,
+                $($operand)*
+                options(nostack),
+            )
+        }
+    };
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The measured loops, for either interrupt controller: one access sends, one acknowledges, one ends.
+
+use core::arch::asm;
+
+use turnstile_guests::gic::{self, Version, offset, v2};
+use turnstile_guests::measured_loop;
+
+/// The instructions of one interrupt controller: they send `{value}`, acknowledge into x9 and end what is in x9.
+/// x10 is the address of GICD_SGIR, and x11 that of the GICv2's CPU interface.
+macro_rules! loops {
+    ($version:ident, $send:literal, $acknowledge:literal, $end:literal) => {
+        mod $version {
+            use super::*;
+
+            pub fn send(loops: &Loops, iterations: u64, expected: u64, receivers: u64, answers: *mut u64) {
+                measured_loop!(iterations, [
+                        "add {e}, {e}, {r}",
+                        $send,
+                        "2:",
+                        "ldar x9, [{a}]",
+                        "cmp x9, {e}",
+                        "b.eq 3f",
+                        "yield",
+                        "b 2b",
+                        "3:",
+                    ], e = inout(reg) expected => _, r = in(reg) receivers, a = in(reg) answers,
+                    value = in(reg) loops.value, in("x10") loops.sgir, in("x11") loops.interface, out("x9") _,);
+            }
+
+            pub fn hand_over(loops: &Loops, rounds: u64) {
+                measured_loop!(rounds, [
+                        $send,
+                        "2:",
+                        $acknowledge,
+                        "cmp w9, #0x3ff",
+                        "b.ne 3f",
+                        "wfi",
+                        "b 2b",
+                        "3:",
+                        $end,
+                    ], value = in(reg) loops.value, in("x10") loops.sgir, in("x11") loops.interface, out("x9") _,);
+            }
+
+            pub fn receive(loops: &Loops, wfi: bool, answers: *mut u64) -> ! {
+                // SAFETY: `answers` is an atomic that receivers add to; acknowledging and ending interrupts
+                // changes no memory.
+                unsafe {
+                    asm!(
+                        "2:",
+                        $acknowledge,
+                        "cmp w9, #0x3ff",
+                        "b.ne 4f",
+                        "cbz x13, 3f",
+                        "wfi",
+                        "b 2b",
+                        "3:",
+                        "yield",
+                        "b 2b",
+                        "4:",
+                        $end,
+                        "5:",
+                        "ldaxr x9, [x14]",
+                        "add x9, x9, #1",
+                        "stlxr w12, x9, [x14]",
+                        "cbnz w12, 5b",
+                        "b 2b",
+                        // Named, because x9 and x12 are used, and code that does not return cannot say so.
+                        in("x13") u64::from(wfi),
+                        in("x14") answers,
+                        in("x10") loops.sgir,
+                        in("x11") loops.interface,
+                        options(nostack, noreturn),
+                    );
+                }
+            }
+        }
+    };
+}
+
+// ICC_SGI1R_EL1, ICC_IAR1_EL1, ICC_EOIR1_EL1.
+loops!(gicv3, "msr S3_0_C12_C11_5, {value}", "mrs x9, S3_0_C12_C12_0", "msr S3_0_C12_C12_1, x9");
+// GICD_SGIR, GICC_IAR, GICC_EOIR. What is read there names the sender, as what ends it has to.
+loops!(gicv2, "str {value:w}, [x10]", "ldr w9, [x11, #0xc]", "str w9, [x11, #0x10]");
+
+/// What the loops need in registers.
+pub struct Loops {
+    version: Version,
+    value: u64,
+    sgir: u64,
+    interface: u64,
+}
+
+impl Loops {
+    /// Loops that send this value; see [`gic::send_sgi`].
+    pub fn new(value: u64) -> Loops {
+        let version = gic::version();
+        let interface = if version == Version::Gicv2 { v2::interface() } else { 0 };
+        Loops { version, value, sgir: gic::distributor() + offset::SGIR, interface }
+    }
+
+    /// Sends, and waits until the word of answers has grown by one for each receiver.
+    pub fn send(&self, iterations: u64, expected: u64, receivers: u64, answers: *mut u64) {
+        match self.version {
+            Version::Gicv2 => gicv2::send(self, iterations, expected, receivers, answers),
+            Version::Gicv3 => gicv3::send(self, iterations, expected, receivers, answers),
+        }
+    }
+
+    /// The loop of [`Loops::send`] without sending.
+    pub fn empty(&self, iterations: u64, expected: u64, receivers: u64, answers: *mut u64) {
+        measured_loop!(iterations, [
+                "add {e}, {e}, {r}",
+                "nop",
+                "2:",
+                "ldar x9, [{a}]",
+                "cmp x9, #0",
+                "b.ne 3f",
+                "yield",
+                "b 2b",
+                "3:",
+            ], e = inout(reg) expected => _, r = in(reg) receivers, a = in(reg) answers, out("x9") _,);
+    }
+
+    /// Sends, waits by WFI to be sent to, and ends that.
+    #[inline(never)]
+    pub fn hand_over(&self, rounds: u64) {
+        match self.version {
+            Version::Gicv2 => gicv2::hand_over(self, rounds),
+            Version::Gicv3 => gicv3::hand_over(self, rounds),
+        }
+    }
+
+    /// The loop of [`Loops::hand_over`] without sending, acknowledging and ending.
+    pub fn nothing(&self, rounds: u64) {
+        measured_loop!(rounds, [
+                "nop",
+                "2:",
+                "mov x9, {value}",
+                "cmp w9, #0x3ff",
+                "b.ne 3f",
+                "wfi",
+                "b 2b",
+                "3:",
+                "nop",
+            ], value = in(reg) self.value, out("x9") _,);
+    }
+
+    /// Takes SGIs for ever: after each the word of answers grows by one.
+    pub fn receive(&self, wfi: bool, answers: *mut u64) -> ! {
+        match self.version {
+            Version::Gicv2 => gicv2::receive(self, wfi, answers),
+            Version::Gicv3 => gicv3::receive(self, wfi, answers),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The frame of a measuring guest: warm up, count the ticks of the loop and of the empty loop, report.
+//!
+//! Options of the command line: `iterations=N`; `warm-up=N`; `batches` adds the median ticks of short batches, which is what
+//! counts where the host does other work, too; `marks` writes `@begin` and `@end` around the measured loop, so
+//! that whoever hears them can count something else meanwhile.
+
+use core::fmt::{self, Write};
+
+use crate::options;
+
+/// Iterations before the measured ones, if the command line does not say.
+pub const WARM_UP: u64 = 256;
+/// Measured iterations, as in the seed.
+pub const ITERATIONS: u64 = 1 << 20;
+/// Operations of one batch.
+pub const BATCH: u64 = 64;
+/// Batches, of which the median is reported.
+const BATCHES: usize = 128;
+
+/// A counter that goes by itself.
+pub struct Clock {
+    /// Reads it.
+    pub now: fn() -> u64,
+    /// Its ticks per second.
+    pub frequency: u64,
+}
+
+impl Clock {
+    /// Counts the ticks around `body`.
+    fn count(&self, body: impl FnOnce()) -> u64 {
+        let start = (self.now)();
+        body();
+        (self.now)() - start
+    }
+
+    /// The median of the ticks of each batch.
+    fn median(&self, body: &impl Fn(u64)) -> u64 {
+        let mut ticks = [0; BATCHES];
+        for slot in &mut ticks {
+            *slot = self.count(|| body(BATCH));
+        }
+        ticks.sort_unstable();
+        ticks[BATCHES / 2]
+    }
+}
+
+/// Measures `operation` against `empty`, the loop of the same shape without what exits; each runs the
+/// number of iterations it is given. A console that takes no text is nobody to report that to.
+pub fn measure(
+    console: &mut impl Write,
+    clock: &Clock,
+    line: &str,
+    row: &str,
+    operation: impl Fn(u64),
+    empty: impl Fn(u64),
+) {
+    let _ = report(console, clock, line, row, operation, empty);
+}
+
+fn report(
+    console: &mut impl Write,
+    clock: &Clock,
+    line: &str,
+    row: &str,
+    operation: impl Fn(u64),
+    empty: impl Fn(u64),
+) -> fmt::Result {
+    let iterations = options::number(line, "iterations", ITERATIONS);
+    if iterations == 0 {
+        return writeln!(console, "@error iterations=0 measures nothing");
+    }
+    let marks = options::find(line, "marks").is_some();
+    let warm_up = options::number(line, "warm-up", WARM_UP).max(1);
+    operation(warm_up);
+    empty(warm_up);
+    if marks {
+        writeln!(console, "@begin")?;
+    }
+    let ticks = clock.count(|| operation(iterations));
+    if marks {
+        writeln!(console, "@end")?;
+    }
+    let empty_ticks = clock.count(|| empty(iterations));
+    let frequency = clock.frequency;
+    write!(
+        console,
+        "@bench row={row} iterations={iterations} ticks={ticks} empty={empty_ticks} frequency={frequency}"
+    )?;
+    if options::find(line, "batches").is_some() {
+        let (median, empty) = (clock.median(&operation), clock.median(&empty));
+        write!(console, " batch={BATCH} median={median} median_empty={empty}")?;
+    }
+    writeln!(console)
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    extern crate std;
+    use std::string::String;
+
+    use super::*;
+
+    static TICKS: AtomicU64 = AtomicU64::new(0);
+
+    #[test]
+    fn a_line_says_what_was_counted() {
+        let clock = Clock { now: || TICKS.load(Relaxed), frequency: 1000 };
+        let cost = |each| move |rounds| _ = TICKS.fetch_add(rounds * each, Relaxed);
+        let mut text = String::new();
+        measure(&mut text, &clock, "iterations=10 marks batches", "cpuid", cost(7), cost(2));
+        assert_eq!(
+            text,
+            "@begin\n@end\n@bench row=cpuid iterations=10 ticks=70 empty=20 frequency=1000 batch=64 median=448 \
+             median_empty=128\n"
+        );
+    }
+}

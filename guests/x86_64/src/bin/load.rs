@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A mixed load of interrupts like the one in seed 003's table: about 22,000 in a second, of the APIC's timer, of CPUs,
+//! and of devices through the I/O APIC, with and without paravirtual EOI. Whoever is below counts what exits that takes.
+//!
+//! Each CPU takes its own timer's interrupts (periodic) and IPIs, of itself if it is alone, else of the CPU before it. The first
+//! CPU has the devices, too: the 8254, and COM1, whose transmitter says that it is empty whenever it is asked.
+//!
+//! Options: `milliseconds=` (1000), `pv-eoi=off`, `stay` (it halts at its end, so that what was counted can be read), `marks`
+//! (see [`turnstile_guests_x86_64::bench`]), and rates, in a second of each CPU: `timer=` (4000), `ipi=` (13000), and of the
+//! first: `pit=` (4000), `com1=` (1000), `ports=` reads of a port (2000).
+#![no_std]
+#![no_main]
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+use turnstile_guests_x86_64::{
+    apic, console, cpu, entry, io_apic, irq, options, pic, pit, platform, port, power, println, pv_eoi, smp,
+    timer,
+};
+
+entry!(main);
+
+const TIMER: u8 = 0x51;
+const IPI: u8 = 0x61;
+const PIT: u8 = 0x71;
+const COM1: u8 = 0x81;
+
+/// IPIs that were sent, and CPUs that have ended.
+static SENT: AtomicU64 = AtomicU64::new(0);
+static READY: AtomicU64 = AtomicU64::new(0);
+static ENDED: AtomicU64 = AtomicU64::new(0);
+/// The time-stamp counter at which the load begins; zero before it is known.
+static BEGIN: AtomicU64 = AtomicU64::new(0);
+static END: AtomicU64 = AtomicU64::new(0);
+/// The transmitter's interrupt is under way.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Something that is done at a steady rate.
+struct Rhythm {
+    period: u64,
+    due: u64,
+}
+
+impl Rhythm {
+    fn new(option: &str, rate: u64) -> Self {
+        let rate = options::number(option, rate);
+        // Never, if the rate is zero.
+        let period = timer::frequency().checked_div(rate).unwrap_or(u64::MAX / 2);
+        Rhythm { period, due: BEGIN.load(SeqCst).saturating_add(period) }
+    }
+
+    fn is_due(&mut self, now: u64) -> bool {
+        let due = now >= self.due;
+        if due {
+            self.due += self.period;
+        }
+        due
+    }
+}
+
+fn main() {
+    platform::report();
+    pic::init();
+    apic::init();
+    timer::apic_ticks();
+    irq::set_handler(Some(handle));
+    for index in smp::others() {
+        if !smp::start(index, work, 0) {
+            println!("@error CPU {index} does not start");
+            return;
+        }
+    }
+    let offered = if pv_eoi::is_wanted() { "on" } else { "off" };
+    println!("@boot load pv-eoi={offered}");
+    while READY.load(SeqCst) != smp::others().count() as u64 {
+        cpu::relax();
+    }
+    if options::get("marks").is_some() {
+        println!("@begin");
+    }
+    let milliseconds = options::number("milliseconds", 1000);
+    let begin = timer::now() + timer::ticks(1000);
+    END.store(begin + timer::ticks(1000 * milliseconds), SeqCst);
+    BEGIN.store(begin, SeqCst);
+    work(0);
+    while ENDED.load(SeqCst) != smp::count() as u64 {
+        cpu::relax();
+    }
+    if options::get("marks").is_some() {
+        println!("@end");
+    }
+    report(milliseconds);
+    if options::get("stay").is_some() {
+        power::halt();
+    }
+}
+
+/// What each CPU does.
+fn work(_: u64) {
+    let first = cpu::this().index() == 0;
+    if pv_eoi::is_wanted() {
+        pv_eoi::enable();
+    }
+    READY.fetch_add(u64::from(!first), SeqCst);
+    while BEGIN.load(SeqCst) == 0 {
+        cpu::relax();
+    }
+    let end = END.load(SeqCst);
+    start_sources(first);
+    let target = smp::apic_id((cpu::this().index() + 1) % smp::count());
+    let mut ipi = Rhythm::new("ipi", 13_000);
+    let mut com1 = Rhythm::new("com1", 1000);
+    let mut ports = Rhythm::new("ports", 2000);
+    cpu::unmask();
+    loop {
+        let now = timer::now();
+        if now >= end {
+            break;
+        }
+        if ipi.is_due(now) {
+            SENT.fetch_add(1, SeqCst);
+            match smp::count() {
+                1 => apic::send_to_self(IPI),
+                _ => apic::send_to(target, IPI),
+            }
+        }
+        if first && com1.is_due(now) && !ASKED.swap(true, SeqCst) {
+            port::write8(console::IER, 2);
+        }
+        if first && ports.is_due(now) {
+            port::read8(pic::MASK);
+        }
+    }
+    // Before the sources fall silent: what others have sent is to be taken.
+    timer::wait(1000, || false);
+    cpu::mask();
+    apic::stop_timer();
+    pit::stop();
+    pv_eoi::disable();
+    ENDED.fetch_add(1, SeqCst);
+}
+
+fn start_sources(devices: bool) {
+    if let Some(period) = timer::frequency().checked_div(options::number("timer", 4000)) {
+        // In the APIC's own mode for steady ticks: no exit is needed to set it anew.
+        let period = (period * timer::apic_ticks()) >> 20;
+        apic::set_timer(TIMER, apic::PERIODIC, period as u32);
+    }
+    if devices {
+        io_apic::route_isa(0, PIT, apic::id());
+        io_apic::route_isa(console::IRQ, COM1, apic::id());
+        if let Some(count) = pit::FREQUENCY.checked_div(options::number("pit", 4000)) {
+            pit::start_periodic(count.min(0xffff) as u16);
+        }
+    }
+}
+
+fn handle(vector: u8) {
+    if vector == COM1 {
+        // Reading the identification takes the transmitter's interrupt back.
+        port::read8(console::FCR);
+        port::write8(console::IER, 0);
+        ASKED.store(false, SeqCst);
+    }
+}
+
+fn report(milliseconds: u64) {
+    let of = |vector| (0..smp::count()).map(|cpu| u64::from(irq::count_on(cpu, vector))).sum::<u64>();
+    let [timers, ipis, pits, com1] = [TIMER, IPI, PIT, COM1].map(of);
+    let total = timers + ipis + pits + com1;
+    println!(
+        "@load milliseconds={milliseconds} cpus={} interrupts={total} timer={timers} ipi={ipis} pit={pits} \
+         com1={com1} spared={}",
+        smp::count(),
+        pv_eoi::spared()
+    );
+    let sent = SENT.load(SeqCst);
+    // Two to the same CPU become one if the first has not been taken; with one CPU it always has.
+    if ipis > sent || smp::count() == 1 && ipis != sent {
+        println!("@error {sent} IPIs were sent, and {ipis} taken");
+    }
+    println!("@done load");
+}

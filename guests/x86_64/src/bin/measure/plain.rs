@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Exits of one instruction.
+
+use turnstile_guests_x86_64::apic::register;
+use turnstile_guests_x86_64::kvm::{self, feature};
+use turnstile_guests_x86_64::{apic, bench, cpu, io_apic, measured_loop, mmio, port, println};
+
+/// A number that no hypercall has.
+const NOTHING: u64 = 0x7fff;
+
+/// VMMCALL; a hypervisor that knows KVM's answers says that there is no such call.
+pub fn null_hypercall() {
+    bench::measure(
+        "null-hypercall",
+        |n| measured_loop!(n, ["mov eax, 0x7fff", "vmmcall"], out("rax") _,),
+        |n| measured_loop!(n, ["mov eax, 0x7fff", "nop"], out("rax") _,),
+    );
+    let answer = kvm::hypercall(NOTHING, [0; 4]);
+    if kvm::base().is_some() && answer != kvm::ENOSYS {
+        println!("@error hypercall {NOTHING:#x} answers {answer:#x}");
+    }
+}
+
+/// CPUID leaf 0.
+pub fn cpuid() {
+    bench::measure(
+        "cpuid",
+        |n| measured_loop!(n, ["xor eax, eax", "xor ecx, ecx", "cpuid"], out("rax") _, out("rcx") _, out("rdx") _,),
+        |n| measured_loop!(n, ["xor eax, eax", "xor ecx, ecx", "nop"], out("rax") _, out("rcx") _, out("rdx") _,),
+    );
+    let [most, ..] = cpu::cpuid(0, 0);
+    if most == 0 {
+        println!("@error CPUID knows no leaf");
+    }
+}
+
+/// WRMSR. Both registers keep their value: nothing is changed from one write to the next.
+pub fn msr_write() {
+    let (msr, value) = match kvm::has(feature::POLL_CONTROL) {
+        true => (kvm::msr::POLL_CONTROL, 1),
+        false => {
+            apic::init();
+            if !apic::is_x2apic() {
+                println!("@error this machine has neither KVM_POLL_CONTROL nor an x2APIC");
+                return;
+            }
+            (cpu::msr::X2APIC + register::TPR / 16, 0)
+        }
+    };
+    bench::measure(
+        "msr-write",
+        |n| measured_loop!(n, ["wrmsr"], in("ecx") msr, in("eax") value, in("edx") 0,),
+        |n| measured_loop!(n, ["nop"], in("ecx") msr, in("eax") value, in("edx") 0,),
+    );
+}
+
+/// IN from the mask register of the first 8259.
+pub fn port_read() {
+    port::write8(turnstile_guests_x86_64::pic::MASK, 0xfb);
+    bench::measure(
+        "port-read",
+        |n| measured_loop!(n, ["in al, 0x21"], out("rax") _,),
+        |n| measured_loop!(n, ["nop"], out("rax") _,),
+    );
+    let mask = port::read8(turnstile_guests_x86_64::pic::MASK);
+    if mask != 0xfb {
+        println!("@error the 8259's mask is {mask:#x}");
+    }
+}
+
+/// A read of the I/O APIC's window, which shows the version register.
+pub fn io_apic() {
+    mmio::write32(io_apic::base() + io_apic::SELECT, io_apic::VERSION);
+    let window = io_apic::base() + io_apic::WINDOW;
+    bench::measure(
+        "io-apic",
+        |n| measured_loop!(n, ["mov eax, [r13]"], in("r13") window, out("rax") _,),
+        |n| measured_loop!(n, ["nop"], in("r13") window, out("rax") _,),
+    );
+    let version = mmio::read32(window);
+    if version & 0xff < 0x10 {
+        println!("@error the I/O APIC's version register is {version:#x}");
+    }
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The other CPUs: start, stop, real mode, interrupts between CPUs.
+
+use core::arch::global_asm;
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use turnstile_guests_x86_64::apic::{self, icr};
+use turnstile_guests_x86_64::test::{Outcome, Test};
+use turnstile_guests_x86_64::{check, check_eq, cpu, irq, mmio, skip, smp, timer};
+
+pub const TESTS: &[Test] = &[
+    Test { name: "cpus-start", run: start },
+    Test { name: "cpus-real-mode", run: real_mode },
+    Test { name: "cpus-init", run: init },
+    Test { name: "cpus-startup-ignored", run: startup_ignored },
+    Test { name: "cpus-ipi-each", run: ipi_each },
+    Test { name: "cpus-ipi-shorthands", run: ipi_shorthands },
+    Test { name: "cpus-ipi-logical", run: ipi_logical },
+    Test { name: "cpus-ipi-lowest", run: ipi_lowest },
+    Test { name: "cpus-ipi-halted", run: ipi_halted },
+    Test { name: "cpus-nmi", run: nmi },
+    Test { name: "cpus-state", run: state },
+    Test { name: "cpus-tsc", run: tsc },
+];
+
+static STOP: AtomicU64 = AtomicU64::new(0);
+static VALUE: AtomicU64 = AtomicU64::new(0);
+
+/// Takes interrupts by HLT or, with 1, polling, until it is told to stop.
+fn take(polling: u64) {
+    cpu::unmask();
+    while STOP.load(SeqCst) == 0 {
+        match polling {
+            0 => {
+                cpu::mask();
+                if STOP.load(SeqCst) == 0 {
+                    cpu::wait();
+                }
+                cpu::unmask();
+            }
+            _ => cpu::relax(),
+        }
+    }
+}
+
+/// Starts all others; returns what went wrong.
+fn start_all(work: fn(u64), argument: u64) -> Outcome {
+    if smp::count() == 1 {
+        skip!("one CPU");
+    }
+    STOP.store(0, SeqCst);
+    for index in smp::others() {
+        check!(smp::start(index, work, argument), "CPU {index} does not start");
+    }
+    Ok(())
+}
+
+fn stop_all() -> Outcome {
+    STOP.store(1, SeqCst);
+    for index in smp::others() {
+        apic::send_to(smp::apic_id(index), 0x3f);
+        check!(smp::wait_done(index), "CPU {index} does not stop");
+    }
+    Ok(())
+}
+
+fn start() -> Outcome {
+    fn work(value: u64) {
+        VALUE.fetch_add(value, SeqCst);
+    }
+    for round in 1..=3 {
+        VALUE.store(0, SeqCst);
+        start_all(work, round)?;
+        for index in smp::others() {
+            check!(smp::wait_done(index), "CPU {index} does not end");
+        }
+        check_eq!(VALUE.load(SeqCst), round * (smp::count() as u64 - 1), "what all did");
+    }
+    Ok(())
+}
+
+// Real-mode code, for the page that the start-up interrupt names; it answers in that page. The handler of its interrupt is
+// 128 bytes behind the start.
+global_asm!(
+    r#"
+    .section .rodata.real, "a"
+    .balign 128
+    .code16
+    .global real_start, real_end
+real_start:
+    mov     ax, cs
+    mov     ds, ax
+    mov     word ptr [0xf00], ax
+    mov     dword ptr [0xf04], edx
+    mov     eax, cr0
+    mov     dword ptr [0xf08], eax
+    xor     eax, eax
+    cpuid
+    mov     dword ptr [0xf0c], ebx
+    in      al, 0x21
+    mov     byte ptr [0xf10], al
+    xor     ax, ax
+    mov     es, ax
+    mov     ss, ax
+    mov     sp, 0x9e00
+    mov     word ptr es:[0x1c0], 128
+    mov     ax, cs
+    mov     word ptr es:[0x1c2], ax
+    int     0x70
+    mov     dword ptr [0xf14], 0x600dc0de
+3:  cli
+    hlt
+    jmp     3b
+    .balign 128
+    mov     dword ptr [0xf18], 0x17007000
+    iret
+real_end:
+    .code64
+    "#
+);
+
+unsafe extern "C" {
+    static real_start: u8;
+    static real_end: u8;
+}
+
+const REAL_PAGE: u64 = 0x9000;
+
+fn real_mode() -> Outcome {
+    if smp::count() == 1 {
+        skip!("one CPU");
+    }
+    let start = &raw const real_start;
+    // SAFETY: the page is memory that nothing of this program is in.
+    unsafe {
+        core::ptr::write_bytes(REAL_PAGE as *mut u8, 0, 4096);
+        core::ptr::copy(start, REAL_PAGE as *mut u8, (&raw const real_end).offset_from(start) as usize);
+    }
+    turnstile_guests_x86_64::port::write8(turnstile_guests_x86_64::pic::MASK, 0xfb);
+    smp::send_init(1);
+    timer::wait(200, || false);
+    smp::send_startup(1, (REAL_PAGE >> 12) as u8);
+    let word = |offset: u64| mmio::read32(REAL_PAGE + offset);
+    check!(timer::wait(1_000_000, || word(0xf14) == 0x600d_c0de), "it does not come to its end");
+    smp::send_init(1);
+    check_eq!(word(0xf00) & 0xffff, 0x900, "CS");
+    let [signature, ..] = cpu::cpuid(1, 0);
+    check_eq!(word(0xf04), signature, "EDX after INIT");
+    check_eq!(word(0xf08) & 0x8000_0011, 0x10, "CR0 after INIT");
+    let [_, vendor, ..] = cpu::cpuid(0, 0);
+    check_eq!(word(0xf0c), vendor, "CPUID's EBX");
+    check_eq!(word(0xf10) & 0xff, 0xfb, "the 8259's mask");
+    check_eq!(word(0xf18), 0x1700_7000, "the interrupt through the vector table");
+    Ok(())
+}
+
+/// INIT stops a CPU wherever it is, and it can be started again.
+fn init() -> Outcome {
+    fn spin(_: u64) {
+        loop {
+            VALUE.fetch_add(1, SeqCst);
+            cpu::relax();
+        }
+    }
+    if smp::count() == 1 {
+        skip!("one CPU");
+    }
+    for round in 0..5 {
+        check!(smp::start(1, spin, 0), "CPU 1 does not start in round {round}");
+        let before = VALUE.load(SeqCst);
+        check!(timer::wait(100_000, || VALUE.load(SeqCst) != before), "CPU 1 does not run");
+        smp::send_init(1);
+        // It may be under way for a moment, and so may be its last store.
+        timer::wait(10_000, || false);
+        let stopped = VALUE.load(SeqCst);
+        timer::wait(1000, || false);
+        check_eq!(VALUE.load(SeqCst), stopped, "what CPU 1 counts after INIT");
+    }
+    Ok(())
+}
+
+/// A CPU that runs does not care for start-up interrupts.
+fn startup_ignored() -> Outcome {
+    start_all(take, 1)?;
+    for index in smp::others() {
+        smp::send_startup(index, 0);
+    }
+    timer::wait(1000, || false);
+    stop_all()
+}
+
+fn ipi_each() -> Outcome {
+    for polling in [1, 0] {
+        start_all(take, polling)?;
+        for index in smp::others() {
+            for round in 1..=20 {
+                apic::send_to(smp::apic_id(index), 0x61);
+                let came = timer::wait(1_000_000, || irq::count_on(index, 0x61) == round);
+                check!(came, "CPU {index} took {} of {round}", irq::count_on(index, 0x61));
+            }
+        }
+        stop_all()?;
+        irq::reset_counts();
+    }
+    Ok(())
+}
+
+fn all_took(vector: u8, count: u32, with_this: u32) -> Outcome {
+    cpu::take_interrupts();
+    for index in smp::others() {
+        let came = timer::wait(1_000_000, || irq::count_on(index, vector) == count);
+        check!(came, "CPU {index} took {} of {count}, vector {vector:#x}", irq::count_on(index, vector));
+    }
+    check_eq!(irq::count(vector), with_this, "of vector {vector:#x}, this CPU took");
+    Ok(())
+}
+
+fn ipi_shorthands() -> Outcome {
+    start_all(take, 0)?;
+    apic::send(0, icr::OTHERS | icr::ASSERT | 0x61);
+    all_took(0x61, 1, 0)?;
+    apic::send(0, icr::ALL | icr::ASSERT | 0x62);
+    all_took(0x62, 1, 1)?;
+    let everybody = if apic::is_x2apic() { u32::MAX } else { 0xff };
+    apic::send(everybody, icr::ASSERT | 0x63);
+    all_took(0x63, 1, 1)?;
+    stop_all()
+}
+
+fn ipi_logical() -> Outcome {
+    if !apic::is_x2apic() {
+        skip!("no x2APIC");
+    }
+    start_all(take, 0)?;
+    // All of this CPU's cluster.
+    let cluster = smp::apic_id(0) >> 4;
+    apic::send(cluster << 16 | 0xffff, icr::LOGICAL | icr::ASSERT | 0x61);
+    cpu::take_interrupts();
+    for index in 0..smp::count() {
+        let member = u32::from(smp::apic_id(index) >> 4 == cluster);
+        timer::wait(100_000, || irq::count_on(index, 0x61) == member);
+        check_eq!(irq::count_on(index, 0x61), member, "CPU {index} took");
+    }
+    stop_all()
+}
+
+/// Just one of those named takes it.
+fn ipi_lowest() -> Outcome {
+    if !apic::is_x2apic() {
+        skip!("no x2APIC");
+    }
+    start_all(take, 0)?;
+    for round in 1..=10 {
+        apic::send(0xffff, icr::LOWEST | icr::LOGICAL | icr::ASSERT | 0x61);
+        let sum = || (0..smp::count()).map(|index| irq::count_on(index, 0x61)).sum::<u32>();
+        cpu::take_interrupts();
+        timer::wait(1000, || sum() >= round);
+        cpu::take_interrupts();
+        check_eq!(sum(), round, "all took");
+    }
+    stop_all()
+}
+
+/// There and back, both in HLT.
+fn ipi_halted() -> Outcome {
+    fn answer(vector: u8) {
+        if cpu::this().index() != 0 && vector == 0x61 {
+            apic::send_to(smp::apic_id(0), 0x62);
+        }
+    }
+    start_all(take, 0)?;
+    irq::set_handler(Some(answer));
+    for round in 1..=200 {
+        apic::send_to(smp::apic_id(1), 0x61);
+        let end = timer::now() + timer::ticks(1_000_000);
+        timer::arm(0x51, end);
+        while irq::count(0x62) != round && timer::now() < end {
+            cpu::wait();
+        }
+        check_eq!(irq::count(0x62), round, "answers");
+    }
+    timer::disarm();
+    stop_all()
+}
+
+/// An NMI gets through masked interrupts, and ends HLT.
+fn nmi() -> Outcome {
+    start_all(
+        |_| {
+            while STOP.load(SeqCst) == 0 {
+                turnstile_guests_x86_64::cpu::halt_masked()
+            }
+        },
+        0,
+    )?;
+    for index in smp::others() {
+        let count = || cpu::of(index).nmis.load(SeqCst);
+        let before = count();
+        apic::send(smp::apic_id(index), icr::NMI | icr::ASSERT);
+        check!(timer::wait(1_000_000, || count() == before + 1), "CPU {index} took no NMI");
+    }
+    STOP.store(1, SeqCst);
+    for index in smp::others() {
+        apic::send(smp::apic_id(index), icr::NMI | icr::ASSERT);
+        check!(smp::wait_done(index), "CPU {index} does not stop");
+    }
+    Ok(())
+}
+
+/// A CPU that is started again finds its APIC as after INIT: nothing pending.
+fn state() -> Outcome {
+    fn look(_: u64) {
+        cpu::unmask();
+        timer::wait(100, || false);
+        cpu::mask();
+        VALUE.store(u64::from(irq::count(0x61)) | 1 << 32, SeqCst);
+    }
+    fn hold(_: u64) {
+        while STOP.load(SeqCst) == 0 {
+            cpu::relax();
+        }
+    }
+    start_all(hold, 0)?;
+    // Interrupts are masked there, so it stays pending.
+    apic::send_to(smp::apic_id(1), 0x61);
+    stop_all()?;
+    VALUE.store(0, SeqCst);
+    check!(smp::start(1, look, 0), "CPU 1 does not start again");
+    check!(smp::wait_done(1), "CPU 1 does not end");
+    check_eq!(VALUE.load(SeqCst), 1 << 32, "what CPU 1 took");
+    Ok(())
+}
+
+/// Time-stamp counters of all CPUs agree.
+fn tsc() -> Outcome {
+    fn read(_: u64) {
+        VALUE.store(timer::now(), SeqCst);
+        while STOP.load(SeqCst) == 0 {
+            cpu::relax();
+        }
+    }
+    if smp::count() == 1 {
+        skip!("one CPU");
+    }
+    for index in smp::others() {
+        STOP.store(0, SeqCst);
+        VALUE.store(0, SeqCst);
+        let before = timer::now();
+        check!(smp::start(index, read, 0), "CPU {index} does not start");
+        check!(timer::wait(1_000_000, || VALUE.load(SeqCst) != 0), "CPU {index} does not answer");
+        let (there, after) = (VALUE.load(SeqCst), timer::now());
+        check!(
+            before <= there && there <= after,
+            "CPU {index} is at {there:#x}, between {before:#x} and {after:#x}"
+        );
+        STOP.store(1, SeqCst);
+        check!(smp::wait_done(index), "CPU {index} does not stop");
+    }
+    Ok(())
+}

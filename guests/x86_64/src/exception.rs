@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The interrupt-descriptor table and what exceptions and interrupts do (AMD APM vol. 2, chapter 8).
+
+use core::arch::{asm, global_asm};
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::cpu::{self, selector};
+use crate::{irq, power, println, read_control, trap};
+
+/// Vectors of exceptions.
+pub mod vector {
+    /// Divide error.
+    pub const DE: u64 = 0;
+    /// Debug.
+    pub const DB: u64 = 1;
+    /// Non-maskable interrupt.
+    pub const NMI: u64 = 2;
+    /// Breakpoint.
+    pub const BP: u64 = 3;
+    /// Invalid opcode.
+    pub const UD: u64 = 6;
+    /// Device not available.
+    pub const NM: u64 = 7;
+    /// Double fault.
+    pub const DF: u64 = 8;
+    /// Segment not present.
+    pub const NP: u64 = 11;
+    /// General protection.
+    pub const GP: u64 = 13;
+    /// Page fault.
+    pub const PF: u64 = 14;
+    /// Machine check.
+    pub const MC: u64 = 18;
+}
+
+/// What the entry of an exception stores.
+#[repr(C)]
+pub struct Frame {
+    /// RAX, RBX, RCX, RDX, RSI, RDI, RBP, R8 to R15.
+    pub registers: [u64; 15],
+    /// The vector.
+    pub vector: u64,
+    /// The error code, or zero.
+    pub error: u64,
+    /// Where it happened.
+    pub rip: u64,
+    /// The code segment.
+    pub cs: u64,
+    /// The flags.
+    pub rflags: u64,
+    /// The stack pointer.
+    pub rsp: u64,
+    /// The stack segment.
+    pub ss: u64,
+}
+
+global_asm!(
+    r#"
+    .section .text.vectors, "ax"
+    .balign 16
+    .global exception_stubs
+exception_stubs:
+    .set    vector, 0
+    .rept   256
+    .balign 16
+    .if     (vector == 8) || (vector >= 10 && vector <= 14) || (vector == 17) || (vector == 21) || (vector == 29) || (vector == 30)
+    nop
+    .else
+    push    0
+    .endif
+    push    vector
+    jmp     exception_common
+    .set    vector, vector + 1
+    .endr
+
+exception_common:
+    cld
+    push    r15
+    push    r14
+    push    r13
+    push    r12
+    push    r11
+    push    r10
+    push    r9
+    push    r8
+    push    rbp
+    push    rdi
+    push    rsi
+    push    rdx
+    push    rcx
+    push    rbx
+    push    rax
+    mov     rdi, rsp
+    mov     rbp, rsp
+    and     rsp, -16
+    call    {handle}
+    mov     rsp, rbp
+    pop     rax
+    pop     rbx
+    pop     rcx
+    pop     rdx
+    pop     rsi
+    pop     rdi
+    pop     rbp
+    pop     r8
+    pop     r9
+    pop     r10
+    pop     r11
+    pop     r12
+    pop     r13
+    pop     r14
+    pop     r15
+    add     rsp, 16
+    iretq
+    "#,
+    handle = sym handle,
+);
+
+unsafe extern "C" {
+    static exception_stubs: u8;
+}
+
+/// The operand of LIDT and LGDT.
+#[repr(C, packed)]
+pub struct Pointer {
+    limit: u16,
+    base: u64,
+}
+
+impl Pointer {
+    /// Returns the operand for a table.
+    pub const fn new(base: u64, limit: u16) -> Self {
+        Pointer { limit, base }
+    }
+}
+
+#[repr(C, align(4096))]
+struct Table(UnsafeCell<[[u64; 2]; 256]>);
+
+// SAFETY: entries are written whole, by the boot CPU.
+unsafe impl Sync for Table {}
+
+static IDT: Table = Table(UnsafeCell::new([[0; 2]; 256]));
+
+/// Builds the table.
+pub fn init() {
+    (0..=255).for_each(reset_gate);
+    load();
+}
+
+/// Loads the table on this CPU.
+pub fn load() {
+    load_from(IDT.0.get() as u64, 4095);
+}
+
+/// Loads another table.
+pub fn load_from(base: u64, limit: u16) {
+    let operand = Pointer::new(base, limit);
+    // SAFETY: the table's gates lead to the stubs, or the caller wants what happens otherwise.
+    unsafe { asm!("lidt [{}]", in(reg) &raw const operand, options(nostack, preserves_flags)) };
+}
+
+/// Lets a vector lead to the common handler.
+pub fn reset_gate(vector: u8) {
+    let stub = &raw const exception_stubs as u64 + 16 * u64::from(vector);
+    let stack = match u64::from(vector) {
+        vector::NMI => 2,
+        vector::DF => 3,
+        vector::MC => 4,
+        0..32 => 1,
+        // Interrupts stay on the stack that they find, so that they can be nested.
+        _ => 0,
+    };
+    write_gate(vector, stub, stack, 0);
+}
+
+/// Lets a vector lead to a handler of one's own, which ends with IRETQ, on the stack that it finds.
+pub fn set_gate(vector: u8, handler: u64) {
+    write_gate(vector, handler, 0, 0);
+}
+
+/// As [`reset_gate`], but also for INT n of this privilege level.
+pub fn open_gate(vector: u8) {
+    write_gate(vector, &raw const exception_stubs as u64 + 16 * u64::from(vector), 1, 3);
+}
+
+fn write_gate(vector: u8, handler: u64, stack: u64, level: u64) {
+    let low = handler & 0xffff
+        | u64::from(selector::CODE) << 16
+        | stack << 32
+        | (0x8e | level << 5) << 40
+        | (handler >> 16 & 0xffff) << 48;
+    let entry = IDT.0.get().cast::<[u64; 2]>().wrapping_add(usize::from(vector));
+    // SAFETY: in bounds.
+    unsafe { entry.write_volatile([low, handler >> 32]) };
+}
+
+extern "C" fn handle(frame: &mut Frame) {
+    if frame.vector >= 32 {
+        return irq::on_interrupt(frame.vector as u8);
+    }
+    if trap::take(frame) {
+        return;
+    }
+    match frame.vector {
+        vector::NMI => _ = cpu::this().nmis.fetch_add(1, Relaxed),
+        vector::MC => _ = cpu::this().machine_checks.fetch_add(1, Relaxed),
+        _ => fatal(frame),
+    }
+}
+
+fn fatal(frame: &Frame) -> ! {
+    println!(
+        "@error exception {} error {:#x} at {:#x}, cr2 {:#x}, rsp {:#x}, cpu {}",
+        frame.vector,
+        frame.error,
+        frame.rip,
+        read_control!("cr2"),
+        frame.rsp,
+        cpu::this().index()
+    );
+    println!("  rax, rbx, rcx, rdx, rsi, rdi, rbp, r8 to r15: {:x?}", frame.registers);
+    power::off()
+}

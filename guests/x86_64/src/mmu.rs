@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The page tables: 4 GiB one to one (see [`crate::boot`]), and a window of 2 MiB for what tests map (AMD APM vol. 2,
+//! section 5.3).
+
+use core::arch::asm;
+use core::cell::UnsafeCell;
+
+use crate::boot::TABLES;
+use crate::read_control;
+
+/// The window's address: the second entry of the PML4.
+pub const WINDOW: u64 = 1 << 39;
+/// Bytes of the window.
+pub const WINDOW_SIZE: u64 = 2 << 20;
+/// Bytes of a page.
+pub const PAGE: u64 = 4096;
+
+/// Bits of an entry.
+pub mod entry {
+    /// Present.
+    pub const PRESENT: u64 = 1;
+    /// Writable.
+    pub const WRITE: u64 = 2;
+    /// For privilege level 3, too.
+    pub const USER: u64 = 4;
+    /// Not cached.
+    pub const UNCACHED: u64 = 0x18;
+    /// Accessed.
+    pub const ACCESSED: u64 = 0x20;
+    /// Written.
+    pub const DIRTY: u64 = 0x40;
+    /// A page of more than 4 KiB.
+    pub const LARGE: u64 = 0x80;
+    /// What a table's entry and a page's has, usually.
+    pub const USUAL: u64 = PRESENT | WRITE | USER;
+}
+
+#[repr(C, align(4096))]
+struct Window(UnsafeCell<[[u64; 512]; 3]>);
+
+// SAFETY: only the boot CPU changes them.
+unsafe impl Sync for Window {}
+
+static WINDOW_TABLES: Window = Window(UnsafeCell::new([[0; 512]; 3]));
+
+fn table(level: usize) -> *mut u64 {
+    WINDOW_TABLES.0.get().cast::<u64>().wrapping_add(512 * level)
+}
+
+fn write(slot: *mut u64, value: u64) {
+    // SAFETY: callers name slots of the tables here, that map the window only.
+    unsafe { slot.write_volatile(value) };
+    flush();
+}
+
+/// Drops all translations that the CPU holds.
+pub fn flush() {
+    let root = read_control!("cr3");
+    // SAFETY: the same tables.
+    unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack, preserves_flags)) };
+}
+
+/// Drops the translation of one page.
+pub fn flush_page(address: u64) {
+    // SAFETY: nothing but the translation goes.
+    unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
+}
+
+/// Returns where the entry of the window's page lies, with the tables above it in place.
+pub fn page_slot(page: u64) -> u64 {
+    let upper = [(TABLES.0.get().cast::<u64>().wrapping_add(1), 0), (table(0), 1), (table(1), 2)];
+    for (slot, next) in upper {
+        write(slot, table(next) as u64 | entry::USUAL);
+    }
+    table(2).wrapping_add(page as usize % 512) as u64
+}
+
+/// Writes the entry of the window's page and returns the page's address.
+pub fn set_page(page: u64, value: u64) -> u64 {
+    write(page_slot(page) as *mut u64, value);
+    WINDOW + page % 512 * PAGE
+}
+
+/// Maps a page of physical memory into the window and returns its address.
+pub fn map_page(page: u64, physical: u64) -> u64 {
+    set_page(page, physical | entry::USUAL | entry::UNCACHED)
+}
+
+/// Writes the window's entry of the level: 3 for the PML4's, 2 and 1 for those below. Returns the window's address.
+pub fn set_upper(level: u64, value: u64) -> u64 {
+    page_slot(0);
+    match level {
+        3 => write(TABLES.0.get().cast::<u64>().wrapping_add(1), value),
+        2 => write(table(0), value),
+        _ => write(table(1), value),
+    }
+    WINDOW
+}

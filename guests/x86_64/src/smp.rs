@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Starting the other CPUs by INIT and start-up interrupts (Intel SDM vol. 3, section 10.4.4).
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::apic::{self, icr};
+use crate::boot::{TABLES, TRAMPOLINE};
+use crate::cpu::{self, Cpu};
+use crate::platform::{MAX_CPUS, platform};
+use crate::{power, pv_eoi, timer};
+
+const STACK: usize = 16 << 10;
+/// For a CPU to begin its work, in microseconds.
+const PATIENCE: u64 = 2_000_000;
+
+#[repr(C, align(16))]
+struct Stack(UnsafeCell<[u8; STACK]>);
+
+// SAFETY: each is used by one CPU as its stack; no Rust reference to it exists.
+unsafe impl Sync for Stack {}
+
+static STACKS: [Stack; MAX_CPUS] = [const { Stack(UnsafeCell::new([0; STACK])) }; MAX_CPUS];
+
+unsafe extern "C" {
+    static trampoline_start: u8;
+    static trampoline_end: u8;
+    static trampoline_cr3: u8;
+    static trampoline_cpu: u8;
+}
+
+/// Returns the number of CPUs.
+pub fn count() -> usize {
+    platform().cpus.as_slice().len()
+}
+
+/// Returns the APIC identifier of the CPU with this number, or one that no CPU has.
+pub fn apic_id(index: usize) -> u32 {
+    platform().cpus.as_slice().get(index).copied().unwrap_or(0xfe)
+}
+
+/// Returns the numbers of all CPUs but the one that runs this.
+pub fn others() -> impl Iterator<Item = usize> + Clone {
+    let this = cpu::this().index();
+    (0..count()).filter(move |index| *index != this)
+}
+
+/// Puts the first instructions of a started CPU to where they are executed.
+fn prepare(cpu: &'static Cpu) {
+    let start = &raw const trampoline_start;
+    let place = |symbol: *const u8| TRAMPOLINE + (symbol as u64 - start as u64);
+    // SAFETY: the page is memory that nothing of this program is in; one CPU is started at a time.
+    unsafe {
+        let length = (&raw const trampoline_end).offset_from(start) as usize;
+        core::ptr::copy(start, TRAMPOLINE as *mut u8, length);
+        (place(&raw const trampoline_cr3) as *mut u64).write_volatile(TABLES.0.get() as u64);
+        (place(&raw const trampoline_cpu) as *mut u64).write_volatile(&raw const *cpu as u64);
+    }
+}
+
+/// Lets the CPU with this number do `work(argument)`, with interrupts masked and its APIC as after INIT, and then go
+/// offline. Returns whether it has begun.
+pub fn start(index: usize, work: fn(u64), argument: u64) -> bool {
+    let cpu = cpu::of(index);
+    cpu.stack_top.store(STACKS[index].0.get() as u64 + STACK as u64 - 8, Relaxed);
+    cpu.index.store(index as u64, Relaxed);
+    cpu.apic_id.store(u64::from(apic_id(index)), Relaxed);
+    let [function, value] = &cpu.work;
+    function.store(work as *const () as u64, Relaxed);
+    value.store(argument, Relaxed);
+    let began = cpu.began.load(Relaxed);
+    prepare(cpu);
+    send_init(index);
+    let end = timer::now() + timer::ticks(200);
+    while timer::now() < end {
+        cpu::relax();
+    }
+    for _ in 0..2 {
+        send_startup(index, (TRAMPOLINE >> 12) as u8);
+        if timer::wait(PATIENCE / 2, || cpu.began.load(Acquire) != began) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Sends INIT to the CPU with this number.
+pub fn send_init(index: usize) {
+    apic::send(apic_id(index), icr::INIT | icr::ASSERT);
+}
+
+/// Sends a start-up interrupt to the CPU with this number.
+pub fn send_startup(index: usize, page: u8) {
+    apic::send(apic_id(index), icr::STARTUP | icr::ASSERT | u64::from(page));
+}
+
+/// Waits until the CPU with this number has ended the work that it has begun last; returns whether it has.
+pub fn wait_done(index: usize) -> bool {
+    let cpu = cpu::of(index);
+    timer::wait(5_000_000, || cpu.ended.load(Acquire) == cpu.began.load(Acquire))
+}
+
+/// The first Rust code of a started CPU.
+pub extern "C" fn secondary_main(cpu: &'static Cpu) -> ! {
+    cpu::init(cpu.index());
+    apic::init_cpu();
+    let [function, value] = &cpu.work;
+    let (function, value) = (function.load(Relaxed) as usize, value.load(Relaxed));
+    // SAFETY: `start` stored a function of this type.
+    let work: fn(u64) = unsafe { core::mem::transmute(function) };
+    cpu.began.fetch_add(1, Release);
+    work(value);
+    cpu::mask();
+    pv_eoi::disable();
+    cpu.ended.store(cpu.began.load(Relaxed), Release);
+    power::halt()
+}

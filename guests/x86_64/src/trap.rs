@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Exceptions that are expected: the code that raises one is left as by a return, with all registers that a function
+//! keeps as they were, stack pointer and flags included.
+
+use core::arch::global_asm;
+use core::fmt;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::cpu::{self, Cpu};
+use crate::exception::{Frame, vector};
+use crate::read_control;
+
+/// What a CPU expects, and what came.
+#[repr(C)]
+pub struct Record {
+    /// The stack pointer to return with, or zero if nothing is expected.
+    stack: AtomicU64,
+    vector: AtomicU64,
+    error: AtomicU64,
+    address: AtomicU64,
+    rip: AtomicU64,
+}
+
+impl Record {
+    /// Returns a record of nothing.
+    pub const fn new() -> Self {
+        Record {
+            stack: AtomicU64::new(0),
+            vector: AtomicU64::new(0),
+            error: AtomicU64::new(0),
+            address: AtomicU64::new(0),
+            rip: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// An exception that was taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Trap {
+    /// Its vector.
+    pub vector: u64,
+    /// Its error code.
+    pub error: u64,
+    /// CR2 of a page fault, DR6 of a debug exception.
+    pub address: u64,
+    /// Where it happened.
+    pub rip: u64,
+}
+
+impl fmt::Display for Trap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { vector, error, address, rip } = self;
+        match *vector {
+            vector::PF => write!(f, "#PF({error:#x}) of {address:#x} at {rip:#x}"),
+            vector::GP => write!(f, "#GP({error:#x}) at {rip:#x}"),
+            vector::UD => write!(f, "#UD at {rip:#x}"),
+            vector => write!(f, "exception {vector} ({error:#x}) at {rip:#x}"),
+        }
+    }
+}
+
+global_asm!(
+    r#"
+    .section .text.trap, "ax"
+    .global trap_call, trap_return
+trap_call:                          // rdi = function, rsi = its argument; eax = whether it was left by an exception
+    push    rbx
+    push    rbp
+    push    r12
+    push    r13
+    push    r14
+    push    r15
+    pushfq
+    mov     rax, gs:[0]
+    push    qword ptr [rax + {stack}]
+    mov     [rax + {stack}], rsp
+    mov     rax, rdi
+    mov     rdi, rsi
+    call    rax
+    xor     eax, eax
+trap_return:
+    mov     rdx, gs:[0]
+    pop     qword ptr [rdx + {stack}]
+    popfq
+    pop     r15
+    pop     r14
+    pop     r13
+    pop     r12
+    pop     rbp
+    pop     rbx
+    ret
+    "#,
+    stack = const offset_of!(Cpu, trap) + offset_of!(Record, stack),
+);
+
+unsafe extern "C" {
+    fn trap_call(function: extern "C" fn(*mut u8), argument: *mut u8) -> u32;
+    fn trap_return();
+}
+
+/// Leaves the code that expected this exception; says whether there was any. Exceptions of CPUs below call it.
+pub fn take(frame: &mut Frame) -> bool {
+    let record = &cpu::this().trap;
+    let stack = record.stack.load(Relaxed);
+    // An NMI or machine check is nobody's fault, so it goes to its counter.
+    if stack == 0 || frame.vector == vector::NMI || frame.vector == vector::MC {
+        return false;
+    }
+    record.vector.store(frame.vector, Relaxed);
+    record.error.store(frame.error, Relaxed);
+    record.rip.store(frame.rip, Relaxed);
+    let address = match frame.vector {
+        vector::DB => {
+            let status = read_control!("dr6");
+            crate::write_control!("dr6", 0xffff_0ff0);
+            status
+        }
+        _ => read_control!("cr2"),
+    };
+    record.address.store(address, Relaxed);
+    frame.rip = trap_return as *const () as u64;
+    frame.rsp = stack;
+    frame.cs = u64::from(cpu::selector::CODE);
+    frame.ss = u64::from(cpu::selector::DATA);
+    // Quiet until the flags come back from the stack.
+    frame.rflags = 2;
+    let [rax, ..] = &mut frame.registers;
+    *rax = 1;
+    true
+}
+
+/// Calls a function; returns what it returned, or the exception that it was left by. What it would have dropped stays.
+pub fn expect<T, F: FnOnce() -> T>(function: F) -> Result<T, Trap> {
+    struct Call<T, F> {
+        function: Option<F>,
+        result: Option<T>,
+    }
+    extern "C" fn call<T, F: FnOnce() -> T>(data: *mut u8) {
+        // SAFETY: `expect` passes the address of its own `Call` of the same types.
+        let call = unsafe { &mut *data.cast::<Call<T, F>>() };
+        call.result = call.function.take().map(|function| function());
+    }
+    let mut data = Call { function: Some(function), result: None };
+    // SAFETY: the function gets the argument that belongs to it.
+    let left = unsafe { trap_call(call::<T, F>, (&raw mut data).cast()) };
+    let record = &cpu::this().trap;
+    match data.result {
+        Some(result) if left == 0 => Ok(result),
+        _ => Err(Trap {
+            vector: record.vector.load(Relaxed),
+            error: record.error.load(Relaxed),
+            address: record.address.load(Relaxed),
+            rip: record.rip.load(Relaxed),
+        }),
+    }
+}
+
+/// Calls a function; returns the exception that it was left by.
+pub fn caught(function: impl FnOnce()) -> Option<Trap> {
+    expect(function).err()
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A VM on Armv8-A: its interrupt controller, its memory with kernel and device tree, its devices.
+
+mod devices;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use turnstile_bundle::{Arm64, OnCrash, Pmu, Schedule, VmSpec};
+use turnstile_machine::map::{IPA_BITS, SPI_COUNT};
+use turnstile_machine::{GicVersion, ImageError, LayoutError, MapError, Platform, fdt, image, layout, mpidr};
+use turnstile_vgic::{Model, Vgic, VgicConfig};
+use turnstile_vm::{lifecycle, psci};
+
+use crate::arch::boot::Host;
+use crate::arch::exit::full::Crash;
+use crate::arch::facility::{common, pmu};
+use crate::arch::irq;
+use crate::arch::memory::{self, GuestMemory};
+use crate::arch::mitigation::Choice;
+use crate::arch::mode::Wanted;
+use crate::arch::sched::Thread;
+use crate::arch::stolen::{Records, StolenTime};
+use crate::arch::vm::{Vm, VmParts};
+pub use devices::Devices;
+
+/// Why a VM cannot be built or started.
+#[derive(Debug)]
+pub enum Error {
+    /// Its kernel is not an arm64 Image.
+    Image(ImageError),
+    /// It does not fit its machine.
+    Map(MapError),
+    /// Its images do not fit its memory.
+    Layout(LayoutError),
+    /// Its device tree cannot be built.
+    Fdt(fdt::Error),
+    /// There is not enough memory.
+    Memory(memory::Error),
+    /// Its interrupt controller cannot be built.
+    Vgic,
+    /// It wants what this version does not do; the text names it and says what to write instead.
+    Unsupported(&'static str),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Image(error) => write!(f, "its kernel cannot be started: {error}"),
+            Self::Map(error) => write!(f, "{error}"),
+            Self::Layout(error) => write!(f, "{error}"),
+            Self::Fdt(error) => write!(f, "its device tree cannot be built: {error}"),
+            Self::Memory(error) => write!(f, "{error}"),
+            Self::Unsupported(what) => write!(f, "{what}"),
+            Self::Vgic => write!(f, "its interrupt controller cannot be built"),
+        }
+    }
+}
+
+impl From<memory::Error> for Error {
+    fn from(error: memory::Error) -> Self {
+        Self::Memory(error)
+    }
+}
+
+/// Says whether the arch crate reads a word of the command line itself: `mode=vhe` and `mode=nvhe`, by the boot code,
+/// before anything else; `mitigations=`, by each CPU as it starts.
+pub fn is_boot_word(word: &str) -> bool {
+    Wanted::from_word(word).is_some() || Choice::from_word(word).is_some()
+}
+
+/// Says what a crash code means.
+pub fn crash_text(code: u16) -> &'static str {
+    if code == Crash::SError as u16 {
+        "an access of the guest ended in an SError"
+    } else {
+        "the guest asked for a warm reset (PSCI SYSTEM_RESET2), as Linux does after a panic"
+    }
+}
+
+/// Refuses what a description may ask for and this version does not do.
+fn supported(chosen: &Arm64) -> Result<(), Error> {
+    let refuse = |what| Err(Error::Unsupported(what));
+    match chosen {
+        Arm64 { pmu: Pmu::Owned | Pmu::Trapped, .. } if !pmu::exists() => {
+            refuse("the CPU has no PMU (PMUv3): leave `pmu` out")
+        }
+        Arm64 { sve: true, .. } if common::vector_length() == 0 => {
+            refuse("the CPUs have no SVE: leave `sve` out, or use newer ones (under QEMU: -cpu max)")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the page of the machine that becomes the CPU interface of a guest with a GICv2. None with a GICv3.
+fn gicv(gic: GicVersion, host: &Host) -> Result<Option<u64>, Error> {
+    match (gic, host.gic()) {
+        (GicVersion::V3, GicVersion::V3) => Ok(None),
+        (GicVersion::V3, GicVersion::V2) => Err(Error::Unsupported(
+            "this machine has a GICv2, which cannot be a GICv3 to guests: leave `gic` out",
+        )),
+        (GicVersion::V2, _) => host.gicv().map(Some).ok_or(Error::Unsupported(
+            "this machine's GICv3 has no GICv2 interface for guests: leave `gic` out",
+        )),
+    }
+}
+
+/// What a VM's description becomes on this machine.
+pub struct Machine {
+    spec: VmSpec<'static>,
+    chosen: Arm64,
+    gic: GicVersion,
+    /// The page of the machine that is a GICv2's CPU interface.
+    gicv: Option<u64>,
+    /// The records of its stolen time, if its vCPUs share CPUs.
+    records: Option<Records>,
+}
+
+impl Machine {
+    /// Finds out what the VM with index `id` needs of this machine, and the parts it is made from.
+    ///
+    /// # Errors
+    /// When the machine lacks what the description asks for.
+    pub fn new(id: u8, spec: &VmSpec<'static>, host: &Host) -> Result<(Self, VmParts), Error> {
+        let chosen = *spec.machine.arm64().ok_or(Error::Unsupported(
+            "its machine is a PC, and this is the hypervisor for arm64: write machine = \"virt\"",
+        ))?;
+        supported(&chosen)?;
+        let gic = chosen.gic.on(host.gic());
+        chosen.map.map().check(gic, spec.vcpus, spec.memory).map_err(Error::Map)?;
+        let gicv = gicv(gic, host)?;
+        let records = match spec.schedule {
+            Schedule::Shared(_) => Some(memory::stolen_time_records(spec.vcpus)?),
+            Schedule::Pinned => None,
+        };
+        let machine = Self { spec: *spec, chosen, gic, gicv, records };
+        let parts = machine.parts(id)?;
+        Ok((machine, parts))
+    }
+
+    fn parts(&self, id: u8) -> Result<VmParts, Error> {
+        let spec = &self.spec;
+        Ok(VmParts {
+            id,
+            name: String::from(spec.name),
+            machine: self.chosen.map,
+            on_crash: match spec.on_crash {
+                OnCrash::Stop => lifecycle::OnCrash::Stop,
+                OnCrash::Restart => lifecycle::OnCrash::Restart,
+            },
+            pmu: match self.chosen.pmu {
+                Pmu::Off => pmu::Kind::Off,
+                Pmu::Trapped => pmu::Kind::Trapped,
+                Pmu::Owned => pmu::Kind::Owned,
+            },
+            sve: self.chosen.sve,
+            statistics: spec.statistics,
+            vgic: self.vgic()?,
+            memory: spec.memory,
+            stolen_time: self.records.map(|_| self.chosen.map.map().stolen_time.base),
+        })
+    }
+
+    fn vgic(&self) -> Result<Vgic, Error> {
+        let spec = &self.spec;
+        let mpidrs: Vec<u64> = (0..spec.vcpus).filter_map(mpidr).collect();
+        let mut vgic = Vgic::new(&VgicConfig {
+            model: match self.gic {
+                GicVersion::V2 => Model::Gicv2,
+                GicVersion::V3 => Model::Gicv3,
+            },
+            mpidrs: &mpidrs,
+            spis: SPI_COUNT,
+            priority_bits: irq::priority_bits().min(8) as u8,
+            group1_at_reset: true,
+        })
+        .map_err(|_| Error::Vgic)?;
+        vgic.split_redistributors(self.chosen.map.map().gicr(spec.vcpus, spec.memory).in_first());
+        Ok(vgic)
+    }
+
+    /// Makes what vCPU `index` has as a thread with this number; `None` if it is pinned.
+    ///
+    /// # Errors
+    /// When there is no memory for its stack.
+    pub fn thread(&self, number: u32, index: usize) -> Result<Option<Thread>, Error> {
+        let Some(records) = self.records else { return Ok(None) };
+        Ok(Some(Thread::new(number, memory::vcpu_stack()?, StolenTime::new(records, index))))
+    }
+
+    /// Makes the devices in their reset state.
+    pub fn devices(&self) -> Devices {
+        Devices::new(self.chosen.map.map())
+    }
+
+    /// Returns fresh memory with the VM's images in it, and where its first vCPU starts.
+    ///
+    /// # Errors
+    /// When they do not fit; nothing is kept then.
+    pub fn furnish(&self) -> Result<(GuestMemory, psci::Start), Error> {
+        let mut memory = GuestMemory::new(self.chosen.map.map().ram_base, self.spec.memory, IPA_BITS)?;
+        match self.fill(&mut memory) {
+            Ok(start) => Ok((memory, start)),
+            Err(error) => {
+                memory.release()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes the VM ready for a life in `memory` that begins at `start`. Only while no vCPU runs.
+    pub fn prepare(&self, vm: &Vm, memory: &GuestMemory, start: psci::Start) {
+        vm.reset_interrupts();
+        vm.prepare(memory.vtcr(), memory.tables());
+        vm.psci.reset(start);
+    }
+
+    fn fill(&self, memory: &mut GuestMemory) -> Result<psci::Start, Error> {
+        if let Some(records) = self.records {
+            memory.show(self.chosen.map.map().stolen_time.base, records)?;
+        }
+        self.load(memory)
+    }
+
+    /// Puts kernel, initial RAM disk and device tree in place.
+    fn load(&self, memory: &mut GuestMemory) -> Result<psci::Start, Error> {
+        let spec = &self.spec;
+        let header = image::parse(spec.kernel).map_err(Error::Image)?;
+        let initrd_size = spec.initrd.map(|bytes| bytes.len() as u64);
+        let plan = layout(self.chosen.map.map(), spec.memory, &header, spec.kernel.len() as u64, initrd_size)
+            .map_err(Error::Layout)?;
+        let tree = fdt::build(&Platform {
+            machine: self.chosen.map,
+            gic: self.gic,
+            vcpus: spec.vcpus,
+            memory: spec.memory,
+            bootargs: spec.cmdline,
+            initrd: plan.initrd.clone(),
+            pmu: self.chosen.pmu != Pmu::Off,
+        })
+        .map_err(Error::Fdt)?;
+        if let Some(page) = self.gicv {
+            memory.map_device(self.chosen.map.map().gicc.base, page)?;
+        }
+        memory.load(plan.kernel.start, spec.kernel)?;
+        if let (Some(range), Some(bytes)) = (&plan.initrd, spec.initrd) {
+            memory.load(range.start, bytes)?;
+        }
+        memory.load(plan.dtb.start, &tree)?;
+        memory.finish_loading();
+        Ok(psci::Start { entry: plan.entry(), context: plan.dtb.start })
+    }
+}

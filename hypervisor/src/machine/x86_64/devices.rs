@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The devices of a PC that exits do not handle themselves: register models of `turnstile_devices` at their ports.
+
+use turnstile_devices::{AcpiPm, Cmos, FwCfg, ResetPorts, Uart16550};
+use turnstile_machine::pc;
+use turnstile_vm::lifecycle::Stop;
+
+use crate::arch::time;
+use crate::arch::vm::Vm;
+use crate::line;
+
+/// The ports of a 16550.
+const UART_PORTS: u16 = 8;
+/// What is read where nothing answers.
+const ABSENT: u64 = u64::MAX;
+
+/// The crash code of a write to the debug exit port, without what was written.
+const DEBUG_EXIT: u16 = 0x100;
+/// The crash code of a warm reset.
+pub(super) const PANIC: u16 = 0x200;
+/// Where a PC's firmware finds out whether a reset is a warm one, and what says so.
+const RESET_FLAG: u64 = 0x472;
+const WARM: u16 = 0x1234;
+
+/// The devices of one VM.
+pub struct Devices {
+    uart: Uart16550,
+    clock: Cmos,
+    power: AcpiPm,
+    firmware: FwCfg,
+    reset: ResetPorts,
+    /// The levels of the interrupt lines as the board knows them.
+    lines: Lines,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Lines {
+    uart: bool,
+    clock: bool,
+    power: bool,
+}
+
+impl Devices {
+    /// Makes the devices of a machine with so much memory, in bytes, and so many vCPUs, in their reset state.
+    pub fn new(memory: u64, vcpus: usize) -> Self {
+        let [low, high] = pc::split(memory);
+        Self {
+            uart: Uart16550::new(),
+            clock: Cmos::new(low, high),
+            power: AcpiPm::new(),
+            firmware: FwCfg::new(memory, vcpus as u16),
+            reset: ResetPorts::new(),
+            lines: Lines::default(),
+        }
+    }
+
+    /// Reads `size` bytes of a register in memory: no device of a PC that is not handled by exits has any.
+    pub fn read(&mut self, _: &'static Vm, _: u64, _: u8) -> Option<u64> {
+        None
+    }
+
+    /// Writes a register in memory.
+    pub fn write(&mut self, _: &'static Vm, _: u64, _: u8, _: u64) -> bool {
+        false
+    }
+
+    /// Reads `size` bytes of a port; `None` if there is no device.
+    pub fn port_read(&mut self, vm: &'static Vm, port: u16, size: u8) -> Option<u64> {
+        let value = match port {
+            _ if is_uart(port) => self.uart.read(u64::from(port - pc::COM1), size),
+            Cmos::INDEX | Cmos::DATA => self.clock.read(port, time::wall_nanoseconds()).into(),
+            FwCfg::SELECTOR | FwCfg::DATA => self.firmware.read(port).into(),
+            _ if is_power(port) => self.power.read(port - pc::ACPI_PM, size, time::nanoseconds()).into(),
+            _ if ResetPorts::has(port) => self.reset.read(port).into(),
+            pc::DEBUG_EXIT => ABSENT,
+            _ => return None,
+        };
+        self.update(vm);
+        Some(value)
+    }
+
+    /// Writes a port; false if there is no device.
+    pub fn port_write(&mut self, vm: &'static Vm, port: u16, size: u8, value: u64) -> bool {
+        match port {
+            _ if is_uart(port) => {
+                if let Some(byte) = self.uart.write(u64::from(port - pc::COM1), size, value) {
+                    line::console(vm, byte);
+                }
+            }
+            Cmos::INDEX | Cmos::DATA => self.clock.write(port, value as u8, time::wall_nanoseconds()),
+            FwCfg::SELECTOR | FwCfg::DATA => self.firmware.write(port, value as u16),
+            _ if is_power(port) => {
+                let offset = port - pc::ACPI_PM;
+                if self.power.write(offset, size, value as u32, time::nanoseconds()).is_some() {
+                    vm.stop(Stop::PowerOff);
+                }
+            }
+            _ if ResetPorts::has(port) => {
+                if self.reset.write(port, value as u8).is_some() {
+                    vm.stop(if vm.read_word(RESET_FLAG) == Some(WARM) {
+                        Stop::Crash(PANIC)
+                    } else {
+                        Stop::Reset
+                    });
+                }
+            }
+            pc::DEBUG_EXIT => vm.stop(match value & 0xff {
+                0 => Stop::PowerOff,
+                code => Stop::Crash(DEBUG_EXIT | code as u16),
+            }),
+            _ => return false,
+        }
+        self.update(vm);
+        true
+    }
+
+    /// Takes what was typed into the VM's console. Bytes that find no room are lost, as on a real line.
+    pub fn receive(&mut self, vm: &'static Vm, bytes: &[u8]) {
+        for byte in bytes {
+            let _ = self.uart.receive(*byte);
+        }
+        self.update(vm);
+    }
+
+    /// Lets time go on: interrupts that are due are raised.
+    pub fn tick(&mut self, vm: &'static Vm) {
+        self.update(vm);
+    }
+
+    /// Brings the interrupt lines in accord with the devices, and asks to be called when one may rise by itself.
+    fn update(&mut self, vm: &'static Vm) {
+        let (now, wall) = (time::nanoseconds(), time::wall_nanoseconds());
+        self.power.advance(now);
+        self.clock.advance(wall);
+        let lines = Lines {
+            uart: self.uart.interrupt(),
+            clock: self.clock.interrupt(),
+            power: self.power.interrupt(),
+        };
+        let changes = [
+            (pc::COM1_IRQ, self.lines.uart, lines.uart),
+            (pc::CMOS_IRQ, self.lines.clock, lines.clock),
+            (pc::SCI_IRQ, self.lines.power, lines.power),
+        ];
+        self.lines = lines;
+        for (irq, _, level) in changes.into_iter().filter(|(_, before, now)| before != now) {
+            vm.set_irq(irq, level);
+        }
+        let clock = self.clock.deadline(wall).map(|at| at.saturating_sub(wall));
+        let power = self.power.deadline(now).map(|at| at.saturating_sub(now));
+        if let Some(nanoseconds) = [clock, power].into_iter().flatten().min() {
+            time::set_deadline_in(nanoseconds);
+        }
+    }
+}
+
+fn is_uart(port: u16) -> bool {
+    (pc::COM1..pc::COM1 + UART_PORTS).contains(&port)
+}
+
+fn is_power(port: u16) -> bool {
+    (pc::ACPI_PM..pc::ACPI_PM + AcpiPm::PORTS).contains(&port)
+}

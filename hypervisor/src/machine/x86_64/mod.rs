@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A VM on AMD64: its memory with kernel and tables, what its first vCPU begins with, its devices.
+
+mod devices;
+
+use alloc::string::String;
+use core::fmt;
+
+use turnstile_bundle::{Apic, Feature, Machine as Kind, OnCrash, Paravirt, Pc, Schedule, VmSpec};
+use turnstile_machine::pc;
+use turnstile_machine::pc::boot::{self, BootError, Source, Start};
+use turnstile_vm::lifecycle;
+use turnstile_x86policy::features::kvm;
+
+use crate::arch::boot::Host;
+use crate::arch::exit::full::Crash;
+use crate::arch::memory::{self, GuestMemory};
+use crate::arch::sched::Thread;
+use crate::arch::switch::{BootState, Mode};
+use crate::arch::vm::{Vm, VmParts};
+pub use devices::Devices;
+
+/// Why a VM cannot be built or started.
+#[derive(Debug)]
+pub enum Error {
+    /// It is described for another architecture.
+    Foreign,
+    /// Its kernel cannot be started.
+    Boot(BootError),
+    /// There is not enough memory.
+    Memory(memory::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign => write!(f, "it is described for another architecture: write machine = \"pc\""),
+            Self::Boot(error) => write!(f, "{error}"),
+            Self::Memory(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl From<memory::Error> for Error {
+    fn from(error: memory::Error) -> Self {
+        Self::Memory(error)
+    }
+}
+
+/// Says whether the arch crate reads a word of the command line itself: there is none.
+pub fn is_boot_word(_: &str) -> bool {
+    false
+}
+
+/// A crash code of the arch crate, or one of the [`devices`].
+pub struct CrashText(u16);
+
+/// Says what a crash code means.
+pub fn crash_text(code: u16) -> CrashText {
+    CrashText(code)
+}
+
+impl fmt::Display for CrashText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHUTDOWN: u16 = Crash::Shutdown as u16;
+        const DELIVERY: u16 = Crash::Delivery as u16;
+        const STATE: u16 = Crash::State as u16;
+        const TABLES: u16 = Crash::Tables as u16;
+        match self.0 {
+            SHUTDOWN => write!(
+                f,
+                "a fault of the guest could not be delivered, nor the double fault (a triple fault)"
+            ),
+            DELIVERY => write!(f, "the guest's tables for faults and interrupts are not in memory"),
+            STATE => write!(f, "the CPU refuses the guest's state (VMEXIT_INVALID)"),
+            TABLES => write!(f, "the guest's page tables are not in memory"),
+            devices::PANIC => {
+                write!(f, "the guest asked for a warm reset (0x1234 at 0x472), as Linux does after a panic")
+            }
+            code => write!(f, "the guest wrote {} to the debug exit port", code & 0xff),
+        }
+    }
+}
+
+/// Returns KVM's feature bits of what a VM is offered; `None` leaves the hypervisor out of CPUID.
+fn kvm_features(offered: Paravirt) -> Option<u32> {
+    if offered == Paravirt::NONE {
+        return None;
+    }
+    let bits = offered.iter().map(|feature| match feature {
+        Feature::Clock => kvm::CLOCKSOURCE | kvm::CLOCKSOURCE2 | kvm::CLOCKSOURCE_STABLE,
+        Feature::Eoi => kvm::PV_EOI,
+        Feature::Ipi => kvm::PV_SEND_IPI,
+        Feature::TlbFlush => kvm::PV_TLB_FLUSH,
+        Feature::StealTime => kvm::STEAL_TIME,
+        Feature::Unhalt => kvm::PV_UNHALT,
+        Feature::PollControl => kvm::POLL_CONTROL,
+    });
+    Some(bits.fold(kvm::NOP_IO_DELAY, |all, bit| all | bit))
+}
+
+/// What a VM's description becomes on this machine.
+pub struct Machine {
+    spec: VmSpec<'static>,
+}
+
+impl Machine {
+    /// Finds out what the VM with index `id` needs of this machine, and the parts it is made from.
+    ///
+    /// # Errors
+    /// When it cannot be run here.
+    pub fn new(id: u8, spec: &VmSpec<'static>, _: &Host) -> Result<(Self, VmParts), Error> {
+        let Kind::Pc(Pc { apic, paravirt }) = spec.machine else { return Err(Error::Foreign) };
+        let parts = VmParts {
+            id,
+            name: String::from(spec.name),
+            on_crash: match spec.on_crash {
+                OnCrash::Stop => lifecycle::OnCrash::Stop,
+                OnCrash::Restart => lifecycle::OnCrash::Restart,
+            },
+            statistics: spec.statistics,
+            x2apic: apic == Apic::X2apic,
+            kvm: kvm_features(paravirt),
+            vcpus: spec.vcpus,
+        };
+        Ok((Self { spec: *spec }, parts))
+    }
+
+    /// Makes what a vCPU has as a thread with this number; `None` if it is pinned.
+    ///
+    /// # Errors
+    /// When there is no memory for its stack.
+    pub fn thread(&self, number: u32, _: usize) -> Result<Option<Thread>, Error> {
+        match self.spec.schedule {
+            Schedule::Pinned => Ok(None),
+            Schedule::Shared(_) => Ok(Some(Thread::new(number, memory::stack()?))),
+        }
+    }
+
+    /// Makes the devices in their reset state.
+    pub fn devices(&self) -> Devices {
+        Devices::new(self.spec.memory, self.spec.vcpus)
+    }
+
+    /// Returns fresh memory with the VM's images in it, and what its first vCPU begins with.
+    ///
+    /// # Errors
+    /// When they do not fit; nothing is kept then.
+    pub fn furnish(&self) -> Result<(GuestMemory, BootState), Error> {
+        let spec = &self.spec;
+        let plan = boot::plan(&Source {
+            kernel: spec.kernel,
+            initrd: spec.initrd,
+            cmdline: spec.cmdline,
+            memory: spec.memory,
+            vcpus: spec.vcpus,
+        })
+        .map_err(Error::Boot)?;
+        let mut memory = GuestMemory::new(&pc::ram(spec.memory))?;
+        for load in &plan.loads {
+            // Cannot fail: the plan was checked against the same map.
+            memory.load(load.address, &load.bytes)?;
+        }
+        memory.finish_loading();
+        Ok((memory, boot_state(&plan.start)))
+    }
+
+    /// Makes the VM ready for a life in `memory` that begins with `start`. Only while no vCPU runs.
+    pub fn prepare(&self, vm: &Vm, memory: &GuestMemory, start: BootState) {
+        vm.prepare(memory.tables(), memory.ram().clone(), start);
+    }
+}
+
+/// The registers of a plan as the arch crate wants them.
+fn boot_state(start: &Start) -> BootState {
+    BootState {
+        mode: match start.mode {
+            boot::Mode::Protected => Mode::Protected,
+            boot::Mode::Long { root } => Mode::Long { root },
+        },
+        rip: start.rip,
+        rsp: 0,
+        rax: start.rax,
+        rbx: start.rbx,
+        rsi: start.rsi,
+        selectors: start.selectors,
+    }
+}

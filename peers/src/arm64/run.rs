@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a vCPU leaves KVM for.
+
+use std::sync::Mutex;
+
+use anyhow::{Result, bail};
+use kvm_bindings::{KVM_SYSTEM_EVENT_RESET, KVM_SYSTEM_EVENT_SHUTDOWN};
+use kvm_ioctls::{VcpuExit, VcpuFd};
+
+use super::bus::NoDevice;
+use crate::cycles::Cycles;
+use crate::vcpu::{Shared, hear, lock};
+
+/// Runs a vCPU until the machine is switched off.
+///
+/// # Errors
+/// Says why KVM or the guest cannot go on.
+pub fn enter(vcpu: &mut VcpuFd, shared: &Mutex<Shared>, mut cycles: Option<Cycles>) -> Result<()> {
+    loop {
+        match vcpu.run() {
+            Ok(VcpuExit::MmioRead(address, data)) => {
+                if !lock(shared).devices.read(address, data) {
+                    bail!("the guest reads {address:#x}, where there is no device");
+                }
+            }
+            Ok(VcpuExit::MmioWrite(address, data)) => {
+                let sent = lock(shared).devices.write(address, data);
+                match sent {
+                    Ok(None) => {}
+                    Ok(Some(byte)) => hear(byte, shared, cycles.as_mut())?,
+                    Err(NoDevice) => bail!("the guest writes to {address:#x}, where there is no device"),
+                }
+            }
+            Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_SHUTDOWN, _)) => return Ok(()),
+            Ok(VcpuExit::SystemEvent(KVM_SYSTEM_EVENT_RESET, _)) => bail!("the guest restarts its machine"),
+            Ok(exit) => bail!("KVM cannot go on: {exit:?}"),
+            Err(error) if error.errno() == rustix::io::Errno::INTR.raw_os_error() => {}
+            Err(error) => bail!("KVM cannot run it: {error}"),
+        }
+    }
+}

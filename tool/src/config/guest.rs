@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reads what machine a guest sees: the keys of `[[vm]]` that differ by architecture.
+
+use std::ops::Range;
+
+use turnstile_bundle::{Apic, Arm64, Feature, Gic, GuestMachine, Machine, Paravirt, Pc, Pmu};
+
+use super::problem::{did_you_mean, list};
+use super::read::{At, Reader};
+use super::vm::named;
+use crate::isa::Isa;
+
+const ARM64: [&str; 3] = ["gic", "pmu", "sve"];
+const PC: [&str; 2] = ["apic", "paravirt"];
+
+/// The keys that only VMs of an architecture have.
+pub fn keys(isa: Isa) -> &'static [&'static str] {
+    match isa {
+        Isa::Arm64 => &ARM64,
+        Isa::X86_64 => &PC,
+    }
+}
+
+/// The keys of the other architecture, and what to say of them.
+pub fn others(isa: Isa) -> (&'static [&'static str], &'static str) {
+    match isa {
+        Isa::Arm64 => (
+            &PC,
+            "is for PCs, and this machine is for arm64: leave it out, or write isa = \"x86_64\" in [machine]",
+        ),
+        Isa::X86_64 => (
+            &ARM64,
+            "is for arm64, and this machine is a PC: leave it out, or take isa = \"x86_64\" out of [machine]",
+        ),
+    }
+}
+
+/// The machine that was chosen, and where, for messages about it.
+#[derive(Debug)]
+pub struct Chosen {
+    /// The machine.
+    pub machine: Machine,
+    /// Where its interrupt controller is named.
+    pub controller: Range<usize>,
+    /// Where SVE is asked for.
+    pub sve: Range<usize>,
+}
+
+impl Chosen {
+    /// The machine by which memory is judged: whether the interrupt controller suits is judged elsewhere.
+    pub fn bounds(&self) -> Machine {
+        match self.machine {
+            Machine::Arm64(arm64) => Machine::Arm64(Arm64 { gic: Gic::Auto, ..arm64 }),
+            pc @ Machine::Pc(_) => pc,
+        }
+    }
+}
+
+/// Reads the keys.
+pub fn read(reader: &mut Reader<'_, '_>, isa: Isa) -> Chosen {
+    match isa {
+        Isa::Arm64 => read_arm64(reader),
+        Isa::X86_64 => read_pc(reader),
+    }
+}
+
+fn read_arm64(reader: &mut Reader<'_, '_>) -> Chosen {
+    let map = reader.choice("machine", &named(&GuestMachine::ALL, GuestMachine::name));
+    let gic = reader.choice("gic", &named(Gic::ALL, Gic::name));
+    let pmu = reader.choice("pmu", &named(Pmu::ALL, Pmu::name));
+    let sve = reader.boolean("sve");
+    let span = |at: Option<Range<usize>>| at.unwrap_or_else(|| reader.span.clone());
+    let (controller, place) =
+        (span(gic.as_ref().map(|gic| gic.span.clone())), span(sve.as_ref().map(|sve| sve.span.clone())));
+    let machine =
+        Machine::Arm64(Arm64 { map: value(map), gic: value(gic), pmu: value(pmu), sve: value(sve) });
+    Chosen { machine, controller, sve: place }
+}
+
+fn read_pc(reader: &mut Reader<'_, '_>) -> Chosen {
+    reader.choice("machine", &[(Pc::NAME, ())]);
+    let apic = reader.choice("apic", &named(Apic::ALL, Apic::name));
+    let paravirt = read_paravirt(reader);
+    let controller = apic.as_ref().map_or_else(|| reader.span.clone(), |apic| apic.span.clone());
+    let machine = Machine::Pc(Pc { apic: value(apic), paravirt });
+    Chosen { machine, controller, sve: reader.span.clone() }
+}
+
+fn value<T: Default>(read: Option<At<T>>) -> T {
+    read.map(|at| at.value).unwrap_or_default()
+}
+
+/// Reads what of KVM's interface is offered: "all", "none" or a list of names.
+fn read_paravirt(reader: &mut Reader<'_, '_>) -> Paravirt {
+    let known = Feature::ALL.map(Feature::name);
+    let Some(names) = reader.word_or_words("paravirt") else { return Paravirt::default() };
+    let names = match names {
+        Ok(word) if word.value == "all" => return Paravirt::ALL,
+        Ok(word) if word.value == "none" => return Paravirt::NONE,
+        Ok(word) => {
+            let what = format!("`{}` is no value of `paravirt`", word.value);
+            let help = format!("write \"all\", \"none\", or a list of {}", list(&known));
+            reader.problem(word.span, what, help);
+            return Paravirt::default();
+        }
+        Err(names) => names,
+    };
+    let mut offered = Paravirt::NONE;
+    for name in names {
+        match Feature::from_name(&name.value) {
+            Some(feature) if offered.has(feature) => {
+                reader.problem(name.span, format!("`{feature}` is named twice"), "name it once");
+            }
+            Some(feature) => offered = offered.with(feature),
+            None => {
+                let what = format!("there is no paravirtual feature `{}`", name.value);
+                reader.problem(name.span, what, did_you_mean(&name.value, &known));
+            }
+        }
+    }
+    offered
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The table, in the seed's order of lines.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::counts::LINES;
+use super::{Counts, Pair};
+
+/// Prints all pairs.
+pub fn print(pairs: &[Pair]) {
+    println!("What happened in one second of a load of interrupts, without and with paravirtual EOI.\n");
+    println!("{}", table(pairs));
+    for pair in pairs {
+        println!("\n{}", sentence(pair));
+        println!("  exits without: {}", reasons(&pair.without));
+        println!("  exits with:    {}", reasons(&pair.with));
+    }
+}
+
+fn table(pairs: &[Pair]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    let mut header = vec!["event".to_owned()];
+    for pair in pairs {
+        header.extend([format!("{} without", pair.title), "with".to_owned()]);
+    }
+    table.set_header(header);
+    let mut add = |name: &str, count: &dyn Fn(&Counts) -> u64| {
+        let counts = pairs.iter().flat_map(|pair| [count(&pair.without), count(&pair.with)]);
+        table.add_row(std::iter::once(name.to_owned()).chain(counts.map(|count| count.to_string())));
+    };
+    for line in LINES {
+        add(line.name, &|counts| counts.line(line.name));
+    }
+    if pairs.iter().any(|pair| pair.without.doubled + pair.with.doubled > 0) {
+        add("doubled by QEMU", &|counts| counts.doubled);
+    }
+    add("taken by the guest", &|counts| counts.load.interrupts);
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+fn sentence(pair: &Pair) -> String {
+    let Pair { version, without, with, .. } = pair;
+    let (before, after) = (without.exits(), with.exits());
+    format!("{version}: {before} exits become {after}, {:.2} of them.", pair.left())
+}
+
+/// The reasons with their counts, the most frequent first.
+fn reasons(counts: &Counts) -> String {
+    let mut all: Vec<(&String, &u64)> = counts.reasons.iter().collect();
+    all.sort_by_key(|&(name, count)| (std::cmp::Reverse(*count), name));
+    all.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Load;
+    use super::*;
+
+    #[test]
+    fn a_pair_is_two_columns_and_a_sentence() {
+        let load = Load { interrupts: 100, spared: 0 };
+        let without = Counts::of_kvm(load, "@event kvm_exit 200\n@exit 0x7c 150\n@exit 0x60 50\n");
+        let with = Counts::of_kvm(
+            load,
+            "@event kvm_exit 110\n@exit 0x7c 60\n@exit 0x60 50\n@eoi 0xffffffffffffffff 3\n",
+        );
+        let pair = Pair {
+            subject: "kvm-svm",
+            title: "KVM SVM",
+            version: "Linux 1 KVM".to_owned(),
+            vcpus: 1,
+            without,
+            with,
+        };
+        let shown = table(std::slice::from_ref(&pair)).to_string();
+        assert!(shown.contains("KVM SVM without") && shown.contains("doubled by QEMU"), "{shown}");
+        assert_eq!(sentence(&pair), "Linux 1 KVM: 200 exits become 110, 0.55 of them.");
+        assert_eq!(reasons(&pair.without), "msr 150, intr 50");
+    }
+}

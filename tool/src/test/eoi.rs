@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The promise of paravirtual EOI: under the seed's load the exits fall to six tenths or less, no interrupt is lost or doubled
+//! (the guest counts), and whoever is interrupted is interrupted as often.
+
+use crate::bench::subjects::Subject;
+use crate::exits::{self, Counts};
+use crate::failure::{Failure, Result};
+use crate::layout::Layout;
+use crate::setup::qemu::Qemu;
+
+/// The part of the exits that may be left.
+const LEFT: f64 = 0.6;
+/// The load's interrupts in a second, and by how many percent two runs may differ: time passes otherwise in exits.
+const INTERRUPTS: std::ops::Range<u64> = 21_000..23_000;
+const TOLERANCE: f64 = 1.0;
+/// One of so many interrupts may be taken by the guest without being counted as injected (CAVEATS.md).
+const UNCOUNTED: u64 = 1000;
+
+/// Counts Turnstile's exits, without and with.
+pub fn check(layout: &Layout, qemu: &Qemu) -> Result<()> {
+    let pair = exits::count(layout, qemu, Subject::Turnstile, 1)?;
+    plausible("without", &pair.without)?;
+    plausible("with", &pair.with)?;
+    let (before, after) = (pair.without.load.interrupts, pair.with.load.interrupts);
+    if before.abs_diff(after) as f64 * 100.0 > TOLERANCE * before as f64 {
+        return Err(Failure::failed(format!("the load had {before} interrupts without, and {after} with")));
+    }
+    if pair.without.load.spared + pair.without.line("pv_eoi") > 0 {
+        return Err(Failure::failed("interrupts were ended without an exit although that was off"));
+    }
+    // The hypervisor counts what the guest has spared.
+    let (spared, ended) = (pair.with.load.spared, pair.with.line("pv_eoi"));
+    if spared.abs_diff(ended) * UNCOUNTED > spared {
+        let what = format!("the guest spared {spared} writes, and the hypervisor saw {ended} such ends");
+        return Err(Failure::failed(what));
+    }
+    match pair.left() <= LEFT {
+        true => Ok(()),
+        false => {
+            let (before, after) = (pair.without.exits(), pair.with.exits());
+            Err(Failure::failed(format!(
+                "{before} exits become {after}: {:.2} of them, at most {LEFT}",
+                pair.left()
+            )))
+        }
+    }
+}
+
+fn plausible(when: &str, counts: &Counts) -> Result<()> {
+    let (interrupts, injected) = (counts.load.interrupts, counts.line("inj_virq"));
+    if !INTERRUPTS.contains(&interrupts) {
+        return Err(Failure::failed(format!("{when}: the guest took {interrupts} interrupts")));
+    }
+    if injected.abs_diff(interrupts) * UNCOUNTED > interrupts {
+        let what = format!("{when}: {injected} interrupts were injected, and {interrupts} taken");
+        return Err(Failure::failed(what));
+    }
+    Ok(())
+}
