@@ -242,7 +242,7 @@ fn query(vcpu: u32, processors: &Processors) -> Outcome {
 /// `start-cpu`: the vCPU, where it starts, and what it finds in R3.
 fn start([vcpu, entry, argument]: [u32; 3], services: &mut impl Services) -> Outcome {
     let start = Start { entry: entry.into(), argument: argument.into() };
-    if start.entry >= services.memory_size() || start.entry % 4 != 0 {
+    if start.entry >= services.memory_size() || !start.entry.is_multiple_of(4) {
         return failed(Status::Parameter);
     }
     match services.processors().start(vcpu as usize, start) {

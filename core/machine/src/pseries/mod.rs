@@ -8,8 +8,10 @@
 pub mod boot;
 pub mod fdt;
 
-use crate::map::{MAX_VCPUS, MEMORY_UNIT, MIN_MEMORY, MapError, Region};
+use crate::map::{MEMORY_UNIT, MIN_MEMORY, MapError, Region};
 
+/// The most vCPUs of a machine.
+pub const MAX_VCPUS: usize = crate::map::MAX_VCPUS;
 /// The most memory in bytes: it ends where devices begin.
 pub const MAX_MEMORY: u64 = 1 << 40;
 /// A 16550 with byte-wide registers one byte apart, on the VM's console. Not in the device tree: an access to it is what
@@ -17,32 +19,28 @@ pub const MAX_MEMORY: u64 = 1 << 40;
 pub const SERIAL: Region = Region { base: 1 << 40, size: 0x1000 };
 /// Bytes of a page of the interrupt controller's.
 pub const INTERRUPT_PAGE: u64 = 0x1_0000;
-/// The interrupt management area of XIVE: four pages, of which a guest has the third (the operating system's).
+/// The interrupt management area of XIVE: four pages, of which a guest has the operating system's.
 pub const TIMA: Region = Region { base: (1 << 40) + (1 << 32), size: 4 * INTERRUPT_PAGE };
 /// Which page of [`TIMA`] is the operating system's.
 pub const TIMA_OS_PAGE: u64 = 2;
 /// Which page of [`TIMA`] is the user's.
 pub const TIMA_USER_PAGE: u64 = 3;
 /// The event state buffers of XIVE's sources: two pages each, see [`esb`].
-pub const ESB: Region = Region { base: (1 << 40) + (2 << 32), size: 2 * INTERRUPT_PAGE * (SOURCES as u64) };
+pub const ESB: Region =
+    Region { base: (1 << 40) + (2 << 32), size: 2 * INTERRUPT_PAGE * (TERMINAL_SOURCE as u64 + 1) };
 
-/// The first interrupt source that is an IPI: one for each vCPU. With XICS they are no sources.
-pub const FIRST_IPI: u32 = 0;
 /// The interrupt source of the terminal, of either controller: an edge.
 pub const TERMINAL_SOURCE: u32 = 0x1000;
-/// Interrupt sources have numbers below this.
-pub const SOURCES: u32 = TERMINAL_SOURCE + 1;
-/// The most favoured priority that is the hypervisor's own: a guest uses those below, which come first.
-pub const RESERVED_PRIORITY: u8 = 7;
+/// The first priority of XIVE that is the hypervisor's own; those before it, which are better, are the guest's.
+pub const RESERVED_PRIORITY: u32 = 7;
 
-/// The unit address of the terminal, by which calls name it.
-pub const TERMINAL: u32 = 0x7100_0000;
-/// The hypervisor call to which the firmware's entry leads, with the address of the arguments in R4.
-pub const RTAS_CALL: u32 = 0xf000;
-/// Bytes that are kept for the firmware's entry.
-pub const RTAS_SIZE: u64 = 0x1_0000;
+/// Returns how many sources of XIVE are for the guest's IPIs, from number zero on.
+#[must_use]
+pub const fn ipi_sources(vcpus: usize) -> u32 {
+    if vcpus <= 4 { 8 } else { 2 * vcpus as u32 }
+}
 
-/// Returns the address of the event state buffer of a source: the page of management, then the page of triggers.
+/// Returns the address of a source's event state buffer: the page of triggers, then the page of management.
 #[must_use]
 pub const fn esb(source: u32) -> u64 {
     ESB.base + source as u64 * 2 * INTERRUPT_PAGE
@@ -57,18 +55,12 @@ pub enum Interrupts {
     Xics,
 }
 
-/// Checks that a machine of `vcpus` vCPUs and `memory` bytes of RAM can be had.
+/// Checks that a machine can have `memory` bytes of RAM.
 ///
 /// # Errors
 ///
 /// Says which bound does not hold.
-pub const fn check(vcpus: usize, memory: u64) -> Result<(), MapError> {
-    if vcpus == 0 {
-        return Err(MapError::NoVcpus);
-    }
-    if vcpus > MAX_VCPUS {
-        return Err(MapError::TooManyVcpus(vcpus));
-    }
+pub const fn check_memory(memory: u64) -> Result<(), MapError> {
     if memory < MIN_MEMORY {
         Err(MapError::TooSmall(memory))
     } else if !memory.is_multiple_of(MEMORY_UNIT) {
