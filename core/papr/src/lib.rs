@@ -14,6 +14,7 @@
 //! | [`mode`] | H_SET_MODE |
 //! | [`process_table`] | H_REGISTER_PROC_TBL |
 //! | [`xics`] | the interrupt controller that is driven by calls |
+//! | [`xive`] | the interrupt controller that a guest drives itself: what calls remain |
 //!
 //! Nothing here knows a register of the processor or a place in the hypervisor's memory: guest memory is reached through
 //! [`Memory`], whose addresses are whatever a guest has given.
@@ -32,6 +33,7 @@ pub mod rtas;
 pub mod terminal;
 pub mod vpa;
 pub mod xics;
+pub mod xive;
 
 /// The atomics: the real ones, or the model checker's.
 mod sync {
