@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A VM on POWER: its memory, what its first vCPU begins with, its devices.
 
+mod devices;
+
 use alloc::string::String;
 use core::fmt;
 
@@ -12,6 +14,7 @@ use crate::arch::memory::{self, GuestMemory};
 use crate::arch::sched::Thread;
 use crate::arch::switch::BootState;
 use crate::arch::vm::{Vm, VmParts};
+pub use devices::Devices;
 
 /// Why a VM cannot be built or started.
 #[derive(Debug)]
@@ -58,27 +61,6 @@ impl fmt::Display for CrashText {
     }
 }
 
-/// The devices of a VM that exits do not handle themselves.
-pub struct Devices;
-
-impl Devices {
-    /// Reads a device register.
-    pub fn read(&mut self, _: &Vm, _: u64, _: u8) -> Option<u64> {
-        None
-    }
-
-    /// Writes a device register.
-    pub fn write(&mut self, _: &Vm, _: u64, _: u8, _: u64) -> bool {
-        false
-    }
-
-    /// Lets clocks go on.
-    pub fn tick(&mut self, _: &Vm) {}
-
-    /// Takes what was typed.
-    pub fn receive(&mut self, _: &Vm, _: &[u8]) {}
-}
-
 /// What a VM's description becomes on this machine.
 pub struct Machine {
     spec: VmSpec<'static>,
@@ -111,7 +93,7 @@ impl Machine {
 
     /// Makes the devices in their reset state.
     pub fn devices(&self) -> Devices {
-        Devices
+        Devices::new()
     }
 
     /// Returns fresh memory with the VM's images in it, and what its first vCPU begins with.
