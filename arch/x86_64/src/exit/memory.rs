@@ -5,7 +5,7 @@
 //! instruction's own operand if the fault is in the last step of the translation, it is no fetch, and no event was being
 //! delivered: all else has no operand.
 
-use turnstile_exitstat::Reason;
+use turnstile_exitstat::{Event, Reason};
 use turnstile_vm::lifecycle::Stop;
 use turnstile_x86insn::execute::{self, Machine, Progress};
 use turnstile_x86insn::operation::{Kind, Operation, Source};
@@ -68,8 +68,10 @@ pub(super) fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
         }
         _ => return Code::FULL,
     }
+    statistics::count::<N>(vcpu, Event::DecodedBefore);
+    statistics::count::<N>(vcpu, accessed(info & info::WRITE != 0));
     skip_to(vmcb, rip.wrapping_add(operation.length.into()));
-    done(frame)
+    done::<N>(frame, vmcb)
 }
 
 /// All others.
@@ -88,18 +90,23 @@ pub(super) fn full(frame: &mut Frame, vmcb: &mut Vmcb, vcpu: &'static Vcpu, moni
     }
     let Some((code, valid)) = access::fetch(vmcb, &vcpu.vm.life().ram) else { return };
     let (rip, bitness) = (vmcb.rip(), access::bitness(vmcb));
-    let known = vcpu.owned(|owned| {
-        let found = owned.decoded.find(rip, bitness, code).copied();
-        found.or_else(|| owned.decoded.decode(rip, bitness, code, valid))
-    });
+    let found = vcpu.owned(|owned| owned.decoded.find(rip, bitness, code).copied());
+    statistics::add(vcpu, if found.is_some() { Event::DecodedBefore } else { Event::Decoded });
+    let known = found.or_else(|| vcpu.owned(|owned| owned.decoded.decode(rip, bitness, code, valid)));
     let Some(operation) = known else { return Exception::UNDEFINED.inject(vmcb) };
     let write = info & info::WRITE != 0;
     if write && operation.only_reads() || !write && operation.only_writes() {
         // Not what has faulted: the code has changed. Executed again, it does what it is now.
         return;
     }
+    statistics::add(vcpu, accessed(write));
     let access = Access { vmcb, vcpu, monitor };
     carry_out(&mut Instruction { frame, access, address }, &operation, write);
+}
+
+/// The event of an access to a device.
+const fn accessed(write: bool) -> Event {
+    if write { Event::MmioWrite } else { Event::MmioRead }
 }
 
 /// An instruction that is carried out.
