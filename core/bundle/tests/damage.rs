@@ -3,8 +3,8 @@
 //! neither accidents (the digest does not match) nor blobs made on purpose (it does).
 
 use turnstile_bundle::{
-    Apic, Bundle, BundleError, CpuList, Feature, Machine, Mapping, OnCrash, Paravirt, Part, Pc, Schedule,
-    SpecError, VmSpec, write,
+    Apic, Bundle, BundleError, CpuList, Feature, Interrupts, Machine, Mapping, OnCrash, Paravirt, Part, Pc,
+    Pseries, Schedule, SpecError, VmSpec, write,
 };
 use vm_fdt::FdtWriter;
 use xxhash_rust::xxh64::xxh64;

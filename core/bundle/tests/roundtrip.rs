@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use turnstile_bundle::{
     Apic, Arm64, Bundle, BundleError, Class, CpuList, Feature, Gic, GicVersion, GuestMachine, Interrupts,
-    MAX_CMDLINE, MAX_NAME, Machine, Mapping, OnCrash, Paravirt, Pc, Pmu, Pseries, Schedule, SpecError, VmLabel, VmSpec, write,
+    MAX_CMDLINE, MAX_NAME, Machine, Mapping, OnCrash, Paravirt, Pc, Pmu, Pseries, Schedule, SpecError,
+    VmLabel, VmSpec, write,
 };
 use turnstile_machine::MapError;
 
@@ -223,8 +224,8 @@ fn machine() -> impl Strategy<Value = Machine> {
         let paravirt = features.into_iter().fold(Paravirt::NONE, Paravirt::with);
         Machine::Pc(Pc { apic, paravirt })
     });
-    let pseries = prop::sample::select(Interrupts::ALL)
-        .prop_map(|interrupts| Machine::Pseries(Pseries { interrupts }));
+    let pseries =
+        prop::sample::select(Interrupts::ALL).prop_map(|interrupts| Machine::Pseries(Pseries { interrupts }));
     prop_oneof![arm64, pc, pseries]
 }
 
