@@ -9,7 +9,7 @@ use core::fmt;
 use turnstile_bundle::VmSpec;
 use turnstile_vm::lifecycle;
 
-use crate::arch::boot::Host;
+use crate::arch::boot::{Host, NO_INPUT};
 use crate::arch::memory::{self, GuestMemory};
 use crate::arch::sched::Thread;
 use crate::arch::switch::BootState;
@@ -42,9 +42,9 @@ impl From<memory::Error> for Error {
     }
 }
 
-/// Says whether the arch crate reads a word of the command line itself: there is none.
-pub fn is_boot_word(_: &str) -> bool {
-    false
+/// Says whether the arch crate reads a word of the command line itself.
+pub fn is_boot_word(word: &str) -> bool {
+    word == NO_INPUT
 }
 
 /// A crash code of the arch crate.
