@@ -32,6 +32,9 @@ pub mod exit;
 #[cfg(target_os = "none")]
 pub mod fault;
 pub mod frame;
+#[cfg(target_os = "none")]
+mod inhibited;
+pub mod irq;
 pub mod memory;
 pub mod opal;
 pub mod partition;
@@ -61,9 +64,9 @@ pub trait Monitor: Sync {
     /// Writes a device register; false if there is no device.
     fn mmio_write(&self, vm: &'static vm::Vm, address: u64, size: u8, value: u64) -> bool;
     /// Takes characters that `vm` writes to its terminal.
-    fn terminal_put(&self, vm: &'static vm::Vm, characters: &[u8]);
+    fn terminal_write(&self, vm: &'static vm::Vm, characters: &[u8]);
     /// Moves what was typed for `vm` to `room`; returns how many characters those are.
-    fn terminal_get(&self, vm: &'static vm::Vm, room: &mut [u8; 16]) -> usize;
+    fn terminal_read(&self, vm: &'static vm::Vm, room: &mut [u8]) -> usize;
     /// Returns the wall clock of `vm`: nanoseconds since 1970.
     fn clock(&self, vm: &'static vm::Vm) -> u64;
     /// Sets the wall clock of `vm`.
