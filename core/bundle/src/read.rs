@@ -24,7 +24,7 @@ const MAGIC: u32 = 0xd00d_feed;
 const PADDING: usize = 0x1_0000;
 
 /// The properties of a VM.
-const VM_PROPERTIES: [&str; 18] = [
+const VM_PROPERTIES: [&str; 19] = [
     "name",
     "vcpus",
     "cpus",
@@ -32,6 +32,7 @@ const VM_PROPERTIES: [&str; 18] = [
     "weight",
     "realtime",
     "memory",
+    "mapping",
     "machine",
     "gic",
     "pmu",
@@ -198,6 +199,9 @@ fn read_vm<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<VmSpec<'a>, Bu
         cpus: read_cpus(required("cpus")?)?,
         schedule: read_schedule(text("schedule")?, get("weight"), get("realtime"))?,
         memory: required("memory")?.try_into().map(u64::from_be_bytes).map_err(|_| MALFORMED)?,
+        mapping: text("mapping")?
+            .parse()
+            .map_err(|_| BundleError::Malformed("how a VM's memory is mapped"))?,
         machine: read_machine(text("machine")?, get)?,
         on_crash: text("on-crash")?.parse().map_err(|_| BundleError::Malformed("a VM's crash policy"))?,
         statistics: flag(get("statistics"))?,

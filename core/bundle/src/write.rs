@@ -108,6 +108,7 @@ fn describe(fdt: &mut FdtWriter, vm: &VmSpec<'_>, images: &Indexes) -> Result<()
         }
     }
     fdt.property_u64("memory", vm.memory)?;
+    fdt.property_string("mapping", vm.mapping.name())?;
     fdt.property_string("machine", vm.machine.name())?;
     match vm.machine {
         Machine::Arm64(Arm64 { gic, pmu, sve, .. }) => {

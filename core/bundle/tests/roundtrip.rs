@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use turnstile_bundle::{
     Apic, Arm64, Bundle, BundleError, Class, CpuList, Feature, Gic, GicVersion, GuestMachine, MAX_CMDLINE,
-    MAX_NAME, Machine, OnCrash, Paravirt, Pc, Pmu, Schedule, SpecError, VmLabel, VmSpec, write,
+    MAX_NAME, Machine, Mapping, OnCrash, Paravirt, Pc, Pmu, Schedule, SpecError, VmLabel, VmSpec, write,
 };
 use turnstile_machine::MapError;
 
@@ -22,6 +22,7 @@ fn vm<'a>(name: &'static str, list: &'a [u16]) -> VmSpec<'a> {
         cpus: CpuList::new(list),
         schedule: Schedule::Pinned,
         memory: 64 * MIB,
+        mapping: Mapping::AtStart,
         machine: Machine::default(),
         on_crash: OnCrash::Stop,
         statistics: false,
@@ -43,6 +44,7 @@ fn two_vms_read_back() {
         }),
         vcpus: 7,
         schedule: Schedule::Shared(Class::RealTime { priority: 99 }),
+        mapping: Mapping::OnDemand,
         on_crash: OnCrash::Restart,
         statistics: true,
         cmdline: "",
@@ -260,6 +262,7 @@ proptest! {
                 cpus: CpuList::new(list),
                 schedule,
                 memory: units * 2 * MIB,
+                mapping: if count % 3 == 0 { Mapping::OnDemand } else { Mapping::AtStart },
                 machine,
                 statistics: count % 2 == 0,
                 on_crash: if restart { OnCrash::Restart } else { OnCrash::Stop },

@@ -324,6 +324,7 @@ impl Images {
                 cpus: CpuList::new(&vm.cpus),
                 schedule: vm.schedule,
                 memory: vm.memory.value,
+                mapping: vm.mapping,
                 machine: vm.machine,
                 on_crash: vm.on_crash,
                 statistics: vm.statistics,

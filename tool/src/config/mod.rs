@@ -20,7 +20,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
-use turnstile_bundle::{MAX_VMS, OnCrash, Schedule};
+use turnstile_bundle::{MAX_VMS, Mapping, OnCrash, Schedule};
 
 use crate::failure::{Failure, Kind, Result};
 use crate::isa::Isa;
@@ -61,6 +61,8 @@ pub struct Vm {
     pub schedule: Schedule,
     /// Memory in bytes.
     pub memory: At<u64>,
+    /// When that memory gets its translations.
+    pub mapping: Mapping,
     /// The machine that the guest sees.
     pub machine: turnstile_bundle::Machine,
     /// What happens when the guest crashes.

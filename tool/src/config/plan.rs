@@ -219,6 +219,7 @@ fn complete(draft: VmDraft, cpus: &[u64]) -> Option<Vm> {
         cpus: cpus.iter().map(|&cpu| u16::try_from(cpu).ok()).collect::<Option<_>>()?,
         schedule: draft.schedule,
         memory: draft.memory,
+        mapping: draft.mapping,
         machine: draft.machine.machine,
         on_crash: draft.on_crash,
         statistics: draft.statistics,
