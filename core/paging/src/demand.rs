@@ -94,11 +94,16 @@ impl<F: Format> PageTable<F> {
 
     /// Returns what CPUs need that use these tables.
     pub fn blocks(&self) -> Blocks<F> {
-        Blocks { format: *self.format(), root: self.root() }
+        Blocks::new(*self.format(), self.root())
     }
 }
 
 impl<F: Format> Blocks<F> {
+    /// Makes it of the root of tables that were prepared in this format.
+    pub const fn new(format: F, root: PhysAddr) -> Self {
+        Self { format, root }
+    }
+
     /// Finds the place of the entry for the block that contains `address` and is at `output`. `None` if there is none: the
     /// address was not prepared, or is mapped by smaller pages. `read` reads an entry of a table.
     #[inline] // Once per exit that maps a block.

@@ -39,7 +39,7 @@ impl Counted {
 }
 
 /// One operation that is measured.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Its name.
     pub name: &'static str,
@@ -67,10 +67,14 @@ pub struct Row {
     pub target: Option<u16>,
     /// This row is measured so many times fewer than others: with many CPUs each operation takes long.
     pub fewer: u64,
+    /// It is measured as often as this at least.
+    pub least: u64,
+    /// Whether an operation is the first touch of memory, which must be mapped on demand.
+    pub touches: bool,
 }
 
 /// All rows, in the order of the table.
-pub const ROWS: [Row; 21] = [
+pub const ROWS: [Row; 22] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
@@ -99,6 +103,7 @@ pub const ROWS: [Row; 21] = [
         ..sender("broadcast-of-512", "SGI to all others of 512, the sender", 512, "broadcast wfi")
     },
     Row { counted: Counted::Wfi, ..sharing("vcpu-switch", "WFI of a vCPU to the entry of another") },
+    Row { touches: true, ..simple("first-touch", "first write to a block of memory") },
 ];
 
 /// The rows of PCs, in the order of the table.
@@ -116,7 +121,7 @@ pub const PC_ROWS: [Row; 14] = [
     pc("ipi-halted", "IPI to a vCPU in hlt and back, both CPUs", 2),
     pc("halt-wake", "hlt with an interrupt pending", 1),
     // Each touch takes a page: fewer, in more memory.
-    Row { fewer: 16, memory: 128, ..pc("first-touch", "first write to a page of memory", 1) },
+    Row { fewer: 16, memory: 128, touches: true, ..pc("first-touch", "first write to a page of memory", 1) },
     Row {
         shared: Some("cpus = [0]\nrealtime = 1"),
         counted: Counted::Wfi,
@@ -140,7 +145,7 @@ pub const POWER_ROWS: [Row; 10] = [
     Row {
         fewer: 16,
         memory: 128,
-        lines: ON_DEMAND,
+        touches: true,
         ..power("first-touch", "first write to a page of memory", 1)
     },
     power("facility-fault", "msgsndp to itself, and its interrupt", 1),
@@ -155,7 +160,6 @@ pub const POWER_ROWS: [Row; 10] = [
 /// What the VMs of some rows have besides.
 const XICS: &str = "interrupts = \"xics\"\n";
 const XIVE: &str = "interrupts = \"xive\"\n";
-const ON_DEMAND: &str = "mapping = \"on-demand\"\n";
 
 /// A row of the guest that measures on POWER.
 const fn power(name: &'static str, what: &'static str, vcpus: u16) -> Row {
@@ -193,6 +197,8 @@ pub const fn simple(name: &'static str, what: &'static str) -> Row {
         counted,
         target: None,
         fewer: 1,
+        least: 1,
+        touches: false,
     }
 }
 
@@ -222,7 +228,17 @@ impl Row {
 
     /// How often the operation is measured, where `usual` rows are measured so often.
     pub fn iterations(&self, usual: u64) -> u64 {
-        usual / self.fewer
+        (usual / self.fewer).max(self.least)
+    }
+
+    /// The row as Turnstile runs it: it maps a block of 2 MiB at a touch, where others map a page. Of these there are few; they
+    /// must be more than the visits of the console.
+    pub fn own(&self) -> Row {
+        const BLOCKS: u64 = 512;
+        if !self.touches {
+            return *self;
+        }
+        Row { fewer: 128, least: BLOCKS, memory: 2 * BLOCKS + 64, options: "order=2097152", ..*self }
     }
 
     /// The rest of the VM's table in a configuration.
@@ -233,6 +249,9 @@ impl Row {
             table.push_str(&format!("pmu = \"{}\"\n", if self.pmu { "trapped" } else { "off" }));
         }
         table.push_str(self.lines);
+        if self.touches {
+            table.push_str("mapping = \"on-demand\"\n");
+        }
         if let Some(lines) = self.shared {
             table.push_str(&format!("schedule = \"shared\"\n{lines}\n"));
         }
@@ -243,7 +262,10 @@ impl Row {
     pub fn cmdline(&self, usual: u64) -> String {
         let mut line = format!("iterations={}", self.iterations(usual));
         if self.guest != self.name {
-            line.push_str(&format!(" row={} {}", self.name, self.options));
+            line.push_str(&format!(" row={}", self.name));
+        }
+        if !self.options.is_empty() {
+            line.push_str(&format!(" {}", self.options));
         }
         if self.fewer > 1 {
             // In the same proportion.

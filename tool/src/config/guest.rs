@@ -3,7 +3,9 @@
 
 use std::ops::Range;
 
-use turnstile_bundle::{Apic, Arm64, Feature, Gic, GuestMachine, Interrupts, Machine, Paravirt, Pc, Pmu, Pseries};
+use turnstile_bundle::{
+    Apic, Arm64, Feature, Gic, GuestMachine, Interrupts, Machine, Paravirt, Pc, Pmu, Pseries,
+};
 
 use super::problem::{did_you_mean, list};
 use super::read::{At, Others, Reader};

@@ -228,7 +228,9 @@ fn bad_power_kernel(bytes: &[u8]) -> Option<(String, &'static str)> {
     }
     match (FileKind::of(bytes), object::File::parse(bytes)) {
         (FileKind::Elf, Ok(file)) if file.architecture() == Architecture::PowerPc64 => None,
-        (FileKind::Elf, Ok(_)) => Some(("the kernel is an ELF file, but not for 64-bit POWER".to_owned(), HELP)),
+        (FileKind::Elf, Ok(_)) => {
+            Some(("the kernel is an ELF file, but not for 64-bit POWER".to_owned(), HELP))
+        }
         (FileKind::Elf, Err(_)) => Some(("the kernel is a damaged ELF file".to_owned(), HELP)),
         (kind, _) => Some((format!("the kernel is {kind}"), HELP)),
     }

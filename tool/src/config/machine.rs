@@ -58,15 +58,8 @@ pub enum Board {
 
 impl Board {
     /// Every board, in the order in which messages list them.
-    pub const ALL: [Board; 7] = [
-        Board::Virt,
-        Board::Rpi4,
-        Board::Q35,
-        Board::Pc,
-        Board::Microvm,
-        Board::Powernv9,
-        Board::Powernv10,
-    ];
+    pub const ALL: [Board; 7] =
+        [Board::Virt, Board::Rpi4, Board::Q35, Board::Pc, Board::Microvm, Board::Powernv9, Board::Powernv10];
 
     /// Its name in configurations.
     pub fn name(self) -> &'static str {
@@ -102,12 +95,9 @@ impl Board {
     /// What cannot be changed about it; `None` if everything can.
     fn fixed(self) -> Option<Fixed> {
         match self {
-            Board::Virt
-            | Board::Q35
-            | Board::Pc
-            | Board::Microvm
-            | Board::Powernv9
-            | Board::Powernv10 => None,
+            Board::Virt | Board::Q35 | Board::Pc | Board::Microvm | Board::Powernv9 | Board::Powernv10 => {
+                None
+            }
             Board::Rpi4 => Some(Fixed {
                 cpu: "cortex-a72",
                 cpus: 4,

@@ -18,17 +18,8 @@ const PACKAGES: [&str; 2] = ["libc6-dev", "libgcc-12-dev"];
 const FIRST: [&str; 3] = ["crt1.o", "crti.o", "crtbeginT.o"];
 const LAST: [&str; 2] = ["crtend.o", "crtn.o"];
 /// Files of the C library's package and of gcc's.
-const LIBRARY: [&str; 9] = [
-    "crt1.o",
-    "crti.o",
-    "crtn.o",
-    "libc.a",
-    "libdl.a",
-    "libm.a",
-    "libpthread.a",
-    "librt.a",
-    "libutil.a",
-];
+const LIBRARY: [&str; 9] =
+    ["crt1.o", "crti.o", "crtn.o", "libc.a", "libdl.a", "libm.a", "libpthread.a", "librt.a", "libutil.a"];
 const COMPILER: [&str; 4] = ["crtbeginT.o", "crtend.o", "libgcc.a", "libgcc_eh.a"];
 /// Written last: what is there is complete.
 const COMPLETE: &str = "complete";

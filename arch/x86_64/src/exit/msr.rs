@@ -47,10 +47,9 @@ pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u
     if is_apic {
         return apic::write_msr::<N>(frame, vmcb, number, value);
     }
-    if number != KVM_POLL_CONTROL || value > 1 {
+    if number != KVM_POLL_CONTROL || !resident(frame).owned(|owned| owned.polling.set(value)) {
         return Code::FULL;
     }
-    resident(frame).owned(|owned| owned.polls = value != 0);
     skip::<N>(vmcb, LENGTH);
     done(frame)
 }

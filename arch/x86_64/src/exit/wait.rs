@@ -13,6 +13,7 @@ use crate::facility;
 use crate::frame::Frame;
 use crate::interrupts::{self, Arrived};
 use crate::irq;
+use crate::kvm;
 use crate::sched::{self, Svm};
 use crate::statistics;
 use crate::svm::{Vmcb, asid};
@@ -106,6 +107,7 @@ fn attend(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Atte
     if stops || reasons.contains(Reasons::INIT) && !vcpu.vm.startup.is_on(vcpu.index) {
         // In the life that ends: the last one to acknowledge lets the next one begin.
         statistics::end(vcpu, frame.timing);
+        kvm::end(vcpu);
         if stops {
             acknowledge_stop(vcpu, monitor);
         }
