@@ -32,6 +32,9 @@ pub mod exit;
 #[cfg(target_os = "none")]
 pub mod fault;
 pub mod frame;
+#[cfg(target_os = "none")]
+mod inhibited;
+pub mod irq;
 pub mod memory;
 pub mod opal;
 pub mod partition;

@@ -68,7 +68,7 @@ pub struct VmParts {
     /// See [`Vm::statistics`].
     pub statistics: bool,
     /// Its interrupt controller.
-    pub interrupts: irq::Kind,
+    pub board: irq::Board,
     /// How many vCPUs it has.
     pub vcpus: usize,
 }
@@ -81,7 +81,7 @@ impl Vm {
             name: parts.name,
             on_crash: parts.on_crash,
             statistics: parts.statistics,
-            board: irq::Board::new(parts.interrupts, parts.vcpus),
+            board: parts.board,
             processors: Processors::new(parts.vcpus),
             lifecycle: Lifecycle::new(parts.vcpus as u32),
             process_table: AtomicU64::new(RADIX),
@@ -120,7 +120,7 @@ impl Vm {
         }
         // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
         unsafe { *self.life.get() = Life { root, boot, ram } };
-        self.board.reset();
+        self.board.reset(self);
         self.processors.reset(Start { entry: boot.pc, argument: boot.r3 });
         self.set_process_table(RADIX);
     }
@@ -145,6 +145,7 @@ impl Vm {
 
     /// Nothing is translated for this partition any more: its memory is given back. No vCPU runs.
     pub fn end(&self) {
+        self.board.reset(self);
         partition::set(self.lpid(), 0, 0);
     }
 

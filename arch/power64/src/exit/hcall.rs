@@ -66,7 +66,6 @@ const fn handler(call: Hcall) -> Handler {
         Hcall::Eoi => irq::xics::eoi,
         Hcall::Cppr => irq::xics::cppr,
         Hcall::Ipi => irq::xics::ipi,
-        Hcall::Ipoll => irq::xics::ipoll,
         Hcall::Xirr => irq::xics::xirr,
         _ => LEAVE,
     }

@@ -120,7 +120,6 @@ fn acknowledge_stop(vcpu: &'static Vcpu, monitor: &dyn Monitor) {
         return;
     }
     // Nothing refers to the guest's memory any more when it is given back.
-    irq::reset(vcpu);
     vcpu.forget_areas();
     if let Some(stop) = vcpu.vm.lifecycle.acknowledge(vcpu.index) {
         vcpu.vm.end();
