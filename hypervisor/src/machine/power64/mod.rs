@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use turnstile_bundle::{Machine as Kind, Mapping, OnCrash, Pseries, Schedule, VmSpec};
+use turnstile_bundle::{Machine as Kind, OnCrash, Pseries, Schedule, VmSpec};
 use turnstile_machine::pseries::Interrupts;
 use turnstile_machine::pseries::boot::{self, BootError, Source};
 use turnstile_vm::lifecycle;
@@ -79,7 +79,9 @@ impl fmt::Display for CrashText {
             MACHINE_CHECK => write!(f, "a machine check came while the guest ran"),
             TABLES => write!(f, "the guest's process or page tables are not in its memory"),
             FETCH => write!(f, "the guest runs where it has no memory"),
-            TERMINATED => write!(f, "the guest says that it cannot go on (ibm,os-term), as Linux does in a panic"),
+            TERMINATED => {
+                write!(f, "the guest says that it cannot go on (ibm,os-term), as Linux does in a panic")
+            }
             code => write!(f, "crash code {code}"),
         }
     }
@@ -154,7 +156,7 @@ impl Machine {
             timebase: time::frequency(),
         })
         .map_err(Error::Boot)?;
-        let mut memory = GuestMemory::new(spec.memory, spec.mapping == Mapping::OnDemand)?;
+        let mut memory = GuestMemory::new(spec.memory)?;
         match self.fill(&mut memory, &plan) {
             Ok(()) => Ok((memory, boot_state(&plan.start))),
             Err(error) => {
