@@ -175,6 +175,27 @@ fn a_flush_that_others_ask_for_is_done_on_the_next_load() {
 }
 
 #[test]
+fn polling_can_be_forbidden_only_where_it_is_offered() {
+    for (offered, value, answer) in [(true, 0, true), (true, 1, true), (true, 2, false), (false, 0, false)] {
+        assert_eq!(super::Polling::new(offered).set(value), answer, "{offered} {value}");
+    }
+}
+
+#[test]
+fn nothing_is_written_for_a_vcpu_that_waits_for_its_start() {
+    let mut guest = Guest::new(Some(ALL));
+    for (number, value) in [(CLOCK, 0x1001), (STEAL_TIME, 0x1101)] {
+        assert_eq!(guest.write(number, value), Ok(()));
+    }
+    let before = guest.bytes(0, SIZE);
+    super::end(guest.vcpu);
+    put(guest.vcpu);
+    load(guest.vcpu, &mut guest.vmcb);
+    super::adjust(guest.vcpu, &guest.vmcb);
+    assert_eq!(guest.bytes(0, SIZE), before);
+}
+
+#[test]
 fn a_new_life_begins_with_everything_off() {
     let mut guest = Guest::new(Some(ALL));
     for (number, value) in [(CLOCK, 0x1001), (STEAL_TIME, 0x1101), (WALL_CLOCK, 0x1200), (POLL_CONTROL, 0)] {
