@@ -65,6 +65,9 @@ static turnstile_starting: AtomicU64 = AtomicU64::new(0);
 
 static HOST: Once<Host> = Once::new();
 
+/// The word of the command line by which the console is not looked at: so that nothing disturbs a measurement.
+pub const NO_INPUT: &str = "input=off";
+
 /// The largest device tree that is looked at, in bytes.
 const MAX_FDT: usize = 2 << 20;
 
@@ -145,7 +148,7 @@ fn set_up(machine: &Machine<'static>, fdt: Range) -> ! {
         }),
         bootargs: leak(machine.bootargs),
         model: leak(machine.model),
-        console_intid: None,
+        console_intid: Some(uart::INTERRUPT),
     });
     // SAFETY: the area lives for ever and its stack is unused.
     unsafe { turnstile_on_stack(first, first.stack_end, primary_on_stack) }
@@ -175,6 +178,9 @@ fn per_cpu_areas(machine: &Machine<'_>, boot: u32) -> Vec<&'static PerCpu> {
 extern "C" fn primary_on_stack(first: &'static PerCpu) -> ! {
     let Some(host) = HOST.get() else { cpu::halt() };
     start_cpu(first);
+    if !host.bootargs.split_ascii_whitespace().any(|word| word == NO_INPUT) {
+        time::poll_console();
+    }
     turnstile_main(host)
 }
 

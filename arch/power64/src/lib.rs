@@ -87,3 +87,28 @@ static MONITOR: Once<&'static dyn Monitor> = Once::new();
 pub fn set_monitor(monitor: &'static dyn Monitor) {
     MONITOR.call_once(|| monitor);
 }
+
+fn monitor() -> &'static dyn Monitor {
+    struct Nobody;
+    impl Monitor for Nobody {
+        fn mmio_read(&self, _: &'static vm::Vm, _: u64, _: u8) -> Option<u64> {
+            None
+        }
+        fn mmio_write(&self, _: &'static vm::Vm, _: u64, _: u8, _: u64) -> bool {
+            false
+        }
+        fn terminal_put(&self, _: &'static vm::Vm, _: &[u8]) {}
+        fn terminal_get(&self, _: &'static vm::Vm, _: &mut [u8; 16]) -> usize {
+            0
+        }
+        fn clock(&self, _: &'static vm::Vm) -> u64 {
+            0
+        }
+        fn set_clock(&self, _: &'static vm::Vm, _: u64) {}
+        fn interrupt(&self, _: u32) {}
+        fn deadline(&self) {}
+        fn waiting(&self, _: &'static vm::Vm) {}
+        fn stopped(&self, _: &'static vm::Vm, _: Stop) {}
+    }
+    MONITOR.get().copied().unwrap_or(&Nobody)
+}

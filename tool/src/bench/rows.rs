@@ -15,15 +15,17 @@ pub enum Counted {
     All,
     /// Those in which the SGI is sent.
     Sender,
-    /// Those that begin with WFI or HLT.
+    /// Those that begin with WFI, HLT or H_CEDE.
     Wfi,
+    /// None: there are none, and the figure is what the operation takes in all.
+    InAll,
 }
 
 impl Counted {
     /// Reasons for which a CPU that sends an SGI leaves the guest: a system register of GICv3, GICD_SGIR of GICv2.
     const SENDING: [&str; 2] = ["sysreg", "data-abort"];
     /// What waits.
-    const WAITING: [&str; 2] = ["wfx", "hlt"];
+    const WAITING: [&str; 3] = ["wfx", "hlt", "hcall"];
 
     /// Whether visits for this reason make the figure.
     pub fn includes(self, reason: &str) -> bool {
@@ -31,6 +33,7 @@ impl Counted {
             Counted::All => true,
             Counted::Sender => Self::SENDING.contains(&reason),
             Counted::Wfi => Self::WAITING.contains(&reason),
+            Counted::InAll => false,
         }
     }
 }
@@ -54,6 +57,8 @@ pub struct Row {
     pub vcpus: u16,
     /// If the vCPUs share physical CPUs: which, and how, in lines of the VM's table.
     pub shared: Option<&'static str>,
+    /// More lines of the VM's table.
+    pub lines: &'static str,
     /// The guest's memory in MiB.
     pub memory: u64,
     /// What of it is the figure.
@@ -124,6 +129,43 @@ pub const PC_ROWS: [Row; 14] = [
     },
 ];
 
+/// The rows of POWER, in the order of the table.
+pub const POWER_ROWS: [Row; 10] = [
+    power("null-hypercall", "H_CONFER to nobody", 1),
+    power("unknown-hypercall", "a hypercall that is none", 1),
+    power("prod-cede", "H_PROD of itself, H_CEDE", 1),
+    Row { lines: XICS, ..power("self-ipi-xics", "H_IPI to itself, H_XIRR, H_IPI, H_EOI", 1) },
+    Row {
+        counted: Counted::InAll,
+        lines: XIVE,
+        ..power("self-ipi-xive", "the same by XIVE's pages, all of it: no exit", 1)
+    },
+    Row { lines: XICS, ..power("ipi-ceded", "IPI to a vCPU in H_CEDE and back, both CPUs", 2) },
+    power("mmio-store", "store to a register of a UART", 1),
+    Row {
+        fewer: 16,
+        memory: 128,
+        touches: true,
+        ..power("first-touch", "first write to a page of memory", 1)
+    },
+    power("facility-fault", "msgsndp to itself, and its interrupt", 1),
+    Row {
+        shared: Some("cpus = [0]\nrealtime = 1"),
+        counted: Counted::Wfi,
+        lines: XIVE,
+        ..power("vcpu-switch", "H_CEDE of a vCPU to the entry of another", 2)
+    },
+];
+
+/// What the VMs of some rows have besides.
+const XICS: &str = "interrupts = \"xics\"\n";
+const XIVE: &str = "interrupts = \"xive\"\n";
+
+/// A row of the guest that measures on POWER.
+const fn power(name: &'static str, what: &'static str, vcpus: u16) -> Row {
+    Row { isa: Isa::Power64, guest: "measure", vcpus, ..simple(name, what) }
+}
+
 /// A row of the guest that measures on PCs.
 const fn pc(name: &'static str, what: &'static str, vcpus: u16) -> Row {
     Row { isa: Isa::X86_64, guest: "measure", vcpus, ..simple(name, what) }
@@ -134,6 +176,7 @@ pub fn of(isa: Isa) -> &'static [Row] {
     match isa {
         Isa::Arm64 => &ROWS,
         Isa::X86_64 => &PC_ROWS,
+        Isa::Power64 => &POWER_ROWS,
     }
 }
 
@@ -149,6 +192,7 @@ pub const fn simple(name: &'static str, what: &'static str) -> Row {
         pmu: false,
         vcpus: 1,
         shared: None,
+        lines: "",
         memory: 16,
         counted,
         target: None,
@@ -204,6 +248,7 @@ impl Row {
         if self.isa == Isa::Arm64 {
             table.push_str(&format!("pmu = \"{}\"\n", if self.pmu { "trapped" } else { "off" }));
         }
+        table.push_str(self.lines);
         if self.touches {
             table.push_str("mapping = \"on-demand\"\n");
         }

@@ -89,6 +89,8 @@ pub enum DebianPart {
     Linux,
     /// The kernel for any machine.
     Standard,
+    /// POWER's kernel with pages of 4 KiB.
+    SmallPages,
     /// The initramfs.
     Busybox,
 }
@@ -190,7 +192,7 @@ fn read_root(
     surroundings: &Surroundings<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<Config> {
-    Reader::new(root, 0..0, &["machine", "vm"], (&[], ""), problems);
+    Reader::new(root, 0..0, &["machine", "vm"], &[], problems);
     // The architecture decides which keys a VM has.
     let wanted = read_machine(root, surroundings, problems);
     let isa = wanted.board.isa();

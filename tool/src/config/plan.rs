@@ -30,6 +30,7 @@ fn suit(machine: &Machine, drafts: &[VmDraft], problems: &mut Vec<Problem>) {
                 suit_pc(draft, pc, problems);
                 continue;
             }
+            turnstile_bundle::Machine::Pseries(_) => continue,
         };
         let gic = chosen.gic.on(machine.gic);
         if gic == GicVersion::V3 && machine.gic == GicVersion::V2 {

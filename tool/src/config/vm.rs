@@ -130,6 +130,9 @@ fn read_source(
         Some(("debian", "linux-standard")) if part == DebianPart::Linux && isa == Isa::X86_64 => {
             Source::Debian(DebianPart::Standard)
         }
+        Some(("debian", "linux-4k")) if part == DebianPart::Linux && isa == Isa::Power64 => {
+            Source::Debian(DebianPart::SmallPages)
+        }
         Some(("debian", name)) => {
             let what = format!("there is no {key} `debian:{name}`");
             reader.problem(text.span.clone(), what, format!("use \"debian:{wanted}\" or a path"));

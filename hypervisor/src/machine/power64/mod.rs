@@ -12,7 +12,7 @@ use turnstile_machine::pseries::Interrupts;
 use turnstile_machine::pseries::boot::{self, BootError, Source};
 use turnstile_vm::lifecycle;
 
-use crate::arch::boot::Host;
+use crate::arch::boot::{Host, NO_INPUT};
 use crate::arch::exit::full::Crash;
 use crate::arch::irq::{self, Board, Presentation, Window};
 use crate::arch::memory::{self, GuestMemory};
@@ -56,9 +56,9 @@ impl From<memory::Error> for Error {
     }
 }
 
-/// Says whether the arch crate reads a word of the command line itself: there is none.
-pub fn is_boot_word(_: &str) -> bool {
-    false
+/// Says whether the arch crate reads a word of the command line itself.
+pub fn is_boot_word(word: &str) -> bool {
+    word == NO_INPUT
 }
 
 /// A crash code of the arch crate.

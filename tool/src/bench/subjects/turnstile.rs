@@ -22,8 +22,8 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     boot.counted = true;
     let usual = match run.row.isa {
         Isa::Arm64 => Some("off"),
-        // The hypervisor for PCs has none to be chosen.
-        Isa::X86_64 => None,
+        // The other hypervisors have none to be chosen.
+        Isa::X86_64 | Isa::Power64 => None,
     };
     if let Some(mitigations) = run.variant.mitigations.as_deref().or(usual) {
         boot.append = format!("{} mitigations={mitigations}", boot.append);
