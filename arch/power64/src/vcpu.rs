@@ -53,7 +53,7 @@ impl Vcpu {
             vm,
             index,
             cpu,
-            interrupts: irq::Vcpu::new(vm, index),
+            interrupts: irq::Vcpu::new(vm, index, thread.as_ref().map(|_| cpu)),
             areas: UnsafeCell::default(),
             statistics: vm.statistics.then(|| &*Box::leak(Box::new(Page::new(time::frequency())))),
             facilities: UnsafeCell::default(),

@@ -14,6 +14,7 @@ use super::escalation::Escalation;
 use super::own::Own;
 use super::ring::Ring;
 use super::{event, host};
+use crate::cpu::PerCpu;
 use crate::println;
 use crate::vm::Vm;
 
@@ -108,11 +109,14 @@ impl Board {
         Own::new(Ring::new(named.cam, named.keeps), self.presentation())
     }
 
-    /// Returns how vCPU `index` is woken where it is resident nowhere.
-    pub(super) fn escalation(&self, index: usize) -> Escalation {
+    /// Returns how vCPU `index` is woken, which shares CPUs and begins on `cpu`.
+    pub(super) fn escalation(&self, index: usize, cpu: &PerCpu) -> Escalation {
         match self.kind {
-            Kind::Xive { .. } => Escalation::new(self.processors + index as u64),
-            Kind::Xics(_) => Escalation::NONE,
+            Kind::Xics(_) => Escalation::default(),
+            Kind::Xive { .. } => Escalation::new(self.processors + index as u64, cpu).unwrap_or_else(|Error(code)| {
+                println!("An interrupt may not wake a vCPU that shares its CPU: the firmware says {code}.");
+                Escalation::default()
+            }),
         }
     }
 

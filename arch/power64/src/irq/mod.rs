@@ -50,8 +50,11 @@ pub(crate) fn load(vcpu: &'static vcpu::Vcpu) {
 
 /// The vCPU leaves this CPU. What comes for it from now on wakes it, if it waits.
 pub(crate) fn put(vcpu: &'static vcpu::Vcpu) {
-    vcpu.interrupts.own(own::Own::put);
+    // In this order: what comes behind the first escalates, what has come before the second is pending.
     vcpu.interrupts.escalation.arm(vcpu);
+    if vcpu.interrupts.own(own::Own::put) {
+        vcpu.attention.raise(Reasons::EXTERNAL);
+    }
 }
 
 /// The vCPU, which is resident, begins anew.

@@ -8,6 +8,7 @@ use turnstile_papr::xics::Icp;
 use super::board::Presentation;
 use super::escalation::Escalation;
 use super::ring::{Ring, wire};
+use crate::cpu::PerCpu;
 use crate::vm::Vm;
 
 /// The interrupts of a vCPU.
@@ -24,10 +25,11 @@ pub struct Vcpu {
 unsafe impl Sync for Vcpu {}
 
 impl Vcpu {
-    /// Makes those of vCPU `index` of `vm`.
-    pub fn new(vm: &Vm, index: usize) -> Self {
+    /// Makes those of vCPU `index` of `vm`, which begins on `shared` if it shares CPUs.
+    pub fn new(vm: &Vm, index: usize, shared: Option<&PerCpu>) -> Self {
         let board = &vm.board;
-        Self { icp: Icp::new(), escalation: board.escalation(index), own: UnsafeCell::new(board.own(index)) }
+        let escalation = shared.map_or(Escalation::default(), |cpu| board.escalation(index, cpu));
+        Self { icp: Icp::new(), escalation, own: UnsafeCell::new(board.own(index)) }
     }
 
     /// Uses what belongs to the CPU where the vCPU is resident: on that CPU, where nothing interrupts it. `f` does not give the
@@ -64,9 +66,9 @@ impl Own {
         }
     }
 
-    /// The vCPU leaves this CPU.
-    pub(super) fn put(&mut self) {
-        self.ring.put();
+    /// The vCPU leaves this CPU. True if an interrupt is pending for it.
+    pub(super) fn put(&mut self) -> bool {
+        self.ring.put() || self.raised
     }
 
     /// The vCPU, which is resident, begins anew.

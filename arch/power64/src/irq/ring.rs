@@ -34,14 +34,16 @@ impl Ring {
         }
     }
 
-    /// The vCPU leaves this CPU.
-    pub(super) fn put(&mut self) {
+    /// The vCPU leaves this CPU. True if something is pending for it that is not masked.
+    pub(super) fn put(&mut self) -> bool {
         OsPull.load();
-        if !self.keeps {
-            // The controller does not write them any more.
-            cpu::eieio();
-            self.words = OsWords.load() & OWN | RESET & !OWN;
-        }
+        // The controller does not write the words any more.
+        cpu::eieio();
+        let words = OsWords.load();
+        self.words = words & OWN | RESET & !OWN;
+        let (priority, pending) = ((words >> 48) as u8, (words >> 40) as u8);
+        // The best pending priority has the highest bit.
+        pending.leading_zeros() < u32::from(priority.min(8))
     }
 
     /// Resets the ring of the resident vCPU: nothing is pending, and everything is masked.
