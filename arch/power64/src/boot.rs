@@ -190,7 +190,6 @@ fn start_cpu(area: &'static PerCpu) {
     partition::load();
     switch::start_cpu();
     time::start_cpu();
-    irq::host::start_cpu();
     area.online.store(true, Ordering::Release);
 }
 

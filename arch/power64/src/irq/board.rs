@@ -5,16 +5,15 @@ use alloc::vec::Vec;
 
 use spin::Mutex;
 use turnstile_machine::pseries;
+use turnstile_papr::hcall::Hcall;
 use turnstile_papr::xics::Ics;
 use turnstile_papr::xive::{Arguments, Failure, Layout, Machine, Queue, Reply, Route, Tables, call};
-use turnstile_papr::hcall::Hcall;
 
-use super::firmware::{self, Buffer, Error};
 use super::escalation::Escalation;
+use super::firmware::{self, Buffer, Error};
 use super::own::Own;
 use super::ring::Ring;
 use super::{event, host};
-use crate::cpu::PerCpu;
 use crate::println;
 use crate::vm::Vm;
 
@@ -104,20 +103,13 @@ impl Board {
     }
 
     /// Makes what vCPU `index` has for itself.
-    pub(super) fn own(&self, index: usize) -> Own {
+    pub fn own(&self, index: usize) -> Own {
         let named = self.named.get(index).copied().unwrap_or_default();
-        Own::new(Ring::new(named.cam, named.keeps), self.presentation())
-    }
-
-    /// Returns how vCPU `index` is woken, which shares CPUs and begins on `cpu`.
-    pub(super) fn escalation(&self, index: usize, cpu: &PerCpu) -> Escalation {
-        match self.kind {
-            Kind::Xics(_) => Escalation::default(),
-            Kind::Xive { .. } => Escalation::new(self.processors + index as u64, cpu).unwrap_or_else(|Error(code)| {
-                println!("An interrupt may not wake a vCPU that shares its CPU: the firmware says {code}.");
-                Escalation::default()
-            }),
-        }
+        let escalation = match self.kind {
+            Kind::Xive { .. } => Escalation::New(self.processors + index as u64),
+            Kind::Xics(_) => Escalation::None,
+        };
+        Own::new(Ring::new(named.cam, named.keeps), self.presentation(), escalation)
     }
 
     /// Returns what of the controller a guest reaches itself: its own sources' event state buffers, and the ring of whichever
@@ -130,7 +122,10 @@ impl Board {
         let window = |guest, host| Window { guest, host, size: pseries::INTERRUPT_PAGE };
         let buffers = sources.iter().flat_map(move |source| {
             let guest = pseries::esb(source.lisn);
-            [window(guest, source.buffer.trigger), window(guest + pseries::INTERRUPT_PAGE, source.buffer.management)]
+            [
+                window(guest, source.buffer.trigger),
+                window(guest + pseries::INTERRUPT_PAGE, source.buffer.management),
+            ]
         });
         let ring = (!sources.is_empty()).then(host::controller).flatten().map(move |controller| {
             window(pseries::TIMA.base + pseries::TIMA_OS_PAGE * pseries::INTERRUPT_PAGE, controller.os_page)
@@ -153,7 +148,9 @@ impl Board {
     /// Carries out a call of XIVE for the guest. None of it is for a guest that uses XICS.
     pub(super) fn call(&self, vm: &Vm, number: Hcall, arguments: &Arguments) -> Reply {
         match &self.kind {
-            Kind::Xive { tables, .. } => call(&mut tables.lock(), &mut Hardware { board: self, vm }, number, arguments),
+            Kind::Xive { tables, .. } => {
+                call(&mut tables.lock(), &mut Hardware { board: self, vm }, number, arguments)
+            }
             Kind::Xics(_) => Reply::from(turnstile_papr::code::Code::FUNCTION),
         }
     }
@@ -218,7 +215,9 @@ impl Machine for Hardware<'_> {
     fn route(&mut self, source: u32, to: Option<Route>) -> Result<(), Failure> {
         let number = self.source(source).ok_or(Failure::Hardware)?.number;
         Ok(match to {
-            Some(route) => firmware::route(number, self.processor(route.server), route.priority, route.number)?,
+            Some(route) => {
+                firmware::route(number, self.processor(route.server), route.priority, route.number)?
+            }
             None => firmware::mask(number)?,
         })
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What comes for a vCPU that is resident nowhere: the controller keeps it, and has an event of its own for that, the
-//! escalation, which it sends to a queue of the hypervisor's on the CPU where the vCPU began. That wakes the vCPU.
+//! escalation, which it sends to a queue of the hypervisor's on the CPU that the vCPU left first. That wakes the vCPU.
 //!
 //! Only a vCPU that shares its CPU is ever resident nowhere. All others have no escalation, and their CPUs no queue: nothing
 //! here costs them anything.
@@ -11,11 +11,12 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use turnstile_vm::attention::Reasons;
 
+use super::event;
 use super::firmware::{self, Error};
 use super::tima::{HV_NOTIFIED, HvAcknowledge, HvPriority};
-use super::event;
 use crate::cpu::{self, PerCpu};
 use crate::discover::MAX_CPUS;
+use crate::println;
 use crate::vcpu::Vcpu;
 
 /// The priority of the hypervisor's queues.
@@ -36,21 +37,42 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 static QUEUES: [Queue; MAX_CPUS] = [const { Queue::new() }; MAX_CPUS];
 
 /// How a vCPU is woken.
-#[derive(Debug, Default)]
-pub(super) struct Escalation {
-    /// The page of management of the escalation's source; zero if the vCPU has none.
-    page: u64,
-    /// The number that its events have.
-    number: usize,
+#[derive(Debug)]
+pub(super) enum Escalation {
+    /// By those who post to it: its guest's interrupts do not come from the controller.
+    None,
+    /// The virtual processor has not been put yet.
+    New(u64),
+    /// By an event of a source.
+    Source {
+        /// The source's page of management.
+        page: u64,
+        /// The number that its events have.
+        number: usize,
+    },
 }
 
 impl Escalation {
-    /// Lets what comes for a virtual processor, while it is resident nowhere, go to the queue of a CPU.
-    ///
-    /// # Errors
-    /// What the firmware says.
-    pub(super) fn new(processor: u64, cpu: &PerCpu) -> Result<Self, Error> {
-        /// What it says when there are too many: OPAL_RESOURCE.
+    /// Before the vCPU leaves its CPU: what comes behind that escalates.
+    pub(super) fn arm(&mut self, vcpu: &'static Vcpu) {
+        if let Self::New(processor) = *self {
+            *self = Self::set_up(processor, cpu::this()).unwrap_or_else(|Error(code)| {
+                println!("An interrupt may not wake a vCPU that shares its CPU: the firmware says {code}.");
+                Self::None
+            });
+        }
+        if let Self::Source { page, number } = *self {
+            // Release: who is woken by the event finds the vCPU.
+            SLEEPERS[number].store(ptr::from_ref(vcpu).cast_mut(), Ordering::Release);
+            event::arm(page);
+        }
+    }
+
+    /// Lets what comes for a virtual processor that is resident nowhere go to the queue of a CPU: once, before its vCPU leaves
+    /// its first CPU.
+    #[cold]
+    fn set_up(processor: u64, cpu: &PerCpu) -> Result<Self, Error> {
+        /// What the firmware says when there are too many: OPAL_RESOURCE.
         const TOO_MANY: Error = Error(-10);
         Queue::of(cpu).place(cpu)?;
         let number = COUNT.fetch_add(1, Ordering::Relaxed) as usize;
@@ -61,16 +83,7 @@ impl Escalation {
         let page = firmware::buffer(source)?.management;
         event::off(page);
         firmware::route(source, cpu.pir.into(), PRIORITY, number as u32)?;
-        Ok(Self { page, number })
-    }
-
-    /// Before the vCPU leaves its CPU: what comes behind that escalates.
-    pub(super) fn arm(&self, vcpu: &'static Vcpu) {
-        if self.page != 0 {
-            // Release: who is woken by the event finds the vCPU.
-            SLEEPERS[self.number].store(ptr::from_ref(vcpu).cast_mut(), Ordering::Release);
-            event::arm(self.page);
-        }
+        Ok(Self::Source { page, number })
     }
 }
 
@@ -85,7 +98,7 @@ struct Queue {
     round: Cell<u32>,
 }
 
-// SAFETY: the boot CPU places it before its own CPU starts; then that CPU alone touches it.
+// SAFETY: its own CPU alone touches it.
 unsafe impl Sync for Queue {}
 impl Queue {
     /// Makes that of a CPU that has none.
@@ -98,7 +111,7 @@ impl Queue {
         &QUEUES[cpu.index % MAX_CPUS]
     }
 
-    /// Places the queue, if that has not been done. By the boot CPU, at boot.
+    /// Places the queue, if that has not been done. On its own CPU.
     fn place(&self, cpu: &PerCpu) -> Result<(), Error> {
         if self.address.get() != 0 {
             return Ok(());
@@ -107,6 +120,8 @@ impl Queue {
         // SAFETY: a page that nobody else has, cleared, for ever.
         unsafe { firmware::place_queue(cpu.pir.into(), PRIORITY, address, SHIFT, false)? };
         self.address.set(address);
+        // SAFETY: the hypervisor's own priority: it is interrupted for whatever is in the queue.
+        unsafe { HvPriority.store(OPEN) };
         Ok(())
     }
 
@@ -123,14 +138,6 @@ impl Queue {
             self.round.set(self.round.get() ^ 1);
         }
         Some((event & !(1 << 31)) as usize)
-    }
-}
-
-/// Sets this CPU up: it is interrupted for whatever is in its queue.
-pub(super) fn start_cpu() {
-    if Queue::of(cpu::this()).address.get() != 0 {
-        // SAFETY: the hypervisor's own priority.
-        unsafe { HvPriority.store(OPEN) };
     }
 }
 

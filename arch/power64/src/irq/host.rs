@@ -109,11 +109,6 @@ fn pages(_: u64) -> Result<u64, Error> {
     Err(NO_MEMORY)
 }
 
-/// Sets this CPU up.
-pub fn start_cpu() {
-    escalation::start_cpu();
-}
-
 /// Serves what the controller has for the hypervisor on this CPU.
 pub(crate) fn serve() {
     escalation::serve();

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The operating system's ring of a vCPU: what of it moves when the vCPU becomes resident, and leaves.
 
-use super::tima::{NOTIFIED, OWN, OsAcknowledge, OsCam, OsPending, OsPriority, OsPull, OsState, OsWords, RESET, VALID};
+use super::tima::{
+    NOTIFIED, OWN, OsAcknowledge, OsCam, OsPending, OsPriority, OsPull, OsState, OsWords, RESET, VALID,
+};
 use crate::cpu;
 
 /// A vCPU's ring while the vCPU is not resident.

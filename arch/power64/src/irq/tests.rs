@@ -4,6 +4,7 @@
 use turnstile_papr::xics::Icp;
 
 use super::board::Presentation;
+use super::escalation::Escalation;
 use super::firmware::Processor;
 use super::own::Own;
 use super::ring::Ring;
@@ -15,7 +16,7 @@ const CAM: u32 = 0x123;
 fn own(presentation: Presentation, keeps: bool) -> Own {
     fakes::reset();
     let named = Processor { cam: CAM, keeps };
-    Own::new(Ring::new(named.cam, named.keeps), presentation)
+    Own::new(Ring::new(named.cam, named.keeps), presentation, Escalation::None)
 }
 
 fn written() -> Vec<(&'static str, u64)> {
@@ -37,7 +38,10 @@ fn a_guest_that_drives_its_ring_finds_it_as_it_left_it() {
     assert!(own.put(), "it has to run");
     assert_eq!(fakes::take_log()[0], Access::Read("OsPull"), "before the words are read");
     own.load(&icp);
-    assert_eq!(written(), [("OsWords", 0x00ff_2000_0000_0000 | RESET & !OWN), ("OsCam", (CAM | VALID).into())]);
+    assert_eq!(
+        written(),
+        [("OsWords", 0x00ff_2000_0000_0000 | RESET & !OWN), ("OsCam", (CAM | VALID).into())]
+    );
 }
 
 #[test]
@@ -50,9 +54,15 @@ fn where_the_controller_keeps_the_words_they_are_not_written() {
 #[test]
 fn only_what_is_not_masked_keeps_a_vcpu_running() {
     let mut own = own(Presentation::Xive, false);
-    for (priority, pending, runs) in
-        [(0xff, 0, false), (0xff, 1, true), (0xff, 0x80, true), (0, 0x80, false), (6, 2, false), (7, 2, true), (1, 0x80, true)]
-    {
+    for (priority, pending, runs) in [
+        (0xff, 0, false),
+        (0xff, 1, true),
+        (0xff, 0x80, true),
+        (0, 0x80, false),
+        (6, 2, false),
+        (7, 2, true),
+        (1, 0x80, true),
+    ] {
         fakes::set("OsWords", priority << 48 | pending << 40);
         assert_eq!(own.put(), runs, "{priority} {pending}");
     }
