@@ -33,6 +33,8 @@ pub mod facility;
 #[cfg(target_os = "none")]
 pub mod fault;
 pub mod frame;
+#[cfg(target_os = "none")]
+mod inhibited;
 pub mod irq;
 pub mod memory;
 pub mod opal;
@@ -63,13 +65,13 @@ pub trait Monitor: Sync {
     fn mmio_read(&self, vm: &'static vm::Vm, address: u64, size: u8) -> Option<u64>;
     /// Writes a device register; false if there is no device.
     fn mmio_write(&self, vm: &'static vm::Vm, address: u64, size: u8, value: u64) -> bool;
-    /// Writes characters to the console of `vm`.
+    /// Takes characters that `vm` writes to its terminal.
     fn terminal_write(&self, vm: &'static vm::Vm, characters: &[u8]);
-    /// Takes characters that were typed into the console of `vm`; returns how many.
-    fn terminal_read(&self, vm: &'static vm::Vm, characters: &mut [u8]) -> usize;
-    /// Nanoseconds since 1970 by the clock of `vm`.
+    /// Moves what was typed for `vm` to `room`; returns how many characters those are.
+    fn terminal_read(&self, vm: &'static vm::Vm, room: &mut [u8]) -> usize;
+    /// Returns the wall clock of `vm`: nanoseconds since 1970.
     fn clock(&self, vm: &'static vm::Vm) -> u64;
-    /// Sets that clock.
+    /// Sets the wall clock of `vm`.
     fn set_clock(&self, vm: &'static vm::Vm, nanoseconds: u64);
     /// Handles a physical interrupt that belongs to no guest.
     fn interrupt(&self, number: u32);

@@ -124,6 +124,7 @@ impl Vm {
         }
         // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
         unsafe { *self.life.get() = Life { root, boot, ram } };
+        self.board.reset(self);
         self.processors.reset(Start { entry: boot.pc, argument: boot.r3 });
         let order = if boot.little_endian { lpcr::ILE } else { 0 };
         self.lpcr.store(GUEST_LPCR | order, Ordering::Relaxed);
@@ -161,7 +162,7 @@ impl Vm {
     }
 
     /// Nothing is translated for this partition any more: its memory is given back. No vCPU runs.
-    pub fn end(&'static self) {
+    pub fn end(&self) {
         self.board.reset(self);
         partition::set(self.lpid(), 0, 0);
     }

@@ -63,6 +63,10 @@ const fn handler(call: Hcall) -> Handler {
         Hcall::Confer => irq::call::confer,
         Hcall::Cede => irq::call::cede,
         Hcall::Prod => irq::call::prod,
+        Hcall::Eoi => irq::xics::eoi,
+        Hcall::Cppr => irq::xics::cppr,
+        Hcall::Ipi => irq::xics::ipi,
+        Hcall::Xirr => irq::xics::xirr,
         _ => LEAVE,
     }
 }
