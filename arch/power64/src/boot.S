@@ -13,7 +13,7 @@
     .set    MSR_RI, 2
     .set    MSR_EE, 0x8000
     .set    MSR_ME, 0x1000
-    .set    CPU_STACK_TOP, 8            // cpu::PerCpu
+    .set    CPU_STACK_END, 16           // cpu::PerCpu
     .set    STACK_HEAD, 512             // cpu::STACK_HEAD: the exit frame at the top of a stack
     .set    FRAME_CPU, 376              // frame::Frame
 
@@ -115,7 +115,7 @@ turnstile_secondary_entry:
     load_toc
     addis   3, 2, turnstile_starting@toc@ha
     ld      3, turnstile_starting@toc@l(3)
-    ld      1, CPU_STACK_TOP(3)
+    ld      1, CPU_STACK_END(3)
     addi    1, 1, -STACK_HEAD
     std     3, FRAME_CPU(1)
     mtspr   HSPRG0, 1

@@ -7,6 +7,7 @@ use spin::Once;
 pub use turnstile_arch_common::relax;
 use turnstile_vm::attention::KickToken;
 
+use crate::facility::Holder;
 use crate::frame::Frame;
 use crate::sched::Scheduler;
 use crate::time::Deadlines;
@@ -58,11 +59,20 @@ pub const STACK_HEAD: u64 = 512;
 
 const _: () = assert!(size_of::<Frame>() as u64 <= STACK_HEAD && STACK_HEAD.is_multiple_of(16));
 
-/// What each physical CPU has for itself. `boot.S` and `vectors.S` know the first two fields.
+/// Where vectors go on with an interrupt of the hypervisor itself: what it has left, and the vector.
+#[cfg(target_os = "none")]
+pub type Reporter = extern "C" fn(&crate::fault::Report, u64) -> !;
+/// On the host nothing interrupts.
+#[cfg(not(target_os = "none"))]
+pub type Reporter = ();
+
+/// What each physical CPU has for itself. `boot.S` and `vectors.S` know the first three fields.
 #[repr(C)]
 pub struct PerCpu {
     /// The end of the stack on which faults of the hypervisor are reported.
     pub fault_stack_end: u64,
+    /// Where such faults go on.
+    pub report: Reporter,
     /// The end of its stack.
     pub stack_end: u64,
     /// Its number among the CPUs in use.
@@ -75,12 +85,16 @@ pub struct PerCpu {
     pub deadlines: Deadlines,
     /// Its run queue, if vCPUs share it.
     pub scheduler: Once<Scheduler>,
+    /// Whose state its registers hold.
+    pub holder: Holder,
 }
 
+#[cfg(target_os = "none")]
 const _: () = {
     use core::mem::offset_of;
     assert!(offset_of!(PerCpu, fault_stack_end) == 0);
-    assert!(offset_of!(PerCpu, stack_end) == 8);
+    assert!(offset_of!(PerCpu, report) == 8);
+    assert!(offset_of!(PerCpu, stack_end) == 16);
 };
 
 impl PerCpu {
@@ -88,12 +102,17 @@ impl PerCpu {
     pub const fn new(index: usize, pir: u32, stack_end: u64, fault_stack_end: u64) -> Self {
         Self {
             fault_stack_end,
+            #[cfg(target_os = "none")]
+            report: crate::fault::turnstile_fault,
+            #[cfg(not(target_os = "none"))]
+            report: (),
             stack_end,
             index,
             pir,
             online: AtomicBool::new(false),
             deadlines: Deadlines::new(),
             scheduler: Once::new(),
+            holder: Holder::new(),
         }
     }
 

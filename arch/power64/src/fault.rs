@@ -114,7 +114,7 @@ fn backtrace(sp: u64) {
 
 /// Reports an interrupt that was taken in hypervisor state.
 #[unsafe(no_mangle)]
-extern "C" fn turnstile_fault(report: &Report, vector: u64) -> ! {
+pub extern "C" fn turnstile_fault(report: &Report, vector: u64) -> ! {
     let kind = name(vector);
     begin(kind);
     let whose = if report.msr & msr::HV != 0 { "in the hypervisor" } else { "in a guest" };

@@ -85,6 +85,13 @@ pub fn seconds() -> u64 {
     BASE.load(Ordering::Relaxed).wrapping_add(uptime())
 }
 
+/// Nanoseconds since 1970; since power-on, if the machine has no clock.
+pub fn wall_nanoseconds() -> u64 {
+    const NANOSECONDS: u128 = 1_000_000_000;
+    let since = u128::from(ticks()) * NANOSECONDS / u128::from(frequency());
+    BASE.load(Ordering::Relaxed).wrapping_mul(NANOSECONDS as u64).wrapping_add(since as u64)
+}
+
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 /// What the hypervisor decrementer is set to at most: it has 32 bits, of which one is the sign, where LPCR.LD is off, and
@@ -157,6 +164,11 @@ pub fn set_schedule(at: Option<u64>) {
     let deadlines = &cpu::this().deadlines;
     deadlines.schedule.set(at.unwrap_or(NEVER));
     deadlines.program();
+}
+
+/// Says whether this CPU's decrementer has rung, which ends with [`end_deadlines`].
+pub(crate) fn is_due() -> bool {
+    (HDEC.read() as u32).cast_signed() < 0
 }
 
 /// Ends the deadlines that have passed, and sets the decrementer for the others: after it has rung. True if devices wait

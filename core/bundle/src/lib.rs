@@ -27,6 +27,10 @@
 //!             machine = "pc"; apic = "x2apic"; paravirt = "clock", "eoi";
 //!             ...
 //!         };
+//!         vm-2 {
+//!             machine = "pseries"; interrupts = "auto";
+//!             ...
+//!         };
 //!     };
 //! };
 //! ```
@@ -56,7 +60,7 @@ mod write;
 pub use choices::UnknownChoice;
 pub use cpus::CpuList;
 pub use error::{BundleError, Part, SpecError, VmLabel};
-pub use machine::{Apic, Arm64, Gic, Machine, Pc, Pmu};
+pub use machine::{Apic, Arm64, Gic, Interrupts, Machine, Pc, Pmu, Pseries};
 pub use paravirt::{Feature, Paravirt};
 pub use read::Bundle;
 pub use spec::{Class, Mapping, OnCrash, Schedule, VmSpec, validate};

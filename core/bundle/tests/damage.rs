@@ -3,8 +3,8 @@
 //! neither accidents (the digest does not match) nor blobs made on purpose (it does).
 
 use turnstile_bundle::{
-    Apic, Bundle, BundleError, CpuList, Feature, Machine, Mapping, OnCrash, Paravirt, Part, Pc, Schedule,
-    SpecError, VmSpec, write,
+    Apic, Bundle, BundleError, CpuList, Feature, Interrupts, Machine, Mapping, OnCrash, Paravirt, Part, Pc,
+    Pseries, Schedule, SpecError, VmSpec, write,
 };
 use vm_fdt::FdtWriter;
 use xxhash_rust::xxh64::xxh64;
@@ -227,6 +227,11 @@ fn a_machine_has_what_belongs_to_its_architecture() {
     let other = Err(BundleError::Malformed("a property of another machine"));
     assert_eq!(machine(b"pc\0", &[("apic", b"xapic\0"), ("paravirt", b""), ("gic", b"v3\0")]), other);
     assert_eq!(machine(b"virt\0", &[("gic", b"v3\0"), ("pmu", b"off\0"), ("apic", b"xapic\0")]), other);
+    let pseries = |value| machine(b"pseries\0", &[("interrupts", value)]);
+    let expected = Machine::Pseries(Pseries { interrupts: Interrupts::Xics });
+    assert_eq!(pseries(b"xics\0"), Ok(expected));
+    assert_eq!(pseries(b"gic\0"), Err(BundleError::Malformed("a VM's interrupt controller")));
+    assert_eq!(machine(b"pseries\0", &[("interrupts", b"xive\0"), ("sve", b"")]), other);
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use turnstile_bundle::{
-    Apic, Arm64, Bundle, BundleError, Class, CpuList, Feature, Gic, GicVersion, GuestMachine, MAX_CMDLINE,
-    MAX_NAME, Machine, Mapping, OnCrash, Paravirt, Pc, Pmu, Schedule, SpecError, VmLabel, VmSpec, write,
+    Apic, Arm64, Bundle, BundleError, Class, CpuList, Feature, Gic, GicVersion, GuestMachine, Interrupts,
+    MAX_CMDLINE, MAX_NAME, Machine, Mapping, OnCrash, Paravirt, Pc, Pmu, Pseries, Schedule, SpecError,
+    VmLabel, VmSpec, write,
 };
 use turnstile_machine::MapError;
 
@@ -113,6 +114,11 @@ fn a_wrong_vm_is_named_with_what_is_wrong() {
         let problem = problem(VmSpec { machine, vcpus, schedule: FAIR, ..good() });
         assert_eq!(problem, SpecError::ApicVcpus { apic, vcpus });
     }
+    for vcpus in [0, 513] {
+        let machine = Machine::Pseries(Pseries::default());
+        let problem = problem(VmSpec { machine, vcpus, schedule: FAIR, ..good() });
+        assert_eq!(problem, SpecError::PartitionVcpus(vcpus));
+    }
     let pc = VmSpec { machine: Machine::Pc(Pc::default()), ..good() };
     let most = Pc::MAX_MEMORY;
     for (memory, wrong) in [
@@ -218,7 +224,9 @@ fn machine() -> impl Strategy<Value = Machine> {
         let paravirt = features.into_iter().fold(Paravirt::NONE, Paravirt::with);
         Machine::Pc(Pc { apic, paravirt })
     });
-    prop_oneof![arm64, pc]
+    let pseries =
+        prop::sample::select(Interrupts::ALL).prop_map(|interrupts| Machine::Pseries(Pseries { interrupts }));
+    prop_oneof![arm64, pc, pseries]
 }
 
 fn rest() -> impl Strategy<Value = Rest> {

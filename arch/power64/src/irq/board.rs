@@ -214,21 +214,26 @@ impl From<Error> for Failure {
 impl Machine for Hardware<'_> {
     fn route(&mut self, source: u32, to: Option<Route>) -> Result<(), Failure> {
         let number = self.source(source).ok_or(Failure::Hardware)?.number;
-        Ok(match to {
+        match to {
             Some(route) => {
-                firmware::route(number, self.processor(route.server), route.priority, route.number)?
+                firmware::route(number, self.processor(route.server), route.priority, route.number)?;
             }
             None => firmware::mask(number)?,
-        })
+        }
+        Ok(())
     }
 
     fn place(&mut self, server: u32, priority: u8, queue: Option<Queue>) -> Result<(), Failure> {
         let processor = self.processor(server);
-        let Some(queue) = queue else { return Ok(firmware::remove_queue(processor, priority)?) };
+        let Some(queue) = queue else {
+            firmware::remove_queue(processor, priority)?;
+            return Ok(());
+        };
         let host = self.vm.life().ram.host(queue.address, 1 << queue.shift).ok_or(Failure::Address)?;
         // SAFETY: RAM of this VM, in one piece, which the VM keeps until `Board::reset` has taken the queue away. What the
         // guest has there is its own affair.
-        Ok(unsafe { firmware::place_queue(processor, priority, host, queue.shift, true)? })
+        unsafe { firmware::place_queue(processor, priority, host, queue.shift, true)? };
+        Ok(())
     }
 
     fn load(&mut self, source: u32, offset: u64) -> u64 {

@@ -49,7 +49,11 @@ pub(crate) fn load(vcpu: &'static Vcpu) {
 
 /// The vCPU leaves this CPU. What comes for it from now on wakes it, if it waits.
 pub(crate) fn put(vcpu: &'static Vcpu) {
-    if vcpu.owned(|owned| owned.irq.put(vcpu)) {
+    let pending = vcpu.owned(|owned| {
+        owned.irq.arm(vcpu);
+        owned.irq.put()
+    });
+    if pending {
         vcpu.attention.raise(Reasons::EXTERNAL);
     }
 }

@@ -49,10 +49,13 @@ impl Own {
         }
     }
 
-    /// The vCPU leaves this CPU. True if an interrupt is pending for it.
-    pub(super) fn put(&mut self, vcpu: &'static Vcpu) -> bool {
-        // In this order: what comes behind the first escalates, what has come before the second is pending.
+    /// Before [`Own::put`]: what comes behind this escalates, what has come before that is pending.
+    pub(super) fn arm(&mut self, vcpu: &'static Vcpu) {
         self.escalation.arm(vcpu);
+    }
+
+    /// The vCPU leaves this CPU. True if an interrupt is pending for it.
+    pub(super) fn put(&mut self) -> bool {
         self.ring.put() || self.raised
     }
 

@@ -131,8 +131,11 @@ pub fn plan<'a>(source: &Source<'a>) -> Result<Plan<'a>, BootError> {
         return Err(BootError::TooHigh { end });
     }
     let start = Start { entry: kernel.entry, tree: place.start, little_endian: kernel.little_endian };
-    let mut loads: Vec<_> =
-        kernel.pieces.iter().map(|piece| Load { address: piece.address, bytes: piece.bytes.into() }).collect();
+    let mut loads: Vec<_> = kernel
+        .pieces
+        .iter()
+        .map(|piece| Load { address: piece.address, bytes: piece.bytes.into() })
+        .collect();
     loads.push(Load { address: rtas.start, bytes: firmware().into() });
     if let (Some(range), Some(disk)) = (initrd, source.initrd) {
         loads.push(Load { address: range.start, bytes: disk.into() });

@@ -45,11 +45,13 @@ const CALLS: [&str; 6] =
 /// length, the kind, then bits from the most significant on. Without transactional memory.
 const PA_FEATURES: [u8; 68] = [
     66, 0, // All bytes that follow; the only kind there is.
-    0xf6, 0x1f, 0xc7, 0xc0, 0x80, 0xf0, // 0: MMU, FPU, SLB, run latch, no-execute …; 5: little-endian.
+    0xf6, 0x1f, 0xc7, 0xc0, 0x80,
+    0xf0, // 0: MMU, FPU, SLB, run latch, no-execute …; 5: little-endian.
     0x80, 0, 0, 0, 0, 0, // 6: Power ISA 2.07.
     0, 0, 0, 0, 0x80, 0, // 16: vectors.
     0x80, 0, 0x80, 0, 0, 0, // 18: vector-scalar, 20: vector exclusive or, 22: no transactional memory.
-    0x80, 0, 0x80, 0, 0x80, 0, // 24: external control of the decrementer, 26: 64 bits, 28: performance monitor.
+    0x80, 0, 0x80, 0, 0x80,
+    0, // 24: external control of the decrementer, 26: 64 bits, 28: performance monitor.
     0x80, 0, 0x80, 0, 0xc0, 0, // 30: MMR, 32: little-endian atomics, 34: event-based branches.
     0x80, 0, 0x80, 0, 0x80, 0, // 36: SO, 38: copy and paste, 40: radix trees.
     0x80, 0, 0x80, 0, 0x80, 0, // 42: PM, 44: PC-relative addresses, 46: vectored system calls.
