@@ -66,6 +66,8 @@ pub const INT_RESET: u64 = 0x3d0;
 pub const RPT_INVALIDATE: u64 = 0x448;
 /// RTAS, where its code is not in memory: QEMU's number, which KVM's monitors have, too.
 pub const RTAS: u64 = 0xf000;
+/// Negotiation of the architecture, of QEMU's firmware.
+pub const CAS: u64 = 0xf002;
 /// A number that no call has.
 pub const NOTHING: u64 = 0x1000;
 

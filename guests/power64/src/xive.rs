@@ -85,9 +85,40 @@ pub fn queue(index: usize) -> u64 {
     QUEUES[index % MAX_CPUS].0.get() as u64
 }
 
+/// Asks for exploitation mode, and for radix translation, as a client program does through its firmware: where there is no
+/// firmware, as on QEMU's own partition, by the call that the firmware makes (LoPAR, section B.6.2.3).
+fn negotiate() {
+    /// Where the fifth option vector begins, and bytes of all.
+    const FIFTH: usize = 24 + 1 + 4 * 2;
+    /// POWER9 and POWER10; then five option vectors, of which the fifth is the one that counts.
+    const VECTORS: [u8; FIFTH + 28] = {
+        let mut bytes = [0; FIFTH + 28];
+        let processors: [u32; 6] = [0xffff_0000, 0x004e_0000, 0xffff_0000, 0x0080_0000, 0, u32::MAX];
+        let mut index = 0;
+        while index < 24 {
+            bytes[index] = processors[index / 4].to_be_bytes()[index % 4];
+            index += 1;
+        }
+        // Numbers and lengths are told less one.
+        bytes[24] = 4;
+        bytes[FIFTH] = 26;
+        // Exploitation; radix.
+        bytes[FIFTH + 23] = 0x40;
+        bytes[FIFTH + 24] = 0x40;
+        bytes
+    };
+    let room = queue(0);
+    call(hcall::CAS, [VECTORS.as_ptr() as u64, room, QUEUE as u64, 0]);
+}
+
 /// Sets up a source and a queue for each CPU; returns whether the hypervisor agreed.
 pub fn init() -> bool {
-    let mut good = call(hcall::INT_RESET, [0; 4]) == hcall::SUCCESS;
+    let mut status = call(hcall::INT_RESET, [0; 4]);
+    if status == hcall::FUNCTION {
+        negotiate();
+        status = call(hcall::INT_RESET, [0; 4]);
+    }
+    let mut good = status == hcall::SUCCESS;
     for index in 0..smp::count() {
         good &= init_one(index);
     }
