@@ -57,8 +57,8 @@ pub struct Owned {
     pub nmi: Nmi,
     /// It is to leave HLT without an interrupt.
     pub unhalted: bool,
-    /// What its guest says of polling while it halts (KVM's MSR 4B564D05h).
-    pub polls: bool,
+    /// What its guest says of polling while it halts.
+    pub polling: kvm::Polling,
     /// What it has asked for of KVM's interface.
     pub kvm: kvm::State,
     /// MSRs that only keep what is written to them.
@@ -72,7 +72,8 @@ pub struct Owned {
 impl Owned {
     /// Forgets everything but the local APIC, which [`crate::irq::reset`] resets: for a new life, or an INIT.
     pub fn reset(&mut self) {
-        (self.nmi, self.unhalted, self.polls) = (Nmi::default(), false, true);
+        (self.nmi, self.unhalted) = (Nmi::default(), false);
+        self.polling.reset();
         self.kvm = kvm::State::default();
         self.registers = Bank::new();
     }
@@ -104,7 +105,7 @@ impl Vcpu {
                 lapic: Lapic::new(index, vm.x2apic),
                 nmi: Nmi::default(),
                 unhalted: false,
-                polls: true,
+                polling: kvm::polling(vm),
                 kvm: kvm::State::default(),
                 registers: Bank::new(),
                 decoded: Cache::new(),

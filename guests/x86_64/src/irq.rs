@@ -62,8 +62,8 @@ pub fn on_interrupt(vector: u8) {
         handler(vector);
     }
     match vector {
-        // Nothing is in service after a spurious one.
-        apic::SPURIOUS => {}
+        // Nothing is in service after a spurious one; something is when somebody sent an interrupt with its vector.
+        apic::SPURIOUS if !apic::bit(apic::register::ISR, vector) => {}
         pic::BASE..pic::END => pic::end(vector),
         _ if ENDING.load(Relaxed) == Ending::Handler as u8 => {}
         _ => pv_eoi::end(),

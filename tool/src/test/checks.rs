@@ -23,15 +23,13 @@ pub struct Check {
 impl Check {
     /// The architecture that it is about.
     pub fn isa(&self) -> Isa {
-        match self.name.starts_with("x86_64/") {
-            true => Isa::X86_64,
-            false => Isa::Arm64,
-        }
+        let named = |isa: &&Isa| self.name.starts_with(&format!("{isa}/"));
+        Isa::ALL.iter().find(named).copied().unwrap_or_default()
     }
 }
 
 /// All checks.
-pub const CHECKS: [Check; 24] = [
+pub const CHECKS: [Check; 26] = [
     Check {
         name: "images/hot-path",
         run: |layout, _| image::hot_path(&setup::images::program(layout, Isa::Arm64)).into(),
@@ -63,7 +61,10 @@ pub const CHECKS: [Check; 24] = [
         },
     },
     Check { name: "arm64/peers", run: |layout, qemu| peers::check(layout, qemu, Isa::Arm64) },
-    Check { name: "arm64/ablation/effects", run: |layout, qemu| ablation::effects(layout, qemu).into() },
+    Check {
+        name: "arm64/ablation/effects",
+        run: |layout, qemu| ablation::effects(layout, qemu, Isa::Arm64).into(),
+    },
     Check {
         name: "arm64/linux/weight",
         run: |layout, qemu| {
@@ -81,6 +82,11 @@ pub const CHECKS: [Check; 24] = [
         name: "x86_64/bench/statistics",
         run: |layout, qemu| benching::statistics(layout, qemu, Isa::X86_64).into(),
     },
+    Check {
+        name: "x86_64/ablation/effects",
+        run: |layout, qemu| ablation::effects(layout, qemu, Isa::X86_64).into(),
+    },
+    Check { name: "x86_64/peers", run: |layout, qemu| peers::check(layout, qemu, Isa::X86_64) },
     Check { name: "x86_64/eoi", run: |layout, qemu| eoi::check(layout, qemu).into() },
     Check { name: "x86_64/bochs", run: |layout, _| bochs::check(layout) },
     Check {

@@ -52,7 +52,7 @@ impl Guest {
             vcpus: 1,
         })));
         let piece = Piece { guest: 0, size: SIZE as u64, host: ram as u64 };
-        vm.prepare(0, GuestRam::new([piece].into_iter()), BootState::default());
+        vm.prepare(0, GuestRam::new([piece].into_iter()), None, BootState::default());
         let mut vmcb = Vmcb::new();
         vmcb.set_tsc_offset(vm.life().tsc_offset);
         Self { ram, vcpu: Box::leak(Box::new(Vcpu::new(vm, 0, cpu::this(), None))), vmcb }
@@ -172,6 +172,27 @@ fn a_flush_that_others_ask_for_is_done_on_the_next_load() {
         assert_eq!(guest.u32(0x1010), 0);
         assert_eq!(guest.vmcb.asid() != asid, flushes, "{features:#x} {asked}");
     }
+}
+
+#[test]
+fn polling_can_be_forbidden_only_where_it_is_offered() {
+    for (offered, value, answer) in [(true, 0, true), (true, 1, true), (true, 2, false), (false, 0, false)] {
+        assert_eq!(super::Polling::new(offered).set(value), answer, "{offered} {value}");
+    }
+}
+
+#[test]
+fn nothing_is_written_for_a_vcpu_that_waits_for_its_start() {
+    let mut guest = Guest::new(Some(ALL));
+    for (number, value) in [(CLOCK, 0x1001), (STEAL_TIME, 0x1101)] {
+        assert_eq!(guest.write(number, value), Ok(()));
+    }
+    let before = guest.bytes(0, SIZE);
+    super::end(guest.vcpu);
+    put(guest.vcpu);
+    load(guest.vcpu, &mut guest.vmcb);
+    super::adjust(guest.vcpu, &guest.vmcb);
+    assert_eq!(guest.bytes(0, SIZE), before);
 }
 
 #[test]

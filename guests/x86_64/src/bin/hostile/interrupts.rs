@@ -71,7 +71,7 @@ fn is_own(command: u64, destination: u32) -> bool {
     let physical = command & (SHORTHAND | icr::LOGICAL) == 0;
     let elsewhere = physical && destination != smp::apic_id(0) && destination & 0xff != 0xff;
     // A CPU that starts anywhere would meddle with this one's memory: `other_cpu` does that with care.
-    let absent = physical && destination & 0xff >= 64;
+    let absent = physical && (64..0xff).contains(&(destination & 0xff));
     strange || init && !(others || elsewhere) || startup && !absent
 }
 
