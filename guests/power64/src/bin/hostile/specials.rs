@@ -112,7 +112,7 @@ pub fn modes(tally: &mut Tally) {
     for _ in 0..2000 / stride() {
         let value = match random.below(4) {
             0 => random.below(0x3000) & !3,
-            1 => start + random.below(end - start) & !3,
+            1 => (start + random.below(end - start)) & !3,
             _ => random.special(),
         };
         let resource = 1 + random.below(2);
