@@ -14,7 +14,7 @@ use crate::cpu::{self, PerCpu};
 use crate::discover::{self, Machine, Range};
 use crate::frame::Frame;
 use crate::regs::HSPRG0;
-use crate::{console, fault, memory, opal, partition, power, println, switch, time, uart};
+use crate::{console, fault, irq, memory, opal, partition, power, println, switch, time, uart};
 
 unsafe extern "Rust" {
     /// The hypervisor's main function, on the boot CPU, once the machine is set up.
@@ -109,8 +109,8 @@ extern "C" fn turnstile_primary(fdt: u64, opal_base: u64, opal_entry: u64) -> ! 
     console::set(&uart::CONSOLE);
     println!("turnstile {} (HV)", env!("CARGO_PKG_VERSION"));
     let Some(blob) = device_tree(fdt) else { refuse(format_args!("skiboot has passed no device tree")) };
-    let machine = match discover::parse(blob).and_then(discover::machine) {
-        Ok(machine) => machine,
+    let (controller, machine) = match discover::parse(blob).and_then(|fdt| Ok((irq::host::discover(fdt), discover::machine(fdt)?))) {
+        Ok(found) => found,
         Err(error) => refuse(format_args!("{error}")),
     };
     if !machine.radix {
@@ -124,6 +124,13 @@ extern "C" fn turnstile_primary(fdt: u64, opal_base: u64, opal_entry: u64) -> ! 
     fault::install();
     time::set_frequency(machine.timebase.unwrap_or(time::frequency()));
     time::set_from_clock();
+    let Some(controller) = controller else {
+        refuse(format_args!("its interrupt controller is no XIVE that the firmware hands over"))
+    };
+    // SAFETY: of this machine's device tree.
+    if let Err(irq::Error(code)) = unsafe { irq::host::init(controller) } {
+        refuse(format_args!("the firmware does not hand its interrupt controller over (OPAL_XIVE_RESET: {code})"));
+    }
     set_up(&machine, Range { base: fdt, size: blob.len() as u64 })
 }
 

@@ -29,6 +29,7 @@ pub mod boot;
 pub mod cpu;
 pub mod discover;
 pub mod exit;
+pub mod facility;
 #[cfg(target_os = "none")]
 pub mod fault;
 pub mod frame;
@@ -41,6 +42,7 @@ pub mod partition;
 pub mod power;
 pub mod regs;
 pub mod sched;
+pub mod statistics;
 pub mod switch;
 pub mod time;
 pub mod uart;
@@ -53,7 +55,7 @@ use turnstile_vm::lifecycle::Stop;
 #[cfg(target_os = "none")]
 core::arch::global_asm!(include_str!("boot.S"));
 #[cfg(target_os = "none")]
-core::arch::global_asm!(include_str!("fault.S"));
+core::arch::global_asm!(include_str!("vectors.S"), include_str!("fault.S"), include_str!("switch.S"));
 
 pub use turnstile_arch_common::{console, mmio, println};
 
@@ -97,8 +99,8 @@ fn monitor() -> &'static dyn Monitor {
         fn mmio_write(&self, _: &'static vm::Vm, _: u64, _: u8, _: u64) -> bool {
             false
         }
-        fn terminal_put(&self, _: &'static vm::Vm, _: &[u8]) {}
-        fn terminal_get(&self, _: &'static vm::Vm, _: &mut [u8; 16]) -> usize {
+        fn terminal_write(&self, _: &'static vm::Vm, _: &[u8]) {}
+        fn terminal_read(&self, _: &'static vm::Vm, _: &mut [u8]) -> usize {
             0
         }
         fn clock(&self, _: &'static vm::Vm) -> u64 {

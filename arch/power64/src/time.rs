@@ -185,6 +185,11 @@ fn period() -> u64 {
     (u128::from(uart::PERIOD) * u128::from(frequency()) / 1_000_000_000) as u64
 }
 
+/// Says whether this CPU's decrementer has rung, which ends with [`end_deadlines`].
+pub(crate) fn is_due() -> bool {
+    (HDEC.read() as u32).cast_signed() < 0
+}
+
 /// Ends the deadlines that have passed, and sets the decrementer for the others: after it has rung. True if devices wait
 /// for one of them.
 pub(crate) fn end_deadlines() -> bool {

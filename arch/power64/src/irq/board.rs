@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 
 use spin::Mutex;
 use turnstile_machine::pseries;
+use turnstile_papr::hcall::Hcall;
 use turnstile_papr::xics::Ics;
 use turnstile_papr::xive::{Arguments, Failure, Layout, Machine, Queue, Reply, Route, Tables, call};
-use turnstile_papr::hcall::Hcall;
 
-use super::firmware::{self, Buffer, Error};
 use super::escalation::Escalation;
+use super::firmware::{self, Buffer, Error};
 use super::own::Own;
 use super::ring::Ring;
 use super::{event, host};
@@ -103,17 +103,13 @@ impl Board {
     }
 
     /// Makes what vCPU `index` has for itself.
-    pub(super) fn own(&self, index: usize) -> Own {
+    pub fn own(&self, index: usize) -> Own {
         let named = self.named.get(index).copied().unwrap_or_default();
-        Own::new(Ring::new(named.cam, named.keeps), self.presentation())
-    }
-
-    /// Returns how vCPU `index` is woken where it is resident nowhere.
-    pub(super) fn escalation(&self, index: usize) -> Escalation {
-        match self.kind {
-            Kind::Xive { .. } => Escalation::new(self.processors + index as u64),
-            Kind::Xics(_) => Escalation::NONE,
-        }
+        let escalation = match self.kind {
+            Kind::Xive { .. } => Escalation::New(self.processors + index as u64),
+            Kind::Xics(_) => Escalation::None,
+        };
+        Own::new(Ring::new(named.cam, named.keeps), self.presentation(), escalation)
     }
 
     /// Returns what of the controller a guest reaches itself: its own sources' event state buffers, and the ring of whichever
@@ -126,7 +122,10 @@ impl Board {
         let window = |guest, host| Window { guest, host, size: pseries::INTERRUPT_PAGE };
         let buffers = sources.iter().flat_map(move |source| {
             let guest = pseries::esb(source.lisn);
-            [window(guest, source.buffer.trigger), window(guest + pseries::INTERRUPT_PAGE, source.buffer.management)]
+            [
+                window(guest, source.buffer.trigger),
+                window(guest + pseries::INTERRUPT_PAGE, source.buffer.management),
+            ]
         });
         let ring = (!sources.is_empty()).then(host::controller).flatten().map(move |controller| {
             window(pseries::TIMA.base + pseries::TIMA_OS_PAGE * pseries::INTERRUPT_PAGE, controller.os_page)
@@ -149,7 +148,9 @@ impl Board {
     /// Carries out a call of XIVE for the guest. None of it is for a guest that uses XICS.
     pub(super) fn call(&self, vm: &Vm, number: Hcall, arguments: &Arguments) -> Reply {
         match &self.kind {
-            Kind::Xive { tables, .. } => call(&mut tables.lock(), &mut Hardware { board: self, vm }, number, arguments),
+            Kind::Xive { tables, .. } => {
+                call(&mut tables.lock(), &mut Hardware { board: self, vm }, number, arguments)
+            }
             Kind::Xics(_) => Reply::from(turnstile_papr::code::Code::FUNCTION),
         }
     }
@@ -213,19 +214,26 @@ impl From<Error> for Failure {
 impl Machine for Hardware<'_> {
     fn route(&mut self, source: u32, to: Option<Route>) -> Result<(), Failure> {
         let number = self.source(source).ok_or(Failure::Hardware)?.number;
-        Ok(match to {
-            Some(route) => firmware::route(number, self.processor(route.server), route.priority, route.number)?,
+        match to {
+            Some(route) => {
+                firmware::route(number, self.processor(route.server), route.priority, route.number)?;
+            }
             None => firmware::mask(number)?,
-        })
+        }
+        Ok(())
     }
 
     fn place(&mut self, server: u32, priority: u8, queue: Option<Queue>) -> Result<(), Failure> {
         let processor = self.processor(server);
-        let Some(queue) = queue else { return Ok(firmware::remove_queue(processor, priority)?) };
+        let Some(queue) = queue else {
+            firmware::remove_queue(processor, priority)?;
+            return Ok(());
+        };
         let host = self.vm.life().ram.host(queue.address, 1 << queue.shift).ok_or(Failure::Address)?;
         // SAFETY: RAM of this VM, in one piece, which the VM keeps until `Board::reset` has taken the queue away. What the
         // guest has there is its own affair.
-        Ok(unsafe { firmware::place_queue(processor, priority, host, queue.shift, true)? })
+        unsafe { firmware::place_queue(processor, priority, host, queue.shift, true)? };
+        Ok(())
     }
 
     fn load(&mut self, source: u32, offset: u64) -> u64 {

@@ -141,7 +141,8 @@ const MASKED: u8 = 0xff;
 /// Sends a source's interrupts to a queue, which gets `number`.
 pub(super) fn route(source: u32, processor: u64, priority: u8, number: u32) -> Result<(), Error> {
     // SAFETY: the queue is one that the caller has placed, or none.
-    unsafe { call(token::SET_IRQ_CONFIG, &[source.into(), processor, priority.into(), number.into()]) }.map(drop)
+    unsafe { call(token::SET_IRQ_CONFIG, &[source.into(), processor, priority.into(), number.into()]) }
+        .map(drop)
 }
 
 /// Sends a source's interrupts nowhere.
@@ -158,10 +159,17 @@ const QUEUE_ESCALATE: u64 = 4;
 /// # Safety
 /// The memory is aligned to its size, and the controller's to write to until [`remove_queue`]. It is cleared, or its owner
 /// takes the consequences.
-pub(super) unsafe fn place_queue(processor: u64, priority: u8, address: u64, shift: u8, escalates: bool) -> Result<(), Error> {
+pub(super) unsafe fn place_queue(
+    processor: u64,
+    priority: u8,
+    address: u64,
+    shift: u8,
+    escalates: bool,
+) -> Result<(), Error> {
     let flags = QUEUE_ENABLED | QUEUE_ALWAYS_NOTIFY | if escalates { QUEUE_ESCALATE } else { 0 };
     // SAFETY: the caller's promise.
-    unsafe { call(token::SET_QUEUE_INFO, &[processor, priority.into(), address, shift.into(), flags]) }.map(drop)
+    unsafe { call(token::SET_QUEUE_INFO, &[processor, priority.into(), address, shift.into(), flags]) }
+        .map(drop)
 }
 
 /// Takes a queue away: the controller writes to its memory no more.
@@ -177,7 +185,9 @@ pub(super) fn escalation(processor: u64, priority: u8) -> Result<u32, Error> {
     let out = [&raw mut page as u64, &raw mut size as u64, &raw mut end as u64, &raw mut source as u64];
     let last = &raw mut flags as u64;
     // SAFETY: the service writes its five results.
-    unsafe { call(token::GET_QUEUE_INFO, &[processor, priority.into(), out[0], out[1], out[2], out[3], last])? };
+    unsafe {
+        call(token::GET_QUEUE_INFO, &[processor, priority.into(), out[0], out[1], out[2], out[3], last])?
+    };
     Ok(u32::from_be(source))
 }
 

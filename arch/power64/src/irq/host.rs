@@ -6,12 +6,11 @@
 
 use arrayvec::ArrayVec;
 use dtoolkit::fdt::Fdt;
-use dtoolkit::standard::NodeStandard;
 use dtoolkit::{Node, Property};
 use spin::Once;
 
 use super::firmware::{self, Error};
-use super::tima;
+use super::{escalation, tima};
 
 /// The most chips that are given memory for the controller's tables.
 const MAX_CHIPS: usize = 16;
@@ -80,26 +79,37 @@ pub(super) fn allocate_processors(count: usize) -> Result<u64, Error> {
     }
 }
 
+/// What a page's absence is called: OPAL_RESOURCE.
+const NO_MEMORY: Error = Error(-10);
+
 /// Gives the firmware memory for its tables, as it has asked for.
 fn provide() -> Result<(), Error> {
-    /// What a page's absence is called: OPAL_RESOURCE.
-    const NO_MEMORY: Error = Error(-10);
-    #[cfg(target_os = "none")]
-    {
-        let controller = controller().ok_or(NO_MEMORY)?;
-        for chip in &controller.chips {
-            let page = crate::memory::pages(16).map_err(|_| NO_MEMORY)?;
-            // SAFETY: 64 KiB, aligned to that, that nobody else has.
-            unsafe { firmware::donate(*chip, page)? };
-        }
-        Ok(())
+    /// 64 KiB each.
+    const PAGES: u64 = 16;
+    for chip in &controller().ok_or(NO_MEMORY)?.chips {
+        // SAFETY: aligned to its size, and nobody else has it.
+        unsafe { firmware::donate(*chip, pages(PAGES)?)? };
     }
-    #[cfg(not(target_os = "none"))]
+    Ok(())
+}
+
+/// Allocates a cleared page for a queue, for ever.
+pub(super) fn page() -> Result<u64, Error> {
+    pages(1)
+}
+
+#[cfg(target_os = "none")]
+fn pages(count: u64) -> Result<u64, Error> {
+    crate::memory::pages(count).map_err(|_| NO_MEMORY)
+}
+
+/// On the host there are none.
+#[cfg(not(target_os = "none"))]
+fn pages(_: u64) -> Result<u64, Error> {
     Err(NO_MEMORY)
 }
 
-/// Sets this CPU up.
-pub fn start_cpu() {}
-
 /// Serves what the controller has for the hypervisor on this CPU.
-pub(crate) fn serve() {}
+pub(crate) fn serve() {
+    escalation::serve();
+}

@@ -34,53 +34,52 @@ mod tests;
 
 pub use board::{Board, Presentation, Window};
 pub use firmware::Error;
-pub use own::Vcpu;
+pub use own::{Own, Shared};
 
 use turnstile_vm::attention::Reasons;
 
 use crate::cpu;
 use crate::regs::{DEC, DPDES, PSSCR};
-use crate::vcpu;
+use crate::vcpu::Vcpu;
 
 /// The vCPU becomes resident on this CPU.
-pub(crate) fn load(vcpu: &'static vcpu::Vcpu) {
-    let interrupts = &vcpu.interrupts;
-    interrupts.own(|own| own.load(&interrupts.icp));
+pub(crate) fn load(vcpu: &'static Vcpu) {
+    vcpu.owned(|owned| owned.irq.load(&vcpu.interrupts.icp));
 }
 
 /// The vCPU leaves this CPU. What comes for it from now on wakes it, if it waits.
-pub(crate) fn put(vcpu: &'static vcpu::Vcpu) {
-    vcpu.interrupts.own(own::Own::put);
-    vcpu.interrupts.escalation.arm(vcpu);
+pub(crate) fn put(vcpu: &'static Vcpu) {
+    let pending = vcpu.owned(|owned| {
+        owned.irq.arm(vcpu);
+        owned.irq.put()
+    });
+    if pending {
+        vcpu.attention.raise(Reasons::EXTERNAL);
+    }
 }
 
 /// The vCPU, which is resident, begins anew.
-pub(crate) fn begin(vcpu: &'static vcpu::Vcpu) {
-    let interrupts = &vcpu.interrupts;
-    interrupts.own(|own| own.begin(&interrupts.icp));
+pub(crate) fn begin(vcpu: &'static Vcpu) {
+    vcpu.owned(|owned| owned.irq.begin(&vcpu.interrupts.icp));
 }
 
-/// Looks at what the attention word has named: an interrupt of XICS, a prod.
-pub(crate) fn attend(vcpu: &'static vcpu::Vcpu, reasons: Reasons) {
-    if reasons.contains(Reasons::INBOX) {
-        follow(vcpu);
-    }
-    if reasons.contains(Reasons::UNHALT) {
-        vcpu.interrupts.own(own::Own::prod);
-    }
-}
-
-/// Lets the resident vCPU have the external interrupt that its presentation controller presents.
+/// Lets the resident vCPU have the external interrupt that its presentation controller presents: another CPU may have changed
+/// it, then the attention word has said so.
 #[inline(always)] // In each of XICS' calls: two loads and a comparison.
-fn follow(vcpu: &'static vcpu::Vcpu) {
-    let interrupts = &vcpu.interrupts;
-    interrupts.own(|own| own.follow(&interrupts.icp));
+pub(crate) fn drain(vcpu: &'static Vcpu) {
+    vcpu.owned(|owned| owned.irq.follow(&vcpu.interrupts.icp));
+}
+
+/// The vCPU is prodded: by itself, or by another one, of which the attention word has told.
+#[inline(always)] // One store.
+pub(crate) fn prod(vcpu: &'static Vcpu) {
+    vcpu.owned(|owned| owned.irq.prod());
 }
 
 /// Says whether the vCPU, which is resident, has a reason not to wait: a prod, which is taken, or an interrupt.
 #[inline] // On the light path of H_CEDE.
-pub(crate) fn wakes(vcpu: &'static vcpu::Vcpu) -> bool {
-    vcpu.interrupts.own(|own| own.take_prod() || own.is_interrupted()) || is_expired() || DPDES.read() != 0
+pub(crate) fn wakes(vcpu: &'static Vcpu) -> bool {
+    vcpu.owned(|owned| owned.irq.take_prod() || owned.irq.is_interrupted()) || is_expired() || DPDES.read() != 0
 }
 
 /// Says whether the guest's decrementer has passed zero. LPCR has no LD: it has 32 bits.
@@ -91,7 +90,7 @@ fn is_expired() -> bool {
 
 /// Stops this CPU until anything is pending here: an interrupt of the resident vCPU's, the hypervisor's decrementer, a kick, an
 /// escalation. Kicks are taken back: what they are about is to be looked at behind this.
-pub(crate) fn stop() {
+pub(crate) fn wait() {
     if PSSCR.read() != 0 {
         // SAFETY: the shallowest level, which loses nothing.
         unsafe { PSSCR.write(0) };

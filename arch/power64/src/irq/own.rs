@@ -1,47 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a vCPU has of interrupts.
 
-use core::cell::UnsafeCell;
-
 use turnstile_papr::xics::Icp;
 
 use super::board::Presentation;
 use super::escalation::Escalation;
 use super::ring::{Ring, wire};
-use crate::vm::Vm;
+use crate::vcpu::Vcpu;
 
-/// The interrupts of a vCPU.
-#[derive(Debug)]
-pub struct Vcpu {
-    /// Its presentation controller, if its guest uses XICS: anybody's.
+/// What others reach, too.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// Its presentation controller, if its guest uses XICS.
     pub icp: Icp,
-    /// How it is woken where it is resident nowhere.
-    pub(super) escalation: Escalation,
-    own: UnsafeCell<Own>,
 }
 
-// SAFETY: `own` is reached only on the CPU where the vCPU is resident, by the contract of `Vcpu::own`.
-unsafe impl Sync for Vcpu {}
-
-impl Vcpu {
-    /// Makes those of vCPU `index` of `vm`.
-    pub fn new(vm: &Vm, index: usize) -> Self {
-        let board = &vm.board;
-        Self { icp: Icp::new(), escalation: board.escalation(index), own: UnsafeCell::new(board.own(index)) }
-    }
-
-    /// Uses what belongs to the CPU where the vCPU is resident: on that CPU, where nothing interrupts it. `f` does not give the
-    /// CPU away, and does not get here again.
-    #[inline(always)] // An address computation on the light path.
-    pub(super) fn own<R>(&self, f: impl FnOnce(&mut Own) -> R) -> R {
-        // SAFETY: unique by the contract.
-        f(unsafe { &mut *self.own.get() })
+impl Shared {
+    /// Makes it for a vCPU that has never run.
+    pub fn new() -> Self {
+        Self::default()
     }
 }
 
 /// What belongs to the CPU where it is resident.
 #[derive(Debug)]
-pub(super) struct Own {
+pub struct Own {
     /// Its guest drives its ring by calls: it is the wire of the model's external interrupt.
     models: bool,
     /// It was prodded, and has not ceded since.
@@ -49,11 +32,13 @@ pub(super) struct Own {
     /// The wire says that an interrupt is presented.
     raised: bool,
     ring: Ring,
+    /// How it is woken where it is resident nowhere.
+    escalation: Escalation,
 }
 
 impl Own {
-    pub(super) fn new(ring: Ring, presentation: Presentation) -> Self {
-        Self { models: presentation == Presentation::Xics, prodded: false, raised: false, ring }
+    pub(super) fn new(ring: Ring, presentation: Presentation, escalation: Escalation) -> Self {
+        Self { models: presentation == Presentation::Xics, prodded: false, raised: false, ring, escalation }
     }
 
     /// The vCPU becomes resident on this CPU.
@@ -64,9 +49,14 @@ impl Own {
         }
     }
 
-    /// The vCPU leaves this CPU.
-    pub(super) fn put(&mut self) {
-        self.ring.put();
+    /// Before [`Own::put`]: what comes behind this escalates, what has come before that is pending.
+    pub(super) fn arm(&mut self, vcpu: &'static Vcpu) {
+        self.escalation.arm(vcpu);
+    }
+
+    /// The vCPU leaves this CPU. True if an interrupt is pending for it.
+    pub(super) fn put(&mut self) -> bool {
+        self.ring.put() || self.raised
     }
 
     /// The vCPU, which is resident, begins anew.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The operating system's ring of a vCPU: what of it moves when the vCPU becomes resident, and leaves.
 
-use super::tima::{NOTIFIED, OWN, OsAcknowledge, OsCam, OsPending, OsPriority, OsPull, OsState, OsWords, RESET, VALID};
+use super::tima::{
+    NOTIFIED, OWN, OsAcknowledge, OsCam, OsPending, OsPriority, OsPull, OsState, OsWords, RESET, VALID,
+};
 use crate::cpu;
 
 /// A vCPU's ring while the vCPU is not resident.
@@ -34,14 +36,16 @@ impl Ring {
         }
     }
 
-    /// The vCPU leaves this CPU.
-    pub(super) fn put(&mut self) {
+    /// The vCPU leaves this CPU. True if something is pending for it that is not masked.
+    pub(super) fn put(&mut self) -> bool {
         OsPull.load();
-        if !self.keeps {
-            // The controller does not write them any more.
-            cpu::eieio();
-            self.words = OsWords.load() & OWN | RESET & !OWN;
-        }
+        // The controller does not write the words any more.
+        cpu::eieio();
+        let words = OsWords.load();
+        self.words = words & OWN | RESET & !OWN;
+        let (priority, pending) = ((words >> 48) as u8, (words >> 40) as u8);
+        // The best pending priority has the highest bit.
+        pending.leading_zeros() < u32::from(priority.min(8))
     }
 
     /// Resets the ring of the resident vCPU: nothing is pending, and everything is masked.

@@ -2,7 +2,7 @@
 //! The calls of XICS (LoPAPR 14.11.1), light but for two that have more to answer than a light exit returns.
 
 use turnstile_papr::code::Code as Return;
-use turnstile_papr::xics::{Change, Ics, Icp, Servers};
+use turnstile_papr::xics::{Change, Icp, Ics, Servers};
 use turnstile_vm::attention::Reasons;
 
 use super::Presentation;
@@ -30,7 +30,7 @@ fn settle(vcpu: &'static Vcpu, ics: &Ics, change: Change) {
     if change.concerns_sources() {
         resend(vcpu, ics, change);
     }
-    super::follow(vcpu);
+    super::drain(vcpu);
 }
 
 #[cold]
@@ -51,17 +51,35 @@ fn with_ics(frame: &Frame, f: impl FnOnce(&'static Vcpu, &'static Ics) -> Answer
 
 /// H_XIRR: accepts the interrupt that is presented.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn xirr(frame: &mut Frame, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> Answer {
+pub(crate) extern "C" fn xirr(
+    frame: &mut Frame,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+) -> Answer {
     with_ics(frame, |vcpu, _| {
         let value = vcpu.interrupts.icp.accept().into();
-        super::follow(vcpu);
+        super::drain(vcpu);
         Answer { code: 0, value }
     })
 }
 
 /// H_EOI: ends an interrupt.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn eoi(frame: &mut Frame, xirr: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> Answer {
+pub(crate) extern "C" fn eoi(
+    frame: &mut Frame,
+    xirr: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+) -> Answer {
     with_ics(frame, |vcpu, ics| {
         settle(vcpu, ics, vcpu.interrupts.icp.end(xirr as u32));
         Answer::SUCCESS
@@ -70,7 +88,16 @@ pub(crate) extern "C" fn eoi(frame: &mut Frame, xirr: u64, _: u64, _: u64, _: u6
 
 /// H_CPPR: sets the priority of what the vCPU does.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn cppr(frame: &mut Frame, priority: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> Answer {
+pub(crate) extern "C" fn cppr(
+    frame: &mut Frame,
+    priority: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+) -> Answer {
     with_ics(frame, |vcpu, ics| {
         settle(vcpu, ics, vcpu.interrupts.icp.set_priority(priority as u8));
         Answer::SUCCESS
@@ -79,13 +106,24 @@ pub(crate) extern "C" fn cppr(frame: &mut Frame, priority: u64, _: u64, _: u64, 
 
 /// H_IPI: interrupts a vCPU, or takes that back.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn ipi(frame: &mut Frame, target: u64, priority: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> Answer {
+pub(crate) extern "C" fn ipi(
+    frame: &mut Frame,
+    target: u64,
+    priority: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+) -> Answer {
     with_ics(frame, |vcpu, ics| {
         if target == vcpu.index as u64 {
             settle(vcpu, ics, vcpu.interrupts.icp.set_request(priority as u8));
             return Answer::SUCCESS;
         }
-        let Some(other) = vcpu.vm.vcpu(target as usize) else { return Answer::code(Return::PARAMETER.value()) };
+        let Some(other) = vcpu.vm.vcpu(target as usize) else {
+            return Answer::code(Return::PARAMETER.value());
+        };
         ics.settle(target as u32, other.interrupts.icp.set_request(priority as u8), vcpu.vm);
         Answer::SUCCESS
     })
@@ -96,7 +134,9 @@ pub(super) fn poll(frame: &mut Frame, vcpu: &'static Vcpu, target: u64) {
     if vcpu.vm.board.presentation() != Presentation::Xics {
         return frame.set_gpr(3, Return::FUNCTION.value());
     }
-    let Some(other) = vcpu.vm.vcpu(target as usize) else { return frame.set_gpr(3, Return::PARAMETER.value()) };
+    let Some(other) = vcpu.vm.vcpu(target as usize) else {
+        return frame.set_gpr(3, Return::PARAMETER.value());
+    };
     let (xirr, request) = other.interrupts.icp.poll();
     frame.set_gpr(4, xirr.into());
     frame.set_gpr(5, request.into());
@@ -108,7 +148,7 @@ pub(super) fn accept_with_time(frame: &mut Frame, vcpu: &'static Vcpu) {
         return frame.set_gpr(3, Return::FUNCTION.value());
     }
     let value = vcpu.interrupts.icp.accept();
-    super::follow(vcpu);
+    super::drain(vcpu);
     frame.set_gpr(4, value.into());
     frame.set_gpr(5, time::ticks());
 }
