@@ -6,6 +6,11 @@ fn link(arch: &str) -> (&'static str, &'static [&'static str]) {
     match arch {
         // Loaded where it is linked.
         "x86_64" => ("link-x86_64.ld", &["-znorelro", "-zmax-page-size=4096"]),
+        // Runs in place in the file: pages of 64 KiB put its first byte on one.
+        "powerpc64" => (
+            "link-power64.ld",
+            &["-pie", "--no-dynamic-linker", "-znotext", "-znorelro", "-zmax-page-size=65536"],
+        ),
         // -znorelro: .got and .data.rel.ro lie where the script puts them; the boot code applies the relocations.
         _ => ("link.ld", &["-pie", "--no-dynamic-linker", "-znotext", "-znorelro", "-zmax-page-size=4096"]),
     }

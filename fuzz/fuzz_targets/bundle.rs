@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use turnstile_bundle::{
-    Arm64, Bundle, Class, CpuList, Machine, OnCrash, Pc, Pmu, Schedule, VmSpec, validate, write,
+    Arm64, Bundle, Class, CpuList, Machine, Mapping, OnCrash, Pc, Pmu, Schedule, VmSpec, validate, write,
 };
 use xxhash_rust::xxh64::xxh64;
 
@@ -21,6 +21,7 @@ static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
         cpus: CpuList::new(&[0, 1]),
         schedule: Schedule::Pinned,
         memory: 64 << 20,
+        mapping: Mapping::OnDemand,
         machine: Machine::Arm64(Arm64 { pmu: Pmu::Trapped, sve: true, ..Arm64::default() }),
         on_crash: OnCrash::Restart,
         statistics: true,

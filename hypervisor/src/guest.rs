@@ -301,6 +301,30 @@ impl Guest {
         self.devices.lock().port_write(self.vm, port, size, value)
     }
 
+    /// Takes characters that the guest writes to its terminal.
+    #[cfg(target_arch = "powerpc64")]
+    pub fn terminal_write(&self, characters: &[u8]) {
+        self.devices.lock().terminal_write(self.vm, characters);
+    }
+
+    /// Moves what was typed to `room`; returns how many characters those are.
+    #[cfg(target_arch = "powerpc64")]
+    pub fn terminal_read(&self, room: &mut [u8]) -> usize {
+        self.devices.lock().terminal_read(self.vm, room)
+    }
+
+    /// Returns the guest's wall clock: nanoseconds since 1970.
+    #[cfg(target_arch = "powerpc64")]
+    pub fn clock(&self) -> u64 {
+        self.devices.lock().clock()
+    }
+
+    /// Sets the guest's wall clock.
+    #[cfg(target_arch = "powerpc64")]
+    pub fn set_clock(&self, nanoseconds: u64) {
+        self.devices.lock().set_clock(nanoseconds);
+    }
+
     /// Lets the VM's clock go on.
     pub fn tick(&self) {
         let mut devices = self.devices.lock();

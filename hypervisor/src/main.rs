@@ -18,6 +18,8 @@ extern crate alloc;
 
 #[cfg(all(target_os = "none", target_arch = "aarch64"))]
 use turnstile_arm64 as arch;
+#[cfg(all(target_os = "none", target_arch = "powerpc64"))]
+use turnstile_power64 as arch;
 #[cfg(all(target_os = "none", target_arch = "x86_64"))]
 use turnstile_x86_64 as arch;
 

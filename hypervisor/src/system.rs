@@ -229,6 +229,30 @@ impl Monitor for System {
         self.guests.get(usize::from(vm.id)).is_some_and(|guest| guest.port_write(port, size, value))
     }
 
+    #[cfg(target_arch = "powerpc64")]
+    fn terminal_write(&self, vm: &'static Vm, characters: &[u8]) {
+        if let Some(guest) = self.guests.get(usize::from(vm.id)) {
+            guest.terminal_write(characters);
+        }
+    }
+
+    #[cfg(target_arch = "powerpc64")]
+    fn terminal_read(&self, vm: &'static Vm, room: &mut [u8]) -> usize {
+        self.guests.get(usize::from(vm.id)).map_or(0, |guest| guest.terminal_read(room))
+    }
+
+    #[cfg(target_arch = "powerpc64")]
+    fn clock(&self, vm: &'static Vm) -> u64 {
+        self.guests.get(usize::from(vm.id)).map_or(0, Guest::clock)
+    }
+
+    #[cfg(target_arch = "powerpc64")]
+    fn set_clock(&self, vm: &'static Vm, nanoseconds: u64) {
+        if let Some(guest) = self.guests.get(usize::from(vm.id)) {
+            guest.set_clock(nanoseconds);
+        }
+    }
+
     fn interrupt(&self, intid: u32) {
         if Some(intid) == self.host.console_intid
             && let Some(system) = get()

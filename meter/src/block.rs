@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::classify::{Access, Class, Classes, Effect, arm64, power64, x86};
+use crate::machine;
 
 /// The architectures that are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +46,9 @@ impl Isa {
     fn may_be_vector(self, address: u64) -> bool {
         match self {
             Isa::Arm64 => address & 0x7f == 0,
+            Isa::Power64 => machine::power64::vector(address).is_some(),
             // There the instruction that causes the exception is counted.
-            Isa::X86 | Isa::Power64 => false,
+            Isa::X86 => false,
         }
     }
 }

@@ -183,8 +183,9 @@ impl Drop for Registers {
     }
 }
 
-impl Machine for Registers {
-    fn read(&mut self, register: Register) -> Option<u64> {
+impl Registers {
+    /// Reads a register's bytes, in the order in which QEMU gives them.
+    fn bytes(&mut self, register: Register) -> Option<&[u8]> {
         let handle = HANDLES.get().and_then(|handles| handles.get(register as usize)).copied()?;
         if handle == 0 {
             return None;
@@ -198,7 +199,19 @@ impl Machine for Registers {
             }
             std::slice::from_raw_parts((*self.buffer).data, (*self.buffer).len as usize)
         };
-        Some(value(register, bytes))
+        Some(bytes)
+    }
+}
+
+impl Machine for Registers {
+    fn read(&mut self, register: Register) -> Option<u64> {
+        // QEMU gives POWER's registers in the byte order of the CPU's mode.
+        let big = match register {
+            Register::Msr => in_big_endian_mode(self.bytes(register)?),
+            Register::Srr0 | Register::Hsrr0 => in_big_endian_mode(self.bytes(Register::Msr)?),
+            _ => false,
+        };
+        Some(value(self.bytes(register)?, big))
     }
 
     fn memory(&mut self, address: u64) -> Option<u64> {
@@ -222,14 +235,28 @@ impl Machine for Registers {
     }
 }
 
-/// A register's value as a number. QEMU gives it in the byte order of the target; POWER's depends on its mode, which
-/// the lowest bit of MSR itself tells: in little-endian mode it is set, and in big-endian order it is reserved.
-fn value(register: Register, bytes: &[u8]) -> u64 {
-    let little = bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
-    let big = bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte));
-    match register {
-        Register::Msr if little & 1 == 0 => big,
-        Register::Hsrr0 if big >> 56 == 0xc0 => big,
-        _ => little,
+/// Whether these are the bytes of POWER's MSR in big-endian mode. Its lowest bit tells: in little-endian mode it is set,
+/// and the byte that is first in big-endian order has a reserved bit there.
+fn in_big_endian_mode(msr: &[u8]) -> bool {
+    msr.first().is_none_or(|first| first & 1 == 0)
+}
+
+/// A register's value as a number.
+fn value(bytes: &[u8], big: bool) -> u64 {
+    let append = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
+    if big { bytes.iter().fold(0, append) } else { bytes.iter().rev().fold(0, append) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_mode_tells_the_order_of_bytes() {
+        // SF, HV, ME, RI; and LE in the second.
+        let (big, little) = ([0x90, 0, 0, 0, 0, 0, 0x10, 0x02], [0x03, 0x10, 0, 0, 0, 0, 0, 0x90]);
+        assert!(in_big_endian_mode(&big) && !in_big_endian_mode(&little));
+        assert_eq!(value(&big, true), 0x9000_0000_0000_1002);
+        assert_eq!(value(&little, false), 0x9000_0000_0000_1003);
     }
 }

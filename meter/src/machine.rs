@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Registers of the machine, as far as the accounting needs them.
 
+pub mod power64;
 mod svm;
 
 use std::fmt;
@@ -35,7 +36,9 @@ pub enum Register {
     TpidrEl2,
     /// POWER: the machine state.
     Msr,
-    /// POWER: where an interrupt to the hypervisor came from.
+    /// POWER: where an interrupt came from.
+    Srr0,
+    /// POWER: where an interrupt of the hypervisor's own came from.
     Hsrr0,
     /// x86: the operand of VMRUN, which #VMEXIT restores.
     Rax,
@@ -46,7 +49,7 @@ impl Register {
     pub const COUNT: usize = Register::Rax as usize + 1;
 
     /// All of them. QEMU's name of VBAR_EL1 is AArch32's.
-    pub const NAMES: [(Register, &'static str); 15] = [
+    pub const NAMES: [(Register, &'static str); 16] = [
         (Register::Cpsr, "cpsr"),
         (Register::HcrEl2, "HCR_EL2"),
         (Register::EsrEl2, "ESR_EL2"),
@@ -60,6 +63,7 @@ impl Register {
         (Register::VbarEl3, "VBAR_EL3"),
         (Register::TpidrEl2, "TPIDR_EL2"),
         (Register::Msr, "msr"),
+        (Register::Srr0, "srr0"),
         (Register::Hsrr0, "hsrr0"),
         (Register::Rax, "rax"),
     ];
@@ -109,7 +113,10 @@ impl fmt::Display for Reason {
             Reason::Irq => "irq",
             Reason::Fiq => "fiq",
             Reason::Serror => "serror",
-            Reason::Vector(offset) => return write!(f, "vector-{offset:#x}"),
+            Reason::Vector(offset) => match power64::name(*offset) {
+                Some(name) => name,
+                None => return write!(f, "vector-{offset:#x}"),
+            },
             Reason::Vmexit(code) => match svm::name(*code) {
                 Some(name) => name,
                 None => return write!(f, "exit-{code:#x}"),
@@ -152,11 +159,7 @@ pub fn exit(isa: Isa, machine: &mut impl Machine, block: &Block) -> Exit {
     let unknown = Exit { reason: Reason::Exit, pc: 0, vectors: 0, synchronous: false };
     match isa {
         Isa::X86 => svm::exit(machine).unwrap_or(unknown),
-        Isa::Power64 => Exit {
-            reason: Reason::Vector((block.start & 0xfff) as u16),
-            pc: machine.read(Register::Hsrr0).unwrap_or(0),
-            ..unknown
-        },
+        Isa::Power64 => power64::exit(machine, block.start).unwrap_or(unknown),
         Isa::Arm64 if !block.may_be_vector || block.start & LOWER == 0 => unknown,
         Isa::Arm64 => {
             let (esr, elr) = match block.level {
@@ -181,8 +184,13 @@ pub fn exit(isa: Isa, machine: &mut impl Machine, block: &Block) -> Exit {
 
 /// Asks whether a block outside the guest is the first of an exception's handler.
 pub fn exception(isa: Isa, machine: &mut impl Machine, block: &Block) -> Option<Exception> {
-    if isa != Isa::Arm64 || !block.may_be_vector {
+    if !block.may_be_vector {
         return None;
+    }
+    match isa {
+        Isa::Arm64 => {}
+        Isa::Power64 => return power64::exception(machine, block.start),
+        Isa::X86 => return None,
     }
     let (vbar, elr) = match block.level {
         3 => (Register::VbarEl3, Register::ElrEl3),

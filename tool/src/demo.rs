@@ -22,6 +22,7 @@ fn linux(isa: Isa) -> String {
         // The device tree names it.
         Isa::Arm64 => "",
         Isa::X86_64 => "console=ttyS0 ",
+        Isa::Power64 => "console=hvc0 ",
     };
     format!(
         "[machine]\nisa = \"{isa}\"\n\n[[vm]]\nname = \"linux\"\nkernel = \"debian:linux\"\n\
@@ -75,6 +76,7 @@ pub fn demo(layout: &Layout, options: &cli::Demo) -> Result<()> {
     heading("What to try next");
     println!("  ./x run examples/one-linux.toml    a shell in a guest with four vCPUs (Ctrl-A x leaves)");
     println!("  ./x run examples/x86-linux.toml    the same on a PC");
+    println!("  ./x run examples/power-linux.toml  the same on POWER");
     println!("  ./x run examples/two-linux.toml    two guests: Ctrl-A n switches, `reboot -f` restarts one");
     println!("  ./x bench --isa x86_64             the table of PCs alone");
     println!("  ./x bench --subjects all           the table with the other hypervisors measured, too");

@@ -12,17 +12,21 @@ pub enum Isa {
     /// AMD64 with SVM
     #[value(name = "x86_64")]
     X86_64,
+    /// POWER9 and POWER10
+    #[value(name = "power64")]
+    Power64,
 }
 
 impl Isa {
     /// Every architecture.
-    pub const ALL: [Isa; 2] = [Isa::Arm64, Isa::X86_64];
+    pub const ALL: [Isa; 3] = [Isa::Arm64, Isa::X86_64, Isa::Power64];
 
     /// Its name in files, options and configurations.
     pub const fn name(self) -> &'static str {
         match self {
             Isa::Arm64 => "arm64",
             Isa::X86_64 => "x86_64",
+            Isa::Power64 => "power64",
         }
     }
 
@@ -31,6 +35,7 @@ impl Isa {
         match self {
             Isa::Arm64 => turnstile_techniques::Architecture::Arm64,
             Isa::X86_64 => turnstile_techniques::Architecture::Amd64,
+            Isa::Power64 => turnstile_techniques::Architecture::Power64,
         }
     }
 
@@ -39,6 +44,16 @@ impl Isa {
         match self {
             Isa::Arm64 => "aarch64-unknown-none-softfloat",
             Isa::X86_64 => "x86_64-unknown-none",
+            Isa::Power64 => "powerpc64le-turnstile-none",
+        }
+    }
+
+    /// The description of that target, a file of the checkout, if rustc does not know it. Its core library has to be built,
+    /// which a stable toolchain does only when told to.
+    pub const fn target_file(self) -> Option<&'static str> {
+        match self {
+            Isa::Arm64 | Isa::X86_64 => None,
+            Isa::Power64 => Some("targets/powerpc64le-turnstile-none.json"),
         }
     }
 
@@ -47,6 +62,8 @@ impl Isa {
         match self {
             Isa::Arm64 => "aarch64-unknown-linux-musl",
             Isa::X86_64 => "x86_64-unknown-linux-musl",
+            // The one with a standard library; its C library comes from Debian.
+            Isa::Power64 => "powerpc64le-unknown-linux-gnu",
         }
     }
 
@@ -55,14 +72,15 @@ impl Isa {
         match self {
             Isa::Arm64 => "turnstile-guests-arm64",
             Isa::X86_64 => "turnstile-guests-x86-64",
+            Isa::Power64 => "turnstile-guests-power64",
         }
     }
 
-    /// How the names of images end: boot loaders take a flat binary on arm64, an ELF file on a PC.
+    /// How the names of images end: boot loaders take a flat binary on arm64, an ELF file elsewhere.
     pub const fn image_extension(self) -> &'static str {
         match self {
             Isa::Arm64 => "image",
-            Isa::X86_64 => "elf",
+            Isa::X86_64 | Isa::Power64 => "elf",
         }
     }
 
@@ -70,7 +88,7 @@ impl Isa {
     pub const fn image_options(self) -> &'static [&'static str] {
         match self {
             Isa::Arm64 => &["-O", "binary"],
-            Isa::X86_64 => &["--strip-all"],
+            Isa::X86_64 | Isa::Power64 => &["--strip-all"],
         }
     }
 
@@ -79,6 +97,7 @@ impl Isa {
         match self {
             Isa::Arm64 => "arm64",
             Isa::X86_64 => "amd64",
+            Isa::Power64 => "ppc64el",
         }
     }
 
@@ -87,6 +106,7 @@ impl Isa {
         match self {
             Isa::Arm64 => "qemu-system-aarch64",
             Isa::X86_64 => "qemu-system-x86_64",
+            Isa::Power64 => "qemu-system-ppc64",
         }
     }
 
@@ -95,6 +115,7 @@ impl Isa {
         match self {
             Isa::Arm64 => "qemu-system-arm",
             Isa::X86_64 => "qemu-system-x86",
+            Isa::Power64 => "qemu-system-ppc",
         }
     }
 }

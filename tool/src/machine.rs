@@ -31,8 +31,8 @@ pub fn prepare(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&P
     }
     let mut boot = assemble(layout, loaded, folder, image)?;
     boot.dtb = match machine.board {
-        Board::Virt | Board::Q35 | Board::Pc | Board::Microvm => None,
         Board::Rpi4 => Some(setup::board::rpi4(layout)?),
+        _ => None,
     };
     Ok(boot)
 }
@@ -83,20 +83,23 @@ fn not_a_hypervisor(bytes: &[u8], isa: Isa) -> Option<String> {
         (Isa::Arm64, Ok(_)) => None,
         (Isa::Arm64, Err(ImageError::NotImage(kind))) => Some(format!(" is not an arm64 Image but {kind}")),
         (Isa::Arm64, Err(error)) => Some(format!(": {}", images::split_advice(&error.to_string()).0)),
-        (Isa::X86_64, Ok(_)) => Some(" is not an ELF file for x86-64 but an arm64 Image".to_owned()),
-        (Isa::X86_64, Err(_)) => match FileKind::of(bytes) {
-            FileKind::Elf => not_for_pcs(bytes),
-            kind => Some(format!(" is not an ELF file for x86-64 but {kind}")),
-        },
+        (Isa::X86_64, _) => not_elf(bytes, Architecture::X86_64, "x86-64"),
+        (Isa::Power64, _) => not_elf(bytes, Architecture::PowerPc64, "64-bit POWER"),
     }
 }
 
-/// Says why an ELF file cannot be booted by a PC.
-fn not_for_pcs(bytes: &[u8]) -> Option<String> {
-    let Ok(file) = object::File::parse(bytes) else {
-        return Some(" is a damaged ELF file".to_owned());
+/// Says why bytes are no ELF file for this architecture.
+fn not_elf(bytes: &[u8], architecture: Architecture, name: &str) -> Option<String> {
+    let kind = match image::parse(bytes) {
+        Ok(_) => "an arm64 Image".to_owned(),
+        Err(_) => match (FileKind::of(bytes), object::File::parse(bytes)) {
+            (FileKind::Elf, Ok(file)) if file.architecture() == architecture => return None,
+            (FileKind::Elf, Ok(_)) => return Some(format!(" is an ELF file, but not for {name}")),
+            (FileKind::Elf, Err(_)) => return Some(" is a damaged ELF file".to_owned()),
+            (kind, _) => kind.to_string(),
+        },
     };
-    (file.architecture() != Architecture::X86_64).then(|| " is an ELF file, but not for x86-64".to_owned())
+    Some(format!(" is not an ELF file for {name} but {kind}"))
 }
 
 /// The same for a configuration of the tool's own, given as text.

@@ -105,9 +105,23 @@ impl Boot {
                     .to_vec()
             }
             Board::Q35 | Board::Pc | Board::Microvm => self.pc(),
+            Board::Powernv9 | Board::Powernv10 => self.powernv(),
             // Nothing about it can be chosen.
             Board::Rpi4 => ["-machine", "raspi4b"].map(str::to_owned).to_vec(),
         }
+    }
+
+    /// The arguments that say what machine with OPAL it is. CPUs are cores of one thread. The service processor is what
+    /// switches the machine off; its clock is the host's, so a machine that is counted goes without.
+    fn powernv(&self) -> Vec<String> {
+        let (cpus, memory) = (self.cpus.to_string(), format!("{}M", self.memory >> 20));
+        let mut arguments =
+            ["-machine", self.board.name(), "-smp", &cpus, "-m", &memory].map(str::to_owned).to_vec();
+        if !self.counted {
+            let devices = ["ipmi-bmc-sim,id=bmc", "isa-ipmi-bt,bmc=bmc,irq=10"];
+            arguments.extend(devices.iter().flat_map(|device| ["-device".to_owned(), (*device).to_owned()]));
+        }
+        arguments
     }
 
     /// The arguments that say what PC it is.

@@ -27,6 +27,7 @@ extern crate alloc;
 #[cfg(target_os = "none")]
 pub mod boot;
 pub mod cpu;
+pub mod demand;
 pub mod discover;
 pub mod exit;
 pub mod facility;

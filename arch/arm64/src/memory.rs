@@ -383,14 +383,16 @@ pub struct GuestMemory {
     frames: FrameRange,
     table: PageTable<Stage2>,
     ipa: u64,
+    on_demand: bool,
 }
 
 impl GuestMemory {
-    /// Allocates `size` bytes at intermediate physical address `ipa`, cleared, with the largest blocks that fit.
+    /// Allocates `size` bytes at intermediate physical address `ipa`, cleared, and maps them with the largest blocks that fit,
+    /// or prepares them to be mapped on demand.
     ///
     /// # Errors
     /// When there is not enough memory.
-    pub fn new(ipa: u64, size: u64, ipa_bits: u32) -> Result<Self, Error> {
+    pub fn new(ipa: u64, size: u64, ipa_bits: u32, on_demand: bool) -> Result<Self, Error> {
         let gib = 1 << 30;
         let align = if size >= gib && ipa.is_multiple_of(gib) { gib } else { 2 * MIB };
         let (frames, table) = with(|m| {
@@ -400,7 +402,7 @@ impl GuestMemory {
                 .or_else(|_| m.guests.allocate(size, 2 * MIB))
                 .map_err(|_| Error::NoGuestMemory(size))?;
             let mut pool = Pool { arena: &mut m.arena, regime: Regime::Guest };
-            match Self::build(&mut pool, ipa, frames, ipa_bits) {
+            match Self::build(&mut pool, ipa, frames, ipa_bits, on_demand) {
                 Ok(table) => Ok((frames, table)),
                 Err(error) => {
                     m.guests.free(frames)?;
@@ -408,7 +410,7 @@ impl GuestMemory {
                 }
             }
         })?;
-        let memory = Self { frames, table, ipa };
+        let memory = Self { frames, table, ipa, on_demand };
         match memory.scrub() {
             Ok(()) => Ok(memory),
             Err(error) => {
@@ -423,10 +425,15 @@ impl GuestMemory {
         ipa: u64,
         frames: FrameRange,
         ipa_bits: u32,
+        on_demand: bool,
     ) -> Result<PageTable<Stage2>, Error> {
         let format = Stage2::new(ipa_bits).ok_or(Error::NoArena)?;
         let mut table = PageTable::new(format, pool)?;
-        match table.map(pool, ipa, frames.start(), frames.size(), Stage2Attributes::RAM) {
+        let made = match on_demand {
+            true => table.map_on_demand(pool, ipa, frames.start(), frames.size(), Stage2Attributes::RAM),
+            false => table.map(pool, ipa, frames.start(), frames.size(), Stage2Attributes::RAM),
+        };
+        match made {
             Ok(()) => Ok(table),
             Err(error) => {
                 table.free_all(pool);
@@ -496,6 +503,11 @@ impl GuestMemory {
     /// Returns the physical address of the stage 2 tables.
     pub fn tables(&self) -> u64 {
         self.table.root().0
+    }
+
+    /// Returns the physical address of its first byte if it is mapped on demand.
+    pub fn on_demand(&self) -> Option<u64> {
+        self.on_demand.then(|| self.base())
     }
 
     /// Returns VTCR_EL2.

@@ -17,6 +17,7 @@ use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Stop};
 use turnstile_vm::psci::Psci;
 
 use crate::cpu;
+use crate::demand::Demand;
 use crate::facility::{common, pmu};
 use crate::idregs::{self, IdRegisters, Offer};
 use crate::irq::{Gic, in_gic};
@@ -61,6 +62,8 @@ pub struct Vm {
     /// The second page of a GICv2's CPU interface, which is not the hardware's: it has `GICV_DIR` alone, and the
     /// model has to know of that. None with a GICv3.
     pub gicv_dir: Region,
+    /// Its RAM, if that is mapped on demand.
+    pub demand: Demand,
     vcpus: Once<Vec<&'static Vcpu>>,
     /// The same by number, for SGIs: one load without a check of bounds.
     table: AtomicPtr<VcpuTable>,
@@ -125,6 +128,7 @@ impl Vm {
             gicd: map.gicd,
             gicr: map.gicr(if gicv2 { 0 } else { vcpus }, parts.memory),
             gicv_dir: Region { base: map.gicc.base + GICV_DIR, size: if gicv2 { GICV_DIR } else { 0 } },
+            demand: Demand::new(ram),
             vcpus: Once::new(),
             table: AtomicPtr::new((&raw const NOBODY).cast_mut()),
             vtcr: AtomicU64::new(0),
@@ -157,10 +161,11 @@ impl Vm {
         if index < MAX_VCPUS { table[index] } else { None }
     }
 
-    /// Sets the stage 2 tables of the VM's next life: VTCR_EL2, and VTTBR_EL2 without the VMID. Its virtual
-    /// counter starts from zero.
-    pub fn prepare(&self, vtcr: u64, tables: u64) {
+    /// Sets the stage 2 tables of the VM's next life: VTCR_EL2, VTTBR_EL2 without the VMID, and where its RAM is if that is
+    /// mapped on demand. Its virtual counter starts from zero.
+    pub fn prepare(&self, vtcr: u64, tables: u64, on_demand: Option<u64>) {
         let vmid = u64::from(self.id) + 1;
+        self.demand.prepare(tables, on_demand);
         self.vtcr.store(vtcr, Ordering::Relaxed);
         self.vttbr.store(tables | vmid << 48, Ordering::Relaxed);
         self.cntvoff.store(crate::regs::CNTPCT_EL0.read(), Ordering::Relaxed);

@@ -10,6 +10,10 @@ use spin::Mutex;
 pub trait Port: Sync {
     /// Sends a byte.
     fn put(&self, byte: u8);
+    /// Sends bytes, as they are.
+    fn write(&self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.put(*byte));
+    }
     /// Waits until everything has been sent.
     fn flush(&self);
     /// Takes a received byte, if there is one.
@@ -24,11 +28,14 @@ struct Text<'a>(&'a dyn Port);
 
 impl Write for Text<'_> {
     fn write_str(&mut self, s: &str) -> fmt::Result {
-        for byte in s.bytes() {
-            if byte == b'\n' {
-                self.0.put(b'\r');
+        for line in s.split_inclusive('\n') {
+            match line.strip_suffix('\n') {
+                Some(text) => {
+                    self.0.write(text.as_bytes());
+                    self.0.write(b"\r\n");
+                }
+                None => self.0.write(line.as_bytes()),
             }
-            self.0.put(byte);
         }
         Ok(())
     }
@@ -42,7 +49,7 @@ pub fn set(uart: &'static dyn Port) {
 /// Sends bytes as they are, undivided.
 pub fn write(bytes: &[u8]) {
     if let Some(uart) = UART.lock().as_ref() {
-        bytes.iter().for_each(|byte| uart.put(*byte));
+        uart.write(bytes);
     }
 }
 
@@ -76,7 +83,7 @@ pub fn write_last(bytes: &[u8]) {
     if let Some(guard) = UART.try_lock()
         && let Some(uart) = guard.as_ref()
     {
-        bytes.iter().for_each(|byte| uart.put(*byte));
+        uart.write(bytes);
     }
 }
 

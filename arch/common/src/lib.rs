@@ -4,6 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | `console` | the serial line: one writer at a time, whole messages |
+//! | `demand` | memory that is mapped when it is first touched |
 //! | `memory` | ranges of pages, and errors |
 //! | `mmio` | device registers in memory |
 //! | `relax` | waiting for another CPU |
@@ -12,6 +13,7 @@
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod console;
+pub mod demand;
 #[cfg(not(target_os = "none"))]
 pub mod fakes;
 pub mod memory;

@@ -7,6 +7,7 @@ use core::cell::UnsafeCell;
 
 use spin::Once;
 use turnstile_exitstat::Page;
+use turnstile_paging::{Blocks, Nested};
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Phase, Stop};
 use turnstile_vm::startup::Startup;
@@ -52,6 +53,8 @@ pub struct Life {
     pub boot: BootState,
     /// Where its RAM is.
     pub ram: GuestRam,
+    /// What maps it on demand, if it is not mapped from the start.
+    pub blocks: Option<Blocks<Nested>>,
 }
 
 // SAFETY: `life` is written by `Vm::prepare` alone, while no vCPU runs, and read by vCPUs that run.
@@ -114,15 +117,15 @@ impl Vm {
         self.vcpus().get(index).copied()
     }
 
-    /// Prepares the VM's next life: the root of its nested page tables, its RAM, and what its first vCPU begins with.
-    /// Nothing if the VM runs.
-    pub fn prepare(&self, nested_root: u64, ram: GuestRam, boot: BootState) {
+    /// Prepares the VM's next life: the root of its nested page tables, its RAM and what maps it on demand, and what its first
+    /// vCPU begins with. Nothing if the VM runs.
+    pub fn prepare(&self, nested_root: u64, ram: GuestRam, blocks: Option<Blocks<Nested>>, boot: BootState) {
         if matches!(self.lifecycle.phase(), Phase::Running | Phase::Stopping(_)) {
             return;
         }
         let tsc_offset = crate::time::ticks().wrapping_neg();
         // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
-        unsafe { *self.life.get() = Life { nested_root, tsc_offset, boot, ram } };
+        unsafe { *self.life.get() = Life { nested_root, tsc_offset, boot, ram, blocks } };
         self.board.reset();
         self.startup.reset();
     }

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use arrayvec::ArrayString;
-use turnstile_machine::MapError;
+use turnstile_machine::{MapError, pseries};
 
 use crate::machine::Apic;
 use crate::spec::Class;
@@ -51,6 +51,8 @@ pub enum SpecError {
         /// The number asked for.
         vcpus: usize,
     },
+    /// The number of a partition's vCPUs is not 1 to [`pseries::MAX_VCPUS`].
+    PartitionVcpus(usize),
     /// The VM is pinned, and its list of physical CPUs has not one for each vCPU.
     Pinning {
         /// The number of vCPUs.
@@ -96,6 +98,10 @@ impl fmt::Display for SpecError {
                     "{vcpus} vCPUs are too many for a PC with an {apic}; give at most {}",
                     apic.max_vcpus()
                 )
+            }
+            SpecError::PartitionVcpus(0) => f.write_str("there are no vCPUs; give at least 1"),
+            SpecError::PartitionVcpus(vcpus) => {
+                write!(f, "{vcpus} vCPUs are too many for a partition; give at most {}", pseries::MAX_VCPUS)
             }
             SpecError::Pinning { vcpus, cpus } => {
                 write!(f, "its {vcpus} vCPUs are pinned to {cpus} physical CPUs; name one for each")

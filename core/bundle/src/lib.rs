@@ -11,20 +11,24 @@
 //! / {
 //!     digest = <u64>;                    at byte 76, always
 //!     compatible = "turnstile,bundle";
-//!     version = <3>;
+//!     version = <4>;
 //!     images {
 //!         image-0 { digest = <u64>; data = [...]; };
 //!     };
 //!     vms {
 //!         vm-0 {
 //!             name = "linux"; vcpus = <2>; cpus = <0 1>; schedule = "pinned";
-//!             memory = <u64>;
+//!             memory = <u64>; mapping = "at-start";
 //!             machine = "virt"; gic = "auto"; pmu = "off"; sve;
 //!             on-crash = "stop"; statistics; cmdline = "..."; kernel = <0>; initrd = <1>;
 //!         };
 //!         vm-1 {
 //!             schedule = "shared"; weight = <100>;         or realtime = <1>;
 //!             machine = "pc"; apic = "x2apic"; paravirt = "clock", "eoi";
+//!             ...
+//!         };
+//!         vm-2 {
+//!             machine = "pseries"; interrupts = "auto";
 //!             ...
 //!         };
 //!     };
@@ -56,10 +60,10 @@ mod write;
 pub use choices::UnknownChoice;
 pub use cpus::CpuList;
 pub use error::{BundleError, Part, SpecError, VmLabel};
-pub use machine::{Apic, Arm64, Gic, Machine, Pc, Pmu};
+pub use machine::{Apic, Arm64, Gic, Interrupts, Machine, Pc, Pmu, Pseries};
 pub use paravirt::{Feature, Paravirt};
 pub use read::Bundle;
-pub use spec::{Class, OnCrash, Schedule, VmSpec, validate};
+pub use spec::{Class, Mapping, OnCrash, Schedule, VmSpec, validate};
 pub use turnstile_machine::{GicVersion, GuestMachine};
 #[cfg(feature = "alloc")]
 pub use write::write;
@@ -75,7 +79,7 @@ pub const MAX_PHYSICAL_CPUS: usize = 512;
 /// The value of the root node's `compatible`.
 pub const COMPATIBLE: &str = "turnstile,bundle";
 /// The version of the format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The most images: a kernel and an initial RAM disk for each VM.
 const MAX_IMAGES: usize = 2 * MAX_VMS;

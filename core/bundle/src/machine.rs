@@ -4,7 +4,7 @@
 use core::fmt;
 
 use turnstile_machine::map::{MEMORY_UNIT, MIN_MEMORY};
-use turnstile_machine::{GicVersion, GuestMachine, MapError};
+use turnstile_machine::{GicVersion, GuestMachine, MapError, pseries};
 
 use crate::choices::choices;
 use crate::error::SpecError;
@@ -17,6 +17,8 @@ pub enum Machine {
     Arm64(Arm64),
     /// A PC, for x86-64.
     Pc(Pc),
+    /// A partition, for POWER.
+    Pseries(Pseries),
 }
 
 /// A machine for arm64.
@@ -39,6 +41,55 @@ pub struct Pc {
     pub apic: Apic,
     /// What of KVM's paravirtual interface it offers.
     pub paravirt: Paravirt,
+}
+
+/// A partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pseries {
+    /// Its interrupt controller.
+    pub interrupts: Interrupts,
+}
+
+choices! {
+    /// The interrupt controller of a partition.
+    Interrupts {
+        /// XIVE if the machine it runs on has it, else XICS.
+        #[default]
+        Auto = "auto",
+        /// XIVE: the guest drives it itself.
+        Xive = "xive",
+        /// XICS: the guest drives it by calls.
+        Xics = "xics",
+    }
+}
+
+impl Interrupts {
+    /// Returns the controller that the guest gets on a machine that has XIVE or not.
+    #[must_use]
+    pub const fn on(self, has_xive: bool) -> pseries::Interrupts {
+        match self {
+            Interrupts::Auto if has_xive => pseries::Interrupts::Xive,
+            Interrupts::Auto | Interrupts::Xics => pseries::Interrupts::Xics,
+            Interrupts::Xive => pseries::Interrupts::Xive,
+        }
+    }
+}
+
+impl Pseries {
+    /// Its name in configurations and bundles.
+    pub const NAME: &'static str = "pseries";
+
+    /// Checks that a VM of `vcpus` vCPUs and `memory` bytes of RAM can be had.
+    ///
+    /// # Errors
+    ///
+    /// Says which bound does not hold.
+    pub fn check(&self, vcpus: usize, memory: u64) -> Result<(), SpecError> {
+        if vcpus == 0 || vcpus > pseries::MAX_VCPUS {
+            return Err(SpecError::PartitionVcpus(vcpus));
+        }
+        pseries::check_memory(memory).map_err(SpecError::Map)
+    }
 }
 
 choices! {
@@ -135,6 +186,7 @@ impl Machine {
         match self {
             Machine::Arm64(arm64) => arm64.map.name(),
             Machine::Pc(_) => Pc::NAME,
+            Machine::Pseries(_) => Pseries::NAME,
         }
     }
 
@@ -143,7 +195,7 @@ impl Machine {
     pub const fn arm64(&self) -> Option<&Arm64> {
         match self {
             Machine::Arm64(arm64) => Some(arm64),
-            Machine::Pc(_) => None,
+            Machine::Pc(_) | Machine::Pseries(_) => None,
         }
     }
 
@@ -151,7 +203,7 @@ impl Machine {
     #[must_use]
     pub const fn pc(&self) -> Option<&Pc> {
         match self {
-            Machine::Arm64(_) => None,
+            Machine::Arm64(_) | Machine::Pseries(_) => None,
             Machine::Pc(pc) => Some(pc),
         }
     }
@@ -167,6 +219,7 @@ impl Machine {
                 map.map().check(gic.on(GicVersion::V3), vcpus, memory).map_err(SpecError::Map)
             }
             Machine::Pc(pc) => pc.check(vcpus, memory),
+            Machine::Pseries(pseries) => pseries.check(vcpus, memory),
         }
     }
 }

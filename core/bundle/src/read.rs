@@ -13,7 +13,7 @@ use dtoolkit::{Node, Property};
 use crate::cpus::CpuList;
 use crate::digest::{self, read_u32};
 use crate::error::{BundleError, Part};
-use crate::machine::{Arm64, Machine, Pc};
+use crate::machine::{Arm64, Machine, Pc, Pseries};
 use crate::paravirt::{Feature, Paravirt};
 use crate::spec::{Class, Schedule, VmSpec, validate};
 use crate::{COMPATIBLE, MAX_IMAGES, MAX_VMS, VERSION};
@@ -24,7 +24,7 @@ const MAGIC: u32 = 0xd00d_feed;
 const PADDING: usize = 0x1_0000;
 
 /// The properties of a VM.
-const VM_PROPERTIES: [&str; 18] = [
+const VM_PROPERTIES: [&str; 20] = [
     "name",
     "vcpus",
     "cpus",
@@ -32,12 +32,14 @@ const VM_PROPERTIES: [&str; 18] = [
     "weight",
     "realtime",
     "memory",
+    "mapping",
     "machine",
     "gic",
     "pmu",
     "sve",
     "apic",
     "paravirt",
+    "interrupts",
     "on-crash",
     "statistics",
     "cmdline",
@@ -198,6 +200,9 @@ fn read_vm<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<VmSpec<'a>, Bu
         cpus: read_cpus(required("cpus")?)?,
         schedule: read_schedule(text("schedule")?, get("weight"), get("realtime"))?,
         memory: required("memory")?.try_into().map(u64::from_be_bytes).map_err(|_| MALFORMED)?,
+        mapping: text("mapping")?
+            .parse()
+            .map_err(|_| BundleError::Malformed("how a VM's memory is mapped"))?,
         machine: read_machine(text("machine")?, get)?,
         on_crash: text("on-crash")?.parse().map_err(|_| BundleError::Malformed("a VM's crash policy"))?,
         statistics: flag(get("statistics"))?,
@@ -213,8 +218,15 @@ fn read_machine<'a>(name: &str, get: impl Fn(&str) -> Option<&'a [u8]>) -> Resul
         true => Err(BundleError::Malformed("a property of another machine")),
         false => Ok(()),
     };
+    if name == Pseries::NAME {
+        none(&["gic", "pmu", "sve", "apic", "paravirt"])?;
+        let interrupts = get("interrupts").and_then(text).and_then(|name| name.parse().ok());
+        return Ok(Machine::Pseries(Pseries {
+            interrupts: interrupts.ok_or(BundleError::Malformed("a VM's interrupt controller"))?,
+        }));
+    }
     if name == Pc::NAME {
-        none(&["gic", "pmu", "sve"])?;
+        none(&["gic", "pmu", "sve", "interrupts"])?;
         let apic = get("apic").and_then(text).and_then(|apic| apic.parse().ok());
         let paravirt = get("paravirt").and_then(read_paravirt);
         return Ok(Machine::Pc(Pc {
@@ -222,7 +234,7 @@ fn read_machine<'a>(name: &str, get: impl Fn(&str) -> Option<&'a [u8]>) -> Resul
             paravirt: paravirt.ok_or(BundleError::Malformed("a VM's paravirtual interface"))?,
         }));
     }
-    none(&["apic", "paravirt"])?;
+    none(&["apic", "paravirt", "interrupts"])?;
     let map = name.parse().map_err(|_| BundleError::Malformed("a VM's machine"))?;
     let gic = get("gic").and_then(text).and_then(|gic| gic.parse().ok());
     let pmu = get("pmu").and_then(text).and_then(|pmu| pmu.parse().ok());

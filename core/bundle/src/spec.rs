@@ -18,6 +18,17 @@ choices! {
     }
 }
 
+choices! {
+    /// When the memory of a VM gets its translations.
+    Mapping {
+        /// Before it starts: no access to its memory ever exits.
+        #[default]
+        AtStart = "at-start",
+        /// A block at a time, when the guest first touches it.
+        OnDemand = "on-demand",
+    }
+}
+
 /// Who runs on the physical CPUs of a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Schedule {
@@ -87,6 +98,8 @@ pub struct VmSpec<'a> {
     pub schedule: Schedule,
     /// Its memory in bytes.
     pub memory: u64,
+    /// When that memory gets its translations.
+    pub mapping: Mapping,
     /// The machine that the guest sees.
     pub machine: Machine,
     /// What happens when its guest crashes.

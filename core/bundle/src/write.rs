@@ -8,7 +8,7 @@ use vm_fdt::FdtWriter;
 
 use crate::digest::{self, DIGEST_OFFSET};
 use crate::error::BundleError;
-use crate::machine::{Arm64, Machine, Pc};
+use crate::machine::{Arm64, Machine, Pc, Pseries};
 use crate::spec::{Class, Schedule, VmSpec, validate};
 use crate::{COMPATIBLE, VERSION};
 
@@ -108,6 +108,7 @@ fn describe(fdt: &mut FdtWriter, vm: &VmSpec<'_>, images: &Indexes) -> Result<()
         }
     }
     fdt.property_u64("memory", vm.memory)?;
+    fdt.property_string("mapping", vm.mapping.name())?;
     fdt.property_string("machine", vm.machine.name())?;
     match vm.machine {
         Machine::Arm64(Arm64 { gic, pmu, sve, .. }) => {
@@ -121,6 +122,9 @@ fn describe(fdt: &mut FdtWriter, vm: &VmSpec<'_>, images: &Indexes) -> Result<()
             fdt.property_string("apic", apic.name())?;
             let names = paravirt.iter().map(|feature| feature.name().into()).collect();
             fdt.property_string_list("paravirt", names)?;
+        }
+        Machine::Pseries(Pseries { interrupts }) => {
+            fdt.property_string("interrupts", interrupts.name())?;
         }
     }
     fdt.property_string("on-crash", vm.on_crash.name())?;

@@ -3,8 +3,8 @@
 //! neither accidents (the digest does not match) nor blobs made on purpose (it does).
 
 use turnstile_bundle::{
-    Apic, Bundle, BundleError, CpuList, Feature, Machine, OnCrash, Paravirt, Part, Pc, Schedule, SpecError,
-    VmSpec, write,
+    Apic, Bundle, BundleError, CpuList, Feature, Interrupts, Machine, Mapping, OnCrash, Paravirt, Part, Pc,
+    Pseries, Schedule, SpecError, VmSpec, write,
 };
 use vm_fdt::FdtWriter;
 use xxhash_rust::xxh64::xxh64;
@@ -19,6 +19,7 @@ fn valid() -> Vec<u8> {
         cpus: CpuList::new(list),
         schedule: Schedule::Pinned,
         memory: 64 << 20,
+        mapping: Mapping::AtStart,
         machine: Machine::default(),
         on_crash: OnCrash::Stop,
         statistics: false,
@@ -117,9 +118,9 @@ fn other_files_are_no_bundles() {
 #[test]
 fn another_version_is_named_as_such() {
     let mut blob = valid();
-    // The version's value follows `compatible`, padded: the only word 3 after it.
+    // The version's value follows `compatible`, padded: the only word 4 after it.
     let at = find(&blob, b"turnstile,bundle") + 20 + 12;
-    assert_eq!(blob[at..at + 4], [0, 0, 0, 3]);
+    assert_eq!(blob[at..at + 4], [0, 0, 0, 4]);
     blob[at + 3] = 1;
     assert_eq!(Bundle::parse(&blob).unwrap_err(), BundleError::Version(1));
     sign(&mut blob);
@@ -132,7 +133,7 @@ fn crafted(describe: impl Fn(&mut FdtWriter), extra: impl Fn(&mut FdtWriter)) ->
     let root = fdt.begin_node("").unwrap();
     fdt.property_u64("digest", 0).unwrap();
     fdt.property_string("compatible", "turnstile,bundle").unwrap();
-    fdt.property_u32("version", 3).unwrap();
+    fdt.property_u32("version", 4).unwrap();
     let images = fdt.begin_node("images").unwrap();
     let image = fdt.begin_node("image-0").unwrap();
     fdt.property_u64("digest", 0).unwrap();
@@ -151,12 +152,13 @@ fn crafted(describe: impl Fn(&mut FdtWriter), extra: impl Fn(&mut FdtWriter)) ->
     blob
 }
 
-const PROPERTIES: [(&str, &[u8]); 11] = [
+const PROPERTIES: [(&str, &[u8]); 12] = [
     ("name", b"linux\0"),
     ("vcpus", &[0, 0, 0, 1]),
     ("cpus", &[0, 0, 0, 3]),
     ("schedule", b"pinned\0"),
     ("memory", &[0, 0, 0, 0, 4, 0, 0, 0]),
+    ("mapping", b"on-demand\0"),
     ("machine", b"virt\0"),
     ("gic", b"auto\0"),
     ("pmu", b"off\0"),
@@ -187,6 +189,7 @@ fn a_malformed_description_is_refused_though_its_digest_matches() {
         assert!(with(name, Some(&[0xff; 7])).is_err(), "seven bytes for {name}");
     }
     assert_eq!(with("machine", Some(b"amiga\0")), Err(BundleError::Malformed("a VM's machine")));
+    assert!(matches!(with("mapping", Some(b"never\0")), Err(BundleError::Malformed(_))));
     assert_eq!(with("kernel", Some(&[0, 0, 0, 1])), Err(BundleError::Malformed("an image's index")));
     assert!(matches!(with("name", Some(b"a\0b\0")), Err(BundleError::Malformed(_))));
     assert!(matches!(with("memory", Some(&[0xff; 8])), Err(BundleError::Vm { .. })));
@@ -224,6 +227,11 @@ fn a_machine_has_what_belongs_to_its_architecture() {
     let other = Err(BundleError::Malformed("a property of another machine"));
     assert_eq!(machine(b"pc\0", &[("apic", b"xapic\0"), ("paravirt", b""), ("gic", b"v3\0")]), other);
     assert_eq!(machine(b"virt\0", &[("gic", b"v3\0"), ("pmu", b"off\0"), ("apic", b"xapic\0")]), other);
+    let pseries = |value| machine(b"pseries\0", &[("interrupts", value)]);
+    let expected = Machine::Pseries(Pseries { interrupts: Interrupts::Xics });
+    assert_eq!(pseries(b"xics\0"), Ok(expected));
+    assert_eq!(pseries(b"gic\0"), Err(BundleError::Malformed("a VM's interrupt controller")));
+    assert_eq!(machine(b"pseries\0", &[("interrupts", b"xive\0"), ("sve", b"")]), other);
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use turnstile_bundle::{
-    Apic, Arm64, Bundle, BundleError, Class, CpuList, Feature, Gic, GicVersion, GuestMachine, MAX_CMDLINE,
-    MAX_NAME, Machine, OnCrash, Paravirt, Pc, Pmu, Schedule, SpecError, VmLabel, VmSpec, write,
+    Apic, Arm64, Bundle, BundleError, Class, CpuList, Feature, Gic, GicVersion, GuestMachine, Interrupts,
+    MAX_CMDLINE, MAX_NAME, Machine, Mapping, OnCrash, Paravirt, Pc, Pmu, Pseries, Schedule, SpecError,
+    VmLabel, VmSpec, write,
 };
 use turnstile_machine::MapError;
 
@@ -22,6 +23,7 @@ fn vm<'a>(name: &'static str, list: &'a [u16]) -> VmSpec<'a> {
         cpus: CpuList::new(list),
         schedule: Schedule::Pinned,
         memory: 64 * MIB,
+        mapping: Mapping::AtStart,
         machine: Machine::default(),
         on_crash: OnCrash::Stop,
         statistics: false,
@@ -43,6 +45,7 @@ fn two_vms_read_back() {
         }),
         vcpus: 7,
         schedule: Schedule::Shared(Class::RealTime { priority: 99 }),
+        mapping: Mapping::OnDemand,
         on_crash: OnCrash::Restart,
         statistics: true,
         cmdline: "",
@@ -110,6 +113,11 @@ fn a_wrong_vm_is_named_with_what_is_wrong() {
         let machine = Machine::Pc(Pc { apic, ..Pc::default() });
         let problem = problem(VmSpec { machine, vcpus, schedule: FAIR, ..good() });
         assert_eq!(problem, SpecError::ApicVcpus { apic, vcpus });
+    }
+    for vcpus in [0, 513] {
+        let machine = Machine::Pseries(Pseries::default());
+        let problem = problem(VmSpec { machine, vcpus, schedule: FAIR, ..good() });
+        assert_eq!(problem, SpecError::PartitionVcpus(vcpus));
     }
     let pc = VmSpec { machine: Machine::Pc(Pc::default()), ..good() };
     let most = Pc::MAX_MEMORY;
@@ -216,7 +224,9 @@ fn machine() -> impl Strategy<Value = Machine> {
         let paravirt = features.into_iter().fold(Paravirt::NONE, Paravirt::with);
         Machine::Pc(Pc { apic, paravirt })
     });
-    prop_oneof![arm64, pc]
+    let pseries =
+        prop::sample::select(Interrupts::ALL).prop_map(|interrupts| Machine::Pseries(Pseries { interrupts }));
+    prop_oneof![arm64, pc, pseries]
 }
 
 fn rest() -> impl Strategy<Value = Rest> {
@@ -260,6 +270,7 @@ proptest! {
                 cpus: CpuList::new(list),
                 schedule,
                 memory: units * 2 * MIB,
+                mapping: if count % 3 == 0 { Mapping::OnDemand } else { Mapping::AtStart },
                 machine,
                 statistics: count % 2 == 0,
                 on_crash: if restart { OnCrash::Restart } else { OnCrash::Stop },

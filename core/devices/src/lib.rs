@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod acpi_pm;
+pub mod calendar;
 mod cmos;
 mod fw_cfg;
 mod i8254;

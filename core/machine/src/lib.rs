@@ -12,6 +12,7 @@
 //! * [`layout()`]: the addresses of kernel, device tree and initial RAM disk (Linux,
 //!   `Documentation/arch/arm64/booting.rst`).
 //! * [`pc`]: the PC, its ACPI tables, and how its kernels are placed and entered.
+//! * [`pseries`]: the POWER partition, its device tree, and how its kernels are placed and entered.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ pub mod image;
 pub mod layout;
 pub mod map;
 pub mod pc;
+pub mod pseries;
 
 pub use fdt::Platform;
 pub use gic::{GicVersion, Gicr};

@@ -2,8 +2,8 @@
 //! Builds translation tables and hands out physical memory.
 //!
 //! One radix-tree builder, [`PageTable`], serves every table the hypervisor needs; what an entry looks like is
-//! a [`Format`]: [`Stage2`] and [`Stage1El2`] of Arm, [`Nested`] and [`HostTables`] of AMD64, partition-scoped radix
-//! trees as further formats. The memory the tables live in is behind [`Tables`], so that the builder is safe code: the
+//! a [`Format`]: [`Stage2`] and [`Stage1El2`] of Arm, [`Nested`] and [`HostTables`] of AMD64, [`Partition`] of
+//! POWER. The memory the tables live in is behind [`Tables`], so that the builder is safe code: the
 //! hypervisor implements it over physical memory, the tests over a map.
 //!
 //! [`FrameAllocator`] gives out the physical ranges themselves: guest memory and table pools.
@@ -11,8 +11,10 @@
 #![forbid(unsafe_code)]
 
 mod arm64;
+mod demand;
 mod format;
 mod frames;
+mod power;
 mod tree;
 mod window;
 mod x86;
@@ -20,8 +22,10 @@ mod x86;
 pub use arm64::{
     MAIR_EL2, Memory, Permission, Stage1Attributes, Stage1El2, Stage1Regime, Stage2, Stage2Attributes,
 };
+pub use demand::{BLOCK, Blocks, Slot};
 pub use format::{Entry, Format, Level, MAX_LEVELS, PhysAddr, Tables};
 pub use frames::{FrameAllocator, FrameError, FrameRange};
+pub use power::{Partition, PartitionAttributes};
 pub use tree::{Error, PageTable, Translation};
 pub use window::{WINDOW, windows};
 pub use x86::{HostAttributes, HostTables, Nested, NestedAttributes};

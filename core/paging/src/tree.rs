@@ -2,7 +2,7 @@
 //! The radix tree: map, unmap, protect, translate.
 //!
 //! Invariants:
-//! - a table other than the root is never empty;
+//! - a table other than the root is never empty, unless it was made for what is mapped on demand;
 //! - an operation that fails leaves every translation as it was (it may have split a block into equal parts);
 //! - a valid entry is changed into another valid one only as [`Format::needs_break`] allows, otherwise it is
 //!   made invalid and [`Tables::invalidate`] is called in between (Arm ARM, "Using break-before-make when updating translation table entries");
@@ -112,11 +112,7 @@ impl<F: Format> PageTable<F> {
         size: u64,
         attributes: F::Attributes,
     ) -> Result<(), Error> {
-        let end = self.check(address, size)?;
-        self.check_output(output, size)?;
-        if let Some(mapped) = self.find_mapped(tables, 0, self.root, address, end) {
-            return Err(Error::AlreadyMapped(mapped));
-        }
+        let end = self.check_vacant(tables, address, output, size)?;
         let mut mapping = Mapping { address, end, output: output.0, attributes };
         self.map_in(tables, 0, self.root, &mut mapping).inspect_err(|_| {
             // The range was unmapped before, so unmapping all of it restores that, and frees the new tables.
@@ -181,7 +177,7 @@ impl<F: Format> PageTable<F> {
         self.free_in(tables, 0, self.root);
     }
 
-    fn level(&self, depth: usize) -> Option<Level> {
+    pub(crate) fn level(&self, depth: usize) -> Option<Level> {
         self.format.levels().get(depth).copied()
     }
 
@@ -195,6 +191,22 @@ impl<F: Format> PageTable<F> {
         let end = address.checked_add(size).ok_or(Error::OutOfRange)?;
         let limit = 1u64 << (u32::from(root.shift) + u32::from(root.bits));
         if end > limit { Err(Error::OutOfRange) } else { Ok(end) }
+    }
+
+    /// Checks that a range can be mapped and that nothing of it is; returns its end.
+    pub(crate) fn check_vacant(
+        &self,
+        tables: &impl Tables,
+        address: u64,
+        output: PhysAddr,
+        size: u64,
+    ) -> Result<u64, Error> {
+        let end = self.check(address, size)?;
+        self.check_output(output, size)?;
+        match self.find_mapped(tables, 0, self.root, address, end) {
+            Some(mapped) => Err(Error::AlreadyMapped(mapped)),
+            None => Ok(end),
+        }
     }
 
     fn check_output(&self, output: PhysAddr, size: u64) -> Result<(), Error> {
@@ -238,15 +250,18 @@ impl<F: Format> PageTable<F> {
         let end = mapping.end.min(table_end(level, mapping.address));
         while mapping.address < end {
             let index = level.index(mapping.address);
+            let entry = self.format.decode(level, tables.read(table, index));
             let aligned = (mapping.address | mapping.output) & (level.span() - 1) == 0;
-            if level.leaf && aligned && mapping.end - mapping.address >= level.span() {
+            let fits = level.leaf && aligned && mapping.end - mapping.address >= level.span();
+            // Of memory that was prepared for mapping on demand there are tables without entries.
+            if fits && entry == Entry::Invalid {
                 let leaf = self.format.leaf(level, PhysAddr(mapping.output), mapping.attributes);
                 tables.write(table, index, leaf);
                 mapping.address += level.span();
                 mapping.output += level.span();
                 continue;
             }
-            let child = match self.format.decode(level, tables.read(table, index)) {
+            let child = match entry {
                 Entry::Table(child) => child,
                 Entry::Invalid => {
                     let child = self.allocate(tables, depth + 1)?;
@@ -260,7 +275,7 @@ impl<F: Format> PageTable<F> {
         Ok(())
     }
 
-    fn allocate(&self, tables: &mut impl Tables, depth: usize) -> Result<PhysAddr, Error> {
+    pub(crate) fn allocate(&self, tables: &mut impl Tables, depth: usize) -> Result<PhysAddr, Error> {
         let level = self.level(depth).ok_or(Error::OutOfRange)?;
         tables.allocate(self.format.table_bytes(level)).ok_or(Error::OutOfTables)
     }
@@ -313,7 +328,7 @@ impl<F: Format> PageTable<F> {
     }
 
     /// Clears the leaves in a range no block reaches across, then invalidates and frees what became empty.
-    fn clear(&self, tables: &mut impl Tables, address: u64, end: u64) -> u64 {
+    pub(crate) fn clear(&self, tables: &mut impl Tables, address: u64, end: u64) -> u64 {
         let mut unlinked = Unlinked::default();
         let cleared = self.clear_in(tables, 0, self.root, address, end, &mut unlinked);
         if cleared > 0 || unlinked.iter().any(|&head| head != 0) {

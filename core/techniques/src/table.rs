@@ -10,6 +10,8 @@ pub enum Architecture {
     Arm64,
     /// x86-64 with SVM.
     Amd64,
+    /// POWER9 and POWER10.
+    Power64,
 }
 
 macro_rules! techniques {

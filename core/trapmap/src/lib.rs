@@ -5,7 +5,8 @@
 //! handler it belongs to is known when the hypervisor is compiled, so the lookup is one indexed load:
 //!
 //! - [`TrapMap`]: AArch64 system registers (ESR_ELx of exception class 0x18), a direct-mapped table;
-//! - [`CallMap`]: sparse 32-bit identifiers (SMCCC functions), a perfect hash found by the compiler.
+//! - [`CallMap`]: sparse 32-bit identifiers (SMCCC functions), a perfect hash found by the compiler;
+//! - [`HcallMap`]: POWER's hypervisor calls, whose numbers are small multiples of four.
 //!
 //! A handler is whatever small `Copy` type the user chooses, best a fieldless `enum` of one byte, matched after
 //! the lookup: that keeps indirect calls out of the exit path.
@@ -31,12 +32,14 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod hcalls;
 mod names;
 mod search;
 mod sysreg;
 mod table;
 
 pub use calls::CallMap;
+pub use hcalls::HcallMap;
 pub use names::name;
 pub use search::{Binary, Linear, by_encoding, flat, flat_len};
 pub use sysreg::SysReg;

@@ -13,10 +13,14 @@
 
 #[cfg(target_arch = "aarch64")]
 mod arm64;
+#[cfg(target_arch = "powerpc64")]
+mod power64;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 #[cfg(target_arch = "aarch64")]
 pub use arm64::{Devices, Error, Machine, crash_text, is_boot_word};
+#[cfg(target_arch = "powerpc64")]
+pub use power64::{Devices, Error, Machine, crash_text, is_boot_word};
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{Devices, Error, Machine, crash_text, is_boot_word};

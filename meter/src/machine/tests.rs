@@ -125,5 +125,5 @@ fn reasons_have_the_manuals_names() {
     .iter()
     .map(Reason::to_string)
     .collect();
-    assert_eq!(names, ["hvc64", "wfx", "ec-0x3c", "ec-0x06", "vector-0xc00", "exit"]);
+    assert_eq!(names, ["hvc64", "wfx", "ec-0x3c", "ec-0x06", "hcall", "exit"]);
 }

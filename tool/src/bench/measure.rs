@@ -32,6 +32,9 @@ pub struct Kind<'r> {
 
 /// The figure of a row on a subject.
 pub fn figure(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcome) -> Result<Figure> {
+    if row.counted == Counted::InAll {
+        return in_all(subject, row, platform, outcome);
+    }
     let kinds = kinds(&outcome.reading, outcome.report.iterations, row.counted)?;
     let parts = parts(&kinds);
     let counted = counted_kinds(row, outcome)?;
@@ -54,6 +57,23 @@ pub fn figure(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcom
         agree(&figure)?;
     }
     Ok(figure)
+}
+
+/// The figure of an operation that is to take no visit: all its instructions, by the guest's counter.
+fn in_all(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcome) -> Result<Figure> {
+    let visits: u64 = outcome.reading.groups.iter().map(|group| group.visits).sum();
+    let Outcome { report, reading, .. } = outcome;
+    if visits * 2 >= report.iterations {
+        let what = format!("the guest was left {visits} times in {} operations", report.iterations);
+        return Err(Failure::failed(what).details(list(reading)));
+    }
+    Ok(Figure {
+        instructions: Some(report.instructions().round()),
+        counter: Some(report.instructions()),
+        exits: Some(0.0),
+        iterations: Some(report.iterations),
+        ..blank(subject, row, platform)
+    })
 }
 
 /// The visits that make the figure of a row.
@@ -114,7 +134,7 @@ fn gather(groups: &[Group], counted: Counted) -> Vec<Vec<&Group>> {
     let mut gathered: BTreeMap<_, Vec<&Group>> = BTreeMap::new();
     for group in groups {
         let anywhere = match group.reason.as_str() {
-            "irq" | "intr" => true,
+            "irq" | "intr" | "external" | "hv-virtualization" | "hv-doorbell" | "hv-decrementer" => true,
             "hlt" => counted == Counted::Wfi,
             _ => false,
         };

@@ -54,6 +54,14 @@ pub static PCS: [Platform; 5] = [
     pc("microvm-max", Board::Microvm, "max"),
 ];
 
+/// The machines with POWER.
+pub static POWERS: [Platform; 2] =
+    [powernv("powernv9", Board::Powernv9, "power9"), powernv("powernv10", Board::Powernv10, "power10")];
+
+const fn powernv(name: &'static str, board: Board, cpu: &'static str) -> Platform {
+    Platform { name, board, cpu, gic: 0, apic: None, mode: "hv", refused: false }
+}
+
 const fn pc(name: &'static str, board: Board, cpu: &'static str) -> Platform {
     Platform { name, board, cpu, gic: 0, apic: None, mode: "svm", refused: false }
 }
@@ -84,10 +92,11 @@ impl Platform {
 
     /// The one of an architecture on which all subjects are measured.
     pub fn usual_of(isa: Isa) -> &'static Platform {
-        let ([arm64, ..], [pc, ..]) = (&PLATFORMS, &PCS);
+        let ([arm64, ..], [pc, ..], [power, ..]) = (&PLATFORMS, &PCS, &POWERS);
         match isa {
             Isa::Arm64 => arm64,
             Isa::X86_64 => pc,
+            Isa::Power64 => power,
         }
     }
 
@@ -96,6 +105,7 @@ impl Platform {
         match isa {
             Isa::Arm64 => &PLATFORMS,
             Isa::X86_64 => &PCS,
+            Isa::Power64 => &POWERS,
         }
     }
 
@@ -106,7 +116,7 @@ impl Platform {
 
     /// The names that [`Platform::select`] knows.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        PLATFORMS.iter().chain(&PCS).map(|platform| platform.name).chain([ALL])
+        PLATFORMS.iter().chain(&PCS).chain(&POWERS).map(|platform| platform.name).chain([ALL])
     }
 
     /// Takes platforms of an architecture by name, each once, in the order in which they are given; `all` is all, and
@@ -135,6 +145,7 @@ impl Platform {
                 let apic = self.apic.map_or(String::new(), |apic| format!(" {apic}"));
                 format!("qemu-{} {}{apic}", self.board, self.cpu)
             }
+            Board::Powernv9 | Board::Powernv10 => format!("qemu-{} {}", self.board, self.cpu),
         }
     }
 
@@ -147,6 +158,8 @@ impl Platform {
             (Board::Virt, _) => 512,
             // As many as an xAPIC's identifiers can name (AMD APM vol. 2, 16.3.3).
             (Board::Q35 | Board::Pc | Board::Microvm, _) => 255,
+            // Cores of one chip.
+            (Board::Powernv9 | Board::Powernv10, _) => 24,
         }
     }
 
@@ -160,7 +173,9 @@ impl Platform {
     pub fn table(&self) -> String {
         match self.board {
             Board::Virt => format!("[machine]\ncpu = \"{}\"\ngic = {}\n", self.cpu, self.gic),
-            Board::Rpi4 => format!("[machine]\nboard = \"{}\"\n", self.board),
+            Board::Rpi4 | Board::Powernv9 | Board::Powernv10 => {
+                format!("[machine]\nboard = \"{}\"\n", self.board)
+            }
             Board::Q35 | Board::Pc | Board::Microvm => {
                 let apic = self.apic.map_or(String::new(), |apic| format!("apic = \"{apic}\"\n"));
                 format!("[machine]\nboard = \"{}\"\ncpu = \"{}\"\n{apic}", self.board, self.cpu)
@@ -203,6 +218,7 @@ mod tests {
         assert_eq!(select(&[]), ["max-gicv3"]);
         let pcs = Platform::select(Isa::X86_64, &[ALL.to_owned()]);
         assert_eq!((pcs.len(), pcs[0].machine().as_str()), (PCS.len(), "qemu-q35 max"));
+        assert!(POWERS.iter().all(|power| power.isa() == Isa::Power64 && power.mode == "hv"));
         assert!(PCS.iter().all(|pc| pc.isa() == Isa::X86_64 && pc.mode == "svm"));
     }
 }

@@ -15,15 +15,17 @@ pub enum Counted {
     All,
     /// Those in which the SGI is sent.
     Sender,
-    /// Those that begin with WFI or HLT.
+    /// Those that begin with WFI, HLT or H_CEDE.
     Wfi,
+    /// None: there are none, and the figure is what the operation takes in all.
+    InAll,
 }
 
 impl Counted {
     /// Reasons for which a CPU that sends an SGI leaves the guest: a system register of GICv3, GICD_SGIR of GICv2.
     const SENDING: [&str; 2] = ["sysreg", "data-abort"];
     /// What waits.
-    const WAITING: [&str; 2] = ["wfx", "hlt"];
+    const WAITING: [&str; 3] = ["wfx", "hlt", "hcall"];
 
     /// Whether visits for this reason make the figure.
     pub fn includes(self, reason: &str) -> bool {
@@ -31,12 +33,13 @@ impl Counted {
             Counted::All => true,
             Counted::Sender => Self::SENDING.contains(&reason),
             Counted::Wfi => Self::WAITING.contains(&reason),
+            Counted::InAll => false,
         }
     }
 }
 
 /// One operation that is measured.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Its name.
     pub name: &'static str,
@@ -54,6 +57,8 @@ pub struct Row {
     pub vcpus: u16,
     /// If the vCPUs share physical CPUs: which, and how, in lines of the VM's table.
     pub shared: Option<&'static str>,
+    /// More lines of the VM's table.
+    pub lines: &'static str,
     /// The guest's memory in MiB.
     pub memory: u64,
     /// What of it is the figure.
@@ -62,10 +67,14 @@ pub struct Row {
     pub target: Option<u16>,
     /// This row is measured so many times fewer than others: with many CPUs each operation takes long.
     pub fewer: u64,
+    /// It is measured as often as this at least.
+    pub least: u64,
+    /// Whether an operation is the first touch of memory, which must be mapped on demand.
+    pub touches: bool,
 }
 
 /// All rows, in the order of the table.
-pub const ROWS: [Row; 21] = [
+pub const ROWS: [Row; 22] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
@@ -94,6 +103,7 @@ pub const ROWS: [Row; 21] = [
         ..sender("broadcast-of-512", "SGI to all others of 512, the sender", 512, "broadcast wfi")
     },
     Row { counted: Counted::Wfi, ..sharing("vcpu-switch", "WFI of a vCPU to the entry of another") },
+    Row { touches: true, ..simple("first-touch", "first write to a block of memory") },
 ];
 
 /// The rows of PCs, in the order of the table.
@@ -111,13 +121,50 @@ pub const PC_ROWS: [Row; 14] = [
     pc("ipi-halted", "IPI to a vCPU in hlt and back, both CPUs", 2),
     pc("halt-wake", "hlt with an interrupt pending", 1),
     // Each touch takes a page: fewer, in more memory.
-    Row { fewer: 16, memory: 128, ..pc("first-touch", "first write to a page of memory", 1) },
+    Row { fewer: 16, memory: 128, touches: true, ..pc("first-touch", "first write to a page of memory", 1) },
     Row {
         shared: Some("cpus = [0]\nrealtime = 1"),
         counted: Counted::Wfi,
         ..pc("vcpu-switch", "hlt of a vCPU to the entry of another", 2)
     },
 ];
+
+/// The rows of POWER, in the order of the table.
+pub const POWER_ROWS: [Row; 10] = [
+    power("null-hypercall", "H_CONFER to nobody", 1),
+    power("unknown-hypercall", "a hypercall that is none", 1),
+    power("prod-cede", "H_PROD of itself, H_CEDE", 1),
+    Row { lines: XICS, ..power("self-ipi-xics", "H_IPI to itself, H_XIRR, H_IPI, H_EOI", 1) },
+    Row {
+        counted: Counted::InAll,
+        lines: XIVE,
+        ..power("self-ipi-xive", "the same by XIVE's pages, all of it: no exit", 1)
+    },
+    Row { lines: XICS, ..power("ipi-ceded", "IPI to a vCPU in H_CEDE and back, both CPUs", 2) },
+    power("mmio-store", "store to a register of a UART", 1),
+    Row {
+        fewer: 16,
+        memory: 128,
+        touches: true,
+        ..power("first-touch", "first write to a page of memory", 1)
+    },
+    power("facility-fault", "msgsndp to itself, and its interrupt", 1),
+    Row {
+        shared: Some("cpus = [0]\nrealtime = 1"),
+        counted: Counted::Wfi,
+        lines: XIVE,
+        ..power("vcpu-switch", "H_CEDE of a vCPU to the entry of another", 2)
+    },
+];
+
+/// What the VMs of some rows have besides.
+const XICS: &str = "interrupts = \"xics\"\n";
+const XIVE: &str = "interrupts = \"xive\"\n";
+
+/// A row of the guest that measures on POWER.
+const fn power(name: &'static str, what: &'static str, vcpus: u16) -> Row {
+    Row { isa: Isa::Power64, guest: "measure", vcpus, ..simple(name, what) }
+}
 
 /// A row of the guest that measures on PCs.
 const fn pc(name: &'static str, what: &'static str, vcpus: u16) -> Row {
@@ -129,6 +176,7 @@ pub fn of(isa: Isa) -> &'static [Row] {
     match isa {
         Isa::Arm64 => &ROWS,
         Isa::X86_64 => &PC_ROWS,
+        Isa::Power64 => &POWER_ROWS,
     }
 }
 
@@ -144,10 +192,13 @@ pub const fn simple(name: &'static str, what: &'static str) -> Row {
         pmu: false,
         vcpus: 1,
         shared: None,
+        lines: "",
         memory: 16,
         counted,
         target: None,
         fewer: 1,
+        least: 1,
+        touches: false,
     }
 }
 
@@ -177,7 +228,17 @@ impl Row {
 
     /// How often the operation is measured, where `usual` rows are measured so often.
     pub fn iterations(&self, usual: u64) -> u64 {
-        usual / self.fewer
+        (usual / self.fewer).max(self.least)
+    }
+
+    /// The row as Turnstile runs it: it maps a block of 2 MiB at a touch, where others map a page. Of these there are few; they
+    /// must be more than the visits of the console.
+    pub fn own(&self) -> Row {
+        const BLOCKS: u64 = 512;
+        if !self.touches {
+            return *self;
+        }
+        Row { fewer: 128, least: BLOCKS, memory: 2 * BLOCKS + 64, options: "order=2097152", ..*self }
     }
 
     /// The rest of the VM's table in a configuration.
@@ -186,6 +247,10 @@ impl Row {
         let mut table = format!("memory = \"{memory}MiB\"\nvcpus = {vcpus}\n");
         if self.isa == Isa::Arm64 {
             table.push_str(&format!("pmu = \"{}\"\n", if self.pmu { "trapped" } else { "off" }));
+        }
+        table.push_str(self.lines);
+        if self.touches {
+            table.push_str("mapping = \"on-demand\"\n");
         }
         if let Some(lines) = self.shared {
             table.push_str(&format!("schedule = \"shared\"\n{lines}\n"));
@@ -197,7 +262,10 @@ impl Row {
     pub fn cmdline(&self, usual: u64) -> String {
         let mut line = format!("iterations={}", self.iterations(usual));
         if self.guest != self.name {
-            line.push_str(&format!(" row={} {}", self.name, self.options));
+            line.push_str(&format!(" row={}", self.name));
+        }
+        if !self.options.is_empty() {
+            line.push_str(&format!(" {}", self.options));
         }
         if self.fewer > 1 {
             // In the same proportion.

@@ -3,35 +3,52 @@
 
 use std::ops::Range;
 
-use turnstile_bundle::{Apic, Arm64, Feature, Gic, GuestMachine, Machine, Paravirt, Pc, Pmu};
+use turnstile_bundle::{
+    Apic, Arm64, Feature, Gic, GuestMachine, Interrupts, Machine, Paravirt, Pc, Pmu, Pseries,
+};
 
 use super::problem::{did_you_mean, list};
-use super::read::{At, Reader};
+use super::read::{At, Others, Reader};
 use super::vm::named;
 use crate::isa::Isa;
 
 const ARM64: [&str; 3] = ["gic", "pmu", "sve"];
 const PC: [&str; 2] = ["apic", "paravirt"];
+const PSERIES: [&str; 1] = ["interrupts"];
 
 /// The keys that only VMs of an architecture have.
 pub fn keys(isa: Isa) -> &'static [&'static str] {
     match isa {
         Isa::Arm64 => &ARM64,
         Isa::X86_64 => &PC,
+        Isa::Power64 => &PSERIES,
     }
 }
 
-/// The keys of the other architecture, and what to say of them.
-pub fn others(isa: Isa) -> (&'static [&'static str], &'static str) {
+/// The keys of the other architectures, and what to say of them.
+pub fn others(isa: Isa) -> &'static Others {
     match isa {
-        Isa::Arm64 => (
-            &PC,
-            "is for PCs, and this machine is for arm64: leave it out, or write isa = \"x86_64\" in [machine]",
-        ),
-        Isa::X86_64 => (
-            &ARM64,
-            "is for arm64, and this machine is a PC: leave it out, or take isa = \"x86_64\" out of [machine]",
-        ),
+        Isa::Arm64 => &[
+            (
+                &PC,
+                "is for PCs, and this machine is for arm64: leave it out, or write isa = \"x86_64\" in [machine]",
+            ),
+            (
+                &PSERIES,
+                "is for POWER, and this machine is for arm64: leave it out, or write isa = \"power64\" in [machine]",
+            ),
+        ],
+        Isa::X86_64 => &[
+            (
+                &ARM64,
+                "is for arm64, and this machine is a PC: leave it out, or take isa = \"x86_64\" out of [machine]",
+            ),
+            (&PSERIES, "is for POWER, and this machine is a PC: leave it out"),
+        ],
+        Isa::Power64 => &[
+            (&ARM64, "is for arm64, and this machine has POWER: leave it out"),
+            (&PC, "is for PCs, and this machine has POWER: leave it out"),
+        ],
     }
 }
 
@@ -51,7 +68,7 @@ impl Chosen {
     pub fn bounds(&self) -> Machine {
         match self.machine {
             Machine::Arm64(arm64) => Machine::Arm64(Arm64 { gic: Gic::Auto, ..arm64 }),
-            pc @ Machine::Pc(_) => pc,
+            other @ (Machine::Pc(_) | Machine::Pseries(_)) => other,
         }
     }
 }
@@ -61,6 +78,7 @@ pub fn read(reader: &mut Reader<'_, '_>, isa: Isa) -> Chosen {
     match isa {
         Isa::Arm64 => read_arm64(reader),
         Isa::X86_64 => read_pc(reader),
+        Isa::Power64 => read_pseries(reader),
     }
 }
 
@@ -83,6 +101,14 @@ fn read_pc(reader: &mut Reader<'_, '_>) -> Chosen {
     let paravirt = read_paravirt(reader);
     let controller = apic.as_ref().map_or_else(|| reader.span.clone(), |apic| apic.span.clone());
     let machine = Machine::Pc(Pc { apic: value(apic), paravirt });
+    Chosen { machine, controller, sve: reader.span.clone() }
+}
+
+fn read_pseries(reader: &mut Reader<'_, '_>) -> Chosen {
+    reader.choice("machine", &[(Pseries::NAME, ())]);
+    let interrupts = reader.choice("interrupts", &named(Interrupts::ALL, Interrupts::name));
+    let controller = interrupts.as_ref().map_or_else(|| reader.span.clone(), |at| at.span.clone());
+    let machine = Machine::Pseries(Pseries { interrupts: value(interrupts) });
     Chosen { machine, controller, sve: reader.span.clone() }
 }
 

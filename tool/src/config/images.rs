@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use object::{Architecture, Object};
 use turnstile_bundle::{Arm64, CpuList, Machine, VmSpec};
 use turnstile_machine::image::FileKind;
 use turnstile_machine::{LayoutError, image, layout};
@@ -127,7 +128,7 @@ impl Loader<'_> {
                     Absent::Skip => setup::debian::cached(self.layout, self.isa, flavour(*part)),
                 };
                 let file = debian.map(|debian| match part {
-                    DebianPart::Linux | DebianPart::Standard => debian.kernel,
+                    DebianPart::Linux | DebianPart::Standard | DebianPart::SmallPages => debian.kernel,
                     DebianPart::Busybox => debian.initrd,
                 });
                 Ok(file.filter(|file| file.is_file()))
@@ -143,9 +144,9 @@ impl Loader<'_> {
         }
     }
 
-    /// Judges what the images of a PC contain.
-    fn judge_pc(&mut self, vm: &Vm, kernel: &[u8], initrd: Option<&[u8]>) {
-        if let Some((what, help)) = bad_pc_kernel(kernel) {
+    /// Judges what the images contain, each for itself: where they go the hypervisor decides.
+    fn judge_alone(&mut self, vm: &Vm, bad: Option<(String, &'static str)>, initrd: Option<&[u8]>) {
+        if let Some((what, help)) = bad {
             let what = format!("{}: {what}", describe(&vm.kernel.value));
             self.problems.push(Problem::new(vm.kernel.span.clone(), what, help));
         }
@@ -158,10 +159,11 @@ impl Loader<'_> {
 
     /// Judges what the images contain, and whether they fit the VM's memory.
     fn judge(&mut self, vm: &Vm, kernel: &[u8], initrd: Option<&[u8]>) {
-        if let Machine::Pc(_) = vm.machine {
-            return self.judge_pc(vm, kernel, initrd);
-        }
-        let Machine::Arm64(Arm64 { map, .. }) = vm.machine else { return };
+        let map = match vm.machine {
+            Machine::Arm64(Arm64 { map, .. }) => map,
+            Machine::Pc(_) => return self.judge_alone(vm, bad_pc_kernel(kernel), initrd),
+            Machine::Pseries(_) => return self.judge_alone(vm, bad_power_kernel(kernel), initrd),
+        };
         let header = match image::parse(kernel) {
             Ok(header) => header,
             Err(error) => {
@@ -218,11 +220,28 @@ fn bad_pc_kernel(bytes: &[u8]) -> Option<(String, &'static str)> {
     }
 }
 
+/// Says why a file is certainly no kernel for POWER.
+fn bad_power_kernel(bytes: &[u8]) -> Option<(String, &'static str)> {
+    const HELP: &str = "give an ELF file for 64-bit POWER: Linux's vmlinux, or a program of its own";
+    if image::parse(bytes).is_ok() {
+        return Some(("the kernel is an arm64 Image".to_owned(), HELP));
+    }
+    match (FileKind::of(bytes), object::File::parse(bytes)) {
+        (FileKind::Elf, Ok(file)) if file.architecture() == Architecture::PowerPc64 => None,
+        (FileKind::Elf, Ok(_)) => {
+            Some(("the kernel is an ELF file, but not for 64-bit POWER".to_owned(), HELP))
+        }
+        (FileKind::Elf, Err(_)) => Some(("the kernel is a damaged ELF file".to_owned(), HELP)),
+        (kind, _) => Some((format!("the kernel is {kind}"), HELP)),
+    }
+}
+
 /// The flavour of Debian's kernel of which a part comes.
 fn flavour(part: DebianPart) -> Flavour {
     match part {
         DebianPart::Linux | DebianPart::Busybox => Flavour::Cloud,
         DebianPart::Standard => Flavour::Standard,
+        DebianPart::SmallPages => Flavour::SmallPages,
     }
 }
 
@@ -252,6 +271,7 @@ fn describe(source: &Source) -> String {
         Source::File(path) => path.display().to_string(),
         Source::Debian(DebianPart::Linux) => "debian:linux".to_owned(),
         Source::Debian(DebianPart::Standard) => "debian:linux-standard".to_owned(),
+        Source::Debian(DebianPart::SmallPages) => "debian:linux-4k".to_owned(),
         Source::Debian(DebianPart::Busybox) => "debian:busybox".to_owned(),
         Source::Guest(name) => format!("guest:{name}"),
     }
@@ -324,6 +344,7 @@ impl Images {
                 cpus: CpuList::new(&vm.cpus),
                 schedule: vm.schedule,
                 memory: vm.memory.value,
+                mapping: vm.mapping,
                 machine: vm.machine,
                 on_crash: vm.on_crash,
                 statistics: vm.statistics,

@@ -9,7 +9,7 @@ use turnstile_bundle::{Apic, GicVersion, MAX_PHYSICAL_CPUS};
 use turnstile_machine::gic::MAX_VCPUS_GICV2;
 
 use super::problem::Problem;
-use super::read::{At, Reader, show_size};
+use super::read::{At, Others, Reader, show_size};
 use crate::isa::Isa;
 
 /// The processor models that the machine can have. Those of Armv8.0, which have no VHE, come last.
@@ -31,6 +31,11 @@ const SVE_MODELS: [&str; 4] = ["max", "neoverse-n2", "neoverse-v1", "cortex-a710
 /// The processor models of PCs that have SVM.
 const PC_MODELS: [&str; 5] = ["max", "EPYC", "EPYC-Rome", "EPYC-Milan", "EPYC-Genoa"];
 
+/// The most CPUs of a machine for POWER: cores of one thread, on one chip.
+const MOST_POWER_CPUS: u64 = 24;
+/// The processor of each of QEMU's machines for POWER.
+const POWER_MODELS: [&str; 2] = ["power9", "power10"];
+
 /// A physical machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Board {
@@ -45,11 +50,16 @@ pub enum Board {
     Pc,
     /// QEMU's microvm, a PC without PCI and BIOS
     Microvm,
+    /// QEMU's powernv9, a machine with POWER9 and OPAL
+    Powernv9,
+    /// QEMU's powernv10, a machine with Power10 and OPAL
+    Powernv10,
 }
 
 impl Board {
     /// Every board, in the order in which messages list them.
-    pub const ALL: [Board; 5] = [Board::Virt, Board::Rpi4, Board::Q35, Board::Pc, Board::Microvm];
+    pub const ALL: [Board; 7] =
+        [Board::Virt, Board::Rpi4, Board::Q35, Board::Pc, Board::Microvm, Board::Powernv9, Board::Powernv10];
 
     /// Its name in configurations.
     pub fn name(self) -> &'static str {
@@ -59,6 +69,8 @@ impl Board {
             Board::Q35 => "q35",
             Board::Pc => "pc",
             Board::Microvm => "microvm",
+            Board::Powernv9 => "powernv9",
+            Board::Powernv10 => "powernv10",
         }
     }
 
@@ -67,6 +79,7 @@ impl Board {
         match self {
             Board::Virt | Board::Rpi4 => Isa::Arm64,
             Board::Q35 | Board::Pc | Board::Microvm => Isa::X86_64,
+            Board::Powernv9 | Board::Powernv10 => Isa::Power64,
         }
     }
 
@@ -75,13 +88,16 @@ impl Board {
         match isa {
             Isa::Arm64 => Board::Virt,
             Isa::X86_64 => Board::Q35,
+            Isa::Power64 => Board::Powernv9,
         }
     }
 
     /// What cannot be changed about it; `None` if everything can.
     fn fixed(self) -> Option<Fixed> {
         match self {
-            Board::Virt | Board::Q35 | Board::Pc | Board::Microvm => None,
+            Board::Virt | Board::Q35 | Board::Pc | Board::Microvm | Board::Powernv9 | Board::Powernv10 => {
+                None
+            }
             Board::Rpi4 => Some(Fixed {
                 cpu: "cortex-a72",
                 cpus: 4,
@@ -175,7 +191,7 @@ impl Draft {
                 apic: None,
             },
             None => {
-                let cpu = models(board.isa())[0].to_owned();
+                let cpu = models(board)[0].to_owned();
                 Draft { board, memory: None, cpus: None, cpu, gic: GicVersion::V3, apic: None }
             }
         }
@@ -183,8 +199,10 @@ impl Draft {
 
     /// The most CPUs that it can have.
     pub fn most_cpus(&self) -> u64 {
-        if self.board.isa() == Isa::X86_64 {
-            return self.most_pc_cpus();
+        match self.board.isa() {
+            Isa::Arm64 => {}
+            Isa::X86_64 => return self.most_pc_cpus(),
+            Isa::Power64 => return MOST_POWER_CPUS,
         }
         match (self.board.fixed(), self.gic) {
             (Some(fixed), _) => fixed.cpus,
@@ -226,14 +244,14 @@ pub fn read(
     let board = {
         // The board decides which keys are known: the problems of this reading are not wanted twice.
         let mut unwanted = Vec::new();
-        read_board(&mut Reader::new(table, span.clone(), &[], (&[], ""), &mut unwanted), asked)
+        read_board(&mut Reader::new(table, span.clone(), &[], &[], &mut unwanted), asked)
     };
     let mut reader = Reader::new(table, span, keys(board.isa()), others(board.isa()), problems);
     read_board(&mut reader, asked);
     let memory = reader.size("memory");
     let gic = read_gic(&mut reader);
     let apic = reader.choice("apic", &[Apic::X2apic, Apic::Xapic].map(|apic| (apic.name(), apic)));
-    let models: Vec<_> = models(board.isa()).iter().map(|&model| (model, model)).collect();
+    let models: Vec<_> = models(board).iter().map(|&model| (model, model)).collect();
     let cpu = reader.choice("cpu", &models);
     let cpu = cpu.map(|cpu| At::new(cpu.value.to_owned(), cpu.span));
     let cpus = reader.number("cpus");
@@ -246,7 +264,9 @@ pub fn read(
         if let Some(cpus) = cpus.as_ref().filter(|cpus| !(1..=most).contains(&cpus.value)) {
             let what = match board.isa() {
                 Isa::Arm64 => format!("a machine with {} CPUs and a {} cannot be had", cpus.value, draft.gic),
-                Isa::X86_64 => format!("a {board} with {} CPUs cannot be had", cpus.value),
+                Isa::X86_64 | Isa::Power64 => {
+                    format!("a {board} with {} CPUs cannot be had", cpus.value)
+                }
             };
             reader.problem(cpus.span.clone(), what, format!("give 1 to {most}, or leave `cpus` out"));
         }
@@ -263,11 +283,13 @@ pub fn read(
     draft
 }
 
-/// The processor models of an architecture, the usual one first.
-fn models(isa: Isa) -> &'static [&'static str] {
-    match isa {
-        Isa::Arm64 => &CPU_MODELS,
-        Isa::X86_64 => &PC_MODELS,
+/// The processor models that a board can have, the usual one first.
+fn models(board: Board) -> &'static [&'static str] {
+    match board {
+        Board::Virt | Board::Rpi4 => &CPU_MODELS,
+        Board::Q35 | Board::Pc | Board::Microvm => &PC_MODELS,
+        Board::Powernv9 => &POWER_MODELS[..1],
+        Board::Powernv10 => &POWER_MODELS[1..],
     }
 }
 
@@ -276,14 +298,16 @@ fn keys(isa: Isa) -> &'static [&'static str] {
     match isa {
         Isa::Arm64 => &["board", "isa", "cpu", "cpus", "memory", "gic"],
         Isa::X86_64 => &["board", "isa", "cpu", "cpus", "memory", "apic"],
+        Isa::Power64 => &["board", "isa", "cpu", "cpus", "memory"],
     }
 }
 
-/// The keys of the other architecture, and what to say of them.
-fn others(isa: Isa) -> (&'static [&'static str], &'static str) {
+/// The keys of other architectures, and what to say of them.
+fn others(isa: Isa) -> &'static Others {
     match isa {
-        Isa::Arm64 => (&["apic"], "is for PCs: leave it out, or write isa = \"x86_64\""),
-        Isa::X86_64 => (&["gic"], "is for arm64, and this machine is a PC: leave it out"),
+        Isa::Arm64 => &[(&["apic"], "is for PCs: leave it out, or write isa = \"x86_64\"")],
+        Isa::X86_64 => &[(&["gic"], "is for arm64, and this machine is a PC: leave it out")],
+        Isa::Power64 => &[(&["gic", "apic"], "is not for machines with POWER: leave it out")],
     }
 }
 

@@ -20,7 +20,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
-use turnstile_bundle::{MAX_VMS, OnCrash, Schedule};
+use turnstile_bundle::{MAX_VMS, Mapping, OnCrash, Schedule};
 
 use crate::failure::{Failure, Kind, Result};
 use crate::isa::Isa;
@@ -61,6 +61,8 @@ pub struct Vm {
     pub schedule: Schedule,
     /// Memory in bytes.
     pub memory: At<u64>,
+    /// When that memory gets its translations.
+    pub mapping: Mapping,
     /// The machine that the guest sees.
     pub machine: turnstile_bundle::Machine,
     /// What happens when the guest crashes.
@@ -87,6 +89,8 @@ pub enum DebianPart {
     Linux,
     /// The kernel for any machine.
     Standard,
+    /// POWER's kernel with pages of 4 KiB.
+    SmallPages,
     /// The initramfs.
     Busybox,
 }
@@ -188,7 +192,7 @@ fn read_root(
     surroundings: &Surroundings<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<Config> {
-    Reader::new(root, 0..0, &["machine", "vm"], (&[], ""), problems);
+    Reader::new(root, 0..0, &["machine", "vm"], &[], problems);
     // The architecture decides which keys a VM has.
     let wanted = read_machine(root, surroundings, problems);
     let isa = wanted.board.isa();

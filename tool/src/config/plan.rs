@@ -30,6 +30,7 @@ fn suit(machine: &Machine, drafts: &[VmDraft], problems: &mut Vec<Problem>) {
                 suit_pc(draft, pc, problems);
                 continue;
             }
+            turnstile_bundle::Machine::Pseries(_) => continue,
         };
         let gic = chosen.gic.on(machine.gic);
         if gic == GicVersion::V3 && machine.gic == GicVersion::V2 {
@@ -219,6 +220,7 @@ fn complete(draft: VmDraft, cpus: &[u64]) -> Option<Vm> {
         cpus: cpus.iter().map(|&cpu| u16::try_from(cpu).ok()).collect::<Option<_>>()?,
         schedule: draft.schedule,
         memory: draft.memory,
+        mapping: draft.mapping,
         machine: draft.machine.machine,
         on_crash: draft.on_crash,
         statistics: draft.statistics,

@@ -29,6 +29,9 @@ impl<T> At<T> {
     }
 }
 
+/// Keys that a table has on other machines: names, and what follows one in a sentence, with an advice behind a colon.
+pub type Others = [(&'static [&'static str], &'static str)];
+
 /// One table of the file.
 pub struct Reader<'a, 'p> {
     table: &'a DeTable<'a>,
@@ -38,19 +41,18 @@ pub struct Reader<'a, 'p> {
 }
 
 impl<'a, 'p> Reader<'a, 'p> {
-    /// Starts reading a table; keys that are not `known` are problems. Of some of them the caller can say more:
-    /// `others` are their names, and what follows a name in a sentence, with an advice behind a colon.
+    /// Starts reading a table; keys that are not `known` are problems. Of those among `others` there is more to say.
     pub fn new(
         table: &'a DeTable<'a>,
         span: Range<usize>,
         known: &[&str],
-        others: (&[&str], &str),
+        others: &Others,
         problems: &'p mut Vec<Problem>,
     ) -> Self {
         for key in table.keys() {
             let name: &str = key.get_ref();
-            if others.0.contains(&name) {
-                let (what, help) = others.1.split_once(": ").unwrap_or((others.1, ""));
+            if let Some((_, more)) = others.iter().find(|(names, _)| names.contains(&name)) {
+                let (what, help) = more.split_once(": ").unwrap_or((more, ""));
                 problems.push(Problem::new(key.span(), format!("`{name}` {what}"), help));
             } else if !known.contains(&name) {
                 let help = did_you_mean(name, known);

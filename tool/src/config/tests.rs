@@ -39,6 +39,7 @@ fn minimal_file_has_defaults() {
     assert_eq!((vm.vcpus, vm.cpus.as_slice(), vm.schedule), (1, [0].as_slice(), Schedule::Pinned));
     assert_eq!(vm.memory.value, 256 << 20);
     assert_eq!((vm.machine, vm.on_crash), (turnstile_bundle::Machine::default(), OnCrash::Stop));
+    assert_eq!(vm.mapping, Mapping::AtStart);
     assert_eq!(vm.kernel.value, Source::File("dir/k".into()));
 }
 
@@ -63,6 +64,7 @@ fn everything_can_be_said() {
         gic = "v3"
         pmu = "trapped"
         sve = true
+        mapping = "on-demand"
         on-crash = "restart"
         statistics = true
 
@@ -89,7 +91,7 @@ fn everything_can_be_said() {
     assert_eq!(linux.initrd.as_ref().unwrap().value, Source::Debian(DebianPart::Busybox));
     let expected = Arm64 { map: GuestMachine::Kvmtool, gic: Gic::V3, pmu: Pmu::Trapped, sve: true };
     assert_eq!(linux.machine.arm64(), Some(&expected));
-    assert_eq!(linux.on_crash, OnCrash::Restart);
+    assert_eq!((linux.on_crash, linux.mapping), (OnCrash::Restart, Mapping::OnDemand));
     assert_eq!((linux.statistics, small.statistics), (true, false));
     assert_eq!(small.kernel.value, Source::Guest("echo".into()));
     assert_eq!(small.cpus, [2, 3], "the free CPUs, in order");
@@ -411,6 +413,10 @@ fn sources() {
 fn choices() {
     expect(&format!("{MINIMAL}machine = \"vir\"\n"), &[("\"vir\"", "no value of `machine`", "`virt`?")]);
     expect(&format!("{MINIMAL}pmu = \"yes\"\n"), &[("\"yes\"", "no value of `pmu`", "`off`")]);
+    expect(
+        &format!("{MINIMAL}mapping = \"demand\"\n"),
+        &[("\"demand\"", "no value of `mapping`", "`on-demand`")],
+    );
     expect(&format!("{MINIMAL}on-crash = true\n"), &[("true", "must be a string, not a boolean", "")]);
     expect(
         &format!("{MINIMAL}statistics = \"on\"\n"),

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use toml::de::DeTable;
-use turnstile_bundle::{MAX_CMDLINE, MAX_NAME, OnCrash, Schedule, SpecError};
+use turnstile_bundle::{MAX_CMDLINE, MAX_NAME, Mapping, OnCrash, Schedule, SpecError};
 use turnstile_machine::map::{MAX_VCPUS, MEMORY_UNIT, MIN_MEMORY, MapError};
 
 use super::guest::{self, Chosen};
@@ -14,7 +14,7 @@ use super::{DebianPart, Source, Surroundings, schedule};
 use crate::isa::Isa;
 
 /// The keys of every VM.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "name",
     "kernel",
     "initrd",
@@ -25,6 +25,7 @@ const KEYS: [&str; 13] = [
     "weight",
     "realtime",
     "memory",
+    "mapping",
     "machine",
     "on-crash",
     "statistics",
@@ -42,6 +43,7 @@ pub struct VmDraft {
     pub cpus: Option<At<Vec<At<u64>>>>,
     pub schedule: Schedule,
     pub memory: At<u64>,
+    pub mapping: Mapping,
     pub machine: Chosen,
     pub on_crash: OnCrash,
     pub statistics: bool,
@@ -72,6 +74,7 @@ pub fn read(
     let machine = guest::read(&mut reader, isa);
     let count = vcpus.as_ref().map_or(1, |vcpus| vcpus.value as usize);
     let memory = read_memory(&mut reader, &machine, count);
+    let mapping = reader.choice("mapping", &named(Mapping::ALL, Mapping::name));
     let on_crash = reader.choice("on-crash", &named(OnCrash::ALL, OnCrash::name));
     let statistics = reader.boolean("statistics").is_some_and(|statistics| statistics.value);
     Some(VmDraft {
@@ -83,6 +86,7 @@ pub fn read(
         cpus,
         schedule,
         memory: memory?,
+        mapping: mapping.map_or(Mapping::AtStart, |mapping| mapping.value),
         machine,
         on_crash: on_crash.map_or(OnCrash::Stop, |on_crash| on_crash.value),
         statistics,
@@ -125,6 +129,9 @@ fn read_source(
         Some(("debian", name)) if name == wanted => Source::Debian(part),
         Some(("debian", "linux-standard")) if part == DebianPart::Linux && isa == Isa::X86_64 => {
             Source::Debian(DebianPart::Standard)
+        }
+        Some(("debian", "linux-4k")) if part == DebianPart::Linux && isa == Isa::Power64 => {
+            Source::Debian(DebianPart::SmallPages)
         }
         Some(("debian", name)) => {
             let what = format!("there is no {key} `debian:{name}`");

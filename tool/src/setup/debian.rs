@@ -25,14 +25,26 @@ pub enum Flavour {
     Cloud,
     /// The one for any machine.
     Standard,
+    /// POWER's with pages of 4 KiB, where the usual one has 64 KiB.
+    SmallPages,
 }
 
 impl Flavour {
     /// The package that always depends on the newest kernel of the release.
     fn meta(self, isa: Isa) -> String {
+        match (self, isa) {
+            // There is only one for any machine. Newer releases give this name to the one with small pages.
+            (_, Isa::Power64) => "linux-image-powerpc64le".to_owned(),
+            (Flavour::Cloud, _) => format!("linux-image-cloud-{}", isa.debian()),
+            (Flavour::Standard | Flavour::SmallPages, _) => format!("linux-image-{}", isa.debian()),
+        }
+    }
+
+    /// The release that it comes from.
+    fn release(self) -> &'static str {
         match self {
-            Flavour::Cloud => format!("linux-image-cloud-{}", isa.debian()),
-            Flavour::Standard => format!("linux-image-{}", isa.debian()),
+            Flavour::Cloud | Flavour::Standard => RELEASE,
+            Flavour::SmallPages => "bookworm-backports",
         }
     }
 }
@@ -40,7 +52,7 @@ impl Flavour {
 /// The files of the Debian guest.
 #[derive(Clone, Debug)]
 pub struct Debian {
-    /// The kernel: a raw `Image` on arm64, a `bzImage` on a PC.
+    /// The kernel: a raw `Image` on arm64, a `bzImage` on a PC, a `vmlinux` on POWER.
     pub kernel: PathBuf,
     /// An initramfs with busybox.
     pub initrd: PathBuf,
@@ -62,6 +74,7 @@ fn folder(layout: &Layout, isa: Isa, flavour: Flavour) -> PathBuf {
     match flavour {
         Flavour::Cloud => folder,
         Flavour::Standard => folder.join("standard"),
+        Flavour::SmallPages => folder.join("4k"),
     }
 }
 
@@ -100,7 +113,7 @@ fn fetch(folder: &Path, isa: Isa, flavour: Flavour) -> Result<()> {
         .help("install the package dpkg"));
     }
     let step = ui::Step::start(format!("fetching Debian's {isa} kernel and busybox"));
-    let apt = Apt::foreign(&folder.join("apt"), isa.debian(), RELEASE)?;
+    let apt = Apt::foreign(&folder.join("apt"), isa.debian(), flavour.release())?;
     step.detail("reading the package lists");
     apt.update()?;
     let kernel = apt.dependency(&flavour.meta(isa), "linux-image-")?;
@@ -116,7 +129,7 @@ fn fetch(folder: &Path, isa: Isa, flavour: Flavour) -> Result<()> {
         files.iter().find(is_it).ok_or_else(|| Failure::failed(format!("apt did not download {prefix}")))
     };
     let (kernel_package, busybox_package) = (package(&kernel)?, package(BUSYBOX)?);
-    unpack(kernel_package, "boot/vmlinuz-", &folder.join("linux"))?;
+    unpack(kernel_package, kernel_file(isa), &folder.join("linux"))?;
     unpack(busybox_package, "bin/busybox", &folder.join("busybox"))?;
     let file_name = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let versions = Versions { linux: file_name(kernel_package), busybox: file_name(busybox_package) };
@@ -127,6 +140,14 @@ fn fetch(folder: &Path, isa: Isa, flavour: Flavour) -> Result<()> {
     let _ = fs::remove_dir_all(&packages);
     step.done();
     Ok(())
+}
+
+/// How the path of the kernel begins in its package.
+pub(super) const fn kernel_file(isa: Isa) -> &'static str {
+    match isa {
+        Isa::Arm64 | Isa::X86_64 => "boot/vmlinuz-",
+        Isa::Power64 => "boot/vmlinux-",
+    }
 }
 
 /// Takes the file whose path starts with `prefix` out of a package; of several the one with the shortest name, for

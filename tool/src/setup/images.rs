@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use super::{last_lines, rust};
+use super::last_lines;
+use super::rust::{self, Target};
 use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
@@ -37,7 +38,7 @@ pub fn hypervisor_with(layout: &Layout, isa: Isa, features: &[&str]) -> Result<P
             features => format!(" with {}", features.join(", ")),
         };
         let what = format!("building the hypervisor for {isa}{with}");
-        build(layout, HYPERVISOR, isa.target(), features, &what)?;
+        build(layout, HYPERVISOR, &Target::bare(isa), features, &what)?;
         reduce(layout, &program_with(layout, isa, features), &image, isa.image_options())
     })?;
     Ok(image)
@@ -47,7 +48,7 @@ pub fn hypervisor_with(layout: &Layout, isa: Isa, features: &[&str]) -> Result<P
 pub fn guests(layout: &Layout, isa: Isa) -> Result<()> {
     let (package, target) = (isa.guests_package(), isa.target());
     once(package, || {
-        build(layout, package, target, &[], &format!("building the guests for {isa}"))?;
+        build(layout, package, &Target::bare(isa), &[], &format!("building the guests for {isa}"))?;
         let image = |name: &String| {
             reduce(layout, &built(layout, target, name), &layout.guest(isa, name), isa.image_options())
         };
@@ -59,7 +60,8 @@ pub fn guests(layout: &Layout, isa: Isa) -> Result<()> {
 pub fn vmm(layout: &Layout, isa: Isa) -> Result<PathBuf> {
     let (program, target) = (layout.vmm(isa), isa.linux_target());
     once(&program.to_string_lossy(), || {
-        build(layout, VMM, target, &[], &format!("building the monitor for Linux KVM on {isa}"))?;
+        let what = format!("building the monitor for Linux KVM on {isa}");
+        build(layout, VMM, &Target::linux(layout, isa)?, &[], &what)?;
         reduce(layout, &built(layout, target, VMM), &program, &["--strip-all"])
     })?;
     Ok(program)
@@ -113,9 +115,10 @@ fn built(layout: &Layout, target: &str, name: &str) -> PathBuf {
 }
 
 /// Builds one package for a target, showing what cargo does.
-fn build(layout: &Layout, package: &str, target: &str, features: &[&str], what: &str) -> Result<()> {
+fn build(layout: &Layout, package: &str, target: &Target, features: &[&str], what: &str) -> Result<()> {
     let mut cargo = rust::cargo(layout);
-    cargo.args(["build", "--package", package, "--target", target, "--profile", PROFILE]);
+    cargo.args(["build", "--package", package, "--profile", PROFILE]);
+    target.apply(&mut cargo);
     cargo.arg("--target-dir").arg(folder_for(layout, features));
     if !features.is_empty() {
         cargo.args(["--features", &features.join(",")]);

@@ -81,6 +81,19 @@ const LINUX_6_1_X86: Source = Source {
     ..LINUX_X86
 };
 
+/// On POWER KVM is in modules, too. The kernel with pages of 64 KiB, in which XIVE's are: with smaller ones KVM cannot
+/// give them to a guest.
+const LINUX_POWER: Source = Source {
+    isa: Isa::Power64,
+    meta: "linux-image-powerpc64le-64k",
+    files: &[
+        ("boot/vmlinux-", "linux"),
+        ("lib/modules/*/kernel/arch/powerpc/kvm/kvm.ko", "0-kvm"),
+        ("lib/modules/*/kernel/arch/powerpc/kvm/kvm-hv.ko", "1-kvm-hv"),
+    ],
+    ..LINUX
+};
+
 const XEN: Source = Source {
     isa: Isa::Arm64,
     name: "xen",
@@ -114,7 +127,7 @@ impl Peer {
         self.folder.file_name().unwrap_or_default()
     }
 
-    /// The kernel that KVM is in: a raw arm64 `Image`, or a bzImage.
+    /// The kernel that KVM is in: a raw arm64 `Image`, a bzImage, or a vmlinux.
     pub fn linux(&self) -> PathBuf {
         self.folder.join("linux")
     }
@@ -147,14 +160,16 @@ pub fn linux(layout: &Layout, isa: Isa) -> Result<Peer> {
     match isa {
         Isa::Arm64 => ensure(layout, &LINUX),
         Isa::X86_64 => ensure(layout, &LINUX_X86),
+        Isa::Power64 => ensure(layout, &LINUX_POWER),
     }
 }
 
-/// Returns the older KVM host, downloading it if it is not in the cache.
+/// Returns the older KVM host, where there is one, or else the newer one, downloading it if it is not in the cache.
 pub fn linux_6_1(layout: &Layout, isa: Isa) -> Result<Peer> {
     match isa {
         Isa::Arm64 => ensure(layout, &LINUX_6_1),
         Isa::X86_64 => ensure(layout, &LINUX_6_1_X86),
+        Isa::Power64 => linux(layout, isa),
     }
 }
 
@@ -171,6 +186,7 @@ pub fn versions(layout: &Layout, isa: Isa) -> Option<String> {
             format!("Linux {} and {}, Xen {}", version(&LINUX)?, version(&LINUX_6_1)?, version(&XEN)?)
         }
         Isa::X86_64 => format!("Linux {} and {}", version(&LINUX_X86)?, version(&LINUX_6_1_X86)?),
+        Isa::Power64 => format!("Linux {}", version(&LINUX_POWER)?),
     })
 }
 

@@ -70,6 +70,7 @@ fn emulates(path: &Path, isa: Isa) -> bool {
     let machine = match isa {
         Isa::Arm64 => "virt",
         Isa::X86_64 => "q35",
+        Isa::Power64 => "powernv9",
     };
     let output = Command::new(path).args(["-machine", "help"]).output();
     let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

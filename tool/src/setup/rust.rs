@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::run;
+use super::sysroot::{self, Sysroot};
 use crate::failure::{Failure, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 
 const HELP: &str = "run `./x` from the checkout: it installs the toolchain that rust-toolchain.toml names";
@@ -22,6 +24,45 @@ pub fn cargo(layout: &Layout) -> Command {
         command.env_remove(variable);
     }
     command
+}
+
+/// What cargo builds for, and what it must be told to do so.
+pub struct Target {
+    name: &'static str,
+    file: Option<&'static str>,
+    sysroot: Option<Sysroot>,
+}
+
+impl Target {
+    /// The bare machine.
+    pub fn bare(isa: Isa) -> Self {
+        Target { name: isa.target(), file: isa.target_file(), sysroot: None }
+    }
+
+    /// Linux, with programs linked statically.
+    pub fn linux(layout: &Layout, isa: Isa) -> Result<Self> {
+        let sysroot = match isa {
+            // Rust has a C library of its own for them.
+            Isa::Arm64 | Isa::X86_64 => None,
+            Isa::Power64 => Some(sysroot::ensure(layout, isa)?),
+        };
+        Ok(Target { name: isa.linux_target(), file: None, sysroot })
+    }
+
+    /// Tells cargo.
+    pub fn apply(&self, cargo: &mut Command) {
+        match self.file {
+            None => cargo.args(["--target", self.name]),
+            // Neither is stable: building the core library, and targets that rustc does not know.
+            Some(file) => cargo
+                .args(["--target", file, "-Zjson-target-spec", "-Zbuild-std=core,alloc,compiler_builtins"])
+                .arg("-Zbuild-std-features=compiler-builtins-mem")
+                .env("RUSTC_BOOTSTRAP", "1"),
+        };
+        if let Some(sysroot) = &self.sysroot {
+            cargo.env("CARGO_ENCODED_RUSTFLAGS", sysroot.flags());
+        }
+    }
 }
 
 /// Finds llvm-objcopy in the toolchain.

@@ -27,12 +27,18 @@ const fn key_rows(isa: Isa) -> &'static [&'static str] {
             "x2apic-self-ipi-pv-eoi",
             "ipi-halted",
         ],
+        Isa::Power64 => &["null-hypercall", "prod-cede", "self-ipi-xics", "mmio-store", "ipi-ceded"],
     }
 }
 
 /// What the names of functions that handle exits have in them: those that the run loops call, and those behind tables.
-const HANDLERS: [&str; 4] =
-    ["turnstile_light_", "turnstile_full_", "turnstile_nested_page_fault", "turnstile_x86_64::exit::"];
+const HANDLERS: [&str; 5] = [
+    "turnstile_light_",
+    "turnstile_full_",
+    "turnstile_nested_page_fault",
+    "turnstile_x86_64::exit::",
+    "turnstile_power64::",
+];
 
 /// Measures all rows, and compares them with the budgets.
 pub fn budgets(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {

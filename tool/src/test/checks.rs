@@ -23,10 +23,8 @@ pub struct Check {
 impl Check {
     /// The architecture that it is about.
     pub fn isa(&self) -> Isa {
-        match self.name.starts_with("x86_64/") {
-            true => Isa::X86_64,
-            false => Isa::Arm64,
-        }
+        let named = |isa: &&Isa| self.name.starts_with(&format!("{isa}/"));
+        Isa::ALL.iter().find(named).copied().unwrap_or_default()
     }
 }
 

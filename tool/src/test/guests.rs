@@ -40,6 +40,7 @@ fn selftests() -> Vec<Scenario> {
         }
     }
     scenarios.push(selftest("virt", 4, "owned"));
+    scenarios.push(on_demand());
     scenarios.extend(["virt", "kvmtool"].map(many_vcpus));
     scenarios
 }
@@ -51,6 +52,13 @@ pub fn selftest(machine: &str, vcpus: u32, pmu: &str) -> Scenario {
     let name = format!("selftest/{machine}-{vcpus}-pmu-{pmu}");
     let scenario = Scenario::new(name, guest("selftest", "selftest", "32MiB", &more), steps);
     scenario.counted().judge(no_failures)
+}
+
+/// The same with memory that is mapped when it is first touched, by any of four vCPUs.
+fn on_demand() -> Scenario {
+    let steps = vec![Step::Expect(0, "@boot selftest"), Step::Expect(0, "@done passed=")];
+    let config = guest("selftest", "selftest", "32MiB", "vcpus = 4\nmapping = \"on-demand\"");
+    Scenario::new("selftest/on-demand", config, steps).counted().judge(no_failures)
 }
 
 /// Hundreds of interrupts at once, each accounted for, on both interrupt controllers.
@@ -149,7 +157,10 @@ fn beacons_are_good(record: &Record) -> Result<(), String> {
 
 /// All attacks that leave the guest able to go on, with a second VM that must not notice.
 pub fn hostile(machine: &str) -> Scenario {
-    let first = guest("hostile", "hostile", "32MiB", &format!("vcpus = 2\nmachine = \"{machine}\""));
+    // On one of the machines memory is mapped on demand, too.
+    let mapping = if machine == "kvmtool" { "on-demand" } else { "at-start" };
+    let more = format!("vcpus = 2\nmachine = \"{machine}\"\nmapping = \"{mapping}\"");
+    let first = guest("hostile", "hostile", "32MiB", &more);
     let steps =
         vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
     let config = with_beacon(first, PATIENT_BEACON);

@@ -17,6 +17,7 @@ pub fn scenarios() -> Vec<Scenario> {
             scenarios.push(selftest(apic, vcpus));
         }
     }
+    scenarios.push(on_demand());
     for paravirt in ["all", "none"] {
         scenarios.extend([pressure(paravirt, 1), pressure(paravirt, 4), load(paravirt)]);
     }
@@ -32,6 +33,13 @@ fn selftest(apic: &str, vcpus: u32) -> Scenario {
     let steps = vec![Step::Expect(0, "@boot selftest"), Step::Expect(0, "@done passed=")];
     let config = guest("selftest", "selftest", "32MiB", &more);
     Scenario::pc(format!("selftest/{apic}-{vcpus}"), config, steps).counted().limit(300).judge(no_failures)
+}
+
+/// The same with memory that is mapped when it is first touched, by any of four vCPUs.
+fn on_demand() -> Scenario {
+    let steps = vec![Step::Expect(0, "@boot selftest"), Step::Expect(0, "@done passed=")];
+    let config = guest("selftest", "selftest", "32MiB", "vcpus = 4\nmapping = \"on-demand\"");
+    Scenario::pc("selftest/on-demand", config, steps).counted().limit(300).judge(no_failures)
 }
 
 /// Interrupts of all vectors at once, between all vCPUs, each accounted for, with and without paravirtual EOI.

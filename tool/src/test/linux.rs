@@ -25,9 +25,11 @@ pub fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// From the kernel to a shell, and off again.
+/// From the kernel to a shell, and off again; on one of the machines in memory that is mapped on demand.
 pub fn boot(vcpus: u32, machine: &str) -> Scenario {
-    let config = linux("linux", vcpus, "turnstile.run=info,poweroff", &format!("machine = \"{machine}\""));
+    let mapping = if machine == "kvmtool" { "on-demand" } else { "at-start" };
+    let more = format!("machine = \"{machine}\"\nmapping = \"{mapping}\"");
+    let config = linux("linux", vcpus, "turnstile.run=info,poweroff", &more);
     let ready = match vcpus {
         1 => "turnstile: shell ready cpus=1",
         _ => "turnstile: shell ready cpus=4",

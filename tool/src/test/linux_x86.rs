@@ -30,10 +30,11 @@ pub fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// From the kernel to a shell, and off again by ACPI.
+/// From the kernel to a shell, and off again by ACPI; with an xAPIC in memory that is mapped on demand.
 fn boot(vcpus: u32, apic: &str, kernel: &str) -> Scenario {
     let cmdline = format!("{CONSOLE} turnstile.run=info,poweroff");
-    let config = linux("linux", vcpus, &cmdline, &format!("apic = \"{apic}\""))
+    let mapping = if apic == "xapic" { "on-demand" } else { "at-start" };
+    let config = linux("linux", vcpus, &cmdline, &format!("apic = \"{apic}\"\nmapping = \"{mapping}\""))
         .replace("debian:linux\"", &format!("debian:{kernel}\""));
     let ready = match vcpus {
         1 => "turnstile: shell ready cpus=1",

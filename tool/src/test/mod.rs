@@ -219,6 +219,7 @@ fn images(isa: Isa) -> &'static str {
     match isa {
         Isa::Arm64 => "images/build",
         Isa::X86_64 => "x86_64/images/build",
+        Isa::Power64 => "power64/images/build",
     }
 }
 
@@ -229,7 +230,11 @@ fn missing_guests(layout: &Layout, scenarios: &[Scenario]) -> BTreeMap<Isa, Fail
     };
     let mut missing = BTreeMap::new();
     for isa in Isa::ALL {
-        for (name, flavour) in [("debian:", Flavour::Cloud), ("debian:linux-standard", Flavour::Standard)] {
+        for (name, flavour) in [
+            ("debian:", Flavour::Cloud),
+            ("debian:linux-standard", Flavour::Standard),
+            ("debian:linux-4k", Flavour::SmallPages),
+        ] {
             if wanted(isa, name)
                 && let Err(failure) = setup::debian::ensure(layout, isa, flavour)
             {

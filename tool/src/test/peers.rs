@@ -36,7 +36,7 @@ pub fn check(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
     let kernels = peers::linux(layout, isa).and(peers::linux_6_1(layout, isa));
     let all = match isa {
         Isa::Arm64 => kernels.and(peers::xen(layout)),
-        Isa::X86_64 => kernels,
+        Isa::X86_64 | Isa::Power64 => kernels,
     };
     match all {
         Err(failure) => Verdict::Skipped(failure.to_string()),
@@ -140,6 +140,7 @@ fn names(subject: Subject, trace: &Trace) -> std::result::Result<(), String> {
     let entry = match subject {
         Subject::Xen => "return_from_trap",
         Subject::KvmSvm | Subject::Kvm61Svm => "__svm_vcpu_run",
+        Subject::KvmHv | Subject::KvmHvOff => "kvmhv_vcpu_entry_p9",
         _ => "__guest_enter",
     };
     let enters = |function: &str| function.trim_start_matches("__kvm_nvhe_").starts_with(entry);

@@ -113,7 +113,7 @@ fn synchronous<G: Gic>(
         }
         class::SYSTEM_REGISTER => sysreg::full::<G>(frame, vcpu, owned, iss),
         class::DATA_ABORT => mmio::data_abort::<G>(frame, vcpu, owned, monitor, iss),
-        class::INSTRUCTION_ABORT => mmio::instruction_abort(iss),
+        class::INSTRUCTION_ABORT => mmio::instruction_abort(vcpu, iss),
         class::WFX => {
             super::skip();
             return if iss & WFX_TI == 0 { Then::Suspend } else { Then::GiveWay };

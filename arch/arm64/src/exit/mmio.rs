@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Accesses to emulated devices: stage 2 faults whose syndrome describes the instruction (Arm ARM D24.2.41,
-//! "ISS encoding for an exception from a Data Abort").
+//! Stage 2 faults: accesses to emulated devices, whose syndrome describes the instruction (Arm ARM D24.2.41, "ISS encoding for an
+//! exception from a Data Abort"), and first touches of memory that is mapped on demand.
 
 use turnstile_vgic::Outcome;
 use turnstile_vm::attention::{Posted, Reasons};
@@ -190,7 +190,8 @@ fn distributor_read(frame: &mut Frame, offset: u32, iss: u32) -> u32 {
     done(vcpu)
 }
 
-/// Any data abort. Devices answer; everything else ends as an external abort in the guest.
+/// Any data abort. Devices answer, memory that is mapped on demand is mapped; everything else ends as an external abort in the
+/// guest.
 pub(super) fn data_abort<G: Gic>(
     frame: &mut Frame,
     vcpu: &Vcpu,
@@ -201,10 +202,7 @@ pub(super) fn data_abort<G: Gic>(
     let address = fault_address();
     let far = regs::FAR_EL2.read();
     let decoded = Decoded::new(iss);
-    if iss & S1PTW != 0 {
-        return inject::external_abort(Abort { fetch: false, write: false, walk: Some(WALK_LEVEL) }, far);
-    }
-    if iss & ISV != 0 && iss & FAULT == FAULT_TRANSLATION {
+    if iss & (S1PTW | ISV) == ISV && iss & FAULT == FAULT_TRANSLATION {
         let value = if decoded.write { frame.get(decoded.register) } else { 0 };
         if let Some(read) = device::<G>(vcpu, owned, monitor, address, decoded, value) {
             if !decoded.write {
@@ -213,11 +211,24 @@ pub(super) fn data_abort<G: Gic>(
             return skip();
         }
     }
-    inject::external_abort(Abort { fetch: false, write: iss & WNR != 0, walk: None }, far);
+    if touch(vcpu, iss) {
+        return;
+    }
+    let walk = (iss & S1PTW != 0).then_some(WALK_LEVEL);
+    let write = walk.is_none() && iss & WNR != 0;
+    inject::external_abort(Abort { fetch: false, write, walk }, far);
 }
 
-/// An instruction fetch outside the guest's memory.
-pub(super) fn instruction_abort(iss: u32) {
+/// Maps the memory whose first touch this is; false if it is none. Walks of the guest's own tables touch memory, too.
+fn touch(vcpu: &Vcpu, iss: u32) -> bool {
+    iss & FAULT == FAULT_TRANSLATION && vcpu.vm.demand.touch(fault_address())
+}
+
+/// An instruction fetch from memory that is not mapped yet, or from outside the guest's memory.
+pub(super) fn instruction_abort(vcpu: &Vcpu, iss: u32) {
+    if touch(vcpu, iss) {
+        return;
+    }
     let walk = (iss & S1PTW != 0).then_some(WALK_LEVEL);
     inject::external_abort(Abort { fetch: true, write: false, walk }, regs::FAR_EL2.read());
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Nested page faults (APM vol. 2, 15.25.6): devices in memory, and addresses without anything behind them.
+//! Nested page faults (APM vol. 2, 15.25.6): memory that is mapped on demand, devices in memory, and addresses without anything
+//! behind them.
 //!
 //! EXITINFO2 is where the access went; what it was is found by decoding the instruction. The address is that of the
 //! instruction's own operand if the fault is in the last step of the translation, it is no fetch, and no event was being
 //! delivered: all else has no operand.
 
+use turnstile_arch_common::demand::{block, map_block};
 use turnstile_exitstat::{Event, Reason};
+use turnstile_paging::{BLOCK, NestedAttributes};
 use turnstile_vm::lifecycle::Stop;
 use turnstile_x86insn::execute::{self, Machine, Progress};
 use turnstile_x86insn::operation::{Kind, Operation, Source};
@@ -23,18 +26,21 @@ use crate::vcpu::Vcpu;
 
 /// EXITINFO1 of a nested page fault.
 mod info {
+    /// The entry is there, and does not allow the access.
+    pub const PRESENT: u64 = 1 << 0;
     pub const WRITE: u64 = 1 << 1;
     pub const FETCH: u64 = 1 << 4;
     /// The guest's page tables were being walked.
     pub const WALK: u64 = 1 << 33;
 }
 
-/// Loads and stores of the interrupt controllers that have been decoded before; the rest is left to the full tier.
+/// First touches of memory, and loads and stores of the interrupt controllers that have been decoded before; the rest is left to
+/// the full tier.
 #[inline(always)] // Its one caller is there for it.
 pub(super) fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     let [info, address] = vmcb.exit_info();
     let vcpu = resident(frame);
-    let Some(own) = bus::own(vcpu, address) else { return Code::FULL };
+    let Some(own) = bus::own(vcpu, address) else { return light_touch::<N>(frame, vmcb) };
     if matches!(own, Own::Apic(_)) {
         statistics::note::<N>(frame, Reason::ApicPage);
     }
@@ -74,9 +80,38 @@ pub(super) fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     done::<N>(frame, vmcb)
 }
 
+/// A touch of no interrupt controller. HOT.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // Needs a stack frame, which other light exits are not to pay for.
+fn light_touch<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
+    let [info, address] = vmcb.exit_info();
+    if event::was_cut_short(vmcb) || !touch(resident(frame), info, address) {
+        return Code::FULL;
+    }
+    done::<N>(frame, vmcb)
+}
+
+/// Maps the block of memory that the guest has touched first; false if it is none that is mapped on demand. The guest does
+/// again what it did.
+#[inline(always)] // Two callers, one of them light.
+fn touch(vcpu: &Vcpu, info: u64, address: u64) -> bool {
+    let life = vcpu.vm.life();
+    let Some(blocks) = &life.blocks else { return false };
+    if info & info::PRESENT != 0 {
+        return false;
+    }
+    let Some(host) = life.ram.host(block(address), BLOCK) else { return false };
+    // SAFETY: the tables of a VM that runs, which nothing else changes meanwhile; the hypervisor maps its arena one to one.
+    // The block is RAM of the VM. No barrier: the walker of this CPU sees its stores.
+    unsafe { map_block(blocks, address, host, NestedAttributes::RAM) }
+}
+
 /// All others.
 pub(super) fn full(frame: &mut Frame, vmcb: &mut Vmcb, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
     let [info, address] = vmcb.exit_info();
+    if touch(vcpu, info, address) {
+        return event::deliver_again(vmcb);
+    }
     if event::was_cut_short(vmcb) {
         // Its stack, its descriptor tables or its task state are not in memory: it could not be repeated.
         return vcpu.vm.stop(Stop::Crash(Crash::Delivery as u16));

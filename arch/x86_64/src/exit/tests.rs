@@ -3,6 +3,7 @@
 
 use std::vec::Vec;
 
+use turnstile_paging::{BLOCK, Blocks, Nested, NestedAttributes, PageTable, PhysAddr, Tables};
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::OnCrash;
 
@@ -21,6 +22,17 @@ const RAM: usize = 64 * 1024;
 
 /// A VM with a vCPU that executes 64-bit code without paging's being looked at, its frame, and its RAM.
 pub(crate) fn machine() -> (&'static Vcpu, Frame, Vmcb, &'static mut [u8]) {
+    // A page more: RAM is aligned, as page tables in it must be.
+    let ram = Box::leak(vec![0u8; RAM + 4096].into_boxed_slice());
+    let skip = ram.as_ptr().align_offset(4096);
+    let ram = &mut ram[skip..skip + RAM];
+    let piece = Piece { guest: 0, size: RAM as u64, host: ram.as_ptr() as u64 };
+    let (vcpu, frame, vmcb) = machine_of(piece, None);
+    (vcpu, frame, vmcb, ram)
+}
+
+/// The same with RAM of the caller's.
+fn machine_of(piece: Piece, blocks: Option<Blocks<Nested>>) -> (&'static Vcpu, Frame, Vmcb) {
     fakes::reset();
     let vm: &'static Vm = Box::leak(Box::new(Vm::new(VmParts {
         id: 0,
@@ -33,12 +45,7 @@ pub(crate) fn machine() -> (&'static Vcpu, Frame, Vmcb, &'static mut [u8]) {
     })));
     let vcpu: &'static Vcpu = Box::leak(Box::new(Vcpu::new(vm, 0, cpu::this(), None)));
     vm.set_vcpus(vec![vcpu]);
-    // A page more: RAM is aligned, as page tables in it must be.
-    let ram = Box::leak(vec![0u8; RAM + 4096].into_boxed_slice());
-    let skip = ram.as_ptr().align_offset(4096);
-    let ram = &mut ram[skip..skip + RAM];
-    let piece = Piece { guest: 0, size: RAM as u64, host: ram.as_ptr() as u64 };
-    vm.prepare(0, GuestRam::new([piece].into_iter()), BootState::default());
+    vm.prepare(0, GuestRam::new([piece].into_iter()), blocks, BootState::default());
     vm.lifecycle.start();
     let mut vmcb = Vmcb::new();
     vmcb.set_efer(crate::regs::efer::LMA);
@@ -50,7 +57,7 @@ pub(crate) fn machine() -> (&'static Vcpu, Frame, Vmcb, &'static mut [u8]) {
     vmcb.set_clean(part::ALL);
     let frame = Frame::new(vcpu, core::ptr::null_mut(), core::ptr::null());
     fakes::take_log();
-    (vcpu, frame, vmcb, ram)
+    (vcpu, frame, vmcb)
 }
 
 /// The bytes of a control block.
@@ -275,4 +282,50 @@ fn a_delivery_that_was_cut_short_is_repeated_unless_the_instruction_is() {
         "interrupts are offered, not injected"
     );
     assert_eq!(vmcb.interrupts() & interrupt::PENDING, interrupt::PENDING);
+}
+
+/// Tables on the host's heap, for ever.
+struct Heap;
+
+impl Tables for Heap {
+    fn allocate(&mut self, bytes: u64) -> Option<PhysAddr> {
+        let words = vec![0_u64; 2 * bytes as usize / 8].leak();
+        Some(PhysAddr((words.as_ptr() as u64).next_multiple_of(bytes)))
+    }
+    fn free(&mut self, _: PhysAddr, _: u64) {}
+    fn read(&self, table: PhysAddr, index: usize) -> u64 {
+        // SAFETY: a table that was allocated, and an index in it.
+        unsafe { (table.0 as *const u64).add(index).read() }
+    }
+    fn write(&mut self, table: PhysAddr, index: usize, entry: u64) {
+        // SAFETY: as above.
+        unsafe { (table.0 as *mut u64).add(index).write(entry) }
+    }
+    fn invalidate(&mut self, _: u64, _: u64) {}
+}
+
+#[test]
+fn a_first_touch_maps_its_block_by_a_light_exit() {
+    const HOST: u64 = 0x8_4020_0000;
+    const WRITE: u64 = 1 << 1 | 1 << 2;
+    let mut table = PageTable::new(Nested::new(true, 40), &mut Heap).unwrap();
+    let size = 4 * BLOCK;
+    table.map_on_demand(&mut Heap, 0, PhysAddr(HOST), size, NestedAttributes::RAM).unwrap();
+    let piece = Piece { guest: 0, size, host: HOST };
+    let (_, mut frame, mut vmcb) = machine_of(piece, Some(table.blocks()));
+    let mut touch = |info, address| {
+        vmcb.set_exit_info([info, address]);
+        let before = bytes(&vmcb);
+        let code = turnstile_nested_page_fault(&mut frame, &mut vmcb, code::NESTED_PAGE_FAULT);
+        assert_eq!(changes(&before, &vmcb), [0_usize; 0], "the guest does again what it did");
+        assert_eq!(fakes::take_log(), [], "no register of the machine");
+        code
+    };
+    assert_eq!(touch(WRITE, BLOCK + 0x123), 0);
+    assert_eq!(touch(WRITE, BLOCK + 0x123), 0, "another vCPU was faster");
+    assert_eq!(touch(1 | WRITE, BLOCK), Code::FULL, "what is there and does not allow it is no first touch");
+    assert_eq!(touch(WRITE, size), Code::FULL, "no RAM");
+    let at = |address| table.translate(&Heap, address).map(|found| found.address.0);
+    assert_eq!(at(BLOCK + 8), Some(HOST + BLOCK + 8));
+    assert_eq!((at(0), at(2 * BLOCK)), (None, None));
 }

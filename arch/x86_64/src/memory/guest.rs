@@ -3,7 +3,7 @@
 
 use arrayvec::ArrayVec;
 use turnstile_arch_common::memory::{MIB, PAGE};
-use turnstile_paging::{FrameRange, Nested, NestedAttributes, PageTable, PhysAddr};
+use turnstile_paging::{Blocks, FrameRange, Nested, NestedAttributes, PageTable, PhysAddr};
 
 use super::host::{Memory, Pool, with};
 use super::ram::{GuestRam, MAX_PIECES, Piece};
@@ -21,20 +21,21 @@ pub struct GuestMemory {
     chunks: Chunks,
     ram: GuestRam,
     table: PageTable<Nested>,
+    on_demand: bool,
 }
 
 impl GuestMemory {
-    /// Allocates the RAM of a VM, cleared, with the largest pages that fit. `pieces` are guest physical addresses and sizes,
-    /// in ascending order, at most [`MAX_PIECES`].
+    /// Allocates the RAM of a VM, cleared, and maps it with the largest pages that fit, or prepares it to be mapped on demand.
+    /// `pieces` are guest physical addresses and sizes, in ascending order, at most [`MAX_PIECES`].
     ///
     /// # Errors
     /// When there is not enough memory.
-    pub fn new(pieces: &[(u64, u64)]) -> Result<Self, Error> {
+    pub fn new(pieces: &[(u64, u64)], on_demand: bool) -> Result<Self, Error> {
         with(|m| {
             let mut chunks = Chunks::new();
-            let made = place(m, pieces, &mut chunks).and_then(|ram| Ok((build(m, &ram)?, ram)));
+            let made = place(m, pieces, &mut chunks).and_then(|ram| Ok((build(m, &ram, on_demand)?, ram)));
             match made {
-                Ok((table, ram)) => Ok(Self { chunks, ram, table }),
+                Ok((table, ram)) => Ok(Self { chunks, ram, table, on_demand }),
                 Err(error) => {
                     free(m, &chunks)?;
                     Err(error)
@@ -105,6 +106,11 @@ impl GuestMemory {
         self.table.root().0
     }
 
+    /// Returns what exits need to map it on demand; `None` if all of it is mapped.
+    pub fn blocks(&self) -> Option<Blocks<Nested>> {
+        self.on_demand.then(|| self.table.blocks())
+    }
+
     /// Gives the memory and the tables back. No CPU may have them loaded any more, and no TLB may hold translations of an
     /// ASID that used them once that ASID is used again. What the memory holds stays there, out of reach, until it is
     /// cleared for its next owner.
@@ -155,13 +161,17 @@ fn allocate(m: &mut Memory, guest: u64, size: u64) -> Result<FrameRange, Error> 
 }
 
 /// Builds the nested page tables of the RAM.
-fn build(m: &mut Memory, ram: &GuestRam) -> Result<PageTable<Nested>, Error> {
+fn build(m: &mut Memory, ram: &GuestRam, on_demand: bool) -> Result<PageTable<Nested>, Error> {
     let format = m.nested;
     let mut pool = Pool::new(&mut m.arena);
     let mut table = PageTable::new(format, &mut pool)?;
     for piece in ram.pieces() {
         let host = PhysAddr(piece.host);
-        if let Err(error) = table.map(&mut pool, piece.guest, host, piece.size, NestedAttributes::RAM) {
+        let made = match on_demand {
+            true => table.map_on_demand(&mut pool, piece.guest, host, piece.size, NestedAttributes::RAM),
+            false => table.map(&mut pool, piece.guest, host, piece.size, NestedAttributes::RAM),
+        };
+        if let Err(error) = made {
             table.free_all(&mut pool);
             return Err(error.into());
         }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Dates and times of day: of the Gregorian calendar, from 1970 on.
 
+use crate::calendar::{date, days};
+
 /// A date and a time of day. Fields hold whatever a guest puts there; [`Calendar::seconds`] takes them as they come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Calendar {
@@ -16,10 +18,6 @@ pub(super) struct Calendar {
 }
 
 const DAY: u64 = 86_400;
-/// Days from 0000-03-01 to 1970-01-01.
-const EPOCH: u64 = 719_468;
-/// Days of 400 years.
-const ERA: u64 = 146_097;
 
 impl Calendar {
     /// Returns the date and time of so many seconds since 1970.
@@ -43,12 +41,7 @@ impl Calendar {
     /// Returns the seconds since 1970; zero for what is before.
     pub(super) fn seconds(&self) -> u64 {
         let year = u64::from(self.century) * 100 + u64::from(self.year);
-        // Years that begin in March: the leap day is the last.
-        let month = u64::from(self.month.clamp(1, 12));
-        let (year, month) = if month > 2 { (year, month - 3) } else { (year.saturating_sub(1), month + 9) };
-        let of_year = (153 * month + 2) / 5 + u64::from(self.day.max(1)) - 1;
-        let days = year * 365 + year / 4 - year / 100 + year / 400 + of_year;
-        days.saturating_sub(EPOCH) * DAY + u64::from(self.second_of_day())
+        days(year, self.month, self.day) * DAY + u64::from(self.second_of_day())
     }
 
     /// Returns the second of the day.
@@ -84,18 +77,6 @@ impl Calendar {
         };
         *field = value;
     }
-}
-
-/// Returns year, month and day of so many days since 1970.
-fn date(days: u64) -> (u64, u8, u8) {
-    let days = days + EPOCH;
-    let (era, of_era) = (days / ERA, days % ERA);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / (ERA - 1)) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = (of_year - (153 * month + 2) / 5 + 1) as u8;
-    let year = year + era * 400 + u64::from(month >= 10);
-    (year, (if month < 10 { month + 3 } else { month - 9 }) as u8, day)
 }
 
 /// Returns how many seconds after `second` of a day an alarm of hour, minute and second matches: `None` for those that match

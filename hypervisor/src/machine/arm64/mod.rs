@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use turnstile_bundle::{Arm64, OnCrash, Pmu, Schedule, VmSpec};
+use turnstile_bundle::{Arm64, Mapping, OnCrash, Pmu, Schedule, VmSpec};
 use turnstile_machine::map::{IPA_BITS, SPI_COUNT};
 use turnstile_machine::{GicVersion, ImageError, LayoutError, MapError, Platform, fdt, image, layout, mpidr};
 use turnstile_vgic::{Model, Vgic, VgicConfig};
@@ -199,7 +199,9 @@ impl Machine {
     /// # Errors
     /// When they do not fit; nothing is kept then.
     pub fn furnish(&self) -> Result<(GuestMemory, psci::Start), Error> {
-        let mut memory = GuestMemory::new(self.chosen.map.map().ram_base, self.spec.memory, IPA_BITS)?;
+        let on_demand = self.spec.mapping == Mapping::OnDemand;
+        let ram = self.chosen.map.map().ram_base;
+        let mut memory = GuestMemory::new(ram, self.spec.memory, IPA_BITS, on_demand)?;
         match self.fill(&mut memory) {
             Ok(start) => Ok((memory, start)),
             Err(error) => {
@@ -212,7 +214,7 @@ impl Machine {
     /// Makes the VM ready for a life in `memory` that begins at `start`. Only while no vCPU runs.
     pub fn prepare(&self, vm: &Vm, memory: &GuestMemory, start: psci::Start) {
         vm.reset_interrupts();
-        vm.prepare(memory.vtcr(), memory.tables());
+        vm.prepare(memory.vtcr(), memory.tables(), memory.on_demand());
         vm.psci.reset(start);
     }
 

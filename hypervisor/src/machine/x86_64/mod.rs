@@ -6,7 +6,7 @@ mod devices;
 use alloc::string::String;
 use core::fmt;
 
-use turnstile_bundle::{Apic, Feature, Machine as Kind, OnCrash, Paravirt, Pc, Schedule, VmSpec};
+use turnstile_bundle::{Apic, Feature, Machine as Kind, Mapping, OnCrash, Paravirt, Pc, Schedule, VmSpec};
 use turnstile_machine::pc;
 use turnstile_machine::pc::boot::{self, BootError, Source, Start};
 use turnstile_vm::lifecycle;
@@ -156,7 +156,7 @@ impl Machine {
             vcpus: spec.vcpus,
         })
         .map_err(Error::Boot)?;
-        let mut memory = GuestMemory::new(&pc::ram(spec.memory))?;
+        let mut memory = GuestMemory::new(&pc::ram(spec.memory), spec.mapping == Mapping::OnDemand)?;
         for load in &plan.loads {
             // Cannot fail: the plan was checked against the same map.
             memory.load(load.address, &load.bytes)?;
@@ -167,7 +167,7 @@ impl Machine {
 
     /// Makes the VM ready for a life in `memory` that begins with `start`. Only while no vCPU runs.
     pub fn prepare(&self, vm: &Vm, memory: &GuestMemory, start: BootState) {
-        vm.prepare(memory.tables(), memory.ram().clone(), start);
+        vm.prepare(memory.tables(), memory.ram().clone(), memory.blocks(), start);
     }
 }
 

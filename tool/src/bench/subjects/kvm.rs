@@ -30,6 +30,10 @@ pub enum Host {
     Svm,
     /// Linux 6.1, on AMD64.
     OlderSvm,
+    /// On POWER, in hypervisor mode.
+    Hv,
+    /// The same without mitigations.
+    HvOff,
 }
 
 impl Host {
@@ -38,6 +42,7 @@ impl Host {
         match self {
             Host::Vhe | Host::Nvhe | Host::Older => Isa::Arm64,
             Host::Svm | Host::OlderSvm => Isa::X86_64,
+            Host::Hv | Host::HvOff => Isa::Power64,
         }
     }
 
@@ -46,6 +51,7 @@ impl Host {
         match self.isa() {
             Isa::Arm64 => "ttyAMA0",
             Isa::X86_64 => "ttyS0",
+            Isa::Power64 => "hvc0",
         }
     }
 
@@ -53,14 +59,15 @@ impl Host {
         match self {
             Host::Nvhe => " kvm-arm.mode=nvhe",
             // The host gives its guests small pages, so that each first touch of one is a fault.
-            Host::Svm | Host::OlderSvm => " transparent_hugepage=never",
+            Host::Svm | Host::OlderSvm | Host::Hv => " transparent_hugepage=never",
+            Host::HvOff => " transparent_hugepage=never mitigations=off",
             Host::Vhe | Host::Older => "",
         }
     }
 
     fn peer(self, layout: &Layout) -> Result<peers::Peer> {
         match self {
-            Host::Vhe | Host::Nvhe | Host::Svm => peers::linux(layout, self.isa()),
+            Host::Vhe | Host::Nvhe | Host::Svm | Host::Hv | Host::HvOff => peers::linux(layout, self.isa()),
             Host::Older | Host::OlderSvm => peers::linux_6_1(layout, self.isa()),
         }
     }
@@ -118,7 +125,9 @@ pub fn boot_guest(
 
 /// The machine that a host runs on.
 fn machine_of(host: Host, kernel: PathBuf, initrd: PathBuf, cpus: u16) -> Boot {
-    Boot { board: Board::usual(host.isa()), ..Boot::new(kernel, initrd, MEMORY, cpus.into()) }
+    // skiboot's own memory is above 512 MiB.
+    let memory = if host.isa() == Isa::Power64 { 2 * MEMORY } else { MEMORY };
+    Boot { board: Board::usual(host.isa()), ..Boot::new(kernel, initrd, memory, cpus.into()) }
 }
 
 /// The monitor's options that make the machine of a row.
@@ -128,6 +137,10 @@ pub fn machine(row: &Row) -> String {
         Isa::Arm64 if row.pmu => format!("{vcpus} --pmu"),
         Isa::Arm64 => vcpus,
         Isa::X86_64 => format!("{vcpus} --memory={}", row.memory),
+        Isa::Power64 => {
+            let xics = if row.lines.contains("xics") { " --interrupts=xics" } else { "" };
+            format!("{vcpus} --memory={}{xics}", row.memory)
+        }
     }
 }
 

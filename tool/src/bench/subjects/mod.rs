@@ -44,11 +44,15 @@ pub enum Subject {
     /// Linux KVM of an older kernel on AMD64.
     #[value(name = "kvm-6.1-svm")]
     Kvm61Svm,
+    /// Linux KVM on POWER, in hypervisor mode.
+    KvmHv,
+    /// The same without mitigations of speculative execution.
+    KvmHvOff,
 }
 
 impl Subject {
     /// All of them, in the order of the table.
-    pub const ALL: [Subject; 7] = [
+    pub const ALL: [Subject; 9] = [
         Subject::Turnstile,
         Subject::KvmVhe,
         Subject::KvmNvhe,
@@ -56,6 +60,8 @@ impl Subject {
         Subject::Xen,
         Subject::KvmSvm,
         Subject::Kvm61Svm,
+        Subject::KvmHv,
+        Subject::KvmHvOff,
     ];
 
     /// Those that run on machines of an architecture.
@@ -69,6 +75,7 @@ impl Subject {
             Subject::Turnstile => true,
             Subject::KvmVhe | Subject::KvmNvhe | Subject::Kvm61Vhe | Subject::Xen => isa == Isa::Arm64,
             Subject::KvmSvm | Subject::Kvm61Svm => isa == Isa::X86_64,
+            Subject::KvmHv | Subject::KvmHvOff => isa == Isa::Power64,
         }
     }
 
@@ -82,6 +89,8 @@ impl Subject {
             Subject::Xen => "xen",
             Subject::KvmSvm => "kvm-svm",
             Subject::Kvm61Svm => "kvm-6.1-svm",
+            Subject::KvmHv => "kvm-hv",
+            Subject::KvmHvOff => "kvm-hv-off",
         }
     }
 
@@ -92,6 +101,7 @@ impl Subject {
             Subject::KvmVhe | Subject::Kvm61Vhe => "vhe",
             Subject::KvmNvhe | Subject::Xen => "nvhe",
             Subject::KvmSvm | Subject::Kvm61Svm => "svm",
+            Subject::KvmHv | Subject::KvmHvOff => "hv",
         }
     }
 
@@ -101,9 +111,12 @@ impl Subject {
         if !self.is_of(row.isa) {
             return false;
         }
+        if row.touches && row.isa == Isa::Arm64 && self != Subject::Turnstile {
+            // The memory of their guests is smaller than what the row takes.
+            return false;
+        }
         match self {
-            // It has all memory of a VM mapped when that starts: nothing exits at a first touch.
-            Subject::Turnstile => row.name != "first-touch",
+            Subject::Turnstile => true,
             // Their vCPUs share two CPUs, so only one of them can receive at a time.
             Subject::KvmVhe => {
                 row.vcpus <= PEER_VCPUS && row.shared.is_none() && !row.options.contains("broadcast")
@@ -115,7 +128,7 @@ impl Subject {
             Subject::KvmNvhe => !sgis && row.shared.is_none(),
             // Xen has no devices that a process emulates.
             Subject::Xen => !sgis && row.shared.is_none() && row.name != "io-user",
-            Subject::KvmSvm => row.shared.is_none(),
+            Subject::KvmSvm | Subject::KvmHv | Subject::KvmHvOff => row.shared.is_none(),
             Subject::Kvm61Svm => {
                 ["null-hypercall", "x2apic-self-ipi-eoi", "x2apic-self-ipi-pv-eoi"].contains(&row.name)
             }
@@ -132,6 +145,8 @@ impl Subject {
             Subject::Xen => "Xen",
             Subject::KvmSvm => "KVM SVM",
             Subject::Kvm61Svm => "KVM 6.1 SVM",
+            Subject::KvmHv => "KVM HV",
+            Subject::KvmHvOff => "KVM HV, mitigations off",
         }
     }
 }
@@ -200,6 +215,7 @@ pub fn fetch(subject: Subject, layout: &Layout) -> Result<()> {
         Subject::Kvm61Vhe => peers::linux_6_1(layout, Isa::Arm64).map(drop),
         Subject::KvmSvm => peers::linux(layout, Isa::X86_64).map(drop),
         Subject::Kvm61Svm => peers::linux_6_1(layout, Isa::X86_64).map(drop),
+        Subject::KvmHv | Subject::KvmHvOff => peers::linux(layout, Isa::Power64).map(drop),
         Subject::Xen => peers::xen(layout).map(drop),
     }
 }
@@ -215,6 +231,8 @@ pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
         Subject::Xen => xen::run(run),
         Subject::KvmSvm => kvm::run(kvm::Host::Svm, run),
         Subject::Kvm61Svm => kvm::run(kvm::Host::OlderSvm, run),
+        Subject::KvmHv => kvm::run(kvm::Host::Hv, run),
+        Subject::KvmHvOff => kvm::run(kvm::Host::HvOff, run),
     }
 }
 
@@ -235,6 +253,7 @@ pub fn symbols(
         Subject::Xen => xen::symbols(layout),
         Subject::KvmSvm => kvm::symbols(kvm::Host::Svm, layout, qemu),
         Subject::Kvm61Svm => kvm::symbols(kvm::Host::OlderSvm, layout, qemu),
+        Subject::KvmHv | Subject::KvmHvOff => kvm::symbols(kvm::Host::Hv, layout, qemu),
     };
     Ok(linked?.fitted(vectors))
 }

@@ -15,14 +15,15 @@ use crate::setup::images;
 
 /// Runs a row to its end.
 pub fn run(run: &Run<'_>) -> Result<Outcome> {
+    let row = run.row.own();
     let image = images::hypervisor_with(run.layout, run.row.isa, run.variant.features)?;
-    let text = config(run.row, run.iterations, run.variant.platform, &run.variant.vm);
+    let text = config(&row, run.iterations, run.variant.platform, &run.variant.vm);
     let mut boot = machine::prepare_own(run.layout, &run.folder, &text, &image)?;
     boot.counted = true;
     let usual = match run.row.isa {
         Isa::Arm64 => Some("off"),
-        // The hypervisor for PCs has none to be chosen.
-        Isa::X86_64 => None,
+        // The other hypervisors have none to be chosen.
+        Isa::X86_64 | Isa::Power64 => None,
     };
     if let Some(mitigations) = run.variant.mitigations.as_deref().or(usual) {
         boot.append = format!("{} mitigations={mitigations}", boot.append);
@@ -36,7 +37,7 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     let transcript = batch::run(&boot, &run.qemu.path, run.limit, |_| {})?;
     let console = transcript.consoles.first().map_or("", String::as_str);
     let all = || printable(&transcript.all());
-    let report = Report::find(run.row, run.row.iterations(run.iterations), console)
+    let report = Report::find(&row, row.iterations(run.iterations), console)
         .map_err(|failure| failure.details(all()))?;
     if transcript.done != Some(0) {
         return Err(Failure::failed("the machine did not end in order").details(all()));

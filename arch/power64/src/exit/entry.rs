@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the vectors call: they find it in the frame.
+
+use super::{Code, full, illegal, vector};
+use crate::frame::Frame;
+
+/// The light handler of all interrupts but calls: takes the frame and the vector; returns zero to re-enter, the attention
+/// word, or a [`Code`].
+pub type Light = extern "C" fn(&mut Frame, u32) -> u32;
+/// The full tier: takes the frame and why the light tier did not re-enter. Returns when the guest is to be entered.
+pub type Full = extern "C" fn(&mut Frame, u32);
+
+pub(crate) use super::hcall::{TABLE, TIMED_TABLE};
+/// See [`Light`].
+pub(crate) const LIGHT: Light = light;
+/// See [`Full`].
+pub(crate) const FULL: Full = full;
+
+/// Interrupts that are soon done; what is none of them is for the full tier.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+extern "C" fn light(frame: &mut Frame, vector: u32) -> u32 {
+    match vector {
+        // Whoever kicks has set a reason to look first: it is in the attention word.
+        vector::HYPERVISOR_DOORBELL => super::done(frame),
+        vector::HYPERVISOR_FACILITY => illegal::light_facility(frame),
+        _ => Code::FULL,
+    }
+}
+
+/// The full tier.
+extern "C" fn full(frame: &mut Frame, why: u32) {
+    full::exit(frame, why);
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Full exits: all registers are in the frame.
+
+use turnstile_vm::lifecycle::Stop;
+
+use super::{Code, hcall, illegal, inject, resident, storage, vector, wait};
+use crate::frame::Frame;
+use crate::irq;
+use crate::regs::{HMER, HSRR0, HSRR1, SRR0, SRR1};
+use crate::vcpu::Vcpu;
+use crate::{Monitor, monitor, time};
+
+/// Why a VM was stopped by the hypervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Crash {
+    /// A machine check while the guest ran.
+    MachineCheck = 1,
+    /// The guest's process or page tables are not in its memory.
+    Tables = 2,
+    /// The guest's first instruction is not in its memory, or it runs where there is none.
+    Fetch = 3,
+    /// The guest asked for it (`ibm,os-term`).
+    Terminated = 4,
+}
+
+/// Finishes an exit.
+pub(super) fn exit(frame: &mut Frame, why: u32) {
+    let vcpu = resident(frame);
+    let monitor = monitor();
+    take_over(frame, why);
+    let then = match why & Code::KIND {
+        Code::FULL => unfinished(frame, vcpu, monitor),
+        other => other,
+    };
+    match then {
+        Code::WAIT => wait::cede(frame, vcpu, monitor),
+        Code::GIVE_WAY => wait::give_way(frame, vcpu),
+        _ => {}
+    }
+    wait::settle(frame, vcpu, monitor);
+}
+
+/// Takes over where the guest goes on. The registers of a call that may be changed have no hypervisor's value behind it.
+fn take_over(frame: &mut Frame, why: u32) {
+    (frame.pc, frame.msr) = match frame.vector {
+        vector::CALL | vector::SYSTEM_RESET | vector::MACHINE_CHECK => (SRR0.read(), SRR1.read()),
+        _ => (HSRR0.read(), HSRR1.read()),
+    };
+    if frame.vector == vector::CALL {
+        frame.why = 0;
+        (frame.ctr, frame.xer) = (0, 0);
+        if why & Code::KIND != Code::FULL {
+            for register in [0].into_iter().chain(5..13) {
+                frame.set_gpr(register, 0);
+            }
+        }
+    }
+}
+
+/// What the light tier has left. Returns what comes then: zero, or a [`Code`].
+fn unfinished(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> u32 {
+    match frame.vector {
+        vector::CALL => return hcall::full(frame, vcpu, monitor),
+        vector::HYPERVISOR_DATA_STORAGE => storage::data(frame, vcpu, monitor),
+        vector::HYPERVISOR_INSTRUCTION_STORAGE => storage::instruction(frame, vcpu),
+        vector::HYPERVISOR_DECREMENTER => time::serve(Some(vcpu), monitor),
+        vector::VIRTUALIZATION => irq::host::serve(),
+        vector::EMULATION_ASSISTANCE => illegal::instruction(frame, vcpu),
+        vector::HYPERVISOR_FACILITY => illegal::facility(frame, vcpu),
+        // What is to be known of is in HMER; it is cleared by writing zeros (Book III, 10.2.1).
+        vector::MAINTENANCE => {
+            // SAFETY: clears what interrupts the hypervisor.
+            unsafe { HMER.write(0) };
+        }
+        vector::SYSTEM_RESET => inject::system_reset(frame),
+        _ => vcpu.vm.stop(Stop::Crash(Crash::MachineCheck as u16)),
+    }
+    0
+}

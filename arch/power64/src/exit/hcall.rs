@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Calls to the hypervisor: the table of light handlers by number, and those that the full tier carries out.
+
+use turnstile_papr::code::Code as Return;
+use turnstile_papr::hcall::Hcall;
+
+use super::{Answer, calls};
+use crate::frame::Frame;
+use crate::irq;
+use crate::vcpu::Vcpu;
+use crate::Monitor;
+
+/// A light handler: takes the frame and the arguments (R4 to R10). The frequent ones are leaves without a stack frame.
+pub type Handler = extern "C" fn(&mut Frame, u64, u64, u64, u64, u64, u64, u64) -> Answer;
+
+/// How many numbers the table has: four apart, all that PAPR has given out. `vectors.S` has the same number.
+const COUNT: usize = 0x480 / 4;
+
+/// The light handlers.
+#[repr(C)]
+pub struct Table {
+    calls: [Handler; COUNT],
+    /// Of numbers beyond: takes the number and the first argument.
+    far: extern "C" fn(&mut Frame, u64, u64) -> Answer,
+}
+
+/// For vCPUs without statistics.
+pub(crate) const TABLE: &Table = {
+    static TABLE: Table = Table::new();
+    &TABLE
+};
+
+/// For vCPUs with statistics.
+pub(crate) const TIMED_TABLE: &Table = TABLE;
+
+impl Table {
+    const fn new() -> Self {
+        let mut calls: [Handler; COUNT] = [unknown; COUNT];
+        let mut next = 0;
+        while next < Hcall::ALL.len() {
+            let call = Hcall::ALL[next];
+            if let Some(number) = call.number()
+                && number / 4 < COUNT as u64
+            {
+                calls[number as usize / 4] = handler(call);
+            }
+            next += 1;
+        }
+        Self { calls, far }
+    }
+
+    /// Returns the handler of a number of the table.
+    #[cfg(test)]
+    pub(crate) fn get(&self, number: u64) -> Handler {
+        self.calls[number as usize / 4]
+    }
+}
+
+/// The light handler of a call: its own, or the one that leaves it to the full tier.
+const fn handler(call: Hcall) -> Handler {
+    match call {
+        Hcall::Unknown => unknown,
+        Hcall::Confer => irq::call::confer,
+        Hcall::Cede => irq::call::cede,
+        Hcall::Prod => irq::call::prod,
+        Hcall::Eoi => irq::xics::eoi,
+        Hcall::Cppr => irq::xics::cppr,
+        Hcall::Ipi => irq::xics::ipi,
+        Hcall::Xirr => irq::xics::xirr,
+        _ => LEAVE,
+    }
+}
+
+/// Leaves a call to the full tier.
+#[cfg(target_os = "none")]
+const LEAVE: Handler = turnstile_leave_call;
+/// See [`LEAVE`]; on the host nothing knows the number.
+#[cfg(not(target_os = "none"))]
+const LEAVE: Handler = leave;
+
+#[cfg(target_os = "none")]
+#[allow(improper_ctypes, reason = "no other language is called: the stub is assembly of this crate")]
+unsafe extern "C" {
+    safe fn turnstile_leave_call(
+        frame: &mut Frame,
+        a: u64,
+        b: u64,
+        c: u64,
+        d: u64,
+        e: u64,
+        f: u64,
+        g: u64,
+    ) -> Answer;
+}
+
+#[cfg(not(target_os = "none"))]
+extern "C" fn leave(frame: &mut Frame, a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64) -> Answer {
+    Answer::leave(frame, frame.gpr(3), [a, b, c, d, e, f, g])
+}
+
+/// A number that is no call's.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+extern "C" fn unknown(_: &mut Frame, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> Answer {
+    Answer::code(Return::FUNCTION.value())
+}
+
+/// A number beyond the table: the firmware's, or none.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+extern "C" fn far(frame: &mut Frame, number: u64, argument: u64) -> Answer {
+    if Hcall::of_any(number) == Hcall::Unknown {
+        return Answer::code(Return::FUNCTION.value());
+    }
+    Answer::leave(frame, number, [argument, 0, 0, 0, 0, 0, 0])
+}
+
+/// Carries out a call that was left, with its number and arguments in the frame. Returns what comes then: zero, or
+/// a waiting [`super::Code`].
+pub(super) fn full(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> u32 {
+    let call = Hcall::of_any(frame.gpr(3));
+    let arguments = frame.arguments();
+    // What the guest finds in the registers that a call may change, unless the call puts something there.
+    for register in [0].into_iter().chain(3..13) {
+        frame.set_gpr(register, 0);
+    }
+    let code = match call {
+        Hcall::RegisterVpa => calls::register_vpa(vcpu, arguments),
+        Hcall::SetMode => calls::set_mode(vcpu, arguments),
+        Hcall::RegisterProcTbl => calls::register_process_table(vcpu, arguments),
+        Hcall::PutTermChar => calls::put_characters(vcpu, arguments, monitor),
+        Hcall::GetTermChar => calls::get_characters(frame, vcpu, arguments, monitor),
+        Hcall::Random => calls::random(frame),
+        Hcall::GetCpuCharacteristics => calls::characteristics(frame),
+        Hcall::SignalSysReset => calls::signal_reset(frame, vcpu, arguments),
+        Hcall::Rtas => return calls::firmware(frame, vcpu, arguments, monitor),
+        _ => return irq::call::full(frame, vcpu, call, arguments),
+    };
+    frame.set_gpr(3, code.value());
+    0
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Exits: the light tier, and what it hands to the full tier.
+//!
+//! A light handler is an ordinary function of the C ABI, so the compiler preserves R14 to R31 and CR2 to CR4 of the guest. A
+//! call to the hypervisor (`sc 1`) may change the others by PAPR's rules, so for that most frequent exit nothing is stored but
+//! R1, R2 and LR; other interrupts store what compiled code may clobber. A light handler leaves every other register of the
+//! guest where it is, and returns to the guest after one look at the attention word. What it cannot finish it leaves, with
+//! nothing done, to [`full`].
+//!
+//! | file | exits |
+//! |---|---|
+//! | `vectors` | the vectors' way to address 0 |
+//! | `entry` | what the vectors call |
+//! | `hcall` | calls to the hypervisor: one indexed load leads to the handler |
+//! | `calls` | what calls do that need the vCPU |
+//! | `storage` | what has no memory behind it: devices, memory that is mapped on demand |
+//! | `walk`, `instruction` | what an instruction that reached a device was |
+//! | `illegal` | instructions and facilities that the guest does not have |
+//! | `inject` | interrupts that a guest is given by software |
+//! | `full` | everything else, and what light exits leave |
+//! | `wait` | the attention word, and vCPUs that do not run |
+
+pub mod entry;
+pub mod full;
+pub mod hcall;
+mod illegal;
+pub mod inject;
+mod instruction;
+mod storage;
+pub mod vectors;
+pub mod wait;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+use turnstile_vm::attention::Reasons;
+
+use crate::frame::Frame;
+use crate::vcpu::Vcpu;
+
+/// Offsets of interrupt vectors (Power ISA 3.0B Book III, 6.5).
+pub(crate) mod vector {
+    pub const SYSTEM_RESET: u32 = 0x100;
+    pub const MACHINE_CHECK: u32 = 0x200;
+    pub const DATA_STORAGE: u32 = 0x300;
+    pub const INSTRUCTION_STORAGE: u32 = 0x400;
+    pub const ALIGNMENT: u32 = 0x600;
+    pub const PROGRAM: u32 = 0x700;
+    pub const HYPERVISOR_DECREMENTER: u32 = 0x980;
+    pub const DOORBELL: u32 = 0xa00;
+    pub const CALL: u32 = 0xc00;
+    pub const HYPERVISOR_DATA_STORAGE: u32 = 0xe00;
+    pub const HYPERVISOR_INSTRUCTION_STORAGE: u32 = 0xe20;
+    pub const EMULATION_ASSISTANCE: u32 = 0xe40;
+    pub const MAINTENANCE: u32 = 0xe60;
+    pub const HYPERVISOR_DOORBELL: u32 = 0xe80;
+    pub const VIRTUALIZATION: u32 = 0xea0;
+    pub const FACILITY_UNAVAILABLE: u32 = 0xf60;
+    pub const HYPERVISOR_FACILITY: u32 = 0xf80;
+}
+
+/// Why the light tier did not re-enter the guest: a code with [`Code::FULL`], or, without it, the attention word is not
+/// zero.
+pub struct Code;
+
+impl Code {
+    /// The exit itself is not finished. `vectors.S` has the same number.
+    pub const FULL: u32 = 1 << 31;
+    /// The exit is finished, and the vCPU has ceded its CPU.
+    pub const WAIT: u32 = Self::FULL | 1 << 28;
+    /// The exit is finished, and the vCPU lets others run.
+    pub const GIVE_WAY: u32 = Self::FULL | 2 << 28;
+    /// The bits that tell codes apart.
+    pub const KIND: u32 = 0xf << 28;
+}
+
+/// No attention word is taken for a code, also where both are in one word.
+const _: () = assert!(Reasons::all().bits() <= 0xff_ffff);
+
+/// What a call to the hypervisor answers: R3 and R4.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What PAPR calls the return code.
+    pub code: u64,
+    /// The first value; zero if there is none.
+    pub value: u64,
+}
+
+impl Answer {
+    /// Success, and nothing else.
+    pub const SUCCESS: Self = Self::code(0);
+
+    /// A return code alone.
+    #[inline(always)] // A constant where it is used.
+    pub const fn code(code: u64) -> Self {
+        Self { code, value: 0 }
+    }
+
+    /// Leaves a call to the full tier, which finds its number in R3 and its arguments in R4 to R10.
+    #[inline(always)] // A few stores.
+    pub fn leave(frame: &mut Frame, number: u64, arguments: [u64; 7]) -> Self {
+        frame.set_arguments(arguments);
+        frame.why = Code::FULL;
+        Self { code: number, value: arguments[0] }
+    }
+
+    /// This answer, after which the vCPU waits ([`Code::WAIT`]) or lets others run ([`Code::GIVE_WAY`]).
+    #[inline(always)] // One store.
+    pub fn and(self, frame: &mut Frame, code: u32) -> Self {
+        frame.why = code;
+        self
+    }
+}
+
+/// Returns the resident vCPU.
+#[inline(always)] // One load.
+pub(crate) fn resident(frame: &Frame) -> &'static Vcpu {
+    // SAFETY: a vCPU that lives for ever is stored before the guest is first entered.
+    unsafe { &*frame.vcpu }
+}
+
+/// Ends a light exit that is done, but for a call: what the vector branches on is the attention word itself.
+#[inline(always)] // Two loads.
+pub(crate) fn done(frame: &Frame) -> u32 {
+    resident(frame).attention.word()
+}

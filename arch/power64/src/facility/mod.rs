@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What of a vCPU is in registers that no exit touches: the special-purpose registers of the guest, FP and vector registers,
+//! the decrementer. The hypervisor uses none of them.
+//!
+//! It is left in a physical CPU until another vCPU is to run there. Each CPU knows whose it is, the *holder*. [`load`] stores
+//! what the holder has left and loads what the next one has, so that a vCPU that comes back to find nobody in between pays
+//! nothing. A vCPU that goes to another CPU takes everything along ([`depart`]). A life begins with everything in its reset
+//! state ([`reset`]); nothing that one guest has left is ever seen by another, or by its own next life.
+//!
+//! | file | what |
+//! |---|---|
+//! | `registers` | groups of registers, which are read together and written together, where they differ |
+//! | `demand` | the performance monitor, transactions, event-based branches: loaded once a guest uses them |
+//! | `fp` | FP, vector and VSX registers |
+
+mod demand;
+mod fp;
+mod registers;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use core::cell::Cell;
+use core::ptr;
+
+use crate::cpu;
+use crate::regs::{DEC, HFSCR};
+use crate::switch;
+use crate::time;
+use crate::vcpu::Vcpu;
+pub use demand::set_enforced;
+use demand::Demanded;
+use fp::Vectors;
+use registers::{Common, Modes};
+
+/// What a vCPU has that is not in registers.
+#[derive(Debug)]
+pub struct State {
+    common: Common,
+    modes: Modes,
+    demanded: Demanded,
+    vectors: Vectors,
+    /// When its decrementer becomes negative, by the time base.
+    decrementer: u64,
+    /// The CPU that it was last loaded on.
+    cpu: Option<usize>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            common: Common::RESET,
+            modes: Modes::RESET,
+            demanded: Demanded::new(),
+            vectors: Vectors::new(),
+            decrementer: u64::MAX >> 1,
+            cpu: None,
+        }
+    }
+}
+
+/// Whose state a physical CPU has in its registers. Only that CPU touches it.
+#[derive(Debug)]
+pub struct Holder(Cell<*const Vcpu>);
+
+// SAFETY: each CPU touches only its own, which the functions of this module reach through `cpu::this`; nothing interrupts
+// them.
+unsafe impl Sync for Holder {}
+// SAFETY: as above; before its CPU starts, the boot CPU alone has it.
+unsafe impl Send for Holder {}
+
+impl Holder {
+    /// Makes that of a CPU that has not started: nobody.
+    pub const fn new() -> Self {
+        Self(Cell::new(ptr::null()))
+    }
+}
+
+impl Default for Holder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Makes a vCPU that becomes resident the holder.
+#[inline] // One comparison, for a vCPU that comes back.
+pub fn load(vcpu: &'static Vcpu) {
+    if !ptr::eq(cpu::this().holder.0.get(), vcpu) {
+        take(vcpu);
+    }
+}
+
+#[inline(never)] // Who comes back is not to pay for its registers.
+fn take(vcpu: &'static Vcpu) {
+    let before = release();
+    // SAFETY: this CPU has run it last, nobody refers to its state, and it is not the vCPU that is loaded.
+    let before = before.map(|before| unsafe { &*before.facilities() });
+    // SAFETY: the vCPU becomes resident here, and the registers are nobody's.
+    let state = unsafe { vcpu.facilities() };
+    let modes = Modes { lpidr: vcpu.vm.lpid().into(), lpcr: vcpu.vm.lpcr(), ..state.modes };
+    state.modes = modes;
+    state.modes.hfscr = state.demanded.grow_old(state.modes.hfscr);
+    // SAFETY: the state of the vCPU, whose guest is entered next; nothing of the machine's is among it. MSR.IR and MSR.DR are
+    // 0, so nothing is translated before the guest is entered, which synchronizes the context.
+    unsafe {
+        state.common.load(before.map(|before| &before.common));
+        state.modes.load(before.map(|before| &before.modes));
+        state.demanded.load(before.map(|before| &before.demanded));
+        state.vectors.load();
+        DEC.write(state.decrementer.wrapping_sub(time::ticks()));
+    }
+    let index = cpu::this().index;
+    if state.cpu.replace(index).is_some_and(|last| last != index) {
+        // Its guest may have invalidated translations by TLBIEL, on the CPU where it was.
+        switch::forget_translations();
+    }
+    cpu::this().holder.0.set(vcpu);
+}
+
+/// Takes everything of a vCPU out of this CPU, which ran it last, before another CPU loads it.
+pub fn depart(vcpu: &Vcpu) {
+    if ptr::eq(cpu::this().holder.0.get(), vcpu) {
+        release();
+    }
+    // A guest that was interrupted between TLBIE and TLBSYNC has the rest of its sequence carried out on another CPU, for
+    // which this one's invalidations need not be done. So they are, here, once, instead of on each exit.
+    switch::finish_invalidations();
+}
+
+/// Begins a life of the resident vCPU.
+pub fn reset(vcpu: &'static Vcpu) {
+    if ptr::eq(cpu::this().holder.0.get(), vcpu) {
+        cpu::this().holder.0.set(ptr::null());
+    }
+    // SAFETY: the vCPU is resident, and nobody refers to its state.
+    let state = unsafe { vcpu.facilities() };
+    let cpu = state.cpu;
+    *state = State { cpu, ..State::default() };
+    take(vcpu);
+}
+
+/// Gives the resident vCPU a facility that it has just used for the first time, or again after a while. False if this is not
+/// given on demand.
+#[inline]
+pub fn demand(vcpu: &'static Vcpu, facility: u8) -> bool {
+    // SAFETY: the vCPU is resident here, and nobody refers to its state.
+    let state = unsafe { vcpu.facilities() };
+    let Some(bit) = state.demanded.demand(facility) else { return false };
+    state.modes.hfscr |= bit;
+    // SAFETY: the guest's own registers have been loaded.
+    unsafe { HFSCR.write(state.modes.hfscr) };
+    true
+}
+
+/// The guest has changed what the hypervisor sets for it.
+pub fn set_modes(vcpu: &'static Vcpu, f: impl FnOnce(&mut Modes)) {
+    // SAFETY: the vCPU is resident here, and nobody refers to its state.
+    let state = unsafe { vcpu.facilities() };
+    let before = state.modes;
+    f(&mut state.modes);
+    state.modes.lpcr = vcpu.vm.lpcr();
+    // SAFETY: checked by who has called.
+    unsafe { state.modes.load(Some(&before)) };
+}
+
+/// When the decrementer of a vCPU that has been put rings.
+pub fn decrementer(vcpu: &'static Vcpu) -> u64 {
+    if ptr::eq(cpu::this().holder.0.get(), vcpu) {
+        return time::ticks().wrapping_add(signed(DEC.read()));
+    }
+    // SAFETY: this CPU has it, and nobody refers to its state.
+    unsafe { vcpu.facilities() }.decrementer
+}
+
+/// Extends the sign of the decrementer, which has 32 bits while LPCR.LD is off.
+fn signed(decrementer: u64) -> u64 {
+    decrementer as i32 as i64 as u64
+}
+
+/// Stores what the holder has in registers. They are nobody's then. Returns who it was.
+fn release() -> Option<&'static Vcpu> {
+    let holder = &cpu::this().holder.0;
+    // SAFETY: null, or a vCPU, which lives for ever.
+    let vcpu = unsafe { holder.get().as_ref() }?;
+    // SAFETY: this CPU has run it last.
+    let state = unsafe { vcpu.facilities() };
+    state.common.save();
+    state.demanded.save(vcpu);
+    state.vectors.save();
+    state.decrementer = time::ticks().wrapping_add(signed(DEC.read()));
+    holder.set(ptr::null());
+    Some(vcpu)
+}

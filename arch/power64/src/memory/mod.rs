@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Physical memory: what the hypervisor keeps for itself, what guests get, and partition-scoped translation.
+//!
+//! The hypervisor runs in real mode and has no translation of its own: it can reach everything, and nothing has to be told
+//! to a TLB when VMs come and go but what concerns their own partitions.
+
+#[cfg(target_os = "none")]
+mod guest;
+#[cfg(target_os = "none")]
+mod host;
+mod ram;
+pub mod user;
+
+#[cfg(target_os = "none")]
+pub use guest::GuestMemory;
+#[cfg(target_os = "none")]
+pub use host::{Error, free_bytes, init, pages, stack};
+pub use ram::GuestRam;
+
+/// Bytes of a stack, and its alignment.
+pub const STACK_BLOCK: u64 = 64 * 1024;

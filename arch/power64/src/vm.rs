@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A virtual machine and its vCPUs, as exits see them.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use spin::Once;
+use turnstile_exitstat::Page;
+use turnstile_paging::{Partition, PhysAddr};
+use turnstile_papr::Memory;
+use turnstile_papr::process_table::RADIX;
+use turnstile_papr::processors::{Processors, Start};
+use turnstile_vm::attention::Reasons;
+use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Phase, Stop};
+
+use crate::irq;
+use crate::memory::{GuestRam, user};
+use crate::partition;
+use crate::switch::BootState;
+use crate::vcpu::Vcpu;
+
+/// A virtual machine. It exists from boot on; what changes from life to life is its memory and its state.
+pub struct Vm {
+    /// Its number in the bundle.
+    pub id: u8,
+    /// Its name.
+    pub name: String,
+    /// What to do when the guest crashes.
+    pub on_crash: OnCrash,
+    /// Whether its vCPUs keep statistics of their exits.
+    pub statistics: bool,
+    /// Its interrupt controller.
+    pub board: irq::Board,
+    /// How its vCPUs start and stop.
+    pub processors: Processors,
+    /// Start, stop and restart.
+    pub lifecycle: Lifecycle,
+    /// The process table that its guest has registered, as the partition table has it.
+    process_table: AtomicU64,
+    vcpus: Once<Vec<&'static Vcpu>>,
+    life: UnsafeCell<Life>,
+}
+
+/// What a VM has for one life.
+#[derive(Debug, Default)]
+pub struct Life {
+    /// The root of the partition-scoped tables.
+    pub root: u64,
+    /// What its first vCPU begins with.
+    pub boot: BootState,
+    /// Where its RAM is.
+    pub ram: GuestRam,
+}
+
+// SAFETY: `life` is written by `Vm::prepare` alone, while no vCPU runs, and read by vCPUs that run.
+unsafe impl Sync for Vm {}
+
+/// What a VM is made from.
+pub struct VmParts {
+    /// See [`Vm::id`].
+    pub id: u8,
+    /// See [`Vm::name`].
+    pub name: String,
+    /// See [`Vm::on_crash`].
+    pub on_crash: OnCrash,
+    /// See [`Vm::statistics`].
+    pub statistics: bool,
+    /// Its interrupt controller.
+    pub board: irq::Board,
+    /// How many vCPUs it has.
+    pub vcpus: usize,
+}
+
+impl Vm {
+    /// Makes a VM that has never run.
+    pub fn new(parts: VmParts) -> Self {
+        Self {
+            id: parts.id,
+            name: parts.name,
+            on_crash: parts.on_crash,
+            statistics: parts.statistics,
+            board: parts.board,
+            processors: Processors::new(parts.vcpus),
+            lifecycle: Lifecycle::new(parts.vcpus as u32),
+            process_table: AtomicU64::new(RADIX),
+            vcpus: Once::new(),
+            life: UnsafeCell::default(),
+        }
+    }
+
+    /// The number of its partition: LPID 0 is the hypervisor's.
+    #[inline(always)] // An addition.
+    pub fn lpid(&self) -> u32 {
+        u32::from(self.id) + 1
+    }
+
+    /// Gives the VM its vCPUs, once.
+    pub fn set_vcpus(&self, vcpus: Vec<&'static Vcpu>) {
+        self.vcpus.call_once(|| vcpus);
+    }
+
+    /// Returns the vCPUs.
+    pub fn vcpus(&self) -> &[&'static Vcpu] {
+        self.vcpus.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns vCPU `index`.
+    #[inline] // Finds the target of an interrupt.
+    pub fn vcpu(&self, index: usize) -> Option<&'static Vcpu> {
+        self.vcpus().get(index).copied()
+    }
+
+    /// Prepares the VM's next life: the root of its partition-scoped tables, its RAM, and what its first vCPU begins with.
+    /// Nothing if the VM runs.
+    pub fn prepare(&self, root: u64, ram: GuestRam, boot: BootState) {
+        if matches!(self.lifecycle.phase(), Phase::Running | Phase::Stopping(_)) {
+            return;
+        }
+        // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
+        unsafe { *self.life.get() = Life { root, boot, ram } };
+        self.board.reset(self);
+        self.processors.reset(Start { entry: boot.pc, argument: boot.r3 });
+        self.set_process_table(RADIX);
+    }
+
+    /// What it has for this life. For its vCPUs, from the start of one to its stop.
+    #[inline(always)] // An address computation.
+    pub fn life(&self) -> &Life {
+        // SAFETY: nobody writes while a vCPU runs; the start of the VM is ordered behind that (`Lifecycle`, `Processors`).
+        unsafe { &*self.life.get() }
+    }
+
+    /// Sets what translates the guest's processes, and makes all CPUs forget what they knew.
+    pub fn set_process_table(&self, entry: u64) {
+        self.process_table.store(entry, Ordering::Relaxed);
+        partition::set(self.lpid(), Partition::table_entry(PhysAddr(self.life().root)), entry);
+    }
+
+    /// What translates the guest's processes.
+    pub fn process_table(&self) -> u64 {
+        self.process_table.load(Ordering::Relaxed)
+    }
+
+    /// Nothing is translated for this partition any more: its memory is given back. No vCPU runs.
+    pub fn end(&self) {
+        self.board.reset(self);
+        partition::set(self.lpid(), 0, 0);
+    }
+
+    /// Maps what is used for the first time at a guest real address; false if there is no RAM, or it was mapped.
+    pub fn touch(&self, _: u64) -> bool {
+        false
+    }
+
+    /// Raises attention with every vCPU.
+    pub fn raise_all(&self, reasons: Reasons) {
+        for vcpu in self.vcpus() {
+            vcpu.post(reasons);
+        }
+    }
+
+    /// Forgets what its exits cost, for a new life. Only while no vCPU runs: [`Reasons::START`] lets them write again.
+    pub fn reset_statistics(&self) {
+        self.vcpus().iter().filter_map(|vcpu| vcpu.statistics).for_each(Page::clear);
+    }
+
+    /// Begins to stop the VM, if it runs.
+    pub fn stop(&self, reason: Stop) {
+        if self.lifecycle.begin_stop(reason) {
+            self.raise_all(Reasons::STOP);
+        }
+    }
+}
+
+/// The RAM of a VM that runs, by guest real addresses: for exits of its vCPUs.
+impl Memory for Vm {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        let host = self.life().ram.host(address, bytes.len() as u64);
+        // SAFETY: RAM of this VM, which runs.
+        host.map(|host| unsafe { user::copy_from(host, bytes) }).is_some()
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> bool {
+        let host = self.life().ram.host(address, bytes.len() as u64);
+        // SAFETY: as above.
+        host.map(|host| unsafe { user::copy_to(host, bytes) }).is_some()
+    }
+}

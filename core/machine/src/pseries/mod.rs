@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The machine `pseries`: a partition as LoPAPR describes it, where everything is in its real address space, the device tree
+//! that says so, and how a kernel is placed and entered.
+//!
+//! RAM begins at address zero and is one piece. Devices are reached by hypervisor calls; what of them is memory lies from
+//! 1 TiB on.
+
+pub mod boot;
+pub mod fdt;
+
+use crate::map::{MEMORY_UNIT, MIN_MEMORY, MapError, Region};
+
+/// The most vCPUs of a machine.
+pub const MAX_VCPUS: usize = crate::map::MAX_VCPUS;
+/// The most memory in bytes: it ends where devices begin.
+pub const MAX_MEMORY: u64 = 1 << 40;
+/// A 16550 with byte-wide registers one byte apart, on the VM's console. Not in the device tree: an access to it is what
+/// a device in memory costs.
+pub const SERIAL: Region = Region { base: 1 << 40, size: 0x1000 };
+/// Bytes of a page of the interrupt controller's.
+pub const INTERRUPT_PAGE: u64 = 0x1_0000;
+/// The interrupt management area of XIVE: four pages, of which a guest has the operating system's.
+pub const TIMA: Region = Region { base: (1 << 40) + (1 << 32), size: 4 * INTERRUPT_PAGE };
+/// Which page of [`TIMA`] is the operating system's.
+pub const TIMA_OS_PAGE: u64 = 2;
+/// Which page of [`TIMA`] is the user's.
+pub const TIMA_USER_PAGE: u64 = 3;
+/// The event state buffers of XIVE's sources: two pages each, see [`esb`].
+pub const ESB: Region =
+    Region { base: (1 << 40) + (2 << 32), size: 2 * INTERRUPT_PAGE * (TERMINAL_SOURCE as u64 + 1) };
+
+/// The interrupt source of the terminal, of either controller: an edge.
+pub const TERMINAL_SOURCE: u32 = 0x1000;
+/// The first priority of XIVE that is the hypervisor's own; those before it, which are better, are the guest's.
+pub const RESERVED_PRIORITY: u32 = 7;
+
+/// Returns how many sources of XIVE are for the guest's IPIs, from number zero on.
+#[must_use]
+pub const fn ipi_sources(vcpus: usize) -> u32 {
+    if vcpus <= 4 { 8 } else { 2 * vcpus as u32 }
+}
+
+/// Returns the address of a source's event state buffer: the page of triggers, then the page of management.
+#[must_use]
+pub const fn esb(source: u32) -> u64 {
+    ESB.base + source as u64 * 2 * INTERRUPT_PAGE
+}
+
+/// The interrupt controller of a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupts {
+    /// XIVE, which the guest drives itself ("exploitation mode").
+    Xive,
+    /// XICS, by calls.
+    Xics,
+}
+
+/// Checks that a machine can have `memory` bytes of RAM.
+///
+/// # Errors
+///
+/// Says which bound does not hold.
+pub const fn check_memory(memory: u64) -> Result<(), MapError> {
+    if memory < MIN_MEMORY {
+        Err(MapError::TooSmall(memory))
+    } else if !memory.is_multiple_of(MEMORY_UNIT) {
+        Err(MapError::Unaligned(memory))
+    } else if memory > MAX_MEMORY {
+        Err(MapError::TooLarge { memory, most: MAX_MEMORY })
+    } else {
+        Ok(())
+    }
+}
