@@ -20,6 +20,7 @@ const fn telling(isa: Isa) -> [&'static str; 3] {
     match isa {
         Isa::Arm64 => ["null-hypercall", "sysreg-trap", "self-sgi"],
         Isa::X86_64 => ["null-hypercall", "msr-write", "io-apic"],
+        Isa::Power64 => ["null-hypercall", "prod-cede", "mmio-store"],
     }
 }
 
