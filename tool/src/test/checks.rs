@@ -29,7 +29,7 @@ impl Check {
 }
 
 /// All checks.
-pub const CHECKS: [Check; 26] = [
+pub const CHECKS: [Check; 28] = [
     Check {
         name: "images/hot-path",
         run: |layout, _| image::hot_path(&setup::images::program(layout, Isa::Arm64)).into(),
