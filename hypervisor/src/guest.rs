@@ -303,14 +303,14 @@ impl Guest {
 
     /// Takes characters that the guest writes to its terminal.
     #[cfg(target_arch = "powerpc64")]
-    pub fn terminal_put(&self, characters: &[u8]) {
-        self.devices.lock().terminal_put(self.vm, characters);
+    pub fn terminal_write(&self, characters: &[u8]) {
+        self.devices.lock().terminal_write(self.vm, characters);
     }
 
     /// Moves what was typed to `room`; returns how many characters those are.
     #[cfg(target_arch = "powerpc64")]
-    pub fn terminal_get(&self, room: &mut [u8; 16]) -> usize {
-        self.devices.lock().terminal_get(room)
+    pub fn terminal_read(&self, room: &mut [u8]) -> usize {
+        self.devices.lock().terminal_read(self.vm, room)
     }
 
     /// Returns the guest's wall clock: nanoseconds since 1970.

@@ -230,15 +230,15 @@ impl Monitor for System {
     }
 
     #[cfg(target_arch = "powerpc64")]
-    fn terminal_put(&self, vm: &'static Vm, characters: &[u8]) {
+    fn terminal_write(&self, vm: &'static Vm, characters: &[u8]) {
         if let Some(guest) = self.guests.get(usize::from(vm.id)) {
-            guest.terminal_put(characters);
+            guest.terminal_write(characters);
         }
     }
 
     #[cfg(target_arch = "powerpc64")]
-    fn terminal_get(&self, vm: &'static Vm, room: &mut [u8; 16]) -> usize {
-        self.guests.get(usize::from(vm.id)).map_or(0, |guest| guest.terminal_get(room))
+    fn terminal_read(&self, vm: &'static Vm, room: &mut [u8]) -> usize {
+        self.guests.get(usize::from(vm.id)).map_or(0, |guest| guest.terminal_read(room))
     }
 
     #[cfg(target_arch = "powerpc64")]

@@ -14,7 +14,7 @@ use crate::cpu::{self, PerCpu};
 use crate::discover::{self, Machine, Range};
 use crate::frame::Frame;
 use crate::regs::HSPRG0;
-use crate::{console, fault, memory, opal, partition, power, println, switch, time, uart};
+use crate::{console, fault, irq, memory, opal, partition, power, println, switch, time, uart};
 
 unsafe extern "Rust" {
     /// The hypervisor's main function, on the boot CPU, once the machine is set up.
@@ -65,6 +65,9 @@ static turnstile_starting: AtomicU64 = AtomicU64::new(0);
 
 static HOST: Once<Host> = Once::new();
 
+/// The word of the command line by which the console is not looked at: so that nothing disturbs a measurement.
+pub const NO_INPUT: &str = "input=off";
+
 /// The largest device tree that is looked at, in bytes.
 const MAX_FDT: usize = 2 << 20;
 
@@ -106,8 +109,8 @@ extern "C" fn turnstile_primary(fdt: u64, opal_base: u64, opal_entry: u64) -> ! 
     console::set(&uart::CONSOLE);
     println!("turnstile {} (HV)", env!("CARGO_PKG_VERSION"));
     let Some(blob) = device_tree(fdt) else { refuse(format_args!("skiboot has passed no device tree")) };
-    let machine = match discover::parse(blob).and_then(discover::machine) {
-        Ok(machine) => machine,
+    let (controller, machine) = match discover::parse(blob).and_then(|fdt| Ok((irq::host::discover(fdt), discover::machine(fdt)?))) {
+        Ok(found) => found,
         Err(error) => refuse(format_args!("{error}")),
     };
     if !machine.radix {
@@ -121,6 +124,13 @@ extern "C" fn turnstile_primary(fdt: u64, opal_base: u64, opal_entry: u64) -> ! 
     fault::install();
     time::set_frequency(machine.timebase.unwrap_or(time::frequency()));
     time::set_from_clock();
+    let Some(controller) = controller else {
+        refuse(format_args!("its interrupt controller is no XIVE that the firmware hands over"))
+    };
+    // SAFETY: of this machine's device tree.
+    if let Err(irq::Error(code)) = unsafe { irq::host::init(controller) } {
+        refuse(format_args!("the firmware does not hand its interrupt controller over (OPAL_XIVE_RESET: {code})"));
+    }
     set_up(&machine, Range { base: fdt, size: blob.len() as u64 })
 }
 
@@ -145,7 +155,7 @@ fn set_up(machine: &Machine<'static>, fdt: Range) -> ! {
         }),
         bootargs: leak(machine.bootargs),
         model: leak(machine.model),
-        console_intid: None,
+        console_intid: Some(uart::INTERRUPT),
     });
     // SAFETY: the area lives for ever and its stack is unused.
     unsafe { turnstile_on_stack(first, first.stack_end, primary_on_stack) }
@@ -175,6 +185,9 @@ fn per_cpu_areas(machine: &Machine<'_>, boot: u32) -> Vec<&'static PerCpu> {
 extern "C" fn primary_on_stack(first: &'static PerCpu) -> ! {
     let Some(host) = HOST.get() else { cpu::halt() };
     start_cpu(first);
+    if !host.bootargs.split_ascii_whitespace().any(|word| word == NO_INPUT) {
+        time::poll_console();
+    }
     turnstile_main(host)
 }
 

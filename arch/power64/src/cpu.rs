@@ -7,6 +7,7 @@ use spin::Once;
 pub use turnstile_arch_common::relax;
 use turnstile_vm::attention::KickToken;
 
+use crate::facility::Holder;
 use crate::frame::Frame;
 use crate::sched::Scheduler;
 use crate::time::Deadlines;
@@ -84,6 +85,8 @@ pub struct PerCpu {
     pub deadlines: Deadlines,
     /// Its run queue, if vCPUs share it.
     pub scheduler: Once<Scheduler>,
+    /// Whose state its registers hold.
+    pub holder: Holder,
 }
 
 #[cfg(target_os = "none")]
@@ -109,6 +112,7 @@ impl PerCpu {
             online: AtomicBool::new(false),
             deadlines: Deadlines::new(),
             scheduler: Once::new(),
+            holder: Holder::new(),
         }
     }
 

@@ -1,38 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //
-// The interrupt vectors: copied to real address 0, where every interrupt of the hypervisor begins. A vector has room for
-// eight instructions.
+// The vectors' way to a report, behind vectors.S: R1 = the end of the stack for it, R0 = the vector; the interrupted code's R0
+// is in the report (fault::Report), its R1 in HSPRG1.
 
-    .set    SRR0, 26
-    .set    SRR1, 27
-    .set    HSPRG0, 304
-    .set    HSPRG1, 305
-    .set    FRAME_CPU, 376              // frame::Frame
-    .set    CPU_FAULT_STACK_END, 0      // cpu::PerCpu
-    .set    REPORT, 32                  // fault::Report, behind the linkage of a frame
-
-.macro fault_vector number
-    .org    turnstile_vectors + \number
-    mtspr   HSPRG1, 1
-    mfspr   1, HSPRG0
-    ld      1, FRAME_CPU(1)
-    ld      1, CPU_FAULT_STACK_END(1)
-    std     0, REPORT - 512(1)
-    li      0, \number
-    b       vectors_fault
-.endm
-
-    .section .text.vectors, "ax"
-    .balign 128
-    .global turnstile_vectors
-turnstile_vectors:
-    .irp    number, 0x100, 0x200, 0x300, 0x380, 0x400, 0x480, 0x500, 0x600, 0x700, 0x800, 0x900, 0x980, 0xa00, 0xc00, 0xd00
-    fault_vector \number
-    .endr
-    .irp    number, 0xe00, 0xe20, 0xe40, 0xe60, 0xe80, 0xea0, 0xf00, 0xf20, 0xf40, 0xf60, 0xf80
-    fault_vector \number
-    .endr
-    .org    turnstile_vectors + 0x1000
 vectors_fault:
     addi    1, 1, -512
     .irp    n, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
@@ -77,4 +47,26 @@ turnstile_fault_entry:
     addi    3, 1, REPORT
     bl      turnstile_fault
     trap
-    .text
+
+    .section .text.hot, "ax"
+// R3 = frame: the first entry of a vCPU.
+    .global turnstile_enter
+turnstile_enter:
+    mr      %r1, %r3
+    mtspr   HSPRG0, %r1
+    b       enter_all
+
+// In the place of a light handler: leaves a call to the full tier. R0 = twice its number, R3 = the frame, R4 to R10 its
+// arguments.
+    .global turnstile_leave_call
+turnstile_leave_call:
+    std     %r5, GPR + 40(%r3)
+    std     %r6, GPR + 48(%r3)
+    std     %r7, GPR + 56(%r3)
+    std     %r8, GPR + 64(%r3)
+    std     %r9, GPR + 72(%r3)
+    std     %r10, GPR + 80(%r3)
+    lis     %r5, 0x8000                 // exit::Code::FULL
+    stw     %r5, WHY(%r3)
+    srdi    %r3, %r0, 1
+    blr

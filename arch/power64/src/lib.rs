@@ -29,15 +29,20 @@ pub mod boot;
 pub mod cpu;
 pub mod discover;
 pub mod exit;
+pub mod facility;
 #[cfg(target_os = "none")]
 pub mod fault;
 pub mod frame;
+#[cfg(target_os = "none")]
+mod inhibited;
+pub mod irq;
 pub mod memory;
 pub mod opal;
 pub mod partition;
 pub mod power;
 pub mod regs;
 pub mod sched;
+pub mod statistics;
 pub mod switch;
 pub mod time;
 pub mod uart;
@@ -50,7 +55,7 @@ use turnstile_vm::lifecycle::Stop;
 #[cfg(target_os = "none")]
 core::arch::global_asm!(include_str!("boot.S"));
 #[cfg(target_os = "none")]
-core::arch::global_asm!(include_str!("fault.S"));
+core::arch::global_asm!(include_str!("vectors.S"), include_str!("fault.S"), include_str!("switch.S"));
 
 pub use turnstile_arch_common::{console, mmio, println};
 
@@ -61,9 +66,9 @@ pub trait Monitor: Sync {
     /// Writes a device register; false if there is no device.
     fn mmio_write(&self, vm: &'static vm::Vm, address: u64, size: u8, value: u64) -> bool;
     /// Takes characters that `vm` writes to its terminal.
-    fn terminal_put(&self, vm: &'static vm::Vm, characters: &[u8]);
+    fn terminal_write(&self, vm: &'static vm::Vm, characters: &[u8]);
     /// Moves what was typed for `vm` to `room`; returns how many characters those are.
-    fn terminal_get(&self, vm: &'static vm::Vm, room: &mut [u8; 16]) -> usize;
+    fn terminal_read(&self, vm: &'static vm::Vm, room: &mut [u8]) -> usize;
     /// Returns the wall clock of `vm`: nanoseconds since 1970.
     fn clock(&self, vm: &'static vm::Vm) -> u64;
     /// Sets the wall clock of `vm`.
@@ -83,4 +88,29 @@ static MONITOR: Once<&'static dyn Monitor> = Once::new();
 /// Names the hypervisor that full exits call; once, before any guest runs.
 pub fn set_monitor(monitor: &'static dyn Monitor) {
     MONITOR.call_once(|| monitor);
+}
+
+fn monitor() -> &'static dyn Monitor {
+    struct Nobody;
+    impl Monitor for Nobody {
+        fn mmio_read(&self, _: &'static vm::Vm, _: u64, _: u8) -> Option<u64> {
+            None
+        }
+        fn mmio_write(&self, _: &'static vm::Vm, _: u64, _: u8, _: u64) -> bool {
+            false
+        }
+        fn terminal_write(&self, _: &'static vm::Vm, _: &[u8]) {}
+        fn terminal_read(&self, _: &'static vm::Vm, _: &mut [u8]) -> usize {
+            0
+        }
+        fn clock(&self, _: &'static vm::Vm) -> u64 {
+            0
+        }
+        fn set_clock(&self, _: &'static vm::Vm, _: u64) {}
+        fn interrupt(&self, _: u32) {}
+        fn deadline(&self) {}
+        fn waiting(&self, _: &'static vm::Vm) {}
+        fn stopped(&self, _: &'static vm::Vm, _: Stop) {}
+    }
+    MONITOR.get().copied().unwrap_or(&Nobody)
 }

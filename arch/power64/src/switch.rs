@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is loaded when a vCPU becomes resident, and its reset.
 
+use turnstile_papr::processors::Start;
+
+use crate::cpu;
+use crate::frame::Frame;
+use crate::regs::{AMOR, DEC, HFSCR, HMEER, LPCR, LPIDR, PCR, lpcr, msr};
+use crate::vcpu::Vcpu;
+
 /// What the first vCPU begins with; all other registers are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BootState {
@@ -8,7 +15,83 @@ pub struct BootState {
     pub pc: u64,
     /// R3: the device tree's address.
     pub r3: u64,
+    /// The byte order in which vCPUs begin, and take interrupts until they say otherwise.
+    pub little_endian: bool,
 }
 
+/// LPCR of every guest, but for what it sets itself: radix translation by tables of its own, TLBIE and TLBSYNC for its own
+/// translations, its own interrupts to itself, the hypervisor's to the hypervisor. All of them end STOP.
+pub const GUEST_LPCR: u64 = lpcr::VPM1
+    | lpcr::UPRT
+    | lpcr::HR
+    | lpcr::GTSE
+    | lpcr::LPES0
+    | lpcr::HEIC
+    | lpcr::HVICE
+    | lpcr::HDICE
+    | lpcr::PECE;
+
+/// What becomes of DEC while its vCPU does not run: far from ringing.
+const FAR: u64 = 0x7fff_ffff;
+
 /// Sets this CPU up.
-pub fn start_cpu() {}
+pub fn start_cpu() {
+    // SAFETY: the hypervisor runs in real mode: none of it has an effect on what it does. Guests may write all of AMR; what a
+    // processor compatibility mode takes away stays.
+    unsafe {
+        LPIDR.write(0);
+        LPCR.write(GUEST_LPCR);
+        HFSCR.write(0);
+        AMOR.write(u64::MAX);
+        PCR.write(0);
+        HMEER.write(0);
+        DEC.write(FAR);
+    }
+    cpu::isync();
+}
+
+/// Puts a vCPU's registers into the state of its start; special-purpose registers have been reset.
+pub fn reset_vcpu(frame: &mut Frame, vcpu: &Vcpu, start: Start) {
+    frame.clear();
+    frame.pc = start.entry;
+    frame.set_gpr(3, start.argument);
+    frame.msr = msr::SF | msr::ME | if vcpu.vm.lpcr() & lpcr::ILE != 0 { msr::LE } else { 0 };
+}
+
+/// Keeps the decrementer of a vCPU that does not run from ringing.
+pub fn quiet() {
+    // SAFETY: the vCPU is in no life, or its decrementer has been stored.
+    unsafe { DEC.write(FAR) };
+}
+
+/// Makes this CPU forget all translations of the partition in LPIDR.
+#[inline(never)] // When a vCPU has moved, which is rare.
+pub fn forget_translations() {
+    cpu::ptesync();
+    #[cfg(target_os = "none")]
+    // SAFETY: forgets translations: they are walked again. RIC 2: the walk caches and tables, too; radix; IS 2: all of the
+    // partition in LPIDR; once of the partition's own tables, once of its guest's. The assembler does not know the form.
+    unsafe {
+        core::arch::asm!(
+            ".long 0x7c000224 | 4 << 11 | 2 << 18 | 1 << 16",           // tlbiel r4, r0, 2, 0, 1
+            ".long 0x7c000224 | 4 << 11 | 2 << 18 | 1 << 17 | 1 << 16", // tlbiel r4, r0, 2, 1, 1
+            in("r4") 2u64 << 10, options(nostack, preserves_flags)
+        );
+    }
+    #[cfg(not(target_os = "none"))]
+    crate::regs::fakes::write("TLBIEL", 2 << 10);
+    cpu::ptesync();
+}
+
+/// Has all CPUs done with the invalidations that this one has sent (Power ISA 3.0B Book III, 5.9.3.3).
+pub fn finish_invalidations() {
+    cpu::eieio();
+    #[cfg(target_os = "none")]
+    // SAFETY: waits.
+    unsafe {
+        core::arch::asm!("tlbsync", options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_os = "none"))]
+    crate::regs::fakes::write("TLBSYNC", 0);
+    cpu::ptesync();
+}

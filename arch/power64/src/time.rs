@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Time: the time base, whose frequency the device tree tells; the wall clock, read once from the firmware's real-time
-//! clock; and deadlines of the hypervisor's own, by the hypervisor decrementer of the CPU that sets them: for devices, and
-//! for the run queue.
+//! clock; and deadlines of the hypervisor's own, by the hypervisor decrementer of the CPU that sets them: for devices, for
+//! the run queue, and for looks at the console.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::cpu;
 use crate::opal::{self, Token};
 use crate::regs::{HDEC, TB};
+use crate::uart;
 
 /// Seconds since 1970 when the time base was zero.
 static BASE: AtomicU64 = AtomicU64::new(0);
@@ -103,6 +104,7 @@ const FARTHEST: u64 = 0x7fff_ffff;
 pub struct Deadlines {
     devices: Cell<u64>,
     schedule: Cell<u64>,
+    console: Cell<u64>,
     /// What the decrementer is set to.
     set: Cell<u64>,
 }
@@ -116,12 +118,17 @@ unsafe impl Send for Deadlines {}
 impl Deadlines {
     /// Makes those of a CPU that has not started: none.
     pub const fn new() -> Self {
-        Self { devices: Cell::new(NEVER), schedule: Cell::new(NEVER), set: Cell::new(0) }
+        Self {
+            devices: Cell::new(NEVER),
+            schedule: Cell::new(NEVER),
+            console: Cell::new(NEVER),
+            set: Cell::new(0),
+        }
     }
 
     /// Returns the earliest one.
     fn next(&self) -> u64 {
-        self.devices.get().min(self.schedule.get())
+        self.devices.get().min(self.schedule.get()).min(self.console.get())
     }
 
     /// Sets the decrementer to the earliest one.
@@ -166,6 +173,23 @@ pub fn set_schedule(at: Option<u64>) {
     deadlines.program();
 }
 
+/// Lets this CPU look at the console from now on.
+pub fn poll_console() {
+    let deadlines = &cpu::this().deadlines;
+    deadlines.console.set(ticks() + period());
+    deadlines.program();
+}
+
+/// Ticks between two looks at the console.
+fn period() -> u64 {
+    (u128::from(uart::PERIOD) * u128::from(frequency()) / 1_000_000_000) as u64
+}
+
+/// Says whether this CPU's decrementer has rung, which ends with [`end_deadlines`].
+pub(crate) fn is_due() -> bool {
+    (HDEC.read() as u32).cast_signed() < 0
+}
+
 /// Ends the deadlines that have passed, and sets the decrementer for the others: after it has rung. True if devices wait
 /// for one of them.
 pub(crate) fn end_deadlines() -> bool {
@@ -178,10 +202,17 @@ pub(crate) fn end_deadlines() -> bool {
     if devices {
         deadlines.devices.set(NEVER);
     }
+    let console = deadlines.console.get() <= now;
+    if console {
+        deadlines.console.set(now + period());
+    }
     // It goes on counting below zero, and rings until it is set.
     let at = deadlines.next();
     deadlines.set.set(at);
     set_decrementer(at);
+    if console {
+        uart::poll();
+    }
     devices
 }
 
@@ -213,5 +244,10 @@ mod tests {
         fakes::set("TB", frequency() + 1000);
         assert!(end_deadlines());
         assert_eq!(fakes::get("HDEC"), FARTHEST);
+        poll_console();
+        assert_eq!(fakes::get("HDEC"), period());
+        fakes::set("TB", frequency() + 1000 + period());
+        assert!(!end_deadlines());
+        assert_eq!(fakes::get("HDEC"), period());
     }
 }

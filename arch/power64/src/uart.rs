@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine's serial line: the firmware's first console, polled.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use arrayvec::ArrayVec;
+use spin::Mutex;
 use turnstile_arch_common::console::Port;
 
 use crate::cpu;
@@ -18,6 +20,12 @@ pub static CONSOLE: Console = Console;
 const TERMINAL: u64 = 0;
 /// Output is dropped after this many tries: a missing or jammed console must not hang the hypervisor.
 const PATIENCE: u32 = 100_000;
+/// What was read of the console, the next byte last.
+static TYPED: Mutex<ArrayVec<u8, 64>> = Mutex::new(ArrayVec::new_const());
+/// Polls of the console.
+static POLLS: AtomicU32 = AtomicU32::new(0);
+/// The firmware is to be let work once in so many of them: it asks for that every two seconds (`ibm,heartbeat-ms`).
+const POLLS_TO_HEARTBEAT: u32 = 64;
 /// The console did not take the last bytes.
 static JAMMED: AtomicBool = AtomicBool::new(false);
 
@@ -60,13 +68,34 @@ impl Port for Console {
     }
 
     fn get(&self) -> Option<u8> {
-        let (mut byte, mut length) = (0u8, 1u64.to_be());
-        let arguments = [TERMINAL, &raw mut length as u64, &raw mut byte as u64];
-        // SAFETY: it writes a byte at most, and how many it has written.
-        let read = unsafe { opal::call(Token::ConsoleRead, &arguments) };
-        (read.is_ok() && u64::from_be(length) == 1).then_some(byte)
+        let mut typed = TYPED.lock();
+        if typed.is_empty() {
+            let mut bytes = [0u8; 64];
+            let mut length = (bytes.len() as u64).to_be();
+            let arguments = [TERMINAL, &raw mut length as u64, bytes.as_mut_ptr() as u64];
+            // SAFETY: it writes so many bytes at most, and how many it has written.
+            if unsafe { opal::call(Token::ConsoleRead, &arguments) }.is_ok() {
+                let read = (u64::from_be(length) as usize).min(bytes.len());
+                typed.extend(bytes[..read].iter().rev().copied());
+            }
+        }
+        typed.pop()
     }
 
     /// It is polled: there is no interrupt.
     fn enable_receive_interrupt(&self) {}
+}
+
+/// What [`crate::Monitor::interrupt`] is told when the console may have been typed at.
+pub const INTERRUPT: u32 = 0;
+
+/// Nanoseconds between two looks at the console.
+pub const PERIOD: u64 = 20_000_000;
+
+/// Looks at the console: time has come.
+pub(crate) fn poll() {
+    if POLLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(POLLS_TO_HEARTBEAT) {
+        opal::poll();
+    }
+    crate::monitor().interrupt(INTERRUPT);
 }

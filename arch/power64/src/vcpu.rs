@@ -27,13 +27,21 @@ pub struct Vcpu {
     /// The physical CPU it is pinned to, or where it begins.
     pub cpu: &'static PerCpu,
     /// Its interrupts.
-    pub interrupts: irq::Vcpu,
-    areas: UnsafeCell<Areas>,
+    pub interrupts: irq::Shared,
+    owned: UnsafeCell<Owned>,
     /// What its exits cost, if its VM keeps statistics: its CPU adds, anybody reads.
     pub statistics: Option<&'static Page>,
     facilities: UnsafeCell<facility::State>,
     /// What it has if it shares CPUs with others; `None` if it is pinned.
     pub thread: Option<Thread>,
+}
+
+/// The part of a vCPU that only its physical CPU touches.
+pub struct Owned {
+    /// Its interrupts.
+    pub irq: irq::Own,
+    /// Memory that it shares with the hypervisor.
+    pub areas: Areas,
 }
 
 // SAFETY: everything shared is atomic; the rest is reached only on the CPU where the vCPU is resident, as the contracts of the
@@ -53,8 +61,8 @@ impl Vcpu {
             vm,
             index,
             cpu,
-            interrupts: irq::Vcpu::new(vm, index),
-            areas: UnsafeCell::default(),
+            interrupts: irq::Shared::new(),
+            owned: UnsafeCell::new(Owned { irq: vm.board.own(index), areas: Areas::default() }),
             statistics: vm.statistics.then(|| &*Box::leak(Box::new(Page::new(time::frequency())))),
             facilities: UnsafeCell::default(),
             thread,
@@ -72,16 +80,12 @@ impl Vcpu {
         unsafe { &mut *self.facilities.get() }
     }
 
-    /// Uses the areas that it shares with the hypervisor: in an exit handler of the CPU where it is resident. `f` does not
-    /// give the CPU away, and does not get here again.
-    pub fn areas<R>(&self, f: impl FnOnce(&mut Areas) -> R) -> R {
+    /// Uses what belongs to the CPU where the vCPU is resident: in an exit handler of that CPU, which nothing interrupts.
+    /// `f` does not give the CPU away, and does not get here again.
+    #[inline(always)] // An address computation on the light path.
+    pub fn owned<R>(&self, f: impl FnOnce(&mut Owned) -> R) -> R {
         // SAFETY: unique by the contract: only the CPU where the vCPU is resident gets here, once at a time.
-        f(unsafe { &mut *self.areas.get() })
-    }
-
-    /// Forgets those areas: they are in memory that is given back.
-    pub fn forget_areas(&self) {
-        self.areas(|areas| *areas = Areas::default());
+        f(unsafe { &mut *self.owned.get() })
     }
 
     /// Does what a post to this vCPU's attention word demands. A kick is spared where the vCPU is resident on the

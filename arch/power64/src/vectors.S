@@ -12,9 +12,6 @@
 
     .set    SRR0, 26
     .set    SRR1, 27
-    .set    CFAR, 28
-    .set    DAR, 19
-    .set    DSISR, 18
     .set    HSPRG0, 304
     .set    HSPRG1, 305
     .set    HSRR0, 314
@@ -33,6 +30,8 @@
     .set    LIGHT, 360
     .set    FULL, 368
     .set    CPU, 376
+    .set    CPU_FAULT_STACK_END, 0      // cpu::PerCpu
+    .set    REPORT, 32                  // fault::Report, behind the linkage of a frame
     .set    MSR_PR, 0x4000
     .set    CALL_COUNT, 0x480 / 4
     .set    H_FUNCTION, -2
@@ -54,27 +53,42 @@
     b       light_exit
     .endm
 
-    // An interrupt that no guest causes, or none that it survives.
-    .macro fault vector
-    at      \vector
+    // An interrupt that no guest causes, or none that it survives: goes on in fault.S.
+    .macro fault_body vector
     mtspr   HSPRG1, %r1
     mfspr   %r1, HSPRG0
-    std     %r0, GPR(%r1)
+    ld      %r1, CPU(%r1)
+    ld      %r1, CPU_FAULT_STACK_END(%r1)
+    std     %r0, REPORT - 512(%r1)
     li      %r0, \vector
-    b       fault_exit
+    b       vectors_fault
     .endm
 
-    // The same for one that may come out of a guest, and returns by SRR0 and SRR1.
+    .macro fault vector
+    at      \vector
+    fault_body \vector
+    .endm
+
+    // An interrupt of the machine: an exit, if it comes out of a guest.
     .macro error vector
     at      \vector
     mtspr   HSPRG1, %r1
     mfspr   %r1, HSPRG0
     std     %r0, GPR(%r1)
+    std     %r2, GPR + 16(%r1)
+    mfcr    %r2
     mfspr   %r0, SRR1
     rldicl. %r0, %r0, 4, 63             // MSR.HV
+    bne     1f
+    mtcr    %r2
+    ld      %r2, GPR + 16(%r1)
     li      %r0, \vector
-    bne     fault_exit
     b       light_exit
+1:  mtcr    %r2
+    ld      %r2, GPR + 16(%r1)
+    ld      %r0, GPR(%r1)
+    mfspr   %r1, HSPRG1
+    fault_body \vector
     .endm
 
     .section .text.vectors, "ax"
@@ -262,71 +276,3 @@ enter_all:
     mtspr   HSRR1, %r4
     b       light_return
 
-// R1 = the frame of the stack that was in use, R0 = the vector; the interrupted code's R0 is in the frame, its R1 in
-// HSPRG1. Goes on on the stack for this, at the beginning of the CPU's area, with a report of all registers (fault.rs).
-    .set    REPORT, 320
-fault_exit:
-    std     %r2, GPR + 16(%r1)
-    mr      %r2, %r1
-    ld      %r1, CPU(%r1)
-    ld      %r1, 0(%r1)
-    addi    %r1, %r1, -REPORT - 64
-    .irp    n, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
-    std     %r\n, 32 + 8 * \n(%r1)
-    .endr
-    mr      %r4, %r0
-    ld      %r5, GPR(%r2)
-    std     %r5, 32(%r1)
-    mfspr   %r5, HSPRG1
-    std     %r5, 32 + 8(%r1)
-    ld      %r5, GPR + 16(%r2)
-    std     %r5, 32 + 16(%r1)
-    mflr    %r5
-    std     %r5, 32 + 256(%r1)
-    mfctr   %r5
-    std     %r5, 32 + 264(%r1)
-    mfxer   %r5
-    std     %r5, 32 + 272(%r1)
-    mfcr    %r5
-    std     %r5, 32 + 280(%r1)
-    mfspr   %r5, SRR0
-    std     %r5, 32 + 288(%r1)
-    mfspr   %r5, SRR1
-    std     %r5, 32 + 296(%r1)
-    mfspr   %r5, DAR
-    std     %r5, 32 + 304(%r1)
-    mfspr   %r5, DSISR
-    std     %r5, 32 + 312(%r1)
-    addi    %r3, %r1, 32
-    mfspr   %r12, HSPRG0
-    ld      %r12, CPU(%r12)
-    ld      %r12, 8(%r12)               // what reports: the second word of the CPU's area
-    mtctr   %r12
-    bctrl
-    b       .
-
-    .global turnstile_vectors_end
-turnstile_vectors_end:
-
-    .section .text.hot, "ax"
-// R3 = frame: the first entry of a vCPU.
-    .global turnstile_enter
-turnstile_enter:
-    mr      %r1, %r3
-    mtspr   HSPRG0, %r1
-    b       enter_all
-
-// In the place of a light handler: leaves a call to the full tier. R0 = twice its number, R3 = the frame, R4 to R10 its
-// arguments.
-    .global turnstile_leave_call
-turnstile_leave_call:
-    std     %r5, GPR + 40(%r3)
-    std     %r6, GPR + 48(%r3)
-    std     %r7, GPR + 56(%r3)
-    std     %r8, GPR + 64(%r3)
-    std     %r9, GPR + 72(%r3)
-    std     %r10, GPR + 80(%r3)
-    lis     %r5, 0x8000                 // exit::Code::FULL
-    stw     %r5, WHY(%r3)
-    srdi    %r3, %r0, 1
-    blr

@@ -18,7 +18,8 @@ use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Phase, Stop};
 use crate::irq;
 use crate::memory::{GuestRam, user};
 use crate::partition;
-use crate::switch::BootState;
+use crate::regs::lpcr;
+use crate::switch::{BootState, GUEST_LPCR};
 use crate::vcpu::Vcpu;
 
 /// A virtual machine. It exists from boot on; what changes from life to life is its memory and its state.
@@ -39,6 +40,8 @@ pub struct Vm {
     pub lifecycle: Lifecycle,
     /// The process table that its guest has registered, as the partition table has it.
     process_table: AtomicU64,
+    /// How its vCPUs run: LPCR.
+    lpcr: AtomicU64,
     vcpus: Once<Vec<&'static Vcpu>>,
     life: UnsafeCell<Life>,
 }
@@ -68,7 +71,7 @@ pub struct VmParts {
     /// See [`Vm::statistics`].
     pub statistics: bool,
     /// Its interrupt controller.
-    pub interrupts: irq::Kind,
+    pub board: irq::Board,
     /// How many vCPUs it has.
     pub vcpus: usize,
 }
@@ -81,10 +84,11 @@ impl Vm {
             name: parts.name,
             on_crash: parts.on_crash,
             statistics: parts.statistics,
-            board: irq::Board::new(parts.interrupts, parts.vcpus),
+            board: parts.board,
             processors: Processors::new(parts.vcpus),
             lifecycle: Lifecycle::new(parts.vcpus as u32),
             process_table: AtomicU64::new(RADIX),
+            lpcr: AtomicU64::new(GUEST_LPCR),
             vcpus: Once::new(),
             life: UnsafeCell::default(),
         }
@@ -120,9 +124,23 @@ impl Vm {
         }
         // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
         unsafe { *self.life.get() = Life { root, boot, ram } };
-        self.board.reset();
+        self.board.reset(self);
         self.processors.reset(Start { entry: boot.pc, argument: boot.r3 });
+        let order = if boot.little_endian { lpcr::ILE } else { 0 };
+        self.lpcr.store(GUEST_LPCR | order, Ordering::Relaxed);
         self.set_process_table(RADIX);
+    }
+
+    /// LPCR of its vCPUs.
+    #[inline(always)] // One load.
+    pub fn lpcr(&self) -> u64 {
+        self.lpcr.load(Ordering::Relaxed)
+    }
+
+    /// Changes what the guest may of that.
+    pub fn set_lpcr(&self, mask: u64, value: u64) {
+        self.lpcr.fetch_and(!mask | value, Ordering::Relaxed);
+        self.lpcr.fetch_or(value, Ordering::Relaxed);
     }
 
     /// What it has for this life. For its vCPUs, from the start of one to its stop.
@@ -145,6 +163,7 @@ impl Vm {
 
     /// Nothing is translated for this partition any more: its memory is given back. No vCPU runs.
     pub fn end(&self) {
+        self.board.reset(self);
         partition::set(self.lpid(), 0, 0);
     }
 

@@ -53,13 +53,36 @@ pub fn note<N: Next>(frame: &mut Frame, reason: Reason) {
     }
 }
 
+/// Counts an event of a light exit, where statistics are kept.
+#[inline(always)] // Nothing without.
+pub fn count<N: Next>(vcpu: &Vcpu, event: Event) {
+    if N::COUNTS {
+        add(vcpu, event);
+    }
+}
+
+/// Counts an event of the vCPU that is resident on this CPU, where statistics are kept.
+#[inline]
+pub fn add(vcpu: &Vcpu, event: Event) {
+    if let Some(page) = vcpu.statistics {
+        page.count(event);
+    }
+}
+
 /// Counts what the guest is about to be given.
+#[inline(always)] // Mostly nothing: two instructions.
 pub fn count_event(vcpu: &Vcpu, vmcb: &Vmcb) {
-    let Some(page) = vcpu.statistics else { return };
-    match (vmcb.event() & event::VALID, vmcb.event() & event::TYPE) {
-        (0, _) => {}
-        (_, event::EXCEPTION) => page.count(Event::InjectedException),
-        (_, event::NMI) => page.count(Event::InjectedNmi),
+    if vmcb.event() & event::VALID != 0 {
+        count_given(vcpu, vmcb.event());
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn count_given(vcpu: &Vcpu, given: u64) {
+    match given & event::TYPE {
+        event::EXCEPTION => add(vcpu, Event::InjectedException),
+        event::NMI => add(vcpu, Event::InjectedNmi),
         _ => {}
     }
 }
@@ -88,6 +111,15 @@ pub fn uncounted(frame: &mut Frame, f: impl FnOnce()) {
     let before = time::ticks();
     f();
     frame.timing.begin = frame.timing.begin.wrapping_add(time::ticks().wrapping_sub(before));
+}
+
+/// Waits, because the vCPU has nothing to do: which is nobody's cost.
+pub fn waiting(frame: &mut Frame, f: impl FnOnce()) {
+    // SAFETY: null, or the page of the resident vCPU, which is there for ever.
+    if let Some(page) = unsafe { frame.page.as_ref() } {
+        page.count(Event::Halted);
+    }
+    uncounted(frame, f);
 }
 
 /// Returns where a vCPU's statistics are, or null: for its frame.

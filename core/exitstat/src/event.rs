@@ -69,9 +69,9 @@ events! {
     Decoded = 17, "decoded", "an instruction was decoded by software";
     /// The decoded form of an instruction was still known.
     DecodedBefore = 18, "decoded-before", "the decoded form of an instruction was still known";
-    /// A line of the 8259s rose.
+    /// A line of the 8259s rose: on the page of the VM's first vCPU, whoever raised it.
     PicRaised = 19, "pic-raised", "a line of the 8259s rose";
-    /// A line of the I/O APIC rose.
+    /// A line of the I/O APIC rose: on the page of the VM's first vCPU, whoever raised it.
     IoApicRaised = 20, "io-apic-raised", "a line of the I/O APIC rose";
     /// The I/O APIC was told that a level-triggered interrupt has ended.
     IoApicEoi = 21, "io-apic-eoi", "the I/O APIC was told of an end of an interrupt";

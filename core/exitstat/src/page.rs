@@ -185,6 +185,13 @@ impl Page {
         count.store(count.load(Ordering::Relaxed).wrapping_add(times), Ordering::Relaxed);
     }
 
+    /// Counts an event whose count anybody may add to, and the page's writer never adds to otherwise.
+    #[inline]
+    pub fn count_shared(&self, event: Event) {
+        // Every event has a count, which is asserted above.
+        self.events[event.index()].fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Returns how many times an event happened, modulo 2^64; it may be counted meanwhile.
     #[must_use]
     pub fn events(&self, event: Event) -> u64 {

@@ -215,6 +215,7 @@ impl Lapic {
     #[inline(never)]
     fn ended_level<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>, vector: u8) {
         if self.spurious & SPURIOUS_NO_BROADCAST == 0 {
+            cx.hardware.count(Event::LevelEnded);
             cx.bus.end_of_interrupt(vector);
         }
         self.offer(cx.hardware);

@@ -49,6 +49,10 @@ pub enum Event {
     PvEoi,
     /// The guest sent an interprocessor interrupt.
     Ipi,
+    /// The timer has expired.
+    Timer,
+    /// The I/O APIC was told of the end of a level-triggered interrupt.
+    LevelEnded,
 }
 
 /// The VM as a local APIC sees it: the way to the other vCPUs, the I/O APIC and the 8259.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Local interrupts and errors (APM vol. 2, 16.4): the LVT entries, the timer's interrupt, the error status.
 
-use crate::hardware::{Bus, Hardware};
+use crate::hardware::{Bus, Event, Hardware};
 use crate::message::{Delivery, Signal};
 use crate::registers::{LVT_MASKED, LVT_STATUS, SPURIOUS_ENABLE, lvt};
 use crate::timer::TimerMode;
@@ -74,6 +74,7 @@ impl Lapic {
     #[inline]
     pub fn timer<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>) {
         if self.deadline() != NEVER && self.timer.expire(cx.hardware.now()) {
+            cx.hardware.count(Event::Timer);
             self.accept(cx, self.lvt[lvt::TIMER] as u8);
         }
         self.rearm(cx.hardware);

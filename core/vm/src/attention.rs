@@ -118,8 +118,9 @@ pub enum Posted {
     Wake,
 }
 
-/// The attention word of a vCPU, and where the vCPU is resident.
+/// The attention word of a vCPU, and where the vCPU is resident. The word comes first: assembly loads it.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Attention {
     word: AtomicU32,
     /// The token of the physical CPU, or [`QUEUED`], [`PARKED`] and so on. Written by load and put; a poster takes it
@@ -134,6 +135,9 @@ impl Default for Attention {
 }
 
 impl Attention {
+    /// Where the word is, in bytes: for assembly that loads it.
+    pub const WORD_OFFSET: usize = core::mem::offset_of!(Self, word);
+
     /// Makes the attention of a vCPU that is not resident, with nothing pending.
     pub fn new() -> Self {
         Self { word: AtomicU32::new(0), residence: AtomicU64::new(QUEUED) }

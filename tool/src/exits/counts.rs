@@ -80,6 +80,14 @@ impl Load {
         };
         Some(Load { interrupts: field("interrupts")?, spared: field("spared")? })
     }
+
+    /// What is left of it without that of another run.
+    pub fn without(self, other: Load) -> Self {
+        Load {
+            interrupts: self.interrupts.saturating_sub(other.interrupts),
+            spared: self.spared.saturating_sub(other.spared),
+        }
+    }
 }
 
 /// What happened in one second.

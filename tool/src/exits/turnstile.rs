@@ -25,15 +25,20 @@ const DONE: &str = "@done load";
 pub fn count(layout: &Layout, qemu: &Qemu, vcpus: u16, options: &str) -> Result<(String, Counts)> {
     images::guests(layout, Isa::X86_64)?;
     let (console, with) = run(layout, qemu, vcpus, options)?;
-    // The same without a load: what starting and reporting cost.
-    let (_, without) = run(layout, qemu, vcpus, &format!("milliseconds=0 {options}"))?;
-    let failure = |what: String| Failure::failed(what).details(last_lines(&printable(&console), 25));
+    let load = load_of(&console)?;
+    // The same without a load: what starting and reporting cost, and what comes until the sources fall silent.
+    let (console, without) = run(layout, qemu, vcpus, &format!("milliseconds=0 {options}"))?;
+    let load = load.without(load_of(&console)?);
+    Ok((format!("Turnstile {}", env!("CARGO_PKG_VERSION")), Counts::of_turnstile(load, &with, &without)))
+}
+
+/// Returns what the guest says of its load.
+fn load_of(console: &str) -> Result<Load> {
+    let failure = |what: String| Failure::failed(what).details(last_lines(&printable(console), 25));
     if let Some(error) = console.lines().find_map(|line| line.trim().strip_prefix("@error ")) {
         return Err(failure(format!("the guest reports: {}", printable(error))));
     }
-    let load = console.lines().find_map(Load::parse);
-    let load = load.ok_or_else(|| failure("the guest did not report".to_owned()))?;
-    Ok((format!("Turnstile {}", env!("CARGO_PKG_VERSION")), Counts::of_turnstile(load, &with, &without)))
+    console.lines().find_map(Load::parse).ok_or_else(|| failure("the guest did not report".to_owned()))
 }
 
 /// The machine with the load.

@@ -13,8 +13,6 @@ const LEFT: f64 = 0.6;
 /// The load's interrupts in a second, and by how many percent two runs may differ: time passes otherwise in exits.
 const INTERRUPTS: std::ops::Range<u64> = 21_000..23_000;
 const TOLERANCE: f64 = 1.0;
-/// One of so many interrupts may be taken by the guest without being counted as injected (CAVEATS.md).
-const UNCOUNTED: u64 = 1000;
 
 /// Counts Turnstile's exits, without and with.
 pub fn check(layout: &Layout, qemu: &Qemu) -> Result<()> {
@@ -28,9 +26,9 @@ pub fn check(layout: &Layout, qemu: &Qemu) -> Result<()> {
     if pair.without.load.spared + pair.without.line("pv_eoi") > 0 {
         return Err(Failure::failed("interrupts were ended without an exit although that was off"));
     }
-    // The hypervisor counts what the guest has spared.
+    // The hypervisor counts what the guest has spared, each one.
     let (spared, ended) = (pair.with.load.spared, pair.with.line("pv_eoi"));
-    if spared.abs_diff(ended) * UNCOUNTED > spared {
+    if spared != ended {
         let what = format!("the guest spared {spared} writes, and the hypervisor saw {ended} such ends");
         return Err(Failure::failed(what));
     }
@@ -51,7 +49,7 @@ fn plausible(when: &str, counts: &Counts) -> Result<()> {
     if !INTERRUPTS.contains(&interrupts) {
         return Err(Failure::failed(format!("{when}: the guest took {interrupts} interrupts")));
     }
-    if injected.abs_diff(interrupts) * UNCOUNTED > interrupts {
+    if injected != interrupts {
         let what = format!("{when}: {injected} interrupts were injected, and {interrupts} taken");
         return Err(Failure::failed(what));
     }

@@ -8,7 +8,7 @@ use crate::frame::Frame;
 use crate::irq;
 use crate::regs::{HMER, HSRR0, HSRR1, SRR0, SRR1};
 use crate::vcpu::Vcpu;
-use crate::{Monitor, monitor, time};
+use crate::{Monitor, monitor};
 
 /// Why a VM was stopped by the hypervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ fn unfinished(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> 
         vector::CALL => return hcall::full(frame, vcpu, monitor),
         vector::HYPERVISOR_DATA_STORAGE => storage::data(frame, vcpu, monitor),
         vector::HYPERVISOR_INSTRUCTION_STORAGE => storage::instruction(frame, vcpu),
-        vector::HYPERVISOR_DECREMENTER => time::serve(Some(vcpu), monitor),
+        vector::HYPERVISOR_DECREMENTER => wait::decrementer(Some(vcpu), monitor),
         vector::VIRTUALIZATION => irq::host::serve(),
         vector::EMULATION_ASSISTANCE => illegal::instruction(frame, vcpu),
         vector::HYPERVISOR_FACILITY => illegal::facility(frame, vcpu),

@@ -66,7 +66,6 @@ const fn handler(call: Hcall) -> Handler {
         Hcall::Eoi => irq::xics::eoi,
         Hcall::Cppr => irq::xics::cppr,
         Hcall::Ipi => irq::xics::ipi,
-        Hcall::Ipoll => irq::xics::ipoll,
         Hcall::Xirr => irq::xics::xirr,
         _ => LEAVE,
     }
@@ -130,8 +129,7 @@ pub(super) fn full(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor
         Hcall::PutTermChar => calls::put_characters(vcpu, arguments, monitor),
         Hcall::GetTermChar => calls::get_characters(frame, vcpu, arguments, monitor),
         Hcall::Random => calls::random(frame),
-        Hcall::GetCpuCharacteristics => calls::characteristics(frame),
-        Hcall::SignalSysReset => calls::signal_reset(frame, vcpu, arguments),
+        Hcall::SignalSysReset => calls::signal_reset(vcpu, arguments),
         Hcall::Rtas => return calls::firmware(frame, vcpu, arguments, monitor),
         _ => return irq::call::full(frame, vcpu, call, arguments),
     };

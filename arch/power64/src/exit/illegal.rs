@@ -46,7 +46,7 @@ fn doorbell(frame: &mut Frame, instruction: u32) -> bool {
     const MFSPR: u32 = 339;
     const MTSPR: u32 = 467;
     const TIR: u32 = 446;
-    const DPDES_NUMBER: u32 = DPDES.number();
+    const DPDES_NUMBER: u32 = DPDES::NUMBER;
     /// The only type of message.
     const DOORBELL: u64 = 5 << 27;
     let register = (instruction >> 21 & 31) as usize;

@@ -9,8 +9,6 @@ use crate::regs::{DAR, DSISR, LPCR, SRR0, SRR1, lpcr, msr};
 pub(crate) mod program {
     /// An instruction that is not there.
     pub const ILLEGAL: u64 = 1 << 19;
-    /// An instruction that the guest may not execute.
-    pub const PRIVILEGED: u64 = 1 << 18;
 }
 
 /// The bits of SRR1 that say why: the others are those of the machine state.

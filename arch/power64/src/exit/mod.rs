@@ -9,7 +9,6 @@
 //!
 //! | file | exits |
 //! |---|---|
-//! | `vectors` | the vectors' way to address 0 |
 //! | `entry` | what the vectors call |
 //! | `hcall` | calls to the hypervisor: one indexed load leads to the handler |
 //! | `calls` | what calls do that need the vCPU |
@@ -20,6 +19,7 @@
 //! | `full` | everything else, and what light exits leave |
 //! | `wait` | the attention word, and vCPUs that do not run |
 
+mod calls;
 pub mod entry;
 pub mod full;
 pub mod hcall;
@@ -27,12 +27,9 @@ mod illegal;
 pub mod inject;
 mod instruction;
 mod storage;
-pub mod vectors;
 pub mod wait;
 mod walk;
 
-#[cfg(test)]
-mod tests;
 
 use turnstile_vm::attention::Reasons;
 
@@ -45,10 +42,8 @@ pub(crate) mod vector {
     pub const MACHINE_CHECK: u32 = 0x200;
     pub const DATA_STORAGE: u32 = 0x300;
     pub const INSTRUCTION_STORAGE: u32 = 0x400;
-    pub const ALIGNMENT: u32 = 0x600;
     pub const PROGRAM: u32 = 0x700;
     pub const HYPERVISOR_DECREMENTER: u32 = 0x980;
-    pub const DOORBELL: u32 = 0xa00;
     pub const CALL: u32 = 0xc00;
     pub const HYPERVISOR_DATA_STORAGE: u32 = 0xe00;
     pub const HYPERVISOR_INSTRUCTION_STORAGE: u32 = 0xe20;
@@ -56,7 +51,6 @@ pub(crate) mod vector {
     pub const MAINTENANCE: u32 = 0xe60;
     pub const HYPERVISOR_DOORBELL: u32 = 0xe80;
     pub const VIRTUALIZATION: u32 = 0xea0;
-    pub const FACILITY_UNAVAILABLE: u32 = 0xf60;
     pub const HYPERVISOR_FACILITY: u32 = 0xf80;
 }
 

@@ -4,6 +4,7 @@
 
 use turnstile_exitstat::Reason;
 use turnstile_papr::processors::Start;
+use turnstile_papr::vpa::Areas;
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Phase;
 
@@ -15,7 +16,9 @@ use crate::statistics;
 use crate::switch;
 use crate::time;
 use crate::vcpu::Vcpu;
-use crate::{Monitor, cpu, monitor};
+#[cfg(target_os = "none")]
+use crate::cpu;
+use crate::{Monitor, monitor};
 
 /// Waits until the vCPU has an interrupt that it takes, or is prodded. What others ask for is done meanwhile.
 pub(super) fn cede(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
@@ -41,7 +44,7 @@ fn pause(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
         let serve = |()| serve(Some(vcpu), monitor);
         return statistics::uncounted(frame, || sched::wait::<Power>(vcpu, thread, wants, serve));
     }
-    statistics::uncounted(frame, irq::stop);
+    statistics::uncounted(frame, irq::wait);
     serve(Some(vcpu), monitor);
 }
 
@@ -105,7 +108,15 @@ fn attend(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Atte
     if reasons.contains(Reasons::NMI) {
         super::inject::system_reset(frame);
     }
-    irq::attend(vcpu, reasons);
+    if reasons.contains(Reasons::INBOX) {
+        irq::drain(vcpu);
+    }
+    if reasons.contains(Reasons::UNHALT) {
+        irq::prod(vcpu);
+    }
+    if reasons.contains(Reasons::REMOTE) {
+        facility::set_modes(vcpu, |_| {});
+    }
     if reasons.contains(Reasons::RESCHEDULE)
         && let Some(thread) = &vcpu.thread
     {
@@ -120,8 +131,7 @@ fn acknowledge_stop(vcpu: &'static Vcpu, monitor: &dyn Monitor) {
         return;
     }
     // Nothing refers to the guest's memory any more when it is given back.
-    irq::reset(vcpu);
-    vcpu.forget_areas();
+    vcpu.owned(|owned| owned.areas = Areas::default());
     if let Some(stop) = vcpu.vm.lifecycle.acknowledge(vcpu.index) {
         vcpu.vm.end();
         monitor.stopped(vcpu.vm, stop);
@@ -163,13 +173,13 @@ pub(super) fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &d
 
 /// As [`pause`], without the guest's own interrupts.
 fn rest(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
-    facility::quiesce(vcpu);
+    switch::quiet();
     if let Some(thread) = &vcpu.thread {
         let wants = || vcpu.attention.is_pending();
         let serve = |()| serve(Some(vcpu), monitor);
         return statistics::uncounted(frame, || sched::wait::<Power>(vcpu, thread, wants, serve));
     }
-    statistics::uncounted(frame, irq::stop);
+    statistics::uncounted(frame, irq::wait);
     serve(Some(vcpu), monitor);
 }
 
@@ -224,6 +234,6 @@ pub fn idle() -> ! {
 
 /// Waits until this CPU is interrupted or kicked, and handles that.
 pub fn wait_for_interrupt() {
-    irq::stop();
+    irq::wait();
     serve(None, monitor());
 }

@@ -84,13 +84,12 @@ fn read32(ram: &GuestRam, address: u64) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Piece;
 
     /// Memory of a guest, and where it is.
     fn memory() -> (Vec<u64>, GuestRam) {
         let words = vec![0u64; 0x10_0000 / 8];
-        let piece = Piece { guest: 0, size: 0x10_0000, host: words.as_ptr() as u64 };
-        (words, GuestRam::new([piece].into_iter()))
+        let ram = GuestRam::new(words.as_ptr() as u64, 0x10_0000);
+        (words, ram)
     }
 
     fn set(words: &mut [u64], address: u64, entry: u64) {

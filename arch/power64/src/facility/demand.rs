@@ -156,7 +156,7 @@ impl Demanded {
 
 /// What the guest says in the area that it shares: without one, all counters are in use.
 fn counters_in_use(vcpu: &Vcpu) -> bool {
-    let Some(area) = vcpu.areas(|areas| areas.vpa) else { return true };
+    let Some(area) = vcpu.owned(|owned| owned.areas.vpa) else { return true };
     let mut flag = [1];
     let read = vcpu.vm.read(area.address + offset::PMC_IN_USE, &mut flag);
     !read || flag != [0]

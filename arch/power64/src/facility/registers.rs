@@ -57,7 +57,6 @@ groups! {
         pspb: PSPB = 0,
         tar: TAR = 0,
         vrsave: VRSAVE = 0,
-        ctrl: CTRL = 1,
         dpdes: DPDES = 0,
         ppr: PPR = 4 << 50,
     }

@@ -8,6 +8,7 @@ use super::event::Exception;
 use super::{Next, done, msr, resident, skip};
 use crate::frame::Frame;
 use crate::irq::with_lapic;
+use crate::statistics;
 use crate::svm::Vmcb;
 use crate::vcpu::Vcpu;
 
@@ -15,14 +16,6 @@ use crate::vcpu::Vcpu;
 const EOI: u32 = 0x80b;
 /// The EOI register in the page of an xAPIC.
 const EOI_OFFSET: u32 = 0xb0;
-
-/// Counts, if the vCPU keeps statistics.
-#[inline(always)] // Nothing without.
-fn count<const COUNTS: bool>(vcpu: &Vcpu, event: Event) {
-    if COUNTS && let Some(page) = vcpu.statistics {
-        page.count(event);
-    }
-}
 
 /// WRMSR to an x2APIC's range, light: ends of interrupts, interprocessor interrupts, the timer.
 #[inline(always)] // Its one caller is a light exit.
@@ -32,7 +25,7 @@ pub(super) fn write_msr<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, number: u32
         && with_lapic::<false, _>(vcpu, vmcb, |lapic, cx| lapic.try_write_msr(cx.hardware, number, value))
     {
         skip::<N>(vmcb, msr::LENGTH);
-        return done(frame);
+        return done::<N>(frame, vmcb);
     }
     write_any_msr::<N>(frame, vmcb, number, value)
 }
@@ -50,13 +43,13 @@ fn write_any_msr<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, number: u32, value
         Ok(()) => skip::<N>(vmcb, msr::LENGTH),
         Err(Fault) => Exception::PROTECTION.inject(vmcb),
     }
-    done(frame)
+    done::<N>(frame, vmcb)
 }
 
 fn write_counted(vcpu: &'static Vcpu, vmcb: &mut Vmcb, number: u32, value: u64) -> Result<(), Fault> {
-    count::<true>(vcpu, Event::ApicWrite);
+    statistics::add(vcpu, Event::ApicWrite);
     if number == EOI {
-        count::<true>(vcpu, Event::EoiMsr);
+        statistics::add(vcpu, Event::EoiMsr);
     }
     with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.write_msr(cx, number, value))
 }
@@ -65,7 +58,7 @@ fn write_counted(vcpu: &'static Vcpu, vmcb: &mut Vmcb, number: u32, value: u64) 
 #[inline(never)] // So that writes are a leaf.
 pub(super) fn read_msr<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, number: u32) -> u32 {
     let vcpu = resident(frame);
-    count::<true>(vcpu, Event::ApicRead);
+    statistics::add(vcpu, Event::ApicRead);
     match with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.read_msr(cx, number)) {
         Ok(value) => {
             msr::answer(frame, vmcb, value);
@@ -73,7 +66,7 @@ pub(super) fn read_msr<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, number: u32)
         }
         Err(Fault) => Exception::PROTECTION.inject(vmcb),
     }
-    done(frame)
+    done::<N>(frame, vmcb)
 }
 
 /// Returns the offset of a guest physical address in the page of the vCPU's xAPIC, if it is there.
@@ -85,15 +78,15 @@ pub(super) fn page_offset(vcpu: &'static Vcpu, address: u64) -> Option<u32> {
 
 /// Reads the page of the vCPU's xAPIC.
 pub(super) fn read_page(vcpu: &'static Vcpu, vmcb: &mut Vmcb, offset: u32, size: u8) -> u64 {
-    count::<true>(vcpu, Event::ApicRead);
+    statistics::add(vcpu, Event::ApicRead);
     with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.read_page(cx, offset, size))
 }
 
 /// Writes the page of the vCPU's xAPIC.
 pub(super) fn write_page(vcpu: &'static Vcpu, vmcb: &mut Vmcb, offset: u32, size: u8, value: u64) {
-    count::<true>(vcpu, Event::ApicWrite);
+    statistics::add(vcpu, Event::ApicWrite);
     if offset == EOI_OFFSET {
-        count::<true>(vcpu, Event::EoiPage);
+        statistics::add(vcpu, Event::EoiPage);
     }
     with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.write_page(cx, offset, size, value as u32));
 }

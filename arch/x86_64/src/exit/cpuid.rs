@@ -29,7 +29,7 @@ pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u
     frame.set_rcx(ecx.into());
     frame.set_rdx(edx.into());
     skip::<N>(vmcb, LENGTH);
-    done(frame)
+    done::<N>(frame, vmcb)
 }
 
 /// Fills in what follows the state of the vCPU.

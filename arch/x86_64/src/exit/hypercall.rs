@@ -27,7 +27,7 @@ pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u
     }
     vmcb.set_rax(kvm::ENOSYS);
     skip::<N>(vmcb, LENGTH);
-    done(frame)
+    done::<N>(frame, vmcb)
 }
 
 /// Answers the calls that only ask, and those that are refused; the rest is left to the full tier.
@@ -41,7 +41,7 @@ extern "C" fn known<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     };
     vmcb.set_rax(answer);
     skip::<N>(vmcb, LENGTH);
-    done(frame)
+    done::<N>(frame, vmcb)
 }
 
 /// Carries out what the light tier has left.

@@ -13,11 +13,11 @@ use crate::{Monitor, lapic, println, statistics, time};
 
 /// An interrupt while the guest runs. A kick is over when it has been taken: what it is about is in the attention word.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, _: &mut Vmcb, _: u32) -> u32 {
+pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u32 {
     let arrived = interrupts::take();
     if arrived.is_kick() {
         statistics::note::<N>(frame, Reason::Kick);
-        return done(frame);
+        return done::<N>(frame, vmcb);
     }
     Code::ARRIVED | arrived.bits()
 }

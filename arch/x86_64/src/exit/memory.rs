@@ -7,7 +7,7 @@
 //! delivered: all else has no operand.
 
 use turnstile_arch_common::demand::{block, map_block};
-use turnstile_exitstat::Reason;
+use turnstile_exitstat::{Event, Reason};
 use turnstile_paging::{BLOCK, NestedAttributes};
 use turnstile_vm::lifecycle::Stop;
 use turnstile_x86insn::execute::{self, Machine, Progress};
@@ -40,7 +40,7 @@ mod info {
 pub(super) fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     let [info, address] = vmcb.exit_info();
     let vcpu = resident(frame);
-    let Some(own) = bus::own(vcpu, address) else { return light_touch(frame, vmcb) };
+    let Some(own) = bus::own(vcpu, address) else { return light_touch::<N>(frame, vmcb) };
     if matches!(own, Own::Apic(_)) {
         statistics::note::<N>(frame, Reason::ApicPage);
     }
@@ -74,19 +74,21 @@ pub(super) fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
         }
         _ => return Code::FULL,
     }
+    statistics::count::<N>(vcpu, Event::DecodedBefore);
+    statistics::count::<N>(vcpu, accessed(info & info::WRITE != 0));
     skip_to(vmcb, rip.wrapping_add(operation.length.into()));
-    done(frame)
+    done::<N>(frame, vmcb)
 }
 
 /// A touch of no interrupt controller. HOT.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 #[inline(never)] // Needs a stack frame, which other light exits are not to pay for.
-fn light_touch(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
+fn light_touch<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     let [info, address] = vmcb.exit_info();
     if event::was_cut_short(vmcb) || !touch(resident(frame), info, address) {
         return Code::FULL;
     }
-    done(frame)
+    done::<N>(frame, vmcb)
 }
 
 /// Maps the block of memory that the guest has touched first; false if it is none that is mapped on demand. The guest does
@@ -123,18 +125,23 @@ pub(super) fn full(frame: &mut Frame, vmcb: &mut Vmcb, vcpu: &'static Vcpu, moni
     }
     let Some((code, valid)) = access::fetch(vmcb, &vcpu.vm.life().ram) else { return };
     let (rip, bitness) = (vmcb.rip(), access::bitness(vmcb));
-    let known = vcpu.owned(|owned| {
-        let found = owned.decoded.find(rip, bitness, code).copied();
-        found.or_else(|| owned.decoded.decode(rip, bitness, code, valid))
-    });
+    let found = vcpu.owned(|owned| owned.decoded.find(rip, bitness, code).copied());
+    statistics::add(vcpu, if found.is_some() { Event::DecodedBefore } else { Event::Decoded });
+    let known = found.or_else(|| vcpu.owned(|owned| owned.decoded.decode(rip, bitness, code, valid)));
     let Some(operation) = known else { return Exception::UNDEFINED.inject(vmcb) };
     let write = info & info::WRITE != 0;
     if write && operation.only_reads() || !write && operation.only_writes() {
         // Not what has faulted: the code has changed. Executed again, it does what it is now.
         return;
     }
+    statistics::add(vcpu, accessed(write));
     let access = Access { vmcb, vcpu, monitor };
     carry_out(&mut Instruction { frame, access, address }, &operation, write);
+}
+
+/// The event of an access to a device.
+const fn accessed(write: bool) -> Event {
+    if write { Event::MmioWrite } else { Event::MmioRead }
 }
 
 /// An instruction that is carried out.

@@ -40,6 +40,7 @@ use core::marker::PhantomData;
 use turnstile_vm::attention::Reasons;
 
 use crate::frame::Frame;
+use crate::statistics;
 use crate::svm::Vmcb;
 use crate::vcpu::Vcpu;
 
@@ -156,8 +157,14 @@ pub(crate) fn skip_to(vmcb: &mut Vmcb, next: u64) {
 
 /// Ends a light exit that is done: what the run loop branches on is the attention word itself.
 #[inline(always)] // Two loads: the end of every light exit.
-pub(crate) fn done(frame: &Frame) -> u32 {
-    resident(frame).attention.word()
+pub(crate) fn done<N: Next>(frame: &Frame, vmcb: &Vmcb) -> u32 {
+    let vcpu = resident(frame);
+    let word = vcpu.attention.word();
+    if N::COUNTS && word == 0 {
+        // Else the full tier does.
+        statistics::count_event(vcpu, vmcb);
+    }
+    word
 }
 
 /// Returns the resident vCPU.
@@ -208,7 +215,7 @@ const fn handlers<N: Next>(cpuid: Handler) -> [Handler; 256] {
     handlers[code::VMMCALL as usize] = hypercall::light::<N>;
     handlers[code::CPUID as usize] = cpuid;
     handlers[code::MSR as usize] = msr::light::<N>;
-    handlers[code::IOIO as usize] = port::light;
+    handlers[code::IOIO as usize] = port::light::<N>;
     handlers[code::HLT as usize] = wait::light_halt::<N>;
     handlers[code::INTR as usize] = interrupt::light::<N>;
     handlers

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! RDMSR, WRMSR and XSETBV.
 
+use turnstile_exitstat::Event;
 use turnstile_vapic::Fault;
 use turnstile_x86policy::msr::{Emulated, Policy, policy};
 
@@ -10,6 +11,7 @@ use crate::frame::Frame;
 use crate::irq::{self, with_lapic};
 use crate::kvm;
 use crate::regs::{cr0, efer};
+use crate::statistics;
 use crate::svm::Vmcb;
 use crate::time;
 use crate::vcpu::Vcpu;
@@ -40,7 +42,9 @@ const KVM_POLL_CONTROL: u32 = 0x4b56_4d05;
 pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u32 {
     let number = frame.rcx() as u32;
     let is_apic = number.wrapping_sub(X2APIC) <= 0xff;
-    if vmcb.exit_info()[0] & 1 == 0 {
+    let is_read = vmcb.exit_info()[0] & 1 == 0;
+    statistics::count::<N>(resident(frame), if is_read { Event::MsrRead } else { Event::MsrWrite });
+    if is_read {
         return if is_apic { apic::read_msr::<N>(frame, vmcb, number) } else { Code::FULL };
     }
     let value = operand(frame, vmcb);
@@ -51,7 +55,7 @@ pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u
         return Code::FULL;
     }
     skip::<N>(vmcb, LENGTH);
-    done(frame)
+    done::<N>(frame, vmcb)
 }
 
 /// All others.

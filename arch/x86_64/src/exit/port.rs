@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! IN and OUT (APM vol. 2, 15.10.2): EXITINFO1 says which, EXITINFO2 is the address of the next instruction on every CPU.
 
+use turnstile_exitstat::Event;
 use turnstile_x86insn::operation::Prefixes;
 
 use super::access::{self, Access};
 use super::event::Exception;
-use super::{Code, done, flags, resident, skip_to};
+use super::{Code, Next, done, flags, resident, skip_to};
 use crate::Monitor;
 use crate::frame::{Frame, number};
 use crate::irq;
+use crate::statistics;
 use crate::svm::Vmcb;
 use crate::vcpu::Vcpu;
 use crate::vm::Vm;
@@ -69,8 +71,9 @@ pub(super) const ABSENT: u64 = u64::MAX;
 
 /// The ports of the devices that are in the hypervisor itself, byte by byte; the rest is left to the full tier.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn light(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u32 {
+pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u32 {
     let port = Port::of(vmcb);
+    statistics::count::<N>(resident(frame), if port.is_read() { Event::PortRead } else { Event::PortWrite });
     if port.is_string() || port.size() != 1 || !Vm::has_port(port.number()) {
         return Code::FULL;
     }
@@ -85,7 +88,7 @@ pub(super) extern "C" fn light(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u3
     }
     let [_, next] = vmcb.exit_info();
     skip_to(vmcb, next);
-    done(frame)
+    done::<N>(frame, vmcb)
 }
 
 /// All others.

@@ -28,7 +28,7 @@ pub(super) const LENGTH: u64 = 1;
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 pub(super) extern "C" fn light_halt<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u32 {
     skip::<N>(vmcb, LENGTH);
-    if event::takes_interrupt(vmcb) { done(frame) } else { Code::WAIT }
+    if event::takes_interrupt(vmcb) { done::<N>(frame, vmcb) } else { Code::WAIT }
 }
 
 /// Says whether the vCPU has a reason to leave HLT.
@@ -59,10 +59,10 @@ fn pause(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
     if let Some(thread) = &vcpu.thread {
         let wants = || vcpu.attention.is_pending();
         let serve = |arrived| interrupt::serve(Some(vcpu), monitor, arrived);
-        return statistics::uncounted(frame, || sched::wait::<Svm>(vcpu, thread, wants, serve));
+        return statistics::waiting(frame, || sched::wait::<Svm>(vcpu, thread, wants, serve));
     }
     let mut arrived = Arrived::NOTHING;
-    statistics::uncounted(frame, || arrived = interrupts::wait());
+    statistics::waiting(frame, || arrived = interrupts::wait());
     interrupt::serve(Some(vcpu), monitor, arrived);
 }
 

@@ -20,8 +20,11 @@ use core::cell::Cell;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use turnstile_exitstat::Event;
+
 use crate::cpu;
 use crate::regs::{DR0, DR1, DR2, DR3, TSC_AUX};
+use crate::statistics;
 use crate::vcpu::Vcpu;
 pub use extended::Extended;
 
@@ -127,6 +130,7 @@ fn take(vcpu: &'static Vcpu) {
         vcpu.facilities().load();
         vmload(vcpu);
     }
+    statistics::add(vcpu, Event::FpLoaded);
     cpu::this().holder.0.set(vcpu);
 }
 

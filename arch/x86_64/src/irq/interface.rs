@@ -106,6 +106,8 @@ impl<const COUNTS: bool> Hardware for Interface<'_, COUNTS> {
                 Event::Eoi => return,
                 Event::PvEoi => Statistic::PvEoi,
                 Event::Ipi => Statistic::Ipi,
+                Event::Timer => Statistic::Timer,
+                Event::LevelEnded => Statistic::IoApicEoi,
             });
         }
     }

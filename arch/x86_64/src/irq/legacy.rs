@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Mutex;
 use turnstile_devices::{I8254, I8259};
+use turnstile_exitstat::Event;
 use turnstile_vapic::NEVER;
 use turnstile_vm::attention::Reasons;
 
@@ -111,6 +112,10 @@ impl Vm {
     /// Sets the level of an ISA interrupt line: 0 to 15.
     pub fn set_irq(&self, line: u8, asserted: bool) {
         self.change_pic(|pic| pic.set_line(line, asserted));
+        if asserted && let Some(page) = self.vcpu(0).and_then(|first| first.statistics) {
+            page.count_shared(Event::PicRaised);
+            page.count_shared(Event::IoApicRaised);
+        }
         self.set_line(if line == TIMER { TIMER_PIN } else { line.into() }, asserted);
     }
 

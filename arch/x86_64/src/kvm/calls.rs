@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The calls that reach other vCPUs (Linux, Documentation/virt/kvm/x86/hypercalls.rst).
 
+use turnstile_exitstat::Event;
 use turnstile_vapic::{Bus, Signal};
 use turnstile_vm::attention::Reasons;
 use turnstile_x86policy::features::kvm as feature;
 
 use super::offers;
 use crate::frame::Frame;
+use crate::statistics;
 use crate::svm::Vmcb;
 use crate::vcpu::Vcpu;
 use crate::vm::Vm;
@@ -35,6 +37,7 @@ pub(crate) fn call(frame: &Frame, vmcb: &Vmcb, vcpu: &'static Vcpu) -> u64 {
             0
         }
         SEND_IPI if offers(vcpu, feature::PV_SEND_IPI) => {
+            statistics::add(vcpu, Event::PvIpi);
             let masks = [argument(frame.rbx()), argument(frame.rcx())];
             send(vcpu.vm, masks, bits, frame.rdx() as u32, argument(frame.rsi()))
         }

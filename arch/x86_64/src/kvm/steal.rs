@@ -2,11 +2,13 @@
 //! Stolen time, and that a vCPU does not run: so that others spin for it no longer, and leave a flush of its TLB to the
 //! moment when it runs again.
 
+use turnstile_exitstat::Event;
 use turnstile_pvclock::{FLUSH_TLB, Memory, PREEMPTED, StealRecord, steal_request};
 use turnstile_vapic::Fault;
 
 use super::offers;
 use crate::memory::user;
+use crate::statistics;
 use crate::svm::{Vmcb, asid};
 use crate::vcpu::Vcpu;
 use turnstile_x86policy::features::kvm as feature;
@@ -45,6 +47,7 @@ pub(crate) fn load(vcpu: &Vcpu, vmcb: &mut Vmcb) {
     let state = unsafe { user::and_u32(place.0.get() + StealRecord::STATE, !(PREEMPTED | FLUSH_TLB)) };
     if state & FLUSH_TLB != 0 && offers(vcpu, feature::PV_TLB_FLUSH) {
         asid::renew(vcpu, vmcb);
+        statistics::add(vcpu, Event::PvTlbFlush);
     }
     account(vcpu);
 }

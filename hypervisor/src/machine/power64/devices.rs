@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The devices of a VM that exits do not handle themselves: its terminal (PAPR 16.7, virtual terminals) and its clock. What
-//! is typed is kept until the guest asks for it.
+//! The devices of a partition that exits do not handle themselves: its terminal, which it reaches by calls (LoPAPR 16.4.2), a
+//! serial port in memory, and its clock.
 
 use heapless::Deque;
+use turnstile_devices::{BACKLOG, Uart16550};
+use turnstile_machine::pseries::{SERIAL, TERMINAL_SOURCE};
 
 use crate::arch::time;
 use crate::arch::vm::Vm;
 use crate::line;
 
-/// Characters that wait for a guest that does not read.
-const TYPED: usize = 1024;
-
-/// The devices.
+/// The devices of one VM.
 pub struct Devices {
-    typed: Deque<u8, TYPED>,
+    /// What was typed, until the guest asks for it.
+    typed: Deque<u8, BACKLOG>,
+    serial: Uart16550,
     /// What the guest has added to the machine's clock, in nanoseconds.
     offset: u64,
 }
@@ -21,52 +22,62 @@ pub struct Devices {
 impl Devices {
     /// Makes them in their reset state.
     pub fn new() -> Self {
-        Self { typed: Deque::new(), offset: 0 }
+        Self { typed: Deque::new(), serial: Uart16550::new(), offset: 0 }
     }
 
-    /// Reads a device register: there is none.
-    pub fn read(&mut self, _: &'static Vm, _: u64, _: u8) -> Option<u64> {
-        None
+    /// Reads a device register; `None` if there is no device.
+    pub fn read(&mut self, _: &'static Vm, address: u64, size: u8) -> Option<u64> {
+        SERIAL.contains(address).then(|| self.serial.read(address - SERIAL.base, size))
     }
 
-    /// Writes a device register: there is none.
-    pub fn write(&mut self, _: &'static Vm, _: u64, _: u8, _: u64) -> bool {
-        false
+    /// Writes a device register; false if there is no device.
+    pub fn write(&mut self, vm: &'static Vm, address: u64, size: u8, value: u64) -> bool {
+        if !SERIAL.contains(address) {
+            return false;
+        }
+        if let Some(byte) = self.serial.write(address - SERIAL.base, size, value) {
+            line::console(vm, byte);
+        }
+        true
     }
 
-    /// Lets clocks go on: nothing, they are counted.
+    /// Lets clocks go on: no device waits for a time.
     pub fn tick(&mut self, _: &'static Vm) {}
 
-    /// Takes what was typed; what there is no room for is lost.
-    pub fn receive(&mut self, _: &'static Vm, bytes: &[u8]) {
-        for &byte in bytes {
-            let _ = self.typed.push_back(byte);
+    /// Takes what was typed into the VM's console. Bytes that find no room are lost, as on a real line.
+    pub fn receive(&mut self, vm: &'static Vm, bytes: &[u8]) {
+        for byte in bytes {
+            let _ = self.typed.push_back(*byte);
         }
+        vm.board.raise(vm, TERMINAL_SOURCE);
     }
 
-    /// Writes to the terminal.
-    pub fn terminal_put(&mut self, vm: &'static Vm, characters: &[u8]) {
-        characters.iter().for_each(|&byte| line::console(vm, byte));
+    /// Writes characters to the terminal.
+    pub fn terminal_write(&mut self, vm: &'static Vm, characters: &[u8]) {
+        characters.iter().for_each(|byte| line::console(vm, *byte));
     }
 
-    /// Moves what was typed to `room`; returns how many characters those are.
-    pub fn terminal_get(&mut self, room: &mut [u8; 16]) -> usize {
+    /// Moves what was typed to `room`; returns how many characters those are. What is left comes with another interrupt.
+    pub fn terminal_read(&mut self, vm: &'static Vm, room: &mut [u8]) -> usize {
         let mut count = 0;
-        while let Some(slot) = room.get_mut(count)
+        while let Some(place) = room.get_mut(count)
             && let Some(byte) = self.typed.pop_front()
         {
-            *slot = byte;
+            *place = byte;
             count += 1;
+        }
+        if !self.typed.is_empty() {
+            vm.board.raise(vm, TERMINAL_SOURCE);
         }
         count
     }
 
-    /// Returns the wall clock: nanoseconds since 1970.
+    /// Returns the guest's wall clock: nanoseconds since 1970.
     pub fn clock(&self) -> u64 {
         time::wall_nanoseconds().wrapping_add(self.offset)
     }
 
-    /// Sets the wall clock.
+    /// Sets the guest's wall clock.
     pub fn set_clock(&mut self, nanoseconds: u64) {
         self.offset = nanoseconds.wrapping_sub(time::wall_nanoseconds());
     }

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A VM on POWER: its memory, what its first vCPU begins with, its devices.
+//! A VM on POWER: its memory with kernel, firmware and device tree, what its first vCPU begins with, its devices.
 
 mod devices;
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
-use turnstile_bundle::VmSpec;
+use turnstile_bundle::{Machine as Kind, OnCrash, Pseries, Schedule, VmSpec};
+use turnstile_machine::pseries::Interrupts;
+use turnstile_machine::pseries::boot::{self, BootError, Source};
 use turnstile_vm::lifecycle;
 
-use crate::arch::boot::Host;
+use crate::arch::boot::{Host, NO_INPUT};
+use crate::arch::exit::full::Crash;
+use crate::arch::irq::{self, Board, Presentation, Window};
 use crate::arch::memory::{self, GuestMemory};
 use crate::arch::sched::Thread;
 use crate::arch::switch::BootState;
+use crate::arch::time;
 use crate::arch::vm::{Vm, VmParts};
 pub use devices::Devices;
 
@@ -21,6 +27,10 @@ pub use devices::Devices;
 pub enum Error {
     /// It is described for another architecture.
     Foreign,
+    /// Its kernel cannot be started.
+    Boot(BootError),
+    /// The interrupt controller cannot serve it.
+    Interrupts(irq::Error),
     /// There is not enough memory.
     Memory(memory::Error),
 }
@@ -30,6 +40,10 @@ impl fmt::Display for Error {
         match self {
             Self::Foreign => {
                 write!(f, "it is described for another architecture: write machine = \"pseries\"")
+            }
+            Self::Boot(error) => write!(f, "{error}"),
+            Self::Interrupts(irq::Error(code)) => {
+                write!(f, "the machine's interrupt controller has nothing left for it (OPAL says {code})")
             }
             Self::Memory(error) => write!(f, "{error}"),
         }
@@ -42,9 +56,9 @@ impl From<memory::Error> for Error {
     }
 }
 
-/// Says whether the arch crate reads a word of the command line itself: there is none.
-pub fn is_boot_word(_: &str) -> bool {
-    false
+/// Says whether the arch crate reads a word of the command line itself.
+pub fn is_boot_word(word: &str) -> bool {
+    word == NO_INPUT
 }
 
 /// A crash code of the arch crate.
@@ -57,13 +71,28 @@ pub fn crash_text(code: u16) -> CrashText {
 
 impl fmt::Display for CrashText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "crash code {}", self.0)
+        const MACHINE_CHECK: u16 = Crash::MachineCheck as u16;
+        const TABLES: u16 = Crash::Tables as u16;
+        const FETCH: u16 = Crash::Fetch as u16;
+        const TERMINATED: u16 = Crash::Terminated as u16;
+        match self.0 {
+            MACHINE_CHECK => write!(f, "a machine check came while the guest ran"),
+            TABLES => write!(f, "the guest's process or page tables are not in its memory"),
+            FETCH => write!(f, "the guest runs where it has no memory"),
+            TERMINATED => {
+                write!(f, "the guest says that it cannot go on (ibm,os-term), as Linux does in a panic")
+            }
+            code => write!(f, "crash code {code}"),
+        }
     }
 }
 
 /// What a VM's description becomes on this machine.
 pub struct Machine {
     spec: VmSpec<'static>,
+    interrupts: Interrupts,
+    /// What of the interrupt controller the guest reaches itself.
+    windows: Vec<Window>,
 }
 
 impl Machine {
@@ -72,15 +101,27 @@ impl Machine {
     /// # Errors
     /// When it cannot be run here.
     pub fn new(id: u8, spec: &VmSpec<'static>, _: &Host) -> Result<(Self, VmParts), Error> {
+        let Kind::Pseries(Pseries { interrupts }) = spec.machine else { return Err(Error::Foreign) };
+        // POWER9 and later have it.
+        let interrupts = interrupts.on(true);
+        let presentation = match interrupts {
+            Interrupts::Xive => Presentation::Xive,
+            Interrupts::Xics => Presentation::Xics,
+        };
+        let board = Board::new(spec.vcpus, presentation).map_err(Error::Interrupts)?;
+        let windows = board.windows().collect();
         let parts = VmParts {
             id,
             name: String::from(spec.name),
-            on_crash: lifecycle::OnCrash::Stop,
+            on_crash: match spec.on_crash {
+                OnCrash::Stop => lifecycle::OnCrash::Stop,
+                OnCrash::Restart => lifecycle::OnCrash::Restart,
+            },
             statistics: spec.statistics,
+            board,
             vcpus: spec.vcpus,
         };
-        let _ = (Self { spec: *spec }, parts);
-        Err(Error::Foreign)
+        Ok((Self { spec: *spec, interrupts, windows }, parts))
     }
 
     /// Makes what a vCPU has as a thread with this number; `None` if it is pinned.
@@ -88,7 +129,10 @@ impl Machine {
     /// # Errors
     /// When there is no memory for its stack.
     pub fn thread(&self, number: u32, _: usize) -> Result<Option<Thread>, Error> {
-        Ok(Some(Thread::new(number, memory::stack()?)))
+        match self.spec.schedule {
+            Schedule::Pinned => Ok(None),
+            Schedule::Shared(_) => Ok(Some(Thread::new(number, memory::stack()?))),
+        }
     }
 
     /// Makes the devices in their reset state.
@@ -101,9 +145,45 @@ impl Machine {
     /// # Errors
     /// When they do not fit; nothing is kept then.
     pub fn furnish(&self) -> Result<(GuestMemory, BootState), Error> {
-        Ok((GuestMemory::new(self.spec.memory)?, BootState::default()))
+        let spec = &self.spec;
+        let plan = boot::plan(&Source {
+            kernel: spec.kernel,
+            initrd: spec.initrd,
+            cmdline: spec.cmdline,
+            memory: spec.memory,
+            vcpus: spec.vcpus,
+            interrupts: self.interrupts,
+            timebase: time::frequency(),
+        })
+        .map_err(Error::Boot)?;
+        let mut memory = GuestMemory::new(spec.memory)?;
+        match self.fill(&mut memory, &plan) {
+            Ok(()) => Ok((memory, boot_state(&plan.start))),
+            Err(error) => {
+                memory.release()?;
+                Err(error.into())
+            }
+        }
+    }
+
+    fn fill(&self, memory: &mut GuestMemory, plan: &boot::Plan<'_>) -> Result<(), memory::Error> {
+        for window in &self.windows {
+            memory.map_device(window.guest, window.host, window.size)?;
+        }
+        for load in &plan.loads {
+            memory.load(load.address, &load.bytes)?;
+        }
+        memory.finish_loading();
+        Ok(())
     }
 
     /// Makes the VM ready for a life in `memory` that begins with `start`. Only while no vCPU runs.
-    pub fn prepare(&self, _: &Vm, _: &GuestMemory, _: BootState) {}
+    pub fn prepare(&self, vm: &Vm, memory: &GuestMemory, start: BootState) {
+        vm.prepare(memory.tables(), *memory.ram(), start);
+    }
+}
+
+/// The registers of a plan as the arch crate wants them.
+fn boot_state(start: &boot::Start) -> BootState {
+    BootState { pc: start.entry, r3: start.tree, little_endian: start.little_endian }
 }

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Calls that the full tier carries out: the models of `core/papr` on this machine.
+
+use turnstile_papr::code::Code;
+use turnstile_papr::mode::{self, Mode};
+use turnstile_papr::processors::Processors;
+use turnstile_papr::rtas::{self, Services, Then};
+use turnstile_papr::{process_table, terminal};
+use turnstile_vm::attention::Reasons;
+use turnstile_vm::lifecycle::Stop;
+
+use super::full::Crash;
+use crate::Monitor;
+use crate::facility;
+use crate::frame::Frame;
+use crate::regs::{PVR, lpcr};
+use crate::vcpu::Vcpu;
+use crate::vm::Vm;
+
+type Arguments = [u64; 7];
+
+/// H_REGISTER_VPA: for the caller itself, or a vCPU that does not run yet.
+pub(super) fn register_vpa(vcpu: &'static Vcpu, [flags, server, address, ..]: Arguments) -> Code {
+    if server != vcpu.index as u64 {
+        return Code::PARAMETER;
+    }
+    vcpu.owned(|owned| owned.areas.call(flags, address, vcpu.vm))
+}
+
+/// H_SET_MODE.
+pub(super) fn set_mode(vcpu: &'static Vcpu, [flags, resource, first, second, ..]: Arguments) -> Code {
+    /// PVR's upper half, of POWER10 on: Power ISA 3.1.
+    const POWER10: u64 = 0x80;
+    match mode::set([flags, resource, first, second], PVR.read() >> 16 >= POWER10) {
+        Ok(Mode::Ciabr(address)) => facility::set_modes(vcpu, |modes| modes.ciabr = address),
+        Ok(Mode::Dawr { address, control }) => facility::set_modes(vcpu, |modes| {
+            (modes.dawr, modes.dawrx) = (address, control);
+        }),
+        Ok(Mode::InterruptLocation(location)) => {
+            let value = u64::from(location) << lpcr::AIL.trailing_zeros();
+            set_lpcr(vcpu, lpcr::AIL, value);
+        }
+        Ok(Mode::LittleEndianInterrupts(on)) => set_lpcr(vcpu, lpcr::ILE, if on { lpcr::ILE } else { 0 }),
+        Err(code) => return code,
+    }
+    Code::SUCCESS
+}
+
+/// Changes what a partition has the same on all vCPUs. The others follow before they run on.
+fn set_lpcr(vcpu: &'static Vcpu, mask: u64, value: u64) {
+    vcpu.vm.set_lpcr(mask, value);
+    facility::set_modes(vcpu, |_| {});
+    for other in vcpu.vm.vcpus().iter().filter(|other| other.index != vcpu.index) {
+        other.post(Reasons::REMOTE);
+    }
+}
+
+/// H_REGISTER_PROC_TBL.
+pub(super) fn register_process_table(vcpu: &'static Vcpu, [flags, base, page, size, ..]: Arguments) -> Code {
+    match process_table::register([flags, base, page, size]) {
+        Ok(registration) => {
+            if let Some(entry) = registration.entry {
+                vcpu.vm.set_process_table(entry);
+            }
+            Code::SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
+/// H_PUT_TERM_CHAR.
+pub(super) fn put_characters(
+    vcpu: &'static Vcpu,
+    [unit, count, high, low, ..]: Arguments,
+    monitor: &dyn Monitor,
+) -> Code {
+    match terminal::put([unit, count, high, low]) {
+        Ok((characters, count)) => {
+            monitor.terminal_write(vcpu.vm, &characters[..count]);
+            Code::SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
+/// H_GET_TERM_CHAR.
+pub(super) fn get_characters(
+    frame: &mut Frame,
+    vcpu: &'static Vcpu,
+    [unit, ..]: Arguments,
+    monitor: &dyn Monitor,
+) -> Code {
+    if let Err(code) = terminal::get(unit) {
+        return code;
+    }
+    let mut characters = [0; terminal::MOST];
+    let count = monitor.terminal_read(vcpu.vm, &mut characters).min(characters.len());
+    for (register, value) in (4..).zip(terminal::typed(&characters[..count])) {
+        frame.set_gpr(register, value);
+    }
+    Code::SUCCESS
+}
+
+/// H_RANDOM: the CPU's own generator (Power ISA 3.0B Book I, 3.3.9).
+pub(super) fn random(frame: &mut Frame) -> Code {
+    /// What DARN gives when it has nothing; it may be asked again.
+    const NOTHING: u64 = u64::MAX;
+    const PATIENCE: u32 = 10;
+    for _ in 0..PATIENCE {
+        let number: u64;
+        #[cfg(target_os = "none")]
+        // SAFETY: changes nothing. DARN with L=1: a conditioned number of 64 bits.
+        unsafe {
+            core::arch::asm!("darn {}, 1", out(reg) number, options(nomem, nostack, preserves_flags));
+        }
+        #[cfg(not(target_os = "none"))]
+        {
+            number = crate::regs::fakes::read("DARN");
+        }
+        if number != NOTHING {
+            frame.set_gpr(4, number);
+            return Code::SUCCESS;
+        }
+    }
+    Code::HARDWARE
+}
+
+/// H_SIGNAL_SYS_RESET: one vCPU, all, or all but the caller (LoPAPR 14.5.4.8).
+pub(super) fn signal_reset(vcpu: &'static Vcpu, [target, ..]: Arguments) -> Code {
+    const ALL: u64 = -1i64 as u64;
+    const OTHERS: u64 = -2i64 as u64;
+    let named = |other: &Vcpu| match target {
+        ALL => true,
+        OTHERS => other.index != vcpu.index,
+        number => other.index as u64 == number,
+    };
+    let mut any = matches!(target, ALL | OTHERS);
+    for other in vcpu.vm.vcpus().iter().filter(|other| named(other)) {
+        any = true;
+        if vcpu.vm.processors.is_on(other.index) {
+            other.post(Reasons::NMI);
+        }
+    }
+    if any { Code::SUCCESS } else { Code::PARAMETER }
+}
+
+/// The firmware's functions. Returns what comes then.
+pub(super) fn firmware(
+    frame: &mut Frame,
+    vcpu: &'static Vcpu,
+    [block, ..]: Arguments,
+    monitor: &dyn Monitor,
+) -> u32 {
+    let mut services = Platform { vm: vcpu.vm, monitor };
+    let (code, then) = rtas::call(vcpu.index, block, vcpu.vm, &mut services);
+    frame.set_gpr(3, code.value());
+    match then {
+        Then::Continue => {}
+        Then::Started(number) => {
+            if let Some(other) = vcpu.vm.vcpu(number) {
+                other.post(Reasons::START);
+            }
+        }
+        // It looks at its state before it goes on, and finds that it is not on.
+        Then::Stopped => vcpu.attention.raise(Reasons::START),
+        Then::PowerOff => vcpu.vm.stop(Stop::PowerOff),
+        Then::Reboot => vcpu.vm.stop(Stop::Reset),
+        Then::Terminated => vcpu.vm.stop(Stop::Crash(Crash::Terminated as u16)),
+    }
+    0
+}
+
+/// What the firmware's functions need.
+struct Platform<'a> {
+    vm: &'static Vm,
+    monitor: &'a dyn Monitor,
+}
+
+impl Services for Platform<'_> {
+    fn processors(&self) -> &Processors {
+        &self.vm.processors
+    }
+
+    fn memory_size(&self) -> u64 {
+        self.vm.life().ram.size()
+    }
+
+    fn clock(&self) -> u64 {
+        self.monitor.clock(self.vm)
+    }
+
+    fn set_clock(&mut self, nanoseconds: u64) {
+        self.monitor.set_clock(self.vm, nanoseconds);
+    }
+
+    fn display(&mut self, character: u8) {
+        self.monitor.terminal_write(self.vm, &[character]);
+    }
+
+    fn route(&self, source: u32) -> Option<(u32, u8)> {
+        self.vm.board.ics()?.route(source)
+    }
+
+    fn set_route(&mut self, source: u32, server: u32, priority: u8) -> bool {
+        self.vm.board.ics().is_some_and(|ics| ics.set_route(source, server, priority, self.vm))
+    }
+
+    fn set_masked(&mut self, source: u32, masked: bool) -> bool {
+        self.vm.board.ics().is_some_and(|ics| ics.set_masked(source, masked, self.vm))
+    }
+}

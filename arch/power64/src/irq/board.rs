@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a VM has once: virtual processors, interrupt sources, and what the guest has made of them.
+
+use alloc::vec::Vec;
+
+use spin::Mutex;
+use turnstile_machine::pseries;
+use turnstile_papr::hcall::Hcall;
+use turnstile_papr::xics::Ics;
+use turnstile_papr::xive::{Arguments, Failure, Layout, Machine, Queue, Reply, Route, Tables, call};
+
+use super::escalation::Escalation;
+use super::firmware::{self, Buffer, Error};
+use super::own::Own;
+use super::ring::Ring;
+use super::{event, host};
+use crate::println;
+use crate::vm::Vm;
+
+/// How a guest sees its interrupt controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presentation {
+    /// XIVE, which the guest drives itself.
+    Xive,
+    /// XICS, which it drives by calls.
+    Xics,
+}
+
+/// The interrupts of a VM.
+pub struct Board {
+    /// The number of the first vCPU's virtual processor; the others follow.
+    processors: u64,
+    /// How each is named in a ring.
+    named: Vec<firmware::Processor>,
+    kind: Kind,
+}
+
+enum Kind {
+    Xive { sources: Vec<Source>, tables: Mutex<Tables> },
+    Xics(Ics),
+}
+
+/// An interrupt source of the machine, under its name in the guest.
+struct Source {
+    lisn: u32,
+    number: u32,
+    buffer: Buffer,
+}
+
+/// Guest real addresses that lead to the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The guest real address.
+    pub guest: u64,
+    /// The machine's address.
+    pub host: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl Board {
+    /// Makes the interrupts of a VM with `vcpus` vCPUs. At boot: the firmware is asked for everything.
+    ///
+    /// # Errors
+    /// What the firmware says.
+    pub fn new(vcpus: usize, presentation: Presentation) -> Result<Self, Error> {
+        let processors = host::allocate_processors(vcpus)?;
+        let named = (processors..).take(vcpus).map(firmware::enable_processor).collect::<Result<_, _>>()?;
+        let kind = match presentation {
+            Presentation::Xics => Kind::Xics(Ics::new(pseries::TERMINAL_SOURCE, 1)),
+            Presentation::Xive => {
+                let lisns = (0..pseries::ipi_sources(vcpus)).chain([pseries::TERMINAL_SOURCE]);
+                let sources = lisns.map(Source::new).collect::<Result<Vec<_>, _>>()?;
+                let store_eoi = sources.iter().all(|source| source.buffer.store_eoi);
+                let layout = Layout {
+                    trigger: pseries::esb,
+                    management: |lisn| pseries::esb(lisn) + pseries::INTERRUPT_PAGE,
+                    store_eoi,
+                };
+                let tables = Mutex::new(Tables::new(vcpus, sources.iter().map(|source| source.lisn), layout));
+                Kind::Xive { sources, tables }
+            }
+        };
+        Ok(Self { processors, named, kind })
+    }
+
+    /// Returns how the guest sees its interrupt controller.
+    #[inline(always)] // One load.
+    pub fn presentation(&self) -> Presentation {
+        match self.kind {
+            Kind::Xive { .. } => Presentation::Xive,
+            Kind::Xics(_) => Presentation::Xics,
+        }
+    }
+
+    /// Returns the sources of a guest that uses XICS.
+    #[inline(always)] // One comparison.
+    pub fn ics(&self) -> Option<&Ics> {
+        match &self.kind {
+            Kind::Xics(ics) => Some(ics),
+            Kind::Xive { .. } => None,
+        }
+    }
+
+    /// Makes what vCPU `index` has for itself.
+    pub fn own(&self, index: usize) -> Own {
+        let named = self.named.get(index).copied().unwrap_or_default();
+        let escalation = match self.kind {
+            Kind::Xive { .. } => Escalation::New(self.processors + index as u64),
+            Kind::Xics(_) => Escalation::None,
+        };
+        Own::new(Ring::new(named.cam, named.keeps), self.presentation(), escalation)
+    }
+
+    /// Returns what of the controller a guest reaches itself: its own sources' event state buffers, and the ring of whichever
+    /// of its vCPUs is resident where it looks. Nothing of other VMs.
+    pub fn windows(&self) -> impl Iterator<Item = Window> + '_ {
+        let sources: &[Source] = match &self.kind {
+            Kind::Xive { sources, .. } => sources,
+            Kind::Xics(_) => &[],
+        };
+        let window = |guest, host| Window { guest, host, size: pseries::INTERRUPT_PAGE };
+        let buffers = sources.iter().flat_map(move |source| {
+            let guest = pseries::esb(source.lisn);
+            [
+                window(guest, source.buffer.trigger),
+                window(guest + pseries::INTERRUPT_PAGE, source.buffer.management),
+            ]
+        });
+        let ring = (!sources.is_empty()).then(host::controller).flatten().map(move |controller| {
+            window(pseries::TIMA.base + pseries::TIMA_OS_PAGE * pseries::INTERRUPT_PAGE, controller.os_page)
+        });
+        buffers.chain(ring)
+    }
+
+    /// A device's interrupt comes.
+    pub fn raise(&self, vm: &Vm, lisn: u32) {
+        match &self.kind {
+            Kind::Xics(ics) => ics.trigger(lisn, vm),
+            Kind::Xive { sources, .. } => {
+                if let Some(source) = find(sources, lisn) {
+                    event::trigger(source.buffer.trigger);
+                }
+            }
+        }
+    }
+
+    /// Carries out a call of XIVE for the guest. None of it is for a guest that uses XICS.
+    pub(super) fn call(&self, vm: &Vm, number: Hcall, arguments: &Arguments) -> Reply {
+        match &self.kind {
+            Kind::Xive { tables, .. } => {
+                call(&mut tables.lock(), &mut Hardware { board: self, vm }, number, arguments)
+            }
+            Kind::Xics(_) => Reply::from(turnstile_papr::code::Code::FUNCTION),
+        }
+    }
+
+    /// A life of the VM ends, or one begins: nothing goes anywhere, and the controller writes to no memory of the guest. Only
+    /// while no vCPU runs.
+    pub fn reset(&self, vm: &Vm) {
+        match &self.kind {
+            Kind::Xics(ics) => {
+                ics.reset();
+                vm.vcpus().iter().for_each(|vcpu| vcpu.interrupts.icp.reset());
+            }
+            Kind::Xive { sources, tables } => {
+                sources.iter().for_each(|source| event::off(source.buffer.management));
+                if tables.lock().reset(&mut Hardware { board: self, vm }).is_err() {
+                    println!("The firmware does not take back the event queues of VM {}.", vm.name);
+                }
+            }
+        }
+    }
+}
+
+impl Source {
+    fn new(lisn: u32) -> Result<Self, Error> {
+        let number = firmware::allocate_source()?;
+        let source = Self { lisn, number, buffer: firmware::buffer(number)? };
+        event::off(source.buffer.management);
+        Ok(source)
+    }
+}
+
+fn find(sources: &[Source], lisn: u32) -> Option<&Source> {
+    sources.iter().find(|source| source.lisn == lisn)
+}
+
+/// The controller, for the calls of one VM.
+struct Hardware<'a> {
+    board: &'a Board,
+    vm: &'a Vm,
+}
+
+impl Hardware<'_> {
+    fn source(&self, lisn: u32) -> Option<&Source> {
+        match &self.board.kind {
+            Kind::Xive { sources, .. } => find(sources, lisn),
+            Kind::Xics(_) => None,
+        }
+    }
+
+    fn processor(&self, server: u32) -> u64 {
+        self.board.processors + u64::from(server)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(_: Error) -> Self {
+        Failure::Hardware
+    }
+}
+
+impl Machine for Hardware<'_> {
+    fn route(&mut self, source: u32, to: Option<Route>) -> Result<(), Failure> {
+        let number = self.source(source).ok_or(Failure::Hardware)?.number;
+        match to {
+            Some(route) => {
+                firmware::route(number, self.processor(route.server), route.priority, route.number)?;
+            }
+            None => firmware::mask(number)?,
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, server: u32, priority: u8, queue: Option<Queue>) -> Result<(), Failure> {
+        let processor = self.processor(server);
+        let Some(queue) = queue else {
+            firmware::remove_queue(processor, priority)?;
+            return Ok(());
+        };
+        let host = self.vm.life().ram.host(queue.address, 1 << queue.shift).ok_or(Failure::Address)?;
+        // SAFETY: RAM of this VM, in one piece, which the VM keeps until `Board::reset` has taken the queue away. What the
+        // guest has there is its own affair.
+        unsafe { firmware::place_queue(processor, priority, host, queue.shift, true)? };
+        Ok(())
+    }
+
+    fn load(&mut self, source: u32, offset: u64) -> u64 {
+        self.source(source).map_or(u64::MAX, |source| event::load(source.buffer.management, offset))
+    }
+
+    fn store(&mut self, source: u32, offset: u64, value: u64) {
+        if let Some(source) = self.source(source) {
+            event::store(source.buffer.management, offset, value);
+        }
+    }
+
+    fn synchronize(&mut self, source: u32) {
+        if let Some(source) = self.source(source) {
+            // What it could say is of no use to a guest.
+            let _ = firmware::synchronize(source.number);
+        }
+    }
+}

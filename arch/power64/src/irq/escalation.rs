@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What comes for a vCPU that is resident nowhere: the controller keeps it, and has an event of its own for that, the
+//! escalation, which it sends to a queue of the hypervisor's on the CPU that the vCPU left first. That wakes the vCPU.
+//!
+//! Only a vCPU that shares its CPU is ever resident nowhere. All others have no escalation, and their CPUs no queue: nothing
+//! here costs them anything.
+
+use core::cell::Cell;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use turnstile_vm::attention::Reasons;
+
+use super::event;
+use super::firmware::{self, Error};
+use super::tima::{HV_NOTIFIED, HvAcknowledge, HvPriority};
+use crate::cpu::{self, PerCpu};
+use crate::discover::MAX_CPUS;
+use crate::println;
+use crate::vcpu::Vcpu;
+
+/// The priority of the hypervisor's queues.
+const PRIORITY: u8 = 4;
+/// The binary logarithm of the bytes of such a queue.
+const SHIFT: u8 = 12;
+/// Events that such a queue has room for: each source has at most one on its way.
+const EVENTS: usize = (1 << SHIFT) / size_of::<u32>();
+/// Nothing is masked.
+const OPEN: u8 = 0xff;
+
+/// The vCPUs that can be woken, by the numbers that their events have.
+static SLEEPERS: [AtomicPtr<Vcpu>; EVENTS] = [const { AtomicPtr::new(ptr::null_mut()) }; EVENTS];
+/// How many of them there are.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// The queues, by the indexes of their CPUs.
+static QUEUES: [Queue; MAX_CPUS] = [const { Queue::new() }; MAX_CPUS];
+
+/// How a vCPU is woken.
+#[derive(Debug)]
+pub(super) enum Escalation {
+    /// By those who post to it: its guest's interrupts do not come from the controller.
+    None,
+    /// The virtual processor has not been put yet.
+    New(u64),
+    /// By an event of a source.
+    Source {
+        /// The source's page of management.
+        page: u64,
+        /// The number that its events have.
+        number: usize,
+    },
+}
+
+impl Escalation {
+    /// Before the vCPU leaves its CPU: what comes behind that escalates.
+    pub(super) fn arm(&mut self, vcpu: &'static Vcpu) {
+        if let Self::New(processor) = *self {
+            *self = Self::set_up(processor, cpu::this()).unwrap_or_else(|Error(code)| {
+                println!("An interrupt may not wake a vCPU that shares its CPU: the firmware says {code}.");
+                Self::None
+            });
+        }
+        if let Self::Source { page, number } = *self {
+            // Release: who is woken by the event finds the vCPU.
+            SLEEPERS[number].store(ptr::from_ref(vcpu).cast_mut(), Ordering::Release);
+            event::arm(page);
+        }
+    }
+
+    /// Lets what comes for a virtual processor that is resident nowhere go to the queue of a CPU: once, before its vCPU leaves
+    /// its first CPU.
+    #[cold]
+    fn set_up(processor: u64, cpu: &PerCpu) -> Result<Self, Error> {
+        /// What the firmware says when there are too many: OPAL_RESOURCE.
+        const TOO_MANY: Error = Error(-10);
+        Queue::of(cpu).place(cpu)?;
+        let number = COUNT.fetch_add(1, Ordering::Relaxed) as usize;
+        if number >= EVENTS - 1 {
+            return Err(TOO_MANY);
+        }
+        let source = firmware::escalation(processor, 0)?;
+        let page = firmware::buffer(source)?.management;
+        event::off(page);
+        firmware::route(source, cpu.pir.into(), PRIORITY, number as u32)?;
+        Ok(Self::Source { page, number })
+    }
+}
+
+/// The queue of a CPU for escalations. Its own CPU alone reads it.
+#[derive(Debug)]
+struct Queue {
+    /// Where it is; zero if it has none.
+    address: Cell<u64>,
+    /// The next event.
+    index: Cell<usize>,
+    /// The highest bit of events of the round before, in the lowest bit.
+    round: Cell<u32>,
+}
+
+// SAFETY: its own CPU alone touches it.
+unsafe impl Sync for Queue {}
+impl Queue {
+    /// Makes that of a CPU that has none.
+    const fn new() -> Self {
+        Self { address: Cell::new(0), index: Cell::new(0), round: Cell::new(0) }
+    }
+
+    /// Returns that of a CPU.
+    fn of(cpu: &PerCpu) -> &'static Self {
+        &QUEUES[cpu.index % MAX_CPUS]
+    }
+
+    /// Places the queue, if that has not been done. On its own CPU.
+    fn place(&self, cpu: &PerCpu) -> Result<(), Error> {
+        if self.address.get() != 0 {
+            return Ok(());
+        }
+        let address = super::host::page()?;
+        // SAFETY: a page that nobody else has, cleared, for ever.
+        unsafe { firmware::place_queue(cpu.pir.into(), PRIORITY, address, SHIFT, false)? };
+        self.address.set(address);
+        // SAFETY: the hypervisor's own priority: it is interrupted for whatever is in the queue.
+        unsafe { HvPriority.store(OPEN) };
+        Ok(())
+    }
+
+    /// Takes the next event.
+    fn next(&self) -> Option<usize> {
+        let (address, index) = (self.address.get(), self.index.get());
+        // SAFETY: inside the queue, which is this CPU's to read. Volatile: the controller writes it.
+        let event = u32::from_be(unsafe { ptr::read_volatile((address as *const u32).add(index)) });
+        if event >> 31 == self.round.get() {
+            return None;
+        }
+        self.index.set((index + 1) % EVENTS);
+        if self.index.get() == 0 {
+            self.round.set(self.round.get() ^ 1);
+        }
+        Some((event & !(1 << 31)) as usize)
+    }
+}
+
+/// Wakes the vCPUs for which something has come, if the controller has said so.
+pub(super) fn serve() {
+    let queue = Queue::of(cpu::this());
+    if queue.address.get() == 0 || HvAcknowledge.load() & HV_NOTIFIED == 0 {
+        return;
+    }
+    // The event was written before the controller has said so.
+    cpu::lwsync();
+    while let Some(number) = queue.next() {
+        let sleeper = SLEEPERS.get(number).map_or(ptr::null_mut(), |sleeper| sleeper.load(Ordering::Acquire));
+        // SAFETY: a vCPU that lives for ever, or null.
+        if let Some(vcpu) = unsafe { sleeper.as_ref() } {
+            vcpu.post(Reasons::EXTERNAL);
+        }
+    }
+    // SAFETY: the hypervisor's own priority: what has come meanwhile interrupts again.
+    unsafe { HvPriority.store(OPEN) };
+}

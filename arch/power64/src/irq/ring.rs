@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The operating system's ring of a vCPU: what of it moves when the vCPU becomes resident, and leaves.
+
+use super::tima::{
+    NOTIFIED, OWN, OsAcknowledge, OsCam, OsPending, OsPriority, OsPull, OsState, OsWords, RESET, VALID,
+};
+use crate::cpu;
+
+/// A vCPU's ring while the vCPU is not resident.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring {
+    /// Both words; kept by the controller itself where [`Ring::keeps`].
+    words: u64,
+    /// What names the vCPU's virtual processor.
+    cam: u32,
+    /// Whether the controller keeps the words of virtual processors that are not resident.
+    keeps: bool,
+}
+
+impl Ring {
+    /// Makes the ring of a virtual processor that has never been resident.
+    pub fn new(cam: u32, keeps: bool) -> Self {
+        Self { words: RESET, cam: cam | VALID, keeps }
+    }
+
+    /// The vCPU becomes resident on this CPU. What came for it meanwhile is pending.
+    pub(super) fn load(&self) {
+        // SAFETY: the vCPU that becomes resident is the one whose ring this is. The words come first: the controller adds to
+        // them what it has kept, and interrupts.
+        unsafe {
+            if !self.keeps {
+                OsWords.store(self.words);
+            }
+            cpu::eieio();
+            OsCam.store(self.cam);
+        }
+    }
+
+    /// The vCPU leaves this CPU. True if something is pending for it that is not masked.
+    pub(super) fn put(&mut self) -> bool {
+        OsPull.load();
+        // The controller does not write the words any more.
+        cpu::eieio();
+        let words = OsWords.load();
+        self.words = words & OWN | RESET & !OWN;
+        let (priority, pending) = ((words >> 48) as u8, (words >> 40) as u8);
+        // The best pending priority has the highest bit.
+        pending.leading_zeros() < u32::from(priority.min(8))
+    }
+
+    /// Resets the ring of the resident vCPU: nothing is pending, and everything is masked.
+    pub(super) fn reset() {
+        // Accepting what is pending is what takes it back from the CPU.
+        OsAcknowledge.load();
+        // SAFETY: the ring stays that of the resident vCPU.
+        unsafe { OsWords.store(RESET) };
+        cpu::eieio();
+    }
+}
+
+/// Says whether an external interrupt is pending for the resident vCPU.
+#[inline] // Two instructions beside the load.
+pub(crate) fn is_pending() -> bool {
+    OsState.load() & NOTIFIED != 0
+}
+
+/// The external interrupt of a guest that does not see the ring itself.
+pub(super) mod wire {
+    use super::{OsAcknowledge, OsPending, OsPriority, Ring, cpu};
+
+    /// The only priority that is ever pending.
+    const PRIORITY: u8 = 0;
+    /// Nothing is masked.
+    const OPEN: u8 = 0xff;
+
+    /// Resets the ring of the resident vCPU, and masks nothing.
+    pub(in super::super) fn prepare() {
+        Ring::reset();
+        // SAFETY: the ring stays that of the resident vCPU.
+        unsafe { OsPriority.store(OPEN) };
+    }
+
+    /// Interrupts the guest as soon as it lets itself be interrupted.
+    #[inline(always)] // One store, on the path of every interrupt.
+    pub(in super::super) fn raise() {
+        // SAFETY: as for `prepare`.
+        unsafe { OsPending.store(PRIORITY) };
+    }
+
+    /// Takes that back.
+    #[inline(always)] // A load and a store, on the path of every interrupt.
+    pub(in super::super) fn lower() {
+        // Accepting masks that priority, and those behind it.
+        OsAcknowledge.load();
+        cpu::eieio();
+        // SAFETY: as for `prepare`.
+        unsafe { OsPriority.store(OPEN) };
+    }
+}

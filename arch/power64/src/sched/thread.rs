@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Threads: what a vCPU has that shares CPUs, and how it comes and goes.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use turnstile_vm::stolen::Account;
+
+use super::Power;
+use crate::cpu::{self, STACK_HEAD};
+use crate::facility;
+use crate::frame::Frame;
+use crate::irq;
+use crate::time;
+use crate::vcpu::Vcpu;
+
+/// What a vCPU has that shares its CPUs.
+pub struct Thread {
+    /// What it has on every architecture.
+    common: turnstile_threads::Thread,
+    /// The end of its stack.
+    stack_end: u64,
+    /// The time that it was ready and did not run.
+    stolen: Account,
+}
+
+impl AsRef<turnstile_threads::Thread> for Thread {
+    fn as_ref(&self) -> &turnstile_threads::Thread {
+        &self.common
+    }
+}
+
+impl Thread {
+    /// Makes thread `number` with the stack that ends at `stack_end`.
+    pub fn new(number: u32, stack_end: u64) -> Self {
+        Self {
+            common: turnstile_threads::Thread::new(number),
+            stack_end,
+            stolen: Account::new(time::frequency()),
+        }
+    }
+
+    /// A life of the vCPU begins.
+    pub fn begin(&self) {
+        self.stolen.begin(turnstile_threads::stolen::<Power>(self));
+    }
+
+    /// Returns how many nanoseconds of this life the vCPU was ready and did not run.
+    pub fn stolen(&self) -> u64 {
+        self.stolen.until(turnstile_threads::stolen::<Power>(self))
+    }
+
+    /// The exit frame, at the top of its stack.
+    fn frame(&self) -> u64 {
+        self.stack_end - STACK_HEAD
+    }
+}
+
+/// Puts a vCPU, which is nobody's then. Returns when its decrementer wants it back.
+pub(super) fn put(vcpu: &'static Vcpu) -> Option<u64> {
+    irq::put(vcpu);
+    vcpu.vm.processors.is_on(vcpu.index).then(|| facility::decrementer(vcpu))
+}
+
+/// Makes a vCPU that is queued resident on this CPU.
+pub(super) fn load(vcpu: &'static Vcpu) {
+    let Some(thread) = &vcpu.thread else { return };
+    vcpu.attention.load(cpu::this().kick_token());
+    turnstile_threads::resident::<Power>(vcpu, thread, |(), _| {});
+    facility::load(vcpu);
+    irq::load(vcpu);
+}
+
+unsafe extern "C" {
+    #[cfg(target_os = "none")]
+    fn turnstile_switch_stack(from: *mut u64, to: u64, frame: u64);
+    #[cfg(target_os = "none")]
+    fn turnstile_thread_start() -> !;
+}
+
+/// Goes on on the stack of `to`, and leaves the R1 of the one in use in `from`.
+pub(super) fn switch_stack(from: &AtomicU64, to: &'static Vcpu) {
+    let Some(to) = &to.thread else { return };
+    #[cfg(target_os = "none")]
+    // SAFETY: the stack was left by this function, or made by `prepare`; nobody else uses it, because its vCPU is
+    // resident here and nowhere else. Its frame names the CPU that runs on it (`cpu::this`), and HSPRG0 gets its address.
+    unsafe {
+        (*(to.frame() as *mut Frame)).cpu = cpu::this();
+        turnstile_switch_stack(from.as_ptr(), to.common.sp.load(Ordering::Relaxed), to.frame());
+    }
+    #[cfg(not(target_os = "none"))]
+    let _ = (from, to.common.sp.load(Ordering::Relaxed));
+}
+
+/// Makes the stack of a vCPU that has never run.
+pub(super) fn prepare(vcpu: &'static Vcpu) {
+    let Some(thread) = &vcpu.thread else { return };
+    #[cfg(target_os = "none")]
+    {
+        /// What `switch.S` finds on a stack: linkage, R14 to R31, R2, and what keeps 16 bytes aligned.
+        const WORDS: usize = 4 + 18 + 2;
+        let mut saved = [0u64; WORDS];
+        saved[4] = core::ptr::from_ref(vcpu) as u64;
+        saved[5] = turnstile_run_thread as *const () as u64;
+        let sp = thread.frame() - 32 - size_of_val(&saved) as u64;
+        // SAFETY: inside the new stack, which nobody uses yet; above it the linkage of who goes on, which has the CR and the
+        // LR that it goes on with.
+        unsafe {
+            (thread.frame() as *mut Frame).write(Frame::idle(cpu::this()));
+            (sp as *mut [u64; WORDS]).write(saved);
+            let linkage = (sp + size_of_val(&saved) as u64) as *mut [u64; 4];
+            linkage.write([0, 0, turnstile_thread_start as *const () as u64, 0]);
+        }
+        thread.common.sp.store(sp, Ordering::Relaxed);
+    }
+    #[cfg(not(target_os = "none"))]
+    let _ = (thread.frame(), vcpu, Frame::idle as fn(_) -> _);
+}
+
+/// Where a vCPU begins that shares CPUs: on its own stack, resident.
+#[cfg(target_os = "none")]
+extern "C" fn turnstile_run_thread(vcpu: &'static Vcpu) -> ! {
+    turnstile_threads::arrive::<Power>();
+    let frame = vcpu.thread.as_ref().map_or(0, Thread::frame);
+    // SAFETY: the top of this stack, above what is in use.
+    unsafe { crate::exit::wait::live(frame as *mut Frame, vcpu) }
+}

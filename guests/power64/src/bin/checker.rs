@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Counts every interrupt for a long time: none may be lost, none may come twice. All CPUs wake at about the same
+//! moments, by their decrementers, send an interrupt to every CPU, themselves too, and sleep again (see
+//! [`turnstile_guests_power64::ledger`]).
+//!
+//! Options: `seconds=` of sending (10), `period=` of the timer in microseconds (250000), `seed=`.
+#![no_std]
+#![no_main]
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+use turnstile_guests_power64::platform::MAX_CPUS;
+use turnstile_guests_power64::random::{self, Random};
+use turnstile_guests_power64::{cpu, entry, irq, ledger, options, println, smp, timer};
+
+entry!(main);
+
+/// So long after it was sent, in microseconds, an interrupt is lost.
+const PATIENCE: u64 = 3_000_000;
+/// The CPUs wake within so many microseconds.
+const SPREAD: u64 = 50;
+/// How often a CPU tries to send to one that has an interrupt under way.
+const TRIES: usize = 20;
+
+/// Decrementer interrupts of one CPU.
+struct Ring {
+    sent: AtomicU64,
+    taken: AtomicU64,
+    due: AtomicU64,
+    slowest: AtomicU64,
+}
+
+static RINGS: [Ring; MAX_CPUS] = [const {
+    Ring {
+        sent: AtomicU64::new(0),
+        taken: AtomicU64::new(0),
+        due: AtomicU64::new(0),
+        slowest: AtomicU64::new(0),
+    }
+}; MAX_CPUS];
+/// Events of kinds that nobody sends.
+static STRANGE: AtomicU64 = AtomicU64::new(0);
+static LOST: AtomicU64 = AtomicU64::new(0);
+/// The time at which sending ends.
+static END: AtomicU64 = AtomicU64::new(0);
+static READY: AtomicU64 = AtomicU64::new(0);
+/// CPUs that send nothing any more, and that have left.
+static QUIET: AtomicU64 = AtomicU64::new(0);
+static LEFT: AtomicU64 = AtomicU64::new(0);
+/// Something was lost: nobody goes on.
+static BROKEN: AtomicBool = AtomicBool::new(false);
+
+fn main() {
+    irq::init();
+    let seconds = options::number("seconds", 10);
+    END.store(timer::now() + timer::ticks(seconds * 1_000_000), SeqCst);
+    irq::set_handler(Some(handle));
+    for index in smp::others() {
+        if !smp::start(index, work, 0) {
+            println!("@error CPU {index} does not start");
+            return;
+        }
+    }
+    work(0);
+    report(seconds);
+}
+
+fn ring() -> &'static Ring {
+    &RINGS[cpu::this().index()]
+}
+
+fn handle(event: u8) {
+    match event {
+        irq::TIMER => {
+            let ring = ring();
+            ring.slowest.fetch_max(timer::now().saturating_sub(ring.due.load(SeqCst)), SeqCst);
+            ring.taken.fetch_add(1, SeqCst);
+        }
+        irq::IPI => ledger::take(),
+        _ => _ = STRANGE.fetch_add(1, SeqCst),
+    }
+}
+
+/// Sets the decrementer to the next moment of the grid that all CPUs have in common.
+fn set_clock(grid: &mut u64, period: u64, random: &mut Random) {
+    while *grid <= timer::now() {
+        *grid += period;
+    }
+    let due = *grid + random.below(timer::ticks(SPREAD));
+    ring().sent.fetch_add(1, SeqCst);
+    ring().due.store(due, SeqCst);
+    timer::arm(due);
+}
+
+/// What each CPU does until everything was sent and taken.
+fn work(_: u64) {
+    let this = cpu::this().index();
+    let count = smp::count() as u64;
+    let mut random = random::stream(this as u64);
+    READY.fetch_add(1, SeqCst);
+    while READY.load(SeqCst) < count {
+        cpu::relax();
+    }
+    let period = timer::ticks(options::number("period", 250_000)).max(1);
+    let mut grid = timer::now() / period * period;
+    let mut quiet = false;
+    loop {
+        set_clock(&mut grid, period, &mut random);
+        while ring().taken.load(SeqCst) < ring().sent.load(SeqCst) && !BROKEN.load(SeqCst) {
+            cpu::wait();
+        }
+        if timer::now() < END.load(SeqCst) {
+            send_to_all();
+        } else if !quiet {
+            quiet = true;
+            QUIET.fetch_add(1, SeqCst);
+        }
+        let over = QUIET.load(SeqCst) == count && !ledger::of(this).is_open();
+        // The first CPU, which ends the machine, stays until the others have left.
+        if BROKEN.load(SeqCst) || over && (this != 0 || LEFT.load(SeqCst) == count - 1) {
+            break;
+        }
+    }
+    timer::disarm();
+    LEFT.fetch_add(1, SeqCst);
+}
+
+/// Sends an interrupt to each CPU, or looks how old the one under way is.
+fn send_to_all() {
+    for receiver in 0..smp::count() {
+        let sent = (0..TRIES).any(|_| {
+            cpu::take_interrupts();
+            ledger::send(receiver)
+        });
+        if !sent && ledger::of(receiver).age() > timer::ticks(PATIENCE) {
+            LOST.fetch_add(1, SeqCst);
+            BROKEN.store(true, SeqCst);
+        }
+    }
+}
+
+fn report(seconds: u64) {
+    let cpus = smp::count();
+    let [mut ipis, mut rings, mut slowest, mut doubled] = [0, 0, 0, STRANGE.load(SeqCst)];
+    let mut lost = LOST.load(SeqCst);
+    for (cpu, ring) in RINGS.iter().enumerate().take(cpus) {
+        let account = ledger::of(cpu);
+        let [sent, taken] = [&account.sent, &account.taken].map(|field| field.load(SeqCst));
+        if sent != taken || account.doubled.load(SeqCst) != 0 {
+            println!(
+                "@error IPIs to CPU {cpu}: sent {sent}, taken {taken}, doubled {}",
+                account.doubled.load(SeqCst)
+            );
+            lost += sent.saturating_sub(taken);
+        }
+        let [set, rung] = [&ring.sent, &ring.taken].map(|field| field.load(SeqCst));
+        if set != rung {
+            println!("@error timer of CPU {cpu}: set {set}, rung {rung}");
+            lost += set.saturating_sub(rung);
+            doubled += rung.saturating_sub(set);
+        }
+        doubled += account.doubled.load(SeqCst);
+        ipis += taken;
+        rings += rung;
+        slowest = slowest.max(account.slowest.load(SeqCst)).max(ring.slowest.load(SeqCst));
+    }
+    let slowest = timer::microseconds(slowest);
+    println!(
+        "@done seconds={seconds} cpus={cpus} ipis={ipis} rings={rings} lost={lost} doubled={doubled} slowest={slowest}"
+    );
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Dies in the way that `how=` names (default: exception), at once or `after=` milliseconds.
+#![no_std]
+#![no_main]
+
+use turnstile_guests_power64::{crash, entry, options, println, timer};
+
+entry!(main);
+
+fn main() {
+    println!("@boot crash");
+    timer::wait(options::number("after", 0) * 1000, || false);
+    crash::die(options::get("how").unwrap_or("exception"));
+}

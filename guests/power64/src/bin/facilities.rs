@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Looks whether anything of vector-scalar registers and special-purpose registers comes from somebody else: at the start
+//! nothing is in the former, later in all of them what this program has put there, through every kind of exit and while others
+//! run on the same CPU.
+//!
+//! Options: `seed=` what is put there (a VM's own number), `rounds=` (20), `again`: reboots instead of powering off,
+//! `bare`: the machine has had firmware, so what is found at the start counts for nothing.
+#![no_std]
+#![no_main]
+
+use turnstile_guests_power64::platform::platform;
+use turnstile_guests_power64::state::{self, State, sprs};
+use turnstile_guests_power64::{cpu, crash, entry, hcall, irq, mmio, options, power, println, timer, trap};
+
+entry!(main);
+
+fn main() {
+    irq::init();
+    let seed = options::number("seed", 1);
+    let bare = options::get("bare").is_some();
+    let mut errors = 0;
+    for state in present() {
+        if !(state.holds)(0) && !bare {
+            errors += 1;
+            println!("@error {}: not as after a reset", state.name);
+        }
+    }
+    println!("@boot facilities {}", Names);
+    for round in 0..options::number("rounds", 20) {
+        let seed = seed << 16 | (round + 1) << 1 | 1;
+        present().for_each(|state| (state.fill)(seed));
+        for _ in 0..8 {
+            exits();
+        }
+        for state in present().filter(|state| !(state.holds)(seed)) {
+            errors += 1;
+            println!(
+                "@error {}: changed {}",
+                state.name,
+                sprs::first_wrong(&sprs::PLAIN, seed).unwrap_or("")
+            );
+        }
+    }
+    if options::get("again").is_some() && errors == 0 {
+        println!("@again");
+        power::reset();
+    }
+    println!("@done facilities errors={errors}");
+}
+
+fn present() -> impl Iterator<Item = &'static State> {
+    state::ALL.iter()
+}
+
+/// The names of what is looked at.
+struct Names;
+
+impl core::fmt::Display for Names {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        present().try_for_each(|state| write!(f, "{} ", state.name))
+    }
+}
+
+/// Leaves the guest in every way; the last one gives the CPU away, if there is somebody who wants it.
+fn exits() {
+    hcall::call(hcall::CONFER, [u64::MAX, 0, 0, 0]);
+    hcall::call(hcall::NOTHING, [0; 4]);
+    if let Some(uart) = platform().uart {
+        mmio::read8(uart.base + 7);
+    }
+    // Changes DAR and DSISR, which the handler of the exception reads; they are put back.
+    let kept = [turnstile_guests_power64::mfspr!(19), turnstile_guests_power64::mfspr!(18)];
+    let _ = trap::caught(|| _ = mmio::read64(crash::outside()));
+    turnstile_guests_power64::mtspr!(19, kept[0]);
+    turnstile_guests_power64::mtspr!(18, kept[1]);
+    irq::send(0);
+    cpu::take_interrupts();
+    let count = irq::count(irq::TIMER);
+    timer::arm(timer::now() + timer::ticks(200));
+    while irq::count(irq::TIMER) == count {
+        cpu::wait();
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Exits of one or two instructions.
+
+use core::arch::global_asm;
+
+use turnstile_guests_power64::exception::{self, vector};
+use turnstile_guests_power64::platform::platform;
+use turnstile_guests_power64::{bench, cpu, hcall, measured_loop, options, println, smp};
+
+/// H_CONFER(-1): the one call that Linux KVM answers in its kernel without doing anything.
+pub fn null_hypercall() {
+    bench::measure(
+        "null-hypercall",
+        |n| measured_loop!(n, ["li 3, 0xe4", "li 4, -1", "li 5, 0", "sc 1"],),
+        |n| measured_loop!(n, ["li 3, 0xe4", "li 4, -1", "li 5, 0", "nop"],),
+    );
+    expect("H_CONFER", hcall::call(hcall::CONFER, [u64::MAX, 0, 0, 0]), hcall::SUCCESS);
+}
+
+fn expect(what: &str, status: i64, wanted: i64) {
+    if status != wanted {
+        println!("@error {what} answers {status}");
+    }
+}
+
+/// A number behind those of PAPR.
+pub fn unknown_hypercall() {
+    bench::measure(
+        "unknown-hypercall",
+        |n| measured_loop!(n, ["li 3, 0x1000", "sc 1"],),
+        |n| measured_loop!(n, ["li 3, 0x1000", "nop"],),
+    );
+    expect("an unknown call", hcall::call(hcall::NOTHING, [0; 4]), hcall::FUNCTION);
+}
+
+/// H_PROD of this CPU, so that the H_CEDE behind it returns at once.
+pub fn prod_cede() {
+    let server = u64::from(smp::server(0));
+    bench::measure(
+        "prod-cede",
+        |n| measured_loop!(n, ["li 3, 0xe8", "mr 4, 27", "sc 1", "li 3, 0xe0", "sc 1"], in("r27") server,),
+        |n| measured_loop!(n, ["li 3, 0xe8", "mr 4, 27", "nop", "li 3, 0xe0", "nop"], in("r27") server,),
+    );
+    // H_CEDE lets interrupts in.
+    cpu::mask();
+    expect("H_PROD", hcall::call(hcall::PROD, [server, 0, 0, 0]), hcall::SUCCESS);
+    expect("H_CEDE", hcall::call(hcall::CEDE, [0; 4]), hcall::SUCCESS);
+    cpu::mask();
+}
+
+/// A byte to the scratch register of a 16550A, or to where the option `mmio=` says.
+pub fn mmio_store() {
+    const SCRATCH: u64 = 7;
+    let place = options::number("mmio", platform().uart.map_or(0, |uart| uart.base + SCRATCH));
+    if place == 0 {
+        println!("@error the device tree has no device in memory, and mmio= names none");
+        return;
+    }
+    bench::measure(
+        "mmio-store",
+        |n| measured_loop!(n, ["stb 26, 0(27)"], in("r27") place, in("r26") 0x5a_u64,),
+        |n| measured_loop!(n, ["nop"], in("r27") place, in("r26") 0x5a_u64,),
+    );
+}
+
+// R27 counts.
+global_asm!(
+    r#"
+    .section .text.doorbell, "ax"
+    .balign 64
+doorbell_taken:
+    addi    27, 27, 1
+    rfid
+    "#
+);
+
+unsafe extern "C" {
+    fn doorbell_taken();
+}
+
+/// Directed privileged doorbell to thread 0 of this core, which it is: message type 5 (Power ISA 3.0B Book III, section
+/// 10.2). The branch through the count register is for QEMU, which reports another address of the fault without it.
+pub fn facility_fault() {
+    exception::set_handler(vector::DOORBELL, doorbell_taken);
+    cpu::unmask();
+    bench::measure(
+        "facility-fault",
+        |n| {
+            measured_loop!(n, [
+                    "addi 26, 26, 1",
+                    "bcl 20, 31, 2f",
+                    "2:",
+                    "mflr 4",
+                    "addi 4, 4, 16",
+                    "mtctr 4",
+                    "bctr",
+                    ".long 0x7c00c91c",
+                    "3:",
+                    "cmpld 26, 27",
+                    "beq 4f",
+                    "or 31, 31, 31",
+                    "b 3b",
+                    "4:",
+                ], in("r25") 5_u64 << 27, inout("r26") 0_u64 => _, inout("r27") 0_u64 => _, out("lr") _,)
+        },
+        |n| {
+            measured_loop!(n, [
+                    "addi 26, 26, 1",
+                    "bcl 20, 31, 2f",
+                    "2:",
+                    "mflr 4",
+                    "addi 4, 4, 16",
+                    "mtctr 4",
+                    "bctr",
+                    "nop",
+                    "addi 27, 27, 1",
+                    "nop",
+                    "cmpld 26, 27",
+                    "beq 4f",
+                    "4:",
+                ], inout("r26") 0_u64 => _, inout("r27") 0_u64 => _, out("lr") _,)
+        },
+    );
+    cpu::mask();
+}

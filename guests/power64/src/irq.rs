@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Interrupts of both controllers, as events: count, call the guest's handler, end.
+
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+use crate::platform::{Controller, MAX_CPUS, platform};
+use crate::{cpu, timer, xics, xive};
+
+/// The timer has come to its time.
+pub const TIMER: u8 = 0;
+/// A CPU has sent an interrupt.
+pub const IPI: u8 = 1;
+/// A directed privileged doorbell.
+pub const DOORBELL: u8 = 2;
+/// An interrupt of a source that is none of the above.
+pub const DEVICE: u8 = 3;
+/// An external interrupt without a source.
+pub const SPURIOUS: u8 = 4;
+const EVENTS: usize = 5;
+
+static HANDLER: AtomicUsize = AtomicUsize::new(0);
+static COUNTS: [[AtomicU32; EVENTS]; MAX_CPUS] = [const { [const { AtomicU32::new(0) }; EVENTS] }; MAX_CPUS];
+
+/// Sets the function that is called for each event, before its end; `None` for counting only.
+pub fn set_handler(handler: Option<fn(u8)>) {
+    HANDLER.store(handler.map_or(0, |function| function as usize), Relaxed);
+}
+
+/// Sets the interrupt controller up, for the boot CPU too; returns whether there is one.
+pub fn init() -> bool {
+    let good = match platform().controller {
+        Controller::Xive(_) => xive::init(),
+        Controller::Xics => true,
+        Controller::None => false,
+    };
+    init_cpu();
+    good
+}
+
+/// Sets up what belongs to the CPU that runs this.
+pub fn init_cpu() {
+    match platform().controller {
+        Controller::Xive(_) => xive::init_cpu(),
+        Controller::Xics => xics::init_cpu(),
+        Controller::None => {}
+    }
+}
+
+/// Sends an interrupt to the CPU with this number. Two that it has not taken yet may become one.
+pub fn send(index: usize) {
+    match platform().controller {
+        Controller::Xive(_) => xive::send(index),
+        Controller::Xics => xics::send(index),
+        Controller::None => {}
+    }
+}
+
+/// Returns how often this CPU took this event.
+pub fn count(event: u8) -> u32 {
+    count_on(cpu::this().index(), event)
+}
+
+/// Returns how often the CPU with this number took this event.
+pub fn count_on(cpu: usize, event: u8) -> u32 {
+    COUNTS[cpu % MAX_CPUS][usize::from(event) % EVENTS].load(Relaxed)
+}
+
+/// Sets all counters to zero.
+pub fn reset_counts() {
+    COUNTS.iter().flatten().for_each(|count| count.store(0, Relaxed));
+}
+
+/// Enters an event.
+pub fn on_event(event: u8) {
+    COUNTS[cpu::this().index()][usize::from(event) % EVENTS].fetch_add(1, Relaxed);
+    let handler = HANDLER.load(Relaxed);
+    if handler != 0 {
+        // SAFETY: a non-zero value is a function of this type, stored by `set_handler`.
+        let handler: fn(u8) = unsafe { core::mem::transmute(handler) };
+        handler(event);
+    }
+}
+
+/// Takes what the interrupt controller presents.
+pub fn on_external() {
+    match platform().controller {
+        Controller::Xive(_) => xive::take(),
+        Controller::Xics => xics::take(),
+        Controller::None => on_event(SPURIOUS),
+    }
+}
+
+/// Takes the decrementer's interrupt.
+pub fn on_decrementer() {
+    if timer::is_due() {
+        on_event(TIMER);
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The runtime of the bare-metal POWER guests: what measures, tests or attacks a hypervisor from inside.
+//!
+//! A guest is a PAPR partition without an operating system: it takes what it needs to know from the device tree, talks and
+//! ends by hypervisor calls and RTAS, and runs in real mode but where it tries translation. Lines that a program is to
+//! read begin with `@`.
+//!
+//! Names and sections are those of the Power ISA 3.0B and of LoPAR (the public PAPR).
+#![no_std]
+
+pub use turnstile_guests_common::{check, check_eq, skip};
+
+pub mod bench;
+pub mod boot;
+pub mod console;
+pub mod cpu;
+pub mod crash;
+pub mod exception;
+pub mod hcall;
+pub mod irq;
+pub mod ledger;
+pub mod mmio;
+pub mod mmu;
+pub mod options;
+pub mod platform;
+pub mod power;
+pub mod probe;
+pub mod random;
+pub mod rtas;
+pub mod smp;
+pub mod state;
+pub mod test;
+pub mod timer;
+pub mod trap;
+pub mod xics;
+pub mod xive;
+
+/// Names the function that the runtime calls once it is set up; the guest powers off when it returns.
+#[macro_export]
+macro_rules! entry {
+    ($main:path) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn guest_main() {
+            let main: fn() = $main;
+            main();
+        }
+    };
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    println!("@error panic: {info}");
+    power::off()
+}
