@@ -91,15 +91,34 @@ pub fn build(platform: &Platform<'_>) -> Result<Vec<u8>, Error> {
     }
     chosen(&mut fdt, platform)?;
     memory(&mut fdt, platform.memory)?;
-    cpus(&mut fdt, platform)?;
     rtas(&mut fdt, platform)?;
     match platform.interrupts {
         Interrupts::Xive => xive(&mut fdt, platform.vcpus)?,
         Interrupts::Xics => xics(&mut fdt, platform.vcpus)?,
     }
     devices(&mut fdt)?;
+    // Last, see `complete`.
+    cpus(&mut fdt, platform)?;
     fdt.end_node(root)?;
-    fdt.finish()
+    complete(fdt.finish()?).ok_or(Error::InvalidPropertyName)
+}
+
+/// The property of the page sizes has a name of 32 characters, one more than the specification allows and the writer takes:
+/// this is the name without the last one. It is the last name that the writer meets.
+const RADIX_PAGES_NAME: &str = "ibm,processor-radix-AP-encoding";
+
+/// Completes the last name of the block of names, which ends the blob (Devicetree Specification 0.4, chapter 5).
+fn complete(mut blob: Vec<u8>) -> Option<Vec<u8>> {
+    const TOTAL_SIZE: usize = 4;
+    const NAMES_SIZE: usize = 32;
+    let names = blob.strip_suffix(b"\0")?.ends_with(RADIX_PAGES_NAME.as_bytes());
+    for field in [TOTAL_SIZE, NAMES_SIZE] {
+        let field = blob.get_mut(field..)?.first_chunk_mut::<4>()?;
+        *field = (u32::from_be_bytes(*field) + 1).to_be_bytes();
+    }
+    blob.pop();
+    blob.extend_from_slice(b"s\0");
+    names.then_some(blob)
 }
 
 fn chosen(fdt: &mut FdtWriter, platform: &Platform<'_>) -> Result<(), Error> {
@@ -166,13 +185,13 @@ fn cpu(fdt: &mut FdtWriter, number: u32, timebase: u64) -> Result<(), Error> {
         fdt.property_u32(&format!("{cache}-size"), CACHE_SIZE)?;
     }
     fdt.property("ibm,pa-features", &PA_FEATURES)?;
-    fdt.property_array_u32("ibm,processor-radix-AP-encodings", &RADIX_PAGES)?;
     // Vectors with VSX.
     fdt.property_u32("ibm,vmx", 2)?;
     for facility in ["ibm,dfp", "ibm,purr", "ibm,spurr"] {
         fdt.property_u32(facility, 1)?;
     }
-    Ok(())
+    // Behind all others, see `complete`.
+    fdt.property_array_u32(RADIX_PAGES_NAME, &RADIX_PAGES)
 }
 
 fn rtas(fdt: &mut FdtWriter, platform: &Platform<'_>) -> Result<(), Error> {
