@@ -2,7 +2,7 @@
 //! The checks of the built system that are not scenarios, in the order in which they are made.
 
 use super::{
-    Verdict, ablation, bench_errors, benching, bochs, eoi, firmware, guarded, image, image_x86, metering,
+    Verdict, ablation, bench_errors, benching, bochs, eoi, firmware, guarded, image, image_power, image_x86, metering,
     mitigations, peers, weight,
 };
 use crate::failure::Result;
@@ -29,7 +29,7 @@ impl Check {
 }
 
 /// All checks.
-pub const CHECKS: [Check; 24] = [
+pub const CHECKS: [Check; 26] = [
     Check {
         name: "images/hot-path",
         run: |layout, _| image::hot_path(&setup::images::program(layout, Isa::Arm64)).into(),
@@ -61,7 +61,10 @@ pub const CHECKS: [Check; 24] = [
         },
     },
     Check { name: "arm64/peers", run: |layout, qemu| peers::check(layout, qemu, Isa::Arm64) },
-    Check { name: "arm64/ablation/effects", run: |layout, qemu| ablation::effects(layout, qemu).into() },
+    Check {
+        name: "arm64/ablation/effects",
+        run: |layout, qemu| ablation::effects(layout, qemu, Isa::Arm64).into(),
+    },
     Check {
         name: "arm64/linux/weight",
         run: |layout, qemu| {
@@ -79,6 +82,11 @@ pub const CHECKS: [Check; 24] = [
         name: "x86_64/bench/statistics",
         run: |layout, qemu| benching::statistics(layout, qemu, Isa::X86_64).into(),
     },
+    Check {
+        name: "x86_64/ablation/effects",
+        run: |layout, qemu| ablation::effects(layout, qemu, Isa::X86_64).into(),
+    },
+    Check { name: "x86_64/peers", run: |layout, qemu| peers::check(layout, qemu, Isa::X86_64) },
     Check { name: "x86_64/eoi", run: |layout, qemu| eoi::check(layout, qemu).into() },
     Check { name: "x86_64/bochs", run: |layout, _| bochs::check(layout) },
     Check {
@@ -92,6 +100,14 @@ pub const CHECKS: [Check; 24] = [
     Check {
         name: "x86_64/images/permissions",
         run: |layout, _| image_x86::permissions(&setup::images::program(layout, Isa::X86_64)).into(),
+    },
+    Check {
+        name: "power64/images/hot-path",
+        run: |layout, _| image_power::hot_path(&setup::images::program(layout, Isa::Power64)).into(),
+    },
+    Check {
+        name: "power64/images/no-vectors",
+        run: |layout, _| image_power::no_vectors(&setup::images::program(layout, Isa::Power64)).into(),
     },
 ];
 

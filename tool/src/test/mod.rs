@@ -22,6 +22,7 @@ mod host;
 mod hostile_x86;
 mod hour;
 mod image;
+mod image_power;
 mod image_x86;
 mod linux;
 mod linux_x86;

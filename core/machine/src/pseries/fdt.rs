@@ -11,6 +11,7 @@ use turnstile_papr::rtas::Function;
 use turnstile_papr::terminal;
 use vm_fdt::{Error, FdtReserveEntry, FdtWriter};
 
+use super::long_name;
 use super::{
     INTERRUPT_PAGE, Interrupts, RESERVED_PRIORITY, TERMINAL_SOURCE, TIMA, TIMA_OS_PAGE, TIMA_USER_PAGE,
     ipi_sources,
@@ -63,6 +64,9 @@ const PA_FEATURES: [u8; 68] = [
 /// Page sizes of radix trees: the encoding in the highest three bits, the shift (Power ISA 3.0B Book III 5.7.10.1).
 const RADIX_PAGES: [u32; 4] = [12, 5 << 29 | 16, 1 << 29 | 21, 2 << 29 | 30];
 
+/// The name of their property, without the last letter, for which the writer has no room.
+const RADIX_PAGES_NAME: &str = "ibm,processor-radix-AP-encoding";
+
 /// Bytes of a line of the first-level caches, and of each of them.
 const CACHE_LINE: u32 = 128;
 const CACHE_SIZE: u32 = 0x8000;
@@ -91,34 +95,17 @@ pub fn build(platform: &Platform<'_>) -> Result<Vec<u8>, Error> {
     }
     chosen(&mut fdt, platform)?;
     memory(&mut fdt, platform.memory)?;
+    cpus(&mut fdt, platform)?;
     rtas(&mut fdt, platform)?;
     match platform.interrupts {
         Interrupts::Xive => xive(&mut fdt, platform.vcpus)?,
         Interrupts::Xics => xics(&mut fdt, platform.vcpus)?,
     }
     devices(&mut fdt)?;
-    // Last, see `complete`.
-    cpus(&mut fdt, platform)?;
     fdt.end_node(root)?;
-    complete(fdt.finish()?).ok_or(Error::InvalidPropertyName)
-}
-
-/// The property of the page sizes has a name of 32 characters, one more than the specification allows and the writer takes:
-/// this is the name without the last one. It is the last name that the writer meets.
-const RADIX_PAGES_NAME: &str = "ibm,processor-radix-AP-encoding";
-
-/// Completes the last name of the block of names, which ends the blob (Devicetree Specification 0.4, chapter 5).
-fn complete(mut blob: Vec<u8>) -> Option<Vec<u8>> {
-    const TOTAL_SIZE: usize = 4;
-    const NAMES_SIZE: usize = 32;
-    let names = blob.strip_suffix(b"\0")?.ends_with(RADIX_PAGES_NAME.as_bytes());
-    for field in [TOTAL_SIZE, NAMES_SIZE] {
-        let field = blob.get_mut(field..)?.first_chunk_mut::<4>()?;
-        *field = (u32::from_be_bytes(*field) + 1).to_be_bytes();
-    }
-    blob.pop();
-    blob.extend_from_slice(b"s\0");
-    names.then_some(blob)
+    let mut blob = fdt.finish()?;
+    long_name::lengthen(&mut blob, RADIX_PAGES_NAME, "s").ok_or(Error::InvalidPropertyName)?;
+    Ok(blob)
 }
 
 fn chosen(fdt: &mut FdtWriter, platform: &Platform<'_>) -> Result<(), Error> {
@@ -185,13 +172,13 @@ fn cpu(fdt: &mut FdtWriter, number: u32, timebase: u64) -> Result<(), Error> {
         fdt.property_u32(&format!("{cache}-size"), CACHE_SIZE)?;
     }
     fdt.property("ibm,pa-features", &PA_FEATURES)?;
+    fdt.property_array_u32(RADIX_PAGES_NAME, &RADIX_PAGES)?;
     // Vectors with VSX.
     fdt.property_u32("ibm,vmx", 2)?;
     for facility in ["ibm,dfp", "ibm,purr", "ibm,spurr"] {
         fdt.property_u32(facility, 1)?;
     }
-    // Behind all others, see `complete`.
-    fdt.property_array_u32(RADIX_PAGES_NAME, &RADIX_PAGES)
+    Ok(())
 }
 
 fn rtas(fdt: &mut FdtWriter, platform: &Platform<'_>) -> Result<(), Error> {
