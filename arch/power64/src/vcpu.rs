@@ -32,6 +32,9 @@ pub struct Vcpu {
     /// What its exits cost, if its VM keeps statistics: its CPU adds, anybody reads.
     pub statistics: Option<&'static Page>,
     facilities: UnsafeCell<facility::State>,
+    /// Where its state goes on an exit that does without techniques.
+    #[cfg(feature = "ablation")]
+    saved: UnsafeCell<crate::naive::Saved>,
     /// What it has if it shares CPUs with others; `None` if it is pinned.
     pub thread: Option<Thread>,
 }
@@ -65,6 +68,8 @@ impl Vcpu {
             owned: UnsafeCell::new(Owned { irq: vm.board.own(index), areas: Areas::default() }),
             statistics: vm.statistics.then(|| &*Box::leak(Box::new(Page::new(time::frequency())))),
             facilities: UnsafeCell::default(),
+            #[cfg(feature = "ablation")]
+            saved: UnsafeCell::default(),
             thread,
         }
     }
@@ -102,5 +107,19 @@ impl Vcpu {
     /// Sets reasons to look, and makes the vCPU do so.
     pub fn post(&self, reasons: Reasons) {
         self.notify(self.attention.post(reasons));
+    }
+}
+
+#[cfg(feature = "ablation")]
+impl Vcpu {
+    /// Returns where its state goes on an exit that does without techniques.
+    ///
+    /// # Safety
+    /// Only on the physical CPU where the vCPU is resident, and only once at a time.
+    #[inline(always)] // An address computation.
+    #[allow(clippy::mut_from_ref, reason = "the contract makes the reference unique")]
+    pub unsafe fn saved(&self) -> &mut crate::naive::Saved {
+        // SAFETY: unique by the contract.
+        unsafe { &mut *self.saved.get() }
     }
 }
