@@ -5,10 +5,10 @@ use turnstile_papr::code::Code as Return;
 use turnstile_papr::hcall::Hcall;
 
 use super::{Answer, calls};
+use crate::Monitor;
 use crate::frame::Frame;
 use crate::irq;
 use crate::vcpu::Vcpu;
-use crate::Monitor;
 
 /// A light handler: takes the frame and the arguments (R4 to R10). The frequent ones are leaves without a stack frame.
 pub type Handler = extern "C" fn(&mut Frame, u64, u64, u64, u64, u64, u64, u64) -> Answer;

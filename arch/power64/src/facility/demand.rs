@@ -19,7 +19,8 @@ use crate::vcpu::Vcpu;
 pub(super) const LOADS: u32 = 1 << u8::BITS;
 
 /// What every guest has, all the time.
-pub(super) const ALWAYS: u64 = hfscr::FP | hfscr::VECTOR | hfscr::DSCR | hfscr::TAR | hfscr::SCV | hfscr::PREFIX;
+pub(super) const ALWAYS: u64 =
+    hfscr::FP | hfscr::VECTOR | hfscr::DSCR | hfscr::TAR | hfscr::SCV | hfscr::PREFIX;
 
 /// MMCR0: counters are frozen.
 pub(crate) const FROZEN: u64 = 1 << 31;

@@ -23,14 +23,14 @@ use core::cell::Cell;
 use core::ptr;
 
 use crate::cpu;
+#[cfg(feature = "ablation")]
+use crate::naive::{Technique, is_off};
 use crate::regs::{DEC, HFSCR};
 use crate::switch;
 use crate::time;
 use crate::vcpu::Vcpu;
-#[cfg(feature = "ablation")]
-use crate::naive::{Technique, is_off};
-pub use demand::set_enforced;
 use demand::Demanded;
+pub use demand::set_enforced;
 use fp::Vectors;
 use registers::{Common, Modes};
 
@@ -189,7 +189,10 @@ fn signed(decrementer: u64) -> u64 {
 }
 
 /// Stores what the holder has in registers. They are nobody's then, or those of the `next` one. Returns who it was.
-#[cfg_attr(not(feature = "ablation"), allow(unused_variables, reason = "only without the groups the two are mixed"))]
+#[cfg_attr(
+    not(feature = "ablation"),
+    allow(unused_variables, reason = "only without the groups the two are mixed")
+)]
 fn release(next: Option<&State>) -> Option<&'static Vcpu> {
     let holder = &cpu::this().holder.0;
     // SAFETY: null, or a vCPU, which lives for ever.
