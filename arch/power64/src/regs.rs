@@ -63,8 +63,8 @@ macro_rules! sprs {
 sprs! {
     /// Fixed-point exception register.
     XER = 1;
-    /// Data stream control, as problem state writes it.
-    DSCR = 3;
+    /// Data stream control.
+    DSCR = 17;
     /// Link register.
     LR = 8;
     /// Count register.
@@ -249,8 +249,6 @@ pub mod lpcr {
     pub const PECE: u64 = 0x1_f000 | 1 << 46;
     /// The guest may invalidate its own translations.
     pub const GTSE: u64 = 1 << 10;
-    /// External interrupts are not taken in hypervisor state.
-    pub const HEIC: u64 = 1 << 4;
     /// External interrupts are the guest's.
     pub const LPES0: u64 = 1 << 3;
     /// Hypervisor virtualization interrupts are taken.
@@ -291,6 +289,8 @@ pub mod msr {
     pub const SF: u64 = 1 << 63;
     /// Hypervisor state.
     pub const HV: u64 = 1 << 60;
+    /// Transactions.
+    pub const TM: u64 = 1 << 32;
     /// Vector facility.
     pub const VEC: u64 = 1 << 25;
     /// VSX facility.

@@ -30,6 +30,12 @@
     .set    LIGHT, 360
     .set    FULL, 368
     .set    CPU, 376
+    .set    PAGE, 384
+    .set    TIMING, 392
+    .set    RECORD, 400
+    .set    INNER, 408
+    .set    HYPERCALL, 128              // the record of calls in a page of statistics
+    .set    TB, 268
     .set    CPU_FAULT_STACK_END, 0      // cpu::PerCpu
     .set    REPORT, 32                  // fault::Report, behind the linkage of a frame
     .set    MSR_PR, 0x4000
@@ -53,7 +59,7 @@
     b       light_exit
     .endm
 
-    // An interrupt that no guest causes, or none that it survives: goes on in fault.S.
+    // An interrupt that no guest causes, or none that it survives: goes on in image.S.
     .macro fault_body vector
     mtspr   HSPRG1, %r1
     mfspr   %r1, HSPRG0

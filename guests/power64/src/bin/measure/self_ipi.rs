@@ -13,6 +13,8 @@ global_asm!(
     .section .text.self_ipi, "ax"
     .balign 64
 self_ipi_xics:                      // r26 = this server
+    mfsrr0  23                      // calls overwrite them
+    mfsrr1  22
     addi    27, 27, 1
     li      3, 0x74                 // H_XIRR
     sc      1
@@ -24,6 +26,8 @@ self_ipi_xics:                      // r26 = this server
     li      3, 0x64                 // H_EOI
     mr      4, 25
     sc      1
+    mtsrr0  23
+    mtsrr1  22
     rfid
 
     // r26 = presentation, r24 = management page, r23 = queue, r22 = 2 + place in it, r21 = 0xff
@@ -70,9 +74,10 @@ pub fn xics() {
                     "or 31, 31, 31",
                     "b 2b",
                     "3:",
-                ], inout("r27") 0_u64 => _, in("r26") server, out("r25") _, inout("r24") 0_u64 => _,)
+                ], inout("r27") 0_u64 => _, in("r26") server, out("r25") _, inout("r24") 0_u64 => _,
+                out("r23") _, out("r22") _,)
         },
-        nothing::<13>,
+        nothing::<17>,
     );
     finish();
 }
