@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A small virtual machine monitor for Linux KVM on arm64 and x86-64.
+//! A small virtual machine monitor for Linux KVM on arm64, x86-64 and POWER.
 //!
-//! It gives the measuring guests the machine that Turnstile gives them (`kvmtool` and `pc` of `core/machine`), so that
-//! the very same images run on both. The guest's serial line goes to standard output. Lines of the monitor's own
+//! It gives the measuring guests the machine that Turnstile gives them (`kvmtool`, `pc` and `pseries` of `core/machine`),
+//! so that the very same images run on both. The guest's serial line goes to standard output. Lines of the monitor's own
 //! begin with `@`: `@error text` if something failed, `@note text`, `@cycles number`, `@event name number`,
 //! `@exit reason number`, `@eoi vector number`.
 //!
@@ -15,11 +15,19 @@ pub mod console;
 pub mod cycles;
 #[cfg(all(any(target_arch = "aarch64", target_arch = "x86_64"), target_os = "linux"))]
 pub mod events;
-#[cfg(all(any(target_arch = "aarch64", target_arch = "x86_64"), target_os = "linux"))]
+#[cfg(all(
+    any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"),
+    target_os = "linux"
+))]
 pub mod host;
 pub mod options;
+#[cfg(all(target_arch = "powerpc64", target_os = "linux"))]
+pub mod power64;
 pub mod symbols;
-#[cfg(all(any(target_arch = "aarch64", target_arch = "x86_64"), target_os = "linux"))]
+#[cfg(all(
+    any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"),
+    target_os = "linux"
+))]
 pub mod vcpu;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub mod x86_64;
@@ -27,5 +35,9 @@ pub mod x86_64;
 /// The architecture that this is built for.
 #[cfg(all(target_arch = "aarch64", target_os = "linux"))]
 pub use arm64 as arch;
+#[cfg(all(target_arch = "powerpc64", target_os = "linux"))]
+pub use power64 as arch;
+#[cfg(all(target_arch = "powerpc64", target_os = "linux"))]
+pub use power64::{cycles, events};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub use x86_64 as arch;

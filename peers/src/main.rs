@@ -3,18 +3,27 @@
 
 use std::process::ExitCode;
 
-#[cfg(not(all(any(target_arch = "aarch64", target_arch = "x86_64"), target_os = "linux")))]
+#[cfg(not(all(
+    any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"),
+    target_os = "linux"
+)))]
 fn main() -> ExitCode {
-    eprintln!("turnstile-vmm needs Linux on arm64 or x86-64");
+    eprintln!("turnstile-vmm needs Linux on arm64, POWER or x86-64");
     ExitCode::FAILURE
 }
 
-#[cfg(all(any(target_arch = "aarch64", target_arch = "x86_64"), target_os = "linux"))]
+#[cfg(all(
+    any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"),
+    target_os = "linux"
+))]
 fn main() -> ExitCode {
     linux::main()
 }
 
-#[cfg(all(any(target_arch = "aarch64", target_arch = "x86_64"), target_os = "linux"))]
+#[cfg(all(
+    any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"),
+    target_os = "linux"
+))]
 mod linux {
     use std::fs::{self, File};
     use std::io::{BufReader, BufWriter};
@@ -70,7 +79,7 @@ mod linux {
     fn run(options: &Options, guest: &Path) -> Result<()> {
         let image = fs::read(guest).with_context(|| format!("cannot read {}", guest.display()))?;
         let mut machine = arch::build(options, &image)?;
-        let devices = arch::devices(&machine);
+        let devices = arch::devices(&mut machine);
         vcpu::run(&mut machine, devices, options, finish)
     }
 

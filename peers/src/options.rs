@@ -9,7 +9,8 @@ use clap::Parser;
 #[derive(Clone, Debug, PartialEq, Eq, Parser)]
 #[command(name = "turnstile-vmm", about = "Runs a measuring guest of Turnstile on Linux KVM")]
 pub struct Options {
-    /// The guest: an arm64 Image; on x86-64 an ELF file with a PVH entry, or a Linux bzImage
+    /// The guest: an arm64 Image; on x86-64 an ELF file with a PVH entry, or a Linux
+    /// bzImage; on POWER an ELF file
     #[arg(long, value_name = "FILE", required_unless_present = "symbols")]
     pub guest: Option<PathBuf>,
     /// The guest's command line
@@ -24,6 +25,10 @@ pub struct Options {
     /// Give the guest a PMU (arm64)
     #[arg(long)]
     pub pmu: bool,
+    /// What is particular to POWER
+    #[cfg(all(target_arch = "powerpc64", target_os = "linux"))]
+    #[command(flatten)]
+    pub partition: crate::power64::options::Partition,
     /// What is particular to x86-64
     #[cfg(target_arch = "x86_64")]
     #[command(flatten)]

@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result};
-use kvm_ioctls::VcpuFd;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::arch::{self, Devices, Machine};
+use crate::arch::{self, Devices, Machine, Vcpu};
 use crate::console::{Console, Heard};
 use crate::cycles::Cycles;
 use crate::events::Events;
@@ -65,7 +64,7 @@ pub fn run(machine: &mut Machine, devices: Devices, options: &Options, finish: f
     }
 }
 
-fn to_its_end(index: usize, cpu: usize, mut vcpu: VcpuFd, shared: &Mutex<Shared>, count: bool) -> Result<()> {
+fn to_its_end(index: usize, cpu: usize, mut vcpu: Vcpu, shared: &Mutex<Shared>, count: bool) -> Result<()> {
     let result =
         pin(cpu).and_then(|()| arch::enter(&mut vcpu, shared, if count { cycles_or_note() } else { None }));
     lock(shared).console.flush()?;

@@ -112,16 +112,12 @@ impl Boot {
     }
 
     /// The arguments that say what machine with OPAL it is. CPUs are cores of one thread. The service processor is what
-    /// switches the machine off; its clock is the host's, so a machine that is counted goes without.
+    /// switches the machine off.
     fn powernv(&self) -> Vec<String> {
         let (cpus, memory) = (self.cpus.to_string(), format!("{}M", self.memory >> 20));
-        let mut arguments =
-            ["-machine", self.board.name(), "-smp", &cpus, "-m", &memory].map(str::to_owned).to_vec();
-        if !self.counted {
-            let devices = ["ipmi-bmc-sim,id=bmc", "isa-ipmi-bt,bmc=bmc,irq=10"];
-            arguments.extend(devices.iter().flat_map(|device| ["-device".to_owned(), (*device).to_owned()]));
-        }
-        arguments
+        let machine = ["-machine", self.board.name(), "-smp", &cpus, "-m", &memory];
+        let processor = ["-device", "ipmi-bmc-sim,id=bmc", "-device", "isa-ipmi-bt,bmc=bmc,irq=10"];
+        machine.into_iter().chain(processor).map(str::to_owned).collect()
     }
 
     /// The arguments that say what PC it is.

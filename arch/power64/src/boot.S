@@ -12,16 +12,15 @@
     .set    MSR_LE, 1
     .set    MSR_RI, 2
     .set    MSR_EE, 0x8000
-    .set    MSR_ME, 0x1000
     .set    CPU_STACK_END, 16           // cpu::PerCpu
     .set    STACK_HEAD, 512             // cpu::STACK_HEAD: the exit frame at the top of a stack
     .set    FRAME_CPU, 376              // frame::Frame
 
-// Goes on in the little-endian byte order. The instructions are written down in the big-endian one. Changes R11, R12, HSRR0
+// Goes on in the little-endian byte order, with machine checks as interrupts: MTMSRD sets neither. The instructions are written down in the big-endian one. Changes R11, R12, HSRR0
 // and HSRR1.
 .macro to_little_endian
     .byte   0x7d, 0x60, 0x00, 0xa6      // mfmsr  r11
-    .byte   0x61, 0x6b, 0x00, 0x01      // ori    r11, r11, MSR_LE
+    .byte   0x61, 0x6b, 0x10, 0x01      // ori    r11, r11, MSR.LE and MSR.ME
     .byte   0x7d, 0x7b, 0x4b, 0xa6      // mtspr  HSRR1, r11
     .byte   0x42, 0x9f, 0x00, 0x05      // bcl    20, 31, .+4
     .byte   0x7d, 0x88, 0x02, 0xa6      // mflr   r12
@@ -50,9 +49,7 @@
 // No interrupt but machine checks, from which there may be a return. Changes R11 and R12.
 .macro set_msr
     mfmsr   11
-    li      12, MSR_RI
-    ori     12, 12, MSR_ME
-    or      11, 11, 12
+    ori     11, 11, MSR_RI
     lis     12, MSR_EE >> 16
     ori     12, 12, MSR_EE
     andc    11, 11, 12

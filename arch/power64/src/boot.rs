@@ -14,7 +14,7 @@ use crate::cpu::{self, PerCpu};
 use crate::discover::{self, Machine, Range};
 use crate::frame::Frame;
 use crate::regs::HSPRG0;
-use crate::{console, fault, irq, memory, opal, partition, power, println, switch, time, uart};
+use crate::{console, facility, fault, irq, memory, opal, partition, power, println, switch, time, uart};
 
 unsafe extern "Rust" {
     /// The hypervisor's main function, on the boot CPU, once the machine is set up.
@@ -122,6 +122,8 @@ extern "C" fn turnstile_primary(fdt: u64, opal_base: u64, opal_entry: u64) -> ! 
         refuse(format_args!("the firmware cannot set its CPUs up (OPAL_REINIT_CPUS: {code})"));
     }
     fault::install();
+    // An emulator gives guests the facilities that HFSCR takes away.
+    facility::set_enforced(!machine.model.contains("emulated by qemu"));
     time::set_frequency(machine.timebase.unwrap_or(time::frequency()));
     time::set_from_clock();
     let Some(controller) = controller else {

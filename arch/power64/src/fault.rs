@@ -16,7 +16,7 @@ pub struct Report {
     ctr: u64,
     xer: u64,
     cr: u64,
-    /// Where it happened, and in which state: SRR0 and SRR1, or HSRR0 and HSRR1.
+    /// Where it happened, and in which state: SRR0 and SRR1.
     pc: u64,
     msr: u64,
     dar: u64,
@@ -96,6 +96,11 @@ fn name(vector: u64) -> &'static str {
     }
 }
 
+/// Says whether a vector leaves its state in HSRR0 and HSRR1, whatever the report has.
+fn is_hypervisors(vector: u64) -> bool {
+    matches!(vector, 0x980 | 0xe00..0xf00 | 0xf80)
+}
+
 /// Says whether the instruction before an address in the image's code is a call.
 ///
 /// # Safety
@@ -125,15 +130,19 @@ fn backtrace(sp: u64) {
 pub extern "C" fn turnstile_fault(report: &Report, vector: u64) -> ! {
     let kind = name(vector);
     begin(kind);
-    let whose = if report.msr & msr::HV != 0 { "in the hypervisor" } else { "in a guest" };
+    let (pc, state) = match is_hypervisors(vector) {
+        true => (regs::HSRR0.read(), regs::HSRR1.read()),
+        false => (report.pc, report.msr),
+    };
+    let whose = if state & msr::HV != 0 { "in the hypervisor" } else { "in a guest" };
     console::print_last(format_args!(
         "\nturnstile {}: {kind} ({vector:#x}) {whose} on CPU {}\n  at {:#x} (image + {:#x})  MSR {:#x}\n  \
          DAR {:#x}  DSISR {:#x}  HDAR {:#x}  HDSISR {:#x}  HEIR {:#x}  LPCR {:#x}\n",
         version(),
         cpu::this().index,
-        report.pc,
-        report.pc.wrapping_sub(image_base()),
-        report.msr,
+        pc,
+        pc.wrapping_sub(image_base()),
+        state,
         report.dar,
         report.dsisr,
         regs::HDAR.read(),

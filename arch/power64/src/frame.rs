@@ -49,6 +49,8 @@ pub struct Frame {
     pub page: *const Page,
     /// The exit that is being handled.
     pub timing: Timing,
+    /// The handlers that those of `calls` hand on to, where they only take the time.
+    inner: *const Table,
 }
 
 /// What timed entries note of an exit.
@@ -79,6 +81,7 @@ const _: () = {
     assert!(offset_of!(Frame, cpu) == 376);
     assert!(offset_of!(Frame, page) == 384);
     assert!(offset_of!(Frame, timing) == 392);
+    assert!(offset_of!(Frame, inner) == 408);
     assert!(size_of::<Frame>() == 416);
 };
 
@@ -103,6 +106,7 @@ impl Frame {
             cpu,
             page: core::ptr::null(),
             timing: Timing { begin: 0, record: 0 },
+            inner: entry::TABLE,
         }
     }
 
@@ -111,6 +115,8 @@ impl Frame {
         let mut frame = Self { vcpu, page, ..Self::idle(cpu) };
         if !page.is_null() {
             frame.calls = entry::TIMED_TABLE;
+            frame.light = entry::TIMED_LIGHT;
+            frame.full = entry::TIMED_FULL;
         }
         frame
     }

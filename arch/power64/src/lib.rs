@@ -55,7 +55,7 @@ use turnstile_vm::lifecycle::Stop;
 #[cfg(target_os = "none")]
 core::arch::global_asm!(include_str!("boot.S"));
 #[cfg(target_os = "none")]
-core::arch::global_asm!(include_str!("vectors.S"), include_str!("fault.S"), include_str!("switch.S"));
+core::arch::global_asm!(include_str!("vectors.S"), include_str!("image.S"), include_str!("switch.S"));
 
 pub use turnstile_arch_common::{console, mmio, println};
 

@@ -63,8 +63,8 @@ macro_rules! sprs {
 sprs! {
     /// Fixed-point exception register.
     XER = 1;
-    /// Data stream control, as problem state writes it.
-    DSCR = 3;
+    /// Data stream control.
+    DSCR = 17;
     /// Link register.
     LR = 8;
     /// Count register.
@@ -291,6 +291,8 @@ pub mod msr {
     pub const SF: u64 = 1 << 63;
     /// Hypervisor state.
     pub const HV: u64 = 1 << 60;
+    /// Transactions.
+    pub const TM: u64 = 1 << 32;
     /// Vector facility.
     pub const VEC: u64 = 1 << 25;
     /// VSX facility.

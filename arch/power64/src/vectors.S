@@ -30,6 +30,12 @@
     .set    LIGHT, 360
     .set    FULL, 368
     .set    CPU, 376
+    .set    PAGE, 384
+    .set    TIMING, 392
+    .set    RECORD, 400
+    .set    INNER, 408
+    .set    HYPERCALL, 128              // the record of calls in a page of statistics
+    .set    TB, 268
     .set    CPU_FAULT_STACK_END, 0      // cpu::PerCpu
     .set    REPORT, 32                  // fault::Report, behind the linkage of a frame
     .set    MSR_PR, 0x4000
@@ -53,7 +59,7 @@
     b       light_exit
     .endm
 
-    // An interrupt that no guest causes, or none that it survives: goes on in fault.S.
+    // An interrupt that no guest causes, or none that it survives: goes on in image.S.
     .macro fault_body vector
     mtspr   HSPRG1, %r1
     mfspr   %r1, HSPRG0
@@ -69,15 +75,15 @@
     fault_body \vector
     .endm
 
-    // An interrupt of the machine: an exit, if it comes out of a guest.
-    .macro error vector
-    at      \vector
+    // An interrupt that may be a fault of the hypervisor: an exit, if it comes out of a guest. `status` is where it leaves the
+    // machine's state.
+    .macro either vector, status
     mtspr   HSPRG1, %r1
     mfspr   %r1, HSPRG0
     std     %r0, GPR(%r1)
     std     %r2, GPR + 16(%r1)
     mfcr    %r2
-    mfspr   %r0, SRR1
+    mfspr   %r0, \status
     rldicl. %r0, %r0, 4, 63             // MSR.HV
     bne     1f
     mtcr    %r2
@@ -89,6 +95,11 @@
     ld      %r0, GPR(%r1)
     mfspr   %r1, HSPRG1
     fault_body \vector
+    .endm
+
+    .macro error vector
+    at      \vector
+    either  \vector, SRR1
     .endm
 
     .section .text.vectors, "ax"
@@ -163,7 +174,8 @@ call_of_user:
     fault   0xd00                       // trace
     exit    0xe00                       // hypervisor data storage
     exit    0xe20                       // hypervisor instruction storage
-    exit    0xe40                       // hypervisor emulation assistance
+    at      0xe40                       // hypervisor emulation assistance
+    b       assistance
     exit    0xe60                       // hypervisor maintenance
     exit    0xe80                       // directed hypervisor doorbell
     exit    0xea0                       // hypervisor virtualization
@@ -176,6 +188,8 @@ call_of_user:
     fault   0x1700                      // vector assist
 
     at      0x1800
+assistance:
+    either  0xe40, HSRR1
 // R3 = the number of a call that is beyond the table. The handler gets that and the first argument.
 call_far:
     ld      %r11, CALLS(%r1)

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Once;
 use turnstile_exitstat::Page;
-use turnstile_paging::{Partition, PhysAddr};
+use turnstile_paging::{BLOCK, Blocks, Partition, PartitionAttributes, PhysAddr};
 use turnstile_papr::Memory;
 use turnstile_papr::process_table::RADIX;
 use turnstile_papr::processors::{Processors, Start};
@@ -49,12 +49,14 @@ pub struct Vm {
 /// What a VM has for one life.
 #[derive(Debug, Default)]
 pub struct Life {
-    /// The root of the partition-scoped tables.
-    pub root: u64,
+    /// The partition-scoped tables, as the partition table has them.
+    pub tables: u64,
     /// What its first vCPU begins with.
     pub boot: BootState,
     /// Where its RAM is.
     pub ram: GuestRam,
+    /// What maps it on demand, if it is not mapped from the start.
+    pub blocks: Option<Blocks<Partition>>,
 }
 
 // SAFETY: `life` is written by `Vm::prepare` alone, while no vCPU runs, and read by vCPUs that run.
@@ -116,14 +118,14 @@ impl Vm {
         self.vcpus().get(index).copied()
     }
 
-    /// Prepares the VM's next life: the root of its partition-scoped tables, its RAM, and what its first vCPU begins with.
-    /// Nothing if the VM runs.
-    pub fn prepare(&self, root: u64, ram: GuestRam, boot: BootState) {
+    /// Prepares the VM's next life: its partition-scoped tables, its RAM and what maps it on demand, and what its first vCPU
+    /// begins with. Nothing if the VM runs.
+    pub fn prepare(&self, tables: u64, ram: GuestRam, blocks: Option<Blocks<Partition>>, boot: BootState) {
         if matches!(self.lifecycle.phase(), Phase::Running | Phase::Stopping(_)) {
             return;
         }
         // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
-        unsafe { *self.life.get() = Life { root, boot, ram } };
+        unsafe { *self.life.get() = Life { tables, boot, ram, blocks } };
         self.board.reset(self);
         self.processors.reset(Start { entry: boot.pc, argument: boot.r3 });
         let order = if boot.little_endian { lpcr::ILE } else { 0 };
@@ -153,7 +155,7 @@ impl Vm {
     /// Sets what translates the guest's processes, and makes all CPUs forget what they knew.
     pub fn set_process_table(&self, entry: u64) {
         self.process_table.store(entry, Ordering::Relaxed);
-        partition::set(self.lpid(), Partition::table_entry(PhysAddr(self.life().root)), entry);
+        partition::set(self.lpid(), self.life().tables, entry);
     }
 
     /// What translates the guest's processes.
@@ -167,9 +169,23 @@ impl Vm {
         partition::set(self.lpid(), 0, 0);
     }
 
-    /// Maps what is used for the first time at a guest real address; false if there is no RAM, or it was mapped.
-    pub fn touch(&self, _: u64) -> bool {
-        false
+    /// Maps the block of memory that the guest has touched first; false if it is none that is mapped on demand. By one store:
+    /// another CPU may do the same meanwhile, and stores the same word. Nothing has to be invalidated, since what is not
+    /// mapped is in no TLB; and a walk that misses the store faults again.
+    #[inline] // Once per exit that maps a block.
+    pub fn touch(&self, address: u64) -> bool {
+        let life = self.life();
+        let Some(blocks) = &life.blocks else { return false };
+        let start = address & !(BLOCK - 1);
+        let Some(host) = life.ram.host(start, BLOCK) else { return false };
+        // SAFETY: the walk yields tables of this VM, which runs, and indexes inside them. Volatile: hardware walkers read and
+        // other CPUs write them; an aligned word is read and written at once, in big-endian order.
+        let read =
+            |table: PhysAddr, index| u64::from_be(unsafe { ((table.0 as *const u64).add(index)).read_volatile() });
+        let Some(slot) = blocks.slot(start, PhysAddr(host), PartitionAttributes::RAM, read) else { return false };
+        // SAFETY: as above; the block is RAM of this VM.
+        unsafe { ((slot.table.0 as *mut u64).add(slot.index)).write_volatile(slot.entry.to_be()) };
+        true
     }
 
     /// Raises attention with every vCPU.

@@ -15,7 +15,7 @@ pub enum Mode {
         /// DAWRX0.
         control: u64,
     },
-    /// Of all vCPUs: where interrupts are taken with translation on (LPCR.AIL: 0, 2 or 3).
+    /// Of all vCPUs: where interrupts are taken with translation on (LPCR.AIL: 0 or 3).
     InterruptLocation(u8),
     /// Of all vCPUs: whether interrupts are taken little-endian (LPCR.ILE).
     LittleEndianInterrupts(bool),
@@ -27,7 +27,8 @@ const DAWRX_GUEST: u64 = 0xffff_fffb;
 const CIABR_PRIVILEGE: u64 = 3;
 
 /// Reads the call's arguments, R4 to R7: flags, resource, and two values. `isa_3_1` says whether the processor implements
-/// Power ISA 3.1, which has fewer places for interrupts.
+/// Power ISA 3.1. On earlier ones the place of a radix guest's interrupts is that of the hypervisor's, too, with translation on
+/// (LPCR.AIL, Power ISA 3.0B Book III 6.5): a hypervisor in real mode cannot offer any but the usual.
 ///
 /// # Errors
 /// If there is no such resource, or the values are not for a guest to set.
@@ -62,8 +63,9 @@ fn location(flags: u64, first: u64, second: u64, isa_3_1: bool) -> Result<Mode, 
     match flags {
         _ if first != 0 => Err(Code::P3),
         _ if second != 0 => Err(Code::P4),
-        0 | 3 => Ok(Mode::InterruptLocation(flags as u8)),
-        2 if !isa_3_1 => Ok(Mode::InterruptLocation(2)),
+        0 => Ok(Mode::InterruptLocation(0)),
+        3 if isa_3_1 => Ok(Mode::InterruptLocation(3)),
+        2 | 3 if !isa_3_1 => Err(Code::P2),
         _ => Err(Code::UNSUPPORTED_FLAG),
     }
 }
@@ -86,7 +88,7 @@ mod tests {
         assert_eq!(set([1, 4, 0, 0], false), Ok(Mode::LittleEndianInterrupts(true)));
         assert_eq!(set([0, 4, 0, 0], false), Ok(Mode::LittleEndianInterrupts(false)));
         assert_eq!(set([3, 3, 0, 0], true), Ok(Mode::InterruptLocation(3)));
-        assert_eq!(set([2, 3, 0, 0], false), Ok(Mode::InterruptLocation(2)));
+        assert_eq!(set([0, 3, 0, 0], false), Ok(Mode::InterruptLocation(0)));
         assert_eq!(set([0, 1, 0x1002, 0], false), Ok(Mode::Ciabr(0x1002)));
         assert_eq!(set([0, 2, 0x1007, 3], false), Ok(Mode::Dawr { address: 0x1000, control: 3 }));
     }
@@ -98,6 +100,7 @@ mod tests {
         assert_eq!(set([0, 2, 0, 1 << 32], false), Err(Code::P4));
         assert_eq!(set([1, 3, 0, 0], false), Err(Code::UNSUPPORTED_FLAG));
         assert_eq!(set([2, 3, 0, 0], true), Err(Code::UNSUPPORTED_FLAG));
+        assert_eq!(set([3, 3, 0, 0], false), Err(Code::P2), "the hypervisor's would go there, too");
         assert_eq!(set([4, 3, 0, 0], false), Err(Code::UNSUPPORTED_FLAG));
         assert_eq!(set([2, 4, 0, 0], false), Err(Code::UNSUPPORTED_FLAG));
         assert_eq!(set([0, 3, 1, 0], false), Err(Code::P3));

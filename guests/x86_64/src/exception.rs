@@ -6,7 +6,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::cpu::{self, selector};
-use crate::{irq, power, println, read_control, trap};
+use crate::{apic, irq, power, println, read_control, trap};
 
 /// Vectors of exceptions.
 pub mod vector {
@@ -64,18 +64,19 @@ exception_stubs:
     .set    vector, 0
     .rept   256
     .balign 16
-    .if     (vector == 8) || (vector >= 10 && vector <= 14) || (vector == 17) || (vector == 21) || (vector == 29) || (vector == 30)
-    nop
-    .else
-    push    0
-    .endif
     push    vector
     jmp     exception_common
     .set    vector, vector + 1
     .endr
 
+// The CPU aligns the stack before it pushes five words, and the error code if there is one: the same vector comes with one
+// as an exception, and without one as an interrupt or by INT.
 exception_common:
-    cld
+    test    spl, 8
+    jnz     1f
+    push    [rsp]
+    mov     qword ptr [rsp + 8], 0
+1:  cld
     push    r15
     push    r14
     push    r13
@@ -168,8 +169,8 @@ pub fn reset_gate(vector: u8) {
         vector::NMI => 2,
         vector::DF => 3,
         vector::MC => 4,
-        0..32 => 1,
-        // Interrupts stay on the stack that they find, so that they can be nested.
+        0..16 => 1,
+        // Interrupts stay on the stack that they find, so that they can be nested. From 16 on they may be interrupts.
         _ => 0,
     };
     write_gate(vector, stub, stack, 0);
@@ -197,7 +198,7 @@ fn write_gate(vector: u8, handler: u64, stack: u64, level: u64) {
 }
 
 extern "C" fn handle(frame: &mut Frame) {
-    if frame.vector >= 32 {
+    if is_interrupt(frame) {
         return irq::on_interrupt(frame.vector as u8);
     }
     if trap::take(frame) {
@@ -207,6 +208,15 @@ extern "C" fn handle(frame: &mut Frame) {
         vector::NMI => _ = cpu::this().nmis.fetch_add(1, Relaxed),
         vector::MC => _ = cpu::this().machine_checks.fetch_add(1, Relaxed),
         _ => fatal(frame),
+    }
+}
+
+/// Says whether it came from the APIC, which takes vectors from 16 on.
+fn is_interrupt(frame: &Frame) -> bool {
+    match frame.vector {
+        0..16 => false,
+        16..32 => frame.error == 0 && apic::bit(apic::register::ISR, frame.vector as u8),
+        _ => true,
     }
 }
 

@@ -12,6 +12,7 @@ use turnstile_machine::GuestMachine;
 #[cfg(all(target_arch = "aarch64", target_os = "linux"))]
 pub use {
     bus::Bus as Devices,
+    kvm_ioctls::VcpuFd as Vcpu,
     machine::{Machine, build},
     run::enter,
 };
@@ -23,6 +24,6 @@ pub const MEMORY: u64 = 16 << 20;
 
 /// The devices of a guest.
 #[cfg(all(target_arch = "aarch64", target_os = "linux"))]
-pub fn devices(_machine: &Machine) -> Devices {
+pub fn devices(_machine: &mut Machine) -> Devices {
     Devices::new(MACHINE.map())
 }

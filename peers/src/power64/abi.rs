@@ -136,12 +136,21 @@ pub struct OneReg {
 
 /// `struct kvm_ppc_mmuv3_cfg`.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct MmuConfig {
-    /// Radix is bit 0, translations that the guest invalidates itself bit 1.
+    /// `RADIX`, `GTSE`.
     pub flags: u64,
     /// The second doubleword of the partition table's entry.
     pub process_table: u64,
+}
+
+impl MmuConfig {
+    /// The guest has radix trees.
+    pub const RADIX: u64 = 1;
+    /// It invalidates translations itself.
+    pub const GTSE: u64 = 2;
+    /// The same in the entry, without a table.
+    pub const TABLE_RADIX: u64 = 1 << 63;
 }
 
 /// `struct kvm_create_device`.

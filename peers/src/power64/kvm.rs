@@ -97,6 +97,25 @@ impl Mapping {
         (end <= self.size).then(|| unsafe { self.start.as_ptr().add(address) })
     }
 
+    /// Its size in bytes.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Loads eight bytes of a device, as they are.
+    pub fn load(&self, address: u64) -> Option<u64> {
+        let from = self.place(address, size_of::<u64>())?.cast::<u64>();
+        // SAFETY: `place` has checked the range. Volatile: the device answers.
+        from.is_aligned().then(|| unsafe { from.read_volatile() })
+    }
+
+    /// Stores eight bytes to a device, as they are.
+    pub fn store(&self, address: u64, value: u64) -> Option<()> {
+        let to = self.place(address, size_of::<u64>())?.cast::<u64>();
+        // SAFETY: as for `load`.
+        to.is_aligned().then(|| unsafe { to.write_volatile(value) })
+    }
+
     /// Copies bytes into it, if there is room for them.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Option<()> {
         let to = self.place(address, bytes.len())?;
@@ -128,9 +147,8 @@ impl Vm {
     /// The kernel's.
     pub fn new() -> Result<Self> {
         let kvm = File::options().read(true).write(true).open("/dev/kvm");
-        let kvm = kvm.map_err(|error| {
-            rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::NODEV)
-        })?;
+        let kvm = kvm
+            .map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::NODEV))?;
         let file = owned(number(&kvm, abi::plain(abi::CREATE_VM), abi::VM_HV.addr())?);
         let run_size = number(&kvm, abi::plain(abi::VCPU_MMAP_SIZE), 0)? as usize;
         Ok(Vm { file, run_size })
@@ -141,7 +159,7 @@ impl Vm {
     /// # Errors
     /// The kernel's.
     pub fn map(&self, slot: u32, guest: u64, mapping: &Mapping) -> Result<()> {
-        let user = mapping.start.as_ptr().addr() as u64;
+        let user = mapping.start.as_ptr().expose_provenance() as u64;
         let mut region = MemoryRegion { slot, flags: 0, guest, size: mapping.size as u64, user };
         with(&self.file, abi::taking::<MemoryRegion>(abi::SET_MEMORY), &mut region).map(drop)
     }
@@ -192,7 +210,7 @@ pub struct Device {
 
 impl Device {
     fn attribute<T>(&self, set: bool, group: u32, attr: u64, value: &mut T) -> Result<()> {
-        let address = std::ptr::from_mut(value).addr() as u64;
+        let address = std::ptr::from_mut(value).expose_provenance() as u64;
         let mut attr = DeviceAttr { flags: 0, group, attr, address };
         let call = if set { abi::SET_DEVICE_ATTR } else { abi::GET_DEVICE_ATTR };
         with(&self.file, abi::taking::<DeviceAttr>(call), &mut attr).map(drop)
@@ -294,10 +312,14 @@ impl VcpuFile {
     /// # Errors
     /// The kernel's.
     pub fn change_lpcr(&self, mask: u64, bits: u64) -> Result<()> {
-        let mut value = 0_u64;
-        let mut one = OneReg { id: abi::REG_LPCR, address: std::ptr::from_mut(&mut value).addr() as u64 };
-        with(&self.file, abi::taking::<OneReg>(abi::GET_ONE_REG), &mut one)?;
-        value = value & !mask | bits & mask;
-        with(&self.file, abi::taking::<OneReg>(abi::SET_ONE_REG), &mut one).map(drop)
+        let mut old = 0_u64;
+        self.one_register(abi::GET_ONE_REG, &mut old)?;
+        self.one_register(abi::SET_ONE_REG, &mut (old & !mask | bits & mask))
+    }
+
+    fn one_register(&self, call: u8, value: &mut u64) -> Result<()> {
+        let address = std::ptr::from_mut(value).expose_provenance() as u64;
+        let mut one = OneReg { id: abi::REG_LPCR, address };
+        with(&self.file, abi::taking::<OneReg>(call), &mut one).map(drop)
     }
 }

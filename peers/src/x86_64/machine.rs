@@ -85,7 +85,7 @@ pub struct Devices {
 }
 
 /// Makes the devices of a machine in their reset state.
-pub fn devices(machine: &Machine) -> Devices {
+pub fn devices(machine: &mut Machine) -> Devices {
     let ports = Ports::new(machine.size, machine.vcpus.len() as u16);
     Devices { ports, vm: Arc::clone(&machine.vm), raised: false }
 }

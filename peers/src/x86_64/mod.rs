@@ -8,5 +8,6 @@ pub mod options;
 pub mod ports;
 mod run;
 
+pub use kvm_ioctls::VcpuFd as Vcpu;
 pub use machine::{Devices, Machine, build, devices};
 pub use run::enter;

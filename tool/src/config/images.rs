@@ -322,7 +322,13 @@ fn needed(config: &Config, images: &[VmImages]) -> u64 {
     let guests: u64 = config.vms.iter().map(|vm| vm.memory.value).sum();
     let length = |image: &Option<Rc<[u8]>>| image.as_ref().map_or(0, |bytes| bytes.len() as u64);
     let bundle: u64 = images.iter().map(|vm| length(&vm.kernel) + length(&vm.initrd)).sum();
-    (guests + bundle + HYPERVISOR_MEMORY).next_multiple_of(2 << 20)
+    let sum = (guests + bundle + HYPERVISOR_MEMORY).next_multiple_of(2 << 20);
+    match config.machine.board.firmware_memory() {
+        None => sum,
+        // What is free between the firmware's parts is in pieces: what is larger lies behind them.
+        Some(firmware) if sum <= firmware.free => firmware.end,
+        Some(firmware) => firmware.end + sum,
+    }
 }
 
 impl Images {

@@ -109,6 +109,11 @@ impl Board {
         }
     }
 
+    /// The memory that its firmware is in, if that is in the middle of it.
+    pub fn firmware_memory(self) -> Option<Firmware> {
+        (self.isa() == Isa::Power64).then_some(Firmware { end: 1 << 30, free: 384 << 20 })
+    }
+
     /// The memory that it has in QEMU, in bytes; `None` if that is as the user likes.
     pub fn emulated_memory(self) -> Option<u64> {
         self.fixed().map(|fixed| fixed.emulated)
@@ -119,6 +124,14 @@ impl fmt::Display for Board {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
+}
+
+/// Memory in whose middle the firmware is: all machines have that much.
+pub struct Firmware {
+    /// Where it ends, in bytes.
+    pub end: u64,
+    /// What of it is free in one piece.
+    pub free: u64,
 }
 
 /// What a real board has.
@@ -255,6 +268,13 @@ pub fn read(
     let cpu = reader.choice("cpu", &models);
     let cpu = cpu.map(|cpu| At::new(cpu.value.to_owned(), cpu.span));
     let cpus = reader.number("cpus");
+    if let Some(firmware) = board.firmware_memory()
+        && let Some(memory) = memory.as_ref().filter(|memory| memory.value < firmware.end)
+    {
+        let what = format!("a {board} with {} of memory cannot be had", show_size(memory.value));
+        let help = format!("give {} or more, or leave `memory` out", show_size(firmware.end));
+        reader.problem(memory.span.clone(), what, help);
+    }
     let mut draft = Draft::of(board);
     let Some(fixed) = board.fixed() else {
         draft.cpu = cpu.map_or(draft.cpu, |cpu| cpu.value);

@@ -445,3 +445,14 @@ fn all_problems_come_in_the_order_of_the_file() {
     assert_eq!(spans.len(), 4);
     assert!(spans.is_sorted());
 }
+
+#[test]
+fn machines_with_power_have_room_for_their_firmware() {
+    let power = |line: &str| format!("[machine]\nboard = \"powernv10\"\n{line}\n{MINIMAL}");
+    let machine = parse_text(&power("memory = \"1GiB\"")).unwrap().machine;
+    assert_eq!((machine.board, machine.cpu.as_str()), (Board::Powernv10, "power10"));
+    expect(
+        &power("memory = \"512MiB\""),
+        &[("\"512MiB\"", "a powernv10 with 512MiB of memory cannot be had", "give 1GiB or more")],
+    );
+}

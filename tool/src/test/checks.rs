@@ -2,8 +2,8 @@
 //! The checks of the built system that are not scenarios, in the order in which they are made.
 
 use super::{
-    Verdict, ablation, bench_errors, benching, bochs, eoi, firmware, guarded, image, image_x86, metering,
-    mitigations, peers, weight,
+    Verdict, ablation, bench_errors, benching, bochs, eoi, firmware, guarded, image, image_power, image_x86,
+    metering, mitigations, peers, weight,
 };
 use crate::failure::Result;
 use crate::isa::Isa;
@@ -29,7 +29,7 @@ impl Check {
 }
 
 /// All checks.
-pub const CHECKS: [Check; 26] = [
+pub const CHECKS: [Check; 28] = [
     Check {
         name: "images/hot-path",
         run: |layout, _| image::hot_path(&setup::images::program(layout, Isa::Arm64)).into(),
@@ -100,6 +100,14 @@ pub const CHECKS: [Check; 26] = [
     Check {
         name: "x86_64/images/permissions",
         run: |layout, _| image_x86::permissions(&setup::images::program(layout, Isa::X86_64)).into(),
+    },
+    Check {
+        name: "power64/images/hot-path",
+        run: |layout, _| image_power::hot_path(&setup::images::program(layout, Isa::Power64)).into(),
+    },
+    Check {
+        name: "power64/images/no-vectors",
+        run: |layout, _| image_power::no_vectors(&setup::images::program(layout, Isa::Power64)).into(),
     },
 ];
 

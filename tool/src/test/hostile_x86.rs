@@ -4,7 +4,7 @@
 use turnstile_link::{Command, StopReason};
 
 use super::guests_x86::{beacons_are_good, with_beacon};
-use super::scenario::{Ending, Scenario, Step, guest};
+use super::scenario::{Ending, Record, Scenario, Step, guest};
 
 /// Attacks that end the VM, and what the report says of each.
 const ENDED: [(&str, &str); 8] = [
@@ -18,33 +18,44 @@ const ENDED: [(&str, &str); 8] = [
     ("state-refused", "refuses the guest's state"),
 ];
 /// Attacks after which the guest spins, faults or waits for ever.
-const FOR_EVER: [&str; 4] = ["fault-loop", "spin", "halt", "timer-storm"];
+const FOR_EVER: [&str; 5] = ["fault-loop", "spin", "halt", "timer-storm", "task-switch"];
+/// Attacks that leave the guest able to go on, in the guest's groups, and with which local APICs they are done: what is about
+/// those is done with both.
+const GROUPS: [(&str, &str); 5] = [
+    ("registers", "x2apic"),
+    ("places", "x2apic"),
+    ("interrupts", "x2apic"),
+    ("interrupts", "xapic"),
+    ("opcodes", "x2apic"),
+];
 
 /// The scenarios of this topic.
 pub fn scenarios() -> Vec<Scenario> {
-    let mut scenarios = vec![all("x2apic"), all("xapic")];
+    let mut scenarios: Vec<_> = GROUPS.map(|(group, apic)| survived(group, apic)).into();
     scenarios.extend(ENDED.map(|(attack, report)| ended(attack, report)));
     scenarios.extend(FOR_EVER.map(for_ever));
     scenarios
 }
 
-/// All attacks that leave the guest able to go on, with a second VM that must not notice.
+/// A group of attacks that leave the guest able to go on, with a second VM that must not notice.
 ///
 /// Not counted: garbage on a CPU never pauses, and where CPUs take turns each of the others then waits for a whole turn.
-fn all(apic: &str) -> Scenario {
-    // One attempt of five: all of them take a quarter of an hour under emulation (`./x run` with a guest `hostile`).
+fn survived(group: &str, apic: &str) -> Scenario {
     // With an xAPIC its memory is mapped on demand, too.
     let mapping = if apic == "xapic" { "on-demand" } else { "at-start" };
-    let more = format!("vcpus = 2\napic = \"{apic}\"\nmapping = \"{mapping}\"\ncmdline = \"stride=5\"");
+    let more = format!("vcpus = 2\napic = \"{apic}\"\nmapping = \"{mapping}\"\ncmdline = \"attack={group}\"");
     let config = with_beacon(guest("hostile", "hostile", "32MiB", &more), "count=50");
     let steps =
         vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
-    Scenario::pc(format!("hostile/all-{apic}"), config, steps).limit(900).judge(|record| {
-        match record.console(0).contains("@error") {
-            true => Err("the guest found something wrong".to_owned()),
-            false => beacons_are_good(record),
-        }
-    })
+    Scenario::pc(format!("hostile/{group}-{apic}"), config, steps).limit(900).judge(found_nothing)
+}
+
+/// The guest found nothing wrong, and the VM beside it did not notice.
+pub fn found_nothing(record: &Record) -> Result<(), String> {
+    match record.console(0).contains("@error") || record.console(0).contains("attacks=0 ") {
+        true => Err("the guest found something wrong".to_owned()),
+        false => beacons_are_good(record),
+    }
 }
 
 /// The hypervisor stops the VM, and says why.

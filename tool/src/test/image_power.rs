@@ -150,9 +150,14 @@ pub fn hot_path(elf: &Path) -> Result<(), String> {
         }
         for (address, word) in program.body(start) {
             if calls_pointer(word) {
-                return Err(format!("the light tier calls through a pointer: {}", way(&program, &from, start)));
+                return Err(format!(
+                    "the light tier calls through a pointer: {}",
+                    way(&program, &from, start)
+                ));
             }
-            let Some(called) = target(word, address).and_then(|target| program.function(target)) else { continue };
+            let Some(called) = target(word, address).and_then(|target| program.function(target)) else {
+                continue;
+            };
             if let std::collections::btree_map::Entry::Vacant(entry) = from.entry(called) {
                 entry.insert(start);
                 todo.push(called);

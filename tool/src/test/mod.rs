@@ -8,6 +8,7 @@ mod ablation;
 mod bench_errors;
 mod benching;
 mod boards;
+mod boards_power;
 mod boards_x86;
 mod bochs;
 mod checks;
@@ -17,13 +18,16 @@ mod firmware;
 mod gicv2;
 mod guarded;
 mod guests;
+mod guests_power;
 mod guests_x86;
 mod host;
 mod hostile_x86;
 mod hour;
 mod image;
+mod image_power;
 mod image_x86;
 mod linux;
+mod linux_power;
 mod linux_x86;
 mod measuring;
 mod metering;
@@ -150,10 +154,13 @@ fn all_scenarios() -> Vec<Scenario> {
         refusals::scenarios(),
         refusals_x86::scenarios(),
         boards_x86::scenarios(),
+        boards_power::scenarios(),
         guests_x86::scenarios(),
+        guests_power::scenarios(),
         hostile_x86::scenarios(),
         linux::scenarios(),
         linux_x86::scenarios(),
+        linux_power::scenarios(),
         sharing::scenarios(),
         scale::scenarios(),
         hour::scenarios(),

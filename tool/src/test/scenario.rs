@@ -121,12 +121,21 @@ impl Scenario {
 
     /// The same on a PC, by default the usual one.
     pub fn pc(name: impl Into<String>, config: impl Into<String>, steps: Vec<Step>) -> Self {
-        let config = config.into();
+        Self::of(Isa::X86_64, &name.into(), config.into(), steps)
+    }
+
+    /// The same on a machine with POWER, by default the usual one.
+    pub fn power(name: impl Into<String>, config: impl Into<String>, steps: Vec<Step>) -> Self {
+        Self::of(Isa::Power64, &name.into(), config.into(), steps)
+    }
+
+    /// A scenario whose configuration may leave the machine out.
+    fn of(isa: Isa, name: &str, config: String, steps: Vec<Step>) -> Self {
         let config = match config.contains("[machine]") {
             true => config,
-            false => format!("[machine]\nisa = \"{}\"\n{config}", Isa::X86_64),
+            false => format!("[machine]\nisa = \"{isa}\"\n{config}"),
         };
-        Self::on(Isa::X86_64, &name.into(), config, steps)
+        Self::on(isa, name, config, steps)
     }
 
     /// The same as a scenario for arm64, on a PC, whose Linux has to be told where its console is.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! vCPUs that share physical CPUs: who gets how much, that everybody wakes on time, and that nobody harms the others.
 
+use turnstile_exitstat::Event;
 use turnstile_link::{Command, StopReason};
 
 use super::guests::no_failures;
+use super::hostile_x86;
 use super::linux::quiet_kernel;
 use super::scenario::{Ending, Judge, Record, Scenario, Step, guest, linux};
 
@@ -20,7 +22,7 @@ pub fn scenarios() -> Vec<Scenario> {
     // Not what a PC's clocks do in real time: edges of the 8254 that come while others run are one.
     let timeless = "test=apic,modes,emulation,state,debug,cpus,kvm,pveoi,memory,msr,cpuid";
     scenarios.extend([two_selftests(""), two_selftests(timeless).on_pc()]);
-    scenarios.push(hostile());
+    scenarios.extend([hostile(), hostile_pc(), restart_pc(), flushes_pc()]);
     scenarios.extend([crash_restart("reset2"), crash_restart("triple-fault").on_pc()]);
     // Linux on a PC does not say that it uses its record.
     scenarios.extend([stolen_time(Some("using stolen time PV")), stolen_time(None).on_pc()]);
@@ -168,6 +170,54 @@ fn hostile() -> Scenario {
             false => Err("the VM beside it noticed".to_owned()),
         }
     })
+}
+
+/// All attacks of a PC's guest, one of five of the attempts (`hostile_x86` makes all), while others run on its CPUs. Not
+/// counted: see there.
+fn hostile_pc() -> Scenario {
+    let config = shared("hostile", "hostile", "32MiB", "[0, 1]", "vcpus = 2\ncmdline = \"stride=5\"")
+        + &shared("beacon", "beacon", "16MiB", "[0]", "cmdline = \"count=50\"");
+    let steps =
+        vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
+    Scenario::pc("sharing/hostile", config, steps).limit(900).judge(hostile_x86::found_nothing)
+}
+
+/// A VM resets itself with a record of stolen time switched on, while another one wants its CPU: nothing is written to
+/// memory that it does not have any more.
+fn restart_pc() -> Scenario {
+    const RESTARTS: u32 = 20;
+    let config = shared("restart", "restart", "8MiB", "[0, 1]", "vcpus = 2\ncmdline = \"steal\"")
+        + &shared("other", "crash", "8MiB", "[1]", "cmdline = \"how=spin\"");
+    let steps = vec![Step::Started(0, RESTARTS)];
+    Scenario::pc("sharing/restart", config, steps).counted().ending(Ending::Poweroff).judge(|record| {
+        match record.console(0).contains("@error") {
+            true => Err("memory of a VM that starts was not zero, or its CPUs did not start".to_owned()),
+            false => Ok(()),
+        }
+    })
+}
+
+/// Linux leaves flushes of the TLBs of vCPUs that do not run to their next run.
+fn flushes_pc() -> Scenario {
+    let vm = |name| {
+        let more = "schedule = \"shared\"\ncpus = [0, 1]\nstatistics = true";
+        linux(name, 4, "console=ttyS0 turnstile.run=ipi-stress", more)
+    };
+    let mut steps = Vec::new();
+    for vm in [0, 1] {
+        steps.push(Step::Expect(vm, "KVM setup pv remote TLB flush"));
+        steps.push(Step::Expect(vm, "turnstile: ipi-stress ok"));
+    }
+    steps.push(Step::Read);
+    Scenario::pc("sharing/tlb-flush", vm("one") + &vm("two"), steps)
+        .limit(2 * LIMIT)
+        .ending(Ending::Poweroff)
+        .judge(|record| {
+            let vms = record.readings.iter().flat_map(|reading| &reading.vms);
+            let vcpus = vms.flat_map(|vm| &vm.vcpus);
+            let flushes: u64 = vcpus.filter_map(|vcpu| vcpu.events.get(Event::PvTlbFlush.name())).sum();
+            if flushes > 0 { Ok(()) } else { Err("no flush was left to a vCPU's next run".to_owned()) }
+        })
 }
 
 /// A VM crashes and is started again, again and again, on the CPUs of one that goes on.

@@ -5,21 +5,13 @@ use turnstile_vgic::{
     Backing, GroupEnables, ListRegister, LrState, MAX_LIST_REGISTERS, Maintenance, VirtualInterface,
 };
 
-use super::{Acknowledged, CpuInterface, Gic, Gicv2};
+use super::{Acknowledged, CpuInterface, Gic, Gicv2, control};
 use crate::regs::gicv2::{GICH_APR, GICH_EISR0, GICH_ELRSR0, GICH_HCR, GICH_LR, GICH_VMCR, GICH_VTR};
 
 /// The virtual CPU interface of this physical CPU. Zero-sized: its state is the hardware's.
 #[derive(Debug)]
 pub struct Gich;
 
-const HCR_EN: u32 = 1 << 0;
-const HCR_LRENPIE: u32 = 1 << 2;
-const HCR_NPIE: u32 = 1 << 3;
-const HCR_VGRP0EIE: u32 = 1 << 4;
-const HCR_VGRP0DIE: u32 = 1 << 5;
-const HCR_VGRP1EIE: u32 = 1 << 6;
-const HCR_VGRP1DIE: u32 = 1 << 7;
-const HCR_EOICOUNT_SHIFT: u32 = 27;
 const LR_STATE_SHIFT: u32 = 28;
 const LR_HW: u32 = 1 << 31;
 const LR_GROUP1: u32 = 1 << 30;
@@ -30,9 +22,6 @@ const LR_SOURCE_SHIFT: u32 = 10;
 const LR_PRIORITY_SHIFT: u32 = 23;
 /// List registers keep the upper five bits of a priority.
 const LR_PRIORITY_DROPPED: u32 = 3;
-const VMCR_VENG0: u32 = 1 << 0;
-const VMCR_VENG1: u32 = 1 << 1;
-const VMCR_VEM: u32 = 1 << 9;
 
 /// Encodes GICH_LR<n>.
 #[inline] // A handful of shifts on the injection path.
@@ -65,7 +54,7 @@ impl CpuInterface for Gich {
         for n in 0..Self::list_registers() {
             GICH_LR.write(n, 0);
         }
-        GICH_HCR.write(HCR_EN);
+        GICH_HCR.write(control::EN);
         Self::reset();
     }
 
@@ -103,34 +92,23 @@ impl VirtualInterface for Gich {
     }
 
     fn take_eoi_count(&mut self) -> u8 {
-        let hcr = GICH_HCR.read();
-        let count = hcr >> HCR_EOICOUNT_SHIFT;
+        let (count, rest) = control::split_eoi_count(GICH_HCR.read());
         if count != 0 {
-            GICH_HCR.write(hcr & !(0x1f << HCR_EOICOUNT_SHIFT));
+            GICH_HCR.write(rest);
             // With EOImode 1 a write of GICV_EOIR deactivates nothing.
-            if GICH_VMCR.read() & VMCR_VEM != 0 {
+            if control::has_eoi_mode_1(GICH_VMCR.read()) {
                 return 0;
             }
         }
-        count as u8
+        count
     }
 
     fn set_maintenance(&mut self, m: Maintenance) {
-        let bit = |on: bool, bit: u32| if on { bit } else { 0 };
-        GICH_HCR.write(
-            HCR_EN
-                | bit(m.lr_entry_not_present, HCR_LRENPIE)
-                | bit(m.no_pending, HCR_NPIE)
-                | bit(m.group0_enabled, HCR_VGRP0EIE)
-                | bit(m.group0_disabled, HCR_VGRP0DIE)
-                | bit(m.group1_enabled, HCR_VGRP1EIE)
-                | bit(m.group1_disabled, HCR_VGRP1DIE),
-        );
+        GICH_HCR.write(control::maintenance(&m));
     }
 
     fn group_enables(&mut self) -> GroupEnables {
-        let vmcr = GICH_VMCR.read();
-        GroupEnables { group0: vmcr & VMCR_VENG0 != 0, group1: vmcr & VMCR_VENG1 != 0 }
+        control::group_enables(GICH_VMCR.read())
     }
 
     fn deactivate_physical(&mut self, pintid: u32) {

@@ -3,29 +3,18 @@
 
 use turnstile_vgic::{Backing, GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
 
-use super::{Acknowledged, CpuInterface, Gic, Gicv3, legacy};
+use super::{Acknowledged, CpuInterface, Gic, Gicv3, control, legacy};
 use crate::regs;
 
 /// The virtual CPU interface of this physical CPU. Zero-sized: its state is the hardware's.
 #[derive(Debug)]
 pub struct Ich;
 
-const HCR_EN: u64 = 1 << 0;
-const HCR_LRENPIE: u64 = 1 << 2;
-const HCR_NPIE: u64 = 1 << 3;
-const HCR_VGRP0EIE: u64 = 1 << 4;
-const HCR_VGRP0DIE: u64 = 1 << 5;
-const HCR_VGRP1EIE: u64 = 1 << 6;
-const HCR_VGRP1DIE: u64 = 1 << 7;
 const HCR_TDIR: u64 = 1 << 14;
-const HCR_EOICOUNT_SHIFT: u32 = 27;
 const LR_STATE_SHIFT: u32 = 62;
 const LR_HW: u64 = 1 << 61;
 const LR_GROUP1: u64 = 1 << 60;
 const LR_EOI: u64 = 1 << 41;
-const VMCR_VENG0: u64 = 1 << 0;
-const VMCR_VENG1: u64 = 1 << 1;
-const VMCR_VEOIM: u64 = 1 << 9;
 
 #[cfg(not(target_os = "none"))]
 macro_rules! each_lr {
@@ -188,7 +177,7 @@ impl CpuInterface for Ich {
             write_raw(n, 0);
         }
         // SAFETY: state of the guest's interface only.
-        unsafe { regs::ICH_HCR_EL2.write(HCR_EN) };
+        unsafe { regs::ICH_HCR_EL2.write(control::EN.into()) };
         Self::reset();
     }
 
@@ -249,37 +238,27 @@ impl VirtualInterface for Ich {
     }
 
     fn take_eoi_count(&mut self) -> u8 {
-        let hcr = regs::ICH_HCR_EL2.read();
-        let count = hcr >> HCR_EOICOUNT_SHIFT & 0x1f;
+        let (count, rest) = control::split_eoi_count(regs::ICH_HCR_EL2.read() as u32);
         if count != 0 {
             // SAFETY: only the count changes.
-            unsafe { regs::ICH_HCR_EL2.write(hcr & !(0x1f << HCR_EOICOUNT_SHIFT)) };
+            unsafe { regs::ICH_HCR_EL2.write(rest.into()) };
             // With EOImode 1 a write of EOIR deactivates nothing, and DIR traps while this matters. QEMU counts
             // such a write all the same; the architecture does not.
-            if regs::ICH_VMCR_EL2.read() & VMCR_VEOIM != 0 {
+            if control::has_eoi_mode_1(regs::ICH_VMCR_EL2.read() as u32) {
                 return 0;
             }
         }
-        count as u8
+        count
     }
 
     fn set_maintenance(&mut self, m: Maintenance) {
-        let bit = |on: bool, bit: u64| if on { bit } else { 0 };
-        let value = HCR_EN
-            | bit(m.lr_entry_not_present, HCR_LRENPIE)
-            | bit(m.no_pending, HCR_NPIE)
-            | bit(m.group0_enabled, HCR_VGRP0EIE)
-            | bit(m.group0_disabled, HCR_VGRP0DIE)
-            | bit(m.group1_enabled, HCR_VGRP1EIE)
-            | bit(m.group1_disabled, HCR_VGRP1DIE)
-            | bit(m.trap_dir, HCR_TDIR);
+        let trap = if m.trap_dir { HCR_TDIR } else { 0 };
         // SAFETY: traps and maintenance conditions of the guest's own interface.
-        unsafe { regs::ICH_HCR_EL2.write(value) };
+        unsafe { regs::ICH_HCR_EL2.write(u64::from(control::maintenance(&m)) | trap) };
     }
 
     fn group_enables(&mut self) -> GroupEnables {
-        let vmcr = regs::ICH_VMCR_EL2.read();
-        GroupEnables { group0: vmcr & VMCR_VENG0 != 0, group1: vmcr & VMCR_VENG1 != 0 }
+        control::group_enables(regs::ICH_VMCR_EL2.read() as u32)
     }
 
     fn deactivate_physical(&mut self, pintid: u32) {

@@ -6,6 +6,7 @@
 //! begins ([`in_gic`]).
 
 pub mod absent;
+mod control;
 pub mod controller;
 pub mod gich;
 pub mod gicv2;

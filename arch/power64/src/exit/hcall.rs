@@ -21,7 +21,7 @@ const COUNT: usize = 0x480 / 4;
 pub struct Table {
     calls: [Handler; COUNT],
     /// Of numbers beyond: takes the number and the first argument.
-    far: extern "C" fn(&mut Frame, u64, u64) -> Answer,
+    far: Far,
 }
 
 /// For vCPUs without statistics.
@@ -30,8 +30,11 @@ pub(crate) const TABLE: &Table = {
     &TABLE
 };
 
-/// For vCPUs with statistics.
-pub(crate) const TIMED_TABLE: &Table = TABLE;
+/// For vCPUs with statistics: takes the time, and goes on with [`TABLE`].
+pub(crate) const TIMED_TABLE: &Table = {
+    static TABLE: Table = Table { calls: [TIMED; COUNT], far: TIMED_FAR };
+    &TABLE
+};
 
 impl Table {
     const fn new() -> Self {
@@ -71,9 +74,24 @@ const fn handler(call: Hcall) -> Handler {
     }
 }
 
+/// What handles a number beyond the table.
+type Far = extern "C" fn(&mut Frame, u64, u64) -> Answer;
+
 /// Leaves a call to the full tier.
 #[cfg(target_os = "none")]
 const LEAVE: Handler = turnstile_leave_call;
+/// Takes the time of a call.
+#[cfg(target_os = "none")]
+const TIMED: Handler = turnstile_timed_call;
+/// Takes the time of a call beyond the table.
+#[cfg(target_os = "none")]
+const TIMED_FAR: Far = turnstile_timed_far;
+/// See [`LEAVE`]; on the host nothing takes the time.
+#[cfg(not(target_os = "none"))]
+const TIMED: Handler = unknown;
+/// See [`TIMED`].
+#[cfg(not(target_os = "none"))]
+const TIMED_FAR: Far = far;
 /// See [`LEAVE`]; on the host nothing knows the number.
 #[cfg(not(target_os = "none"))]
 const LEAVE: Handler = leave;
@@ -91,6 +109,17 @@ unsafe extern "C" {
         f: u64,
         g: u64,
     ) -> Answer;
+    safe fn turnstile_timed_call(
+        frame: &mut Frame,
+        a: u64,
+        b: u64,
+        c: u64,
+        d: u64,
+        e: u64,
+        f: u64,
+        g: u64,
+    ) -> Answer;
+    safe fn turnstile_timed_far(frame: &mut Frame, number: u64, argument: u64) -> Answer;
 }
 
 #[cfg(not(target_os = "none"))]

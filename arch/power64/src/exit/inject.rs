@@ -4,6 +4,7 @@
 use super::vector;
 use crate::frame::Frame;
 use crate::regs::{DAR, DSISR, LPCR, SRR0, SRR1, lpcr, msr};
+use crate::statistics;
 
 /// Why a program interrupt (6.5.9).
 pub(crate) mod program {
@@ -24,6 +25,7 @@ const SUSPENDED: u64 = 1 << 33;
 
 /// Gives the guest an interrupt at a vector, with `status` in SRR1.
 pub(crate) fn interrupt(frame: &mut Frame, vector: u32, status: u64) {
+    statistics::count_exception(frame);
     let lpcr = LPCR.read();
     // SAFETY: the guest's own, which it finds changed as by the CPU.
     unsafe {

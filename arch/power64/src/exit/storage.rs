@@ -7,10 +7,10 @@ use turnstile_vm::lifecycle::Stop;
 use super::full::Crash;
 use super::instruction::{self, Access};
 use super::walk::{self, Context};
-use super::{inject, vector};
+use super::{Code, done, inject, resident, vector};
 use crate::Monitor;
 use crate::frame::Frame;
-use crate::regs::{ASDR, HDAR, HDSISR, PIDR, msr};
+use crate::regs::{ASDR, HDAR, HDSISR, HSRR1, PIDR, msr};
 use crate::vcpu::Vcpu;
 
 /// Bits of HDSISR and DSISR: why.
@@ -32,13 +32,27 @@ const REAL: u64 = 0x0fff_ffff_ffff_f000;
 const FETCH_STATUS: u64 = 0x5820_0000;
 const FETCH_NO_ENTRY: u64 = 1 << 30;
 
+/// The first touch of memory that is mapped on demand; everything else is left to the full tier.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // Not of the exits that are more frequent.
+pub(super) fn light_data(frame: &Frame) -> u32 {
+    let why = HDSISR.read();
+    let touched = why & status::NO_ENTRY != 0 && resident(frame).vm.touch(ASDR.read() & REAL);
+    if touched { done(frame) } else { Code::FULL }
+}
+
+/// The same of an instruction fetch.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // As above.
+pub(super) fn light_instruction(frame: &Frame) -> u32 {
+    let touched = HSRR1.read() & FETCH_NO_ENTRY != 0 && resident(frame).vm.touch(ASDR.read() & REAL);
+    if touched { done(frame) } else { Code::FULL }
+}
+
 /// A data access.
 pub(super) fn data(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
     let (why, effective) = (HDSISR.read(), HDAR.read());
     let real = ASDR.read() & REAL;
-    if why & status::NO_ENTRY != 0 && vcpu.vm.touch(real) {
-        return;
-    }
     // What is mapped, and is used as it may not be; or an address in the guest's own tables.
     if why & status::TABLES != 0 || why & status::NO_ENTRY == 0 {
         return inject::data_storage(frame, effective, why);
@@ -92,9 +106,6 @@ fn carry_out(
 /// An instruction fetch.
 pub(super) fn instruction(frame: &mut Frame, vcpu: &'static Vcpu) {
     let why = frame.msr & FETCH_STATUS;
-    if why & FETCH_NO_ENTRY != 0 && vcpu.vm.touch(ASDR.read() & REAL) {
-        return;
-    }
     if frame.pc & PAGE == u64::from(vector::INSTRUCTION_STORAGE) && frame.msr & msr::RI == 0 {
         // The handler for this is not in memory either: no end would come of it.
         return vcpu.vm.stop(Stop::Crash(Crash::Fetch as u16));

@@ -9,7 +9,9 @@ use turnstile_papr::Memory;
 use turnstile_papr::vpa::offset;
 
 use super::registers::{Branches, Monitor, Transactions};
-use crate::regs::{MMCR0, hfscr};
+#[cfg(target_os = "none")]
+use crate::regs::msr;
+use crate::regs::{MMCR0, PVR, hfscr};
 use crate::vcpu::Vcpu;
 
 /// How many times a facility is loaded before it is found out anew whether the guest uses it: a counter of eight bits.
@@ -62,9 +64,10 @@ impl Demanded {
     /// Makes those of a vCPU that has never run.
     pub(super) fn new() -> Self {
         let on = !ENFORCED.load(Ordering::Relaxed);
+        let transactions = on && has_transactions();
         Self {
             monitor: Facility { registers: Monitor::RESET, on, loads: 0 },
-            transactions: Facility { registers: Transactions::RESET, on, loads: 0 },
+            transactions: Facility { registers: Transactions::RESET, on: transactions, loads: 0 },
             branches: Facility { registers: Branches::RESET, on, loads: 0 },
         }
     }
@@ -91,7 +94,7 @@ impl Demanded {
             unsafe { MMCR0.write(FROZEN) };
         }
         if self.transactions.on {
-            self.transactions.registers.save();
+            with_transactions(|| self.transactions.registers.save());
         }
         if self.branches.on {
             self.branches.registers.save();
@@ -115,7 +118,7 @@ impl Demanded {
             }
             if self.transactions.on {
                 let before = before.filter(|b| b.transactions.on).map(|b| &b.transactions.registers);
-                self.transactions.registers.load(before);
+                with_transactions(|| self.transactions.registers.load(before));
             }
             if self.branches.on {
                 let before = before.filter(|b| b.branches.on).map(|b| &b.branches.registers);
@@ -138,9 +141,9 @@ impl Demanded {
                     self.monitor.registers.load(None);
                     Some(hfscr::PM)
                 }
-                TM => {
+                TM if has_transactions() => {
                     (self.transactions.on, self.transactions.loads) = (true, 0);
-                    self.transactions.registers.load(None);
+                    with_transactions(|| self.transactions.registers.load(None));
                     Some(hfscr::TM)
                 }
                 EBB => {
@@ -151,6 +154,34 @@ impl Demanded {
                 _ => None,
             }
         }
+    }
+}
+
+/// Says whether the CPU has transactions: POWER9 was the last one.
+fn has_transactions() -> bool {
+    const POWER10: u64 = 0x80;
+    PVR.read() >> 16 < POWER10
+}
+
+/// Runs `f`, which uses registers of transactions: MSR.TM is on meanwhile.
+fn with_transactions(f: impl FnOnce()) {
+    #[cfg(target_os = "none")]
+    let before = {
+        let before: u64;
+        // SAFETY: makes registers accessible.
+        unsafe {
+            core::arch::asm!(
+                "mfmsr {before}", "or {now}, {before}, {tm}", "mtmsrd {now}",
+                before = out(reg) before, now = out(reg) _, tm = in(reg) msr::TM, options(nostack)
+            );
+        }
+        before
+    };
+    f();
+    #[cfg(target_os = "none")]
+    // SAFETY: as it was.
+    unsafe {
+        core::arch::asm!("mtmsrd {}", in(reg) before, options(nostack));
     }
 }
 

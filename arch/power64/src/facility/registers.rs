@@ -4,6 +4,18 @@
 
 use crate::regs::*;
 
+macro_rules! stored {
+    ($($name:ident { $($field:ident: $register:ident),* $(,)? })*) => {$(
+        impl $name {
+            /// Stores what is in the registers.
+            #[inline(never)] // Once for all: it is long.
+            pub(super) fn save(&mut self) {
+                *self = Self { $($field: $register.read(),)* };
+            }
+        }
+    )*};
+}
+
 macro_rules! groups {
     ($($(#[$doc:meta])* $vis:vis struct $name:ident { $($(#[$field_doc:meta])* $field:ident: $register:ident = $reset:expr,)* })*) => {$(
         $(#[$doc])*
@@ -13,12 +25,6 @@ macro_rules! groups {
         impl $name {
             /// At the beginning of a life.
             pub const RESET: Self = Self { $($field: $reset,)* };
-
-            /// Stores what is in the registers.
-            #[inline(never)] // Once for all: it is long.
-            pub(super) fn save(&mut self) {
-                *self = Self { $($field: $register.read(),)* };
-            }
 
             /// Loads the registers, but for those that have the value already, as `before` has left them.
             ///
@@ -107,4 +113,11 @@ groups! {
         tfiar: TFIAR = 0,
         texasr: TEXASR = 0,
     }
+}
+
+stored! {
+    Common { sprg0: SPRG0, sprg1: SPRG1, sprg2: SPRG2, sprg3: SPRG3, srr0: SRR0, srr1: SRR1, dar: DAR, dsisr: DSISR, pidr: PIDR, amr: AMR, iamr: IAMR, uamor: UAMOR, dscr: DSCR, fscr: FSCR, pspb: PSPB, tar: TAR, vrsave: VRSAVE, dpdes: DPDES, ppr: PPR }
+    Monitor { mmcr0: MMCR0, mmcr1: MMCR1, mmcr2: MMCR2, mmcra: MMCRA, pmc1: PMC1, pmc2: PMC2, pmc3: PMC3, pmc4: PMC4, pmc5: PMC5, pmc6: PMC6, siar: SIAR, sdar: SDAR, sier: SIER }
+    Branches { ebbhr: EBBHR, ebbrr: EBBRR, bescr: BESCR }
+    Transactions { tfhar: TFHAR, tfiar: TFIAR, texasr: TEXASR }
 }

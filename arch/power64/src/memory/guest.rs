@@ -2,7 +2,7 @@
 //! The memory of a VM: allocated, cleared, loaded, mapped by partition-scoped tables, released.
 
 use turnstile_arch_common::memory::{MIB, PAGE};
-use turnstile_paging::{FrameRange, PageTable, Partition, PartitionAttributes, PhysAddr};
+use turnstile_paging::{Blocks, FrameRange, PageTable, Partition, PartitionAttributes, PhysAddr};
 
 use super::host::{Memory, Pool, with};
 use super::{Error, GuestRam, user};
@@ -15,19 +15,21 @@ pub struct GuestMemory {
     chunk: FrameRange,
     ram: GuestRam,
     table: PageTable<Partition>,
+    on_demand: bool,
 }
 
 impl GuestMemory {
-    /// Allocates the RAM of a VM, cleared, from guest real address 0 on, with the largest pages that fit.
+    /// Allocates the RAM of a VM, cleared, from guest real address 0 on, and maps it with the largest pages that fit, or prepares
+    /// it to be mapped on demand.
     ///
     /// # Errors
     /// When there is not enough memory.
-    pub fn new(size: u64) -> Result<Self, Error> {
+    pub fn new(size: u64, on_demand: bool) -> Result<Self, Error> {
         with(|m| {
             let chunk = allocate(m, size.next_multiple_of(PAGE))?;
             let ram = GuestRam::new(chunk.start().0, chunk.size());
-            match build(m, &ram) {
-                Ok(table) => Ok(Self { chunk, ram, table }),
+            match build(m, &ram, on_demand) {
+                Ok(table) => Ok(Self { chunk, ram, table, on_demand }),
                 Err(error) => {
                     m.guests.free(chunk)?;
                     Err(error)
@@ -86,6 +88,11 @@ impl GuestMemory {
         Partition::table_entry(self.table.root())
     }
 
+    /// Returns what exits need to map it on demand; `None` if all of it is mapped.
+    pub fn blocks(&self) -> Option<Blocks<Partition>> {
+        self.on_demand.then(|| self.table.blocks())
+    }
+
     /// Gives the memory and the tables back. No CPU may have the partition loaded any more, its entry in the partition table
     /// is gone. What the memory holds stays there, out of reach, until it is cleared for its next owner.
     ///
@@ -107,11 +114,15 @@ fn allocate(m: &mut Memory, size: u64) -> Result<FrameRange, Error> {
 }
 
 /// Builds the tables of the RAM.
-fn build(m: &mut Memory, ram: &GuestRam) -> Result<PageTable<Partition>, Error> {
+fn build(m: &mut Memory, ram: &GuestRam, on_demand: bool) -> Result<PageTable<Partition>, Error> {
     let mut pool = Pool::new(&mut m.arena);
     let mut table = PageTable::new(Partition, &mut pool)?;
     let host = PhysAddr(ram.base());
-    if let Err(error) = table.map(&mut pool, 0, host, ram.size(), PartitionAttributes::RAM) {
+    let made = match on_demand {
+        true => table.map_on_demand(&mut pool, 0, host, ram.size(), PartitionAttributes::RAM),
+        false => table.map(&mut pool, 0, host, ram.size(), PartitionAttributes::RAM),
+    };
+    if let Err(error) = made {
         table.free_all(&mut pool);
         return Err(error.into());
     }

@@ -21,7 +21,7 @@ mod first {
     pub const INTR: u32 = 1 << 0;
     /// So are NMIs.
     pub const NMI: u32 = 1 << 1;
-    /// A virtual interrupt that the guest would take: for [`super::super::switch::flush`] alone.
+    /// A virtual interrupt that the guest would take: only for the guest that is run to flush (`svm::asid`).
     pub const VINTR: u32 = 1 << 4;
     /// A physical INIT must not reset the guest's registers in place of the CPU's.
     pub const INIT: u32 = 1 << 3;

@@ -11,6 +11,7 @@ use turnstile_papr::rtas::Function;
 use turnstile_papr::terminal;
 use vm_fdt::{Error, FdtReserveEntry, FdtWriter};
 
+use super::long_name;
 use super::{
     INTERRUPT_PAGE, Interrupts, RESERVED_PRIORITY, TERMINAL_SOURCE, TIMA, TIMA_OS_PAGE, TIMA_USER_PAGE,
     ipi_sources,
@@ -63,6 +64,9 @@ const PA_FEATURES: [u8; 68] = [
 /// Page sizes of radix trees: the encoding in the highest three bits, the shift (Power ISA 3.0B Book III 5.7.10.1).
 const RADIX_PAGES: [u32; 4] = [12, 5 << 29 | 16, 1 << 29 | 21, 2 << 29 | 30];
 
+/// The name of their property, without the last letter, for which the writer has no room.
+const RADIX_PAGES_NAME: &str = "ibm,processor-radix-AP-encoding";
+
 /// Bytes of a line of the first-level caches, and of each of them.
 const CACHE_LINE: u32 = 128;
 const CACHE_SIZE: u32 = 0x8000;
@@ -99,7 +103,9 @@ pub fn build(platform: &Platform<'_>) -> Result<Vec<u8>, Error> {
     }
     devices(&mut fdt)?;
     fdt.end_node(root)?;
-    fdt.finish()
+    let mut blob = fdt.finish()?;
+    long_name::lengthen(&mut blob, RADIX_PAGES_NAME, "s").ok_or(Error::InvalidPropertyName)?;
+    Ok(blob)
 }
 
 fn chosen(fdt: &mut FdtWriter, platform: &Platform<'_>) -> Result<(), Error> {
@@ -166,7 +172,7 @@ fn cpu(fdt: &mut FdtWriter, number: u32, timebase: u64) -> Result<(), Error> {
         fdt.property_u32(&format!("{cache}-size"), CACHE_SIZE)?;
     }
     fdt.property("ibm,pa-features", &PA_FEATURES)?;
-    fdt.property_array_u32("ibm,processor-radix-AP-encodings", &RADIX_PAGES)?;
+    fdt.property_array_u32(RADIX_PAGES_NAME, &RADIX_PAGES)?;
     // Vectors with VSX.
     fdt.property_u32("ibm,vmx", 2)?;
     for facility in ["ibm,dfp", "ibm,purr", "ibm,spurr"] {

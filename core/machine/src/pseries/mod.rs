@@ -7,6 +7,7 @@
 
 pub mod boot;
 pub mod fdt;
+mod long_name;
 
 use crate::map::{MEMORY_UNIT, MIN_MEMORY, MapError, Region};
 

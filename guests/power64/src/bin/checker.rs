@@ -143,8 +143,8 @@ fn report(seconds: u64) {
     let cpus = smp::count();
     let [mut ipis, mut rings, mut slowest, mut doubled] = [0, 0, 0, STRANGE.load(SeqCst)];
     let mut lost = LOST.load(SeqCst);
-    for cpu in 0..cpus {
-        let (account, ring) = (ledger::of(cpu), &RINGS[cpu]);
+    for (cpu, ring) in RINGS.iter().enumerate().take(cpus) {
+        let account = ledger::of(cpu);
         let [sent, taken] = [&account.sent, &account.taken].map(|field| field.load(SeqCst));
         if sent != taken || account.doubled.load(SeqCst) != 0 {
             println!(

@@ -2,12 +2,13 @@
 //! Checks that all memory above 1 MiB outside image and loader's information is zero, fills it with a pattern, and
 //! resets, for ever: what a hypervisor leaves behind in a restarted machine's memory is found.
 //!
-//! `check=off` leaves the check out, for machines that keep their memory over a reset.
+//! `check=off` leaves the check out, for machines that keep their memory over a reset. `steal` leaves records of stolen time
+//! switched on (KVM's), of each CPU one in the last page of the memory.
 #![no_std]
 #![no_main]
 
 use turnstile_guests_x86_64::platform::{Region, platform};
-use turnstile_guests_x86_64::{boot, entry, options, power, println};
+use turnstile_guests_x86_64::{apic, boot, cpu, entry, kvm, options, power, println, smp};
 
 entry!(main);
 
@@ -36,8 +37,29 @@ fn main() {
         return;
     }
     println!("@boot restart zero={} bytes={bytes}", if checked { "yes" } else { "unchecked" });
-    each_free_page(fill);
+    let mut last = 0;
+    each_free_page(|page| {
+        fill(page);
+        last = page;
+    });
+    if options::get("steal").is_some() {
+        switch_on(last);
+    }
     power::reset();
+}
+
+/// Switches the records of stolen time of all CPUs on, in this page.
+fn switch_on(page: u64) {
+    fn own(place: u64) {
+        cpu::write_msr(kvm::msr::STEAL_TIME, place | 1);
+    }
+    apic::init();
+    for index in smp::others() {
+        if !smp::start(index, own, page + 64 * index as u64) || !smp::wait_done(index) {
+            println!("@error CPU {index} does not start");
+        }
+    }
+    own(page);
 }
 
 /// Calls `f` with each whole page of memory that holds neither image nor what the loader told.

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use turnstile_bundle::{Machine as Kind, OnCrash, Pseries, Schedule, VmSpec};
+use turnstile_bundle::{Machine as Kind, Mapping, OnCrash, Pseries, Schedule, VmSpec};
 use turnstile_machine::pseries::Interrupts;
 use turnstile_machine::pseries::boot::{self, BootError, Source};
 use turnstile_vm::lifecycle;
@@ -156,7 +156,7 @@ impl Machine {
             timebase: time::frequency(),
         })
         .map_err(Error::Boot)?;
-        let mut memory = GuestMemory::new(spec.memory)?;
+        let mut memory = GuestMemory::new(spec.memory, spec.mapping == Mapping::OnDemand)?;
         match self.fill(&mut memory, &plan) {
             Ok(()) => Ok((memory, boot_state(&plan.start))),
             Err(error) => {
@@ -179,7 +179,7 @@ impl Machine {
 
     /// Makes the VM ready for a life in `memory` that begins with `start`. Only while no vCPU runs.
     pub fn prepare(&self, vm: &Vm, memory: &GuestMemory, start: BootState) {
-        vm.prepare(memory.tables(), *memory.ram(), start);
+        vm.prepare(memory.tables(), *memory.ram(), memory.blocks(), start);
     }
 }
 

@@ -22,10 +22,6 @@ pub fn hypercalls(tally: &mut Tally) {
         if number & 0xffff_ffff == kvm::call::SEND_IPI {
             // INIT would stop this CPU.
             arguments[3] &= !0x700;
-            // An interrupt with the vector of an exception would be taken for one.
-            if arguments[3] & 0xf0 == 0x10 {
-                arguments[3] |= 0x20;
-            }
         }
         tally.add(trap::caught(|| _ = kvm::hypercall(number, arguments)).is_some());
     }
@@ -76,7 +72,7 @@ pub fn svm(tally: &mut Tally) {
 /// INT of every vector, with and without a gate.
 pub fn vectors(tally: &mut Tally) {
     for vector in 0..=255_u8 {
-        // NMI and machine check would only be counted, the double fault has an error code that INT does not push.
+        // NMI and machine check would only be counted.
         if matches!(u64::from(vector), vector::NMI | vector::MC) {
             continue;
         }

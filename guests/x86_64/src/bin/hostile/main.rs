@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Attacks the hypervisor with whatever an operating system can do, and survives it.
 //!
-//! Options: `attack=NAME` (several by commas; all that are survivable by default), `seed=`, `stride=` (take each
+//! Options: `attack=NAME` (several by commas, or a group's; all that are survivable by default), `seed=`, `stride=` (take each
 //! n-th number only), `bare` (no hypervisor below: leaves out what would harm the emulated machine itself), `list`. After
 //! each attack timer and interrupts are tried. The fatal attacks, which are meant to end this machine, are only done by
 //! name.
@@ -43,38 +43,40 @@ impl Tally {
 }
 
 struct Attack {
+    /// Those of a group are done together by its name.
+    group: &'static str,
     name: &'static str,
     run: fn(&mut Tally),
 }
 
 const ATTACKS: &[Attack] = &[
-    Attack { name: "msrs", run: msrs::ranges },
-    Attack { name: "msrs-random", run: msrs::random },
-    Attack { name: "cpuid", run: cpuids::all },
-    Attack { name: "ports", run: io::ports },
-    Attack { name: "ports-string", run: io::strings },
-    Attack { name: "devices", run: io::devices },
-    Attack { name: "apic-page", run: interrupts::page },
-    Attack { name: "apic-msrs", run: interrupts::msrs },
-    Attack { name: "apic-icr", run: interrupts::commands },
-    Attack { name: "apic-base", run: interrupts::base },
-    Attack { name: "ioapic", run: interrupts::io_apic },
-    Attack { name: "storm", run: interrupts::storm },
-    Attack { name: "pv-addresses", run: paravirtual::addresses },
-    Attack { name: "pv-eoi", run: paravirtual::eoi },
-    Attack { name: "hypercalls", run: calls::hypercalls },
-    Attack { name: "svm", run: calls::svm },
-    Attack { name: "vectors", run: calls::vectors },
-    Attack { name: "user", run: calls::user },
-    Attack { name: "instructions", run: instructions::opcodes },
-    Attack { name: "prefixes", run: instructions::prefixes },
-    Attack { name: "page-ends", run: instructions::page_ends },
-    Attack { name: "fetch", run: instructions::fetch },
-    Attack { name: "control", run: control::registers },
-    Attack { name: "debug", run: control::debug },
-    Attack { name: "page-tables", run: tables::broken },
-    Attack { name: "cpu-races", run: other_cpu::races },
-    Attack { name: "cpu-real-mode", run: other_cpu::real_mode },
+    Attack { group: "registers", name: "msrs", run: msrs::ranges },
+    Attack { group: "registers", name: "msrs-random", run: msrs::random },
+    Attack { group: "registers", name: "cpuid", run: cpuids::all },
+    Attack { group: "places", name: "ports", run: io::ports },
+    Attack { group: "places", name: "ports-string", run: io::strings },
+    Attack { group: "places", name: "devices", run: io::devices },
+    Attack { group: "interrupts", name: "apic-page", run: interrupts::page },
+    Attack { group: "interrupts", name: "apic-msrs", run: interrupts::msrs },
+    Attack { group: "interrupts", name: "apic-icr", run: interrupts::commands },
+    Attack { group: "interrupts", name: "apic-base", run: interrupts::base },
+    Attack { group: "interrupts", name: "ioapic", run: interrupts::io_apic },
+    Attack { group: "interrupts", name: "storm", run: interrupts::storm },
+    Attack { group: "interrupts", name: "pv-addresses", run: paravirtual::addresses },
+    Attack { group: "interrupts", name: "pv-eoi", run: paravirtual::eoi },
+    Attack { group: "registers", name: "hypercalls", run: calls::hypercalls },
+    Attack { group: "registers", name: "svm", run: calls::svm },
+    Attack { group: "registers", name: "vectors", run: calls::vectors },
+    Attack { group: "registers", name: "user", run: calls::user },
+    Attack { group: "opcodes", name: "instructions", run: instructions::opcodes },
+    Attack { group: "opcodes", name: "prefixes", run: instructions::prefixes },
+    Attack { group: "places", name: "page-ends", run: instructions::page_ends },
+    Attack { group: "places", name: "fetch", run: instructions::fetch },
+    Attack { group: "registers", name: "control", run: control::registers },
+    Attack { group: "registers", name: "debug", run: control::debug },
+    Attack { group: "places", name: "page-tables", run: tables::broken },
+    Attack { group: "interrupts", name: "cpu-races", run: other_cpu::races },
+    Attack { group: "interrupts", name: "cpu-real-mode", run: other_cpu::real_mode },
 ];
 
 /// Whether no hypervisor is expected below.
@@ -91,14 +93,14 @@ fn main() {
     println!("@boot hostile");
     platform::report();
     if options::get("list").is_some() {
-        ATTACKS.iter().for_each(|attack| println!("@list {}", attack.name));
+        ATTACKS.iter().for_each(|attack| println!("@list {} {}", attack.name, attack.group));
         fatal::ATTACKS.iter().for_each(|(name, _)| println!("@list {name} fatal"));
         return;
     }
     let wanted = options::get("attack").unwrap_or("all");
     let mut done = 0;
     for attack in ATTACKS {
-        if wanted != "all" && !wanted.split(',').any(|name| name == attack.name) {
+        if wanted != "all" && !wanted.split(',').any(|name| [attack.name, attack.group].contains(&name)) {
             continue;
         }
         rest();
