@@ -70,14 +70,11 @@ pub fn xics() {
                     "sc 1",
                     "2:",
                     "cmpld 24, 27",
-                    "beq 3f",
-                    "or 31, 31, 31",
-                    "b 2b",
-                    "3:",
+                    "bne 2b",
                 ], inout("r27") 0_u64 => _, in("r26") server, out("r25") _, inout("r24") 0_u64 => _,
                 out("r23") _, out("r22") _,)
         },
-        nothing::<17>,
+        nothing::<19>,
     );
     finish();
 }
@@ -103,17 +100,14 @@ pub fn xive() {
                     "std 21, 0(25)",
                     "2:",
                     "cmpld 18, 27",
-                    "beq 3f",
-                    "or 31, 31, 31",
-                    "b 2b",
-                    "3:",
+                    "bne 2b",
                 ], inout("r27") 0_u64 => _, in("r26") facts.presentation, in("r25") xive::trigger_page(0),
                 in("r24") xive::management_page(0), in("r23") xive::queue(0), inout("r22") place.get() => next,
                 in("r21") 0xff_u64, in("r20") xive::tima::ACK, in("r19") xive::esb::SET_READY,
                 inout("r18") 0_u64 => _,);
             place.set(next);
         },
-        nothing::<9>,
+        nothing::<8>,
     );
     finish();
 }

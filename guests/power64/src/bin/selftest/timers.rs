@@ -89,7 +89,11 @@ fn many() -> Outcome {
     for round in 0..60_u32 {
         timer::arm(timer::now() + 40 * u64::from(round));
         let came = timer::wait(1_000_000, || {
-            if round % 4 == 0 { cpu::take_interrupts() } else { cpu::wait() }
+            if round % 4 == 0 {
+                cpu::take_interrupts()
+            } else {
+                cpu::wait()
+            }
             irq::count(irq::TIMER) == round + 1
         });
         check!(came, "round {round}: it does not come");
