@@ -269,9 +269,9 @@ light_return:
     ld      %r1, GPR + 8(%r1)
     hrfid
 
-// The full tier. R1 = the frame, R0 = the vector, R3 = why the light tier did not finish; R14 to R31 are still the guest's.
+// The full tier. R1 = the frame, R0 = the vector, R3 = why the light tier did not finish; R13 to R31 are still the guest's.
 full_exit:
-    .irp    n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    .irp    n, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
     std     %r\n, GPR + 8 * \n(%r1)
     .endr
     stw     %r0, VECTOR(%r1)
@@ -283,7 +283,7 @@ full_exit:
 enter_all:
     ld      %r3, PC(%r1)
     ld      %r4, MSR(%r1)
-    .irp    n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    .irp    n, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
     ld      %r\n, GPR + 8 * \n(%r1)
     .endr
     mtspr   HSRR0, %r3
