@@ -109,10 +109,11 @@ extern "C" fn turnstile_primary(fdt: u64, opal_base: u64, opal_entry: u64) -> ! 
     console::set(&uart::CONSOLE);
     println!("turnstile {} (HV)", env!("CARGO_PKG_VERSION"));
     let Some(blob) = device_tree(fdt) else { refuse(format_args!("skiboot has passed no device tree")) };
-    let (controller, machine) = match discover::parse(blob).and_then(|fdt| Ok((irq::host::discover(fdt), discover::machine(fdt)?))) {
-        Ok(found) => found,
-        Err(error) => refuse(format_args!("{error}")),
-    };
+    let (controller, machine) =
+        match discover::parse(blob).and_then(|fdt| Ok((irq::host::discover(fdt), discover::machine(fdt)?))) {
+            Ok(found) => found,
+            Err(error) => refuse(format_args!("{error}")),
+        };
     if !machine.radix {
         refuse(format_args!(
             "its CPUs do not translate by radix trees: a POWER9 or newer is needed (under QEMU, -machine powernv9 or powernv10)"
@@ -131,7 +132,9 @@ extern "C" fn turnstile_primary(fdt: u64, opal_base: u64, opal_entry: u64) -> ! 
     };
     // SAFETY: of this machine's device tree.
     if let Err(irq::Error(code)) = unsafe { irq::host::init(controller) } {
-        refuse(format_args!("the firmware does not hand its interrupt controller over (OPAL_XIVE_RESET: {code})"));
+        refuse(format_args!(
+            "the firmware does not hand its interrupt controller over (OPAL_XIVE_RESET: {code})"
+        ));
     }
     set_up(&machine, Range { base: fdt, size: blob.len() as u64 })
 }

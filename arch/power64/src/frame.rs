@@ -118,6 +118,11 @@ impl Frame {
             frame.light = entry::TIMED_LIGHT;
             frame.full = entry::TIMED_FULL;
         }
+        #[cfg(feature = "ablation")]
+        if crate::naive::is_in_use() {
+            frame.calls = entry::NAIVE_TABLE;
+            frame.light = crate::naive::light;
+        }
         frame
     }
 

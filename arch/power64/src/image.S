@@ -115,8 +115,9 @@ timed_handler:
     lwz     %r5, WHY(%r1)
     lwz     %r6, 0(%r6)
     or.     %r5, %r5, %r6
-    bne-    call_full
-    account %r1
+    beq+    1f
+    b       call_full
+1:  account %r1
     b       call_return
 
     .global turnstile_timed_far

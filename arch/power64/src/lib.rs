@@ -37,6 +37,8 @@ pub mod frame;
 mod inhibited;
 pub mod irq;
 pub mod memory;
+#[cfg(feature = "ablation")]
+pub mod naive;
 pub mod opal;
 pub mod partition;
 pub mod power;
@@ -54,8 +56,16 @@ use turnstile_vm::lifecycle::Stop;
 
 #[cfg(target_os = "none")]
 core::arch::global_asm!(include_str!("boot.S"));
-#[cfg(target_os = "none")]
+#[cfg(all(target_os = "none", not(feature = "ablation")))]
 core::arch::global_asm!(include_str!("vectors.S"), include_str!("image.S"), include_str!("switch.S"));
+// In one piece: the naive entries lead to the others.
+#[cfg(all(target_os = "none", feature = "ablation"))]
+core::arch::global_asm!(
+    include_str!("vectors.S"),
+    include_str!("image.S"),
+    include_str!("naive/naive.S"),
+    include_str!("switch.S")
+);
 
 pub use turnstile_arch_common::{console, mmio, println};
 

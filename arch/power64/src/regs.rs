@@ -249,8 +249,6 @@ pub mod lpcr {
     pub const PECE: u64 = 0x1_f000 | 1 << 46;
     /// The guest may invalidate its own translations.
     pub const GTSE: u64 = 1 << 10;
-    /// External interrupts are not taken in hypervisor state.
-    pub const HEIC: u64 = 1 << 4;
     /// External interrupts are the guest's.
     pub const LPES0: u64 = 1 << 3;
     /// Hypervisor virtualization interrupts are taken.

@@ -20,16 +20,10 @@ pub struct BootState {
 }
 
 /// LPCR of every guest, but for what it sets itself: radix translation by tables of its own, TLBIE and TLBSYNC for its own
-/// translations, its own interrupts to itself, the hypervisor's to the hypervisor. All of them end STOP.
-pub const GUEST_LPCR: u64 = lpcr::VPM1
-    | lpcr::UPRT
-    | lpcr::HR
-    | lpcr::GTSE
-    | lpcr::LPES0
-    | lpcr::HEIC
-    | lpcr::HVICE
-    | lpcr::HDICE
-    | lpcr::PECE;
+/// translations, its own interrupts to itself, the hypervisor's to the hypervisor. All of them end STOP, which is why HEIC is
+/// off: an external interrupt of the guest's would not end the hypervisor's. MSR.EE, which is 0, keeps it from being taken.
+pub const GUEST_LPCR: u64 =
+    lpcr::VPM1 | lpcr::UPRT | lpcr::HR | lpcr::GTSE | lpcr::LPES0 | lpcr::HVICE | lpcr::HDICE | lpcr::PECE;
 
 /// What becomes of DEC while its vCPU does not run: far from ringing.
 const FAR: u64 = 0x7fff_ffff;

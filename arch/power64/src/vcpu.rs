@@ -5,7 +5,8 @@ use alloc::boxed::Box;
 use core::cell::UnsafeCell;
 
 use turnstile_exitstat::Page;
-use turnstile_papr::vpa::Areas;
+use turnstile_papr::Memory;
+use turnstile_papr::vpa::{Areas, offset};
 use turnstile_vm::attention::{Attention, Posted, Reasons};
 
 use crate::cpu::{self, PerCpu};
@@ -32,6 +33,9 @@ pub struct Vcpu {
     /// What its exits cost, if its VM keeps statistics: its CPU adds, anybody reads.
     pub statistics: Option<&'static Page>,
     facilities: UnsafeCell<facility::State>,
+    /// Where its state goes on an exit that does without techniques.
+    #[cfg(feature = "ablation")]
+    saved: UnsafeCell<crate::naive::Saved>,
     /// What it has if it shares CPUs with others; `None` if it is pinned.
     pub thread: Option<Thread>,
 }
@@ -65,6 +69,8 @@ impl Vcpu {
             owned: UnsafeCell::new(Owned { irq: vm.board.own(index), areas: Areas::default() }),
             statistics: vm.statistics.then(|| &*Box::leak(Box::new(Page::new(time::frequency())))),
             facilities: UnsafeCell::default(),
+            #[cfg(feature = "ablation")]
+            saved: UnsafeCell::default(),
             thread,
         }
     }
@@ -88,6 +94,18 @@ impl Vcpu {
         f(unsafe { &mut *self.owned.get() })
     }
 
+    /// Counts, in the area that the guest shares, that the vCPU leaves its CPU or has one again: odd while it has none
+    /// (LoPAPR 14.11.1.3, virtual processor yield count). For vCPUs that share CPUs.
+    pub fn count_dispatch(&self, leaves: bool) {
+        let Some(area) = self.owned(|owned| owned.areas.vpa) else { return };
+        let place = area.address + offset::YIELD_COUNT;
+        if let Some(count) = self.vm.word(place) {
+            let next = if leaves { count | 1 } else { (count | 1).wrapping_add(1) };
+            // The area was RAM when it was registered, and is as long as this life.
+            let _ = self.vm.set_word(place, next);
+        }
+    }
+
     /// Does what a post to this vCPU's attention word demands. A kick is spared where the vCPU is resident on the
     /// calling CPU, which looks before it enters a guest anyway.
     #[inline] // On the path of every cross-CPU interrupt.
@@ -102,5 +120,19 @@ impl Vcpu {
     /// Sets reasons to look, and makes the vCPU do so.
     pub fn post(&self, reasons: Reasons) {
         self.notify(self.attention.post(reasons));
+    }
+}
+
+#[cfg(feature = "ablation")]
+impl Vcpu {
+    /// Returns where its state goes on an exit that does without techniques.
+    ///
+    /// # Safety
+    /// Only on the physical CPU where the vCPU is resident, and only once at a time.
+    #[inline(always)] // An address computation.
+    #[allow(clippy::mut_from_ref, reason = "the contract makes the reference unique")]
+    pub unsafe fn saved(&self) -> &mut crate::naive::Saved {
+        // SAFETY: unique by the contract.
+        unsafe { &mut *self.saved.get() }
     }
 }

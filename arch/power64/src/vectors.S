@@ -103,7 +103,7 @@
     .endm
 
     .section .text.vectors, "ax"
-    .balign 65536
+    .balign 128
     .global turnstile_vectors
 turnstile_vectors:
     error   0x100                       // system reset

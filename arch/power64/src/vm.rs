@@ -180,9 +180,12 @@ impl Vm {
         let Some(host) = life.ram.host(start, BLOCK) else { return false };
         // SAFETY: the walk yields tables of this VM, which runs, and indexes inside them. Volatile: hardware walkers read and
         // other CPUs write them; an aligned word is read and written at once, in big-endian order.
-        let read =
-            |table: PhysAddr, index| u64::from_be(unsafe { ((table.0 as *const u64).add(index)).read_volatile() });
-        let Some(slot) = blocks.slot(start, PhysAddr(host), PartitionAttributes::RAM, read) else { return false };
+        let read = |table: PhysAddr, index| {
+            u64::from_be(unsafe { ((table.0 as *const u64).add(index)).read_volatile() })
+        };
+        let Some(slot) = blocks.slot(start, PhysAddr(host), PartitionAttributes::RAM, read) else {
+            return false;
+        };
         // SAFETY: as above; the block is RAM of this VM.
         unsafe { ((slot.table.0 as *mut u64).add(slot.index)).write_volatile(slot.entry.to_be()) };
         true

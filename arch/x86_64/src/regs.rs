@@ -106,6 +106,8 @@ msrs! {
     SYSENTER_ESP = 0x175;
     /// Target of SYSENTER.
     SYSENTER_EIP = 0x176;
+    /// Commands to the predictors of branches; it is written only (APM vol. 2, 3.2.9).
+    PRED_CMD = 0x49;
     /// Machine-check capabilities (APM vol. 2, 9.3.1).
     MCG_CAP = 0x179;
     /// Machine-check status.

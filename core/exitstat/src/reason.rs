@@ -36,7 +36,7 @@ reasons! {
     /// A system register that traps.
     SystemRegister = 2, "system-register", "an access to a system register that traps";
     /// A data access that the second stage of translation stops: mostly devices.
-    DataAbort = 3, "data-abort", "a data access without memory behind it: devices";
+    DataAbort = 3, "data-abort", "a data access without memory behind it: devices, and first touches";
     /// An instruction fetch that the second stage of translation stops.
     InstructionAbort = 4, "instruction-abort", "an instruction fetch without memory behind it";
     /// An instruction that waits.

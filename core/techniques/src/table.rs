@@ -63,10 +63,10 @@ macro_rules! techniques {
 }
 
 techniques! {
-    LightExit, "light-exit", on [Arm64, Amd64], seed "design", "every exit",
+    LightExit, "light-exit", on [Arm64, Amd64, Power64], seed "design", "every exit",
         saves "saving and restoring x19 to x29, and the general handler behind them",
         without "every exit stores all 31 registers and goes through the full tier";
-    IndexedDispatch, "indexed-dispatch", on [Arm64, Amd64], seed "000", "trapped system registers",
+    IndexedDispatch, "indexed-dispatch", on [Arm64, Amd64, Power64], seed "000", "trapped system registers",
         saves "the search of a list for the handler",
         without "linear search of the list, as before the seed";
     IndexedVsBinary, "indexed-vs-binary", on [Arm64], seed "000", "trapped system registers",
@@ -90,7 +90,7 @@ techniques! {
     El1Resident, "el1-resident", on [Arm64], seed "004", "every exit",
         saves "the system registers of EL1 and EL0",
         without "23 system registers are stored and loaded again";
-    FpResident, "fp-resident", on [Arm64, Amd64], seed "design", "every exit",
+    FpResident, "fp-resident", on [Arm64, Amd64, Power64], seed "design", "every exit",
         saves "the FP and SIMD registers",
         without "Q0 to Q31, FPCR and FPSR are stored and loaded again";
     TimerResident, "timer-resident", on [Arm64], seed "004", "every exit",
@@ -108,7 +108,7 @@ techniques! {
     MitigationsOnDemand, "mitigations-on-demand", on [Arm64], seed "design", "every exit",
         saves "clearing the branch history on CPUs that do not need it",
         without "a loop of 24 turns on every exit, which a Neoverse N1 needs, and two barriers";
-    AttentionWord, "attention-word", on [Arm64, Amd64], seed "design", "every exit",
+    AttentionWord, "attention-word", on [Arm64, Amd64, Power64], seed "design", "every exit",
         saves "a lock and a walk over everything that others may have posted",
         without "the vCPU's lock is taken, its inbox and its requests are looked through, the plan is checked";
     SegmentsResident, "segments-resident", on [Amd64], seed "design", "every exit",
@@ -126,6 +126,36 @@ techniques! {
     DecodeCache, "decode-cache", on [Amd64], seed "design", "devices in memory",
         saves "decoding the instruction",
         without "each instruction is decoded anew, in the full tier";
+    PartitionResident, "partition-resident", on [Power64], seed "002", "every exit",
+        saves "switching the partition: LPIDR, LPCR and PIDR, with an ISYNC around each",
+        without "all three get the hypervisor's values, and then the guest's again";
+    SprsResident, "sprs-resident", on [Power64], seed "002", "every exit",
+        saves "the special-purpose registers of the guest",
+        without "18 registers are stored, and loaded again";
+    SprCompare, "spr-compare", on [Power64], seed "002", "switches of vCPUs",
+        saves "writing special-purpose registers that have the value already",
+        without "all are written";
+    SprGroups, "spr-groups", on [Power64], seed "002", "switches of vCPUs",
+        saves "waiting for a write of a special-purpose register before the next one is read (cycles, no instructions)",
+        without "each register is read and written before the next one";
+    FewTimebase, "few-mftb", on [Power64], seed "002", "every exit",
+        saves "reading the time base, and setting both decrementers by it",
+        without "the time base is read twice, the decrementer is stored as a time and set again";
+    DemandMonitor, "demand-pm", on [Power64], seed "002", "every exit",
+        saves "the performance monitor of guests that do not use it",
+        without "its 13 registers are stored, it is frozen, and all are loaded again";
+    DemandTransactions, "demand-tm", on [Power64], seed "002", "every exit",
+        saves "the registers of transactions of guests that have none",
+        without "three registers are stored and loaded again, with MSR.TM on";
+    DemandBranches, "demand-ebb", on [Power64], seed "002", "every exit",
+        saves "the registers of event-based branches of guests that have none",
+        without "three registers are stored and loaded again";
+    DeferredTlbsync, "deferred-tlbsync", on [Power64], seed "002", "every exit",
+        saves "waiting for invalidations that the guest may have been in the middle of",
+        without "EIEIO, TLBSYNC and PTESYNC, which are done once when the vCPU moves to another CPU";
+    FewBarriers, "few-barriers", on [Power64], seed "002", "every exit",
+        saves "telling others by atomic operations that the vCPU has left its guest, and is back",
+        without "two atomic operations with a barrier each";
 }
 
 impl Technique {

@@ -215,10 +215,10 @@ pub fn unmask() {
 /// Lets in what is pending, and masks again.
 pub fn take_interrupts() {
     unmask();
-    // A few instructions for whoever injects what has just been made possible.
-    for _ in 0..4 {
-        relax();
-    }
+    // A few instructions for whoever injects what has just been made possible; a hint would give the CPU away, which an
+    // emulator takes for a long time.
+    // SAFETY: does nothing.
+    unsafe { asm!("nop", "nop", "nop", "nop", options(nomem, nostack, preserves_flags)) };
     mask();
 }
 

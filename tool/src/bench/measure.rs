@@ -68,7 +68,7 @@ fn in_all(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcome) -
         return Err(Failure::failed(what).details(list(reading)));
     }
     Ok(Figure {
-        instructions: Some(report.instructions().round()),
+        instructions: Some(report.instructions_in_all().round()),
         counter: Some(report.instructions()),
         exits: Some(0.0),
         iterations: Some(report.iterations),

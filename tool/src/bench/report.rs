@@ -81,7 +81,16 @@ impl Report {
 
     /// Instructions per operation outside the guest, to two decimals.
     pub fn instructions(&self) -> f64 {
-        let ticks = (self.ticks - self.empty) as f64;
+        self.per_operation(self.ticks - self.empty)
+    }
+
+    /// Instructions per operation, the guest's among them, to two decimals.
+    pub fn instructions_in_all(&self) -> f64 {
+        self.per_operation(self.ticks)
+    }
+
+    fn per_operation(&self, ticks: u64) -> f64 {
+        let ticks = ticks as f64;
         let instructions = ticks * 1e9 / self.frequency as f64 / self.iterations as f64;
         (instructions * 100.0).round() / 100.0
     }

@@ -11,6 +11,8 @@ pub type Light = extern "C" fn(&mut Frame, u32) -> u32;
 /// The full tier: takes the frame and why the light tier did not re-enter. Returns when the guest is to be entered.
 pub type Full = extern "C" fn(&mut Frame, u32);
 
+#[cfg(feature = "ablation")]
+pub(crate) use super::hcall::NAIVE_TABLE;
 pub(crate) use super::hcall::{TABLE, TIMED_TABLE};
 /// See [`Light`].
 pub(crate) const LIGHT: Light = light;

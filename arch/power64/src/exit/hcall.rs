@@ -5,10 +5,10 @@ use turnstile_papr::code::Code as Return;
 use turnstile_papr::hcall::Hcall;
 
 use super::{Answer, calls};
+use crate::Monitor;
 use crate::frame::Frame;
 use crate::irq;
 use crate::vcpu::Vcpu;
-use crate::Monitor;
 
 /// A light handler: takes the frame and the arguments (R4 to R10). The frequent ones are leaves without a stack frame.
 pub type Handler = extern "C" fn(&mut Frame, u64, u64, u64, u64, u64, u64, u64) -> Answer;
@@ -33,6 +33,13 @@ pub(crate) const TABLE: &Table = {
 /// For vCPUs with statistics: takes the time, and goes on with [`TABLE`].
 pub(crate) const TIMED_TABLE: &Table = {
     static TABLE: Table = Table { calls: [TIMED; COUNT], far: TIMED_FAR };
+    &TABLE
+};
+
+/// For vCPUs that do without techniques: does what those would save, and goes on with [`TABLE`].
+#[cfg(feature = "ablation")]
+pub(crate) const NAIVE_TABLE: &Table = {
+    static TABLE: Table = Table { calls: [NAIVE; COUNT], far };
     &TABLE
 };
 
@@ -86,6 +93,12 @@ const TIMED: Handler = turnstile_timed_call;
 /// Takes the time of a call beyond the table.
 #[cfg(target_os = "none")]
 const TIMED_FAR: Far = turnstile_timed_far;
+/// Does what techniques would save.
+#[cfg(all(target_os = "none", feature = "ablation"))]
+const NAIVE: Handler = turnstile_naive_call;
+/// See [`NAIVE`].
+#[cfg(all(not(target_os = "none"), feature = "ablation"))]
+const NAIVE: Handler = unknown;
 /// See [`LEAVE`]; on the host nothing takes the time.
 #[cfg(not(target_os = "none"))]
 const TIMED: Handler = unknown;
@@ -110,6 +123,17 @@ unsafe extern "C" {
         g: u64,
     ) -> Answer;
     safe fn turnstile_timed_call(
+        frame: &mut Frame,
+        a: u64,
+        b: u64,
+        c: u64,
+        d: u64,
+        e: u64,
+        f: u64,
+        g: u64,
+    ) -> Answer;
+    #[cfg(feature = "ablation")]
+    safe fn turnstile_naive_call(
         frame: &mut Frame,
         a: u64,
         b: u64,
@@ -147,6 +171,10 @@ extern "C" fn far(frame: &mut Frame, number: u64, argument: u64) -> Answer {
 pub(super) fn full(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> u32 {
     let call = Hcall::of_any(frame.gpr(3));
     let arguments = frame.arguments();
+    #[cfg(feature = "ablation")]
+    if let Some(then) = carry_out(frame, frame.gpr(3), arguments) {
+        return then;
+    }
     // What the guest finds in the registers that a call may change, unless the call puts something there.
     for register in [0].into_iter().chain(3..13) {
         frame.set_gpr(register, 0);
@@ -164,4 +192,26 @@ pub(super) fn full(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor
     };
     frame.set_gpr(3, code.value());
     0
+}
+
+/// In the full tier, what a light handler would have done, for vCPUs that do without the light tier. `None` if it leaves that.
+#[cfg(feature = "ablation")]
+fn carry_out(frame: &mut Frame, number: u64, [a, b, c, d, e, f, g]: [u64; 7]) -> Option<u32> {
+    let handler = *TABLE.calls.get(number as usize / 4)?;
+    if core::ptr::fn_addr_eq(handler, LEAVE) {
+        return None;
+    }
+    let answer = handler(frame, a, b, c, d, e, f, g);
+    let why = core::mem::take(&mut frame.why);
+    if why == super::Code::FULL {
+        return None;
+    }
+    for register in [0].into_iter().chain(5..13) {
+        frame.set_gpr(register, 0);
+    }
+    frame.set_gpr(3, answer.code);
+    frame.set_gpr(4, answer.value);
+    // Waiting lets interrupts in.
+    frame.msr = crate::regs::SRR1.read();
+    Some(why)
 }

@@ -28,8 +28,7 @@ pub(super) fn facility(frame: &mut Frame, vcpu: &'static Vcpu) {
     if (HFSCR.read() >> hfscr::CAUSE_SHIFT) as u32 != hfscr::MSGP.trailing_zeros() {
         return inject::program(frame, program::ILLEGAL);
     }
-    let context =
-        Context { msr: frame.msr, process: PIDR.read(), process_table: vcpu.vm.process_table() };
+    let context = Context { msr: frame.msr, process: PIDR.read(), process_table: vcpu.vm.process_table() };
     let carried_out =
         walk::fetch(&vcpu.vm.life().ram, &context, frame.pc).is_some_and(|word| doorbell(frame, word));
     if carried_out {

@@ -129,23 +129,24 @@ impl Access {
 mod tests {
     use super::*;
 
-    const PLAIN: Access = Access { register: 3, size: 4, store: false, signed: false, reversed: false, update: None };
+    const PLAIN: Access =
+        Access { register: 3, size: 4, store: false, signed: false, reversed: false, update: None };
 
     #[test]
     fn loads_and_stores_are_decoded() {
         // As an assembler gives them.
         let cases = [
-            (0x8064_0008, PLAIN),                                              // lwz r3, 8(r4)
-            (0x8464_0008, Access { update: Some(4), ..PLAIN }),                // lwzu r3, 8(r4)
-            (0x8864_0000, Access { size: 1, ..PLAIN }),                        // lbz r3, 0(r4)
-            (0xa864_0000, Access { size: 2, signed: true, ..PLAIN }),          // lha r3, 0(r4)
-            (0xe864_0000, Access { size: 8, ..PLAIN }),                        // ld r3, 0(r4)
-            (0xe864_0002, Access { signed: true, ..PLAIN }),                   // lwa r3, 0(r4)
+            (0x8064_0008, PLAIN),                                     // lwz r3, 8(r4)
+            (0x8464_0008, Access { update: Some(4), ..PLAIN }),       // lwzu r3, 8(r4)
+            (0x8864_0000, Access { size: 1, ..PLAIN }),               // lbz r3, 0(r4)
+            (0xa864_0000, Access { size: 2, signed: true, ..PLAIN }), // lha r3, 0(r4)
+            (0xe864_0000, Access { size: 8, ..PLAIN }),               // ld r3, 0(r4)
+            (0xe864_0002, Access { signed: true, ..PLAIN }),          // lwa r3, 0(r4)
             (0xfbe4_0001, Access { register: 31, size: 8, store: true, update: Some(4), ..PLAIN }), // stdu r31, 0(r4)
-            (0x9864_0000, Access { size: 1, store: true, ..PLAIN }),           // stb r3, 0(r4)
-            (0x7c64_282e, PLAIN),                                              // lwzx r3, r4, r5
-            (0x7c64_292e, Access { store: true, ..PLAIN }),                    // stwx r3, r4, r5
-            (0x7c64_2c2c, Access { reversed: true, ..PLAIN }),                 // lwbrx r3, r4, r5
+            (0x9864_0000, Access { size: 1, store: true, ..PLAIN }), // stb r3, 0(r4)
+            (0x7c64_282e, PLAIN),                                    // lwzx r3, r4, r5
+            (0x7c64_292e, Access { store: true, ..PLAIN }),          // stwx r3, r4, r5
+            (0x7c64_2c2c, Access { reversed: true, ..PLAIN }),       // lwbrx r3, r4, r5
             (0x7c64_2d28, Access { size: 8, store: true, reversed: true, ..PLAIN }), // stdbrx r3, r4, r5
         ];
         for (instruction, access) in cases {
@@ -156,9 +157,18 @@ mod tests {
     #[test]
     fn nothing_else_is() {
         // lfd, stfd, lq, stq, lwarx, stwcx., dcbz, lmw, an addition, nothing.
-        for instruction in
-            [0xc864_0000, 0xd864_0000, 0xe064_0000, 0xf864_0002, 0x7c64_2828, 0x7c64_292d, 0x7c04_2fec, 0xb864_0000, 0x7c64_2a14, 0]
-        {
+        for instruction in [
+            0xc864_0000,
+            0xd864_0000,
+            0xe064_0000,
+            0xf864_0002,
+            0x7c64_2828,
+            0x7c64_292d,
+            0x7c04_2fec,
+            0xb864_0000,
+            0x7c64_2a14,
+            0,
+        ] {
             assert_eq!(decode(instruction), None, "{instruction:#x}");
         }
     }

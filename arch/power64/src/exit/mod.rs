@@ -30,7 +30,6 @@ mod storage;
 pub mod wait;
 mod walk;
 
-
 use turnstile_vm::attention::Reasons;
 
 use crate::frame::Frame;
@@ -120,3 +119,6 @@ pub(crate) fn resident(frame: &Frame) -> &'static Vcpu {
 pub(crate) fn done(frame: &Frame) -> u32 {
     resident(frame).attention.word()
 }
+
+#[cfg(test)]
+mod tests;

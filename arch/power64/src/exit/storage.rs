@@ -70,8 +70,7 @@ fn access(
     address: u64,
     effective: u64,
 ) -> bool {
-    let context =
-        Context { msr: frame.msr, process: PIDR.read(), process_table: vcpu.vm.process_table() };
+    let context = Context { msr: frame.msr, process: PIDR.read(), process_table: vcpu.vm.process_table() };
     let instruction = walk::fetch(&vcpu.vm.life().ram, &context, frame.pc);
     let Some(access) = instruction.and_then(instruction::decode) else { return false };
     let done = address & PAGE <= PAGE + 1 - u64::from(access.size)

@@ -8,6 +8,8 @@ use turnstile_papr::vpa::Areas;
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Phase;
 
+#[cfg(target_os = "none")]
+use crate::cpu;
 use crate::facility;
 use crate::frame::Frame;
 use crate::irq;
@@ -16,8 +18,6 @@ use crate::statistics;
 use crate::switch;
 use crate::time;
 use crate::vcpu::Vcpu;
-#[cfg(target_os = "none")]
-use crate::cpu;
 use crate::{Monitor, monitor};
 
 /// Waits until the vCPU has an interrupt that it takes, or is prodded. What others ask for is done meanwhile.

@@ -19,10 +19,11 @@ use crate::vcpu::Vcpu;
 pub(super) const LOADS: u32 = 1 << u8::BITS;
 
 /// What every guest has, all the time.
-pub(super) const ALWAYS: u64 = hfscr::FP | hfscr::VECTOR | hfscr::DSCR | hfscr::TAR | hfscr::SCV | hfscr::PREFIX;
+pub(super) const ALWAYS: u64 =
+    hfscr::FP | hfscr::VECTOR | hfscr::DSCR | hfscr::TAR | hfscr::SCV | hfscr::PREFIX;
 
 /// MMCR0: counters are frozen.
-pub(super) const FROZEN: u64 = 1 << 31;
+pub(crate) const FROZEN: u64 = 1 << 31;
 
 /// Whether the CPU minds HFSCR.
 static ENFORCED: AtomicBool = AtomicBool::new(true);
@@ -164,7 +165,7 @@ fn has_transactions() -> bool {
 }
 
 /// Runs `f`, which uses registers of transactions: MSR.TM is on meanwhile.
-fn with_transactions(f: impl FnOnce()) {
+pub(crate) fn with_transactions(f: impl FnOnce()) {
     #[cfg(target_os = "none")]
     let before = {
         let before: u64;

@@ -5,7 +5,7 @@
 /// VSR0 to VSR63, which contain the FP and the vector registers, then FPSCR and VSCR.
 #[repr(C, align(16))]
 #[derive(Clone, Debug)]
-pub(super) struct Vectors {
+pub(crate) struct Vectors {
     registers: [[u64; 2]; 64],
     fpscr: u64,
     reserved: u64,
@@ -22,12 +22,12 @@ unsafe extern "C" {
 impl Vectors {
     /// Makes those of a vCPU that has never run: zero, rounding to nearest, no exception enabled. Java mode is off, as
     /// operating systems have it.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { registers: [[0; 2]; 64], fpscr: 0, reserved: 0, vscr: [0; 2] }
     }
 
     /// Stores what is in registers.
-    pub(super) fn save(&mut self) {
+    pub(crate) fn save(&mut self) {
         #[cfg(target_os = "none")]
         // SAFETY: there is room for all.
         unsafe {
@@ -43,7 +43,7 @@ impl Vectors {
     ///
     /// # Safety
     /// Nobody needs what is there.
-    pub(super) unsafe fn load(&self) {
+    pub(crate) unsafe fn load(&self) {
         #[cfg(target_os = "none")]
         // SAFETY: all are here, and the caller's promise.
         unsafe {

@@ -23,14 +23,24 @@ use core::cell::Cell;
 use core::ptr;
 
 use crate::cpu;
+#[cfg(feature = "ablation")]
+use crate::naive::{Technique, is_off};
 use crate::regs::{DEC, HFSCR};
 use crate::switch;
 use crate::time;
 use crate::vcpu::Vcpu;
-pub use demand::set_enforced;
 use demand::Demanded;
+pub use demand::set_enforced;
 use fp::Vectors;
 use registers::{Common, Modes};
+
+/// What exits that do without techniques switch.
+#[cfg(feature = "ablation")]
+pub(crate) mod parts {
+    pub(crate) use super::demand::{FROZEN, with_transactions};
+    pub(crate) use super::fp::Vectors;
+    pub(crate) use super::registers::{Branches, Common, Monitor, Transactions};
+}
 
 /// What a vCPU has that is not in registers.
 #[derive(Debug)]
@@ -91,11 +101,13 @@ pub fn load(vcpu: &'static Vcpu) {
 
 #[inline(never)] // Who comes back is not to pay for its registers.
 fn take(vcpu: &'static Vcpu) {
-    let before = release();
+    // SAFETY: the vCPU becomes resident here, and the registers are nobody's once they are stored.
+    let state = unsafe { vcpu.facilities() };
+    let before = release(Some(state));
     // SAFETY: this CPU has run it last, nobody refers to its state, and it is not the vCPU that is loaded.
     let before = before.map(|before| unsafe { &*before.facilities() });
-    // SAFETY: the vCPU becomes resident here, and the registers are nobody's.
-    let state = unsafe { vcpu.facilities() };
+    #[cfg(feature = "ablation")]
+    let before = before.filter(|_| !is_off(Technique::SprCompare));
     let modes = Modes { lpidr: vcpu.vm.lpid().into(), lpcr: vcpu.vm.lpcr(), ..state.modes };
     state.modes = modes;
     state.modes.hfscr = state.demanded.grow_old(state.modes.hfscr);
@@ -119,7 +131,7 @@ fn take(vcpu: &'static Vcpu) {
 /// Takes everything of a vCPU out of this CPU, which ran it last, before another CPU loads it.
 pub fn depart(vcpu: &Vcpu) {
     if ptr::eq(cpu::this().holder.0.get(), vcpu) {
-        release();
+        release(None);
     }
     // A guest that was interrupted between TLBIE and TLBSYNC has the rest of its sequence carried out on another CPU, for
     // which this one's invalidations need not be done. So they are, here, once, instead of on each exit.
@@ -176,13 +188,24 @@ fn signed(decrementer: u64) -> u64 {
     decrementer as i32 as i64 as u64
 }
 
-/// Stores what the holder has in registers. They are nobody's then. Returns who it was.
-fn release() -> Option<&'static Vcpu> {
+/// Stores what the holder has in registers. They are nobody's then, or those of the `next` one. Returns who it was.
+#[cfg_attr(
+    not(feature = "ablation"),
+    allow(unused_variables, reason = "only without the groups the two are mixed")
+)]
+fn release(next: Option<&State>) -> Option<&'static Vcpu> {
     let holder = &cpu::this().holder.0;
     // SAFETY: null, or a vCPU, which lives for ever.
     let vcpu = unsafe { holder.get().as_ref() }?;
     // SAFETY: this CPU has run it last.
     let state = unsafe { vcpu.facilities() };
+    #[cfg(feature = "ablation")]
+    match next {
+        // SAFETY: the next one's are loaded.
+        Some(next) if is_off(Technique::SprGroups) => unsafe { state.common.exchange(&next.common) },
+        _ => state.common.save(),
+    }
+    #[cfg(not(feature = "ablation"))]
     state.common.save();
     state.demanded.save(vcpu);
     state.vectors.save();

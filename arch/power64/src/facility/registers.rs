@@ -9,8 +9,25 @@ macro_rules! stored {
         impl $name {
             /// Stores what is in the registers.
             #[inline(never)] // Once for all: it is long.
-            pub(super) fn save(&mut self) {
+            pub(crate) fn save(&mut self) {
                 *self = Self { $($field: $register.read(),)* };
+            }
+
+            /// Stores what is in each register and loads its next value, one register after the other.
+            ///
+            /// # Safety
+            /// As for [`Self::load`].
+            #[cfg(feature = "ablation")]
+            #[inline(never)] // Once for all: it is long.
+            #[allow(dead_code, reason = "the technique is one of the group that all guests use")]
+            pub(crate) unsafe fn exchange(&mut self, next: &Self) {
+                $(
+                    self.$field = $register.read();
+                    if self.$field != next.$field {
+                        // SAFETY: the caller's promise.
+                        unsafe { $register.write(next.$field) };
+                    }
+                )*
             }
         }
     )*};
@@ -31,7 +48,7 @@ macro_rules! groups {
             /// # Safety
             /// Nobody needs what is there, and the guest may have what is loaded.
             #[inline(never)] // Once for all: it is long.
-            pub(super) unsafe fn load(&self, before: Option<&Self>) {
+            pub(crate) unsafe fn load(&self, before: Option<&Self>) {
                 $(
                     if before.is_none_or(|before| before.$field != self.$field) {
                         // SAFETY: the caller's promise.
@@ -45,7 +62,7 @@ macro_rules! groups {
 
 groups! {
     /// What guests write by themselves.
-    pub(super) struct Common {
+    pub(crate) struct Common {
         sprg0: SPRG0 = 0,
         sprg1: SPRG1 = 0,
         sprg2: SPRG2 = 0,
@@ -84,7 +101,7 @@ groups! {
     }
 
     /// The performance monitor.
-    pub(super) struct Monitor {
+    pub(crate) struct Monitor {
         mmcr0: MMCR0 = super::demand::FROZEN,
         mmcr1: MMCR1 = 0,
         mmcr2: MMCR2 = 0,
@@ -101,14 +118,14 @@ groups! {
     }
 
     /// Event-based branches.
-    pub(super) struct Branches {
+    pub(crate) struct Branches {
         ebbhr: EBBHR = 0,
         ebbrr: EBBRR = 0,
         bescr: BESCR = 0,
     }
 
     /// Transactions.
-    pub(super) struct Transactions {
+    pub(crate) struct Transactions {
         tfhar: TFHAR = 0,
         tfiar: TFIAR = 0,
         texasr: TEXASR = 0,

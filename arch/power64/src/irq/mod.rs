@@ -79,7 +79,9 @@ pub(crate) fn prod(vcpu: &'static Vcpu) {
 /// Says whether the vCPU, which is resident, has a reason not to wait: a prod, which is taken, or an interrupt.
 #[inline] // On the light path of H_CEDE.
 pub(crate) fn wakes(vcpu: &'static Vcpu) -> bool {
-    vcpu.owned(|owned| owned.irq.take_prod() || owned.irq.is_interrupted()) || is_expired() || DPDES.read() != 0
+    vcpu.owned(|owned| owned.irq.take_prod() || owned.irq.is_interrupted())
+        || is_expired()
+        || DPDES.read() != 0
 }
 
 /// Says whether the guest's decrementer has passed zero. LPCR has no LD: it has 32 bits.

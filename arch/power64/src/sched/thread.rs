@@ -57,6 +57,7 @@ impl Thread {
 
 /// Puts a vCPU, which is nobody's then. Returns when its decrementer wants it back.
 pub(super) fn put(vcpu: &'static Vcpu) -> Option<u64> {
+    vcpu.count_dispatch(true);
     irq::put(vcpu);
     vcpu.vm.processors.is_on(vcpu.index).then(|| facility::decrementer(vcpu))
 }
@@ -68,6 +69,7 @@ pub(super) fn load(vcpu: &'static Vcpu) {
     turnstile_threads::resident::<Power>(vcpu, thread, |(), _| {});
     facility::load(vcpu);
     irq::load(vcpu);
+    vcpu.count_dispatch(false);
 }
 
 unsafe extern "C" {

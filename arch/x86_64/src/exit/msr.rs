@@ -10,7 +10,7 @@ use super::{Code, Next, apic, done, resident, skip};
 use crate::frame::Frame;
 use crate::irq::{self, with_lapic};
 use crate::kvm;
-use crate::regs::{cr0, efer};
+use crate::regs::{PRED_CMD, cr0, efer};
 use crate::statistics;
 use crate::svm::Vmcb;
 use crate::time;
@@ -139,11 +139,18 @@ fn write_emulated(
             return with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.write_msr(cx, number, value));
         }
         Emulated::Kvm => return kvm::write(vcpu, vmcb, number, value),
-        // The exit that the access was has done more: nothing that was learnt in the guest is used in it.
-        Emulated::PredictionCommand if value <= 1 => {}
+        Emulated::PredictionCommand if value <= 1 => prediction_barrier(value),
         Emulated::PredictionCommand | Emulated::Pat => return Err(Fault),
     }
     Ok(())
+}
+
+/// Forgets for a guest what the predictors of indirect branches have learnt on this CPU.
+fn prediction_barrier(value: u64) {
+    if value & 1 != 0 && crate::svm::has_prediction_barrier() {
+        // SAFETY: CPUID says that the register is there. The command slows what comes next, and changes nothing else.
+        unsafe { PRED_CMD.write(1) };
+    }
 }
 
 /// Each byte of PAT is one of the memory types (APM vol. 2, 7.8.2).

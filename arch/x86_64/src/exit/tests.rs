@@ -329,3 +329,22 @@ fn a_first_touch_maps_its_block_by_a_light_exit() {
     assert_eq!(at(BLOCK + 8), Some(HOST + BLOCK + 8));
     assert_eq!((at(0), at(2 * BLOCK)), (None, None));
 }
+
+#[test]
+fn a_guests_barrier_for_predictions_is_one() {
+    let (vcpu, mut frame, mut vmcb, _) = machine();
+    let mut write = |value: u64| {
+        let mut place = |register, value| frame.set(&mut vmcb, register, value);
+        place(number::RCX, 0x49);
+        place(number::RAX, value);
+        place(number::RDX, 0);
+        vmcb.set_exit_info([1, 0]);
+        msr::full(&mut frame, &mut vmcb, vcpu, 0x1002);
+        (vmcb.event() & event::VALID != 0, fakes::take_log())
+    };
+    assert_eq!(write(1), (false, vec![]), "the CPU has none");
+    crate::svm::pretend_prediction_barrier();
+    assert_eq!(write(1), (false, vec![fakes::Access::Write("PRED_CMD", 1)]));
+    assert_eq!(write(0), (false, vec![]));
+    assert_eq!(write(2), (true, vec![]), "guests are told of no other command");
+}

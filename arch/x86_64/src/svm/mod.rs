@@ -18,7 +18,7 @@ pub mod vmcb;
 pub use features::Features;
 pub use vmcb::Vmcb;
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// What all CPUs have.
 static FEATURES: AtomicU32 = AtomicU32::new(0);
@@ -45,11 +45,28 @@ pub fn interrupt_priority(vector: u8) -> u32 {
 /// How many bits physical addresses have (APM vol. 3, E.4.7).
 static PHYSICAL_BITS: AtomicU32 = AtomicU32::new(0);
 
+/// Whether the CPUs have a barrier for predictions of indirect branches (IBPB, APM vol. 3, E.4.7: bit 12 of EBX).
+static PREDICTION_BARRIER: AtomicBool = AtomicBool::new(false);
+
 /// Finds out what this machine's SVM can do; once, by the boot CPU.
 pub fn discover() {
     FEATURES.store(Features::of_this_cpu().bits(), Ordering::Relaxed);
     BIAS.store(if is_tcg() { 0x10 } else { 0 }, Ordering::Relaxed);
-    PHYSICAL_BITS.store(crate::cpu::cpuid(0x8000_0008, 0)[0] & 0xff, Ordering::Relaxed);
+    let [sizes, extended, ..] = crate::cpu::cpuid(0x8000_0008, 0);
+    PHYSICAL_BITS.store(sizes & 0xff, Ordering::Relaxed);
+    PREDICTION_BARRIER.store(extended & 1 << 12 != 0, Ordering::Relaxed);
+}
+
+/// Says whether the CPUs have PRED_CMD.
+pub fn has_prediction_barrier() -> bool {
+    // Relaxed: set before other CPUs start.
+    PREDICTION_BARRIER.load(Ordering::Relaxed)
+}
+
+/// The CPU of the tests gets PRED_CMD.
+#[cfg(test)]
+pub fn pretend_prediction_barrier() {
+    PREDICTION_BARRIER.store(true, Ordering::Relaxed);
 }
 
 /// How many bits physical addresses have.

@@ -81,12 +81,15 @@ const CPUS: u16 = 2;
 const PARAMETERS: &str = "nokaslr quiet panic=-1 randomize_kstack_offset=off";
 /// After a boot the kernel's threads have work for this many seconds; they would be counted, too.
 pub const SETTLE: u64 = 5;
+/// On POWER they test its ciphers besides.
+const SETTLE_POWER: u64 = 20;
 
 /// Runs a row to its end.
 pub fn run(host: Host, run: &Run<'_>) -> Result<Outcome> {
     let peer = host.peer(run.layout)?;
     // The kernel splits its command line at spaces, but not in quotes, which it takes away only at both ends.
-    let words = format!("--settle={SETTLE} \"--cmdline={}\"", run.row.cmdline(run.iterations));
+    let settle = if host.isa() == Isa::Power64 { SETTLE_POWER } else { SETTLE };
+    let words = format!("--settle={settle} \"--cmdline={}\"", run.row.cmdline(run.iterations));
     let boot = boot(host, run.layout, run.row, &run.folder, &words)?;
     peer::measure(run, boot, named(&peer), guest)
 }

@@ -31,6 +31,10 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     for words in [run.variant.platform.append(), &run.variant.append] {
         boot.append = format!("{} {words}", boot.append).trim_end().to_owned();
     }
+    if run.row.isa == Isa::Power64 {
+        // The firmware's console has no interrupt: looking for input takes an exit now and then.
+        boot.append.push_str(" input=off");
+    }
     let out = run.folder.join("reading.json");
     let options = Options { trace: run.trace, ..Options::default() };
     boot.extra = vec!["-plugin".into(), options.argument(&run.meter, &out)];

@@ -15,6 +15,7 @@ pub const ATTACKS: &[(&str, fn())] = &[
     ("translated-nowhere", translated_nowhere),
     ("other-order", other_order),
     ("table-outside", table_outside),
+    ("source-width", source_width),
     ("timer-storm", timer_storm),
     ("spin", || crash::die("spin")),
     ("halt", || crash::die("halt")),
@@ -44,6 +45,11 @@ fn table_outside() {
     exception::write_instruction(vector::INSTRUCTION_STORAGE, 0x4800_0000);
     // SAFETY: as above.
     unsafe { asm!("mtmsrd {}", "isync", "trap", in(reg) cpu::msr() | msr::IR | msr::DR) }
+}
+
+/// A byte of a source's page: a machine check.
+fn source_width() {
+    turnstile_guests_power64::mmio::read8(turnstile_guests_power64::xive::management_page(0));
 }
 
 /// The decrementer is due again before its handler has returned, for ever.

@@ -45,8 +45,11 @@ pub fn sources(tally: &mut Tally) {
             2 => base + random.below(1 << 16) * PAGE,
             _ => base + random.below(4) * PAGE,
         };
-        let address = page + random.below(PAGE);
-        touch(tally, &mut random, address);
+        // Sources take accesses of 64 bits alone; others are machine checks, see `fatal`.
+        let (address, value) = (page + random.below(PAGE / 8) * 8, random.special());
+        let store = random.below(2) == 0;
+        let access = || if store { mmio::write64(address, value) } else { _ = mmio::read64(address) };
+        tally.add(trap::caught(access).is_some());
         if random.below(64) == 0 {
             cpu::take_interrupts();
         }

@@ -27,6 +27,8 @@ global_asm!(
     .section .text.ipi, "ax"
     .balign 64
 ipi_xics:
+    mfsrr0  23                      // calls overwrite them
+    mfsrr1  22
     ld      3, 0(27)
     addi    3, 3, 1
     std     3, 0(27)
@@ -40,6 +42,8 @@ ipi_xics:
     li      3, 0x64                 // H_EOI
     mr      4, 25
     sc      1
+    mtsrr0  23
+    mtsrr1  22
     rfid
 
     .balign 64
@@ -182,8 +186,8 @@ fn turns(count: u64, side: &Side, place: &core::cell::Cell<u64>) {
             "addi 18, 18, 1",
             "bl turnstile_measure_send",
             "bl turnstile_measure_wait",
-        ], in("r27") side.count, in("r26") side.own, out("r25") _, in("r24") side.management, in("r23") side.queue,
-        inout("r22") place.get() => next, in("r21") side.target, in("r20") side.by_call,
+        ], in("r27") side.count, in("r26") side.own, out("r25") _, in("r24") side.management,
+        inout("r23") side.queue => _, inout("r22") place.get() => next, in("r21") side.target, in("r20") side.by_call,
         inout("r18") MINE.0.load(Ordering::SeqCst) => _, out("lr") _,);
     place.set(next);
 }

@@ -97,10 +97,7 @@ pub fn facility_fault() {
                     ".long 0x7c00c91c",
                     "3:",
                     "cmpld 26, 27",
-                    "beq 4f",
-                    "or 31, 31, 31",
-                    "b 3b",
-                    "4:",
+                    "bne 3b",
                 ], in("r25") 5_u64 << 27, inout("r26") 0_u64 => _, inout("r27") 0_u64 => _, out("lr") _,)
         },
         |n| {

@@ -13,6 +13,8 @@ global_asm!(
     .section .text.self_ipi, "ax"
     .balign 64
 self_ipi_xics:                      // r26 = this server
+    mfsrr0  23                      // calls overwrite them
+    mfsrr1  22
     addi    27, 27, 1
     li      3, 0x74                 // H_XIRR
     sc      1
@@ -24,6 +26,8 @@ self_ipi_xics:                      // r26 = this server
     li      3, 0x64                 // H_EOI
     mr      4, 25
     sc      1
+    mtsrr0  23
+    mtsrr1  22
     rfid
 
     // r26 = presentation, r24 = management page, r23 = queue, r22 = 2 + place in it, r21 = 0xff
@@ -66,13 +70,11 @@ pub fn xics() {
                     "sc 1",
                     "2:",
                     "cmpld 24, 27",
-                    "beq 3f",
-                    "or 31, 31, 31",
-                    "b 2b",
-                    "3:",
-                ], inout("r27") 0_u64 => _, in("r26") server, out("r25") _, inout("r24") 0_u64 => _,)
+                    "bne 2b",
+                ], inout("r27") 0_u64 => _, in("r26") server, out("r25") _, inout("r24") 0_u64 => _,
+                out("r23") _, out("r22") _,)
         },
-        nothing::<13>,
+        nothing::<19>,
     );
     finish();
 }
@@ -98,17 +100,14 @@ pub fn xive() {
                     "std 21, 0(25)",
                     "2:",
                     "cmpld 18, 27",
-                    "beq 3f",
-                    "or 31, 31, 31",
-                    "b 2b",
-                    "3:",
+                    "bne 2b",
                 ], inout("r27") 0_u64 => _, in("r26") facts.presentation, in("r25") xive::trigger_page(0),
                 in("r24") xive::management_page(0), in("r23") xive::queue(0), inout("r22") place.get() => next,
                 in("r21") 0xff_u64, in("r20") xive::tima::ACK, in("r19") xive::esb::SET_READY,
                 inout("r18") 0_u64 => _,);
             place.set(next);
         },
-        nothing::<9>,
+        nothing::<8>,
     );
     finish();
 }

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Exits as they would be without the techniques that make them cheap, to measure what each of those is worth.
+//!
+//! Only images built with the feature `ablation` contain this. Without `without=` on the command line they use the usual
+//! entries. With it ([`take_off`]), the frame of every vCPU leads to others, which carry out [`chain`] on each exit: what the
+//! techniques taken off would save. State of the guest goes to memory and comes back before the handler runs, so that it
+//! finds it where it always is. A hypervisor that switches would have its handler in between; it would execute the same
+//! instructions.
+
+mod hooks;
+mod saved;
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+pub use saved::Saved;
+pub use turnstile_techniques::{Set, Technique};
+
+use crate::exit::{Code, entry, resident};
+use crate::frame::Frame;
+
+/// Whether the entries that do without techniques are to be used.
+static IN_USE: AtomicBool = AtomicBool::new(false);
+/// What is taken off, a bit for each by its number.
+static OFF: AtomicU32 = AtomicU32::new(0);
+
+/// Takes techniques off: at boot, before any guest runs. With an empty set these entries are used all the same: that is
+/// what the others are to be compared with.
+pub fn take_off(off: Set) {
+    let bits = off.iter().fold(0, |bits, technique| bits | 1 << technique as u8);
+    // Relaxed: other CPUs read this only after they have found the system built.
+    OFF.store(bits, Ordering::Relaxed);
+    IN_USE.store(true, Ordering::Relaxed);
+}
+
+/// Says whether vCPUs use these entries.
+pub fn is_in_use() -> bool {
+    IN_USE.load(Ordering::Relaxed)
+}
+
+/// Says whether a technique is taken off.
+#[inline(always)] // One load.
+pub(crate) fn is_off(technique: Technique) -> bool {
+    OFF.load(Ordering::Relaxed) >> technique as u8 & 1 != 0
+}
+
+type Hook = fn(&mut Saved);
+
+/// What the techniques save, in the order of a world switch.
+const HOOKS: [(Technique, Hook); 10] = [
+    (Technique::IndexedDispatch, hooks::search),
+    (Technique::FewTimebase, hooks::read_time),
+    (Technique::FewBarriers, hooks::announce),
+    (Technique::SprsResident, hooks::switch_registers),
+    (Technique::DemandMonitor, hooks::switch_monitor),
+    (Technique::DemandTransactions, hooks::switch_transactions),
+    (Technique::DemandBranches, hooks::switch_branches),
+    (Technique::FpResident, hooks::switch_vectors),
+    (Technique::DeferredTlbsync, hooks::wait_for_invalidations),
+    (Technique::PartitionResident, hooks::switch_partition),
+];
+
+/// Carries out what is taken off. `number` is that of a call, or beyond all.
+fn chain(frame: &mut Frame, number: u64) {
+    let vcpu = resident(frame);
+    // SAFETY: the chain runs before the handler, on the CPU where the vCPU is resident, and is done before anything else.
+    let saved = unsafe { vcpu.saved() };
+    saved.number = number;
+    for (_, hook) in HOOKS.iter().filter(|(technique, _)| is_off(*technique)) {
+        hook(saved);
+    }
+    if is_off(Technique::AttentionWord) {
+        hooks::look_through(vcpu, saved);
+    }
+}
+
+/// Before the handler of a call (`naive.S`): carries out what is taken off. Says whether the call goes through the full tier.
+#[cfg_attr(target_os = "none", unsafe(no_mangle))]
+pub extern "C" fn turnstile_naive_chain(frame: &mut Frame, number: u64) -> u64 {
+    chain(frame, number);
+    u64::from(is_off(Technique::LightExit))
+}
+
+/// In the place of the light handler of all other interrupts.
+pub(crate) extern "C" fn light(frame: &mut Frame, vector: u32) -> u32 {
+    chain(frame, u64::MAX);
+    if is_off(Technique::LightExit) { Code::FULL } else { entry::LIGHT(frame, vector) }
+}
