@@ -63,7 +63,8 @@ fn compare(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
     let all = peers.flat_map(|subject| rows().map(move |row| Job::new(subject, row)));
     let jobs: Vec<Job> = all
         .filter(|job| job.subject.has(job.row))
-        .map(|job| Job { trace: job.row.name == TRIED.name, ..job })
+        // On POWER a visit begins in real mode, where the kernel's symbols are not.
+        .map(|job| Job { trace: job.row.name == TRIED.name && isa != Isa::Power64, ..job })
         .collect();
     let results = Runner::new(layout, qemu, isa, FEWEST)?.with_limit(LIMIT).measure(&jobs);
     let mut wrong = Vec::new();
