@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //
 // Interrupt vectors (Power ISA 3.0B Book III, 6.5) and the tiers of an exit. All of this is copied to real address 0
-// (exit/vectors.rs): it reaches itself by relative branches, and everything else through the frame (frame.rs), which
+// (fault::install): it reaches itself by relative branches, and everything else through the frame (frame.rs), which
 // HSPRG0 points to.
 //
 // The hypervisor runs in real mode, so nothing of a guest's translation is in its way: LPIDR, LPCR, PIDR and all other
 // registers of the guest stay as they are. MSR.EE stays 0, so nothing but a machine check or a system reset interrupts an exit.
 //
-// In a light exit the guest's R14 to R31 and CR2 to CR4 stay in the CPU, as compiled code preserves them (ELFv2 ABI,
-// 2.2.1.1); a full exit stores them, too.
+// In a light exit the guest's R13 to R31 and CR2 to CR4 stay in the CPU, as compiled code preserves them, or does not use them,
+// as R13 (ELFv2 ABI, 2.2.1.1); a full exit stores them, too.
 
     .set    SRR0, 26
     .set    SRR1, 27
