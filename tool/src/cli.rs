@@ -170,11 +170,11 @@ pub struct Run {
 #[derive(Debug, Args)]
 pub struct Bench {
     /// The architecture
-    #[arg(long, value_name = "ISA", default_value = "arm64", value_parser = ["arm64", "x86_64", ALL_ISAS])]
+    #[arg(long, value_name = "ISA", default_value = "arm64", value_parser = ["arm64", "x86_64", "power64", ALL_ISAS])]
     pub isa: String,
     /// Whom to measure; the others are shown with recorded figures
     #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',', default_value = "turnstile")]
-    #[arg(value_parser = ["turnstile", "kvm-vhe", "kvm-nvhe", "kvm-6.1-vhe", "xen", "kvm-svm", "kvm-6.1-svm", ALL_SUBJECTS])]
+    #[arg(value_parser = ["turnstile", "kvm-vhe", "kvm-nvhe", "kvm-6.1-vhe", "xen", "kvm-svm", "kvm-6.1-svm", "kvm-hv", "kvm-hv-off", ALL_SUBJECTS])]
     pub subjects: Vec<String>,
     /// Only these rows
     #[arg(long, value_name = "ROW,…", value_delimiter = ',')]

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //
 // Interrupt vectors (Power ISA 3.0B Book III, 6.5) and the tiers of an exit. All of this is copied to real address 0
-// (exit/vectors.rs): it reaches itself by relative branches, and everything else through the frame (frame.rs), which
+// (fault::install): it reaches itself by relative branches, and everything else through the frame (frame.rs), which
 // HSPRG0 points to.
 //
 // The hypervisor runs in real mode, so nothing of a guest's translation is in its way: LPIDR, LPCR, PIDR and all other
 // registers of the guest stay as they are. MSR.EE stays 0, so nothing but a machine check or a system reset interrupts an exit.
 //
-// In a light exit the guest's R14 to R31 and CR2 to CR4 stay in the CPU, as compiled code preserves them (ELFv2 ABI,
-// 2.2.1.1); a full exit stores them, too.
+// In a light exit the guest's R13 to R31 and CR2 to CR4 stay in the CPU, as compiled code preserves them, or does not use them,
+// as R13 (ELFv2 ABI, 2.2.1.1); a full exit stores them, too.
 
     .set    SRR0, 26
     .set    SRR1, 27
@@ -269,9 +269,9 @@ light_return:
     ld      %r1, GPR + 8(%r1)
     hrfid
 
-// The full tier. R1 = the frame, R0 = the vector, R3 = why the light tier did not finish; R14 to R31 are still the guest's.
+// The full tier. R1 = the frame, R0 = the vector, R3 = why the light tier did not finish; R13 to R31 are still the guest's.
 full_exit:
-    .irp    n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    .irp    n, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
     std     %r\n, GPR + 8 * \n(%r1)
     .endr
     stw     %r0, VECTOR(%r1)
@@ -283,7 +283,7 @@ full_exit:
 enter_all:
     ld      %r3, PC(%r1)
     ld      %r4, MSR(%r1)
-    .irp    n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    .irp    n, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
     ld      %r\n, GPR + 8 * \n(%r1)
     .endr
     mtspr   HSRR0, %r3

@@ -178,10 +178,10 @@ impl Vm {
         let Some(blocks) = &life.blocks else { return false };
         let start = address & !(BLOCK - 1);
         let Some(host) = life.ram.host(start, BLOCK) else { return false };
-        // SAFETY: the walk yields tables of this VM, which runs, and indexes inside them. Volatile: hardware walkers read and
-        // other CPUs write them; an aligned word is read and written at once, in big-endian order.
         let read = |table: PhysAddr, index| {
-            u64::from_be(unsafe { ((table.0 as *const u64).add(index)).read_volatile() })
+            // SAFETY: the walk yields tables of this VM, which runs, and indexes inside them. Volatile: hardware walkers read and
+            // other CPUs write them; an aligned word is read and written at once, in big-endian order.
+            u64::from_be(unsafe { (table.0 as *const u64).add(index).read_volatile() })
         };
         let Some(slot) = blocks.slot(start, PhysAddr(host), PartitionAttributes::RAM, read) else {
             return false;

@@ -102,6 +102,8 @@ pub struct Tokens {
     pub power_off: Option<u32>,
     /// system-reboot.
     pub reboot: Option<u32>,
+    /// ibm,os-term.
+    pub terminate: Option<u32>,
     /// get-time-of-day.
     pub get_time: Option<u32>,
     /// set-time-of-day.
@@ -158,6 +160,7 @@ static PLATFORM: Cell = Cell(UnsafeCell::new(Platform {
         query_stopped: None,
         power_off: None,
         reboot: None,
+        terminate: None,
         get_time: None,
         set_time: None,
         display: None,
@@ -290,6 +293,7 @@ fn rtas(platform: &mut Platform, node: &FdtNode<'_>) {
         query_stopped: token("query-cpu-stopped-state"),
         power_off: token("power-off"),
         reboot: token("system-reboot"),
+        terminate: token("ibm,os-term"),
         get_time: token("get-time-of-day"),
         set_time: token("set-time-of-day"),
         display: token("display-character"),

@@ -14,7 +14,7 @@ use turnstile_papr::hcall::Hcall;
 use turnstile_papr::processors::{Processors, Start};
 
 use super::abi::{self, MmuConfig};
-use super::kvm::{Mapping, VcpuFile, Vm};
+use super::kvm::{Device, Mapping, VcpuFile, Vm};
 use super::options::Controller;
 use super::xive::Xive;
 use crate::options::Options;
@@ -62,6 +62,8 @@ pub struct Machine {
     /// Its vCPUs.
     pub vcpus: Vec<Vcpu>,
     xive: Option<Xive>,
+    /// KVM takes a controller away from the vCPUs when its file is closed.
+    _xics: Option<Device>,
 }
 
 /// The devices that the monitor emulates.
@@ -132,13 +134,13 @@ fn connect(partition: Partition, interrupts: Interrupts, count: usize) -> Result
         let file = partition.vm.vcpu(index).with_context(|| format!("cannot create vCPU {index}"))?;
         vcpus.push(Vcpu { file, index, partition: Arc::clone(&partition) });
     }
-    let xive = match interrupts {
+    let (xive, xics) = match interrupts {
         Interrupts::Xive => {
             let xive = Xive::new(&partition.vm, count).context("cannot create a XIVE")?;
             for vcpu in &vcpus {
                 xive.connect(&vcpu.file, vcpu.index).context("cannot give a vCPU its part of the XIVE")?;
             }
-            Some(xive)
+            (Some(xive), None)
         }
         Interrupts::Xics => {
             let xics = partition.vm.device(abi::DEVICE_XICS).context("cannot create a XICS")?;
@@ -146,10 +148,10 @@ fn connect(partition: Partition, interrupts: Interrupts, count: usize) -> Result
                 let connected = xics.connect(&vcpu.file, abi::CAP_XICS, vcpu.index);
                 connected.context("cannot give a vCPU its part of the XICS")?;
             }
-            None
+            (None, Some(xics))
         }
     };
-    Ok(Machine { vcpus, xive })
+    Ok(Machine { vcpus, xive, _xics: xics })
 }
 
 impl Partition {

@@ -32,15 +32,15 @@ pub(crate) const TABLE: &Table = {
 
 /// For vCPUs with statistics: takes the time, and goes on with [`TABLE`].
 pub(crate) const TIMED_TABLE: &Table = {
-    static TABLE: Table = Table { calls: [TIMED; COUNT], far: TIMED_FAR };
-    &TABLE
+    static TIMED_HANDLERS: Table = Table { calls: [TIMED; COUNT], far: TIMED_FAR };
+    &TIMED_HANDLERS
 };
 
 /// For vCPUs that do without techniques: does what those would save, and goes on with [`TABLE`].
 #[cfg(feature = "ablation")]
 pub(crate) const NAIVE_TABLE: &Table = {
-    static TABLE: Table = Table { calls: [NAIVE; COUNT], far };
-    &TABLE
+    static NAIVE_HANDLERS: Table = Table { calls: [NAIVE; COUNT], far };
+    &NAIVE_HANDLERS
 };
 
 impl Table {
