@@ -3,7 +3,7 @@
 
 use super::ITERATIONS;
 use super::platform::{self, Platform};
-use super::rows::{self, Row};
+use super::rows::{self, Counted, Row};
 use super::runner::Job;
 use super::subjects::{Subject, Variant};
 use crate::failure::{Failure, Result};
@@ -80,7 +80,10 @@ impl Selection {
             subject,
             row,
             variant: Variant { platform, ..self.variant.clone() },
-            trace: platform == self.variant.platform && (self.trace || row.name == SHOWN),
+            // What has no visit has nothing to be traced.
+            trace: platform == self.variant.platform
+                && (self.trace || row.name == SHOWN)
+                && row.counted != Counted::InAll,
         };
         all.filter(|(subject, platform, row)| subject.has(row) && row.is_on(platform)).map(job).collect()
     }
