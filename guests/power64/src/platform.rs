@@ -5,6 +5,7 @@ use core::cell::UnsafeCell;
 
 use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::{Node, Property};
+use turnstile_guests_common::options;
 
 use crate::println;
 
@@ -215,6 +216,11 @@ pub unsafe fn init(address: u64) {
             "vdevice" => vdevice(platform, &node),
             _ => device(platform, &node),
         }
+    }
+    // One that the device tree does not tell: its address is an option.
+    let base = options::number(platform.command_line(), "uart", 0);
+    if base != 0 {
+        platform.uart = Some(Region { base, size: 0x1000 });
     }
 }
 

@@ -29,7 +29,7 @@ impl Check {
 }
 
 /// All checks.
-pub const CHECKS: [Check; 28] = [
+pub const CHECKS: [Check; 29] = [
     Check {
         name: "images/hot-path",
         run: |layout, _| image::hot_path(&setup::images::program(layout, Isa::Arm64)).into(),
@@ -101,6 +101,7 @@ pub const CHECKS: [Check; 28] = [
         name: "x86_64/images/permissions",
         run: |layout, _| image_x86::permissions(&setup::images::program(layout, Isa::X86_64)).into(),
     },
+    Check { name: "power64/peers", run: |layout, qemu| peers::check(layout, qemu, Isa::Power64) },
     Check {
         name: "power64/images/hot-path",
         run: |layout, _| image_power::hot_path(&setup::images::program(layout, Isa::Power64)).into(),
