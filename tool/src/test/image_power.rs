@@ -16,8 +16,6 @@ const TABLE: &str = "::TABLE";
 const MODULE: &str = "hcall";
 /// What calls the handlers of the same tables in turn: for vCPUs that keep statistics.
 const DISPATCHER: &str = "timed_handler";
-/// Where the full tier begins, which handlers are not followed into.
-const FULL_TIER: &str = "call_full";
 /// The first of the instructions by which code goes over from the other byte order, as they are read in this one, and how
 /// many those are (boot.S).
 const OTHER_ORDER: (u32, usize) = (0xa600_607d, 8);
