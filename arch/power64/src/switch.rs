@@ -58,25 +58,6 @@ pub fn quiet() {
     unsafe { DEC.write(FAR) };
 }
 
-/// Makes this CPU forget all translations of the partition in LPIDR.
-#[inline(never)] // When a vCPU has moved, which is rare.
-pub fn forget_translations() {
-    cpu::ptesync();
-    #[cfg(target_os = "none")]
-    // SAFETY: forgets translations: they are walked again. RIC 2: the walk caches and tables, too; radix; IS 2: all of the
-    // partition in LPIDR; once of the partition's own tables, once of its guest's. The assembler does not know the form.
-    unsafe {
-        core::arch::asm!(
-            ".long 0x7c000224 | 4 << 11 | 2 << 18 | 1 << 16",           // tlbiel r4, r0, 2, 0, 1
-            ".long 0x7c000224 | 4 << 11 | 2 << 18 | 1 << 17 | 1 << 16", // tlbiel r4, r0, 2, 1, 1
-            in("r4") 2u64 << 10, options(nostack, preserves_flags)
-        );
-    }
-    #[cfg(not(target_os = "none"))]
-    crate::regs::fakes::write("TLBIEL", 2 << 10);
-    cpu::ptesync();
-}
-
 /// Has all CPUs done with the invalidations that this one has sent (Power ISA 3.0B Book III, 5.9.3.3).
 pub fn finish_invalidations() {
     cpu::eieio();

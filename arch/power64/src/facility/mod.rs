@@ -25,6 +25,7 @@ use core::ptr;
 use crate::cpu;
 #[cfg(feature = "ablation")]
 use crate::naive::{Technique, is_off};
+use crate::partition;
 use crate::regs::{DEC, HFSCR};
 use crate::switch;
 use crate::time;
@@ -122,8 +123,10 @@ fn take(vcpu: &'static Vcpu) {
     }
     let index = cpu::this().index;
     if state.cpu.replace(index).is_some_and(|last| last != index) {
-        // Its guest may have invalidated translations by TLBIEL, on the CPU where it was.
-        switch::forget_translations();
+        // Its guest invalidates by TLBIEL what it alone has used. It has done so on the CPU where it was, not on this one,
+        // which may know what it left here earlier; and it will on this one, not where it was, where other vCPUs of its VM
+        // go on. So both forget all of the partition: rare enough for an invalidation on all CPUs.
+        partition::invalidate(vcpu.vm.lpid());
     }
     cpu::this().holder.0.set(vcpu);
 }

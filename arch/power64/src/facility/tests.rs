@@ -136,12 +136,12 @@ fn a_vcpu_that_moves_takes_its_translations_with_it() {
     depart(vcpus[0]);
     assert!(writes(&fakes::take_log()).contains(&"TLBSYNC"), "once, when it leaves");
     load(vcpus[0]);
-    assert!(!writes(&fakes::take_log()).contains(&"TLBIEL"), "it has come back");
+    assert!(!writes(&fakes::take_log()).contains(&"TLBIE_LPID"), "it has come back");
     depart(vcpus[0]);
     // SAFETY: the vCPU is nobody's, and nobody refers to its state.
     unsafe { vcpus[0].facilities() }.cpu = Some(7);
     load(vcpus[0]);
-    assert!(writes(&fakes::take_log()).contains(&"TLBIEL"), "it was on another CPU");
+    assert!(writes(&fakes::take_log()).contains(&"TLBIE_LPID"), "it was on another CPU");
 }
 
 #[test]
