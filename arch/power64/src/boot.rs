@@ -220,10 +220,10 @@ impl Host {
         for area in self.cpus.iter().take(count).skip(1) {
             turnstile_starting.store(core::ptr::from_ref(*area) as u64, Ordering::Relaxed);
             cpu::sync();
+            let entry = turnstile_secondary_entry as *const () as u64;
             // SAFETY: the entry takes a CPU as skiboot leaves it.
-            if let Err(opal::Error(code)) =
-                unsafe { opal::start_cpu(area.pir, turnstile_secondary_entry as *const () as u64) }
-            {
+            let started = unsafe { opal::start_cpu(area.pir, entry) };
+            if let Err(opal::Error(code)) = started {
                 println!(
                     "turnstile: CPU {} ({:#x}) cannot be started (OPAL_START_CPU: {code})",
                     area.index, area.pir

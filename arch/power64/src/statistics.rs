@@ -39,6 +39,7 @@ pub(crate) fn reason(vector: u32) -> Reason {
 pub(crate) fn account(frame: &mut Frame) {
     #[cfg(target_os = "none")]
     {
+        #[allow(improper_ctypes, reason = "it only looks at fields whose places are known")]
         unsafe extern "C" {
             fn turnstile_account(frame: &mut Frame);
         }

@@ -202,13 +202,13 @@ proptest! {
                 }
             }
             reference.settle();
-            for vcpu in 0..VCPUS as usize {
+            for (vcpu, &before) in before.iter().enumerate() {
                 let presented = reference.presented[vcpu].map_or(0, |(source, _)| source);
                 let expected = u32::from(reference.current[vcpu]) << 24 | presented;
                 let (xirr, request) = vm.icps[vcpu].poll();
                 prop_assert_eq!((xirr, request), (expected, reference.request[vcpu]), "vCPU {} after {:?}", vcpu, step);
                 prop_assert_eq!(vm.icps[vcpu].is_presented(), presented != 0);
-                if presented != 0 && !before[vcpu] {
+                if presented != 0 && !before {
                     prop_assert!(vm.told.borrow().contains(&(vcpu as u32)), "vCPU {} was not told", vcpu);
                 }
             }

@@ -230,7 +230,7 @@ fn fatal(frame: &Frame) -> ! {
         cpu::this().index()
     );
     println!("  r0 to r31: {:x?}, lr {:#x}", frame.registers, frame.lr);
-    power::off()
+    power::give_up()
 }
 
 /// The address of the common handler, for tests that look at it.

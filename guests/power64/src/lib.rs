@@ -50,5 +50,5 @@ macro_rules! entry {
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     println!("@error panic: {info}");
-    power::off()
+    power::give_up()
 }

@@ -5,6 +5,7 @@ use core::cell::UnsafeCell;
 
 use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::{Node, Property};
+use turnstile_guests_common::options;
 
 use crate::println;
 
@@ -102,6 +103,8 @@ pub struct Tokens {
     pub power_off: Option<u32>,
     /// system-reboot.
     pub reboot: Option<u32>,
+    /// ibm,os-term.
+    pub terminate: Option<u32>,
     /// get-time-of-day.
     pub get_time: Option<u32>,
     /// set-time-of-day.
@@ -158,6 +161,7 @@ static PLATFORM: Cell = Cell(UnsafeCell::new(Platform {
         query_stopped: None,
         power_off: None,
         reboot: None,
+        terminate: None,
         get_time: None,
         set_time: None,
         display: None,
@@ -212,6 +216,11 @@ pub unsafe fn init(address: u64) {
             "vdevice" => vdevice(platform, &node),
             _ => device(platform, &node),
         }
+    }
+    // One that the device tree does not tell: its address is an option.
+    let base = options::number(platform.command_line(), "uart", 0);
+    if base != 0 {
+        platform.uart = Some(Region { base, size: 0x1000 });
     }
 }
 
@@ -290,6 +299,7 @@ fn rtas(platform: &mut Platform, node: &FdtNode<'_>) {
         query_stopped: token("query-cpu-stopped-state"),
         power_off: token("power-off"),
         reboot: token("system-reboot"),
+        terminate: token("ibm,os-term"),
         get_time: token("get-time-of-day"),
         set_time: token("set-time-of-day"),
         display: token("display-character"),

@@ -9,6 +9,8 @@ use super::scenario::{Ending, Scenario, Step, guest};
 use crate::failure::Result;
 use crate::qemu::Boot;
 
+const RESET: &str = "resetting the machine";
+
 /// A guest of its own on the CPU of this number, on a machine with these lines.
 fn on(name: &str, machine: &str, cpu: u16) -> Scenario {
     let echo = guests::echo("pseries");
@@ -51,11 +53,30 @@ fn refusals() -> Vec<Scenario> {
             boot.bundle = None;
             Ok(())
         }),
-        Scenario::power("fault/panic", echo(), vec![Step::Text("panic"), Step::Text("provoked")])
-            .ending(Ending::Refused)
-            .limit(60)
+        refuse("no-radix-trees", "do not translate by radix trees", |boot, _| {
+            boot.extra.extend(["-machine".into(), "powernv8".into()]);
+            Ok(())
+        }),
+        refuse("too-few-cpus", "CPU", |boot, folder| {
+            // The bundle of a machine with more CPUs than this one has.
+            boot.cpus = 1;
+            change(boot, folder, |_| {})
+        })
+        .with_config(format!(
+            "[machine]\nisa = \"power64\"\n{}",
+            guest("echo", "echo", "16MiB", "cpus = [3]")
+        )),
+        fault("run-data", vec!["hypervisor emulation assistance", "in the hypervisor", "backtrace", RESET])
+            .prepare(|boot, _| provoke(boot, "run-data")),
+        fault("panic", vec!["panicked at", "provoked", "backtrace", RESET])
             .prepare(|boot, _| provoke(boot, "panic")),
     ]
+}
+
+/// A fault that the hypervisor's command line provokes: reported with registers and backtrace, then a reset.
+fn fault(kind: &str, texts: Vec<&'static str>) -> Scenario {
+    let steps = texts.into_iter().map(Step::Text).collect();
+    Scenario::power(format!("fault/{kind}"), echo(), steps).ending(Ending::Refused).limit(60)
 }
 
 fn echo() -> String {

@@ -49,12 +49,19 @@ macro_rules! groups {
             /// Nobody needs what is there, and the guest may have what is loaded.
             #[inline(never)] // Once for all: it is long.
             pub(crate) unsafe fn load(&self, before: Option<&Self>) {
-                $(
-                    if before.is_none_or(|before| before.$field != self.$field) {
-                        // SAFETY: the caller's promise.
-                        unsafe { $register.write(self.$field) };
+                // SAFETY: the caller's promise, for each of them.
+                unsafe {
+                    match before {
+                        Some(before) => {
+                            $(if before.$field != self.$field {
+                                $register.write(self.$field);
+                            })*
+                        }
+                        None => {
+                            $($register.write(self.$field);)*
+                        }
                     }
-                )*
+                }
             }
         }
     )*};

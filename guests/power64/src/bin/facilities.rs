@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Looks whether anything of vector-scalar registers and special-purpose registers comes from somebody else: at the start
-//! nothing is in the former, later in all of them what this program has put there, through every kind of exit and while others
+//! Looks whether anything of general, vector-scalar and special-purpose registers comes from somebody else: at the start
+//! nothing is in the second, later in all of them what this program has put there, through every kind of exit and while others
 //! run on the same CPU.
 //!
 //! Options: `seed=` what is put there (a VM's own number), `rounds=` (20), `again`: reboots instead of powering off,
@@ -10,7 +10,9 @@
 
 use turnstile_guests_power64::platform::platform;
 use turnstile_guests_power64::state::{self, State, sprs};
-use turnstile_guests_power64::{cpu, crash, entry, hcall, irq, mmio, options, power, println, timer, trap};
+use turnstile_guests_power64::{
+    boot, cpu, crash, entry, hcall, irq, mmio, options, power, println, probe, timer, trap,
+};
 
 entry!(main);
 
@@ -28,6 +30,11 @@ fn main() {
     println!("@boot facilities {}", Names);
     for round in 0..options::number("rounds", 20) {
         let seed = seed << 16 | (round + 1) << 1 | 1;
+        // First, for it uses one of the other registers.
+        if let Some(index) = first_general(seed) {
+            errors += 1;
+            println!("@error general: changed r{index}");
+        }
         present().for_each(|state| (state.fill)(seed));
         for _ in 0..8 {
             exits();
@@ -58,6 +65,20 @@ struct Names;
 impl core::fmt::Display for Names {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         present().try_for_each(|state| write!(f, "{} ", state.name))
+    }
+}
+
+/// Waits with a pattern in all general registers; returns the first of those that a wait keeps and that has changed.
+fn first_general(seed: u64) -> Option<usize> {
+    let mut input = probe::pattern(seed);
+    input[3] = hcall::CEDE;
+    // The interrupt's frame goes below it.
+    input[1] = boot::image().1 + (1 << 20);
+    timer::arm(timer::now() + timer::ticks(200));
+    // SAFETY: H_CEDE, then interrupts are masked again: li r3, 2; mtmsrd r3, 1.
+    match unsafe { probe::execute(&[0x4400_0022, 0x3860_0002, 0x7c61_0164], &input) } {
+        Ok(output) => (1..=2).chain(13..32).find(|index| output[*index] != input[*index]),
+        Err(_) => Some(0),
     }
 }
 

@@ -107,7 +107,7 @@ pub fn tables(tally: &mut Tally) {
             mmu::translated(|| {
                 mmio::read64(address);
                 if random.below(2) == 0 && !(0..scratch()).contains(&(target & !0xfff)) {
-                    mmio::write8(address + 0xff0, 1);
+                    mmio::write64(address + 0xff0, 1);
                 }
             })
         });
