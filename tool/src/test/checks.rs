@@ -29,7 +29,7 @@ impl Check {
 }
 
 /// All checks.
-pub const CHECKS: [Check; 29] = [
+pub const CHECKS: [Check; 31] = [
     Check {
         name: "images/hot-path",
         run: |layout, _| image::hot_path(&setup::images::program(layout, Isa::Arm64)).into(),
@@ -100,6 +100,11 @@ pub const CHECKS: [Check; 29] = [
     Check {
         name: "x86_64/images/permissions",
         run: |layout, _| image_x86::permissions(&setup::images::program(layout, Isa::X86_64)).into(),
+    },
+    Check { name: "power64/bench", run: |layout, qemu| benching::budgets(layout, qemu, Isa::Power64).into() },
+    Check {
+        name: "power64/bench/matrix",
+        run: |layout, qemu| benching::matrix(layout, qemu, Isa::Power64).into(),
     },
     Check { name: "power64/peers", run: |layout, qemu| peers::check(layout, qemu, Isa::Power64) },
     Check {
