@@ -7,9 +7,10 @@ use crate::platform::platform;
 use crate::{cpu, exception, power, println};
 
 /// The names that [`die`] knows.
-pub const WAYS: [&str; 10] = [
+pub const WAYS: [&str; 11] = [
     "exception",
     "panic",
+    "give-up",
     "fetch-outside",
     "load-outside",
     "stack",
@@ -33,6 +34,7 @@ pub fn die(how: &str) -> ! {
         // SAFETY: here and below, nothing of this program is relied on afterwards.
         "exception" => unsafe { asm!("trap", options(noreturn)) },
         "panic" => panic!("asked for by how=panic"),
+        "give-up" => power::give_up(),
         // SAFETY: as above.
         "fetch-outside" => unsafe { asm!("mtctr {}", "bctr", in(reg) outside(), options(noreturn)) },
         // SAFETY: as above.
