@@ -7,7 +7,7 @@ use crate::platform::platform;
 use crate::{cpu, exception, power, println};
 
 /// The names that [`die`] knows.
-pub const WAYS: [&str; 10] = [
+pub const WAYS: [&str; 11] = [
     "exception",
     "panic",
     "fetch-outside",
@@ -16,6 +16,7 @@ pub const WAYS: [&str; 10] = [
     "vectors",
     "halt",
     "spin",
+    "give-up",
     "off",
     "reset",
 ];
@@ -52,6 +53,7 @@ pub fn die(how: &str) -> ! {
         "spin" => loop {
             cpu::relax();
         },
+        "give-up" => power::give_up(),
         "off" => power::off(),
         "reset" => power::reset(),
         _ => println!("@error how={how} is none of {WAYS:?}"),

@@ -124,7 +124,7 @@ fn beside(victim: &str, count: &str) -> String {
 
 /// A guest whose operating system gives up stays down.
 fn crash_stop() -> Scenario {
-    let config = beside("on-crash = \"stop\"\ncmdline = \"how=exception after=100\"", "count=30 limit=5000");
+    let config = beside("on-crash = \"stop\"\ncmdline = \"how=give-up after=100\"", "count=30 limit=5000");
     let steps = vec![
         Step::Expect(0, "@boot crash"),
         Step::Stopped(0, StopReason::Crash),
@@ -137,7 +137,7 @@ fn crash_stop() -> Scenario {
 /// A guest that crashes is started again and again.
 fn crash_restart() -> Scenario {
     let config =
-        beside("on-crash = \"restart\"\ncmdline = \"how=exception after=100\"", "count=40 limit=5000");
+        beside("on-crash = \"restart\"\ncmdline = \"how=give-up after=100\"", "count=40 limit=5000");
     let steps = vec![
         Step::Started(0, 3),
         Step::Expect(0, "@boot crash"),
