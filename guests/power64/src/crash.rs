@@ -17,6 +17,7 @@ pub const WAYS: [&str; 11] = [
     "vectors",
     "halt",
     "spin",
+    "give-up",
     "off",
     "reset",
 ];
@@ -54,6 +55,7 @@ pub fn die(how: &str) -> ! {
         "spin" => loop {
             cpu::relax();
         },
+        "give-up" => power::give_up(),
         "off" => power::off(),
         "reset" => power::reset(),
         _ => println!("@error how={how} is none of {WAYS:?}"),

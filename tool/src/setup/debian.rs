@@ -93,7 +93,12 @@ pub fn ensure(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Debian> {
     let debian = match cached(layout, isa, flavour) {
         Some(debian) => debian,
         None => {
-            fetch(&folder, isa, flavour).map_err(|failure| {
+            // Its release has no busybox of its own.
+            let usual = match flavour {
+                Flavour::SmallPages => Some(ensure(layout, isa, Flavour::Cloud)?),
+                Flavour::Cloud | Flavour::Standard => None,
+            };
+            fetch(&folder, isa, flavour, usual.as_ref()).map_err(|failure| {
                 failure.context_line("the Debian guest (a Linux kernel and busybox) cannot be fetched")
             })?;
             cached(layout, isa, flavour)
@@ -105,7 +110,8 @@ pub fn ensure(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Debian> {
     Ok(debian)
 }
 
-fn fetch(folder: &Path, isa: Isa, flavour: Flavour) -> Result<()> {
+/// Fetches a kernel, and busybox unless that of the usual guest is taken.
+fn fetch(folder: &Path, isa: Isa, flavour: Flavour, usual: Option<&Debian>) -> Result<()> {
     if find_program("dpkg-deb").is_none() {
         return Err(Failure::missing(
             "dpkg-deb is not on this machine, and Debian's packages are unpacked with it",
@@ -117,22 +123,37 @@ fn fetch(folder: &Path, isa: Isa, flavour: Flavour) -> Result<()> {
     step.detail("reading the package lists");
     apt.update()?;
     let kernel = apt.dependency(&flavour.meta(isa), "linux-image-")?;
-    step.detail(format!("downloading {kernel} and {BUSYBOX}"));
+    step.detail(format!("downloading {kernel}"));
     let packages = folder.join("packages");
     // What an interrupted download left is of unknown age.
     let _ = fs::remove_dir_all(&packages);
-    let files = apt.download(&[&kernel, BUSYBOX], &packages)?;
+    let wanted: Vec<&str> = match usual {
+        Some(_) => vec![&kernel],
+        None => vec![&kernel, BUSYBOX],
+    };
+    let files = apt.download(&wanted, &packages)?;
     step.detail("unpacking");
     let package = |prefix: &str| {
         let is_it =
             |file: &&PathBuf| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
         files.iter().find(is_it).ok_or_else(|| Failure::failed(format!("apt did not download {prefix}")))
     };
-    let (kernel_package, busybox_package) = (package(&kernel)?, package(BUSYBOX)?);
-    unpack(kernel_package, kernel_file(isa), &folder.join("linux"))?;
-    unpack(busybox_package, "bin/busybox", &folder.join("busybox"))?;
     let file_name = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let versions = Versions { linux: file_name(kernel_package), busybox: file_name(busybox_package) };
+    let kernel_package = package(&kernel)?;
+    unpack(kernel_package, kernel_file(isa), &folder.join("linux"))?;
+    let busybox = folder.join("busybox");
+    let busybox = match usual {
+        Some(usual) => {
+            let theirs = usual.kernel.with_file_name("busybox");
+            fs::copy(&theirs, &busybox).context(|| format!("cannot copy {}", theirs.display()))?;
+            usual.versions.busybox.clone()
+        }
+        None => {
+            unpack(package(BUSYBOX)?, "bin/busybox", &busybox)?;
+            file_name(package(BUSYBOX)?)
+        }
+    };
+    let versions = Versions { linux: file_name(kernel_package), busybox };
     let text = serde_json::to_string_pretty(&versions).context(|| "cannot describe the guest".into())?;
     write_atomically(&folder.join("versions.json"), text.as_bytes())?;
     // The lists and packages are of no use any more, and large.

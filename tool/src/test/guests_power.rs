@@ -136,7 +136,8 @@ fn crash_stop() -> Scenario {
 
 /// A guest that crashes is started again and again.
 fn crash_restart() -> Scenario {
-    let config = beside("on-crash = \"restart\"\ncmdline = \"how=give-up after=100\"", "count=40 limit=5000");
+    let config =
+        beside("on-crash = \"restart\"\ncmdline = \"how=give-up after=100\"", "count=40 limit=50000");
     let steps = vec![
         Step::Started(0, 3),
         Step::Expect(0, "@boot crash"),
