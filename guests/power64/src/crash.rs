@@ -10,7 +10,6 @@ use crate::{cpu, exception, power, println};
 pub const WAYS: [&str; 11] = [
     "exception",
     "panic",
-    "give-up",
     "fetch-outside",
     "load-outside",
     "stack",
@@ -35,7 +34,6 @@ pub fn die(how: &str) -> ! {
         // SAFETY: here and below, nothing of this program is relied on afterwards.
         "exception" => unsafe { asm!("trap", options(noreturn)) },
         "panic" => panic!("asked for by how=panic"),
-        "give-up" => power::give_up(),
         // SAFETY: as above.
         "fetch-outside" => unsafe { asm!("mtctr {}", "bctr", in(reg) outside(), options(noreturn)) },
         // SAFETY: as above.
