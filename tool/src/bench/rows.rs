@@ -201,7 +201,7 @@ pub const fn simple(name: &'static str, what: &'static str) -> Row {
         counted,
         target: None,
         fewer: 1,
-        least: 1,
+        least: 0,
         touches: false,
     }
 }
