@@ -42,10 +42,12 @@ pub(super) extern "C" fn switch_extended(frame: &mut Frame, _: &mut Vmcb) {
     let area = core::ptr::from_mut(&mut *saved(frame).extended);
     #[cfg(target_os = "none")]
     if crate::regs::CR4.read() & crate::regs::cr4::OSXSAVE != 0 {
+        // XSTATE_BV keeps the bits of components that a guest has switched off since, and XRSTOR faults on them (APM vol. 2,
+        // 11.5.9): it is cleared first.
         // SAFETY: the area is large enough and aligned, and what was stored is loaded again.
         unsafe {
             core::arch::asm!(
-                "xsave64 [{area}]", "xrstor64 [{area}]",
+                "mov qword ptr [{area} + 512], 0", "xsave64 [{area}]", "xrstor64 [{area}]",
                 area = in(reg) area, in("eax") -1, in("edx") -1, options(nostack)
             );
         }
