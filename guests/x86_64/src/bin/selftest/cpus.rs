@@ -254,7 +254,7 @@ fn ipi_lowest() -> Outcome {
         apic::send(0xffff, icr::LOWEST | icr::LOGICAL | icr::ASSERT | 0x61);
         let sum = || (0..smp::count()).map(|index| irq::count_on(index, 0x61)).sum::<u32>();
         cpu::take_interrupts();
-        timer::wait(1000, || sum() >= round);
+        timer::wait(1_000_000, || sum() >= round);
         cpu::take_interrupts();
         check_eq!(sum(), round, "all took");
     }
