@@ -322,7 +322,9 @@ fn build_for_a_board_writes_a_card() {
     build(&["--board", "rpi4"]).code(2).stderr(contains("need 5 CPUs, and the machine has 4"));
     folder.write("m.toml", format!("[machine]\nboard = \"virt\"\n{vms}").as_bytes());
     build(&["--board", "rpi4"]).code(2).stderr(contains("`rpi4` was asked for"));
-    build(&["--board", "rpi5"]).code(2).stderr(contains("[possible values: virt, rpi4, q35, pc, microvm, powernv9, powernv10]"));
+    build(&["--board", "rpi5"])
+        .code(2)
+        .stderr(contains("[possible values: virt, rpi4, q35, pc, microvm, powernv9, powernv10]"));
     let large = "[machine]\nboard = \"rpi4\"\nmemory = \"8GiB\"\n";
     folder.write("m.toml", format!("{large}{}", vms.replace("vcpus = 5\n", "")).as_bytes());
     folder.run("spin").assert().code(2).stderr(contains("QEMU's rpi4 has 960MiB"));
