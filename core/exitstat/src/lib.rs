@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `reason` | why a guest was left |
 //! | `event` | what else is counted |
+//! | `kinds` | how both are declared |
 //! | `page` | where a vCPU's figures are kept; its layout is an ABI, which assembly knows |
 //! | `exits` | a reading of one reason's figures, with mean and percentiles |
 //!
@@ -16,6 +17,7 @@
 
 mod event;
 mod exits;
+mod kinds;
 mod page;
 mod reason;
 

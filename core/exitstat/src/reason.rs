@@ -1,92 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why a guest was left, in words that fit every architecture.
 
-/// Declares the reasons with their names and descriptions.
-macro_rules! reasons {
-    ($($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal, $what:literal;)+) => {
-        /// Why a guest was left. The number is the index of its record in a [`crate::Page`].
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u8)]
-        pub enum Reason { $($(#[$doc])* $variant = $number),+ }
+use crate::kinds::kinds;
 
-        impl Reason {
-            /// Every reason, in the order of the records.
-            pub const ALL: &'static [Reason] = &[$(Reason::$variant),+];
-
-            /// Its name in reports.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Reason::$variant => $name),+ }
-            }
-
-            /// What it is, in a few words.
-            #[must_use]
-            pub const fn describe(self) -> &'static str {
-                match self { $(Reason::$variant => $what),+ }
-            }
-        }
-    };
-}
-
-reasons! {
-    /// A call to the hypervisor.
-    Hypercall = 0, "hypercall", "a call to the hypervisor: HVC, VMMCALL";
-    /// A call to firmware, which the hypervisor answers.
-    FirmwareCall = 1, "firmware-call", "a call to firmware: SMC";
-    /// A system register that traps.
-    SystemRegister = 2, "system-register", "an access to a system register that traps";
-    /// A data access that the second stage of translation stops: mostly devices.
-    DataAbort = 3, "data-abort", "a data access without memory behind it: devices, and first touches";
-    /// An instruction fetch that the second stage of translation stops.
-    InstructionAbort = 4, "instruction-abort", "an instruction fetch without memory behind it";
-    /// An instruction that waits.
-    Wait = 5, "wait", "an instruction that waits: WFI, WFE, HLT, PAUSE";
-    /// A physical interrupt of the guest's own timer.
-    TimerInterrupt = 6, "irq-timer", "a timer of the guest";
-    /// A physical interrupt by which another CPU asks for attention.
-    Kick = 7, "irq-kick", "a kick by another CPU: interrupts for the guest, requests";
-    /// Any other physical interrupt.
-    OtherInterrupt = 8, "irq-other", "any other physical interrupt: devices of the hypervisor, maintenance";
-    /// An asynchronous error of the machine.
-    MachineError = 9, "machine-error", "an error of the machine: SError, #MC";
-    /// Not an exit: the vCPU was reset and enters its guest for the first time since.
-    Start = 10, "start", "no exit: a start of the vCPU";
-    /// Any other exception.
-    Other = 11, "other", "any other exception";
-    /// An instruction that tells what the processor is.
-    Identification = 12, "cpuid", "an instruction that tells what the processor is: CPUID";
-    /// A model-specific register that traps.
-    ModelRegister = 13, "msr", "a model-specific register that traps: RDMSR, WRMSR";
-    /// An access to a port.
-    Port = 14, "port", "an access to a port: IN, OUT and their string forms";
-    /// An access to the page of the local APIC.
-    ApicPage = 15, "apic-page", "an access to the page of the local APIC";
-    /// A write to a control or debug register that traps.
-    ControlRegister = 16, "control-register", "a control or debug register that traps";
-    /// An exception in the guest that traps.
-    Exception = 17, "exception", "an exception in the guest that traps";
-    /// A physical non-maskable interrupt.
-    NonMaskable = 18, "nmi", "a physical NMI";
-    /// The guest can take an interrupt that waited for it.
-    InterruptWindow = 19, "irq-window", "the guest can take an interrupt that waited";
-}
-
-impl Reason {
-    /// Returns the reason of a record; `None` for records that are reserved.
-    #[must_use]
-    pub fn from_index(index: usize) -> Option<Self> {
-        Self::ALL.get(index).copied()
-    }
-
-    /// Returns the index of its record.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// Returns the reason of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|reason| reason.name() == name)
+kinds! {
+    /// Why a guest was left. The number is the index of its record in a [`crate::Page`].
+    Reason {
+        /// A call to the hypervisor.
+        Hypercall = 0, "hypercall", "a call to the hypervisor: HVC, VMMCALL";
+        /// A call to firmware, which the hypervisor answers.
+        FirmwareCall = 1, "firmware-call", "a call to firmware: SMC";
+        /// A system register that traps.
+        SystemRegister = 2, "system-register", "an access to a system register that traps";
+        /// A data access that the second stage of translation stops: mostly devices.
+        DataAbort = 3, "data-abort", "a data access without memory behind it: devices, and first touches";
+        /// An instruction fetch that the second stage of translation stops.
+        InstructionAbort = 4, "instruction-abort", "an instruction fetch without memory behind it";
+        /// An instruction that waits.
+        Wait = 5, "wait", "an instruction that waits: WFI, WFE, HLT, PAUSE";
+        /// A physical interrupt of the guest's own timer.
+        TimerInterrupt = 6, "irq-timer", "a timer of the guest";
+        /// A physical interrupt by which another CPU asks for attention.
+        Kick = 7, "irq-kick", "a kick by another CPU: interrupts for the guest, requests";
+        /// Any other physical interrupt.
+        OtherInterrupt = 8, "irq-other", "any other physical interrupt: devices of the hypervisor, maintenance";
+        /// An asynchronous error of the machine.
+        MachineError = 9, "machine-error", "an error of the machine: SError, #MC";
+        /// Not an exit: the vCPU was reset and enters its guest for the first time since.
+        Start = 10, "start", "no exit: a start of the vCPU";
+        /// Any other exception.
+        Other = 11, "other", "any other exception";
+        /// An instruction that tells what the processor is.
+        Identification = 12, "cpuid", "an instruction that tells what the processor is: CPUID";
+        /// A model-specific register that traps.
+        ModelRegister = 13, "msr", "a model-specific register that traps: RDMSR, WRMSR";
+        /// An access to a port.
+        Port = 14, "port", "an access to a port: IN, OUT and their string forms";
+        /// An access to the page of the local APIC.
+        ApicPage = 15, "apic-page", "an access to the page of the local APIC";
+        /// A write to a control or debug register that traps.
+        ControlRegister = 16, "control-register", "a control or debug register that traps";
+        /// An exception in the guest that traps.
+        Exception = 17, "exception", "an exception in the guest that traps";
+        /// A physical non-maskable interrupt.
+        NonMaskable = 18, "nmi", "a physical NMI";
+        /// The guest can take an interrupt that waited for it.
+        InterruptWindow = 19, "irq-window", "the guest can take an interrupt that waited";
     }
 }
