@@ -31,16 +31,14 @@ pub(super) fn cede(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor
         } else if irq::wakes(vcpu) {
             return;
         } else {
-            pause(frame, vcpu, monitor);
+            pause(frame, vcpu, monitor, move || vcpu.attention.is_pending() || irq::wakes(vcpu));
         }
     }
 }
 
-/// Waits until this CPU has an interrupt, or the guest has; a vCPU that shares CPUs waits for its turn, too, and until
-/// something is posted to it.
-fn pause(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+/// Waits until this CPU has an interrupt; a vCPU that shares CPUs waits for its turn, too, and until it `wants` to run.
+fn pause(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor, wants: impl FnMut() -> bool) {
     if let Some(thread) = &vcpu.thread {
-        let wants = || vcpu.attention.is_pending() || irq::wakes(vcpu);
         let serve = |()| serve(Some(vcpu), monitor);
         return statistics::uncounted(frame, || sched::wait::<Power>(vcpu, thread, wants, serve));
     }
@@ -166,21 +164,11 @@ pub(super) fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &d
             return;
         }
         if !vcpu.attention.is_pending() {
-            rest(frame, vcpu, monitor);
+            // The decrementer of the life that has ended does not end the wait.
+            switch::quiet();
+            pause(frame, vcpu, monitor, move || vcpu.attention.is_pending());
         }
     }
-}
-
-/// As [`pause`], without the guest's own interrupts.
-fn rest(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
-    switch::quiet();
-    if let Some(thread) = &vcpu.thread {
-        let wants = || vcpu.attention.is_pending();
-        let serve = |()| serve(Some(vcpu), monitor);
-        return statistics::uncounted(frame, || sched::wait::<Power>(vcpu, thread, wants, serve));
-    }
-    statistics::uncounted(frame, irq::wait);
-    serve(Some(vcpu), monitor);
 }
 
 /// Gives a vCPU its reset state and its start.
