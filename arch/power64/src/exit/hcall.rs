@@ -4,14 +4,14 @@
 use turnstile_papr::code::Code as Return;
 use turnstile_papr::hcall::Hcall;
 
-use super::{Answer, calls};
+use super::{Answer, Arguments, calls};
 use crate::Monitor;
 use crate::frame::Frame;
 use crate::irq;
 use crate::vcpu::Vcpu;
 
-/// A light handler: takes the frame and the arguments (R4 to R10). The frequent ones are leaves without a stack frame.
-pub type Handler = extern "C" fn(&mut Frame, u64, u64, u64, u64, u64, u64, u64) -> Answer;
+/// A light handler. The frequent ones are leaves without a stack frame.
+pub type Handler = extern "C" fn(&mut Frame, Arguments) -> Answer;
 
 /// How many numbers the table has: four apart, all that PAPR has given out. `vectors.S` has the same number.
 const COUNT: usize = 0x480 / 4;
@@ -112,48 +112,21 @@ const LEAVE: Handler = leave;
 #[cfg(target_os = "none")]
 #[allow(improper_ctypes, reason = "no other language is called: the stub is assembly of this crate")]
 unsafe extern "C" {
-    safe fn turnstile_leave_call(
-        frame: &mut Frame,
-        a: u64,
-        b: u64,
-        c: u64,
-        d: u64,
-        e: u64,
-        f: u64,
-        g: u64,
-    ) -> Answer;
-    safe fn turnstile_timed_call(
-        frame: &mut Frame,
-        a: u64,
-        b: u64,
-        c: u64,
-        d: u64,
-        e: u64,
-        f: u64,
-        g: u64,
-    ) -> Answer;
+    safe fn turnstile_leave_call(frame: &mut Frame, arguments: Arguments) -> Answer;
+    safe fn turnstile_timed_call(frame: &mut Frame, arguments: Arguments) -> Answer;
     #[cfg(feature = "ablation")]
-    safe fn turnstile_naive_call(
-        frame: &mut Frame,
-        a: u64,
-        b: u64,
-        c: u64,
-        d: u64,
-        e: u64,
-        f: u64,
-        g: u64,
-    ) -> Answer;
+    safe fn turnstile_naive_call(frame: &mut Frame, arguments: Arguments) -> Answer;
     safe fn turnstile_timed_far(frame: &mut Frame, number: u64, argument: u64) -> Answer;
 }
 
 #[cfg(not(target_os = "none"))]
-extern "C" fn leave(frame: &mut Frame, a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64) -> Answer {
-    Answer::leave(frame, frame.gpr(3), [a, b, c, d, e, f, g])
+extern "C" fn leave(frame: &mut Frame, Arguments(arguments): Arguments) -> Answer {
+    Answer::leave(frame, frame.gpr(3), arguments)
 }
 
 /// A number that is no call's.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-extern "C" fn unknown(_: &mut Frame, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> Answer {
+extern "C" fn unknown(_: &mut Frame, _: Arguments) -> Answer {
     Answer::code(Return::FUNCTION.value())
 }
 
@@ -196,12 +169,12 @@ pub(super) fn full(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor
 
 /// In the full tier, what a light handler would have done, for vCPUs that do without the light tier. `None` if it leaves that.
 #[cfg(feature = "ablation")]
-fn carry_out(frame: &mut Frame, number: u64, [a, b, c, d, e, f, g]: [u64; 7]) -> Option<u32> {
+fn carry_out(frame: &mut Frame, number: u64, arguments: [u64; 7]) -> Option<u32> {
     let handler = *TABLE.calls.get(number as usize / 4)?;
     if core::ptr::fn_addr_eq(handler, LEAVE) {
         return None;
     }
-    let answer = handler(frame, a, b, c, d, e, f, g);
+    let answer = handler(frame, Arguments(arguments));
     let why = core::mem::take(&mut frame.why);
     if why == super::Code::FULL {
         return None;

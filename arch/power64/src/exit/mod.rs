@@ -71,6 +71,12 @@ impl Code {
 /// No attention word is taken for a code, also where both are in one word.
 const _: () = assert!(Reasons::all().bits() <= 0xff_ffff);
 
+/// What a call to the hypervisor is given: R4 to R10, where the ABI has the doublewords of an aggregate that follows one other
+/// argument (64-Bit ELF V2 ABI 2.2.3.3).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arguments(pub [u64; 7]);
+
 /// What a call to the hypervisor answers: R3 and R4.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

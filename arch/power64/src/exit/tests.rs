@@ -22,7 +22,7 @@ fn resident_vcpu() -> (&'static Vcpu, Frame) {
 }
 
 fn call(frame: &mut Frame, number: u64, argument: u64) -> Answer {
-    TABLE.get(number)(frame, argument, 0, 0, 0, 0, 0, 0)
+    TABLE.get(number)(frame, Arguments([argument, 0, 0, 0, 0, 0, 0]))
 }
 
 #[test]

@@ -6,7 +6,7 @@ use turnstile_papr::hcall::Hcall;
 use turnstile_vm::attention::Reasons;
 
 use super::{wakes, xics};
-use crate::exit::{Answer, Code, resident};
+use crate::exit::{Answer, Arguments, Code, resident};
 use crate::frame::Frame;
 use crate::regs::SRR1;
 use crate::vcpu::Vcpu;
@@ -18,16 +18,7 @@ const ALL: u64 = u64::MAX;
 
 /// H_CEDE: light if the vCPU has a reason to go on. Interrupts are enabled either way.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn cede(
-    frame: &mut Frame,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-) -> Answer {
+pub(crate) extern "C" fn cede(frame: &mut Frame, _: Arguments) -> Answer {
     let state = SRR1.read();
     if state & MSR_EE == 0 {
         // SAFETY: the state to which the call returns is the guest's, with its interrupts enabled.
@@ -38,16 +29,7 @@ pub(crate) extern "C" fn cede(
 
 /// H_PROD: the vCPU named does not wait when it cedes next, or waits no more.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn prod(
-    frame: &mut Frame,
-    target: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-) -> Answer {
+pub(crate) extern "C" fn prod(frame: &mut Frame, Arguments([target, ..]): Arguments) -> Answer {
     let vcpu = resident(frame);
     if target == vcpu.index as u64 {
         super::prod(vcpu);
@@ -60,16 +42,7 @@ pub(crate) extern "C" fn prod(
 
 /// H_CONFER: lets others run, if others share this CPU. Which of them is the scheduler's decision.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn confer(
-    frame: &mut Frame,
-    target: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-) -> Answer {
+pub(crate) extern "C" fn confer(frame: &mut Frame, Arguments([target, ..]): Arguments) -> Answer {
     let vcpu = resident(frame);
     if target != ALL && vcpu.vm.vcpu(target as usize).is_none() {
         return Answer::code(Return::PARAMETER.value());

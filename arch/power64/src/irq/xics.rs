@@ -6,7 +6,7 @@ use turnstile_papr::xics::{Change, Icp, Ics, Servers};
 use turnstile_vm::attention::Reasons;
 
 use super::Presentation;
-use crate::exit::{Answer, resident};
+use crate::exit::{Answer, Arguments, resident};
 use crate::frame::Frame;
 use crate::time;
 use crate::vcpu::Vcpu;
@@ -51,16 +51,7 @@ fn with_ics(frame: &Frame, f: impl FnOnce(&'static Vcpu, &'static Ics) -> Answer
 
 /// H_XIRR: accepts the interrupt that is presented.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn xirr(
-    frame: &mut Frame,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-) -> Answer {
+pub(crate) extern "C" fn xirr(frame: &mut Frame, _: Arguments) -> Answer {
     with_ics(frame, |vcpu, _| {
         let value = vcpu.interrupts.icp.accept().into();
         super::drain(vcpu);
@@ -70,16 +61,7 @@ pub(crate) extern "C" fn xirr(
 
 /// H_EOI: ends an interrupt.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn eoi(
-    frame: &mut Frame,
-    xirr: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-) -> Answer {
+pub(crate) extern "C" fn eoi(frame: &mut Frame, Arguments([xirr, ..]): Arguments) -> Answer {
     with_ics(frame, |vcpu, ics| {
         settle(vcpu, ics, vcpu.interrupts.icp.end(xirr as u32));
         Answer::SUCCESS
@@ -88,16 +70,7 @@ pub(crate) extern "C" fn eoi(
 
 /// H_CPPR: sets the priority of what the vCPU does.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn cppr(
-    frame: &mut Frame,
-    priority: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-) -> Answer {
+pub(crate) extern "C" fn cppr(frame: &mut Frame, Arguments([priority, ..]): Arguments) -> Answer {
     with_ics(frame, |vcpu, ics| {
         settle(vcpu, ics, vcpu.interrupts.icp.set_priority(priority as u8));
         Answer::SUCCESS
@@ -106,16 +79,7 @@ pub(crate) extern "C" fn cppr(
 
 /// H_IPI: interrupts a vCPU, or takes that back.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn ipi(
-    frame: &mut Frame,
-    target: u64,
-    priority: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-    _: u64,
-) -> Answer {
+pub(crate) extern "C" fn ipi(frame: &mut Frame, Arguments([target, priority, ..]): Arguments) -> Answer {
     with_ics(frame, |vcpu, ics| {
         if target == vcpu.index as u64 {
             settle(vcpu, ics, vcpu.interrupts.icp.set_request(priority as u8));
