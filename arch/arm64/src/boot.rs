@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use spin::Once;
+use turnstile_firmware::{Range, tree};
 use turnstile_machine::GicVersion;
 
 use crate::cpu::{self, PerCpu};
-use crate::discover::{self, Conduit, CpuNode, GicNode, Machine, Range, Release};
+use crate::discover::{self, Conduit, CpuNode, GicNode, Machine, Release};
 use crate::facility::Holders;
 use crate::irq::controller::{self, Controller};
 use crate::irq::{self, gicv2, gicv3};
@@ -19,6 +20,7 @@ use crate::mode::{self, Capabilities, Refusal, Wanted};
 use crate::time::Deadlines;
 use crate::uart::Uart;
 use crate::{console, frame, memory, power, println, psci, regs, time, uart};
+use turnstile_arch_common::blob;
 use turnstile_arch_common::console::Port;
 
 unsafe extern "Rust" {
@@ -91,32 +93,16 @@ static HOST: Once<Host> = Once::new();
 
 /// Affinity fields of MPIDR_EL1.
 const AFFINITY: u64 = 0xff_00ff_ffff;
-/// What of a device tree is looked at to find its size, in bytes.
-const FDT_HEADER: u64 = 8;
-/// The largest device tree that is looked at, in bytes.
-const MAX_FDT: usize = 2 << 20;
-
 /// Returns the blob at `address`.
 fn device_tree(address: u64) -> Option<&'static [u8]> {
-    if address == 0 || !address.is_multiple_of(8) {
-        return None;
-    }
-    // SAFETY: the boot protocol passes the address of a device tree in x0, readable with the boot tables
-    // (or with the MMU off); the header says how long it is.
-    let header = unsafe { core::slice::from_raw_parts(address as *const u8, FDT_HEADER as usize) };
-    let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    let size = word(4) as usize;
-    if word(0) != 0xd00d_feed || !(40..=MAX_FDT).contains(&size) {
-        return None;
-    }
-    // SAFETY: as above, for the whole blob; nobody writes it while the hypervisor runs.
-    Some(unsafe { core::slice::from_raw_parts(address as *const u8, size) })
+    // SAFETY: the boot protocol passes the address in X0, readable with the boot tables or with the MMU off.
+    unsafe { blob::device_tree(address) }
 }
 
 /// Returns the blob at `address` while the MMU is off: what the boot loader wrote may still be in the caches, which
 /// reads go past then.
 fn device_tree_from_memory(address: u64) -> Option<&'static [u8]> {
-    cpu::clean_to_poc(address, FDT_HEADER);
+    cpu::clean_to_poc(address, blob::HEADER);
     let blob = device_tree(address)?;
     cpu::clean_to_poc(address, blob.len() as u64);
     Some(blob)
@@ -166,7 +152,7 @@ fn refusal_text(reason: u64) -> &'static [&'static str] {
 #[unsafe(no_mangle)]
 extern "C" fn turnstile_choose_mode(dtb: u64) -> u64 {
     let fdt = device_tree_from_memory(dtb).and_then(|blob| discover::parse(blob).ok());
-    let wanted = Wanted::from_line(fdt.map_or("", discover::bootargs));
+    let wanted = Wanted::from_line(fdt.map_or("", tree::bootargs));
     let cpu = Capabilities::new(regs::ID_AA64MMFR1_EL1.read(), regs::ID_AA64MMFR4_EL1.read());
     match mode::choose(wanted, cpu) {
         Ok(vhe) => {

@@ -2,10 +2,11 @@
 //! What machine this is, from the device tree the firmware passed (Devicetree Specification 0.4).
 
 use arrayvec::ArrayVec;
-use core::fmt;
 use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::standard::NodeStandard;
 use dtoolkit::{Node, Property};
+use turnstile_firmware::Range;
+use turnstile_firmware::tree::{self, Error, MAX_RESERVED, number, string, usable};
 
 mod gic;
 mod place;
@@ -19,26 +20,6 @@ pub use uart::{UartNode, uart};
 
 /// The most physical CPUs that are used.
 pub const MAX_CPUS: usize = 512;
-
-/// The most reserved ranges that are remembered.
-const MAX_RESERVED: usize = 64;
-
-/// A range of physical addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// First address.
-    pub base: u64,
-    /// Bytes.
-    pub size: u64,
-}
-
-impl Range {
-    /// Says whether all of `other` lies in this range.
-    pub fn contains(&self, other: Self) -> bool {
-        let end = |range: &Self| range.base.checked_add(range.size);
-        self.base <= other.base && end(&other).is_some_and(|last| end(self).is_none_or(|own| last <= own))
-    }
-}
 
 /// How a secondary CPU is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,59 +73,6 @@ pub struct Machine<'a> {
     pub model: &'a str,
 }
 
-/// Why a device tree cannot be used.
-#[derive(Debug)]
-pub enum Error {
-    /// Not a device tree, or damaged.
-    Damaged,
-    /// No memory node.
-    NoMemory,
-    /// More reserved ranges than there is room for: what is not remembered would be given to guests.
-    TooManyReserved,
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Damaged => "the device tree is damaged",
-            Self::NoMemory => "the device tree names no memory",
-            Self::TooManyReserved => "the device tree reserves more than 64 ranges of memory",
-        })
-    }
-}
-
-/// Returns the blocks of a node's `reg`, as they are on its bus.
-fn ranges(node: FdtNode<'_>) -> impl Iterator<Item = Range> {
-    node.reg()
-        .ok()
-        .flatten()
-        .into_iter()
-        .flatten()
-        .filter_map(|reg| Some(Range { base: reg.address::<u64>().ok()?, size: reg.size::<u64>().ok()? }))
-}
-
-fn usable(node: &FdtNode<'_>) -> bool {
-    node.property("status").is_none_or(|p| p.value_as::<&str>().is_ok_and(|s| s == "okay" || s == "ok"))
-}
-
-fn number(node: &FdtNode<'_>, name: &str) -> Option<u32> {
-    node.property(name)?.value_as::<u32>().ok()
-}
-
-/// Reads an integer property of one or two cells.
-fn wide_number(node: &FdtNode<'_>, name: &str) -> Option<u64> {
-    let property = node.property(name)?;
-    match property.value() {
-        bytes if bytes.len() == 4 => Some(u32::from_be_bytes(bytes.try_into().ok()?).into()),
-        bytes if bytes.len() == 8 => Some(u64::from_be_bytes(bytes.try_into().ok()?)),
-        _ => None,
-    }
-}
-
-fn string<'a>(node: FdtNode<'a>, name: &str) -> Option<&'a str> {
-    node.properties().find(|p| p.name() == name)?.value_as::<&'a str>().ok()
-}
-
 /// INTID of the first interrupt of a node whose parent is a GIC: (0 = SPI | 1 = PPI, number, flags).
 fn intid(node: &FdtNode<'_>) -> Option<u32> {
     let property = node.property("interrupts")?;
@@ -169,45 +97,25 @@ pub fn parse(data: &[u8]) -> Result<Fdt<'_>, Error> {
     Fdt::new(data).map_err(|_| Error::Damaged)
 }
 
-/// Returns the hypervisor's command line.
-pub fn bootargs(fdt: Fdt<'_>) -> &str {
-    fdt.find_node("/chosen").and_then(|chosen| string(chosen, "bootargs")).unwrap_or("")
-}
-
-fn cpus(fdt: Fdt<'_>, out: &mut ArrayVec<CpuNode, MAX_CPUS>) {
-    let Some(cpus) = fdt.find_node("/cpus") else { return };
-    for node in cpus.children() {
-        let is_cpu = string(node, "device_type") == Some("cpu");
-        if !is_cpu || !usable(&node) {
-            continue;
-        }
-        let Some(affinity) = wide_number(&node, "reg") else { continue };
+/// Returns the CPUs that may be used; of more than there is room for the first ones.
+fn cpus(fdt: Fdt<'_>) -> ArrayVec<CpuNode, MAX_CPUS> {
+    let nodes = tree::cpus(fdt).filter_map(|node| {
         let release = match string(node, "enable-method") {
-            Some("spin-table") => match wide_number(&node, "cpu-release-addr") {
-                Some(address) => Release::SpinTable(address),
-                None => continue,
-            },
+            Some("spin-table") => Release::SpinTable(number(&node, "cpu-release-addr")?),
             _ => Release::Psci,
         };
-        if out.try_push(CpuNode { affinity, release }).is_err() {
-            return;
-        }
-    }
+        Some(CpuNode { affinity: number(&node, "reg")?, release })
+    });
+    nodes.take(MAX_CPUS).collect()
 }
 
-fn reserved(fdt: Fdt<'_>, out: &mut ArrayVec<Range, MAX_RESERVED>) -> Result<(), Error> {
-    for entry in fdt.memory_reservations() {
-        let range = Range { base: entry.address(), size: entry.size() };
-        out.try_push(range).map_err(|_| Error::TooManyReserved)?;
+/// Returns the way to the firmware.
+fn psci(fdt: Fdt<'_>) -> Option<Conduit> {
+    match string(fdt.find_node("/psci")?, "method") {
+        Some("smc") => Some(Conduit::Smc),
+        Some("hvc") => Some(Conduit::Hvc),
+        _ => None,
     }
-    if let Some(node) = fdt.find_node("/reserved-memory") {
-        for child in node.children() {
-            for range in ranges(child) {
-                out.try_push(range).map_err(|_| Error::TooManyReserved)?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Returns the first register block of the first node that is compatible with `name`.
@@ -220,46 +128,16 @@ fn registers_of(fdt: Fdt<'_>, name: &str) -> Option<Range> {
 /// # Errors
 /// [`Error::NoMemory`] when there is none, [`Error::TooManyReserved`].
 pub fn machine(fdt: Fdt<'_>) -> Result<Machine<'_>, Error> {
-    let mut machine = Machine {
-        memory: ArrayVec::new(),
-        reserved: ArrayVec::new(),
-        cpus: ArrayVec::new(),
+    Ok(Machine {
+        memory: tree::memory(fdt)?,
+        reserved: tree::reserved(fdt, core::iter::empty())?,
+        cpus: cpus(fdt),
         gic: gic::find(fdt),
-        psci: None,
+        psci: psci(fdt),
         rtc: registers_of(fdt, "arm,pl031"),
         power: registers_of(fdt, "brcm,bcm2711-pm"),
-        initrd: None,
-        bootargs: bootargs(fdt),
-        model: string(fdt.root(), "model").unwrap_or("unknown machine"),
-    };
-    for node in fdt.root().children() {
-        if string(node, "device_type") == Some("memory") && usable(&node) {
-            // A node that the firmware was to fill in may be empty.
-            for range in ranges(node).filter(|range| range.size > 0) {
-                let _ = machine.memory.try_push(range);
-            }
-        }
-    }
-    if machine.memory.is_empty() {
-        return Err(Error::NoMemory);
-    }
-    reserved(fdt, &mut machine.reserved)?;
-    cpus(fdt, &mut machine.cpus);
-    if let Some(node) = fdt.find_node("/psci") {
-        machine.psci = match string(node, "method") {
-            Some("smc") => Some(Conduit::Smc),
-            Some("hvc") => Some(Conduit::Hvc),
-            _ => None,
-        };
-    }
-    if let Some(chosen) = fdt.find_node("/chosen") {
-        let start = wide_number(&chosen, "linux,initrd-start");
-        let end = wide_number(&chosen, "linux,initrd-end");
-        if let (Some(start), Some(end)) = (start, end)
-            && end > start
-        {
-            machine.initrd = Some(Range { base: start, size: end - start });
-        }
-    }
-    Ok(machine)
+        initrd: tree::initrd(fdt),
+        bootargs: tree::bootargs(fdt),
+        model: tree::model(fdt),
+    })
 }

@@ -10,6 +10,7 @@ use buddy_system_allocator::LockedHeap;
 use spin::Mutex;
 pub use turnstile_arch_common::memory::Error;
 use turnstile_arch_common::memory::{ARENA, HEAP, MIB, PAGE, align, cover, map_missing, range};
+use turnstile_firmware::Range;
 use turnstile_paging::{
     FrameAllocator, FrameRange, PageTable, PhysAddr, Stage1Attributes, Stage1El2, Stage1Regime, Stage2,
     Stage2Attributes, Tables, windows,
@@ -17,7 +18,7 @@ use turnstile_paging::{
 use turnstile_vm::stolen::RECORD;
 
 use crate::cpu;
-use crate::discover::{Machine, Range, Release};
+use crate::discover::{Machine, Release};
 use crate::mode;
 use crate::regs;
 use crate::regs::gicv2::window;

@@ -3,6 +3,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `blob` | the device tree in memory |
 //! | `console` | the serial line: one writer at a time, whole messages |
 //! | `demand` | memory that is mapped when it is first touched |
 //! | `memory` | ranges of pages, and errors |
@@ -12,6 +13,7 @@
 //! | `fakes` | a recorder in the place of the hardware, for tests on the host |
 #![cfg_attr(target_os = "none", no_std)]
 
+pub mod blob;
 pub mod console;
 pub mod demand;
 #[cfg(not(target_os = "none"))]

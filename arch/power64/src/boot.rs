@@ -9,9 +9,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
 use spin::Once;
+use turnstile_arch_common::blob;
+use turnstile_firmware::Range;
 
 use crate::cpu::{self, PerCpu};
-use crate::discover::{self, Machine, Range};
+use crate::discover::{self, Machine};
 use crate::frame::Frame;
 use crate::regs::HSPRG0;
 use crate::{console, facility, fault, irq, memory, opal, partition, power, println, switch, time, uart};
@@ -68,25 +70,6 @@ static HOST: Once<Host> = Once::new();
 /// The word of the command line by which the console is not looked at: so that nothing disturbs a measurement.
 pub const NO_INPUT: &str = "input=off";
 
-/// The largest device tree that is looked at, in bytes.
-const MAX_FDT: usize = 2 << 20;
-
-/// Returns the blob at `address`.
-fn device_tree(address: u64) -> Option<&'static [u8]> {
-    if address == 0 || !address.is_multiple_of(8) {
-        return None;
-    }
-    // SAFETY: skiboot passes the address of a device tree; the header says how long it is.
-    let header = unsafe { core::slice::from_raw_parts(address as *const u8, 8) };
-    let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    let size = word(4) as usize;
-    if word(0) != 0xd00d_feed || !(40..=MAX_FDT).contains(&size) {
-        return None;
-    }
-    // SAFETY: as above, for the whole blob; nobody writes it while the hypervisor runs.
-    Some(unsafe { core::slice::from_raw_parts(address as *const u8, size) })
-}
-
 /// Says why the machine cannot be used, and stops.
 fn refuse(reason: Arguments<'_>) -> ! {
     println!("turnstile: cannot run here: {reason}");
@@ -108,7 +91,10 @@ extern "C" fn turnstile_primary(fdt: u64, opal_base: u64, opal_entry: u64) -> ! 
     }
     console::set(&uart::CONSOLE);
     println!("turnstile {} (HV)", env!("CARGO_PKG_VERSION"));
-    let Some(blob) = device_tree(fdt) else { refuse(format_args!("skiboot has passed no device tree")) };
+    // SAFETY: skiboot passes the address of a device tree, and real mode reads all memory.
+    let Some(blob) = (unsafe { blob::device_tree(fdt) }) else {
+        refuse(format_args!("skiboot has passed no device tree"))
+    };
     let (controller, machine) =
         match discover::parse(blob).and_then(|fdt| Ok((irq::host::discover(fdt), discover::machine(fdt)?))) {
             Ok(found) => found,

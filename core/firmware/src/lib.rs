@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reads what a PC's boot loader and firmware say of the machine.
+//! Reads what boot loader and firmware say of the machine: a PC's, or a device tree.
 //!
 //! | file | what |
 //! |---|---|
@@ -8,6 +8,7 @@
 //! | `madt`, `fadt` | CPUs and I/O APICs; power and timers |
 //! | `clock` | the real-time clock |
 //! | `mp` | MultiProcessor tables, for machines without ACPI |
+//! | `tree` | the device tree, on machines other than PCs |
 //!
 //! All of it is safe code over [`Physical`]: a table that lies about its length, points nowhere or at itself is an error or
 //! is left out. Nothing is followed further than a fixed number of steps.
@@ -21,6 +22,7 @@ mod fadt;
 mod madt;
 mod mp;
 mod tables;
+pub mod tree;
 
 use arrayvec::ArrayVec;
 
@@ -48,6 +50,14 @@ pub struct Range {
     pub base: u64,
     /// Bytes.
     pub size: u64,
+}
+
+impl Range {
+    /// Says whether all of `other` lies in this range.
+    pub fn contains(&self, other: Self) -> bool {
+        let end = |range: &Self| range.base.checked_add(range.size);
+        self.base <= other.base && end(&other).is_some_and(|last| end(self).is_none_or(|own| last <= own))
+    }
 }
 
 /// An I/O APIC.

@@ -5,9 +5,11 @@ use arrayvec::ArrayVec;
 use core::fmt;
 use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::standard::NodeStandard;
+use turnstile_firmware::Range;
+use turnstile_firmware::tree::number;
 
+use super::intid;
 use super::place::Place;
-use super::{Range, intid, number};
 
 /// A page of registers, in bytes.
 const PAGE: u64 = 0x1000;

@@ -6,7 +6,8 @@ use arrayvec::ArrayVec;
 use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::{Node, Property};
 
-use super::{Range, ranges};
+use turnstile_firmware::Range;
+use turnstile_firmware::tree::ranges;
 
 /// How many buses there are at most between the root and a device that is looked for.
 const DEPTH: usize = 4;

@@ -3,9 +3,11 @@
 
 use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::standard::NodeStandard;
+use turnstile_firmware::Range;
+use turnstile_firmware::tree::{number, string, usable};
 
+use super::intid;
 use super::place::Place;
-use super::{Range, intid, number, string, usable};
 use crate::uart::UartKind;
 
 /// The rate of the clock that the firmware of a Raspberry Pi 4 gives to its PL011s (`init_uart_clock`), in Hz.

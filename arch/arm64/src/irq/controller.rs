@@ -2,10 +2,11 @@
 //! The interrupt controller as boot code drives it, whichever version it is.
 
 use arrayvec::ArrayVec;
+use turnstile_firmware::Range;
 use turnstile_vm::attention::KickToken;
 
 use super::{gicv2, gicv3, probe};
-use crate::discover::{GicNode, Range};
+use crate::discover::GicNode;
 use crate::mmio::Registers;
 use crate::regs::gicv2::window;
 

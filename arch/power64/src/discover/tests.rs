@@ -23,14 +23,16 @@ fn core(fdt: &mut FdtWriter, threads: &[u32], status: &str) {
     });
 }
 
-fn machine_tree(radix: bool) -> Vec<u8> {
+const RESERVED: [u64; 4] = [0x3000_0000, 0x60_0000, 0x31c0_0000, 0x10_0000];
+
+fn machine_tree(radix: bool, reserved_ranges: &[u64]) -> Vec<u8> {
     let reserved = FdtReserveEntry::new(0x3000_0000, 0x60_0000).unwrap();
     let mut fdt = FdtWriter::new_with_mem_reserv(&[reserved]).unwrap();
     node(&mut fdt, "", |fdt| {
         fdt.property_u32("#address-cells", 2).unwrap();
         fdt.property_u32("#size-cells", 2).unwrap();
         fdt.property_string("model", "IBM PowerNV (emulated by qemu)").unwrap();
-        fdt.property_array_u64("reserved-ranges", &[0x3000_0000, 0x60_0000, 0x31c0_0000, 0x10_0000]).unwrap();
+        fdt.property_array_u64("reserved-ranges", reserved_ranges).unwrap();
         node(fdt, "cpus", |fdt| {
             core(fdt, &[0, 1], "okay");
             core(fdt, &[8, 9], "okay");
@@ -58,7 +60,7 @@ fn machine_tree(radix: bool) -> Vec<u8> {
 
 #[test]
 fn skiboots_machine_is_read() {
-    let blob = machine_tree(true);
+    let blob = machine_tree(true, &RESERVED);
     let machine = machine(parse(&blob).unwrap()).unwrap();
     assert_eq!(machine.cpus.as_slice(), [0, 1, 8, 9]);
     assert_eq!(machine.memory.as_slice(), [Range { base: 0, size: 0x8000_0000 }]);
@@ -71,14 +73,26 @@ fn skiboots_machine_is_read() {
 }
 
 #[test]
+fn no_reserved_range_is_forgotten() {
+    let reserved: Vec<u64> = (0..65).flat_map(|n| [0x4000_0000 + 0x10_0000 * n, 0x1000]).collect();
+    let found = |count: usize| {
+        let blob = machine_tree(true, &reserved[..2 * count]);
+        machine(parse(&blob).unwrap()).map(|machine| machine.reserved.len())
+    };
+    assert_eq!(found(63), Ok(64), "with the entry that the blob has itself");
+    assert_eq!(found(64), Err(Error::TooManyReserved));
+    assert_eq!(found(65), Err(Error::TooManyReserved));
+}
+
+#[test]
 fn a_machine_without_radix_trees_is_told_apart() {
-    let blob = machine_tree(false);
+    let blob = machine_tree(false, &RESERVED);
     assert!(!machine(parse(&blob).unwrap()).unwrap().radix);
 }
 
 #[test]
 fn what_is_no_device_tree_is_refused() {
-    let blob = machine_tree(true);
+    let blob = machine_tree(true, &RESERVED);
     assert_eq!(parse(&blob[..blob.len() - 1]).unwrap_err(), Error::Damaged);
     assert_eq!(parse(&[0; 64]).unwrap_err(), Error::Damaged);
     assert_eq!(parse(&[]).unwrap_err(), Error::Damaged);

@@ -5,10 +5,11 @@ use buddy_system_allocator::LockedHeap;
 use spin::Mutex;
 pub use turnstile_arch_common::memory::Error;
 use turnstile_arch_common::memory::{ARENA, HEAP, MIB, PAGE, align, cover, range};
+use turnstile_firmware::Range;
 use turnstile_paging::{FrameAllocator, FrameRange, PhysAddr, Tables};
 
 use super::STACK_BLOCK;
-use crate::discover::{Machine, Range};
+use crate::discover::Machine;
 
 /// RAM below this is the vectors', and the firmware's.
 const LOW: Range = Range { base: 0, size: MIB };
