@@ -14,7 +14,6 @@
 mod elf;
 mod error;
 
-use alloc::borrow::Cow;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -26,6 +25,7 @@ pub use error::BootError;
 use super::Interrupts;
 use super::fdt::{self, Platform};
 use crate::image::FileKind;
+use crate::load::{Load, Piece, overlap};
 
 /// The alignment of what follows the kernel: the largest page a guest commonly uses.
 const ALIGN: u64 = 0x1_0000;
@@ -64,15 +64,6 @@ pub struct Start {
     pub little_endian: bool,
 }
 
-/// Bytes that go to a guest's real address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Load<'a> {
-    /// The address of the first.
-    pub address: u64,
-    /// The bytes.
-    pub bytes: Cow<'a, [u8]>,
-}
-
 /// What to put into a machine's cleared memory, and how to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan<'a> {
@@ -80,20 +71,6 @@ pub struct Plan<'a> {
     pub loads: Vec<Load<'a>>,
     /// How the first vCPU begins.
     pub start: Start,
-}
-
-/// A part of a kernel: bytes, and how much memory from its address on is its own.
-#[derive(Clone, Copy, Debug)]
-struct Piece<'a> {
-    address: u64,
-    bytes: &'a [u8],
-    size: u64,
-}
-
-impl Piece<'_> {
-    fn end(&self) -> u64 {
-        self.address.saturating_add(self.size)
-    }
 }
 
 /// A kernel's file, understood.
@@ -149,11 +126,9 @@ fn read(file: &[u8]) -> Result<Kernel<'_>, BootError> {
         FileKind::Elf => elf::read(file),
         // Text and the unknown may be code.
         FileKind::Text | FileKind::Unknown if file.is_empty() => Err(BootError::Empty),
-        FileKind::Text | FileKind::Unknown => Ok(Kernel {
-            pieces: vec![Piece { address: 0, bytes: file, size: file.len() as u64 }],
-            entry: 0,
-            little_endian: true,
-        }),
+        FileKind::Text | FileKind::Unknown => {
+            Ok(Kernel { pieces: vec![Piece::whole(0, file)], entry: 0, little_endian: true })
+        }
         kind => Err(BootError::Kind(kind)),
     }
 }
@@ -161,9 +136,8 @@ fn read(file: &[u8]) -> Result<Kernel<'_>, BootError> {
 /// Checks that a kernel's pieces are in RAM and do not overlap; returns their end.
 fn check(pieces: &[Piece<'_>], memory: u64) -> Result<u64, BootError> {
     let mut ranges: Vec<(u64, u64)> = pieces.iter().map(|piece| (piece.address, piece.end())).collect();
-    ranges.sort_unstable();
-    if let Some(pair) = ranges.windows(2).find(|pair| pair[0].1 > pair[1].0) {
-        return Err(BootError::Overlap { start: pair[1].0, end: pair[0].1 });
+    if let Some((start, end)) = overlap(&mut ranges) {
+        return Err(BootError::Overlap { start, end });
     }
     let (start, end) = ranges.last().copied().unwrap_or_default();
     if end > memory { Err(BootError::NotRam { start, end, memory }) } else { Ok(end) }

@@ -9,7 +9,8 @@ use elf::abi::{EM_386, EM_X86_64, ET_EXEC, PT_LOAD, PT_NOTE};
 use elf::endian::AnyEndian;
 use elf::note::Note;
 
-use super::{BootError, Piece, Plan, Source, multiboot, pvh};
+use super::{BootError, Plan, Source, multiboot, pvh};
+use crate::load::Piece;
 
 /// `XEN_ELFNOTE_PHYS32_ENTRY` (Xen, `xen/include/public/elfnote.h`).
 const PHYS32_ENTRY: u64 = 18;
@@ -28,10 +29,10 @@ pub(super) fn plan<'a>(source: &Source<'a>) -> Result<Plan<'a>, BootError> {
     }
     let pieces = pieces(&file)?;
     if let Some(entry) = pvh_entry(&file) {
-        return Ok(pvh::plan(source, pieces, entry.into()));
+        return Ok(pvh::plan(source, &pieces, entry.into()));
     }
     match multiboot::Header::find(source.kernel)? {
-        Some(_) => Ok(multiboot::plan(source, pieces, header.e_entry as u32)),
+        Some(_) => Ok(multiboot::plan(source, &pieces, header.e_entry as u32)),
         None => Err(BootError::NoProtocol),
     }
 }

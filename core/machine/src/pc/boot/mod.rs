@@ -18,13 +18,13 @@ mod multiboot;
 mod pvh;
 
 use alloc::borrow::Cow;
-use alloc::vec;
 use alloc::vec::Vec;
 
 pub use error::BootError;
 
 use super::{FIRMWARE, HIGH_START, acpi, split};
 use crate::image::FileKind;
+use crate::load::{Load, Piece, overlap};
 
 /// Where what a kernel is told begins: the protocol's structure, one page.
 pub const INFORMATION: u64 = 0x1_0000;
@@ -83,15 +83,6 @@ pub struct Start {
     pub selectors: [u16; 2],
 }
 
-/// Bytes that go to a guest physical address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Load<'a> {
-    /// The address of the first.
-    pub address: u64,
-    /// The bytes.
-    pub bytes: Cow<'a, [u8]>,
-}
-
 /// What to put into a machine's cleared memory, and how to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan<'a> {
@@ -122,30 +113,39 @@ fn plan_kernel<'a>(source: &Source<'a>) -> Result<Plan<'a>, BootError> {
         FileKind::Text | FileKind::Unknown if file.is_empty() => Err(BootError::Empty),
         FileKind::Text | FileKind::Unknown => match multiboot::Header::find(file)? {
             Some(header) => multiboot::plan_flat(source, &header),
-            None => Ok(pvh::plan(source, vec![Piece::whole(HIGH_START, file)], HIGH_START)),
+            None => Ok(pvh::plan(source, &[Piece::whole(HIGH_START, file)], HIGH_START)),
         },
         kind => Err(BootError::Kind(kind)),
     }
 }
 
-/// A part of a kernel: bytes, and how much memory from its address on is its own.
-#[derive(Clone, Copy, Debug)]
-struct Piece<'a> {
-    address: u64,
-    bytes: &'a [u8],
-    size: u64,
-}
-
-impl<'a> Piece<'a> {
-    fn whole(address: u64, bytes: &'a [u8]) -> Self {
-        Self { address, bytes, size: bytes.len() as u64 }
-    }
-}
-
 /// Places the initial RAM disk behind the kernel: its address. It is checked with the rest.
 fn place_initrd(pieces: &[Piece<'_>]) -> u64 {
-    let end = pieces.iter().map(|piece| piece.address.saturating_add(piece.size)).max().unwrap_or(0);
+    let end = pieces.iter().map(Piece::end).max().unwrap_or(0);
     end.max(HIGH_START).saturating_add(PAGE - 1) & !(PAGE - 1)
+}
+
+/// Plans the start of a kernel of these pieces at `entry`, in protected mode; RAX says by which protocol, and `information`
+/// makes what that tells the kernel, given the address of the initial RAM disk.
+fn plan_protected<'a>(
+    source: &Source<'a>,
+    pieces: &[Piece<'a>],
+    (rip, rax): (u64, u64),
+    information: fn(&Source<'_>, u64) -> Vec<u8>,
+) -> Plan<'a> {
+    let start = Start { mode: Mode::Protected, rip, rax, rbx: INFORMATION, rsi: 0, selectors: SELECTORS };
+    let mut plan = Plan::new(start);
+    let initrd = place_initrd(pieces);
+    plan.put(INFORMATION, information(source, initrd));
+    plan.put(DESCRIPTORS, descriptors(FLAT));
+    plan.put_command_line(source.cmdline);
+    for piece in pieces {
+        plan.put_file(piece.address, piece.bytes);
+    }
+    if let Some(disk) = source.initrd {
+        plan.put_file(initrd, disk);
+    }
+    plan
 }
 
 impl<'a> Plan<'a> {
@@ -176,11 +176,7 @@ impl<'a> Plan<'a> {
             }
             ranges.push((load.address, end));
         }
-        ranges.sort_unstable();
-        match ranges.windows(2).find(|pair| pair[0].1 > pair[1].0) {
-            Some(pair) => Err(BootError::Overlap { start: pair[1].0, end: pair[0].1 }),
-            None => Ok(()),
-        }
+        overlap(&mut ranges).map_or(Ok(()), |(start, end)| Err(BootError::Overlap { start, end }))
     }
 }
 

@@ -5,10 +5,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{
-    BootError, COMMAND_LINE, DESCRIPTORS, FLAT, INFORMATION, Mode, PAGE, Piece, Plan, SELECTORS, Source,
-    Start, descriptors, place_initrd, set, u32_at,
-};
+use super::{BootError, COMMAND_LINE, INFORMATION, PAGE, Plan, Source, plan_protected, set, u32_at};
+use crate::load::Piece;
 use crate::pc::{HIGH_START, LOW_END, regions, split};
 
 /// The header lies in the first bytes of the file.
@@ -97,30 +95,12 @@ pub(super) fn plan_flat<'a>(source: &Source<'a>, header: &Header) -> Result<Plan
         end => u64::from(end).saturating_sub(addresses.load.into()).max(bytes.len() as u64),
     };
     let piece = Piece { address: addresses.load.into(), bytes, size };
-    Ok(plan(source, vec![piece], addresses.entry))
+    Ok(plan(source, &[piece], addresses.entry))
 }
 
 /// Plans the start of a kernel of these pieces at `entry`.
-pub(super) fn plan<'a>(source: &Source<'a>, pieces: Vec<Piece<'a>>, entry: u32) -> Plan<'a> {
-    let mut plan = Plan::new(Start {
-        mode: Mode::Protected,
-        rip: entry.into(),
-        rax: LOADER_MAGIC.into(),
-        rbx: INFORMATION,
-        rsi: 0,
-        selectors: SELECTORS,
-    });
-    let initrd = place_initrd(&pieces);
-    plan.put(INFORMATION, information(source, initrd));
-    plan.put(DESCRIPTORS, descriptors(FLAT));
-    plan.put_command_line(source.cmdline);
-    for piece in &pieces {
-        plan.put_file(piece.address, piece.bytes);
-    }
-    if let Some(disk) = source.initrd {
-        plan.put_file(initrd, disk);
-    }
-    plan
+pub(super) fn plan<'a>(source: &Source<'a>, pieces: &[Piece<'a>], entry: u32) -> Plan<'a> {
+    plan_protected(source, pieces, (entry.into(), LOADER_MAGIC.into()), information)
 }
 
 fn information(source: &Source<'_>, initrd: u64) -> Vec<u8> {

@@ -5,10 +5,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{
-    COMMAND_LINE, DESCRIPTORS, FLAT, INFORMATION, Mode, PAGE, Piece, Plan, SELECTORS, Source, Start,
-    descriptors, place_initrd, set,
-};
+use super::{COMMAND_LINE, INFORMATION, PAGE, Plan, Source, plan_protected, set};
+use crate::load::Piece;
 use crate::pc::{acpi, regions};
 
 const MAGIC: u32 = 0x336e_c578;
@@ -18,26 +16,8 @@ const MODULES: usize = 0x100;
 const MAP: usize = 0x200;
 
 /// Plans the start of a kernel of these pieces at `entry`.
-pub(super) fn plan<'a>(source: &Source<'a>, pieces: Vec<Piece<'a>>, entry: u64) -> Plan<'a> {
-    let mut plan = Plan::new(Start {
-        mode: Mode::Protected,
-        rip: entry,
-        rax: 0,
-        rbx: INFORMATION,
-        rsi: 0,
-        selectors: SELECTORS,
-    });
-    let initrd = place_initrd(&pieces);
-    plan.put(INFORMATION, start_info(source, initrd));
-    plan.put(DESCRIPTORS, descriptors(FLAT));
-    plan.put_command_line(source.cmdline);
-    for piece in &pieces {
-        plan.put_file(piece.address, piece.bytes);
-    }
-    if let Some(disk) = source.initrd {
-        plan.put_file(initrd, disk);
-    }
-    plan
+pub(super) fn plan<'a>(source: &Source<'a>, pieces: &[Piece<'a>], entry: u64) -> Plan<'a> {
+    plan_protected(source, pieces, (entry, 0), start_info)
 }
 
 fn start_info(source: &Source<'_>, initrd: u64) -> Vec<u8> {

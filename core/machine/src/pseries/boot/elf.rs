@@ -9,7 +9,8 @@ use elf::endian::AnyEndian;
 use elf::file::Class;
 use elf::segment::ProgramHeader;
 
-use super::{BootError, Kernel, Piece};
+use super::{BootError, Kernel};
+use crate::load::Piece;
 
 /// Segments of a kernel at most.
 const MOST_SEGMENTS: usize = 64;
