@@ -4,7 +4,7 @@
 //! One frame lies at the top of each physical CPU's stack, and SP_EL2 points at it while a guest runs. The
 //! light tier fills x0–x18 and x30 only; the rest stays in the CPU and is stored when an exit becomes full.
 
-use turnstile_exitstat::Page;
+use turnstile_exitstat::{Page, Timing};
 
 use crate::vcpu::Vcpu;
 
@@ -24,16 +24,6 @@ pub struct Frame {
     reserved: u64,
 }
 
-/// What the timed vectors note of an exit.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Timing {
-    /// The physical counter when it began.
-    pub begin: u64,
-    /// The offset of its reason's record in the page.
-    pub record: u64,
-}
-
 const _: () = assert!(core::mem::size_of::<Frame>() == 288);
 const _: () = assert!(core::mem::offset_of!(Frame, page) == 248);
 const _: () = assert!(core::mem::offset_of!(Frame, vcpu) == 256);
@@ -42,7 +32,7 @@ const _: () = assert!(core::mem::offset_of!(Frame, timing) == 264);
 impl Frame {
     /// Makes an empty frame for `vcpu`, whose statistics are in `page` if it keeps any.
     pub const fn new(vcpu: *const Vcpu, page: *const Page) -> Self {
-        Self { slots: [0; 31], page, vcpu, timing: Timing { begin: 0, record: 0 }, reserved: 0 }
+        Self { slots: [0; 31], page, vcpu, timing: Timing::NONE, reserved: 0 }
     }
 
     /// Returns the slot of x`n`, `n` ≤ 30.

@@ -10,11 +10,11 @@
 //! VM stops) is reckoned when that is known ([`end`]); the vCPU's next entry is then its start ([`begin`]). While a
 //! vCPU waits, in the waiting room or in PSCI CPU_SUSPEND, no cost accrues.
 
-use turnstile_exitstat::{Page, Reason, record_offset};
+use turnstile_exitstat::{Page, Reason, Timing, record_offset};
 
 use crate::exit::class;
-use crate::frame::{Frame, Timing};
-use crate::regs;
+use crate::frame::Frame;
+use crate::time;
 use crate::vcpu::Vcpu;
 
 /// The offset of the record of each exception class: `vectors.S` reads it.
@@ -31,9 +31,7 @@ pub static EXIT_RECORDS: [u16; 64] = {
 };
 
 const fn offset(reason: Reason) -> u16 {
-    let offset = record_offset(reason);
-    assert!(offset <= u16::MAX as usize);
-    offset as u16
+    record_offset(reason) as u16
 }
 
 /// Notes the reason of the exit that is being handled.
@@ -45,17 +43,14 @@ pub fn note(frame: &mut Frame, reason: Reason) {
 /// Begins what is no exit: the next entry ends it.
 pub fn begin(frame: &mut Frame, reason: Reason) {
     if !frame.page.is_null() {
-        frame.timing.begin = regs::CNTPCT_EL0.read();
-        note(frame, reason);
+        frame.timing = Timing::new(reason, time::ticks());
     }
 }
 
 /// Ends an exit that does not lead back into its guest.
 pub fn end(vcpu: &Vcpu, timing: Timing) {
-    let Some(page) = vcpu.statistics else { return };
-    let reason = Reason::ALL.iter().find(|reason| u64::from(offset(**reason)) == timing.record);
-    if let Some(reason) = reason {
-        page.record(*reason).add(regs::CNTPCT_EL0.read().wrapping_sub(timing.begin));
+    if let Some(page) = vcpu.statistics {
+        timing.end(page, time::ticks());
     }
 }
 
@@ -64,10 +59,7 @@ pub fn uncounted(frame: &mut Frame, f: impl FnOnce()) {
     if frame.page.is_null() {
         return f();
     }
-    let before = regs::CNTPCT_EL0.read();
-    f();
-    let now = regs::CNTPCT_EL0.read();
-    frame.timing.begin = frame.timing.begin.wrapping_add(now.wrapping_sub(before));
+    frame.timing.without(time::ticks, f);
 }
 
 /// Returns where a vCPU's statistics are, or null: for its frame.

@@ -4,7 +4,7 @@
 //! One frame lies at the top of each stack. HSPRG0 has its address while that stack's guest runs, and R1 while an exit is
 //! handled: so it begins with the linkage area that a called function may write into (ELFv2 ABI, 2.2.3.1).
 
-use turnstile_exitstat::Page;
+use turnstile_exitstat::{Page, Timing};
 
 use crate::cpu::PerCpu;
 use crate::exit::entry::{self, Full, Light};
@@ -53,16 +53,6 @@ pub struct Frame {
     inner: *const Table,
 }
 
-/// What timed entries note of an exit.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Timing {
-    /// The time base when it began.
-    pub begin: u64,
-    /// The offset of its reason's record in the page.
-    pub record: u64,
-}
-
 const _: () = {
     use core::mem::offset_of;
     assert!(offset_of!(Frame, gpr) == 32);
@@ -105,7 +95,7 @@ impl Frame {
             full: entry::FULL,
             cpu,
             page: core::ptr::null(),
-            timing: Timing { begin: 0, record: 0 },
+            timing: Timing::NONE,
             inner: entry::TABLE,
         }
     }

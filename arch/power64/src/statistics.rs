@@ -8,10 +8,10 @@
 //! An entry closes exactly one reckoning. An exit that does not lead back into its guest (the vCPU stops, its VM does) is
 //! reckoned when that is known ([`end`]); the vCPU's next entry is then its start ([`begin`]). While a vCPU waits, no cost accrues.
 
-use turnstile_exitstat::{Event, Page, Reason, record_offset};
+use turnstile_exitstat::{Event, Page, Reason, Timing, record_offset};
 
 use crate::exit::vector;
-use crate::frame::{Frame, Timing};
+use crate::frame::Frame;
 use crate::time;
 use crate::vcpu::Vcpu;
 
@@ -61,16 +61,14 @@ pub(crate) fn count_exception(frame: &Frame) {
 /// Begins what is no exit: the next entry ends it.
 pub fn begin(frame: &mut Frame, reason: Reason) {
     if !frame.page.is_null() {
-        frame.timing = Timing { begin: time::ticks(), record: record_offset(reason) as u64 };
+        frame.timing = Timing::new(reason, time::ticks());
     }
 }
 
 /// Ends an exit that does not lead back into its guest.
 pub fn end(vcpu: &Vcpu, timing: Timing) {
-    let Some(page) = vcpu.statistics else { return };
-    let reason = Reason::ALL.iter().find(|reason| record_offset(**reason) as u64 == timing.record);
-    if let Some(reason) = reason {
-        page.record(*reason).add(time::ticks().wrapping_sub(timing.begin));
+    if let Some(page) = vcpu.statistics {
+        timing.end(page, time::ticks());
     }
 }
 
@@ -79,9 +77,7 @@ pub fn uncounted(frame: &mut Frame, f: impl FnOnce()) {
     if frame.page.is_null() {
         return f();
     }
-    let before = time::ticks();
-    f();
-    frame.timing.begin = frame.timing.begin.wrapping_add(time::ticks().wrapping_sub(before));
+    frame.timing.without(time::ticks, f);
 }
 
 /// Returns where a vCPU's statistics are, or null: for its frame.

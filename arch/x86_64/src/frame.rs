@@ -5,7 +5,7 @@
 //! area. A light exit pushes the registers that compiled code may clobber (System V ABI: RCX, RDX, RSI, RDI, R8–R11); RAX
 //! and RSP are in the control block; RBX, RBP and R12–R15 stay in the CPU, and are stored when an exit becomes full.
 
-use turnstile_exitstat::Page;
+use turnstile_exitstat::{Page, Timing};
 
 use crate::svm::Vmcb;
 use crate::vcpu::Vcpu;
@@ -27,16 +27,6 @@ pub struct Frame {
     pub timing: Timing,
     /// Nothing: what keeps 16 bytes aligned.
     reserved: u64,
-}
-
-/// What the timed loop notes of an exit.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Timing {
-    /// The time-stamp counter when it began.
-    pub begin: u64,
-    /// The offset of its reason's record in the page.
-    pub record: u64,
 }
 
 const _: () = {
@@ -77,7 +67,7 @@ const PUSHED: usize = 8;
 impl Frame {
     /// Makes an empty frame for `vcpu`, whose statistics are in `page` if it keeps any.
     pub const fn new(vcpu: *const Vcpu, vmcb: *mut Vmcb, page: *const Page) -> Self {
-        Self { slots: [0; 14], vmcb, vcpu, page, timing: Timing { begin: 0, record: 0 }, reserved: 0 }
+        Self { slots: [0; 14], vmcb, vcpu, page, timing: Timing::NONE, reserved: 0 }
     }
 
     /// Clears every general register.

@@ -10,10 +10,10 @@
 //! stops) is reckoned when that is known ([`end`]); the vCPU's next entry is then its start ([`begin`]). While a vCPU
 //! waits, in the waiting room or in HLT, no cost accrues.
 
-use turnstile_exitstat::{Event, Page, Reason, record_offset};
+use turnstile_exitstat::{Event, Page, Reason, Timing, record_offset};
 
 use crate::exit::{Next, code};
-use crate::frame::{Frame, Timing};
+use crate::frame::Frame;
 use crate::svm::Vmcb;
 use crate::svm::vmcb::event;
 use crate::time;
@@ -40,9 +40,7 @@ pub static EXIT_RECORDS: [u16; 256] = {
 };
 
 const fn offset(reason: Reason) -> u16 {
-    let offset = record_offset(reason);
-    assert!(offset <= u16::MAX as usize);
-    offset as u16
+    record_offset(reason) as u16
 }
 
 /// Notes the reason of the exit that is being handled, where statistics are kept.
@@ -90,16 +88,14 @@ fn count_given(vcpu: &Vcpu, given: u64) {
 /// Begins what is no exit: the next entry ends it.
 pub fn begin(frame: &mut Frame, reason: Reason) {
     if !frame.page.is_null() {
-        frame.timing = Timing { begin: time::ticks(), record: u64::from(offset(reason)) };
+        frame.timing = Timing::new(reason, time::ticks());
     }
 }
 
 /// Ends an exit that does not lead back into its guest.
 pub fn end(vcpu: &Vcpu, timing: Timing) {
-    let Some(page) = vcpu.statistics else { return };
-    let reason = Reason::ALL.iter().find(|reason| u64::from(offset(**reason)) == timing.record);
-    if let Some(reason) = reason {
-        page.record(*reason).add(time::ticks().wrapping_sub(timing.begin));
+    if let Some(page) = vcpu.statistics {
+        timing.end(page, time::ticks());
     }
 }
 
@@ -108,9 +104,7 @@ pub fn uncounted(frame: &mut Frame, f: impl FnOnce()) {
     if frame.page.is_null() {
         return f();
     }
-    let before = time::ticks();
-    f();
-    frame.timing.begin = frame.timing.begin.wrapping_add(time::ticks().wrapping_sub(before));
+    frame.timing.without(time::ticks, f);
 }
 
 /// Waits, because the vCPU has nothing to do: which is nobody's cost.

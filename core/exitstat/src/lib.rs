@@ -8,6 +8,7 @@
 //! | `event` | what else is counted |
 //! | `kinds` | how both are declared |
 //! | `page` | where a vCPU's figures are kept; its layout is an ABI, which assembly knows |
+//! | `timing` | the exit that is being handled |
 //! | `exits` | a reading of one reason's figures, with mean and percentiles |
 //!
 //! A page has one writer, the physical CPU of its vCPU, which adds to it on every exit with plain loads and stores.
@@ -20,6 +21,7 @@ mod exits;
 mod kinds;
 mod page;
 mod reason;
+mod timing;
 
 /// The atomics: the processor's, or loom's when the protocol is being model-checked.
 mod sync {
@@ -36,3 +38,4 @@ pub use page::{
     record_offset,
 };
 pub use reason::Reason;
+pub use timing::Timing;

@@ -78,6 +78,8 @@ pub struct Page {
 }
 
 const _: () = assert!(Reason::ALL.len() <= RECORDS);
+// Assembly has tables of 16-bit offsets.
+const _: () = assert!(PAGE_SIZE <= 1 << 16);
 const _: () = assert!(Event::ALL.len() <= EVENTS);
 // The model checker's atomics are larger.
 #[cfg(not(loom))]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 use turnstile_exitstat::{
     BUCKETS, EVENTS, EVENTS_OFFSET, Event, Exits, MAGIC, PAGE_SIZE, Page, RECORDS, RECORDS_OFFSET, Reason,
-    VERSION, bucket, event_offset, record_offset,
+    Timing, VERSION, bucket, event_offset, record_offset,
 };
 
 /// The page is an ABI: these are its figures, written down a second time.
@@ -174,5 +174,22 @@ proptest! {
         let mut after = before;
         after.merge(&new);
         prop_assert_eq!(after.since(&before), new);
+    }
+}
+
+#[test]
+fn an_exit_that_ends_is_in_its_record() {
+    let page = Page::new(1000);
+    let mut timing = Timing::new(Reason::Wait, 100);
+    let clock = std::cell::Cell::new(110);
+    let wait = || clock.set(clock.get() + 50);
+    timing.without(|| clock.get(), wait);
+    assert_eq!(timing.begin, 150, "as if it had begun later");
+    timing.end(&page, clock.get() + 5);
+    Timing::NONE.end(&page, 7);
+    for reason in Reason::ALL {
+        let exits = page.record(*reason).read();
+        let (count, total) = if *reason == Reason::Wait { (1, 15) } else { (0, 0) };
+        assert_eq!((exits.count(), exits.total), (count, total), "{reason:?}");
     }
 }
