@@ -7,11 +7,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use turnstile_bundle::{Arm64, Mapping, OnCrash, Pmu, Schedule, VmSpec};
+use turnstile_bundle::{Arm64, Mapping, Pmu, Schedule, VmSpec};
 use turnstile_machine::map::{IPA_BITS, SPI_COUNT};
 use turnstile_machine::{GicVersion, ImageError, LayoutError, MapError, Platform, fdt, image, layout, mpidr};
 use turnstile_vgic::{Model, Vgic, VgicConfig};
-use turnstile_vm::{lifecycle, psci};
+use turnstile_vm::psci;
 
 use crate::arch::boot::Host;
 use crate::arch::exit::full::Crash;
@@ -145,10 +145,7 @@ impl Machine {
             id,
             name: String::from(spec.name),
             machine: self.chosen.map,
-            on_crash: match spec.on_crash {
-                OnCrash::Stop => lifecycle::OnCrash::Stop,
-                OnCrash::Restart => lifecycle::OnCrash::Restart,
-            },
+            on_crash: super::on_crash(spec),
             pmu: match self.chosen.pmu {
                 Pmu::Off => pmu::Kind::Off,
                 Pmu::Trapped => pmu::Kind::Trapped,

@@ -7,10 +7,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use turnstile_bundle::{Machine as Kind, Mapping, OnCrash, Pseries, Schedule, VmSpec};
+use turnstile_bundle::{Machine as Kind, Mapping, Pseries, Schedule, VmSpec};
 use turnstile_machine::pseries::Interrupts;
 use turnstile_machine::pseries::boot::{self, BootError, Source};
-use turnstile_vm::lifecycle;
 
 use crate::arch::boot::{Host, NO_INPUT};
 use crate::arch::exit::full::Crash;
@@ -113,10 +112,7 @@ impl Machine {
         let parts = VmParts {
             id,
             name: String::from(spec.name),
-            on_crash: match spec.on_crash {
-                OnCrash::Stop => lifecycle::OnCrash::Stop,
-                OnCrash::Restart => lifecycle::OnCrash::Restart,
-            },
+            on_crash: super::on_crash(spec),
             statistics: spec.statistics,
             board,
             vcpus: spec.vcpus,

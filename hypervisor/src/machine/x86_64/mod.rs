@@ -6,10 +6,9 @@ mod devices;
 use alloc::string::String;
 use core::fmt;
 
-use turnstile_bundle::{Apic, Feature, Machine as Kind, Mapping, OnCrash, Paravirt, Pc, Schedule, VmSpec};
+use turnstile_bundle::{Apic, Feature, Machine as Kind, Mapping, Paravirt, Pc, Schedule, VmSpec};
 use turnstile_machine::pc;
 use turnstile_machine::pc::boot::{self, BootError, Source, Start};
-use turnstile_vm::lifecycle;
 use turnstile_x86policy::features::kvm;
 
 use crate::arch::boot::Host;
@@ -114,10 +113,7 @@ impl Machine {
         let parts = VmParts {
             id,
             name: String::from(spec.name),
-            on_crash: match spec.on_crash {
-                OnCrash::Stop => lifecycle::OnCrash::Stop,
-                OnCrash::Restart => lifecycle::OnCrash::Restart,
-            },
+            on_crash: super::on_crash(spec),
             statistics: spec.statistics,
             x2apic: apic == Apic::X2apic,
             kvm: kvm_features(paravirt),
