@@ -77,6 +77,8 @@ impl Partition {
 impl Format for Partition {
     type Attributes = PartitionAttributes;
 
+    const BIG_ENDIAN: bool = true;
+
     fn levels(&self) -> &[Level] {
         &LEVELS
     }
