@@ -19,7 +19,7 @@ use crate::vm::Vm;
 
 type Arguments = [u64; 7];
 
-/// H_REGISTER_VPA: for the caller itself, or a vCPU that does not run yet.
+/// H_REGISTER_VPA: for the caller itself, as operating systems do.
 pub(super) fn register_vpa(vcpu: &'static Vcpu, [flags, server, address, ..]: Arguments) -> Code {
     if server != vcpu.index as u64 {
         return Code::PARAMETER;
