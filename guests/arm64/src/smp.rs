@@ -7,9 +7,9 @@ use turnstile_guests_common::stack::Stack;
 
 use crate::boot::EXCEPTION_STACK;
 use crate::cpu::Cpu;
-use crate::mmu;
 use crate::platform::{MAX_CPUS, platform};
-use crate::psci::{self, function};
+use crate::psci::{self, function, status};
+use crate::{mmu, println};
 
 const STACK: usize = 24 << 10;
 
@@ -65,6 +65,15 @@ pub fn prepare(index: usize, work: fn(u64), argument: u64) -> u64 {
 pub fn start(index: usize, work: fn(u64), argument: u64) -> i64 {
     let context = prepare(index, work, argument);
     psci::call(function::CPU_ON, [affinity(index), entry_point(), context])
+}
+
+/// Lets all CPUs but this one do `work(0)`; returns whether they have begun, and prints which one has not.
+pub fn start_others(work: fn(u64)) -> bool {
+    let failed = others().find(|index| start(*index, work, 0) != status::SUCCESS);
+    if let Some(index) = failed {
+        println!("@error CPU {index} does not start");
+    }
+    failed.is_none()
 }
 
 /// Returns AFFINITY_INFO of the CPU with this index: 0 on, 1 off, 2 being started.

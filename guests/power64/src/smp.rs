@@ -7,7 +7,7 @@ use turnstile_guests_common::stack::Stack;
 
 use crate::cpu::{self, Cpu};
 use crate::platform::{MAX_CPUS, platform};
-use crate::{hcall, irq, rtas, timer};
+use crate::{hcall, irq, println, rtas, timer};
 
 const STACK: usize = 16 << 10;
 /// For a CPU to begin its work, in microseconds.
@@ -52,6 +52,15 @@ pub fn start(index: usize, work: fn(u64), argument: u64) -> bool {
         }
     }
     timer::wait(PATIENCE, || cpu.began.load(Acquire) != began)
+}
+
+/// Lets all CPUs but this one do `work(0)`; returns whether they have begun, and prints which one has not.
+pub fn start_others(work: fn(u64)) -> bool {
+    let failed = others().find(|index| !start(*index, work, 0));
+    if let Some(index) = failed {
+        println!("@error CPU {index} does not start");
+    }
+    failed.is_none()
 }
 
 /// start-cpu, as it is.

@@ -9,7 +9,7 @@ use crate::apic::{self, icr};
 use crate::boot::{TABLES, TRAMPOLINE};
 use crate::cpu::{self, Cpu};
 use crate::platform::{MAX_CPUS, platform};
-use crate::{power, pv_eoi, timer};
+use crate::{power, println, pv_eoi, timer};
 
 const STACK: usize = 16 << 10;
 /// For a CPU to begin its work, in microseconds.
@@ -75,6 +75,15 @@ pub fn start(index: usize, work: fn(u64), argument: u64) -> bool {
         }
     }
     false
+}
+
+/// Lets all CPUs but this one do `work(0)`; returns whether they have begun, and prints which one has not.
+pub fn start_others(work: fn(u64)) -> bool {
+    let failed = others().find(|index| !start(*index, work, 0));
+    if let Some(index) = failed {
+        println!("@error CPU {index} does not start");
+    }
+    failed.is_none()
 }
 
 /// Sends INIT to the CPU with this number.

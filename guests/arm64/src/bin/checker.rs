@@ -13,7 +13,7 @@ use turnstile_guests::console::Console;
 use turnstile_guests::gic::{self, Version};
 use turnstile_guests::random::{self, Random};
 use turnstile_guests::timer::{self, Timer};
-use turnstile_guests::{cpu, entry, irq, mmu, options, println, psci, smp};
+use turnstile_guests::{cpu, entry, irq, mmu, options, println, smp};
 use turnstile_guests_common::checker::{Account, Crew, Grid, Member, SPREAD, Sums};
 
 entry!(main);
@@ -39,11 +39,8 @@ fn main() {
     let seconds = options::number("seconds", 10);
     CREW.set_end(timer::now() + timer::ticks(seconds * 1_000_000));
     irq::set_handler(Some(handle));
-    for index in smp::others() {
-        if smp::start(index, work, 0) != psci::status::SUCCESS {
-            println!("@error CPU {index} does not start");
-            return;
-        }
+    if !smp::start_others(work) {
+        return;
     }
     work(0);
     report(seconds);

@@ -11,7 +11,7 @@
 use turnstile_guests::console::Console;
 use turnstile_guests::platform::platform;
 use turnstile_guests::timer::{self, Timer};
-use turnstile_guests::{cpu, entry, mmio, mmu, println, psci, smp};
+use turnstile_guests::{cpu, entry, mmio, mmu, psci, smp};
 use turnstile_guests_common::clock::Clock;
 use turnstile_guests_common::share::{self, Shares};
 
@@ -24,11 +24,8 @@ static SHARES: Shares<64> = Shares::new();
 
 fn main() {
     mmu::enable();
-    for index in smp::others() {
-        if smp::start(index, spin, 0) != psci::status::SUCCESS {
-            println!("@error CPU {index} does not start");
-            return;
-        }
+    if !smp::start_others(spin) {
+        return;
     }
     spin(0);
     SHARES.report(&mut Console, smp::count(), cpu::relax);

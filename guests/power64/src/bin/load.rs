@@ -51,11 +51,8 @@ fn main() {
     platform::report();
     irq::init();
     irq::set_handler(Some(handle));
-    for index in smp::others() {
-        if !smp::start(index, work, 0) {
-            println!("@error CPU {index} does not start");
-            return;
-        }
+    if !smp::start_others(work) {
+        return;
     }
     while READY.load(SeqCst) != smp::count() as u64 - 1 {
         cpu::relax();

@@ -12,7 +12,7 @@
 use turnstile_guests_common::share::{self, Shares};
 use turnstile_guests_power64::console::Console;
 use turnstile_guests_power64::platform::{MAX_CPUS, platform};
-use turnstile_guests_power64::{cpu, entry, println, smp, timer};
+use turnstile_guests_power64::{cpu, entry, smp, timer};
 
 entry!(main);
 
@@ -22,11 +22,8 @@ const GAP: u64 = 50;
 static SHARES: Shares<MAX_CPUS> = Shares::new();
 
 fn main() {
-    for index in smp::others() {
-        if !smp::start(index, spin, 0) {
-            println!("@error CPU {index} does not start");
-            return;
-        }
+    if !smp::start_others(spin) {
+        return;
     }
     spin(0);
     SHARES.report(&mut Console, smp::count(), cpu::relax);

@@ -39,11 +39,8 @@ fn main() {
     let seconds = options::number("seconds", 10);
     CREW.set_end(timer::now() + timer::ticks(seconds * 1_000_000));
     irq::set_handler(Some(handle));
-    for index in smp::others() {
-        if !smp::start(index, work, 0) {
-            println!("@error CPU {index} does not start");
-            return;
-        }
+    if !smp::start_others(work) {
+        return;
     }
     work(0);
     report(seconds);

@@ -12,7 +12,7 @@ use core::sync::atomic::AtomicU64;
 use turnstile_guests_common::share::{self, Shares};
 use turnstile_guests_x86_64::console::Console;
 use turnstile_guests_x86_64::platform::{MAX_CPUS, platform};
-use turnstile_guests_x86_64::{apic, cpu, entry, kvm, mmio, println, smp, timer};
+use turnstile_guests_x86_64::{apic, cpu, entry, kvm, mmio, smp, timer};
 
 entry!(main);
 
@@ -25,11 +25,8 @@ static SHARES: Shares<MAX_CPUS> = Shares::new();
 fn main() {
     apic::init();
     timer::frequency();
-    for index in smp::others() {
-        if !smp::start(index, spin, 0) {
-            println!("@error CPU {index} does not start");
-            return;
-        }
+    if !smp::start_others(spin) {
+        return;
     }
     spin(0);
     SHARES.report(&mut Console, smp::count(), cpu::relax);
