@@ -19,6 +19,7 @@ pub mod global;
 #[expect(unsafe_code, reason = "functions in atomic words")]
 pub mod handler;
 pub mod hostile;
+pub mod load;
 pub mod memory;
 pub mod options;
 pub mod random;
