@@ -6,6 +6,8 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 
+use turnstile_guests_common::stack::Stack;
+
 use crate::cpu::{self, Cpu};
 use crate::{console, platform, psci};
 
@@ -136,13 +138,7 @@ secondary_entry:                    // PSCI CPU_ON: x0 = context = this CPU's da
 pub const EXCEPTION_STACK: usize = 8 << 10;
 const BOOT_STACK_SIZE: usize = 64 << 10;
 
-#[repr(C, align(4096))]
-struct BootStack(core::cell::UnsafeCell<[u8; BOOT_STACK_SIZE]>);
-
-// SAFETY: used only as the boot CPU's two stacks; no Rust reference to it exists.
-unsafe impl Sync for BootStack {}
-
-static BOOT_STACK: BootStack = BootStack(core::cell::UnsafeCell::new([0; BOOT_STACK_SIZE]));
+static BOOT_STACK: Stack<BOOT_STACK_SIZE> = Stack::new();
 static BOOT_CPU: Cpu = Cpu::new(0);
 
 unsafe extern "C" {

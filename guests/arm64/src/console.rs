@@ -7,6 +7,8 @@
 
 use core::fmt;
 
+use turnstile_guests_common::console::bytes;
+
 use crate::mmio::{read8, read32, write8, write32};
 use crate::platform::{Uart, UartKind, platform};
 use crate::xen;
@@ -111,12 +113,7 @@ pub struct Console;
 
 impl fmt::Write for Console {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            if byte == b'\n' {
-                put(b'\r');
-            }
-            put(byte);
-        }
+        bytes(text).for_each(put);
         Ok(())
     }
 }

@@ -4,6 +4,8 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use turnstile_guests_common::handler::Work;
+
 use crate::read_sysreg;
 
 /// The data of one CPU. Only that CPU touches the fields, except while it starts another.
@@ -15,8 +17,8 @@ pub struct Cpu {
     pub main_stack: AtomicU64,
     /// Address of the function that a secondary CPU enters; gets this CPU's data in x0.
     pub entry: AtomicU64,
-    /// The secondary CPU's work: a `fn(u64)` and its argument.
-    pub work: [AtomicU64; 2],
+    /// The secondary CPU's work.
+    pub work: Work,
     /// MAIR_EL1, TCR_EL1, TTBR0_EL1 and SCTLR_EL1 that a secondary CPU starts with; all zero: MMU off.
     pub translation: [AtomicU64; 4],
     /// Index among the CPU nodes of the device tree.
@@ -53,7 +55,7 @@ impl Cpu {
             exception_stack: ZERO,
             main_stack: ZERO,
             entry: ZERO,
-            work: [ZERO, ZERO],
+            work: Work::new(),
             translation: [ZERO, ZERO, ZERO, ZERO],
             index: AtomicU64::new(index),
             trap: TrapSlot { armed: ZERO, taken: ZERO, esr: ZERO, far: ZERO, elr: ZERO, serror: ZERO },

@@ -25,7 +25,7 @@ pub const WAYS: [&str; 12] = [
 
 /// Returns an address behind the last byte of memory, with a gap.
 pub fn outside() -> u64 {
-    platform().memory.as_slice().iter().map(|region| region.end()).max().unwrap_or(0) + (2 << 20)
+    platform().end_of_memory() + (2 << 20)
 }
 
 /// Dies in the way of this name; an unknown name is printed and ends in SYSTEM_OFF.

@@ -2,7 +2,9 @@
 //! Interrupts: acknowledge, count, call the guest's handler, end. Uses the atomic instructions, so the
 //! guest has its MMU on (see [`crate::mmu`]).
 
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use turnstile_guests_common::handler::Handler;
 
 use crate::exception::Frame;
 use crate::{cpu, gic};
@@ -10,8 +12,8 @@ use crate::{cpu, gic};
 const PRIVATE: usize = 32;
 const SHARED: usize = 1020;
 
-static HANDLER: AtomicUsize = AtomicUsize::new(0);
-static FINISHER: AtomicUsize = AtomicUsize::new(0);
+static HANDLER: Handler<u32> = Handler::new();
+static FINISHER: Handler<u32> = Handler::new();
 static PRIVATE_COUNTS: [AtomicU32; PRIVATE * crate::platform::MAX_CPUS] =
     [const { AtomicU32::new(0) }; PRIVATE * crate::platform::MAX_CPUS];
 static SHARED_COUNTS: [AtomicU32; SHARED] = [const { AtomicU32::new(0) }; SHARED];
@@ -20,12 +22,12 @@ static SPURIOUS: AtomicU32 = AtomicU32::new(0);
 /// Sets the function called for each interrupt, with its INTID, between acknowledge and end; `None` for
 /// counting only.
 pub fn set_handler(handler: Option<fn(u32)>) {
-    HANDLER.store(handler.map_or(0, |function| function as usize), Relaxed);
+    HANDLER.set(handler);
 }
 
 /// Sets the function called for each IRQ, with its INTID, after its end: where EOImode 1 lets deactivations begin.
 pub fn set_finisher(finisher: Option<fn(u32)>) {
-    FINISHER.store(finisher.map_or(0, |function| function as usize), Relaxed);
+    FINISHER.set(finisher);
 }
 
 fn counter(cpu: usize, intid: u32) -> Option<&'static AtomicU32> {
@@ -62,16 +64,7 @@ fn taken(intid: u32) {
     if let Some(count) = counter(cpu::this().index(), intid) {
         count.fetch_add(1, Relaxed);
     }
-    call(&HANDLER, intid);
-}
-
-fn call(function: &AtomicUsize, intid: u32) {
-    let function = function.load(Relaxed);
-    if function != 0 {
-        // SAFETY: a non-zero value is a function of this type, stored by `set_handler` or `set_finisher`.
-        let function: fn(u32) = unsafe { core::mem::transmute(function) };
-        function(intid);
-    }
+    HANDLER.call(intid);
 }
 
 /// Handles an IRQ; the vectors call it.
@@ -83,7 +76,7 @@ pub fn on_irq(_frame: &mut Frame) {
     }
     taken(intid);
     gic::end(intid);
-    call(&FINISHER, intid);
+    FINISHER.call(intid);
 }
 
 /// Handles an FIQ, which is how a Group 0 interrupt comes; the vectors call it.

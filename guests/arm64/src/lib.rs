@@ -9,7 +9,7 @@
 //! its stack pointer and still get its exception. Arm ARM: DDI 0487; PSCI: DEN 0022; SMCCC: DEN 0028.
 #![no_std]
 
-pub use turnstile_guests_common::{check, check_eq, skip};
+pub use turnstile_guests_common::{check, check_eq, entry, skip};
 
 pub mod bench;
 pub mod boot;
@@ -34,18 +34,6 @@ pub mod test;
 pub mod timer;
 pub mod trap;
 pub mod xen;
-
-/// Names the function that the runtime calls once it is set up; the guest powers off when it returns.
-#[macro_export]
-macro_rules! entry {
-    ($main:path) => {
-        #[unsafe(no_mangle)]
-        extern "C" fn guest_main() {
-            let main: fn() = $main;
-            main();
-        }
-    };
-}
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {

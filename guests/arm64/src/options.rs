@@ -7,7 +7,7 @@ use crate::platform::platform;
 
 /// Returns the value of the first word `key=value`, or `""` for a bare word `key`.
 pub fn get(key: &str) -> Option<&'static str> {
-    options::find(platform().bootargs(), key)
+    options::find(platform().command_line(), key)
 }
 
 /// Returns the decimal or `0x` hexadecimal number given for `key`, or `default` if there is none.
@@ -15,5 +15,5 @@ pub fn get(key: &str) -> Option<&'static str> {
 /// # Panics
 /// When the word is there but is no number: a mistyped option must not pass for a measurement.
 pub fn number(key: &str, default: u64) -> u64 {
-    options::number(platform().bootargs(), key, default)
+    options::number(platform().command_line(), key, default)
 }

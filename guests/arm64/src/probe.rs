@@ -4,6 +4,8 @@
 use core::arch::global_asm;
 
 use crate::cpu;
+use turnstile_guests_common::random;
+
 use crate::trap::{self, Trap};
 
 /// x0 to x30.
@@ -129,7 +131,5 @@ pub unsafe fn execute(word: u32, input: &Registers, flags: u64) -> (Registers, u
 
 /// Returns 31 different values that a careless copy (truncation, sign, neighbour) would change.
 pub fn pattern(seed: u64) -> Registers {
-    core::array::from_fn(|index| {
-        (seed.wrapping_add(index as u64 + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 63 | 1 << 31
-    })
+    random::pattern(seed)
 }

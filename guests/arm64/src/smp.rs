@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Starting the other CPUs by PSCI CPU_ON.
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Relaxed;
+
+use turnstile_guests_common::stack::Stack;
 
 use crate::boot::EXCEPTION_STACK;
 use crate::cpu::Cpu;
-use crate::mmu;
 use crate::platform::{MAX_CPUS, platform};
-use crate::psci::{self, function};
+use crate::psci::{self, function, status};
+use crate::{mmu, println};
 
 const STACK: usize = 24 << 10;
 
-#[repr(C, align(16))]
-struct Stack(UnsafeCell<[u8; STACK]>);
-
-// SAFETY: each is used by one CPU as its stacks; no Rust reference to it exists.
-unsafe impl Sync for Stack {}
-
 static CPUS: [Cpu; MAX_CPUS] = [const { Cpu::new(0) }; MAX_CPUS];
-static STACKS: [Stack; MAX_CPUS] = [const { Stack(UnsafeCell::new([0; STACK])) }; MAX_CPUS];
+static STACKS: [Stack<STACK>; MAX_CPUS] = [const { Stack::new() }; MAX_CPUS];
 
 unsafe extern "C" {
     fn secondary_entry();
@@ -50,14 +45,11 @@ pub fn others() -> impl Iterator<Item = usize> + Clone {
 /// it will run `work(argument)`, with the MMU as on this CPU and IRQs masked, and then CPU_OFF.
 pub fn prepare(index: usize, work: fn(u64), argument: u64) -> u64 {
     let (Some(cpu), Some(stack)) = (CPUS.get(index), STACKS.get(index)) else { return 0 };
-    let bottom = stack.0.get() as u64;
-    cpu.exception_stack.store(bottom + EXCEPTION_STACK as u64, Relaxed);
-    cpu.main_stack.store(bottom + STACK as u64, Relaxed);
+    cpu.exception_stack.store(stack.bottom() + EXCEPTION_STACK as u64, Relaxed);
+    cpu.main_stack.store(stack.top(), Relaxed);
     cpu.index.store(index as u64, Relaxed);
     cpu.entry.store(secondary_main as *const () as u64, Relaxed);
-    let [function, value] = &cpu.work;
-    function.store(work as *const () as u64, Relaxed);
-    value.store(argument, Relaxed);
+    cpu.work.set(work, argument);
     cpu.trap.armed.store(0, Relaxed);
     cpu.fatal.store(0, Relaxed);
     if mmu::is_enabled() {
@@ -75,6 +67,15 @@ pub fn start(index: usize, work: fn(u64), argument: u64) -> i64 {
     psci::call(function::CPU_ON, [affinity(index), entry_point(), context])
 }
 
+/// Lets all CPUs but this one do `work(0)`; returns whether they have begun, and prints which one has not.
+pub fn start_others(work: fn(u64)) -> bool {
+    let failed = others().find(|index| start(*index, work, 0) != status::SUCCESS);
+    if let Some(index) = failed {
+        println!("@error CPU {index} does not start");
+    }
+    failed.is_none()
+}
+
 /// Returns AFFINITY_INFO of the CPU with this index: 0 on, 1 off, 2 being started.
 pub fn state(index: usize) -> i64 {
     psci::call(function::AFFINITY_INFO, [affinity(index), 0, 0])
@@ -86,11 +87,7 @@ pub fn wait_off(index: usize) -> bool {
 }
 
 extern "C" fn secondary_main(cpu: &'static Cpu) -> ! {
-    let [function, value] = &cpu.work;
-    let function = function.load(Relaxed) as usize;
-    // SAFETY: `prepare` stored a function of this type.
-    let work: fn(u64) = unsafe { core::mem::transmute(function) };
-    work(value.load(Relaxed));
+    cpu.work.run();
     let status = psci::call(function::CPU_OFF, [0; 3]);
     panic!("CPU_OFF returned {status}");
 }

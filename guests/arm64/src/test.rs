@@ -25,5 +25,5 @@ pub fn rest() {
 /// Runs the tests of all groups that the option `test=` selects (a name, or the part before a dash; several
 /// by commas), then prints `@done`.
 pub fn run(groups: &[&[Test]]) {
-    turnstile_guests_common::test::run(&mut Console, platform().bootargs(), groups, rest);
+    turnstile_guests_common::test::run(&mut Console, platform().command_line(), groups, rest);
 }

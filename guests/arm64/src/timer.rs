@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The architected timers (Arm ARM D12).
 
+use turnstile_guests_common::clock::Clock;
+
 use crate::platform::platform;
-use crate::{read_sysreg, write_sysreg};
+use crate::{cpu, read_sysreg, write_sysreg};
 
 /// Which of the two timers of EL1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +33,7 @@ impl Timer {
 
     /// Returns the timer's counter.
     pub fn now(self) -> u64 {
-        crate::cpu::synchronize();
+        cpu::synchronize();
         match self {
             Timer::Virtual => read_sysreg!("cntvct_el0"),
             Timer::Physical => read_sysreg!("cntpct_el0"),
@@ -73,7 +75,7 @@ impl Timer {
 
     /// Returns the control register.
     pub fn control(self) -> u64 {
-        crate::cpu::synchronize();
+        cpu::synchronize();
         match self {
             Timer::Virtual => read_sysreg!("cntv_ctl_el0"),
             Timer::Physical => read_sysreg!("cntp_ctl_el0"),
@@ -91,31 +93,29 @@ pub fn frequency() -> u64 {
     read_sysreg!("cntfrq_el0")
 }
 
-/// Returns how many ticks `microseconds` are.
+/// Returns the virtual count as a clock.
+pub fn clock() -> Clock {
+    Clock { now, frequency: frequency() }
+}
+
+/// Returns the ticks of so many microseconds.
 pub fn ticks(microseconds: u64) -> u64 {
-    (u128::from(frequency()) * u128::from(microseconds) / 1_000_000) as u64
+    clock().ticks(microseconds)
+}
+
+/// Returns the microseconds of so many ticks.
+pub fn microseconds(ticks: u64) -> u64 {
+    clock().microseconds(ticks)
+}
+
+/// Waits until the condition holds, for so many microseconds at most; returns whether it does.
+pub fn wait(microseconds: u64, condition: impl FnMut() -> bool) -> bool {
+    clock().wait(microseconds, cpu::relax, condition)
 }
 
 /// Spins for a time.
 pub fn delay(microseconds: u64) {
-    let end = now() + ticks(microseconds);
-    while now() < end {
-        crate::cpu::relax();
-    }
-}
-
-/// Spins until `condition` holds or the time is over; returns whether it holds.
-pub fn wait(microseconds: u64, mut condition: impl FnMut() -> bool) -> bool {
-    let end = now() + ticks(microseconds);
-    loop {
-        if condition() {
-            return true;
-        }
-        if now() >= end {
-            return condition();
-        }
-        crate::cpu::relax();
-    }
+    wait(microseconds, || false);
 }
 
 /// Waits until `condition` holds or the time is over, looking only every 10 ms and sleeping by WFI between: for
@@ -129,7 +129,7 @@ pub fn wait_asleep(microseconds: u64, mut condition: impl FnMut() -> bool) -> bo
         Timer::Virtual.set_compare(due);
         Timer::Virtual.set_control(1);
         while now() < due {
-            crate::cpu::wfi();
+            cpu::wfi();
         }
         Timer::Virtual.set_control(0);
         // It may be offered still, although its condition is gone: it is taken, so that it hides nothing.

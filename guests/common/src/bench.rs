@@ -7,6 +7,7 @@
 
 use core::fmt::{self, Write};
 
+use crate::clock::Clock;
 use crate::options;
 
 /// Iterations before the measured ones, if the command line does not say.
@@ -18,31 +19,21 @@ pub const BATCH: u64 = 64;
 /// Batches, of which the median is reported.
 const BATCHES: usize = 128;
 
-/// A counter that goes by itself.
-pub struct Clock {
-    /// Reads it.
-    pub now: fn() -> u64,
-    /// Its ticks per second.
-    pub frequency: u64,
+/// Counts the ticks around `body`.
+fn count(clock: &Clock, body: impl FnOnce()) -> u64 {
+    let start = clock.now();
+    body();
+    clock.now() - start
 }
 
-impl Clock {
-    /// Counts the ticks around `body`.
-    fn count(&self, body: impl FnOnce()) -> u64 {
-        let start = (self.now)();
-        body();
-        (self.now)() - start
+/// The median of the ticks of each batch.
+fn median(clock: &Clock, body: &impl Fn(u64)) -> u64 {
+    let mut ticks = [0; BATCHES];
+    for slot in &mut ticks {
+        *slot = count(clock, || body(BATCH));
     }
-
-    /// The median of the ticks of each batch.
-    fn median(&self, body: &impl Fn(u64)) -> u64 {
-        let mut ticks = [0; BATCHES];
-        for slot in &mut ticks {
-            *slot = self.count(|| body(BATCH));
-        }
-        ticks.sort_unstable();
-        ticks[BATCHES / 2]
-    }
+    ticks.sort_unstable();
+    ticks[BATCHES / 2]
 }
 
 /// Measures `operation` against `empty`, the loop of the same shape without what exits; each runs the
@@ -77,18 +68,18 @@ fn report(
     if marks {
         writeln!(console, "@begin")?;
     }
-    let ticks = clock.count(|| operation(iterations));
+    let ticks = count(clock, || operation(iterations));
     if marks {
         writeln!(console, "@end")?;
     }
-    let empty_ticks = clock.count(|| empty(iterations));
+    let empty_ticks = count(clock, || empty(iterations));
     let frequency = clock.frequency;
     write!(
         console,
         "@bench row={row} iterations={iterations} ticks={ticks} empty={empty_ticks} frequency={frequency}"
     )?;
     if options::find(line, "batches").is_some() {
-        let (median, empty) = (clock.median(&operation), clock.median(&empty));
+        let (median, empty) = (median(clock, &operation), median(clock, &empty));
         write!(console, " batch={BATCH} median={median} median_empty={empty}")?;
     }
     writeln!(console)

@@ -1,10 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the bare-metal guests of all architectures have in common: words of the command line, the lines of tests and
-//! measurements, repeatable numbers. Nothing here touches a machine.
+//! What the bare-metal guests of all architectures have in common: the words of their command lines, the lines that they print,
+//! what a runtime keeps, and those parts of their programs that no architecture has otherwise.
+//!
+//! Nothing here touches a machine: whatever does is a parameter.
 #![no_std]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+pub mod beacon;
 pub mod bench;
+#[expect(unsafe_code, reason = "assembly hands back an address")]
+pub mod call;
+pub mod checker;
+pub mod clock;
+pub mod console;
+pub mod echo;
+#[expect(unsafe_code, reason = "a value that is written once, without a lock")]
+pub mod global;
+#[expect(unsafe_code, reason = "functions in atomic words")]
+pub mod handler;
+pub mod hostile;
+pub mod load;
+pub mod memory;
 pub mod options;
 pub mod random;
+pub mod restart;
+pub mod share;
+#[expect(unsafe_code, reason = "memory that is used behind the compiler's back")]
+pub mod stack;
+pub mod state;
 pub mod test;
+pub mod touch;
+pub mod tree;
+
+/// Names the function that a runtime calls once it is set up; the guest powers off when it returns.
+#[macro_export]
+macro_rules! entry {
+    ($main:path) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn guest_main() {
+            let main: fn() = $main;
+            main();
+        }
+    };
+}

@@ -36,6 +36,13 @@ impl Random {
     }
 }
 
+/// Returns different values that a careless copy (truncation, sign, neighbour) would change.
+pub fn pattern<const N: usize>(seed: u64) -> [u64; N] {
+    core::array::from_fn(|index| {
+        (seed.wrapping_add(index as u64 + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 63 | 1 << 31
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,8 +10,7 @@ use crate::timer;
 /// Measures `operation` against `empty`, the loop of the same shape without what exits; each runs the
 /// number of iterations it is given.
 pub fn measure(row: &str, operation: impl Fn(u64), empty: impl Fn(u64)) {
-    let clock = bench::Clock { now: timer::now, frequency: timer::frequency() };
-    bench::measure(&mut Console, &clock, platform().command_line(), row, operation, empty);
+    bench::measure(&mut Console, &timer::clock(), platform().command_line(), row, operation, empty);
 }
 
 /// Runs a loop of `iterations` rounds over the given instructions; R28 counts, and the labels 8 and 9 are taken. The

@@ -7,6 +7,8 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
+use turnstile_guests_common::stack::Stack;
+
 use crate::cpu::{self, Cpu};
 use crate::{exception, hcall, platform, power};
 
@@ -155,13 +157,7 @@ reset_again:                        // a system reset: as any other exception
     rtas_stack = const offset_of!(Cpu, rtas_stack),
 );
 
-#[repr(C, align(4096))]
-struct BootStack(core::cell::UnsafeCell<[u8; BOOT_STACK_SIZE]>);
-
-// SAFETY: used only as the boot CPU's stack; no Rust reference to it exists.
-unsafe impl Sync for BootStack {}
-
-static BOOT_STACK: BootStack = BootStack(core::cell::UnsafeCell::new([0; BOOT_STACK_SIZE]));
+static BOOT_STACK: Stack<BOOT_STACK_SIZE> = Stack::new();
 
 unsafe extern "C" {
     fn guest_main();

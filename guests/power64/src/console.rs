@@ -8,6 +8,8 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use turnstile_guests_common::console::bytes;
+
 use crate::hcall;
 use crate::platform::platform;
 
@@ -71,8 +73,7 @@ impl fmt::Write for Console {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut block = [0; CHUNK];
         let mut len = 0;
-        let returned = |byte| (byte == b'\n').then_some(b'\r');
-        for byte in text.bytes().flat_map(|byte| returned(byte).into_iter().chain([byte])) {
+        for byte in bytes(text) {
             block[len % CHUNK] = byte;
             len += 1;
             if len == CHUNK {

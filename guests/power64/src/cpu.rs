@@ -4,6 +4,9 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use turnstile_guests_common::handler::Work;
+use turnstile_guests_common::stack::Stack;
+
 use crate::platform::MAX_CPUS;
 use crate::{hcall, trap};
 
@@ -101,8 +104,8 @@ pub struct Cpu {
     pub index: AtomicU64,
     /// Its interrupt server number.
     pub server: AtomicU64,
-    /// What it is to do, and with what.
-    pub work: [AtomicU64; 2],
+    /// What it is to do.
+    pub work: Work,
     /// How often it has begun its work, and ended it.
     pub began: AtomicU64,
     /// See `began`.
@@ -128,7 +131,7 @@ impl Cpu {
             rtas_stack: AtomicU64::new(0),
             index: AtomicU64::new(0),
             server: AtomicU64::new(0),
-            work: [const { AtomicU64::new(0) }; 2],
+            work: Work::new(),
             began: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             trap: trap::Record::new(),
@@ -164,21 +167,13 @@ pub fn this() -> &'static Cpu {
 
 const EXCEPTION_STACK: usize = 16 << 10;
 
-#[repr(C, align(16))]
-struct Stack(core::cell::UnsafeCell<[u8; EXCEPTION_STACK]>);
-
-// SAFETY: each is used by one CPU as its stack; no Rust reference to it exists.
-unsafe impl Sync for Stack {}
-
-static STACKS: [Stack; MAX_CPUS] =
-    [const { Stack(core::cell::UnsafeCell::new([0; EXCEPTION_STACK])) }; MAX_CPUS];
+static STACKS: [Stack<EXCEPTION_STACK>; MAX_CPUS] = [const { Stack::new() }; MAX_CPUS];
 
 /// Makes the record of this number the one of the CPU that runs this.
 pub fn init(index: usize) {
     let cpu = of(index);
     cpu.index.store(index as u64, Relaxed);
-    cpu.exception_stack
-        .store(STACKS[index % MAX_CPUS].0.get() as u64 + EXCEPTION_STACK as u64 - 1024, Relaxed);
+    cpu.exception_stack.store(STACKS[index % MAX_CPUS].top() - 1024, Relaxed);
     cpu.trap.clear();
     // SAFETY: r13 is reserved by the ABI and used for this alone.
     unsafe { asm!("mr 13, {0}", "mtspr 273, {0}", in(reg) cpu as *const Cpu as u64, options(nostack)) };

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Interrupts of both controllers, as events: count, call the guest's handler, end.
 
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use turnstile_guests_common::handler::Handler;
 
 use crate::platform::{Controller, MAX_CPUS, platform};
 use crate::{cpu, timer, xics, xive};
@@ -18,12 +20,12 @@ pub const DEVICE: u8 = 3;
 pub const SPURIOUS: u8 = 4;
 const EVENTS: usize = 5;
 
-static HANDLER: AtomicUsize = AtomicUsize::new(0);
+static HANDLER: Handler<u8> = Handler::new();
 static COUNTS: [[AtomicU32; EVENTS]; MAX_CPUS] = [const { [const { AtomicU32::new(0) }; EVENTS] }; MAX_CPUS];
 
 /// Sets the function that is called for each event, before its end; `None` for counting only.
 pub fn set_handler(handler: Option<fn(u8)>) {
-    HANDLER.store(handler.map_or(0, |function| function as usize), Relaxed);
+    HANDLER.set(handler);
 }
 
 /// Sets the interrupt controller up, for the boot CPU too; returns whether there is one.
@@ -73,12 +75,7 @@ pub fn reset_counts() {
 /// Enters an event.
 pub fn on_event(event: u8) {
     COUNTS[cpu::this().index()][usize::from(event) % EVENTS].fetch_add(1, Relaxed);
-    let handler = HANDLER.load(Relaxed);
-    if handler != 0 {
-        // SAFETY: a non-zero value is a function of this type, stored by `set_handler`.
-        let handler: fn(u8) = unsafe { core::mem::transmute(handler) };
-        handler(event);
-    }
+    HANDLER.call(event);
 }
 
 /// Takes what the interrupt controller presents.

@@ -8,7 +8,7 @@
 //! Names and sections are those of the Power ISA 3.0B and of LoPAR (the public PAPR).
 #![no_std]
 
-pub use turnstile_guests_common::{check, check_eq, skip};
+pub use turnstile_guests_common::{check, check_eq, entry, skip};
 
 pub mod bench;
 pub mod boot;
@@ -34,18 +34,6 @@ pub mod timer;
 pub mod trap;
 pub mod xics;
 pub mod xive;
-
-/// Names the function that the runtime calls once it is set up; the guest powers off when it returns.
-#[macro_export]
-macro_rules! entry {
-    ($main:path) => {
-        #[unsafe(no_mangle)]
-        extern "C" fn guest_main() {
-            let main: fn() = $main;
-            main();
-        }
-    };
-}
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {

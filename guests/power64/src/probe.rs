@@ -4,6 +4,8 @@
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
 
+use turnstile_guests_common::random;
+
 use crate::exception;
 use crate::trap::{self, Trap};
 
@@ -125,7 +127,5 @@ pub unsafe fn execute_at(address: u64, input: &Registers) -> Result<Registers, T
 
 /// Returns 32 different values that a careless copy (truncation, sign, neighbour) would change.
 pub fn pattern(seed: u64) -> Registers {
-    core::array::from_fn(|index| {
-        (seed.wrapping_add(index as u64 + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 63 | 1 << 31
-    })
+    random::pattern(seed)
 }

@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Starting the other CPUs by RTAS (LoPAR, section 7.3.8).
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use turnstile_guests_common::stack::Stack;
 
 use crate::cpu::{self, Cpu};
 use crate::platform::{MAX_CPUS, platform};
-use crate::{hcall, irq, rtas, timer};
+use crate::{hcall, irq, println, rtas, timer};
 
 const STACK: usize = 16 << 10;
 /// For a CPU to begin its work, in microseconds.
 const PATIENCE: u64 = 2_000_000;
 
-#[repr(C, align(16))]
-struct Stack(UnsafeCell<[u8; STACK]>);
-
-// SAFETY: each is used by one CPU as its stack; no Rust reference to it exists.
-unsafe impl Sync for Stack {}
-
-static STACKS: [Stack; MAX_CPUS] = [const { Stack(UnsafeCell::new([0; STACK])) }; MAX_CPUS];
+static STACKS: [Stack<STACK>; MAX_CPUS] = [const { Stack::new() }; MAX_CPUS];
 
 unsafe extern "C" {
     fn secondary_start();
@@ -43,12 +38,10 @@ pub fn others() -> impl Iterator<Item = usize> + Clone {
 /// Lets the CPU with this number do `work(argument)`, with interrupts masked, and then stop. Returns whether it has begun.
 pub fn start(index: usize, work: fn(u64), argument: u64) -> bool {
     let cpu = cpu::of(index);
-    cpu.stack_top.store(STACKS[index % MAX_CPUS].0.get() as u64 + STACK as u64 - 256, Relaxed);
+    cpu.stack_top.store(STACKS[index % MAX_CPUS].top() - 256, Relaxed);
     cpu.index.store(index as u64, Relaxed);
     cpu.server.store(u64::from(server(index)), Relaxed);
-    let [function, value] = &cpu.work;
-    function.store(work as *const () as u64, Relaxed);
-    value.store(argument, Relaxed);
+    cpu.work.set(work, argument);
     let began = cpu.began.load(Relaxed);
     let record = &raw const *cpu as u64 as u32;
     let end = timer::now() + timer::ticks(PATIENCE);
@@ -59,6 +52,15 @@ pub fn start(index: usize, work: fn(u64), argument: u64) -> bool {
         }
     }
     timer::wait(PATIENCE, || cpu.began.load(Acquire) != began)
+}
+
+/// Lets all CPUs but this one do `work(0)`; returns whether they have begun, and prints which one has not.
+pub fn start_others(work: fn(u64)) -> bool {
+    let failed = others().find(|index| !start(*index, work, 0));
+    if let Some(index) = failed {
+        println!("@error CPU {index} does not start");
+    }
+    failed.is_none()
 }
 
 /// start-cpu, as it is.
@@ -86,12 +88,8 @@ pub extern "C" fn secondary_main(cpu: &'static Cpu) -> ! {
     // Where this belongs to a CPU, and not to all.
     hcall::call(hcall::SET_MODE, [hcall::set_mode::LITTLE_ENDIAN, hcall::set_mode::BYTE_ORDER, 0, 0]);
     irq::init_cpu();
-    let [function, value] = &cpu.work;
-    let (function, value) = (function.load(Relaxed) as usize, value.load(Relaxed));
-    // SAFETY: `start` stored a function of this type.
-    let work: fn(u64) = unsafe { core::mem::transmute(function) };
     cpu.began.fetch_add(1, Release);
-    work(value);
+    cpu.work.run();
     cpu::mask();
     timer::disarm();
     cpu.ended.store(cpu.began.load(Relaxed), Release);

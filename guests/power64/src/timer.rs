@@ -4,6 +4,8 @@
 use core::arch::asm;
 use core::sync::atomic::Ordering::Relaxed;
 
+use turnstile_guests_common::clock::Clock;
+
 use crate::cpu::{self, spr};
 use crate::mtspr;
 use crate::platform::platform;
@@ -24,26 +26,24 @@ pub fn frequency() -> u64 {
     platform().timebase
 }
 
+/// Returns the timebase as a clock.
+pub fn clock() -> Clock {
+    Clock { now, frequency: frequency() }
+}
+
 /// Returns the ticks of so many microseconds.
 pub fn ticks(microseconds: u64) -> u64 {
-    (u128::from(microseconds) * u128::from(frequency()) / 1_000_000) as u64
+    clock().ticks(microseconds)
 }
 
 /// Returns the microseconds of so many ticks.
 pub fn microseconds(ticks: u64) -> u64 {
-    (u128::from(ticks) * 1_000_000 / u128::from(frequency())) as u64
+    clock().microseconds(ticks)
 }
 
 /// Waits until the condition holds, for so many microseconds at most; returns whether it does.
-pub fn wait(microseconds: u64, condition: impl Fn() -> bool) -> bool {
-    let end = now() + ticks(microseconds);
-    while !condition() {
-        if now() > end {
-            return condition();
-        }
-        cpu::relax();
-    }
-    true
+pub fn wait(microseconds: u64, condition: impl FnMut() -> bool) -> bool {
+    clock().wait(microseconds, cpu::relax, condition)
 }
 
 /// Lets this CPU take a timer interrupt when the timebase is `due`.

@@ -7,6 +7,8 @@ use core::fmt;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use turnstile_guests_common::call;
+
 use crate::cpu::{self, Cpu, msr, spr};
 use crate::exception::{Frame, vector};
 use crate::mfspr;
@@ -140,29 +142,16 @@ pub fn take(frame: &mut Frame) -> bool {
 }
 
 /// Calls a function; returns what it returned, or the exception that it was left by. What it would have dropped stays.
-pub fn expect<T, F: FnOnce() -> T>(function: F) -> Result<T, Trap> {
-    struct Call<T, F> {
-        function: Option<F>,
-        result: Option<T>,
-    }
-    extern "C" fn call<T, F: FnOnce() -> T>(data: *mut u8) {
-        // SAFETY: `expect` passes the address of its own `Call` of the same types.
-        let call = unsafe { &mut *data.cast::<Call<T, F>>() };
-        call.result = call.function.take().map(|function| function());
-    }
-    let mut data = Call { function: Some(function), result: None };
-    // SAFETY: the function gets the argument that belongs to it.
-    let left = unsafe { trap_call(call::<T, F>, (&raw mut data).cast()) };
+pub fn expect<T>(function: impl FnOnce() -> T) -> Result<T, Trap> {
+    // SAFETY: `trap_call` calls the function with its argument, once.
+    let result = unsafe { call::by(|function, argument| trap_call(function, argument) == 0, function) };
     let record = &cpu::this().trap;
-    match data.result {
-        Some(result) if left == 0 => Ok(result),
-        _ => Err(Trap {
-            vector: record.vector.load(Relaxed),
-            status: record.status.load(Relaxed),
-            address: record.address.load(Relaxed),
-            nip: record.nip.load(Relaxed),
-        }),
-    }
+    result.ok_or_else(|| Trap {
+        vector: record.vector.load(Relaxed),
+        status: record.status.load(Relaxed),
+        address: record.address.load(Relaxed),
+        nip: record.nip.load(Relaxed),
+    })
 }
 
 /// Calls a function; returns the exception that it was left by.

@@ -6,6 +6,8 @@
 
 use core::fmt;
 
+use turnstile_guests_common::console::bytes;
+
 use crate::port;
 
 /// Its first port.
@@ -54,12 +56,7 @@ pub struct Console;
 
 impl fmt::Write for Console {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            if byte == b'\n' {
-                put(b'\r');
-            }
-            put(byte);
-        }
+        bytes(text).for_each(put);
         Ok(())
     }
 }

@@ -5,6 +5,8 @@ use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use turnstile_guests_common::handler::Work;
+
 use crate::exception;
 use crate::platform::MAX_CPUS;
 use crate::trap::Record;
@@ -28,8 +30,8 @@ pub struct Cpu {
     pub index: AtomicU64,
     /// Its APIC's identifier.
     pub apic_id: AtomicU64,
-    /// What it is to do when it starts: a function and its argument.
-    pub work: [AtomicU64; 2],
+    /// What it is to do when it starts.
+    pub work: Work,
     /// How often it has begun work, and which of them was the last that it has ended.
     pub began: AtomicU64,
     /// See [`Cpu::began`].
@@ -81,7 +83,7 @@ impl Cpu {
             stack_top: AtomicU64::new(0),
             index: AtomicU64::new(0),
             apic_id: AtomicU64::new(0),
-            work: [const { AtomicU64::new(0) }; 2],
+            work: Work::new(),
             began: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             trap: Record::new(),

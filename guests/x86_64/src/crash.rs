@@ -3,6 +3,8 @@
 
 use core::arch::asm;
 
+use turnstile_guests_common::stack::Stack;
+
 use crate::platform::platform;
 use crate::{cpu, exception, mmu, port, power, println};
 
@@ -79,10 +81,5 @@ extern "C" fn invalid() -> ! {
     }
 }
 
-#[repr(C, align(16))]
-struct Stack(core::cell::UnsafeCell<[u8; 4096]>);
-
-// SAFETY: used as a stack by `invalid` only.
-unsafe impl Sync for Stack {}
-
-static STACK: Stack = Stack(core::cell::UnsafeCell::new([0; 4096]));
+/// The stack of `invalid`.
+static STACK: Stack<4096> = Stack::new();

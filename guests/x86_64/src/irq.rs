@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Interrupts: count, call the guest's handler, end.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+
+use turnstile_guests_common::handler::Handler;
 
 use crate::platform::MAX_CPUS;
 use crate::{apic, cpu, pic, pv_eoi};
 
-static HANDLER: AtomicUsize = AtomicUsize::new(0);
+static HANDLER: Handler<u8> = Handler::new();
 static COUNTS: [[AtomicU32; 256]; MAX_CPUS] = [const { [const { AtomicU32::new(0) }; 256] }; MAX_CPUS];
 /// How interrupts are ended; see [`Ending`].
 static ENDING: AtomicU8 = AtomicU8::new(0);
@@ -22,7 +24,7 @@ pub enum Ending {
 
 /// Sets the function that is called for each interrupt with its vector, before its end; `None` for counting only.
 pub fn set_handler(handler: Option<fn(u8)>) {
-    HANDLER.store(handler.map_or(0, |function| function as usize), Relaxed);
+    HANDLER.set(handler);
 }
 
 /// Says how interrupts are ended.
@@ -55,12 +57,7 @@ pub fn on_interrupt(vector: u8) {
     if let Some(counts) = COUNTS.get(cpu::this().index()) {
         counts[usize::from(vector)].fetch_add(1, Relaxed);
     }
-    let handler = HANDLER.load(Relaxed);
-    if handler != 0 {
-        // SAFETY: a non-zero value is a function of this type, stored by `set_handler`.
-        let handler: fn(u8) = unsafe { core::mem::transmute(handler) };
-        handler(vector);
-    }
+    HANDLER.call(vector);
     match vector {
         // Nothing is in service after a spurious one; something is when somebody sent an interrupt with its vector.
         apic::SPURIOUS if !apic::bit(apic::register::ISR, vector) => {}

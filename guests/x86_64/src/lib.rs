@@ -7,7 +7,7 @@
 //! Names and sections are those of AMD's APM (24593, 24594) and, for the APIC, of Intel's SDM.
 #![no_std]
 
-pub use turnstile_guests_common::{check, check_eq, skip};
+pub use turnstile_guests_common::{check, check_eq, entry, skip};
 
 pub mod acpi;
 pub mod apic;
@@ -36,18 +36,6 @@ pub mod state;
 pub mod test;
 pub mod timer;
 pub mod trap;
-
-/// Names the function that the runtime calls once it is set up; the guest powers off when it returns.
-#[macro_export]
-macro_rules! entry {
-    ($main:path) => {
-        #[unsafe(no_mangle)]
-        extern "C" fn guest_main() {
-            let main: fn() = $main;
-            main();
-        }
-    };
-}
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {

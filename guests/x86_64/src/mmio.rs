@@ -24,3 +24,9 @@ pub fn read64(address: u64) -> u64 {
     unsafe { asm!("mov {}, [{}]", out(reg) value, in(reg) address, options(nostack, preserves_flags)) };
     value
 }
+
+/// Writes 64 bits.
+pub fn write64(address: u64, value: u64) {
+    // SAFETY: as above.
+    unsafe { asm!("mov [{}], {}", in(reg) address, in(reg) value, options(nostack, preserves_flags)) };
+}

@@ -2,58 +2,22 @@
 //! What machine this is: memory, command line, and what ACPI says (PVH: `xen/include/public/arch-x86/hvm/start_info.h`;
 //! Multiboot Specification 0.6.96, section 3.3).
 
-use core::cell::UnsafeCell;
+pub use turnstile_guests_common::memory::{List, Region};
 
-use crate::{acpi, println};
+use turnstile_guests_common::global::Global;
+use turnstile_guests_common::memory;
+
+use crate::{acpi, boot, println};
 
 /// Most CPUs.
 pub const MAX_CPUS: usize = 64;
+/// What is mapped: the first 4 GiB.
+const MAPPED: u64 = 4 << 30;
 const MAX_REGIONS: usize = 16;
 const MULTIBOOT_MAGIC: u32 = 0x2bad_b002;
 const PVH_MAGIC: u32 = 0x336e_c578;
 /// Usable memory, in both protocols.
 const RAM: u32 = 1;
-
-/// A part of the address space.
-#[derive(Clone, Copy)]
-pub struct Region {
-    /// Its first address.
-    pub base: u64,
-    /// Its bytes.
-    pub size: u64,
-}
-
-impl Region {
-    /// Returns the first address behind it.
-    pub fn end(&self) -> u64 {
-        self.base.saturating_add(self.size)
-    }
-}
-
-/// A list of bounded length.
-pub struct List<T, const N: usize> {
-    items: [T; N],
-    len: usize,
-}
-
-impl<T: Copy, const N: usize> List<T, N> {
-    const fn new(nothing: T) -> Self {
-        List { items: [nothing; N], len: 0 }
-    }
-
-    /// Appends; what does not fit is left out.
-    pub fn push(&mut self, item: T) {
-        if let Some(slot) = self.items.get_mut(self.len) {
-            *slot = item;
-            self.len += 1;
-        }
-    }
-
-    /// The items.
-    pub fn as_slice(&self) -> &[T] {
-        &self.items[..self.len]
-    }
-}
 
 /// The machine.
 pub struct Platform {
@@ -63,28 +27,22 @@ pub struct Platform {
     pub cpus: List<u32, MAX_CPUS>,
     /// What ACPI says.
     pub acpi: acpi::Facts,
-    /// Where the loader's information lies.
-    pub loader: List<Region, 4>,
+    /// Where image and loader's information lie.
+    pub taken: List<Region, 8>,
     command_line: &'static str,
 }
 
-struct Cell(UnsafeCell<Platform>);
-
-// SAFETY: written once, before any other CPU runs.
-unsafe impl Sync for Cell {}
-
-static PLATFORM: Cell = Cell(UnsafeCell::new(Platform {
-    memory: List::new(Region { base: 0, size: 0 }),
+static PLATFORM: Global<Platform> = Global::new(Platform {
+    memory: List::new(Region::NOWHERE),
     cpus: List::new(0),
     acpi: acpi::Facts::NONE,
-    loader: List::new(Region { base: 0, size: 0 }),
+    taken: List::new(Region::NOWHERE),
     command_line: "",
-}));
+});
 
 /// Returns the machine.
 pub fn platform() -> &'static Platform {
-    // SAFETY: only `init` writes, and it has come to its end.
-    unsafe { &*PLATFORM.0.get() }
+    PLATFORM.get()
 }
 
 impl Platform {
@@ -95,7 +53,16 @@ impl Platform {
 
     /// The first address behind all memory.
     pub fn end_of_memory(&self) -> u64 {
-        self.memory.as_slice().iter().map(Region::end).max().unwrap_or(0)
+        memory::end(self.memory.as_slice())
+    }
+
+    /// Returns the addresses of all whole blocks of so many bytes from `first` on that hold neither image nor what the loader told, below
+    /// [`MAPPED`].
+    pub fn free_blocks(&self, first: u64, size: u64) -> impl Iterator<Item = u64> + Clone {
+        let regions = self.memory.as_slice().iter();
+        regions.flat_map(move |region| {
+            memory::free_blocks(region.clipped(first, MAPPED), self.taken.as_slice(), size)
+        })
     }
 }
 
@@ -104,9 +71,11 @@ impl Platform {
 /// # Safety
 /// `information` and what it points to is mapped memory of the loader's protocol; no other CPU runs.
 pub unsafe fn init(magic: u32, information: u32) {
-    // SAFETY: only this function writes, once.
-    let platform = unsafe { &mut *PLATFORM.0.get() };
+    // SAFETY: no other CPU runs, and nobody has asked for the machine yet.
+    let platform = unsafe { PLATFORM.write() };
     let information = u64::from(information);
+    let (start, end) = boot::image();
+    platform.taken.push(Region::between(start, end));
     // SAFETY: the caller's promise.
     let root = unsafe {
         if magic == MULTIBOOT_MAGIC {
@@ -157,12 +126,12 @@ unsafe fn read_pvh(platform: &mut Platform, start_info: u64) -> u64 {
             return 0;
         }
         let line = read_text(read_u64(start_info + 24));
-        platform.loader.push(Region { base: start_info, size: 56 });
-        platform.loader.push(Region { base: line.as_ptr() as u64, size: line.len() as u64 + 1 });
+        platform.taken.push(Region { base: start_info, size: 56 });
+        platform.taken.push(Region { base: line.as_ptr() as u64, size: line.len() as u64 + 1 });
         platform.command_line = line;
         if read_u32(start_info + 4) >= 1 {
             let (table, entries) = (read_u64(start_info + 40), u64::from(read_u32(start_info + 48)));
-            platform.loader.push(Region { base: table, size: 24 * entries });
+            platform.taken.push(Region { base: table, size: 24 * entries });
             for entry in (0..entries).map(|index| table + 24 * index) {
                 if read_u32(entry + 16) == RAM {
                     platform.memory.push(Region { base: read_u64(entry), size: read_u64(entry + 8) });
@@ -176,7 +145,7 @@ unsafe fn read_pvh(platform: &mut Platform, start_info: u64) -> u64 {
 unsafe fn read_multiboot(platform: &mut Platform, information: u64) {
     // SAFETY: the caller's promise.
     unsafe {
-        platform.loader.push(Region { base: information, size: 4096 });
+        platform.taken.push(Region { base: information, size: 4096 });
         let flags = read_u32(information);
         if flags & 1 << 2 != 0 {
             let line = read_text(u64::from(read_u32(information + 16)));

@@ -4,6 +4,8 @@
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
 
+use turnstile_guests_common::random;
+
 use crate::trap::{self, Trap};
 
 /// RAX, RBX, RCX, RDX, RSI, RDI, RBP, R8 to R15.
@@ -168,9 +170,7 @@ pub unsafe fn execute(code: &[u8], input: &Registers, flags: u64) -> Result<(Reg
 
 /// Returns 15 different values that a careless copy (truncation, sign, neighbour) would change.
 pub fn pattern(seed: u64) -> Registers {
-    core::array::from_fn(|index| {
-        (seed.wrapping_add(index as u64 + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 63 | 1 << 31
-    })
+    random::pattern(seed)
 }
 
 /// Where [`execute`] puts its code.

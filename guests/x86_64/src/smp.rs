@@ -1,26 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Starting the other CPUs by INIT and start-up interrupts (Intel SDM vol. 3, section 10.4.4).
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use turnstile_guests_common::stack::Stack;
 
 use crate::apic::{self, icr};
 use crate::boot::{TABLES, TRAMPOLINE};
 use crate::cpu::{self, Cpu};
 use crate::platform::{MAX_CPUS, platform};
-use crate::{power, pv_eoi, timer};
+use crate::{power, println, pv_eoi, timer};
 
 const STACK: usize = 16 << 10;
 /// For a CPU to begin its work, in microseconds.
 const PATIENCE: u64 = 2_000_000;
 
-#[repr(C, align(16))]
-struct Stack(UnsafeCell<[u8; STACK]>);
-
-// SAFETY: each is used by one CPU as its stack; no Rust reference to it exists.
-unsafe impl Sync for Stack {}
-
-static STACKS: [Stack; MAX_CPUS] = [const { Stack(UnsafeCell::new([0; STACK])) }; MAX_CPUS];
+static STACKS: [Stack<STACK>; MAX_CPUS] = [const { Stack::new() }; MAX_CPUS];
 
 unsafe extern "C" {
     static trampoline_start: u8;
@@ -62,12 +57,10 @@ fn prepare(cpu: &'static Cpu) {
 /// offline. Returns whether it has begun.
 pub fn start(index: usize, work: fn(u64), argument: u64) -> bool {
     let cpu = cpu::of(index);
-    cpu.stack_top.store(STACKS[index].0.get() as u64 + STACK as u64 - 8, Relaxed);
+    cpu.stack_top.store(STACKS[index].top() - 8, Relaxed);
     cpu.index.store(index as u64, Relaxed);
     cpu.apic_id.store(u64::from(apic_id(index)), Relaxed);
-    let [function, value] = &cpu.work;
-    function.store(work as *const () as u64, Relaxed);
-    value.store(argument, Relaxed);
+    cpu.work.set(work, argument);
     let began = cpu.began.load(Relaxed);
     prepare(cpu);
     send_init(index);
@@ -82,6 +75,15 @@ pub fn start(index: usize, work: fn(u64), argument: u64) -> bool {
         }
     }
     false
+}
+
+/// Lets all CPUs but this one do `work(0)`; returns whether they have begun, and prints which one has not.
+pub fn start_others(work: fn(u64)) -> bool {
+    let failed = others().find(|index| !start(*index, work, 0));
+    if let Some(index) = failed {
+        println!("@error CPU {index} does not start");
+    }
+    failed.is_none()
 }
 
 /// Sends INIT to the CPU with this number.
@@ -104,12 +106,8 @@ pub fn wait_done(index: usize) -> bool {
 pub extern "C" fn secondary_main(cpu: &'static Cpu) -> ! {
     cpu::init(cpu.index());
     apic::init_cpu();
-    let [function, value] = &cpu.work;
-    let (function, value) = (function.load(Relaxed) as usize, value.load(Relaxed));
-    // SAFETY: `start` stored a function of this type.
-    let work: fn(u64) = unsafe { core::mem::transmute(function) };
     cpu.began.fetch_add(1, Release);
-    work(value);
+    cpu.work.run();
     cpu::mask();
     pv_eoi::disable();
     cpu.ended.store(cpu.began.load(Relaxed), Release);

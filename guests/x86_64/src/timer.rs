@@ -3,6 +3,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use turnstile_guests_common::clock::Clock;
+
 use crate::cpu::{feature, msr};
 use crate::{apic, cpu, kvm, mmio, options, pit};
 
@@ -85,26 +87,24 @@ fn rounded(hertz: u64) -> u64 {
     if whole.abs_diff(hertz) * 1000 < hertz { whole } else { hertz }
 }
 
+/// Returns the time-stamp counter as a clock.
+pub fn clock() -> Clock {
+    Clock { now, frequency: frequency() }
+}
+
 /// Returns the ticks of so many microseconds.
 pub fn ticks(microseconds: u64) -> u64 {
-    (u128::from(microseconds) * u128::from(frequency()) / 1_000_000) as u64
+    clock().ticks(microseconds)
 }
 
 /// Returns the microseconds of so many ticks.
 pub fn microseconds(ticks: u64) -> u64 {
-    (u128::from(ticks) * 1_000_000 / u128::from(frequency())) as u64
+    clock().microseconds(ticks)
 }
 
 /// Waits until the condition holds, for so many microseconds at most; returns whether it does.
-pub fn wait(microseconds: u64, condition: impl Fn() -> bool) -> bool {
-    let end = now() + ticks(microseconds);
-    while !condition() {
-        if now() > end {
-            return condition();
-        }
-        cpu::relax();
-    }
-    true
+pub fn wait(microseconds: u64, condition: impl FnMut() -> bool) -> bool {
+    clock().wait(microseconds, cpu::relax, condition)
 }
 
 /// Ticks of the APIC's timer in 2^20 ticks of the time-stamp counter; measured once.

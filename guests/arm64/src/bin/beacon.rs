@@ -7,60 +7,33 @@
 #![no_std]
 #![no_main]
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
+use turnstile_guests::console::Console;
+use turnstile_guests::platform::platform;
 use turnstile_guests::timer::{self, Timer};
-use turnstile_guests::{cpu, entry, gic, irq, mmu, options, println};
+use turnstile_guests::{cpu, entry, gic, irq, mmu, println};
+use turnstile_guests_common::beacon::Beacon;
 
 entry!(main);
 
-const WORDS: usize = (1 << 20) / 8;
-
-static MEMORY: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
-static PERIOD: AtomicU64 = AtomicU64::new(0);
-static DUE: AtomicU64 = AtomicU64::new(0);
-static TICKS: AtomicU64 = AtomicU64::new(0);
-static LATEST: AtomicU64 = AtomicU64::new(0);
-static WORST: AtomicU64 = AtomicU64::new(0);
+static BEACON: Beacon = Beacon::new();
 
 fn main() {
     mmu::enable();
     gic::init();
-    let (count, limit) = (options::number("count", 100), options::number("limit", 0));
-    PERIOD.store(timer::ticks(options::number("period", 10_000)), Relaxed);
-    fill(0);
+    let (line, clock) = (platform().command_line(), timer::clock());
     irq::set_handler(Some(tick));
     gic::enable(Timer::Virtual.intid());
-    DUE.store(timer::now() + PERIOD.load(Relaxed), Relaxed);
-    Timer::Virtual.set_compare(DUE.load(Relaxed));
+    Timer::Virtual.set_compare(BEACON.begin(line, &clock));
     Timer::Virtual.set_control(timer::ENABLE);
-    let mut errors = 0;
-    for beacon in 1..=count {
-        wait_for_tick(beacon);
-        println!("@beacon {beacon} late={}", microseconds(LATEST.load(Relaxed)));
-        if let Some((index, found)) = damaged(beacon - 1) {
-            errors += 1;
-            println!("@error beacon {beacon}: word {index} holds {found:#x}");
-        }
-        fill(beacon);
-    }
+    let errors = BEACON.run(&mut Console, line, &clock, wait);
     Timer::Virtual.set_control(0);
-    let worst = microseconds(WORST.load(Relaxed));
-    if limit != 0 && worst > limit {
-        errors += 1;
-        println!("@error a tick was {worst} microseconds late, limit {limit}");
-    }
-    println!("@done beacons={count} worst={worst} errors={errors}");
-}
-
-fn microseconds(ticks: u64) -> u64 {
-    ticks * 1_000_000 / timer::frequency()
+    BEACON.report(&mut Console, line, &clock, errors);
 }
 
 /// Waits for the tick of this number; the mask closes the gap between looking and WFI.
-fn wait_for_tick(beacon: u64) {
+fn wait(beacon: u64) {
     cpu::mask_irq();
-    while TICKS.load(Relaxed) < beacon {
+    while !BEACON.has_ticked(beacon) {
         cpu::wfi();
         cpu::unmask_irq();
         cpu::mask_irq();
@@ -73,27 +46,5 @@ fn tick(intid: u32) {
         println!("@error unexpected interrupt {intid}");
         return;
     }
-    let due = DUE.load(Relaxed);
-    let late = timer::now() - due;
-    LATEST.store(late, Relaxed);
-    WORST.fetch_max(late, Relaxed);
-    DUE.store(due + PERIOD.load(Relaxed), Relaxed);
-    Timer::Virtual.set_compare(DUE.load(Relaxed));
-    TICKS.fetch_add(1, Relaxed);
-}
-
-/// The word at `index` in round `round`: each round changes each word.
-fn pattern(round: u64, index: usize) -> u64 {
-    (round << 32 | index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-fn fill(round: u64) {
-    for (index, word) in MEMORY.iter().enumerate() {
-        word.store(pattern(round, index), Relaxed);
-    }
-}
-
-fn damaged(round: u64) -> Option<(usize, u64)> {
-    let words = MEMORY.iter().map(|word| word.load(Relaxed)).enumerate();
-    words.into_iter().find(|(index, word)| *word != pattern(round, *index))
+    Timer::Virtual.set_compare(BEACON.tick(timer::now()));
 }

@@ -12,11 +12,13 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use turnstile_guests::gic::{self, offset};
 use turnstile_guests::psci::{self, function};
-use turnstile_guests::state::{self, State, debug, pauth, pmu};
+use turnstile_guests::state::{self, Present, debug, pauth, pmu};
 use turnstile_guests::timer::{self, Timer};
 use turnstile_guests::{cpu, entry, irq, mmio, mmu, options, platform, println, read_sysreg, write_sysreg};
 
 entry!(main);
+
+const PRESENT: Present = Present(&state::ALL);
 
 /// What the watchpoint watches: at the same address in each VM that runs this program.
 static WATCHED: AtomicU64 = AtomicU64::new(0);
@@ -26,7 +28,7 @@ fn main() {
     gic::init();
     irq::set_handler(Some(tick));
     gic::enable(Timer::Virtual.intid());
-    let seed = options::number("seed", 1);
+    let number = options::number("seed", 1);
     let mut errors = 0;
     let mut report = |what: &str, name: &str, good: bool| {
         if !good {
@@ -36,19 +38,19 @@ fn main() {
     };
     // Debug exceptions of others must not come, from the first instruction on.
     report("a watchpoint that nobody has set", "debug", debug::touch(WATCHED.as_ptr() as u64).is_none());
-    for state in present() {
-        report("not as after a reset", state.name, (state.holds)(0));
+    for state in PRESENT.wrong(0) {
+        report("not as after a reset", state.name, false);
     }
-    println!("@boot facilities {}", Names);
+    println!("@boot facilities {PRESENT}");
     for round in 0..options::number("rounds", 20) {
-        let seed = seed << 16 | (round + 1) << 1 | 1;
-        present().for_each(|state| (state.fill)(seed));
+        let seed = state::seed(number, round);
+        PRESENT.fill(seed);
         let code = if pauth::has_generic() { pauth::code(seed, round) } else { 0 };
         for _ in 0..8 {
             exits();
         }
-        for state in present() {
-            report("changed", state.name, (state.holds)(seed));
+        for state in PRESENT.wrong(seed) {
+            report("changed", state.name, false);
         }
         let same = !pauth::has_generic() || pauth::code(seed, round) == code;
         report("the key makes another code", "pauth", same);
@@ -62,19 +64,6 @@ fn main() {
         psci::system_reset();
     }
     println!("@done facilities errors={errors}");
-}
-
-fn present() -> impl Iterator<Item = &'static State> {
-    state::ALL.iter().filter(|state| (state.exists)())
-}
-
-/// The names of what this machine has.
-struct Names;
-
-impl core::fmt::Display for Names {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        present().try_for_each(|state| write!(f, "{} ", state.name))
-    }
 }
 
 /// Leaves the guest in every way; the last one gives the CPU away, if there is somebody who wants it.

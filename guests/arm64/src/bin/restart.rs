@@ -6,66 +6,18 @@
 #![no_std]
 #![no_main]
 
-use turnstile_guests::platform::{Region, platform};
-use turnstile_guests::{boot, entry, options, println, psci};
+use turnstile_guests::console::Console;
+use turnstile_guests::platform::platform;
+use turnstile_guests::{entry, mmio, psci};
+use turnstile_guests_common::restart::{self, PAGE};
 
 entry!(main);
 
-const PATTERN: u64 = 0xdead_5eed_0bad_c0de;
-const PAGE: u64 = 4096;
-
 fn main() {
-    let mut dirty = None;
-    let mut bytes = 0;
-    let checked = options::get("check") != Some("off");
-    if checked {
-        each_free_page(|page| {
-            bytes += PAGE;
-            if dirty.is_none() {
-                dirty = first_not_zero(page);
-            }
-        });
-    }
-    if let Some((address, value)) = dirty {
-        println!("@boot restart zero=no");
-        println!("@error memory at {address:#x} holds {value:#x}");
+    let pages = || platform().free_blocks(PAGE);
+    if !restart::check(&mut Console, platform().command_line(), pages(), mmio::read64) {
         return;
     }
-    println!("@boot restart zero={} bytes={bytes}", if checked { "yes" } else { "unchecked" });
-    each_free_page(fill);
+    pages().for_each(|page| restart::fill(page, mmio::write64));
     psci::system_reset();
-}
-
-/// Calls `f` with each whole page of memory that holds neither image nor device tree nor initrd.
-fn each_free_page(mut f: impl FnMut(u64)) {
-    let (start, end) = boot::image();
-    let image = Region { base: start, size: end - start };
-    let taken = [image, platform().device_tree, platform().initrd.unwrap_or_default()];
-    for memory in platform().memory.as_slice() {
-        let mut page = memory.base;
-        while page < memory.end() {
-            match taken.iter().find(|region| page < region.end() && region.base < page + PAGE) {
-                Some(region) => page = (region.end() + PAGE - 1) & !(PAGE - 1),
-                None => {
-                    f(page);
-                    page += PAGE;
-                }
-            }
-        }
-    }
-}
-
-fn first_not_zero(page: u64) -> Option<(u64, u64)> {
-    (page..page + PAGE).step_by(8).find_map(|address| {
-        // SAFETY: memory of the device tree that holds nothing of this program.
-        let value = unsafe { (address as *const u64).read_volatile() };
-        (value != 0).then_some((address, value))
-    })
-}
-
-fn fill(page: u64) {
-    for address in (page..page + PAGE).step_by(8) {
-        // SAFETY: memory of the device tree that holds nothing of this program.
-        unsafe { (address as *mut u64).write_volatile(PATTERN ^ address) };
-    }
 }

@@ -8,53 +8,37 @@
 #![no_std]
 #![no_main]
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
+use turnstile_guests::console::Console;
+use turnstile_guests::platform::platform;
 use turnstile_guests::timer::{self, Timer};
-use turnstile_guests::{cpu, entry, mmio, mmu, options, println, psci, smp};
+use turnstile_guests::{cpu, entry, mmio, mmu, psci, smp};
+use turnstile_guests_common::clock::Clock;
+use turnstile_guests_common::share::{self, Shares};
 
 entry!(main);
 
 /// PV_TIME_ST of DEN0057: the address of this CPU's record.
 const PV_TIME_ST: u64 = 0xc500_0021;
 
-/// CPUs that have finished.
-static FINISHED: AtomicU64 = AtomicU64::new(0);
-static RAN: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+static SHARES: Shares<64> = Shares::new();
 
 fn main() {
     mmu::enable();
-    for index in smp::others() {
-        if smp::start(index, spin, 0) != psci::status::SUCCESS {
-            println!("@error CPU {index} does not start");
-            return;
-        }
+    if !smp::start_others(spin) {
+        return;
     }
     spin(0);
-    let all = smp::count() as u64;
-    // The others may be behind by as long as they have waited for their turn.
-    while FINISHED.load(Ordering::Acquire) != all {
-        cpu::relax();
-    }
-    for (index, ran) in RAN.iter().enumerate().take(smp::count()) {
-        println!("@share cpu={index} ran={}", ran.load(Ordering::Relaxed));
-    }
-    println!("@done");
+    SHARES.report(&mut Console, smp::count(), cpu::relax);
 }
 
 fn spin(_: u64) {
-    let at = |option, default| timer::ticks(options::number(option, default));
-    let (from, until) = (at("from", 200_000), at("until", 500_000));
-    if from != 0 && Timer::Physical.now() >= from {
-        println!("@late cpu={}", cpu::this().index());
-    }
-    while Timer::Physical.now() < from {}
-    let (began, before) = (Timer::Physical.now(), stolen());
-    while Timer::Physical.now() < until {}
-    let microseconds = (Timer::Physical.now() - began) * 1_000_000 / timer::frequency();
-    let ran = microseconds.saturating_sub((stolen() - before) / 1000);
-    RAN[cpu::this().index() & 63].store(ran, Ordering::Relaxed);
-    FINISHED.fetch_add(1, Ordering::Release);
+    let clock = Clock { now: || Timer::Physical.now(), frequency: timer::frequency() };
+    let this = cpu::this().index();
+    let until = share::wait_for_begin(&mut Console, platform().command_line(), &clock, this);
+    let (began, before) = (clock.now(), stolen());
+    while clock.now() < until {}
+    let microseconds = clock.microseconds(clock.now() - began);
+    SHARES.enter(this, microseconds.saturating_sub((stolen() - before) / 1000));
 }
 
 /// Returns the nanoseconds that were stolen from this CPU; 0 where nobody says.

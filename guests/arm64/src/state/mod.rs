@@ -11,19 +11,10 @@ pub mod pauth;
 pub mod pmu;
 pub mod sve;
 
-use crate::read_sysreg;
+use turnstile_guests_common::state::word;
+pub use turnstile_guests_common::state::{Present, State, seed};
 
-/// Registers of one kind.
-pub struct State {
-    /// What the report calls them.
-    pub name: &'static str,
-    /// Says whether this machine has them.
-    pub exists: fn() -> bool,
-    /// Fills them with the values of a seed, which is not zero.
-    pub fill: fn(u64),
-    /// Says whether they hold the values of a seed; zero is for those after a reset.
-    pub holds: fn(u64) -> bool,
-}
+use crate::read_sysreg;
 
 /// All of them. Vectors are those of SVE where it exists: the FP registers are part of them.
 pub static ALL: [State; 5] = [
@@ -33,12 +24,6 @@ pub static ALL: [State; 5] = [
     State { name: "debug", exists: || true, fill: debug::fill, holds: debug::holds },
     State { name: "pauth", exists: pauth::exists, fill: pauth::fill, holds: pauth::holds },
 ];
-
-/// Returns the word that belongs to a seed and a register; zero for the seed zero.
-fn word(seed: u64, register: u64) -> u64 {
-    // Odd factors: no seed but zero gives zero, and no two registers the same.
-    seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_mul(2 * register + 1)
-}
 
 /// Returns a field of an ID register.
 fn field(register: u64, shift: u32) -> u64 {

@@ -7,18 +7,15 @@
 #![no_std]
 #![no_main]
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+use turnstile_guests_common::checker::{Crew, Grid, Member, PATIENCE, SPREAD};
 use turnstile_guests_power64::platform::MAX_CPUS;
 use turnstile_guests_power64::random::{self, Random};
 use turnstile_guests_power64::{cpu, entry, irq, ledger, options, println, smp, timer};
 
 entry!(main);
 
-/// So long after it was sent, in microseconds, an interrupt is lost.
-const PATIENCE: u64 = 3_000_000;
-/// The CPUs wake within so many microseconds.
-const SPREAD: u64 = 50;
 /// How often a CPU tries to send to one that has an interrupt under way.
 const TRIES: usize = 20;
 
@@ -41,25 +38,15 @@ static RINGS: [Ring; MAX_CPUS] = [const {
 /// Events of kinds that nobody sends.
 static STRANGE: AtomicU64 = AtomicU64::new(0);
 static LOST: AtomicU64 = AtomicU64::new(0);
-/// The time at which sending ends.
-static END: AtomicU64 = AtomicU64::new(0);
-static READY: AtomicU64 = AtomicU64::new(0);
-/// CPUs that send nothing any more, and that have left.
-static QUIET: AtomicU64 = AtomicU64::new(0);
-static LEFT: AtomicU64 = AtomicU64::new(0);
-/// Something was lost: nobody goes on.
-static BROKEN: AtomicBool = AtomicBool::new(false);
+static CREW: Crew = Crew::new();
 
 fn main() {
     irq::init();
     let seconds = options::number("seconds", 10);
-    END.store(timer::now() + timer::ticks(seconds * 1_000_000), SeqCst);
+    CREW.set_end(timer::now() + timer::ticks(seconds * 1_000_000));
     irq::set_handler(Some(handle));
-    for index in smp::others() {
-        if !smp::start(index, work, 0) {
-            println!("@error CPU {index} does not start");
-            return;
-        }
+    if !smp::start_others(work) {
+        return;
     }
     work(0);
     report(seconds);
@@ -82,11 +69,8 @@ fn handle(event: u8) {
 }
 
 /// Sets the decrementer to the next moment of the grid that all CPUs have in common.
-fn set_clock(grid: &mut u64, period: u64, random: &mut Random) {
-    while *grid <= timer::now() {
-        *grid += period;
-    }
-    let due = *grid + random.below(timer::ticks(SPREAD));
+fn set_clock(grid: &mut Grid, random: &mut Random) {
+    let due = grid.next(&timer::clock()) + random.below(timer::ticks(SPREAD));
     ring().sent.fetch_add(1, SeqCst);
     ring().due.store(due, SeqCst);
     timer::arm(due);
@@ -95,34 +79,26 @@ fn set_clock(grid: &mut u64, period: u64, random: &mut Random) {
 /// What each CPU does until everything was sent and taken.
 fn work(_: u64) {
     let this = cpu::this().index();
-    let count = smp::count() as u64;
     let mut random = random::stream(this as u64);
-    READY.fetch_add(1, SeqCst);
-    while READY.load(SeqCst) < count {
-        cpu::relax();
-    }
+    let mut member = Member::join(&CREW, this, smp::count(), cpu::relax);
     let period = timer::ticks(options::number("period", 250_000)).max(1);
-    let mut grid = timer::now() / period * period;
-    let mut quiet = false;
+    let mut grid = Grid::new(timer::now(), period, 0);
     loop {
-        set_clock(&mut grid, period, &mut random);
-        while ring().taken.load(SeqCst) < ring().sent.load(SeqCst) && !BROKEN.load(SeqCst) {
+        set_clock(&mut grid, &mut random);
+        while ring().taken.load(SeqCst) < ring().sent.load(SeqCst) && !CREW.is_broken() {
             cpu::wait();
         }
-        if timer::now() < END.load(SeqCst) {
+        let quiet = CREW.is_over(timer::now());
+        if !quiet {
             send_to_all();
-        } else if !quiet {
-            quiet = true;
-            QUIET.fetch_add(1, SeqCst);
         }
-        let over = QUIET.load(SeqCst) == count && !ledger::of(this).is_open();
-        // The first CPU, which ends the machine, stays until the others have left.
-        if BROKEN.load(SeqCst) || over && (this != 0 || LEFT.load(SeqCst) == count - 1) {
+        let may_leave = member.may_leave(quiet);
+        if CREW.is_broken() || may_leave && !ledger::of(this).is_open() {
             break;
         }
     }
     timer::disarm();
-    LEFT.fetch_add(1, SeqCst);
+    member.leave();
 }
 
 /// Sends an interrupt to each CPU, or looks how old the one under way is.
@@ -134,7 +110,7 @@ fn send_to_all() {
         });
         if !sent && ledger::of(receiver).age() > timer::ticks(PATIENCE) {
             LOST.fetch_add(1, SeqCst);
-            BROKEN.store(true, SeqCst);
+            CREW.enter_loss(true);
         }
     }
 }

@@ -9,37 +9,37 @@
 #![no_main]
 
 use turnstile_guests_power64::platform::platform;
-use turnstile_guests_power64::state::{self, State, sprs};
+use turnstile_guests_power64::state::{self, Present, sprs};
 use turnstile_guests_power64::{
     boot, cpu, crash, entry, hcall, irq, mmio, options, power, println, probe, timer, trap,
 };
 
 entry!(main);
 
+const PRESENT: Present = Present(&state::ALL);
+
 fn main() {
     irq::init();
-    let seed = options::number("seed", 1);
+    let number = options::number("seed", 1);
     let bare = options::get("bare").is_some();
     let mut errors = 0;
-    for state in present() {
-        if !(state.holds)(0) && !bare {
-            errors += 1;
-            println!("@error {}: not as after a reset", state.name);
-        }
+    for state in PRESENT.wrong(0).filter(|_| !bare) {
+        errors += 1;
+        println!("@error {}: not as after a reset", state.name);
     }
-    println!("@boot facilities {}", Names);
+    println!("@boot facilities {PRESENT}");
     for round in 0..options::number("rounds", 20) {
-        let seed = seed << 16 | (round + 1) << 1 | 1;
+        let seed = state::seed(number, round);
         // First, for it uses one of the other registers.
         if let Some(index) = first_general(seed) {
             errors += 1;
             println!("@error general: changed r{index}");
         }
-        present().for_each(|state| (state.fill)(seed));
+        PRESENT.fill(seed);
         for _ in 0..8 {
             exits();
         }
-        for state in present().filter(|state| !(state.holds)(seed)) {
+        for state in PRESENT.wrong(seed) {
             errors += 1;
             println!(
                 "@error {}: changed {}",
@@ -53,19 +53,6 @@ fn main() {
         power::reset();
     }
     println!("@done facilities errors={errors}");
-}
-
-fn present() -> impl Iterator<Item = &'static State> {
-    state::ALL.iter()
-}
-
-/// The names of what is looked at.
-struct Names;
-
-impl core::fmt::Display for Names {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        present().try_for_each(|state| write!(f, "{} ", state.name))
-    }
 }
 
 /// Waits with a pattern in all general registers; returns the first of those that a wait keeps and that has changed.

@@ -10,70 +10,25 @@
 #![no_std]
 #![no_main]
 
-use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
-
-use turnstile_guests_power64::{cpu, entry, hcall, irq, options, platform, power, println, smp, timer};
+use turnstile_guests_common::load::Load;
+use turnstile_guests_power64::console::Console;
+use turnstile_guests_power64::platform::{self, platform};
+use turnstile_guests_power64::{cpu, entry, hcall, irq, options, power, println, smp, timer};
 
 entry!(main);
 
-static SENT: AtomicU64 = AtomicU64::new(0);
-static READY: AtomicU64 = AtomicU64::new(0);
-static ENDED: AtomicU64 = AtomicU64::new(0);
-/// The timebase at which the load begins; zero before it is known.
-static BEGIN: AtomicU64 = AtomicU64::new(0);
-static END: AtomicU64 = AtomicU64::new(0);
-
-/// Something that is done at a steady rate.
-struct Rhythm {
-    period: u64,
-    due: u64,
-}
-
-impl Rhythm {
-    fn new(option: &str, rate: u64) -> Self {
-        let rate = options::number(option, rate);
-        // Never, if the rate is zero.
-        let period = timer::frequency().checked_div(rate).unwrap_or(u64::MAX / 2);
-        Rhythm { period, due: BEGIN.load(SeqCst).saturating_add(period) }
-    }
-
-    fn is_due(&mut self, now: u64) -> bool {
-        let due = now >= self.due;
-        if due {
-            self.due += self.period;
-        }
-        due
-    }
-}
+static LOAD: Load = Load::new();
 
 fn main() {
     println!("@boot load");
     platform::report();
     irq::init();
     irq::set_handler(Some(handle));
-    for index in smp::others() {
-        if !smp::start(index, work, 0) {
-            println!("@error CPU {index} does not start");
-            return;
-        }
+    if !smp::start_others(work) {
+        return;
     }
-    while READY.load(SeqCst) != smp::count() as u64 - 1 {
-        cpu::relax();
-    }
-    if options::get("marks").is_some() {
-        println!("@begin");
-    }
-    let milliseconds = options::number("milliseconds", 1000);
-    let begin = timer::now() + timer::ticks(1000);
-    END.store(begin + timer::ticks(1000 * milliseconds), SeqCst);
-    BEGIN.store(begin, SeqCst);
-    work(0);
-    while ENDED.load(SeqCst) != smp::count() as u64 {
-        cpu::relax();
-    }
-    if options::get("marks").is_some() {
-        println!("@end");
-    }
+    let (line, clock) = (platform().command_line(), timer::clock());
+    let milliseconds = LOAD.run(&mut Console, line, &clock, smp::count(), cpu::relax, || work(0));
     report(milliseconds);
     if options::get("stay").is_some() {
         power::halt();
@@ -83,14 +38,11 @@ fn main() {
 /// What each CPU does.
 fn work(_: u64) {
     let this = cpu::this().index();
-    READY.fetch_add(u64::from(this != 0), SeqCst);
-    while BEGIN.load(SeqCst) == 0 {
-        cpu::relax();
-    }
-    let end = END.load(SeqCst);
+    let end = LOAD.join(this == 0, cpu::relax);
     let target = (this + 1) % smp::count();
-    let mut ipi = Rhythm::new("ipi", 13_000);
-    let mut calls = Rhythm::new("calls", 2000);
+    let rhythm = |option, rate| LOAD.rhythm(platform().command_line(), &timer::clock(), option, rate);
+    let mut ipi = rhythm("ipi", 13_000);
+    let mut calls = rhythm("calls", 2000);
     rearm();
     cpu::unmask();
     loop {
@@ -99,7 +51,7 @@ fn work(_: u64) {
             break;
         }
         if ipi.is_due(now) {
-            SENT.fetch_add(1, SeqCst);
+            LOAD.send();
             irq::send(target);
         }
         if calls.is_due(now) {
@@ -110,7 +62,7 @@ fn work(_: u64) {
     timer::wait(1000, || false);
     cpu::mask();
     timer::disarm();
-    ENDED.fetch_add(1, SeqCst);
+    LOAD.leave();
 }
 
 fn rearm() {
@@ -120,7 +72,7 @@ fn rearm() {
 }
 
 fn handle(event: u8) {
-    if event == irq::TIMER && timer::now() < END.load(SeqCst) {
+    if event == irq::TIMER && timer::now() < LOAD.end() {
         rearm();
     }
 }
@@ -133,10 +85,5 @@ fn report(milliseconds: u64) {
         "@load milliseconds={milliseconds} cpus={} interrupts={total} timer={timers} ipi={ipis}",
         smp::count()
     );
-    let sent = SENT.load(SeqCst);
-    // Two to the same CPU become one if the first has not been taken; with one CPU it always has.
-    if ipis > sent || smp::count() == 1 && ipis != sent {
-        println!("@error {sent} IPIs were sent, and {ipis} taken");
-    }
-    println!("@done load");
+    LOAD.finish(&mut Console, ipis, smp::count());
 }

@@ -9,47 +9,29 @@
 #![no_std]
 #![no_main]
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
-use turnstile_guests_power64::platform::MAX_CPUS;
-use turnstile_guests_power64::{cpu, entry, options, println, smp, timer};
+use turnstile_guests_common::share::{self, Shares};
+use turnstile_guests_power64::console::Console;
+use turnstile_guests_power64::platform::{MAX_CPUS, platform};
+use turnstile_guests_power64::{cpu, entry, smp, timer};
 
 entry!(main);
 
 /// Microseconds that no loop of this program takes, and no visit of a hypervisor that gives nobody else the CPU.
 const GAP: u64 = 50;
 
-/// CPUs that have finished.
-static FINISHED: AtomicU64 = AtomicU64::new(0);
-static RAN: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+static SHARES: Shares<MAX_CPUS> = Shares::new();
 
 fn main() {
-    for index in smp::others() {
-        if !smp::start(index, spin, 0) {
-            println!("@error CPU {index} does not start");
-            return;
-        }
+    if !smp::start_others(spin) {
+        return;
     }
     spin(0);
-    let all = smp::count() as u64;
-    // The others may be behind by as long as they have waited for their turn.
-    while FINISHED.load(Ordering::Acquire) != all {
-        cpu::relax();
-    }
-    for (index, ran) in RAN.iter().enumerate().take(smp::count()) {
-        println!("@share cpu={index} ran={}", ran.load(Ordering::Relaxed));
-    }
-    println!("@done");
+    SHARES.report(&mut Console, smp::count(), cpu::relax);
 }
 
 fn spin(_: u64) {
-    let at = |option, default| timer::ticks(options::number(option, default));
-    let (from, until) = (at("from", 200_000), at("until", 500_000));
     let (this, gap) = (cpu::this().index(), timer::ticks(GAP));
-    if from != 0 && timer::now() >= from {
-        println!("@late cpu={this}");
-    }
-    while timer::now() < from {}
+    let until = share::wait_for_begin(&mut Console, platform().command_line(), &timer::clock(), this);
     let mut last = timer::now();
     let mut ran = 0;
     while last < until {
@@ -58,6 +40,5 @@ fn spin(_: u64) {
         ran += if passed < gap { passed } else { 0 };
         last = now;
     }
-    RAN[this].store(timer::microseconds(ran), Ordering::Relaxed);
-    FINISHED.fetch_add(1, Ordering::Release);
+    SHARES.enter(this, timer::microseconds(ran));
 }

@@ -7,54 +7,37 @@
 #![no_std]
 #![no_main]
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-use turnstile_guests_x86_64::{apic, cpu, entry, irq, options, pic, println, timer};
+use turnstile_guests_common::beacon::Beacon;
+use turnstile_guests_x86_64::console::Console;
+use turnstile_guests_x86_64::platform::platform;
+use turnstile_guests_x86_64::{apic, cpu, entry, irq, pic, println, timer};
 
 entry!(main);
 
-const WORDS: usize = (1 << 20) / 8;
 const VECTOR: u8 = 0x51;
 
-static MEMORY: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
-static PERIOD: AtomicU64 = AtomicU64::new(0);
-static DUE: AtomicU64 = AtomicU64::new(0);
-static TICKS: AtomicU64 = AtomicU64::new(0);
-static LATEST: AtomicU64 = AtomicU64::new(0);
-static WORST: AtomicU64 = AtomicU64::new(0);
+static BEACON: Beacon = Beacon::new();
 
 fn main() {
     pic::init();
     apic::init();
-    let (count, limit) = (options::number("count", 100), options::number("limit", 0));
-    PERIOD.store(timer::ticks(options::number("period", 10_000)), Relaxed);
     timer::apic_ticks();
-    fill(0);
+    let (line, clock) = (platform().command_line(), timer::clock());
     irq::set_handler(Some(tick));
-    DUE.store(timer::now() + PERIOD.load(Relaxed), Relaxed);
-    timer::arm(VECTOR, DUE.load(Relaxed));
-    let mut errors = 0;
-    for beacon in 1..=count {
-        while TICKS.load(Relaxed) < beacon {
-            cpu::wait();
-        }
-        // Ticks come while this goes on.
-        cpu::unmask();
-        println!("@beacon {beacon} late={}", timer::microseconds(LATEST.load(Relaxed)));
-        if let Some((index, found)) = damaged(beacon - 1) {
-            errors += 1;
-            println!("@error beacon {beacon}: word {index} holds {found:#x}");
-        }
-        fill(beacon);
-        cpu::mask();
-    }
+    timer::arm(VECTOR, BEACON.begin(line, &clock));
+    let errors = BEACON.run(&mut Console, line, &clock, wait);
+    cpu::mask();
     timer::disarm();
-    let worst = timer::microseconds(WORST.load(Relaxed));
-    if limit != 0 && worst > limit {
-        errors += 1;
-        println!("@error a tick was {worst} microseconds late, limit {limit}");
+    BEACON.report(&mut Console, line, &clock, errors);
+}
+
+/// Waits for the tick of this number. Ticks come afterwards, too.
+fn wait(beacon: u64) {
+    cpu::mask();
+    while !BEACON.has_ticked(beacon) {
+        cpu::wait();
     }
-    println!("@done beacons={count} worst={worst} errors={errors}");
+    cpu::unmask();
 }
 
 fn tick(vector: u8) {
@@ -62,27 +45,5 @@ fn tick(vector: u8) {
         println!("@error unexpected interrupt {vector}");
         return;
     }
-    let due = DUE.load(Relaxed);
-    let late = timer::now().saturating_sub(due);
-    LATEST.store(late, Relaxed);
-    WORST.fetch_max(late, Relaxed);
-    DUE.store(due + PERIOD.load(Relaxed), Relaxed);
-    timer::arm(VECTOR, DUE.load(Relaxed));
-    TICKS.fetch_add(1, Relaxed);
-}
-
-/// The word at `index` in round `round`: each round changes each word.
-fn pattern(round: u64, index: usize) -> u64 {
-    (round << 32 | index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-fn fill(round: u64) {
-    for (index, word) in MEMORY.iter().enumerate() {
-        word.store(pattern(round, index), Relaxed);
-    }
-}
-
-fn damaged(round: u64) -> Option<(usize, u64)> {
-    let words = MEMORY.iter().map(|word| word.load(Relaxed)).enumerate();
-    words.into_iter().find(|(index, word)| *word != pattern(round, *index))
+    timer::arm(VECTOR, BEACON.tick(timer::now()));
 }

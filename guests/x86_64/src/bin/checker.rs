@@ -7,8 +7,10 @@
 #![no_std]
 #![no_main]
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
+use turnstile_guests_common::checker::{Account, Crew, Grid, Member, SPREAD, Sums};
+use turnstile_guests_x86_64::console::Console;
 use turnstile_guests_x86_64::random::{self, Random};
 use turnstile_guests_x86_64::{apic, cpu, entry, irq, options, pic, println, pv_eoi, smp, timer};
 
@@ -18,78 +20,13 @@ entry!(main);
 const MAX_CPUS: usize = 16;
 const TIMER: u8 = 0x51;
 const FIRST: u8 = 0x60;
-/// So long after it was sent, in microseconds, an interrupt is lost.
-const PATIENCE: u64 = 3_000_000;
-/// The CPUs wake within so many microseconds.
-const SPREAD: u64 = 50;
-
-/// The interrupts of one source at one CPU.
-struct Account {
-    sent: AtomicU32,
-    taken: AtomicU32,
-    lost: AtomicU32,
-    doubled: AtomicU32,
-    /// The time-stamp counter when the last one was sent, and how long the slowest was under way.
-    sent_at: AtomicU64,
-    slowest: AtomicU64,
-}
-
-impl Account {
-    const fn new() -> Self {
-        Account {
-            sent: AtomicU32::new(0),
-            taken: AtomicU32::new(0),
-            lost: AtomicU32::new(0),
-            doubled: AtomicU32::new(0),
-            sent_at: AtomicU64::new(0),
-            slowest: AtomicU64::new(0),
-        }
-    }
-
-    fn is_open(&self) -> bool {
-        self.taken.load(SeqCst) < self.sent.load(SeqCst)
-    }
-
-    /// Enters one that is due at this time.
-    fn send(&self, at: u64) {
-        self.sent_at.store(at, SeqCst);
-        self.sent.fetch_add(1, SeqCst);
-    }
-
-    fn take(&self) {
-        if !self.is_open() {
-            self.doubled.fetch_add(1, SeqCst);
-        }
-        self.slowest.fetch_max(self.age(), SeqCst);
-        self.taken.fetch_add(1, SeqCst);
-    }
-
-    fn age(&self) -> u64 {
-        timer::now().saturating_sub(self.sent_at.load(SeqCst))
-    }
-
-    /// Says whether it should have been taken long ago, and enters that.
-    fn is_lost(&self) -> bool {
-        let lost = self.is_open() && self.age() > timer::ticks(PATIENCE);
-        self.lost.fetch_add(lost.into(), SeqCst);
-        lost
-    }
-}
-
 /// By sender and receiver.
 static IPIS: [[Account; MAX_CPUS]; MAX_CPUS] = [const { [const { Account::new() }; MAX_CPUS] }; MAX_CPUS];
 /// By CPU.
 static RINGS: [Account; MAX_CPUS] = [const { Account::new() }; MAX_CPUS];
 /// Interrupts of vectors that nobody sends.
 static STRANGE: AtomicU32 = AtomicU32::new(0);
-/// The time at which sending ends.
-static END: AtomicU64 = AtomicU64::new(0);
-/// How many CPUs can take interrupts, whose interrupts have all been taken, and that have left.
-static READY: AtomicU32 = AtomicU32::new(0);
-static FINISHED: AtomicU32 = AtomicU32::new(0);
-static LEFT: AtomicU32 = AtomicU32::new(0);
-/// Something was lost: nobody goes on.
-static BROKEN: AtomicBool = AtomicBool::new(false);
+static CREW: Crew = Crew::new();
 
 fn main() {
     pic::init();
@@ -100,13 +37,10 @@ fn main() {
     }
     timer::apic_ticks();
     let seconds = options::number("seconds", 10);
-    END.store(timer::now() + timer::ticks(seconds * 1_000_000), SeqCst);
+    CREW.set_end(timer::now() + timer::ticks(seconds * 1_000_000));
     irq::set_handler(Some(handle));
-    for index in smp::others() {
-        if !smp::start(index, work, 0) {
-            println!("@error CPU {index} does not start");
-            return;
-        }
+    if !smp::start_others(work) {
+        return;
     }
     work(0);
     report(seconds);
@@ -123,9 +57,9 @@ fn ring(cpu: usize) -> &'static Account {
 fn handle(vector: u8) {
     let this = cpu::this().index();
     match vector {
-        TIMER => ring(this).take(),
+        TIMER => ring(this).take(timer::now()),
         FIRST.. if usize::from(vector - FIRST) < smp::count() => {
-            ipi(usize::from(vector - FIRST), this).take()
+            ipi(usize::from(vector - FIRST), this).take(timer::now())
         }
         _ => _ = STRANGE.fetch_add(1, SeqCst),
     }
@@ -134,22 +68,17 @@ fn handle(vector: u8) {
 /// This CPU's timer, which rings at the moments of a grid that all CPUs have in common.
 struct Clock {
     account: &'static Account,
-    period: u64,
-    /// The last moment.
-    grid: u64,
+    grid: Grid,
 }
 
 impl Clock {
     fn new() -> Self {
         let period = timer::ticks(options::number("period", 250_000)).max(1);
-        Clock { account: ring(cpu::this().index()), period, grid: timer::now() / period * period }
+        Clock { account: ring(cpu::this().index()), grid: Grid::new(timer::now(), period, 0) }
     }
 
     fn set(&mut self, random: &mut Random) {
-        while self.grid <= timer::now() {
-            self.grid += self.period;
-        }
-        let due = self.grid + random.below(timer::ticks(SPREAD));
+        let due = self.grid.next(&timer::clock()) + random.below(timer::ticks(SPREAD));
         self.account.send(due);
         timer::arm(TIMER, due);
     }
@@ -158,78 +87,44 @@ impl Clock {
 /// What each CPU does until everything was sent and taken.
 fn work(_: u64) {
     let this = cpu::this().index();
-    let count = smp::count() as u32;
     let mut random = random::stream(this as u64);
     if pv_eoi::is_wanted() {
         pv_eoi::enable();
     }
-    READY.fetch_add(1, SeqCst);
-    while READY.load(SeqCst) < count {
-        cpu::relax();
-    }
+    let mut member = Member::join(&CREW, this, smp::count(), cpu::relax);
     let mut clock = Clock::new();
     clock.set(&mut random);
-    let mut finished = false;
-    while !BROKEN.load(SeqCst) && clock.account.is_open() {
+    while !CREW.is_broken() && clock.account.is_open() {
         cpu::wait();
-        BROKEN.fetch_or(clock.account.is_lost(), SeqCst);
+        CREW.enter_loss(clock.account.is_lost(&timer::clock()));
         if clock.account.is_open() {
             continue;
         }
-        let settled = send(this);
-        if settled && !finished {
-            finished = true;
-            FINISHED.fetch_add(1, SeqCst);
-        }
-        // The first CPU, which ends the machine, stays until the others have left.
-        let over = FINISHED.load(SeqCst) == count && (this != 0 || LEFT.load(SeqCst) == count - 1);
-        if !over {
+        if !member.may_leave(send(this)) {
             clock.set(&mut random);
         }
     }
     timer::disarm();
-    LEFT.fetch_add(1, SeqCst);
+    member.leave();
 }
 
 /// Sends an interrupt to each CPU that took the last one; when the time is over, says whether all did.
 fn send(this: usize) -> bool {
-    let over = timer::now() >= END.load(SeqCst);
-    let mut settled = over;
-    for receiver in 0..smp::count() {
-        let account = ipi(this, receiver);
-        if account.is_open() {
-            settled = false;
-            BROKEN.fetch_or(account.is_lost(), SeqCst);
-        } else if !over {
-            account.send(timer::now());
-            apic::send_to(smp::apic_id(receiver), FIRST + this as u8);
-        }
-    }
-    settled
+    CREW.send_to_all(&timer::clock(), &IPIS[this & 15][..smp::count()], |receiver| {
+        apic::send_to(smp::apic_id(receiver), FIRST + this as u8);
+    })
 }
 
 fn report(seconds: u64) {
     let cpus = smp::count();
-    let (mut lost, mut doubled, mut slowest) = (0, STRANGE.load(SeqCst), 0);
-    let mut add = |account: &Account, source: &str, from: usize, to: usize| {
-        let of = |field: &AtomicU32| field.load(SeqCst);
-        let wrong = [of(&account.lost), of(&account.doubled)];
-        if wrong != [0, 0] {
-            let [sent, taken] = [of(&account.sent), of(&account.taken)];
-            println!(
-                "@error {source} {from} at CPU {to}: sent {sent}, taken {taken}, lost and doubled {wrong:?}"
-            );
-        }
-        lost += wrong[0];
-        doubled += wrong[1];
-        slowest = slowest.max(account.slowest.load(SeqCst));
-        u64::from(of(&account.taken))
-    };
+    let mut sums = Sums { doubled: STRANGE.load(SeqCst), ..Sums::default() };
+    let mut add = |account, source, from, to| sums.add(&mut Console, account, source, from, to);
     let (mut ipis, mut rings) = (0, 0);
     for cpu in 0..cpus {
         ipis += (0..cpus).map(|sender| add(ipi(sender, cpu), "IPI", sender, cpu)).sum::<u64>();
         rings += add(ring(cpu), "timer", 0, cpu);
     }
+    let Sums { lost, doubled, slowest } = sums;
     let slowest = timer::microseconds(slowest);
     println!(
         "@done seconds={seconds} cpus={cpus} ipis={ipis} rings={rings} lost={lost} doubled={doubled} slowest={slowest}"

@@ -6,18 +6,15 @@
 #![no_std]
 #![no_main]
 
-use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
-
-use turnstile_guests_x86_64::{apic, console, cpu, crash, entry, io_apic, irq, pic, power, print, println};
+use turnstile_guests_common::echo::{self, Ends, Ring};
+use turnstile_guests_x86_64::console::Console;
+use turnstile_guests_x86_64::{apic, console, cpu, crash, entry, io_apic, irq, pic, power, println};
 
 entry!(main);
 
-const RING: usize = 1024;
-const LINE: usize = 256;
 const VECTOR: u8 = 0x52;
 
-static BYTES: [AtomicU8; RING] = [const { AtomicU8::new(0) }; RING];
-static WRITTEN: AtomicUsize = AtomicUsize::new(0);
+static RECEIVED: Ring = Ring::new();
 
 fn main() {
     pic::init();
@@ -25,34 +22,8 @@ fn main() {
     irq::set_handler(Some(received));
     io_apic::route_isa(console::IRQ, VECTOR, apic::id());
     console::set_receive_interrupt(true);
-    println!("@boot echo");
-    print!("echo> ");
-    let mut line = [0; LINE];
-    let mut len = 0;
-    let mut read = 0;
-    loop {
-        match next_byte(&mut read) {
-            b'\r' | b'\n' => {
-                println!();
-                command(line.get(..len).and_then(|bytes| core::str::from_utf8(bytes).ok()).unwrap_or(""));
-                len = 0;
-                print!("echo> ");
-            }
-            8 | 127 => {
-                if len > 0 {
-                    len -= 1;
-                    print!("\x08 \x08");
-                }
-            }
-            byte => {
-                console::put(byte);
-                if let Some(slot) = line.get_mut(len) {
-                    *slot = byte;
-                    len += 1;
-                }
-            }
-        }
-    }
+    let ends = Ends { off: power::off, reset: power::reset, die: crash::die };
+    echo::run(&mut Console, console::put, next_byte, &ends)
 }
 
 /// Takes what the UART holds; the interrupt goes away with the last byte.
@@ -61,35 +32,17 @@ fn received(vector: u8) {
         println!("@error unexpected interrupt {vector}");
     }
     while let Some(byte) = console::get() {
-        let written = WRITTEN.load(Relaxed);
-        if let Some(slot) = BYTES.get(written % RING) {
-            slot.store(byte, Relaxed);
+        RECEIVED.push(byte);
+    }
+}
+
+fn next_byte() -> u8 {
+    loop {
+        if let Some(byte) = RECEIVED.pop() {
+            // What comes while a line is being dealt with is taken.
+            cpu::take_interrupts();
+            return byte;
         }
-        WRITTEN.store(written + 1, Relaxed);
-    }
-}
-
-fn next_byte(read: &mut usize) -> u8 {
-    while WRITTEN.load(Relaxed) == *read {
         cpu::wait();
-    }
-    let byte = BYTES.get(*read % RING).map_or(0, |slot| slot.load(Relaxed));
-    *read += 1;
-    // What comes while a line is being dealt with is taken.
-    cpu::take_interrupts();
-    byte
-}
-
-fn command(line: &str) {
-    match line.trim() {
-        "" => {}
-        "quit" => power::off(),
-        "reset" => power::reset(),
-        "crash" => crash::die("exception"),
-        "spin" => crash::die("spin"),
-        line => match line.strip_prefix("crash ") {
-            Some(how) => crash::die(how.trim()),
-            None => println!("@echo {line}"),
-        },
     }
 }

@@ -11,12 +11,14 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use turnstile_guests_x86_64::exception::vector;
-use turnstile_guests_x86_64::state::{self, State, debug};
+use turnstile_guests_x86_64::state::{self, Present, debug};
 use turnstile_guests_x86_64::{
     apic, cpu, entry, io_apic, irq, kvm, options, pic, port, power, println, timer, trap,
 };
 
 entry!(main);
+
+const PRESENT: Present = Present(&state::ALL);
 
 const TIMER: u8 = 0x51;
 const IPI: u8 = 0x61;
@@ -28,7 +30,7 @@ fn main() {
     pic::init();
     apic::init();
     timer::apic_ticks();
-    let seed = options::number("seed", 1);
+    let number = options::number("seed", 1);
     let bare = options::get("bare").is_some();
     let mut errors = 0;
     let mut report = |what: &str, name: &str, good: bool| {
@@ -39,19 +41,18 @@ fn main() {
     };
     // Debug exceptions of others must not come, from the first instruction on.
     report("a breakpoint that nobody has set", "debug", debug::touch(WATCHED.as_ptr() as u64).is_none());
-    for state in present() {
-        let clean = (state.holds)(0);
-        report("not as after a reset", state.name, clean || bare);
+    for state in PRESENT.wrong(0) {
+        report("not as after a reset", state.name, bare);
     }
-    println!("@boot facilities {}", Names);
+    println!("@boot facilities {PRESENT}");
     for round in 0..options::number("rounds", 20) {
-        let seed = seed << 16 | (round + 1) << 1 | 1;
-        present().for_each(|state| (state.fill)(seed));
+        let seed = state::seed(number, round);
+        PRESENT.fill(seed);
         for _ in 0..8 {
             exits();
         }
-        for state in present() {
-            report("changed", state.name, (state.holds)(seed));
+        for state in PRESENT.wrong(seed) {
+            report("changed", state.name, false);
         }
         report("the breakpoint", "debug", watches());
     }
@@ -60,19 +61,6 @@ fn main() {
         power::reset();
     }
     println!("@done facilities errors={errors}");
-}
-
-fn present() -> impl Iterator<Item = &'static State> {
-    state::ALL.iter().filter(|state| (state.exists)())
-}
-
-/// The names of what this machine has.
-struct Names;
-
-impl core::fmt::Display for Names {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        present().try_for_each(|state| write!(f, "{} ", state.name))
-    }
 }
 
 /// Leaves the guest in every way; the last one gives the CPU away, if there is somebody who wants it.

@@ -11,11 +11,13 @@
 #![no_std]
 #![no_main]
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
+use turnstile_guests_common::load::Load;
+use turnstile_guests_x86_64::console::Console;
+use turnstile_guests_x86_64::platform::{self, platform};
 use turnstile_guests_x86_64::{
-    apic, console, cpu, entry, io_apic, irq, options, pic, pit, platform, port, power, println, pv_eoi, smp,
-    timer,
+    apic, console, cpu, entry, io_apic, irq, options, pic, pit, port, power, println, pv_eoi, smp, timer,
 };
 
 entry!(main);
@@ -25,38 +27,9 @@ const IPI: u8 = 0x61;
 const PIT: u8 = 0x71;
 const COM1: u8 = 0x81;
 
-/// IPIs that were sent, and CPUs that have ended.
-static SENT: AtomicU64 = AtomicU64::new(0);
-static READY: AtomicU64 = AtomicU64::new(0);
-static ENDED: AtomicU64 = AtomicU64::new(0);
-/// The time-stamp counter at which the load begins; zero before it is known.
-static BEGIN: AtomicU64 = AtomicU64::new(0);
-static END: AtomicU64 = AtomicU64::new(0);
+static LOAD: Load = Load::new();
 /// The transmitter's interrupt is under way.
 static ASKED: AtomicBool = AtomicBool::new(false);
-
-/// Something that is done at a steady rate.
-struct Rhythm {
-    period: u64,
-    due: u64,
-}
-
-impl Rhythm {
-    fn new(option: &str, rate: u64) -> Self {
-        let rate = options::number(option, rate);
-        // Never, if the rate is zero.
-        let period = timer::frequency().checked_div(rate).unwrap_or(u64::MAX / 2);
-        Rhythm { period, due: BEGIN.load(SeqCst).saturating_add(period) }
-    }
-
-    fn is_due(&mut self, now: u64) -> bool {
-        let due = now >= self.due;
-        if due {
-            self.due += self.period;
-        }
-        due
-    }
-}
 
 fn main() {
     platform::report();
@@ -64,31 +37,13 @@ fn main() {
     apic::init();
     timer::apic_ticks();
     irq::set_handler(Some(handle));
-    for index in smp::others() {
-        if !smp::start(index, work, 0) {
-            println!("@error CPU {index} does not start");
-            return;
-        }
+    if !smp::start_others(work) {
+        return;
     }
     let offered = if pv_eoi::is_wanted() { "on" } else { "off" };
     println!("@boot load pv-eoi={offered}");
-    while READY.load(SeqCst) != smp::others().count() as u64 {
-        cpu::relax();
-    }
-    if options::get("marks").is_some() {
-        println!("@begin");
-    }
-    let milliseconds = options::number("milliseconds", 1000);
-    let begin = timer::now() + timer::ticks(1000);
-    END.store(begin + timer::ticks(1000 * milliseconds), SeqCst);
-    BEGIN.store(begin, SeqCst);
-    work(0);
-    while ENDED.load(SeqCst) != smp::count() as u64 {
-        cpu::relax();
-    }
-    if options::get("marks").is_some() {
-        println!("@end");
-    }
+    let (line, clock) = (platform().command_line(), timer::clock());
+    let milliseconds = LOAD.run(&mut Console, line, &clock, smp::count(), cpu::relax, || work(0));
     report(milliseconds);
     if options::get("stay").is_some() {
         power::halt();
@@ -101,16 +56,13 @@ fn work(_: u64) {
     if pv_eoi::is_wanted() {
         pv_eoi::enable();
     }
-    READY.fetch_add(u64::from(!first), SeqCst);
-    while BEGIN.load(SeqCst) == 0 {
-        cpu::relax();
-    }
-    let end = END.load(SeqCst);
+    let end = LOAD.join(first, cpu::relax);
     start_sources(first);
     let target = smp::apic_id((cpu::this().index() + 1) % smp::count());
-    let mut ipi = Rhythm::new("ipi", 13_000);
-    let mut com1 = Rhythm::new("com1", 1000);
-    let mut ports = Rhythm::new("ports", 2000);
+    let rhythm = |option, rate| LOAD.rhythm(platform().command_line(), &timer::clock(), option, rate);
+    let mut ipi = rhythm("ipi", 13_000);
+    let mut com1 = rhythm("com1", 1000);
+    let mut ports = rhythm("ports", 2000);
     cpu::unmask();
     loop {
         let now = timer::now();
@@ -118,7 +70,7 @@ fn work(_: u64) {
             break;
         }
         if ipi.is_due(now) {
-            SENT.fetch_add(1, SeqCst);
+            LOAD.send();
             match smp::count() {
                 1 => apic::send_to_self(IPI),
                 _ => apic::send_to(target, IPI),
@@ -137,7 +89,7 @@ fn work(_: u64) {
     apic::stop_timer();
     pit::stop();
     pv_eoi::disable();
-    ENDED.fetch_add(1, SeqCst);
+    LOAD.leave();
 }
 
 fn start_sources(devices: bool) {
@@ -174,10 +126,5 @@ fn report(milliseconds: u64) {
         smp::count(),
         pv_eoi::spared()
     );
-    let sent = SENT.load(SeqCst);
-    // Two to the same CPU become one if the first has not been taken; with one CPU it always has.
-    if ipis > sent || smp::count() == 1 && ipis != sent {
-        println!("@error {sent} IPIs were sent, and {ipis} taken");
-    }
-    println!("@done load");
+    LOAD.finish(&mut Console, ipis, smp::count());
 }

@@ -108,7 +108,7 @@ fn access(number: usize, address: u64, value: u64) -> (u64, Option<Trap>) {
 }
 
 fn end_of_memory() -> u64 {
-    platform().memory.as_slice().iter().map(|region| region.end()).max().unwrap_or(0)
+    platform().end_of_memory()
 }
 
 fn is_memory(address: u64) -> bool {

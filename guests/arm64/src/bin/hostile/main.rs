@@ -16,57 +16,41 @@ mod instructions;
 mod interrupts;
 mod tables;
 
+use turnstile_guests::console::Console;
+use turnstile_guests::platform::{self, platform};
 use turnstile_guests::test::rest;
 use turnstile_guests::timer::{self, Timer};
-use turnstile_guests::{console, cpu, entry, gic, irq, mmu, options, platform, println, psci};
+use turnstile_guests::{console, cpu, entry, gic, irq, mmu, options, println, psci};
+pub use turnstile_guests_common::hostile::Tally;
+use turnstile_guests_common::hostile::{self, Attack, Machine};
 
 entry!(main);
 
-/// What an attack counted.
-#[derive(Default)]
-pub struct Tally {
-    /// Things tried.
-    pub tried: u64,
-    /// Of them, those that ended as an exception.
-    pub trapped: u64,
-}
-
-impl Tally {
-    /// Counts one thing.
-    pub fn add(&mut self, trapped: bool) {
-        self.tried += 1;
-        self.trapped += u64::from(trapped);
-    }
-}
-
-struct Attack {
-    name: &'static str,
-    run: fn(&mut Tally),
-}
+const MACHINE: Machine = Machine { rest, put_back, works: machine_works };
 
 const ATTACKS: &[Attack] = &[
-    Attack { name: "holes", run: access::holes },
-    Attack { name: "devices", run: access::devices },
-    Attack { name: "device-accesses", run: access::device_accesses },
-    Attack { name: "fetch", run: access::fetch },
-    Attack { name: "faults", run: access::faults },
-    Attack { name: "encodings", run: encodings::registers },
-    Attack { name: "system-instructions", run: encodings::instructions },
-    Attack { name: "hypercalls", run: instructions::hypercalls },
-    Attack { name: "traps", run: instructions::traps },
-    Attack { name: "wait", run: instructions::wait },
-    Attack { name: "stack", run: instructions::stack },
-    Attack { name: "gic-distributor", run: interrupts::distributor },
-    Attack { name: "gic-interface", run: interrupts::interface },
-    Attack { name: "gic-redistributors", run: interrupts::redistributors },
-    Attack { name: "gic-sgi", run: interrupts::sgis },
-    Attack { name: "gic-storm", run: interrupts::storm },
-    Attack { name: "gic-cpus", run: interrupts::cpus },
-    Attack { name: "psci-cpus", run: calls::cpu_races },
-    Attack { name: "calls", run: calls::all },
-    Attack { name: "page-tables", run: tables::broken },
+    Attack::new("holes", access::holes),
+    Attack::new("devices", access::devices),
+    Attack::new("device-accesses", access::device_accesses),
+    Attack::new("fetch", access::fetch),
+    Attack::new("faults", access::faults),
+    Attack::new("encodings", encodings::registers),
+    Attack::new("system-instructions", encodings::instructions),
+    Attack::new("hypercalls", instructions::hypercalls),
+    Attack::new("traps", instructions::traps),
+    Attack::new("wait", instructions::wait),
+    Attack::new("stack", instructions::stack),
+    Attack::new("gic-distributor", interrupts::distributor),
+    Attack::new("gic-interface", interrupts::interface),
+    Attack::new("gic-redistributors", interrupts::redistributors),
+    Attack::new("gic-sgi", interrupts::sgis),
+    Attack::new("gic-storm", interrupts::storm),
+    Attack::new("gic-cpus", interrupts::cpus),
+    Attack::new("psci-cpus", calls::cpu_races),
+    Attack::new("calls", calls::all),
+    Attack::new("page-tables", tables::broken),
     // Does not return when the machine really suspends: the rest goes on from there.
-    Attack { name: "suspend", run: calls::suspend },
+    Attack::new("suspend", calls::suspend),
 ];
 
 /// Whether no hypervisor is expected below.
@@ -83,49 +67,12 @@ fn main() {
     println!("@boot hostile");
     platform::report();
     mmu::enable();
-    if options::get("list").is_some() {
-        ATTACKS.iter().for_each(|attack| println!("@list {}", attack.name));
-        fatal::ATTACKS.iter().for_each(|(name, _)| println!("@list {name} fatal"));
-        return;
-    }
-    let wanted = options::get("attack").unwrap_or("all");
-    let mut done = 0;
-    for attack in ATTACKS {
-        if wanted != "all" && !wanted.split(',').any(|name| name == attack.name) {
-            continue;
-        }
-        rest();
-        println!("@attack {}", attack.name);
-        let mut tally = Tally::default();
-        (attack.run)(&mut tally);
-        finish(attack.name, &tally);
-        done += 1;
-    }
-    for (name, run) in fatal::ATTACKS {
-        if wanted.split(',').any(|wanted| wanted == *name) {
-            println!("@attack {name}");
-            run();
-            println!("@error attack {name} was survived");
-            done += 1;
-        }
-    }
-    end(done);
+    hostile::run(&mut Console, platform().command_line(), &MACHINE, ATTACKS, fatal::ATTACKS);
 }
 
-fn end(done: u32) {
-    println!("@done attacks={done} survived");
-}
-
-/// Puts everything back, prints what an attack counted, and tries whether interrupts still work.
-pub fn finish(name: &str, tally: &Tally) {
+/// Puts back what [`rest`] leaves.
+fn put_back() {
     console::init();
-    rest();
-    println!("@attack {name} tried={} trapped={}", tally.tried, tally.trapped);
-    let works = machine_works();
-    if !works {
-        println!("@error interrupts do not work after {name}");
-    }
-    rest();
 }
 
 fn machine_works() -> bool {
@@ -151,7 +98,7 @@ fn machine_works() -> bool {
 
 /// Ends the run from a CPU that came back in another way than by returning.
 pub fn end_elsewhere(name: &str, tally: &Tally) -> ! {
-    finish(name, tally);
-    end(1);
+    hostile::finish(&mut Console, &MACHINE, name, tally);
+    hostile::end(&mut Console, 1);
     psci::system_off()
 }

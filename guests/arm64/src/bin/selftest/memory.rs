@@ -5,11 +5,11 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use turnstile_guests::mmu::{self, BLOCK, descriptor};
-use turnstile_guests::platform::platform;
+use turnstile_guests::platform::{Region, platform};
 use turnstile_guests::psci::status;
 use turnstile_guests::test::{Outcome, Test};
 use turnstile_guests::trap::{self, class};
-use turnstile_guests::{boot, check, check_eq, cpu, read_sysreg, skip, smp, timer};
+use turnstile_guests::{check, check_eq, cpu, read_sysreg, skip, smp, timer};
 
 pub const TESTS: &[Test] = &[
     Test { name: "memory-size", run: size },
@@ -32,12 +32,7 @@ fn poke(address: u64, value: u64) {
 
 /// Whether a block of memory holds nothing of this program.
 fn is_free(base: u64, size: u64) -> bool {
-    let (start, end) = boot::image();
-    let tree = platform().device_tree;
-    let initrd = platform().initrd.unwrap_or_default();
-    !(base < end && start < base + size
-        || base < tree.end() && tree.base < base + size
-        || base < initrd.end() && initrd.base < base + size)
+    !platform().taken.as_slice().iter().any(|taken| taken.touches(Region { base, size }))
 }
 
 fn size() -> Outcome {

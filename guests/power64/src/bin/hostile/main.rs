@@ -17,57 +17,41 @@ mod invalidations;
 mod pages;
 mod specials;
 
+pub use turnstile_guests_common::hostile::Tally;
+use turnstile_guests_common::hostile::{self, Attack, Machine};
+use turnstile_guests_power64::console::Console;
+use turnstile_guests_power64::platform::{self, platform};
 use turnstile_guests_power64::test::rest;
-use turnstile_guests_power64::{boot, cpu, entry, irq, mtspr, options, platform, println, timer};
+use turnstile_guests_power64::{boot, cpu, entry, irq, mtspr, options, println, timer};
 
 entry!(main);
 
-/// What an attack counted.
-#[derive(Default)]
-pub struct Tally {
-    /// Things tried.
-    pub tried: u64,
-    /// Of them, those that were refused: by an exception or a status.
-    pub trapped: u64,
-}
-
-impl Tally {
-    /// Counts one thing.
-    pub fn add(&mut self, trapped: bool) {
-        self.tried += 1;
-        self.trapped += u64::from(trapped);
-    }
-}
-
-struct Attack {
-    name: &'static str,
-    run: fn(&mut Tally),
-}
+const MACHINE: Machine = Machine { rest, put_back, works: machine_works };
 
 const ATTACKS: &[Attack] = &[
-    Attack { name: "hypercalls", run: calls::all },
-    Attack { name: "hypercalls-random", run: calls::random },
-    Attack { name: "system-calls", run: calls::levels },
-    Attack { name: "rtas", run: calls::services },
-    Attack { name: "rtas-blocks", run: calls::blocks },
-    Attack { name: "areas", run: areas::addresses },
-    Attack { name: "areas-moving", run: areas::moving },
-    Attack { name: "process-tables", run: areas::tables },
-    Attack { name: "specials-read", run: specials::read },
-    Attack { name: "specials-write", run: specials::write },
-    Attack { name: "machine-state", run: specials::machine_state },
-    Attack { name: "modes", run: specials::modes },
-    Attack { name: "invalidations", run: invalidations::all },
-    Attack { name: "doorbells", run: doorbells::all },
-    Attack { name: "doorbells-core", run: doorbells::core },
-    Attack { name: "stop", run: doorbells::stop },
-    Attack { name: "xive-pages", run: pages::sources },
-    Attack { name: "xive-presentation", run: pages::presentation },
-    Attack { name: "xive-calls", run: pages::calls },
-    Attack { name: "xive-storm", run: pages::storm },
-    Attack { name: "memory-outside", run: pages::outside },
-    Attack { name: "instructions", run: instructions::random },
-    Attack { name: "instructions-device", run: instructions::device },
+    Attack::new("hypercalls", calls::all),
+    Attack::new("hypercalls-random", calls::random),
+    Attack::new("system-calls", calls::levels),
+    Attack::new("rtas", calls::services),
+    Attack::new("rtas-blocks", calls::blocks),
+    Attack::new("areas", areas::addresses),
+    Attack::new("areas-moving", areas::moving),
+    Attack::new("process-tables", areas::tables),
+    Attack::new("specials-read", specials::read),
+    Attack::new("specials-write", specials::write),
+    Attack::new("machine-state", specials::machine_state),
+    Attack::new("modes", specials::modes),
+    Attack::new("invalidations", invalidations::all),
+    Attack::new("doorbells", doorbells::all),
+    Attack::new("doorbells-core", doorbells::core),
+    Attack::new("stop", doorbells::stop),
+    Attack::new("xive-pages", pages::sources),
+    Attack::new("xive-presentation", pages::presentation),
+    Attack::new("xive-calls", pages::calls),
+    Attack::new("xive-storm", pages::storm),
+    Attack::new("memory-outside", pages::outside),
+    Attack::new("instructions", instructions::random),
+    Attack::new("instructions-device", instructions::device),
 ];
 
 /// Whether no hypervisor of ours is expected below.
@@ -93,46 +77,13 @@ pub fn end_waits() {
 fn main() {
     println!("@boot hostile");
     platform::report();
-    if options::get("list").is_some() {
-        ATTACKS.iter().for_each(|attack| println!("@list {}", attack.name));
-        fatal::ATTACKS.iter().for_each(|(name, _)| println!("@list {name} fatal"));
-        return;
-    }
-    let wanted = options::get("attack").unwrap_or("all");
-    let mut done = 0;
-    for attack in ATTACKS {
-        if wanted != "all" && !wanted.split(',').any(|name| name == attack.name) {
-            continue;
-        }
-        rest();
-        println!("@attack {}", attack.name);
-        let mut tally = Tally::default();
-        (attack.run)(&mut tally);
-        finish(attack.name, &tally);
-        done += 1;
-    }
-    for (name, run) in fatal::ATTACKS {
-        if wanted.split(',').any(|wanted| wanted == *name) {
-            rest();
-            println!("@attack {name}");
-            run();
-            println!("@error attack {name} was survived");
-            done += 1;
-        }
-    }
-    println!("@done attacks={done} survived");
+    hostile::run(&mut Console, platform().command_line(), &MACHINE, ATTACKS, fatal::ATTACKS);
 }
 
-/// Puts everything back, prints what an attack counted, and tries whether interrupts still work.
-fn finish(name: &str, tally: &Tally) {
+/// Puts back what [`rest`] leaves.
+fn put_back() {
     // The performance monitor rests.
     mtspr!(795, 0x8000_0000);
-    rest();
-    println!("@attack {name} tried={} trapped={}", tally.tried, tally.trapped);
-    if !machine_works() {
-        println!("@error interrupts do not work after {name}");
-    }
-    rest();
 }
 
 fn machine_works() -> bool {

@@ -3,6 +3,7 @@
 
 use core::arch::asm;
 
+use turnstile_guests_common::stack::Stack;
 use turnstile_guests_x86_64::cpu::selector;
 use turnstile_guests_x86_64::exception::{self, vector};
 use turnstile_guests_x86_64::probe::{self, place};
@@ -89,11 +90,7 @@ pub fn vectors(tally: &mut Tally) {
 
 /// Executes code at privilege level 3: it ends by an exception in any case, for INT3's gate is not its own.
 fn at_level3(code: &[u8]) -> Option<trap::Trap> {
-    #[repr(C, align(64))]
-    struct Stack(core::cell::UnsafeCell<[u8; 1024]>);
-    // SAFETY: used as a stack, by the boot CPU.
-    unsafe impl Sync for Stack {}
-    static STACK: Stack = Stack(core::cell::UnsafeCell::new([0; 1024]));
+    static STACK: Stack<1024> = Stack::new();
     let mut all = [0xcc_u8; probe::LONGEST];
     all[..code.len()].copy_from_slice(code);
     // SAFETY: the slot is for this.
@@ -104,7 +101,7 @@ fn at_level3(code: &[u8]) -> Option<trap::Trap> {
             asm!(
                 "push {ss}", "push {rsp}", "push 0x3002", "push {cs}", "push {rip}", "iretq",
                 ss = in(reg) u64::from(selector::USER_DATA), cs = in(reg) u64::from(selector::USER_CODE),
-                rsp = in(reg) STACK.0.get() as u64 + 1024, rip = in(reg) probe::slot(),
+                rsp = in(reg) STACK.top(), rip = in(reg) probe::slot(),
                 in("rax") 0x7fff, in("rcx") 0x10, in("rdx") 0x80, in("rdi") io_apic::base() + io_apic::WINDOW,
             );
         }

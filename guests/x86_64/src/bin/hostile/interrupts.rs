@@ -12,24 +12,15 @@ use turnstile_guests_x86_64::probe::{self, place};
 use turnstile_guests_x86_64::random::{self, Random};
 use turnstile_guests_x86_64::{boot, crash, io_apic, irq, mmio, pit, port, smp, timer, trap};
 
+use crate::io::ACCESSES;
 use crate::{Tally, is_bare, stride};
 
 /// Every offset of the page, in every size.
 pub fn page(tally: &mut Tally) {
     let mut random = random::stream(7);
     apic::init_as(false);
-    let codes: [&[u8]; 8] = [
-        &[0x8a, 0x07],
-        &[0x66, 0x8b, 0x07],
-        &[0x8b, 0x07],
-        &[0x48, 0x8b, 0x07],
-        &[0x88, 0x17],
-        &[0x66, 0x89, 0x17],
-        &[0x89, 0x17],
-        &[0x48, 0x89, 0x17],
-    ];
     for offset in (0..4096_u64).step_by(stride()) {
-        for (index, code) in codes.into_iter().enumerate() {
+        for (index, code) in ACCESSES.into_iter().enumerate() {
             // The command has an attack of its own.
             if index >= 4 && (0x2f9..0x304).contains(&offset) {
                 continue;

@@ -104,27 +104,29 @@ pub fn strings(tally: &mut Tally) {
     mmu::set_upper(3, 0);
 }
 
+/// Loads by RDI, and stores of RDX by RDI, of 1 to 8 bytes.
+pub const ACCESSES: [&[u8]; 8] = [
+    &[0x8a, 0x07],
+    &[0x66, 0x8b, 0x07],
+    &[0x8b, 0x07],
+    &[0x48, 0x8b, 0x07],
+    &[0x88, 0x17],
+    &[0x66, 0x89, 0x17],
+    &[0x89, 0x17],
+    &[0x48, 0x89, 0x17],
+];
+
 /// Loads and stores of every size at every place of pages that devices have, or that nobody has.
 pub fn devices(tally: &mut Tally) {
     let mut random = random::stream(6);
     // The local APIC's page has an attack of its own.
     let pages = [io_apic::base(), 0xfed0_0000, 0xfed4_0000, 0xe000_0000, crash::outside(), 0xffff_f000];
-    let codes: [&[u8]; 8] = [
-        &[0x8a, 0x07],
-        &[0x66, 0x8b, 0x07],
-        &[0x8b, 0x07],
-        &[0x48, 0x8b, 0x07],
-        &[0x88, 0x17],
-        &[0x66, 0x89, 0x17],
-        &[0x89, 0x17],
-        &[0x48, 0x89, 0x17],
-    ];
     let firmware = if is_bare() { 2 } else { pages.len() };
     for page in &pages[..firmware] {
         let window = mmu::map_page(0, *page);
         mmu::map_page(1, *page);
         for offset in (0..4096).step_by(stride()) {
-            for code in codes {
+            for code in ACCESSES {
                 let mut registers = probe::pattern(offset);
                 registers[place::RDI] = window + offset;
                 registers[place::RDX] = random.special();

@@ -20,63 +20,45 @@ mod other_cpu;
 mod paravirtual;
 mod tables;
 
+pub use turnstile_guests_common::hostile::Tally;
+use turnstile_guests_common::hostile::{self, Attack, Machine};
+use turnstile_guests_x86_64::console::Console;
+use turnstile_guests_x86_64::platform::{self, platform};
 use turnstile_guests_x86_64::test::rest;
-use turnstile_guests_x86_64::{apic, console, cpu, entry, exception, irq, options, platform, println, timer};
+use turnstile_guests_x86_64::{apic, console, cpu, entry, exception, irq, options, println, timer};
 
 entry!(main);
 
-/// What an attack counted.
-#[derive(Default)]
-pub struct Tally {
-    /// Things tried.
-    pub tried: u64,
-    /// Of them, those that ended as an exception.
-    pub trapped: u64,
-}
-
-impl Tally {
-    /// Counts one thing.
-    pub fn add(&mut self, trapped: bool) {
-        self.tried += 1;
-        self.trapped += u64::from(trapped);
-    }
-}
-
-struct Attack {
-    /// Those of a group are done together by its name.
-    group: &'static str,
-    name: &'static str,
-    run: fn(&mut Tally),
-}
+const MACHINE: Machine = Machine { rest, put_back, works: machine_works };
 
 const ATTACKS: &[Attack] = &[
-    Attack { group: "registers", name: "msrs", run: msrs::ranges },
-    Attack { group: "registers", name: "msrs-random", run: msrs::random },
-    Attack { group: "registers", name: "cpuid", run: cpuids::all },
-    Attack { group: "places", name: "ports", run: io::ports },
-    Attack { group: "places", name: "ports-string", run: io::strings },
-    Attack { group: "places", name: "devices", run: io::devices },
-    Attack { group: "interrupts", name: "apic-page", run: interrupts::page },
-    Attack { group: "interrupts", name: "apic-msrs", run: interrupts::msrs },
-    Attack { group: "interrupts", name: "apic-icr", run: interrupts::commands },
-    Attack { group: "interrupts", name: "apic-base", run: interrupts::base },
-    Attack { group: "interrupts", name: "ioapic", run: interrupts::io_apic },
-    Attack { group: "interrupts", name: "storm", run: interrupts::storm },
-    Attack { group: "interrupts", name: "pv-addresses", run: paravirtual::addresses },
-    Attack { group: "interrupts", name: "pv-eoi", run: paravirtual::eoi },
-    Attack { group: "registers", name: "hypercalls", run: calls::hypercalls },
-    Attack { group: "registers", name: "svm", run: calls::svm },
-    Attack { group: "registers", name: "vectors", run: calls::vectors },
-    Attack { group: "registers", name: "user", run: calls::user },
-    Attack { group: "opcodes", name: "instructions", run: instructions::opcodes },
-    Attack { group: "opcodes", name: "prefixes", run: instructions::prefixes },
-    Attack { group: "places", name: "page-ends", run: instructions::page_ends },
-    Attack { group: "places", name: "fetch", run: instructions::fetch },
-    Attack { group: "registers", name: "control", run: control::registers },
-    Attack { group: "registers", name: "debug", run: control::debug },
-    Attack { group: "places", name: "page-tables", run: tables::broken },
-    Attack { group: "interrupts", name: "cpu-races", run: other_cpu::races },
-    Attack { group: "interrupts", name: "cpu-real-mode", run: other_cpu::real_mode },
+    Attack::of("registers", "msrs", msrs::ranges),
+    Attack::of("registers", "msrs-random", msrs::random),
+    Attack::of("registers", "cpuid", cpuids::all),
+    Attack::of("places", "ports", io::ports),
+    Attack::of("places", "ports-string", io::strings),
+    Attack::of("places", "devices", io::devices),
+    Attack::of("interrupts", "apic-page", interrupts::page),
+    Attack::of("interrupts", "apic-msrs", interrupts::msrs),
+    Attack::of("interrupts", "apic-icr", interrupts::commands),
+    Attack::of("interrupts", "apic-base", interrupts::base),
+    Attack::of("interrupts", "ioapic", interrupts::io_apic),
+    Attack::of("interrupts", "storm", interrupts::storm),
+    Attack::of("interrupts", "pv-addresses", paravirtual::addresses),
+    Attack::of("interrupts", "pv-eoi", paravirtual::eoi),
+    Attack::of("registers", "hypercalls", calls::hypercalls),
+    Attack::of("registers", "svm", calls::svm),
+    Attack::of("registers", "vectors", calls::vectors),
+    Attack::of("registers", "user", calls::user),
+    Attack::of("opcodes", "instructions", instructions::opcodes),
+    Attack::of("opcodes", "prefixes", instructions::prefixes),
+    Attack::of("places", "page-ends", instructions::page_ends),
+    Attack::of("places", "fetch", instructions::fetch),
+    Attack::of("registers", "control", control::registers),
+    Attack::of("registers", "debug", control::debug),
+    Attack::of("places", "page-tables", tables::broken),
+    Attack::of("interrupts", "cpu-races", other_cpu::races),
+    Attack::of("interrupts", "cpu-real-mode", other_cpu::real_mode),
 ];
 
 /// Whether no hypervisor is expected below.
@@ -92,46 +74,13 @@ pub fn stride() -> usize {
 fn main() {
     println!("@boot hostile");
     platform::report();
-    if options::get("list").is_some() {
-        ATTACKS.iter().for_each(|attack| println!("@list {} {}", attack.name, attack.group));
-        fatal::ATTACKS.iter().for_each(|(name, _)| println!("@list {name} fatal"));
-        return;
-    }
-    let wanted = options::get("attack").unwrap_or("all");
-    let mut done = 0;
-    for attack in ATTACKS {
-        if wanted != "all" && !wanted.split(',').any(|name| [attack.name, attack.group].contains(&name)) {
-            continue;
-        }
-        rest();
-        println!("@attack {}", attack.name);
-        let mut tally = Tally::default();
-        (attack.run)(&mut tally);
-        finish(attack.name, &tally);
-        done += 1;
-    }
-    for (name, run) in fatal::ATTACKS {
-        if wanted.split(',').any(|wanted| wanted == *name) {
-            rest();
-            println!("@attack {name}");
-            run();
-            println!("@error attack {name} was survived");
-            done += 1;
-        }
-    }
-    println!("@done attacks={done} survived");
+    hostile::run(&mut Console, platform().command_line(), &MACHINE, ATTACKS, fatal::ATTACKS);
 }
 
-/// Puts everything back, prints what an attack counted, and tries whether interrupts still work.
-fn finish(name: &str, tally: &Tally) {
+/// Puts back what [`rest`] leaves.
+fn put_back() {
     console::init();
     exception::init();
-    rest();
-    println!("@attack {name} tried={} trapped={}", tally.tried, tally.trapped);
-    if !machine_works() {
-        println!("@error interrupts do not work after {name}");
-    }
-    rest();
 }
 
 fn machine_works() -> bool {

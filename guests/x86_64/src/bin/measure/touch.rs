@@ -1,29 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The first write to a page of memory.
 
+use turnstile_guests_common::touch::{self, Pages};
+use turnstile_guests_x86_64::console::Console;
 use turnstile_guests_x86_64::platform::platform;
-use turnstile_guests_x86_64::{bench, boot, measured_loop, options, println};
-
-const PAGE: u64 = 4096;
-/// Pages are taken from here on: what lies below, a hypervisor has touched itself when it loaded the guest.
-const FIRST: u64 = 16 << 20;
+use turnstile_guests_x86_64::{bench, boot, measured_loop};
 
 /// Writes to page after page; each is written to once. Options: `order=` bytes from one page to the next (4096), for
 /// hypervisors that map larger ones.
 pub fn measure() {
-    let step = options::number("order", PAGE).max(PAGE);
-    let start = FIRST.max(boot::image().1).next_multiple_of(step);
-    let end = platform().memory.as_slice().iter().map(|region| region.end()).find(|end| *end > start);
-    let pages = (end.unwrap_or(start) - start) / step;
-    let warm_up = options::number("warm-up", 256).max(1);
-    let iterations = options::number("iterations", 1 << 20);
-    if options::get("batches").is_some() || pages < warm_up + iterations {
-        println!(
-            "@error there are {pages} pages, and warm-up and iterations need {}, without batches",
-            warm_up + iterations
-        );
-        return;
-    }
+    let machine = platform();
+    let pages =
+        touch::pages(&mut Console, machine.command_line(), machine.memory.as_slice(), boot::image().1);
+    let Some(Pages { start, step }) = pages else { return };
     let next = core::cell::Cell::new(start);
     bench::measure(
         "first-touch",

@@ -8,6 +8,8 @@ use turnstile_guests_x86_64::apic::{self, icr};
 use turnstile_guests_x86_64::test::{Outcome, Test};
 use turnstile_guests_x86_64::{check, check_eq, cpu, irq, mmio, skip, smp, timer};
 
+use crate::others;
+
 pub const TESTS: &[Test] = &[
     Test { name: "cpus-start", run: start },
     Test { name: "cpus-real-mode", run: real_mode },
@@ -23,17 +25,16 @@ pub const TESTS: &[Test] = &[
     Test { name: "cpus-tsc", run: tsc },
 ];
 
-static STOP: AtomicU64 = AtomicU64::new(0);
 static VALUE: AtomicU64 = AtomicU64::new(0);
 
 /// Takes interrupts by HLT or, with 1, polling, until it is told to stop.
 fn take(polling: u64) {
     cpu::unmask();
-    while STOP.load(SeqCst) == 0 {
+    while !others::are_to_stop() {
         match polling {
             0 => {
                 cpu::mask();
-                if STOP.load(SeqCst) == 0 {
+                if !others::are_to_stop() {
                     cpu::wait();
                 }
                 cpu::unmask();
@@ -43,34 +44,13 @@ fn take(polling: u64) {
     }
 }
 
-/// Starts all others; returns what went wrong.
-fn start_all(work: fn(u64), argument: u64) -> Outcome {
-    if smp::count() == 1 {
-        skip!("one CPU");
-    }
-    STOP.store(0, SeqCst);
-    for index in smp::others() {
-        check!(smp::start(index, work, argument), "CPU {index} does not start");
-    }
-    Ok(())
-}
-
-fn stop_all() -> Outcome {
-    STOP.store(1, SeqCst);
-    for index in smp::others() {
-        apic::send_to(smp::apic_id(index), 0x3f);
-        check!(smp::wait_done(index), "CPU {index} does not stop");
-    }
-    Ok(())
-}
-
 fn start() -> Outcome {
     fn work(value: u64) {
         VALUE.fetch_add(value, SeqCst);
     }
     for round in 1..=3 {
         VALUE.store(0, SeqCst);
-        start_all(work, round)?;
+        others::start(work, round)?;
         for index in smp::others() {
             check!(smp::wait_done(index), "CPU {index} does not end");
         }
@@ -181,17 +161,17 @@ fn init() -> Outcome {
 
 /// A CPU that runs does not care for start-up interrupts.
 fn startup_ignored() -> Outcome {
-    start_all(take, 1)?;
+    others::start(take, 1)?;
     for index in smp::others() {
         smp::send_startup(index, 0);
     }
     timer::wait(1000, || false);
-    stop_all()
+    others::stop()
 }
 
 fn ipi_each() -> Outcome {
     for polling in [1, 0] {
-        start_all(take, polling)?;
+        others::start(take, polling)?;
         for index in smp::others() {
             for round in 1..=20 {
                 apic::send_to(smp::apic_id(index), 0x61);
@@ -199,7 +179,7 @@ fn ipi_each() -> Outcome {
                 check!(came, "CPU {index} took {} of {round}", irq::count_on(index, 0x61));
             }
         }
-        stop_all()?;
+        others::stop()?;
         irq::reset_counts();
     }
     Ok(())
@@ -216,7 +196,7 @@ fn all_took(vector: u8, count: u32, with_this: u32) -> Outcome {
 }
 
 fn ipi_shorthands() -> Outcome {
-    start_all(take, 0)?;
+    others::start(take, 0)?;
     apic::send(0, icr::OTHERS | icr::ASSERT | 0x61);
     all_took(0x61, 1, 0)?;
     apic::send(0, icr::ALL | icr::ASSERT | 0x62);
@@ -224,14 +204,14 @@ fn ipi_shorthands() -> Outcome {
     let everybody = if apic::is_x2apic() { u32::MAX } else { 0xff };
     apic::send(everybody, icr::ASSERT | 0x63);
     all_took(0x63, 1, 1)?;
-    stop_all()
+    others::stop()
 }
 
 fn ipi_logical() -> Outcome {
     if !apic::is_x2apic() {
         skip!("no x2APIC");
     }
-    start_all(take, 0)?;
+    others::start(take, 0)?;
     // All of this CPU's cluster.
     let cluster = smp::apic_id(0) >> 4;
     apic::send(cluster << 16 | 0xffff, icr::LOGICAL | icr::ASSERT | 0x61);
@@ -241,7 +221,7 @@ fn ipi_logical() -> Outcome {
         timer::wait(100_000, || irq::count_on(index, 0x61) == member);
         check_eq!(irq::count_on(index, 0x61), member, "CPU {index} took");
     }
-    stop_all()
+    others::stop()
 }
 
 /// Just one of those named takes it.
@@ -249,7 +229,7 @@ fn ipi_lowest() -> Outcome {
     if !apic::is_x2apic() {
         skip!("no x2APIC");
     }
-    start_all(take, 0)?;
+    others::start(take, 0)?;
     for round in 1..=10 {
         apic::send(0xffff, icr::LOWEST | icr::LOGICAL | icr::ASSERT | 0x61);
         let sum = || (0..smp::count()).map(|index| irq::count_on(index, 0x61)).sum::<u32>();
@@ -258,7 +238,7 @@ fn ipi_lowest() -> Outcome {
         cpu::take_interrupts();
         check_eq!(sum(), round, "all took");
     }
-    stop_all()
+    others::stop()
 }
 
 /// There and back, both in HLT.
@@ -268,7 +248,7 @@ fn ipi_halted() -> Outcome {
             apic::send_to(smp::apic_id(0), 0x62);
         }
     }
-    start_all(take, 0)?;
+    others::start(take, 0)?;
     irq::set_handler(Some(answer));
     for round in 1..=200 {
         apic::send_to(smp::apic_id(1), 0x61);
@@ -280,14 +260,14 @@ fn ipi_halted() -> Outcome {
         check_eq!(irq::count(0x62), round, "answers");
     }
     timer::disarm();
-    stop_all()
+    others::stop()
 }
 
 /// An NMI gets through masked interrupts, and ends HLT.
 fn nmi() -> Outcome {
-    start_all(
+    others::start(
         |_| {
-            while STOP.load(SeqCst) == 0 {
+            while !others::are_to_stop() {
                 turnstile_guests_x86_64::cpu::halt_masked()
             }
         },
@@ -299,7 +279,7 @@ fn nmi() -> Outcome {
         apic::send(smp::apic_id(index), icr::NMI | icr::ASSERT);
         check!(timer::wait(1_000_000, || count() == before + 1), "CPU {index} took no NMI");
     }
-    STOP.store(1, SeqCst);
+    others::set_stop(true);
     for index in smp::others() {
         apic::send(smp::apic_id(index), icr::NMI | icr::ASSERT);
         check!(smp::wait_done(index), "CPU {index} does not stop");
@@ -316,14 +296,14 @@ fn state() -> Outcome {
         VALUE.store(u64::from(irq::count(0x61)) | 1 << 32, SeqCst);
     }
     fn hold(_: u64) {
-        while STOP.load(SeqCst) == 0 {
+        while !others::are_to_stop() {
             cpu::relax();
         }
     }
-    start_all(hold, 0)?;
+    others::start(hold, 0)?;
     // Interrupts are masked there, so it stays pending.
     apic::send_to(smp::apic_id(1), 0x61);
-    stop_all()?;
+    others::stop()?;
     VALUE.store(0, SeqCst);
     check!(smp::start(1, look, 0), "CPU 1 does not start again");
     check!(smp::wait_done(1), "CPU 1 does not end");
@@ -335,7 +315,7 @@ fn state() -> Outcome {
 fn tsc() -> Outcome {
     fn read(_: u64) {
         VALUE.store(timer::now(), SeqCst);
-        while STOP.load(SeqCst) == 0 {
+        while !others::are_to_stop() {
             cpu::relax();
         }
     }
@@ -343,7 +323,7 @@ fn tsc() -> Outcome {
         skip!("one CPU");
     }
     for index in smp::others() {
-        STOP.store(0, SeqCst);
+        others::set_stop(false);
         VALUE.store(0, SeqCst);
         let before = timer::now();
         check!(smp::start(index, read, 0), "CPU {index} does not start");
@@ -353,7 +333,7 @@ fn tsc() -> Outcome {
             before <= there && there <= after,
             "CPU {index} is at {there:#x}, between {before:#x} and {after:#x}"
         );
-        STOP.store(1, SeqCst);
+        others::set_stop(true);
         check!(smp::wait_done(index), "CPU {index} does not stop");
     }
     Ok(())

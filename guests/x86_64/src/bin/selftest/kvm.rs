@@ -6,7 +6,9 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use turnstile_guests_x86_64::exception::vector;
 use turnstile_guests_x86_64::kvm::{self, call, feature, msr};
 use turnstile_guests_x86_64::test::{Outcome, Test};
-use turnstile_guests_x86_64::{apic, check, check_eq, cpu, irq, mmio, skip, smp, timer, trap};
+use turnstile_guests_x86_64::{check, check_eq, cpu, irq, mmio, skip, smp, timer, trap};
+
+use crate::others;
 
 pub const TESTS: &[Test] = &[
     Test { name: "kvm-features", run: features },
@@ -135,37 +137,15 @@ fn steal_time() -> Outcome {
     Ok(())
 }
 
-static STOP: AtomicU64 = AtomicU64::new(0);
-
 fn take(_: u64) {
-    while STOP.load(SeqCst) == 0 {
+    while !others::are_to_stop() {
         cpu::wait();
     }
 }
 
-fn start_all() -> Outcome {
-    if smp::count() == 1 {
-        skip!("one CPU");
-    }
-    STOP.store(0, SeqCst);
-    for index in smp::others() {
-        check!(smp::start(index, take, 0), "CPU {index} does not start");
-    }
-    Ok(())
-}
-
-fn stop_all() -> Outcome {
-    STOP.store(1, SeqCst);
-    for index in smp::others() {
-        apic::send_to(smp::apic_id(index), 0x3f);
-        check!(smp::wait_done(index), "CPU {index} does not stop");
-    }
-    Ok(())
-}
-
 fn send_ipi() -> Outcome {
     need!(feature::SEND_IPI, "sending by hypercall");
-    start_all()?;
+    others::start(take, 0)?;
     // All but this CPU by the low word, as identifiers from the smallest on.
     let smallest = (0..smp::count()).map(smp::apic_id).min().unwrap_or(0);
     let bits = smp::others().fold(0_u128, |bits, index| bits | 1 << (smp::apic_id(index) - smallest));
@@ -180,14 +160,14 @@ fn send_ipi() -> Outcome {
     check_eq!(sent, 1, "the answer for one that is there and one that is not");
     check!(timer::wait(1_000_000, || irq::count_on(smp::count() - 1, 0x62) == 1), "it took none");
     check_eq!(irq::count(0x61), 0, "this CPU took");
-    stop_all()
+    others::stop()
 }
 
 fn kick() -> Outcome {
     need!(feature::UNHALT, "the kick");
     static WOKEN: AtomicU64 = AtomicU64::new(0);
     fn sleep(_: u64) {
-        while STOP.load(SeqCst) == 0 {
+        while !others::are_to_stop() {
             cpu::halt_masked();
             WOKEN.fetch_add(1, SeqCst);
         }
@@ -195,7 +175,7 @@ fn kick() -> Outcome {
     if smp::count() == 1 {
         skip!("one CPU");
     }
-    STOP.store(0, SeqCst);
+    others::set_stop(false);
     WOKEN.store(0, SeqCst);
     check!(smp::start(1, sleep, 0), "CPU 1 does not start");
     for round in 1..=5 {
@@ -203,7 +183,7 @@ fn kick() -> Outcome {
         check_eq!(kvm::hypercall(call::KICK_CPU, [0, u64::from(smp::apic_id(1)), 0, 0]), 0, "the answer");
         check!(timer::wait(1_000_000, || WOKEN.load(SeqCst) >= round), "kick {round} does not wake");
     }
-    STOP.store(1, SeqCst);
+    others::set_stop(true);
     kvm::hypercall(call::KICK_CPU, [0, u64::from(smp::apic_id(1)), 0, 0]);
     check!(smp::wait_done(1), "CPU 1 does not stop");
     Ok(())

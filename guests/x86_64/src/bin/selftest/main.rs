@@ -19,6 +19,7 @@ mod log;
 mod memory;
 mod modes;
 mod msrs;
+mod others;
 mod pv_eoi;
 mod state;
 mod timers;
