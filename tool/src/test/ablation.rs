@@ -4,8 +4,8 @@
 
 use turnstile_techniques::{Architecture, Set};
 
-use super::guests::no_failures;
 use super::image;
+use super::programs::no_failures;
 use super::scenario::{Ending, Scenario, Step, guest};
 use crate::bench::ablate;
 use crate::bench::rows;

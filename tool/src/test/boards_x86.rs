@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! PCs of all kinds: the boards and processors that QEMU has, few CPUs and many, without what newer ones have.
 
-use super::guests;
+use super::programs;
 use super::scenario::Scenario;
+use crate::isa::Isa;
 
 /// A guest of its own on a CPU that is not the boot CPU, on a machine with these lines.
 fn on(name: &str, machine: &str, cpu: u16) -> Scenario {
-    let mut scenario = guests::echo("pc").on_pc();
-    scenario.name = format!("x86_64/boards/{name}");
-    let vm = guests::echo("pc").config.replace("8MiB", "16MiB");
-    scenario.config = format!("[machine]\n{machine}\n{vm}cpus = [{cpu}]\n");
-    scenario
+    programs::echo_on_board(Isa::X86_64, name, machine, "pc", cpu)
 }
 
 /// The scenarios of this topic.

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a guest on a PC cannot do to others: whatever it tries ends as a fault of its own, or as a stop of its VM.
 
-use turnstile_link::{Command, StopReason};
+use turnstile_link::StopReason;
 
-use super::guests_x86::{beacons_are_good, with_beacon};
-use super::scenario::{Ending, Record, Scenario, Step, guest};
+use super::hostile::{self, found_nothing};
+use super::scenario::{Ending, Scenario, Step};
+use super::victims::beacons_are_good;
+use crate::isa::Isa;
+
+/// The architecture of this topic.
+const ISA: Isa = Isa::X86_64;
+/// The guest's memory.
+const MEMORY: &str = "32MiB";
 
 /// Attacks that end the VM, and what the report says of each.
 const ENDED: [(&str, &str); 8] = [
@@ -33,7 +40,7 @@ const GROUPS: [(&str, &str); 5] = [
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios: Vec<_> = GROUPS.map(|(group, apic)| survived(group, apic)).into();
     scenarios.extend(ENDED.map(|(attack, report)| ended(attack, report)));
-    scenarios.extend(FOR_EVER.map(for_ever));
+    scenarios.extend(FOR_EVER.map(|attack| hostile::for_ever(ISA, attack, MEMORY, "")));
     scenarios
 }
 
@@ -44,41 +51,16 @@ fn survived(group: &str, apic: &str) -> Scenario {
     // Some in memory that is mapped on demand: those that are about places, and with an xAPIC.
     let mapping = if apic == "xapic" || group == "places" { "on-demand" } else { "at-start" };
     let more = format!("vcpus = 2\napic = \"{apic}\"\nmapping = \"{mapping}\"\ncmdline = \"attack={group}\"");
-    let config = with_beacon(guest("hostile", "hostile", "32MiB", &more), "count=50");
-    let steps =
-        vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
-    Scenario::pc(format!("hostile/{group}-{apic}"), config, steps).limit(900).judge(found_nothing)
-}
-
-/// The guest found nothing wrong, and the VM beside it did not notice.
-pub fn found_nothing(record: &Record) -> Result<(), String> {
-    match record.console(0).contains("@error") || record.console(0).contains("attacks=0 ") {
-        true => Err("the guest found something wrong".to_owned()),
-        false => beacons_are_good(record),
-    }
+    let config = hostile::beside(MEMORY, &more, "count=50");
+    hostile::survived(ISA, &format!("{group}-{apic}"), config).limit(900).judge(found_nothing)
 }
 
 /// The hypervisor stops the VM, and says why.
 fn ended(attack: &'static str, report: &'static str) -> Scenario {
     let more = format!("cmdline = \"attack={attack}\"");
-    let config = with_beacon(guest("hostile", "hostile", "32MiB", &more), "count=20 limit=250000");
+    let config = hostile::beside(MEMORY, &more, "count=20 limit=250000");
     let steps =
         vec![Step::Reported(report), Step::Stopped(0, StopReason::Crash), Step::Expect(1, "@done beacons=")];
     let scenario = Scenario::pc(format!("hostile/{attack}"), config, steps);
     scenario.counted().ending(Ending::Done { crashed: 1 }).judge(beacons_are_good)
-}
-
-/// The guest goes on for ever: it is stopped by command, as a user would.
-///
-/// Not counted: a guest that takes one exception after the other without executing an instruction lets counted time stand
-/// still for everybody.
-fn for_ever(attack: &'static str) -> Scenario {
-    let more = format!("cmdline = \"attack={attack}\"");
-    let config = with_beacon(guest("hostile", "hostile", "32MiB", &more), "count=50");
-    let steps = vec![
-        Step::Expect(1, "@done beacons="),
-        Step::Tell(Command::Stop { vm: 0 }),
-        Step::Stopped(0, StopReason::Killed),
-    ];
-    Scenario::pc(format!("hostile/{attack}"), config, steps).judge(beacons_are_good)
 }

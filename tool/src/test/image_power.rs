@@ -2,11 +2,13 @@
 //! What the built image for POWER must not contain: a floating-point or vector instruction outside of what saves and loads
 //! that state of guests, and a way from the light tier of an exit into a panic or through a pointer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
+
+use super::reach::{Functions, Pointer};
 
 /// What saves and loads the floating-point and vector state of guests.
 const KEEPERS: [&str; 2] = ["turnstile_save_vectors", "turnstile_load_vectors"];
@@ -28,8 +30,7 @@ const FEWEST_INSTRUCTIONS: usize = 10_000;
 struct Program {
     code: Vec<u8>,
     base: u64,
-    /// Address, size and name of each function.
-    functions: BTreeMap<u64, (u64, String)>,
+    functions: Functions,
     /// The light handlers that tables name.
     handlers: BTreeSet<u64>,
 }
@@ -42,17 +43,11 @@ impl Program {
         let code = text.data().map_err(|error| error.to_string())?.to_vec();
         let (base, end) = (text.address(), text.address() + text.size());
         let named = || file.symbols().filter_map(|symbol| Some((symbol.name().ok()?.to_owned(), symbol)));
-        let mut functions: BTreeMap<u64, (u64, String)> = named()
+        let functions = named()
             .filter(|(name, symbol)| (base..end).contains(&symbol.address()) && !name.starts_with('$'))
             .map(|(name, symbol)| (symbol.address(), (symbol.size(), name)))
             .collect();
-        // What is written in assembly has no size: it goes to the next symbol.
-        let starts: Vec<u64> = functions.keys().copied().collect();
-        for (&start, &next) in starts.iter().zip(starts.iter().skip(1).chain([&end])) {
-            if let Some((size @ 0, _)) = functions.get_mut(&start) {
-                *size = next - start;
-            }
-        }
+        let functions = Functions::new(functions, Some(end));
         let tables: Vec<(u64, u64)> = named()
             .filter(|(name, _)| {
                 let name = format!("{:#}", rustc_demangle::demangle(name));
@@ -71,19 +66,9 @@ impl Program {
         Ok(Program { code, base, functions, handlers })
     }
 
-    /// The function that an address is in.
-    fn function(&self, address: u64) -> Option<u64> {
-        let (start, (size, _)) = self.functions.range(..=address).next_back()?;
-        (address - start < *size).then_some(*start)
-    }
-
-    fn name(&self, start: u64) -> &str {
-        self.functions.get(&start).map_or("", |(_, name)| name)
-    }
-
     /// The instructions of a function with their addresses.
     fn body(&self, start: u64) -> impl Iterator<Item = (u64, u32)> {
-        let size = self.functions.get(&start).map_or(0, |(size, _)| *size);
+        let size = self.functions.size(start);
         let offset = start.saturating_sub(self.base) as usize;
         let body = self.code.get(offset..offset + size as usize).unwrap_or_default();
         (start..).step_by(4).zip(body.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)))
@@ -147,40 +132,13 @@ pub fn hot_path(elf: &Path) -> Result<(), String> {
     if program.handlers.len() < FEWEST_HANDLERS {
         return Err(format!("{} light handlers in the image, expected more", program.handlers.len()));
     }
-    let mut todo: Vec<u64> = program.handlers.iter().copied().collect();
-    let mut from: BTreeMap<u64, u64> = todo.iter().map(|&handler| (handler, handler)).collect();
-    while let Some(start) = todo.pop() {
-        if program.name(start).contains("panic") {
-            return Err(format!("the light tier can reach {}", way(&program, &from, start)));
+    program.functions.follow(program.handlers.iter().copied(), |start| {
+        let is_dispatcher = program.functions.name(start) == DISPATCHER;
+        match program.body(start).any(|(_, word)| calls_pointer(word)) && !is_dispatcher {
+            true => Err(Pointer),
+            false => Ok(program.body(start).filter_map(|(address, word)| target(word, address)).collect()),
         }
-        for (address, word) in program.body(start) {
-            if calls_pointer(word) && program.name(start) != DISPATCHER {
-                return Err(format!(
-                    "the light tier calls through a pointer: {}",
-                    way(&program, &from, start)
-                ));
-            }
-            let Some(called) = target(word, address).and_then(|target| program.function(target)) else {
-                continue;
-            };
-            if let std::collections::btree_map::Entry::Vacant(entry) = from.entry(called) {
-                entry.insert(start);
-                todo.push(called);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// How a function is reached, for people.
-fn way(program: &Program, from: &BTreeMap<u64, u64>, mut function: u64) -> String {
-    let mut names = vec![program.name(function)];
-    while let Some(&caller) = from.get(&function).filter(|caller| **caller != function) {
-        names.push(program.name(caller));
-        function = caller;
-    }
-    names.reverse();
-    names.iter().map(|name| format!("{:#}", rustc_demangle::demangle(name))).collect::<Vec<_>>().join(" -> ")
+    })
 }
 
 /// Fails if code names a register of the floating-point and vector state, which is the guest's while it is resident, but
@@ -191,8 +149,8 @@ fn way(program: &Program, from: &BTreeMap<u64, u64>, mut function: u64) -> Strin
 pub fn no_vectors(elf: &Path) -> Result<(), String> {
     let program = Program::load(elf)?;
     let (mut seen, mut kept) = (0, 0);
-    for (&start, (_, name)) in &program.functions {
-        if KEEPERS.contains(&name.as_str()) {
+    for (start, name) in program.functions.iter() {
+        if KEEPERS.contains(&name) {
             kept += program.body(start).filter(|(_, word)| is_vector(*word)).count();
             continue;
         }

@@ -9,6 +9,8 @@ use std::path::Path;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, elf};
 
+use super::reach::{Functions, Pointer};
+
 /// The tables of the light handlers, one entry for each exit code.
 const TABLES: [&str; 4] =
     ["LIGHT_HANDLERS", "LIGHT_HANDLERS_NAMED", "LIGHT_HANDLERS_TIMED", "LIGHT_HANDLERS_NAMED_TIMED"];
@@ -28,8 +30,7 @@ struct Section {
 /// The code of an image, and where things are.
 struct Program {
     sections: Vec<Section>,
-    /// Address, size and name of each function.
-    functions: BTreeMap<u64, (u64, String)>,
+    functions: Functions,
     symbols: BTreeMap<String, u64>,
 }
 
@@ -46,17 +47,11 @@ impl Program {
             let section = symbol.section_index().and_then(|index| file.section_by_index(index).ok());
             section.is_some_and(|section| section.kind() == object::SectionKind::Text)
         };
-        let mut functions: BTreeMap<u64, (u64, String)> = named()
+        let functions = named()
             .filter(|(_, symbol)| is_code(symbol))
             .map(|(name, symbol)| (symbol.address(), (symbol.size(), name)))
             .collect();
-        // What is written in assembly has no size: it goes to the next symbol.
-        let starts: Vec<u64> = functions.keys().copied().collect();
-        for (&start, &next) in starts.iter().zip(starts.iter().skip(1)) {
-            if let Some((size @ 0, _)) = functions.get_mut(&start) {
-                *size = next - start;
-            }
-        }
+        let functions = Functions::new(functions, None);
         let symbols = named().map(|(name, symbol)| (name, symbol.address())).collect();
         Ok(Program { sections, functions, symbols })
     }
@@ -70,20 +65,10 @@ impl Program {
         section.bytes.get(offset..offset + size as usize).unwrap_or_default()
     }
 
-    /// The function that an address is in.
-    fn function(&self, address: u64) -> Option<u64> {
-        let (start, (size, _)) = self.functions.range(..=address).next_back()?;
-        (address - start < *size).then_some(*start)
-    }
-
-    fn name(&self, start: u64) -> &str {
-        self.functions.get(&start).map_or("", |(_, name)| name)
-    }
-
     /// The instructions of a function.
     fn body(&self, start: u64) -> Vec<Instruction> {
-        let size = self.functions.get(&start).map_or(0, |(size, _)| *size);
-        Decoder::with_ip(64, self.bytes(start, size), start, DecoderOptions::NONE).into_iter().collect()
+        let body = self.bytes(start, self.functions.size(start));
+        Decoder::with_ip(64, body, start, DecoderOptions::NONE).into_iter().collect()
     }
 
     /// Where a call in a function leads through a word of the global offset table, which the linker has filled: at once,
@@ -106,7 +91,7 @@ impl Program {
         let word = instruction.is_ip_rel_memory_operand().then(|| instruction.ip_rel_memory_address())?;
         let bytes: [u8; 8] = self.bytes(word, 8).try_into().ok()?;
         let target = u64::from_le_bytes(bytes);
-        self.functions.contains_key(&target).then_some(target)
+        self.functions.begins(target).then_some(target)
     }
 
     /// The light handlers: what the tables name.
@@ -120,7 +105,7 @@ impl Program {
             }
             handlers.extend(entries.iter().map(|entry| u64::from_le_bytes(*entry)));
         }
-        let unknown = handlers.iter().find(|handler| !self.functions.contains_key(handler));
+        let unknown = handlers.iter().find(|handler| !self.functions.begins(**handler));
         match unknown {
             Some(handler) => Err(format!("the handler at {handler:#x} is no function")),
             None if handlers.len() < FEWEST_HANDLERS => {
@@ -138,39 +123,13 @@ impl Program {
 /// Names the function, or says why the image cannot be read.
 pub fn hot_path(elf: &Path) -> Result<(), String> {
     let program = Program::load(elf)?;
-    let mut todo: Vec<u64> = program.handlers()?.into_iter().collect();
-    let mut from: BTreeMap<u64, u64> = todo.iter().map(|&handler| (handler, handler)).collect();
-    while let Some(start) = todo.pop() {
-        let name = program.name(start);
-        if name.contains("panic") {
-            return Err(format!("the light tier can reach {}", way(&program, &from, start)));
-        }
-        for instruction in program.body(start) {
-            let target = match instruction.flow_control() {
-                FlowControl::IndirectCall => Some(program.linked(start, &instruction).ok_or_else(|| {
-                    format!("the light tier calls through a pointer: {}", way(&program, &from, start))
-                })?),
-                _ => target(&instruction),
-            };
-            let Some(target) = target.and_then(|target| program.function(target)) else { continue };
-            if let std::collections::btree_map::Entry::Vacant(entry) = from.entry(target) {
-                entry.insert(start);
-                todo.push(target);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// How a function is reached, for people.
-fn way(program: &Program, from: &BTreeMap<u64, u64>, mut function: u64) -> String {
-    let mut names = vec![program.name(function)];
-    while let Some(&caller) = from.get(&function).filter(|caller| **caller != function) {
-        names.push(program.name(caller));
-        function = caller;
-    }
-    names.reverse();
-    names.iter().map(|name| format!("{:#}", rustc_demangle::demangle(name))).collect::<Vec<_>>().join(" -> ")
+    program.functions.follow(program.handlers()?, |start| {
+        let targets = program.body(start).into_iter().map(|instruction| match instruction.flow_control() {
+            FlowControl::IndirectCall => program.linked(start, &instruction).map(Some).ok_or(Pointer),
+            _ => Ok(target(&instruction)),
+        });
+        targets.filter_map(Result::transpose).collect()
+    })
 }
 
 /// Where a direct call or jump leads.
@@ -192,11 +151,11 @@ fn target(instruction: &Instruction) -> Option<u64> {
 pub fn no_vectors(elf: &Path) -> Result<(), String> {
     let program = Program::load(elf)?;
     let mut seen = 0;
-    for &start in program.functions.keys() {
+    for (start, name) in program.functions.iter() {
         for instruction in program.body(start) {
             seen += 1;
             if operands(&instruction).any(is_vector) {
-                let name = rustc_demangle::demangle(program.name(start));
+                let name = rustc_demangle::demangle(name);
                 let place = instruction.ip();
                 return Err(format!("{name:#} has {:?} at {place:#x}", instruction.mnemonic()));
             }

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Debian's kernels for PCs, unmodified.
 
-use turnstile_link::StopReason;
+use super::debian::{RESET, RESETTING, Test, VERSION, Vms, other_stays, quiet_kernel};
+use super::scenario::{Record, Scenario};
+use crate::isa::Isa;
 
-use super::linux::quiet_kernel;
-use super::scenario::{Ending, Record, Scenario, Step, linux};
-
-const READY: &str = "turnstile: shell ready";
-/// Processor time for a Linux with several vCPUs, in seconds.
-const LIMIT: u64 = 300;
-/// A PC's kernel has to be told where its console is.
-const CONSOLE: &str = "console=ttyS0";
+/// The Linux VMs of this architecture.
+const VMS: Vms = Vms { isa: Isa::X86_64, console: "console=ttyS0 ", memory: "256MiB", limit: 300 };
 
 /// The scenarios of this topic.
 pub fn scenarios() -> Vec<Scenario> {
@@ -31,25 +27,14 @@ pub fn scenarios() -> Vec<Scenario> {
 
 /// From the kernel to a shell, and off again by ACPI; with an xAPIC in memory that is mapped on demand.
 fn boot(vcpus: u32, apic: &str, kernel: &str) -> Scenario {
-    let cmdline = format!("{CONSOLE} turnstile.run=info,poweroff");
     let mapping = if apic == "xapic" { "on-demand" } else { "at-start" };
-    let config = linux("linux", vcpus, &cmdline, &format!("apic = \"{apic}\"\nmapping = \"{mapping}\""))
-        .replace("debian:linux\"", &format!("debian:{kernel}\""));
-    let ready = match vcpus {
-        1 => "turnstile: shell ready cpus=1",
-        _ => "turnstile: shell ready cpus=4",
-    };
-    let steps = vec![
-        Step::Expect(0, ready),
-        Step::Expect(0, "turnstile: info ok"),
-        Step::Stopped(0, StopReason::PowerOff),
-    ];
+    let more = format!("apic = \"{apic}\"\nmapping = \"{mapping}\"");
     let judge = match (vcpus, apic) {
         (1, _) => recognized,
         (_, "xapic") => several_by_page,
         _ => several_by_msr,
     };
-    Scenario::pc(format!("linux/boot-{kernel}-{apic}-{vcpus}"), config, steps).limit(LIMIT).judge(judge)
+    VMS.boot(&format!("{kernel}-{apic}"), vcpus, kernel, "", &more).judge(judge)
 }
 
 /// The kernel says all of this.
@@ -86,98 +71,25 @@ fn several_by_msr(record: &Record) -> Result<(), String> {
 }
 
 fn typing() -> Scenario {
-    let config = linux("linux", 1, &format!("{CONSOLE} quiet"), "");
-    let steps = vec![
-        Step::Expect(0, READY),
-        Step::Expect(0, "# "),
-        // What is echoed is not what is expected.
-        Step::Type(0, "echo sum-$((6*7))\r"),
-        Step::Expect(0, "sum-42"),
-        Step::Type(0, "cat /proc/version | tr a-z A-Z\r"),
-        Step::Expect(0, "LINUX VERSION"),
-        Step::Type(0, "poweroff -f\r"),
-        Step::Stopped(0, StopReason::PowerOff),
-    ];
-    Scenario::pc("linux/typing", config, steps).limit(LIMIT).judge(quiet_kernel)
+    VMS.typing("typing", "", &VERSION)
 }
 
 /// What a kernel does with CPUs, timers, IPIs and memory.
 fn checks() -> Scenario {
-    let cmdline = format!("{CONSOLE} quiet turnstile.run=hotplug,timer,ipi-stress,memory,poweroff");
-    let config = linux("linux", 4, &cmdline, "");
-    let steps = vec![
-        Step::Expect(0, READY),
-        Step::Expect(0, "turnstile: hotplug ok"),
-        Step::Expect(0, "turnstile: timer ok"),
-        Step::Expect(0, "turnstile: ipi-stress ok"),
-        Step::Expect(0, "turnstile: memory ok"),
-        Step::Stopped(0, StopReason::PowerOff),
-    ];
-    Scenario::pc("linux/hotplug-timer-ipi-memory", config, steps).limit(LIMIT).judge(quiet_kernel)
+    VMS.checks("hotplug-timer-ipi-memory", &[Test::Hotplug, Test::Timer, Test::IpiStress, Test::Memory])
 }
 
 /// Reboots and powers off, beside another.
 fn reboot() -> Scenario {
-    let cmdline = format!("{CONSOLE} quiet");
-    let config = linux("one", 2, &cmdline, "") + &linux("two", 1, &cmdline, "apic = \"xapic\"");
-    let steps = vec![
-        Step::Expect(0, READY),
-        Step::Expect(1, READY),
-        Step::Expect(0, "# "),
-        Step::Type(0, "reboot -f\r"),
-        Step::Stopped(0, StopReason::Reset),
-        Step::Started(0, 2),
-        Step::Expect(0, READY),
-        Step::Expect(1, "# "),
-        Step::Type(1, "echo alive-$((1+1)); poweroff -f\r"),
-        Step::Expect(1, "alive-2"),
-        Step::Stopped(1, StopReason::PowerOff),
-        Step::Expect(0, "# "),
-        Step::Type(0, "poweroff -f\r"),
-        Step::Stopped(0, StopReason::PowerOff),
-    ];
-    Scenario::pc("linux/reboot-and-poweroff", config, steps).limit(LIMIT).judge(|record| {
-        let starts = record.starts.iter().filter(|start| start.vm == 1).count();
-        if starts != 1 {
-            return Err(format!("the other VM started {starts} times"));
-        }
-        quiet_kernel(record)
-    })
+    VMS.reboot("apic = \"xapic\"").judge(other_stays)
 }
 
 /// Two VMs at once.
 fn two() -> Scenario {
-    let checks = format!("{CONSOLE} quiet turnstile.run=timer,ipi-stress,poweroff");
-    let config = linux("one", 2, &checks, "") + &linux("two", 2, &checks, "paravirt = \"none\"");
-    let mut steps = Vec::new();
-    for vm in [0, 1] {
-        steps.push(Step::Expect(vm, READY));
-        steps.push(Step::Expect(vm, "turnstile: timer ok"));
-        steps.push(Step::Expect(vm, "turnstile: ipi-stress ok"));
-    }
-    Scenario::pc("linux/two-at-once", config, steps).limit(2 * LIMIT).judge(quiet_kernel)
+    VMS.two("two-at-once", &[Test::Timer, Test::IpiStress], ["", "paravirt = \"none\""])
 }
 
 /// A kernel panics and is started again; the other VM works on.
 fn crash_beside() -> Scenario {
-    let cmdline = format!("{CONSOLE} quiet");
-    let config = linux("one", 1, &format!("{cmdline} panic=-1 reboot=panic_warm"), "on-crash = \"restart\"")
-        + &linux("two", 1, &cmdline, "");
-    let steps = vec![
-        Step::Expect(0, READY),
-        Step::Expect(1, READY),
-        Step::Expect(0, "# "),
-        Step::Expect(1, "# "),
-        Step::Type(0, "echo c >/proc/sysrq-trigger\r"),
-        Step::Expect(0, "Kernel panic"),
-        Step::Reported("warm reset"),
-        Step::Stopped(0, StopReason::Crash),
-        Step::Started(0, 2),
-        Step::Type(1, "echo alive-$((1+1))\r"),
-        Step::Expect(1, "alive-2"),
-        Step::Expect(0, READY),
-        Step::Type(1, "poweroff -f\r"),
-        Step::Stopped(1, StopReason::PowerOff),
-    ];
-    Scenario::pc("linux/crash-beside-another", config, steps).limit(LIMIT).ending(Ending::Poweroff)
+    VMS.crash_beside(RESETTING, &RESET)
 }

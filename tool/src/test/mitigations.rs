@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use super::guests;
 use super::scenario::{Record, Scenario, Step};
+use super::{guests, programs};
 use crate::bench::assemble::{self, Assembled};
 use crate::bench::document::Document;
 use crate::bench::selection::Selection;
@@ -39,7 +39,7 @@ fn needless() -> Scenario {
     let scenario = guests::selftest("kvmtool", 1, "off");
     let quiet = |record: &Record| match record.text.contains(SAID) {
         true => Err("something is done on exits of a CPU that needs nothing".to_owned()),
-        false => guests::no_failures(record),
+        false => programs::no_failures(record),
     };
     Scenario { name: "arm64/mitigations/max".to_owned(), ..scenario }.judge(quiet)
 }

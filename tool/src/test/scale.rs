@@ -3,7 +3,7 @@
 
 use turnstile_link::StopReason;
 
-use super::linux::quiet_kernel;
+use super::debian::quiet_kernel;
 use super::scenario::{Scenario, Step, linux};
 
 /// What every VM does besides booting and powering off.

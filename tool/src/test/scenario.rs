@@ -129,6 +129,15 @@ impl Scenario {
         Self::of(Isa::Power64, &name.into(), config.into(), steps)
     }
 
+    /// The same on an architecture's machine, by default the usual one.
+    pub fn at(isa: Isa, name: impl Into<String>, config: impl Into<String>, steps: Vec<Step>) -> Self {
+        match isa {
+            Isa::Arm64 => Self::new(name, config, steps),
+            Isa::X86_64 => Self::pc(name, config, steps),
+            Isa::Power64 => Self::power(name, config, steps),
+        }
+    }
+
     /// A scenario whose configuration may leave the machine out.
     fn of(isa: Isa, name: &str, config: String, steps: Vec<Step>) -> Self {
         let config = match config.contains("[machine]") {
@@ -163,6 +172,12 @@ impl Scenario {
             prepare: None,
             judge: None,
         }
+    }
+
+    /// Boots another machine.
+    pub fn with_config(mut self, config: String) -> Self {
+        self.config = config;
+        self
     }
 
     /// Runs it with counted instructions.

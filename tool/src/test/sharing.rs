@@ -4,9 +4,9 @@
 use turnstile_exitstat::Event;
 use turnstile_link::{Command, StopReason};
 
-use super::guests::no_failures;
-use super::hostile_x86;
-use super::linux::quiet_kernel;
+use super::debian::quiet_kernel;
+use super::hostile::found_nothing;
+use super::programs::no_failures;
 use super::scenario::{Ending, Judge, Record, Scenario, Step, guest, linux};
 
 /// Processor time for Linux, in seconds.
@@ -179,7 +179,7 @@ fn hostile_pc() -> Scenario {
         + &shared("beacon", "beacon", "16MiB", "[0]", "cmdline = \"count=50\"");
     let steps =
         vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
-    Scenario::pc("sharing/hostile", config, steps).limit(900).judge(hostile_x86::found_nothing)
+    Scenario::pc("sharing/hostile", config, steps).limit(900).judge(found_nothing)
 }
 
 /// A VM resets itself with a record of stolen time switched on, while another one wants its CPU: nothing is written to
