@@ -18,12 +18,14 @@
   label();
 
   document.getElementById("save").addEventListener("click", () => {
-    const text = JSON.stringify(JSON.parse(document.getElementById("document").textContent), null, 2);
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([text + "\n"], { type: "application/json" }));
-    link.download = "bench.json";
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    document.querySelectorAll("script[type='application/json']").forEach((run) => {
+      const text = JSON.stringify(JSON.parse(run.textContent), null, 2);
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([text + "\n"], { type: "application/json" }));
+      link.download = `${run.id.replace("document", "bench")}.json`;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    });
   });
 
   // On paper nothing can be unfolded. Registers and single instructions stay closed: they would take many sheets.

@@ -202,9 +202,9 @@ pub struct Bench {
     /// Also measure what techniques are worth, by going without each of them, and without all
     #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, default_missing_value = "all", conflicts_with_all = ["statistics", "platform"])]
     pub ablate: Option<String>,
-    /// Show a file that --save wrote, and measure nothing
+    /// Show a file that --save wrote, and measure nothing; several, of different architectures, are one report
     #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "platform", "ablate", "statistics", "check", "update_budgets", "program"])]
-    pub from: Option<PathBuf>,
+    pub from: Vec<PathBuf>,
     /// Write JSON instead of the table
     #[arg(long)]
     pub json: bool,

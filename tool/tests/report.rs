@@ -34,6 +34,21 @@ fn a_page_is_written_beside_the_table() {
 }
 
 #[test]
+fn runs_of_several_architectures_are_one_page() {
+    let folder = folder();
+    let mut power: serde_json::Value = serde_json::from_str(FIXTURE).unwrap();
+    power["isa"] = "power64".into();
+    folder.write("power.json", power.to_string().as_bytes());
+    bench(&folder, &["--from", "power.json", "--html", "report.html"]).success();
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(page.contains("id=\"figures\"") && page.contains("id=\"figures-power64\""));
+    bench(&folder, &["--from", "power.json", "--json"]).code(2).stderr(contains("one architecture"));
+    bench(&folder, &["--from", "run.json", "--html", "twice.html"])
+        .code(2)
+        .stderr(contains("two runs of arm64"));
+}
+
+#[test]
 fn estimates_are_in_the_page_and_in_the_json() {
     let folder = folder();
     folder.write("m.toml", MODEL.as_bytes());

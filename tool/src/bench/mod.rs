@@ -46,6 +46,8 @@ pub mod table;
 pub mod trace;
 mod weights;
 
+use std::path::PathBuf;
+
 use assemble::Assembled;
 use document::Document;
 use matrix::Matrix;
@@ -71,66 +73,84 @@ pub const FEWEST: u64 = 16384;
 
 /// Measures, or takes what was measured, and shows it.
 pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
-    if options.isa != cli::ALL_ISAS {
-        let isa = Isa::ALL.into_iter().find(|isa| isa.name() == options.isa).unwrap_or_default();
-        return bench_one(layout, isa, options);
-    }
-    if options.json || options.save.is_some() || options.html.is_some() || options.native {
-        let help = "give one --isa for --json, --save, --html and --native";
+    let isas: Vec<Isa> =
+        Isa::ALL.into_iter().filter(|isa| [cli::ALL_ISAS, isa.name()].contains(&&*options.isa)).collect();
+    let several = isas.len() > 1 || options.from.len() > 1;
+    if several && (options.json || options.save.is_some() || options.native) {
+        let help = "give one --isa or one --from for --json, --save and --native";
         return Err(Failure::usage("a document is of one architecture").help(help));
     }
-    Isa::ALL.into_iter().try_for_each(|isa| {
-        println!("{isa}\n");
-        bench_one(layout, isa, options)
-    })
-}
-
-/// The same for one architecture.
-fn bench_one(layout: &Layout, isa: Isa, options: &cli::Bench) -> Result<()> {
-    let selection = select(isa, options)?;
     for file in [&options.save, &options.html].into_iter().flatten() {
         can_write(file)?;
     }
     if options.native {
-        return native::bench(layout, options, &selection.rows);
+        let selections: Result<Vec<Selection>> = isas.iter().map(|isa| select(*isa, options)).collect();
+        return selections?.iter().try_for_each(|selection| native::bench(layout, options, &selection.rows));
     }
-    let weights = options.weights.as_deref().map(Weights::load).transpose()?;
-    let chosen = options.ablate.as_deref().map(ablate::select).transpose()?;
-    let Assembled { mut document, failures } = match &options.from {
-        Some(file) => {
-            Assembled { document: Document::load(file).map_err(Failure::wrong_choice)?, failures: Vec::new() }
-        }
-        None => {
-            let qemu = setup::qemu::ensure(layout, isa, options.qemu.program.as_deref())?;
-            let mut assembled = assemble::measure(layout, &qemu, &selection)?;
-            if let Some(chosen) = chosen {
-                assembled.ablate(ablate::measure(layout, &qemu, isa, &selection.rows, chosen)?, chosen);
-            }
-            assembled
-        }
-    };
-    if let Some(weights) = &weights {
-        weights.apply(&mut document)?;
-    }
-    show(&document, options)?;
-    if let Some(file) = &options.save {
-        write_named(file, document.json()?.as_bytes())?;
-    }
+    let runs = take(layout, &isas, several, options)?;
     if let Some(file) = &options.html {
-        write_named(file, html::page(&document)?.as_bytes())?;
+        let documents: Vec<&Document> = runs.iter().map(|run| &run.document).collect();
+        write_named(file, html::page(&documents)?.as_bytes())?;
         ui::note(&format!("the report is in {}", Layout::shown(file)));
     }
-    conclude(&document, failures)?;
-    for platform in Platform::select(isa, &options.platform) {
-        if options.check {
-            budgets::check(layout, platform, options.statistics, &document)?;
-        }
-        if options.update_budgets {
-            budgets::update(layout, platform, options.statistics, &document, options.allow_raise)?;
-        }
+    for Assembled { document, failures } in runs {
+        conclude(&document, failures)?;
+        compare(layout, options, &document)?;
     }
     if options.check {
         ui::note("every row is within its budgets");
+    }
+    Ok(())
+}
+
+/// Measures each architecture, or takes each saved run; shows it, and saves it.
+fn take(layout: &Layout, isas: &[Isa], several: bool, options: &cli::Bench) -> Result<Vec<Assembled>> {
+    let weights = options.weights.as_deref().map(Weights::load).transpose()?;
+    let finish = |mut run: Assembled| {
+        if let Some(weights) = &weights {
+            weights.apply(&mut run.document)?;
+        }
+        if several {
+            println!("{}\n", run.document.isa);
+        }
+        show(&run.document, options)?;
+        if let Some(file) = &options.save {
+            write_named(file, run.document.json()?.as_bytes())?;
+        }
+        Ok(run)
+    };
+    if options.from.is_empty() {
+        return isas.iter().map(|isa| finish(measure_one(layout, *isa, options)?)).collect();
+    }
+    let load = |file: &PathBuf| {
+        let document = Document::load(file).map_err(Failure::wrong_choice)?;
+        finish(Assembled { document, failures: Vec::new() })
+    };
+    options.from.iter().map(load).collect()
+}
+
+/// Measures one architecture.
+fn measure_one(layout: &Layout, isa: Isa, options: &cli::Bench) -> Result<Assembled> {
+    let selection = select(isa, options)?;
+    let chosen = options.ablate.as_deref().map(ablate::select).transpose()?;
+    let qemu = setup::qemu::ensure(layout, isa, options.qemu.program.as_deref())?;
+    let mut assembled = assemble::measure(layout, &qemu, &selection)?;
+    if let Some(chosen) = chosen {
+        assembled.ablate(ablate::measure(layout, &qemu, isa, &selection.rows, chosen)?, chosen);
+    }
+    Ok(assembled)
+}
+
+/// Holds the figures to the budgets, or lowers those, if that was asked for.
+fn compare(layout: &Layout, options: &cli::Bench, document: &Document) -> Result<()> {
+    let isa = Isa::ALL.into_iter().find(|isa| isa.name() == document.isa).unwrap_or_default();
+    for platform in Platform::select(isa, &options.platform) {
+        if options.check {
+            budgets::check(layout, platform, options.statistics, document)?;
+        }
+        if options.update_budgets {
+            budgets::update(layout, platform, options.statistics, document, options.allow_raise)?;
+        }
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The report: one page that needs nothing but a browser.
 //!
-//! It is made from the document and nothing else. Its templates, style and script are in `bench/report/`. All
+//! It is made from the documents, one of each architecture, and nothing else. Its templates, style and script are in `bench/report/`. All
 //! charts are SVG with places in per cent, so that text keeps its size on every width; the script adds only
 //! conveniences.
 
@@ -24,6 +24,7 @@ use trace::Detail;
 use super::document::{Document, Trace};
 use super::matrix::Matrix;
 use crate::failure::{Context, Failure, Result};
+use crate::isa::Isa;
 
 const STYLE: &str = include_str!("../../../../bench/report/report.css");
 const SCRIPT: &str = include_str!("../../../../bench/report/report.js");
@@ -42,7 +43,27 @@ const DETAILS: [Detail; 6] = [
 #[derive(Template)]
 #[template(path = "page.html")]
 struct Page<'d> {
+    parts: Vec<Part<'d>>,
+    tool: &'d str,
+    date: &'d str,
+    /// The versions of QEMU, each once.
+    qemu: String,
+    style: &'static str,
+    script: &'static str,
+    policy: String,
+}
+
+/// What the page has of one run, which is of one architecture.
+#[derive(Template)]
+#[template(path = "part.html")]
+struct Part<'d> {
     document: &'d Document,
+    /// The architecture, for people.
+    title: &'d str,
+    /// Behind the names of elements, which are one page's: nothing for the first part.
+    suffix: String,
+    /// Whether there are more parts.
+    several: bool,
     figures: figures::Figures<'d>,
     operations: Option<operations::Operations<'d>>,
     ablation: Option<ablation::Table<'d>>,
@@ -50,16 +71,19 @@ struct Page<'d> {
     matrix: Option<Matrix<'d>>,
     traces: trace::Traces<'d>,
     estimates: Option<cycles::Estimates<'d>>,
-    style: &'static str,
-    script: &'static str,
-    policy: String,
     json: String,
 }
 
-/// Makes the page.
-pub fn page(document: &Document) -> Result<String> {
+/// Makes the page of one run, or of several of different architectures.
+pub fn page(documents: &[&Document]) -> Result<String> {
+    for (index, document) in documents.iter().enumerate() {
+        if documents.iter().take(index).any(|other| other.isa == document.isa) {
+            return Err(Failure::usage(format!("there are two runs of {}", document.isa))
+                .help("give one of each architecture (--from)"));
+        }
+    }
     for detail in DETAILS {
-        let page = render(document, detail)?;
+        let page = render(documents, detail)?;
         if page.len() < LARGEST {
             return Ok(page);
         }
@@ -68,25 +92,56 @@ pub fn page(document: &Document) -> Result<String> {
         .help("measure fewer rows or subjects for one report (--rows, --subjects)"))
 }
 
-fn render(document: &Document, detail: Detail) -> Result<String> {
+fn render(documents: &[&Document], detail: Detail) -> Result<String> {
+    let several = documents.len() > 1;
+    let parts: Result<Vec<Part<'_>>> = documents
+        .iter()
+        .enumerate()
+        .map(|(index, document)| part(document, index, several, detail))
+        .collect();
+    let first = documents.first();
+    let mut qemu: Vec<&str> = documents.iter().map(|document| document.qemu.as_str()).collect();
+    qemu.dedup();
+    let page = Page {
+        parts: parts?,
+        tool: first.map_or("", |document| &document.tool),
+        date: first.map_or("", |document| &document.date),
+        qemu: qemu.join(", "),
+        style: STYLE,
+        script: SCRIPT,
+        policy: embed::policy(SCRIPT),
+    };
+    let text = page.render().context(|| "cannot write the report".to_owned())?;
+    Ok(embed::printable(&text))
+}
+
+fn part<'d>(document: &'d Document, index: usize, several: bool, detail: Detail) -> Result<Part<'d>> {
     let figures = figures::Figures::new(document);
     let series = &figures.series;
-    let page = Page {
+    Ok(Part {
         document,
+        title: title(&document.isa),
+        suffix: if index == 0 { String::new() } else { format!("-{}", document.isa) },
+        several,
         operations: operations::Operations::new(document, series),
         ablation: document.ablation.as_ref().map(ablation::Table::new),
         curve: curve::Curve::new(document, series),
         matrix: Matrix::new(document),
         traces: trace::traces(document, series, detail),
         estimates: cycles::Estimates::new(document, series),
-        style: STYLE,
-        script: SCRIPT,
-        policy: embed::policy(SCRIPT),
         json: embedded(document)?,
         figures,
-    };
-    let text = page.render().context(|| "cannot write the report".to_owned())?;
-    Ok(embed::printable(&text))
+    })
+}
+
+/// An architecture, for people; a document of another version may name one that is not known.
+fn title(isa: &str) -> &str {
+    match Isa::ALL.into_iter().find(|known| known.name() == isa) {
+        Some(Isa::Arm64) => "Armv8-A (arm64)",
+        Some(Isa::X86_64) => "AMD64, PCs (x86_64)",
+        Some(Isa::Power64) => "POWER (power64)",
+        None => isa,
+    }
 }
 
 /// The document as JSON, without the single instructions: the page has them as text.

@@ -15,7 +15,7 @@ fn fixture() -> Document {
 }
 
 fn parsed(document: &Document) -> Html {
-    let html = Html::parse_document(&page(document).unwrap());
+    let html = Html::parse_document(&page(&[document]).unwrap());
     // Everything opened is closed, and nothing is where it may not be.
     assert_eq!(html.errors, Vec::<String>::new());
     html
@@ -131,6 +131,40 @@ fn platforms_are_side_by_side() {
 }
 
 #[test]
+fn architectures_are_parts_with_their_machine_and_figures() {
+    let arm = fixture();
+    let power = Document {
+        isa: "power64".to_owned(),
+        platform: "qemu-powernv9 power9".to_owned(),
+        ablation: None,
+        ..fixture()
+    };
+    let html = Html::parse_document(&page(&[&arm, &power]).unwrap());
+    assert_eq!(html.errors, Vec::<String>::new());
+    let titles: Vec<String> = all(&html, "h2.isa").iter().map(text).collect();
+    assert_eq!(titles, ["Armv8-A (arm64)", "POWER (power64)"]);
+    let tiles: Vec<String> = all(&html, "header .tiles-what").iter().map(text).collect();
+    assert!(tiles[1].contains("POWER (power64)") && tiles[1].contains("instructions"), "{tiles:?}");
+    assert!(tiles[1].contains("qemu-powernv9 power9"), "{tiles:?}");
+    for document in [&arm, &power] {
+        let cell =
+            format!("[data-isa='{}'] [data-subject='turnstile'][data-row='null-hypercall']", document.isa);
+        let expected = document.figure("turnstile", "null-hypercall").unwrap().instructions.unwrap();
+        assert_eq!(all(&html, &cell).iter().map(number).collect::<Vec<_>>(), [expected], "{cell}");
+    }
+    let mut ids: Vec<&str> = all(&html, "[id]").iter().filter_map(|element| element.attr("id")).collect();
+    let every = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), every, "each name is one element's");
+    for label in all(&html, "[aria-labelledby]") {
+        assert!(ids.contains(&label.attr("aria-labelledby").unwrap()));
+    }
+    assert_eq!(all(&html, "script[type='application/json']").len(), 2);
+    assert!(page(&[&arm, &arm]).unwrap_err().to_string().contains("two runs of arm64"));
+}
+
+#[test]
 fn strings_stay_text() {
     let mut document = fixture();
     let hostile = || HOSTILE.to_owned();
@@ -148,7 +182,7 @@ fn strings_stay_text() {
         ablation.techniques[0].name = hostile();
         ablation.seed[0].source = hostile();
     }
-    let text = page(&document).unwrap();
+    let text = page(&[&document]).unwrap();
     let html = parsed(&document);
     assert!(all(&html, "img").is_empty());
     assert_eq!(all(&html, "script").len(), 2);
@@ -170,7 +204,7 @@ fn the_document_is_in_the_page_but_for_single_instructions() {
 
 #[test]
 fn nothing_is_fetched() {
-    let text = page(&fixture()).unwrap();
+    let text = page(&[&fixture()]).unwrap();
     assert!(!text.contains("http://") && !text.contains("https://") && !text.contains("url("));
     let html = Html::parse_document(&text);
     for selector in ["[src]", "[href]", "link", "iframe", "object"] {
@@ -206,7 +240,7 @@ fn a_large_run_stays_below_a_megabyte() {
         other_rows.extend(document.traces.iter().map(|trace| Trace { row: row.to_owned(), ..trace.clone() }));
     }
     document.traces.extend(other_rows);
-    let text = page(&document).unwrap();
+    let text = page(&[&document]).unwrap();
     assert!(text.len() < LARGEST, "{}", text.len());
     let html = parsed(&document);
     assert!(text.contains("more are left out"), "what is left out is said");
