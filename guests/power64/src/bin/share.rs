@@ -5,25 +5,35 @@
 //! The gaps between two looks at the timebase that are longer than a few microseconds are the time of others: no hypervisor
 //! has to tell.
 //!
-//! Options: `from=` and `until=`, microseconds on the timebase (200000 and 500000); from the start on if `from=0`.
+//! Options: `from=` and `until=`, microseconds on the timebase (200000 and 500000); from the start on if `from=0`;
+//! with `relative`, both count from the start of this VM. `told` compares the gaps with what the hypervisor tells of them.
 #![no_std]
 #![no_main]
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_guests_power64::platform::MAX_CPUS;
-use turnstile_guests_power64::{cpu, entry, options, println, smp, timer};
+use turnstile_guests_power64::{cpu, entry, options, println, smp, timer, turns};
 
 entry!(main);
 
 /// Microseconds that no loop of this program takes, and no visit of a hypervisor that gives nobody else the CPU.
 const GAP: u64 = 50;
 
+/// What is told may differ from the gaps by so many thousandths of the time: of the hypervisor's own work, gaps have what is
+/// behind a turn's end and before the next one's begin.
+const TOLERANCE: u64 = 20;
+
 /// CPUs that have finished.
 static FINISHED: AtomicU64 = AtomicU64::new(0);
+/// The time from which `from=` and `until=` count.
+static BASE: AtomicU64 = AtomicU64::new(0);
 static RAN: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
 fn main() {
+    if options::get("relative").is_some() {
+        BASE.store(timer::now(), Ordering::Relaxed);
+    }
     for index in smp::others() {
         if !smp::start(index, spin, 0) {
             println!("@error CPU {index} does not start");
@@ -44,12 +54,18 @@ fn main() {
 
 fn spin(_: u64) {
     let at = |option, default| timer::ticks(options::number(option, default));
-    let (from, until) = (at("from", 200_000), at("until", 500_000));
+    let (early, late) = (at("from", 200_000), at("until", 500_000));
+    let base = BASE.load(Ordering::Relaxed);
+    let (from, until) = (base + early, base + late);
     let (this, gap) = (cpu::this().index(), timer::ticks(GAP));
-    if from != 0 && timer::now() >= from {
+    if early != 0 && timer::now() >= from {
         println!("@late cpu={this}");
     }
     while timer::now() < from {}
+    let told = options::get("told").is_some();
+    if told {
+        turns::register();
+    }
     let mut last = timer::now();
     let mut ran = 0;
     while last < until {
@@ -58,6 +74,18 @@ fn spin(_: u64) {
         ran += if passed < gap { passed } else { 0 };
         last = now;
     }
+    if told {
+        compare(turns::stolen(), until.saturating_sub(from).saturating_sub(ran), until - from);
+    }
     RAN[this].store(timer::microseconds(ran), Ordering::Relaxed);
     FINISHED.fetch_add(1, Ordering::Release);
+}
+
+/// Complains if what was told is not what was missed.
+fn compare(told: u64, missed: u64, of: u64) {
+    let [told, missed, of] = [told, missed, of].map(timer::microseconds);
+    println!("@told stolen={told} missed={missed}");
+    if told.abs_diff(missed) > of * TOLERANCE / 1000 {
+        println!("@error {told} microseconds are said to be stolen, and {missed} were missed");
+    }
 }
