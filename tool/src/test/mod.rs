@@ -39,6 +39,7 @@ mod refusals_x86;
 mod scale;
 mod scenario;
 mod sharing;
+mod sharing_power;
 mod statistics;
 mod weight;
 
@@ -162,6 +163,7 @@ fn all_scenarios() -> Vec<Scenario> {
         linux_x86::scenarios(),
         linux_power::scenarios(),
         sharing::scenarios(),
+        sharing_power::scenarios(),
         scale::scenarios(),
         hour::scenarios(),
         ablation::scenarios(),
