@@ -5,8 +5,7 @@ use alloc::boxed::Box;
 use core::cell::UnsafeCell;
 
 use turnstile_exitstat::Page;
-use turnstile_papr::Memory;
-use turnstile_papr::vpa::{Areas, offset};
+use turnstile_papr::vpa::Areas;
 use turnstile_vm::attention::{Attention, Posted, Reasons};
 
 use crate::cpu::{self, PerCpu};
@@ -92,18 +91,6 @@ impl Vcpu {
     pub fn owned<R>(&self, f: impl FnOnce(&mut Owned) -> R) -> R {
         // SAFETY: unique by the contract: only the CPU where the vCPU is resident gets here, once at a time.
         f(unsafe { &mut *self.owned.get() })
-    }
-
-    /// Counts, in the area that the guest shares, that the vCPU leaves its CPU or has one again: odd while it has none
-    /// (LoPAPR 14.11.1.3, virtual processor yield count). For vCPUs that share CPUs.
-    pub fn count_dispatch(&self, leaves: bool) {
-        let Some(area) = self.owned(|owned| owned.areas.vpa) else { return };
-        let place = area.address + offset::YIELD_COUNT;
-        if let Some(count) = self.vm.word(place) {
-            let next = if leaves { count | 1 } else { (count | 1).wrapping_add(1) };
-            // The area was RAM when it was registered, and is as long as this life.
-            let _ = self.vm.set_word(place, next);
-        }
     }
 
     /// Does what a post to this vCPU's attention word demands. A kick is spared where the vCPU is resident on the

@@ -11,6 +11,7 @@
 //! | [`calendar`] | the firmware's date and time of day |
 //! | [`terminal`] | characters to and from the console |
 //! | [`vpa`] | areas that a vCPU shares with the hypervisor |
+//! | [`dispatch`] | what is told there of a vCPU's turns |
 //! | [`mode`] | H_SET_MODE |
 //! | [`process_table`] | H_REGISTER_PROC_TBL |
 //! | [`xics`] | the interrupt controller that is driven by calls |
@@ -25,6 +26,7 @@ extern crate alloc;
 
 pub mod calendar;
 pub mod code;
+pub mod dispatch;
 pub mod hcall;
 pub mod mode;
 pub mod process_table;

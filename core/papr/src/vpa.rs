@@ -7,6 +7,7 @@
 
 use crate::Memory;
 use crate::code::Code;
+use crate::dispatch::Turns;
 
 /// Offsets in the virtual processor area, in bytes.
 pub mod offset {
@@ -24,6 +25,10 @@ pub mod offset {
     pub const YIELD_COUNT: u64 = 0x100;
     /// How often it was dispatched on another processor: four bytes. The hypervisor's.
     pub const DISPERSION: u64 = 0x104;
+    /// Ticks from its queue to a processor, in all: eight bytes. The hypervisor's.
+    pub const READY_TIME: u64 = 0x158;
+    /// Ticks that it waited, in all: eight bytes. The hypervisor's.
+    pub const WAITED_TIME: u64 = 0x168;
     /// How many dispatches were logged: eight bytes. The hypervisor's.
     pub const LOG_INDEX: u64 = 0x218;
 }
@@ -59,6 +64,8 @@ pub struct Areas {
     pub shadow: Option<Area>,
     /// The log of dispatches.
     pub log: Option<Area>,
+    /// What is told there.
+    pub(crate) turns: Turns,
 }
 
 /// What an area is for.
@@ -119,7 +126,7 @@ impl Areas {
         } else if self.vpa.is_none() {
             return Err(Code::RESOURCE);
         }
-        *self.slot(kind) = Some(area);
+        self.set(kind, Some(area));
         Ok(())
     }
 
@@ -127,15 +134,18 @@ impl Areas {
         if kind == Kind::Vpa && (self.shadow.is_some() || self.log.is_some()) {
             return Err(Code::RESOURCE);
         }
-        *self.slot(kind) = None;
+        self.set(kind, None);
         Ok(())
     }
 
-    fn slot(&mut self, kind: Kind) -> &mut Option<Area> {
+    fn set(&mut self, kind: Kind, area: Option<Area>) {
         match kind {
-            Kind::Vpa => &mut self.vpa,
-            Kind::Log => &mut self.log,
-            Kind::Shadow => &mut self.shadow,
+            Kind::Vpa => (self.vpa, self.turns) = (area, Turns::default()),
+            Kind::Log => {
+                self.log = area;
+                self.turns.begin_log();
+            }
+            Kind::Shadow => self.shadow = area,
         }
     }
 }

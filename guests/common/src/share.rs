@@ -5,6 +5,7 @@
 //! if `from=0`.
 
 use core::fmt::Write;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Clock;
@@ -50,15 +51,22 @@ impl<const CPUS: usize> Default for Shares<CPUS> {
     }
 }
 
-/// Waits for the first of the two moments, and says so if it has passed; returns the other.
-pub fn wait_for_begin(console: &mut impl Write, line: &str, clock: &Clock, cpu: usize) -> u64 {
+/// Waits for the first of the two moments, and says so if it has passed; returns both. They count from `base`, in ticks.
+pub fn wait_for_begin(
+    console: &mut impl Write,
+    line: &str,
+    clock: &Clock,
+    base: u64,
+    cpu: usize,
+) -> Range<u64> {
     let at = |option, default| clock.ticks(options::number(line, option, default));
-    let (from, until) = (at("from", 200_000), at("until", 500_000));
-    if from != 0 && clock.now() >= from {
+    let (early, late) = (at("from", 200_000), at("until", 500_000));
+    let moments = base + early..base + late;
+    if early != 0 && clock.now() >= moments.start {
         let _ = writeln!(console, "@late cpu={cpu}");
     }
-    while clock.now() < from {}
-    until
+    while clock.now() < moments.start {}
+    moments
 }
 
 #[cfg(test)]
@@ -71,13 +79,14 @@ mod tests {
     #[test]
     fn who_is_late_says_so() {
         let clock = Clock { now: || 300_000, frequency: 1_000_000 };
-        let said = |line| {
+        let said = |line, base| {
             let mut text = String::new();
-            let until = wait_for_begin(&mut text, line, &clock, 3);
-            (until, text)
+            let moments = wait_for_begin(&mut text, line, &clock, base, 3);
+            (moments, text)
         };
-        assert_eq!(said(""), (500_000, "@late cpu=3\n".into()));
-        assert_eq!(said("from=0 until=7"), (7, String::new()));
+        assert_eq!(said("", 0), (200_000..500_000, "@late cpu=3\n".into()));
+        assert_eq!(said("", 100_000), (300_000..600_000, "@late cpu=3\n".into()));
+        assert_eq!(said("from=0 until=7", 0), (0..7, String::new()));
     }
 
     #[test]

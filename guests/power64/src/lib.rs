@@ -32,6 +32,7 @@ pub mod state;
 pub mod test;
 pub mod timer;
 pub mod trap;
+pub mod turns;
 pub mod xics;
 pub mod xive;
 

@@ -15,12 +15,13 @@ use crate::layout::Layout;
 use crate::setup::images;
 use crate::setup::qemu::Qemu;
 
-/// Rows in which every technique shows: a plain exit; a trapped register; an SGI, or a device in memory.
-const fn telling(isa: Isa) -> [&'static str; 3] {
+/// Rows in which every technique shows: a plain exit; a trapped register; an SGI, or a device in memory; where registers
+/// are compared at switches alone, a switch.
+const fn telling(isa: Isa) -> &'static [&'static str] {
     match isa {
-        Isa::Arm64 => ["null-hypercall", "sysreg-trap", "self-sgi"],
-        Isa::X86_64 => ["null-hypercall", "msr-write", "io-apic"],
-        Isa::Power64 => ["null-hypercall", "prod-cede", "mmio-store"],
+        Isa::Arm64 => &["null-hypercall", "sysreg-trap", "self-sgi"],
+        Isa::X86_64 => &["null-hypercall", "msr-write", "io-apic"],
+        Isa::Power64 => &["null-hypercall", "vcpu-switch"],
     }
 }
 
@@ -29,6 +30,7 @@ pub fn scenarios() -> Vec<Scenario> {
     let each = Set::ALL.on(Architecture::Arm64).iter().map(Set::of).collect::<Vec<_>>();
     let mut scenarios: Vec<Scenario> = each.into_iter().chain([Set::NONE, Set::ALL]).map(selftest).collect();
     scenarios.extend([Set::NONE, Set::ALL].map(pc_selftest));
+    scenarios.extend([Set::NONE, Set::ALL].map(partition_selftest));
     scenarios.extend([unknown(), with_statistics()]);
     scenarios
 }
@@ -38,6 +40,14 @@ fn pc_selftest(off: Set) -> Scenario {
     let config = guest("selftest", "selftest", "32MiB", "vcpus = 4");
     let steps = vec![Step::Text("turnstile: without "), Step::Expect(0, "@done passed=")];
     let scenario = Scenario::pc(format!("ablation/selftest-without-{off}"), config, steps);
+    scenario.counted().limit(300).without(&off.to_string()).judge(no_failures)
+}
+
+/// Everything that a partition may rely on, on four CPUs.
+fn partition_selftest(off: Set) -> Scenario {
+    let config = guest("selftest", "selftest", "64MiB", "vcpus = 4");
+    let steps = vec![Step::Text("turnstile: without "), Step::Expect(0, "@done passed=")];
+    let scenario = Scenario::power(format!("ablation/selftest-without-{off}"), config, steps);
     scenario.counted().limit(300).without(&off.to_string()).judge(no_failures)
 }
 
@@ -79,7 +89,8 @@ pub fn only_there(layout: &Layout) -> Result<()> {
 
 /// Without each technique some row costs more.
 pub fn effects(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
-    let rows = rows::select(isa, &telling(isa).map(str::to_owned))?;
+    let names: Vec<String> = telling(isa).iter().map(|row| (*row).to_owned()).collect();
+    let rows = rows::select(isa, &names)?;
     let (ablation, failures) = ablate::measure(layout, qemu, isa, &rows, Set::ALL)?;
     if let Some(failure) = failures.into_iter().next() {
         return Err(failure);

@@ -29,7 +29,7 @@ impl Check {
 }
 
 /// All checks.
-pub const CHECKS: [Check; 30] = [
+pub const CHECKS: [Check; 32] = [
     Check {
         name: "images/hot-path",
         run: |layout, _| image::hot_path(&setup::images::program(layout, Isa::Arm64)).into(),
@@ -104,6 +104,14 @@ pub const CHECKS: [Check; 30] = [
     Check {
         name: "power64/bench/matrix",
         run: |layout, qemu| benching::matrix(layout, qemu, Isa::Power64).into(),
+    },
+    Check {
+        name: "power64/bench/statistics",
+        run: |layout, qemu| benching::statistics(layout, qemu, Isa::Power64).into(),
+    },
+    Check {
+        name: "power64/ablation/effects",
+        run: |layout, qemu| ablation::effects(layout, qemu, Isa::Power64).into(),
     },
     Check { name: "power64/peers", run: |layout, qemu| peers::check(layout, qemu, Isa::Power64) },
     Check {

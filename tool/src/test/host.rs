@@ -17,6 +17,8 @@ pub struct Stage {
     pub name: String,
     arguments: Vec<String>,
     flags: Option<&'static str>,
+    /// A bare machine that rustc does not know: for this one cargo builds the core library, too.
+    bare: Option<Isa>,
     program: Option<Program>,
     /// Whether cargo runs tests, which are counted one by one.
     tests: bool,
@@ -33,7 +35,20 @@ struct Program {
 impl Stage {
     fn new(name: &str, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Stage { name: format!("host/{name}"), arguments, flags: None, program: None, tests: false }
+        Stage {
+            name: format!("host/{name}"),
+            arguments,
+            flags: None,
+            bare: None,
+            program: None,
+            tests: false,
+        }
+    }
+
+    /// For this architecture's bare machine, with warnings as errors.
+    fn on(mut self, isa: Isa) -> Self {
+        self.bare = Some(isa);
+        self
     }
 
     fn tests(mut self) -> Self {
@@ -58,6 +73,8 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
     let mut pc_clippy = vec!["clippy", "--quiet", "--target", Isa::X86_64.target()];
     pc_clippy.extend(["--package", "turnstile-hypervisor", "--package", Isa::X86_64.guests_package()]);
     pc_clippy.extend(["--", "-D", "warnings"]);
+    let mut power_clippy = vec!["clippy", "--quiet"];
+    power_clippy.extend(["--package", "turnstile-hypervisor", "--package", Isa::Power64.guests_package()]);
     let ablation = ["--package", "turnstile-arm64", "--features", "turnstile-arm64/ablation"];
     let mut ablation_clippy = vec!["clippy", "--quiet", "--all-targets"];
     ablation_clippy.extend(ablation);
@@ -78,6 +95,7 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
         Stage::new("clippy-browser", &["clippy", "--quiet", "--test", "browser", "--", "-D", "warnings"]),
         Stage::new("clippy-bare-metal", &bare_clippy),
         Stage::new("clippy-bare-metal-x86_64", &pc_clippy),
+        Stage::new("clippy-bare-metal-power64", &power_clippy).on(Isa::Power64),
         Stage::new("clippy-ablation", &ablation_clippy),
         Stage::new("clippy-bare-metal-ablation", &bare_ablation_clippy),
         Stage::new("clippy-monitor", &monitor_clippy),
@@ -112,6 +130,10 @@ fn loom_crates(root: &Path) -> Vec<String> {
 pub fn run(layout: &Layout, stage: &Stage) -> (Counts, Verdict) {
     let mut cargo: Command = rust::cargo(layout);
     cargo.args(&stage.arguments).env("CARGO_TERM_COLOR", "never");
+    if let Some(isa) = stage.bare {
+        rust::Target::bare(isa).apply(&mut cargo);
+        cargo.args(["--", "-D", "warnings"]);
+    }
     match stage.flags {
         // Other flags mean another build of everything: it gets a folder of its own.
         Some(flags) => cargo.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", layout.target().join("loom")),

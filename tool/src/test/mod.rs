@@ -44,6 +44,7 @@ mod refused;
 mod scale;
 mod scenario;
 mod sharing;
+mod sharing_power;
 mod statistics;
 mod victims;
 mod weight;
@@ -168,6 +169,7 @@ fn all_scenarios() -> Vec<Scenario> {
         linux_x86::scenarios(),
         linux_power::scenarios(),
         sharing::scenarios(),
+        sharing_power::scenarios(),
         scale::scenarios(),
         hour::scenarios(),
         ablation::scenarios(),

@@ -159,6 +159,18 @@ impl Scenario {
         Self { name: pc.name, isa: pc.isa, config: pc.config, steps: pc.steps, ..self }
     }
 
+    /// The same on a machine with POWER: its Linux needs more memory, and is told that its terminal is the console.
+    pub fn on_power(self) -> Self {
+        let name = self.name.strip_prefix("arm64/").unwrap_or(&self.name);
+        let vm = |vm: &str| match vm.contains("debian:linux") {
+            true => vm.replacen("cmdline = \"", "cmdline = \"console=hvc0 ", 1).replace("256MiB", "512MiB"),
+            false => vm.replace("32MiB", "64MiB"),
+        };
+        let vms: Vec<String> = self.config.split("[[vm]]").map(vm).collect();
+        let power = Self::power(name, vms.join("[[vm]]"), self.steps);
+        Self { name: power.name, isa: power.isa, config: power.config, steps: power.steps, ..self }
+    }
+
     fn on(isa: Isa, name: &str, config: String, steps: Vec<Step>) -> Self {
         Scenario {
             name: format!("{isa}/{name}"),

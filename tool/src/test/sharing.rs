@@ -45,12 +45,12 @@ fn everywhere() -> Vec<Scenario> {
 }
 
 /// The configuration of a guest that shares `cpus`.
-fn shared(name: &str, program: &str, memory: &str, cpus: &str, more: &str) -> String {
+pub(super) fn shared(name: &str, program: &str, memory: &str, cpus: &str, more: &str) -> String {
     guest(name, program, memory, &format!("schedule = \"shared\"\ncpus = {cpus}\n{more}"))
 }
 
 /// VMs that never wait: (vCPUs, CPUs, class).
-fn shares(name: &str, vms: &[(&str, &str, &str)], judge: Judge) -> Scenario {
+pub(super) fn shares(name: &str, vms: &[(&str, &str, &str)], judge: Judge) -> Scenario {
     let vm = |(index, (vcpus, cpus, class)): (usize, &(&str, &str, &str))| {
         shared(&format!("share-{index}"), "share", "16MiB", cpus, &format!("vcpus = {vcpus}\n{class}"))
     };
@@ -69,7 +69,7 @@ fn times(record: &Record) -> Result<Vec<u64>, String> {
 }
 
 /// Each share is what it is to be, within so many thousandths of all.
-fn near(record: &Record, tolerance: u64, parts: impl Fn(usize) -> u64) -> Result<(), String> {
+pub(super) fn near(record: &Record, tolerance: u64, parts: impl Fn(usize) -> u64) -> Result<(), String> {
     if record.consoles.iter().any(|console| console.contains("@late")) {
         return Err("a vCPU did not get to its start in time".to_owned());
     }
@@ -85,11 +85,11 @@ fn near(record: &Record, tolerance: u64, parts: impl Fn(usize) -> u64) -> Result
     }
 }
 
-fn equal(record: &Record) -> Result<(), String> {
+pub(super) fn equal(record: &Record) -> Result<(), String> {
     near(record, 20, |_| 1)
 }
 
-fn one_to_three(record: &Record) -> Result<(), String> {
+pub(super) fn one_to_three(record: &Record) -> Result<(), String> {
     near(record, 20, |index| [1, 3][index % 2])
 }
 
@@ -104,7 +104,7 @@ fn three_on_two() -> Scenario {
     Scenario::new("sharing/three-on-two", config, steps).judge(|record| near(record, 80, |_| 1))
 }
 
-fn all_to_the_first(record: &Record) -> Result<(), String> {
+pub(super) fn all_to_the_first(record: &Record) -> Result<(), String> {
     // It finishes before the other one begins.
     match record.console(1).contains("@late") && times(record)?.len() == 2 {
         true => Ok(()),
@@ -124,14 +124,14 @@ fn each_for_itself(record: &Record) -> Result<(), String> {
 }
 
 /// Interrupts between vCPUs, WFI, CPU_ON and CPU_OFF, with four vCPUs on each CPU.
-fn selftest(vcpus: u32) -> Scenario {
+pub(super) fn selftest(vcpus: u32) -> Scenario {
     let config = shared("selftest", "selftest", "32MiB", "[0, 1]", &format!("vcpus = {vcpus}"));
     let steps = vec![Step::Expect(0, "@done passed=")];
     let scenario = Scenario::new(format!("sharing/selftest-{vcpus}-on-2"), config, steps);
     scenario.counted().limit(600).judge(no_failures)
 }
 
-fn two_selftests(options: &str) -> Scenario {
+pub(super) fn two_selftests(options: &str) -> Scenario {
     let more = format!("vcpus = 4\ncmdline = \"{options}\"");
     let one = |name| shared(name, "selftest", "32MiB", "[0, 1]", &more);
     let config = one("one") + &one("two");
@@ -144,7 +144,7 @@ fn two_selftests(options: &str) -> Scenario {
 }
 
 /// A timer wakes its vCPU on time while another one spins with its interrupts masked.
-fn beacon(name: &str, class: &str, options: &str) -> Scenario {
+pub(super) fn beacon(name: &str, class: &str, options: &str) -> Scenario {
     let spinning = "cmdline = \"from=0 until=4000000000\"";
     let config = shared("spin", "share", "16MiB", "[0]", spinning)
         + &shared("beacon", "beacon", "16MiB", "[0]", &format!("{class}\ncmdline = \"{options}\""));
@@ -221,7 +221,7 @@ fn flushes_pc() -> Scenario {
 }
 
 /// A VM crashes and is started again, again and again, on the CPUs of one that goes on.
-fn crash_restart(how: &str) -> Scenario {
+pub(super) fn crash_restart(how: &str) -> Scenario {
     let crash = format!("vcpus = 2\non-crash = \"restart\"\ncmdline = \"how={how} after=20\"");
     let config = shared("victim", "crash", "8MiB", "[0, 1]", &crash)
         + &shared("beacon", "beacon", "16MiB", "[1]", "cmdline = \"count=50 limit=50000\"");
@@ -237,7 +237,7 @@ fn crash_restart(how: &str) -> Scenario {
 }
 
 /// A VM is stopped whose vCPUs sleep, wait for their turn, and are off; it starts again.
-fn stop_what_waits() -> Scenario {
+pub(super) fn stop_what_waits() -> Scenario {
     let config = shared("spin", "share", "16MiB", "[0]", "vcpus = 3\ncmdline = \"from=0 until=4000000000\"")
         + &shared("idle", "echo", "16MiB", "[0]", "vcpus = 2");
     let steps = vec![
@@ -258,7 +258,7 @@ fn stop_what_waits() -> Scenario {
 }
 
 /// Four vCPUs of Linux on two CPUs: to a shell, with timers, IPIs and hotplug.
-fn linux_on_few() -> Scenario {
+pub(super) fn linux_on_few() -> Scenario {
     let checks = "quiet turnstile.run=hotplug,timer,ipi-stress,poweroff";
     let config = linux("linux", 4, checks, "schedule = \"shared\"\ncpus = [0, 1]");
     let steps = vec![
@@ -285,7 +285,7 @@ fn two_linux() -> Scenario {
 }
 
 /// Two busy Linux VMs on one CPU: each is told that half of its time is stolen.
-fn stolen_time(announced: Option<&'static str>) -> Scenario {
+pub(super) fn stolen_time(announced: Option<&'static str>) -> Scenario {
     let more = "schedule = \"shared\"\ncpus = [0]";
     let config = linux("one", 1, "", more) + &linux("two", 1, "quiet", more);
     // Both spin; the first looks at what is stolen from it in 200 hundredths of a second. What is echoed is not what is

@@ -11,7 +11,7 @@ const KEPT: &str = "statistics = true\n";
 
 /// The scenarios of this topic.
 pub fn scenarios() -> Vec<Scenario> {
-    vec![exact(), restart(), several_vcpus()]
+    vec![exact(), restart(), several_vcpus(), partitions_exact(), partition_restart(), partition_vcpus()]
 }
 
 fn exits(name: &str, options: &str, more: &str) -> String {
@@ -132,4 +132,56 @@ fn several_vcpus() -> Scenario {
             Some(reason) => Err(format!("{}: too few exits were counted", reason.name())),
         }
     })
+}
+
+/// The same as [`exact`] of partitions: calls that are answered at once, that are unknown, that wait; stores to a device.
+fn partitions_exact() -> Scenario {
+    let few = "hypercalls=100 unknown=10 prods=50 stores=300 timers=2";
+    let many = "hypercalls=700 unknown=50 prods=90 stores=500 timers=5";
+    let config = exits("few", few, KEPT) + &exits("many", many, KEPT) + &exits("quiet", few, "");
+    let mut steps: Vec<Step> = (0..3).map(|vm| Step::Expect(vm, "@done exits")).collect();
+    steps.push(Step::Read);
+    let scenario = Scenario::power("statistics/exact", config.replace("8MiB", "16MiB"), steps);
+    scenario.counted().ending(Ending::Poweroff).judge(|record| {
+        let (few, many, quiet) = (vm(record, 0, 0)?, vm(record, 0, 1)?, vm(record, 0, 2)?);
+        if !few.statistics || quiet.statistics || !quiet.vcpus.is_empty() {
+            return Err("the wrong VMs keep statistics".to_owned());
+        }
+        let differences = [
+            // H_PROD and H_CEDE are two; who waits for the decrementer says so by H_CEDE.
+            (Reason::Hypercall, 600 + 40 + 2 * 40 + 3),
+            (Reason::DataAbort, 200),
+            (Reason::InstructionAbort, 0),
+            (Reason::SystemRegister, 0),
+            (Reason::Exception, 0),
+            (Reason::Start, 0),
+            (Reason::MachineError, 0),
+            (Reason::Other, 0),
+        ];
+        for (reason, expected) in differences {
+            check(reason.name(), many.exits(reason).since(&few.exits(reason)).count(), expected)?;
+        }
+        check("start", few.exits(Reason::Start).count(), 1)?;
+        check("data-abort", few.exits(Reason::DataAbort).count(), 300)
+    })
+}
+
+/// A partition that starts again begins anew.
+fn partition_restart() -> Scenario {
+    let scenario = restart();
+    Scenario { judge: None, ..scenario.on_power() }.judge(|record| {
+        let (first, second) = (vm(record, 0, 0)?, vm(record, 1, 0)?);
+        if (first.boots, second.boots) != (1, 2) {
+            return Err(format!("the lives are {} and {}", first.boots, second.boots));
+        }
+        for reason in [Reason::Hypercall, Reason::Start, Reason::DataAbort, Reason::SystemRegister] {
+            check(reason.name(), second.exits(reason).count(), first.exits(reason).count())?;
+        }
+        Ok(())
+    })
+}
+
+/// vCPUs of a partition that are turned on and off, and interrupt each other, all with the timed entries.
+fn partition_vcpus() -> Scenario {
+    several_vcpus().on_power()
 }

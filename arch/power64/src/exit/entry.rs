@@ -27,8 +27,7 @@ pub(crate) const TIMED_FULL: Full = timed_full;
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 extern "C" fn light(frame: &mut Frame, vector: u32) -> u32 {
     match vector {
-        // Whoever kicks has set a reason to look first: it is in the attention word.
-        vector::HYPERVISOR_DOORBELL => super::done(frame),
+        vector::HYPERVISOR_DOORBELL => super::rung(frame),
         vector::HYPERVISOR_FACILITY => illegal::light_facility(frame),
         vector::HYPERVISOR_DATA_STORAGE => storage::light_data(frame),
         vector::HYPERVISOR_INSTRUCTION_STORAGE => storage::light_instruction(frame),

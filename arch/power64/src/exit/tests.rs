@@ -2,6 +2,7 @@
 //! Exits against a recorder: what they answer, and which registers they touch.
 
 use core::ptr;
+use std::boxed::Box;
 
 use super::hcall::TABLE;
 use super::*;
@@ -95,6 +96,17 @@ fn a_kick_without_a_reason_is_light() {
     assert_eq!(fakes::take_log(), []);
     vcpu.attention.raise(Reasons::INBOX);
     assert_eq!(entry::LIGHT(&mut frame, vector::HYPERVISOR_DOORBELL), Reasons::INBOX.bits());
+}
+
+/// Who hands a vCPU to a run queue rings, and sets no reason: nobody else tells the vCPU that runs there, and without
+/// another one that waits there is no tick.
+#[test]
+fn a_vcpu_that_shares_its_cpu_looks_at_the_queue_when_it_is_rung_for() {
+    let (pinned, _) = resident_vcpu();
+    let thread = crate::sched::Thread::new(0, 0);
+    let vcpu = &*Box::leak(Box::new(Vcpu::new(pinned.vm, 0, cpu::this(), Some(thread))));
+    let mut frame = Frame::new(cpu::this(), vcpu, ptr::null());
+    assert_eq!(entry::LIGHT(&mut frame, vector::HYPERVISOR_DOORBELL), Reasons::RESCHEDULE.bits());
 }
 
 #[test]

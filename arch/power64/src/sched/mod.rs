@@ -5,6 +5,7 @@
 
 mod on;
 mod thread;
+mod turns;
 
 use alloc::vec::Vec;
 

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_vm::stolen::Account;
 
-use super::Power;
+use super::{Power, turns};
 use crate::cpu::{self, STACK_HEAD};
 use crate::facility;
 use crate::frame::Frame;
@@ -50,14 +50,14 @@ impl Thread {
     }
 
     /// The exit frame, at the top of its stack.
-    fn frame(&self) -> u64 {
+    pub(super) fn frame(&self) -> u64 {
         self.stack_end - STACK_HEAD
     }
 }
 
 /// Puts a vCPU, which is nobody's then. Returns when its decrementer wants it back.
 pub(super) fn put(vcpu: &'static Vcpu) -> Option<u64> {
-    vcpu.count_dispatch(true);
+    turns::leave(vcpu);
     irq::put(vcpu);
     vcpu.vm.processors.is_on(vcpu.index).then(|| facility::decrementer(vcpu))
 }
@@ -69,7 +69,7 @@ pub(super) fn load(vcpu: &'static Vcpu) {
     turnstile_threads::resident::<Power>(vcpu, thread, |(), _| {});
     facility::load(vcpu);
     irq::load(vcpu);
-    vcpu.count_dispatch(false);
+    turns::dispatch(vcpu);
 }
 
 unsafe extern "C" {

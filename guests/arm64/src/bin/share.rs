@@ -34,9 +34,9 @@ fn main() {
 fn spin(_: u64) {
     let clock = Clock { now: || Timer::Physical.now(), frequency: timer::frequency() };
     let this = cpu::this().index();
-    let until = share::wait_for_begin(&mut Console, platform().command_line(), &clock, this);
+    let moments = share::wait_for_begin(&mut Console, platform().command_line(), &clock, 0, this);
     let (began, before) = (clock.now(), stolen());
-    while clock.now() < until {}
+    while clock.now() < moments.end {}
     let microseconds = clock.microseconds(clock.now() - began);
     SHARES.enter(this, microseconds.saturating_sub((stolen() - before) / 1000));
 }

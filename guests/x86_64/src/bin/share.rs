@@ -38,9 +38,9 @@ fn spin(_: u64) {
     if kvm::has(kvm::feature::STEAL_TIME) {
         cpu::write_msr(kvm::msr::STEAL_TIME, record | 1);
     }
-    let until = share::wait_for_begin(&mut Console, platform().command_line(), &timer::clock(), this);
+    let moments = share::wait_for_begin(&mut Console, platform().command_line(), &timer::clock(), 0, this);
     let (began, before) = (timer::now(), mmio::read64(record));
-    while timer::now() < until {}
+    while timer::now() < moments.end {}
     let microseconds = timer::microseconds(timer::now() - began);
     SHARES.enter(this, microseconds.saturating_sub((mmio::read64(record) - before) / 1000));
 }

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a guest is told of its vCPU's turns on a shared processor: the counters of the virtual processor area, and the
+//! log of dispatches (LoPAPR 14.11.1.3 and 14.11.3.2; the places that LoPAPR leaves open as Linux has them, `struct lppaca`
+//! and `struct dtl_entry`).
+//!
+//! Nothing is written but into what the guest has registered, and a vCPU that has its processor for itself takes no turns.
+
+use core::sync::atomic::{Ordering, fence};
+
+use crate::Memory;
+use crate::vpa::{Areas, LOG_ENTRY, offset};
+
+/// Bits of the byte at [`offset::LOG_MASK`]: which turns the guest wants logged, by what ended the one before.
+mod mask {
+    /// It waited.
+    pub const WAITED: u8 = 1;
+    /// Its time was over.
+    pub const PREEMPTED: u8 = 2;
+}
+
+/// Why a vCPU gave its processor away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reason {
+    /// It waits (H_CEDE).
+    Waits,
+    /// Another one's turn has come.
+    #[default]
+    Preempted,
+}
+
+impl Reason {
+    /// As the log has it: what ended the turn before, and what begins this one.
+    fn codes(self) -> [u8; 2] {
+        /// What ended one.
+        const CEDED: u8 = 2;
+        const SLICE_OVER: u8 = 4;
+        /// What begins one: an event of the firmware, which does not say what has woken the vCPU; its slice.
+        const EVENT: u8 = 1;
+        const SLICE: u8 = 7;
+        match self {
+            Reason::Waits => [EVENT, CEDED],
+            Reason::Preempted => [SLICE, SLICE_OVER],
+        }
+    }
+
+    fn mask(self) -> u8 {
+        match self {
+            Reason::Waits => mask::WAITED,
+            Reason::Preempted => mask::PREEMPTED,
+        }
+    }
+}
+
+/// A turn that begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    /// The processor.
+    pub processor: u16,
+    /// The time base.
+    pub now: u64,
+    /// The ticks that the vCPU was ready and did not run, ever.
+    pub stolen: u64,
+    /// Where the guest goes on.
+    pub pc: u64,
+    /// Its machine state.
+    pub msr: u64,
+}
+
+/// The end of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Why it ended.
+    pub why: Reason,
+    /// The time base.
+    pub now: u64,
+    /// The ticks that the vCPU was ready and did not run, ever.
+    pub stolen: u64,
+}
+
+/// The turns of a vCPU, since its area was registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// The last one's end; `None` if it was before the area was registered.
+    left: Option<Left>,
+    /// Ticks that the vCPU was ready and did not run.
+    ready: u64,
+    /// Ticks that it waited.
+    waited: u64,
+    /// The processor of the last one.
+    processor: Option<u16>,
+    /// Entries of the log.
+    logged: u64,
+}
+
+impl Turns {
+    /// The log is another one, or none: its entries are counted anew.
+    pub(crate) fn begin_log(&mut self) {
+        self.logged = 0;
+    }
+}
+
+impl Areas {
+    /// The vCPU gives its processor away: its yield count is odd until it has one again.
+    pub fn leave(&mut self, left: Left, memory: &impl Memory) {
+        let Some(area) = self.vpa else { return };
+        self.turns.left = Some(left);
+        let place = area.address + offset::YIELD_COUNT;
+        if let Some(count) = memory.word(place) {
+            // Here and below: what was RAM when it was registered is RAM as long as this life.
+            let _ = memory.set_word(place, count | 1);
+        }
+    }
+
+    /// The vCPU has a processor again.
+    pub fn dispatch(&mut self, turn: &Turn, memory: &impl Memory) {
+        let Some(area) = self.vpa else { return };
+        let at = |field| area.address + field;
+        if let Some(count) = memory.word(at(offset::YIELD_COUNT)) {
+            let _ = memory.set_word(at(offset::YIELD_COUNT), (count | 1).wrapping_add(1));
+        }
+        let moved = self.turns.processor.replace(turn.processor).is_some_and(|last| last != turn.processor);
+        if moved && let Some(count) = memory.word(at(offset::DISPERSION)) {
+            let _ = memory.set_word(at(offset::DISPERSION), count.wrapping_add(1));
+        }
+        // What was stolen before the area was there is not in it.
+        let Some(left) = self.turns.left.take() else { return };
+        let ready = turn.stolen.wrapping_sub(left.stolen);
+        let waited = turn.now.wrapping_sub(left.now).saturating_sub(ready);
+        self.turns.ready = self.turns.ready.wrapping_add(ready);
+        self.turns.waited = self.turns.waited.wrapping_add(waited);
+        let _ = memory.write(at(offset::READY_TIME), &self.turns.ready.to_be_bytes());
+        let _ = memory.write(at(offset::WAITED_TIME), &self.turns.waited.to_be_bytes());
+        self.log(left.why, [ready, waited], turn, memory);
+    }
+
+    /// Writes an entry over the oldest one, if the guest wants to have it.
+    fn log(&mut self, why: Reason, [ready, waited]: [u64; 2], turn: &Turn, memory: &impl Memory) {
+        let (Some(area), Some(log)) = (self.vpa, self.log) else { return };
+        let mut wanted = [0];
+        let entries = log.size / LOG_ENTRY;
+        if entries == 0
+            || !memory.read(area.address + offset::LOG_MASK, &mut wanted)
+            || wanted[0] & why.mask() == 0
+        {
+            return;
+        }
+        let place = log.address + self.turns.logged % entries * LOG_ENTRY;
+        if memory.write(place, &entry(why, [ready, waited], turn)) {
+            self.turns.logged += 1;
+            // Who sees the number sees the entry.
+            fence(Ordering::Release);
+            let _ = memory.write(area.address + offset::LOG_INDEX, &self.turns.logged.to_be_bytes());
+        }
+    }
+}
+
+/// An entry of the log.
+fn entry(why: Reason, [ready, waited]: [u64; 2], turn: &Turn) -> [u8; LOG_ENTRY as usize] {
+    let mut bytes = [0; LOG_ENTRY as usize];
+    let short = |ticks: u64| u32::try_from(ticks).unwrap_or(u32::MAX).to_be_bytes();
+    let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+    put(0, &why.codes());
+    put(2, &turn.processor.to_be_bytes());
+    // From its queue to the processor; it is in the queue from the moment at which it is ready.
+    put(4, &short(ready));
+    put(12, &short(waited));
+    put(16, &turn.now.to_be_bytes());
+    put(32, &turn.pc.to_be_bytes());
+    put(40, &turn.msr.to_be_bytes());
+    bytes
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a guest is told of its vCPU's turns: exactly where it has registered memory for that, and nowhere else.
+
+use std::cell::RefCell;
+
+use proptest::prelude::*;
+use turnstile_papr::Memory;
+use turnstile_papr::code::Code;
+use turnstile_papr::dispatch::{Left, Reason, Turn};
+use turnstile_papr::vpa::{Areas, LOG_ENTRY, offset};
+
+const SIZE: usize = 0x4000;
+const VPA: u64 = 0x1000;
+const LOG: u64 = 0x2000;
+const REGISTER_VPA: u64 = 1 << 45;
+const REGISTER_LOG: u64 = 2 << 45;
+const DEREGISTER_LOG: u64 = 6 << 45;
+
+struct Ram(RefCell<Vec<u8>>);
+
+impl Memory for Ram {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        let ram = self.0.borrow();
+        let found = usize::try_from(address).ok().and_then(|at| ram.get(at..at.checked_add(bytes.len())?));
+        found.map(|found| bytes.copy_from_slice(found)).is_some()
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> bool {
+        let mut ram = self.0.borrow_mut();
+        let found =
+            usize::try_from(address).ok().and_then(|at| ram.get_mut(at..at.checked_add(bytes.len())?));
+        found.map(|found| found.copy_from_slice(bytes)).is_some()
+    }
+}
+
+impl Ram {
+    fn double(&self, address: u64) -> u64 {
+        let mut bytes = [0; 8];
+        assert!(self.read(address, &mut bytes));
+        u64::from_be_bytes(bytes)
+    }
+
+    fn word_at(&self, address: u64) -> u32 {
+        self.word(address).unwrap()
+    }
+}
+
+/// A guest with an area, and a log of so many bytes.
+fn guest(log: u32, mask: u8) -> (Ram, Areas) {
+    let (ram, mut areas) = (Ram(RefCell::new(vec![0; SIZE])), Areas::default());
+    assert!(ram.set_word(VPA + offset::SIZE, 640 << 16) && ram.write(VPA + offset::LOG_MASK, &[mask]));
+    assert_eq!(areas.call(REGISTER_VPA, VPA, &ram), Code::SUCCESS);
+    if log != 0 {
+        assert!(ram.set_word(LOG + offset::SIZE, log));
+        assert_eq!(areas.call(REGISTER_LOG, LOG, &ram), Code::SUCCESS);
+    }
+    (ram, areas)
+}
+
+/// The vCPU leaves at `left`, is ready `waited` ticks later, and gets a CPU `stolen` ticks after that.
+fn turn(areas: &mut Areas, ram: &Ram, why: Reason, [left, waited, before, stolen]: [u64; 4]) {
+    areas.leave(Left { why, now: left, stolen: before }, ram);
+    let now = left + waited + stolen;
+    areas.dispatch(&Turn { processor: 5, now, stolen: before + stolen, pc: 0x1234, msr: 0x8000 }, ram);
+}
+
+#[test]
+fn an_entry_says_what_linux_reads_there() {
+    let (ram, mut areas) = guest(4096, 7);
+    turn(&mut areas, &ram, Reason::Waits, [1000, 300, 77, 20]);
+    assert_eq!(ram.word_at(LOG), 0x0102_0005, "an event; H_CEDE; the processor");
+    assert_eq!([4, 8, 12].map(|at| ram.word_at(LOG + at)), [20, 0, 300]);
+    assert_eq!([16, 24, 32, 40].map(|at| ram.double(LOG + at)), [1320, 0, 0x1234, 0x8000]);
+    assert_eq!(ram.double(VPA + offset::LOG_INDEX), 1);
+    turn(&mut areas, &ram, Reason::Preempted, [2000, 0, 97, 1 << 33]);
+    assert_eq!(ram.word_at(LOG + LOG_ENTRY), 0x0704_0005, "its slice, twice");
+    assert_eq!(ram.word_at(LOG + LOG_ENTRY + 4), u32::MAX, "more than fits");
+    assert_eq!(ram.double(VPA + offset::READY_TIME), 20 + (1 << 33));
+    assert_eq!(ram.double(VPA + offset::WAITED_TIME), 300);
+}
+
+#[test]
+fn what_was_stolen_before_the_area_was_there_is_not_told() {
+    let (ram, mut areas) = guest(4096, 7);
+    areas.dispatch(&Turn { processor: 0, now: 9, stolen: 1 << 40, pc: 0, msr: 0 }, &ram);
+    assert_eq!((ram.double(VPA + offset::READY_TIME), ram.double(VPA + offset::LOG_INDEX)), (0, 0));
+    turn(&mut areas, &ram, Reason::Preempted, [20, 0, 1 << 40, 3]);
+    assert_eq!((ram.double(VPA + offset::READY_TIME), ram.double(VPA + offset::LOG_INDEX)), (3, 1));
+}
+
+#[test]
+fn the_yield_count_is_odd_while_it_has_no_processor() {
+    let (ram, mut areas) = guest(0, 0);
+    let count = || [offset::YIELD_COUNT, offset::DISPERSION].map(|at| ram.word_at(VPA + at));
+    let turn = |processor| Turn { processor, now: 0, stolen: 0, pc: 0, msr: 0 };
+    let left = Left { why: Reason::Preempted, now: 0, stolen: 0 };
+    areas.leave(left, &ram);
+    assert_eq!(count(), [1, 0]);
+    areas.dispatch(&turn(1), &ram);
+    assert_eq!(count(), [2, 0]);
+    areas.leave(left, &ram);
+    areas.dispatch(&turn(1), &ram);
+    assert_eq!(count(), [4, 0]);
+    areas.leave(left, &ram);
+    areas.dispatch(&turn(2), &ram);
+    assert_eq!(count(), [6, 1], "on another processor");
+}
+
+#[test]
+fn only_what_the_guest_wants_is_logged() {
+    for (mask, logged) in [(0, 0), (1, 1), (2, 2), (3, 3), (4, 0)] {
+        let (ram, mut areas) = guest(4096, mask);
+        turn(&mut areas, &ram, Reason::Waits, [0, 0, 0, 1]);
+        turn(&mut areas, &ram, Reason::Preempted, [0, 0, 1, 1]);
+        turn(&mut areas, &ram, Reason::Preempted, [0, 0, 2, 1]);
+        assert_eq!(ram.double(VPA + offset::LOG_INDEX), logged, "{mask}");
+        assert_eq!(ram.double(VPA + offset::READY_TIME), 3);
+    }
+}
+
+#[test]
+fn another_log_begins_with_its_first_entry() {
+    let (ram, mut areas) = guest(4096, 7);
+    turn(&mut areas, &ram, Reason::Waits, [0, 0, 0, 1]);
+    assert_eq!(areas.call(DEREGISTER_LOG, 0, &ram), Code::SUCCESS);
+    turn(&mut areas, &ram, Reason::Waits, [0, 0, 0, 1]);
+    assert_eq!(ram.double(VPA + offset::LOG_INDEX), 1, "there is none");
+    assert!(ram.set_word(LOG + 0x400 + offset::SIZE, 96));
+    assert_eq!(areas.call(REGISTER_LOG, LOG + 0x400, &ram), Code::SUCCESS);
+    turn(&mut areas, &ram, Reason::Waits, [50, 0, 0, 1]);
+    assert_eq!((ram.double(VPA + offset::LOG_INDEX), ram.double(LOG + 0x410)), (1, 51));
+}
+
+proptest! {
+    /// However many turns there are, and however long the log: it wraps, and not a byte beside it and the area is written.
+    #[test]
+    fn nothing_is_written_beside_what_was_registered(size in 48u32..400, turns in 0u64..40) {
+        let (ram, mut areas) = guest(size, 7);
+        ram.0.borrow_mut()[LOG as usize..].fill(0xa5);
+        for number in 0..turns {
+            turn(&mut areas, &ram, Reason::Preempted, [100 * number, 0, number, 1]);
+        }
+        let entries = u64::from(size) / LOG_ENTRY;
+        let bytes = ram.0.borrow();
+        let end = (LOG + entries * LOG_ENTRY) as usize;
+        prop_assert!(bytes[end..].iter().all(|byte| *byte == 0xa5));
+        prop_assert!(bytes[..VPA as usize].iter().chain(&bytes[VPA as usize + 640..LOG as usize]).all(|byte| *byte == 0));
+        drop(bytes);
+        prop_assert_eq!(ram.double(VPA + offset::LOG_INDEX), turns);
+        // Each place has the last turn that fell on it.
+        for number in turns.saturating_sub(entries)..turns {
+            prop_assert_eq!(ram.double(LOG + number % entries * LOG_ENTRY + 16), 100 * number + 1);
+        }
+    }
+}

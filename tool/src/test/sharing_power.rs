@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What [`super::sharing`] demands, on POWER. Its timebase is the machine's, and does not begin with a VM: what is measured
+//! between two moments waits until every VM is there.
+
+use turnstile_link::StopReason;
+
+use super::hostile_x86::found_nothing;
+use super::scenario::{Ending, Scenario, Step};
+use super::sharing::{
+    all_to_the_first, beacon, crash_restart, equal, linux_on_few, near, one_to_three, selftest, shared,
+    shares, stolen_time, stop_what_waits, two_selftests,
+};
+
+/// The moments between which VMs say what they got.
+const WINDOW: &str = "cmdline = \"from=1000000 until=1300000\"";
+
+/// The scenarios of this topic.
+pub fn scenarios() -> Vec<Scenario> {
+    let two = |name: &str, one: &str, other: &str, judge| {
+        let [one, other] = [one, other].map(|class| format!("{class}\n{WINDOW}"));
+        shares(name, &[("1", "[0]", &one), ("1", "[0]", &other)], judge).on_power()
+    };
+    vec![
+        two("equal", "", "", equal),
+        two("weights", "weight = 100", "weight = 300", one_to_three),
+        two("priority", "realtime = 2", "realtime = 1", all_to_the_first),
+        three_on_two(),
+        selftest(8).on_power(),
+        two_selftests("").on_power(),
+        beacon("fair", "", "count=15 limit=8000").on_power(),
+        beacon("realtime", "realtime = 1", "count=15 limit=200").on_power(),
+        stop_what_waits().on_power(),
+        linux_on_few().on_power(),
+        crash_restart("give-up").on_power(),
+        stolen_time(None).on_power(),
+        told(),
+        hostile(),
+        restart(),
+    ]
+}
+
+/// Three vCPUs that never wait, on two CPUs: each gets two thirds of one. Not counted, as elsewhere.
+fn three_on_two() -> Scenario {
+    let more = "vcpus = 3\ncmdline = \"relative from=2000000 until=5000000\"";
+    let config = shared("share", "share", "16MiB", "[0, 1]", more);
+    let steps = vec![Step::Stopped(0, StopReason::PowerOff)];
+    Scenario::power("sharing/three-on-two", config, steps).judge(|record| near(record, 80, |_| 1))
+}
+
+/// What two guests are told of their turns is what they miss: the area's counter, and the log of dispatches.
+fn told() -> Scenario {
+    let class = format!("{} told\"", WINDOW.trim_end_matches('"'));
+    let vms = [("1", "[0]", class.as_str()), ("1", "[0]", class.as_str())];
+    shares("told", &vms, |record| match (0..2).all(|vm| record.console(vm).contains("@told stolen=")) {
+        true => equal(record),
+        false => Err("a guest was told nothing".to_owned()),
+    })
+    .on_power()
+}
+
+/// Attacks on what the hypervisor does for a vCPU that shares its CPU, beside a VM that must not notice. Not counted, as
+/// elsewhere.
+fn hostile() -> Scenario {
+    let attacks =
+        "hypercalls-random,areas,areas-moving,doorbells,specials-write,xive-pages,xive-presentation";
+    let more = format!("vcpus = 2\ncmdline = \"attack={attacks} stride=5\"");
+    let config = shared("hostile", "hostile", "128MiB", "[0, 1]", &more)
+        + &shared("beacon", "beacon", "16MiB", "[0]", "cmdline = \"count=50\"");
+    let steps =
+        vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
+    Scenario::power("sharing/hostile", config, steps).limit(600).judge(found_nothing)
+}
+
+/// A VM resets itself again and again on the CPU of one that never waits, and finds its memory zeroed.
+fn restart() -> Scenario {
+    const RESTARTS: u32 = 20;
+    let config = shared("restart", "restart", "16MiB", "[0]", "")
+        + &shared("other", "crash", "16MiB", "[0]", "cmdline = \"how=spin\"");
+    let steps = vec![Step::Started(0, RESTARTS)];
+    Scenario::power("sharing/restart", config, steps).counted().ending(Ending::Poweroff).judge(|record| {
+        match record.console(0).contains("@error") {
+            true => Err("memory of a VM that starts was not zero".to_owned()),
+            false => Ok(()),
+        }
+    })
+}
