@@ -20,6 +20,7 @@ pub const ALL_ISAS: &str = "all";
 const MAX_SECONDS: Duration = Duration::from_secs(86_400);
 
 const EXITS_HELP: &str = "A guest takes about 22,000 interrupts in one second of virtual time: of its timer, of CPUs, of devices. \
+It is our own, which does nearly nothing else, or Debian's Linux, which halts, sets timers and drives its devices, too. \
 It is run without and with paravirtual EOI, and what happened meanwhile is counted: by Turnstile's own statistics, and by KVM's tracepoints. \
 The lines are those of the table with which paravirtual EOI was proposed for Linux.
 
