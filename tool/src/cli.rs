@@ -20,6 +20,7 @@ pub const ALL_ISAS: &str = "all";
 const MAX_SECONDS: Duration = Duration::from_secs(86_400);
 
 const EXITS_HELP: &str = "A guest takes about 22,000 interrupts in one second of virtual time: of its timer, of CPUs, of devices. \
+It is our own, which does nearly nothing else, or Debian's Linux, which halts, sets timers and drives its devices, too. \
 It is run without and with paravirtual EOI, and what happened meanwhile is counted: by Turnstile's own statistics, and by KVM's tracepoints. \
 The lines are those of the table with which paravirtual EOI was proposed for Linux.
 
@@ -240,9 +241,13 @@ pub struct Exits {
     #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',', default_value = "turnstile,kvm-svm")]
     #[arg(value_parser = ["turnstile", "kvm-svm", "kvm-6.1-svm"])]
     pub subjects: Vec<String>,
-    /// vCPUs of the guest
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=2))]
-    pub vcpus: u16,
+    /// Which guests: our own, which does nearly nothing but take interrupts, and Debian's Linux
+    #[arg(long, value_name = "GUEST,…", value_delimiter = ',', default_value = "load,linux")]
+    #[arg(value_parser = ["load", "linux"])]
+    pub guest: Vec<String>,
+    /// vCPUs of the guest; by default `load` has 1 and `linux` 2
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2))]
+    pub vcpus: Option<u16>,
     /// Write JSON instead of the table
     #[arg(long)]
     pub json: bool,

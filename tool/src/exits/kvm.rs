@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Counts, GUEST, Load};
+use super::{Case, Counts, Guest, Load};
 use crate::bench::report::printable;
 use crate::bench::subjects::{Subject, kvm, peer};
 use crate::failure::{Failure, Result};
@@ -15,24 +15,23 @@ use crate::setup::{images, last_lines};
 const LIMIT: Duration = Duration::from_secs(240);
 
 /// Runs the load and returns the host's version with what it counted.
-pub fn count(
-    layout: &Layout,
-    qemu: &Qemu,
-    subject: Subject,
-    vcpus: u16,
-    options: &str,
-) -> Result<(String, Counts)> {
+pub fn count(layout: &Layout, qemu: &Qemu, subject: Subject, case: Case) -> Result<(String, Counts)> {
     let host = match subject {
         Subject::Kvm61Svm => kvm::Host::OlderSvm,
         _ => kvm::Host::Svm,
     };
     images::guests(layout, host.isa())?;
     let folder = layout.bundles().join(format!("exits-{}", subject.name()));
+    let vcpus = case.vcpus;
+    if case.guest == Guest::Linux {
+        return Err(Failure::failed("the monitor for Linux KVM does not start Linux"));
+    }
     let words = format!(
-        "--events --settle={} --vcpus={vcpus} \"--cmdline=marks cpus={vcpus} {options}\"",
-        kvm::SETTLE
+        "--events --settle={} --vcpus={vcpus} \"--cmdline=marks cpus={vcpus} {}\"",
+        kvm::SETTLE,
+        case.options()
     );
-    let mut boot = kvm::boot_guest(host, layout, GUEST, vcpus, &folder, &words)?;
+    let mut boot = kvm::boot_guest(host, layout, case.guest.name(), vcpus, &folder, &words)?;
     boot.counted = true;
     let said = peer::play(&boot, &qemu.path, LIMIT)?;
     let failure = |what: &str| Failure::failed(what).details(last_lines(&printable(&said), 25));
