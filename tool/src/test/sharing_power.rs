@@ -4,7 +4,7 @@
 
 use turnstile_link::StopReason;
 
-use super::hostile_x86::found_nothing;
+use super::hostile::found_nothing;
 use super::scenario::{Ending, Scenario, Step};
 use super::sharing::{
     all_to_the_first, beacon, crash_restart, equal, linux_on_few, near, one_to_three, selftest, shared,
