@@ -119,10 +119,28 @@ impl I8254 {
     }
 
     /// Says whether channel 0's output rose since the last call: line 0 of the 8259 and pin 2 of the I/O APIC get a pulse.
-    /// Edges that were not asked for in time are one.
+    /// Edges that were not asked for in time are one, and the others are owed: [`I8254::make_up`].
     pub fn ring(&mut self, now: u64) -> bool {
-        self.channels[0].ring(tick(now))
+        self.channels[0].ring(tick(now), Self::SHORTEST, Self::MOST_OWED)
     }
+
+    /// Takes one of the edges that are owed: true if there was one. For when the guest has ended the interrupt of the one
+    /// before: a guest that counts its ticks gets them all, though its CPU was somebody else's meanwhile. A new count ends
+    /// the debt.
+    pub fn make_up(&mut self) -> bool {
+        let owed = &mut self.channels[0].owed;
+        let owes = *owed != 0;
+        *owed = owed.saturating_sub(1);
+        owes
+    }
+
+    /// Says whether edges are owed.
+    pub fn owes(&self) -> bool {
+        self.channels[0].owed != 0
+    }
+
+    /// Edges that are owed at most: a guest that cannot keep up shall do something else, too.
+    pub const MOST_OWED: u32 = 16;
 
     /// Returns the time in nanoseconds of channel 0's next rising edge after those that [`I8254::ring`] reported; it may
     /// have passed. At least [`I8254::SHORTEST`] ticks after the last call of that: a guest that sets a period of one tick

@@ -85,6 +85,11 @@ impl I8259 {
         self.cascade();
     }
 
+    /// Says whether an edge on line 0 would be an interrupt of its own: it is not masked, requested or in service.
+    pub fn awaits_timer(&self) -> bool {
+        self.chips[0].awaits(0)
+    }
+
     /// Returns the vector that the CPU would get if it acknowledged now; `None` while the output is not asserted.
     pub fn vector(&self) -> Option<u8> {
         let [first, second] = &self.chips;

@@ -121,6 +121,67 @@ fn channel_zero_rings_once_each_period() {
     assert!(!pit.ring(at(9_999)), "edges in between are one");
 }
 
+/// Channel 0 rings with this period, from tick 0 on.
+fn ringing(count: u16) -> I8254 {
+    let mut pit = I8254::new();
+    for (port, value) in [(0x43, 0x34), (0x40, count as u8), (0x40, (count >> 8) as u8)] {
+        pit.write(port, value, at(0));
+    }
+    pit
+}
+
+/// How many edges are owed; takes them.
+fn owed(pit: &mut I8254) -> usize {
+    core::iter::from_fn(|| pit.make_up().then_some(())).count()
+}
+
+#[test]
+fn edges_that_nobody_asked_for_are_owed() {
+    let mut pit = ringing(1000);
+    assert!(pit.ring(at(1001)));
+    assert!(!pit.owes(), "asked in time");
+    assert!(pit.ring(at(5_500)));
+    assert!(pit.owes());
+    assert!(pit.make_up(), "2001 was reported, 3001 is owed");
+    // Between two looks none is counted twice.
+    assert!(!pit.ring(at(5_999)));
+    assert!(pit.ring(at(7_001)));
+    assert_eq!(owed(&mut pit), 2 + 1, "4001 and 5001; of 6001 and 7001 one");
+    assert_eq!(owed(&mut pit), 0);
+}
+
+#[test]
+fn no_more_edges_are_owed_than_a_guest_can_take() {
+    let mut pit = ringing(1000);
+    assert!(pit.ring(at(1_000_000)));
+    assert_eq!(owed(&mut pit), I8254::MOST_OWED as usize);
+    // Edges every two ticks, looked at once in three of the shortest times.
+    let mut pit = ringing(2);
+    assert!(pit.ring(at(3 * I8254::SHORTEST + 3)));
+    assert_eq!(owed(&mut pit), 3);
+}
+
+#[test]
+fn a_new_count_ends_the_debt() {
+    let mut pit = ringing(1000);
+    assert!(pit.ring(at(9_500)) && pit.owes());
+    pit.write(0x40, 0xe8, at(9_600));
+    assert!(pit.owes(), "half a count");
+    pit.write(0x40, 3, at(9_600));
+    assert!(!pit.owes());
+    assert!(pit.ring(at(11_000)), "the last period of the old count");
+    assert!(pit.ring(at(20_000)) && pit.owes());
+    pit.write(0x43, 0x30, at(20_100));
+    assert!(!pit.owes(), "a control word");
+    for mode in [0, 4] {
+        pit.write(0x43, 0x30 | mode << 1, at(20_200));
+        pit.write(0x40, 10, at(20_200));
+        pit.write(0x40, 0, at(20_200));
+        assert!(pit.ring(at(40_000)));
+        assert!(!pit.owes(), "it rings once");
+    }
+}
+
 #[test]
 fn one_shots_ring_once() {
     for (mode, edge) in [(0u8, 501u64), (4, 502)] {

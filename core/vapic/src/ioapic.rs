@@ -133,6 +133,11 @@ impl IoApic {
         }
     }
 
+    /// Says whether a pin's interrupts are edges with this vector.
+    pub fn is_edge(&self, pin: usize, vector: u8) -> bool {
+        self.entries.get(pin).is_some_and(|entry| entry & (LEVEL | MASKED) == 0 && *entry as u8 == vector)
+    }
+
     /// Sends the message of a level-triggered pin that is asserted, unless its last one is still in service.
     fn serve_level(&mut self, pin: usize, send: &mut impl FnMut(&Message)) {
         let Some(&entry) = self.entries.get(pin) else { return };

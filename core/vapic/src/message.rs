@@ -64,6 +64,6 @@ pub struct Message {
     pub logical: bool,
     /// Who is meant; [`BROADCAST`] for all.
     pub destination: u32,
-    /// Whether its end has to be told to the I/O APIC.
+    /// Whether its end has to be told to the board: of all level-triggered ones to the I/O APIC.
     pub level: bool,
 }

@@ -17,6 +17,7 @@ pub fn scenarios() -> Vec<Scenario> {
         boot(4, "xapic", "linux"),
         boot(1, "x2apic", "linux-standard"),
         boot(4, "x2apic", "linux-standard"),
+        bare(),
         typing(),
         checks(),
         reboot(),
@@ -68,6 +69,25 @@ fn several_by_page(record: &Record) -> Result<(), String> {
 fn several_by_msr(record: &Record) -> Result<(), String> {
     several_by_page(record)?;
     says(record, &["x2apic enabled"])
+}
+
+/// Without KVM's interface: the kernel calibrates and times by the board alone.
+fn bare() -> Scenario {
+    let cmdline = format!("{CONSOLE} turnstile.run=info,timer,ipi-stress,poweroff");
+    let config = linux("linux", 2, &cmdline, "paravirt = \"none\"");
+    let steps = vec![
+        Step::Expect(0, "turnstile: shell ready cpus=2"),
+        Step::Expect(0, "turnstile: timer ok"),
+        Step::Expect(0, "turnstile: ipi-stress ok"),
+        Step::Stopped(0, StopReason::PowerOff),
+    ];
+    Scenario::pc("linux/boot-without-kvm", config, steps).limit(LIMIT).judge(|record| {
+        quiet_kernel(record)?;
+        match record.console(0).contains("kvm-clock") {
+            true => Err("the kernel found what it was not offered".into()),
+            false => Ok(()),
+        }
+    })
 }
 
 fn typing() -> Scenario {

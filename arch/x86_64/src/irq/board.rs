@@ -5,7 +5,7 @@ use spin::Mutex;
 use turnstile_vapic::{Bus, IoApic, Message, Routes, Signal};
 use turnstile_vm::attention::Reasons;
 
-use super::legacy::Legacy;
+use super::legacy::{Legacy, TIMER_PIN};
 use crate::vm::Vm;
 
 /// The interrupt controllers of a VM.
@@ -51,6 +51,14 @@ impl Vm {
     pub fn set_line(&self, pin: usize, asserted: bool) {
         self.board.ioapic.lock().set_line(pin, asserted, |message| self.deliver(message));
     }
+
+    /// Asserts a line. If `watched`, the end of its interrupt is told even if that is edge-triggered, which costs the guest an
+    /// exit.
+    pub(super) fn assert_line(&self, pin: usize, watched: bool) {
+        self.board.ioapic.lock().set_line(pin, true, |message| {
+            self.deliver(&Message { level: message.level || watched, ..*message })
+        });
+    }
 }
 
 impl Bus for Vm {
@@ -84,7 +92,13 @@ impl Bus for Vm {
     }
 
     fn end_of_interrupt(&self, vector: u8) {
-        self.board.ioapic.lock().end_of_interrupt(vector, |message: &Message| self.deliver(message));
+        let mut ioapic = self.board.ioapic.lock();
+        ioapic.end_of_interrupt(vector, |message: &Message| self.deliver(message));
+        let is_timer = ioapic.is_edge(TIMER_PIN, vector);
+        drop(ioapic);
+        if is_timer {
+            self.make_up();
+        }
     }
 
     fn acknowledge(&self, vector: u8) -> Option<u8> {

@@ -2,7 +2,9 @@
 //! The 8259s and the 8254 of a VM, and the interrupt lines of an ISA board.
 //!
 //! The 8259s' INTR pin is wired to the first vCPU. Whoever changes what they assert says so in its attention word, and its owner looks.
-//! The 8254 is in nanoseconds of the VM; its channel 0 rings by the timer of the first vCPU.
+//! The 8254 is in nanoseconds of the VM; its channel 0 rings by the timer of the first vCPU. Edges that nobody looked at in time,
+//! because the vCPU's CPU did something else, come one by one: each as soon as the guest has ended the interrupt before, by
+//! its APIC or the 8259. Kernels count ticks, and take a board for broken whose timer rings too seldom.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +20,10 @@ use crate::vm::Vm;
 /// The interrupt of the 8254.
 const TIMER: u8 = 0;
 /// The I/O APIC's pin of the 8254's interrupt: the MADT says so; other lines have the pin of their number.
-const TIMER_PIN: usize = 2;
+pub(super) const TIMER_PIN: usize = 2;
+
+/// The first 8259's commands: ends of interrupts.
+const COMMAND: u16 = 0x20;
 
 /// The 8259s and the 8254.
 pub(super) struct Legacy {
@@ -107,16 +112,24 @@ impl Vm {
             return self.post_to_first(Reasons::DEADLINE);
         }
         self.change_pic(|pic| pic.write(port, value));
+        if port == COMMAND && self.board.legacy.pic.lock().awaits_timer() {
+            self.make_up();
+        }
     }
 
     /// Sets the level of an ISA interrupt line: 0 to 15.
     pub fn set_irq(&self, line: u8, asserted: bool) {
+        self.set_pic_line(line, asserted);
+        self.set_line(if line == TIMER { TIMER_PIN } else { line.into() }, asserted);
+    }
+
+    /// The 8259s' side of it.
+    fn set_pic_line(&self, line: u8, asserted: bool) {
         self.change_pic(|pic| pic.set_line(line, asserted));
         if asserted && let Some(page) = self.vcpu(0).and_then(|first| first.statistics) {
             page.count_shared(Event::PicRaised);
             page.count_shared(Event::IoApicRaised);
         }
-        self.set_line(if line == TIMER { TIMER_PIN } else { line.into() }, asserted);
     }
 
     /// Returns the vector that the 8259s assert.
@@ -138,13 +151,31 @@ impl Vm {
             return;
         }
         let mut pit = self.board.legacy.pit.lock();
-        let rings = pit.ring(nanoseconds(self, now));
+        let (rings, owes) = (pit.ring(nanoseconds(self, now)), pit.owes());
         self.set_deadline(&pit);
         drop(pit);
         if rings {
-            self.set_irq(TIMER, false);
-            self.set_irq(TIMER, true);
+            self.tick(owes);
         }
+    }
+
+    /// The guest has ended the 8254's interrupt: the next one that is owed follows.
+    #[cold]
+    #[inline(never)] // Called by light exits that are rare.
+    pub(super) fn make_up(&self) {
+        let mut pit = self.board.legacy.pit.lock();
+        let (rings, owes) = (pit.make_up(), pit.owes());
+        drop(pit);
+        if rings {
+            self.tick(owes);
+        }
+    }
+
+    /// The 8254's output rises. If more is owed, the end of the interrupt has to be seen.
+    fn tick(&self, owes: bool) {
+        self.set_irq(TIMER, false);
+        self.set_pic_line(TIMER, true);
+        self.assert_line(TIMER_PIN, owes);
     }
 
     fn set_deadline(&self, pit: &I8254) {

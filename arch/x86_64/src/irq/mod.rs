@@ -127,3 +127,5 @@ pub(crate) fn put(vcpu: &'static Vcpu, vmcb: &mut Vmcb) -> Option<u64> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod ticks;

@@ -16,7 +16,7 @@ const VECTOR: u64 = 0x41;
 const WORD: u64 = 0x3004;
 
 /// Executes WRMSR for the guest, by the light tier.
-fn write(frame: &mut Frame, vmcb: &mut Vmcb, msr: u64, value: u64) -> u32 {
+pub(super) fn write(frame: &mut Frame, vmcb: &mut Vmcb, msr: u64, value: u64) -> u32 {
     frame.set_rcx(msr);
     frame.set_rdx(value >> 32);
     vmcb.set_rax(value & 0xffff_ffff);
@@ -26,7 +26,7 @@ fn write(frame: &mut Frame, vmcb: &mut Vmcb, msr: u64, value: u64) -> u32 {
 }
 
 /// A vCPU whose guest has enabled its x2APIC.
-fn enabled() -> (&'static Vcpu, Frame, Vmcb, &'static mut [u8]) {
+pub(super) fn enabled() -> (&'static Vcpu, Frame, Vmcb, &'static mut [u8]) {
     let (vcpu, mut frame, mut vmcb, ram) = machine();
     super::reset(vcpu, &mut vmcb);
     super::with_lapic::<true, _>(vcpu, &mut vmcb, |lapic, cx| lapic.set_base(cx, APIC_BASE, |_| false))
@@ -37,7 +37,7 @@ fn enabled() -> (&'static Vcpu, Frame, Vmcb, &'static mut [u8]) {
 }
 
 /// What the CPU does when the guest takes the offered interrupt.
-fn take(vmcb: &mut Vmcb) -> Option<u64> {
+pub(super) fn take(vmcb: &mut Vmcb) -> Option<u64> {
     let offered = vmcb.interrupts();
     let is_taken = offered & interrupt::PENDING != 0
         && (offered & interrupt::PRIORITY) >> interrupt::PRIORITY_SHIFT > offered & 0xf;

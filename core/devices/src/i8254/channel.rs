@@ -65,6 +65,8 @@ pub(super) struct Channel {
     status: Option<u8>,
     /// The last tick up to which rising edges of the output were reported.
     pub(super) reported: u64,
+    /// Edges that came together with one that was reported.
+    pub(super) owed: u32,
 }
 
 impl Channel {
@@ -84,6 +86,7 @@ impl Channel {
             latched: None,
             status: None,
             reported: 0,
+            owed: 0,
         }
     }
 
@@ -137,6 +140,7 @@ impl Channel {
     /// A new count: at once, at the end of the period, or at the next trigger, by the mode.
     pub(super) fn load(&mut self, period: u64, now: u64) {
         self.settle(now);
+        self.owed = 0;
         match (self.period, self.start) {
             (Some(old), Some(start)) if self.mode.is_periodic() && self.gate => {
                 // As in `count`.
@@ -240,12 +244,19 @@ impl Channel {
         }
     }
 
-    /// Says whether the output rose since this was last asked.
-    pub(super) fn ring(&mut self, now: u64) -> bool {
-        let edge = self.next_edge(self.reported).is_some_and(|edge| edge <= now);
+    /// Says whether the output rose since this was last asked. What rose more than once is owed, up to `most` edges; of
+    /// edges that are nearer than `shortest` only some are.
+    pub(super) fn ring(&mut self, now: u64, shortest: u64, most: u32) -> bool {
+        let edge = self.next_edge(self.reported).filter(|edge| *edge <= now);
+        if let (Some(first), Some(period), None) = (edge, self.period, self.next)
+            && self.mode.is_periodic()
+        {
+            let more = (now - first) / period.max(shortest);
+            self.owed = u64::from(self.owed).saturating_add(more).min(most.into()) as u32;
+        }
         self.reported = self.reported.max(now);
         self.settle(now);
-        edge
+        edge.is_some()
     }
 
     pub(super) fn read(&mut self, now: u64) -> u8 {

@@ -98,6 +98,11 @@ impl Chip {
         if self.all_level { 0xff } else { self.level }
     }
 
+    /// Says whether a line is neither masked, nor requested, nor in service.
+    pub(super) fn awaits(&self, line: u8) -> bool {
+        (self.mask | self.requests | self.service) >> line & 1 == 0
+    }
+
     pub(super) fn set_line(&mut self, line: u8, asserted: bool) {
         let bit = 1 << line;
         let was = self.lines & bit != 0;
