@@ -68,6 +68,9 @@ pub fn count_linux(
     let folder = layout.bundles().join(format!("exits-linux-{}", subject.name()));
     let boot = kvm::boot_linux(host, layout, &guest, vcpus, &folder, &linux_words(vcpus, options, pv_eoi))?;
     let said = play(boot, qemu, LINUX_LIMIT)?;
+    if let Some(error) = said.lines().find_map(|line| line.trim().strip_prefix("@error ")) {
+        return Err(failure(&format!("the monitor reports: {}", printable(error)), &said));
+    }
     for mark in [BEGIN, END] {
         if !said.lines().any(|line| line.trim() == mark) {
             return Err(failure(&format!("the guest never said \"{mark}\""), &said));
@@ -93,9 +96,6 @@ fn play(mut boot: Boot, qemu: &Qemu, limit: Duration) -> Result<String> {
 
 /// What was counted, as the monitor and the guest said.
 fn counts(said: &str, load: impl Fn(&str) -> Option<Load>) -> Result<Counts> {
-    if let Some(error) = said.lines().find_map(|line| line.trim().strip_prefix("@error ")) {
-        return Err(failure(&format!("the monitor reports: {}", printable(error)), said));
-    }
     let load = said.lines().find_map(load).ok_or_else(|| failure("the guest did not report", said))?;
     match Counts::of_kvm(load, said) {
         counts if counts.exits() == 0 => Err(failure("KVM counted nothing", said)),
