@@ -240,9 +240,13 @@ pub struct Exits {
     #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',', default_value = "turnstile,kvm-svm")]
     #[arg(value_parser = ["turnstile", "kvm-svm", "kvm-6.1-svm"])]
     pub subjects: Vec<String>,
-    /// vCPUs of the guest
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=2))]
-    pub vcpus: u16,
+    /// Which guests: our own, which does nearly nothing but take interrupts, and Debian's Linux
+    #[arg(long, value_name = "GUEST,…", value_delimiter = ',', default_value = "load,linux")]
+    #[arg(value_parser = ["load", "linux"])]
+    pub guest: Vec<String>,
+    /// vCPUs of the guest; by default `load` has 1 and `linux` 2
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2))]
+    pub vcpus: Option<u16>,
     /// Write JSON instead of the table
     #[arg(long)]
     pub json: bool,

@@ -60,32 +60,33 @@ pub const LINES: [Line; 22] = [
     line("fpu", Own::Events(&[Event::FpLoaded])),
 ];
 
-/// What the guest says of its load: the line `@load`.
+/// What the guest says of its load: the line `@load`, of Linux `turnstile: load interrupts=…`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Load {
     /// Interrupts that it took.
     pub interrupts: u64,
-    /// Interrupts that it ended without a write.
-    pub spared: u64,
+    /// Interrupts that it ended without a write. Linux does not count them.
+    pub spared: Option<u64>,
 }
 
 impl Load {
     /// Reads the line; others are `None`.
     pub fn parse(line: &str) -> Option<Self> {
-        let fields = line.trim().strip_prefix("@load ")?;
+        let line = line.trim();
+        let fields = line.strip_prefix("@load ").or_else(|| line.strip_prefix("turnstile: load "))?;
         let field = |name: &str| {
             let mut values =
                 fields.split_whitespace().filter_map(|field| field.strip_prefix(name)?.strip_prefix('='));
             values.next()?.parse().ok()
         };
-        Some(Load { interrupts: field("interrupts")?, spared: field("spared")? })
+        Some(Load { interrupts: field("interrupts")?, spared: field("spared") })
     }
 
     /// What is left of it without that of another run.
     pub fn without(self, other: Load) -> Self {
         Load {
             interrupts: self.interrupts.saturating_sub(other.interrupts),
-            spared: self.spared.saturating_sub(other.spared),
+            spared: self.spared.zip(other.spared).map(|(own, other)| own.saturating_sub(other)),
         }
     }
 }
@@ -192,7 +193,10 @@ mod tests {
     #[test]
     fn the_guests_line_is_read() {
         let line = "@load milliseconds=1000 cpus=1 interrupts=22026 timer=4011 ipi=13002 spared=15\r";
-        assert_eq!(Load::parse(line), Some(Load { interrupts: 22026, spared: 15 }));
+        assert_eq!(Load::parse(line), Some(Load { interrupts: 22026, spared: Some(15) }));
+        let line = "turnstile: load interrupts=23239 timer=7541 ipi=12023 device=3675\r";
+        assert_eq!(Load::parse(line), Some(Load { interrupts: 23239, spared: None }));
+        assert_eq!(Load::parse("turnstile: load begin"), None);
         assert_eq!(Load::parse("@done load"), None);
         assert_eq!(Load::parse("@load interrupts=many spared=0"), None);
     }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Linux KVM under the load. Its monitor counts the kernel's tracepoints between the guest's marks.
 
+use std::path::Path;
 use std::time::Duration;
 
-use super::{Counts, GUEST, Load};
+use super::guest::{LINUX_BEGIN, LINUX_END};
+use super::{Case, Counts, Guest, Load};
 use crate::bench::report::printable;
 use crate::bench::subjects::{Subject, kvm, peer};
 use crate::failure::{Failure, Result};
@@ -13,97 +15,112 @@ use crate::setup::debian::{self, Flavour};
 use crate::setup::qemu::Qemu;
 use crate::setup::{images, last_lines};
 
-/// Processor time of a run: of our guest, and of Linux, which takes most of it to boot.
+/// Processor time of a run.
 const LIMIT: Duration = Duration::from_secs(240);
-const LINUX_LIMIT: Duration = Duration::from_secs(900);
-/// What Linux says before its load and behind it.
-const BEGIN: &str = "turnstile: load begin";
-const END: &str = "turnstile: load end";
-/// Its memory in MiB.
+/// Linux's memory in MiB.
 const MEMORY: u64 = 256;
-/// KVM's paravirtual interface without the part that this is about.
+/// The parts of KVM's paravirtual interface, without the one that this is about.
 const OTHERS: &str = "clock,ipi,tlb-flush,steal-time,unhalt,poll-control";
 
-/// The host whose KVM a subject is.
-fn host(subject: Subject) -> kvm::Host {
-    match subject {
+/// Runs the load and returns the host's version with what it counted.
+pub fn count(layout: &Layout, qemu: &Qemu, subject: Subject, case: Case) -> Result<(String, Counts)> {
+    let host = match subject {
         Subject::Kvm61Svm => kvm::Host::OlderSvm,
         _ => kvm::Host::Svm,
-    }
+    };
+    let folder = layout.bundles().join(format!("exits-{}-{}", case.guest.name(), subject.name()));
+    let mut boot = match case.guest {
+        Guest::Load => load(host, layout, case, &folder)?,
+        Guest::Linux => linux(host, layout, case, &folder)?,
+    };
+    boot.counted = true;
+    let said = peer::play(&boot, &qemu.path, LIMIT)?;
+    let counts = counted(case.guest, &said)
+        .map_err(|what| Failure::failed(what).details(last_lines(&printable(&said), 25)))?;
+    Ok((kvm::version(host, layout)?, counts))
 }
 
-/// Runs our guest's load and returns the host's version with what it counted.
-pub fn count(
-    layout: &Layout,
-    qemu: &Qemu,
-    subject: Subject,
-    vcpus: u16,
-    options: &str,
-) -> Result<(String, Counts)> {
-    let host = host(subject);
+/// The machine with our guest.
+fn load(host: kvm::Host, layout: &Layout, case: Case, folder: &Path) -> Result<Boot> {
     images::guests(layout, host.isa())?;
-    let folder = layout.bundles().join(format!("exits-{}", subject.name()));
+    let vcpus = case.vcpus;
     let words = format!(
-        "--events --settle={} --vcpus={vcpus} \"--cmdline=marks cpus={vcpus} {options}\"",
-        kvm::SETTLE
+        "--events --settle={} --vcpus={vcpus} \"--cmdline=marks cpus={vcpus} {}\"",
+        kvm::SETTLE,
+        case.options()
     );
-    let boot = kvm::boot_guest(host, layout, GUEST, vcpus, &folder, &words)?;
-    let said = play(boot, qemu, LIMIT)?;
-    Ok((kvm::version(host, layout)?, counts(&said, Load::parse)?))
+    kvm::boot_guest(host, layout, case.guest.name(), vcpus, folder, &words)
 }
 
-/// Runs Debian's kernel with the words of its command line that make it work, with or without paravirtual EOI, and
-/// returns the host's version with what it counted. `load` reads what the guest says of its load.
-pub fn count_linux(
-    layout: &Layout,
-    qemu: &Qemu,
-    subject: Subject,
-    vcpus: u16,
-    options: &str,
-    pv_eoi: bool,
-    load: impl Fn(&str) -> Option<Load>,
-) -> Result<(String, Counts)> {
-    let host = host(subject);
-    let guest = debian::ensure(layout, host.isa(), Flavour::Cloud)?;
-    let folder = layout.bundles().join(format!("exits-linux-{}", subject.name()));
-    let boot = kvm::boot_linux(host, layout, &guest, vcpus, &folder, &linux_words(vcpus, options, pv_eoi))?;
-    let said = play(boot, qemu, LINUX_LIMIT)?;
-    if let Some(error) = said.lines().find_map(|line| line.trim().strip_prefix("@error ")) {
-        return Err(failure(&format!("the monitor reports: {}", printable(error)), &said));
-    }
-    for mark in [BEGIN, END] {
-        if !said.lines().any(|line| line.trim() == mark) {
-            return Err(failure(&format!("the guest never said \"{mark}\""), &said));
-        }
-    }
-    Ok((kvm::version(host, layout)?, counts(&said, load)?))
+/// The machine with Linux. What the host does after its boot is over before the guest's is.
+fn linux(host: kvm::Host, layout: &Layout, case: Case, folder: &Path) -> Result<Boot> {
+    let debian = debian::ensure(layout, host.isa(), Flavour::Cloud)?;
+    kvm::boot_linux(host, layout, &debian, case.vcpus, folder, &linux_words(case))
 }
 
-/// What the monitor is told of a Linux guest.
-fn linux_words(vcpus: u16, options: &str, pv_eoi: bool) -> String {
-    let offered = if pv_eoi { format!("{OTHERS},eoi") } else { OTHERS.to_owned() };
+/// What the monitor is told of Linux. The kernel and its command line are those that Turnstile has.
+fn linux_words(case: Case) -> String {
+    let eoi = if case.pv_eoi { ",eoi" } else { "" };
     format!(
-        "--events --vcpus={vcpus} --memory={MEMORY} --paravirt={offered} \"--begin={BEGIN}\" \"--end={END}\" \
-         \"--cmdline=console=ttyS0 quiet {options}\""
+        "--events --settle={} --vcpus={} --memory={MEMORY} --paravirt={OTHERS}{eoi} \"--begin={LINUX_BEGIN}\" \
+         \"--end={LINUX_END}\" \"--cmdline=console=ttyS0 quiet turnstile.run=load,poweroff\"",
+        kvm::SETTLE,
+        case.vcpus
     )
 }
 
-/// Runs a host, counted, to its end, and returns what was said.
-fn play(mut boot: Boot, qemu: &Qemu, limit: Duration) -> Result<String> {
-    boot.counted = true;
-    peer::play(&boot, &qemu.path, limit)
-}
-
-/// What was counted, as the monitor and the guest said.
-fn counts(said: &str, load: impl Fn(&str) -> Option<Load>) -> Result<Counts> {
-    let load = said.lines().find_map(load).ok_or_else(|| failure("the guest did not report", said))?;
+/// What was counted, of all that was said.
+fn counted(guest: Guest, said: &str) -> std::result::Result<Counts, String> {
+    let says = |text: &str| said.lines().any(|line| line.trim() == text);
+    if guest == Guest::Linux {
+        // Our guest has such lines, too, about what QEMU doubles.
+        if let Some(error) = said.lines().find_map(|line| line.trim().strip_prefix("@error ")) {
+            return Err(format!("the monitor reports: {}", printable(error)));
+        }
+        if let Some(mark) = [LINUX_BEGIN, LINUX_END].into_iter().find(|mark| !says(mark)) {
+            return Err(format!("the guest never said \"{mark}\""));
+        }
+    }
+    let load = said.lines().find_map(Load::parse).ok_or("the guest did not report")?;
     match Counts::of_kvm(load, said) {
-        counts if counts.exits() == 0 => Err(failure("KVM counted nothing", said)),
+        counts if counts.exits() == 0 => Err("KVM counted nothing".to_owned()),
         counts => Ok(counts),
     }
 }
 
-/// A failure with the end of what was said.
-fn failure(what: &str, said: &str) -> Failure {
-    Failure::failed(what).details(last_lines(&printable(said), 25))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: &str = "turnstile: load begin\r\n...\r\nturnstile: load end\r\n@event kvm_exit 7\n\
+                        turnstile: load interrupts=5 timer=3 ipi=1 device=1\r\n";
+
+    #[test]
+    fn linux_is_offered_the_interface_without_and_with() {
+        let words = |pv_eoi| linux_words(Case { guest: Guest::Linux, vcpus: 2, pv_eoi });
+        assert!(words(true).contains("poll-control,eoi ") && !words(false).contains("eoi "));
+        assert!(words(true).contains("\"--begin=turnstile: load begin\" \"--end=turnstile: load end\""));
+    }
+
+    #[test]
+    fn a_linux_that_ran_to_its_end_is_counted() {
+        let counts = counted(Guest::Linux, SAID).unwrap();
+        assert_eq!((counts.load.interrupts, counts.exits()), (5, 7));
+    }
+
+    #[test]
+    fn what_is_missing_has_a_name() {
+        let fails = |said: String| counted(Guest::Linux, &said).unwrap_err();
+        assert_eq!(fails(SAID.replace("begin", "")), "the guest never said \"turnstile: load begin\"");
+        assert_eq!(fails(SAID.replace("end", "")), "the guest never said \"turnstile: load end\"");
+        assert_eq!(fails(SAID.replace("interrupts", "")), "the guest did not report");
+        assert_eq!(fails(SAID.replace("exit 7", "exit 0")), "KVM counted nothing");
+        assert!(fails(format!("{SAID}@error no\n")).contains("the monitor reports: no"));
+    }
+
+    #[test]
+    fn our_guest_may_complain_of_what_qemu_doubles() {
+        let said = "@event kvm_exit 7\n@load interrupts=5 spared=0\n@error 3 IPIs were sent, and 4 taken\n";
+        assert_eq!(counted(Guest::Load, said).unwrap().exits(), 7);
+    }
 }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `turnstile exits`: how often a guest under a load of interrupts is left in one second, and what for, without and with
-//! paravirtual EOI. The table of the proposal to add it to Linux (seed 003), for Turnstile and for Linux KVM.
+//! paravirtual EOI. The table of the proposal to add it to Linux (seed 003), for Turnstile and for Linux KVM, with a guest of
+//! ours and with Linux.
 //!
 //! | file | what |
 //! |---|---|
+//! | `guest` | the guests |
 //! | `counts` | what is counted, and under which names |
 //! | `turnstile` | Turnstile's statistics of a VM |
 //! | `kvm` | KVM's tracepoints, counted by the monitor |
 //! | `table` | the table |
 
 mod counts;
+mod guest;
 mod kvm;
 mod table;
 mod turnstile;
@@ -17,6 +20,7 @@ mod turnstile;
 use serde::Serialize;
 
 pub use counts::{Counts, Load};
+pub use guest::{Case, Guest};
 
 use crate::bench::subjects::Subject;
 use crate::cli;
@@ -27,11 +31,8 @@ use crate::setup;
 use crate::setup::qemu::Qemu;
 use crate::ui;
 
-/// The guest, and the words of its command line with which it ends an interrupt by a write always.
-const GUEST: &str = "load";
-const WITHOUT: &str = "pv-eoi=off";
 /// The version of the JSON.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// One second of the same load, twice.
 #[derive(Clone, Debug, Serialize)]
@@ -43,6 +44,8 @@ pub struct Pair {
     pub title: &'static str,
     /// What it is, with its version.
     pub version: String,
+    /// Which guest it is.
+    pub guest: Guest,
     /// vCPUs of the guest.
     pub vcpus: u16,
     /// Without paravirtual EOI.
@@ -74,12 +77,18 @@ pub fn exits(layout: &Layout, options: &cli::Exits) -> Result<()> {
     let subjects: Vec<Subject> = Subject::of(Isa::X86_64)
         .filter(|subject| options.subjects.iter().any(|name| name == subject.name()))
         .collect();
-    let step = ui::Step::start_counted("counting", subjects.len() as u64);
+    let guests: Vec<Guest> = Guest::ALL
+        .into_iter()
+        .filter(|guest| options.guest.iter().any(|name| name == guest.name()))
+        .collect();
+    let step = ui::Step::start_counted("counting", (subjects.len() * guests.len()) as u64);
     let mut pairs = Vec::new();
-    for subject in subjects {
-        step.detail(subject.title());
-        pairs.push(count(layout, &qemu, subject, options.vcpus)?);
-        step.advance();
+    for guest in guests {
+        for &subject in &subjects {
+            step.detail(format!("{} on {}", guest.name(), subject.title()));
+            pairs.push(count(layout, &qemu, subject, guest, options.vcpus.unwrap_or(guest.vcpus()))?);
+            step.advance();
+        }
     }
     step.done();
     let document = Document { exits: SCHEMA, pairs: &pairs };
@@ -94,14 +103,19 @@ pub fn exits(layout: &Layout, options: &cli::Exits) -> Result<()> {
     }
 }
 
-/// Counts one subject's exits, without and with.
-pub fn count(layout: &Layout, qemu: &Qemu, subject: Subject, vcpus: u16) -> Result<Pair> {
-    let one = |options: &str| match subject {
-        Subject::Turnstile => turnstile::count(layout, qemu, vcpus, options),
-        _ => kvm::count(layout, qemu, subject, vcpus, options),
+/// Counts one subject's exits with a guest, without and with.
+pub fn count(layout: &Layout, qemu: &Qemu, subject: Subject, guest: Guest, vcpus: u16) -> Result<Pair> {
+    let one = |pv_eoi: bool| {
+        let case = Case { guest, vcpus, pv_eoi };
+        match subject {
+            Subject::Turnstile => turnstile::count(layout, qemu, case),
+            _ => kvm::count(layout, qemu, subject, case),
+        }
     };
-    let about = |failure: Failure| failure.context_line(&format!("the load on {}", subject.title()));
-    let (version, without) = one(WITHOUT).map_err(about)?;
-    let (_, with) = one("").map_err(about)?;
-    Ok(Pair { subject: subject.name(), title: subject.title(), version, vcpus, without, with })
+    let about = |failure: Failure| {
+        failure.context_line(&format!("the guest `{}` on {}", guest.name(), subject.title()))
+    };
+    let (version, without) = one(false).map_err(about)?;
+    let (_, with) = one(true).map_err(about)?;
+    Ok(Pair { subject: subject.name(), title: subject.title(), version, guest, vcpus, without, with })
 }

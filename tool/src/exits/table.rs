@@ -6,15 +6,25 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::counts::LINES;
 use super::{Counts, Pair};
 
-/// Prints all pairs.
+/// Prints all pairs, a table for each guest.
 pub fn print(pairs: &[Pair]) {
-    println!("What happened in one second of a load of interrupts, without and with paravirtual EOI.\n");
-    println!("{}", table(pairs));
-    for pair in pairs {
-        println!("\n{}", sentence(pair));
-        println!("  exits without: {}", reasons(&pair.without));
-        println!("  exits with:    {}", reasons(&pair.with));
+    println!("What happened in one second of a load of interrupts, without and with paravirtual EOI.");
+    for pairs in pairs.chunk_by(|one, other| one.guest == other.guest) {
+        println!("\n{}\n{}", heading(pairs), table(pairs));
+        for pair in pairs {
+            println!("\n{}", sentence(pair));
+            println!("  exits without: {}", reasons(&pair.without));
+            println!("  exits with:    {}", reasons(&pair.with));
+        }
     }
+}
+
+/// Which guest it is.
+fn heading(pairs: &[Pair]) -> String {
+    pairs.first().map_or_else(String::new, |pair| match pair.vcpus {
+        1 => format!("{}, 1 vCPU", pair.guest.title()),
+        vcpus => format!("{}, {vcpus} vCPUs", pair.guest.title()),
+    })
 }
 
 fn table(pairs: &[Pair]) -> Table {
@@ -55,12 +65,12 @@ fn reasons(counts: &Counts) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Load;
+    use super::super::{Guest, Load};
     use super::*;
 
     #[test]
     fn a_pair_is_two_columns_and_a_sentence() {
-        let load = Load { interrupts: 100, spared: 0 };
+        let load = Load { interrupts: 100, spared: Some(0) };
         let without = Counts::of_kvm(load, "@event kvm_exit 200\n@exit 0x7c 150\n@exit 0x60 50\n");
         let with = Counts::of_kvm(
             load,
@@ -70,12 +80,14 @@ mod tests {
             subject: "kvm-svm",
             title: "KVM SVM",
             version: "Linux 1 KVM".to_owned(),
+            guest: Guest::Load,
             vcpus: 1,
             without,
             with,
         };
         let shown = table(std::slice::from_ref(&pair)).to_string();
         assert!(shown.contains("KVM SVM without") && shown.contains("doubled by QEMU"), "{shown}");
+        assert_eq!(heading(std::slice::from_ref(&pair)), "The guest `load`, 1 vCPU");
         assert_eq!(sentence(&pair), "Linux 1 KVM: 200 exits become 110, 0.55 of them.");
         assert_eq!(reasons(&pair.without), "msr 150, intr 50");
     }

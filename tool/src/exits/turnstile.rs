@@ -4,7 +4,10 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use super::{Counts, GUEST, Load};
+use turnstile_bundle::{Feature, Paravirt};
+
+use super::guest::{LINUX_BEGIN, LINUX_END};
+use super::{Case, Counts, Guest, Load};
 use crate::bench::report::printable;
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
@@ -16,20 +19,30 @@ use crate::setup::{images, last_lines};
 use crate::top::reading::{Collector, VmReading};
 
 /// Processor time of a run.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 const TICK: Duration = Duration::from_millis(50);
-/// What the guest says last; it then waits to be switched off.
-const DONE: &str = "@done load";
+/// The load's time.
+const MILLISECONDS: u32 = 1000;
 
 /// Runs the load and returns the version with what was counted.
-pub fn count(layout: &Layout, qemu: &Qemu, vcpus: u16, options: &str) -> Result<(String, Counts)> {
-    images::guests(layout, Isa::X86_64)?;
-    let (console, with) = run(layout, qemu, vcpus, options)?;
+pub fn count(layout: &Layout, qemu: &Qemu, case: Case) -> Result<(String, Counts)> {
+    if case.guest == Guest::Load {
+        images::guests(layout, Isa::X86_64)?;
+    }
+    let (console, with) = run(layout, qemu, case, MILLISECONDS)?;
     let load = load_of(&console)?;
     // The same without a load: what starting and reporting cost, and what comes until the sources fall silent.
-    let (console, without) = run(layout, qemu, vcpus, &format!("milliseconds=0 {options}"))?;
+    let (console, without) = run(layout, qemu, case, 0)?;
     let load = load.without(load_of(&console)?);
     Ok((format!("Turnstile {}", env!("CARGO_PKG_VERSION")), Counts::of_turnstile(load, &with, &without)))
+}
+
+/// What the guest says last; it then waits to be switched off.
+fn last_word(guest: Guest) -> &'static str {
+    match guest {
+        Guest::Load => "@done load",
+        Guest::Linux => "reboot: System halted",
+    }
 }
 
 /// Returns what the guest says of its load.
@@ -41,21 +54,40 @@ fn load_of(console: &str) -> Result<Load> {
     console.lines().find_map(Load::parse).ok_or_else(|| failure("the guest did not report".to_owned()))
 }
 
-/// The machine with the load.
-fn config(vcpus: u16, options: &str) -> String {
+/// The machine with the load. Runs of all lengths have configurations of the same length: a kernel that prints its
+/// command line does the same in all.
+fn config(case: Case, milliseconds: u32) -> String {
+    let Case { guest, vcpus, pv_eoi } = case;
+    let vm = match guest {
+        Guest::Load => format!(
+            "kernel = \"guest:load\"\ncmdline = \"stay milliseconds={milliseconds} {}\"\nmemory = \"32MiB\"",
+            case.options()
+        ),
+        Guest::Linux => format!(
+            "kernel = \"debian:linux\"\ninitrd = \"debian:busybox\"\nmemory = \"256MiB\"\ncmdline = \"console=ttyS0 quiet \
+             turnstile.run=load,halt turnstile.load={milliseconds:04}\"\nparavirt = [{}]",
+            offered(pv_eoi)
+        ),
+    };
     format!(
-        "[machine]\nboard = \"q35\"\n\n[[vm]]\nname = \"{GUEST}\"\nkernel = \"guest:{GUEST}\"\n\
-         cmdline = \"stay {options}\"\nmemory = \"32MiB\"\nvcpus = {vcpus}\nstatistics = true\n"
+        "[machine]\nboard = \"q35\"\n\n[[vm]]\nname = \"{}\"\n{vm}\nvcpus = {vcpus}\nstatistics = true\n",
+        guest.name()
     )
 }
 
+/// All of KVM's paravirtual interface, with or without the end of interrupts.
+fn offered(pv_eoi: bool) -> String {
+    let offered = if pv_eoi { Paravirt::ALL } else { Paravirt::ALL.without(Feature::Eoi) };
+    offered.iter().map(|feature| format!("\"{feature}\"")).collect::<Vec<_>>().join(", ")
+}
+
 /// Runs the guest to its last word and reads the statistics.
-fn run(layout: &Layout, qemu: &Qemu, vcpus: u16, options: &str) -> Result<(String, VmReading)> {
-    let (mut boot, _) = machine::prepare_text(layout, "exits", &config(vcpus, options))?;
+fn run(layout: &Layout, qemu: &Qemu, case: Case, milliseconds: u32) -> Result<(String, VmReading)> {
+    let (mut boot, _) = machine::prepare_text(layout, "exits", &config(case, milliseconds))?;
     boot.counted = true;
     let (sender, notices) = channel::<Notice>();
     let mut session = Session::start(&boot, &qemu.path, sender)?;
-    let mut run = Run { console: String::new(), text: String::new(), asked: false };
+    let mut run = Run { guest: case.guest, console: String::new(), text: String::new(), asked: false };
     let result = run.follow(&mut session, &notices);
     session.kill();
     session.wait()?;
@@ -67,6 +99,7 @@ fn run(layout: &Layout, qemu: &Qemu, vcpus: u16, options: &str) -> Result<(Strin
 
 /// A run under way.
 struct Run {
+    guest: Guest,
     console: String,
     text: String,
     asked: bool,
@@ -78,7 +111,7 @@ impl Run {
         session: &mut Session,
         notices: &Receiver<Notice>,
     ) -> std::result::Result<VmReading, String> {
-        let mut collector = Collector::new(vec![GUEST.to_owned()]);
+        let mut collector = Collector::new(vec![self.guest.name().to_owned()]);
         loop {
             match notices.recv_timeout(TICK) {
                 Ok(Notice::Heard(heard)) => {
@@ -90,16 +123,29 @@ impl Run {
                 Ok(Notice::Ended { .. }) | Err(RecvTimeoutError::Disconnected) => {
                     return Err("the machine ended before its statistics were read".to_owned());
                 }
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if !self.asked && self.console.contains(DONE) {
-                self.asked = true;
-                collector.begin().into_iter().for_each(|command| session.command(command));
+                // Silence: the guest does nothing any more, and what is read is the same in each run.
+                Err(RecvTimeoutError::Timeout) => {
+                    if !self.asked && self.console.contains(last_word(self.guest)) {
+                        self.asked = true;
+                        collector.begin().into_iter().for_each(|command| session.command(command));
+                    }
+                }
             }
             if session.exceeds(LIMIT) {
-                return Err(format!("nothing more after {} s of processor time", LIMIT.as_secs()));
+                return Err(self.late());
             }
         }
+    }
+
+    /// Says how far the guest came in its time.
+    fn late(&self) -> String {
+        let came = match self.guest {
+            _ if self.asked => "the hypervisor did not report",
+            Guest::Linux if !self.console.contains(LINUX_BEGIN) => "the guest did not come to its load",
+            Guest::Linux if !self.console.contains(LINUX_END) => "the guest's load did not end",
+            _ => "the guest did not end",
+        };
+        format!("{came} in {} s of processor time", LIMIT.as_secs())
     }
 
     fn note(&mut self, heard: &Heard) -> std::result::Result<(), String> {
