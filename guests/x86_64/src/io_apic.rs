@@ -67,6 +67,12 @@ pub fn route_isa(irq: u8, vector: u8, destination: u32) {
     set_entry(u32::from(pin), u64::from(destination) << 56 | mode | u64::from(vector));
 }
 
+/// The same as a level that is active high, whatever the bus says: its end reaches the I/O APIC.
+pub fn route_isa_as_level(irq: u8, vector: u8, destination: u32) {
+    let (pin, _) = platform().acpi.isa[usize::from(irq & 15)];
+    set_entry(u32::from(pin), u64::from(destination) << 56 | LEVEL | u64::from(vector));
+}
+
 /// Masks all pins.
 pub fn mask_all() {
     (0..pins().min(240)).for_each(|pin| set_entry(pin, MASKED));

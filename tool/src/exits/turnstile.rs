@@ -2,6 +2,8 @@
 //! Turnstile under the load: the statistics of its VM.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use turnstile_bundle::{Feature, Paravirt};
@@ -11,11 +13,12 @@ use super::{Case, Counts, Guest, Load};
 use crate::bench::report::printable;
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
-use crate::layout::Layout;
+use crate::layout::{Layout, write_atomically};
 use crate::machine;
 use crate::session::{Heard, Notice, Session};
 use crate::setup::qemu::Qemu;
-use crate::setup::{images, last_lines};
+use crate::setup::debian::{self, Flavour};
+use crate::setup::{images, initramfs, last_lines};
 use crate::top::reading::{Collector, VmReading};
 
 /// Processor time of a run.
@@ -29,10 +32,15 @@ pub fn count(layout: &Layout, qemu: &Qemu, case: Case) -> Result<(String, Counts
     if case.guest == Guest::Load {
         images::guests(layout, Isa::X86_64)?;
     }
-    let (console, with) = run(layout, qemu, case, MILLISECONDS)?;
+    // The same without a load: what starting and reporting cost, and what comes until the sources fall silent. Instructions
+    // are counted, so neither run feels that the other is beside it.
+    let (with, without) = thread::scope(|scope| {
+        let without = scope.spawn(|| run(layout, qemu, case, 0));
+        (run(layout, qemu, case, MILLISECONDS), without.join())
+    });
+    let (console, with) = with?;
     let load = load_of(&console)?;
-    // The same without a load: what starting and reporting cost, and what comes until the sources fall silent.
-    let (console, without) = run(layout, qemu, case, 0)?;
+    let (console, without) = without.map_err(|_| Failure::failed("a run of the load panicked"))??;
     let load = load.without(load_of(&console)?);
     Ok((format!("Turnstile {}", env!("CARGO_PKG_VERSION")), Counts::of_turnstile(load, &with, &without)))
 }
@@ -54,9 +62,8 @@ fn load_of(console: &str) -> Result<Load> {
     console.lines().find_map(Load::parse).ok_or_else(|| failure("the guest did not report".to_owned()))
 }
 
-/// The machine with the load. Runs of all lengths have configurations of the same length: a kernel that prints its
-/// command line does the same in all.
-fn config(case: Case, milliseconds: u32) -> String {
+/// The machine with the load; Linux has `initrd`.
+fn config(case: Case, milliseconds: u32, initrd: &Path) -> String {
     let Case { guest, vcpus, pv_eoi } = case;
     let vm = match guest {
         Guest::Load => format!(
@@ -64,8 +71,8 @@ fn config(case: Case, milliseconds: u32) -> String {
             case.options()
         ),
         Guest::Linux => format!(
-            "kernel = \"debian:linux\"\ninitrd = \"debian:busybox\"\nmemory = \"256MiB\"\ncmdline = \"console=ttyS0 quiet \
-             turnstile.run=load,halt turnstile.load={milliseconds:04}\"\nparavirt = [{}]",
+            "kernel = \"debian:linux\"\ninitrd = {initrd:?}\nmemory = \"256MiB\"\nparavirt = [{}]\n\
+             cmdline = \"console=ttyS0 quiet turnstile.run=load,halt\"",
             offered(pv_eoi)
         ),
     };
@@ -73,6 +80,13 @@ fn config(case: Case, milliseconds: u32) -> String {
         "[machine]\nboard = \"q35\"\n\n[[vm]]\nname = \"{}\"\n{vm}\nvcpus = {vcpus}\nstatistics = true\n",
         guest.name()
     )
+}
+
+/// Writes Linux's initramfs with the length of its load in it: a boot is the same whatever it is.
+fn write_initrd(layout: &Layout, milliseconds: u32, file: &Path) -> Result<()> {
+    let debian = debian::ensure(layout, Isa::X86_64, Flavour::Cloud)?;
+    let length = format!("{milliseconds:04}\n");
+    write_atomically(file, &initramfs::with_file(&debian.initrd, "load", length.as_bytes())?)
 }
 
 /// All of KVM's paravirtual interface, with or without the end of interrupts.
@@ -83,7 +97,12 @@ fn offered(pv_eoi: bool) -> String {
 
 /// Runs the guest to its last word and reads the statistics.
 fn run(layout: &Layout, qemu: &Qemu, case: Case, milliseconds: u32) -> Result<(String, VmReading)> {
-    let (mut boot, _) = machine::prepare_text(layout, "exits", &config(case, milliseconds))?;
+    let name = format!("exits-{milliseconds}");
+    let initrd = layout.bundles().join(&name).join("initrd");
+    if case.guest == Guest::Linux {
+        write_initrd(layout, milliseconds, &initrd)?;
+    }
+    let (mut boot, _) = machine::prepare_text(layout, &name, &config(case, milliseconds, &initrd))?;
     boot.counted = true;
     let (sender, notices) = channel::<Notice>();
     let mut session = Session::start(&boot, &qemu.path, sender)?;

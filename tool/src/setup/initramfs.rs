@@ -16,6 +16,9 @@ use crate::failure::{Context, Result};
 
 const INIT: &str = include_str!("guest/init");
 
+/// Where an archive may begin behind another, in bytes.
+const ALIGNMENT: usize = 4;
+
 const DIRECTORY: u32 = 0o040755;
 const PROGRAM: u32 = 0o100755;
 const FILE: u32 = 0o100644;
@@ -40,6 +43,19 @@ pub fn host(program: &[u8], files: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
         for (name, content) in files {
             archive.entry(name, FILE, None, content)?;
         }
+        archive.finish()
+    };
+    build().context(|| "cannot build the initramfs".into())
+}
+
+/// The initramfs in `file` with one more file, in an archive of its own behind it (Linux unpacks one after the other). What the
+/// guest is told so, in as many bytes, leaves its boot as it is: a command line goes into its random numbers.
+pub fn with_file(file: &Path, name: &str, content: &[u8]) -> Result<Vec<u8>> {
+    let mut bytes = fs::read(file).context(|| format!("cannot read {}", file.display()))?;
+    bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
+    let build = || {
+        let mut archive = Archive { bytes, inode: 0 };
+        archive.entry(name, FILE, None, content)?;
         archive.finish()
     };
     build().context(|| "cannot build the initramfs".into())
@@ -122,6 +138,21 @@ mod tests {
         assert_eq!(found[6].2, b"not really busybox");
         assert!(found[7].2.starts_with(b"#!/bin/busybox sh\n"), "the kernel runs /init by its first line");
         assert_eq!(found[7].1, PROGRAM);
+    }
+
+    #[test]
+    fn a_file_is_added_in_an_archive_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("initramfs");
+        // No multiple of four bytes.
+        let mut first = archive(b"not really busybox").unwrap();
+        first.push(0);
+        fs::write(&file, &first).unwrap();
+        let both = with_file(&file, "load", b"0100\n").unwrap();
+        assert_eq!(both[..first.len()], first);
+        let second = first.len().next_multiple_of(ALIGNMENT);
+        let found = entries(&both[second..]);
+        assert_eq!(found, [("load".to_owned(), FILE, b"0100\n".to_vec())]);
     }
 
     #[test]
