@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Turnstile under the load: the statistics of its VM.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
 use crate::machine;
 use crate::session::{Heard, Notice, Session};
-use crate::setup::qemu::Qemu;
 use crate::setup::debian::{self, Flavour};
+use crate::setup::qemu::Qemu;
 use crate::setup::{images, initramfs, last_lines};
 use crate::top::reading::{Collector, VmReading};
 
@@ -178,5 +178,39 @@ impl Run {
             _ => {}
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, Surroundings};
+
+    fn offers_pv_eoi(guest: Guest, pv_eoi: bool) -> bool {
+        let case = Case { guest, vcpus: 2, pv_eoi };
+        let text = config(case, 1000, Path::new("/a folder/initrd"));
+        let guests = |_| vec!["load".to_owned()];
+        let surroundings = Surroundings { folder: Path::new("/"), guests: &guests, board: None };
+        let vm = config::parse(&text, &surroundings).unwrap().vms.remove(0);
+        assert_eq!((vm.vcpus.value, vm.statistics), (2, true));
+        vm.machine.pc().unwrap().paravirt.has(Feature::Eoi)
+    }
+
+    #[test]
+    fn linux_is_not_offered_it_and_the_load_does_not_use_it() {
+        assert!(offers_pv_eoi(Guest::Linux, true) && !offers_pv_eoi(Guest::Linux, false));
+        assert!(offers_pv_eoi(Guest::Load, true) && offers_pv_eoi(Guest::Load, false));
+    }
+
+    #[test]
+    fn a_guest_that_is_late_says_how_far_it_came() {
+        let late = |console: &str, asked| {
+            Run { guest: Guest::Linux, console: console.to_owned(), text: String::new(), asked }.late()
+        };
+        assert!(late("Kernel panic", false).starts_with("the guest did not come to its load in "));
+        assert!(late("turnstile: load begin\r\n..", false).starts_with("the guest's load did not end"));
+        let end = "turnstile: load begin\r\n..\r\nturnstile: load end\r\n";
+        assert!(late(end, false).starts_with("the guest did not end"));
+        assert!(late(end, true).starts_with("the hypervisor did not report"));
     }
 }

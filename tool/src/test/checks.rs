@@ -29,7 +29,7 @@ impl Check {
 }
 
 /// All checks.
-pub const CHECKS: [Check; 30] = [
+pub const CHECKS: [Check; 31] = [
     Check {
         name: "images/hot-path",
         run: |layout, _| image::hot_path(&setup::images::program(layout, Isa::Arm64)).into(),
@@ -86,7 +86,8 @@ pub const CHECKS: [Check; 30] = [
         name: "x86_64/ablation/effects",
         run: |layout, qemu| ablation::effects(layout, qemu, Isa::X86_64).into(),
     },
-    Check { name: "x86_64/eoi", run: |layout, qemu| eoi::check(layout, qemu).into() },
+    Check { name: "x86_64/eoi/load", run: |layout, qemu| eoi::check(layout, qemu).into() },
+    Check { name: "x86_64/eoi/linux", run: |layout, qemu| eoi::check_linux(layout, qemu).into() },
     Check { name: "x86_64/bochs", run: |layout, _| bochs::check(layout) },
     Check {
         name: "x86_64/images/hot-path",
