@@ -2,7 +2,7 @@
 //! A small virtual machine monitor for Linux KVM on arm64, x86-64 and POWER.
 //!
 //! It gives the measuring guests the machine that Turnstile gives them (`kvmtool`, `pc` and `pseries` of `core/machine`),
-//! so that the very same images run on both. The guest's serial line goes to standard output. Lines of the monitor's own
+//! so that the very same images run on both, on PCs Debian's Linux among them. The guest's serial line goes to standard output. Lines of the monitor's own
 //! begin with `@`: `@error text` if something failed, `@note text`, `@cycles number`, `@event name number`,
 //! `@exit reason number`, `@eoi vector number`.
 //!

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
+use crate::console::Marks;
+
 /// What the monitor is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Parser)]
 #[command(name = "turnstile-vmm", about = "Runs a measuring guest of Turnstile on Linux KVM")]
@@ -36,12 +38,18 @@ pub struct Options {
     /// Wait this many seconds first, so that the host has finished what it does after its boot
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub settle: u64,
-    /// Count cycles between the guest's marks `@begin` and `@end`
+    /// Count cycles between the guest's marks
     #[arg(long)]
     pub cycles: bool,
-    /// Count what KVM does from the guest's mark `@begin` to its next byte
+    /// Count what KVM does between the guest's marks
     #[arg(long)]
     pub events: bool,
+    /// The guest's line behind which counting begins
+    #[arg(long, value_name = "LINE", default_value = "@begin")]
+    pub begin: String,
+    /// The guest's line behind which counting ends; without one, at the guest's next byte
+    #[arg(long, value_name = "LINE")]
+    pub end: Option<String>,
     /// Run no guest: write the kernel's functions (`address type name`) to this device
     #[arg(long, value_name = "DEVICE")]
     pub symbols: Option<PathBuf>,
@@ -51,6 +59,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// The lines between which is counted.
+    pub fn marks(&self) -> Marks {
+        Marks { begin: self.begin.clone(), end: self.end.clone() }
+    }
+
     /// How many of the host's CPUs the vCPUs run on.
     pub fn host_cpus(&self) -> usize {
         self.vcpus.min(self.cpus).max(1)
@@ -91,6 +104,14 @@ mod tests {
         let options = parse(&["--guest=/guest", "--vcpus=32", "--cpus=2"]).unwrap();
         assert_eq!([0, 1, 2, 31].map(|vcpu| options.cpu(vcpu)), [0, 1, 1, 1]);
         assert_eq!(parse(&["--guest=/guest", "--cpus=0"]).unwrap().cpu(1), 0);
+    }
+
+    #[test]
+    fn marks_are_ours_unless_a_guest_has_others() {
+        let marks = |words: &[&str]| parse(&[&["--guest=/guest"], words].concat()).unwrap().marks();
+        assert_eq!(marks(&[]), Marks { begin: "@begin".to_owned(), end: None });
+        let others = Marks { begin: "load begin".to_owned(), end: Some("load end".to_owned()) };
+        assert_eq!(marks(&["--begin=load begin", "--end=load end"]), others);
     }
 
     #[test]

@@ -23,13 +23,13 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Hands a byte to the console, and counts events from the guest's mark to its next byte.
+    /// Hands a byte to the console, and counts events between the guest's marks.
     fn hear(&mut self, byte: u8) -> Result<Heard> {
         let heard = self.console.put(byte)?;
         if let Some(events) = &mut self.events {
             match heard {
                 Heard::MeasuringBegins => events.start()?,
-                Heard::Begun => events.stop()?,
+                Heard::MeasuringEnds => events.stop()?,
                 Heard::Other => {}
             }
         }
@@ -47,7 +47,8 @@ pub fn run(machine: &mut Machine, devices: Devices, options: &Options, finish: f
         Ok(events) => events,
         Err(error) => finish(Err(error)),
     };
-    let shared = Arc::new(Mutex::new(Shared { devices, console: Console::new(std::io::stdout()), events }));
+    let console = Console::new(std::io::stdout(), options.marks());
+    let shared = Arc::new(Mutex::new(Shared { devices, console, events }));
     let mut vcpus = machine.vcpus.drain(..).enumerate();
     let first = vcpus.next();
     for (index, vcpu) in vcpus {
@@ -86,13 +87,13 @@ fn cycles_or_note() -> Option<Cycles> {
     Cycles::new().map_err(|error| println!("@note {error:#}")).ok()
 }
 
-/// Hands a byte to the console, and counts cycles from the guest's mark to its next byte.
+/// Hands a byte to the console, and counts cycles between the guest's marks.
 pub fn hear(byte: u8, shared: &Mutex<Shared>, cycles: Option<&mut Cycles>) -> Result<()> {
     let heard = lock(shared).hear(byte)?;
     let Some(cycles) = cycles else { return Ok(()) };
     match heard {
         Heard::MeasuringBegins => cycles.start(),
-        Heard::Begun => {
+        Heard::MeasuringEnds => {
             if let Some(counted) = cycles.stop()? {
                 println!("@cycles {counted}");
             }

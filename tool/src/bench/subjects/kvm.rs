@@ -14,6 +14,7 @@ use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
 use crate::meter::symbols::Symbols;
 use crate::qemu::Boot;
+use crate::setup::debian::Debian;
 use crate::setup::qemu::Qemu;
 use crate::setup::{Lock, images, initramfs, last_lines, peers};
 
@@ -108,7 +109,7 @@ pub fn boot(host: Host, layout: &Layout, row: &Row, folder: &Path, words: &str) 
     boot_guest(host, layout, row.guest, row.vcpus, folder, &format!("{} {words}", machine(row)))
 }
 
-/// The machine of a KVM host that runs a guest with so many vCPUs, of which `words` tell the monitor.
+/// The machine of a KVM host that runs a measuring guest with so many vCPUs, of which `words` tell the monitor.
 pub fn boot_guest(
     host: Host,
     layout: &Layout,
@@ -117,9 +118,35 @@ pub fn boot_guest(
     folder: &Path,
     words: &str,
 ) -> Result<Boot> {
+    let files = [("guest", layout.guest(host.isa(), guest))];
+    boot_files(host, layout, &files, vcpus, folder, words)
+}
+
+/// The same for a Linux guest.
+pub fn boot_linux(
+    host: Host,
+    layout: &Layout,
+    guest: &Debian,
+    vcpus: u16,
+    folder: &Path,
+    words: &str,
+) -> Result<Boot> {
+    let files = [("guest", guest.kernel.clone()), ("initrd", guest.initrd.clone())];
+    boot_files(host, layout, &files, vcpus, folder, &format!("--initrd=/initrd {words}"))
+}
+
+/// The machine of a KVM host whose monitor finds these files, the first of them its guest.
+fn boot_files(
+    host: Host,
+    layout: &Layout,
+    files: &[(&str, PathBuf)],
+    vcpus: u16,
+    folder: &Path,
+    words: &str,
+) -> Result<Boot> {
     std::fs::create_dir_all(folder).context(|| format!("cannot create {}", folder.display()))?;
     let initrd = folder.join("initrd");
-    write_initrd(host, layout, Some(guest), &initrd)?;
+    write_initrd(host, layout, files, &initrd)?;
     let cpus = vcpus.min(CPUS);
     let mut boot = machine_of(host, host.peer(layout)?.linux(), initrd, cpus);
     boot.append = parameters(host, &format!("--guest=/guest --cpus={cpus} {words}"));
@@ -152,7 +179,8 @@ fn parameters(host: Host, monitor: &str) -> String {
     format!("console={} {PARAMETERS}{} -- {monitor}", host.line(), host.parameter())
 }
 
-fn write_initrd(host: Host, layout: &Layout, guest: Option<&str>, to: &Path) -> Result<()> {
+/// Writes the host's RAM disk: the monitor, KVM's modules, and these files.
+fn write_initrd(host: Host, layout: &Layout, more: &[(&str, PathBuf)], to: &Path) -> Result<()> {
     let read = |path: &Path| std::fs::read(path).context(|| format!("cannot read {}", path.display()));
     let monitor = read(&images::vmm(layout, host.isa())?)?;
     let mut files = Vec::new();
@@ -160,8 +188,8 @@ fn write_initrd(host: Host, layout: &Layout, guest: Option<&str>, to: &Path) -> 
         let name = module.file_name().unwrap_or_default().to_string_lossy();
         files.push((format!("modules/{name}"), read(&module)?));
     }
-    if let Some(guest) = guest {
-        files.push(("guest".to_owned(), read(&layout.guest(host.isa(), guest))?));
+    for (name, file) in more {
+        files.push(((*name).to_owned(), read(file)?));
     }
     write_atomically(to, &initramfs::host(&monitor, &files)?)
 }
@@ -193,7 +221,7 @@ fn write_symbols(host: Host, layout: &Layout, qemu: &Qemu, to: &Path) -> Result<
     let peer = host.peer(layout)?;
     let folder = layout.bundles().join("bench-symbols").join(peer.name());
     let initrd = folder.join("initrd");
-    write_initrd(host, layout, None, &initrd)?;
+    write_initrd(host, layout, &[], &initrd)?;
     let mut boot = machine_of(host, peer.linux(), initrd, 1);
     boot.append = parameters(host, &format!("--symbols=/dev/{}", host.line()));
     let said = peer::play(&boot, &qemu.path, Duration::from_secs(120))?;
