@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Debian's kernels for PCs, unmodified.
 
+use turnstile_link::StopReason;
+
 use super::debian::{RESET, RESETTING, Test, VERSION, Vms, other_stays, quiet_kernel};
-use super::scenario::{Record, Scenario};
+use super::scenario::{Record, Scenario, Step, linux};
 use crate::isa::Isa;
 
 /// The Linux VMs of this architecture.
@@ -73,7 +75,7 @@ fn several_by_msr(record: &Record) -> Result<(), String> {
 
 /// Without KVM's interface: the kernel calibrates and times by the board alone.
 fn bare() -> Scenario {
-    let cmdline = format!("{CONSOLE} turnstile.run=info,timer,ipi-stress,poweroff");
+    let cmdline = format!("{}turnstile.run=info,timer,ipi-stress,poweroff", VMS.console);
     let config = linux("linux", 2, &cmdline, "paravirt = \"none\"");
     let steps = vec![
         Step::Expect(0, "turnstile: shell ready cpus=2"),
@@ -81,7 +83,7 @@ fn bare() -> Scenario {
         Step::Expect(0, "turnstile: ipi-stress ok"),
         Step::Stopped(0, StopReason::PowerOff),
     ];
-    Scenario::pc("linux/boot-without-kvm", config, steps).limit(LIMIT).judge(|record| {
+    Scenario::pc("linux/boot-without-kvm", config, steps).limit(VMS.limit).judge(|record| {
         quiet_kernel(record)?;
         match record.console(0).contains("kvm-clock") {
             true => Err("the kernel found what it was not offered".into()),
