@@ -56,8 +56,8 @@ impl Platform {
         memory::end(self.memory.as_slice())
     }
 
-    /// Returns the addresses of all whole blocks of so many bytes from `first` on that hold neither image nor what the loader told, below
-    /// [`MAPPED`].
+    /// Returns the addresses of all whole blocks of so many bytes from `first` on that are mapped and hold neither image nor what
+    /// the loader told.
     pub fn free_blocks(&self, first: u64, size: u64) -> impl Iterator<Item = u64> + Clone {
         let regions = self.memory.as_slice().iter();
         regions.flat_map(move |region| {
