@@ -41,7 +41,7 @@ pub fn others(isa: Isa) -> &'static Others {
         Isa::X86_64 => &[
             (
                 &ARM64,
-                "is for arm64, and this machine is a PC: leave it out, or take isa = \"x86_64\" out of [machine]",
+                "is for arm64, and this machine is a PC: leave it out, or let isa and board in [machine] be arm64's",
             ),
             (&PSERIES, "is for POWER, and this machine is a PC: leave it out"),
         ],

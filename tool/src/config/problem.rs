@@ -77,7 +77,7 @@ pub fn suggestion<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> 
 pub fn did_you_mean(given: &str, known: &[&str]) -> String {
     match suggestion(given, known.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
-        None => format!("known are {}", list(known)),
+        None => format!("known {} {}", if known.len() == 1 { "is" } else { "are" }, list(known)),
     }
 }
 
@@ -94,6 +94,13 @@ pub fn list(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_known_is_listed() {
+        assert_eq!(did_you_mean("xive", &["pc"]), "known is `pc`");
+        assert_eq!(did_you_mean("xive", &["virt", "kvmtool"]), "known are `virt` and `kvmtool`");
+        assert_eq!(did_you_mean("vitr", &["virt", "kvmtool"]), "did you mean `virt`?");
+    }
 
     #[test]
     fn lines_and_columns_count_from_one() {

@@ -405,6 +405,9 @@ fn sources() {
         &kernel("debian:busybox"),
         &[("\"debian:busybox\"", "no kernel `debian:busybox`", "debian:linux")],
     );
+    let power = format!("[machine]\nisa = \"power64\"\n{}", kernel("debian:linux-standard"));
+    let (place, what) = ("\"debian:linux-standard\"", "no kernel `debian:linux-standard` for power64");
+    expect(&power, &[(place, what, "\"debian:linux\", \"debian:linux-4k\" or a path")]);
     expect("[[vm]]\nname = \"a\"\n", &[("[[vm]]", "`kernel` is missing", "debian:linux")]);
     expect(&format!("{MINIMAL}initrd = \"\"\n"), &[("\"\"", "`initrd` is empty", "")]);
 }

@@ -114,6 +114,16 @@ fn read_name(reader: &mut Reader<'_, '_>) -> Option<At<String>> {
     Some(name)
 }
 
+/// What Debian has in the place of `part` for an architecture, by name.
+const fn debian_parts(part: DebianPart, isa: Isa) -> &'static [(&'static str, DebianPart)] {
+    match (part, isa) {
+        (DebianPart::Busybox, _) => &[("busybox", DebianPart::Busybox)],
+        (_, Isa::Arm64) => &[("linux", DebianPart::Linux)],
+        (_, Isa::X86_64) => &[("linux", DebianPart::Linux), ("linux-standard", DebianPart::Standard)],
+        (_, Isa::Power64) => &[("linux", DebianPart::Linux), ("linux-4k", DebianPart::SmallPages)],
+    }
+}
+
 fn read_source(
     reader: &mut Reader<'_, '_>,
     text: &At<String>,
@@ -121,22 +131,17 @@ fn read_source(
     isa: Isa,
     surroundings: &Surroundings<'_>,
 ) -> Option<At<Source>> {
-    let (key, wanted) = match part {
-        DebianPart::Busybox => ("initrd", "busybox"),
-        _ => ("kernel", "linux"),
-    };
+    let key = if part == DebianPart::Busybox { "initrd" } else { "kernel" };
     let source = match text.value.split_once(':') {
-        Some(("debian", name)) if name == wanted => Source::Debian(part),
-        Some(("debian", "linux-standard")) if part == DebianPart::Linux && isa == Isa::X86_64 => {
-            Source::Debian(DebianPart::Standard)
-        }
-        Some(("debian", "linux-4k")) if part == DebianPart::Linux && isa == Isa::Power64 => {
-            Source::Debian(DebianPart::SmallPages)
-        }
         Some(("debian", name)) => {
-            let what = format!("there is no {key} `debian:{name}`");
-            reader.problem(text.span.clone(), what, format!("use \"debian:{wanted}\" or a path"));
-            return None;
+            let parts = debian_parts(part, isa);
+            let Some((_, part)) = parts.iter().find(|(part, _)| *part == name) else {
+                let names: Vec<String> = parts.iter().map(|(name, _)| format!("\"debian:{name}\"")).collect();
+                let what = format!("there is no {key} `debian:{name}` for {isa}");
+                reader.problem(text.span.clone(), what, format!("use {} or a path", names.join(", ")));
+                return None;
+            };
+            Source::Debian(*part)
         }
         Some(("guest", name)) if part == DebianPart::Linux => {
             let guests = (surroundings.guests)(isa);

@@ -83,8 +83,7 @@ pub fn meter(layout: &Layout) -> Result<PathBuf> {
         let mut cargo = rust::cargo(layout);
         cargo.args(["build", "--release", "--package", METER, "--target-dir"]).arg(layout.target());
         let step = ui::Step::start("building the meter");
-        with_progress(&mut cargo, &step)
-            .map_err(|said| Failure::failed("building the meter failed").details(last_lines(&said, 40)))?;
+        with_progress(&mut cargo, &step).map_err(|said| failed("building the meter", &said))?;
         step.done();
         Ok(())
     })?;
@@ -124,16 +123,33 @@ fn build(layout: &Layout, package: &str, target: &Target, features: &[&str], wha
         cargo.args(["--features", &features.join(",")]);
     }
     let step = ui::Step::start(what);
-    with_progress(&mut cargo, &step).map_err(|said| {
-        let failure = Failure::failed(format!("{what} failed")).details(last_lines(&said, 40));
-        if said.contains("target may not be installed") || said.contains("rustup") {
-            failure.help("run `./x` from the checkout: it installs what rust-toolchain.toml names")
-        } else {
-            failure
-        }
-    })?;
+    with_progress(&mut cargo, &step).map_err(|said| failed(what, &said))?;
     step.done();
     Ok(())
+}
+
+/// What cargo failed to do, with what it said of it, and what helps.
+fn failed(what: &str, said: &str) -> Failure {
+    let failure = Failure::failed(format!("{what} failed")).details(last_lines(said, 40));
+    match advice(said) {
+        Some(advice) => failure.help(advice),
+        None => failure,
+    }
+}
+
+/// What helps when cargo says this: without the crates, and without the toolchain.
+fn advice(said: &str) -> Option<&'static str> {
+    let says = |signs: &[&str]| signs.iter().any(|sign| said.contains(sign));
+    if says(&["using offline mode (--offline)", "but --offline was specified"]) {
+        return Some(
+            "cargo may not use the network, which it needs once for crates: unset CARGO_NET_OFFLINE",
+        );
+    }
+    if says(&["spurious network error", "failed to download from `https://"]) {
+        return Some("cargo needs the network once, for crates; behind a proxy set https_proxy");
+    }
+    let toolchain = says(&["target may not be installed", "rustup"]);
+    toolchain.then_some("run `./x` from the checkout: it installs what rust-toolchain.toml names")
 }
 
 /// Runs cargo with its lines shown as the step's detail; on failure returns all it wrote.
@@ -165,4 +181,21 @@ fn reduce(layout: &Layout, program: &Path, image: &Path, options: &[&str]) -> Re
     let temporary = image.with_extension(format!("{}", std::process::id()));
     super::run(Command::new(rust::objcopy(layout)?).args(options).arg(program).arg(&temporary))?;
     fs::rename(&temporary, image).context(|| format!("cannot write {}", image.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cargo_misses_is_said() {
+        let helps = |said: &str, expected: &str| advice(said).is_some_and(|advice| advice.contains(expected));
+        assert!(helps(
+            "error: no matching package\nyou're using offline mode (--offline)",
+            "CARGO_NET_OFFLINE"
+        ));
+        assert!(helps("warning: spurious network error (3 tries remaining): [7]", "https_proxy"));
+        assert!(helps("note: the target may not be installed", "./x"));
+        assert_eq!(advice("error[E0308]: mismatched types"), None);
+    }
 }
