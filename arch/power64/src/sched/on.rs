@@ -68,7 +68,7 @@ impl Architecture for Power {
     }
 
     fn reschedule(token: KickToken) {
-        // Its vCPU's attention word does not say so: there the doorbell does (`crate::exit::rung`).
+        // Its vCPU's attention word does not say so: there the doorbell does (`crate::exit::listen`).
         cpu::ring(token);
     }
 
