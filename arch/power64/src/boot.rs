@@ -109,8 +109,10 @@ extern "C" fn turnstile_primary(fdt: u64, opal_base: u64, opal_entry: u64) -> ! 
         refuse(format_args!("the firmware cannot set its CPUs up (OPAL_REINIT_CPUS: {code})"));
     }
     fault::install();
-    // An emulator gives guests the facilities that HFSCR takes away.
-    facility::set_enforced(!machine.model.contains("emulated by qemu"));
+    // An emulator gives guests the facilities that HFSCR takes away, and keeps doorbells from those that mask interrupts.
+    let emulated = machine.model.contains("emulated by qemu");
+    facility::set_enforced(!emulated);
+    time::set_doorbells_wait(emulated);
     time::set_frequency(machine.timebase.unwrap_or(time::frequency()));
     time::set_from_clock();
     let Some(controller) = controller else {

@@ -40,7 +40,7 @@ pub struct Frame {
     /// The light handlers of hypervisor calls.
     calls: *const Table,
     /// The light handler of all other interrupts.
-    light: Light,
+    pub(crate) light: Light,
     /// The full tier.
     full: Full,
     /// The CPU that uses this stack.
@@ -101,11 +101,15 @@ impl Frame {
     }
 
     /// Makes an empty frame for `vcpu`, whose statistics are in `page` if it keeps any.
-    pub fn new(cpu: *const PerCpu, vcpu: *const Vcpu, page: *const Page) -> Self {
+    pub fn new(cpu: *const PerCpu, vcpu: &'static Vcpu, page: *const Page) -> Self {
         let mut frame = Self { vcpu, page, ..Self::idle(cpu) };
+        let shared = vcpu.thread.is_some();
+        if shared {
+            frame.light = entry::SHARED_LIGHT;
+        }
         if !page.is_null() {
             frame.calls = entry::TIMED_TABLE;
-            frame.light = entry::TIMED_LIGHT;
+            frame.light = if shared { entry::TIMED_SHARED_LIGHT } else { entry::TIMED_LIGHT };
             frame.full = entry::TIMED_FULL;
         }
         #[cfg(feature = "ablation")]

@@ -4,7 +4,7 @@
 //! the run queue, and for looks at the console.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::cpu;
 use crate::opal::{self, Token};
@@ -25,6 +25,16 @@ pub fn ticks() -> u64 {
 /// Ticks of the time base in a second.
 pub fn frequency() -> u64 {
     FREQUENCY.load(Ordering::Relaxed)
+}
+
+/// Whether a guest that masks its interrupts keeps doorbells of the hypervisor away.
+static DOORBELLS_WAIT: AtomicBool = AtomicBool::new(false);
+
+/// Says whether doorbells wait until the guest takes interrupts: QEMU's do, against Power ISA 3.0B Book III, 6.5. Then a CPU
+/// that vCPUs share looks at its run queue as often as a slice is long, whether or not it knows of somebody who waits. Before
+/// any guest runs.
+pub fn set_doorbells_wait(wait: bool) {
+    DOORBELLS_WAIT.store(wait, Ordering::Relaxed);
 }
 
 /// Takes what the device tree says of the time base.
@@ -98,6 +108,8 @@ const NEVER: u64 = u64::MAX;
 /// What the hypervisor decrementer is set to at most: it has 32 bits, of which one is the sign, where LPCR.LD is off, and
 /// rings early then, which harms nothing.
 const FARTHEST: u64 = 0x7fff_ffff;
+/// Looks in a second, of a CPU at which doorbells may wait.
+const LOOKS: u64 = 250;
 
 /// What the hypervisor decrementer of a CPU is to ring for, as values of the time base.
 #[derive(Debug)]
@@ -107,6 +119,8 @@ pub struct Deadlines {
     console: Cell<u64>,
     /// What the decrementer is set to.
     set: Cell<u64>,
+    /// The most ticks that it is set to.
+    farthest: Cell<u64>,
 }
 
 // SAFETY: each CPU touches only its own, which the functions of this module reach through `cpu::this`; interrupts are
@@ -123,6 +137,7 @@ impl Deadlines {
             schedule: Cell::new(NEVER),
             console: Cell::new(NEVER),
             set: Cell::new(0),
+            farthest: Cell::new(FARTHEST),
         }
     }
 
@@ -135,8 +150,16 @@ impl Deadlines {
     fn program(&self) {
         let at = self.next();
         if at != self.set.replace(at) {
-            set_decrementer(at);
+            self.set_decrementer(at);
         }
+    }
+
+    /// Lets the hypervisor decrementer ring at a value of the time base, or before.
+    fn set_decrementer(&self, at: u64) {
+        let farthest = self.farthest.get();
+        let ticks = if at == NEVER { farthest } else { at.saturating_sub(ticks()).min(farthest) };
+        // SAFETY: the hypervisor's own timer.
+        unsafe { HDEC.write(ticks) };
     }
 }
 
@@ -146,16 +169,18 @@ impl Default for Deadlines {
     }
 }
 
-/// Lets the hypervisor decrementer ring at a value of the time base.
-fn set_decrementer(at: u64) {
-    let ticks = if at == NEVER { FARTHEST } else { at.saturating_sub(ticks()).min(FARTHEST) };
-    // SAFETY: the hypervisor's own timer.
-    unsafe { HDEC.write(ticks) };
-}
-
 /// Sets this CPU's decrementer up: it rings for nothing.
 pub fn start_cpu() {
     cpu::this().deadlines.program();
+}
+
+/// From now on vCPUs share this CPU.
+pub fn share_cpu() {
+    if DOORBELLS_WAIT.load(Ordering::Relaxed) {
+        let deadlines = &cpu::this().deadlines;
+        deadlines.farthest.set(frequency() / LOOKS);
+        deadlines.set_decrementer(deadlines.next());
+    }
 }
 
 /// Lets [`crate::Monitor::deadline`] be called on this CPU in `seconds`, unless an earlier deadline is set.
@@ -209,7 +234,7 @@ pub(crate) fn end_deadlines() -> bool {
     // It goes on counting below zero, and rings until it is set.
     let at = deadlines.next();
     deadlines.set.set(at);
-    set_decrementer(at);
+    deadlines.set_decrementer(at);
     if console {
         uart::poll();
     }
@@ -249,5 +274,26 @@ mod tests {
         fakes::set("TB", frequency() + 1000 + period());
         assert!(!end_deadlines());
         assert_eq!(fakes::get("HDEC"), period());
+    }
+
+    #[test]
+    fn where_doorbells_wait_a_shared_cpu_looks_by_itself() {
+        use crate::regs::fakes;
+        fakes::reset();
+        fakes::set("TB", 1000);
+        share_cpu();
+        set_schedule(None);
+        assert_eq!(fakes::get("HDEC"), FARTHEST, "where they do not, it need not");
+        set_doorbells_wait(true);
+        share_cpu();
+        assert_eq!(fakes::get("HDEC"), frequency() / LOOKS);
+        set_schedule(Some(5000));
+        assert_eq!(fakes::get("HDEC"), 4000);
+        fakes::set("TB", 5001);
+        set_schedule(None);
+        assert_eq!(fakes::get("HDEC"), frequency() / LOOKS);
+        set_schedule(Some(u64::MAX / 2));
+        assert_eq!(fakes::get("HDEC"), frequency() / LOOKS, "also where the next deadline is far");
+        set_doorbells_wait(false);
     }
 }

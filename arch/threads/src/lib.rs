@@ -131,6 +131,11 @@ pub fn stolen<A: Architecture>(thread: &A::Thread) -> u64 {
     A::system().get().map_or(0, |system| system.shared.threads[thread.as_ref().number as usize].stolen())
 }
 
+/// Returns when a thread was last ready, and did not run yet.
+pub fn ready_at<A: Architecture>(thread: &A::Thread) -> u64 {
+    A::system().get().map_or(0, |system| system.shared.threads[thread.as_ref().number as usize].ready_at())
+}
+
 /// Notes that a vCPU is this CPU's now, before it is told of anything that others post: whoever is woken meanwhile is for
 /// this vCPU to look for, not for the one that was put, which would be parked with a reason that nobody wakes it for.
 /// `f` gets what vCPUs have left behind here, and the ticks that were stolen from this one.

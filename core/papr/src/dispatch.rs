@@ -19,12 +19,11 @@ mod mask {
 }
 
 /// Why a vCPU gave its processor away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reason {
-    /// It waits (H_CEDE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// It waited (H_CEDE).
     Waits,
-    /// Another one's turn has come.
-    #[default]
+    /// Another one's turn had come.
     Preempted,
 }
 
@@ -58,6 +57,8 @@ pub struct Turn {
     pub processor: u16,
     /// The time base.
     pub now: u64,
+    /// The time base when the vCPU was ready for it.
+    pub ready: u64,
     /// The ticks that the vCPU was ready and did not run, ever.
     pub stolen: u64,
     /// Where the guest goes on.
@@ -69,8 +70,6 @@ pub struct Turn {
 /// The end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// Why it ended.
-    pub why: Reason,
     /// The time base.
     pub now: u64,
     /// The ticks that the vCPU was ready and did not run, ever.
@@ -125,12 +124,14 @@ impl Areas {
         // What was stolen before the area was there is not in it.
         let Some(left) = self.turns.left.take() else { return };
         let ready = turn.stolen.wrapping_sub(left.stolen);
-        let waited = turn.now.wrapping_sub(left.now).saturating_sub(ready);
+        // Who was preempted was ready before it had left.
+        let waited = turn.ready.saturating_sub(left.now);
+        let why = if waited > 0 { Reason::Waits } else { Reason::Preempted };
         self.turns.ready = self.turns.ready.wrapping_add(ready);
         self.turns.waited = self.turns.waited.wrapping_add(waited);
         let _ = memory.write(at(offset::READY_TIME), &self.turns.ready.to_be_bytes());
         let _ = memory.write(at(offset::WAITED_TIME), &self.turns.waited.to_be_bytes());
-        self.log(left.why, [ready, waited], turn, memory);
+        self.log(why, [ready, waited], turn, memory);
     }
 
     /// Writes an entry over the oldest one, if the guest wants to have it.

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use proptest::prelude::*;
 use turnstile_papr::Memory;
 use turnstile_papr::code::Code;
-use turnstile_papr::dispatch::{Left, Reason, Turn};
+use turnstile_papr::dispatch::{Left, Turn};
 use turnstile_papr::vpa::{Areas, LOG_ENTRY, offset};
 
 const SIZE: usize = 0x4000;
@@ -57,11 +57,23 @@ fn guest(log: u32, mask: u8) -> (Ram, Areas) {
     (ram, areas)
 }
 
-/// The vCPU leaves at `left`, is ready `waited` ticks later, and gets a CPU `stolen` ticks after that.
+/// What ended a turn.
+#[derive(Clone, Copy)]
+enum Reason {
+    Waits,
+    Preempted,
+}
+
+/// The vCPU leaves at `left`, is ready `waited` ticks later (at least one; or was before, if it is preempted), and gets a CPU
+/// `stolen` ticks after that.
 fn turn(areas: &mut Areas, ram: &Ram, why: Reason, [left, waited, before, stolen]: [u64; 4]) {
-    areas.leave(Left { why, now: left, stolen: before }, ram);
+    areas.leave(Left { now: left, stolen: before }, ram);
+    let ready = match why {
+        Reason::Waits => left + waited.max(1),
+        Reason::Preempted => left.saturating_sub(3),
+    };
     let now = left + waited + stolen;
-    areas.dispatch(&Turn { processor: 5, now, stolen: before + stolen, pc: 0x1234, msr: 0x8000 }, ram);
+    areas.dispatch(&Turn { processor: 5, now, ready, stolen: before + stolen, pc: 0x1234, msr: 0x8000 }, ram);
 }
 
 #[test]
@@ -82,7 +94,7 @@ fn an_entry_says_what_linux_reads_there() {
 #[test]
 fn what_was_stolen_before_the_area_was_there_is_not_told() {
     let (ram, mut areas) = guest(4096, 7);
-    areas.dispatch(&Turn { processor: 0, now: 9, stolen: 1 << 40, pc: 0, msr: 0 }, &ram);
+    areas.dispatch(&Turn { processor: 0, now: 9, ready: 0, stolen: 1 << 40, pc: 0, msr: 0 }, &ram);
     assert_eq!((ram.double(VPA + offset::READY_TIME), ram.double(VPA + offset::LOG_INDEX)), (0, 0));
     turn(&mut areas, &ram, Reason::Preempted, [20, 0, 1 << 40, 3]);
     assert_eq!((ram.double(VPA + offset::READY_TIME), ram.double(VPA + offset::LOG_INDEX)), (3, 1));
@@ -92,8 +104,8 @@ fn what_was_stolen_before_the_area_was_there_is_not_told() {
 fn the_yield_count_is_odd_while_it_has_no_processor() {
     let (ram, mut areas) = guest(0, 0);
     let count = || [offset::YIELD_COUNT, offset::DISPERSION].map(|at| ram.word_at(VPA + at));
-    let turn = |processor| Turn { processor, now: 0, stolen: 0, pc: 0, msr: 0 };
-    let left = Left { why: Reason::Preempted, now: 0, stolen: 0 };
+    let turn = |processor| Turn { processor, now: 0, ready: 0, stolen: 0, pc: 0, msr: 0 };
+    let left = Left { now: 0, stolen: 0 };
     areas.leave(left, &ram);
     assert_eq!(count(), [1, 0]);
     areas.dispatch(&turn(1), &ram);

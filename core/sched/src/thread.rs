@@ -157,6 +157,11 @@ impl Thread {
         }
     }
 
+    /// Returns when it began to wait for its CPU, the last time.
+    pub fn ready_at(&self) -> u64 {
+        self.ready_at.load(Ordering::Relaxed)
+    }
+
     /// Notes that it waits for its CPU from `now` on.
     pub(crate) fn begin_waiting(&self, now: u64) {
         self.ready_at.store(now, Ordering::Relaxed);

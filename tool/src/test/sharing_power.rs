@@ -25,7 +25,7 @@ pub fn scenarios() -> Vec<Scenario> {
         two("weights", "weight = 100", "weight = 300", one_to_three),
         two("priority", "realtime = 2", "realtime = 1", all_to_the_first),
         three_on_two(),
-        selftest(8).on_power(),
+        selftest(4).on_power(),
         two_selftests("").on_power(),
         beacon("fair", "", "count=15 limit=8000").on_power(),
         beacon("realtime", "realtime = 1", "count=15 limit=200").on_power(),

@@ -20,6 +20,10 @@ pub(crate) const LIGHT: Light = light;
 pub(crate) const FULL: Full = full;
 /// [`LIGHT`] of vCPUs with statistics.
 pub(crate) const TIMED_LIGHT: Light = timed_light;
+/// [`LIGHT`] of vCPUs that share their CPU.
+pub(crate) const SHARED_LIGHT: Light = shared_light;
+/// The same with statistics.
+pub(crate) const TIMED_SHARED_LIGHT: Light = timed_shared_light;
 /// [`FULL`] of vCPUs with statistics.
 pub(crate) const TIMED_FULL: Full = timed_full;
 
@@ -27,7 +31,8 @@ pub(crate) const TIMED_FULL: Full = timed_full;
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 extern "C" fn light(frame: &mut Frame, vector: u32) -> u32 {
     match vector {
-        vector::HYPERVISOR_DOORBELL => super::rung(frame),
+        // Whoever kicks has set a reason to look first: it is in the attention word.
+        vector::HYPERVISOR_DOORBELL => super::done(frame),
         vector::HYPERVISOR_FACILITY => illegal::light_facility(frame),
         vector::HYPERVISOR_DATA_STORAGE => storage::light_data(frame),
         vector::HYPERVISOR_INSTRUCTION_STORAGE => storage::light_instruction(frame),
@@ -49,6 +54,20 @@ extern "C" fn timed_light(frame: &mut Frame, vector: u32) -> u32 {
         statistics::account(frame);
     }
     why
+}
+
+/// [`light`], where a doorbell may be for the run queue.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+extern "C" fn shared_light(frame: &mut Frame, vector: u32) -> u32 {
+    super::listen(frame, vector);
+    light(frame, vector)
+}
+
+/// [`timed_light`], where a doorbell may be for the run queue.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+extern "C" fn timed_shared_light(frame: &mut Frame, vector: u32) -> u32 {
+    super::listen(frame, vector);
+    timed_light(frame, vector)
 }
 
 /// [`full`], with the time that the exit has taken since its beginning.

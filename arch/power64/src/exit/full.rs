@@ -34,15 +34,8 @@ pub(super) fn exit(frame: &mut Frame, why: u32) {
         other => other,
     };
     match then {
-        Code::WAIT => {
-            // Whoever puts the vCPU meanwhile reads there that it waits.
-            wait::cede(frame, vcpu, monitor);
-            frame.why = 0;
-        }
-        Code::GIVE_WAY => {
-            frame.why = 0;
-            wait::give_way(frame, vcpu);
-        }
+        Code::WAIT => wait::cede(frame, vcpu, monitor),
+        Code::GIVE_WAY => wait::give_way(frame, vcpu),
         _ => {}
     }
     wait::settle(frame, vcpu, monitor);
@@ -55,13 +48,12 @@ fn take_over(frame: &mut Frame, why: u32) {
         _ => (HSRR0.read(), HSRR1.read()),
     };
     if frame.vector == vector::CALL {
+        frame.why = 0;
         (frame.ctr, frame.xer) = (0, 0);
         if why & Code::KIND != Code::FULL {
             for register in [0].into_iter().chain(5..13) {
                 frame.set_gpr(register, 0);
             }
-        } else {
-            frame.why = 0;
         }
     }
 }
@@ -82,9 +74,9 @@ fn unfinished(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> 
             unsafe { HMER.write(0) };
         }
         vector::SYSTEM_RESET => inject::system_reset(frame),
-        // Elsewhere the light tier takes it.
+        // Elsewhere the light tier takes it; what it is rung for is looked at behind every exit.
         #[cfg(feature = "ablation")]
-        vector::HYPERVISOR_DOORBELL => _ = super::rung(frame),
+        vector::HYPERVISOR_DOORBELL => {}
         _ => vcpu.vm.stop(Stop::Crash(Crash::MachineCheck as u16)),
     }
     0

@@ -126,15 +126,13 @@ pub(crate) fn done(frame: &Frame) -> u32 {
     resident(frame).attention.word()
 }
 
-/// Ends an exit by a doorbell. Who kicks a vCPU has set a reason in its attention word first; but who rings for the run queue
-/// of a CPU does not know whose word that is.
-#[inline(always)] // Two loads and a comparison.
-pub(crate) fn rung(frame: &Frame) -> u32 {
-    let vcpu = resident(frame);
-    if vcpu.thread.is_some() {
-        vcpu.attention.raise(Reasons::RESCHEDULE);
+/// Lets the vCPU that runs look at its CPU's run queue, if that is what the doorbell is for: who kicks a vCPU sets a reason in
+/// its attention word first; but who rings for a run queue does not know whose word that is.
+#[inline(always)] // A comparison of exits on shared CPUs.
+pub(crate) fn listen(frame: &Frame, vector: u32) {
+    if vector == vector::HYPERVISOR_DOORBELL {
+        resident(frame).attention.raise(Reasons::RESCHEDULE);
     }
-    done(frame)
 }
 
 #[cfg(test)]

@@ -106,7 +106,7 @@ fn a_vcpu_that_shares_its_cpu_looks_at_the_queue_when_it_is_rung_for() {
     let thread = crate::sched::Thread::new(0, 0);
     let vcpu = &*Box::leak(Box::new(Vcpu::new(pinned.vm, 0, cpu::this(), Some(thread))));
     let mut frame = Frame::new(cpu::this(), vcpu, ptr::null());
-    assert_eq!(entry::LIGHT(&mut frame, vector::HYPERVISOR_DOORBELL), Reasons::RESCHEDULE.bits());
+    assert_eq!((frame.light)(&mut frame, vector::HYPERVISOR_DOORBELL), Reasons::RESCHEDULE.bits());
 }
 
 #[test]

@@ -83,5 +83,12 @@ pub extern "C" fn turnstile_naive_chain(frame: &mut Frame, number: u64) -> u64 {
 /// In the place of the light handler of all other interrupts.
 pub(crate) extern "C" fn light(frame: &mut Frame, vector: u32) -> u32 {
     chain(frame, u64::MAX);
-    if is_off(Technique::LightExit) { Code::FULL } else { entry::LIGHT(frame, vector) }
+    let light = if resident(frame).thread.is_some() { entry::SHARED_LIGHT } else { entry::LIGHT };
+    if !is_off(Technique::LightExit) {
+        return light(frame, vector);
+    }
+    if resident(frame).thread.is_some() {
+        crate::exit::listen(frame, vector);
+    }
+    Code::FULL
 }

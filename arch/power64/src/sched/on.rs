@@ -68,7 +68,7 @@ impl Architecture for Power {
     }
 
     fn reschedule(token: KickToken) {
-        // Its vCPU's attention word does not say so: there the doorbell does (`crate::exit::rung`).
+        // Its vCPU's attention word does not say so: there the doorbell does (`crate::exit::listen`).
         cpu::ring(token);
     }
 
@@ -80,7 +80,9 @@ impl Architecture for Power {
         crate::exit::wait::wait_for_interrupt();
     }
 
-    fn share_cpu() {}
+    fn share_cpu() {
+        time::share_cpu();
+    }
 
     /// Nothing: a guest says by a call that it could wait (H_CONFER).
     fn waited_for(_: Option<&'static Vcpu>, _: &mut (), _: bool) {}

@@ -2,11 +2,10 @@
 //! What a guest is told of the turns of a vCPU that shares its CPU: `turnstile_papr::dispatch` on this machine. A guest that has
 //! registered no area pays a comparison.
 
-use turnstile_papr::dispatch::{Left, Reason, Turn};
+use turnstile_papr::dispatch::{Left, Turn};
 
 use super::{Power, Thread};
 use crate::cpu;
-use crate::exit::Code;
 use crate::frame::Frame;
 use crate::time;
 use crate::vcpu::Vcpu;
@@ -30,10 +29,7 @@ pub(super) fn dispatch(vcpu: &'static Vcpu) {
 #[inline(never)] // Apart from the switch of those that want to know nothing.
 fn told_leave(vcpu: &'static Vcpu) {
     let Some(thread) = &vcpu.thread else { return };
-    // A vCPU that was woken and had no turn since still comes from H_CEDE.
-    let waits = noted(thread).why & (Code::FULL | Code::KIND) == Code::WAIT;
-    let why = if waits { Reason::Waits } else { Reason::Preempted };
-    let left = Left { why, now: time::ticks(), stolen: turnstile_threads::stolen::<Power>(thread) };
+    let left = Left { now: time::ticks(), stolen: turnstile_threads::stolen::<Power>(thread) };
     vcpu.owned(|owned| owned.areas.leave(left, vcpu.vm));
 }
 
@@ -44,6 +40,7 @@ fn told_dispatch(vcpu: &'static Vcpu) {
     let turn = Turn {
         processor: cpu::this().pir as u16,
         now: time::ticks(),
+        ready: turnstile_threads::ready_at::<Power>(thread),
         stolen: turnstile_threads::stolen::<Power>(thread),
         pc: noted.pc,
         msr: noted.msr,
@@ -53,7 +50,6 @@ fn told_dispatch(vcpu: &'static Vcpu) {
 
 /// What the frame has of the exit that is being handled.
 struct Noted {
-    why: u32,
     pc: u64,
     msr: u64,
 }
@@ -62,11 +58,5 @@ fn noted(thread: &Thread) -> Noted {
     let frame = thread.frame() as *const Frame;
     // SAFETY: the frame at the top of a stack lives for ever, and nobody writes it while its vCPU is put or loaded by this CPU;
     // its fields are read, and no reference is made, because the exit that is being handled has one.
-    unsafe {
-        Noted {
-            why: (&raw const (*frame).why).read(),
-            pc: (&raw const (*frame).pc).read(),
-            msr: (&raw const (*frame).msr).read(),
-        }
-    }
+    unsafe { Noted { pc: (&raw const (*frame).pc).read(), msr: (&raw const (*frame).msr).read() } }
 }
