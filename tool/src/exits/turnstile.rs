@@ -192,7 +192,7 @@ mod tests {
         let guests = |_| vec!["load".to_owned()];
         let surroundings = Surroundings { folder: Path::new("/"), guests: &guests, board: None };
         let vm = config::parse(&text, &surroundings).unwrap().vms.remove(0);
-        assert_eq!((vm.vcpus.value, vm.statistics), (2, true));
+        assert_eq!((vm.vcpus, vm.statistics), (2, true));
         vm.machine.pc().unwrap().paravirt.has(Feature::Eoi)
     }
 
