@@ -112,7 +112,7 @@ mod tests {
     fn two_marks_measure_what_is_between_them() {
         let of = |text| heard(marks("load begin", Some("load end")), text);
         let text = "load end\r\nload begin\r\nhalf of it\r\nload begin\r\nload end\r\nx";
-        assert_eq!(of(text), [(21, Heard::MeasuringBegins), (54, Heard::MeasuringEnds)]);
+        assert_eq!(of(text), [(21, Heard::MeasuringBegins), (55, Heard::MeasuringEnds)]);
     }
 
     #[test]

@@ -23,7 +23,8 @@ const MEMORY: u64 = 256;
 const OTHERS: &str = "clock,ipi,tlb-flush,steal-time,unhalt,poll-control";
 /// QEMU 10.0 delivers an interrupt that KVM injects a second time, at once and whatever RFLAGS.IF says, if a timer of the
 /// machine's rings before the guest has the next #VMEXIT or exception (docs/src/pv-eoi.md). In a handler that holds a lock Linux
-/// then waits for itself. A breakpoint at the beginning of all handlers is such an exception, and none that KVM intercepts.
+/// then waits for itself. A breakpoint at the beginning of the handlers is such an exception, and none that KVM intercepts; the
+/// reschedule interrupt's handler does not pass it.
 const PROBE: &str = "kprobe_event=p:enter,irq_enter_rcu+5 sysctl.debug.kprobes-optimization=0";
 
 /// Runs the load and returns the host's version with what it counted.
