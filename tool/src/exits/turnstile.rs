@@ -24,6 +24,8 @@ use crate::top::reading::{Collector, VmReading};
 /// Processor time of a run.
 const LIMIT: Duration = Duration::from_secs(300);
 const TICK: Duration = Duration::from_millis(50);
+/// So many ticks after its last word a guest has come to rest.
+const REST: u32 = 40;
 /// The load's time.
 const MILLISECONDS: u32 = 1000;
 
@@ -131,20 +133,23 @@ impl Run {
         notices: &Receiver<Notice>,
     ) -> std::result::Result<VmReading, String> {
         let mut collector = Collector::new(vec![self.guest.name().to_owned()]);
+        let mut silence = 0;
         loop {
             match notices.recv_timeout(TICK) {
                 Ok(Notice::Heard(heard)) => {
                     if let Some(reading) = collector.hear(&heard) {
                         return reading.vms.into_iter().next().ok_or_else(|| "there is no VM".to_owned());
                     }
+                    silence = 0;
                     self.note(&heard)?;
                 }
                 Ok(Notice::Ended { .. }) | Err(RecvTimeoutError::Disconnected) => {
                     return Err("the machine ended before its statistics were read".to_owned());
                 }
-                // Silence: the guest does nothing any more, and what is read is the same in each run.
+                // What is read of a guest at rest is the same in each run.
                 Err(RecvTimeoutError::Timeout) => {
-                    if !self.asked && self.console.contains(last_word(self.guest)) {
+                    silence += 1;
+                    if !self.asked && silence >= REST && self.console.contains(last_word(self.guest)) {
                         self.asked = true;
                         collector.begin().into_iter().for_each(|command| session.command(command));
                     }
