@@ -2,8 +2,9 @@
 //! Memory that is mapped on demand: what is prepared at the start, and that touching it in any order leads to the same
 //! translations as mapping it at once.
 
-use std::collections::HashMap;
+mod memories;
 
+use memories::Memories;
 use proptest::prelude::*;
 use turnstile_paging::{
     BLOCK, Error, Format, Nested, NestedAttributes, PageTable, PhysAddr, Stage2, Stage2Attributes, Tables,
@@ -11,45 +12,6 @@ use turnstile_paging::{
 
 const PAGE: u64 = 4096;
 const GIB: u64 = 1 << 30;
-
-/// Tables in a map, at most `limit` of them.
-struct Memories {
-    tables: HashMap<u64, Vec<u64>>,
-    next: u64,
-    limit: usize,
-}
-
-impl Memories {
-    fn new(limit: usize) -> Self {
-        Self { tables: HashMap::new(), next: 0x4000_0000, limit }
-    }
-}
-
-impl Tables for Memories {
-    fn allocate(&mut self, bytes: u64) -> Option<PhysAddr> {
-        if self.tables.len() >= self.limit {
-            return None;
-        }
-        let address = self.next.next_multiple_of(bytes);
-        self.next = address + bytes;
-        self.tables.insert(address, vec![0; bytes as usize / 8]);
-        Some(PhysAddr(address))
-    }
-
-    fn free(&mut self, table: PhysAddr, _: u64) {
-        self.tables.remove(&table.0).expect("freed what was not allocated");
-    }
-
-    fn read(&self, table: PhysAddr, index: usize) -> u64 {
-        self.tables[&table.0][index]
-    }
-
-    fn write(&mut self, table: PhysAddr, index: usize, entry: u64) {
-        self.tables.get_mut(&table.0).expect("a table")[index] = entry;
-    }
-
-    fn invalidate(&mut self, _: u64, _: u64) {}
-}
 
 /// Does what an exit does; returns whether the block could be mapped.
 fn touch<F: Format>(

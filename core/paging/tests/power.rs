@@ -1,36 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Partition-scoped trees of POWER: the bits of their entries, read back by a walk that is written here from the manual.
 
+mod memories;
+
 use std::collections::HashMap;
 
+use memories::Memories;
 use proptest::prelude::*;
-use turnstile_paging::{Error, PageTable, Partition, PartitionAttributes, PhysAddr, Tables};
+use turnstile_paging::{Error, PageTable, Partition, PartitionAttributes, PhysAddr};
 
 const PAGE: u64 = 4096;
 const MIB2: u64 = 2 << 20;
 const GIB: u64 = 1 << 30;
-
-/// Tables in a map.
-#[derive(Default)]
-struct Memories(HashMap<u64, Vec<u64>>, u64);
-
-impl Tables for Memories {
-    fn allocate(&mut self, bytes: u64) -> Option<PhysAddr> {
-        self.1 = (self.1 + PAGE).next_multiple_of(bytes) + bytes;
-        self.0.insert(self.1, vec![0; bytes as usize / 8]);
-        Some(PhysAddr(self.1))
-    }
-    fn free(&mut self, table: PhysAddr, _: u64) {
-        self.0.remove(&table.0).expect("freed what was not allocated");
-    }
-    fn read(&self, table: PhysAddr, index: usize) -> u64 {
-        self.0[&table.0][index]
-    }
-    fn write(&mut self, table: PhysAddr, index: usize, entry: u64) {
-        self.0.get_mut(&table.0).expect("a freed table")[index] = entry;
-    }
-    fn invalidate(&mut self, _: u64, _: u64) {}
-}
 
 /// What a walk finds.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,7 +35,7 @@ fn walk(memories: &Memories, entry: u64, address: u64) -> Option<Found> {
         assert_eq!(table % (8 << size), 0, "aligned to its size");
         assert!(if left == 52 { size == 13 } else { size == 9 }, "a shape that the CPU walks");
         left -= size;
-        let entry = memories.0[&table][(address >> left & ((1 << size) - 1)) as usize];
+        let entry = memories.tables[&table][(address >> left & ((1 << size) - 1)) as usize];
         if bits(entry, 0, 0) == 0 {
             return None;
         }
@@ -86,7 +67,7 @@ fn walk(memories: &Memories, entry: u64, address: u64) -> Option<Found> {
 
 #[test]
 fn pages_are_of_the_largest_size() {
-    let mut memories = Memories::default();
+    let mut memories = Memories::new(usize::MAX);
     let mut table = PageTable::new(Partition, &mut memories).unwrap();
     let entry = Partition::table_entry(table.root());
     let (start, size) = (MIB2 - PAGE, 3 * GIB);
@@ -106,7 +87,7 @@ fn pages_are_of_the_largest_size() {
         Err(Error::OutOfRange)
     );
     table.free_all(&mut memories);
-    assert!(memories.0.is_empty());
+    assert!(memories.tables.is_empty());
 }
 
 proptest! {
@@ -116,7 +97,7 @@ proptest! {
         ranges in prop::collection::vec((0..4096u64, 1..1200u64, 0..4096u64, any::<[bool; 3]>()), 1..6),
         holes in prop::collection::vec((0..5400u64, 1..600u64), 0..4),
     ) {
-        let mut memories = Memories::default();
+        let mut memories = Memories::new(usize::MAX);
         let mut table = PageTable::new(Partition, &mut memories).unwrap();
         let mut model: HashMap<u64, (u64, PartitionAttributes)> = HashMap::new();
         for (page, count, output, [write, execute, device]) in ranges {

@@ -1,39 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tables of AMD64: the bits of their entries, read back by a walk that is written here from the manual.
 
+mod memories;
+
 use std::collections::HashMap;
 
+use memories::Memories;
 use proptest::prelude::*;
 use turnstile_paging::{
-    Error, Format, HostAttributes, HostTables, Nested, NestedAttributes, PageTable, PhysAddr, Tables,
+    Error, Format, HostAttributes, HostTables, Nested, NestedAttributes, PageTable, PhysAddr,
 };
 
 const PAGE: u64 = 4096;
 const MIB2: u64 = 2 << 20;
 const GIB: u64 = 1 << 30;
-
-/// Tables in a map.
-#[derive(Default)]
-struct Memories(HashMap<u64, Vec<u64>>, u64);
-
-impl Tables for Memories {
-    fn allocate(&mut self, bytes: u64) -> Option<PhysAddr> {
-        assert_eq!(bytes, PAGE, "every table is a page");
-        self.1 += PAGE;
-        self.0.insert(self.1, vec![0; 512]);
-        Some(PhysAddr(self.1))
-    }
-    fn free(&mut self, table: PhysAddr, _: u64) {
-        self.0.remove(&table.0).expect("freed what was not allocated");
-    }
-    fn read(&self, table: PhysAddr, index: usize) -> u64 {
-        self.0[&table.0][index]
-    }
-    fn write(&mut self, table: PhysAddr, index: usize, entry: u64) {
-        self.0.get_mut(&table.0).expect("a freed table")[index] = entry;
-    }
-    fn invalidate(&mut self, _: u64, _: u64) {}
-}
 
 /// What a walk finds.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,7 +30,8 @@ struct Found {
 fn walk(memories: &Memories, root: u64, address: u64) -> Option<Found> {
     let (mut table, mut writable, mut user, mut executable) = (root, true, true, true);
     for shift in [39, 30, 21, 12] {
-        let entry = memories.0[&table][(address >> shift & 0x1ff) as usize];
+        assert_eq!(memories.tables[&table].len(), 512, "every table is a page");
+        let entry = memories.tables[&table][(address >> shift & 0x1ff) as usize];
         let bit = |n: u32| entry >> n & 1 != 0;
         if !bit(0) {
             return None;
@@ -78,7 +59,7 @@ fn nested(gigabyte_pages: bool) -> Nested {
 #[test]
 fn nested_pages_are_user_pages_of_the_largest_size() {
     for (gigabyte_pages, largest) in [(true, GIB), (false, MIB2)] {
-        let mut memories = Memories::default();
+        let mut memories = Memories::new(usize::MAX);
         let mut table = PageTable::new(nested(gigabyte_pages), &mut memories).unwrap();
         let (start, size) = (MIB2 - PAGE, 3 * GIB);
         table.map(&mut memories, start, PhysAddr(start + GIB), size, NestedAttributes::RAM).unwrap();
@@ -99,7 +80,7 @@ fn nested_pages_are_user_pages_of_the_largest_size() {
         assert!(!found.writable && found.executable && found.size == PAGE);
         assert!(walk(&memories, table.root().0, MIB2 + PAGE).unwrap().writable);
         table.free_all(&mut memories);
-        assert!(memories.0.is_empty());
+        assert!(memories.tables.is_empty());
     }
 }
 
@@ -114,7 +95,7 @@ fn the_hypervisors_pages_say_what_they_are() {
         (HostAttributes::DEVICE, (true, false, false, true)),
         (HostAttributes::GUEST, (true, true, false, false)),
     ];
-    let mut memories = Memories::default();
+    let mut memories = Memories::new(usize::MAX);
     let mut table = PageTable::new(HostTables::new(true, 40), &mut memories).unwrap();
     for (index, (attributes, _)) in kinds.iter().enumerate() {
         let address = index as u64 * GIB;
@@ -132,7 +113,7 @@ fn the_hypervisors_pages_say_what_they_are() {
 
 #[test]
 fn addresses_end_where_the_cpus_do() {
-    let mut memories = Memories::default();
+    let mut memories = Memories::new(usize::MAX);
     let mut table = PageTable::new(HostTables::new(true, 40), &mut memories).unwrap();
     let mut map = |at, to| table.map(&mut memories, at, PhysAddr(to), PAGE, HostAttributes::DATA);
     assert_eq!(map(1 << 47, 0), Err(Error::OutOfRange), "the upper half");
@@ -147,7 +128,7 @@ proptest! {
     fn walks_find_what_was_mapped(
         ranges in prop::collection::vec((0..4096u64, 1..1200u64, 0..4096u64, any::<bool>(), any::<bool>()), 1..6),
     ) {
-        let mut memories = Memories::default();
+        let mut memories = Memories::new(usize::MAX);
         let mut table = PageTable::new(nested(true), &mut memories).unwrap();
         let mut model: HashMap<u64, (u64, bool, bool)> = HashMap::new();
         for (page, count, output, write, execute) in ranges {
