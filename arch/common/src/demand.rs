@@ -23,14 +23,12 @@ pub unsafe fn map_block<F: Format>(
     host: u64,
     attributes: F::Attributes,
 ) -> bool {
-    let ordered = |entry: u64| if F::BIG_ENDIAN { entry.to_be() } else { entry };
     // SAFETY: the walk yields tables of the tree, and indexes inside them. Volatile: hardware walkers read and other CPUs
     // write them; an aligned word is read and written at once.
-    let read = |table: PhysAddr, index| unsafe {
-        ordered(core::ptr::read_volatile((table.0 as *const u64).add(index)))
-    };
+    let read =
+        |table: PhysAddr, index| unsafe { core::ptr::read_volatile((table.0 as *const u64).add(index)) };
     let Some(slot) = blocks.slot(address, PhysAddr(host), attributes, read) else { return false };
     // SAFETY: as above; the caller says that the block is the VM's.
-    unsafe { core::ptr::write_volatile((slot.table.0 as *mut u64).add(slot.index), ordered(slot.entry)) };
+    unsafe { core::ptr::write_volatile((slot.table.0 as *mut u64).add(slot.index), slot.entry) };
     true
 }

@@ -7,9 +7,8 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Once;
-use turnstile_arch_common::demand::{block, map_block};
 use turnstile_exitstat::Page;
-use turnstile_paging::{BLOCK, Blocks, Partition, PartitionAttributes};
+use turnstile_paging::{BLOCK, Blocks, Partition, PartitionAttributes, PhysAddr};
 use turnstile_papr::Memory;
 use turnstile_papr::process_table::RADIX;
 use turnstile_papr::processors::{Processors, Start};
@@ -170,16 +169,26 @@ impl Vm {
         partition::set(self.lpid(), 0, 0);
     }
 
-    /// Maps the block of memory that the guest has touched first; false if it is none that is mapped on demand. A walk that
-    /// misses the store faults again.
+    /// Maps the block of memory that the guest has touched first; false if it is none that is mapped on demand. By one store:
+    /// another CPU may do the same meanwhile, and stores the same word. Nothing has to be invalidated, since what is not
+    /// mapped is in no TLB; and a walk that misses the store faults again.
     #[inline] // Once per exit that maps a block.
     pub fn touch(&self, address: u64) -> bool {
         let life = self.life();
         let Some(blocks) = &life.blocks else { return false };
-        let start = block(address);
+        let start = address & !(BLOCK - 1);
         let Some(host) = life.ram.host(start, BLOCK) else { return false };
-        // SAFETY: the VM runs, its tables are in real memory, and the block is RAM of its own.
-        unsafe { map_block(blocks, start, host, PartitionAttributes::RAM) }
+        let read = |table: PhysAddr, index| {
+            // SAFETY: the walk yields tables of this VM, which runs, and indexes inside them. Volatile: hardware walkers read and
+            // other CPUs write them; an aligned word is read and written at once, in big-endian order.
+            u64::from_be(unsafe { (table.0 as *const u64).add(index).read_volatile() })
+        };
+        let Some(slot) = blocks.slot(start, PhysAddr(host), PartitionAttributes::RAM, read) else {
+            return false;
+        };
+        // SAFETY: as above; the block is RAM of this VM.
+        unsafe { ((slot.table.0 as *mut u64).add(slot.index)).write_volatile(slot.entry.to_be()) };
+        true
     }
 
     /// Raises attention with every vCPU.

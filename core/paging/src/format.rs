@@ -72,9 +72,6 @@ pub trait Format: Copy {
     /// What a mapping says besides its address.
     type Attributes: Copy + Eq + fmt::Debug;
 
-    /// Whether walkers read entries in big-endian order; else they do in the CPU's own.
-    const BIG_ENDIAN: bool = false;
-
     /// Returns the levels from the root down, at most [`MAX_LEVELS`], with the last one marked.
     fn levels(&self) -> &[Level];
 

@@ -77,8 +77,6 @@ impl Partition {
 impl Format for Partition {
     type Attributes = PartitionAttributes;
 
-    const BIG_ENDIAN: bool = true;
-
     fn levels(&self) -> &[Level] {
         &LEVELS
     }

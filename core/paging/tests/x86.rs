@@ -3,6 +3,8 @@
 
 mod memories;
 
+use std::collections::HashMap;
+
 use memories::Memories;
 use proptest::prelude::*;
 use turnstile_paging::{
