@@ -45,7 +45,7 @@ fn everywhere() -> Vec<Scenario> {
 }
 
 /// The configuration of a guest that shares `cpus`.
-fn shared(name: &str, program: &str, memory: &str, cpus: &str, more: &str) -> String {
+pub(super) fn shared(name: &str, program: &str, memory: &str, cpus: &str, more: &str) -> String {
     guest(name, program, memory, &format!("schedule = \"shared\"\ncpus = {cpus}\n{more}"))
 }
 
@@ -69,7 +69,7 @@ fn times(record: &Record) -> Result<Vec<u64>, String> {
 }
 
 /// Each share is what it is to be, within so many thousandths of all.
-fn near(record: &Record, tolerance: u64, parts: impl Fn(usize) -> u64) -> Result<(), String> {
+pub(super) fn near(record: &Record, tolerance: u64, parts: impl Fn(usize) -> u64) -> Result<(), String> {
     if record.consoles.iter().any(|console| console.contains("@late")) {
         return Err("a vCPU did not get to its start in time".to_owned());
     }

@@ -2,8 +2,12 @@
 //! What [`super::sharing`] demands, on POWER. Its timebase is the machine's, and does not begin with a VM: what is measured
 //! between two moments waits until every VM is there.
 
-use super::scenario::Scenario;
-use super::sharing::{all_to_the_first, beacon, crash_restart, equal, one_to_three, shares, stop_what_waits};
+use turnstile_link::StopReason;
+
+use super::scenario::{Scenario, Step};
+use super::sharing::{
+    all_to_the_first, beacon, crash_restart, equal, near, one_to_three, shared, shares, stop_what_waits,
+};
 
 /// The moments between which VMs say what they got.
 const WINDOW: &str = "cmdline = \"from=1000000 until=1300000\"";
@@ -18,12 +22,21 @@ pub fn scenarios() -> Vec<Scenario> {
         two("equal", "", "", equal),
         two("weights", "weight = 100", "weight = 300", one_to_three),
         two("priority", "realtime = 2", "realtime = 1", all_to_the_first),
+        three_on_two(),
         beacon("fair", "", "count=15 limit=8000").on_power(),
         beacon("realtime", "realtime = 1", "count=15 limit=200").on_power(),
         stop_what_waits().on_power(),
         crash_restart("give-up").on_power(),
         told(),
     ]
+}
+
+/// Three vCPUs that never wait, on two CPUs: each gets two thirds of one. Not counted, as elsewhere.
+fn three_on_two() -> Scenario {
+    let more = "vcpus = 3\ncmdline = \"relative from=2000000 until=5000000\"";
+    let config = shared("share", "share", "16MiB", "[0, 1]", more);
+    let steps = vec![Step::Stopped(0, StopReason::PowerOff)];
+    Scenario::power("sharing/three-on-two", config, steps).judge(|record| near(record, 80, |_| 1))
 }
 
 /// What two guests are told of their turns is what they miss: the area's counter, and the log of dispatches.
