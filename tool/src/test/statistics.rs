@@ -136,8 +136,8 @@ fn several_vcpus() -> Scenario {
 
 /// The same as [`exact`] of partitions: calls that are answered at once, that are unknown, that wait; stores to a device.
 fn partitions_exact() -> Scenario {
-    let few = "hypercalls=100 unknown=10 prods=50 stores=300 timers=2";
-    let many = "hypercalls=700 unknown=50 prods=90 stores=500 timers=5";
+    let few = "uart=0x10000000000 hypercalls=100 unknown=10 prods=50 stores=300 timers=2";
+    let many = "uart=0x10000000000 hypercalls=700 unknown=50 prods=90 stores=500 timers=5";
     let config = exits("few", few, KEPT) + &exits("many", many, KEPT) + &exits("quiet", few, "");
     let mut steps: Vec<Step> = (0..3).map(|vm| Step::Expect(vm, "@done exits")).collect();
     steps.push(Step::Read);
@@ -183,5 +183,16 @@ fn partition_restart() -> Scenario {
 
 /// vCPUs of a partition that are turned on and off, and interrupt each other, all with the timed entries.
 fn partition_vcpus() -> Scenario {
-    several_vcpus().on_power()
+    Scenario { judge: None, ..several_vcpus().on_power() }.judge(|record| {
+        if !record.console(0).contains(" failed=0") {
+            return Err("the guest did not report failed=0".to_owned());
+        }
+        let vm = vm(record, 0, 0)?;
+        check("vCPUs", vm.vcpus.len() as u64, 4)?;
+        // Its timers are the guest's own affair, and so are most of its interrupts.
+        match [Reason::Hypercall, Reason::Start].into_iter().find(|&reason| vm.exits(reason).count() < 4) {
+            None => Ok(()),
+            Some(reason) => Err(format!("{}: too few exits were counted", reason.name())),
+        }
+    })
 }

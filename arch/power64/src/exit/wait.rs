@@ -209,6 +209,10 @@ pub(crate) unsafe fn live(frame: *mut Frame, vcpu: &'static Vcpu) -> ! {
         frame.write(Frame::new(cpu::this(), vcpu, statistics::page(vcpu)));
         wait_for_start(&mut *frame, vcpu, monitor());
         settle(&mut *frame, vcpu, monitor());
+        // The first start is behind no exit that would end the reckoning.
+        if !(*frame).page.is_null() {
+            statistics::account(&mut *frame);
+        }
         turnstile_enter(frame as u64)
     }
 }
