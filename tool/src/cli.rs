@@ -245,7 +245,7 @@ pub struct Exits {
     #[arg(long, value_name = "GUEST,…", value_delimiter = ',', default_value = "load,linux")]
     #[arg(value_parser = ["load", "linux"])]
     pub guest: Vec<String>,
-    /// vCPUs of the guest; by default `load` has 1 and `linux` 2
+    /// vCPUs of the guest; by default `load` has 1 and `linux` 2, with KVM among the subjects also 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2))]
     pub vcpus: Option<u16>,
     /// Write JSON instead of the table
