@@ -124,7 +124,9 @@ mod tests {
     fn lines_are_written_whole() {
         let mut out = Vec::new();
         let mut console = Console::new(&mut out, marks("@begin", None));
-        b"@begin\r\n@e".iter().for_each(|byte| drop(console.put(*byte).unwrap()));
+        for byte in b"@begin\r\n@e" {
+            console.put(*byte).unwrap();
+        }
         assert_eq!(*console.out, b"@begin\r\n", "an unfinished line waits");
         console.flush().unwrap();
         assert_eq!(out, b"@begin\r\n@e");
