@@ -96,10 +96,11 @@ impl Reference {
                 }
             }
             let Some((vcpu, number, priority)) = best else { return };
-            self.withdraw(vcpu);
+            // Its mark goes first: it may displace itself, with a priority that has changed since, and came twice then.
             if number != IPI {
                 self.sources[(number - FIRST) as usize].pending = false;
             }
+            self.withdraw(vcpu);
             self.presented[vcpu] = Some((number, priority));
         }
     }
