@@ -226,6 +226,8 @@ pub fn idle() -> ! {
 
 /// Waits until this CPU is interrupted or kicked, and handles that.
 pub fn wait_for_interrupt() {
+    // Nobody's decrementer would end each wait once it is negative.
+    switch::quiet();
     irq::wait();
     serve(None, monitor());
 }

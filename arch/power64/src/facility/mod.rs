@@ -180,15 +180,10 @@ pub fn set_modes(vcpu: &'static Vcpu, f: impl FnOnce(&mut Modes)) {
 /// When the decrementer of a vCPU that has been put rings.
 pub fn decrementer(vcpu: &'static Vcpu) -> u64 {
     if ptr::eq(cpu::this().holder.0.get(), vcpu) {
-        return time::ticks().wrapping_add(signed(DEC.read()));
+        return time::ticks().wrapping_add(time::signed(DEC.read()) as u64);
     }
     // SAFETY: this CPU has it, and nobody refers to its state.
     unsafe { vcpu.facilities() }.decrementer
-}
-
-/// Extends the sign of the decrementer, which has 32 bits while LPCR.LD is off.
-fn signed(decrementer: u64) -> u64 {
-    decrementer as i32 as i64 as u64
 }
 
 /// Stores what the holder has in registers. They are nobody's then, or those of the `next` one. Returns who it was.
@@ -212,7 +207,7 @@ fn release(next: Option<&State>) -> Option<&'static Vcpu> {
     state.common.save();
     state.demanded.save(vcpu);
     state.vectors.save();
-    state.decrementer = time::ticks().wrapping_add(signed(DEC.read()));
+    state.decrementer = time::ticks().wrapping_add(time::signed(DEC.read()) as u64);
     holder.set(ptr::null());
     Some(vcpu)
 }

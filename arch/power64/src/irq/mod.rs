@@ -40,6 +40,7 @@ use turnstile_vm::attention::Reasons;
 
 use crate::cpu;
 use crate::regs::{DEC, DPDES, PSSCR};
+use crate::time;
 use crate::vcpu::Vcpu;
 
 /// The vCPU becomes resident on this CPU.
@@ -87,7 +88,7 @@ pub(crate) fn wakes(vcpu: &'static Vcpu) -> bool {
 /// Says whether the guest's decrementer has passed zero. LPCR has no LD: it has 32 bits.
 #[inline(always)] // Two instructions.
 fn is_expired() -> bool {
-    (DEC.read() as u32).cast_signed() < 0
+    time::signed(DEC.read()) < 0
 }
 
 /// Stops this CPU until anything is pending here: an interrupt of the resident vCPU's, the hypervisor's decrementer, a kick, an
@@ -97,13 +98,15 @@ pub(crate) fn wait() {
         // SAFETY: the shallowest level, which loses nothing.
         unsafe { PSSCR.write(0) };
     }
-    #[cfg(target_os = "none")]
-    // SAFETY: with MSR.EE=0 and PSSCR.EC=0 the CPU goes on behind STOP when any interrupt is pending, also one that it would not
-    // take (Power ISA 3.0B Book III, 3.3.2). Memory may have changed then.
-    unsafe {
-        core::arch::asm!("ptesync", "stop", "isync", options(nostack, preserves_flags));
-    }
-    #[cfg(not(target_os = "none"))]
-    crate::regs::fakes::write("STOP", 0);
+    time::stop(|| {
+        #[cfg(target_os = "none")]
+        // SAFETY: with MSR.EE=0 and PSSCR.EC=0 the CPU goes on behind STOP when any interrupt is pending, also one that it would
+        // not take (Power ISA 3.0B Book III, 3.3.2). Memory may have changed then.
+        unsafe {
+            core::arch::asm!("ptesync", "stop", "isync", options(nostack, preserves_flags));
+        }
+        #[cfg(not(target_os = "none"))]
+        crate::regs::fakes::write("STOP", 0);
+    });
     cpu::clear_doorbell();
 }
