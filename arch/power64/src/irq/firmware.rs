@@ -89,19 +89,23 @@ pub(super) struct Processor {
 
 /// Enables a virtual processor whose queues have one escalation between them.
 pub(super) fn enable_processor(number: u64) -> Result<Processor, Error> {
-    const ENABLED: u64 = 1;
-    const SINGLE_ESCALATION: u64 = 2;
     const SAVE_RESTORE: u64 = 4;
+    gather_escalations(number)?;
     let (mut flags, mut cam, mut report) = (0u64, 0u64, 0u64);
     let mut chip = 0u32;
     let out = [&raw mut flags as u64, &raw mut cam as u64, &raw mut report as u64, &raw mut chip as u64];
     // SAFETY: the service writes its four results.
-    unsafe {
-        call(token::SET_VP_INFO, &[number, ENABLED | SINGLE_ESCALATION, 0])?;
-        call(token::GET_VP_INFO, &[number, out[0], out[1], out[2], out[3]])?;
-    }
+    unsafe { call(token::GET_VP_INFO, &[number, out[0], out[1], out[2], out[3]])? };
     let keeps = u64::from_be(flags) & SAVE_RESTORE != 0;
     Ok(Processor { cam: u64::from_be(cam) as u32, keeps })
+}
+
+/// Enables a virtual processor, and lets its queues have one escalation between them.
+fn gather_escalations(number: u64) -> Result<(), Error> {
+    const ENABLED: u64 = 1;
+    const SINGLE_ESCALATION: u64 = 2;
+    // SAFETY: nothing of the hypervisor is touched.
+    unsafe { call(token::SET_VP_INFO, &[number, ENABLED | SINGLE_ESCALATION, 0]) }.map(drop)
 }
 
 /// Allocates a source that software triggers. Returns its number.
@@ -175,7 +179,10 @@ pub(super) unsafe fn place_queue(
 /// Takes a queue away: the controller writes to its memory no more.
 pub(super) fn remove_queue(processor: u64, priority: u8) -> Result<(), Error> {
     // SAFETY: no memory is handed over.
-    unsafe { call(token::SET_QUEUE_INFO, &[processor, priority.into(), 0, 0, 0]) }.map(drop)
+    unsafe { call(token::SET_QUEUE_INFO, &[processor, priority.into(), 0, 0, 0])? };
+    // With the queue the firmware forgets where it escalates to. What comes for the one that may be placed there next would wake
+    // nobody.
+    gather_escalations(processor)
 }
 
 /// Returns the source by which a virtual processor's queues escalate.
