@@ -223,8 +223,15 @@ pub fn wait() {
     mask();
 }
 
-/// Tells the CPU that this is a loop that waits.
+/// Rests for a moment in a loop that waits: with lower priority, for so many instructions that what the loop looks at costs
+/// little beside them. An emulator leaves its generated code for each change of priority, and for each look at the timebase.
 pub fn relax() {
-    // SAFETY: lowers and restores this thread's priority.
-    unsafe { asm!("or 1, 1, 1", "or 2, 2, 2", options(nomem, nostack, preserves_flags)) };
+    const ROUNDS: u64 = 100;
+    // SAFETY: lowers and restores this thread's priority, and counts down in between.
+    unsafe {
+        asm!(
+            "mtctr {}", "or 1, 1, 1", "1: bdnz 1b", "or 2, 2, 2", in(reg) ROUNDS, out("ctr") _,
+            options(nomem, nostack)
+        );
+    }
 }
