@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `turnstile test`: the whole test suite, in an order that fails early.
 //!
-//! First what needs no emulator, then one boot of the hypervisor for each scenario. Each test's log is kept
+//! First what needs no emulator, then the checks beside one boot of the hypervisor for each scenario. Each test's log is kept
 //! in `target/test-logs/`. The last line is `N passed, N failed, N skipped`.
 
 mod ablation;
@@ -65,7 +65,7 @@ use crate::setup::qemu::{Found, Qemu};
 use crate::ui::{CYAN, DIM, GREEN, RED, YELLOW};
 use crate::{cli, setup};
 
-/// Boots at a time. More would not end sooner on two cores, and time-outs would mean less.
+/// Checks and boots at a time. More would not end sooner on two cores, and time-outs would mean less.
 const PARALLEL: usize = 2;
 
 /// How many tests passed, failed and were skipped.
@@ -181,7 +181,7 @@ fn all_scenarios() -> Vec<Scenario> {
     topics.into_iter().flatten().collect()
 }
 
-/// Builds the images, then makes the checks and plays all scenarios.
+/// Builds the images, then makes the checks, one after the other, beside the scenarios.
 fn run_system(
     layout: &Layout,
     options: &cli::Test,
@@ -192,24 +192,69 @@ fn run_system(
     let mut emulators = BTreeMap::new();
     let wanted = |name: &str| options.filter.as_deref().is_none_or(|filter| name.contains(filter));
     for isa in Isa::ALL {
-        let checks: Vec<&&Check> = checks.iter().filter(|check| check.isa() == isa).collect();
-        if checks.is_empty() && !scenarios.iter().any(|scenario| scenario.isa == isa) && !wanted(images(isa))
-        {
-            continue;
+        let named = checks.iter().any(|check| check.isa() == isa)
+            || scenarios.iter().any(|scenario| scenario.isa == isa)
+            || wanted(images(isa));
+        if named {
+            emulators.extend(build(layout, options, report, isa).map(|qemu| (isa, qemu)));
         }
-        let qemu = build(layout, options, report, isa);
-        for check in checks {
-            let begin = Instant::now();
-            report.starts(check.name);
-            let verdict = match &qemu {
-                Some(qemu) => (check.run)(layout, qemu),
-                None => Verdict::Skipped(format!("{} failed", images(isa))),
-            };
-            report.single(layout, check.name, &verdict, begin);
-        }
-        emulators.extend(qemu.map(|qemu| (isa, qemu)));
     }
-    play_all(layout, &emulators, report, scenarios);
+    let debian = missing_guests(layout, scenarios);
+    let system = System { layout, report, emulators, debian, scenarios, next: AtomicUsize::new(0) };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            checks.iter().for_each(|check| system.make(check));
+            system.play_all();
+        });
+        (1..PARALLEL).for_each(|_| _ = scope.spawn(|| system.play_all()));
+    });
+}
+
+/// What checks and scenarios are about, once it is built.
+struct System<'a> {
+    layout: &'a Layout,
+    report: &'a Report,
+    /// Those of the architectures whose images could be built.
+    emulators: BTreeMap<Isa, Qemu>,
+    /// Why some architecture's Debian guests cannot be had: a machine without network skips what needs them.
+    debian: BTreeMap<Isa, Failure>,
+    scenarios: &'a [Scenario],
+    /// The scenario that is played next.
+    next: AtomicUsize,
+}
+
+impl System<'_> {
+    /// Makes a check.
+    fn make(&self, check: &Check) {
+        let begin = Instant::now();
+        self.report.starts(check.name);
+        let verdict = match self.emulators.get(&check.isa()) {
+            Some(qemu) => (check.run)(self.layout, qemu),
+            None => Verdict::Skipped(format!("{} failed", images(check.isa()))),
+        };
+        self.report.single(self.layout, check.name, &verdict, begin);
+    }
+
+    /// Plays scenarios until none is left.
+    fn play_all(&self) {
+        while let Some(scenario) = self.scenarios.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            let begin = Instant::now();
+            let verdict = self.play(scenario);
+            self.report.single(self.layout, &scenario.name, &verdict, begin);
+        }
+    }
+
+    fn play(&self, scenario: &Scenario) -> Verdict {
+        if let Some(failure) = self.debian.get(&scenario.isa)
+            && scenario.config.contains("debian:")
+        {
+            return Verdict::Skipped(failure.to_string());
+        }
+        match self.emulators.get(&scenario.isa) {
+            Some(qemu) => Verdict::from(engine::play(self.layout, qemu, scenario)),
+            None => Verdict::Skipped(format!("{} failed", images(scenario.isa))),
+        }
+    }
 }
 
 /// Builds the images of an architecture; returns its emulator if that worked.
@@ -258,31 +303,6 @@ fn missing_guests(layout: &Layout, scenarios: &[Scenario]) -> BTreeMap<Isa, Fail
         }
     }
     missing
-}
-
-fn play_all(layout: &Layout, emulators: &BTreeMap<Isa, Qemu>, report: &Report, scenarios: &[Scenario]) {
-    // Whoever needs the Debian guest would fetch it; a machine without network skips those.
-    let debian = missing_guests(layout, scenarios);
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..PARALLEL.min(scenarios.len()) {
-            scope.spawn(|| {
-                while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let begin = Instant::now();
-                    let verdict = match debian.get(&scenario.isa) {
-                        Some(failure) if scenario.config.contains("debian:") => {
-                            Verdict::Skipped(failure.to_string())
-                        }
-                        _ => match emulators.get(&scenario.isa) {
-                            Some(qemu) => Verdict::from(engine::play(layout, qemu, scenario)),
-                            None => Verdict::Skipped(format!("{} failed", images(scenario.isa))),
-                        },
-                    };
-                    report.single(layout, &scenario.name, &verdict, begin);
-                }
-            });
-        }
-    });
 }
 
 /// Prints results as they come, and adds them up.
