@@ -73,11 +73,11 @@ pub fn end(vcpu: &Vcpu, timing: Timing) {
 }
 
 /// Does what is nobody's cost, such as waiting, during the exit that is being handled.
-pub fn uncounted(frame: &mut Frame, f: impl FnOnce()) {
+pub fn uncounted<T>(frame: &mut Frame, f: impl FnOnce() -> T) -> T {
     if frame.page.is_null() {
         return f();
     }
-    frame.timing.without(time::ticks, f);
+    frame.timing.without(time::ticks, f)
 }
 
 /// Returns where a vCPU's statistics are, or null: for its frame.

@@ -121,8 +121,6 @@ pub struct Deadlines {
     set: Cell<u64>,
     /// The most ticks that it is set to.
     farthest: Cell<u64>,
-    /// It would have rung while this CPU was stopped.
-    due: Cell<bool>,
 }
 
 // SAFETY: each CPU touches only its own, which the functions of this module reach through `cpu::this`; interrupts are
@@ -140,7 +138,6 @@ impl Deadlines {
             console: Cell::new(NEVER),
             set: Cell::new(0),
             farthest: Cell::new(FARTHEST),
-            due: Cell::new(false),
         }
     }
 
@@ -218,22 +215,27 @@ fn period() -> u64 {
     (u128::from(uart::PERIOD) * u128::from(frequency()) / 1_000_000_000) as u64
 }
 
-/// Stops this CPU by `stop`, until a deadline at the latest. The hypervisor decrementer ends no STOP (LPCR's PECE has no bit
-/// for it, Power ISA 3.0B Book III, 2.2), and where it does, as in QEMU, its exception stays until a guest is interrupted by
-/// it. So the resident guest's decrementer rings for it meanwhile, if that one is later, and then is set to what it would be.
-pub(crate) fn stop(stop: impl FnOnce()) {
+/// Stops this CPU by `stop`, until a deadline at the latest. Says whether one has come, which ends with [`end_deadlines`].
+///
+/// The hypervisor decrementer ends no STOP (LPCR's PECE has no bit for it, Power ISA 3.0B Book III, 2.2), and where it does, as
+/// in QEMU, its exception stays until a guest is interrupted by it. So the resident guest's decrementer rings for it meanwhile,
+/// if that one is later, and then is set to what it would be: it also says how long that was, without the time base.
+#[must_use = "what is due has to be served"]
+#[inline] // One caller, on the way of every wait.
+pub(crate) fn stop(stop: impl FnOnce()) -> bool {
     let deadlines = &cpu::this().deadlines;
     if deadlines.is_quiet() {
         // No guest's decrementer is later.
         // SAFETY: the hypervisor's own timer.
         unsafe { HDEC.write(FARTHEST) };
-        return stop();
+        stop();
+        return false;
     }
     let left = signed(HDEC.read());
     if left <= 0 {
-        return;
+        return true;
     }
-    let (guests, begin) = (signed(DEC.read()), ticks());
+    let guests = signed(DEC.read());
     let lent = left < guests;
     // SAFETY: the hypervisor's own timer, and the guest's, which nobody looks at before it is set again below.
     unsafe {
@@ -243,17 +245,17 @@ pub(crate) fn stop(stop: impl FnOnce()) {
         }
     }
     stop();
-    let passed = ticks().wrapping_sub(begin) as i64;
-    deadlines.due.set(left <= passed);
+    let passed = left.min(guests) - signed(DEC.read());
     // SAFETY: as above.
     unsafe {
         if lent {
-            DEC.write(guests.saturating_sub(passed).max(i32::MIN.into()) as u64);
+            DEC.write((guests - passed).max(i32::MIN.into()) as u64);
         }
         if left > passed {
             HDEC.write((left - passed) as u64);
         }
     }
+    left <= passed
 }
 
 /// Extends the sign of a decrementer, which has 32 bits while LPCR.LD is off.
@@ -261,17 +263,11 @@ pub(crate) fn signed(decrementer: u64) -> i64 {
     decrementer as i32 as i64
 }
 
-/// Says whether this CPU's decrementer has rung, which ends with [`end_deadlines`].
-pub(crate) fn is_due() -> bool {
-    cpu::this().deadlines.due.get() || signed(HDEC.read()) < 0
-}
-
 /// Ends the deadlines that have passed, and sets the decrementer for the others: after it has rung. True if devices wait
 /// for one of them.
 pub(crate) fn end_deadlines() -> bool {
     let deadlines = &cpu::this().deadlines;
     let now = ticks();
-    deadlines.due.set(false);
     if deadlines.schedule.get() <= now {
         deadlines.schedule.set(NEVER);
     }
@@ -331,36 +327,37 @@ mod tests {
     #[test]
     fn a_stopped_cpu_goes_on_by_the_guests_decrementer() {
         use crate::regs::fakes;
-        /// Stops for so many ticks; returns what DEC was meanwhile.
-        fn stopped(passed: u64) -> u64 {
+        /// Stops for so many ticks; returns what DEC was meanwhile, and whether a deadline has come.
+        fn stopped(passed: u64) -> (u64, bool) {
             let mut dec = 0;
-            stop(|| {
+            let due = stop(|| {
                 dec = fakes::get("DEC");
                 assert_eq!(fakes::get("HDEC"), FARTHEST, "it does not ring meanwhile");
                 fakes::set("TB", fakes::get("TB") + passed);
+                fakes::set("DEC", dec.wrapping_sub(passed));
             });
-            dec
+            (dec, due)
         }
         fakes::reset();
         fakes::set("TB", 1000);
         end_deadlines();
         fakes::set("DEC", 7000);
-        assert_eq!((stopped(100), fakes::get("DEC")), (7000, 7000), "without a deadline the guest's is left alone");
+        assert_eq!(stopped(100), (7000, false), "without a deadline the guest's is left alone");
+        assert_eq!(fakes::get("DEC"), 6900);
         fakes::set("TB", 1000);
+        fakes::set("DEC", 7000);
         set_schedule(Some(6000));
-        assert_eq!((stopped(1000), fakes::get("DEC"), fakes::get("HDEC")), (5000, 6000, 4000));
-        assert!(!is_due());
-        assert_eq!((stopped(4500), fakes::get("DEC")), (4000, 1500));
-        assert!(is_due());
-        fakes::set("DEC", 10);
+        assert_eq!(stopped(1000), (5000, false));
+        assert_eq!((fakes::get("DEC"), fakes::get("HDEC")), (6000, 4000));
+        assert_eq!(stopped(4500), (4000, true));
+        assert_eq!(fakes::get("DEC"), 1500);
         end_deadlines();
-        assert!(!is_due());
+        fakes::set("DEC", 10);
         set_schedule(Some(fakes::get("TB") + 50));
-        assert_eq!(stopped(20), 10, "the guest's rings first");
+        assert_eq!(stopped(20), (10, false), "the guest's rings first");
         assert_eq!(fakes::get("HDEC"), 30);
         fakes::set("HDEC", u64::from(u32::MAX));
-        stop(|| panic!("what is due is served first"));
-        assert!(is_due());
+        assert!(stop(|| panic!("what is due is served first")));
     }
 
     #[test]

@@ -34,9 +34,10 @@ impl Timing {
 
     /// Does what is nobody's cost, such as waiting, while the exit is handled.
     #[inline(always)] // Two readings of a counter.
-    pub fn without(&mut self, now: impl Fn() -> u64, f: impl FnOnce()) {
+    pub fn without<T>(&mut self, now: impl Fn() -> u64, f: impl FnOnce() -> T) -> T {
         let before = now();
-        f();
+        let done = f();
         self.begin = self.begin.wrapping_add(now().wrapping_sub(before));
+        done
     }
 }

@@ -11,6 +11,9 @@ const ROUNDS: u64 = 3600 * 4;
 
 /// Microseconds that an interrupt may be under way, when a CPU that others use sleeps most of the time.
 const SLOWEST: u64 = 1000;
+/// The same on POWER, where QEMU keeps doorbells from a guest that masks its interrupts: who is to run beside one that waits for
+/// others at the beginning does so when that one's slice is over.
+const SLOWEST_ON_POWER: u64 = 20_000;
 
 /// The scenarios of this topic.
 pub fn scenarios() -> Vec<Scenario> {
@@ -21,6 +24,8 @@ pub fn scenarios() -> Vec<Scenario> {
         on_gicv2("shared", shared()),
         pinned().on_pc(),
         shared().on_pc(),
+        pinned().on_power().judge(nothing_lost_on_power),
+        shared().on_power().judge(nothing_lost_on_power),
     ]
 }
 
@@ -48,6 +53,17 @@ fn on_gicv2(name: &str, scenario: Scenario) -> Scenario {
 
 /// Every VM took what it sent, and nobody slept the hour away.
 fn nothing_lost(record: &Record) -> Result<(), String> {
+    nothing_lost_of(record, 100, SLOWEST)
+}
+
+/// The same where a receiver has one interrupt under way, from whomever: who finds that sends none.
+fn nothing_lost_on_power(record: &Record) -> Result<(), String> {
+    nothing_lost_of(record, 90, SLOWEST_ON_POWER)
+}
+
+/// At least so many of a hundred interrupts that could have been sent were, all of them were taken once, and none
+/// took longer than `most` microseconds.
+fn nothing_lost_of(record: &Record, percent: u64, most: u64) -> Result<(), String> {
     for console in &record.consoles {
         let Some(line) = console.lines().find(|line| line.starts_with("@done")) else {
             return Err("a guest did not report".to_owned());
@@ -58,17 +74,17 @@ fn nothing_lost(record: &Record) -> Result<(), String> {
         };
         let (cpus, rings) = (number("cpus"), number("rings"));
         let sgis = number("sgis").or(number("ipis"));
-        // A CPU of arm64 has two timers, the APIC of a PC has one.
+        // A CPU of arm64 has two timers, the APIC of a PC has one, and so has a CPU of POWER.
         let rounds = ROUNDS * if number("sgis").is_some() { 2 } else { 1 };
         let enough = |cpus: u64| {
             // The first and the last rounds may be cut off.
-            sgis >= Some(cpus * cpus * (rounds - 8)) && rings >= Some(cpus * (rounds - 8))
+            sgis >= Some(cpus * cpus * (rounds - 8) * percent / 100) && rings >= Some(cpus * (rounds - 8))
         };
         if (number("lost"), number("doubled")) != (Some(0), Some(0)) || !cpus.is_some_and(enough) {
             return Err(format!("not everything was taken once: {line}"));
         }
-        if number("slowest").is_none_or(|slowest| slowest > SLOWEST) {
-            return Err(format!("an interrupt took longer than {SLOWEST} microseconds: {line}"));
+        if number("slowest").is_none_or(|slowest| slowest > most) {
+            return Err(format!("an interrupt took longer than {most} microseconds: {line}"));
         }
     }
     Ok(())

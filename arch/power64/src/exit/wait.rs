@@ -39,17 +39,17 @@ pub(super) fn cede(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor
 /// Waits until this CPU has an interrupt; a vCPU that shares CPUs waits for its turn, too, and until it `wants` to run.
 fn pause(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor, wants: impl FnMut() -> bool) {
     if let Some(thread) = &vcpu.thread {
-        let serve = |()| serve(Some(vcpu), monitor);
+        let serve = |due| serve(due, Some(vcpu), monitor);
         return statistics::uncounted(frame, || sched::wait::<Power>(vcpu, thread, wants, serve));
     }
-    statistics::uncounted(frame, irq::wait);
-    serve(Some(vcpu), monitor);
+    let due = statistics::uncounted(frame, irq::wait);
+    serve(due, Some(vcpu), monitor);
 }
 
-/// Serves what this CPU was interrupted for while nobody ran: deadlines. A doorbell says no more than that there is something
-/// to look at.
-fn serve(vcpu: Option<&'static Vcpu>, monitor: &dyn Monitor) {
-    if time::is_due() {
+/// Serves what this CPU was interrupted for while nobody ran: a deadline that is `due`. A doorbell says no more than that there
+/// is something to look at.
+fn serve(due: bool, vcpu: Option<&'static Vcpu>, monitor: &dyn Monitor) {
+    if due {
         decrementer(vcpu, monitor);
     }
     irq::host::serve();
@@ -228,6 +228,6 @@ pub fn idle() -> ! {
 pub fn wait_for_interrupt() {
     // Nobody's decrementer would end each wait once it is negative.
     switch::quiet();
-    irq::wait();
-    serve(None, monitor());
+    let due = irq::wait();
+    serve(due, None, monitor());
 }

@@ -92,13 +92,14 @@ fn is_expired() -> bool {
 }
 
 /// Stops this CPU until anything is pending here: an interrupt of the resident vCPU's, the hypervisor's decrementer, a kick, an
-/// escalation. Kicks are taken back: what they are about is to be looked at behind this.
-pub(crate) fn wait() {
+/// escalation. Kicks are taken back: what they are about is to be looked at behind this. Says whether a deadline of the
+/// hypervisor's has come.
+pub(crate) fn wait() -> bool {
     if PSSCR.read() != 0 {
         // SAFETY: the shallowest level, which loses nothing.
         unsafe { PSSCR.write(0) };
     }
-    time::stop(|| {
+    let due = time::stop(|| {
         #[cfg(target_os = "none")]
         // SAFETY: with MSR.EE=0 and PSSCR.EC=0 the CPU goes on behind STOP when any interrupt is pending, also one that it would
         // not take (Power ISA 3.0B Book III, 3.3.2). Memory may have changed then.
@@ -109,4 +110,5 @@ pub(crate) fn wait() {
         crate::regs::fakes::write("STOP", 0);
     });
     cpu::clear_doorbell();
+    due
 }

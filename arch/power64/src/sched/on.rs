@@ -25,7 +25,8 @@ impl Architecture for Power {
     type Vcpu = Vcpu;
     type Thread = Thread;
     type Residue = ();
-    type Interrupt = ();
+    /// Whether a deadline of the hypervisor's has come.
+    type Interrupt = bool;
 
     fn system() -> &'static Once<System> {
         &SYSTEM
@@ -72,8 +73,8 @@ impl Architecture for Power {
         cpu::ring(token);
     }
 
-    fn pause() {
-        irq::wait();
+    fn pause() -> bool {
+        irq::wait()
     }
 
     fn idle() {
