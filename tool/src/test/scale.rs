@@ -23,6 +23,8 @@ pub fn scenarios() -> Vec<Scenario> {
         // Not counted: where CPUs take turns, the start of each of 64 waits for a turn of all others.
         Scenario { counted: false, ..alone(64, "turnstile: shell ready cpus=64", &["timer"]).on_pc() },
         several("4-on-4", 4, &format!("{shared}\ncpus = [0, 1, 2, 3]"), &CHECKS).on_pc(),
+        alone(8, "turnstile: shell ready cpus=8", &["timer", "ipi-stress"]).on_power(),
+        several("4-on-2", 3, &format!("{shared}\ncpus = [0, 1]"), &["timer"]).on_power(),
     ]
 }
 

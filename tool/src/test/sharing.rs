@@ -124,14 +124,14 @@ fn each_for_itself(record: &Record) -> Result<(), String> {
 }
 
 /// Interrupts between vCPUs, WFI, CPU_ON and CPU_OFF, with four vCPUs on each CPU.
-fn selftest(vcpus: u32) -> Scenario {
+pub(super) fn selftest(vcpus: u32) -> Scenario {
     let config = shared("selftest", "selftest", "32MiB", "[0, 1]", &format!("vcpus = {vcpus}"));
     let steps = vec![Step::Expect(0, "@done passed=")];
     let scenario = Scenario::new(format!("sharing/selftest-{vcpus}-on-2"), config, steps);
     scenario.counted().limit(600).judge(no_failures)
 }
 
-fn two_selftests(options: &str) -> Scenario {
+pub(super) fn two_selftests(options: &str) -> Scenario {
     let more = format!("vcpus = 4\ncmdline = \"{options}\"");
     let one = |name| shared(name, "selftest", "32MiB", "[0, 1]", &more);
     let config = one("one") + &one("two");
@@ -258,7 +258,7 @@ pub(super) fn stop_what_waits() -> Scenario {
 }
 
 /// Four vCPUs of Linux on two CPUs: to a shell, with timers, IPIs and hotplug.
-fn linux_on_few() -> Scenario {
+pub(super) fn linux_on_few() -> Scenario {
     let checks = "quiet turnstile.run=hotplug,timer,ipi-stress,poweroff";
     let config = linux("linux", 4, checks, "schedule = \"shared\"\ncpus = [0, 1]");
     let steps = vec![
@@ -285,7 +285,7 @@ fn two_linux() -> Scenario {
 }
 
 /// Two busy Linux VMs on one CPU: each is told that half of its time is stolen.
-fn stolen_time(announced: Option<&'static str>) -> Scenario {
+pub(super) fn stolen_time(announced: Option<&'static str>) -> Scenario {
     let more = "schedule = \"shared\"\ncpus = [0]";
     let config = linux("one", 1, "", more) + &linux("two", 1, "quiet", more);
     // Both spin; the first looks at what is stolen from it in 200 hundredths of a second. What is echoed is not what is

@@ -4,9 +4,11 @@
 
 use turnstile_link::StopReason;
 
-use super::scenario::{Scenario, Step};
+use super::hostile::found_nothing;
+use super::scenario::{Ending, Scenario, Step};
 use super::sharing::{
-    all_to_the_first, beacon, crash_restart, equal, near, one_to_three, shared, shares, stop_what_waits,
+    all_to_the_first, beacon, crash_restart, equal, linux_on_few, near, one_to_three, selftest, shared,
+    shares, stolen_time, stop_what_waits, two_selftests,
 };
 
 /// The moments between which VMs say what they got.
@@ -23,11 +25,17 @@ pub fn scenarios() -> Vec<Scenario> {
         two("weights", "weight = 100", "weight = 300", one_to_three),
         two("priority", "realtime = 2", "realtime = 1", all_to_the_first),
         three_on_two(),
+        selftest(4).on_power(),
+        two_selftests("").on_power(),
         beacon("fair", "", "count=15 limit=8000").on_power(),
         beacon("realtime", "realtime = 1", "count=15 limit=200").on_power(),
         stop_what_waits().on_power(),
+        linux_on_few().on_power(),
         crash_restart("give-up").on_power(),
+        stolen_time(None).on_power(),
         told(),
+        hostile(),
+        restart(),
     ]
 }
 
@@ -48,4 +56,31 @@ fn told() -> Scenario {
         false => Err("a guest was told nothing".to_owned()),
     })
     .on_power()
+}
+
+/// Attacks on what the hypervisor does for a vCPU that shares its CPU, beside a VM that must not notice. Not counted, as
+/// elsewhere.
+fn hostile() -> Scenario {
+    let attacks =
+        "hypercalls-random,areas,areas-moving,doorbells,specials-write,xive-pages,xive-presentation";
+    let more = format!("vcpus = 2\ncmdline = \"attack={attacks} stride=5\"");
+    let config = shared("hostile", "hostile", "128MiB", "[0, 1]", &more)
+        + &shared("beacon", "beacon", "16MiB", "[0]", "cmdline = \"count=50\"");
+    let steps =
+        vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
+    Scenario::power("sharing/hostile", config, steps).limit(600).judge(found_nothing)
+}
+
+/// A VM resets itself again and again on the CPU of one that never waits, and finds its memory zeroed.
+fn restart() -> Scenario {
+    const RESTARTS: u32 = 20;
+    let config = shared("restart", "restart", "16MiB", "[0]", "")
+        + &shared("other", "crash", "16MiB", "[0]", "cmdline = \"how=spin\"");
+    let steps = vec![Step::Started(0, RESTARTS)];
+    Scenario::power("sharing/restart", config, steps).counted().ending(Ending::Poweroff).judge(|record| {
+        match record.console(0).contains("@error") {
+            true => Err("memory of a VM that starts was not zero".to_owned()),
+            false => Ok(()),
+        }
+    })
 }
