@@ -70,6 +70,8 @@ impl Boot {
         if self.counted {
             add(&["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-seed", "1"]);
             add(&["-rtc", "base=2024-01-01T00:00:00,clock=vm"]);
+        } else if self.needs_one_thread() {
+            add(&["-accel", "tcg,thread=single"]);
         }
         if let Some(port) = self.gdb {
             add(&["-gdb", &format!("tcp:127.0.0.1:{port}"), "-S"]);
@@ -86,6 +88,16 @@ impl Boot {
         }
         arguments.extend(self.extra.iter().cloned());
         arguments
+    }
+
+    /// Whether QEMU has to run the machine's CPUs in turn: a PC's FXRSTOR, XRSTOR, FRSTOR, FLDENV and FNINIT, on any CPU, write the
+    /// first CPU's hidden flags (`cpu_clear_ignne` of QEMU's target/i386) with neither lock nor atomic operation. On threads of their
+    /// own they undo what the first CPU's VMRUN or #VMEXIT has just changed there, nested paging and GIF among it. Who asks for an
+    /// accelerator in `extra` gets that.
+    fn needs_one_thread(&self) -> bool {
+        let is_pc = matches!(self.board, Board::Q35 | Board::Pc | Board::Microvm);
+        let is_chosen = |argument: &OsString| argument == "-accel" || argument == "--accel";
+        is_pc && self.virtualization && self.cpus > 1 && !self.extra.iter().any(is_chosen)
     }
 
     /// The arguments that say what machine it is.
@@ -211,6 +223,23 @@ mod tests {
         assert!(!shown.contains("gic") && !shown.contains("virtualization"), "{shown}");
         boot.virtualization = false;
         assert!(boot.shown(Path::new("qemu")).contains("-cpu EPYC,-x2apic,-svm"));
+    }
+
+    #[test]
+    fn cpus_of_a_pc_take_turns() {
+        let single = |board, cpus, counted, extra: &[&str]| {
+            let mut boot = Boot::new("i".into(), "b".into(), 1 << 30, cpus);
+            (boot.board, boot.counted) = (board, counted);
+            boot.extra = extra.iter().map(OsString::from).collect();
+            boot.shown(Path::new("qemu")).matches("-accel tcg,thread=single").count()
+        };
+        for board in [Board::Q35, Board::Pc, Board::Microvm] {
+            assert_eq!((single(board, 2, false, &[]), single(board, 64, false, &[])), (1, 1), "{board:?}");
+            assert_eq!(single(board, 1, false, &[]), 0, "there is nobody to race with");
+            assert_eq!(single(board, 2, true, &[]), 1, "counted runs say so already");
+            assert_eq!(single(board, 2, false, &["-accel", "tcg"]), 0, "somebody wants it otherwise");
+        }
+        assert_eq!((single(Board::Virt, 4, false, &[]), single(Board::Powernv9, 4, false, &[])), (0, 0));
     }
 
     #[test]
