@@ -62,7 +62,8 @@ impl Boot {
         }
     }
 
-    /// QEMU's arguments.
+    /// QEMU's arguments. A PC's CPUs share one thread, unless `extra` names an accelerator: on threads of their own QEMU may lose a
+    /// guest's state or the hypervisor's.
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = self.machine().into_iter().map(OsString::from).collect();
         let mut add = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));

@@ -20,7 +20,7 @@ pub fn scenarios() -> Vec<Scenario> {
         several("4-on-4", 4, &format!("{shared}\ncpus = [0, 1, 2, 3]"), &CHECKS),
         on_gicv2(several("4-on-2", 2, &format!("{shared}\ncpus = [0, 1]"), &CHECKS[1..])),
         alone(16, "turnstile: shell ready cpus=16", &CHECKS[1..]).on_pc(),
-        // Not counted: where CPUs take turns, the start of each of 64 waits for a turn of all others.
+        // Not counted: with counted instructions the start of each of 64 waits for long turns of all others.
         Scenario { counted: false, ..alone(64, "turnstile: shell ready cpus=64", &["timer"]).on_pc() },
         several("4-on-4", 4, &format!("{shared}\ncpus = [0, 1, 2, 3]"), &CHECKS).on_pc(),
         alone(8, "turnstile: shell ready cpus=8", &["timer", "ipi-stress"]).on_power(),
