@@ -16,6 +16,8 @@ pub(crate) mod vector {
     pub const GENERAL_PROTECTION: u8 = 13;
     pub const PAGE_FAULT: u8 = 14;
     pub const ALIGNMENT: u8 = 17;
+    /// The first that is nobody's but interrupts' (APM vol. 2, 8.1).
+    pub const FIRST_INTERRUPT: u8 = 32;
 }
 
 /// DR6.BS: a single step.
@@ -93,11 +95,18 @@ pub(super) fn deliver_again(vmcb: &mut Vmcb) {
         return;
     }
     match cut_short & event::TYPE {
-        event::INTERRUPT => vmcb.set_interrupts(vmcb.interrupts() | interrupt::PENDING),
+        event::INTERRUPT => offer_again(vmcb),
         event::SOFTWARE => {}
+        // QEMU's name for a virtual interrupt. Injected as what it is called it would be refused by VMRUN: there is no such exception.
+        event::EXCEPTION if cut_short as u8 >= vector::FIRST_INTERRUPT => offer_again(vmcb),
         event::EXCEPTION if matches!(cut_short as u8, vector::BREAKPOINT | vector::OVERFLOW) => {}
         _ => vmcb.set_event(cut_short),
     }
+}
+
+/// Lets the virtual interrupt come again that the control block still has.
+fn offer_again(vmcb: &mut Vmcb) {
+    vmcb.set_interrupts(vmcb.interrupts() | interrupt::PENDING);
 }
 
 /// NMIs of a vCPU (APM vol. 2, 8.2.3): one waits at most, and none is taken from one NMI to the next IRET.

@@ -282,6 +282,9 @@ fn a_delivery_that_was_cut_short_is_repeated_unless_the_instruction_is() {
         "interrupts are offered, not injected"
     );
     assert_eq!(vmcb.interrupts() & interrupt::PENDING, interrupt::PENDING);
+    vmcb.set_interrupts(vmcb.interrupts() & !interrupt::PENDING);
+    assert_eq!(again(&mut vmcb, event::VALID | event::EXCEPTION | 0x30), 0, "no exception has such a vector");
+    assert_eq!(vmcb.interrupts() & interrupt::PENDING, interrupt::PENDING);
 }
 
 /// Tables on the host's heap, for ever.
