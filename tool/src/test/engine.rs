@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use super::pulse::Pulse;
 use super::scenario::{Ending, Record, Scenario, Start, Step};
 use crate::bench::ablate;
 use crate::failure::{Context, Failure, Result};
@@ -81,6 +82,7 @@ fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut Log) ->
         collector: Collector::new(config.vms.iter().map(|vm| vm.name.value.clone()).collect()),
         cursors: Cursors::default(),
         limit: Duration::from_secs(scenario.limit),
+        pulse: Pulse::new(Instant::now()),
         ended: false,
         log,
     };
@@ -107,6 +109,7 @@ struct Player<'a> {
     collector: Collector,
     cursors: Cursors,
     limit: Duration,
+    pulse: Pulse,
     ended: bool,
     log: &'a mut Log,
 }
@@ -180,7 +183,10 @@ impl Player<'_> {
             return Err(format!("the machine ended while {what}"));
         }
         match self.notices.recv_timeout(TICK) {
-            Ok(Notice::Heard(heard)) => self.note(&heard),
+            Ok(Notice::Heard(heard)) => {
+                self.note(&heard);
+                self.pulse.beat(Instant::now(), self.session.cpu_time());
+            }
             Ok(Notice::Ended { lost: 0 }) | Err(RecvTimeoutError::Disconnected) => self.ended = true,
             Ok(Notice::Ended { lost }) => {
                 return Err(format!("{lost} frames were damaged on the serial line"));
@@ -190,6 +196,9 @@ impl Player<'_> {
         if self.session.exceeds(self.limit) {
             let used = self.session.cpu_time().as_secs();
             return Err(format!("nothing more after {used} s of processor time, {what}"));
+        }
+        if self.pulse.is_gone(Instant::now(), self.session.cpu_time()) {
+            return Err(format!("the machine neither says nor does anything, {what}"));
         }
         Ok(())
     }

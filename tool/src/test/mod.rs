@@ -37,6 +37,7 @@ mod mitigations;
 mod modes;
 mod peers;
 mod programs;
+mod pulse;
 mod reach;
 mod refusals;
 mod refusals_x86;
