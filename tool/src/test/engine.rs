@@ -182,10 +182,12 @@ impl Player<'_> {
         if self.ended {
             return Err(format!("the machine ended while {what}"));
         }
-        match self.notices.recv_timeout(TICK) {
+        let notice = self.notices.recv_timeout(TICK);
+        let used = self.session.cpu_time();
+        match notice {
             Ok(Notice::Heard(heard)) => {
                 self.note(&heard);
-                self.pulse.beat(Instant::now(), self.session.cpu_time());
+                self.pulse.beat(Instant::now(), used);
             }
             Ok(Notice::Ended { lost: 0 }) | Err(RecvTimeoutError::Disconnected) => self.ended = true,
             Ok(Notice::Ended { lost }) => {
@@ -194,10 +196,10 @@ impl Player<'_> {
             Err(RecvTimeoutError::Timeout) => {}
         }
         if self.session.exceeds(self.limit) {
-            let used = self.session.cpu_time().as_secs();
+            let used = used.as_secs();
             return Err(format!("nothing more after {used} s of processor time, {what}"));
         }
-        if self.pulse.is_gone(Instant::now(), self.session.cpu_time()) {
+        if self.pulse.is_gone(Instant::now(), used) {
             return Err(format!("the machine neither says nor does anything, {what}"));
         }
         Ok(())

@@ -8,6 +8,7 @@ use super::debian::quiet_kernel;
 use super::hostile::found_nothing;
 use super::programs::no_failures;
 use super::scenario::{Ending, Judge, Record, Scenario, Step, guest, linux};
+use crate::isa::Isa;
 
 /// Processor time for Linux, in seconds.
 const LIMIT: u64 = 300;
@@ -175,21 +176,32 @@ fn hostile() -> Scenario {
 /// All attacks of a PC's guest, one of five of the attempts (`hostile_x86` makes all), while others run on its CPUs. Not
 /// counted: see there.
 fn hostile_pc() -> Scenario {
-    let config = shared("hostile", "hostile", "32MiB", "[0, 1]", "vcpus = 2\ncmdline = \"stride=5\"")
+    attacked(Isa::X86_64, "32MiB", "stride=5").limit(900)
+}
+
+/// Attacks with these options by two vCPUs, and a VM on the CPU of one of them that must not notice.
+pub(super) fn attacked(isa: Isa, memory: &str, options: &str) -> Scenario {
+    let more = format!("vcpus = 2\ncmdline = \"{options}\"");
+    let config = shared("hostile", "hostile", memory, "[0, 1]", &more)
         + &shared("beacon", "beacon", "16MiB", "[0]", "cmdline = \"count=50\"");
     let steps =
         vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
-    Scenario::pc("sharing/hostile", config, steps).limit(900).judge(found_nothing)
+    Scenario::at(isa, "sharing/hostile", config, steps).judge(found_nothing)
 }
 
 /// A VM resets itself with a record of stolen time switched on, while another one wants its CPU: nothing is written to
 /// memory that it does not have any more.
 fn restart_pc() -> Scenario {
-    const RESTARTS: u32 = 20;
     let config = shared("restart", "restart", "8MiB", "[0, 1]", "vcpus = 2\ncmdline = \"steal\"")
         + &shared("other", "crash", "8MiB", "[1]", "cmdline = \"how=spin\"");
+    restarts(Isa::X86_64, config)
+}
+
+/// The first VM resets itself again and again, and finds its memory zeroed.
+pub(super) fn restarts(isa: Isa, config: String) -> Scenario {
+    const RESTARTS: u32 = 20;
     let steps = vec![Step::Started(0, RESTARTS)];
-    Scenario::pc("sharing/restart", config, steps).counted().ending(Ending::Poweroff).judge(|record| {
+    Scenario::at(isa, "sharing/restart", config, steps).counted().ending(Ending::Poweroff).judge(|record| {
         match record.console(0).contains("@error") {
             true => Err("memory of a VM that starts was not zero, or its CPUs did not start".to_owned()),
             false => Ok(()),

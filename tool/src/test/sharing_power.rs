@@ -4,12 +4,12 @@
 
 use turnstile_link::StopReason;
 
-use super::hostile::found_nothing;
-use super::scenario::{Ending, Scenario, Step};
+use super::scenario::{Scenario, Step};
 use super::sharing::{
-    all_to_the_first, beacon, crash_restart, equal, linux_on_few, near, one_to_three, selftest, shared,
-    shares, stolen_time, stop_what_waits, two_selftests,
+    all_to_the_first, attacked, beacon, crash_restart, equal, linux_on_few, near, one_to_three, restarts,
+    selftest, shared, shares, stolen_time, stop_what_waits, two_selftests,
 };
+use crate::isa::Isa;
 
 /// The moments between which VMs say what they got.
 const WINDOW: &str = "cmdline = \"from=1000000 until=1300000\"";
@@ -58,29 +58,16 @@ fn told() -> Scenario {
     .on_power()
 }
 
-/// Attacks on what the hypervisor does for a vCPU that shares its CPU, beside a VM that must not notice. Not counted, as
-/// elsewhere.
+/// Attacks on what the hypervisor does for a vCPU that shares its CPU. Not counted, as elsewhere.
 fn hostile() -> Scenario {
     let attacks =
         "hypercalls-random,areas,areas-moving,doorbells,specials-write,xive-pages,xive-presentation";
-    let more = format!("vcpus = 2\ncmdline = \"attack={attacks} stride=5\"");
-    let config = shared("hostile", "hostile", "128MiB", "[0, 1]", &more)
-        + &shared("beacon", "beacon", "16MiB", "[0]", "cmdline = \"count=50\"");
-    let steps =
-        vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
-    Scenario::power("sharing/hostile", config, steps).limit(600).judge(found_nothing)
+    attacked(Isa::Power64, "128MiB", &format!("attack={attacks} stride=5")).limit(600)
 }
 
-/// A VM resets itself again and again on the CPU of one that never waits, and finds its memory zeroed.
+/// A VM resets itself on the CPU of one that never waits.
 fn restart() -> Scenario {
-    const RESTARTS: u32 = 20;
     let config = shared("restart", "restart", "16MiB", "[0]", "")
         + &shared("other", "crash", "16MiB", "[0]", "cmdline = \"how=spin\"");
-    let steps = vec![Step::Started(0, RESTARTS)];
-    Scenario::power("sharing/restart", config, steps).counted().ending(Ending::Poweroff).judge(|record| {
-        match record.console(0).contains("@error") {
-            true => Err("memory of a VM that starts was not zero".to_owned()),
-            false => Ok(()),
-        }
-    })
+    restarts(Isa::Power64, config)
 }
