@@ -5,7 +5,8 @@ use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use turnstile_guests_x86_64::apic::{self, icr};
-use turnstile_guests_x86_64::{cpu, println, pv_eoi, random, smp, timer};
+use turnstile_guests_x86_64::boot::TRAMPOLINE;
+use turnstile_guests_x86_64::{cpu, mmio, println, pv_eoi, random, smp, timer};
 
 use crate::{Tally, is_bare, stride};
 
@@ -65,7 +66,16 @@ global_asm!(
     .code16
     .global wild_start, wild_end
 wild_start:
-    // Ports and CPUID, a far jump within the page, strings over the end of the segment.
+    // Unreal: protected mode for a moment, with a descriptor table of zeros.
+    mov     eax, cr0
+    or      al, 1
+    mov     cr0, eax
+    and     al, 0xfe
+    mov     cr0, eax
+    xor     ax, ax
+    mov     ds, ax
+    mov     byte ptr [{mark}], 1
+    // Ports and CPUID, strings over the end of the segment.
     xor     eax, eax
     cpuid
     mov     dx, 0x80
@@ -75,22 +85,19 @@ wild_start:
     mov     ds, ax
     mov     es, ax
     mov     word ptr [0], 0x1234
-    mov     ax, word ptr [0xffff]
     mov     si, 0xfff0
     mov     di, 0xfff8
     mov     cx, 0x40
     rep movsd
-    // The end of the first mebibyte and beyond.
+    // The end of the first mebibyte and beyond: the header that only a loader looks at.
     mov     ax, 0xffff
     mov     ds, ax
     mov     ax, word ptr [0x10]
-    mov     word ptr [0x7ff0], ax
-    // Unreal: protected mode for a moment, with a descriptor table of zeros.
-    mov     eax, cr0
-    or      al, 1
-    mov     cr0, eax
-    and     al, 0xfe
-    mov     cr0, eax
+    mov     word ptr [0x1000], ax
+    // What follows this, wherever it leads, does not write to this program.
+    xor     ax, ax
+    mov     ds, ax
+    mov     ax, word ptr [0xffff]
     // RDMSR and WRMSR of what is not there: through the vector table, which has no handler.
     mov     ecx, 0xdeadbeef
     rdmsr
@@ -98,7 +105,8 @@ wild_start:
     hlt
 wild_end:
     .code64
-    "#
+    "#,
+    mark = const MARK,
 );
 
 unsafe extern "C" {
@@ -106,36 +114,56 @@ unsafe extern "C" {
     static wild_end: u8;
 }
 
+/// Where the wild code is.
+const WILD: u64 = 0x9000;
+/// What it sets when it has been in protected mode and is back.
+const MARK: u64 = 0x9ff8;
+/// For the wild code to get there, in microseconds: CPUs that share one of an emulator's threads take turns of 100 ms.
+const PATIENCE: u64 = 2_000_000;
+
 /// Starts the CPU in pages of the first mebibyte: in code, in tables, in holes, in ROM. Every eighth: what runs there never
 /// pauses, which costs an emulator that lets CPUs take turns its time.
+///
+/// Nowhere in there is what may rightly end the machine: code that loads descriptor tables or stays in protected mode, whose
+/// next fault would be the last.
 pub fn real_mode(tally: &mut Tally) {
-    const PAGE: u64 = 0x9000;
     if smp::count() == 1 || is_bare() {
         return;
     }
-    let start = &raw const wild_start;
-    // SAFETY: the page is memory that nothing of this program is in.
-    unsafe {
-        core::ptr::copy(start, PAGE as *mut u8, (&raw const wild_end).offset_from(start) as usize);
-    }
-    for page in (0..256_u64).step_by(8 * stride()).chain([PAGE >> 12; 4]) {
-        // The trampoline's page would bring it into this program.
-        if page == turnstile_guests_x86_64::boot::TRAMPOLINE >> 12 {
-            continue;
-        }
-        // Interrupt vectors: to the page, to ones, to zeros.
-        let vectors = [PAGE << 12, u64::MAX, 0, 0xa000_0000_a000_0000][page as usize / 8 % 4];
-        for vector in 0..128_u64 {
-            // SAFETY: the first page is memory that nothing of this program is in.
-            unsafe { core::arch::asm!("mov [{}], {}", in(reg) 8 * vector, in(reg) vectors) };
-        }
+    for page in (0..256_u64).step_by(8 * stride()).chain([WILD >> 12; 4]) {
+        // Interrupt vectors: to the wild code, to ROM, to zeros, to a hole.
+        let vectors = [WILD << 12, 0xf000_fff0_f000_fff0, 0, 0xa000_0000_a000_0000][page as usize / 8 % 4];
         smp::send_init(1);
         timer::wait(20, || false);
+        lay_out(vectors);
         smp::send_startup(1, page as u8);
-        timer::wait(200, || false);
+        // In protected mode an NMI would find no handler: that ends a machine.
+        let gets_there = page == WILD >> 12;
+        let came = timer::wait(if gets_there { PATIENCE } else { 200 }, || mmio::read32(MARK) != 0);
+        if gets_there && !came {
+            println!("@error the wild code was not executed");
+        }
         apic::send(smp::apic_id(1), icr::NMI | icr::ASSERT);
         tally.add(false);
     }
     smp::send_init(1);
     timer::wait(1000, || false);
+}
+
+/// Fills the first page with these vectors, two of them at a time, and puts wild code where it belongs, and HLT where the
+/// trampoline was: zeros are instructions that lead there from below.
+fn lay_out(vectors: u64) {
+    const HLT: u8 = 0xf4;
+    let start = &raw const wild_start;
+    // SAFETY: the pages are memory that nothing of this program is in, whatever the other CPU does there on its way into INIT. In
+    // assembly, because address zero is none for Rust.
+    unsafe {
+        let length = (&raw const wild_end).offset_from(start) as usize;
+        core::ptr::copy(start, WILD as *mut u8, length);
+        (MARK as *mut u32).write_volatile(0);
+        core::ptr::write_bytes(TRAMPOLINE as *mut u8, HLT, 0x1000);
+        for vector in 0..128_u64 {
+            core::arch::asm!("mov [{}], {}", in(reg) 8 * vector, in(reg) vectors);
+        }
+    }
 }
