@@ -46,8 +46,8 @@ pub fn scenarios() -> Vec<Scenario> {
 
 /// A group of attacks that leave the guest able to go on, with a second VM that must not notice.
 ///
-/// On threads: garbage on a CPU never pauses, and where CPUs take turns each of the others then waits for a whole turn; one whose
-/// faults fault never ends its turn.
+/// On threads: garbage on a CPU never pauses, and where CPUs take turns each of the others then waits for a whole turn, and QEMU
+/// ends none of code that writes to its own page.
 fn survived(group: &str, apic: &str) -> Scenario {
     // Some in memory that is mapped on demand: those that are about places, and with an xAPIC.
     let mapping = if apic == "xapic" || group == "places" { "on-demand" } else { "at-start" };
