@@ -410,7 +410,12 @@ impl Session {
     /// Says whether the machine has run for too long: QEMU used more processor time than `limit`, which does not
     /// grow while this computer runs something else; or, for a machine that sleeps, ten times that has passed.
     pub fn exceeds(&self, limit: Duration) -> bool {
-        self.cpu_time() > limit || self.begin.elapsed() > limit * WALL_FACTOR
+        self.exceeds_with(limit, self.cpu_time())
+    }
+
+    /// The same as [`Session::exceeds`], for whoever has just read the processor time.
+    pub fn exceeds_with(&self, limit: Duration, used: Duration) -> bool {
+        used > limit || self.begin.elapsed() > limit * WALL_FACTOR
     }
 
     /// The processor time that QEMU has used.

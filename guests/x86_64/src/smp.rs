@@ -12,8 +12,8 @@ use crate::platform::{MAX_CPUS, platform};
 use crate::{power, println, pv_eoi, timer};
 
 const STACK: usize = 16 << 10;
-/// For a CPU to begin its work, in microseconds.
-const PATIENCE: u64 = 2_000_000;
+/// For a CPU to begin its work, in microseconds: CPUs that share one of an emulator's threads take turns of 100 ms.
+pub const PATIENCE: u64 = 2_000_000;
 
 static STACKS: [Stack<STACK>; MAX_CPUS] = [const { Stack::new() }; MAX_CPUS];
 

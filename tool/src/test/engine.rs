@@ -195,7 +195,7 @@ impl Player<'_> {
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if self.session.exceeds(self.limit) {
+        if self.session.exceeds_with(self.limit, used) {
             let used = used.as_secs();
             return Err(format!("nothing more after {used} s of processor time, {what}"));
         }

@@ -122,7 +122,7 @@ pub fn hostile(machine: &str) -> Scenario {
     let mapping = if machine == "kvmtool" { "on-demand" } else { "at-start" };
     let more = format!("vcpus = 2\nmachine = \"{machine}\"\nmapping = \"{mapping}\"");
     let config = hostile::beside(TESTED, &more, "count=20 limit=250000");
-    let scenario = hostile::survived(ISA, &format!("all-{machine}"), config);
+    let scenario = hostile::survived(ISA, format!("hostile/all-{machine}"), config);
     scenario.counted().limit(600).judge(beacons_are_good)
 }
 

@@ -70,5 +70,5 @@ pub fn scenarios() -> Vec<Scenario> {
 fn survived(group: &str, attacks: &str) -> Scenario {
     let more = format!("vcpus = 2\ncmdline = \"attack={attacks}\"");
     let config = hostile::beside(HOSTILE, &more, "count=50");
-    hostile::survived(ISA, group, config).limit(900).judge(found_nothing)
+    hostile::survived(ISA, format!("hostile/{group}"), config).limit(900).judge(found_nothing)
 }

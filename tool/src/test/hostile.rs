@@ -17,10 +17,10 @@ pub fn beside(memory: &str, more: &str, beacons: &str) -> String {
 }
 
 /// A group of attacks that leave the guest able to go on.
-pub fn survived(isa: Isa, group: &str, config: String) -> Scenario {
+pub fn survived(isa: Isa, name: impl Into<String>, config: String) -> Scenario {
     let steps =
         vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
-    Scenario::at(isa, format!("hostile/{group}"), config, steps)
+    Scenario::at(isa, name, config, steps)
 }
 
 /// The guest found nothing wrong, and the VM beside it did not notice.

@@ -53,7 +53,10 @@ fn survived(group: &str, apic: &str) -> Scenario {
     let mapping = if apic == "xapic" || group == "places" { "on-demand" } else { "at-start" };
     let more = format!("vcpus = 2\napic = \"{apic}\"\nmapping = \"{mapping}\"\ncmdline = \"attack={group}\"");
     let config = hostile::beside(MEMORY, &more, "count=50");
-    hostile::survived(ISA, &format!("{group}-{apic}"), config).limit(900).on_threads().judge(found_nothing)
+    hostile::survived(ISA, format!("hostile/{group}-{apic}"), config)
+        .limit(900)
+        .on_threads()
+        .judge(found_nothing)
 }
 
 /// The hypervisor stops the VM, and says why.

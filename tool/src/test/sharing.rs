@@ -5,7 +5,7 @@ use turnstile_exitstat::Event;
 use turnstile_link::{Command, StopReason};
 
 use super::debian::quiet_kernel;
-use super::hostile::found_nothing;
+use super::hostile::{self, found_nothing};
 use super::programs::no_failures;
 use super::scenario::{Ending, Judge, Record, Scenario, Step, guest, linux};
 use crate::isa::Isa;
@@ -163,13 +163,12 @@ pub(super) fn beacon(name: &str, class: &str, options: &str) -> Scenario {
 fn hostile() -> Scenario {
     let config = shared("hostile", "hostile", "32MiB", "[0, 1]", "vcpus = 2")
         + &shared("beacon", "beacon", "16MiB", "[0]", "cmdline = \"count=20 limit=250000\"");
-    let steps =
-        vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
-    Scenario::new("sharing/hostile", config, steps).counted().limit(600).judge(|record| {
-        match record.console(1).contains(" errors=0") {
-            true => Ok(()),
-            false => Err("the VM beside it noticed".to_owned()),
-        }
+    hostile::survived(Isa::Arm64, "sharing/hostile", config).counted().limit(600).judge(|record| match record
+        .console(1)
+        .contains(" errors=0")
+    {
+        true => Ok(()),
+        false => Err("the VM beside it noticed".to_owned()),
     })
 }
 
@@ -184,9 +183,7 @@ pub(super) fn attacked(isa: Isa, memory: &str, options: &str) -> Scenario {
     let more = format!("vcpus = 2\ncmdline = \"{options}\"");
     let config = shared("hostile", "hostile", memory, "[0, 1]", &more)
         + &shared("beacon", "beacon", "16MiB", "[0]", "cmdline = \"count=50\"");
-    let steps =
-        vec![Step::Expect(0, "@done attacks="), Step::Expect(0, "survived"), Step::Expect(1, "@done")];
-    Scenario::at(isa, "sharing/hostile", config, steps).judge(found_nothing)
+    hostile::survived(isa, "sharing/hostile", config).judge(found_nothing)
 }
 
 /// A VM resets itself with a record of stolen time switched on, while another one wants its CPU: nothing is written to

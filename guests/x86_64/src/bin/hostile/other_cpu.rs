@@ -98,7 +98,7 @@ wild_start:
     xor     ax, ax
     mov     ds, ax
     mov     ax, word ptr [0xffff]
-    // RDMSR and WRMSR of what is not there: through the vector table, which has no handler.
+    // RDMSR of what is not there: through the vector table, which has no handler.
     mov     ecx, 0xdeadbeef
     rdmsr
     int     0x80
@@ -118,8 +118,6 @@ unsafe extern "C" {
 const WILD: u64 = 0x9000;
 /// What it sets when it has been in protected mode and is back.
 const MARK: u64 = 0x9ff8;
-/// For the wild code to get there, in microseconds: CPUs that share one of an emulator's threads take turns of 100 ms.
-const PATIENCE: u64 = 2_000_000;
 
 /// Starts the CPU in pages of the first mebibyte: in code, in tables, in holes, in ROM. Every eighth: what runs there never
 /// pauses, which costs an emulator that lets CPUs take turns its time.
@@ -139,7 +137,7 @@ pub fn real_mode(tally: &mut Tally) {
         smp::send_startup(1, page as u8);
         // In protected mode an NMI would find no handler: that ends a machine.
         let gets_there = page == WILD >> 12;
-        let came = timer::wait(if gets_there { PATIENCE } else { 200 }, || mmio::read32(MARK) != 0);
+        let came = timer::wait(if gets_there { smp::PATIENCE } else { 200 }, || mmio::read32(MARK) != 0);
         if gets_there && !came {
             println!("@error the wild code was not executed");
         }
@@ -150,20 +148,19 @@ pub fn real_mode(tally: &mut Tally) {
     timer::wait(1000, || false);
 }
 
-/// Fills the first page with these vectors, two of them at a time, and puts wild code where it belongs, and HLT where the
+/// Fills the vector table with these vectors, two of them at a time, and puts wild code where it belongs, and HLT where the
 /// trampoline was: zeros are instructions that lead there from below.
 fn lay_out(vectors: u64) {
     const HLT: u8 = 0xf4;
     let start = &raw const wild_start;
-    // SAFETY: the pages are memory that nothing of this program is in, whatever the other CPU does there on its way into INIT. In
-    // assembly, because address zero is none for Rust.
+    // SAFETY: the pages are memory that nothing of this program is in, whatever the other CPU does there on its way into INIT.
     unsafe {
         let length = (&raw const wild_end).offset_from(start) as usize;
         core::ptr::copy(start, WILD as *mut u8, length);
-        (MARK as *mut u32).write_volatile(0);
         core::ptr::write_bytes(TRAMPOLINE as *mut u8, HLT, 0x1000);
-        for vector in 0..128_u64 {
-            core::arch::asm!("mov [{}], {}", in(reg) 8 * vector, in(reg) vectors);
-        }
+    }
+    mmio::write32(MARK, 0);
+    for pair in 0..128 {
+        mmio::write64(8 * pair, vectors);
     }
 }
