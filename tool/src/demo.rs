@@ -54,6 +54,7 @@ const WIDTH: usize = 100;
 /// Shows everything, getting first what is missing.
 pub fn demo(layout: &Layout, options: &cli::Demo) -> Result<()> {
     let begin = Instant::now();
+    setup::space::ensure(layout, setup::space::DEMO)?;
     heading("1. What it takes");
     let mut emulators = Vec::new();
     for isa in Isa::ALL {

@@ -5,7 +5,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use super::debian::Flavour;
-use super::{apt, bochs, chromium, debian, find_program, peers, qemu, rust};
+use super::{apt, bochs, chromium, debian, find_program, peers, qemu, rust, space};
 use crate::failure::{Context, Failure, Kind, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
@@ -66,7 +66,7 @@ pub fn doctor(layout: &Layout, json: bool) -> Result<()> {
         images(layout, Isa::Arm64, "hypervisor for arm64"),
         images(layout, Isa::X86_64, "hypervisor for x86_64"),
         images(layout, Isa::Power64, "hypervisor for power64"),
-        space(layout),
+        room(layout),
     ];
     if json {
         let text = serde_json::to_string_pretty(&findings).context(|| "cannot write the report".into())?;
@@ -189,18 +189,20 @@ fn images(layout: &Layout, isa: Isa, what: &'static str) -> Finding {
     }
 }
 
-fn space(layout: &Layout) -> Finding {
-    const NEEDED: u64 = 2 << 30;
-    match rustix::fs::statvfs(layout.root()) {
-        Ok(disk) => {
-            let free = disk.f_bavail * disk.f_frsize;
-            let found = format!("{:.1} GiB free", free as f64 / f64::from(1 << 30));
-            if free >= NEEDED || Isa::ALL.iter().any(|isa| layout.hypervisor(*isa, &[]).is_file()) {
-                Finding::ok("disk", found)
-            } else {
-                Finding::missing("disk", found, "make 2 GiB of room for build products and downloads")
-            }
+fn room(layout: &Layout) -> Finding {
+    const WHAT: &str = "disk";
+    let free = match space::free(layout) {
+        Ok(free) => free,
+        Err(failure) => {
+            return Finding::missing(WHAT, failure.to_string(), "the checkout must be on a writable disk");
         }
-        Err(error) => Finding::missing("disk", error.to_string(), "the checkout must be on a writable disk"),
+    };
+    let found = format!("{} free", space::gib(free));
+    let [demo, suite] = [space::DEMO, space::SUITE].map(|all| space::missing(layout, all));
+    let advice = |what: &str, room: u64| format!("make {} of room for {what}", space::gib(room));
+    match free {
+        _ if free < demo => Finding::missing(WHAT, found, advice("build products and downloads", demo)),
+        _ if free < suite => Finding { how: advice("`./x test`", suite), ..Finding::ok(WHAT, found) },
+        _ => Finding::ok(WHAT, found),
     }
 }

@@ -15,6 +15,7 @@ pub mod initramfs;
 pub mod peers;
 pub mod qemu;
 pub mod rust;
+pub mod space;
 pub mod sysroot;
 
 use std::path::{Path, PathBuf};

@@ -141,6 +141,9 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
             Failure::usage(format!("no test has `{filter}` in its name")).help("--list shows all names")
         );
     }
+    if options.filter.is_none() {
+        setup::space::ensure(layout, setup::space::SUITE)?;
+    }
     let report = Report::default();
     for stage in &stages {
         let begin = Instant::now();

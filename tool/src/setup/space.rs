@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Room on the disk for build products: a full disk shows as an odd failure of a compiler, minutes later.
+
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use walkdir::WalkDir;
+
+use crate::failure::{Context, Failure, Result};
+use crate::layout::Layout;
+
+/// What `demo` builds and downloads, in bytes.
+pub const DEMO: u64 = 2 * GIB;
+
+/// What the whole test suite builds and downloads, in bytes.
+pub const SUITE: u64 = 6 * GIB;
+
+const GIB: u64 = 1 << 30;
+
+/// Fails if the build products do not fit: `all` bytes, less what is there already.
+pub fn ensure(layout: &Layout, all: u64) -> Result<()> {
+    let (missing, free) = (missing(layout, all), free(layout)?);
+    if missing <= free {
+        return Ok(());
+    }
+    let what = format!("the disk is too full: {} are free, {} are needed", gib(free), gib(missing));
+    Err(Failure::missing(what).help(format!(
+        "make room for {}, or set CARGO_TARGET_DIR to a folder on another disk",
+        Layout::shown(layout.target())
+    )))
+}
+
+/// What is still to be built, in bytes, when all of it takes `all`.
+pub fn missing(layout: &Layout, all: u64) -> u64 {
+    all.saturating_sub(taken(layout.target()))
+}
+
+/// What an ordinary user may still write where the build products are, in bytes.
+pub fn free(layout: &Layout) -> Result<u64> {
+    let there = layout.target().ancestors().find(|folder| folder.is_dir()).unwrap_or(layout.root());
+    let disk = rustix::fs::statvfs(there)
+        .context(|| format!("cannot read the room on the disk of {}", there.display()))?;
+    Ok(disk.f_bavail * disk.f_frsize)
+}
+
+/// A size as it is printed.
+pub fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / GIB as f64)
+}
+
+/// What a folder takes on the disk, in bytes. Files of several names, as cargo makes them, count once, and a file that
+/// goes away meanwhile counts for nothing.
+fn taken(folder: &Path) -> u64 {
+    /// The unit of `st_blocks` (POSIX leaves it open; Linux has this one).
+    const BLOCK: u64 = 512;
+    let mut seen = HashSet::new();
+    let files = WalkDir::new(folder).into_iter().flatten().filter_map(|entry| entry.metadata().ok());
+    files.filter(|file| seen.insert((file.dev(), file.ino()))).map(|file| file.blocks() * BLOCK).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_what_to_do() {
+        let layout = Layout::find().unwrap();
+        assert!(ensure(&layout, 0).is_ok());
+        let said = ensure(&layout, 1 << 60).unwrap_err().full();
+        assert!(said.contains("GiB are needed") && said.contains("CARGO_TARGET_DIR"), "{said}");
+    }
+
+    #[test]
+    fn what_is_there_is_counted_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let empty = taken(folder.path());
+        let file = folder.path().join("file");
+        std::fs::write(&file, vec![1; 1 << 20]).unwrap();
+        std::fs::hard_link(&file, folder.path().join("again")).unwrap();
+        let grown = taken(folder.path()) - empty;
+        assert!((1 << 20..3 << 19).contains(&grown), "{grown}");
+        assert_eq!(taken(&folder.path().join("nothing")), 0);
+    }
+}
