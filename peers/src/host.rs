@@ -21,7 +21,7 @@ const ELF: [u8; 4] = *b"\x7fELF";
 /// `MODULE_INIT_COMPRESSED_FILE`: the kernel unpacks the module itself (linux/module.h).
 const COMPRESSED: i32 = 4;
 
-/// Mounts the file systems of the kernel and loads its modules.
+/// Mounts the file systems of the kernel, loads its modules and tells where they are.
 ///
 /// # Errors
 /// Names the file system that cannot be mounted, or the module that cannot be loaded.
@@ -33,7 +33,20 @@ pub fn set_up() -> Result<()> {
     let Ok(entries) = fs::read_dir(MODULES) else { return Ok(()) };
     let mut modules: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     modules.sort();
-    modules.iter().try_for_each(|module| load(module))
+    modules.iter().try_for_each(|module| load(module))?;
+    tell_modules();
+    Ok(())
+}
+
+/// Tells where the modules' code is, a line `@module name address` for each: by it a table of symbols of another boot is
+/// understood.
+fn tell_modules() {
+    for module in fs::read_dir("/sys/module").into_iter().flatten().flatten() {
+        // What is built in has no sections.
+        if let Ok(address) = fs::read_to_string(module.path().join("sections/.text")) {
+            println!("@module {} {}", module.file_name().display(), address.trim_end());
+        }
+    }
 }
 
 fn load(module: &Path) -> Result<()> {

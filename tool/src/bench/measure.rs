@@ -241,6 +241,7 @@ fn list(reading: &Reading) -> String {
 mod tests {
     use super::super::report::Report;
     use super::super::rows::ROWS;
+    use super::super::subjects::Modules;
     use super::*;
 
     fn group(cpu: u32, reason: &str, pc: u64, visits: u64, modal: u64) -> Group {
@@ -254,7 +255,8 @@ mod tests {
         let frequency = 1_000_000_000;
         let report =
             Report { row, iterations: 16384, ticks: 16384 * (instructions + 2), empty: 32768, frequency };
-        Outcome { report, reading: Reading { groups, ..Reading::default() }, version: String::new() }
+        let reading = Reading { groups, ..Reading::default() };
+        Outcome { report, reading, version: String::new(), modules: Modules::default() }
     }
 
     fn measured(groups: Vec<Group>, counter: u64) -> std::result::Result<Figure, String> {

@@ -145,7 +145,8 @@ impl<'a> Runner<'a> {
     fn trace(&self, job: &Job, outcome: &Outcome) -> Result<Trace> {
         let kinds = measure::counted_kinds(job.row, outcome)?;
         let vectors = kinds.first().map_or(0, |kind| kind.typical.vectors);
-        let symbols = subjects::symbols(job.subject, self.layout, self.qemu, &job.variant, vectors)?;
+        let symbols =
+            subjects::symbols(job.subject, self.layout, self.qemu, &job.variant, vectors, &outcome.modules)?;
         Ok(trace::trace(job.subject.name(), job.row.name, &kinds, &symbols))
     }
 }

@@ -250,7 +250,7 @@ fn fetch(folder: &Path, source: &Source) -> Result<()> {
 }
 
 /// The file beside a kernel with its table of symbols, which only the kernel itself can tell.
-pub const SYMBOLS: &str = "symbols";
+pub const SYMBOLS: &str = "functions";
 
 /// Finds a package's file: apt names it `package_version_architecture.deb`.
 fn find<'f>(files: &'f [PathBuf], package: &str) -> Result<&'f Path> {

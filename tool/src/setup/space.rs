@@ -11,10 +11,10 @@ use crate::failure::{Context, Failure, Result};
 use crate::layout::Layout;
 
 /// What `demo` builds and downloads, in bytes.
-pub const DEMO: u64 = 2 * GIB;
+pub const DEMO: u64 = 3 * GIB / 2;
 
 /// What the whole test suite builds and downloads, in bytes.
-pub const SUITE: u64 = 6 * GIB;
+pub const SUITE: u64 = 5 * GIB;
 
 const GIB: u64 = 1 << 30;
 

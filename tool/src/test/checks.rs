@@ -29,7 +29,7 @@ impl Check {
 }
 
 /// All checks.
-pub const CHECKS: [Check; 33] = [
+pub const CHECKS: [Check; 34] = [
     Check {
         name: "images/hot-path",
         run: |layout, _| image::hot_path(&setup::images::program(layout, Isa::Arm64)).into(),
@@ -88,6 +88,7 @@ pub const CHECKS: [Check; 33] = [
     },
     Check { name: "x86_64/eoi/load", run: |layout, qemu| eoi::check(layout, qemu).into() },
     Check { name: "x86_64/eoi/linux", run: |layout, qemu| eoi::check_linux(layout, qemu).into() },
+    Check { name: "x86_64/peers", run: |layout, qemu| peers::check(layout, qemu, Isa::X86_64) },
     Check { name: "x86_64/bochs", run: |layout, _| bochs::check(layout) },
     Check {
         name: "x86_64/images/hot-path",

@@ -62,6 +62,7 @@ pub fn log_file(layout: &Layout, name: &str) -> PathBuf {
 
 fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut Log) -> Result<()> {
     let name = format!("test-{}", scenario.name.replace('/', "-"));
+    let folder = layout.bundles().join(&name);
     let (mut boot, config) = machine::prepare_text(layout, &name, &scenario.config)?;
     let isa = boot.board.isa();
     boot.counted = scenario.counted;
@@ -70,7 +71,7 @@ fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut Log) ->
         boot.append = format!("{} {}{techniques}", boot.append, ablate::WITHOUT);
     }
     if let Some(prepare) = scenario.prepare {
-        prepare(&mut boot, &layout.bundles().join(&name))?;
+        prepare(&mut boot, &folder)?;
     }
     log.line(&format!("{}\n{}\n", scenario.config, boot.shown(&qemu.path)));
     let (sender, notices) = channel::<Notice>();
@@ -90,7 +91,10 @@ fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut Log) ->
     player.session.kill();
     let ending = player.session.wait()?;
     log.line(&format!("\n--- QEMU ended with {}\n{}", ending.status, ending.messages));
-    outcome.map_err(Failure::failed)
+    outcome.map_err(Failure::failed)?;
+    // Who failed keeps what was booted, for it to be tried again; of all scenarios that would be gigabytes.
+    let _ = fs::remove_dir_all(folder);
+    Ok(())
 }
 
 /// How much of everything the steps have used up.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::peer::{self, MEMORY};
-use super::{Outcome, Run};
+use super::{Modules, Outcome, Run};
 use crate::bench::report::printable;
 use crate::bench::rows::Row;
 use crate::config::Board;
@@ -203,8 +203,9 @@ fn guest(said: &str) -> std::result::Result<String, String> {
     }
 }
 
-/// The kernel's functions, as it was linked: what nVHE has in EL2 runs elsewhere.
-pub fn symbols(host: Host, layout: &Layout, qemu: &Qemu) -> Result<Symbols> {
+/// The kernel's functions, with its modules where they are in this run, and the rest as it was linked: what nVHE has in
+/// EL2 runs elsewhere.
+pub fn symbols(host: Host, layout: &Layout, qemu: &Qemu, modules: &Modules) -> Result<Symbols> {
     let peer = host.peer(layout)?;
     let file = peer.folder.join(peers::SYMBOLS);
     // Both modes ask at the same time, and so may another run.
@@ -213,7 +214,8 @@ pub fn symbols(host: Host, layout: &Layout, qemu: &Qemu) -> Result<Symbols> {
         write_symbols(host, layout, qemu, &file)
             .map_err(|failure| failure.context_line("cannot ask the kernel for its symbols"))?;
     }
-    Symbols::from_file(&file)
+    let table = std::fs::read_to_string(&file).context(|| format!("cannot read {}", file.display()))?;
+    Symbols::from_table(&modules.place(&table))
 }
 
 /// Boots the kernel once to ask it where its functions are; it answers on its serial line.
@@ -232,14 +234,17 @@ fn write_symbols(host: Host, layout: &Layout, qemu: &Qemu, to: &Path) -> Result<
     write_atomically(to, functions.as_bytes())
 }
 
-/// The lines `address type name` before the line `@end`, without what the kernel itself says between them.
+/// The lines `address type name` and those of the modules before the line `@end`, without what the kernel itself says between them.
 fn functions(said: &str) -> Option<String> {
     let lines = said.lines().map(str::trim_end);
-    let is_function = |line: &&str| {
+    let is_told = |line: &&str| {
+        if line.starts_with(Modules::LINE) {
+            return true;
+        }
         let address = line.split(' ').next().unwrap_or_default();
         address.len() == 16 && address.bytes().all(|digit| digit.is_ascii_hexdigit())
     };
-    let table = lines.clone().take_while(|line| *line != "@end").filter(is_function);
+    let table = lines.clone().take_while(|line| *line != "@end").filter(is_told);
     let table: String = table.map(|line| format!("{line}\n")).collect();
     lines.clone().any(|line| line == "@end").then_some(table)
 }
@@ -264,11 +269,10 @@ mod tests {
 
     #[test]
     fn a_table_of_symbols_has_an_end() {
-        let said =
-            "[ 0.5] Run /init\r\nffff800080000000 T _text\r\n[ 0.9] x\r\nffff800080000010 t y [kvm]\r\n";
+        let said = "[ 0.5] Run /init\r\n@module kvm 0x1\r\nffff800080000000 T _text\r\n[ 0.9] x\r\nffff800080000010 t y [kvm]\r\n";
         assert_eq!(functions(said), None);
         let whole = format!("{said}@end\r\n[ 1.0] reboot: Power down\r\n");
-        let table = "ffff800080000000 T _text\nffff800080000010 t y [kvm]\n";
+        let table = "@module kvm 0x1\nffff800080000000 T _text\nffff800080000010 t y [kvm]\n";
         assert_eq!(functions(&whole).as_deref(), Some(table));
     }
 

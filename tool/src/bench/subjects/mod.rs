@@ -2,6 +2,7 @@
 //! The hypervisors that are measured, each with the same guests on the same machine.
 
 pub mod kvm;
+mod modules;
 pub mod peer;
 mod turnstile;
 mod xen;
@@ -10,6 +11,7 @@ use std::fs::create_dir_all;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use modules::Modules;
 pub use turnstile::config;
 
 use crate::bench::platform::Platform;
@@ -160,6 +162,8 @@ pub struct Outcome {
     pub reading: Reading,
     /// What was measured, with its version, for people: `Linux 6.12.95 KVM`.
     pub version: String,
+    /// Where a Linux host has the modules that it loaded.
+    pub modules: Modules,
 }
 
 /// How Turnstile differs from the usual in a run.
@@ -236,24 +240,26 @@ pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
     }
 }
 
-/// The functions of a subject, where its exception vectors are at this address.
+/// The functions of a subject, where its exception vectors and its modules are as in this run.
 pub fn symbols(
     subject: Subject,
     layout: &Layout,
     qemu: &Qemu,
     variant: &Variant,
     vectors: u64,
+    modules: &Modules,
 ) -> Result<Symbols> {
+    let kvm = |host| kvm::symbols(host, layout, qemu, modules);
     let linked = match subject {
         Subject::Turnstile => {
             Symbols::from_elf(&images::program_with(layout, variant.platform.isa(), variant.features))
         }
-        Subject::KvmVhe | Subject::KvmNvhe => kvm::symbols(kvm::Host::Vhe, layout, qemu),
-        Subject::Kvm61Vhe => kvm::symbols(kvm::Host::Older, layout, qemu),
+        Subject::KvmVhe | Subject::KvmNvhe => kvm(kvm::Host::Vhe),
+        Subject::Kvm61Vhe => kvm(kvm::Host::Older),
         Subject::Xen => xen::symbols(layout),
-        Subject::KvmSvm => kvm::symbols(kvm::Host::Svm, layout, qemu),
-        Subject::Kvm61Svm => kvm::symbols(kvm::Host::OlderSvm, layout, qemu),
-        Subject::KvmHv | Subject::KvmHvOff => kvm::symbols(kvm::Host::Hv, layout, qemu),
+        Subject::KvmSvm => kvm(kvm::Host::Svm),
+        Subject::Kvm61Svm => kvm(kvm::Host::OlderSvm),
+        Subject::KvmHv | Subject::KvmHvOff => kvm(kvm::Host::Hv),
     };
     Ok(linked?.fitted(vectors))
 }

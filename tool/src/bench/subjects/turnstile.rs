@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Turnstile itself.
 
-use super::{Outcome, Run};
+use super::{Modules, Outcome, Run};
 use crate::batch;
 use crate::bench::platform::Platform;
 use crate::bench::report::{Report, printable};
@@ -47,7 +47,7 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
         return Err(Failure::failed("the machine did not end in order").details(all()));
     }
     let version = format!("Turnstile {}", env!("CARGO_PKG_VERSION"));
-    Ok(Outcome { report, reading: Reading::load(&out)?, version })
+    Ok(Outcome { report, reading: Reading::load(&out)?, version, modules: Modules::default() })
 }
 
 /// The machine of a row.
