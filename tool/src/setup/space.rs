@@ -26,7 +26,7 @@ pub fn ensure(layout: &Layout, all: u64) -> Result<()> {
     }
     let what = format!("the disk is too full: {} are free, {} are needed", gib(free), gib(missing));
     Err(Failure::missing(what).help(format!(
-        "make room for {}, or set CARGO_TARGET_DIR to a folder on another disk",
+        "make room on the disk of {}, or set CARGO_TARGET_DIR to a folder on another one",
         Layout::shown(layout.target())
     )))
 }

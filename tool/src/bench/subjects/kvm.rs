@@ -234,7 +234,8 @@ fn write_symbols(host: Host, layout: &Layout, qemu: &Qemu, to: &Path) -> Result<
     write_atomically(to, functions.as_bytes())
 }
 
-/// The lines `address type name` and those of the modules before the line `@end`, without what the kernel itself says between them.
+/// The lines `address type name` and those of the modules before the line `@end`, without what the kernel itself says
+/// between them.
 fn functions(said: &str) -> Option<String> {
     let lines = said.lines().map(str::trim_end);
     let is_told = |line: &&str| {
@@ -269,7 +270,8 @@ mod tests {
 
     #[test]
     fn a_table_of_symbols_has_an_end() {
-        let said = "[ 0.5] Run /init\r\n@module kvm 0x1\r\nffff800080000000 T _text\r\n[ 0.9] x\r\nffff800080000010 t y [kvm]\r\n";
+        let said = "[ 0.5] Run /init\r\n@module kvm 0x1\r\nffff800080000000 T _text\r\n[ 0.9] x\r\n\
+                    ffff800080000010 t y [kvm]\r\n";
         assert_eq!(functions(said), None);
         let whole = format!("{said}@end\r\n[ 1.0] reboot: Power down\r\n");
         let table = "@module kvm 0x1\nffff800080000000 T _text\nffff800080000010 t y [kvm]\n";
