@@ -20,8 +20,12 @@ const GIB: u64 = 1 << 30;
 
 /// Fails if the build products do not fit: `all` bytes, less what is there already.
 pub fn ensure(layout: &Layout, all: u64) -> Result<()> {
-    let (missing, free) = (missing(layout, all), free(layout)?);
-    if missing <= free {
+    let free = free(layout)?;
+    if free >= all {
+        return Ok(());
+    }
+    let missing = all.saturating_sub(built(layout));
+    if free >= missing {
         return Ok(());
     }
     let what = format!("the disk is too full: {} are free, {} are needed", gib(free), gib(missing));
@@ -31,9 +35,9 @@ pub fn ensure(layout: &Layout, all: u64) -> Result<()> {
     )))
 }
 
-/// What is still to be built, in bytes, when all of it takes `all`.
-pub fn missing(layout: &Layout, all: u64) -> u64 {
-    all.saturating_sub(taken(layout.target()))
+/// What has been built, in bytes.
+pub fn built(layout: &Layout) -> u64 {
+    taken(layout.target())
 }
 
 /// What an ordinary user may still write where the build products are, in bytes.

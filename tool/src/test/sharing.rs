@@ -8,6 +8,7 @@ use super::debian::quiet_kernel;
 use super::hostile::{self, found_nothing};
 use super::programs::no_failures;
 use super::scenario::{Ending, Judge, Record, Scenario, Step, guest, linux};
+use super::victims::beacons_are_good;
 use crate::isa::Isa;
 
 /// Processor time for Linux, in seconds.
@@ -163,13 +164,8 @@ pub(super) fn beacon(name: &str, class: &str, options: &str) -> Scenario {
 fn hostile() -> Scenario {
     let config = shared("hostile", "hostile", "32MiB", "[0, 1]", "vcpus = 2")
         + &shared("beacon", "beacon", "16MiB", "[0]", "cmdline = \"count=20 limit=250000\"");
-    hostile::survived(Isa::Arm64, "sharing/hostile", config).counted().limit(600).judge(|record| match record
-        .console(1)
-        .contains(" errors=0")
-    {
-        true => Ok(()),
-        false => Err("the VM beside it noticed".to_owned()),
-    })
+    let scenario = hostile::survived(Isa::Arm64, "sharing/hostile", config);
+    scenario.counted().limit(600).judge(beacons_are_good)
 }
 
 /// All attacks of a PC's guest, one of five of the attempts (`hostile_x86` makes all), while others run on its CPUs. Not

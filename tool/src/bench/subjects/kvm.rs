@@ -238,13 +238,11 @@ fn write_symbols(host: Host, layout: &Layout, qemu: &Qemu, to: &Path) -> Result<
 /// between them.
 fn functions(said: &str) -> Option<String> {
     let lines = said.lines().map(str::trim_end);
-    let is_told = |line: &&str| {
-        if line.starts_with(Modules::LINE) {
-            return true;
-        }
+    let is_function = |line: &&str| {
         let address = line.split(' ').next().unwrap_or_default();
         address.len() == 16 && address.bytes().all(|digit| digit.is_ascii_hexdigit())
     };
+    let is_told = |line: &&str| line.starts_with(Modules::LINE) || is_function(line);
     let table = lines.clone().take_while(|line| *line != "@end").filter(is_told);
     let table: String = table.map(|line| format!("{line}\n")).collect();
     lines.clone().any(|line| line == "@end").then_some(table)
