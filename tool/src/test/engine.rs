@@ -135,11 +135,14 @@ impl Player<'_> {
         match step {
             Step::Type(vm, text) => self.session.type_into(*vm, text.as_bytes()),
             Step::Tell(command) => self.session.command(*command),
-            Step::Read => {
-                let before = self.record.readings.len();
-                self.collector.begin().into_iter().for_each(|command| self.session.command(command));
-                while self.record.readings.len() == before {
-                    self.listen("reading the statistics")?;
+            Step::Read => self.read()?,
+            Step::ReadAtRest => {
+                self.read()?;
+                while let Some(earlier) = self.record.readings.pop() {
+                    self.read()?;
+                    if self.record.readings.last().is_some_and(|reading| reading.has_same_exits(&earlier)) {
+                        break;
+                    }
                 }
             }
             _ => {
@@ -148,6 +151,16 @@ impl Player<'_> {
                     self.listen(&what)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Adds a reading of the statistics to the record.
+    fn read(&mut self) -> Verdict {
+        let before = self.record.readings.len();
+        self.collector.begin().into_iter().for_each(|command| self.session.command(command));
+        while self.record.readings.len() == before {
+            self.listen("reading the statistics")?;
         }
         Ok(())
     }
@@ -174,7 +187,7 @@ impl Player<'_> {
                 self.cursors.stops += found.map_or(0, |position| position + 1);
                 found.is_some()
             }
-            Step::Type(..) | Step::Tell(_) | Step::Read => true,
+            Step::Type(..) | Step::Tell(_) | Step::Read | Step::ReadAtRest => true,
         }
     }
 

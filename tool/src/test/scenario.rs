@@ -56,6 +56,9 @@ pub enum Step {
     Tell(Command),
     /// The statistics of all VMs are read.
     Read,
+    /// The statistics of all VMs are read once they stand still: no exit has ended between two readings. What a guest says
+    /// is heard before the exit that said it has ended, and what it does behind that is not heard at all.
+    ReadAtRest,
 }
 
 /// How a scenario must end.

@@ -36,7 +36,7 @@ pub fn exact() -> Scenario {
     let many = "hypercalls=700 calls=050 registers=900 reads=500 timers=5 suspends=3";
     let config = exits("few", few, KEPT) + &exits("many", many, KEPT) + &exits("quiet", few, "");
     let mut steps: Vec<Step> = (0..3).map(|vm| Step::Expect(vm, "@done exits\r\n")).collect();
-    steps.push(Step::Read);
+    steps.push(Step::ReadAtRest);
     let scenario = Scenario::new("statistics/exact", config, steps);
     scenario.counted().ending(Ending::Poweroff).judge(|record| {
         let (few, many, quiet) = (vm(record, 0, 0)?, vm(record, 0, 1)?, vm(record, 0, 2)?);
@@ -83,11 +83,11 @@ fn restart() -> Scenario {
     let config = exits("one", "hypercalls=100", KEPT);
     let steps = vec![
         Step::Expect(0, "@done exits\r\n"),
-        Step::Read,
+        Step::ReadAtRest,
         Step::Tell(Command::Restart { vm: 0 }),
         Step::Started(0, 2),
         Step::Expect(0, "@done exits\r\n"),
-        Step::Read,
+        Step::ReadAtRest,
     ];
     let scenario = Scenario::new("statistics/restart", config, steps);
     scenario.counted().ending(Ending::Poweroff).judge(|record| {
@@ -140,7 +140,7 @@ fn partitions_exact() -> Scenario {
     let many = "uart=0x10000000000 hypercalls=700 unknown=50 prods=90 stores=500 timers=5";
     let config = exits("few", few, KEPT) + &exits("many", many, KEPT) + &exits("quiet", few, "");
     let mut steps: Vec<Step> = (0..3).map(|vm| Step::Expect(vm, "@done exits")).collect();
-    steps.push(Step::Read);
+    steps.push(Step::ReadAtRest);
     let scenario = Scenario::power("statistics/exact", config.replace("8MiB", "16MiB"), steps);
     scenario.counted().ending(Ending::Poweroff).judge(|record| {
         let (few, many, quiet) = (vm(record, 0, 0)?, vm(record, 0, 1)?, vm(record, 0, 2)?);

@@ -187,6 +187,14 @@ impl Collector {
     }
 }
 
+impl Reading {
+    /// Says whether no exit has ended between an earlier reading and this one.
+    pub fn has_same_exits(&self, earlier: &Reading) -> bool {
+        let mut vms = self.vms.iter().zip(&earlier.vms);
+        self.vms.len() == earlier.vms.len() && vms.all(|(now, before)| now.has_same_exits(before))
+    }
+}
+
 impl Part {
     fn vcpu(&self, vcpu: u16, ticks: u64) -> VcpuReading {
         let reasons = self.exits.iter().filter(|((of, _), _)| *of == vcpu);
@@ -198,6 +206,11 @@ impl Part {
 }
 
 impl VmReading {
+    fn has_same_exits(&self, earlier: &VmReading) -> bool {
+        let reasons = self.vcpus.iter().map(|vcpu| &vcpu.reasons);
+        self.boots == earlier.boots && reasons.eq(earlier.vcpus.iter().map(|vcpu| &vcpu.reasons))
+    }
+
     /// What the exits of a reason cost on all vCPUs together.
     pub fn exits(&self, reason: Reason) -> Exits {
         let all = self.vcpus.iter().flat_map(|vcpu| &vcpu.reasons).filter(|entry| entry.reason == reason);
@@ -266,6 +279,22 @@ pub mod tests {
         assert_eq!(linux.vcpus[0].reasons.len(), 1);
         let ends = |vcpu: usize| &linux.vcpus[vcpu].events;
         assert_eq!((ends(0)[Event::PvEoi.name()], ends(1)[Event::PvEoi.name()], ends(1).len()), (10, 11, 1));
+    }
+
+    #[test]
+    fn exits_alone_tell_readings_apart() {
+        let earlier = example();
+        let mut later = earlier.clone();
+        later.vms[0].vcpus[1].ticks += 1_000;
+        assert!(later.has_same_exits(&earlier), "time goes on");
+        later.vms[0].vcpus[1].reasons[0].exits.add(60);
+        assert!(!later.has_same_exits(&earlier), "an exit has ended");
+        later = earlier.clone();
+        later.vms[0].boots += 1;
+        assert!(!later.has_same_exits(&earlier), "another life");
+        later = earlier.clone();
+        later.vms.pop();
+        assert!(!later.has_same_exits(&earlier), "not all VMs");
     }
 
     #[test]
