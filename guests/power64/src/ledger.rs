@@ -18,8 +18,49 @@ pub struct Account {
     pub taken: AtomicU64,
     /// Taken without having been sent.
     pub doubled: AtomicU64,
-    /// How long the slowest was under way, in ticks.
-    pub slowest: AtomicU64,
+    /// How long they were under way.
+    pub delays: Delays,
+}
+
+/// How late interrupts were.
+pub struct Delays {
+    /// The slowest, in ticks.
+    slowest: AtomicU64,
+    /// How many were later than [`LATE`].
+    late: AtomicU64,
+}
+
+/// Microseconds after which an interrupt is late: far more than one takes where nothing is in its way.
+const LATE: u64 = 1000;
+
+impl Delays {
+    /// Returns those of no interrupt.
+    pub const fn new() -> Self {
+        Delays { slowest: AtomicU64::new(0), late: AtomicU64::new(0) }
+    }
+
+    /// Enters one that was due at a value of the timebase, and is taken now.
+    pub fn enter(&self, due: u64) {
+        let delay = timer::now().saturating_sub(due);
+        self.slowest.fetch_max(delay, SeqCst);
+        self.late.fetch_add((delay > timer::ticks(LATE)).into(), SeqCst);
+    }
+
+    /// Returns the slowest, in ticks, and how many were late.
+    pub fn get(&self) -> (u64, u64) {
+        (self.slowest.load(SeqCst), self.late.load(SeqCst))
+    }
+
+    fn reset(&self) {
+        self.slowest.store(0, SeqCst);
+        self.late.store(0, SeqCst);
+    }
+}
+
+impl Default for Delays {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 static ACCOUNTS: [Account; MAX_CPUS] = [const {
@@ -28,7 +69,7 @@ static ACCOUNTS: [Account; MAX_CPUS] = [const {
         sent: AtomicU64::new(0),
         taken: AtomicU64::new(0),
         doubled: AtomicU64::new(0),
-        slowest: AtomicU64::new(0),
+        delays: Delays::new(),
     }
 }; MAX_CPUS];
 
@@ -40,9 +81,10 @@ pub fn of(receiver: usize) -> &'static Account {
 /// Empties all accounts.
 pub fn reset() {
     for account in &ACCOUNTS {
-        for field in [&account.slot, &account.sent, &account.taken, &account.doubled, &account.slowest] {
+        for field in [&account.slot, &account.sent, &account.taken, &account.doubled] {
             field.store(0, SeqCst);
         }
+        account.delays.reset();
     }
 }
 
@@ -63,7 +105,7 @@ pub fn take() {
     match account.slot.swap(0, SeqCst) {
         0 => _ = account.doubled.fetch_add(1, SeqCst),
         sent_at => {
-            account.slowest.fetch_max(timer::now().saturating_sub(sent_at), SeqCst);
+            account.delays.enter(sent_at);
             account.taken.fetch_add(1, SeqCst);
         }
     }

@@ -11,9 +11,12 @@ const ROUNDS: u64 = 3600 * 4;
 
 /// Microseconds that an interrupt may be under way, when a CPU that others use sleeps most of the time.
 const SLOWEST: u64 = 1000;
-/// The same on POWER, where QEMU keeps doorbells from a guest that masks its interrupts: who is to run beside one that waits for
-/// others at the beginning does so when that one's slice is over.
-const SLOWEST_ON_POWER: u64 = 20_000;
+/// The same on POWER, where QEMU's counted time sometimes leaps while a CPU is about to stop with an interrupt pending: to its
+/// next timer, which is at most the end of a CPU's turn away, 100 ms; and where who is to run beside one that masks its
+/// interrupts waits for a slice. An interrupt that woke nobody would take until the next round, 250 ms.
+const SLOWEST_ON_POWER: u64 = 120_000;
+/// How many interrupts of a VM may be later than a millisecond there: four have been seen, of 288,000.
+const LATE_ON_POWER: u64 = 20;
 
 /// The scenarios of this topic.
 pub fn scenarios() -> Vec<Scenario> {
@@ -53,17 +56,26 @@ fn on_gicv2(name: &str, scenario: Scenario) -> Scenario {
 
 /// Every VM took what it sent, and nobody slept the hour away.
 fn nothing_lost(record: &Record) -> Result<(), String> {
-    nothing_lost_of(record, 100, SLOWEST)
+    nothing_lost_of(record, &Bounds { percent: 100, slowest: SLOWEST, late: None })
 }
 
 /// The same where a receiver has one interrupt under way, from whomever: who finds that sends none.
 fn nothing_lost_on_power(record: &Record) -> Result<(), String> {
-    nothing_lost_of(record, 90, SLOWEST_ON_POWER)
+    nothing_lost_of(record, &Bounds { percent: 90, slowest: SLOWEST_ON_POWER, late: Some(LATE_ON_POWER) })
 }
 
-/// At least so many of a hundred interrupts that could have been sent were, all of them were taken once, and none
-/// took longer than `most` microseconds.
-fn nothing_lost_of(record: &Record, percent: u64, most: u64) -> Result<(), String> {
+/// What a guest's report must be within.
+struct Bounds {
+    /// At least so many of a hundred interrupts that could have been sent were.
+    percent: u64,
+    /// None took longer than so many microseconds.
+    slowest: u64,
+    /// No more than so many were late, where the guest counts those.
+    late: Option<u64>,
+}
+
+/// All interrupts were taken once, within the bounds.
+fn nothing_lost_of(record: &Record, bounds: &Bounds) -> Result<(), String> {
     for console in &record.consoles {
         let Some(line) = console.lines().find(|line| line.starts_with("@done")) else {
             return Err("a guest did not report".to_owned());
@@ -78,13 +90,19 @@ fn nothing_lost_of(record: &Record, percent: u64, most: u64) -> Result<(), Strin
         let rounds = ROUNDS * if number("sgis").is_some() { 2 } else { 1 };
         let enough = |cpus: u64| {
             // The first and the last rounds may be cut off.
-            sgis >= Some(cpus * cpus * (rounds - 8) * percent / 100) && rings >= Some(cpus * (rounds - 8))
+            sgis >= Some(cpus * cpus * (rounds - 8) * bounds.percent / 100)
+                && rings >= Some(cpus * (rounds - 8))
         };
         if (number("lost"), number("doubled")) != (Some(0), Some(0)) || !cpus.is_some_and(enough) {
             return Err(format!("not everything was taken once: {line}"));
         }
-        if number("slowest").is_none_or(|slowest| slowest > most) {
-            return Err(format!("an interrupt took longer than {most} microseconds: {line}"));
+        if number("slowest").is_none_or(|slowest| slowest > bounds.slowest) {
+            return Err(format!("an interrupt took longer than {} microseconds: {line}", bounds.slowest));
+        }
+        if let Some(most) = bounds.late
+            && number("late").is_none_or(|late| late > most)
+        {
+            return Err(format!("more than {most} interrupts were late: {line}"));
         }
     }
     Ok(())

@@ -24,7 +24,7 @@ struct Ring {
     sent: AtomicU64,
     taken: AtomicU64,
     due: AtomicU64,
-    slowest: AtomicU64,
+    delays: ledger::Delays,
 }
 
 static RINGS: [Ring; MAX_CPUS] = [const {
@@ -32,7 +32,7 @@ static RINGS: [Ring; MAX_CPUS] = [const {
         sent: AtomicU64::new(0),
         taken: AtomicU64::new(0),
         due: AtomicU64::new(0),
-        slowest: AtomicU64::new(0),
+        delays: ledger::Delays::new(),
     }
 }; MAX_CPUS];
 /// Events of kinds that nobody sends.
@@ -60,7 +60,7 @@ fn handle(event: u8) {
     match event {
         irq::TIMER => {
             let ring = ring();
-            ring.slowest.fetch_max(timer::now().saturating_sub(ring.due.load(SeqCst)), SeqCst);
+            ring.delays.enter(ring.due.load(SeqCst));
             ring.taken.fetch_add(1, SeqCst);
         }
         irq::IPI => ledger::take(),
@@ -122,7 +122,7 @@ fn send_to_all() {
 
 fn report(seconds: u64) {
     let cpus = smp::count();
-    let [mut ipis, mut rings, mut slowest, mut doubled] = [0, 0, 0, STRANGE.load(SeqCst)];
+    let [mut ipis, mut rings, mut slowest, mut late, mut doubled] = [0, 0, 0, 0, STRANGE.load(SeqCst)];
     let mut lost = LOST.load(SeqCst);
     for (cpu, ring) in RINGS.iter().enumerate().take(cpus) {
         let account = ledger::of(cpu);
@@ -143,10 +143,15 @@ fn report(seconds: u64) {
         doubled += account.doubled.load(SeqCst);
         ipis += taken;
         rings += rung;
-        slowest = slowest.max(account.slowest.load(SeqCst)).max(ring.slowest.load(SeqCst));
+        for delays in [&account.delays, &ring.delays] {
+            let (longest, count) = delays.get();
+            slowest = slowest.max(longest);
+            late += count;
+        }
     }
     let slowest = timer::microseconds(slowest);
     println!(
-        "@done seconds={seconds} cpus={cpus} ipis={ipis} rings={rings} lost={lost} doubled={doubled} slowest={slowest}"
+        "@done seconds={seconds} cpus={cpus} ipis={ipis} rings={rings} lost={lost} doubled={doubled} \
+         slowest={slowest} late={late}"
     );
 }
