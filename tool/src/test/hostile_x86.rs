@@ -40,8 +40,19 @@ const GROUPS: [(&str, &str); 5] = [
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios: Vec<_> = GROUPS.map(|(group, apic)| survived(group, apic)).into();
     scenarios.extend(ENDED.map(|(attack, report)| ended(attack, report)));
-    scenarios.extend(FOR_EVER.map(|attack| hostile::for_ever(ISA, attack, MEMORY, "").on_threads()));
+    scenarios.extend(FOR_EVER.map(|attack| {
+        let scenario = hostile::for_ever(ISA, attack, MEMORY, "cpus = [1]\n");
+        on_threads(scenario, 2)
+    }));
     scenarios
+}
+
+/// Runs the machine on threads, with the beacon on this CPU. The first CPU is nobody's: on threads QEMU may lose what VMRUN and
+/// #VMEXIT change there (`CAVEATS.md`).
+fn on_threads(scenario: Scenario, beacon: usize) -> Scenario {
+    // The beacon's table is the last one.
+    let config = format!("{}cpus = [{beacon}]\n", scenario.config);
+    Scenario { config, ..scenario.on_threads() }
 }
 
 /// A group of attacks that leave the guest able to go on, with a second VM that must not notice.
@@ -51,12 +62,11 @@ pub fn scenarios() -> Vec<Scenario> {
 fn survived(group: &str, apic: &str) -> Scenario {
     // Some in memory that is mapped on demand: those that are about places, and with an xAPIC.
     let mapping = if apic == "xapic" || group == "places" { "on-demand" } else { "at-start" };
-    let more = format!("vcpus = 2\napic = \"{apic}\"\nmapping = \"{mapping}\"\ncmdline = \"attack={group}\"");
+    let more =
+        format!("cpus = [1, 2]\napic = \"{apic}\"\nmapping = \"{mapping}\"\ncmdline = \"attack={group}\"");
     let config = hostile::beside(MEMORY, &more, "count=50");
-    hostile::survived(ISA, format!("hostile/{group}-{apic}"), config)
-        .limit(900)
-        .on_threads()
-        .judge(found_nothing)
+    let scenario = hostile::survived(ISA, format!("hostile/{group}-{apic}"), config);
+    on_threads(scenario.limit(900).judge(found_nothing), 3)
 }
 
 /// The hypervisor stops the VM, and says why.
