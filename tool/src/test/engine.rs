@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::pulse::Pulse;
 use super::scenario::{Ending, Record, Scenario, Start, Step};
+use super::stuck::Monitor;
 use crate::bench::ablate;
 use crate::failure::{Context, Failure, Result};
 use crate::layout::Layout;
@@ -74,8 +75,10 @@ fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut Log) ->
         prepare(&mut boot, &folder)?;
     }
     log.line(&format!("{}\n{}\n", scenario.config, boot.shown(&qemu.path)));
+    let mut monitor = Monitor::add(&mut boot)?;
     let (sender, notices) = channel::<Notice>();
     let session = Session::start(&boot, &qemu.path, sender)?;
+    monitor.started();
     let mut player = Player {
         session,
         notices,
@@ -88,6 +91,9 @@ fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut Log) ->
         log,
     };
     let outcome = player.follow(scenario);
+    if outcome.is_err() && !player.ended {
+        monitor.ask().iter().for_each(|line| player.log.line(line));
+    }
     player.session.kill();
     let ending = player.session.wait()?;
     log.line(&format!("\n--- QEMU ended with {}\n{}", ending.status, ending.messages));

@@ -47,6 +47,7 @@ mod scenario;
 mod sharing;
 mod sharing_power;
 mod statistics;
+mod stuck;
 mod victims;
 mod weight;
 
@@ -349,6 +350,10 @@ impl Report {
                 let log = engine::log_file(layout, name);
                 if log.is_file() {
                     anstream::println!("     {CYAN}log{CYAN:#} {}", Layout::shown(&log));
+                    let text = std::fs::read(&log).unwrap_or_default();
+                    for line in last_lines(&String::from_utf8_lossy(&text)) {
+                        anstream::println!("     {DIM}|{DIM:#} {line}");
+                    }
                 }
             }
         }
@@ -363,6 +368,18 @@ impl Report {
             _ => Err(Failure::reported(Kind::Failed)),
         }
     }
+}
+
+/// Returns the last lines of a log that are not empty, printable and not too long: where the log itself is not at hand, they
+/// are what there is.
+fn last_lines(log: &str) -> Vec<String> {
+    const LINES: usize = 24;
+    const WIDTH: usize = 160;
+    let shown = |line: &str| -> String { line.chars().filter(|c| !c.is_control()).take(WIDTH).collect() };
+    let mut lines: Vec<String> =
+        log.lines().rev().map(shown).filter(|line| !line.trim().is_empty()).take(LINES).collect();
+    lines.reverse();
+    lines
 }
 
 #[cfg(test)]
@@ -403,6 +420,19 @@ mod tests {
             let config = config::parse(&scenario.config, &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", scenario.name);
         }
+    }
+
+    #[test]
+    fn the_end_of_a_log_is_shown() {
+        let log: String = (0..30).map(|n| format!("line {n}\n\n")).collect();
+        let lines = last_lines(&log);
+        assert_eq!(
+            (lines.len(), lines.first(), lines.last()),
+            (24, Some(&"line 6".into()), Some(&"line 29".into()))
+        );
+        assert_eq!(last_lines("\x1b[2J\x07a\n\x00\n"), ["[2Ja"], "nothing of a guest's reaches the terminal");
+        assert_eq!(last_lines(&"x".repeat(500)), ["x".repeat(160)]);
+        assert!(last_lines("").is_empty());
     }
 
     #[test]
