@@ -57,16 +57,17 @@ fn on_threads(scenario: Scenario, beacon: usize) -> Scenario {
 
 /// A group of attacks that leave the guest able to go on, with a second VM that must not notice.
 ///
-/// On threads: garbage on a CPU never pauses, and where CPUs take turns each of the others then waits for a whole turn, and QEMU
-/// ends none of code that writes to its own page.
+/// On threads, since QEMU ends no turn of code that writes to its own page; but not where CPUs send each other interrupts, which
+/// it may lose on threads (`CAVEATS.md`). Where CPUs take turns, garbage on one of them keeps the others waiting for a whole turn.
 fn survived(group: &str, apic: &str) -> Scenario {
     // Some in memory that is mapped on demand: those that are about places, and with an xAPIC.
     let mapping = if apic == "xapic" || group == "places" { "on-demand" } else { "at-start" };
     let more =
         format!("cpus = [1, 2]\napic = \"{apic}\"\nmapping = \"{mapping}\"\ncmdline = \"attack={group}\"");
     let config = hostile::beside(MEMORY, &more, "count=50");
-    let scenario = hostile::survived(ISA, format!("hostile/{group}-{apic}"), config);
-    on_threads(scenario.limit(900).judge(found_nothing), 3)
+    let scenario = hostile::survived(ISA, format!("hostile/{group}-{apic}"), config).limit(900);
+    let scenario = if group == "interrupts" { scenario } else { on_threads(scenario, 3) };
+    scenario.judge(found_nothing)
 }
 
 /// The hypervisor stops the VM, and says why.
