@@ -23,6 +23,7 @@ pub struct Account {
 }
 
 /// How late interrupts were.
+#[derive(Default)]
 pub struct Delays {
     /// The slowest, in ticks.
     slowest: AtomicU64,
@@ -54,12 +55,6 @@ impl Delays {
     fn reset(&self) {
         self.slowest.store(0, SeqCst);
         self.late.store(0, SeqCst);
-    }
-}
-
-impl Default for Delays {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

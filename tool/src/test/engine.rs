@@ -75,10 +75,10 @@ fn try_play(layout: &Layout, qemu: &Qemu, scenario: &Scenario, log: &mut Log) ->
         prepare(&mut boot, &folder)?;
     }
     log.line(&format!("{}\n{}\n", scenario.config, boot.shown(&qemu.path)));
-    let mut monitor = Monitor::add(&mut boot)?;
+    let (monitor, theirs) = Monitor::add(&mut boot)?;
     let (sender, notices) = channel::<Notice>();
     let session = Session::start(&boot, &qemu.path, sender)?;
-    monitor.started();
+    drop(theirs);
     let mut player = Player {
         session,
         notices,

@@ -9,7 +9,7 @@ use super::{Counts, Verdict, engine};
 use crate::failure::Result;
 use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
-use crate::setup::{chromium, last_lines, rust};
+use crate::setup::{chromium, rust};
 
 /// A stage that cargo does.
 pub struct Stage {
@@ -184,11 +184,14 @@ fn count(said: &str) -> Counts {
     counts
 }
 
-/// The names of the tests that failed, or the last lines.
+/// The names of the tests that failed, or the first error; the end of the log is shown with it.
 fn reason(said: &str) -> String {
     let failed: Vec<&str> =
         said.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED")).collect();
-    if failed.is_empty() { last_lines(said, 12) } else { failed.join(", ") }
+    if !failed.is_empty() {
+        return failed.join(", ");
+    }
+    said.lines().find(|line| line.starts_with("error")).unwrap_or("it ended with an error").to_owned()
 }
 
 #[cfg(test)]
@@ -203,5 +206,10 @@ mod tests {
         assert_eq!(count(said), Counts { passed: 43, failed: 2, skipped: 1 });
         assert_eq!(reason(said), "a::b");
         assert_eq!(reason("error: no\n"), "error: no");
+        assert_eq!(
+            reason("  Compiling\nerror[E0425]: what\nerror: could not compile\n"),
+            "error[E0425]: what"
+        );
+        assert_eq!(reason("Diff in a.rs:1:\n \n"), "it ended with an error");
     }
 }

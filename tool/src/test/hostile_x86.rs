@@ -47,12 +47,16 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios
 }
 
-/// Runs the machine on threads, with the beacon on this CPU. The first CPU is nobody's: on threads QEMU may lose what VMRUN and
-/// #VMEXIT change there (`CAVEATS.md`).
+/// Runs each CPU on a thread of its own (`Boot::arguments` says what that costs), with the beacon on this one: for guests that keep
+/// a CPU from ever giving way. The first CPU is nobody's: on threads QEMU may lose what VMRUN and #VMEXIT change there
+/// (`CAVEATS.md`).
 fn on_threads(scenario: Scenario, beacon: usize) -> Scenario {
     // The beacon's table is the last one.
     let config = format!("{}cpus = [{beacon}]\n", scenario.config);
-    Scenario { config, ..scenario.on_threads() }
+    Scenario { config, ..scenario }.prepare(|boot, _| {
+        boot.extra.extend(["-accel", "tcg,thread=multi"].map(Into::into));
+        Ok(())
+    })
 }
 
 /// A group of attacks that leave the guest able to go on, with a second VM that must not notice.

@@ -59,10 +59,12 @@ use std::time::Instant;
 use checks::{CHECKS, Check};
 use scenario::Scenario;
 
+use crate::bench::report::printable;
 use crate::failure::{Failure, Kind, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::setup::debian::Flavour;
+use crate::setup::last_lines;
 use crate::setup::qemu::{Found, Qemu};
 use crate::ui::{CYAN, DIM, GREEN, RED, YELLOW};
 use crate::{cli, setup};
@@ -351,7 +353,7 @@ impl Report {
                 if log.is_file() {
                     anstream::println!("     {CYAN}log{CYAN:#} {}", Layout::shown(&log));
                     let text = std::fs::read(&log).unwrap_or_default();
-                    for line in last_lines(&String::from_utf8_lossy(&text)) {
+                    for line in end_of_log(&String::from_utf8_lossy(&text)).lines() {
                         anstream::println!("     {DIM}|{DIM:#} {line}");
                     }
                 }
@@ -372,14 +374,13 @@ impl Report {
 
 /// Returns the last lines of a log that are not empty, printable and not too long: where the log itself is not at hand, they
 /// are what there is.
-fn last_lines(log: &str) -> Vec<String> {
+fn end_of_log(log: &str) -> String {
     const LINES: usize = 24;
     const WIDTH: usize = 160;
-    let shown = |line: &str| -> String { line.chars().filter(|c| !c.is_control()).take(WIDTH).collect() };
-    let mut lines: Vec<String> =
-        log.lines().rev().map(shown).filter(|line| !line.trim().is_empty()).take(LINES).collect();
-    lines.reverse();
-    lines
+    let log = printable(log);
+    let cut = log.lines().map(|line| line.chars().take(WIDTH).collect::<String>());
+    let shown: Vec<String> = cut.filter(|line| !line.trim().is_empty()).collect();
+    last_lines(&shown.join("\n"), LINES)
 }
 
 #[cfg(test)]
@@ -425,14 +426,12 @@ mod tests {
     #[test]
     fn the_end_of_a_log_is_shown() {
         let log: String = (0..30).map(|n| format!("line {n}\n\n")).collect();
-        let lines = last_lines(&log);
-        assert_eq!(
-            (lines.len(), lines.first(), lines.last()),
-            (24, Some(&"line 6".into()), Some(&"line 29".into()))
-        );
-        assert_eq!(last_lines("\x1b[2J\x07a\n\x00\n"), ["[2Ja"], "nothing of a guest's reaches the terminal");
-        assert_eq!(last_lines(&"x".repeat(500)), ["x".repeat(160)]);
-        assert!(last_lines("").is_empty());
+        let end = end_of_log(&log);
+        let lines: Vec<&str> = end.lines().collect();
+        assert_eq!((lines.len(), lines.first(), lines.last()), (24, Some(&"line 6"), Some(&"line 29")));
+        assert_eq!(end_of_log("\x1b[2J\x07a\n\x00\n"), "[2Ja", "nothing of a guest's reaches the terminal");
+        assert_eq!(end_of_log(&"x".repeat(500)), "x".repeat(160));
+        assert!(end_of_log("").is_empty());
     }
 
     #[test]

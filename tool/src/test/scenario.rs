@@ -225,15 +225,6 @@ impl Scenario {
         self
     }
 
-    /// Runs each CPU of a PC on a thread of its own ([`Boot::arguments`] says what that costs): for guests that keep a CPU from ever
-    /// giving way, without Linux beside them. Instead of other changes of what is booted.
-    pub fn on_threads(self) -> Self {
-        self.prepare(|boot, _| {
-            boot.extra.extend(["-accel", "tcg,thread=multi"].map(Into::into));
-            Ok(())
-        })
-    }
-
     /// Judges the whole run, too.
     pub fn judge(mut self, judge: Judge) -> Self {
         self.judge = Some(judge);

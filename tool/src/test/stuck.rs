@@ -19,28 +19,19 @@ const LOOKS: usize = 3;
 const APART: Duration = Duration::from_millis(50);
 
 /// A line to QEMU's monitor.
-pub(super) struct Monitor {
-    ours: UnixStream,
-    /// QEMU's end, until it has been started.
-    theirs: Option<UnixStream>,
-}
+pub(super) struct Monitor(UnixStream);
 
 impl Monitor {
-    /// Adds the line to what is booted.
-    pub(super) fn add(boot: &mut Boot) -> Result<Self> {
+    /// Adds the line to what is booted; returns QEMU's end, too, which is to be kept until QEMU has been started.
+    pub(super) fn add(boot: &mut Boot) -> Result<(Self, UnixStream)> {
         let doing = || "cannot make a line to QEMU's monitor".to_owned();
         let (ours, theirs) = UnixStream::pair().context(doing)?;
         ours.set_read_timeout(Some(PATIENCE)).context(doing)?;
-        // QEMU inherits it.
+        // QEMU inherits it; a program that is started beside it may, too, which does not matter: nobody waits for the line's end.
         fcntl_setfd(theirs.as_fd(), FdFlags::empty()).map_err(std::io::Error::from).context(doing)?;
         let line = format!("socket,id=monitor,fd={}", theirs.as_raw_fd());
         boot.extra.extend(["-chardev", &line, "-mon", "chardev=monitor,mode=control"].map(Into::into));
-        Ok(Monitor { ours, theirs: Some(theirs) })
-    }
-
-    /// QEMU has been started.
-    pub(super) fn started(&mut self) {
-        self.theirs = None;
+        Ok((Monitor(ours), theirs))
     }
 
     /// Asks where the CPUs are: a line for each look at each of them, or why there is none.
@@ -53,15 +44,15 @@ impl Monitor {
     }
 
     fn try_ask(&self) -> std::io::Result<Vec<String>> {
-        let mut replies = BufReader::new(&self.ours);
-        call(&self.ours, &mut replies, &json!({ "execute": "qmp_capabilities" }))?;
+        let mut replies = BufReader::new(&self.0);
+        call(&self.0, &mut replies, &json!({ "execute": "qmp_capabilities" }))?;
         let registers = json!({
             "execute": "human-monitor-command",
             "arguments": { "command-line": "info registers -a" }
         });
         let mut lines = Vec::new();
         for _ in 0..LOOKS {
-            let reply = call(&self.ours, &mut replies, &registers)?;
+            let reply = call(&self.0, &mut replies, &registers)?;
             lines.extend(places(reply.as_str().unwrap_or_default()));
             std::thread::sleep(APART);
         }
