@@ -4,7 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use turnstile_link::{
-    Command, Decoder, Direction, Down, DownLink, Item, MAX_BUCKETS, MAX_FRAME, Message, Up, UpLink, encode,
+    Command, Decoder, Direction, Down, DownLink, Exits, Item, MAX_BUCKETS, MAX_FRAME, Message, Up, UpLink,
+    encode,
 };
 
 fn read<D: Direction>(data: &[u8], message: &impl Message) {
@@ -25,7 +26,7 @@ fn read<D: Direction>(data: &[u8], message: &impl Message) {
 fuzz_target!(|data: &[u8]| {
     read::<UpLink>(data, &Up::Console { vm: 0, bytes: b"x" });
     let counts = [u64::MAX; MAX_BUCKETS];
-    read::<UpLink>(data, &Up::Exits { vm: 0, vcpu: 0, reason: 0, total: 1, first: 0, counts });
+    read::<UpLink>(data, &Up::Exits(Exits { vm: 0, vcpu: 0, reason: 0, total: 1, first: 0, counts }));
     read::<DownLink>(data, &Down::Command(Command::Statistics { vm: 0 }));
     read::<DownLink>(data, &Down::Input { vm: 0, bytes: b"x" });
 });

@@ -12,6 +12,7 @@ use turnstile_link::{Event, StopReason};
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Next, Phase, Stop};
 
+use crate::alarm;
 use crate::arch::boot::Host;
 use crate::arch::cpu::{self, PerCpu};
 use crate::arch::fault;
@@ -188,6 +189,9 @@ impl Guest {
             return true;
         }
         let starts = !self.is_down() && self.start_or_report();
+        if !starts {
+            self.forget();
+        }
         self.plan.store(REST, Ordering::Release);
         if starts && self.is_down() {
             // Put down while it was being started.
@@ -236,7 +240,7 @@ impl Guest {
             Stop::Reset => StopReason::Reset,
             Stop::Killed => StopReason::Killed,
             Stop::Crash(code) => {
-                line::crash(self.vm, format_args!("{}", machine::crash_text(code)));
+                line::crash(self.vm, format_args!("{}", machine::CrashText(code)));
                 StopReason::Crash
             }
         };
@@ -247,6 +251,9 @@ impl Guest {
             line::crash(self.vm, format_args!("its memory is lost: {error}"));
             restarts = false;
         }
+        if !restarts {
+            self.forget();
+        }
         if restarts {
             // Before the VM counts as stopped: nobody else may ask for the same start.
             self.plan.store(WANTED, Ordering::Release);
@@ -256,6 +263,13 @@ impl Guest {
             self.announce();
         }
         restarts
+    }
+
+    /// Gives up what the machine keeps over restarts: the VM stays stopped. It has no memory any more.
+    fn forget(&self) {
+        if let Err(error) = self.machine.forget() {
+            line::crash(self.vm, format_args!("memory of it is lost: {error}"));
+        }
     }
 
     /// Starts the VM, or says why it does not.
@@ -289,16 +303,34 @@ impl Guest {
         self.devices.lock().write(self.vm, address, size, value)
     }
 
+    /// Accesses the flash; returns what was read, `None` if the access is to be repeated.
+    #[cfg(target_arch = "aarch64")]
+    pub fn flash(&self, access: crate::arch::memory::flash::Access) -> Option<u64> {
+        self.machine.flash(self.vm, access)
+    }
+
     /// Reads a port.
     #[cfg(target_arch = "x86_64")]
     pub fn port_read(&self, port: u16, size: u8) -> Option<u64> {
         self.devices.lock().port_read(self.vm, port, size)
     }
 
-    /// Writes a port.
+    /// vCPU `index` writes a port.
     #[cfg(target_arch = "x86_64")]
-    pub fn port_write(&self, port: u16, size: u8, value: u64) -> bool {
-        self.devices.lock().port_write(self.vm, port, size, value)
+    pub fn port_write(&self, index: usize, port: u16, size: u8, value: u64) -> bool {
+        self.devices.lock().port_write(self.vm, index, port, size, value)
+    }
+
+    /// Does what the firmware does behind an INIT of the first vCPU, and says whether that goes on.
+    #[cfg(target_arch = "x86_64")]
+    pub fn resumes(&self) -> bool {
+        self.devices.lock().resumes()
+    }
+
+    /// Does what the chip set does when vCPU `index` has shut down.
+    #[cfg(target_arch = "x86_64")]
+    pub fn shut_down(&self, index: usize) {
+        self.devices.lock().shut_down(self.vm, index);
     }
 
     /// Takes characters that the guest writes to its terminal.
@@ -328,6 +360,7 @@ impl Guest {
     /// Lets the VM's clock go on.
     pub fn tick(&self) {
         let mut devices = self.devices.lock();
+        alarm::clear(self.vm.id);
         if self.is_running() {
             devices.tick(self.vm);
         }

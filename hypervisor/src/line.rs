@@ -3,17 +3,17 @@
 //! terminal.
 
 use core::fmt::Write;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use heapless::String;
 use spin::{Mutex, Once};
 use turnstile_exitstat::{self as exitstat, Page, Reason};
 use turnstile_link::{
-    Decoder, DownLink, Event, Item, MAX_BUCKETS, MAX_TEXT, Outcome, StopReason, Up, VmState,
+    Command, Decoder, Down, DownLink, Event, Item, MAX_BUCKETS, MAX_TEXT, Outcome, StopReason, Up, VmState,
 };
 
 use crate::arch::vm::Vm;
 use crate::arch::{console, fault, println, time};
-use crate::system::{self, System};
 
 /// How the line is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub enum Mode {
 }
 
 static MODE: Once<Mode> = Once::new();
+/// Whether there are several VMs, so that plain text says whose it is.
+static SEVERAL: AtomicBool = AtomicBool::new(false);
 static DECODER: Mutex<Option<Decoder<DownLink>>> = Mutex::new(None);
 /// Which VM the last plain text was of, and whether its line was ended.
 static PLAIN: Mutex<(u8, bool)> = Mutex::new((0, true));
@@ -53,13 +55,15 @@ fn send(message: &Up<'_>) {
 }
 
 /// Passes on a byte that a guest wrote to its console.
+#[inline(never)] // What it needs of the stack and the registers, other accesses to devices are not to pay for.
 pub fn console(vm: &'static Vm, byte: u8) {
     if framed() {
         return send(&Up::Console { vm: vm.id, bytes: &[byte] });
     }
     let mut plain = PLAIN.lock();
     let (last, ended) = *plain;
-    if system::get().is_some_and(|system| system.guests.len() > 1) {
+    // Relaxed: set before any VM runs.
+    if SEVERAL.load(Ordering::Relaxed) {
         if !ended && last != vm.id {
             console::write(b"\r\n");
         }
@@ -112,21 +116,20 @@ pub fn done(crashed: u8) {
     }
 }
 
-/// Introduces the hypervisor and its VMs.
-pub fn hello(system: &System) {
+/// Introduces the hypervisor, with so many CPUs, and its VMs.
+pub fn hello<'a>(cpus: usize, vms: impl ExactSizeIterator<Item = (&'a Vm, VmState)>) {
+    SEVERAL.store(vms.len() > 1, Ordering::Relaxed);
     if !framed() {
         return;
     }
     send(&Up::Hello {
         version: turnstile_link::VERSION,
         hypervisor: env!("CARGO_PKG_VERSION"),
-        cpus: system.host.cpus.len() as u16,
-        vms: system.guests.len() as u8,
+        cpus: cpus as u16,
+        vms: vms.len() as u8,
     });
-    for guest in &system.guests {
-        let state = if guest.is_running() { VmState::Running } else { VmState::Stopped };
-        let vcpus = guest.vm.vcpus().len() as u16;
-        send(&Up::Vm { vm: guest.vm.id, name: &guest.vm.name, vcpus, state });
+    for (vm, state) in vms {
+        send(&Up::Vm { vm: vm.id, name: &vm.name, vcpus: vm.vcpus().len() as u16, state });
     }
 }
 
@@ -135,13 +138,20 @@ pub fn hello(system: &System) {
 pub fn statistics(vm: &Vm) {
     for (vcpu, page) in vm.vcpus().iter().filter_map(|vcpu| Some((vcpu.index as u16, vcpu.statistics?))) {
         let (boots, ticks, frequency) = (vm.lifecycle.boots(), time::ticks(), page.frequency());
-        send(&Up::Statistics { vm: vm.id, vcpu, boots, ticks, frequency });
+        send(&Up::Statistics(turnstile_link::Statistics { vm: vm.id, vcpu, boots, ticks, frequency }));
         for &reason in Reason::ALL {
             let exits = page.record(reason).read();
             for (part, counts) in exits.buckets.as_chunks::<MAX_BUCKETS>().0.iter().enumerate() {
                 if counts.iter().any(|count| *count > 0) {
                     let (reason, first) = (reason.index() as u8, (part * MAX_BUCKETS) as u8);
-                    send(&Up::Exits { vm: vm.id, vcpu, reason, total: exits.total, first, counts: *counts });
+                    send(&Up::Exits(turnstile_link::Exits {
+                        vm: vm.id,
+                        vcpu,
+                        reason,
+                        total: exits.total,
+                        first,
+                        counts: *counts,
+                    }));
                 }
             }
         }
@@ -155,21 +165,29 @@ fn events(vm: &Vm, vcpu: u16, page: &Page) {
         let mut counts = [0; MAX_BUCKETS];
         counts.iter_mut().zip(events).for_each(|(count, &event)| *count = page.events(event));
         if counts.iter().any(|count| *count > 0) {
-            send(&Up::Events { vm: vm.id, vcpu, first: (part * MAX_BUCKETS) as u8, counts });
+            send(&Up::Events(turnstile_link::Events {
+                vm: vm.id,
+                vcpu,
+                first: (part * MAX_BUCKETS) as u8,
+                counts,
+            }));
         }
     }
 }
 
-/// Answers a command.
-fn reply(command: turnstile_link::Command, outcome: Outcome) {
-    send(&Up::Reply { command, outcome });
+/// Who takes what arrives on the line.
+pub trait Receiver {
+    /// Takes what was typed for a VM.
+    fn input(&self, vm: u8, bytes: &[u8]);
+    /// Carries out a command of the tool.
+    fn execute(&self, command: Command) -> Outcome;
 }
 
-/// Takes what arrived on the line: typed text for the first VM, or frames.
-pub fn receive(system: &'static System) {
+/// Hands on what has arrived: typed text for the first VM, or frames.
+pub fn receive(receiver: &impl Receiver) {
     while let Some(byte) = console::read() {
         if !framed() {
-            system.input(0, &[byte]);
+            receiver.input(0, &[byte]);
             continue;
         }
         let mut command = None;
@@ -177,12 +195,13 @@ pub fn receive(system: &'static System) {
             && let Some(Item::Message(message)) = decoder.push(byte)
         {
             match message {
-                turnstile_link::Down::Input { vm, bytes } => system.input(vm, bytes),
-                turnstile_link::Down::Command(received) => command = Some(received),
+                Down::Input { vm, bytes } => receiver.input(vm, bytes),
+                Down::Command(received) => command = Some(received),
             }
         }
+        // Without the decoder's lock: what a command does may take long.
         if let Some(command) = command {
-            reply(command, system.execute(command));
+            send(&Up::Reply { command, outcome: receiver.execute(command) });
         }
     }
 }

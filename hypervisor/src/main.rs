@@ -24,6 +24,7 @@ use turnstile_power64 as arch;
 use turnstile_x86_64 as arch;
 
 #[cfg(target_os = "none")]
+mod alarm;
 mod guest;
 #[cfg(target_os = "none")]
 mod line;

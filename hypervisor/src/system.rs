@@ -6,18 +6,21 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use spin::Once;
 use turnstile_bundle::Bundle;
-use turnstile_link::{Command, Outcome};
+use turnstile_link::{Command, Outcome, VmState};
 use turnstile_vm::lifecycle::Stop;
 
+use crate::alarm;
 use crate::arch::boot::Host;
 use crate::arch::cpu::PerCpu;
 use crate::arch::exit::wait;
 use crate::arch::fault::Provoked;
 use crate::arch::sched;
+#[cfg(target_arch = "x86_64")]
+use crate::arch::vcpu::Vcpu;
 use crate::arch::vm::Vm;
 use crate::arch::{Monitor, println, set_monitor};
 use crate::guest::Guest;
-use crate::line;
+use crate::line::{self, Receiver};
 use crate::options;
 
 /// All VMs on one machine.
@@ -31,11 +34,6 @@ pub struct System {
 }
 
 static SYSTEM: Once<System> = Once::new();
-
-/// Returns the system, once it is built.
-pub fn get() -> Option<&'static System> {
-    SYSTEM.get()
-}
 
 fn refuse(host: &Host, reason: core::fmt::Arguments<'_>) -> ! {
     println!("turnstile: {reason}");
@@ -105,7 +103,7 @@ fn turnstile_main(host: &'static Host) -> ! {
     let crashed = AtomicU32::new(0);
     let system = SYSTEM.call_once(|| System { host, guests, running: AtomicU32::new(0), crashed });
     set_monitor(system);
-    line::hello(system);
+    system.introduce();
     // Counted before any of them runs: the first to stop must not find itself to be the last.
     system.running.store(system.guests.len() as u32, Ordering::Relaxed);
     for guest in &system.guests {
@@ -151,19 +149,17 @@ fn turnstile_cpu_main(cpu: &'static PerCpu) -> ! {
     }
 }
 
-impl System {
-    /// Takes what was typed for a VM.
-    pub fn input(&self, vm: u8, bytes: &[u8]) {
+impl Receiver for System {
+    fn input(&self, vm: u8, bytes: &[u8]) {
         if let Some(guest) = self.guests.get(usize::from(vm)) {
             guest.receive(bytes);
         }
     }
 
-    /// Carries out a command of the tool.
-    pub fn execute(&self, command: Command) -> Outcome {
+    fn execute(&self, command: Command) -> Outcome {
         match command {
             Command::Hello => {
-                line::hello(self);
+                self.introduce();
                 Outcome::Accepted
             }
             Command::Restart { vm } => self.with(vm, |guest| {
@@ -196,6 +192,13 @@ impl System {
             }
         }
     }
+}
+
+impl System {
+    fn introduce(&self) {
+        let state = |guest: &Guest| if guest.is_running() { VmState::Running } else { VmState::Stopped };
+        line::hello(self.host.cpus.len(), self.guests.iter().map(|guest| (guest.vm, state(guest))));
+    }
 
     fn with(&self, vm: u8, f: impl FnOnce(&Guest) -> Outcome) -> Outcome {
         self.guests.get(usize::from(vm)).map_or(Outcome::NoSuchVm, f)
@@ -219,14 +222,32 @@ impl Monitor for System {
         self.guests.get(usize::from(vm.id)).is_some_and(|guest| guest.write(address, size, value))
     }
 
+    #[cfg(target_arch = "aarch64")]
+    fn flash(&self, vm: &'static Vm, access: crate::arch::memory::flash::Access) -> Option<u64> {
+        self.guests.get(usize::from(vm.id)).map_or(Some(0), |guest| guest.flash(access))
+    }
+
     #[cfg(target_arch = "x86_64")]
     fn port_read(&self, vm: &'static Vm, port: u16, size: u8) -> Option<u64> {
         self.guests.get(usize::from(vm.id))?.port_read(port, size)
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn port_write(&self, vm: &'static Vm, port: u16, size: u8, value: u64) -> bool {
-        self.guests.get(usize::from(vm.id)).is_some_and(|guest| guest.port_write(port, size, value))
+    fn port_write(&self, vcpu: &'static Vcpu, port: u16, size: u8, value: u64) -> bool {
+        let guest = self.guests.get(usize::from(vcpu.vm.id));
+        guest.is_some_and(|guest| guest.port_write(vcpu.index, port, size, value))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn resumes(&self, vm: &'static Vm) -> bool {
+        self.guests.get(usize::from(vm.id)).is_some_and(Guest::resumes)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn shut_down(&self, vcpu: &'static Vcpu) {
+        if let Some(guest) = self.guests.get(usize::from(vcpu.vm.id)) {
+            guest.shut_down(vcpu.index);
+        }
     }
 
     #[cfg(target_arch = "powerpc64")]
@@ -254,15 +275,13 @@ impl Monitor for System {
     }
 
     fn interrupt(&self, intid: u32) {
-        if Some(intid) == self.host.console_intid
-            && let Some(system) = get()
-        {
-            line::receive(system);
+        if Some(intid) == self.host.console_intid {
+            line::receive(self);
         }
     }
 
     fn deadline(&self) {
-        self.guests.iter().for_each(Guest::tick);
+        alarm::ring(0..self.guests.len() as u8, |vm| self.guests[usize::from(vm)].tick());
     }
 
     fn waiting(&self, vm: &'static Vm) {

@@ -21,9 +21,11 @@
 
 mod block;
 mod classify;
+mod isa;
 mod machine;
 mod options;
 mod output;
+mod power64_interrupts;
 mod tally;
 mod visits;
 

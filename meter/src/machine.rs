@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Registers of the machine, as far as the accounting needs them.
 
-pub mod power64;
+mod power64;
 mod svm;
 
 use std::fmt;
 use std::ops::Range;
 
-use crate::block::{Block, Isa};
+use crate::block::Block;
+use crate::isa::Isa;
+use crate::power64_interrupts;
 
 /// The registers that are read, by QEMU's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +115,7 @@ impl fmt::Display for Reason {
             Reason::Irq => "irq",
             Reason::Fiq => "fiq",
             Reason::Serror => "serror",
-            Reason::Vector(offset) => match power64::name(*offset) {
+            Reason::Vector(offset) => match power64_interrupts::name(*offset) {
                 Some(name) => name,
                 None => return write!(f, "vector-{offset:#x}"),
             },

@@ -171,7 +171,8 @@ fn trace(kind: &Kind) -> Vec<Line<'static>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::{Isa, Raw};
+    use crate::block::Raw;
+    use crate::isa::Isa;
     use crate::machine::Register;
     use crate::machine::tests::Fake;
     use crate::visits::GuestBlock;

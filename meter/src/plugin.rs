@@ -16,8 +16,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use crate::block::{Code, Isa, Raw};
+use crate::block::{Code, Raw};
 use crate::ffi::{self, Registers};
+use crate::isa::Isa;
 use crate::machine::{self, Side};
 use crate::options::Options;
 use crate::output;

@@ -5,8 +5,9 @@ mod groups;
 
 pub use groups::{Group, Groups, Kind};
 
-use crate::block::{Block, Isa, Names};
+use crate::block::{Block, Names};
 use crate::classify::is_irqchip;
+use crate::isa::Isa;
 use crate::machine::{self, Machine};
 use crate::tally::{DeviceAccess, Step, Tally};
 use groups::Key;

@@ -23,6 +23,11 @@ pub mod host;
 pub mod options;
 #[cfg(all(target_arch = "powerpc64", target_os = "linux"))]
 pub mod power64;
+#[cfg(all(
+    any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"),
+    target_os = "linux"
+))]
+pub mod shared;
 pub mod symbols;
 #[cfg(all(
     any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"),

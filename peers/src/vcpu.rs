@@ -1,41 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs the vCPUs, each in a thread on a CPU of its own as far as there are so many.
 
-use std::io::Stdout;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::arch::{self, Devices, Machine, Vcpu};
-use crate::console::{Console, Heard};
+use crate::console::Console;
 use crate::cycles::Cycles;
 use crate::events::Events;
 use crate::options::Options;
-
-/// What all vCPUs share.
-pub struct Shared {
-    /// The devices that the monitor emulates.
-    pub devices: Devices,
-    console: Console<Stdout>,
-    events: Option<Events>,
-}
-
-impl Shared {
-    /// Hands a byte to the console, and counts events between the guest's marks.
-    fn hear(&mut self, byte: u8) -> Result<Heard> {
-        let heard = self.console.put(byte)?;
-        if let Some(events) = &mut self.events {
-            match heard {
-                Heard::MeasuringBegins => events.start()?,
-                Heard::MeasuringEnds => events.stop()?,
-                Heard::Other => {}
-            }
-        }
-        Ok(heard)
-    }
-}
+use crate::shared::{Shared, lock};
 
 /// Runs a machine until its guest switches it off, and hands the outcome to `finish`, which ends the process: the
 /// vCPUs that are left never return from KVM.
@@ -78,27 +55,6 @@ fn pin(cpu: usize) -> Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("the host has no CPU {cpu} for it"))
 }
 
-/// Takes what the vCPUs share; a thread that panicked with it has ended the process.
-pub fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn cycles_or_note() -> Option<Cycles> {
     Cycles::new().map_err(|error| println!("@note {error:#}")).ok()
-}
-
-/// Hands a byte to the console, and counts cycles between the guest's marks.
-pub fn hear(byte: u8, shared: &Mutex<Shared>, cycles: Option<&mut Cycles>) -> Result<()> {
-    let heard = lock(shared).hear(byte)?;
-    let Some(cycles) = cycles else { return Ok(()) };
-    match heard {
-        Heard::MeasuringBegins => cycles.start(),
-        Heard::MeasuringEnds => {
-            if let Some(counted) = cycles.stop()? {
-                println!("@cycles {counted}");
-            }
-            Ok(())
-        }
-        Heard::Other => Ok(()),
-    }
 }

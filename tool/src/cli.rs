@@ -9,8 +9,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::platform::Platform;
-use crate::bench::selection::ALL as ALL_SUBJECTS;
-use crate::bench::{FEWEST, ITERATIONS};
+use crate::bench::rows::{FEWEST, ITERATIONS};
+use crate::bench::subjects::ALL as ALL_SUBJECTS;
 use crate::config::Board;
 use crate::top::Sort;
 
@@ -26,15 +26,22 @@ The lines are those of the table with which paravirtual EOI was proposed for Lin
 
 Exit codes: 0 counted; 1 a run failed; 2 the command line is wrong; 3 something is missing on this machine.";
 
-const EXIT_CODES: &str = "Exit codes:
+/// What the exit codes of every command mean.
+pub const EXIT_CODES: &str = "Exit codes:
   0  it worked
   1  something that was tried failed: a VM crashed, a test failed, a budget was exceeded, QEMU died
   2  the command line or a configuration file is wrong
   3  something is missing on this machine; `turnstile doctor` says what";
 
+/// What only a checkout has, and another program does.
+const DEVELOPERS: &str = "For developers, in a checkout:
+  ./x test     Run the test suite
+  ./x mutants  Change the code in small ways, and say which changes no test notices
+  ./x lines    Count the lines of code of each architecture's image, by layer";
+
 /// Builds virtual machines for the Turnstile hypervisor, runs them, and measures what every exit costs.
 #[derive(Debug, Parser)]
-#[command(name = "turnstile", version, about, after_help = EXIT_CODES)]
+#[command(name = "turnstile", version, about, after_help = format!("{DEVELOPERS}\n\n{EXIT_CODES}"))]
 #[command(arg_required_else_help = true, max_term_width = 100)]
 pub struct Cli {
     /// What to do.
@@ -69,9 +76,6 @@ pub enum Commands {
     /// Write the hypervisor's image and the bundle of a machine
     #[command(after_help = EXIT_CODES)]
     Build(Build),
-    /// Run the test suite
-    #[command(after_help = EXIT_CODES)]
-    Test(Test),
     /// Say what is missing on this machine and how to get it
     #[command(after_help = EXIT_CODES)]
     Doctor(Doctor),
@@ -125,6 +129,7 @@ pub struct Demo {
     /// Iterations of each measuring guest
     #[arg(long, value_name = "N", default_value_t = ITERATIONS, value_parser = clap::value_parser!(u64).range(FEWEST..=1 << 32))]
     pub iterations: u64,
+    /// Which QEMU is used.
     #[command(flatten)]
     pub qemu: QemuChoice,
 }
@@ -160,6 +165,7 @@ pub struct Run {
     /// End when QEMU has used this many seconds of processor time, or ten times that has passed
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
+    /// Which QEMU is used.
     #[command(flatten)]
     pub qemu: QemuChoice,
     /// One more argument for QEMU; may be repeated
@@ -191,7 +197,8 @@ pub struct Bench {
     /// Measure Turnstile with the statistics of its VM's exits on, which have budgets of their own
     #[arg(long)]
     pub statistics: bool,
-    /// Measure Turnstile with mitigations of speculative execution: auto (what the CPU needs), loop:K, firmware; usually off
+    /// Measure Turnstile with mitigations of speculative execution: auto (what the CPU needs); on arm64 loop:K, firmware; on
+    /// x86_64 some of barrier, fill, clear, switch with + between them; on POWER assisted, software; usually off
     #[arg(long, value_name = "CHOICE", conflicts_with_all = ["native", "from", "ablate", "check", "update_budgets"])]
     pub mitigations: Option<String>,
     /// Also show how many operations of each class a row takes
@@ -230,6 +237,7 @@ pub struct Bench {
     /// With --update-budgets: raise budgets, too
     #[arg(long, requires = "update_budgets")]
     pub allow_raise: bool,
+    /// Which QEMU is used.
     #[command(flatten)]
     pub qemu: QemuChoice,
 }
@@ -254,6 +262,7 @@ pub struct Exits {
     /// Also write the JSON to this file
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
+    /// Which QEMU is used.
     #[command(flatten)]
     pub qemu: QemuChoice,
 }
@@ -262,7 +271,7 @@ pub struct Exits {
 #[derive(Debug, Args)]
 pub struct Meter {
     /// Only code in this range is the guest's; may be repeated
-    #[arg(long, value_name = "0xSTART-0xEND", value_parser = crate::meter::command::parse_range)]
+    #[arg(long, value_name = "0xSTART-0xEND", value_parser = crate::meter::parse_range)]
     pub guest: Vec<std::ops::Range<u64>>,
     /// List the instructions of the most frequent visit
     #[arg(long)]
@@ -310,6 +319,7 @@ pub struct Top {
     /// Boot this hypervisor's image instead of building it
     #[arg(long, value_name = "FILE", requires = "file")]
     pub image: Option<PathBuf>,
+    /// Which QEMU is used.
     #[command(flatten)]
     pub qemu: QemuChoice,
 }
@@ -344,19 +354,6 @@ pub struct Build {
     /// Take this hypervisor's image instead of building it
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
-}
-
-/// `test`
-#[derive(Debug, Args)]
-pub struct Test {
-    /// Only stages and tests whose name contains this
-    #[arg(long, value_name = "TEXT")]
-    pub filter: Option<String>,
-    /// Only say what there is
-    #[arg(long)]
-    pub list: bool,
-    #[command(flatten)]
-    pub qemu: QemuChoice,
 }
 
 /// `doctor`

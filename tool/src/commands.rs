@@ -16,7 +16,7 @@ use crate::console;
 use crate::failure::{Context, Failure, Kind, Result};
 use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
-use crate::machine;
+use crate::machine::{self, stem};
 use crate::qemu::Boot;
 use crate::setup;
 use crate::top;
@@ -180,11 +180,6 @@ fn build_card(boot: &Boot, folder: &Path) -> Result<()> {
 fn show(file: &Path) {
     let size = fs::metadata(file).map_or(0, |metadata| metadata.len());
     println!("{} ({})", Layout::shown(file), show_size(size));
-}
-
-/// The name of a machine: its file's, without what is behind the dot.
-pub fn stem(file: &Path) -> String {
-    file.file_stem().map_or_else(|| "machine".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }
 
 /// `run`: boots a machine and attaches its consoles.

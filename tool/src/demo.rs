@@ -13,7 +13,8 @@ use crate::session::{Heard, describe_stop};
 use crate::setup;
 use crate::setup::debian::Flavour;
 use crate::setup::qemu::{Found, Qemu};
-use crate::ui::{self, BOLD, DIM, GREEN};
+use crate::style::{BOLD, DIM, GREEN};
+use crate::ui;
 use crate::{batch, machine};
 
 /// The Linux guest of the demo.

@@ -116,7 +116,7 @@ impl Failure {
     }
 
     fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let (red, cyan) = (crate::ui::RED, crate::ui::CYAN);
+        let (red, cyan) = (crate::style::RED, crate::style::CYAN);
         writeln!(out, "{red}error{red:#}: {}", self.what)?;
         if let Some(details) = &self.details {
             for line in details.lines() {

@@ -9,6 +9,7 @@ use turnstile_machine::image::{self, FileKind, ImageError};
 
 use crate::config::file::{self, Refused};
 use crate::config::images::{self, Absent, HYPERVISOR_MEMORY};
+use crate::config::problem::split_advice;
 use crate::config::{self, Board, Config, Loaded, Surroundings, show_size};
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
@@ -82,7 +83,7 @@ fn not_a_hypervisor(bytes: &[u8], isa: Isa) -> Option<String> {
     match (isa, image::parse(bytes)) {
         (Isa::Arm64, Ok(_)) => None,
         (Isa::Arm64, Err(ImageError::NotImage(kind))) => Some(format!(" is not an arm64 Image but {kind}")),
-        (Isa::Arm64, Err(error)) => Some(format!(": {}", images::split_advice(&error.to_string()).0)),
+        (Isa::Arm64, Err(error)) => Some(format!(": {}", split_advice(&error.to_string()).0)),
         (Isa::X86_64, _) => not_elf(bytes, Architecture::X86_64, "x86-64"),
         (Isa::Power64, _) => not_elf(bytes, Architecture::PowerPc64, "64-bit POWER"),
     }
@@ -124,4 +125,9 @@ fn load_text(layout: &Layout, folder: &Path, text: &str) -> Loaded {
         text: text.to_owned(),
         config: config::parse(text, &surroundings),
     }
+}
+
+/// The name of a machine: its file's, without what is behind the dot.
+pub fn stem(file: &Path) -> String {
+    file.file_stem().map_or_else(|| "machine".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }

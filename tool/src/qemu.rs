@@ -77,7 +77,9 @@ impl Boot {
         if let Some(port) = self.gdb {
             add(&["-gdb", &format!("tcp:127.0.0.1:{port}"), "-S"]);
         }
-        if !self.append.is_empty() {
+        // A powernv takes the command line of its tree, and no other beside it.
+        let in_tree = self.dtb.is_some() && matches!(self.board, Board::Powernv9 | Board::Powernv10);
+        if !self.append.is_empty() && !in_tree {
             add(&["-append", &self.append]);
         }
         for (option, file) in

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde::Serialize;
-use turnstile_link::{Decoder, Down, Item, MAX_BUCKETS, MAX_BYTES, Message, Up, UpLink};
+use turnstile_link::{Decoder, Down, Events, Exits, Item, MAX_BYTES, Message, Statistics, Up, UpLink};
 
 use crate::failure::{Context, Result};
 use crate::qemu::Boot;
@@ -92,44 +92,11 @@ pub enum Heard {
         text: String,
     },
     /// The statistics of a vCPU begin.
-    Statistics {
-        /// The VM.
-        vm: u8,
-        /// The vCPU.
-        vcpu: u16,
-        /// How many times the VM has started.
-        boots: u32,
-        /// The counter when they were read.
-        ticks: u64,
-        /// Its frequency in Hz.
-        frequency: u64,
-    },
+    Statistics(Statistics),
     /// A part of the statistics of one reason.
-    Exits {
-        /// The VM.
-        vm: u8,
-        /// The vCPU.
-        vcpu: u16,
-        /// The reason's number.
-        reason: u8,
-        /// What all exits of the reason cost.
-        total: u64,
-        /// The first bucket of the part.
-        first: u8,
-        /// The exits in each of its buckets.
-        counts: [u64; MAX_BUCKETS],
-    },
+    Exits(Exits),
     /// A part of how often events happened to a vCPU.
-    Events {
-        /// The VM.
-        vm: u8,
-        /// The vCPU.
-        vcpu: u16,
-        /// The first event of the part.
-        first: u8,
-        /// How often each of its events happened.
-        counts: [u64; MAX_BUCKETS],
-    },
+    Events(Events),
     /// The answer to a command.
     Reply {
         /// The command.
@@ -200,13 +167,9 @@ impl From<Up<'_>> for Heard {
                 turnstile_link::Event::Crashed { text } => Heard::Crashed { vm, text: text.to_owned() },
             },
             Up::Fault { text } => Heard::Fault { text: text.to_owned() },
-            Up::Statistics { vm, vcpu, boots, ticks, frequency } => {
-                Heard::Statistics { vm, vcpu, boots, ticks, frequency }
-            }
-            Up::Exits { vm, vcpu, reason, total, first, counts } => {
-                Heard::Exits { vm, vcpu, reason, total, first, counts }
-            }
-            Up::Events { vm, vcpu, first, counts } => Heard::Events { vm, vcpu, first, counts },
+            Up::Statistics(statistics) => Heard::Statistics(statistics),
+            Up::Exits(exits) => Heard::Exits(exits),
+            Up::Events(events) => Heard::Events(events),
             Up::Reply { command, outcome } => Heard::Reply { command, outcome },
             Up::Done { crashed } => Heard::Done { crashed },
         }

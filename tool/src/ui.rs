@@ -10,23 +10,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
-
-/// Errors and failed tests.
-pub const RED: Style = AnsiColor::Red.on_default().bold();
-/// Hints.
-pub const CYAN: Style = AnsiColor::Cyan.on_default().bold();
-/// Things that went well.
-pub const GREEN: Style = AnsiColor::Green.on_default().bold();
-/// Things to note.
-pub const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
-/// Side remarks.
-pub const DIM: Style = Style::new().dimmed();
-/// Headings.
-pub const BOLD: Style = Style::new().bold();
+use crate::style::{DIM, GREEN};
 
 /// Says whether standard error is a terminal, where progress and notes go.
 pub fn interactive() -> bool {

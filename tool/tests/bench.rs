@@ -135,6 +135,12 @@ fn what_cannot_go_together_is_refused_before_any_work() {
     for mitigations in ["on", "loop:", "loop:0", "loop:1025"] {
         bench(&folder, &["--mitigations", mitigations]).code(2).stderr(contains("loop:K"));
     }
+    for mitigations in ["loop:4", "fill+", "firmware"] {
+        bench(&folder, &["--isa", "x86_64", "--mitigations", mitigations])
+            .code(2)
+            .stderr(contains("barrier"));
+    }
+    bench(&folder, &["--isa", "power64", "--mitigations", "loop:8"]).code(2).stderr(contains("assisted"));
     bench(&folder, &["--mitigations", "auto", "--subjects", "xen"])
         .code(2)
         .stderr(contains("only Turnstile's mitigations"));

@@ -52,6 +52,50 @@ fn kernels_that_are_none() {
 }
 
 #[test]
+fn flat_images_must_have_a_place() {
+    let folder = Folder::new();
+    folder.write("k", &[0x1f, 0x20, 0x03, 0xd5].repeat(1 << 19));
+    let check = |more: &str| {
+        folder.check(&format!("{VM}kernel = \"k\"\nmemory = \"8MiB\"\nformat = \"flat\"\n{more}"))
+    };
+    check("").success();
+    check("load-address = 0x4040_0000\nentry = 0x405f_fffc\n").success();
+    check("load-address = 0\nflash = \"2MiB\"\n").success();
+    let bad = |more: &str| check(more).code(2);
+    bad("load-address = 0x3000_0000\n")
+        .stderr(contains("there is no memory at 0x30000000").and(contains("m.toml:6:16")))
+        .stderr(contains("RAM is free from 0x40020000 to 0x40800000"));
+    bad("load-address = 0\n").stderr(contains("give the VM more `flash`"));
+    bad("load-address = 0x4000_0000\n")
+        .stderr(contains("the device tree lies at the start of RAM").and(contains("0x40020000 or behind")));
+    bad("load-address = 0x4060_1000\n")
+        .stderr(contains("8MiB are too small for this VM's images").and(contains("m.toml:4:10")))
+        .stderr(contains("give at least 10MiB"));
+    bad("load-address = 4\nflash = \"2MiB\"\n")
+        .stderr(contains("left of the flash").and(contains("m.toml:7:9")).and(contains("larger banks")));
+    for entry in ["0x4040_0000", "0x4020_0002"] {
+        bad(&format!("entry = {entry}\n"))
+            .stderr(contains("is not an instruction of the image").and(contains("m.toml:6:9")));
+    }
+    folder.write("k", b"\x7fELF and so on");
+    bad("").stderr(contains("k: not a flat image but an ELF file").and(contains("objcopy")));
+    folder.write("k", &[0xaa; 100]);
+    let image = folder.check(&format!("{VM}kernel = \"k\"\n")).code(2);
+    image.stderr(contains("or write format = \"flat\""));
+}
+
+#[test]
+fn flash_takes_memory_of_the_machine() {
+    let folder = Folder::with_vms(&[]);
+    let check = |flash: &str| {
+        let machine = "[machine]\nmemory = \"512MiB\"\n";
+        folder.check(&format!("{machine}{VM}kernel = \"k\"\nmemory = \"320MiB\"\nflash = \"{flash}\"\n"))
+    };
+    check("16MiB").success();
+    check("64MiB").code(2).stderr(contains("do not hold 448MiB for the VMs").and(contains("m.toml:2:10")));
+}
+
+#[test]
 fn a_short_script_is_named() {
     let folder = Folder::new();
     folder.write("k", b"#!/bin/sh\n");
@@ -227,13 +271,13 @@ fn command_line() {
     let output = |arguments: &[&str]| folder.turnstile().args(arguments).assert();
     output(&["--version"]).success().stdout(contains("turnstile 0."));
     output(&["--help"]).success().stdout(contains("Exit codes").and(contains("doctor")));
-    for command in ["demo", "run", "bench", "check", "build", "test", "doctor"] {
+    output(&["--help"]).success().stdout(contains("./x test "));
+    for command in ["demo", "run", "bench", "check", "build", "doctor"] {
         output(&[command, "--help"]).success().stdout(contains("Exit codes"));
     }
     output(&["chekc"]).code(2).stderr(contains("'check'"));
     output(&["bench", "--rows", "nul-hypercall"]).code(2).stderr(contains("did you mean `null-hypercall`?"));
     output(&["bench", "--check", "--iterations", "20000"]).code(2).stderr(contains("leave --iterations out"));
-    output(&["test", "--filter", "no-such-test"]).code(2).stderr(contains("--list shows all names"));
 }
 
 #[test]

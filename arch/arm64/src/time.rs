@@ -4,10 +4,9 @@
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
+use turnstile_arch_common::mmio::Registers;
 
-use crate::cpu;
-use crate::mmio::Registers;
-use crate::regs;
+use crate::cpu::{self, regs};
 
 /// Seconds since 1970 when the physical counter was zero.
 static BASE: AtomicU64 = AtomicU64::new(0);
@@ -79,11 +78,15 @@ impl Default for Deadlines {
     }
 }
 
-/// Lets [`crate::Monitor::deadline`] be called on this CPU in `seconds`, unless an earlier deadline is set.
-pub fn set_deadline(seconds: u64) {
+/// Returns what the physical counter shows in so many seconds.
+pub fn after(seconds: u64) -> u64 {
     let ticks = seconds.saturating_mul(regs::CNTFRQ_EL0.read());
-    let at = regs::CNTPCT_EL0.read().saturating_add(ticks);
-    let deadlines = &cpu::this().deadlines;
+    regs::CNTPCT_EL0.read().saturating_add(ticks)
+}
+
+/// Lets [`crate::vm::Monitor::deadline`] be called on this CPU when the physical counter shows `at`, or before.
+pub fn set_deadline(at: u64) {
+    let deadlines = cpu::this().slot::<Deadlines>();
     deadlines.devices.set(deadlines.devices.get().min(at));
     deadlines.program();
     cpu::isb();
@@ -91,14 +94,14 @@ pub fn set_deadline(seconds: u64) {
 
 /// Sets when this CPU has to look at its run queue: instead of when it was to before.
 pub fn set_schedule(at: Option<u64>) {
-    let deadlines = &cpu::this().deadlines;
+    let deadlines = cpu::this().slot::<Deadlines>();
     deadlines.schedule.set(at.unwrap_or(NEVER));
     deadlines.program();
 }
 
 /// Ends the deadlines that have passed, so that the timer's interrupt line falls. True if devices wait for one of them.
 pub(crate) fn end_deadlines() -> bool {
-    let deadlines = &cpu::this().deadlines;
+    let deadlines = cpu::this().slot::<Deadlines>();
     let now = regs::CNTPCT_EL0.read();
     if deadlines.schedule.get() <= now {
         deadlines.schedule.set(NEVER);

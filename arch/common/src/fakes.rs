@@ -17,6 +17,7 @@ pub enum Access {
 struct Recorder {
     values: HashMap<&'static str, u64>,
     log: Vec<Access>,
+    instructions: Vec<&'static str>,
 }
 
 thread_local!(static RECORDER: RefCell<Recorder> = RefCell::default());
@@ -60,4 +61,14 @@ pub fn write(name: &'static str, value: u64) {
         r.log.push(Access::Write(name, value));
         r.values.insert(name, value);
     });
+}
+
+/// Records an instruction that is no access of a register.
+pub fn execute(instruction: &'static str) {
+    RECORDER.with_borrow_mut(|r| r.instructions.push(instruction));
+}
+
+/// Takes the instructions recorded since the last call.
+pub fn take_instructions() -> Vec<&'static str> {
+    RECORDER.with_borrow_mut(|r| std::mem::take(&mut r.instructions))
 }

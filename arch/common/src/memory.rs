@@ -21,6 +21,13 @@ pub enum Error {
     NoStack,
     /// Not enough contiguous memory of this many bytes is left for a guest.
     NoGuestMemory(u64),
+    /// A device may still write to the memory of a VM that has stopped: so many bytes, of so many that are kept for such reasons.
+    InUse {
+        /// The VM's.
+        size: u64,
+        /// Those of all VMs since power-on.
+        all: u64,
+    },
     /// A mapping failed.
     Paging(PagingError),
     /// The allocator's books do not allow it.
@@ -37,6 +44,12 @@ impl core::fmt::Display for Error {
             Self::NoGuestMemory(size) => {
                 write!(f, "no {} MiB of contiguous memory are left for the VM", size / MIB)
             }
+            Self::InUse { size, all } => write!(
+                f,
+                "the firmware does not take its event queues back, so its {} MiB stay out of use; {} MiB in all do",
+                size / MIB,
+                all / MIB
+            ),
             Self::Paging(error) => write!(f, "a translation table could not be built: {error:?}"),
             Self::Frames(error) => write!(f, "the memory map is inconsistent: {error:?}"),
         }

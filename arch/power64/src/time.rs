@@ -6,10 +6,10 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::board::opal::{self, Token};
+use crate::board::uart;
 use crate::cpu;
-use crate::opal::{self, Token};
-use crate::regs::{DEC, HDEC, TB};
-use crate::uart;
+use crate::cpu::regs::{DEC, HDEC, TB};
 
 /// Seconds since 1970 when the time base was zero.
 static BASE: AtomicU64 = AtomicU64::new(0);
@@ -174,38 +174,43 @@ impl Default for Deadlines {
     }
 }
 
+/// Those of this CPU.
+#[inline(always)] // An address computation.
+fn deadlines() -> &'static Deadlines {
+    cpu::this().slot()
+}
+
 /// Sets this CPU's decrementer up: it rings for nothing.
 pub fn start_cpu() {
-    cpu::this().deadlines.program();
+    deadlines().program();
 }
 
 /// From now on vCPUs share this CPU.
 pub fn share_cpu() {
     if DOORBELLS_WAIT.load(Ordering::Relaxed) {
-        let deadlines = &cpu::this().deadlines;
+        let deadlines = deadlines();
         deadlines.farthest.set(frequency() / LOOKS);
         deadlines.set_decrementer(deadlines.next());
     }
 }
 
-/// Lets [`crate::Monitor::deadline`] be called on this CPU in `seconds`, unless an earlier deadline is set.
-pub fn set_deadline(seconds: u64) {
-    let at = ticks().saturating_add(seconds.saturating_mul(frequency()));
-    let deadlines = &cpu::this().deadlines;
+/// Lets [`crate::Monitor::deadline`] be called on this CPU when the time base shows `at`, or before.
+pub fn set_deadline(at: u64) {
+    let deadlines = deadlines();
     deadlines.devices.set(deadlines.devices.get().min(at));
     deadlines.program();
 }
 
 /// Sets when this CPU has to look at its run queue: instead of when it was to before.
 pub fn set_schedule(at: Option<u64>) {
-    let deadlines = &cpu::this().deadlines;
+    let deadlines = deadlines();
     deadlines.schedule.set(at.unwrap_or(NEVER));
     deadlines.program();
 }
 
 /// Lets this CPU look at the console from now on.
 pub fn poll_console() {
-    let deadlines = &cpu::this().deadlines;
+    let deadlines = deadlines();
     deadlines.console.set(ticks() + period());
     deadlines.program();
 }
@@ -221,9 +226,9 @@ fn period() -> u64 {
 /// in QEMU, its exception stays until a guest is interrupted by it. So the resident guest's decrementer rings for it meanwhile,
 /// if that one is later, and then is set to what it would be: it also says how long that was, without the time base.
 #[must_use = "what is due has to be served"]
-#[inline] // One caller, on the way of every wait.
+#[inline(always)] // On the way of every wait.
 pub(crate) fn stop(stop: impl FnOnce()) -> bool {
-    let deadlines = &cpu::this().deadlines;
+    let deadlines = deadlines();
     if deadlines.is_quiet() {
         // No guest's decrementer is later.
         // SAFETY: the hypervisor's own timer.
@@ -263,10 +268,23 @@ pub(crate) fn signed(decrementer: u64) -> i64 {
     decrementer as i32 as i64
 }
 
+/// Returns what a decrementer is to be set to for so many ticks: one that has expired longer ago than 32 bits say would be one
+/// that has not.
+#[inline(always)] // A comparison.
+pub(crate) fn bounded(ticks: i64) -> u64 {
+    let word = ticks as i32;
+    // Almost always: a comparison instead of two.
+    if i64::from(word) == ticks {
+        return ticks as u64;
+    }
+    let farthest = if ticks < 0 { i32::MIN } else { i32::MAX };
+    i64::from(farthest) as u64
+}
+
 /// Ends the deadlines that have passed, and sets the decrementer for the others: after it has rung. True if devices wait
-/// for one of them.
-pub(crate) fn end_deadlines() -> bool {
-    let deadlines = &cpu::this().deadlines;
+/// for one of them. `look` looks at the console, if time has come for that.
+pub(crate) fn end_deadlines(look: impl FnOnce()) -> bool {
+    let deadlines = deadlines();
     let now = ticks();
     if deadlines.schedule.get() <= now {
         deadlines.schedule.set(NEVER);
@@ -284,7 +302,7 @@ pub(crate) fn end_deadlines() -> bool {
     deadlines.set.set(at);
     deadlines.set_decrementer(at);
     if console {
-        uart::poll();
+        look();
     }
     devices
 }
@@ -304,29 +322,29 @@ mod tests {
 
     #[test]
     fn the_decrementer_rings_for_the_earliest_deadline() {
-        use crate::regs::fakes;
+        use crate::cpu::regs::fakes;
         fakes::reset();
         fakes::set("TB", 1000);
         set_schedule(Some(5000));
         assert_eq!(fakes::get("HDEC"), 4000);
-        set_deadline(1);
+        set_deadline(frequency() + 1000);
         assert_eq!(fakes::get("HDEC"), 4000);
         fakes::set("TB", 5001);
-        assert!(!end_deadlines());
+        assert!(!end_deadlines(|| {}));
         assert_eq!(fakes::get("HDEC"), frequency() + 1000 - 5001);
         fakes::set("TB", frequency() + 1000);
-        assert!(end_deadlines());
+        assert!(end_deadlines(|| {}));
         assert_eq!(fakes::get("HDEC"), FARTHEST);
         poll_console();
         assert_eq!(fakes::get("HDEC"), period());
         fakes::set("TB", frequency() + 1000 + period());
-        assert!(!end_deadlines());
+        assert!(!end_deadlines(|| {}));
         assert_eq!(fakes::get("HDEC"), period());
     }
 
     #[test]
     fn a_stopped_cpu_goes_on_by_the_guests_decrementer() {
-        use crate::regs::fakes;
+        use crate::cpu::regs::fakes;
         /// Stops for so many ticks; returns what DEC was meanwhile, and whether a deadline has come.
         fn stopped(passed: u64) -> (u64, bool) {
             let mut dec = 0;
@@ -340,7 +358,7 @@ mod tests {
         }
         fakes::reset();
         fakes::set("TB", 1000);
-        end_deadlines();
+        end_deadlines(|| {});
         fakes::set("DEC", 7000);
         assert_eq!(stopped(100), (7000, false), "without a deadline the guest's is left alone");
         assert_eq!(fakes::get("DEC"), 6900);
@@ -351,7 +369,7 @@ mod tests {
         assert_eq!((fakes::get("DEC"), fakes::get("HDEC")), (6000, 4000));
         assert_eq!(stopped(4500), (4000, true));
         assert_eq!(fakes::get("DEC"), 1500);
-        end_deadlines();
+        end_deadlines(|| {});
         fakes::set("DEC", 10);
         set_schedule(Some(fakes::get("TB") + 50));
         assert_eq!(stopped(20), (10, false), "the guest's rings first");
@@ -362,7 +380,7 @@ mod tests {
 
     #[test]
     fn where_doorbells_wait_a_shared_cpu_looks_by_itself() {
-        use crate::regs::fakes;
+        use crate::cpu::regs::fakes;
         fakes::reset();
         fakes::set("TB", 1000);
         share_cpu();

@@ -3,11 +3,11 @@
 
 use turnstile_vm::attention::Reasons;
 
-use crate::{Architecture, with};
+use crate::{Queues, with};
 
 /// Hands a vCPU that was taken out of where it was parked to its run queue.
 #[cold]
-pub fn wake<A: Architecture>(vcpu: &A::Vcpu) {
+pub fn wake<A: Queues>(vcpu: &A::Vcpu) {
     let (Some(thread), Some(system)) = (A::thread(vcpu), A::system().get()) else { return };
     let Some(index) = system.shared.wake(thread.as_ref().number) else { return };
     let Some(home) = system.cpus.get(index as usize) else { return };
@@ -22,7 +22,7 @@ pub fn wake<A: Architecture>(vcpu: &A::Vcpu) {
 
 /// Runs `f` while a vCPU is claimed, which is in no CPU; `None` if it is in one, or in use. The vCPU looks at its
 /// interrupts afterwards. `f` waits for nothing: who loads the vCPU waits for it.
-pub fn with_absent<A: Architecture, T>(target: &'static A::Vcpu, f: impl FnOnce() -> T) -> Option<T> {
+pub fn with_absent<A: Queues, T>(target: &'static A::Vcpu, f: impl FnOnce() -> T) -> Option<T> {
     A::thread(target)?;
     let attention = A::attention(target);
     let claim = attention.claim()?;

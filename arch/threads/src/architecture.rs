@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What an architecture provides, so that its vCPUs may share CPUs.
+//! What an architecture provides, so that its vCPUs may share CPUs: what waking a vCPU takes ([`Queues`]), and what a
+//! switch moves ([`Architecture`]).
 
 use core::sync::atomic::AtomicU64;
 
@@ -8,11 +9,11 @@ use turnstile_vm::attention::{Attention, KickToken, Posted};
 
 use crate::{Scheduler, System, Thread};
 
-/// An architecture; where it has several interrupt controllers, with one of them. All are to have the same types and the
-/// same [`Architecture::system`].
+/// The run queues of an architecture, and the vCPUs in them; where it has several interrupt controllers, with one of them.
+/// All are to have the same types and the same [`Queues::system`].
 ///
-/// Interrupts are masked, or held, in every function but [`Architecture::pause`] and [`Architecture::idle`].
-pub trait Architecture: 'static {
+/// Interrupts are masked, or held, in every function.
+pub trait Queues: 'static {
     /// What a physical CPU has for itself.
     type Cpu: Sync + 'static;
     /// A vCPU.
@@ -21,8 +22,6 @@ pub trait Architecture: 'static {
     type Thread: AsRef<Thread> + 'static;
     /// What is known of the vCPUs that ran on a CPU: what they have left behind there.
     type Residue: Default;
-    /// An interrupt that was taken while a vCPU waited.
-    type Interrupt;
 
     /// Returns where all vCPUs that share CPUs are noted.
     fn system() -> &'static Once<System<Self::Vcpu, Self::Cpu>>;
@@ -43,10 +42,67 @@ pub trait Architecture: 'static {
 
     /// The count of time, the same on all CPUs.
     fn ticks() -> u64;
-    /// Lets this CPU be interrupted at a time; never, if there is none. Instead of what was said before.
-    fn set_schedule(at: Option<u64>);
     /// Interrupts the CPU with `token`, which then looks at its run queue. Ordered behind the stores before it.
     fn reschedule(token: KickToken);
+}
+
+/// The part of an implementation of [`Queues`] that is the same on all machines: for a `PerCpu` that has a number, a kick token and
+/// a slot with its run queue, and a `Vcpu` that has an attention word and perhaps a thread.
+#[macro_export]
+macro_rules! queues_of {
+    ($cpu:ty, $vcpu:ty, $thread:ty, $residue:ty) => {
+        type Cpu = $cpu;
+        type Vcpu = $vcpu;
+        type Thread = $thread;
+        type Residue = $residue;
+
+        #[cfg(target_os = "none")]
+        fn system() -> &'static spin::Once<$crate::System<$vcpu, $cpu>> {
+            static SYSTEM: spin::Once<$crate::System<$vcpu, $cpu>> = spin::Once::new();
+            &SYSTEM
+        }
+
+        /// On the host each test has a machine of its own.
+        #[cfg(not(target_os = "none"))]
+        fn system() -> &'static spin::Once<$crate::System<$vcpu, $cpu>> {
+            std::thread_local!(
+                static SYSTEM: &'static spin::Once<$crate::System<$vcpu, $cpu>> =
+                    std::boxed::Box::leak(std::boxed::Box::default())
+            );
+            SYSTEM.with(|system| *system)
+        }
+
+        fn index(cpu: &$cpu) -> usize {
+            cpu.index
+        }
+
+        fn kick_token(cpu: &$cpu) -> turnstile_vm::attention::KickToken {
+            cpu.kick_token()
+        }
+
+        fn scheduler(cpu: &$cpu) -> &spin::Once<$crate::Scheduler<$vcpu, $residue>> {
+            cpu.slot()
+        }
+
+        fn attention(vcpu: &$vcpu) -> &turnstile_vm::attention::Attention {
+            &vcpu.attention
+        }
+
+        fn thread(vcpu: &$vcpu) -> Option<&$thread> {
+            vcpu.thread.as_ref()
+        }
+    };
+}
+
+/// An architecture: what a switch moves, and how a CPU waits.
+///
+/// Interrupts are masked, or held, in every function but [`Architecture::pause`] and [`Architecture::idle`].
+pub trait Architecture: Queues {
+    /// An interrupt that was taken while a vCPU waited.
+    type Interrupt;
+
+    /// Lets this CPU be interrupted at a time; never, if there is none. Instead of what was said before.
+    fn set_schedule(at: Option<u64>);
     /// Waits until this CPU is interrupted, and takes the interrupt. What it announces is read behind it.
     fn pause() -> Self::Interrupt;
     /// The same on a CPU where no vCPU is resident: the interrupt is the hypervisor's, which handles it.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Physical CPUs that several vCPUs share: their run queues, and when one vCPU gives way to the next. What a vCPU's state
-//! is, and how it gets into a CPU and out of it, is the architecture's ([`Architecture`]).
+//! is, and how it gets into a CPU and out of it, is the architecture's ([`Architecture`]); what waking one takes is less
+//! ([`Queues`]).
 //!
 //! A vCPU that shares CPUs is a *thread* of the hypervisor: it has a stack of its own, with its exit frame at the
 //! top. It gives its CPU away inside an exit, in the full tier, and comes back there, maybe on another CPU. Of a vCPU that
@@ -30,7 +31,7 @@ use core::sync::atomic::AtomicU64;
 use turnstile_sched::{Class, RunQueue, Shared};
 
 pub use absent::{wake, with_absent};
-pub use architecture::Architecture;
+pub use architecture::{Architecture, Queues};
 pub use turn::{arrive, give_way, reschedule, run, wait};
 
 /// Slices in a second: 4 ms each.
@@ -84,11 +85,11 @@ struct Local<V: 'static, R> {
     residue: R,
 }
 
-type SystemOf<A> = System<<A as Architecture>::Vcpu, <A as Architecture>::Cpu>;
-type LocalOf<A> = Local<<A as Architecture>::Vcpu, <A as Architecture>::Residue>;
+type SystemOf<A> = System<<A as Queues>::Vcpu, <A as Queues>::Cpu>;
+type LocalOf<A> = Local<<A as Queues>::Vcpu, <A as Queues>::Residue>;
 
 /// Makes the run queues: `tenants` in the order of their numbers. Once, by the boot CPU, before the others
-/// are let go. `frequency` is that of [`Architecture::ticks`], in Hz.
+/// are let go. `frequency` is that of [`Queues::ticks`], in Hz.
 pub fn start<A: Architecture>(
     tenants: Vec<Tenant<A::Vcpu>>,
     cpus: &'static [&'static A::Cpu],
@@ -122,17 +123,17 @@ pub fn start<A: Architecture>(
 }
 
 /// Says whether vCPUs share a CPU.
-pub fn is_shared<A: Architecture>(cpu: &A::Cpu) -> bool {
+pub fn is_shared<A: Queues>(cpu: &A::Cpu) -> bool {
     A::scheduler(cpu).get().is_some()
 }
 
 /// Returns how many ticks a thread has been ready in all, and did not run.
-pub fn stolen<A: Architecture>(thread: &A::Thread) -> u64 {
+pub fn stolen<A: Queues>(thread: &A::Thread) -> u64 {
     A::system().get().map_or(0, |system| system.shared.threads[thread.as_ref().number as usize].stolen())
 }
 
 /// Returns when a thread was last ready, and did not run yet.
-pub fn ready_at<A: Architecture>(thread: &A::Thread) -> u64 {
+pub fn ready_at<A: Queues>(thread: &A::Thread) -> u64 {
     A::system().get().map_or(0, |system| system.shared.threads[thread.as_ref().number as usize].ready_at())
 }
 
@@ -140,11 +141,7 @@ pub fn ready_at<A: Architecture>(thread: &A::Thread) -> u64 {
 /// this vCPU to look for, not for the one that was put, which would be parked with a reason that nobody wakes it for.
 /// `f` gets what vCPUs have left behind here, and the ticks that were stolen from this one.
 #[inline] // Of each switch.
-pub fn resident<A: Architecture>(
-    vcpu: &'static A::Vcpu,
-    thread: &A::Thread,
-    f: impl FnOnce(&mut A::Residue, u64),
-) {
+pub fn resident<A: Queues>(vcpu: &'static A::Vcpu, thread: &A::Thread, f: impl FnOnce(&mut A::Residue, u64)) {
     with::<A, _>(|local, system| {
         local.resident = Some(vcpu);
         f(&mut local.residue, system.shared.threads[thread.as_ref().number as usize].stolen());
@@ -152,7 +149,7 @@ pub fn resident<A: Architecture>(
 }
 
 /// Runs `f` on this CPU's queue; `None` if it has none. `f` must not get here again: it calls nothing that posts.
-fn with<A: Architecture, T>(f: impl FnOnce(&mut LocalOf<A>, &'static SystemOf<A>) -> T) -> Option<T> {
+fn with<A: Queues, T>(f: impl FnOnce(&mut LocalOf<A>, &'static SystemOf<A>) -> T) -> Option<T> {
     let (system, scheduler) = (A::system().get()?, A::scheduler(A::this()).get()?);
     // SAFETY: this CPU alone gets here, interrupts are masked, and `f` does not come back.
     Some(f(unsafe { &mut *scheduler.0.get() }, system))

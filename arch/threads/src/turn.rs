@@ -5,10 +5,10 @@ use core::sync::atomic::AtomicU64;
 
 use turnstile_vm::attention::Reasons;
 
-use crate::{Architecture, LocalOf, SystemOf, with};
+use crate::{Architecture, LocalOf, Queues, SystemOf, with};
 
 /// Takes in those that others have handed over, and those whose time has come.
-fn collect<A: Architecture>(local: &mut LocalOf<A>, system: &SystemOf<A>, now: u64) {
+fn collect<A: Queues>(local: &mut LocalOf<A>, system: &SystemOf<A>, now: u64) {
     local.queue.receive(now);
     while let Some(number) = local.queue.expired(now) {
         if A::attention(system.vcpus[number as usize]).wake() {
@@ -17,7 +17,7 @@ fn collect<A: Architecture>(local: &mut LocalOf<A>, system: &SystemOf<A>, now: u
     }
 }
 
-fn pick<A: Architecture>(local: &mut LocalOf<A>, system: &SystemOf<A>, now: u64) -> Option<&'static A::Vcpu> {
+fn pick<A: Queues>(local: &mut LocalOf<A>, system: &SystemOf<A>, now: u64) -> Option<&'static A::Vcpu> {
     local.queue.pick(now).map(|number| system.vcpus[number as usize])
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use spin::Once;
 use turnstile_sched::Class;
-use turnstile_threads::{Architecture, Scheduler, System, Tenant, Thread, arrive, run, start, wait};
+use turnstile_threads::{Architecture, Queues, Scheduler, System, Tenant, Thread, arrive, run, start, wait};
 use turnstile_vm::attention::{Attention, KickToken, Posted, Reasons};
 
 const CPUS: usize = 2;
@@ -79,12 +79,11 @@ fn stop_here() {
 
 struct Host;
 
-impl Architecture for Host {
+impl Queues for Host {
     type Cpu = Cpu;
     type Vcpu = Vcpu;
     type Thread = Task;
     type Residue = ();
-    type Interrupt = ();
 
     fn system() -> &'static Once<System<Vcpu, Cpu>> {
         &SYSTEM
@@ -126,14 +125,18 @@ impl Architecture for Host {
         BEGIN.call_once(Instant::now).elapsed().as_nanos() as u64
     }
 
-    fn set_schedule(at: Option<u64>) {
-        *Self::this().schedule.lock().unwrap() = at;
-    }
-
     fn reschedule(token: KickToken) {
         let cpu = CPUS_OF_ALL.get().unwrap()[token as usize];
         *cpu.interrupted.lock().unwrap() = true;
         cpu.interrupt.notify_one();
+    }
+}
+
+impl Architecture for Host {
+    type Interrupt = ();
+
+    fn set_schedule(at: Option<u64>) {
+        *Self::this().schedule.lock().unwrap() = at;
     }
 
     fn pause() {

@@ -9,25 +9,14 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use turnstile_firmware::clock;
 
 use crate::cpu;
-use crate::lapic;
-use crate::ports;
+use crate::cpu::ports;
+pub use crate::cpu::ticks;
+use crate::irq::lapic;
 
 /// Seconds since 1970 when the time stamp counter was zero.
 static BASE: AtomicU64 = AtomicU64::new(0);
 /// Ticks of the time stamp counter in a second.
 static FREQUENCY: AtomicU64 = AtomicU64::new(1_000_000_000);
-
-/// The time stamp counter (APM vol. 2, 13.2.4). On the host a fake that a test sets.
-#[inline(always)] // A few instructions.
-pub fn ticks() -> u64 {
-    #[cfg(target_os = "none")]
-    // SAFETY: reads a counter.
-    unsafe {
-        core::arch::x86_64::_rdtsc()
-    }
-    #[cfg(not(target_os = "none"))]
-    crate::regs::fakes::read("TSC")
-}
 
 /// Ticks of the time stamp counter in a second.
 pub fn frequency() -> u64 {
@@ -210,28 +199,47 @@ impl Default for Deadlines {
     }
 }
 
-/// Lets [`crate::Monitor::deadline`] be called on this CPU in so many nanoseconds, unless an earlier deadline is set.
-pub fn set_deadline_in(nanoseconds: u64) {
+/// Returns what the time stamp counter shows in so many nanoseconds.
+pub fn after(nanoseconds: u64) -> u64 {
     let wait = u128::from(nanoseconds) * u128::from(frequency()) / NANOSECONDS;
-    let at = ticks().saturating_add(u64::try_from(wait).unwrap_or(NEVER));
-    let deadlines = &cpu::this().deadlines;
+    ticks().saturating_add(u64::try_from(wait).unwrap_or(NEVER))
+}
+
+/// Lets [`crate::Monitor::deadline`] be called on this CPU when the time stamp counter shows `at`, or before.
+pub fn set_deadline(at: u64) {
+    let deadlines = cpu::this().slot::<Deadlines>();
     deadlines.devices.set(deadlines.devices.get().min(at));
     deadlines.program();
 }
 
 /// Sets when this CPU has to look at its run queue: instead of when it was to before.
 pub fn set_schedule(at: Option<u64>) {
-    let deadlines = &cpu::this().deadlines;
+    let deadlines = cpu::this().slot::<Deadlines>();
     deadlines.schedule.set(at.unwrap_or(NEVER));
+    deadlines.program();
+}
+
+/// Lets the timer of the vCPU that is resident on this CPU ring in so many nanoseconds, unless it rings earlier. When it has rung,
+/// what it was set to is set again.
+pub fn ring_guest_in(nanoseconds: u64) {
+    let at = after(nanoseconds);
+    let deadlines = cpu::this().slot::<Deadlines>();
+    deadlines.guest.set(deadlines.guest.get().min(at));
     deadlines.program();
 }
 
 /// Sets when the timer of the vCPU that is resident on this CPU rings: instead of when it was to before.
 #[inline]
 pub fn set_guest(at: Option<u64>) {
-    let deadlines = &cpu::this().deadlines;
+    let deadlines = cpu::this().slot::<Deadlines>();
     deadlines.guest.set(at.unwrap_or(NEVER));
     deadlines.program();
+}
+
+/// When the timer of the resident vCPU rings.
+#[cfg(test)]
+pub(crate) fn guest_deadline() -> u64 {
+    cpu::this().slot::<Deadlines>().guest.get()
 }
 
 /// Which deadlines have passed.
@@ -247,7 +255,7 @@ pub struct Passed {
 
 /// Ends the deadlines that have passed, and sets the timer for the others: after it has rung.
 pub(crate) fn end_deadlines() -> Passed {
-    let deadlines = &cpu::this().deadlines;
+    let deadlines = cpu::this().slot::<Deadlines>();
     let now = ticks();
     let end = |deadline: &Cell<u64>| {
         let passed = deadline.get() <= now;

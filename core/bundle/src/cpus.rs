@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Lists of physical CPUs, and who is on each of them.
+//! Lists of physical CPUs.
 
 use core::fmt;
-
-use crate::MAX_PHYSICAL_CPUS;
-use crate::error::SpecError;
-use crate::spec::{Schedule, VmSpec};
 
 /// A list of physical CPUs, by their indexes: a view of the caller's numbers or of the bundle.
 #[derive(Clone, Copy)]
@@ -60,19 +56,6 @@ impl<'a> CpuList<'a> {
         let list = *self;
         (0..list.len()).filter_map(move |index| list.get(index))
     }
-
-    /// Checks that every CPU can exist and is named once.
-    pub(crate) fn check(&self) -> Result<(), SpecError> {
-        let mut seen = [false; MAX_PHYSICAL_CPUS];
-        for cpu in self.iter() {
-            match seen.get_mut(usize::from(cpu)) {
-                None => return Err(SpecError::CpuOutOfRange(cpu)),
-                Some(true) => return Err(SpecError::CpuTwice(cpu)),
-                Some(seen) => *seen = true,
-            }
-        }
-        Ok(())
-    }
 }
 
 impl PartialEq for CpuList<'_> {
@@ -86,47 +69,5 @@ impl Eq for CpuList<'_> {}
 impl fmt::Debug for CpuList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-/// Which VM is on each physical CPU: of those that share one, the first.
-pub(crate) struct Tenants([Option<Tenant>; MAX_PHYSICAL_CPUS]);
-
-#[derive(Clone, Copy)]
-struct Tenant {
-    vm: u8,
-    pinned: bool,
-}
-
-/// A CPU that a VM cannot have because of an earlier one.
-pub(crate) struct Conflict {
-    /// The CPU.
-    pub cpu: u16,
-    /// The earlier VM's index.
-    pub with: usize,
-    /// Whether the earlier VM is pinned to the CPU.
-    pub pinned: bool,
-}
-
-impl Tenants {
-    /// Makes a machine without VMs.
-    pub(crate) const fn new() -> Tenants {
-        Tenants([None; MAX_PHYSICAL_CPUS])
-    }
-
-    /// Puts a VM whose list was checked on its CPUs.
-    pub(crate) fn admit(&mut self, index: usize, vm: &VmSpec<'_>) -> Result<(), Conflict> {
-        let pinned = vm.schedule == Schedule::Pinned;
-        for cpu in vm.cpus.iter() {
-            let Some(tenant) = self.0.get_mut(usize::from(cpu)) else { continue };
-            match tenant {
-                None => *tenant = Some(Tenant { vm: index as u8, pinned }),
-                Some(other) if pinned || other.pinned => {
-                    return Err(Conflict { cpu, with: usize::from(other.vm), pinned: other.pinned });
-                }
-                Some(_) => {}
-            }
-        }
-        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use arrayvec::ArrayString;
 use turnstile_machine::{MapError, pseries};
 
 use crate::machine::Apic;
-use crate::spec::Class;
+use crate::schedule::Class;
 use crate::{MAX_CMDLINE, MAX_NAME, MAX_PHYSICAL_CPUS, MAX_VMS, VERSION};
 
 /// Which VM an error is about.
@@ -53,6 +53,15 @@ pub enum SpecError {
     },
     /// The number of a partition's vCPUs is not 1 to [`pseries::MAX_VCPUS`].
     PartitionVcpus(usize),
+    /// No core has this many threads.
+    Threads(u8),
+    /// A partition's vCPUs are no whole cores.
+    Cores {
+        /// The number of vCPUs.
+        vcpus: usize,
+        /// The threads of a core.
+        threads: u8,
+    },
     /// The VM is pinned, and its list of physical CPUs has not one for each vCPU.
     Pinning {
         /// The number of vCPUs.
@@ -102,6 +111,15 @@ impl fmt::Display for SpecError {
             SpecError::PartitionVcpus(0) => f.write_str("there are no vCPUs; give at least 1"),
             SpecError::PartitionVcpus(vcpus) => {
                 write!(f, "{vcpus} vCPUs are too many for a partition; give at most {}", pseries::MAX_VCPUS)
+            }
+            SpecError::Threads(threads) => {
+                write!(f, "a core cannot have {threads} threads; give 1, 2, 4 or 8")
+            }
+            SpecError::Cores { vcpus, threads } => {
+                write!(
+                    f,
+                    "{vcpus} vCPUs are no whole cores of {threads} threads; give a multiple of {threads}"
+                )
             }
             SpecError::Pinning { vcpus, cpus } => {
                 write!(f, "its {vcpus} vCPUs are pinned to {cpus} physical CPUs; name one for each")

@@ -11,7 +11,7 @@
 //! / {
 //!     digest = <u64>;                    at byte 76, always
 //!     compatible = "turnstile,bundle";
-//!     version = <4>;
+//!     version = <5>;
 //!     images {
 //!         image-0 { digest = <u64>; data = [...]; };
 //!     };
@@ -20,15 +20,16 @@
 //!             name = "linux"; vcpus = <2>; cpus = <0 1>; schedule = "pinned";
 //!             memory = <u64>; mapping = "at-start";
 //!             machine = "virt"; gic = "auto"; pmu = "off"; sve;
+//!             format = "flat"; load = <u64>; entry = <u64>; flash = <u64>;
 //!             on-crash = "stop"; statistics; cmdline = "..."; kernel = <0>; initrd = <1>;
 //!         };
 //!         vm-1 {
 //!             schedule = "shared"; weight = <100>;         or realtime = <1>;
-//!             machine = "pc"; apic = "x2apic"; paravirt = "clock", "eoi";
+//!             machine = "pc"; apic = "x2apic"; paravirt = "clock", "eoi"; triple-fault = "reset";
 //!             ...
 //!         };
 //!         vm-2 {
-//!             machine = "pseries"; interrupts = "auto";
+//!             machine = "pseries"; interrupts = "auto"; threads = <1>;
 //!             ...
 //!         };
 //!     };
@@ -46,6 +47,7 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
+mod check;
 mod choices;
 mod cpus;
 mod digest;
@@ -53,18 +55,22 @@ mod error;
 mod machine;
 mod paravirt;
 mod read;
+mod schedule;
 mod spec;
+mod tenants;
 #[cfg(feature = "alloc")]
 mod write;
 
+pub use check::validate;
 pub use choices::UnknownChoice;
 pub use cpus::CpuList;
 pub use error::{BundleError, Part, SpecError, VmLabel};
-pub use machine::{Apic, Arm64, Gic, Interrupts, Machine, Pc, Pmu, Pseries};
+pub use machine::{Apic, Arm64, Format, Gic, Interrupts, Machine, Pc, Pmu, Pseries, TripleFault};
 pub use paravirt::{Feature, Paravirt};
 pub use read::Bundle;
-pub use spec::{Class, Mapping, OnCrash, Schedule, VmSpec, validate};
-pub use turnstile_machine::{GicVersion, GuestMachine};
+pub use schedule::{Class, Schedule};
+pub use spec::{Mapping, OnCrash, VmSpec};
+pub use turnstile_machine::{Flat, GicVersion, GuestMachine};
 #[cfg(feature = "alloc")]
 pub use write::write;
 
@@ -79,7 +85,7 @@ pub const MAX_PHYSICAL_CPUS: usize = 512;
 /// The value of the root node's `compatible`.
 pub const COMPATIBLE: &str = "turnstile,bundle";
 /// The version of the format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The most images: a kernel and an initial RAM disk for each VM.
 const MAX_IMAGES: usize = 2 * MAX_VMS;

@@ -3,11 +3,9 @@
 
 use core::fmt;
 
-use turnstile_machine::map::{MEMORY_UNIT, MIN_MEMORY};
-use turnstile_machine::{GicVersion, GuestMachine, MapError, pseries};
+use turnstile_machine::{Flat, GicVersion, GuestMachine, pseries};
 
 use crate::choices::choices;
-use crate::error::SpecError;
 use crate::paravirt::Paravirt;
 
 /// A machine of one of the architectures.
@@ -32,6 +30,44 @@ pub struct Arm64 {
     pub pmu: Pmu,
     /// Whether it has the Scalable Vector Extension.
     pub sve: bool,
+    /// What its kernel's file is.
+    pub format: Format,
+    /// The bytes of each bank of flash; zero if there is none.
+    pub flash: u64,
+}
+
+/// What the file of a kernel for arm64 is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// An arm64 `Image`, whose header says where it goes.
+    #[default]
+    Image,
+    /// Bytes without a header.
+    Flat(Flat),
+}
+
+impl Format {
+    /// The name of [`Format::Image`] in configurations and bundles.
+    pub const IMAGE: &'static str = "image";
+    /// The name of [`Format::Flat`] in configurations and bundles.
+    pub const FLAT: &'static str = "flat";
+
+    /// Returns the name in configurations and bundles.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Image => Format::IMAGE,
+            Format::Flat(_) => Format::FLAT,
+        }
+    }
+}
+
+impl Arm64 {
+    /// Returns the bytes of all banks of flash.
+    #[must_use]
+    pub fn flash_bytes(&self) -> u64 {
+        self.map.map().flash_banks(self.flash).map(|bank| bank.size).sum()
+    }
 }
 
 /// A PC.
@@ -41,13 +77,23 @@ pub struct Pc {
     pub apic: Apic,
     /// What of KVM's paravirtual interface it offers.
     pub paravirt: Paravirt,
+    /// What a shutdown of one of its processors is.
+    pub triple_fault: TripleFault,
 }
 
 /// A partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pseries {
     /// Its interrupt controller.
     pub interrupts: Interrupts,
+    /// How many of its vCPUs are the threads of a core: one of [`pseries::THREADS`].
+    pub threads: u8,
+}
+
+impl Default for Pseries {
+    fn default() -> Self {
+        Self { interrupts: Interrupts::default(), threads: 1 }
+    }
 }
 
 choices! {
@@ -78,18 +124,6 @@ impl Interrupts {
 impl Pseries {
     /// Its name in configurations and bundles.
     pub const NAME: &'static str = "pseries";
-
-    /// Checks that a VM of `vcpus` vCPUs and `memory` bytes of RAM can be had.
-    ///
-    /// # Errors
-    ///
-    /// Says which bound does not hold.
-    pub fn check(&self, vcpus: usize, memory: u64) -> Result<(), SpecError> {
-        if vcpus == 0 || vcpus > pseries::MAX_VCPUS {
-            return Err(SpecError::PartitionVcpus(vcpus));
-        }
-        pseries::check_memory(memory).map_err(SpecError::Map)
-    }
 }
 
 choices! {
@@ -152,31 +186,22 @@ impl Apic {
     }
 }
 
+choices! {
+    /// What it is when a processor of a PC shuts down, because a fault could not be delivered, nor the double fault.
+    TripleFault {
+        /// A reset, as the chip set of a PC makes it one.
+        #[default]
+        Reset = "reset",
+        /// A crash of the guest.
+        Crash = "crash",
+    }
+}
+
 impl Pc {
     /// Its name in configurations and bundles.
     pub const NAME: &'static str = "pc";
     /// The most memory in bytes: with what is above the hole below 4 GiB it ends within 40 bits.
     pub const MAX_MEMORY: u64 = (1 << 40) - (1 << 30);
-
-    /// Checks that a VM of `vcpus` vCPUs and `memory` bytes of RAM can be had.
-    ///
-    /// # Errors
-    ///
-    /// Says which bound does not hold.
-    pub const fn check(&self, vcpus: usize, memory: u64) -> Result<(), SpecError> {
-        if vcpus == 0 || vcpus > self.apic.max_vcpus() {
-            return Err(SpecError::ApicVcpus { apic: self.apic, vcpus });
-        }
-        if memory < MIN_MEMORY {
-            Err(SpecError::Map(MapError::TooSmall(memory)))
-        } else if !memory.is_multiple_of(MEMORY_UNIT) {
-            Err(SpecError::Map(MapError::Unaligned(memory)))
-        } else if memory > Self::MAX_MEMORY {
-            Err(SpecError::Map(MapError::TooLarge { memory, most: Self::MAX_MEMORY }))
-        } else {
-            Ok(())
-        }
-    }
 }
 
 impl Machine {
@@ -205,21 +230,6 @@ impl Machine {
         match self {
             Machine::Arm64(_) | Machine::Pseries(_) => None,
             Machine::Pc(pc) => Some(pc),
-        }
-    }
-
-    /// Checks that a VM of `vcpus` vCPUs and `memory` bytes of RAM can be had.
-    ///
-    /// # Errors
-    ///
-    /// Says which bound does not hold.
-    pub fn check(&self, vcpus: usize, memory: u64) -> Result<(), SpecError> {
-        match self {
-            Machine::Arm64(Arm64 { map, gic, .. }) => {
-                map.map().check(gic.on(GicVersion::V3), vcpus, memory).map_err(SpecError::Map)
-            }
-            Machine::Pc(pc) => pc.check(vcpus, memory),
-            Machine::Pseries(pseries) => pseries.check(vcpus, memory),
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use core::fmt;
 
+use turnstile_x86policy::features::kvm;
+
 /// A part of the interface (Linux, `Documentation/virt/kvm/x86/cpuid.rst`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -46,6 +48,20 @@ impl Feature {
             Feature::StealTime => "steal-time",
             Feature::Unhalt => "unhalt",
             Feature::PollControl => "poll-control",
+        }
+    }
+
+    /// Returns its bits of EAX of KVM's CPUID leaf 4000_0001.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        match self {
+            Feature::Clock => kvm::CLOCKSOURCE | kvm::CLOCKSOURCE2 | kvm::CLOCKSOURCE_STABLE,
+            Feature::Eoi => kvm::PV_EOI,
+            Feature::Ipi => kvm::PV_SEND_IPI,
+            Feature::TlbFlush => kvm::PV_TLB_FLUSH,
+            Feature::StealTime => kvm::STEAL_TIME,
+            Feature::Unhalt => kvm::PV_UNHALT,
+            Feature::PollControl => kvm::POLL_CONTROL,
         }
     }
 

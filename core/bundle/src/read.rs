@@ -9,13 +9,16 @@ use core::ffi::CStr;
 use arrayvec::ArrayVec;
 use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::{Node, Property};
+use turnstile_machine::Flat;
 
+use crate::check::validate;
 use crate::cpus::CpuList;
 use crate::digest::{self, read_u32};
 use crate::error::{BundleError, Part};
-use crate::machine::{Arm64, Machine, Pc, Pseries};
+use crate::machine::{Arm64, Format, Machine, Pc, Pseries};
 use crate::paravirt::{Feature, Paravirt};
-use crate::spec::{Class, Schedule, VmSpec, validate};
+use crate::schedule::{Class, Schedule};
+use crate::spec::VmSpec;
 use crate::{COMPATIBLE, MAX_IMAGES, MAX_VMS, VERSION};
 
 /// A device tree's magic number.
@@ -24,7 +27,7 @@ const MAGIC: u32 = 0xd00d_feed;
 const PADDING: usize = 0x1_0000;
 
 /// The properties of a VM.
-const VM_PROPERTIES: [&str; 20] = [
+const VM_PROPERTIES: [&str; 26] = [
     "name",
     "vcpus",
     "cpus",
@@ -37,15 +40,24 @@ const VM_PROPERTIES: [&str; 20] = [
     "gic",
     "pmu",
     "sve",
+    "format",
+    "load",
+    "entry",
+    "flash",
     "apic",
     "paravirt",
+    "triple-fault",
     "interrupts",
+    "threads",
     "on-crash",
     "statistics",
     "cmdline",
     "kernel",
     "initrd",
 ];
+
+/// The properties that only machines for arm64 have.
+const ARM64_PROPERTIES: [&str; 7] = ["gic", "pmu", "sve", "format", "load", "entry", "flash"];
 
 /// A bundle that was checked, as a view of its blob.
 #[derive(Debug, Clone)]
@@ -74,9 +86,11 @@ impl<'a> Bundle<'a> {
         let fdt = Fdt::new(blob).map_err(|_| BundleError::Malformed("it is no device tree"))?;
         let (images, vms) = read_root(&fdt)?;
         let images = read_images(&images)?;
-        let vms = read_vms(&vms, &images)?;
-        validate(&vms)?;
-        Ok(Bundle { vms, digest })
+        // In place: a copy of all descriptions is a large part of a boot CPU's stack.
+        let mut bundle = Bundle { vms: Vms::new(), digest };
+        read_vms(&vms, &images, &mut bundle.vms)?;
+        validate(&bundle.vms)?;
+        Ok(bundle)
     }
 
     /// Returns the VMs, 1 to [`MAX_VMS`] of them; a VM's index is its `VmId`.
@@ -168,15 +182,14 @@ fn read_images<'a>(node: &FdtNode<'a>) -> Result<Images<'a>, BundleError> {
     Ok(images)
 }
 
-fn read_vms<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<Vms<'a>, BundleError> {
+fn read_vms<'a>(node: &FdtNode<'a>, images: &[&'a [u8]], vms: &mut Vms<'a>) -> Result<(), BundleError> {
     let [] = fields(node, [])?;
     let count = node.children().count();
-    let mut vms = Vms::new();
     for child in node.children() {
         let vm = read_vm(&child, images)?;
         vms.try_push(vm).map_err(|_| BundleError::TooManyVms(count))?;
     }
-    Ok(vms)
+    Ok(())
 }
 
 fn read_vm<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<VmSpec<'a>, BundleError> {
@@ -199,7 +212,7 @@ fn read_vm<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<VmSpec<'a>, Bu
         vcpus: word(required("vcpus")?).ok_or(MALFORMED)? as usize,
         cpus: read_cpus(required("cpus")?)?,
         schedule: read_schedule(text("schedule")?, get("weight"), get("realtime"))?,
-        memory: required("memory")?.try_into().map(u64::from_be_bytes).map_err(|_| MALFORMED)?,
+        memory: double_word(required("memory")?)?,
         mapping: text("mapping")?
             .parse()
             .map_err(|_| BundleError::Malformed("how a VM's memory is mapped"))?,
@@ -219,22 +232,28 @@ fn read_machine<'a>(name: &str, get: impl Fn(&str) -> Option<&'a [u8]>) -> Resul
         false => Ok(()),
     };
     if name == Pseries::NAME {
-        none(&["gic", "pmu", "sve", "apic", "paravirt"])?;
+        none(&ARM64_PROPERTIES)?;
+        none(&["apic", "paravirt", "triple-fault"])?;
         let interrupts = get("interrupts").and_then(text).and_then(|name| name.parse().ok());
+        let threads = get("threads").and_then(word).and_then(|threads| threads.try_into().ok());
         return Ok(Machine::Pseries(Pseries {
             interrupts: interrupts.ok_or(BundleError::Malformed("a VM's interrupt controller"))?,
+            threads: threads.ok_or(BundleError::Malformed("the threads of a VM's cores"))?,
         }));
     }
     if name == Pc::NAME {
-        none(&["gic", "pmu", "sve", "interrupts"])?;
+        none(&ARM64_PROPERTIES)?;
+        none(&["interrupts", "threads"])?;
         let apic = get("apic").and_then(text).and_then(|apic| apic.parse().ok());
         let paravirt = get("paravirt").and_then(read_paravirt);
+        let triple_fault = get("triple-fault").and_then(text).and_then(|what| what.parse().ok());
         return Ok(Machine::Pc(Pc {
             apic: apic.ok_or(BundleError::Malformed("a VM's local APIC"))?,
             paravirt: paravirt.ok_or(BundleError::Malformed("a VM's paravirtual interface"))?,
+            triple_fault: triple_fault.ok_or(BundleError::Malformed("what a triple fault is"))?,
         }));
     }
-    none(&["apic", "paravirt", "interrupts"])?;
+    none(&["apic", "paravirt", "triple-fault", "interrupts", "threads"])?;
     let map = name.parse().map_err(|_| BundleError::Malformed("a VM's machine"))?;
     let gic = get("gic").and_then(text).and_then(|gic| gic.parse().ok());
     let pmu = get("pmu").and_then(text).and_then(|pmu| pmu.parse().ok());
@@ -243,7 +262,20 @@ fn read_machine<'a>(name: &str, get: impl Fn(&str) -> Option<&'a [u8]>) -> Resul
         gic: gic.ok_or(BundleError::Malformed("a VM's interrupt controller"))?,
         pmu: pmu.ok_or(BundleError::Malformed("a VM's PMU"))?,
         sve: flag(get("sve"))?,
+        format: read_format(get("format").and_then(text), get("load"), get("entry"))?,
+        flash: get("flash").map(double_word).transpose()?.unwrap_or(0),
     }))
+}
+
+/// Reads what a kernel's file is; only a flat image has addresses.
+fn read_format(name: Option<&str>, load: Option<&[u8]>, entry: Option<&[u8]>) -> Result<Format, BundleError> {
+    match (name, load, entry) {
+        (Some(Format::IMAGE), None, None) => Ok(Format::Image),
+        (Some(Format::FLAT), Some(load), Some(entry)) => {
+            Ok(Format::Flat(Flat { load: double_word(load)?, entry: double_word(entry)? }))
+        }
+        _ => Err(BundleError::Malformed("a kernel's format")),
+    }
 }
 
 /// Reads a list of names, each once; an empty list is none.
@@ -322,6 +354,11 @@ fn flag(value: Option<&[u8]>) -> Result<bool, BundleError> {
         Some([]) => Ok(true),
         Some(_) => Err(BundleError::Malformed("a flag with a value")),
     }
+}
+
+/// Reads a property of two cells.
+fn double_word(value: &[u8]) -> Result<u64, BundleError> {
+    value.try_into().map(u64::from_be_bytes).map_err(|_| BundleError::Malformed("a number of 64 bits"))
 }
 
 fn word(value: &[u8]) -> Option<u32> {

@@ -6,10 +6,12 @@ use alloc::vec::Vec;
 
 use vm_fdt::FdtWriter;
 
+use crate::check::validate;
 use crate::digest::{self, DIGEST_OFFSET};
 use crate::error::BundleError;
-use crate::machine::{Arm64, Machine, Pc, Pseries};
-use crate::spec::{Class, Schedule, VmSpec, validate};
+use crate::machine::{Arm64, Format, Machine, Pc, Pseries};
+use crate::schedule::{Class, Schedule};
+use crate::spec::VmSpec;
 use crate::{COMPATIBLE, VERSION};
 
 /// What the tree takes beside the images: generous for the most VMs with the longest lists and command lines.
@@ -111,20 +113,30 @@ fn describe(fdt: &mut FdtWriter, vm: &VmSpec<'_>, images: &Indexes) -> Result<()
     fdt.property_string("mapping", vm.mapping.name())?;
     fdt.property_string("machine", vm.machine.name())?;
     match vm.machine {
-        Machine::Arm64(Arm64 { gic, pmu, sve, .. }) => {
+        Machine::Arm64(Arm64 { gic, pmu, sve, format, flash, .. }) => {
             fdt.property_string("gic", gic.name())?;
             fdt.property_string("pmu", pmu.name())?;
             if sve {
                 fdt.property_null("sve")?;
             }
+            fdt.property_string("format", format.name())?;
+            if let Format::Flat(flat) = format {
+                fdt.property_u64("load", flat.load)?;
+                fdt.property_u64("entry", flat.entry)?;
+            }
+            if flash != 0 {
+                fdt.property_u64("flash", flash)?;
+            }
         }
-        Machine::Pc(Pc { apic, paravirt }) => {
+        Machine::Pc(Pc { apic, paravirt, triple_fault }) => {
             fdt.property_string("apic", apic.name())?;
             let names = paravirt.iter().map(|feature| feature.name().into()).collect();
             fdt.property_string_list("paravirt", names)?;
+            fdt.property_string("triple-fault", triple_fault.name())?;
         }
-        Machine::Pseries(Pseries { interrupts }) => {
+        Machine::Pseries(Pseries { interrupts, threads }) => {
             fdt.property_string("interrupts", interrupts.name())?;
+            fdt.property_u32("threads", threads.into())?;
         }
     }
     fdt.property_string("on-crash", vm.on_crash.name())?;

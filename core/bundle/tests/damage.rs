@@ -3,8 +3,8 @@
 //! neither accidents (the digest does not match) nor blobs made on purpose (it does).
 
 use turnstile_bundle::{
-    Apic, Bundle, BundleError, CpuList, Feature, Interrupts, Machine, Mapping, OnCrash, Paravirt, Part, Pc,
-    Pseries, Schedule, SpecError, VmSpec, write,
+    Apic, Bundle, BundleError, CpuList, Feature, Flat, Format, Interrupts, Machine, Mapping, OnCrash,
+    Paravirt, Part, Pc, Pseries, Schedule, SpecError, TripleFault, VmSpec, write,
 };
 use vm_fdt::FdtWriter;
 use xxhash_rust::xxh64::xxh64;
@@ -118,9 +118,9 @@ fn other_files_are_no_bundles() {
 #[test]
 fn another_version_is_named_as_such() {
     let mut blob = valid();
-    // The version's value follows `compatible`, padded: the only word 4 after it.
+    // The version's value follows `compatible`, padded: the only word 5 after it.
     let at = find(&blob, b"turnstile,bundle") + 20 + 12;
-    assert_eq!(blob[at..at + 4], [0, 0, 0, 4]);
+    assert_eq!(blob[at..at + 4], [0, 0, 0, 5]);
     blob[at + 3] = 1;
     assert_eq!(Bundle::parse(&blob).unwrap_err(), BundleError::Version(1));
     sign(&mut blob);
@@ -133,7 +133,7 @@ fn crafted(describe: impl Fn(&mut FdtWriter), extra: impl Fn(&mut FdtWriter)) ->
     let root = fdt.begin_node("").unwrap();
     fdt.property_u64("digest", 0).unwrap();
     fdt.property_string("compatible", "turnstile,bundle").unwrap();
-    fdt.property_u32("version", 4).unwrap();
+    fdt.property_u32("version", 5).unwrap();
     let images = fdt.begin_node("images").unwrap();
     let image = fdt.begin_node("image-0").unwrap();
     fdt.property_u64("digest", 0).unwrap();
@@ -152,7 +152,7 @@ fn crafted(describe: impl Fn(&mut FdtWriter), extra: impl Fn(&mut FdtWriter)) ->
     blob
 }
 
-const PROPERTIES: [(&str, &[u8]); 12] = [
+const PROPERTIES: [(&str, &[u8]); 13] = [
     ("name", b"linux\0"),
     ("vcpus", &[0, 0, 0, 1]),
     ("cpus", &[0, 0, 0, 3]),
@@ -162,6 +162,7 @@ const PROPERTIES: [(&str, &[u8]); 12] = [
     ("machine", b"virt\0"),
     ("gic", b"auto\0"),
     ("pmu", b"off\0"),
+    ("format", b"image\0"),
     ("on-crash", b"stop\0"),
     ("cmdline", b"\0"),
     ("kernel", &[0, 0, 0, 0]),
@@ -203,18 +204,20 @@ fn a_malformed_description_is_refused_though_its_digest_matches() {
 fn a_machine_has_what_belongs_to_its_architecture() {
     let machine = |name: &'static [u8], more: &[(&str, &[u8])]| {
         let describe = |fdt: &mut FdtWriter| {
-            let common = PROPERTIES.iter().filter(|(name, _)| !["machine", "gic", "pmu"].contains(name));
+            let common =
+                PROPERTIES.iter().filter(|(name, _)| !["machine", "gic", "pmu", "format"].contains(name));
             common.for_each(|(name, value)| fdt.property(name, value).unwrap());
             fdt.property("machine", name).unwrap();
             more.iter().for_each(|(name, value)| fdt.property(name, value).unwrap());
         };
         Bundle::parse(&crafted(describe, |_| {})).map(|bundle| bundle.vms()[0].machine)
     };
-    let pc = |apic: &'static [u8], paravirt: &'static [u8]| {
-        machine(b"pc\0", &[("apic", apic), ("paravirt", paravirt)])
+    let pc_of = |apic: &'static [u8], paravirt: &'static [u8], triple_fault: &'static [u8]| {
+        machine(b"pc\0", &[("apic", apic), ("paravirt", paravirt), ("triple-fault", triple_fault)])
     };
+    let pc = |apic, paravirt| pc_of(apic, paravirt, b"reset\0");
     let paravirt = Paravirt::NONE.with(Feature::Clock).with(Feature::Eoi);
-    let expected = Machine::Pc(Pc { apic: Apic::Xapic, paravirt });
+    let expected = Machine::Pc(Pc { apic: Apic::Xapic, paravirt, ..Pc::default() });
     assert_eq!(pc(b"xapic\0", b"clock\0eoi\0"), Ok(expected));
     assert_eq!(pc(b"x2apic\0", b""), Ok(Machine::Pc(Pc { paravirt: Paravirt::NONE, ..Pc::default() })));
     for wrong in [&b"clock"[..], b"clock\0clock\0", b"\0", b"clock\0\0", b"time\0", b"clock\0eoi", b"\xff\0"]
@@ -223,15 +226,70 @@ fn a_machine_has_what_belongs_to_its_architecture() {
         assert_eq!(pc(b"x2apic\0", wrong), Err(malformed), "{wrong:?}");
     }
     assert_eq!(pc(b"gic\0", b""), Err(BundleError::Malformed("a VM's local APIC")));
+    let crash = Pc { apic: Apic::Xapic, paravirt: Paravirt::NONE, triple_fault: TripleFault::Crash };
+    assert_eq!(pc_of(b"xapic\0", b"", b"crash\0"), Ok(Machine::Pc(crash)));
+    let malformed = Err(BundleError::Malformed("what a triple fault is"));
+    assert_eq!(pc_of(b"xapic\0", b"", b"halt\0"), malformed);
+    assert_eq!(machine(b"pc\0", &[("apic", b"xapic\0"), ("paravirt", b"")]), malformed);
     assert!(matches!(machine(b"pc\0", &[("apic", b"xapic\0")]), Err(BundleError::Malformed(_))));
     let other = Err(BundleError::Malformed("a property of another machine"));
     assert_eq!(machine(b"pc\0", &[("apic", b"xapic\0"), ("paravirt", b""), ("gic", b"v3\0")]), other);
     assert_eq!(machine(b"virt\0", &[("gic", b"v3\0"), ("pmu", b"off\0"), ("apic", b"xapic\0")]), other);
-    let pseries = |value| machine(b"pseries\0", &[("interrupts", value)]);
-    let expected = Machine::Pseries(Pseries { interrupts: Interrupts::Xics });
-    assert_eq!(pseries(b"xics\0"), Ok(expected));
-    assert_eq!(pseries(b"gic\0"), Err(BundleError::Malformed("a VM's interrupt controller")));
+    for (name, value) in
+        [("format", &b"image\0"[..]), ("load", &[0; 8]), ("entry", &[0; 8]), ("flash", &[0; 8])]
+    {
+        assert_eq!(machine(b"pc\0", &[("apic", b"xapic\0"), ("paravirt", b""), (name, value)]), other);
+        assert_eq!(machine(b"pseries\0", &[("interrupts", b"xive\0"), (name, value)]), other);
+    }
+    let pseries =
+        |value, threads: &[u8]| machine(b"pseries\0", &[("interrupts", value), ("threads", threads)]);
+    let expected = Machine::Pseries(Pseries { interrupts: Interrupts::Xics, threads: 1 });
+    assert_eq!(pseries(b"xics\0", &[0, 0, 0, 1]), Ok(expected));
+    for wrong in [&[][..], &[0, 0, 1, 1]] {
+        assert_eq!(pseries(b"xics\0", wrong), Err(BundleError::Malformed("the threads of a VM's cores")));
+    }
+    assert_eq!(pseries(b"gic\0", &[0, 0, 0, 1]), Err(BundleError::Malformed("a VM's interrupt controller")));
     assert_eq!(machine(b"pseries\0", &[("interrupts", b"xive\0"), ("sve", b"")]), other);
+    assert_eq!(machine(b"virt\0", &[("gic", b"v3\0"), ("pmu", b"off\0"), ("threads", &[0, 0, 0, 1])]), other);
+}
+
+#[test]
+fn a_flat_image_has_addresses_and_no_other() {
+    let format = |name: &'static [u8], more: &'static [(&str, &[u8])]| {
+        let describe = |fdt: &mut FdtWriter| {
+            for (property, usual) in PROPERTIES {
+                fdt.property(property, if property == "format" { name } else { usual }).unwrap();
+            }
+            more.iter().for_each(|(property, value)| fdt.property(property, value).unwrap());
+        };
+        Bundle::parse(&crafted(describe, |_| {})).map(|bundle| *bundle.vms()[0].machine.arm64().unwrap())
+    };
+    const LOAD: (&str, &[u8]) = ("load", &[0, 0, 0, 0, 0x40, 0x20, 0, 0]);
+    const ENTRY: (&str, &[u8]) = ("entry", &[0, 0, 0, 0, 0x40, 0x20, 0, 4]);
+    let flat = Format::Flat(Flat { load: 0x4020_0000, entry: 0x4020_0004 });
+    assert_eq!(format(b"flat\0", &[LOAD, ENTRY]).unwrap().format, flat);
+    assert_eq!(format(b"image\0", &[]).unwrap().format, Format::Image);
+    let malformed = Err(BundleError::Malformed("a kernel's format"));
+    for more in [&[][..], &[LOAD], &[ENTRY]] {
+        assert_eq!(format(b"flat\0", more), malformed, "{more:?}");
+    }
+    for more in [&[LOAD, ENTRY][..], &[LOAD], &[ENTRY]] {
+        assert_eq!(format(b"image\0", more), malformed, "{more:?}");
+    }
+    assert_eq!(format(b"elf\0", &[]), malformed);
+    let number = Err(BundleError::Malformed("a number of 64 bits"));
+    assert_eq!(format(b"flat\0", &[("load", &[0; 4]), ENTRY]), number);
+    assert_eq!(format(b"image\0", &[("flash", &[0; 4])]), number);
+    assert_eq!(format(b"image\0", &[("flash", &[0, 0, 0, 0, 0, 0x40, 0, 0])]).unwrap().flash, 4 << 20);
+    // Not a power of two, less than a block of stage 2, more than there is room for.
+    for size in [&[0, 0, 0, 0, 0, 0x60, 0, 0], &[0, 0, 0, 0, 0, 0x10, 0, 0], &[0, 0, 0, 0, 8, 0, 0, 0]] {
+        let more = [("flash", &size[..])];
+        let describe = |fdt: &mut FdtWriter| {
+            PROPERTIES.iter().chain(&more).for_each(|(name, value)| fdt.property(name, value).unwrap());
+        };
+        let error = Bundle::parse(&crafted(describe, |_| {})).unwrap_err();
+        assert!(error.to_string().contains("power of two from 2 to 64 MiB"), "{error}");
+    }
 }
 
 #[test]

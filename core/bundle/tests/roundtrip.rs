@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use turnstile_bundle::{
-    Apic, Arm64, Bundle, BundleError, Class, CpuList, Feature, Gic, GicVersion, GuestMachine, Interrupts,
-    MAX_CMDLINE, MAX_NAME, Machine, Mapping, OnCrash, Paravirt, Pc, Pmu, Pseries, Schedule, SpecError,
-    VmLabel, VmSpec, write,
+    Apic, Arm64, Bundle, BundleError, Class, CpuList, Feature, Flat, Format, Gic, GicVersion, GuestMachine,
+    Interrupts, MAX_CMDLINE, MAX_NAME, Machine, Mapping, OnCrash, Paravirt, Pc, Pmu, Pseries, Schedule,
+    SpecError, TripleFault, VmLabel, VmSpec, write,
 };
 use turnstile_machine::MapError;
 
@@ -42,6 +42,8 @@ fn two_vms_read_back() {
             gic: Gic::V2,
             pmu: Pmu::Owned,
             sve: true,
+            format: Format::Flat(Flat { load: 0x8020_0000, entry: 0x8020_0040 }),
+            flash: 16 * MIB,
         }),
         vcpus: 7,
         schedule: Schedule::Shared(Class::RealTime { priority: 99 }),
@@ -119,6 +121,15 @@ fn a_wrong_vm_is_named_with_what_is_wrong() {
         let problem = problem(VmSpec { machine, vcpus, schedule: FAIR, ..good() });
         assert_eq!(problem, SpecError::PartitionVcpus(vcpus));
     }
+    for (threads, vcpus, wrong) in [
+        (3, 3, SpecError::Threads(3)),
+        (0, 1, SpecError::Threads(0)),
+        (16, 16, SpecError::Threads(16)),
+        (4, 6, SpecError::Cores { vcpus: 6, threads: 4 }),
+    ] {
+        let machine = Machine::Pseries(Pseries { threads, ..Pseries::default() });
+        assert_eq!(problem(VmSpec { machine, vcpus, schedule: FAIR, ..good() }), wrong);
+    }
     let pc = VmSpec { machine: Machine::Pc(Pc::default()), ..good() };
     let most = Pc::MAX_MEMORY;
     for (memory, wrong) in [
@@ -137,6 +148,14 @@ fn a_wrong_vm_is_named_with_what_is_wrong() {
 
     let bounds = VmSpec { name: &long_name[1..], cmdline: &long_cmdline[1..], ..vm("x", &[511]) };
     assert!(write(&[bounds]).is_ok());
+}
+
+#[test]
+fn the_threads_of_cores_read_back() {
+    let machine = Machine::Pseries(Pseries { threads: 4, interrupts: Interrupts::Xics });
+    let partition = VmSpec { machine, ..vm("partition", &[0, 1, 2, 3, 4, 5, 6, 7]) };
+    let blob = write(&[partition]).unwrap();
+    assert_eq!(Bundle::parse(&blob).unwrap().vms(), [partition]);
 }
 
 #[test]
@@ -217,15 +236,21 @@ type Rest = (usize, u64, Machine, Schedule, bool, String, Vec<u8>, Option<Vec<u8
 fn machine() -> impl Strategy<Value = Machine> {
     let (gic, pmu) = (prop::sample::select(Gic::ALL), prop::sample::select(Pmu::ALL));
     let map = prop::sample::select(&GuestMachine::ALL[..]);
-    let arm64 = (map, gic, pmu, any::<bool>())
-        .prop_map(|(map, gic, pmu, sve)| Machine::Arm64(Arm64 { map, gic, pmu, sve }));
+    let flat = (any::<u64>(), any::<u64>()).prop_map(|(load, entry)| Format::Flat(Flat { load, entry }));
+    let format = prop_oneof![Just(Format::Image), flat];
+    let flash = prop::sample::select(&[0, 2 * MIB, 16 * MIB][..]);
+    let arm64 =
+        (map, gic, pmu, any::<bool>(), format, flash).prop_map(|(map, gic, pmu, sve, format, flash)| {
+            Machine::Arm64(Arm64 { map, gic, pmu, sve, format, flash })
+        });
     let features = prop::sample::subsequence(&Feature::ALL[..], 0..=Feature::ALL.len());
-    let pc = (prop::sample::select(Apic::ALL), features).prop_map(|(apic, features)| {
+    let choices = (prop::sample::select(Apic::ALL), prop::sample::select(TripleFault::ALL));
+    let pc = (choices, features).prop_map(|((apic, triple_fault), features)| {
         let paravirt = features.into_iter().fold(Paravirt::NONE, Paravirt::with);
-        Machine::Pc(Pc { apic, paravirt })
+        Machine::Pc(Pc { apic, paravirt, triple_fault })
     });
-    let pseries =
-        prop::sample::select(Interrupts::ALL).prop_map(|interrupts| Machine::Pseries(Pseries { interrupts }));
+    let pseries = prop::sample::select(Interrupts::ALL)
+        .prop_map(|interrupts| Machine::Pseries(Pseries { interrupts, threads: 1 }));
     prop_oneof![arm64, pc, pseries]
 }
 

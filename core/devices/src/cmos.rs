@@ -18,6 +18,10 @@ const A: usize = 0x0a;
 const B: usize = 0x0b;
 const C: usize = 0x0c;
 const D: usize = 0x0d;
+/// The shutdown code: why the firmware finds itself at its first instruction (IBM PC/AT Technical Reference, "CMOS RAM").
+const SHUTDOWN: usize = 0x0f;
+/// The shutdown code that lets the firmware jump to the address at 40h:67h.
+const RESUME: u8 = 0x0a;
 /// The century, as FADT names it.
 const CENTURY: usize = 0x32;
 
@@ -112,6 +116,12 @@ impl Cmos {
             index => self.bytes[index] = value,
         }
         self.update_request();
+    }
+
+    /// Does what the firmware does with the shutdown code behind a reset of the processors: it clears the code, and looks whether
+    /// that says that it is to jump to the address at 40h:67h. If not, it begins from the beginning.
+    pub fn take_resume(&mut self) -> bool {
+        core::mem::take(&mut self.bytes[SHUTDOWN]) == RESUME
     }
 
     /// Says whether port 0x70 masks NMIs.

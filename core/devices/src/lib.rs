@@ -6,7 +6,7 @@
 //! interrupt, and what clock it runs by is the caller's. Any offset and any size are answered: what a device does
 //! not have reads as zero and ignores writes.
 //!
-//! [`Pl011`] and [`Uart16550`] are serial lines, [`Pl031`] is a clock.
+//! [`Pl011`] and [`Uart16550`] are serial lines, [`Pl031`] is a clock, [`CfiFlash`] a bank of NOR flash.
 //!
 //! What a PC has: [`I8259`] and [`I8254`], which exits use without leaving their light tier; [`Cmos`], [`AcpiPm`],
 //! [`ResetPorts`], [`FwCfg`].
@@ -15,6 +15,7 @@
 
 mod acpi_pm;
 pub mod calendar;
+pub mod cfi_flash;
 mod cmos;
 mod fw_cfg;
 mod i8254;
@@ -27,6 +28,7 @@ mod uart16550;
 use heapless::Deque;
 
 pub use acpi_pm::{AcpiPm, PM_TIMER_FREQUENCY, PowerOff};
+pub use cfi_flash::CfiFlash;
 pub use cmos::Cmos;
 pub use fw_cfg::FwCfg;
 pub use i8254::{I8254, I8254_FREQUENCY};

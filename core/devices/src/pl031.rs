@@ -97,10 +97,16 @@ impl Pl031 {
         }
     }
 
+    /// Says whether the interrupt line may rise by itself: it is neither masked nor up already. Who asks this first need not
+    /// know the time.
+    pub fn is_armed(&self) -> bool {
+        self.mask && !self.raw
+    }
+
     /// Returns in how many seconds from `now` the interrupt line may rise, for the caller's timer: `None` if it
-    /// is masked or up already.
+    /// cannot.
     pub fn deadline(&self, now: u64) -> Option<u64> {
-        if !self.mask || self.raw {
+        if !self.is_armed() {
             return None;
         }
         match self.matched.wrapping_sub(self.count(now)) {

@@ -3,7 +3,12 @@
 
 /// The guest asked for a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reset;
+pub enum Reset {
+    /// Of the processors: an INIT to all of them, behind which the firmware looks why ([`crate::Cmos::take_resume`]).
+    Processors,
+    /// Of the whole machine.
+    Machine,
+}
 
 /// The three ports. Of the keyboard controller there is nothing but that line: it is never busy, and never has a byte.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,9 +32,12 @@ impl ResetPorts {
     const A20: u8 = 1 << 1;
     /// Port 0x92: reset on a rising bit.
     const FAST_RESET: u8 = 1 << 0;
-    /// Port 0xcf9: reset on a rising bit; the bits that are kept beside it.
+    /// Port 0xcf9: reset on a rising bit.
     const RESET_CPU: u8 = 1 << 2;
-    const KEPT: u8 = 1 << 1 | 1 << 3;
+    /// Port 0xcf9: that reset is one of the machine.
+    const SYSTEM: u8 = 1 << 1;
+    /// Port 0xcf9: the bits that are kept.
+    const KEPT: u8 = Self::SYSTEM | 1 << 3;
 
     /// Makes them in their reset state.
     pub const fn new() -> Self {
@@ -50,21 +58,21 @@ impl ResetPorts {
         }
     }
 
-    /// Writes a port. Returns whether the guest resets its machine.
+    /// Writes a port. Returns what the guest resets.
     pub fn write(&mut self, port: u16, value: u8) -> Option<Reset> {
-        let resets = match port {
-            Self::KEYBOARD => value == Self::PULSE,
+        match port {
+            Self::KEYBOARD => (value == Self::PULSE).then_some(Reset::Processors),
             Self::FAST => {
                 let rises = value & !self.fast & Self::FAST_RESET != 0;
                 self.fast = value & Self::FAST_RESET;
-                rises
+                rises.then_some(Reset::Processors)
             }
             Self::CONTROL => {
                 self.control = value & Self::KEPT;
-                value & Self::RESET_CPU != 0
+                let what = if value & Self::SYSTEM == 0 { Reset::Processors } else { Reset::Machine };
+                (value & Self::RESET_CPU != 0).then_some(what)
             }
-            _ => false,
-        };
-        resets.then_some(Reset)
+            _ => None,
+        }
     }
 }

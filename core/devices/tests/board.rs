@@ -48,12 +48,16 @@ fn three_ways_to_reset() {
     let mut ports = ResetPorts::new();
     assert_eq!([0x64, 0x92, 0xcf9].map(|port| ports.read(port)), [0, 2, 0]);
     assert_eq!(ports.write(0x64, 0x20), None);
-    assert_eq!(ports.write(0x64, 0xfe), Some(Reset));
+    assert_eq!(ports.write(0x64, 0xfe), Some(Reset::Processors));
     assert_eq!(ports.write(0x92, 2), None);
-    assert_eq!(ports.write(0x92, 3), Some(Reset));
+    assert_eq!(ports.write(0x92, 3), Some(Reset::Processors));
+    assert_eq!(ports.write(0x92, 3), None, "the bit has to rise");
+    assert_eq!(ports.read(0x92), 3, "a reset of the processors leaves it as it is");
     assert_eq!(ports.write(0xcf9, 0x02), None);
     assert_eq!(ports.read(0xcf9), 2);
-    assert_eq!(ports.write(0xcf9, ResetPorts::FULL), Some(Reset));
+    assert_eq!(ports.write(0xcf9, 0x06), Some(Reset::Machine));
+    assert_eq!(ports.write(0xcf9, ResetPorts::FULL), Some(Reset::Machine));
+    assert_eq!(ports.write(0xcf9, 0x04), Some(Reset::Processors));
 }
 
 #[test]

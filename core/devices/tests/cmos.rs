@@ -118,6 +118,18 @@ fn the_index_masks_nmis() {
     assert!(!cmos.masks_nmi());
 }
 
+#[test]
+fn the_firmware_takes_the_shutdown_code() {
+    let mut cmos = Cmos::new(1 << 30, 0);
+    assert!(!cmos.take_resume(), "a machine begins without one");
+    for code in [0x0a, 0x00, 0x01, 0x05, 0x0b, 0xff] {
+        write(&mut cmos, 0x0f, code, LEAP);
+        assert_eq!(cmos.take_resume(), code == 0x0a, "{code:#x}");
+        assert_eq!(read(&mut cmos, 0x0f, LEAP), 0, "it is used up");
+        assert!(!cmos.take_resume());
+    }
+}
+
 proptest! {
     #[test]
     fn what_is_set_is_what_is_read(seconds in 0u64..4_102_444_800, elapsed in 0u64..100_000) {

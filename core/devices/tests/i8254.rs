@@ -54,6 +54,16 @@ fn a_gate_triggers_modes_one_and_five() {
 }
 
 #[test]
+fn a_gate_that_stays_high_triggers_nothing() {
+    let mut pit = channel2(1, 3, true);
+    pit.write(0x61, 1, at(5));
+    assert_eq!(outputs(&mut pit, 6..12), "111111");
+    let mut pit = channel2(0, 100, true);
+    pit.write(0x61, 3, at(50));
+    assert!(output(&mut pit, 101));
+}
+
+#[test]
 fn a_low_gate_holds_mode_zero() {
     let mut pit = channel2(0, 100, true);
     assert_eq!(count(&mut pit, 2, 11), 90);

@@ -24,7 +24,9 @@ mod message;
 
 pub use decode::{Decoder, Direction, DownLink, Item, UpLink};
 pub use encode::{EncodeError, encode, send};
-pub use message::{Command, Down, Event, Message, Outcome, StopReason, Up, VmState, clip};
+pub use message::{
+    Command, Down, Event, Events, Exits, Message, Outcome, Statistics, StopReason, Up, VmState, clip,
+};
 
 /// The version of the messages, in [`Up::Hello`]: it changes when any message changes.
 pub const VERSION: u16 = 4;

@@ -76,44 +76,56 @@ pub enum Up<'a> {
     },
     /// The statistics of a vCPU begin: in answer to [`Command::Statistics`], for each vCPU. Its [`Up::Exits`]
     /// and [`Up::Events`] follow; after those of the last vCPU comes [`Up::Reply`].
-    Statistics {
-        /// The VM.
-        vm: u8,
-        /// The vCPU.
-        vcpu: u16,
-        /// How many times the VM has started: the figures are of its present life, or of its last.
-        boots: u32,
-        /// The counter by which costs are measured, now.
-        ticks: u64,
-        /// The counter's frequency in Hz.
-        frequency: u64,
-    },
+    Statistics(Statistics),
     /// A part of the histogram of one reason, and the reason's total. Parts without an exit are not sent.
-    Exits {
-        /// The VM.
-        vm: u8,
-        /// The vCPU.
-        vcpu: u16,
-        /// The reason, by its number in `turnstile_exitstat`.
-        reason: u8,
-        /// The total of all costs of this reason in ticks; the same in all its parts.
-        total: u64,
-        /// The first bucket of this part: a bucket's number is that of the significant bits of its costs.
-        first: u8,
-        /// How many exits are in each bucket from there on.
-        counts: [u64; MAX_BUCKETS],
-    },
+    Exits(Exits),
     /// How often events happened to a vCPU, after its [`Up::Exits`]. Parts in which nothing happened are not sent.
-    Events {
-        /// The VM.
-        vm: u8,
-        /// The vCPU.
-        vcpu: u16,
-        /// The first event of this part, by its number in `turnstile_exitstat`.
-        first: u8,
-        /// How often each event from there on happened.
-        counts: [u64; MAX_BUCKETS],
-    },
+    Events(Events),
+}
+
+/// The beginning of a vCPU's statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// The VM.
+    pub vm: u8,
+    /// The vCPU.
+    pub vcpu: u16,
+    /// How many times the VM has started: the figures are of its present life, or of its last.
+    pub boots: u32,
+    /// The counter by which costs are measured, now.
+    pub ticks: u64,
+    /// The counter's frequency in Hz.
+    pub frequency: u64,
+}
+
+/// A part of the statistics of one reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exits {
+    /// The VM.
+    pub vm: u8,
+    /// The vCPU.
+    pub vcpu: u16,
+    /// The reason, by its number in `turnstile_exitstat`.
+    pub reason: u8,
+    /// The total of all costs of this reason in ticks; the same in all its parts.
+    pub total: u64,
+    /// The first bucket of this part: a bucket's number is that of the significant bits of its costs.
+    pub first: u8,
+    /// How many exits are in each bucket from there on.
+    pub counts: [u64; MAX_BUCKETS],
+}
+
+/// A part of how often events happened to a vCPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Events {
+    /// The VM.
+    pub vm: u8,
+    /// The vCPU.
+    pub vcpu: u16,
+    /// The first event of this part, by its number in `turnstile_exitstat`.
+    pub first: u8,
+    /// How often each event from there on happened.
+    pub counts: [u64; MAX_BUCKETS],
 }
 
 /// What a VM does.

@@ -3,8 +3,9 @@
 
 use proptest::prelude::*;
 use turnstile_link::{
-    Command, Decoder, Down, DownLink, EncodeError, Event, Item, MAX_BUCKETS, MAX_BYTES, MAX_FRAME, MAX_TEXT,
-    Outcome, RESYNC, START, StopReason, Up, UpLink, VmState, clip, encode, send,
+    Command, Decoder, Down, DownLink, EncodeError, Event, Events, Exits, Item, MAX_BUCKETS, MAX_BYTES,
+    MAX_FRAME, MAX_TEXT, Outcome, RESYNC, START, Statistics, StopReason, Up, UpLink, VmState, clip, encode,
+    send,
 };
 
 /// What a reader handed out, owned.
@@ -61,9 +62,9 @@ fn every_message_up_reads_back() {
         Up::Fault { text: "page fault at 0xdead" },
         Up::Reply { command: Command::Restart { vm: 3 }, outcome: Outcome::NoSuchVm },
         DONE,
-        Up::Statistics { vm: 2, vcpu: 63, boots: 7, ticks: u64::MAX, frequency: 62_500_000 },
-        Up::Exits { vm: 2, vcpu: 63, reason: 11, total: 1 << 40, first: 48, counts: [3; MAX_BUCKETS] },
-        Up::Events { vm: 2, vcpu: 63, first: 16, counts: [1 << 40; MAX_BUCKETS] },
+        Up::Statistics(Statistics { vm: 2, vcpu: 63, boots: 7, ticks: u64::MAX, frequency: 62_500_000 }),
+        Up::Exits(Exits { vm: 2, vcpu: 63, reason: 11, total: 1 << 40, first: 48, counts: [3; MAX_BUCKETS] }),
+        Up::Events(Events { vm: 2, vcpu: 63, first: 16, counts: [1 << 40; MAX_BUCKETS] }),
         Up::Reply { command: Command::Statistics { vm: 2 }, outcome: Outcome::NotKept },
     ];
     for message in messages {
@@ -121,11 +122,14 @@ fn the_longest_messages_fit_and_longer_ones_are_refused() {
 
     // Every number as long as it gets.
     let counts = [u64::MAX; MAX_BUCKETS];
-    let exits = Up::Exits { vm: 255, vcpu: 255, reason: 255, total: u64::MAX, first: 255, counts };
+    let exits = Up::Exits(Exits { vm: 255, vcpu: 255, reason: 255, total: u64::MAX, first: 255, counts });
     assert!(encode(&exits, &mut buffer).is_ok());
-    assert!(encode(&Up::Events { vm: 255, vcpu: 255, first: 255, counts }, &mut buffer).is_ok());
+    assert!(encode(&Up::Events(Events { vm: 255, vcpu: 255, first: 255, counts }), &mut buffer).is_ok());
     let (boots, ticks, frequency) = (u32::MAX, u64::MAX, u64::MAX);
-    assert!(encode(&Up::Statistics { vm: 255, vcpu: 255, boots, ticks, frequency }, &mut buffer).is_ok());
+    assert!(
+        encode(&Up::Statistics(Statistics { vm: 255, vcpu: 255, boots, ticks, frequency }), &mut buffer)
+            .is_ok()
+    );
 
     // To the last byte of a frame: message number, VM and length take four.
     let bytes = [1; 253];
@@ -261,7 +265,7 @@ fn line(pieces: &[Piece]) -> (Vec<u8>, Vec<Seen>) {
             }
             Piece::Exits(byte, total, counts) => {
                 let (vm, vcpu, reason, first) = (*byte, *total as u16, byte ^ 2, byte ^ 3);
-                let exits = Up::Exits { vm, vcpu, reason, total: *total, first, counts: *counts };
+                let exits = Up::Exits(Exits { vm, vcpu, reason, total: *total, first, counts: *counts });
                 line.extend(frame(&exits));
                 expected.push(Seen::Frame(frame(&exits)));
             }

@@ -2,7 +2,7 @@
 //! The device tree a guest is given: it names what the machine has, and nothing else.
 //!
 //! Format: Devicetree Specification 0.4; node contents: the Linux bindings `arm,gic` and `arm,gic-v3`,
-//! `arm,armv8-timer`, `psci`, `arm,pl011`, `arm,pl031`, `ns16550a` and `arm,armv8-pmuv3`.
+//! `arm,armv8-timer`, `psci`, `arm,pl011`, `arm,pl031`, `ns16550a`, `cfi-flash` and `arm,armv8-pmuv3`.
 
 use alloc::format;
 use alloc::string::String;
@@ -57,6 +57,8 @@ pub struct Platform<'a> {
     pub initrd: Option<Range<u64>>,
     /// Whether the guest has a PMU.
     pub pmu: bool,
+    /// The size of each bank of flash in bytes; zero if there is none.
+    pub flash: u64,
 }
 
 /// Why no device tree was built.
@@ -132,6 +134,7 @@ pub fn build(platform: &Platform<'_>) -> Result<Vec<u8>, Error> {
     clock(&mut fdt)?;
     serial(&mut fdt, map, &uart)?;
     rtc(&mut fdt, map)?;
+    flash(&mut fdt, map, platform.flash)?;
     fdt.end_node(root)?;
 
     let blob = fdt.finish()?;
@@ -140,6 +143,7 @@ pub fn build(platform: &Platform<'_>) -> Result<Vec<u8>, Error> {
 
 fn check(platform: &Platform<'_>, map: &Map) -> Result<(), Error> {
     map.check(platform.gic, platform.vcpus, platform.memory).map_err(Error::Map)?;
+    map.check_flash(platform.flash).map_err(Error::Map)?;
     if platform.bootargs.len() > MAX_BOOTARGS {
         return Err(Error::BootargsTooLong(platform.bootargs.len()));
     }
@@ -312,6 +316,18 @@ fn rtc(fdt: &mut FdtWriter, map: &Map) -> Result<(), Error> {
     fdt.property_u32("clocks", PHANDLE_CLOCK)?;
     fdt.property_string("clock-names", "apb_pclk")?;
     device(fdt, &map.rtc)?;
+    fdt.end_node(node)?;
+    Ok(())
+}
+
+/// All banks are in one node: two chips of 16 bits side by side in each.
+fn flash(fdt: &mut FdtWriter, map: &Map, size: u64) -> Result<(), Error> {
+    let banks: Vec<Region> = map.flash_banks(size).collect();
+    let Some(first) = banks.first() else { return Ok(()) };
+    let node = fdt.begin_node(&format!("flash@{:x}", first.base))?;
+    fdt.property_string("compatible", "cfi-flash")?;
+    reg(fdt, &banks)?;
+    fdt.property_u32("bank-width", 4)?;
     fdt.end_node(node)?;
     Ok(())
 }

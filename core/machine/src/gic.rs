@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use crate::map::{MAX_VCPUS, Region};
+use crate::region::{MAX_VCPUS, Region};
 
 /// The largest number of vCPUs of a VM with a GICv2, whose registers name CPUs by the bits of a byte (IHI 0048,
 /// section 2.1).

@@ -45,6 +45,8 @@ pub enum ImageError {
     Empty,
     /// The file is not an arm64 `Image` but this.
     NotImage(FileKind),
+    /// The file was said to be a flat image and is this.
+    NotFlat(FileKind),
     /// The file ends early.
     Truncated {
         /// How many bytes it has.
@@ -67,6 +69,12 @@ impl fmt::Display for ImageError {
         match self {
             ImageError::Empty => f.write_str("the kernel is empty; build or copy it again"),
             ImageError::NotImage(kind) => write!(f, "not an arm64 Image but {kind}; {}", kind.advice()),
+            ImageError::NotFlat(kind) => {
+                write!(
+                    f,
+                    "not a flat image but {kind}; give the bytes that are to be executed (objcopy -O binary)"
+                )
+            }
             ImageError::Truncated { have, need } => {
                 write!(f, "the kernel is truncated: {have} bytes of at least {need} are there; copy it again")
             }
@@ -148,6 +156,18 @@ impl FileKind {
             () if at(0, b"#!") => FileKind::Script,
             () if is_text(file) => FileKind::Text,
             () => FileKind::Unknown,
+        }
+    }
+
+    /// Says whether it is certainly not what a CPU executes from its first byte on.
+    #[must_use]
+    pub const fn is_never_code(self) -> bool {
+        match self {
+            // The first two bytes of an EFI application may be an instruction; those of LZMA data are but a guess.
+            FileKind::EfiZboot | FileKind::Efi | FileKind::Lzma | FileKind::Unknown => false,
+            FileKind::BzImage | FileKind::RiscvImage | FileKind::Elf | FileKind::UImage => true,
+            FileKind::Gzip | FileKind::Zstd | FileKind::Xz | FileKind::Lz4 | FileKind::Bzip2 => true,
+            FileKind::DeviceTree | FileKind::Cpio | FileKind::Script | FileKind::Text => true,
         }
     }
 

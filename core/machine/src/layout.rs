@@ -15,27 +15,22 @@ use crate::image::ImageHeader;
 use crate::map::Map;
 
 /// The alignment of the initial RAM disk in bytes: the largest page a guest can use.
-const INITRD_ALIGN: u64 = 0x1_0000;
+pub(crate) const INITRD_ALIGN: u64 = 0x1_0000;
 /// The window around the kernel that the initial RAM disk must be in, in bytes.
 const INITRD_WINDOW: u64 = 32 << 30;
 
 /// The guest physical addresses of what a guest starts with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// The kernel: its file's bytes go to the start; the whole range (with the bss) is its own.
+    /// The kernel: its file's bytes go to the start; the whole range (with the bss) is its own. A flat image may lie in
+    /// flash.
     pub kernel: Range<u64>,
+    /// The address at which the guest's first vCPU starts.
+    pub entry: u64,
     /// The room for the device tree, [`crate::fdt::MAX_SIZE`] bytes.
     pub dtb: Range<u64>,
     /// The initial RAM disk, exactly as long as its file.
     pub initrd: Option<Range<u64>>,
-}
-
-impl Layout {
-    /// Returns the address at which the guest's first vCPU starts.
-    #[must_use]
-    pub fn entry(&self) -> u64 {
-        self.kernel.start
-    }
 }
 
 /// Why a guest's images do not fit its memory.
@@ -50,6 +45,27 @@ pub enum LayoutError {
     },
     /// The initial RAM disk would end more than 32 GiB after the kernel's first gigabyte boundary.
     InitrdTooFar,
+    /// A flat image is to be loaded at this address, where no memory is.
+    Nowhere {
+        /// The address.
+        address: u64,
+        /// The RAM behind the device tree.
+        ram: (u64, u64),
+    },
+    /// A flat image is to be loaded where the device tree lies.
+    OnDeviceTree {
+        /// The first address behind the device tree.
+        free: u64,
+    },
+    /// A flat image has this many bytes, more than are left of the bank of flash from its address on.
+    FlashTooSmall {
+        /// The bytes of the image.
+        length: u64,
+        /// The bytes that are left.
+        left: u64,
+    },
+    /// A flat image is to be entered at this address, which is not an instruction of its file.
+    Entry(u64),
 }
 
 impl fmt::Display for LayoutError {
@@ -67,6 +83,25 @@ impl fmt::Display for LayoutError {
             }
             LayoutError::InitrdTooFar => {
                 f.write_str("kernel and initial RAM disk do not fit a window of 32 GiB; use smaller ones")
+            }
+            LayoutError::Nowhere { address, ram: (start, end) } => {
+                write!(f, "there is no memory at {address:#x}; RAM is free from {start:#x} to {end:#x}")
+            }
+            LayoutError::OnDeviceTree { free } => {
+                write!(f, "the device tree lies at the start of RAM; load the image at {free:#x} or behind")
+            }
+            LayoutError::FlashTooSmall { length, left } => {
+                write!(
+                    f,
+                    "{length} bytes are more than the {left} that are left of the flash; give larger banks"
+                )
+            }
+            LayoutError::Entry(entry) => {
+                write!(
+                    f,
+                    "{entry:#x} is not an instruction of the image; give a multiple of 4 between its first and \
+                     its last byte"
+                )
             }
         }
     }
@@ -106,10 +141,10 @@ pub fn layout(
     if initrd.is_some() && end - window > INITRD_WINDOW {
         return Err(LayoutError::InitrdTooFar);
     }
-    Ok(Layout { kernel, dtb, initrd })
+    Ok(Layout { entry: kernel.start, kernel, dtb, initrd })
 }
 
 /// Rounds up to a multiple of `align`, a power of two; a sum that overflows stays at the top.
-fn align_up(value: u64, align: u64) -> u64 {
+pub(crate) fn align_up(value: u64, align: u64) -> u64 {
     value.saturating_add(align - 1) & !(align - 1)
 }

@@ -9,6 +9,7 @@
 //! * [`GicVersion`] and [`Gicr`]: the interrupt controllers and where their registers are.
 //! * [`fdt::build`]: the flattened device tree a guest is given.
 //! * [`image::parse`]: the header of an arm64 Linux `Image`, and what a file is when it has none.
+//! * [`flat`]: where an image without a header goes, in RAM or in flash.
 //! * [`layout()`]: the addresses of kernel, device tree and initial RAM disk (Linux,
 //!   `Documentation/arch/arm64/booting.rst`).
 //! * [`pc`]: the PC, its ACPI tables, and how its kernels are placed and entered.
@@ -19,17 +20,22 @@
 extern crate alloc;
 
 pub mod fdt;
+pub mod flat;
 pub mod gic;
 pub mod image;
+mod kernel;
 pub mod layout;
 mod load;
 pub mod map;
 pub mod pc;
 pub mod pseries;
+mod region;
 
 pub use fdt::Platform;
+pub use flat::Flat;
 pub use gic::{GicVersion, Gicr};
 pub use image::{ImageError, ImageHeader};
+pub use kernel::{FileError, Source};
 pub use layout::{Layout, LayoutError, layout};
 pub use load::Load;
 pub use map::{Device, GuestMachine, Map, MapError, Region, UartKind, UnknownMachine, mpidr};

@@ -9,15 +9,16 @@ use core::fmt;
 use core::str::FromStr;
 
 use crate::gic::{GICC_SIZE, GICD_SIZE, GICR_MORE_SIZE, GicVersion, Gicr, Redistributors};
+pub use crate::region::{MAX_VCPUS, Region};
 
-/// The largest number of vCPUs of one VM.
-pub const MAX_VCPUS: usize = 512;
 /// The size of the records of stolen time of as many vCPUs (DEN0057: 64 bytes each).
 const STOLEN_TIME_SIZE: u64 = 64 * MAX_VCPUS as u64;
 /// The smallest guest memory, in bytes.
 pub const MIN_MEMORY: u64 = 4 << 20;
 /// What a guest's memory size is a multiple of, in bytes: stage 2 is built of blocks at least this large.
 pub const MEMORY_UNIT: u64 = 2 << 20;
+/// The smallest bank of flash, in bytes: stage 2 shows and hides it in blocks of this size.
+pub const MIN_FLASH: u64 = 2 << 20;
 /// The size of the guest physical (IPA) space, in bits.
 pub const IPA_BITS: u32 = 40;
 
@@ -39,35 +40,6 @@ pub const TIMER_VIRTUAL_INTID: u32 = 27;
 pub const TIMER_SECURE_INTID: u32 = 29;
 /// The INTID (PPI) of the non-secure EL1 physical timer.
 pub const TIMER_PHYSICAL_INTID: u32 = 30;
-
-/// A range of guest physical addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Region {
-    /// The first address.
-    pub base: u64,
-    /// The number of bytes.
-    pub size: u64,
-}
-
-impl Region {
-    /// Returns the first address after the region.
-    #[must_use]
-    pub const fn end(&self) -> u64 {
-        self.base + self.size
-    }
-
-    /// Says whether `address` lies in the region.
-    #[must_use]
-    pub const fn contains(&self, address: u64) -> bool {
-        address.wrapping_sub(self.base) < self.size
-    }
-
-    /// Says whether the two regions share an address.
-    #[must_use]
-    pub const fn overlaps(&self, other: &Region) -> bool {
-        self.base < other.end() && other.base < self.end()
-    }
-}
 
 /// The register interface of a machine's serial port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +74,8 @@ pub struct Map {
     pub uart: Device,
     /// The PL031 real-time clock.
     pub rtc: Device,
+    /// Where banks of NOR flash can be, and how large each can be.
+    pub flash: &'static [Region],
     /// The first address of RAM.
     pub ram_base: u64,
     redistributors: Redistributors,
@@ -114,6 +88,7 @@ static VIRT: Map = Map {
     uart_kind: UartKind::Pl011,
     uart: Device { region: Region { base: 0x0900_0000, size: 0x1000 }, intid: 33 },
     rtc: Device { region: Region { base: 0x0901_0000, size: 0x1000 }, intid: 34 },
+    flash: &[Region { base: 0, size: 64 << 20 }, Region { base: 64 << 20, size: 64 << 20 }],
     ram_base: 0x4000_0000,
     redistributors: Redistributors::Upwards { base: 0x080a_0000, limit: 0x0900_0000, more: 256 << 30 },
 };
@@ -125,6 +100,7 @@ static KVMTOOL: Map = Map {
     uart_kind: UartKind::Uart16550,
     uart: Device { region: Region { base: 0x0100_0000, size: 8 }, intid: 32 },
     rtc: Device { region: Region { base: 0x0101_0000, size: 0x1000 }, intid: 33 },
+    flash: &[Region { base: 0x0200_0000, size: 16 << 20 }],
     ram_base: 0x8000_0000,
     redistributors: Redistributors::Below { base: 0x3fbf_0000, limit: 0x3ffd_0000 },
 };
@@ -161,6 +137,26 @@ impl Map {
             Err(MapError::TooLarge { memory, most })
         } else {
             Ok(())
+        }
+    }
+
+    /// Returns the banks of flash of a VM that has `size` bytes in each; none if that is zero.
+    pub fn flash_banks(&self, size: u64) -> impl Iterator<Item = Region> + use<> {
+        let banks = if size == 0 { &[] } else { self.flash };
+        banks.iter().map(move |bank| Region { base: bank.base, size })
+    }
+
+    /// Checks that this machine can have banks of flash of `size` bytes; zero is none.
+    ///
+    /// # Errors
+    ///
+    /// Says what a bank can have, when it cannot have that.
+    pub fn check_flash(&self, size: u64) -> Result<(), MapError> {
+        let most = self.flash.first().map_or(0, |bank| bank.size);
+        match size {
+            0 => Ok(()),
+            _ if size.is_power_of_two() && (MIN_FLASH..=most).contains(&size) => Ok(()),
+            _ => Err(MapError::Flash { size, most }),
         }
     }
 
@@ -268,6 +264,13 @@ pub enum MapError {
     TooSmall(u64),
     /// The memory, in bytes, is no multiple of [`MEMORY_UNIT`].
     Unaligned(u64),
+    /// A bank of flash cannot have this size.
+    Flash {
+        /// The size asked for, in bytes.
+        size: u64,
+        /// The most a bank of this machine can have, in bytes.
+        most: u64,
+    },
     /// The memory does not fit between the machine's RAM base and the end of the IPA space.
     TooLarge {
         /// The memory asked for, in bytes.
@@ -291,6 +294,14 @@ impl fmt::Display for MapError {
                 let below = (memory / MEMORY_UNIT * MEMORY_UNIT) >> 20;
                 let above = below + (MEMORY_UNIT >> 20);
                 write!(f, "{memory} bytes of memory are no multiple of 2 MiB; give {below} or {above} MiB")
+            }
+            MapError::Flash { size, most } => {
+                write!(
+                    f,
+                    "a bank of flash cannot have {size} bytes; give a power of two from {} to {} MiB",
+                    MIN_FLASH >> 20,
+                    most >> 20
+                )
             }
             MapError::TooLarge { memory, most } => {
                 write!(

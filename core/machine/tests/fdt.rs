@@ -18,6 +18,7 @@ fn platform(machine: GuestMachine, vcpus: usize) -> Platform<'static> {
         bootargs: "console=ttyAMA0",
         initrd: None,
         pmu: false,
+        flash: 0,
     }
 }
 
@@ -202,6 +203,8 @@ fn what_does_not_fit_is_refused() {
         let refused = Err(Error::Map(MapError::Vcpus { gic, vcpus }));
         assert_eq!(build(&Platform { gic, vcpus, ..virt() }), refused);
     }
+    let flash = MapError::Flash { size: 3 * MIB, most: 64 * MIB };
+    assert_eq!(build(&Platform { flash: 3 * MIB, ..virt() }), Err(Error::Map(flash)));
     assert_eq!(build(&Platform { memory: 0, ..virt() }), Err(Error::Map(MapError::TooSmall(0))));
     let long = "x".repeat(MAX_BOOTARGS + 1);
     assert_eq!(build(&Platform { bootargs: &long, ..virt() }), Err(Error::BootargsTooLong(2048)));
@@ -243,7 +246,7 @@ proptest! {
         let machine = if kvmtool { GuestMachine::Kvmtool } else { GuestMachine::Virt };
         let memory = units * 2 * MIB;
         let gic = if v2 { GicVersion::V2 } else { GicVersion::V3 };
-        let platform = Platform { machine, gic, vcpus, memory, bootargs: &bootargs, initrd: None, pmu };
+        let platform = Platform { machine, gic, vcpus, memory, bootargs: &bootargs, initrd: None, pmu, flash: 0 };
         let blob = build(&platform);
         prop_assert_eq!(blob.is_ok(), (1..=gic.max_vcpus()).contains(&vcpus) && units >= 2);
         if let Ok(blob) = blob {
@@ -254,4 +257,20 @@ proptest! {
             prop_assert_eq!(fdt.find_node("/pmu").is_some(), pmu);
         }
     }
+}
+
+#[test]
+fn flash_is_described_if_there_is_any() {
+    let banks = |machine, flash| {
+        let blob = build(&Platform { flash, ..platform(machine, 1) }).unwrap();
+        let fdt = Fdt::new(&blob).unwrap();
+        let node = fdt.root().children().find(|node| node.name_without_address() == "flash")?;
+        assert_eq!(strings(&node, "compatible"), ["cfi-flash"]);
+        assert_eq!(cells(&node, "bank-width"), [4]);
+        Some(reg(&node))
+    };
+    let virt = vec![(0, 4 * MIB), (0x0400_0000, 4 * MIB)];
+    assert_eq!(banks(GuestMachine::Virt, 4 * MIB), Some(virt));
+    assert_eq!(banks(GuestMachine::Kvmtool, 16 * MIB), Some(vec![(0x0200_0000, 16 * MIB)]));
+    assert_eq!(banks(GuestMachine::Virt, 0), None);
 }

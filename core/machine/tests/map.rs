@@ -2,7 +2,7 @@
 //! The memory maps: no two regions overlap, numbers are those of the machines, bounds hold.
 
 use turnstile_machine::gic::GICR_STRIDE;
-use turnstile_machine::map::{INTID_COUNT, MAX_VCPUS, SPI_COUNT};
+use turnstile_machine::map::{INTID_COUNT, MAX_VCPUS, MIN_FLASH, SPI_COUNT};
 use turnstile_machine::{GicVersion, GuestMachine, Map, MapError, Region, UartKind, mpidr};
 
 const GIB: u64 = 1 << 30;
@@ -98,6 +98,38 @@ fn a_gicv2_overlaps_with_nothing() {
             assert!(!map.gicc.overlaps(&other), "{machine}: {other:x?}");
         }
     }
+}
+
+#[test]
+fn flash_overlaps_with_nothing() {
+    for machine in GuestMachine::ALL {
+        let map = machine.map();
+        let mut others =
+            vec![map.gicd, map.gicc, map.stolen_time, map.uart.region, map.rtc.region, map.ram(GIB)];
+        others.extend(map.gicr(MAX_VCPUS, GIB).regions());
+        for bank in map.flash {
+            assert!(others.iter().all(|other| !bank.overlaps(other)), "{machine}: {bank:x?}");
+            assert!(bank.base.is_multiple_of(MIN_FLASH));
+            others.push(*bank);
+        }
+    }
+}
+
+#[test]
+fn a_bank_of_flash_has_a_power_of_two() {
+    for (machine, most) in [(GuestMachine::Virt, 64 << 20), (GuestMachine::Kvmtool, 16 << 20)] {
+        let map = machine.map();
+        for size in [0, MIN_FLASH, 8 << 20, most] {
+            assert_eq!(map.check_flash(size), Ok(()));
+            assert!(map.flash_banks(size).all(|bank| bank.size == size && size != 0));
+        }
+        for size in [1, MIN_FLASH / 2, 6 << 20, 2 * most, u64::MAX] {
+            let error = Err(MapError::Flash { size, most });
+            assert_eq!(map.check_flash(size), error);
+        }
+    }
+    let text = MapError::Flash { size: 3, most: 64 << 20 }.to_string();
+    assert_eq!(text, "a bank of flash cannot have 3 bytes; give a power of two from 2 to 64 MiB");
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //! Kernels of each protocol, made by hand from the specifications, and what becomes of them.
 
 use turnstile_machine::image::FileKind;
-use turnstile_machine::pc::boot::{BootError, INFORMATION, Mode, Plan, Source, plan};
+use turnstile_machine::pc::boot::{BootError, INFORMATION, Mode, Plan, plan};
 use turnstile_machine::pc::{self, regions, split};
+use turnstile_machine::{FileError, Source};
 
 const MIB: u64 = 1 << 20;
 
@@ -136,7 +137,7 @@ fn old_and_short_kernels_are_refused() {
     file[0x236] = 2;
     assert_eq!(plan(&source(&file)).err(), Some(BootError::NotLong));
     file[0x236] = 1;
-    assert_eq!(plan(&source(&file[..0x300])).err(), Some(BootError::Truncated));
+    assert_eq!(plan(&source(&file[..0x300])).err(), Some(FileError::Truncated.into()));
     let long = "x".repeat(2048);
     let source = Source { cmdline: &long, ..source(&file) };
     assert_eq!(plan(&source).err(), Some(BootError::CommandLine(2048, 2047)));
@@ -205,7 +206,7 @@ fn start_of(file: &[u8]) -> Result<u64, BootError> {
 #[test]
 fn anything_else_is_flat_or_refused() {
     assert_eq!(start_of(&[0xf4, 0xeb, 0xfd]), Ok(0x10_0000));
-    assert_eq!(start_of(&[]), Err(BootError::Empty));
+    assert_eq!(start_of(&[]), Err(FileError::Empty.into()));
     assert_eq!(start_of(&[0x1f, 0x8b, 8, 0]), Err(BootError::Kind(FileKind::Gzip)));
     assert_eq!(start_of(&elf(None, false)), Err(BootError::NoProtocol));
     let mut arm = elf(Some(0x10_0010), false);

@@ -5,22 +5,17 @@ use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::{Node, Property};
 use proptest::prelude::*;
 use turnstile_machine::image::FileKind;
-use turnstile_machine::pseries::boot::{self, BootError, Plan, Source};
+use turnstile_machine::pseries::boot::{self, BootError, Partition, Plan};
 use turnstile_machine::pseries::{Interrupts, TERMINAL_SOURCE, TIMA, check_memory, esb};
+use turnstile_machine::{FileError, Source};
 use turnstile_papr::rtas::Function;
 
 const MIB: u64 = 1 << 20;
 
+const PARTITION: Partition = Partition { threads: 1, interrupts: Interrupts::Xive, timebase: 512_000_000 };
+
 fn source(kernel: &[u8]) -> Source<'_> {
-    Source {
-        kernel,
-        initrd: None,
-        cmdline: "console=hvc0",
-        memory: 64 * MIB,
-        vcpus: 2,
-        interrupts: Interrupts::Xive,
-        timebase: 512_000_000,
-    }
+    Source { kernel, initrd: None, cmdline: "console=hvc0", memory: 64 * MIB, vcpus: 2 }
 }
 
 /// An ELF file with one segment of these bytes.
@@ -70,18 +65,100 @@ fn a_linux_kernel_is_entered_where_its_entry_lies() {
     // As vmlinux is linked: far up, loaded at zero.
     let kernel = elf(0, 0xc000_0000_0000_0000, 0xc000_0000_0000_0100, b"kernel", 0x2_0000);
     let source = Source { initrd: Some(b"070701 disk"), ..source(&kernel) };
-    let plan = boot::plan(&source).unwrap();
+    let plan = boot::plan(&source, &PARTITION).unwrap();
     assert_eq!((plan.start.entry, plan.start.little_endian), (0x100, true));
     assert_eq!(find(&plan, b"kernel").0, 0);
-    // Behind the kernel's own memory: firmware, RAM disk, tree.
-    assert_eq!(find(&plan, &[0x7c, 0x64, 0x1b, 0x78]).0, 0x2_0000);
-    assert_eq!(find(&plan, b"070701").0, 0x3_0000);
-    assert_eq!(plan.start.tree, 0x4_0000);
+    // Behind the kernel's own memory: RAM disk, tree; the firmware is out of the way.
+    assert_eq!(find(&plan, b"070701").0, 0x2_0000);
+    assert_eq!(plan.start.tree, 0x3_0000);
+    assert_eq!(find(&plan, RTAS).0, 64 * MIB - 0x1_0000);
+    assert_eq!(plan.relocations.iter().next(), None);
+}
+
+/// The first bytes of the firmware.
+const RTAS: &[u8] = &[0x7c, 0x64, 0x1b, 0x78];
+
+/// Where firmware, RAM disk and tree are, and whether the tree says so, for a kernel and a RAM disk of these sizes.
+fn places(memory: u64, kernel: u64, disk: u64) -> [u64; 3] {
+    let kernel = elf(0, 0, 0, b"kernel", kernel);
+    let disk = [b"070701".to_vec(), vec![0; disk as usize - 6]].concat();
+    let plan = boot::plan(&Source { initrd: Some(&disk), memory, ..source(&kernel) }, &PARTITION).unwrap();
+    let places = [find(&plan, RTAS).0, find(&plan, b"070701").0, plan.start.tree];
+    let fdt = tree(&plan);
+    assert_eq!(words(&fdt.find_node("/rtas").unwrap(), "linux,rtas-base"), [places[0] as u32]);
+    let chosen = fdt.find_node("/chosen").unwrap();
+    assert_eq!(words(&chosen, "linux,initrd-start"), [(places[1] >> 32) as u32, places[1] as u32]);
+    places
+}
+
+#[test]
+fn the_firmware_is_where_other_partitions_have_it() {
+    const TOP: u64 = 256 * MIB - 0x1_0000;
+    assert_eq!(places(512 * MIB, 2 * MIB, 8), [TOP, 2 * MIB, 2 * MIB + 0x1_0000]);
+    // The tree goes behind the firmware when it would run into it, and so does the RAM disk.
+    assert_eq!(places(512 * MIB, 2 * MIB, TOP - 2 * MIB), [TOP, 2 * MIB, 256 * MIB]);
+    assert_eq!(places(512 * MIB, TOP, 8), [TOP, 256 * MIB, 256 * MIB + 0x1_0000]);
+    // A kernel that is there, or no room beside it: directly behind the kernel.
+    assert_eq!(places(512 * MIB, TOP + 4, 8), [256 * MIB, 256 * MIB + 0x1_0000, 256 * MIB + 0x2_0000]);
+    let full = 300 * MIB - 2 * MIB - 0x2_0000;
+    assert_eq!(places(300 * MIB, 2 * MIB, full), [2 * MIB, 2 * MIB + 0x1_0000, 300 * MIB - 0x1_0000]);
+}
+
+/// A position-independent file whose segment is linked at `linked` and loaded at `loaded`: 256 bytes, of which the last 88 are
+/// the dynamic table and one relocation of this type, offset and addend.
+fn movable(linked: u64, loaded: u64, [kind, offset, addend]: [u64; 3]) -> Vec<u8> {
+    let longs = [7, linked + 0xe8, 8, 24, 9, 24, 0, 0, offset, kind, addend];
+    let image = [vec![0; 256 - 88], longs.iter().flat_map(|long| long.to_le_bytes()).collect()].concat();
+    let mut file = elf(loaded, linked, linked, &image, 256);
+    file[16] = 3;
+    // A second program header, for which the image moves.
+    file[56] = 2;
+    let mut dynamic = Vec::new();
+    dynamic.extend(2u32.to_le_bytes());
+    dynamic.extend(4u32.to_le_bytes());
+    for value in [176 + 256 - 88, linked + 0xa8, loaded + 0xa8, 64, 64, 8] {
+        dynamic.extend(u64::to_le_bytes(value));
+    }
+    file[72..80].copy_from_slice(&176u64.to_le_bytes());
+    file.splice(120..120, dynamic);
+    file
+}
+
+#[test]
+fn a_position_independent_kernel_is_relocated() {
+    let relocated = |file: &[u8]| {
+        let plan = boot::plan(&source(file), &PARTITION)?;
+        Ok::<Vec<_>, BootError>(
+            plan.relocations.iter().map(|(at, bytes)| (at, u64::from_le_bytes(bytes))).collect(),
+        )
+    };
+    // Loaded where it is linked; loaded elsewhere; and as Linux: what of its addresses real mode ignores stays.
+    assert_eq!(relocated(&movable(0, 0, [22, 8, 0x40])), Ok(vec![(8, 0x40)]));
+    assert_eq!(relocated(&movable(0, MIB, [22, 8, 0x40])), Ok(vec![(MIB + 8, MIB + 0x40)]));
+    assert_eq!(relocated(&movable(MIB, 0, [22, MIB + 8, MIB + 0x40])), Ok(vec![(8, 0x40)]));
+    let far = 0xc000_0000_0000_0000;
+    assert_eq!(relocated(&movable(far, 0, [22, far + 8, far + 0x40])), Ok(vec![(8, far + 0x40)]));
+    // What names a symbol is the kernel's own business.
+    assert_eq!(relocated(&movable(0, 0, [38, 8, 0x40])), Ok(vec![]));
+    // Nothing is written outside of the kernel.
+    for wrong in [249, 256, 1 << 40, u64::MAX] {
+        assert_eq!(
+            relocated(&movable(0, 0, [22, wrong, 0])),
+            Err(BootError::Relocation(wrong)),
+            "{wrong:#x}"
+        );
+    }
+    let mut cut = movable(0, 0, [22, 8, 0x40]);
+    cut[176 + 256 - 88 + 24] = 25;
+    assert_eq!(relocated(&cut), Err(FileError::Truncated.into()), "a table that is longer than the file's");
+    let mut fixed = movable(0, 0, [22, 8, 0x40]);
+    fixed[16] = 2;
+    assert_eq!(relocated(&fixed), Ok(vec![]), "a file that is not position-independent");
 }
 
 #[test]
 fn the_tree_says_what_there_is() {
-    let plan = boot::plan(&source(b"flat")).unwrap();
+    let plan = boot::plan(&source(b"flat"), &PARTITION).unwrap();
     let fdt = tree(&plan);
     let node = |path: &str| fdt.find_node(path).unwrap_or_else(|| panic!("no {path}"));
     assert_eq!(fdt.root().property("device_type").unwrap().value(), b"chrp\0");
@@ -101,11 +178,30 @@ fn the_tree_says_what_there_is() {
 }
 
 #[test]
-fn the_controller_is_the_one_that_was_chosen() {
-    let xics = Source { interrupts: Interrupts::Xics, ..source(b"flat") };
-    let plan = boot::plan(&xics).unwrap();
+fn a_core_has_its_threads() {
+    let plan =
+        boot::plan(&Source { vcpus: 8, ..source(b"flat") }, &Partition { threads: 4, ..PARTITION }).unwrap();
     let fdt = tree(&plan);
-    assert!(fdt.find_node("/interrupt-controller").is_some());
+    let cpus = fdt.find_node("/cpus").unwrap();
+    assert_eq!(
+        cpus.children().map(|cpu| cpu.name().to_string()).collect::<Vec<_>>(),
+        ["PowerPC,POWER9@0", "PowerPC,POWER9@4"]
+    );
+    let second = fdt.find_node("/cpus/PowerPC,POWER9@4").unwrap();
+    assert_eq!(words(&second, "reg"), [4]);
+    assert_eq!(words(&second, "ibm,ppc-interrupt-server#s"), [4, 5, 6, 7]);
+    assert_eq!(words(&second, "ibm,ppc-interrupt-gserver#s"), [4, 0, 5, 0, 6, 0, 7, 0]);
+}
+
+#[test]
+fn the_controller_is_the_one_that_was_chosen() {
+    let xics = Partition { interrupts: Interrupts::Xics, ..PARTITION };
+    let plan = boot::plan(&source(b"flat"), &xics).unwrap();
+    let fdt = tree(&plan);
+    let controller = fdt.find_node("/interrupt-controller").unwrap();
+    assert!(controller.property("interrupt-controller").is_some());
+    assert_eq!(words(&controller, "#interrupt-cells"), [2]);
+    assert_eq!(words(&controller, "phandle"), words(&fdt.find_node("/").unwrap(), "interrupt-parent"));
     let options =
         fdt.find_node("/chosen").unwrap().property("ibm,architecture-vec-5").unwrap().value().to_vec();
     assert_eq!(options[23], 0);
@@ -116,8 +212,8 @@ fn the_controller_is_the_one_that_was_chosen() {
 
 #[test]
 fn what_cannot_start_is_refused() {
-    let refused = |kernel: &[u8]| boot::plan(&source(kernel)).unwrap_err();
-    assert_eq!(refused(b""), BootError::Empty);
+    let refused = |kernel: &[u8]| boot::plan(&source(kernel), &PARTITION).unwrap_err();
+    assert_eq!(refused(b""), FileError::Empty.into());
     assert_eq!(refused(&[0x1f, 0x8b, 8]), BootError::Kind(FileKind::Gzip));
     let large = elf(0, 0, 0, b"x", 65 * MIB);
     assert_eq!(refused(&large), BootError::NotRam { start: 0, end: 65 * MIB, memory: 64 * MIB });
@@ -140,7 +236,7 @@ proptest! {
     ) {
         let mut file = elf(paddr, paddr, entry, b"some bytes", size);
         file.truncate(file.len().saturating_sub(cut));
-        if let Ok(plan) = boot::plan(&source(&file)) {
+        if let Ok(plan) = boot::plan(&source(&file), &PARTITION) {
             let mut ranges: Vec<_> =
                 plan.loads.iter().map(|load| (load.address, load.address + load.bytes.len() as u64)).collect();
             ranges.sort_unstable();

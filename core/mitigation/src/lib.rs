@@ -1,35 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a CPU needs so that a guest cannot steer the hypervisor's speculation, and what guests are told of it.
 //!
-//! Three weaknesses are judged, each for one CPU, from its identification registers and from what its firmware
-//! answers (SMCCC, DEN0028):
-//!
-//! | name here | what | CVE | remedy on an exit |
-//! |---|---|---|---|
-//! | targets | branch targets that a guest trained (Spectre variant 2) | 2017-5715 | firmware: SMCCC_ARCH_WORKAROUND_1 or 3 |
-//! | history | branch history that a guest left behind (Spectre-BHB) | 2022-23960 | a loop, CLRBHB, or SMCCC_ARCH_WORKAROUND_3 |
-//! | bypass | loads that overtake older stores (variant 4) | 2018-3639 | none: PSTATE.SSBS, or SMCCC_ARCH_WORKAROUND_2 once |
-//!
-//! [`decide`] is pure: the `arch` crate reads the registers, asks the firmware, and does what comes out.
-//!
-//! ```
-//! use turnstile_mitigation::{Choice, Cpu, Exit, Firmware, State, decide};
-//!
-//! // A Neoverse N1: CSV2 is 1, so only the history is to be cleared, by a loop of 24 turns.
-//! let n1 = Cpu { midr: 0x410f_d0c0, pfr0: 1 << 56, ..Cpu::default() };
-//! let decision = decide(&n1, Firmware::NONE, Choice::Auto);
-//! assert_eq!(decision.exit, Exit::Loop(24));
-//! assert_eq!((decision.targets, decision.history), (State::Unaffected, State::Mitigated));
-//! ```
+//! Each architecture has a module with its own weaknesses, what a CPU says of them, and the words of `mitigations=`. Their
+//! `decide` functions are pure: the `arch` crates read the registers, ask the firmware, and do what comes out.
 #![no_std]
 #![forbid(unsafe_code)]
 
-mod choice;
-mod cores;
-mod decision;
-mod firmware;
+pub mod arm64;
+pub mod power64;
+mod state;
+pub mod x86_64;
 
-pub use choice::Choice;
-pub use cores::Cpu;
-pub use decision::{Decision, Exit, State, decide};
-pub use firmware::{Answer, Answers, Firmware};
+pub use state::State;
+
+/// What a word of the command line that chooses mitigations begins with.
+const WORD: &str = "mitigations=";
+
+/// Reads the words of a command line; the last one that is understood counts.
+fn last_word<T: Default>(line: &str, from_word: impl Fn(&str) -> Option<T>) -> T {
+    line.split_ascii_whitespace().filter_map(from_word).next_back().unwrap_or_default()
+}

@@ -29,3 +29,8 @@ pub use power::{Partition, PartitionAttributes};
 pub use tree::{Error, PageTable, Translation};
 pub use window::{WINDOW, windows};
 pub use x86::{HostAttributes, HostTables, Nested, NestedAttributes};
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

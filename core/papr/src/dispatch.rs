@@ -3,12 +3,13 @@
 //! log of dispatches (LoPAPR 14.11.1.3 and 14.11.3.2; the places that LoPAPR leaves open as Linux has them, `struct lppaca`
 //! and `struct dtl_entry`).
 //!
-//! Nothing is written but into what the guest has registered, and a vCPU that has its processor for itself takes no turns.
-
-use core::sync::atomic::{Ordering, fence};
+//! Nothing is written but into what the guest has registered. A vCPU that has its processor for itself takes no turns, but its
+//! count of dispatches goes on over its waits.
 
 use crate::Memory;
-use crate::vpa::{Areas, LOG_ENTRY, offset};
+use crate::sync::{Ordering, fence};
+pub use crate::turns::Left;
+use crate::vpa::{Areas, LOG_ENTRY, make_count, offset};
 
 /// Bits of the byte at [`offset::LOG_MASK`]: which turns the guest wants logged, by what ended the one before.
 mod mask {
@@ -67,46 +68,25 @@ pub struct Turn {
     pub msr: u64,
 }
 
-/// The end of a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
-    /// The time base.
-    pub now: u64,
-    /// The ticks that the vCPU was ready and did not run, ever.
-    pub stolen: u64,
-}
-
-/// The turns of a vCPU, since its area was registered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turns {
-    /// The last one's end; `None` if it was before the area was registered.
-    left: Option<Left>,
-    /// Ticks that the vCPU was ready and did not run.
-    ready: u64,
-    /// Ticks that it waited.
-    waited: u64,
-    /// The processor of the last one.
-    processor: Option<u16>,
-    /// Entries of the log.
-    logged: u64,
-}
-
-impl Turns {
-    /// The log is another one, or none: its entries are counted anew.
-    pub(crate) fn begin_log(&mut self) {
-        self.logged = 0;
-    }
-}
-
 impl Areas {
     /// The vCPU gives its processor away: its yield count is odd until it has one again.
     pub fn leave(&mut self, left: Left, memory: &impl Memory) {
         let Some(area) = self.vpa else { return };
         self.turns.left = Some(left);
-        let place = area.address + offset::YIELD_COUNT;
-        if let Some(count) = memory.word(place) {
-            // Here and below: what was RAM when it was registered is RAM as long as this life.
-            let _ = memory.set_word(place, count | 1);
+        make_count(area.address, true, memory);
+    }
+
+    /// The vCPU waits (H_CEDE), whether or not somebody else gets its processor: its yield count is odd until it goes on.
+    pub fn rest(&self, memory: &impl Memory) {
+        if let Some(area) = self.vpa {
+            make_count(area.address, true, memory);
+        }
+    }
+
+    /// The vCPU goes on: at once, or when it has got a processor again.
+    pub fn go_on(&self, memory: &impl Memory) {
+        if let Some(area) = self.vpa {
+            make_count(area.address, false, memory);
         }
     }
 
@@ -115,6 +95,7 @@ impl Areas {
         let Some(area) = self.vpa else { return };
         let at = |field| area.address + field;
         if let Some(count) = memory.word(at(offset::YIELD_COUNT)) {
+            // Here and below: what was RAM when it was registered is RAM as long as this life.
             let _ = memory.set_word(at(offset::YIELD_COUNT), (count | 1).wrapping_add(1));
         }
         let moved = self.turns.processor.replace(turn.processor).is_some_and(|last| last != turn.processor);

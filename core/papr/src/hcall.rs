@@ -44,6 +44,10 @@ macro_rules! calls {
 }
 
 calls! {
+    /// Sets SPRG0.
+    SetSprg0 = 0x24, "H_SET_SPRG0";
+    /// Clears or copies a page.
+    PageInit = 0x2c, "H_PAGE_INIT";
     /// Takes typed characters.
     GetTermChar = 0x54, "H_GET_TERM_CHAR";
     /// Writes characters.

@@ -13,6 +13,7 @@
 //! | [`vpa`] | areas that a vCPU shares with the hypervisor |
 //! | [`dispatch`] | what is told there of a vCPU's turns |
 //! | [`mode`] | H_SET_MODE |
+//! | [`page_init`] | H_PAGE_INIT |
 //! | [`process_table`] | H_REGISTER_PROC_TBL |
 //! | [`xics`] | the interrupt controller that is driven by calls |
 //! | [`xive`] | the interrupt controller that a guest drives itself: what calls remain |
@@ -29,10 +30,12 @@ pub mod code;
 pub mod dispatch;
 pub mod hcall;
 pub mod mode;
+pub mod page_init;
 pub mod process_table;
 pub mod processors;
 pub mod rtas;
 pub mod terminal;
+mod turns;
 pub mod vpa;
 pub mod xics;
 pub mod xive;

@@ -21,6 +21,8 @@ pub struct Start {
     pub entry: u64,
     /// What it finds in R3: for the first vCPU the address of the device tree.
     pub argument: u64,
+    /// Whether it begins little-endian.
+    pub little_endian: bool,
 }
 
 /// What a vCPU is doing, as `query-cpu-stopped-state` says it.
@@ -47,6 +49,8 @@ struct Processor {
     state: AtomicU32,
     entry: AtomicU64,
     argument: AtomicU64,
+    /// [`Start::little_endian`]: 0 or 1.
+    little_endian: AtomicU32,
 }
 
 /// The states of a partition's vCPUs.
@@ -62,6 +66,7 @@ impl Processors {
             state: AtomicU32::new(STOPPED),
             entry: AtomicU64::new(0),
             argument: AtomicU64::new(0),
+            little_endian: AtomicU32::new(0),
         };
         Self { list: (0..vcpus).map(processor).collect() }
     }
@@ -108,6 +113,7 @@ impl Processors {
         let start = Start {
             entry: processor.entry.load(Ordering::Relaxed),
             argument: processor.argument.load(Ordering::Relaxed),
+            little_endian: processor.little_endian.load(Ordering::Relaxed) != 0,
         };
         processor.state.store(ON, Ordering::Relaxed);
         Some(start)
@@ -140,6 +146,7 @@ impl Processor {
     fn publish(&self, start: Start) {
         self.entry.store(start.entry, Ordering::Relaxed);
         self.argument.store(start.argument, Ordering::Relaxed);
+        self.little_endian.store(start.little_endian.into(), Ordering::Relaxed);
         // Release: pairs with `take_start`.
         self.state.store(PENDING, Ordering::Release);
     }

@@ -114,6 +114,9 @@ pub enum Status {
 pub trait Services {
     /// The states of the vCPUs.
     fn processors(&self) -> &Processors;
+    /// The caller is about to stop: what others have sent to it until now is not for its next start. Nobody can start it before
+    /// this is done.
+    fn stopping(&mut self);
     /// Bytes of RAM.
     fn memory_size(&self) -> u64;
     /// The guest's clock: nanoseconds since 1970.
@@ -199,6 +202,7 @@ fn carry_out(
         Function::QueryCpuStoppedState => query(argument(0), services.processors()),
         Function::StartCpu => start(core::array::from_fn(argument), services),
         Function::StopSelf => {
+            services.stopping();
             services.processors().stop(vcpu);
             done(Then::Stopped)
         }
@@ -239,9 +243,10 @@ fn query(vcpu: u32, processors: &Processors) -> Outcome {
     }
 }
 
-/// `start-cpu`: the vCPU, where it starts, and what it finds in R3.
+/// `start-cpu`: the vCPU, where it starts, and what it finds in R3. It begins big-endian, whatever the caller's interrupts are
+/// taken in: no note of a client's file has a field for another order (LoPAPR 7.3.8, B.6.4).
 fn start([vcpu, entry, argument]: [u32; 3], services: &mut impl Services) -> Outcome {
-    let start = Start { entry: entry.into(), argument: argument.into() };
+    let start = Start { entry: entry.into(), argument: argument.into(), little_endian: false };
     if start.entry >= services.memory_size() || !start.entry.is_multiple_of(4) {
         return failed(Status::Parameter);
     }

@@ -7,7 +7,7 @@
 
 use crate::Memory;
 use crate::code::Code;
-use crate::dispatch::Turns;
+use crate::turns::Turns;
 
 /// Offsets in the virtual processor area, in bytes.
 pub mod offset {
@@ -107,7 +107,7 @@ impl Areas {
     pub fn call(&mut self, flags: u64, address: u64, memory: &impl Memory) -> Code {
         let done = match Request::read(flags) {
             Some(Request::Register(kind)) => self.register(kind, address, memory),
-            Some(Request::Deregister(kind)) => self.deregister(kind),
+            Some(Request::Deregister(kind)) => self.deregister(kind, memory),
             None => Err(Code::PARAMETER),
         };
         done.err().unwrap_or(Code::SUCCESS)
@@ -123,6 +123,8 @@ impl Areas {
             if !written {
                 return Err(Code::PARAMETER);
             }
+            // It has a processor, whatever the guest has left there.
+            make_count(place - offset::STATUS, false, memory);
         } else if self.vpa.is_none() {
             return Err(Code::RESOURCE);
         }
@@ -130,9 +132,15 @@ impl Areas {
         Ok(())
     }
 
-    fn deregister(&mut self, kind: Kind) -> Result<(), Code> {
+    fn deregister(&mut self, kind: Kind, memory: &impl Memory) -> Result<(), Code> {
         if kind == Kind::Vpa && (self.shadow.is_some() || self.log.is_some()) {
             return Err(Code::RESOURCE);
+        }
+        if kind == Kind::Vpa
+            && let Some(area) = self.vpa
+        {
+            // Nobody says from now on that it has a processor.
+            make_count(area.address, true, memory);
         }
         self.set(kind, None);
         Ok(())
@@ -147,6 +155,17 @@ impl Areas {
             }
             Kind::Shadow => self.shadow = area,
         }
+    }
+}
+
+/// Counts on, if the area's count of dispatches is not odd, or not even, already.
+pub(crate) fn make_count(area: u64, odd: bool, memory: &impl Memory) {
+    let place = area + offset::YIELD_COUNT;
+    if let Some(count) = memory.word(place)
+        && (count & 1 != 0) != odd
+    {
+        // What was RAM when it was registered is RAM as long as this life.
+        let _ = memory.set_word(place, count.wrapping_add(1));
     }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a guest is told of its vCPU's turns: exactly where it has registered memory for that, and nowhere else.
 
+mod common;
+
 use std::cell::RefCell;
 
 use proptest::prelude::*;
@@ -9,29 +11,16 @@ use turnstile_papr::code::Code;
 use turnstile_papr::dispatch::{Left, Turn};
 use turnstile_papr::vpa::{Areas, LOG_ENTRY, offset};
 
+use common::Ram;
+
 const SIZE: usize = 0x4000;
 const VPA: u64 = 0x1000;
 const LOG: u64 = 0x2000;
 const REGISTER_VPA: u64 = 1 << 45;
 const REGISTER_LOG: u64 = 2 << 45;
+const REGISTER_SHADOW: u64 = 3 << 45;
+const DEREGISTER_VPA: u64 = 5 << 45;
 const DEREGISTER_LOG: u64 = 6 << 45;
-
-struct Ram(RefCell<Vec<u8>>);
-
-impl Memory for Ram {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        let ram = self.0.borrow();
-        let found = usize::try_from(address).ok().and_then(|at| ram.get(at..at.checked_add(bytes.len())?));
-        found.map(|found| bytes.copy_from_slice(found)).is_some()
-    }
-
-    fn write(&self, address: u64, bytes: &[u8]) -> bool {
-        let mut ram = self.0.borrow_mut();
-        let found =
-            usize::try_from(address).ok().and_then(|at| ram.get_mut(at..at.checked_add(bytes.len())?));
-        found.map(|found| found.copy_from_slice(bytes)).is_some()
-    }
-}
 
 impl Ram {
     fn double(&self, address: u64) -> u64 {
@@ -116,6 +105,55 @@ fn the_yield_count_is_odd_while_it_has_no_processor() {
     areas.leave(left, &ram);
     areas.dispatch(&turn(2), &ram);
     assert_eq!(count(), [6, 1], "on another processor");
+}
+
+#[test]
+fn the_count_of_dispatches_goes_on_over_a_wait() {
+    let (ram, mut areas) = guest(0, 0);
+    let count = || ram.word_at(VPA + offset::YIELD_COUNT);
+    areas.rest(&ram);
+    assert_eq!(count(), 1);
+    areas.go_on(&ram);
+    assert_eq!(count(), 2);
+    // Somebody else got its processor meanwhile.
+    areas.rest(&ram);
+    areas.leave(Left { now: 0, stolen: 0 }, &ram);
+    areas.dispatch(&Turn { processor: 0, now: 1, ready: 1, stolen: 0, pc: 0, msr: 0 }, &ram);
+    areas.go_on(&ram);
+    assert_eq!(count(), 4, "once");
+    assert_eq!(areas.call(DEREGISTER_VPA, 0, &ram), Code::SUCCESS);
+    assert_eq!(count(), 5, "nobody counts there any more");
+    areas.rest(&ram);
+    areas.go_on(&ram);
+    assert_eq!(areas.call(DEREGISTER_VPA, 0, &ram), Code::SUCCESS);
+    assert_eq!(count(), 5);
+    assert_eq!(areas.call(REGISTER_VPA, VPA, &ram), Code::SUCCESS);
+    assert_eq!(count(), 6, "it runs while it registers");
+}
+
+#[test]
+fn an_area_lies_in_one_page_and_in_memory() {
+    let (ram, mut areas) = (Ram(RefCell::new(vec![0; SIZE])), Areas::default());
+    let mut register = |request, address: u64, size| {
+        assert!(ram.set_word(address + offset::SIZE, size));
+        areas.call(request, address, &ram)
+    };
+    const VPA_SIZE: u32 = 640 << 16;
+    for (address, code) in [
+        (0x2000 - 640, Code::SUCCESS),
+        (0x2000 - 512, Code::PARAMETER),
+        (0x2000 - 128, Code::PARAMETER),
+        (0x1040, Code::PARAMETER),
+        (SIZE as u64 - 640, Code::SUCCESS),
+    ] {
+        assert_eq!(register(REGISTER_VPA, address, VPA_SIZE), code, "{address:#x}");
+    }
+    assert_eq!(register(REGISTER_VPA, VPA, 639 << 16), Code::PARAMETER, "too short");
+    assert_eq!(register(REGISTER_SHADOW, 0x2000 - 128, 129), Code::PARAMETER);
+    assert_eq!(register(REGISTER_SHADOW, 0x2000 - 128, 128), Code::SUCCESS);
+    // A log is as long as it likes, but in memory.
+    assert_eq!(register(REGISTER_LOG, 0x1f80, 4096), Code::SUCCESS);
+    assert_eq!(register(REGISTER_LOG, SIZE as u64 - 128, 129), Code::PARAMETER);
 }
 
 #[test]

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The firmware's functions and the shared areas, by a guest that may write anything anywhere.
 
+mod common;
+
 use std::cell::RefCell;
 
 use proptest::prelude::*;
 use turnstile_papr::Memory;
 use turnstile_papr::code::Code;
-use turnstile_papr::processors::{Processors, Start};
+use turnstile_papr::processors::{Processors, Start, State};
 use turnstile_papr::rtas::{self, Function, Services, Then};
 use turnstile_papr::vpa::{Area, Areas, offset};
 
-const SIZE: usize = 0x1_0000;
+use common::Ram;
 
-struct Ram(RefCell<Vec<u8>>);
+const SIZE: usize = 0x1_0000;
 
 impl Ram {
     fn new() -> Self {
@@ -26,39 +28,29 @@ impl Ram {
     }
 }
 
-impl Memory for Ram {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        let ram = self.0.borrow();
-        let found = usize::try_from(address).ok().and_then(|at| ram.get(at..at.checked_add(bytes.len())?));
-        found.map(|found| bytes.copy_from_slice(found)).is_some()
-    }
-
-    fn write(&self, address: u64, bytes: &[u8]) -> bool {
-        let mut ram = self.0.borrow_mut();
-        let found =
-            usize::try_from(address).ok().and_then(|at| ram.get_mut(at..at.checked_add(bytes.len())?));
-        found.map(|found| found.copy_from_slice(bytes)).is_some()
-    }
-}
-
 struct Machine {
     processors: Processors,
     clock: u64,
     shown: Vec<u8>,
+    /// The state of the first vCPU when it was about to stop.
+    stopping: Option<State>,
 }
 
 impl Machine {
     fn new() -> Self {
         let processors = Processors::new(2);
-        processors.reset(Start { entry: 0, argument: 0 });
-        assert!(processors.take_start(0).is_some());
-        Self { processors, clock: 1_795_312_321_000_000_007, shown: Vec::new() }
+        processors.reset(Start { entry: 0, argument: 0, little_endian: true });
+        assert!(processors.take_start(0).is_some_and(|start| start.little_endian));
+        Self { processors, clock: 1_795_312_321_000_000_007, shown: Vec::new(), stopping: None }
     }
 }
 
 impl Services for Machine {
     fn processors(&self) -> &Processors {
         &self.processors
+    }
+    fn stopping(&mut self) {
+        self.stopping = self.processors.state(0);
     }
     fn memory_size(&self) -> u64 {
         SIZE as u64
@@ -130,11 +122,15 @@ fn vcpus_start_and_stop() {
     assert_eq!(state(&mut machine, 2)[0], WRONG);
     let (results, then) = call(&ram, &mut machine, Function::StartCpu, &[1, 0x60, 9], 1);
     assert_eq!((results[0], then), (0, Then::Started(1)));
-    assert_eq!(machine.processors.take_start(1), Some(Start { entry: 0x60, argument: 9 }));
+    // Big-endian, though the first one began little-endian.
+    let start = Start { entry: 0x60, argument: 9, little_endian: false };
+    assert_eq!(machine.processors.take_start(1), Some(start));
     assert_eq!(call(&ram, &mut machine, Function::StartCpu, &[1, 0x60, 9], 1).0, [-1i32 as u32]);
     assert_eq!(call(&ram, &mut machine, Function::StartCpu, &[5, 0x60, 9], 1).0, [WRONG]);
     assert_eq!(call(&ram, &mut machine, Function::StartCpu, &[1, SIZE as u32, 9], 1).0, [WRONG]);
+    assert_eq!(machine.stopping, None);
     assert_eq!(call(&ram, &mut machine, Function::StopSelf, &[], 1).1, Then::Stopped);
+    assert_eq!(machine.stopping, Some(State::Running), "nobody can start it before that");
     assert_eq!(state(&mut machine, 0), [0, 0]);
 }
 

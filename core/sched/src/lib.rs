@@ -7,7 +7,8 @@
 //! | [`thread`] | what is known of each vCPU: its class, its home, its virtual run time |
 //! | [`queue`] | the run queue of one physical CPU, and its timer queue |
 //! | [`wake`] | the lock-free list by which others hand a vCPU to its home |
-//! | [`balance`] | what each CPU publishes about itself, and who is given to whom |
+//! | [`published`] | what each CPU tells the others about itself |
+//! | [`balance`] | who is given to whom |
 //!
 //! # Classes
 //! A **real-time** vCPU has a fixed priority, 1 to 99, and runs before all of a lower one and before all fair ones;
@@ -28,11 +29,12 @@ extern crate alloc;
 
 pub mod balance;
 mod heap;
+pub mod published;
 pub mod queue;
 pub mod thread;
 pub mod wake;
 
-pub use balance::Published;
+pub use published::Published;
 pub use queue::RunQueue;
 pub use thread::{Class, Thread};
 

@@ -2,8 +2,8 @@
 //! The run queue of one physical CPU: what runs, what waits for its turn, what sleeps until a deadline.
 
 use crate::Shared;
-use crate::balance::Progress;
 use crate::heap::Heap;
+use crate::published::Progress;
 use crate::thread::{FAIR, IDLE, Key, Thread, is_before};
 
 /// The run queue of one physical CPU, for that CPU alone.
@@ -116,11 +116,11 @@ impl<'a> RunQueue<'a> {
         let state = self.thread(thread);
         self.sleepers.remove(thread);
         state.renew();
-        let credit = state.arrive(now);
+        let credit = state.arrive(now, self.shared.slice);
         if state.is_fair() {
             self.charge(now);
             // Who slept long is not owed all that time.
-            let earliest = self.virtual_time.wrapping_sub(u64::from(credit) * self.shared.slice);
+            let earliest = self.virtual_time.wrapping_sub(credit);
             let order = state.order();
             state.set_order(if is_before(order, earliest) { earliest } else { order });
         } else {

@@ -18,8 +18,8 @@ pub(crate) const IDLE: u32 = 100;
 
 /// Slices of credit for one that slept: it has not wanted more.
 const SLEEPER_CREDIT: u32 = 1;
-/// Slices of credit for one that waited on another CPU. It is given away when it is one behind, and not at that moment
-/// but at the next look; more than this only drift can explain.
+/// Slices of credit for one that waited on another CPU, beside the time that it waited. It is given away when it is one behind,
+/// and not at that moment but at the next look; more than both only drift can explain.
 pub(crate) const TRAVELLER_CREDIT: u32 = 4;
 
 /// How a vCPU competes with others.
@@ -126,14 +126,22 @@ impl Thread {
         self.credit.store(TRAVELLER_CREDIT, Ordering::Relaxed);
     }
 
-    /// Notes that it has come, and returns by how many slices it may be behind. One that was given away waits already.
-    pub(crate) fn arrive(&self, now: u64) -> u32 {
-        let credit = self.credit.load(Ordering::Relaxed);
-        if credit == SLEEPER_CREDIT {
-            self.begin_waiting(now);
+    /// Notes that it has come, and returns by how many virtual ticks it may be behind.
+    pub(crate) fn arrive(&self, now: u64, slice: u64) -> u64 {
+        if self.credit.load(Ordering::Relaxed) != SLEEPER_CREDIT {
+            return self.end_travel(now, slice);
         }
+        self.begin_waiting(now);
+        u64::from(SLEEPER_CREDIT) * slice
+    }
+
+    /// [`Thread::arrive`] of one that was given away. It waits already, and is owed that time: it may have been long on its
+    /// way, for a CPU may take its interrupt late.
+    #[cold] // Wake-ups are many, travellers few.
+    fn end_travel(&self, now: u64, slice: u64) -> u64 {
         self.credit.store(SLEEPER_CREDIT, Ordering::Relaxed);
-        credit
+        let waited = (u128::from(now.saturating_sub(self.ready_at())) * u128::from(self.rate)) >> 32;
+        (u64::from(TRAVELLER_CREDIT) * slice).saturating_add(waited as u64)
     }
 
     /// Gives it a new slice.

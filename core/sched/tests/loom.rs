@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Model-checks the wake list, and waking by it.
+//! Model-checks the wake list, waking by it, and what CPUs publish about themselves.
+//!
+//! Who writes is the first thread where it is about what comes with a value: loom looks at the last access to a value alone when it
+//! thinks of other orders, and would not find the one in which a thread reads and then exchanges before the first one looks.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p turnstile-sched --release --test loom`
 #![cfg(loom)]
@@ -7,6 +10,8 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
+use turnstile_sched::Published;
+use turnstile_sched::published::Progress;
 use turnstile_sched::wake::{Link, WakeList};
 use turnstile_vm::attention::{Attention, Posted, Reasons};
 
@@ -101,5 +106,37 @@ fn a_parked_vcpu_is_handed_over_once_whoever_wakes_it() {
         posters.into_iter().for_each(|poster| poster.join().unwrap());
         assert_eq!(own + home.take().len() as u32, 1);
         assert!(attention.take().contains(Reasons::INBOX | Reasons::STOP));
+    });
+}
+
+#[test]
+fn what_a_vcpu_has_done_comes_with_it() {
+    loom::model(|| {
+        let home = Arc::new(Home::new());
+        let owner = {
+            let home = home.clone();
+            thread::spawn(move || home.take())
+        };
+        home.hand_over(0);
+        let mut taken = owner.join().unwrap();
+        taken.extend(home.take());
+        assert_eq!(taken, [0]);
+    });
+}
+
+#[test]
+fn what_a_cpu_publishes_is_read_whole() {
+    let all = |value| Progress { virtual_time: value, at: value, rate: value, limit: value };
+    loom::model(move || {
+        let published = Arc::new(Published::new());
+        let reader = {
+            let published = published.clone();
+            thread::spawn(move || published.progress())
+        };
+        published.publish(0, 0, all(1));
+        if let Some(progress) = reader.join().unwrap() {
+            assert!([all(0), all(1)].contains(&progress), "{progress:?}");
+        }
+        assert_eq!(published.progress(), Some(all(1)));
     });
 }

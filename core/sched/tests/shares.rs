@@ -35,6 +35,17 @@ fn three_equals_on_two_cpus_get_two_thirds_each() {
 }
 
 #[test]
+fn who_is_long_on_its_way_is_owed_the_time() {
+    // One alone moves between those that have a CPU each. If only four slices of the way were owed to it, it got
+    // 1302.
+    let shared = shared(&[(FAIR, &[0]), (FAIR, &[1]), (FAIR, &[0, 1])], 2);
+    let mut machine = Machine::new(&shared);
+    machine.late = 6 * SLICE;
+    machine.run_until(3000 * SLICE);
+    assert_shares(&machine.ran[2..], &[2000 * SLICE], 100 * SLICE);
+}
+
+#[test]
 fn seven_equals_on_three_cpus_get_three_sevenths_each() {
     let all: &[u32] = &[0, 1, 2];
     let shared = shared(&[(FAIR, all); 7], 3);

@@ -44,3 +44,8 @@ pub use names::name;
 pub use search::{Binary, Linear, by_encoding, flat, flat_len};
 pub use sysreg::SysReg;
 pub use table::{Group, TrapMap};
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -3,19 +3,8 @@
 //! "x2APIC State Transitions").
 
 use crate::hardware::{Bus, Hardware};
+use crate::mode::Mode;
 use crate::{Context, Fault, Lapic};
-
-/// The modes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Mode {
-    /// Neither page nor MSRs.
-    Disabled,
-    /// A page of registers.
-    XApic,
-    /// MSRs.
-    X2Apic,
-}
 
 const BOOTSTRAP: u64 = 1 << 8;
 const EXTENDED: u64 = 1 << 10;

@@ -249,6 +249,13 @@ impl Lapic {
         self.offer(cx.hardware);
     }
 
+    /// Looks at everything again after LINT0's entry has changed.
+    pub(crate) fn settle_line<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>) {
+        self.sync(cx);
+        self.refresh_external();
+        self.offer(cx.hardware);
+    }
+
     /// Derives what of the 8259 gets through: its line is the CPU's own INTR pin while the APIC is disabled, and LINT0
     /// otherwise (APM vol. 2, 16.4.2).
     pub(crate) fn refresh_external(&mut self) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The interrupt command register (APM vol. 2, 16.5): interprocessor interrupts, sent.
 
-use crate::base::Mode;
 use crate::hardware::{Bus, Event, Hardware};
 use crate::message::{BROADCAST, Delivery, Message};
+use crate::mode::Mode;
 use crate::registers::{FIRST_VECTOR, error};
 use crate::{Context, Lapic};
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One vCPU's local APIC: its state, and how it is reset.
 
-use crate::base::Mode;
 use crate::hardware::{Bus, Hardware};
-use crate::pv_eoi::PvEoi;
+use crate::mode::Mode;
+use crate::promise::PvEoi;
 use crate::registers::{LVT_MASKED, SPURIOUS_ENABLE, SPURIOUS_RESET, lvt};
 use crate::routes::Logical;
 use crate::timer::Timer;
@@ -108,8 +108,14 @@ impl Lapic {
         self.line = None;
         self.init(cx);
         if self.index == 0 {
-            self.lvt[lvt::LINT0] = 0x700;
+            self.wire(cx);
         }
+    }
+
+    /// Lets the 8259's interrupts through, as firmware does for the first vCPU before it goes on (virtual wire mode).
+    pub fn wire<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>) {
+        self.lvt[lvt::LINT0] = 0x700;
+        self.settle_line(cx);
     }
 
     /// Does what INIT does: all registers but APIC_BASE and the ID are reset (APM vol. 2, 16.3.2), the paravirtual EOI is

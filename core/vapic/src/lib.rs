@@ -25,7 +25,8 @@
 //! | the mailbox has something | [`Lapic::drain`] |
 //! | the armed time has come | [`Lapic::timer`] |
 //! | a device's line changes | [`IoApic::set_line`], and [`Lapic::set_line`] for the 8259 |
-//! | HLT | [`Lapic::has_deliverable`] |
+//! | HLT; it goes on; it has ended then | [`Lapic::has_deliverable`]; [`Lapic::rest`]; [`Lapic::rise`] |
+//! | firmware lets the first vCPU go on | [`Lapic::wire`] |
 //! | a paravirtual IPI | [`Routes::each`] or [`Routes::deliver`], and [`Lapic::accept`] for the sender itself |
 //!
 //! On an exit that is about none of these nothing is called: `V_IRQ`, the guest's EOI word and the task priority are looked
@@ -44,6 +45,7 @@ extern crate alloc;
 
 mod base;
 mod deliver;
+mod dispatch;
 mod hardware;
 mod icr;
 mod ioapic;
@@ -51,7 +53,9 @@ mod lapic;
 mod lvt;
 mod mailbox;
 mod message;
+mod mode;
 mod page;
+mod promise;
 mod pv_eoi;
 mod registers;
 mod routes;
@@ -60,12 +64,12 @@ mod timer;
 mod vectors;
 mod x2apic;
 
-pub use base::Mode;
 pub use hardware::{Bus, Context, Event, Hardware};
 pub use ioapic::{IOAPIC_PINS, IoApic};
 pub use lapic::{DEFAULT_BASE, Lapic};
 pub use mailbox::Mailbox;
 pub use message::{BROADCAST, Delivery, Message, Signal};
+pub use mode::Mode;
 pub use routes::Routes;
 pub use timer::NEVER;
 pub use vectors::VectorSet;
@@ -77,3 +81,8 @@ pub const MAX_VCPUS: usize = 512;
 /// The guest made an access that is #GP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault;
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

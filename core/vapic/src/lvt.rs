@@ -3,7 +3,7 @@
 
 use crate::hardware::{Bus, Event, Hardware};
 use crate::message::{Delivery, Signal};
-use crate::registers::{LVT_MASKED, LVT_STATUS, SPURIOUS_ENABLE, lvt};
+use crate::registers::{FIRST_VECTOR, LVT_MASKED, LVT_STATUS, SPURIOUS_ENABLE, error, lvt};
 use crate::timer::TimerMode;
 use crate::{Context, Lapic, NEVER};
 
@@ -29,11 +29,7 @@ impl Lapic {
                 self.timer.set_mode(cx.hardware.now(), TimerMode::of(kept));
                 self.rearm(cx.hardware);
             }
-            lvt::LINT0 => {
-                self.sync(cx);
-                self.refresh_external();
-                self.offer(cx.hardware);
-            }
+            lvt::LINT0 => self.settle_line(cx),
             _ => {}
         }
     }
@@ -80,16 +76,34 @@ impl Lapic {
         self.rearm(cx.hardware);
     }
 
+    /// The vCPU halts, and goes on doing so. Its timer is silent until [`Lapic::rise`] if all that could come of it would change
+    /// nothing: its interrupt waits already, which the guest cannot take before it leaves HLT.
+    pub fn rest<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>) {
+        self.settle(cx);
+        let vector = self.lvt[lvt::TIMER] as u8;
+        let is_noted = vector < FIRST_VECTOR && self.new_errors & error::RECEIVED_ILLEGAL_VECTOR != 0;
+        if self.pending.contains(vector) || is_noted {
+            self.timer.rest();
+            self.rearm(cx.hardware);
+        }
+    }
+
+    /// The vCPU leaves HLT: the timer is as if it had not been silent.
+    pub fn rise<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>) {
+        self.timer.rise();
+        self.timer(cx);
+    }
+
     /// Reads IA32_TSC_DEADLINE, MSR 0x6e0.
     pub fn tsc_deadline(&self) -> u64 {
         self.timer.tsc_deadline()
     }
 
-    /// Writes IA32_TSC_DEADLINE. One that has passed already fires at once.
+    /// Writes IA32_TSC_DEADLINE. One that has passed already fires before the guest goes on.
     #[inline]
     pub fn set_tsc_deadline<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>, deadline: u64) {
         self.timer.set_tsc_deadline(deadline);
-        self.rearm(cx.hardware);
+        self.timer(cx);
     }
 
     /// The guest has moved its time stamp counter by `by`.
@@ -104,7 +118,7 @@ impl Lapic {
         self.new_errors |= error;
         let entry = self.lvt[lvt::ERROR];
         // An error interrupt with an illegal vector would be an error again, and is none.
-        if is_new && entry & LVT_MASKED == 0 && entry as u8 >= crate::registers::FIRST_VECTOR {
+        if is_new && entry & LVT_MASKED == 0 && entry as u8 >= FIRST_VECTOR {
             self.latch(hardware, entry as u8, false);
         }
     }

@@ -56,7 +56,7 @@ impl Mailbox {
         });
     }
 
-    /// Forgets everything: for a VM that is reset, when no poster runs.
+    /// Forgets everything, when a life or an INIT begins. Of what is posted meanwhile each is forgotten, or comes with its reason.
     pub fn clear(&self) {
         self.drain(|_, _| {});
     }

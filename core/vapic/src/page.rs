@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The xAPIC's page of registers (APM vol. 2, 16.3.2): 32-bit registers, 16 bytes apart.
 
-use crate::base::Mode;
 use crate::hardware::{Bus, Hardware};
+use crate::mode::Mode;
 use crate::registers::{self as reg, LVT_FIRST, LVT_LAST, error};
 use crate::{Context, Lapic};
 

@@ -27,32 +27,13 @@
 use core::num::NonZeroU64;
 
 use crate::hardware::{Bus, Hardware};
+use crate::promise::PvEoi;
 use crate::{Context, Fault, Lapic};
 
 /// Bit 0 of the MSR: on.
 const ENABLED: u64 = 1 << 0;
 /// Reserved: the address is a multiple of four.
 const RESERVED: u64 = 1 << 1;
-
-/// The paravirtual EOI of one vCPU.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PvEoi {
-    /// Where the word is, as [`Hardware`] wants to know it; `None` if it is off.
-    place: Option<NonZeroU64>,
-    /// The same while the bit was set, and was not yet seen cleared.
-    promised: Option<NonZeroU64>,
-    /// What the guest wrote.
-    value: u64,
-}
-
-impl PvEoi {
-    pub(crate) const OFF: Self = Self { place: None, promised: None, value: 0 };
-
-    #[inline(always)] // One load.
-    pub(crate) fn is_promised(&self) -> bool {
-        self.promised.is_some()
-    }
-}
 
 impl Lapic {
     /// Reads MSR 0x4b564d04.

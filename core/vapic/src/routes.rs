@@ -12,8 +12,7 @@ use alloc::boxed::Box;
 use core::array;
 
 use crate::MAX_VCPUS;
-use crate::hardware::Bus;
-use crate::message::{BROADCAST, Delivery, Message, Signal};
+use crate::message::{BROADCAST, Message};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// How a vCPU is found by logical destinations.
@@ -156,7 +155,7 @@ impl Routes {
 
     /// Returns the vCPU that a lowest-priority message goes to (APM vol. 2, 16.6.2). Priorities are not compared: which of
     /// those that accept interrupts it is depends on the vector, so a device's interrupts stay where they are.
-    fn arbitrate(&self, message: &Message) -> Option<usize> {
+    pub(crate) fn arbitrate(&self, message: &Message) -> Option<usize> {
         let accepts = |vcpu: usize| self.accepting.word(vcpu / 64) >> (vcpu % 64) & 1 != 0;
         let mut count = 0;
         self.each(message.logical, message.destination, |vcpu| count += usize::from(accepts(vcpu)));
@@ -171,30 +170,6 @@ impl Routes {
             }
         });
         winner
-    }
-
-    /// Delivers a message over `bus`.
-    pub fn deliver<B: Bus>(&self, message: &Message, bus: &B) {
-        let vector = message.vector;
-        match message.delivery {
-            Delivery::Fixed => {
-                self.each(message.logical, message.destination, |vcpu| bus.post(vcpu, vector, message.level))
-            }
-            Delivery::LowestPriority => {
-                if let Some(vcpu) = self.arbitrate(message) {
-                    bus.post(vcpu, vector, message.level);
-                }
-            }
-            Delivery::Nmi => self.signal(message, bus, Signal::Nmi),
-            Delivery::Init => self.signal(message, bus, Signal::Init),
-            Delivery::Startup => self.signal(message, bus, Signal::Startup(vector)),
-            // There is no SMM; an 8259 is wired to the first vCPU only.
-            Delivery::Smi | Delivery::External | Delivery::Reserved => {}
-        }
-    }
-
-    fn signal<B: Bus>(&self, message: &Message, bus: &B, signal: Signal) {
-        self.each(message.logical, message.destination, |vcpu| bus.signal(vcpu, signal));
     }
 }
 

@@ -2,6 +2,8 @@
 //! The APIC timer as arithmetic over the guest's time stamp counter (APM vol. 2, 16.4.1; SDM vol. 3A, "APIC Timer"). Its
 //! clock is the time stamp counter, divided as the guest says.
 
+use core::mem;
+
 /// No deadline.
 pub const NEVER: u64 = u64::MAX;
 
@@ -40,11 +42,20 @@ pub(crate) struct Timer {
     count: u32,
     /// When it expires next.
     deadline: u64,
+    /// The same while it rests; [`NEVER`] if it does not.
+    resting: u64,
 }
 
 impl Timer {
-    pub(crate) const STOPPED: Self =
-        Self { mode: TimerMode::OneShot, initial: 0, shift: 1, start: 0, count: 0, deadline: NEVER };
+    pub(crate) const STOPPED: Self = Self {
+        mode: TimerMode::OneShot,
+        initial: 0,
+        shift: 1,
+        start: 0,
+        count: 0,
+        deadline: NEVER,
+        resting: NEVER,
+    };
 
     /// Returns when it expires next.
     pub(crate) fn deadline(&self) -> u64 {
@@ -61,7 +72,9 @@ impl Timer {
         let elapsed = now.saturating_sub(self.start) >> self.shift;
         match u64::from(self.count).checked_sub(elapsed) {
             Some(left @ 1..) => left as u32,
-            _ if self.mode == TimerMode::Periodic && self.initial != 0 => {
+            // A count that has ended begins again if it has ended as a periodic one: not because it has become one since.
+            // The other register is never zero then. Checked all the same: the light tier has no way into a panic.
+            _ if self.mode == TimerMode::Periodic && self.count != 0 && self.initial != 0 => {
                 let into = (elapsed - u64::from(self.count)) % u64::from(self.initial);
                 self.initial - into as u32
             }
@@ -136,6 +149,20 @@ impl Timer {
             _ => NEVER,
         };
         true
+    }
+
+    /// Expires no more until [`Timer::rise`]. The count goes on. Nothing else is asked of it meanwhile.
+    pub(crate) fn rest(&mut self) {
+        if self.resting == NEVER {
+            self.resting = mem::replace(&mut self.deadline, NEVER);
+        }
+    }
+
+    /// Expires as if it had not rested, if it has.
+    pub(crate) fn rise(&mut self) {
+        if self.resting != NEVER {
+            self.deadline = mem::replace(&mut self.resting, NEVER);
+        }
     }
 
     fn count_from(&mut self, now: u64, count: u32) {

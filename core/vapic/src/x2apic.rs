@@ -2,8 +2,8 @@
 //! The x2APIC's MSRs, 0x800 to 0x8ff (APM vol. 2, 16.11; SDM vol. 3A, "x2APIC Register Address Space"). Registers that there
 //! are not, reserved bits, reads of write-only registers and writes of read-only ones are #GP.
 
-use crate::base::Mode;
 use crate::hardware::{Bus, Hardware};
+use crate::mode::Mode;
 use crate::registers::{self as reg, LVT_FIRST, LVT_LAST, LVT_STATUS, lvt};
 use crate::{Context, Fault, Lapic};
 

@@ -111,8 +111,14 @@ fn a_deadline_fires_once_and_at_once_if_it_has_passed() {
     assert!(fire(&mut world));
     assert_eq!((world.lapic.tsc_deadline(), world.machine.armed), (0, u64::MAX));
     assert!(!fire(&mut world));
-    set(&mut world, 10);
-    assert!(fire(&mut world));
+    for passed in [10, 6000] {
+        set(&mut world, passed);
+        assert_eq!(world.machine.take(), Some(VECTOR as u8), "before the guest goes on");
+        write(&mut world, 0x80b, 0);
+        assert_eq!((world.lapic.tsc_deadline(), world.machine.armed), (0, u64::MAX));
+    }
+    set(&mut world, 6001);
+    assert_eq!((world.machine.take(), world.machine.armed), (None, 6001));
     set(&mut world, 9000);
     world.with(|lapic, cx| lapic.shift_clock(cx.hardware, 1000));
     assert_eq!(world.machine.armed, 9000, "a deadline is a value of the counter that moved");
@@ -123,6 +129,35 @@ fn a_deadline_fires_once_and_at_once_if_it_has_passed() {
     world.machine.clock += 1000;
     world.with(|lapic, cx| lapic.shift_clock(cx.hardware, 1000));
     assert_eq!(world.machine.armed, world.machine.clock + left, "a count is not");
+}
+
+#[test]
+fn a_count_that_has_ended_stays_at_zero_whatever_the_mode_becomes() {
+    let mut world = World::new(false);
+    write(&mut world, 0x83e, 0xb);
+    write(&mut world, 0x832, VECTOR | ONE_SHOT);
+    write(&mut world, 0x838, 30_000);
+    world.machine.clock += 30_000;
+    assert!(fire(&mut world));
+    write(&mut world, 0x832, VECTOR | PERIODIC);
+    for _ in 0..3 {
+        assert_eq!((current(&mut world), world.machine.armed), (0, u64::MAX));
+        world.machine.clock += 40_000;
+        assert!(!fire(&mut world));
+    }
+    write(&mut world, 0x83e, 0);
+    assert_eq!((current(&mut world), world.machine.armed), (0, u64::MAX), "nor by another divider");
+    assert_eq!(world.with(|lapic, cx| lapic.read_msr(cx, 0x838)), Ok(30_000), "the initial count is kept");
+    // Started again, it counts; one that still counts goes on in the other mode.
+    write(&mut world, 0x83e, 0xb);
+    write(&mut world, 0x838, 30_000);
+    world.machine.clock += 10_000;
+    write(&mut world, 0x832, VECTOR | ONE_SHOT);
+    assert_eq!(current(&mut world), 20_000);
+    write(&mut world, 0x832, VECTOR | PERIODIC);
+    world.machine.clock += 20_000;
+    assert!(fire(&mut world));
+    assert_eq!(current(&mut world), 30_000);
 }
 
 #[test]
@@ -157,4 +192,66 @@ fn a_period_that_nobody_could_keep_up_with_is_stretched() {
     world.machine.clock += 1_000_000;
     assert!(fire(&mut world));
     assert!(!fire(&mut world));
+}
+
+#[test]
+fn while_a_vcpu_halts_the_timer_rests_if_its_interrupt_waits() {
+    const PERIOD: u64 = 30_000;
+    let mut world = World::new(false);
+    let rest = |world: &mut World| world.with(|lapic, cx| lapic.rest(cx));
+    let rise = |world: &mut World| world.with(|lapic, cx| lapic.rise(cx));
+    let tick = |world: &mut World| {
+        world.machine.clock = world.machine.armed;
+        world.with(|lapic, cx| lapic.timer(cx));
+    };
+    write(&mut world, 0x83e, 0xb);
+    write(&mut world, 0x832, VECTOR | PERIODIC);
+    write(&mut world, 0x838, PERIOD);
+    let first = world.machine.armed;
+    rest(&mut world);
+    assert_eq!(world.machine.armed, first, "nothing waits yet");
+    tick(&mut world);
+    // Taken, and not ended: the next one has to be seen.
+    assert_eq!(world.machine.take(), Some(VECTOR as u8));
+    rest(&mut world);
+    assert_eq!(world.machine.armed, first + PERIOD);
+    tick(&mut world);
+    for _ in 0..2 {
+        rest(&mut world);
+        assert_eq!((world.lapic.deadline(), world.machine.armed), (u64::MAX, u64::MAX));
+        world.with(|lapic, cx| lapic.timer(cx));
+    }
+    world.machine.clock += 10 * PERIOD + 7;
+    assert_eq!(current(&mut world), PERIOD as u32 - 7, "the count goes on");
+    rise(&mut world);
+    assert_eq!(world.machine.armed, first + 12 * PERIOD);
+    write(&mut world, 0x80b, 0);
+    assert_eq!(world.machine.take(), Some(VECTOR as u8), "what was missed is one");
+    write(&mut world, 0x80b, 0);
+    assert_eq!(world.machine.take(), None);
+    rise(&mut world);
+    assert_eq!(world.machine.armed, first + 12 * PERIOD, "it has not rested");
+    // It would have rung meanwhile, and has been reset.
+    tick(&mut world);
+    rest(&mut world);
+    world.with(|lapic, cx| lapic.init(cx));
+    rise(&mut world);
+    assert_eq!(world.machine.armed, u64::MAX);
+}
+
+#[test]
+fn while_a_vcpu_halts_the_timer_rests_if_nothing_but_a_noted_error_could_come_of_it() {
+    let mut world = World::new(false);
+    write(&mut world, 0x83e, 0xb);
+    write(&mut world, 0x832, 5 | PERIODIC);
+    write(&mut world, 0x838, 30_000);
+    let first = world.machine.armed;
+    world.with(|lapic, cx| lapic.rest(cx));
+    assert_eq!(world.machine.armed, first);
+    world.machine.clock = first;
+    world.with(|lapic, cx| lapic.timer(cx));
+    world.with(|lapic, cx| lapic.rest(cx));
+    assert_eq!(world.machine.armed, u64::MAX);
+    world.with(|lapic, cx| lapic.rise(cx));
+    assert_eq!(world.machine.armed, first + 30_000);
 }

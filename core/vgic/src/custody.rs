@@ -4,8 +4,8 @@
 use crate::hardware::{Backing, ListRegister, LrState, VirtualInterface};
 use crate::registers::set_bits;
 use crate::spi::Flag;
-use crate::vcpu::{NEVER_ACKNOWLEDGED, NO_SLOT};
-use crate::{Context, Host, Model, Outcome, RemoteOp, VcpuGic};
+use crate::vcpu::{NEVER_ACKNOWLEDGED, NO_SLOT, UNSETTLED};
+use crate::{Context, GROUPS_CHANGED, Host, Model, Outcome, RemoteOp, VcpuGic};
 
 impl VcpuGic {
     /// Learns what the guest did with an interrupt: reads its list register if it has one.
@@ -31,8 +31,9 @@ impl VcpuGic {
         }
         if old.pending() && !now.pending() {
             self.take_latch(lr);
-            if intid < 32 {
-                self.held_pending &= !(1 << intid);
+            // An SGI is not held, and the bit of the first is another's (`UNSETTLED`).
+            if (16..32).contains(&intid) {
+                self.open &= !(1 << intid);
             }
             self.acknowledged(intid, priority);
             if !now.active() {
@@ -47,7 +48,7 @@ impl VcpuGic {
                 self.stale &= !(1 << n);
             }
             self.outside.insert(intid);
-            self.unsettled = true;
+            self.open |= UNSETTLED;
         }
     }
 
@@ -67,14 +68,16 @@ impl VcpuGic {
         }
         self.eoi &= !stale;
         self.stale = 0;
-        self.unsettled &= self.overflowing | !self.outside.is_empty();
+        if !self.overflowing && self.outside.is_empty() {
+            self.open &= !UNSETTLED;
+        }
     }
 
     /// Ends the active state of an interrupt, and of the physical one that came with it unless the
     /// hardware has done that.
     pub(crate) fn end<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32, by_hardware: bool) {
         self.active.remove(intid);
-        if intid < 32 && self.held & !self.held_pending & 1 << intid != 0 {
+        if intid < 32 && self.held & !self.held_pending() & 1 << intid != 0 {
             self.held &= !(1 << intid);
             if !by_hardware {
                 vif.deactivate_physical(self.pintid[intid as usize & 31]);
@@ -100,7 +103,7 @@ impl VcpuGic {
             }
             let Some(intid) = ended.1 else { break };
             self.end(vif, intid, false);
-            self.unsettled = true;
+            self.open |= UNSETTLED;
         }
     }
 
@@ -122,7 +125,7 @@ impl VcpuGic {
         let deliverable = self.deliverable & bit != 0;
         let level = self.line & !self.edge & bit != 0;
         let held = self.held & bit != 0;
-        let held_pending = self.held_pending & bit != 0;
+        let held_pending = self.held_pending() & bit != 0;
         let active = self.active.contains(intid);
         let pending = deliverable && (level || held_pending || self.latch.contains(intid));
         // The hardware bit fits while the physical interrupt is what the next deactivation ends.
@@ -211,7 +214,7 @@ impl VcpuGic {
         intid: u32,
         wanted: Option<ListRegister>,
     ) {
-        self.unsettled |= self.overflowing;
+        self.open |= u32::from(self.overflowing) * UNSETTLED;
         match (self.slot(intid), wanted) {
             (None, None) => self.outside.remove(intid),
             (Some(n), None) => {
@@ -230,7 +233,7 @@ impl VcpuGic {
             }
             (None, Some(_)) => {
                 self.outside.insert(intid);
-                self.unsettled = true;
+                self.open |= UNSETTLED;
             }
         }
     }
@@ -247,7 +250,7 @@ impl VcpuGic {
         let wanted = self.evaluate_private(intid);
         self.place(vif, intid, wanted);
         self.tidy(vif);
-        if self.unsettled { Outcome::Slow } else { Outcome::Done }
+        if self.is_unsettled() { Outcome::Slow } else { Outcome::Done }
     }
 
     /// Learns what the guest did with an interrupt and brings custody and list register in line with
@@ -261,8 +264,10 @@ impl VcpuGic {
     /// line with its distributor state. Call [`Self::settle`] after the last one of a batch.
     pub fn deliver<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>, intid: u32) {
         if intid < 16 {
-            // What it leaves to do is noted in `unsettled`.
+            // What it leaves to do is noted as unsettled.
             let _ = self.deliver_sgi(cx, intid);
+        } else if intid == GROUPS_CHANGED {
+            self.groups_changed(cx);
         } else {
             self.reconcile(cx, intid);
         }
@@ -282,7 +287,7 @@ impl VcpuGic {
             return self.inject_cold(cx.vif, intid);
         }
         self.receive(cx, intid);
-        if self.unsettled { Outcome::Slow } else { Outcome::Done }
+        if self.is_unsettled() { Outcome::Slow } else { Outcome::Done }
     }
 
     /// Takes the pending state of an interrupt of this vCPU's; a level line that is high stays.
@@ -379,10 +384,6 @@ impl VcpuGic {
                 self.deactivate(cx, intid);
                 0
             }
-            RemoteOp::GroupsChanged => {
-                self.groups_changed(cx);
-                0
-            }
         };
         self.settle(cx);
         result
@@ -404,9 +405,13 @@ impl VcpuGic {
         u64::from(self.latch.block(block) & owned) | u64::from(self.active.block(block) & owned) << 32
     }
 
-    /// Takes over the group enables of `GICD_CTLR`.
+    /// Takes over the group enables of `GICD_CTLR`, if they are others than this vCPU has.
+    #[cold]
     pub(crate) fn groups_changed<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>) {
-        self.groups = cx.vgic.groups();
+        let groups = cx.vgic.take_groups(self.index);
+        if core::mem::replace(&mut self.groups, groups) == groups {
+            return;
+        }
         self.refresh_deliverable();
         for intid in 0..32 {
             self.reconcile(cx, intid);

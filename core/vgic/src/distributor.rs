@@ -3,12 +3,12 @@
 
 use alloc::boxed::Box;
 
+use crate::incoming::Incoming;
 use crate::registers::{self, Bank, bank, block, gicd, is_word};
 use crate::routes::{Routes, SearchedTargets, SgiRegister, SgiTargets};
-use crate::sources::Incoming;
 use crate::spi::{Flag, Spi, SpiWord};
-use crate::sync::{AtomicU8, AtomicU32, Ordering};
-use crate::{Host, MAX_GICV2_VCPUS, MAX_SPIS, MAX_VCPUS};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::{MAX_GICV2_VCPUS, MAX_SPIS, MAX_VCPUS};
 
 /// Says which architecture a VM's interrupt controller follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -61,9 +61,11 @@ pub enum ConfigError {
 /// Shared by all physical CPUs; every method takes `&self`, and nothing locks.
 pub struct Vgic {
     routes: Routes,
-    spis: Box<[Spi]>,
+    pub(crate) spis: Box<[Spi]>,
     /// `GICD_CTLR.EnableGrp*`.
     groups: AtomicU32,
+    /// GICv3: the vCPUs that were told to look at [`Self::groups`] and have not, a bit each. Empty with GICv2.
+    behind: Box<[AtomicU64]>,
     typer: u32,
     ctlr_fixed: u32,
     /// The offset and the value of `GICD_PIDR2`.
@@ -108,6 +110,7 @@ impl Vgic {
             routes,
             spis: (0..config.spis).map(|_| Spi::new()).collect(),
             groups: AtomicU32::new(0),
+            behind: (0..if gicv2 { 0 } else { vcpus.div_ceil(64) }).map(|_| AtomicU64::new(0)).collect(),
             typer,
             ctlr_fixed: if gicv2 { 0 } else { gicd::CTLR_FIXED },
             pidr2: if gicv2 { registers::GICV2_PIDR2 } else { registers::GICV3_PIDR2 },
@@ -132,8 +135,10 @@ impl Vgic {
     /// Returns the distributor to its reset state. The vCPUs must not run, and each must be reset with
     /// [`VcpuGic::reset`](crate::VcpuGic::reset) too.
     pub fn reset(&self) {
-        self.groups.store(0, Ordering::SeqCst);
-        self.on.store(0, Ordering::SeqCst);
+        // Relaxed, and so below: nobody runs, and who starts the vCPUs orders this before what they do.
+        self.groups.store(0, Ordering::Relaxed);
+        self.behind.iter().for_each(|vcpus| vcpus.store(0, Ordering::Relaxed));
+        self.on.store(0, Ordering::Relaxed);
         let word = SpiWord::reset(self.group1_at_reset);
         // On a GICv2 of one processor all interrupts target that one (Arm IHI 0048, section 4.3.12).
         let word = if self.present == 1 { word.with_targets(1) } else { word };
@@ -200,6 +205,47 @@ impl Vgic {
         self.groups.swap(groups & gicd::CTLR_GROUPS, Ordering::SeqCst)
     }
 
+    /// Notes that a vCPU has to look at the group enables, before they are changed or it is told.
+    pub(crate) fn set_behind(&self, vcpu: usize) {
+        if let Some(vcpus) = self.behind.get(vcpu / 64) {
+            vcpus.fetch_or(1 << (vcpu % 64), Ordering::SeqCst);
+        }
+    }
+
+    /// Returns the group enables for a vCPU that takes them over.
+    pub(crate) fn take_groups(&self, vcpu: usize) -> u32 {
+        // Before they are read: whoever changes them afterwards notes it again.
+        if let Some(vcpus) = self.behind.get(vcpu / 64) {
+            vcpus.fetch_and(!(1 << (vcpu % 64)), Ordering::SeqCst);
+        }
+        self.groups()
+    }
+
+    /// Reads `GICD_CTLR`; `None` while vCPUs have still to look at the group enables. HOT.
+    #[inline] // On a light exit; the caller knows the frame.
+    pub fn read_control_light(&self, offset: u32, size: u8) -> Option<u64> {
+        if offset != gicd::CTLR || size != 4 {
+            return None;
+        }
+        // First: who changes the enables is behind until it has told all others.
+        let control = self.control();
+        let behind = self.behind.iter().any(|vcpus| vcpus.load(Ordering::SeqCst) != 0);
+        (!behind).then_some(control.into())
+    }
+
+    /// Returns the vCPUs that have not looked at the group enables.
+    pub(crate) fn behind(&self) -> impl Iterator<Item = usize> {
+        (0..self.vcpus()).filter(move |vcpu| {
+            let vcpus = self.behind.get(vcpu / 64).map_or(0, |vcpus| vcpus.load(Ordering::SeqCst));
+            vcpus >> (vcpu % 64) & 1 != 0
+        })
+    }
+
+    /// Returns `GICD_CTLR` without `RWP`.
+    pub(crate) fn control(&self) -> u32 {
+        self.groups() | self.ctlr_fixed
+    }
+
     /// Returns whether the group of `word` is enabled.
     pub(crate) fn group_enabled(&self, word: SpiWord) -> bool {
         self.groups() >> u32::from(word.has(Flag::Group1)) & 1 != 0
@@ -231,65 +277,21 @@ impl Vgic {
         }
     }
 
-    /// Tells the vCPU that has to know of a change: the owner, or the target if it is deliverable.
-    pub(crate) fn signal<H: Host>(&self, host: &H, intid: u32, word: SpiWord) {
-        if let Some(owner) = word.owner() {
-            host.post(owner, intid);
-        } else if word.pending()
-            && word.has(Flag::Enabled)
-            && let Some(target) = self.route(word)
-        {
-            host.post(target, intid);
-        }
-    }
-
-    /// Tells the owners of the SPIs that `choose` names, or the targets of those that are deliverable.
-    pub(crate) fn signal_each<H: Host>(&self, host: &H, choose: impl Fn(SpiWord) -> bool) {
-        for (intid, spi) in (32..).zip(&self.spis) {
-            let word = spi.load();
-            if choose(word) {
-                self.signal(host, intid, word);
-            }
-        }
-    }
-
-    /// Sets the level of an SPI's input line. A level-sensitive interrupt is pending while the line is
-    /// high; an edge-triggered one becomes pending when it rises. Does nothing for other INTIDs.
-    pub fn set_spi_line<H: Host>(&self, host: &H, intid: u32, high: bool) {
-        let Some(spi) = self.spi(intid) else { return };
-        let changed = spi.update(|word| {
-            let rises = high && !word.has(Flag::Line) && word.has(Flag::Edge);
-            Some(word.with(Flag::Line, high).with(Flag::Latch, word.has(Flag::Latch) || rises))
-        });
-        if let Some((old, new)) = changed
-            && old.pending() != new.pending()
-        {
-            self.signal(host, intid, new);
-        }
-    }
-
-    /// Makes an SPI pending once, as an edge does. Does nothing for other INTIDs.
-    pub fn pulse_spi<H: Host>(&self, host: &H, intid: u32) {
-        let Some(spi) = self.spi(intid) else { return };
-        if let Some((_, new)) = spi.update(|word| Some(word.with(Flag::Latch, true))) {
-            self.signal(host, intid, new);
-        }
-    }
-
     /// Reads a distributor register that needs nothing but the shared state: all but the pending and
-    /// active registers, for which it returns `None`. With GICv2 it does so for all but the control registers:
-    /// of each bank a part is the accessing vCPU's own. HOT. Reserved offsets and wrong sizes read as zero.
+    /// active registers, for which it returns `None`, as for `GICD_CTLR` ([`Self::read_control_light`]). With GICv2 it
+    /// does so for all but the control registers: of each bank a part is the accessing vCPU's own. HOT. Reserved offsets
+    /// and wrong sizes read as zero.
     #[inline] // Hot: on the light exit of a data abort; the caller knows the frame.
     pub fn dist_read_light(&self, offset: u32, size: u8) -> Option<u64> {
         if is_word(offset, size) {
             match bank(offset) {
                 Bank::Control => {
-                    return Some(u64::from(match offset {
-                        gicd::CTLR => self.groups() | self.ctlr_fixed,
-                        gicd::TYPER => self.typer,
-                        gicd::IIDR => registers::IIDR,
-                        _ => 0,
-                    }));
+                    return match offset {
+                        gicd::CTLR => None,
+                        gicd::TYPER => Some(self.typer.into()),
+                        gicd::IIDR => Some(registers::IIDR.into()),
+                        _ => Some(0),
+                    };
                 }
                 Bank::SetPending | Bank::ClearPending | Bank::SetActive | Bank::ClearActive => return None,
                 _ => {}

@@ -131,7 +131,7 @@ impl VcpuGic {
         let (intid, targets) = cx.vgic.sgir_targets(value, self.index);
         for target in targets {
             if target == self.index {
-                // What it leaves to do is noted in `unsettled`.
+                // What it leaves to do is noted as unsettled.
                 let _ = self.inject_sgi_from(cx.vif, intid, self.index);
             } else {
                 cx.vgic.post_sgi(cx.host, target, intid, self.index);

@@ -167,6 +167,9 @@ pub trait VirtualInterface {
     fn set_maintenance(&mut self, maintenance: Maintenance);
     /// Reads the guest's group enables.
     fn group_enables(&mut self) -> GroupEnables;
+    /// Says whether the line of a level-sensitive physical interrupt is high that was given to
+    /// [`VcpuGic::inject_ppi_hw`](crate::VcpuGic::inject_ppi_hw): whether its timer still has its condition.
+    fn is_asserted(&mut self, pintid: u32) -> bool;
     /// Deactivates a physical interrupt (`ICC_DIR_EL1`) whose virtual twin ended without the guest's
     /// deactivating it through a hardware-backed list register.
     fn deactivate_physical(&mut self, pintid: u32);

@@ -3,6 +3,7 @@
 //! The usual cases cost one list-register write and are inlined into light exits; the others are cold.
 
 use crate::hardware::{Backing, ListRegister, LrState, VirtualInterface};
+use crate::registers::set_bits;
 use crate::{Outcome, VcpuGic};
 
 impl VcpuGic {
@@ -93,7 +94,7 @@ impl VcpuGic {
             _ => return self.hold(vif, intid, pintid),
         };
         self.held |= bit;
-        self.held_pending |= bit;
+        self.open |= bit;
         self.pintid[intid as usize & 31] = pintid;
         self.attach(vif, n, lr);
         Outcome::Done
@@ -105,29 +106,37 @@ impl VcpuGic {
         let bit = 1u32 << (intid & 31);
         self.fold(vif, intid);
         self.held |= bit;
-        self.held_pending |= bit;
+        self.open |= bit;
         self.pintid[intid as usize & 31] = pintid;
         self.place_private(vif, intid)
     }
 
-    /// Takes back a physical interrupt that was injected with [`Self::inject_ppi_hw`] and is no longer
-    /// asserted (its timer was reprogrammed): if the guest has not acknowledged it, it is withdrawn and
-    /// the physical interrupt deactivated.
-    pub fn withdraw_ppi_hw<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> Outcome {
-        let bit = 1u32 << (intid & 31);
-        if intid >= 32 || self.held_pending & bit == 0 {
-            return Outcome::Done;
+    /// Takes back the physical interrupts that the guest has not acknowledged and whose line has fallen, because their
+    /// timer was moved or masked: level-sensitive interrupts are pending while their line is high. Nobody hears of the
+    /// fall, so this asks, once for each interrupt that the guest is seen to have taken since, and each time for those
+    /// that it has not.
+    pub(crate) fn sample_lines<V: VirtualInterface>(&mut self, vif: &mut V) {
+        for intid in set_bits(self.held_pending() & !self.edge) {
+            if let Some(n) = self.slot(intid)
+                && self.lr[n].state.pending()
+                && !vif.read_lr(n).pending()
+            {
+                // Acknowledged; what else the guest did with it is learned when that matters.
+                self.open &= !(1 << intid);
+            } else if !vif.is_asserted(self.pintid[intid as usize & 31]) {
+                self.fold(vif, intid);
+                self.drop_held_pending(vif, intid);
+                // What it leaves to do is noted as unsettled.
+                let _ = self.place_private(vif, intid);
+            }
         }
-        self.fold(vif, intid);
-        self.drop_held_pending(vif, intid);
-        self.place_private(vif, intid)
     }
 
     /// Gives up a physical interrupt that the guest has not acknowledged.
     pub(crate) fn drop_held_pending<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) {
         let bit = 1u32 << (intid & 31);
-        if self.held_pending & bit != 0 {
-            self.held_pending &= !bit;
+        if self.held_pending() & bit != 0 {
+            self.open &= !bit;
             self.held &= !bit;
             vif.deactivate_physical(self.pintid[intid as usize & 31]);
         }

@@ -19,7 +19,8 @@
 //! | a vCPU becomes resident, stops being so | [`VcpuGic::load`], [`VcpuGic::put`] |
 //! | `ICC_SGI1R_EL1` and its kin trap | [`Vgic::sgi_targets`]; for the sender itself [`VcpuGic::inject_sgi`], for others [`Host::post`] |
 //! | a GICv2 guest writes `GICD_SGIR` | [`Vgic::sgir_targets`]; for the sender itself [`VcpuGic::inject_sgi_from`], for others [`Vgic::post_sgi`] |
-//! | a timer fires | [`VcpuGic::inject_ppi_hw`], [`VcpuGic::withdraw_ppi_hw`] |
+//! | a timer fires | [`VcpuGic::inject_ppi_hw`] |
+//! | any full exit, behind which its line may have fallen | [`VcpuGic::settle`] |
 //! | an emulated PPI's line changes | [`VcpuGic::set_private_line`] |
 //! | a device's line changes | [`Vgic::set_spi_line`], [`Vgic::pulse_spi`] |
 //! | the inbox is drained | [`VcpuGic::deliver`] for each, then [`VcpuGic::settle`] |
@@ -49,8 +50,10 @@ mod custody;
 mod distributor;
 mod gicv2;
 mod hardware;
+mod incoming;
 mod inject;
 mod lifecycle;
+mod lines;
 mod mmio;
 mod plan;
 mod redistributor;
@@ -64,7 +67,7 @@ mod vcpu;
 
 pub use distributor::{ConfigError, Model, Vgic, VgicConfig};
 pub use hardware::{Backing, GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
-pub use remote::{Context, Host, RemoteOp};
+pub use remote::{Context, GROUPS_CHANGED, Host, RemoteOp};
 pub use routes::{SearchedTargets, SgiRegister, SgiTargets};
 pub use sources::SgirTargets;
 pub use vcpu::{Outcome, VcpuGic};
@@ -80,3 +83,8 @@ pub const MAX_SPIS: u32 = 960;
 
 /// Bounds the list registers, which is what the architecture does.
 pub const MAX_LIST_REGISTERS: usize = 16;
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

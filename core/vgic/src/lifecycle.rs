@@ -4,7 +4,7 @@
 use crate::bits::IntidSet;
 use crate::hardware::{ListRegister, LrState, VirtualInterface};
 use crate::registers::set_bits;
-use crate::vcpu::NO_SLOT;
+use crate::vcpu::{NO_SLOT, UNSETTLED};
 use crate::{Context, Host, Model, VcpuGic, Vgic};
 
 impl VcpuGic {
@@ -22,7 +22,9 @@ impl VcpuGic {
         self.armed = self.baseline;
         self.is_conditional = false;
         cx.vif.set_maintenance(self.baseline);
-        self.unsettled = !self.outside.is_empty();
+        if !self.outside.is_empty() {
+            self.open |= UNSETTLED;
+        }
         self.settle(cx);
     }
 
@@ -102,7 +104,7 @@ impl VcpuGic {
             vif.deactivate_physical(self.pintid[intid as usize & 31]);
         }
         self.held = 0;
-        self.held_pending = 0;
+        self.open = 0;
         self.slot = [NO_SLOT; 1024];
         for set in [&mut self.latch, &mut self.active, &mut self.owned, &mut self.outside] {
             *set = IntidSet::EMPTY;
@@ -110,7 +112,6 @@ impl VcpuGic {
         self.sources = [0; 16];
         self.last_source = [0; 16];
         self.overflowing = false;
-        self.unsettled = false;
         self.on = true;
         self.reset_registers(vgic);
     }

@@ -4,7 +4,7 @@
 use crate::hardware::VirtualInterface;
 use crate::registers::{Bank, bank, block, config_to_bits, gicd, is_word, set_bits};
 use crate::spi::{Flag, SpiWord};
-use crate::{Context, Host, Model, RemoteOp, VcpuGic};
+use crate::{Context, GROUPS_CHANGED, Host, Model, RemoteOp, VcpuGic};
 
 /// Bounds how often an activation runs after an SPI whose owner keeps changing. Each turn needs
 /// another vCPU to have acknowledged and ended it, so a guest that does not provoke it needs one.
@@ -21,6 +21,9 @@ impl VcpuGic {
         if let Some(value) = cx.vgic.dist_read_light(offset, size) {
             return value;
         }
+        if offset == gicd::CTLR && size == 4 {
+            return self.read_control(cx);
+        }
         if cx.vgic.model() == Model::Gicv2
             && let Some(value) = self.read_gicv2(cx, offset, size)
         {
@@ -36,6 +39,15 @@ impl VcpuGic {
         };
         self.settle(cx);
         u64::from(value)
+    }
+
+    /// Reads `GICD_CTLR`. With GICv3 a write to it is in progress (`RWP`) while a vCPU that has not looked at the group
+    /// enables may be in its guest; this one is not, and looks before it is again.
+    fn read_control<V: VirtualInterface, H: Host>(&self, cx: &Context<V, H>) -> u64 {
+        // Before the others are looked at, as in `read_control_light`.
+        let control = cx.vgic.control();
+        let waits = cx.vgic.behind().any(|vcpu| vcpu != self.index && cx.host.is_resident(vcpu));
+        u64::from(control | if waits { gicd::CTLR_RWP } else { 0 })
     }
 
     /// Asks each vCPU that owns an SPI of a block for what it holds.
@@ -116,21 +128,23 @@ impl VcpuGic {
         }
     }
 
+    /// Changes the group enables. The other vCPUs are told and not waited for: there may be hundreds, and each looks
+    /// in its own time, before it is in its guest again. With GICv3 `RWP` says when all have.
     fn write_groups<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>, value: u32) {
         let new = value & gicd::CTLR_GROUPS;
+        // First: who reads the new enables finds this vCPU behind until all others are.
+        cx.vgic.set_behind(self.index);
         let old = cx.vgic.set_groups(new);
-        if old == new {
-            return;
-        }
-        for vcpu in 0..cx.vgic.vcpus() {
-            if vcpu == self.index {
-                self.groups_changed(cx);
-            } else {
-                cx.host.remote(self, cx.vif, vcpu, RemoteOp::GroupsChanged);
+        if old != new {
+            for vcpu in (0..cx.vgic.vcpus()).filter(|vcpu| *vcpu != self.index) {
+                cx.vgic.set_behind(vcpu);
+                cx.host.post(vcpu, GROUPS_CHANGED);
             }
         }
+        self.groups_changed(cx);
         if new & !old != 0 {
-            cx.vgic.signal_each(cx.host, |word| word.owner().is_none());
+            // Owners, too: one that saw the group off may be giving up just now.
+            cx.vgic.signal_each(cx.host, |word| word.owner() != Some(self.index));
         }
     }
 

@@ -26,6 +26,7 @@
 
 use crate::hardware::{GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
 use crate::registers::set_bits;
+use crate::vcpu::UNSETTLED;
 use crate::{Context, Host, MAX_LIST_REGISTERS, VcpuGic};
 
 /// The reasons to be in a list register, best first.
@@ -113,11 +114,20 @@ impl Selection {
 }
 
 impl VcpuGic {
-    /// Plans the list registers again if something has changed that needs it. HOT when not: one test.
+    /// Takes back what is no longer asserted and the guest has not acknowledged, and plans the list registers again if
+    /// something has changed that needs it. HOT when there is neither: one test.
     /// Call it before the guest is entered, after the last of a batch of deliveries.
     #[inline] // Hot: the test is on every exit about interrupts.
     pub fn settle<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>) {
-        if self.unsettled && self.resident {
+        if self.open != 0 && self.resident {
+            self.settle_open(cx);
+        }
+    }
+
+    #[cold]
+    fn settle_open<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>) {
+        self.sample_lines(cx.vif);
+        if self.is_unsettled() {
             self.plan(cx);
         }
     }
@@ -130,7 +140,7 @@ impl VcpuGic {
             self.commit(cx.vif, &selection);
         }
         self.tidy(cx.vif);
-        self.unsettled = false;
+        self.open &= !UNSETTLED;
     }
 
     /// Puts what waits outside into free list registers, looking for empty ones first if none is known.
@@ -251,7 +261,7 @@ impl VcpuGic {
                 self.observe(cx.vif, n as usize, LrState::Invalid);
             }
         }
-        self.unsettled |= self.overflowing;
+        self.open |= u32::from(self.overflowing) * UNSETTLED;
         self.settle(cx);
     }
 }

@@ -114,11 +114,19 @@ impl VcpuGic {
             }
         }
         u64::from(match bank(offset - gicr::SGI_FRAME) {
-            Bank::SetPending | Bank::ClearPending => {
-                self.latch.block(0) | self.line & !self.edge | self.held_pending
-            }
+            Bank::SetPending | Bank::ClearPending => self.pending_bank(cx.vif),
             _ => self.active.block(0),
         })
+    }
+
+    /// Returns `GICR_ISPENDR0`: latches, and the lines of level-sensitive interrupts, active or not.
+    fn pending_bank<V: VirtualInterface>(&mut self, vif: &mut V) -> u32 {
+        self.sample_lines(vif);
+        let mut lines = self.line;
+        for intid in set_bits(self.held & !self.held_pending()) {
+            lines |= u32::from(vif.is_asserted(self.pintid[intid as usize & 31])) << intid;
+        }
+        self.latch.block(0) | lines & !self.edge | self.held_pending()
     }
 
     pub(crate) fn own_redist_write<V: VirtualInterface, H: Host>(
@@ -199,7 +207,7 @@ impl VcpuGic {
                 for intid in set_bits(value) {
                     self.fold(cx.vif, intid);
                     self.latch.insert(intid);
-                    // What it leaves to do is noted in `unsettled`.
+                    // What it leaves to do is noted as unsettled.
                     let _ = self.place_private(cx.vif, intid);
                 }
             }

@@ -102,6 +102,8 @@ pub(crate) mod gicd {
     pub(crate) const CTLR_GROUPS: u32 = 0b11;
     /// `GICD_CTLR.ARE` and `DS` of a GICv3, fixed to one.
     pub(crate) const CTLR_FIXED: u32 = 1 << 4 | 1 << 6;
+    /// `GICD_CTLR.RWP` of a GICv3: a write is in progress.
+    pub(crate) const CTLR_RWP: u32 = 1 << 31;
 }
 
 /// Redistributor registers: the RD frame, then the SGI frame 64 KiB above it.

@@ -49,16 +49,22 @@ pub enum RemoteOp {
         /// The INTID.
         intid: u32,
     },
-    /// Looks at the group enables of `GICD_CTLR` again.
-    GroupsChanged,
 }
+
+/// Is posted in the place of an INTID, of a private interrupt that nobody posts: that the vCPU looks at the group enables of
+/// `GICD_CTLR` again.
+pub const GROUPS_CHANGED: u32 = 16;
 
 /// Is what surrounds the vCPUs: it carries interrupts and operations from one to another.
 pub trait Host {
     /// Makes `vcpu` call [`VcpuGic::deliver`] with `intid` soon (a sticky bit in its inbox and its
     /// attention word, and a kick if it is in the guest). May be the calling vCPU itself. A vCPU that
-    /// is off keeps the bit.
+    /// is off keeps the bit, but looks at [`GROUPS_CHANGED`].
     fn post(&self, vcpu: usize, intid: u32);
+
+    /// Says whether `vcpu` is in a CPU, so that it may be in its guest and not have looked at what was posted to it. One that
+    /// is in none looks before it is.
+    fn is_resident(&self, vcpu: usize) -> bool;
 
     /// Executes `op` on another vCPU by [`VcpuGic::apply`] and returns the result. A vCPU that is loaded,
     /// in its guest or off, is operated on the physical CPU whose list registers it has; one that is not

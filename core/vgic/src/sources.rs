@@ -2,7 +2,7 @@
 //! The SGIs of a GICv2: every pair of an SGI and the vCPU that sent it is pending on its own (Arm IHI 0048,
 //! sections 4.3.15 to 4.3.17).
 //!
-//! A sender sets its bit in the target's [`Incoming`] and then posts the SGI. The target takes all bits at
+//! A sender sets its bit in the target's [`Incoming`](crate::incoming::Incoming) and then posts the SGI. The target takes all bits at
 //! once when it delivers the post, or when the guest looks; from then on they are its own, in
 //! [`VcpuGic::sources`]. A bit is set before the post that announces it, and posts are sticky, so none is
 //! lost; it is taken by one exchange, so none comes twice.
@@ -12,30 +12,8 @@
 //! end. Only when the one that is active is also the only one that waits can both be in the list register.
 
 use crate::hardware::{Backing, ListRegister, LrState, VirtualInterface};
-use crate::sync::{AtomicU8, Ordering};
+use crate::sync::Ordering;
 use crate::{Context, Host, Outcome, VcpuGic, Vgic};
-
-/// The senders of one vCPU's SGIs that it has not taken yet. A cache line of its own: the senders write it.
-#[repr(align(64))]
-pub(crate) struct Incoming([AtomicU8; 16]);
-
-impl Incoming {
-    pub(crate) fn new() -> Self {
-        Self(core::array::from_fn(|_| AtomicU8::new(0)))
-    }
-
-    pub(crate) fn clear(&self) {
-        self.0.iter().for_each(|senders| senders.store(0, Ordering::Relaxed));
-    }
-
-    /// Takes the senders of an SGI.
-    #[inline] // Hot: the receiving half of every SGI.
-    fn take(&self, intid: u32) -> u8 {
-        let senders = &self.0[intid as usize & 15];
-        // Relaxed: what this misses is announced by a post still to come.
-        if senders.load(Ordering::Relaxed) == 0 { 0 } else { senders.swap(0, Ordering::Acquire) }
-    }
-}
 
 /// Iterates over the vCPUs that an SGI of a GICv2 names; see
 /// [`Vgic::sgir_targets`](crate::Vgic::sgir_targets).
@@ -185,7 +163,7 @@ impl VcpuGic {
         let Some(incoming) = cx.vgic.incoming.get(self.index) else { return };
         let senders = incoming.take(intid);
         if senders != 0 {
-            // What it leaves to do is noted in `unsettled`.
+            // What it leaves to do is noted as unsettled.
             let _ = self.add_sources(cx.vif, intid & 15, senders);
         }
     }
@@ -210,7 +188,7 @@ impl VcpuGic {
     /// Makes a GICv2 guest's SGI pending from `senders`: a write to `GICD_SPENDSGIR<n>`.
     pub(crate) fn set_sources<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32, senders: u8) {
         if senders != 0 {
-            // What it leaves to do is noted in `unsettled`.
+            // What it leaves to do is noted as unsettled.
             let _ = self.add_sources_cold(vif, intid, senders);
         }
     }
@@ -227,7 +205,7 @@ impl VcpuGic {
         let waiting = &mut self.sources[intid as usize & 15];
         *waiting &= !senders;
         self.latch.put(intid, *waiting != 0);
-        // What it leaves to do is noted in `unsettled`.
+        // What it leaves to do is noted as unsettled.
         let _ = self.place_private(cx.vif, intid);
     }
 

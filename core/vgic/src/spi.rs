@@ -29,8 +29,11 @@
 //! The enables of the groups are in another word (`GICD_CTLR`). A claim that is declined because of it
 //! has read it as off after the post; enabling a group stores it first and then walks all words. Both
 //! are sequentially consistent, so either the claim sees the group on or the walk sees the word pending.
-//! Disabling stores first and then makes each vCPU look (`RemoteOp::GroupsChanged`), which runs either
-//! after a claim, and recalls it, or before, and then the claim sees the group off.
+//! An owner that gives up because it has read the group as off may do so behind the walk's look at the
+//! word: therefore the walk posts to owners, too, and the owner looks once more, when it has given up.
+//! Disabling stores first and then tells each vCPU to look (`GROUPS_CHANGED`), which it does either
+//! after a claim, and recalls it, or before, and then the claim sees the group off. Until it has looked
+//! its guest may take what it has claimed: `GICD_CTLR.RWP` tells of that.
 //!
 //! The tests under `--cfg loom` check this by enumeration.
 
@@ -145,7 +148,7 @@ impl Spi {
     }
 
     pub(crate) fn reset(&self, word: SpiWord) {
-        self.0.store(word.0, Ordering::SeqCst);
+        self.0.store(word.0, Ordering::Relaxed);
     }
 
     #[inline] // Hot: register reads of configuration.

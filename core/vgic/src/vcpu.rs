@@ -43,8 +43,6 @@ pub struct VcpuGic {
     pub(crate) on: bool,
     /// More interrupts than list registers: the planner decides about every change.
     pub(crate) overflowing: bool,
-    /// [`Self::outside`] has changed since the planner last looked.
-    pub(crate) unsettled: bool,
 
     /// Private interrupts that may be injected without the planner: deliverable, and not overflowing,
     /// because then they may be active outside the list registers. Without the SGIs of a GICv2, which
@@ -83,10 +81,12 @@ pub struct VcpuGic {
     /// A copy of `GICD_CTLR.EnableGrp*`.
     pub(crate) groups: u32,
 
-    /// Private interrupts with an active physical interrupt that has to be deactivated with them.
+    /// Private interrupts with an active physical interrupt that has to be deactivated with them: PPIs only.
     pub(crate) held: u32,
-    /// Of those, the ones the guest has not acknowledged: they are pending because of it.
-    pub(crate) held_pending: u32,
+    /// What [`VcpuGic::settle`] has to look at: [`UNSETTLED`], and of [`Self::held`] the ones that the guest has not
+    /// acknowledged as far as is known. They are pending because their line was high when they fired. In one word, because
+    /// every full exit tests it.
+    pub(crate) open: u32,
     pub(crate) pintid: [u32; 32],
 
     /// Pending latches: private ones, and those taken from SPIs in custody.
@@ -106,6 +106,11 @@ pub struct VcpuGic {
     /// Orders active interrupts: lower is deactivated earlier. See [`Self::acknowledged`].
     pub(crate) active_key: [u32; 1024],
 }
+
+/// In [`VcpuGic::open`]: [`VcpuGic::outside`] has changed since the planner last looked.
+pub(crate) const UNSETTLED: u32 = 1;
+/// In [`VcpuGic::open`]: the PPIs.
+const PPIS: u32 = 0xffff_0000;
 
 /// The [`VcpuGic::active_key`] of an interrupt that was made active by a register write: no end of
 /// interrupt is for it.
@@ -132,7 +137,6 @@ impl VcpuGic {
             resident: false,
             on: true,
             overflowing: false,
-            unsettled: false,
             quick: 0,
             backed: true,
             quick_sourced: 0,
@@ -155,7 +159,7 @@ impl VcpuGic {
             waker: 0,
             groups: 0,
             held: 0,
-            held_pending: 0,
+            open: 0,
             pintid: [0; 32],
             latch: IntidSet::EMPTY,
             sources: [0; 16],
@@ -182,7 +186,7 @@ impl VcpuGic {
         self.line = 0;
         self.priority = [0; 32];
         self.waker = gicr::PROCESSOR_SLEEP | gicr::CHILDREN_ASLEEP;
-        self.groups = vgic.groups();
+        self.groups = vgic.take_groups(self.index);
         self.refresh_deliverable();
     }
 
@@ -214,6 +218,18 @@ impl VcpuGic {
         let unbacked = if self.backed { 0 } else { 0xffff_0000 };
         self.quick = quick & !sourced & !unbacked;
         self.quick_sourced = quick & sourced;
+    }
+
+    /// Says whether the planner has to look at something.
+    #[inline] // One bit.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.open & UNSETTLED != 0
+    }
+
+    /// Returns the private interrupts that are pending because of a physical one, as far as is known.
+    #[inline] // One mask.
+    pub(crate) fn held_pending(&self) -> u32 {
+        self.open & PPIS
     }
 
     /// Says whether an SGI may be injected without the planner and without a sender.
@@ -258,7 +274,7 @@ impl VcpuGic {
     /// a trapped WFI returns. The guest's priority mask is not looked at: a masked interrupt makes WFI
     /// return too early, which is allowed. Reads only list registers that were pending when last seen.
     pub fn has_pending<V: VirtualInterface>(&self, vif: &mut V) -> bool {
-        if self.unsettled || self.armed.no_pending {
+        if self.is_unsettled() || self.armed.no_pending {
             return true;
         }
         let mut used = self.all_lrs & !self.free;

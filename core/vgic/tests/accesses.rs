@@ -5,7 +5,7 @@ mod common;
 
 use common::hardware::Accesses;
 use common::machine::Machine;
-use turnstile_vgic::{Outcome, RemoteOp, VcpuGic};
+use turnstile_vgic::{GROUPS_CHANGED, Outcome, VcpuGic};
 
 const NOTHING: Accesses = Accesses {
     reads: 0,
@@ -16,6 +16,7 @@ const NOTHING: Accesses = Accesses {
     eoi_count: 0,
     maintenance: 0,
     vmcr: 0,
+    lines: 0,
     deactivations: 0,
 };
 const ONE_WRITE: Accesses = Accesses { writes: 1, ..NOTHING };
@@ -51,6 +52,7 @@ impl Bench {
     fn timer(&self) -> Outcome {
         self.0.with(0, |gic, cx| {
             assert!(cx.vif.physical.insert(26));
+            cx.vif.set_line(26, true);
             gic.inject_ppi_hw(cx.vif, 27, 26)
         })
     }
@@ -82,13 +84,12 @@ fn nothing_to_do_costs_nothing() {
         gic.maintenance(cx);
         assert!(!gic.has_pending(cx.vif));
         assert_eq!(gic.set_private_line(cx.vif, 20, false), Outcome::Done);
-        assert_eq!(gic.withdraw_ppi_hw(cx.vif, 27), Outcome::Done);
         gic.deliver(cx, 40);
         assert_eq!(gic.dist_read(cx, 0x204, 4), 0);
         assert_eq!(gic.redist_read(cx, 0, 0x1_0200, 4), 0);
         gic.dist_write(cx, 0x184, 4, 0xffff_ffff);
         gic.redist_write(cx, 0, 0x1_0180, 4, 0xffff_ffff);
-        gic.apply(cx, RemoteOp::GroupsChanged);
+        gic.deliver(cx, GROUPS_CHANGED);
     });
     assert_eq!(bench.sgi(3), Outcome::Done, "disabled by now");
     assert_eq!(bench.take(), NOTHING);
@@ -99,12 +100,12 @@ fn an_injection_with_a_free_list_register_is_one_write() {
     let bench = Bench::new(4);
     assert_eq!(bench.sgi(0), Outcome::Done);
     assert_eq!(bench.take(), ONE_WRITE);
-    assert_eq!(bench.timer(), Outcome::Done);
-    assert_eq!(bench.take(), ONE_WRITE);
     bench.0.with(0, |gic, cx| assert_eq!(gic.set_private_line(cx.vif, 20, true), Outcome::Done));
     assert_eq!(bench.take(), ONE_WRITE);
     bench.0.vgic.pulse_spi(&bench.0, 33);
     bench.0.drain();
+    assert_eq!(bench.take(), ONE_WRITE);
+    assert_eq!(bench.timer(), Outcome::Done);
     assert_eq!(bench.take(), ONE_WRITE);
 }
 
@@ -136,6 +137,62 @@ fn a_timer_tick_is_one_write_and_no_read() {
         assert_eq!(bench.handle(), 27);
         assert!(bench.0.cpus[0].borrow().hw.physical.is_empty());
     }
+}
+
+#[test]
+fn a_line_is_asked_for_until_the_guest_is_seen_to_have_taken_its_interrupt() {
+    let bench = Bench::new(4);
+    assert_eq!(bench.timer(), Outcome::Done);
+    bench.take();
+    bench.settle();
+    assert_eq!(bench.take(), Accesses { reads: 1, lines: 1, ..NOTHING }, "it is high");
+    bench.acknowledge();
+    bench.settle();
+    assert_eq!(bench.take(), Accesses { reads: 1, ..NOTHING });
+    bench.settle();
+    assert_eq!(bench.take(), NOTHING);
+    bench.end(27);
+    assert_eq!(bench.timer(), Outcome::Done, "the next one is as cheap as the first");
+    assert_eq!(bench.take(), ONE_WRITE);
+}
+
+#[test]
+fn a_line_that_has_fallen_takes_its_interrupt_back() {
+    let bench = Bench::new(4);
+    let lower = || bench.0.cpus[0].borrow_mut().hw.set_line(26, false);
+    let pending = || bench.0.with(0, |gic, cx| gic.redist_read(cx, 0, 0x1_0200, 4));
+    for _ in 0..3 {
+        assert_eq!(bench.timer(), Outcome::Done);
+        lower();
+        bench.take();
+        bench.settle();
+        let accesses = bench.take();
+        assert_eq!((accesses.lines, accesses.clears, accesses.deactivations), (1, 1, 1));
+        assert_eq!(bench.0.cpus[0].borrow_mut().hw.acknowledge(), None);
+        // It fires again, and is taken; its line shows whether it is active or not.
+        assert_eq!(bench.timer(), Outcome::Done);
+        assert_eq!(pending(), 1 << 27);
+        assert_eq!(bench.acknowledge(), 27);
+        assert_eq!(pending(), 1 << 27);
+        lower();
+        assert_eq!(pending(), 0);
+        bench.end(27);
+        assert_eq!(bench.timer(), Outcome::Done);
+        lower();
+        assert_eq!(pending(), 0, "the register asks, too");
+    }
+}
+
+#[test]
+fn a_line_that_falls_while_its_interrupt_is_disabled_is_gone_when_that_is_enabled() {
+    let bench = Bench::new(4);
+    let write = |offset| bench.0.with(0, |gic, cx| gic.redist_write(cx, 0, offset, 4, 1 << 27));
+    write(0x1_0180);
+    assert_eq!(bench.timer(), Outcome::Done);
+    bench.0.cpus[0].borrow_mut().hw.set_line(26, false);
+    write(0x1_0100);
+    assert_eq!(bench.0.cpus[0].borrow_mut().hw.acknowledge(), None);
+    assert!(bench.0.cpus[0].borrow().hw.physical.is_empty());
 }
 
 #[test]

@@ -232,6 +232,7 @@ fn an_sgi_costs_one_write_while_a_list_register_is_free() {
         eoi_count: 0,
         maintenance: 0,
         vmcr: 0,
+        lines: 0,
         deactivations: 0,
     };
     let machine = machine(2, 4);

@@ -31,6 +31,7 @@ fn hw<R>(machine: &Machine, vcpu: usize, run: impl FnOnce(&mut HardwareModel) ->
 fn timer(machine: &Machine) {
     machine.with(0, |gic, cx| {
         cx.vif.physical.insert(26);
+        cx.vif.set_line(26, true);
         assert_eq!(gic.inject_ppi_hw(cx.vif, 27, 26), Outcome::Done);
     });
 }

@@ -5,7 +5,9 @@
 mod common;
 
 use common::machine::Machine;
-use turnstile_vgic::{Model, VcpuGic, Vgic, VgicConfig};
+use turnstile_vgic::{
+    Context, GROUPS_CHANGED, Host, Model, RemoteOp, VcpuGic, Vgic, VgicConfig, VirtualInterface,
+};
 
 const LINES: u32 = 96;
 
@@ -19,7 +21,8 @@ fn dist_after_ones(offset: u32) -> u32 {
     let spis = |first: u32, per_register: u32| first >= 32 && first + per_register <= LINES;
     let n = (offset & 0x7f) / 4;
     match offset {
-        0x0000 => 0b101_0011,
+        // In progress: the others have not looked.
+        0x0000 => 1 << 31 | 0b101_0011,
         0x0004 => 2 | 1 << 16 | 9 << 19 | 1 << 24,
         0x0008 => 0x5400_0000,
         0xffe8 => 0x30,
@@ -144,7 +147,6 @@ fn noise_at_every_offset_does_no_harm() {
             gic.deliver(cx, value as u32 % 2048);
             let _ = gic.inject_sgi(cx.vif, value as u32);
             let _ = gic.set_private_line(cx.vif, offset, value & 1 != 0);
-            let _ = gic.withdraw_ppi_hw(cx.vif, offset);
         });
         machine.vgic.set_spi_line(&machine, offset, value & 1 != 0);
         if round % 16 == 0 {
@@ -193,7 +195,71 @@ fn light_reads_answer_what_full_reads_do_or_leave_it_to_them() {
             }
         });
     }
-    assert_eq!(left, 4 * 32, "the pending and active registers");
+    assert_eq!(left, 4 * 32 + 1, "the pending and active registers, and GICD_CTLR");
+}
+
+/// However many vCPUs there are: none is waited for, and `RWP` says which have not looked.
+#[test]
+fn a_change_of_the_groups_waits_for_nobody_and_is_in_progress_until_all_have_looked() {
+    let machine = machine();
+    let write = |vcpu, value| machine.with(vcpu, |gic, cx| gic.dist_write(cx, 0, 4, value));
+    let read = || machine.with(0, |gic, cx| gic.dist_read(cx, 0, 4));
+    let is_told = |vcpu: usize| machine.inboxes[vcpu].take().contains(&GROUPS_CHANGED);
+    let look = |vcpu| machine.with(vcpu, |gic, cx| gic.deliver(cx, GROUPS_CHANGED));
+    const RWP: u64 = 1 << 31;
+
+    let busy = [1, 2].map(|vcpu| machine.cpus[vcpu].borrow_mut());
+    write(0, 2);
+    drop(busy);
+    assert_eq!([0, 1, 2].map(is_told), [false, true, true]);
+    assert_eq!((read(), machine.vgic.read_control_light(0, 4)), (RWP | 0b101_0010, None));
+    look(1);
+    assert_eq!(read(), RWP | 0b101_0010);
+    // One that is in no CPU is in no guest, and looks before it is.
+    machine.resident.borrow_mut().remove(&2);
+    assert_eq!(read(), 0b101_0010);
+    machine.resident.borrow_mut().insert(2);
+    look(2);
+    assert_eq!((read(), machine.vgic.read_control_light(0, 4)), (0b101_0010, Some(0b101_0010)));
+
+    write(0, 2);
+    assert_eq!([0, 1, 2].map(is_told), [false; 3], "nothing has changed");
+    assert_eq!(read(), 0b101_0010);
+    // Who is turned on has looked.
+    write(1, 3);
+    machine.with(2, |gic, cx| gic.power_on(cx));
+    look(0);
+    assert_eq!(read(), 0b101_0011);
+    // A new life has nothing in progress.
+    write(1, 0);
+    reset(&machine);
+    assert_eq!(machine.vgic.read_control_light(0, 4), Some(0b101_0000));
+}
+
+/// The others, each of which looks as soon as it is told, beside one that reads GICD_CTLR all the time.
+struct Quick<'a>(&'a Machine);
+
+impl Host for Quick<'_> {
+    fn post(&self, vcpu: usize, intid: u32) {
+        self.0.with(vcpu, |gic, cx| gic.deliver(cx, intid));
+        assert_eq!(self.0.vgic.read_control_light(0, 4), None, "not all have been told");
+    }
+    fn is_resident(&self, _: usize) -> bool {
+        true
+    }
+    fn remote<V: VirtualInterface>(&self, _: &mut VcpuGic, _: &mut V, _: usize, _: RemoteOp) -> u64 {
+        unreachable!("nobody is asked")
+    }
+}
+
+#[test]
+fn a_change_of_the_groups_is_in_progress_until_all_have_been_told() {
+    let machine = machine();
+    machine.with(0, |gic, cx| {
+        let cx = &mut Context { vgic: cx.vgic, vif: &mut *cx.vif, host: &Quick(&machine) };
+        gic.dist_write(cx, 0, 4, 2);
+    });
+    assert_eq!(machine.vgic.read_control_light(0, 4), Some(0b101_0010));
 }
 
 #[test]

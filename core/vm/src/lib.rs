@@ -44,3 +44,8 @@ mod sync {
         loom::thread::yield_now();
     }
 }
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -10,6 +10,9 @@
 //! raises the attention of all vCPUs. Each vCPU leaves its guest for good, puts what it holds, acknowledges and
 //! waits in its idle loop. The one that acknowledges last is alone with the VM: it tears down, scrubs, and
 //! starts again or not, as [`Stop::next`] says.
+//!
+//! `finish` closes the stop first, then forgets who acknowledged it, and lets others see that the VM has stopped last: who
+//! starts it then, and stops it again, finds nothing of the stop before.
 
 use alloc::boxed::Box;
 
@@ -92,14 +95,15 @@ const RUNNING: u32 = 1;
 const STOPPING: u32 = 2;
 const STOPPED: u32 = 3;
 const PHASE: u32 = 3;
+/// With [`STOPPING`]: all have acknowledged, and nobody does any more.
+const CLOSED: u32 = 1 << 2;
 
 /// The state of one VM's life.
 #[derive(Debug)]
 pub struct Lifecycle {
-    /// The phase in bits [1:0], the reason above.
+    /// The phase in bits [1:0], [`CLOSED`], the reason above.
     state: AtomicU32,
     /// One bit per vCPU that has acknowledged the stop.
-    /// A bit per vCPU.
     acknowledged: Box<[AtomicU64]>,
     /// How many bits are set.
     count: AtomicU32,
@@ -160,17 +164,20 @@ impl Lifecycle {
     pub fn acknowledge(&self, vcpu: usize) -> Option<Stop> {
         let bit = 1u64 << (vcpu % 64);
         let word = self.acknowledged.get(vcpu / 64).filter(|_| vcpu < self.vcpus as usize)?;
-        // Acquire, and before the phase is read: who finds its own bit cleared by `finish` also finds the phase
-        // that `finish` wrote before, and does not acknowledge a stop that is over.
+        // First the phase, whose load acquires: who finds a stop does not find its bit as the stop before has left it.
+        self.stopping()?;
+        // Acquire, and the phase again behind it: who finds its own bit cleared by `finish` also finds the stop closed, and
+        // does not acknowledge one that is over.
         if word.load(Ordering::Acquire) & bit != 0 {
             return None;
         }
-        let Phase::Stopping(reason) = self.phase() else { return None };
-        // AcqRel, both: release what this vCPU did, and, for the last, acquire what all others did before they
-        // acknowledged (each addition continues the release sequences of those before).
-        if word.fetch_or(bit, Ordering::AcqRel) & bit != 0 {
+        let reason = self.stopping()?;
+        // Relaxed: the bit is this vCPU's alone.
+        if word.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
             return None;
         }
+        // AcqRel: release what this vCPU did, and, for the last, acquire what all others did before they acknowledged (each
+        // addition continues the release sequences of those before).
         (self.count.fetch_add(1, Ordering::AcqRel) + 1 == self.vcpus).then_some(reason)
     }
 
@@ -178,12 +185,21 @@ impl Lifecycle {
     pub fn finish(&self) {
         let state = self.state.load(Ordering::Relaxed);
         if state & PHASE == STOPPING {
-            // Release: who sees Stopped sees the teardown done.
-            self.state.store(state & !PHASE | STOPPED, Ordering::Release);
+            self.state.store(state | CLOSED, Ordering::Relaxed);
             self.count.store(0, Ordering::Relaxed);
-            // Release: pairs with the first load in `acknowledge`; who finds its bit cleared finds the count zero.
+            // Release: pairs with the load in `acknowledge`; who finds its bit cleared finds the stop closed.
             self.acknowledged.iter().for_each(|word| word.store(0, Ordering::Release));
+            // Release: who sees Stopped sees the teardown done, and the stop forgotten. Starts and stops that follow change
+            // the word by exchanges, which continue the release sequence: who sees one of them sees that, too.
+            self.state.store(state & !PHASE | STOPPED, Ordering::Release);
         }
+    }
+
+    /// Returns why the VM stops, if it does and the stop can still be acknowledged.
+    fn stopping(&self) -> Option<Stop> {
+        // Acquire: as for `phase`.
+        let state = self.state.load(Ordering::Acquire);
+        (state & (PHASE | CLOSED) == STOPPING).then(|| Stop::decode(state))
     }
 
     /// Returns how often the VM was started.

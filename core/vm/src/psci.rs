@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use turnstile_mitigation::Answers;
+use turnstile_mitigation::arm64::Answers;
 use turnstile_trapmap::CallMap;
 
 use crate::stolen::{PV_TIME_FEATURES, PV_TIME_ST, RECORD};

@@ -4,8 +4,9 @@
 //! A guest may, for instance, read the redistributor registers of another vCPU, whose state the hypervisor keeps
 //! with that vCPU's owner and in its list registers. It is rare, and the requester waits for the answer.
 //!
-//! Each vCPU has one cell. A requester claims the target's cell, fills it, posts [`Reasons::REMOTE`], kicks, and
-//! waits. Several requesters to one target take turns.
+//! Each vCPU has one cell. A requester draws a number at the target's cell; when it is its turn it fills the cell, posts
+//! [`Reasons::REMOTE`], kicks, and waits. So several requesters to one target come in the order in which they asked: each
+//! waits for those who were there before it, and for nobody who asks again and again.
 //!
 //! # No deadlock
 //! While it waits, a requester must serve its own cell: two vCPUs asking each other would otherwise wait for
@@ -19,16 +20,14 @@
 use crate::attention::{Attention, Posted, Reasons};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Nobody uses the cell.
+/// Nothing is requested: nobody uses the cell, or the requester whose turn it is fills it.
 const FREE: u32 = 0;
-/// A requester fills it.
-const CLAIMED: u32 = 1;
 /// The request is there.
-const REQUESTED: u32 = 2;
+const REQUESTED: u32 = 1;
 /// The owner is at it.
-const SERVED: u32 = 3;
+const SERVED: u32 = 2;
 /// The result is there; the requester will free the cell.
-const DONE: u32 = 4;
+const DONE: u32 = 3;
 
 /// An operation as it travels: up to four words, made by the requester and read by the owner.
 pub type Payload = [u64; 4];
@@ -36,6 +35,10 @@ pub type Payload = [u64; 4];
 /// The place where one vCPU receives requests.
 #[derive(Debug)]
 pub struct RemoteCell {
+    /// The number that the next requester draws.
+    next: AtomicU32,
+    /// The number of the requester whose turn it is.
+    turn: AtomicU32,
     state: AtomicU32,
     payload: [AtomicU64; 4],
     result: AtomicU64,
@@ -51,7 +54,8 @@ impl RemoteCell {
     /// Makes a cell nobody uses.
     pub fn new() -> Self {
         let payload = core::array::from_fn(|_| AtomicU64::new(0));
-        Self { state: AtomicU32::new(FREE), payload, result: AtomicU64::new(0) }
+        let [next, turn, state] = [0, 0, FREE].map(AtomicU32::new);
+        Self { next, turn, state, payload, result: AtomicU64::new(0) }
     }
 
     /// Has the owner of this cell do an operation, and returns its result. `attention` is the owner's; `notify`
@@ -64,9 +68,11 @@ impl RemoteCell {
         notify: impl FnOnce(Posted),
         mut relax: impl FnMut(),
     ) -> u64 {
+        // Relaxed: the number is all that matters. Before it can come round, there would have to be 2^32 requesters at once.
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
         // Acquire: what is written below must not reach the cell before the former requester has read its
-        // result; pairs with the store of FREE.
-        while self.state.compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        // result; pairs with the store that ends its turn.
+        while self.turn.load(Ordering::Acquire) != number {
             relax();
         }
         for (slot, word) in self.payload.iter().zip(operation.into()) {
@@ -80,7 +86,8 @@ impl RemoteCell {
             relax();
         }
         let result = self.result.load(Ordering::Relaxed);
-        self.state.store(FREE, Ordering::Release);
+        self.state.store(FREE, Ordering::Relaxed);
+        self.turn.store(number.wrapping_add(1), Ordering::Release);
         result
     }
 

@@ -5,8 +5,9 @@
 //! that finds it running is ignored. Whoever sends either changes the state at once, and the vCPU's owner follows
 //! when it looks: so an INIT and a startup IPI that are sent in one breath have the effect that their order says.
 //!
-//! The first vCPU does not wait: it begins where the boot protocol wants it. An INIT sends it to the waiting room like
-//! the others, because there is no firmware that would look why.
+//! The first vCPU does not wait: it begins where the boot protocol wants it. After an INIT it would execute the firmware, which
+//! looks why: in the place of that, [`Startup::resume`] lets it go on where its guest wants it. Otherwise it waits like the
+//! others.
 
 use alloc::vec::Vec;
 
@@ -18,6 +19,8 @@ const WAITING: u32 = 0;
 const BOOT: u32 = 1;
 /// Runs, or is to be taken for running.
 const ON: u32 = 2;
+/// To go on where the guest has told the firmware to.
+const RESUME: u32 = 3;
 /// To begin in real mode at the page in the low eight bits.
 const STARTUP: u32 = 1 << 8;
 
@@ -28,6 +31,8 @@ pub enum Start {
     Boot,
     /// In real mode, at this page of the first MiB.
     Startup(u8),
+    /// In real mode, where the guest has told the firmware to go on.
+    Resume,
 }
 
 /// The states of a VM's processors.
@@ -58,13 +63,15 @@ impl Startup {
     /// Takes the start of a vCPU, once; it is on from then. For its owner.
     pub fn take_start(&self, vcpu: usize) -> Option<Start> {
         let state = self.vcpus.get(vcpu)?;
-        // Acquire: pairs with `reset` and `startup`. An INIT that comes in between makes the exchange fail.
-        let found = state.load(Ordering::Acquire);
+        // An INIT that comes in between makes the exchange fail.
+        let found = state.load(Ordering::Relaxed);
         let start = match found {
             BOOT => Start::Boot,
+            RESUME => Start::Resume,
             _ if found & STARTUP != 0 => Start::Startup(found as u8),
             _ => return None,
         };
+        // Acquire: pairs with `reset`, `startup` and `resume`, and with the INIT before.
         state.compare_exchange(found, ON, Ordering::Acquire, Ordering::Relaxed).is_ok().then_some(start)
     }
 
@@ -84,6 +91,16 @@ impl Startup {
         let start = STARTUP | u32::from(vector);
         // Release: the code that the sender has put at the page is there.
         state.compare_exchange(WAITING, start, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
+    /// The firmware lets a vCPU that waits go on, instead of waiting for a startup IPI. True if it waited: then its owner has
+    /// to be told ([`crate::attention::Reasons::START`]), unless that is who calls.
+    #[must_use = "a vCPU that is not told does not start"]
+    pub fn resume(&self, vcpu: usize) -> bool {
+        // Release: the code that it goes on with is there.
+        self.vcpus.get(vcpu).is_some_and(|state| {
+            state.compare_exchange(WAITING, RESUME, Ordering::Release, Ordering::Relaxed).is_ok()
+        })
     }
 
     /// Says whether a vCPU is on.

@@ -4,6 +4,11 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p turnstile-vm --release --test loom`
 #![cfg(loom)]
 
+#[path = "loom/handover.rs"]
+mod handover;
+#[path = "loom/startup.rs"]
+mod startup;
+
 use std::sync::atomic::{AtomicUsize as Count, Ordering::Relaxed};
 
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -350,6 +355,32 @@ fn a_late_acknowledgment_does_not_count_for_the_next_stop() {
         assert!(life.begin_stop(Stop::Killed));
         assert_eq!(life.acknowledge(0), None, "vCPU 1 has not acknowledged this stop");
         assert_eq!(life.acknowledge(1), Some(Stop::Killed));
+    });
+}
+
+#[test]
+fn a_stop_is_not_lost_while_the_one_before_is_finished() {
+    loom::model(|| {
+        let life = Arc::new(Lifecycle::new(2));
+        assert!(life.start() && life.begin_stop(Stop::Reset));
+        assert_eq!(life.acknowledge(0), None);
+        let other = {
+            let life = life.clone();
+            thread::spawn(move || {
+                assert_eq!(life.acknowledge(1), Some(Stop::Reset));
+                life.finish();
+                // Of the next stop, if that has begun by now.
+                life.acknowledge(1)
+            })
+        };
+        // Whoever starts the VM does so as soon as it has stopped, and then it is stopped again.
+        while !life.start() {
+            thread::yield_now();
+        }
+        assert!(life.begin_stop(Stop::Killed));
+        let first = life.acknowledge(0);
+        let second = other.join().unwrap().or_else(|| life.acknowledge(1));
+        assert_eq!(first.or(second), Some(Stop::Killed), "one of the two is last");
     });
 }
 

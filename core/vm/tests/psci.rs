@@ -3,7 +3,7 @@
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
-use turnstile_mitigation::Answers;
+use turnstile_mitigation::arm64::Answers;
 use turnstile_vm::psci::{
     ALREADY_ON, Action, INVALID_ADDRESS, INVALID_PARAMETERS, NOT_SUPPORTED, ON_PENDING, Psci, SUCCESS, Start,
     constant,

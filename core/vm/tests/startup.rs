@@ -47,8 +47,23 @@ fn an_init_takes_a_start_back() {
 }
 
 #[test]
+fn the_firmware_lets_go_on_who_has_got_an_init() {
+    let startup = Startup::new(2);
+    startup.reset();
+    assert!(!startup.resume(0), "it is to begin as the boot protocol says");
+    assert_eq!(startup.take_start(0), Some(Start::Boot));
+    assert!(!startup.resume(0) && startup.is_on(0), "it runs");
+    assert!(startup.init(0) && startup.resume(0) && !startup.is_on(0));
+    assert!(!startup.startup(0, 7), "a startup IPI finds nobody that waits");
+    assert_eq!((startup.take_start(0), startup.take_start(0)), (Some(Start::Resume), None));
+    assert!(startup.is_on(0) && startup.init(0) && startup.startup(0, 7) && !startup.resume(0));
+    assert_eq!(startup.take_start(0), Some(Start::Startup(7)), "the startup IPI was first");
+}
+
+#[test]
 fn who_is_not_there_has_no_state() {
     let startup = Startup::new(1);
+    assert!(!startup.resume(1));
     assert!(!startup.init(1) && !startup.startup(1, 0) && !startup.is_on(1));
     assert_eq!(startup.take_start(1), None);
 }

@@ -7,6 +7,8 @@
 //! | [`operation`] | an instruction as far as a device sees it, decoded by `iced-x86` |
 //! | [`cache`] | decoded instructions by their bytes |
 //! | [`execute`] | carrying an operation out |
+//! | `strings` | string instructions |
+//! | [`control`] | moves to CR8, which reach the local APIC |
 //!
 //! Nothing here knows a machine: memory, registers and devices are behind traits, and all of it runs in tests on the host.
 //! A guest may present any bytes, any tables and any addresses.
@@ -15,9 +17,13 @@
 
 extern crate alloc;
 
+mod arithmetic;
 pub mod cache;
+pub mod control;
 pub mod execute;
+mod machine;
 pub mod operation;
+mod strings;
 pub mod walk;
 
 /// An instruction has at most so many bytes (APM vol. 3, 1.1).

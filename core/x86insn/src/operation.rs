@@ -114,13 +114,28 @@ pub enum Kind {
     StringStore(Strings),
     /// LODS.
     StringLoad(Strings),
+    /// CMPS.
+    StringCompare(Strings),
+    /// SCAS.
+    StringScan(Strings),
+}
+
+/// Whether a string instruction is repeated, as long as its count lasts (APM vol. 3, 1.2.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// Not at all.
+    Once,
+    /// F3. Comparisons end it when two elements differ (REPE).
+    Equal,
+    /// F2. Comparisons end it when two elements are equal (REPNE).
+    Different,
 }
 
 /// How a string instruction goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strings {
     /// Whether it is repeated.
-    pub repeated: bool,
+    pub repeat: Repeat,
     /// 2, 4 or 8: the size of SI, DI and CX.
     pub address_size: u8,
     /// The segment of the source: 0 to 5 for ES, CS, SS, DS, FS, GS.
@@ -153,6 +168,8 @@ impl Operation {
                 | Kind::Compare { .. }
                 | Kind::Bit(Bit::Test, _)
                 | Kind::StringLoad(_)
+                | Kind::StringCompare(_)
+                | Kind::StringScan(_)
         )
     }
 }
@@ -237,6 +254,8 @@ fn kind(instruction: &Instruction) -> Option<Kind> {
         M::Movsb | M::Movsw | M::Movsd | M::Movsq => Kind::StringMove(strings(instruction, 1)?),
         M::Stosb | M::Stosw | M::Stosd | M::Stosq => Kind::StringStore(strings(instruction, 0)?),
         M::Lodsb | M::Lodsw | M::Lodsd | M::Lodsq => Kind::StringLoad(strings(instruction, 1)?),
+        M::Cmpsb | M::Cmpsw | M::Cmpsd | M::Cmpsq => Kind::StringCompare(strings(instruction, 0)?),
+        M::Scasb | M::Scasw | M::Scasd | M::Scasq => Kind::StringScan(strings(instruction, 1)?),
         _ => return None,
     })
 }
@@ -283,7 +302,7 @@ fn bit(instruction: &Instruction, bit: Bit) -> Option<Kind> {
     is_memory(instruction, 0).then_some(Kind::Bit(bit, source(instruction, 1)?))
 }
 
-/// MOVS and LODS have a source at SI, STOS has none; the mnemonic MOVSD is an SSE instruction, too.
+/// MOVS, LODS and CMPS have an operand at SI, STOS and SCAS have none; the mnemonics MOVSD and CMPSD are SSE instructions, too.
 fn strings(instruction: &Instruction, operand: u32) -> Option<Strings> {
     let address_size = match instruction.op_kind(operand) {
         OpKind::MemorySegSI | OpKind::MemoryESDI => 2,
@@ -299,8 +318,14 @@ fn strings(instruction: &Instruction, operand: u32) -> Option<Strings> {
         Register::GS => 5,
         _ => 3,
     };
-    let repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
-    Some(Strings { repeated, address_size, segment })
+    let repeat = if instruction.has_repne_prefix() {
+        Repeat::Different
+    } else if instruction.has_rep_prefix() {
+        Repeat::Equal
+    } else {
+        Repeat::Once
+    };
+    Some(Strings { repeat, address_size, segment })
 }
 
 fn source(instruction: &Instruction, operand: u32) -> Option<Source> {
@@ -317,7 +342,8 @@ fn source(instruction: &Instruction, operand: u32) -> Option<Source> {
     }
 }
 
-fn register(instruction: &Instruction, operand: u32) -> Option<Gpr> {
+/// Returns the general register that an operand is.
+pub(crate) fn register(instruction: &Instruction, operand: u32) -> Option<Gpr> {
     if instruction.op_kind(operand) != OpKind::Register {
         return None;
     }

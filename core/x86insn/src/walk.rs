@@ -17,6 +17,8 @@ pub struct Paging {
     pub efer: u64,
     /// RFLAGS, for AC under SMAP.
     pub rflags: u64,
+    /// PKRU, for the keys of pages where CR4.PKE is set.
+    pub pkru: u32,
     /// How many bits physical addresses have.
     pub physical_bits: u32,
 }
@@ -28,6 +30,7 @@ const CR4_PAE: u64 = 1 << 5;
 const CR4_LA57: u64 = 1 << 12;
 const CR4_SMEP: u64 = 1 << 20;
 const CR4_SMAP: u64 = 1 << 21;
+const CR4_PKE: u64 = 1 << 22;
 const EFER_LMA: u64 = 1 << 10;
 const EFER_NXE: u64 = 1 << 11;
 const RFLAGS_AC: u64 = 1 << 18;
@@ -52,6 +55,8 @@ pub mod error {
     pub const RESERVED: u32 = 1 << 3;
     /// An instruction fetch.
     pub const FETCH: u32 = 1 << 4;
+    /// The page's protection key forbids it.
+    pub const KEY: u32 = 1 << 5;
 }
 
 /// What is to be done at an address.
@@ -181,8 +186,9 @@ pub fn translate(
     }
     let code = error_code(paging, intent, user);
     let leaf = walk(paging, memory, levels, linear, code)?;
-    if !allowed(paging, leaf.rights, intent, user) {
-        return Err(Failure::PageFault(code | error::PRESENT));
+    let by_key = forbidden_by_key(paging, &leaf, intent, user);
+    if by_key || !allowed(paging, leaf.rights, intent, user) {
+        return Err(Failure::PageFault(code | error::PRESENT | if by_key { error::KEY } else { 0 }));
     }
     let size = if paging.is_wide() { 8 } else { 4 };
     let wanted = ACCESSED | if intent == Intent::Write { DIRTY } else { 0 };
@@ -263,27 +269,48 @@ fn allowed(paging: &Paging, rights: Rights, intent: Intent, user: bool) -> bool 
     }
 }
 
+/// What PKRU says of the page's key (APM vol. 2, 5.6.7): of user pages in long mode, and of data alone.
+fn forbidden_by_key(paging: &Paging, leaf: &Leaf, intent: Intent, user: bool) -> bool {
+    if paging.cr4 & CR4_PKE == 0 || paging.efer & EFER_LMA == 0 || !leaf.rights.user {
+        return false;
+    }
+    let bits = paging.pkru >> (2 * (leaf.entry >> 59 & 0xf));
+    let (no_access, no_write) = (bits & 1 != 0, bits & 2 != 0);
+    match intent {
+        Intent::Fetch => false,
+        Intent::Read => no_access,
+        Intent::Write => no_access || no_write && (user || paging.cr0 & CR0_WP != 0),
+    }
+}
+
 /// The bits of an entry that are an address, as far as any processor has them: of an entry that the hardware has accepted, no
 /// other is set.
 const ADDRESS: u64 = ((1 << 52) - 1) & !0xfff;
 
-/// Finds the physical address of what the hardware has just read through four levels: no checks but what the walk itself
-/// needs, and nothing is written. `None` with other tables, or if they have changed meanwhile. HOT.
+/// Finds the physical address of what the hardware has just read through four or five levels: no checks but what the walk
+/// itself needs, and nothing is written. `None` with other tables, or if they have changed meanwhile. HOT.
 #[inline(always)] // The fetch of every emulated instruction.
 pub fn locate(paging: &Paging, memory: &impl Memory, linear: u64) -> Option<u64> {
-    if paging.efer & EFER_LMA == 0 || paging.cr4 & CR4_LA57 != 0 {
+    if paging.efer & EFER_LMA == 0 {
         return None;
     }
     let mut entry = paging.cr3;
+    if paging.cr4 & CR4_LA57 != 0 {
+        entry = next(memory, entry, linear >> 48)?;
+    }
     for shift in [39, 30, 21, 12] {
-        entry = memory.read((entry & ADDRESS) + (linear >> shift & 0x1ff) * 8, 8)?;
-        if entry & PRESENT == 0 {
-            return None;
-        }
+        entry = next(memory, entry, linear >> shift)?;
         if shift < 39 && (shift == 12 || entry & LARGE != 0) {
             let offset = (1 << shift) - 1;
             return Some(entry & ADDRESS & !offset | linear & offset);
         }
     }
     None
+}
+
+/// The entry for these bits of an address in the table that another entry names; `None` if it is not present.
+#[inline(always)] // Once per level of a fetch.
+fn next(memory: &impl Memory, table: u64, index: u64) -> Option<u64> {
+    let entry = memory.read((table & ADDRESS) + (index & 0x1ff) * 8, 8)?;
+    (entry & PRESENT != 0).then_some(entry)
 }

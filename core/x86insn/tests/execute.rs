@@ -46,21 +46,33 @@ impl Machine for Fake {
         self.device = value;
     }
     fn load(&mut self, _: u8, offset: u64, size: u8) -> Result<u64, ()> {
-        if self.faults {
-            return Err(());
+        if offset == DEVICE {
+            return Ok(self.read(size));
         }
-        let bytes = &self.memory[offset as usize..][..usize::from(size)];
+        let place = self.place(offset, size)?;
+        let bytes = &self.memory[place..][..usize::from(size)];
         Ok(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
     }
     fn store(&mut self, offset: u64, size: u8, value: u64) -> Result<(), ()> {
-        if self.faults {
-            return Err(());
-        }
-        self.memory[offset as usize..][..usize::from(size)]
-            .copy_from_slice(&value.to_le_bytes()[..usize::from(size)]);
+        let place = self.place(offset, size)?;
+        self.memory[place..][..usize::from(size)].copy_from_slice(&value.to_le_bytes()[..usize::from(size)]);
         Ok(())
     }
+    fn probe(&mut self, _: u8, offset: u64, size: u8, write: bool) -> Result<(), ()> {
+        if offset == DEVICE && !write { Ok(()) } else { self.place(offset, size).map(|_| ()) }
+    }
 }
+
+impl Fake {
+    /// Where bytes are in memory, if all of them are.
+    fn place(&self, offset: u64, size: u8) -> Result<usize, ()> {
+        let end = offset.checked_add(size.into()).ok_or(())?;
+        if self.faults || end > self.memory.len() as u64 { Err(()) } else { Ok(offset as usize) }
+    }
+}
+
+/// Where the device is for string instructions with two operands.
+const DEVICE: u64 = 0x1000;
 
 /// Executes an instruction of 64-bit code whose whole length the bytes are.
 fn run(machine: &mut Fake, bytes: &[u8], write: bool) -> Progress {
@@ -270,17 +282,106 @@ fn a_fault_of_the_other_side_changes_nothing() {
 }
 
 #[test]
+fn all_bytes_of_the_target_are_probed_before_the_device_is_read() {
+    for missing in 1..4 {
+        let mut machine = Fake { memory: vec![0; 16], device: 1, ..Fake::default() };
+        (machine.registers[6], machine.registers[7]) = (DEVICE, 12 + missing);
+        let before = machine.registers;
+        let operation = decode(&[0xa5], 64).expect("movsd");
+        assert!(execute(&mut machine, &operation, false).is_err(), "{missing} bytes are not there");
+        assert_eq!((machine.registers, machine.log.len()), (before, 0));
+    }
+}
+
+/// Carries a comparison of a device with memory or RAX out, to its end; says how often it was executed.
+fn compared(bytes: &[u8], rcx: u64, sides: [u64; 2], device: u64) -> (Fake, u32) {
+    let mut machine = with(0x1122_3344_5566_7788, rcx, device);
+    machine.memory = vec![0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 9, 9, 9, 9, 9, 9, 9, 9];
+    (machine.registers[6], machine.registers[7]) = (sides[0], sides[1]);
+    for times in 1.. {
+        if run(&mut machine, bytes, false) == Progress::Next {
+            return (machine, times);
+        }
+        // It is the same device again.
+        machine.registers[if sides[0] == DEVICE { 6 } else { 7 }] = DEVICE;
+    }
+    unreachable!()
+}
+
+#[test]
+fn comparisons_of_strings() {
+    // cmpsd.
+    let (machine, _) = compared(&[0xa7], 5, [DEVICE, 0], 0x5566_7788);
+    assert_eq!((machine.flags, machine.log.len()), (ZF | PF, 1));
+    assert_eq!((machine.registers[6], machine.registers[7], machine.registers[1]), (DEVICE + 4, 4, 5));
+    let (machine, _) = compared(&[0xa7], 5, [DEVICE, 0], 0x5566_7787);
+    assert_eq!(machine.flags & (CF | ZF), CF, "what is at SI is the first operand");
+    let (machine, _) = compared(&[0xa7], 5, [0, DEVICE], 0x5566_7787);
+    assert_eq!((machine.flags & (CF | ZF), machine.log.len()), (0, 1), "what is at DI is the second");
+    let (machine, _) = compared(&[0x48, 0xa7], 5, [DEVICE, 0], 0x1122_3344_5566_7788);
+    assert_eq!(machine.flags & ZF, ZF, "cmpsq");
+
+    // scasd: RAX is the first operand.
+    let (machine, _) = compared(&[0xaf], 5, [0, DEVICE], 0x5566_7789);
+    assert_eq!((machine.flags & (CF | ZF), machine.registers[7], machine.registers[6]), (CF, DEVICE + 4, 0));
+    let (machine, _) = compared(&[0x66, 0xaf], 5, [0, DEVICE], 0x7788);
+    assert_eq!((machine.flags & ZF, machine.registers[7]), (ZF, DEVICE + 2), "scasw");
+}
+
+#[test]
+fn repeated_comparisons_end_by_their_result_or_their_count() {
+    let left = |bytes: &[u8], rcx, sides, device| {
+        let (machine, times) = compared(bytes, rcx, sides, device);
+        assert_eq!(machine.log.len() as u64, rcx - machine.registers[1], "{bytes:02x?}: accesses");
+        (machine.registers[1], times, machine.flags & ZF != 0)
+    };
+    // Against 0x88, 0x77 … in memory.
+    assert_eq!(
+        left(&[0xf3, 0xa6], 5, [0, DEVICE], 0x88),
+        (3, 2, false),
+        "repe cmpsb: the second one differs"
+    );
+    assert_eq!(
+        left(&[0xf2, 0xa6], 5, [0, DEVICE], 0x66),
+        (2, 3, true),
+        "repne cmpsb: the third one is equal"
+    );
+    assert_eq!(left(&[0xf2, 0xa6], 2, [0, DEVICE], 0x66), (0, 2, false), "the count ends it");
+    assert_eq!(left(&[0xf3, 0xa6], 5, [DEVICE, 0], 0x88), (3, 2, false), "the device first");
+    assert_eq!(left(&[0xf3, 0xae], 3, [0, DEVICE], 0x88), (0, 3, true), "repe scasb");
+    assert_eq!(left(&[0xf2, 0xae], 3, [0, DEVICE], 0x88), (2, 1, true), "repne scasb");
+    assert_eq!(left(&[0xf2, 0xae], 3, [0, DEVICE], 0x87), (0, 3, false), "repne scasb that finds nothing");
+    for bytes in [[0xf3, 0xa6], [0xf2, 0xae]] {
+        let (machine, times) = compared(&bytes, 0, [DEVICE, DEVICE], 0x88);
+        assert_eq!((machine.log.len(), times, machine.flags), (0, 1, 0), "none is left");
+        assert_eq!(machine.registers[7], DEVICE);
+    }
+}
+
+#[test]
+fn what_a_comparison_cannot_reach_is_found_before_the_device_is_read() {
+    for sides in [[DEVICE, 15], [15, DEVICE]] {
+        let mut machine = Fake { memory: vec![0; 16], ..Fake::default() };
+        (machine.registers[6], machine.registers[7]) = (sides[0], sides[1]);
+        let operation = decode(&[0x66, 0xa7], 64).expect("cmpsw");
+        assert!(execute(&mut machine, &operation, false).is_err());
+        assert_eq!((machine.log.len(), machine.flags, machine.registers[6]), (0, 0, sides[0]));
+    }
+}
+
+#[test]
 fn what_a_device_does_not_see_is_not_decoded() {
     for bytes in [
-        &[0x90][..],               // nop
-        &[0x01, 0xc8],             // add eax, ecx
-        &[0xff, 0x30],             // push [rax]
-        &[0xff, 0x10],             // call [rax]
-        &[0x0f, 0x28, 0x00],       // movaps xmm0, [rax]
-        &[0xf2, 0x0f, 0x10, 0x00], // movsd xmm0, [rax]: not the string instruction
-        &[0x8e, 0x18],             // mov ds, [rax]
-        &[0x0f, 0xc7, 0x08],       // cmpxchg8b [rax]
-        &[0x8b],                   // cut off
+        &[0x90][..],                     // nop
+        &[0x01, 0xc8],                   // add eax, ecx
+        &[0xff, 0x30],                   // push [rax]
+        &[0xff, 0x10],                   // call [rax]
+        &[0x0f, 0x28, 0x00],             // movaps xmm0, [rax]
+        &[0xf2, 0x0f, 0x10, 0x00],       // movsd xmm0, [rax]: not the string instruction
+        &[0xf2, 0x0f, 0xc2, 0x00, 0x00], // cmpsd xmm0, [rax], 0: nor this
+        &[0x8e, 0x18],                   // mov ds, [rax]
+        &[0x0f, 0xc7, 0x08],             // cmpxchg8b [rax]
+        &[0x8b],                         // cut off
         &[],
         &[0x0f, 0x0b], // ud2
         &[0x66; 16],   // prefixes without an end

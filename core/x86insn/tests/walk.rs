@@ -56,7 +56,15 @@ const LMA: u64 = 1 << 10;
 const NXE: u64 = 1 << 11;
 
 fn long() -> Paging {
-    Paging { cr0: CR0_PG | CR0_WP, cr3: 0x1000, cr4: PAE, efer: LMA | NXE, rflags: 0, physical_bits: 40 }
+    Paging {
+        cr0: CR0_PG | CR0_WP,
+        cr3: 0x1000,
+        cr4: PAE,
+        efer: LMA | NXE,
+        rflags: 0,
+        pkru: 0,
+        physical_bits: 40,
+    }
 }
 
 /// Four levels from 0x1000 that map linear 0x12_3456_7000 with `leaf`.
@@ -147,6 +155,33 @@ fn permissions() {
 }
 
 #[test]
+fn protection_keys() {
+    const PKE: u64 = 1 << 22;
+    let leaf = |key: u64, bits: u64| four_levels(0x7_7000 | key << 59 | bits);
+    // Key 3: nothing; key 5: no writes; key 15: nothing.
+    let keys = Paging { cr4: PAE | PKE, pkru: 1 << 6 | 2 << 10 | 1 << 30, ..long() };
+    let check = |paging: Paging, key, intent, user| translate(&paging, &leaf(key, ALL), LINEAR, intent, user);
+    let (ok, denied) = (Ok(0x7_7abc), error::PRESENT | error::KEY);
+    assert_eq!(check(keys, 0, Intent::Write, true), ok);
+    for key in [3, 15] {
+        assert_eq!(check(keys, key, Intent::Read, true), fault(denied | error::USER));
+        assert_eq!(check(keys, key, Intent::Write, false), fault(denied | error::WRITE));
+        assert_eq!(check(keys, key, Intent::Fetch, true), ok, "keys are about data");
+    }
+    assert_eq!(check(keys, 5, Intent::Read, false), ok);
+    assert_eq!(check(keys, 5, Intent::Write, false), fault(denied | error::WRITE));
+    let unprotected = Paging { cr0: CR0_PG, ..keys };
+    assert_eq!(check(unprotected, 5, Intent::Write, false), ok, "CR0.WP = 0");
+    assert_eq!(check(unprotected, 5, Intent::Write, true), fault(denied | error::WRITE | error::USER));
+    assert_eq!(check(unprotected, 3, Intent::Write, false), fault(denied | error::WRITE));
+    assert_eq!(check(Paging { cr4: PAE, ..keys }, 3, Intent::Write, true), ok, "without PKE");
+    let supervisor = translate(&keys, &leaf(3, P | W), LINEAR, Intent::Write, false);
+    assert_eq!(supervisor, ok, "pages of the supervisor have no keys");
+    let both = translate(&keys, &leaf(3, P | U), LINEAR, Intent::Write, true);
+    assert_eq!(both, fault(denied | error::WRITE | error::USER), "forbidden by both");
+}
+
+#[test]
 fn pae_and_32_bit() {
     let pae = Paging { cr3: 0x1020, efer: 0, ..long() };
     let ram = Ram::default();
@@ -182,7 +217,12 @@ fn five_levels() {
     ram.set(0x5000 + 7 * 8, 0x1000 | ALL);
     let paging = Paging { cr3: 0x5000, cr4: PAE | LA57, ..long() };
     assert_eq!(translate(&paging, &ram, 7 << 48 | LINEAR, Intent::Read, false), Ok(0x7_7abc));
-    assert_eq!(locate(&paging, &ram, 7 << 48 | LINEAR), None, "the short way is for four levels");
+    assert_eq!(locate(&paging, &ram, 7 << 48 | LINEAR), Some(0x7_7abc));
+    assert_eq!(locate(&paging, &ram, 6 << 48 | LINEAR), None, "nothing is there");
+    ram.set(0x3000 + (LINEAR >> 21 & 0x1ff) * 8, 0x4020_0000 | ALL | PS);
+    assert_eq!(locate(&paging, &ram, 7 << 48 | LINEAR), Some(0x4020_0000 | LINEAR & 0x1f_ffff));
+    ram.set(0x5000 + 7 * 8, 0x1000 | W);
+    assert_eq!(locate(&paging, &ram, 7 << 48 | LINEAR), None, "the topmost level counts, too");
 }
 
 #[test]

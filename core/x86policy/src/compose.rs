@@ -7,6 +7,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use turnstile_mitigation::x86_64::Offer;
+
 use crate::features as feature;
 use crate::table::{Answer, CpuidTable, Follows, RANGES, Registers};
 
@@ -24,6 +26,8 @@ pub struct Processor {
     pub x2apic: bool,
     /// KVM's features ([`feature::kvm`]); `None` leaves the hypervisor's leaves out.
     pub kvm: Option<u32>,
+    /// What it is told of speculation.
+    pub speculation: Offer,
 }
 
 /// The highest basic leaf that is offered: XSAVE.
@@ -178,6 +182,7 @@ impl Composer<'_> {
     fn extended(&self, table: &mut CpuidTable, leaf: u32, highest: u32) {
         let host = |leaf| if leaf <= (self.host)(RANGES[2], 0)[0] { (self.host)(leaf, 0) } else { [0; 4] };
         let [eax, ebx, ecx, edx] = host(leaf);
+        let speculation = &self.processor.speculation;
         let registers = match leaf & 0xff {
             0x00 => [highest, ebx, ecx, edx],
             0x01 => [eax, ebx, self.extended_features(ecx, highest), self.extended_basic(edx)],
@@ -186,14 +191,18 @@ impl Composer<'_> {
             0x07 => [0, 0, 0, edx & feature::EXTENDED_7_EDX],
             0x08 => {
                 let cores = self.count_byte() - 1;
-                [eax & 0xffff, ebx & feature::EXTENDED_8_EBX, self.id_bits() << 12 | cores, 0]
+                let ebx = ebx & feature::EXTENDED_8_EBX | speculation.extended_8_ebx;
+                [eax & 0xffff, ebx, self.id_bits() << 12 | cores, 0]
             }
             // How wide the units are that execute SSE and AVX.
             0x1a => [eax, 0, 0, 0],
             0x1d => return self.caches(table),
             // The extended APIC ID; the core, with one thread; the node, of one.
             0x1e => [self.processor.id, self.processor.id & 0xff, 0, 0],
-            0x21 => [eax & feature::EXTENDED_21_EAX, 0, 0, 0],
+            0x21 => {
+                let eax = eax & feature::EXTENDED_21_EAX | speculation.extended_21_eax;
+                [eax, 0, speculation.extended_21_ecx, 0]
+            }
             // SVM, profiling, encrypted memory: none.
             _ => [0; 4],
         };

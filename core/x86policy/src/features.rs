@@ -77,11 +77,12 @@ pub const EXTENDED_1_EDX: u32 =
 /// Leaf 8000_0007 EDX: the TSC's rate does not change.
 pub const EXTENDED_7_EDX: u32 = bits(&[8]);
 
-/// Leaf 8000_0008 EBX: CLZERO, error pointers kept by XSAVE, WBNOINVD, IBPB by MSR 49.
-pub const EXTENDED_8_EBX: u32 = bits(&[0, 2, 9, 12]);
+/// Leaf 8000_0008 EBX: CLZERO, error pointers kept by XSAVE, WBNOINVD. What is about speculation comes with
+/// [`crate::Processor::speculation`], here and below.
+pub const EXTENDED_8_EBX: u32 = bits(&[0, 2, 9]);
 
-/// Leaf 8000_0021 EAX: no nested data breakpoints, LFENCE waits, null selectors clear bases.
-pub const EXTENDED_21_EAX: u32 = bits(&[0, 2, 6]);
+/// Leaf 8000_0021 EAX: no nested data breakpoints, null selectors clear bases.
+pub const EXTENDED_21_EAX: u32 = bits(&[0, 6]);
 
 /// KVM's features, EAX of leaf 4000_0001 (Linux, Documentation/virt/kvm/x86/cpuid.rst).
 pub mod kvm {

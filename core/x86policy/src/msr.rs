@@ -46,6 +46,8 @@ pub enum Emulated {
     Efer,
     /// Prediction command: a barrier for indirect branches.
     PredictionCommand,
+    /// Speculation control, where VMRUN does not switch it; else it is the CPU's own.
+    SpeculationControl,
     /// A register of KVM's paravirtual interface; which of them there are depends on what the VM is offered.
     Kvm,
 }
@@ -68,6 +70,9 @@ pub const OWN: [u32; 11] = [
     0xc000_0102, // KernelGSbase
     0xc000_0103, // TSC_AUX
 ];
+
+/// Speculation control: the CPU's own where VMRUN switches it, and the guest is offered it.
+pub const SPEC_CTRL: u32 = 0x48;
 
 /// Variable ranges that the MTRRs have.
 const VARIABLE_RANGES: u32 = 8;
@@ -98,6 +103,7 @@ pub const fn policy(number: u32) -> Policy {
         0x174..=0x176 | 0xc000_0081..=0xc000_0084 | 0xc000_0100..=0xc000_0103 => Policy::Own,
         0x10 => Policy::Emulated(Emulated::Tsc),
         0x1b => Policy::Emulated(Emulated::ApicBase),
+        SPEC_CTRL => Policy::Emulated(Emulated::SpeculationControl),
         0x49 => Policy::Emulated(Emulated::PredictionCommand),
         0x277 => Policy::Emulated(Emulated::Pat),
         0x6e0 => Policy::Emulated(Emulated::TscDeadline),
@@ -118,6 +124,8 @@ pub const fn policy(number: u32) -> Policy {
         0x258 | 0x259 => kept(PLACE_FIXED + 1 + number - 0x258),
         0x268..=0x26f => kept(PLACE_FIXED + 3 + number - 0x268),
         0x2ff => kept(PLACE_DEFAULT),
+        // Four counters and what each counts: every AMD processor has them, whatever CPUID says. They count nothing.
+        0xc001_0000..=0xc001_0007 => ignoring(0),
         0xc001_0015 => ignoring(HWCR),
         0xc001_1029 => ignoring(DE_CFG),
         // SYSCFG, the tops of memory, NB_CFG, the microcode's loader, interrupt pending, configuration space, TSEG, and the

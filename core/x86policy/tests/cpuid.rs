@@ -2,9 +2,14 @@
 //! What guests see of processors, from those of two physical ones.
 
 use proptest::prelude::*;
+use turnstile_mitigation::x86_64::Offer;
 use turnstile_x86policy::{Answer, CpuidTable, Follows, Processor};
 
-const VCPU: Processor = Processor { id: 3, count: 4, x2apic: true, kvm: Some(0x40) };
+/// Bits that are told as they are.
+const SPECULATION: Offer =
+    Offer { extended_8_ebx: 0x5000_1000, extended_21_eax: 0x1000_0004, extended_21_ecx: 6 };
+const VCPU: Processor =
+    Processor { id: 3, count: 4, x2apic: true, kvm: Some(0x40), speculation: SPECULATION };
 
 /// A processor that has everything: each leaf answers with all ones but where a number is expected.
 fn everything(leaf: u32, subleaf: u32) -> [u32; 4] {
@@ -77,6 +82,22 @@ fn nothing_that_needs_the_hypervisor_is_offered() {
 }
 
 #[test]
+fn of_speculation_nothing_is_told_but_what_is_offered() {
+    let told = |host: fn(u32, u32) -> [u32; 4], speculation| {
+        let table = CpuidTable::compose(&host, &Processor { speculation, ..VCPU });
+        [
+            registers(&table, 0x8000_0008, 0)[1],
+            registers(&table, 0x8000_0021, 0)[0],
+            registers(&table, 0x8000_0021, 0)[2],
+        ]
+    };
+    assert_eq!(told(everything, Offer::default()), [0x205, 0x41, 0]);
+    assert_eq!(told(everything, SPECULATION), [0x5000_1205, 0x1000_0045, 6]);
+    assert_eq!(registers(&table(everything), 7, 0)[3] & 0xfc00_0000, 0, "nor in the form of other makers");
+    assert_eq!(told(little, SPECULATION), [0x5000_1000, 0, 0], "a leaf that is not there says nothing");
+}
+
+#[test]
 fn leaves_end_where_they_say() {
     for host in [everything, little] {
         let table = table(host);
@@ -115,7 +136,8 @@ fn each_vcpu_is_a_core_of_one_package() {
     assert_eq!(registers(&table, 0x8000_001d, 0)[0] >> 14 & 0xfff, 0, "the first level is its own");
     assert_eq!(registers(&table, 0x8000_001d, 1)[0] >> 14 & 0xfff, 3, "the last level is everybody's");
     assert_eq!(registers(&table, 0x8000_001d, 2), [0; 4]);
-    let alone = CpuidTable::compose(&everything, &Processor { id: 0, count: 1, x2apic: false, kvm: None });
+    let alone =
+        CpuidTable::compose(&everything, &Processor { id: 0, count: 1, x2apic: false, kvm: None, ..VCPU });
     let [_, ebx, ecx, edx] = registers(&alone, 1, 0);
     assert_eq!((ebx >> 16, edx >> 28 & 1, ecx >> 21 & 1), (1, 0, 0));
     let many = CpuidTable::compose(&everything, &Processor { id: 511, count: 512, ..VCPU });
@@ -159,7 +181,7 @@ proptest! {
             let [a, b] = [mix as u32 & 0x8000_00ff, (mix >> 32) as u32 & 0xffff];
             [a, b, a.rotate_left(7) & 0xfff, b.rotate_left(3)]
         };
-        let table = CpuidTable::compose(&host, &Processor { id, count, x2apic: true, kvm: Some(0) });
+        let table = CpuidTable::compose(&host, &Processor { id, count, x2apic: true, kvm: Some(0), ..VCPU });
         let _ = table.get(leaf, subleaf);
         prop_assert_eq!(table.get(1, 0).registers[2] & 1 << 5, 0);
         prop_assert_eq!(table.get(0x8000_0001, 0).registers[2] & 1 << 2, 0);

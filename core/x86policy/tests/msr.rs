@@ -22,6 +22,8 @@ fn what_has_an_effect_is_emulated() {
     for (number, emulated) in [
         (0x10, Emulated::Tsc),
         (0x1b, Emulated::ApicBase),
+        (0x48, Emulated::SpeculationControl),
+        (0x49, Emulated::PredictionCommand),
         (0x277, Emulated::Pat),
         (0x6e0, Emulated::TscDeadline),
         (0x80b, Emulated::X2Apic),
@@ -44,7 +46,7 @@ fn svm_performance_monitors_and_the_unknown_are_absent() {
         0xda0,
         0x1000,
         0x4000_0000,
-        0xc001_0000,
+        0xc001_0008,
         0xc001_0114,
         0xc001_0117,
         0xc001_0200,
@@ -52,6 +54,13 @@ fn svm_performance_monitors_and_the_unknown_are_absent() {
         u32::MAX,
     ] {
         assert_eq!(policy(number), Policy::Absent, "{number:#x}");
+    }
+}
+
+#[test]
+fn the_counters_that_every_amd_processor_has_count_nothing() {
+    for number in 0xc001_0000..0xc001_0008 {
+        assert_eq!(policy(number), Policy::Constant { value: 0, ignores_writes: true }, "{number:#x}");
     }
 }
 

@@ -6,6 +6,9 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 
+pub use turnstile_guests_common::image::image;
+
+use turnstile_guests_common::console::set_output;
 use turnstile_guests_common::stack::Stack;
 
 use crate::cpu::{self, Cpu};
@@ -143,17 +146,11 @@ static BOOT_CPU: Cpu = Cpu::new(0);
 
 unsafe extern "C" {
     fn guest_main();
-    static __image_start: u8;
-    static __image_end: u8;
-}
-
-/// Returns the first address of the image and the first behind it, stacks and zeroed data included.
-pub fn image() -> (u64, u64) {
-    (&raw const __image_start as u64, &raw const __image_end as u64)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn boot_main(device_tree: u64) -> ! {
+    set_output(console::write);
     // SAFETY: the boot protocol has the device tree at x0; nothing else runs yet.
     unsafe { platform::init(device_tree) };
     let index = platform::platform().cpus.as_slice().iter().position(|entry| *entry == cpu::affinity());

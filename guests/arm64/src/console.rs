@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The console: PL011 (DDI 0183) or 16550A, polled for output, with receive interrupts for input; or, in a
 //! domain of Xen that has no UART, Xen's console, for output only.
-//!
-//! Only one CPU prints at a time by the guests' own order; there is no lock, so that an exception handler
-//! can always print.
 
-use core::fmt;
+pub use turnstile_guests_common::console::Console;
 
-use turnstile_guests_common::console::bytes;
+use turnstile_guests_common::console::Block;
 
 use crate::mmio::{read8, read32, write8, write32};
 use crate::platform::{Uart, UartKind, platform};
@@ -62,6 +59,11 @@ pub fn init() {
     }
 }
 
+/// Writes bytes.
+pub fn write(block: Block) {
+    block.as_slice().iter().copied().for_each(put);
+}
+
 /// Writes one byte, waiting for room.
 pub fn put(byte: u8) {
     let Some(uart) = &platform().uart else {
@@ -106,32 +108,4 @@ pub fn set_receive_interrupt(on: bool) {
         }
         UartKind::Uart16550 { .. } => write8(register(uart, ns16550::IER), u8::from(on)),
     }
-}
-
-/// Where `print!` goes.
-pub struct Console;
-
-impl fmt::Write for Console {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        bytes(text).for_each(put);
-        Ok(())
-    }
-}
-
-/// Prints to the console.
-#[macro_export]
-macro_rules! print {
-    ($($argument:tt)*) => {{
-        let _ = core::fmt::Write::write_fmt(&mut $crate::console::Console, format_args!($($argument)*));
-    }};
-}
-
-/// Prints a line to the console.
-#[macro_export]
-macro_rules! println {
-    () => { $crate::print!("\n") };
-    ($($argument:tt)*) => {{
-        $crate::print!($($argument)*);
-        $crate::print!("\n");
-    }};
 }

@@ -5,7 +5,8 @@ use core::arch::asm;
 
 use crate::platform::platform;
 use crate::psci::{self, function};
-use crate::{cpu, println};
+use crate::timer::{self, Timer};
+use crate::{cpu, mmio, options, println, smp};
 
 /// The names that [`die`] knows.
 pub const WAYS: [&str; 12] = [
@@ -22,6 +23,30 @@ pub const WAYS: [&str; 12] = [
     "cpu-off",
     "stack",
 ];
+
+/// Arms what can ring on this machine, for interrupts that nobody takes: the clock's alarm, and both timers of each CPU. The
+/// other CPUs spin, or are off if this one will be. Returns whether they do.
+pub fn arm_timers() -> bool {
+    if let Some(rtc) = platform().rtc {
+        mmio::write32(rtc.base + 0x04, mmio::read32(rtc.base) + 1);
+        mmio::write32(rtc.base + 0x10, 1);
+    }
+    arm_own();
+    smp::start_others(|_| {
+        arm_own();
+        while options::get("how") != Some("cpu-off") {
+            cpu::relax();
+        }
+    })
+}
+
+/// Arms both timers of this CPU.
+fn arm_own() {
+    for timer in [Timer::Virtual, Timer::Physical] {
+        timer.set_compare(timer.now() + 1000);
+        timer.set_control(timer::ENABLE);
+    }
+}
 
 /// Returns an address behind the last byte of memory, with a gap.
 pub fn outside() -> u64 {
@@ -51,7 +76,7 @@ pub fn die(how: &str) -> ! {
             cpu::wfi();
         },
         "spin" => loop {
-            crate::cpu::relax();
+            cpu::relax();
         },
         "off" => psci::system_off(),
         "reset" => psci::system_reset(),

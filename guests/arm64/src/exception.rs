@@ -4,24 +4,10 @@
 use core::arch::global_asm;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::{cpu, irq, platform, println, psci, trap};
+use turnstile_guests_common::image::image;
 
-/// The registers of the interrupted program, as the vectors store them.
-#[repr(C)]
-pub struct Frame {
-    /// x0 to x30.
-    pub x: [u64; 31],
-    /// SP_EL0, the program's stack pointer.
-    pub sp: u64,
-    /// Where the program goes on.
-    pub elr: u64,
-    /// Its PSTATE.
-    pub spsr: u64,
-    /// The syndrome, ESR_EL1.
-    pub esr: u64,
-    /// The faulting address, FAR_EL1, if the syndrome has one.
-    pub far: u64,
-}
+use crate::frame::Frame;
+use crate::{cpu, irq, platform, println, psci, trap};
 
 global_asm!(
     r#"
@@ -110,8 +96,8 @@ exception_common:
 extern "C" fn exception_taken(frame: &mut Frame, vector: u64) {
     match vector % 4 {
         0 if trap::on_synchronous(frame) => {}
-        1 => irq::on_irq(frame),
-        2 => irq::on_fiq(frame),
+        1 => irq::on_irq(),
+        2 => irq::on_fiq(),
         3 if trap::on_serror(frame) => {}
         _ => fatal(frame, vector),
     }
@@ -123,7 +109,7 @@ fn fatal(frame: &Frame, vector: u64) -> ! {
     let depth = cpu.fatal.load(Relaxed);
     cpu.fatal.store(depth + 1, Relaxed);
     if depth == 0 {
-        let (start, end) = crate::boot::image();
+        let (start, end) = image();
         println!(
             "@error unexpected {} (vector {vector}) on cpu {}: ec={:#04x} esr={:#x} far={:#x}",
             KINDS[vector as usize % 4],

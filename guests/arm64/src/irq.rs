@@ -6,7 +6,6 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use turnstile_guests_common::handler::Handler;
 
-use crate::exception::Frame;
 use crate::{cpu, gic};
 
 const PRIVATE: usize = 32;
@@ -68,7 +67,7 @@ fn taken(intid: u32) {
 }
 
 /// Handles an IRQ; the vectors call it.
-pub fn on_irq(_frame: &mut Frame) {
+pub fn on_irq() {
     let intid = gic::acknowledge();
     if intid >= gic::SPECIAL {
         SPURIOUS.fetch_add(1, Relaxed);
@@ -80,7 +79,7 @@ pub fn on_irq(_frame: &mut Frame) {
 }
 
 /// Handles an FIQ, which is how a Group 0 interrupt comes; the vectors call it.
-pub fn on_fiq(_frame: &mut Frame) {
+pub fn on_fiq() {
     let intid = gic::acknowledge_group0();
     if intid >= gic::SPECIAL {
         SPURIOUS.fetch_add(1, Relaxed);

@@ -9,7 +9,7 @@
 //! its stack pointer and still get its exception. Arm ARM: DDI 0487; PSCI: DEN 0022; SMCCC: DEN 0028.
 #![no_std]
 
-pub use turnstile_guests_common::{check, check_eq, entry, skip};
+pub use turnstile_guests_common::{check, check_eq, entry, print, println, skip};
 
 pub mod bench;
 pub mod boot;
@@ -17,6 +17,7 @@ pub mod console;
 pub mod cpu;
 pub mod crash;
 pub mod exception;
+pub mod frame;
 pub mod gic;
 pub mod irq;
 pub mod mmio;

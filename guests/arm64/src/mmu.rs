@@ -8,7 +8,9 @@
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
-use crate::boot::{self, SCTLR_INITIAL};
+use turnstile_guests_common::image::image;
+
+use crate::boot::SCTLR_INITIAL;
 use crate::cpu::{self, Cpu};
 use crate::platform::platform;
 use crate::read_sysreg;
@@ -115,7 +117,7 @@ pub fn enable() {
     if is_enabled() {
         return;
     }
-    let (start, end) = boot::image();
+    let (start, end) = image();
     assert!(touches_memory(start, end - start), "the image is outside the memory");
     build();
     // What was written with the caches off must not be hidden by older clean lines.

@@ -5,7 +5,7 @@ use core::fmt;
 use core::sync::atomic::{Ordering::Relaxed, compiler_fence};
 
 use crate::cpu;
-use crate::exception::Frame;
+use crate::frame::Frame;
 
 /// Exception classes (Arm ARM D24.2.40, ESR_ELx.EC) that the guests look for.
 pub mod class {

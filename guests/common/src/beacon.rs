@@ -2,8 +2,8 @@
 //! The guest that must not notice what happens beside it: a line at every tick of its timer, a memory pattern checked each
 //! time, the lateness of every tick.
 //!
-//! Options: `count=` beacons (default 100), `period=` microseconds (10000), `limit=` microseconds that a tick
-//! may be late (none by default; 0 is none).
+//! Options: `count=` beacons (default 100), `period=` microseconds (10000), `after=` microseconds until the first period
+//! begins (0), `limit=` microseconds that a tick may be late (none by default; 0 is none).
 
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -40,7 +40,8 @@ impl Beacon {
     pub fn begin(&self, line: &str, clock: &Clock) -> u64 {
         self.period.store(clock.ticks(options::number(line, "period", 10_000)), Relaxed);
         self.fill(0);
-        self.due.store(clock.now() + self.period.load(Relaxed), Relaxed);
+        let after = clock.ticks(options::number(line, "after", 0));
+        self.due.store(clock.now() + after + self.period.load(Relaxed), Relaxed);
         self.due.load(Relaxed)
     }
 
@@ -137,6 +138,7 @@ mod tests {
         static BEACON: Beacon = Beacon::new();
         let clock = Clock { now: || 1000, frequency: 1_000_000 };
         let line = "count=2 period=10 limit=6";
+        assert_eq!(BEACON.begin("period=10 after=500", &clock), 1510);
         assert_eq!(BEACON.begin(line, &clock), 1010);
         let mut text = String::new();
         let errors = BEACON.run(&mut text, line, &clock, |beacon| {

@@ -19,6 +19,8 @@ pub mod global;
 #[expect(unsafe_code, reason = "functions in atomic words")]
 pub mod handler;
 pub mod hostile;
+#[expect(unsafe_code, reason = "the linker's names")]
+pub mod image;
 pub mod load;
 pub mod memory;
 pub mod options;
@@ -30,6 +32,7 @@ pub mod stack;
 pub mod state;
 pub mod test;
 pub mod touch;
+pub mod trap;
 pub mod tree;
 
 /// Names the function that a runtime calls once it is set up; the guest powers off when it returns.

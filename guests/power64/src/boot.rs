@@ -7,10 +7,13 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
+pub use turnstile_guests_common::image::image;
+
+use turnstile_guests_common::console::set_output;
 use turnstile_guests_common::stack::Stack;
 
 use crate::cpu::{self, Cpu};
-use crate::{exception, hcall, platform, power};
+use crate::{console, exception, hcall, platform, power};
 
 const BOOT_STACK_SIZE: usize = 64 << 10;
 
@@ -22,14 +25,16 @@ global_asm!(
     .endm
 
     // Goes on in little-endian order, 64-bit and real mode, at the next address, which is `here`, below 32 KiB. Changes
-    // r10 and r11. `tdi 0, 0, 0x48`, which never traps, is a branch over the next instruction in big-endian order.
+    // r10 and r11; r4 is 1 if it was in big-endian order, else as it was. `tdi 0, 0, 0x48`, which never traps, is a branch over
+    // the next instruction in big-endian order.
     .macro  little, here
     tdi     0, 0, 0x48
-    b       . + 4 * 8
+    b       . + 4 * 9
+    big     0x38800001              // li r4, 1
     big     0x39600001              // li r11, 1
     big     0x796bf806              // sldi r11, r11, 63: MSR.SF
     big     0x616b1003              // ori r11, r11, MSR.ME | MSR.RI | MSR.LE
-    big     (0x39400000 + \here + 4 * 9)    // li r10, behind this
+    big     (0x39400000 + \here + 4 * 10)   // li r10, behind this
     big     0x7d5a03a6              // mtsrr0 r10
     big     0x7d7b03a6              // mtsrr1 r11
     big     0x4c000024              // rfid
@@ -84,7 +89,7 @@ first_branch:                       // replaced by the one below
 
     .org    0x2000
     .global secondary_start
-secondary_start:                    // r3 = the CPU's record
+secondary_start:                    // r3 = the CPU's record, the others zero
     little  0x2000
     mr      13, 3
     ld      1, {stack_top}(3)
@@ -161,16 +166,10 @@ static BOOT_STACK: Stack<BOOT_STACK_SIZE> = Stack::new();
 
 unsafe extern "C" {
     fn guest_main();
-    static __image_start: u8;
-    static __image_end: u8;
-}
-
-/// Returns the first address of the image and the first behind it, stacks and zeroed data included.
-pub fn image() -> (u64, u64) {
-    (&raw const __image_start as u64, &raw const __image_end as u64)
 }
 
 extern "C" fn boot_main(device_tree: u64) -> ! {
+    set_output(console::write);
     cpu::init(0);
     // Interrupts come in this program's byte order from here on.
     hcall::call(hcall::SET_MODE, [hcall::set_mode::LITTLE_ENDIAN, hcall::set_mode::BYTE_ORDER, 0, 0]);

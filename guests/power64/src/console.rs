@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The console: the virtual terminal that the device tree names, by H_PUT_TERM_CHAR and H_GET_TERM_CHAR (LoPAR, section
 //! 16.6), polled.
-//!
-//! Only one CPU prints at a time by the guests' own order; there is no lock, so that an exception handler
-//! can always print.
 
-use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use turnstile_guests_common::console::bytes;
+pub use turnstile_guests_common::console::Console;
+
+use turnstile_guests_common::console::{self, Block};
 
 use crate::hcall;
 use crate::platform::platform;
 
 /// Bytes of one call.
-const CHUNK: usize = 16;
+const CHUNK: usize = console::BLOCK;
 /// How often a call is repeated while the terminal is busy.
 const PATIENCE: u32 = 1_000_000;
 
-/// Writes up to 16 bytes; what a terminal does not take after long, is lost.
-fn write(bytes: &[u8]) {
+/// Writes bytes; what a terminal does not take after long, is lost.
+pub fn write(bytes: Block) {
+    let bytes = bytes.as_slice();
     let mut block = [0; CHUNK];
     for (slot, byte) in block.iter_mut().zip(bytes) {
         *slot = *byte;
@@ -63,45 +62,7 @@ pub fn get() -> Option<u8> {
 
 /// Writes one byte.
 pub fn put(byte: u8) {
-    write(&[byte]);
-}
-
-/// Where `print!` goes.
-pub struct Console;
-
-impl fmt::Write for Console {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut block = [0; CHUNK];
-        let mut len = 0;
-        for byte in bytes(text) {
-            block[len % CHUNK] = byte;
-            len += 1;
-            if len == CHUNK {
-                write(&block);
-                len = 0;
-            }
-        }
-        if len != 0 {
-            write(&block[..len]);
-        }
-        Ok(())
-    }
-}
-
-/// Prints to the console.
-#[macro_export]
-macro_rules! print {
-    ($($argument:tt)*) => {{
-        let _ = core::fmt::Write::write_fmt(&mut $crate::console::Console, format_args!($($argument)*));
-    }};
-}
-
-/// Prints a line to the console.
-#[macro_export]
-macro_rules! println {
-    () => { $crate::print!("\n") };
-    ($($argument:tt)*) => {{
-        $crate::print!($($argument)*);
-        $crate::print!("\n");
-    }};
+    let mut block = Block::new(0);
+    block.push(byte);
+    write(block);
 }

@@ -6,9 +6,12 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use turnstile_guests_common::handler::Work;
 use turnstile_guests_common::stack::Stack;
+use turnstile_guests_common::trap::Record;
 
-use crate::platform::MAX_CPUS;
-use crate::{hcall, trap};
+use crate::hcall;
+
+/// Most CPUs a guest can use.
+pub const MAX_CPUS: usize = 32;
 
 /// Bits of the machine state register (Power ISA 3.0B Book III, section 3.2.1).
 pub mod msr {
@@ -106,12 +109,14 @@ pub struct Cpu {
     pub server: AtomicU64,
     /// What it is to do.
     pub work: Work,
+    /// Whether it was started in big-endian order: 0 or 1.
+    pub big_endian: AtomicU64,
     /// How often it has begun its work, and ended it.
     pub began: AtomicU64,
     /// See `began`.
     pub ended: AtomicU64,
     /// The exception that is expected.
-    pub trap: trap::Record,
+    pub trap: Record,
     /// Where its next entry in the queue of XIVE is: index, and the generation bit expected.
     pub queue: [AtomicU64; 2],
     /// System resets and machine checks that came.
@@ -132,9 +137,10 @@ impl Cpu {
             index: AtomicU64::new(0),
             server: AtomicU64::new(0),
             work: Work::new(),
+            big_endian: AtomicU64::new(0),
             began: AtomicU64::new(0),
             ended: AtomicU64::new(0),
-            trap: trap::Record::new(),
+            trap: Record::new(),
             queue: [const { AtomicU64::new(0) }; 2],
             resets: AtomicU64::new(0),
             machine_checks: AtomicU64::new(0),

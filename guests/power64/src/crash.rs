@@ -4,10 +4,10 @@
 use core::arch::asm;
 
 use crate::platform::platform;
-use crate::{cpu, exception, power, println};
+use crate::{cpu, exception, options, power, println, smp, timer};
 
 /// The names that [`die`] knows.
-pub const WAYS: [&str; 11] = [
+pub const WAYS: [&str; 12] = [
     "exception",
     "panic",
     "fetch-outside",
@@ -19,7 +19,26 @@ pub const WAYS: [&str; 11] = [
     "give-up",
     "off",
     "reset",
+    "cpu-off",
 ];
+
+/// Arms what can ring on this machine, for interrupts that nobody takes: the decrementer of each CPU. The other CPUs spin, or
+/// are stopped if this one will be. Returns whether they do.
+pub fn arm_timers() -> bool {
+    arm_own();
+    smp::start_others(|_| {
+        arm_own();
+        while options::get("how") != Some("cpu-off") {
+            cpu::relax();
+        }
+        smp::stop()
+    })
+}
+
+/// Arms the decrementer of this CPU.
+fn arm_own() {
+    timer::arm(timer::now() + 1000);
+}
 
 /// Returns an address behind the last byte of memory, with a gap, that nothing answers at.
 pub fn outside() -> u64 {
@@ -56,6 +75,7 @@ pub fn die(how: &str) -> ! {
         "give-up" => power::give_up(),
         "off" => power::off(),
         "reset" => power::reset(),
+        "cpu-off" => smp::stop(),
         _ => println!("@error how={how} is none of {WAYS:?}"),
     }
     println!("@error still alive after how={how}");

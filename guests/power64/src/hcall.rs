@@ -30,6 +30,10 @@ pub const IPOLL: u64 = 0x70;
 pub const XIRR: u64 = 0x74;
 /// H_REGISTER_VPA.
 pub const REGISTER_VPA: u64 = 0xdc;
+/// H_SET_SPRG0.
+pub const SET_SPRG0: u64 = 0x24;
+/// H_PAGE_INIT.
+pub const PAGE_INIT: u64 = 0x2c;
 /// H_CEDE.
 pub const CEDE: u64 = 0xe0;
 /// H_CONFER.
@@ -38,6 +42,8 @@ pub const CONFER: u64 = 0xe4;
 pub const PROD: u64 = 0xe8;
 /// H_RANDOM.
 pub const RANDOM: u64 = 0x300;
+/// H_GET_CPU_CHARACTERISTICS.
+pub const CPU_CHARACTERISTICS: u64 = 0x1c8;
 /// H_SET_MODE.
 pub const SET_MODE: u64 = 0x31c;
 /// H_REGISTER_PROC_TBL.

@@ -8,14 +8,16 @@
 //! Names and sections are those of the Power ISA 3.0B and of LoPAR (the public PAPR).
 #![no_std]
 
-pub use turnstile_guests_common::{check, check_eq, entry, skip};
+pub use turnstile_guests_common::{check, check_eq, entry, print, println, skip};
 
 pub mod bench;
 pub mod boot;
 pub mod console;
 pub mod cpu;
 pub mod crash;
+pub mod events;
 pub mod exception;
+pub mod frame;
 pub mod hcall;
 pub mod irq;
 pub mod ledger;

@@ -26,7 +26,7 @@ pub fn count() -> usize {
 
 /// Returns the interrupt server number of the CPU with this number, or one that no CPU has.
 pub fn server(index: usize) -> u32 {
-    platform().cpus.as_slice().get(index).copied().unwrap_or(0xffff)
+    platform().server(index)
 }
 
 /// Returns the numbers of all CPUs but the one that runs this.
@@ -83,8 +83,9 @@ pub fn wait_done(index: usize) -> bool {
 }
 
 /// The first Rust code of a started CPU.
-pub extern "C" fn secondary_main(cpu: &'static Cpu) -> ! {
+pub extern "C" fn secondary_main(cpu: &'static Cpu, big_endian: u64) -> ! {
     cpu::init(cpu.index());
+    cpu.big_endian.store(big_endian, Relaxed);
     // Where this belongs to a CPU, and not to all.
     hcall::call(hcall::SET_MODE, [hcall::set_mode::LITTLE_ENDIAN, hcall::set_mode::BYTE_ORDER, 0, 0]);
     irq::init_cpu();

@@ -5,48 +5,13 @@
 use core::arch::global_asm;
 use core::fmt;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use turnstile_guests_common::call;
+use turnstile_guests_common::trap::Record;
 
 use crate::cpu::{self, Cpu, msr, spr};
-use crate::exception::{Frame, vector};
+use crate::frame::{Frame, vector};
 use crate::mfspr;
-
-/// What a CPU expects, and what came.
-#[repr(C)]
-pub struct Record {
-    /// The stack pointer to return with, or zero if nothing is expected.
-    stack: AtomicU64,
-    vector: AtomicU64,
-    status: AtomicU64,
-    address: AtomicU64,
-    nip: AtomicU64,
-}
-
-impl Record {
-    /// Returns a record of nothing.
-    pub const fn new() -> Self {
-        Record {
-            stack: AtomicU64::new(0),
-            vector: AtomicU64::new(0),
-            status: AtomicU64::new(0),
-            address: AtomicU64::new(0),
-            nip: AtomicU64::new(0),
-        }
-    }
-
-    /// Expects nothing any more.
-    pub fn clear(&self) {
-        self.stack.store(0, Relaxed);
-    }
-}
-
-impl Default for Record {
-    fn default() -> Self {
-        Self::new()
-    }
-}
 
 /// An exception that was taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,18 +85,12 @@ unsafe extern "C" {
 /// Leaves the code that expected this exception; says whether there was any.
 pub fn take(frame: &mut Frame) -> bool {
     let record = &cpu::this().trap;
-    let stack = record.stack.load(Relaxed);
-    if stack == 0 {
-        return false;
-    }
+    let Some(stack) = record.expected() else { return false };
     let status = match frame.vector {
         vector::DATA_STORAGE | vector::ALIGNMENT => mfspr!(spr::DSISR),
         _ => frame.msr,
     };
-    record.vector.store(frame.vector, Relaxed);
-    record.status.store(status, Relaxed);
-    record.nip.store(frame.nip, Relaxed);
-    record.address.store(mfspr!(spr::DAR), Relaxed);
+    record.enter([frame.vector, status, mfspr!(spr::DAR), frame.nip]);
     frame.nip = trap_return as *const () as u64;
     frame.msr = msr::USUAL;
     let [_, r1, _, r3, ..] = &mut frame.registers;
@@ -145,12 +104,9 @@ pub fn take(frame: &mut Frame) -> bool {
 pub fn expect<T>(function: impl FnOnce() -> T) -> Result<T, Trap> {
     // SAFETY: `trap_call` calls the function with its argument, once.
     let result = unsafe { call::by(|function, argument| trap_call(function, argument) == 0, function) };
-    let record = &cpu::this().trap;
-    result.ok_or_else(|| Trap {
-        vector: record.vector.load(Relaxed),
-        status: record.status.load(Relaxed),
-        address: record.address.load(Relaxed),
-        nip: record.nip.load(Relaxed),
+    result.ok_or_else(|| {
+        let [vector, status, address, nip] = cpu::this().trap.came();
+        Trap { vector, status, address, nip }
     })
 }
 

@@ -2,7 +2,8 @@
 //! The interrupt presentation of older machines, by hypervisor calls (LoPAR, section 14.5.4.2 on).
 
 use crate::hcall::{self, call, call4};
-use crate::{cpu, irq, smp};
+use crate::platform::platform;
+use crate::{cpu, events};
 
 /// The source number of an interrupt between CPUs.
 const IPI_SOURCE: u64 = 2;
@@ -23,21 +24,21 @@ fn server() -> u64 {
 
 /// Sends to the CPU with this number.
 pub fn send(index: usize) {
-    call(hcall::IPI, [u64::from(smp::server(index)), IPI_PRIORITY, 0, 0]);
+    call(hcall::IPI, [u64::from(platform().server(index)), IPI_PRIORITY, 0, 0]);
 }
 
 /// Takes what is presented: accepts, takes the request back, enters, ends.
 pub fn take() {
     let (_, [xirr, ..]) = call4(hcall::XIRR, [IDLE, 0, 0, 0]);
     match xirr & 0xff_ffff {
-        0 => irq::on_event(irq::SPURIOUS),
+        0 => events::on_event(events::SPURIOUS),
         IPI_SOURCE => {
             call(hcall::IPI, [server(), IDLE, 0, 0]);
-            irq::on_event(irq::IPI);
+            events::on_event(events::IPI);
             call(hcall::EOI, [xirr & 0xffff_ffff, 0, 0, 0]);
         }
         _ => {
-            irq::on_event(irq::DEVICE);
+            events::on_event(events::DEVICE);
             call(hcall::EOI, [xirr & 0xffff_ffff, 0, 0, 0]);
         }
     }

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::hcall::{self, call, call4};
 use crate::platform::{Controller, MAX_CPUS, Xive, platform};
-use crate::{cpu, irq, mmio, println, smp};
+use crate::{cpu, events, mmio, println};
 
 /// The priority of all events here. The highest number belongs to the hypervisor, for escalations.
 pub const PRIORITY: u64 = 6;
@@ -119,7 +119,7 @@ pub fn init() -> bool {
         status = call(hcall::INT_RESET, [0; 4]);
     }
     let mut good = status == hcall::SUCCESS;
-    for index in 0..smp::count() {
+    for index in 0..platform().cpus.as_slice().len() {
         good &= init_one(index);
     }
     if !good {
@@ -129,7 +129,7 @@ pub fn init() -> bool {
 }
 
 fn init_one(index: usize) -> bool {
-    let target = u64::from(smp::server(index));
+    let target = u64::from(platform().server(index));
     let (status, [_, management, trigger, _]) = call4(hcall::INT_GET_SOURCE_INFO, [0, source(index), 0, 0]);
     if status != hcall::SUCCESS || management == u64::MAX {
         println!("@error source {:#x} of CPU {index}: status {status}, page {management:#x}", source(index));
@@ -195,12 +195,12 @@ pub fn next_event() -> Option<u32> {
 pub fn take() {
     let presentation = facts().presentation;
     if mmio::read16_big(presentation + tima::ACK) & NSR_EXCEPTION == 0 {
-        irq::on_event(irq::SPURIOUS);
+        events::on_event(events::SPURIOUS);
     }
     while let Some(event) = next_event() {
         let index = (event as usize).wrapping_sub(2);
         if index != cpu::this().index() {
-            irq::on_event(irq::DEVICE);
+            events::on_event(events::DEVICE);
             continue;
         }
         let page = management_page(index);
@@ -208,7 +208,7 @@ pub fn take() {
         if mmio::read64_big(page + esb::SET_READY) & 1 != 0 {
             mmio::write64(trigger_page(index), 0);
         }
-        irq::on_event(irq::IPI);
+        events::on_event(events::IPI);
     }
     mmio::write8(presentation + tima::CPPR, 0xff);
 }

@@ -2,7 +2,9 @@
 //! The few facts of ACPI tables that guests need (ACPI 6.5, chapter 5): CPUs and interrupt controllers from the MADT,
 //! power-off and reset from FADT and DSDT.
 
-use crate::platform::MAX_CPUS;
+use turnstile_guests_common::memory::List;
+
+use crate::cpu::MAX_CPUS;
 
 /// What a reset register is, and what is written to it.
 #[derive(Clone, Copy)]
@@ -13,32 +15,12 @@ pub struct Reset {
     pub value: u8,
 }
 
-/// Identifiers of CPUs.
-pub struct Cpus {
-    ids: [u32; MAX_CPUS],
-    len: usize,
-}
-
-impl Cpus {
-    /// The identifiers.
-    pub fn as_slice(&self) -> &[u32] {
-        &self.ids[..self.len]
-    }
-
-    fn push(&mut self, id: u32) {
-        if let Some(slot) = self.ids.get_mut(self.len) {
-            *slot = id;
-            self.len += 1;
-        }
-    }
-}
-
 /// What the tables say.
 pub struct Facts {
     /// Whether there are tables.
     pub present: bool,
     /// APIC identifiers of the CPUs that can be used.
-    pub cpus: Cpus,
+    pub cpus: List<u32, MAX_CPUS>,
     /// The address of the first I/O APIC.
     pub io_apic: u64,
     /// The I/O APIC's pin of each interrupt of the ISA bus, and whether it is a level, active low.
@@ -59,7 +41,7 @@ impl Facts {
     /// A machine without ACPI: the usual addresses of a PC.
     pub const NONE: Facts = Facts {
         present: false,
-        cpus: Cpus { ids: [0; MAX_CPUS], len: 0 },
+        cpus: List::new(0),
         io_apic: 0xfec0_0000,
         isa: [
             (0, false),

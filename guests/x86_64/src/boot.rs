@@ -6,13 +6,15 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
+pub use turnstile_guests_common::image::image;
+
+use turnstile_guests_common::console::set_output;
 use turnstile_guests_common::stack::Stack;
 
 use crate::cpu::{self, Cpu};
+use crate::mmu::TABLES;
+use crate::smp::TRAMPOLINE;
 use crate::{console, exception, platform, power};
-
-/// Where the first instructions of a started CPU lie: a page below 1 MiB, which the start-up interrupt names.
-pub const TRAMPOLINE: u64 = 0x8000;
 
 /// CR4 of every CPU: PAE, and SSE usable, for tests hold patterns in its registers.
 pub const CR4: u64 = 1 << 5 | 1 << 9 | 1 << 10;
@@ -174,30 +176,14 @@ secondary_long:
     options(att_syntax),
 );
 
-/// The page tables that the first instructions build: PML4, page-directory-pointer table, four page directories.
-#[repr(C, align(4096))]
-pub struct Tables(pub core::cell::UnsafeCell<[u64; 6 * 512]>);
-
-// SAFETY: written by the first instructions, and afterwards only through `mmu`, by the boot CPU.
-unsafe impl Sync for Tables {}
-
-/// The page tables of all CPUs.
-pub static TABLES: Tables = Tables(core::cell::UnsafeCell::new([0; 6 * 512]));
-
 static BOOT_STACK: Stack<BOOT_STACK_SIZE> = Stack::new();
 
 unsafe extern "C" {
     fn guest_main();
-    static __image_start: u8;
-    static __image_end: u8;
-}
-
-/// Returns the first address of the image and the first behind it, stacks and zeroed data included.
-pub fn image() -> (u64, u64) {
-    (&raw const __image_start as u64, &raw const __image_end as u64)
 }
 
 extern "C" fn boot_main(magic: u32, information: u32) -> ! {
+    set_output(console::write);
     cpu::init(0);
     exception::init();
     // SAFETY: what the loader hands over lies below 4 GiB, which is mapped; nothing else runs yet.

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The console: COM1, a 16550A, polled for output, with receive interrupts for input.
-//!
-//! Only one CPU prints at a time by the guests' own order; there is no lock, so that an exception handler
-//! can always print.
 
-use core::fmt;
+pub use turnstile_guests_common::console::Console;
 
-use turnstile_guests_common::console::bytes;
+use turnstile_guests_common::console::Block;
 
 use crate::port;
 
@@ -35,6 +32,11 @@ pub fn init() {
     port::write8(MCR, 0xb);
 }
 
+/// Writes bytes.
+pub fn write(block: Block) {
+    block.as_slice().iter().copied().for_each(put);
+}
+
 /// Writes one byte, waiting for room.
 pub fn put(byte: u8) {
     while port::read8(LSR) & LSR_THRE == 0 {}
@@ -49,32 +51,4 @@ pub fn get() -> Option<u8> {
 /// Switches the receive interrupt on or off.
 pub fn set_receive_interrupt(on: bool) {
     port::write8(IER, u8::from(on));
-}
-
-/// Where `print!` goes.
-pub struct Console;
-
-impl fmt::Write for Console {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        bytes(text).for_each(put);
-        Ok(())
-    }
-}
-
-/// Prints to the console.
-#[macro_export]
-macro_rules! print {
-    ($($argument:tt)*) => {{
-        let _ = core::fmt::Write::write_fmt(&mut $crate::console::Console, format_args!($($argument)*));
-    }};
-}
-
-/// Prints a line to the console.
-#[macro_export]
-macro_rules! println {
-    () => { $crate::print!("\n") };
-    ($($argument:tt)*) => {{
-        $crate::print!($($argument)*);
-        $crate::print!("\n");
-    }};
 }

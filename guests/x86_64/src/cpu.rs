@@ -6,11 +6,10 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use turnstile_guests_common::handler::Work;
+use turnstile_guests_common::trap::Record;
 
-use crate::exception;
-use crate::platform::MAX_CPUS;
-use crate::trap::Record;
-
+/// Most CPUs.
+pub const MAX_CPUS: usize = 64;
 /// Bytes of each of the stacks for exceptions.
 pub const EXCEPTION_STACK: usize = 6 << 10;
 /// Stacks for exceptions: for most of them, for NMI, for the double fault, and for machine checks.
@@ -120,7 +119,7 @@ pub fn this() -> &'static Cpu {
     }
 }
 
-/// Sets GS, GDT, TSS and IDT of this CPU, which has the number `index`.
+/// Sets GS, GDT and TSS of this CPU, which has the number `index`.
 pub fn init(index: usize) {
     let cpu = of(index);
     cpu.index.store(index as u64, Relaxed);
@@ -167,12 +166,25 @@ pub fn init(index: usize) {
         );
     }
     write_msr(msr::GS_BASE, &raw const *cpu as u64);
-    exception::load();
+}
+
+/// The operand of LIDT and LGDT.
+#[repr(C, packed)]
+struct Pointer {
+    limit: u16,
+    base: u64,
+}
+
+/// Loads the register of the IDT.
+pub fn load_idt(base: u64, limit: u16) {
+    let operand = Pointer { limit, base };
+    // SAFETY: the table's gates lead to the stubs, or the caller wants what happens otherwise.
+    unsafe { asm!("lidt [{}]", in(reg) &raw const operand, options(nostack, preserves_flags)) };
 }
 
 /// Loads the register of the GDT.
 pub fn load_gdt(base: u64, limit: u16) {
-    let operand = exception::Pointer::new(base, limit);
+    let operand = Pointer { limit, base };
     // SAFETY: callers name a GDT with this program's descriptors.
     unsafe { asm!("lgdt [{}]", in(reg) &raw const operand, options(nostack, preserves_flags)) };
 }

@@ -1,59 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The interrupt-descriptor table and what exceptions and interrupts do (AMD APM vol. 2, chapter 8).
 
-use core::arch::{asm, global_asm};
+use core::arch::global_asm;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Relaxed;
 
+pub use crate::frame::vector;
+
 use crate::cpu::{self, selector};
+use crate::frame::Frame;
 use crate::{apic, irq, power, println, read_control, trap};
-
-/// Vectors of exceptions.
-pub mod vector {
-    /// Divide error.
-    pub const DE: u64 = 0;
-    /// Debug.
-    pub const DB: u64 = 1;
-    /// Non-maskable interrupt.
-    pub const NMI: u64 = 2;
-    /// Breakpoint.
-    pub const BP: u64 = 3;
-    /// Invalid opcode.
-    pub const UD: u64 = 6;
-    /// Device not available.
-    pub const NM: u64 = 7;
-    /// Double fault.
-    pub const DF: u64 = 8;
-    /// Segment not present.
-    pub const NP: u64 = 11;
-    /// General protection.
-    pub const GP: u64 = 13;
-    /// Page fault.
-    pub const PF: u64 = 14;
-    /// Machine check.
-    pub const MC: u64 = 18;
-}
-
-/// What the entry of an exception stores.
-#[repr(C)]
-pub struct Frame {
-    /// RAX, RBX, RCX, RDX, RSI, RDI, RBP, R8 to R15.
-    pub registers: [u64; 15],
-    /// The vector.
-    pub vector: u64,
-    /// The error code, or zero.
-    pub error: u64,
-    /// Where it happened.
-    pub rip: u64,
-    /// The code segment.
-    pub cs: u64,
-    /// The flags.
-    pub rflags: u64,
-    /// The stack pointer.
-    pub rsp: u64,
-    /// The stack segment.
-    pub ss: u64,
-}
 
 global_asm!(
     r#"
@@ -122,20 +78,6 @@ unsafe extern "C" {
     static exception_stubs: u8;
 }
 
-/// The operand of LIDT and LGDT.
-#[repr(C, packed)]
-pub struct Pointer {
-    limit: u16,
-    base: u64,
-}
-
-impl Pointer {
-    /// Returns the operand for a table.
-    pub const fn new(base: u64, limit: u16) -> Self {
-        Pointer { limit, base }
-    }
-}
-
 #[repr(C, align(4096))]
 struct Table(UnsafeCell<[[u64; 2]; 256]>);
 
@@ -152,14 +94,7 @@ pub fn init() {
 
 /// Loads the table on this CPU.
 pub fn load() {
-    load_from(IDT.0.get() as u64, 4095);
-}
-
-/// Loads another table.
-pub fn load_from(base: u64, limit: u16) {
-    let operand = Pointer::new(base, limit);
-    // SAFETY: the table's gates lead to the stubs, or the caller wants what happens otherwise.
-    unsafe { asm!("lidt [{}]", in(reg) &raw const operand, options(nostack, preserves_flags)) };
+    cpu::load_idt(IDT.0.get() as u64, 4095);
 }
 
 /// Lets a vector lead to the common handler.

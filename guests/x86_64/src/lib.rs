@@ -7,7 +7,7 @@
 //! Names and sections are those of AMD's APM (24593, 24594) and, for the APIC, of Intel's SDM.
 #![no_std]
 
-pub use turnstile_guests_common::{check, check_eq, entry, skip};
+pub use turnstile_guests_common::{check, check_eq, entry, print, println, skip};
 
 pub mod acpi;
 pub mod apic;
@@ -17,6 +17,7 @@ pub mod console;
 pub mod cpu;
 pub mod crash;
 pub mod exception;
+pub mod frame;
 pub mod io_apic;
 pub mod irq;
 pub mod kvm;

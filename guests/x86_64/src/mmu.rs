@@ -5,8 +5,17 @@
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
-use crate::boot::TABLES;
 use crate::read_control;
+
+/// The page tables that the first instructions build: PML4, page-directory-pointer table, four page directories.
+#[repr(C, align(4096))]
+pub struct Tables(pub UnsafeCell<[u64; 6 * 512]>);
+
+// SAFETY: written by the first instructions, and afterwards only by what is here, by the boot CPU.
+unsafe impl Sync for Tables {}
+
+/// The page tables of all CPUs.
+pub static TABLES: Tables = Tables(UnsafeCell::new([0; 6 * 512]));
 
 /// The window's address: the second entry of the PML4.
 pub const WINDOW: u64 = 1 << 39;

@@ -2,15 +2,15 @@
 //! What machine this is: memory, command line, and what ACPI says (PVH: `xen/include/public/arch-x86/hvm/start_info.h`;
 //! Multiboot Specification 0.6.96, section 3.3).
 
+pub use crate::cpu::MAX_CPUS;
 pub use turnstile_guests_common::memory::{List, Region};
 
 use turnstile_guests_common::global::Global;
+use turnstile_guests_common::image::image;
 use turnstile_guests_common::memory;
 
-use crate::{acpi, boot, println};
+use crate::{acpi, println};
 
-/// Most CPUs.
-pub const MAX_CPUS: usize = 64;
 /// What is mapped: the first 4 GiB.
 const MAPPED: u64 = 4 << 30;
 const MAX_REGIONS: usize = 16;
@@ -74,7 +74,7 @@ pub unsafe fn init(magic: u32, information: u32) {
     // SAFETY: no other CPU runs, and nobody has asked for the machine yet.
     let platform = unsafe { PLATFORM.write() };
     let information = u64::from(information);
-    let (start, end) = boot::image();
+    let (start, end) = image();
     platform.taken.push(Region::between(start, end));
     // SAFETY: the caller's promise.
     let root = unsafe {

@@ -2,7 +2,7 @@
 //! Power-off and reset.
 
 use crate::platform::platform;
-use crate::{cpu, exception, port, pv_eoi};
+use crate::{cpu, port, pv_eoi};
 
 /// The port of `isa-debug-exit`.
 pub const DEBUG_EXIT: u16 = 0xf4;
@@ -34,7 +34,7 @@ pub fn reset() -> ! {
 
 /// Takes an exception without a table of gates: the CPU shuts down.
 pub fn triple_fault() -> ! {
-    exception::load_from(0, 0);
+    cpu::load_idt(0, 0);
     // SAFETY: nothing of this program is relied on afterwards.
     unsafe { core::arch::asm!("ud2", options(noreturn)) }
 }

@@ -5,43 +5,13 @@
 use core::arch::global_asm;
 use core::fmt;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use turnstile_guests_common::call;
+use turnstile_guests_common::trap::Record;
 
 use crate::cpu::{self, Cpu};
-use crate::exception::{Frame, vector};
+use crate::frame::{Frame, vector};
 use crate::read_control;
-
-/// What a CPU expects, and what came.
-#[repr(C)]
-pub struct Record {
-    /// The stack pointer to return with, or zero if nothing is expected.
-    stack: AtomicU64,
-    vector: AtomicU64,
-    error: AtomicU64,
-    address: AtomicU64,
-    rip: AtomicU64,
-}
-
-impl Record {
-    /// Returns a record of nothing.
-    pub const fn new() -> Self {
-        Record {
-            stack: AtomicU64::new(0),
-            vector: AtomicU64::new(0),
-            error: AtomicU64::new(0),
-            address: AtomicU64::new(0),
-            rip: AtomicU64::new(0),
-        }
-    }
-}
-
-impl Default for Record {
-    fn default() -> Self {
-        Self::new()
-    }
-}
 
 /// An exception that was taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,14 +80,11 @@ unsafe extern "C" {
 /// Leaves the code that expected this exception; says whether there was any. Exceptions of CPUs below call it.
 pub fn take(frame: &mut Frame) -> bool {
     let record = &cpu::this().trap;
-    let stack = record.stack.load(Relaxed);
     // An NMI or machine check is nobody's fault, so it goes to its counter.
-    if stack == 0 || frame.vector == vector::NMI || frame.vector == vector::MC {
+    if frame.vector == vector::NMI || frame.vector == vector::MC {
         return false;
     }
-    record.vector.store(frame.vector, Relaxed);
-    record.error.store(frame.error, Relaxed);
-    record.rip.store(frame.rip, Relaxed);
+    let Some(stack) = record.expected() else { return false };
     let address = match frame.vector {
         vector::DB => {
             let status = read_control!("dr6");
@@ -126,7 +93,7 @@ pub fn take(frame: &mut Frame) -> bool {
         }
         _ => read_control!("cr2"),
     };
-    record.address.store(address, Relaxed);
+    record.enter([frame.vector, frame.error, address, frame.rip]);
     frame.rip = trap_return as *const () as u64;
     frame.rsp = stack;
     frame.cs = u64::from(cpu::selector::CODE);
@@ -142,12 +109,9 @@ pub fn take(frame: &mut Frame) -> bool {
 pub fn expect<T>(function: impl FnOnce() -> T) -> Result<T, Trap> {
     // SAFETY: `trap_call` calls the function with its argument, once.
     let result = unsafe { call::by(|function, argument| trap_call(function, argument) == 0, function) };
-    let record = &cpu::this().trap;
-    result.ok_or_else(|| Trap {
-        vector: record.vector.load(Relaxed),
-        error: record.error.load(Relaxed),
-        address: record.address.load(Relaxed),
-        rip: record.rip.load(Relaxed),
+    result.ok_or_else(|| {
+        let [vector, error, address, rip] = cpu::this().trap.came();
+        Trap { vector, error, address, rip }
     })
 }
 

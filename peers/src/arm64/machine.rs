@@ -59,7 +59,7 @@ pub fn build(options: &Options, guest: &[u8]) -> Result<Machine> {
             first.set_one_reg(id, &value.to_le_bytes()).context("cannot set a register")
         };
         core(offset_of!(kvm_regs, regs.regs), layout.dtb.start)?;
-        core(offset_of!(kvm_regs, regs.pc), layout.entry())?;
+        core(offset_of!(kvm_regs, regs.pc), layout.entry)?;
         core(offset_of!(kvm_regs, regs.pstate), PSTATE_AT_ENTRY)?;
     }
     Ok(Machine { vcpus, _gic: gic, _vm: vm, _memory: memory })
@@ -93,6 +93,7 @@ fn load(memory: &GuestMemoryMmap, options: &Options, guest: &[u8]) -> Result<Lay
         bootargs: &options.cmdline,
         initrd: None,
         pmu: options.pmu,
+        flash: 0,
     };
     let tree = fdt::build(&platform).map_err(|error| anyhow::anyhow!("the device tree: {error}"))?;
     memory.write_slice(guest, GuestAddress(layout.kernel.start)).context("cannot load the guest")?;

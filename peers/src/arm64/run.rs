@@ -9,7 +9,7 @@ use kvm_ioctls::{VcpuExit, VcpuFd};
 
 use super::bus::NoDevice;
 use crate::cycles::Cycles;
-use crate::vcpu::{Shared, hear, lock};
+use crate::shared::{Shared, hear, lock};
 
 /// Runs a vCPU until the machine is switched off.
 ///

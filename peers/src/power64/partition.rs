@@ -7,8 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use turnstile_devices::Uart16550;
+use turnstile_machine::Source;
 use turnstile_machine::pseries::Interrupts;
-use turnstile_machine::pseries::boot::{Source, plan};
+use turnstile_machine::pseries::boot::{self, plan};
 use turnstile_papr::Memory;
 use turnstile_papr::hcall::Hcall;
 use turnstile_papr::processors::{Processors, Start};
@@ -36,8 +37,6 @@ pub struct Partition {
     pub ram: Ram,
     /// Which vCPUs run.
     pub processors: Processors,
-    /// Whether the first vCPU began little-endian: so do the others.
-    pub little_endian: bool,
     /// The bits of LPCR that calls have set.
     modes: AtomicU64,
     /// The process table.
@@ -98,15 +97,17 @@ pub fn build(options: &Options, guest: &[u8]) -> Result<Machine> {
         cmdline: &options.cmdline,
         memory: size,
         vcpus: options.vcpus,
-        interrupts,
-        timebase: TIMEBASE,
     };
-    let plan = plan(&source).map_err(|error| anyhow::anyhow!("the guest: {error}"))?;
+    let partition = boot::Partition { threads: 1, interrupts, timebase: TIMEBASE };
+    let plan = plan(&source, &partition).map_err(|error| anyhow::anyhow!("the guest: {error}"))?;
     let vm = Vm::new().context("cannot create a virtual machine: is there a /dev/kvm?")?;
     let ram = Ram(Mapping::anonymous(size as usize).context("cannot map the memory")?);
     vm.map(RAM, 0, &ram.0).context("cannot give the machine its memory")?;
     for load in &plan.loads {
         anyhow::ensure!(ram.write(load.address, &load.bytes), "cannot load the guest");
+    }
+    for (address, bytes) in plan.relocations.iter() {
+        anyhow::ensure!(ram.write(address, &bytes), "cannot relocate the guest");
     }
     // The other calls that the kernel answers it answers unasked.
     for call in [Hcall::SetMode, Hcall::Random].iter().filter_map(|call| call.number()) {
@@ -114,7 +115,6 @@ pub fn build(options: &Options, guest: &[u8]) -> Result<Machine> {
     }
     let partition = Partition {
         processors: Processors::new(options.vcpus),
-        little_endian: plan.start.little_endian,
         modes: AtomicU64::new(if plan.start.little_endian { ILE } else { 0 }),
         table: Mutex::new(MmuConfig { flags: MmuConfig::RADIX, process_table: MmuConfig::TABLE_RADIX }),
         starting: Mutex::new(()),
@@ -122,7 +122,11 @@ pub fn build(options: &Options, guest: &[u8]) -> Result<Machine> {
         vm,
         ram,
     };
-    partition.processors.reset(Start { entry: plan.start.entry, argument: plan.start.tree });
+    partition.processors.reset(Start {
+        entry: plan.start.entry,
+        argument: plan.start.tree,
+        little_endian: plan.start.little_endian,
+    });
     connect(partition, interrupts, options.vcpus)
 }
 

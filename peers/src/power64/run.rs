@@ -18,7 +18,7 @@ use super::abi::{Hcall as Request, Mmio, Registers};
 use super::kvm::Exit;
 use super::partition::{self, MODES, Partition, Vcpu};
 use crate::cycles::Cycles;
-use crate::vcpu::{Shared, hear, lock};
+use crate::shared::{Shared, hear, lock};
 
 /// MSR: 64-bit mode, machine checks, little-endian mode (Power ISA 3.0B, Book III 3.2.1).
 const MSR_SF: u64 = 1 << 63;
@@ -50,7 +50,7 @@ pub fn enter(vcpu: &mut Vcpu, shared: &Mutex<Shared>, mut cycles: Option<Cycles>
 }
 
 fn begin(vcpu: &Vcpu, start: Start) -> rustix::io::Result<()> {
-    let little = if vcpu.partition.little_endian { MSR_LE } else { 0 };
+    let little = if start.little_endian { MSR_LE } else { 0 };
     let mut registers = Registers { pc: start.entry, msr: MSR_SF | MSR_ME | little, ..Registers::default() };
     registers.gpr[3] = start.argument;
     vcpu.file.set_registers(registers)
@@ -193,6 +193,9 @@ impl Services for Firmware<'_> {
     fn processors(&self) -> &Processors {
         &self.partition.processors
     }
+
+    /// What others have sent is KVM's.
+    fn stopping(&mut self) {}
 
     fn memory_size(&self) -> u64 {
         self.partition.ram.size()

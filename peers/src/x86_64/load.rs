@@ -4,7 +4,8 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use turnstile_machine::pc::boot::{self, Source, Start};
+use turnstile_machine::Source;
+use turnstile_machine::pc::boot::{self, Start};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
 use crate::options::Options;

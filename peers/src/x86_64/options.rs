@@ -3,7 +3,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use turnstile_bundle::Feature;
 
 /// What kind of local APIC the guest is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -14,39 +16,10 @@ pub enum Apic {
     X2apic,
 }
 
-/// A part of KVM's paravirtual interface (Linux, Documentation/virt/kvm/x86/cpuid.rst).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Feature {
-    /// kvmclock.
-    Clock,
-    /// Interrupts that end without an exit.
-    Eoi,
-    /// Interprocessor interrupts by hypercall.
-    Ipi,
-    /// Flushing TLBs of vCPUs that do not run.
-    TlbFlush,
-    /// The time that the host took.
-    StealTime,
-    /// Waking a halted vCPU by hypercall.
-    Unhalt,
-    /// The guest polls itself.
-    PollControl,
-}
-
-impl Feature {
-    /// The bits of CPUID 4000_0001 EAX.
-    pub fn bits(self) -> u32 {
-        match self {
-            // CLOCKSOURCE, CLOCKSOURCE2 and CLOCKSOURCE_STABLE.
-            Feature::Clock => 1 << 0 | 1 << 3 | 1 << 24,
-            Feature::StealTime => 1 << 5,
-            Feature::Eoi => 1 << 6,
-            Feature::Unhalt => 1 << 7,
-            Feature::TlbFlush => 1 << 9,
-            Feature::Ipi => 1 << 11,
-            Feature::PollControl => 1 << 12,
-        }
-    }
+/// Reads the name of a part of KVM's paravirtual interface.
+fn part() -> impl TypedValueParser<Value = Feature> {
+    PossibleValuesParser::new(Feature::ALL.map(Feature::name))
+        .try_map(|name| Feature::from_name(&name).ok_or("no such part"))
 }
 
 /// What is particular to a PC.
@@ -62,7 +35,7 @@ pub struct Pc {
     #[arg(long, value_enum, default_value = "x2apic")]
     pub apic: Apic,
     /// Offer only these parts of KVM's paravirtual interface; by default all
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "PART,…")]
+    #[arg(long, value_parser = part(), value_delimiter = ',', value_name = "PART,…")]
     pub paravirt: Option<Vec<Feature>>,
     /// Offer nothing of KVM's paravirtual interface
     #[arg(long, conflicts_with = "paravirt")]
@@ -78,7 +51,7 @@ impl Pc {
         match (&self.paravirt, self.no_paravirt) {
             (_, true) => 0,
             (Some(some), _) => some.iter().fold(0, |bits, feature| bits | feature.bits()),
-            (None, _) => Feature::value_variants().iter().fold(0, |bits, feature| bits | feature.bits()),
+            (None, _) => Feature::ALL.iter().fold(0, |bits, feature| bits | feature.bits()),
         }
     }
 }

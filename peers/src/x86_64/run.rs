@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::ports::Meaning;
 use crate::cycles::Cycles;
-use crate::vcpu::{Shared, hear, lock};
+use crate::shared::{Shared, hear, lock};
 
 /// Runs a vCPU until the machine is switched off.
 ///

@@ -29,7 +29,7 @@ pub mod budgets;
 pub mod document;
 mod html;
 mod matrix;
-pub mod measure;
+pub(crate) mod measure;
 pub mod native;
 mod operations;
 pub mod platform;
@@ -39,11 +39,11 @@ mod routes;
 pub mod rows;
 pub mod runner;
 #[cfg(test)]
-pub mod samples;
+pub(crate) mod samples;
 pub mod selection;
 pub mod subjects;
-pub mod table;
-pub mod trace;
+pub(crate) mod table;
+pub(crate) mod trace;
 mod weights;
 
 use std::path::PathBuf;
@@ -52,9 +52,10 @@ use assemble::Assembled;
 use document::Document;
 use matrix::Matrix;
 use platform::Platform;
+use rows::ITERATIONS;
 use selection::Selection;
 use subjects::{Subject, Variant};
-use turnstile_mitigation::Choice;
+use turnstile_mitigation::{arm64, power64, x86_64};
 use weights::Weights;
 
 use crate::cli;
@@ -65,11 +66,6 @@ use crate::layout::{Layout, can_write, write_named};
 use crate::meter::fold;
 use crate::setup;
 use crate::ui;
-
-/// The usual iterations, with which budgets are recorded. Warming up weighs little against so many.
-pub const ITERATIONS: u64 = 65536;
-/// The fewest: the visits of warming up must not be taken for those of the measured operations.
-pub const FEWEST: u64 = 16384;
 
 /// Measures, or takes what was measured, and shows it.
 pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
@@ -158,9 +154,6 @@ fn compare(layout: &Layout, options: &cli::Bench, document: &Document) -> Result
 /// Reads what is to be measured, and refuses what cannot be compared with budgets.
 fn select(isa: Isa, options: &cli::Bench) -> Result<Selection> {
     let mut selection = Selection::new(isa, &options.subjects, &options.rows, options.iterations)?;
-    if options.mitigations.is_some() && isa != Isa::Arm64 {
-        return Err(Failure::usage("--mitigations is for arm64").help("leave --isa out"));
-    }
     let budgets = options.check || options.update_budgets;
     if budgets && options.iterations != ITERATIONS {
         let what = format!("budgets hold for {ITERATIONS} iterations, not for {}", options.iterations);
@@ -174,7 +167,8 @@ fn select(isa: Isa, options: &cli::Bench) -> Result<Selection> {
     if options.statistics {
         selection.variant.vm = Variant::statistics().vm;
     }
-    selection.variant.mitigations = options.mitigations.as_deref().map(mitigations).transpose()?;
+    selection.variant.mitigations =
+        options.mitigations.as_deref().map(|value| mitigations(isa, value)).transpose()?;
     if options.mitigations.is_some() && selection.subjects != [Subject::Turnstile] {
         return Err(Failure::usage("only Turnstile's mitigations can be chosen").help("leave --subjects out"));
     }
@@ -200,11 +194,22 @@ fn select(isa: Isa, options: &cli::Bench) -> Result<Selection> {
 }
 
 /// Checks what the hypervisor is told of mitigations.
-fn mitigations(value: &str) -> Result<String> {
-    match Choice::from_word(&format!("mitigations={value}")) {
-        Some(_) => Ok(value.to_owned()),
-        None => Err(Failure::usage(format!("`{value}` is no choice of mitigations"))
-            .help("auto, off, firmware, or loop:K with K from 1 to 1024")),
+fn mitigations(isa: Isa, value: &str) -> Result<String> {
+    let word = format!("mitigations={value}");
+    let (is_choice, choices) = match isa {
+        Isa::Arm64 => (
+            arm64::Choice::from_word(&word).is_some(),
+            "auto, off, firmware, or loop:K with K from 1 to 1024",
+        ),
+        Isa::X86_64 => (
+            x86_64::Choice::from_word(&word).is_some(),
+            "auto, off, or some of barrier, fill, clear and switch with + between them",
+        ),
+        Isa::Power64 => (power64::Choice::from_word(&word).is_some(), "auto, off, assisted, or software"),
+    };
+    match is_choice {
+        true => Ok(value.to_owned()),
+        false => Err(Failure::usage(format!("`{value}` is no choice of mitigations")).help(choices)),
     }
 }
 

@@ -6,6 +6,11 @@ use crate::config::Board;
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
 
+/// The usual iterations, with which budgets are recorded. Warming up weighs little against so many.
+pub const ITERATIONS: u64 = 65536;
+/// The fewest: the visits of warming up must not be taken for those of the measured operations.
+pub const FEWEST: u64 = 16384;
+
 /// The word for the rows of SGIs by target.
 pub const ROUTES: &str = "sgi-routes";
 

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is to be measured, as the command line says it.
 
-use super::ITERATIONS;
 use super::platform::{self, Platform};
-use super::rows::{self, Counted, Row};
+use super::rows::{self, Counted, ITERATIONS, Row};
 use super::runner::Job;
-use super::subjects::{Subject, Variant};
+use super::subjects::{ALL, Subject, Variant};
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
 
 /// The row whose trace is always taken: it is what the cheapest exit consists of.
 const SHOWN: &str = "null-hypercall";
-/// The word for all subjects.
-pub const ALL: &str = "all";
 
 /// Subjects, rows, and how often.
 #[derive(Clone, Debug)]

@@ -4,17 +4,19 @@
 use std::ops::Range;
 
 use turnstile_bundle::{
-    Apic, Arm64, Feature, Gic, GuestMachine, Interrupts, Machine, Paravirt, Pc, Pmu, Pseries,
+    Apic, Arm64, Feature, Gic, GuestMachine, Interrupts, Machine, Paravirt, Pc, Pmu, Pseries, TripleFault,
 };
 
+use turnstile_machine::pseries;
+
+use super::flat::{self, Places};
 use super::problem::{did_you_mean, list};
-use super::read::{At, Others, Reader};
-use super::vm::named;
+use super::read::{At, Others, Reader, named};
 use crate::isa::Isa;
 
-const ARM64: [&str; 3] = ["gic", "pmu", "sve"];
-const PC: [&str; 2] = ["apic", "paravirt"];
-const PSERIES: [&str; 1] = ["interrupts"];
+const ARM64: [&str; 7] = ["gic", "pmu", "sve", "format", "load-address", "entry", "flash"];
+const PC: [&str; 3] = ["apic", "paravirt", "triple-fault"];
+const PSERIES: [&str; 2] = ["interrupts", "threads"];
 
 /// The keys that only VMs of an architecture have.
 pub fn keys(isa: Isa) -> &'static [&'static str] {
@@ -61,13 +63,16 @@ pub struct Chosen {
     pub controller: Range<usize>,
     /// Where SVE is asked for.
     pub sve: Range<usize>,
+    /// Where it is said where the kernel goes.
+    pub places: Places,
 }
 
 impl Chosen {
     /// The machine by which memory is judged: whether the interrupt controller suits is judged elsewhere.
     pub fn bounds(&self) -> Machine {
         match self.machine {
-            Machine::Arm64(arm64) => Machine::Arm64(Arm64 { gic: Gic::Auto, ..arm64 }),
+            // Flash is judged where it is read.
+            Machine::Arm64(arm64) => Machine::Arm64(Arm64 { gic: Gic::Auto, flash: 0, ..arm64 }),
             other @ (Machine::Pc(_) | Machine::Pseries(_)) => other,
         }
     }
@@ -90,26 +95,43 @@ fn read_arm64(reader: &mut Reader<'_, '_>) -> Chosen {
     let span = |at: Option<Range<usize>>| at.unwrap_or_else(|| reader.span.clone());
     let (controller, place) =
         (span(gic.as_ref().map(|gic| gic.span.clone())), span(sve.as_ref().map(|sve| sve.span.clone())));
+    let (map, mut places) = (value(map), Places::none(reader.span.clone()));
+    let format = flat::read_format(reader, map, &mut places);
+    let flash = flat::read_flash(reader, map, &mut places);
     let machine =
-        Machine::Arm64(Arm64 { map: value(map), gic: value(gic), pmu: value(pmu), sve: value(sve) });
-    Chosen { machine, controller, sve: place }
+        Machine::Arm64(Arm64 { map, gic: value(gic), pmu: value(pmu), sve: value(sve), format, flash });
+    Chosen { machine, controller, sve: place, places }
 }
 
 fn read_pc(reader: &mut Reader<'_, '_>) -> Chosen {
     reader.choice("machine", &[(Pc::NAME, ())]);
     let apic = reader.choice("apic", &named(Apic::ALL, Apic::name));
     let paravirt = read_paravirt(reader);
+    let triple_fault = reader.choice("triple-fault", &named(TripleFault::ALL, TripleFault::name));
     let controller = apic.as_ref().map_or_else(|| reader.span.clone(), |apic| apic.span.clone());
-    let machine = Machine::Pc(Pc { apic: value(apic), paravirt });
-    Chosen { machine, controller, sve: reader.span.clone() }
+    let machine = Machine::Pc(Pc { apic: value(apic), paravirt, triple_fault: value(triple_fault) });
+    Chosen { machine, controller, sve: reader.span.clone(), places: Places::none(reader.span.clone()) }
 }
 
 fn read_pseries(reader: &mut Reader<'_, '_>) -> Chosen {
     reader.choice("machine", &[(Pseries::NAME, ())]);
     let interrupts = reader.choice("interrupts", &named(Interrupts::ALL, Interrupts::name));
     let controller = interrupts.as_ref().map_or_else(|| reader.span.clone(), |at| at.span.clone());
-    let machine = Machine::Pseries(Pseries { interrupts: value(interrupts) });
-    Chosen { machine, controller, sve: reader.span.clone() }
+    let machine = Machine::Pseries(Pseries { interrupts: value(interrupts), threads: read_threads(reader) });
+    Chosen { machine, controller, sve: reader.span.clone(), places: Places::none(reader.span.clone()) }
+}
+
+/// Reads how many threads a core has.
+fn read_threads(reader: &mut Reader<'_, '_>) -> u8 {
+    let Some(threads) = reader.number("threads") else { return 1 };
+    match u8::try_from(threads.value) {
+        Ok(value) if pseries::THREADS.contains(&value.into()) => value,
+        _ => {
+            let what = format!("a core cannot have {} threads", threads.value);
+            reader.problem(threads.span, what, "give 1, 2, 4 or 8");
+            1
+        }
+    }
 }
 
 fn value<T: Default>(read: Option<At<T>>) -> T {
@@ -124,7 +146,7 @@ fn read_paravirt(reader: &mut Reader<'_, '_>) -> Paravirt {
         Ok(word) if word.value == "all" => return Paravirt::ALL,
         Ok(word) if word.value == "none" => return Paravirt::NONE,
         Ok(word) => {
-            let what = format!("`{}` is no value of `paravirt`", word.value);
+            let what = format!("`paravirt` cannot be `{}`", word.value);
             let help = format!("write \"all\", \"none\", or a list of {}", list(&known));
             reader.problem(word.span, what, help);
             return Paravirt::default();

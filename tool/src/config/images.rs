@@ -7,13 +7,13 @@ use std::rc::Rc;
 
 use object::{Architecture, Object};
 use turnstile_bundle::{Arm64, CpuList, Machine, VmSpec};
+use turnstile_machine::image;
 use turnstile_machine::image::FileKind;
-use turnstile_machine::{LayoutError, image, layout};
 
 use super::file::{self, Refused};
 use super::problem::Problem;
 use super::read::{At, show_size};
-use super::{Config, DebianPart, Source, Vm};
+use super::{Config, DebianPart, Source, Vm, flat};
 use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
@@ -105,7 +105,7 @@ impl Loader<'_> {
         if let Some(bytes) = self.files.get(&path) {
             return Ok(Some(bytes.clone()));
         }
-        match file::read(&path, vm.memory.value.min(MAX_IMAGE)) {
+        match file::read(&path, vm.memory.value.saturating_add(flash(vm)).min(MAX_IMAGE)) {
             Ok(bytes) => {
                 let bytes: Rc<[u8]> = bytes.into();
                 self.files.insert(path, bytes.clone());
@@ -122,14 +122,18 @@ impl Loader<'_> {
     fn provide(&mut self, source: &Source) -> Result<Option<PathBuf>> {
         match source {
             Source::File(path) => Ok(Some(path.clone())),
+            Source::Debian(DebianPart::UBoot) => Ok(match self.absent {
+                Absent::Get => Some(setup::u_boot::ensure(self.layout)?),
+                Absent::Skip => setup::u_boot::cached(self.layout),
+            }),
             Source::Debian(part) => {
                 let debian = match self.absent {
                     Absent::Get => Some(setup::debian::ensure(self.layout, self.isa, flavour(*part))?),
                     Absent::Skip => setup::debian::cached(self.layout, self.isa, flavour(*part)),
                 };
                 let file = debian.map(|debian| match part {
-                    DebianPart::Linux | DebianPart::Standard | DebianPart::SmallPages => debian.kernel,
                     DebianPart::Busybox => debian.initrd,
+                    _ => debian.kernel,
                 });
                 Ok(file.filter(|file| file.is_file()))
             }
@@ -147,7 +151,7 @@ impl Loader<'_> {
     /// Judges what the images contain, each for itself: where they go the hypervisor decides.
     fn judge_alone(&mut self, vm: &Vm, bad: Option<(String, &'static str)>, initrd: Option<&[u8]>) {
         if let Some((what, help)) = bad {
-            let what = format!("{}: {what}", describe(&vm.kernel.value));
+            let what = format!("{}: {what}", vm.kernel.value);
             self.problems.push(Problem::new(vm.kernel.span.clone(), what, help));
         }
         if let (Some(span), Some(bytes)) = (vm.initrd.as_ref().map(|initrd| &initrd.span), initrd)
@@ -159,37 +163,25 @@ impl Loader<'_> {
 
     /// Judges what the images contain, and whether they fit the VM's memory.
     fn judge(&mut self, vm: &Vm, kernel: &[u8], initrd: Option<&[u8]>) {
-        let map = match vm.machine {
-            Machine::Arm64(Arm64 { map, .. }) => map,
+        let arm64 = match &vm.machine {
+            Machine::Arm64(arm64) => arm64,
             Machine::Pc(_) => return self.judge_alone(vm, bad_pc_kernel(kernel), initrd),
             Machine::Pseries(_) => return self.judge_alone(vm, bad_power_kernel(kernel), initrd),
         };
-        let header = match image::parse(kernel) {
-            Ok(header) => header,
-            Err(error) => {
-                let (what, help) = split_advice(&error.to_string());
-                let what = format!("{}: {what}", describe(&vm.kernel.value));
-                return self.problems.push(Problem::new(vm.kernel.span.clone(), what, help));
-            }
-        };
-        if let (Some(span), Some(bytes)) = (vm.initrd.as_ref().map(|initrd| &initrd.span), initrd)
-            && let Some((what, help)) = bad_initrd(bytes)
-        {
-            self.problems.push(Problem::new(span.clone(), what, help));
-        }
-        let lengths = (kernel.len() as u64, initrd.map(|initrd| initrd.len() as u64));
-        if let Err(error) = layout(map.map(), vm.memory.value, &header, lengths.0, lengths.1) {
-            let problem = match error {
-                LayoutError::TooSmall { need, .. } => {
-                    let need = need.next_multiple_of(2 << 20);
-                    let what = format!("{} are too small for this VM's images", show_size(vm.memory.value));
-                    Problem::new(vm.memory.span.clone(), what, format!("give at least {}", show_size(need)))
-                }
-                other => Problem::new(vm.memory.span.clone(), other.to_string(), ""),
-            };
-            self.problems.push(problem);
-        }
+        self.judge_alone(vm, None, initrd);
+        let placed = flat::judge(vm, arm64, kernel, initrd.map(|initrd| initrd.len() as u64));
+        self.problems.extend(placed.err());
     }
+}
+
+/// The bytes of a VM's flash, which it has beside its memory.
+fn flash(vm: &Vm) -> u64 {
+    vm.machine.arm64().map_or(0, Arm64::flash_bytes)
+}
+
+/// The bytes of memory and flash of all VMs.
+fn guests(config: &Config) -> u64 {
+    config.vms.iter().map(|vm| vm.memory.value + flash(vm)).sum()
 }
 
 /// Says why a file is certainly no kernel of a PC; the hypervisor judges the others when it loads them.
@@ -239,7 +231,7 @@ fn bad_power_kernel(bytes: &[u8]) -> Option<(String, &'static str)> {
 /// The flavour of Debian's kernel of which a part comes.
 fn flavour(part: DebianPart) -> Flavour {
     match part {
-        DebianPart::Linux | DebianPart::Busybox => Flavour::Cloud,
+        DebianPart::Linux | DebianPart::Busybox | DebianPart::UBoot => Flavour::Cloud,
         DebianPart::Standard => Flavour::Standard,
         DebianPart::SmallPages => Flavour::SmallPages,
     }
@@ -266,25 +258,6 @@ fn refusal(vm: &Vm, source: &At<Source>, key: &str, path: &Path, refused: &Refus
     }
 }
 
-fn describe(source: &Source) -> String {
-    match source {
-        Source::File(path) => path.display().to_string(),
-        Source::Debian(DebianPart::Linux) => "debian:linux".to_owned(),
-        Source::Debian(DebianPart::Standard) => "debian:linux-standard".to_owned(),
-        Source::Debian(DebianPart::SmallPages) => "debian:linux-4k".to_owned(),
-        Source::Debian(DebianPart::Busybox) => "debian:busybox".to_owned(),
-        Source::Guest(name) => format!("guest:{name}"),
-    }
-}
-
-/// Splits a sentence of the form "what is wrong; what to do".
-pub fn split_advice(text: &str) -> (String, String) {
-    match text.rsplit_once("; ") {
-        Some((what, help)) => (what.to_owned(), help.to_owned()),
-        None => (text.to_owned(), String::new()),
-    }
-}
-
 /// Recognizes files that are certainly no initial RAM disk.
 fn bad_initrd(bytes: &[u8]) -> Option<(String, &'static str)> {
     let is_kernel = image::parse(bytes).is_ok();
@@ -305,7 +278,7 @@ fn check_memory(config: &Config, images: &[VmImages], problems: &mut Vec<Problem
     let Some(memory) = &config.machine.memory else { return };
     let need = needed(config, images);
     if memory.value < need {
-        let guests: u64 = config.vms.iter().map(|vm| vm.memory.value).sum();
+        let guests = guests(config);
         let what = format!(
             "the machine's {} do not hold {} for the VMs and {} for their images and the hypervisor",
             show_size(memory.value),
@@ -319,7 +292,7 @@ fn check_memory(config: &Config, images: &[VmImages], problems: &mut Vec<Problem
 
 /// The memory that the machine must have, in bytes.
 fn needed(config: &Config, images: &[VmImages]) -> u64 {
-    let guests: u64 = config.vms.iter().map(|vm| vm.memory.value).sum();
+    let guests = guests(config);
     let length = |image: &Option<Rc<[u8]>>| image.as_ref().map_or(0, |bytes| bytes.len() as u64);
     let bundle: u64 = images.iter().map(|vm| length(&vm.kernel) + length(&vm.initrd)).sum();
     let sum = (guests + bundle + HYPERVISOR_MEMORY).next_multiple_of(2 << 20);

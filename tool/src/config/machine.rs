@@ -271,7 +271,7 @@ pub fn read(
     if let Some(firmware) = board.firmware_memory()
         && let Some(memory) = memory.as_ref().filter(|memory| memory.value < firmware.end)
     {
-        let what = format!("a {board} with {} of memory cannot be had", show_size(memory.value));
+        let what = format!("a {board} cannot have {} of memory", show_size(memory.value));
         let help = format!("give {} or more, or leave `memory` out", show_size(firmware.end));
         reader.problem(memory.span.clone(), what, help);
     }
@@ -283,9 +283,9 @@ pub fn read(
         let most = draft.most_cpus();
         if let Some(cpus) = cpus.as_ref().filter(|cpus| !(1..=most).contains(&cpus.value)) {
             let what = match board.isa() {
-                Isa::Arm64 => format!("a machine with {} CPUs and a {} cannot be had", cpus.value, draft.gic),
+                Isa::Arm64 => format!("a machine with a {} cannot have {} CPUs", draft.gic, cpus.value),
                 Isa::X86_64 | Isa::Power64 => {
-                    format!("a {board} with {} CPUs cannot be had", cpus.value)
+                    format!("a {board} cannot have {} CPUs", cpus.value)
                 }
             };
             reader.problem(cpus.span.clone(), what, format!("give 1 to {most}, or leave `cpus` out"));

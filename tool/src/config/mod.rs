@@ -4,18 +4,20 @@
 //! Checking goes in two steps. [`parse`] judges the text alone, so `check` and the editor's user see every
 //! mistake at once; [`images::load`] reads the kernels and initrds it names and judges those.
 
-pub mod file;
+pub(crate) mod file;
+mod flat;
 mod guest;
-pub mod images;
+pub(crate) mod images;
 mod machine;
 mod plan;
-pub mod problem;
+pub(crate) mod problem;
 mod read;
 mod schedule;
 #[cfg(test)]
 mod tests;
 mod vm;
 
+use std::fmt;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -65,6 +67,8 @@ pub struct Vm {
     pub mapping: Mapping,
     /// The machine that the guest sees.
     pub machine: turnstile_bundle::Machine,
+    /// Where it is said where the kernel goes.
+    pub places: flat::Places,
     /// What happens when the guest crashes.
     pub on_crash: OnCrash,
     /// Whether the hypervisor keeps statistics of its exits.
@@ -82,6 +86,20 @@ pub enum Source {
     Guest(String),
 }
 
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Source::File(path) => return path.display().fmt(f),
+            Source::Guest(name) => return write!(f, "guest:{name}"),
+            Source::Debian(DebianPart::Linux) => "debian:linux",
+            Source::Debian(DebianPart::Standard) => "debian:linux-standard",
+            Source::Debian(DebianPart::SmallPages) => "debian:linux-4k",
+            Source::Debian(DebianPart::Busybox) => "debian:busybox",
+            Source::Debian(DebianPart::UBoot) => "debian:u-boot",
+        })
+    }
+}
+
 /// A part of the Debian guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebianPart {
@@ -91,6 +109,8 @@ pub enum DebianPart {
     Standard,
     /// POWER's kernel with pages of 4 KiB.
     SmallPages,
+    /// U-Boot, in the place of a kernel.
+    UBoot,
     /// The initramfs.
     Busybox,
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use turnstile_bundle::{Gic, GicVersion, Pc, Schedule};
+use turnstile_bundle::{Gic, GicVersion, Pc, Pseries, Schedule};
 
 use super::machine::{Board, Draft};
 use super::problem::Problem;
@@ -30,11 +30,14 @@ fn suit(machine: &Machine, drafts: &[VmDraft], problems: &mut Vec<Problem>) {
                 suit_pc(draft, pc, problems);
                 continue;
             }
-            turnstile_bundle::Machine::Pseries(_) => continue,
+            turnstile_bundle::Machine::Pseries(pseries) => {
+                suit_pseries(draft, pseries, problems);
+                continue;
+            }
         };
         let gic = chosen.gic.on(machine.gic);
         if gic == GicVersion::V3 && machine.gic == GicVersion::V2 {
-            let what = "a GICv3 cannot be had on a machine with a GICv2";
+            let what = "a machine with a GICv2 has no GICv3 for its guests";
             let help = match machine.board {
                 Board::Rpi4 => "leave this `gic` out",
                 _ => "write gic = 3 in [machine], or leave this `gic` out",
@@ -67,6 +70,16 @@ fn suit_pc(draft: &VmDraft, pc: &Pc, problems: &mut Vec<Problem>) {
     if draft.vcpus.value > most as u64 {
         let what = format!("{} vCPUs are too many for a PC with an {}", draft.vcpus.value, pc.apic);
         let help = format!("give at most {most}, or leave this VM's `apic` out");
+        problems.push(Problem::new(draft.vcpus.span.clone(), what, help));
+    }
+}
+
+/// Finds a partition whose vCPUs are no whole cores.
+fn suit_pseries(draft: &VmDraft, pseries: &Pseries, problems: &mut Vec<Problem>) {
+    let (vcpus, threads) = (draft.vcpus.value, u64::from(pseries.threads));
+    if !vcpus.is_multiple_of(threads) {
+        let what = format!("{vcpus} vCPUs are no whole cores of {threads} threads");
+        let help = format!("give {}, or other `threads`", vcpus.next_multiple_of(threads));
         problems.push(Problem::new(draft.vcpus.span.clone(), what, help));
     }
 }
@@ -222,6 +235,7 @@ fn complete(draft: VmDraft, cpus: &[u64]) -> Option<Vm> {
         memory: draft.memory,
         mapping: draft.mapping,
         machine: draft.machine.machine,
+        places: draft.machine.places,
         on_crash: draft.on_crash,
         statistics: draft.statistics,
     })

@@ -91,6 +91,14 @@ pub fn list(names: &[&str]) -> String {
     }
 }
 
+/// Splits a sentence of the form "what is wrong; what to do".
+pub fn split_advice(text: &str) -> (String, String) {
+    match text.rsplit_once("; ") {
+        Some((what, help)) => (what.to_owned(), help.to_owned()),
+        None => (text.to_owned(), String::new()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -216,7 +216,7 @@ impl<'a, 'p> Reader<'a, 'p> {
         }
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         let help = did_you_mean(&word.value, &names);
-        self.problem(word.span, format!("`{}` is no value of `{key}`", word.value), help);
+        self.problem(word.span, format!("`{key}` cannot be `{}`", word.value), help);
         None
     }
 }
@@ -268,6 +268,11 @@ pub fn show_size(bytes: u64) -> String {
         _ if bytes.is_multiple_of(1 << 20) => format!("{}MiB", bytes >> 20),
         _ => format!("{}KiB", bytes.div_ceil(1 << 10)),
     }
+}
+
+/// Pairs choices with their names.
+pub fn named<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> Vec<(&'static str, T)> {
+    all.iter().map(|&choice| (name(choice), choice)).collect()
 }
 
 #[cfg(test)]

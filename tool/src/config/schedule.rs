@@ -45,7 +45,7 @@ fn number(reader: &mut Reader<'_, '_>, key: &str, bounds: RangeInclusive<u64>) -
     if bounds.contains(&number.value) {
         return Some(number);
     }
-    let what = format!("{} is no value of `{key}`", number.value);
+    let what = format!("`{key}` cannot be {}", number.value);
     reader.problem(number.span, what, format!("give {} to {}", bounds.start(), bounds.end()));
     None
 }

@@ -5,7 +5,10 @@ use std::path::Path;
 
 use super::*;
 
-use turnstile_bundle::{Apic, Arm64, Class, Feature, Gic, GicVersion, GuestMachine, Paravirt, Pc, Pmu};
+use turnstile_bundle::{
+    Apic, Arm64, Class, Feature, Flat, Format, Gic, GicVersion, GuestMachine, Machine as Kind, Paravirt, Pc,
+    Pmu, Pseries, TripleFault,
+};
 
 const MINIMAL: &str = "[[vm]]\nname = \"a\"\nkernel = \"k\"\n";
 
@@ -89,7 +92,14 @@ fn everything_can_be_said() {
     let [linux, small, shared] = config.vms.as_slice() else { panic!("{config:?}") };
     assert_eq!(linux.cpus, [1, 0]);
     assert_eq!(linux.initrd.as_ref().unwrap().value, Source::Debian(DebianPart::Busybox));
-    let expected = Arm64 { map: GuestMachine::Kvmtool, gic: Gic::V3, pmu: Pmu::Trapped, sve: true };
+    let expected = Arm64 {
+        map: GuestMachine::Kvmtool,
+        gic: Gic::V3,
+        pmu: Pmu::Trapped,
+        sve: true,
+        format: Format::Image,
+        flash: 0,
+    };
     assert_eq!(linux.machine.arm64(), Some(&expected));
     assert_eq!((linux.on_crash, linux.mapping), (OnCrash::Restart, Mapping::OnDemand));
     assert_eq!((linux.statistics, small.statistics), (true, false));
@@ -98,6 +108,42 @@ fn everything_can_be_said() {
     assert_eq!((shared.vcpus, shared.cpus.as_slice()), (9, [5, 4].as_slice()));
     assert_eq!(shared.machine.arm64().map(|arm64| arm64.pmu), Some(Pmu::Owned));
     assert_eq!(shared.schedule, Schedule::Shared(Class::RealTime { priority: 99 }));
+}
+
+#[test]
+fn flat_images_and_flash() {
+    let arm64 = |text: &str| {
+        let config = parse_text(&format!("{MINIMAL}{text}\n")).unwrap();
+        *config.vms[0].machine.arm64().unwrap()
+    };
+    let flat = |load, entry| Format::Flat(Flat { load, entry });
+    assert_eq!(arm64("format = \"image\"").format, Format::Image);
+    assert_eq!(arm64("format = \"flat\"").format, flat(0x4020_0000, 0x4020_0000));
+    let kvmtool = arm64("format = \"flat\"\nmachine = \"kvmtool\"");
+    assert_eq!(kvmtool.format, flat(0x8020_0000, 0x8020_0000));
+    let placed =
+        arm64("format = \"flat\"\nload-address = 0x4400_0000\nentry = 0x4400_0040\nflash = \"8MiB\"");
+    assert_eq!((placed.format, placed.flash), (flat(0x4400_0000, 0x4400_0040), 8 << 20));
+    assert_eq!(arm64("format = \"flat\"\nload-address = 0").format, flat(0, 0));
+
+    expect(
+        &format!("{MINIMAL}load-address = 0x4020_0000\nentry = 4\n"),
+        &[
+            ("0x4020_0000", "`load-address` is for flat images", "format = \"flat\", or leave it out"),
+            ("4", "`entry` is for flat images", "format = \"flat\", or leave it out"),
+        ],
+    );
+    expect(&format!("{MINIMAL}format = \"elf\"\n"), &[("\"elf\"", "`format` cannot be", "`flat`")]);
+    for size in ["1MiB", "6MiB", "128MiB"] {
+        let problem = (format!("\"{size}\""), format!("cannot have {size}"));
+        let help = "a power of two from 2MiB to 64MiB";
+        expect(&format!("{MINIMAL}flash = \"{size}\"\n"), &[(&problem.0, &problem.1, help)]);
+    }
+    let small = "machine = \"kvmtool\"\nflash = \"32MiB\"\n";
+    expect(&format!("{MINIMAL}{small}"), &[("\"32MiB\"", "cannot have 32MiB", "from 2MiB to 16MiB")]);
+    expect(&format!("{MINIMAL}flash = \"0MiB\"\n"), &[("\"0MiB\"", "", "")]);
+    let pc = "[machine]\nisa = \"x86_64\"\n[[vm]]\nname = \"a\"\nkernel = \"k\"\nformat = \"flat\"\n";
+    expect(pc, &[("format", "`format` is for arm64, and this machine is a PC", "leave it out")]);
 }
 
 #[test]
@@ -118,8 +164,8 @@ fn unknown_keys_get_a_suggestion() {
 
 #[test]
 fn numbers_of_vcpus() {
-    expect(&format!("{MINIMAL}vcpus = 513\n"), &[("513", "513 vCPUs cannot be had", "1 to 512")]);
-    expect(&format!("{MINIMAL}vcpus = 0\n"), &[("0", "0 vCPUs cannot be had", "1 to 512")]);
+    expect(&format!("{MINIMAL}vcpus = 513\n"), &[("513", "cannot have 513 vCPUs", "1 to 512")]);
+    expect(&format!("{MINIMAL}vcpus = 0\n"), &[("0", "cannot have 0 vCPUs", "1 to 512")]);
     expect(&format!("{MINIMAL}vcpus = -1\n"), &[("-1", "`vcpus` must not be negative", "1 or more")]);
     expect(&format!("{MINIMAL}vcpus = \"4\"\n"), &[("\"4\"", "must be a whole number, not a string", "")]);
     let huge = "9".repeat(50);
@@ -150,7 +196,7 @@ fn physical_cpus() {
     expect(&machine(&two("cpus = [7]", "")), &[("7", "there is no CPU 7", "")]);
     expect(
         "[machine]\ncpus = 0\n[[vm]]\nname = \"a\"\nkernel = \"k\"\n",
-        &[("0", "a machine with 0 CPUs", ""), ("0", "need 1 CPUs", "")],
+        &[("0", "cannot have 0 CPUs", ""), ("0", "need 1 CPUs", "")],
     );
     let config = parse_text(&two("cpus = [1]", "")).unwrap();
     assert_eq!((config.vms[1].cpus.as_slice(), config.machine.cpus), ([0].as_slice(), 2));
@@ -214,10 +260,10 @@ fn weights_and_priorities() {
 
     let bad =
         |lines: &str, wanted: (&str, &str, &str)| expect(&vms(&[&format!("{SHARED}{lines}")]), &[wanted]);
-    bad("weight = 0", ("0", "0 is no value of `weight`", "give 1 to 10000"));
-    bad("weight = 10001", ("10001", "no value of `weight`", ""));
-    bad("realtime = 0", ("0", "0 is no value of `realtime`", "give 1 to 99"));
-    bad("realtime = 100", ("100", "no value of `realtime`", ""));
+    bad("weight = 0", ("0", "`weight` cannot be 0", "give 1 to 10000"));
+    bad("weight = 10001", ("10001", "`weight` cannot be", ""));
+    bad("realtime = 0", ("0", "`realtime` cannot be 0", "give 1 to 99"));
+    bad("realtime = 100", ("100", "`realtime` cannot be", ""));
     bad(
         "weight = 5\nrealtime = 1",
         ("5", "a real-time VM has no weight", "leave `weight` or `realtime` out"),
@@ -226,10 +272,7 @@ fn weights_and_priorities() {
         let what = format!("`{key}` is for VMs that share");
         expect(&vms(&[&format!("{key} = 7")]), &[("7", &what, "write schedule = \"shared\"")]);
     }
-    expect(
-        &vms(&["schedule = \"fair\""]),
-        &[("\"fair\"", "no value of `schedule`", "`pinned` and `shared`")],
-    );
+    expect(&vms(&["schedule = \"fair\""]), &[("\"fair\"", "`schedule` cannot be", "`pinned` and `shared`")]);
 }
 
 #[test]
@@ -243,12 +286,9 @@ fn interrupt_controllers() {
     );
     expect(
         &format!("[machine]\ngic = 2\ncpus = 9\n{MINIMAL}"),
-        &[("9", "a machine with 9 CPUs and a GICv2 cannot be had", "1 to 8")],
+        &[("9", "a machine with a GICv2 cannot have 9 CPUs", "1 to 8")],
     );
-    expect(
-        &v2(&["gic = \"v3\""]),
-        &[("\"v3\"", "a GICv3 cannot be had on a machine with a GICv2", "gic = 3")],
-    );
+    expect(&v2(&["gic = \"v3\""]), &[("\"v3\"", "a machine with a GICv2 has no GICv3", "gic = 3")]);
     expect(
         &v2(&[&format!("{SHARED}vcpus = 9")]),
         &[("9", "9 vCPUs are too many for a GICv2", "at most 8, or write gic = 3 in [machine]")],
@@ -294,11 +334,8 @@ fn a_board_has_what_it_has() {
         &[("machine", "need 5 CPUs, and the machine has 4", "at most 4 CPUs: use fewer vCPUs")],
     );
     expect(&board("", &["cpus = [4]"]), &[("4", "there is no CPU 4: the machine has 4", "name another")]);
-    expect(&board("", &["gic = \"v3\""]), &[("\"v3\"", "a GICv3 cannot be had", "leave this `gic` out")]);
-    expect(
-        &format!("[machine]\nboard = \"pi4\"\n{MINIMAL}"),
-        &[("\"pi4\"", "no value of `board`", "`rpi4`?")],
-    );
+    expect(&board("", &["gic = \"v3\""]), &[("\"v3\"", "has no GICv3", "leave this `gic` out")]);
+    expect(&format!("[machine]\nboard = \"pi4\"\n{MINIMAL}"), &[("\"pi4\"", "`board` cannot be", "`rpi4`?")]);
 }
 
 /// A machine with these lines, and a VM with those.
@@ -313,12 +350,13 @@ fn a_pc_has_keys_of_its_own() {
     assert_eq!(config.vms[0].machine.pc(), Some(&Pc::default()));
     let config = parse_text(&pc(
         "board = \"microvm\"\ncpu = \"EPYC\"\napic = \"xapic\"",
-        "machine = \"pc\"\napic = \"xapic\"\nparavirt = [\"eoi\", \"clock\"]",
+        "machine = \"pc\"\napic = \"xapic\"\nparavirt = [\"eoi\", \"clock\"]\ntriple-fault = \"crash\"",
     ));
     let config = config.unwrap();
     assert_eq!((config.machine.board, config.machine.model().as_str()), (Board::Microvm, "EPYC,-x2apic"));
     let paravirt = Paravirt::NONE.with(Feature::Clock).with(Feature::Eoi);
-    assert_eq!(config.vms[0].machine.pc(), Some(&Pc { apic: Apic::Xapic, paravirt }));
+    let expected = Pc { apic: Apic::Xapic, paravirt, triple_fault: TripleFault::Crash };
+    assert_eq!(config.vms[0].machine.pc(), Some(&expected));
     let paravirt = |value: &str| {
         let text = pc("", &format!("paravirt = {value}"));
         parse_text(&text).unwrap().vms[0].machine.pc().unwrap().paravirt
@@ -348,10 +386,10 @@ fn what_is_wrong_with_a_pc() {
         &format!("[machine]\nboard = \"q35\"\nisa = \"arm64\"\n{MINIMAL}"),
         &[("\"arm64\"", "the board `q35` is x86_64, not arm64", "leave `isa` out")],
     );
-    expect(&pc("cpu = \"neoverse-n1\"", ""), &[("\"neoverse-n1\"", "no value of `cpu`", "`max`")]);
-    expect(&pc("", "machine = \"virt\""), &[("\"virt\"", "no value of `machine`", "`pc`")]);
-    expect(&pc("", "apic = \"apic\""), &[("\"apic\"", "no value of `apic`", "`xapic`")]);
-    expect(&pc("", "paravirt = \"some\""), &[("\"some\"", "no value of `paravirt`", "`clock`, `eoi`")]);
+    expect(&pc("cpu = \"neoverse-n1\"", ""), &[("\"neoverse-n1\"", "`cpu` cannot be", "`max`")]);
+    expect(&pc("", "machine = \"virt\""), &[("\"virt\"", "`machine` cannot be", "`pc`")]);
+    expect(&pc("", "apic = \"apic\""), &[("\"apic\"", "`apic` cannot be", "`xapic`")]);
+    expect(&pc("", "paravirt = \"some\""), &[("\"some\"", "`paravirt` cannot be", "`clock`, `eoi`")]);
     expect(
         &pc("", "paravirt = [\"steel-time\"]"),
         &[("\"steel-time\"", "no paravirtual feature `steel-time`", "`steal-time`?")],
@@ -360,7 +398,7 @@ fn what_is_wrong_with_a_pc() {
     expect(&pc("", "paravirt = 7"), &[("7", "must be a word, or a list of words, not an integer", "")]);
     let many = format!("{SHARED}apic = \"xapic\"\nvcpus = 256");
     expect(&pc("", &many), &[("256", "256 vCPUs are too many for a PC with an xapic", "at most 255")]);
-    expect(&pc("board = \"pc\"\ncpus = 256", ""), &[("256", "a pc with 256 CPUs cannot be had", "1 to 255")]);
+    expect(&pc("board = \"pc\"\ncpus = 256", ""), &[("256", "a pc cannot have 256 CPUs", "1 to 255")]);
     expect(&pc("", "memory = \"2048GiB\""), &[("\"2048GiB\"", "do not fit", "at most")]);
 }
 
@@ -414,11 +452,11 @@ fn sources() {
 
 #[test]
 fn choices() {
-    expect(&format!("{MINIMAL}machine = \"vir\"\n"), &[("\"vir\"", "no value of `machine`", "`virt`?")]);
-    expect(&format!("{MINIMAL}pmu = \"yes\"\n"), &[("\"yes\"", "no value of `pmu`", "`off`")]);
+    expect(&format!("{MINIMAL}machine = \"vir\"\n"), &[("\"vir\"", "`machine` cannot be", "`virt`?")]);
+    expect(&format!("{MINIMAL}pmu = \"yes\"\n"), &[("\"yes\"", "`pmu` cannot be", "`off`")]);
     expect(
         &format!("{MINIMAL}mapping = \"demand\"\n"),
-        &[("\"demand\"", "no value of `mapping`", "`on-demand`")],
+        &[("\"demand\"", "`mapping` cannot be", "`on-demand`")],
     );
     expect(&format!("{MINIMAL}on-crash = true\n"), &[("true", "must be a string, not a boolean", "")]);
     expect(
@@ -456,6 +494,27 @@ fn machines_with_power_have_room_for_their_firmware() {
     assert_eq!((machine.board, machine.cpu.as_str()), (Board::Powernv10, "power10"));
     expect(
         &power("memory = \"512MiB\""),
-        &[("\"512MiB\"", "a powernv10 with 512MiB of memory cannot be had", "give 1GiB or more")],
+        &[("\"512MiB\"", "a powernv10 cannot have 512MiB of memory", "give 1GiB or more")],
+    );
+}
+
+#[test]
+fn threads_make_whole_cores() {
+    let power = |lines: &str| format!("[machine]\nisa = \"power64\"\n{MINIMAL}{lines}\n");
+    let config = parse_text(&power("vcpus = 8\nthreads = 4")).unwrap();
+    let expected = Kind::Pseries(Pseries { threads: 4, ..Pseries::default() });
+    assert_eq!(config.vms[0].machine, expected);
+    expect(&power("threads = 3"), &[("3", "a core cannot have 3 threads", "give 1, 2, 4 or 8")]);
+    expect(
+        &power("vcpus = 6\nthreads = 4"),
+        &[("6", "6 vCPUs are no whole cores of 4 threads", "give 8, or other `threads`")],
+    );
+    expect(
+        &format!("{MINIMAL}threads = 2\n"),
+        &[(
+            "threads",
+            "`threads` is for POWER, and this machine is for arm64",
+            "leave it out, or write isa = \"power64\" in [machine]",
+        )],
     );
 }

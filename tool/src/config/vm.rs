@@ -9,7 +9,7 @@ use turnstile_machine::map::{MAX_VCPUS, MEMORY_UNIT, MIN_MEMORY, MapError};
 
 use super::guest::{self, Chosen};
 use super::problem::{Problem, did_you_mean};
-use super::read::{At, Reader, show_size};
+use super::read::{At, Reader, named, show_size};
 use super::{DebianPart, Source, Surroundings, schedule};
 use crate::isa::Isa;
 
@@ -93,11 +93,6 @@ pub fn read(
     })
 }
 
-/// Pairs choices with their names.
-pub fn named<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> Vec<(&'static str, T)> {
-    all.iter().map(|&choice| (name(choice), choice)).collect()
-}
-
 /// The place of a table: its `[[vm]]`, not all of its lines.
 fn header(span: &Range<usize>) -> Range<usize> {
     span.start..span.end.min(span.start + "[[vm]]".len())
@@ -118,7 +113,7 @@ fn read_name(reader: &mut Reader<'_, '_>) -> Option<At<String>> {
 const fn debian_parts(part: DebianPart, isa: Isa) -> &'static [(&'static str, DebianPart)] {
     match (part, isa) {
         (DebianPart::Busybox, _) => &[("busybox", DebianPart::Busybox)],
-        (_, Isa::Arm64) => &[("linux", DebianPart::Linux)],
+        (_, Isa::Arm64) => &[("linux", DebianPart::Linux), ("u-boot", DebianPart::UBoot)],
         (_, Isa::X86_64) => &[("linux", DebianPart::Linux), ("linux-standard", DebianPart::Standard)],
         (_, Isa::Power64) => &[("linux", DebianPart::Linux), ("linux-4k", DebianPart::SmallPages)],
     }
@@ -198,7 +193,7 @@ fn read_vcpus(
     }
     let vcpus = written.or(named).unwrap_or_else(|| At::new(1, reader.span.clone()));
     if !(1..=MAX_VCPUS as u64).contains(&vcpus.value) {
-        let what = format!("a VM with {} vCPUs cannot be had", vcpus.value);
+        let what = format!("a VM cannot have {} vCPUs", vcpus.value);
         reader.problem(vcpus.span, what, format!("give 1 to {MAX_VCPUS} vCPUs"));
         return None;
     }

@@ -238,9 +238,9 @@ impl Mux {
                 actions.push(self.remark("that VM is not in a state in which this can be done"));
             }
             Heard::Hello { .. }
-            | Heard::Statistics { .. }
-            | Heard::Exits { .. }
-            | Heard::Events { .. }
+            | Heard::Statistics(_)
+            | Heard::Exits(_)
+            | Heard::Events(_)
             | Heard::Reply { .. } => {}
         }
         actions

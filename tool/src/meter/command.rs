@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `turnstile meter`: counts what any hypervisor executes between exit and entry, on any QEMU command line.
 
-use std::ops::Range;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -15,17 +14,6 @@ use crate::cli;
 use crate::failure::{Context, Failure, Result};
 use crate::layout::Layout;
 use crate::setup;
-
-/// Reads `0xSTART-0xEND`.
-pub fn parse_range(text: &str) -> std::result::Result<Range<u64>, String> {
-    let number = |text: &str| u64::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok();
-    let range = text.split_once('-').and_then(|(start, end)| Some(number(start)?..number(end)?));
-    match range {
-        Some(range) if !range.is_empty() => Ok(range),
-        Some(_) => Err("the end is not above the start".to_owned()),
-        None => Err("expected two addresses like 0x80000000-0x81000000".to_owned()),
-    }
-}
 
 /// Runs QEMU with the meter and prints what it counted.
 pub fn meter(layout: &Layout, options: &cli::Meter) -> Result<()> {
@@ -135,18 +123,4 @@ fn no_guest(reading: &Reading) -> Failure {
     };
     Failure::failed("no guest was seen")
         .help(format!("{rule}\nIf --guest was given: is it where the guest's code is?"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_two_addresses() {
-        assert_eq!(parse_range("0x80000000-0x81000000"), Ok(0x8000_0000..0x8100_0000));
-        assert!(parse_range("0x10-0x10").unwrap_err().contains("not above"));
-        for wrong in ["", "0x10", "10-20", "0x10-", "0x10..0x20"] {
-            assert!(parse_range(wrong).unwrap_err().contains("expected two addresses"), "{wrong}");
-        }
-    }
 }

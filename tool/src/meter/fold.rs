@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reading::Step;
 use super::symbols::Symbols;
-use crate::ui::{BOLD, CYAN, DIM};
+use crate::style::{BOLD, CYAN, DIM};
 
 /// A function, and how many instructions of a visit are in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The meter as the tool uses it: what QEMU's plugin is told, and what it reported.
 
-pub mod command;
-pub mod fold;
+pub(crate) mod command;
+pub(crate) mod fold;
 pub mod reading;
-pub mod symbols;
+pub(crate) mod symbols;
 mod table;
 
 use std::ffi::OsString;
@@ -41,9 +41,29 @@ impl Options {
     }
 }
 
+/// Reads `0xSTART-0xEND`.
+pub fn parse_range(text: &str) -> std::result::Result<Range<u64>, String> {
+    let number = |text: &str| u64::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok();
+    let range = text.split_once('-').and_then(|(start, end)| Some(number(start)?..number(end)?));
+    match range {
+        Some(range) if !range.is_empty() => Ok(range),
+        Some(_) => Err("the end is not above the start".to_owned()),
+        None => Err("expected two addresses like 0x80000000-0x81000000".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_are_two_addresses() {
+        assert_eq!(parse_range("0x80000000-0x81000000"), Ok(0x8000_0000..0x8100_0000));
+        assert!(parse_range("0x10-0x10").unwrap_err().contains("not above"));
+        for wrong in ["", "0x10", "10-20", "0x10-", "0x10..0x20"] {
+            assert!(parse_range(wrong).unwrap_err().contains("expected two addresses"), "{wrong}");
+        }
+    }
 
     #[test]
     fn what_the_plugin_is_told() {

@@ -8,7 +8,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use super::fold::{self, fold};
 use super::reading::{Group, Reading};
 use super::symbols::Symbols;
-use crate::ui::{BOLD, CYAN};
+use crate::style::{BOLD, CYAN};
 
 /// Prints the `top` most frequent groups, and what the most frequent one does; with `trace`, its instructions.
 pub fn print(reading: &Reading, symbols: &Symbols, top: usize, trace: bool) {

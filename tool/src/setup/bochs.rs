@@ -9,13 +9,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use super::packages::Program;
 use super::{find_program, last_lines, run};
 use crate::bench::report::printable;
 use crate::failure::{Context, Failure, Result};
 use crate::session::cpu_time;
 
-/// Debian's packages: the emulator, its firmware and that of its display, the boot loader.
-pub const PACKAGES: &str = "bochs bochs-term bochsbios vgabios grub-common grub-pc-bin";
+/// How it is had: the emulator, its firmware and that of its display, the boot loader.
+pub const PROGRAM: Program = Program {
+    name: "Bochs",
+    packages: &["bochs", "bochs-term", "bochsbios", "vgabios", "grub-common", "grub-pc-bin"],
+};
 const FIRMWARE: &str = "/usr/share/bochs/BIOS-bochs-latest";
 const DISPLAY: &str = "/usr/share/vgabios/vgabios.bin";
 const GRUB: &str = "/usr/lib/grub/i386-pc";
@@ -40,11 +44,6 @@ pub fn look() -> Option<Bochs> {
     let bochs = Bochs { program: find_program("bochs-bin")?, loader: find_program("grub-mkimage")? };
     let files = [FIRMWARE.into(), DISPLAY.into(), Path::new(GRUB).join(FIRST)];
     files.iter().all(|file: &PathBuf| file.is_file()).then_some(bochs)
-}
-
-/// Says how a user gets it.
-pub fn advice() -> String {
-    format!("as root: apt-get install {PACKAGES}")
 }
 
 impl Bochs {

@@ -7,12 +7,11 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use super::apt::Apt;
-use super::{Lock, find_program, initramfs, run};
+use super::fetch::{self, Fetch, file_name};
+use super::{Lock, initramfs, run};
 use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
-use crate::ui;
 
 /// The release that the guest comes from, whatever this machine runs: figures stay comparable.
 pub(super) const RELEASE: &str = "bookworm";
@@ -112,34 +111,15 @@ pub fn ensure(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Debian> {
 
 /// Fetches a kernel, and busybox unless that of the usual guest is taken.
 fn fetch(folder: &Path, isa: Isa, flavour: Flavour, usual: Option<&Debian>) -> Result<()> {
-    if find_program("dpkg-deb").is_none() {
-        return Err(Failure::missing(
-            "dpkg-deb is not on this machine, and Debian's packages are unpacked with it",
-        )
-        .help("install the package dpkg"));
-    }
-    let step = ui::Step::start(format!("fetching Debian's {isa} kernel and busybox"));
-    let apt = Apt::foreign(&folder.join("apt"), isa.debian(), flavour.release())?;
-    step.detail("reading the package lists");
-    apt.update()?;
-    let kernel = apt.dependency(&flavour.meta(isa), "linux-image-")?;
-    step.detail(format!("downloading {kernel}"));
-    let packages = folder.join("packages");
-    // What an interrupted download left is of unknown age.
-    let _ = fs::remove_dir_all(&packages);
+    let title = format!("fetching Debian's {isa} kernel and busybox");
+    let fetch = Fetch::begin(folder, title, isa, flavour.release())?;
+    let kernel = fetch.apt.dependency(&flavour.meta(isa), "linux-image-")?;
     let wanted: Vec<&str> = match usual {
         Some(_) => vec![&kernel],
         None => vec![&kernel, BUSYBOX],
     };
-    let files = apt.download(&wanted, &packages)?;
-    step.detail("unpacking");
-    let package = |prefix: &str| {
-        let is_it =
-            |file: &&PathBuf| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
-        files.iter().find(is_it).ok_or_else(|| Failure::failed(format!("apt did not download {prefix}")))
-    };
-    let file_name = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let kernel_package = package(&kernel)?;
+    let files = fetch.download(format!("downloading {kernel}"), &wanted)?;
+    let kernel_package = fetch::find(&files, &kernel)?;
     unpack(kernel_package, kernel_file(isa), &folder.join("linux"))?;
     let busybox = folder.join("busybox");
     let busybox = match usual {
@@ -149,17 +129,15 @@ fn fetch(folder: &Path, isa: Isa, flavour: Flavour, usual: Option<&Debian>) -> R
             usual.versions.busybox.clone()
         }
         None => {
-            unpack(package(BUSYBOX)?, "bin/busybox", &busybox)?;
-            file_name(package(BUSYBOX)?)
+            let package = fetch::find(&files, BUSYBOX)?;
+            unpack(package, "bin/busybox", &busybox)?;
+            file_name(package)
         }
     };
     let versions = Versions { linux: file_name(kernel_package), busybox };
     let text = serde_json::to_string_pretty(&versions).context(|| "cannot describe the guest".into())?;
     write_atomically(&folder.join("versions.json"), text.as_bytes())?;
-    // The lists and packages are of no use any more, and large.
-    let _ = fs::remove_dir_all(folder.join("apt"));
-    let _ = fs::remove_dir_all(&packages);
-    step.done();
+    fetch.done();
     Ok(())
 }
 

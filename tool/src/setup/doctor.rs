@@ -5,7 +5,8 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use super::debian::Flavour;
-use super::{apt, bochs, chromium, debian, find_program, peers, qemu, rust, space};
+use super::packages::Program;
+use super::{apt, bochs, chromium, debian, find_program, peers, qemu, rust, space, u_boot};
 use crate::failure::{Context, Failure, Kind, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
@@ -60,6 +61,7 @@ pub fn doctor(layout: &Layout, json: bool) -> Result<()> {
         guest(layout, Isa::Arm64, "Debian guest for arm64"),
         guest(layout, Isa::X86_64, "Debian guest for x86_64"),
         guest(layout, Isa::Power64, "Debian guest for power64"),
+        u_boot(layout),
         compared(layout, Isa::Arm64, "KVM and Xen to compare with", "60 MB"),
         compared(layout, Isa::X86_64, "KVM on AMD64 to compare with", "180 MB"),
         compared(layout, Isa::Power64, "KVM on POWER to compare with", "90 MB"),
@@ -152,10 +154,7 @@ fn browser() -> Finding {
     const WHAT: &str = "Chromium";
     match chromium::look() {
         Some(path) => Finding::ok(WHAT, path.display().to_string()),
-        None if super::is_root() && apt::available() => {
-            Finding::later(WHAT, "not installed", "installed by `./x test`, which opens the report in it")
-        }
-        None => Finding::later(WHAT, "not installed", chromium::advice() + "; only `./x test` uses it"),
+        None => of_the_suite(&chromium::PROGRAM),
     }
 }
 
@@ -163,14 +162,31 @@ fn second_emulator() -> Finding {
     const WHAT: &str = "Bochs";
     match bochs::look() {
         Some(_) => Finding::ok(WHAT, "a second emulator of PCs, and GRUB"),
-        None => Finding::later(WHAT, "not installed", bochs::advice() + "; only `./x test` uses it"),
+        None => of_the_suite(&bochs::PROGRAM),
     }
+}
+
+/// A program that is not there, and that the test suite alone uses.
+fn of_the_suite(program: &'static Program) -> Finding {
+    let how = match super::is_root() && apt::available() {
+        true => "installed by `./x test`, which alone uses it".to_owned(),
+        false => program.advice() + "; only `./x test` uses it",
+    };
+    Finding::later(program.name, "not installed", how)
 }
 
 fn guest(layout: &Layout, isa: Isa, what: &'static str) -> Finding {
     match debian::cached(layout, isa, Flavour::Cloud) {
         Some(debian) => Finding::ok(what, debian.versions.linux),
         None => Finding::later(what, "not downloaded", "`./x demo`, or the first run that uses it (30 MB)"),
+    }
+}
+
+fn u_boot(layout: &Layout) -> Finding {
+    const WHAT: &str = "U-Boot for arm64";
+    match u_boot::cached(layout) {
+        Some(_) => Finding::ok(WHAT, "Debian's, for QEMU's `virt`"),
+        None => Finding::later(WHAT, "not downloaded", "the first run that uses it (2 MB)"),
     }
 }
 

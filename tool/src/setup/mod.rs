@@ -4,19 +4,22 @@
 //! Nothing here changes the system's configuration. Packages for this machine are installed only as root and
 //! only by the distribution's own package manager; everything else goes into the checkout's `.cache` folder.
 
-pub mod apt;
-pub mod board;
+pub(crate) mod apt;
+pub(crate) mod board;
 pub mod bochs;
 pub mod chromium;
 pub mod debian;
-pub mod doctor;
+pub(crate) mod doctor;
+mod fetch;
 pub mod images;
-pub mod initramfs;
+pub(crate) mod initramfs;
+pub(crate) mod packages;
 pub mod peers;
 pub mod qemu;
 pub mod rust;
 pub mod space;
-pub mod sysroot;
+pub(crate) mod sysroot;
+pub mod u_boot;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

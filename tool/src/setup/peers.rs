@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::apt::Apt;
-use super::{Lock, debian, find_program};
+use super::fetch::{Fetch, file_name, find};
+use super::{Lock, debian};
 use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
-use crate::ui;
 
 /// Where a peer comes from, and what is taken out of its packages.
 struct Source {
@@ -215,25 +214,11 @@ fn cached(folder: &Path, source: &Source) -> Option<Peer> {
 }
 
 fn fetch(folder: &Path, source: &Source) -> Result<()> {
-    if find_program("dpkg-deb").is_none() {
-        return Err(Failure::missing(
-            "dpkg-deb is not on this machine, and Debian's packages are unpacked with it",
-        )
-        .help("install the package dpkg"));
-    }
-    let step = ui::Step::start(format!("fetching {}", source.title));
-    let apt = Apt::foreign(&folder.join("apt"), source.isa.debian(), source.release)?;
-    step.detail("reading the package lists");
-    apt.update()?;
-    let package = apt.dependency(source.meta, source.prefix)?;
+    let fetch = Fetch::begin(folder, format!("fetching {}", source.title), source.isa, source.release)?;
+    let package = fetch.apt.dependency(source.meta, source.prefix)?;
     let debug = source.debug.map(|suffix| format!("{package}{suffix}"));
-    step.detail(format!("downloading {package}"));
-    let packages = folder.join("packages");
-    // What an interrupted download left is of unknown age.
-    let _ = fs::remove_dir_all(&packages);
     let wanted: Vec<&str> = std::iter::once(package.as_str()).chain(debug.as_deref()).collect();
-    let files = apt.download(&wanted, &packages)?;
-    step.detail("unpacking");
+    let files = fetch.download(format!("downloading {package}"), &wanted)?;
     for (name, inside) in wanted.iter().zip([source.files, source.symbols]) {
         debian::unpack_all(find(&files, name)?, inside, folder)?;
     }
@@ -242,26 +227,12 @@ fn fetch(folder: &Path, source: &Source) -> Result<()> {
     let versions = Versions { package: file_name(find(&files, &package)?) };
     let text = serde_json::to_string_pretty(&versions).context(|| "cannot describe the peer".into())?;
     write_atomically(&folder.join("versions.json"), text.as_bytes())?;
-    // The lists and packages are of no use any more, and large.
-    let _ = fs::remove_dir_all(folder.join("apt"));
-    let _ = fs::remove_dir_all(&packages);
-    step.done();
+    fetch.done();
     Ok(())
 }
 
 /// The file beside a kernel with its table of symbols, which only the kernel itself can tell.
 pub const SYMBOLS: &str = "functions";
-
-/// Finds a package's file: apt names it `package_version_architecture.deb`.
-fn find<'f>(files: &'f [PathBuf], package: &str) -> Result<&'f Path> {
-    let is_it = |file: &&PathBuf| file_name(file).split('_').next() == Some(package);
-    let found = files.iter().find(is_it).map(PathBuf::as_path);
-    found.ok_or_else(|| Failure::failed(format!("apt did not download {package}")))
-}
-
-fn file_name(file: &Path) -> String {
-    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
 
 /// The authors' version in a package's file name: its numbers and dots up to anything else.
 fn upstream(package: &str) -> Option<String> {

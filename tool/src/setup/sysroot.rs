@@ -2,15 +2,13 @@
 //! The C library that programs for Linux are linked with statically, where Rust has none of its own: Debian's, in the
 //! cache.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::apt::Apt;
-use super::{Lock, debian, find_program};
-use crate::failure::{Failure, Result};
+use super::fetch::{self, Fetch};
+use super::{Lock, debian};
+use crate::failure::Result;
 use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
-use crate::ui;
 
 /// The packages: the C library, and what gcc adds to a program.
 const PACKAGES: [&str; 2] = ["libc6-dev", "libgcc-12-dev"];
@@ -67,42 +65,19 @@ pub fn ensure(layout: &Layout, isa: Isa) -> Result<Sysroot> {
 }
 
 fn fetch(folder: &Path, isa: Isa) -> Result<()> {
-    if find_program("dpkg-deb").is_none() {
-        return Err(Failure::missing(
-            "dpkg-deb is not on this machine, and Debian's packages are unpacked with it",
-        )
-        .help("install the package dpkg"));
-    }
-    let step = ui::Step::start(format!("fetching Debian's C library for {isa}"));
-    let apt = Apt::foreign(&folder.join("apt"), isa.debian(), debian::RELEASE)?;
-    step.detail("reading the package lists");
-    apt.update()?;
-    step.detail("downloading");
-    let packages = folder.join("packages");
-    // What an interrupted download left is of unknown age.
-    let _ = fs::remove_dir_all(&packages);
-    let files = apt.download(&PACKAGES, &packages)?;
-    step.detail("unpacking");
+    let title = format!("fetching Debian's C library for {isa}");
+    let fetch = Fetch::begin(folder, title, isa, debian::RELEASE)?;
+    let files = fetch.download("downloading".into(), &PACKAGES)?;
     let triplet = triplet(isa);
     let places = [format!("usr/lib/{triplet}"), format!("usr/lib/gcc/{triplet}/*")];
     for ((package, place), names) in PACKAGES.iter().zip(places).zip([&LIBRARY[..], &COMPILER]) {
-        let is_it = |file: &&PathBuf| {
-            file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{package}_")))
-        };
-        let file = files
-            .iter()
-            .find(is_it)
-            .ok_or_else(|| Failure::failed(format!("apt did not download {package}")))?;
         let paths: Vec<String> = names.iter().map(|name| format!("{place}/{name}")).collect();
         let wanted: Vec<(&str, &str)> =
             paths.iter().zip(names).map(|(path, name)| (path.as_str(), *name)).collect();
-        debian::unpack_all(file, &wanted, folder)?;
+        debian::unpack_all(fetch::find(&files, package)?, &wanted, folder)?;
     }
     write_atomically(&folder.join(COMPLETE), b"")?;
-    // The lists and packages are of no use any more, and large.
-    let _ = fs::remove_dir_all(folder.join("apt"));
-    let _ = fs::remove_dir_all(&packages);
-    step.done();
+    fetch.done();
     Ok(())
 }
 

@@ -125,7 +125,7 @@ impl App {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::super::reading::tests::example;
     use super::super::rows::Sort;
     use super::super::rows::tests::later;

@@ -16,7 +16,7 @@ mod once;
 pub mod reading;
 mod rows;
 mod screen;
-pub mod socket;
+pub(crate) mod socket;
 mod source;
 
 use std::sync::mpsc::{Sender, channel};
@@ -24,12 +24,11 @@ use std::sync::mpsc::{Sender, channel};
 pub use rows::Sort;
 
 use crate::cli;
-use crate::commands::stem;
 use crate::config;
 use crate::console;
 use crate::failure::{Failure, Result};
 use crate::layout::Layout;
-use crate::machine;
+use crate::machine::{self, stem};
 use crate::session::{Notice, Session};
 use crate::setup;
 use rows::View;

@@ -137,12 +137,12 @@ impl Collector {
     /// Takes what was heard; returns the reading that it completes.
     pub fn hear(&mut self, heard: &Heard) -> Option<Reading> {
         match *heard {
-            Heard::Statistics { vm, vcpu, boots, ticks, frequency } => {
+            Heard::Statistics(turnstile_link::Statistics { vm, vcpu, boots, ticks, frequency }) => {
                 let part = self.parts.entry(vm).or_default();
                 (part.boots, part.frequency) = (boots, frequency);
                 part.ticks.insert(vcpu, ticks);
             }
-            Heard::Exits { vm, vcpu, reason, total, first, counts } => {
+            Heard::Exits(turnstile_link::Exits { vm, vcpu, reason, total, first, counts }) => {
                 let reason = Reason::from_index(usize::from(reason)).unwrap_or(Reason::Other);
                 let exits = self.parts.entry(vm).or_default().exits.entry((vcpu, reason)).or_default();
                 exits.total = total;
@@ -150,7 +150,7 @@ impl Collector {
                 let places = exits.buckets.iter_mut().skip(first);
                 places.zip(counts).for_each(|(place, count)| *place = count);
             }
-            Heard::Events { vm, vcpu, first, counts } => {
+            Heard::Events(turnstile_link::Events { vm, vcpu, first, counts }) => {
                 let events = &mut self.parts.entry(vm).or_default().events;
                 for (index, count) in (usize::from(first)..).zip(counts).filter(|(_, count)| *count > 0) {
                     if let Some(event) = Event::from_index(index) {
@@ -222,7 +222,7 @@ impl VmReading {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use turnstile_link::MAX_BUCKETS;
 
     use super::*;
@@ -236,7 +236,9 @@ pub mod tests {
         let first = |part: usize| (part * MAX_BUCKETS) as u8;
         let (reason, total) = (reason.index() as u8, exits.total);
         parts
-            .map(|(part, &counts)| Heard::Exits { vm, vcpu, reason, total, first: first(part), counts })
+            .map(|(part, &counts)| {
+                Heard::Exits(turnstile_link::Exits { vm, vcpu, reason, total, first: first(part), counts })
+            })
             .collect()
     }
 
@@ -248,12 +250,18 @@ pub mod tests {
         assert!(collector.begin().is_empty(), "one at a time");
         let mut line = Vec::new();
         for vcpu in 0..2 {
-            line.push(Heard::Statistics { vm: 0, vcpu, boots: 2, ticks: 5_000, frequency: 1_000_000_000 });
+            line.push(Heard::Statistics(turnstile_link::Statistics {
+                vm: 0,
+                vcpu,
+                boots: 2,
+                ticks: 5_000,
+                frequency: 1_000_000_000,
+            }));
             line.extend(heard(0, vcpu, Reason::Hypercall, &[50, 51, 70_000]));
             line.extend(heard(0, vcpu, Reason::Kick, &vec![400; usize::from(vcpu)]));
             let mut counts = [0; MAX_BUCKETS];
             counts[Event::PvEoi.index()] = 10 + u64::from(vcpu);
-            line.push(Heard::Events { vm: 0, vcpu, first: 0, counts });
+            line.push(Heard::Events(turnstile_link::Events { vm: 0, vcpu, first: 0, counts }));
         }
         let reply = |vm, outcome| Heard::Reply { command: Command::Statistics { vm }, outcome };
         line.push(reply(0, Outcome::Accepted));

@@ -266,7 +266,7 @@ pub fn cells(figures: &Figures) -> [String; 6] {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::super::reading::ReasonReading;
     use super::super::reading::tests::example;
     use super::*;

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_bundle::Bundle;
 use turnstile_link::{
-    Command, Decoder, Down, DownLink, Event, Item, MAX_BUCKETS, Message, Outcome, StopReason, Up, VmState,
+    Command, Decoder, Down, DownLink, Event, Exits, Item, MAX_BUCKETS, Message, Outcome, Statistics,
+    StopReason, Up, VmState,
 };
 
 fn main() {
@@ -104,10 +105,16 @@ fn statistics(bundle: &Bundle<'_>, vm: u8) {
     let spec = bundle.vms().get(usize::from(vm)).expect("a VM of the bundle");
     let outcome = if spec.statistics { Outcome::Accepted } else { Outcome::NotKept };
     for vcpu in (0..spec.vcpus as u16).filter(|_| spec.statistics) {
-        send(&Up::Statistics { vm, vcpu, boots: 1, ticks: asked * 1_000_000_000, frequency: 1_000_000_000 });
+        send(&Up::Statistics(Statistics {
+            vm,
+            vcpu,
+            boots: 1,
+            ticks: asked * 1_000_000_000,
+            frequency: 1_000_000_000,
+        }));
         let mut counts = [0; MAX_BUCKETS];
         counts[6] = 1000 * asked;
-        send(&Up::Exits { vm, vcpu, reason: 0, total: 50_000 * asked, first: 0, counts });
+        send(&Up::Exits(Exits { vm, vcpu, reason: 0, total: 50_000 * asked, first: 0, counts }));
     }
     send(&Up::Reply { command: Command::Statistics { vm }, outcome });
 }

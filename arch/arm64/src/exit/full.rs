@@ -5,14 +5,13 @@ use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Stop;
 use turnstile_vm::psci::{Action, SUCCESS};
 
-use super::{Code, class, inject, irq, mmio, sysreg, wait};
-use crate::facility;
-use crate::frame::Frame;
+use super::light::{self, Code};
+use super::{inject, irq, mmio, sysreg, wait};
+use crate::cpu::{class, regs};
 use crate::irq::{Acknowledged, Gic, Gicv2, Gicv3, Gicv3Legacy};
-use crate::regs;
-use crate::statistics;
-use crate::vcpu::{Owned, Vcpu};
-use crate::{Monitor, monitor};
+use crate::vcpu::frame::Frame;
+use crate::vcpu::{facility, statistics};
+use crate::vm::{Monitor, Owned, Vcpu, monitor};
 
 /// PSCI SYSTEM_RESET2, both calling conventions: Linux uses it for a panic (`reboot=panic_warm`), so it is
 /// taken for the announcement of a crash.
@@ -48,7 +47,7 @@ pub extern "C" fn turnstile_full_exit_legacy(frame: &mut Frame, code: u32) {
 
 #[inline(always)] // Its callers are what it is for.
 fn full_exit<G: Gic>(frame: &mut Frame, code: u32) {
-    let vcpu = super::resident(frame);
+    let vcpu = light::resident(frame);
     // SAFETY: the exit handler of the CPU where the vCPU is resident; the light tier has returned. Not used beyond the
     // point where the vCPU may give its CPU away.
     let owned = unsafe { vcpu.owned() };
@@ -108,14 +107,14 @@ fn synchronous<G: Gic>(
         class::HVC64 => return call::<G>(frame, vcpu, owned),
         class::SMC64 => {
             // An SMC trapped by HCR_EL2.TSC has not moved on (Arm ARM D1.3.1, preferred return address).
-            super::skip();
+            light::skip();
             return call::<G>(frame, vcpu, owned);
         }
         class::SYSTEM_REGISTER => sysreg::full::<G>(frame, vcpu, owned, iss),
         class::DATA_ABORT => mmio::data_abort::<G>(frame, vcpu, owned, monitor, iss),
         class::INSTRUCTION_ABORT => mmio::instruction_abort(vcpu, iss),
         class::WFX => {
-            super::skip();
+            light::skip();
             return if iss & WFX_TI == 0 { Then::Suspend } else { Then::GiveWay };
         }
         class if facility::trap(vcpu, class) => {}

@@ -3,8 +3,8 @@
 
 use turnstile_vm::psci;
 
-use super::{Code, done, resident};
-use crate::frame::Frame;
+use super::light::{Code, done, resident};
+use crate::vcpu::frame::Frame;
 
 /// Answers, or leaves the call to the full tier. ELR_EL2 is past the HVC already.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]

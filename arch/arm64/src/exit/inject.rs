@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Exceptions that the hypervisor raises in the guest (Arm ARM D1.3.3: taking an exception to EL1).
 
-use crate::mode::{Mode, in_mode};
-use crate::regs::{self, guest};
+use crate::cpu::mode::{Mode, in_mode};
+use crate::cpu::regs::{self, guest};
 
 const SPSR_MODE: u64 = 0xf;
 const MODE_EL0T: u64 = 0b0000;
@@ -46,6 +46,12 @@ fn exception_pstate(spsr: u64, sctlr: u64) -> u64 {
     let ssbs = if sctlr & SCTLR_DSSBS != 0 { PSTATE_SSBS } else { 0 };
     // TCO is set on exception entry where MTE exists, and RES0 where it does not; MTE is not offered.
     (kept & !PSTATE_TCO) | MODE_EL1H | PSTATE_DAIF | pan | ssbs
+}
+
+/// Says whether the guest was at EL0 when it exited.
+pub fn is_from_el0() -> bool {
+    let spsr = regs::SPSR_EL2.read();
+    spsr & PSTATE_AARCH32 != 0 || spsr & SPSR_MODE == MODE_EL0T
 }
 
 /// Returns the offset into the vector table for a synchronous exception from `spsr`.
@@ -100,8 +106,8 @@ pub fn external_abort(abort: Abort, far: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mode::Nvhe;
-    use crate::regs::fakes;
+    use crate::cpu::mode::Nvhe;
+    use crate::cpu::regs::fakes;
 
     fn start(spsr: u64) {
         fakes::reset();

@@ -5,13 +5,13 @@ use turnstile_exitstat::Reason;
 use turnstile_vgic::Outcome;
 use turnstile_vm::attention::Reasons;
 
-use super::{Code, done};
-use crate::facility;
+use super::light::{Code, done};
 use crate::irq::{
     Acknowledged, Gic, PPI_HYPERVISOR_TIMER, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_PMU, PPI_VIRTUAL_TIMER,
     SGI_KICK, SGI_RESCHEDULE, SPURIOUS,
 };
-use crate::vcpu::{Owned, Vcpu, serve_remote};
+use crate::vcpu::facility;
+use crate::vm::{Monitor, Owned, Vcpu, own, serve_remote};
 
 /// Forwards the guest's timers by a hardware-backed list register and takes what a kick announces; all other
 /// interrupts go to the full tier, already acknowledged. `note` is told the reason of the exit.
@@ -83,7 +83,7 @@ pub(super) fn drain<G: Gic>(vcpu: &Vcpu, owned: &mut Owned) {
 pub(super) fn full<G: Gic>(
     vcpu: &Vcpu,
     owned: &mut Owned,
-    monitor: &dyn crate::Monitor,
+    monitor: &dyn Monitor,
     acknowledged: Acknowledged,
 ) {
     match G::intid(acknowledged) {
@@ -108,24 +108,9 @@ pub(super) fn full<G: Gic>(
             if vcpu.thread.is_some() && matches!(intid, SGI_RESCHEDULE | PPI_HYPERVISOR_TIMER) {
                 vcpu.attention.raise(Reasons::RESCHEDULE);
             }
-            own::<G>(monitor, acknowledged);
+            own::own::<G>(monitor, acknowledged);
         }
     }
-}
-
-/// Handles an acknowledged interrupt that is the hypervisor's own.
-pub(super) fn own<G: Gic>(monitor: &dyn crate::Monitor, acknowledged: Acknowledged) {
-    match G::intid(acknowledged) {
-        SPURIOUS.. => return,
-        SGI_KICK | SGI_RESCHEDULE => {}
-        PPI_HYPERVISOR_TIMER => {
-            if crate::time::end_deadlines() {
-                monitor.deadline();
-            }
-        }
-        intid => monitor.interrupt(intid),
-    }
-    G::deactivate(acknowledged);
 }
 
 /// Looks at everything the attention word names, except what ends the vCPU's run: stop and start.

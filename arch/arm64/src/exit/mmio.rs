@@ -1,70 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stage 2 faults: accesses to emulated devices, whose syndrome describes the instruction (Arm ARM D24.2.41, "ISS encoding for an
-//! exception from a Data Abort"), and first touches of memory that is mapped on demand.
+//! exception from a Data Abort"), first touches of memory that is mapped on demand, and flash.
 
 use turnstile_vgic::Outcome;
 use turnstile_vm::attention::{Posted, Reasons};
 
+use super::decode::{Decoded, FAULT, FAULT_TRANSLATION, ISV, S1PTW, SAS, SAS_WORD, SSE, WNR, fault_address};
+use super::flash;
 use super::inject::{self, Abort};
-use super::{Code, done, resident, skip, sysreg};
-use crate::Monitor;
-use crate::cpu;
-use crate::frame::Frame;
+use super::light::{Code, done, resident, skip, wake};
+use crate::cpu::{self, regs};
 use crate::irq::{Gic, Gicv2, Gicv3Legacy};
-use crate::regs;
-use crate::vcpu::{Owned, Vcpu};
-use crate::vm::Peers;
-
-const ISV: u32 = 1 << 24;
-const SSE: u32 = 1 << 21;
-const SF: u32 = 1 << 15;
-const S1PTW: u32 = 1 << 7;
-const WNR: u32 = 1 << 6;
-const SAS: u32 = 3 << 22;
-const SAS_WORD: u32 = 2 << 22;
-/// DFSC without its level.
-const FAULT: u32 = 0x3c;
-const FAULT_TRANSLATION: u32 = 0x04;
+use crate::vcpu::frame::Frame;
+use crate::vm::{Monitor, Owned, Peers, Vcpu};
 
 /// The level a stage 1 walk had reached is not known from a stage 2 fault: the last one is reported.
 const WALK_LEVEL: u64 = 3;
-
-/// Returns the faulting intermediate physical address.
-#[inline(always)] // Two register reads, two shifts.
-fn fault_address() -> u64 {
-    (regs::HPFAR_EL2.read() & !0xf) << 8 | regs::FAR_EL2.read() & 0xfff
-}
-
-/// A register access, decoded.
-#[derive(Clone, Copy, Debug)]
-struct Decoded {
-    size: u8,
-    write: bool,
-    register: usize,
-    sign_extend: bool,
-    wide: bool,
-}
-
-impl Decoded {
-    fn new(iss: u32) -> Self {
-        Self {
-            size: 1 << (iss >> 22 & 3),
-            write: iss & WNR != 0,
-            register: (iss >> 16 & 31) as usize,
-            sign_extend: iss & SSE != 0,
-            wide: iss & SF != 0,
-        }
-    }
-
-    /// Extends what a device returned to what the load leaves in its register.
-    fn extend(&self, value: u64) -> u64 {
-        let bits = 8 * u32::from(self.size);
-        let value = if bits < 64 { value & ((1 << bits) - 1) } else { value };
-        let unused = 64 - bits;
-        let value = if self.sign_extend { ((value << unused) as i64 >> unused) as u64 } else { value };
-        if self.wide { value } else { value & 0xffff_ffff }
-    }
-}
 
 /// Reads of distributor registers that need nothing but the VM's shared state.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
@@ -149,7 +100,7 @@ fn light_sgir<G: Gic>(frame: &mut Frame, value: u32) -> u32 {
         match target.attention.post(Reasons::sgi(intid)) {
             Posted::Seen => {}
             Posted::Kick(token) => G::kick(token),
-            Posted::Wake => return sysreg::wake::<G>(vcpu, target),
+            Posted::Wake => return wake::<G>(vcpu, target),
         }
     }
     done(vcpu)
@@ -184,14 +135,29 @@ fn light_sgirs<G: Gic>(frame: &mut Frame, value: u32) -> u32 {
 #[inline(never)] // Needs a stack frame, which the other light exits are not to pay for.
 fn distributor_read(frame: &mut Frame, offset: u32, iss: u32) -> u32 {
     let vcpu = resident(frame);
-    let Some(value) = vcpu.vm.vgic.dist_read_light(offset, 1 << (iss >> 22 & 3)) else { return Code::SYNC };
+    let Some(value) = vcpu.vm.vgic.dist_read_light(offset, 1 << (iss >> 22 & 3)) else {
+        return control_read(frame, offset, iss);
+    };
     frame.set_light((iss >> 16 & 31) as usize, value);
     skip();
     done(vcpu)
 }
 
-/// Any data abort. Devices answer, memory that is mapped on demand is mapped; everything else ends as an external abort in the
-/// guest.
+/// The same of `GICD_CTLR`, which Linux reads each time that it masks an interrupt.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // Behind a tail call: the others are not to pay for it.
+fn control_read(frame: &mut Frame, offset: u32, iss: u32) -> u32 {
+    let vcpu = resident(frame);
+    let Some(value) = vcpu.vm.vgic.read_control_light(offset, 1 << (iss >> 22 & 3)) else {
+        return Code::SYNC;
+    };
+    frame.set_light((iss >> 16 & 31) as usize, value);
+    skip();
+    done(vcpu)
+}
+
+/// Any data abort. Devices and flash answer, memory that is mapped on demand is mapped; everything else ends as an external
+/// abort in the guest.
 pub(super) fn data_abort<G: Gic>(
     frame: &mut Frame,
     vcpu: &Vcpu,
@@ -211,7 +177,7 @@ pub(super) fn data_abort<G: Gic>(
             return skip();
         }
     }
-    if touch(vcpu, iss) {
+    if touch(vcpu, iss) || flash::data_abort(frame, vcpu, monitor, iss) {
         return;
     }
     let walk = (iss & S1PTW != 0).then_some(WALK_LEVEL);
@@ -226,7 +192,7 @@ fn touch(vcpu: &Vcpu, iss: u32) -> bool {
 
 /// An instruction fetch from memory that is not mapped yet, or from outside the guest's memory.
 pub(super) fn instruction_abort(vcpu: &Vcpu, iss: u32) {
-    if touch(vcpu, iss) {
+    if touch(vcpu, iss) || flash::is_shown_again(vcpu, iss) {
         return;
     }
     let walk = (iss & S1PTW != 0).then_some(WALK_LEVEL);
@@ -276,36 +242,5 @@ fn device<G: Gic>(
         monitor.mmio_write(vm, address, access.size, value).then_some(0)
     } else {
         monitor.mmio_read(vm, address, access.size)
-    }
-}
-
-impl Decoded {
-    /// Cuts a stored value to the size of the access.
-    fn extend_for_device(&self, value: u64) -> u64 {
-        let bits = 8 * u32::from(self.size);
-        if bits < 64 { value & ((1 << bits) - 1) } else { value }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn loads_extend_as_the_instruction_says() {
-        let iss =
-            |sas: u32, sse: bool, sf: bool| ISV | sas << 22 | u32::from(sse) << 21 | u32::from(sf) << 15;
-        let cases = [
-            (iss(0, false, false), 0x1234_56f8, 0xf8),
-            (iss(0, true, false), 0x80, 0xffff_ff80),
-            (iss(0, true, true), 0x80, 0xffff_ffff_ffff_ff80),
-            (iss(1, true, true), 0x8000, 0xffff_ffff_ffff_8000),
-            (iss(2, true, true), 0x8000_0000, 0xffff_ffff_8000_0000),
-            (iss(2, false, false), 0xffff_ffff_8000_0000, 0x8000_0000),
-            (iss(3, false, true), 0x8000_0000_0000_0001, 0x8000_0000_0000_0001),
-        ];
-        for (iss, value, expected) in cases {
-            assert_eq!(Decoded::new(iss).extend(value), expected, "ISS {iss:#x}");
-        }
     }
 }

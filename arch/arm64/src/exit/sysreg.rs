@@ -6,13 +6,14 @@ use turnstile_trapmap::{Group, SysReg, TrapMap};
 use turnstile_vgic::{Outcome, SgiRegister, Vgic};
 use turnstile_vm::attention::{Posted, Reasons};
 
-use super::{Code, done, resident, skip};
-use crate::facility::trapped_pmu::Register;
-use crate::facility::{self, Facility, pmu};
-use crate::frame::Frame;
+use super::inject;
+use super::light::{Code, done, resident, skip, wake};
 use crate::irq::{Gic, Gicv2, Gicv3};
-use crate::vcpu::{Owned, Vcpu};
-use crate::vm::Vm;
+use crate::state::trapped_pmu::Register;
+use crate::state::{Facility, pmu};
+use crate::vcpu::facility;
+use crate::vcpu::frame::Frame;
+use crate::vm::{Owned, Vcpu, Vm};
 
 /// What a trapped register is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -355,13 +356,6 @@ fn light_self_sgi<G: Gic>(frame: &mut Frame, intid: u32) -> u32 {
     }
 }
 
-/// Wakes the one target of an SGI, where it is parked.
-#[cold]
-pub(super) fn wake<G: Gic>(vcpu: &Vcpu, target: &'static Vcpu) -> u32 {
-    target.notify::<G>(Posted::Wake);
-    done(vcpu)
-}
-
 /// A write of an SGI register that names several vCPUs, or the sender.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 #[inline(never)] // Needs a stack frame, which the other light exits are not to pay for.
@@ -377,10 +371,18 @@ fn light_sgis<G: Gic, L: Lookup>(frame: &mut Frame, register: SgiRegister, value
     }
 }
 
+/// A full handler of trapped system registers.
+#[cfg(feature = "ablation")]
+pub(super) type Full = fn(&mut Frame, &'static Vcpu, &mut Owned, u32);
+
+/// The full handler, if it is not the usual one.
+#[cfg(feature = "ablation")]
+pub(super) static OTHER: spin::Once<Full> = spin::Once::new();
+
 /// Every trapped register, with every transfer register.
 pub(super) fn full<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, iss: u32) {
     #[cfg(feature = "ablation")]
-    if let Some(full) = super::naive::full_sysreg() {
+    if let Some(full) = OTHER.get() {
         return full(frame, vcpu, owned, iss);
     }
     full_with::<G, Indexed>(frame, vcpu, owned, iss);
@@ -403,6 +405,6 @@ pub(super) fn full_with<G: Gic, L: Lookup>(
         }
         Access::Settle => skip(),
         Access::Again => {}
-        Access::Undefined => super::inject::undefined(),
+        Access::Undefined => inject::undefined(),
     }
 }

@@ -1,38 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The light tier on the host: what each exit does, and every register it touches, against fakes.
 
+mod flash;
 mod gicv2;
+mod lives;
 
 use std::boxed::Box;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::Ordering;
 use std::vec;
 use std::vec::Vec;
 
-use spin::Once;
-use turnstile_exitstat::record_offset;
+use turnstile_arch_common::mmio::Registers;
+use turnstile_exitstat::{Reason, record_offset};
 use turnstile_machine::GuestMachine;
 use turnstile_vgic::{Context, Host, Model, RemoteOp, VcpuGic, Vgic, VgicConfig, VirtualInterface};
-use turnstile_vm::attention::Posted;
+use turnstile_vm::attention::{Posted, Reasons};
 use turnstile_vm::lifecycle::OnCrash;
 use turnstile_vm::psci::Start;
 
+use super::light::*;
+use super::table::*;
 use super::*;
-use crate::cpu::PerCpu;
-use crate::facility::Holders;
-use crate::facility::pmu::Kind;
-use crate::irq::Gic;
+use crate::boot::area::Area;
+use crate::cpu::regs::fakes::{self, Access};
+use crate::cpu::{PerCpu, class, regs};
 use crate::irq::gicv3::kick_token;
-use crate::mitigation::Guard;
-use crate::mmio::Registers;
-use crate::regs::fakes::{self, Access};
-use crate::time::Deadlines;
-use crate::vm::{Vm, VmParts};
+use crate::irq::{Gic, Gicv2, Gicv3, Gicv3Legacy};
+use crate::state::pmu::Kind;
+use crate::vcpu::frame::Frame;
+use crate::vcpu::statistics;
+use crate::vm::{Vcpu, Vm, VmParts};
 
 /// Does at once what is asked of another vCPU: there is no other CPU that would.
 struct AtOnce(&'static Vm);
 
 impl Host for AtOnce {
     fn post(&self, _: usize, _: u32) {}
+
+    fn is_resident(&self, _: usize) -> bool {
+        true
+    }
 
     fn remote<V: VirtualInterface>(&self, _: &mut VcpuGic, vif: &mut V, vcpu: usize, op: RemoteOp) -> u64 {
         // SAFETY: the test has one thread, and the caller holds another vCPU.
@@ -64,28 +71,36 @@ fn machine_of<G: Gic>(model: Model, vcpus: usize, pmu: bool, statistics: bool) -
 /// The area of a CPU.
 pub(crate) fn cpu_area(index: usize) -> &'static PerCpu {
     let affinity = index as u64;
-    Box::leak(Box::new(PerCpu {
-        stack_top: 0,
-        fault_stack_top: 0,
-        guard: Guard::new(),
-        index,
-        affinity,
-        kick_token: AtomicU64::new(kick_token(affinity)),
-        // SAFETY: never accessed.
-        redistributor: unsafe { Registers::new(0) },
-        online: AtomicBool::new(true),
-        deadlines: Deadlines::new(),
-        scheduler: Once::new(),
-        facilities: Holders::new(),
-    }))
+    // SAFETY: memory of the size of a redistributor, for ever.
+    let redistributor = unsafe { Registers::new(vec![0u64; 0x4000].leak().as_ptr() as u64) };
+    let cpu = Area::new(index, affinity, [0; 2], redistributor).settle();
+    cpu.set_kick_token(kick_token(affinity));
+    cpu.online.store(true, Ordering::Relaxed);
+    cpu
 }
 
 /// Makes a VM of `vcpus` vCPUs, each on a CPU of its own.
 pub(crate) fn vm_of(model: Model, vcpus: usize, pmu: Kind, sve: bool, statistics: bool) -> &'static Vm {
+    numbered_vm_of(0, model, vcpus, pmu, sve, statistics)
+}
+
+/// [`vm_of`] with a number of its own.
+pub(crate) fn numbered_vm_of(
+    id: u8,
+    model: Model,
+    vcpus: usize,
+    pmu: Kind,
+    sve: bool,
+    statistics: bool,
+) -> &'static Vm {
+    vm_with(parts_of(id, model, vcpus, pmu, sve, statistics))
+}
+
+fn parts_of(id: u8, model: Model, vcpus: usize, pmu: Kind, sve: bool, statistics: bool) -> VmParts {
     let mpidrs: Vec<u64> = (0..vcpus as u64).collect();
     let config = VgicConfig { model, mpidrs: &mpidrs, spis: 96, priority_bits: 5, group1_at_reset: true };
-    let parts = VmParts {
-        id: 0,
+    VmParts {
+        id,
         name: "test".into(),
         machine: GuestMachine::Virt,
         on_crash: OnCrash::Stop,
@@ -94,10 +109,14 @@ pub(crate) fn vm_of(model: Model, vcpus: usize, pmu: Kind, sve: bool, statistics
         statistics,
         vgic: Vgic::new(&config).expect("a valid configuration"),
         memory: 64 << 20,
+        flash: 4 << 20,
         stolen_time: None,
-    };
+    }
+}
+
+fn vm_with(parts: VmParts) -> &'static Vm {
     let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
-    let all = (0..vcpus).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu_area(n), None))));
+    let all = (0..vm.vgic.vcpus()).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu_area(n), None))));
     vm.set_vcpus(all.collect());
     vm
 }
@@ -249,6 +268,22 @@ fn distributor_read_touches_no_interrupt_controller() {
     assert_eq!(frame.get(9) & 0x1f, 3, "GICD_TYPER.ITLinesNumber for 96 SPIs");
 }
 
+/// Linux reads it after it has masked an interrupt.
+#[test]
+fn a_read_of_the_distributors_control_is_light_but_while_a_change_is_in_progress() {
+    let (vm, mut frame) = machine(2, false);
+    fakes::set("HPFAR_EL2", 0x0800_0000 >> 8);
+    fakes::set("FAR_EL2", 0);
+    // A 32-bit load into x9, as above.
+    let word = 1 << 24 | 2 << 22 | 9 << 16 | 0x07;
+    let (code, log) = exit(&mut frame, class::DATA_ABORT, word);
+    assert_eq!((code, log.len(), frame.get(9)), (0, 5, 1 << 6 | 1 << 4 | 3));
+    // SAFETY: the test has one thread.
+    let other = unsafe { vm.vcpus()[1].owned() };
+    vm.with_gic::<Gicv3, _>(|cx| other.gic.dist_write(cx, 0, 4, 2));
+    assert_eq!(exit(&mut frame, class::DATA_ABORT, word).0, Code::SYNC);
+}
+
 #[test]
 fn second_syndrome_field_changes_nothing() {
     let (_, mut frame) = machine(1, false);
@@ -272,11 +307,11 @@ fn attention_is_seen_before_entry() {
 #[test]
 fn a_life_that_begins_looks_at_the_run_queue_first() {
     let (vm, mut frame) = machine(1, false);
-    let thread = crate::sched::Thread::new(0, 4096, None);
+    let thread = crate::vm::Thread::new(0, 4096, None);
     let vcpu: &'static Vcpu = Box::leak(Box::new(Vcpu::new(vm, 0, vm.vcpus()[0].cpu, Some(thread))));
     vcpu.attention.load(vcpu.cpu.kick_token());
     vcpu.attention.raise(Reasons::STOP | Reasons::RESCHEDULE);
-    wait::attend::<Gicv3>(&mut frame, vcpu, crate::monitor());
+    wait::attend::<Gicv3>(&mut frame, vcpu, crate::vm::monitor());
     assert_eq!(vcpu.attention.take(), Reasons::RESCHEDULE, "what was asked for before the stop");
 }
 

@@ -3,23 +3,23 @@
 //! shares CPUs gives its own away meanwhile; nothing refers to its exclusive state across that.
 
 use turnstile_exitstat::Reason;
+use turnstile_vgic::GROUPS_CHANGED;
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Phase;
 use turnstile_vm::psci::Start;
 
 use super::irq;
 use crate::cpu;
-use crate::facility;
-use crate::frame::Frame;
 use crate::irq::{
-    Acknowledged, CpuInterface, Gic, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic, in_gic_of, use_vectors,
+    Acknowledged, CpuInterface, Gic, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic_of, use_vectors,
     vectors_of,
 };
-use crate::sched::{self, On};
-use crate::statistics;
-use crate::switch;
-use crate::vcpu::{Owned, Vcpu};
-use crate::{Monitor, monitor};
+use crate::sched;
+use crate::vcpu::frame::Frame;
+use crate::vcpu::{facility, statistics, switch};
+use crate::vm::{Monitor, On, Owned, Vcpu, monitor};
+
+pub use crate::vm::own::{idle, wait_for_interrupt};
 
 /// Uses what belongs to the CPU where `vcpu` is resident.
 fn with_owned<R>(vcpu: &Vcpu, f: impl FnOnce(&mut Owned) -> R) -> R {
@@ -105,7 +105,13 @@ pub(super) fn wait_for_start<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, mon
         let reasons = vcpu.attention.take();
         if reasons.contains(Reasons::REMOTE) {
             with_owned(vcpu, |owned| {
-                crate::vcpu::serve_remote::<G>(vcpu, &mut owned.gic, &mut G::interface());
+                crate::vm::serve_remote::<G>(vcpu, &mut owned.gic, &mut G::interface());
+            });
+        }
+        if reasons.contains(Reasons::INBOX) {
+            // All else that is posted waits until the vCPU is on; who has written GICD_CTLR waits for this.
+            with_owned(vcpu, |owned| {
+                vcpu.vm.with_gic::<G, _>(|cx| owned.gic.deliver(cx, GROUPS_CHANGED));
             });
         }
         posted = if runs { posted | reasons & (Reasons::INBOX | Reasons::SGIS) } else { Reasons::empty() };
@@ -148,7 +154,7 @@ fn begin<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, start: Start) {
     switch::load(&vcpu.vm.residence(), vcpu.vmpidr);
     switch::forget_vm();
     if let Some(thread) = &vcpu.thread {
-        thread.begin::<G>();
+        sched::begin::<G>(thread);
     }
     switch::reset_vcpu(start.entry);
     G::Interface::reset();
@@ -189,7 +195,7 @@ pub fn run(vcpu: &'static Vcpu) -> ! {
 /// `frame` lies above the stack in use, and is the vCPU's. What is on the stack is discarded: nothing refers to it.
 pub(crate) unsafe fn live<G: Gic>(frame: *mut Frame, vcpu: &'static Vcpu) -> ! {
     #[cfg(feature = "ablation")]
-    crate::naive::start_cpu();
+    crate::exit::naive::start_cpu();
     // SAFETY: the caller's promise.
     unsafe {
         frame.write(Frame::new(vcpu, statistics::page(vcpu)));
@@ -204,20 +210,15 @@ pub(crate) unsafe fn live<G: Gic>(frame: *mut Frame, vcpu: &'static Vcpu) -> ! {
     }
 }
 
-/// Serves physical interrupts on a CPU to which no vCPU is pinned, for ever.
-pub fn idle() -> ! {
-    loop {
-        wait_for_interrupt();
+/// Where a vCPU begins that shares CPUs: on its own stack, resident.
+#[cfg(target_os = "none")]
+#[unsafe(no_mangle)]
+extern "C" fn turnstile_run_thread(vcpu: &'static Vcpu) -> ! {
+    fn run<G: Gic>(vcpu: &'static Vcpu) -> ! {
+        sched::arrive::<On<G>>();
+        let frame = vcpu.thread.as_ref().map_or(core::ptr::null_mut(), sched::frame);
+        // SAFETY: the top of this stack, above what is in use.
+        unsafe { live::<G>(frame, vcpu) }
     }
-}
-
-/// Waits until this CPU is interrupted or kicked, and handles that.
-pub fn wait_for_interrupt() {
-    fn serve<G: Gic>() {
-        irq::own::<G>(monitor(), G::acknowledge());
-    }
-    cpu::wfi();
-    in_gic!(serve());
-    // Whoever kicked did so to make the caller read memory, which is not ordered behind the acknowledge.
-    cpu::isb();
+    in_gic_of!(vcpu.vm.vgic.model(), run(vcpu))
 }

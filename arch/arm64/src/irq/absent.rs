@@ -6,7 +6,10 @@ use turnstile_vgic::{GroupEnables, ListRegister, LrState, Maintenance, VirtualIn
 /// No virtual CPU interface. The model of a vCPU that is not resident has nothing in list registers and does not plan
 /// any, so it asks for nothing here but the end of physical interrupts; and those were ended when it was put.
 #[derive(Debug)]
-pub struct Absent;
+pub struct Absent {
+    /// The lines that would be high if the vCPU were in a CPU, as far as that can be known: a bit for each PPI.
+    pub lines: u32,
+}
 
 impl VirtualInterface for Absent {
     fn read_lr(&mut self, _: usize) -> LrState {
@@ -33,6 +36,10 @@ impl VirtualInterface for Absent {
 
     fn group_enables(&mut self) -> GroupEnables {
         GroupEnables { group0: true, group1: true }
+    }
+
+    fn is_asserted(&mut self, pintid: u32) -> bool {
+        self.lines >> (pintid & 31) & 1 != 0
     }
 
     fn deactivate_physical(&mut self, _: u32) {}

@@ -2,13 +2,13 @@
 //! The interrupt controller as boot code drives it, whichever version it is.
 
 use arrayvec::ArrayVec;
+use turnstile_arch_common::mmio::Registers;
 use turnstile_firmware::Range;
 use turnstile_vm::attention::KickToken;
 
-use super::{gicv2, gicv3, probe};
-use crate::discover::GicNode;
-use crate::mmio::Registers;
-use crate::regs::gicv2::window;
+use super::{gicv2, gicv3, probe, select};
+use crate::board::discover::GicNode;
+use crate::cpu::regs::gicv2::window;
 
 /// The distributor, and how to reach what belongs to each CPU.
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ impl Controller {
     /// Learns what can only be tried, on the boot CPU before its first guest.
     pub fn probe(&self) {
         if let Distributor::V2(distributor) = self.distributor {
-            super::set_backed(probe::deactivation_resamples(distributor));
+            select::set_backed(probe::deactivation_resamples(distributor));
         }
     }
 

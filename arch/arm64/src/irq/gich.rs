@@ -5,8 +5,11 @@ use turnstile_vgic::{
     Backing, GroupEnables, ListRegister, LrState, MAX_LIST_REGISTERS, Maintenance, VirtualInterface,
 };
 
-use super::{Acknowledged, CpuInterface, Gic, Gicv2, control};
-use crate::regs::gicv2::{GICH_APR, GICH_EISR0, GICH_ELRSR0, GICH_HCR, GICH_LR, GICH_VMCR, GICH_VTR};
+use super::gic::CpuInterface;
+use super::{control, lines};
+use crate::cpu::regs::gicv2::{
+    GICC_DIR, GICH_APR, GICH_EISR0, GICH_ELRSR0, GICH_HCR, GICH_LR, GICH_VMCR, GICH_VTR,
+};
 
 /// The virtual CPU interface of this physical CPU. Zero-sized: its state is the hardware's.
 #[derive(Debug)]
@@ -111,8 +114,12 @@ impl VirtualInterface for Gich {
         control::group_enables(GICH_VMCR.read())
     }
 
+    fn is_asserted(&mut self, pintid: u32) -> bool {
+        lines::is_high(pintid)
+    }
+
     fn deactivate_physical(&mut self, pintid: u32) {
-        Gicv2::deactivate(Acknowledged(pintid));
+        GICC_DIR.write(pintid);
     }
 }
 

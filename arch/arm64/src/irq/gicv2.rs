@@ -7,15 +7,14 @@
 
 use turnstile_vm::attention::KickToken;
 
+use super::gic::{Acknowledged, Gic, PRIVATE_IN_USE, SGI_KICK, SPURIOUS, vectors};
 use super::gich::Gich;
-use super::{Acknowledged, Gic, PRIVATE_IN_USE, SGI_KICK, SPURIOUS, vectors};
-use crate::cpu;
-use crate::mmio::Registers;
-use crate::regs;
-use crate::regs::gicv2::{
+use crate::cpu::regs::gicv2::{
     GICC_BPR, GICC_CTLR, GICC_DIR, GICC_EOIR, GICC_IAR, GICC_PMR, GICD_CTLR, GICD_ISACTIVER0, GICD_SGIR,
     GICD_TYPER, window,
 };
+use crate::cpu::{self, regs};
+use turnstile_arch_common::mmio::Registers;
 
 /// The most CPUs of a GICv2.
 pub const MAX_CPUS: usize = 8;
@@ -180,7 +179,7 @@ impl Gic for Gicv2 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::regs::fakes::{self, Access};
+    use crate::cpu::regs::fakes::{self, Access};
 
     #[test]
     fn a_cpu_finds_its_target_bit_wherever_it_is() {

@@ -4,14 +4,14 @@
 //! EOImode is 1: EOIR drops the priority, DIR deactivates. A forwarded interrupt is only dropped here; the
 //! guest's own EOI deactivates it through the HW bit of its list register, without an exit.
 
+use turnstile_arch_common::mmio::Registers;
 use turnstile_vm::attention::KickToken;
 
-use super::ich::Ich;
-use super::{Acknowledged, Gic, PRIVATE_IN_USE, SGI_KICK, SPURIOUS, vectors};
-use crate::cpu::isb;
-use crate::discover::V3Node;
-use crate::mmio::Registers;
-use crate::regs;
+use super::gic::{Acknowledged, Gic, PRIVATE_IN_USE, SGI_KICK, SPURIOUS, vectors};
+use super::ich::{self, Ich};
+use super::interface::SRE_EL2;
+use crate::board::discover::V3Node;
+use crate::cpu::{isb, regs};
 
 const GICD_CTLR: usize = 0x0;
 const GICD_TYPER: usize = 0x4;
@@ -35,8 +35,6 @@ const GICR_TYPER_LAST: u64 = 1 << 4;
 const OWN_PRIORITY: u8 = 0x80;
 /// Priority of all other physical interrupts, which guests cause: they need no order among themselves.
 const PRIORITY: u32 = 0xa0a0_a0a0;
-/// ICC_SRE_EL2: the system register interface, no bypass, and EL1 may look at its own ICC_SRE_EL1.
-pub(super) const SRE_EL2: u64 = 0xf;
 /// Polls of a register that hardware settles within microseconds.
 const PATIENCE: u32 = 1_000_000;
 
@@ -185,8 +183,7 @@ impl Gic for Gicv3 {
 
     #[inline(always)] // One instruction.
     fn deactivate(acknowledged: Acknowledged) {
-        // SAFETY: deactivating an interrupt of this CPU only lets it come again.
-        unsafe { regs::ICC_DIR_EL1.write(acknowledged.0.into()) };
+        ich::deactivate(acknowledged.0);
     }
 
     #[inline(always)] // Two instructions on the path of every cross-CPU interrupt.

@@ -3,8 +3,9 @@
 
 use turnstile_vgic::{Backing, GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
 
-use super::{Acknowledged, CpuInterface, Gic, Gicv3, control, legacy};
-use crate::regs;
+use super::gic::CpuInterface;
+use super::{control, interface, lines};
+use crate::cpu::regs;
 
 /// The virtual CPU interface of this physical CPU. Zero-sized: its state is the hardware's.
 #[derive(Debug)]
@@ -183,9 +184,16 @@ impl CpuInterface for Ich {
 
     fn reset() {
         // A guest may have changed it where the register is writable, or it was off for a guest with a GICv2.
-        legacy::use_system_registers(true);
+        interface::use_system_registers(true);
         clear();
     }
+}
+
+/// Deactivates a physical interrupt of this CPU.
+#[inline(always)] // One instruction.
+pub(super) fn deactivate(intid: u32) {
+    // SAFETY: deactivating an interrupt of this CPU only lets it come again.
+    unsafe { regs::ICC_DIR_EL1.write(intid.into()) };
 }
 
 /// Clears what the guest's CPU interface keeps.
@@ -261,8 +269,12 @@ impl VirtualInterface for Ich {
         control::group_enables(regs::ICH_VMCR_EL2.read() as u32)
     }
 
+    fn is_asserted(&mut self, pintid: u32) -> bool {
+        lines::is_high(pintid)
+    }
+
     fn deactivate_physical(&mut self, pintid: u32) {
-        Gicv3::deactivate(Acknowledged(pintid));
+        deactivate(pintid);
     }
 }
 

@@ -7,15 +7,11 @@
 use turnstile_vgic::{GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
 use turnstile_vm::attention::KickToken;
 
-use super::gicv3;
+use super::gic::{Acknowledged, CpuInterface, Gic, vectors};
+use super::gicv3::Gicv3;
 use super::ich::{self, Ich};
-use super::switched::SRE_RESET;
-use super::{Acknowledged, CpuInterface, Gic, Gicv3, vectors};
-use crate::cpu::isb;
-use crate::regs;
+use super::interface::use_system_registers;
 
-/// ICC_SRE_EL2 without Enable, which EL1's accesses to ICC_SRE_EL1 need: SRE, and no bypass.
-const SRE_EL2_TRAPPED: u64 = 7;
 /// Where the sender of an SGI is in ICH_LR<n>_EL2: above the INTID.
 const LR_SOURCE_SHIFT: u32 = 10;
 
@@ -57,17 +53,6 @@ impl Gic for Gicv3Legacy {
     fn kick(token: KickToken) {
         Gicv3::kick(token);
     }
-}
-
-/// Makes the guest's interface work by system registers, or in legacy operation, where the guest cannot change that.
-pub fn use_system_registers(on: bool) {
-    let (el1, el2) = if on { (SRE_RESET, gicv3::SRE_EL2) } else { (0, SRE_EL2_TRAPPED) };
-    // SAFETY: state of the guest's interface only.
-    unsafe {
-        regs::ICC_SRE_EL1.write(el1);
-        regs::ICC_SRE_EL2.write(el2);
-    }
-    isb();
 }
 
 impl CpuInterface for IchLegacy {
@@ -128,6 +113,10 @@ impl VirtualInterface for IchLegacy {
         Ich.group_enables()
     }
 
+    fn is_asserted(&mut self, pintid: u32) -> bool {
+        Ich.is_asserted(pintid)
+    }
+
     fn deactivate_physical(&mut self, pintid: u32) {
         Ich.deactivate_physical(pintid);
     }
@@ -138,7 +127,7 @@ mod tests {
     use turnstile_vgic::Backing;
 
     use super::*;
-    use crate::regs::fakes::{self, Access};
+    use crate::cpu::regs::fakes::{self, Access};
 
     #[test]
     fn the_guest_has_no_system_registers_and_cannot_get_them() {

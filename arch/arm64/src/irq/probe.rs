@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What of a GICv2 can only be found out by trying.
 
-use super::{Acknowledged, CpuInterface, Gic, Gicv2, PPI_HYPERVISOR_TIMER, gicv2};
-use crate::cpu;
+use super::gic::{Acknowledged, CpuInterface, Gic, PPI_HYPERVISOR_TIMER};
+use super::gicv2::{self, Gicv2};
+use crate::cpu::regs::gicv2::{GICH_LR, GICH_VMCR, GICV_EOIR, GICV_IAR};
+use crate::cpu::{self, regs};
 use crate::irq::gich::Gich;
-use crate::regs;
-use crate::regs::gicv2::{GICH_LR, GICH_VMCR, GICV_EOIR, GICV_IAR};
 
 /// GICH_VMCR: Group 0 enabled, every priority let through.
 const VMCR_OPEN: u32 = 1 | 0x1f << 27;

@@ -3,52 +3,14 @@
 
 use turnstile_vm::attention::KickToken;
 
-use super::SGI_RESCHEDULE;
+use super::gic::{Acknowledged, Gic, SGI_RESCHEDULE, Switched};
 use super::gicv2::{self, Gicv2};
 use super::gicv3::{self, Gicv3};
 use super::ich::Ich;
-use super::legacy::{self, Gicv3Legacy};
-use super::{Acknowledged, Gic};
-use crate::cpu;
-use crate::regs;
-use crate::regs::gicv2::{GICH_APR, GICH_VMCR};
-
-/// A guest's CPU interface while its vCPU is in no CPU: priority mask, binary points and enables as `VMCR` has them,
-/// and active priorities of Group 0 and 1; how the guest reaches it, where it can choose (`ICC_SRE_EL1`). The default is
-/// its reset state.
-#[derive(Clone, Copy, Debug)]
-pub struct InterfaceState {
-    sre: u64,
-    vmcr: u64,
-    active: [[u64; 4]; 2],
-}
-
-impl Default for InterfaceState {
-    fn default() -> Self {
-        Self { sre: SRE_RESET, vmcr: 0, active: [[0; 4]; 2] }
-    }
-}
-
-/// ICC_SRE_EL1 of a reset vCPU: system registers, no bypass.
-pub const SRE_RESET: u64 = 7;
-
-/// What load and put do with a GIC.
-pub trait Switched {
-    /// Stores the guest's CPU interface.
-    fn save_interface(state: &mut InterfaceState);
-
-    /// Loads the guest's CPU interface.
-    ///
-    /// # Safety
-    /// It is that of the vCPU that becomes resident.
-    unsafe fn load_interface(state: &InterfaceState);
-
-    /// Makes a PPI of this CPU active, as if it had been acknowledged.
-    fn activate(intid: u32);
-
-    /// Sends [`SGI_RESCHEDULE`] to the physical CPU with `token`, ordered behind the stores before it.
-    fn reschedule(token: KickToken);
-}
+use super::interface::{InterfaceState, use_system_registers};
+use super::legacy::Gicv3Legacy;
+use crate::cpu::regs::gicv2::{GICH_APR, GICH_VMCR};
+use crate::cpu::{self, regs};
 
 /// Ends the physical interrupts that a vCPU holds, which is being put: a bit for each PPI.
 pub fn release_held<G: Gic>(mut held: u32) {
@@ -126,12 +88,12 @@ impl Switched for Gicv3 {
 impl Switched for Gicv3Legacy {
     fn save_interface(state: &mut InterfaceState) {
         Gicv3::save_interface(state);
-        legacy::use_system_registers(true);
+        use_system_registers(true);
     }
 
     unsafe fn load_interface(state: &InterfaceState) {
         // First: it decides what ICH_VMCR_EL2 means.
-        legacy::use_system_registers(false);
+        use_system_registers(false);
         // SAFETY: the caller's promise.
         unsafe { Gicv3::load_interface(state) };
     }

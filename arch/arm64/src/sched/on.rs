@@ -1,76 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Armv8-A with one of its interrupt controllers, as `turnstile_threads` sees it.
 
-use core::marker::PhantomData;
 use core::sync::atomic::AtomicU64;
 
-use spin::Once;
 use turnstile_threads::Architecture;
-use turnstile_vm::attention::{Attention, KickToken, Posted};
 
 use super::thread::{load, prepare, put, switch_stack};
-use super::{Residue, Scheduler, System, Thread};
-use crate::cpu::{self, PerCpu};
-use crate::facility;
+use crate::cpu;
 use crate::irq::{Acknowledged, Gic};
-use crate::switch;
 use crate::time;
-use crate::vcpu::Vcpu;
-
-static SYSTEM: Once<System> = Once::new();
-
-/// The architecture with the GIC `G`.
-pub struct On<G>(PhantomData<G>);
+use crate::vcpu::{facility, switch};
+use crate::vm::{On, Residue, Thread, Vcpu, own};
 
 impl<G: Gic> Architecture for On<G> {
-    type Cpu = PerCpu;
-    type Vcpu = Vcpu;
-    type Thread = Thread;
-    type Residue = Residue;
     type Interrupt = Acknowledged;
-
-    fn system() -> &'static Once<System> {
-        &SYSTEM
-    }
-
-    fn this() -> &'static PerCpu {
-        cpu::this()
-    }
-
-    fn index(cpu: &PerCpu) -> usize {
-        cpu.index
-    }
-
-    fn kick_token(cpu: &PerCpu) -> KickToken {
-        cpu.kick_token()
-    }
-
-    fn scheduler(cpu: &PerCpu) -> &Once<Scheduler> {
-        &cpu.scheduler
-    }
-
-    fn attention(vcpu: &Vcpu) -> &Attention {
-        &vcpu.attention
-    }
-
-    fn thread(vcpu: &Vcpu) -> Option<&Thread> {
-        vcpu.thread.as_ref()
-    }
-
-    fn notify(vcpu: &Vcpu, posted: Posted) {
-        vcpu.notify::<G>(posted);
-    }
-
-    fn ticks() -> u64 {
-        time::ticks()
-    }
 
     fn set_schedule(at: Option<u64>) {
         time::set_schedule(at);
-    }
-
-    fn reschedule(token: KickToken) {
-        G::reschedule(token);
     }
 
     fn pause() -> Acknowledged {
@@ -85,7 +31,7 @@ impl<G: Gic> Architecture for On<G> {
 
     fn idle() {
         cpu::isb();
-        crate::exit::wait::wait_for_interrupt();
+        own::wait_for_interrupt();
     }
 
     fn share_cpu() {

@@ -1,64 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Threads: what a vCPU has that shares CPUs, and how it comes and goes.
+//! Threads: how a vCPU that shares CPUs comes and goes.
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::On;
 use crate::cpu;
-use crate::facility;
-use crate::frame::Frame;
-use crate::irq::{
-    Gic, InterfaceState, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic_of, switched, use_vectors, vectors_of,
-};
-use crate::mode::{Mode, Nvhe, Vhe, is_vhe};
-use crate::state::{Deferred, SystemState, Timers};
-use crate::stolen::StolenTime;
-use crate::switch;
-use crate::vcpu::Vcpu;
+use crate::cpu::mode::{Mode, Nvhe, Vhe, is_vhe};
+use crate::irq::{Gic, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic_of, switched, use_vectors, vectors_of};
+use crate::vcpu::frame::Frame;
+use crate::vcpu::{facility, switch};
+use crate::vm::{On, Thread, Vcpu};
 
-/// What a vCPU has that shares its CPUs.
-pub struct Thread {
-    /// What it has on every architecture.
-    common: turnstile_threads::Thread,
-    /// The exit frame, at the top of its stack.
-    frame: u64,
-    stolen: Option<StolenTime>,
-    state: UnsafeCell<State>,
-}
-
-// SAFETY: `state` is touched by load and put only: by the CPU that has the vCPU.
-unsafe impl Sync for Thread {}
-
-/// What is in no CPU while the vCPU is in none.
-#[derive(Default)]
-struct State {
-    system: SystemState,
-    deferred: Deferred,
-    timers: Timers,
-    interface: InterfaceState,
-}
-
-impl Thread {
-    /// Makes thread `number` with the stack that ends at `stack_top`.
-    pub fn new(number: u32, stack_top: u64, stolen: Option<StolenTime>) -> Self {
-        let frame = stack_top - size_of::<Frame>() as u64;
-        let common = turnstile_threads::Thread::new(number);
-        Self { common, frame, stolen, state: UnsafeCell::default() }
-    }
-
-    /// A life of the vCPU begins.
-    pub fn begin<G: Gic>(&self) {
-        if let Some(stolen) = &self.stolen {
-            stolen.begin(turnstile_threads::stolen::<On<G>>(self));
-        }
+/// A life of a vCPU begins that is a thread.
+pub fn begin<G: Gic>(thread: &Thread) {
+    if let Some(stolen) = &thread.stolen {
+        stolen.begin(turnstile_threads::stolen::<On<G>>(thread));
     }
 }
 
-impl AsRef<turnstile_threads::Thread> for Thread {
-    fn as_ref(&self) -> &turnstile_threads::Thread {
-        &self.common
-    }
+/// Returns where the exit frame of a thread is: at the top of its stack.
+pub fn frame(thread: &Thread) -> *mut Frame {
+    (thread.stack_top - size_of::<Frame>() as u64) as *mut Frame
 }
 
 /// Stores a vCPU's state, which is nobody's then. Returns when its timers want it back.
@@ -66,7 +27,7 @@ pub(super) fn put<G: Gic>(vcpu: &'static Vcpu, thread: &'static Thread) -> Optio
     if is_vhe() { put_in::<Vhe, G>(vcpu, thread) } else { put_in::<Nvhe, G>(vcpu, thread) }
 }
 
-fn put_in<M: Mode, G: Gic>(vcpu: &'static Vcpu, thread: &'static Thread) -> Option<u64> {
+pub(super) fn put_in<M: Mode, G: Gic>(vcpu: &'static Vcpu, thread: &'static Thread) -> Option<u64> {
     // SAFETY: the CPU where the vCPU is resident; nobody refers to either across this.
     let (state, gic) = unsafe { (&mut *thread.state.get(), &mut vcpu.owned().gic) };
     state.system.save::<M>();
@@ -91,7 +52,7 @@ pub(super) fn load(vcpu: &'static Vcpu) {
     in_gic_of!(vcpu.vm.vgic.model(), load_with(vcpu));
 }
 
-fn load_in<M: Mode, G: Gic>(vcpu: &'static Vcpu) {
+pub(super) fn load_in<M: Mode, G: Gic>(vcpu: &'static Vcpu) {
     let Some(thread) = &vcpu.thread else { return };
     vcpu.attention.load(cpu::this().kick_token());
     switch::load(&vcpu.vm.residence(), vcpu.vmpidr);
@@ -119,8 +80,9 @@ fn load_in<M: Mode, G: Gic>(vcpu: &'static Vcpu) {
         state.timers.load::<M>();
         G::load_interface(&state.interface);
     }
-    vcpu.vm.with_gic::<G, _>(|cx| gic.load(cx));
+    // Before its interrupts are looked at: the line of the PMU rises when it counts again.
     facility::load(vcpu);
+    vcpu.vm.with_gic::<G, _>(|cx| gic.load(cx));
 }
 
 unsafe extern "C" {
@@ -152,24 +114,11 @@ pub(super) fn prepare(vcpu: &'static Vcpu) {
         let mut saved = [0u64; 12];
         saved[0] = core::ptr::from_ref(vcpu) as u64;
         saved[11] = turnstile_thread_start as *const () as u64;
-        let sp = thread.frame - size_of_val(&saved) as u64;
+        let sp = frame(thread) as u64 - size_of_val(&saved) as u64;
         // SAFETY: inside the new stack, which nobody uses yet.
         unsafe { (sp as *mut [u64; 12]).write(saved) };
         thread.common.sp.store(sp, Ordering::Relaxed);
     }
     #[cfg(not(target_os = "none"))]
-    let _ = (thread.frame, vcpu);
-}
-
-/// Where a vCPU begins that shares CPUs: on its own stack, resident.
-#[cfg(target_os = "none")]
-#[unsafe(no_mangle)]
-extern "C" fn turnstile_run_thread(vcpu: &'static Vcpu) -> ! {
-    fn run<G: Gic>(vcpu: &'static Vcpu) -> ! {
-        turnstile_threads::arrive::<On<G>>();
-        let frame = vcpu.thread.as_ref().map_or(0, |thread| thread.frame);
-        // SAFETY: the top of this stack, above what is in use.
-        unsafe { crate::exit::wait::live::<G>(frame as *mut Frame, vcpu) }
-    }
-    in_gic_of!(vcpu.vm.vgic.model(), run(vcpu))
+    let _ = (frame(thread), vcpu);
 }

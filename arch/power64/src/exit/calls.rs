@@ -5,17 +5,18 @@ use turnstile_papr::code::Code;
 use turnstile_papr::mode::{self, Mode};
 use turnstile_papr::processors::Processors;
 use turnstile_papr::rtas::{self, Services, Then};
-use turnstile_papr::{process_table, terminal};
+use turnstile_papr::{page_init, process_table, terminal};
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Stop;
 
-use super::full::Crash;
-use crate::Monitor;
-use crate::facility;
-use crate::frame::Frame;
-use crate::regs::{PVR, lpcr};
-use crate::vcpu::Vcpu;
-use crate::vm::Vm;
+use super::crash::Crash;
+use crate::board::mitigation;
+use crate::cpu;
+use crate::cpu::regs::lpcr;
+use crate::vcpu::facility;
+use crate::vcpu::frame::Frame;
+use crate::vm::monitor::Monitor;
+use crate::vm::{Vcpu, Vm};
 
 type Arguments = [u64; 7];
 
@@ -29,9 +30,7 @@ pub(super) fn register_vpa(vcpu: &'static Vcpu, [flags, server, address, ..]: Ar
 
 /// H_SET_MODE.
 pub(super) fn set_mode(vcpu: &'static Vcpu, [flags, resource, first, second, ..]: Arguments) -> Code {
-    /// PVR's upper half, of POWER10 on: Power ISA 3.1.
-    const POWER10: u64 = 0x80;
-    match mode::set([flags, resource, first, second], PVR.read() >> 16 >= POWER10) {
+    match mode::set([flags, resource, first, second], cpu::is_isa_3_1()) {
         Ok(Mode::Ciabr(address)) => facility::set_modes(vcpu, |modes| modes.ciabr = address),
         Ok(Mode::Dawr { address, control }) => facility::set_modes(vcpu, |modes| {
             (modes.dawr, modes.dawrx) = (address, control);
@@ -101,28 +100,33 @@ pub(super) fn get_characters(
     Code::SUCCESS
 }
 
-/// H_RANDOM: the CPU's own generator (Power ISA 3.0B Book I, 3.3.9).
-pub(super) fn random(frame: &mut Frame) -> Code {
-    /// What DARN gives when it has nothing; it may be asked again.
-    const NOTHING: u64 = u64::MAX;
-    const PATIENCE: u32 = 10;
-    for _ in 0..PATIENCE {
-        let number: u64;
-        #[cfg(target_os = "none")]
-        // SAFETY: changes nothing. DARN with L=1: a conditioned number of 64 bits.
-        unsafe {
-            core::arch::asm!("darn {}, 1", out(reg) number, options(nomem, nostack, preserves_flags));
+/// H_PAGE_INIT.
+#[inline(never)] // Not part of what other calls pay.
+pub(super) fn initialize_page(vcpu: &'static Vcpu, [flags, to, from, ..]: Arguments) -> Code {
+    match page_init::initialize([flags, to, from], vcpu.vm) {
+        Ok(executed) => {
+            if executed && let Some(host) = vcpu.vm.life().ram.host(to, page_init::PAGE) {
+                cpu::synchronize_code(host, page_init::PAGE);
+            }
+            Code::SUCCESS
         }
-        #[cfg(not(target_os = "none"))]
-        {
-            number = crate::regs::fakes::read("DARN");
-        }
-        if number != NOTHING {
-            frame.set_gpr(4, number);
-            return Code::SUCCESS;
-        }
+        Err(code) => code,
     }
-    Code::HARDWARE
+}
+
+/// H_RANDOM.
+pub(super) fn random(frame: &mut Frame) -> Code {
+    let Some(number) = cpu::random() else { return Code::HARDWARE };
+    frame.set_gpr(4, number);
+    Code::SUCCESS
+}
+
+/// H_GET_CPU_CHARACTERISTICS.
+pub(super) fn characteristics(frame: &mut Frame) -> Code {
+    let told = mitigation::characteristics();
+    frame.set_gpr(4, told.character);
+    frame.set_gpr(5, told.behaviour);
+    Code::SUCCESS
 }
 
 /// H_SIGNAL_SYS_RESET: one vCPU, all, or all but the caller (LoPAPR 14.5.4.8).
@@ -151,7 +155,7 @@ pub(super) fn firmware(
     [block, ..]: Arguments,
     monitor: &dyn Monitor,
 ) -> u32 {
-    let mut services = Platform { vm: vcpu.vm, monitor };
+    let mut services = Platform { vcpu, vm: vcpu.vm, monitor };
     let (code, then) = rtas::call(vcpu.index, block, vcpu.vm, &mut services);
     frame.set_gpr(3, code.value());
     match then {
@@ -172,6 +176,7 @@ pub(super) fn firmware(
 
 /// What the firmware's functions need.
 struct Platform<'a> {
+    vcpu: &'static Vcpu,
     vm: &'static Vm,
     monitor: &'a dyn Monitor,
 }
@@ -179,6 +184,10 @@ struct Platform<'a> {
 impl Services for Platform<'_> {
     fn processors(&self) -> &Processors {
         &self.vm.processors
+    }
+
+    fn stopping(&mut self) {
+        self.vcpu.forget();
     }
 
     fn memory_size(&self) -> u64 {

@@ -1,35 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the vectors call: they find it in the frame.
 
-use super::{Code, full, illegal, storage, vector};
-use crate::frame::Frame;
-use crate::statistics;
+use core::ptr;
 
-/// The light handler of all interrupts but calls: takes the frame and the vector; returns zero to re-enter, the attention
-/// word, or a [`Code`].
-pub type Light = extern "C" fn(&mut Frame, u32) -> u32;
-/// The full tier: takes the frame and why the light tier did not re-enter. Returns when the guest is to be entered.
-pub type Full = extern "C" fn(&mut Frame, u32);
+use super::hcall::{TABLE, TIMED_TABLE};
+use super::{Code, full, illegal, storage};
+use crate::cpu::vector;
+use crate::vcpu::frame::{Entries, Frame, Full, Light};
+use crate::vcpu::statistics;
 
-#[cfg(feature = "ablation")]
-pub(crate) use super::hcall::NAIVE_TABLE;
-pub(crate) use super::hcall::{TABLE, TIMED_TABLE};
-/// See [`Light`].
-pub(crate) const LIGHT: Light = light;
-/// See [`Full`].
-pub(crate) const FULL: Full = full;
-/// [`LIGHT`] of vCPUs with statistics.
-pub(crate) const TIMED_LIGHT: Light = timed_light;
-/// [`LIGHT`] of vCPUs that share their CPU.
-pub(crate) const SHARED_LIGHT: Light = shared_light;
-/// The same with statistics.
-pub(crate) const TIMED_SHARED_LIGHT: Light = timed_shared_light;
-/// [`FULL`] of vCPUs with statistics.
-pub(crate) const TIMED_FULL: Full = timed_full;
+/// Returns where the exits of a vCPU go on that may be `shared`, that is share its CPU, and `timed`, that is keep statistics.
+pub(super) fn entries(shared: bool, timed: bool) -> Entries {
+    let light: Light = match (shared, timed) {
+        (false, false) => light,
+        (true, false) => shared_light,
+        (false, true) => timed_light,
+        (true, true) => timed_shared_light,
+    };
+    let (calls, full): (_, Full) = if timed { (TIMED_TABLE, timed_full) } else { (TABLE, full) };
+    Entries { calls: ptr::from_ref(calls).cast(), inner: ptr::from_ref(TABLE).cast(), light, full }
+}
 
 /// Interrupts that are soon done; what is none of them is for the full tier.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-extern "C" fn light(frame: &mut Frame, vector: u32) -> u32 {
+pub(super) extern "C" fn light(frame: &mut Frame, vector: u32) -> u32 {
     match vector {
         // Whoever kicks has set a reason to look first: it is in the attention word.
         vector::HYPERVISOR_DOORBELL => super::done(frame),
@@ -41,7 +35,7 @@ extern "C" fn light(frame: &mut Frame, vector: u32) -> u32 {
 }
 
 /// The full tier.
-extern "C" fn full(frame: &mut Frame, why: u32) {
+pub(super) extern "C" fn full(frame: &mut Frame, why: u32) {
     full::exit(frame, why);
 }
 
@@ -58,7 +52,7 @@ extern "C" fn timed_light(frame: &mut Frame, vector: u32) -> u32 {
 
 /// [`light`], where a doorbell may be for the run queue.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-extern "C" fn shared_light(frame: &mut Frame, vector: u32) -> u32 {
+pub(super) extern "C" fn shared_light(frame: &mut Frame, vector: u32) -> u32 {
     super::listen(frame, vector);
     light(frame, vector)
 }

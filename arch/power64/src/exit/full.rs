@@ -3,26 +3,14 @@
 
 use turnstile_vm::lifecycle::Stop;
 
-use super::{Code, hcall, illegal, inject, resident, storage, vector, wait};
-use crate::frame::Frame;
-use crate::irq;
-use crate::regs::{HMER, HSRR0, HSRR1, SRR0, SRR1};
-use crate::vcpu::Vcpu;
-use crate::{Monitor, monitor};
-
-/// Why a VM was stopped by the hypervisor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
-pub enum Crash {
-    /// A machine check while the guest ran.
-    MachineCheck = 1,
-    /// The guest's process or page tables are not in its memory.
-    Tables = 2,
-    /// The guest's first instruction is not in its memory, or it runs where there is none.
-    Fetch = 3,
-    /// The guest asked for it (`ibm,os-term`).
-    Terminated = 4,
-}
+use super::crash::Crash;
+use super::{Code, attend, hcall, illegal, inject, resident, storage};
+use crate::cpu::regs::{HMER, HSRR0, HSRR1, SRR0, SRR1};
+use crate::cpu::vector;
+use crate::vcpu::frame::Frame;
+use crate::vcpu::{idle, interrupts};
+use crate::vm::Vcpu;
+use crate::vm::monitor::{Monitor, monitor};
 
 /// Finishes an exit.
 pub(super) fn exit(frame: &mut Frame, why: u32) {
@@ -34,11 +22,11 @@ pub(super) fn exit(frame: &mut Frame, why: u32) {
         other => other,
     };
     match then {
-        Code::WAIT => wait::cede(frame, vcpu, monitor),
-        Code::GIVE_WAY => wait::give_way(frame, vcpu),
+        Code::WAIT => attend::cede(frame, vcpu, monitor),
+        Code::GIVE_WAY => attend::give_way(frame, vcpu),
         _ => {}
     }
-    wait::settle(frame, vcpu, monitor);
+    attend::settle(frame, vcpu, monitor);
 }
 
 /// Takes over where the guest goes on. The registers of a call that may be changed have no hypervisor's value behind it.
@@ -64,10 +52,11 @@ fn unfinished(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> 
         vector::CALL => return hcall::full(frame, vcpu, monitor),
         vector::HYPERVISOR_DATA_STORAGE => storage::data(frame, vcpu, monitor),
         vector::HYPERVISOR_INSTRUCTION_STORAGE => storage::instruction(frame, vcpu),
-        vector::HYPERVISOR_DECREMENTER => wait::decrementer(Some(vcpu), monitor),
-        vector::VIRTUALIZATION => irq::host::serve(),
+        vector::HYPERVISOR_DECREMENTER => idle::decrementer(Some(vcpu), monitor),
+        vector::VIRTUALIZATION => interrupts::serve(),
         vector::EMULATION_ASSISTANCE => illegal::instruction(frame, vcpu),
         vector::HYPERVISOR_FACILITY => illegal::facility(frame, vcpu),
+        vector::SOFT_PATCH => illegal::soft_patch(frame, vcpu),
         // What is to be known of is in HMER; it is cleared by writing zeros (Book III, 10.2.1).
         vector::MAINTENANCE => {
             // SAFETY: clears what interrupts the hypervisor.

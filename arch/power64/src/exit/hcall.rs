@@ -4,11 +4,11 @@
 use turnstile_papr::code::Code as Return;
 use turnstile_papr::hcall::Hcall;
 
-use super::{Answer, Arguments, calls};
-use crate::Monitor;
-use crate::frame::Frame;
-use crate::irq;
-use crate::vcpu::Vcpu;
+use super::{Answer, Arguments, calls, interrupts, xics};
+use crate::cpu::regs::SPRG0;
+use crate::vcpu::frame::Frame;
+use crate::vm::Vcpu;
+use crate::vm::monitor::Monitor;
 
 /// A light handler. The frequent ones are leaves without a stack frame.
 pub type Handler = extern "C" fn(&mut Frame, Arguments) -> Answer;
@@ -70,13 +70,14 @@ impl Table {
 const fn handler(call: Hcall) -> Handler {
     match call {
         Hcall::Unknown => unknown,
-        Hcall::Confer => irq::call::confer,
-        Hcall::Cede => irq::call::cede,
-        Hcall::Prod => irq::call::prod,
-        Hcall::Eoi => irq::xics::eoi,
-        Hcall::Cppr => irq::xics::cppr,
-        Hcall::Ipi => irq::xics::ipi,
-        Hcall::Xirr => irq::xics::xirr,
+        Hcall::SetSprg0 => set_sprg0,
+        Hcall::Confer => interrupts::confer,
+        Hcall::Cede => interrupts::cede,
+        Hcall::Prod => interrupts::prod,
+        Hcall::Eoi => xics::eoi,
+        Hcall::Cppr => xics::cppr,
+        Hcall::Ipi => xics::ipi,
+        Hcall::Xirr => xics::xirr,
         _ => LEAVE,
     }
 }
@@ -130,6 +131,14 @@ extern "C" fn unknown(_: &mut Frame, _: Arguments) -> Answer {
     Answer::code(Return::FUNCTION.value())
 }
 
+/// H_SET_SPRG0: as the guest could itself.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+extern "C" fn set_sprg0(_: &mut Frame, Arguments([value, ..]): Arguments) -> Answer {
+    // SAFETY: the resident vCPU's own register.
+    unsafe { SPRG0.write(value) };
+    Answer::SUCCESS
+}
+
 /// A number beyond the table: the firmware's, or none.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 extern "C" fn far(frame: &mut Frame, number: u64, argument: u64) -> Answer {
@@ -158,10 +167,12 @@ pub(super) fn full(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor
         Hcall::RegisterProcTbl => calls::register_process_table(vcpu, arguments),
         Hcall::PutTermChar => calls::put_characters(vcpu, arguments, monitor),
         Hcall::GetTermChar => calls::get_characters(frame, vcpu, arguments, monitor),
+        Hcall::PageInit => calls::initialize_page(vcpu, arguments),
         Hcall::Random => calls::random(frame),
+        Hcall::GetCpuCharacteristics => calls::characteristics(frame),
         Hcall::SignalSysReset => calls::signal_reset(vcpu, arguments),
         Hcall::Rtas => return calls::firmware(frame, vcpu, arguments, monitor),
-        _ => return irq::call::full(frame, vcpu, call, arguments),
+        _ => return interrupts::full(frame, vcpu, call, arguments),
     };
     frame.set_gpr(3, code.value());
     0
@@ -185,6 +196,6 @@ fn carry_out(frame: &mut Frame, number: u64, arguments: [u64; 7]) -> Option<u32>
     frame.set_gpr(3, answer.code);
     frame.set_gpr(4, answer.value);
     // Waiting lets interrupts in.
-    frame.msr = crate::regs::SRR1.read();
+    frame.msr = crate::cpu::regs::SRR1.read();
     Some(why)
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Interrupts that a guest is given by software: what the CPU would do (Power ISA 3.0B Book III, 6.4.3 and 6.5).
+//! Interrupts that a guest is given by software: what the CPU would do (Power ISA 3.0B Book III, 6.4.3 and 6.5). No guest has
+//! transactions (`crate::vcpu::facility`), so none is suspended.
 
-use super::vector;
-use crate::frame::Frame;
-use crate::regs::{DAR, DSISR, LPCR, SRR0, SRR1, lpcr, msr};
-use crate::statistics;
+use crate::cpu::regs::{DAR, DSISR, LPCR, SRR0, SRR1, lpcr, msr};
+use crate::cpu::vector;
+use crate::vcpu::frame::Frame;
+use crate::vcpu::statistics;
 
 /// Why a program interrupt (6.5.9).
 pub(crate) mod program {
@@ -12,19 +13,17 @@ pub(crate) mod program {
     pub const ILLEGAL: u64 = 1 << 19;
 }
 
+/// In SRR1 and HSRR1: it was a prefixed instruction (Power ISA 3.1 Book III, 7.5; zero on earlier CPUs).
+const PREFIXED: u64 = 1 << 29;
+
 /// The bits of SRR1 that say why: the others are those of the machine state.
 const STATUS: u64 = 0x783f_0000;
 
 /// What an interrupt keeps of the machine state: 64-bit mode is always on, the byte order is LPCR's.
 const KEPT: u64 = msr::ME;
 
-/// A transaction is under way: bits of the machine state.
-const TRANSACTIONAL: u64 = 1 << 34;
-/// It is suspended.
-const SUSPENDED: u64 = 1 << 33;
-
 /// Gives the guest an interrupt at a vector, with `status` in SRR1.
-pub(crate) fn interrupt(frame: &mut Frame, vector: u32, status: u64) {
+fn interrupt(frame: &mut Frame, vector: u32, status: u64) {
     statistics::count_exception(frame);
     let lpcr = LPCR.read();
     // SAFETY: the guest's own, which it finds changed as by the CPU.
@@ -34,9 +33,6 @@ pub(crate) fn interrupt(frame: &mut Frame, vector: u32, status: u64) {
     }
     let old = frame.msr;
     frame.msr = msr::SF | old & KEPT | if lpcr & lpcr::ILE != 0 { msr::LE } else { 0 };
-    if old & (TRANSACTIONAL | SUSPENDED) != 0 {
-        frame.msr |= SUSPENDED;
-    }
     frame.pc = vector.into();
     // With relocation on, interrupts may be taken with relocation on, elsewhere (6.4.3, LPCR.AIL); but not those of the
     // machine.
@@ -52,9 +48,19 @@ pub(crate) fn interrupt(frame: &mut Frame, vector: u32, status: u64) {
     }
 }
 
+/// An interrupt for which the instruction is the reason that has caused the exit.
+fn of_instruction(frame: &mut Frame, vector: u32, status: u64) {
+    interrupt(frame, vector, status | frame.msr & PREFIXED);
+}
+
 /// A program interrupt.
 pub(crate) fn program(frame: &mut Frame, status: u64) {
-    interrupt(frame, vector::PROGRAM, status);
+    of_instruction(frame, vector::PROGRAM, status);
+}
+
+/// An instruction storage interrupt.
+pub(crate) fn instruction_storage(frame: &mut Frame, status: u64) {
+    of_instruction(frame, vector::INSTRUCTION_STORAGE, status);
 }
 
 /// A data storage interrupt.
@@ -64,7 +70,7 @@ pub(crate) fn data_storage(frame: &mut Frame, address: u64, status: u64) {
         DAR.write(address);
         DSISR.write(status);
     }
-    interrupt(frame, vector::DATA_STORAGE, 0);
+    of_instruction(frame, vector::DATA_STORAGE, 0);
 }
 
 /// A system reset, as from a button or another vCPU.

@@ -9,49 +9,44 @@
 //!
 //! | file | exits |
 //! |---|---|
+//! | `vectors.S`, `image.S` | the vectors, and what of them stays in the image |
+//! | `guards.S` | what they do against speculation, where that is needed |
 //! | `entry` | what the vectors call |
 //! | `hcall` | calls to the hypervisor: one indexed load leads to the handler |
-//! | `calls` | what calls do that need the vCPU |
+//! | `interrupts`, `xics` | calls about interrupts: waiting and waking, XIVE's, those of XICS |
+//! | `calls` | what other calls do that need the vCPU |
 //! | `storage` | what has no memory behind it: devices, memory that is mapped on demand |
 //! | `walk`, `instruction` | what an instruction that reached a device was |
 //! | `illegal` | instructions and facilities that the guest does not have |
 //! | `inject` | interrupts that a guest is given by software |
 //! | `full` | everything else, and what light exits leave |
-//! | `wait` | the attention word, and vCPUs that do not run |
+//! | `attend` | the attention word, and vCPUs that do not run |
+//! | `wait` | how a vCPU comes to run on a CPU; CPUs that have none |
+//! | `crash` | why the hypervisor stops a VM |
+//! | `naive` | what exits would do without the techniques; only in images for ablation (feature `ablation`) |
 
+mod attend;
 mod calls;
-pub mod entry;
-pub mod full;
-pub mod hcall;
-mod illegal;
-pub mod inject;
+pub mod crash;
+mod entry;
+mod full;
+mod hcall;
+pub mod illegal;
+mod inject;
 mod instruction;
+mod interrupts;
+#[cfg(feature = "ablation")]
+pub mod naive;
 mod storage;
 pub mod wait;
 mod walk;
+mod xics;
 
 use turnstile_vm::attention::Reasons;
 
-use crate::frame::Frame;
-use crate::vcpu::Vcpu;
-
-/// Offsets of interrupt vectors (Power ISA 3.0B Book III, 6.5).
-pub(crate) mod vector {
-    pub const SYSTEM_RESET: u32 = 0x100;
-    pub const MACHINE_CHECK: u32 = 0x200;
-    pub const DATA_STORAGE: u32 = 0x300;
-    pub const INSTRUCTION_STORAGE: u32 = 0x400;
-    pub const PROGRAM: u32 = 0x700;
-    pub const HYPERVISOR_DECREMENTER: u32 = 0x980;
-    pub const CALL: u32 = 0xc00;
-    pub const HYPERVISOR_DATA_STORAGE: u32 = 0xe00;
-    pub const HYPERVISOR_INSTRUCTION_STORAGE: u32 = 0xe20;
-    pub const EMULATION_ASSISTANCE: u32 = 0xe40;
-    pub const MAINTENANCE: u32 = 0xe60;
-    pub const HYPERVISOR_DOORBELL: u32 = 0xe80;
-    pub const VIRTUALIZATION: u32 = 0xea0;
-    pub const HYPERVISOR_FACILITY: u32 = 0xf80;
-}
+use crate::cpu::vector;
+use crate::vcpu::frame::Frame;
+use crate::vm::Vcpu;
 
 /// Why the light tier did not re-enter the guest: a code with [`Code::FULL`], or, without it, the attention word is not
 /// zero.

@@ -4,14 +4,15 @@
 
 use turnstile_vm::lifecycle::Stop;
 
-use super::full::Crash;
+use super::crash::Crash;
 use super::instruction::{self, Access};
 use super::walk::{self, Context};
-use super::{Code, done, inject, resident, vector};
-use crate::Monitor;
-use crate::frame::Frame;
-use crate::regs::{ASDR, HDAR, HDSISR, HSRR1, PIDR, msr};
-use crate::vcpu::Vcpu;
+use super::{Code, done, inject, resident};
+use crate::cpu::regs::{ASDR, HDAR, HDSISR, HSRR1, PIDR, msr};
+use crate::cpu::vector;
+use crate::vcpu::frame::Frame;
+use crate::vm::Vcpu;
+use crate::vm::monitor::Monitor;
 
 /// Bits of HDSISR and DSISR: why.
 mod status {
@@ -109,5 +110,5 @@ pub(super) fn instruction(frame: &mut Frame, vcpu: &'static Vcpu) {
         // The handler for this is not in memory either: no end would come of it.
         return vcpu.vm.stop(Stop::Crash(Crash::Fetch as u16));
     }
-    inject::interrupt(frame, vector::INSTRUCTION_STORAGE, why);
+    inject::instruction_storage(frame, why);
 }

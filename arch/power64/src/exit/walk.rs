@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A guest's own translation, in software: process-scoped radix trees (Power ISA 3.0B Book III, 5.7.6.2 and 5.7.10).
 
+use crate::cpu::regs::msr;
 use crate::memory::GuestRam;
-use crate::regs::msr;
 
 /// Bits of effective addresses that select a table by themselves.
 const QUADRANT: u32 = 62;

@@ -6,25 +6,15 @@ use alloc::vec::Vec;
 use spin::Mutex;
 use turnstile_machine::pseries;
 use turnstile_papr::hcall::Hcall;
-use turnstile_papr::xics::Ics;
+use turnstile_papr::xics::{Ics, Servers};
 use turnstile_papr::xive::{Arguments, Failure, Layout, Machine, Queue, Reply, Route, Tables, call};
 
 use super::escalation::Escalation;
 use super::firmware::{self, Buffer, Error};
-use super::own::Own;
+use super::own::{Own, Presentation};
 use super::ring::Ring;
 use super::{event, host};
-use crate::println;
-use crate::vm::Vm;
-
-/// How a guest sees its interrupt controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presentation {
-    /// XIVE, which the guest drives itself.
-    Xive,
-    /// XICS, which it drives by calls.
-    Xics,
-}
+use crate::memory::GuestRam;
 
 /// The interrupts of a VM.
 pub struct Board {
@@ -133,10 +123,10 @@ impl Board {
         buffers.chain(ring)
     }
 
-    /// A device's interrupt comes.
-    pub fn raise(&self, vm: &Vm, lisn: u32) {
+    /// A device's interrupt comes: for one of `servers`, the VM's vCPUs.
+    pub fn raise(&self, servers: &impl Servers, lisn: u32) {
         match &self.kind {
-            Kind::Xics(ics) => ics.trigger(lisn, vm),
+            Kind::Xics(ics) => ics.trigger(lisn, servers),
             Kind::Xive { sources, .. } => {
                 if let Some(source) = find(sources, lisn) {
                     event::trigger(source.buffer.trigger);
@@ -145,11 +135,11 @@ impl Board {
         }
     }
 
-    /// Carries out a call of XIVE for the guest. None of it is for a guest that uses XICS.
-    pub(super) fn call(&self, vm: &Vm, number: Hcall, arguments: &Arguments) -> Reply {
+    /// Carries out a call of XIVE for the guest, which has this RAM. None of it is for a guest that uses XICS.
+    pub(crate) fn call(&self, ram: &GuestRam, number: Hcall, arguments: &Arguments) -> Reply {
         match &self.kind {
             Kind::Xive { tables, .. } => {
-                call(&mut tables.lock(), &mut Hardware { board: self, vm }, number, arguments)
+                call(&mut tables.lock(), &mut Hardware { board: self, ram }, number, arguments)
             }
             Kind::Xics(_) => Reply::from(turnstile_papr::code::Code::FUNCTION),
         }
@@ -157,17 +147,18 @@ impl Board {
 
     /// A life of the VM ends, or one begins: nothing goes anywhere, and the controller writes to no memory of the guest. Only
     /// while no vCPU runs.
-    pub fn reset(&self, vm: &Vm) {
+    ///
+    /// # Errors
+    /// When the firmware does not take back all of it: the controller may write to event queues of the guest.
+    pub(crate) fn reset(&self, ram: &GuestRam) -> Result<(), Failure> {
         match &self.kind {
             Kind::Xics(ics) => {
                 ics.reset();
-                vm.vcpus().iter().for_each(|vcpu| vcpu.interrupts.icp.reset());
+                Ok(())
             }
             Kind::Xive { sources, tables } => {
                 sources.iter().for_each(|source| event::off(source.buffer.management));
-                if tables.lock().reset(&mut Hardware { board: self, vm }).is_err() {
-                    println!("The firmware does not take back the event queues of VM {}.", vm.name);
-                }
+                tables.lock().reset(&mut Hardware { board: self, ram })
             }
         }
     }
@@ -189,7 +180,7 @@ fn find(sources: &[Source], lisn: u32) -> Option<&Source> {
 /// The controller, for the calls of one VM.
 struct Hardware<'a> {
     board: &'a Board,
-    vm: &'a Vm,
+    ram: &'a GuestRam,
 }
 
 impl Hardware<'_> {
@@ -229,7 +220,7 @@ impl Machine for Hardware<'_> {
             firmware::remove_queue(processor, priority)?;
             return Ok(());
         };
-        let host = self.vm.life().ram.host(queue.address, 1 << queue.shift).ok_or(Failure::Address)?;
+        let host = self.ram.host(queue.address, 1 << queue.shift).ok_or(Failure::Address)?;
         // SAFETY: RAM of this VM, in one piece, which the VM keeps until `Board::reset` has taken the queue away. What the
         // guest has there is its own affair.
         unsafe { firmware::place_queue(processor, priority, host, queue.shift, true)? };

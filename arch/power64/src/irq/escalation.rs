@@ -7,30 +7,27 @@
 
 use core::cell::Cell;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use turnstile_vm::attention::Reasons;
+use turnstile_arch_common::println;
 
 use super::event;
 use super::firmware::{self, Error};
+use super::host;
 use super::tima::{HV_NOTIFIED, HvAcknowledge, HvPriority};
+use crate::board::discover::MAX_CPUS;
 use crate::cpu::{self, PerCpu};
-use crate::discover::MAX_CPUS;
-use crate::println;
-use crate::vcpu::Vcpu;
 
 /// The priority of the hypervisor's queues.
 const PRIORITY: u8 = 4;
 /// The binary logarithm of the bytes of such a queue.
 const SHIFT: u8 = 12;
 /// Events that such a queue has room for: each source has at most one on its way.
-const EVENTS: usize = (1 << SHIFT) / size_of::<u32>();
+pub(crate) const EVENTS: usize = (1 << SHIFT) / size_of::<u32>();
 /// Nothing is masked.
 const OPEN: u8 = 0xff;
 
-/// The vCPUs that can be woken, by the numbers that their events have.
-static SLEEPERS: [AtomicPtr<Vcpu>; EVENTS] = [const { AtomicPtr::new(ptr::null_mut()) }; EVENTS];
-/// How many of them there are.
+/// How many vCPUs can be woken.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// The queues, by the indexes of their CPUs.
@@ -53,8 +50,8 @@ pub(super) enum Escalation {
 }
 
 impl Escalation {
-    /// Before the vCPU leaves its CPU: what comes behind that escalates.
-    pub(super) fn arm(&mut self, vcpu: &'static Vcpu) {
+    /// Before the vCPU leaves its CPU: what comes behind that escalates. `expect` gets the number that its events have.
+    pub(super) fn arm(&mut self, expect: impl FnOnce(usize)) {
         if let Self::New(processor) = *self {
             *self = Self::set_up(processor, cpu::this()).unwrap_or_else(|Error(code)| {
                 println!("An interrupt may not wake a vCPU that shares its CPU: the firmware says {code}.");
@@ -62,8 +59,7 @@ impl Escalation {
             });
         }
         if let Self::Source { page, number } = *self {
-            // Release: who is woken by the event finds the vCPU.
-            SLEEPERS[number].store(ptr::from_ref(vcpu).cast_mut(), Ordering::Release);
+            expect(number);
             event::arm(page);
         }
     }
@@ -116,7 +112,7 @@ impl Queue {
         if self.address.get() != 0 {
             return Ok(());
         }
-        let address = super::host::page()?;
+        let address = host::page()?;
         // SAFETY: a page that nobody else has, cleared, for ever.
         unsafe { firmware::place_queue(cpu.pir.into(), PRIORITY, address, SHIFT, false)? };
         self.address.set(address);
@@ -141,8 +137,9 @@ impl Queue {
     }
 }
 
-/// Wakes the vCPUs for which something has come, if the controller has said so.
-pub(super) fn serve() {
+/// Takes the events that have come, if the controller has said so: `wake` gets the number of each.
+#[inline(always)] // Part of its one caller.
+pub(crate) fn serve(mut wake: impl FnMut(usize)) {
     let queue = Queue::of(cpu::this());
     if queue.address.get() == 0 || HvAcknowledge.load() & HV_NOTIFIED == 0 {
         return;
@@ -150,11 +147,7 @@ pub(super) fn serve() {
     // The event was written before the controller has said so.
     cpu::lwsync();
     while let Some(number) = queue.next() {
-        let sleeper = SLEEPERS.get(number).map_or(ptr::null_mut(), |sleeper| sleeper.load(Ordering::Acquire));
-        // SAFETY: a vCPU that lives for ever, or null.
-        if let Some(vcpu) = unsafe { sleeper.as_ref() } {
-            vcpu.post(Reasons::EXTERNAL);
-        }
+        wake(number);
     }
     // SAFETY: the hypervisor's own priority: what has come meanwhile interrupts again.
     unsafe { HvPriority.store(OPEN) };

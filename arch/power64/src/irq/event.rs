@@ -13,11 +13,11 @@ const PAGE: u64 = 0xffff;
 pub(super) fn load(page: u64, offset: u64) -> u64 {
     #[cfg(target_os = "none")]
     // SAFETY: a page of an event state buffer: at any offset, a load changes nothing but the source's two bits.
-    return unsafe { crate::inhibited::load64(page + (offset & PAGE & !7)) };
+    return unsafe { crate::cpu::inhibited::load64(page + (offset & PAGE & !7)) };
     #[cfg(not(target_os = "none"))]
     {
         let _ = (page, offset & PAGE);
-        crate::regs::fakes::read("ESB")
+        crate::cpu::regs::fakes::read("ESB")
     }
 }
 
@@ -26,12 +26,12 @@ pub(super) fn store(page: u64, offset: u64, value: u64) {
     #[cfg(target_os = "none")]
     // SAFETY: as for `load`, or an event of the source.
     unsafe {
-        crate::inhibited::store64(page + (offset & PAGE & !7), value);
+        crate::cpu::inhibited::store64(page + (offset & PAGE & !7), value);
     }
     #[cfg(not(target_os = "none"))]
     {
         let _ = (page, offset & PAGE);
-        crate::regs::fakes::write("ESB", value);
+        crate::cpu::regs::fakes::write("ESB", value);
     }
 }
 

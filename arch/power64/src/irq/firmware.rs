@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The firmware's services for the interrupt controller (OPAL's `doc/xive.rst`, section IV). None is called on a light exit.
 
-use crate::opal;
+use crate::board::opal;
 
 /// Numbers of services.
 mod token {

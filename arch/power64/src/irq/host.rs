@@ -10,7 +10,7 @@ use dtoolkit::{Node, Property};
 use spin::Once;
 
 use super::firmware::{self, Error};
-use super::{escalation, tima};
+use super::tima;
 
 /// The most chips that are given memory for the controller's tables.
 const MAX_CHIPS: usize = 16;
@@ -107,9 +107,4 @@ fn pages(count: u64) -> Result<u64, Error> {
 #[cfg(not(target_os = "none"))]
 fn pages(_: u64) -> Result<u64, Error> {
     Err(NO_MEMORY)
-}
-
-/// Serves what the controller has for the hypervisor on this CPU.
-pub(crate) fn serve() {
-    escalation::serve();
 }

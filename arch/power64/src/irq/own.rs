@@ -1,24 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a vCPU has of interrupts.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use turnstile_papr::xics::Icp;
 
-use super::board::Presentation;
 use super::escalation::Escalation;
-use super::ring::{Ring, wire};
-use crate::vcpu::Vcpu;
+use super::ring::{self, Ring};
+use super::wire;
+
+/// How a guest sees its interrupt controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presentation {
+    /// XIVE, which the guest drives itself.
+    Xive,
+    /// XICS, which it drives by calls.
+    Xics,
+}
 
 /// What others reach, too.
 #[derive(Debug, Default)]
 pub struct Shared {
     /// Its presentation controller, if its guest uses XICS.
     pub icp: Icp,
+    /// Another thread of its core has rung its doorbell, which is not in DPDES yet.
+    doorbell: AtomicBool,
 }
 
 impl Shared {
     /// Makes it for a vCPU that has never run.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Another thread rings: [`Reasons::REMOTE`](turnstile_vm::attention::Reasons::REMOTE) is to tell.
+    pub fn ring(&self) {
+        // Release: the vCPU that takes the doorbell sees what was done before; pairs with `take_doorbell`.
+        self.doorbell.store(true, Ordering::Release);
+    }
+
+    /// Takes the doorbell, if another thread has rung.
+    pub(crate) fn take_doorbell(&self) -> bool {
+        self.doorbell.load(Ordering::Relaxed) && self.doorbell.swap(false, Ordering::Acquire)
+    }
+
+    /// Says whether another thread has rung, and the vCPU has not looked yet.
+    pub fn is_rung(&self) -> bool {
+        self.doorbell.load(Ordering::Relaxed)
     }
 }
 
@@ -42,7 +70,7 @@ impl Own {
     }
 
     /// The vCPU becomes resident on this CPU.
-    pub(super) fn load(&mut self, icp: &Icp) {
+    pub(crate) fn load(&mut self, icp: &Icp) {
         self.ring.load();
         if self.models {
             self.prepare(icp);
@@ -50,17 +78,19 @@ impl Own {
     }
 
     /// Before [`Own::put`]: what comes behind this escalates, what has come before that is pending.
-    pub(super) fn arm(&mut self, vcpu: &'static Vcpu) {
-        self.escalation.arm(vcpu);
+    /// `expect` gets the number that the events have which wake it.
+    #[inline(always)] // A comparison or two of each switch.
+    pub(crate) fn arm(&mut self, expect: impl FnOnce(usize)) {
+        self.escalation.arm(expect);
     }
 
     /// The vCPU leaves this CPU. True if an interrupt is pending for it.
-    pub(super) fn put(&mut self) -> bool {
+    pub(crate) fn put(&mut self) -> bool {
         self.ring.put() || self.raised
     }
 
     /// The vCPU, which is resident, begins anew.
-    pub(super) fn begin(&mut self, icp: &Icp) {
+    pub(crate) fn begin(&mut self, icp: &Icp) {
         self.prodded = false;
         if self.models {
             self.prepare(icp);
@@ -77,7 +107,7 @@ impl Own {
 
     /// Lets the wire say what the model says. Nothing is stored if it does already.
     #[inline(always)] // Two loads and a comparison, in each of XICS' calls.
-    pub(super) fn follow(&mut self, icp: &Icp) {
+    pub(crate) fn follow(&mut self, icp: &Icp) {
         let presented = icp.is_presented();
         if presented != self.raised {
             self.raised = presented;
@@ -87,19 +117,19 @@ impl Own {
 
     /// The vCPU is prodded: it does not wait when it cedes next.
     #[inline(always)] // One store.
-    pub(super) fn prod(&mut self) {
+    pub(crate) fn prod(&mut self) {
         self.prodded = true;
     }
 
     /// Takes the prod, if there is one.
     #[inline(always)] // A load and a store.
-    pub(super) fn take_prod(&mut self) -> bool {
+    pub(crate) fn take_prod(&mut self) -> bool {
         core::mem::take(&mut self.prodded)
     }
 
     /// Says whether an external interrupt is pending for the vCPU, which is resident.
     #[inline(always)] // One load; for a guest that drives its ring itself, one of a device's register.
-    pub(super) fn is_interrupted(&self) -> bool {
-        if self.models { self.raised } else { super::ring::is_pending() }
+    pub(crate) fn is_interrupted(&self) -> bool {
+        if self.models { self.raised } else { ring::is_pending() }
     }
 }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The operating system's ring of a vCPU: what of it moves when the vCPU becomes resident, and leaves.
 
-use super::tima::{
-    NOTIFIED, OWN, OsAcknowledge, OsCam, OsPending, OsPriority, OsPull, OsState, OsWords, RESET, VALID,
-};
+use super::tima::{NOTIFIED, OWN, OsAcknowledge, OsCam, OsPull, OsState, OsWords, RESET, VALID};
 use crate::cpu;
 
 /// A vCPU's ring while the vCPU is not resident.
@@ -60,40 +58,6 @@ impl Ring {
 
 /// Says whether an external interrupt is pending for the resident vCPU.
 #[inline] // Two instructions beside the load.
-pub(crate) fn is_pending() -> bool {
+pub(super) fn is_pending() -> bool {
     OsState.load() & NOTIFIED != 0
-}
-
-/// The external interrupt of a guest that does not see the ring itself.
-pub(super) mod wire {
-    use super::{OsAcknowledge, OsPending, OsPriority, Ring, cpu};
-
-    /// The only priority that is ever pending.
-    const PRIORITY: u8 = 0;
-    /// Nothing is masked.
-    const OPEN: u8 = 0xff;
-
-    /// Resets the ring of the resident vCPU, and masks nothing.
-    pub(in super::super) fn prepare() {
-        Ring::reset();
-        // SAFETY: the ring stays that of the resident vCPU.
-        unsafe { OsPriority.store(OPEN) };
-    }
-
-    /// Interrupts the guest as soon as it lets itself be interrupted.
-    #[inline(always)] // One store, on the path of every interrupt.
-    pub(in super::super) fn raise() {
-        // SAFETY: as for `prepare`.
-        unsafe { OsPending.store(PRIORITY) };
-    }
-
-    /// Takes that back.
-    #[inline(always)] // A load and a store, on the path of every interrupt.
-    pub(in super::super) fn lower() {
-        // Accepting masks that priority, and those behind it.
-        OsAcknowledge.load();
-        cpu::eieio();
-        // SAFETY: as for `prepare`.
-        unsafe { OsPriority.store(OPEN) };
-    }
 }

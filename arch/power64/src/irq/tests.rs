@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The ring and the wire against a recorder: what they access, and in which order.
 
+use turnstile_papr::code::Code as Return;
+use turnstile_papr::hcall::Hcall;
 use turnstile_papr::xics::Icp;
 
-use super::board::Presentation;
 use super::escalation::Escalation;
 use super::firmware::Processor;
-use super::own::Own;
+use super::own::{Own, Presentation};
 use super::ring::Ring;
 use super::tima::{OWN, RESET, VALID};
-use crate::regs::fakes::{self, Access};
+use crate::cpu::regs::fakes::{self, Access};
+use crate::memory::{GuestRam, kept};
+use crate::vm::BootState;
+use crate::vm::Vm;
 
 const CAM: u32 = 0x123;
 
@@ -111,4 +115,46 @@ fn a_prod_is_taken_once_and_forgotten_by_a_new_life() {
     own.prod();
     own.begin(&Icp::new());
     assert!(!own.take_prod());
+}
+
+/// Calls of the guest by which it places a queue, at a page of its memory.
+fn place_queue(vm: &Vm, page: u64) -> Return {
+    vm.board.call(&vm.life().ram, Hcall::IntSetQueueConfig, &[1, 0, 6, page << 12, 12]).code
+}
+
+#[test]
+fn memory_that_the_controller_may_write_to_is_given_to_nobody() {
+    const REFUSED: u64 = -11i64 as u64;
+    fakes::reset();
+    let vm = crate::vcpu::facility::tests::vm(7, Presentation::Xive)[0].vm;
+    let ram = Box::leak(vec![0u64; 0x4000 / 8].into_boxed_slice());
+    let memory = GuestRam::new(ram.as_ptr() as u64, 0x4000);
+    let live = || vm.prepare(0, memory, None, BootState::default());
+    live();
+    assert_eq!(place_queue(vm, 1), Return::SUCCESS);
+    vm.end();
+    assert!(!kept::is_kept(&memory), "the firmware has taken the queue back");
+    live();
+    assert_eq!(place_queue(vm, 1), Return::SUCCESS);
+    fakes::set("OPAL", REFUSED);
+    assert_eq!(vm.board.call(&vm.life().ram, Hcall::IntReset, &[0; 5]).code, Return::HARDWARE);
+    let before = kept::bytes();
+    vm.end();
+    assert!(kept::is_kept(&memory));
+    assert_eq!(kept::bytes(), before + 0x4000);
+    vm.end();
+    assert_eq!(kept::bytes(), before + 0x4000, "it is counted once");
+}
+
+/// The guest's STOP may have another level: it finds its register as it was.
+#[test]
+fn a_wait_loses_nothing_and_leaves_the_guests_level() {
+    fakes::reset();
+    // No deadline of the hypervisor's is due.
+    fakes::set("HDEC", 100);
+    fakes::set("PSSCR", 0x30_0001);
+    crate::vcpu::idle::wait();
+    let log = written();
+    let own: Vec<_> = log.into_iter().filter(|(name, _)| ["PSSCR", "STOP"].contains(name)).collect();
+    assert_eq!(own, [("PSSCR", 0), ("STOP", 0), ("PSSCR", 0x30_0001)]);
 }

@@ -32,9 +32,9 @@ macro_rules! registers {
             pub fn load(self) -> $type {
                 #[cfg(target_os = "none")]
                 // SAFETY: a register of this CPU's own; what loading does is what the register is for.
-                unsafe { crate::inhibited::$load(PAGE.load(Ordering::Relaxed) + $offset) }
+                unsafe { crate::cpu::inhibited::$load(PAGE.load(Ordering::Relaxed) + $offset) }
                 #[cfg(not(target_os = "none"))]
-                { crate::regs::fakes::read(stringify!($name)) as $type }
+                { crate::cpu::regs::fakes::read(stringify!($name)) as $type }
             }
 
             /// Stores to it.
@@ -45,9 +45,9 @@ macro_rules! registers {
             pub unsafe fn store(self, value: $type) {
                 #[cfg(target_os = "none")]
                 // SAFETY: the caller's promise.
-                unsafe { crate::inhibited::$store(PAGE.load(Ordering::Relaxed) + $offset, value) }
+                unsafe { crate::cpu::inhibited::$store(PAGE.load(Ordering::Relaxed) + $offset, value) }
                 #[cfg(not(target_os = "none"))]
-                crate::regs::fakes::write(stringify!($name), value.into());
+                crate::cpu::regs::fakes::write(stringify!($name), value.into());
             }
         }
     )+};

@@ -4,8 +4,9 @@
 use turnstile_arch_common::memory::{MIB, PAGE};
 use turnstile_paging::{Blocks, FrameRange, PageTable, Partition, PartitionAttributes, PhysAddr};
 
-use super::host::{Memory, Pool, with};
-use super::{Error, GuestRam, user};
+use super::host::{Error, Memory, Pool, with};
+use super::ram::GuestRam;
+use super::{kept, user};
 use crate::cpu;
 
 const GIB: u64 = 1 << 30;
@@ -97,10 +98,13 @@ impl GuestMemory {
     /// is gone. What the memory holds stays there, out of reach, until it is cleared for its next owner.
     ///
     /// # Errors
-    /// When the allocator's books do not allow it.
+    /// When the allocator's books do not allow it, or the memory has to be kept out of use.
     pub fn release(self) -> Result<(), Error> {
         with(|m| {
             self.table.free_all(&mut Pool::new(&mut m.arena));
+            if kept::is_kept(&self.ram) {
+                return Err(Error::InUse { size: self.ram.size(), all: kept::bytes() });
+            }
             Ok(m.guests.free(self.chunk)?)
         })
     }

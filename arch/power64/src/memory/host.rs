@@ -8,9 +8,10 @@ use turnstile_arch_common::memory::{ARENA, HEAP, MIB, PAGE, align, cover, range}
 use turnstile_firmware::Range;
 use turnstile_paging::{FrameAllocator, FrameRange, PhysAddr, Tables};
 
-use super::STACK_BLOCK;
-use crate::discover::Machine;
+use crate::board::discover::Machine;
 
+/// Bytes of a stack, and its alignment.
+pub const STACK_BLOCK: u64 = 64 * 1024;
 /// RAM below this is the vectors', and the firmware's.
 const LOW: Range = Range { base: 0, size: MIB };
 /// Bytes for stacks of vCPUs that share CPUs.

@@ -8,14 +8,13 @@
 mod guest;
 #[cfg(target_os = "none")]
 mod host;
+pub mod kept;
+pub mod partition;
 mod ram;
 pub mod user;
 
 #[cfg(target_os = "none")]
 pub use guest::GuestMemory;
 #[cfg(target_os = "none")]
-pub use host::{Error, free_bytes, init, pages, stack};
+pub use host::{Error, STACK_BLOCK, free_bytes, init, pages, stack};
 pub use ram::GuestRam;
-
-/// Bytes of a stack, and its alignment.
-pub const STACK_BLOCK: u64 = 64 * 1024;

@@ -1,64 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Threads: what a vCPU has that shares CPUs, and how it comes and goes.
+//! How a vCPU that shares CPUs comes and goes.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use turnstile_vm::stolen::Account;
-
-use super::{Power, turns};
-use crate::cpu::{self, STACK_HEAD};
-use crate::facility;
-use crate::frame::Frame;
-use crate::irq;
-use crate::time;
-use crate::vcpu::Vcpu;
-
-/// What a vCPU has that shares its CPUs.
-pub struct Thread {
-    /// What it has on every architecture.
-    common: turnstile_threads::Thread,
-    /// The end of its stack.
-    stack_end: u64,
-    /// The time that it was ready and did not run.
-    stolen: Account,
-}
-
-impl AsRef<turnstile_threads::Thread> for Thread {
-    fn as_ref(&self) -> &turnstile_threads::Thread {
-        &self.common
-    }
-}
-
-impl Thread {
-    /// Makes thread `number` with the stack that ends at `stack_end`.
-    pub fn new(number: u32, stack_end: u64) -> Self {
-        Self {
-            common: turnstile_threads::Thread::new(number),
-            stack_end,
-            stolen: Account::new(time::frequency()),
-        }
-    }
-
-    /// A life of the vCPU begins.
-    pub fn begin(&self) {
-        self.stolen.begin(turnstile_threads::stolen::<Power>(self));
-    }
-
-    /// Returns how many nanoseconds of this life the vCPU was ready and did not run.
-    pub fn stolen(&self) -> u64 {
-        self.stolen.until(turnstile_threads::stolen::<Power>(self))
-    }
-
-    /// The exit frame, at the top of its stack.
-    pub(super) fn frame(&self) -> u64 {
-        self.stack_end - STACK_HEAD
-    }
-}
+use super::turns;
+use crate::cpu;
+use crate::vcpu::frame::Frame;
+use crate::vcpu::{facility, interrupts};
+use crate::vm::Vcpu;
+use crate::vm::queues::Power;
 
 /// Puts a vCPU, which is nobody's then. Returns when its decrementer wants it back.
 pub(super) fn put(vcpu: &'static Vcpu) -> Option<u64> {
     turns::leave(vcpu);
-    irq::put(vcpu);
+    interrupts::put(vcpu);
     vcpu.vm.processors.is_on(vcpu.index).then(|| facility::decrementer(vcpu))
 }
 
@@ -68,7 +23,7 @@ pub(super) fn load(vcpu: &'static Vcpu) {
     vcpu.attention.load(cpu::this().kick_token());
     turnstile_threads::resident::<Power>(vcpu, thread, |(), _| {});
     facility::load(vcpu);
-    irq::load(vcpu);
+    interrupts::load(vcpu);
     turns::dispatch(vcpu);
 }
 
@@ -77,6 +32,9 @@ unsafe extern "C" {
     fn turnstile_switch_stack(from: *mut u64, to: u64, frame: u64);
     #[cfg(target_os = "none")]
     fn turnstile_thread_start() -> !;
+    /// Where a vCPU begins that shares CPUs: on its own stack, resident (`exit/wait.rs`).
+    #[cfg(target_os = "none")]
+    fn turnstile_run_thread() -> !;
 }
 
 /// Goes on on the stack of `to`, and leaves the R1 of the one in use in `from`.
@@ -87,10 +45,10 @@ pub(super) fn switch_stack(from: &AtomicU64, to: &'static Vcpu) {
     // resident here and nowhere else. Its frame names the CPU that runs on it (`cpu::this`), and HSPRG0 gets its address.
     unsafe {
         (*(to.frame() as *mut Frame)).cpu = cpu::this();
-        turnstile_switch_stack(from.as_ptr(), to.common.sp.load(Ordering::Relaxed), to.frame());
+        turnstile_switch_stack(from.as_ptr(), to.as_ref().sp.load(Ordering::Relaxed), to.frame());
     }
     #[cfg(not(target_os = "none"))]
-    let _ = (from, to.common.sp.load(Ordering::Relaxed));
+    let _ = (from, to.as_ref().sp.load(Ordering::Relaxed));
 }
 
 /// Makes the stack of a vCPU that has never run.
@@ -112,17 +70,8 @@ pub(super) fn prepare(vcpu: &'static Vcpu) {
             let linkage = (sp + size_of_val(&saved) as u64) as *mut [u64; 4];
             linkage.write([0, 0, turnstile_thread_start as *const () as u64, 0]);
         }
-        thread.common.sp.store(sp, Ordering::Relaxed);
+        thread.as_ref().sp.store(sp, Ordering::Relaxed);
     }
     #[cfg(not(target_os = "none"))]
     let _ = (thread.frame(), vcpu, Frame::idle as fn(_) -> _);
-}
-
-/// Where a vCPU begins that shares CPUs: on its own stack, resident.
-#[cfg(target_os = "none")]
-extern "C" fn turnstile_run_thread(vcpu: &'static Vcpu) -> ! {
-    turnstile_threads::arrive::<Power>();
-    let frame = vcpu.thread.as_ref().map_or(0, Thread::frame);
-    // SAFETY: the top of this stack, above what is in use.
-    unsafe { crate::exit::wait::live(frame as *mut Frame, vcpu) }
 }

@@ -4,11 +4,11 @@
 
 use turnstile_papr::dispatch::{Left, Turn};
 
-use super::{Power, Thread};
 use crate::cpu;
-use crate::frame::Frame;
 use crate::time;
-use crate::vcpu::Vcpu;
+use crate::vcpu::frame::Frame;
+use crate::vm::queues::Power;
+use crate::vm::{Thread, Vcpu};
 
 /// The vCPU gives its CPU away.
 #[inline(always)] // A comparison of each switch.

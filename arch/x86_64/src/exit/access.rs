@@ -4,14 +4,14 @@
 use turnstile_x86insn::walk::{self, Failure, Intent, Paging, locate, translate};
 
 use super::bus;
-use super::event::Exception;
-use crate::Monitor;
+use crate::cpu::regs::{self, cr4};
+use crate::cpu::svm::Vmcb;
+use crate::cpu::svm::event::Exception;
+use crate::cpu::svm::vmcb::{Segment, attribute};
 use crate::memory::{GuestRam, user};
-use crate::regs::efer;
-use crate::svm::Vmcb;
-use crate::svm::vmcb::{Segment, attribute};
-use crate::switch;
-use crate::vcpu::Vcpu;
+use crate::vcpu::switch;
+use crate::vm::Vcpu;
+use crate::vm::monitor::Monitor;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -47,7 +47,7 @@ impl walk::Memory for Tables<'_> {
     }
 }
 
-/// How the guest translates addresses.
+/// How the guest translates addresses of code, which has no protection keys.
 #[inline(always)] // A few loads.
 pub(super) fn paging(vmcb: &Vmcb) -> Paging {
     Paging {
@@ -56,8 +56,15 @@ pub(super) fn paging(vmcb: &Vmcb) -> Paging {
         cr4: vmcb.cr4(),
         efer: vmcb.efer(),
         rflags: vmcb.rflags(),
-        physical_bits: crate::svm::physical_bits(),
+        pkru: 0,
+        physical_bits: crate::cpu::svm::physical_bits(),
     }
+}
+
+/// How the guest translates addresses of data.
+fn data_paging(vmcb: &Vmcb) -> Paging {
+    let pkru = if vmcb.cr4() & cr4::PKE != 0 { regs::pkru() } else { 0 };
+    Paging { pkru, ..paging(vmcb) }
 }
 
 /// The bits of the code that the guest executes.
@@ -71,8 +78,7 @@ pub(super) fn bitness(vmcb: &Vmcb) -> u32 {
     }
 }
 
-/// Bytes of code at RIP: what the hardware has fetched, or 64-bit code under four levels of tables that does not reach
-/// into the next page. HOT.
+/// Bytes of code at RIP: what the hardware has fetched, or 64-bit code that does not reach into the next page. HOT.
 #[inline(always)] // Part of the light exit of an access to a device.
 pub(super) fn fetch_light(vmcb: &Vmcb, ram: &GuestRam) -> Option<u128> {
     let (code, count) = vmcb.fetched_code();
@@ -109,7 +115,8 @@ pub(super) fn fetch(vmcb: &Vmcb, ram: &GuestRam) -> Option<(u128, usize)> {
         Some(())
     };
     read(linear, &mut bytes[..first])?;
-    let whole = first == 16 || read(wrap(vmcb, linear + first as u64), &mut bytes[first..]).is_some();
+    let second = wrap(vmcb, linear.wrapping_add(first as u64));
+    let whole = first == 16 || read(second, &mut bytes[first..]).is_some();
     Some((u128::from_le_bytes(bytes), if whole { 16 } else { first }))
 }
 
@@ -121,9 +128,9 @@ fn code_address(vmcb: &Vmcb) -> u64 {
     }
 }
 
-/// Linear addresses have 32 bits outside long mode.
+/// Linear addresses have 32 bits outside 64-bit mode, in compatibility mode, too (APM vol. 2, 1.3.2).
 fn wrap(vmcb: &Vmcb, linear: u64) -> u64 {
-    if vmcb.efer() & efer::LMA != 0 { linear } else { linear & 0xffff_ffff }
+    if vmcb.is_long() { linear } else { linear & 0xffff_ffff }
 }
 
 /// A segment register as it is now: FS and GS are in the CPU.
@@ -140,17 +147,22 @@ fn segment(vmcb: &mut Vmcb, number: u8) -> Segment {
     }
 }
 
-/// The linear address of `size` bytes in a segment (APM vol. 2, 4.12).
+/// The linear address of `size` bytes, at least one, in a segment (APM vol. 2, 4.12).
 fn linear(vmcb: &mut Vmcb, number: u8, offset: u64, size: u8, write: bool) -> Result<u64, Exception> {
     let fault = if number == SS { Exception::STACK } else { Exception::PROTECTION };
     if vmcb.is_long() {
         let base = if number >= FS { segment(vmcb, number).base } else { 0 };
         let address = base.wrapping_add(offset);
-        return if is_canonical(vmcb, address) { Ok(address) } else { Err(fault) };
+        let last = address.wrapping_add(u64::from(size) - 1);
+        return if is_canonical(vmcb, address) && is_canonical(vmcb, last) {
+            Ok(address)
+        } else {
+            Err(fault)
+        };
     }
     let segment = segment(vmcb, number);
     let offset = offset & 0xffff_ffff;
-    let protected = vmcb.cr0() & crate::regs::cr0::PE != 0;
+    let protected = vmcb.cr0() & crate::cpu::regs::cr0::PE != 0;
     if protected && !permits(segment.attributes, write) || !covers(segment, offset, size) {
         return Err(fault);
     }
@@ -158,8 +170,7 @@ fn linear(vmcb: &mut Vmcb, number: u8, offset: u64, size: u8, write: bool) -> Re
 }
 
 fn is_canonical(vmcb: &Vmcb, address: u64) -> bool {
-    const CR4_LA57: u64 = 1 << 12;
-    let unused = if vmcb.cr4() & CR4_LA57 != 0 { 7 } else { 16 };
+    let unused = if vmcb.cr4() & cr4::LA57 != 0 { 7 } else { 16 };
     ((address << unused) as i64 >> unused) as u64 == address
 }
 
@@ -172,7 +183,7 @@ const fn permits(attributes: u16, write: bool) -> bool {
 
 /// Whether the bytes are within the limit.
 fn covers(segment: Segment, offset: u64, size: u8) -> bool {
-    let last = offset + u64::from(size.max(1)) - 1;
+    let last = offset + u64::from(size) - 1;
     let data_down = segment.attributes & (attribute::CODE | attribute::EXPAND_DOWN) == attribute::EXPAND_DOWN;
     if data_down {
         let top = if segment.attributes & attribute::BIG != 0 { 0xffff_ffff } else { 0xffff };
@@ -202,18 +213,18 @@ impl Access<'_> {
         write: bool,
     ) -> Result<[(u64, u8); 2], Exception> {
         let linear = linear(self.vmcb, number, offset, size, write)?;
-        let first = (PAGE - linear % PAGE).min(size.max(1).into()) as u8;
+        let first = (PAGE - linear % PAGE).min(size.into()) as u8;
         let begin = self.physical(linear, write)?;
-        let rest = size.max(1) - first;
-        let next =
-            if rest == 0 { 0 } else { self.physical(wrap(self.vmcb, linear + u64::from(first)), write)? };
+        let rest = size - first;
+        let second = wrap(self.vmcb, linear.wrapping_add(first.into()));
+        let next = if rest == 0 { 0 } else { self.physical(second, write)? };
         Ok([(begin, first), (next, rest)])
     }
 
     fn physical(&self, linear: u64, write: bool) -> Result<u64, Exception> {
         let intent = if write { Intent::Write } else { Intent::Read };
         let tables = Tables(&self.vcpu.vm.life().ram);
-        translate(&paging(self.vmcb), &tables, linear, intent, self.vmcb.cpl() == 3).map_err(|failure| {
+        translate(&data_paging(self.vmcb), &tables, linear, intent, self.vmcb.cpl() == 3).map_err(|failure| {
             match failure {
                 Failure::PageFault(code) => Exception::page_fault(linear, code),
                 Failure::Outside => Exception::PROTECTION,
@@ -229,12 +240,15 @@ impl Access<'_> {
         Ok(low | high.checked_shl(u32::from(first) * 8).unwrap_or(0))
     }
 
-    /// Writes at an offset in a segment. Of zero bytes: only finds out whether one faults.
+    /// Finds out whether an access to all bytes at an offset in a segment faults.
+    pub fn probe(&mut self, number: u8, offset: u64, size: u8, write: bool) -> Result<(), Exception> {
+        self.places(number, offset, size, write).map(|_| ())
+    }
+
+    /// Writes at an offset in a segment.
     pub fn store(&mut self, number: u8, offset: u64, size: u8, value: u64) -> Result<(), Exception> {
         let [(begin, first), (next, rest)] = self.places(number, offset, size, true)?;
-        if size != 0 {
-            bus::write(self.vcpu, self.vmcb, self.monitor, begin, first, value);
-        }
+        bus::write(self.vcpu, self.vmcb, self.monitor, begin, first, value);
         if rest != 0 {
             let high = value.checked_shr(u32::from(first) * 8).unwrap_or(0);
             bus::write(self.vcpu, self.vmcb, self.monitor, next, rest, high);
@@ -244,25 +258,4 @@ impl Access<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_end_segments() {
-        let up = Segment { attributes: attribute::REAL_DATA, limit: 0xffff, ..Segment::default() };
-        assert!(covers(up, 0xfffc, 4) && !covers(up, 0xfffd, 4));
-        let down = Segment { attributes: attribute::REAL_DATA | attribute::EXPAND_DOWN, limit: 0xfff, ..up };
-        assert!(!covers(down, 0xfff, 1) && covers(down, 0x1000, 4) && !covers(down, 0xffff, 2));
-        let big = Segment { attributes: down.attributes | attribute::BIG, ..down };
-        assert!(covers(big, 0xffff_fffc, 4) && !covers(big, 0xffff_fffd, 4));
-    }
-
-    #[test]
-    fn attributes_permit() {
-        assert!(permits(attribute::FLAT_DATA, true) && permits(attribute::FLAT_CODE, false));
-        assert!(!permits(attribute::FLAT_CODE, true), "code is not written");
-        assert!(!permits(attribute::FLAT_DATA & !attribute::PRESENT, false));
-        assert!(!permits(attribute::FLAT_DATA & !attribute::WRITABLE, true));
-        assert!(permits(attribute::FLAT_DATA & !attribute::WRITABLE, false));
-    }
-}
+mod tests;

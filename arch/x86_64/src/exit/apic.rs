@@ -4,13 +4,14 @@
 use turnstile_exitstat::Event;
 use turnstile_vapic::Fault;
 
-use super::event::Exception;
-use super::{Next, done, msr, resident, skip};
-use crate::frame::Frame;
-use crate::irq::with_lapic;
-use crate::statistics;
-use crate::svm::Vmcb;
-use crate::vcpu::Vcpu;
+use super::tier::done;
+use crate::cpu::svm::Vmcb;
+use crate::cpu::svm::event::Exception;
+use crate::vcpu::frame::{Frame, resident};
+use crate::vcpu::irq::with_lapic;
+use crate::vcpu::next::{Next, length, skip};
+use crate::vcpu::statistics;
+use crate::vm::Vcpu;
 
 /// The EOI register of an x2APIC.
 const EOI: u32 = 0x80b;
@@ -24,7 +25,7 @@ pub(super) fn write_msr<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, number: u32
     if !N::COUNTS
         && with_lapic::<false, _>(vcpu, vmcb, |lapic, cx| lapic.try_write_msr(cx.hardware, number, value))
     {
-        skip::<N>(vmcb, msr::LENGTH);
+        skip::<N>(vmcb, length::MSR);
         return done::<N>(frame, vmcb);
     }
     write_any_msr::<N>(frame, vmcb, number, value)
@@ -40,7 +41,7 @@ fn write_any_msr<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, number: u32, value
         with_lapic::<false, _>(vcpu, vmcb, |lapic, cx| lapic.write_msr(cx, number, value))
     };
     match result {
-        Ok(()) => skip::<N>(vmcb, msr::LENGTH),
+        Ok(()) => skip::<N>(vmcb, length::MSR),
         Err(Fault) => Exception::PROTECTION.inject(vmcb),
     }
     done::<N>(frame, vmcb)
@@ -61,8 +62,8 @@ pub(super) fn read_msr<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, number: u32)
     statistics::add(vcpu, Event::ApicRead);
     match with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.read_msr(cx, number)) {
         Ok(value) => {
-            msr::answer(frame, vmcb, value);
-            skip::<N>(vmcb, msr::LENGTH);
+            frame.set_pair(vmcb, value);
+            skip::<N>(vmcb, length::MSR);
         }
         Err(Fault) => Exception::PROTECTION.inject(vmcb),
     }

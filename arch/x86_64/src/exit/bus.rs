@@ -3,10 +3,10 @@
 //! and ROM, other devices, and nothing.
 
 use super::apic;
-use crate::Monitor;
+use crate::cpu::svm::Vmcb;
 use crate::memory::user;
-use crate::svm::Vmcb;
-use crate::vcpu::Vcpu;
+use crate::vm::Vcpu;
+use crate::vm::monitor::Monitor;
 
 /// Where the I/O APIC is.
 const IOAPIC: u64 = 0xfec0_0000;

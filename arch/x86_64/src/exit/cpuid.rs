@@ -5,14 +5,12 @@ use turnstile_vapic::Mode;
 use turnstile_x86policy::Follows;
 use turnstile_x86policy::features::{APIC, OSPKE, OSXSAVE};
 
-use super::{Next, done, resident, skip};
-use crate::frame::Frame;
-use crate::regs::cr4;
-use crate::svm::Vmcb;
-use crate::vcpu::Vcpu;
-
-/// CPUID is two bytes.
-pub(super) const LENGTH: u64 = 2;
+use super::tier::done;
+use crate::cpu::regs::cr4;
+use crate::cpu::svm::Vmcb;
+use crate::vcpu::frame::{Frame, resident};
+use crate::vcpu::next::{Next, length, skip};
+use crate::vm::Vcpu;
 
 /// Answers. RBX is in the frame.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
@@ -28,7 +26,7 @@ pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u
     frame.set_rbx(ebx.into());
     frame.set_rcx(ecx.into());
     frame.set_rdx(edx.into());
-    skip::<N>(vmcb, LENGTH);
+    skip::<N>(vmcb, length::CPUID);
     done::<N>(frame, vmcb)
 }
 
@@ -66,5 +64,5 @@ fn xcr0() -> u64 {
         u64::from(high) << 32 | u64::from(low)
     }
     #[cfg(not(target_os = "none"))]
-    crate::regs::fakes::read("XCR0")
+    crate::cpu::regs::fakes::read("XCR0")
 }

@@ -3,27 +3,18 @@
 
 use turnstile_vm::lifecycle::Stop;
 
-use super::event::{self, Exception};
-use super::{Code, Next, code, hypercall, interrupt, memory, msr, port, resident, skip_to, wait};
-use crate::frame::Frame;
-use crate::interrupts::{self, Arrived};
-use crate::svm::Vmcb;
-use crate::vcpu::Vcpu;
-use crate::{Monitor, monitor};
-
-/// Why a VM was stopped by the hypervisor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
-pub enum Crash {
-    /// The guest's exceptions led to a shutdown (a triple fault) without an intent that can be seen.
-    Shutdown = 1,
-    /// The delivery of an exception or interrupt ran into memory that is not there.
-    Delivery = 2,
-    /// VMRUN refused the guest's state.
-    State = 3,
-    /// The guest's page tables are not in memory.
-    Tables = 4,
-}
+use super::crash::Crash;
+use super::tier::Code;
+use super::{control, hypercall, memory, msr, port, wait};
+use crate::cpu::svm::event::{self, Exception};
+use crate::cpu::svm::{Vmcb, code};
+use crate::irq::interrupts::{self, Arrived};
+use crate::vcpu::frame::{Frame, resident};
+use crate::vcpu::next::{Next, length, skip_to};
+use crate::vcpu::serve::serve;
+use crate::vm::Vcpu;
+use crate::vm::monitor::Monitor;
+use crate::vm::monitor::monitor;
 
 /// Finishes an exit.
 #[inline(always)] // Its callers are what it is for.
@@ -42,7 +33,7 @@ fn finish(frame: &mut Frame, why: u32, next: Address) {
         Code::FULL => vcpu.with_vmcb(|vmcb| unfinished(frame, vmcb, vcpu, monitor, next)),
         Code::WAIT => Then::Wait,
         Code::ARRIVED => {
-            interrupt::serve(Some(vcpu), monitor, Arrived::from_bits(why));
+            serve(Some(vcpu), monitor, Arrived::from_bits(why));
             Then::Enter
         }
         _ => Then::Enter,
@@ -74,48 +65,44 @@ fn unfinished(
 ) -> Then {
     let exit = vmcb.exit_code() as u32;
     #[cfg(feature = "ablation")]
-    if super::naive::light(frame, vmcb, exit) != Code::FULL {
+    if super::naive::handlers::light(frame, vmcb, exit) != Code::FULL {
         return Then::Enter;
     }
     match exit {
         code::VMMCALL => {
             hypercall::full(frame, vmcb, vcpu);
-            skip_to(vmcb, next(vmcb, hypercall::LENGTH));
+            skip_to(vmcb, next(vmcb, length::VMMCALL));
         }
-        code::MSR => msr::full(frame, vmcb, vcpu, next(vmcb, msr::LENGTH)),
-        code::XSETBV => msr::xsetbv(frame, vmcb, vcpu, next(vmcb, XSETBV)),
+        code::MSR => msr::full(frame, vmcb, vcpu, next(vmcb, length::MSR)),
+        code::XSETBV => msr::xsetbv(frame, vmcb, vcpu, next(vmcb, length::XSETBV)),
         code::NESTED_PAGE_FAULT => memory::full(frame, vmcb, vcpu, monitor),
         code::IOIO => port::full(frame, vmcb, vcpu, monitor),
         code::HLT => {
-            skip_to(vmcb, next(vmcb, wait::LENGTH));
+            skip_to(vmcb, next(vmcb, length::HLT));
             return Then::Wait;
         }
         // Nothing of the guest's is in the caches alone: the hardware keeps them coherent.
-        code::INVD | code::WBINVD => skip_to(vmcb, next(vmcb, CACHE)),
+        code::INVD | code::WBINVD => skip_to(vmcb, next(vmcb, length::CACHE)),
         code::RDPMC => Exception::PROTECTION.inject(vmcb),
         code::PAUSE => {
-            skip_to(vmcb, next(vmcb, PAUSE));
+            skip_to(vmcb, next(vmcb, length::PAUSE));
             return Then::GiveWay;
         }
-        code::IRET => vcpu.owned(|owned| owned.nmi.iret(vmcb)),
+        code::WRITE_CR8 => control::write_cr8(frame, vmcb, &vcpu.vm.life().ram),
+        code::IRET => vcpu.owned(|owned| owned.nmi.iret()),
         code::DEBUG | code::ALIGNMENT if event::was_cut_short(vmcb) => event::deliver_again(vmcb),
-        code::DEBUG | code::ALIGNMENT => event::reflect(vmcb, exit),
+        code::DEBUG if vcpu.owned(|owned| owned.nmi.end_step(vmcb)) => {}
+        code::DEBUG | code::ALIGNMENT | code::INVALID_TSS..=code::PAGE_FAULT => event::reflect(vmcb, exit),
         // The machine's own: their handlers run now. An INIT is ignored.
         code::INTR | code::NMI | code::INIT | code::MACHINE_CHECK => {
-            interrupt::serve(Some(vcpu), monitor, interrupts::take());
+            serve(Some(vcpu), monitor, interrupts::take());
             event::deliver_again(vmcb);
         }
-        code::SHUTDOWN => vcpu.vm.stop(Stop::Crash(Crash::Shutdown as u16)),
+        // What is in the control block now means nothing (APM vol. 2, 15.14.3), and is not entered again.
+        code::SHUTDOWN => monitor.shut_down(vcpu),
         code::INVALID => vcpu.vm.stop(Stop::Crash(Crash::State as u16)),
         // What is intercepted because this CPU does not have it for guests.
         _ => Exception::UNDEFINED.inject(vmcb),
     }
     Then::Enter
 }
-
-/// Lengths of instructions.
-const XSETBV: u64 = 3;
-/// INVD and WBINVD.
-const CACHE: u64 = 2;
-/// F3 90.
-const PAUSE: u64 = 2;

@@ -2,19 +2,17 @@
 //! VMMCALL: KVM's hypercalls (Linux, Documentation/virt/kvm/x86/hypercalls.rst). The number is in RAX, the arguments are
 //! in RBX, RCX, RDX and RSI, the answer goes to RAX.
 
-use super::{Code, Next, done, skip};
-use crate::frame::Frame;
-use crate::kvm;
-use crate::svm::Vmcb;
-use crate::vcpu::Vcpu;
+use super::tier::{Code, done};
+use crate::cpu::svm::Vmcb;
+use crate::vcpu::frame::Frame;
+use crate::vcpu::kvm;
+use crate::vcpu::next::{Next, length, skip};
+use crate::vm::Vcpu;
 
 /// KVM_HC_VAPIC_POLL_IRQ: asks for nothing but the exit.
 const POLL_IRQ: u32 = 1;
 /// Calls are for the guest's kernel.
 const EPERM: u64 = -1i64 as u64;
-
-/// VMMCALL is three bytes.
-pub(super) const LENGTH: u64 = 3;
 
 /// Numbers above this one are no call's.
 const HIGHEST: u32 = kvm::SEND_IPI;
@@ -26,7 +24,7 @@ pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u
         return known::<N>(frame, vmcb);
     }
     vmcb.set_rax(kvm::ENOSYS);
-    skip::<N>(vmcb, LENGTH);
+    skip::<N>(vmcb, length::VMMCALL);
     done::<N>(frame, vmcb)
 }
 
@@ -40,7 +38,7 @@ extern "C" fn known<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
         _ => kvm::ENOSYS,
     };
     vmcb.set_rax(answer);
-    skip::<N>(vmcb, LENGTH);
+    skip::<N>(vmcb, length::VMMCALL);
     done::<N>(frame, vmcb)
 }
 

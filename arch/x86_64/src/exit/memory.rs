@@ -15,14 +15,15 @@ use turnstile_x86insn::operation::{Kind, Operation, Source};
 
 use super::access::{self, Access};
 use super::bus::{self, Own};
-use super::event::{self, Exception};
-use super::full::Crash;
-use super::{Code, Next, done, resident, skip_to};
-use crate::Monitor;
-use crate::frame::Frame;
-use crate::statistics;
-use crate::svm::Vmcb;
-use crate::vcpu::Vcpu;
+use super::crash::Crash;
+use super::tier::{Code, done};
+use crate::cpu::svm::Vmcb;
+use crate::cpu::svm::event::{self, Exception};
+use crate::vcpu::frame::{Frame, resident};
+use crate::vcpu::next::{Next, skip_to};
+use crate::vcpu::statistics;
+use crate::vm::Vcpu;
+use crate::vm::monitor::Monitor;
 
 /// EXITINFO1 of a nested page fault.
 mod info {
@@ -201,5 +202,9 @@ impl Machine for Instruction<'_> {
 
     fn store(&mut self, offset: u64, size: u8, value: u64) -> Result<(), Exception> {
         self.access.store(access::ES, offset, size, value)
+    }
+
+    fn probe(&mut self, segment: u8, offset: u64, size: u8, write: bool) -> Result<(), Exception> {
+        self.access.probe(segment, offset, size, write)
     }
 }

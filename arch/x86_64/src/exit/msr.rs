@@ -5,32 +5,19 @@ use turnstile_exitstat::Event;
 use turnstile_vapic::Fault;
 use turnstile_x86policy::msr::{Emulated, Policy, policy};
 
-use super::event::Exception;
-use super::{Code, Next, apic, done, resident, skip};
-use crate::frame::Frame;
-use crate::irq::{self, with_lapic};
-use crate::kvm;
-use crate::regs::{PRED_CMD, cr0, efer};
-use crate::statistics;
-use crate::svm::Vmcb;
+use super::apic;
+use super::tier::{Code, done};
+use crate::board::mitigation;
+use crate::cpu::regs::{PRED_CMD, cr0, cr4, efer};
+use crate::cpu::svm::Vmcb;
+use crate::cpu::svm::event::Exception;
 use crate::time;
-use crate::vcpu::Vcpu;
-
-/// RDMSR and WRMSR are two bytes.
-pub(super) const LENGTH: u64 = 2;
-
-/// Returns EDX:EAX.
-#[inline(always)] // Three instructions.
-fn operand(frame: &Frame, vmcb: &Vmcb) -> u64 {
-    frame.rdx() << 32 | u64::from(vmcb.rax() as u32)
-}
-
-/// Sets EDX:EAX.
-#[inline(always)] // Four instructions.
-pub(super) fn answer(frame: &mut Frame, vmcb: &mut Vmcb, value: u64) {
-    vmcb.set_rax(u64::from(value as u32));
-    frame.set_rdx(value >> 32);
-}
+use crate::vcpu::frame::{Frame, resident};
+use crate::vcpu::irq::{self, with_lapic};
+use crate::vcpu::kvm;
+use crate::vcpu::next::{Next, length, skip, skip_to};
+use crate::vcpu::statistics;
+use crate::vm::Vcpu;
 
 /// Where x2APIC registers are: the MSRs 800h to 8FFh.
 const X2APIC: u32 = 0x800;
@@ -47,14 +34,14 @@ pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u
     if is_read {
         return if is_apic { apic::read_msr::<N>(frame, vmcb, number) } else { Code::FULL };
     }
-    let value = operand(frame, vmcb);
+    let value = frame.pair(vmcb);
     if is_apic {
         return apic::write_msr::<N>(frame, vmcb, number, value);
     }
     if number != KVM_POLL_CONTROL || !resident(frame).owned(|owned| owned.polling.set(value)) {
         return Code::FULL;
     }
-    skip::<N>(vmcb, LENGTH);
+    skip::<N>(vmcb, length::MSR);
     done::<N>(frame, vmcb)
 }
 
@@ -62,12 +49,13 @@ pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u
 pub(super) fn full(frame: &mut Frame, vmcb: &mut Vmcb, vcpu: &'static Vcpu, next: u64) {
     let number = frame.rcx() as u32;
     let result = if vmcb.exit_info()[0] & 1 == 0 {
-        read(vmcb, vcpu, number).map(|value| answer(frame, vmcb, value))
+        read(vmcb, vcpu, number).map(|value| frame.set_pair(vmcb, value))
     } else {
-        write(vmcb, vcpu, number, operand(frame, vmcb))
+        let value = frame.pair(vmcb);
+        write(frame, vmcb, vcpu, number, value)
     };
     match result {
-        Ok(()) => super::skip_to(vmcb, next),
+        Ok(()) => skip_to(vmcb, next),
         Err(Fault) => Exception::PROTECTION.inject(vmcb),
     }
 }
@@ -99,15 +87,24 @@ fn read_emulated(
         Emulated::Kvm => kvm::read(vcpu, number),
         // It is written only (APM vol. 2, 3.2.9).
         Emulated::PredictionCommand => Err(Fault),
+        Emulated::SpeculationControl if mitigation::told(&vcpu.cpuid).spec_ctrl() == 0 => Err(Fault),
+        Emulated::SpeculationControl => Ok(vcpu.owned(|owned| owned.spec_ctrl)),
     }
 }
 
 /// Writes a register.
-fn write(vmcb: &mut Vmcb, vcpu: &'static Vcpu, number: u32, value: u64) -> Result<(), Fault> {
+fn write(
+    frame: &mut Frame,
+    vmcb: &mut Vmcb,
+    vcpu: &'static Vcpu,
+    number: u32,
+    value: u64,
+) -> Result<(), Fault> {
     let if_valid = |valid| if valid { Ok(()) } else { Err(Fault) };
     match policy(number) {
         Policy::Kept(place) => if_valid(vcpu.owned(|owned| owned.registers.write(place, value))),
         Policy::Constant { ignores_writes, .. } => if_valid(ignores_writes),
+        Policy::Emulated(Emulated::SpeculationControl) => write_speculation_control(frame, vcpu, value),
         Policy::Emulated(register) => write_emulated(vmcb, vcpu, number, register, value),
         Policy::Own | Policy::Absent => Err(Fault),
     }
@@ -126,10 +123,10 @@ fn write_emulated(
             kvm::adjust(vcpu, vmcb);
         }
         Emulated::Pat if is_pat(value) => vmcb.set_pat(value),
-        Emulated::Efer => return write_efer(vmcb, value),
+        Emulated::Efer => return write_efer(vmcb, vcpu, value),
         Emulated::ApicBase => {
             let ram = &vcpu.vm.life().ram;
-            let is_free = |page| page < 1 << crate::svm::physical_bits() && ram.host(page, 1).is_none();
+            let is_free = |page| page < 1 << crate::cpu::svm::physical_bits() && ram.host(page, 1).is_none();
             return with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.set_base(cx, value, is_free));
         }
         Emulated::TscDeadline => {
@@ -139,18 +136,39 @@ fn write_emulated(
             return with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.write_msr(cx, number, value));
         }
         Emulated::Kvm => return kvm::write(vcpu, vmcb, number, value),
-        Emulated::PredictionCommand if value <= 1 => prediction_barrier(value),
-        Emulated::PredictionCommand | Emulated::Pat => return Err(Fault),
+        Emulated::PredictionCommand => return command_prediction(vcpu, value),
+        Emulated::Pat | Emulated::SpeculationControl => return Err(Fault),
     }
     Ok(())
 }
 
-/// Forgets for a guest what the predictors of indirect branches have learnt on this CPU.
-fn prediction_barrier(value: u64) {
-    if value & 1 != 0 && crate::svm::has_prediction_barrier() {
-        // SAFETY: CPUID says that the register is there. The command slows what comes next, and changes nothing else.
-        unsafe { PRED_CMD.write(1) };
+/// Forgets for a guest what the predictors of branches have learnt on this CPU, in one of the ways that it is offered. A guest
+/// that is offered none may ask, and gets nothing.
+fn command_prediction(vcpu: &Vcpu, value: u64) -> Result<(), Fault> {
+    /// IBPB.
+    const BARRIER: u64 = 1;
+    let offered = mitigation::told(&vcpu.cpuid).pred_cmd();
+    if value & !(offered | BARRIER) != 0 {
+        return Err(Fault);
     }
+    if value & offered != 0 {
+        // SAFETY: a guest is offered what CPUID says that all CPUs have, and more is not written: a CPU that has not all of the
+        // bits would refuse them. The command slows what comes next, and changes nothing else.
+        unsafe { PRED_CMD.write(value & offered) };
+    }
+    Ok(())
+}
+
+/// Takes a guest's SPEC_CTRL, which the run loop loads before it enters the guest. The hypervisor's bits stay set.
+fn write_speculation_control(frame: &mut Frame, vcpu: &Vcpu, value: u64) -> Result<(), Fault> {
+    let offered = mitigation::told(&vcpu.cpuid).spec_ctrl();
+    if offered == 0 || value & !offered != 0 {
+        return Err(Fault);
+    }
+    vcpu.owned(|owned| owned.spec_ctrl = value);
+    let [guest, host] = &mut frame.spec_ctrl;
+    *guest = value as u32 | *host;
+    Ok(())
 }
 
 /// Each byte of PAT is one of the memory types (APM vol. 2, 7.8.2).
@@ -159,20 +177,25 @@ fn is_pat(value: u64) -> bool {
 }
 
 /// EFER (APM vol. 2, 3.1.7): the guest has no SVM, LMA is read-only, and LME does not change under paging.
-fn write_efer(vmcb: &mut Vmcb, value: u64) -> Result<(), Fault> {
-    const WRITABLE: u64 = efer::SCE | efer::LME | efer::NXE;
+fn write_efer(vmcb: &mut Vmcb, vcpu: &Vcpu, value: u64) -> Result<(), Fault> {
+    let automatic = if mitigation::told(&vcpu.cpuid).auto_ibrs() { efer::AIBRSE } else { 0 };
+    let writable = efer::SCE | efer::LME | efer::NXE | automatic;
     let old = vmcb.efer();
     let paging = vmcb.cr0() & cr0::PG != 0;
-    if value & !(WRITABLE | efer::LMA) != 0 || paging && (value ^ old) & efer::LME != 0 {
+    if value & !(writable | efer::LMA) != 0 || paging && (value ^ old) & efer::LME != 0 {
         return Err(Fault);
     }
-    vmcb.set_efer(value & WRITABLE | old & (efer::LMA | efer::SVME));
+    vmcb.set_efer(value & writable | old & (efer::LMA | efer::SVME));
     Ok(())
 }
 
-/// XSETBV (APM vol. 3): XCR0 within what this CPU has and the guest is offered.
+/// XSETBV (APM vol. 4): XCR0 within what this CPU has and the guest is offered. The exit comes before the CPU looks at the
+/// guest's CR4.
 pub(super) fn xsetbv(frame: &Frame, vmcb: &mut Vmcb, vcpu: &Vcpu, next: u64) {
-    let value = operand(frame, vmcb);
+    if vmcb.cr4() & cr4::OSXSAVE == 0 {
+        return Exception::UNDEFINED.inject(vmcb);
+    }
+    let value = frame.pair(vmcb);
     if frame.rcx() as u32 != 0 || vmcb.cpl() != 0 || !xcr0_is_valid(value, offered(vcpu)) {
         return Exception::PROTECTION.inject(vmcb);
     }
@@ -181,7 +204,7 @@ pub(super) fn xsetbv(frame: &Frame, vmcb: &mut Vmcb, vcpu: &Vcpu, next: u64) {
     unsafe {
         core::arch::asm!("xsetbv", in("ecx") 0, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack));
     }
-    super::skip_to(vmcb, next);
+    skip_to(vmcb, next);
 }
 
 /// The state components that the vCPU is offered: leaf Dh of its CPUID.

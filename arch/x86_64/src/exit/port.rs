@@ -5,15 +5,16 @@ use turnstile_exitstat::Event;
 use turnstile_x86insn::operation::Prefixes;
 
 use super::access::{self, Access};
-use super::event::Exception;
-use super::{Code, Next, done, flags, resident, skip_to};
-use crate::Monitor;
-use crate::frame::{Frame, number};
-use crate::irq;
-use crate::statistics;
-use crate::svm::Vmcb;
-use crate::vcpu::Vcpu;
-use crate::vm::Vm;
+use super::tier::{Code, done};
+use crate::cpu::regs::flags;
+use crate::cpu::svm::Vmcb;
+use crate::cpu::svm::event::Exception;
+use crate::vcpu::frame::{Frame, number, resident};
+use crate::vcpu::irq;
+use crate::vcpu::next::{Next, skip_to};
+use crate::vcpu::statistics;
+use crate::vm::monitor::Monitor;
+use crate::vm::{Vcpu, Vm};
 
 /// EXITINFO1 of an access to a port.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +134,7 @@ fn write(vcpu: &'static Vcpu, monitor: &dyn Monitor, port: Port, value: u64) {
         }
         return;
     }
-    monitor.port_write(vcpu.vm, port.number(), port.size(), value & mask(port.size()));
+    monitor.port_write(vcpu, port.number(), port.size(), value & mask(port.size()));
 }
 
 /// Elements that are moved before the vCPU looks at its interrupts again.
@@ -172,7 +173,7 @@ impl Strings {
         let (port, offset) = (self.port, frame.get(access.vmcb, self.index) & self.addresses);
         if port.is_read() {
             // The store may fault: nothing may have been read by then that the device would miss.
-            access.store(self.segment, offset, 0, 0)?;
+            access.probe(self.segment, offset, port.size(), true)?;
             let value = read(access.vcpu, access.monitor, port);
             access.store(self.segment, offset, port.size(), value)?;
         } else {
@@ -210,5 +211,17 @@ fn string(frame: &mut Frame, mut access: Access<'_>, port: Port, next: u64) {
     }
     if !port.is_repeated() || count == elements {
         skip_to(access.vmcb, next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::merge;
+
+    #[test]
+    fn what_is_read_leaves_the_rest_of_the_register() {
+        const RAX: u64 = 0x1111_2222_3333_4444;
+        let merged = [1, 2, 4].map(|size| merge(RAX, size, 0xaabb_ccdd));
+        assert_eq!(merged, [0x1111_2222_3333_44dd, 0x1111_2222_3333_ccdd, 0xaabb_ccdd]);
     }
 }

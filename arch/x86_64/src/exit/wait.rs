@@ -1,35 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! vCPUs that do not run: those that wait for an interrupt (HLT), and the waiting room of those that wait for a startup
-//! IPI, or whose VM is stopped. A vCPU that shares CPUs gives its own away meanwhile; nothing refers to its exclusive
-//! state across that.
+//! Where CPUs, and the vCPUs that share them, begin; and before a guest is entered again: HLT, and what the attention word asks for. A vCPU
+//! that shares CPUs gives its own away while it waits; nothing refers to its exclusive state across that.
 
-use turnstile_exitstat::Reason;
 use turnstile_vm::attention::Reasons;
-use turnstile_vm::lifecycle::Phase;
-use turnstile_vm::startup::Start;
 
-use super::{Code, Next, done, event, interrupt, skip};
-use crate::facility;
-use crate::frame::Frame;
-use crate::interrupts::{self, Arrived};
-use crate::irq;
-use crate::kvm;
-use crate::sched::{self, Svm};
-use crate::statistics;
-use crate::svm::{Vmcb, asid};
-use crate::switch;
-use crate::vcpu::Vcpu;
-use crate::{Monitor, monitor};
-
-/// HLT is one byte.
-pub(super) const LENGTH: u64 = 1;
-
-/// HLT: light if something is there for the guest already.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn light_halt<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u32 {
-    skip::<N>(vmcb, LENGTH);
-    if event::takes_interrupt(vmcb) { done::<N>(frame, vmcb) } else { Code::WAIT }
-}
+#[cfg(target_os = "none")]
+use super::attend::wait_for_start;
+use super::attend::{Attended, attend, pause};
+use crate::cpu;
+use crate::cpu::svm::{Vmcb, event};
+use crate::irq::lapic;
+use crate::state::nmi::Again;
+use crate::time;
+use crate::vcpu::frame::Frame;
+pub use crate::vcpu::serve::wait_for_interrupt;
+use crate::vcpu::{irq, statistics};
+use crate::vm::Vcpu;
+use crate::vm::monitor::Monitor;
+#[cfg(target_os = "none")]
+use crate::vm::monitor::monitor;
+use crate::vm::queues::Svm;
 
 /// Says whether the vCPU has a reason to leave HLT.
 fn wakes(vmcb: &Vmcb, vcpu: &Vcpu) -> bool {
@@ -41,9 +31,11 @@ fn wakes(vmcb: &Vmcb, vcpu: &Vcpu) -> bool {
 pub(super) fn halt(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
     loop {
         if vcpu.attention.is_pending() {
-            // A vCPU that has begun anew does not wait.
-            if attend(frame, vcpu, monitor) == Attended::Begun {
-                return;
+            match attend(frame, vcpu, monitor) {
+                Attended::Same => {}
+                // A vCPU that has begun anew does not wait.
+                Attended::Begun => return,
+                Attended::Rang => return halt_on(frame, vcpu, monitor),
             }
         } else if vcpu.with_vmcb(|vmcb| wakes(vmcb, vcpu)) {
             return;
@@ -53,23 +45,33 @@ pub(super) fn halt(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor
     }
 }
 
-/// Waits for an interrupt and serves it; a vCPU that shares CPUs waits for its turn, too, and until something is posted to
-/// it.
-fn pause(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
-    if let Some(thread) = &vcpu.thread {
-        let wants = || vcpu.attention.is_pending();
-        let serve = |arrived| interrupt::serve(Some(vcpu), monitor, arrived);
-        return statistics::waiting(frame, || sched::wait::<Svm>(vcpu, thread, wants, serve));
+/// The same after the guest's timer has rung: if the guest does not take its interrupt, it would ring for that again and again.
+#[cold]
+#[inline(never)] // So that waits for others' interrupts pay nothing for it.
+fn halt_on(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    let mut rests = false;
+    loop {
+        if vcpu.attention.is_pending() {
+            if attend(frame, vcpu, monitor) == Attended::Begun {
+                return;
+            }
+        } else if vcpu.with_vmcb(|vmcb| wakes(vmcb, vcpu)) {
+            break;
+        } else {
+            vcpu.with_vmcb(|vmcb| irq::rest(vcpu, vmcb));
+            rests = true;
+            pause(frame, vcpu, monitor);
+        }
     }
-    let mut arrived = Arrived::NOTHING;
-    statistics::waiting(frame, || arrived = interrupts::wait());
-    interrupt::serve(Some(vcpu), monitor, arrived);
+    if rests {
+        vcpu.with_vmcb(|vmcb| irq::rise(vcpu, vmcb));
+    }
 }
 
 /// Hints that the vCPU could wait, as PAUSE does: it goes on at once unless another one wants its CPU.
 pub(super) fn give_way(frame: &mut Frame, vcpu: &'static Vcpu) {
     if let Some(thread) = &vcpu.thread {
-        statistics::uncounted(frame, || sched::give_way::<Svm>(vcpu, thread));
+        statistics::uncounted(frame, || turnstile_threads::give_way::<Svm>(vcpu, thread));
     }
 }
 
@@ -80,142 +82,50 @@ pub(super) fn settle(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monit
         attend(frame, vcpu, monitor);
     }
     vcpu.with_vmcb(|vmcb| {
-        vcpu.owned(|owned| owned.nmi.inject(vmcb));
+        if !vcpu.owned(|owned| owned.nmi.is_idle()) {
+            offer_nmi(vcpu, vmcb);
+        }
         statistics::count_event(vcpu, vmcb);
     });
 }
 
-/// What attending has led to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Attended {
-    /// The vCPU goes on.
-    Same,
-    /// It has been reset.
-    Begun,
-}
-
-/// Looks at what the attention word names, once.
-fn attend(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Attended {
-    let reasons = vcpu.attention.take();
-    vcpu.owned(|owned| {
-        if reasons.contains(Reasons::NMI) {
-            owned.nmi.post();
+/// Gives the guest the NMI that waits, if it can take it, or sees to it that it leaves as soon as it can. The word keeps that in
+/// mind, whatever leaves first; and as posters do not kick then, something has to leave in any case.
+#[cold]
+fn offer_nmi(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
+    match vcpu.owned(|owned| owned.nmi.enter(vmcb)) {
+        Again::Any => {}
+        Again::AtOnce => {
+            vcpu.attention.raise(Reasons::NMI);
+            // VMRUN delivers the event that is injected before it looks at physical interrupts (APM vol. 2, 15.20).
+            lapic::kick(cpu::this().kick_token());
         }
-        owned.unhalted |= reasons.contains(Reasons::UNHALT);
-    });
-    let stops = reasons.contains(Reasons::STOP);
-    if stops || reasons.contains(Reasons::INIT) && !vcpu.vm.startup.is_on(vcpu.index) {
-        // In the life that ends: the last one to acknowledge lets the next one begin.
-        statistics::end(vcpu, frame.timing);
-        kvm::end(vcpu);
-        if stops {
-            acknowledge_stop(vcpu, monitor);
-        }
-        wait_for_start(frame, vcpu, monitor);
-        return Attended::Begun;
-    }
-    vcpu.with_vmcb(|vmcb| {
-        if reasons.contains(Reasons::INBOX) {
-            irq::drain(vcpu, vmcb);
-        }
-        if reasons.contains(Reasons::EXTERNAL) {
-            irq::external(vcpu, vmcb);
-        }
-        if reasons.contains(Reasons::DEADLINE) {
-            irq::timer(vcpu, vmcb);
-        }
-        if reasons.contains(Reasons::FLUSH) {
-            asid::renew(vcpu, vmcb);
-        }
-    });
-    if reasons.contains(Reasons::RESCHEDULE)
-        && let Some(thread) = &vcpu.thread
-    {
-        statistics::uncounted(frame, || sched::reschedule::<Svm>(vcpu, thread));
-    }
-    Attended::Same
-}
-
-/// Leaves the VM's stop to be finished by whoever acknowledges last.
-fn acknowledge_stop(vcpu: &'static Vcpu, monitor: &dyn Monitor) {
-    if !matches!(vcpu.vm.lifecycle.phase(), Phase::Stopping(_)) {
-        return;
-    }
-    // Nothing refers to the guest's memory any more when it is given back.
-    vcpu.with_vmcb(|vmcb| irq::reset(vcpu, vmcb));
-    if let Some(stop) = vcpu.vm.lifecycle.acknowledge(vcpu.index) {
-        monitor.stopped(vcpu.vm, stop);
-    }
-}
-
-/// The waiting room of a vCPU that waits for its start, or whose VM is stopped. Physical interrupts are served. Returns
-/// with the vCPU reset and about to run.
-pub(super) fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
-    let mut posted = Reasons::empty();
-    loop {
-        // Before the word is read: what was posted in an earlier life is gone once the next one runs.
-        let runs = matches!(vcpu.vm.lifecycle.phase(), Phase::Running);
-        let reasons = vcpu.attention.take();
-        posted = if runs { posted | reasons & Reasons::INBOX } else { Reasons::empty() };
-        if reasons.contains(Reasons::STOP) {
-            acknowledge_stop(vcpu, monitor);
-        }
-        if vcpu.index == 0 {
-            monitor.waiting(vcpu.vm);
-        }
-        if matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
-            && let Some(start) = vcpu.vm.startup.take_start(vcpu.index)
-        {
-            begin(frame, vcpu, start);
-            // What came while the vCPU waited is looked at before it runs. So is the run queue: a reason to do that may have
-            // been taken with the others, and nobody would say again that somebody is on the wake list.
-            if vcpu.thread.is_some() {
-                posted |= Reasons::RESCHEDULE;
-            }
-            vcpu.attention.raise(posted);
-            return;
-        }
-        if !vcpu.attention.is_pending() {
-            pause(frame, vcpu, monitor);
+        Again::Soon(tries) => {
+            vcpu.attention.raise(Reasons::NMI);
+            time::ring_guest_in(MICROSECOND << tries.min(MOST_DOUBLINGS));
         }
     }
 }
 
-/// Gives a vCPU its reset state and its start.
-fn begin(frame: &mut Frame, vcpu: &'static Vcpu, start: Start) {
-    statistics::begin(frame, Reason::Start);
-    vcpu.owned(crate::vcpu::Owned::reset);
-    frame.clear();
-    vcpu.with_vmcb(|vmcb| {
-        switch::reset_vcpu(frame, vmcb, vcpu, start);
-        match start {
-            Start::Boot => irq::reset(vcpu, vmcb),
-            Start::Startup(_) => irq::init(vcpu, vmcb),
-        }
-        asid::renew(vcpu, vmcb);
-    });
-    facility::reset(vcpu);
-    if let Some(thread) = &vcpu.thread {
-        thread.begin();
-    }
-}
+/// In nanoseconds: in which a guest usually gets to its next instruction. Doubled each time that it has not.
+const MICROSECOND: u64 = 1000;
+/// A millisecond is enough for any.
+const MOST_DOUBLINGS: u32 = 10;
 
 #[cfg(target_os = "none")]
 unsafe extern "C" {
     #[cfg(feature = "ablation")]
     fn turnstile_enter_naive(frame: u64) -> !;
-    fn turnstile_enter_known(frame: u64) -> !;
-    fn turnstile_enter_named(frame: u64) -> !;
-    fn turnstile_enter_known_timed(frame: u64) -> !;
-    fn turnstile_enter_named_timed(frame: u64) -> !;
+    /// The run loops: by [`crate::board::mitigation::Exit::number`], and by the CPU's naming the next instruction (1) and statistics (2).
+    static turnstile_loops: [[unsafe extern "C" fn(u64) -> !; 4]; 16];
 }
 
 /// Runs `vcpu` on this CPU, for ever.
 #[cfg(target_os = "none")]
 pub fn run(vcpu: &'static Vcpu) -> ! {
-    crate::idt::expect_guests();
-    vcpu.attention.load(crate::cpu::this().kick_token());
-    let frame = crate::cpu::this().stack_end - crate::cpu::STACK_TAIL - size_of::<Frame>() as u64;
+    crate::irq::idt::expect_guests();
+    vcpu.attention.load(cpu::this().kick_token());
+    let frame = cpu::this().stack_end - cpu::STACK_TAIL - size_of::<Frame>() as u64;
     // SAFETY: the memory above this CPU's stack, mapped and used by nobody else.
     unsafe { live(frame as *mut Frame, vcpu) }
 }
@@ -225,22 +135,18 @@ pub fn run(vcpu: &'static Vcpu) -> ! {
 /// # Safety
 /// `frame` lies above the stack in use, and is the vCPU's. What is on the stack is discarded: nothing refers to it.
 #[cfg(target_os = "none")]
-pub(crate) unsafe fn live(frame: *mut Frame, vcpu: &'static Vcpu) -> ! {
+unsafe fn live(frame: *mut Frame, vcpu: &'static Vcpu) -> ! {
     // SAFETY: the caller's promise; the control block belongs to the CPU where the vCPU is resident.
     unsafe {
         frame.write(Frame::new(vcpu, vcpu.vmcb(), statistics::page(vcpu)));
         wait_for_start(&mut *frame, vcpu, monitor());
         settle(&mut *frame, vcpu, monitor());
         #[cfg(feature = "ablation")]
-        if crate::naive::is_in_use() {
+        if super::naive::is_in_use() {
             turnstile_enter_naive(frame as u64)
         }
-        match (crate::svm::names_next(), vcpu.statistics.is_some()) {
-            (false, false) => turnstile_enter_known(frame as u64),
-            (true, false) => turnstile_enter_named(frame as u64),
-            (false, true) => turnstile_enter_known_timed(frame as u64),
-            (true, true) => turnstile_enter_named_timed(frame as u64),
-        }
+        let kind = usize::from(crate::cpu::svm::names_next()) | usize::from(vcpu.statistics.is_some()) << 1;
+        turnstile_loops[crate::board::mitigation::exit().number()][kind](frame as u64)
     }
 }
 
@@ -251,7 +157,15 @@ pub fn idle() -> ! {
     }
 }
 
-/// Waits until this CPU is interrupted or kicked, and handles that.
-pub fn wait_for_interrupt() {
-    interrupt::serve(None, monitor(), interrupts::wait());
+/// Where a vCPU begins that shares CPUs: on its own stack, resident.
+#[cfg(target_os = "none")]
+#[unsafe(no_mangle)]
+extern "C" fn turnstile_run_thread(vcpu: &'static Vcpu) -> ! {
+    turnstile_threads::arrive::<Svm>();
+    let frame = vcpu.thread.as_ref().map_or(0, crate::sched::thread::frame);
+    // SAFETY: the top of this stack, above what is in use.
+    unsafe { live(frame as *mut Frame, vcpu) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a VM has once: the I/O APIC and the table of destinations; and the way between its vCPUs.
+//! What a VM has once: the I/O APIC and the table of destinations, the 8259s and the 8254. What they do to its vCPUs is in `vm`.
+
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Mutex;
-use turnstile_vapic::{Bus, IoApic, Message, Routes, Signal};
-use turnstile_vm::attention::Reasons;
+use turnstile_devices::{I8254, I8259};
+use turnstile_vapic::{IoApic, NEVER, Routes};
 
-use super::legacy::{Legacy, TIMER_PIN};
-use crate::vm::Vm;
+/// The I/O APIC's pin of the 8254's interrupt: the MADT says so; other lines have the pin of their number.
+pub(crate) const TIMER_PIN: usize = 2;
 
 /// The interrupt controllers of a VM.
 pub struct Board {
-    routes: Routes,
+    pub(crate) routes: Routes,
     /// Nothing but its own accesses, its devices' lines and ends of level-triggered interrupts take this lock.
-    ioapic: Mutex<IoApic>,
-    pub(super) legacy: Legacy,
+    pub(crate) ioapic: Mutex<IoApic>,
+    pub(crate) legacy: Legacy,
 }
 
 impl Board {
@@ -24,7 +26,7 @@ impl Board {
 
     /// Returns when the 8254 rings, by this machine's time stamp counter.
     #[inline(always)] // One load.
-    pub(super) fn timer(&self) -> u64 {
+    pub(crate) fn timer(&self) -> u64 {
         self.legacy.deadline()
     }
 
@@ -35,73 +37,30 @@ impl Board {
     }
 }
 
-impl Vm {
-    /// Reads a register of the I/O APIC.
-    #[inline] // On the light exit of a read.
-    pub fn ioapic_read(&self, offset: u32) -> u32 {
-        self.board.ioapic.lock().read(offset)
-    }
-
-    /// Writes a register of the I/O APIC.
-    pub fn ioapic_write(&self, offset: u32, value: u32) {
-        self.board.ioapic.lock().write(offset, value, |message| self.deliver(message));
-    }
-
-    /// Sets the level of an interrupt line of the board, by its global number: the I/O APIC's pin.
-    pub fn set_line(&self, pin: usize, asserted: bool) {
-        self.board.ioapic.lock().set_line(pin, asserted, |message| self.deliver(message));
-    }
-
-    /// Asserts a line. If `watched`, the end of its interrupt is told even if that is edge-triggered, which costs the guest an
-    /// exit.
-    pub(super) fn assert_line(&self, pin: usize, watched: bool) {
-        self.board.ioapic.lock().set_line(pin, true, |message| {
-            self.deliver(&Message { level: message.level || watched, ..*message })
-        });
-    }
+/// The 8259s and the 8254.
+pub(crate) struct Legacy {
+    pub(crate) pic: Mutex<I8259>,
+    pub(crate) pit: Mutex<I8254>,
+    /// When the 8254 rings, by this machine's time stamp counter.
+    pub(crate) deadline: AtomicU64,
 }
 
-impl Bus for Vm {
-    #[inline(always)] // An address.
-    fn routes(&self) -> &Routes {
-        &self.board.routes
+impl Legacy {
+    pub(crate) fn new() -> Self {
+        Self { pic: Mutex::new(I8259::new()), pit: Mutex::new(I8254::new()), deadline: AtomicU64::new(NEVER) }
     }
 
-    #[inline] // On the path of every interprocessor interrupt.
-    fn post(&self, vcpu: usize, vector: u8, level: bool) {
-        if let Some(target) = self.vcpu(vcpu) {
-            target.notify(target.mailbox.post(&target.attention, vector, level));
-        }
+    /// Resets them. Only while no vCPU runs.
+    pub(crate) fn reset(&self) {
+        *self.pic.lock() = I8259::new();
+        *self.pit.lock() = I8254::new();
+        self.deadline.store(NEVER, Ordering::Relaxed);
     }
 
-    fn signal(&self, vcpu: usize, signal: Signal) {
-        let Some(target) = self.vcpu(vcpu) else { return };
-        match signal {
-            Signal::Nmi => target.post(Reasons::NMI),
-            Signal::Init => {
-                if self.startup.init(vcpu) {
-                    target.post(Reasons::INIT);
-                }
-            }
-            Signal::Startup(page) => {
-                if self.startup.startup(vcpu, page) {
-                    target.post(Reasons::START);
-                }
-            }
-        }
-    }
-
-    fn end_of_interrupt(&self, vector: u8) {
-        let mut ioapic = self.board.ioapic.lock();
-        ioapic.end_of_interrupt(vector, |message: &Message| self.deliver(message));
-        let is_timer = ioapic.is_edge(TIMER_PIN, vector);
-        drop(ioapic);
-        if is_timer {
-            self.make_up();
-        }
-    }
-
-    fn acknowledge(&self, vector: u8) -> Option<u8> {
-        self.acknowledge_8259(vector)
+    /// Returns when the 8254 rings, by this machine's time stamp counter.
+    #[inline(always)] // One load.
+    pub(crate) fn deadline(&self) -> u64 {
+        // Relaxed: whoever changes it posts to the first vCPU, which reads it then.
+        self.deadline.load(Ordering::Relaxed)
     }
 }

@@ -1,131 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A guest's interrupts: the models of `core/vapic` on this machine.
+//! Interrupts of the machine, and the interrupt controllers of a VM as far as they know neither that nor its vCPUs.
 //!
 //! | file | what |
 //! |---|---|
-//! | `interface` | the virtual interrupt of the control block, the EOI word in guest memory, the timer |
-//! | `board` | what a VM has once: the I/O APIC and the destinations; the way between its vCPUs |
-//! | `legacy` | the 8259s and the 8254 |
-//!
-//! An exit that is not about interrupts touches none of this. The pending interrupt of the highest priority lies in the control
-//! block, and the guest takes it by itself; what it did is looked at when something else is to be done with its APIC.
+//! | `interrupts.S`, [`interrupts`] | vectors, and the moments in which interrupts are taken |
+//! | [`idt`] | the descriptor tables by which they arrive |
+//! | [`lapic`], [`ioapic`] | the machine's local APICs and I/O APICs |
+//! | [`board`] | the interrupt controllers of a VM |
 
-mod board;
-mod interface;
-mod legacy;
-
-pub use board::Board;
-pub use interface::Interface;
-
-use core::num::NonZeroU64;
-
-use turnstile_vapic::{Context, Fault, Lapic, NEVER};
-
-use crate::svm::Vmcb;
-use crate::time;
-use crate::vcpu::Vcpu;
-use crate::vm::Vm;
-
-/// Uses the local APIC of the vCPU that is resident on this CPU, in an exit handler. With `COUNTS`, events go to the vCPU's
-/// statistics, if it has any.
-#[inline(always)] // Two addresses.
-pub(crate) fn with_lapic<const COUNTS: bool, R>(
-    vcpu: &'static Vcpu,
-    vmcb: &mut Vmcb,
-    f: impl FnOnce(&mut Lapic, &mut Context<'_, Interface<'_, COUNTS>, Vm>) -> R,
-) -> R {
-    let mut hardware = Interface::<COUNTS>::new(vcpu, vmcb);
-    vcpu.owned(|owned| f(&mut owned.lapic, &mut Context { hardware: &mut hardware, bus: vcpu.vm }))
-}
-
-/// Takes over what others posted: the attention word has said so.
-pub(crate) fn drain(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
-    with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.drain(cx, &vcpu.mailbox));
-}
-
-/// The timer that was armed for this vCPU has rung, or is to be armed anew.
-pub(crate) fn timer(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
-    with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.timer(cx));
-    if vcpu.index == 0 {
-        vcpu.vm.ring();
-        // The 8254 may have another time now, and an APIC whose own timer stands still arms none.
-        load(vcpu, vmcb);
-    }
-}
-
-/// The 8259s assert something else. For the first vCPU.
-pub(crate) fn external(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
-    let asserted = vcpu.vm.asserted();
-    with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.set_line(cx, asserted));
-}
-
-/// Says whether the vCPU is offered paravirtual EOIs (KVM's feature leaf).
-fn has_pv_eoi(vcpu: &Vcpu) -> bool {
-    const FEATURES: u32 = 0x4000_0001;
-    const PV_EOI: u32 = 1 << 6;
-    vcpu.cpuid.get(FEATURES, 0).registers[0] & PV_EOI != 0
-}
-
-/// Reads MSR 0x4b564d04.
-pub(crate) fn pv_eoi(vcpu: &Vcpu) -> Result<u64, Fault> {
-    if has_pv_eoi(vcpu) { Ok(vcpu.owned(|owned| owned.lapic.pv_eoi())) } else { Err(Fault) }
-}
-
-/// Writes MSR 0x4b564d04.
-pub(crate) fn set_pv_eoi(vcpu: &'static Vcpu, vmcb: &mut Vmcb, value: u64) -> Result<(), Fault> {
-    if !has_pv_eoi(vcpu) {
-        return Err(Fault);
-    }
-    let resolve = |address| vcpu.vm.life().ram.host(address, 4).and_then(NonZeroU64::new);
-    with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.set_pv_eoi(cx, value, resolve))
-}
-
-/// The guest's time stamp counter is written.
-pub(crate) fn set_clock(vcpu: &'static Vcpu, vmcb: &mut Vmcb, value: u64) {
-    let offset = value.wrapping_sub(time::ticks());
-    let by = offset.wrapping_sub(vmcb.tsc_offset());
-    vmcb.set_tsc_offset(offset);
-    with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.shift_clock(cx.hardware, by));
-}
-
-/// Before the vCPU uses a port of the 8259s: they hear of the interrupt that it has taken.
-#[inline(always)] // One comparison.
-pub(crate) fn before_port(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
-    if vcpu.owned(|owned| owned.lapic.owes_acknowledge()) {
-        with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.settle(cx));
-    }
-}
-
-/// The life of the vCPU's VM ends, or a new one begins.
-pub(crate) fn reset(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
-    vcpu.mailbox.clear();
-    with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.reset(cx));
-}
-
-/// The vCPU begins anew after an INIT. Its control block has been reset.
-pub(crate) fn init(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
-    with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.init(cx));
-}
-
-/// The vCPU becomes resident on this CPU: its timer rings here.
-pub(crate) fn load(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
-    with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| {
-        use turnstile_vapic::Hardware as _;
-        cx.hardware.arm(lapic.deadline());
-    });
-}
-
-/// The vCPU leaves this CPU. Returns when its timer will have rung, by this machine's time stamp counter.
-pub(crate) fn put(vcpu: &'static Vcpu, vmcb: &mut Vmcb) -> Option<u64> {
-    time::set_guest(None);
-    let deadline = vcpu.owned(|owned| owned.lapic.deadline());
-    let own = if deadline == NEVER { NEVER } else { interface::to_host(vmcb, deadline) };
-    let board = if vcpu.index == 0 { vcpu.vm.board.timer() } else { NEVER };
-    let at = own.min(board);
-    (at != NEVER).then_some(at)
-}
-
-#[cfg(test)]
-mod tests;
-#[cfg(test)]
-mod ticks;
+pub mod board;
+pub mod idt;
+pub mod interrupts;
+pub mod ioapic;
+pub mod lapic;

@@ -5,9 +5,9 @@ use arrayvec::ArrayVec;
 use turnstile_arch_common::memory::{MIB, PAGE};
 use turnstile_paging::{Blocks, FrameRange, Nested, NestedAttributes, PageTable, PhysAddr};
 
-use super::host::{Memory, Pool, with};
+use super::host::{Error, Memory, Pool, with};
 use super::ram::{GuestRam, MAX_PIECES, Piece};
-use super::{Error, user};
+use super::user;
 
 const GIB: u64 = 1 << 30;
 /// Pieces of RAM with less than this between them are allocated as one, so that large pages fit behind the gap.

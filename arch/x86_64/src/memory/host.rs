@@ -12,8 +12,8 @@ use turnstile_paging::{
 };
 
 use super::user;
+use crate::cpu::regs::CR3;
 use crate::cpu::{self, STACK_BLOCK};
-use crate::regs::CR3;
 
 /// RAM below this belongs to the firmware, but for the page where other CPUs start.
 const LOW: u64 = MIB;

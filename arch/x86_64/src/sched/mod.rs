@@ -3,29 +3,24 @@
 //! there; here is what a switch moves.
 //!
 //! Little of it: the control block is memory, which VMRUN reads; registers that it does not load stay in the CPU until
-//! another vCPU needs them ([`crate::facility`]); translations stay in the TLB under the vCPU's ASID
-//! ([`crate::svm::asid`]). What remains is the deadline of the vCPU's timer.
+//! another vCPU needs them ([`crate::vcpu::facility`]); translations stay in the TLB under the vCPU's ASID
+//! ([`crate::vcpu::asid`]). What remains is the deadline of the vCPU's timer.
 
 mod on;
 #[cfg(test)]
 mod tests;
-mod thread;
+pub(crate) mod thread;
 
 use alloc::vec::Vec;
 
 use crate::cpu::PerCpu;
 use crate::time;
-use crate::vcpu::Vcpu;
-pub use on::Svm;
-pub use thread::Thread;
-pub use turnstile_threads::{give_way, reschedule, wait, wake};
+use crate::vm::Vcpu;
+use crate::vm::queues::Svm;
+pub use crate::vm::thread::Thread;
 
 /// A vCPU that shares CPUs, and how.
 pub type Tenant = turnstile_threads::Tenant<Vcpu>;
-/// The run queue of a physical CPU, for that CPU alone.
-pub type Scheduler = turnstile_threads::Scheduler<Vcpu, ()>;
-/// All vCPUs that share CPUs.
-type System = turnstile_threads::System<Vcpu, PerCpu>;
 
 /// Makes the run queues: `tenants` in the order of their numbers. Once, by the boot CPU, before the others
 /// are let go.
@@ -35,7 +30,7 @@ pub fn start(tenants: Vec<Tenant>, cpus: &'static [&'static PerCpu]) {
 
 /// Says whether vCPUs share this CPU.
 pub fn is_shared(cpu: &PerCpu) -> bool {
-    cpu.scheduler.get().is_some()
+    turnstile_threads::is_shared::<Svm>(cpu)
 }
 
 /// Runs the vCPUs that share this CPU, for ever.

@@ -3,74 +3,22 @@
 
 use core::sync::atomic::AtomicU64;
 
-use spin::Once;
 use turnstile_threads::Architecture;
-use turnstile_vm::attention::{Attention, KickToken, Posted};
 
 use super::thread::{load, prepare, put, switch_stack};
-use super::{Scheduler, System, Thread};
-use crate::cpu::{self, PerCpu};
-use crate::facility;
-use crate::interrupts::{self, Arrived};
-use crate::lapic;
-use crate::svm::intercept;
+use crate::cpu::svm::intercept;
+use crate::irq::interrupts::{self, Arrived};
 use crate::time;
-use crate::vcpu::Vcpu;
-
-static SYSTEM: Once<System> = Once::new();
-
-/// The architecture.
-pub struct Svm;
+use crate::vcpu::{facility, serve};
+use crate::vm::Vcpu;
+use crate::vm::queues::Svm;
+use crate::vm::thread::Thread;
 
 impl Architecture for Svm {
-    type Cpu = PerCpu;
-    type Vcpu = Vcpu;
-    type Thread = Thread;
-    type Residue = ();
     type Interrupt = Arrived;
-
-    fn system() -> &'static Once<System> {
-        &SYSTEM
-    }
-
-    fn this() -> &'static PerCpu {
-        cpu::this()
-    }
-
-    fn index(cpu: &PerCpu) -> usize {
-        cpu.index
-    }
-
-    fn kick_token(cpu: &PerCpu) -> KickToken {
-        cpu.kick_token()
-    }
-
-    fn scheduler(cpu: &PerCpu) -> &Once<Scheduler> {
-        &cpu.scheduler
-    }
-
-    fn attention(vcpu: &Vcpu) -> &Attention {
-        &vcpu.attention
-    }
-
-    fn thread(vcpu: &Vcpu) -> Option<&Thread> {
-        vcpu.thread.as_ref()
-    }
-
-    fn notify(vcpu: &Vcpu, posted: Posted) {
-        vcpu.notify(posted);
-    }
-
-    fn ticks() -> u64 {
-        time::ticks()
-    }
 
     fn set_schedule(at: Option<u64>) {
         time::set_schedule(at);
-    }
-
-    fn reschedule(token: KickToken) {
-        lapic::reschedule(token);
     }
 
     fn pause() -> Arrived {
@@ -78,12 +26,12 @@ impl Architecture for Svm {
     }
 
     fn idle() {
-        crate::exit::wait::wait_for_interrupt();
+        serve::wait_for_interrupt();
     }
 
     fn share_cpu() {
         #[cfg(target_os = "none")]
-        crate::idt::expect_guests();
+        crate::irq::idt::expect_guests();
     }
 
     /// PAUSE leaves the guest while somebody waits.

@@ -1,60 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Threads: what a vCPU has that shares CPUs, and how it comes and goes.
+//! How a vCPU comes and goes that shares CPUs.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use turnstile_vm::stolen::Account;
-
-use super::Svm;
 use crate::cpu::{self, STACK_TAIL};
-use crate::facility;
-use crate::frame::Frame;
-use crate::irq;
-use crate::kvm;
-use crate::svm::asid;
-use crate::time;
-use crate::vcpu::Vcpu;
+use crate::vcpu::frame::Frame;
+use crate::vcpu::{asid, facility};
+use crate::vcpu::{irq, kvm};
+use crate::vm::Vcpu;
+use crate::vm::queues::Svm;
+use crate::vm::thread::Thread;
 
-/// What a vCPU has that shares its CPUs.
-pub struct Thread {
-    /// What it has on every architecture.
-    common: turnstile_threads::Thread,
-    /// The end of its stack's block.
-    stack_end: u64,
-    /// The time that it was ready and did not run.
-    stolen: Account,
-}
-
-impl AsRef<turnstile_threads::Thread> for Thread {
-    fn as_ref(&self) -> &turnstile_threads::Thread {
-        &self.common
-    }
-}
-
-impl Thread {
-    /// Makes thread `number` with the stack whose block ends at `stack_end`.
-    pub fn new(number: u32, stack_end: u64) -> Self {
-        Self {
-            common: turnstile_threads::Thread::new(number),
-            stack_end,
-            stolen: Account::new(time::frequency()),
-        }
-    }
-
-    /// A life of the vCPU begins.
-    pub fn begin(&self) {
-        self.stolen.begin(turnstile_threads::stolen::<Svm>(self));
-    }
-
-    /// Returns how many nanoseconds of this life the vCPU was ready and did not run.
-    pub fn stolen(&self) -> u64 {
-        self.stolen.until(turnstile_threads::stolen::<Svm>(self))
-    }
-
-    /// The exit frame, at the top of its stack.
-    fn frame(&self) -> u64 {
-        self.stack_end - STACK_TAIL - size_of::<Frame>() as u64
-    }
+/// Returns where the exit frame of a thread is: at the top of its stack.
+pub(crate) fn frame(thread: &Thread) -> u64 {
+    thread.stack_end - STACK_TAIL - size_of::<Frame>() as u64
 }
 
 /// Puts a vCPU, which is nobody's then. Returns when its timer wants it back.
@@ -108,21 +67,11 @@ pub(super) fn prepare(vcpu: &'static Vcpu) {
         let mut saved = [0u64; 7];
         saved[0] = core::ptr::from_ref(vcpu) as u64;
         saved[6] = turnstile_thread_start as *const () as u64;
-        let sp = thread.frame() - size_of_val(&saved) as u64;
+        let sp = frame(thread) - size_of_val(&saved) as u64;
         // SAFETY: inside the new stack, which nobody uses yet.
         unsafe { (sp as *mut [u64; 7]).write(saved) };
         thread.common.sp.store(sp, Ordering::Relaxed);
     }
     #[cfg(not(target_os = "none"))]
-    let _ = (thread.frame(), vcpu);
-}
-
-/// Where a vCPU begins that shares CPUs: on its own stack, resident.
-#[cfg(target_os = "none")]
-#[unsafe(no_mangle)]
-extern "C" fn turnstile_run_thread(vcpu: &'static Vcpu) -> ! {
-    turnstile_threads::arrive::<Svm>();
-    let frame = vcpu.thread.as_ref().map_or(0, Thread::frame);
-    // SAFETY: the top of this stack, above what is in use.
-    unsafe { crate::exit::wait::live(frame as *mut Frame, vcpu) }
+    let _ = (frame(thread), vcpu);
 }

@@ -22,6 +22,8 @@ use super::{
 pub struct Platform<'a> {
     /// The number of vCPUs.
     pub vcpus: usize,
+    /// How many of them are the threads of a core: see [`THREADS`](super::THREADS).
+    pub threads: usize,
     /// The size of RAM in bytes.
     pub memory: u64,
     /// The kernel's command line.
@@ -39,8 +41,16 @@ pub struct Platform<'a> {
 const PHANDLE_INTERRUPTS: u32 = 1;
 
 /// The groups of calls that Linux looks for.
-const CALLS: [&str; 6] =
-    ["hcall-term", "hcall-interrupt", "hcall-splpar", "hcall-set-mode", "hcall-vio", "hcall-perfmon"];
+const CALLS: [&str; 8] = [
+    "hcall-term",
+    "hcall-interrupt",
+    "hcall-splpar",
+    "hcall-set-mode",
+    "hcall-vio",
+    "hcall-perfmon",
+    "hcall-sprg0",
+    "hcall-copy",
+];
 
 /// Facilities of the processor (LoPAPR C.6.2, `ibm,pa-features`; those of Power ISA 3.0 as Linux and QEMU number them): the
 /// length, the kind, then bits from the most significant on. Without transactional memory.
@@ -148,22 +158,25 @@ fn cpus(fdt: &mut FdtWriter, platform: &Platform<'_>) -> Result<(), Error> {
     let cpus = fdt.begin_node("cpus")?;
     fdt.property_u32("#address-cells", 1)?;
     fdt.property_u32("#size-cells", 0)?;
-    for number in 0..platform.vcpus as u32 {
-        let node = fdt.begin_node(&format!("PowerPC,POWER9@{number:x}"))?;
-        cpu(fdt, number, platform.timebase)?;
+    for first in (0..platform.vcpus).step_by(platform.threads.max(1)) {
+        let threads: Vec<u32> =
+            (first..platform.vcpus).take(platform.threads).map(|vcpu| vcpu as u32).collect();
+        let node = fdt.begin_node(&format!("PowerPC,POWER9@{first:x}"))?;
+        core(fdt, &threads, platform.timebase)?;
         fdt.end_node(node)?;
     }
     fdt.end_node(cpus)
 }
 
-/// A processor with one thread.
-fn cpu(fdt: &mut FdtWriter, number: u32, timebase: u64) -> Result<(), Error> {
+/// A processor with these threads, whose number is that of the first.
+fn core(fdt: &mut FdtWriter, threads: &[u32], timebase: u64) -> Result<(), Error> {
+    let global: Vec<u32> = threads.iter().flat_map(|thread| [*thread, 0]).collect();
     fdt.property_string("device_type", "cpu")?;
-    fdt.property_u32("reg", number)?;
+    fdt.property_u32("reg", threads.first().copied().unwrap_or_default())?;
     fdt.property_string("status", "okay")?;
     fdt.property_null("64-bit")?;
-    fdt.property_array_u32("ibm,ppc-interrupt-server#s", &[number])?;
-    fdt.property_array_u32("ibm,ppc-interrupt-gserver#s", &[number, 0])?;
+    fdt.property_array_u32("ibm,ppc-interrupt-server#s", threads)?;
+    fdt.property_array_u32("ibm,ppc-interrupt-gserver#s", &global)?;
     fdt.property_u32("timebase-frequency", timebase as u32)?;
     fdt.property_u32("clock-frequency", CLOCK_HZ)?;
     for cache in ["i-cache", "d-cache"] {

@@ -13,6 +13,8 @@ use crate::map::{MEMORY_UNIT, MIN_MEMORY, MapError, Region};
 
 /// The most vCPUs of a machine.
 pub const MAX_VCPUS: usize = crate::map::MAX_VCPUS;
+/// How many threads a core can have.
+pub const THREADS: [usize; 4] = [1, 2, 4, 8];
 /// The most memory in bytes: it ends where devices begin.
 pub const MAX_MEMORY: u64 = 1 << 40;
 /// A 16550 with byte-wide registers one byte apart, on the VM's console. Not in the device tree: an access to it is what

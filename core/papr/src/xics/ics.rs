@@ -153,7 +153,8 @@ impl Ics {
             }
             // Refused, or displaced: it is pending again.
             let Some(word) = self.find(number) else { return };
-            word.fetch_or(PENDING, Ordering::Release);
+            // Relaxed: what a device did comes with the exchange that took the mark, whose release sequence goes on.
+            word.fetch_or(PENDING, Ordering::Relaxed);
             // Pairs with the fence in `offer_again`.
             fence(Ordering::SeqCst);
             if icp.has_refused() {

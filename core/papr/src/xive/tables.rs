@@ -99,7 +99,7 @@ impl Tables {
     ///
     /// # Errors
     ///
-    /// If the machine refuses any of it. The rest is done.
+    /// If the machine refuses any of it. The rest is done; a queue that it has not taken away stays noted, to be tried again.
     pub fn reset(&mut self, machine: &mut impl Machine) -> Result<(), Failure> {
         let mut result = Ok(());
         for source in &mut self.sources {
@@ -110,8 +110,12 @@ impl Tables {
         }
         for (server, queues) in (0..).zip(&mut self.queues) {
             for (priority, queue) in (0..).zip(queues) {
-                if queue.take().is_some() {
-                    result = result.and(machine.place(server, priority, None));
+                if queue.is_none() {
+                    continue;
+                }
+                match machine.place(server, priority, None) {
+                    Ok(()) => *queue = None,
+                    refused => result = result.and(refused),
                 }
             }
         }

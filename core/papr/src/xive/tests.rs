@@ -189,7 +189,21 @@ fn a_reset_leaves_nothing() {
     }
     assert_eq!(bench.code(Hcall::IntReset, &[]), Code::SUCCESS);
     assert!(bench.machine.routes.is_empty() && bench.machine.queues.is_empty());
+    assert_eq!(bench.call(Hcall::IntGetQueueConfig, &[0, 1, 1]), [0; 4].into());
     assert_eq!(bench.call(Hcall::IntGetSourceConfig, &[0, 1]), [0, 0xff, 1, 0].into());
+}
+
+#[test]
+fn a_queue_that_the_machine_keeps_is_not_forgotten() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.code(Hcall::IntSetQueueConfig, &[1, 0, 0, 0x1000, 12]), Code::SUCCESS);
+    assert_eq!(bench.code(Hcall::IntSetQueueConfig, &[1, 1, 3, 0x2000, 12]), Code::SUCCESS);
+    bench.machine.refuses = true;
+    assert_eq!(bench.code(Hcall::IntReset, &[]), Code::HARDWARE);
+    assert!(bench.tables.reset(&mut bench.machine).is_err(), "the guest's own attempt does not make it good");
+    bench.machine.refuses = false;
+    assert!(bench.tables.reset(&mut bench.machine).is_ok());
+    assert!(bench.machine.queues.is_empty());
 }
 
 #[test]

@@ -14,6 +14,10 @@ pub struct Machine<'a> {
     attention: Vec<Attention>,
     /// A kick that a CPU has not taken yet.
     kicked: Vec<bool>,
+    /// After how many ticks a CPU takes the kick of another one.
+    pub late: u64,
+    /// When each CPU takes one that is on its way.
+    under_way: Vec<Option<u64>>,
     pub now: u64,
     /// For how long each thread ran.
     pub ran: Vec<u64>,
@@ -43,7 +47,9 @@ impl<'a> Machine<'a> {
         let kicked = vec![true; queues.len()];
         let attention = (0..count).map(|_| Attention::new()).collect();
         let (ran, moves, parked) = (vec![0; count], vec![0; count], vec![false; count]);
-        let mut machine = Self { shared, queues, attention, kicked, now: 0, ran, moves, looks: 0, parked };
+        let (late, under_way) = (0, vec![None; queues.len()]);
+        let mut machine =
+            Self { shared, queues, attention, kicked, late, under_way, now: 0, ran, moves, looks: 0, parked };
         machine.settle();
         machine
     }
@@ -73,7 +79,7 @@ impl<'a> Machine<'a> {
         let moves = &mut self.moves;
         while let Some(kick) = queue.push(now, |thread| moves[thread as usize] += 1) {
             if let Some(target) = kick {
-                self.kicked[target as usize] = true;
+                self.under_way[target as usize].get_or_insert(now + self.late);
             }
             queue.publish(now);
         }
@@ -88,6 +94,9 @@ impl<'a> Machine<'a> {
     /// Lets every CPU look that was interrupted.
     pub fn settle(&mut self) {
         for _ in 0..100 {
+            for (kicked, way) in self.kicked.iter_mut().zip(&mut self.under_way) {
+                *kicked |= way.take_if(|at| *at <= self.now).is_some();
+            }
             let Some(cpu) = self.kicked.iter().position(|kicked| *kicked) else { return };
             self.kicked[cpu] = false;
             self.look(cpu);
@@ -99,7 +108,14 @@ impl<'a> Machine<'a> {
     pub fn run_until(&mut self, end: u64) {
         while self.now < end {
             let deadlines: Vec<_> = self.queues.iter().map(RunQueue::deadline).collect();
-            let next = deadlines.iter().flatten().copied().min().unwrap_or(end).clamp(self.now, end);
+            let next = deadlines
+                .iter()
+                .chain(&self.under_way)
+                .flatten()
+                .copied()
+                .min()
+                .unwrap_or(end)
+                .clamp(self.now, end);
             for queue in &self.queues {
                 if let Some(current) = queue.current() {
                     self.ran[current as usize] += next - self.now;

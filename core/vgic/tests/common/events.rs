@@ -6,7 +6,7 @@ use turnstile_vgic::{Host, Outcome, SgiRegister};
 
 use super::hardware::Interface;
 use super::machine::SPIS;
-use super::world::{Op, TIMER, World};
+use super::world::{Op, TIMER, TIMER_PINTID, World};
 
 const SGIR: u32 = 0xf00;
 const CPENDSGIR: u32 = 0xf10;
@@ -51,13 +51,8 @@ impl World {
             }
             Op::Timer(high) => {
                 self.reference.get(vcpu, TIMER).line = high;
-                if !high {
-                    self.machine.with(vcpu, |gic, cx| {
-                        if gic.withdraw_ppi_hw(cx.vif, TIMER) == Outcome::Slow {
-                            gic.settle(cx);
-                        }
-                    });
-                }
+                // Nobody hears of it: what the guest sees next has to ask.
+                self.hw(vcpu, |hw| hw.set_line(TIMER_PINTID, high));
             }
             Op::Mask(pmr) => self.set_interface(vcpu, |interface| interface.pmr = pmr),
             Op::InterfaceGroups(group0, group1) => {
@@ -159,6 +154,7 @@ impl World {
             self.machine.with(vcpu, |gic, cx| gic.power_on(cx));
         } else {
             self.reference.power_off(vcpu);
+            self.hw(vcpu, |hw| hw.lines.clear());
             self.dropped[vcpu].clear();
             self.machine.with(vcpu, |gic, cx| gic.power_off(cx));
         }

@@ -17,6 +17,7 @@ pub struct Accesses {
     pub eoi_count: u32,
     pub maintenance: u32,
     pub vmcr: u32,
+    pub lines: u32,
     pub deactivations: u32,
 }
 
@@ -53,6 +54,8 @@ pub struct HardwareModel {
     /// The active priorities: the group priorities of what was acknowledged and not ended.
     pub active_priorities: Vec<u8>,
     pub physical: BTreeSet<u32>,
+    /// The lines of physical interrupts that are high.
+    pub lines: BTreeSet<u32>,
     pub accesses: Accesses,
 }
 
@@ -68,6 +71,7 @@ impl HardwareModel {
             interface: Interface::OPEN,
             active_priorities: Vec::new(),
             physical: BTreeSet::new(),
+            lines: BTreeSet::new(),
             accesses: Accesses::default(),
         }
     }
@@ -93,6 +97,15 @@ impl HardwareModel {
             lr.priority < self.interface.pmr
                 && u32::from(self.interface.group_priority(lr.priority, lr.group1)) < running
         })
+    }
+
+    /// Sets the line of a physical interrupt.
+    pub fn set_line(&mut self, pintid: u32, high: bool) {
+        if high {
+            self.lines.insert(pintid)
+        } else {
+            self.lines.remove(&pintid)
+        };
     }
 
     /// The guest reads IAR: the INTID.
@@ -232,6 +245,11 @@ impl VirtualInterface for HardwareModel {
         self.accesses.vmcr += 1;
         let [group0, group1] = self.interface.enabled;
         GroupEnables { group0, group1 }
+    }
+
+    fn is_asserted(&mut self, pintid: u32) -> bool {
+        self.accesses.lines += 1;
+        self.lines.contains(&pintid)
     }
 
     fn deactivate_physical(&mut self, pintid: u32) {

@@ -23,11 +23,17 @@ pub struct Machine {
     pub vgic: Vgic,
     pub cpus: Vec<RefCell<Cpu>>,
     pub inboxes: Vec<RefCell<BTreeSet<u32>>>,
+    /// The vCPUs that are in a CPU.
+    pub resident: RefCell<BTreeSet<usize>>,
 }
 
 impl Host for Machine {
     fn post(&self, vcpu: usize, intid: u32) {
         self.inboxes[vcpu].borrow_mut().insert(intid);
+    }
+
+    fn is_resident(&self, vcpu: usize) -> bool {
+        self.resident.borrow().contains(&vcpu)
     }
 
     fn remote<V: VirtualInterface>(&self, me: &mut VcpuGic, _: &mut V, vcpu: usize, op: RemoteOp) -> u64 {
@@ -57,6 +63,7 @@ impl Machine {
         let machine = Self {
             cpus: (0..mpidrs.len()).map(cpu).collect(),
             inboxes: mpidrs.iter().map(|_| RefCell::default()).collect(),
+            resident: RefCell::new((0..mpidrs.len()).collect()),
             vgic,
         };
         for vcpu in 0..mpidrs.len() {

@@ -2,8 +2,8 @@
 //! The machine that must not notice what happens beside it: a line at every tick of its virtual timer, a
 //! memory pattern checked each time, the lateness of every tick.
 //!
-//! Options: `count=` beacons (default 100), `period=` microseconds (10000), `limit=` microseconds that a tick
-//! may be late (none by default; 0 is none).
+//! Options: `count=` beacons (default 100), `period=` microseconds (10000), `after=` microseconds until the first period
+//! begins (0), `limit=` microseconds that a tick may be late (none by default; 0 is none).
 #![no_std]
 #![no_main]
 

@@ -68,6 +68,8 @@ pub struct Platform {
     pub rtc: Option<Region>,
     /// The INTID of the clock's alarm.
     pub rtc_intid: Option<u32>,
+    /// Banks of NOR flash.
+    pub flash: List<Region, MAX_REGIONS>,
     /// INTID of the EL1 physical timer.
     pub physical_timer: u32,
     /// INTID of the virtual timer.
@@ -78,6 +80,8 @@ pub struct Platform {
     pub taken: List<Region, 4>,
     /// Whether this is a domain of Xen, which offers its hypercalls.
     pub xen: bool,
+    /// Where the device tree lies.
+    pub tree: u64,
     command_line: CommandLine,
     found: bool,
 }
@@ -118,11 +122,13 @@ static PLATFORM: Global<Platform> = Global::new(Platform {
     cpus: List::new(0),
     rtc: None,
     rtc_intid: None,
+    flash: List::new(Region::NOWHERE),
     physical_timer: 0,
     virtual_timer: 0,
     pmu: None,
     taken: List::new(Region::NOWHERE),
     xen: false,
+    tree: 0,
     command_line: CommandLine::NONE,
     found: false,
 });

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reading the device tree (Devicetree Specification 0.4; Linux bindings arm,gic-v3, arm,gic, arm,psci, arm,armv8-timer,
-//! arm,pl011, ns16550a).
+//! arm,pl011, ns16550a, cfi-flash).
 
 use dtoolkit::Node;
 use dtoolkit::fdt::{Fdt, FdtNode};
+use turnstile_guests_common::image::image;
 use turnstile_guests_common::tree::{cell, cells, initrd, integer, is_compatible, with_value};
 
 use super::{Conduit, PLATFORM, Platform, Region, Uart, UartKind};
-use crate::boot;
 
 /// Reads the device tree.
 ///
@@ -29,9 +29,10 @@ pub unsafe fn init(address: u64) {
     // SAFETY: a blob is as long as its header says.
     let blob = unsafe { core::slice::from_raw_parts(address as *const u8, size as usize) };
     let Ok(tree) = Fdt::new(blob) else { return };
-    let (start, end) = boot::image();
+    let (start, end) = image();
     platform.taken.push(Region::between(start, end));
     platform.taken.push(Region { base: address, size: u64::from(size) });
+    platform.tree = address;
     walk(platform, &tree);
     platform.found = true;
 }
@@ -166,6 +167,8 @@ fn device(platform: &mut Platform, node: &FdtNode<'_>, sizes: CellSizes, stdout:
     } else if is_compatible(node, "arm,pl031") {
         platform.rtc = first_region(node, sizes);
         platform.rtc_intid = intid(node, 0);
+    } else if is_compatible(node, "cfi-flash") {
+        each_region(node, sizes, |region| platform.flash.push(region));
     } else if is_compatible(node, "xen,xen") {
         platform.xen = true;
     } else {

@@ -9,7 +9,7 @@
 #![no_main]
 
 use turnstile_guests_power64::platform::platform;
-use turnstile_guests_power64::state::{self, Present, sprs};
+use turnstile_guests_power64::state::{self, Present, numbers, sprs};
 use turnstile_guests_power64::{
     boot, cpu, crash, entry, hcall, irq, mmio, options, power, println, probe, timer, trap,
 };
@@ -25,7 +25,7 @@ fn main() {
     let mut errors = 0;
     for state in PRESENT.wrong(0).filter(|_| !bare) {
         errors += 1;
-        println!("@error {}: not as after a reset", state.name);
+        println!("@error {}: not as after a reset {:?}", state.name, numbers::first_wrong(0));
     }
     println!("@boot facilities {PRESENT}");
     for round in 0..options::number("rounds", 20) {
@@ -41,11 +41,8 @@ fn main() {
         }
         for state in PRESENT.wrong(seed) {
             errors += 1;
-            println!(
-                "@error {}: changed {}",
-                state.name,
-                sprs::first_wrong(&sprs::PLAIN, seed).unwrap_or("")
-            );
+            let which = sprs::first_wrong(&sprs::PLAIN, seed).unwrap_or("");
+            println!("@error {}: changed {which} {:?}", state.name, numbers::first_wrong(seed));
         }
     }
     if options::get("again").is_some() && errors == 0 {

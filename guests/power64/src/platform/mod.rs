@@ -3,6 +3,7 @@
 
 mod tree;
 
+pub use crate::cpu::MAX_CPUS;
 pub use tree::init;
 pub use turnstile_guests_common::memory::{List, Region};
 
@@ -12,8 +13,6 @@ use turnstile_guests_common::tree::CommandLine;
 
 use crate::println;
 
-/// Most CPUs a guest can use.
-pub const MAX_CPUS: usize = 32;
 const MAX_REGIONS: usize = 8;
 /// The terminal of a machine that does not say.
 const TERMINAL: u64 = 0x7100_0000;
@@ -82,6 +81,8 @@ pub struct Platform {
     pub memory: List<Region, MAX_REGIONS>,
     /// Interrupt server numbers of the CPUs, the boot CPU's first.
     pub cpus: List<u32, MAX_CPUS>,
+    /// How many of them are the threads of the first core.
+    pub threads: usize,
     /// The unit address of the terminal.
     pub terminal: u64,
     /// The timebase's ticks per second.
@@ -104,6 +105,7 @@ pub struct Platform {
 static PLATFORM: Global<Platform> = Global::new(Platform {
     memory: List::new(Region::NOWHERE),
     cpus: List::new(0),
+    threads: 0,
     terminal: TERMINAL,
     timebase: TIMEBASE,
     controller: Controller::None,
@@ -135,6 +137,11 @@ impl Platform {
     /// The command line.
     pub fn command_line(&self) -> &str {
         self.command_line.as_str()
+    }
+
+    /// The interrupt server number of the CPU with this number, or one that no CPU has.
+    pub fn server(&self, index: usize) -> u32 {
+        self.cpus.as_slice().get(index).copied().unwrap_or(0xffff)
     }
 
     /// The first address behind all memory.

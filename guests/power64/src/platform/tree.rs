@@ -3,11 +3,11 @@
 
 use dtoolkit::Node;
 use dtoolkit::fdt::{Fdt, FdtNode};
+use turnstile_guests_common::image::image;
 use turnstile_guests_common::options;
 use turnstile_guests_common::tree::{cell, initrd, is_compatible, wide, with_value};
 
 use super::{Controller, PLATFORM, Platform, Region, Rtas, Tokens, Xive};
-use crate::boot;
 
 /// Reads the device tree.
 ///
@@ -16,7 +16,7 @@ use crate::boot;
 pub unsafe fn init(address: u64) {
     // SAFETY: the caller's promise.
     let platform = unsafe { PLATFORM.write() };
-    let (start, end) = boot::image();
+    let (start, end) = image();
     platform.taken.push(Region::between(start, end));
     let header = address as *const u32;
     // SAFETY: the header of a device tree is readable, by the caller's promise.
@@ -55,6 +55,9 @@ fn read_cpu(platform: &mut Platform, node: &FdtNode<'_>) {
         return;
     }
     let threads = with_value(node, "ibm,ppc-interrupt-server#s", <[u8]>::len).unwrap_or(0) / 4;
+    if platform.threads == 0 {
+        platform.threads = threads;
+    }
     for thread in 0..threads {
         if let Some(server) = cell(node, "ibm,ppc-interrupt-server#s", thread) {
             platform.cpus.push(server);

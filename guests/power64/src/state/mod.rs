@@ -5,6 +5,8 @@
 //! The program is compiled without vector registers and uses none of the rest, so nothing changes between but by a
 //! mistake of the hypervisor.
 
+pub mod numbers;
+pub mod segments;
 pub mod sprs;
 pub mod vsx;
 
@@ -12,7 +14,7 @@ use turnstile_guests_common::state::word;
 pub use turnstile_guests_common::state::{Present, State, seed};
 
 /// All of them.
-pub static ALL: [State; 5] = [
+pub static ALL: [State; 7] = [
     State { name: "vsx", exists: || true, fill: vsx::fill, holds: vsx::holds },
     State {
         name: "sprs",
@@ -38,4 +40,6 @@ pub static ALL: [State; 5] = [
         fill: |seed| sprs::fill(&sprs::PMU, seed),
         holds: |seed| sprs::holds(&sprs::PMU, seed),
     },
+    State { name: "segments", exists: || true, fill: segments::fill, holds: segments::holds },
+    State { name: "numbers", exists: || true, fill: numbers::fill, holds: numbers::holds },
 ];

@@ -4,6 +4,7 @@
 use turnstile_devices::{Pl011, Pl031, Uart16550};
 use turnstile_machine::map::{Map, UartKind};
 
+use crate::alarm;
 use crate::arch::time;
 use crate::arch::vm::Vm;
 use crate::line;
@@ -77,7 +78,8 @@ impl Devices {
                 Uart::Uart16550(uart) => uart.receive(*byte),
             };
         }
-        self.update(vm);
+        // Not on a CPU of the VM: its own will ring for the clock.
+        self.set_lines(vm);
     }
 
     /// Lets the clock's alarm go off if it is due.
@@ -86,8 +88,18 @@ impl Devices {
         self.update(vm);
     }
 
-    /// Brings the interrupt lines in accord with the devices.
+    /// Brings the interrupt lines in accord with the devices, and lets this CPU ring when the clock's may rise by itself.
     fn update(&mut self, vm: &'static Vm) {
+        self.set_lines(vm);
+        if self.rtc.is_armed()
+            && let Some(seconds) = self.rtc.deadline(time::seconds())
+        {
+            alarm::set(vm.id, time::after(seconds));
+        }
+    }
+
+    /// Brings the interrupt lines in accord with the devices.
+    fn set_lines(&mut self, vm: &'static Vm) {
         let uart = match &self.uart {
             Uart::Pl011(uart) => uart.interrupt(),
             Uart::Uart16550(uart) => uart.interrupt(),
@@ -95,9 +107,6 @@ impl Devices {
         if uart != self.uart_line {
             self.uart_line = uart;
             vm.set_spi_line(self.map.uart.intid, uart);
-        }
-        if let Some(seconds) = self.rtc.deadline(time::seconds()) {
-            time::set_deadline(seconds);
         }
         let rtc = self.rtc.interrupt();
         if rtc != self.rtc_line {

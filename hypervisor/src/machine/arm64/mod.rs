@@ -2,33 +2,37 @@
 //! A VM on Armv8-A: its interrupt controller, its memory with kernel and device tree, its devices.
 
 mod devices;
+mod flash;
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use turnstile_bundle::{Arm64, Mapping, Pmu, Schedule, VmSpec};
+use turnstile_bundle::{Arm64, Format, Mapping, Pmu, Schedule, VmSpec};
 use turnstile_machine::map::{IPA_BITS, SPI_COUNT};
-use turnstile_machine::{GicVersion, ImageError, LayoutError, MapError, Platform, fdt, image, layout, mpidr};
+use turnstile_machine::{
+    GicVersion, ImageError, Layout, LayoutError, MapError, Platform, fdt, flat, image, layout, mpidr,
+};
 use turnstile_vgic::{Model, Vgic, VgicConfig};
 use turnstile_vm::psci;
 
+use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::Host;
+use crate::arch::cpu::mode::Wanted;
 use crate::arch::exit::full::Crash;
-use crate::arch::facility::{common, pmu};
 use crate::arch::irq;
+use crate::arch::memory::flash::Access;
+use crate::arch::memory::stolen::{Records, StolenTime};
 use crate::arch::memory::{self, GuestMemory};
-use crate::arch::mitigation::Choice;
-use crate::arch::mode::Wanted;
-use crate::arch::sched::Thread;
-use crate::arch::stolen::{Records, StolenTime};
-use crate::arch::vm::{Vm, VmParts};
+use crate::arch::state::{common, pmu};
+use crate::arch::vm::{Thread, Vm, VmParts};
 pub use devices::Devices;
+use flash::Flash;
 
 /// Why a VM cannot be built or started.
 #[derive(Debug)]
 pub enum Error {
-    /// Its kernel is not an arm64 Image.
+    /// Its kernel is not an arm64 Image, or is said to be a flat image and is none.
     Image(ImageError),
     /// It does not fit its machine.
     Map(MapError),
@@ -58,12 +62,6 @@ impl fmt::Display for Error {
     }
 }
 
-impl From<memory::Error> for Error {
-    fn from(error: memory::Error) -> Self {
-        Self::Memory(error)
-    }
-}
-
 /// Says whether the arch crate reads a word of the command line itself: `mode=vhe` and `mode=nvhe`, by the boot code,
 /// before anything else; `mitigations=`, by each CPU as it starts.
 pub fn is_boot_word(word: &str) -> bool {
@@ -71,12 +69,12 @@ pub fn is_boot_word(word: &str) -> bool {
 }
 
 /// Says what a crash code means.
-pub fn crash_text(code: u16) -> &'static str {
-    if code == Crash::SError as u16 {
+pub fn explain_crash(code: u16, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str(if code == Crash::SError as u16 {
         "an access of the guest ended in an SError"
     } else {
         "the guest asked for a warm reset (PSCI SYSTEM_RESET2), as Linux does after a panic"
-    }
+    })
 }
 
 /// Refuses what a description may ask for and this version does not do.
@@ -115,6 +113,7 @@ pub struct Machine {
     gicv: Option<u64>,
     /// The records of its stolen time, if its vCPUs share CPUs.
     records: Option<Records>,
+    flash: Flash,
 }
 
 impl Machine {
@@ -129,12 +128,14 @@ impl Machine {
         supported(&chosen)?;
         let gic = chosen.gic.on(host.gic());
         chosen.map.map().check(gic, spec.vcpus, spec.memory).map_err(Error::Map)?;
+        chosen.map.map().check_flash(chosen.flash).map_err(Error::Map)?;
         let gicv = gicv(gic, host)?;
         let records = match spec.schedule {
             Schedule::Shared(_) => Some(memory::stolen_time_records(spec.vcpus)?),
             Schedule::Pinned => None,
         };
-        let machine = Self { spec: *spec, chosen, gic, gicv, records };
+        let flash = Flash::new(chosen.map.map(), chosen.flash);
+        let machine = Self { spec: *spec, chosen, gic, gicv, records, flash };
         let parts = machine.parts(id)?;
         Ok((machine, parts))
     }
@@ -155,6 +156,7 @@ impl Machine {
             statistics: spec.statistics,
             vgic: self.vgic()?,
             memory: spec.memory,
+            flash: self.chosen.flash,
             stolen_time: self.records.map(|_| self.chosen.map.map().stolen_time.base),
         })
     }
@@ -198,19 +200,14 @@ impl Machine {
     pub fn furnish(&self) -> Result<(GuestMemory, psci::Start), Error> {
         let on_demand = self.spec.mapping == Mapping::OnDemand;
         let ram = self.chosen.map.map().ram_base;
-        let mut memory = GuestMemory::new(ram, self.spec.memory, IPA_BITS, on_demand)?;
-        match self.fill(&mut memory) {
-            Ok(start) => Ok((memory, start)),
-            Err(error) => {
-                memory.release()?;
-                Err(error)
-            }
-        }
+        let memory = GuestMemory::new(ram, self.spec.memory, IPA_BITS, on_demand)?;
+        super::filled(memory, |memory| self.fill(memory))
     }
 
     /// Makes the VM ready for a life in `memory` that begins at `start`. Only while no vCPU runs.
     pub fn prepare(&self, vm: &Vm, memory: &GuestMemory, start: psci::Start) {
         vm.reset_interrupts();
+        self.flash.reset(vm, memory);
         vm.prepare(memory.vtcr(), memory.tables(), memory.on_demand());
         vm.psci.reset(start);
     }
@@ -222,13 +219,41 @@ impl Machine {
         self.load(memory)
     }
 
+    /// Carries out an access of a vCPU to the flash; returns what was read. `None` if it is to be repeated.
+    pub fn flash(&self, vm: &Vm, access: Access) -> Option<u64> {
+        self.flash.access(vm, access)
+    }
+
+    /// Gives up what it keeps from life to life: the VM stays stopped.
+    ///
+    /// # Errors
+    /// When memory cannot be given back.
+    pub fn forget(&self) -> Result<(), Error> {
+        Ok(self.flash.release()?)
+    }
+
+    /// Decides where kernel, initial RAM disk and device tree go.
+    fn layout(&self) -> Result<Layout, Error> {
+        let spec = &self.spec;
+        let map = self.chosen.map.map();
+        let (kernel, initrd) = (spec.kernel.len() as u64, spec.initrd.map(|bytes| bytes.len() as u64));
+        let plan = match self.chosen.format {
+            Format::Image => {
+                let header = image::parse(spec.kernel).map_err(Error::Image)?;
+                layout(map, spec.memory, &header, kernel, initrd)
+            }
+            Format::Flat(flat) => {
+                flat::check(spec.kernel).map_err(Error::Image)?;
+                flat::layout(map, spec.memory, self.chosen.flash, flat, kernel, initrd)
+            }
+        };
+        plan.map_err(Error::Layout)
+    }
+
     /// Puts kernel, initial RAM disk and device tree in place.
     fn load(&self, memory: &mut GuestMemory) -> Result<psci::Start, Error> {
         let spec = &self.spec;
-        let header = image::parse(spec.kernel).map_err(Error::Image)?;
-        let initrd_size = spec.initrd.map(|bytes| bytes.len() as u64);
-        let plan = layout(self.chosen.map.map(), spec.memory, &header, spec.kernel.len() as u64, initrd_size)
-            .map_err(Error::Layout)?;
+        let plan = self.layout()?;
         let tree = fdt::build(&Platform {
             machine: self.chosen.map,
             gic: self.gic,
@@ -237,17 +262,21 @@ impl Machine {
             bootargs: spec.cmdline,
             initrd: plan.initrd.clone(),
             pmu: self.chosen.pmu != Pmu::Off,
+            flash: self.chosen.flash,
         })
         .map_err(Error::Fdt)?;
         if let Some(page) = self.gicv {
             memory.map_device(self.chosen.map.map().gicc.base, page)?;
         }
+        self.flash.furnish(plan.kernel.start, spec.kernel)?;
+        self.flash.map(memory)?;
+        // What lies in flash is there already.
         memory.load(plan.kernel.start, spec.kernel)?;
         if let (Some(range), Some(bytes)) = (&plan.initrd, spec.initrd) {
             memory.load(range.start, bytes)?;
         }
         memory.load(plan.dtb.start, &tree)?;
         memory.finish_loading();
-        Ok(psci::Start { entry: plan.entry(), context: plan.dtb.start })
+        Ok(psci::Start { entry: plan.entry, context: plan.dtb.start })
     }
 }

@@ -9,16 +9,16 @@ use core::fmt;
 
 use turnstile_bundle::{Machine as Kind, Mapping, Pseries, Schedule, VmSpec};
 use turnstile_machine::pseries::Interrupts;
-use turnstile_machine::pseries::boot::{self, BootError, Source};
+use turnstile_machine::pseries::boot::{self, BootError, Partition};
 
 use crate::arch::boot::{Host, NO_INPUT};
-use crate::arch::exit::full::Crash;
+use crate::arch::exit::crash::Crash;
 use crate::arch::irq::{self, Board, Presentation, Window};
 use crate::arch::memory::{self, GuestMemory};
+use crate::arch::mitigation::Choice;
 use crate::arch::sched::Thread;
-use crate::arch::switch::BootState;
 use crate::arch::time;
-use crate::arch::vm::{Vm, VmParts};
+use crate::arch::vm::{BootState, Vm, VmParts};
 pub use devices::Devices;
 
 /// Why a VM cannot be built or started.
@@ -49,40 +49,25 @@ impl fmt::Display for Error {
     }
 }
 
-impl From<memory::Error> for Error {
-    fn from(error: memory::Error) -> Self {
-        Self::Memory(error)
-    }
-}
-
 /// Says whether the arch crate reads a word of the command line itself.
 pub fn is_boot_word(word: &str) -> bool {
-    word == NO_INPUT
+    word == NO_INPUT || Choice::from_word(word).is_some()
 }
 
-/// A crash code of the arch crate.
-pub struct CrashText(u16);
-
-/// Says what a crash code means.
-pub fn crash_text(code: u16) -> CrashText {
-    CrashText(code)
-}
-
-impl fmt::Display for CrashText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MACHINE_CHECK: u16 = Crash::MachineCheck as u16;
-        const TABLES: u16 = Crash::Tables as u16;
-        const FETCH: u16 = Crash::Fetch as u16;
-        const TERMINATED: u16 = Crash::Terminated as u16;
-        match self.0 {
-            MACHINE_CHECK => write!(f, "a machine check came while the guest ran"),
-            TABLES => write!(f, "the guest's process or page tables are not in its memory"),
-            FETCH => write!(f, "the guest runs where it has no memory"),
-            TERMINATED => {
-                write!(f, "the guest says that it cannot go on (ibm,os-term), as Linux does in a panic")
-            }
-            code => write!(f, "crash code {code}"),
+/// Says what a crash code of the arch crate means.
+pub fn explain_crash(code: u16, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    const MACHINE_CHECK: u16 = Crash::MachineCheck as u16;
+    const TABLES: u16 = Crash::Tables as u16;
+    const FETCH: u16 = Crash::Fetch as u16;
+    const TERMINATED: u16 = Crash::Terminated as u16;
+    match code {
+        MACHINE_CHECK => write!(f, "a machine check came while the guest ran"),
+        TABLES => write!(f, "the guest's process or page tables are not in its memory"),
+        FETCH => write!(f, "the guest runs where it has no memory"),
+        TERMINATED => {
+            write!(f, "the guest says that it cannot go on (ibm,os-term), as Linux does in a panic")
         }
+        code => write!(f, "crash code {code}"),
     }
 }
 
@@ -90,6 +75,7 @@ impl fmt::Display for CrashText {
 pub struct Machine {
     spec: VmSpec<'static>,
     interrupts: Interrupts,
+    threads: usize,
     /// What of the interrupt controller the guest reaches itself.
     windows: Vec<Window>,
 }
@@ -100,7 +86,7 @@ impl Machine {
     /// # Errors
     /// When it cannot be run here.
     pub fn new(id: u8, spec: &VmSpec<'static>, _: &Host) -> Result<(Self, VmParts), Error> {
-        let Kind::Pseries(Pseries { interrupts }) = spec.machine else { return Err(Error::Foreign) };
+        let Kind::Pseries(Pseries { interrupts, threads }) = spec.machine else { return Err(Error::Foreign) };
         // POWER9 and later have it.
         let interrupts = interrupts.on(true);
         let presentation = match interrupts {
@@ -116,8 +102,9 @@ impl Machine {
             statistics: spec.statistics,
             board,
             vcpus: spec.vcpus,
+            threads: threads.into(),
         };
-        Ok((Self { spec: *spec, interrupts, windows }, parts))
+        Ok((Self { spec: *spec, interrupts, threads: threads.into(), windows }, parts))
     }
 
     /// Makes what a vCPU has as a thread with this number; `None` if it is pinned.
@@ -142,24 +129,14 @@ impl Machine {
     /// When they do not fit; nothing is kept then.
     pub fn furnish(&self) -> Result<(GuestMemory, BootState), Error> {
         let spec = &self.spec;
-        let plan = boot::plan(&Source {
-            kernel: spec.kernel,
-            initrd: spec.initrd,
-            cmdline: spec.cmdline,
-            memory: spec.memory,
-            vcpus: spec.vcpus,
-            interrupts: self.interrupts,
-            timebase: time::frequency(),
+        let partition =
+            Partition { threads: self.threads, interrupts: self.interrupts, timebase: time::frequency() };
+        let plan = boot::plan(&super::source(spec), &partition).map_err(Error::Boot)?;
+        let memory = GuestMemory::new(spec.memory, spec.mapping == Mapping::OnDemand)?;
+        super::filled(memory, |memory| {
+            self.fill(memory, &plan)?;
+            Ok(boot_state(&plan.start))
         })
-        .map_err(Error::Boot)?;
-        let mut memory = GuestMemory::new(spec.memory, spec.mapping == Mapping::OnDemand)?;
-        match self.fill(&mut memory, &plan) {
-            Ok(()) => Ok((memory, boot_state(&plan.start))),
-            Err(error) => {
-                memory.release()?;
-                Err(error.into())
-            }
-        }
     }
 
     fn fill(&self, memory: &mut GuestMemory, plan: &boot::Plan<'_>) -> Result<(), memory::Error> {
@@ -169,7 +146,18 @@ impl Machine {
         for load in &plan.loads {
             memory.load(load.address, &load.bytes)?;
         }
+        for (address, bytes) in plan.relocations.iter() {
+            memory.load(address, &bytes)?;
+        }
         memory.finish_loading();
+        Ok(())
+    }
+
+    /// Gives up what it keeps from life to life: nothing.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn forget(&self) -> Result<(), Error> {
         Ok(())
     }
 

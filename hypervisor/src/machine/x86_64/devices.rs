@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The devices of a PC that exits do not handle themselves: register models of `turnstile_devices` at their ports.
 
-use turnstile_devices::{AcpiPm, Cmos, FwCfg, ResetPorts, Uart16550};
+use turnstile_bundle::TripleFault;
+use turnstile_devices::{AcpiPm, Cmos, FwCfg, Reset, ResetPorts, Uart16550};
 use turnstile_machine::pc;
-use turnstile_vm::lifecycle::Stop;
+use turnstile_vm::lifecycle::{Phase, Stop};
 
+use crate::alarm;
+use crate::arch::exit::crash::Crash;
 use crate::arch::time;
 use crate::arch::vm::Vm;
 use crate::line;
@@ -29,6 +32,8 @@ pub struct Devices {
     power: AcpiPm,
     firmware: FwCfg,
     reset: ResetPorts,
+    /// What a shutdown of a processor is.
+    triple_fault: TripleFault,
     /// The levels of the interrupt lines as the board knows them.
     lines: Lines,
 }
@@ -42,7 +47,7 @@ struct Lines {
 
 impl Devices {
     /// Makes the devices of a machine with so much memory, in bytes, and so many vCPUs, in their reset state.
-    pub fn new(memory: u64, vcpus: usize) -> Self {
+    pub fn new(memory: u64, vcpus: usize, triple_fault: TripleFault) -> Self {
         let [low, high] = pc::split(memory);
         Self {
             uart: Uart16550::new(),
@@ -50,6 +55,7 @@ impl Devices {
             power: AcpiPm::new(),
             firmware: FwCfg::new(memory, vcpus as u16),
             reset: ResetPorts::new(),
+            triple_fault,
             lines: Lines::default(),
         }
     }
@@ -79,8 +85,8 @@ impl Devices {
         Some(value)
     }
 
-    /// Writes a port; false if there is no device.
-    pub fn port_write(&mut self, vm: &'static Vm, port: u16, size: u8, value: u64) -> bool {
+    /// vCPU `index` writes a port; false if there is no device.
+    pub fn port_write(&mut self, vm: &'static Vm, index: usize, port: u16, size: u8, value: u64) -> bool {
         match port {
             _ if is_uart(port) => {
                 if let Some(byte) = self.uart.write(u64::from(port - pc::COM1), size, value) {
@@ -96,12 +102,14 @@ impl Devices {
                 }
             }
             _ if ResetPorts::has(port) => {
-                if self.reset.write(port, value as u8).is_some() {
-                    vm.stop(if vm.read_word(RESET_FLAG) == Some(WARM) {
-                        Stop::Crash(PANIC)
-                    } else {
-                        Stop::Reset
-                    });
+                let begins = match self.reset.write(port, value as u8) {
+                    Some(Reset::Processors) => vm.reset_by(index, || self.resumes()),
+                    Some(Reset::Machine) => true,
+                    None => false,
+                };
+                if begins {
+                    let is_warm = vm.read_word(RESET_FLAG) == Some(WARM);
+                    vm.stop(if is_warm { Stop::Crash(PANIC) } else { Stop::Reset });
                 }
             }
             pc::DEBUG_EXIT => vm.stop(match value & 0xff {
@@ -114,12 +122,40 @@ impl Devices {
         true
     }
 
+    /// The first vCPU has got an INIT, alone or with the others: does what the firmware does with the shutdown code, and says
+    /// whether the vCPU goes on where the guest wants it.
+    pub fn resumes(&mut self) -> bool {
+        self.clock.take_resume()
+    }
+
+    /// Processor `index` has shut down: the chip set resets all of them. Where the firmware would begin from the beginning, so does
+    /// the VM, or has crashed.
+    pub fn shut_down(&mut self, vm: &'static Vm, index: usize) {
+        if !vm.reset_by(index, || self.resumes()) {
+            return;
+        }
+        match self.triple_fault {
+            TripleFault::Crash => vm.stop(Stop::Crash(Crash::Shutdown as u16)),
+            TripleFault::Reset => {
+                // Of several processors that shut down, the first resets the machine.
+                if vm.lifecycle.phase() == Phase::Running {
+                    line::crash(
+                        vm,
+                        format_args!("a processor has shut down (a triple fault), which is a reset"),
+                    );
+                }
+                vm.stop(Stop::Reset);
+            }
+        }
+    }
+
     /// Takes what was typed into the VM's console. Bytes that find no room are lost, as on a real line.
     pub fn receive(&mut self, vm: &'static Vm, bytes: &[u8]) {
         for byte in bytes {
             let _ = self.uart.receive(*byte);
         }
-        self.update(vm);
+        // Not on a CPU of the VM: its own will ring for the others.
+        self.set_lines(vm, time::nanoseconds(), time::wall_nanoseconds());
     }
 
     /// Lets time go on: interrupts that are due are raised.
@@ -127,9 +163,19 @@ impl Devices {
         self.update(vm);
     }
 
-    /// Brings the interrupt lines in accord with the devices, and asks to be called when one may rise by itself.
+    /// Brings the interrupt lines in accord with the devices, and lets this CPU ring when one may rise by itself.
     fn update(&mut self, vm: &'static Vm) {
         let (now, wall) = (time::nanoseconds(), time::wall_nanoseconds());
+        self.set_lines(vm, now, wall);
+        let clock = self.clock.deadline(wall).map(|at| at.saturating_sub(wall));
+        let power = self.power.deadline(now).map(|at| at.saturating_sub(now));
+        if let Some(nanoseconds) = [clock, power].into_iter().flatten().min() {
+            alarm::set(vm.id, time::after(nanoseconds));
+        }
+    }
+
+    /// Brings the interrupt lines in accord with the devices, at a time since power-on and a time of day.
+    fn set_lines(&mut self, vm: &'static Vm, now: u64, wall: u64) {
         self.power.advance(now);
         self.clock.advance(wall);
         let lines = Lines {
@@ -145,11 +191,6 @@ impl Devices {
         self.lines = lines;
         for (irq, _, level) in changes.into_iter().filter(|(_, before, now)| before != now) {
             vm.set_irq(irq, level);
-        }
-        let clock = self.clock.deadline(wall).map(|at| at.saturating_sub(wall));
-        let power = self.power.deadline(now).map(|at| at.saturating_sub(now));
-        if let Some(nanoseconds) = [clock, power].into_iter().flatten().min() {
-            time::set_deadline_in(nanoseconds);
         }
     }
 }

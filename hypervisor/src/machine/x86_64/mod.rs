@@ -6,16 +6,17 @@ mod devices;
 use alloc::string::String;
 use core::fmt;
 
-use turnstile_bundle::{Apic, Feature, Machine as Kind, Mapping, Paravirt, Pc, Schedule, VmSpec};
+use turnstile_bundle::{Apic, Machine as Kind, Mapping, Paravirt, Pc, Schedule, TripleFault, VmSpec};
 use turnstile_machine::pc;
-use turnstile_machine::pc::boot::{self, BootError, Source, Start};
+use turnstile_machine::pc::boot::{self, BootError, Start};
 use turnstile_x86policy::features::kvm;
 
+use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::Host;
-use crate::arch::exit::full::Crash;
+use crate::arch::exit::crash::Crash;
 use crate::arch::memory::{self, GuestMemory};
 use crate::arch::sched::Thread;
-use crate::arch::switch::{BootState, Mode};
+use crate::arch::state::start::{BootState, Mode};
 use crate::arch::vm::{Vm, VmParts};
 pub use devices::Devices;
 
@@ -40,44 +41,28 @@ impl fmt::Display for Error {
     }
 }
 
-impl From<memory::Error> for Error {
-    fn from(error: memory::Error) -> Self {
-        Self::Memory(error)
-    }
+/// Says whether the arch crate reads a word of the command line itself: `mitigations=`, by each CPU as it starts.
+pub fn is_boot_word(word: &str) -> bool {
+    Choice::from_word(word).is_some()
 }
 
-/// Says whether the arch crate reads a word of the command line itself: there is none.
-pub fn is_boot_word(_: &str) -> bool {
-    false
-}
-
-/// A crash code of the arch crate, or one of the [`devices`].
-pub struct CrashText(u16);
-
-/// Says what a crash code means.
-pub fn crash_text(code: u16) -> CrashText {
-    CrashText(code)
-}
-
-impl fmt::Display for CrashText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHUTDOWN: u16 = Crash::Shutdown as u16;
-        const DELIVERY: u16 = Crash::Delivery as u16;
-        const STATE: u16 = Crash::State as u16;
-        const TABLES: u16 = Crash::Tables as u16;
-        match self.0 {
-            SHUTDOWN => write!(
-                f,
-                "a fault of the guest could not be delivered, nor the double fault (a triple fault)"
-            ),
-            DELIVERY => write!(f, "the guest's tables for faults and interrupts are not in memory"),
-            STATE => write!(f, "the CPU refuses the guest's state (VMEXIT_INVALID)"),
-            TABLES => write!(f, "the guest's page tables are not in memory"),
-            devices::PANIC => {
-                write!(f, "the guest asked for a warm reset (0x1234 at 0x472), as Linux does after a panic")
-            }
-            code => write!(f, "the guest wrote {} to the debug exit port", code & 0xff),
+/// Says what a crash code of the arch crate, or one of the [`devices`], means.
+pub fn explain_crash(code: u16, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    const SHUTDOWN: u16 = Crash::Shutdown as u16;
+    const DELIVERY: u16 = Crash::Delivery as u16;
+    const STATE: u16 = Crash::State as u16;
+    const TABLES: u16 = Crash::Tables as u16;
+    match code {
+        SHUTDOWN => {
+            write!(f, "a fault of the guest could not be delivered, nor the double fault (a triple fault)")
         }
+        DELIVERY => write!(f, "the guest's tables for faults and interrupts are not in memory"),
+        STATE => write!(f, "the CPU refuses the guest's state (VMEXIT_INVALID)"),
+        TABLES => write!(f, "the guest's page tables are not in memory"),
+        devices::PANIC => {
+            write!(f, "the guest asked for a warm reset (0x1234 at 0x472), as Linux does after a panic")
+        }
+        code => write!(f, "the guest wrote {} to the debug exit port", code & 0xff),
     }
 }
 
@@ -86,21 +71,13 @@ fn kvm_features(offered: Paravirt) -> Option<u32> {
     if offered == Paravirt::NONE {
         return None;
     }
-    let bits = offered.iter().map(|feature| match feature {
-        Feature::Clock => kvm::CLOCKSOURCE | kvm::CLOCKSOURCE2 | kvm::CLOCKSOURCE_STABLE,
-        Feature::Eoi => kvm::PV_EOI,
-        Feature::Ipi => kvm::PV_SEND_IPI,
-        Feature::TlbFlush => kvm::PV_TLB_FLUSH,
-        Feature::StealTime => kvm::STEAL_TIME,
-        Feature::Unhalt => kvm::PV_UNHALT,
-        Feature::PollControl => kvm::POLL_CONTROL,
-    });
-    Some(bits.fold(kvm::NOP_IO_DELAY, |all, bit| all | bit))
+    Some(offered.iter().fold(kvm::NOP_IO_DELAY, |all, feature| all | feature.bits()))
 }
 
 /// What a VM's description becomes on this machine.
 pub struct Machine {
     spec: VmSpec<'static>,
+    triple_fault: TripleFault,
 }
 
 impl Machine {
@@ -109,7 +86,9 @@ impl Machine {
     /// # Errors
     /// When it cannot be run here.
     pub fn new(id: u8, spec: &VmSpec<'static>, _: &Host) -> Result<(Self, VmParts), Error> {
-        let Kind::Pc(Pc { apic, paravirt }) = spec.machine else { return Err(Error::Foreign) };
+        let Kind::Pc(Pc { apic, paravirt, triple_fault }) = spec.machine else {
+            return Err(Error::Foreign);
+        };
         let parts = VmParts {
             id,
             name: String::from(spec.name),
@@ -119,7 +98,7 @@ impl Machine {
             kvm: kvm_features(paravirt),
             vcpus: spec.vcpus,
         };
-        Ok((Self { spec: *spec }, parts))
+        Ok((Self { spec: *spec, triple_fault }, parts))
     }
 
     /// Makes what a vCPU has as a thread with this number; `None` if it is pinned.
@@ -135,7 +114,7 @@ impl Machine {
 
     /// Makes the devices in their reset state.
     pub fn devices(&self) -> Devices {
-        Devices::new(self.spec.memory, self.spec.vcpus)
+        Devices::new(self.spec.memory, self.spec.vcpus, self.triple_fault)
     }
 
     /// Returns fresh memory with the VM's images in it, and what its first vCPU begins with.
@@ -144,21 +123,23 @@ impl Machine {
     /// When they do not fit; nothing is kept then.
     pub fn furnish(&self) -> Result<(GuestMemory, BootState), Error> {
         let spec = &self.spec;
-        let plan = boot::plan(&Source {
-            kernel: spec.kernel,
-            initrd: spec.initrd,
-            cmdline: spec.cmdline,
-            memory: spec.memory,
-            vcpus: spec.vcpus,
+        let plan = boot::plan(&super::source(spec)).map_err(Error::Boot)?;
+        let memory = GuestMemory::new(&pc::ram(spec.memory), spec.mapping == Mapping::OnDemand)?;
+        super::filled(memory, |memory| {
+            for load in &plan.loads {
+                memory.load(load.address, &load.bytes)?;
+            }
+            memory.finish_loading();
+            Ok(boot_state(&plan.start))
         })
-        .map_err(Error::Boot)?;
-        let mut memory = GuestMemory::new(&pc::ram(spec.memory), spec.mapping == Mapping::OnDemand)?;
-        for load in &plan.loads {
-            // Cannot fail: the plan was checked against the same map.
-            memory.load(load.address, &load.bytes)?;
-        }
-        memory.finish_loading();
-        Ok((memory, boot_state(&plan.start)))
+    }
+
+    /// Gives up what it keeps from life to life: nothing.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn forget(&self) -> Result<(), Error> {
+        Ok(())
     }
 
     /// Makes the VM ready for a life in `memory` that begins with `start`. Only while no vCPU runs.

@@ -11,9 +11,9 @@ use turnstile_techniques::{Set, Technique};
 
 pub use table::{notes, seeds as seed_table, table};
 
-use super::FEWEST;
 use super::document::{self, Ablation, AblationRow};
 use super::operations::hardware_of_classes;
+use super::rows::FEWEST;
 use super::rows::Row;
 use super::runner::{Job, Measured, Runner};
 use super::subjects::Subject;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tests of the page as HTML; tool/tests/browser.rs opens it in a browser.
+//! Tests of the page as HTML; tool/tests/browser/main.rs opens it in a browser.
 
 use scraper::{Html, Selector};
 

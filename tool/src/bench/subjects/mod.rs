@@ -25,6 +25,8 @@ use crate::meter::symbols::Symbols;
 use crate::setup::qemu::Qemu;
 use crate::setup::{images, peers};
 
+/// The word for all subjects.
+pub const ALL: &str = "all";
 /// The most vCPUs of a row that other hypervisors are asked for.
 const PEER_VCPUS: u16 = 32;
 
@@ -177,6 +179,8 @@ pub struct Variant {
     pub vm: String,
     /// The machine.
     pub platform: &'static Platform,
+    /// More properties of its processor model, as QEMU takes them, each behind a comma.
+    pub cpu: &'static str,
     /// Mitigations of speculative execution (`mitigations=`); off where nothing is said, so that CPUs can be compared.
     pub mitigations: Option<String>,
 }

@@ -20,10 +20,11 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     let text = config(&row, run.iterations, run.variant.platform, &run.variant.vm);
     let mut boot = machine::prepare_own(run.layout, &run.folder, &text, &image)?;
     boot.counted = true;
+    boot.cpu.push_str(run.variant.cpu);
     let usual = match run.row.isa {
-        Isa::Arm64 => Some("off"),
-        // The other hypervisors have none to be chosen.
-        Isa::X86_64 | Isa::Power64 => None,
+        Isa::Arm64 | Isa::X86_64 => Some("off"),
+        // The hypervisor for POWER has none to be chosen.
+        Isa::Power64 => None,
     };
     if let Some(mitigations) = run.variant.mitigations.as_deref().or(usual) {
         boot.append = format!("{} mitigations={mitigations}", boot.append);

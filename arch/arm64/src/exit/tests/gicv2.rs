@@ -16,7 +16,7 @@ fn gicv2(vcpus: usize) -> (&'static Vm, Frame) {
     let (vm, frame) = machine_of::<Gicv2>(Model::Gicv2, vcpus, false, false);
     for vcpu in vm.vcpus() {
         let token = 1 << (16 + vcpu.index);
-        vcpu.cpu.kick_token.store(token, std::sync::atomic::Ordering::Relaxed);
+        vcpu.cpu.set_kick_token(token);
         vcpu.attention.put();
         vcpu.attention.load(token);
     }
@@ -72,6 +72,9 @@ fn kick_delivers_what_was_posted_with_its_sender() {
     impl Host for Word<'_> {
         fn post(&self, _: usize, intid: u32) {
             let _ = self.0.attention.post(Reasons::sgi(intid));
+        }
+        fn is_resident(&self, _: usize) -> bool {
+            true
         }
         fn remote<V: VirtualInterface>(&self, _: &mut VcpuGic, _: &mut V, _: usize, _: RemoteOp) -> u64 {
             0
@@ -178,7 +181,7 @@ fn deactivation_by_the_guest_is_seen_by_the_model() {
     let owned = unsafe { vcpu.owned() };
     // A write to GICD_ISACTIVER0 makes PPI 20 active, one to GICV_DIR ends that.
     vm.with_gic::<Gicv2, _>(|cx| owned.gic.dist_write(cx, 0x300, 4, 1 << 20));
-    let active = |owned: &mut crate::vcpu::Owned| {
+    let active = |owned: &mut crate::vm::Owned| {
         vm.with_gic::<Gicv2, _>(|cx| owned.gic.dist_read(cx, 0x300, 4)) >> 20 & 1
     };
     // As the hardware would hold it.
@@ -187,7 +190,7 @@ fn deactivation_by_the_guest_is_seen_by_the_model() {
     frame.set(2, 20);
     fakes::set("HPFAR_EL2", 0x0801_1000 >> 8);
     fakes::set("FAR_EL2", 0);
-    let nobody = crate::monitor();
+    let nobody = crate::vm::monitor();
     mmio::data_abort::<Gicv2>(&mut frame, vcpu, owned, nobody, STORE as u32);
     assert_eq!(active(owned), 0);
 }

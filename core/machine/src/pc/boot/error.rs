@@ -3,25 +3,22 @@
 
 use core::fmt;
 
+use crate::FileError;
 use crate::image::FileKind;
 
 /// Why a kernel cannot be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BootError {
-    /// The file has no bytes.
-    Empty,
+    /// What is wrong with it would be wrong on any machine.
+    File(FileError),
     /// The file is of a kind that is no kernel for a PC.
     Kind(FileKind),
-    /// The file ends before what its headers speak of.
-    Truncated,
     /// A Linux kernel of a boot protocol before 2.12: the version.
     OldProtocol(u16),
     /// A Linux kernel of 32 bits.
     NotLong,
     /// An ELF file for another processor: its `e_machine`.
     Processor(u16),
-    /// An ELF file that is neither little-endian nor an executable with segments.
-    BadElf,
     /// An ELF file with neither a PVH note nor a Multiboot header.
     NoProtocol,
     /// A Multiboot header that asks for what there is not: its flags.
@@ -58,9 +55,8 @@ pub enum BootError {
 impl fmt::Display for BootError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Empty => f.write_str("the kernel is empty; build or copy it again"),
+            Self::File(error) => error.fmt(f),
             Self::Kind(kind) => write!(f, "not a kernel for a PC but {kind}; {}", advice(kind)),
-            Self::Truncated => f.write_str("the kernel is truncated; copy it again"),
             Self::OldProtocol(version) => write!(
                 f,
                 "the kernel speaks version {}.{:02} of Linux's boot protocol; use Linux 3.8 or newer",
@@ -71,9 +67,6 @@ impl fmt::Display for BootError {
             Self::Processor(machine) => {
                 write!(f, "the ELF file is for another processor (e_machine {machine}); use one for x86")
             }
-            Self::BadElf => f.write_str(
-                "the ELF file is no executable with segments; link it statically, as one for the bare machine",
-            ),
             Self::NoProtocol => f.write_str(
                 "the ELF file has neither a PVH note nor a Multiboot header; add one, or convert it to a flat file \
                  (objcopy -O binary)",
@@ -112,6 +105,12 @@ impl fmt::Display for BootError {
 }
 
 impl core::error::Error for BootError {}
+
+impl From<FileError> for BootError {
+    fn from(error: FileError) -> Self {
+        Self::File(error)
+    }
+}
 
 fn advice(kind: FileKind) -> &'static str {
     match kind {

@@ -5,8 +5,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{
-    BootError, COMMAND_LINE, DESCRIPTORS, INFORMATION, LONG, Mode, PAGE, PAGE_TABLES, Plan, SELECTORS,
-    Source, Start, descriptors, room, set, u32_at,
+    BootError, COMMAND_LINE, DESCRIPTORS, FileError, INFORMATION, LONG, Mode, PAGE, PAGE_TABLES, Plan,
+    SELECTORS, Source, Start, descriptors, room, set, u32_at,
 };
 use crate::pc::{acpi, regions};
 
@@ -61,12 +61,12 @@ struct Header {
 
 impl Header {
     fn parse(file: &[u8]) -> Result<Self, BootError> {
-        let word = |at| u32_at(file, at).ok_or(BootError::Truncated);
+        let word = |at| u32_at(file, at).ok_or(FileError::Truncated);
         let half = |at| word(at).map(|word| word as u16);
         // The last field that is read.
         word(field::INIT_SIZE)?;
         if half(field::BOOT_FLAG)? != 0xaa55 {
-            return Err(BootError::Truncated);
+            return Err(FileError::Truncated.into());
         }
         let version = half(field::VERSION)?;
         if version < OLDEST {
@@ -102,7 +102,7 @@ impl Header {
 pub(super) fn plan<'a>(source: &Source<'a>) -> Result<Plan<'a>, BootError> {
     let header = Header::parse(source.kernel)?;
     let kernel =
-        source.kernel.get(header.start..).filter(|kernel| !kernel.is_empty()).ok_or(BootError::Truncated)?;
+        source.kernel.get(header.start..).filter(|kernel| !kernel.is_empty()).ok_or(FileError::Truncated)?;
     if source.cmdline.len() > header.cmdline_most {
         return Err(BootError::CommandLine(source.cmdline.len(), header.cmdline_most));
     }

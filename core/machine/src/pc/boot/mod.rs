@@ -25,6 +25,7 @@ pub use error::BootError;
 use super::{FIRMWARE, HIGH_START, acpi, split};
 use crate::image::FileKind;
 use crate::load::{Load, Piece, overlap};
+use crate::{FileError, Source};
 
 /// Where what a kernel is told begins: the protocol's structure, one page.
 pub const INFORMATION: u64 = 0x1_0000;
@@ -38,21 +39,6 @@ const COMMAND_LINE: u64 = 0x1_8000;
 pub const INFORMATION_END: u64 = 0x2_0000;
 /// The alignment of the initial RAM disk.
 const PAGE: u64 = 0x1000;
-
-/// What is to be started.
-#[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
-    /// The kernel's file.
-    pub kernel: &'a [u8],
-    /// The initial RAM disk's.
-    pub initrd: Option<&'a [u8]>,
-    /// The command line.
-    pub cmdline: &'a str,
-    /// The machine's memory in bytes.
-    pub memory: u64,
-    /// Its vCPUs.
-    pub vcpus: usize,
-}
 
 /// The mode in which the first vCPU begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +96,7 @@ fn plan_kernel<'a>(source: &Source<'a>) -> Result<Plan<'a>, BootError> {
         FileKind::Elf => elf::plan(source),
         FileKind::BzImage => linux::plan(source),
         // Text and the unknown may be code.
-        FileKind::Text | FileKind::Unknown if file.is_empty() => Err(BootError::Empty),
+        FileKind::Text | FileKind::Unknown if file.is_empty() => Err(FileError::Empty.into()),
         FileKind::Text | FileKind::Unknown => match multiboot::Header::find(file)? {
             Some(header) => multiboot::plan_flat(source, &header),
             None => Ok(pvh::plan(source, &[Piece::whole(HIGH_START, file)], HIGH_START)),

@@ -5,7 +5,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{BootError, COMMAND_LINE, INFORMATION, PAGE, Plan, Source, plan_protected, set, u32_at};
+use super::{
+    BootError, COMMAND_LINE, FileError, INFORMATION, PAGE, Plan, Source, plan_protected, set, u32_at,
+};
 use crate::load::Piece;
 use crate::pc::{HIGH_START, LOW_END, regions, split};
 
@@ -65,7 +67,7 @@ impl Header {
         if flags & ADDRESSES == 0 {
             return Ok(Some(Self { offset, addresses: None }));
         }
-        let word = |index: usize| u32_at(file, offset + 12 + 4 * index).ok_or(BootError::Truncated);
+        let word = |index: usize| u32_at(file, offset + 12 + 4 * index).ok_or(FileError::Truncated);
         let addresses = Addresses {
             header: word(0)?,
             load: word(1)?,
@@ -87,7 +89,7 @@ pub(super) fn plan_flat<'a>(source: &Source<'a>, header: &Header) -> Result<Plan
         0 => file,
         end => {
             let length = end.checked_sub(addresses.load).ok_or(BootError::BadAddresses)?;
-            file.get(..length as usize).ok_or(BootError::Truncated)?
+            file.get(..length as usize).ok_or(FileError::Truncated)?
         }
     };
     let size = match addresses.bss_end {

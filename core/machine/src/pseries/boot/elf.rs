@@ -1,44 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! ELF files: their segments by physical address. A Linux kernel is linked for virtual addresses, its entry included.
+//! ELF files: their segments by physical address, and what is to be relocated. A Linux kernel is linked for virtual addresses,
+//! its entry included.
 
-use alloc::vec::Vec;
-
-use elf::ElfBytes;
-use elf::abi::{EM_PPC64, ET_DYN, ET_EXEC, PT_LOAD};
+use elf::abi::{EM_PPC64, ET_DYN, ET_EXEC};
 use elf::endian::AnyEndian;
 use elf::file::Class;
 use elf::segment::ProgramHeader;
 
-use super::{BootError, Kernel};
-use crate::load::Piece;
-
-/// Segments of a kernel at most.
-const MOST_SEGMENTS: usize = 64;
+use super::{BootError, Kernel, Relocations};
+use crate::FileError;
+use crate::kernel::{loaded, parse};
 
 /// Reads an ELF file.
 pub(super) fn read(file: &[u8]) -> Result<Kernel<'_>, BootError> {
-    let elf = ElfBytes::<AnyEndian>::minimal_parse(file).map_err(|_| BootError::BadElf)?;
+    let elf = parse(file)?;
     let header = &elf.ehdr;
     if header.e_machine != EM_PPC64 || header.class != Class::ELF64 {
         return Err(BootError::Processor(header.e_machine));
     }
     if !matches!(header.e_type, ET_EXEC | ET_DYN) {
-        return Err(BootError::BadElf);
+        return Err(FileError::BadElf.into());
     }
-    let mut pieces = Vec::new();
-    let mut entry = None;
-    let segments = elf.segments().ok_or(BootError::BadElf)?;
-    for segment in segments.iter().filter(|segment| segment.p_type == PT_LOAD && segment.p_memsz > 0) {
-        let bytes = elf.segment_data(&segment).map_err(|_| BootError::Truncated)?;
-        if segment.p_filesz > segment.p_memsz || pieces.len() == MOST_SEGMENTS {
-            return Err(BootError::BadElf);
-        }
-        entry = entry.or_else(|| physical(&segment, header.e_entry));
-        pieces.push(Piece { address: segment.p_paddr, bytes, size: segment.p_memsz });
-    }
+    let (loaded, pieces) = loaded(&elf)?;
+    let entry = loaded.iter().find_map(|segment| physical(segment, header.e_entry));
+    let movable = header.e_type == ET_DYN;
     Ok(Kernel {
         entry: entry.ok_or(BootError::NoEntry)?,
         pieces,
+        relocations: if movable { Relocations::read(&elf, &loaded)? } else { Relocations::default() },
         little_endian: header.endianness == AnyEndian::Little,
     })
 }

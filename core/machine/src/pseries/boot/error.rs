@@ -3,23 +3,22 @@
 
 use core::fmt;
 
+use crate::FileError;
 use crate::image::FileKind;
 
 /// Why a kernel cannot be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BootError {
-    /// The file has no bytes.
-    Empty,
+    /// What is wrong with it would be wrong on any machine.
+    File(FileError),
     /// The file is of a kind that is no kernel for a partition.
     Kind(FileKind),
-    /// The file ends before what its headers speak of.
-    Truncated,
     /// An ELF file for another processor: its `e_machine`.
     Processor(u16),
-    /// An ELF file that is no executable with segments.
-    BadElf,
     /// An ELF file whose entry is in none of its segments.
     NoEntry,
+    /// A position-independent ELF file whose relocations name this address, which is in none of its segments.
+    Relocation(u64),
     /// The command line contains a NUL.
     CommandLine,
     /// Something would lie where there is no RAM.
@@ -55,17 +54,19 @@ pub enum BootError {
 impl fmt::Display for BootError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Empty => f.write_str("the kernel is empty; build or copy it again"),
+            Self::File(error) => error.fmt(f),
             Self::Kind(kind) => write!(f, "not a kernel for a POWER partition but {kind}; {}", advice(kind)),
-            Self::Truncated => f.write_str("the kernel is truncated; copy it again"),
             Self::Processor(machine) => {
                 write!(f, "the ELF file is for another processor (e_machine {machine}); use one for ppc64le")
             }
-            Self::BadElf => f.write_str(
-                "the ELF file is no executable with segments; link it statically, as one for the bare machine",
-            ),
             Self::NoEntry => {
                 f.write_str("the entry of the ELF file is in none of its segments; link it again")
+            }
+            Self::Relocation(address) => {
+                write!(
+                    f,
+                    "the ELF file's relocations name {address:#x}, which is in none of its segments; link it again"
+                )
             }
             Self::CommandLine => f.write_str("the command line contains a NUL; remove it"),
             Self::NotRam { start, end, memory } => write!(
@@ -84,13 +85,22 @@ impl fmt::Display for BootError {
                 have >> 20
             ),
             Self::TooHigh { end } => {
-                write!(f, "the kernel ends at {end:#x}, and the firmware behind it must end below 1 GiB; link it lower")
+                write!(
+                    f,
+                    "the kernel ends at {end:#x}, and the firmware behind it must end below 1 GiB; link it lower"
+                )
             }
         }
     }
 }
 
 impl core::error::Error for BootError {}
+
+impl From<FileError> for BootError {
+    fn from(error: FileError) -> Self {
+        Self::File(error)
+    }
+}
 
 fn advice(kind: FileKind) -> &'static str {
     match kind {

@@ -120,7 +120,7 @@ fn is_device(address: u64) -> bool {
     let machine = platform();
     let uart = machine.uart.map(|uart| uart.region);
     let single = [machine.gicd, machine.gicc, uart, machine.rtc];
-    let mut regions = single.iter().flatten().chain(machine.gicr.as_slice());
+    let mut regions = single.iter().flatten().chain(machine.gicr.as_slice()).chain(machine.flash.as_slice());
     regions.any(|region| address >= region.base && address < region.end())
 }
 
@@ -244,6 +244,41 @@ pub fn devices(tally: &mut Tally) {
             }
         }
         console::init();
+    }
+}
+
+/// Every command at every size, at the corners of each bank of flash and anywhere in it, with whatever command follows; and
+/// accesses of every kind while it shows cells, and while it shows its status.
+pub fn flash(tally: &mut Tally) {
+    const BLOCK: u64 = 256 << 10;
+    let mut random = random::stream(3);
+    for bank in platform().flash.as_slice() {
+        for command in 0..=0xff {
+            for offset in [0, 2, BLOCK - 8, BLOCK, bank.size - 8, random.number() % (bank.size - 8)] {
+                // Whatever was begun, in pairs: noise, and what confirms.
+                let both = (command << 16 | command) * 0x1_0000_0001;
+                write_sizes(tally, bank.base + offset, both);
+                let next = if random.number().is_multiple_of(2) { 0xd0 } else { random.number() & 0xff };
+                write_sizes(tally, bank.base + random.number() % (bank.size - 8), next);
+                let address = bank.base + offset;
+                let reads = trap::expect(|| (mmio::read8(address), mmio::read64(address & !7)));
+                tally.add(reads.1.is_some());
+            }
+        }
+        for mode in [0xff, 0x70, 0xe8] {
+            for number in 0..ACCESSES.len() {
+                // Ends a buffer that is being filled, if one is.
+                (0..300).for_each(|_| mmio::write32(bank.base, 0xff_00ff));
+                mmio::write32(bank.base, mode);
+                tally.add(access(number, bank.base + 0x40, 0xff_00ff).1.is_some());
+                tally.add(access(number, bank.end() - 8, 0xff_00ff).1.is_some());
+            }
+        }
+        (0..300).for_each(|_| mmio::write32(bank.base, 0xff_00ff));
+        // Nobody may execute what is not shown.
+        mmio::write32(bank.base, 0x70);
+        tally.add(call(bank.base).is_some());
+        mmio::write32(bank.base, 0xff_00ff);
     }
 }
 

@@ -9,7 +9,7 @@ use turnstile_guests::psci::status;
 use turnstile_guests::random::{self, Random};
 use turnstile_guests::timer::{self, Timer};
 use turnstile_guests::trap;
-use turnstile_guests::{cpu, gic, irq, mmio, println, smp, write_sysreg};
+use turnstile_guests::{cpu, gic, irq, mmio, options, println, smp, write_sysreg};
 
 use crate::access::write_sizes;
 use crate::{Tally, stride};
@@ -139,6 +139,45 @@ fn drop_one(random: &mut Random) {
         1 => gic::end_group0(random.below(1100) as u32),
         2 => gic::set_binary_point(random.number() as u8 & 7),
         _ => gic::end(random.below(1100) as u32),
+    }
+}
+
+static WAITS: AtomicU32 = AtomicU32::new(0);
+
+/// Waits for an interrupt that nobody sends, until it is told to stop.
+fn wait(_: u64) {
+    gic::init_cpu();
+    gic::enable(0);
+    while WAITS.load(SeqCst) != 0 {
+        cpu::wfi();
+    }
+}
+
+/// Switches the distributor off and on without a pause, which concerns all CPUs, while the others wait for an interrupt;
+/// `for=` milliseconds long (10 by default).
+pub fn control(tally: &mut Tally) {
+    let Some(gicd) = platform().gicd else { return };
+    let address = gicd.base + gic::offset::CTLR;
+    let (on, off) = (mmio::read32(address), mmio::read32(address) & !3);
+    WAITS.store(1, SeqCst);
+    for index in smp::others() {
+        if smp::start(index, wait, 0) != status::SUCCESS {
+            println!("@error cpu {index} does not start");
+        }
+    }
+    let end = timer::now() + timer::ticks(options::number("for", 10) * 1000);
+    while timer::now() < end {
+        for value in [off, on] {
+            mmio::write32(address, value);
+            tally.add(false);
+        }
+    }
+    WAITS.store(0, SeqCst);
+    gic::send_sgi(gic::sgi_to_others(0));
+    for index in smp::others() {
+        if !smp::wait_off(index) {
+            println!("@error cpu {index} does not go off");
+        }
     }
 }
 

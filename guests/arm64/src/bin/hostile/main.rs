@@ -2,8 +2,9 @@
 //! Does to a hypervisor what a guest may do at its privilege level, and survives it.
 //!
 //! Options: `attack=NAME` (several by commas; all that are survivable by default), `seed=`, `stride=` (take each
-//! n-th register offset and immediate only), `bare` (no hypervisor below: leaves out what would harm the
-//! emulated machine itself), `list`. After each attack timer and SGIs are tried. The fatal attacks, which are meant
+//! n-th register offset and immediate only), `for=` (milliseconds of `gic-control`), `bare` (no hypervisor below: leaves
+//! out what would harm the emulated machine itself), `list`. After each attack timer and SGIs are tried. The fatal
+//! attacks, which are meant
 //! to end this machine, are only done by name.
 #![no_std]
 #![no_main]
@@ -32,6 +33,7 @@ const ATTACKS: &[Attack] = &[
     Attack::new("holes", access::holes),
     Attack::new("devices", access::devices),
     Attack::new("device-accesses", access::device_accesses),
+    Attack::new("flash", access::flash),
     Attack::new("fetch", access::fetch),
     Attack::new("faults", access::faults),
     Attack::new("encodings", encodings::registers),
@@ -46,6 +48,7 @@ const ATTACKS: &[Attack] = &[
     Attack::new("gic-sgi", interrupts::sgis),
     Attack::new("gic-storm", interrupts::storm),
     Attack::new("gic-cpus", interrupts::cpus),
+    Attack::new("gic-control", interrupts::control),
     Attack::new("psci-cpus", calls::cpu_races),
     Attack::new("calls", calls::all),
     Attack::new("page-tables", tables::broken),

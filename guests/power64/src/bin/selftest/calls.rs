@@ -3,15 +3,20 @@
 
 use turnstile_guests_power64::hcall::{self, call, call4, set_mode};
 use turnstile_guests_power64::test::{Outcome, Test};
-use turnstile_guests_power64::{check, check_eq, cpu, irq, probe, skip, smp, timer};
+use turnstile_guests_power64::{
+    check, check_eq, cpu, crash, irq, mfspr, mmio, println, probe, skip, smp, timer,
+};
 
 pub const TESTS: &[Test] = &[
+    Test { name: "calls-characteristics", run: characteristics },
     Test { name: "calls-confer", run: confer },
     Test { name: "calls-unknown", run: unknown },
     Test { name: "calls-absent", run: absent },
     Test { name: "calls-prod", run: prod },
     Test { name: "calls-random", run: random },
     Test { name: "calls-set-mode", run: modes },
+    Test { name: "calls-sprg0", run: sprg0 },
+    Test { name: "calls-page", run: page },
     Test { name: "calls-registers", run: registers },
     Test { name: "calls-level", run: level },
 ];
@@ -93,6 +98,47 @@ fn modes() -> Outcome {
     Ok(())
 }
 
+/// H_SET_SPRG0 writes the register that this program may write itself.
+fn sprg0() -> Outcome {
+    for value in [0x1234_5678_9abc_def0, 0] {
+        check_eq!(call(hcall::SET_SPRG0, [value, 0, 0, 0]), hcall::SUCCESS, "H_SET_SPRG0");
+        check_eq!(mfspr!(272), value, "SPRG0");
+    }
+    Ok(())
+}
+
+/// H_PAGE_INIT clears a page or copies one, and nothing beside it.
+fn page() -> Outcome {
+    const ZERO: u64 = 1 << 15;
+    const COPY: u64 = 1 << 14;
+    const PAGE: u64 = 4096;
+    let initialize = |flags, to, from| call(hcall::PAGE_INIT, [flags, to, from, 0]);
+    let scratch = crate::scratch();
+    for offset in (0..4 * PAGE).step_by(8) {
+        mmio::write64(scratch + offset, offset | 1 << 63);
+    }
+    check_eq!(initialize(ZERO, scratch + PAGE, 0), hcall::SUCCESS, "clear");
+    check_eq!(initialize(COPY, scratch + 2 * PAGE, scratch), hcall::SUCCESS, "copy");
+    for offset in (0..4 * PAGE).step_by(8) {
+        let wanted = match offset / PAGE {
+            1 => 0,
+            2 => (offset - 2 * PAGE) | 1 << 63,
+            _ => offset | 1 << 63,
+        };
+        check_eq!(mmio::read64(scratch + offset), wanted, "at {offset:#x}");
+    }
+    for (flags, to, from) in [
+        (ZERO, scratch + 8, 0),
+        (ZERO, crash::outside(), 0),
+        (COPY, scratch, crash::outside()),
+        (COPY, scratch, scratch + 1),
+        (ZERO | 1, scratch, 0),
+    ] {
+        check_eq!(initialize(flags, to, from), hcall::PARAMETER, "{flags:#x}, {to:#x}, {from:#x}");
+    }
+    Ok(())
+}
+
 /// R13 to R31 are kept by calls of each kind, and the others do not tell what the hypervisor has had in them.
 fn registers() -> Outcome {
     for (round, number) in
@@ -130,5 +176,16 @@ fn level() -> Outcome {
     // SAFETY: changes no registers but those of an exception.
     let trap = unsafe { probe::execute(&[0x4400_0002], &probe::pattern(1)) }.err();
     check_eq!(trap.map_or(0, |trap| trap.vector), 0xc00, "the vector of level 0");
+    Ok(())
+}
+
+/// What the processor needs against side channels is told; what that is depends on the machine.
+fn characteristics() -> Outcome {
+    let (code, told) = hcall::call4(hcall::CPU_CHARACTERISTICS, [0; 4]);
+    if crate::is_bare() && code != hcall::SUCCESS {
+        skip!("not offered");
+    }
+    check_eq!(code, hcall::SUCCESS, "the answer");
+    println!("@characteristics {:#x} {:#x}", told[0], told[1]);
     Ok(())
 }

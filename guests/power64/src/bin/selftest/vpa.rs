@@ -3,12 +3,13 @@
 
 use turnstile_guests_power64::hcall::{self, call};
 use turnstile_guests_power64::test::{Outcome, Test};
-use turnstile_guests_power64::{check, check_eq, cpu, crash, mmio, smp};
+use turnstile_guests_power64::{check, check_eq, cpu, crash, irq, mmio, skip, smp, timer};
 
 pub const TESTS: &[Test] = &[
     Test { name: "vpa-register", run: register },
     Test { name: "vpa-order", run: order },
     Test { name: "vpa-refused", run: refused },
+    Test { name: "vpa-dispatches", run: dispatches },
 ];
 
 /// Functions of H_REGISTER_VPA, where its argument has them.
@@ -59,6 +60,31 @@ fn register() -> Outcome {
     check_eq!(vpa(DEREGISTER_LOG, 0), hcall::SUCCESS, "away with the log");
     check_eq!(vpa(DEREGISTER_SHADOW, 0), hcall::SUCCESS, "away with the shadow");
     check_eq!(vpa(DEREGISTER, 0), hcall::SUCCESS, "away with the area");
+    Ok(())
+}
+
+/// The count of dispatches is even while the vCPU runs, odd once nobody counts there, and has moved behind each wait.
+fn dispatches() -> Outcome {
+    if crate::is_bare() {
+        skip!("QEMU's own partition counts otherwise");
+    }
+    release();
+    let area = crate::scratch();
+    prepare_area(area, SIZE);
+    let count = || u32::from_be(mmio::read32(area + 0x100));
+    check_eq!(vpa(REGISTER, area), hcall::SUCCESS, "the area");
+    for _ in 0..3 {
+        let before = count();
+        check_eq!(before & 1, 0, "while it runs");
+        let interrupts = irq::count(irq::TIMER);
+        timer::arm(timer::now() + timer::ticks(1000));
+        while irq::count(irq::TIMER) == interrupts {
+            cpu::wait();
+        }
+        check!(count() > before && count() & 1 == 0, "{before} before a wait, {} behind it", count());
+    }
+    check_eq!(vpa(DEREGISTER, 0), hcall::SUCCESS, "away with the area");
+    check_eq!(count() & 1, 1, "behind that");
     Ok(())
 }
 

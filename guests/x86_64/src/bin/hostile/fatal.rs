@@ -35,7 +35,7 @@ fn triple_fault_other() {
 
 /// The table of gates is the I/O APIC.
 fn gates_in_device() {
-    exception::load_from(io_apic::base(), 4095);
+    cpu::load_idt(io_apic::base(), 4095);
     // SAFETY: here and below, nothing of this program is relied on afterwards.
     unsafe { asm!("ud2", options(noreturn)) }
 }

@@ -5,7 +5,7 @@ use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use turnstile_guests_x86_64::apic::{self, icr};
-use turnstile_guests_x86_64::boot::TRAMPOLINE;
+use turnstile_guests_x86_64::smp::TRAMPOLINE;
 use turnstile_guests_x86_64::{cpu, mmio, println, pv_eoi, random, smp, timer};
 
 use crate::{Tally, is_bare, stride};

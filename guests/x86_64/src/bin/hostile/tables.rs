@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Page tables that lead to strange places but are in memory: those that are not end the machine (see [`crate::fatal`]).
 
-use turnstile_guests_x86_64::boot::TABLES;
+use turnstile_guests_x86_64::mmu::TABLES;
 use turnstile_guests_x86_64::mmu::{self, entry};
 use turnstile_guests_x86_64::{apic, crash, io_apic, mmio, random, trap};
 

@@ -7,7 +7,7 @@ use turnstile_guests_x86_64::apic::{self, icr, register};
 use turnstile_guests_x86_64::cpu::{self, msr};
 use turnstile_guests_x86_64::exception::vector;
 use turnstile_guests_x86_64::test::{Outcome, Test};
-use turnstile_guests_x86_64::{check, check_eq, irq, read_control, skip, timer, trap, write_control};
+use turnstile_guests_x86_64::{check, check_eq, irq, probe, read_control, skip, timer, trap, write_control};
 
 use crate::log;
 
@@ -26,6 +26,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "apic-no-eoi", run: no_eoi },
     Test { name: "apic-tpr", run: tpr },
     Test { name: "apic-cr8", run: cr8 },
+    Test { name: "apic-cr8-faults", run: cr8_faults },
     Test { name: "apic-nmi", run: nmi },
     Test { name: "apic-disabled", run: disabled },
     Test { name: "apic-illegal-vector", run: illegal_vector },
@@ -265,15 +266,50 @@ fn cr8() -> Outcome {
     apic::send_to_self(0x7f);
     log::wait(100);
     check_eq!(log::count(), 0, "interrupts above CR8");
-    // QEMU 10.0 aborts where CR8 is lowered while an interrupt waits for that: the register does it here.
-    apic::write(register::TPR, 0x60);
-    check!(log::wait_for(1), "a lower TPR does not let it in");
+    write_control!("cr8", 6);
+    check!(log::wait_for(1), "a lower CR8 does not let it in");
+    check_eq!(apic::read(register::TPR), 0x60, "TPR");
     write_control!("cr8", 15);
     apic::send_to_self(0xfe);
     log::wait(100);
     check_eq!(log::count(), 1, "interrupts at CR8 15");
     apic::write(register::TPR, 0);
     check!(log::wait_for(2), "TPR 0 does not let it in");
+    // The flag keeps it away, whatever the priority is.
+    cpu::mask();
+    apic::send_to_self(0x71);
+    (0..=15).rev().for_each(|class| write_control!("cr8", class));
+    check_eq!(log::count(), 2, "interrupts while they are masked");
+    log::wait(100);
+    check!(log::is(&[0x7f, 0xfe, 0x71]), "it does not come afterwards");
+    Ok(())
+}
+
+/// What CR8 does not take, and what it takes from each register.
+fn cr8_faults() -> Outcome {
+    if crate::is_bare() {
+        skip!("QEMU takes reserved bits");
+    }
+    let before: u64 = read_control!("cr8");
+    for bad in [1_u64 << 4, 1 << 63] {
+        let trap = trap::caught(|| write_control!("cr8", bad));
+        check!(trap.is_some_and(|trap| trap.vector == vector::GP), "CR8 takes {bad:#x}");
+    }
+    check_eq!(read_control!("cr8"), before, "CR8");
+    let mut input = probe::pattern(3);
+    for register in [0, 3, 5, 8, 15_u8] {
+        // RSP is no register of the probe's; the numbers of the others are those of instructions.
+        let place = [0, 2, 3, 1, 0, 6, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14][usize::from(register)];
+        input[place] = 9;
+        let code = [0x44 | register >> 3, 0x0f, 0x22, 0xc0 | register & 7];
+        // SAFETY: changes CR8 only.
+        let done = unsafe { probe::execute(&code, &input, 0) };
+        let now: u64 = read_control!("cr8");
+        write_control!("cr8", before);
+        check!(done.is_ok(), "from register {register}: a fault");
+        check_eq!(now, 9, "CR8 from register {register}");
+        input[place] = !0;
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use turnstile_guests_x86_64::apic::{self, icr};
 use turnstile_guests_x86_64::test::{Outcome, Test};
-use turnstile_guests_x86_64::{check, check_eq, cpu, irq, mmio, skip, smp, timer};
+use turnstile_guests_x86_64::{check, check_eq, cpu, irq, mmio, port, power, skip, smp, timer};
 
 use crate::others;
 
@@ -22,6 +22,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "cpus-ipi-halted", run: ipi_halted },
     Test { name: "cpus-nmi", run: nmi },
     Test { name: "cpus-state", run: state },
+    Test { name: "cpus-resume", run: resume },
     Test { name: "cpus-tsc", run: tsc },
 ];
 
@@ -308,6 +309,60 @@ fn state() -> Outcome {
     check!(smp::start(1, look, 0), "CPU 1 does not start again");
     check!(smp::wait_done(1), "CPU 1 does not end");
     check_eq!(VALUE.load(SeqCst), 1 << 32, "what CPU 1 took");
+    Ok(())
+}
+
+/// With the shutdown code that says so, a reset of the processors lets the first one go on where the guest wants it, with its
+/// memory and devices as they are; the others wait.
+fn resume() -> Outcome {
+    if crate::is_bare() {
+        skip!("QEMU resets the machine");
+    }
+    fn count(_: u64) {
+        while !others::are_to_stop() {
+            VALUE.fetch_add(1, SeqCst);
+            cpu::relax();
+        }
+    }
+    let init = || apic::send(apic::id(), icr::INIT | icr::ASSERT);
+    let fast = || {
+        port::write8(0x92, port::read8(0x92) & !1);
+        port::write8(0x92, 1);
+    };
+    let ways: [(&str, fn()); 5] = [
+        ("INIT", init),
+        ("port 0x64", || port::write8(0x64, 0xfe)),
+        ("port 0x92", fast),
+        ("port 0xcf9", || port::write8(0xcf9, 4)),
+        ("a triple fault", || power::triple_fault()),
+    ];
+    for (name, way) in ways {
+        others::set_stop(false);
+        let is_started = smp::count() > 1 && smp::start(1, count, 0);
+        port::write8(turnstile_guests_x86_64::console::SCR, 0x5a);
+        let resumed = smp::resume_behind(|| {
+            way();
+            timer::wait(100_000, || false);
+        });
+        turnstile_guests_x86_64::test::rest();
+        check!(resumed, "{name} does not let the first CPU go on");
+        port::write8(0x70, 0x0f);
+        check_eq!(port::read8(0x71), 0, "the shutdown code behind {name}");
+        check_eq!(port::read8(turnstile_guests_x86_64::console::SCR), 0x5a, "a device behind {name}");
+        check!(
+            cpu::read_msr(cpu::msr::APIC_BASE) & 1 << 8 != 0,
+            "it is the boot CPU no longer, behind {name}"
+        );
+        // A CPU that it shares with others may be away for some turns.
+        let patience = if name == "INIT" { 1_000_000 } else { 300 };
+        let before = VALUE.load(SeqCst);
+        let runs = timer::wait(patience, || VALUE.load(SeqCst) != before);
+        others::set_stop(true);
+        if is_started {
+            check!(runs == (name == "INIT"), "CPU 1 runs behind {name}: {runs}");
+            check!(smp::start(1, |_| {}, 0) && smp::wait_done(1), "CPU 1 does not start behind {name}");
+        }
+    }
     Ok(())
 }
 

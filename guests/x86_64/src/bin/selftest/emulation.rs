@@ -7,14 +7,17 @@ use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use turnstile_guests_x86_64::apic::{self, register};
 use turnstile_guests_x86_64::cpu::{self, msr};
+use turnstile_guests_x86_64::exception::vector;
 use turnstile_guests_x86_64::probe::{self, Registers, place};
 use turnstile_guests_x86_64::test::{Outcome, Test};
-use turnstile_guests_x86_64::{check, check_eq, mmio, mmu, port, skip};
+use turnstile_guests_x86_64::{boot, check, check_eq, mmio, mmu, port, read_control, skip, write_control};
 
 pub const TESTS: &[Test] = &[
     Test { name: "emulation-moves", run: moves },
     Test { name: "emulation-arithmetic", run: arithmetic },
     Test { name: "emulation-strings", run: strings },
+    Test { name: "emulation-comparisons", run: comparisons },
+    Test { name: "emulation-keys", run: keys },
     Test { name: "emulation-addresses", run: addresses },
     Test { name: "emulation-page-end", run: page_end },
     Test { name: "emulation-string-io", run: string_io },
@@ -127,6 +130,68 @@ fn strings() -> Outcome {
     compare("rep stosd", &[0xf3, 0xab], false)?;
     compare("movsd to the device", &[0xa5], false)?;
     compare("movsd from the device", &[0xa5], true)
+}
+
+/// Comparisons of strings, with the device on either side.
+fn comparisons() -> Outcome {
+    apic::init_as(false);
+    compare("cmpsd with the device", &[0xa7], false)?;
+    compare("cmpsd of the device", &[0xa7], true)?;
+    compare("repe cmpsd", &[0xf3, 0xa7], false)?;
+    compare("repne cmpsd", &[0xf2, 0xa7], true)?;
+    compare("scasd", &[0xaf], false)?;
+    compare("repne scasd", &[0xf2, 0xaf], false)
+}
+
+/// What is carried out for the guest respects its protection keys: a page that may not be written is not.
+fn keys() -> Outcome {
+    const PKU: u32 = 1 << 3;
+    const PKE: u64 = 1 << 22;
+    /// Key 1: no writes.
+    const NO_WRITES: u32 = 2 << 2;
+    let [_, _, features, _] = cpu::cpuid(7, 0);
+    if features & PKU == 0 {
+        skip!("no protection keys");
+    }
+    apic::init_as(false);
+    mmio::write32(DEVICE, 0x1234_5678);
+    let scratch = boot::image().1.next_multiple_of(mmu::WINDOW_SIZE);
+    let page = mmu::set_page(6, scratch | mmu::entry::USUAL | 1 << 59);
+    let mut registers = probe::pattern(4);
+    registers[place::RSI] = DEVICE;
+    registers[place::RDI] = page;
+    let cr4 = read_control!("cr4");
+    write_control!("cr4", cr4 | PKE);
+    let move_under = |rights| {
+        set_pkru(rights);
+        // SAFETY: MOVSD to a page that is nobody's.
+        let result = unsafe { probe::execute(&[0xa5], &registers, 0) };
+        set_pkru(0);
+        result
+    };
+    mmio::write32(page, 0);
+    let (denied, kept) = (move_under(NO_WRITES), mmio::read32(page));
+    let (allowed, moved) = (move_under(0), mmio::read32(page));
+    write_control!("cr4", cr4);
+    mmu::set_upper(3, 0);
+    match denied {
+        Ok(_) => check!(false, "a page whose key forbids it is written"),
+        Err(trap) => {
+            check_eq!(trap.vector, vector::PF, "the exception");
+            check_eq!(trap.error, 0x23, "the error code");
+            check_eq!(trap.address, page, "CR2");
+        }
+    }
+    check_eq!(kept, 0, "the page behind the key");
+    check!(allowed.is_ok(), "a page whose key allows it cannot be written");
+    check_eq!(moved, 0x1234_5678, "the page without the key");
+    Ok(())
+}
+
+/// Sets PKRU; CR4.PKE is set.
+fn set_pkru(value: u32) {
+    // SAFETY: changes what may be done with pages that have keys, which nothing of this program is in.
+    unsafe { core::arch::asm!("wrpkru", in("eax") value, in("ecx") 0, in("edx") 0, options(nostack)) };
 }
 
 /// Ways to name the same address.

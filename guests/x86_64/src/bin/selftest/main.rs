@@ -19,6 +19,7 @@ mod log;
 mod memory;
 mod modes;
 mod msrs;
+mod nmi;
 mod others;
 mod pv_eoi;
 mod state;
@@ -48,6 +49,7 @@ fn main() {
         emulation::TESTS,
         state::TESTS,
         debug::TESTS,
+        nmi::TESTS,
         cpus::TESTS,
         kvm::TESTS,
         pv_eoi::TESTS,

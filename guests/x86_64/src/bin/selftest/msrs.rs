@@ -3,8 +3,9 @@
 
 use turnstile_guests_x86_64::cpu::{self, msr};
 use turnstile_guests_x86_64::exception::vector;
+use turnstile_guests_x86_64::state::xsave;
 use turnstile_guests_x86_64::test::{Outcome, Test};
-use turnstile_guests_x86_64::{check, check_eq, skip, timer, trap};
+use turnstile_guests_x86_64::{check, check_eq, read_control, skip, timer, trap};
 
 pub const TESTS: &[Test] = &[
     Test { name: "msr-keep", run: keep },
@@ -13,6 +14,9 @@ pub const TESTS: &[Test] = &[
     Test { name: "msr-pat", run: pat },
     Test { name: "msr-unknown", run: unknown },
     Test { name: "msr-tsc", run: tsc },
+    Test { name: "msr-counters", run: counters },
+    Test { name: "msr-xsetbv", run: xsetbv },
+    Test { name: "msr-speculation", run: speculation },
 ];
 
 fn is_gp(trap: Option<trap::Trap>) -> bool {
@@ -120,5 +124,61 @@ fn tsc() -> Outcome {
     }
     let (read, now) = (cpu::read_msr(msr::TSC), timer::now());
     check!(now >= read && now - read < timer::ticks(10_000), "the register says {read:#x}, RDTSC {now:#x}");
+    Ok(())
+}
+
+/// The performance counters that every AMD processor has: without a performance monitor they stay at zero.
+fn counters() -> Outcome {
+    for number in 0xc001_0000..0xc001_0008 {
+        let trap = trap::caught(|| {
+            cpu::write_msr(number, 0);
+            _ = cpu::read_msr(number);
+        });
+        check!(trap.is_none(), "register {number:#x} is not there");
+        check_eq!(cpu::read_msr(number), 0, "register {number:#x}");
+    }
+    Ok(())
+}
+
+/// Without CR4.OSXSAVE there is no XCR0.
+fn xsetbv() -> Outcome {
+    if read_control!("cr4") & 1 << 18 != 0 {
+        skip!("CR4.OSXSAVE is set");
+    }
+    let trap = trap::caught(|| xsave::set_xcr0(1));
+    check!(trap.is_some_and(|trap| trap.vector == vector::UD), "XSETBV is no #UD");
+    Ok(())
+}
+
+/// SPEC_CTRL keeps the bits that CPUID offers, over exits, and takes no others; PRED_CMD is written only.
+fn speculation() -> Outcome {
+    const SPEC_CTRL: u32 = 0x48;
+    const PRED_CMD: u32 = 0x49;
+    if crate::is_bare() {
+        skip!("QEMU has all registers");
+    }
+    let [_, ebx, ..] = cpu::cpuid(0x8000_0008, 0);
+    // IBRS, STIBP, SSBD, PSFD.
+    let offered = [(14, 0), (15, 1), (24, 2), (28, 7)]
+        .iter()
+        .filter(|(bit, _)| ebx >> bit & 1 != 0)
+        .fold(0_u64, |all, (_, bit)| all | 1 << bit);
+    if ebx >> 12 & 1 != 0 {
+        cpu::write_msr(PRED_CMD, 1);
+    }
+    check!(is_gp(trap::caught(|| _ = cpu::read_msr(PRED_CMD))), "PRED_CMD can be read");
+    check!(is_gp(trap::caught(|| cpu::write_msr(PRED_CMD, 2))), "PRED_CMD takes what it has not");
+    if offered == 0 {
+        check!(is_gp(trap::caught(|| _ = cpu::read_msr(SPEC_CTRL))), "SPEC_CTRL can be read");
+        check!(is_gp(trap::caught(|| cpu::write_msr(SPEC_CTRL, 0))), "SPEC_CTRL can be written");
+        return Ok(());
+    }
+    check_eq!(cpu::read_msr(SPEC_CTRL), 0, "SPEC_CTRL at first");
+    cpu::write_msr(SPEC_CTRL, offered);
+    cpu::cpuid(0, 0);
+    check_eq!(cpu::read_msr(SPEC_CTRL), offered, "SPEC_CTRL");
+    check!(is_gp(trap::caught(|| cpu::write_msr(SPEC_CTRL, 1 << 40))), "SPEC_CTRL takes reserved bits");
+    cpu::write_msr(SPEC_CTRL, 0);
+    check_eq!(cpu::read_msr(SPEC_CTRL), 0, "SPEC_CTRL");
     Ok(())
 }

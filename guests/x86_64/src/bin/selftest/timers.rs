@@ -17,6 +17,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "timer-stopped", run: stopped },
     Test { name: "timer-deadline", run: deadline },
     Test { name: "timer-deadline-past", run: deadline_past },
+    Test { name: "timer-ended", run: ended },
     Test { name: "timer-tsc", run: tsc },
 ];
 
@@ -127,6 +128,33 @@ fn deadline_past() -> Outcome {
     log::begin();
     timer::arm(VECTOR, 1);
     check!(log::wait_for(1), "no interrupt for a deadline that has passed");
+    if crate::is_bare() {
+        return Ok(());
+    }
+    // It does not wait for a timer: the interrupt is there before the next instruction but one.
+    for round in 2..20 {
+        cpu::unmask();
+        timer::arm(VECTOR, timer::now());
+        cpu::relax();
+        cpu::mask();
+        check_eq!(log::count(), round, "interrupts in time");
+        check_eq!(cpu::read_msr(msr::TSC_DEADLINE), 0, "the deadline afterwards");
+    }
+    Ok(())
+}
+
+/// A count that has ended stays where it is when the mode changes: a new one begins with the initial count's register.
+fn ended() -> Outcome {
+    if crate::is_bare() {
+        skip!("QEMU's count begins again");
+    }
+    log::begin();
+    apic::set_timer(VECTOR, 0, ticks(100));
+    check!(log::wait_for(1), "no interrupt");
+    apic::write(register::LVT_TIMER, apic::PERIODIC | u32::from(VECTOR));
+    log::wait(500);
+    check_eq!(apic::read(register::TIMER_CURRENT), 0, "the count");
+    check_eq!(log::count(), 1, "interrupts");
     Ok(())
 }
 

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From `boot.S` to the hypervisor's main function: console, machine, memory, interrupt controller, CPUs.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use spin::Once;
+use turnstile_arch_common::console::{self, Port};
+use turnstile_arch_common::mmio::Registers;
+use turnstile_arch_common::{blob, println};
+use turnstile_firmware::{Range, tree};
+use turnstile_machine::GicVersion;
+
+use super::area::{self, Area};
+use crate::board::discover::{self, Conduit, CpuNode, GicNode, Machine, Release};
+use crate::board::mitigation::{self, Choice};
+use crate::board::uart::{self, Uart};
+use crate::board::{power, psci};
+use crate::cpu::mode::{self, Capabilities, Refusal, Wanted};
+use crate::cpu::{self, PerCpu, regs};
+use crate::irq::controller::{self, Controller};
+use crate::irq::{self, gicv2, gicv3};
+use crate::memory::host as memory;
+use crate::time;
+use crate::vcpu::frame::Frame;
+use crate::vcpu::switch;
+
+unsafe extern "Rust" {
+    /// The hypervisor's main function, on the boot CPU, once the machine is set up.
+    safe fn turnstile_main(host: &'static Host) -> !;
+    /// The hypervisor's main function of every other CPU it started.
+    safe fn turnstile_cpu_main(cpu: &'static PerCpu) -> !;
+}
+
+/// The machine as the hypervisor uses it.
+pub struct Host {
+    /// CPUs; the boot CPU first, the others in the order of the device tree.
+    pub cpus: Vec<&'static PerCpu>,
+    nodes: Vec<CpuNode>,
+    /// The bundle, if the boot loader passed one.
+    pub bundle: Option<&'static [u8]>,
+    /// The hypervisor's command line.
+    pub bootargs: &'static str,
+    /// The machine's name.
+    pub model: &'static str,
+    /// INTID of the console's interrupt.
+    pub console_intid: Option<u32>,
+    controller: Controller,
+}
+
+/// What `secondary_entry` in `boot.S` reads with the MMU off.
+#[repr(C, align(64))]
+struct SecondaryBoot {
+    count: u64,
+    root: u64,
+    records: [[u64; 2]; discover::MAX_CPUS],
+}
+
+/// Written once by the boot CPU before it starts another one.
+#[unsafe(no_mangle)]
+static mut SECONDARY_BOOT: SecondaryBoot =
+    SecondaryBoot { count: 0, root: 0, records: [[0; 2]; discover::MAX_CPUS] };
+
+const BOOT_FAULT_STACK: usize = 16 * 1024;
+
+#[repr(C, align(16))]
+struct Stack([u8; BOOT_FAULT_STACK]);
+
+unsafe extern "C" {
+    static boot_stack_top: u8;
+    fn secondary_entry();
+    fn turnstile_on_stack(argument: u64, stack: u64, function: extern "C" fn(u64) -> !) -> !;
+}
+
+static mut BOOT_FAULT_STACK_AREA: Stack = Stack([0; BOOT_FAULT_STACK]);
+static HOST: Once<Host> = Once::new();
+
+/// Affinity fields of MPIDR_EL1.
+const AFFINITY: u64 = 0xff_00ff_ffff;
+/// Returns the blob at `address`.
+fn device_tree(address: u64) -> Option<&'static [u8]> {
+    // SAFETY: the boot protocol passes the address in X0, readable with the boot tables or with the MMU off.
+    unsafe { blob::device_tree(address) }
+}
+
+/// Returns the blob at `address` while the MMU is off: what the boot loader wrote may still be in the caches, which
+/// reads go past then.
+fn device_tree_from_memory(address: u64) -> Option<&'static [u8]> {
+    cpu::clean_to_poc(address, blob::HEADER);
+    let blob = device_tree(address)?;
+    cpu::clean_to_poc(address, blob.len() as u64);
+    Some(blob)
+}
+
+/// Numbers of refusals, for `boot.S`; 1 is that the exception level is not 2.
+const NO_VHE: u64 = 2;
+const ONLY_VHE: u64 = 3;
+const ABLATION_NEEDS_VHE: u64 = 4;
+
+/// Says why this CPU cannot be used. The MMU is off and the exception level may be 1.
+#[unsafe(no_mangle)]
+extern "C" fn turnstile_refuse(dtb: u64, reason: u64) {
+    let Some(fdt) = device_tree(dtb).and_then(|blob| discover::parse(blob).ok()) else { return };
+    let Some(node) = discover::uart(fdt) else { return };
+    // SAFETY: the MMU is off, so the port's registers are reachable at their physical address.
+    let uart = unsafe { Uart::new(node.kind, node.registers.base) };
+    uart.start(node.clock);
+    for byte in refusal_text(reason).iter().flat_map(|line| line.bytes()) {
+        uart.put(byte);
+    }
+}
+
+fn refusal_text(reason: u64) -> &'static [&'static str] {
+    match reason {
+        1 => &[
+            "turnstile: started at EL1, but a hypervisor needs EL2.\r\n",
+            "Start it as a boot loader starts Linux with virtualization: under QEMU, -machine virt,virtualization=on.\r\n",
+        ],
+        NO_VHE => &[
+            "turnstile: this CPU has no Virtualization Host Extensions (Armv8.1 FEAT_VHE), which mode=vhe asks for.\r\n",
+            "Leave mode=vhe out, or use a newer CPU: under QEMU, -cpu max or -cpu neoverse-n1.\r\n",
+        ],
+        ONLY_VHE => &[
+            "turnstile: this CPU cannot do without its Virtualization Host Extensions, as mode=nvhe asks for.\r\n",
+            "Leave mode=nvhe out.\r\n",
+        ],
+        _ => &[
+            "turnstile: an image for ablation needs a CPU with Virtualization Host Extensions, and uses them.\r\n",
+            "Leave mode=nvhe out, and use a newer CPU: under QEMU, -cpu max or -cpu neoverse-n1.\r\n",
+        ],
+    }
+}
+
+/// Chooses the mode by the CPU and the command line in the device tree. Returns zero, or why it cannot be had, for
+/// [`turnstile_refuse`]. EL2, with the MMU off: so the regime is entered once, and right.
+#[unsafe(no_mangle)]
+extern "C" fn turnstile_choose_mode(dtb: u64) -> u64 {
+    let fdt = device_tree_from_memory(dtb).and_then(|blob| discover::parse(blob).ok());
+    let wanted = Wanted::from_line(fdt.map_or("", tree::bootargs));
+    let cpu = Capabilities::new(regs::ID_AA64MMFR1_EL1.read(), regs::ID_AA64MMFR4_EL1.read());
+    match mode::choose(wanted, cpu) {
+        Ok(vhe) => {
+            // SAFETY: the boot code calls this once, before anything looks at the mode.
+            unsafe { mode::set(vhe) };
+            0
+        }
+        Err(Refusal::NoVhe) => NO_VHE,
+        Err(Refusal::OnlyVhe) => ONLY_VHE,
+        Err(Refusal::AblationNeedsVhe) => ABLATION_NEEDS_VHE,
+    }
+}
+
+/// Says why the machine cannot be used, and stops.
+fn refuse(reason: core::fmt::Arguments<'_>) -> ! {
+    println!("turnstile: cannot run here: {reason}");
+    console::flush();
+    power::off();
+    cpu::halt();
+}
+
+/// First Rust code of the boot CPU: EL2, MMU on with the boot tables.
+#[unsafe(no_mangle)]
+extern "C" fn turnstile_primary(dtb: u64) -> ! {
+    let affinity = regs::MPIDR_EL1.read() & AFFINITY;
+    let stacks = [
+        (&raw const boot_stack_top) as u64,
+        (&raw const BOOT_FAULT_STACK_AREA) as u64 + BOOT_FAULT_STACK as u64,
+    ];
+    // SAFETY: no other CPU runs yet, and no reference to the area has been made.
+    unsafe { area::begin(affinity, stacks) };
+    let Some(blob) = device_tree(dtb) else { cpu::halt() };
+    let Ok(fdt) = discover::parse(blob) else { cpu::halt() };
+    let uart = discover::uart(fdt);
+    if let Some(node) = uart {
+        // SAFETY: the boot tables map everything but RAM in use as device memory, the final ones this port.
+        let uart = unsafe { Uart::new(node.kind, node.registers.base) };
+        uart.start(node.clock);
+        uart::use_as_console(uart);
+    }
+    let mode = if mode::is_vhe() { "VHE" } else { "nVHE" };
+    println!("turnstile {} ({mode})", env!("CARGO_PKG_VERSION"));
+    let machine = match discover::machine(fdt) {
+        Ok(machine) => machine,
+        Err(error) => refuse(format_args!("{error}")),
+    };
+    if machine.psci == Some(Conduit::Smc) {
+        psci::set_present();
+    }
+    if let Some(manager) = machine.power {
+        // SAFETY: the boot tables map it as device memory, as do the final ones.
+        power::set_manager(unsafe { Registers::new(manager.base) });
+    }
+    let gic = match machine.gic.clone() {
+        Ok(gic) => gic,
+        Err(error) => refuse(format_args!("{error}")),
+    };
+    check_cpu(&gic);
+    if let Some(initrd) = machine.initrd
+        && !machine.memory.iter().any(|ram| ram.contains(initrd))
+    {
+        refuse(format_args!("the bundle at {:#x} is not in RAM", initrd.base));
+    }
+    let fdt_range = Range { base: dtb, size: blob.len() as u64 };
+    set_up_memory(&machine, &gic, fdt_range, uart.map(|node| node.registers));
+    if let Some(rtc) = machine.rtc {
+        // SAFETY: mapped as device memory by the tables just built.
+        time::set_from(unsafe { Registers::new(rtc.base) });
+    }
+    irq::set_gicv2(matches!(gic, GicNode::V2(_)));
+    // SAFETY: the regions are mapped as device memory by the tables just built.
+    let controller = unsafe { Controller::start(gic) };
+    let (cpus, nodes) = per_cpu_areas(&machine, &controller, affinity);
+    let host = HOST.call_once(|| Host {
+        cpus,
+        nodes,
+        bundle: machine.initrd.map(|initrd| {
+            // SAFETY: mapped read-only for ever; the boot loader put the bundle there.
+            unsafe { core::slice::from_raw_parts(initrd.base as *const u8, initrd.size as usize) }
+        }),
+        bootargs: machine.bootargs,
+        model: machine.model,
+        console_intid: uart.and_then(|node| node.intid),
+        controller,
+    });
+    let first = host.cpus[0];
+    // SAFETY: the area lives for ever and its stack is mapped and unused.
+    unsafe {
+        regs::TPIDR_EL2.write(first as *const PerCpu as u64);
+        turnstile_on_stack(0, first.stack_top, primary_on_stack)
+    }
+}
+
+fn check_cpu(gic: &GicNode) {
+    if matches!(gic, GicNode::V3(_)) && regs::ID_AA64PFR0_EL1.read() >> 24 & 0xf == 0 {
+        refuse(format_args!("the CPU has no GICv3 system register interface"));
+    }
+    if cfg!(feature = "ablation") && matches!(gic, GicNode::V2(_)) {
+        refuse(format_args!(
+            "an image for ablation needs a GICv3, whose registers its naive paths know (under QEMU: -machine \
+             virt,gic-version=3)"
+        ));
+    }
+    if regs::ID_AA64MMFR0_EL1.read() >> 28 & 0xf == 0xf {
+        refuse(format_args!("the CPU has no 4 KiB translation granule"));
+    }
+}
+
+fn set_up_memory(machine: &Machine<'_>, gic: &GicNode, fdt: Range, uart: Option<Range>) {
+    let in_use: arrayvec::ArrayVec<Range, 2> = [Some(fdt), machine.initrd].into_iter().flatten().collect();
+    let others = uart.into_iter().chain(machine.rtc).chain(machine.power);
+    let devices: arrayvec::ArrayVec<Range, 12> = controller::devices(gic).into_iter().chain(others).collect();
+    if let Err(error) = memory::init(machine, &in_use, &devices, &controller::fixed(gic)) {
+        refuse(format_args!("{error}"));
+    }
+}
+
+/// Makes the areas of all CPUs that the interrupt controller has something for, the boot CPU's first.
+fn per_cpu_areas(
+    machine: &Machine<'_>,
+    controller: &Controller,
+    boot: u64,
+) -> (Vec<&'static PerCpu>, Vec<CpuNode>) {
+    let mut nodes: Vec<CpuNode> = machine.cpus.iter().copied().collect();
+    nodes.sort_by_key(|node| node.affinity != boot);
+    if irq::is_gicv2() && nodes.len() > gicv2::MAX_CPUS {
+        println!("turnstile: a GICv2 has {} CPUs; the others are not used", gicv2::MAX_CPUS);
+        nodes.truncate(gicv2::MAX_CPUS);
+    }
+    let mut areas = Vec::new();
+    nodes.retain(|node| {
+        let Some(redistributor) = controller.redistributor(node.affinity) else {
+            println!("turnstile: CPU {:#x} has no redistributor and is not used", node.affinity);
+            return false;
+        };
+        let stacks = memory::cpu_stack().and_then(|stack| Ok((stack, memory::fault_stack()?)));
+        let (stack, fault_stack_top) = match stacks {
+            Ok(stacks) => stacks,
+            Err(error) => refuse(format_args!("{error}")),
+        };
+        let stacks = [stack - size_of::<Frame>() as u64, fault_stack_top];
+        let area = Area::new(areas.len(), node.affinity, stacks, redistributor);
+        areas.push(area.settle());
+        true
+    });
+    if areas.first().is_none_or(|area| area.affinity != boot) {
+        refuse(format_args!("the device tree does not name the CPU it was booted on ({boot:#x})"));
+    }
+    (areas, nodes)
+}
+
+extern "C" fn primary_on_stack(_: u64) -> ! {
+    let Some(host) = HOST.get() else { cpu::halt() };
+    let first = host.cpus[0];
+    start_cpu_interface(host, first);
+    host.controller.probe();
+    if let Some(intid) = host.console_intid {
+        host.controller.enable_spi(intid, first.affinity, first.kick_token());
+        console::enable_receive_interrupt();
+    }
+    turnstile_main(host)
+}
+
+fn start_cpu_interface(host: &Host, cpu: &PerCpu) {
+    mitigation::start_cpu(cpu, Choice::from_line(host.bootargs));
+    cpu.set_kick_token(host.controller.start_cpu(cpu.affinity, cpu.redistributor));
+    switch::start_cpu();
+    cpu.online.store(true, Ordering::Release);
+}
+
+/// First Rust code of the other CPUs: final tables, own stack.
+#[unsafe(no_mangle)]
+extern "C" fn turnstile_secondary(cpu: &'static PerCpu) -> ! {
+    let Some(host) = HOST.get() else { cpu::halt() };
+    start_cpu_interface(host, cpu);
+    turnstile_cpu_main(cpu)
+}
+
+/// Turns of a waiting loop after which a CPU is taken for dead. Generous: an emulator may run its CPUs in
+/// turn.
+const PATIENCE: u64 = 2_000_000_000;
+
+impl Host {
+    /// Returns the version of the interrupt controller.
+    pub fn gic(&self) -> GicVersion {
+        if irq::is_gicv2() { GicVersion::V2 } else { GicVersion::V3 }
+    }
+
+    /// Returns the page that guests with a GICv2 have as their CPU interface, if there is one.
+    pub fn gicv(&self) -> Option<u64> {
+        self.controller.gicv().filter(|_| irq::is_gicv2() || gicv3::allows_legacy())
+    }
+
+    /// Starts the CPUs with an index below `count`, and waits for them. Returns how many are running.
+    ///
+    /// CPUs that wait in a spin table are all started: there each event of another CPU wakes them.
+    pub fn start_cpus(&self, count: usize) -> usize {
+        let spins = self.nodes.iter().any(|node| matches!(node.release, Release::SpinTable(_)));
+        let count = if spins { self.cpus.len() } else { count.min(self.cpus.len()) };
+        // SAFETY: only the boot CPU runs, and only this function touches the static; CPUs started earlier
+        // are past reading it.
+        unsafe {
+            let boot = &raw mut SECONDARY_BOOT;
+            (*boot).count = count as u64;
+            (*boot).root = memory::el2_root();
+            for (record, area) in (*boot).records.iter_mut().zip(&self.cpus) {
+                *record = [area.affinity, *area as *const PerCpu as u64];
+            }
+            cpu::clean_to_poc(boot as u64, size_of::<SecondaryBoot>() as u64);
+        }
+        for area in &self.cpus {
+            cpu::clean_to_poc(*area as *const PerCpu as u64, size_of::<Area>() as u64);
+        }
+        let started = self.cpus.iter().zip(&self.nodes).take(count).skip(1);
+        for (area, node) in started {
+            if let Err(reason) = self.release(node) {
+                println!("turnstile: CPU {} does not start: {reason}", area.index);
+                return area.index;
+            }
+            let mut patience = PATIENCE;
+            while !area.online.load(Ordering::Acquire) {
+                patience -= 1;
+                if patience == 0 {
+                    println!("turnstile: CPU {} was started but does not answer", area.index);
+                    return area.index;
+                }
+                cpu::relax();
+            }
+        }
+        count
+    }
+
+    fn release(&self, node: &CpuNode) -> Result<(), &'static str> {
+        let entry = secondary_entry as *const () as u64;
+        match node.release {
+            Release::Psci => psci::cpu_on(node.affinity, entry).map_err(|_| "PSCI CPU_ON by SMC failed"),
+            Release::SpinTable(address) => {
+                memory::write_release_address(address, entry)
+                    .map_err(|_| "its spin table cannot be mapped")?;
+                cpu::sev();
+                Ok(())
+            }
+        }
+    }
+
+    /// Kicks the CPUs with an index from 1 to below `count`, which wait for the boot CPU.
+    pub fn wake_cpus(&self, count: usize) {
+        self.cpus.iter().take(count).skip(1).for_each(|area| irq::kick(area.kick_token()));
+    }
+
+    /// Powers the machine off.
+    pub fn power_off(&self) -> ! {
+        console::flush();
+        power::off();
+        cpu::halt()
+    }
+}

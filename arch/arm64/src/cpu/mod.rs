@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The CPU: its instructions (barriers, cache and TLB maintenance), registers and modes, and what each one has for itself.
+
+pub mod area;
+pub(crate) mod class;
+pub mod guard;
+pub mod mode;
+pub mod regs;
+
+pub use turnstile_arch_common::relax;
+
+pub use area::{PerCpu, this};
+
+macro_rules! instruction {
+    ($(#[$doc:meta])* $name:ident, $asm:literal) => {
+        $(#[$doc])*
+        #[inline(always)] // One instruction.
+        pub fn $name() {
+            #[cfg(target_os = "none")]
+            // SAFETY: a barrier or a wait; memory is not changed, and the compiler may not move accesses
+            // across it because the asm is not `nomem`.
+            unsafe {
+                core::arch::asm!($asm, options(nostack, preserves_flags));
+            }
+            #[cfg(not(target_os = "none"))]
+            regs::fakes::execute($asm);
+        }
+    };
+}
+
+instruction!(
+    /// Instruction synchronization barrier.
+    isb,
+    "isb"
+);
+instruction!(
+    /// Data synchronization barrier, stores, inner shareable.
+    dsb_ishst,
+    "dsb ishst"
+);
+instruction!(
+    /// Data memory barrier, stores, inner shareable.
+    dmb_ishst,
+    "dmb ishst"
+);
+instruction!(
+    /// Data memory barrier, loads before loads and stores, inner shareable.
+    dmb_ishld,
+    "dmb ishld"
+);
+instruction!(
+    /// Data synchronization barrier, inner shareable.
+    dsb_ish,
+    "dsb ish"
+);
+instruction!(
+    /// Data synchronization barrier, full system.
+    dsb_sy,
+    "dsb sy"
+);
+instruction!(
+    /// Waits until an interrupt is pending, masked or not.
+    wfi,
+    "wfi"
+);
+instruction!(
+    /// Signals an event to all CPUs.
+    sev,
+    "sev"
+);
+instruction!(
+    /// Invalidates all EL2 translations of all CPUs.
+    tlbi_alle2is,
+    "tlbi alle2is"
+);
+instruction!(
+    /// Invalidates stage 1 and 2 translations of the current VMID on all CPUs.
+    tlbi_vmalls12e1is,
+    "tlbi vmalls12e1is"
+);
+instruction!(
+    /// Invalidates stage 1 translations of the current VMID on this CPU.
+    tlbi_vmalle1,
+    "tlbi vmalle1"
+);
+instruction!(
+    /// Data synchronization barrier, this CPU.
+    dsb_nsh,
+    "dsb nsh"
+);
+instruction!(
+    /// Invalidates all instruction caches, inner shareable.
+    ic_ialluis,
+    "ic ialluis"
+);
+
+macro_rules! translation {
+    ($(#[$doc:meta])* $name:ident, $asm:literal) => {
+        $(#[$doc])*
+        #[inline(always)] // One instruction.
+        pub fn $name(address: u64) {
+            #[cfg(target_os = "none")]
+            // SAFETY: translates; changes PAR_EL1 alone.
+            unsafe {
+                core::arch::asm!($asm, in(reg) address, options(nostack, preserves_flags));
+            }
+            #[cfg(not(target_os = "none"))]
+            let _ = address;
+        }
+    };
+}
+
+translation!(
+    /// Translates an address as a read of the guest at EL1 does in stage 1, into PAR_EL1.
+    at_s1e1r,
+    "at s1e1r, {}"
+);
+translation!(
+    /// The same as a read at EL0.
+    at_s1e0r,
+    "at s1e0r, {}"
+);
+
+/// Returns an offset that a guest chose and that was found to be below `size`; zero where that comparison is only
+/// predicted to have come out so (Arm ARM C6.2.75, CSDB). For offsets that lead to an address which is loaded from
+/// memory in turn.
+#[inline(always)] // Three instructions.
+pub fn within(offset: u64, size: u64) -> u64 {
+    #[cfg(target_os = "none")]
+    {
+        let limited;
+        // SAFETY: changes a register and the flags.
+        unsafe {
+            core::arch::asm!(
+                "cmp {offset}, {size}",
+                "csel {limited}, {offset}, xzr, lo",
+                "hint #20", // CSDB
+                offset = in(reg) offset, size = in(reg) size, limited = lateout(reg) limited,
+                options(nomem, nostack)
+            );
+        }
+        limited
+    }
+    #[cfg(not(target_os = "none"))]
+    if offset < size { offset } else { 0 }
+}
+
+/// Stops this CPU for good.
+pub fn halt() -> ! {
+    loop {
+        #[cfg(target_os = "none")]
+        // SAFETY: waits for an event; changes nothing.
+        unsafe {
+            core::arch::asm!("wfe", options(nomem, nostack, preserves_flags));
+        }
+        #[cfg(not(target_os = "none"))]
+        std::thread::park();
+    }
+}
+
+/// Cleans and invalidates the data cache for `[start, start + size)` to the point of coherency, so that an
+/// observer with its caches off (a guest before it enables them, a secondary CPU) sees the bytes.
+pub fn clean_to_poc(start: u64, size: u64) {
+    #[cfg(target_os = "none")]
+    {
+        let line = 4u64 << (regs::CTR_EL0.read() >> 16 & 0xf);
+        let mut address = start & !(line - 1);
+        // SAFETY: cache maintenance by address does not change what memory holds; the range is mapped. Eight
+        // lines a turn, because whole VMs are cleaned this way.
+        unsafe {
+            while address + 8 * line <= start + size {
+                core::arch::asm!(
+                    ".rept 8", "dc civac, {0}", "add {0}, {0}, {1}", ".endr",
+                    inout(reg) address, in(reg) line, options(nostack)
+                );
+            }
+            while address < start + size {
+                core::arch::asm!("dc civac, {}", in(reg) address, options(nostack, preserves_flags));
+                address += line;
+            }
+        }
+    }
+    #[cfg(not(target_os = "none"))]
+    let _ = (start, size, regs::CTR_EL0);
+    dsb_sy();
+}

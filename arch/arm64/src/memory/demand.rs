@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The RAM of a VM that is mapped on demand, as exits see it.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use turnstile_arch_common::demand::{block, map_block};
+use turnstile_machine::map::{IPA_BITS, Region};
+use turnstile_paging::{Blocks, PhysAddr, Stage2, Stage2Attributes};
+
+use crate::cpu;
+
+/// The form of stage 2 tables.
+static FORMAT: Stage2 = match Stage2::new(IPA_BITS) {
+    Some(format) => format,
+    None => panic!("no such width"),
+};
+
+/// The RAM of a VM, and what maps it if it is not mapped from the start.
+///
+/// Changed between two lives of the VM alone; its start is ordered behind that, so all accesses are relaxed.
+#[derive(Debug)]
+pub struct Demand {
+    /// Where it is to the guest: whole blocks.
+    ram: Region,
+    /// The root of the stage 2 tables.
+    root: AtomicU64,
+    /// Where it is in the machine; zero if it is mapped from the start.
+    host: AtomicU64,
+}
+
+impl Demand {
+    /// Makes it for this RAM; no life has begun.
+    pub const fn new(ram: Region) -> Self {
+        Self { ram, root: AtomicU64::new(0), host: AtomicU64::new(0) }
+    }
+
+    /// Prepares a life: the root of its stage 2 tables, and the physical address of its RAM if that is mapped on demand.
+    pub fn prepare(&self, root: u64, host: Option<u64>) {
+        self.root.store(root, Ordering::Relaxed);
+        self.host.store(host.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Maps the block that a vCPU of the VM has touched and that stage 2 does not translate; false if it is none that is
+    /// mapped on demand. The guest does again what it did.
+    pub fn touch(&self, address: u64) -> bool {
+        let host = self.host.load(Ordering::Relaxed);
+        if host == 0 || !self.ram.contains(address) {
+            return false;
+        }
+        let blocks = Blocks::new(FORMAT, PhysAddr(self.root.load(Ordering::Relaxed)));
+        let host = host + (block(address) - self.ram.base);
+        // SAFETY: the tables of a VM that runs, which nothing else changes meanwhile; EL2 maps its arena one to one. RAM is
+        // whole blocks, so the block is the VM's.
+        let mapped = unsafe { map_block(&blocks, address, host, Stage2Attributes::RAM) };
+        // The store before the walk of the access that is repeated (Arm ARM D8.17.1); the return to the guest is the
+        // context synchronization.
+        cpu::dsb_ishst();
+        mapped
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use turnstile_paging::{BLOCK, PageTable, Tables};
+
+    /// Tables on the host's heap, for ever.
+    pub(crate) struct Heap;
+
+    impl Tables for Heap {
+        fn allocate(&mut self, bytes: u64) -> Option<PhysAddr> {
+            let words = vec![0_u64; 2 * bytes as usize / 8].leak();
+            Some(PhysAddr((words.as_ptr() as u64).next_multiple_of(bytes)))
+        }
+        fn free(&mut self, _: PhysAddr, _: u64) {}
+        fn read(&self, table: PhysAddr, index: usize) -> u64 {
+            // SAFETY: a table that was allocated, and an index in it.
+            unsafe { (table.0 as *const u64).add(index).read() }
+        }
+        fn write(&mut self, table: PhysAddr, index: usize, entry: u64) {
+            // SAFETY: as above.
+            unsafe { (table.0 as *mut u64).add(index).write(entry) }
+        }
+        fn invalidate(&mut self, _: u64, _: u64) {}
+    }
+
+    #[test]
+    fn a_touch_maps_its_block_and_nothing_else() {
+        const RAM: Region = Region { base: 0x4000_0000, size: 4 * BLOCK };
+        const HOST: u64 = 0x8_4020_0000;
+        let mut table = PageTable::new(FORMAT, &mut Heap).unwrap();
+        table.map_on_demand(&mut Heap, RAM.base, PhysAddr(HOST), RAM.size, Stage2Attributes::RAM).unwrap();
+        let demand = Demand::new(RAM);
+        assert!(!demand.touch(RAM.base), "no life has begun");
+        demand.prepare(table.root().0, None);
+        assert!(!demand.touch(RAM.base), "all is mapped");
+        demand.prepare(table.root().0, Some(HOST));
+        assert!(demand.touch(RAM.base + BLOCK + 0x1234));
+        let at = |address| table.translate(&Heap, address).map(|found| found.address.0);
+        assert_eq!(at(RAM.base + BLOCK + 8), Some(HOST + BLOCK + 8));
+        assert_eq!((at(RAM.base), at(RAM.base + 2 * BLOCK)), (None, None));
+        for outside in [0, RAM.base - 1, RAM.base + RAM.size, u64::MAX] {
+            assert!(!demand.touch(outside), "{outside:#x}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Physical memory: the hypervisor's own, and guests'.
+
+pub mod demand;
+pub mod flash;
+#[cfg(target_os = "none")]
+pub mod guest;
+#[cfg(target_os = "none")]
+pub mod host;
+pub mod stolen;
+
+#[cfg(target_os = "none")]
+pub use guest::{FlashMemory, GuestMemory};
+#[cfg(target_os = "none")]
+pub use host::{free_bytes, stolen_time_records, vcpu_stack};
+#[cfg(target_os = "none")]
+pub use turnstile_arch_common::memory::Error;

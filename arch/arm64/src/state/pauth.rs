@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Pointer authentication keys (Arm ARM D8.10). EL2 does not use pointer authentication, so they are a guest's.
+
+use crate::cpu::regs;
+
+/// Defines the keys, in halves.
+macro_rules! keys {
+    ($($register:ident)*) => {
+        /// A vCPU's keys, while they are not in a CPU. The default is what they are reset to.
+        #[derive(Debug, Default)]
+        #[allow(non_snake_case, reason = "the architecture's names")]
+        pub struct Keys { $($register: u64,)* }
+
+        impl Keys {
+            /// Stores the registers.
+            pub fn save(&mut self) {
+                $(self.$register = regs::$register.read();)*
+            }
+
+            /// Loads the registers.
+            ///
+            /// # Safety
+            /// They are those of the vCPU that is to use them.
+            pub unsafe fn load(&self) {
+                // SAFETY: the caller's promise; EL2 has pointer authentication disabled.
+                unsafe { $(regs::$register.write(self.$register);)* }
+            }
+        }
+    };
+}
+
+keys! {
+    APIAKeyLo_EL1 APIAKeyHi_EL1 APIBKeyLo_EL1 APIBKeyHi_EL1 APDAKeyLo_EL1 APDAKeyHi_EL1 APDBKeyLo_EL1 APDBKeyHi_EL1
+    APGAKeyLo_EL1 APGAKeyHi_EL1
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Facilities that a vCPU gets when it first uses them: FP, SIMD and SVE; the PMU; debug registers; keys of pointer
+//! authentication.
+//!
+//! A facility's registers are left in a physical CPU until another vCPU needs them there. Each CPU knows whose they
+//! are, its *holders*. [`load`] opens to a vCPU what it holds and lets the rest trap; the first use ([`trap`], [`claim`])
+//! stores the registers of the holder and loads those of the vCPU, which holds them from then on. [`put`] leaves
+//! them where they are, so that a vCPU that comes back to find nobody in between pays nothing; what would act on others
+//! (counting, breakpoints) is stopped. A vCPU that goes to another CPU takes everything along ([`depart`]).
+//!
+//! Claiming always loads all registers of a facility, and a reset forgets what they were ([`reset`]), so nothing
+//! that one guest has left is ever seen by another, or by its own next life.
+
+#[cfg(test)]
+mod tests;
+
+use core::cell::Cell;
+use core::ptr;
+
+use crate::cpu::mode::Mode;
+use crate::cpu::{self, class};
+use crate::state::facilities::{Facility, State};
+use crate::state::traps::{self, Open};
+use crate::state::{common, debug, pmu, sve};
+use crate::vm::{Vcpu, Vm};
+
+/// Whose facilities a physical CPU has in its registers.
+///
+/// Only that CPU touches it, and only in functions of this module that do not call each other's callers; so cells do.
+#[derive(Debug)]
+pub struct Holders {
+    of: [Cell<*const Vcpu>; Facility::ALL.len()],
+}
+
+// SAFETY: each CPU touches only its own, which the functions of this module reach through `cpu::this`; interrupts are
+// masked at EL2.
+unsafe impl Sync for Holders {}
+// SAFETY: as above; before its CPU starts, the boot CPU alone has it.
+unsafe impl Send for Holders {}
+
+impl Holders {
+    /// Makes those of a CPU that has not started: nobody's.
+    pub const fn new() -> Self {
+        Self { of: [const { Cell::new(ptr::null()) }; Facility::ALL.len()] }
+    }
+
+    /// Returns the holder.
+    fn holder(&self, facility: Facility) -> Option<&'static Vcpu> {
+        // SAFETY: null, or a vCPU, which lives for ever.
+        unsafe { self.of[facility as usize].get().as_ref() }
+    }
+
+    fn holds(&self, facility: Facility, vcpu: &Vcpu) -> bool {
+        ptr::eq(self.of[facility as usize].get(), vcpu)
+    }
+
+    /// Returns what `vcpu` uses without a trap.
+    fn open_to(&self, vcpu: &Vcpu) -> Open {
+        let mut open = Open::NONE;
+        for facility in Facility::ALL {
+            if self.holds(facility, vcpu) {
+                open |= facility.open(&vcpu.vm.offer);
+            }
+        }
+        open
+    }
+}
+
+impl Default for Holders {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Sets up this CPU: everything traps and is nobody's.
+pub fn start_cpu<M: Mode>() {
+    let vector_length = if sve::exists() { traps::opened(Open::FP | Open::SVE, sve::longest) } else { 0 };
+    common::note(vector_length, pmu::implemented());
+    pmu::abandon();
+    debug::abandon();
+    traps::start_cpu::<M>();
+}
+
+/// Returns a vCPU's state. Not to be kept over a call of another function of this module.
+#[allow(clippy::mut_from_ref, reason = "the contract of `Vcpu::facilities` makes the reference unique")]
+fn state(vcpu: &Vcpu) -> &mut State {
+    // SAFETY: only the CPU that last ran the vCPU gets here, and nothing keeps the reference.
+    unsafe { vcpu.facilities() }
+}
+
+/// The part of loading a vCPU that is about facilities. Once per [`put`] or [`reset`].
+pub fn load(vcpu: &'static Vcpu) {
+    if vcpu.vm.pmu {
+        // Its model reads the free-running counter.
+        release(Facility::Pmu);
+        state(vcpu).trapped_pmu.load();
+    }
+    // What acts without being accessed must be there.
+    if state(vcpu).pmu.is_active() && !take(Facility::Pmu, vcpu) {
+        // SAFETY: the vCPU holds the counters and becomes resident.
+        unsafe { state(vcpu).pmu.start() };
+    }
+    if state(vcpu).debug.is_active() && !take(Facility::Debug, vcpu) {
+        // SAFETY: as above.
+        unsafe { state(vcpu).debug.start() };
+    }
+    traps::set(cpu::this().slot::<Holders>().open_to(vcpu));
+}
+
+/// The part of putting a vCPU that is about facilities.
+pub fn put(vcpu: &Vcpu) {
+    let holders = cpu::this().slot::<Holders>();
+    let state = state(vcpu);
+    if vcpu.vm.pmu {
+        state.trapped_pmu.put();
+    }
+    if holders.holds(Facility::Pmu, vcpu) {
+        state.pmu.stop();
+    }
+    if holders.holds(Facility::Debug, vcpu) {
+        state.debug.stop();
+    }
+}
+
+/// Takes everything of a vCPU out of this CPU, which ran it last, before another CPU loads it. Behind [`put`].
+pub fn depart(vcpu: &Vcpu) {
+    for facility in Facility::ALL {
+        if cpu::this().slot::<Holders>().holds(facility, vcpu) {
+            release(facility);
+        }
+    }
+}
+
+/// Puts a vCPU's facilities into their reset state, on the CPU that last ran it. Behind it comes [`load`], or a life
+/// in which the vCPU is not loaded.
+pub fn reset(vcpu: &Vcpu) {
+    let holders = cpu::this().slot::<Holders>();
+    for facility in Facility::ALL {
+        if holders.holds(facility, vcpu) {
+            abandon(facility);
+        }
+    }
+    state(vcpu).reset();
+}
+
+/// A trapped instruction: gives the resident vCPU the facility, so that the instruction can be executed again. False if
+/// it is not part of this machine.
+pub fn trap(vcpu: &'static Vcpu, exception: u64) -> bool {
+    match exception {
+        class::FP => claim(vcpu, Facility::Vector),
+        class::SVE if vcpu.vm.offer.sve => claim(vcpu, Facility::Vector),
+        class::PAUTH if vcpu.vm.offer.pauth => claim(vcpu, Facility::Pauth),
+        _ => false,
+    }
+}
+
+/// Gives the resident vCPU a facility, so that the access that trapped can be made again. False if it has it.
+pub fn claim(vcpu: &'static Vcpu, facility: Facility) -> bool {
+    let taken = take(facility, vcpu);
+    traps::set(cpu::this().slot::<Holders>().open_to(vcpu));
+    taken
+}
+
+/// Gives the resident vCPU all that its VM has, as images for ablation do at the start: the state that they switch on
+/// exits must not trap at EL2.
+#[cfg(feature = "ablation")]
+pub fn claim_all(vcpu: &'static Vcpu) {
+    let offer = vcpu.vm.offer;
+    let has = |facility| match facility {
+        Facility::Pmu => offer.pmu == pmu::Kind::Owned,
+        Facility::Pauth => offer.pauth,
+        Facility::Vector | Facility::Debug => true,
+    };
+    Facility::ALL.into_iter().filter(|facility| has(*facility)).for_each(|facility| {
+        claim(vcpu, facility);
+    });
+}
+
+/// Says whether this CPU's counters are those of `vcpu`, and so their interrupt.
+pub fn counts(vcpu: &Vcpu) -> bool {
+    cpu::this().slot::<Holders>().holds(Facility::Pmu, vcpu)
+}
+
+/// Locks the OS lock of the resident vCPU, or unlocks it (OSLAR_EL1).
+pub fn set_os_lock(vcpu: &'static Vcpu, value: u64) {
+    claim(vcpu, Facility::Debug);
+    // SAFETY: the vCPU is resident and holds the debug registers.
+    unsafe { state(vcpu).debug.set_os_lock(value) };
+}
+
+/// Returns OSLSR_EL1 of the resident vCPU.
+pub fn os_lock_status(vcpu: &Vcpu) -> u64 {
+    state(vcpu).debug.os_lock_status()
+}
+
+/// Makes `vcpu` the holder. False if it is already.
+fn take(facility: Facility, vcpu: &'static Vcpu) -> bool {
+    let holders = cpu::this().slot::<Holders>();
+    if holders.holds(facility, vcpu) {
+        return false;
+    }
+    with_access(facility, vcpu.vm, || {
+        release(facility);
+        // SAFETY: the vCPU is resident or becomes so, and the registers are nobody's.
+        unsafe { state(vcpu).load(facility) };
+    });
+    holders.of[facility as usize].set(vcpu);
+    true
+}
+
+/// Stores the holder's registers, which are nobody's from then on.
+fn release(facility: Facility) {
+    let Some(holder) = cpu::this().slot::<Holders>().holder(facility) else { return };
+    with_access(facility, holder.vm, || state(holder).save(facility));
+    abandon(facility);
+}
+
+/// Forgets the holder. What would act on others is switched off; the rest nobody can reach.
+fn abandon(facility: Facility) {
+    match facility {
+        Facility::Pmu => pmu::abandon(),
+        Facility::Debug => debug::abandon(),
+        Facility::Vector | Facility::Pauth => {}
+    }
+    cpu::this().slot::<Holders>().of[facility as usize].set(ptr::null());
+}
+
+/// Does something with a facility's registers for a vCPU of `vm`. Only vectors trap at EL2.
+fn with_access(facility: Facility, vm: &Vm, action: impl FnOnce()) {
+    match facility {
+        Facility::Vector => traps::opened(facility.open(&vm.offer), action),
+        _ => action(),
+    }
+}

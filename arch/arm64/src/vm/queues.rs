@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Run queues as far as waking takes them, and how a vCPU hears of what is posted to it: by a kick, or by being woken.
+
+use core::marker::PhantomData;
+
+use turnstile_threads::Queues;
+use turnstile_vgic::Model;
+use turnstile_vm::attention::{KickToken, Posted, Reasons};
+use turnstile_vm::lifecycle::Stop;
+
+use super::objects::{Vcpu, Vm};
+use super::thread::Thread;
+use crate::cpu::{self, PerCpu};
+use crate::irq::{Gic, in_gic};
+use crate::time;
+
+/// The run queue of a physical CPU, for that CPU alone.
+pub type Scheduler = turnstile_threads::Scheduler<Vcpu, Residue>;
+/// All vCPUs that share CPUs.
+pub type System = turnstile_threads::System<Vcpu, PerCpu>;
+
+/// What vCPUs have left behind on a CPU.
+pub struct Residue {
+    /// Which vCPU of each VM ran here last: its translations are in the TLB.
+    pub last: [u32; 256],
+    /// Whose vectors are in use: of this model, and timed or not.
+    pub vectors: Option<(Model, bool)>,
+    /// Whether WFE traps: somebody waits.
+    pub waited_for: bool,
+}
+
+impl Default for Residue {
+    fn default() -> Self {
+        const NOBODY: u32 = u32::MAX;
+        Self { last: [NOBODY; 256], vectors: None, waited_for: false }
+    }
+}
+
+/// The architecture with the GIC `G`.
+pub struct On<G>(PhantomData<G>);
+
+impl<G: Gic> Queues for On<G> {
+    turnstile_threads::queues_of!(PerCpu, Vcpu, Thread, Residue);
+
+    fn this() -> &'static PerCpu {
+        cpu::this()
+    }
+
+    fn notify(vcpu: &Vcpu, posted: Posted) {
+        vcpu.notify::<G>(posted);
+    }
+
+    fn ticks() -> u64 {
+        time::ticks()
+    }
+
+    fn reschedule(token: KickToken) {
+        G::reschedule(token);
+    }
+}
+
+impl Vcpu {
+    /// Does what a post to this vCPU's attention word demands. A kick is spared where the vCPU is resident on the
+    /// calling CPU, which looks before it enters a guest anyway.
+    #[inline] // On the path of every cross-CPU interrupt.
+    pub fn notify<G: Gic>(&self, posted: Posted) {
+        match posted {
+            Posted::Kick(token) if token != cpu::this().kick_token() => G::kick(token),
+            Posted::Kick(_) | Posted::Seen => {}
+            Posted::Wake => turnstile_threads::wake::<On<G>>(self),
+        }
+    }
+
+    /// The same for a poster that is another vCPU in an exit: this one is not resident on the calling CPU.
+    #[inline(always)] // Once per target of an SGI.
+    pub fn notify_other<G: Gic>(&self, posted: Posted) {
+        match posted {
+            Posted::Seen => {}
+            Posted::Kick(token) => G::kick(token),
+            Posted::Wake => turnstile_threads::wake::<On<G>>(self),
+        }
+    }
+
+    /// Sets reasons to look, and makes the vCPU do so.
+    pub fn post(&self, reasons: Reasons) {
+        fn post<G: Gic>(vcpu: &Vcpu, reasons: Reasons) {
+            vcpu.notify::<G>(vcpu.attention.post(reasons));
+        }
+        in_gic!(post(self, reasons));
+    }
+}
+
+impl Vm {
+    /// Raises `reasons` with every vCPU, kicking those that may be in the guest.
+    pub fn raise_all(&self, reasons: Reasons) {
+        for vcpu in self.vcpus() {
+            vcpu.post(reasons);
+        }
+    }
+
+    /// Begins to stop the VM, if it runs.
+    pub fn stop(&self, reason: Stop) {
+        if self.lifecycle.begin_stop(reason) {
+            self.raise_all(Reasons::STOP);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From the firmware to the hypervisor's main function, and its end.
+//!
+//! | file | what |
+//! |---|---|
+//! | `boot.S`, `start` | from skiboot to the hypervisor's main function |
+//! | `area` | all that each physical CPU has for itself |
+//! | `fault` | the last words of the hypervisor |
+
+mod area;
+#[cfg(target_os = "none")]
+pub mod fault;
+#[cfg(target_os = "none")]
+mod start;
+
+#[cfg(target_os = "none")]
+pub use start::{Host, NO_INPUT};

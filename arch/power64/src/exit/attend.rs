@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! vCPUs that do not run: those that have ceded their CPU (H_CEDE), and the waiting room of those that are stopped, or whose
+//! VM is. A vCPU that shares CPUs gives its own away meanwhile; nothing refers to its exclusive state across that.
+
+use turnstile_exitstat::Reason;
+use turnstile_papr::processors::Start;
+use turnstile_papr::vpa::Areas;
+use turnstile_vm::attention::Reasons;
+use turnstile_vm::lifecycle::Phase;
+
+use super::inject;
+use crate::sched;
+use crate::vcpu::frame::Frame;
+use crate::vcpu::idle::serve;
+use crate::vcpu::{facility, idle, interrupts, statistics, switch};
+use crate::vm::Vcpu;
+use crate::vm::monitor::Monitor;
+use crate::vm::queues::{Power, SENT};
+
+/// Waits until the vCPU has an interrupt that it takes, or is prodded. What others ask for is done meanwhile.
+pub(super) fn cede(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    let told = vcpu.owned(|owned| owned.areas.vpa.is_some());
+    if told {
+        rest(vcpu);
+    }
+    wait(frame, vcpu, monitor);
+    if told {
+        go_on(vcpu);
+    }
+}
+
+/// The guest is told that the vCPU waits.
+#[inline(never)] // Apart from the wait of those that want to know nothing.
+fn rest(vcpu: &'static Vcpu) {
+    vcpu.owned(|owned| owned.areas.rest(vcpu.vm));
+}
+
+/// The guest is told that it goes on. If it has begun anew meanwhile, it has no area.
+#[inline(never)] // As above.
+fn go_on(vcpu: &'static Vcpu) {
+    vcpu.owned(|owned| owned.areas.go_on(vcpu.vm));
+}
+
+#[inline(always)] // Part of its one caller.
+fn wait(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    loop {
+        if vcpu.attention.is_pending() {
+            // A vCPU that has begun anew does not wait, nor one that goes on elsewhere.
+            if attend(frame, vcpu, monitor) != Attended::Same {
+                return;
+            }
+        } else if interrupts::wakes(vcpu) {
+            return;
+        } else {
+            pause(frame, vcpu, monitor, move || vcpu.attention.is_pending() || interrupts::wakes(vcpu));
+        }
+    }
+}
+
+/// Stops this CPU, of a pinned vCPU, until anything is pending ([`idle::wait`]).
+#[inline(never)] // It needs no stack frame if it is alone.
+fn stop(frame: &mut Frame) -> bool {
+    statistics::uncounted(frame, idle::wait)
+}
+
+/// Waits until this CPU has an interrupt; a vCPU that shares CPUs waits for its turn, too, and until it `wants` to run.
+fn pause(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor, wants: impl FnMut() -> bool) {
+    if let Some(thread) = &vcpu.thread {
+        let serve = |due| serve(due, Some(vcpu), monitor);
+        return statistics::uncounted(frame, || sched::wait::<Power>(vcpu, thread, wants, serve));
+    }
+    let due = stop(frame);
+    serve(due, Some(vcpu), monitor);
+}
+
+/// The guest hints that it could wait (H_CONFER): it goes on at once unless another one wants its CPU.
+pub(super) fn give_way(frame: &mut Frame, vcpu: &'static Vcpu) {
+    if let Some(thread) = &vcpu.thread {
+        statistics::uncounted(frame, || sched::give_way::<Power>(vcpu, thread));
+    }
+}
+
+/// Does what the attention word names until it names nothing. Behind it the guest is entered.
+pub(super) fn settle(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    while vcpu.attention.is_pending() {
+        attend(frame, vcpu, monitor);
+    }
+}
+
+/// What attending has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attended {
+    /// The vCPU goes on.
+    Same,
+    /// It has been reset.
+    Begun,
+    /// It has been interrupted.
+    Interrupted,
+}
+
+/// Looks at what the attention word names, once.
+fn attend(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Attended {
+    let reasons = vcpu.attention.take();
+    let stops = reasons.contains(Reasons::STOP);
+    if stops || !vcpu.vm.processors.is_on(vcpu.index) {
+        // In the life that ends: the last one to acknowledge lets the next one begin.
+        statistics::end(vcpu, frame.timing);
+        if stops {
+            acknowledge_stop(vcpu, monitor);
+        } else {
+            // It may be about to start already, and what it was sent since is for that.
+            vcpu.attention.raise(reasons & KEPT);
+        }
+        wait_for_start(frame, vcpu, monitor);
+        return Attended::Begun;
+    }
+    if reasons.contains(Reasons::NMI) {
+        inject::system_reset(frame);
+        // The others are looked at before the guest is entered.
+        vcpu.attention.raise(reasons.difference(Reasons::NMI));
+        return Attended::Interrupted;
+    }
+    if reasons.contains(Reasons::INBOX) {
+        interrupts::drain(vcpu);
+    }
+    if reasons.contains(Reasons::UNHALT) {
+        interrupts::prod(vcpu);
+    }
+    if reasons.contains(Reasons::REMOTE) {
+        facility::set_modes(vcpu, |_| {});
+        interrupts::receive(vcpu);
+    }
+    if reasons.contains(Reasons::RESCHEDULE)
+        && let Some(thread) = &vcpu.thread
+    {
+        statistics::uncounted(frame, || sched::reschedule::<Power>(vcpu, thread));
+    }
+    Attended::Same
+}
+
+/// Leaves the VM's stop to be finished by whoever acknowledges last.
+pub(super) fn acknowledge_stop(vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    if !matches!(vcpu.vm.lifecycle.phase(), Phase::Stopping(_)) {
+        return;
+    }
+    // Nothing refers to the guest's memory any more when it is given back.
+    vcpu.owned(|owned| owned.areas = Areas::default());
+    if let Some(stop) = vcpu.vm.lifecycle.acknowledge(vcpu.index) {
+        vcpu.vm.end();
+        monitor.stopped(vcpu.vm, stop);
+    }
+}
+
+/// Reasons to look that are not dropped while a vCPU waits for its start.
+const KEPT: Reasons = SENT.union(Reasons::INBOX);
+
+/// The waiting room of a vCPU that is stopped, or whose VM is. Physical interrupts are served. Returns with the vCPU reset
+/// and about to run.
+pub(super) fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    let mut posted = Reasons::empty();
+    loop {
+        // Before the word is read: what was posted in an earlier life is gone once the next one runs.
+        let runs = matches!(vcpu.vm.lifecycle.phase(), Phase::Running);
+        let reasons = vcpu.attention.take();
+        posted = if runs { posted | reasons & KEPT } else { Reasons::empty() };
+        if reasons.contains(Reasons::STOP) {
+            acknowledge_stop(vcpu, monitor);
+        }
+        if vcpu.index == 0 {
+            monitor.waiting(vcpu.vm);
+        }
+        if matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
+            && let Some(start) = vcpu.vm.processors.take_start(vcpu.index)
+        {
+            begin(frame, vcpu, start);
+            // What came while the vCPU waited is looked at before it runs. So is the run queue: a reason to do that may have
+            // been taken with the others, and nobody would say again that somebody is on the wake list.
+            if vcpu.thread.is_some() {
+                posted |= Reasons::RESCHEDULE;
+            }
+            vcpu.attention.raise(posted);
+            return;
+        }
+        if !vcpu.attention.is_pending() {
+            // The decrementer of the life that has ended does not end the wait.
+            switch::quiet();
+            pause(frame, vcpu, monitor, move || vcpu.attention.is_pending());
+        }
+    }
+}
+
+/// Gives a vCPU its reset state and its start.
+fn begin(frame: &mut Frame, vcpu: &'static Vcpu, start: Start) {
+    statistics::begin(frame, Reason::Start);
+    facility::reset(vcpu);
+    switch::reset_vcpu(frame, start);
+    interrupts::begin(vcpu);
+    if let Some(thread) = &vcpu.thread {
+        thread.begin();
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// The registers that compiled code does not use.
+
+    .section .text.switch, "ax"
+// R3 = where all VSRs, FPSCR and VSCR go (state/fp.rs). MSR.FP, MSR.VEC and MSR.VSX are on meanwhile.
+    .macro  with_vectors
+    mfmsr   %r4
+    lis     %r5, 0x0280                 // MSR.VEC, MSR.VSX
+    ori     %r5, %r5, 0x2000            // MSR.FP
+    or      %r5, %r5, %r4
+    mtmsrd  %r5
+    isync                               // what follows is executed with them on
+    .endm
+
+    .global turnstile_save_vectors
+turnstile_save_vectors:
+    with_vectors
+    li      %r6, 0
+    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63
+    stxvd2x \n, %r6, %r3
+    addi    %r6, %r6, 16
+    .endr
+    mffs    0
+    stfd    0, 1024(%r3)
+    mfvscr  0
+    li      %r6, 1040
+    stxvd2x 32, %r6, %r3
+    // What was changed meanwhile is as it was: others may look at it.
+    lxvd2x  0, 0, %r3
+    li      %r6, 512
+    lxvd2x  32, %r6, %r3
+    mtmsrd  %r4
+    blr
+
+    .global turnstile_load_vectors
+turnstile_load_vectors:
+    with_vectors
+    lfd     0, 1024(%r3)
+    mtfsf   255, 0, 1, 0
+    li      %r6, 1040
+    lxvd2x  32, %r6, %r3
+    mtvscr  0
+    li      %r6, 0
+    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63
+    lxvd2x  \n, %r6, %r3
+    addi    %r6, %r6, 16
+    .endr
+    mtmsrd  %r4
+    blr
+    .text

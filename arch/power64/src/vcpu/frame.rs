@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The exit frame: where exits store a guest's registers, and where they find what they need.
+//!
+//! One frame lies at the top of each stack. HSPRG0 has its address while that stack's guest runs, and R1 while an exit is
+//! handled: so it begins with the linkage area that a called function may write into (ELFv2 ABI, 2.2.3.1).
+
+use turnstile_exitstat::{Page, Timing};
+
+use crate::cpu::area::CPU_IN_FRAME;
+use crate::cpu::{PerCpu, STACK_HEAD};
+use crate::vm::Vcpu;
+
+/// The light handler of all interrupts but calls: takes the frame and the vector; returns zero to re-enter, the attention
+/// word, or a code (`exit/mod.rs:Code`).
+pub type Light = extern "C" fn(&mut Frame, u32) -> u32;
+/// The full tier: takes the frame and why the light tier did not re-enter. Returns when the guest is to be entered.
+pub type Full = extern "C" fn(&mut Frame, u32);
+
+/// Where the vectors go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Entries {
+    /// The light handlers of hypervisor calls: a table that vectors alone look at (`exit/hcall.rs`).
+    pub calls: *const (),
+    /// The handlers that those of `calls` hand on to, where they only take the time.
+    pub inner: *const (),
+    /// The light handler of all other interrupts.
+    pub light: Light,
+    /// The full tier.
+    pub full: Full,
+}
+
+/// The registers of the resident vCPU, and whose they are.
+///
+/// `vectors.S` knows this layout.
+#[repr(C, align(16))]
+pub struct Frame {
+    /// Back chain, CR, LR and TOC of functions that exits call.
+    linkage: [u64; 4],
+    gpr: [u64; 32],
+    /// Link register.
+    pub lr: u64,
+    /// Count register.
+    pub ctr: u64,
+    /// Fixed-point exception register.
+    pub xer: u64,
+    /// Condition register.
+    pub cr: u64,
+    /// Where the guest goes on: in a full exit.
+    pub pc: u64,
+    /// Its machine state: in a full exit.
+    pub msr: u64,
+    /// The vCPU.
+    pub vcpu: *const Vcpu,
+    /// Why a light handler did not finish: a code of `exit/mod.rs:Code`; zero if it did.
+    pub why: u32,
+    /// The offset of the interrupt vector that was taken.
+    pub vector: u32,
+    /// As [`Entries`] has them; null in a frame whose stack is no guest's.
+    calls: *const (),
+    pub(crate) light: Option<Light>,
+    full: Option<Full>,
+    /// The CPU that uses this stack.
+    pub cpu: *const PerCpu,
+    /// The page of the vCPU's statistics, or null. Only its timed entries look at it and at `timing`.
+    pub page: *const Page,
+    /// The exit that is being handled.
+    pub timing: Timing,
+    inner: *const (),
+    /// CFAR, in exits for a facility that is off.
+    pub came_from: u64,
+}
+
+const _: () = {
+    use core::mem::offset_of;
+    assert!(offset_of!(Frame, gpr) == 32);
+    assert!(offset_of!(Frame, lr) == 288);
+    assert!(offset_of!(Frame, ctr) == 296);
+    assert!(offset_of!(Frame, xer) == 304);
+    assert!(offset_of!(Frame, cr) == 312);
+    assert!(offset_of!(Frame, pc) == 320);
+    assert!(offset_of!(Frame, msr) == 328);
+    assert!(offset_of!(Frame, vcpu) == 336);
+    assert!(offset_of!(Frame, why) == 344);
+    assert!(offset_of!(Frame, vector) == 348);
+    assert!(offset_of!(Frame, calls) == 352);
+    assert!(offset_of!(Frame, light) == 360);
+    assert!(offset_of!(Frame, full) == 368);
+    assert!(offset_of!(Frame, cpu) == 376 && CPU_IN_FRAME == 376);
+    assert!(offset_of!(Frame, page) == 384);
+    assert!(offset_of!(Frame, timing) == 392);
+    assert!(offset_of!(Frame, inner) == 408);
+    assert!(offset_of!(Frame, came_from) == 416);
+    assert!(size_of::<Frame>() == 432);
+    assert!(size_of::<Frame>() as u64 <= STACK_HEAD && STACK_HEAD.is_multiple_of(16));
+};
+
+impl Frame {
+    /// Makes the frame of a stack on which no guest runs.
+    pub fn idle(cpu: *const PerCpu) -> Self {
+        Self {
+            linkage: [0; 4],
+            gpr: [0; 32],
+            lr: 0,
+            ctr: 0,
+            xer: 0,
+            cr: 0,
+            pc: 0,
+            msr: 0,
+            vcpu: core::ptr::null(),
+            why: 0,
+            vector: 0,
+            calls: core::ptr::null(),
+            light: None,
+            full: None,
+            cpu,
+            page: core::ptr::null(),
+            timing: Timing::NONE,
+            inner: core::ptr::null(),
+            came_from: 0,
+        }
+    }
+
+    /// Makes an empty frame for `vcpu`, whose statistics are in `page` if it keeps any, and whose exits lead to `entries`.
+    pub fn new(cpu: *const PerCpu, vcpu: &'static Vcpu, page: *const Page, entries: Entries) -> Self {
+        let Entries { calls, inner, light, full } = entries;
+        Self { vcpu, page, calls, inner, light: Some(light), full: Some(full), ..Self::idle(cpu) }
+    }
+
+    /// Clears every register of the guest.
+    pub fn clear(&mut self) {
+        self.gpr = [0; 32];
+        (self.lr, self.ctr, self.xer, self.cr, self.pc, self.msr) = (0, 0, 0, 0, 0, 0);
+    }
+
+    /// Reads a general register, when it has been stored.
+    #[inline(always)] // One load.
+    pub fn gpr(&self, number: usize) -> u64 {
+        self.gpr[number & 31]
+    }
+
+    /// Writes a general register, where it has been stored and is loaded again.
+    #[inline(always)] // One store.
+    pub fn set_gpr(&mut self, number: usize, value: u64) {
+        self.gpr[number & 31] = value;
+    }
+
+    /// Stores the arguments of a hypervisor call that goes on to the full tier: R4 to R10.
+    #[inline(always)] // A few stores.
+    pub fn set_arguments(&mut self, arguments: [u64; 7]) {
+        self.gpr[4..11].copy_from_slice(&arguments);
+    }
+
+    /// The arguments of a hypervisor call in the full tier: R4 to R10.
+    pub fn arguments(&self) -> [u64; 7] {
+        core::array::from_fn(|n| self.gpr[4 + n])
+    }
+}

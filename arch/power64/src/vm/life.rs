@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The lives of a VM: how one begins and ends, and the memory that it has meanwhile.
+
+use core::sync::atomic::Ordering;
+
+use turnstile_exitstat::Page;
+use turnstile_paging::{BLOCK, Blocks, Partition, PartitionAttributes, PhysAddr};
+use turnstile_papr::Memory;
+use turnstile_papr::process_table::RADIX;
+use turnstile_papr::processors::Start;
+use turnstile_papr::xive::Failure;
+use turnstile_vm::lifecycle::Phase;
+
+use super::{BootState, GUEST_LPCR, Life, Vm};
+use crate::cpu;
+use crate::cpu::regs::lpcr;
+use crate::memory::{GuestRam, kept, partition, user};
+
+impl Vm {
+    /// Prepares the VM's next life: its partition-scoped tables, its RAM and what maps it on demand, and what its first vCPU
+    /// begins with. Nothing if the VM runs.
+    pub fn prepare(&self, tables: u64, ram: GuestRam, blocks: Option<Blocks<Partition>>, boot: BootState) {
+        if matches!(self.lifecycle.phase(), Phase::Running | Phase::Stopping(_)) {
+            return;
+        }
+        // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
+        unsafe { *self.life.get() = Life { tables, boot, ram, blocks } };
+        // What the firmware has not taken back is in memory that nobody gets; it was kept when the life before ended.
+        let _ = self.reset_interrupts();
+        self.vcpus().iter().for_each(|vcpu| vcpu.forget());
+        let little_endian = boot.little_endian;
+        self.processors.reset(Start { entry: boot.pc, argument: boot.r3, little_endian });
+        let order = if little_endian { lpcr::ILE } else { 0 };
+        self.lpcr.store(GUEST_LPCR | order, Ordering::Relaxed);
+        // Every life has its own, which no other VM can find out.
+        self.hash_key.store(cpu::random().unwrap_or(0), Ordering::Relaxed);
+        self.process_table.store(RADIX, Ordering::Relaxed);
+        partition::set(self.lpid(), tables, RADIX);
+    }
+
+    /// Nothing goes anywhere any more, and the controller writes to no memory of the guest. Only while no vCPU runs.
+    ///
+    /// # Errors
+    /// As [`crate::irq::Board::reset`].
+    pub fn reset_interrupts(&self) -> Result<(), Failure> {
+        let result = self.board.reset(&self.life().ram);
+        if self.board.ics().is_some() {
+            self.vcpus().iter().for_each(|vcpu| vcpu.interrupts.icp.reset());
+        }
+        result
+    }
+
+    /// Nothing is translated for this partition any more: its memory is given back, unless the interrupt controller may still
+    /// write to it. No vCPU runs.
+    pub fn end(&self) {
+        if self.reset_interrupts().is_err() {
+            kept::keep(self.life().ram);
+        }
+        partition::set(self.lpid(), 0, 0);
+    }
+
+    /// Sets what translates the processes of the guest, which runs, and makes all CPUs forget what they knew.
+    pub fn set_process_table(&self, entry: u64) {
+        self.process_table.store(entry, Ordering::Relaxed);
+        partition::set_process_table(self.lpid(), entry);
+    }
+
+    /// Maps the block of memory that the guest has touched first; false if it is none that is mapped on demand. By one store:
+    /// another CPU may do the same meanwhile, and stores the same word. Nothing has to be invalidated, since what is not
+    /// mapped is in no TLB; and a walk that misses the store faults again.
+    #[inline] // Once per exit that maps a block.
+    pub fn touch(&self, address: u64) -> bool {
+        let life = self.life();
+        let Some(blocks) = &life.blocks else { return false };
+        let start = address & !(BLOCK - 1);
+        let Some(host) = life.ram.host(start, BLOCK) else { return false };
+        let read = |table: PhysAddr, index| {
+            // SAFETY: the walk yields tables of this VM, which runs, and indexes inside them. Volatile: hardware walkers read and
+            // other CPUs write them; an aligned word is read and written at once, in big-endian order.
+            u64::from_be(unsafe { (table.0 as *const u64).add(index).read_volatile() })
+        };
+        let Some(slot) = blocks.slot(start, PhysAddr(host), PartitionAttributes::RAM, read) else {
+            return false;
+        };
+        // SAFETY: as above; the block is RAM of this VM.
+        unsafe { ((slot.table.0 as *mut u64).add(slot.index)).write_volatile(slot.entry.to_be()) };
+        true
+    }
+
+    /// Forgets what its exits cost, for a new life. Only while no vCPU runs: [`Reasons::START`] lets them write again.
+    pub fn reset_statistics(&self) {
+        self.vcpus().iter().filter_map(|vcpu| vcpu.statistics).for_each(Page::clear);
+    }
+}
+
+/// The RAM of a VM that runs, by guest real addresses: for exits of its vCPUs.
+impl Memory for Vm {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        let host = self.life().ram.host(address, bytes.len() as u64);
+        // SAFETY: RAM of this VM, which runs.
+        host.map(|host| unsafe { user::copy_from(host, bytes) }).is_some()
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> bool {
+        let host = self.life().ram.host(address, bytes.len() as u64);
+        // SAFETY: as above.
+        host.map(|host| unsafe { user::copy_to(host, bytes) }).is_some()
+    }
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From power-on to the hypervisor's main function, and its end.
+//!
+//! | file | what |
+//! |---|---|
+//! | `boot.S`, `start` | from the boot loader to `Host`, on each CPU |
+//! | [`area`] | what modules have for each CPU |
+//! | `fault` | the last words of the hypervisor |
+
+pub mod area;
+#[cfg(target_os = "none")]
+pub mod fault;
+#[cfg(target_os = "none")]
+mod start;
+
+#[cfg(target_os = "none")]
+pub use start::Host;

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The CPU: instructions, registers, and its area.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`area`] | what each CPU has for itself |
+//! | [`regs`] | control registers, model-specific registers, and their fakes |
+//! | [`ports`] | device registers in I/O space |
+//! | [`descriptors`] | global descriptor table and task state segment |
+//! | [`svm`] | control blocks, intercepts, permission maps |
+
+pub mod area;
+pub mod descriptors;
+pub mod ports;
+pub mod regs;
+pub mod svm;
+
+pub use area::{PerCpu, STACK_BLOCK, STACK_HEAD, STACK_TAIL, Slot, this};
+pub use turnstile_arch_common::relax;
+
+/// The time stamp counter (APM vol. 2, 13.2.4). On the host a fake that a test sets.
+#[inline(always)] // A few instructions.
+pub fn ticks() -> u64 {
+    #[cfg(target_os = "none")]
+    // SAFETY: reads a counter.
+    unsafe {
+        core::arch::x86_64::_rdtsc()
+    }
+    #[cfg(not(target_os = "none"))]
+    regs::fakes::read("TSC")
+}
+
+/// Stops this CPU for good.
+pub fn halt() -> ! {
+    loop {
+        #[cfg(target_os = "none")]
+        // SAFETY: waits with interrupts off; changes nothing.
+        unsafe {
+            core::arch::asm!("cli", "hlt", options(nomem, nostack));
+        }
+        #[cfg(not(target_os = "none"))]
+        std::thread::park();
+    }
+}
+
+/// What CPUID says at a leaf and subleaf (APM vol. 3, appendix E): EAX, EBX, ECX, EDX.
+pub fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let result = core::arch::x86_64::__cpuid_count(leaf, subleaf);
+        [result.eax, result.ebx, result.ecx, result.edx]
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = (leaf, subleaf);
+        [0; 4]
+    }
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The objects: a virtual machine and its vCPUs. What others may touch is atomic; the rest belongs to the physical CPU where the vCPU is
+//! resident.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use spin::Once;
+use turnstile_exitstat::Page;
+use turnstile_paging::{Blocks, Nested};
+use turnstile_vapic::Mailbox;
+use turnstile_vm::attention::Attention;
+use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Phase};
+use turnstile_vm::startup::Startup;
+use turnstile_x86policy::features::kvm as feature;
+use turnstile_x86policy::{CpuidTable, Processor};
+
+use crate::board::mitigation;
+use crate::cpu::svm::Vmcb;
+use crate::cpu::{self, PerCpu};
+use crate::irq::board::Board;
+use crate::memory::{GuestRam, user};
+use crate::state::facility::State;
+use crate::state::owned::Owned;
+#[cfg(feature = "ablation")]
+use crate::state::saved::Saved;
+use crate::state::start::BootState;
+use crate::time;
+use crate::vm::thread::Thread;
+
+/// A virtual machine. It exists from boot on; what changes from life to life is its memory and its state.
+pub struct Vm {
+    /// Its number in the bundle.
+    pub id: u8,
+    /// Its name.
+    pub name: String,
+    /// What to do when the guest crashes.
+    pub on_crash: OnCrash,
+    /// Whether its vCPUs keep statistics of their exits.
+    pub statistics: bool,
+    /// Whether its local APICs can be x2APICs.
+    pub x2apic: bool,
+    /// KVM's features that it is offered.
+    pub kvm: Option<u32>,
+    /// Its interrupt controllers.
+    pub board: Board,
+    /// How its vCPUs start.
+    pub startup: Startup,
+    /// Start, stop and restart.
+    pub lifecycle: Lifecycle,
+    vcpus: Once<Vec<&'static Vcpu>>,
+    life: UnsafeCell<Life>,
+}
+
+/// What a VM has for one life.
+#[derive(Debug, Default)]
+pub struct Life {
+    /// The root of the nested page tables.
+    pub nested_root: u64,
+    /// What is added to the time-stamp counter: it starts from zero.
+    pub tsc_offset: u64,
+    /// What its first vCPU begins with.
+    pub boot: BootState,
+    /// Where its RAM is.
+    pub ram: GuestRam,
+    /// What maps it on demand, if it is not mapped from the start.
+    pub blocks: Option<Blocks<Nested>>,
+}
+
+// SAFETY: `life` is written by `Vm::prepare` alone, while no vCPU runs, and read by vCPUs that run.
+unsafe impl Sync for Vm {}
+
+/// What a VM is made from.
+pub struct VmParts {
+    /// See [`Vm::id`].
+    pub id: u8,
+    /// See [`Vm::name`].
+    pub name: String,
+    /// See [`Vm::on_crash`].
+    pub on_crash: OnCrash,
+    /// See [`Vm::statistics`].
+    pub statistics: bool,
+    /// See [`Vm::x2apic`].
+    pub x2apic: bool,
+    /// See [`Vm::kvm`].
+    pub kvm: Option<u32>,
+    /// How many vCPUs it has.
+    pub vcpus: usize,
+}
+
+impl Vm {
+    /// Makes a VM that has never run.
+    pub fn new(parts: VmParts) -> Self {
+        Self {
+            id: parts.id,
+            name: parts.name,
+            on_crash: parts.on_crash,
+            statistics: parts.statistics,
+            x2apic: parts.x2apic,
+            kvm: parts.kvm,
+            board: Board::new(parts.vcpus),
+            startup: Startup::new(parts.vcpus),
+            lifecycle: Lifecycle::new(parts.vcpus as u32),
+            vcpus: Once::new(),
+            life: UnsafeCell::default(),
+        }
+    }
+
+    /// What a vCPU of the VM is.
+    pub fn processor(&self, index: usize) -> Processor {
+        let count = self.startup.vcpus() as u32;
+        let speculation = mitigation::offer();
+        Processor { id: index as u32, count, x2apic: self.x2apic, kvm: self.kvm, speculation }
+    }
+
+    /// Gives the VM its vCPUs, once.
+    pub fn set_vcpus(&self, vcpus: Vec<&'static Vcpu>) {
+        self.vcpus.call_once(|| vcpus);
+    }
+
+    /// Returns the vCPUs.
+    pub fn vcpus(&self) -> &[&'static Vcpu] {
+        self.vcpus.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns vCPU `index`.
+    pub fn vcpu(&self, index: usize) -> Option<&'static Vcpu> {
+        self.vcpus().get(index).copied()
+    }
+
+    /// Prepares the VM's next life: the root of its nested page tables, its RAM and what maps it on demand, and what its first
+    /// vCPU begins with. Nothing if the VM runs.
+    pub fn prepare(&self, nested_root: u64, ram: GuestRam, blocks: Option<Blocks<Nested>>, boot: BootState) {
+        if matches!(self.lifecycle.phase(), Phase::Running | Phase::Stopping(_)) {
+            return;
+        }
+        let tsc_offset = time::ticks().wrapping_neg();
+        // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
+        unsafe { *self.life.get() = Life { nested_root, tsc_offset, boot, ram, blocks } };
+        self.board.reset();
+        self.startup.reset();
+    }
+
+    /// What it has for this life. For its vCPUs, from the start of one to its stop.
+    #[inline(always)] // An address computation.
+    pub fn life(&self) -> &Life {
+        // SAFETY: nobody writes while a vCPU runs; the start of the VM is ordered behind that (`Lifecycle`, `Startup`).
+        unsafe { &*self.life.get() }
+    }
+
+    /// Says whether its guest is offered a feature of KVM's interface.
+    #[inline]
+    pub fn offers(&self, feature: u32) -> bool {
+        self.kvm.is_some_and(|features| features & feature != 0)
+    }
+
+    /// Reads a word of its RAM; `None` outside. For exits of its vCPUs.
+    pub fn read_word(&self, address: u64) -> Option<u16> {
+        let mut bytes = [0; 2];
+        let host = self.life().ram.host(address, bytes.len() as u64)?;
+        // SAFETY: RAM of this VM, which runs.
+        unsafe { user::copy_from(host, &mut bytes) };
+        Some(u16::from_le_bytes(bytes))
+    }
+}
+
+/// A vCPU.
+#[repr(C)]
+pub struct Vcpu {
+    /// Why it must look before it enters its guest. First: the light path loads it on every exit.
+    pub attention: Attention,
+    /// Its VM.
+    pub vm: &'static Vm,
+    /// Its number in the VM, and its APIC ID.
+    pub index: usize,
+    /// The physical CPU it is pinned to, or where it begins.
+    pub cpu: &'static PerCpu,
+    /// Interrupts posted by others.
+    pub mailbox: Mailbox,
+    /// Whether the 8254 rings by its timer: written and read where it is resident.
+    has_8254: AtomicBool,
+    owned: UnsafeCell<Owned>,
+    /// What CPUID answers to it.
+    pub cpuid: CpuidTable,
+    /// What its exits cost, if its VM keeps statistics: its CPU adds, anybody reads.
+    pub statistics: Option<&'static Page>,
+    vmcb: *mut Vmcb,
+    /// Where its state goes on an exit that does without techniques.
+    #[cfg(feature = "ablation")]
+    saved: UnsafeCell<Saved>,
+    facilities: UnsafeCell<State>,
+    /// What it has if it shares CPUs with others; `None` if it is pinned.
+    pub thread: Option<Thread>,
+}
+
+// SAFETY: everything shared is atomic; `owned` and the control block are reached only on the CPU where the vCPU is
+// resident, as the contracts of their functions say.
+unsafe impl Sync for Vcpu {}
+// SAFETY: both may be handed to the CPU that runs the vCPU.
+unsafe impl Send for Vcpu {}
+
+/// Makes the page of a vCPU's statistics.
+#[inline(never)] // Half of the stack, for a moment.
+fn new_page() -> &'static Page {
+    Box::leak(Box::new(Page::new(time::frequency())))
+}
+
+impl Vcpu {
+    /// Makes vCPU `index` of `vm`, pinned to `cpu`; or a thread that begins there.
+    #[inline(never)] // It is larger than a page: one place on the stack is enough.
+    pub fn new(vm: &'static Vm, index: usize, cpu: &'static PerCpu, thread: Option<Thread>) -> Self {
+        Self {
+            attention: Attention::new(),
+            vm,
+            index,
+            cpu,
+            mailbox: Mailbox::new(),
+            has_8254: AtomicBool::new(false),
+            owned: UnsafeCell::new(Owned::new(index, vm.x2apic, vm.offers(feature::POLL_CONTROL))),
+            cpuid: CpuidTable::compose(&cpu::cpuid, &vm.processor(index)),
+            statistics: vm.statistics.then(new_page),
+            #[cfg(feature = "ablation")]
+            saved: Default::default(),
+            vmcb: Box::leak(Vmcb::boxed()),
+            facilities: UnsafeCell::default(),
+            thread,
+        }
+    }
+
+    /// Says whether the 8254 of its VM rings by its timer: the first vCPU's, while that is on.
+    #[inline(always)] // One load.
+    pub fn has_8254(&self) -> bool {
+        self.has_8254.load(Ordering::Relaxed)
+    }
+
+    /// The vCPU is on from now on, or off.
+    pub fn set_on(&self, on: bool) {
+        self.has_8254.store(on && self.index == 0, Ordering::Relaxed);
+    }
+
+    /// Returns the control block: for the CPU where the vCPU is resident.
+    #[inline(always)] // One load.
+    pub fn vmcb(&self) -> *mut Vmcb {
+        self.vmcb
+    }
+
+    /// Uses the control block, under the same contract as [`Vcpu::owned`]; in the full tier, where nothing may refer to it
+    /// while the vCPU gives its CPU away.
+    #[inline(always)] // One load.
+    pub fn with_vmcb<R>(&self, f: impl FnOnce(&mut Vmcb) -> R) -> R {
+        // SAFETY: unique by the contract.
+        f(unsafe { &mut *self.vmcb })
+    }
+
+    /// Returns what it has of facilities. Apart from [`Vcpu::owned`], because the next vCPU on its CPU stores into it.
+    ///
+    /// # Safety
+    /// Only on the physical CPU that last ran the vCPU, and only in functions of `vcpu::facility`, which do not keep it.
+    #[inline(always)] // An address computation.
+    #[allow(clippy::mut_from_ref, reason = "the contract makes the reference unique")]
+    pub unsafe fn facilities(&self) -> &mut State {
+        // SAFETY: unique by the contract.
+        unsafe { &mut *self.facilities.get() }
+    }
+
+    /// Uses what belongs to the CPU where the vCPU is resident: in an exit handler of that CPU, which nothing interrupts.
+    /// `f` does not give the CPU away, and does not get here again.
+    #[inline(always)] // An address computation on the light path.
+    pub fn owned<R>(&self, f: impl FnOnce(&mut Owned) -> R) -> R {
+        // SAFETY: unique by the contract: only the CPU where the vCPU is resident gets here, once at a time.
+        f(unsafe { &mut *self.owned.get() })
+    }
+}
+
+#[cfg(feature = "ablation")]
+impl Vcpu {
+    /// Returns where its state goes on an exit that does without techniques.
+    ///
+    /// # Safety
+    /// Only on the physical CPU where the vCPU is resident, and only once at a time.
+    #[inline(always)] // An address computation.
+    #[allow(clippy::mut_from_ref, reason = "the contract makes the reference unique")]
+    pub unsafe fn saved(&self) -> &mut Saved {
+        // SAFETY: unique by the contract.
+        unsafe { &mut *self.saved.get() }
+    }
+}

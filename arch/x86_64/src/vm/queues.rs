@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Posting to a vCPU, and waking who is parked.
+
+use turnstile_threads::Queues;
+use turnstile_vm::attention::{KickToken, Posted, Reasons};
+
+use super::objects::Vcpu;
+use crate::cpu::{self, PerCpu};
+use crate::irq::lapic;
+use crate::time;
+use crate::vm::thread::Thread;
+
+/// The run queue of a physical CPU, for that CPU alone.
+pub type Scheduler = turnstile_threads::Scheduler<Vcpu, ()>;
+/// All vCPUs that share CPUs.
+pub type System = turnstile_threads::System<Vcpu, PerCpu>;
+
+/// The architecture.
+pub struct Svm;
+
+impl Queues for Svm {
+    turnstile_threads::queues_of!(PerCpu, Vcpu, Thread, ());
+
+    fn this() -> &'static PerCpu {
+        cpu::this()
+    }
+
+    fn notify(vcpu: &Vcpu, posted: Posted) {
+        vcpu.notify(posted);
+    }
+
+    fn ticks() -> u64 {
+        time::ticks()
+    }
+
+    fn reschedule(token: KickToken) {
+        lapic::reschedule(token);
+    }
+}
+
+impl Vcpu {
+    /// Does what a post to this vCPU's attention word demands. A kick is spared where the vCPU is resident on the
+    /// calling CPU, which looks before it enters a guest anyway.
+    #[inline] // On the path of every cross-CPU interrupt.
+    pub fn notify(&self, posted: Posted) {
+        match posted {
+            Posted::Kick(token) if token != cpu::this().kick_token() => lapic::kick(token),
+            Posted::Kick(_) | Posted::Seen => {}
+            Posted::Wake => turnstile_threads::wake::<Svm>(self),
+        }
+    }
+
+    /// Sets reasons to look, and makes the vCPU do so.
+    pub fn post(&self, reasons: Reasons) {
+        self.notify(self.attention.post(reasons));
+    }
+}
+
+impl Thread {
+    /// A life of the vCPU begins.
+    pub fn begin(&self) {
+        self.account.begin(turnstile_threads::stolen::<Svm>(self));
+    }
+
+    /// Returns how many nanoseconds of this life the vCPU was ready and did not run.
+    pub fn stolen(&self) -> u64 {
+        self.account.until(turnstile_threads::stolen::<Svm>(self))
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Turnstile's rows: within their budgets, and the same in every run.
+
+use turnstile::bench::assemble::{self, Assembled};
+use turnstile::bench::budgets;
+use turnstile::bench::document::{Document, Host, Trace};
+use turnstile::bench::platform::Platform;
+use turnstile::bench::selection::Selection;
+use turnstile::bench::subjects::Variant;
+use turnstile::failure::{Failure, Result};
+use turnstile::isa::Isa;
+use turnstile::layout::Layout;
+use turnstile::setup::qemu::Qemu;
+
+/// Rows that two runs are made of: one with one kind of exit, one with two, one with a trapped register.
+const REPEATED: [&str; 3] = ["null-hypercall", "sysreg-trap", "self-sgi"];
+
+/// Rows that every platform of an architecture has, and that say most about it.
+const fn key_rows(isa: Isa) -> &'static [&'static str] {
+    match isa {
+        Isa::Arm64 => &["null-hypercall", "self-sgi", "virtual-ipi", "sgi-to-3-of-4"],
+        Isa::X86_64 => &[
+            "null-hypercall",
+            "cpuid",
+            "io-apic",
+            "x2apic-self-ipi-eoi",
+            "x2apic-self-ipi-pv-eoi",
+            "ipi-halted",
+        ],
+        Isa::Power64 => &["null-hypercall", "prod-cede", "self-ipi-xics", "mmio-store", "ipi-ceded"],
+    }
+}
+
+/// What the names of functions that handle exits have in them: those that the run loops call, and those behind tables.
+const HANDLERS: [&str; 5] = [
+    "turnstile_light_",
+    "turnstile_full_",
+    "turnstile_nested_page_fault",
+    "turnstile_x86_64::exit::",
+    "turnstile_power64::",
+];
+
+/// The row whose operation is to take no exit.
+const WITHOUT_EXIT: &str = "self-ipi-xive";
+
+/// Measures all rows, and compares them with the budgets.
+pub fn budgets(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
+    within(layout, qemu, false, usual(isa, Variant::default()))
+}
+
+/// The same with statistics of the VM's exits, which have their price.
+pub fn statistics(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
+    within(layout, qemu, true, usual(isa, Variant::statistics()))
+}
+
+fn usual(isa: Isa, variant: Variant) -> Variant {
+    Variant { platform: Platform::usual_of(isa), ..variant }
+}
+
+/// The platforms that differ most from the usual one: without VHE, with the other interrupt controller, the other board.
+const DIFFERENT: [&str; 5] = ["max-gicv3-nvhe", "max-gicv2", "raspi4b", "q35-max-xapic", "powernv10"];
+
+/// Compares the most important rows on the platforms that differ most with the budgets there.
+pub fn matrix(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
+    elsewhere(layout, qemu, isa, |platform| DIFFERENT.contains(&platform.name))
+}
+
+/// The same on every platform.
+pub fn platforms(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
+    elsewhere(layout, qemu, isa, |_| true)
+}
+
+fn elsewhere(layout: &Layout, qemu: &Qemu, isa: Isa, wanted: fn(&Platform) -> bool) -> Result<()> {
+    let rows: Vec<String> = key_rows(isa).iter().map(|row| (*row).to_owned()).collect();
+    let elsewhere: Vec<&Platform> =
+        Platform::of(isa).iter().skip(1).filter(|platform| wanted(platform)).collect();
+    let selection = Selection { elsewhere: elsewhere.clone(), ..Selection::own(isa, &rows)? };
+    let document = take(layout, qemu, &selection)?;
+    let usual = Platform::usual_of(isa);
+    let mut all = std::iter::once(usual).chain(elsewhere);
+    all.try_for_each(|platform| budgets::check(layout, platform, false, &document))
+}
+
+fn within(layout: &Layout, qemu: &Qemu, statistics: bool, variant: Variant) -> Result<()> {
+    let platform = variant.platform;
+    let document = measure(layout, qemu, &[], variant)?;
+    if let Some(figure) = document
+        .rows
+        .iter()
+        .find(|figure| figure.exits.is_some_and(|exits| exits < 1.0) && figure.row != WITHOUT_EXIT)
+    {
+        return Err(Failure::failed(format!("{} does not exit", figure.row)));
+    }
+    // A handler's name shows that the code was found where it runs.
+    let handled = |trace: &&Trace| {
+        let is_handler = |name: &str| HANDLERS.iter().any(|part| name.contains(part));
+        trace.folded.iter().any(|part| is_handler(&part.function))
+    };
+    if let Some(trace) = document.traces.iter().find(|trace| trace.row != WITHOUT_EXIT && !handled(trace)) {
+        let what = format!("the trace of {} has wrong names: {:?}", trace.row, trace.folded);
+        return Err(Failure::failed(what));
+    }
+    budgets::check(layout, platform, statistics, &document)
+}
+
+/// Measures some rows twice; the files must be the same but for date and host.
+pub fn repeatable(layout: &Layout, qemu: &Qemu) -> Result<()> {
+    let once = || -> Result<String> {
+        let mut document = measure(layout, qemu, &REPEATED, Variant::default())?;
+        (document.date, document.host) = (String::new(), Host::default());
+        document.json()
+    };
+    let (first, second) = (once()?, once()?);
+    if first == second {
+        return Ok(());
+    }
+    let difference = similar::TextDiff::from_lines(&first, &second);
+    let shown = difference.unified_diff().context_radius(3).to_string();
+    Err(Failure::failed("two runs differ").details(shown))
+}
+
+fn measure(layout: &Layout, qemu: &Qemu, rows: &[&str], variant: Variant) -> Result<Document> {
+    let rows: Vec<String> = rows.iter().map(|row| (*row).to_owned()).collect();
+    let isa = variant.platform.isa();
+    take(layout, qemu, &Selection { trace: true, variant, ..Selection::own(isa, &rows)? })
+}
+
+fn take(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<Document> {
+    let Assembled { document, failures } = assemble::measure(layout, qemu, selection)?;
+    match failures.into_iter().next() {
+        Some(failure) => Err(failure),
+        None => Ok(document),
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a partition may rely on (`selftest`, `pressure`), what no other VM notices or leaves behind, and what a hostile one
+//! cannot do to others.
+
+use turnstile::isa::Isa;
+
+use super::hostile::{self, found_nothing};
+use super::programs;
+use super::scenario::{Scenario, guest};
+use super::victims::Victims;
+
+/// The architecture of this topic.
+const ISA: Isa = Isa::Power64;
+/// The memory of guests that test themselves, or look at their registers.
+const TESTED: &str = "64MiB";
+/// The memory of hostile ones.
+const HOSTILE: &str = "128MiB";
+/// What the victims of this architecture have of their own.
+const VICTIMS: Victims = Victims {
+    isa: ISA,
+    memory: "64MiB",
+    beside: "64MiB",
+    resetting: "16MiB",
+    crash: "give-up",
+    counts: "",
+    report: None,
+    beacons: "count=40 limit=50000",
+};
+/// Attacks after which the guest spins, faults or waits for ever.
+const FOR_EVER: [&str; 5] = ["translated-nowhere", "other-order", "timer-storm", "spin", "halt"];
+/// Attacks that leave the guest able to go on, in groups that take about as long.
+const GROUPS: [(&str, &str); 4] = [
+    ("calls", "hypercalls,hypercalls-random,system-calls,rtas,rtas-blocks,areas,areas-moving,process-tables"),
+    (
+        "registers",
+        "specials-read,specials-write,machine-state,modes,invalidations,doorbells,doorbells-core,stop",
+    ),
+    ("pages", "xive-pages,xive-presentation,xive-calls,xive-storm,memory-outside"),
+    ("instructions", "instructions,instructions-device"),
+];
+
+/// The scenarios of this topic.
+pub fn scenarios() -> Vec<Scenario> {
+    let mut scenarios = Vec::new();
+    for (interrupts, threads) in [("xive", 2), ("xics", 4)] {
+        let controller = format!("interrupts = \"{interrupts}\"");
+        for vcpus in [1, 4] {
+            let threads = threads.min(vcpus);
+            let (which, more) = (
+                format!("{interrupts}-{vcpus}"),
+                format!("vcpus = {vcpus}\nthreads = {threads}\n{controller}"),
+            );
+            scenarios.push(programs::selftest(ISA, &which, TESTED, &more).limit(300));
+            let more = format!("{more}\ncmdline = \"count=20000\"");
+            scenarios.push(programs::pressure(ISA, &which, TESTED, &more).counted());
+        }
+        scenarios.push(programs::ten_million(ISA, interrupts, TESTED, &controller, "pressure-alone"));
+        scenarios.push(programs::load(ISA, interrupts, TESTED, &controller).limit(200));
+    }
+    scenarios.extend([
+        programs::on_demand(ISA, TESTED).limit(300),
+        programs::facilities_alone(ISA, "alone", TESTED, ""),
+        programs::facilities_of_two(ISA, TESTED, "", ""),
+        programs::facilities_shared(ISA, TESTED),
+        // POWER10 has registers that POWER9 does not have.
+        facilities_shared_on_powernv10(),
+    ]);
+    scenarios.extend([VICTIMS.stop(), VICTIMS.start_again(), VICTIMS.spin()]);
+    scenarios.extend(VICTIMS.resets());
+    scenarios.push(programs::echo(ISA, "console/echo", guest("echo", "echo", "16MiB", "")));
+    scenarios.extend(GROUPS.map(|(group, attacks)| survived(group, attacks)));
+    scenarios.extend(FOR_EVER.map(|attack| hostile::for_ever(ISA, attack, HOSTILE, "")));
+    scenarios
+}
+
+/// Two guests that look at their registers, on one CPU of a POWER10.
+fn facilities_shared_on_powernv10() -> Scenario {
+    let mut scenario = programs::facilities_shared(ISA, TESTED);
+    scenario.name = "power64/facilities/powernv10-sharing".into();
+    scenario.config = scenario.config.replacen("[machine]\n", "[machine]\nboard = \"powernv10\"\n", 1);
+    scenario
+}
+
+/// A group of attacks that leave the guest able to go on, with a second VM that must not notice.
+///
+/// Not counted: garbage on a CPU never pauses, and where CPUs take turns each of the others then waits for a whole turn.
+fn survived(group: &str, attacks: &str) -> Scenario {
+    let more = format!("vcpus = 2\ncmdline = \"attack={attacks}\"");
+    let config = hostile::beside(HOSTILE, &more, "count=50");
+    hostile::survived(ISA, format!("hostile/{group}"), config).limit(900).judge(found_nothing)
+}

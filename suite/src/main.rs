@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What developers of Turnstile run: the test suite, mutants, and counts of lines. `./x` passes their commands on to it.
+
+/// Takes the place of the standard library's in every module below: that one panics when nobody reads any more.
+macro_rules! println {
+    ($($line:tt)*) => { turnstile::ui::print_line(format_args!($($line)*)) };
+}
+
+mod ablation;
+mod bench_errors;
+mod benching;
+mod boards;
+mod boards_power;
+mod boards_x86;
+mod bochs;
+mod checks;
+mod chosen;
+#[cfg(test)]
+mod claims;
+mod cli;
+mod debian;
+mod engine;
+mod eoi;
+mod firmware;
+mod flat;
+mod gicv2;
+mod guarded;
+mod guarded_power;
+mod guarded_x86;
+mod guests;
+mod guests_power;
+mod guests_x86;
+mod host;
+mod hostile;
+mod hostile_x86;
+mod hour;
+mod image;
+mod image_power;
+mod image_x86;
+mod layers;
+mod lines;
+mod linux;
+mod linux_power;
+mod linux_x86;
+mod measuring;
+mod metering;
+mod mitigations;
+mod mitigations_power;
+mod modes;
+mod mutants;
+mod peers;
+mod programs;
+mod pulse;
+mod reach;
+mod refusals;
+mod refusals_x86;
+mod refused;
+mod report;
+mod run;
+mod scale;
+mod scenario;
+mod scenarios;
+mod sharing;
+mod sharing_power;
+mod sources;
+mod statistics;
+mod stuck;
+mod victims;
+mod weight;
+
+use std::process::ExitCode;
+
+use cli::{Cli, Commands};
+use turnstile::failure::Result;
+use turnstile::layout::Layout;
+
+fn main() -> ExitCode {
+    turnstile::start::start(execute)
+}
+
+fn execute(cli: &Cli) -> Result<()> {
+    let layout = Layout::find()?;
+    match &cli.command {
+        Commands::Test(options) => run::test(&layout, options),
+        Commands::Mutants(options) => mutants::mutants(&layout, options),
+        Commands::Lines(options) => lines::lines(&layout, options),
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Each measuring guest, alone on either machine, without counting: its rows themselves are the stage
+//! `arm64/bench`.
+
+use turnstile::bench::rows::{ROWS, Row};
+
+use super::scenario::{Scenario, Step};
+
+/// The most vCPUs of a guest that is tried here.
+const VCPUS: u16 = 4;
+
+/// The scenarios of this topic.
+pub fn scenarios() -> Vec<Scenario> {
+    let mut scenarios = Vec::new();
+    for row in ROWS.iter().map(Row::own).filter(|row| row.vcpus <= VCPUS) {
+        // What touches memory is measured as often as its least says.
+        let iterations = if row.touches { "iterations=512" } else { "iterations=1000" };
+        for machine in ["virt", "kvmtool"] {
+            let config = format!(
+                "[[vm]]\nname = \"measure\"\nkernel = \"guest:{}\"\nmachine = \"{machine}\"\n\
+                 cmdline = \"{}\"\n{}",
+                row.guest,
+                row.cmdline(1000),
+                row.table(),
+            );
+            let steps = vec![Step::Expect(0, "@bench row="), Step::Expect(0, iterations)];
+            let name = format!("measuring/{}-{machine}", row.name);
+            let scenario = Scenario::new(name, config, steps);
+            // CPUs that wait for each other take a time slice of a busy host for each answer, unless they are one
+            // thread, as in a counted run.
+            scenarios.push(if row.vcpus > 1 { scenario.counted() } else { scenario });
+        }
+    }
+    scenarios
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Guests that say themselves what they found, on each architecture: that what they may rely on is there, that nothing of
+//! their state is lost or another VM's, and that what is typed comes back.
+
+use turnstile::isa::Isa;
+use turnstile_link::StopReason;
+
+use super::scenario::{Ending, Record, Scenario, Step, guest};
+
+/// All of the guest's own tests; `more` are further lines of its table, as everywhere here.
+pub fn selftest(isa: Isa, which: &str, memory: &str, more: &str) -> Scenario {
+    let steps = vec![Step::Expect(0, "@boot selftest"), Step::Expect(0, "@done passed=")];
+    let config = guest("selftest", "selftest", memory, more);
+    Scenario::at(isa, format!("selftest/{which}"), config, steps).counted().judge(no_failures)
+}
+
+/// The same with memory that is mapped when it is first touched, by any of four vCPUs.
+pub fn on_demand(isa: Isa, memory: &str) -> Scenario {
+    selftest(isa, "on-demand", memory, "vcpus = 4\nmapping = \"on-demand\"")
+}
+
+/// Interrupts as many as can be, each accounted for.
+pub fn pressure(isa: Isa, which: &str, memory: &str, more: &str) -> Scenario {
+    let steps = vec![Step::Expect(0, "@boot pressure"), Step::Expect(0, "@done passed=")];
+    let config = guest("pressure", "pressure", memory, more);
+    Scenario::at(isa, format!("pressure/{which}"), config, steps).limit(300).judge(no_failures)
+}
+
+/// Ten million interrupts, none of which is lost or doubled: the guest's test `test` with these lines.
+pub fn ten_million(isa: Isa, which: &str, memory: &str, more: &str, test: &str) -> Scenario {
+    let more = format!("{more}\ncmdline = \"test={test} count=10000000\"");
+    pressure(isa, &format!("ten-million-{which}"), memory, &more).limit(900).long()
+}
+
+/// The guest's own tests all passed.
+pub fn no_failures(record: &Record) -> Result<(), String> {
+    match record.console(0).contains(" failed=0") {
+        true => Ok(()),
+        false => Err("the guest did not report failed=0".to_owned()),
+    }
+}
+
+/// The mixed load for a second of virtual time.
+pub fn load(isa: Isa, which: &str, memory: &str, more: &str) -> Scenario {
+    let steps = vec![Step::Expect(0, "@boot load"), Step::Expect(0, "@done load")];
+    let config = guest("load", "load", memory, more);
+    Scenario::at(isa, format!("load/{which}"), config, steps).counted()
+}
+
+/// Nothing of the registers that exits could lose gets lost over them, and at first nothing is in them.
+pub fn facilities_alone(isa: Isa, which: &str, memory: &str, more: &str) -> Scenario {
+    let steps = vec![Step::Expect(0, "@boot facilities"), Step::Expect(0, "@done facilities errors=0")];
+    let config = guest("facilities", "facilities", memory, more);
+    Scenario::at(isa, format!("facilities/{which}"), config, steps).counted()
+}
+
+/// Two VMs with different state, one of which starts again and again, never see each other's, nor that of an earlier
+/// life. `again` and `long` are whole lines of their tables.
+pub fn facilities_of_two(isa: Isa, memory: &str, again: &str, long: &str) -> Scenario {
+    let vm = |name: &str, more: &str, options: &str| {
+        guest(name, "facilities", memory, &format!("{more}cmdline = \"{options}\""))
+    };
+    let config = vm("again", again, "seed=1 rounds=2 again") + &vm("long", long, "seed=2 rounds=60");
+    let steps = vec![Step::Started(0, 10), Step::Expect(1, "@done facilities errors=0")];
+    let scenario = Scenario::at(isa, "facilities/two-vms", config, steps);
+    scenario.counted().ending(Ending::Poweroff).judge(nothing_strange)
+}
+
+/// The same of VMs that take turns on a CPU.
+pub fn facilities_shared(isa: Isa, memory: &str) -> Scenario {
+    let vm = |name: &str, options: &str| {
+        let more = format!("cpus = [0]\nschedule = \"shared\"\ncmdline = \"{options}\"");
+        guest(name, "facilities", memory, &more)
+    };
+    let config = vm("long", "seed=1 rounds=30") + &vm("again", "seed=2 rounds=2 again");
+    let steps = vec![Step::Started(1, 5), Step::Expect(0, "@done facilities errors=0")];
+    let scenario = Scenario::at(isa, "facilities/sharing", config, steps);
+    scenario.counted().ending(Ending::Poweroff).judge(nothing_strange)
+}
+
+/// No VM found what is not its own.
+pub fn nothing_strange(record: &Record) -> Result<(), String> {
+    match record.consoles.iter().any(|console| console.contains("@error")) {
+        true => Err("a VM found what is not its own".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// What is typed comes back, also after a restart.
+pub fn echo(isa: Isa, name: &str, config: String) -> Scenario {
+    echo_and(isa, name, config, &[])
+}
+
+/// The same, also more than any FIFO holds, at once.
+pub fn echo_at_length(isa: Isa, name: &str, config: String) -> Scenario {
+    let long = [
+        Step::Type(0, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789-abcdefgh\r"),
+        Step::Expect(
+            0,
+            "@echo 0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789-abcdefgh",
+        ),
+    ];
+    echo_and(isa, name, config, &long)
+}
+
+fn echo_and(isa: Isa, name: &str, config: String, further: &[Step]) -> Scenario {
+    let mut steps = vec![
+        Step::Expect(0, "echo> "),
+        Step::Type(0, "hello, guest\r"),
+        Step::Expect(0, "@echo hello, guest"),
+    ];
+    steps.extend_from_slice(further);
+    steps.extend([
+        Step::Type(0, "reset\r"),
+        Step::Started(0, 2),
+        Step::Expect(0, "@boot echo"),
+        Step::Expect(0, "echo> "),
+        Step::Type(0, "quit\r"),
+        Step::Stopped(0, StopReason::PowerOff),
+    ]);
+    Scenario::at(isa, name, config, steps)
+}
+
+/// What is typed comes back from a guest of its own on the CPU of this number, on a machine with these lines. The guest's
+/// machine is of this model.
+pub fn echo_on_board(isa: Isa, name: &str, machine: &str, model: &str, cpu: u16) -> Scenario {
+    let vm = guest("echo", "echo", "16MiB", &format!("machine = \"{model}\""));
+    let config = format!("[machine]\n{machine}\n{vm}cpus = [{cpu}]\n");
+    echo_at_length(isa, &format!("boards/{name}"), config)
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! All boots of the hypervisor, by topic.
+
+use super::scenario::Scenario;
+use super::{
+    ablation, boards, boards_power, boards_x86, flat, gicv2, guests, guests_power, guests_x86, hostile_x86,
+    hour, linux, linux_power, linux_x86, measuring, mitigations, mitigations_power, modes, refusals,
+    refusals_x86, scale, sharing, sharing_power, statistics,
+};
+
+/// Those of the usual run and of the long one.
+pub fn all() -> Vec<Scenario> {
+    let topics = [
+        measuring::scenarios(),
+        guests::scenarios(),
+        flat::scenarios(),
+        statistics::scenarios(),
+        refusals::scenarios(),
+        refusals_x86::scenarios(),
+        boards_x86::scenarios(),
+        boards_power::scenarios(),
+        guests_x86::scenarios(),
+        guests_power::scenarios(),
+        hostile_x86::scenarios(),
+        linux::scenarios(),
+        linux_x86::scenarios(),
+        linux_power::scenarios(),
+        sharing::scenarios(),
+        sharing_power::scenarios(),
+        scale::scenarios(),
+        hour::scenarios(),
+        ablation::scenarios(),
+        modes::scenarios(),
+        mitigations::scenarios(),
+        mitigations_power::scenarios(),
+        mitigations::scenarios_of_pcs(),
+        gicv2::scenarios(),
+        boards::scenarios(),
+    ];
+    topics.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use turnstile::isa::Isa;
+
+    use super::*;
+    use turnstile::bench::platform::Platform;
+    use turnstile::bench::{rows, subjects};
+    use turnstile::config::{self, Surroundings};
+
+    #[test]
+    fn names_are_unique_and_configurations_good() {
+        let guests = [
+            "crash",
+            "echo",
+            "flash",
+            "beacon",
+            "facilities",
+            "pressure",
+            "share",
+            "checker",
+            "hostile",
+            "restart",
+            "selftest",
+            "exits",
+            "load",
+        ]
+        .map(str::to_owned);
+        let rows = rows::ROWS.iter().map(|row| row.guest.to_owned());
+        let guests: Vec<String> = guests.into_iter().chain(rows).collect();
+        let mut names = BTreeSet::new();
+        for scenario in all() {
+            assert!(names.insert(scenario.name.clone()), "{} is there twice", scenario.name);
+            assert!(scenario.name.starts_with(&format!("{}/", scenario.isa)));
+            let guests = |_| guests.clone();
+            let surroundings = Surroundings { folder: Path::new(""), guests: &guests, board: None };
+            let config = config::parse(&scenario.config, &surroundings);
+            assert!(config.is_ok(), "{}: {config:?}", scenario.name);
+        }
+    }
+
+    #[test]
+    fn measuring_configurations_are_good() {
+        let rows = || Isa::ALL.into_iter().flat_map(rows::of);
+        let guests: Vec<String> = rows().map(|row| row.guest.to_owned()).collect();
+        for row in rows() {
+            let guests = |_| guests.clone();
+            let surroundings = Surroundings { folder: Path::new(""), guests: &guests, board: None };
+            let config =
+                config::parse(&subjects::config(row, 16, Platform::usual_of(row.isa), ""), &surroundings);
+            assert!(config.is_ok(), "{}: {config:?}", row.name);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the hypervisor adds to a whole boot of Linux: instructions from power-on over the shell to power-off,
+//! with and without it, on the same QEMU, counted by the meter.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use turnstile::layout::Layout;
+use turnstile::machine;
+use turnstile::meter::Options;
+use turnstile::meter::reading::Reading;
+use turnstile::qemu::Boot;
+use turnstile::setup::debian::Debian;
+use turnstile::setup::images;
+
+/// The most that a boot may take, in percent of what it takes without a hypervisor.
+const LIMIT: u64 = 130;
+/// Processor time is what hangs cost; this is only to end one.
+const PATIENCE: Duration = Duration::from_secs(600);
+const MEMORY: u64 = 512 << 20;
+const CPUS: u64 = 4;
+const CMDLINE: &str = "quiet turnstile.run=poweroff";
+
+/// Boots Debian's Linux with four CPUs both ways and compares.
+///
+/// # Errors
+/// Says by how much it is too heavy, or what went wrong.
+pub fn compare(layout: &Layout, program: &Path, debian: Debian) -> Result<(), String> {
+    let meter = images::meter(layout).map_err(|failure| failure.full())?;
+    let text = format!(
+        "[[vm]]\nname = \"linux\"\nkernel = \"debian:linux\"\ninitrd = \"debian:busybox\"\nvcpus = {CPUS}\n\
+         memory = \"{}MiB\"\ncmdline = \"{CMDLINE}\"\n",
+        MEMORY >> 20
+    );
+    let (with, _) = machine::prepare_text(layout, "weight", &text).map_err(|failure| failure.full())?;
+    let mut without = Boot::new(debian.kernel, debian.initrd, MEMORY, CPUS);
+    without.virtualization = false;
+    without.append = CMDLINE.to_owned();
+    let with = count(layout, program, &meter, with, "with")?;
+    let without = count(layout, program, &meter, without, "without")?;
+    let percent = with * 100 / without.max(1);
+    if percent > LIMIT {
+        return Err(format!(
+            "{with} instructions with the hypervisor, {without} without: {percent} %, at most {LIMIT} %"
+        ));
+    }
+    Ok(())
+}
+
+/// Runs QEMU with the meter until it ends by itself, and returns what the meter counted.
+fn count(layout: &Layout, program: &Path, meter: &Path, mut boot: Boot, name: &str) -> Result<u64, String> {
+    let out = layout.bundles().join(format!("weight-{name}.json"));
+    boot.counted = true;
+    let options = Options { total: true, ..Options::default() };
+    boot.extra.extend([OsString::from("-plugin"), options.argument(meter, &out)]);
+    let mut child = std::process::Command::new(program)
+        .args(boot.arguments())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("{}: {error}", program.display()))?;
+    let begin = Instant::now();
+    while child.try_wait().map_err(|error| error.to_string())?.is_none() {
+        if begin.elapsed() > PATIENCE {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("the boot {name} the hypervisor does not end"));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let reading = Reading::load(&out).map_err(|failure| failure.full())?;
+    Ok(reading.total.outside)
+}

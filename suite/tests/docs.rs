@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The documents: their links lead somewhere, and the book's list has every page.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in a workspace")
+}
+
+fn markdown(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut files: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect();
+    files.sort();
+    files
+}
+
+/// The anchors of a page: its headings as mdBook and forges name them.
+fn anchors(text: &str) -> Vec<String> {
+    let headings =
+        text.lines().filter_map(|line| line.strip_prefix('#')).map(|line| line.trim_start_matches('#'));
+    let name = |heading: &str| -> String {
+        let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+    };
+    headings.map(name).collect()
+}
+
+/// What stands in the parentheses of `[…](…)`, outside code.
+fn links(text: &str) -> Vec<&str> {
+    let prose = text.split("```").step_by(2);
+    prose
+        .flat_map(|part| {
+            part.split("](").skip(1).filter_map(|rest| rest.split_once(')').map(|(link, _)| link))
+        })
+        .collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let pages = [root().to_path_buf(), root().join("docs/src"), root().join("docs/src/adr")];
+    let mut broken = Vec::new();
+    for page in pages.iter().flat_map(|folder| markdown(folder)) {
+        let text = fs::read_to_string(&page).expect("a page can be read");
+        for link in links(&text).into_iter().filter(|link| !link.contains("://")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { page.clone() } else { page.with_file_name(file) };
+            let found = target.exists()
+                && (anchor.is_empty()
+                    || fs::read_to_string(&target)
+                        .is_ok_and(|text| anchors(&text).iter().any(|it| it == anchor)));
+            if !found {
+                broken.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn the_book_lists_every_page() {
+    let book = root().join("docs/src");
+    let summary = fs::read_to_string(book.join("SUMMARY.md")).expect("the book has a list");
+    let listed: Vec<PathBuf> = links(&summary).iter().map(|link| book.join(link)).collect();
+    let pages = [markdown(&book), markdown(&book.join("adr"))].concat();
+    let missing: Vec<_> =
+        pages.iter().filter(|page| !page.ends_with("SUMMARY.md") && !listed.contains(page)).collect();
+    assert!(missing.is_empty(), "not in SUMMARY.md: {missing:#?}");
+}
+
+/// The sources that a document names by their whole path.
+fn sources(text: &str) -> impl Iterator<Item = &str> {
+    let paths = text.split(|c: char| !(c.is_alphanumeric() || "/_.-*".contains(c)));
+    paths.map(|path| path.trim_end_matches('.')).filter(|path| {
+        let (first, last) = (path.split('/').next().unwrap_or(path), path.rsplit('.').next().unwrap_or(path));
+        ["arch", "core", "guests", "hypervisor", "meter", "peers", "suite", "tool"].contains(&first)
+            && ["rs", "S", "ld"].contains(&last)
+            && !path.contains('*')
+            && !path.contains("NAME")
+    })
+}
+
+#[test]
+fn sources_that_documents_name_exist() {
+    let pages = [root().to_path_buf(), root().join("docs/src"), root().join("docs/src/adr")];
+    let mut missing = Vec::new();
+    for page in
+        pages.iter().flat_map(|folder| markdown(folder)).filter(|page| !page.ends_with("CHANGELOG.md"))
+    {
+        let text = fs::read_to_string(&page).expect("a page can be read");
+        let gone = sources(&text).filter(|path| !root().join(path).exists());
+        missing.extend(gone.map(|path| format!("{}: {path}", page.display())));
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
