@@ -8,8 +8,10 @@
 //! | `demand` | memory that is mapped when it is first touched |
 //! | `memory` | ranges of pages, and errors |
 //! | `mmio` | device registers in memory |
+//! | `of_cpu` | what is one physical CPU's alone |
 //! | `relax` | waiting for another CPU |
 //! | `report` | reports of the hypervisor's end, and faults on purpose |
+//! | `time` | the time of day, and deadlines |
 //! | `fakes` | a recorder in the place of the hardware, for tests on the host |
 #![cfg_attr(target_os = "none", no_std)]
 
@@ -20,7 +22,9 @@ pub mod demand;
 pub mod fakes;
 pub mod memory;
 pub mod mmio;
+pub mod of_cpu;
 mod relax;
 pub mod report;
+pub mod time;
 
 pub use relax::relax;

@@ -6,13 +6,14 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::board::opal::{self, Token};
-use crate::board::uart;
+use turnstile_arch_common::of_cpu::OfCpu;
+use turnstile_arch_common::time::{Deadline, NANOSECONDS, NEVER, Uptime, WallClock};
+
+use crate::board::{clock, uart};
 use crate::cpu;
 use crate::cpu::regs::{DEC, HDEC, TB};
 
-/// Seconds since 1970 when the time base was zero.
-static BASE: AtomicU64 = AtomicU64::new(0);
+static CLOCK: WallClock = WallClock::new();
 /// Ticks of the time base in a second: the architecture's, unless the device tree says something else.
 static FREQUENCY: AtomicU64 = AtomicU64::new(512_000_000);
 
@@ -42,69 +43,22 @@ pub fn set_frequency(frequency: u64) {
     FREQUENCY.store(frequency.max(1), Ordering::Relaxed);
 }
 
-fn uptime() -> u64 {
-    ticks() / frequency()
+fn uptime() -> Uptime {
+    Uptime { ticks: ticks(), frequency: frequency() }
 }
 
 /// Takes the wall clock from the firmware's.
 pub fn set_from_clock() {
-    /// The firmware asks the clock, and answers that it is busy meanwhile (OPAL_BUSY_EVENT, OPAL_BUSY).
-    const PATIENCE: u32 = 1_000_000;
-    let (mut date, mut time) = (0u32, 0u64);
-    for _ in 0..PATIENCE {
-        // SAFETY: it writes the date and the time.
-        match unsafe { opal::call(Token::RtcRead, &[&raw mut date as u64, &raw mut time as u64]) } {
-            Ok(_) => {
-                let seconds = seconds_of(u32::from_be(date), u64::from_be(time)).unwrap_or(0);
-                BASE.store(seconds.wrapping_sub(uptime()), Ordering::Relaxed);
-                return;
-            }
-            Err(opal::Error(-12 | -2)) => {
-                opal::poll();
-            }
-            Err(_) => return,
-        }
-        cpu::relax();
+    if let Some(seconds) = clock::read() {
+        CLOCK.set(seconds, uptime());
     }
-}
-
-/// Returns a number that is written in decimal, four bits a digit.
-fn decimal(digits: u32) -> Option<u64> {
-    (0..8)
-        .rev()
-        .map(|digit| digits >> (4 * digit) & 0xf)
-        .try_fold(0, |number, digit| (digit < 10).then_some(number * 10 + u64::from(digit)))
-}
-
-/// Returns the seconds since 1970 of a date and a time as OPAL_RTC_READ has them: year, month and day; hour, minute and
-/// second in the upper bytes of the time.
-fn seconds_of(date: u32, time: u64) -> Option<u64> {
-    let year = decimal(date >> 16).filter(|year| (1970..=9999).contains(year))?;
-    let month = decimal(date >> 8 & 0xff).filter(|month| (1..=12).contains(month))?;
-    let day = decimal(date & 0xff).filter(|day| (1..=31).contains(day))?;
-    let [hour, minute, second] = [56, 48, 40].map(|shift| decimal((time >> shift & 0xff) as u32));
-    // Years begin in March: then the leap day is the last one.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    /// Days from March 1 of the year 0 to January 1, 1970.
-    const EPOCH: u64 = 719_468;
-    Some(((days - EPOCH) * 24 + hour?) * 3600 + minute? * 60 + second?)
-}
-
-/// Seconds since 1970; since power-on, if the machine has no clock.
-pub fn seconds() -> u64 {
-    BASE.load(Ordering::Relaxed).wrapping_add(uptime())
 }
 
 /// Nanoseconds since 1970; since power-on, if the machine has no clock.
 pub fn wall_nanoseconds() -> u64 {
-    const NANOSECONDS: u128 = 1_000_000_000;
-    let since = u128::from(ticks()) * NANOSECONDS / u128::from(frequency());
-    BASE.load(Ordering::Relaxed).wrapping_mul(NANOSECONDS as u64).wrapping_add(since as u64)
+    CLOCK.nanoseconds(uptime())
 }
 
-/// No deadline.
-const NEVER: u64 = u64::MAX;
 /// What the hypervisor decrementer is set to at most: it has 32 bits, of which one is the sign, where LPCR.LD is off, and
 /// rings early then, which harms nothing.
 const FARTHEST: u64 = 0x7fff_ffff;
@@ -114,47 +68,45 @@ const LOOKS: u64 = 250;
 /// What the hypervisor decrementer of a CPU is to ring for, as values of the time base.
 #[derive(Debug)]
 pub struct Deadlines {
-    devices: Cell<u64>,
-    schedule: Cell<u64>,
-    console: Cell<u64>,
+    devices: Deadline,
+    schedule: Deadline,
+    console: Deadline,
     /// What the decrementer is set to.
-    set: Cell<u64>,
+    set: Deadline,
     /// The most ticks that it is set to.
-    farthest: Cell<u64>,
+    farthest: OfCpu<Cell<u64>>,
 }
-
-// SAFETY: each CPU touches only its own, which the functions of this module reach through `cpu::this`; interrupts are
-// masked in the hypervisor.
-unsafe impl Sync for Deadlines {}
-// SAFETY: as above; before its CPU starts, the boot CPU alone has it.
-unsafe impl Send for Deadlines {}
 
 impl Deadlines {
     /// Makes those of a CPU that has not started: none.
     pub const fn new() -> Self {
-        Self {
-            devices: Cell::new(NEVER),
-            schedule: Cell::new(NEVER),
-            console: Cell::new(NEVER),
-            set: Cell::new(0),
-            farthest: Cell::new(FARTHEST),
+        // SAFETY: each CPU touches only its own, which the functions of this module reach through `cpu::this`; interrupts are
+        // masked in the hypervisor.
+        unsafe {
+            Self {
+                devices: Deadline::new(NEVER),
+                schedule: Deadline::new(NEVER),
+                console: Deadline::new(NEVER),
+                set: Deadline::new(0),
+                farthest: OfCpu::new(Cell::new(FARTHEST)),
+            }
         }
     }
 
     /// Says whether the decrementer rings for nothing.
     fn is_quiet(&self) -> bool {
-        self.set.get() == NEVER && self.farthest.get() == FARTHEST
+        self.set.at() == NEVER && self.farthest.get() == FARTHEST
     }
 
     /// Returns the earliest one.
     fn next(&self) -> u64 {
-        self.devices.get().min(self.schedule.get()).min(self.console.get())
+        self.devices.at().min(self.schedule.at()).min(self.console.at())
     }
 
     /// Sets the decrementer to the earliest one.
     fn program(&self) {
         let at = self.next();
-        if at != self.set.replace(at) {
+        if self.set.changes(at) {
             self.set_decrementer(at);
         }
     }
@@ -197,27 +149,27 @@ pub fn share_cpu() {
 /// Lets [`crate::Monitor::deadline`] be called on this CPU when the time base shows `at`, or before.
 pub fn set_deadline(at: u64) {
     let deadlines = deadlines();
-    deadlines.devices.set(deadlines.devices.get().min(at));
+    deadlines.devices.advance(at);
     deadlines.program();
 }
 
 /// Sets when this CPU has to look at its run queue: instead of when it was to before.
 pub fn set_schedule(at: Option<u64>) {
     let deadlines = deadlines();
-    deadlines.schedule.set(at.unwrap_or(NEVER));
+    deadlines.schedule.set(at);
     deadlines.program();
 }
 
 /// Lets this CPU look at the console from now on.
 pub fn poll_console() {
     let deadlines = deadlines();
-    deadlines.console.set(ticks() + period());
+    deadlines.console.set(Some(ticks() + period()));
     deadlines.program();
 }
 
 /// Ticks between two looks at the console.
 fn period() -> u64 {
-    (u128::from(uart::PERIOD) * u128::from(frequency()) / 1_000_000_000) as u64
+    (u128::from(uart::PERIOD) * u128::from(frequency()) / u128::from(NANOSECONDS)) as u64
 }
 
 /// Stops this CPU by `stop`, until a deadline at the latest. Says whether one has come, which ends with [`end_deadlines`].
@@ -286,20 +238,15 @@ pub(crate) fn bounded(ticks: i64) -> u64 {
 pub(crate) fn end_deadlines(look: impl FnOnce()) -> bool {
     let deadlines = deadlines();
     let now = ticks();
-    if deadlines.schedule.get() <= now {
-        deadlines.schedule.set(NEVER);
-    }
-    let devices = deadlines.devices.get() <= now;
-    if devices {
-        deadlines.devices.set(NEVER);
-    }
-    let console = deadlines.console.get() <= now;
+    deadlines.schedule.end(now);
+    let devices = deadlines.devices.end(now);
+    let console = deadlines.console.end(now);
     if console {
-        deadlines.console.set(now + period());
+        deadlines.console.set(Some(now + period()));
     }
     // It goes on counting below zero, and rings until it is set.
     let at = deadlines.next();
-    deadlines.set.set(at);
+    deadlines.set.set(Some(at));
     deadlines.set_decrementer(at);
     if console {
         look();
@@ -310,15 +257,6 @@ pub(crate) fn end_deadlines(look: impl FnOnce()) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_firmwares_clock_is_read() {
-        assert_eq!(seconds_of(0x1970_0101, 0), Some(0));
-        assert_eq!(seconds_of(0x2024_0229, 0x2359_5800_0000_0000), Some(1_709_251_198));
-        assert_eq!(seconds_of(0x2000_0301, 0x0000_0100_0000_0000), Some(951_868_801));
-        assert_eq!(seconds_of(0x2024_1301, 0), None);
-        assert_eq!(seconds_of(0x20aa_0101, 0), None);
-    }
 
     #[test]
     fn the_decrementer_rings_for_the_earliest_deadline() {

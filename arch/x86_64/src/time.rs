@@ -3,18 +3,17 @@
 //! real-time clock; and deadlines of the hypervisor's own, by the local APIC's timer of the CPU that sets them: for devices,
 //! for the run queue, and for the timer of the vCPU that is resident.
 
-use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use turnstile_firmware::clock;
+use turnstile_arch_common::time::{Deadline, NANOSECONDS, NEVER, Uptime, WallClock};
 
+use crate::board::clock;
 use crate::cpu;
 use crate::cpu::ports;
 pub use crate::cpu::ticks;
 use crate::irq::lapic;
 
-/// Seconds since 1970 when the time stamp counter was zero.
-static BASE: AtomicU64 = AtomicU64::new(0);
+static CLOCK: WallClock = WallClock::new();
 /// Ticks of the time stamp counter in a second.
 static FREQUENCY: AtomicU64 = AtomicU64::new(1_000_000_000);
 
@@ -106,88 +105,57 @@ fn wait_8254() -> Option<u64> {
     None
 }
 
-fn uptime() -> u64 {
-    ticks() / frequency()
+fn uptime() -> Uptime {
+    Uptime { ticks: ticks(), frequency: frequency() }
 }
 
 /// Takes the wall clock from the real-time clock; `century` is the register that the firmware's tables name.
 pub fn set_from_clock(century: Option<u8>) {
-    const NMI_ENABLED: u8 = 0;
-    const UPDATE: u8 = 1 << 7;
-    let read = |register: u8| {
-        // SAFETY: the index and data ports of a PC's real-time clock, which nobody else drives.
-        unsafe {
-            ports::write8(0x70, NMI_ENABLED | register);
-            ports::read8(0x71)
-        }
-    };
-    let values = || clock::REGISTERS.map(read);
-    for _ in 0..PATIENCE {
-        if read(clock::REGISTER_A) & UPDATE != 0 {
-            cpu::relax();
-            continue;
-        }
-        let (first, second) = (values(), values());
-        if first == second {
-            let seconds = clock::seconds(first, read(clock::REGISTER_B), century.map(read)).unwrap_or(0);
-            BASE.store(seconds.wrapping_sub(uptime()), Ordering::Relaxed);
-            return;
-        }
+    if let Some(seconds) = clock::read(century) {
+        CLOCK.set(seconds, uptime());
     }
 }
 
-/// Seconds since 1970; since power-on, if the machine has no clock.
-pub fn seconds() -> u64 {
-    BASE.load(Ordering::Relaxed).wrapping_add(uptime())
-}
-
-const NANOSECONDS: u128 = 1_000_000_000;
-
 /// Nanoseconds since power-on.
 pub fn nanoseconds() -> u64 {
-    (u128::from(ticks()) * NANOSECONDS / u128::from(frequency())) as u64
+    uptime().nanoseconds()
 }
 
 /// Nanoseconds since 1970; since power-on, if the machine has no clock.
 pub fn wall_nanoseconds() -> u64 {
-    BASE.load(Ordering::Relaxed).wrapping_mul(NANOSECONDS as u64).wrapping_add(nanoseconds())
+    CLOCK.nanoseconds(uptime())
 }
-
-/// No deadline.
-const NEVER: u64 = u64::MAX;
 
 /// What the timer of a CPU's local APIC is to ring for, as values of the time stamp counter.
 #[derive(Debug)]
 pub struct Deadlines {
-    devices: Cell<u64>,
-    schedule: Cell<u64>,
-    guest: Cell<u64>,
+    devices: Deadline,
+    schedule: Deadline,
+    guest: Deadline,
     /// What the timer is set to.
-    set: Cell<u64>,
+    set: Deadline,
 }
-
-// SAFETY: each CPU touches only its own, which the functions of this module reach through `cpu::this`; no interrupt
-// handler touches it.
-unsafe impl Sync for Deadlines {}
-// SAFETY: as above; before its CPU starts, the boot CPU alone has it.
-unsafe impl Send for Deadlines {}
 
 impl Deadlines {
     /// Makes those of a CPU that has not started: none.
     pub const fn new() -> Self {
-        Self {
-            devices: Cell::new(NEVER),
-            schedule: Cell::new(NEVER),
-            guest: Cell::new(NEVER),
-            set: Cell::new(NEVER),
+        // SAFETY: each CPU touches only its own, which the functions of this module reach through `cpu::this`; no interrupt
+        // handler touches it.
+        unsafe {
+            Self {
+                devices: Deadline::new(NEVER),
+                schedule: Deadline::new(NEVER),
+                guest: Deadline::new(NEVER),
+                set: Deadline::new(NEVER),
+            }
         }
     }
 
     /// Sets the timer to the earliest one.
     #[inline]
     fn program(&self) {
-        let at = self.devices.get().min(self.schedule.get()).min(self.guest.get());
-        if at != self.set.replace(at) {
+        let at = self.devices.at().min(self.schedule.at()).min(self.guest.at());
+        if self.set.changes(at) {
             lapic::set_timer((at != NEVER).then_some(at));
         }
     }
@@ -201,21 +169,21 @@ impl Default for Deadlines {
 
 /// Returns what the time stamp counter shows in so many nanoseconds.
 pub fn after(nanoseconds: u64) -> u64 {
-    let wait = u128::from(nanoseconds) * u128::from(frequency()) / NANOSECONDS;
+    let wait = u128::from(nanoseconds) * u128::from(frequency()) / u128::from(NANOSECONDS);
     ticks().saturating_add(u64::try_from(wait).unwrap_or(NEVER))
 }
 
 /// Lets [`crate::Monitor::deadline`] be called on this CPU when the time stamp counter shows `at`, or before.
 pub fn set_deadline(at: u64) {
     let deadlines = cpu::this().slot::<Deadlines>();
-    deadlines.devices.set(deadlines.devices.get().min(at));
+    deadlines.devices.advance(at);
     deadlines.program();
 }
 
 /// Sets when this CPU has to look at its run queue: instead of when it was to before.
 pub fn set_schedule(at: Option<u64>) {
     let deadlines = cpu::this().slot::<Deadlines>();
-    deadlines.schedule.set(at.unwrap_or(NEVER));
+    deadlines.schedule.set(at);
     deadlines.program();
 }
 
@@ -224,7 +192,7 @@ pub fn set_schedule(at: Option<u64>) {
 pub fn ring_guest_in(nanoseconds: u64) {
     let at = after(nanoseconds);
     let deadlines = cpu::this().slot::<Deadlines>();
-    deadlines.guest.set(deadlines.guest.get().min(at));
+    deadlines.guest.advance(at);
     deadlines.program();
 }
 
@@ -232,14 +200,14 @@ pub fn ring_guest_in(nanoseconds: u64) {
 #[inline]
 pub fn set_guest(at: Option<u64>) {
     let deadlines = cpu::this().slot::<Deadlines>();
-    deadlines.guest.set(at.unwrap_or(NEVER));
+    deadlines.guest.set(at);
     deadlines.program();
 }
 
 /// When the timer of the resident vCPU rings.
 #[cfg(test)]
 pub(crate) fn guest_deadline() -> u64 {
-    cpu::this().slot::<Deadlines>().guest.get()
+    cpu::this().slot::<Deadlines>().guest.at()
 }
 
 /// Which deadlines have passed.
@@ -257,20 +225,13 @@ pub struct Passed {
 pub(crate) fn end_deadlines() -> Passed {
     let deadlines = cpu::this().slot::<Deadlines>();
     let now = ticks();
-    let end = |deadline: &Cell<u64>| {
-        let passed = deadline.get() <= now;
-        if passed {
-            deadline.set(NEVER);
-        }
-        passed
-    };
     let passed = Passed {
-        devices: end(&deadlines.devices),
-        guest: end(&deadlines.guest),
-        schedule: end(&deadlines.schedule),
+        devices: deadlines.devices.end(now),
+        guest: deadlines.guest.end(now),
+        schedule: deadlines.schedule.end(now),
     };
     // It has rung, so it is set to nothing.
-    deadlines.set.set(NEVER);
+    deadlines.set.set(None);
     deadlines.program();
     passed
 }

@@ -14,8 +14,7 @@
 #[cfg(test)]
 mod tests;
 
-use core::cell::Cell;
-use core::ptr;
+use turnstile_arch_common::of_cpu::Holder;
 
 use crate::cpu::mode::Mode;
 use crate::cpu::{self, class};
@@ -24,34 +23,21 @@ use crate::state::traps::{self, Open};
 use crate::state::{common, debug, pmu, sve};
 use crate::vm::{Vcpu, Vm};
 
-/// Whose facilities a physical CPU has in its registers.
-///
-/// Only that CPU touches it, and only in functions of this module that do not call each other's callers; so cells do.
-#[derive(Debug)]
+/// Whose facilities a physical CPU has in its registers. No functions of this module that touch it call each other's callers.
 pub struct Holders {
-    of: [Cell<*const Vcpu>; Facility::ALL.len()],
+    of: [Holder<Vcpu>; Facility::ALL.len()],
 }
-
-// SAFETY: each CPU touches only its own, which the functions of this module reach through `cpu::this`; interrupts are
-// masked at EL2.
-unsafe impl Sync for Holders {}
-// SAFETY: as above; before its CPU starts, the boot CPU alone has it.
-unsafe impl Send for Holders {}
 
 impl Holders {
     /// Makes those of a CPU that has not started: nobody's.
     pub const fn new() -> Self {
-        Self { of: [const { Cell::new(ptr::null()) }; Facility::ALL.len()] }
-    }
-
-    /// Returns the holder.
-    fn holder(&self, facility: Facility) -> Option<&'static Vcpu> {
-        // SAFETY: null, or a vCPU, which lives for ever.
-        unsafe { self.of[facility as usize].get().as_ref() }
+        // SAFETY: each CPU touches only its own, which the functions of this module reach through `cpu::this`; interrupts are
+        // masked at EL2.
+        Self { of: [const { unsafe { Holder::nobody() } }; Facility::ALL.len()] }
     }
 
     fn holds(&self, facility: Facility, vcpu: &Vcpu) -> bool {
-        ptr::eq(self.of[facility as usize].get(), vcpu)
+        self.of[facility as usize].is(vcpu)
     }
 
     /// Returns what `vcpu` uses without a trap.
@@ -210,7 +196,7 @@ fn take(facility: Facility, vcpu: &'static Vcpu) -> bool {
 
 /// Stores the holder's registers, which are nobody's from then on.
 fn release(facility: Facility) {
-    let Some(holder) = cpu::this().slot::<Holders>().holder(facility) else { return };
+    let Some(holder) = cpu::this().slot::<Holders>().of[facility as usize].get() else { return };
     with_access(facility, holder.vm, || state(holder).save(facility));
     abandon(facility);
 }
@@ -222,7 +208,7 @@ fn abandon(facility: Facility) {
         Facility::Debug => debug::abandon(),
         Facility::Vector | Facility::Pauth => {}
     }
-    cpu::this().slot::<Holders>().of[facility as usize].set(ptr::null());
+    cpu::this().slot::<Holders>().of[facility as usize].forget();
 }
 
 /// Does something with a facility's registers for a vCPU of `vm`. Only vectors trap at EL2.

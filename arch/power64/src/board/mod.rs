@@ -5,9 +5,10 @@
 //! |---|---|
 //! | `discover` | what machine this is |
 //! | `opal` | its firmware's services |
-//! | `uart`, `power` | the serial line; how it is powered off |
+//! | `uart`, `power`, `clock` | the serial line; how it is powered off; what time it is |
 //! | `mitigation` | what exits and entries do against speculation, where that is needed |
 
+pub mod clock;
 pub mod discover;
 pub mod mitigation;
 pub mod opal;

@@ -56,7 +56,8 @@ area! {
     /// Its run queue, if vCPUs share it.
     scheduler: Once<Scheduler> = Once::new();
     /// Whose state its registers hold.
-    holder: Holder = Holder::new();
+    // SAFETY: `vcpu/facility.rs` alone reaches it, through `cpu::this`; nothing interrupts it.
+    holder: Holder = unsafe { Holder::nobody() };
 }
 
 const _: () = assert!(offset_of!(Area, cpu) == 0);

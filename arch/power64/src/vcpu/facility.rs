@@ -12,9 +12,6 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use core::cell::Cell;
-use core::ptr;
-
 use turnstile_papr::Memory;
 use turnstile_papr::vpa::offset;
 
@@ -28,39 +25,19 @@ use crate::state::{Modes, State, residue};
 use crate::time;
 use crate::vm::Vcpu;
 
-/// Whose state a physical CPU has in its registers. Only that CPU touches it.
-#[derive(Debug)]
-pub struct Holder(Cell<*const Vcpu>);
-
-// SAFETY: each CPU touches only its own, which the functions of this module reach through `cpu::this`; nothing interrupts
-// them.
-unsafe impl Sync for Holder {}
-// SAFETY: as above; before its CPU starts, the boot CPU alone has it.
-unsafe impl Send for Holder {}
-
-impl Holder {
-    /// Makes that of a CPU that has not started: nobody.
-    pub const fn new() -> Self {
-        Self(Cell::new(ptr::null()))
-    }
-}
-
-impl Default for Holder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+/// Whose state a physical CPU has in its registers.
+pub type Holder = turnstile_arch_common::of_cpu::Holder<Vcpu>;
 
 /// Whose state this CPU has.
 #[inline(always)] // An address computation.
-fn holder() -> &'static Cell<*const Vcpu> {
-    &cpu::this().slot::<Holder>().0
+fn holder() -> &'static Holder {
+    cpu::this().slot()
 }
 
 /// Makes a vCPU that becomes resident the holder.
 #[inline] // One comparison, for a vCPU that comes back.
 pub fn load(vcpu: &'static Vcpu) {
-    if !ptr::eq(holder().get(), vcpu) {
+    if !holder().is(vcpu) {
         take(vcpu);
     }
 }
@@ -102,7 +79,7 @@ fn take(vcpu: &'static Vcpu) {
 
 /// Takes everything of a vCPU out of this CPU, which ran it last, before another CPU loads it.
 pub fn depart(vcpu: &Vcpu) {
-    if ptr::eq(holder().get(), vcpu) {
+    if holder().is(vcpu) {
         release(None);
     }
     // A guest that was interrupted between TLBIE and TLBSYNC has the rest of its sequence carried out on another CPU, for
@@ -114,9 +91,9 @@ pub fn depart(vcpu: &Vcpu) {
 pub fn reset(vcpu: &'static Vcpu) {
     // SAFETY: the vCPU is resident, and nobody refers to its state.
     let state = unsafe { vcpu.facilities() };
-    if ptr::eq(holder().get(), vcpu) {
+    if holder().is(vcpu) {
         state.demanded.freeze();
-        holder().set(ptr::null());
+        holder().forget();
     }
     let cpu = state.cpu;
     *state = State { cpu, ..State::default() };
@@ -149,7 +126,7 @@ pub fn set_modes(vcpu: &'static Vcpu, f: impl FnOnce(&mut Modes)) {
 
 /// When the decrementer of a vCPU that has been put rings.
 pub fn decrementer(vcpu: &'static Vcpu) -> u64 {
-    if ptr::eq(holder().get(), vcpu) {
+    if holder().is(vcpu) {
         return time::ticks().wrapping_add(time::signed(DEC.read()) as u64);
     }
     // SAFETY: this CPU has it, and nobody refers to its state.
@@ -163,8 +140,7 @@ pub fn decrementer(vcpu: &'static Vcpu) -> u64 {
 )]
 fn release(next: Option<&State>) -> Option<&'static Vcpu> {
     let holder = holder();
-    // SAFETY: null, or a vCPU, which lives for ever.
-    let vcpu = unsafe { holder.get().as_ref() }?;
+    let vcpu = holder.get()?;
     // SAFETY: this CPU has run it last.
     let state = unsafe { vcpu.facilities() };
     #[cfg(feature = "ablation")]
@@ -180,7 +156,7 @@ fn release(next: Option<&State>) -> Option<&'static Vcpu> {
     state.demanded.save(|| counters_in_use(vcpu));
     state.vectors.save();
     state.decrementer = time::ticks().wrapping_add(time::signed(DEC.read()) as u64);
-    holder.set(ptr::null());
+    holder.forget();
     Some(vcpu)
 }
 

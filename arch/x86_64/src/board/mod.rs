@@ -5,9 +5,11 @@
 //! |---|---|
 //! | [`discover`] | what machine this is |
 //! | [`uart`] | the serial port |
+//! | [`clock`] | the real-time clock |
 //! | [`power`] | how it is powered off, and reset |
 //! | [`mitigation`] | what its CPUs need against speculation, at boot; the run loops do the rest |
 
+pub mod clock;
 pub mod discover;
 pub mod mitigation;
 pub mod power;

@@ -46,7 +46,8 @@ pub(crate) fn fill(cpu: &mut PerCpu, asids: Asids) {
         deadlines: Deadlines::new(),
         descriptors: Own::new(),
         scheduler: Once::new(),
-        holder: Holder::new(),
+        // SAFETY: `vcpu::facility` alone reaches it, through `cpu::this`; nothing interrupts it.
+        holder: unsafe { Holder::nobody() },
         asids,
     });
 }

@@ -15,42 +15,25 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use core::cell::Cell;
-use core::ptr;
-
 use turnstile_exitstat::Event;
 
 use crate::cpu;
 use crate::vcpu::statistics;
 use crate::vm::Vcpu;
 
-/// Whose state a physical CPU has in its registers. Only that CPU touches it.
-#[derive(Debug)]
-pub struct Holder(Cell<*const Vcpu>);
+/// Whose state a physical CPU has in its registers.
+pub type Holder = turnstile_arch_common::of_cpu::Holder<Vcpu>;
 
-// SAFETY: each CPU touches only its own, which the functions of this module reach through `cpu::this`; nothing interrupts
-// them.
-unsafe impl Sync for Holder {}
-// SAFETY: as above; before its CPU starts, the boot CPU alone has it.
-unsafe impl Send for Holder {}
-
-impl Holder {
-    /// Makes that of a CPU that has not started: nobody.
-    pub const fn new() -> Self {
-        Self(Cell::new(ptr::null()))
-    }
-}
-
-impl Default for Holder {
-    fn default() -> Self {
-        Self::new()
-    }
+/// Whose state this CPU has.
+#[inline(always)] // An address computation.
+fn holder() -> &'static Holder {
+    cpu::this().slot()
 }
 
 /// Makes a vCPU that becomes resident the holder.
 #[inline] // One comparison, for a vCPU that comes back.
 pub fn load(vcpu: &'static Vcpu) {
-    if !ptr::eq(cpu::this().slot::<Holder>().0.get(), vcpu) {
+    if !holder().is(vcpu) {
         take(vcpu);
     }
 }
@@ -64,20 +47,20 @@ fn take(vcpu: &'static Vcpu) {
         vmload(vcpu);
     }
     statistics::add(vcpu, Event::FpLoaded);
-    cpu::this().slot::<Holder>().0.set(vcpu);
+    holder().set(vcpu);
 }
 
 /// Takes everything of a vCPU out of this CPU, which ran it last, before another CPU loads it.
 pub fn depart(vcpu: &Vcpu) {
-    if ptr::eq(cpu::this().slot::<Holder>().0.get(), vcpu) {
+    if holder().is(vcpu) {
         release();
     }
 }
 
 /// Begins a life of the resident vCPU, of whose control block the part that VMLOAD loads has been reset.
 pub fn reset(vcpu: &'static Vcpu) {
-    if ptr::eq(cpu::this().slot::<Holder>().0.get(), vcpu) {
-        cpu::this().slot::<Holder>().0.set(ptr::null());
+    if holder().is(vcpu) {
+        holder().forget();
     }
     // SAFETY: the vCPU is resident, and nobody refers to its state.
     unsafe { vcpu.facilities().reset() };
@@ -87,13 +70,12 @@ pub fn reset(vcpu: &'static Vcpu) {
 /// Stores what the holder has in registers. They are nobody's then.
 #[inline(always)] // Half of a switch, which finds the holder once.
 fn release() {
-    let holder = &cpu::this().slot::<Holder>().0;
-    // SAFETY: null, or a vCPU, which lives for ever.
-    let Some(vcpu) = (unsafe { holder.get().as_ref() }) else { return };
+    let holder = holder();
+    let Some(vcpu) = holder.get() else { return };
     // SAFETY: this CPU has run it last.
     unsafe { vcpu.facilities().save() };
     vmsave(vcpu);
-    holder.set(ptr::null());
+    holder.forget();
 }
 
 /// Stores the part of a vCPU's control block that VMRUN leaves in the CPU.

@@ -23,7 +23,7 @@ const MDSCR_MDE: u64 = 1 << 15;
 
 /// Starts the CPU that this thread is to be: SVE with vectors of 32 bytes, pointer authentication, two event counters.
 fn start(index: usize) {
-    fakes::set("TPIDR_EL2", ptr::from_ref(cpu_area(index)) as u64);
+    fakes::set("TPIDR_EL2", std::ptr::from_ref(cpu_area(index)) as u64);
     fakes::set("ID_AA64PFR0_EL1", 1 << 32);
     fakes::set("VL", 32);
     fakes::set("ID_AA64DFR0_EL1", 1 << 20 | 1 << 12 | 6 << 8);
