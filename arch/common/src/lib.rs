@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the `arch` crates share: code that touches a machine in the same way whatever its CPU is.
+//! What the `arch` crates share: what is the same whatever the CPU is.
 //!
 //! | file | what |
 //! |---|---|
@@ -8,12 +8,16 @@
 //! | `demand` | memory that is mapped when it is first touched |
 //! | `memory` | ranges of pages, and errors |
 //! | `mmio` | device registers in memory |
+//! | `monitor` | what exits ask of the hypervisor |
 //! | `of_cpu` | what is one physical CPU's alone |
 //! | `relax` | waiting for another CPU |
 //! | `report` | reports of the hypervisor's end, and faults on purpose |
 //! | `time` | the time of day, and deadlines |
+//! | `vm` | what a VM is |
 //! | `fakes` | a recorder in the place of the hardware, for tests on the host |
 #![cfg_attr(target_os = "none", no_std)]
+
+extern crate alloc;
 
 pub mod blob;
 pub mod console;
@@ -22,9 +26,11 @@ pub mod demand;
 pub mod fakes;
 pub mod memory;
 pub mod mmio;
+pub mod monitor;
 pub mod of_cpu;
 mod relax;
 pub mod report;
 pub mod time;
+pub mod vm;
 
 pub use relax::relax;

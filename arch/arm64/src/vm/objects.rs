@@ -6,16 +6,16 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
+use core::ops::Deref;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use spin::Once;
 use turnstile_exitstat::Page;
 use turnstile_machine::map::Region;
 use turnstile_machine::{Gicr, GuestMachine};
 use turnstile_vgic::{MAX_VCPUS, Model, VcpuGic, Vgic};
 use turnstile_vm::attention::{Attention, Reasons};
 use turnstile_vm::inbox::Inbox;
-use turnstile_vm::lifecycle::{Lifecycle, OnCrash};
+use turnstile_vm::lifecycle::OnCrash;
 use turnstile_vm::psci::Psci;
 use turnstile_vm::remote::RemoteCell;
 
@@ -39,28 +39,20 @@ static NOBODY: VcpuTable = [None; MAX_VCPUS];
 
 /// A virtual machine. It exists from boot on; what changes from life to life is its memory and its state.
 pub struct Vm {
-    /// Its number in the bundle; its VMID is one more.
-    pub id: u8,
-    /// Its name.
-    pub name: String,
+    /// What every VM has; its VMID is one more than its number.
+    common: turnstile_arch_common::vm::Vm<Vcpu>,
     /// Which board it looks like.
     pub machine: GuestMachine,
-    /// What to do when the guest crashes.
-    pub on_crash: OnCrash,
     /// Whether its PMU is a trapped one. Beside `offer`, which says so too: light exits want one load and one branch.
     pub pmu: bool,
     /// What it has besides what all CPUs have.
     pub offer: Offer,
-    /// Whether its vCPUs keep statistics of their exits.
-    pub statistics: bool,
     /// The ID registers it sees.
     pub id_registers: IdRegisters,
     /// The emulated distributor.
     pub vgic: Vgic,
     /// Power states of its vCPUs.
     pub psci: Psci,
-    /// Start, stop and restart.
-    pub lifecycle: Lifecycle,
     /// Guest physical addresses of the distributor.
     pub gicd: Region,
     /// Guest physical addresses of all redistributors; none with a GICv2.
@@ -72,8 +64,7 @@ pub struct Vm {
     pub demand: Demand,
     /// Its flash.
     pub flash: Flash,
-    vcpus: Once<Vec<&'static Vcpu>>,
-    /// The same by number, for SGIs: one load without a check of bounds.
+    /// Its vCPUs by number, for SGIs: one load without a check of bounds.
     table: AtomicPtr<VcpuTable>,
     vtcr: AtomicU64,
     vttbr: AtomicU64,
@@ -85,19 +76,19 @@ const GICV_DIR: u64 = 0x1000;
 
 /// What a VM is made from.
 pub struct VmParts {
-    /// See [`Vm::id`].
+    /// Its number in the bundle.
     pub id: u8,
-    /// See [`Vm::name`].
+    /// Its name.
     pub name: String,
     /// See [`Vm::machine`].
     pub machine: GuestMachine,
-    /// See [`Vm::on_crash`].
+    /// What to do when the guest crashes.
     pub on_crash: OnCrash,
     /// Its PMU.
     pub pmu: pmu::Kind,
     /// Whether it has SVE, if all CPUs have it.
     pub sve: bool,
-    /// See [`Vm::statistics`].
+    /// Whether its vCPUs keep statistics of their exits.
     pub statistics: bool,
     /// See [`Vm::vgic`].
     pub vgic: Vgic,
@@ -121,26 +112,27 @@ impl Vm {
         let affinities = (0..vcpus).filter_map(|n| parts.vgic.mpidr(n)).collect::<Vec<_>>();
         let psci = Psci::new(affinities, ram.base..ram.end()).with_workarounds(mitigation::answers());
         Self {
-            id: parts.id,
-            name: parts.name,
+            common: turnstile_arch_common::vm::Vm::new(
+                parts.id,
+                parts.name,
+                parts.on_crash,
+                parts.statistics,
+                vcpus,
+            ),
             machine: parts.machine,
-            on_crash: parts.on_crash,
             pmu: parts.pmu == pmu::Kind::Trapped,
             offer,
-            statistics: parts.statistics,
             id_registers: idregs::compose_all(offer),
             vgic: parts.vgic,
             psci: match parts.stolen_time {
                 Some(base) => psci.with_stolen_time(base),
                 None => psci,
             },
-            lifecycle: Lifecycle::new(vcpus as u32),
             gicd: map.gicd,
             gicr: map.gicr(if gicv2 { 0 } else { vcpus }, parts.memory),
             gicv_dir: Region { base: map.gicc.base + GICV_DIR, size: if gicv2 { GICV_DIR } else { 0 } },
             demand: Demand::new(ram),
             flash: Flash::new(parts.machine, parts.flash),
-            vcpus: Once::new(),
             table: AtomicPtr::new((&raw const NOBODY).cast_mut()),
             vtcr: AtomicU64::new(0),
             vttbr: AtomicU64::new(0),
@@ -154,12 +146,7 @@ impl Vm {
         table.iter_mut().zip(&vcpus).for_each(|(place, vcpu)| *place = Some(*vcpu));
         // Release: who finds the table finds it filled.
         self.table.store(Box::leak(table), Ordering::Release);
-        self.vcpus.call_once(|| vcpus);
-    }
-
-    /// Returns the vCPUs.
-    pub fn vcpus(&self) -> &[&'static Vcpu] {
-        self.vcpus.get().map_or(&[], Vec::as_slice)
+        self.common.set_vcpus(vcpus);
     }
 
     /// Returns vCPU `index`.
@@ -206,11 +193,6 @@ impl Vm {
         }
         self.vgic.reset();
     }
-
-    /// Forgets what its exits cost, for a new life. Only while no vCPU runs: [`Reasons::START`] lets them write again.
-    pub fn reset_statistics(&self) {
-        self.vcpus().iter().filter_map(|vcpu| vcpu.statistics).for_each(Page::clear);
-    }
 }
 
 /// What the vCPUs of a VM need in EL2 registers to be resident.
@@ -222,6 +204,15 @@ pub struct Residence {
     pub vttbr: u64,
     /// Subtracted from the physical counter.
     pub cntvoff: u64,
+}
+
+impl Deref for Vm {
+    type Target = turnstile_arch_common::vm::Vm<Vcpu>;
+
+    #[inline(always)] // The same address, but for an offset.
+    fn deref(&self) -> &Self::Target {
+        &self.common
+    }
 }
 
 /// A vCPU.

@@ -3,12 +3,12 @@
 
 use core::marker::PhantomData;
 
+use turnstile_exitstat::Page;
 use turnstile_threads::Queues;
 use turnstile_vgic::Model;
 use turnstile_vm::attention::{KickToken, Posted, Reasons};
-use turnstile_vm::lifecycle::Stop;
 
-use super::objects::{Vcpu, Vm};
+use super::objects::Vcpu;
 use super::thread::Thread;
 use crate::cpu::{self, PerCpu};
 use crate::irq::{Gic, in_gic};
@@ -90,18 +90,12 @@ impl Vcpu {
     }
 }
 
-impl Vm {
-    /// Raises `reasons` with every vCPU, kicking those that may be in the guest.
-    pub fn raise_all(&self, reasons: Reasons) {
-        for vcpu in self.vcpus() {
-            vcpu.post(reasons);
-        }
+impl turnstile_arch_common::vm::Vcpu for Vcpu {
+    fn post(&self, reasons: Reasons) {
+        self.post(reasons);
     }
 
-    /// Begins to stop the VM, if it runs.
-    pub fn stop(&self, reason: Stop) {
-        if self.lifecycle.begin_stop(reason) {
-            self.raise_all(Reasons::STOP);
-        }
+    fn statistics(&self) -> Option<&'static Page> {
+        self.statistics
     }
 }

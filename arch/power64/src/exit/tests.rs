@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::boxed::Box;
 use std::vec::Vec;
 
+use turnstile_arch_common::monitor::CommonMonitor;
 use turnstile_papr::Memory;
 use turnstile_papr::code::Code as Return;
 use turnstile_papr::hcall::Hcall;
@@ -355,21 +356,13 @@ struct Starter {
     decrementer: AtomicU64,
 }
 
-impl Monitor for Starter {
+impl CommonMonitor<Vm> for Starter {
     fn mmio_read(&self, _: &'static Vm, _: u64, _: u8) -> Option<u64> {
         None
     }
     fn mmio_write(&self, _: &'static Vm, _: u64, _: u8, _: u64) -> bool {
         false
     }
-    fn terminal_write(&self, _: &'static Vm, _: &[u8]) {}
-    fn terminal_read(&self, _: &'static Vm, _: &mut [u8]) -> usize {
-        0
-    }
-    fn clock(&self, _: &'static Vm) -> u64 {
-        0
-    }
-    fn set_clock(&self, _: &'static Vm, _: u64) {}
     fn interrupt(&self, _: u32) {}
     fn deadline(&self) {}
     fn waiting(&self, vm: &'static Vm) {
@@ -379,6 +372,17 @@ impl Monitor for Starter {
         }
     }
     fn stopped(&self, _: &'static Vm, _: Stop) {}
+}
+
+impl Monitor for Starter {
+    fn terminal_write(&self, _: &'static Vm, _: &[u8]) {}
+    fn terminal_read(&self, _: &'static Vm, _: &mut [u8]) -> usize {
+        0
+    }
+    fn clock(&self, _: &'static Vm) -> u64 {
+        0
+    }
+    fn set_clock(&self, _: &'static Vm, _: u64) {}
 }
 
 /// It would end each STOP, and give a shared CPU to a vCPU that has nothing to do there.

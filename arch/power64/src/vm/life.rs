@@ -3,7 +3,6 @@
 
 use core::sync::atomic::Ordering;
 
-use turnstile_exitstat::Page;
 use turnstile_paging::{BLOCK, Blocks, Partition, PartitionAttributes, PhysAddr};
 use turnstile_papr::Memory;
 use turnstile_papr::process_table::RADIX;
@@ -11,7 +10,7 @@ use turnstile_papr::processors::Start;
 use turnstile_papr::xive::Failure;
 use turnstile_vm::lifecycle::Phase;
 
-use super::{BootState, GUEST_LPCR, Life, Vm};
+use super::objects::{BootState, GUEST_LPCR, Life, Vm};
 use crate::cpu;
 use crate::cpu::regs::lpcr;
 use crate::memory::{GuestRam, kept, partition, user};
@@ -24,7 +23,7 @@ impl Vm {
             return;
         }
         // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
-        unsafe { *self.life.get() = Life { tables, boot, ram, blocks } };
+        unsafe { self.life.begin(Life { tables, boot, ram, blocks }) };
         // What the firmware has not taken back is in memory that nobody gets; it was kept when the life before ended.
         let _ = self.reset_interrupts();
         self.vcpus().iter().for_each(|vcpu| vcpu.forget());
@@ -85,11 +84,6 @@ impl Vm {
         // SAFETY: as above; the block is RAM of this VM.
         unsafe { ((slot.table.0 as *mut u64).add(slot.index)).write_volatile(slot.entry.to_be()) };
         true
-    }
-
-    /// Forgets what its exits cost, for a new life. Only while no vCPU runs: [`Reasons::START`] lets them write again.
-    pub fn reset_statistics(&self) {
-        self.vcpus().iter().filter_map(|vcpu| vcpu.statistics).for_each(Page::clear);
     }
 }
 

@@ -2,12 +2,13 @@
 //! Posting to vCPUs, kicking those that are resident elsewhere, and waking those that are resident nowhere: what
 //! `turnstile_threads` needs for that.
 
+use turnstile_exitstat::Page;
 use turnstile_papr::xics::{Icp, Servers};
 use turnstile_threads::Queues;
 use turnstile_vm::attention::{KickToken, Posted, Reasons};
-use turnstile_vm::lifecycle::Stop;
 
-use super::{Thread, Vcpu, Vm};
+use super::objects::{Vcpu, Vm};
+use super::thread::Thread;
 use crate::cpu::{self, PerCpu};
 use crate::time;
 
@@ -69,19 +70,13 @@ impl Vcpu {
     }
 }
 
-impl Vm {
-    /// Raises attention with every vCPU.
-    pub fn raise_all(&self, reasons: Reasons) {
-        for vcpu in self.vcpus() {
-            vcpu.post(reasons);
-        }
+impl turnstile_arch_common::vm::Vcpu for Vcpu {
+    fn post(&self, reasons: Reasons) {
+        self.post(reasons);
     }
 
-    /// Begins to stop the VM, if it runs.
-    pub fn stop(&self, reason: Stop) {
-        if self.lifecycle.begin_stop(reason) {
-            self.raise_all(Reasons::STOP);
-        }
+    fn statistics(&self) -> Option<&'static Page> {
+        self.statistics
     }
 }
 

@@ -6,17 +6,17 @@
 //! | `objects` | [`Vm`] and [`Vcpu`] |
 //! | `queues` | posting to a vCPU, and waking it |
 //! | [`thread`] | what a vCPU has that shares its CPUs |
-//! | `life` | what reaches all vCPUs of a VM: its stop, its reset |
+//! | `reset` | resets of its processors |
 //! | `board` | its interrupt controllers: the way from a line to a vCPU, and between vCPUs |
 //! | `legacy` | those of an ISA board: the 8259s, and the 8254 |
 //! | [`monitor`](mod@monitor) | what exits ask of the hypervisor |
 
 mod board;
 mod legacy;
-mod life;
 pub mod monitor;
 mod objects;
 pub mod queues;
+mod reset;
 pub mod thread;
 
 pub use objects::{Life, Vcpu, Vm, VmParts};

@@ -2,16 +2,13 @@
 //! What exits ask of the hypervisor.
 
 use spin::Once;
+use turnstile_arch_common::monitor::{CommonMonitor, Nobody};
 use turnstile_vm::lifecycle::Stop;
 
 use super::objects::{Vcpu, Vm};
 
-/// What full exits need of the hypervisor.
-pub trait Monitor: Sync {
-    /// Reads `size` bytes of a device register of `vm` at a guest physical address; `None` if there is no device.
-    fn mmio_read(&self, vm: &'static Vm, address: u64, size: u8) -> Option<u64>;
-    /// Writes a device register; false if there is no device.
-    fn mmio_write(&self, vm: &'static Vm, address: u64, size: u8, value: u64) -> bool;
+/// What full exits need of the hypervisor: what they need everywhere, and this.
+pub trait Monitor: CommonMonitor<Vm> {
     /// Reads `size` bytes of a port of `vm`; `None` if there is no device.
     fn port_read(&self, vm: &'static Vm, port: u16, size: u8) -> Option<u64>;
     /// A vCPU writes a port; false if there is no device.
@@ -21,14 +18,24 @@ pub trait Monitor: Sync {
     fn resumes(&self, vm: &'static Vm) -> bool;
     /// A processor has shut down (APM vol. 2, 8.2.9): does what the chip set does, and stops or resets all of its VM.
     fn shut_down(&self, vcpu: &'static Vcpu);
-    /// Handles a physical interrupt that belongs to no guest.
-    fn interrupt(&self, number: u32);
-    /// A deadline set by [`crate::time::set_deadline`] on this CPU has passed.
-    fn deadline(&self);
-    /// The first vCPU of `vm` waits on its CPU: starts the VM if that is wanted. Only this CPU starts it.
-    fn waiting(&self, vm: &'static Vm);
-    /// All vCPUs of `vm` have stopped: takes it down.
-    fn stopped(&self, vm: &'static Vm, stop: Stop);
+}
+
+impl Monitor for Nobody {
+    fn port_read(&self, _: &'static Vm, _: u16, _: u8) -> Option<u64> {
+        None
+    }
+
+    fn port_write(&self, _: &'static Vcpu, _: u16, _: u8, _: u64) -> bool {
+        false
+    }
+
+    fn resumes(&self, _: &'static Vm) -> bool {
+        false
+    }
+
+    fn shut_down(&self, vcpu: &'static Vcpu) {
+        vcpu.vm.stop(Stop::Reset);
+    }
 }
 
 static MONITOR: Once<&'static dyn Monitor> = Once::new();
@@ -38,31 +45,7 @@ pub fn set_monitor(monitor: &'static dyn Monitor) {
     MONITOR.call_once(|| monitor);
 }
 
+/// Returns the hypervisor that full exits call; until it is named, nobody.
 pub(crate) fn monitor() -> &'static dyn Monitor {
-    struct Nobody;
-    impl Monitor for Nobody {
-        fn mmio_read(&self, _: &'static Vm, _: u64, _: u8) -> Option<u64> {
-            None
-        }
-        fn mmio_write(&self, _: &'static Vm, _: u64, _: u8, _: u64) -> bool {
-            false
-        }
-        fn port_read(&self, _: &'static Vm, _: u16, _: u8) -> Option<u64> {
-            None
-        }
-        fn port_write(&self, _: &'static Vcpu, _: u16, _: u8, _: u64) -> bool {
-            false
-        }
-        fn resumes(&self, _: &'static Vm) -> bool {
-            false
-        }
-        fn shut_down(&self, vcpu: &'static Vcpu) {
-            vcpu.vm.stop(Stop::Reset);
-        }
-        fn interrupt(&self, _: u32) {}
-        fn deadline(&self) {}
-        fn waiting(&self, _: &'static Vm) {}
-        fn stopped(&self, _: &'static Vm, _: Stop) {}
-    }
     MONITOR.get().copied().unwrap_or(&Nobody)
 }

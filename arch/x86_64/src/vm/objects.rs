@@ -4,16 +4,16 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::cell::UnsafeCell;
+use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use spin::Once;
+use turnstile_arch_common::vm::ForLife;
 use turnstile_exitstat::Page;
 use turnstile_paging::{Blocks, Nested};
 use turnstile_vapic::Mailbox;
 use turnstile_vm::attention::Attention;
-use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Phase};
+use turnstile_vm::lifecycle::{OnCrash, Phase};
 use turnstile_vm::startup::Startup;
 use turnstile_x86policy::features::kvm as feature;
 use turnstile_x86policy::{CpuidTable, Processor};
@@ -33,14 +33,8 @@ use crate::vm::thread::Thread;
 
 /// A virtual machine. It exists from boot on; what changes from life to life is its memory and its state.
 pub struct Vm {
-    /// Its number in the bundle.
-    pub id: u8,
-    /// Its name.
-    pub name: String,
-    /// What to do when the guest crashes.
-    pub on_crash: OnCrash,
-    /// Whether its vCPUs keep statistics of their exits.
-    pub statistics: bool,
+    /// What every VM has.
+    common: turnstile_arch_common::vm::Vm<Vcpu>,
     /// Whether its local APICs can be x2APICs.
     pub x2apic: bool,
     /// KVM's features that it is offered.
@@ -49,10 +43,8 @@ pub struct Vm {
     pub board: Board,
     /// How its vCPUs start.
     pub startup: Startup,
-    /// Start, stop and restart.
-    pub lifecycle: Lifecycle,
-    vcpus: Once<Vec<&'static Vcpu>>,
-    life: UnsafeCell<Life>,
+    /// What it has for this life, from [`Vm::prepare`] on.
+    life: ForLife<Life>,
 }
 
 /// What a VM has for one life.
@@ -70,18 +62,15 @@ pub struct Life {
     pub blocks: Option<Blocks<Nested>>,
 }
 
-// SAFETY: `life` is written by `Vm::prepare` alone, while no vCPU runs, and read by vCPUs that run.
-unsafe impl Sync for Vm {}
-
 /// What a VM is made from.
 pub struct VmParts {
-    /// See [`Vm::id`].
+    /// Its number in the bundle.
     pub id: u8,
-    /// See [`Vm::name`].
+    /// Its name.
     pub name: String,
-    /// See [`Vm::on_crash`].
+    /// What to do when the guest crashes.
     pub on_crash: OnCrash,
-    /// See [`Vm::statistics`].
+    /// Whether its vCPUs keep statistics of their exits.
     pub statistics: bool,
     /// See [`Vm::x2apic`].
     pub x2apic: bool,
@@ -95,17 +84,18 @@ impl Vm {
     /// Makes a VM that has never run.
     pub fn new(parts: VmParts) -> Self {
         Self {
-            id: parts.id,
-            name: parts.name,
-            on_crash: parts.on_crash,
-            statistics: parts.statistics,
+            common: turnstile_arch_common::vm::Vm::new(
+                parts.id,
+                parts.name,
+                parts.on_crash,
+                parts.statistics,
+                parts.vcpus,
+            ),
             x2apic: parts.x2apic,
             kvm: parts.kvm,
             board: Board::new(parts.vcpus),
             startup: Startup::new(parts.vcpus),
-            lifecycle: Lifecycle::new(parts.vcpus as u32),
-            vcpus: Once::new(),
-            life: UnsafeCell::default(),
+            life: ForLife::default(),
         }
     }
 
@@ -116,21 +106,6 @@ impl Vm {
         Processor { id: index as u32, count, x2apic: self.x2apic, kvm: self.kvm, speculation }
     }
 
-    /// Gives the VM its vCPUs, once.
-    pub fn set_vcpus(&self, vcpus: Vec<&'static Vcpu>) {
-        self.vcpus.call_once(|| vcpus);
-    }
-
-    /// Returns the vCPUs.
-    pub fn vcpus(&self) -> &[&'static Vcpu] {
-        self.vcpus.get().map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns vCPU `index`.
-    pub fn vcpu(&self, index: usize) -> Option<&'static Vcpu> {
-        self.vcpus().get(index).copied()
-    }
-
     /// Prepares the VM's next life: the root of its nested page tables, its RAM and what maps it on demand, and what its first
     /// vCPU begins with. Nothing if the VM runs.
     pub fn prepare(&self, nested_root: u64, ram: GuestRam, blocks: Option<Blocks<Nested>>, boot: BootState) {
@@ -139,7 +114,7 @@ impl Vm {
         }
         let tsc_offset = time::ticks().wrapping_neg();
         // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
-        unsafe { *self.life.get() = Life { nested_root, tsc_offset, boot, ram, blocks } };
+        unsafe { self.life.begin(Life { nested_root, tsc_offset, boot, ram, blocks }) };
         self.board.reset();
         self.startup.reset();
     }
@@ -147,8 +122,7 @@ impl Vm {
     /// What it has for this life. For its vCPUs, from the start of one to its stop.
     #[inline(always)] // An address computation.
     pub fn life(&self) -> &Life {
-        // SAFETY: nobody writes while a vCPU runs; the start of the VM is ordered behind that (`Lifecycle`, `Startup`).
-        unsafe { &*self.life.get() }
+        self.life.get()
     }
 
     /// Says whether its guest is offered a feature of KVM's interface.
@@ -164,6 +138,15 @@ impl Vm {
         // SAFETY: RAM of this VM, which runs.
         unsafe { user::copy_from(host, &mut bytes) };
         Some(u16::from_le_bytes(bytes))
+    }
+}
+
+impl Deref for Vm {
+    type Target = turnstile_arch_common::vm::Vm<Vcpu>;
+
+    #[inline(always)] // The same address, but for an offset.
+    fn deref(&self) -> &Self::Target {
+        &self.common
     }
 }
 

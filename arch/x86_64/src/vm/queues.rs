@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Posting to a vCPU, and waking who is parked.
 
+use turnstile_exitstat::Page;
 use turnstile_threads::Queues;
 use turnstile_vm::attention::{KickToken, Posted, Reasons};
 
@@ -53,6 +54,16 @@ impl Vcpu {
     /// Sets reasons to look, and makes the vCPU do so.
     pub fn post(&self, reasons: Reasons) {
         self.notify(self.attention.post(reasons));
+    }
+}
+
+impl turnstile_arch_common::vm::Vcpu for Vcpu {
+    fn post(&self, reasons: Reasons) {
+        self.post(reasons);
+    }
+
+    fn statistics(&self) -> Option<&'static Page> {
+        self.statistics
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 
+use turnstile_arch_common::monitor::CommonMonitor;
 use turnstile_vm::lifecycle::{Phase, Stop};
 
 use super::*;
@@ -30,17 +31,13 @@ std::thread_local!(
 /// Starts the VM when its first vCPU asks for the third time.
 struct Starter;
 
-impl Monitor for Starter {
+impl CommonMonitor<Vm> for Starter {
     fn mmio_read(&self, _: &'static Vm, _: u64, _: u8) -> Option<u64> {
         None
     }
 
     fn mmio_write(&self, _: &'static Vm, _: u64, _: u8, _: u64) -> bool {
         false
-    }
-
-    fn flash(&self, _: &'static Vm, _: crate::memory::flash::Access) -> Option<u64> {
-        None
     }
 
     fn interrupt(&self, _: u32) {}
@@ -80,6 +77,12 @@ impl Monitor for Starter {
         assert!(low.is_some() && low < inactive, "it would fire again: {low:?}, {inactive:?}");
         STOPPED.set(STOPPED.get() + 1);
         vm.lifecycle.finish();
+    }
+}
+
+impl Monitor for Starter {
+    fn flash(&self, _: &'static Vm, _: crate::memory::flash::Access) -> Option<u64> {
+        None
     }
 }
 

@@ -4,6 +4,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::vec::Vec;
 
+use turnstile_arch_common::monitor::CommonMonitor;
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Phase, Stop};
 use turnstile_vm::startup::Start;
@@ -162,23 +163,13 @@ impl Owner {
     }
 }
 
-impl Monitor for Owner {
+impl CommonMonitor<Vm> for Owner {
     fn mmio_read(&self, _: &'static Vm, _: u64, _: u8) -> Option<u64> {
         None
     }
     fn mmio_write(&self, _: &'static Vm, _: u64, _: u8, _: u64) -> bool {
         false
     }
-    fn port_read(&self, _: &'static Vm, _: u16, _: u8) -> Option<u64> {
-        None
-    }
-    fn port_write(&self, _: &'static Vcpu, _: u16, _: u8, _: u64) -> bool {
-        false
-    }
-    fn resumes(&self, _: &'static Vm) -> bool {
-        self.resumes
-    }
-    fn shut_down(&self, _: &'static Vcpu) {}
     fn deadline(&self) {}
 
     /// The CPU is interrupted again and again: by its timer, if that is set, and by a device. In the end the guest gets an NMI,
@@ -218,6 +209,19 @@ impl Monitor for Owner {
         });
         vm.lifecycle.finish();
     }
+}
+
+impl Monitor for Owner {
+    fn port_read(&self, _: &'static Vm, _: u16, _: u8) -> Option<u64> {
+        None
+    }
+    fn port_write(&self, _: &'static Vcpu, _: u16, _: u8, _: u64) -> bool {
+        false
+    }
+    fn resumes(&self, _: &'static Vm) -> bool {
+        self.resumes
+    }
+    fn shut_down(&self, _: &'static Vcpu) {}
 }
 
 /// A vCPU whose guest has asked for records in its memory, and has its timer armed.

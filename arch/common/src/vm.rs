@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a virtual machine is on every architecture: its name, its life, its vCPUs.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::UnsafeCell;
+
+use spin::Once;
+use turnstile_exitstat::Page;
+use turnstile_vm::attention::Reasons;
+use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Stop};
+
+/// What every VM has. The architecture's `Vm` adds the rest.
+pub struct Vm<V: 'static> {
+    /// Its number in the bundle.
+    pub id: u8,
+    /// Its name.
+    pub name: String,
+    /// What to do when the guest crashes.
+    pub on_crash: OnCrash,
+    /// Whether its vCPUs keep statistics of their exits.
+    pub statistics: bool,
+    /// Start, stop and restart.
+    pub lifecycle: Lifecycle,
+    vcpus: Once<Vec<&'static V>>,
+}
+
+/// A vCPU, as what reaches all of a VM needs it.
+pub trait Vcpu {
+    /// Sets reasons to look, and makes the vCPU do so.
+    fn post(&self, reasons: Reasons);
+    /// Returns what its exits cost, if its VM keeps statistics.
+    fn statistics(&self) -> Option<&'static Page>;
+}
+
+impl<V: Vcpu> Vm<V> {
+    /// Makes what a VM of so many vCPUs has that has never run.
+    pub fn new(id: u8, name: String, on_crash: OnCrash, statistics: bool, vcpus: usize) -> Self {
+        let lifecycle = Lifecycle::new(vcpus as u32);
+        Self { id, name, on_crash, statistics, lifecycle, vcpus: Once::new() }
+    }
+
+    /// Gives the VM its vCPUs, once.
+    pub fn set_vcpus(&self, vcpus: Vec<&'static V>) {
+        self.vcpus.call_once(|| vcpus);
+    }
+
+    /// Returns the vCPUs.
+    #[inline] // Finds the target of an interrupt.
+    pub fn vcpus(&self) -> &[&'static V] {
+        self.vcpus.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns vCPU `index`.
+    #[inline] // As above.
+    pub fn vcpu(&self, index: usize) -> Option<&'static V> {
+        self.vcpus().get(index).copied()
+    }
+
+    /// Raises `reasons` with every vCPU, kicking those that may be in the guest.
+    pub fn raise_all(&self, reasons: Reasons) {
+        for vcpu in self.vcpus() {
+            vcpu.post(reasons);
+        }
+    }
+
+    /// Begins to stop the VM, if it runs.
+    pub fn stop(&self, reason: Stop) {
+        if self.lifecycle.begin_stop(reason) {
+            self.raise_all(Reasons::STOP);
+        }
+    }
+
+    /// Forgets what its exits cost, for a new life. Only while no vCPU runs: [`Reasons::START`] lets them write again.
+    pub fn reset_statistics(&self) {
+        self.vcpus().iter().filter_map(|vcpu| vcpu.statistics()).for_each(Page::clear);
+    }
+}
+
+/// What a VM has for one life: written while none of its vCPUs runs, and read by those that run.
+#[derive(Debug, Default)]
+pub struct ForLife<T>(UnsafeCell<T>);
+
+// SAFETY: `begin` alone writes, and its contract keeps readers away meanwhile.
+unsafe impl<T: Send + Sync> Sync for ForLife<T> {}
+
+impl<T> ForLife<T> {
+    /// Sets it for the next life.
+    ///
+    /// # Safety
+    /// Nobody has what [`ForLife::get`] returned, or gets it meanwhile: no vCPU runs, and the start of the VM is ordered behind
+    /// this.
+    pub unsafe fn begin(&self, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe { *self.0.get() = value };
+    }
+
+    /// Returns it. For the VM's vCPUs, from the start of one to its stop.
+    #[inline(always)] // An address computation.
+    pub fn get(&self) -> &T {
+        // SAFETY: nobody writes meanwhile, as who writes has promised.
+        unsafe { &*self.0.get() }
+    }
+}
