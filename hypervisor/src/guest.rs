@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One VM: built from the bundle once, then started and stopped as often as its guest likes.
+//! One VM: started and stopped as often as its guest likes.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use spin::Mutex;
-use turnstile_bundle::{Class, Schedule, VmSpec};
+use spin::{Mutex, MutexGuard};
 use turnstile_link::{Event, StopReason};
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Next, Phase, Stop};
 
 use crate::alarm;
-use crate::arch::boot::Host;
-use crate::arch::cpu::{self, PerCpu};
+use crate::arch::cpu;
 use crate::arch::fault;
 use crate::arch::memory::{self, GuestMemory};
-use crate::arch::sched::Tenant;
-use crate::arch::vcpu::Vcpu;
 use crate::arch::vm::Vm;
 use crate::line;
 use crate::machine::{self, Devices, Machine};
@@ -27,7 +21,8 @@ use crate::machine::{self, Devices, Machine};
 pub struct Guest {
     /// What exits see of it.
     pub vm: &'static Vm,
-    machine: Machine,
+    /// What its description has become on this machine.
+    pub machine: Machine,
     memory: Mutex<Option<GuestMemory>>,
     devices: Mutex<Devices>,
     /// Held from the moment in which its statistics are forgotten until the life is counted that makes new ones.
@@ -46,11 +41,9 @@ const WANTED: u8 = 1;
 /// That CPU is starting it.
 const STARTING: u8 = 2;
 
-/// Why a VM cannot be built or started.
+/// Why a VM cannot be started.
 #[derive(Debug)]
-pub enum Error {
-    /// It wants a physical CPU that does not run.
-    NoCpu(u16),
+enum Error {
     /// This machine cannot give it what it needs.
     Machine(machine::Error),
     /// It runs already.
@@ -60,7 +53,6 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoCpu(cpu) => write!(f, "physical CPU {cpu} is not there: give the machine more CPUs"),
             Self::Machine(error) => write!(f, "{error}"),
             Self::Running => write!(f, "it runs already"),
         }
@@ -73,53 +65,23 @@ impl From<machine::Error> for Error {
     }
 }
 
-/// Finds the physical CPUs of a VM: at least one.
-fn areas(spec: &VmSpec<'_>, host: &Host, running: usize) -> Result<Vec<&'static PerCpu>, Error> {
-    let area = |cpu: u16| {
-        let area = host.cpus.get(usize::from(cpu)).copied().filter(|area| area.index < running);
-        area.ok_or(Error::NoCpu(cpu))
-    };
-    spec.cpus.iter().map(area).collect()
-}
-
-fn share(class: Class) -> turnstile_sched::Class {
-    match class {
-        Class::Fair { weight } => turnstile_sched::Class::Fair { weight },
-        Class::RealTime { priority } => turnstile_sched::Class::RealTime { priority },
-    }
-}
-
 impl Guest {
-    /// Builds the VM with index `id`, its vCPUs pinned to the physical CPUs its description names, or added to the
-    /// `tenants` that share CPUs.
-    ///
-    /// # Errors
-    /// When a physical CPU is missing, or the machine lacks what the description asks for.
-    pub fn build(
-        id: u8,
-        spec: &VmSpec<'static>,
-        host: &Host,
-        running: usize,
-        tenants: &mut Vec<Tenant>,
-    ) -> Result<Self, Error> {
-        let (machine, parts) = Machine::new(id, spec, host)?;
-        let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
-        let areas = areas(spec, host, running)?;
-        let mut vcpus = Vec::new();
-        for index in 0..spec.vcpus {
-            let thread = machine.thread(tenants.len() as u32, index)?;
-            let vcpu = &*Box::leak(Box::new(Vcpu::new(vm, index, areas[index % areas.len()], thread)));
-            if let Schedule::Shared(class) = spec.schedule {
-                let cpus = (0..areas.len()).map(|n| areas[(index + n) % areas.len()].index as u32).collect();
-                tenants.push(Tenant { vcpu, class: share(class), cpus });
-            }
-            vcpus.push(vcpu);
+    /// Puts a VM together that has never run.
+    pub fn new(vm: &'static Vm, machine: Machine) -> Self {
+        Self {
+            vm,
+            devices: Mutex::new(machine.devices()),
+            machine,
+            memory: Mutex::new(None),
+            beginning: Mutex::new(()),
+            plan: AtomicU8::new(REST),
+            down: AtomicBool::new(false),
         }
-        vm.set_vcpus(vcpus);
-        let devices = Mutex::new(machine.devices());
-        let (memory, beginning) = (Mutex::new(None), Mutex::new(()));
-        let (plan, down) = (AtomicU8::new(REST), AtomicBool::new(false));
-        Ok(Self { vm, machine, memory, devices, beginning, plan, down })
+    }
+
+    /// Returns its devices, for an access of its own.
+    pub fn devices(&self) -> MutexGuard<'_, Devices> {
+        self.devices.lock()
     }
 
     /// Reads the memory of the VM, once it runs, as nothing else does: to see that it cannot be read
@@ -291,70 +253,6 @@ impl Guest {
             line::statistics(self.vm);
         }
         self.vm.statistics
-    }
-
-    /// Reads a device register.
-    pub fn read(&self, address: u64, size: u8) -> Option<u64> {
-        self.devices.lock().read(self.vm, address, size)
-    }
-
-    /// Writes a device register.
-    pub fn write(&self, address: u64, size: u8, value: u64) -> bool {
-        self.devices.lock().write(self.vm, address, size, value)
-    }
-
-    /// Accesses the flash; returns what was read, `None` if the access is to be repeated.
-    #[cfg(target_arch = "aarch64")]
-    pub fn flash(&self, access: crate::arch::memory::flash::Access) -> Option<u64> {
-        self.machine.flash(self.vm, access)
-    }
-
-    /// Reads a port.
-    #[cfg(target_arch = "x86_64")]
-    pub fn port_read(&self, port: u16, size: u8) -> Option<u64> {
-        self.devices.lock().port_read(self.vm, port, size)
-    }
-
-    /// vCPU `index` writes a port.
-    #[cfg(target_arch = "x86_64")]
-    pub fn port_write(&self, index: usize, port: u16, size: u8, value: u64) -> bool {
-        self.devices.lock().port_write(self.vm, index, port, size, value)
-    }
-
-    /// Does what the firmware does behind an INIT of the first vCPU, and says whether that goes on.
-    #[cfg(target_arch = "x86_64")]
-    pub fn resumes(&self) -> bool {
-        self.devices.lock().resumes()
-    }
-
-    /// Does what the chip set does when vCPU `index` has shut down.
-    #[cfg(target_arch = "x86_64")]
-    pub fn shut_down(&self, index: usize) {
-        self.devices.lock().shut_down(self.vm, index);
-    }
-
-    /// Takes characters that the guest writes to its terminal.
-    #[cfg(target_arch = "powerpc64")]
-    pub fn terminal_write(&self, characters: &[u8]) {
-        self.devices.lock().terminal_write(self.vm, characters);
-    }
-
-    /// Moves what was typed to `room`; returns how many characters those are.
-    #[cfg(target_arch = "powerpc64")]
-    pub fn terminal_read(&self, room: &mut [u8]) -> usize {
-        self.devices.lock().terminal_read(self.vm, room)
-    }
-
-    /// Returns the guest's wall clock: nanoseconds since 1970.
-    #[cfg(target_arch = "powerpc64")]
-    pub fn clock(&self) -> u64 {
-        self.devices.lock().clock()
-    }
-
-    /// Sets the guest's wall clock.
-    #[cfg(target_arch = "powerpc64")]
-    pub fn set_clock(&self, nanoseconds: u64) {
-        self.devices.lock().set_clock(nanoseconds);
     }
 
     /// Lets the VM's clock go on.

@@ -5,8 +5,10 @@
 //! |---|---|
 //! | `main` | from the machine to running VMs |
 //! | `options` | the hypervisor's command line |
-//! | `guest` | one VM: built from the bundle, started, stopped, started again |
+//! | `build` | from the bundle to a VM |
+//! | `guest` | one VM: started, stopped, started again |
 //! | `machine` | what differs by architecture: how a VM is built and furnished, its devices |
+//! | `monitor` | what exits of one architecture alone ask for |
 //! | `line` | the serial line: consoles, events, commands; framed, or plain text |
 //!
 //! Everything unsafe, and everything on an exit's path, is in the `arch` crate.
@@ -25,11 +27,16 @@ use turnstile_x86_64 as arch;
 
 #[cfg(target_os = "none")]
 mod alarm;
+#[cfg(target_os = "none")]
+mod build;
+#[cfg(target_os = "none")]
 mod guest;
 #[cfg(target_os = "none")]
 mod line;
 #[cfg(target_os = "none")]
 mod machine;
+#[cfg(target_os = "none")]
+mod monitor;
 #[cfg(target_os = "none")]
 mod options;
 #[cfg(target_os = "none")]

@@ -15,10 +15,9 @@ use crate::arch::cpu::PerCpu;
 use crate::arch::exit::wait;
 use crate::arch::fault::Provoked;
 use crate::arch::sched;
-#[cfg(target_arch = "x86_64")]
-use crate::arch::vcpu::Vcpu;
 use crate::arch::vm::Vm;
-use crate::arch::{Monitor, println, set_monitor};
+use crate::arch::{CommonMonitor, println, set_monitor};
+use crate::build::build;
 use crate::guest::Guest;
 use crate::line::{self, Receiver};
 use crate::options;
@@ -92,7 +91,7 @@ fn turnstile_main(host: &'static Host) -> ! {
     let running = host.start_cpus(wanted);
     let (mut guests, mut tenants) = (Vec::new(), Vec::new());
     for (id, spec) in bundle.vms().iter().enumerate() {
-        match Guest::build(id as u8, spec, host, running, &mut tenants) {
+        match build(id as u8, spec, host, running, &mut tenants) {
             Ok(guest) => guests.push(guest),
             Err(error) => refuse(host, format_args!("VM {} cannot be built: {error}", spec.name)),
         }
@@ -204,6 +203,11 @@ impl System {
         self.guests.get(usize::from(vm)).map_or(Outcome::NoSuchVm, f)
     }
 
+    /// Returns what a VM is made of.
+    pub fn guest(&self, vm: &Vm) -> Option<&Guest> {
+        self.guests.get(usize::from(vm.id))
+    }
+
     /// Counts a VM that stays stopped; after the last one the machine is powered off.
     fn ended(&self) {
         if self.running.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -213,65 +217,13 @@ impl System {
     }
 }
 
-impl Monitor for System {
+impl CommonMonitor<Vm> for System {
     fn mmio_read(&self, vm: &'static Vm, address: u64, size: u8) -> Option<u64> {
-        self.guests.get(usize::from(vm.id))?.read(address, size)
+        self.guest(vm)?.devices().read(vm, address, size)
     }
 
     fn mmio_write(&self, vm: &'static Vm, address: u64, size: u8, value: u64) -> bool {
-        self.guests.get(usize::from(vm.id)).is_some_and(|guest| guest.write(address, size, value))
-    }
-
-    #[cfg(target_arch = "aarch64")]
-    fn flash(&self, vm: &'static Vm, access: crate::arch::memory::flash::Access) -> Option<u64> {
-        self.guests.get(usize::from(vm.id)).map_or(Some(0), |guest| guest.flash(access))
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn port_read(&self, vm: &'static Vm, port: u16, size: u8) -> Option<u64> {
-        self.guests.get(usize::from(vm.id))?.port_read(port, size)
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn port_write(&self, vcpu: &'static Vcpu, port: u16, size: u8, value: u64) -> bool {
-        let guest = self.guests.get(usize::from(vcpu.vm.id));
-        guest.is_some_and(|guest| guest.port_write(vcpu.index, port, size, value))
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn resumes(&self, vm: &'static Vm) -> bool {
-        self.guests.get(usize::from(vm.id)).is_some_and(Guest::resumes)
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn shut_down(&self, vcpu: &'static Vcpu) {
-        if let Some(guest) = self.guests.get(usize::from(vcpu.vm.id)) {
-            guest.shut_down(vcpu.index);
-        }
-    }
-
-    #[cfg(target_arch = "powerpc64")]
-    fn terminal_write(&self, vm: &'static Vm, characters: &[u8]) {
-        if let Some(guest) = self.guests.get(usize::from(vm.id)) {
-            guest.terminal_write(characters);
-        }
-    }
-
-    #[cfg(target_arch = "powerpc64")]
-    fn terminal_read(&self, vm: &'static Vm, room: &mut [u8]) -> usize {
-        self.guests.get(usize::from(vm.id)).map_or(0, |guest| guest.terminal_read(room))
-    }
-
-    #[cfg(target_arch = "powerpc64")]
-    fn clock(&self, vm: &'static Vm) -> u64 {
-        self.guests.get(usize::from(vm.id)).map_or(0, Guest::clock)
-    }
-
-    #[cfg(target_arch = "powerpc64")]
-    fn set_clock(&self, vm: &'static Vm, nanoseconds: u64) {
-        if let Some(guest) = self.guests.get(usize::from(vm.id)) {
-            guest.set_clock(nanoseconds);
-        }
+        self.guest(vm).is_some_and(|guest| guest.devices().write(vm, address, size, value))
     }
 
     fn interrupt(&self, intid: u32) {
@@ -285,7 +237,7 @@ impl Monitor for System {
     }
 
     fn waiting(&self, vm: &'static Vm) {
-        let Some(guest) = self.guests.get(usize::from(vm.id)) else { return };
+        let Some(guest) = self.guest(vm) else { return };
         if !guest.start_if_wanted() {
             // Put down before it started, or it could not start.
             self.crashed.fetch_add(u32::from(!guest.is_down()), Ordering::Relaxed);
@@ -294,7 +246,7 @@ impl Monitor for System {
     }
 
     fn stopped(&self, vm: &'static Vm, stop: Stop) {
-        let Some(guest) = self.guests.get(usize::from(vm.id)) else { return };
+        let Some(guest) = self.guest(vm) else { return };
         if guest.stopped(stop) {
             return;
         }

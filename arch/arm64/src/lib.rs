@@ -42,6 +42,7 @@ pub mod vm;
 pub use boot::fault;
 #[cfg(feature = "ablation")]
 pub use exit::naive;
+pub use turnstile_arch_common::monitor::CommonMonitor;
 pub use turnstile_arch_common::{console, mmio, println};
 pub use vm::monitor::{Monitor, set_monitor};
 

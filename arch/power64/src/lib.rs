@@ -63,5 +63,6 @@ pub use board::mitigation;
 pub use boot::fault;
 #[cfg(feature = "ablation")]
 pub use exit::naive;
+pub use turnstile_arch_common::monitor::CommonMonitor;
 pub use turnstile_arch_common::{console, mmio, println};
 pub use vm::monitor::{Monitor, set_monitor};

@@ -40,6 +40,7 @@ core::arch::global_asm!(include_str!("boot/boot.S"));
 #[cfg(target_os = "none")]
 core::arch::global_asm!(include_str!("irq/interrupts.S"));
 
+pub use turnstile_arch_common::monitor::CommonMonitor;
 pub use turnstile_arch_common::{console, mmio, println};
 
 #[cfg(all(target_os = "none", not(feature = "ablation")))]

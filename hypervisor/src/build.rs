@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From the description of a VM in the bundle to the VM: once, at boot.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use turnstile_bundle::{Class, Schedule, VmSpec};
+
+use crate::arch::boot::Host;
+use crate::arch::cpu::PerCpu;
+use crate::arch::sched::Tenant;
+use crate::arch::vcpu::Vcpu;
+use crate::arch::vm::Vm;
+use crate::guest::Guest;
+use crate::machine::{self, Machine};
+
+/// Why a VM cannot be built.
+#[derive(Debug)]
+pub enum Error {
+    /// It wants a physical CPU that does not run.
+    NoCpu(u16),
+    /// This machine cannot give it what it needs.
+    Machine(machine::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCpu(cpu) => write!(f, "physical CPU {cpu} is not there: give the machine more CPUs"),
+            Self::Machine(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl From<machine::Error> for Error {
+    fn from(error: machine::Error) -> Self {
+        Self::Machine(error)
+    }
+}
+
+/// Finds the physical CPUs of a VM: at least one.
+fn areas(spec: &VmSpec<'_>, host: &Host, running: usize) -> Result<Vec<&'static PerCpu>, Error> {
+    let area = |cpu: u16| {
+        let area = host.cpus.get(usize::from(cpu)).copied().filter(|area| area.index < running);
+        area.ok_or(Error::NoCpu(cpu))
+    };
+    spec.cpus.iter().map(area).collect()
+}
+
+fn share(class: Class) -> turnstile_sched::Class {
+    match class {
+        Class::Fair { weight } => turnstile_sched::Class::Fair { weight },
+        Class::RealTime { priority } => turnstile_sched::Class::RealTime { priority },
+    }
+}
+
+/// Builds the VM with index `id`, its vCPUs pinned to the physical CPUs its description names, or added to the
+/// `tenants` that share CPUs.
+///
+/// # Errors
+/// When a physical CPU is missing, or the machine lacks what the description asks for.
+pub fn build(
+    id: u8,
+    spec: &VmSpec<'static>,
+    host: &Host,
+    running: usize,
+    tenants: &mut Vec<Tenant>,
+) -> Result<Guest, Error> {
+    let (machine, parts) = Machine::new(id, spec, host)?;
+    let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
+    let areas = areas(spec, host, running)?;
+    let mut vcpus = Vec::new();
+    for index in 0..spec.vcpus {
+        let thread = machine.thread(tenants.len() as u32, index)?;
+        let vcpu = &*Box::leak(Box::new(Vcpu::new(vm, index, areas[index % areas.len()], thread)));
+        if let Schedule::Shared(class) = spec.schedule {
+            let cpus = (0..areas.len()).map(|n| areas[(index + n) % areas.len()].index as u32).collect();
+            tenants.push(Tenant { vcpu, class: share(class), cpus });
+        }
+        vcpus.push(vcpu);
+    }
+    vm.set_vcpus(vcpus);
+    Ok(Guest::new(vm, machine))
+}
