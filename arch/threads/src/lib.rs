@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`architecture`] | what an architecture provides |
 //! | [`turn`] | whose turn it is: waiting, giving way, switching |
+//! | [`stack`] | their stacks |
 //! | [`absent`] | vCPUs that are in no CPU: waking them, and acting on their state |
 #![no_std]
 
@@ -21,6 +22,7 @@ extern crate alloc;
 
 pub mod absent;
 pub mod architecture;
+pub mod stack;
 pub mod turn;
 
 use alloc::boxed::Box;

@@ -3,9 +3,9 @@
 
 use core::sync::atomic::AtomicU64;
 
-use turnstile_threads::Architecture;
+use turnstile_threads::{Architecture, stack};
 
-use super::thread::{load, prepare, put, switch_stack};
+use super::thread::{load, prepare, put};
 use crate::cpu;
 use crate::irq::{Acknowledged, Gic};
 use crate::time;
@@ -62,6 +62,9 @@ impl<G: Gic> Architecture for On<G> {
     }
 
     fn switch_stack(from: &AtomicU64, to: &'static Vcpu) {
-        switch_stack(from, to);
+        let Some(to) = &to.thread else { return };
+        // SAFETY: the stack was left by this function, or made by `prepare`; nobody else uses it, because its vCPU is
+        // resident here and nowhere else.
+        unsafe { stack::switch(from, &to.common) };
     }
 }

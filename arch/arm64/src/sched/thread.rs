@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Threads: how a vCPU that shares CPUs comes and goes.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use crate::cpu;
 use crate::cpu::mode::{Mode, Nvhe, Vhe, is_vhe};
 use crate::irq::{Gic, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic_of, switched, use_vectors, vectors_of};
@@ -85,40 +83,22 @@ pub(super) fn load_in<M: Mode, G: Gic>(vcpu: &'static Vcpu) {
     vcpu.vm.with_gic::<G, _>(|cx| gic.load(cx));
 }
 
-unsafe extern "C" {
-    #[cfg(target_os = "none")]
-    fn turnstile_switch_stack(from: *mut u64, to: u64);
-    #[cfg(target_os = "none")]
-    fn turnstile_thread_start() -> !;
-}
-
-/// Goes on on the stack of `to`, and leaves the SP of the one in use in `from`.
-pub(super) fn switch_stack(from: &AtomicU64, to: &'static Vcpu) {
-    let Some(to) = &to.thread else { return };
-    #[cfg(target_os = "none")]
-    // SAFETY: the stack was left by this function, or made by `prepare`; nobody else uses it, because its vCPU is
-    // resident here and nowhere else.
-    unsafe {
-        turnstile_switch_stack(from.as_ptr(), to.common.sp.load(Ordering::Relaxed));
-    }
-    #[cfg(not(target_os = "none"))]
-    let _ = (from, to.common.sp.load(Ordering::Relaxed));
-}
-
 /// Makes the stack of a vCPU that has never run.
 pub(super) fn prepare(vcpu: &'static Vcpu) {
     let Some(thread) = &vcpu.thread else { return };
+    let top = frame(thread) as u64;
     #[cfg(target_os = "none")]
     {
+        unsafe extern "C" {
+            fn turnstile_thread_start() -> !;
+        }
         // x19–x30: the argument of thread_start is in x19, its address in x30.
         let mut saved = [0u64; 12];
         saved[0] = core::ptr::from_ref(vcpu) as u64;
         saved[11] = turnstile_thread_start as *const () as u64;
-        let sp = frame(thread) as u64 - size_of_val(&saved) as u64;
         // SAFETY: inside the new stack, which nobody uses yet.
-        unsafe { (sp as *mut [u64; 12]).write(saved) };
-        thread.common.sp.store(sp, Ordering::Relaxed);
+        unsafe { thread.common.lay(top, saved) };
     }
     #[cfg(not(target_os = "none"))]
-    let _ = (frame(thread), vcpu);
+    let _ = (top, vcpu);
 }

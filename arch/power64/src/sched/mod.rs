@@ -4,7 +4,6 @@
 //! controller presents (`vcpu/interrupts.rs`). What waking needs is in `vm/queues.rs`.
 
 mod on;
-mod thread;
 mod turns;
 
 use alloc::vec::Vec;

@@ -162,7 +162,7 @@ pub fn idle() -> ! {
 #[unsafe(no_mangle)]
 extern "C" fn turnstile_run_thread(vcpu: &'static Vcpu) -> ! {
     turnstile_threads::arrive::<Svm>();
-    let frame = vcpu.thread.as_ref().map_or(0, crate::sched::thread::frame);
+    let frame = vcpu.thread.as_ref().map_or(0, crate::vcpu::frame::of);
     // SAFETY: the top of this stack, above what is in use.
     unsafe { live(frame as *mut Frame, vcpu) }
 }

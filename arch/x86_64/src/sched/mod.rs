@@ -9,7 +9,6 @@
 mod on;
 #[cfg(test)]
 mod tests;
-pub(crate) mod thread;
 
 use alloc::vec::Vec;
 

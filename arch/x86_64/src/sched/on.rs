@@ -3,13 +3,13 @@
 
 use core::sync::atomic::AtomicU64;
 
-use turnstile_threads::Architecture;
+use turnstile_threads::{Architecture, stack};
 
-use super::thread::{load, prepare, put, switch_stack};
+use crate::cpu;
 use crate::cpu::svm::intercept;
 use crate::irq::interrupts::{self, Arrived};
 use crate::time;
-use crate::vcpu::{facility, serve};
+use crate::vcpu::{asid, facility, frame, irq, kvm, serve};
 use crate::vm::Vcpu;
 use crate::vm::queues::Svm;
 use crate::vm::thread::Thread;
@@ -43,15 +43,41 @@ impl Architecture for Svm {
     }
 
     fn prepare(vcpu: &'static Vcpu) {
-        prepare(vcpu);
+        let Some(thread) = &vcpu.thread else { return };
+        let top = frame::of(thread);
+        #[cfg(target_os = "none")]
+        {
+            unsafe extern "C" {
+                fn turnstile_thread_start() -> !;
+            }
+            // RBX, R12 to R15, RBP, and where it goes on.
+            let mut saved = [0u64; 7];
+            saved[0] = core::ptr::from_ref(vcpu) as u64;
+            saved[6] = turnstile_thread_start as *const () as u64;
+            // SAFETY: inside the new stack, which nobody uses yet.
+            unsafe { thread.common.lay(top, saved) };
+        }
+        #[cfg(not(target_os = "none"))]
+        let _ = (top, vcpu);
     }
 
     fn put(vcpu: &'static Vcpu, _: &'static Thread) -> Option<u64> {
-        put(vcpu)
+        // SAFETY: the CPU where the vCPU is resident; nobody refers to its control block across a switch.
+        let deadline = irq::put(vcpu, unsafe { &mut *vcpu.vmcb() });
+        kvm::put(vcpu);
+        deadline
     }
 
     fn load(vcpu: &'static Vcpu) {
-        load(vcpu);
+        let Some(thread) = &vcpu.thread else { return };
+        vcpu.attention.load(cpu::this().kick_token());
+        turnstile_threads::resident::<Svm>(vcpu, thread, |(), _| {});
+        facility::load(vcpu);
+        // SAFETY: the vCPU has just become this CPU's; nobody refers to its control block across a switch.
+        let vmcb = unsafe { &mut *vcpu.vmcb() };
+        asid::load(vcpu, vmcb);
+        irq::load(vcpu, vmcb);
+        kvm::load(vcpu, vmcb);
     }
 
     fn depart(vcpu: &'static Vcpu) {
@@ -59,6 +85,13 @@ impl Architecture for Svm {
     }
 
     fn switch_stack(from: &AtomicU64, to: &'static Vcpu) {
-        switch_stack(from, to);
+        let Some(to) = &to.thread else { return };
+        // SAFETY: the stack was left by this function, or made by `prepare`; nobody else uses it, because its vCPU is
+        // resident here and nowhere else. The last word of its block names the CPU that runs on it (`cpu::this`).
+        unsafe {
+            #[cfg(target_os = "none")]
+            ((to.stack_end - 8) as *mut &cpu::PerCpu).write(cpu::this());
+            stack::switch(from, &to.common);
+        }
     }
 }

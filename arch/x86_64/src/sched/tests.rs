@@ -5,16 +5,24 @@ use std::boxed::Box;
 use std::vec::Vec;
 
 use turnstile_sched::Class;
+use turnstile_threads::Architecture;
 use turnstile_vapic::{Context, Lapic};
 use turnstile_vm::attention::Posted;
 use turnstile_vm::attention::Reasons;
 
-use super::thread::{load, put};
 use super::*;
 use crate::cpu;
 use crate::cpu::regs::fakes::{self, Access};
 use crate::vcpu::{facility, irq};
 use crate::vm::Vm;
+
+fn load(vcpu: &'static Vcpu) {
+    Svm::load(vcpu);
+}
+
+fn put(vcpu: &'static Vcpu) -> Option<u64> {
+    Svm::put(vcpu, vcpu.thread.as_ref().expect("it shares a CPU"))
+}
 
 /// vCPUs that share this CPU, of which none has run.
 fn sharing() -> Vec<&'static Vcpu> {

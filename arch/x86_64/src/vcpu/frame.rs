@@ -10,6 +10,7 @@ use turnstile_exitstat::{Page, Timing};
 use crate::cpu::svm::Vmcb;
 use crate::cpu::{STACK_HEAD, STACK_TAIL};
 use crate::vm::Vcpu;
+use crate::vm::thread::Thread;
 
 /// The general registers of the resident vCPU but RAX and RSP, and whose they are.
 ///
@@ -168,4 +169,9 @@ impl Frame {
 pub(crate) fn resident(frame: &Frame) -> &'static Vcpu {
     // SAFETY: the run loop stores a vCPU that lives for ever before the guest is first entered.
     unsafe { &*frame.vcpu }
+}
+
+/// Returns where the exit frame of a thread is: at the top of its stack.
+pub(crate) fn of(thread: &Thread) -> u64 {
+    thread.stack_end - STACK_TAIL - size_of::<Frame>() as u64
 }
