@@ -3,6 +3,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `allocators` | what physical memory is given out from |
 //! | `blob` | the device tree in memory |
 //! | `console` | the serial line: one writer at a time, whole messages |
 //! | `demand` | memory that is mapped when it is first touched |
@@ -19,6 +20,7 @@
 
 extern crate alloc;
 
+pub mod allocators;
 pub mod blob;
 pub mod console;
 pub mod demand;

@@ -2,11 +2,10 @@
 //! Memory of guests: RAM with its stage 2 tables, and the cells of flash.
 
 use turnstile_arch_common::memory::{Error, MIB, PAGE};
-use turnstile_paging::{
-    FrameRange, PageTable, PhysAddr, Stage1Attributes, Stage2, Stage2Attributes, Tables, windows,
-};
+use turnstile_paging::{FrameRange, PageTable, PhysAddr, Stage2, Stage2Attributes, Tables, windows};
 
-use super::host::{Pool, Regime, close_window, open_window, with, zero};
+use super::el2::{Pool, Regime, zero};
+use super::host::{close_window, open_window, with};
 use super::stolen::Records;
 use crate::cpu::{self, regs};
 
@@ -50,15 +49,16 @@ impl GuestMemory {
         let align = if size >= gib && ipa.is_multiple_of(gib) { gib } else { 2 * MIB };
         let (frames, table) = with(|m| {
             let frames = m
+                .frames
                 .guests
                 .allocate(size, align)
-                .or_else(|_| m.guests.allocate(size, 2 * MIB))
+                .or_else(|_| m.frames.guests.allocate(size, 2 * MIB))
                 .map_err(|_| Error::NoGuestMemory(size))?;
-            let mut pool = Pool { arena: &mut m.arena, regime: Regime::Guest };
+            let mut pool = Pool { arena: &mut m.frames.arena, regime: Regime::Guest };
             match Self::build(&mut pool, ipa, frames, ipa_bits, on_demand) {
                 Ok(table) => Ok((frames, table)),
                 Err(error) => {
-                    m.guests.free(frames)?;
+                    m.frames.guests.free(frames)?;
                     Err(error)
                 }
             }
@@ -102,7 +102,7 @@ impl GuestMemory {
     pub fn show(&mut self, ipa: u64, records: Records) -> Result<(), Error> {
         let attributes = Stage2Attributes { execute: false, ..Stage2Attributes::ROM };
         with(|m| {
-            let mut pool = Pool { arena: &mut m.arena, regime: Regime::Guest };
+            let mut pool = Pool { arena: &mut m.frames.arena, regime: Regime::Guest };
             Ok(self.table.map(&mut pool, ipa, PhysAddr(records.base()), records.size(), attributes)?)
         })
     }
@@ -114,7 +114,7 @@ impl GuestMemory {
     /// When the range is taken, or there is no room for tables.
     pub fn show_flash(&mut self, ipa: u64, cells: u64, size: u64) -> Result<(), Error> {
         with(|m| {
-            let mut pool = Pool { arena: &mut m.arena, regime: Regime::Guest };
+            let mut pool = Pool { arena: &mut m.frames.arena, regime: Regime::Guest };
             Ok(self.table.map(&mut pool, ipa, PhysAddr(cells), size, Stage2Attributes::ROM)?)
         })
     }
@@ -153,7 +153,7 @@ impl GuestMemory {
     /// When something is mapped there, or there is no memory for the tables.
     pub fn map_device(&mut self, ipa: u64, page: u64) -> Result<(), Error> {
         with(|m| {
-            let mut pool = Pool { arena: &mut m.arena, regime: Regime::Guest };
+            let mut pool = Pool { arena: &mut m.frames.arena, regime: Regime::Guest };
             Ok(self.table.map(&mut pool, ipa, PhysAddr(page), PAGE, Stage2Attributes::DEVICE)?)
         })
     }
@@ -190,10 +190,10 @@ impl GuestMemory {
     /// When the allocator's books do not allow it.
     pub fn release(self) -> Result<(), Error> {
         with(|m| {
-            let mut pool = Pool { arena: &mut m.arena, regime: Regime::Guest };
+            let mut pool = Pool { arena: &mut m.frames.arena, regime: Regime::Guest };
             pool.invalidate(0, 0);
             self.table.free_all(&mut pool);
-            Ok(m.guests.free(self.frames)?)
+            Ok(m.frames.guests.free(self.frames)?)
         })
     }
 }
@@ -210,16 +210,11 @@ impl FlashMemory {
     /// When there is not enough memory.
     pub fn new(size: u64) -> Result<Self, Error> {
         let frames = with(|m| {
-            let frames = m.guests.allocate(size, 2 * MIB).map_err(|_| Error::NoGuestMemory(size))?;
-            let mut pool = Pool { arena: &mut m.arena, regime: Regime::El2 };
-            let table = m.el2.as_mut().ok_or(Error::NoArena)?;
-            let (start, data) = (frames.start(), Stage1Attributes::DATA);
-            if let Err(error) = table.map(&mut pool, start.0, start, size, data) {
-                m.guests.free(frames)?;
-                return Err(error.into());
+            let frames = m.frames.guests.allocate(size, 2 * MIB).map_err(|_| Error::NoGuestMemory(size))?;
+            if let Err(error) = m.map(frames.start().0, size) {
+                m.frames.guests.free(frames)?;
+                return Err(error);
             }
-            cpu::dsb_ish();
-            cpu::isb();
             Ok(frames)
         })?;
         let mut memory = Self { frames };
@@ -256,6 +251,6 @@ impl FlashMemory {
     /// When the allocator's books do not allow it.
     pub fn release(self) -> Result<(), Error> {
         close_window(self.frames.start().0, self.frames.size())?;
-        with(|m| Ok(m.guests.free(self.frames)?))
+        with(|m| Ok(m.frames.guests.free(self.frames)?))
     }
 }

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Physical memory: what the hypervisor keeps for itself, what guests get, and the EL2 address space.
-//!
-//! EL2 maps, one to one: its image (code executable, nothing writable and executable), its arena (heap,
-//! stacks, translation tables), the device tree and the bundle, and the devices it drives. Memory of guests
-//! is not mapped, except a window of it while `guest.rs` copies or clears, and the cells of its flash. Devices on exits' paths are mapped
-//! in the [`window`], at addresses that are known when the image is built.
+//! Physical memory: what the hypervisor keeps for itself, and what guests get.
 
-use buddy_system_allocator::LockedHeap;
 use spin::Mutex;
+use turnstile_arch_common::allocators::{Allocators, reserve};
 pub use turnstile_arch_common::memory::Error;
-use turnstile_arch_common::memory::{ARENA, HEAP, MIB, PAGE, align, cover, map_missing, range};
+use turnstile_arch_common::memory::{ARENA, MIB, PAGE, align, range};
 use turnstile_firmware::Range;
-use turnstile_paging::{
-    FrameAllocator, FrameRange, PageTable, PhysAddr, Stage1Attributes, Stage1El2, Stage1Regime, Tables,
-};
+use turnstile_paging::{FrameAllocator, PageTable, PhysAddr, Stage1Attributes, Stage1El2};
 use turnstile_vm::stolen::RECORD;
 
+use super::el2::{self, Pool, Regime, zero};
 use super::stolen::Records;
 use crate::board::discover::{Machine, Release};
+use crate::cpu;
 use crate::cpu::regs::gicv2::window;
-use crate::cpu::{self, mode, regs};
 
 /// Bytes of a physical CPU's stack, without its guard page.
 const STACK: u64 = 32 * 1024;
@@ -27,148 +21,13 @@ const STACK: u64 = 32 * 1024;
 const FAULT_STACK: u64 = 16 * 1024;
 /// Bytes that are taken for more stacks when there is no room for another.
 const MORE_STACKS: u64 = 2 * MIB;
-/// Bits of the EL2 address space; `boot.S` has the matching T0SZ.
-const EL2_BITS: u32 = 39;
-
-#[global_allocator]
-static HEAP_ALLOCATOR: LockedHeap<32> = LockedHeap::empty();
-
 static MEMORY: Mutex<Option<Memory>> = Mutex::new(None);
 
 pub(super) struct Memory {
-    pub(super) arena: FrameAllocator<256>,
-    /// Stacks, each mapped by itself between unmapped pages. Apart from the arena, because a block that holds
-    /// tables in use cannot be split: while it is broken, the tables could not be written.
-    stacks: FrameAllocator<16>,
-    pub(super) guests: FrameAllocator<128>,
-    pub(super) el2: Option<PageTable<Stage1El2>>,
-}
-
-/// What must be invalidated when a table changes.
-#[derive(Clone, Copy)]
-pub(super) enum Regime {
-    /// The hypervisor's own, all CPUs.
-    El2,
-    /// EL1&0 of the VM that this CPU has loaded: tables of guests are changed on their own CPUs only, and before
-    /// they are first loaded anywhere.
-    Guest,
-}
-
-/// Translation tables in the arena.
-pub(super) struct Pool<'a> {
-    pub(super) arena: &'a mut FrameAllocator<256>,
-    pub(super) regime: Regime,
-}
-
-impl Tables for Pool<'_> {
-    fn allocate(&mut self, bytes: u64) -> Option<PhysAddr> {
-        let frames = self.arena.allocate(bytes, bytes.max(PAGE)).ok()?;
-        zero(frames.start().0, bytes);
-        cpu::dsb_ishst();
-        Some(frames.start())
-    }
-
-    fn free(&mut self, table: PhysAddr, bytes: u64) {
-        if let Some(frames) = FrameRange::new(table, bytes) {
-            let _ = self.arena.free(frames);
-        }
-    }
-
-    fn read(&self, table: PhysAddr, index: usize) -> u64 {
-        // SAFETY: `table` came from `allocate`, so it is an arena frame that EL2 maps one to one, and the
-        // builder keeps `index` inside the table. Volatile: hardware walkers read it too.
-        unsafe { core::ptr::read_volatile((table.0 as *const u64).add(index)) }
-    }
-
-    fn write(&mut self, table: PhysAddr, index: usize, entry: u64) {
-        // SAFETY: as for `read`; an aligned 64-bit store is single-copy atomic.
-        unsafe { core::ptr::write_volatile((table.0 as *mut u64).add(index), entry) }
-    }
-
-    fn invalidate(&mut self, _address: u64, _size: u64) {
-        // The table stores before the invalidation, the invalidation before what follows (D8.16.5).
-        cpu::dsb_ishst();
-        match self.regime {
-            Regime::El2 => cpu::tlbi_alle2is(),
-            Regime::Guest => cpu::tlbi_vmalls12e1is(),
-        }
-        cpu::dsb_ish();
-        cpu::isb();
-    }
-}
-
-/// Clears memory that EL2 maps.
-pub(super) fn zero(start: u64, size: u64) {
-    let dczid = regs::DCZID_EL0.read();
-    let block = 4u64 << (dczid & 0xf);
-    if dczid & (1 << 4) != 0 || !(start | size).is_multiple_of(block) {
-        // SAFETY: the caller owns the range and EL2 maps it writable.
-        unsafe { core::ptr::write_bytes(start as *mut u8, 0, size as usize) };
-        return;
-    }
-    let mut address = start;
-    while address < start + size {
-        // SAFETY: as above; DC ZVA clears the whole aligned block, which lies inside the range.
-        unsafe {
-            core::arch::asm!("dc zva, {}", in(reg) address, options(nostack, preserves_flags));
-        }
-        address += block;
-    }
-}
-
-unsafe extern "C" {
-    static _start: u8;
-    static __text_start: u8;
-    static __rodata_start: u8;
-    static __data_start: u8;
-    static __image_end: u8;
-    static mut early_l1: u8;
-    fn enable_el2_mmu(root: u64);
-}
-
-fn address_of(symbol: *const u8) -> u64 {
-    symbol as u64
-}
-
-/// The parts of the image: (start, end, attributes).
-fn image_parts() -> [(u64, u64, Stage1Attributes); 3] {
-    let (text, rodata, data, end) =
-        (&raw const __text_start, &raw const __rodata_start, &raw const __data_start, &raw const __image_end);
-    let (text, rodata, data, end) = (address_of(text), address_of(rodata), address_of(data), address_of(end));
-    [
-        (text, rodata, Stage1Attributes::CODE),
-        (rodata, data, Stage1Attributes::CONSTANT),
-        (data, end, Stage1Attributes::DATA),
-    ]
-}
-
-/// Makes the boot tables describe the gigabytes of `range` as Normal memory: they know RAM only where the image
-/// and the device tree are, and DC ZVA and exclusives need Normal memory.
-fn make_normal(range: FrameRange) {
-    /// What a block of Normal memory has that one of device memory has not: attribute 2, inner shareable.
-    const NORMAL: u64 = 2 << 2 | 0b11 << 8;
-    const ATTRIBUTE: u64 = 0b111 << 2;
-    let first = range.start().0 >> 30;
-    let last = (range.end().0 - 1) >> 30;
-    for gigabyte in first..=last {
-        // SAFETY: the boot tables have 512 entries, and RAM beyond 39 bits was cut off. An entry that is Normal
-        // already maps the code that runs and stays; another maps nothing in use but device registers that are
-        // not accessed meanwhile. Broken before made (Arm ARM D8.16.1).
-        unsafe {
-            let entry = (&raw mut early_l1).cast::<u64>().add(gigabyte as usize & 511);
-            let block = entry.read_volatile();
-            if block & ATTRIBUTE == NORMAL & ATTRIBUTE {
-                continue;
-            }
-            entry.write_volatile(0);
-            cpu::dsb_ish();
-            cpu::tlbi_alle2is();
-            cpu::dsb_ish();
-            entry.write_volatile(block | NORMAL);
-            cpu::dsb_ish();
-            cpu::isb();
-        }
-    }
+    /// What it is given out from. Stacks are mapped each by itself between unmapped pages: apart from the arena, because a
+    /// block that holds tables in use cannot be split: while it is broken, the tables could not be written.
+    pub(super) frames: Allocators,
+    pub(super) el2: PageTable<Stage1El2>,
 }
 
 /// Sets up the allocators and the final EL2 tables. `in_use` are the ranges that were loaded beside the
@@ -191,69 +50,29 @@ pub fn init(
             guests.add(range(start, size.min(window::BASE - start))?)?;
         }
     }
-    let image = Range { base: address_of(&raw const _start), size: image_parts()[2].1 - image_parts()[0].0 };
     let spin_tables = machine.cpus.iter().filter_map(|cpu| match cpu.release {
         Release::SpinTable(base) => Some(Range { base, size: 8 }),
         Release::Psci => None,
     });
-    let taken = machine.reserved.iter().chain(in_use).chain([&image]).copied();
-    for taken in taken.chain(spin_tables) {
-        if let Some((start, size)) = cover(taken.base, taken.size) {
-            guests.reserve(range(start, size)?)?;
-        }
-    }
+    let taken = machine.reserved.iter().chain(in_use).copied().chain([el2::image()]);
+    reserve(&mut guests, taken.chain(spin_tables))?;
     let own = guests.allocate(ARENA, 2 * MIB).map_err(|_| Error::NoArena)?;
-    make_normal(own);
-    let mut arena = FrameAllocator::<256>::new();
-    arena.add(own)?;
-    let heap = arena.allocate(HEAP, PAGE)?;
-    // SAFETY: the heap's frames were just taken from free RAM, are mapped, and nobody else gets them.
-    unsafe { HEAP_ALLOCATOR.lock().init(heap.start().0 as usize, heap.size() as usize) };
-    let mut stacks = FrameAllocator::<16>::new();
-    let stack_bytes = machine.cpus.len() as u64 * (STACK + FAULT_STACK + 2 * PAGE);
-    stacks
-        .add(guests.allocate(stack_bytes.next_multiple_of(2 * MIB), 2 * MIB).map_err(|_| Error::NoArena)?)?;
-    let mut memory = Memory { arena, stacks, guests, el2: None };
-    memory.build_el2(own, in_use, devices, fixed)?;
-    *MEMORY.lock() = Some(memory);
+    el2::make_normal(own);
+    // SAFETY: frames that were just taken from free RAM, are mapped, and nobody else gets them.
+    let mut frames = unsafe { Allocators::new(guests, own)? };
+    frames.add_stacks(machine.cpus.len() as u64 * (STACK + FAULT_STACK + 2 * PAGE))?;
+    let el2 = el2::build(&mut frames.arena, own, in_use, devices, fixed)?;
+    *MEMORY.lock() = Some(Memory { frames, el2 });
     Ok(())
 }
 
 impl Memory {
-    fn build_el2(
-        &mut self,
-        own: FrameRange,
-        in_use: &[Range],
-        devices: &[Range],
-        fixed: &[(u64, u64)],
-    ) -> Result<(), Error> {
-        let mut pool = Pool { arena: &mut self.arena, regime: Regime::El2 };
-        let regime = if mode::is_vhe() { Stage1Regime::El2And0 } else { Stage1Regime::El2 };
-        let format = Stage1El2::new(regime, EL2_BITS).ok_or(Error::NoArena)?;
-        let mut table = PageTable::new(format, &mut pool)?;
-        for (start, end, attributes) in image_parts() {
-            if end > start {
-                table.map(&mut pool, start, PhysAddr(start), end - start, attributes)?;
-            }
-        }
-        table.map(&mut pool, own.start().0, own.start(), own.size(), Stage1Attributes::DATA)?;
-        for (ranges, attributes) in
-            [(in_use, Stage1Attributes::CONSTANT), (devices, Stage1Attributes::DEVICE)]
-        {
-            for one in ranges {
-                if let Some(pages) = cover(one.base, one.size) {
-                    map_missing(&mut table, &mut pool, pages, attributes)?;
-                }
-            }
-        }
-        for (address, page) in fixed {
-            table.map(&mut pool, *address, PhysAddr(*page), PAGE, Stage1Attributes::DEVICE)?;
-        }
+    /// Maps memory in the EL2 address space, one to one.
+    pub(super) fn map(&mut self, start: u64, size: u64) -> Result<(), Error> {
+        let mut pool = Pool { arena: &mut self.frames.arena, regime: Regime::El2 };
+        self.el2.map(&mut pool, start, PhysAddr(start), size, Stage1Attributes::DATA)?;
         cpu::dsb_ish();
-        // SAFETY: the new tables map all that is in use now — code, data, the boot stack inside .bss, the
-        // arena, devices — at the same addresses as the boot tables.
-        unsafe { enable_el2_mmu(table.root().0) };
-        self.el2 = Some(table);
+        cpu::isb();
         Ok(())
     }
 }
@@ -265,7 +84,7 @@ pub(super) fn with<R>(f: impl FnOnce(&mut Memory) -> Result<R, Error>) -> Result
 
 /// Returns the physical address of the EL2 tables' root, for secondary CPUs.
 pub fn el2_root() -> u64 {
-    with(|m| Ok(m.el2.as_ref().map_or(0, |t| t.root().0))).unwrap_or(0)
+    with(|m| Ok(m.el2.root().0)).unwrap_or(0)
 }
 
 /// Allocates a stack with an unmapped guard page below it and returns its top.
@@ -273,20 +92,15 @@ pub fn el2_root() -> u64 {
 /// The page above it is the next stack's guard.
 fn stack(size: u64) -> Result<u64, Error> {
     with(|m| {
-        let frames = match m.stacks.allocate(size + PAGE, PAGE) {
+        let frames = match m.frames.stacks.allocate(size + PAGE, PAGE) {
             Ok(frames) => frames,
             Err(_) => {
-                m.stacks.add(m.guests.allocate(MORE_STACKS, 2 * MIB).map_err(|_| Error::NoArena)?)?;
-                m.stacks.allocate(size + PAGE, PAGE)?
+                m.frames.add_stacks(MORE_STACKS)?;
+                m.frames.stacks.allocate(size + PAGE, PAGE)?
             }
         };
         let start = frames.start().0 + PAGE;
-        let mut pool = Pool { arena: &mut m.arena, regime: Regime::El2 };
-        if let Some(table) = m.el2.as_mut() {
-            table.map(&mut pool, start, PhysAddr(start), size, Stage1Attributes::DATA)?;
-            cpu::dsb_ish();
-            cpu::isb();
-        }
+        m.map(start, size)?;
         Ok(frames.end().0)
     })
 }
@@ -321,7 +135,7 @@ pub fn fault_stack() -> Result<u64, Error> {
 /// When there is no room.
 pub fn stolen_time_records(vcpus: usize) -> Result<Records, Error> {
     with(|m| {
-        let frames = m.arena.allocate((vcpus as u64 * RECORD).next_multiple_of(PAGE), PAGE)?;
+        let frames = m.frames.arena.allocate((vcpus as u64 * RECORD).next_multiple_of(PAGE), PAGE)?;
         zero(frames.start().0, frames.size());
         // SAFETY: just allocated and cleared; the arena is mapped for ever, and nothing here is ever freed.
         Ok(unsafe { Records::new(frames.start().0, frames.size()) })
@@ -330,27 +144,19 @@ pub fn stolen_time_records(vcpus: usize) -> Result<Records, Error> {
 
 /// Bytes that are free: (for guests, in the arena). What a VM took comes back when it stops.
 pub fn free_bytes() -> (u64, u64) {
-    with(|m| Ok((m.guests.free_bytes(), m.arena.free_bytes()))).unwrap_or((0, 0))
+    with(|m| Ok(m.frames.free_bytes())).unwrap_or((0, 0))
 }
 
 /// Maps memory that EL2 does not usually see, one to one.
 pub(super) fn open_window(start: u64, size: u64) -> Result<(), Error> {
-    with(|m| {
-        let mut pool = Pool { arena: &mut m.arena, regime: Regime::El2 };
-        let table = m.el2.as_mut().ok_or(Error::NoArena)?;
-        table.map(&mut pool, start, PhysAddr(start), size, Stage1Attributes::DATA)?;
-        cpu::dsb_ish();
-        cpu::isb();
-        Ok(())
-    })
+    with(|m| m.map(start, size))
 }
 
 /// Takes the mapping of [`open_window`] away again.
 pub(super) fn close_window(start: u64, size: u64) -> Result<(), Error> {
     with(|m| {
-        let mut pool = Pool { arena: &mut m.arena, regime: Regime::El2 };
-        let table = m.el2.as_mut().ok_or(Error::NoArena)?;
-        table.unmap(&mut pool, start, size)?;
+        let mut pool = Pool { arena: &mut m.frames.arena, regime: Regime::El2 };
+        m.el2.unmap(&mut pool, start, size)?;
         Ok(())
     })
 }

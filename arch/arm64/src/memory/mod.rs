@@ -2,6 +2,8 @@
 //! Physical memory: the hypervisor's own, and guests'.
 
 pub mod demand;
+#[cfg(target_os = "none")]
+mod el2;
 pub mod flash;
 #[cfg(target_os = "none")]
 pub mod guest;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The memory of a VM: allocated, cleared, loaded, mapped by partition-scoped tables, released.
 
+use turnstile_arch_common::allocators::Allocators;
 use turnstile_arch_common::memory::{MIB, PAGE};
 use turnstile_paging::{Blocks, FrameRange, PageTable, Partition, PartitionAttributes, PhysAddr};
 
-use super::host::{Error, Memory, Pool, with};
+use super::host::{Error, Pool, with};
 use super::ram::GuestRam;
 use super::{kept, user};
 use crate::cpu;
@@ -111,14 +112,14 @@ impl GuestMemory {
 }
 
 /// Allocates the RAM, aligned so that the largest pages fit if that is possible.
-fn allocate(m: &mut Memory, size: u64) -> Result<FrameRange, Error> {
+fn allocate(m: &mut Allocators, size: u64) -> Result<FrameRange, Error> {
     let align = if size >= GIB { GIB } else { 2 * MIB };
     let chunk = m.guests.allocate(size, align).or_else(|_| m.guests.allocate(size, 2 * MIB));
     chunk.map_err(|_| Error::NoGuestMemory(size))
 }
 
 /// Builds the tables of the RAM.
-fn build(m: &mut Memory, ram: &GuestRam, on_demand: bool) -> Result<PageTable<Partition>, Error> {
+fn build(m: &mut Allocators, ram: &GuestRam, on_demand: bool) -> Result<PageTable<Partition>, Error> {
     let mut pool = Pool::new(&mut m.arena);
     let mut table = PageTable::new(Partition, &mut pool)?;
     let host = PhysAddr(ram.base());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The allocators.
 
-use buddy_system_allocator::LockedHeap;
 use spin::Mutex;
+use turnstile_arch_common::allocators::{Allocators, reserve};
 pub use turnstile_arch_common::memory::Error;
-use turnstile_arch_common::memory::{ARENA, HEAP, MIB, PAGE, align, cover, range};
+use turnstile_arch_common::memory::{ARENA, MIB, PAGE, align, range};
 use turnstile_firmware::Range;
 use turnstile_paging::{FrameAllocator, FrameRange, PhysAddr, Tables};
 
@@ -17,17 +17,7 @@ const LOW: Range = Range { base: 0, size: MIB };
 /// Bytes for stacks of vCPUs that share CPUs.
 const VCPU_STACKS: u64 = 16 * MIB;
 
-#[global_allocator]
-static HEAP_ALLOCATOR: LockedHeap<32> = LockedHeap::empty();
-
-static MEMORY: Mutex<Option<Memory>> = Mutex::new(None);
-
-/// Physical memory.
-pub struct Memory {
-    pub(super) arena: FrameAllocator<256>,
-    stacks: FrameAllocator<16>,
-    pub(super) guests: FrameAllocator<128>,
-}
+static MEMORY: Mutex<Option<Allocators>> = Mutex::new(None);
 
 /// Translation tables in the arena. Walkers read them in big-endian order.
 pub struct Pool<'a>(&'a mut FrameAllocator<256>);
@@ -87,26 +77,18 @@ pub fn init(machine: &Machine<'_>, in_use: &[Range]) -> Result<(), Error> {
     }
     let image = (&raw const __text_start) as u64;
     let own = Range { base: image, size: (&raw const __image_end) as u64 - image };
-    for taken in machine.reserved.iter().chain(in_use).chain([&own, &LOW]) {
-        if let Some((start, size)) = cover(taken.base, taken.size) {
-            guests.reserve(range(start, size)?)?;
-        }
-    }
+    let taken = machine.reserved.iter().chain(in_use).chain([&own, &LOW]);
+    reserve(&mut guests, taken.copied())?;
     let own = guests.allocate(ARENA, 2 * MIB).map_err(|_| Error::NoArena)?;
-    let mut arena = FrameAllocator::<256>::new();
-    arena.add(own)?;
-    let heap = arena.allocate(HEAP, PAGE)?;
-    // SAFETY: the heap's frames were just taken from free RAM, and nobody else gets them.
-    unsafe { HEAP_ALLOCATOR.lock().init(heap.start().0 as usize, heap.size() as usize) };
-    let mut stacks = FrameAllocator::<16>::new();
-    let bytes = 2 * STACK_BLOCK * machine.cpus.len() as u64 + VCPU_STACKS;
-    stacks.add(guests.allocate(bytes.next_multiple_of(2 * MIB), 2 * MIB).map_err(|_| Error::NoArena)?)?;
-    *MEMORY.lock() = Some(Memory { arena, stacks, guests });
+    // SAFETY: frames that were just taken from free RAM, and nobody else gets them.
+    let mut memory = unsafe { Allocators::new(guests, own)? };
+    memory.add_stacks(2 * STACK_BLOCK * machine.cpus.len() as u64 + VCPU_STACKS)?;
+    *MEMORY.lock() = Some(memory);
     Ok(())
 }
 
 /// Runs `f` on the memory state; it exists from [`init`] on.
-pub(super) fn with<R>(f: impl FnOnce(&mut Memory) -> Result<R, Error>) -> Result<R, Error> {
+pub(super) fn with<R>(f: impl FnOnce(&mut Allocators) -> Result<R, Error>) -> Result<R, Error> {
     MEMORY.lock().as_mut().map_or(Err(Error::NoArena), f)
 }
 
@@ -121,21 +103,15 @@ pub fn stack() -> Result<u64, Error> {
     })
 }
 
-/// Allocates pages of the hypervisor's own, cleared, for ever, aligned to their size where that is a power of two: for
-/// tables that the hardware reads.
+/// As [`Allocators::pages`].
 ///
 /// # Errors
 /// When there is no room.
 pub fn pages(count: u64) -> Result<u64, Error> {
-    with(|m| {
-        let frames = m.arena.allocate(count * PAGE, (count * PAGE).next_power_of_two())?;
-        // SAFETY: frames of the arena that nobody has.
-        unsafe { core::ptr::write_bytes(frames.start().0 as *mut u8, 0, frames.size() as usize) };
-        Ok(frames.start().0)
-    })
+    with(|m| m.pages(count))
 }
 
 /// Bytes that are free: (for guests, in the arena). What a VM took comes back when it stops.
 pub fn free_bytes() -> (u64, u64) {
-    with(|m| Ok((m.guests.free_bytes(), m.arena.free_bytes()))).unwrap_or((0, 0))
+    with(|m| Ok(m.free_bytes())).unwrap_or((0, 0))
 }

@@ -81,7 +81,7 @@ impl GuestMemory {
     /// When it is not whole pages of RAM, or there is no memory for the tables.
     pub fn protect(&mut self, address: u64, size: u64) -> Result<(), Error> {
         with(|m| {
-            let mut pool = Pool::new(&mut m.arena);
+            let mut pool = Pool::new(&mut m.frames.arena);
             Ok(self.table.protect(&mut pool, address, size, NestedAttributes::ROM)?)
         })
     }
@@ -93,7 +93,7 @@ impl GuestMemory {
     pub fn map_device(&mut self, address: u64, page: u64) -> Result<(), Error> {
         let attributes = NestedAttributes { write: true, execute: false };
         with(|m| {
-            let mut pool = Pool::new(&mut m.arena);
+            let mut pool = Pool::new(&mut m.frames.arena);
             Ok(self.table.map(&mut pool, address, PhysAddr(page), PAGE, attributes)?)
         })
     }
@@ -119,7 +119,7 @@ impl GuestMemory {
     /// When the allocator's books do not allow it.
     pub fn release(self) -> Result<(), Error> {
         with(|m| {
-            self.table.free_all(&mut Pool::new(&mut m.arena));
+            self.table.free_all(&mut Pool::new(&mut m.frames.arena));
             free(m, &self.chunks)
         })
     }
@@ -127,7 +127,7 @@ impl GuestMemory {
 
 fn free(m: &mut Memory, chunks: &Chunks) -> Result<(), Error> {
     for chunk in chunks {
-        m.guests.free(*chunk)?;
+        m.frames.guests.free(*chunk)?;
     }
     Ok(())
 }
@@ -156,14 +156,14 @@ fn place(m: &mut Memory, pieces: &[(u64, u64)], chunks: &mut Chunks) -> Result<G
 fn allocate(m: &mut Memory, guest: u64, size: u64) -> Result<FrameRange, Error> {
     let align = if size >= GIB && guest.is_multiple_of(GIB) { GIB } else { 2 * MIB };
     let size = size.next_multiple_of(PAGE);
-    let chunk = m.guests.allocate(size, align).or_else(|_| m.guests.allocate(size, 2 * MIB));
+    let chunk = m.frames.guests.allocate(size, align).or_else(|_| m.frames.guests.allocate(size, 2 * MIB));
     chunk.map_err(|_| Error::NoGuestMemory(size))
 }
 
 /// Builds the nested page tables of the RAM.
 fn build(m: &mut Memory, ram: &GuestRam, on_demand: bool) -> Result<PageTable<Nested>, Error> {
     let format = m.nested;
-    let mut pool = Pool::new(&mut m.arena);
+    let mut pool = Pool::new(&mut m.frames.arena);
     let mut table = PageTable::new(format, &mut pool)?;
     for piece in ram.pieces() {
         let host = PhysAddr(piece.host);

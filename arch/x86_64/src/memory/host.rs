@@ -2,10 +2,10 @@
 //! The allocators, and the hypervisor's own address space.
 
 use arrayvec::ArrayVec;
-use buddy_system_allocator::LockedHeap;
 use spin::Mutex;
+use turnstile_arch_common::allocators::{Allocators, reserve};
 pub use turnstile_arch_common::memory::Error;
-use turnstile_arch_common::memory::{ARENA, HEAP, MIB, PAGE, align, cover, map_missing, range};
+use turnstile_arch_common::memory::{ARENA, MIB, PAGE, align, cover, map_missing, range};
 use turnstile_firmware::{Range, boot::Region};
 use turnstile_paging::{
     FrameAllocator, FrameRange, HostAttributes, HostTables, Nested, PageTable, PhysAddr, Tables,
@@ -22,17 +22,12 @@ const REACH: u64 = 1 << 32;
 /// Bytes for stacks of vCPUs that share CPUs.
 const VCPU_STACKS: u64 = 16 * MIB;
 
-#[global_allocator]
-static HEAP_ALLOCATOR: LockedHeap<32> = LockedHeap::empty();
-
 static MEMORY: Mutex<Option<Memory>> = Mutex::new(None);
 
 /// Physical memory.
 pub struct Memory {
-    pub(super) arena: FrameAllocator<256>,
-    /// Blocks for stacks, each mapped by itself, its lowest page left out.
-    stacks: FrameAllocator<16>,
-    pub(super) guests: FrameAllocator<128>,
+    /// What it is given out from. Stacks are mapped each by itself, their lowest pages left out.
+    pub(super) frames: Allocators,
     host: PageTable<HostTables>,
     /// The form of nested page tables.
     pub(super) nested: Nested,
@@ -140,12 +135,7 @@ fn add(guests: &mut FrameAllocator<128>, plan: &Plan<'_>, from: u64, to: u64) ->
     let [(image, ..), _, (_, end, _)] = image_parts();
     let reserved = plan.regions.iter().filter(|region| !region.usable).map(|region| region.range);
     let own = Range { base: image, size: end - image };
-    for taken in reserved.chain(plan.in_use).chain([own]) {
-        if let Some((start, size)) = cover(taken.base, taken.size) {
-            guests.reserve(range(start, size)?)?;
-        }
-    }
-    Ok(())
+    reserve(guests, reserved.chain(plan.in_use).chain([own]))
 }
 
 /// Sets up the allocators and the hypervisor's final tables, and uses them.
@@ -157,17 +147,12 @@ pub fn init(plan: &Plan<'_>) -> Result<(), Error> {
     let mut guests = FrameAllocator::<128>::new();
     add(&mut guests, plan, LOW, REACH)?;
     let own = guests.allocate(ARENA, 2 * MIB).map_err(|_| Error::NoArena)?;
-    let mut arena = FrameAllocator::<256>::new();
-    arena.add(own)?;
-    let heap = arena.allocate(HEAP, PAGE)?;
-    // SAFETY: the heap's frames were just taken from free RAM, are mapped, and nobody else gets them.
-    unsafe { HEAP_ALLOCATOR.lock().init(heap.start().0 as usize, heap.size() as usize) };
-    add(&mut guests, plan, REACH, limit)?;
-    let mut stacks = FrameAllocator::<16>::new();
-    let bytes = 2 * STACK_BLOCK * plan.cpus as u64 + VCPU_STACKS;
-    stacks.add(guests.allocate(bytes.next_multiple_of(2 * MIB), 2 * MIB).map_err(|_| Error::NoArena)?)?;
+    // SAFETY: frames that were just taken from free RAM, are mapped, and nobody else gets them.
+    let mut frames = unsafe { Allocators::new(guests, own)? };
+    add(&mut frames.guests, plan, REACH, limit)?;
+    frames.add_stacks(2 * STACK_BLOCK * plan.cpus as u64 + VCPU_STACKS)?;
     let format = HostTables::new(gigabyte_pages(), physical_bits());
-    let host = build(format, plan, own, &guests, &mut Pool::new(&mut arena))?;
+    let host = build(format, plan, own, &frames.guests, &mut Pool::new(&mut frames.arena))?;
     if !has_smap() {
         // SAFETY: the boot CPU is alone, and its tables still let it write everything.
         unsafe { user::patch() };
@@ -176,7 +161,7 @@ pub fn init(plan: &Plan<'_>) -> Result<(), Error> {
     // at the same addresses as the boot tables.
     unsafe { CR3.write(host.root().0) };
     let nested = Nested::new(gigabyte_pages(), physical_bits());
-    *MEMORY.lock() = Some(Memory { arena, stacks, guests, host, nested });
+    *MEMORY.lock() = Some(Memory { frames, host, nested });
     Ok(())
 }
 
@@ -227,28 +212,23 @@ pub fn root() -> u64 {
 /// When there is no room for another stack.
 pub fn stack() -> Result<u64, Error> {
     with(|m| {
-        let block = m.stacks.allocate(STACK_BLOCK, STACK_BLOCK).map_err(|_| Error::NoStack)?;
+        let block = m.frames.stacks.allocate(STACK_BLOCK, STACK_BLOCK).map_err(|_| Error::NoStack)?;
         let start = block.start().0 + PAGE;
-        let mut pool = Pool::new(&mut m.arena);
+        let mut pool = Pool::new(&mut m.frames.arena);
         m.host.map(&mut pool, start, PhysAddr(start), STACK_BLOCK - PAGE, HostAttributes::DATA)?;
         Ok(block.end().0)
     })
 }
 
-/// Allocates pages of the hypervisor's own, cleared, for ever: for tables that the hardware reads.
+/// As [`Allocators::pages`].
 ///
 /// # Errors
 /// When there is no room.
 pub fn pages(count: u64) -> Result<u64, Error> {
-    with(|m| {
-        let frames = m.arena.allocate(count * PAGE, PAGE)?;
-        // SAFETY: frames of the arena that nobody has; the arena is mapped one to one.
-        unsafe { core::ptr::write_bytes(frames.start().0 as *mut u8, 0, frames.size() as usize) };
-        Ok(frames.start().0)
-    })
+    with(|m| m.frames.pages(count))
 }
 
 /// Bytes that are free: (for guests, in the arena). What a VM took comes back when it stops.
 pub fn free_bytes() -> (u64, u64) {
-    with(|m| Ok((m.guests.free_bytes(), m.arena.free_bytes()))).unwrap_or((0, 0))
+    with(|m| Ok(m.frames.free_bytes())).unwrap_or((0, 0))
 }
