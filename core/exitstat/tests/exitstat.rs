@@ -179,14 +179,19 @@ proptest! {
 
 #[test]
 fn an_exit_that_ends_is_in_its_record() {
-    let page = Page::new(1000);
-    let mut timing = Timing::new(Reason::Wait, 100);
+    let page: &'static Page = Box::leak(Box::new(Page::new(1000)));
+    let mut timing = Timing::new(Some(page));
     let clock = std::cell::Cell::new(110);
-    let wait = || clock.set(clock.get() + 50);
-    timing.without(|| clock.get(), wait);
+    let now = || clock.get();
+    timing.end(|| 7);
+    timing.begin(Reason::Wait, || 100);
+    timing.without(now, || clock.set(clock.get() + 50));
     assert_eq!(timing.begin, 150, "as if it had begun later");
-    timing.end(&page, clock.get() + 5);
-    Timing::NONE.end(&page, 7);
+    timing.end(|| clock.get() + 5);
+    let mut none = Timing::new(None);
+    none.begin(Reason::Wait, || panic!("nobody wants to know"));
+    assert_eq!(none.without(|| panic!("nor how long it took"), || 7), 7);
+    none.end(now);
     for reason in Reason::ALL {
         let exits = page.record(*reason).read();
         let (count, total) = if *reason == Reason::Wait { (1, 15) } else { (0, 0) };

@@ -9,8 +9,9 @@ use super::light::{self, Code};
 use super::{inject, irq, mmio, sysreg, wait};
 use crate::cpu::{class, regs};
 use crate::irq::{Acknowledged, Gic, Gicv2, Gicv3, Gicv3Legacy};
+use crate::time;
+use crate::vcpu::facility;
 use crate::vcpu::frame::Frame;
-use crate::vcpu::{facility, statistics};
 use crate::vm::{Monitor, Owned, Vcpu, monitor};
 
 /// PSCI SYSTEM_RESET2, both calling conventions: Linux uses it for a panic (`reboot=panic_warm`), so it is
@@ -141,7 +142,7 @@ fn call<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned) -> Th
         }
         Action::Off => {
             vcpu.vm.with_gic::<G, _>(|cx| owned.gic.power_off(cx));
-            statistics::end(vcpu, frame.timing);
+            frame.timing.end(time::ticks);
             return Then::WaitForStart;
         }
         Action::SystemOff => vcpu.vm.stop(Stop::PowerOff),

@@ -27,6 +27,7 @@ use crate::cpu::{PerCpu, class, regs};
 use crate::irq::gicv3::kick_token;
 use crate::irq::{Gic, Gicv2, Gicv3, Gicv3Legacy};
 use crate::state::pmu::Kind;
+use crate::time;
 use crate::vcpu::frame::Frame;
 use crate::vcpu::statistics;
 use crate::vm::{Vcpu, Vm, VmParts};
@@ -65,7 +66,7 @@ fn machine_of<G: Gic>(model: Model, vcpus: usize, pmu: bool, statistics: bool) -
     let vm = vm_of(model, vcpus, if pmu { Kind::Trapped } else { Kind::Off }, false, statistics);
     fakes::set("TPIDR_EL2", core::ptr::from_ref(vm.vcpus()[0].cpu) as u64);
     run::<G>(vm);
-    (vm, Frame::new(vm.vcpus()[0], statistics::page(vm.vcpus()[0])))
+    (vm, Frame::new(vm.vcpus()[0], vm.vcpus()[0].statistics))
 }
 
 /// The area of a CPU.
@@ -418,10 +419,10 @@ fn an_exit_that_leads_nowhere_ends_and_waiting_is_not_its_cost() {
     let vcpu = vm.vcpus()[0];
     let read = |reason| vcpu.statistics.expect("they are kept").record(reason).read();
     fakes::set("CNTPCT_EL0", 1000);
-    statistics::begin(&mut frame, Reason::Hypercall);
-    statistics::uncounted(&mut frame, || fakes::set("CNTPCT_EL0", 9000));
+    frame.timing.begin(Reason::Hypercall, time::ticks);
+    frame.timing.without(time::ticks, || fakes::set("CNTPCT_EL0", 9000));
     fakes::set("CNTPCT_EL0", 9030);
-    statistics::end(vcpu, frame.timing);
+    frame.timing.end(time::ticks);
     assert_eq!((read(Reason::Hypercall).count(), read(Reason::Hypercall).total), (1, 30));
     assert_eq!(read(Reason::Start).count(), 0);
     vm.reset_statistics();
@@ -430,10 +431,10 @@ fn an_exit_that_leads_nowhere_ends_and_waiting_is_not_its_cost() {
 
 #[test]
 fn without_statistics_no_counter_is_read() {
-    let (vm, mut frame) = machine(1, false);
-    statistics::begin(&mut frame, Reason::Start);
-    statistics::uncounted(&mut frame, || {});
-    statistics::end(vm.vcpus()[0], frame.timing);
+    let (_, mut frame) = machine(1, false);
+    frame.timing.begin(Reason::Start, time::ticks);
+    frame.timing.without(time::ticks, || {});
+    frame.timing.end(time::ticks);
     assert_eq!(fakes::take_log(), []);
 }
 

@@ -10,7 +10,7 @@
 // Slots: x0..x18 at 0..144, x30 at 152, x19..x29 at 160..240.
 //
 // There are two tables for each version of the GIC, and for GICv2 guests on a GICv3, which do the same. The CPUs of vCPUs whose exits are counted and
-// timed use the second one; the first one knows nothing of it. The timed table's own fields of the frame: the vCPU's page at 248, and at 264 the
+// timed use the second one; the first one knows nothing of it. The timed table's own fields of the frame: the vCPU's page at 256, and at 264 the
 // counter at the exit and the offset of its reason's record in the page.
 
     .macro save_clobberable
@@ -145,7 +145,7 @@
     .macro account
     mrs     x0, cntpct_el0
     ldp     x1, x2, [sp, #264]
-    ldr     x3, [sp, #248]
+    ldr     x3, [sp, #256]
     sub     x0, x0, x1
     add     x3, x3, x2
     clz     x1, x0

@@ -15,8 +15,9 @@ use crate::irq::{
     vectors_of,
 };
 use crate::sched;
+use crate::time;
 use crate::vcpu::frame::Frame;
-use crate::vcpu::{facility, statistics, switch};
+use crate::vcpu::{facility, switch};
 use crate::vm::{Monitor, On, Owned, Vcpu, monitor};
 
 pub use crate::vm::own::{idle, wait_for_interrupt};
@@ -42,7 +43,7 @@ pub(super) fn suspend<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &
 /// Hints that the vCPU could wait, as WFE does: it goes on at once unless another one wants its CPU.
 pub(super) fn give_way<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu) {
     if let Some(thread) = &vcpu.thread {
-        statistics::uncounted(frame, || sched::give_way::<On<G>>(vcpu, thread));
+        frame.timing.without(time::ticks, || sched::give_way::<On<G>>(vcpu, thread));
     }
 }
 
@@ -54,9 +55,9 @@ fn pause<G: Gic>(
     mut serve: impl FnMut(Acknowledged),
 ) {
     if let Some(thread) = &vcpu.thread {
-        return statistics::uncounted(frame, || sched::wait::<On<G>>(vcpu, thread, wants, serve));
+        return frame.timing.without(time::ticks, || sched::wait::<On<G>>(vcpu, thread, wants, serve));
     }
-    statistics::uncounted(frame, cpu::wfi);
+    frame.timing.without(time::ticks, cpu::wfi);
     let acknowledged = G::acknowledge();
     // The acknowledge takes a kick away: the attention word it announces must be read after it, and reads of
     // memory are not ordered behind those of system registers.
@@ -70,14 +71,14 @@ pub(super) fn attend<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &d
     with_owned(vcpu, |owned| irq::attend::<G>(vcpu, owned, reasons));
     if reasons.contains(Reasons::STOP) {
         // In the life that ends: the last one to acknowledge lets the next one begin.
-        statistics::end(vcpu, frame.timing);
+        frame.timing.end(time::ticks);
         acknowledge_stop::<G>(vcpu, monitor);
         return wait_for_start::<G>(frame, vcpu, monitor);
     }
     if reasons.contains(Reasons::RESCHEDULE)
         && let Some(thread) = &vcpu.thread
     {
-        statistics::uncounted(frame, || sched::reschedule::<On<G>>(vcpu, thread));
+        frame.timing.without(time::ticks, || sched::reschedule::<On<G>>(vcpu, thread));
     }
 }
 
@@ -148,7 +149,7 @@ pub(super) fn wait_for_start<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, mon
 
 /// Gives a vCPU its reset state and its start address.
 fn begin<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, start: Start) {
-    statistics::begin(frame, Reason::Start);
+    frame.timing.begin(Reason::Start, time::ticks);
     facility::reset(vcpu);
     facility::load(vcpu);
     switch::load(&vcpu.vm.residence(), vcpu.vmpidr);
@@ -198,7 +199,7 @@ pub(crate) unsafe fn live<G: Gic>(frame: *mut Frame, vcpu: &'static Vcpu) -> ! {
     crate::exit::naive::start_cpu();
     // SAFETY: the caller's promise.
     unsafe {
-        frame.write(Frame::new(vcpu, statistics::page(vcpu)));
+        frame.write(Frame::new(vcpu, vcpu.statistics));
         wait_for_start::<G>(&mut *frame, vcpu, monitor());
         while vcpu.attention.is_pending() {
             attend::<G>(&mut *frame, vcpu, monitor());

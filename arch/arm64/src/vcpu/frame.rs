@@ -15,24 +15,21 @@ use crate::vm::Vcpu;
 pub struct Frame {
     /// x0–x18, x30, x19–x29 in this order; see [`Frame::slot`].
     slots: [u64; 31],
-    /// The page of the vCPU's statistics, or null. Only the timed vectors look at it and at `timing`.
-    pub page: *const Page,
     /// The vCPU resident on this physical CPU.
     pub vcpu: *const Vcpu,
-    /// The exit that is being handled.
+    /// The vCPU's statistics, and the exit that is being handled. Only the timed vectors look at it.
     pub timing: Timing,
     reserved: u64,
 }
 
 const _: () = assert!(core::mem::size_of::<Frame>() == 288);
-const _: () = assert!(core::mem::offset_of!(Frame, page) == 248);
-const _: () = assert!(core::mem::offset_of!(Frame, vcpu) == 256);
-const _: () = assert!(core::mem::offset_of!(Frame, timing) == 264);
+const _: () = assert!(core::mem::offset_of!(Frame, vcpu) == 248);
+const _: () = assert!(core::mem::offset_of!(Frame, timing) == 256);
 
 impl Frame {
-    /// Makes an empty frame for `vcpu`, whose statistics are in `page` if it keeps any.
-    pub const fn new(vcpu: *const Vcpu, page: *const Page) -> Self {
-        Self { slots: [0; 31], page, vcpu, timing: Timing::NONE, reserved: 0 }
+    /// Makes an empty frame for `vcpu`, which may keep statistics in a `page`.
+    pub const fn new(vcpu: *const Vcpu, page: Option<&'static Page>) -> Self {
+        Self { slots: [0; 31], vcpu, timing: Timing::new(page), reserved: 0 }
     }
 
     /// Returns the slot of x`n`, `n` ≤ 30.

@@ -7,15 +7,15 @@
 //! time that is nobody's cost.
 //!
 //! An entry closes exactly one reckoning. An exit that does not lead back into its guest (the vCPU is turned off, its
-//! VM stops) is reckoned when that is known ([`end`]); the vCPU's next entry is then its start ([`begin`]). While a
+//! VM stops) is reckoned when that is known ([`Timing::end`]); the vCPU's next entry is then its start ([`Timing::begin`]). While a
 //! vCPU waits, in the waiting room or in PSCI CPU_SUSPEND, no cost accrues.
 
-use turnstile_exitstat::{Page, Reason, Timing, record_offset};
+#[cfg(doc)]
+use turnstile_exitstat::Timing;
+use turnstile_exitstat::{Reason, record_offset};
 
 use crate::cpu::class;
-use crate::time;
 use crate::vcpu::frame::Frame;
-use crate::vm::Vcpu;
 
 /// The offset of the record of each exception class: `vectors.S` reads it.
 #[cfg_attr(target_os = "none", unsafe(no_mangle))]
@@ -37,32 +37,5 @@ const fn offset(reason: Reason) -> u16 {
 /// Notes the reason of the exit that is being handled.
 #[inline(always)] // Two instructions of a light exit.
 pub fn note(frame: &mut Frame, reason: Reason) {
-    frame.timing.record = u64::from(offset(reason));
-}
-
-/// Begins what is no exit: the next entry ends it.
-pub fn begin(frame: &mut Frame, reason: Reason) {
-    if !frame.page.is_null() {
-        frame.timing = Timing::new(reason, time::ticks());
-    }
-}
-
-/// Ends an exit that does not lead back into its guest.
-pub fn end(vcpu: &Vcpu, timing: Timing) {
-    if let Some(page) = vcpu.statistics {
-        timing.end(page, time::ticks());
-    }
-}
-
-/// Does what is nobody's cost, such as waiting, during the exit that is being handled.
-pub fn uncounted(frame: &mut Frame, f: impl FnOnce()) {
-    if frame.page.is_null() {
-        return f();
-    }
-    frame.timing.without(time::ticks, f);
-}
-
-/// Returns where a vCPU's statistics are, or null: for its frame.
-pub fn page(vcpu: &Vcpu) -> *const Page {
-    vcpu.statistics.map_or(core::ptr::null(), core::ptr::from_ref)
+    frame.timing.note(reason);
 }

@@ -10,9 +10,10 @@ use turnstile_vm::lifecycle::Phase;
 
 use super::inject;
 use crate::sched;
+use crate::time;
 use crate::vcpu::frame::Frame;
 use crate::vcpu::idle::serve;
-use crate::vcpu::{facility, idle, interrupts, statistics, switch};
+use crate::vcpu::{facility, idle, interrupts, switch};
 use crate::vm::Vcpu;
 use crate::vm::monitor::Monitor;
 use crate::vm::queues::{Power, SENT};
@@ -60,14 +61,14 @@ fn wait(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
 /// Stops this CPU, of a pinned vCPU, until anything is pending ([`idle::wait`]).
 #[inline(never)] // It needs no stack frame if it is alone.
 fn stop(frame: &mut Frame) -> bool {
-    statistics::uncounted(frame, idle::wait)
+    frame.timing.without(time::ticks, idle::wait)
 }
 
 /// Waits until this CPU has an interrupt; a vCPU that shares CPUs waits for its turn, too, and until it `wants` to run.
 fn pause(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor, wants: impl FnMut() -> bool) {
     if let Some(thread) = &vcpu.thread {
         let serve = |due| serve(due, Some(vcpu), monitor);
-        return statistics::uncounted(frame, || sched::wait::<Power>(vcpu, thread, wants, serve));
+        return frame.timing.without(time::ticks, || sched::wait::<Power>(vcpu, thread, wants, serve));
     }
     let due = stop(frame);
     serve(due, Some(vcpu), monitor);
@@ -76,7 +77,7 @@ fn pause(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor, wants: i
 /// The guest hints that it could wait (H_CONFER): it goes on at once unless another one wants its CPU.
 pub(super) fn give_way(frame: &mut Frame, vcpu: &'static Vcpu) {
     if let Some(thread) = &vcpu.thread {
-        statistics::uncounted(frame, || sched::give_way::<Power>(vcpu, thread));
+        frame.timing.without(time::ticks, || sched::give_way::<Power>(vcpu, thread));
     }
 }
 
@@ -104,7 +105,7 @@ fn attend(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Atte
     let stops = reasons.contains(Reasons::STOP);
     if stops || !vcpu.vm.processors.is_on(vcpu.index) {
         // In the life that ends: the last one to acknowledge lets the next one begin.
-        statistics::end(vcpu, frame.timing);
+        frame.timing.end(time::ticks);
         if stops {
             acknowledge_stop(vcpu, monitor);
         } else {
@@ -133,7 +134,7 @@ fn attend(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Atte
     if reasons.contains(Reasons::RESCHEDULE)
         && let Some(thread) = &vcpu.thread
     {
-        statistics::uncounted(frame, || sched::reschedule::<Power>(vcpu, thread));
+        frame.timing.without(time::ticks, || sched::reschedule::<Power>(vcpu, thread));
     }
     Attended::Same
 }
@@ -191,7 +192,7 @@ pub(super) fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &d
 
 /// Gives a vCPU its reset state and its start.
 fn begin(frame: &mut Frame, vcpu: &'static Vcpu, start: Start) {
-    statistics::begin(frame, Reason::Start);
+    frame.timing.begin(Reason::Start, time::ticks);
     facility::reset(vcpu);
     switch::reset_vcpu(frame, start);
     interrupts::begin(vcpu);

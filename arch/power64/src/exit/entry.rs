@@ -6,6 +6,7 @@ use core::ptr;
 use super::hcall::{TABLE, TIMED_TABLE};
 use super::{Code, full, illegal, storage};
 use crate::cpu::vector;
+use crate::time;
 use crate::vcpu::frame::{Entries, Frame, Full, Light};
 use crate::vcpu::statistics;
 
@@ -42,7 +43,7 @@ pub(super) extern "C" fn full(frame: &mut Frame, why: u32) {
 /// [`light`], with the time that it takes.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 extern "C" fn timed_light(frame: &mut Frame, vector: u32) -> u32 {
-    statistics::begin(frame, statistics::reason(vector));
+    frame.timing.begin(statistics::reason(vector), time::ticks);
     let why = light(frame, vector);
     if why == 0 {
         statistics::account(frame);

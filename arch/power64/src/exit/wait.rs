@@ -10,7 +10,6 @@ use super::{hcall, naive};
 use crate::cpu;
 use crate::vcpu::frame::{Entries, Frame};
 pub use crate::vcpu::idle::wait_for_interrupt;
-use crate::vcpu::statistics;
 #[cfg(target_os = "none")]
 use crate::vcpu::{facility, interrupts};
 use crate::vm::Vcpu;
@@ -32,7 +31,7 @@ fn entries(vcpu: &Vcpu) -> Entries {
 
 /// Makes the frame of a vCPU that becomes resident on this CPU.
 pub fn frame(vcpu: &'static Vcpu) -> Frame {
-    Frame::new(cpu::this(), vcpu, statistics::page(vcpu), entries(vcpu))
+    Frame::new(cpu::this(), vcpu, vcpu.statistics, entries(vcpu))
 }
 
 #[cfg(target_os = "none")]
@@ -63,8 +62,8 @@ unsafe fn live(frame: *mut Frame, vcpu: &'static Vcpu) -> ! {
         wait_for_start(&mut *frame, vcpu, monitor());
         settle(&mut *frame, vcpu, monitor());
         // The first start is behind no exit that would end the reckoning.
-        if !(*frame).page.is_null() {
-            statistics::account(&mut *frame);
+        if (*frame).timing.is_kept() {
+            crate::vcpu::statistics::account(&mut *frame);
         }
         turnstile_enter(frame as u64)
     }

@@ -61,9 +61,7 @@ pub struct Frame {
     full: Option<Full>,
     /// The CPU that uses this stack.
     pub cpu: *const PerCpu,
-    /// The page of the vCPU's statistics, or null. Only its timed entries look at it and at `timing`.
-    pub page: *const Page,
-    /// The exit that is being handled.
+    /// The vCPU's statistics, and the exit that is being handled. Only its timed entries look at it.
     pub timing: Timing,
     inner: *const (),
     /// CFAR, in exits for a facility that is off.
@@ -86,8 +84,7 @@ const _: () = {
     assert!(offset_of!(Frame, light) == 360);
     assert!(offset_of!(Frame, full) == 368);
     assert!(offset_of!(Frame, cpu) == 376 && CPU_IN_FRAME == 376);
-    assert!(offset_of!(Frame, page) == 384);
-    assert!(offset_of!(Frame, timing) == 392);
+    assert!(offset_of!(Frame, timing) == 384);
     assert!(offset_of!(Frame, inner) == 408);
     assert!(offset_of!(Frame, came_from) == 416);
     assert!(size_of::<Frame>() == 432);
@@ -113,17 +110,29 @@ impl Frame {
             light: None,
             full: None,
             cpu,
-            page: core::ptr::null(),
-            timing: Timing::NONE,
+            timing: Timing::new(None),
             inner: core::ptr::null(),
             came_from: 0,
         }
     }
 
-    /// Makes an empty frame for `vcpu`, whose statistics are in `page` if it keeps any, and whose exits lead to `entries`.
-    pub fn new(cpu: *const PerCpu, vcpu: &'static Vcpu, page: *const Page, entries: Entries) -> Self {
+    /// Makes an empty frame for `vcpu`, which may keep statistics in a `page`, and whose exits lead to `entries`.
+    pub fn new(
+        cpu: *const PerCpu,
+        vcpu: &'static Vcpu,
+        page: Option<&'static Page>,
+        entries: Entries,
+    ) -> Self {
         let Entries { calls, inner, light, full } = entries;
-        Self { vcpu, page, calls, inner, light: Some(light), full: Some(full), ..Self::idle(cpu) }
+        Self {
+            vcpu,
+            timing: Timing::new(page),
+            calls,
+            inner,
+            light: Some(light),
+            full: Some(full),
+            ..Self::idle(cpu)
+        }
     }
 
     /// Clears every register of the guest.

@@ -6,14 +6,14 @@
 //! and ends when its registers are about to be loaded again.
 //!
 //! An entry closes exactly one reckoning. An exit that does not lead back into its guest (the vCPU stops, its VM does) is
-//! reckoned when that is known ([`end`]); the vCPU's next entry is then its start ([`begin`]). While a vCPU waits, no cost accrues.
+//! reckoned when that is known ([`Timing::end`]); the vCPU's next entry is then its start ([`Timing::begin`]). While a vCPU waits, no cost accrues.
 
-use turnstile_exitstat::{Event, Page, Reason, Timing, record_offset};
+#[cfg(doc)]
+use turnstile_exitstat::Timing;
+use turnstile_exitstat::{Event, Reason, record_offset};
 
 use super::frame::Frame;
 use crate::cpu::vector;
-use crate::time;
-use crate::vm::Vcpu;
 
 /// `vectors.S` has the offset of this record: calls do not look for it.
 const _: () = assert!(record_offset(Reason::Hypercall) == 128);
@@ -52,35 +52,5 @@ pub(crate) fn account(frame: &mut Frame) {
 
 /// Counts an exception that the guest is given.
 pub(crate) fn count_exception(frame: &Frame) {
-    // SAFETY: null, or a page that lives for ever.
-    if let Some(page) = unsafe { frame.page.as_ref() } {
-        page.count(Event::InjectedException);
-    }
-}
-
-/// Begins what is no exit: the next entry ends it.
-pub fn begin(frame: &mut Frame, reason: Reason) {
-    if !frame.page.is_null() {
-        frame.timing = Timing::new(reason, time::ticks());
-    }
-}
-
-/// Ends an exit that does not lead back into its guest.
-pub fn end(vcpu: &Vcpu, timing: Timing) {
-    if let Some(page) = vcpu.statistics {
-        timing.end(page, time::ticks());
-    }
-}
-
-/// Does what is nobody's cost, such as waiting, during the exit that is being handled.
-pub fn uncounted<T>(frame: &mut Frame, f: impl FnOnce() -> T) -> T {
-    if frame.page.is_null() {
-        return f();
-    }
-    frame.timing.without(time::ticks, f)
-}
-
-/// Returns where a vCPU's statistics are, or null: for its frame.
-pub fn page(vcpu: &Vcpu) -> *const Page {
-    vcpu.statistics.map_or(core::ptr::null(), core::ptr::from_ref)
+    frame.timing.count(Event::InjectedException);
 }

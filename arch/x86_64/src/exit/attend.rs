@@ -9,6 +9,7 @@ use turnstile_vm::startup::Start;
 
 use crate::irq::interrupts::{self, Arrived};
 use crate::state::owned::Owned;
+use crate::time;
 use crate::vcpu::frame::Frame;
 use crate::vcpu::serve::serve;
 use crate::vcpu::{asid, facility, irq, kvm, statistics, switch};
@@ -55,7 +56,7 @@ pub(super) fn attend(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monit
     if reasons.contains(Reasons::RESCHEDULE)
         && let Some(thread) = &vcpu.thread
     {
-        statistics::uncounted(frame, || turnstile_threads::reschedule::<Svm>(vcpu, thread));
+        frame.timing.without(time::ticks, || turnstile_threads::reschedule::<Svm>(vcpu, thread));
     }
     Attended::Same
 }
@@ -98,7 +99,7 @@ fn attend_to_others(
 /// The vCPU's life ends, because its VM stops or it has got an INIT; returns when the next one has begun.
 fn end(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor, stops: bool) {
     // In the life that ends: the last one to acknowledge lets the next one begin.
-    statistics::end(vcpu, frame.timing);
+    frame.timing.end(time::ticks);
     kvm::end(vcpu);
     vcpu.with_vmcb(|vmcb| irq::off(vcpu, vmcb));
     if stops {
@@ -161,7 +162,7 @@ fn look_again(vcpu: &Vcpu) {
 
 /// Gives a vCPU its reset state and its start.
 pub(super) fn begin(frame: &mut Frame, vcpu: &'static Vcpu, start: Start) {
-    statistics::begin(frame, Reason::Start);
+    frame.timing.begin(Reason::Start, time::ticks);
     vcpu.owned(Owned::reset);
     vcpu.set_on(true);
     frame.clear();

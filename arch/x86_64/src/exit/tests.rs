@@ -67,7 +67,7 @@ fn machine_of(piece: Piece, blocks: Option<Blocks<Nested>>, kvm: u32) -> (&'stat
     vmcb.set_rflags(flags::RESERVED);
     vmcb.set_interrupt_shadow(1);
     vmcb.set_clean(part::ALL);
-    let frame = Frame::new(vcpu, core::ptr::null_mut(), core::ptr::null());
+    let frame = Frame::new(vcpu, core::ptr::null_mut(), None);
     fakes::take_log();
     (vcpu, frame, vmcb)
 }

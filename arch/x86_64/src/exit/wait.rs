@@ -71,7 +71,7 @@ fn halt_on(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
 /// Hints that the vCPU could wait, as PAUSE does: it goes on at once unless another one wants its CPU.
 pub(super) fn give_way(frame: &mut Frame, vcpu: &'static Vcpu) {
     if let Some(thread) = &vcpu.thread {
-        statistics::uncounted(frame, || turnstile_threads::give_way::<Svm>(vcpu, thread));
+        frame.timing.without(time::ticks, || turnstile_threads::give_way::<Svm>(vcpu, thread));
     }
 }
 
@@ -138,7 +138,7 @@ pub fn run(vcpu: &'static Vcpu) -> ! {
 unsafe fn live(frame: *mut Frame, vcpu: &'static Vcpu) -> ! {
     // SAFETY: the caller's promise; the control block belongs to the CPU where the vCPU is resident.
     unsafe {
-        frame.write(Frame::new(vcpu, vcpu.vmcb(), statistics::page(vcpu)));
+        frame.write(Frame::new(vcpu, vcpu.vmcb(), vcpu.statistics));
         wait_for_start(&mut *frame, vcpu, monitor());
         settle(&mut *frame, vcpu, monitor());
         #[cfg(feature = "ablation")]

@@ -23,9 +23,7 @@ pub struct Frame {
     pub vmcb: *mut Vmcb,
     /// The vCPU.
     pub vcpu: *const Vcpu,
-    /// The page of the vCPU's statistics, or null. Only the timed loop looks at it and at `timing`.
-    pub page: *const Page,
-    /// The exit that is being handled.
+    /// The vCPU's statistics, and the exit that is being handled. Only the timed loop looks at it.
     pub timing: Timing,
     /// SPEC_CTRL of the guest, with the hypervisor's bits, and of the hypervisor: only run loops that switch it look here.
     pub spec_ctrl: [u32; 2],
@@ -37,8 +35,7 @@ const _: () = {
     use core::mem::offset_of;
     assert!(offset_of!(Frame, vmcb) == 112);
     assert!(offset_of!(Frame, vcpu) == 120);
-    assert!(offset_of!(Frame, page) == 128);
-    assert!(offset_of!(Frame, timing) == 136);
+    assert!(offset_of!(Frame, timing) == 128);
     assert!(offset_of!(Frame, spec_ctrl) == 152);
     assert!(size_of::<Frame>() == 160);
 };
@@ -70,9 +67,9 @@ const SLOTS: [usize; 16] = [14, 7, 6, 8, 14, 9, 5, 4, 3, 2, 1, 0, 10, 11, 12, 13
 const PUSHED: usize = 8;
 
 impl Frame {
-    /// Makes an empty frame for `vcpu`, whose statistics are in `page` if it keeps any.
-    pub const fn new(vcpu: *const Vcpu, vmcb: *mut Vmcb, page: *const Page) -> Self {
-        Self { slots: [0; 14], vmcb, vcpu, page, timing: Timing::NONE, spec_ctrl: [0; 2] }
+    /// Makes an empty frame for `vcpu`, which may keep statistics in a `page`.
+    pub const fn new(vcpu: *const Vcpu, vmcb: *mut Vmcb, page: Option<&'static Page>) -> Self {
+        Self { slots: [0; 14], vmcb, vcpu, timing: Timing::new(page), spec_ctrl: [0; 2] }
     }
 
     /// Clears every general register.

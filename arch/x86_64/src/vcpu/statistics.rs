@@ -7,10 +7,12 @@
 //! cost.
 //!
 //! An entry closes exactly one reckoning. An exit that does not lead back into its guest (the vCPU gets an INIT, its VM
-//! stops) is reckoned when that is known ([`end`]); the vCPU's next entry is then its start ([`begin`]). While a vCPU
+//! stops) is reckoned when that is known ([`Timing::end`]); the vCPU's next entry is then its start ([`Timing::begin`]). While a vCPU
 //! waits, in the waiting room or in HLT, no cost accrues.
 
-use turnstile_exitstat::{Event, Page, Reason, Timing, record_offset};
+#[cfg(doc)]
+use turnstile_exitstat::Timing;
+use turnstile_exitstat::{Event, Reason, record_offset};
 
 use crate::cpu::svm::vmcb::event;
 use crate::cpu::svm::{Vmcb, code};
@@ -52,7 +54,7 @@ const fn offset(reason: Reason) -> u16 {
 #[inline(always)] // Two instructions of a light exit.
 pub fn note<N: Next>(frame: &mut Frame, reason: Reason) {
     if N::COUNTS {
-        frame.timing.record = u64::from(offset(reason));
+        frame.timing.note(reason);
     }
 }
 
@@ -90,38 +92,8 @@ fn count_given(vcpu: &Vcpu, given: u64) {
     }
 }
 
-/// Begins what is no exit: the next entry ends it.
-pub fn begin(frame: &mut Frame, reason: Reason) {
-    if !frame.page.is_null() {
-        frame.timing = Timing::new(reason, time::ticks());
-    }
-}
-
-/// Ends an exit that does not lead back into its guest.
-pub fn end(vcpu: &Vcpu, timing: Timing) {
-    if let Some(page) = vcpu.statistics {
-        timing.end(page, time::ticks());
-    }
-}
-
-/// Does what is nobody's cost, such as waiting, during the exit that is being handled.
-pub fn uncounted(frame: &mut Frame, f: impl FnOnce()) {
-    if frame.page.is_null() {
-        return f();
-    }
-    frame.timing.without(time::ticks, f);
-}
-
 /// Waits, because the vCPU has nothing to do: which is nobody's cost.
 pub fn waiting(frame: &mut Frame, f: impl FnOnce()) {
-    // SAFETY: null, or the page of the resident vCPU, which is there for ever.
-    if let Some(page) = unsafe { frame.page.as_ref() } {
-        page.count(Event::Halted);
-    }
-    uncounted(frame, f);
-}
-
-/// Returns where a vCPU's statistics are, or null: for its frame.
-pub fn page(vcpu: &Vcpu) -> *const Page {
-    vcpu.statistics.map_or(core::ptr::null(), core::ptr::from_ref)
+    frame.timing.count(Event::Halted);
+    frame.timing.without(time::ticks, f);
 }

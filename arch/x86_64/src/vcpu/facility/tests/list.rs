@@ -167,7 +167,7 @@ fn begin_again(vcpu: &'static Vcpu, other: Option<&'static Vcpu>) {
     if let Some(other) = other {
         load(other);
     }
-    let mut frame = Frame::new(vcpu, core::ptr::null_mut(), core::ptr::null());
+    let mut frame = Frame::new(vcpu, core::ptr::null_mut(), None);
     vcpu.with_vmcb(|block| reset_vcpu(&mut frame, block, vcpu, Start::Startup(0)));
     reset(vcpu);
 }
@@ -192,7 +192,7 @@ fn what_is_listed_is_reset_when_a_life_begins() {
 fn a_reset_leaves_nothing_of_the_whole_control_block() {
     let vcpu = vcpus(1)[0];
     let fresh = |mut block: Box<Vmcb>| {
-        let mut frame = Frame::new(vcpu, core::ptr::null_mut(), core::ptr::null());
+        let mut frame = Frame::new(vcpu, core::ptr::null_mut(), None);
         reset_vcpu(&mut frame, &mut block, vcpu, Start::Boot);
         (0..512).map(|word| read(&block, word * 8, 8)).collect::<Vec<_>>()
     };
