@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! vCPUs that are in no CPU.
+//! What is posted to vCPUs that may be in no CPU.
 
-use turnstile_vm::attention::Reasons;
+use turnstile_vm::attention::{Posted, Reasons};
 
 use crate::{Queues, with};
+
+/// Does what a post to a vCPU's attention word demands. A kick is spared where the vCPU is resident on the
+/// calling CPU, which looks before it enters a guest anyway.
+#[inline] // On the path of every cross-CPU interrupt.
+pub fn notify<A: Queues>(vcpu: &A::Vcpu, posted: Posted) {
+    match posted {
+        Posted::Kick(token) if token != A::kick_token(A::this()) => A::kick(token),
+        Posted::Kick(_) | Posted::Seen => {}
+        Posted::Wake => wake::<A>(vcpu),
+    }
+}
 
 /// Hands a vCPU that was taken out of where it was parked to its run queue.
 #[cold]
@@ -28,6 +39,6 @@ pub fn with_absent<A: Queues, T>(target: &'static A::Vcpu, f: impl FnOnce() -> T
     let claim = attention.claim()?;
     let result = f();
     attention.raise(Reasons::INBOX);
-    A::notify(target, attention.release(claim));
+    notify::<A>(target, attention.release(claim));
     Some(result)
 }

@@ -5,7 +5,7 @@
 use core::sync::atomic::AtomicU64;
 
 use spin::Once;
-use turnstile_vm::attention::{Attention, KickToken, Posted};
+use turnstile_vm::attention::{Attention, KickToken};
 
 use crate::{Scheduler, System, Thread};
 
@@ -37,8 +37,8 @@ pub trait Queues: 'static {
     fn attention(vcpu: &Self::Vcpu) -> &Attention;
     /// Returns what a vCPU has that shares CPUs; `None` if it is pinned.
     fn thread(vcpu: &Self::Vcpu) -> Option<&Self::Thread>;
-    /// Does what a post to a vCPU's attention word demands.
-    fn notify(vcpu: &Self::Vcpu, posted: Posted);
+    /// Interrupts the CPU with `token`, whose vCPU then looks at its attention word. Ordered behind the stores before it.
+    fn kick(token: KickToken);
 
     /// The count of time, the same on all CPUs.
     fn ticks() -> u64;

@@ -32,7 +32,7 @@ use core::sync::atomic::AtomicU64;
 
 use turnstile_sched::{Class, RunQueue, Shared};
 
-pub use absent::{wake, with_absent};
+pub use absent::{notify, wake, with_absent};
 pub use architecture::{Architecture, Queues};
 pub use turn::{arrive, give_way, reschedule, run, wait};
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use spin::Once;
 use turnstile_sched::Class;
 use turnstile_threads::{Architecture, Queues, Scheduler, System, Tenant, Thread, arrive, run, start, wait};
-use turnstile_vm::attention::{Attention, KickToken, Posted, Reasons};
+use turnstile_vm::attention::{Attention, KickToken, Reasons};
 
 const CPUS: usize = 2;
 const VCPUS: usize = 5;
@@ -113,12 +113,8 @@ impl Queues for Host {
         Some(&vcpu.thread)
     }
 
-    fn notify(vcpu: &Vcpu, posted: Posted) {
-        match posted {
-            Posted::Kick(token) => Self::reschedule(token),
-            Posted::Wake => turnstile_threads::wake::<Self>(vcpu),
-            Posted::Seen => {}
-        }
+    fn kick(token: KickToken) {
+        Self::reschedule(token);
     }
 
     fn ticks() -> u64 {
@@ -207,7 +203,7 @@ fn live(vcpu: &'static Vcpu) {
                 let step = if passed.is_multiple_of(3) { 2 } else { 1 };
                 let next = others[(vcpu.number + step) % VCPUS];
                 next.balls.fetch_add(1, Ordering::Release);
-                Host::notify(next, next.attention.post(Reasons::INBOX));
+                turnstile_threads::notify::<Host>(next, next.attention.post(Reasons::INBOX));
             }
         }
         vcpu.done.store(passed >= ROUNDS, Ordering::Relaxed);

@@ -46,8 +46,8 @@ impl<G: Gic> Queues for On<G> {
         cpu::this()
     }
 
-    fn notify(vcpu: &Vcpu, posted: Posted) {
-        vcpu.notify::<G>(posted);
+    fn kick(token: KickToken) {
+        G::kick(token);
     }
 
     fn ticks() -> u64 {
@@ -60,15 +60,10 @@ impl<G: Gic> Queues for On<G> {
 }
 
 impl Vcpu {
-    /// Does what a post to this vCPU's attention word demands. A kick is spared where the vCPU is resident on the
-    /// calling CPU, which looks before it enters a guest anyway.
+    /// As [`turnstile_threads::notify`].
     #[inline] // On the path of every cross-CPU interrupt.
     pub fn notify<G: Gic>(&self, posted: Posted) {
-        match posted {
-            Posted::Kick(token) if token != cpu::this().kick_token() => G::kick(token),
-            Posted::Kick(_) | Posted::Seen => {}
-            Posted::Wake => turnstile_threads::wake::<On<G>>(self),
-        }
+        turnstile_threads::notify::<On<G>>(self, posted);
     }
 
     /// The same for a poster that is another vCPU in an exit: this one is not resident on the calling CPU.

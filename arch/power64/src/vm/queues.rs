@@ -27,8 +27,8 @@ impl Queues for Power {
         cpu::this()
     }
 
-    fn notify(vcpu: &Vcpu, posted: Posted) {
-        vcpu.notify(posted);
+    fn kick(token: KickToken) {
+        cpu::ring(token);
     }
 
     fn ticks() -> u64 {
@@ -45,15 +45,10 @@ impl Queues for Power {
 pub(crate) const SENT: Reasons = Reasons::REMOTE.union(Reasons::UNHALT);
 
 impl Vcpu {
-    /// Does what a post to this vCPU's attention word demands. A kick is spared where the vCPU is resident on the
-    /// calling CPU, which looks before it enters a guest anyway.
+    /// As [`turnstile_threads::notify`].
     #[inline] // On the path of every cross-CPU interrupt.
     pub fn notify(&self, posted: Posted) {
-        match posted {
-            Posted::Kick(token) if token != cpu::this().kick_token() => cpu::ring(token),
-            Posted::Kick(_) | Posted::Seen => {}
-            Posted::Wake => turnstile_threads::wake::<Power>(self),
-        }
+        turnstile_threads::notify::<Power>(self, posted);
     }
 
     /// Sets reasons to look, and makes the vCPU do so.

@@ -26,8 +26,8 @@ impl Queues for Svm {
         cpu::this()
     }
 
-    fn notify(vcpu: &Vcpu, posted: Posted) {
-        vcpu.notify(posted);
+    fn kick(token: KickToken) {
+        lapic::kick(token);
     }
 
     fn ticks() -> u64 {
@@ -40,15 +40,10 @@ impl Queues for Svm {
 }
 
 impl Vcpu {
-    /// Does what a post to this vCPU's attention word demands. A kick is spared where the vCPU is resident on the
-    /// calling CPU, which looks before it enters a guest anyway.
+    /// As [`turnstile_threads::notify`].
     #[inline] // On the path of every cross-CPU interrupt.
     pub fn notify(&self, posted: Posted) {
-        match posted {
-            Posted::Kick(token) if token != cpu::this().kick_token() => lapic::kick(token),
-            Posted::Kick(_) | Posted::Seen => {}
-            Posted::Wake => turnstile_threads::wake::<Svm>(self),
-        }
+        turnstile_threads::notify::<Svm>(self, posted);
     }
 
     /// Sets reasons to look, and makes the vCPU do so.
