@@ -6,7 +6,7 @@ use buddy_system_allocator::LockedHeap;
 use turnstile_firmware::Range;
 use turnstile_paging::{FrameAllocator, FrameRange};
 
-use crate::memory::{Error, HEAP, MIB, PAGE, cover, range};
+use crate::memory::{ARENA, Error, HEAP, MIB, PAGE, cover, range};
 
 #[cfg(target_os = "none")]
 #[global_allocator]
@@ -36,17 +36,29 @@ pub fn reserve(guests: &mut FrameAllocator<128>, taken: impl Iterator<Item = Ran
 }
 
 impl Allocators {
-    /// Makes the arena of `own`, which was taken from `guests`, with the heap in it.
+    /// Makes those of no memory at all. They are large: filled in where they are, not moved.
+    pub const fn new() -> Self {
+        Self { arena: FrameAllocator::new(), stacks: FrameAllocator::new(), guests: FrameAllocator::new() }
+    }
+
+    /// Takes the arena from what guests get. Returns where it is.
+    ///
+    /// # Errors
+    /// When no RAM is large enough.
+    pub fn take_arena(&mut self) -> Result<FrameRange, Error> {
+        self.guests.allocate(ARENA, 2 * MIB).map_err(|_| Error::NoArena)
+    }
+
+    /// Begins to give out the arena, and sets up the heap in it.
     ///
     /// # Errors
     /// When the arena is too small for the heap.
     ///
     /// # Safety
-    /// Once. What is in `own` is nobody else's, and mapped one to one for ever.
-    pub unsafe fn new(guests: FrameAllocator<128>, own: FrameRange) -> Result<Self, Error> {
-        let mut arena = FrameAllocator::<256>::new();
-        arena.add(own)?;
-        let heap = arena.allocate(HEAP, PAGE)?;
+    /// Once, with what [`Allocators::take_arena`] has returned, which is mapped one to one for ever.
+    pub unsafe fn use_arena(&mut self, own: FrameRange) -> Result<(), Error> {
+        self.arena.add(own)?;
+        let heap = self.arena.allocate(HEAP, PAGE)?;
         #[cfg(target_os = "none")]
         // SAFETY: the caller's promise, and nobody else gets these frames.
         unsafe {
@@ -54,7 +66,7 @@ impl Allocators {
         }
         #[cfg(not(target_os = "none"))]
         let _ = heap;
-        Ok(Self { arena, stacks: FrameAllocator::new(), guests })
+        Ok(())
     }
 
     /// Takes so many bytes for stacks from what guests get.
@@ -82,5 +94,11 @@ impl Allocators {
     /// Bytes that are free: (for guests, in the arena). What a VM took comes back when it stops.
     pub fn free_bytes(&self) -> (u64, u64) {
         (self.guests.free_bytes(), self.arena.free_bytes())
+    }
+}
+
+impl Default for Allocators {
+    fn default() -> Self {
+        Self::new()
     }
 }

@@ -56,7 +56,6 @@ impl Timing {
     }
 
     /// Does what is nobody's cost, such as waiting, while the exit is handled.
-    #[inline(always)] // Two readings of a counter.
     pub fn without<T>(&mut self, now: impl Fn() -> u64, f: impl FnOnce() -> T) -> T {
         if !self.is_kept() {
             return f();

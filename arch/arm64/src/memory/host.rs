@@ -4,9 +4,9 @@
 use spin::Mutex;
 use turnstile_arch_common::allocators::{Allocators, reserve};
 pub use turnstile_arch_common::memory::Error;
-use turnstile_arch_common::memory::{ARENA, MIB, PAGE, align, range};
+use turnstile_arch_common::memory::{MIB, PAGE, align, range};
 use turnstile_firmware::Range;
-use turnstile_paging::{FrameAllocator, PageTable, PhysAddr, Stage1Attributes, Stage1El2};
+use turnstile_paging::{PageTable, PhysAddr, Stage1Attributes, Stage1El2};
 use turnstile_vm::stolen::RECORD;
 
 use super::el2::{self, Pool, Regime, zero};
@@ -42,12 +42,12 @@ pub fn init(
     devices: &[Range],
     fixed: &[(u64, u64)],
 ) -> Result<(), Error> {
-    let mut guests = FrameAllocator::<128>::new();
+    let mut frames = Allocators::new();
     for memory in &machine.memory {
         if let Some((start, size)) = align(memory.base, memory.size)
             && start < window::BASE
         {
-            guests.add(range(start, size.min(window::BASE - start))?)?;
+            frames.guests.add(range(start, size.min(window::BASE - start))?)?;
         }
     }
     let spin_tables = machine.cpus.iter().filter_map(|cpu| match cpu.release {
@@ -55,11 +55,11 @@ pub fn init(
         Release::Psci => None,
     });
     let taken = machine.reserved.iter().chain(in_use).copied().chain([el2::image()]);
-    reserve(&mut guests, taken.chain(spin_tables))?;
-    let own = guests.allocate(ARENA, 2 * MIB).map_err(|_| Error::NoArena)?;
+    reserve(&mut frames.guests, taken.chain(spin_tables))?;
+    let own = frames.take_arena()?;
     el2::make_normal(own);
     // SAFETY: frames that were just taken from free RAM, are mapped, and nobody else gets them.
-    let mut frames = unsafe { Allocators::new(guests, own)? };
+    unsafe { frames.use_arena(own)? };
     frames.add_stacks(machine.cpus.len() as u64 * (STACK + FAULT_STACK + 2 * PAGE))?;
     let el2 = el2::build(&mut frames.arena, own, in_use, devices, fixed)?;
     *MEMORY.lock() = Some(Memory { frames, el2 });

@@ -4,7 +4,7 @@
 use spin::Mutex;
 use turnstile_arch_common::allocators::{Allocators, reserve};
 pub use turnstile_arch_common::memory::Error;
-use turnstile_arch_common::memory::{ARENA, MIB, PAGE, align, range};
+use turnstile_arch_common::memory::{MIB, PAGE, align, range};
 use turnstile_firmware::Range;
 use turnstile_paging::{FrameAllocator, FrameRange, PhysAddr, Tables};
 
@@ -69,19 +69,19 @@ unsafe extern "C" {
 /// # Errors
 /// When the memory map cannot hold the hypervisor.
 pub fn init(machine: &Machine<'_>, in_use: &[Range]) -> Result<(), Error> {
-    let mut guests = FrameAllocator::<128>::new();
+    let mut memory = Allocators::new();
     for ram in &machine.memory {
         if let Some((start, size)) = align(ram.base, ram.size) {
-            guests.add(range(start, size)?)?;
+            memory.guests.add(range(start, size)?)?;
         }
     }
     let image = (&raw const __text_start) as u64;
     let own = Range { base: image, size: (&raw const __image_end) as u64 - image };
     let taken = machine.reserved.iter().chain(in_use).chain([&own, &LOW]);
-    reserve(&mut guests, taken.copied())?;
-    let own = guests.allocate(ARENA, 2 * MIB).map_err(|_| Error::NoArena)?;
+    reserve(&mut memory.guests, taken.copied())?;
+    let own = memory.take_arena()?;
     // SAFETY: frames that were just taken from free RAM, and nobody else gets them.
-    let mut memory = unsafe { Allocators::new(guests, own)? };
+    unsafe { memory.use_arena(own)? };
     memory.add_stacks(2 * STACK_BLOCK * machine.cpus.len() as u64 + VCPU_STACKS)?;
     *MEMORY.lock() = Some(memory);
     Ok(())

@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use spin::Mutex;
 use turnstile_arch_common::allocators::{Allocators, reserve};
 pub use turnstile_arch_common::memory::Error;
-use turnstile_arch_common::memory::{ARENA, MIB, PAGE, align, cover, map_missing, range};
+use turnstile_arch_common::memory::{MIB, PAGE, align, cover, map_missing, range};
 use turnstile_firmware::{Range, boot::Region};
 use turnstile_paging::{
     FrameAllocator, FrameRange, HostAttributes, HostTables, Nested, PageTable, PhysAddr, Tables,
@@ -144,11 +144,11 @@ fn add(guests: &mut FrameAllocator<128>, plan: &Plan<'_>, from: u64, to: u64) ->
 /// When the memory map cannot hold the hypervisor.
 pub fn init(plan: &Plan<'_>) -> Result<(), Error> {
     let limit = 1u64 << physical_bits().min(47);
-    let mut guests = FrameAllocator::<128>::new();
-    add(&mut guests, plan, LOW, REACH)?;
-    let own = guests.allocate(ARENA, 2 * MIB).map_err(|_| Error::NoArena)?;
+    let mut frames = Allocators::new();
+    add(&mut frames.guests, plan, LOW, REACH)?;
+    let own = frames.take_arena()?;
     // SAFETY: frames that were just taken from free RAM, are mapped, and nobody else gets them.
-    let mut frames = unsafe { Allocators::new(guests, own)? };
+    unsafe { frames.use_arena(own)? };
     add(&mut frames.guests, plan, REACH, limit)?;
     frames.add_stacks(2 * STACK_BLOCK * plan.cpus as u64 + VCPU_STACKS)?;
     let format = HostTables::new(gigabyte_pages(), physical_bits());
