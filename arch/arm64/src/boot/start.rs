@@ -20,6 +20,7 @@ use crate::cpu::mode::{self, Capabilities, Refusal, Wanted};
 use crate::cpu::{self, PerCpu, regs};
 use crate::irq::controller::{self, Controller};
 use crate::irq::{self, gicv2, gicv3};
+use crate::memory::coherence;
 use crate::memory::host as memory;
 use crate::time;
 use crate::vcpu::frame::Frame;
@@ -246,6 +247,7 @@ fn check_cpu(gic: &GicNode) {
 }
 
 fn set_up_memory(machine: &Machine<'_>, gic: &GicNode, fdt: Range, uart: Option<Range>) {
+    coherence::choose();
     let in_use: arrayvec::ArrayVec<Range, 2> = [Some(fdt), machine.initrd].into_iter().flatten().collect();
     let others = uart.into_iter().chain(machine.rtc).chain(machine.power);
     let devices: arrayvec::ArrayVec<Range, 12> = controller::devices(gic).into_iter().chain(others).collect();
@@ -311,6 +313,10 @@ fn start_cpu_interface(host: &Host, cpu: &PerCpu) {
 #[unsafe(no_mangle)]
 extern "C" fn turnstile_secondary(cpu: &'static PerCpu) -> ! {
     let Some(host) = HOST.get() else { cpu::halt() };
+    if !coherence::fits() {
+        println!("turnstile: CPU {} lacks FEAT_S2FWB, which the first CPU has, and is not used", cpu.index);
+        cpu::halt();
+    }
     start_cpu_interface(host, cpu);
     turnstile_cpu_main(cpu)
 }

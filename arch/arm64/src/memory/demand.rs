@@ -7,6 +7,7 @@ use turnstile_arch_common::demand::{block, map_block};
 use turnstile_machine::map::{IPA_BITS, Region};
 use turnstile_paging::{Blocks, PhysAddr, Stage2, Stage2Attributes};
 
+use super::coherence;
 use crate::cpu;
 
 /// The form of stage 2 tables.
@@ -51,7 +52,7 @@ impl Demand {
         let host = host + (block(address) - self.ram.base);
         // SAFETY: the tables of a VM that runs, which nothing else changes meanwhile; EL2 maps its arena one to one. RAM is
         // whole blocks, so the block is the VM's.
-        let mapped = unsafe { map_block(&blocks, address, host, Stage2Attributes::RAM) };
+        let mapped = unsafe { map_block(&blocks, address, host, coherence::ram(Stage2Attributes::RAM)) };
         // The store before the walk of the access that is repeated (Arm ARM D8.17.1); the return to the guest is the
         // context synchronization.
         cpu::dsb_ishst();
