@@ -63,6 +63,7 @@ impl VcpuGic {
     #[cold]
     pub(crate) fn inject_cold<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> Outcome {
         if let Some(n) = self.planned(intid)
+            && !self.is_gicv2()
             && vif.read_lr(n) == LrState::Invalid
         {
             // As in `inject_quick`.
@@ -110,8 +111,8 @@ impl VcpuGic {
     /// Returns the list register that the planner has given to a private interrupt which was pending then. What comes for it
     /// again belongs there, however many wait outside: with it pending the choice and the conditions are as they were made.
     /// `None` if the planner has something else to do.
-    fn planned(&self, intid: u32) -> Option<usize> {
-        let decided = self.overflowing && self.resident && !self.is_unsettled() && !self.is_gicv2();
+    pub(crate) fn planned(&self, intid: u32) -> Option<usize> {
+        let decided = self.overflowing && self.resident && !self.is_unsettled();
         let n = self.slot(intid).filter(|_| decided && self.deliverable >> (intid & 31) & 1 != 0)?;
         (self.lr[n & 15].state == LrState::Pending).then_some(n)
     }
