@@ -21,7 +21,10 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     let mut boot = machine::prepare_own(run.layout, &run.folder, &text, &image)?;
     boot.counted = true;
     boot.cpu.push_str(run.variant.cpu);
-    if let Some(mitigations) = run.variant.mitigations.as_deref() {
+    // Other platforms than the usual one are there to be compared with it, whatever their CPUs need.
+    let alike =
+        run.variant.platform.name != Platform::usual_of(run.row.isa).name && run.row.isa != Isa::Power64;
+    if let Some(mitigations) = run.variant.mitigations.as_deref().or(alike.then_some("off")) {
         boot.append = format!("{} mitigations={mitigations}", boot.append);
     }
     for words in [run.variant.platform.append(), &run.variant.append] {
