@@ -8,6 +8,7 @@
 //! | `demand` | memory that is mapped when it is first touched |
 //! | `memory` | ranges of pages, and errors |
 //! | `mmio` | device registers in memory |
+//! | `registers` | registers of a CPU by their names, for the lists of each architecture |
 //! | `relax` | waiting for another CPU |
 //! | `report` | reports of the hypervisor's end, and faults on purpose |
 //! | `fakes` | a recorder in the place of the hardware, for tests on the host |
@@ -20,6 +21,7 @@ pub mod demand;
 pub mod fakes;
 pub mod memory;
 pub mod mmio;
+mod registers;
 mod relax;
 pub mod report;
 
