@@ -12,6 +12,7 @@
 //! | `relax` | waiting for another CPU |
 //! | `report` | reports of the hypervisor's end, and faults on purpose |
 //! | `fakes` | a recorder in the place of the hardware, for tests on the host |
+//! | `heap` | translation tables on the host's heap, for tests |
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod blob;
@@ -19,6 +20,8 @@ pub mod console;
 pub mod demand;
 #[cfg(not(target_os = "none"))]
 pub mod fakes;
+#[cfg(not(target_os = "none"))]
+pub mod heap;
 pub mod memory;
 pub mod mmio;
 mod registers;
