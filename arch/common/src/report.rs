@@ -46,6 +46,14 @@ pub fn end(reset: fn(), halt: fn() -> !) -> ! {
     halt()
 }
 
+/// Prints registers that are numbered, four in a line.
+pub fn numbered(prefix: char, values: &[u64]) {
+    for (n, value) in values.iter().enumerate() {
+        let end = if n % 4 == 3 || n + 1 == values.len() { "\n" } else { "" };
+        console::print_last(format_args!("  {prefix}{n:<2} {value:#018x}{end}"));
+    }
+}
+
 /// Returns the part in use of a stack of `size` bytes that ends at `end`, from the stack pointer up. Nothing, if that points
 /// elsewhere.
 pub fn in_use(pointer: u64, end: u64, size: u64) -> Range<u64> {

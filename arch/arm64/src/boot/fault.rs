@@ -80,10 +80,7 @@ extern "C" fn turnstile_fault(frame: &FaultFrame) -> ! {
         regs::SPSR_EL2.read(),
         frame.sp,
     ));
-    for (n, value) in frame.x.iter().enumerate() {
-        let end = if n % 4 == 3 || n == 30 { "\n" } else { "" };
-        console::print_last(format_args!("  x{n:<2} {value:#018x}{end}"));
-    }
+    report::numbered('x', &frame.x);
     console::print_last(format_args!("  LR image + {:#x}\n", frame.x[30].wrapping_sub(image_base())));
     backtrace(stack_from(frame.sp));
     report::end(power::reset, cpu::halt)

@@ -119,10 +119,7 @@ pub extern "C" fn turnstile_fault(found: &Report, vector: u64) -> ! {
         regs::HEIR.read(),
         regs::LPCR.read(),
     ));
-    for (n, value) in found.gpr.iter().enumerate() {
-        let end = if n % 4 == 3 { "\n" } else { "" };
-        console::print_last(format_args!("  r{n:<2} {value:#018x}{end}"));
-    }
+    report::numbered('r', &found.gpr);
     console::print_last(format_args!(
         "  LR image + {:#x}  CTR {:#x}  CR {:#x}  XER {:#x}\n",
         found.lr.wrapping_sub(image_base()),

@@ -13,7 +13,7 @@ use crate::exit::irq;
 use crate::exit::light::{Code, Handler};
 use crate::exit::sysreg::{self, Full, OTHER};
 use crate::exit::table::{LIGHT_HANDLERS, turnstile_light_irq, turnstile_light_other};
-use crate::exit::trapped::{GROUPS, Indexed, Lookup, SINGLE, TRAPS, Trap};
+use crate::exit::trapped::{GROUPS, Lookup, SINGLE, TRAPS, Trap};
 use crate::irq::{Gic, Gicv3};
 use crate::vcpu::frame::Frame;
 use crate::vm::{Owned, Vcpu};
@@ -112,6 +112,7 @@ mod tests {
     use super::*;
     use crate::cpu::regs::fakes;
     use crate::exit::tests::machine;
+    use crate::exit::trapped::Indexed;
 
     /// What an access to a trapped register does: the answer of the light tier, or else the registers and accesses
     /// of the full one.
