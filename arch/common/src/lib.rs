@@ -8,9 +8,11 @@
 //! | `demand` | memory that is mapped when it is first touched |
 //! | `memory` | ranges of pages, and errors |
 //! | `mmio` | device registers in memory |
+//! | `registers` | registers of a CPU by their names, for the lists of each architecture |
 //! | `relax` | waiting for another CPU |
 //! | `report` | reports of the hypervisor's end, and faults on purpose |
 //! | `fakes` | a recorder in the place of the hardware, for tests on the host |
+//! | `heap` | translation tables on the host's heap, for tests |
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod blob;
@@ -18,8 +20,11 @@ pub mod console;
 pub mod demand;
 #[cfg(not(target_os = "none"))]
 pub mod fakes;
+#[cfg(not(target_os = "none"))]
+pub mod heap;
 pub mod memory;
 pub mod mmio;
+mod registers;
 mod relax;
 pub mod report;
 

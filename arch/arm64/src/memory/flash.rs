@@ -141,7 +141,7 @@ unsafe fn set_entry(blocks: &Blocks<Stage2>, address: u64, host: PhysAddr, valid
 mod tests {
     use super::*;
     use crate::cpu::regs::fakes;
-    use crate::memory::demand::tests::Heap;
+    use turnstile_arch_common::heap::Heap;
     use turnstile_paging::PageTable;
 
     const SIZE: u64 = 2 * BLOCK;
