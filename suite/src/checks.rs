@@ -97,9 +97,10 @@ const ARM64: [Entry; 11] = [
     }),
 ];
 
-const X86_64: [Entry; 8] = [
+const X86_64: [Entry; 9] = [
     ("eoi/load", |layout, qemu, _| eoi::check(layout, qemu).into()),
     ("eoi/linux", |layout, qemu, _| eoi::check_linux(layout, qemu).into()),
+    ("linux/weight", |layout, qemu, _| weight::outside(layout, &qemu.path).into()),
     ("bochs", |layout, _, _| bochs::check(layout)),
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image_x86::hot_path)),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded_x86::check)),

@@ -11,11 +11,13 @@
 //! | `mmio` | device registers in memory |
 //! | `monitor` | what exits ask of the hypervisor |
 //! | `of_cpu` | what is one physical CPU's alone |
+//! | `registers` | registers of a CPU by their names, for the lists of each architecture |
 //! | `relax` | waiting for another CPU |
 //! | `report` | reports of the hypervisor's end, and faults on purpose |
 //! | `time` | the time of day, and deadlines |
 //! | `vm` | what a VM is |
 //! | `fakes` | a recorder in the place of the hardware, for tests on the host |
+//! | `heap` | translation tables on the host's heap, for tests |
 #![cfg_attr(target_os = "none", no_std)]
 
 extern crate alloc;
@@ -26,10 +28,13 @@ pub mod console;
 pub mod demand;
 #[cfg(not(target_os = "none"))]
 pub mod fakes;
+#[cfg(not(target_os = "none"))]
+pub mod heap;
 pub mod memory;
 pub mod mmio;
 pub mod monitor;
 pub mod of_cpu;
+mod registers;
 mod relax;
 pub mod report;
 pub mod time;

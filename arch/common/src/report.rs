@@ -9,6 +9,9 @@ use spin::Once;
 
 use crate::console;
 
+/// The version of the hypervisor.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Addresses of a backtrace at most.
 const DEPTH: usize = 24;
 
@@ -23,24 +26,39 @@ pub fn set_announcement(announce: fn(&str)) {
 /// Only one CPU reports; a fault while reporting stops at once.
 static REPORTING: AtomicBool = AtomicBool::new(false);
 
-/// Begins a report; false if there is one already: then this CPU has to stop.
-#[must_use = "whoever may not report has to stop"]
-pub fn begin(what: &str) -> bool {
+/// Begins a report. If there is one already, this CPU stops by `halt`.
+pub fn begin(what: &str, halt: fn() -> !) {
     if REPORTING.swap(true, Ordering::AcqRel) {
-        return false;
+        halt();
     }
     // Ends whatever frame was being sent, so that the report is read as text (turnstile_link::RESYNC).
     console::print_last(format_args!("\0\0"));
     if let Some(announce) = ANNOUNCE.get() {
         announce(what);
     }
-    true
 }
 
-/// Ends a report: the machine is reset next.
-pub fn end() {
+/// Ends a report: resets the machine by `reset`, and until that happens stops by `halt`.
+pub fn end(reset: fn(), halt: fn() -> !) -> ! {
     console::print_last(format_args!("turnstile: resetting the machine\n"));
     console::flush_last();
+    reset();
+    halt()
+}
+
+/// Prints registers that are numbered, four in a line.
+pub fn numbered(prefix: char, values: &[u64]) {
+    for (n, value) in values.iter().enumerate() {
+        let end = if n % 4 == 3 || n + 1 == values.len() { "\n" } else { "" };
+        console::print_last(format_args!("  {prefix}{n:<2} {value:#018x}{end}"));
+    }
+}
+
+/// Returns the part in use of a stack of `size` bytes that ends at `end`, from the stack pointer up. Nothing, if that points
+/// elsewhere.
+pub fn in_use(pointer: u64, end: u64, size: u64) -> Range<u64> {
+    let pointer = pointer.next_multiple_of(8);
+    if pointer < end && end - pointer <= size { pointer..end } else { end..end }
 }
 
 /// Prints what may be return addresses on a stack, as offsets into the image whose code is `code`.

@@ -11,9 +11,9 @@
 //! / {
 //!     digest = <u64>;                    at byte 76, always
 //!     compatible = "turnstile,bundle";
-//!     version = <5>;
+//!     version = <6>;
 //!     images {
-//!         image-0 { digest = <u64>; data = [...]; };
+//!         image-0 { digest = <u64>; padding = [...]; data = [...]; };
 //!     };
 //!     vms {
 //!         vm-0 {
@@ -36,10 +36,11 @@
 //! };
 //! ```
 //!
-//! `/digest` is the xxh64 of the whole blob without the digest's own eight bytes, so that every flipped
+//! `/digest` is the xxh64 of the whole blob with the digest's own eight bytes as zeros, so that every flipped
 //! byte is found; it guards against accidents, not against somebody who can write the blob. The images'
 //! own digests are read only when it does not match, to say what is damaged. Images that are equal are
-//! stored once. Properties and nodes that are not listed here are refused: a bundle is never understood
+//! stored once. The padding, zeros, puts each image at a multiple of [`IMAGE_ALIGN`] bytes of the blob: it is read and copied
+//! by whole words. Properties and nodes that are not listed here are refused: a bundle is never understood
 //! in part.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -60,6 +61,7 @@ mod spec;
 mod tenants;
 #[cfg(feature = "alloc")]
 mod write;
+mod xxh64;
 
 pub use check::validate;
 pub use choices::UnknownChoice;
@@ -85,7 +87,9 @@ pub const MAX_PHYSICAL_CPUS: usize = 512;
 /// The value of the root node's `compatible`.
 pub const COMPATIBLE: &str = "turnstile,bundle";
 /// The version of the format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
+/// The writer puts each image at a multiple of this many bytes of the blob.
+pub const IMAGE_ALIGN: usize = 64;
 
 /// The most images: a kernel and an initial RAM disk for each VM.
 const MAX_IMAGES: usize = 2 * MAX_VMS;

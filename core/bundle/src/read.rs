@@ -175,7 +175,7 @@ fn read_images<'a>(node: &FdtNode<'a>) -> Result<Images<'a>, BundleError> {
     let mut images = Images::new();
     for child in node.children() {
         no_children(&child)?;
-        let [digest, data] = fields(&child, ["digest", "data"])?;
+        let [digest, _padding, data] = fields(&child, ["digest", "padding", "data"])?;
         digest.ok_or(malformed)?;
         images.try_push(data.ok_or(malformed)?).map_err(|_| BundleError::Malformed("too many images"))?;
     }

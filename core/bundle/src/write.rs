@@ -4,6 +4,8 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use dtoolkit::fdt::Fdt;
+use dtoolkit::{Node, Property};
 use vm_fdt::FdtWriter;
 
 use crate::check::validate;
@@ -12,7 +14,7 @@ use crate::error::BundleError;
 use crate::machine::{Arm64, Format, Machine, Pc, Pseries};
 use crate::schedule::{Class, Schedule};
 use crate::spec::VmSpec;
-use crate::{COMPATIBLE, VERSION};
+use crate::{COMPATIBLE, IMAGE_ALIGN, VERSION};
 
 /// What the tree takes beside the images: generous for the most VMs with the longest lists and command lines.
 const TREE_RESERVE: u64 = 1 << 20;
@@ -21,6 +23,7 @@ const TREE_RESERVE: u64 = 1 << 20;
 struct Image<'a> {
     data: &'a [u8],
     digest: u64,
+    padding: usize,
 }
 
 /// The indexes of a VM's images.
@@ -51,6 +54,9 @@ pub fn write(vms: &[VmSpec<'_>]) -> Result<Vec<u8>, BundleError> {
     }
 
     let refused = BundleError::Malformed("the device tree writer refused it");
+    let empty: Vec<Image<'_>> = images.iter().map(|image| Image { data: &[], ..*image }).collect();
+    let draft = tree(vms, &empty, &indexes).map_err(|_| refused)?;
+    align(&mut images, &draft).ok_or(refused)?;
     let mut blob = tree(vms, &images, &indexes).map_err(|_| refused)?;
     let (_, digest) = digest::digests(&blob).ok_or(refused)?;
     let place = blob.get_mut(DIGEST_OFFSET..).and_then(|rest| rest.first_chunk_mut()).ok_or(refused)?;
@@ -63,9 +69,24 @@ fn store<'a>(images: &mut Vec<Image<'a>>, data: &'a [u8]) -> u32 {
     let digest = digest::image(data);
     let found = images.iter().position(|image| image.digest == digest && image.data == data);
     found.unwrap_or_else(|| {
-        images.push(Image { data, digest });
+        images.push(Image { data, digest, padding: 0 });
         images.len() - 1
     }) as u32
+}
+
+/// Sets each image's padding so that its bytes are at a multiple of [`IMAGE_ALIGN`] in the blob. The draft is the blob with empty images
+/// and without padding.
+fn align(images: &mut [Image<'_>], draft: &[u8]) -> Option<()> {
+    let fdt = Fdt::new(draft).ok()?;
+    let nodes = fdt.root().child("images")?;
+    // What the images and paddings so far add to the draft's offsets. The format fills each up to four bytes.
+    let mut added = 0;
+    for (image, node) in images.iter_mut().zip(nodes.children()) {
+        let start = node.property("data")?.value().as_ptr().addr() - draft.as_ptr().addr() + added;
+        image.padding = start.next_multiple_of(IMAGE_ALIGN) - start;
+        added += image.padding + image.data.len().next_multiple_of(4);
+    }
+    Some(())
 }
 
 fn tree(vms: &[VmSpec<'_>], images: &[Image<'_>], indexes: &[Indexes]) -> Result<Vec<u8>, vm_fdt::Error> {
@@ -79,6 +100,7 @@ fn tree(vms: &[VmSpec<'_>], images: &[Image<'_>], indexes: &[Indexes]) -> Result
     for (index, image) in images.iter().enumerate() {
         let node = fdt.begin_node(&format!("image-{index}"))?;
         fdt.property_u64("digest", image.digest)?;
+        fdt.property("padding", &[0; IMAGE_ALIGN][..image.padding])?;
         fdt.property("data", image.data)?;
         fdt.end_node(node)?;
     }

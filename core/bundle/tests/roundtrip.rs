@@ -72,6 +72,21 @@ fn the_same_vms_give_the_same_bytes() {
 }
 
 #[test]
+fn each_image_begins_at_a_multiple_of_a_cache_line() {
+    let images: Vec<Vec<u8>> = (1..64).map(|length| vec![length as u8; 3 * length]).collect();
+    for pair in images.windows(2) {
+        let blob = write(&[VmSpec { kernel: &pair[0], initrd: Some(&pair[1]), ..vm("a", &[0]) }]).unwrap();
+        let bundle = Bundle::parse(&blob).unwrap();
+        let [kernel, initrd] = [bundle.vms()[0].kernel, bundle.vms()[0].initrd.unwrap()];
+        assert_eq!([kernel, initrd], [&pair[0], &pair[1]]);
+        for image in [kernel, initrd] {
+            let offset = image.as_ptr().addr() - blob.as_ptr().addr();
+            assert!(offset.is_multiple_of(turnstile_bundle::IMAGE_ALIGN), "{offset:#x}");
+        }
+    }
+}
+
+#[test]
 fn equal_images_are_stored_once() {
     let kernel = vec![0xa5; 100_000];
     let kernel_again = kernel.clone();

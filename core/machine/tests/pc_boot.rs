@@ -227,7 +227,7 @@ fn memory_goes_around_the_hole() {
         let ram = pc::ram(memory);
         assert!(ram.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
         let total: u64 = ram.iter().map(|(_, size)| size).sum();
-        assert_eq!(total, memory - (pc::FIRMWARE - pc::LOW_END));
+        assert_eq!(total, memory - (pc::OPTION_ROMS - pc::LOW_END));
         for region in regions(memory).iter().filter(|region| region.kind != pc::Use::Reserved) {
             let inside =
                 |(base, size): &(u64, u64)| region.base >= *base && region.base + region.size <= base + size;

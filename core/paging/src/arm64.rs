@@ -42,12 +42,15 @@ pub enum Memory {
     NonCacheable,
     /// Device-nGnRE.
     Device,
+    /// Stage 2: Normal, Inner and Outer Write-Back, Inner Shareable, whatever stage 1 says (`HCR_EL2.FWB` is 1). Stage 1 of
+    /// the hypervisor: as [`Memory::Normal`].
+    Forced,
 }
 
 impl Memory {
     const fn shareability(self) -> u64 {
         match self {
-            Memory::Normal => SHAREABLE_INNER,
+            Memory::Normal | Memory::Forced => SHAREABLE_INNER,
             // Always treated as Outer Shareable; written as such so that a dump reads true.
             Memory::NonCacheable | Memory::Device => SHAREABLE_OUTER,
         }
@@ -84,7 +87,7 @@ const fn leaf_type(level: Level) -> u64 {
 /// What a stage 2 mapping allows, on top of what the guest's own stage 1 says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stage2Attributes {
-    /// The memory type; the guest can only make it stricter (`HCR_EL2.FWB` is 0).
+    /// The memory type; the guest can only make it stricter, or with `HCR_EL2.FWB` as [`Memory::Forced`] says.
     pub memory: Memory,
     /// Allows reads.
     pub read: bool,
@@ -147,9 +150,10 @@ impl Format for Stage2 {
     }
 
     fn leaf(&self, level: Level, address: PhysAddr, attributes: Stage2Attributes) -> u64 {
-        // MemAttr[3:0] in bits [5:2], with FWB = 0.
+        // MemAttr[3:0] in bits [5:2] (D8.6.5, D8.6.6). Device and Non-cacheable are encoded alike with FWB and without.
         let memory = match attributes.memory {
             Memory::Normal => 0b1111 << 2,
+            Memory::Forced => 0b0110 << 2,
             Memory::NonCacheable => 0b0101 << 2,
             Memory::Device => 0b0001 << 2,
         };
@@ -174,6 +178,7 @@ impl Format for Stage2 {
         decode_vmsa(level, entry, |entry| Stage2Attributes {
             memory: match entry >> 2 & 0b1111 {
                 0b1111 => Memory::Normal,
+                0b0110 => Memory::Forced,
                 0b0101 => Memory::NonCacheable,
                 _ => Memory::Device,
             },
@@ -292,7 +297,7 @@ impl Format for Stage1El2 {
         let index = match attributes.memory {
             Memory::Device => 0 << 2,
             Memory::NonCacheable => 1 << 2,
-            Memory::Normal => 2 << 2,
+            Memory::Normal | Memory::Forced => 2 << 2,
         };
         let permission = match attributes.permission {
             Permission::ReadOnly => STAGE1_READ_ONLY | self.regime.execute_never(),

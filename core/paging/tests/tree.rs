@@ -83,7 +83,12 @@ fn stage2() -> Stage2 {
 }
 
 fn attributes() -> impl Strategy<Value = Stage2Attributes> {
-    let memory = prop_oneof![Just(Memory::Normal), Just(Memory::Device), Just(Memory::NonCacheable)];
+    let memory = prop_oneof![
+        Just(Memory::Normal),
+        Just(Memory::Device),
+        Just(Memory::NonCacheable),
+        Just(Memory::Forced)
+    ];
     (memory, any::<bool>(), any::<bool>(), any::<bool>())
         .prop_map(|(memory, read, write, execute)| Stage2Attributes { memory, read, write, execute })
 }

@@ -62,6 +62,14 @@ impl VcpuGic {
     /// Injects an SGI in all the cases that are not the usual ones.
     #[cold]
     pub(crate) fn inject_cold<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> Outcome {
+        if let Some(n) = self.planned(intid)
+            && !self.is_gicv2()
+            && vif.read_lr(n) == LrState::Invalid
+        {
+            // As in `inject_quick`.
+            vif.write_lr(n, self.lr[n & 15]);
+            return Outcome::Done;
+        }
         self.fold(vif, intid);
         self.note_sources(intid, self.own_source);
         self.place_private(vif, intid)
@@ -100,10 +108,31 @@ impl VcpuGic {
         Outcome::Done
     }
 
+    /// Returns the list register that the planner has given to a private interrupt which was pending then. What comes for it
+    /// again belongs there, however many wait outside: with it pending the choice and the conditions are as they were made.
+    /// `None` if the planner has something else to do.
+    pub(crate) fn planned(&self, intid: u32) -> Option<usize> {
+        let decided = self.overflowing && self.resident && !self.is_unsettled();
+        let n = self.slot(intid).filter(|_| decided && self.deliverable >> (intid & 31) & 1 != 0)?;
+        (self.lr[n & 15].state == LrState::Pending).then_some(n)
+    }
+
     /// Takes charge of an active physical interrupt in all the cases that are not the usual ones.
     #[cold]
     fn hold<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32, pintid: u32) -> Outcome {
         let bit = 1u32 << (intid & 31);
+        let lr = self.pending_lr(intid, Backing::Hardware { pintid });
+        if let Some(n) = self.planned(intid)
+            && self.lr[n & 15] == lr
+        {
+            // As in `inject_ppi_hw`: it is empty.
+            self.latch.remove(intid);
+            self.active.remove(intid);
+            self.held |= bit;
+            self.open |= bit;
+            vif.write_lr(n, lr);
+            return Outcome::Done;
+        }
         self.fold(vif, intid);
         self.held |= bit;
         self.open |= bit;

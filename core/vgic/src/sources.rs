@@ -109,10 +109,22 @@ impl VcpuGic {
         if state != LrState::Invalid || last.state != LrState::Pending || waiting != 1 << (last.source & 7) {
             return self.merge_sources(vif, n, state, senders);
         }
-        // The guest has handled the previous one in full, and nobody has looked since: what is noted of it is
-        // true of this one too, but for the sender.
+        self.present_again(vif, n, senders, lr)
+    }
+
+    /// Presents an SGI from another sender, or the same, in the list register where the guest has handled the previous one in
+    /// full, and nobody has looked since: what is noted of it is true of this one too, but for the sender.
+    #[inline] // Hot: the usual case of a sender.
+    fn present_again<V: VirtualInterface>(
+        &mut self,
+        vif: &mut V,
+        n: usize,
+        senders: u8,
+        lr: ListRegister,
+    ) -> Outcome {
+        let at = lr.intid as usize & 15;
         self.sources[at] = senders;
-        self.last_source[at] = last.source;
+        self.last_source[at] = self.lr[n & 15].source;
         self.write(vif, n, lr);
         Outcome::Done
     }
@@ -134,6 +146,15 @@ impl VcpuGic {
 
     #[cold]
     fn add_sources_cold<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32, senders: u8) -> Outcome {
+        if let Some(n) = self.planned(intid).filter(|_| senders.is_power_of_two())
+            && self.sources[intid as usize & 15] == 1 << (self.lr[n & 15].source & 7)
+            && vif.read_lr(n) == LrState::Invalid
+        {
+            let source = senders.trailing_zeros() as u8 & 7;
+            let backing = Backing::Software { eoi_maintenance: false };
+            let lr = ListRegister { source, ..self.pending_lr(intid, backing) };
+            return self.present_again(vif, n, senders, lr);
+        }
         self.fold(vif, intid);
         self.note_sources(intid, senders);
         self.place_private(vif, intid)

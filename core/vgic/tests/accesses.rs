@@ -238,6 +238,44 @@ fn the_end_of_a_level_interrupt_is_one_eisr_read_and_one_clear() {
 }
 
 #[test]
+fn what_the_planner_has_placed_comes_again_at_the_price_of_a_free_list_register_however_many_wait() {
+    for others in [3, 12] {
+        let bench = Bench::new(2);
+        bench.0.with(0, |gic, cx| {
+            for word in 0..4 {
+                let sgis = if word == 0 { 0xc0c0_c080 } else { 0xc0c0_c0c0 };
+                gic.redist_write(cx, 0, 0x1_0400 + 4 * word, 4, sgis);
+            }
+        });
+        for intid in 1..=others {
+            let _ = bench.sgi(intid);
+        }
+        bench.settle();
+        assert_eq!([bench.sgi(0), bench.timer()], [Outcome::Slow; 2]);
+        bench.settle();
+        for _ in 0..3 {
+            assert_eq!(bench.handle(), 27, "priority 0");
+            assert_eq!(bench.handle(), 0);
+            bench.take();
+            assert_eq!(bench.sgi(0), Outcome::Done);
+            assert_eq!(bench.take(), Accesses { reads: 1, writes: 1, ..NOTHING });
+            assert_eq!(bench.timer(), Outcome::Done);
+            assert_eq!(bench.take(), ONE_WRITE);
+        }
+        // One that has not been acknowledged is pending already; one that is active becomes both, by the planner.
+        assert_eq!(bench.handle(), 27);
+        assert_eq!(bench.sgi(0), Outcome::Slow);
+        bench.settle();
+        assert_eq!(bench.acknowledge(), 0);
+        assert_eq!(bench.sgi(0), Outcome::Slow);
+        bench.settle();
+        bench.end(0);
+        bench.0.with(0, |gic, cx| gic.maintenance(cx));
+        assert_eq!(bench.handle(), 0);
+    }
+}
+
+#[test]
 fn without_overflow_no_condition_is_ever_armed() {
     let bench = Bench::new(4);
     for round in 0..100 {

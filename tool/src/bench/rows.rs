@@ -80,13 +80,15 @@ pub struct Row {
 }
 
 /// All rows, in the order of the table.
-pub const ROWS: [Row; 22] = [
+pub const ROWS: [Row; 24] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
     simple("io-kernel", "read GICD_TYPER"),
     simple("io-user", "read a byte of the UART"),
     sgi("self-sgi", "SGI to itself, IAR, EOIR", 1, "target=0"),
+    sgi("self-sgi-overflow", "the same, 12 others pending", 1, "target=0 waiting=12"),
+    sgi("self-sgi-overflow-90", "the same, 90 others pending", 1, "target=0 waiting=90"),
     sgi("virtual-ipi", "SGI to another vCPU, both CPUs", 2, "target=1"),
     sgi("ipi-wfi", "SGI to a vCPU in WFI, both CPUs", 2, "target=1 wfi"),
     route("sgi-to-1-of-4", 1, 4, "target=1"),

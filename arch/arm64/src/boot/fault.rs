@@ -16,23 +16,9 @@ pub struct FaultFrame {
 }
 
 const KINDS: [&str; 4] = ["synchronous exception", "IRQ", "FIQ", "SError"];
+
 /// The largest stack that is looked at, in bytes.
 const MAX_STACK: u64 = 32 * 1024;
-fn version() -> &'static str {
-    env!("CARGO_PKG_VERSION")
-}
-
-fn begin(what: &str) {
-    if !report::begin(what) {
-        cpu::halt();
-    }
-}
-
-fn finish() -> ! {
-    report::end();
-    power::reset();
-    cpu::halt();
-}
 
 /// Faults on purpose.
 pub fn provoke(kind: Provoked) {
@@ -73,9 +59,7 @@ fn backtrace(sp: u64) {
         static __rodata_start: u8;
     }
     let code = image_base()..(&raw const __rodata_start) as u64;
-    let top = cpu::this().stack_top;
-    let sp = sp.next_multiple_of(8);
-    let stack = if sp < top && top - sp <= MAX_STACK { sp..top } else { top..top };
+    let stack = report::in_use(sp, cpu::this().stack_top, MAX_STACK);
     // SAFETY: between a stack pointer and the top of the same mapped stack; the guard page is below both.
     unsafe { report::backtrace(stack, &code, follows_call) };
 }
@@ -84,40 +68,37 @@ fn backtrace(sp: u64) {
 #[unsafe(no_mangle)]
 extern "C" fn turnstile_fault(frame: &FaultFrame) -> ! {
     let kind = KINDS.get(frame.kind as usize & 3).copied().unwrap_or("exception");
-    begin(kind);
+    report::begin(kind, cpu::halt);
     let (esr, elr, far) = (regs::ESR_EL2.read(), regs::ELR_EL2.read(), regs::FAR_EL2.read());
     console::print_last(format_args!(
         "\nturnstile {}: {kind} in the hypervisor on CPU {}\n  ESR_EL2 {esr:#010x}  ELR_EL2 {elr:#x} \
          (image + {:#x})  FAR_EL2 {far:#x}\n  HPFAR_EL2 {:#x}  SPSR_EL2 {:#x}  SP {:#x}\n",
-        version(),
+        report::VERSION,
         cpu::this().index,
         elr.wrapping_sub(image_base()),
         regs::HPFAR_EL2.read(),
         regs::SPSR_EL2.read(),
         frame.sp,
     ));
-    for (n, value) in frame.x.iter().enumerate() {
-        let end = if n % 4 == 3 || n == 30 { "\n" } else { "" };
-        console::print_last(format_args!("  x{n:<2} {value:#018x}{end}"));
-    }
+    report::numbered('x', &frame.x);
     console::print_last(format_args!("  LR image + {:#x}\n", frame.x[30].wrapping_sub(image_base())));
     backtrace(stack_from(frame.sp));
-    finish();
+    report::end(power::reset, cpu::halt)
 }
 
 /// Reports a panic of the hypervisor.
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    begin("panic");
+    report::begin("panic", cpu::halt);
     let here = 0u8;
     console::print_last(format_args!(
         "\nturnstile {}: CPU {}: {info}\n  ESR_EL2 {:#x}  ELR_EL2 {:#x}  FAR_EL2 {:#x}\n",
-        version(),
+        report::VERSION,
         cpu::this().index,
         regs::ESR_EL2.read(),
         regs::ELR_EL2.read(),
         regs::FAR_EL2.read(),
     ));
     backtrace(&raw const here as u64);
-    finish();
+    report::end(power::reset, cpu::halt)
 }

@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From power-on to the hypervisor's main function, and its end.
+//!
+//! | file | what |
+//! |---|---|
+//! | `boot.S`, `early` | from the boot loader to the MMU, in a mode that the CPU has |
+//! | `start` | from there to the hypervisor's main function |
+//! | `host` | the machine as the hypervisor uses it; the start of its other CPUs |
+//! | [`area`] | what modules have for each CPU |
+//! | `fault` | the last words of the hypervisor |
 
 pub mod area;
 #[cfg(target_os = "none")]
+mod early;
+#[cfg(target_os = "none")]
 pub mod fault;
+#[cfg(target_os = "none")]
+mod host;
 #[cfg(target_os = "none")]
 mod start;
 
 #[cfg(target_os = "none")]
-pub use start::Host;
+pub use host::Host;

@@ -5,21 +5,21 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use spin::Once;
-use turnstile_arch_common::console::{self, Port};
 use turnstile_arch_common::mmio::Registers;
-use turnstile_arch_common::{blob, println};
-use turnstile_firmware::{Range, tree};
-use turnstile_machine::GicVersion;
+use turnstile_arch_common::{console, println};
+use turnstile_firmware::Range;
 
 use super::area::{self, Area};
-use crate::board::discover::{self, Conduit, CpuNode, GicNode, Machine, Release};
+use super::early::device_tree;
+use super::host::Host;
+use crate::board::discover::{self, Conduit, CpuNode, GicNode, Machine};
 use crate::board::mitigation::{self, Choice};
 use crate::board::uart::{self, Uart};
 use crate::board::{power, psci};
-use crate::cpu::mode::{self, Capabilities, Refusal, Wanted};
-use crate::cpu::{self, PerCpu, regs};
+use crate::cpu::{self, PerCpu, mode, regs};
 use crate::irq::controller::{self, Controller};
-use crate::irq::{self, gicv2, gicv3};
+use crate::irq::{self, gicv2};
+use crate::memory::coherence;
 use crate::memory::host as memory;
 use crate::time;
 use crate::vcpu::frame::Frame;
@@ -32,35 +32,6 @@ unsafe extern "Rust" {
     safe fn turnstile_cpu_main(cpu: &'static PerCpu) -> !;
 }
 
-/// The machine as the hypervisor uses it.
-pub struct Host {
-    /// CPUs; the boot CPU first, the others in the order of the device tree.
-    pub cpus: Vec<&'static PerCpu>,
-    nodes: Vec<CpuNode>,
-    /// The bundle, if the boot loader passed one.
-    pub bundle: Option<&'static [u8]>,
-    /// The hypervisor's command line.
-    pub bootargs: &'static str,
-    /// The machine's name.
-    pub model: &'static str,
-    /// INTID of the console's interrupt.
-    pub console_intid: Option<u32>,
-    controller: Controller,
-}
-
-/// What `secondary_entry` in `boot.S` reads with the MMU off.
-#[repr(C, align(64))]
-struct SecondaryBoot {
-    count: u64,
-    root: u64,
-    records: [[u64; 2]; discover::MAX_CPUS],
-}
-
-/// Written once by the boot CPU before it starts another one.
-#[unsafe(no_mangle)]
-static mut SECONDARY_BOOT: SecondaryBoot =
-    SecondaryBoot { count: 0, root: 0, records: [[0; 2]; discover::MAX_CPUS] };
-
 const BOOT_FAULT_STACK: usize = 16 * 1024;
 
 #[repr(C, align(16))]
@@ -68,7 +39,6 @@ struct Stack([u8; BOOT_FAULT_STACK]);
 
 unsafe extern "C" {
     static boot_stack_top: u8;
-    fn secondary_entry();
     fn turnstile_on_stack(argument: u64, stack: u64, function: extern "C" fn(u64) -> !) -> !;
 }
 
@@ -77,78 +47,6 @@ static HOST: Once<Host> = Once::new();
 
 /// Affinity fields of MPIDR_EL1.
 const AFFINITY: u64 = 0xff_00ff_ffff;
-/// Returns the blob at `address`.
-fn device_tree(address: u64) -> Option<&'static [u8]> {
-    // SAFETY: the boot protocol passes the address in X0, readable with the boot tables or with the MMU off.
-    unsafe { blob::device_tree(address) }
-}
-
-/// Returns the blob at `address` while the MMU is off: what the boot loader wrote may still be in the caches, which
-/// reads go past then.
-fn device_tree_from_memory(address: u64) -> Option<&'static [u8]> {
-    cpu::clean_to_poc(address, blob::HEADER);
-    let blob = device_tree(address)?;
-    cpu::clean_to_poc(address, blob.len() as u64);
-    Some(blob)
-}
-
-/// Numbers of refusals, for `boot.S`; 1 is that the exception level is not 2.
-const NO_VHE: u64 = 2;
-const ONLY_VHE: u64 = 3;
-const ABLATION_NEEDS_VHE: u64 = 4;
-
-/// Says why this CPU cannot be used. The MMU is off and the exception level may be 1.
-#[unsafe(no_mangle)]
-extern "C" fn turnstile_refuse(dtb: u64, reason: u64) {
-    let Some(fdt) = device_tree(dtb).and_then(|blob| discover::parse(blob).ok()) else { return };
-    let Some(node) = discover::uart(fdt) else { return };
-    // SAFETY: the MMU is off, so the port's registers are reachable at their physical address.
-    let uart = unsafe { Uart::new(node.kind, node.registers.base) };
-    uart.start(node.clock);
-    for byte in refusal_text(reason).iter().flat_map(|line| line.bytes()) {
-        uart.put(byte);
-    }
-}
-
-fn refusal_text(reason: u64) -> &'static [&'static str] {
-    match reason {
-        1 => &[
-            "turnstile: started at EL1, but a hypervisor needs EL2.\r\n",
-            "Start it as a boot loader starts Linux with virtualization: under QEMU, -machine virt,virtualization=on.\r\n",
-        ],
-        NO_VHE => &[
-            "turnstile: this CPU has no Virtualization Host Extensions (Armv8.1 FEAT_VHE), which mode=vhe asks for.\r\n",
-            "Leave mode=vhe out, or use a newer CPU: under QEMU, -cpu max or -cpu neoverse-n1.\r\n",
-        ],
-        ONLY_VHE => &[
-            "turnstile: this CPU cannot do without its Virtualization Host Extensions, as mode=nvhe asks for.\r\n",
-            "Leave mode=nvhe out.\r\n",
-        ],
-        _ => &[
-            "turnstile: an image for ablation needs a CPU with Virtualization Host Extensions, and uses them.\r\n",
-            "Leave mode=nvhe out, and use a newer CPU: under QEMU, -cpu max or -cpu neoverse-n1.\r\n",
-        ],
-    }
-}
-
-/// Chooses the mode by the CPU and the command line in the device tree. Returns zero, or why it cannot be had, for
-/// [`turnstile_refuse`]. EL2, with the MMU off: so the regime is entered once, and right.
-#[unsafe(no_mangle)]
-extern "C" fn turnstile_choose_mode(dtb: u64) -> u64 {
-    let fdt = device_tree_from_memory(dtb).and_then(|blob| discover::parse(blob).ok());
-    let wanted = Wanted::from_line(fdt.map_or("", tree::bootargs));
-    let cpu = Capabilities::new(regs::ID_AA64MMFR1_EL1.read(), regs::ID_AA64MMFR4_EL1.read());
-    match mode::choose(wanted, cpu) {
-        Ok(vhe) => {
-            // SAFETY: the boot code calls this once, before anything looks at the mode.
-            unsafe { mode::set(vhe) };
-            0
-        }
-        Err(Refusal::NoVhe) => NO_VHE,
-        Err(Refusal::OnlyVhe) => ONLY_VHE,
-        Err(Refusal::AblationNeedsVhe) => ABLATION_NEEDS_VHE,
-    }
-}
 
 /// Says why the machine cannot be used, and stops.
 fn refuse(reason: core::fmt::Arguments<'_>) -> ! {
@@ -246,6 +144,7 @@ fn check_cpu(gic: &GicNode) {
 }
 
 fn set_up_memory(machine: &Machine<'_>, gic: &GicNode, fdt: Range, uart: Option<Range>) {
+    coherence::choose();
     let in_use: arrayvec::ArrayVec<Range, 2> = [Some(fdt), machine.initrd].into_iter().flatten().collect();
     let others = uart.into_iter().chain(machine.rtc).chain(machine.power);
     let devices: arrayvec::ArrayVec<Range, 12> = controller::devices(gic).into_iter().chain(others).collect();
@@ -311,86 +210,10 @@ fn start_cpu_interface(host: &Host, cpu: &PerCpu) {
 #[unsafe(no_mangle)]
 extern "C" fn turnstile_secondary(cpu: &'static PerCpu) -> ! {
     let Some(host) = HOST.get() else { cpu::halt() };
+    if !coherence::fits() {
+        println!("turnstile: CPU {} lacks FEAT_S2FWB, which the first CPU has, and is not used", cpu.index);
+        cpu::halt();
+    }
     start_cpu_interface(host, cpu);
     turnstile_cpu_main(cpu)
-}
-
-/// Turns of a waiting loop after which a CPU is taken for dead. Generous: an emulator may run its CPUs in
-/// turn.
-const PATIENCE: u64 = 2_000_000_000;
-
-impl Host {
-    /// Returns the version of the interrupt controller.
-    pub fn gic(&self) -> GicVersion {
-        if irq::is_gicv2() { GicVersion::V2 } else { GicVersion::V3 }
-    }
-
-    /// Returns the page that guests with a GICv2 have as their CPU interface, if there is one.
-    pub fn gicv(&self) -> Option<u64> {
-        self.controller.gicv().filter(|_| irq::is_gicv2() || gicv3::allows_legacy())
-    }
-
-    /// Starts the CPUs with an index below `count`, and waits for them. Returns how many are running.
-    ///
-    /// CPUs that wait in a spin table are all started: there each event of another CPU wakes them.
-    pub fn start_cpus(&self, count: usize) -> usize {
-        let spins = self.nodes.iter().any(|node| matches!(node.release, Release::SpinTable(_)));
-        let count = if spins { self.cpus.len() } else { count.min(self.cpus.len()) };
-        // SAFETY: only the boot CPU runs, and only this function touches the static; CPUs started earlier
-        // are past reading it.
-        unsafe {
-            let boot = &raw mut SECONDARY_BOOT;
-            (*boot).count = count as u64;
-            (*boot).root = memory::el2_root();
-            for (record, area) in (*boot).records.iter_mut().zip(&self.cpus) {
-                *record = [area.affinity, *area as *const PerCpu as u64];
-            }
-            cpu::clean_to_poc(boot as u64, size_of::<SecondaryBoot>() as u64);
-        }
-        for area in &self.cpus {
-            cpu::clean_to_poc(*area as *const PerCpu as u64, size_of::<Area>() as u64);
-        }
-        let started = self.cpus.iter().zip(&self.nodes).take(count).skip(1);
-        for (area, node) in started {
-            if let Err(reason) = self.release(node) {
-                println!("turnstile: CPU {} does not start: {reason}", area.index);
-                return area.index;
-            }
-            let mut patience = PATIENCE;
-            while !area.online.load(Ordering::Acquire) {
-                patience -= 1;
-                if patience == 0 {
-                    println!("turnstile: CPU {} was started but does not answer", area.index);
-                    return area.index;
-                }
-                cpu::relax();
-            }
-        }
-        count
-    }
-
-    fn release(&self, node: &CpuNode) -> Result<(), &'static str> {
-        let entry = secondary_entry as *const () as u64;
-        match node.release {
-            Release::Psci => psci::cpu_on(node.affinity, entry).map_err(|_| "PSCI CPU_ON by SMC failed"),
-            Release::SpinTable(address) => {
-                memory::write_release_address(address, entry)
-                    .map_err(|_| "its spin table cannot be mapped")?;
-                cpu::sev();
-                Ok(())
-            }
-        }
-    }
-
-    /// Kicks the CPUs with an index from 1 to below `count`, which wait for the boot CPU.
-    pub fn wake_cpus(&self, count: usize) {
-        self.cpus.iter().take(count).skip(1).for_each(|area| irq::kick(area.kick_token()));
-    }
-
-    /// Powers the machine off.
-    pub fn power_off(&self) -> ! {
-        console::flush();
-        power::off();
-        cpu::halt()
-    }
 }

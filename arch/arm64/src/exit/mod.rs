@@ -16,8 +16,10 @@ mod light;
 mod mmio;
 #[cfg(feature = "ablation")]
 pub mod naive;
+mod sgi;
 mod sysreg;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod tests;
+mod trapped;
 pub mod wait;

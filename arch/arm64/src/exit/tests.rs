@@ -1,150 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The light tier on the host: what each exit does, and every register it touches, against fakes.
 
+mod counted;
 mod flash;
 mod gicv2;
 mod lives;
+mod machine;
 
 use std::boxed::Box;
-use std::sync::atomic::Ordering;
 use std::vec;
 use std::vec::Vec;
 
-use turnstile_arch_common::mmio::Registers;
-use turnstile_exitstat::{Reason, record_offset};
-use turnstile_machine::GuestMachine;
-use turnstile_vgic::{Context, Host, Model, RemoteOp, VcpuGic, Vgic, VgicConfig, VirtualInterface};
 use turnstile_vm::attention::{Posted, Reasons};
-use turnstile_vm::lifecycle::OnCrash;
-use turnstile_vm::psci::Start;
 
 use super::light::*;
 use super::table::*;
 use super::*;
-use crate::boot::area::Area;
 use crate::cpu::regs::fakes::{self, Access};
-use crate::cpu::{PerCpu, class, regs};
-use crate::irq::gicv3::kick_token;
-use crate::irq::{Gic, Gicv2, Gicv3, Gicv3Legacy};
-use crate::state::pmu::Kind;
-use crate::time;
+use crate::cpu::{class, regs};
+use crate::irq::Gicv3;
 use crate::vcpu::frame::Frame;
-use crate::vcpu::statistics;
-use crate::vm::{Vcpu, Vm, VmParts};
+use crate::vm::Vcpu;
 
-/// Does at once what is asked of another vCPU: there is no other CPU that would.
-struct AtOnce(&'static Vm);
-
-impl Host for AtOnce {
-    fn post(&self, _: usize, _: u32) {}
-
-    fn is_resident(&self, _: usize) -> bool {
-        true
-    }
-
-    fn remote<V: VirtualInterface>(&self, _: &mut VcpuGic, vif: &mut V, vcpu: usize, op: RemoteOp) -> u64 {
-        // SAFETY: the test has one thread, and the caller holds another vCPU.
-        let owned = unsafe { self.0.vcpus()[vcpu].owned() };
-        owned.gic.apply(&mut Context { vgic: &self.0.vgic, vif, host: self }, op)
-    }
-}
-
-/// A VM of `vcpus` vCPUs, each on a CPU of its own; the test's thread is the CPU of vCPU 0.
-pub(crate) fn machine(vcpus: usize, pmu: bool) -> (&'static Vm, Frame) {
-    machine_with(vcpus, pmu, false)
-}
-
-fn machine_with(vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Frame) {
-    machine_of::<Gicv3>(Model::Gicv3, vcpus, pmu, statistics)
-}
-
-fn machine_of<G: Gic>(model: Model, vcpus: usize, pmu: bool, statistics: bool) -> (&'static Vm, Frame) {
-    fakes::reset();
-    fakes::set("ICH_VTR_EL2", 4 << 29 | 4 << 26 | 3);
-    fakes::set("ICH_ELRSR_EL2", 0xf);
-    fakes::set("ID_AA64ISAR0_EL1", 0x1234_0000);
-    let vm = vm_of(model, vcpus, if pmu { Kind::Trapped } else { Kind::Off }, false, statistics);
-    fakes::set("TPIDR_EL2", core::ptr::from_ref(vm.vcpus()[0].cpu) as u64);
-    run::<G>(vm);
-    (vm, Frame::new(vm.vcpus()[0], vm.vcpus()[0].statistics))
-}
-
-/// The area of a CPU.
-pub(crate) fn cpu_area(index: usize) -> &'static PerCpu {
-    let affinity = index as u64;
-    // SAFETY: memory of the size of a redistributor, for ever.
-    let redistributor = unsafe { Registers::new(vec![0u64; 0x4000].leak().as_ptr() as u64) };
-    let cpu = Area::new(index, affinity, [0; 2], redistributor).settle();
-    cpu.set_kick_token(kick_token(affinity));
-    cpu.online.store(true, Ordering::Relaxed);
-    cpu
-}
-
-/// Makes a VM of `vcpus` vCPUs, each on a CPU of its own.
-pub(crate) fn vm_of(model: Model, vcpus: usize, pmu: Kind, sve: bool, statistics: bool) -> &'static Vm {
-    numbered_vm_of(0, model, vcpus, pmu, sve, statistics)
-}
-
-/// [`vm_of`] with a number of its own.
-pub(crate) fn numbered_vm_of(
-    id: u8,
-    model: Model,
-    vcpus: usize,
-    pmu: Kind,
-    sve: bool,
-    statistics: bool,
-) -> &'static Vm {
-    vm_with(parts_of(id, model, vcpus, pmu, sve, statistics))
-}
-
-fn parts_of(id: u8, model: Model, vcpus: usize, pmu: Kind, sve: bool, statistics: bool) -> VmParts {
-    let mpidrs: Vec<u64> = (0..vcpus as u64).collect();
-    let config = VgicConfig { model, mpidrs: &mpidrs, spis: 96, priority_bits: 5, group1_at_reset: true };
-    VmParts {
-        id,
-        name: "test".into(),
-        machine: GuestMachine::Virt,
-        on_crash: OnCrash::Stop,
-        pmu,
-        sve,
-        statistics,
-        vgic: Vgic::new(&config).expect("a valid configuration"),
-        memory: 64 << 20,
-        flash: 4 << 20,
-        stolen_time: None,
-    }
-}
-
-fn vm_with(parts: VmParts) -> &'static Vm {
-    let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
-    let all = (0..vm.vgic.vcpus()).map(|n| &*Box::leak(Box::new(Vcpu::new(vm, n, cpu_area(n), None))));
-    vm.set_vcpus(all.collect());
-    vm
-}
-
-/// Brings a VM into the state in which its guest sends SGIs.
-fn run<G: Gic>(vm: &'static Vm) {
-    vm.psci.reset(Start { entry: 0x4000_0000, context: 0 });
-    vm.lifecycle.start();
-    for vcpu in vm.vcpus() {
-        vcpu.attention.load(vcpu.cpu.kick_token());
-        // SAFETY: nobody else uses the vCPU.
-        let owned = unsafe { vcpu.owned() };
-        let mut cx = Context { vgic: &vm.vgic, vif: &mut G::interface(), host: &AtOnce(vm) };
-        owned.gic.load(&mut cx);
-        // Groups on, SGIs enabled: what a guest does first.
-        owned.gic.dist_write(&mut cx, 0, 4, 3);
-        if vm.vgic.model() == Model::Gicv3 {
-            owned.gic.redist_write(&mut cx, vcpu.index, 0x1_0100, 4, !0);
-        } else {
-            owned.gic.dist_write(&mut cx, 0x100, 4, !0);
-        }
-        vcpu.attention.take();
-        vcpu.inbox.clear();
-    }
-    fakes::set("ELR_EL2", 0x4000_0000);
-    fakes::take_log();
-}
+pub(crate) use machine::{cpu_area, machine, numbered_vm_of, vm_of};
 
 fn exit(frame: &mut Frame, class: u64, iss: u64) -> (u32, Vec<Access>) {
     exit_by(&LIGHT_HANDLERS, frame, class, iss)
@@ -369,73 +247,6 @@ fn unknown_calls_and_classes_are_left_with_nothing_done() {
     for other in (0..64).filter(|c| ![class::HVC64, class::SYSTEM_REGISTER, class::DATA_ABORT].contains(c)) {
         assert_eq!(exit(&mut frame, other, 0), (Code::SYNC, vec![READ_ESR]), "class {other:#x}");
     }
-}
-
-#[test]
-fn statistics_change_no_access_of_an_interrupt() {
-    let expected = [
-        (27, Reason::TimerInterrupt),
-        (0, Reason::Kick),
-        (33, Reason::OtherInterrupt),
-        (1023, Reason::OtherInterrupt),
-    ];
-    for (intid, reason) in expected {
-        let outcome = |handler: extern "C" fn(&mut Frame) -> u32, statistics| {
-            let (_, mut frame) = machine_with(1, false, statistics);
-            fakes::set("ICC_IAR1_EL1", intid);
-            (handler(&mut frame), fakes::take_log(), frame.timing.record)
-        };
-        let (code, log, _) = outcome(turnstile_light_irq, false);
-        let (timed_code, timed_log, record) = outcome(turnstile_light_irq_timed, true);
-        assert_eq!((timed_code, timed_log), (code, log), "INTID {intid}");
-        assert_eq!(record, record_offset(reason) as u64, "INTID {intid}");
-    }
-}
-
-#[test]
-fn exception_classes_have_their_records() {
-    let record = |class: u64| usize::from(statistics::EXIT_RECORDS[class as usize]);
-    let expected = [
-        (class::HVC64, Reason::Hypercall),
-        (class::SMC64, Reason::FirmwareCall),
-        (class::SYSTEM_REGISTER, Reason::SystemRegister),
-        (class::DATA_ABORT, Reason::DataAbort),
-        (class::INSTRUCTION_ABORT, Reason::InstructionAbort),
-        (class::WFX, Reason::Wait),
-        (0, Reason::Other),
-        (63, Reason::Other),
-    ];
-    expected.into_iter().for_each(|(class, reason)| assert_eq!(record(class), record_offset(reason)));
-    let (_, mut frame) = machine_with(1, false, true);
-    turnstile_light_fiq_timed(&mut frame);
-    assert_eq!(frame.timing.record, record_offset(Reason::OtherInterrupt) as u64);
-    assert_eq!(turnstile_light_serror_timed(&mut frame), Code::SERROR);
-    assert_eq!(frame.timing.record, record_offset(Reason::MachineError) as u64);
-}
-
-#[test]
-fn an_exit_that_leads_nowhere_ends_and_waiting_is_not_its_cost() {
-    let (vm, mut frame) = machine_with(1, false, true);
-    let vcpu = vm.vcpus()[0];
-    let read = |reason| vcpu.statistics.expect("they are kept").record(reason).read();
-    fakes::set("CNTPCT_EL0", 1000);
-    frame.timing.begin(Reason::Hypercall, time::ticks);
-    frame.timing.without(time::ticks, || fakes::set("CNTPCT_EL0", 9000));
-    fakes::set("CNTPCT_EL0", 9030);
-    frame.timing.end(time::ticks);
-    assert_eq!((read(Reason::Hypercall).count(), read(Reason::Hypercall).total), (1, 30));
-    assert_eq!(read(Reason::Start).count(), 0);
-    vm.reset_statistics();
-    assert_eq!(read(Reason::Hypercall).count(), 0);
-}
-
-#[test]
-fn without_statistics_no_counter_is_read() {
-    let (_, mut frame) = machine(1, false);
-    frame.timing.begin(Reason::Start, time::ticks);
-    frame.timing.without(time::ticks, || {});
-    frame.timing.end(time::ticks);
-    assert_eq!(fakes::take_log(), []);
 }
 
 fn is_gic(access: &Access) -> bool {

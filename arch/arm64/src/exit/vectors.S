@@ -13,6 +13,22 @@
 // timed use the second one; the first one knows nothing of it. The timed table's own fields of the frame: the vCPU's page at 256, and at 264 the
 // counter at the exit and the offset of its reason's record in the page.
 
+    // Registers between the CPU and their slots: \move is STP or LDP.
+    .macro x4_to_x17 move
+    \move   x4, x5, [sp, #32]
+    \move   x6, x7, [sp, #48]
+    \move   x8, x9, [sp, #64]
+    \move   x10, x11, [sp, #80]
+    \move   x12, x13, [sp, #96]
+    \move   x14, x15, [sp, #112]
+    \move   x16, x17, [sp, #128]
+    .endm
+
+    .macro x4_to_x30 move
+    x4_to_x17 \move
+    \move   x18, x30, [sp, #144]
+    .endm
+
     .macro save_clobberable
     stp     x0, x1, [sp]
     save_x2_to_x30
@@ -20,49 +36,23 @@
 
     .macro save_x2_to_x30
     stp     x2, x3, [sp, #16]
-    stp     x4, x5, [sp, #32]
-    stp     x6, x7, [sp, #48]
-    stp     x8, x9, [sp, #64]
-    stp     x10, x11, [sp, #80]
-    stp     x12, x13, [sp, #96]
-    stp     x14, x15, [sp, #112]
-    stp     x16, x17, [sp, #128]
-    stp     x18, x30, [sp, #144]
+    x4_to_x30 stp
     .endm
 
     .macro restore_clobberable
     ldp     x2, x3, [sp, #16]
-    restore_x4_to_x30
+    x4_to_x30 ldp
     ldp     x0, x1, [sp]
     .endm
 
-    .macro restore_x4_to_x30
-    ldp     x4, x5, [sp, #32]
-    ldp     x6, x7, [sp, #48]
-    ldp     x8, x9, [sp, #64]
-    ldp     x10, x11, [sp, #80]
-    ldp     x12, x13, [sp, #96]
-    ldp     x14, x15, [sp, #112]
-    ldp     x16, x17, [sp, #128]
-    ldp     x18, x30, [sp, #144]
-    .endm
-
-    .macro save_preserved
-    stp     x19, x20, [sp, #160]
-    stp     x21, x22, [sp, #176]
-    stp     x23, x24, [sp, #192]
-    stp     x25, x26, [sp, #208]
-    stp     x27, x28, [sp, #224]
-    str     x29, [sp, #240]
-    .endm
-
-    .macro restore_preserved
-    ldp     x19, x20, [sp, #160]
-    ldp     x21, x22, [sp, #176]
-    ldp     x23, x24, [sp, #192]
-    ldp     x25, x26, [sp, #208]
-    ldp     x27, x28, [sp, #224]
-    ldr     x29, [sp, #240]
+    // The same of those that compiled code preserves; \last is STR or LDR.
+    .macro x19_to_x29 move, last
+    \move   x19, x20, [sp, #160]
+    \move   x21, x22, [sp, #176]
+    \move   x23, x24, [sp, #192]
+    \move   x25, x26, [sp, #208]
+    \move   x27, x28, [sp, #224]
+    \last   x29, [sp, #240]
     .endm
 
     // ERET may be speculated past (Arm ARM, speculation barriers): nothing behind it is to be executed.
@@ -205,7 +195,7 @@
 
     // The full tier up to the entry. w0 = why the light tier did not re-enter: Code::PRESERVED is bit 30.
     .macro full_tier handler, preserved
-    save_preserved
+    x19_to_x29 stp, str
     tbnz    w0, #30, \preserved
 \preserved\()_is_full:
     mov     x29, xzr                    // the guest's frame chain is not ours to walk
@@ -234,7 +224,7 @@ vectors:
 full_exit:
     full_tier turnstile_full_exit, light_preserved
 enter_guest:
-    restore_preserved
+    x19_to_x29 ldp, ldr
 light_return:
     restore_clobberable
     enter
@@ -275,9 +265,9 @@ vectors_timed:
 full_exit_timed:
     full_tier turnstile_full_exit, light_preserved_timed
 enter_guest_timed:
-    restore_preserved
+    x19_to_x29 ldp, ldr
 light_return_timed:
-    restore_x4_to_x30
+    x4_to_x30 ldp
     account
     ldp     x2, x3, [sp, #16]
     ldp     x0, x1, [sp]
@@ -327,13 +317,7 @@ hypervisor_fault:
     mrs     x1, tpidr_el0
     stp     x0, x1, [sp, #0]
     str     x3, [sp, #24]
-    stp     x4, x5, [sp, #32]
-    stp     x6, x7, [sp, #48]
-    stp     x8, x9, [sp, #64]
-    stp     x10, x11, [sp, #80]
-    stp     x12, x13, [sp, #96]
-    stp     x14, x15, [sp, #112]
-    stp     x16, x17, [sp, #128]
+    x4_to_x17 stp
     stp     x18, x19, [sp, #144]
     stp     x20, x21, [sp, #160]
     stp     x22, x23, [sp, #176]

@@ -28,7 +28,7 @@ const LR_PRIORITY_DROPPED: u32 = 3;
 
 /// Encodes GICH_LR<n>.
 #[inline] // A handful of shifts on the injection path.
-const fn encode(lr: ListRegister) -> u32 {
+pub(super) const fn encode(lr: ListRegister) -> u32 {
     let backing = match lr.backing {
         Backing::Software { eoi_maintenance: true } => LR_EOI,
         Backing::Software { eoi_maintenance: false } => 0,
@@ -120,33 +120,5 @@ impl VirtualInterface for Gich {
 
     fn deactivate_physical(&mut self, pintid: u32) {
         GICC_DIR.write(pintid);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn encodes_as_the_manual_lays_it_out() {
-        let lr = ListRegister {
-            intid: 27,
-            source: 0,
-            priority: 0xa0,
-            group1: true,
-            state: LrState::Pending,
-            backing: Backing::Hardware { pintid: 30 },
-        };
-        assert_eq!(encode(lr), 1 << 31 | 1 << 30 | 0b01 << 28 | 0x14 << 23 | 30 << 10 | 27);
-        let soft = Backing::Software { eoi_maintenance: true };
-        let lr = ListRegister {
-            intid: 3,
-            source: 5,
-            state: LrState::PendingActive,
-            backing: soft,
-            group1: false,
-            ..lr
-        };
-        assert_eq!(encode(lr), 0b11 << 28 | 0x14 << 23 | 1 << 19 | 5 << 10 | 3);
     }
 }

@@ -277,24 +277,3 @@ impl VirtualInterface for Ich {
         deactivate(pintid);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn encodes_as_the_manual_lays_it_out() {
-        let lr = ListRegister {
-            intid: 27,
-            source: 0,
-            priority: 0xa0,
-            group1: true,
-            state: LrState::Pending,
-            backing: Backing::Hardware { pintid: 27 },
-        };
-        assert_eq!(encode(lr), 0b01 << 62 | 1 << 61 | 1 << 60 | 0xa0 << 48 | 27 << 32 | 27);
-        let soft = Backing::Software { eoi_maintenance: true };
-        let lr = ListRegister { state: LrState::PendingActive, backing: soft, group1: false, ..lr };
-        assert_eq!(encode(lr), 0b11 << 62 | 0xa0 << 48 | 1 << 41 | 27);
-    }
-}

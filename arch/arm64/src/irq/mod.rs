@@ -19,6 +19,8 @@ pub mod lines;
 mod probe;
 pub mod select;
 pub mod switched;
+#[cfg(test)]
+mod tests;
 
 pub use absent::Absent;
 pub use gic::{

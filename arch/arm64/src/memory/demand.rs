@@ -7,6 +7,7 @@ use turnstile_arch_common::demand::{block, map_block};
 use turnstile_machine::map::{IPA_BITS, Region};
 use turnstile_paging::{Blocks, PhysAddr, Stage2, Stage2Attributes};
 
+use super::coherence;
 use crate::cpu;
 
 /// The form of stage 2 tables.
@@ -51,7 +52,7 @@ impl Demand {
         let host = host + (block(address) - self.ram.base);
         // SAFETY: the tables of a VM that runs, which nothing else changes meanwhile; EL2 maps its arena one to one. RAM is
         // whole blocks, so the block is the VM's.
-        let mapped = unsafe { map_block(&blocks, address, host, Stage2Attributes::RAM) };
+        let mapped = unsafe { map_block(&blocks, address, host, coherence::ram(Stage2Attributes::RAM)) };
         // The store before the walk of the access that is repeated (Arm ARM D8.17.1); the return to the guest is the
         // context synchronization.
         cpu::dsb_ishst();
@@ -60,29 +61,11 @@ impl Demand {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
+    use turnstile_arch_common::heap::Heap;
+    use turnstile_paging::{BLOCK, PageTable};
+
     use super::*;
-    use turnstile_paging::{BLOCK, PageTable, Tables};
-
-    /// Tables on the host's heap, for ever.
-    pub(crate) struct Heap;
-
-    impl Tables for Heap {
-        fn allocate(&mut self, bytes: u64) -> Option<PhysAddr> {
-            let words = vec![0_u64; 2 * bytes as usize / 8].leak();
-            Some(PhysAddr((words.as_ptr() as u64).next_multiple_of(bytes)))
-        }
-        fn free(&mut self, _: PhysAddr, _: u64) {}
-        fn read(&self, table: PhysAddr, index: usize) -> u64 {
-            // SAFETY: a table that was allocated, and an index in it.
-            unsafe { (table.0 as *const u64).add(index).read() }
-        }
-        fn write(&mut self, table: PhysAddr, index: usize, entry: u64) {
-            // SAFETY: as above.
-            unsafe { (table.0 as *mut u64).add(index).write(entry) }
-        }
-        fn invalidate(&mut self, _: u64, _: u64) {}
-    }
 
     #[test]
     fn a_touch_maps_its_block_and_nothing_else() {

@@ -72,25 +72,6 @@ impl Tables for Pool<'_> {
     }
 }
 
-/// Clears memory that EL2 maps.
-pub(super) fn zero(start: u64, size: u64) {
-    let dczid = regs::DCZID_EL0.read();
-    let block = 4u64 << (dczid & 0xf);
-    if dczid & (1 << 4) != 0 || !(start | size).is_multiple_of(block) {
-        // SAFETY: the caller owns the range and EL2 maps it writable.
-        unsafe { core::ptr::write_bytes(start as *mut u8, 0, size as usize) };
-        return;
-    }
-    let mut address = start;
-    while address < start + size {
-        // SAFETY: as above; DC ZVA clears the whole aligned block, which lies inside the range.
-        unsafe {
-            core::arch::asm!("dc zva, {}", in(reg) address, options(nostack, preserves_flags));
-        }
-        address += block;
-    }
-}
-
 unsafe extern "C" {
     static _start: u8;
     static __text_start: u8;

@@ -11,6 +11,7 @@ use turnstile_machine::GuestMachine;
 use turnstile_machine::map::{IPA_BITS, Region};
 use turnstile_paging::{BLOCK, Blocks, PhysAddr, Stage2, Stage2Attributes};
 
+use super::coherence;
 use crate::cpu;
 
 /// The most banks of a machine.
@@ -130,7 +131,7 @@ unsafe fn set_entry(blocks: &Blocks<Stage2>, address: u64, host: PhysAddr, valid
     // SAFETY: the walk yields tables of the tree, and indexes inside them. Volatile: hardware walkers read them.
     let read =
         |table: PhysAddr, index| unsafe { core::ptr::read_volatile((table.0 as *const u64).add(index)) };
-    let Some(slot) = blocks.slot(address, host, Stage2Attributes::ROM, read) else { return };
+    let Some(slot) = blocks.slot(address, host, coherence::ram(Stage2Attributes::ROM), read) else { return };
     let entry = if valid { slot.entry } else { 0 };
     // SAFETY: as above; an aligned store of a word is seen at once.
     unsafe { core::ptr::write_volatile((slot.table.0 as *mut u64).add(slot.index), entry) };
@@ -140,7 +141,7 @@ unsafe fn set_entry(blocks: &Blocks<Stage2>, address: u64, host: PhysAddr, valid
 mod tests {
     use super::*;
     use crate::cpu::regs::fakes;
-    use crate::memory::demand::tests::Heap;
+    use turnstile_arch_common::heap::Heap;
     use turnstile_paging::PageTable;
 
     const SIZE: u64 = 2 * BLOCK;

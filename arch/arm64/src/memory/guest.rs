@@ -4,14 +4,15 @@
 use turnstile_arch_common::memory::{Error, MIB, PAGE};
 use turnstile_paging::{FrameRange, PageTable, PhysAddr, Stage2, Stage2Attributes, Tables, windows};
 
-use super::el2::{Pool, Regime, zero};
+use super::bulk::{copy, zero};
+use super::coherence;
+use super::el2::{Pool, Regime};
 use super::host::{close_window, open_window, with};
 use super::stolen::Records;
 use crate::cpu::{self, regs};
 
 /// Runs `f` on guest memory `[start, start + size)`, piece by piece, each with its offset in the range. Of all memory
-/// of guests EL2 maps only that piece, and only meanwhile. The caches are cleaned afterwards so that a guest with its
-/// caches off sees the same bytes.
+/// of guests EL2 maps only that piece, and only meanwhile. A guest with its caches off sees the same bytes afterwards.
 ///
 /// # Errors
 /// When a piece cannot be mapped.
@@ -24,7 +25,7 @@ fn with_guest_memory(start: u64, size: u64, mut f: impl FnMut(usize, &mut [u8]))
         // `GuestMemory`'s owner gets here, by `&mut`), so nobody else accesses it while the slice lives.
         let bytes = unsafe { core::slice::from_raw_parts_mut(piece as *mut u8, length as usize) };
         f((piece - start) as usize, bytes);
-        cpu::clean_to_poc(piece, length);
+        coherence::publish(piece, length);
         close_window(page, mapped)?;
     }
     Ok(())
@@ -82,9 +83,10 @@ impl GuestMemory {
     ) -> Result<PageTable<Stage2>, Error> {
         let format = Stage2::new(ipa_bits).ok_or(Error::NoArena)?;
         let mut table = PageTable::new(format, pool)?;
+        let attributes = coherence::ram(Stage2Attributes::RAM);
         let made = match on_demand {
-            true => table.map_on_demand(pool, ipa, frames.start(), frames.size(), Stage2Attributes::RAM),
-            false => table.map(pool, ipa, frames.start(), frames.size(), Stage2Attributes::RAM),
+            true => table.map_on_demand(pool, ipa, frames.start(), frames.size(), attributes),
+            false => table.map(pool, ipa, frames.start(), frames.size(), attributes),
         };
         match made {
             Ok(()) => Ok(table),
@@ -100,7 +102,7 @@ impl GuestMemory {
     /// # Errors
     /// When the range is taken, or there is no room for tables.
     pub fn show(&mut self, ipa: u64, records: Records) -> Result<(), Error> {
-        let attributes = Stage2Attributes { execute: false, ..Stage2Attributes::ROM };
+        let attributes = coherence::ram(Stage2Attributes { execute: false, ..Stage2Attributes::ROM });
         with(|m| {
             let mut pool = Pool { arena: &mut m.frames.arena, regime: Regime::Guest };
             Ok(self.table.map(&mut pool, ipa, PhysAddr(records.base()), records.size(), attributes)?)
@@ -115,7 +117,13 @@ impl GuestMemory {
     pub fn show_flash(&mut self, ipa: u64, cells: u64, size: u64) -> Result<(), Error> {
         with(|m| {
             let mut pool = Pool { arena: &mut m.frames.arena, regime: Regime::Guest };
-            Ok(self.table.map(&mut pool, ipa, PhysAddr(cells), size, Stage2Attributes::ROM)?)
+            Ok(self.table.map(
+                &mut pool,
+                ipa,
+                PhysAddr(cells),
+                size,
+                coherence::ram(Stage2Attributes::ROM),
+            )?)
         })
     }
 
@@ -137,7 +145,7 @@ impl GuestMemory {
         }
         with_guest_memory(self.frames.start().0 + offset, bytes.len() as u64, |offset, memory| {
             if let Some(source) = bytes.get(offset..offset + memory.len()) {
-                memory.copy_from_slice(source);
+                copy(memory, source);
             }
         })
     }
@@ -236,7 +244,7 @@ impl FlashMemory {
     /// Makes what was written to `size` bytes at `offset` visible to a guest that reads them past its caches.
     pub fn clean(&self, offset: u64, size: u64) {
         if size > 0 {
-            cpu::clean_to_poc(self.frames.start().0 + offset, size);
+            coherence::publish(self.frames.start().0 + offset, size);
         }
     }
 

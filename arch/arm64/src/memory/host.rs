@@ -9,7 +9,8 @@ use turnstile_firmware::Range;
 use turnstile_paging::{PageTable, PhysAddr, Stage1Attributes, Stage1El2};
 use turnstile_vm::stolen::RECORD;
 
-use super::el2::{self, Pool, Regime, zero};
+use super::bulk::zero;
+use super::el2::{self, Pool, Regime};
 use super::stolen::Records;
 use crate::board::discover::{Machine, Release};
 use crate::cpu;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Physical memory: the hypervisor's own, and guests'.
 
+#[cfg(target_os = "none")]
+mod bulk;
+pub mod coherence;
 pub mod demand;
 #[cfg(target_os = "none")]
 mod el2;

@@ -10,6 +10,7 @@ use crate::cpu;
 use crate::cpu::mode::{Mode, in_mode};
 use crate::cpu::regs::{self, guest};
 use crate::irq::{CpuInterface, Gic, in_gic};
+use crate::memory::coherence;
 use crate::state::Deferred;
 use crate::vcpu::facility;
 use crate::vm::Residence;
@@ -59,7 +60,7 @@ pub(crate) fn start_cpu_in<M: Mode>() {
     // else. Registers of optional features are written only where ID registers say they exist.
     unsafe {
         let mte = if id_field(pfr1, 8) >= 2 { HCR_TID5 } else { 0 };
-        regs::HCR_EL2.write(HCR_GUEST | M::HCR | mte);
+        regs::HCR_EL2.write(HCR_GUEST | M::HCR | coherence::hcr() | mte);
         if id_field(regs::ID_AA64PFR0_EL1.read(), 40) != 0 || id_field(pfr1, 16) != 0 {
             // MPAM is not offered: EL1 must not choose its own partition (TRAPMPAM0EL1, TRAPMPAM1EL1).
             regs::MPAM2_EL2.write(1 << 49 | 1 << 48);

@@ -33,22 +33,6 @@ pub(crate) fn install() {
     cpu::synchronize_code(FIRST, end - start - FIRST);
 }
 
-fn version() -> &'static str {
-    env!("CARGO_PKG_VERSION")
-}
-
-fn begin(what: &str) {
-    if !report::begin(what) {
-        cpu::halt();
-    }
-}
-
-fn finish() -> ! {
-    report::end();
-    power::reset();
-    cpu::halt();
-}
-
 /// Faults on purpose, where that is possible: in real mode nothing protects the hypervisor from itself.
 pub fn provoke(kind: Provoked) {
     /// No instruction.
@@ -105,59 +89,54 @@ unsafe fn follows_call(address: u64) -> bool {
 /// Prints what may be return addresses on this CPU's stack from `sp` up.
 fn backtrace(sp: u64) {
     let code = image_base()..(&raw const __rodata_start) as u64;
-    let top = cpu::this().stack_end;
-    let sp = sp.next_multiple_of(8);
-    let stack = if sp < top && top - sp <= MAX_STACK { sp..top } else { top..top };
+    let stack = report::in_use(sp, cpu::this().stack_end, MAX_STACK);
     // SAFETY: between a stack pointer and the top of the same stack.
     unsafe { report::backtrace(stack, &code, follows_call) };
 }
 
 /// Reports an interrupt that was taken in hypervisor state.
 #[unsafe(no_mangle)]
-pub extern "C" fn turnstile_fault(report: &Report, vector: u64) -> ! {
+pub extern "C" fn turnstile_fault(found: &Report, vector: u64) -> ! {
     let kind = name(vector);
-    begin(kind);
+    report::begin(kind, cpu::halt);
     let (pc, state) = match is_hypervisors(vector) {
         true => (regs::HSRR0.read(), regs::HSRR1.read()),
-        false => (report.pc, report.msr),
+        false => (found.pc, found.msr),
     };
     let whose = if state & msr::HV != 0 { "in the hypervisor" } else { "in a guest" };
     console::print_last(format_args!(
         "\nturnstile {}: {kind} ({vector:#x}) {whose} on CPU {}\n  at {:#x} (image + {:#x})  MSR {:#x}\n  \
          DAR {:#x}  DSISR {:#x}  HDAR {:#x}  HDSISR {:#x}  HEIR {:#x}  LPCR {:#x}\n",
-        version(),
+        report::VERSION,
         cpu::this().index,
         pc,
         pc.wrapping_sub(image_base()),
         state,
-        report.dar,
-        report.dsisr,
+        found.dar,
+        found.dsisr,
         regs::HDAR.read(),
         regs::HDSISR.read(),
         regs::HEIR.read(),
         regs::LPCR.read(),
     ));
-    for (n, value) in report.gpr.iter().enumerate() {
-        let end = if n % 4 == 3 { "\n" } else { "" };
-        console::print_last(format_args!("  r{n:<2} {value:#018x}{end}"));
-    }
+    report::numbered('r', &found.gpr);
     console::print_last(format_args!(
         "  LR image + {:#x}  CTR {:#x}  CR {:#x}  XER {:#x}\n",
-        report.lr.wrapping_sub(image_base()),
-        report.ctr,
-        report.cr,
-        report.xer,
+        found.lr.wrapping_sub(image_base()),
+        found.ctr,
+        found.cr,
+        found.xer,
     ));
-    backtrace(report.gpr[1]);
-    finish();
+    backtrace(found.gpr[1]);
+    report::end(power::reset, cpu::halt)
 }
 
 /// Reports a panic of the hypervisor.
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    begin("panic");
+    report::begin("panic", cpu::halt);
     let here = 0u8;
-    console::print_last(format_args!("\nturnstile {}: CPU {}: {info}\n", version(), cpu::this().index));
+    console::print_last(format_args!("\nturnstile {}: CPU {}: {info}\n", report::VERSION, cpu::this().index));
     backtrace(&raw const here as u64);
-    finish();
+    report::end(power::reset, cpu::halt)
 }

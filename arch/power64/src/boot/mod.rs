@@ -4,6 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | `boot.S`, `start` | from skiboot to the hypervisor's main function |
+//! | `host` | the machine as the hypervisor uses it; the start of its other CPUs |
 //! | `area` | all that each physical CPU has for itself |
 //! | `fault` | the last words of the hypervisor |
 
@@ -11,7 +12,11 @@ mod area;
 #[cfg(target_os = "none")]
 pub mod fault;
 #[cfg(target_os = "none")]
+mod host;
+#[cfg(target_os = "none")]
 mod start;
 
 #[cfg(target_os = "none")]
-pub use start::{Host, NO_INPUT};
+pub use host::Host;
+#[cfg(target_os = "none")]
+pub use start::NO_INPUT;

@@ -28,8 +28,30 @@ const UPDATE: u8 = 1 << 7;
 
 /// Decodes an instruction; `None` if it is none of these.
 pub(super) fn decode(instruction: u32) -> Option<Access> {
-    let kind = match instruction >> 26 {
-        31 => indexed(instruction >> 1 & 0x3ff)?,
+    let opcode = instruction >> 26;
+    let kind = match (opcode, instruction & 3) {
+        (31, _) => indexed(instruction >> 1 & 0x3ff)?,
+        (58, 0) => 8,
+        (58, 1) => 8 | UPDATE,
+        (58, 2) => 4 | SIGNED,
+        (62, 0) => 8 | STORE,
+        (62, 1) => 8 | STORE | UPDATE,
+        _ => displaced(opcode)?,
+    };
+    let field = |shift: u32| (instruction >> shift & 31) as usize;
+    Some(Access {
+        register: field(21),
+        size: kind & 0xf,
+        store: kind & STORE != 0,
+        signed: kind & SIGNED != 0,
+        reversed: kind & REVERSED != 0,
+        update: (kind & UPDATE != 0).then(|| field(16)),
+    })
+}
+
+/// The forms with a displacement of 16 bits, by their opcodes.
+fn displaced(opcode: u32) -> Option<u8> {
+    Some(match opcode {
         32 => 4,
         33 => 4 | UPDATE,
         34 => 1,
@@ -44,27 +66,7 @@ pub(super) fn decode(instruction: u32) -> Option<Access> {
         43 => 2 | SIGNED | UPDATE,
         44 => 2 | STORE,
         45 => 2 | STORE | UPDATE,
-        58 => match instruction & 3 {
-            0 => 8,
-            1 => 8 | UPDATE,
-            2 => 4 | SIGNED,
-            _ => return None,
-        },
-        62 => match instruction & 3 {
-            0 => 8 | STORE,
-            1 => 8 | STORE | UPDATE,
-            _ => return None,
-        },
         _ => return None,
-    };
-    let field = |shift: u32| (instruction >> shift & 31) as usize;
-    Some(Access {
-        register: field(21),
-        size: kind & 0xf,
-        store: kind & STORE != 0,
-        signed: kind & SIGNED != 0,
-        reversed: kind & REVERSED != 0,
-        update: (kind & UPDATE != 0).then(|| field(16)),
     })
 }
 
@@ -73,30 +75,18 @@ fn indexed(opcode: u32) -> Option<u8> {
     Some(match opcode {
         21 => 8,
         53 => 8 | UPDATE,
-        23 => 4,
-        55 => 4 | UPDATE,
-        87 => 1,
-        119 => 1 | UPDATE,
         149 => 8 | STORE,
         181 => 8 | STORE | UPDATE,
-        151 => 4 | STORE,
-        183 => 4 | STORE | UPDATE,
-        215 => 1 | STORE,
-        247 => 1 | STORE | UPDATE,
-        279 => 2,
-        311 => 2 | UPDATE,
         341 => 4 | SIGNED,
         373 => 4 | SIGNED | UPDATE,
-        343 => 2 | SIGNED,
-        375 => 2 | SIGNED | UPDATE,
-        407 => 2 | STORE,
-        439 => 2 | STORE | UPDATE,
         532 => 8 | REVERSED,
         534 => 4 | REVERSED,
         790 => 2 | REVERSED,
         660 => 8 | STORE | REVERSED,
         662 => 4 | STORE | REVERSED,
         918 => 2 | STORE | REVERSED,
+        // What has a form with a displacement, too, is numbered alike: lwzx as lwz, lwzux as lwzu, and so on.
+        _ if opcode & 0x1f == 23 => displaced(32 + (opcode >> 5))?,
         _ => return None,
     })
 }
@@ -146,6 +136,9 @@ mod tests {
             (0x9864_0000, Access { size: 1, store: true, ..PLAIN }), // stb r3, 0(r4)
             (0x7c64_282e, PLAIN),                                    // lwzx r3, r4, r5
             (0x7c64_292e, Access { store: true, ..PLAIN }),          // stwx r3, r4, r5
+            (0x7c64_2aee, Access { size: 2, signed: true, update: Some(4), ..PLAIN }), // lhaux r3, r4, r5
+            (0x7c64_2b6e, Access { size: 2, store: true, update: Some(4), ..PLAIN }), // sthux r3, r4, r5
+            (0x7c64_2aaa, Access { signed: true, ..PLAIN }),         // lwax r3, r4, r5
             (0x7c64_2c2c, Access { reversed: true, ..PLAIN }),       // lwbrx r3, r4, r5
             (0x7c64_2d28, Access { size: 8, store: true, reversed: true, ..PLAIN }), // stdbrx r3, r4, r5
         ];
@@ -156,7 +149,7 @@ mod tests {
 
     #[test]
     fn nothing_else_is() {
-        // lfd, stfd, lq, stq, lwarx, stwcx., dcbz, lmw, an addition, nothing.
+        // lfd, stfd, lq, stq, lwarx, stwcx., dcbz, lmw, lfsx, an addition, nothing.
         for instruction in [
             0xc864_0000,
             0xd864_0000,
@@ -166,6 +159,7 @@ mod tests {
             0x7c64_292d,
             0x7c04_2fec,
             0xb864_0000,
+            0x7c64_2c2e,
             0x7c64_2a14,
             0,
         ] {

@@ -4,7 +4,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `registers` | groups of registers, which are read together and written together, where they differ |
+//! | `groups` | how groups of registers are read together, and written together, where they differ |
+//! | `registers` | which they are |
 //! | `demand` | the performance monitor and event-based branches: loaded once a guest uses them; transactions: kept from guests |
 //! | `fp` | FP, vector and VSX registers |
 //! | `residue` | what of a guest no register holds: it is not moved, but forgotten |
@@ -12,6 +13,7 @@
 
 pub(crate) mod demand;
 pub(crate) mod fp;
+mod groups;
 #[cfg(test)]
 mod isa;
 pub(crate) mod registers;

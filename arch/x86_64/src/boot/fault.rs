@@ -52,22 +52,6 @@ fn name(vector: u64) -> &'static str {
     }
 }
 
-fn version() -> &'static str {
-    env!("CARGO_PKG_VERSION")
-}
-
-fn begin(what: &str) {
-    if !report::begin(what) {
-        cpu::halt();
-    }
-}
-
-fn finish() -> ! {
-    report::end();
-    power::reset();
-    cpu::halt();
-}
-
 unsafe extern "C" {
     static __text_start: u8;
     static __rodata_start: u8;
@@ -117,11 +101,11 @@ fn backtrace(rsp: u64) {
 #[unsafe(no_mangle)]
 extern "C" fn turnstile_fault(frame: &FaultFrame) -> ! {
     let what = name(frame.vector);
-    begin(what);
+    report::begin(what, cpu::halt);
     console::print_last(format_args!(
         "\nturnstile {}: {what} in the hypervisor on CPU {}\n  error {:#x}  RIP {:#x} (image + {:#x})  CR2 {:#x}\n  \
          RFLAGS {:#x}  CS {:#x}  RSP {:#x}  SS {:#x}\n  CR0 {:#x}  CR3 {:#x}  CR4 {:#x}  EFER {:#x}\n",
-        version(),
+        report::VERSION,
         cpu::this().index,
         frame.error,
         frame.rip,
@@ -144,7 +128,7 @@ extern "C" fn turnstile_fault(frame: &FaultFrame) -> ! {
         machine_check();
     }
     backtrace(frame.rsp);
-    finish();
+    report::end(power::reset, cpu::halt)
 }
 
 /// Prints what the banks say of a machine check (APM vol. 2, 9.3.2).
@@ -168,9 +152,9 @@ fn machine_check() {
 /// Reports a panic of the hypervisor.
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    begin("panic");
+    report::begin("panic", cpu::halt);
     let here = 0u8;
-    console::print_last(format_args!("\nturnstile {}: CPU {}: {info}\n", version(), cpu::this().index));
+    console::print_last(format_args!("\nturnstile {}: CPU {}: {info}\n", report::VERSION, cpu::this().index));
     backtrace(&raw const here as u64);
-    finish();
+    report::end(power::reset, cpu::halt)
 }

@@ -3,7 +3,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `boot.S`, `start` | from the boot loader to `Host`, on each CPU |
+//! | `boot.S`, `start` | from the boot loader to the hypervisor's main function, on each CPU |
+//! | `host` | the machine as the hypervisor uses it; the start of its other CPUs |
 //! | [`area`] | what modules have for each CPU |
 //! | `fault` | the last words of the hypervisor |
 
@@ -11,7 +12,9 @@ pub mod area;
 #[cfg(target_os = "none")]
 pub mod fault;
 #[cfg(target_os = "none")]
+mod host;
+#[cfg(target_os = "none")]
 mod start;
 
 #[cfg(target_os = "none")]
-pub use start::Host;
+pub use host::Host;

@@ -8,43 +8,7 @@
 
 #[cfg(not(target_os = "none"))]
 pub use turnstile_arch_common::fakes;
-
-macro_rules! msrs {
-    ($($(#[$doc:meta])* $name:ident = $number:literal;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        #[allow(non_camel_case_types, reason = "the architecture's name")]
-        pub struct $name;
-
-        impl $name {
-            /// The register's number.
-            pub const NUMBER: u32 = $number;
-
-            /// Reads the register.
-            #[inline(always)] // A few instructions.
-            pub fn read(self) -> u64 {
-                #[cfg(target_os = "none")]
-                // SAFETY: the register exists on every CPU that this crate accepts, or the caller has looked.
-                unsafe { read_msr($number) }
-                #[cfg(not(target_os = "none"))]
-                fakes::read(stringify!($name))
-            }
-
-            /// Writes the register.
-            ///
-            /// # Safety
-            /// The value must keep the hypervisor's own execution and the isolation of guests intact.
-            #[inline(always)] // A few instructions.
-            pub unsafe fn write(self, value: u64) {
-                #[cfg(target_os = "none")]
-                // SAFETY: the caller answers for the value.
-                unsafe { write_msr($number, value) };
-                #[cfg(not(target_os = "none"))]
-                fakes::write(stringify!($name), value);
-            }
-        }
-    )*};
-}
+use turnstile_arch_common::registers;
 
 /// Reads a model-specific register by its number.
 ///
@@ -79,7 +43,25 @@ pub unsafe fn write_msr(number: u32, value: u64) {
     }
 }
 
-msrs! {
+/// Reads a model-specific register: it exists on every CPU that this crate accepts, or the caller has looked.
+#[cfg(target_os = "none")]
+macro_rules! rdmsr {
+    ($number:literal) => {
+        // SAFETY: it exists.
+        unsafe { read_msr($number) }
+    };
+}
+
+/// Writes a model-specific register.
+#[cfg(target_os = "none")]
+macro_rules! wrmsr {
+    ($value:expr, $number:literal) => {
+        write_msr($number, $value)
+    };
+}
+
+registers! {
+    rdmsr, wrmsr:
     /// Extended feature enable (APM vol. 2, 3.1.7).
     EFER = 0xc000_0080;
     /// Selectors for SYSCALL and SYSRET (APM vol. 2, 6.1.1).
@@ -134,44 +116,27 @@ msrs! {
     BP_CFG = 0xc001_102e;
 }
 
-macro_rules! control_registers {
-    ($($(#[$doc:meta])* $name:ident = $asm:literal;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        pub struct $name;
-
-        impl $name {
-            /// Reads the register.
-            #[inline(always)] // One instruction.
-            pub fn read(self) -> u64 {
-                #[cfg(target_os = "none")]
-                {
-                    let value: u64;
-                    // SAFETY: reading a control register changes nothing.
-                    unsafe { core::arch::asm!(concat!("mov {}, ", $asm), out(reg) value, options(nomem, nostack, preserves_flags)) };
-                    value
-                }
-                #[cfg(not(target_os = "none"))]
-                fakes::read(stringify!($name))
-            }
-
-            /// Writes the register.
-            ///
-            /// # Safety
-            /// The value must keep the hypervisor's own execution and the isolation of guests intact.
-            #[inline(always)] // One instruction.
-            pub unsafe fn write(self, value: u64) {
-                #[cfg(target_os = "none")]
-                // SAFETY: the caller answers for the value. It may change how memory is seen, so it is not `nomem`.
-                unsafe { core::arch::asm!(concat!("mov ", $asm, ", {}"), in(reg) value, options(nostack, preserves_flags)) };
-                #[cfg(not(target_os = "none"))]
-                fakes::write(stringify!($name), value);
-            }
-        }
-    )*};
+/// Reads a control or debug register.
+#[cfg(target_os = "none")]
+macro_rules! read_control {
+    ($name:literal) => {{
+        let value: u64;
+        // SAFETY: reading a control register changes nothing.
+        unsafe { core::arch::asm!(concat!("mov {}, ", $name), out(reg) value, options(nomem, nostack, preserves_flags)) };
+        value
+    }};
 }
 
-control_registers! {
+/// Writes a control or debug register. It may change how memory is seen, so it is not `nomem`.
+#[cfg(target_os = "none")]
+macro_rules! write_control {
+    ($value:expr, $name:literal) => {
+        core::arch::asm!(concat!("mov ", $name, ", {}"), in(reg) $value, options(nostack, preserves_flags))
+    };
+}
+
+registers! {
+    read_control, write_control:
     /// Modes of operation (APM vol. 2, 3.1.1).
     CR0 = "cr0";
     /// Address of the last page fault.

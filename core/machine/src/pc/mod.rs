@@ -11,6 +11,9 @@ use arrayvec::ArrayVec;
 
 /// The end of the memory of the first megabyte that is one piece: above it PCs have the display and its ROM.
 pub const LOW_END: u64 = 0xa_0000;
+/// Where a PC has the ROMs of its cards, up to the firmware. Here it is memory that the guest's map does not name: a kernel that looks
+/// for ROMs finds none, and looking costs it no exit.
+pub const OPTION_ROMS: u64 = 0xc_0000;
 /// The memory below 1 MiB where a PC's firmware is: the ACPI tables.
 pub const FIRMWARE: u64 = 0xe_0000;
 /// The end of the firmware, and the first address of the memory that is one piece up to the hole.
@@ -59,7 +62,7 @@ pub const fn split(memory: u64) -> [u64; 2] {
 #[must_use]
 pub fn ram(memory: u64) -> Pieces {
     let [low, high] = split(memory);
-    let all = [(0, LOW_END), (FIRMWARE, low.saturating_sub(FIRMWARE)), (ABOVE, high)];
+    let all = [(0, LOW_END), (OPTION_ROMS, low.saturating_sub(OPTION_ROMS)), (ABOVE, high)];
     all.into_iter().filter(|(_, size)| *size > 0).collect()
 }
 

@@ -21,20 +21,14 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     let mut boot = machine::prepare_own(run.layout, &run.folder, &text, &image)?;
     boot.counted = true;
     boot.cpu.push_str(run.variant.cpu);
-    let usual = match run.row.isa {
-        Isa::Arm64 | Isa::X86_64 => Some("off"),
-        // The hypervisor for POWER has none to be chosen.
-        Isa::Power64 => None,
-    };
-    if let Some(mitigations) = run.variant.mitigations.as_deref().or(usual) {
+    // Other platforms than the usual one are there to be compared with it, whatever their CPUs need.
+    let alike =
+        run.variant.platform.name != Platform::usual_of(run.row.isa).name && run.row.isa != Isa::Power64;
+    if let Some(mitigations) = run.variant.mitigations.as_deref().or(alike.then_some("off")) {
         boot.append = format!("{} mitigations={mitigations}", boot.append);
     }
     for words in [run.variant.platform.append(), &run.variant.append] {
         boot.append = format!("{} {words}", boot.append).trim_end().to_owned();
-    }
-    if run.row.isa == Isa::Power64 {
-        // The firmware's console has no interrupt: looking for input takes an exit now and then.
-        boot.append.push_str(" input=off");
     }
     let out = run.folder.join("reading.json");
     let options = Options { trace: run.trace, ..Options::default() };

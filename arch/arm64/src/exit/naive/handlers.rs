@@ -11,8 +11,9 @@ use turnstile_vm::attention::Reasons;
 use crate::cpu::class;
 use crate::exit::irq;
 use crate::exit::light::{Code, Handler};
-use crate::exit::sysreg::{self, Full, GROUPS, Lookup, OTHER, SINGLE, TRAPS, Trap};
+use crate::exit::sysreg::{self, Full, OTHER};
 use crate::exit::table::{LIGHT_HANDLERS, turnstile_light_irq, turnstile_light_other};
+use crate::exit::trapped::{GROUPS, Lookup, SINGLE, TRAPS, Trap};
 use crate::irq::{Gic, Gicv3};
 use crate::vcpu::frame::Frame;
 use crate::vm::{Owned, Vcpu};
@@ -111,6 +112,7 @@ mod tests {
     use super::*;
     use crate::cpu::regs::fakes;
     use crate::exit::tests::machine;
+    use crate::exit::trapped::Indexed;
 
     /// What an access to a trapped register does: the answer of the light tier, or else the registers and accesses
     /// of the full one.
@@ -129,7 +131,7 @@ mod tests {
     #[test]
     fn every_lookup_does_the_same() {
         let usual: (Handler, Full) =
-            (sysreg::turnstile_light_sysreg, sysreg::full_with::<Gicv3, sysreg::Indexed> as Full);
+            (sysreg::turnstile_light_sysreg, sysreg::full_with::<Gicv3, Indexed> as Full);
         let others: Vec<(Handler, Full)> = (0..8)
             .map(|bits| {
                 let techniques =

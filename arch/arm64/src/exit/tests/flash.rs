@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Data aborts that are about flash, or could be.
 
+use turnstile_vgic::Model;
+
+use super::machine::{parts_of, vm_with};
 use super::*;
 use crate::exit::mmio;
+use crate::state::pmu::Kind;
+use crate::vm::{Vm, VmParts};
 
 /// ISS of a store, and of cache maintenance; a translation fault, and a permission fault.
 const STORE: u32 = 1 << 24 | 2 << 22 | 1 << 6;

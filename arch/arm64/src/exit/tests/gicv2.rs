@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The same on a GICv2, and for GICv2 guests on a GICv3.
 
+use turnstile_vgic::{Host, Model, RemoteOp, VcpuGic, VirtualInterface};
+
+use super::machine::machine_of;
 use super::*;
-use crate::irq::CpuInterface;
 use crate::irq::gich::Gich;
 use crate::irq::legacy::IchLegacy;
+use crate::irq::{CpuInterface, Gicv2, Gicv3Legacy};
+use crate::vm::Vm;
 
 /// Where the guest's GICD_SGIR is.
 const SGIR: u64 = 0x0800_0f00;

@@ -5,14 +5,15 @@ use std::cell::Cell;
 
 use turnstile_arch_common::monitor::CommonMonitor;
 use turnstile_vm::lifecycle::{Phase, Stop};
+use turnstile_vm::psci::Start;
 
 use super::*;
 use crate::cpu::mode::Vhe;
 use crate::exit::wait::{attend, wait_for_start};
-use crate::irq::PPI_VIRTUAL_TIMER;
+use crate::irq::{Gic, PPI_VIRTUAL_TIMER};
 use crate::state::{Facility, SystemState};
 use crate::vcpu::facility;
-use crate::vm::Monitor;
+use crate::vm::{Monitor, Vm};
 
 const TIMERS: [&str; 2] = ["CNTV_CTL_EL02", "CNTP_CTL_EL02"];
 /// What the life before has left in a register.

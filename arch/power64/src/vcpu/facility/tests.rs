@@ -1,98 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Switches against a recorder: what they read and write, and what they leave.
 
+mod counters;
+mod machine;
+mod registers;
+
 use std::boxed::Box;
-use std::string::String;
 use std::vec::Vec;
 
 use turnstile_papr::Memory;
-use turnstile_papr::code::Code;
-use turnstile_papr::vpa::offset;
 use turnstile_threads::Architecture;
-use turnstile_vm::lifecycle::OnCrash;
 
 use super::*;
 use crate::cpu::regs::fakes::{self, Access};
 use crate::cpu::regs::{hfscr, lpcr};
-use crate::irq::{Board, Presentation};
+use crate::irq::Presentation;
 use crate::memory::GuestRam;
 use crate::sched::{Power, Thread};
-use crate::state::registers::{
-    Branches, Common, Emulated, FROZEN, Monitor, Newer, NewerMonitor, Transactions,
-};
-use crate::state::{demand, discover, set_enforced};
+use crate::state::registers::Transactions;
+use crate::state::{demand, set_enforced};
 use crate::vm::{BootState, GUEST_LPCR};
-use crate::vm::{Vm, VmParts};
 
-/// Makes a VM with so many vCPUs, pinned to this CPU, of which none has run. The CPU has all registers that any has.
-pub(crate) fn vcpus(count: usize) -> Vec<&'static Vcpu> {
-    cores(count, 1)
-}
-
-/// The same of a VM whose cores have so many threads.
-pub(crate) fn cores(count: usize, threads: usize) -> Vec<&'static Vcpu> {
-    fakes::reset();
-    // A POWER9.
-    fakes::set("PVR", 0x4e_1202);
-    fakes::set("CTRL", 1);
-    for name in HAS {
-        fakes::set(name, 1);
-    }
-    discover();
-    Emulated::discover();
-    vm_of(2, count, threads, Presentation::Xics)
-}
-
-/// What a CPU may not have.
-const HAS: [&str; 23] = [
-    "has TIDR",
-    "has PSSCRPR",
-    "has DEXCR",
-    "has HASHKEYR",
-    "has HASHPKEYR",
-    "has MMCR3",
-    "has SIER2",
-    "has SIER3",
-    "has EAR",
-    "has USIER2",
-    "has USIER3",
-    "has UMMCR3",
-    "has USIER",
-    "has BESCRS",
-    "has BESCRR",
-    "has RWMR",
-    "has TACR",
-    "has TCSCR",
-    "has CSIGR",
-    "has SPMC1",
-    "has SPMC2",
-    "has MMCRS",
-    "has WORT",
-];
-
-/// Makes the vCPU of another VM, with this number.
-pub(crate) fn vm(id: u8, presentation: Presentation) -> Vec<&'static Vcpu> {
-    vm_of(id, 1, 1, presentation)
-}
-
-fn vm_of(id: u8, count: usize, threads: usize, presentation: Presentation) -> Vec<&'static Vcpu> {
-    let board = Board::new(count, presentation).expect("the firmware has everything");
-    let parts = VmParts {
-        id,
-        name: String::from("vm"),
-        on_crash: OnCrash::Stop,
-        statistics: false,
-        board,
-        vcpus: count,
-        threads,
-    };
-    let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
-    vm.set_vcpus(
-        (0..count).map(|index| &*Box::leak(Box::new(Vcpu::new(vm, index, cpu::this(), None)))).collect(),
-    );
-    fakes::take_log();
-    vm.vcpus().to_vec()
-}
+pub(crate) use machine::{cores, vcpus, vm};
 
 fn writes(log: &[Access]) -> Vec<&'static str> {
     let name = |access: &Access| match access {
@@ -207,112 +136,6 @@ fn transactions_are_no_guests_where_they_can_be_kept_from_guests() {
 }
 
 #[test]
-fn counters_count_for_nobody_else() {
-    let vcpus = vcpus(2);
-    load(vcpus[0]);
-    assert!(demand(vcpus[0], 3));
-    let running = 1 << 5;
-    fakes::set("PMC1", 99);
-    fakes::set("MMCR0", running);
-    fakes::take_log();
-    load(vcpus[1]);
-    let log = fakes::take_log();
-    assert!(log.contains(&Access::Read("PMC1")), "no area says that they are not in use");
-    assert_eq!(fakes::get("MMCR0"), FROZEN);
-    load(vcpus[0]);
-    assert_eq!((fakes::get("MMCR0"), fakes::get("PMC1")), (running, 99), "they go on");
-    assert_eq!(writes(&fakes::take_log()).last(), Some(&"DEC"));
-    // The other one's count, too, when it has asked, though the two want the same.
-    load(vcpus[1]);
-    assert!(demand(vcpus[1], 3));
-    fakes::set("MMCR0", running);
-    for vcpu in vcpus {
-        load(vcpu);
-        assert_eq!(fakes::get("MMCR0"), running);
-    }
-}
-
-/// The registers of the monitor but that which freezes the others.
-fn counters() -> impl Iterator<Item = &'static str> {
-    let all = Monitor::REGISTERS.iter().chain(NewerMonitor::REGISTERS);
-    all.map(|(_, name)| *name).filter(|name| *name != "MMCR0")
-}
-
-/// Registers an area of the vCPU whose guest says that it does not use the counters.
-fn without_counters(vcpu: &'static Vcpu) {
-    const PAGE: usize = 4096;
-    const REGISTER: u64 = 1 << 45;
-    let ram = Box::leak(vec![0u64; 2 * PAGE / 8].into_boxed_slice());
-    let memory = GuestRam::new(ram.as_ptr() as u64, 2 * PAGE as u64);
-    vcpu.vm.prepare(0, memory, None, BootState::default());
-    assert!(vcpu.vm.set_word(PAGE as u64 + offset::SIZE, 640 << 16));
-    let answer = vcpu.owned(|owned| owned.areas.call(REGISTER, PAGE as u64, vcpu.vm));
-    assert_eq!(answer, Code::SUCCESS);
-}
-
-#[test]
-fn counters_that_one_guest_does_not_use_are_not_left_to_the_next() {
-    let vcpus = vcpus(2);
-    without_counters(vcpus[0]);
-    for vcpu in &vcpus {
-        load(vcpu);
-        assert!(demand(vcpu, 3));
-    }
-    load(vcpus[0]);
-    for (value, register) in (0x100..).zip(counters()) {
-        fakes::set(register, value);
-    }
-    fakes::set("MMCR0", 0);
-    fakes::take_log();
-    load(vcpus[1]);
-    assert!(!fakes::take_log().contains(&Access::Read("PMC1")), "nobody wants to have them again");
-    for register in counters() {
-        assert_eq!(fakes::get(register), 0, "{register}");
-    }
-    assert_eq!(fakes::get("MMCR0"), FROZEN);
-    load(vcpus[0]);
-    assert_eq!(fakes::get("PMC1"), 0, "its own are forgotten, too");
-    // Also those that it has used before.
-    let use_counters = |yes: u8| assert!(vcpus[0].vm.write(4096 + offset::PMC_IN_USE, &[yes]));
-    for (in_use, found) in [(1, 7), (0, 0)] {
-        use_counters(in_use);
-        fakes::set("PMC1", 7);
-        load(vcpus[1]);
-        load(vcpus[0]);
-        assert_eq!(fakes::get("PMC1"), found);
-    }
-}
-
-#[test]
-fn counters_are_not_left_to_the_next_but_one() {
-    let (vcpus, between) = (vcpus(2), vm(5, Presentation::Xics)[0]);
-    for vcpu in &vcpus {
-        load(vcpu);
-        assert!(demand(vcpu, 3));
-    }
-    fakes::set("PMC1", 7);
-    // It has no monitor, so what it leaves of that is not its own.
-    load(between);
-    load(vcpus[0]);
-    assert_eq!(fakes::get("PMC1"), 0);
-}
-
-#[test]
-fn counters_of_a_life_do_not_count_in_the_next() {
-    let vcpus = vcpus(1);
-    load(vcpus[0]);
-    assert!(demand(vcpus[0], 3));
-    fakes::set("MMCR0", 0);
-    crate::vcpu::facility::reset(vcpus[0]);
-    assert_eq!(fakes::get("HFSCR") & hfscr::PM, 0, "it has not asked");
-    assert_eq!(fakes::get("MMCR0"), FROZEN);
-    // Who never had the monitor has nothing to freeze.
-    fakes::take_log();
-    crate::vcpu::facility::reset(vcpus[0]);
-    assert!(!writes(&fakes::take_log()).contains(&"MMCR0"));
-}
-
-#[test]
 fn a_vcpu_that_moves_takes_its_translations_with_it() {
     let vcpus = vcpus(1);
     load(vcpus[0]);
@@ -326,86 +149,6 @@ fn a_vcpu_that_moves_takes_its_translations_with_it() {
     unsafe { vcpus[0].facilities() }.cpu = Some(7);
     load(vcpus[0]);
     assert!(writes(&fakes::take_log()).contains(&"TLBIE_LPID"), "it was on another CPU");
-}
-
-/// The groups of registers that a guest with all facilities has.
-fn all_registers() -> impl Iterator<Item = &'static str> {
-    let transactions = if demand::is_enforced() { &[] } else { Transactions::REGISTERS };
-    let groups = [
-        Common::REGISTERS,
-        Newer::REGISTERS,
-        Emulated::REGISTERS,
-        Monitor::REGISTERS,
-        NewerMonitor::REGISTERS,
-        Branches::REGISTERS,
-        transactions,
-    ];
-    groups.into_iter().flatten().map(|(_, name)| *name)
-}
-
-/// What a guest finds in a register of this name, and under which it is written.
-fn names(register: &'static str) -> [&'static str; 2] {
-    if register == "RunLatch" { ["CTRL", "CTRLW"] } else { [register; 2] }
-}
-
-/// What the guest would find in each register now.
-fn found() -> Vec<(&'static str, u64)> {
-    // The two are one.
-    fakes::set("CTRL", fakes::get("CTRLW") & 1);
-    all_registers().map(|register| (register, fakes::get(names(register)[0]))).collect()
-}
-
-#[test]
-fn every_register_is_the_vcpus_own_and_begins_as_after_a_reset() {
-    every_register_is_the_vcpus_own(true);
-}
-
-#[test]
-fn every_register_is_the_vcpus_own_where_nothing_is_kept_from_guests() {
-    every_register_is_the_vcpus_own(false);
-}
-
-/// `enforced`: the CPU minds HFSCR, and a guest has to ask.
-fn every_register_is_the_vcpus_own(enforced: bool) {
-    let vcpus = [vcpus(1)[0], vm(5, Presentation::Xics)[0]];
-    set_enforced(enforced);
-    vcpus.iter().for_each(|vcpu| crate::vcpu::facility::reset(vcpu));
-    let facilities = |vcpu| assert!(!enforced || [3, 7].into_iter().all(|number| demand(vcpu, number)));
-    load(vcpus[1]);
-    facilities(vcpus[1]);
-    let reset_state = found();
-    load(vcpus[0]);
-    facilities(vcpus[0]);
-    for (value, register) in (0x1000..).zip(all_registers()) {
-        for name in names(register) {
-            fakes::set(name, 2 * value);
-        }
-    }
-    let mine = found();
-    assert!(mine.iter().zip(&reset_state).all(|(mine, other)| mine.1 != other.1));
-    load(vcpus[1]);
-    assert_eq!(found(), reset_state, "nothing of another vCPU's");
-    load(vcpus[0]);
-    // The hypervisor's choice, which no guest changes.
-    let but_key = |all: Vec<_>| all.into_iter().filter(|(name, _)| *name != "HASHPKEYR").collect::<Vec<_>>();
-    assert_eq!(but_key(found()), but_key(mine), "its own");
-    crate::vcpu::facility::reset(vcpus[0]);
-    facilities(vcpus[0]);
-    assert_eq!(found(), reset_state, "nothing of the life before");
-}
-
-#[test]
-fn what_a_cpu_does_not_have_is_not_accessed() {
-    fakes::reset();
-    assert_eq!(Newer::find(), 0);
-    fakes::set("has DEXCR", 1);
-    let present = Newer::find();
-    assert_eq!(present, 1 << 2);
-    let mut registers = Newer { tidr: 1, ..Newer::default() };
-    registers.save_some(present);
-    // SAFETY: nobody runs here.
-    unsafe { registers.load_some(None, present) };
-    assert_eq!(fakes::take_log(), [Access::Read("DEXCR"), Access::Write("DEXCR", 0)]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`vmcb`] | the control block's layout, and its fields behind functions that keep the clean bits true |
+//! | [`vmcb`] | the control block's layout, and its fields behind functions that keep the clean bits true; what they hold |
 //! | [`intercept`] | what leaves the guest, with the reason for each |
 //! | `code` | exit codes |
 //! | [`event`] | exceptions to the guest, events cut short |

@@ -5,7 +5,8 @@
 //! Options: `row=NAME` is what is reported; `target=N` sends to the CPU with this index (1), `broadcast` to all
 //! others. The first CPU as its own target acknowledges and ends in the same loop. Receivers poll, or with `wfi`
 //! wait by WFI; CPUs that receive nothing wait by WFI in any case. With `handoff` the first CPU and its target take
-//! turns: each sends to the other and waits by WFI.
+//! turns: each sends to the other and waits by WFI. With `waiting=N` so many shared interrupts of the first CPU are pending all
+//! the time, at a priority that its mask holds back.
 //!
 //! Where one thread emulates all CPUs in turn, the ticks contain the waiting of all; what each side's exit
 //! costs is then for the meter to say.
@@ -24,6 +25,11 @@ entry!(main);
 
 /// Time for each CPU to start, in microseconds.
 const PATIENCE: u64 = 1_000_000;
+
+/// The first of the interrupts that wait: behind those of any machine's devices.
+const FIRST_WAITING: u32 = 36;
+/// Their priority, and the mask that holds them back.
+const HELD_BACK: [u8; 2] = [0xd0, 0xc0];
 
 /// A word that has a cache line of its own.
 #[repr(align(64))]
@@ -46,6 +52,12 @@ fn main() {
     mmu::enable();
     gic::init();
     gic::enable(0);
+    let waiting = options::number("waiting", 0) as u32;
+    if waiting > gic::interrupts() - FIRST_WAITING {
+        println!("@error this machine has {} interrupts", gic::interrupts());
+        return;
+    }
+    hold_back(waiting);
     let broadcast = options::get("broadcast").is_some();
     let handoff = options::get("handoff").is_some();
     for index in smp::others() {
@@ -82,6 +94,20 @@ fn main() {
             |count| loops.send(count, start(), receivers, word),
             |count| loops.empty(count, start(), receivers, word),
         );
+    }
+}
+
+/// Makes so many shared interrupts pending that never are taken.
+fn hold_back(count: u32) {
+    let [priority, mask] = HELD_BACK;
+    if count > 0 {
+        gic::set_priority_mask(mask);
+    }
+    for intid in FIRST_WAITING..FIRST_WAITING + count {
+        gic::set_priority(intid, priority);
+        gic::set_edge(intid, true);
+        gic::enable(intid);
+        gic::set_pending(intid);
     }
 }
 

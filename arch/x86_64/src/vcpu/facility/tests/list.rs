@@ -69,7 +69,7 @@ const REGISTERS: &[Register] = &[
     ("SYSENTER_CS", Some(0x174), Block(0x628, 8), 0),
     ("SYSENTER_ESP", Some(0x175), Block(0x630, 8), 0),
     ("SYSENTER_EIP", Some(0x176), Block(0x638, 8), 0),
-    // Where VMRUN switches it; elsewhere it is written by exits (`exit/tests.rs`).
+    // Where VMRUN switches it; elsewhere it is written by exits (`exit/tests/speculation.rs`).
     ("SPEC_CTRL", Some(SPEC_CTRL), Block(0x6e0, 8), 0),
     ("TSC_AUX", Some(0xc000_0103), State("TSC_AUX"), 0),
     ("DR0", None, State("DR0"), 0),
