@@ -14,7 +14,8 @@ use turnstile_paging::{
     FrameAllocator, FrameRange, PageTable, PhysAddr, Stage1Attributes, Stage1El2, Stage1Regime, Tables,
 };
 
-use crate::cpu::{self, mode, regs};
+use super::bulk::zero;
+use crate::cpu::{self, mode};
 
 /// Bits of the EL2 address space; `boot.S` has the matching T0SZ.
 const EL2_BITS: u32 = 39;
