@@ -102,18 +102,8 @@ enum Attended {
 /// Looks at what the attention word names, once.
 fn attend(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Attended {
     let reasons = vcpu.attention.take();
-    let stops = reasons.contains(Reasons::STOP);
-    if stops || !vcpu.vm.processors.is_on(vcpu.index) {
-        // In the life that ends: the last one to acknowledge lets the next one begin.
-        frame.timing.end(time::ticks);
-        if stops {
-            acknowledge_stop(vcpu, monitor);
-        } else {
-            // It may be about to start already, and what it was sent since is for that.
-            vcpu.attention.raise(reasons & KEPT);
-        }
-        wait_for_start(frame, vcpu, monitor);
-        return Attended::Begun;
+    if reasons.contains(Reasons::STOP) || !vcpu.vm.processors.is_on(vcpu.index) {
+        return end(frame, vcpu, reasons, monitor);
     }
     if reasons.contains(Reasons::NMI) {
         inject::system_reset(frame);
@@ -137,6 +127,21 @@ fn attend(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Atte
         frame.timing.without(time::ticks, || sched::reschedule::<Power>(vcpu, thread));
     }
     Attended::Same
+}
+
+/// Ends a life: the VM stops, or the vCPU has stopped itself. Returns when the next one has begun.
+#[cold] // The registers that it needs are not saved for the others.
+fn end(frame: &mut Frame, vcpu: &'static Vcpu, reasons: Reasons, monitor: &dyn Monitor) -> Attended {
+    // In the life that ends: the last one to acknowledge lets the next one begin.
+    frame.timing.end(time::ticks);
+    if reasons.contains(Reasons::STOP) {
+        acknowledge_stop(vcpu, monitor);
+    } else {
+        // It may be about to start already, and what it was sent since is for that.
+        vcpu.attention.raise(reasons & KEPT);
+    }
+    wait_for_start(frame, vcpu, monitor);
+    Attended::Begun
 }
 
 /// Leaves the VM's stop to be finished by whoever acknowledges last.
