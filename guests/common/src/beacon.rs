@@ -38,9 +38,9 @@ impl Beacon {
 
     /// Fills the memory; returns when the first tick is due.
     pub fn begin(&self, line: &str, clock: &Clock) -> u64 {
-        self.period.store(clock.ticks(options::number(line, "period", 10_000)), Relaxed);
+        self.period.store(clock.ticks(options::number_in(line, "period", 10_000)), Relaxed);
         self.fill(0);
-        let after = clock.ticks(options::number(line, "after", 0));
+        let after = clock.ticks(options::number_in(line, "after", 0));
         self.due.store(clock.now() + after + self.period.load(Relaxed), Relaxed);
         self.due.load(Relaxed)
     }
@@ -91,7 +91,7 @@ impl Beacon {
         mut errors: u64,
     ) -> fmt::Result {
         let (limit, worst) =
-            (options::number(line, "limit", 0), clock.microseconds(self.worst.load(Relaxed)));
+            (options::number_in(line, "limit", 0), clock.microseconds(self.worst.load(Relaxed)));
         if limit != 0 && worst > limit {
             errors += 1;
             writeln!(console, "@error a tick was {worst} microseconds late, limit {limit}")?;
@@ -118,7 +118,7 @@ impl Default for Beacon {
 }
 
 fn count(line: &str) -> u64 {
-    options::number(line, "count", 100)
+    options::number_in(line, "count", 100)
 }
 
 /// The word at `index` in round `round`: each round changes each word.
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn late_ticks_and_damage_are_reported() {
         static BEACON: Beacon = Beacon::new();
-        let clock = Clock { now: || 1000, frequency: 1_000_000 };
+        let clock = Clock { now: || 1000, frequency: 1_000_000, relax: || {} };
         let line = "count=2 period=10 limit=6";
         assert_eq!(BEACON.begin("period=10 after=500", &clock), 1510);
         assert_eq!(BEACON.begin(line, &clock), 1010);

@@ -235,7 +235,7 @@ mod tests {
     static TIME: AtomicU64 = AtomicU64::new(0);
 
     /// A microsecond's ticks.
-    const CLOCK: Clock = Clock { now: || TIME.load(SeqCst), frequency: 1_000_000 };
+    const CLOCK: Clock = Clock { now: || TIME.load(SeqCst), frequency: 1_000_000, relax: || {} };
 
     #[test]
     fn all_is_counted_and_nobody_leaves_early() {
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn moments_are_ahead() {
-        let clock = Clock { now: || 1234, frequency: 1 };
+        let clock = Clock { now: || 1234, frequency: 1, relax: || {} };
         let mut grid = Grid::new(1200, 100, 50);
         assert_eq!(grid.next(&clock), 1250);
         assert_eq!(grid.next(&clock), 1250);

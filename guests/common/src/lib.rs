@@ -11,6 +11,7 @@ pub mod bench;
 #[expect(unsafe_code, reason = "assembly hands back an address")]
 pub mod call;
 pub mod checker;
+#[expect(unsafe_code, reason = "the guest's clock is set once")]
 pub mod clock;
 pub mod console;
 pub mod echo;
@@ -23,6 +24,7 @@ pub mod hostile;
 pub mod image;
 pub mod load;
 pub mod memory;
+#[expect(unsafe_code, reason = "the guest's command line is set once")]
 pub mod options;
 pub mod random;
 pub mod restart;

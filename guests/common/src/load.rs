@@ -69,7 +69,7 @@ impl Load {
             relax();
         }
         mark("@begin");
-        let milliseconds = options::number(line, "milliseconds", 1000);
+        let milliseconds = options::number_in(line, "milliseconds", 1000);
         let begin = clock.now() + clock.ticks(1000);
         self.end.store(begin + clock.ticks(1000 * milliseconds), SeqCst);
         self.begin.store(begin, SeqCst);
@@ -98,7 +98,7 @@ impl Load {
 
     /// Returns what is done as often in a second as an option says, from the load's beginning on; never, if the rate is zero.
     pub fn rhythm(&self, line: &str, clock: &Clock, option: &str, rate: u64) -> Rhythm {
-        let rate = options::number(line, option, rate);
+        let rate = options::number_in(line, option, rate);
         let period = clock.frequency.checked_div(rate).unwrap_or(u64::MAX / 2);
         Rhythm { period, due: self.begin.load(SeqCst).saturating_add(period) }
     }
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_load_has_a_beginning_and_an_end() {
-        let clock = Clock { now: || 5000, frequency: 1_000_000 };
+        let clock = Clock { now: || 5000, frequency: 1_000_000, relax: || {} };
         let (load, line) = (Load::new(), "milliseconds=2 marks ipi=1000 never=0");
         let mut text = String::new();
         let took = load.run(

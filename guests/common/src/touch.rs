@@ -23,12 +23,12 @@ pub struct Pages {
 /// Returns pages behind the image's end that suffice for warm-up and iterations, or prints why there are none. Options:
 /// `order=` bytes from one page to the next (4096), for hypervisors that map larger ones; those of measuring guests.
 pub fn pages(console: &mut impl Write, line: &str, memory: &[Region], image_end: u64) -> Option<Pages> {
-    let step = options::number(line, "order", PAGE).max(PAGE);
+    let step = options::number_in(line, "order", PAGE).max(PAGE);
     let start = FIRST.max(image_end).next_multiple_of(step);
     let end = memory.iter().map(Region::end).find(|end| *end > start);
     let pages = (end.unwrap_or(start) - start) / step;
-    let needed =
-        options::number(line, "warm-up", WARM_UP).max(1) + options::number(line, "iterations", ITERATIONS);
+    let needed = options::number_in(line, "warm-up", WARM_UP).max(1)
+        + options::number_in(line, "iterations", ITERATIONS);
     if options::find(line, "batches").is_some() || pages < needed {
         let _ = writeln!(
             console,

@@ -93,7 +93,7 @@ pub unsafe fn init(magic: u32, information: u32) {
     }
     // Without ACPI the command line says how many there are.
     if platform.acpi.cpus.as_slice().is_empty() {
-        let count = turnstile_guests_common::options::number(platform.command_line, "cpus", 1);
+        let count = turnstile_guests_common::options::number_in(platform.command_line, "cpus", 1);
         for id in (0..count as u32).filter(|id| *id != boot) {
             platform.cpus.push(id);
         }
