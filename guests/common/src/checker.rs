@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The guest that counts every interrupt for a long time: accounts, moments that all CPUs have in common, and how they end
 //! together.
+//!
+//! Options: `seconds=` of sending (10), `period=` of each timer in microseconds (250000).
 
-use core::fmt::Write;
+use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 
-use crate::clock::Clock;
+use crate::clock::{self, Clock, clock};
+use crate::console::Console;
+use crate::random::Random;
+use crate::{options, println};
 
 /// So long after it was sent, in microseconds, an interrupt is lost.
 pub const PATIENCE: u64 = 3_000_000;
 /// The CPUs wake within so many microseconds.
-pub const SPREAD: u64 = 50;
+const SPREAD: u64 = 50;
+/// Most CPUs of a [`Ledger`].
+pub const MAX_CPUS: usize = 16;
 
 /// The interrupts of one source at one CPU.
 #[derive(Default)]
@@ -77,16 +84,28 @@ pub struct Grid {
 
 impl Grid {
     /// Returns those of a period of so many ticks, from now on and moved by `offset`.
-    pub fn new(now: u64, period: u64, offset: u64) -> Self {
+    fn new(now: u64, period: u64, offset: u64) -> Self {
         Grid { period, last: now / period * period + offset }
     }
 
+    /// Returns those of the period that the command line says, moved by so many halves of it.
+    pub fn of_options(halves: u64) -> Self {
+        let period = clock::ticks(options::number("period", 250_000)).max(1);
+        Grid::new(clock().now(), period, halves * period / 2)
+    }
+
     /// Returns the next moment.
-    pub fn next(&mut self, clock: &Clock) -> u64 {
+    fn next(&mut self, clock: &Clock) -> u64 {
         while self.last <= clock.now() {
             self.last += self.period;
         }
         self.last
+    }
+
+    /// Returns the next moment, or one soon after it.
+    pub fn about_next(&mut self, random: &mut Random) -> u64 {
+        let clock = clock();
+        self.next(&clock) + random.below(clock.ticks(SPREAD))
     }
 }
 
@@ -115,8 +134,17 @@ impl Crew {
         }
     }
 
-    /// Says when sending ends.
-    pub fn set_end(&self, end: u64) {
+    /// Lets all CPUs do `work`; returns the seconds of sending when this one has done it, or nothing if another does not start.
+    pub fn run(&self, start_others: fn(fn(u64)) -> bool, work: fn(u64)) -> Option<u64> {
+        let seconds = options::number("seconds", 10);
+        self.set_end(clock().now() + clock::ticks(seconds * 1_000_000));
+        start_others(work).then(|| {
+            work(0);
+            seconds
+        })
+    }
+
+    fn set_end(&self, end: u64) {
         self.end.store(end, SeqCst);
     }
 
@@ -136,7 +164,7 @@ impl Crew {
     }
 
     /// Sends to each receiver that took the last one; when the time is over, says whether all did.
-    pub fn send_to_all(&self, clock: &Clock, receivers: &[Account], send: impl Fn(usize)) -> bool {
+    fn send_to_all(&self, clock: &Clock, receivers: &[Account], send: impl Fn(usize)) -> bool {
         let over = self.is_over(clock.now());
         let mut settled = over;
         for (receiver, account) in receivers.iter().enumerate() {
@@ -161,12 +189,12 @@ pub struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// Enters a CPU, and waits until all `count` are there, with `relax` between two looks.
-    pub fn join(crew: &'a Crew, index: usize, count: usize, relax: fn()) -> Self {
+    /// Enters a CPU, and waits until all `count` are there.
+    pub fn join(crew: &'a Crew, index: usize, count: usize) -> Self {
         let count = count as u32;
         crew.ready.fetch_add(1, SeqCst);
         while crew.ready.load(SeqCst) < count {
-            relax();
+            (clock().relax)();
         }
         Member { crew, first: index == 0, others: count - 1, finished: false }
     }
@@ -188,20 +216,106 @@ impl<'a> Member<'a> {
     }
 }
 
+/// All accounts of a machine whose interrupts tell which CPU sent them; each CPU has so many timers.
+pub struct Ledger<const TIMERS: usize> {
+    /// Its CPUs.
+    pub crew: Crew,
+    /// By sender and receiver.
+    ipis: [[Account; MAX_CPUS]; MAX_CPUS],
+    /// By CPU and timer.
+    rings: [[Account; TIMERS]; MAX_CPUS],
+    /// Interrupts that nobody sends.
+    strange: AtomicU32,
+}
+
+impl<const TIMERS: usize> Ledger<TIMERS> {
+    /// Returns one without entries.
+    pub const fn new() -> Self {
+        Ledger {
+            crew: Crew::new(),
+            ipis: [const { [const { Account::new() }; MAX_CPUS] }; MAX_CPUS],
+            rings: [const { [const { Account::new() }; TIMERS] }; MAX_CPUS],
+            strange: AtomicU32::new(0),
+        }
+    }
+
+    /// Lets all of so many CPUs do `work`, and prints what the accounts say then.
+    pub fn run(&self, cpus: usize, start_others: fn(fn(u64)) -> bool, work: fn(u64)) {
+        if cpus > MAX_CPUS {
+            return println!("@error {cpus} CPUs are more than {MAX_CPUS}");
+        }
+        if let Some(seconds) = self.crew.run(start_others, work) {
+            let _ = self.report(&mut Console, &clock(), seconds, cpus);
+        }
+    }
+
+    /// Returns the account of what one CPU sends to another.
+    pub fn ipi(&self, sender: usize, receiver: usize) -> &Account {
+        &self.ipis[sender % MAX_CPUS][receiver % MAX_CPUS]
+    }
+
+    /// Returns the account of a CPU's timer.
+    pub fn ring(&self, cpu: usize, timer: usize) -> &Account {
+        &self.rings[cpu % MAX_CPUS][timer % TIMERS]
+    }
+
+    /// Enters an interrupt that nobody sends.
+    pub fn enter_strange(&self) {
+        self.strange.fetch_add(1, SeqCst);
+    }
+
+    /// Sends to each of so many CPUs that took this one's last; when the time is over, says whether all did.
+    pub fn send_to_all(&self, this: usize, cpus: usize, send: impl Fn(usize)) -> bool {
+        let receivers = self.ipis[this % MAX_CPUS].get(..cpus).unwrap_or_default();
+        self.crew.send_to_all(&clock(), receivers, send)
+    }
+
+    /// Says whether a timer's interrupt is under way still, and enters whether it is lost.
+    pub fn awaits(&self, ring: &Account) -> bool {
+        self.crew.enter_loss(ring.is_lost(&clock()));
+        ring.is_open()
+    }
+
+    fn report(&self, console: &mut impl Write, clock: &Clock, seconds: u64, cpus: usize) -> fmt::Result {
+        let mut sums = Sums { doubled: self.strange.load(SeqCst), ..Sums::default() };
+        let (mut ipis, mut rings) = (0, 0);
+        for cpu in 0..cpus {
+            for sender in 0..cpus {
+                ipis += sums.add(console, self.ipi(sender, cpu), "IPI", sender, cpu);
+            }
+            for timer in 0..TIMERS {
+                rings += sums.add(console, self.ring(cpu, timer), "timer", timer, cpu);
+            }
+        }
+        let Sums { lost, doubled, slowest } = sums;
+        let slowest = clock.microseconds(slowest);
+        writeln!(
+            console,
+            "@done seconds={seconds} cpus={cpus} ipis={ipis} rings={rings} lost={lost} doubled={doubled} slowest={slowest}"
+        )
+    }
+}
+
+impl<const TIMERS: usize> Default for Ledger<TIMERS> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// What went wrong in all accounts together, and the slowest of all.
 #[derive(Default)]
-pub struct Sums {
+struct Sums {
     /// Interrupts that were not taken.
-    pub lost: u32,
+    lost: u32,
     /// Interrupts that were taken without having been sent.
-    pub doubled: u32,
+    doubled: u32,
     /// How long the slowest was under way, in ticks.
-    pub slowest: u64,
+    slowest: u64,
 }
 
 impl Sums {
     /// Adds an account, and prints it if something is wrong; returns how many were taken.
-    pub fn add(
+    fn add(
         &mut self,
         console: &mut impl Write,
         account: &Account,
@@ -242,7 +356,7 @@ mod tests {
         let (crew, accounts) = (Crew::new(), [const { Account::new() }; 2]);
         crew.ready.store(1, SeqCst);
         crew.set_end(100);
-        let mut first = Member::join(&crew, 0, 2, || {});
+        let mut first = Member::join(&crew, 0, 2);
         let mut second = Member { crew: &crew, first: false, others: 1, finished: false };
         assert!(!crew.send_to_all(&CLOCK, &accounts, |_| {}));
         accounts[0].take(7);
@@ -263,6 +377,21 @@ mod tests {
         assert!(!accounts[0].is_lost(&CLOCK));
         TIME.store(101 + PATIENCE, SeqCst);
         assert!(!crew.send_to_all(&CLOCK, &accounts, |_| {}) && crew.is_broken());
+    }
+
+    #[test]
+    fn a_ledger_sums_up_what_all_cpus_sent() {
+        let ledger = Ledger::<2>::new();
+        ledger.ring(1, 1).send(1);
+        ledger.ring(1, 1).take(4);
+        ledger.ipi(1, 0).send(2);
+        ledger.ipi(1, 0).take(2);
+        ledger.enter_strange();
+        let mut text = String::new();
+        let clock = Clock { now: || 0, frequency: 1_000_000, relax: || {} };
+        ledger.report(&mut text, &clock, 5, 2).unwrap();
+        assert_eq!(text, "@done seconds=5 cpus=2 ipis=1 rings=1 lost=0 doubled=1 slowest=3\n");
+        assert!(!ledger.awaits(ledger.ring(1, 1)) && !ledger.crew.is_broken());
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod handler;
 pub mod hostile;
 #[expect(unsafe_code, reason = "the linker's names")]
 pub mod image;
+pub mod list;
 pub mod load;
 pub mod memory;
 #[expect(unsafe_code, reason = "the guest's command line is set once")]

@@ -3,7 +3,8 @@
 //! Multiboot Specification 0.6.96, section 3.3).
 
 pub use crate::cpu::MAX_CPUS;
-pub use turnstile_guests_common::memory::{List, Region};
+pub use turnstile_guests_common::list::List;
+pub use turnstile_guests_common::memory::Region;
 
 use turnstile_guests_common::global::Global;
 use turnstile_guests_common::image::image;
