@@ -160,7 +160,7 @@ fn loom(package: &str, more: &[&str]) -> Stage {
 /// The stages for the Rust tests that have this in their name: what `--filter` means if it names nothing of the suite.
 pub fn named(layout: &Layout, name: &str) -> Vec<Stage> {
     let mut stages: Vec<Stage> = Vec::new();
-    for file in sources_with(layout.root(), &format!("fn {name}")) {
+    for file in sources_with_test(layout.root(), name) {
         let Some(package) = package_of(&file) else { continue };
         let of_loom = |path: &Path| path.ends_with("tests/loom") || path.ends_with("tests/loom.rs");
         let stage = if file.ancestors().take(2).any(of_loom) {
@@ -180,8 +180,8 @@ pub fn named(layout: &Layout, name: &str) -> Vec<Stage> {
     stages
 }
 
-/// The sources below the crates' folders that have a test in which this stands.
-fn sources_with(root: &Path, text: &str) -> Vec<PathBuf> {
+/// The sources below the crates' folders that have a test whose name begins so.
+fn sources_with_test(root: &Path, name: &str) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> =
         ["arch", "core", "hypervisor", "meter", "peers", "suite", "tool"].map(|name| root.join(name)).into();
     let mut found = Vec::new();
@@ -190,8 +190,7 @@ fn sources_with(root: &Path, text: &str) -> Vec<PathBuf> {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs")
-                && fs::read_to_string(&path)
-                    .is_ok_and(|source| source.contains(text) && source.contains("#[test]"))
+                && fs::read_to_string(&path).is_ok_and(|source| has_test(&source, name))
             {
                 found.push(path);
             }
@@ -199,6 +198,12 @@ fn sources_with(root: &Path, text: &str) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// Says whether a source has a test whose name begins so. Other functions do not count.
+fn has_test(source: &str, name: &str) -> bool {
+    let functions = source.split("#[test]").skip(1).filter_map(|behind| behind.split_once("fn "));
+    functions.into_iter().any(|(_, function)| function.starts_with(name))
 }
 
 /// The name of the package that a source belongs to.
@@ -315,6 +320,14 @@ mod tests {
         let features = "--features turnstile-arm64/ablation";
         assert_eq!(arguments(naive), [format!("test --package turnstile-arm64 {features} {naive}")]);
         assert!(arguments(&["no", "such", "test"].join("_")).is_empty());
+    }
+
+    #[test]
+    fn only_tests_have_names_that_are_found() {
+        let source = "fn word() {}\n#[test]\n#[should_panic]\nfn test() { other() }\nfn other() {}\n";
+        assert!(has_test(source, "test") && has_test(source, "te"));
+        assert!(!has_test(source, "word") && !has_test(source, "other") && !has_test(source, "st"));
+        assert!(!has_test("fn word() {}", "word"));
     }
 
     #[test]

@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The frame of a measuring guest: the one of all architectures, with the virtual counter.
 
-use turnstile_guests_common::bench;
-
-use crate::console::Console;
-use crate::platform::platform;
-use crate::timer;
-
-/// Measures `operation` against `empty`, the loop of the same shape without what exits; each runs the
-/// number of iterations it is given.
-pub fn measure(row: &str, operation: impl Fn(u64), empty: impl Fn(u64)) {
-    bench::measure(&mut Console, &timer::clock(), platform().command_line(), row, operation, empty);
-}
+pub use turnstile_guests_common::bench::measure;
 
 /// Runs a loop of `iterations` rounds over the given instructions: `mov x19, n`, aligned body,
 /// `sub`/`cbnz`. The operands are those of `asm!`.

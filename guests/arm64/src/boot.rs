@@ -10,9 +10,10 @@ pub use turnstile_guests_common::image::image;
 
 use turnstile_guests_common::console::set_output;
 use turnstile_guests_common::stack::Stack;
+use turnstile_guests_common::{clock, options};
 
 use crate::cpu::{self, Cpu};
-use crate::{console, platform, psci};
+use crate::{console, platform, psci, timer};
 
 /// SCTLR_EL1 with the RES1 bits of Armv8.0, stack alignment checks and the instruction cache on, MMU and
 /// data cache off.
@@ -152,7 +153,11 @@ unsafe extern "C" {
 extern "C" fn boot_main(device_tree: u64) -> ! {
     set_output(console::write);
     // SAFETY: the boot protocol has the device tree at x0; nothing else runs yet.
-    unsafe { platform::init(device_tree) };
+    unsafe {
+        clock::set(timer::clock);
+        platform::init(device_tree);
+        options::set_line(platform::platform().command_line());
+    }
     let index = platform::platform().cpus.as_slice().iter().position(|entry| *entry == cpu::affinity());
     cpu::this().index.store(index.unwrap_or(0) as u64, Relaxed);
     console::init();

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use turnstile_guests_common::image::image;
 
-use crate::frame::Frame;
+use crate::frame::{Frame, load_x2_to_x29};
 use crate::{cpu, irq, platform, println, psci, trap};
 
 global_asm!(
@@ -72,20 +72,9 @@ exception_common:
     msr     elr_el1, x3
     msr     spsr_el1, x4
     ldp     x0, x1, [sp]
-    ldp     x2, x3, [sp, #16]
-    ldp     x4, x5, [sp, #32]
-    ldp     x6, x7, [sp, #48]
-    ldp     x8, x9, [sp, #64]
-    ldp     x10, x11, [sp, #80]
-    ldp     x12, x13, [sp, #96]
-    ldp     x14, x15, [sp, #112]
-    ldp     x16, x17, [sp, #128]
-    ldp     x18, x19, [sp, #144]
-    ldp     x20, x21, [sp, #160]
-    ldp     x22, x23, [sp, #176]
-    ldp     x24, x25, [sp, #192]
-    ldp     x26, x27, [sp, #208]
-    ldp     x28, x29, [sp, #224]
+    "#,
+    load_x2_to_x29!(),
+    r#"
     add     sp, sp, #{size}
     eret
     "#,

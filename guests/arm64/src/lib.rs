@@ -9,7 +9,7 @@
 //! its stack pointer and still get its exception. Arm ARM: DDI 0487; PSCI: DEN 0022; SMCCC: DEN 0028.
 #![no_std]
 
-pub use turnstile_guests_common::{check, check_eq, entry, print, println, skip};
+pub use turnstile_guests_common::{check, check_eq, entry, options, print, println, random, skip};
 
 pub mod bench;
 pub mod boot;
@@ -22,12 +22,10 @@ pub mod gic;
 pub mod irq;
 pub mod mmio;
 pub mod mmu;
-pub mod options;
 pub mod patch;
 pub mod platform;
 pub mod probe;
 pub mod psci;
-pub mod random;
 pub mod registers;
 pub mod smp;
 pub mod state;

@@ -3,7 +3,6 @@
 
 pub use turnstile_guests_common::test::{Outcome, Stop, Test, Text};
 
-use crate::console::Console;
 use crate::platform::platform;
 use crate::timer::Timer;
 use crate::{cpu, gic, irq};
@@ -25,5 +24,5 @@ pub fn rest() {
 /// Runs the tests of all groups that the option `test=` selects (a name, or the part before a dash; several
 /// by commas), then prints `@done`.
 pub fn run(groups: &[&[Test]]) {
-    turnstile_guests_common::test::run(&mut Console, platform().command_line(), groups, rest);
+    turnstile_guests_common::test::run(groups, rest);
 }

@@ -8,7 +8,8 @@
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, clock};
+use crate::console::Console;
 use crate::options;
 
 const WORDS: usize = (1 << 20) / 8;
@@ -36,11 +37,21 @@ impl Beacon {
         }
     }
 
+    /// Prints a line at each tick, and how it went: `arm` sets the timer to the first tick, `wait` waits for the tick of a
+    /// number, `disarm` ends the ticks.
+    pub fn run(&self, arm: fn(u64), wait: fn(u64), disarm: fn()) {
+        let (line, clock) = (options::line(), clock());
+        arm(self.begin(line, &clock));
+        let errors = self.watch(&mut Console, line, &clock, wait);
+        disarm();
+        let _ = self.report(&mut Console, line, &clock, errors);
+    }
+
     /// Fills the memory; returns when the first tick is due.
-    pub fn begin(&self, line: &str, clock: &Clock) -> u64 {
-        self.period.store(clock.ticks(options::number(line, "period", 10_000)), Relaxed);
+    fn begin(&self, line: &str, clock: &Clock) -> u64 {
+        self.period.store(clock.ticks(options::number_in(line, "period", 10_000)), Relaxed);
         self.fill(0);
-        let after = clock.ticks(options::number(line, "after", 0));
+        let after = clock.ticks(options::number_in(line, "after", 0));
         self.due.store(clock.now() + after + self.period.load(Relaxed), Relaxed);
         self.due.load(Relaxed)
     }
@@ -63,7 +74,7 @@ impl Beacon {
     }
 
     /// Prints a line at each tick, which `wait` waits for, and checks the memory; returns how many errors there were.
-    pub fn run(&self, console: &mut impl Write, line: &str, clock: &Clock, wait: impl Fn(u64)) -> u64 {
+    fn watch(&self, console: &mut impl Write, line: &str, clock: &Clock, wait: impl Fn(u64)) -> u64 {
         let mut errors = 0;
         for beacon in 1..=count(line) {
             wait(beacon);
@@ -79,19 +90,9 @@ impl Beacon {
     }
 
     /// Prints how it went.
-    pub fn report(&self, console: &mut impl Write, line: &str, clock: &Clock, errors: u64) {
-        let _ = self.write_report(console, line, clock, errors);
-    }
-
-    fn write_report(
-        &self,
-        console: &mut impl Write,
-        line: &str,
-        clock: &Clock,
-        mut errors: u64,
-    ) -> fmt::Result {
+    fn report(&self, console: &mut impl Write, line: &str, clock: &Clock, mut errors: u64) -> fmt::Result {
         let (limit, worst) =
-            (options::number(line, "limit", 0), clock.microseconds(self.worst.load(Relaxed)));
+            (options::number_in(line, "limit", 0), clock.microseconds(self.worst.load(Relaxed)));
         if limit != 0 && worst > limit {
             errors += 1;
             writeln!(console, "@error a tick was {worst} microseconds late, limit {limit}")?;
@@ -118,7 +119,7 @@ impl Default for Beacon {
 }
 
 fn count(line: &str) -> u64 {
-    options::number(line, "count", 100)
+    options::number_in(line, "count", 100)
 }
 
 /// The word at `index` in round `round`: each round changes each word.
@@ -136,19 +137,19 @@ mod tests {
     #[test]
     fn late_ticks_and_damage_are_reported() {
         static BEACON: Beacon = Beacon::new();
-        let clock = Clock { now: || 1000, frequency: 1_000_000 };
+        let clock = Clock { now: || 1000, frequency: 1_000_000, relax: || {} };
         let line = "count=2 period=10 limit=6";
         assert_eq!(BEACON.begin("period=10 after=500", &clock), 1510);
         assert_eq!(BEACON.begin(line, &clock), 1010);
         let mut text = String::new();
-        let errors = BEACON.run(&mut text, line, &clock, |beacon| {
+        let errors = BEACON.watch(&mut text, line, &clock, |beacon| {
             BEACON.tick(1003 + beacon * 12);
             if beacon == 2 {
                 BEACON.memory[5].store(9, Relaxed);
             }
             assert!(BEACON.has_ticked(beacon) && !BEACON.has_ticked(beacon + 1));
         });
-        BEACON.report(&mut text, line, &clock, errors);
+        BEACON.report(&mut text, line, &clock, errors).unwrap();
         assert_eq!(
             text,
             "@beacon 1 late=5\n@beacon 2 late=7\n@error beacon 2: word 5 holds 0x9\n\

@@ -7,7 +7,8 @@
 
 use core::fmt::{self, Write};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, clock};
+use crate::console::Console;
 use crate::options;
 
 /// Iterations before the measured ones, if the command line does not say.
@@ -37,16 +38,9 @@ fn median(clock: &Clock, body: &impl Fn(u64)) -> u64 {
 }
 
 /// Measures `operation` against `empty`, the loop of the same shape without what exits; each runs the
-/// number of iterations it is given. A console that takes no text is nobody to report that to.
-pub fn measure(
-    console: &mut impl Write,
-    clock: &Clock,
-    line: &str,
-    row: &str,
-    operation: impl Fn(u64),
-    empty: impl Fn(u64),
-) {
-    let _ = report(console, clock, line, row, operation, empty);
+/// number of iterations it is given.
+pub fn measure(row: &str, operation: impl Fn(u64), empty: impl Fn(u64)) {
+    let _ = report(&mut Console, &clock(), options::line(), row, operation, empty);
 }
 
 fn report(
@@ -57,12 +51,12 @@ fn report(
     operation: impl Fn(u64),
     empty: impl Fn(u64),
 ) -> fmt::Result {
-    let iterations = options::number(line, "iterations", ITERATIONS);
+    let iterations = options::number_in(line, "iterations", ITERATIONS);
     if iterations == 0 {
         return writeln!(console, "@error iterations=0 measures nothing");
     }
     let marks = options::find(line, "marks").is_some();
-    let warm_up = options::number(line, "warm-up", WARM_UP).max(1);
+    let warm_up = options::number_in(line, "warm-up", WARM_UP).max(1);
     operation(warm_up);
     empty(warm_up);
     if marks {
@@ -98,10 +92,10 @@ mod tests {
 
     #[test]
     fn a_line_says_what_was_counted() {
-        let clock = Clock { now: || TICKS.load(Relaxed), frequency: 1000 };
+        let clock = Clock { now: || TICKS.load(Relaxed), frequency: 1000, relax: || {} };
         let cost = |each| move |rounds| _ = TICKS.fetch_add(rounds * each, Relaxed);
         let mut text = String::new();
-        measure(&mut text, &clock, "iterations=10 marks batches", "cpuid", cost(7), cost(2));
+        report(&mut text, &clock, "iterations=10 marks batches", "cpuid", cost(7), cost(2)).unwrap();
         assert_eq!(
             text,
             "@begin\n@end\n@bench row=cpuid iterations=10 ticks=70 empty=20 frequency=1000 batch=64 median=448 \

@@ -1,5 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A counter that goes by itself, and times on it.
+//! A counter that goes by itself, and times on it. A runtime says which one is the guest's own.
+
+use crate::global::Global;
+
+static CLOCK: Global<fn() -> Clock> = Global::new(|| Clock { now: || 0, frequency: 1, relax: || {} });
+
+/// Sets the guest's clock, as a function: to find out how fast it is may take a while.
+///
+/// # Safety
+/// Only one CPU runs, and nobody uses the clock at that moment.
+pub unsafe fn set(clock: fn() -> Clock) {
+    // SAFETY: the caller's promise.
+    unsafe { *CLOCK.write() = clock };
+}
+
+/// Returns the guest's clock.
+pub fn clock() -> Clock {
+    CLOCK.get()()
+}
+
+/// Returns the ticks of so many microseconds of the guest's clock.
+pub fn ticks(microseconds: u64) -> u64 {
+    clock().ticks(microseconds)
+}
+
+/// Returns the microseconds of so many ticks of the guest's clock.
+pub fn microseconds(ticks: u64) -> u64 {
+    clock().microseconds(ticks)
+}
+
+/// Waits by the guest's clock; see [`Clock::wait`].
+pub fn wait(microseconds: u64, condition: impl FnMut() -> bool) -> bool {
+    clock().wait(microseconds, condition)
+}
 
 /// The counter.
 #[derive(Clone, Copy)]
@@ -8,6 +41,8 @@ pub struct Clock {
     pub now: fn() -> u64,
     /// Its ticks per second.
     pub frequency: u64,
+    /// What a CPU does between two looks at something that it waits for.
+    pub relax: fn(),
 }
 
 impl Clock {
@@ -26,15 +61,14 @@ impl Clock {
         (u128::from(ticks) * 1_000_000 / u128::from(self.frequency)) as u64
     }
 
-    /// Waits until the condition holds, for so many microseconds at most, with `relax` between two looks; returns whether
-    /// it does.
-    pub fn wait(&self, microseconds: u64, relax: fn(), mut condition: impl FnMut() -> bool) -> bool {
+    /// Waits until the condition holds, for so many microseconds at most; returns whether it does.
+    pub fn wait(&self, microseconds: u64, mut condition: impl FnMut() -> bool) -> bool {
         let end = self.now() + self.ticks(microseconds);
         while !condition() {
             if self.now() > end {
                 return condition();
             }
-            relax();
+            (self.relax)();
         }
         true
     }
@@ -50,21 +84,17 @@ mod tests {
 
     #[test]
     fn a_wait_ends_in_time() {
-        let clock = Clock { now: || TICKS.fetch_add(1, Relaxed), frequency: 2_000_000 };
+        let clock = Clock { now: || TICKS.fetch_add(1, Relaxed), frequency: 2_000_000, relax: || {} };
         assert_eq!((clock.ticks(1_000_000), clock.microseconds(7)), (2_000_000, 3));
         assert_eq!(clock.ticks(u64::MAX / 4), u64::MAX / 2 - 1);
         let mut looks = 0;
         let begin = clock.now();
-        assert!(!clock.wait(
-            10,
-            || {},
-            || {
-                looks += 1;
-                false
-            }
-        ));
+        assert!(!clock.wait(10, || {
+            looks += 1;
+            false
+        }));
         assert!((20..25).contains(&(clock.now() - begin)));
         assert!(looks > 10);
-        assert!(clock.wait(10, || {}, || true));
+        assert!(clock.wait(10, || true));
     }
 }

@@ -7,7 +7,7 @@
 use core::fmt;
 
 use crate::handler::Handler;
-use crate::memory::List;
+use crate::list::List;
 
 /// Most bytes of a block.
 pub const BLOCK: usize = 16;

@@ -11,6 +11,7 @@ pub mod bench;
 #[expect(unsafe_code, reason = "assembly hands back an address")]
 pub mod call;
 pub mod checker;
+#[expect(unsafe_code, reason = "the guest's clock is set once")]
 pub mod clock;
 pub mod console;
 pub mod echo;
@@ -21,8 +22,10 @@ pub mod handler;
 pub mod hostile;
 #[expect(unsafe_code, reason = "the linker's names")]
 pub mod image;
+pub mod list;
 pub mod load;
 pub mod memory;
+#[expect(unsafe_code, reason = "the guest's command line is set once")]
 pub mod options;
 pub mod random;
 pub mod restart;

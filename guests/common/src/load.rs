@@ -6,7 +6,8 @@
 use core::fmt::Write;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, clock};
+use crate::console::Console;
 use crate::options;
 
 /// Something that is done at a steady rate.
@@ -49,15 +50,18 @@ impl Load {
         }
     }
 
-    /// Waits, with `relax` between two looks, until all other CPUs have joined, does this one's `work`, and waits until all
-    /// have left; returns the milliseconds that the load took.
-    pub fn run(
+    /// Waits until all other CPUs have joined, does this one's `work`, and waits until all have left; returns the milliseconds
+    /// that the load took.
+    pub fn run(&self, cpus: usize, work: impl FnOnce()) -> u64 {
+        self.run_with(&mut Console, options::line(), &clock(), cpus, work)
+    }
+
+    fn run_with(
         &self,
         console: &mut impl Write,
         line: &str,
         clock: &Clock,
         cpus: usize,
-        relax: fn(),
         work: impl FnOnce(),
     ) -> u64 {
         let mut mark = |text| {
@@ -66,16 +70,16 @@ impl Load {
             }
         };
         while self.ready.load(SeqCst) != cpus as u64 - 1 {
-            relax();
+            (clock.relax)();
         }
         mark("@begin");
-        let milliseconds = options::number(line, "milliseconds", 1000);
+        let milliseconds = options::number_in(line, "milliseconds", 1000);
         let begin = clock.now() + clock.ticks(1000);
         self.end.store(begin + clock.ticks(1000 * milliseconds), SeqCst);
         self.begin.store(begin, SeqCst);
         work();
         while self.ended.load(SeqCst) != cpus as u64 {
-            relax();
+            (clock.relax)();
         }
         mark("@end");
         milliseconds
@@ -83,10 +87,10 @@ impl Load {
 
     /// Enters that a CPU is ready, unless it is the first one, which [`Load::run`] knows of; waits until the load begins, and
     /// returns when it ends.
-    pub fn join(&self, first: bool, relax: fn()) -> u64 {
+    pub fn join(&self, first: bool) -> u64 {
         self.ready.fetch_add(u64::from(!first), SeqCst);
         while self.begin.load(SeqCst) == 0 {
-            relax();
+            (clock().relax)();
         }
         self.end()
     }
@@ -97,8 +101,12 @@ impl Load {
     }
 
     /// Returns what is done as often in a second as an option says, from the load's beginning on; never, if the rate is zero.
-    pub fn rhythm(&self, line: &str, clock: &Clock, option: &str, rate: u64) -> Rhythm {
-        let rate = options::number(line, option, rate);
+    pub fn rhythm(&self, option: &str, rate: u64) -> Rhythm {
+        self.rhythm_with(options::line(), &clock(), option, rate)
+    }
+
+    fn rhythm_with(&self, line: &str, clock: &Clock, option: &str, rate: u64) -> Rhythm {
+        let rate = options::number_in(line, option, rate);
         let period = clock.frequency.checked_div(rate).unwrap_or(u64::MAX / 2);
         Rhythm { period, due: self.begin.load(SeqCst).saturating_add(period) }
     }
@@ -133,26 +141,19 @@ mod tests {
 
     #[test]
     fn a_load_has_a_beginning_and_an_end() {
-        let clock = Clock { now: || 5000, frequency: 1_000_000 };
+        let clock = Clock { now: || 5000, frequency: 1_000_000, relax: || {} };
         let (load, line) = (Load::new(), "milliseconds=2 marks ipi=1000 never=0");
         let mut text = String::new();
-        let took = load.run(
-            &mut text,
-            line,
-            &clock,
-            1,
-            || {},
-            || {
-                assert_eq!(load.join(true, || panic!("it has begun")), 8000);
-                let mut ipis = load.rhythm(line, &clock, "ipi", 1);
-                let mut never = load.rhythm(line, &clock, "never", 1);
-                let due = [6999, 7000, 7001, 8000].map(|now| ipis.is_due(now));
-                assert_eq!(due, [false, true, false, true]);
-                assert!(!never.is_due(u64::MAX / 2));
-                load.send();
-                load.leave();
-            },
-        );
+        let took = load.run_with(&mut text, line, &clock, 1, || {
+            assert_eq!(load.join(true), 8000);
+            let mut ipis = load.rhythm_with(line, &clock, "ipi", 1);
+            let mut never = load.rhythm_with(line, &clock, "never", 1);
+            let due = [6999, 7000, 7001, 8000].map(|now| ipis.is_due(now));
+            assert_eq!(due, [false, true, false, true]);
+            assert!(!never.is_due(u64::MAX / 2));
+            load.send();
+            load.leave();
+        });
         load.finish(&mut text, 1, 1);
         load.finish(&mut text, 0, 2);
         assert_eq!((took, text.as_str()), (2, "@begin\n@end\n@done load\n@done load\n"));

@@ -1,5 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The words of a command line: `key=value`, or `key`.
+//! The words of a command line: `key=value`, or `key`. A runtime says which line is the guest's own.
+
+use crate::global::Global;
+
+static LINE: Global<&str> = Global::new("");
+
+/// Sets the guest's command line. It is empty before.
+///
+/// # Safety
+/// Only one CPU runs, and nobody reads the line at that moment.
+pub unsafe fn set_line(line: &'static str) {
+    // SAFETY: the caller's promise.
+    unsafe { *LINE.write() = line };
+}
+
+/// Returns the guest's command line.
+pub fn line() -> &'static str {
+    LINE.get()
+}
+
+/// Returns what [`find`] finds in the guest's command line.
+pub fn get(key: &str) -> Option<&'static str> {
+    find(line(), key)
+}
+
+/// Returns the number that [`number_in`] finds in the guest's command line.
+pub fn number(key: &str, default: u64) -> u64 {
+    number_in(line(), key, default)
+}
 
 /// Returns the value of the first word `key=value`, or `""` for a bare word `key`.
 pub fn find<'a>(line: &'a str, key: &str) -> Option<&'a str> {
@@ -13,7 +41,7 @@ pub fn find<'a>(line: &'a str, key: &str) -> Option<&'a str> {
 ///
 /// # Panics
 /// When the word is there but is no number: a mistyped option must not pass for a measurement.
-pub fn number(line: &str, key: &str, default: u64) -> u64 {
+pub fn number_in(line: &str, key: &str, default: u64) -> u64 {
     let Some(text) = find(line, key) else { return default };
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
@@ -45,7 +73,7 @@ mod tests {
         assert_eq!(find(line, "marks"), Some(""));
         assert_eq!(find(line, "iteration"), None);
         assert_eq!(
-            (number(line, "iterations", 1), number(line, "seed", 1), number(line, "x", 3)),
+            (number_in(line, "iterations", 1), number_in(line, "seed", 1), number_in(line, "x", 3)),
             (64, 7, 3)
         );
     }
@@ -53,7 +81,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "option seed=many is not a number")]
     fn a_mistyped_number_is_no_default() {
-        number("seed=many", "seed", 1);
+        number_in("seed=many", "seed", 1);
     }
 
     #[test]

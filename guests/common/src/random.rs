@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Repeatable pseudo-random numbers (xorshift64*, Vigna 2016).
 
+use crate::options;
+
 /// A generator.
 pub struct Random(u64);
 
@@ -34,6 +36,11 @@ impl Random {
             _ => self.number(),
         }
     }
+}
+
+/// Returns a generator with its own stream of the seed in the option `seed=` (default 1).
+pub fn stream(number: u64) -> Random {
+    Random::new(options::number("seed", 1), number)
 }
 
 /// Returns different values that a careless copy (truncation, sign, neighbour) would change.

@@ -59,7 +59,7 @@ pub fn wait_for_begin(
     base: u64,
     cpu: usize,
 ) -> Range<u64> {
-    let at = |option, default| clock.ticks(options::number(line, option, default));
+    let at = |option, default| clock.ticks(options::number_in(line, option, default));
     let (early, late) = (at("from", 200_000), at("until", 500_000));
     let moments = base + early..base + late;
     if early != 0 && clock.now() >= moments.start {
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn who_is_late_says_so() {
-        let clock = Clock { now: || 300_000, frequency: 1_000_000 };
+        let clock = Clock { now: || 300_000, frequency: 1_000_000, relax: || {} };
         let said = |line, base| {
             let mut text = String::new();
             let moments = wait_for_begin(&mut text, line, &clock, base, 3);

@@ -3,6 +3,7 @@
 
 use core::fmt::{self, Write};
 
+use crate::console::Console;
 use crate::options;
 
 const TEXT: usize = 110;
@@ -90,8 +91,8 @@ macro_rules! skip {
 
 /// Runs the tests of all groups that the option `test=` selects (a name, or the part before a dash; several
 /// by commas), with `rest` before each and at the end, then prints `@done`. With the option `list` it prints names only.
-pub fn run(console: &mut impl Write, line: &str, groups: &[&[Test]], rest: fn()) {
-    let _ = report(console, line, groups, rest);
+pub fn run(groups: &[&[Test]], rest: fn()) {
+    let _ = report(&mut Console, options::line(), groups, rest);
 }
 
 fn report(console: &mut impl Write, line: &str, groups: &[&[Test]], rest: fn()) -> fmt::Result {
@@ -153,7 +154,7 @@ mod tests {
 
     fn said(line: &str) -> String {
         let mut text = String::new();
-        run(&mut text, line, &[GROUP], || {});
+        report(&mut text, line, &[GROUP], || {}).unwrap();
         text
     }
 

@@ -11,9 +11,10 @@ pub use turnstile_guests_common::image::image;
 
 use turnstile_guests_common::console::set_output;
 use turnstile_guests_common::stack::Stack;
+use turnstile_guests_common::{clock, options};
 
 use crate::cpu::{self, Cpu};
-use crate::{console, exception, hcall, platform, power};
+use crate::{console, exception, hcall, platform, power, timer};
 
 const BOOT_STACK_SIZE: usize = 64 << 10;
 
@@ -174,7 +175,11 @@ extern "C" fn boot_main(device_tree: u64) -> ! {
     // Interrupts come in this program's byte order from here on.
     hcall::call(hcall::SET_MODE, [hcall::set_mode::LITTLE_ENDIAN, hcall::set_mode::BYTE_ORDER, 0, 0]);
     // SAFETY: the loader hands over a device tree; nothing else runs yet.
-    unsafe { platform::init(device_tree) };
+    unsafe {
+        clock::set(timer::clock);
+        platform::init(device_tree);
+        options::set_line(platform::platform().command_line());
+    }
     cpu::this().server.store(u64::from(crate::smp::server(0)), core::sync::atomic::Ordering::Relaxed);
     exception::init();
     // SAFETY: `entry!` defines it with this signature in each guest.

@@ -8,7 +8,7 @@
 //! Names and sections are those of the Power ISA 3.0B and of LoPAR (the public PAPR).
 #![no_std]
 
-pub use turnstile_guests_common::{check, check_eq, entry, print, println, skip};
+pub use turnstile_guests_common::{check, check_eq, entry, options, print, println, random, skip};
 
 pub mod bench;
 pub mod boot;
@@ -23,11 +23,9 @@ pub mod irq;
 pub mod ledger;
 pub mod mmio;
 pub mod mmu;
-pub mod options;
 pub mod platform;
 pub mod power;
 pub mod probe;
-pub mod random;
 pub mod rtas;
 pub mod smp;
 pub mod state;

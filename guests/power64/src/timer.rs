@@ -4,6 +4,8 @@
 use core::arch::asm;
 use core::sync::atomic::Ordering::Relaxed;
 
+pub use turnstile_guests_common::clock::{microseconds, ticks, wait};
+
 use turnstile_guests_common::clock::Clock;
 
 use crate::cpu::{self, spr};
@@ -28,22 +30,7 @@ pub fn frequency() -> u64 {
 
 /// Returns the timebase as a clock.
 pub fn clock() -> Clock {
-    Clock { now, frequency: frequency() }
-}
-
-/// Returns the ticks of so many microseconds.
-pub fn ticks(microseconds: u64) -> u64 {
-    clock().ticks(microseconds)
-}
-
-/// Returns the microseconds of so many ticks.
-pub fn microseconds(ticks: u64) -> u64 {
-    clock().microseconds(ticks)
-}
-
-/// Waits until the condition holds, for so many microseconds at most; returns whether it does.
-pub fn wait(microseconds: u64, condition: impl FnMut() -> bool) -> bool {
-    clock().wait(microseconds, cpu::relax, condition)
+    Clock { now, frequency: frequency(), relax: cpu::relax }
 }
 
 /// Lets this CPU take a timer interrupt when the timebase is `due`.

@@ -2,7 +2,7 @@
 //! The few facts of ACPI tables that guests need (ACPI 6.5, chapter 5): CPUs and interrupt controllers from the MADT,
 //! power-off and reset from FADT and DSDT.
 
-use turnstile_guests_common::memory::List;
+use turnstile_guests_common::list::List;
 
 use crate::cpu::MAX_CPUS;
 

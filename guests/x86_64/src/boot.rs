@@ -10,11 +10,12 @@ pub use turnstile_guests_common::image::image;
 
 use turnstile_guests_common::console::set_output;
 use turnstile_guests_common::stack::Stack;
+use turnstile_guests_common::{clock, options};
 
 use crate::cpu::{self, Cpu};
 use crate::mmu::TABLES;
 use crate::smp::TRAMPOLINE;
-use crate::{console, exception, platform, power};
+use crate::{console, exception, platform, power, timer};
 
 /// CR4 of every CPU: PAE, and SSE usable, for tests hold patterns in its registers.
 pub const CR4: u64 = 1 << 5 | 1 << 9 | 1 << 10;
@@ -187,7 +188,11 @@ extern "C" fn boot_main(magic: u32, information: u32) -> ! {
     cpu::init(0);
     exception::init();
     // SAFETY: what the loader hands over lies below 4 GiB, which is mapped; nothing else runs yet.
-    unsafe { platform::init(magic, information) };
+    unsafe {
+        clock::set(timer::clock);
+        platform::init(magic, information);
+        options::set_line(platform::platform().command_line());
+    }
     cpu::this().apic_id.store(cpu::initial_apic_id(), core::sync::atomic::Ordering::Relaxed);
     console::init();
     // SAFETY: `entry!` defines it with this signature in each guest.

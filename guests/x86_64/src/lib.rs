@@ -7,7 +7,7 @@
 //! Names and sections are those of AMD's APM (24593, 24594) and, for the APIC, of Intel's SDM.
 #![no_std]
 
-pub use turnstile_guests_common::{check, check_eq, entry, print, println, skip};
+pub use turnstile_guests_common::{check, check_eq, entry, options, print, println, random, skip};
 
 pub mod acpi;
 pub mod apic;
@@ -23,7 +23,6 @@ pub mod irq;
 pub mod kvm;
 pub mod mmio;
 pub mod mmu;
-pub mod options;
 pub mod pic;
 pub mod pit;
 pub mod platform;
@@ -31,7 +30,6 @@ pub mod port;
 pub mod power;
 pub mod probe;
 pub mod pv_eoi;
-pub mod random;
 pub mod smp;
 pub mod state;
 pub mod test;

@@ -3,7 +3,8 @@
 //! Multiboot Specification 0.6.96, section 3.3).
 
 pub use crate::cpu::MAX_CPUS;
-pub use turnstile_guests_common::memory::{List, Region};
+pub use turnstile_guests_common::list::List;
+pub use turnstile_guests_common::memory::Region;
 
 use turnstile_guests_common::global::Global;
 use turnstile_guests_common::image::image;
@@ -93,7 +94,7 @@ pub unsafe fn init(magic: u32, information: u32) {
     }
     // Without ACPI the command line says how many there are.
     if platform.acpi.cpus.as_slice().is_empty() {
-        let count = turnstile_guests_common::options::number(platform.command_line, "cpus", 1);
+        let count = turnstile_guests_common::options::number_in(platform.command_line, "cpus", 1);
         for id in (0..count as u32).filter(|id| *id != boot) {
             platform.cpus.push(id);
         }

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Starting the other CPUs by INIT and start-up interrupts (Intel SDM vol. 3, section 10.4.4).
 
-use core::arch::global_asm;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use turnstile_guests_common::call;
 use turnstile_guests_common::stack::Stack;
 
 use crate::apic::{self, icr};
 use crate::cpu::{self, Cpu};
 use crate::mmu::TABLES;
 use crate::platform::{MAX_CPUS, platform};
-use crate::{exception, port, power, println, pv_eoi, timer};
+use crate::{exception, port, power, println, pv_eoi, timer, trap};
 
 /// Where the first instructions of a started CPU lie: a page below 1 MiB, which the start-up interrupt names.
 pub const TRAMPOLINE: u64 = 0x8000;
@@ -111,54 +108,13 @@ pub fn wait_done(index: usize) -> bool {
 /// Where the firmware finds the address at which it is to go on behind a reset of the processors: IP and CS.
 const RESUME: [u64; 2] = [0x467, 0x469];
 
-global_asm!(
-    r#"
-    .section .text.resume, "ax"
-    .global resume_call, resume_return
-resume_call:                        // rdi = function, rsi = its argument; eax = whether it was left by a reset
-    push    rbx
-    push    rbp
-    push    r12
-    push    r13
-    push    r14
-    push    r15
-    pushfq
-    mov     [{stack}], rsp
-    mov     rax, rdi
-    mov     rdi, rsi
-    call    rax
-    xor     eax, eax
-    jmp     2f
-resume_return:
-    mov     rsp, [{stack}]
-    mov     eax, 1
-2:  popfq
-    pop     r15
-    pop     r14
-    pop     r13
-    pop     r12
-    pop     rbp
-    pop     rbx
-    ret
-    "#,
-    stack = sym RESUME_STACK,
-);
-
-unsafe extern "C" {
-    fn resume_call(function: extern "C" fn(*mut u8), argument: *mut u8) -> u32;
-    fn resume_return() -> !;
-}
-
-/// The stack pointer of the first CPU before it resets itself. The address fits into 32 bits.
-static RESUME_STACK: AtomicU64 = AtomicU64::new(0);
-
 /// Lets the first CPU, which executes this, reset itself by `reset` with the shutdown code by which firmware goes on where memory
 /// says. Returns whether it has gone on there; if not, `reset` has returned. The APIC is as after INIT.
 pub fn resume_behind(reset: impl FnOnce()) -> bool {
     let cpu = cpu::of(0);
     cpu.stack_top.store(STACKS[0].top() - 8, Relaxed);
-    // SAFETY: this is left by the first CPU alone, whose stack is as `resume_call` has left it.
-    cpu.work.set(|_| unsafe { resume_return() }, 0);
+    // SAFETY: the first CPU alone does this, behind the reset below, and on another stack.
+    cpu.work.set(|_| unsafe { trap::leave() }, 0);
     prepare(cpu);
     for (place, value) in RESUME.into_iter().zip([0, (TRAMPOLINE >> 4) as u16]) {
         // SAFETY: the BIOS data area, in which nothing of this program is.
@@ -166,8 +122,7 @@ pub fn resume_behind(reset: impl FnOnce()) -> bool {
     }
     port::write8(0x70, 0x0f);
     port::write8(0x71, 0x0a);
-    // SAFETY: `resume_call` calls the function with its argument, once.
-    unsafe { call::by(|function, argument| resume_call(function, argument) == 0, reset) }.is_none()
+    trap::caught(reset).is_some_and(|trap| trap.vector == trap::LEFT)
 }
 
 /// The first Rust code of a started CPU.

@@ -3,8 +3,6 @@
 
 pub use turnstile_guests_common::test::{Outcome, Stop, Test, Text};
 
-use crate::console::Console;
-use crate::platform::platform;
 use crate::{apic, cpu, exception, io_apic, irq, pic, pit, pv_eoi, timer};
 
 /// Puts timers, interrupt controllers and handlers back to rest, so that tests do not depend on each other. The APIC
@@ -28,5 +26,5 @@ pub fn rest() {
 /// Runs the tests of all groups that the option `test=` selects (a name, or the part before a dash; several
 /// by commas), then prints `@done`.
 pub fn run(groups: &[&[Test]]) {
-    turnstile_guests_common::test::run(&mut Console, platform().command_line(), groups, rest);
+    turnstile_guests_common::test::run(groups, rest);
 }

@@ -3,6 +3,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+pub use turnstile_guests_common::clock::{microseconds, ticks, wait};
+
 use turnstile_guests_common::clock::Clock;
 
 use crate::cpu::{feature, msr};
@@ -89,22 +91,7 @@ fn rounded(hertz: u64) -> u64 {
 
 /// Returns the time-stamp counter as a clock.
 pub fn clock() -> Clock {
-    Clock { now, frequency: frequency() }
-}
-
-/// Returns the ticks of so many microseconds.
-pub fn ticks(microseconds: u64) -> u64 {
-    clock().ticks(microseconds)
-}
-
-/// Returns the microseconds of so many ticks.
-pub fn microseconds(ticks: u64) -> u64 {
-    clock().microseconds(ticks)
-}
-
-/// Waits until the condition holds, for so many microseconds at most; returns whether it does.
-pub fn wait(microseconds: u64, condition: impl FnMut() -> bool) -> bool {
-    clock().wait(microseconds, cpu::relax, condition)
+    Clock { now, frequency: frequency(), relax: cpu::relax }
 }
 
 /// Ticks of the APIC's timer in 2^20 ticks of the time-stamp counter; measured once.

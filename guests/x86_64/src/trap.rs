@@ -2,7 +2,7 @@
 //! Exceptions that are expected: the code that raises one is left as by a return, with all registers that a function
 //! keeps as they were, stack pointer and flags included.
 
-use core::arch::global_asm;
+use core::arch::{asm, global_asm};
 use core::fmt;
 use core::mem::offset_of;
 
@@ -103,6 +103,26 @@ pub fn take(frame: &mut Frame) -> bool {
     let [rax, ..] = &mut frame.registers;
     *rax = 1;
     true
+}
+
+/// What [`leave`] enters as the vector. No exception has it.
+pub const LEFT: u64 = 256;
+
+/// Leaves the code that this CPU runs by [`expect`] as an exception would.
+///
+/// # Safety
+/// That code's stack is as it was, and this is called on another one.
+///
+/// # Panics
+/// When there is no such code.
+pub unsafe fn leave() -> ! {
+    let record = &cpu::this().trap;
+    let Some(stack) = record.expected() else { panic!("there is nothing to leave") };
+    record.enter([LEFT, 0, 0, 0]);
+    // SAFETY: `trap_call` has left the stack so that `trap_return` goes on with it; the rest is the caller's promise.
+    unsafe {
+        asm!("mov rsp, {}", "mov eax, 1", "jmp {}", in(reg) stack, sym trap_return, options(noreturn));
+    }
 }
 
 /// Calls a function; returns what it returned, or the exception that it was left by. What it would have dropped stays.

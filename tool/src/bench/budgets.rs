@@ -92,17 +92,32 @@ impl Budgets {
         Some(table.iter().filter_map(|(class, item)| Some((class.to_owned(), number(item)?))).collect())
     }
 
-    /// The rows that are above their budgets or have none.
-    pub fn check<'a>(&self, figures: impl IntoIterator<Item = &'a Figure>) -> Vec<Excess> {
-        let mut excesses = Vec::new();
-        for figure in figures {
-            let classes = match self.of(&figure.row) {
-                None => vec!["it has no budget; --update-budgets gives it one".to_owned()],
-                Some(budget) => exceeded(&budget, &budgeted(figure)),
-            };
-            if !classes.is_empty() {
-                excesses.push(Excess { row: figure.row.clone(), classes });
-            }
+    /// The rows that are above their budgets.
+    fn exceeded<'a>(&self, figures: impl IntoIterator<Item = &'a Figure>) -> Vec<Excess> {
+        let excess = |figure: &Figure| Excess {
+            row: figure.row.clone(),
+            classes: self.of(&figure.row).map_or(Vec::new(), |budget| exceeded(&budget, &budgeted(figure))),
+        };
+        figures.into_iter().map(excess).filter(|excess| !excess.classes.is_empty()).collect()
+    }
+
+    /// The rows that have no budgets.
+    fn missing<'a>(&self, figures: impl IntoIterator<Item = &'a Figure>) -> Vec<Excess> {
+        let missing = figures.into_iter().filter(|figure| self.of(&figure.row).is_none());
+        let classes = || vec!["it has no budget; --update-budgets gives it one".to_owned()];
+        missing.map(|figure| Excess { row: figure.row.clone(), classes: classes() }).collect()
+    }
+
+    /// The rows that are above their budgets, and on the platform on which all is measured those without budgets; elsewhere they
+    /// are only said.
+    fn check(&self, platform: &Platform, figures: &[&Figure]) -> Vec<Excess> {
+        let (mut excesses, missing) =
+            (self.exceeded(figures.iter().copied()), self.missing(figures.iter().copied()));
+        if platform == Platform::usual_of(platform.isa()) {
+            excesses.extend(missing);
+        } else if !missing.is_empty() {
+            let rows: Vec<&str> = missing.iter().map(|missing| missing.row.as_str()).collect();
+            ui::note(&format!("no budgets on {} for {}", self.platform, rows.join(", ")));
         }
         excesses
     }
@@ -182,10 +197,12 @@ impl Budgets {
     }
 }
 
-/// Fails if Turnstile's rows cost more on a platform than they may, and shows which instructions are new.
+/// Fails if Turnstile's rows cost more on a platform than they may, and shows which instructions are new. Rows without budgets fail
+/// on the platform on which all is measured.
 pub fn check(layout: &Layout, platform: &Platform, statistics: bool, document: &Document) -> Result<()> {
     let section = &platform.budgeted(statistics);
-    let excesses = Budgets::load(layout, platform.isa(), section)?.check(own(document, platform));
+    let figures: Vec<&Figure> = own(document, platform).collect();
+    let excesses = Budgets::load(layout, platform.isa(), section)?.check(platform, &figures);
     if excesses.is_empty() {
         return Ok(());
     }

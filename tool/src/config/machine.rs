@@ -1,151 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads `[machine]`: the physical machine, as QEMU emulates it.
 
-use std::fmt;
 use std::ops::Range;
 
 use toml::de::DeTable;
 use turnstile_bundle::{Apic, GicVersion, MAX_PHYSICAL_CPUS};
 use turnstile_machine::gic::MAX_VCPUS_GICV2;
 
+use super::board::{Board, Fixed};
 use super::problem::Problem;
 use super::read::{At, Others, Reader, show_size};
 use crate::isa::Isa;
 
-/// The processor models that the machine can have. Those of Armv8.0, which have no VHE, come last.
-const CPU_MODELS: [&str; 10] = [
-    "max",
-    "neoverse-n1",
-    "neoverse-n2",
-    "neoverse-v1",
-    "cortex-a55",
-    "cortex-a76",
-    "cortex-a710",
-    "cortex-a53",
-    "cortex-a57",
-    "cortex-a72",
-];
-/// Those of them that have the Scalable Vector Extension.
+/// The processor models for arm64 that have the Scalable Vector Extension.
 const SVE_MODELS: [&str; 4] = ["max", "neoverse-n2", "neoverse-v1", "cortex-a710"];
-
-/// The processor models of PCs that have SVM.
-const PC_MODELS: [&str; 5] = ["max", "EPYC", "EPYC-Rome", "EPYC-Milan", "EPYC-Genoa"];
 
 /// The most CPUs of a machine for POWER: cores of one thread, on one chip.
 const MOST_POWER_CPUS: u64 = 24;
-/// The processor of each of QEMU's machines for POWER.
-const POWER_MODELS: [&str; 2] = ["power9", "power10"];
-
-/// A physical machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Board {
-    /// QEMU's virt, with the processors, interrupt controller and memory that are asked for
-    #[default]
-    Virt,
-    /// Raspberry Pi 4 Model B; in QEMU raspi4b
-    Rpi4,
-    /// QEMU's q35, a PC with PCI Express
-    Q35,
-    /// QEMU's pc, a PC of the nineties
-    Pc,
-    /// QEMU's microvm, a PC without PCI and BIOS
-    Microvm,
-    /// QEMU's powernv9, a machine with POWER9 and OPAL
-    Powernv9,
-    /// QEMU's powernv10, a machine with Power10 and OPAL
-    Powernv10,
-}
-
-impl Board {
-    /// Every board, in the order in which messages list them.
-    pub const ALL: [Board; 7] =
-        [Board::Virt, Board::Rpi4, Board::Q35, Board::Pc, Board::Microvm, Board::Powernv9, Board::Powernv10];
-
-    /// Its name in configurations.
-    pub fn name(self) -> &'static str {
-        match self {
-            Board::Virt => "virt",
-            Board::Rpi4 => "rpi4",
-            Board::Q35 => "q35",
-            Board::Pc => "pc",
-            Board::Microvm => "microvm",
-            Board::Powernv9 => "powernv9",
-            Board::Powernv10 => "powernv10",
-        }
-    }
-
-    /// Its architecture.
-    pub fn isa(self) -> Isa {
-        match self {
-            Board::Virt | Board::Rpi4 => Isa::Arm64,
-            Board::Q35 | Board::Pc | Board::Microvm => Isa::X86_64,
-            Board::Powernv9 | Board::Powernv10 => Isa::Power64,
-        }
-    }
-
-    /// The board of an architecture for which no board is asked.
-    pub fn usual(isa: Isa) -> Self {
-        match isa {
-            Isa::Arm64 => Board::Virt,
-            Isa::X86_64 => Board::Q35,
-            Isa::Power64 => Board::Powernv9,
-        }
-    }
-
-    /// What cannot be changed about it; `None` if everything can.
-    fn fixed(self) -> Option<Fixed> {
-        match self {
-            Board::Virt | Board::Q35 | Board::Pc | Board::Microvm | Board::Powernv9 | Board::Powernv10 => {
-                None
-            }
-            Board::Rpi4 => Some(Fixed {
-                cpu: "cortex-a72",
-                cpus: 4,
-                gic: GicVersion::V2,
-                memory: &[1 << 30, 2 << 30, 4 << 30, 8 << 30],
-                kept: 76 << 20,
-                emulated: 960 << 20,
-            }),
-        }
-    }
-
-    /// The memory that its firmware is in, if that is in the middle of it.
-    pub fn firmware_memory(self) -> Option<Firmware> {
-        (self.isa() == Isa::Power64).then_some(Firmware { end: 1 << 30, free: 384 << 20 })
-    }
-
-    /// The memory that it has in QEMU, in bytes; `None` if that is as the user likes.
-    pub fn emulated_memory(self) -> Option<u64> {
-        self.fixed().map(|fixed| fixed.emulated)
-    }
-}
-
-impl fmt::Display for Board {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// Memory in whose middle the firmware is: all machines have that much.
-pub struct Firmware {
-    /// Where it ends, in bytes.
-    pub end: u64,
-    /// What of it is free in one piece.
-    pub free: u64,
-}
-
-/// What a real board has.
-struct Fixed {
-    cpu: &'static str,
-    cpus: u64,
-    gic: GicVersion,
-    /// The sizes of memory with which it is sold.
-    memory: &'static [u64],
-    /// What of it its firmware keeps.
-    kept: u64,
-    /// The memory that it has in QEMU.
-    emulated: u64,
-}
 
 /// The physical machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,7 +75,7 @@ impl Draft {
                 apic: None,
             },
             None => {
-                let cpu = models(board)[0].to_owned();
+                let cpu = board.models()[0].to_owned();
                 Draft { board, memory: None, cpus: None, cpu, gic: GicVersion::V3, apic: None }
             }
         }
@@ -227,7 +98,9 @@ impl Draft {
     /// The most CPUs of a PC: QEMU's older boards have eight bits for the identifier of a local APIC.
     fn most_pc_cpus(&self) -> u64 {
         match (self.board, self.apic) {
-            (Board::Q35, None | Some(Apic::X2apic)) if self.cpu == PC_MODELS[0] => MAX_PHYSICAL_CPUS as u64,
+            (Board::Q35, None | Some(Apic::X2apic)) if self.cpu == self.board.models()[0] => {
+                MAX_PHYSICAL_CPUS as u64
+            }
             _ => Apic::Xapic.max_vcpus() as u64,
         }
     }
@@ -264,7 +137,7 @@ pub fn read(
     let memory = reader.size("memory");
     let gic = read_gic(&mut reader);
     let apic = reader.choice("apic", &[Apic::X2apic, Apic::Xapic].map(|apic| (apic.name(), apic)));
-    let models: Vec<_> = models(board).iter().map(|&model| (model, model)).collect();
+    let models: Vec<_> = board.models().iter().map(|&model| (model, model)).collect();
     let cpu = reader.choice("cpu", &models);
     let cpu = cpu.map(|cpu| At::new(cpu.value.to_owned(), cpu.span));
     let cpus = reader.number("cpus");
@@ -301,16 +174,6 @@ pub fn read(
         None => here(fixed.emulated),
     };
     draft
-}
-
-/// The processor models that a board can have, the usual one first.
-fn models(board: Board) -> &'static [&'static str] {
-    match board {
-        Board::Virt | Board::Rpi4 => &CPU_MODELS,
-        Board::Q35 | Board::Pc | Board::Microvm => &PC_MODELS,
-        Board::Powernv9 => &POWER_MODELS[..1],
-        Board::Powernv10 => &POWER_MODELS[1..],
-    }
 }
 
 /// The keys of `[machine]` for an architecture.

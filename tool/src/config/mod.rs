@@ -4,6 +4,7 @@
 //! Checking goes in two steps. [`parse`] judges the text alone, so `check` and the editor's user see every
 //! mistake at once; [`images::load`] reads the kernels and initrds it names and judges those.
 
+mod board;
 pub(crate) mod file;
 mod flat;
 mod guest;
@@ -27,8 +28,9 @@ use turnstile_bundle::{MAX_VMS, Mapping, OnCrash, Schedule};
 use crate::failure::{Failure, Kind, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
+pub use board::Board;
 use file::Refused;
-pub use machine::{Board, Machine};
+pub use machine::Machine;
 pub use problem::Problem;
 use read::Reader;
 pub use read::{At, show_size};

@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use turnstile_bundle::{Gic, GicVersion, Pc, Pseries, Schedule};
 
-use super::machine::{Board, Draft};
+use super::board::Board;
+use super::machine::Draft;
 use super::problem::Problem;
 use super::vm::VmDraft;
 use super::{Config, Machine, Vm};

@@ -8,14 +8,14 @@
 
 use turnstile_guests::console::Console;
 use turnstile_guests::platform::platform;
-use turnstile_guests::{entry, mmio, psci};
+use turnstile_guests::{entry, mmio, options, psci};
 use turnstile_guests_common::restart::{self, PAGE};
 
 entry!(main);
 
 fn main() {
     let pages = || platform().free_blocks(PAGE);
-    if !restart::check(&mut Console, platform().command_line(), pages(), mmio::read64) {
+    if !restart::check(&mut Console, options::line(), pages(), mmio::read64) {
         return;
     }
     pages().for_each(|page| restart::fill(page, mmio::write64));

@@ -32,7 +32,7 @@ fn main() {
 }
 
 fn spin(_: u64) {
-    let clock = Clock { now: || Timer::Physical.now(), frequency: timer::frequency() };
+    let clock = Clock { now: || Timer::Physical.now(), ..timer::clock() };
     let this = cpu::this().index();
     let moments = share::wait_for_begin(&mut Console, platform().command_line(), &clock, 0, this);
     let (began, before) = (clock.now(), stolen());

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! GICv3 (IHI 0069): distributor, this CPU's redistributor, and the CPU interface's system registers.
 
+use turnstile_guests_common::clock;
+
 use super::{PRIORITY, distributor, interrupts, offset, set_edge};
 use crate::mmio::{read32, read64, write32, write64};
 use crate::platform::platform;
-use crate::{cpu, read_sysreg, timer, write_sysreg};
+use crate::{cpu, read_sysreg, write_sysreg};
 
 const CTLR_ENABLE_GROUP0: u32 = 1 << 0;
 const CTLR_ENABLE_GROUP1: u32 = 1 << 1;
@@ -52,7 +54,7 @@ pub fn redistributor() -> u64 {
 
 /// Waits until the distributor has done what was written (GICD_CTLR.RWP).
 pub(super) fn wait_for_writes() {
-    timer::wait(1_000_000, || read32(distributor()) & CTLR_RWP == 0);
+    clock::wait(1_000_000, || read32(distributor()) & CTLR_RWP == 0);
 }
 
 /// Sets up the distributor, with all shared interrupts disabled, in group 1, and routed to this CPU.
@@ -85,7 +87,7 @@ pub fn init_cpu() {
     let base = redistributor();
     let waker = read32(base + offset::WAKER);
     write32(base + offset::WAKER, waker & !2);
-    timer::wait(1_000_000, || read32(base + offset::WAKER) & 4 == 0);
+    clock::wait(1_000_000, || read32(base + offset::WAKER) & 4 == 0);
     let sgi = base + offset::SGI_BASE;
     write32(sgi + offset::ICENABLER, !0);
     write32(sgi + offset::ICPENDR, !0);

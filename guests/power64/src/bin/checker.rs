@@ -3,16 +3,16 @@
 //! moments, by their decrementers, send an interrupt to every CPU, themselves too, and sleep again (see
 //! [`turnstile_guests_power64::ledger`]).
 //!
-//! Options: `seconds=` of sending (10), `period=` of the timer in microseconds (250000), `seed=`.
+//! Options: those of [`checker`](turnstile_guests_common::checker), `seed=`.
 #![no_std]
 #![no_main]
 
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use turnstile_guests_common::checker::{Crew, Grid, Member, PATIENCE, SPREAD};
+use turnstile_guests_common::checker::{Crew, Grid, Member, PATIENCE};
 use turnstile_guests_power64::platform::MAX_CPUS;
 use turnstile_guests_power64::random::{self, Random};
-use turnstile_guests_power64::{cpu, entry, irq, ledger, options, println, smp, timer};
+use turnstile_guests_power64::{cpu, entry, irq, ledger, println, smp, timer};
 
 entry!(main);
 
@@ -42,14 +42,10 @@ static CREW: Crew = Crew::new();
 
 fn main() {
     irq::init();
-    let seconds = options::number("seconds", 10);
-    CREW.set_end(timer::now() + timer::ticks(seconds * 1_000_000));
     irq::set_handler(Some(handle));
-    if !smp::start_others(work) {
-        return;
+    if let Some(seconds) = CREW.run(smp::start_others, work) {
+        report(seconds);
     }
-    work(0);
-    report(seconds);
 }
 
 fn ring() -> &'static Ring {
@@ -70,7 +66,7 @@ fn handle(event: u8) {
 
 /// Sets the decrementer to the next moment of the grid that all CPUs have in common.
 fn set_clock(grid: &mut Grid, random: &mut Random) {
-    let due = grid.next(&timer::clock()) + random.below(timer::ticks(SPREAD));
+    let due = grid.about_next(random);
     ring().sent.fetch_add(1, SeqCst);
     ring().due.store(due, SeqCst);
     timer::arm(due);
@@ -80,9 +76,8 @@ fn set_clock(grid: &mut Grid, random: &mut Random) {
 fn work(_: u64) {
     let this = cpu::this().index();
     let mut random = random::stream(this as u64);
-    let mut member = Member::join(&CREW, this, smp::count(), cpu::relax);
-    let period = timer::ticks(options::number("period", 250_000)).max(1);
-    let mut grid = Grid::new(timer::now(), period, 0);
+    let mut member = Member::join(&CREW, this, smp::count());
+    let mut grid = Grid::of_options(0);
     loop {
         set_clock(&mut grid, &mut random);
         while ring().taken.load(SeqCst) < ring().sent.load(SeqCst) && !CREW.is_broken() {

@@ -12,7 +12,7 @@
 
 use turnstile_guests_common::load::Load;
 use turnstile_guests_power64::console::Console;
-use turnstile_guests_power64::platform::{self, platform};
+use turnstile_guests_power64::platform;
 use turnstile_guests_power64::{cpu, entry, hcall, irq, options, power, println, smp, timer};
 
 entry!(main);
@@ -27,8 +27,7 @@ fn main() {
     if !smp::start_others(work) {
         return;
     }
-    let (line, clock) = (platform().command_line(), timer::clock());
-    let milliseconds = LOAD.run(&mut Console, line, &clock, smp::count(), cpu::relax, || work(0));
+    let milliseconds = LOAD.run(smp::count(), || work(0));
     report(milliseconds);
     if options::get("stay").is_some() {
         power::halt();
@@ -38,11 +37,10 @@ fn main() {
 /// What each CPU does.
 fn work(_: u64) {
     let this = cpu::this().index();
-    let end = LOAD.join(this == 0, cpu::relax);
+    let end = LOAD.join(this == 0);
     let target = (this + 1) % smp::count();
-    let rhythm = |option, rate| LOAD.rhythm(platform().command_line(), &timer::clock(), option, rate);
-    let mut ipi = rhythm("ipi", 13_000);
-    let mut calls = rhythm("calls", 2000);
+    let mut ipi = LOAD.rhythm("ipi", 13_000);
+    let mut calls = LOAD.rhythm("calls", 2000);
     rearm();
     cpu::unmask();
     loop {

@@ -9,13 +9,13 @@
 use turnstile_guests_common::restart::{self, PAGE};
 use turnstile_guests_power64::console::Console;
 use turnstile_guests_power64::platform::platform;
-use turnstile_guests_power64::{entry, mmio, power};
+use turnstile_guests_power64::{entry, mmio, options, power};
 
 entry!(main);
 
 fn main() {
     let pages = || platform().free_blocks(0, PAGE);
-    if !restart::check(&mut Console, platform().command_line(), pages(), mmio::read64) {
+    if !restart::check(&mut Console, options::line(), pages(), mmio::read64) {
         return;
     }
     pages().for_each(|page| restart::fill(page, mmio::write64));

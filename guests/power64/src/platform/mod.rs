@@ -5,7 +5,8 @@ mod tree;
 
 pub use crate::cpu::MAX_CPUS;
 pub use tree::init;
-pub use turnstile_guests_common::memory::{List, Region};
+pub use turnstile_guests_common::list::List;
+pub use turnstile_guests_common::memory::Region;
 
 use turnstile_guests_common::global::Global;
 use turnstile_guests_common::memory;

@@ -37,7 +37,7 @@ pub unsafe fn init(address: u64) {
         }
     }
     // One that the device tree does not tell: its address is an option.
-    let base = options::number(platform.command_line(), "uart", 0);
+    let base = options::number_in(platform.command_line(), "uart", 0);
     if base != 0 {
         platform.uart = Some(Region { base, size: 0x1000 });
     }

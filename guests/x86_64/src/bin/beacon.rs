@@ -2,14 +2,11 @@
 //! The machine that must not notice what happens beside it: a line at every tick of its APIC's timer, a
 //! memory pattern checked each time, the lateness of every tick.
 //!
-//! Options: `count=` beacons (default 100), `period=` microseconds (10000), `after=` microseconds until the first period
-//! begins (0), `limit=` microseconds that a tick may be late (none by default; 0 is none).
+//! Options: those of [`beacon`](turnstile_guests_common::beacon).
 #![no_std]
 #![no_main]
 
 use turnstile_guests_common::beacon::Beacon;
-use turnstile_guests_x86_64::console::Console;
-use turnstile_guests_x86_64::platform::platform;
 use turnstile_guests_x86_64::{apic, cpu, entry, irq, pic, println, timer};
 
 entry!(main);
@@ -22,13 +19,8 @@ fn main() {
     pic::init();
     apic::init();
     timer::apic_ticks();
-    let (line, clock) = (platform().command_line(), timer::clock());
     irq::set_handler(Some(tick));
-    timer::arm(VECTOR, BEACON.begin(line, &clock));
-    let errors = BEACON.run(&mut Console, line, &clock, wait);
-    cpu::mask();
-    timer::disarm();
-    BEACON.report(&mut Console, line, &clock, errors);
+    BEACON.run(|due| timer::arm(VECTOR, due), wait, end);
 }
 
 /// Waits for the tick of this number. Ticks come afterwards, too.
@@ -38,6 +30,11 @@ fn wait(beacon: u64) {
         cpu::wait();
     }
     cpu::unmask();
+}
+
+fn end() {
+    cpu::mask();
+    timer::disarm();
 }
 
 fn tick(vector: u8) {

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use turnstile_guests_common::load::Load;
 use turnstile_guests_x86_64::console::Console;
-use turnstile_guests_x86_64::platform::{self, platform};
+use turnstile_guests_x86_64::platform;
 use turnstile_guests_x86_64::{
     apic, console, cpu, entry, io_apic, irq, options, pic, pit, port, power, println, pv_eoi, smp, timer,
 };
@@ -43,8 +43,7 @@ fn main() {
     }
     let offered = if pv_eoi::is_wanted() { "on" } else { "off" };
     println!("@boot load pv-eoi={offered}");
-    let (line, clock) = (platform().command_line(), timer::clock());
-    let milliseconds = LOAD.run(&mut Console, line, &clock, smp::count(), cpu::relax, || work(0));
+    let milliseconds = LOAD.run(smp::count(), || work(0));
     report(milliseconds);
     if options::get("stay").is_some() {
         power::halt();
@@ -57,13 +56,12 @@ fn work(_: u64) {
     if pv_eoi::is_wanted() {
         pv_eoi::enable();
     }
-    let end = LOAD.join(first, cpu::relax);
+    let end = LOAD.join(first);
     start_sources(first);
     let target = smp::apic_id((cpu::this().index() + 1) % smp::count());
-    let rhythm = |option, rate| LOAD.rhythm(platform().command_line(), &timer::clock(), option, rate);
-    let mut ipi = rhythm("ipi", 13_000);
-    let mut com1 = rhythm("com1", 500);
-    let mut ports = rhythm("ports", 2000);
+    let mut ipi = LOAD.rhythm("ipi", 13_000);
+    let mut com1 = LOAD.rhythm("com1", 500);
+    let mut ports = LOAD.rhythm("ports", 2000);
     cpu::unmask();
     loop {
         let now = timer::now();

@@ -19,7 +19,7 @@ const FIRST: u64 = 1 << 20;
 
 fn main() {
     let pages = || platform().free_blocks(FIRST, PAGE);
-    if !restart::check(&mut Console, platform().command_line(), pages(), mmio::read64) {
+    if !restart::check(&mut Console, options::line(), pages(), mmio::read64) {
         return;
     }
     pages().for_each(|page| restart::fill(page, mmio::write64));

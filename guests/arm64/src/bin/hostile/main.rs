@@ -18,7 +18,7 @@ mod interrupts;
 mod tables;
 
 use turnstile_guests::console::Console;
-use turnstile_guests::platform::{self, platform};
+use turnstile_guests::platform;
 use turnstile_guests::test::rest;
 use turnstile_guests::timer::{self, Timer};
 use turnstile_guests::{console, cpu, entry, gic, irq, mmu, options, println, psci};
@@ -70,7 +70,7 @@ fn main() {
     println!("@boot hostile");
     platform::report();
     mmu::enable();
-    hostile::run(&mut Console, platform().command_line(), &MACHINE, ATTACKS, fatal::ATTACKS);
+    hostile::run(&mut Console, options::line(), &MACHINE, ATTACKS, fatal::ATTACKS);
 }
 
 /// Puts back what [`rest`] leaves.

@@ -20,7 +20,7 @@ mod specials;
 pub use turnstile_guests_common::hostile::Tally;
 use turnstile_guests_common::hostile::{self, Attack, Machine};
 use turnstile_guests_power64::console::Console;
-use turnstile_guests_power64::platform::{self, platform};
+use turnstile_guests_power64::platform;
 use turnstile_guests_power64::test::rest;
 use turnstile_guests_power64::{boot, cpu, entry, irq, mtspr, options, println, timer};
 
@@ -77,7 +77,7 @@ pub fn end_waits() {
 fn main() {
     println!("@boot hostile");
     platform::report();
-    hostile::run(&mut Console, platform().command_line(), &MACHINE, ATTACKS, fatal::ATTACKS);
+    hostile::run(&mut Console, options::line(), &MACHINE, ATTACKS, fatal::ATTACKS);
 }
 
 /// Puts back what [`rest`] leaves.

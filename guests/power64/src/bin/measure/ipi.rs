@@ -11,6 +11,8 @@ use turnstile_guests_power64::exception::{self, vector};
 use turnstile_guests_power64::platform::{Controller, platform};
 use turnstile_guests_power64::{bench, cpu, irq, measured_loop, options, println, smp, xive};
 
+use super::xics::xics_handler;
+
 /// A word that has a cache line of its own.
 #[repr(align(128))]
 struct Line(AtomicU64);
@@ -27,24 +29,9 @@ global_asm!(
     .section .text.ipi, "ax"
     .balign 64
 ipi_xics:
-    mfsrr0  23                      // calls overwrite them
-    mfsrr1  22
-    ld      3, 0(27)
-    addi    3, 3, 1
-    std     3, 0(27)
-    li      3, 0x74                 // H_XIRR
-    sc      1
-    mr      25, 4
-    li      3, 0x6c                 // H_IPI
-    mr      4, 26
-    li      5, 0xff
-    sc      1
-    li      3, 0x64                 // H_EOI
-    mr      4, 25
-    sc      1
-    mtsrr0  23
-    mtsrr1  22
-    rfid
+    "#,
+    xics_handler!("ld 3, 0(27)\n addi 3, 3, 1\n std 3, 0(27)"),
+    r#"
 
     .balign 64
 ipi_xive:

@@ -20,6 +20,7 @@ mod ipi;
 mod plain;
 mod self_ipi;
 mod touch;
+mod xics;
 
 use turnstile_guests_power64::{entry, options, println};
 

@@ -7,28 +7,17 @@ use turnstile_guests_power64::exception::{self, vector};
 use turnstile_guests_power64::platform::{Controller, platform};
 use turnstile_guests_power64::{bench, cpu, irq, measured_loop, println, smp, xive};
 
+use super::xics::xics_handler;
+
 // R27 counts the interrupts. The loops name what hypervisor calls change as changed, so that handlers need not keep it.
 global_asm!(
     r#"
     .section .text.self_ipi, "ax"
     .balign 64
 self_ipi_xics:                      // r26 = this server
-    mfsrr0  23                      // calls overwrite them
-    mfsrr1  22
-    addi    27, 27, 1
-    li      3, 0x74                 // H_XIRR
-    sc      1
-    mr      25, 4
-    li      3, 0x6c                 // H_IPI
-    mr      4, 26
-    li      5, 0xff
-    sc      1
-    li      3, 0x64                 // H_EOI
-    mr      4, 25
-    sc      1
-    mtsrr0  23
-    mtsrr1  22
-    rfid
+    "#,
+    xics_handler!("addi 27, 27, 1"),
+    r#"
 
     // r26 = presentation, r24 = management page, r23 = queue, r22 = 2 + place in it, r21 = 0xff
     .balign 64

@@ -23,7 +23,7 @@ mod tables;
 pub use turnstile_guests_common::hostile::Tally;
 use turnstile_guests_common::hostile::{self, Attack, Machine};
 use turnstile_guests_x86_64::console::Console;
-use turnstile_guests_x86_64::platform::{self, platform};
+use turnstile_guests_x86_64::platform;
 use turnstile_guests_x86_64::test::rest;
 use turnstile_guests_x86_64::{apic, console, cpu, entry, exception, irq, options, println, timer};
 
@@ -74,7 +74,7 @@ pub fn stride() -> usize {
 fn main() {
     println!("@boot hostile");
     platform::report();
-    hostile::run(&mut Console, platform().command_line(), &MACHINE, ATTACKS, fatal::ATTACKS);
+    hostile::run(&mut Console, options::line(), &MACHINE, ATTACKS, fatal::ATTACKS);
 }
 
 /// Puts back what [`rest`] leaves.

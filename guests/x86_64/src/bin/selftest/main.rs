@@ -14,6 +14,7 @@ mod debug;
 mod devices;
 mod emulation;
 mod io_apic;
+mod ipis;
 mod kvm;
 mod log;
 mod memory;
@@ -51,6 +52,7 @@ fn main() {
         debug::TESTS,
         nmi::TESTS,
         cpus::TESTS,
+        ipis::TESTS,
         kvm::TESTS,
         pv_eoi::TESTS,
     ]);

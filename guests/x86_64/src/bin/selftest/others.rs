@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use turnstile_guests_x86_64::test::Outcome;
-use turnstile_guests_x86_64::{apic, check, skip, smp};
+use turnstile_guests_x86_64::{apic, check, cpu, skip, smp};
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -38,4 +38,21 @@ pub fn stop() -> Outcome {
         check!(smp::wait_done(index), "CPU {index} does not stop");
     }
     Ok(())
+}
+
+/// Takes interrupts by HLT or, with 1, polling, until it is told to stop.
+pub fn take(polling: u64) {
+    cpu::unmask();
+    while !are_to_stop() {
+        match polling {
+            0 => {
+                cpu::mask();
+                if !are_to_stop() {
+                    cpu::wait();
+                }
+                cpu::unmask();
+            }
+            _ => cpu::relax(),
+        }
+    }
 }

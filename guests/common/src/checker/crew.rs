@@ -1,73 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The guest that counts every interrupt for a long time: accounts, moments that all CPUs have in common, and how they end
-//! together.
+//! All CPUs, which begin and end together, and the moments that they have in common.
 
-use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 
-use crate::clock::Clock;
+use super::account::Account;
+use crate::clock::{self, Clock, clock};
+use crate::options;
+use crate::random::Random;
 
-/// So long after it was sent, in microseconds, an interrupt is lost.
-pub const PATIENCE: u64 = 3_000_000;
 /// The CPUs wake within so many microseconds.
-pub const SPREAD: u64 = 50;
-
-/// The interrupts of one source at one CPU.
-#[derive(Default)]
-pub struct Account {
-    sent: AtomicU32,
-    taken: AtomicU32,
-    lost: AtomicU32,
-    doubled: AtomicU32,
-    /// The time when the last one was sent, and how long the slowest was under way.
-    sent_at: AtomicU64,
-    slowest: AtomicU64,
-}
-
-impl Account {
-    /// Returns an account of none.
-    pub const fn new() -> Self {
-        Account {
-            sent: AtomicU32::new(0),
-            taken: AtomicU32::new(0),
-            lost: AtomicU32::new(0),
-            doubled: AtomicU32::new(0),
-            sent_at: AtomicU64::new(0),
-            slowest: AtomicU64::new(0),
-        }
-    }
-
-    /// Says whether one is under way.
-    pub fn is_open(&self) -> bool {
-        self.taken.load(SeqCst) < self.sent.load(SeqCst)
-    }
-
-    /// Enters one that is due at this time.
-    pub fn send(&self, at: u64) {
-        self.sent_at.store(at, SeqCst);
-        self.sent.fetch_add(1, SeqCst);
-    }
-
-    /// Enters that one was taken.
-    pub fn take(&self, now: u64) {
-        if !self.is_open() {
-            self.doubled.fetch_add(1, SeqCst);
-        }
-        self.slowest.fetch_max(self.age(now), SeqCst);
-        self.taken.fetch_add(1, SeqCst);
-    }
-
-    fn age(&self, now: u64) -> u64 {
-        now.saturating_sub(self.sent_at.load(SeqCst))
-    }
-
-    /// Says whether it should have been taken long ago, and enters that.
-    pub fn is_lost(&self, clock: &Clock) -> bool {
-        let lost = self.is_open() && self.age(clock.now()) > clock.ticks(PATIENCE);
-        self.lost.fetch_add(lost.into(), SeqCst);
-        lost
-    }
-}
+const SPREAD: u64 = 50;
 
 /// Moments that all CPUs have in common.
 pub struct Grid {
@@ -77,16 +19,28 @@ pub struct Grid {
 
 impl Grid {
     /// Returns those of a period of so many ticks, from now on and moved by `offset`.
-    pub fn new(now: u64, period: u64, offset: u64) -> Self {
+    fn new(now: u64, period: u64, offset: u64) -> Self {
         Grid { period, last: now / period * period + offset }
     }
 
+    /// Returns those of the period that the command line says, moved by so many halves of it.
+    pub fn of_options(halves: u64) -> Self {
+        let period = clock::ticks(options::number("period", 250_000)).max(1);
+        Grid::new(clock().now(), period, halves * period / 2)
+    }
+
     /// Returns the next moment.
-    pub fn next(&mut self, clock: &Clock) -> u64 {
+    fn next(&mut self, clock: &Clock) -> u64 {
         while self.last <= clock.now() {
             self.last += self.period;
         }
         self.last
+    }
+
+    /// Returns the next moment, or one soon after it.
+    pub fn about_next(&mut self, random: &mut Random) -> u64 {
+        let clock = clock();
+        self.next(&clock) + random.below(clock.ticks(SPREAD))
     }
 }
 
@@ -115,8 +69,17 @@ impl Crew {
         }
     }
 
-    /// Says when sending ends.
-    pub fn set_end(&self, end: u64) {
+    /// Lets all CPUs do `work`; returns the seconds of sending when this one has done it, or nothing if another does not start.
+    pub fn run(&self, start_others: fn(fn(u64)) -> bool, work: fn(u64)) -> Option<u64> {
+        let seconds = options::number("seconds", 10);
+        self.set_end(clock().now() + clock::ticks(seconds * 1_000_000));
+        start_others(work).then(|| {
+            work(0);
+            seconds
+        })
+    }
+
+    fn set_end(&self, end: u64) {
         self.end.store(end, SeqCst);
     }
 
@@ -136,7 +99,7 @@ impl Crew {
     }
 
     /// Sends to each receiver that took the last one; when the time is over, says whether all did.
-    pub fn send_to_all(&self, clock: &Clock, receivers: &[Account], send: impl Fn(usize)) -> bool {
+    pub(super) fn send_to_all(&self, clock: &Clock, receivers: &[Account], send: impl Fn(usize)) -> bool {
         let over = self.is_over(clock.now());
         let mut settled = over;
         for (receiver, account) in receivers.iter().enumerate() {
@@ -161,12 +124,12 @@ pub struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// Enters a CPU, and waits until all `count` are there, with `relax` between two looks.
-    pub fn join(crew: &'a Crew, index: usize, count: usize, relax: fn()) -> Self {
+    /// Enters a CPU, and waits until all `count` are there.
+    pub fn join(crew: &'a Crew, index: usize, count: usize) -> Self {
         let count = count as u32;
         crew.ready.fetch_add(1, SeqCst);
         while crew.ready.load(SeqCst) < count {
-            relax();
+            (clock().relax)();
         }
         Member { crew, first: index == 0, others: count - 1, finished: false }
     }
@@ -188,61 +151,22 @@ impl<'a> Member<'a> {
     }
 }
 
-/// What went wrong in all accounts together, and the slowest of all.
-#[derive(Default)]
-pub struct Sums {
-    /// Interrupts that were not taken.
-    pub lost: u32,
-    /// Interrupts that were taken without having been sent.
-    pub doubled: u32,
-    /// How long the slowest was under way, in ticks.
-    pub slowest: u64,
-}
-
-impl Sums {
-    /// Adds an account, and prints it if something is wrong; returns how many were taken.
-    pub fn add(
-        &mut self,
-        console: &mut impl Write,
-        account: &Account,
-        source: &str,
-        from: usize,
-        to: usize,
-    ) -> u64 {
-        let of = |field: &AtomicU32| field.load(SeqCst);
-        let [sent, taken] = [of(&account.sent), of(&account.taken)];
-        let wrong = [of(&account.lost), of(&account.doubled)];
-        if wrong != [0, 0] {
-            let _ = writeln!(
-                console,
-                "@error {source} {from} at CPU {to}: sent {sent}, taken {taken}, lost and doubled {wrong:?}"
-            );
-        }
-        self.lost += wrong[0];
-        self.doubled += wrong[1];
-        self.slowest = self.slowest.max(account.slowest.load(SeqCst));
-        u64::from(taken)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    extern crate std;
-    use std::string::String;
-
+    use super::super::account::PATIENCE;
     use super::*;
 
     static TIME: AtomicU64 = AtomicU64::new(0);
 
     /// A microsecond's ticks.
-    const CLOCK: Clock = Clock { now: || TIME.load(SeqCst), frequency: 1_000_000 };
+    const CLOCK: Clock = Clock { now: || TIME.load(SeqCst), frequency: 1_000_000, relax: || {} };
 
     #[test]
     fn all_is_counted_and_nobody_leaves_early() {
         let (crew, accounts) = (Crew::new(), [const { Account::new() }; 2]);
         crew.ready.store(1, SeqCst);
         crew.set_end(100);
-        let mut first = Member::join(&crew, 0, 2, || {});
+        let mut first = Member::join(&crew, 0, 2);
         let mut second = Member { crew: &crew, first: false, others: 1, finished: false };
         assert!(!crew.send_to_all(&CLOCK, &accounts, |_| {}));
         accounts[0].take(7);
@@ -254,11 +178,6 @@ mod tests {
         assert!(second.may_leave(true) && !first.may_leave(true));
         second.leave();
         assert!(first.may_leave(true));
-        let (mut sums, mut text) = (Sums::default(), String::new());
-        assert_eq!(sums.add(&mut text, &accounts[0], "IPI", 0, 0), 1);
-        assert_eq!(sums.add(&mut text, &accounts[1], "IPI", 0, 1), 2);
-        assert_eq!(text, "@error IPI 0 at CPU 1: sent 1, taken 2, lost and doubled [0, 1]\n");
-        assert_eq!((sums.lost, sums.doubled, sums.slowest), (0, 1, 7));
         accounts[0].send(100);
         assert!(!accounts[0].is_lost(&CLOCK));
         TIME.store(101 + PATIENCE, SeqCst);
@@ -267,7 +186,7 @@ mod tests {
 
     #[test]
     fn moments_are_ahead() {
-        let clock = Clock { now: || 1234, frequency: 1 };
+        let clock = Clock { now: || 1234, frequency: 1, relax: || {} };
         let mut grid = Grid::new(1200, 100, 50);
         assert_eq!(grid.next(&clock), 1250);
         assert_eq!(grid.next(&clock), 1250);

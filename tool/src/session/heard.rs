@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is heard from a machine: the messages of the link, owned, and their form for programs.
+
+use serde::{Serialize, Serializer};
+use turnstile_link::{Command, Event, Events, Exits, Outcome, Statistics, StopReason, Up, VmState};
+
+/// Something that was heard from the machine, owned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum Heard {
+    /// Plain text outside frames: the hypervisor's own.
+    Text {
+        /// The bytes, as they came.
+        #[serde(serialize_with = "lossy")]
+        text: Vec<u8>,
+    },
+    /// The hypervisor is there.
+    Hello {
+        /// The version of the link.
+        version: u16,
+        /// The hypervisor's own version.
+        hypervisor: String,
+        /// The physical CPUs in use.
+        cpus: u16,
+        /// The number of VMs.
+        vms: u8,
+    },
+    /// A VM, after [`Heard::Hello`].
+    Vm {
+        /// Its index.
+        vm: u8,
+        /// Its name.
+        name: String,
+        /// Its vCPUs.
+        vcpus: u16,
+        /// Whether it runs.
+        running: bool,
+    },
+    /// What a guest wrote to its console.
+    Console {
+        /// The VM.
+        vm: u8,
+        /// The bytes.
+        #[serde(serialize_with = "lossy")]
+        text: Vec<u8>,
+    },
+    /// A guest starts.
+    Started {
+        /// The VM.
+        vm: u8,
+        /// How many times it has started.
+        boots: u32,
+        /// The hypervisor's free memory in bytes.
+        free_memory: u64,
+        /// The hypervisor's free page-table pages.
+        free_tables: u32,
+    },
+    /// A guest has stopped.
+    Stopped {
+        /// The VM.
+        vm: u8,
+        /// Why.
+        #[serde(serialize_with = "serialize_reason")]
+        reason: StopReason,
+        /// Whether it starts again by itself.
+        restarts: bool,
+    },
+    /// A line about a crash.
+    Crashed {
+        /// The VM.
+        vm: u8,
+        /// The line.
+        text: String,
+    },
+    /// The hypervisor found a fault in itself.
+    Fault {
+        /// The fault.
+        text: String,
+    },
+    /// The statistics of a vCPU begin.
+    Statistics(Statistics),
+    /// A part of the statistics of one reason.
+    Exits(Exits),
+    /// A part of how often events happened to a vCPU.
+    Events(Events),
+    /// The answer to a command.
+    Reply {
+        /// The command.
+        #[serde(skip)]
+        command: Command,
+        /// What became of it.
+        #[serde(serialize_with = "serialize_outcome")]
+        outcome: Outcome,
+    },
+    /// Every VM has stopped for good.
+    Done {
+        /// How many of them crashed.
+        crashed: u8,
+    },
+}
+
+fn lossy<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(&String::from_utf8_lossy(bytes))
+}
+
+fn serialize_reason<S: Serializer>(
+    reason: &StopReason,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(describe_stop(*reason))
+}
+
+fn serialize_outcome<S: Serializer>(
+    outcome: &Outcome,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(match outcome {
+        Outcome::Accepted => "accepted",
+        Outcome::NoSuchVm => "no-such-vm",
+        Outcome::NotNow => "not-now",
+        Outcome::NotKept => "not-kept",
+    })
+}
+
+/// Says in a word why a VM stopped.
+pub fn describe_stop(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::PowerOff => "powered-off",
+        StopReason::Reset => "reset",
+        StopReason::Crash => "crashed",
+        StopReason::Killed => "stopped",
+    }
+}
+
+impl From<Up<'_>> for Heard {
+    fn from(message: Up<'_>) -> Self {
+        match message {
+            Up::Hello { version, hypervisor, cpus, vms } => {
+                Heard::Hello { version, hypervisor: hypervisor.to_owned(), cpus, vms }
+            }
+            Up::Vm { vm, name, vcpus, state } => {
+                let running = state == VmState::Running;
+                Heard::Vm { vm, name: name.to_owned(), vcpus, running }
+            }
+            Up::Console { vm, bytes } => Heard::Console { vm, text: bytes.to_vec() },
+            Up::Event { vm, event } => match event {
+                Event::Started { boots, free_memory, free_tables } => {
+                    Heard::Started { vm, boots, free_memory, free_tables }
+                }
+                Event::Stopped { reason, restarts } => Heard::Stopped { vm, reason, restarts },
+                Event::Crashed { text } => Heard::Crashed { vm, text: text.to_owned() },
+            },
+            Up::Fault { text } => Heard::Fault { text: text.to_owned() },
+            Up::Statistics(statistics) => Heard::Statistics(statistics),
+            Up::Exits(exits) => Heard::Exits(exits),
+            Up::Events(events) => Heard::Events(events),
+            Up::Reply { command, outcome } => Heard::Reply { command, outcome },
+            Up::Done { crashed } => Heard::Done { crashed },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_a_stable_form_for_programs() {
+        let heard = Heard::Stopped { vm: 0, reason: StopReason::PowerOff, restarts: false };
+        let json = serde_json::to_string(&heard).unwrap();
+        assert_eq!(json, r#"{"type":"stopped","vm":0,"reason":"powered-off","restarts":false}"#);
+        let json = serde_json::to_string(&Heard::Console { vm: 2, text: b"a\n".to_vec() }).unwrap();
+        assert_eq!(json, r#"{"type":"console","vm":2,"text":"a\n"}"#);
+    }
+}

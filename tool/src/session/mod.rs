@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A running machine: the QEMU process, what is heard on its serial line, and what is said to it.
+
+mod heard;
+mod listener;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ExitStatus};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use turnstile_link::{Command, Down, MAX_BYTES, Message};
+
+pub use heard::{Heard, describe_stop};
+pub use listener::Listener;
+
+use crate::failure::{Context, Result};
+use crate::qemu::Boot;
+
+/// How many times more wall time than processor time a machine may take.
+const WALL_FACTOR: u32 = 10;
+
+/// News from a session.
+#[derive(Debug)]
+pub enum Notice {
+    /// Something was heard on the serial line.
+    Heard(Heard),
+    /// The serial line has closed: QEMU ends.
+    Ended {
+        /// How many frames could not be read.
+        lost: u32,
+    },
+}
+
+/// A machine that runs.
+pub struct Session {
+    child: Child,
+    input: Option<ChildStdin>,
+    messages: std::thread::JoinHandle<String>,
+    begin: Instant,
+}
+
+/// How QEMU ended.
+#[derive(Debug)]
+pub struct Ending {
+    /// Its status.
+    pub status: ExitStatus,
+    /// What it wrote on its standard error.
+    pub messages: String,
+    /// The processor time that it used.
+    pub used: Duration,
+}
+
+impl Session {
+    /// Starts QEMU; what is heard goes to `sender`.
+    pub fn start<E>(boot: &Boot, program: &Path, sender: Sender<E>) -> Result<Self>
+    where
+        E: From<Notice> + Send + 'static,
+    {
+        let mut child = boot.start(program)?;
+        let framed = boot.append.contains("link=framed");
+        let input = child.stdin.take();
+        let output = child.stdout.take();
+        let errors = child.stderr.take();
+        std::thread::spawn(move || {
+            let mut listener = Listener::new(framed);
+            let mut buffer = [0; 4096];
+            let mut output = output;
+            while let Some(count) = output.as_mut().and_then(|output| output.read(&mut buffer).ok()) {
+                let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
+                for heard in listener.hear(bytes) {
+                    if sender.send(Notice::Heard(heard).into()).is_err() {
+                        return;
+                    }
+                }
+            }
+            for heard in listener.finish() {
+                let _ = sender.send(Notice::Heard(heard).into());
+            }
+            let _ = sender.send(Notice::Ended { lost: listener.lost() }.into());
+        });
+        let messages = std::thread::spawn(move || {
+            let mut text = String::new();
+            if let Some(errors) = errors {
+                for line in BufReader::new(errors).lines().map_while(std::result::Result::ok) {
+                    text.push_str(&line);
+                    text.push('\n');
+                }
+            }
+            text
+        });
+        Ok(Session { child, input, messages, begin: Instant::now() })
+    }
+
+    /// Sends bytes as they are: for a line without frames.
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        if let Some(input) = &mut self.input {
+            // A QEMU that ended reads nothing; its ending is noticed on the other pipe.
+            let _ = input.write_all(bytes).and_then(|()| input.flush());
+        }
+    }
+
+    /// Types into a VM's console.
+    pub fn type_into(&mut self, vm: u8, bytes: &[u8]) {
+        for bytes in bytes.chunks(MAX_BYTES) {
+            self.send(&Down::Input { vm, bytes });
+        }
+    }
+
+    /// Tells the hypervisor what to do.
+    pub fn command(&mut self, command: Command) {
+        self.send(&Down::Command(command));
+    }
+
+    fn send(&mut self, message: &impl Message) {
+        let mut frame = Vec::new();
+        // Chunks of MAX_BYTES and commands always fit.
+        let _ = turnstile_link::send(message, |bytes| frame.extend_from_slice(bytes));
+        self.send_raw(&frame);
+    }
+
+    /// Says whether the machine has run for too long: QEMU used more processor time than `limit`, which does not
+    /// grow while this computer runs something else; or, for a machine that sleeps, ten times that has passed.
+    pub fn exceeds(&self, limit: Duration) -> bool {
+        self.exceeds_with(limit, self.cpu_time())
+    }
+
+    /// The same as [`Session::exceeds`], for whoever has just read the processor time.
+    pub fn exceeds_with(&self, limit: Duration, used: Duration) -> bool {
+        used > limit || self.begin.elapsed() > limit * WALL_FACTOR
+    }
+
+    /// The processor time that QEMU has used.
+    pub fn cpu_time(&self) -> Duration {
+        cpu_time(self.child.id()).unwrap_or_default()
+    }
+
+    /// Ends QEMU at once.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+    }
+
+    /// Waits for QEMU's end.
+    pub fn wait(mut self) -> Result<Ending> {
+        let doing = || "cannot wait for QEMU".to_owned();
+        // What a process used is forgotten when its status is taken.
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&self.child)), ended).context(doing)?;
+        let used = self.cpu_time();
+        let status = self.child.wait().context(doing)?;
+        let messages = self.messages.join().unwrap_or_default();
+        Ok(Ending { status, messages, used })
+    }
+}
+
+/// The user and system time of a process, from `/proc` (proc(5), fields 14 and 15 of `stat`).
+pub(crate) fn cpu_time(id: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The second field, the name, may contain spaces and brackets.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second().max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_of_this_process_grows() {
+        let id = std::process::id();
+        let before = cpu_time(id).unwrap();
+        let mut sum = 0_u64;
+        while cpu_time(id).unwrap() < before + Duration::from_millis(20) {
+            sum = (0..100_000).fold(sum, |sum, n| std::hint::black_box(sum ^ n));
+        }
+        assert!(cpu_time(id).unwrap() > before);
+    }
+}
