@@ -20,6 +20,8 @@ const TOLERANCE: f64 = 0.02;
 /// itself is not.
 const BOOKED_MORE: f64 = 2.0;
 const BOOKED_LESS: f64 = 1.0;
+/// And a few instructions in all of a run, where the hypervisor has looked at something else meanwhile.
+const BOOKED_ONCE: f64 = 0.01;
 
 /// The visits of one CPU for one reason, as they are in one operation.
 #[derive(Debug)]
@@ -237,7 +239,7 @@ fn agree(figure: &Figure, beside: f64) -> Result<()> {
         return Ok(());
     };
     let more = counter - instructions;
-    if (-BOOKED_LESS * exits..=BOOKED_MORE * exits + beside).contains(&more) {
+    if (-BOOKED_LESS * exits..=BOOKED_MORE * exits + beside + BOOKED_ONCE).contains(&more) {
         return Ok(());
     }
     Err(Failure::failed(format!(
