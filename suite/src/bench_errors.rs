@@ -80,7 +80,7 @@ fn no_plugins(layout: &Layout, folder: &Path) -> Result<()> {
                   echo 'QEMU emulator version 10.0.2'\n";
     let stand_in = write_script(folder, "without-plugins", script)?;
     let said = bench(layout, &stand_in, &["--rows", "null-hypercall"])?;
-    said.is(3, "has no support for plugins")?;
+    said.is(3, "has no plugin support")?;
     said.is(3, "plugin interface not enabled in this build")
 }
 

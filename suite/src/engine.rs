@@ -217,7 +217,7 @@ impl Player<'_> {
     /// Waits for news; fails if there can be none any more.
     fn listen(&mut self, what: &str) -> Verdict {
         if let Some(fault) = &self.record.fault {
-            return Err(format!("the hypervisor found a fault in itself: {fault}"));
+            return Err(format!("the hypervisor reported a fault of its own: {fault}"));
         }
         if self.ended {
             return Err(format!("the machine ended while {what}"));

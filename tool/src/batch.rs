@@ -93,7 +93,7 @@ pub fn run(
     let ending = session.wait()?;
     (transcript.messages, transcript.used) = (ending.messages, ending.used);
     if let Some(fault) = &transcript.fault {
-        let what = format!("the hypervisor found a fault in itself: {fault}");
+        let what = format!("the hypervisor reported a fault of its own: {fault}");
         return Err(Failure::failed(what).details(transcript.all()));
     }
     if too_long {

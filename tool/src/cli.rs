@@ -19,10 +19,10 @@ pub const ALL_ISAS: &str = "all";
 /// The longest time that can be given: a day.
 const MAX_SECONDS: Duration = Duration::from_secs(86_400);
 
-const EXITS_HELP: &str = "A guest takes about 22,000 interrupts in one second of virtual time: of its timer, of CPUs, of devices. \
-It is our own, which does nearly nothing else, or Debian's Linux, which halts, sets timers and drives its devices, too. \
-It is run without and with paravirtual EOI, and what happened meanwhile is counted: by Turnstile's own statistics, and by KVM's tracepoints. \
-The lines are those of the table with which paravirtual EOI was proposed for Linux.
+const EXITS_HELP: &str = "A guest takes about 22,000 interrupts in one second of virtual time: from its timer, CPUs and devices. \
+It is our own guest, which does almost nothing else, or Debian's Linux, which also halts, sets timers and drives its devices. \
+It runs without and with paravirtual EOI. Turnstile's own statistics and KVM's tracepoints count what happens. \
+The table has the same lines as the table in the proposal of paravirtual EOI for Linux.
 
 Exit codes: 0 counted; 1 a run failed; 2 the command line is wrong; 3 something is missing on this machine.";
 
@@ -39,7 +39,7 @@ const DEVELOPERS: &str = "For developers, in a checkout:
   ./x mutants  Change the code in small ways, and say which changes no test notices
   ./x lines    Count the lines of code of each architecture's image, by layer";
 
-/// Builds virtual machines for the Turnstile hypervisor, runs them, and measures what every exit costs.
+/// Builds and runs virtual machines for the Turnstile hypervisor, and measures what every exit costs.
 #[derive(Debug, Parser)]
 #[command(name = "turnstile", version, about, after_help = format!("{DEVELOPERS}\n\n{EXIT_CODES}"))]
 #[command(arg_required_else_help = true, max_term_width = 100)]
@@ -52,7 +52,7 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Commands {
-    /// Show everything from nothing: fetch, build, boot Linux, measure, print the table
+    /// Show everything from scratch: fetch, build, boot Linux, measure, print the table
     #[command(after_help = EXIT_CODES)]
     Demo(Demo),
     /// Run the machine that FILE describes and attach its consoles
@@ -70,13 +70,13 @@ pub enum Commands {
     /// Show live what the exits of a running system cost
     #[command(after_long_help = TOP_HELP)]
     Top(Top),
-    /// Say what is wrong with a configuration, before anything boots
+    /// List the problems in a configuration, before anything boots
     #[command(after_help = EXIT_CODES)]
     Check(Check),
     /// Write the hypervisor's image and the bundle of a machine
     #[command(after_help = EXIT_CODES)]
     Build(Build),
-    /// Say what is missing on this machine and how to get it
+    /// List what is missing on this machine and how to get it
     #[command(after_help = EXIT_CODES)]
     Doctor(Doctor),
 }
@@ -85,39 +85,39 @@ const RUN_HELP: &str = "\
 Keys, after Ctrl-A: h help · n p next and previous VM · 1-9 that VM · a all together · r restart · s stop · \
 x leave · Ctrl-A sends itself.
 
-In a pipe there are no keys: every VM's lines are written to standard output, with the VM's name when there are \
-several, and standard input goes to the first VM. What the hypervisor and the tool say goes to standard error. Input \
-that is piped in before the guest reads its console may be lost: wait for its prompt.
+In a pipe there are no keys: every VM's lines go to standard output, with the VM's name when there are \
+several, and standard input goes to the first VM. Messages of the hypervisor and the tool go to standard error. Input \
+that arrives before the guest reads its console may be lost: wait for its prompt.
 
 Exit codes: 0 all VMs powered off, or you left; 1 a VM crashed, or QEMU died; 2 FILE is wrong; 3 something is \
 missing on this machine; 128+n after signal n.";
 
 const TOP_HELP: &str = "\
-Without FILE it reads from a `turnstile run` that is going on, whose consoles stay where they are: start that with \
+Without FILE it reads from a running `turnstile run`, which keeps its consoles: start that with \
 --statistics, or write `statistics = true` for its VMs. With FILE it boots the machine itself, with the statistics of \
 all VMs on and without their consoles.
 
 Keys: h help · s sort · r reverse · f filter by VM · v fold the vCPUs · t times since the start · space pause · \
 + - interval · arrows scroll · q quit.
 
-Rates and shares are by the machine's own counter. A cost is the time from the exit to the entry, without the \
+Rates and shares use the machine's own counter. A cost is the time from the exit to the entry, without the \
 statistics' own work; waiting does not count.
 
-Exit codes: 0 you left; 1 the machine failed, or there is none to read from; 2 the command line or FILE is wrong; \
+Exit codes: 0 you left; 1 the machine failed, or no session is running; 2 the command line or FILE is wrong; \
 3 something is missing on this machine; 128+n after signal n.";
 
 const BENCH_HELP: &str = "\
-The numbers are instructions executed outside the guest for one operation, counted by a plugin of QEMU's; they are \
-exact and the same in every run. They are not cycles. Columns with a star are recorded figures: --subjects measures them.
+The numbers are instructions executed outside the guest for one operation, counted by a QEMU plugin. They are \
+exact and repeatable. They are not cycles. Columns with a star are recorded figures: --subjects measures them.
 
-Exit codes: 0 measured (and within the budgets, with --check); 1 not, or not everything: what could be measured is \
+Exit codes: 0 measured (and within the budgets, with --check); 1 a measurement failed; the other figures are \
 shown; 2 the command line is wrong; 3 something is missing on this machine.";
 
 const METER_HELP: &str = "\
-QEMU is started with the meter added, on this terminal; when it ends, the visits outside the guest are listed by CPU, reason \
-and place. A guest is told by privilege (arm64: EL1 and EL0 behind stage 2; POWER: MSR[HV] clear); x86: by VMRUN and the \
-control block behind it. \
-For counts that are the same in every run, add to QEMU's arguments: -accel tcg,thread=single -icount shift=0,sleep=off \
+Starts QEMU with the meter on this terminal. When it ends, lists the visits outside the guest by CPU, reason \
+and place. The meter recognizes a guest by privilege (arm64: EL1 and EL0 with stage 2; POWER: MSR[HV] clear) or, on x86, by VMRUN and the \
+control block. \
+For repeatable counts, add to QEMU's arguments: -accel tcg,thread=single -icount shift=0,sleep=off \
 -seed 1 -rtc base=2024-01-01T00:00:00,clock=vm.
 
 Exit codes: 0 measured; 1 QEMU failed, or no guest was seen; 2 the command line is wrong; 3 something is missing on this \
@@ -162,13 +162,13 @@ pub struct Run {
     /// Boot this hypervisor's image instead of building it
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
-    /// End when QEMU has used this many seconds of processor time, or ten times that has passed
+    /// Stop when QEMU has used this many seconds of processor time, or when ten times that has passed
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
     /// Which QEMU is used.
     #[command(flatten)]
     pub qemu: QemuChoice,
-    /// One more argument for QEMU; may be repeated
+    /// One more argument for QEMU; can be repeated
     #[arg(long = "qemu-arg", value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub qemu_args: Vec<OsString>,
 }
@@ -179,7 +179,7 @@ pub struct Bench {
     /// The architecture
     #[arg(long, value_name = "ISA", default_value = "arm64", value_parser = ["arm64", "x86_64", "power64", ALL_ISAS])]
     pub isa: String,
-    /// Whom to measure; the others are shown with recorded figures
+    /// The hypervisors to measure; the table shows recorded figures for the others
     #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',', default_value = "turnstile")]
     #[arg(value_parser = ["turnstile", "kvm-vhe", "kvm-nvhe", "kvm-6.1-vhe", "xen", "kvm-svm", "kvm-6.1-svm", "kvm-hv", "kvm-hv-off", ALL_SUBJECTS])]
     pub subjects: Vec<String>,
@@ -189,16 +189,16 @@ pub struct Bench {
     /// Iterations of each guest
     #[arg(long, value_name = "N", default_value_t = ITERATIONS, value_parser = clap::value_parser!(u64).range(FEWEST..=1 << 32))]
     pub iterations: u64,
-    /// On which machines, and so in which modes of Turnstile; the other subjects are measured on the usual one
+    /// The machines on which to measure Turnstile, and so its modes; the other subjects use the default one
     /// [default: max-gicv3, q35-max]
     #[arg(long, value_name = "PLATFORM,…", value_delimiter = ',', conflicts_with = "native")]
     #[arg(value_parser = PossibleValuesParser::new(Platform::names()))]
     pub platform: Vec<String>,
-    /// Measure Turnstile with the statistics of its VM's exits on, which have budgets of their own
+    /// Measure Turnstile with exit statistics on; this has separate budgets
     #[arg(long)]
     pub statistics: bool,
     /// Measure Turnstile with mitigations of speculative execution: auto (what the CPU needs); on arm64 loop:K, firmware; on
-    /// x86_64 some of barrier, fill, clear, switch with + between them; on POWER assisted, software; usually off
+    /// x86_64 some of barrier, fill, clear, switch, joined by +; on POWER assisted, software; off by default
     #[arg(long, value_name = "CHOICE", conflicts_with_all = ["native", "from", "ablate", "check", "update_budgets"])]
     pub mitigations: Option<String>,
     /// Also show how many operations of each class a row takes
@@ -207,10 +207,10 @@ pub struct Bench {
     /// Also show which instructions run in one operation
     #[arg(long)]
     pub trace: bool,
-    /// Also measure what techniques are worth, by going without each of them, and without all
+    /// Also measure without each technique, and without all, to show what they save
     #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, default_missing_value = "all", conflicts_with_all = ["statistics", "platform"])]
     pub ablate: Option<String>,
-    /// Show a file that --save wrote, and measure nothing; several, of different architectures, are one report
+    /// Show a file that --save wrote, and measure nothing; repeat it to combine architectures in one report
     #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "platform", "ablate", "statistics", "check", "update_budgets", "program"])]
     pub from: Vec<PathBuf>,
     /// Write JSON instead of the table
@@ -222,7 +222,7 @@ pub struct Bench {
     /// Also write the report, a page for the browser, to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Estimate cycles by the model in this file, as those in bench/weights
+    /// Estimate cycles with the model in this file, such as those in bench/weights
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// Measure time and cycles of Linux KVM on this machine itself, instead of instructions in QEMU
@@ -234,7 +234,7 @@ pub struct Bench {
     /// Lower the budgets to what was measured, and record the instructions that ran
     #[arg(long, conflicts_with = "check")]
     pub update_budgets: bool,
-    /// With --update-budgets: raise budgets, too
+    /// With --update-budgets: also raise budgets
     #[arg(long, requires = "update_budgets")]
     pub allow_raise: bool,
     /// Which QEMU is used.
@@ -245,15 +245,15 @@ pub struct Bench {
 /// `exits`
 #[derive(Debug, Args)]
 pub struct Exits {
-    /// Whom to count
+    /// The hypervisors to count
     #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',', default_value = "turnstile,kvm-svm")]
     #[arg(value_parser = ["turnstile", "kvm-svm", "kvm-6.1-svm"])]
     pub subjects: Vec<String>,
-    /// Which guests: our own, which does nearly nothing but take interrupts, and Debian's Linux
+    /// The guests: our own, which does almost nothing except take interrupts, and Debian's Linux
     #[arg(long, value_name = "GUEST,…", value_delimiter = ',', default_value = "load,linux")]
     #[arg(value_parser = ["load", "linux"])]
     pub guest: Vec<String>,
-    /// vCPUs of the guest; by default `load` has 1 and `linux` 2, with KVM among the subjects also 1
+    /// The guest's vCPUs; by default 1 for `load` and 2 for `linux`, and also 1 if KVM is measured
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2))]
     pub vcpus: Option<u16>,
     /// Write JSON instead of the table
@@ -270,7 +270,7 @@ pub struct Exits {
 /// `meter`
 #[derive(Debug, Args)]
 pub struct Meter {
-    /// Only code in this range is the guest's; may be repeated
+    /// Only code in this range belongs to the guest; can be repeated
     #[arg(long, value_name = "0xSTART-0xEND", value_parser = crate::meter::parse_range)]
     pub guest: Vec<std::ops::Range<u64>>,
     /// List the instructions of the most frequent visit
@@ -279,10 +279,10 @@ pub struct Meter {
     /// Write the reading as JSON instead of the table
     #[arg(long)]
     pub json: bool,
-    /// Names of functions: an ELF file, or lines as in /proc/kallsyms and System.map; may be repeated
+    /// Function names: an ELF file, or lines as in /proc/kallsyms and System.map; can be repeated
     #[arg(long, value_name = "FILE")]
     pub symbols: Vec<PathBuf>,
-    /// List so many groups of visits
+    /// List this many groups of visits
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// QEMU's command line
@@ -293,9 +293,9 @@ pub struct Meter {
 /// `top`
 #[derive(Debug, Args)]
 pub struct Top {
-    /// The description of a machine to boot; without it a running session is read
+    /// The description of a machine to boot; without it, read from a running session
     pub file: Option<PathBuf>,
-    /// The session to read, when several are running: its name or its process
+    /// Which session to read when several are running: its name or process number
     #[arg(long, value_name = "NAME", conflicts_with = "file")]
     pub session: Option<String>,
     /// Print one reading and end
@@ -304,13 +304,13 @@ pub struct Top {
     /// With --once: write JSON
     #[arg(long, requires = "once")]
     pub json: bool,
-    /// With --once: read after so many seconds
+    /// With --once: read after this many seconds
     #[arg(long, value_name = "SECONDS", requires = "once", value_parser = seconds)]
     pub after: Option<Duration>,
-    /// Read every so many seconds
+    /// Seconds between readings
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, conflicts_with = "once")]
     pub interval: Duration,
-    /// By what the reasons are sorted
+    /// How to sort the reasons
     #[arg(long, value_name = "KEY", default_value = "rate")]
     pub sort: Sort,
     /// Only this VM
@@ -348,10 +348,10 @@ pub struct Build {
     /// Write the files of a bootable card for this board; the same as `board` in FILE
     #[arg(long, value_enum)]
     pub board: Option<Board>,
-    /// Where image and bundle go [default: target/machines/NAME]
+    /// Where to write the image and the bundle [default: target/machines/NAME]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Take this hypervisor's image instead of building it
+    /// Use this hypervisor image instead of building one
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
 }

@@ -155,13 +155,13 @@ fn build_files(mut boot: Boot, folder: &Path) -> Result<()> {
         show(&menu);
     }
     let program = Path::new(isa.emulator());
-    println!("\nTo boot them with consoles as plain text:\n\n{}\n", boot.shown(program));
+    println!("\nTo boot them with plain-text consoles:\n\n{}\n", boot.shown(program));
     match isa {
-        Isa::Arm64 => println!("Another boot loader passes the bundle as the initial RAM disk."),
+        Isa::Arm64 => println!("Other boot loaders must pass the bundle as the initial RAM disk."),
         Isa::Power64 => {
             println!("skiboot's boot loader, Petitboot, passes the bundle as the initial RAM disk.")
         }
-        Isa::X86_64 => println!("GRUB passes the bundle as a module: grub.cfg is an entry for its menu."),
+        Isa::X86_64 => println!("GRUB passes the bundle as a module: grub.cfg has the menu entry."),
     }
     Ok(())
 }

@@ -56,7 +56,7 @@ const WIDTH: usize = 100;
 pub fn demo(layout: &Layout, options: &cli::Demo) -> Result<()> {
     let begin = Instant::now();
     setup::space::ensure(layout, setup::space::DEMO)?;
-    heading("1. What it takes");
+    heading("1. What it uses");
     let mut emulators = Vec::new();
     for isa in Isa::ALL {
         emulators.push((isa, prepare(layout, isa, options)?));
@@ -80,9 +80,9 @@ pub fn demo(layout: &Layout, options: &cli::Demo) -> Result<()> {
     println!("  ./x run examples/x86-linux.toml    the same on a PC");
     println!("  ./x run examples/power-linux.toml  the same on POWER");
     println!("  ./x run examples/two-linux.toml    two guests: Ctrl-A n switches, `reboot -f` restarts one");
-    println!("  ./x bench --isa x86_64             the table of PCs alone");
-    println!("  ./x bench --subjects all           the table with the other hypervisors measured, too");
-    println!("  ./x check FILE.toml                says what is wrong with a machine of your own");
+    println!("  ./x bench --isa x86_64             the table for PCs");
+    println!("  ./x bench --subjects all           the table, with the other hypervisors also measured");
+    println!("  ./x check FILE.toml                lists the problems in a configuration of your own");
     println!("  ./x test                           the whole test suite");
     println!("\n{:.0} seconds in all.", begin.elapsed().as_secs_f64());
     Ok(())

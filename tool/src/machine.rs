@@ -28,7 +28,7 @@ pub fn prepare(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&P
         let what =
             format!("QEMU's {} has {}, not {}", machine.board, show_size(most), show_size(memory.value));
         return Err(Failure::usage(what)
-            .help("leave `memory` out of [machine] to run it here; `build` writes it for the board"));
+            .help("omit `memory` in [machine] to run it here; `build` writes it for the board"));
     }
     let mut boot = assemble(layout, loaded, folder, image)?;
     boot.dtb = match machine.board {

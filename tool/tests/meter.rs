@@ -28,7 +28,7 @@ fn a_program_that_is_not_there() {
     command
         .assert()
         .code(3)
-        .stderr(contains("there is no program qemu-system-nothing").and(contains("help: ")));
+        .stderr(contains("cannot find the program qemu-system-nothing").and(contains("help: ")));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn wrong_arguments() {
         (["--guest", "0x10-0x10"], 2, "the end is not above the start"),
         (["--guest", "16-32"], 2, "expected two addresses like"),
         (["--symbols", "nothing.map"], 2, "cannot read symbols from nothing.map"),
-        (["--symbols", "program"], 2, "program has no symbols of code"),
+        (["--symbols", "program"], 2, "program has no code symbols"),
     ] {
         let mut command = folder.turnstile();
         command.arg("meter").args(arguments).arg("--").arg(&qemu);

@@ -57,7 +57,7 @@ fn one_reading_as_a_table() {
 #[test]
 fn what_cannot_be_done_is_said() {
     let folder = Folder::with_vms(&["one"]);
-    top(&folder, &["m.toml"]).assert().code(2).stderr(contains("no terminal").and(contains("--once")));
+    top(&folder, &["m.toml"]).assert().code(2).stderr(contains("not a terminal").and(contains("--once")));
     top(&folder, &["--once"])
         .assert()
         .code(1)

@@ -13,12 +13,12 @@ pub fn judge(leave: &Leave, outcome: &Outcome, ending: &Ending) -> Result<()> {
         Leave::Signal(signal) => return Err(Failure::signal(*signal)),
         Leave::Limit(limit) => {
             let what = format!("stopped: QEMU has used its {} s of processor time", limit.as_secs());
-            return Err(Failure::failed(what).help("give a larger --timeout, or none"));
+            return Err(Failure::failed(what).help("use a larger --timeout, or none"));
         }
         Leave::MachineEnded => {}
     }
     if let Some(fault) = &outcome.fault {
-        return Err(Failure::failed(format!("the hypervisor found a fault in itself: {fault}"))
+        return Err(Failure::failed(format!("the hypervisor reported a fault of its own: {fault}"))
             .help("please report it with the lines above"));
     }
     if outcome.lost > 0 {
@@ -52,7 +52,7 @@ fn describe(ending: &Ending) -> String {
     use std::os::unix::process::ExitStatusExt;
     match ending.status.signal() {
         Some(9) => "it was killed (signal 9)".to_owned(),
-        Some(signal) => format!("it was ended by signal {signal}"),
+        Some(signal) => format!("signal {signal} ended it"),
         None => ending.status.to_string(),
     }
 }

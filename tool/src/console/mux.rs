@@ -235,7 +235,7 @@ impl Mux {
                 actions.push(self.remark("every VM has stopped"));
             }
             Heard::Reply { outcome: turnstile_link::Outcome::NotNow, .. } => {
-                actions.push(self.remark("that VM is not in a state in which this can be done"));
+                actions.push(self.remark("that VM's present state does not allow this"));
             }
             Heard::Hello { .. }
             | Heard::Statistics(_)

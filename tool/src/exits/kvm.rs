@@ -83,7 +83,7 @@ fn counted(guest: Guest, said: &str) -> std::result::Result<Counts, String> {
             return Err(format!("the monitor reports: {}", printable(error)));
         }
         if let Some(mark) = [LINUX_BEGIN, LINUX_END].into_iter().find(|mark| !says(mark)) {
-            return Err(format!("the guest never said \"{mark}\""));
+            return Err(format!("the guest never printed \"{mark}\""));
         }
     }
     let load = said.lines().find_map(Load::parse).ok_or("the guest did not report")?;
@@ -116,8 +116,8 @@ mod tests {
     #[test]
     fn what_is_missing_has_a_name() {
         let fails = |said: String| counted(Guest::Linux, &said).unwrap_err();
-        assert_eq!(fails(SAID.replace("begin", "")), "the guest never said \"turnstile: load begin\"");
-        assert_eq!(fails(SAID.replace("end", "")), "the guest never said \"turnstile: load end\"");
+        assert_eq!(fails(SAID.replace("begin", "")), "the guest never printed \"turnstile: load begin\"");
+        assert_eq!(fails(SAID.replace("end", "")), "the guest never printed \"turnstile: load end\"");
         assert_eq!(fails(SAID.replace("interrupts", "")), "the guest did not report");
         assert_eq!(fails(SAID.replace("exit 7", "exit 0")), "KVM counted nothing");
         assert!(fails(format!("{SAID}@error no\n")).contains("the monitor reports: no"));

@@ -8,7 +8,7 @@ use super::{Counts, Pair};
 
 /// Prints all pairs, a table for each guest with as many vCPUs.
 pub fn print(pairs: &[Pair]) {
-    println!("What happened in one second of a load of interrupts, without and with paravirtual EOI.");
+    println!("What happened in one second of interrupt load, without and with paravirtual EOI.");
     for pairs in pairs.chunk_by(|one, other| (one.guest, one.vcpus) == (other.guest, other.vcpus)) {
         println!("\n{}\n{}", heading(pairs), table(pairs));
         for pair in pairs {

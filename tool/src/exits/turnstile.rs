@@ -178,7 +178,7 @@ impl Run {
             Heard::Console { text, .. } => self.console.push_str(&String::from_utf8_lossy(text)),
             Heard::Crashed { text, .. } => return Err(format!("the guest crashed: {text}")),
             Heard::Fault { text } => {
-                return Err(format!("the hypervisor found a fault in itself: {text}"));
+                return Err(format!("the hypervisor reported a fault of its own: {text}"));
             }
             _ => {}
         }

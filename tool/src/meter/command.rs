@@ -25,9 +25,8 @@ pub fn meter(layout: &Layout, options: &cli::Meter) -> Result<()> {
             Some(PathBuf::from(program)).filter(|path| path.components().count() > 1 && path.is_file())
         })
         .ok_or_else(|| {
-            let what = format!("there is no program {}", program.to_string_lossy());
-            Failure::missing(what)
-                .help("behind -- belongs a QEMU command line: -- qemu-system-aarch64 -machine …")
+            let what = format!("cannot find the program {}", program.to_string_lossy());
+            Failure::missing(what).help("put a QEMU command line after --: -- qemu-system-aarch64 -machine …")
         })?;
     // What names no symbols is better known before the run than after it.
     let symbols = options.symbols.iter().map(|file| Symbols::from_file(file)).collect::<Result<Vec<_>>>();
@@ -59,7 +58,7 @@ fn run(qemu: &mut Command, out: &Path) -> Result<ExitStatus> {
     }
     // Ctrl-C goes to QEMU, too, which ends in order and writes the reading: the tool waits for that.
     signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default())
-        .context(|| "cannot listen to signals".into())?;
+        .context(|| "cannot listen for signals".into())?;
     qemu.status().context(|| format!("cannot start {}", qemu.get_program().to_string_lossy()))
 }
 
@@ -71,9 +70,7 @@ fn supports_plugins(program: &Path) -> Result<()> {
         String::from_utf8_lossy(&output.context(|| format!("cannot start {shown}"))?.stdout).into_owned();
     if !help.contains("QEMU emulator version") {
         let what = format!("{shown} is not QEMU (its --help does not say so)");
-        return Err(
-            Failure::usage(what).help("behind -- belongs a QEMU command line: -- qemu-system-aarch64 …")
-        );
+        return Err(Failure::usage(what).help("put a QEMU command line after --: -- qemu-system-aarch64 …"));
     }
     if !help.contains("-plugin ") {
         let what = format!("{shown} cannot load plugins");
@@ -86,12 +83,12 @@ fn supports_plugins(program: &Path) -> Result<()> {
 /// The failure of a run that left no reading.
 fn cut_short(program: &Path, status: ExitStatus) -> Failure {
     let failure = match status.signal() {
-        Some(signal) => Failure::failed(format!("QEMU was killed by signal {signal}: there is no reading")),
+        Some(signal) => Failure::failed(format!("signal {signal} killed QEMU, so there is no reading")),
         None => {
             Failure::failed(format!("{} ended with {status} before there was a reading", program.display()))
         }
     };
-    failure.help("what it said above tells why; to end a machine that does not end by itself, press Ctrl-C or use quit")
+    failure.help("its output above says why; to end a machine that does not stop, press Ctrl-C or use quit")
 }
 
 /// Prints the reading, as JSON or for people.
@@ -122,5 +119,5 @@ fn no_guest(reading: &Reading) -> Failure {
         _ => "did the hypervisor start one?",
     };
     Failure::failed("no guest was seen")
-        .help(format!("{rule}\nIf --guest was given: is it where the guest's code is?"))
+        .help(format!("{rule}\nIf you gave --guest: does the range contain the guest's code?"))
 }

@@ -94,10 +94,10 @@ impl Reading {
         let text =
             fs::read_to_string(path).context(|| format!("the meter wrote nothing to {}", path.display()))?;
         let reading: Reading =
-            serde_json::from_str(&text).context(|| format!("{} is no reading", path.display()))?;
+            serde_json::from_str(&text).context(|| format!("{} is not a reading", path.display()))?;
         match reading.schema {
             SCHEMA => Ok(reading),
-            other => Err(Failure::failed(format!("{} is of version {other}", path.display()))),
+            other => Err(Failure::failed(format!("{} has version {other}", path.display()))),
         }
     }
 }

@@ -135,7 +135,7 @@ impl Symbols {
 }
 
 fn nothing(what: &str) -> Failure {
-    Failure::failed(format!("{what} has no symbols of code")).help(
+    Failure::failed(format!("{what} has no code symbols")).help(
         "symbols come from an ELF file that is not stripped, or from lines `address type name` as in \
                        /proc/kallsyms (read by root) and System.map",
     )
@@ -205,7 +205,7 @@ ffff800080040000 W _ZN4core3fmt5write17h0123456789abcdefE
     fn says_when_there_are_no_symbols() {
         for text in ["", "hello\n", "0000000000000000 T hidden\n", "1000 D data\n"] {
             let failure = Symbols::from_table(text).unwrap_err();
-            assert!(failure.to_string().contains("no symbols of code"), "{failure}");
+            assert!(failure.to_string().contains("no code symbols"), "{failure}");
         }
     }
 

@@ -72,7 +72,7 @@ pub enum Heard {
         /// The line.
         text: String,
     },
-    /// The hypervisor found a fault in itself.
+    /// The hypervisor reports a fault of its own.
     Fault {
         /// The fault.
         text: String,

@@ -56,7 +56,7 @@ impl Apt {
 
     fn prepare(folder: &Path, architecture: Option<&'static str>) -> Result<Self> {
         if find_program("apt-get").is_none() {
-            return Err(Failure::missing("apt-get is not on this machine, and the tool fetches with it")
+            return Err(Failure::missing("this machine has no apt-get, which the tool needs for downloads")
                 .help("use Debian 12 or newer (a container will do)"));
         }
         if !Path::new(KEYRING).is_file() {
@@ -172,7 +172,7 @@ fn mirror() -> Result<String> {
     }
     let texts = system_sources().into_iter().map(|file| fs::read_to_string(file).unwrap_or_default());
     texts.filter_map(|text| mirror_in(&text)).next().ok_or_else(|| {
-        Failure::missing("apt's sources name no mirror of Debian").help(format!(
+        Failure::missing("apt's sources name no Debian mirror").help(format!(
             "set {MIRROR_VARIABLE} to the address of one, as it would stand in apt's sources (it ends in /debian)"
         ))
     })

@@ -153,7 +153,7 @@ pub(super) const fn kernel_file(isa: Isa) -> &'static str {
 /// the others add a suffix to it.
 pub(super) fn unpack(package: &Path, prefix: &str, to: &Path) -> Result<()> {
     let (Some(folder), Some(name)) = (to.parent(), to.file_name()) else {
-        return Err(Failure::failed(format!("{} is no file", to.display())));
+        return Err(Failure::failed(format!("{} is not a file", to.display())));
     };
     unpack_all(package, &[(prefix, &*name.to_string_lossy())], folder)
 }

@@ -216,7 +216,7 @@ fn room(layout: &Layout) -> Finding {
     let found = format!("{} free", space::gib(free));
     let built = space::built(layout);
     let [demo, suite] = [space::DEMO, space::SUITE].map(|all| all.saturating_sub(built));
-    let advice = |what: &str, room: u64| format!("make {} of room for {what}", space::gib(room));
+    let advice = |what: &str, room: u64| format!("free {} of disk space for {what}", space::gib(room));
     match free {
         _ if free < demo => Finding::missing(WHAT, found, advice("build products and downloads", demo)),
         _ if free < suite => Finding { how: advice("`./x test`", suite), ..Finding::ok(WHAT, found) },

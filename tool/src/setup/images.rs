@@ -146,7 +146,7 @@ fn advice(said: &str) -> Option<&'static str> {
         );
     }
     if says(&["spurious network error", "failed to download from `https://"]) {
-        return Some("cargo needs the network once, for crates; behind a proxy set https_proxy");
+        return Some("cargo needs the network once, to download crates; behind a proxy, set https_proxy");
     }
     let toolchain = says(&["target may not be installed", "rustup"]);
     toolchain.then_some("run `./x` from the checkout: it installs what rust-toolchain.toml names")

@@ -47,7 +47,7 @@ impl Program {
     pub fn advice(&self) -> String {
         match qemu::debian_release() {
             Some(_) => format!("as root: apt-get update && apt-get install {}", self.packages.join(" ")),
-            None => format!("install {} by your system's package manager", self.name),
+            None => format!("install {} with your system's package manager", self.name),
         }
     }
 }

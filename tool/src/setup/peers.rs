@@ -202,7 +202,7 @@ fn ensure(layout: &Layout, source: &Source) -> Result<Peer> {
     fetch(&folder, source)
         .map_err(|failure| failure.context_line(&format!("{} cannot be fetched", source.title)))?;
     cached(&folder, source)
-        .ok_or_else(|| Failure::failed(format!("{} is not where it was put", source.title)))
+        .ok_or_else(|| Failure::failed(format!("{} is not where it was stored", source.title)))
 }
 
 fn cached(folder: &Path, source: &Source) -> Option<Peer> {

@@ -87,7 +87,7 @@ pub fn ensure(layout: &Layout, isa: Isa, choice: Option<&Path>) -> Result<Qemu> 
         Found::Nothing => format!("{} is not installed", isa.emulator()),
     };
     if choice.is_some() {
-        return Err(Failure::missing(problem).help("name another one with --qemu, or leave --qemu out"));
+        return Err(Failure::missing(problem).help("name another one with --qemu, or omit --qemu"));
     }
     let Some(release) = debian_release() else {
         return Err(Failure::missing(problem).help(advice(isa)));
@@ -100,7 +100,7 @@ pub fn ensure(layout: &Layout, isa: Isa, choice: Option<&Path>) -> Result<Qemu> 
         Found::Good(qemu) => Ok(qemu),
         Found::Bad(problem) => Err(Failure::missing(problem).help(advice(isa))),
         Found::Nothing => {
-            Err(Failure::missing(format!("{} is still not there", isa.emulator())).help(advice(isa)))
+            Err(Failure::missing(format!("{} is still missing", isa.emulator())).help(advice(isa)))
         }
     }
 }
@@ -114,10 +114,10 @@ pub fn can_load(qemu: &Qemu, plugin: &Path) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let what = format!("{} has no support for plugins, which the meter is", qemu.path.display());
-    Err(Failure::missing(what)
-        .details(String::from_utf8_lossy(&output.stderr))
-        .help("use one that was configured with --enable-plugins, as Debian's is: leave --qemu out, or name it there"))
+    let what = format!("{} has no plugin support, which the meter needs", qemu.path.display());
+    Err(Failure::missing(what).details(String::from_utf8_lossy(&output.stderr)).help(
+        "use a QEMU configured with --enable-plugins, such as Debian's: name it with --qemu, or omit --qemu",
+    ))
 }
 
 fn install(layout: &Layout, isa: Isa, release: &str) -> Result<()> {

@@ -28,7 +28,7 @@ pub fn ensure(layout: &Layout, all: u64) -> Result<()> {
     if free >= missing {
         return Ok(());
     }
-    let what = format!("the disk is too full: {} are free, {} are needed", gib(free), gib(missing));
+    let what = format!("not enough disk space: {} are free, {} are needed", gib(free), gib(missing));
     Err(Failure::missing(what).help(format!(
         "make room on the disk of {}, or set CARGO_TARGET_DIR to a folder on another one",
         Layout::shown(layout.target())
@@ -44,7 +44,7 @@ pub fn built(layout: &Layout) -> u64 {
 pub fn free(layout: &Layout) -> Result<u64> {
     let there = layout.target().ancestors().find(|folder| folder.is_dir()).unwrap_or(layout.root());
     let disk = rustix::fs::statvfs(there)
-        .context(|| format!("cannot read the room on the disk of {}", there.display()))?;
+        .context(|| format!("cannot read the free disk space of {}", there.display()))?;
     Ok(disk.f_bavail * disk.f_frsize)
 }
 

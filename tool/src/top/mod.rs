@@ -57,8 +57,8 @@ impl From<Update> for Event {
 /// `top`: shows the statistics of a machine that it starts, or of a running session.
 pub fn top(layout: &Layout, options: &cli::Top) -> Result<()> {
     if !options.once && !console::interactive() {
-        return Err(Failure::usage("top shows a live screen, and this is no terminal")
-            .help("give --once for one reading, or --once --json for a program"));
+        return Err(Failure::usage("top shows a live screen, and this is not a terminal")
+            .help("use --once for one reading, or --once --json for a program"));
     }
     let (sender, events) = channel();
     let (title, source) = open(layout, options, &sender)?;

@@ -55,7 +55,7 @@ fn wait(source: &mut Source, events: &Receiver<Event>, after: Duration) -> Resul
             Some(Update::Ended(Some(failure))) => return Err(failure),
             Some(Update::Ended(None)) => {
                 return Err(Failure::failed("the machine ended before its statistics were read")
-                    .help("give a shorter --after, or a guest that runs longer"));
+                    .help("use a shorter --after, or a guest that runs longer"));
             }
             Some(Update::News(_)) | None => {}
         }

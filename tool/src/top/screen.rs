@@ -34,7 +34,7 @@ const HELP: &[(&str, &str)] = &[
     ("q Esc", "leave"),
     ("", ""),
     ("exits/s", "by the machine's own counter"),
-    ("+ name", "no exit, but an event that is counted beside them"),
+    ("+ name", "not an exit, but an event that is also counted"),
     ("share", "of the vCPU's time; the bar is logarithmic"),
     ("p50 p99", "from a histogram of powers of two"),
 ];

@@ -141,9 +141,7 @@ impl Client {
             Ok(0) => Ok(None),
             Ok(_) => {
                 let reading = serde_json::from_str(&line);
-                reading
-                    .map(Some)
-                    .context(|| "the session answers what this version does not understand".into())
+                reading.map(Some).context(|| "this version does not understand the session's answer".into())
             }
             Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
                 Ok(None)
@@ -168,7 +166,7 @@ pub fn attach(layout: &Layout, wanted: Option<&str>) -> Result<(String, Client)>
             .details(names.join("\n"))
             .help("name one: turnstile top --session NAME")),
         (None, Some(wanted)) => Err(Failure::failed(format!("no session `{wanted}` is running"))
-            .help("`turnstile top` without --session finds the one that runs")),
+            .help("`turnstile top` without --session finds the running one")),
         (None, None) => Err(Failure::failed("no session is running").help(
             "start one in another terminal: turnstile run --statistics FILE.toml\n\
              or let this command start the machine: turnstile top FILE.toml",

@@ -93,7 +93,7 @@ impl Machine {
             Err(failure) => return Some(failure),
         };
         if let Some(fault) = self.fault.take() {
-            let what = format!("the hypervisor found a fault in itself: {fault}");
+            let what = format!("the hypervisor reported a fault of its own: {fault}");
             return Some(Failure::failed(what).help("`turnstile run` shows its report"));
         }
         (!ending.status.success()).then(|| {
@@ -172,6 +172,7 @@ pub fn refuse_empty(reading: &Reading) -> Result<()> {
     if reading.vms.iter().any(|vm| vm.statistics) {
         return Ok(());
     }
-    Err(Failure::failed("no VM of this session keeps statistics")
-        .help("start it by `turnstile run --statistics FILE.toml`, or write `statistics = true` for its VMs"))
+    Err(Failure::failed("no VM of this session keeps statistics").help(
+        "start it with `turnstile run --statistics FILE.toml`, or write `statistics = true` for its VMs",
+    ))
 }
