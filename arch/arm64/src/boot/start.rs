@@ -211,7 +211,10 @@ fn start_cpu_interface(host: &Host, cpu: &PerCpu) {
 extern "C" fn turnstile_secondary(cpu: &'static PerCpu) -> ! {
     let Some(host) = HOST.get() else { cpu::halt() };
     if !coherence::fits() {
-        println!("turnstile: CPU {} lacks FEAT_S2FWB, which the first CPU has, and is not used", cpu.index);
+        println!(
+            "turnstile: CPU {} lacks FEAT_S2FWB or CTR_EL0.IDC, which the first CPU has: it and those after it are not used",
+            cpu.index
+        );
         cpu::halt();
     }
     start_cpu_interface(host, cpu);

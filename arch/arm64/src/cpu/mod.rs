@@ -158,47 +158,29 @@ pub fn halt() -> ! {
     }
 }
 
-macro_rules! maintenance {
-    ($(#[$doc:meta])* $name:ident, $asm:literal, $barrier:ident) => {
-        $(#[$doc])*
-        pub fn $name(start: u64, size: u64) {
-            #[cfg(target_os = "none")]
-            {
-                let line = 4u64 << (regs::CTR_EL0.read() >> 16 & 0xf);
-                let mut address = start & !(line - 1);
-                // SAFETY: cache maintenance by address does not change what memory holds; the range is mapped. Eight
-                // lines a turn, because whole VMs are cleaned this way.
-                unsafe {
-                    while address + 8 * line <= start + size {
-                        core::arch::asm!(
-                            ".rept 8", concat!($asm, ", {0}"), "add {0}, {0}, {1}", ".endr",
-                            inout(reg) address, in(reg) line, options(nostack)
-                        );
-                    }
-                    while address < start + size {
-                        core::arch::asm!(concat!($asm, ", {}"), in(reg) address, options(nostack, preserves_flags));
-                        address += line;
-                    }
-                }
+/// Cleans and invalidates the data cache for `[start, start + size)` to the point of coherency, so that an
+/// observer with its caches off (a guest before it enables them, a secondary CPU) sees the bytes.
+pub fn clean_to_poc(start: u64, size: u64) {
+    #[cfg(target_os = "none")]
+    {
+        let line = 4u64 << (regs::CTR_EL0.read() >> 16 & 0xf);
+        let mut address = start & !(line - 1);
+        // SAFETY: cache maintenance by address does not change what memory holds; the range is mapped. Eight
+        // lines a turn, because whole VMs are cleaned this way.
+        unsafe {
+            while address + 8 * line <= start + size {
+                core::arch::asm!(
+                    ".rept 8", "dc civac, {0}", "add {0}, {0}, {1}", ".endr",
+                    inout(reg) address, in(reg) line, options(nostack)
+                );
             }
-            #[cfg(not(target_os = "none"))]
-            let _ = (start, size, regs::CTR_EL0);
-            $barrier();
+            while address < start + size {
+                core::arch::asm!("dc civac, {}", in(reg) address, options(nostack, preserves_flags));
+                address += line;
+            }
         }
-    };
+    }
+    #[cfg(not(target_os = "none"))]
+    let _ = (start, size, regs::CTR_EL0);
+    dsb_sy();
 }
-
-maintenance!(
-    /// Cleans and invalidates the data cache for `[start, start + size)` to the point of coherency, so that an
-    /// observer with its caches off (a guest before it enables them, a secondary CPU) sees the bytes.
-    clean_to_poc,
-    "dc civac",
-    dsb_sy
-);
-maintenance!(
-    /// Cleans the data cache for `[start, start + size)` to the point of unification, so that instruction fetches see the
-    /// bytes.
-    clean_to_pou,
-    "dc cvau",
-    dsb_ish
-);
