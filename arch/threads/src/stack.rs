@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The stacks of threads.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic;
 
 use crate::Thread;
 
-#[cfg(target_os = "none")]
+#[cfg(all(target_os = "none", not(target_arch = "powerpc64")))]
 unsafe extern "C" {
     /// The architecture's: what a function may change is free; the rest it leaves on the stack in use, whose pointer it stores in
     /// `from`, and takes from the stack at `to`.
@@ -16,9 +16,10 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// The stack was left by this function, or laid by [`Thread::lay`] as the architecture's assembly expects it, and nobody uses it.
+#[cfg(not(target_arch = "powerpc64"))] // There the change of stacks takes the frame, too.
 #[inline] // Of each switch.
-pub unsafe fn switch(from: &AtomicU64, to: &Thread) {
-    let to = to.sp.load(Ordering::Relaxed);
+pub unsafe fn switch(from: &atomic::AtomicU64, to: &Thread) {
+    let to = to.sp.load(atomic::Ordering::Relaxed);
     #[cfg(target_os = "none")]
     // SAFETY: the caller's promise.
     unsafe {
@@ -37,6 +38,6 @@ impl Thread {
         let sp = top - size_of_val(&saved) as u64;
         // SAFETY: the caller's promise.
         unsafe { (sp as *mut [u64; N]).write(saved) };
-        self.sp.store(sp, Ordering::Relaxed);
+        self.sp.store(sp, atomic::Ordering::Relaxed);
     }
 }

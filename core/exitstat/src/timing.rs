@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The exit that is being handled: what it has cost is known when it ends.
 
+use core::mem::offset_of;
+
 use crate::event::Event;
 use crate::page::{Page, record_offset};
 use crate::reason::Reason;
@@ -19,6 +21,15 @@ pub struct Timing {
     /// The offset of its reason's record in the page.
     pub record: u64,
 }
+
+// What assembly loads and stores, behind the start that the frames assert.
+const _: () = assert!(
+    size_of::<*const Page>() != 8
+        || offset_of!(Timing, page) == 0
+            && offset_of!(Timing, begin) == 8
+            && offset_of!(Timing, record) == 16
+            && size_of::<Timing>() == 24
+);
 
 impl Timing {
     /// No exit yet, of a vCPU with these figures.

@@ -239,6 +239,6 @@ enable_el2_mmu:
 early_l1:
     .skip   4096
     .balign 16
-    .skip   65536
+    .skip   98304
     .global boot_stack_top
 boot_stack_top:

@@ -15,19 +15,32 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
+use turnstile_arch_common::of_cpu;
 use turnstile_exitstat::Event;
 
 use crate::cpu;
 use crate::vcpu::statistics;
 use crate::vm::Vcpu;
 
-/// Whose state a physical CPU has in its registers.
-pub type Holder = turnstile_arch_common::of_cpu::Holder<Vcpu>;
+/// Whose state a physical CPU has in its registers. This module alone sees who it is.
+pub struct Holder(of_cpu::Holder<Vcpu>);
+
+impl Holder {
+    /// Makes that of a CPU that has not started: nobody.
+    ///
+    /// # Safety
+    /// As for [`of_cpu::OfCpu::new`].
+    pub const unsafe fn nobody() -> Self {
+        // SAFETY: the caller's promise.
+        Self(unsafe { of_cpu::Holder::nobody() })
+    }
+}
 
 /// Whose state this CPU has.
 #[inline(always)] // An address computation.
-fn holder() -> &'static Holder {
-    cpu::this().slot()
+fn holder() -> &'static of_cpu::Holder<Vcpu> {
+    let holder: &'static Holder = cpu::this().slot();
+    &holder.0
 }
 
 /// Makes a vCPU that becomes resident the holder.
