@@ -12,7 +12,7 @@ use crate::bench::platform::Platform;
 use crate::bench::rows::{FEWEST, ITERATIONS};
 use crate::bench::subjects::ALL as ALL_SUBJECTS;
 use crate::config::Board;
-use crate::top::Sort;
+use crate::top::rows::Sort;
 
 /// The word for all architectures.
 pub const ALL_ISAS: &str = "all";

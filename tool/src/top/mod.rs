@@ -14,14 +14,12 @@ mod app;
 mod live;
 mod once;
 pub mod reading;
-mod rows;
+pub(crate) mod rows;
 mod screen;
 pub(crate) mod socket;
 mod source;
 
 use std::sync::mpsc::{Sender, channel};
-
-pub use rows::Sort;
 
 use crate::cli;
 use crate::config;

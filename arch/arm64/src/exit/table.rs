@@ -10,7 +10,6 @@ use crate::cpu::class;
 use crate::irq::Gic;
 use crate::irq::{Gicv2, Gicv3, Gicv3Legacy};
 use crate::vcpu::frame::Frame;
-use crate::vcpu::statistics;
 
 /// The light handlers by exception class: `vectors.S` calls them.
 #[cfg_attr(target_os = "none", unsafe(no_mangle))]
@@ -106,31 +105,31 @@ pub extern "C" fn turnstile_light_serror(_frame: &mut Frame) -> u32 {
 /// [`turnstile_light_irq`] where statistics are kept.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub extern "C" fn turnstile_light_irq_timed(frame: &mut Frame) -> u32 {
-    irq::light::<Gicv3>(resident(frame), |reason| statistics::note(frame, reason))
+    irq::light::<Gicv3>(resident(frame), |reason| frame.timing.note(reason))
 }
 
 /// [`turnstile_light_irq_gicv2`] where statistics are kept.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub extern "C" fn turnstile_light_irq_gicv2_timed(frame: &mut Frame) -> u32 {
-    irq::light::<Gicv2>(resident(frame), |reason| statistics::note(frame, reason))
+    irq::light::<Gicv2>(resident(frame), |reason| frame.timing.note(reason))
 }
 
 /// [`turnstile_light_irq_legacy`] where statistics are kept.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub extern "C" fn turnstile_light_irq_legacy_timed(frame: &mut Frame) -> u32 {
-    irq::light::<Gicv3Legacy>(resident(frame), |reason| statistics::note(frame, reason))
+    irq::light::<Gicv3Legacy>(resident(frame), |reason| frame.timing.note(reason))
 }
 
 /// [`turnstile_light_fiq`] where statistics are kept.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub extern "C" fn turnstile_light_fiq_timed(frame: &mut Frame) -> u32 {
-    statistics::note(frame, Reason::OtherInterrupt);
+    frame.timing.note(Reason::OtherInterrupt);
     turnstile_light_fiq(frame)
 }
 
 /// [`turnstile_light_serror`] where statistics are kept.
 #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
 pub extern "C" fn turnstile_light_serror_timed(frame: &mut Frame) -> u32 {
-    statistics::note(frame, Reason::MachineError);
+    frame.timing.note(Reason::MachineError);
     turnstile_light_serror(frame)
 }

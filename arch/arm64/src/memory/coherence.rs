@@ -76,6 +76,14 @@ pub fn publish(start: u64, size: u64) {
     }
 }
 
+/// Chooses that this test's machine forces accesses to be cacheable.
+#[cfg(test)]
+pub(crate) fn force() {
+    regs::fakes::set("ID_AA64MMFR2_EL1", 1 << 40);
+    regs::fakes::set("CTR_EL0", CTR_IDC);
+    choose();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,8 +94,7 @@ mod tests {
         fakes::set("ID_AA64MMFR2_EL1", 1 << 40);
         choose();
         assert_eq!((hcr(), fits()), (0, true), "fetches do not see the data caches");
-        fakes::set("CTR_EL0", CTR_IDC);
-        choose();
+        force();
         assert_eq!((hcr(), fits()), (HCR_FWB, true));
         assert_eq!(
             ram(Stage2Attributes::ROM),

@@ -63,7 +63,7 @@ impl Demand {
 #[cfg(test)]
 mod tests {
     use turnstile_arch_common::heap::Heap;
-    use turnstile_paging::{BLOCK, PageTable};
+    use turnstile_paging::{BLOCK, Memory, PageTable};
 
     use super::*;
 
@@ -82,6 +82,14 @@ mod tests {
         let at = |address| table.translate(&Heap, address).map(|found| found.address.0);
         assert_eq!(at(RAM.base + BLOCK + 8), Some(HOST + BLOCK + 8));
         assert_eq!((at(RAM.base), at(RAM.base + 2 * BLOCK)), (None, None));
+        assert_eq!(table.translate(&Heap, RAM.base + BLOCK).unwrap().attributes, Stage2Attributes::RAM);
+        // Memory that is mapped later is as that which is mapped from the start: cacheable whatever the guest says, where it can be.
+        coherence::force();
+        assert!(demand.touch(RAM.base));
+        assert_eq!(
+            table.translate(&Heap, RAM.base).unwrap().attributes,
+            Stage2Attributes { memory: Memory::Forced, ..Stage2Attributes::RAM }
+        );
         for outside in [0, RAM.base - 1, RAM.base + RAM.size, u64::MAX] {
             assert!(!demand.touch(outside), "{outside:#x}");
         }

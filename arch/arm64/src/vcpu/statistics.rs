@@ -15,7 +15,6 @@ use turnstile_exitstat::Timing;
 use turnstile_exitstat::{Reason, record_offset};
 
 use crate::cpu::class;
-use crate::vcpu::frame::Frame;
 
 /// The offset of the record of each exception class: `vectors.S` reads it.
 #[cfg_attr(target_os = "none", unsafe(no_mangle))]
@@ -32,10 +31,4 @@ pub static EXIT_RECORDS: [u16; 64] = {
 
 const fn offset(reason: Reason) -> u16 {
     record_offset(reason) as u16
-}
-
-/// Notes the reason of the exit that is being handled.
-#[inline(always)] // Two instructions of a light exit.
-pub fn note(frame: &mut Frame, reason: Reason) {
-    frame.timing.note(reason);
 }

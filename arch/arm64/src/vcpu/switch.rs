@@ -314,6 +314,9 @@ mod tests {
         let [hcr, cptr, cnthctl] = of(&vhe);
         assert_eq!((hcr >> 34 & 1, cptr, cnthctl), (1, 0x5000_0000, 0xc00));
         assert_eq!(of(&nvhe), [hcr & !(1 << 34), 0x4010_37ff, 3]);
+        // The tables that force accesses to be cacheable mean something else without this bit.
+        coherence::force();
+        assert_eq!(value(&written(start_cpu_in::<Vhe>), "HCR_EL2"), hcr | 1 << 46);
         let timers = ["CNTV_CTL_EL0", "CNTP_CTL_EL0"].map(|register| value(&nvhe, register));
         assert_eq!(timers, [0, 0]);
         assert!(!nvhe.iter().any(|(name, _)| name.ends_with("_EL12") || name.ends_with("_EL02")));
