@@ -354,6 +354,9 @@ pub struct Build {
     /// Use this hypervisor image instead of building one
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
+    /// Write JSON: the files, and the command that boots them
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `doctor`

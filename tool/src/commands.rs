@@ -2,7 +2,7 @@
 //! The commands `check`, `build` and `run`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -49,14 +49,11 @@ struct VmReport<'a> {
 
 /// `check`: says everything that is wrong with a configuration.
 pub fn check(layout: &Layout, options: &cli::Check) -> Result<()> {
+    if options.json {
+        return check_json(layout, options);
+    }
     let loaded = config::load(layout, &options.file)?;
     let problems = problems_of(layout, &loaded)?;
-    if options.json {
-        let report = report(&loaded, &problems);
-        let text = serde_json::to_string_pretty(&report).context(|| "cannot write the report".into())?;
-        println!("{text}");
-        return if problems.is_empty() { Ok(()) } else { Err(Failure::reported(Kind::Usage)) };
-    }
     if !problems.is_empty() {
         return Err(loaded.report(&problems));
     }
@@ -64,6 +61,32 @@ pub fn check(layout: &Layout, options: &cli::Check) -> Result<()> {
     for vm in loaded.accept()?.vms.iter().map(describe) {
         println!("  {vm}");
     }
+    Ok(())
+}
+
+/// The same for programs: an object in every case, also where the file cannot be read.
+fn check_json(layout: &Layout, options: &cli::Check) -> Result<()> {
+    let checked = config::load(layout, &options.file).and_then(|loaded| {
+        let problems = problems_of(layout, &loaded)?;
+        Ok((loaded, problems))
+    });
+    match checked {
+        Ok((loaded, problems)) => {
+            print_json(&report(&loaded, &problems))?;
+            if problems.is_empty() { Ok(()) } else { Err(Failure::reported(Kind::Usage)) }
+        }
+        Err(failure) => {
+            let problems = vec![config::problem::Located::of(&failure)];
+            let file = options.file.display().to_string();
+            print_json(&Report { schema: 1, file, ok: false, problems, vms: Vec::new() })?;
+            Err(failure.silent())
+        }
+    }
+}
+
+fn print_json(value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).context(|| "cannot write the report".into())?;
+    println!("{text}");
     Ok(())
 }
 
@@ -121,13 +144,60 @@ fn describe(vm: &config::Vm) -> String {
 pub fn build(layout: &Layout, options: &cli::Build) -> Result<()> {
     let loaded = config::load_for(layout, &options.file, options.board)?;
     let folder = match &options.output {
+        Some(folder) if folder.exists() && !folder.is_dir() => {
+            let what = format!("{} is not a folder", folder.display());
+            return Err(Failure::usage(what).help("--output names the folder that gets the files"));
+        }
         Some(folder) => folder.clone(),
         None => layout.machines().join(stem(&options.file)),
     };
     let boot = machine::assemble(layout, &loaded, &folder, options.image.as_deref())?;
-    match boot.board {
-        Board::Rpi4 => build_card(&boot, &folder),
-        _ => build_files(boot, &folder),
+    let built = match boot.board {
+        Board::Rpi4 => build_card(&boot, &folder)?,
+        _ => build_files(boot, &folder)?,
+    };
+    if options.json { print_json(&built) } else { built.print() }
+}
+
+/// What `build` has written, and what `build --json` says of it.
+#[derive(Serialize)]
+struct Built {
+    schema: u32,
+    isa: &'static str,
+    board: String,
+    files: Vec<BuiltFile>,
+    /// The QEMU command that boots the files with consoles in plain text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<String>,
+    #[serde(skip)]
+    advice: &'static str,
+}
+
+#[derive(Serialize)]
+struct BuiltFile {
+    path: String,
+    bytes: u64,
+}
+
+impl Built {
+    fn new<'a>(board: Board, files: impl IntoIterator<Item = &'a PathBuf>, advice: &'static str) -> Self {
+        let file = |path: &PathBuf| BuiltFile {
+            path: Layout::shown(path),
+            bytes: fs::metadata(path).map_or(0, |metadata| metadata.len()),
+        };
+        let files = files.into_iter().map(file).collect();
+        Built { schema: 1, isa: board.isa().name(), board: board.to_string(), files, command: None, advice }
+    }
+
+    fn print(&self) -> Result<()> {
+        for BuiltFile { path, bytes } in &self.files {
+            println!("{path} ({})", show_size(*bytes));
+        }
+        if let Some(command) = &self.command {
+            println!("\nTo boot them with plain-text consoles:\n\n{command}");
+        }
+        println!("\n{}", self.advice);
+        Ok(())
     }
 }
 
@@ -140,46 +210,36 @@ menuentry \"Turnstile\" {
 }
 ";
 
-fn build_files(mut boot: Boot, folder: &Path) -> Result<()> {
+fn build_files(mut boot: Boot, folder: &Path) -> Result<Built> {
     let isa = boot.board.isa();
     let image = folder.join(format!("turnstile-{isa}.{}", isa.image_extension()));
     fs::copy(&boot.image, &image).context(|| format!("cannot write {}", image.display()))?;
     boot.image = image;
     // To a person at a plain terminal, frames are noise.
     boot.append = String::new();
-    let bundle = boot.bundle.clone().unwrap_or_default();
-    [&boot.image, &bundle].into_iter().for_each(|file| show(file));
+    let mut files = vec![boot.image.clone(), boot.bundle.clone().unwrap_or_default()];
     if isa == Isa::X86_64 {
         let menu = folder.join("grub.cfg");
         write_atomically(&menu, GRUB.as_bytes())?;
-        show(&menu);
+        files.push(menu);
     }
-    let program = Path::new(isa.emulator());
-    println!("\nTo boot them with plain-text consoles:\n\n{}\n", boot.shown(program));
-    match isa {
-        Isa::Arm64 => println!("Other boot loaders must pass the bundle as the initial RAM disk."),
-        Isa::Power64 => {
-            println!("skiboot's boot loader, Petitboot, passes the bundle as the initial RAM disk.")
-        }
-        Isa::X86_64 => println!("GRUB passes the bundle as a module: grub.cfg has the menu entry."),
-    }
-    Ok(())
+    let advice = match isa {
+        Isa::Arm64 => "Other boot loaders must pass the bundle as the initial RAM disk.",
+        Isa::Power64 => "skiboot's boot loader, Petitboot, passes the bundle as the initial RAM disk.",
+        Isa::X86_64 => "GRUB passes the bundle as a module: grub.cfg has the menu entry.",
+    };
+    let command = Some(boot.shown(Path::new(isa.emulator())));
+    Ok(Built { command, ..Built::new(boot.board, &files, advice) })
 }
 
-fn build_card(boot: &Boot, folder: &Path) -> Result<()> {
+fn build_card(boot: &Boot, folder: &Path) -> Result<Built> {
     let bundle = boot.bundle.clone().unwrap_or_default();
     let card = card::write(folder, &boot.image, &bundle)?;
     // On the card it has another name.
     fs::remove_file(&bundle).context(|| format!("cannot remove {}", bundle.display()))?;
-    [&card.image, &card.bundle].into_iter().chain(&card.texts).for_each(|file| show(file));
-    println!("\nCopy these files to a card with the board's firmware: README.txt says how.");
-    Ok(())
-}
-
-/// Prints the name and the size of a file.
-fn show(file: &Path) {
-    let size = fs::metadata(file).map_or(0, |metadata| metadata.len());
-    println!("{} ({})", Layout::shown(file), show_size(size));
+    let files = [&card.image, &card.bundle].into_iter().chain(&card.texts);
+    let advice = "Copy these files to a card with the board's firmware: README.txt says how.";
+    Ok(Built::new(boot.board, files, advice))
 }
 
 /// `run`: boots a machine and attaches its consoles.

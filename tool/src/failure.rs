@@ -93,6 +93,22 @@ impl Failure {
         self
     }
 
+    /// What went wrong, in a sentence.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// What to do about it; empty where nobody knows.
+    pub fn advice(&self) -> &str {
+        self.help.as_deref().unwrap_or_default()
+    }
+
+    /// The same failure, which has been told already.
+    pub fn silent(mut self) -> Self {
+        self.silent = true;
+        self
+    }
+
     /// The exit code for the shell.
     pub fn exit_code(&self) -> ExitCode {
         let code = self.signal.map_or(self.kind as i32, |number| 128 + number);

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use comfy_table::{ContentArrangement, LineStyle, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
@@ -76,6 +77,24 @@ pub fn stream_failed() -> bool {
 /// Prints one line about what the tool does to the machine or decides for the user.
 pub fn note(text: &str) {
     let _ = writeln!(anstream::stderr(), "{DIM}turnstile: {text}{DIM:#}");
+}
+
+/// The width of the terminal on standard output, if it is one.
+///
+/// A terminal that does not know its size says that it has none (serial lines, some pseudo-terminals): it is taken for a usual one.
+pub fn terminal_width() -> Option<u16> {
+    const USUAL: u16 = 80;
+    Table::new().width().map(|width| if width == 0 { USUAL } else { width })
+}
+
+/// An empty table without lines between its rows; in a terminal its columns fold at words, in a pipe they are as wide as their texts.
+pub fn table(width: Option<u16>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
+    if let Some(width) = width {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
+    table
 }
 
 /// A task in progress: a spinner on a terminal, nothing in a pipe.

@@ -241,6 +241,42 @@ fn json_is_complete() {
 }
 
 #[test]
+fn json_answers_also_where_there_is_no_file() {
+    let output = Folder::new().turnstile().args(["check", "--json", "none.toml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stderr.is_empty());
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["ok"], false);
+    assert!(report["problems"][0]["message"].as_str().unwrap().contains("cannot read none.toml"));
+    assert!(report["problems"][0].get("line").is_none());
+}
+
+#[test]
+fn a_description_may_come_through_a_pipe() {
+    let folder = Folder::with_vms(&["a"]);
+    let text = std::fs::read(folder.path().join("m.toml")).unwrap();
+    let mut check = folder.turnstile();
+    check
+        .args(["check", "/dev/stdin"])
+        .write_stdin(text)
+        .assert()
+        .success()
+        .stdout(contains("/dev/stdin: ok"));
+}
+
+#[test]
+fn a_home_folder_is_meant_by_a_tilde() {
+    let folder = Folder::with_vms(&["a"]);
+    let text = std::fs::read_to_string(folder.path().join("m.toml")).unwrap().replace("\"k\"", "\"~/k\"");
+    assert!(text.contains("~/k"), "{text}");
+    folder.write("m.toml", text.as_bytes());
+    let check =
+        |home: &std::path::Path| folder.turnstile().args(["check", "m.toml"]).env("HOME", home).assert();
+    check(folder.path()).success();
+    check(std::path::Path::new("/nowhere")).code(2).stderr(contains("/nowhere/k cannot be read"));
+}
+
+#[test]
 fn files_that_cannot_be_read() {
     let folder = Folder::new();
     folder

@@ -84,6 +84,10 @@ fn events_as_json() {
     assert_eq!(kinds, ["text", "hello", "vm", "started", "console", "stopped", "done"]);
     assert_eq!(lines[2]["name"], "one");
     assert_eq!(lines[5]["reason"], "powered-off");
+    assert!(lines.iter().all(|line| line["time"].as_str().is_some_and(|time| time.ends_with('Z'))));
+    // What comes byte by byte is shown by lines, with the name of the VM.
+    assert_eq!(lines[4]["name"], "one");
+    assert!(lines[4]["text"].as_str().unwrap().ends_with('\n'), "{}", lines[4]);
 }
 
 /// Makes a stand-in for QEMU that does what a shell is told.

@@ -50,6 +50,20 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, Refused> {
     if metadata.len() > most {
         return Err(Refused::TooLong { length: metadata.len(), most });
     }
+    read_at_most(path, most)
+}
+
+/// The same for a file whose text may also come through a pipe, as a shell's `<(…)` makes one.
+pub fn read_text(path: &Path, most: u64) -> Result<Vec<u8>, Refused> {
+    if is_pipe(path) { read_at_most(path, most) } else { read(path, most) }
+}
+
+/// Says whether a path names a pipe.
+pub fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
+fn read_at_most(path: &Path, most: u64) -> Result<Vec<u8>, Refused> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(Refused::Unreadable)?;
     // Files of /proc are longer than they say, and others may grow meanwhile.

@@ -149,16 +149,24 @@ pub fn load_for(layout: &Layout, path: &Path, board: Option<Board>) -> Result<Lo
         Failure::usage(what)
             .help("name a file that describes a machine; examples/ has some, such as examples/one-linux.toml")
     })?;
-    let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+    let folder = folder_of(path);
     let guests = |isa| layout.guest_names(isa);
     let config = parse(&text, &Surroundings { folder: &folder, guests: &guests, board });
     Ok(Loaded { path: path.to_path_buf(), text, config })
 }
 
+/// Where relative paths in a file start: its folder, or the current one if its text comes through a pipe.
+fn folder_of(path: &Path) -> PathBuf {
+    match file::is_pipe(path) {
+        true => PathBuf::new(),
+        false => path.parent().unwrap_or(Path::new("")).to_path_buf(),
+    }
+}
+
 /// Reads a configuration's text; the error says what the file is instead.
 fn read_text(path: &Path) -> std::result::Result<String, String> {
     let shown = path.display();
-    let bytes = file::read(path, MAX_TEXT).map_err(|refused| match refused {
+    let bytes = file::read_text(path, MAX_TEXT).map_err(|refused| match refused {
         Refused::Unreadable(error) => format!("cannot read {shown}: {error}"),
         refused => format!("{shown} {refused}"),
     })?;
@@ -214,10 +222,14 @@ fn read_root(
     surroundings: &Surroundings<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<Config> {
-    Reader::new(root, 0..0, &["machine", "vm"], &[], problems);
     // The architecture decides which keys a VM has.
     let wanted = read_machine(root, surroundings, problems);
     let isa = wanted.board.isa();
+    if let Some(problem) = forgotten_header(root, isa) {
+        problems.push(problem);
+        return None;
+    }
+    Reader::new(root, 0..0, &["machine", "vm"], &[], problems);
     let mut drafts = Vec::new();
     let mut complete = true;
     for (key, value) in root {
@@ -257,6 +269,19 @@ fn read_root(
     }
     plan::names(&drafts, problems);
     plan::finish(wanted, drafts, problems).filter(|_| complete)
+}
+
+/// Finds keys of a VM that stand above all tables: one `[[vm]]` is missing, and everything else follows from that.
+fn forgotten_header(root: &DeTable<'_>, isa: Isa) -> Option<Problem> {
+    let names = vm::keys(isa);
+    let is_of_vm = |key: &str| key != "machine" && names.contains(&key);
+    let first = root
+        .keys()
+        .filter(|key| is_of_vm(key.get_ref()))
+        .min_by_key(|key| key.span().start)
+        .filter(|_| !root.keys().any(|key| key.get_ref() == "vm"))?;
+    let what = format!("`{}` is a key of a VM, and no [[vm]] stands above it", first.get_ref());
+    Some(Problem::new(first.span(), what, "write [[vm]] on a line of its own above the VM's keys"))
 }
 
 fn read_machine(

@@ -100,7 +100,7 @@ pub fn finish(draft: Draft, drafts: Vec<VmDraft>, problems: &mut Vec<Problem>) -
     let mut named = named(&drafts, problems)?;
     let need = Need::of(&drafts, &named);
     let cpus = draft.cpus.as_ref().map_or(need.cpus.max(need.highest), |cpus| cpus.value);
-    enough(&draft, cpus, need.cpus, &named, problems);
+    enough(&draft, cpus, need.cpus, &named, &drafts, problems);
     let Draft { board, memory, cpu, gic, apic, .. } = draft;
     let machine = Machine { board, memory, cpus, cpu, gic, apic };
     suit(&machine, &drafts, problems);
@@ -206,7 +206,14 @@ impl Need {
 }
 
 /// Checks that the machine has the CPUs that the VMs need.
-fn enough(machine: &Draft, cpus: u64, need: u64, named: &Tenants, problems: &mut Vec<Problem>) {
+fn enough(
+    machine: &Draft,
+    cpus: u64,
+    need: u64,
+    named: &Tenants,
+    drafts: &[VmDraft],
+    problems: &mut Vec<Problem>,
+) {
     let most = machine.most_cpus();
     for (cpu, tenant) in named.range(cpus.min(most)..) {
         let what = format!("there is no CPU {cpu}: the machine has {}", cpus.min(most));
@@ -220,8 +227,23 @@ fn enough(machine: &Draft, cpus: u64, need: u64, named: &Tenants, problems: &mut
         let what = format!("the VMs need {need} CPUs, and the machine has {}", written.value);
         problems.push(Problem::new(written.span.clone(), what, machine.advice(need)));
     } else if need > most {
-        problems.push(Problem::new(0..0, format!("the VMs need {need} CPUs"), machine.advice(need)));
+        let span = first_too_many(drafts, named.len() as u64, most);
+        problems.push(Problem::new(span, format!("the VMs need {need} CPUs"), machine.advice(need)));
     }
+}
+
+/// Where the VM says how many vCPUs it has with which the CPUs become too many.
+fn first_too_many(drafts: &[VmDraft], named: u64, most: u64) -> Range<usize> {
+    let mut sum = named;
+    let pinned = drafts.iter().filter(|draft| draft.cpus.is_none() && draft.schedule == Schedule::Pinned);
+    for draft in pinned {
+        sum += draft.vcpus.value;
+        if sum > most {
+            return draft.vcpus.span.clone();
+        }
+    }
+    // One that shares wants a CPU besides.
+    drafts.last().map_or(0..0, |draft| draft.vcpus.span.clone())
 }
 
 fn complete(draft: VmDraft, cpus: &[u64]) -> Option<Vm> {

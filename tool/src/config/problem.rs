@@ -6,6 +6,8 @@ use std::ops::Range;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde::Serialize;
 
+use crate::failure::Failure;
+
 /// One thing wrong with a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -20,10 +22,20 @@ pub struct Problem {
 /// A problem for programs: `check --json`.
 #[derive(Debug, Serialize)]
 pub struct Located<'a> {
-    line: usize,
-    column: usize,
+    /// Where it is, counted from 1; not of a file that could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<usize>,
     message: &'a str,
     help: &'a str,
+}
+
+impl<'a> Located<'a> {
+    /// A failure that no line of the file caused.
+    pub fn of(failure: &'a Failure) -> Self {
+        Located { line: None, column: None, message: failure.what(), help: failure.advice() }
+    }
 }
 
 impl Problem {
@@ -35,7 +47,7 @@ impl Problem {
     /// The problem with its line and column, both counted from 1, columns in characters.
     pub fn located<'a>(&'a self, text: &str) -> Located<'a> {
         let (line, column) = line_and_column(text, self.span.start);
-        Located { line, column, message: &self.what, help: &self.help }
+        Located { line: Some(line), column: Some(column), message: &self.what, help: &self.help }
     }
 
     /// Shows the problem with the lines of the file it is in: `file:line:column` and the words underlined.

@@ -2,6 +2,7 @@
 //! Reads one `[[vm]]`.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use toml::de::DeTable;
 use turnstile_bundle::{MAX_CMDLINE, MAX_NAME, Mapping, OnCrash, Schedule, SpecError};
@@ -49,6 +50,11 @@ pub struct VmDraft {
     pub statistics: bool,
 }
 
+/// The keys of a VM for an architecture.
+pub fn keys(isa: Isa) -> Vec<&'static str> {
+    KEYS.into_iter().chain(guest::keys(isa).iter().copied()).collect()
+}
+
 /// Reads a VM; `None` if something that it cannot do without is missing or wrong.
 pub fn read(
     table: &DeTable<'_>,
@@ -57,8 +63,7 @@ pub fn read(
     surroundings: &Surroundings<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<VmDraft> {
-    let keys: Vec<&str> = KEYS.into_iter().chain(guest::keys(isa).iter().copied()).collect();
-    let mut reader = Reader::new(table, header(&span), &keys, guest::others(isa), problems);
+    let mut reader = Reader::new(table, header(&span), &keys(isa), guest::others(isa), problems);
     let name = read_name(&mut reader);
     let kernel = reader
         .required_string("kernel", "give a path, \"debian:linux\" or \"guest:NAME\"")
@@ -152,9 +157,17 @@ fn read_source(
             reader.problem(text.span.clone(), format!("`{key}` is empty"), "give a path");
             return None;
         }
-        _ => Source::File(surroundings.folder.join(&text.value)),
+        _ => Source::File(surroundings.folder.join(from_home(&text.value))),
     };
     Some(At::new(source, text.span.clone()))
+}
+
+/// A path as a shell would read it: `~/` is the user's home folder.
+fn from_home(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(path),
+    }
 }
 
 fn read_cmdline(reader: &mut Reader<'_, '_>) -> String {
@@ -164,7 +177,11 @@ fn read_cmdline(reader: &mut Reader<'_, '_>) -> String {
         reader.problem(cmdline.span.clone(), what, format!("use at most {MAX_CMDLINE}"));
     }
     if cmdline.value.contains('\0') {
-        reader.problem(cmdline.span, "the command line has a zero byte in it", "take it out");
+        reader.problem(cmdline.span.clone(), "the command line has a zero byte in it", "take it out");
+    }
+    if cmdline.value.contains(['\n', '\r']) {
+        let help = "write it on one line; in a string of three quotes, `\\` at the end of a line joins it with the next";
+        reader.problem(cmdline.span, "the command line has a line break in it", help);
     }
     cmdline.value
 }

@@ -12,7 +12,7 @@ pub fn judge(leave: &Leave, outcome: &Outcome, ending: &Ending) -> Result<()> {
         Leave::Output(error) => return Err(crate::ui::cannot_write(error)),
         Leave::Signal(signal) => return Err(Failure::signal(*signal)),
         Leave::Limit(limit) => {
-            let what = format!("stopped: QEMU has used its {} s of processor time", limit.as_secs());
+            let what = format!("stopped: the machine has run for its {} s", limit.as_secs());
             return Err(Failure::failed(what).help("use a larger --timeout, or none"));
         }
         Leave::MachineEnded => {}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The consoles of a running machine on the user's terminal or pipe.
 
+mod json;
 mod judge;
 mod mux;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use json::Lines;
 use judge::judge;
 use mux::{Action, Mux, Screen};
 use plain::Plain;
@@ -37,7 +39,7 @@ const TICK: Duration = Duration::from_millis(200);
 pub enum Style {
     /// As fits standard input and output.
     Normal,
-    /// Every message as a line of JSON.
+    /// What is heard as lines of JSON.
     Json,
 }
 
@@ -67,7 +69,7 @@ enum Leave {
     Output(std::io::Error),
     /// A signal asked us to end.
     Signal(i32),
-    /// The machine used more processor time than it may.
+    /// The machine ran for longer than it may.
     Limit(Duration),
 }
 
@@ -82,7 +84,7 @@ struct Outcome {
 
 /// Starts the machine, attaches its consoles, and stays until it ends or the user leaves.
 ///
-/// `limit` is the most processor time that QEMU may use ([`Session::exceeds`]); `offer` is where the statistics of the
+/// `limit` is how long the machine may run; `offer` is where the statistics of the
 /// VMs can be asked for, and the session's name there.
 pub fn run(
     boot: &Boot,
@@ -99,10 +101,10 @@ pub fn run(
     let raw = style == Style::Normal && interactive();
     let mut attachment = Attachment {
         session,
+        json: (style == Style::Json).then(|| Lines::new(names.clone())),
         plain: Plain::new(names.clone()),
         desk: Desk::new(names.clone()),
         mux: Mux::new(if raw { Screen::Terminal } else { Screen::Pipe }, names),
-        style,
         framed: boot.append.contains("link=framed"),
         greeted: false,
         waiting: Vec::new(),
@@ -167,7 +169,8 @@ struct Attachment {
     desk: Desk,
     /// What is known of a line without frames.
     plain: Plain,
-    style: Style,
+    /// What is shown instead of consoles, where that is JSON.
+    json: Option<Lines>,
     framed: bool,
     /// Whether the hypervisor is there to be spoken to.
     greeted: bool,
@@ -182,13 +185,13 @@ impl Attachment {
         loop {
             let leave = match events.recv_timeout(TICK) {
                 Ok(event) => self.handle(event),
-                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Timeout) => self.idle(),
                 Err(RecvTimeoutError::Disconnected) => Some(Leave::MachineEnded),
             };
             if let Some(leave) = leave {
                 return leave;
             }
-            if let Some(limit) = limit.filter(|&limit| self.session.exceeds(limit)) {
+            if let Some(limit) = limit.filter(|&limit| self.session.age() > limit) {
                 return Leave::Limit(limit);
             }
         }
@@ -226,9 +229,9 @@ impl Attachment {
             }
             _ => {}
         }
-        if self.style == Style::Json {
-            let line = serde_json::to_string(heard).unwrap_or_default() + "\n";
-            return self.perform(vec![Action::Show(line.into_bytes())]);
+        if let Some(json) = &mut self.json {
+            let lines = json.heard(heard);
+            return self.perform(vec![Action::Show(lines)]);
         }
         if let (Heard::Text { text }, false) = (heard, self.framed) {
             // Without frames everything on the line is for the screen.
@@ -238,6 +241,12 @@ impl Attachment {
         }
         let actions = self.mux.heard(heard);
         self.perform(actions)
+    }
+
+    /// Nothing has happened for a while.
+    fn idle(&mut self) -> Option<Leave> {
+        let lines = self.json.as_mut().map(Lines::idle)?;
+        self.perform(vec![Action::Show(lines)])
     }
 
     fn perform(&mut self, actions: Vec<Action>) -> Option<Leave> {
@@ -280,7 +289,8 @@ impl Attachment {
             }
             self.session.kill();
         }
-        let actions = self.mux.ended();
+        let mut actions = self.mux.ended();
+        actions.extend(self.json.as_mut().map(|json| Action::Show(json.finish())));
         if let Some(Leave::Output(error)) = self.perform(actions)
             && matches!(leave, Leave::MachineEnded)
         {

@@ -35,6 +35,7 @@ impl Drop for RawTerminal {
         // A guest may have left colours, another character set or a hidden cursor behind.
         let mut out = std::io::stdout();
         let _ = out.write_all(b"\x1b[0m\x1b(B\x1b[?25h").and_then(|()| out.flush());
-        let _ = tcsetattr(std::io::stdin(), OptionalActions::Drain, &self.before);
+        // What was typed ahead was meant for the guest: the shell must not run it.
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, &self.before);
     }
 }

@@ -99,6 +99,27 @@ pub enum Heard {
     },
 }
 
+impl Heard {
+    /// The VM that it is about, if it is about one.
+    pub fn vm(&self) -> Option<u8> {
+        match self {
+            Heard::Vm { vm, .. }
+            | Heard::Console { vm, .. }
+            | Heard::Started { vm, .. }
+            | Heard::Stopped { vm, .. }
+            | Heard::Crashed { vm, .. }
+            | Heard::Statistics(Statistics { vm, .. })
+            | Heard::Exits(Exits { vm, .. })
+            | Heard::Events(Events { vm, .. }) => Some(*vm),
+            Heard::Text { .. }
+            | Heard::Hello { .. }
+            | Heard::Fault { .. }
+            | Heard::Reply { .. }
+            | Heard::Done { .. } => None,
+        }
+    }
+}
+
 fn lossy<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.serialize_str(&String::from_utf8_lossy(bytes))
 }

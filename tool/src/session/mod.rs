@@ -132,6 +132,11 @@ impl Session {
         used > limit || self.begin.elapsed() > limit * WALL_FACTOR
     }
 
+    /// How long ago QEMU was started.
+    pub fn age(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
     /// The processor time that QEMU has used.
     pub fn cpu_time(&self) -> Duration {
         cpu_time(self.child.id()).unwrap_or_default()

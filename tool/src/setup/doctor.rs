@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `turnstile doctor`: what this machine has, what it lacks, and how to get that. Changes nothing.
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::Table;
 use serde::Serialize;
 
 use super::debian::Flavour;
@@ -10,6 +10,7 @@ use super::{apt, bochs, chromium, debian, find_program, peers, qemu, rust, space
 use crate::failure::{Context, Failure, Kind, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
+use crate::ui;
 
 /// How a finding stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -62,9 +63,9 @@ pub fn doctor(layout: &Layout, json: bool) -> Result<()> {
         guest(layout, Isa::X86_64, "Debian guest for x86_64"),
         guest(layout, Isa::Power64, "Debian guest for power64"),
         u_boot(layout),
-        compared(layout, Isa::Arm64, "KVM and Xen to compare with", "60 MB"),
-        compared(layout, Isa::X86_64, "KVM on AMD64 to compare with", "180 MB"),
-        compared(layout, Isa::Power64, "KVM on POWER to compare with", "90 MB"),
+        compared(layout, Isa::Arm64, "KVM and Xen on arm64", "60 MB"),
+        compared(layout, Isa::X86_64, "KVM on AMD64", "180 MB"),
+        compared(layout, Isa::Power64, "KVM on POWER", "90 MB"),
         images(layout, Isa::Arm64, "hypervisor for arm64"),
         images(layout, Isa::X86_64, "hypervisor for x86_64"),
         images(layout, Isa::Power64, "hypervisor for power64"),
@@ -74,7 +75,7 @@ pub fn doctor(layout: &Layout, json: bool) -> Result<()> {
         let text = serde_json::to_string_pretty(&findings).context(|| "cannot write the report".into())?;
         println!("{text}");
     } else {
-        println!("{}", table(&findings));
+        println!("{}", table(&findings, ui::terminal_width()));
     }
     if findings.iter().any(|finding| finding.state == State::Missing) {
         return Err(Failure::reported(Kind::Missing));
@@ -82,17 +83,22 @@ pub fn doctor(layout: &Layout, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn table(findings: &[Finding]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["what", "state", "found", "how to get it"]);
-    for finding in findings {
-        let state = match finding.state {
+/// One line for each finding where the terminal is wide enough, so that all of them fit 80 columns and 24 lines.
+fn table(findings: &[Finding], width: Option<u16>) -> Table {
+    let mut table = ui::table(width);
+    for Finding { what, state, found, how } in findings {
+        let mark = match state {
             State::Ok => "ok",
             State::Later => "later",
             State::Missing => "MISSING",
         };
-        table.add_row([finding.what, state, &finding.found, &finding.how]);
+        // What is fetched when it is needed is not there: only how matters.
+        let text = match state {
+            State::Later => how.clone(),
+            _ if how.is_empty() => found.clone(),
+            _ => format!("{found}: {how}"),
+        };
+        table.add_row([mark, what, &text]);
     }
     table
 }
@@ -112,7 +118,7 @@ fn toolchain(layout: &Layout) -> Finding {
 fn bare_metal(layout: &Layout) -> Finding {
     const WHAT: &str = "llvm-objcopy";
     match rust::objcopy(layout) {
-        Ok(path) => Finding::ok(WHAT, path.display().to_string()),
+        Ok(_) => Finding::ok(WHAT, "of that toolchain"),
         Err(failure) => {
             Finding::missing(WHAT, failure.to_string(), "run `./x`: it adds the component llvm-tools")
         }
@@ -169,7 +175,7 @@ fn second_emulator() -> Finding {
 /// A program that is not there, and that the test suite alone uses.
 fn of_the_suite(program: &'static Program) -> Finding {
     let how = match super::is_root() && apt::available() {
-        true => "installed by `./x test`, which alone uses it".to_owned(),
+        true => "only `./x test` uses it, and installs it".to_owned(),
         false => program.advice() + "; only `./x test` uses it",
     };
     Finding::later(program.name, "not installed", how)
@@ -177,30 +183,36 @@ fn of_the_suite(program: &'static Program) -> Finding {
 
 fn guest(layout: &Layout, isa: Isa, what: &'static str) -> Finding {
     match debian::cached(layout, isa, Flavour::Cloud) {
-        Some(debian) => Finding::ok(what, debian.versions.linux),
-        None => Finding::later(what, "not downloaded", "`./x demo`, or the first run that uses it (30 MB)"),
+        Some(debian) => Finding::ok(what, package(&debian.versions.linux)),
+        None => Finding::later(what, "not downloaded", "fetched by the first run that needs it (30 MB)"),
     }
+}
+
+/// What distinguishes a package of a kernel: without what all of them have, and without what the name says already.
+fn package(file: &str) -> &str {
+    let name = file.strip_prefix("linux-image-").unwrap_or(file);
+    name.split_once('_').map_or(name, |(name, _)| name)
 }
 
 fn u_boot(layout: &Layout) -> Finding {
     const WHAT: &str = "U-Boot for arm64";
     match u_boot::cached(layout) {
         Some(_) => Finding::ok(WHAT, "Debian's, for QEMU's `virt`"),
-        None => Finding::later(WHAT, "not downloaded", "the first run that uses it (2 MB)"),
+        None => Finding::later(WHAT, "not downloaded", "fetched by the first run that needs it (2 MB)"),
     }
 }
 
 fn compared(layout: &Layout, isa: Isa, what: &'static str, size: &str) -> Finding {
     match peers::versions(layout, isa) {
         Some(versions) => Finding::ok(what, versions),
-        None => Finding::later(what, "not downloaded", format!("the first run that measures them ({size})")),
+        None => Finding::later(what, "not downloaded", format!("fetched by `bench --subjects` ({size})")),
     }
 }
 
 fn images(layout: &Layout, isa: Isa, what: &'static str) -> Finding {
     let image = layout.hypervisor(isa, &[]);
     match image.is_file() {
-        true => Finding::ok(what, Layout::shown(&image)),
+        true => Finding::ok(what, "built"),
         false => Finding::later(what, "not built", "built by the first command that needs it"),
     }
 }

@@ -104,3 +104,9 @@ fn weights_and_priorities() {
     }
     expect(&vms(&["schedule = \"fair\""]), &[("\"fair\"", "`schedule` cannot be", "`pinned` and `shared`")]);
 }
+
+#[test]
+fn too_many_cpus_are_told_where_they_become_too_many() {
+    let text = vms(&["vcpus = 300", "vcpus = 301", "vcpus = 302"]);
+    expect(&text, &[("301", "the VMs need 903 CPUs", "at most 512")]);
+}

@@ -260,3 +260,22 @@ fn all_problems_come_in_the_order_of_the_file() {
     assert_eq!(spans.len(), 4);
     assert!(spans.is_sorted());
 }
+
+#[test]
+fn a_forgotten_header_is_one_problem() {
+    let what = "is a key of a VM, and no [[vm]] stands above it";
+    expect("name = \"a\"\nkernel = \"k\"\nvcpus = 900\n", &[("name", what, "[[vm]] on a line of its own")]);
+    expect("[machine]\ncpus = 1\n", &[("", "there is no VM", "")]);
+    // Where there is one, the others are not VM keys.
+    expect(&format!("vcpus = 2\n{MINIMAL}"), &[("vcpus", "unknown key", "")]);
+}
+
+#[test]
+fn a_command_line_is_one_line() {
+    let text = format!("{MINIMAL}cmdline = \"\"\"a\nb\"\"\"\n");
+    expect(&text, &[("\"\"\"a\nb\"\"\"", "line break", "on one line")]);
+    assert_eq!(
+        parse_text(&format!("{MINIMAL}cmdline = \"\"\"\na \\\n b\"\"\"\n")).unwrap().vms[0].cmdline,
+        "a b"
+    );
+}
