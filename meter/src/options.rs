@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-const EXPECTED: &str = "out=FILE, guest=0xSTART-0xEND, trace=on or total=on";
+const EXPECTED: &str = "out=FILE, guest=0xSTART-0xEND, trace=on, footprint=on or total=on";
 
 /// What the plugin was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct Options {
     pub guest: Vec<Range<u64>>,
     /// Whether the instructions of the modal visits are reported.
     pub trace: bool,
+    /// Whether the lines and pages that visits touch are counted.
+    pub footprint: bool,
     /// Whether all instructions of the whole run are counted, and nothing else.
     pub total: bool,
 }
@@ -30,14 +32,18 @@ impl Options {
                 Some(("out", path)) if !path.is_empty() => options.out = path.to_owned(),
                 Some(("guest", text)) => options.guest.push(range(text)?),
                 Some(("trace", text)) => options.trace = switch("trace", text)?,
+                Some(("footprint", text)) => options.footprint = switch("footprint", text)?,
                 Some(("total", text)) => options.total = switch("total", text)?,
                 _ => return Err(format!("\"{argument}\" means nothing; expected {EXPECTED}")),
             }
         }
         match options {
             Options { ref out, .. } if out.is_empty() => Err("out=FILE is missing".to_owned()),
-            Options { total: true, ref guest, trace, .. } if trace || !guest.is_empty() => {
-                Err("total=on counts everything: it goes with neither guest= nor trace=on".to_owned())
+            Options { total: true, ref guest, trace, footprint, .. }
+                if trace || footprint || !guest.is_empty() =>
+            {
+                Err("total=on counts everything: it goes without guest=, trace=on and footprint=on"
+                    .to_owned())
             }
             options => Ok(options),
         }
@@ -75,7 +81,8 @@ mod tests {
         let options = parse(&["out=a=b", "guest=0x10-0x20", "guest=0x40-0xff", "trace=on"]).unwrap();
         assert_eq!(options.out, "a=b");
         assert_eq!(options.guest, [0x10..0x20, 0x40..0xff]);
-        assert!(options.trace && !options.total);
+        assert!(options.trace && !options.total && !options.footprint);
+        assert!(parse(&["out=a", "footprint=on"]).unwrap().footprint);
         assert!(parse(&["out=a", "total=on"]).unwrap().total);
     }
 
@@ -90,6 +97,8 @@ mod tests {
         assert_eq!(error(&["out=f", "trace=yes"]), "trace=yes: expected on or off");
         assert_eq!(error(&["out=f", "guest=16-32"]), "guest=16-32: expected 0xSTART-0xEND");
         assert_eq!(error(&["out=f", "guest=0x20-0x20"]), "guest=0x20-0x20: the end is not above the start");
-        assert!(error(&["out=f", "total=on", "trace=on"]).contains("neither"));
+        for other in ["trace=on", "footprint=on", "guest=0x10-0x20"] {
+            assert!(error(&["out=f", "total=on", other]).contains("total=on counts everything"), "{other}");
+        }
     }
 }

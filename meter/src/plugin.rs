@@ -9,6 +9,8 @@
 //! and its per-CPU counters the wrong CPU, and the machine breaks. It tells the wrong CPU to the others, too, so
 //! its number is used only where each CPU has a thread of its own.
 
+mod memory;
+
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +24,7 @@ use crate::isa::Isa;
 use crate::machine::{self, Side};
 use crate::options::Options;
 use crate::output;
-use crate::visits::{GuestBlock, Meter, Resume};
+use crate::visits::{Details, GuestBlock, Meter, Resume};
 
 /// The version of the plugin interface that this is written for.
 #[unsafe(no_mangle)]
@@ -123,7 +125,8 @@ extern "C" fn armed(id: u64) {
         let slots = if parallel { setting.cpus } else { 1 };
         let several = setting.cpus > 1 && !parallel;
         SLOTS.get_or_init(|| {
-            let meter = || Meter::new(isa, several, setting.options.trace);
+            let Options { trace, footprint, .. } = setting.options;
+            let meter = || Meter::new(isa, several, Details { trace, footprint });
             (0..slots).map(|_| Slot(UnsafeCell::new((meter(), Registers::new())))).collect()
         });
     }
@@ -174,10 +177,19 @@ extern "C" fn translated(_id: u64, block: *mut ffi::Block) {
             let insn = ffi::qemu_plugin_tb_get_insn(block, index);
             ffi::qemu_plugin_register_vcpu_mem_cb(
                 insn,
-                accessed,
+                memory::accessed,
                 ffi::READ_REGISTERS,
                 ffi::READS_AND_WRITES,
                 ffi::qemu_plugin_insn_vaddr(insn) as *mut c_void,
+            );
+        }
+        for index in (0..count).filter(|_| setting.options.footprint) {
+            ffi::qemu_plugin_register_vcpu_mem_cb(
+                ffi::qemu_plugin_tb_get_insn(block, index),
+                memory::touched,
+                ffi::READ_REGISTERS,
+                ffi::READS_AND_WRITES,
+                std::ptr::null_mut(),
             );
         }
     }
@@ -239,21 +251,6 @@ extern "C" fn vmrun(cpu: c_uint, data: *mut c_void) {
     // SAFETY: `translated` passed a reference that lives for ever.
     let resume = unsafe { *data.cast_const().cast() };
     with(cpu, |meter, registers| meter.vmrun(resume, registers));
-}
-
-extern "C" fn accessed(cpu: c_uint, info: u32, address: u64, data: *mut c_void) {
-    // SAFETY: called by QEMU in a callback on a memory access, where these are allowed; the device's name is a C
-    // string or null.
-    let (device, write) = unsafe {
-        let physical = ffi::qemu_plugin_get_hwaddr(info, address);
-        if physical.is_null() || !ffi::qemu_plugin_hwaddr_is_io(physical) {
-            return;
-        }
-        let name = ffi::qemu_plugin_hwaddr_device_name(physical);
-        let name = if name.is_null() { c"device" } else { CStr::from_ptr(name) };
-        (name.to_string_lossy(), ffi::qemu_plugin_mem_is_store(info))
-    };
-    with(cpu, |meter, registers| meter.device(data as u64, &device, write, registers));
 }
 
 /// With `total=on`: a block was translated.

@@ -207,6 +207,9 @@ pub struct Bench {
     /// Also show which instructions run in one operation
     #[arg(long)]
     pub trace: bool,
+    /// Also count the 64-byte lines of code and of data, and the pages, that one operation touches
+    #[arg(long, conflicts_with = "native")]
+    pub footprint: bool,
     /// Also measure without each technique, and without all, to show what they save
     #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, default_missing_value = "all", conflicts_with_all = ["statistics", "platform"])]
     pub ablate: Option<String>,
@@ -276,6 +279,9 @@ pub struct Meter {
     /// List the instructions of the most frequent visit
     #[arg(long)]
     pub trace: bool,
+    /// Also count the lines of code and data, and the pages, that a visit touches
+    #[arg(long)]
+    pub footprint: bool,
     /// Write the reading as JSON instead of the table
     #[arg(long)]
     pub json: bool,

@@ -120,7 +120,8 @@ impl Assembled {
             .iter()
             .filter_map(|row| {
                 let instructions = Some(recorded.instructions(subject, row.name)?);
-                Some(Figure { recorded: true, instructions, ..blank(subject, row, platform) })
+                let footprint = recorded.footprint(subject, row.name).filter(|_| selection.footprint);
+                Some(Figure { recorded: true, instructions, footprint, ..blank(subject, row, platform) })
             })
             .collect();
         if !figures.is_empty() {

@@ -2,7 +2,8 @@
 //! The budgets of the exit paths: counts are exact, so the tolerance is zero.
 //!
 //! A row's budget names its instructions and each class of operations on the machine; a class that is not named may
-//! not occur.
+//! not occur. On the usual platform of each architecture it also names the lines and pages that are touched; those are
+//! held only to budgets that are there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, InlineTable, Item, Table, value};
 
-use super::document::{Document, Figure, Trace};
+use super::document::{Document, Figure, Footprint, Trace};
 use super::platform::Platform;
 use super::rows;
 use super::table::{count, is_hardware};
@@ -49,7 +50,9 @@ pub struct Change {
 
 impl Change {
     fn rises(&self) -> bool {
-        self.known && self.after > self.before.unwrap_or_default()
+        // What was not counted before has not risen.
+        let before = self.before.or((!is_footprint(&self.class)).then_some(0.0));
+        self.known && before.is_some_and(|before| self.after > before)
     }
 }
 
@@ -101,6 +104,12 @@ impl Budgets {
         figures.into_iter().map(excess).filter(|excess| !excess.classes.is_empty()).collect()
     }
 
+    /// Whether lines and pages have budgets here: on one platform of each architecture, for they follow from the same code
+    /// as its instructions.
+    fn has_footprints(&self) -> bool {
+        self.platform == Platform::usual_of(self.isa).name
+    }
+
     /// The rows that have no budgets.
     fn missing<'a>(&self, figures: impl IntoIterator<Item = &'a Figure>) -> Vec<Excess> {
         let missing = figures.into_iter().filter(|figure| self.of(&figure.row).is_none());
@@ -145,7 +154,12 @@ impl Budgets {
     fn changes(&self, figure: &Figure) -> Vec<Change> {
         let budget = self.of(&figure.row);
         let known = budget.is_some();
-        let (before, after) = (budget.unwrap_or_default(), budgeted(figure));
+        let (mut before, mut after) = (budget.unwrap_or_default(), budgeted(figure));
+        if figure.footprint.is_none() {
+            before.retain(|class, _| !is_footprint(class));
+        } else if !self.has_footprints() {
+            after.retain(|class, _| !is_footprint(class));
+        }
         // Instructions come first, as in the table.
         let classes: BTreeSet<(bool, &String)> =
             before.keys().chain(after.keys()).map(|class| (class != INSTRUCTIONS, class)).collect();
@@ -255,19 +269,30 @@ fn own<'d>(document: &'d Document, platform: &Platform) -> impl Iterator<Item = 
     all.filter(|figure| figure.subject == OWN && figure.platform == platform.name && figure.error.is_none())
 }
 
+fn is_footprint(class: &str) -> bool {
+    Footprint::NAMES.contains(&class)
+}
+
 /// What of a figure has a budget.
 fn budgeted(figure: &Figure) -> BTreeMap<String, f64> {
     let hardware = figure.classes.iter().filter(|(class, count)| is_hardware(class) && **count != 0.0);
     let mut budgeted: BTreeMap<String, f64> =
         hardware.map(|(class, count)| (class.clone(), *count)).collect();
     budgeted.extend(figure.instructions.map(|number| (INSTRUCTIONS.to_owned(), number)));
+    let footprint = figure.footprint.iter().flat_map(Footprint::counts);
+    budgeted.extend(footprint.map(|(name, number)| (name.to_owned(), number)));
     budgeted
 }
 
 fn exceeded(budget: &BTreeMap<String, f64>, measured: &BTreeMap<String, f64>) -> Vec<String> {
     let sentence = |(class, measured): (&String, &f64)| {
-        let most = budget.get(class).copied().unwrap_or_default();
-        let name = class.replace('_', " ");
+        // Lines and pages are held to a budget where there is one.
+        let most = budget.get(class).copied().or((!is_footprint(class)).then_some(0.0))?;
+        let name = match is_footprint(class) {
+            true if class == "pages" => "pages touched".to_owned(),
+            true => class.replace("_lines", " lines touched"),
+            false => class.replace('_', " "),
+        };
         (*measured > most).then(|| format!("{} {name}, the budget is {}", count(*measured), count(most)))
     };
     measured.iter().filter_map(sentence).collect()

@@ -42,6 +42,35 @@ fn a_class_without_a_budget_may_not_occur() {
 }
 
 #[test]
+fn lines_and_pages_are_held_to_budgets_that_are_there() {
+    let touching = |code_lines, pages| Figure {
+        footprint: Some(Footprint { code_lines, data_lines: 3.0, pages }),
+        ..null_hypercall(45.0, 2.0, 1.0)
+    };
+    let mut budgets = budgets();
+    assert_eq!(budgets.exceeded([&touching(9.0, 9.0)]), [], "without budgets for them all is well");
+    let changes = budgets.update([&touching(6.0, 4.0)], false).unwrap();
+    assert_eq!(changes.len(), 3, "what was not counted before does not rise");
+    let exceeded = |figure: &Figure| budgets.exceeded([figure]).pop().map(|excess| excess.classes);
+    assert_eq!(exceeded(&touching(6.0, 4.0)), None);
+    assert_eq!(exceeded(&null_hypercall(45.0, 2.0, 1.0)), None, "they were not counted");
+    let expected = ["7 code lines touched, the budget is 6", "5 pages touched, the budget is 4"];
+    assert_eq!(exceeded(&touching(7.0, 5.0)).unwrap(), expected);
+    let failure = budgets.update([&touching(7.0, 4.0)], false).unwrap_err().full();
+    assert!(failure.contains("null-hypercall, code_lines: 6 → 7"), "{failure}");
+    assert_eq!(budgets.update([&null_hypercall(45.0, 2.0, 1.0)], false).unwrap(), [], "they stay");
+}
+
+#[test]
+fn other_platforms_have_no_budgets_of_lines_and_pages() {
+    let mut other = Budgets::parse(Path::new("b"), TEXT, Isa::Arm64, "max-gicv3-statistics").unwrap();
+    let footprint = Some(Footprint { code_lines: 6.0, data_lines: 3.0, pages: 4.0 });
+    other.update([&Figure { footprint, ..null_hypercall(45.0, 0.0, 0.0) }], false).unwrap();
+    let rows: Vec<String> = other.of("null-hypercall").unwrap().into_keys().collect();
+    assert_eq!(rows, ["instructions"]);
+}
+
+#[test]
 fn platforms_have_their_own() {
     let other = Budgets::parse(Path::new("b"), TEXT, Isa::Arm64, "max-gicv3-statistics").unwrap();
     assert_eq!(other.missing([&null_hypercall(1.0, 0.0, 0.0)]).len(), 1);

@@ -108,6 +108,9 @@ pub struct Figure {
     pub registers: BTreeMap<String, f64>,
     /// Accesses to devices, as `read NAME` and `write NAME`.
     pub devices: BTreeMap<String, f64>,
+    /// Lines and pages that an operation touches, if they were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub footprint: Option<Footprint>,
     /// The kinds of visits that an operation consists of.
     pub parts: Vec<Part>,
     /// Estimated cycles, if a model was given.
@@ -129,6 +132,29 @@ pub struct Part {
     pub per_operation: f64,
     /// Pairs of instructions and how many visits took so many, most frequent first.
     pub distribution: Vec<(u64, u64)>,
+}
+
+/// How much memory an operation touches: lines of 64 bytes and pages of 4 KiB, each once in a visit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Footprint {
+    /// Lines of code.
+    pub code_lines: f64,
+    /// Lines of data.
+    pub data_lines: f64,
+    /// Pages of either.
+    pub pages: f64,
+}
+
+impl Footprint {
+    /// The names of its counts.
+    pub const NAMES: [&str; 3] = ["code_lines", "data_lines", "pages"];
+
+    /// The counts by name.
+    pub fn counts(&self) -> [(&'static str, f64); 3] {
+        let [code, data, pages] = Self::NAMES;
+        [(code, self.code_lines), (data, self.data_lines), (pages, self.pages)]
+    }
 }
 
 /// Estimated cycles of an operation. They are the model's, not a measurement.

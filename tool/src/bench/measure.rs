@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::document::{Figure, Part};
+use super::document::{Figure, Footprint, Part};
 use super::platform::Platform;
 use super::rows::{Counted, Row};
 use super::subjects::{Outcome, Subject};
@@ -53,6 +53,7 @@ pub fn figure(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcom
         classes: sums(&counted, |group| &group.classes),
         registers: sums(&counted, |group| &group.registers),
         devices: sums(&counted, |group| &group.devices),
+        footprint: footprint(&counted),
         parts,
         ..blank(subject, row, platform)
     };
@@ -215,6 +216,19 @@ fn sums(kinds: &[Kind<'_>], of: impl Fn(&Group) -> &BTreeMap<String, u64>) -> BT
     sums
 }
 
+/// The sum of what the visits touch; `None` if it was not counted.
+fn footprint(kinds: &[Kind<'_>]) -> Option<Footprint> {
+    kinds.iter().try_fold(Footprint::default(), |sum, kind| {
+        let one = kind.typical.footprint?;
+        let more = |count: u64| count as f64 * kind.per_operation;
+        Some(Footprint {
+            code_lines: sum.code_lines + more(one.code_lines),
+            data_lines: sum.data_lines + more(one.data_lines),
+            pages: sum.pages + more(one.pages),
+        })
+    })
+}
+
 /// Instructions of interrupts that are no part of the operation, and of operations that took longer than usual because something else
 /// was looked at, for one operation: the guest's counter has them, too.
 fn beside(reading: &Reading, counted: &[Kind<'_>], iterations: u64) -> f64 {
@@ -262,6 +276,7 @@ mod tests {
     use super::super::rows::ROWS;
     use super::super::subjects::Modules;
     use super::*;
+    use crate::meter::reading;
 
     fn group(cpu: u32, reason: &str, pc: u64, visits: u64, modal: u64) -> Group {
         let classes = BTreeMap::from([("instructions".to_owned(), modal), ("isb".to_owned(), 1)]);
@@ -293,6 +308,18 @@ mod tests {
         assert_eq!(figure.classes["isb"], 3.0);
         let parts: Vec<_> = figure.parts.iter().map(|part| (&*part.reason, part.per_operation)).collect();
         assert_eq!(parts, [("hvc64", 1.0), ("sysreg", 2.0)]);
+    }
+
+    #[test]
+    fn footprints_add_up_if_they_were_counted() {
+        let touched =
+            |code_lines, data_lines, pages| Some(reading::Footprint { code_lines, data_lines, pages });
+        let mut groups = vec![group(0, "hvc64", 8, 16640, 48), group(0, "sysreg", 16, 33280, 10)];
+        assert_eq!(measured(groups.clone(), 68).unwrap().footprint, None);
+        groups[0].footprint = touched(6, 4, 3);
+        groups[1].footprint = touched(2, 1, 1);
+        let expected = Footprint { code_lines: 10.0, data_lines: 6.0, pages: 5.0 };
+        assert_eq!(measured(groups, 68).unwrap().footprint, Some(expected));
     }
 
     #[test]

@@ -164,6 +164,7 @@ fn select(isa: Isa, options: &cli::Bench) -> Result<Selection> {
         return Err(Failure::usage("only Turnstile has budgets").help(help));
     }
     selection.trace = options.trace || budgets;
+    selection.footprint = options.footprint || budgets;
     if options.statistics {
         selection.variant.vm = Variant::statistics().vm;
     }
@@ -240,6 +241,9 @@ fn show(document: &Document, options: &cli::Bench) -> Result<()> {
 pub fn print(document: &Document) {
     println!("{}", table::preface(document));
     println!("{}", table::table(document, table::terminal_width()));
+    if let Some(touched) = table::footprint(document, table::terminal_width()) {
+        println!("{}\n{touched}", table::FOOTPRINT);
+    }
     if let Some(matrix) = Matrix::new(document) {
         println!("Turnstile by platform\n{}", matrix.table());
     }

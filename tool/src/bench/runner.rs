@@ -38,13 +38,15 @@ pub struct Job {
     pub variant: Variant,
     /// Whether the instructions of a visit are wanted.
     pub trace: bool,
+    /// Whether the lines and pages that it touches are wanted.
+    pub footprint: bool,
 }
 
 impl Job {
     /// A row on a subject as it usually is.
     pub fn new(subject: Subject, row: &'static Row) -> Self {
         let variant = Variant { platform: Platform::usual_of(row.isa), ..Variant::default() };
-        Job { subject, row, variant, trace: false }
+        Job { subject, row, variant, trace: false, footprint: false }
     }
 
     /// What is measured where, for people.
@@ -130,6 +132,7 @@ impl<'a> Runner<'a> {
             iterations: self.iterations,
             limit: self.limit,
             trace: job.trace,
+            footprint: job.footprint,
             meter: self.meter.clone(),
             folder: self.layout.bundles().join(format!("bench-{index}")),
             variant: &job.variant,

@@ -24,6 +24,8 @@ pub struct Selection {
     pub iterations: u64,
     /// Whether traces of all rows are wanted.
     pub trace: bool,
+    /// Whether the lines and pages that operations touch are counted.
+    pub footprint: bool,
     /// What is special about Turnstile. Its platform is that of the other subjects, too.
     pub variant: Variant,
     /// More platforms on which Turnstile is measured.
@@ -57,6 +59,7 @@ impl Selection {
             rows,
             iterations,
             trace: false,
+            footprint: false,
             variant,
             elsewhere: Vec::new(),
         };
@@ -81,6 +84,7 @@ impl Selection {
             trace: platform == self.variant.platform
                 && (self.trace || row.name == SHOWN)
                 && row.counted != Counted::InAll,
+            footprint: self.footprint,
         };
         all.filter(|(subject, platform, row)| subject.has(row) && row.is_on(platform)).map(job).collect()
     }
@@ -117,6 +121,9 @@ impl Selection {
         }
         if let Some(mitigations) = &self.variant.mitigations {
             command.push_str(&format!(" --mitigations {mitigations}"));
+        }
+        if self.footprint {
+            command.push_str(" --footprint");
         }
         if self.iterations != ITERATIONS {
             command.push_str(&format!(" --iterations {}", self.iterations));
@@ -164,6 +171,8 @@ mod tests {
         let variant = Variant { mitigations: Some("loop:24".to_owned()), ..Variant::default() };
         let guarded = Selection { variant, ..select(&[], &[]) };
         assert_eq!(guarded.command(), "./x bench --mitigations loop:24");
+        let touched = Selection { footprint: true, ..select(&[], &[]) };
+        assert_eq!(touched.command(), "./x bench --footprint");
         let elsewhere = PLATFORMS.iter().skip(1).collect();
         let everywhere = Selection { elsewhere, ..select(&[], &[]) };
         assert_eq!(everywhere.command(), "./x bench --platform all");

@@ -20,6 +20,8 @@ pub struct Options {
     pub guest: Vec<Range<u64>>,
     /// Whether the instructions of one typical visit of each group are reported, too.
     pub trace: bool,
+    /// Whether the lines and pages that visits touch are counted.
+    pub footprint: bool,
     /// Whether all instructions of the whole run are counted, and nothing else.
     pub total: bool,
 }
@@ -33,6 +35,9 @@ impl Options {
         }
         if self.trace {
             text.push_str(",trace=on");
+        }
+        if self.footprint {
+            text.push_str(",footprint=on");
         }
         if self.total {
             text.push_str(",total=on");
@@ -67,9 +72,11 @@ mod tests {
 
     #[test]
     fn what_the_plugin_is_told() {
-        let options = Options { guest: vec![0x8000_0000..0x8100_0000, 0..0x10], trace: true, total: false };
+        let guest = vec![0x8000_0000..0x8100_0000, 0..0x10];
+        let options = Options { guest, trace: true, footprint: true, total: false };
         let argument = options.argument(Path::new("a,b/meter.so"), Path::new("out.json"));
-        let expected = "a,,b/meter.so,out=out.json,guest=0x80000000-0x81000000,guest=0x0-0x10,trace=on";
+        let expected =
+            "a,,b/meter.so,out=out.json,guest=0x80000000-0x81000000,guest=0x0-0x10,trace=on,footprint=on";
         assert_eq!(argument, expected);
         let total = Options { total: true, ..Options::default() };
         assert_eq!(total.argument(Path::new("m"), Path::new("o")), "m,out=o,total=on");

@@ -94,6 +94,12 @@ impl<'d> Figures<'d> {
         self.series.len() > 1
     }
 
+    /// Whether lines and pages were counted.
+    pub fn any_touched(&self) -> bool {
+        let mut cells = self.groups.iter().flat_map(|group| &group.cells);
+        cells.any(|cell| cell.figure.is_some_and(|figure| figure.footprint.is_some()))
+    }
+
     /// Whether figures of another time stand among these.
     pub fn any_recorded(&self) -> bool {
         self.groups.iter().flat_map(|group| &group.cells).any(Cell::recorded)
@@ -169,6 +175,13 @@ impl Cell<'_> {
     /// What the guest's own counter says.
     pub fn counter(&self) -> String {
         self.figure.and_then(|figure| figure.counter).map_or_else(|| "–".to_owned(), number::count)
+    }
+
+    /// Lines of code, lines of data, and pages that were touched.
+    pub fn touched(&self) -> [String; 3] {
+        let footprint = self.figure.and_then(|figure| figure.footprint);
+        footprint
+            .map_or_else(|| [(); 3].map(|()| "–".to_owned()), |it| it.counts().map(|(_, n)| number::count(n)))
     }
 
     /// How many operations were measured.

@@ -207,6 +207,8 @@ pub struct Run<'a> {
     pub limit: Duration,
     /// Whether the meter traces a visit.
     pub trace: bool,
+    /// Whether the meter counts lines and pages.
+    pub footprint: bool,
     /// The plugin's library, built.
     pub meter: PathBuf,
     /// A folder of this run's own, for its files.

@@ -34,7 +34,7 @@ pub fn measure(
 ) -> Result<Outcome> {
     let out = run.folder.join("reading.json");
     boot.counted = true;
-    let options = Options { trace: run.trace, ..Options::default() };
+    let options = Options { trace: run.trace, footprint: run.footprint, ..Options::default() };
     boot.extra.extend(["-plugin".into(), options.argument(&run.meter, &out)]);
     let said = play(&boot, &run.qemu.path, run.limit)?;
     let text = guest(&said).map_err(|what| Failure::failed(printable(&what)).details(shown(&said)))?;

@@ -31,7 +31,7 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
         boot.append = format!("{} {words}", boot.append).trim_end().to_owned();
     }
     let out = run.folder.join("reading.json");
-    let options = Options { trace: run.trace, ..Options::default() };
+    let options = Options { trace: run.trace, footprint: run.footprint, ..Options::default() };
     boot.extra = vec!["-plugin".into(), options.argument(&run.meter, &out)];
     let transcript = batch::run(&boot, &run.qemu.path, run.limit, |_| {})?;
     let console = transcript.consoles.first().map_or("", String::as_str);
