@@ -17,6 +17,7 @@ use super::trace;
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
+use crate::meter::reading::Group;
 use crate::setup;
 use crate::setup::qemu::Qemu;
 use crate::ui;
@@ -147,9 +148,9 @@ impl<'a> Runner<'a> {
 
     fn trace(&self, job: &Job, outcome: &Outcome) -> Result<Trace> {
         let kinds = measure::counted_kinds(job.row, outcome)?;
-        let vectors = kinds.first().map_or(0, |kind| kind.typical.vectors);
+        let visits: Vec<&Group> = kinds.iter().map(|kind| kind.typical).collect();
         let symbols =
-            subjects::symbols(job.subject, self.layout, self.qemu, &job.variant, vectors, &outcome.modules)?;
+            subjects::symbols(job.subject, self.layout, self.qemu, &job.variant, &visits, &outcome.modules)?;
         Ok(trace::trace(job.subject.name(), job.row.name, &kinds, &symbols))
     }
 }

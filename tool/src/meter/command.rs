@@ -102,8 +102,8 @@ fn report(reading: &Reading, symbols: Vec<Symbols>, options: &cli::Meter) -> Res
         return Err(no_guest(reading));
     }
     if !options.json {
-        let vectors = reading.groups.first().map_or(0, |group| group.vectors);
-        let fitted = symbols.into_iter().map(|symbols| symbols.fitted(vectors));
+        let first = reading.groups.first().cloned().unwrap_or_default();
+        let fitted = symbols.into_iter().map(|symbols| symbols.fitted(first.vectors, &first.trace));
         let symbols = fitted.reduce(Symbols::merged).unwrap_or_default();
         table::print(reading, &symbols, options.top, options.trace);
     }

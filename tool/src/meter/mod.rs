@@ -3,6 +3,7 @@
 
 pub(crate) mod command;
 pub(crate) mod fold;
+mod placing;
 pub mod reading;
 pub(crate) mod symbols;
 mod table;

@@ -20,7 +20,7 @@ use crate::bench::rows::{Counted, Row};
 use crate::failure::{Context, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
-use crate::meter::reading::Reading;
+use crate::meter::reading::{Group, Reading, Step};
 use crate::meter::symbols::Symbols;
 use crate::setup::qemu::Qemu;
 use crate::setup::{images, peers};
@@ -246,13 +246,13 @@ pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
     }
 }
 
-/// The functions of a subject, where its exception vectors and its modules are as in this run.
+/// The functions of a subject, where its code and its modules are as in this run, of which these are visits.
 pub fn symbols(
     subject: Subject,
     layout: &Layout,
     qemu: &Qemu,
     variant: &Variant,
-    vectors: u64,
+    visits: &[&Group],
     modules: &Modules,
 ) -> Result<Symbols> {
     let kvm = |host| kvm::symbols(host, layout, qemu, modules);
@@ -267,5 +267,7 @@ pub fn symbols(
         Subject::Kvm61Svm => kvm(kvm::Host::OlderSvm),
         Subject::KvmHv | Subject::KvmHvOff => kvm(kvm::Host::Hv),
     };
-    Ok(linked?.fitted(vectors))
+    let vectors = visits.first().map_or(0, |group| group.vectors);
+    let executed: Vec<Step> = visits.iter().flat_map(|group| group.trace.iter().cloned()).collect();
+    Ok(linked?.fitted(vectors, &executed))
 }
