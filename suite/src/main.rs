@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What developers of Turnstile run: the test suite, mutants, and counts of lines. `./x` passes their commands on to it.
+//! What developers of Turnstile run: the test suite, mutants, counts of lines, and figures in the documentation. `./x` passes their commands on to it.
 
 /// Takes the place of the standard library's in every module below: that one panics when nobody reads any more.
 macro_rules! println {
@@ -21,6 +21,7 @@ mod cli;
 mod debian;
 mod engine;
 mod eoi;
+mod figures;
 mod firmware;
 mod flat;
 mod gicv2;
@@ -84,5 +85,6 @@ fn execute(cli: &Cli) -> Result<()> {
         Commands::Test(options) => run::test(&layout, options),
         Commands::Mutants(options) => mutants::mutants(&layout, options),
         Commands::Lines(options) => lines::lines(&layout, options),
+        Commands::Figures(options) => figures::figures(&layout, options),
     }
 }

@@ -24,7 +24,7 @@ use crate::ui;
 /// The subject that has budgets.
 const OWN: &str = "turnstile";
 /// The class that is budgeted beside those of the machine.
-const INSTRUCTIONS: &str = "instructions";
+pub const INSTRUCTIONS: &str = "instructions";
 /// The most vCPUs of a row whose trace is recorded.
 const TRACED: u16 = 4;
 
@@ -76,9 +76,14 @@ pub struct Excess {
 }
 
 impl Budgets {
+    /// Where they are.
+    pub fn file(layout: &Layout) -> PathBuf {
+        layout.root().join("bench/budgets.toml")
+    }
+
     /// Reads the budgets of a platform: `max-gicv3`.
     pub fn load(layout: &Layout, isa: Isa, platform: &str) -> Result<Self> {
-        let path = layout.root().join("bench/budgets.toml");
+        let path = Self::file(layout);
         let text = fs::read_to_string(&path).context(|| format!("cannot read {}", path.display()))?;
         Self::parse(&path, &text, isa, platform)
     }

@@ -72,6 +72,9 @@ pub struct SubjectInfo {
     pub title: String,
     /// What exactly it is: `Linux 6.12.95 KVM`.
     pub version: String,
+    /// What it does against speculation on the machine of the rows, as it says itself; empty if that is not known.
+    #[serde(default)]
+    pub mitigations: String,
 }
 
 /// What one operation costs on one subject.
@@ -109,7 +112,7 @@ pub struct Figure {
     /// Accesses to devices, as `read NAME` and `write NAME`.
     pub devices: BTreeMap<String, f64>,
     /// Lines and pages that an operation touches, if they were counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub footprint: Option<Footprint>,
     /// The kinds of visits that an operation consists of.
     pub parts: Vec<Part>,

@@ -16,11 +16,11 @@ fn json_has_the_agreed_fields() {
     );
     assert_eq!(json["schema"], 3);
     assert_eq!(keys(&json["host"]), "cores cpu os");
-    assert_eq!(keys(&json["subjects"][0]), "mode subject title version");
+    assert_eq!(keys(&json["subjects"][0]), "mitigations mode subject title version");
     for row in 0..5 {
         assert_eq!(
             keys(&json["rows"][row]),
-            "classes counter cycles devices error exits instructions isa iterations mode parts platform \
+            "classes counter cycles devices error exits footprint instructions isa iterations mode parts platform \
              recorded registers row subject what",
             "all rows have the same keys; what is unknown is null"
         );

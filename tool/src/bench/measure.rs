@@ -290,7 +290,8 @@ mod tests {
         let report =
             Report { row, iterations: 16384, ticks: 16384 * (instructions + 2), empty: 32768, frequency };
         let reading = Reading { groups, ..Reading::default() };
-        Outcome { report, reading, version: String::new(), modules: Modules::default() }
+        let (version, mitigations) = (String::new(), String::new());
+        Outcome { report, reading, version, mitigations, modules: Modules::default() }
     }
 
     fn measured(groups: Vec<Group>, counter: u64) -> std::result::Result<Figure, String> {

@@ -13,6 +13,7 @@
 //! | `ablate/` | what each technique is worth |
 //! | `platform` | the machines on which Turnstile is measured |
 //! | `recorded` | figures of subjects that are not measured |
+//! | `known` | budgets and recorded figures, for the documentation |
 //! | `assemble`, `document` | the JSON, from which everything that is shown is made |
 //! | `table` | the JSON as text |
 //! | `html/` | the JSON as a page |
@@ -28,6 +29,7 @@ pub mod assemble;
 pub mod budgets;
 pub mod document;
 mod html;
+pub mod known;
 mod matrix;
 pub(crate) mod measure;
 pub mod native;

@@ -66,6 +66,8 @@ pub struct Measured {
     pub figure: Figure,
     /// What was measured, with its version.
     pub version: String,
+    /// What it does against speculation, as it says itself.
+    pub mitigations: String,
     /// What ran, if that was wanted.
     pub trace: Option<Trace>,
 }
@@ -143,7 +145,7 @@ impl<'a> Runner<'a> {
         let trace = if job.trace { Some(self.trace(job, &outcome)?) } else { None };
         // What is left of a run that failed may tell why.
         let _ = remove_dir_all(&run.folder);
-        Ok(Measured { figure, version: outcome.version, trace })
+        Ok(Measured { figure, version: outcome.version, mitigations: outcome.mitigations, trace })
     }
 
     fn trace(&self, job: &Job, outcome: &Outcome) -> Result<Trace> {

@@ -16,6 +16,7 @@ pub fn document() -> Document {
         mode: subject.mode(Platform::usual()).to_owned(),
         title: subject.title().to_owned(),
         version: version.to_owned(),
+        mitigations: String::new(),
     };
     let recorded = |row: usize, instructions: f64| Figure {
         recorded: true,

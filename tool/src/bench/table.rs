@@ -48,7 +48,23 @@ pub fn legend(document: &Document) -> String {
         let versions = versions(&recorded, &measured);
         lines.push(format!("* recorded some other time, not measured in this run: {versions}."));
     }
+    let mitigations = mitigations(document);
+    if !mitigations.is_empty() {
+        lines.push(format!("Against speculation on this machine: {}.", mitigations.join(". ")));
+    }
     lines.join("\n")
+}
+
+/// What the subjects do against speculation, as far as that is known; those that do the same together.
+pub fn mitigations(document: &Document) -> Vec<String> {
+    let mut known: Vec<(Vec<&str>, &str)> = Vec::new();
+    for info in document.subjects.iter().filter(|info| !info.mitigations.is_empty()) {
+        match known.iter_mut().find(|(_, mitigations)| *mitigations == info.mitigations) {
+            Some((titles, _)) => titles.push(&info.title),
+            None => known.push((vec![&info.title], &info.mitigations)),
+        }
+    }
+    known.iter().map(|(titles, mitigations)| format!("{}: {mitigations}", titles.join(", "))).collect()
 }
 
 /// The versions of subjects, each once. One that is among the others, too, does not say which of its modes is meant.
@@ -227,6 +243,19 @@ mod tests {
         let legend = legend(&document);
         assert!(legend.contains("Measured: Turnstile 0.0.0."), "{legend}");
         assert!(legend.contains("not measured in this run: Linux 6.12.95 KVM."), "{legend}");
+    }
+
+    #[test]
+    fn the_caption_names_what_is_done_against_speculation() {
+        let mut document = samples::document();
+        assert!(!legend(&document).contains("speculation"));
+        for (info, does) in document.subjects.iter_mut().zip(["nothing", "spectre_v2: BHB", "nothing"]) {
+            info.mitigations = does.to_owned();
+        }
+        let legend = legend(&document);
+        let expected =
+            "Against speculation on this machine: Turnstile, Xen: nothing. KVM VHE: spectre_v2: BHB.";
+        assert!(legend.contains(expected), "{legend}");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use trace::Detail;
 
 use super::document::{Document, Trace};
 use super::matrix::Matrix;
+use super::table;
 use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 
@@ -71,6 +72,8 @@ struct Part<'d> {
     matrix: Option<Matrix<'d>>,
     traces: trace::Traces<'d>,
     estimates: Option<cycles::Estimates<'d>>,
+    /// What the subjects do against speculation.
+    mitigations: String,
     json: String,
 }
 
@@ -129,6 +132,7 @@ fn part<'d>(document: &'d Document, index: usize, several: bool, detail: Detail)
         matrix: Matrix::new(document),
         traces: trace::traces(document, series, detail),
         estimates: cycles::Estimates::new(document, series),
+        mitigations: table::mitigations(document).join(". "),
         json: embedded(document)?,
         figures,
     })

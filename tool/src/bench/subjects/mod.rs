@@ -2,6 +2,7 @@
 //! The hypervisors that are measured, each with the same guests on the same machine.
 
 pub mod kvm;
+mod mitigations;
 mod modules;
 pub mod peer;
 mod turnstile;
@@ -164,6 +165,8 @@ pub struct Outcome {
     pub reading: Reading,
     /// What was measured, with its version, for people: `Linux 6.12.95 KVM`.
     pub version: String,
+    /// What it does against speculation on this machine, as it says itself; empty if it does not say.
+    pub mitigations: String,
     /// Where a Linux host has the modules that it loaded.
     pub modules: Modules,
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Turnstile itself.
 
-use super::{Modules, Outcome, Run};
+use super::{Modules, Outcome, Run, mitigations};
 use crate::batch;
 use crate::bench::platform::Platform;
 use crate::bench::report::{Report, printable};
@@ -24,8 +24,9 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     // Other platforms than the usual one are there to be compared with it, whatever their CPUs need.
     let alike =
         run.variant.platform.name != Platform::usual_of(run.row.isa).name && run.row.isa != Isa::Power64;
-    if let Some(mitigations) = run.variant.mitigations.as_deref().or(alike.then_some("off")) {
-        boot.append = format!("{} mitigations={mitigations}", boot.append);
+    let told = run.variant.mitigations.as_deref().or(alike.then_some("off"));
+    if let Some(told) = told {
+        boot.append = format!("{} mitigations={told}", boot.append);
     }
     for words in [run.variant.platform.append(), &run.variant.append] {
         boot.append = format!("{} {words}", boot.append).trim_end().to_owned();
@@ -42,7 +43,8 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
         return Err(Failure::failed("the machine did not end in order").details(all()));
     }
     let version = format!("Turnstile {}", env!("CARGO_PKG_VERSION"));
-    Ok(Outcome { report, reading: Reading::load(&out)?, version, modules: Modules::default() })
+    let mitigations = mitigations::of_turnstile(&printable(&transcript.text), told);
+    Ok(Outcome { report, reading: Reading::load(&out)?, version, mitigations, modules: Modules::default() })
 }
 
 /// The machine of a row.
