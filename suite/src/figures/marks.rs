@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Marked places in Markdown: `<!--= WHAT -->`, the text, and `<!-- / -->`. Neither comment is shown.
+//! Marked places in Markdown: `<!--= WHAT -->`, the text, and `<!-- / -->`. Neither comment is shown. One behind a backtick is an
+//! example, and no mark.
 
 use std::ops::Range;
 
@@ -26,6 +27,10 @@ pub fn find(text: &str) -> Result<Vec<Mark<'_>>, String> {
     let mut marks = Vec::new();
     let mut from = 0;
     while let Some(at) = text.get(from..).and_then(|rest| rest.find(BEGIN)).map(|at| from + at) {
+        if text.get(..at).is_some_and(|before| before.ends_with('`')) {
+            from = at + BEGIN.len();
+            continue;
+        }
         let line = text.get(..at).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
         let rest = text.get(at + BEGIN.len()..).unwrap_or_default();
         let shown = rest.lines().next().unwrap_or_default();
@@ -82,5 +87,6 @@ mod tests {
         }
         assert!(find("a\n  <!--= a b -->48<!-- / -->").unwrap_err().contains("begins a line"));
         assert_eq!(find("nothing <!-- of it -->"), Ok(Vec::new()));
+        assert_eq!(find("as `<!--= a b -->` and `<!-- / -->`"), Ok(Vec::new()), "an example");
     }
 }

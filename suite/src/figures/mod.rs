@@ -24,7 +24,7 @@ use turnstile::layout::{Layout, write_atomically};
 use super::cli;
 
 /// The documents at the root that have figures; those in `docs/src` are found. Decisions keep those of their time.
-const AT_ROOT: [&str; 4] = ["README.md", "SPECIFICATION.md", "CAVEATS.md", "ARCHITECTURE.md"];
+const AT_ROOT: [&str; 5] = ["README.md", "SPECIFICATION.md", "CAVEATS.md", "CHANGELOG.md", "ARCHITECTURE.md"];
 /// What puts things right.
 const HELP: &str = "./x figures --write";
 
