@@ -10,8 +10,8 @@ use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Next, Phase, Stop};
 
 use crate::alarm;
+use crate::arch::boot::fault;
 use crate::arch::cpu;
-use crate::arch::fault;
 use crate::arch::memory::{self, GuestMemory};
 use crate::arch::vm::Vm;
 use crate::line;
