@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One VM: started and stopped as often as its guest likes.
+//! One VM, which may start and stop many times.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
