@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One VM: started and stopped as often as its guest likes.
+//! One VM, which may start and stop many times.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -10,8 +10,8 @@ use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Next, Phase, Stop};
 
 use crate::alarm;
+use crate::arch::boot::fault;
 use crate::arch::cpu;
-use crate::arch::fault;
 use crate::arch::memory::{self, GuestMemory};
 use crate::arch::vm::Vm;
 use crate::line;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The hypervisor's command line: words of the form `key=value`.
 
-use crate::arch::fault::Provoked;
+use crate::arch::boot::fault::Provoked;
 use crate::line::Mode;
 use crate::machine;
 

@@ -11,9 +11,9 @@ use turnstile_vm::lifecycle::Stop;
 
 use crate::alarm;
 use crate::arch::boot::Host;
+use crate::arch::boot::fault::{self, Provoked};
 use crate::arch::cpu::PerCpu;
 use crate::arch::exit::wait;
-use crate::arch::fault::Provoked;
 use crate::arch::sched;
 use crate::arch::vm::Vm;
 use crate::arch::{CommonMonitor, println, set_monitor};
@@ -43,7 +43,7 @@ fn refuse(host: &Host, reason: core::fmt::Arguments<'_>) -> ! {
 /// has one table: they would put the techniques back.
 #[cfg(feature = "ablation")]
 fn take_off(host: &Host, bundle: &Bundle<'_>) {
-    use crate::arch::naive::{self, Set};
+    use crate::arch::exit::naive::{self, Set};
     let Some(list) = options::without(host.bootargs) else { return };
     if let Some(vm) = bundle.vms().iter().find(|vm| vm.statistics) {
         refuse(
@@ -72,7 +72,7 @@ fn turnstile_main(host: &'static Host) -> ! {
     });
     line::set_mode(options.line);
     if let Some(kind) = options.provoke {
-        crate::arch::fault::provoke(kind);
+        fault::provoke(kind);
     }
     let Some(blob) = host.bundle else {
         refuse(

@@ -12,8 +12,8 @@ use turnstile::setup::qemu::Qemu;
 
 use super::report::Verdict;
 use super::{
-    ablation, bench_errors, benching, bochs, eoi, firmware, guarded, guarded_power, guarded_x86, image,
-    image_power, image_x86, metering, mitigations, mitigations_power, peers, weight,
+    ablation, bench_errors, benching, bochs, eoi, features_power, firmware, guarded, guarded_power,
+    guarded_x86, image, image_power, image_x86, metering, mitigations, mitigations_power, peers, weight,
 };
 
 /// Makes a check; the images are built.
@@ -111,7 +111,7 @@ const X86_64: [Entry; 9] = [
 
 const POWER64: [Entry; 5] = [
     ("bench/mitigations", |layout, qemu, _| mitigations_power::prices(layout, qemu).into()),
-    ("mitigations/firmware", |layout, qemu, _| mitigations_power::firmware(layout, qemu).into()),
+    ("mitigations/firmware", |layout, qemu, _| features_power::firmware(layout, qemu).into()),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded_power::check)),
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image_power::hot_path)),
     ("images/no-vectors", |layout, _, isa| of_image(layout, isa, image_power::no_vectors)),

@@ -6,9 +6,10 @@ use turnstile::isa::Isa;
 use turnstile_link::StopReason;
 
 use super::scenario::{Scenario, Step};
+use super::shares::{all_to_the_first, equal, near, one_to_three, shared, shares};
 use super::sharing::{
-    all_to_the_first, attacked, beacon, crash_restart, equal, linux_on_few, near, one_to_three, restarts,
-    selftest, shared, shares, silent, stolen_time, stop_what_waits, two_selftests,
+    attacked, beacon, crash_restart, linux_on_few, restarts, selftest, silent, stolen_time, stop_what_waits,
+    two_selftests,
 };
 
 /// The moments between which VMs say what they got.

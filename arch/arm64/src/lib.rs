@@ -38,10 +38,6 @@ pub mod time;
 pub mod vcpu;
 pub mod vm;
 
-#[cfg(target_os = "none")]
-pub use boot::fault;
-#[cfg(feature = "ablation")]
-pub use exit::naive;
 pub use turnstile_arch_common::monitor::CommonMonitor;
 pub use turnstile_arch_common::{console, mmio, println};
 pub use vm::monitor::{Monitor, set_monitor};

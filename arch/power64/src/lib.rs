@@ -58,11 +58,6 @@ core::arch::global_asm!(
     include_str!("vcpu/switch.S")
 );
 
-pub use board::mitigation;
-#[cfg(target_os = "none")]
-pub use boot::fault;
-#[cfg(feature = "ablation")]
-pub use exit::naive;
 pub use turnstile_arch_common::monitor::CommonMonitor;
 pub use turnstile_arch_common::{console, mmio, println};
 pub use vm::monitor::{Monitor, set_monitor};

@@ -42,6 +42,7 @@ core::arch::global_asm!(include_str!("irq/interrupts.S"));
 
 pub use turnstile_arch_common::monitor::CommonMonitor;
 pub use turnstile_arch_common::{console, mmio, println};
+pub use vm::monitor::{Monitor, set_monitor};
 
 #[cfg(all(target_os = "none", not(feature = "ablation")))]
 core::arch::global_asm!(include_str!("exit/vectors.S"), include_str!("vcpu/switch.S"));
@@ -52,9 +53,3 @@ core::arch::global_asm!(
     include_str!("exit/naive/naive.S"),
     include_str!("vcpu/switch.S")
 );
-
-#[cfg(target_os = "none")]
-pub use boot::fault;
-#[cfg(feature = "ablation")]
-pub use exit::naive;
-pub use vm::monitor::{Monitor, set_monitor};

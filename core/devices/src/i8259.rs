@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The two cascaded 8259A interrupt controllers of a PC (Intel 231468), with the edge/level registers of its chip sets.
 //!
-//! The second one is wired to line 2 of the first. Reading a mask register, the read that guests do most, is one load.
+//! The second one is wired to line 2 of the first. Guests read the mask registers most; that is one load.
 
 mod chip;
 

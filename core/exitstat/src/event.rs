@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is counted beside exits: what a hypervisor did for its guest, or spared it.
+//! What is counted besides exits: what a hypervisor did for its guest, or saved it.
 
 use crate::kinds::kinds;
 

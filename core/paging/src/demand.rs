@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Memory whose translations are made when they are first needed.
 //!
-//! The tables are complete from the start, down to those whose entries are [`BLOCK`]s; only these entries are missing. To
-//! make one is to store a word: it takes no memory and no lock, and CPUs that make the same one at the same time store the
-//! same word.
+//! The tables are complete from the start, down to those whose entries are [`BLOCK`]s; only these entries are missing. Making one
+//! is a store of a word. It takes no memory and no lock, and CPUs that make the same entry at the same time store the same word.
 
 use crate::format::{Entry, Format, PhysAddr, Tables};
 use crate::tree::{Error, PageTable};

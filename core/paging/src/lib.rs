@@ -3,7 +3,7 @@
 //!
 //! One radix-tree builder, [`PageTable`], serves every table the hypervisor needs; what an entry looks like is
 //! a [`Format`]: [`Stage2`] and [`Stage1El2`] of Arm, [`Nested`] and [`HostTables`] of AMD64, [`Partition`] of
-//! POWER. The memory the tables live in is behind [`Tables`], so that the builder is safe code: the
+//! POWER. The memory of the tables is behind [`Tables`], so the builder is safe code: the
 //! hypervisor implements it over physical memory, the tests over a map.
 //!
 //! [`FrameAllocator`] gives out the physical ranges themselves: guest memory and table pools.

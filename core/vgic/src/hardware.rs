@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The virtual CPU interface as the model sees it.
 //!
-//! `arch` implements [`VirtualInterface`] over `ICH_*_EL2` (Arm IHI 0069, chapter 12.4), later over
-//! GICH; tests implement it in memory. Every call of a method is one access that the hardware makes
-//! the caller pay for, so the model keeps its own copy of what it wrote and calls only when the
-//! answer can have changed.
+//! `arch` implements [`VirtualInterface`] over `ICH_*_EL2` (Arm IHI 0069, chapter 12.4) and over GICH; tests implement it in memory.
+//! Every call is one slow access of the hardware, so the model keeps its own copy of what it wrote, and calls only if the answer may
+//! have changed.
 
 /// Is the state of a list register: `ICH_LR<n>_EL2.State`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -34,18 +34,19 @@
 //! | `CPU_OFF`, `CPU_ON` | [`VcpuGic::power_off`], [`VcpuGic::power_on`] |
 //! | the VM is reset | [`Vgic::reset`], then [`VcpuGic::reset`] for each vCPU |
 //!
-//! On an exit that is about none of these, nothing is called and nothing in the hardware is looked at.
+//! On an exit that is about none of these, nothing is called, and nothing in the hardware is accessed.
 //!
 //! # What is not modeled
 //!
 //! LPIs and the ITS (`GICD_TYPER.LPIS` = 0), Security states (`DS` = 1), legacy operation (`ARE` = 1).
-//! One-of-N SPIs go to the first vCPU. `GICR_WAKER` is kept but does not hold interrupts back.
+//! One-of-N SPIs go to the first vCPU. `GICR_WAKER` keeps its value but does not block interrupts.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
 mod bits;
+mod config;
 mod custody;
 mod distributor;
 mod gicv2;
@@ -55,6 +56,7 @@ mod inject;
 mod lifecycle;
 mod lines;
 mod mmio;
+mod operations;
 mod plan;
 mod redistributor;
 mod registers;
@@ -65,7 +67,8 @@ mod spi;
 mod sync;
 mod vcpu;
 
-pub use distributor::{ConfigError, Model, Vgic, VgicConfig};
+pub use config::{ConfigError, Model, VgicConfig};
+pub use distributor::Vgic;
 pub use hardware::{Backing, GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
 pub use remote::{Context, GROUPS_CHANGED, Host, RemoteOp};
 pub use routes::{SearchedTargets, SgiRegister, SgiTargets};

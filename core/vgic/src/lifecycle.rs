@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Load and put, reset, and the vCPU's going off and on.
+//! Load and put, reset, and turning the vCPU off and on.
 
 use crate::bits::IntidSet;
 use crate::hardware::{ListRegister, LrState, VirtualInterface};

@@ -5,6 +5,7 @@ mod judge;
 mod mux;
 #[cfg(test)]
 mod mux_tests;
+mod paper;
 mod plain;
 mod terminal;
 
@@ -14,7 +15,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use judge::judge;
-use mux::{Action, Mux, Screen};
+use mux::Mux;
+use paper::{Action, Screen};
 use plain::Plain;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;

@@ -104,7 +104,7 @@ fn a_kick_without_a_reason_is_light() {
 #[test]
 fn a_vcpu_that_shares_its_cpu_looks_at_the_queue_when_it_is_rung_for() {
     let (pinned, _) = resident_vcpu();
-    let thread = crate::sched::Thread::new(0, 0);
+    let thread = crate::vm::Thread::new(0, 0);
     let vcpu = &*Box::leak(Box::new(Vcpu::new(pinned.vm, 0, cpu::this(), Some(thread))));
     let mut frame = wait::frame(vcpu);
     assert_eq!(

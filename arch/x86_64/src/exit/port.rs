@@ -2,7 +2,7 @@
 //! IN and OUT (APM vol. 2, 15.10.2): EXITINFO1 says which, EXITINFO2 is the address of the next instruction on every CPU.
 
 use turnstile_exitstat::Event;
-use turnstile_x86insn::operation::Prefixes;
+use turnstile_x86insn::decode::Prefixes;
 
 use super::access::{self, Access};
 use super::tier::{Code, done};

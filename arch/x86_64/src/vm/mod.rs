@@ -20,3 +20,4 @@ mod reset;
 pub mod thread;
 
 pub use objects::{Life, Vcpu, Vm, VmParts};
+pub use thread::Thread;

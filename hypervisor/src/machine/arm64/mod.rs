@@ -16,6 +16,7 @@ use turnstile_machine::{
 use turnstile_vgic::{Model, Vgic, VgicConfig};
 use turnstile_vm::psci;
 
+use super::shared;
 use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::Host;
 use crate::arch::cpu::mode::Wanted;
@@ -146,7 +147,7 @@ impl Machine {
             id,
             name: String::from(spec.name),
             machine: self.chosen.map,
-            on_crash: super::on_crash(spec),
+            on_crash: shared::on_crash(spec),
             pmu: match self.chosen.pmu {
                 Pmu::Off => pmu::Kind::Off,
                 Pmu::Trapped => pmu::Kind::Trapped,
@@ -201,7 +202,7 @@ impl Machine {
         let on_demand = self.spec.mapping == Mapping::OnDemand;
         let ram = self.chosen.map.map().ram_base;
         let memory = GuestMemory::new(ram, self.spec.memory, IPA_BITS, on_demand)?;
-        super::filled(memory, |memory| self.fill(memory))
+        shared::filled(memory, |memory| self.fill(memory))
     }
 
     /// Makes the VM ready for a life in `memory` that begins at `start`. Only while no vCPU runs.

@@ -11,13 +11,14 @@ use turnstile_bundle::{Machine as Kind, Mapping, Pseries, Schedule, VmSpec};
 use turnstile_machine::pseries::Interrupts;
 use turnstile_machine::pseries::boot::{self, BootError, Partition};
 
+use super::shared;
+use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::{Host, NO_INPUT};
 use crate::arch::exit::crash::Crash;
 use crate::arch::irq::{self, Board, Presentation, Window};
 use crate::arch::memory::{self, GuestMemory};
-use crate::arch::mitigation::Choice;
-use crate::arch::sched::Thread;
 use crate::arch::time;
+use crate::arch::vm::Thread;
 use crate::arch::vm::{BootState, Vm, VmParts};
 pub use devices::Devices;
 
@@ -98,7 +99,7 @@ impl Machine {
         let parts = VmParts {
             id,
             name: String::from(spec.name),
-            on_crash: super::on_crash(spec),
+            on_crash: shared::on_crash(spec),
             statistics: spec.statistics,
             board,
             vcpus: spec.vcpus,
@@ -131,9 +132,9 @@ impl Machine {
         let spec = &self.spec;
         let partition =
             Partition { threads: self.threads, interrupts: self.interrupts, timebase: time::frequency() };
-        let plan = boot::plan(&super::source(spec), &partition).map_err(Error::Boot)?;
+        let plan = boot::plan(&shared::source(spec), &partition).map_err(Error::Boot)?;
         let memory = GuestMemory::new(spec.memory, spec.mapping == Mapping::OnDemand)?;
-        super::filled(memory, |memory| {
+        shared::filled(memory, |memory| {
             self.fill(memory, &plan)?;
             Ok(boot_state(&plan.start))
         })

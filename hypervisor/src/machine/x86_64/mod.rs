@@ -11,12 +11,13 @@ use turnstile_machine::pc;
 use turnstile_machine::pc::boot::{self, BootError, Start};
 use turnstile_x86policy::features::kvm;
 
+use super::shared;
 use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::Host;
 use crate::arch::exit::crash::Crash;
 use crate::arch::memory::{self, GuestMemory};
-use crate::arch::sched::Thread;
 use crate::arch::state::start::{BootState, Mode};
+use crate::arch::vm::Thread;
 use crate::arch::vm::{Vm, VmParts};
 pub use devices::Devices;
 
@@ -92,7 +93,7 @@ impl Machine {
         let parts = VmParts {
             id,
             name: String::from(spec.name),
-            on_crash: super::on_crash(spec),
+            on_crash: shared::on_crash(spec),
             statistics: spec.statistics,
             x2apic: apic == Apic::X2apic,
             kvm: kvm_features(paravirt),
@@ -123,9 +124,9 @@ impl Machine {
     /// When they do not fit; nothing is kept then.
     pub fn furnish(&self) -> Result<(GuestMemory, BootState), Error> {
         let spec = &self.spec;
-        let plan = boot::plan(&super::source(spec)).map_err(Error::Boot)?;
+        let plan = boot::plan(&shared::source(spec)).map_err(Error::Boot)?;
         let memory = GuestMemory::new(&pc::ram(spec.memory), spec.mapping == Mapping::OnDemand)?;
-        super::filled(memory, |memory| {
+        shared::filled(memory, |memory| {
             for load in &plan.loads {
                 memory.load(load.address, &load.bytes)?;
             }

@@ -16,9 +16,10 @@ use crate::cpu::regs::fakes::{self, Access};
 use crate::cpu::regs::{hfscr, lpcr};
 use crate::irq::Presentation;
 use crate::memory::GuestRam;
-use crate::sched::{Power, Thread};
 use crate::state::registers::Transactions;
 use crate::state::{demand, set_enforced};
+use crate::vm::Thread;
+use crate::vm::queues::Power;
 use crate::vm::{BootState, GUEST_LPCR};
 
 pub(crate) use machine::{cores, vcpus, vm};
