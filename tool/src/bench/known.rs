@@ -7,6 +7,7 @@ use std::fs;
 use super::assemble;
 use super::budgets::{Budgets, INSTRUCTIONS};
 use super::document::{Document, Figure, Footprint};
+use super::footprint;
 use super::measure::blank;
 use super::platform::Platform;
 use super::recorded::Recorded;
@@ -99,7 +100,7 @@ impl Known {
         text.push('\n');
         for row in rows.iter().filter(|row| subjects.iter().any(|info| of(&info.subject, row).is_some())) {
             let cell =
-                |subject: &str| of(subject, row).map_or_else(|| "–".to_owned(), |it| table::touched(&it));
+                |subject: &str| of(subject, row).map_or_else(|| "–".to_owned(), |it| footprint::cell(&it));
             let cells: String = subjects.iter().map(|info| format!(" {} |", cell(&info.subject))).collect();
             text.push_str(&format!("| `{row}` |{cells}\n"));
         }

@@ -16,6 +16,7 @@
 //! | `known` | budgets and recorded figures, for the documentation |
 //! | `assemble`, `document` | the JSON, from which everything that is shown is made |
 //! | `table` | the JSON as text |
+//! | `footprint` | lines and pages as text |
 //! | `html/` | the JSON as a page |
 //! | `matrix` | Turnstile's figures by platform |
 //! | `routes` | an SGI by its target, as text |
@@ -28,6 +29,7 @@ pub mod ablate;
 pub mod assemble;
 pub mod budgets;
 pub mod document;
+mod footprint;
 mod html;
 pub mod known;
 mod matrix;
@@ -243,8 +245,8 @@ fn show(document: &Document, options: &cli::Bench) -> Result<()> {
 pub fn print(document: &Document) {
     println!("{}", table::preface(document));
     println!("{}", table::table(document, table::terminal_width()));
-    if let Some(touched) = table::footprint(document, table::terminal_width()) {
-        println!("{}\n{touched}", table::FOOTPRINT);
+    if let Some(touched) = footprint::table(document, table::terminal_width()) {
+        println!("{}\n{touched}", footprint::TITLE);
     }
     if let Some(matrix) = Matrix::new(document) {
         println!("Turnstile by platform\n{}", matrix.table());

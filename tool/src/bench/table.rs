@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, presets};
 
-use super::document::{Document, Figure, Footprint, SubjectInfo};
+use super::document::{Document, Figure, SubjectInfo};
 use super::subjects::Subject;
 
 /// Terminals narrower than this do without the column that says what an operation is.
@@ -107,35 +107,6 @@ pub fn table(document: &Document, width: Option<u16>) -> Table {
     table
 }
 
-/// What the table of lines and pages is.
-pub const FOOTPRINT: &str = "Memory touched by one operation: 64-byte lines of code + of data, pages of 4 KiB (not of page-table walks)";
-
-/// Lines and pages, if they were counted: rows down, subjects across.
-pub fn footprint(document: &Document, width: Option<u16>) -> Option<Table> {
-    document.rows.iter().find(|figure| figure.footprint.is_some())?;
-    let known = |info: &&SubjectInfo| {
-        document.rows.iter().any(|figure| figure.subject == info.subject && figure.footprint.is_some())
-    };
-    let subjects: Vec<&SubjectInfo> = document.subjects.iter().filter(known).collect();
-    let mut table = empty(width);
-    let names = subjects.iter().map(|info| right(&heading(document, info)));
-    table.set_header([Cell::new("row")].into_iter().chain(names));
-    for (row, _) in document.row_names() {
-        let cells = subjects.iter().map(|info| {
-            let figure = document.figure(&info.subject, row);
-            right(&figure.and_then(|figure| figure.footprint).map_or_else(unknown, |it| touched(&it)))
-        });
-        table.add_row([Cell::new(row)].into_iter().chain(cells));
-    }
-    Some(table)
-}
-
-/// Lines and pages in a cell.
-pub fn touched(footprint: &Footprint) -> String {
-    let Footprint { code_lines, data_lines, pages } = footprint;
-    format!("{} + {}, {}", count(*code_lines), count(*data_lines), count(*pages))
-}
-
 /// The operations of a subject by class: classes down, rows across, in as many tables as the width makes necessary.
 /// There is none of a subject that was not measured.
 pub fn classes(document: &Document, info: &SubjectInfo, width: Option<u16>) -> Vec<Table> {
@@ -189,7 +160,7 @@ pub fn empty(width: Option<u16>) -> Table {
 }
 
 /// A subject's heading: with a star if its figures are recorded ones.
-fn heading(document: &Document, info: &SubjectInfo) -> String {
+pub fn heading(document: &Document, info: &SubjectInfo) -> String {
     let star = if is_recorded(document, info) { " *" } else { "" };
     format!("{}{star}", info.title)
 }
@@ -211,7 +182,8 @@ fn cell(figure: Option<&Figure>, own: Option<f64>) -> String {
     }
 }
 
-fn unknown() -> String {
+/// What is in the place of a number that is not known.
+pub fn unknown() -> String {
     "–".to_owned()
 }
 
@@ -287,20 +259,6 @@ mod tests {
             assert!(widest <= usize::from(width), "{width}\n{text}");
             assert_eq!(text.contains("PSCI_VERSION"), width >= 96, "{text}");
         }
-    }
-
-    #[test]
-    fn lines_and_pages_are_shown_where_they_were_counted() {
-        let mut document = samples::document();
-        assert!(footprint(&document, None).is_none());
-        document.rows[0].footprint = Some(Footprint { code_lines: 6.0, data_lines: 4.5, pages: 3.0 });
-        let text = footprint(&document, None).unwrap().to_string();
-        assert!(text.contains("6 + 4.50, 3") && !text.contains("KVM"), "{text}");
-        document.rows[2].footprint = document.rows[0].footprint;
-        let text = footprint(&document, None).unwrap().to_string();
-        assert!(text.contains("KVM VHE *") && !text.contains("Xen"), "{text}");
-        let other_row = text.lines().find(|line| line.contains("id-register")).unwrap();
-        assert_eq!(other_row.matches('–').count(), 2, "{text}");
     }
 
     #[test]

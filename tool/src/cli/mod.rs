@@ -157,7 +157,7 @@ pub struct Bench {
     #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, default_missing_value = "all", conflicts_with_all = ["statistics", "platform"])]
     pub ablate: Option<String>,
     /// Show a file that --save wrote, and measure nothing; repeat it to combine architectures in one report
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "platform", "ablate", "statistics", "check", "update_budgets", "program"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "platform", "ablate", "statistics", "footprint", "check", "update_budgets", "program"])]
     pub from: Vec<PathBuf>,
     /// Write JSON instead of the table
     #[arg(long)]
