@@ -67,6 +67,7 @@ mod statistics;
 mod stuck;
 mod victims;
 mod weight;
+mod work;
 
 use std::process::ExitCode;
 

@@ -23,6 +23,9 @@ pub struct Recorded {
 struct Entry {
     version: String,
     instructions: BTreeMap<String, f64>,
+    /// Whole work in Linux: its ratio to what it takes without a hypervisor.
+    #[serde(default)]
+    work: BTreeMap<String, f64>,
 }
 
 impl Recorded {
@@ -41,6 +44,11 @@ impl Recorded {
     /// The instructions of an operation.
     pub fn instructions(&self, subject: Subject, row: &str) -> Option<f64> {
         self.subjects.get(subject.name())?.instructions.get(row).copied()
+    }
+
+    /// How many times the instructions of whole work without a hypervisor it takes.
+    pub fn work(&self, subject: Subject, row: &str) -> Option<f64> {
+        self.subjects.get(subject.name())?.work.get(row).copied()
     }
 }
 

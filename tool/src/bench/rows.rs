@@ -2,6 +2,7 @@
 //! The rows of the table.
 
 use super::platform::Platform;
+use super::work;
 use crate::config::Board;
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
@@ -297,7 +298,9 @@ pub fn select(isa: Isa, names: &[String]) -> Result<Vec<&'static Row>> {
     let is = |row: &Row, name: &str| row.name == name || name == ROUTES && row.target.is_some();
     for name in names {
         if !rows.iter().any(|row| is(row, name)) {
-            let known: Vec<&str> = rows.iter().map(|row| row.name).chain([ROUTES]).collect();
+            let work = work::rows::WORK.iter().map(|work| work.name);
+            let words = [ROUTES, work::rows::ALL];
+            let known: Vec<&str> = rows.iter().map(|row| row.name).chain(work).chain(words).collect();
             return Err(Failure::usage(format!("there is no row `{name}` for {isa}"))
                 .help(crate::config::problem::did_you_mean(name, &known)));
         }

@@ -46,6 +46,7 @@ pub fn document() -> Document {
         ],
         elsewhere: Vec::new(),
         traces: Vec::new(),
+        work: Vec::new(),
         ablation: None,
         weights: None,
     }
