@@ -14,6 +14,7 @@ use super::report::Verdict;
 use super::{
     ablation, bench_errors, benching, bochs, eoi, features_power, firmware, guarded, guarded_power,
     guarded_x86, image, image_power, image_x86, metering, mitigations, mitigations_power, peers, weight,
+    work,
 };
 
 /// Makes a check; the images are built.
@@ -77,7 +78,7 @@ const fn own(isa: Isa) -> &'static [Entry] {
     }
 }
 
-const ARM64: [Entry; 11] = [
+const ARM64: [Entry; 12] = [
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image::hot_path)),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded::check)),
     ("images/ablation", |layout, _, _| ablation::only_there(layout).into()),
@@ -95,9 +96,10 @@ const ARM64: [Entry; 11] = [
             weight::compare(layout, &qemu.path, debian).into()
         })
     }),
+    WORK,
 ];
 
-const X86_64: [Entry; 9] = [
+const X86_64: [Entry; 10] = [
     ("eoi/load", |layout, qemu, _| eoi::check(layout, qemu).into()),
     ("eoi/linux", |layout, qemu, _| eoi::check_linux(layout, qemu).into()),
     ("linux/weight", |layout, qemu, _| weight::outside(layout, &qemu.path).into()),
@@ -107,15 +109,22 @@ const X86_64: [Entry; 9] = [
     ("bench/mitigations", |layout, qemu, _| mitigations::prices_of_pcs(layout, qemu).into()),
     ("images/no-vectors", |layout, _, isa| of_image(layout, isa, image_x86::no_vectors)),
     ("images/permissions", |layout, _, isa| of_image(layout, isa, image_x86::permissions)),
+    WORK,
 ];
 
-const POWER64: [Entry; 5] = [
+const POWER64: [Entry; 6] = [
     ("bench/mitigations", |layout, qemu, _| mitigations_power::prices(layout, qemu).into()),
     ("mitigations/firmware", |layout, qemu, _| features_power::firmware(layout, qemu).into()),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded_power::check)),
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image_power::hot_path)),
     ("images/no-vectors", |layout, _, isa| of_image(layout, isa, image_power::no_vectors)),
+    WORK,
 ];
+
+/// What whole work in Linux costs, on any architecture.
+const WORK: Entry = ("linux/work", |layout, qemu, isa| {
+    with(setup::debian::ensure(layout, isa, Flavour::Cloud), |_| work::check(layout, qemu, isa).into())
+});
 
 /// Checks the built image of an architecture.
 fn of_image(layout: &Layout, isa: Isa, check: fn(&Path) -> std::result::Result<(), String>) -> Verdict {

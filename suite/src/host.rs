@@ -69,6 +69,9 @@ impl Stage {
     }
 }
 
+/// The package of what runs in Linux guests, on all architectures.
+const LINUX_GUESTS: &str = "turnstile-guests-linux";
+
 /// The stages in the order in which they fail soonest.
 pub fn stages(layout: &Layout) -> Vec<Stage> {
     let bare = [
@@ -76,6 +79,8 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
         "turnstile-hypervisor",
         "--package",
         Isa::Arm64.guests_package(),
+        "--package",
+        LINUX_GUESTS,
         "--target",
         Isa::Arm64.target(),
     ];
@@ -84,9 +89,11 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
     bare_clippy.extend(["--", "-D", "warnings"]);
     let mut pc_clippy = vec!["clippy", "--quiet", "--target", Isa::X86_64.target()];
     pc_clippy.extend(["--package", "turnstile-hypervisor", "--package", Isa::X86_64.guests_package()]);
+    pc_clippy.extend(["--package", LINUX_GUESTS]);
     pc_clippy.extend(["--", "-D", "warnings"]);
     let mut power_clippy = vec!["clippy", "--quiet"];
     power_clippy.extend(["--package", "turnstile-hypervisor", "--package", Isa::Power64.guests_package()]);
+    power_clippy.extend(["--package", LINUX_GUESTS]);
     let ablation = ["--package", "turnstile-arm64", "--features", "turnstile-arm64/ablation"];
     let mut ablation_clippy = vec!["clippy", "--quiet", "--all-targets"];
     ablation_clippy.extend(ablation);

@@ -75,6 +75,7 @@ mod statistics;
 mod stuck;
 mod victims;
 mod weight;
+mod work;
 
 use std::process::ExitCode;
 

@@ -21,6 +21,11 @@ impl Bus {
         Bus { map, uart: Uart16550::new(), rtc: Pl031::new() }
     }
 
+    /// The level of the UART's interrupt line.
+    pub fn interrupt(&self) -> bool {
+        self.uart.interrupt()
+    }
+
     /// Reads into `data`, which is as long as the access; false if there is no device.
     pub fn read(&mut self, address: u64, data: &mut [u8]) -> bool {
         let Bus { map, uart, rtc } = self;
@@ -80,6 +85,15 @@ mod tests {
         let mut data = [0xff];
         assert!(bus.read(UART + 7, &mut data));
         assert_eq!(data, [0x5a]);
+    }
+
+    #[test]
+    fn the_uart_interrupts_who_asks_for_it() {
+        let mut bus = Bus::new(MACHINE.map());
+        assert!(!bus.interrupt());
+        // IER: the transmitter is empty.
+        bus.write(UART + 1, &[2]).unwrap();
+        assert!(bus.interrupt());
     }
 
     #[test]

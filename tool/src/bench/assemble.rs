@@ -7,13 +7,14 @@ use std::time::SystemTime;
 
 use turnstile_techniques::Set;
 
-use super::document::{Ablation, Document, Figure, Host, SCHEMA, SubjectInfo};
+use super::document::{Ablation, Document, Figure, Host, SCHEMA, SubjectInfo, WorkFigure};
 use super::measure::blank;
 use super::platform::Platform;
 use super::recorded::Recorded;
 use super::runner::{Job, Measured, Runner};
 use super::selection::Selection;
 use super::subjects::Subject;
+use super::work;
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
@@ -32,7 +33,11 @@ pub struct Assembled {
 pub fn measure(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<Assembled> {
     let recorded = Recorded::load(layout)?;
     let jobs = selection.jobs();
-    let results = Runner::new(layout, qemu, selection.isa, selection.iterations)?.measure(&jobs);
+    let results = match jobs.is_empty() {
+        // Whole work alone: nothing of this is needed.
+        true => Vec::new(),
+        false => Runner::new(layout, qemu, selection.isa, selection.iterations)?.measure(&jobs),
+    };
     let mut assembled = Assembled { document: empty(qemu, selection), failures: Vec::new() };
     let here = selection.variant.platform;
     for (job, result) in jobs.iter().zip(results) {
@@ -45,6 +50,13 @@ pub fn measure(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<As
         for subject in Subject::of(selection.isa).filter(|subject| !selection.subjects.contains(subject)) {
             assembled.add_recorded(subject, selection, &recorded);
         }
+    }
+    if !selection.work.is_empty() {
+        let Selection { isa, subjects, work, apart, .. } = selection;
+        let counted = work::measure(layout, qemu, *isa, subjects, work, *apart)?;
+        assembled.document.work = counted.figures;
+        assembled.failures.extend(counted.failures);
+        assembled.add_recorded_work(selection, &recorded);
     }
     // The table's order, whoever was measured.
     let place =
@@ -85,6 +97,7 @@ fn empty(qemu: &Qemu, selection: &Selection) -> Document {
         rows: Vec::new(),
         elsewhere: Vec::new(),
         traces: Vec::new(),
+        work: Vec::new(),
         ablation: None,
         weights: None,
     }
@@ -152,6 +165,28 @@ impl Assembled {
             let mitigations = recorded.mitigations(subject).to_owned();
             self.document.subjects.push(info(subject, platform, (version, mitigations)));
             self.document.rows.extend(figures);
+        }
+    }
+}
+
+impl Assembled {
+    /// Adds the recorded ratios of whole work on hypervisors that are not measured.
+    fn add_recorded_work(&mut self, selection: &Selection, recorded: &Recorded) {
+        for subject in Subject::of(selection.isa).filter(|subject| !selection.subjects.contains(subject)) {
+            let figures = selection.work.iter().filter_map(|work| {
+                Some(WorkFigure {
+                    row: work.name.to_owned(),
+                    what: work.what.to_owned(),
+                    under: subject.name().to_owned(),
+                    title: subject.title().to_owned(),
+                    version: recorded.version(subject).unwrap_or_default().to_owned(),
+                    isa: selection.isa.name().to_owned(),
+                    recorded: true,
+                    ratio: Some(recorded.work(subject, work.name)?),
+                    ..WorkFigure::default()
+                })
+            });
+            self.document.work.extend(figures);
         }
     }
 }

@@ -44,6 +44,9 @@ pub struct Document {
     pub elsewhere: Vec<Figure>,
     /// What ran in one visit: for each subject that was asked for, of each row that was asked for.
     pub traces: Vec<Trace>,
+    /// Whole work in Linux, if that was measured: by hypervisor, none first.
+    #[serde(default)]
+    pub work: Vec<WorkFigure>,
     /// What each technique saves, if that was measured.
     pub ablation: Option<Ablation>,
     /// The model behind estimated cycles, if they were asked for.
@@ -118,6 +121,39 @@ pub struct Figure {
     pub parts: Vec<Part>,
     /// Estimated cycles, if a model was given.
     pub cycles: Option<Cycles>,
+}
+
+/// What an operation of whole work in Linux costs, on a hypervisor or on none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkFigure {
+    /// The row's name.
+    pub row: String,
+    /// What one operation is.
+    pub what: String,
+    /// The subject's name; `bare` without a hypervisor.
+    pub under: String,
+    /// Its heading.
+    pub title: String,
+    /// What exactly it is: `Linux 6.12.95 KVM`.
+    pub version: String,
+    /// The architecture.
+    pub isa: String,
+    /// Whether the ratio was recorded some other time: then only that is known.
+    pub recorded: bool,
+    /// Why there is no figure, if it was to be measured and could not be.
+    pub error: Option<String>,
+    /// Instructions of all CPUs, in the guest and outside.
+    pub instructions: Option<f64>,
+    /// How many times those without a hypervisor they are.
+    pub ratio: Option<f64>,
+    /// Those in the guest, where the meter told it apart. Of blocks that exceptions cut short it then counts what ran.
+    pub inside: Option<f64>,
+    /// Those outside the guest.
+    pub outside: Option<f64>,
+    /// Visits outside the guest.
+    pub exits: Option<f64>,
+    /// How many operations were measured.
+    pub operations: Option<u64>,
 }
 
 /// The visits of one CPU for one reason, or of several that do the same.

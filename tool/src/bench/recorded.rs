@@ -29,6 +29,9 @@ struct Entry {
     instructions: BTreeMap<String, f64>,
     #[serde(default)]
     footprint: BTreeMap<String, Footprint>,
+    /// Whole work in Linux: its ratio to what it takes without a hypervisor.
+    #[serde(default)]
+    work: BTreeMap<String, f64>,
 }
 
 impl Recorded {
@@ -57,6 +60,11 @@ impl Recorded {
     /// The instructions of an operation.
     pub fn instructions(&self, subject: Subject, row: &str) -> Option<f64> {
         self.subjects.get(subject.name())?.instructions.get(row).copied()
+    }
+
+    /// How many times the instructions of whole work without a hypervisor it takes.
+    pub fn work(&self, subject: Subject, row: &str) -> Option<f64> {
+        self.subjects.get(subject.name())?.work.get(row).copied()
     }
 }
 

@@ -8,6 +8,7 @@ mod x86_64;
 pub use arm64::ROWS;
 
 use super::platform::Platform;
+use super::work;
 use crate::config::Board;
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
@@ -213,7 +214,9 @@ pub fn select(isa: Isa, names: &[String]) -> Result<Vec<&'static Row>> {
     let is = |row: &Row, name: &str| row.name == name || name == ROUTES && row.target.is_some();
     for name in names {
         if !rows.iter().any(|row| is(row, name)) {
-            let known: Vec<&str> = rows.iter().map(|row| row.name).chain([ROUTES]).collect();
+            let work = work::rows::WORK.iter().map(|work| work.name);
+            let words = [ROUTES, work::rows::ALL];
+            let known: Vec<&str> = rows.iter().map(|row| row.name).chain(work).chain(words).collect();
             return Err(Failure::usage(format!("there is no row `{name}` for {isa}"))
                 .help(crate::config::problem::did_you_mean(name, &known)));
         }

@@ -47,6 +47,7 @@ pub fn document() -> Document {
         ],
         elsewhere: Vec::new(),
         traces: Vec::new(),
+        work: Vec::new(),
         ablation: None,
         weights: None,
     }

@@ -5,6 +5,8 @@ use super::platform::{self, Platform};
 use super::rows::{self, Counted, ITERATIONS, Row};
 use super::runner::Job;
 use super::subjects::{ALL, Subject, Variant};
+use super::work;
+use super::work::rows::{WORK, Work};
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
 
@@ -20,6 +22,10 @@ pub struct Selection {
     pub subjects: Vec<Subject>,
     /// What.
     pub rows: Vec<&'static Row>,
+    /// Which whole work in Linux, besides.
+    pub work: Vec<&'static Work>,
+    /// Whether it is told what of that is outside the guest.
+    pub apart: bool,
     /// How often.
     pub iterations: u64,
     /// Whether traces of all rows are wanted.
@@ -51,22 +57,33 @@ impl Selection {
         if subjects.is_empty() {
             chosen.push(Subject::Turnstile);
         }
-        let rows = rows::select(isa, rows)?;
+        let (work, others) = work::rows::split(rows);
+        let rows = match others.is_empty() && !work.is_empty() {
+            true => Vec::new(),
+            false => rows::select(isa, &others)?,
+        };
         let variant = Variant { platform: Platform::usual_of(isa), ..Variant::default() };
         let selection = Selection {
             isa,
             subjects: chosen,
             rows,
+            work,
+            apart: false,
             iterations,
             trace: false,
             footprint: false,
             variant,
             elsewhere: Vec::new(),
         };
-        match selection.jobs().is_empty() {
+        match selection.is_empty() {
             true => Err(Failure::usage("none of the subjects has any of the rows")),
             false => Ok(selection),
         }
+    }
+
+    /// Whether there is nothing to be measured.
+    pub fn is_empty(&self) -> bool {
+        self.work.is_empty() && self.jobs().is_empty()
     }
 
     /// The runs, by subject and then by row, and then those elsewhere. What is elsewhere is not traced.
@@ -102,7 +119,15 @@ impl Selection {
             command.push_str(&format!(" --subjects {}", names.join(",")));
         }
         if self.rows.len() != rows::of(self.isa).len() {
-            let names: Vec<&str> = self.rows.iter().map(|row| row.name).collect();
+            let all = self.work.len() == WORK.len();
+            let work = self.work.iter().map(|work| work.name).filter(|_| !all);
+            let names: Vec<&str> = self
+                .rows
+                .iter()
+                .map(|row| row.name)
+                .chain(work)
+                .chain(all.then_some(work::rows::ALL))
+                .collect();
             command.push_str(&format!(" --rows {}", names.join(",")));
         }
         let platforms: Vec<&str> = [&self.variant.platform]
@@ -178,6 +203,9 @@ mod tests {
         assert_eq!(everywhere.command(), "./x bench --platform all");
         let pcs = Selection::new(Isa::X86_64, &[], &["cpuid".to_owned()], ITERATIONS).unwrap();
         assert_eq!(pcs.command(), "./x bench --isa x86_64 --rows cpuid");
+        assert_eq!(select(&[], &["linux-work"]).command(), "./x bench --rows linux-work");
+        let mixed = select(&[], &["sleep-1ms", "self-sgi"]);
+        assert_eq!(mixed.command(), "./x bench --rows self-sgi,sleep-1ms");
         let some = Selection { iterations: 20000, ..select(&["xen"], &["self-sgi"]) };
         assert_eq!(some.command(), "./x bench --subjects xen --rows self-sgi --iterations 20000");
     }

@@ -126,7 +126,8 @@ pub struct Bench {
     #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',', default_value = "turnstile")]
     #[arg(value_parser = ["turnstile", "kvm-vhe", "kvm-nvhe", "kvm-6.1-vhe", "xen", "kvm-svm", "kvm-6.1-svm", "kvm-hv", "kvm-hv-off", ALL_SUBJECTS])]
     pub subjects: Vec<String>,
-    /// Only these rows
+    /// Only these rows. Whole work in Linux (pipe-1cpu, pipe-2cpus, fork-exec, sleep-1ms; linux-work is all of it) takes minutes
+    /// and is measured only if it is named here
     #[arg(long, value_name = "ROW,…", value_delimiter = ',')]
     pub rows: Vec<String>,
     /// Iterations of each guest
@@ -144,7 +145,7 @@ pub struct Bench {
     /// x86_64 some of barrier, fill, clear, switch, joined by +; on POWER assisted, software; off by default
     #[arg(long, value_name = "CHOICE", conflicts_with_all = ["native", "from", "ablate", "check", "update_budgets"])]
     pub mitigations: Option<String>,
-    /// Also show how many operations of each class a row takes
+    /// Also show how many operations of each class a row takes, and what of whole work is outside the guest
     #[arg(long)]
     pub classes: bool,
     /// Also show which instructions run in one operation

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Builds what runs on the emulated machines: the hypervisor, the guests of `guests/`, and the monitor for Linux KVM.
+//! Builds what runs on the emulated machines: the hypervisor, the guests of `guests/` and
+//! what runs in Linux guests, and the monitor for Linux KVM.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,6 +20,8 @@ const PROFILE: &str = "image";
 const HYPERVISOR: &str = "turnstile-hypervisor";
 const METER: &str = "turnstile-meter";
 const VMM: &str = "turnstile-vmm";
+const WORK_PACKAGE: &str = "turnstile-guests-linux";
+const WORK: &str = "work";
 
 /// The packages that this process has built already: asking cargo again would only cost time.
 static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -63,6 +66,18 @@ pub fn vmm(layout: &Layout, isa: Isa) -> Result<PathBuf> {
         let what = format!("building the monitor for Linux KVM on {isa}");
         build(layout, VMM, &Target::linux(layout, isa)?, &[], &what)?;
         reduce(layout, &built(layout, target, VMM), &program, &["--strip-all"])
+    })?;
+    Ok(program)
+}
+
+/// Builds the program that works in Linux guests and returns its path. It makes its system calls itself, so it is built as for
+/// the bare machine.
+pub fn work(layout: &Layout, isa: Isa) -> Result<PathBuf> {
+    let (program, target) = (layout.work(isa), isa.target());
+    once(&program.to_string_lossy(), || {
+        let what = format!("building the program for Linux guests on {isa}");
+        build(layout, WORK_PACKAGE, &Target::bare(isa), &[], &what)?;
+        reduce(layout, &built(layout, target, WORK), &program, &["--strip-all"])
     })?;
     Ok(program)
 }

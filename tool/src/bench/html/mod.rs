@@ -24,6 +24,7 @@ use trace::Detail;
 use super::document::{Document, Trace};
 use super::matrix::Matrix;
 use super::table;
+use super::work::Sheet;
 use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 
@@ -70,6 +71,7 @@ struct Part<'d> {
     ablation: Option<ablation::Table<'d>>,
     curve: Option<curve::Curve<'d>>,
     matrix: Option<Matrix<'d>>,
+    work: Option<Sheet<'d>>,
     traces: trace::Traces<'d>,
     estimates: Option<cycles::Estimates<'d>>,
     /// What the subjects do against speculation.
@@ -130,6 +132,7 @@ fn part<'d>(document: &'d Document, index: usize, several: bool, detail: Detail)
         ablation: document.ablation.as_ref().map(ablation::Table::new),
         curve: curve::Curve::new(document, series),
         matrix: Matrix::new(document),
+        work: Sheet::new(document),
         traces: trace::traces(document, series, detail),
         estimates: cycles::Estimates::new(document, series),
         mitigations: table::mitigations(document).join(". "),
