@@ -61,21 +61,39 @@ impl Lapic {
         is_accepted
     }
 
-    /// Sends an interrupt to itself by the command register of an x2APIC; false if it is anything else.
-    #[inline(always)] // Hot: a self-IPI.
-    pub(crate) fn try_command<H: Hardware>(&mut self, hardware: &mut H, value: u64) -> bool {
-        // Fixed, edge, by the shorthand: or physical, to its ID.
+    /// Sends an interrupt to one vCPU by the command register of an x2APIC; false if it is anything else.
+    #[inline(always)] // Hot: an interprocessor interrupt.
+    pub(crate) fn try_command<H: Hardware, B: Bus>(
+        &mut self,
+        cx: &mut Context<'_, H, B>,
+        value: u64,
+    ) -> bool {
+        // Fixed, edge, by the shorthand: or physical, to an ID.
         let (low, to) = (value as u32, value >> 32);
-        let is_to_itself = match low & !(0xff | ASSERT) {
-            SHORTHAND_ITSELF => true,
-            0 => to == self.index as u64,
-            _ => false,
-        };
-        if !is_to_itself || !self.try_self_ipi(hardware, value as u8) {
-            return false;
+        match low & !(0xff | ASSERT) {
+            SHORTHAND_ITSELF => {}
+            0 if to == self.index as u64 => {}
+            0 => return self.try_send(cx, value, to as usize),
+            _ => return false,
         }
-        self.command = value;
-        true
+        let is_sent = self.try_self_ipi(cx.hardware, value as u8);
+        if is_sent {
+            self.command = value;
+        }
+        is_sent
+    }
+
+    /// Sends an interrupt to another vCPU; false if there is none of that ID, or the vector is illegal.
+    #[inline(always)] // Hot: part of `try_command`.
+    fn try_send<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>, value: u64, to: usize) -> bool {
+        let vector = value as u8;
+        let is_sent = vector >= FIRST_VECTOR && to < cx.bus.routes().vcpus();
+        if is_sent {
+            cx.hardware.count(Event::Ipi);
+            self.command = value;
+            cx.bus.post(to, vector, false);
+        }
+        is_sent
     }
 
     /// Writes the self-IPI register of an x2APIC.

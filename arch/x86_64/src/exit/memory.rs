@@ -16,9 +16,10 @@ use turnstile_x86insn::operation::{Kind, Operation, Source};
 use super::access::{self, Access};
 use super::bus::{self, Own};
 use super::crash::Crash;
-use super::tier::{Code, done};
-use crate::cpu::svm::Vmcb;
+use super::keep::keep;
+use super::tier::{Code, control, done, executed_to};
 use crate::cpu::svm::event::{self, Exception};
+use crate::cpu::svm::{Vmcb, code};
 use crate::vcpu::frame::{Frame, resident};
 use crate::vcpu::next::{Next, skip_to};
 use crate::vcpu::statistics;
@@ -35,10 +36,19 @@ mod info {
     pub const WALK: u64 = 1 << 33;
 }
 
+keep! {
+    /// Nested page faults, and exits that no table has. An access is to any register.
+    light => any: rsi 40, rdx 48, r8 24, r9 16, r10 8, r11 0
+}
+
 /// First touches of memory, and loads and stores of the interrupt controllers that have been decoded before; the rest is left to
 /// the full tier.
-#[inline(always)] // Its one caller is there for it.
-pub(super) fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+extern "C" fn any<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
+    let vmcb = control(frame);
+    if vmcb.exit_code() as u32 != code::NESTED_PAGE_FAULT {
+        return Code::FULL;
+    }
     let [info, address] = vmcb.exit_info();
     let vcpu = resident(frame);
     let Some(own) = bus::own(vcpu, address) else { return light_touch::<N>(frame, vmcb) };
@@ -77,8 +87,7 @@ pub(super) fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     }
     statistics::count::<N>(vcpu, Event::DecodedBefore);
     statistics::count::<N>(vcpu, accessed(info & info::WRITE != 0));
-    skip_to(vmcb, rip.wrapping_add(operation.length.into()));
-    done::<N>(frame, vmcb)
+    executed_to::<N>(frame, vmcb, rip.wrapping_add(operation.length.into()))
 }
 
 /// A touch of no interrupt controller. HOT.

@@ -5,7 +5,8 @@ use turnstile_exitstat::Event;
 use turnstile_x86insn::operation::Prefixes;
 
 use super::access::{self, Access};
-use super::tier::{Code, done};
+use super::keep::keep;
+use super::tier::{Code, control, executed_to};
 use crate::cpu::regs::flags;
 use crate::cpu::svm::Vmcb;
 use crate::cpu::svm::event::Exception;
@@ -70,9 +71,19 @@ pub(super) fn merge(rax: u64, size: u8, value: u64) -> u64 {
 /// Nothing answers: all ones, as on a bus with pull-up resistors.
 pub(super) const ABSENT: u64 = u64::MAX;
 
-/// The ports of the devices that are in the hypervisor itself, byte by byte; the rest is left to the full tier.
+keep! {
+    /// The ports of the devices that are in the hypervisor itself, byte by byte; the rest is left to the full tier.
+    light => any: rsi 40, rdx 48, r8 24, r9 16, r10 8, r11 0
+}
+
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u32 {
+extern "C" fn any<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
+    answer::<N>(frame, control(frame))
+}
+
+/// The same for who has the control block.
+#[inline(always)] // One caller, but for ablation.
+pub(super) fn answer<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     let port = Port::of(vmcb);
     statistics::count::<N>(resident(frame), if port.is_read() { Event::PortRead } else { Event::PortWrite });
     if port.is_string() || port.size() != 1 || !Vm::has_port(port.number()) {
@@ -88,8 +99,7 @@ pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u
         vm.write_port(port.number(), vmcb.rax() as u8);
     }
     let [_, next] = vmcb.exit_info();
-    skip_to(vmcb, next);
-    done::<N>(frame, vmcb)
+    executed_to::<N>(frame, vmcb, next)
 }
 
 /// All others.

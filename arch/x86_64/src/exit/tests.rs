@@ -17,8 +17,10 @@ use super::*;
 use crate::cpu;
 use crate::cpu::regs::fakes;
 use crate::cpu::regs::flags;
+use crate::cpu::svm::code;
 use crate::cpu::svm::vmcb::{Segment, attribute, event, interrupt, part};
-use crate::exit::table::LIGHT_HANDLERS;
+use crate::exit::table::{LIGHT_HANDLERS, place};
+use crate::exit::tier::Code;
 use crate::memory::{GuestRam, Piece};
 use crate::state::start::BootState;
 use crate::vcpu::frame::number;
@@ -80,22 +82,28 @@ pub(super) fn bytes(vmcb: &Vmcb) -> Vec<u8> {
     unsafe { core::slice::from_raw_parts(core::ptr::from_ref(vmcb).cast::<u8>(), size_of::<Vmcb>()).to_vec() }
 }
 
-/// The offsets of the eight-byte words in which two control blocks differ.
+/// The offsets of the eight-byte words in which two control blocks differ, but for the exit code, which the CPU writes.
 fn changes(before: &[u8], after: &Vmcb) -> Vec<usize> {
     let after = bytes(after);
     let words = before.chunks_exact(8).zip(after.chunks_exact(8)).enumerate();
-    words.filter(|(_, (before, after))| before != after).map(|(word, _)| word * 8).collect()
+    let changed = words.filter(|(_, (before, after))| before != after).map(|(word, _)| word * 8);
+    changed.filter(|offset| *offset != EXIT_CODE).collect()
 }
 
 const SHADOW: usize = 0x68;
+const EXIT_CODE: usize = 0x70;
 const EVENT: usize = 0xa8;
 const RIP: usize = 0x578;
 const RAX: usize = 0x5f8;
 const DR6: usize = 0x568;
 const CLEAN: usize = 0xc0;
 
-fn handle(frame: &mut Frame, vmcb: &mut Vmcb, exit: u32) -> u32 {
-    LIGHT_HANDLERS[exit as usize](frame, vmcb, exit)
+/// Handles an exit as the run loop does: RSI and RDX are in the CPU.
+pub(crate) fn handle(frame: &mut Frame, vmcb: &mut Vmcb, exit: u32) -> u32 {
+    frame.vmcb = vmcb;
+    vmcb.set_exit_code(exit.into());
+    let (rsi, rdx) = (frame.rsi(), frame.rdx());
+    LIGHT_HANDLERS[place(exit)](frame, rsi, rdx)
 }
 
 #[test]
@@ -125,8 +133,8 @@ fn hypercalls_are_for_the_kernel_and_unknown_ones_say_so() {
 #[test]
 fn the_attention_word_is_what_a_light_exit_returns() {
     let (vcpu, mut frame, mut vmcb, _) = machine();
-    vcpu.attention.raise(Reasons::INBOX);
-    assert_eq!(handle(&mut frame, &mut vmcb, code::VMMCALL), Reasons::INBOX.bits());
+    vcpu.attention.raise(Reasons::MAILBOX);
+    assert_eq!(handle(&mut frame, &mut vmcb, code::VMMCALL), Reasons::MAILBOX.bits());
 }
 
 #[test]
@@ -134,7 +142,9 @@ fn who_steps_gets_the_trap_of_an_instruction_that_exited() {
     let (_, mut frame, mut vmcb, _) = machine();
     vmcb.set_rflags(flags::RESERVED | flags::TRAP | flags::RESUME);
     let before = bytes(&vmcb);
-    handle(&mut frame, &mut vmcb, code::VMMCALL);
+    assert_eq!(handle(&mut frame, &mut vmcb, code::VMMCALL), Code::STEPPED);
+    assert_eq!(changes(&before, &vmcb), [SHADOW, RIP, RAX], "the rest is for the full tier");
+    crate::cpu::svm::event::executed(&mut vmcb);
     assert_eq!(changes(&before, &vmcb), [SHADOW, EVENT, CLEAN, DR6, 0x570, RIP, RAX]);
     assert_eq!(vmcb.event(), event::VALID | event::EXCEPTION | 1);
     assert_eq!(vmcb.dr6() & (1 << 14), 1 << 14);

@@ -5,9 +5,9 @@ use super::*;
 use crate::cpu::regs::{cr0, efer, fakes};
 use crate::cpu::svm::code;
 use crate::cpu::svm::vmcb::event;
+use crate::exit::tests::handle;
 use crate::exit::tests::machine;
 use crate::exit::tier::Code;
-use crate::exit::turnstile_nested_page_fault;
 use crate::vcpu::frame::{Frame, number};
 use crate::vm::monitor::monitor;
 
@@ -169,7 +169,7 @@ fn light_load(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     vmcb.set_rip(0x10);
     // A read, by a walk's last step.
     vmcb.set_exit_info([1 << 32 | 1 << 2, 0xfec0_0010]);
-    turnstile_nested_page_fault(frame, vmcb, code::NESTED_PAGE_FAULT)
+    handle(frame, vmcb, code::NESTED_PAGE_FAULT)
 }
 
 #[test]

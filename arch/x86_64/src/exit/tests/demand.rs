@@ -18,7 +18,7 @@ fn a_first_touch_maps_its_block_by_a_light_exit() {
     let mut touch = |info, address| {
         vmcb.set_exit_info([info, address]);
         let before = bytes(&vmcb);
-        let code = turnstile_nested_page_fault(&mut frame, &mut vmcb, code::NESTED_PAGE_FAULT);
+        let code = handle(&mut frame, &mut vmcb, code::NESTED_PAGE_FAULT);
         assert_eq!(changes(&before, &vmcb), [0_usize; 0], "the guest does again what it did");
         assert_eq!(fakes::take_log(), [], "no register of the machine");
         code

@@ -8,7 +8,7 @@ use turnstile_vm::attention::Reasons;
 use crate::cpu::regs::fakes;
 use crate::cpu::svm::vmcb::{interrupt, part};
 use crate::cpu::svm::{Vmcb, code};
-use crate::exit::{table::LIGHT_HANDLERS, tests::machine};
+use crate::exit::tests::{handle, machine};
 use crate::vcpu::frame::Frame;
 use crate::vm::Vcpu;
 
@@ -24,7 +24,7 @@ pub(super) fn write(frame: &mut Frame, vmcb: &mut Vmcb, msr: u64, value: u64) ->
     vmcb.set_rax(value & 0xffff_ffff);
     vmcb.set_exit_info([1, 0]);
     vmcb.set_clean(part::ALL);
-    LIGHT_HANDLERS[code::MSR as usize](frame, vmcb, code::MSR)
+    handle(frame, vmcb, code::MSR)
 }
 
 /// A vCPU whose guest has enabled its x2APIC.
@@ -149,9 +149,7 @@ fn lines_post_through_the_io_apic() {
     entry(2, 0x51);
     entry(9, 1 << 15 | 0x61);
     let deliver = |vmcb: &mut Vmcb| {
-        if vcpu.attention.take().contains(Reasons::INBOX) {
-            super::drain(vcpu, vmcb);
-        }
+        super::drain(vcpu, vmcb, vcpu.attention.take());
     };
     vcpu.vm.set_irq(0, true);
     deliver(&mut vmcb);
@@ -161,7 +159,7 @@ fn lines_post_through_the_io_apic() {
     deliver(&mut vmcb);
     assert_eq!(take(&mut vmcb), Some(0x61));
     // Its end comes while the line is still asserted: once more.
-    assert_eq!(write(&mut frame, &mut vmcb, 0x80b, 0), Reasons::INBOX.bits());
+    assert_eq!(write(&mut frame, &mut vmcb, 0x80b, 0), Reasons::mailbox(0x61).bits());
     deliver(&mut vmcb);
     assert_eq!(take(&mut vmcb), Some(0x61));
     vcpu.vm.set_irq(9, false);
