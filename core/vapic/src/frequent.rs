@@ -29,6 +29,8 @@ impl Frequent {
     pub(crate) const NO: Self = Self { now: 0, busy: 0 };
     /// Set in all frequent states: the APIC accepts interrupts, and nothing of the 8259 gets through.
     const IS: u16 = 1 << 8;
+    /// It is an x2APIC.
+    const X2APIC: u16 = 1 << 12;
     /// The end of the vector that is there is a write of an x2APIC's EOI register.
     const X2APIC_EOI: u16 = 1 << 9;
     /// The same of an xAPIC's.
@@ -53,6 +55,12 @@ impl Lapic {
     #[inline(always)] // One comparison.
     pub(crate) fn is_frequent(&self) -> bool {
         self.frequent.now != 0
+    }
+
+    /// Says whether the state is a frequent one of an x2APIC.
+    #[inline(always)] // One test.
+    pub(crate) fn is_frequent_x2apic(&self) -> bool {
+        self.frequent.now & Frequent::X2APIC != 0
     }
 
     /// Lets the sets have what the word says.
@@ -82,12 +90,15 @@ impl Lapic {
         if !is_alone {
             return;
         }
-        let (pv, end) = match (self.pv_eoi.place, self.mode) {
-            (Some(_), _) => (Frequent::PV_EOI, 0),
-            (None, Mode::X2Apic) => (0, Frequent::X2APIC_EOI),
-            (None, _) => (0, Frequent::XAPIC_EOI),
+        let (x2apic, mut end) = match self.mode {
+            Mode::X2Apic => (Frequent::X2APIC, Frequent::X2APIC_EOI),
+            _ => (0, Frequent::XAPIC_EOI),
         };
-        let idle = Frequent::IS | pv;
+        let mut pv = 0;
+        if self.pv_eoi.place.is_some() {
+            (pv, end) = (Frequent::PV_EOI, 0);
+        }
+        let idle = Frequent::IS | x2apic | pv;
         self.frequent = Frequent { now: idle, busy: idle | end };
         if vector != 0 {
             self.frequent.set(vector);
@@ -100,7 +111,13 @@ impl Lapic {
     /// Accepts one edge-triggered interrupt if the state is a frequent one, and stays one; false if not, with nothing done.
     #[inline(always)] // Hot: a self-IPI, what others post, the timer.
     pub(crate) fn try_accept<H: Hardware>(&mut self, hardware: &mut H, vector: u8) -> bool {
-        if !self.is_frequent() || vector < FIRST_VECTOR || self.level.contains(vector) {
+        self.is_frequent() && self.try_accept_next(hardware, vector)
+    }
+
+    /// The same if the state is a frequent one.
+    #[inline(always)] // Hot: all of it.
+    pub(crate) fn try_accept_next<H: Hardware>(&mut self, hardware: &mut H, vector: u8) -> bool {
+        if vector < FIRST_VECTOR || self.level.contains(vector) {
             return false;
         }
         let place = if self.frequent.now & Frequent::PV_EOI != 0 { self.pv_eoi.place } else { None };
@@ -126,11 +143,14 @@ impl Lapic {
     /// with nothing done.
     #[inline(always)] // Hot: half of the interrupts' exits.
     pub(crate) fn try_eoi<H: Hardware>(&mut self, hardware: &mut H, x2apic: bool) -> bool {
-        let bit = if x2apic { Frequent::X2APIC_EOI } else { Frequent::XAPIC_EOI };
+        let (bit, idle) = match x2apic {
+            true => (Frequent::X2APIC_EOI, Frequent::IS | Frequent::X2APIC),
+            false => (Frequent::XAPIC_EOI, Frequent::IS),
+        };
         let is_ended = self.frequent.now & bit != 0 && !hardware.is_waiting();
         if is_ended {
             // Without a word for paravirtual EOIs: its end would be another.
-            self.frequent.now = Frequent::IS;
+            self.frequent.now = idle;
             hardware.count(Event::Injected);
             hardware.count(Event::Eoi);
         }

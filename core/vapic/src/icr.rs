@@ -51,49 +51,47 @@ impl Lapic {
         }
     }
 
-    /// Writes the self-IPI register if that involves nothing but the vCPU's own state; false if it does.
+    /// Writes the self-IPI register of an x2APIC in a frequent state, or does what the command register asks for; false if it is not
+    /// in one, or does not stay in one.
     #[inline(always)] // Hot: a self-IPI.
     pub(crate) fn try_self_ipi<H: Hardware>(&mut self, hardware: &mut H, vector: u8) -> bool {
-        let is_accepted = self.try_accept(hardware, vector);
+        let is_accepted = self.is_frequent_x2apic() && self.try_accept_next(hardware, vector);
         if is_accepted {
             hardware.count(Event::Ipi);
         }
         is_accepted
     }
 
-    /// Sends an interrupt to one vCPU by the command register of an x2APIC; false if it is anything else.
-    #[inline(always)] // Hot: an interprocessor interrupt.
-    pub(crate) fn try_command<H: Hardware, B: Bus>(
-        &mut self,
-        cx: &mut Context<'_, H, B>,
-        value: u64,
-    ) -> bool {
-        // Fixed, edge, by the shorthand: or physical, to an ID.
+    /// Sends an interrupt to itself by the command register of an x2APIC; false if it is anything else.
+    #[inline(always)] // Hot: a self-IPI.
+    pub(crate) fn try_command_to_itself<H: Hardware>(&mut self, hardware: &mut H, value: u64) -> bool {
+        // Fixed, edge, by the shorthand: or physical, to its ID.
         let (low, to) = (value as u32, value >> 32);
-        match low & !(0xff | ASSERT) {
-            SHORTHAND_ITSELF => {}
-            0 if to == self.index as u64 => {}
-            0 => return self.try_send(cx, value, to as usize),
-            _ => return false,
-        }
-        let is_sent = self.try_self_ipi(cx.hardware, value as u8);
+        let is_to_itself = match low & !(0xff | ASSERT) {
+            SHORTHAND_ITSELF => true,
+            0 => to == self.index as u64,
+            _ => false,
+        };
+        let is_sent = is_to_itself && self.try_self_ipi(hardware, value as u8);
         if is_sent {
             self.command = value;
         }
         is_sent
     }
 
-    /// Sends an interrupt to another vCPU; false if there is none of that ID, or the vector is illegal.
-    #[inline(always)] // Hot: part of `try_command`.
-    fn try_send<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>, value: u64, to: usize) -> bool {
-        let vector = value as u8;
-        let is_sent = vector >= FIRST_VECTOR && to < cx.bus.routes().vcpus();
-        if is_sent {
-            cx.hardware.count(Event::Ipi);
-            self.command = value;
-            cx.bus.post(to, vector, false);
+    /// Sends an interrupt to another vCPU by its ID; false if it is anything else.
+    #[inline(always)] // Hot: an interprocessor interrupt.
+    pub(crate) fn try_send<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>, value: u64) -> bool {
+        let (low, to, vector) = (value as u32, (value >> 32) as usize, value as u8);
+        // Fixed, edge, physical.
+        let is_plain = low & !(0xff | ASSERT) == 0 && vector >= FIRST_VECTOR;
+        if !is_plain || to == self.index || to >= cx.bus.routes().vcpus() {
+            return false;
         }
-        is_sent
+        cx.hardware.count(Event::Ipi);
+        self.command = value;
+        cx.bus.post(to, vector, false);
+        true
     }
 
     /// Writes the self-IPI register of an x2APIC.

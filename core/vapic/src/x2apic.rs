@@ -45,23 +45,27 @@ impl Lapic {
         self.try_eoi(hardware, true)
     }
 
-    /// Writes MSR `msr` of the x2APIC's range if it is an interrupt to the vCPU itself, in a frequent state, or to another one by its
-    /// ID. False if [`Lapic::write_msr`] has to; then nothing was done. HOT.
+    /// Writes MSR `msr` of the x2APIC's range if it is an interrupt to the vCPU itself, in a frequent state. False if
+    /// [`Lapic::write_msr`] has to; then nothing was done. HOT: a leaf.
     #[inline(always)] // Its caller is a light exit.
-    pub fn try_write_msr<H: Hardware, B: Bus>(
+    pub fn try_self_ipi_msr<H: Hardware>(&mut self, hardware: &mut H, msr: u32, value: u64) -> bool {
+        match msr {
+            SELF_IPI => value <= 0xff && self.try_self_ipi(hardware, value as u8),
+            COMMAND => self.try_command_to_itself(hardware, value),
+            _ => false,
+        }
+    }
+
+    /// Writes MSR `msr` of the x2APIC's range if it is an interrupt to another vCPU by its ID. False if [`Lapic::write_msr`] has to;
+    /// then nothing was done. HOT.
+    #[inline(always)] // Its caller is a light exit.
+    pub fn try_send_msr<H: Hardware, B: Bus>(
         &mut self,
         cx: &mut Context<'_, H, B>,
         msr: u32,
         value: u64,
     ) -> bool {
-        if self.mode != Mode::X2Apic {
-            return false;
-        }
-        match msr {
-            SELF_IPI => value <= 0xff && self.try_self_ipi(cx.hardware, value as u8),
-            COMMAND => self.try_command(cx, value),
-            _ => false,
-        }
+        msr == COMMAND && self.mode == Mode::X2Apic && self.try_send(cx, value)
     }
 
     /// Writes MSR `msr` of the x2APIC's range.

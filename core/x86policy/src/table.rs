@@ -87,17 +87,16 @@ impl CpuidTable {
     /// Answers CPUID. A leaf that is not there is answered with zeros, as AMD's processors do.
     #[inline] // On the light exit of CPUID.
     pub fn get(&self, leaf: u32, subleaf: u32) -> Answer {
-        *self.find(leaf, subleaf)
+        self.find(leaf, subleaf).copied().unwrap_or(Answer::NONE)
     }
 
-    /// [`CpuidTable::get`], where the answer is.
+    /// [`CpuidTable::get`], where the answer is; `None` if all of it is zeros.
     #[inline(always)] // Most of the light exit of CPUID.
-    pub fn find(&self, leaf: u32, subleaf: u32) -> &Answer {
+    pub fn find(&self, leaf: u32, subleaf: u32) -> Option<&Answer> {
         // The ranges differ in the two highest bits: 0, 1 (0x4000_0000) and 2 (0x8000_0000).
         let range = (leaf >> 30) as usize;
-        let Some(Range(leaves)) = self.leaves.get(range) else { return &Answer::NONE };
-        let Some(leaf) = leaves.get((leaf & 0x3fff_ffff) as usize) else { return &Answer::NONE };
-        leaf.answers.get((subleaf & leaf.subleaf) as usize).unwrap_or(&Answer::NONE)
+        let leaf = self.leaves.get(range)?.0.get((leaf & 0x3fff_ffff) as usize)?;
+        leaf.answers.get((subleaf & leaf.subleaf) as usize)
     }
 
     /// Returns the highest leaf of a range by its first leaf.

@@ -23,11 +23,17 @@ pub(super) fn try_eoi(vcpu: &'static Vcpu, vmcb: &mut Vmcb) -> bool {
     with_lapic::<false, _>(vcpu, vmcb, |lapic, cx| lapic.try_x2apic_eoi(cx.hardware))
 }
 
+/// Sends an interrupt of an x2APIC to itself, if it has no other. False if nothing was done.
+#[inline(always)] // Half of the exits of such an interrupt.
+pub(super) fn try_self_ipi(vcpu: &'static Vcpu, vmcb: &mut Vmcb, number: u32, value: u64) -> bool {
+    with_lapic::<false, _>(vcpu, vmcb, |lapic, cx| lapic.try_self_ipi_msr(cx.hardware, number, value))
+}
+
 /// WRMSR to an x2APIC's range, light: interprocessor interrupts, ends of interrupts, the timer.
 #[inline(always)] // Its one caller is a light exit.
 pub(super) fn write_msr<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, number: u32, value: u64) -> u32 {
     let vcpu = resident(frame);
-    if !N::COUNTS && with_lapic::<false, _>(vcpu, vmcb, |lapic, cx| lapic.try_write_msr(cx, number, value)) {
+    if !N::COUNTS && with_lapic::<false, _>(vcpu, vmcb, |lapic, cx| lapic.try_send_msr(cx, number, value)) {
         return executed::<N>(frame, vmcb, length::MSR);
     }
     write_any_msr::<N>(frame, vmcb, number, value)

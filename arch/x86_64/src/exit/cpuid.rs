@@ -19,7 +19,7 @@ keep! {
 }
 
 keep_rest! {
-    /// A leaf of which a part follows the state of the vCPU.
+    /// A leaf of which a part follows the state of the vCPU, and one that there is not.
     following => follow
 }
 
@@ -27,11 +27,10 @@ keep_rest! {
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 extern "C" fn constant<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
     let (vcpu, vmcb) = (resident(frame), control(frame));
-    let answer = vcpu.cpuid.find(vmcb.rax() as u32, frame.rcx() as u32);
-    if answer.follows != Follows::Nothing {
-        return following::<N>(frame, 0, 0);
+    match vcpu.cpuid.find(vmcb.rax() as u32, frame.rcx() as u32) {
+        Some(answer) if answer.follows == Follows::Nothing => answered::<N>(frame, vmcb, answer.registers),
+        _ => following::<N>(frame, 0, 0),
     }
-    answered::<N>(frame, vmcb, answer.registers)
 }
 
 extern "C" fn follow<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {

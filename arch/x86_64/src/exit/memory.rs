@@ -58,7 +58,7 @@ extern "C" fn any<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
     if info & (info::FETCH | info::WALK) != 0 || event::was_cut_short(vmcb) {
         return Code::FULL;
     }
-    let Some(code) = access::fetch_light(vmcb, &vcpu.vm.life().ram) else { return Code::FULL };
+    let Some(code) = access::fetch_light(vmcb, vcpu) else { return Code::FULL };
     let rip = vmcb.rip();
     let Some(operation) = vcpu.owned(|owned| owned.decoded.find(rip, 64, code).copied()) else {
         return Code::FULL;
@@ -95,10 +95,57 @@ extern "C" fn any<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
 #[inline(never)] // Needs a stack frame, which other light exits are not to pay for.
 fn light_touch<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     let [info, address] = vmcb.exit_info();
-    if event::was_cut_short(vmcb) || !touch(resident(frame), info, address) {
+    if event::was_cut_short(vmcb) {
         return Code::FULL;
     }
-    done::<N>(frame, vmcb)
+    if touch(resident(frame), info, address) {
+        return done::<N>(frame, vmcb);
+    }
+    touch_nothing::<N>(frame, vmcb)
+}
+
+/// A load or a store, decoded before, where nothing is: it reads ones, or is lost.
+#[inline(never)] // So that first touches of memory are short.
+fn touch_nothing<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
+    let ([info, address], vcpu) = (vmcb.exit_info(), resident(frame));
+    // What is RAM and faults may not be written, or is mapped by the full tier.
+    if info & (info::FETCH | info::WALK) != 0 || vcpu.vm.life().ram.host(address, 1).is_some() {
+        return Code::FULL;
+    }
+    let Some(code) = access::fetch_light(vmcb, vcpu) else { return Code::FULL };
+    let rip = vmcb.rip();
+    let Some(operation) = vcpu.owned(|owned| owned.decoded.find(rip, 64, code).copied()) else {
+        return Code::FULL;
+    };
+    let is_write = info & info::WRITE != 0;
+    match operation.kind {
+        // Its other half may be somewhere else.
+        _ if address % 4096 + u64::from(operation.size) > 4096 => return Code::FULL,
+        Kind::Load { to, signed } if !is_write && !to.high => {
+            let Some(place) = frame.place(vmcb, to.number.into()) else { return Code::FULL };
+            let value = if signed { u64::MAX } else { ones(operation.size) };
+            // SAFETY: a slot of the frame, or RAX in the control block; nobody else refers to either.
+            unsafe { place.write(load_ones(place.read(), value, to.size)) };
+        }
+        Kind::Store(_) if is_write => {}
+        _ => return Code::FULL,
+    }
+    statistics::count::<N>(vcpu, Event::DecodedBefore);
+    statistics::count::<N>(vcpu, accessed(is_write));
+    executed_to::<N>(frame, vmcb, rip.wrapping_add(operation.length.into()))
+}
+
+/// So many bytes of ones.
+const fn ones(size: u8) -> u64 {
+    if size >= 8 { u64::MAX } else { (1 << (size as u32 * 8)) - 1 }
+}
+
+/// What a register of `size` bytes is after a load of ones: one of four bytes clears the others (APM vol. 1, 3.1.2).
+const fn load_ones(old: u64, value: u64, size: u8) -> u64 {
+    match size {
+        4 => value & 0xffff_ffff,
+        _ => old & !ones(size) | value & ones(size),
+    }
 }
 
 /// Maps the block of memory that the guest has touched first; false if it is none that is mapped on demand. The guest does
@@ -195,13 +242,13 @@ impl Machine for Instruction<'_> {
     }
 
     fn read(&mut self, size: u8) -> u64 {
-        bus::read(self.access.vcpu, self.access.vmcb, self.access.monitor, self.address, size)
+        bus::read(self.access.vcpu, self.access.vmcb, self.address, size)
     }
 
     fn write(&mut self, size: u8, value: u64) {
         // What faults though it is RAM is read-only: writes are lost, as those to a ROM are.
         if self.access.vcpu.vm.life().ram.host(self.address, size.into()).is_none() {
-            bus::write(self.access.vcpu, self.access.vmcb, self.access.monitor, self.address, size, value);
+            bus::write(self.access.vcpu, self.access.vmcb, self.address, size, value);
         }
     }
 

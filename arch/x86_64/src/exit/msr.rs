@@ -73,6 +73,20 @@ fn is_read(vmcb: &Vmcb) -> bool {
 
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 extern "C" fn any<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
+    let vmcb = control(frame);
+    if N::COUNTS || is_read(vmcb) {
+        return all::<N>(frame);
+    }
+    let (vcpu, number, value) = (resident(frame), frame.rcx() as u32, frame.pair(vmcb));
+    if !apic::try_self_ipi(vcpu, vmcb, number, value) {
+        return all::<N>(frame);
+    }
+    executed::<N>(frame, vmcb, length::MSR)
+}
+
+#[inline(never)] // So that a self-IPI is a leaf.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+extern "C" fn all<N: Next>(frame: &mut Frame) -> u32 {
     answer::<N>(frame, control(frame))
 }
 

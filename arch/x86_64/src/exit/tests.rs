@@ -24,6 +24,7 @@ use crate::exit::tier::Code;
 use crate::memory::{GuestRam, Piece};
 use crate::state::start::BootState;
 use crate::vcpu::frame::number;
+use crate::vm::ports::Ports;
 use crate::vm::{Vcpu, Vm, VmParts};
 
 pub(super) use msr::msr_of;
@@ -57,6 +58,7 @@ fn machine_of(piece: Piece, blocks: Option<Blocks<Nested>>, kvm: u32) -> (&'stat
         statistics: false,
         x2apic: true,
         kvm: Some(kvm),
+        ports: &const { Ports::of(&[]) },
         vcpus: 1,
     })));
     let vcpu: &'static Vcpu = Box::leak(Box::new(Vcpu::new(vm, 0, cpu::this(), None)));
@@ -150,6 +152,50 @@ fn who_steps_gets_the_trap_of_an_instruction_that_exited() {
     assert_eq!(vmcb.dr6() & (1 << 14), 1 << 14);
     assert_eq!(vmcb.rflags(), flags::RESERVED | flags::TRAP, "RF is over");
     assert_eq!(vmcb.clean(), part::ALL & !part::DEBUG_REGISTERS, "DR6 has to be loaded again");
+}
+
+#[test]
+fn a_port_without_a_device_is_light_and_reads_ones() {
+    let (_, mut frame, mut vmcb, _) = machine();
+    // IN and OUT of one, two and four bytes.
+    for (size, expected) in [(1, 0x1122_3344_5566_77ff), (2, 0x1122_3344_5566_ffff), (4, 0xffff_ffff)] {
+        for read in [1, 0] {
+            vmcb.set_rip(0x1000);
+            vmcb.set_rax(0x1122_3344_5566_7788);
+            vmcb.set_exit_info([0x3f8 << 16 | size << 4 | read, 0x1001]);
+            let before = bytes(&vmcb);
+            assert_eq!(handle(&mut frame, &mut vmcb, code::IOIO), 0);
+            let rax = if read == 1 { expected } else { 0x1122_3344_5566_7788 };
+            assert_eq!((vmcb.rax(), vmcb.rip()), (rax, 0x1001));
+            let changed = changes(&before, &vmcb);
+            assert!(changed.iter().all(|offset| [SHADOW, RIP, RAX].contains(offset)), "{changed:?}");
+        }
+    }
+    vmcb.set_exit_info([0x3f8 << 16 | 1 << 4 | 1 << 2, 0x1001]);
+    assert_eq!(handle(&mut frame, &mut vmcb, code::IOIO), Code::FULL, "strings are the full tier's");
+}
+
+#[test]
+fn mask_registers_read_as_they_were_written() {
+    let (vcpu, mut frame, mut vmcb, _) = machine();
+    let mut read = |port: u64| {
+        vmcb.set_rax(0);
+        vmcb.set_exit_info([port << 16 | 1 << 4 | 1, 0x1002]);
+        (handle(&mut frame, &mut vmcb, code::IOIO), vmcb.rax())
+    };
+    vcpu.vm.write_port(0x21, 0x5a);
+    vcpu.vm.write_port(0xa1, 0xc3);
+    assert_eq!([read(0x21), read(0xa1)], [(0, 0x5a), (0, 0xc3)]);
+    // ICW1 clears the mask of one.
+    vcpu.vm.write_port(0x20, 0x11);
+    assert_eq!([read(0x21), read(0xa1)], [(0, 0), (0, 0xc3)]);
+    // A poll command makes the next read another.
+    vcpu.vm.write_port(0xa0, 0x0c);
+    assert_eq!([read(0x21).0, read(0xa1).0], [0, Code::FULL]);
+    assert_eq!(vcpu.vm.read_port(0xa1) & 0x80, 0, "nothing waits");
+    assert_eq!(read(0xa1), (0, 0xc3));
+    vcpu.vm.board.reset();
+    assert_eq!(read(0xa1), (0, 0), "a new life");
 }
 
 #[test]

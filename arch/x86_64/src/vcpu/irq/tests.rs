@@ -60,6 +60,30 @@ fn a_self_ipi_changes_the_virtual_interrupt_and_no_register() {
     assert_eq!(fakes::take_log(), []);
 }
 
+/// What a kick finds, and what it leaves in the attention word.
+fn kicked(posts: &[(u8, bool)], besides: Reasons) -> (u32, Option<u64>, Reasons) {
+    let (vcpu, mut frame, mut vmcb, _) = enabled();
+    for (vector, level) in posts {
+        let _ = vcpu.mailbox.post(&vcpu.attention, *vector, *level);
+    }
+    vcpu.attention.raise(besides);
+    let code = handle(&mut frame, &mut vmcb, code::INTR);
+    assert_eq!(fakes::take_log(), [], "no register of the machine");
+    (code, take(&mut vmcb), vcpu.attention.take())
+}
+
+#[test]
+fn a_kick_takes_over_what_was_posted() {
+    let nothing = Reasons::empty();
+    assert_eq!(kicked(&[], nothing), (0, None, nothing), "somebody was faster");
+    assert_eq!(kicked(&[(0x41, false)], nothing), (0, Some(0x41), nothing));
+    assert_eq!(kicked(&[(0x41, false), (0x71, true)], nothing), (0, Some(0x71), nothing), "two of one word");
+    assert_eq!(kicked(&[(0x41, false), (0xf1, false)], nothing), (0, Some(0xf1), nothing), "of two words");
+    let both = Reasons::mailbox(0x41) | Reasons::STOP;
+    assert_eq!(kicked(&[(0x41, false)], Reasons::STOP), (both.bits(), None, both), "the full tier's");
+    assert_eq!(kicked(&[], Reasons::NMI), (Reasons::NMI.bits(), None, Reasons::NMI));
+}
+
 #[test]
 fn the_task_priority_is_the_cpus_to_compare() {
     let (_, mut frame, mut vmcb, _) = enabled();
