@@ -13,8 +13,8 @@ use turnstile::setup::qemu::Qemu;
 use super::report::Verdict;
 use super::{
     ablation, bench_errors, benching, bochs, eoi, features_power, firmware, guarded, guarded_power,
-    guarded_x86, image, image_power, image_x86, metering, mitigations, mitigations_power, peers, weight,
-    work,
+    guarded_x86, image, image_power, image_x86, kept_x86, metering, mitigations, mitigations_power, peers,
+    weight, work,
 };
 
 /// Makes a check; the images are built.
@@ -106,6 +106,7 @@ const X86_64: [Entry; 10] = [
     ("bochs", |layout, _, _| bochs::check(layout)),
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image_x86::hot_path)),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded_x86::check)),
+    ("images/registers", |layout, _, isa| of_image(layout, isa, kept_x86::check)),
     ("bench/mitigations", |layout, qemu, _| mitigations::prices_of_pcs(layout, qemu).into()),
     ("images/no-vectors", |layout, _, isa| of_image(layout, isa, image_x86::no_vectors)),
     ("images/permissions", |layout, _, isa| of_image(layout, isa, image_x86::permissions)),

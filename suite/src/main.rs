@@ -41,6 +41,7 @@ mod hour;
 mod image;
 mod image_power;
 mod image_x86;
+mod kept_x86;
 mod layers;
 mod lines;
 mod linux;

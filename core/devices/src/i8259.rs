@@ -33,6 +33,14 @@ impl I8259 {
         Self { chips: [Chip::new(), Chip::new()] }
     }
 
+    /// Returns what each mask register reads as; `None` if a read polls.
+    pub fn masks(&self) -> [Option<u8>; 2] {
+        [0, 1].map(|index: usize| {
+            let chip = &self.chips[index];
+            (!chip.polled).then_some(chip.mask)
+        })
+    }
+
     /// Says whether a port is one of theirs: 0x20, 0x21, 0xa0, 0xa1, 0x4d0, 0x4d1.
     #[inline]
     pub const fn has(port: u16) -> bool {

@@ -46,6 +46,7 @@ extern crate alloc;
 mod base;
 mod deliver;
 mod dispatch;
+mod frequent;
 mod hardware;
 mod icr;
 mod ioapic;

@@ -50,6 +50,8 @@ bitflags! {
         const UNHALT = 1 << 4;
         /// On x86-64: the 8259s assert something else.
         const EXTERNAL = 1 << 5;
+        /// On a PC: interrupts were posted to its mailbox; a bit for each 64 vectors ([`Reasons::mailbox`]).
+        const MAILBOX = 0xf << 8;
         /// Interrupts were posted to its inbox.
         const INBOX = 1 << 16;
         /// An operation on its state is asked for.
@@ -74,6 +76,29 @@ impl Reasons {
     #[inline(always)] // One shift.
     pub const fn sgi(intid: u32) -> Self {
         Self::from_bits_retain(1 << (intid & 15))
+    }
+
+    /// Returns the reason that an interrupt of this vector was posted to the mailbox.
+    #[inline(always)] // Two shifts.
+    pub const fn mailbox(vector: u8) -> Self {
+        Self::from_bits_retain(1 << (8 + (vector >> 6)))
+    }
+
+    /// Returns the number of the 64 vectors of which some were posted, if those are the only ones; `None` if there are more, or none.
+    #[inline(always)] // A few instructions.
+    pub const fn only_mailbox(self) -> Option<usize> {
+        let posted = (self.bits() & Self::MAILBOX.bits()) >> 8;
+        if posted != 0 && posted & (posted - 1) == 0 { Some(posted.trailing_zeros() as usize) } else { None }
+    }
+
+    /// Hands the number of each 64 vectors of which some were posted to `look`, lowest first.
+    #[inline(always)] // Called in one place, and `look` is small.
+    pub fn each_mailbox(self, mut look: impl FnMut(usize)) {
+        let mut posted = (self.bits() & Self::MAILBOX.bits()) >> 8;
+        while posted != 0 {
+            look(posted.trailing_zeros() as usize);
+            posted &= posted - 1;
+        }
     }
 
     /// Hands each SGI posted to `deliver`, lowest INTID first.

@@ -29,6 +29,7 @@ use crate::state::owned::Owned;
 use crate::state::saved::Saved;
 use crate::state::start::BootState;
 use crate::time;
+use crate::vm::ports::Ports;
 use crate::vm::thread::Thread;
 
 /// A virtual machine. It exists from boot on; what changes from life to life is its memory and its state.
@@ -39,6 +40,8 @@ pub struct Vm {
     pub x2apic: bool,
     /// KVM's features that it is offered.
     pub kvm: Option<u32>,
+    /// The ports where the hypervisor has devices for it.
+    pub ports: &'static Ports,
     /// Its interrupt controllers.
     pub board: Board,
     /// How its vCPUs start.
@@ -76,6 +79,8 @@ pub struct VmParts {
     pub x2apic: bool,
     /// See [`Vm::kvm`].
     pub kvm: Option<u32>,
+    /// See [`Vm::ports`].
+    pub ports: &'static Ports,
     /// How many vCPUs it has.
     pub vcpus: usize,
 }
@@ -93,6 +98,7 @@ impl Vm {
             ),
             x2apic: parts.x2apic,
             kvm: parts.kvm,
+            ports: parts.ports,
             board: Board::new(parts.vcpus),
             startup: Startup::new(parts.vcpus),
             life: ForLife::default(),

@@ -97,6 +97,7 @@ impl Machine {
             statistics: spec.statistics,
             x2apic: apic == Apic::X2apic,
             kvm: kvm_features(paravirt),
+            ports: &devices::PORTS,
             vcpus: spec.vcpus,
         };
         Ok((Self { spec: *spec, triple_fault }, parts))

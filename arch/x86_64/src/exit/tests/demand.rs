@@ -15,10 +15,12 @@ fn a_first_touch_maps_its_block_by_a_light_exit() {
     table.map_on_demand(&mut Heap, 0, PhysAddr(HOST), size, NestedAttributes::RAM).unwrap();
     let piece = Piece { guest: 0, size, host: HOST };
     let (_, mut frame, mut vmcb) = machine_of(piece, Some(table.blocks()), 0);
+    // A light exit does not fetch code that may reach into the next page: the test has no memory to fetch from.
+    vmcb.set_rip(0xfff);
     let mut touch = |info, address| {
         vmcb.set_exit_info([info, address]);
         let before = bytes(&vmcb);
-        let code = turnstile_nested_page_fault(&mut frame, &mut vmcb, code::NESTED_PAGE_FAULT);
+        let code = handle(&mut frame, &mut vmcb, code::NESTED_PAGE_FAULT);
         assert_eq!(changes(&before, &vmcb), [0_usize; 0], "the guest does again what it did");
         assert_eq!(fakes::take_log(), [], "no register of the machine");
         code

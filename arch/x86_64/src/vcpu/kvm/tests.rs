@@ -15,6 +15,7 @@ use crate::cpu::svm::Vmcb;
 use crate::memory::{GuestRam, Piece};
 use crate::state::start::BootState;
 use crate::vm::Vcpu;
+use crate::vm::ports::Ports;
 use crate::vm::{Vm, VmParts};
 
 const ALL: u32 = feature::CLOCKSOURCE
@@ -49,6 +50,7 @@ impl Guest {
             statistics: false,
             x2apic: true,
             kvm,
+            ports: &const { Ports::of(&[]) },
             vcpus: 1,
         })));
         let piece = Piece { guest: 0, size: SIZE as u64, host: ram as u64 };
