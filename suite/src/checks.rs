@@ -13,7 +13,7 @@ use turnstile::setup::qemu::Qemu;
 use super::report::Verdict;
 use super::{
     ablation, bench_errors, benching, bochs, eoi, firmware, guarded, guarded_power, guarded_x86, image,
-    image_power, image_x86, metering, mitigations, mitigations_power, peers, weight,
+    image_power, image_x86, metering, mitigations, mitigations_power, peers, preserved, weight,
 };
 
 /// Makes a check; the images are built.
@@ -77,8 +77,9 @@ const fn own(isa: Isa) -> &'static [Entry] {
     }
 }
 
-const ARM64: [Entry; 11] = [
+const ARM64: [Entry; 12] = [
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image::hot_path)),
+    ("images/registers", |layout, _, isa| of_image(layout, isa, preserved::check)),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded::check)),
     ("images/ablation", |layout, _, _| ablation::only_there(layout).into()),
     ("meter", |layout, qemu, _| metering::agree(layout, qemu).into()),

@@ -18,6 +18,7 @@ mod chosen;
 #[cfg(test)]
 mod claims;
 mod cli;
+mod clobbers;
 mod debian;
 mod engine;
 mod eoi;
@@ -49,6 +50,7 @@ mod mitigations_power;
 mod modes;
 mod mutants;
 mod peers;
+mod preserved;
 mod programs;
 mod pulse;
 mod reach;
