@@ -14,7 +14,7 @@ use super::report::Verdict;
 use super::{
     ablation, bench_errors, benching, bochs, eoi, features_power, firmware, guarded, guarded_power,
     guarded_x86, image, image_power, image_x86, kept_x86, metering, mitigations, mitigations_power, peers,
-    weight, work,
+    preserved, weight, work,
 };
 
 /// Makes a check; the images are built.
@@ -80,6 +80,7 @@ const fn own(isa: Isa) -> &'static [Entry] {
 
 const ARM64: [Entry; 12] = [
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image::hot_path)),
+    ("images/registers", |layout, _, isa| of_image(layout, isa, preserved::check)),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded::check)),
     ("images/ablation", |layout, _, _| ablation::only_there(layout).into()),
     ("meter", |layout, qemu, _| metering::agree(layout, qemu).into()),

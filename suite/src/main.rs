@@ -18,6 +18,7 @@ mod chosen;
 #[cfg(test)]
 mod claims;
 mod cli;
+mod clobbers;
 mod debian;
 mod engine;
 mod eoi;
@@ -57,6 +58,7 @@ mod mutants;
 mod peers;
 mod plain;
 mod player;
+mod preserved;
 mod programs;
 mod pulse;
 mod reach;

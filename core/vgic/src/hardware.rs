@@ -92,6 +92,13 @@ pub struct ListRegister {
     pub source: u8,
 }
 
+/// Adds the sender to an SGI's list register that [`VirtualInterface::encode`] composed: it is in bits 12:10 in all
+/// formats.
+#[inline(always)] // One instruction.
+pub(crate) const fn with_source(encoded: u64, source: u8) -> u64 {
+    encoded | (source as u64 & 7) << 10
+}
+
 /// Says which conditions raise the maintenance interrupt, and whether DIR traps: `ICH_HCR_EL2`.
 ///
 /// There is no underflow condition (`UIE`): the planner never needs it, and with one list register
@@ -150,6 +157,20 @@ pub trait VirtualInterface {
     fn read_lr(&mut self, n: usize) -> LrState;
     /// Writes list register `n`.
     fn write_lr(&mut self, n: usize, lr: ListRegister);
+    /// Composes a list register as the hardware has it.
+    fn encode(lr: ListRegister) -> u64
+    where
+        Self: Sized;
+    /// Writes list register `n`, which `encoded` is as [`Self::encode`] composes it, if it is invalid. Returns whether it was.
+    #[inline(always)] // Hot: the light exits of SGIs.
+    fn write_if_invalid(&mut self, n: usize, lr: ListRegister, encoded: u64) -> bool {
+        let _ = encoded;
+        let invalid = self.read_lr(n) == LrState::Invalid;
+        if invalid {
+            self.write_lr(n, lr);
+        }
+        invalid
+    }
     /// Writes zero to list register `n`, so that it is invalid and asks for no maintenance.
     fn clear_lr(&mut self, n: usize);
     /// Reads `ICH_ELRSR_EL2`: bit n is set when list register n is invalid and has no maintenance

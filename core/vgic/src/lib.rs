@@ -28,7 +28,7 @@
 //! | a maintenance interrupt | [`VcpuGic::maintenance`] |
 //! | `ICC_DIR_EL1` traps, or `GICV_DIR` (see [`Model::Gicv2`]) | [`VcpuGic::dir`] |
 //! | another vCPU asks | [`VcpuGic::apply`] |
-//! | the distributor is read or written | [`Vgic::dist_read_light`], then [`VcpuGic::dist_read`]; [`VcpuGic::dist_write`] |
+//! | the distributor is read or written | [`Vgic::dist_read_light`], [`Vgic::dist_read_shared`], then [`VcpuGic::dist_read`]; [`VcpuGic::dist_write`] |
 //! | a redistributor is read or written | [`VcpuGic::redist_read_light`], then [`VcpuGic::redist_read`]; [`VcpuGic::redist_write`] |
 //! | WFI traps | [`VcpuGic::has_pending`] |
 //! | `CPU_OFF`, `CPU_ON` | [`VcpuGic::power_off`], [`VcpuGic::power_on`] |
@@ -58,6 +58,7 @@ mod lines;
 mod mmio;
 mod operations;
 mod plan;
+mod present;
 mod redistributor;
 mod registers;
 mod remote;
@@ -73,7 +74,7 @@ pub use hardware::{Backing, GroupEnables, ListRegister, LrState, Maintenance, Vi
 pub use remote::{Context, GROUPS_CHANGED, Host, RemoteOp};
 pub use routes::{SearchedTargets, SgiRegister, SgiTargets};
 pub use sources::SgirTargets;
-pub use vcpu::{Outcome, VcpuGic};
+pub use vcpu::{Encode, Outcome, VcpuGic};
 
 /// Bounds the vCPUs of one VM.
 pub const MAX_VCPUS: usize = 512;

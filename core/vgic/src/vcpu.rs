@@ -15,6 +15,13 @@ use crate::{MAX_LIST_REGISTERS, Model, Vgic};
 /// Marks an INTID that is in no list register.
 pub(crate) const NO_SLOT: u8 = 0xff;
 
+/// In [`VcpuGic::slot`], beside the number: what the list register was given is not pending alone, so that an SGI that comes
+/// again is not presented as the last one was.
+const NOT_PENDING: u8 = 0x10;
+
+/// Composes a list register as the hardware has it: [`VirtualInterface::encode`].
+pub type Encode = fn(ListRegister) -> u64;
+
 /// Says what an injection has left to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -54,7 +61,9 @@ pub struct VcpuGic {
     pub(crate) quick_sourced: u32,
     /// List registers that hold nothing. Those in use may be empty too: the guest does not tell.
     pub(crate) free: u16,
-    /// The list register of each INTID, or [`NO_SLOT`].
+    /// Each SGI as a pending list register, without its sender, as the hardware has it: [`Self::present_sgi`] writes it.
+    pub(crate) encoded: [u64; 16],
+    /// The list register of each INTID, perhaps with [`NOT_PENDING`], or [`NO_SLOT`].
     pub(crate) slot: [u8; 1024],
     /// What is known of the content of each list register in use.
     pub(crate) lr: [ListRegister; MAX_LIST_REGISTERS],
@@ -103,6 +112,7 @@ pub struct VcpuGic {
     /// Interrupts that are, or may be, to be presented, and have no list register.
     pub(crate) outside: IntidSet,
     acknowledges: u32,
+    encode: Encode,
     /// Orders active interrupts: lower is deactivated earlier. See [`Self::acknowledged`].
     pub(crate) active_key: [u32; 1024],
 }
@@ -127,8 +137,8 @@ const NO_INTERRUPT: ListRegister = ListRegister {
 
 impl VcpuGic {
     /// Builds the interrupt state of vCPU `index` of `vgic` in its reset state, for hardware with
-    /// `list_registers` (1 to 16; other numbers are clamped). It is not loaded.
-    pub fn new(vgic: &Vgic, index: usize, list_registers: usize) -> Self {
+    /// `list_registers` (1 to 16; other numbers are clamped), which `encode` composes. It is not loaded.
+    pub fn new(vgic: &Vgic, index: usize, list_registers: usize, encode: Encode) -> Self {
         let count = list_registers.clamp(1, MAX_LIST_REGISTERS);
         let gicv2 = vgic.model() == Model::Gicv2;
         let mut gic = Self {
@@ -141,6 +151,7 @@ impl VcpuGic {
             backed: true,
             quick_sourced: 0,
             free: 0,
+            encoded: [0; 16],
             slot: [NO_SLOT; 1024],
             lr: [NO_INTERRUPT; MAX_LIST_REGISTERS],
             stale: 0,
@@ -170,6 +181,7 @@ impl VcpuGic {
             outside: IntidSet::EMPTY,
             active_key: [NEVER_ACKNOWLEDGED; 1024],
             acknowledges: 0,
+            encode,
         };
         gic.reset_registers(vgic);
         gic
@@ -187,7 +199,16 @@ impl VcpuGic {
         self.priority = [0; 32];
         self.waker = gicr::PROCESSOR_SLEEP | gicr::CHILDREN_ASLEEP;
         self.groups = vgic.take_groups(self.index);
+        self.refresh_encoded();
         self.refresh_deliverable();
+    }
+
+    /// Derives what SGIs look like, after a change of a priority or a group.
+    pub(crate) fn refresh_encoded(&mut self) {
+        for intid in 0..16 {
+            let lr = self.pending_lr(intid, Backing::Software { eoi_maintenance: false });
+            self.encoded[intid as usize] = (self.encode)(lr);
+        }
     }
 
     /// Says whether the VM has a GICv2.
@@ -248,7 +269,6 @@ impl VcpuGic {
     #[inline] // Hot: every injection.
     pub(crate) fn attach<V: VirtualInterface>(&mut self, vif: &mut V, n: usize, lr: ListRegister) {
         self.free &= !(1 << n);
-        self.slot[lr.intid as usize & 1023] = n as u8;
         self.write(vif, n, lr);
     }
 
@@ -258,7 +278,22 @@ impl VcpuGic {
         let eoi = matches!(lr.backing, Backing::Software { eoi_maintenance: true });
         self.eoi = self.eoi & !(1 << n) | u16::from(eoi) << n;
         self.lr[n & 15] = lr;
+        self.note_state(n, lr.intid, lr.state);
         vif.write_lr(n, lr);
+    }
+
+    /// Notes where an INTID is, and whether it is pending alone there.
+    #[inline] // Hot: every injection, where the state is a constant.
+    pub(crate) fn note_state(&mut self, n: usize, intid: u32, state: LrState) {
+        let other = if state == LrState::Pending { 0 } else { NOT_PENDING };
+        self.slot[intid as usize & 1023] = n as u8 & 15 | other;
+    }
+
+    /// Returns the list register where an SGI was made pending the last time, if nothing else is known of it since.
+    #[inline(always)] // Hot: the light exits of SGIs.
+    pub(crate) fn pending_slot(&self, intid: u32) -> Option<usize> {
+        let slot = self.slot[intid as usize & 15];
+        (slot < NOT_PENDING).then_some(usize::from(slot))
     }
 
     /// Remembers that the guest acknowledged an interrupt of this priority. Ends of interrupts come

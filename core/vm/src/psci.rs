@@ -63,32 +63,52 @@ enum Function {
 }
 
 /// The calls by function identifier; bit 30 set is the 64-bit convention.
-static FUNCTIONS: CallMap<Function, 128> = CallMap::new(
-    Function::Unknown,
-    &[
-        (0x8400_0000, Function::Constant(PSCI_1_1)),
-        (0x8400_0001, Function::CpuSuspend),
-        (0xc400_0001, Function::CpuSuspend),
-        (0x8400_0002, Function::CpuOff),
-        (0x8400_0003, Function::CpuOn),
-        (0xc400_0003, Function::CpuOn),
-        (0x8400_0004, Function::AffinityInfo),
-        (0xc400_0004, Function::AffinityInfo),
-        (0x8400_0006, Function::Constant(MIGRATION_NOT_REQUIRED)),
-        (0x8400_0008, Function::SystemOff),
-        (0x8400_0009, Function::SystemReset),
-        (0x8400_000a, Function::Features),
-        (0x8400_0012, Function::SystemReset2),
-        (0xc400_0012, Function::SystemReset2),
-        (SMCCC_VERSION, Function::Constant(SMCCC_1_1)),
-        (ARCH_FEATURES, Function::ArchFeatures),
-        // The exit that the call is has done it, where the CPU needs it. The second one is never offered.
-        (WORKAROUND_1, Function::Constant(0)),
-        (WORKAROUND_3, Function::Constant(0)),
-        (PV_TIME_FEATURES, Function::TimeFeatures),
-        (PV_TIME_ST, Function::StolenTime),
-    ],
-);
+const CALLS: [(u32, Function); 20] = [
+    (0x8400_0000, Function::Constant(PSCI_1_1)),
+    (0x8400_0001, Function::CpuSuspend),
+    (0xc400_0001, Function::CpuSuspend),
+    (0x8400_0002, Function::CpuOff),
+    (0x8400_0003, Function::CpuOn),
+    (0xc400_0003, Function::CpuOn),
+    (0x8400_0004, Function::AffinityInfo),
+    (0xc400_0004, Function::AffinityInfo),
+    (0x8400_0006, Function::Constant(MIGRATION_NOT_REQUIRED)),
+    (0x8400_0008, Function::SystemOff),
+    (0x8400_0009, Function::SystemReset),
+    (0x8400_000a, Function::Features),
+    (0x8400_0012, Function::SystemReset2),
+    (0xc400_0012, Function::SystemReset2),
+    (SMCCC_VERSION, Function::Constant(SMCCC_1_1)),
+    (ARCH_FEATURES, Function::ArchFeatures),
+    // The exit that the call is has done it, where the CPU needs it. The second one is never offered.
+    (WORKAROUND_1, Function::Constant(0)),
+    (WORKAROUND_3, Function::Constant(0)),
+    (PV_TIME_FEATURES, Function::TimeFeatures),
+    (PV_TIME_ST, Function::StolenTime),
+];
+
+static FUNCTIONS: CallMap<Function, 128> = CallMap::new(Function::Unknown, &CALLS);
+
+/// In [`ANSWERS`]: the answer depends on something.
+const DEPENDS: u32 = 1 << 31;
+
+/// The answers that calls always have, or [`DEPENDS`]: eight bytes for each, so that the shortest exit is a lookup and nothing
+/// else. What is not in it is unknown.
+static ANSWERS: CallMap<u32, 128> = CallMap::new(DEPENDS, &answers());
+
+const fn answers() -> [(u32, u32); CALLS.len()] {
+    let mut answers = [(0, DEPENDS); CALLS.len()];
+    let mut next = 0;
+    while next < CALLS.len() {
+        answers[next].0 = CALLS[next].0;
+        if let Function::Constant(answer) = CALLS[next].1 {
+            assert!(answer < DEPENDS, "an answer that says that it is none");
+            answers[next].1 = answer;
+        }
+        next += 1;
+    }
+    answers
+}
 
 /// What the caller must do about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,14 +311,15 @@ impl Psci {
     }
 }
 
-/// Answers the calls whose answer never changes; `None` for all others, which [`Psci::answer`] may know.
-/// `function` is W0, the value is for X0. HOT: one lookup.
+/// Answers the calls whose answer never changes, and the unknown ones; `None` for all others, which [`Psci::answer`] may
+/// know. `function` is W0, the value is for X0. HOT: one lookup.
 // Inlined: the shortest exit there is consists of little else.
 #[inline(always)]
 pub fn constant(function: u32) -> Option<u64> {
-    match FUNCTIONS.lookup(function) {
-        Function::Constant(value) => Some(value.into()),
-        _ => None,
+    match ANSWERS.find(function) {
+        None => Some(NOT_SUPPORTED),
+        Some(answer) if answer & DEPENDS == 0 => Some(answer.into()),
+        Some(_) => None,
     }
 }
 

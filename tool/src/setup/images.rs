@@ -41,7 +41,7 @@ pub fn hypervisor_with(layout: &Layout, isa: Isa, features: &[&str]) -> Result<P
             features => format!(" with {}", features.join(", ")),
         };
         let what = format!("building the hypervisor for {isa}{with}");
-        build(layout, HYPERVISOR, &Target::bare(isa), features, &what)?;
+        build(layout, HYPERVISOR, &Target::bare(isa), features, codegen(isa), &what)?;
         reduce(layout, &program_with(layout, isa, features), &image, isa.image_options())
     })?;
     Ok(image)
@@ -51,7 +51,7 @@ pub fn hypervisor_with(layout: &Layout, isa: Isa, features: &[&str]) -> Result<P
 pub fn guests(layout: &Layout, isa: Isa) -> Result<()> {
     let (package, target) = (isa.guests_package(), isa.target());
     once(package, || {
-        build(layout, package, &Target::bare(isa), &[], &format!("building the guests for {isa}"))?;
+        build(layout, package, &Target::bare(isa), &[], &[], &format!("building the guests for {isa}"))?;
         let image = |name: &String| {
             reduce(layout, &built(layout, target, name), &layout.guest(isa, name), isa.image_options())
         };
@@ -64,7 +64,7 @@ pub fn vmm(layout: &Layout, isa: Isa) -> Result<PathBuf> {
     let (program, target) = (layout.vmm(isa), isa.linux_target());
     once(&program.to_string_lossy(), || {
         let what = format!("building the monitor for Linux KVM on {isa}");
-        build(layout, VMM, &Target::linux(layout, isa)?, &[], &what)?;
+        build(layout, VMM, &Target::linux(layout, isa)?, &[], &[], &what)?;
         reduce(layout, &built(layout, target, VMM), &program, &["--strip-all"])
     })?;
     Ok(program)
@@ -128,14 +128,39 @@ fn built(layout: &Layout, target: &str, name: &str) -> PathBuf {
     layout.target().join(target).join(PROFILE).join(name)
 }
 
-/// Builds one package for a target, showing what cargo does.
-fn build(layout: &Layout, package: &str, target: &Target, features: &[&str], what: &str) -> Result<()> {
+/// What the compiler is told of the hypervisor alone. All that an image for arm64 links lies within 1 MiB, which the linker
+/// checks, so an address is one instruction; guests have stacks that do not fit.
+const fn codegen(isa: Isa) -> &'static [&'static str] {
+    match isa {
+        Isa::Arm64 => &["-Ccode-model=tiny"],
+        Isa::X86_64 | Isa::Power64 => &[],
+    }
+}
+
+/// Builds one package for a target, with these options of the compiler for its program, showing what cargo does.
+fn build(
+    layout: &Layout,
+    package: &str,
+    target: &Target,
+    features: &[&str],
+    codegen: &[&str],
+    what: &str,
+) -> Result<()> {
     let mut cargo = rust::cargo(layout);
-    cargo.args(["build", "--package", package, "--profile", PROFILE]);
+    cargo.args([
+        if codegen.is_empty() { "build" } else { "rustc" },
+        "--package",
+        package,
+        "--profile",
+        PROFILE,
+    ]);
     target.apply(&mut cargo);
     cargo.arg("--target-dir").arg(folder_for(layout, features));
     if !features.is_empty() {
         cargo.args(["--features", &features.join(",")]);
+    }
+    if !codegen.is_empty() {
+        cargo.arg("--").args(codegen);
     }
     let step = ui::Step::start(what);
     with_progress(&mut cargo, &step).map_err(|said| failed(what, &said))?;

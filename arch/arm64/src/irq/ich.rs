@@ -230,6 +230,19 @@ impl VirtualInterface for Ich {
         write_raw(n, encode(lr));
     }
 
+    fn encode(lr: ListRegister) -> u64 {
+        encode(lr)
+    }
+
+    #[inline(always)] // One register read and one write: one register tells of all of them, without a branch to an instruction.
+    fn write_if_invalid(&mut self, n: usize, _: ListRegister, encoded: u64) -> bool {
+        let invalid = regs::ICH_ELRSR_EL2.read() >> (n & 15) & 1 != 0;
+        if invalid {
+            write_raw(n, encoded);
+        }
+        invalid
+    }
+
     #[inline] // One register write.
     fn clear_lr(&mut self, n: usize) {
         write_raw(n, 0);

@@ -76,7 +76,7 @@ fn state(vcpu: &Vcpu) -> &mut State {
 
 /// The part of loading a vCPU that is about facilities. Once per [`put`] or [`reset`].
 pub fn load(vcpu: &'static Vcpu) {
-    if vcpu.vm.pmu {
+    if vcpu.pmu {
         // Its model reads the free-running counter.
         release(Facility::Pmu);
         state(vcpu).trapped_pmu.load();
@@ -97,7 +97,7 @@ pub fn load(vcpu: &'static Vcpu) {
 pub fn put(vcpu: &Vcpu) {
     let holders = cpu::this().slot::<Holders>();
     let state = state(vcpu);
-    if vcpu.vm.pmu {
+    if vcpu.pmu {
         state.trapped_pmu.put();
     }
     if holders.holds(Facility::Pmu, vcpu) {

@@ -194,6 +194,26 @@ impl HardwareModel {
 }
 
 impl VirtualInterface for HardwareModel {
+    fn encode(lr: ListRegister) -> u64 {
+        assert!(matches!(lr.backing, Backing::Software { eoi_maintenance: false }));
+        let source = u64::from(lr.source) << 10;
+        u64::from(lr.intid)
+            | source
+            | u64::from(lr.priority) << 16
+            | u64::from(lr.group1) << 24
+            | (lr.state as u64) << 25
+    }
+
+    fn write_if_invalid(&mut self, n: usize, lr: ListRegister, encoded: u64) -> bool {
+        // What is noted of the last one comes here as `lr`, and is not evaluated: `encoded` is what is written.
+        assert_eq!(encoded, Self::encode(lr), "not what is noted of it");
+        let invalid = self.read_lr(n) == LrState::Invalid;
+        if invalid {
+            self.write_lr(n, lr);
+        }
+        invalid
+    }
+
     fn read_lr(&mut self, n: usize) -> LrState {
         self.accesses.reads += 1;
         self.lrs[n].map_or(LrState::Invalid, |lr| lr.state)

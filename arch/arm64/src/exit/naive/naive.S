@@ -6,7 +6,11 @@
 
     // Calls the chain: functions of the C ABI that take the frame, up to a zero.
     .macro naive_chain
-    save_clobberable
+    x0_x1   stp
+    x2_x3   stp
+    x8_x9   stp
+    x10_x30 stp
+    x4_to_x18 stp
     str     x19, [sp, #160]             // the chain's cursor lives in a register that callees preserve
     adrp    x19, NAIVE_CHAIN
     add     x19, x19, :lo12:NAIVE_CHAIN
@@ -19,9 +23,8 @@
     .endm
 
     .macro naive_return
-    cbnz    w0, full_exit
-    restore_clobberable
-    enter
+    cbnz    w0, full_gicv3
+    b       wide_return_gicv3
     .endm
 
     .macro naive_vector target

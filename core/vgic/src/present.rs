@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! SGIs that come again: the usual case, for light exits, in few registers and without a call.
+//!
+//! The guest has handled the last one in full, and nobody has looked since. All that is noted of the last one is true of the
+//! next, so one access to the list register does: it is written if it is found invalid. Everything else is left, with nothing
+//! done, to [`VcpuGic::inject_sgi`] and [`VcpuGic::inject_sgi_from`].
+
+use crate::hardware::{ListRegister, VirtualInterface, with_source};
+use crate::sync::Ordering;
+use crate::{VcpuGic, Vgic};
+
+impl VcpuGic {
+    /// Makes an SGI of a GICv3 pending where it was the last time; `false` if that is not possible. HOT.
+    #[inline(always)] // Hot: a call would cost the light exit its registers.
+    #[must_use = "an SGI that is not presented has to be injected"]
+    pub fn present_sgi<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> bool {
+        let at = intid as usize & 15;
+        if !self.may_present(self.quick, intid) {
+            return false;
+        }
+        let Some(n) = self.pending_slot(intid) else { return false };
+        vif.write_if_invalid(n, self.lr[n & 15], self.encoded[at])
+    }
+
+    /// Says whether an SGI may have the list register again that it had: it is among those of `quick`; or, where more wait than
+    /// there are list registers, the planner gave it this one and has nothing else to do since ([`Self::planned`]).
+    #[inline(always)] // As above.
+    fn may_present(&self, quick: u32, intid: u32) -> bool {
+        let is_in = |set: u32| set >> (intid & 15) & 1 != 0;
+        let decided = || self.overflowing && self.resident && !self.is_unsettled();
+        is_in(quick) || decided() && is_in(self.deliverable)
+    }
+
+    /// [`Self::present_sgi`] if a guest's `ICC_SGI1R_EL1` reaches the vCPU with it: if it is in Group 1.
+    #[inline(always)] // As above.
+    #[must_use = "an SGI that is not presented has to be injected"]
+    pub fn present_group1_sgi<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> bool {
+        self.is_in_group1(intid) && self.present_sgi(vif, intid)
+    }
+
+    /// Says whether the vCPU has an SGI in Group 1.
+    #[inline] // One bit.
+    pub fn is_in_group1(&self, intid: u32) -> bool {
+        self.group1 >> (intid & 15) & 1 != 0
+    }
+
+    /// Makes a GICv2 guest's SGI pending from vCPU `sender` where it was the last time; `false` if that is not possible, or if
+    /// other senders wait. HOT.
+    #[inline(always)] // As above.
+    #[must_use = "an SGI that is not presented has to be injected"]
+    pub fn present_sgi_from<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32, sender: usize) -> bool {
+        let at = intid as usize & 15;
+        if !self.may_present(self.quick_sourced, intid) {
+            return false;
+        }
+        let Some(n) = self.pending_slot(intid) else { return false };
+        let last = self.lr[n & 15];
+        if self.sources[at] != 1 << (last.source & 7) {
+            return false;
+        }
+        let source = sender as u8 & 7;
+        let lr = ListRegister { source, ..last };
+        if !vif.write_if_invalid(n, lr, with_source(self.encoded[at], source)) {
+            return false;
+        }
+        if source != last.source {
+            self.sources[at] = 1 << source;
+            self.last_source[at] = last.source;
+            self.lr[n & 15].source = source;
+        }
+        true
+    }
+
+    /// Presents a GICv2 guest's SGI that was posted, to whoever has sent it, as [`Self::present_sgi_from`] does. What cannot be
+    /// presented waits with its senders as before. HOT.
+    #[inline(always)] // As above.
+    #[must_use = "an SGI that is not presented has to be delivered"]
+    pub fn present_sent_sgi<V: VirtualInterface>(&mut self, vgic: &Vgic, vif: &mut V, intid: u32) -> bool {
+        let Some(incoming) = vgic.incoming.get(self.index) else { return false };
+        let senders = incoming.take(intid);
+        if senders.is_power_of_two() && self.present_sgi_from(vif, intid, senders.trailing_zeros() as usize) {
+            return true;
+        }
+        // Release: as by the senders, of whose writes this vCPU's guest shall know.
+        incoming.0[intid as usize & 15].fetch_or(senders, Ordering::Release);
+        false
+    }
+}
