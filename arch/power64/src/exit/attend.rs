@@ -18,16 +18,19 @@ use crate::vm::Vcpu;
 use crate::vm::monitor::Monitor;
 use crate::vm::queues::{Power, SENT};
 
-/// Waits until the vCPU has an interrupt that it takes, or is prodded. What others ask for is done meanwhile.
-pub(super) fn cede(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+/// Waits until the vCPU has an interrupt that it takes, or is prodded. What others ask for is done meanwhile. Says whether it
+/// has begun anew.
+#[inline] // Of two callers one is for statistics.
+pub(super) fn cede(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> bool {
     let told = vcpu.owned(|owned| owned.areas.vpa.is_some());
     if told {
         rest(vcpu);
     }
-    wait(frame, vcpu, monitor);
+    let begun = wait(frame, vcpu, monitor);
     if told {
         go_on(vcpu);
     }
+    begun
 }
 
 /// The guest is told that the vCPU waits.
@@ -43,15 +46,16 @@ fn go_on(vcpu: &'static Vcpu) {
 }
 
 #[inline(always)] // Part of its one caller.
-fn wait(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+fn wait(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> bool {
     loop {
         if vcpu.attention.is_pending() {
             // A vCPU that has begun anew does not wait, nor one that goes on elsewhere.
-            if attend(frame, vcpu, monitor) != Attended::Same {
-                return;
+            match attend(frame, vcpu, monitor) {
+                Attended::Same => {}
+                other => return other == Attended::Begun,
             }
         } else if interrupts::wakes(vcpu) {
-            return;
+            return false;
         } else {
             pause(frame, vcpu, monitor, move || vcpu.attention.is_pending() || interrupts::wakes(vcpu));
         }
@@ -75,17 +79,23 @@ fn pause(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor, wants: i
 }
 
 /// The guest hints that it could wait (H_CONFER): it goes on at once unless another one wants its CPU.
-pub(super) fn give_way(frame: &mut Frame, vcpu: &'static Vcpu) {
+/// Returns false: it does not begin anew.
+pub(super) fn give_way(frame: &mut Frame, vcpu: &'static Vcpu) -> bool {
     if let Some(thread) = &vcpu.thread {
         frame.timing.without(time::ticks, || sched::give_way::<Power>(vcpu, thread));
     }
+    false
 }
 
-/// Does what the attention word names until it names nothing. Behind it the guest is entered.
-pub(super) fn settle(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+/// Does what the attention word names until it names nothing. Behind it the guest is entered. Says whether the vCPU has begun
+/// anew: then all its registers are in the frame.
+#[inline] // One load, if it names nothing.
+pub(super) fn settle(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> bool {
+    let mut begun = false;
     while vcpu.attention.is_pending() {
-        attend(frame, vcpu, monitor);
+        begun |= attend(frame, vcpu, monitor) == Attended::Begun;
     }
+    begun
 }
 
 /// What attending has led to.
@@ -100,6 +110,7 @@ enum Attended {
 }
 
 /// Looks at what the attention word names, once.
+#[inline(never)] // One function, for three callers.
 fn attend(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Attended {
     let reasons = vcpu.attention.take();
     if reasons.contains(Reasons::STOP) || !vcpu.vm.processors.is_on(vcpu.index) {

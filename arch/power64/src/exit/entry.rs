@@ -3,11 +3,11 @@
 
 use core::ptr;
 
-use super::hcall::{TABLE, TIMED_TABLE};
+use super::hcall::{ENTRIES, TABLE, TIMED_ENTRIES};
 use super::{Code, full, illegal, storage};
 use crate::cpu::vector;
 use crate::time;
-use crate::vcpu::frame::{Entries, Frame, Full, Light};
+use crate::vcpu::frame::{Entries, Entry, Frame, Full, Light};
 use crate::vcpu::statistics;
 
 /// Returns where the exits of a vCPU go on that may be `shared`, that is share its CPU, and `timed`, that is keep statistics.
@@ -18,8 +18,8 @@ pub(super) fn entries(shared: bool, timed: bool) -> Entries {
         (false, true) => timed_light,
         (true, true) => timed_shared_light,
     };
-    let (calls, full): (_, Full) = if timed { (TIMED_TABLE, timed_full) } else { (TABLE, full) };
-    Entries { calls: ptr::from_ref(calls).cast(), inner: ptr::from_ref(TABLE).cast(), light, full }
+    let (calls, full): (_, Full) = if timed { (&TIMED_ENTRIES, timed_full) } else { (&ENTRIES, full) };
+    Entries { calls: ptr::from_ref(calls).cast(), inner: ptr::from_ref(&TABLE).cast(), light, full }
 }
 
 /// Interrupts that are soon done; what is none of them is for the full tier.
@@ -36,8 +36,9 @@ pub(super) extern "C" fn light(frame: &mut Frame, vector: u32) -> u32 {
 }
 
 /// The full tier.
-pub(super) extern "C" fn full(frame: &mut Frame, why: u32) {
-    full::exit(frame, why);
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn full(frame: &mut Frame, why: u32) -> Entry {
+    full::exit(frame, why)
 }
 
 /// [`light`], with the time that it takes.
@@ -66,7 +67,11 @@ extern "C" fn timed_shared_light(frame: &mut Frame, vector: u32) -> u32 {
 }
 
 /// [`full`], with the time that the exit has taken since its beginning.
-extern "C" fn timed_full(frame: &mut Frame, why: u32) {
-    full::exit(frame, why);
-    statistics::account(frame);
+extern "C" fn timed_full(frame: &mut Frame, why: u32) -> Entry {
+    let entry = full::exit(frame, why);
+    // It is called again with the other registers.
+    if entry != Entry::Stores {
+        statistics::account(frame);
+    }
+    entry
 }

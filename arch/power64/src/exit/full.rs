@@ -1,32 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Full exits: all registers are in the frame.
+//! Full exits. R0 to R12 are in the frame; R13 to R31 are in the CPU, and an exit that needs one of them says so before it
+//! does anything ([`Entry::Stores`]): then it is handled anew.
 
 use turnstile_vm::lifecycle::Stop;
 
 use super::crash::Crash;
-use super::{Code, attend, hcall, illegal, inject, resident, storage};
+use super::{Code, attend, hcall, illegal, inject, resident, storage, xics};
 use crate::cpu::regs::{HMER, HSRR0, HSRR1, SRR0, SRR1};
 use crate::cpu::vector;
-use crate::vcpu::frame::Frame;
+use crate::vcpu::frame::{Entry, Frame};
 use crate::vcpu::{idle, interrupts};
 use crate::vm::Vcpu;
 use crate::vm::monitor::{Monitor, monitor};
 
+/// What carrying out an exit has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Done {
+    /// The guest goes on.
+    Yes,
+    /// A waiting [`Code`].
+    Then(u32),
+    /// Nothing has been done: it needs registers that are not in the frame.
+    Stores,
+}
+
 /// Finishes an exit.
-pub(super) fn exit(frame: &mut Frame, why: u32) {
+#[inline(always)] // The body of its two callers.
+pub(super) fn exit(frame: &mut Frame, why: u32) -> Entry {
     let vcpu = resident(frame);
     let monitor = monitor();
     take_over(frame, why);
     let then = match why & Code::KIND {
-        Code::FULL => unfinished(frame, vcpu, monitor),
+        Code::FULL => match unfinished(frame, vcpu, monitor) {
+            Done::Stores => return Entry::Stores,
+            Done::Then(code) => code,
+            Done::Yes => 0,
+        },
         other => other,
     };
-    match then {
+    let begun = match then {
         Code::WAIT => attend::cede(frame, vcpu, monitor),
         Code::GIVE_WAY => attend::give_way(frame, vcpu),
-        _ => {}
-    }
-    attend::settle(frame, vcpu, monitor);
+        Code::LEFT => xics::finish(vcpu),
+        _ => false,
+    };
+    if attend::settle(frame, vcpu, monitor) | begun { Entry::All } else { Entry::Some }
 }
 
 /// Takes over where the guest goes on. The registers of a call that may be changed have no hypervisor's value behind it.
@@ -36,26 +54,23 @@ fn take_over(frame: &mut Frame, why: u32) {
         _ => (HSRR0.read(), HSRR1.read()),
     };
     if frame.vector == vector::CALL {
-        frame.why = 0;
-        (frame.ctr, frame.xer) = (0, 0);
+        resident(frame).attention.note(0);
         if why & Code::KIND != Code::FULL {
-            for register in [0].into_iter().chain(5..13) {
-                frame.set_gpr(register, 0);
-            }
+            frame.clear_changeable();
         }
     }
 }
 
-/// What the light tier has left. Returns what comes then: zero, or a [`Code`].
-fn unfinished(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> u32 {
+/// What the light tier has left.
+fn unfinished(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Done {
     match frame.vector {
-        vector::CALL => return hcall::full(frame, vcpu, monitor),
-        vector::HYPERVISOR_DATA_STORAGE => storage::data(frame, vcpu, monitor),
+        vector::CALL => return Done::Then(hcall::full(frame, vcpu, monitor)),
+        vector::HYPERVISOR_DATA_STORAGE => return storage::data(frame, vcpu, monitor),
         vector::HYPERVISOR_INSTRUCTION_STORAGE => storage::instruction(frame, vcpu),
         vector::HYPERVISOR_DECREMENTER => idle::decrementer(Some(vcpu), monitor),
         vector::VIRTUALIZATION => interrupts::serve(),
         vector::EMULATION_ASSISTANCE => illegal::instruction(frame, vcpu),
-        vector::HYPERVISOR_FACILITY => illegal::facility(frame, vcpu),
+        vector::HYPERVISOR_FACILITY => return illegal::facility(frame, vcpu),
         vector::SOFT_PATCH => illegal::soft_patch(frame, vcpu),
         // What is to be known of is in HMER; it is cleared by writing zeros (Book III, 10.2.1).
         vector::MAINTENANCE => {
@@ -68,5 +83,5 @@ fn unfinished(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> 
         vector::HYPERVISOR_DOORBELL => {}
         _ => vcpu.vm.stop(Stop::Crash(Crash::MachineCheck as u16)),
     }
-    0
+    Done::Yes
 }

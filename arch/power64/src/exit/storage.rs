@@ -7,6 +7,7 @@ use turnstile_vm::lifecycle::Stop;
 use super::crash::Crash;
 use super::instruction::{self, Access};
 use super::walk::{self, Context};
+use super::full::Done;
 use super::{Code, done, inject, resident};
 use crate::cpu::regs::{ASDR, HDAR, HDSISR, HSRR1, PIDR, msr};
 use crate::cpu::vector;
@@ -51,38 +52,44 @@ pub(super) fn light_instruction(frame: &Frame) -> u32 {
 }
 
 /// A data access.
-pub(super) fn data(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+pub(super) fn data(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Done {
     let (why, effective) = (HDSISR.read(), HDAR.read());
     let real = ASDR.read() & REAL;
     // What is mapped, and is used as it may not be; or an address in the guest's own tables.
     if why & status::TABLES != 0 || why & status::NO_ENTRY == 0 {
-        return inject::data_storage(frame, effective, why);
+        inject::data_storage(frame, effective, why);
+        return Done::Yes;
     }
-    if !access(frame, vcpu, monitor, real | effective & PAGE, effective) {
+    let done = access(frame, vcpu, monitor, real | effective & PAGE, effective);
+    done.unwrap_or_else(|| {
         inject::data_storage(frame, effective, why & status::STORE | status::KIND);
-    }
+        Done::Yes
+    })
 }
 
-/// An access to a device. False if there is none, or it does not take such an access.
+/// An access to a device. `None` if there is none, or it does not take such an access.
 fn access(
     frame: &mut Frame,
     vcpu: &'static Vcpu,
     monitor: &dyn Monitor,
     address: u64,
     effective: u64,
-) -> bool {
+) -> Option<Done> {
     let context = Context { msr: frame.msr, process: PIDR.read(), process_table: vcpu.vm.process_table() };
-    let instruction = walk::fetch(&vcpu.vm.life().ram, &context, frame.pc);
-    let Some(access) = instruction.and_then(instruction::decode) else { return false };
-    let done = address & PAGE <= PAGE + 1 - u64::from(access.size)
-        && carry_out(frame, vcpu, monitor, address, access);
-    if done {
-        if let Some(register) = access.update {
-            frame.set_gpr(register, effective);
-        }
-        frame.pc = frame.pc.wrapping_add(4);
+    let access = walk::fetch(&vcpu.vm.life().ram, &context, frame.pc).and_then(instruction::decode)?;
+    if !frame.has(access.register) || access.update.is_some_and(|register| !frame.has(register)) {
+        return Some(Done::Stores);
     }
-    done
+    if address & PAGE > PAGE + 1 - u64::from(access.size)
+        || !carry_out(frame, vcpu, monitor, address, access)
+    {
+        return None;
+    }
+    if let Some(register) = access.update {
+        frame.set_gpr(register, effective);
+    }
+    frame.pc = frame.pc.wrapping_add(4);
+    Some(Done::Yes)
 }
 
 /// Moves the bytes.

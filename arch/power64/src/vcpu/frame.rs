@@ -13,8 +13,25 @@ use crate::vm::Vcpu;
 /// The light handler of all interrupts but calls: takes the frame and the vector; returns zero to re-enter, the attention
 /// word, or a code (`exit/mod.rs:Code`).
 pub type Light = extern "C" fn(&mut Frame, u32) -> u32;
-/// The full tier: takes the frame and why the light tier did not re-enter. Returns when the guest is to be entered.
-pub type Full = extern "C" fn(&mut Frame, u32);
+/// The full tier: takes the frame and why the light tier did not re-enter. Returns when the guest is to be entered, or when
+/// it needs registers that are not stored ([`Entry`]).
+pub type Full = extern "C" fn(&mut Frame, u32) -> Entry;
+
+/// How the full tier goes on. `vectors.S` has the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+#[must_use = "a guest that is entered with the wrong registers has another one's"]
+pub enum Entry {
+    /// The guest is entered. R13 to R31 are in the CPU, as the exit has found them.
+    Some = 0,
+    /// Nothing has been done: it needs R13 to R31 in the frame, and is called again.
+    Stores = 1,
+    /// The guest is entered with all registers from the frame.
+    All = 2,
+}
+
+/// The general registers that every exit but a call stores: those below.
+pub const STORED: usize = 13;
 
 /// Where the vectors go on.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +68,8 @@ pub struct Frame {
     pub msr: u64,
     /// The vCPU.
     pub vcpu: *const Vcpu,
-    /// Why a light handler did not finish: a code of `exit/mod.rs:Code`; zero if it did.
-    pub why: u32,
+    /// R13 to R31 are stored, too: 1 while an exit is handled that needs them, else 0.
+    pub stored: u32,
     /// The offset of the interrupt vector that was taken.
     pub vector: u32,
     /// As [`Entries`] has them; null in a frame whose stack is no guest's.
@@ -78,7 +95,7 @@ const _: () = {
     assert!(offset_of!(Frame, pc) == 320);
     assert!(offset_of!(Frame, msr) == 328);
     assert!(offset_of!(Frame, vcpu) == 336);
-    assert!(offset_of!(Frame, why) == 344);
+    assert!(offset_of!(Frame, stored) == 344);
     assert!(offset_of!(Frame, vector) == 348);
     assert!(offset_of!(Frame, calls) == 352);
     assert!(offset_of!(Frame, light) == 360);
@@ -104,7 +121,7 @@ impl Frame {
             pc: 0,
             msr: 0,
             vcpu: core::ptr::null(),
-            why: 0,
+            stored: 0,
             vector: 0,
             calls: core::ptr::null(),
             light: None,
@@ -141,16 +158,32 @@ impl Frame {
         (self.lr, self.ctr, self.xer, self.cr, self.pc, self.msr) = (0, 0, 0, 0, 0, 0);
     }
 
-    /// Reads a general register, when it has been stored.
+    /// Reads a general register, when it has been stored: one below [`STORED`], or [`Frame::has`] says so.
     #[inline(always)] // One load.
     pub fn gpr(&self, number: usize) -> u64 {
         self.gpr[number & 31]
+    }
+
+    /// Says whether a general register is in the frame, where it can be read, and is loaded from again if it is written.
+    #[inline(always)] // A comparison.
+    pub fn has(&self, number: usize) -> bool {
+        number < STORED || self.stored != 0
     }
 
     /// Writes a general register, where it has been stored and is loaded again.
     #[inline(always)] // One store.
     pub fn set_gpr(&mut self, number: usize, value: u64) {
         self.gpr[number & 31] = value;
+    }
+
+    /// Clears what a call may change, but for its answer in R3 and R4: nothing of the hypervisor's is seen behind it.
+    #[inline(always)] // A few stores.
+    pub fn clear_changeable(&mut self) {
+        (self.ctr, self.xer) = (0, 0);
+        self.gpr[0] = 0;
+        // One by one: a loop, or a call that fills memory, would cost more than the stores.
+        let [a, b, c, d, e, f, g, h] = &mut self.gpr[5..STORED] else { return };
+        (*a, *b, *c, *d, *e, *f, *g, *h) = (0, 0, 0, 0, 0, 0, 0, 0);
     }
 
     /// Stores the arguments of a hypervisor call that goes on to the full tier: R4 to R10.

@@ -51,12 +51,11 @@ fn the_count_of_dispatches_moves_over_a_wait() {
     let mut cede = || {
         // It has not yet when the call looks, and has when the vCPU waits.
         fakes::set("DEC", 100);
-        frame.why = 0;
         assert_eq!(call(&mut frame, CEDE, 0), Answer::SUCCESS);
-        assert_eq!(frame.why, Code::WAIT);
+        assert_eq!(noted(&frame), Code::WAIT);
         fakes::set("DEC", 0xffff_fff0);
         frame.vector = vector::CALL;
-        entry::full(&mut frame, Code::WAIT);
+        assert_eq!(entry::full(&mut frame, Code::WAIT), Entry::Some);
         dispatches(vcpu)
     };
     assert_eq!([cede(), cede()], [Some(2), Some(4)]);
@@ -71,7 +70,7 @@ fn what_is_posted_is_attended_to() {
     vcpu.vm.set_lpcr(lpcr::AIL, lpcr::AIL_3);
     (frame.pc, frame.msr) = (0x1000, msr::SF);
     vcpu.attention.raise(Reasons::REMOTE | Reasons::UNHALT);
-    crate::exit::attend::settle(&mut frame, vcpu, monitor());
+    let _ = crate::exit::attend::settle(&mut frame, vcpu, monitor());
     assert_eq!(fakes::get("LPCR"), GUEST_LPCR | lpcr::ILE | lpcr::AIL_3, "what another vCPU has changed");
     fakes::set("DPDES", 0);
     fakes::set("DEC", 100);
@@ -79,7 +78,7 @@ fn what_is_posted_is_attended_to() {
     assert_eq!(frame.pc, 0x1000);
     fakes::set("SRR0", 0);
     vcpu.attention.raise(Reasons::NMI);
-    crate::exit::attend::settle(&mut frame, vcpu, monitor());
+    let _ = crate::exit::attend::settle(&mut frame, vcpu, monitor());
     assert_eq!((frame.pc, fakes::get("SRR0")), (0x100, 0x1000), "a system reset");
     assert!(!vcpu.attention.is_pending());
 }
@@ -93,7 +92,7 @@ fn a_system_reset_ends_a_wait() {
     fakes::set("SRR0", 0x1000);
     frame.vector = vector::CALL;
     vcpu.attention.raise(Reasons::NMI | Reasons::UNHALT);
-    entry::full(&mut frame, Code::WAIT);
+    assert_eq!(entry::full(&mut frame, Code::WAIT), Entry::Some);
     assert_eq!((frame.pc, fakes::get("SRR0")), (0x100, 0x1000));
     assert!(!vcpu.attention.is_pending());
     assert!(wakes(vcpu), "the prod has not ended that wait: it is for the next one");
@@ -132,13 +131,13 @@ fn what_a_vcpu_is_sent_between_its_start_and_its_first_instruction_is_not_lost()
     assert!(vcpu.vm.processors.start(1, START).is_ok());
     send(vcpu);
     crate::exit::attend::wait_for_start(&mut frame, vcpu, monitor());
-    crate::exit::attend::settle(&mut frame, vcpu, monitor());
+    let _ = crate::exit::attend::settle(&mut frame, vcpu, monitor());
     assert_eq!(found(vcpu), (true, true));
     // It stops, and is started and sent to before it has looked.
     vcpu.vm.processors.stop(1);
     assert!(vcpu.vm.processors.start(1, START).is_ok());
     send(vcpu);
-    crate::exit::attend::settle(&mut frame, vcpu, monitor());
+    let _ = crate::exit::attend::settle(&mut frame, vcpu, monitor());
     assert!(vcpu.vm.processors.is_on(1));
     assert_eq!(found(vcpu), (true, true));
 }
@@ -155,7 +154,7 @@ fn what_a_vcpu_was_sent_before_it_stopped_is_not_for_its_next_start() {
     crate::exit::calls::firmware(&mut frame, vcpu, [PAGE, 0, 0, 0, 0, 0, 0], monitor());
     assert!(!vcpu.vm.processors.is_on(0));
     assert!(vcpu.vm.processors.start(0, START).is_ok());
-    crate::exit::attend::settle(&mut frame, vcpu, monitor());
+    let _ = crate::exit::attend::settle(&mut frame, vcpu, monitor());
     assert!(vcpu.vm.processors.is_on(0));
     assert_eq!(found(vcpu), (false, false));
 }
