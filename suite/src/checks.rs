@@ -12,7 +12,7 @@ use turnstile::setup::qemu::Qemu;
 
 use super::report::Verdict;
 use super::{
-    ablation, bench_errors, benching, bochs, eoi, firmware, guarded, guarded_power, guarded_x86, image,
+    ablation, bench_errors, benching, bochs, changed_power, eoi, firmware, guarded, guarded_power, guarded_x86, image,
     image_power, image_x86, metering, mitigations, mitigations_power, peers, weight,
 };
 
@@ -109,12 +109,13 @@ const X86_64: [Entry; 9] = [
     ("images/permissions", |layout, _, isa| of_image(layout, isa, image_x86::permissions)),
 ];
 
-const POWER64: [Entry; 5] = [
+const POWER64: [Entry; 6] = [
     ("bench/mitigations", |layout, qemu, _| mitigations_power::prices(layout, qemu).into()),
     ("mitigations/firmware", |layout, qemu, _| mitigations_power::firmware(layout, qemu).into()),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded_power::check)),
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image_power::hot_path)),
     ("images/no-vectors", |layout, _, isa| of_image(layout, isa, image_power::no_vectors)),
+    ("images/light-calls", |layout, _, isa| of_image(layout, isa, changed_power::check)),
 ];
 
 /// Checks the built image of an architecture.

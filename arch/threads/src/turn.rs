@@ -52,13 +52,15 @@ pub fn wait<A: Architecture>(
     mut wants: impl FnMut() -> bool,
     mut serve: impl FnMut(A::Interrupt),
 ) {
-    with::<A, _>(|local, _| local.queue.block(A::ticks()));
-    let mut alone = false;
+    let (mut alone, mut blocked) = (false, false);
     loop {
         A::attention(vcpu).take_only(Reasons::RESCHEDULE);
         let ready = wants();
         let next = with::<A, _>(|local, system| {
             let now = A::ticks();
+            if !blocked {
+                local.queue.block(now);
+            }
             collect::<A>(local, system, now);
             if ready {
                 local.queue.ready(thread.as_ref().number, now);
@@ -70,11 +72,13 @@ pub fn wait<A: Architecture>(
             Some(next) => return hand_over::<A>(vcpu, thread, next, ready),
             None => rest::<A>(&mut alone),
         }
+        blocked = true;
         serve(A::pause());
     }
 }
 
 /// This CPU has nothing to run: says so, once to the neighbour that has most to give.
+#[inline(never)] // Not part of what a switch pays.
 fn rest<A: Architecture>(said: &mut bool) {
     let neighbour = with::<A, _>(|local, system| {
         local.queue.publish(A::ticks());

@@ -18,19 +18,17 @@ use crate::vm::Vcpu;
 use crate::vm::monitor::Monitor;
 use crate::vm::queues::{Power, SENT};
 
-/// Waits until the vCPU has an interrupt that it takes, or is prodded. What others ask for is done meanwhile. Says whether it
-/// has begun anew.
+/// Waits until the vCPU has an interrupt that it takes, or is prodded. What others ask for is done meanwhile.
 #[inline] // Of two callers one is for statistics.
-pub(super) fn cede(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> bool {
+pub(super) fn cede(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
     let told = vcpu.owned(|owned| owned.areas.vpa.is_some());
     if told {
         rest(vcpu);
     }
-    let begun = wait(frame, vcpu, monitor);
+    wait(frame, vcpu, monitor);
     if told {
         go_on(vcpu);
     }
-    begun
 }
 
 /// The guest is told that the vCPU waits.
@@ -46,16 +44,15 @@ fn go_on(vcpu: &'static Vcpu) {
 }
 
 #[inline(always)] // Part of its one caller.
-fn wait(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> bool {
+fn wait(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
     loop {
         if vcpu.attention.is_pending() {
             // A vCPU that has begun anew does not wait, nor one that goes on elsewhere.
-            match attend(frame, vcpu, monitor) {
-                Attended::Same => {}
-                other => return other == Attended::Begun,
+            if attend(frame, vcpu, monitor) != Attended::Same {
+                return;
             }
         } else if interrupts::wakes(vcpu) {
-            return false;
+            return;
         } else {
             pause(frame, vcpu, monitor, move || vcpu.attention.is_pending() || interrupts::wakes(vcpu));
         }
@@ -79,23 +76,18 @@ fn pause(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor, wants: i
 }
 
 /// The guest hints that it could wait (H_CONFER): it goes on at once unless another one wants its CPU.
-/// Returns false: it does not begin anew.
-pub(super) fn give_way(frame: &mut Frame, vcpu: &'static Vcpu) -> bool {
+pub(super) fn give_way(frame: &mut Frame, vcpu: &'static Vcpu) {
     if let Some(thread) = &vcpu.thread {
         frame.timing.without(time::ticks, || sched::give_way::<Power>(vcpu, thread));
     }
-    false
 }
 
-/// Does what the attention word names until it names nothing. Behind it the guest is entered. Says whether the vCPU has begun
-/// anew: then all its registers are in the frame.
+/// Does what the attention word names until it names nothing. Behind it the guest is entered.
 #[inline] // One load, if it names nothing.
-pub(super) fn settle(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> bool {
-    let mut begun = false;
+pub(super) fn settle(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
     while vcpu.attention.is_pending() {
-        begun |= attend(frame, vcpu, monitor) == Attended::Begun;
+        attend(frame, vcpu, monitor);
     }
-    begun
 }
 
 /// What attending has led to.

@@ -19,7 +19,10 @@ pub(super) fn entries(shared: bool, timed: bool) -> Entries {
         (true, true) => timed_shared_light,
     };
     let (calls, full): (_, Full) = if timed { (&TIMED_ENTRIES, timed_full) } else { (&ENTRIES, full) };
-    Entries { calls: ptr::from_ref(calls).cast(), inner: ptr::from_ref(&TABLE).cast(), light, full }
+    let (data, facility): (Light, Light) =
+        if timed { (light, light) } else { (storage::light_data, illegal::light_facility) };
+    let (calls, inner) = (ptr::from_ref(calls).cast(), ptr::from_ref(&TABLE).cast());
+    Entries { calls, inner, light, data, facility, full }
 }
 
 /// Interrupts that are soon done; what is none of them is for the full tier.
@@ -28,8 +31,8 @@ pub(super) extern "C" fn light(frame: &mut Frame, vector: u32) -> u32 {
     match vector {
         // Whoever kicks has set a reason to look first: it is in the attention word.
         vector::HYPERVISOR_DOORBELL => super::done(frame),
-        vector::HYPERVISOR_FACILITY => illegal::light_facility(frame),
-        vector::HYPERVISOR_DATA_STORAGE => storage::light_data(frame),
+        vector::HYPERVISOR_FACILITY => illegal::light_facility(frame, vector),
+        vector::HYPERVISOR_DATA_STORAGE => storage::light_data(frame, vector),
         vector::HYPERVISOR_INSTRUCTION_STORAGE => storage::light_instruction(frame),
         _ => Code::FULL,
     }
@@ -69,9 +72,6 @@ extern "C" fn timed_shared_light(frame: &mut Frame, vector: u32) -> u32 {
 /// [`full`], with the time that the exit has taken since its beginning.
 extern "C" fn timed_full(frame: &mut Frame, why: u32) -> Entry {
     let entry = full::exit(frame, why);
-    // It is called again with the other registers.
-    if entry != Entry::Stores {
-        statistics::account(frame);
-    }
+    statistics::account(frame);
     entry
 }

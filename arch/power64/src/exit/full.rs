@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Full exits. R0 to R12 are in the frame; R13 to R31 are in the CPU, and an exit that needs one of them says so before it
-//! does anything ([`Entry::Stores`]): then it is handled anew.
+//! Full exits. All registers are in the frame, but for R13 to R31 of a call. Those are in the CPU, too, and stay there unless the
+//! frame gets others ([`Entry`]).
 
 use turnstile_vm::lifecycle::Stop;
 
@@ -13,17 +13,6 @@ use crate::vcpu::{idle, interrupts};
 use crate::vm::Vcpu;
 use crate::vm::monitor::{Monitor, monitor};
 
-/// What carrying out an exit has led to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Done {
-    /// The guest goes on.
-    Yes,
-    /// A waiting [`Code`].
-    Then(u32),
-    /// Nothing has been done: it needs registers that are not in the frame.
-    Stores,
-}
-
 /// Finishes an exit.
 #[inline(always)] // The body of its two callers.
 pub(super) fn exit(frame: &mut Frame, why: u32) -> Entry {
@@ -31,20 +20,17 @@ pub(super) fn exit(frame: &mut Frame, why: u32) -> Entry {
     let monitor = monitor();
     take_over(frame, why);
     let then = match why & Code::KIND {
-        Code::FULL => match unfinished(frame, vcpu, monitor) {
-            Done::Stores => return Entry::Stores,
-            Done::Then(code) => code,
-            Done::Yes => 0,
-        },
+        Code::FULL => unfinished(frame, vcpu, monitor),
         other => other,
     };
-    let begun = match then {
+    match then {
         Code::WAIT => attend::cede(frame, vcpu, monitor),
         Code::GIVE_WAY => attend::give_way(frame, vcpu),
         Code::LEFT => xics::finish(vcpu),
-        _ => false,
-    };
-    if attend::settle(frame, vcpu, monitor) | begun { Entry::All } else { Entry::Some }
+        _ => {}
+    }
+    attend::settle(frame, vcpu, monitor);
+    frame.entry()
 }
 
 /// Takes over where the guest goes on. The registers of a call that may be changed have no hypervisor's value behind it.
@@ -61,16 +47,16 @@ fn take_over(frame: &mut Frame, why: u32) {
     }
 }
 
-/// What the light tier has left.
-fn unfinished(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Done {
+/// What the light tier has left. Returns what comes then: zero, or a [`Code`].
+fn unfinished(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> u32 {
     match frame.vector {
-        vector::CALL => return Done::Then(hcall::full(frame, vcpu, monitor)),
-        vector::HYPERVISOR_DATA_STORAGE => return storage::data(frame, vcpu, monitor),
+        vector::CALL => return hcall::full(frame, vcpu, monitor),
+        vector::HYPERVISOR_DATA_STORAGE => storage::data(frame, vcpu, monitor),
         vector::HYPERVISOR_INSTRUCTION_STORAGE => storage::instruction(frame, vcpu),
         vector::HYPERVISOR_DECREMENTER => idle::decrementer(Some(vcpu), monitor),
         vector::VIRTUALIZATION => interrupts::serve(),
         vector::EMULATION_ASSISTANCE => illegal::instruction(frame, vcpu),
-        vector::HYPERVISOR_FACILITY => return illegal::facility(frame, vcpu),
+        vector::HYPERVISOR_FACILITY => illegal::facility(frame, vcpu),
         vector::SOFT_PATCH => illegal::soft_patch(frame, vcpu),
         // What is to be known of is in HMER; it is cleared by writing zeros (Book III, 10.2.1).
         vector::MAINTENANCE => {
@@ -83,5 +69,5 @@ fn unfinished(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> 
         vector::HYPERVISOR_DOORBELL => {}
         _ => vcpu.vm.stop(Stop::Crash(Crash::MachineCheck as u16)),
     }
-    Done::Yes
+    0
 }

@@ -7,7 +7,6 @@ use turnstile_vm::attention::Reasons;
 
 use super::inject::{self, program};
 use super::walk::{self, Context};
-use super::full::Done;
 use super::{Code, done, resident};
 use crate::cpu::regs::{DPDES, HFSCR, PIDR, hfscr};
 use crate::vcpu::facility;
@@ -28,7 +27,8 @@ pub(super) fn soft_patch(frame: &mut Frame, _: &'static Vcpu) {
 }
 
 /// A facility that is switched off: light if it is given to the vCPU on demand.
-pub(super) fn light_facility(frame: &mut Frame) -> u32 {
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn light_facility(frame: &mut Frame, _: u32) -> u32 {
     match facility::demand(resident(frame), (HFSCR.read() >> hfscr::CAUSE_SHIFT) as u8) {
         true => done(frame),
         false => Code::FULL,
@@ -37,25 +37,21 @@ pub(super) fn light_facility(frame: &mut Frame) -> u32 {
 
 /// A facility that is not given to guests: doorbells between the threads of a core are carried out here, because the threads of
 /// a guest's core may run anywhere, while the CPU's own neighbours may be somebody else's.
-pub(super) fn facility(frame: &mut Frame, vcpu: &'static Vcpu) -> Done {
+pub(super) fn facility(frame: &mut Frame, vcpu: &'static Vcpu) {
     if (HFSCR.read() >> hfscr::CAUSE_SHIFT) as u32 != hfscr::MSGP.trailing_zeros() {
-        inject::program(frame, program::ILLEGAL);
-        return Done::Yes;
+        return inject::program(frame, program::ILLEGAL);
     }
     let context = Context { msr: frame.msr, process: PIDR.read(), process_table: vcpu.vm.process_table() };
     let fetch = |address| walk::fetch(&vcpu.vm.life().ram, &context, address);
-    let at = frame.pc;
-    let found = fetch(at).and_then(|word| Some((at, doorbell(frame, vcpu, word)?)));
-    let found = match found {
-        None if INEXACT.load(Ordering::Relaxed) => search(frame, vcpu, fetch),
-        found => found,
-    };
-    match found {
-        Some((_, Done::Stores)) => return Done::Stores,
-        Some((address, _)) => frame.pc = address.wrapping_add(4),
-        None => inject::program(frame, program::ILLEGAL),
+    if fetch(frame.pc).is_some_and(|word| doorbell(frame, vcpu, word)) {
+        frame.pc = frame.pc.wrapping_add(4);
+    } else if INEXACT.load(Ordering::Relaxed)
+        && let Some(address) = search(frame, vcpu, fetch)
+    {
+        frame.pc = address.wrapping_add(4);
+    } else {
+        inject::program(frame, program::ILLEGAL);
     }
-    Done::Yes
 }
 
 /// Whether HSRR0 may be the address of an earlier instruction than the one that is meant.
@@ -90,12 +86,12 @@ const BRANCH_TO_REGISTER: u32 = 19;
 const SC: u32 = 17;
 
 /// Carries out the instruction that has used a doorbell: the first one behind the last branch that was taken. Returns its
-/// address, and what has come of it; `None` if there is none.
+/// address; `None` if there is none.
 ///
 /// If it is not there, what is at CFAR now is not the branch that was taken: it was taken in another address space, as returns
 /// from interrupts are. Such a branch is indirect, and HSRR0 says where it led to.
 #[cold]
-fn search(frame: &mut Frame, vcpu: &'static Vcpu, fetch: impl Fn(u64) -> Option<u32>) -> Option<(u64, Done)> {
+fn search(frame: &mut Frame, vcpu: &'static Vcpu, fetch: impl Fn(u64) -> Option<u32>) -> Option<u64> {
     let start = executed_from(frame.pc, frame.came_from, &fetch);
     search_from(start, frame, vcpu, &fetch).or_else(|| search_from(frame.pc, frame, vcpu, &fetch))
 }
@@ -106,13 +102,13 @@ fn search_from(
     frame: &mut Frame,
     vcpu: &'static Vcpu,
     fetch: impl Fn(u64) -> Option<u32>,
-) -> Option<(u64, Done)> {
+) -> Option<u64> {
     /// Instructions that are looked at: more than a compiler puts between two branches that are taken.
     const PATIENCE: u64 = 1024;
     for address in (0..PATIENCE).map(|n| start.wrapping_add(4 * n)) {
         let word = fetch(address)?;
-        if let Some(done) = doorbell(frame, vcpu, word) {
-            return Some((address, done));
+        if doorbell(frame, vcpu, word) {
+            return Some(address);
         }
         if leads_elsewhere(word) {
             return None;
@@ -133,9 +129,9 @@ const fn leads_elsewhere(word: u32) -> bool {
     }
 }
 
-/// `msgsndp`, `msgclrp`, and the registers DPDES and TIR. `None` if it is none of them.
+/// `msgsndp`, `msgclrp`, and the registers DPDES and TIR. False if it is none of them.
 #[inline(always)] // The search is another place, and rare.
-fn doorbell(frame: &mut Frame, vcpu: &'static Vcpu, instruction: u32) -> Option<Done> {
+fn doorbell(frame: &mut Frame, vcpu: &'static Vcpu, instruction: u32) -> bool {
     const MSGSNDP: u32 = 142;
     const MSGCLRP: u32 = 174;
     const MFSPR: u32 = 339;
@@ -145,7 +141,7 @@ fn doorbell(frame: &mut Frame, vcpu: &'static Vcpu, instruction: u32) -> Option<
     /// The only type of message.
     const DOORBELL: u64 = 5;
     if instruction >> 26 != 31 {
-        return None;
+        return false;
     }
     let operation = instruction >> 1 & 0x3ff;
     let special = instruction >> 16 & 31 | instruction >> 6 & 0x3e0;
@@ -153,12 +149,9 @@ fn doorbell(frame: &mut Frame, vcpu: &'static Vcpu, instruction: u32) -> Option<
         MSGSNDP | MSGCLRP => 11,
         MFSPR if matches!(special, DPDES_NUMBER | TIR) => 21,
         MTSPR if special == DPDES_NUMBER => 21,
-        _ => return None,
+        _ => return false,
     };
     let register = (instruction >> field & 31) as usize;
-    if !frame.has(register) {
-        return Some(Done::Stores);
-    }
     let message = frame.gpr(register);
     let number = vcpu.thread_number() as u64;
     let is_doorbell = message >> 27 & 31 == DOORBELL;
@@ -172,7 +165,7 @@ fn doorbell(frame: &mut Frame, vcpu: &'static Vcpu, instruction: u32) -> Option<
         MTSPR => interrupts::set_doorbell(message >> number & 1 != 0),
         _ => {}
     }
-    Some(Done::Yes)
+    true
 }
 
 /// Rings at another thread of the same core; at one that is not there, nowhere.
@@ -209,7 +202,7 @@ mod tests {
     fn execute(vcpu: &'static Vcpu, instruction: u32, message: u64) -> u64 {
         let mut frame = wait::frame(vcpu);
         frame.set_gpr(3, message);
-        assert_eq!(doorbell(&mut frame, vcpu, instruction), Some(Done::Yes));
+        assert!(doorbell(&mut frame, vcpu, instruction));
         frame.gpr(4)
     }
 
@@ -259,14 +252,14 @@ mod tests {
             frame.came_from = 0x1000;
             search(&mut frame, vcpu, at(code))
         };
-        assert_eq!(found(&[NOP, BACK, RETURN_IF, MSGSNDP]), Some((12, Done::Yes)));
+        assert_eq!(found(&[NOP, BACK, RETURN_IF, MSGSNDP]), Some(12));
         assert_eq!(found(&[NOP, AHEAD, MSGSNDP]), None);
         assert_eq!(found(&[NOP, RETURN, MSGSNDP]), None);
         assert_eq!(found(&[SC << 26 | 2, MSGSNDP]), None);
         // What CFAR names is another instruction in this address space: it was behind HSRR0.
         let mut frame = wait::frame(vcpu);
         (frame.pc, frame.came_from) = (4, 12);
-        assert_eq!(search(&mut frame, vcpu, at(&[NOP, NOP, MSGSNDP, AHEAD, NOP, NOP, RETURN])), Some((8, Done::Yes)));
+        assert_eq!(search(&mut frame, vcpu, at(&[NOP, NOP, MSGSNDP, AHEAD, NOP, NOP, RETURN])), Some(8));
         let from = |code, came_from| executed_from(0x40, came_from, at(code));
         assert_eq!(from(&[AHEAD, NOP, BACK, RETURN], 0), 12);
         assert_eq!(from(&[AHEAD, NOP, BACK, RETURN], 8), 0);

@@ -7,7 +7,6 @@ use turnstile_vm::lifecycle::Stop;
 use super::crash::Crash;
 use super::instruction::{self, Access};
 use super::walk::{self, Context};
-use super::full::Done;
 use super::{Code, done, inject, resident};
 use crate::cpu::regs::{ASDR, HDAR, HDSISR, HSRR1, PIDR, msr};
 use crate::cpu::vector;
@@ -36,8 +35,7 @@ const FETCH_NO_ENTRY: u64 = 1 << 30;
 
 /// The first touch of memory that is mapped on demand; everything else is left to the full tier.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-#[inline(never)] // Not of the exits that are more frequent.
-pub(super) fn light_data(frame: &Frame) -> u32 {
+pub(super) extern "C" fn light_data(frame: &mut Frame, _: u32) -> u32 {
     let why = HDSISR.read();
     let touched = why & status::NO_ENTRY != 0 && resident(frame).vm.touch(ASDR.read() & REAL);
     if touched { done(frame) } else { Code::FULL }
@@ -52,19 +50,16 @@ pub(super) fn light_instruction(frame: &Frame) -> u32 {
 }
 
 /// A data access.
-pub(super) fn data(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Done {
+pub(super) fn data(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
     let (why, effective) = (HDSISR.read(), HDAR.read());
     let real = ASDR.read() & REAL;
     // What is mapped, and is used as it may not be; or an address in the guest's own tables.
     if why & status::TABLES != 0 || why & status::NO_ENTRY == 0 {
-        inject::data_storage(frame, effective, why);
-        return Done::Yes;
+        return inject::data_storage(frame, effective, why);
     }
-    let done = access(frame, vcpu, monitor, real | effective & PAGE, effective);
-    done.unwrap_or_else(|| {
+    if access(frame, vcpu, monitor, real | effective & PAGE, effective).is_none() {
         inject::data_storage(frame, effective, why & status::STORE | status::KIND);
-        Done::Yes
-    })
+    }
 }
 
 /// An access to a device. `None` if there is none, or it does not take such an access.
@@ -74,12 +69,9 @@ fn access(
     monitor: &dyn Monitor,
     address: u64,
     effective: u64,
-) -> Option<Done> {
+) -> Option<()> {
     let context = Context { msr: frame.msr, process: PIDR.read(), process_table: vcpu.vm.process_table() };
     let access = walk::fetch(&vcpu.vm.life().ram, &context, frame.pc).and_then(instruction::decode)?;
-    if !frame.has(access.register) || access.update.is_some_and(|register| !frame.has(register)) {
-        return Some(Done::Stores);
-    }
     if address & PAGE > PAGE + 1 - u64::from(access.size)
         || !carry_out(frame, vcpu, monitor, address, access)
     {
@@ -89,7 +81,7 @@ fn access(
         frame.set_gpr(register, effective);
     }
     frame.pc = frame.pc.wrapping_add(4);
-    Some(Done::Yes)
+    Some(())
 }
 
 /// Moves the bytes.

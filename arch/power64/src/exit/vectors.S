@@ -8,8 +8,7 @@
 // registers of the guest stay as they are. MSR.EE stays 0, so nothing but a machine check or a system reset interrupts an exit.
 //
 // The guest's R13 to R31 and CR2 to CR4 stay in the CPU, as compiled code preserves them, or does not use them, as R13 (ELFv2
-// ABI, 2.2.1.1). A full exit whose instruction names one of R13 to R31 stores those, too. MSR.EE is 0 and errors are reported on
-// a stack of their own, so compiled code may use what is below R1 (ELFv2 ABI, 2.2.3.4).
+// ABI, 2.2.1.1). Full exits store them, too, but for calls. MSR.EE is 0 and errors are reported on a stack of their own, so compiled code may use what is below R1 (ELFv2 ABI, 2.2.3.4).
 
     .set    SRR0, 26
     .set    SRR1, 27
@@ -25,7 +24,6 @@
     .set    PC, 320
     .set    MSR, 328
     .set    VCPU, 336
-    .set    STORED, 344
     .set    NOTE, 4                     // in a vCPU: attention::Attention
     .set    VECTOR, 348
     .set    CALLS, 352
@@ -37,6 +35,8 @@
     .set    RECORD, 400
     .set    INNER, 408
     .set    CAME_FROM, 416
+    .set    LIGHT_DATA, 424
+    .set    LIGHT_FACILITY, 432
     .set    HYPERCALL, 128              // the record of calls in a page of statistics
     .set    TB, 268
     .set    CPU_FAULT_STACK_END, 0      // cpu::area::PerCpu
@@ -52,13 +52,15 @@
     .org    turnstile_vectors + \offset
     .endm
 
-    // Changes R1, R2 and R0 into the hypervisor's stack, and its vector: the beginning of every interrupt that stores
-    // registers. Eight instructions have room between two vectors.
-    .macro exit vector
+    // Changes R1, R12 and R0 into the hypervisor's stack, the light handler, and the vector: the beginning of every interrupt
+    // that stores registers. Eight instructions have room between two vectors.
+    .macro exit vector, handler=LIGHT
     at      \vector
     mtspr   HSPRG1, %r1
     mfspr   %r1, HSPRG0
     std     %r0, GPR(%r1)
+    std     %r12, GPR + 96(%r1)
+    ld      %r12, \handler(%r1)
     li      %r0, \vector
     b       light_exit
     .endm
@@ -114,6 +116,8 @@
     bne     1f
     mtcr    %r2
     ld      %r2, GPR + 16(%r1)
+    std     %r12, GPR + 96(%r1)
+    ld      %r12, LIGHT(%r1)
     li      %r0, \vector
     b       light_exit
 1:  mtcr    %r2
@@ -185,7 +189,7 @@ turnstile_return_call:                  // likewise
     rfid
 
     fault   0xd00                       // trace
-    exit    0xe00                       // hypervisor data storage
+    exit    0xe00, LIGHT_DATA           // hypervisor data storage
     exit    0xe20                       // hypervisor instruction storage
     at      0xe40                       // hypervisor emulation assistance
     b       assistance
@@ -203,6 +207,8 @@ turnstile_return_call:                  // likewise
     std     %r0, GPR(%r1)
     mfspr   %r0, 28                     // CFAR
     std     %r0, CAME_FROM(%r1)
+    std     %r12, GPR + 96(%r1)
+    ld      %r12, LIGHT_FACILITY(%r1)
     li      %r0, 0xf80
     b       light_exit
     at      0x1500                      // soft patch
@@ -233,7 +239,7 @@ call_full:
     srdi    %r3, %r5, 32
     b       full_exit
 
-// R1 = the frame, R0 = the vector; R0 of the guest is in the frame, its R1 in HSPRG1.
+// R1 = the frame, R0 = the vector, R12 = the light handler; R0 and R12 of the guest are in the frame, its R1 in HSPRG1.
 light_exit:
     .global turnstile_exit_entered
 turnstile_exit_entered:                 // replaced where exits are guarded (guards.S)
@@ -247,7 +253,6 @@ turnstile_exit_entered:                 // replaced where exits are guarded (gua
     std     %r9, GPR + 72(%r1)
     std     %r10, GPR + 80(%r1)
     std     %r11, GPR + 88(%r1)
-    std     %r12, GPR + 96(%r1)
     mfcr    %r5
     mfspr   %r6, HSPRG1
     mflr    %r7
@@ -259,14 +264,13 @@ turnstile_exit_entered:                 // replaced where exits are guarded (gua
     std     %r8, CTR(%r1)
     std     %r9, XER(%r1)
     stw     %r0, VECTOR(%r1)
-    ld      %r12, LIGHT(%r1)
     mtctr   %r12
     mr      %r3, %r1
     mr      %r4, %r0
     bctrl
     lwz     %r0, VECTOR(%r1)
     cmpwi   %r3, 0                      // a code, or the attention word
-    bne-    full_exit
+    bne-    full_store
 light_return:
     ld      %r5, CR(%r1)
     ld      %r7, LR(%r1)
@@ -293,8 +297,12 @@ light_return:
 turnstile_return_exit:                  // likewise
     hrfid
 
-// The full tier. R1 = the frame, R0 = the vector, R3 = why the light tier did not finish; R13 to R31 are the guest's, and
-// compiled code leaves them so.
+// The full tier. R1 = the frame, R0 = the vector, R3 = why the light tier did not finish. R13 to R31 are the guest's, and compiled
+// code leaves them so. They are stored for exits whose instruction may name one, but only loaded again if the frame has others.
+full_store:
+    .irp    n, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    std     %r\n, GPR + 8 * \n(%r1)
+    .endr
 full_exit:
     stw     %r0, VECTOR(%r1)
     ld      %r12, FULL(%r1)
@@ -302,36 +310,21 @@ full_exit:
     mr      %r4, %r3
     mr      %r3, %r1
     bctrl
-    cmplwi  %r3, 1                      // vcpu::frame::Entry
-    bge-    full_all
+    cmplwi  %r3, 0                      // vcpu::frame::Entry
+    bne-    enter_all
     ld      %r3, PC(%r1)
     ld      %r4, MSR(%r1)
+enter_some:
     mtspr   HSRR0, %r3
     mtspr   HSRR1, %r4
     b       light_return
 
-// The guest is entered with all registers from the frame; before that, if R3 = 1, the exit is handled with all in it.
-full_all:
-    bne     enter_all
-    stw     %r3, STORED(%r1)
-    .irp    n, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
-    std     %r\n, GPR + 8 * \n(%r1)
-    .endr
-    ld      %r12, FULL(%r1)
-    mtctr   %r12
-    li      %r4, 1
-    sldi    %r4, %r4, 31                // exit::Code::FULL: nothing else needs them
-    mr      %r3, %r1
-    bctrl
-    li      %r3, 0
-    stw     %r3, STORED(%r1)
+// The guest is entered with all registers from the frame.
 enter_all:
     ld      %r3, PC(%r1)
     ld      %r4, MSR(%r1)
     .irp    n, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
     ld      %r\n, GPR + 8 * \n(%r1)
     .endr
-    mtspr   HSRR0, %r3
-    mtspr   HSRR1, %r4
-    b       light_return
+    b       enter_some
 

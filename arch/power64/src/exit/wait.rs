@@ -24,7 +24,13 @@ fn entries(vcpu: &Vcpu) -> Entries {
     #[cfg(feature = "ablation")]
     if naive::is_in_use() {
         let calls = core::ptr::from_ref(&hcall::NAIVE_ENTRIES).cast();
-        return Entries { calls, light: naive::light, ..entries };
+        return Entries {
+            calls,
+            light: naive::light,
+            data: naive::light,
+            facility: naive::light,
+            ..entries
+        };
     }
     entries
 }
@@ -60,8 +66,9 @@ unsafe fn live(frame: *mut Frame, vcpu: &'static Vcpu) -> ! {
     unsafe {
         frame.write(self::frame(vcpu));
         wait_for_start(&mut *frame, vcpu, monitor());
-        // All registers are loaded, whether or not it has begun once more.
-        let _ = settle(&mut *frame, vcpu, monitor());
+        settle(&mut *frame, vcpu, monitor());
+        // What follows loads all registers.
+        let _ = (*frame).entry();
         // The first start is behind no exit that would end the reckoning.
         if (*frame).timing.is_kept() {
             crate::vcpu::statistics::account(&mut *frame);

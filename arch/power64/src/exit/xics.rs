@@ -84,8 +84,8 @@ pub(crate) extern "C" fn ipi(vcpu: &'static Vcpu, Arguments([target, priority, .
     if change.presented { post(vcpu, other, Reasons::INBOX) } else { Answer::SUCCESS }
 }
 
-/// Does what light calls have left. Returns false: the vCPU does not begin anew.
-pub(super) fn finish(vcpu: &'static Vcpu) -> bool {
+/// Does what light calls have left.
+pub(super) fn finish(vcpu: &'static Vcpu) {
     match vcpu.owned(|owned| owned.irq.take_left()) {
         Left::Nothing => {}
         Left::Absent(target) => {
@@ -94,14 +94,13 @@ pub(super) fn finish(vcpu: &'static Vcpu) -> bool {
             }
         }
         Left::Sources(server, change) => {
-            let Some(ics) = vcpu.vm.board.ics() else { return false };
+            let Some(ics) = vcpu.vm.board.ics() else { return };
             // Presented to itself: that is looked at behind this.
             let presented = change.presented && server != vcpu.index;
             ics.settle(server as u32, Change { presented, ..change }, vcpu.vm);
             drain(vcpu);
         }
     }
-    false
 }
 
 /// H_IPOLL: reads what a vCPU would accept, and the priority of the IPI asked for.

@@ -13,25 +13,22 @@ use crate::vm::Vcpu;
 /// The light handler of all interrupts but calls: takes the frame and the vector; returns zero to re-enter, the attention
 /// word, or a code (`exit/mod.rs:Code`).
 pub type Light = extern "C" fn(&mut Frame, u32) -> u32;
-/// The full tier: takes the frame and why the light tier did not re-enter. Returns when the guest is to be entered, or when
-/// it needs registers that are not stored ([`Entry`]).
+/// The full tier: takes the frame and why the light tier did not re-enter. Returns when the guest is to be entered.
 pub type Full = extern "C" fn(&mut Frame, u32) -> Entry;
 
-/// How the full tier goes on. `vectors.S` has the same numbers.
+/// How the guest is entered behind the full tier. `vectors.S` has the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 #[must_use = "a guest that is entered with the wrong registers has another one's"]
 pub enum Entry {
-    /// The guest is entered. R13 to R31 are in the CPU, as the exit has found them.
+    /// R13 to R31 are in the CPU, as the exit has found them.
     Some = 0,
-    /// Nothing has been done: it needs R13 to R31 in the frame, and is called again.
-    Stores = 1,
-    /// The guest is entered with all registers from the frame.
-    All = 2,
+    /// All registers are loaded from the frame.
+    All = 1,
 }
 
-/// The general registers that every exit but a call stores: those below.
-pub const STORED: usize = 13;
+/// The general registers that compiled code may change: those below.
+const CHANGEABLE: usize = 13;
 
 /// Where the vectors go on.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +39,10 @@ pub struct Entries {
     pub inner: *const (),
     /// The light handler of all other interrupts.
     pub light: Light,
+    /// That of hypervisor data storage interrupts alone.
+    pub data: Light,
+    /// That of hypervisor facility unavailable interrupts alone.
+    pub facility: Light,
     /// The full tier.
     pub full: Full,
 }
@@ -68,8 +69,8 @@ pub struct Frame {
     pub msr: u64,
     /// The vCPU.
     pub vcpu: *const Vcpu,
-    /// R13 to R31 are stored, too: 1 while an exit is handled that needs them, else 0.
-    pub stored: u32,
+    /// One of R13 to R31 has been written in the frame: all are to be loaded.
+    written: u32,
     /// The offset of the interrupt vector that was taken.
     pub vector: u32,
     /// As [`Entries`] has them; null in a frame whose stack is no guest's.
@@ -83,6 +84,8 @@ pub struct Frame {
     inner: *const (),
     /// CFAR, in exits for a facility that is off.
     pub came_from: u64,
+    data: Option<Light>,
+    facility: Option<Light>,
 }
 
 const _: () = {
@@ -95,7 +98,7 @@ const _: () = {
     assert!(offset_of!(Frame, pc) == 320);
     assert!(offset_of!(Frame, msr) == 328);
     assert!(offset_of!(Frame, vcpu) == 336);
-    assert!(offset_of!(Frame, stored) == 344);
+    assert!(offset_of!(Frame, written) == 344);
     assert!(offset_of!(Frame, vector) == 348);
     assert!(offset_of!(Frame, calls) == 352);
     assert!(offset_of!(Frame, light) == 360);
@@ -104,7 +107,9 @@ const _: () = {
     assert!(offset_of!(Frame, timing) == 384);
     assert!(offset_of!(Frame, inner) == 408);
     assert!(offset_of!(Frame, came_from) == 416);
-    assert!(size_of::<Frame>() == 432);
+    assert!(offset_of!(Frame, data) == 424);
+    assert!(offset_of!(Frame, facility) == 432);
+    assert!(size_of::<Frame>() == 448);
     assert!(size_of::<Frame>() as u64 <= STACK_HEAD && STACK_HEAD.is_multiple_of(16));
 };
 
@@ -121,7 +126,7 @@ impl Frame {
             pc: 0,
             msr: 0,
             vcpu: core::ptr::null(),
-            stored: 0,
+            written: 0,
             vector: 0,
             calls: core::ptr::null(),
             light: None,
@@ -130,6 +135,8 @@ impl Frame {
             timing: Timing::new(None),
             inner: core::ptr::null(),
             came_from: 0,
+            data: None,
+            facility: None,
         }
     }
 
@@ -140,13 +147,15 @@ impl Frame {
         page: Option<&'static Page>,
         entries: Entries,
     ) -> Self {
-        let Entries { calls, inner, light, full } = entries;
+        let Entries { calls, inner, light, data, facility, full } = entries;
         Self {
             vcpu,
             timing: Timing::new(page),
             calls,
             inner,
             light: Some(light),
+            data: Some(data),
+            facility: Some(facility),
             full: Some(full),
             ..Self::idle(cpu)
         }
@@ -155,25 +164,33 @@ impl Frame {
     /// Clears every register of the guest.
     pub fn clear(&mut self) {
         self.gpr = [0; 32];
+        self.written = 1;
         (self.lr, self.ctr, self.xer, self.cr, self.pc, self.msr) = (0, 0, 0, 0, 0, 0);
     }
 
-    /// Reads a general register, when it has been stored: one below [`STORED`], or [`Frame::has`] says so.
+    /// Reads a general register, when it has been stored: in exits other than calls.
     #[inline(always)] // One load.
     pub fn gpr(&self, number: usize) -> u64 {
         self.gpr[number & 31]
     }
 
-    /// Says whether a general register is in the frame, where it can be read, and is loaded from again if it is written.
-    #[inline(always)] // A comparison.
-    pub fn has(&self, number: usize) -> bool {
-        number < STORED || self.stored != 0
+    /// How the guest is to be entered: with all registers, if one was written that compiled code leaves alone.
+    #[inline(always)] // One load.
+    pub fn entry(&mut self) -> Entry {
+        if self.written == 0 {
+            return Entry::Some;
+        }
+        self.written = 0;
+        Entry::All
     }
 
     /// Writes a general register, where it has been stored and is loaded again.
     #[inline(always)] // One store.
     pub fn set_gpr(&mut self, number: usize, value: u64) {
         self.gpr[number & 31] = value;
+        if number & 31 >= CHANGEABLE {
+            self.written = 1;
+        }
     }
 
     /// Clears what a call may change, but for its answer in R3 and R4: nothing of the hypervisor's is seen behind it.
@@ -182,7 +199,7 @@ impl Frame {
         (self.ctr, self.xer) = (0, 0);
         self.gpr[0] = 0;
         // One by one: a loop, or a call that fills memory, would cost more than the stores.
-        let [a, b, c, d, e, f, g, h] = &mut self.gpr[5..STORED] else { return };
+        let [a, b, c, d, e, f, g, h] = &mut self.gpr[5..CHANGEABLE] else { return };
         (*a, *b, *c, *d, *e, *f, *g, *h) = (0, 0, 0, 0, 0, 0, 0, 0);
     }
 

@@ -70,7 +70,7 @@ fn what_is_posted_is_attended_to() {
     vcpu.vm.set_lpcr(lpcr::AIL, lpcr::AIL_3);
     (frame.pc, frame.msr) = (0x1000, msr::SF);
     vcpu.attention.raise(Reasons::REMOTE | Reasons::UNHALT);
-    let _ = crate::exit::attend::settle(&mut frame, vcpu, monitor());
+    crate::exit::attend::settle(&mut frame, vcpu, monitor());
     assert_eq!(fakes::get("LPCR"), GUEST_LPCR | lpcr::ILE | lpcr::AIL_3, "what another vCPU has changed");
     fakes::set("DPDES", 0);
     fakes::set("DEC", 100);
@@ -78,7 +78,7 @@ fn what_is_posted_is_attended_to() {
     assert_eq!(frame.pc, 0x1000);
     fakes::set("SRR0", 0);
     vcpu.attention.raise(Reasons::NMI);
-    let _ = crate::exit::attend::settle(&mut frame, vcpu, monitor());
+    crate::exit::attend::settle(&mut frame, vcpu, monitor());
     assert_eq!((frame.pc, fakes::get("SRR0")), (0x100, 0x1000), "a system reset");
     assert!(!vcpu.attention.is_pending());
 }
@@ -131,13 +131,13 @@ fn what_a_vcpu_is_sent_between_its_start_and_its_first_instruction_is_not_lost()
     assert!(vcpu.vm.processors.start(1, START).is_ok());
     send(vcpu);
     crate::exit::attend::wait_for_start(&mut frame, vcpu, monitor());
-    let _ = crate::exit::attend::settle(&mut frame, vcpu, monitor());
+    crate::exit::attend::settle(&mut frame, vcpu, monitor());
     assert_eq!(found(vcpu), (true, true));
     // It stops, and is started and sent to before it has looked.
     vcpu.vm.processors.stop(1);
     assert!(vcpu.vm.processors.start(1, START).is_ok());
     send(vcpu);
-    let _ = crate::exit::attend::settle(&mut frame, vcpu, monitor());
+    crate::exit::attend::settle(&mut frame, vcpu, monitor());
     assert!(vcpu.vm.processors.is_on(1));
     assert_eq!(found(vcpu), (true, true));
 }
@@ -154,7 +154,7 @@ fn what_a_vcpu_was_sent_before_it_stopped_is_not_for_its_next_start() {
     crate::exit::calls::firmware(&mut frame, vcpu, [PAGE, 0, 0, 0, 0, 0, 0], monitor());
     assert!(!vcpu.vm.processors.is_on(0));
     assert!(vcpu.vm.processors.start(0, START).is_ok());
-    let _ = crate::exit::attend::settle(&mut frame, vcpu, monitor());
+    crate::exit::attend::settle(&mut frame, vcpu, monitor());
     assert!(vcpu.vm.processors.is_on(0));
     assert_eq!(found(vcpu), (false, false));
 }
