@@ -16,6 +16,8 @@ const RFID: u32 = 0x4c00_0024;
 /// `mtctr r0` and `mtcrf 0xc7, r0`.
 const CLEAR_CTR: u32 = 0x7c09_03a6;
 const CLEAR_CR: u32 = 0x7c0c_7120;
+/// `mtxer r0`: the last, if it is there.
+const CLEAR_XER: u32 = 0x7c01_03a6;
 /// Those that hold a call's answer.
 const ANSWER: [u8; 2] = [3, 4];
 /// The first of those that compiled code preserves.
@@ -151,13 +153,14 @@ fn is_leaf(body: &[(u64, u32)]) -> Result<(), String> {
 /// Fails if an entry does not clear what its handler and itself change.
 fn judge(entry: &[(u64, u32)], handler: &[(u64, u32)]) -> Result<(), String> {
     let words: Vec<u32> = entry.iter().map(|(_, word)| *word).collect();
-    if !words.contains(&CLEAR_CTR) || words.last() != Some(&CLEAR_CR) {
+    if !words.contains(&CLEAR_CTR) || !words.contains(&CLEAR_CR) {
         return Err("CTR or CR is not cleared".to_owned());
     }
+    let clears_xer = words.last() == Some(&CLEAR_XER);
     for (nth, &(address, word)) in handler.iter().chain(entry).enumerate() {
         let found = effect(word).ok_or_else(|| format!("{word:#010x} at {address:#x} is not known here"))?;
         let is_handlers = nth < handler.len();
-        if found.xer || is_handlers && found.link {
+        if found.xer && !clears_xer || is_handlers && found.link {
             return Err(format!("{word:#010x} at {address:#x} changes XER or LR"));
         }
         for register in found.registers.into_iter().flatten() {
@@ -220,6 +223,9 @@ mod tests {
         for (word, what) in [(0x3840_0000, "R2"), (0x7c61_03a6, "XER"), (0x4800_0009, "LR"), (0x39a0_0000, "R13")] {
             assert!(judged(&[], word).unwrap_err().contains(what), "{word:#x}");
         }
+        let mut clears = entry(&[]);
+        clears.push((0x2000, CLEAR_XER));
+        assert_eq!(judge(&clears, &[(0x2000, 0x7c61_03a6)]), Ok(()), "it is cleared");
         let mut late = entry(&[]);
         late.pop();
         assert!(judge(&late, &[]).is_err(), "CR is not cleared");

@@ -39,17 +39,10 @@ impl Shared {
 impl RunQueue<'_> {
     /// Gives one waiting vCPU to another CPU, if one gains by it: `depart` is told which, before anybody else can have
     /// it. Returns `None` if there is nothing to give; else the CPU to interrupt, if that is needed.
-    #[inline(always)] // A comparison of each switch, on a CPU that shares no vCPU with another.
     pub fn push(&mut self, now: u64, depart: impl FnOnce(u32)) -> Option<Option<u32>> {
         if self.shared.cpus.get(self.cpu as usize)?.is_alone() {
             return None;
         }
-        self.give(now, depart)
-    }
-
-    /// [`RunQueue::push`], of a CPU that has neighbours.
-    #[inline(never)] // Apart from the switches of those that have none.
-    fn give(&mut self, now: u64, depart: impl FnOnce(u32)) -> Option<Option<u32>> {
         let Some((thread, target)) = self.candidate(now) else {
             self.keep_up(now);
             return None;

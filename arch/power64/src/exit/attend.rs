@@ -51,10 +51,12 @@ fn wait(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
             if attend(frame, vcpu, monitor) != Attended::Same {
                 return;
             }
-        } else if interrupts::wakes(vcpu) {
-            return;
         } else {
+            // The light tier has just looked, or the last time round: what has come since ends STOP.
             pause(frame, vcpu, monitor, move || vcpu.attention.is_pending() || interrupts::wakes(vcpu));
+        }
+        if !vcpu.attention.is_pending() && interrupts::wakes(vcpu) {
+            return;
         }
     }
 }

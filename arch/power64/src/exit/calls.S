@@ -3,9 +3,9 @@
 // Where the table of calls leads to (exit/hcall.rs). R1 = the frame, R3 = the number of the call, R0 = twice that, R4 to R10 its
 // arguments; R2 and LR are the guest's, and LR is in the frame.
 
-    // The entry of a light handler, which uses R3, R4 and the registers named of those that a call may change. The image is
-    // checked for that (suite/src/image_power.rs).
-    .macro  light_call name, registers:vararg
+    // The entry of a light handler, which uses R3, R4, the registers named of those that a call may change, and XER if `xer` is 1.
+    // The image is checked for that (suite/src/changed_power.rs).
+    .macro  light_call name, xer, registers:vararg
     .balign 32
     .global turnstile_call_\name
 turnstile_call_\name:
@@ -14,6 +14,9 @@ turnstile_call_\name:
     attention %r5
     bne-    call_full
     call_leave \registers
+    .if     \xer
+    mtxer   %r0
+    .endif
     guarded_return
     .endm
 
@@ -33,14 +36,14 @@ turnstile_call_returns:
     .quad   turnstile_return_call
 
     .section .text.hot, "ax"
-    light_call set_sprg0, 5, 6
-    light_call confer, 5, 6, 7, 8, 9, 10, 11
-    light_call cede, 5, 6, 7, 8, 9, 10, 11
-    light_call prod, 5, 6, 7, 8, 9, 10, 11
-    light_call eoi, 5, 6, 7, 8, 9, 10, 11
-    light_call cppr, 5, 6, 7, 8, 9, 10, 11
-    light_call ipi, 5, 6, 7, 8, 9, 10, 11
-    light_call xirr, 5, 6, 7, 8, 9, 10, 11
+    light_call set_sprg0, 0, 5
+    light_call confer, 0, 5, 6, 7
+    light_call cede, 0, 5
+    light_call prod, 0, 5, 6, 7
+    light_call eoi, 1, 5, 6, 7, 8, 9, 10, 11
+    light_call cppr, 1, 5, 6, 7, 8, 9, 10, 11
+    light_call ipi, 1, 5, 6, 7, 8, 9, 10, 11
+    light_call xirr, 0, 5, 6, 7, 8
 
 // A number beyond the table: the firmware's functions, or none.
     .balign 32

@@ -18,11 +18,14 @@ pub(super) fn entries(shared: bool, timed: bool) -> Entries {
         (false, true) => timed_light,
         (true, true) => timed_shared_light,
     };
-    let (calls, full): (_, Full) = if timed { (&TIMED_ENTRIES, timed_full) } else { (&ENTRIES, full) };
+    let (calls, full, full_call): (_, Full, Full) = match timed {
+        true => (&TIMED_ENTRIES, timed_full, timed_full_call),
+        false => (&ENTRIES, full, full_call),
+    };
     let (data, facility): (Light, Light) =
         if timed { (light, light) } else { (storage::light_data, illegal::light_facility) };
     let (calls, inner) = (ptr::from_ref(calls).cast(), ptr::from_ref(&TABLE).cast());
-    Entries { calls, inner, light, data, facility, full }
+    Entries { calls, inner, light, data, facility, full, full_call }
 }
 
 /// Interrupts that are soon done; what is none of them is for the full tier.
@@ -38,10 +41,16 @@ pub(super) extern "C" fn light(frame: &mut Frame, vector: u32) -> u32 {
     }
 }
 
-/// The full tier.
+/// The full tier of interrupts.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 pub(super) extern "C" fn full(frame: &mut Frame, why: u32) -> Entry {
     full::exit(frame, why)
+}
+
+/// The full tier of calls.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn full_call(frame: &mut Frame, why: u32) -> Entry {
+    full::call(frame, why)
 }
 
 /// [`light`], with the time that it takes.
@@ -72,6 +81,13 @@ extern "C" fn timed_shared_light(frame: &mut Frame, vector: u32) -> u32 {
 /// [`full`], with the time that the exit has taken since its beginning.
 extern "C" fn timed_full(frame: &mut Frame, why: u32) -> Entry {
     let entry = full::exit(frame, why);
+    statistics::account(frame);
+    entry
+}
+
+/// The same of [`full_call`].
+extern "C" fn timed_full_call(frame: &mut Frame, why: u32) -> Entry {
+    let entry = full::call(frame, why);
     statistics::account(frame);
     entry
 }

@@ -13,15 +13,36 @@ use crate::vcpu::{idle, interrupts};
 use crate::vm::Vcpu;
 use crate::vm::monitor::{Monitor, monitor};
 
-/// Finishes an exit.
+/// Finishes an exit other than a call.
 #[inline(always)] // The body of its two callers.
 pub(super) fn exit(frame: &mut Frame, why: u32) -> Entry {
     let vcpu = resident(frame);
     let monitor = monitor();
-    take_over(frame, why);
-    let then = match why & Code::KIND {
-        Code::FULL => unfinished(frame, vcpu, monitor),
-        other => other,
+    (frame.pc, frame.msr) = (HSRR0.read(), HSRR1.read());
+    if why & Code::KIND == Code::FULL {
+        match frame.vector {
+            vector::HYPERVISOR_DATA_STORAGE => storage::data(frame, vcpu, monitor),
+            _ => unfinished(frame, vcpu, monitor),
+        }
+    }
+    attend::settle(frame, vcpu, monitor);
+    frame.entry()
+}
+
+/// Finishes a call.
+#[inline(always)] // As above.
+pub(super) fn call(frame: &mut Frame, why: u32) -> Entry {
+    let vcpu = resident(frame);
+    let monitor = monitor();
+    (frame.pc, frame.msr) = (SRR0.read(), SRR1.read());
+    vcpu.attention.note(0);
+    // The registers of a call that may be changed have no hypervisor's value behind it.
+    let kind = why & Code::KIND;
+    let then = if kind == Code::FULL {
+        hcall::full(frame, vcpu, monitor)
+    } else {
+        frame.clear_changeable();
+        kind
     };
     match then {
         Code::WAIT => attend::cede(frame, vcpu, monitor),
@@ -33,25 +54,10 @@ pub(super) fn exit(frame: &mut Frame, why: u32) -> Entry {
     frame.entry()
 }
 
-/// Takes over where the guest goes on. The registers of a call that may be changed have no hypervisor's value behind it.
-fn take_over(frame: &mut Frame, why: u32) {
-    (frame.pc, frame.msr) = match frame.vector {
-        vector::CALL | vector::SYSTEM_RESET | vector::MACHINE_CHECK => (SRR0.read(), SRR1.read()),
-        _ => (HSRR0.read(), HSRR1.read()),
-    };
-    if frame.vector == vector::CALL {
-        resident(frame).attention.note(0);
-        if why & Code::KIND != Code::FULL {
-            frame.clear_changeable();
-        }
-    }
-}
-
-/// What the light tier has left. Returns what comes then: zero, or a [`Code`].
-fn unfinished(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> u32 {
+/// What the light tier has left of exits other than data accesses.
+#[inline(never)] // Apart from those.
+fn unfinished(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
     match frame.vector {
-        vector::CALL => return hcall::full(frame, vcpu, monitor),
-        vector::HYPERVISOR_DATA_STORAGE => storage::data(frame, vcpu, monitor),
         vector::HYPERVISOR_INSTRUCTION_STORAGE => storage::instruction(frame, vcpu),
         vector::HYPERVISOR_DECREMENTER => idle::decrementer(Some(vcpu), monitor),
         vector::VIRTUALIZATION => interrupts::serve(),
@@ -63,11 +69,14 @@ fn unfinished(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> 
             // SAFETY: clears what interrupts the hypervisor.
             unsafe { HMER.write(0) };
         }
-        vector::SYSTEM_RESET => inject::system_reset(frame),
+        // Errors are interrupts to SRR0 and SRR1.
+        vector::SYSTEM_RESET => {
+            (frame.pc, frame.msr) = (SRR0.read(), SRR1.read());
+            inject::system_reset(frame);
+        }
         // Elsewhere the light tier takes it; what it is rung for is looked at behind every exit.
         #[cfg(feature = "ablation")]
         vector::HYPERVISOR_DOORBELL => {}
         _ => vcpu.vm.stop(Stop::Crash(Crash::MachineCheck as u16)),
     }
-    0
 }

@@ -178,6 +178,7 @@ extern "C" fn set_sprg0(_: &'static Vcpu, Arguments([value, ..]): Arguments) -> 
 
 /// Carries out a call that was left, with its number and arguments in the frame. Returns what comes then: zero, or
 /// a waiting [`super::Code`].
+#[inline(never)] // Apart from calls that are finished.
 pub(super) fn full(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> u32 {
     let call = Hcall::of_any(frame.gpr(3));
     let arguments = frame.arguments();

@@ -8,7 +8,8 @@ use turnstile_vm::attention::Reasons;
 use super::inject::{self, program};
 use super::walk::{self, Context};
 use super::{Code, done, resident};
-use crate::cpu::regs::{DPDES, HFSCR, PIDR, hfscr};
+use crate::cpu::regs::{DPDES, HFSCR, hfscr};
+use crate::state::demand;
 use crate::vcpu::facility;
 use crate::vcpu::frame::Frame;
 use crate::vcpu::interrupts;
@@ -29,7 +30,13 @@ pub(super) fn soft_patch(frame: &mut Frame, _: &'static Vcpu) {
 /// A facility that is switched off: light if it is given to the vCPU on demand.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 pub(super) extern "C" fn light_facility(frame: &mut Frame, _: u32) -> u32 {
-    match facility::demand(resident(frame), (HFSCR.read() >> hfscr::CAUSE_SHIFT) as u8) {
+    let cause = (HFSCR.read() >> hfscr::CAUSE_SHIFT) as u8;
+    if demand::is_given(cause) { give(frame, cause) } else { Code::FULL }
+}
+
+#[inline(never)] // Apart from those that are not given.
+fn give(frame: &mut Frame, cause: u8) -> u32 {
+    match facility::demand(resident(frame), cause) {
         true => done(frame),
         false => Code::FULL,
     }
@@ -37,11 +44,12 @@ pub(super) extern "C" fn light_facility(frame: &mut Frame, _: u32) -> u32 {
 
 /// A facility that is not given to guests: doorbells between the threads of a core are carried out here, because the threads of
 /// a guest's core may run anywhere, while the CPU's own neighbours may be somebody else's.
+#[inline(never)] // Apart from other exits.
 pub(super) fn facility(frame: &mut Frame, vcpu: &'static Vcpu) {
     if (HFSCR.read() >> hfscr::CAUSE_SHIFT) as u32 != hfscr::MSGP.trailing_zeros() {
         return inject::program(frame, program::ILLEGAL);
     }
-    let context = Context { msr: frame.msr, process: PIDR.read(), process_table: vcpu.vm.process_table() };
+    let context = Context::of(frame, vcpu);
     let fetch = |address| walk::fetch(&vcpu.vm.life().ram, &context, address);
     if fetch(frame.pc).is_some_and(|word| doorbell(frame, vcpu, word)) {
         frame.pc = frame.pc.wrapping_add(4);

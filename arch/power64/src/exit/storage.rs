@@ -8,7 +8,7 @@ use super::crash::Crash;
 use super::instruction::{self, Access};
 use super::walk::{self, Context};
 use super::{Code, done, inject, resident};
-use crate::cpu::regs::{ASDR, HDAR, HDSISR, HSRR1, PIDR, msr};
+use crate::cpu::regs::{ASDR, HDAR, HDSISR, HSRR1, msr};
 use crate::cpu::vector;
 use crate::vcpu::frame::Frame;
 use crate::vm::Vcpu;
@@ -50,6 +50,7 @@ pub(super) fn light_instruction(frame: &Frame) -> u32 {
 }
 
 /// A data access.
+#[inline(always)] // Part of its one caller, which leaves all else to others.
 pub(super) fn data(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
     let (why, effective) = (HDSISR.read(), HDAR.read());
     let real = ASDR.read() & REAL;
@@ -70,7 +71,7 @@ fn access(
     address: u64,
     effective: u64,
 ) -> Option<()> {
-    let context = Context { msr: frame.msr, process: PIDR.read(), process_table: vcpu.vm.process_table() };
+    let context = Context::of(frame, vcpu);
     let access = walk::fetch(&vcpu.vm.life().ram, &context, frame.pc).and_then(instruction::decode)?;
     if address & PAGE > PAGE + 1 - u64::from(access.size)
         || !carry_out(frame, vcpu, monitor, address, access)

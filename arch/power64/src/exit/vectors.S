@@ -37,6 +37,7 @@
     .set    CAME_FROM, 416
     .set    LIGHT_DATA, 424
     .set    LIGHT_FACILITY, 432
+    .set    FULL_CALL, 440
     .set    HYPERCALL, 128              // the record of calls in a page of statistics
     .set    TB, 268
     .set    CPU_FAULT_STACK_END, 0      // cpu::area::PerCpu
@@ -73,7 +74,7 @@
     .endm
 
     // The end of a call: the guest's LR and R1, and nothing of the hypervisor's in R0, R12, CTR, the fields of CR that a call may
-    // change, and the registers named, which its handler uses. XER no handler changes. The next instruction is RFID.
+    // change, and the registers named, which its handler uses. The next instruction is RFID.
     .macro  call_leave registers:vararg
     ld      %r0, LR(%r1)
     mtlr    %r0
@@ -184,6 +185,7 @@ call_done:
     bne-    call_full
 call_return:
     call_leave 5, 6, 7, 8, 9, 10, 11
+    mtxer   %r0
     .global turnstile_return_call
 turnstile_return_call:                  // likewise
     rfid
@@ -235,8 +237,8 @@ call_full:
     mfcr    %r0
     rlwinm  %r0, %r0, 0, 8, 19          // CR2 to CR4
     std     %r0, CR(%r1)
-    li      %r0, 0xc00
-    srdi    %r3, %r5, 32
+    ld      %r12, FULL_CALL(%r1)
+    srdi    %r4, %r5, 32
     b       full_exit
 
 // R1 = the frame, R0 = the vector, R12 = the light handler; R0 and R12 of the guest are in the frame, its R1 in HSPRG1.
@@ -268,7 +270,6 @@ turnstile_exit_entered:                 // replaced where exits are guarded (gua
     mr      %r3, %r1
     mr      %r4, %r0
     bctrl
-    lwz     %r0, VECTOR(%r1)
     cmpwi   %r3, 0                      // a code, or the attention word
     bne-    full_store
 light_return:
@@ -297,17 +298,17 @@ light_return:
 turnstile_return_exit:                  // likewise
     hrfid
 
-// The full tier. R1 = the frame, R0 = the vector, R3 = why the light tier did not finish. R13 to R31 are the guest's, and compiled
-// code leaves them so. They are stored for exits whose instruction may name one, but only loaded again if the frame has others.
+// The full tier of interrupts. R1 = the frame, R3 = why the light tier did not finish. R13 to R31 are the guest's, and compiled
+// code leaves them so. They are stored, as the instruction may name one, but only loaded again if the frame has others.
 full_store:
     .irp    n, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
     std     %r\n, GPR + 8 * \n(%r1)
     .endr
-full_exit:
-    stw     %r0, VECTOR(%r1)
     ld      %r12, FULL(%r1)
-    mtctr   %r12
     mr      %r4, %r3
+// R12 = the handler, R4 = why.
+full_exit:
+    mtctr   %r12
     mr      %r3, %r1
     bctrl
     cmplwi  %r3, 0                      // vcpu::frame::Entry

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A guest's own translation, in software: process-scoped radix trees (Power ISA 3.0B Book III, 5.7.6.2 and 5.7.10).
 
-use crate::cpu::regs::msr;
+use crate::cpu::regs::{PIDR, msr};
 use crate::memory::GuestRam;
+use crate::vcpu::frame::Frame;
+use crate::vm::Vcpu;
 
 /// Bits of effective addresses that select a table by themselves.
 const QUADRANT: u32 = 62;
@@ -23,6 +25,16 @@ pub(super) struct Context {
     pub process: u64,
     /// Where its process table is: the second doubleword of the partition table's entry.
     pub process_table: u64,
+}
+
+impl Context {
+    /// That of an exit of a vCPU.
+    #[inline(always)] // A few loads.
+    pub(super) fn of(frame: &Frame, vcpu: &'static Vcpu) -> Self {
+        // Where addresses are real it does not matter.
+        let process = if frame.msr & msr::IR == 0 { 0 } else { PIDR.read() };
+        Self { msr: frame.msr, process, process_table: vcpu.vm.process_table() }
+    }
 }
 
 /// Reads the instruction at `pc`; `None` if it is not in the guest's RAM.

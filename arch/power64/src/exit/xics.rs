@@ -34,13 +34,22 @@ fn resend(vcpu: &'static Vcpu, server: usize, change: Change) -> Answer {
     Answer::SUCCESS.and(vcpu, Code::LEFT)
 }
 
-/// Changes the vCPU's own presentation controller, if its guest has one.
+/// Sets the priority of what the vCPU does, if its guest uses XICS.
 #[inline(always)] // The whole of two calls.
-fn change(vcpu: &'static Vcpu, f: impl FnOnce(&Icp) -> Change) -> Answer {
+fn set_priority(vcpu: &'static Vcpu, priority: u8) -> Answer {
     if !has_xics(vcpu) {
         return Answer::code(Return::FUNCTION.value());
     }
-    settle(vcpu, f(&vcpu.interrupts.icp))
+    let icp = &vcpu.interrupts.icp;
+    // By itself, so that it needs few registers.
+    match icp.set_quiet_priority(priority) {
+        Some(false) => {
+            vcpu.owned(|owned| owned.irq.follow(false));
+            Answer::SUCCESS
+        }
+        Some(true) => settle(vcpu, Change { resend: true, ..Change::default() }),
+        None => settle(vcpu, icp.set_priority(priority)),
+    }
 }
 
 /// H_XIRR: accepts the interrupt that is presented.
@@ -58,13 +67,13 @@ pub(crate) extern "C" fn xirr(vcpu: &'static Vcpu, _: Arguments) -> Answer {
 /// H_EOI: ends an interrupt.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"), unsafe(export_name = "turnstile_light_eoi"))]
 pub(crate) extern "C" fn eoi(vcpu: &'static Vcpu, Arguments([xirr, ..]): Arguments) -> Answer {
-    change(vcpu, |icp| icp.end(xirr as u32))
+    set_priority(vcpu, Icp::priority_of(xirr as u32))
 }
 
 /// H_CPPR: sets the priority of what the vCPU does.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"), unsafe(export_name = "turnstile_light_cppr"))]
 pub(crate) extern "C" fn cppr(vcpu: &'static Vcpu, Arguments([priority, ..]): Arguments) -> Answer {
-    change(vcpu, |icp| icp.set_priority(priority as u8))
+    set_priority(vcpu, priority as u8)
 }
 
 /// H_IPI: interrupts a vCPU, or takes that back.

@@ -49,6 +49,12 @@ pub(crate) fn is_enforced() -> bool {
     }
 }
 
+/// Says whether a facility, by the number of its bit, is given to guests that use it.
+#[inline(always)] // Two comparisons.
+pub(crate) fn is_given(facility: u8) -> bool {
+    matches!(1 << facility, hfscr::PM | hfscr::EBB)
+}
+
 /// A facility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Facility<R> {

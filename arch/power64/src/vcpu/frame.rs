@@ -43,8 +43,10 @@ pub struct Entries {
     pub data: Light,
     /// That of hypervisor facility unavailable interrupts alone.
     pub facility: Light,
-    /// The full tier.
+    /// The full tier of interrupts.
     pub full: Full,
+    /// The full tier of calls.
+    pub full_call: Full,
 }
 
 /// The registers of the resident vCPU, and whose they are.
@@ -86,6 +88,7 @@ pub struct Frame {
     pub came_from: u64,
     data: Option<Light>,
     facility: Option<Light>,
+    full_call: Option<Full>,
 }
 
 const _: () = {
@@ -109,6 +112,7 @@ const _: () = {
     assert!(offset_of!(Frame, came_from) == 416);
     assert!(offset_of!(Frame, data) == 424);
     assert!(offset_of!(Frame, facility) == 432);
+    assert!(offset_of!(Frame, full_call) == 440);
     assert!(size_of::<Frame>() == 448);
     assert!(size_of::<Frame>() as u64 <= STACK_HEAD && STACK_HEAD.is_multiple_of(16));
 };
@@ -137,6 +141,7 @@ impl Frame {
             came_from: 0,
             data: None,
             facility: None,
+            full_call: None,
         }
     }
 
@@ -147,7 +152,7 @@ impl Frame {
         page: Option<&'static Page>,
         entries: Entries,
     ) -> Self {
-        let Entries { calls, inner, light, data, facility, full } = entries;
+        let Entries { calls, inner, light, data, facility, full, full_call } = entries;
         Self {
             vcpu,
             timing: Timing::new(page),
@@ -157,6 +162,7 @@ impl Frame {
             data: Some(data),
             facility: Some(facility),
             full: Some(full),
+            full_call: Some(full_call),
             ..Self::idle(cpu)
         }
     }

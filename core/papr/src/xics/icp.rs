@@ -83,10 +83,6 @@ impl State {
     fn set_current(self, priority: u8) -> (Self, Change) {
         let resend = self.0 & Self::REFUSED != 0;
         let rest = self.0 & !(Self::CURRENT | Self::REFUSED) | u64::from(priority);
-        if !self.is_presented() && self.request() >= priority {
-            // Nearly always: nothing is presented, and nothing comes.
-            return (Self(rest), Change { resend, ..Change::default() });
-        }
         let set = Self(rest);
         let goes = set.is_presented() && set.pending() >= priority;
         let rejected = if goes { set.displaced() } else { None };
@@ -163,10 +159,32 @@ impl Icp {
         })
     }
 
+    /// Sets the current priority where that changes nothing else, which is nearly always: nothing is presented, and no IPI that is
+    /// asked for is better. Says whether sources that were refused are to be offered again; `None`, with nothing done, where it
+    /// takes [`Icp::set_priority`].
+    #[inline(always)] // As above.
+    pub fn set_quiet_priority(&self, priority: u8) -> Option<bool> {
+        let mut found = self.word.load(Ordering::Relaxed);
+        while !State(found).is_presented() && State(found).request() >= priority {
+            let next = found & !(State::CURRENT | State::REFUSED) | u64::from(priority);
+            match self.word.compare_exchange_weak(found, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some(found & State::REFUSED != 0),
+                Err(other) => found = other,
+            }
+        }
+        None
+    }
+
     /// Ends an interrupt (H_EOI): takes back the priority that [`Icp::accept`] has returned with it.
     #[inline(always)] // As above.
     pub fn end(&self, xirr: u32) -> Change {
-        self.set_priority((xirr >> 24) as u8)
+        self.set_priority(Self::priority_of(xirr))
+    }
+
+    /// The priority that [`Icp::accept`] has returned.
+    #[inline(always)] // A shift.
+    pub const fn priority_of(xirr: u32) -> u8 {
+        (xirr >> 24) as u8
     }
 
     /// Sets the current priority (H_CPPR).

@@ -46,6 +46,4 @@ turnstile_naive_call:
     attention %r5
     beq+    3f
     b       call_full
-3:  li      %r0, 0
-    mtxer   %r0
-    b       call_return
+3:  b       call_return

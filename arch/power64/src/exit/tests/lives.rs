@@ -55,7 +55,7 @@ fn the_count_of_dispatches_moves_over_a_wait() {
         assert_eq!(noted(&frame), Code::WAIT);
         fakes::set("DEC", 0xffff_fff0);
         frame.vector = vector::CALL;
-        assert_eq!(entry::full(&mut frame, Code::WAIT), Entry::Some);
+        assert_eq!(full(&mut frame, Code::WAIT), Entry::Some);
         dispatches(vcpu)
     };
     assert_eq!([cede(), cede()], [Some(2), Some(4)]);
@@ -92,7 +92,7 @@ fn a_system_reset_ends_a_wait() {
     fakes::set("SRR0", 0x1000);
     frame.vector = vector::CALL;
     vcpu.attention.raise(Reasons::NMI | Reasons::UNHALT);
-    assert_eq!(entry::full(&mut frame, Code::WAIT), Entry::Some);
+    assert_eq!(full(&mut frame, Code::WAIT), Entry::Some);
     assert_eq!((frame.pc, fakes::get("SRR0")), (0x100, 0x1000));
     assert!(!vcpu.attention.is_pending());
     assert!(wakes(vcpu), "the prod has not ended that wait: it is for the next one");
