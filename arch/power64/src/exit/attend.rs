@@ -19,7 +19,7 @@ use crate::vm::monitor::Monitor;
 use crate::vm::queues::{Power, SENT};
 
 /// Waits until the vCPU has an interrupt that it takes, or is prodded. What others ask for is done meanwhile.
-#[inline] // Of two callers one is for statistics.
+#[inline(never)] // Apart from calls that do not wait.
 pub(super) fn cede(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
     let told = vcpu.owned(|owned| owned.areas.vpa.is_some());
     if told {
@@ -78,6 +78,7 @@ fn pause(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor, wants: i
 }
 
 /// The guest hints that it could wait (H_CONFER): it goes on at once unless another one wants its CPU.
+#[inline(never)] // As above.
 pub(super) fn give_way(frame: &mut Frame, vcpu: &'static Vcpu) {
     if let Some(thread) = &vcpu.thread {
         frame.timing.without(time::ticks, || sched::give_way::<Power>(vcpu, thread));
@@ -85,7 +86,7 @@ pub(super) fn give_way(frame: &mut Frame, vcpu: &'static Vcpu) {
 }
 
 /// Does what the attention word names until it names nothing. Behind it the guest is entered.
-#[inline] // One load, if it names nothing.
+#[inline(never)] // Apart from exits behind which it names nothing.
 pub(super) fn settle(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
     while vcpu.attention.is_pending() {
         attend(frame, vcpu, monitor);

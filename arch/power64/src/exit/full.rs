@@ -10,59 +10,63 @@ use crate::cpu::regs::{HMER, HSRR0, HSRR1, SRR0, SRR1};
 use crate::cpu::vector;
 use crate::vcpu::frame::{Entry, Frame};
 use crate::vcpu::{idle, interrupts};
-use crate::vm::Vcpu;
-use crate::vm::monitor::{Monitor, monitor};
+use crate::vm::monitor::monitor;
 
 /// Finishes an exit other than a call.
 #[inline(always)] // The body of its two callers.
 pub(super) fn exit(frame: &mut Frame, why: u32) -> Entry {
-    let vcpu = resident(frame);
-    let monitor = monitor();
     (frame.pc, frame.msr) = (HSRR0.read(), HSRR1.read());
     if why & Code::KIND == Code::FULL {
         match frame.vector {
-            vector::HYPERVISOR_DATA_STORAGE => storage::data(frame, vcpu, monitor),
-            _ => unfinished(frame, vcpu, monitor),
+            vector::HYPERVISOR_DATA_STORAGE => storage::data(frame),
+            vector::HYPERVISOR_FACILITY => illegal::facility(frame),
+            _ => unfinished(frame),
         }
     }
-    attend::settle(frame, vcpu, monitor);
+    end(frame)
+}
+
+/// The end of every full exit: what the attention word names is done, mostly nothing.
+#[inline(always)] // Two comparisons. What they lead to is apart, so that exits need few registers.
+fn end(frame: &mut Frame) -> Entry {
+    let vcpu = resident(frame);
+    if vcpu.attention.is_pending() {
+        attend::settle(frame, vcpu, monitor());
+    }
     frame.entry()
 }
 
 /// Finishes a call.
 #[inline(always)] // As above.
 pub(super) fn call(frame: &mut Frame, why: u32) -> Entry {
-    let vcpu = resident(frame);
-    let monitor = monitor();
     (frame.pc, frame.msr) = (SRR0.read(), SRR1.read());
-    vcpu.attention.note(0);
+    resident(frame).attention.note(0);
     // The registers of a call that may be changed have no hypervisor's value behind it.
     let kind = why & Code::KIND;
     let then = if kind == Code::FULL {
-        hcall::full(frame, vcpu, monitor)
+        hcall::full(frame, resident(frame), monitor())
     } else {
         frame.clear_changeable();
         kind
     };
     match then {
-        Code::WAIT => attend::cede(frame, vcpu, monitor),
-        Code::GIVE_WAY => attend::give_way(frame, vcpu),
-        Code::LEFT => xics::finish(vcpu),
+        Code::WAIT => attend::cede(frame, resident(frame), monitor()),
+        Code::GIVE_WAY => attend::give_way(frame, resident(frame)),
+        Code::LEFT => xics::finish(resident(frame)),
         _ => {}
     }
-    attend::settle(frame, vcpu, monitor);
-    frame.entry()
+    end(frame)
 }
 
-/// What the light tier has left of exits other than data accesses.
-#[inline(never)] // Apart from those.
-fn unfinished(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+/// What the light tier has left of the less frequent exits.
+#[inline(never)] // Apart from the others.
+fn unfinished(frame: &mut Frame) {
+    let vcpu = resident(frame);
     match frame.vector {
         vector::HYPERVISOR_INSTRUCTION_STORAGE => storage::instruction(frame, vcpu),
-        vector::HYPERVISOR_DECREMENTER => idle::decrementer(Some(vcpu), monitor),
+        vector::HYPERVISOR_DECREMENTER => idle::decrementer(Some(vcpu), monitor()),
         vector::VIRTUALIZATION => interrupts::serve(),
         vector::EMULATION_ASSISTANCE => illegal::instruction(frame, vcpu),
-        vector::HYPERVISOR_FACILITY => illegal::facility(frame, vcpu),
         vector::SOFT_PATCH => illegal::soft_patch(frame, vcpu),
         // What is to be known of is in HMER; it is cleared by writing zeros (Book III, 10.2.1).
         vector::MAINTENANCE => {

@@ -45,7 +45,8 @@ fn give(frame: &mut Frame, cause: u8) -> u32 {
 /// A facility that is not given to guests: doorbells between the threads of a core are carried out here, because the threads of
 /// a guest's core may run anywhere, while the CPU's own neighbours may be somebody else's.
 #[inline(never)] // Apart from other exits.
-pub(super) fn facility(frame: &mut Frame, vcpu: &'static Vcpu) {
+pub(super) fn facility(frame: &mut Frame) {
+    let vcpu = resident(frame);
     if (HFSCR.read() >> hfscr::CAUSE_SHIFT) as u32 != hfscr::MSGP.trailing_zeros() {
         return inject::program(frame, program::ILLEGAL);
     }

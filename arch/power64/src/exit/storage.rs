@@ -5,14 +5,14 @@
 use turnstile_vm::lifecycle::Stop;
 
 use super::crash::Crash;
-use super::instruction::{self, Access};
+use super::instruction;
 use super::walk::{self, Context};
 use super::{Code, done, inject, resident};
 use crate::cpu::regs::{ASDR, HDAR, HDSISR, HSRR1, msr};
 use crate::cpu::vector;
 use crate::vcpu::frame::Frame;
 use crate::vm::Vcpu;
-use crate::vm::monitor::Monitor;
+use crate::vm::monitor::monitor;
 
 /// Bits of HDSISR and DSISR: why.
 mod status {
@@ -51,56 +51,43 @@ pub(super) fn light_instruction(frame: &Frame) -> u32 {
 
 /// A data access.
 #[inline(always)] // Part of its one caller, which leaves all else to others.
-pub(super) fn data(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
-    let (why, effective) = (HDSISR.read(), HDAR.read());
-    let real = ASDR.read() & REAL;
+pub(super) fn data(frame: &mut Frame) {
+    let why = HDSISR.read();
     // What is mapped, and is used as it may not be; or an address in the guest's own tables.
     if why & status::TABLES != 0 || why & status::NO_ENTRY == 0 {
-        return inject::data_storage(frame, effective, why);
-    }
-    if access(frame, vcpu, monitor, real | effective & PAGE, effective).is_none() {
-        inject::data_storage(frame, effective, why & status::STORE | status::KIND);
+        inject::data_storage(frame, HDAR.read(), why);
+    } else if access(frame).is_none() {
+        inject::data_storage(frame, HDAR.read(), HDSISR.read() & (status::STORE | status::KIND));
     }
 }
 
 /// An access to a device. `None` if there is none, or it does not take such an access.
-fn access(
-    frame: &mut Frame,
-    vcpu: &'static Vcpu,
-    monitor: &dyn Monitor,
-    address: u64,
-    effective: u64,
-) -> Option<()> {
-    let context = Context::of(frame, vcpu);
-    let access = walk::fetch(&vcpu.vm.life().ram, &context, frame.pc).and_then(instruction::decode)?;
-    if address & PAGE > PAGE + 1 - u64::from(access.size)
-        || !carry_out(frame, vcpu, monitor, address, access)
-    {
+///
+/// What the CPU says of the access is read from its registers when it is needed, so that little has to be kept meanwhile.
+#[inline(never)] // Apart from what is none.
+fn access(frame: &mut Frame) -> Option<()> {
+    let vcpu = resident(frame);
+    let word = walk::fetch(&vcpu.vm.life().ram, &Context::of(frame, vcpu), frame.pc)?;
+    let access = instruction::decode(word)?;
+    let effective = HDAR.read();
+    let address = ASDR.read() & REAL | effective & PAGE;
+    if effective & PAGE > PAGE + 1 - u64::from(access.size) {
         return None;
     }
+    let little = frame.msr & msr::LE != 0;
+    let vm = resident(frame).vm;
+    if access.store {
+        let value = access.to_device(frame.gpr(access.register), little);
+        monitor().mmio_write(vm, address, access.size, value).then_some(())?;
+    } else {
+        let value = monitor().mmio_read(vm, address, access.size)?;
+        frame.set_gpr(access.register, access.to_register(value, little));
+    }
     if let Some(register) = access.update {
-        frame.set_gpr(register, effective);
+        frame.set_gpr(register, HDAR.read());
     }
     frame.pc = frame.pc.wrapping_add(4);
     Some(())
-}
-
-/// Moves the bytes.
-fn carry_out(
-    frame: &mut Frame,
-    vcpu: &'static Vcpu,
-    monitor: &dyn Monitor,
-    address: u64,
-    access: Access,
-) -> bool {
-    let little = frame.msr & msr::LE != 0;
-    if access.store {
-        let value = access.to_device(frame.gpr(access.register), little);
-        return monitor.mmio_write(vcpu.vm, address, access.size, value);
-    }
-    let Some(value) = monitor.mmio_read(vcpu.vm, address, access.size) else { return false };
-    frame.set_gpr(access.register, access.to_register(value, little));
-    true
 }
 
 /// An instruction fetch.

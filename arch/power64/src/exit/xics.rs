@@ -94,6 +94,7 @@ pub(crate) extern "C" fn ipi(vcpu: &'static Vcpu, Arguments([target, priority, .
 }
 
 /// Does what light calls have left.
+#[inline(never)] // Apart from calls that leave nothing.
 pub(super) fn finish(vcpu: &'static Vcpu) {
     match vcpu.owned(|owned| owned.irq.take_left()) {
         Left::Nothing => {}
