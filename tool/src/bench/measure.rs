@@ -46,8 +46,7 @@ pub fn figure(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcom
     };
     let figure = Figure {
         instructions: Some(per_operation(&|kind| kind.typical.modal as f64)),
-        // The counter runs while any CPU does, so with several it counts what others did meanwhile.
-        counter: (row.vcpus == 1).then(|| outcome.report.instructions()),
+        counter: row.has_counter().then(|| outcome.report.instructions()),
         exits: Some(per_operation(&|_| 1.0)),
         iterations: Some(outcome.report.iterations),
         classes: sums(&counted, |group| &group.classes),
@@ -141,7 +140,7 @@ fn visits(groups: &[&Group]) -> u64 {
 fn gather(groups: &[Group], counted: Counted) -> Vec<Vec<&Group>> {
     let mut gathered: BTreeMap<_, Vec<&Group>> = BTreeMap::new();
     for group in groups {
-        let anywhere = happens_anywhere(&group.reason) || group.reason == "hlt" && counted == Counted::Wfi;
+        let anywhere = happens_anywhere(&group.reason) || group.reason == "hlt" && counted.is_of_turns();
         let place = if anywhere { None } else { Some(group.pc) };
         gathered.entry((group.cpu, &group.reason, place)).or_default().push(group);
     }

@@ -28,7 +28,7 @@ macro_rules! loops {
                     value = in(reg) loops.value, in("x10") loops.sgir, in("x11") loops.interface, out("x9") _,);
             }
 
-            pub fn hand_over(loops: &Loops, rounds: u64) {
+            pub fn hand_over<const FACILITIES: u64>(loops: &Loops, rounds: u64) {
                 measured_loop!(rounds, [
                         $send,
                         "2:",
@@ -39,7 +39,16 @@ macro_rules! loops {
                         "b 2b",
                         "3:",
                         $end,
-                    ], value = in(reg) loops.value, in("x10") loops.sgir, in("x11") loops.interface, out("x9") _,);
+                        // A vector register, and a key. The two hints are PACIA1716 and AUTIA1716, NOPs where there are no keys.
+                        ".if {facilities}",
+                        ".arch_extension fp",
+                        "fmov d0, x9",
+                        ".arch_extension nofp",
+                        "hint #8",
+                        "hint #12",
+                        ".endif",
+                    ], value = in(reg) loops.value, in("x10") loops.sgir, in("x11") loops.interface,
+                    facilities = const FACILITIES, out("x9") _, inout("x16") 0_u64 => _, inout("x17") 0_u64 => _,);
             }
 
             pub fn receive(loops: &Loops, wfi: bool, answers: *mut u64) -> ! {
@@ -122,12 +131,13 @@ impl Loops {
             ], e = inout(reg) expected => _, r = in(reg) receivers, a = in(reg) answers, out("x9") _,);
     }
 
-    /// Sends, waits by WFI to be sent to, and ends that.
+    /// Sends, waits by WFI to be sent to, and ends that; uses FP registers and keys each time if there are to be `FACILITIES`
+    /// (1, else 0).
     #[inline(never)]
-    pub fn hand_over(&self, rounds: u64) {
+    pub fn hand_over<const FACILITIES: u64>(&self, rounds: u64) {
         match self.version {
-            Version::Gicv2 => gicv2::hand_over(self, rounds),
-            Version::Gicv3 => gicv3::hand_over(self, rounds),
+            Version::Gicv2 => gicv2::hand_over::<FACILITIES>(self, rounds),
+            Version::Gicv3 => gicv3::hand_over::<FACILITIES>(self, rounds),
         }
     }
 
