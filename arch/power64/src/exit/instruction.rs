@@ -27,8 +27,11 @@ const REVERSED: u8 = 1 << 6;
 const UPDATE: u8 = 1 << 7;
 
 /// What the forms with a displacement of 16 bits do, by their opcodes; zero for those that are none.
-const DISPLACED: [u8; 64] = {
-    let mut kinds = [0; 64];
+///
+/// There are 64 opcodes. Compilers fold tables of so many entries into constants of 64 bits, which take more instructions than the
+/// load that they save.
+const DISPLACED: [u8; 128] = {
+    let mut kinds = [0; 128];
     let loads = [(32, 4), (34, 1), (36, 4 | STORE), (38, 1 | STORE), (40, 2), (42, 2 | SIGNED), (44, 2 | STORE)];
     let mut next = 0;
     while next < loads.len() {
@@ -43,20 +46,32 @@ const DISPLACED: [u8; 64] = {
 /// Decodes an instruction; `None` if it is none of these.
 #[inline] // A load from a table, mostly.
 pub(super) fn decode(instruction: u32) -> Option<Access> {
-    static KINDS: [u8; 64] = DISPLACED;
-    let kind = match KINDS[(instruction >> 26) as usize] {
-        0 => other(instruction)?,
-        kind => kind,
-    };
+    match decode_displaced(instruction) {
+        None => Some(access(instruction, other(instruction)?)),
+        found => found,
+    }
+}
+
+/// Decodes an instruction with a displacement of 16 bits, as most are; `None` if it is none.
+#[inline(always)] // A load from a table.
+pub(super) fn decode_displaced(instruction: u32) -> Option<Access> {
+    static KINDS: [u8; 128] = DISPLACED;
+    let kind = KINDS[(instruction >> 26) as usize];
+    (kind != 0).then(|| access(instruction, kind))
+}
+
+/// The access of an instruction of some kind.
+#[inline(always)] // Shifts and masks.
+fn access(instruction: u32, kind: u8) -> Access {
     let field = |shift: u32| (instruction >> shift & 31) as usize;
-    Some(Access {
+    Access {
         register: field(21),
         size: kind & 0xf,
         store: kind & STORE != 0,
         signed: kind & SIGNED != 0,
         reversed: kind & REVERSED != 0,
         update: (kind & UPDATE != 0).then(|| field(16)),
-    })
+    }
 }
 
 /// The forms with a displacement of 14 bits, and those with an index register.

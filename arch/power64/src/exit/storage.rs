@@ -5,7 +5,7 @@
 use turnstile_vm::lifecycle::Stop;
 
 use super::crash::Crash;
-use super::instruction;
+use super::instruction::{self, Access};
 use super::walk::{self, Context};
 use super::{Code, done, inject, resident};
 use crate::cpu::regs::{ASDR, HDAR, HDSISR, HSRR1, msr};
@@ -56,33 +56,76 @@ pub(super) fn data(frame: &mut Frame) {
     // What is mapped, and is used as it may not be; or an address in the guest's own tables.
     if why & status::TABLES != 0 || why & status::NO_ENTRY == 0 {
         inject::data_storage(frame, HDAR.read(), why);
-    } else if access(frame).is_none() {
+        return;
+    }
+    let done = if frame.msr & msr::IR == 0 { real(frame) } else { translated(frame) };
+    if done.is_none() {
         inject::data_storage(frame, HDAR.read(), HDSISR.read() & (status::STORE | status::KIND));
     }
 }
 
-/// An access to a device. `None` if there is none, or it does not take such an access.
+/// An access to a device by a guest that has relocation off. `None` if there is no device, or it does not take such an access.
 ///
-/// What the CPU says of the access is read from its registers when it is needed, so that little has to be kept meanwhile.
-#[inline(never)] // Apart from what is none.
-fn access(frame: &mut Frame) -> Option<()> {
+/// The frequent way calls nothing but the device: so little is kept meanwhile, and each other way is a function of its own.
+#[inline(never)] // Apart from what is no access to a device.
+fn real(frame: &mut Frame) -> Option<()> {
+    let word = walk::fetch_real(&resident(frame).vm.life().ram, frame.msr, frame.pc)?;
+    transfer(frame, word)
+}
+
+/// The same of a guest that has relocation on.
+#[inline(never)] // See `real`.
+fn translated(frame: &mut Frame) -> Option<()> {
     let vcpu = resident(frame);
     let word = walk::fetch(&vcpu.vm.life().ram, &Context::of(frame, vcpu), frame.pc)?;
+    transfer(frame, word)
+}
+
+/// Carries the instruction out.
+#[inline(always)] // The larger part of two functions.
+fn transfer(frame: &mut Frame, word: u32) -> Option<()> {
+    match instruction::decode_displaced(word) {
+        Some(access) if access.store => store(frame, access),
+        Some(_) => load(frame, word),
+        None => other(frame, word),
+    }
+}
+
+/// An instruction of another form.
+#[inline(never)] // See `real`.
+fn other(frame: &mut Frame, word: u32) -> Option<()> {
     let access = instruction::decode(word)?;
-    let effective = HDAR.read();
-    let address = ASDR.read() & REAL | effective & PAGE;
-    if effective & PAGE > PAGE + 1 - u64::from(access.size) {
-        return None;
-    }
-    let little = frame.msr & msr::LE != 0;
-    let vm = resident(frame).vm;
-    if access.store {
-        let value = access.to_device(frame.gpr(access.register), little);
-        monitor().mmio_write(vm, address, access.size, value).then_some(())?;
-    } else {
-        let value = monitor().mmio_read(vm, address, access.size)?;
-        frame.set_gpr(access.register, access.to_register(value, little));
-    }
+    if access.store { store(frame, access) } else { load(frame, word) }
+}
+
+/// Where an access of so many bytes goes; `None` if it goes beyond its page. What the CPU says of it is read from its registers
+/// when it is needed, so that little has to be kept meanwhile.
+#[inline(always)] // Part of two functions.
+fn address(size: u8) -> Option<u64> {
+    let offset = HDAR.read() & PAGE;
+    (offset <= PAGE + 1 - u64::from(size)).then(|| ASDR.read() & REAL | offset)
+}
+
+/// A load from a device.
+#[inline(never)] // See `real`.
+fn load(frame: &mut Frame, word: u32) -> Option<()> {
+    let access = instruction::decode(word)?;
+    let value = monitor().mmio_read(resident(frame).vm, address(access.size)?, access.size)?;
+    frame.set_gpr(access.register, access.to_register(value, frame.msr & msr::LE != 0));
+    go_on(frame, access)
+}
+
+/// A store to a device.
+#[inline(always)] // Part of the frequent way.
+fn store(frame: &mut Frame, access: Access) -> Option<()> {
+    let value = access.to_device(frame.gpr(access.register), frame.msr & msr::LE != 0);
+    let done = monitor().mmio_write(resident(frame).vm, address(access.size)?, access.size, value);
+    if done { go_on(frame, access) } else { None }
+}
+
+/// The access is done: the guest goes on behind it.
+#[inline(always)] // As above.
+fn go_on(frame: &mut Frame, access: Access) -> Option<()> {
     if let Some(register) = access.update {
         frame.set_gpr(register, HDAR.read());
     }

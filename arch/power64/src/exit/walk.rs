@@ -40,9 +40,15 @@ impl Context {
 /// Reads the instruction at `pc`; `None` if it is not in the guest's RAM.
 #[inline] // A few instructions in real mode.
 pub(super) fn fetch(ram: &GuestRam, context: &Context, pc: u64) -> Option<u32> {
-    let real = if context.msr & msr::IR == 0 { pc & REAL } else { translate(ram, context, pc)? };
-    let word = read32(ram, real)?;
-    Some(if context.msr & msr::LE == 0 { word.swap_bytes() } else { word })
+    let real = if context.msr & msr::IR == 0 { pc } else { translate(ram, context, pc)? };
+    fetch_real(ram, context.msr, real)
+}
+
+/// Reads the instruction at a real address.
+#[inline(always)] // A few instructions.
+pub(super) fn fetch_real(ram: &GuestRam, state: u64, address: u64) -> Option<u32> {
+    let word = read32(ram, address & REAL)?;
+    Some(if state & msr::LE == 0 { word.swap_bytes() } else { word })
 }
 
 /// Translates an effective address.
