@@ -98,9 +98,13 @@ fn extended(word: u32) -> Option<Effect> {
         // ADD, SUBF, NEG, MULLD, MULLW, MULHD, MULHDU, MULHW, MULHWU.
         266 | 40 | 104 | 233 | 235 | 73 | 9 | 75 | 11 => Effect::of(rt),
         // The same with the bit for an overflow, and those with a carry.
-        778 | 552 | 616 | 745 | 747 | 10 | 8 | 138 | 136 | 202 | 200 | 234 | 232 => Effect::of(rt).with_xer(true),
+        778 | 552 | 616 | 745 | 747 | 10 | 8 | 138 | 136 | 202 | 200 | 234 | 232 => {
+            Effect::of(rt).with_xer(true)
+        }
         // Loads: plain, byte-reversed, with a reservation, caching inhibited; then those with an update.
-        23 | 21 | 87 | 279 | 343 | 341 | 532 | 534 | 790 | 20 | 84 | 52 | 116 | 789 | 821 | 853 | 885 => Effect::of(rt),
+        23 | 21 | 87 | 279 | 343 | 341 | 532 | 534 | 790 | 20 | 84 | 52 | 116 | 789 | 821 | 853 | 885 => {
+            Effect::of(rt)
+        }
         55 | 53 | 119 | 311 | 375 | 373 => Effect::access(Some(rt), Some(ra)),
         // Stores likewise.
         151 | 149 | 215 | 407 | 662 | 660 | 918 | 150 | 214 | 917 | 949 | 981 | 1013 => Effect::NOTHING,
@@ -179,7 +183,8 @@ fn judge(entry: &[(u64, u32)], handler: &[(u64, u32)]) -> Result<(), String> {
 
 /// The last instruction of an entry that writes a register.
 fn last(words: &[u32], register: u8) -> Option<u32> {
-    let writes = |word: &&u32| effect(**word).is_some_and(|effect| effect.registers.contains(&Some(register)));
+    let writes =
+        |word: &&u32| effect(**word).is_some_and(|effect| effect.registers.contains(&Some(register)));
     words.iter().rfind(writes).copied()
 }
 
@@ -220,7 +225,9 @@ mod tests {
         assert!(judged(&[], li_6).is_err());
         assert_eq!(judged(&[0x38c0_0000], li_6), Ok(()));
         assert!(judged(&[0x38c0_0000, 0x38c0_0001], li_6).is_err(), "something else is last");
-        for (word, what) in [(0x3840_0000, "R2"), (0x7c61_03a6, "XER"), (0x4800_0009, "LR"), (0x39a0_0000, "R13")] {
+        for (word, what) in
+            [(0x3840_0000, "R2"), (0x7c61_03a6, "XER"), (0x4800_0009, "LR"), (0x39a0_0000, "R13")]
+        {
             assert!(judged(&[], word).unwrap_err().contains(what), "{word:#x}");
         }
         let mut clears = entry(&[]);

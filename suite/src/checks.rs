@@ -12,8 +12,8 @@ use turnstile::setup::qemu::Qemu;
 
 use super::report::Verdict;
 use super::{
-    ablation, bench_errors, benching, bochs, changed_power, eoi, firmware, guarded, guarded_power, guarded_x86, image,
-    image_power, image_x86, metering, mitigations, mitigations_power, peers, weight,
+    ablation, bench_errors, benching, bochs, changed_power, eoi, firmware, guarded, guarded_power,
+    guarded_x86, image, image_power, image_x86, metering, mitigations, mitigations_power, peers, weight,
 };
 
 /// Makes a check; the images are built.

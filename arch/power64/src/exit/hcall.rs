@@ -169,7 +169,11 @@ extern "C" fn unknown(_: &'static Vcpu, _: Arguments) -> Answer {
 }
 
 /// H_SET_SPRG0: as the guest could itself.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"), unsafe(export_name = "turnstile_light_set_sprg0"))]
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_set_sprg0")
+)]
 extern "C" fn set_sprg0(_: &'static Vcpu, Arguments([value, ..]): Arguments) -> Answer {
     // SAFETY: the resident vCPU's own register.
     unsafe { SPRG0.write(value) };

@@ -32,7 +32,8 @@ const UPDATE: u8 = 1 << 7;
 /// load that they save.
 const DISPLACED: [u8; 128] = {
     let mut kinds = [0; 128];
-    let loads = [(32, 4), (34, 1), (36, 4 | STORE), (38, 1 | STORE), (40, 2), (42, 2 | SIGNED), (44, 2 | STORE)];
+    let loads =
+        [(32, 4), (34, 1), (36, 4 | STORE), (38, 1 | STORE), (40, 2), (42, 2 | SIGNED), (44, 2 | STORE)];
     let mut next = 0;
     while next < loads.len() {
         let (opcode, kind) = loads[next];

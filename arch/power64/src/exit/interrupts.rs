@@ -19,7 +19,11 @@ const MSR_EE: u64 = 1 << 15;
 const ALL: u64 = u64::MAX;
 
 /// H_CEDE: light if the vCPU has a reason to go on. Interrupts are enabled either way.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"), unsafe(export_name = "turnstile_light_cede"))]
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_cede")
+)]
 pub(crate) extern "C" fn cede(vcpu: &'static Vcpu, _: Arguments) -> Answer {
     let state = SRR1.read();
     if state & MSR_EE == 0 {
@@ -44,7 +48,11 @@ pub(super) fn post(vcpu: &'static Vcpu, other: &'static Vcpu, reason: Reasons) -
 }
 
 /// H_PROD: the vCPU named does not wait when it cedes next, or waits no more.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"), unsafe(export_name = "turnstile_light_prod"))]
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_prod")
+)]
 pub(crate) extern "C" fn prod(vcpu: &'static Vcpu, Arguments([target, ..]): Arguments) -> Answer {
     if target == vcpu.index as u64 {
         interrupts::prod(vcpu);
@@ -55,7 +63,11 @@ pub(crate) extern "C" fn prod(vcpu: &'static Vcpu, Arguments([target, ..]): Argu
 }
 
 /// H_CONFER: lets others run, if others share this CPU. Which of them is the scheduler's decision.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"), unsafe(export_name = "turnstile_light_confer"))]
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_confer")
+)]
 pub(crate) extern "C" fn confer(vcpu: &'static Vcpu, Arguments([target, ..]): Arguments) -> Answer {
     if target != ALL && vcpu.vm.vcpu(target as usize).is_none() {
         return Answer::code(Return::PARAMETER.value());

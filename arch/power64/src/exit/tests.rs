@@ -17,8 +17,8 @@ use crate::cpu::regs::fakes::{self, Access};
 use crate::cpu::regs::{lpcr, msr};
 use crate::irq::Presentation;
 use crate::memory::{GuestRam, partition};
-use crate::vcpu::frame::Entry;
 use crate::vcpu::facility::tests::vcpus;
+use crate::vcpu::frame::Entry;
 use crate::vm::{BootState, Vm};
 
 const CONFER: u64 = 0xe4;

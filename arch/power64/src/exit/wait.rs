@@ -24,13 +24,7 @@ fn entries(vcpu: &Vcpu) -> Entries {
     #[cfg(feature = "ablation")]
     if naive::is_in_use() {
         let calls = core::ptr::from_ref(&hcall::NAIVE_ENTRIES).cast();
-        return Entries {
-            calls,
-            light: naive::light,
-            data: naive::light,
-            facility: naive::light,
-            ..entries
-        };
+        return Entries { calls, light: naive::light, data: naive::light, facility: naive::light, ..entries };
     }
     entries
 }

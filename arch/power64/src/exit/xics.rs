@@ -53,7 +53,11 @@ fn set_priority(vcpu: &'static Vcpu, priority: u8) -> Answer {
 }
 
 /// H_XIRR: accepts the interrupt that is presented.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"), unsafe(export_name = "turnstile_light_xirr"))]
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_xirr")
+)]
 pub(crate) extern "C" fn xirr(vcpu: &'static Vcpu, _: Arguments) -> Answer {
     if !has_xics(vcpu) {
         return Answer::code(Return::FUNCTION.value());
@@ -65,19 +69,31 @@ pub(crate) extern "C" fn xirr(vcpu: &'static Vcpu, _: Arguments) -> Answer {
 }
 
 /// H_EOI: ends an interrupt.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"), unsafe(export_name = "turnstile_light_eoi"))]
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_eoi")
+)]
 pub(crate) extern "C" fn eoi(vcpu: &'static Vcpu, Arguments([xirr, ..]): Arguments) -> Answer {
     set_priority(vcpu, Icp::priority_of(xirr as u32))
 }
 
 /// H_CPPR: sets the priority of what the vCPU does.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"), unsafe(export_name = "turnstile_light_cppr"))]
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_cppr")
+)]
 pub(crate) extern "C" fn cppr(vcpu: &'static Vcpu, Arguments([priority, ..]): Arguments) -> Answer {
     set_priority(vcpu, priority as u8)
 }
 
 /// H_IPI: interrupts a vCPU, or takes that back.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"), unsafe(export_name = "turnstile_light_ipi"))]
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_ipi")
+)]
 pub(crate) extern "C" fn ipi(vcpu: &'static Vcpu, Arguments([target, priority, ..]): Arguments) -> Answer {
     if !has_xics(vcpu) {
         return Answer::code(Return::FUNCTION.value());

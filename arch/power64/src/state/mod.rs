@@ -26,8 +26,8 @@ pub(crate) mod techniques;
 use demand::Demanded;
 pub use demand::set_enforced;
 use fp::Vectors;
-pub use registers::Modes;
 use groups::Idle;
+pub use registers::Modes;
 use registers::{Common, Emulated, Newer, NewerEmulated, NewerMonitor};
 
 /// Finds out what this CPU, and with it all others, has. Once, on the boot CPU, before any guest is built.

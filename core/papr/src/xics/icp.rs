@@ -154,9 +154,7 @@ impl Icp {
     #[inline(always)] // The light path of every interrupt, which calls no function.
     pub fn accept(&self) -> u32 {
         // Relaxed where there was none: nothing of a sender's is looked at then.
-        self.update(Ordering::Acquire, |state| {
-            (state.is_presented().then(|| state.accepted()), state.xirr())
-        })
+        self.update(Ordering::Acquire, |state| (state.is_presented().then(|| state.accepted()), state.xirr()))
     }
 
     /// Sets the current priority where that changes nothing else, which is nearly always: nothing is presented, and no IPI that is
