@@ -12,7 +12,7 @@ use turnstile::setup::qemu::Qemu;
 
 use super::report::Verdict;
 use super::{
-    ablation, bench_errors, benching, bochs, eoi, features_power, firmware, guarded, guarded_power,
+    ablation, bench_errors, benching, bochs, changed_power, eoi, features_power, firmware, guarded, guarded_power,
     guarded_x86, image, image_power, image_x86, kept_x86, metering, mitigations, mitigations_power, peers,
     preserved, weight, work,
 };
@@ -121,6 +121,7 @@ const POWER64: [Entry; 6] = [
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image_power::hot_path)),
     ("images/no-vectors", |layout, _, isa| of_image(layout, isa, image_power::no_vectors)),
     WORK,
+    ("images/light-calls", |layout, _, isa| of_image(layout, isa, changed_power::check)),
 ];
 
 /// What whole work in Linux costs, on any architecture.

@@ -13,6 +13,7 @@ mod boards;
 mod boards_power;
 mod boards_x86;
 mod bochs;
+mod changed_power;
 mod checks;
 mod chosen;
 #[cfg(test)]

@@ -44,6 +44,7 @@ core::arch::global_asm!(
     include_str!("exit/vectors.S"),
     include_str!("exit/guards.S"),
     include_str!("exit/image.S"),
+    include_str!("exit/calls.S"),
     include_str!("state/fp.S"),
     include_str!("vcpu/switch.S")
 );
@@ -53,6 +54,7 @@ core::arch::global_asm!(
     include_str!("exit/vectors.S"),
     include_str!("exit/guards.S"),
     include_str!("exit/image.S"),
+    include_str!("exit/calls.S"),
     include_str!("exit/naive/naive.S"),
     include_str!("state/fp.S"),
     include_str!("vcpu/switch.S")

@@ -152,7 +152,9 @@ pub fn resident<A: Queues>(vcpu: &'static A::Vcpu, thread: &A::Thread, f: impl F
 
 /// Runs `f` on this CPU's queue; `None` if it has none. `f` must not get here again: it calls nothing that posts.
 fn with<A: Queues, T>(f: impl FnOnce(&mut LocalOf<A>, &'static SystemOf<A>) -> T) -> Option<T> {
-    let (system, scheduler) = (A::system().get()?, A::scheduler(A::this()).get()?);
+    let scheduler = A::scheduler(A::this()).get()?;
+    // SAFETY: who made the queue had made the system before (`start`), and this CPU has found the queue.
+    let system = unsafe { A::system().get_unchecked() };
     // SAFETY: this CPU alone gets here, interrupts are masked, and `f` does not come back.
     Some(f(unsafe { &mut *scheduler.0.get() }, system))
 }

@@ -148,6 +148,8 @@ pub enum Posted {
 #[repr(C)]
 pub struct Attention {
     word: AtomicU32,
+    /// What the owner has noted for itself, beside the word: assembly loads both at once.
+    note: AtomicU32,
     /// The token of the physical CPU, or [`QUEUED`], [`PARKED`] and so on. Written by load and put; a poster takes it
     /// from [`PARKED`] to [`QUEUED`].
     residence: AtomicU64,
@@ -162,25 +164,39 @@ impl Default for Attention {
 impl Attention {
     /// Where the word is, in bytes: for assembly that loads it.
     pub const WORD_OFFSET: usize = core::mem::offset_of!(Self, word);
+    /// Where the owner's note is: behind the word, in the same eight bytes.
+    pub const NOTE_OFFSET: usize = core::mem::offset_of!(Self, note);
 
     /// Makes the attention of a vCPU that is not resident, with nothing pending.
     pub fn new() -> Self {
-        Self { word: AtomicU32::new(0), residence: AtomicU64::new(QUEUED) }
+        Self { word: AtomicU32::new(0), note: AtomicU32::new(0), residence: AtomicU64::new(QUEUED) }
     }
 
     /// Sets reasons, after what they point to was made visible. Returns what the caller must do then. For the owner
     /// itself, [`Attention::raise`] is enough.
     #[inline(always)] // Ten instructions of every cross-CPU interrupt.
     pub fn post(&self, reasons: Reasons) -> Posted {
+        self.post_light(reasons).unwrap_or_else(|| self.unpark())
+    }
+
+    /// As [`Attention::post`], for a path that calls no function: `None` if the vCPU is in no CPU. Then the caller goes on with
+    /// [`Attention::post_absent`] soon; nobody else does meanwhile.
+    #[inline(always)] // As above.
+    pub fn post_light(&self, reasons: Reasons) -> Option<Posted> {
         // Release: pairs with `take`. Relaxed on the other side: a poster learns nothing from the old reasons.
         if self.word.fetch_or(reasons.bits(), Ordering::Release) != 0 {
-            return Posted::Seen;
+            return Some(Posted::Seen);
         }
         // Pairs with the fences in `load` and `put`: either this reads the new residence, or whoever wrote that reads
         // the word just written. Without it each could read what was before the other's write.
         fence(Ordering::SeqCst);
         let residence = self.residence.load(Ordering::Relaxed);
-        if residence < CLAIMED_QUEUED { Posted::Kick(residence) } else { self.unpark() }
+        (residence < CLAIMED_QUEUED).then_some(Posted::Kick(residence))
+    }
+
+    /// The rest of a post to a vCPU that was in no CPU.
+    pub fn post_absent(&self) -> Posted {
+        self.unpark()
     }
 
     /// Takes the vCPU out of where it is parked, unless somebody else has.
@@ -217,6 +233,20 @@ impl Attention {
     pub fn word(&self) -> u32 {
         // Relaxed, as in `is_pending`.
         self.word.load(Ordering::Relaxed)
+    }
+
+    /// Notes something for the owner itself, which nothing here looks at. Only the owner, out of the guest.
+    #[inline(always)] // One store.
+    pub fn note(&self, note: u32) {
+        // Relaxed: nobody else reads it.
+        self.note.store(note, Ordering::Relaxed);
+    }
+
+    /// Returns what the owner has noted.
+    #[inline(always)] // One load.
+    pub fn noted(&self) -> u32 {
+        // Relaxed, as in `note`.
+        self.note.load(Ordering::Relaxed)
     }
 
     /// Takes all reasons, leaving none. The owner then looks at each source, and reads the word again.

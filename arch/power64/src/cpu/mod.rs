@@ -67,6 +67,13 @@ instruction!(
 pub fn ring(token: KickToken) {
     // The other CPU is to see what was stored before.
     sync();
+    ring_behind_post(token);
+}
+
+/// As [`ring`], behind a post that has ordered its stores itself (`Attention::post`: the fence there is SYNC, and what follows
+/// it is a load).
+#[inline(always)] // As above, where no function is called.
+pub fn ring_behind_post(token: KickToken) {
     #[cfg(target_os = "none")]
     // SAFETY: MSGSND of type 5, which the assembler does not know: RB holds the type and the thread.
     unsafe {

@@ -3,10 +3,12 @@
 
 use turnstile_papr::code::Code as Return;
 use turnstile_papr::hcall::Hcall;
-use turnstile_vm::attention::Reasons;
+use turnstile_vm::attention::{Posted, Reasons};
 
-use super::{Answer, Arguments, Code, resident, xics};
+use super::{Answer, Arguments, Code, xics};
+use crate::cpu;
 use crate::cpu::regs::SRR1;
+use crate::irq::Left;
 use crate::vcpu::frame::Frame;
 use crate::vcpu::interrupts;
 use crate::vm::Vcpu;
@@ -17,39 +19,62 @@ const MSR_EE: u64 = 1 << 15;
 const ALL: u64 = u64::MAX;
 
 /// H_CEDE: light if the vCPU has a reason to go on. Interrupts are enabled either way.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn cede(frame: &mut Frame, _: Arguments) -> Answer {
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_cede")
+)]
+pub(crate) extern "C" fn cede(vcpu: &'static Vcpu, _: Arguments) -> Answer {
     let state = SRR1.read();
     if state & MSR_EE == 0 {
         // SAFETY: the state to which the call returns is the guest's, with its interrupts enabled.
         unsafe { SRR1.write(state | MSR_EE) };
     }
-    if interrupts::wakes(resident(frame)) { Answer::SUCCESS } else { Answer::SUCCESS.and(frame, Code::WAIT) }
+    if interrupts::wakes(vcpu) { Answer::SUCCESS } else { Answer::SUCCESS.and(vcpu, Code::WAIT) }
+}
+
+/// Posts a reason to another vCPU, which is not resident here.
+#[inline(always)] // The end of two calls.
+pub(super) fn post(vcpu: &'static Vcpu, other: &'static Vcpu, reason: Reasons) -> Answer {
+    match other.attention.post_light(reason) {
+        Some(Posted::Kick(token)) => cpu::ring_behind_post(token),
+        Some(_) => {}
+        None => {
+            vcpu.owned(|owned| owned.irq.leave(Left::Absent(other.index)));
+            return Answer::SUCCESS.and(vcpu, Code::LEFT);
+        }
+    }
+    Answer::SUCCESS
 }
 
 /// H_PROD: the vCPU named does not wait when it cedes next, or waits no more.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn prod(frame: &mut Frame, Arguments([target, ..]): Arguments) -> Answer {
-    let vcpu = resident(frame);
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_prod")
+)]
+pub(crate) extern "C" fn prod(vcpu: &'static Vcpu, Arguments([target, ..]): Arguments) -> Answer {
     if target == vcpu.index as u64 {
         interrupts::prod(vcpu);
         return Answer::SUCCESS;
     }
     let Some(other) = vcpu.vm.vcpu(target as usize) else { return Answer::code(Return::PARAMETER.value()) };
-    other.post(Reasons::UNHALT);
-    Answer::SUCCESS
+    post(vcpu, other, Reasons::UNHALT)
 }
 
 /// H_CONFER: lets others run, if others share this CPU. Which of them is the scheduler's decision.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn confer(frame: &mut Frame, Arguments([target, ..]): Arguments) -> Answer {
-    let vcpu = resident(frame);
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_confer")
+)]
+pub(crate) extern "C" fn confer(vcpu: &'static Vcpu, Arguments([target, ..]): Arguments) -> Answer {
     if target != ALL && vcpu.vm.vcpu(target as usize).is_none() {
         return Answer::code(Return::PARAMETER.value());
     }
     match vcpu.thread {
         None => Answer::SUCCESS,
-        Some(_) => Answer::SUCCESS.and(frame, Code::GIVE_WAY),
+        Some(_) => Answer::SUCCESS.and(vcpu, Code::GIVE_WAY),
     }
 }
 

@@ -22,6 +22,13 @@ impl GuestRam {
         if address < self.size && size <= self.size - address { Some(self.base + address) } else { None }
     }
 
+    /// Returns the physical address of an aligned doubleword, or less, at a guest real address; `None` unless it is RAM of the
+    /// VM, which consists of whole pages.
+    #[inline]
+    pub const fn place(&self, address: u64) -> Option<u64> {
+        if address < self.size { Some(self.base + address) } else { None }
+    }
+
     /// Returns how many bytes it has.
     pub const fn size(&self) -> u64 {
         self.size
@@ -36,6 +43,14 @@ impl GuestRam {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_begins_in_a_page_of_ram_is_in_it() {
+        let ram = GuestRam::new(0x4000_0000, 0x10_0000);
+        assert_eq!(ram.place(0xf_fff8), Some(0x400f_fff8));
+        assert_eq!(ram.place(0x10_0000), None);
+        assert_eq!(ram.place(u64::MAX - 7), None);
+    }
 
     #[test]
     fn only_what_is_ram_has_an_address() {
