@@ -12,9 +12,9 @@ use turnstile::setup::qemu::Qemu;
 
 use super::report::Verdict;
 use super::{
-    ablation, bench_errors, benching, bochs, changed_power, eoi, features_power, firmware, guarded, guarded_power,
-    guarded_x86, image, image_power, image_x86, kept_x86, metering, mitigations, mitigations_power, peers,
-    preserved, weight, work,
+    ablation, bench_errors, benching, bochs, changed_power, eoi, features_power, firmware, guarded,
+    guarded_power, guarded_x86, image, image_power, image_x86, kept_x86, metering, mitigations,
+    mitigations_power, peers, preserved, weight, work,
 };
 
 /// Makes a check; the images are built.
