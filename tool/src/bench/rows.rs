@@ -99,12 +99,15 @@ pub struct Row {
     pub touches: bool,
 }
 
-/// A row whose operation takes time is measured so many times fewer than others.
-const TIMED: u64 = 16;
+/// A row whose operation takes time: it is measured fewer times than others, but often enough for the visits of the console to be
+/// far fewer.
+const fn timed(row: Row) -> Row {
+    Row { fewer: 16, least: 4096, ..row }
+}
 
 /// A row whose operation sleeps.
 const fn sleeping(row: Row) -> Row {
-    Row { sleeps: true, ..row }
+    Row { sleeps: true, ..timed(row) }
 }
 
 /// The rows of an architecture.
