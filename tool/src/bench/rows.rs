@@ -100,12 +100,15 @@ pub struct Row {
     pub touches: bool,
 }
 
-/// A row whose operation takes time is measured so many times fewer than others.
-const TIMED: u64 = 16;
+/// A row whose operation takes time: it is measured fewer times than others, but often enough for the visits of the console to be
+/// far fewer.
+const fn timed(row: Row) -> Row {
+    Row { fewer: 16, least: 4096, ..row }
+}
 
 /// A row whose operation sleeps.
 const fn sleeping(row: Row) -> Row {
-    Row { sleeps: true, ..row }
+    Row { sleeps: true, ..timed(row) }
 }
 
 /// The rows of an architecture.
@@ -222,4 +225,42 @@ pub fn select(isa: Isa, names: &[String]) -> Result<Vec<&'static Row>> {
         }
     }
     Ok(rows.iter().filter(|row| names.is_empty() || names.iter().any(|name| is(row, name))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(isa: Isa, name: &str) -> &'static Row {
+        select(isa, &[name.to_owned()]).unwrap()[0]
+    }
+
+    #[test]
+    fn a_switch_is_the_wait_and_what_is_handed_over() {
+        assert!(
+            ["wfx", "fp", "ec-0x09", "hv-facility-unavailable"]
+                .iter()
+                .all(|why| Counted::Switch.includes(why))
+        );
+        assert!(!Counted::Switch.includes("sysreg") && !Counted::Wfi.includes("fp"));
+        assert!(Counted::Switch.is_of_turns() && !Counted::All.is_of_turns());
+    }
+
+    #[test]
+    fn a_row_is_where_its_guest_has_what_it_needs() {
+        let on = |name: &str, platform: &str| {
+            let platforms = Platform::select(Isa::X86_64, &[platform.to_owned()]);
+            row(Isa::X86_64, name).is_on(platforms[0])
+        };
+        assert!(on("device-access-la57", "q35-max") && !on("device-access-la57", "q35-epyc"));
+        assert!(on("io-apic", "q35-epyc"));
+    }
+
+    #[test]
+    fn time_is_instructions_where_one_cpu_never_sleeps() {
+        assert!(row(Isa::Arm64, "timer-interrupt").has_counter());
+        assert!(
+            !row(Isa::Arm64, "sleep-wake").has_counter() && !row(Isa::Arm64, "virtual-ipi").has_counter()
+        );
+    }
 }

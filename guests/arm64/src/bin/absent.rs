@@ -14,22 +14,34 @@ entry!(main);
 /// So far behind the end of the memory there is nothing.
 const BEHIND: u64 = 1 << 30;
 
-// X1 is the interrupted code's to lose. Exceptions of the current level with SP_EL0 are the first four vectors; any but the
-// synchronous one ends here.
+// X1 is the interrupted code's to lose. This program runs with SP_EL0, so the first vector is the one of its synchronous
+// exceptions; Xen takes the one for SP_EL1, 0x200 behind it. Any other exception ends here.
 global_asm!(
     r#"
-    .section .text.absent, "ax"
-    .p2align 11
-    .global absent_vectors
-absent_vectors:
+    .macro  skip
+    .p2align 7
     mrs     x1, elr_el1
     add     x1, x1, #4
     msr     elr_el1, x1
     eret
-    .p2align 7
-1:  wfi
-    b       1b
+    .endm
+
+    .section .text.absent, "ax"
     .p2align 11
+    .global absent_vectors
+absent_vectors:
+    skip
+    .rept   3
+    .p2align 7
+    wfi
+    b       . - 4
+    .endr
+    skip
+    .rept   11
+    .p2align 7
+    wfi
+    b       . - 4
+    .endr
     "#
 );
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of POWER.
 
-use super::{Counted, Row, TIMED, simple, sleeping};
+use super::{Counted, Row, simple, sleeping};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
@@ -20,7 +20,7 @@ pub const ROWS: [Row; 15] = [
         counted: Counted::InAll,
         ..power("timer-interrupt", "the decrementer set, its interrupt, all of it: no exit", 1)
     },
-    sleeping(Row { fewer: TIMED, ..power("sleep-wake", "H_CEDE until the decrementer has expired", 1) }),
+    sleeping(power("sleep-wake", "H_CEDE until the decrementer has expired", 1)),
     Row { options: SCRATCH, ..power("mmio-store", "store to a register of a UART", 1) },
     Row { options: SCRATCH, ..power("mmio-store-translated", "the same, translation on", 1) },
     power("absent", "load where nothing is, translation on", 1),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of PCs.
 
-use super::{Counted, Row, TIMED, simple, sleeping};
+use super::{Counted, Row, simple, sleeping, timed};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
@@ -19,8 +19,8 @@ pub const ROWS: [Row; 21] = [
     pc("xapic-self-ipi-eoi", "the same by memory, EOI", 1),
     pc("xapic-self-ipi-pv-eoi", "the same, paravirtual EOI", 1),
     Row { la57: true, ..pc("xapic-self-ipi-eoi-la57", "by memory, EOI, five-level page tables", 1) },
-    Row { fewer: TIMED, ..pc("timer-interrupt", "the timer set, its interrupt, its end", 1) },
-    sleeping(Row { fewer: TIMED, ..pc("sleep-wake", "hlt until the timer fires", 1) }),
+    timed(pc("timer-interrupt", "the timer set, its interrupt, its end", 1)),
+    sleeping(pc("sleep-wake", "hlt until the timer fires", 1)),
     pc("ipi-running", "IPI to a running vCPU, both CPUs", 2),
     pc("ipi-halted", "IPI to a vCPU in hlt and back, both CPUs", 2),
     pc("halt-wake", "hlt with an interrupt pending", 1),

@@ -7,7 +7,7 @@
 //! wait by WFI; CPUs that receive nothing wait by WFI in any case. With `handoff` the first CPU and its target take
 //! turns: each sends to the other and waits by WFI; with `facilities` both use FP registers and pointer authentication each time.
 //! With `waiting=N` so many shared interrupts of the first CPU are pending all
-//! the time, at a priority that its mask holds back.
+//! the time, at a priority that its mask holds back. With `x20` that register has what is sent, else one that calls may change.
 //!
 //! Where one thread emulates all CPUs in turn, the ticks contain the waiting of all; what each side's exit
 //! costs is then for the meter to say.
@@ -76,7 +76,7 @@ fn main() {
         }
     }
     let row = options::get("row").unwrap_or("sgi");
-    let loops = Loops::new(match broadcast {
+    let loops = loops(match broadcast {
         true => gic::sgi_to_others(0),
         false => gic::sgi_value(0, smp::affinity(target)),
     });
@@ -133,7 +133,12 @@ fn take_turns(first: u64) {
         }
     };
     gic::end(intid);
-    hand_over(&Loops::new(gic::sgi_value(0, first)), u64::MAX);
+    hand_over(&loops(gic::sgi_value(0, first)), u64::MAX);
+}
+
+/// Returns loops that send this value, from the register that the options say.
+fn loops(value: u64) -> Loops {
+    Loops::new(value, options::get("x20").is_some())
 }
 
 /// Hands over so many times, with or without facilities in use.
@@ -160,5 +165,5 @@ fn receive(first: u64) {
     gic::init_cpu();
     gic::enable(0);
     answer();
-    Loops::new(gic::sgi_value(0, first)).receive(options::get("wfi").is_some(), ANSWERS.0.as_ptr());
+    loops(gic::sgi_value(0, first)).receive(options::get("wfi").is_some(), ANSWERS.0.as_ptr());
 }
