@@ -8,6 +8,9 @@ const OWN: &str = "turnstile: ";
 /// Words in what it says of a decision. It says nothing where nothing is needed.
 const DECIDED: [&str; 2] = [" on exits", "each exit"];
 
+/// How Linux calls a CPU that lacks a weakness.
+const UNAFFECTED: &str = "Not affected";
+
 /// What Turnstile does, by its messages and by what it was told.
 pub fn of_turnstile(said: &str, told: Option<&str>) -> String {
     let decision = |line: &str| {
@@ -28,8 +31,11 @@ pub fn of_linux(said: &str) -> String {
     let entries: Vec<(&str, &str)> =
         said.lines().filter_map(|line| line.trim().strip_prefix(LINE)?.split_once(' ')).collect();
     let acts = |(name, state): &(&str, &str)| match state.strip_prefix("Mitigation: ") {
-        Some(mitigation) => Some(format!("{name}: {mitigation}")),
-        None => (*state != "Not affected").then(|| format!("{name}: {state}")),
+        Some(mitigation) => {
+            let parts = mitigation.split("; ").filter(|part| !part.ends_with(UNAFFECTED));
+            Some(format!("{name}: {}", parts.collect::<Vec<_>>().join("; ")))
+        }
+        None => (*state != UNAFFECTED).then(|| format!("{name}: {state}")),
     };
     let all: Vec<String> = entries.iter().filter_map(acts).collect();
     match (entries.is_empty(), all.is_empty()) {
@@ -57,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_host_lists_what_it_does() {
-        let said = "@vulnerability meltdown Not affected\r\n@vulnerability spectre_v2 Mitigation: CSV2, BHB\r\n\
+        let said = "@vulnerability meltdown Not affected\r\n@vulnerability spectre_v2 Mitigation: CSV2, BHB; BHI: Not affected\r\n\
                     @vulnerability spec_store_bypass Vulnerable\r\n";
         assert_eq!(of_linux(said), "spectre_v2: CSV2, BHB; spec_store_bypass: Vulnerable");
         assert!(of_linux("@vulnerability meltdown Not affected\n").starts_with("nothing"));
