@@ -39,7 +39,12 @@ impl Lapic {
     #[inline]
     pub(crate) fn command<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>, low: u32, to: u32) {
         let vector = low as u8;
-        if low & NOT_PLAIN == 0 && vector >= FIRST_VECTOR && to != BROADCAST {
+        if vector < FIRST_VECTOR {
+            self.command_of_any_kind(cx, low, to);
+        } else if low & NOT_PLAIN == SHORTHAND_ITSELF {
+            cx.hardware.count(Event::Ipi);
+            self.accept(cx, vector);
+        } else if low & NOT_PLAIN == 0 && to != BROADCAST {
             cx.hardware.count(Event::Ipi);
             if to as usize == self.index {
                 self.accept(cx, vector);

@@ -183,6 +183,24 @@ fn an_interrupt_to_one_other_vcpu_is_sent_at_once() {
 }
 
 #[test]
+fn a_disabled_apic_accepts_nothing_whatever_it_did_before() {
+    for busy in [false, true] {
+        let mut world = World::new(false);
+        if busy {
+            assert!(write(&mut world, 0x83f, 0x41));
+        }
+        assert!(write(&mut world, 0x80f, 0xff));
+        assert!(!world.with(|lapic, cx| lapic.try_self_ipi_msr(cx.hardware, 0x83f, 0x51)));
+        assert!(write(&mut world, 0x83f, 0x51));
+        assert_eq!(world.machine.take(), busy.then_some(0x41), "what was there before stays");
+        assert_eq!(world.machine.take(), None);
+        assert!(write(&mut world, 0x80f, 0x1ff));
+        assert!(write(&mut world, 0x83f, 0x51));
+        assert_eq!(world.machine.take(), Some(0x51));
+    }
+}
+
+#[test]
 fn the_command_register_sends() {
     let mut world = World::new(false);
     world.fabric.routes = turnstile_vapic::Routes::new(4);

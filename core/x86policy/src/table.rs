@@ -61,7 +61,8 @@ struct Range(Vec<Leaf>);
 /// The CPUID leaves of one vCPU.
 #[derive(Clone, Debug)]
 pub struct CpuidTable {
-    leaves: [Range; 3],
+    /// By the two highest bits of their numbers; of the last there are none.
+    leaves: [Range; 4],
     /// Size, offset in the standard form, and whether the compacted form aligns it to 64 bytes, of each XSAVE component.
     components: [(u32, u32, bool); 64],
 }

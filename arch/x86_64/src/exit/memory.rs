@@ -49,9 +49,17 @@ extern "C" fn any<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
     if vmcb.exit_code() as u32 != code::NESTED_PAGE_FAULT {
         return Code::FULL;
     }
-    let [info, address] = vmcb.exit_info();
-    let vcpu = resident(frame);
-    let Some(own) = bus::own(vcpu, address) else { return light_touch::<N>(frame, vmcb) };
+    match bus::own(resident(frame), vmcb.exit_info()[1]) {
+        Some(own) => access_own::<N>(frame, vmcb, own),
+        None => light_touch::<N>(frame, vmcb),
+    }
+}
+
+/// An access to an interrupt controller.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // Uses all registers, which first touches of memory are not to pay for.
+fn access_own<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, own: Own) -> u32 {
+    let ([info, _], vcpu) = (vmcb.exit_info(), resident(frame));
     if matches!(own, Own::Apic(_)) {
         statistics::note::<N>(frame, Reason::ApicPage);
     }

@@ -87,7 +87,7 @@ pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, rsi: u64, rdx: u64) -
 
 keep! {
     /// A mask register.
-    mask_register => read_mask: rdx 48
+    mask_register => read_mask: rdx 48, r8 24
 }
 
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
