@@ -137,7 +137,8 @@ pub fn check(elf: &Path) -> Result<(), String> {
         if !entry.iter().any(|(address, word)| word & 1 != 0 && target(*word, *address) == Some(handler)) {
             return Err(format!("{name} does not call its handler"));
         }
-        let body: Vec<_> = program.body(handler).collect();
+        // What is behind a function's code, and no instruction, begins with a word of zeros.
+        let body: Vec<_> = program.body(handler).take_while(|(_, word)| *word != 0).collect();
         is_leaf(&body).and_then(|()| judge(&entry, &body)).map_err(|what| format!("{name}: {what}"))?;
         seen += 1;
     }
