@@ -4,7 +4,7 @@
 use scraper::{Html, Selector};
 
 use super::*;
-use crate::bench::document::{Figure, WeightsUsed};
+use crate::bench::document::{Figure, WeightsUsed, WorkFigure};
 use crate::meter::fold::NamedStep;
 
 const FIXTURE: &str = include_str!("../../../tests/data/bench.json");
@@ -114,6 +114,9 @@ fn sections_are_there_only_with_something_in_them() {
     document.subjects.clear();
     document.rows.clear();
     assert_eq!(sections(&document), ["figures", "method"], "an empty run is a page, too");
+    document.work.push(WorkFigure { row: "pipe-1cpu".to_owned(), ratio: Some(1.25), ..WorkFigure::default() });
+    assert_eq!(sections(&document), ["work", "method"], "whole work alone");
+    assert!(parsed(&document).html().contains("1.250"), "{:?}", document.work);
 }
 
 #[test]
