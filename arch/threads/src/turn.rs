@@ -117,16 +117,24 @@ fn hand_over<A: Architecture>(
 /// the time until the next look.
 pub fn arrive<A: Architecture>() {
     with::<A, _>(|local, system| {
-        let now = A::ticks();
-        while let Some(kick) = local.queue.push(now, |number| A::depart(system.vcpus[number as usize])) {
-            if let Some(cpu) = kick {
-                A::reschedule(A::kick_token(system.cpus[cpu as usize]));
-            }
+        if !local.queue.is_alone() {
+            balance::<A>(local, system);
         }
-        local.queue.publish(now);
         A::set_schedule(local.queue.deadline());
         A::waited_for(local.resident, &mut local.residue, local.queue.has_ready());
     });
+}
+
+/// Gives away who is better off elsewhere, and tells the others.
+#[inline(never)] // A CPU whose vCPUs run nowhere else is not to pay for its registers.
+fn balance<A: Architecture>(local: &mut LocalOf<A>, system: &SystemOf<A>) {
+    let now = A::ticks();
+    while let Some(kick) = local.queue.push(now, |number| A::depart(system.vcpus[number as usize])) {
+        if let Some(cpu) = kick {
+            A::reschedule(A::kick_token(system.cpus[cpu as usize]));
+        }
+    }
+    local.queue.publish(now);
 }
 
 /// Runs the vCPUs that share this CPU, for ever.

@@ -52,6 +52,12 @@ impl<'a> RunQueue<'a> {
         self.ready.len() != 0
     }
 
+    /// Says whether all that run here run nowhere else: then there is nobody to push to, and nobody reads what is published.
+    #[inline] // A load, of each switch.
+    pub fn is_alone(&self) -> bool {
+        self.shared.cpus.get(self.cpu as usize).is_none_or(|cpu| cpu.is_alone())
+    }
+
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (Key, u32)> + '_ {
         self.ready.iter()
     }
