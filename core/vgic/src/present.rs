@@ -5,8 +5,9 @@
 //! next, so one access to the list register does: it is written if it is found invalid. Everything else is left, with nothing
 //! done, to [`VcpuGic::inject_sgi`] and [`VcpuGic::inject_sgi_from`].
 
-use crate::hardware::{ListRegister, VirtualInterface, with_source};
+use crate::hardware::{Backing, ListRegister, VirtualInterface, with_source};
 use crate::sync::Ordering;
+use crate::vcpu::NOT_PENDING;
 use crate::{VcpuGic, Vgic};
 
 impl VcpuGic {
@@ -84,5 +85,29 @@ impl VcpuGic {
         // Release: as by the senders, of whose writes this vCPU's guest shall know.
         incoming.0[intid as usize & 15].fetch_or(senders, Ordering::Release);
         false
+    }
+
+    /// Makes a PPI pending again whose physical twin of the same number has fired, as [`VcpuGic::inject_ppi_hw`] does where it was
+    /// the last time; `false`, with nothing done, if that is not possible, or if more has to be noted. HOT.
+    #[inline(always)] // As above.
+    #[must_use = "an interrupt that is not presented has to be injected"]
+    pub fn present_ppi_hw<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> bool {
+        let bit = 1u32 << (intid & 31);
+        if self.quick & bit == 0 || (self.latch.block(0) | self.active.block(0)) & bit != 0 {
+            return false;
+        }
+        let slot = self.slot[intid as usize & 31];
+        if slot >= NOT_PENDING {
+            return false;
+        }
+        let n = usize::from(slot);
+        // It has come because the guest has deactivated it through this list register, which is empty therefore.
+        if self.lr[n].backing != (Backing::Hardware { pintid: intid }) {
+            return false;
+        }
+        self.held |= bit;
+        self.open |= bit;
+        vif.write_encoded(n, self.lr[n], self.encoded[intid as usize & 31]);
+        true
     }
 }

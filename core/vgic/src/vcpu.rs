@@ -17,7 +17,7 @@ pub(crate) const NO_SLOT: u8 = 0xff;
 
 /// In [`VcpuGic::slot`], beside the number: what the list register was given is not pending alone, so that an SGI that comes
 /// again is not presented as the last one was.
-const NOT_PENDING: u8 = 0x10;
+pub(crate) const NOT_PENDING: u8 = 0x10;
 
 /// Composes a list register as the hardware has it: [`VirtualInterface::encode`].
 pub type Encode = fn(ListRegister) -> u64;
@@ -59,10 +59,13 @@ pub struct VcpuGic {
     pub(crate) backed: bool,
     /// Of a GICv2's SGIs, those that may be injected without the planner.
     pub(crate) quick_sourced: u32,
+    /// What these two are when the vCPU is resident and there is no overflow.
+    pub(crate) quick_when_loaded: (u32, u32),
     /// List registers that hold nothing. Those in use may be empty too: the guest does not tell.
     pub(crate) free: u16,
-    /// Each SGI as a pending list register, without its sender, as the hardware has it: [`Self::present_sgi`] writes it.
-    pub(crate) encoded: [u64; 16],
+    /// Each SGI as a pending list register, without its sender, as the hardware has it, and each PPI with the physical
+    /// interrupt of the same number behind it: what comes again is written so.
+    pub(crate) encoded: [u64; 32],
     /// The list register of each INTID, perhaps with [`NOT_PENDING`], or [`NO_SLOT`].
     pub(crate) slot: [u8; 1024],
     /// What is known of the content of each list register in use.
@@ -150,8 +153,9 @@ impl VcpuGic {
             quick: 0,
             backed: true,
             quick_sourced: 0,
+            quick_when_loaded: (0, 0),
             free: 0,
-            encoded: [0; 16],
+            encoded: [0; 32],
             slot: [NO_SLOT; 1024],
             lr: [NO_INTERRUPT; MAX_LIST_REGISTERS],
             stale: 0,
@@ -205,9 +209,12 @@ impl VcpuGic {
 
     /// Derives what SGIs look like, after a change of a priority or a group.
     pub(crate) fn refresh_encoded(&mut self) {
-        for intid in 0..16 {
-            let lr = self.pending_lr(intid, Backing::Software { eoi_maintenance: false });
-            self.encoded[intid as usize] = (self.encode)(lr);
+        for intid in 0..32 {
+            let backing = match intid {
+                0..16 => Backing::Software { eoi_maintenance: false },
+                _ => Backing::Hardware { pintid: intid },
+            };
+            self.encoded[intid as usize] = (self.encode)(self.pending_lr(intid, backing));
         }
     }
 
@@ -234,11 +241,11 @@ impl VcpuGic {
         let groups = if self.groups & 1 != 0 { !self.group1 } else { 0 }
             | if self.groups & 2 != 0 { self.group1 } else { 0 };
         self.deliverable = self.enabled & groups;
-        let quick = if self.resident && !self.overflowing { self.deliverable } else { 0 };
         let sourced = if self.is_gicv2() { 0xffff } else { 0 };
         let unbacked = if self.backed { 0 } else { 0xffff_0000 };
-        self.quick = quick & !sourced & !unbacked;
-        self.quick_sourced = quick & sourced;
+        self.quick_when_loaded = (self.deliverable & !sourced & !unbacked, self.deliverable & sourced);
+        let quick = if self.resident && !self.overflowing { self.quick_when_loaded } else { (0, 0) };
+        (self.quick, self.quick_sourced) = quick;
     }
 
     /// Says whether the planner has to look at something.
@@ -307,12 +314,15 @@ impl VcpuGic {
 
     /// Returns whether an interrupt is pending for the guest as far as its state is concerned, so that
     /// a trapped WFI returns. The guest's priority mask is not looked at: a masked interrupt makes WFI
-    /// return too early, which is allowed. Reads only list registers that were pending when last seen.
+    /// return too early, which is allowed. Reads only list registers that were pending when last seen and are not empty.
     pub fn has_pending<V: VirtualInterface>(&self, vif: &mut V) -> bool {
         if self.is_unsettled() || self.armed.no_pending {
             return true;
         }
         let mut used = self.all_lrs & !self.free;
+        if used != 0 && self.resident {
+            used &= !vif.empty_lrs();
+        }
         while used != 0 && self.resident {
             let n = used.trailing_zeros() as usize;
             used &= used - 1;

@@ -14,7 +14,8 @@ use crate::vcpu::facility;
 use crate::vcpu::frame::Frame;
 use crate::vm::{Monitor, Owned, Vcpu, own, serve_remote};
 
-/// Takes what a kick announces, if that is one SGI; leaves the guest's timers and all else that is posted to the wide handler.
+/// Takes what a kick announces, if that is one SGI, and forwards the guest's timers, if they and it come again as they did the
+/// last time; leaves all else of these to the wide handler.
 /// All other interrupts go to the full tier, already acknowledged. `TIMED`: the reason of the exit is noted.
 #[inline(always)] // The light handlers.
 pub(super) fn light<G: Gic, const TIMED: bool>(frame: &mut Frame) -> u32 {
@@ -37,6 +38,11 @@ pub(super) fn light<G: Gic, const TIMED: bool>(frame: &mut Frame) -> u32 {
         }
         intid @ (PPI_VIRTUAL_TIMER | PPI_PHYSICAL_TIMER) => {
             note(Reason::TimerInterrupt);
+            // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
+            let gic = unsafe { &mut vcpu.owned().gic };
+            if gic.present_ppi_hw(&mut G::interface(), intid) {
+                return done(vcpu);
+            }
             leave(frame, Code::TIMER, 0, intid.into())
         }
         SPURIOUS.. => {

@@ -93,6 +93,11 @@ impl VirtualInterface for Gich {
         invalid
     }
 
+    #[inline(always)] // One register write.
+    fn write_encoded(&mut self, n: usize, _: ListRegister, encoded: u64) {
+        GICH_LR.write(n, encoded as u32);
+    }
+
     #[inline] // One register write.
     fn clear_lr(&mut self, n: usize) {
         GICH_LR.write(n, 0);
@@ -120,6 +125,7 @@ impl VirtualInterface for Gich {
         count
     }
 
+    #[inline(always)] // Where the conditions are known, a constant.
     fn set_maintenance(&mut self, m: Maintenance) {
         GICH_HCR.write(control::maintenance(&m));
     }

@@ -243,6 +243,11 @@ impl VirtualInterface for Ich {
         invalid
     }
 
+    #[inline(always)] // One register write.
+    fn write_encoded(&mut self, n: usize, _: ListRegister, encoded: u64) {
+        write_raw(n, encoded);
+    }
+
     #[inline] // One register write.
     fn clear_lr(&mut self, n: usize) {
         write_raw(n, 0);
@@ -272,6 +277,7 @@ impl VirtualInterface for Ich {
         count
     }
 
+    #[inline(always)] // Where the conditions are known, a constant.
     fn set_maintenance(&mut self, m: Maintenance) {
         let trap = if m.trap_dir { HCR_TDIR } else { 0 };
         // SAFETY: traps and maintenance conditions of the guest's own interface.

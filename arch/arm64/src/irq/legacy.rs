@@ -95,6 +95,11 @@ impl VirtualInterface for IchLegacy {
         Ich.write_if_invalid(n, lr, encoded)
     }
 
+    #[inline(always)] // As inlined.
+    fn write_encoded(&mut self, n: usize, lr: ListRegister, encoded: u64) {
+        Ich.write_encoded(n, lr, encoded);
+    }
+
     #[inline] // As inlined.
     fn clear_lr(&mut self, n: usize) {
         Ich.clear_lr(n);

@@ -13,7 +13,7 @@ use crate::cpu::{self, PerCpu};
 use crate::time;
 
 /// The run queue of a physical CPU, for that CPU alone.
-pub type Scheduler = turnstile_threads::Scheduler<Vcpu, ()>;
+pub type Scheduler = turnstile_threads::Scheduler<Vcpu, PerCpu, ()>;
 /// All vCPUs that share CPUs.
 pub type System = turnstile_threads::System<Vcpu, PerCpu>;
 

@@ -12,7 +12,7 @@ use crate::time;
 use crate::vm::thread::Thread;
 
 /// The run queue of a physical CPU, for that CPU alone.
-pub type Scheduler = turnstile_threads::Scheduler<Vcpu, ()>;
+pub type Scheduler = turnstile_threads::Scheduler<Vcpu, PerCpu, ()>;
 /// All vCPUs that share CPUs.
 pub type System = turnstile_threads::System<Vcpu, PerCpu>;
 
