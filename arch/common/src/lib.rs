@@ -14,6 +14,7 @@
 //! | `registers` | registers of a CPU by their names, for the lists of each architecture |
 //! | `relax` | waiting for another CPU |
 //! | `report` | reports of the hypervisor's end, and faults on purpose |
+//! | `startup` | the other CPUs as they come up |
 //! | `time` | the time of day, and deadlines |
 //! | `vm` | what a VM is |
 //! | `fakes` | a recorder in the place of the hardware, for tests on the host |
@@ -37,6 +38,7 @@ pub mod of_cpu;
 mod registers;
 mod relax;
 pub mod report;
+pub mod startup;
 pub mod time;
 pub mod vm;
 
