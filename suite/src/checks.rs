@@ -77,10 +77,11 @@ const fn own(isa: Isa) -> &'static [Entry] {
     }
 }
 
-const ARM64: [Entry; 11] = [
+const ARM64: [Entry; 12] = [
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image::hot_path)),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded::check)),
     ("images/ablation", |layout, _, _| ablation::only_there(layout).into()),
+    ("boot/flat", |layout, qemu, isa| weight::boots(layout, &qemu.path, isa).into()),
     ("meter", |layout, qemu, _| metering::agree(layout, qemu).into()),
     ("meter/slowdown", |layout, qemu, _| metering::slowdown(layout, qemu).into()),
     ("bench/repeatable", |layout, qemu, _| benching::repeatable(layout, qemu).into()),
@@ -97,7 +98,8 @@ const ARM64: [Entry; 11] = [
     }),
 ];
 
-const X86_64: [Entry; 9] = [
+const X86_64: [Entry; 10] = [
+    ("boot/flat", |layout, qemu, isa| weight::boots(layout, &qemu.path, isa).into()),
     ("eoi/load", |layout, qemu, _| eoi::check(layout, qemu).into()),
     ("eoi/linux", |layout, qemu, _| eoi::check_linux(layout, qemu).into()),
     ("linux/weight", |layout, qemu, _| weight::outside(layout, &qemu.path).into()),
@@ -109,7 +111,8 @@ const X86_64: [Entry; 9] = [
     ("images/permissions", |layout, _, isa| of_image(layout, isa, image_x86::permissions)),
 ];
 
-const POWER64: [Entry; 5] = [
+const POWER64: [Entry; 6] = [
+    ("boot/flat", |layout, qemu, isa| weight::boots(layout, &qemu.path, isa).into()),
     ("bench/mitigations", |layout, qemu, _| mitigations_power::prices(layout, qemu).into()),
     ("mitigations/firmware", |layout, qemu, _| mitigations_power::firmware(layout, qemu).into()),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded_power::check)),

@@ -6,11 +6,13 @@
 //! | `allocators` | what physical memory is given out from |
 //! | `blob` | the device tree in memory |
 //! | `console` | the serial line: one writer at a time, whole messages |
-//! | `demand` | memory that is mapped when it is first touched |
+//! | `crew` | memory that the CPUs of a VM clear together |
+//! | `demand` | memory that is cleared and mapped when it is first touched |
 //! | `memory` | ranges of pages, and errors |
 //! | `mmio` | device registers in memory |
 //! | `monitor` | what exits ask of the hypervisor |
 //! | `of_cpu` | what is one physical CPU's alone |
+//! | `phases` | what the hypervisor's start takes |
 //! | `registers` | registers of a CPU by their names, for the lists of each architecture |
 //! | `relax` | waiting for another CPU |
 //! | `report` | reports of the hypervisor's end, and faults on purpose |
@@ -26,6 +28,7 @@ extern crate alloc;
 pub mod allocators;
 pub mod blob;
 pub mod console;
+pub mod crew;
 pub mod demand;
 #[cfg(not(target_os = "none"))]
 pub mod fakes;
@@ -35,6 +38,7 @@ pub mod memory;
 pub mod mmio;
 pub mod monitor;
 pub mod of_cpu;
+pub mod phases;
 mod registers;
 mod relax;
 pub mod report;

@@ -25,6 +25,8 @@ pub enum Counted {
     Wfi,
     /// None: there are none, and the figure is what the operation takes in all.
     InAll,
+    /// None: the figure is the hypervisor's boot, to the first instruction of the guest.
+    Boot,
 }
 
 impl Counted {
@@ -39,7 +41,7 @@ impl Counted {
             Counted::All => true,
             Counted::Sender => Self::SENDING.contains(&reason),
             Counted::Wfi => Self::WAITING.contains(&reason),
-            Counted::InAll => false,
+            Counted::InAll | Counted::Boot => false,
         }
     }
 }
@@ -80,7 +82,7 @@ pub struct Row {
 }
 
 /// All rows, in the order of the table.
-pub const ROWS: [Row; 24] = [
+pub const ROWS: [Row; 25] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
@@ -112,10 +114,11 @@ pub const ROWS: [Row; 24] = [
     },
     Row { counted: Counted::Wfi, ..sharing("vcpu-switch", "WFI of a vCPU to the entry of another") },
     Row { touches: true, ..simple("first-touch", "first write to a block of memory") },
+    Row { guest: NULL, ..BOOT },
 ];
 
 /// The rows of PCs, in the order of the table.
-pub const PC_ROWS: [Row; 14] = [
+pub const PC_ROWS: [Row; 15] = [
     pc("null-hypercall", "vmmcall of a number that is none", 1),
     pc("cpuid", "cpuid leaf 0", 1),
     pc("msr-write", "wrmsr KVM_POLL_CONTROL", 1),
@@ -135,10 +138,11 @@ pub const PC_ROWS: [Row; 14] = [
         counted: Counted::Wfi,
         ..pc("vcpu-switch", "hlt of a vCPU to the entry of another", 2)
     },
+    Row { isa: Isa::X86_64, guest: "measure", ..BOOT },
 ];
 
 /// The rows of POWER, in the order of the table.
-pub const POWER_ROWS: [Row; 10] = [
+pub const POWER_ROWS: [Row; 11] = [
     power("null-hypercall", "H_CONFER to nobody", 1),
     power("unknown-hypercall", "a hypercall that is none", 1),
     power("prod-cede", "H_PROD of itself, H_CEDE", 1),
@@ -166,11 +170,25 @@ pub const POWER_ROWS: [Row; 10] = [
         lines: XIVE,
         ..power("vcpu-switch", "H_CEDE of a vCPU to the entry of another", 2)
     },
+    Row { isa: Isa::Power64, guest: "measure", ..BOOT },
 ];
+
+/// What the guest measures after a boot.
+const NULL: &str = "null-hypercall";
+/// A boot.
+const BOOT: Row = Row {
+    counted: Counted::Boot,
+    ..simple("boot", "the hypervisor's start, to a guest's first instruction")
+};
 
 /// What the VMs of some rows have besides.
 const XICS: &str = "interrupts = \"xics\"\n";
 const XIVE: &str = "interrupts = \"xive\"\n";
+
+/// Whether an operation of the row is the same on all subjects. A first touch is not: it clears as much as a subject maps.
+pub fn is_alike(name: &str) -> bool {
+    !ROWS.iter().any(|row| row.name == name && row.touches)
+}
 
 /// A row of the guest that measures on POWER.
 const fn power(name: &'static str, what: &'static str, vcpus: u16) -> Row {
@@ -234,8 +252,8 @@ const fn route(name: &'static str, target: u16, vcpus: u16, options: &'static st
 impl Row {
     /// Whether a platform has what the row needs.
     pub fn is_on(&self, platform: &Platform) -> bool {
-        // A Raspberry Pi in QEMU has less than 1 GiB.
-        let fits = !self.touches || platform.board != Board::Rpi4;
+        // A Raspberry Pi in QEMU has less than 1 GiB, and its boot is not that of QEMU's own boards.
+        let fits = platform.board != Board::Rpi4 || !self.touches && self.counted != Counted::Boot;
         self.isa == platform.isa() && self.vcpus <= platform.cpus() && fits
     }
 
@@ -271,11 +289,16 @@ impl Row {
         table
     }
 
+    /// The name by which its guest reports.
+    pub fn reported(&self) -> &'static str {
+        if self.counted == Counted::Boot { NULL } else { self.name }
+    }
+
     /// The guest's command line.
     pub fn cmdline(&self, usual: u64) -> String {
         let mut line = format!("iterations={}", self.iterations(usual));
-        if self.guest != self.name {
-            line.push_str(&format!(" row={}", self.name));
+        if self.guest != self.reported() {
+            line.push_str(&format!(" row={}", self.reported()));
         }
         if !self.options.is_empty() {
             line.push_str(&format!(" {}", self.options));

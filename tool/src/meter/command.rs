@@ -34,7 +34,7 @@ pub fn meter(layout: &Layout, options: &cli::Meter) -> Result<()> {
     supports_plugins(&found)?;
     let library = setup::images::meter(layout)?;
     let out = layout.bundles().join("meter.json");
-    let plugin = Options { guest: options.guest.clone(), trace: options.trace, total: false };
+    let plugin = Options { guest: options.guest.clone(), trace: options.trace, ..Options::default() };
     let mut qemu = Command::new(&found);
     qemu.args(arguments).arg("-plugin").arg(plugin.argument(&library, &out));
     if options.json {

@@ -63,6 +63,7 @@ _start:
     from_any_endian
     set_msr
     load_toc
+    mftb    31                          // when the hypervisor has begun
     addis   4, 2, __bss_start@toc@ha
     addi    4, 4, __bss_start@toc@l
     addis   5, 2, __bss_end@toc@ha
@@ -99,6 +100,7 @@ _start:
     mtspr   HSPRG0, 1
     mr      4, 8
     mr      5, 9
+    mr      6, 31
     // Relocations have written data only, but the image itself has just been written by somebody else.
     sync
     isync

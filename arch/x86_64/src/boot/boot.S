@@ -35,6 +35,7 @@ multiboot2_header:
 multiboot2_header_end:
 
     .code32
+    .global turnstile_pvh_entry
 turnstile_pvh_entry:
     mov     eax, PVH_LOADED             // PVH leaves EAX to chance
     .global turnstile_multiboot_entry
@@ -42,6 +43,9 @@ turnstile_multiboot_entry:
     cli
     cld
     mov     ebp, eax                    // the boot protocol
+    rdtsc                               // when the hypervisor has begun
+    mov     [boot_begin], eax
+    mov     [boot_begin + 4], edx
     mov     edi, offset __bss_start
     mov     ecx, offset __bss_end
     sub     ecx, edi
@@ -141,6 +145,7 @@ primary64:
     mov     [rsp + 8], rax              // where cpu::this finds it
     mov     edi, ebp
     mov     esi, esi
+    mov     rdx, [rip + boot_begin]
     xor     ebp, ebp
     call    turnstile_primary
     ud2
@@ -248,6 +253,11 @@ secondary32:
 secondary_in_long_mode:
     ljmp    0x18, offset secondary64
     .code64
+
+    .section .data.early, "aw", @progbits
+    .balign 8
+boot_begin:
+    .quad   0
 
     .section .bss.early, "aw", @nobits
     .balign 4096
