@@ -30,6 +30,8 @@ struct Total {
     guest: u64,
     outside: u64,
     visits: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    boot: u64,
 }
 
 #[derive(Serialize)]
@@ -66,9 +68,10 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Writes the reading of a run in which visits were counted, by one meter or one for each CPU.
-pub fn visits(target: &str, code: &Code, meters: &[&Meter]) -> String {
-    let mut total = Total::default();
+/// Writes the reading of a run in which visits were counted, by one meter or one for each CPU, behind a boot of so many
+/// instructions.
+pub fn visits(target: &str, code: &Code, meters: &[&Meter], boot: u64) -> String {
+    let mut total = Total { boot, ..Total::default() };
     let mut parts = Vec::new();
     let mut first_cpu = 0;
     for meter in meters {
@@ -209,7 +212,7 @@ mod tests {
     fn a_reading_is_json() {
         let mut code = Code::new(Isa::Arm64);
         let meters = [visit(&mut code, 0x8000_0000), visit(&mut code, 0x8000_1000)];
-        let text = visits("aarch64", &code, &meters.each_ref());
+        let text = visits("aarch64", &code, &meters.each_ref(), 0);
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["total"], serde_json::json!({"guest": 2, "outside": 4, "visits": 2}));
         assert_eq!(json["notes"], serde_json::json!([]));
@@ -232,8 +235,9 @@ mod tests {
     fn what_is_missing_is_said() {
         let code = Code::new(Isa::Arm64);
         let nothing = Meter::new(Isa::Arm64, false, Details::default());
-        assert!(visits("aarch64", &code, &[&nothing]).contains("no guest was seen"));
-        assert!(visits("aarch64", &code, &[]).contains("no guest was seen"));
+        assert!(visits("aarch64", &code, &[&nothing], 0).contains("no guest was seen"));
+        assert!(visits("aarch64", &code, &[], 0).contains("no guest was seen"));
+        assert!(visits("aarch64", &code, &[], 5).contains("\"boot\":5"));
         let json: serde_json::Value = serde_json::from_str(&total("aarch64", 7)).unwrap();
         assert_eq!(json["total"], serde_json::json!({"guest": 0, "outside": 7, "visits": 0}));
     }

@@ -59,6 +59,9 @@ static THREAD: OnceLock<ThreadId> = OnceLock::new();
 static PARALLEL: AtomicBool = AtomicBool::new(false);
 /// With `total=on`: all instructions.
 static TOTAL: AtomicU64 = AtomicU64::new(0);
+/// With `boot=`: the instructions from there to the first guest, and whether that place was reached.
+static BOOT: AtomicU64 = AtomicU64::new(0);
+static BEGUN: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The CPU that this thread runs, if each has its own.
@@ -112,9 +115,39 @@ extern "C" fn translated_unarmed(id: u64, block: *mut ffi::Block) {
     };
     // On x86 the first VMRUN tells that there will be a guest: QEMU forgets the translations before it executes it.
     let seen = if isa == Isa::X86 { ends_in_vmrun(block) } else { side(setting, isa, block).guest };
+    if let Some(begin) = setting.options.boot {
+        count_boot(block, begin, seen && isa == Isa::X86);
+    }
     if seen && !ARMING.swap(true, Ordering::Relaxed) {
         // SAFETY: `id` is ours.
         unsafe { ffi::qemu_plugin_reset(id, armed) };
+    }
+}
+
+/// Counts what is executed of a block before there is a guest. On x86 the last one is known when it is translated, which is too late
+/// for a callback.
+fn count_boot(block: *mut ffi::Block, begin: u64, is_last: bool) {
+    // SAFETY: `block` is the block being translated. The pointer passed on is a number, never followed.
+    unsafe {
+        let count = ffi::qemu_plugin_tb_n_insns(block);
+        if is_last && BEGUN.load(Ordering::Relaxed) {
+            BOOT.fetch_add(count as u64, Ordering::Relaxed);
+            return;
+        }
+        let first = ffi::qemu_plugin_tb_vaddr(block) == begin;
+        let callback = if first { executed_first } else { executed_in_boot };
+        ffi::qemu_plugin_register_vcpu_tb_exec_cb(block, callback, ffi::NO_REGISTERS, count as *mut c_void);
+    }
+}
+
+extern "C" fn executed_first(cpu: c_uint, count: *mut c_void) {
+    BEGUN.store(true, Ordering::Relaxed);
+    executed_in_boot(cpu, count);
+}
+
+extern "C" fn executed_in_boot(_cpu: c_uint, count: *mut c_void) {
+    if BEGUN.load(Ordering::Relaxed) {
+        BOOT.fetch_add(count as u64, Ordering::Relaxed);
     }
 }
 
@@ -281,7 +314,7 @@ extern "C" fn finished(_id: u64, _data: *mut c_void) {
         // SAFETY: `DONE` keeps everybody else out.
         let meters: Vec<&Meter> = slots.iter().map(|slot| unsafe { &(*slot.0.get()).0 }).collect();
         let code = setting.code.lock().unwrap_or_else(PoisonError::into_inner);
-        output::visits(&setting.target, &code, &meters)
+        output::visits(&setting.target, &code, &meters, BOOT.load(Ordering::Relaxed))
     };
     if let Err(error) = std::fs::write(&setting.options.out, text) {
         eprintln!("turnstile-meter: {}: {error}", setting.options.out);

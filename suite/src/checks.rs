@@ -78,11 +78,12 @@ const fn own(isa: Isa) -> &'static [Entry] {
     }
 }
 
-const ARM64: [Entry; 12] = [
+const ARM64: [Entry; 14] = [
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image::hot_path)),
     ("images/registers", |layout, _, isa| of_image(layout, isa, preserved::check)),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded::check)),
     ("images/ablation", |layout, _, _| ablation::only_there(layout).into()),
+    ("boot/flat", |layout, qemu, isa| weight::boots(layout, &qemu.path, isa).into()),
     ("meter", |layout, qemu, _| metering::agree(layout, qemu).into()),
     ("meter/slowdown", |layout, qemu, _| metering::slowdown(layout, qemu).into()),
     ("bench/repeatable", |layout, qemu, _| benching::repeatable(layout, qemu).into()),
@@ -100,7 +101,8 @@ const ARM64: [Entry; 12] = [
     WORK,
 ];
 
-const X86_64: [Entry; 10] = [
+const X86_64: [Entry; 12] = [
+    ("boot/flat", |layout, qemu, isa| weight::boots(layout, &qemu.path, isa).into()),
     ("eoi/load", |layout, qemu, _| eoi::check(layout, qemu).into()),
     ("eoi/linux", |layout, qemu, _| eoi::check_linux(layout, qemu).into()),
     ("linux/weight", |layout, qemu, _| weight::outside(layout, &qemu.path).into()),
@@ -114,7 +116,8 @@ const X86_64: [Entry; 10] = [
     WORK,
 ];
 
-const POWER64: [Entry; 6] = [
+const POWER64: [Entry; 8] = [
+    ("boot/flat", |layout, qemu, isa| weight::boots(layout, &qemu.path, isa).into()),
     ("bench/mitigations", |layout, qemu, _| mitigations_power::prices(layout, qemu).into()),
     ("mitigations/firmware", |layout, qemu, _| features_power::firmware(layout, qemu).into()),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded_power::check)),

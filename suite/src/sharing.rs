@@ -27,6 +27,7 @@ pub fn scenarios() -> Vec<Scenario> {
     // Not what a PC's clocks do in real time: edges of the 8254 that come while others run are one.
     let timeless = "test=apic,modes,emulation,state,debug,cpus,kvm,pveoi,memory,msr,cpuid";
     scenarios.extend([two_selftests(""), two_selftests(timeless).on_pc()]);
+    scenarios.extend([beacon_beside_touches(Isa::Arm64), beacon_beside_touches(Isa::X86_64)]);
     scenarios.extend([beacon_beside_writes(), hostile(), hostile_pc(), restart_pc(), flushes_pc()]);
     scenarios.extend([crash_restart("reset2"), triple_fault_restart()]);
     scenarios.extend([silent(Isa::Arm64), silent(Isa::X86_64)]);
@@ -96,6 +97,24 @@ fn beacon_beside_writes() -> Scenario {
     scenario.counted().limit(300).judge(|record| match record.stops.first() {
         Some((0, _)) => found_nothing(record),
         _ => Err("the writes went on behind the beacons".to_owned()),
+    })
+}
+
+/// The timer of a real-time vCPU wakes it on time beside one that does nothing but touch memory, which is cleared at each touch: sooner than
+/// a whole block is cleared, where that takes longer than its limit.
+pub(super) fn beacon_beside_touches(isa: Isa) -> Scenario {
+    let program = if isa == Isa::Arm64 { "first-touch" } else { "measure" };
+    let more = "mapping = \"on-demand\"\n\
+                cmdline = \"row=first-touch order=2097152 iterations=512 warm-up=2\"";
+    let options = "realtime = 1\ncmdline = \"after=3000 count=8 period=700 limit=60\"";
+    let config = shared("touch", program, "1088MiB", "[0]", more)
+        + &shared("beacon", "beacon", "16MiB", "[0]", options);
+    let steps = vec![Step::Expect(1, "@done beacons="), Step::Expect(0, "@bench row=first-touch")];
+    let scenario = Scenario::at(isa, "sharing/beacon-touches", config, steps);
+    scenario.counted().ending(Ending::Poweroff).judge(|record| match record.stops.first() {
+        Some((1, _)) if record.console(1).contains(" errors=0") => Ok(()),
+        Some((1, _)) => Err("a timer was late".to_owned()),
+        _ => Err("the touches ended before the beacons".to_owned()),
     })
 }
 

@@ -22,7 +22,7 @@ mod x86;
 pub use arm64::{
     MAIR_EL2, Memory, Permission, Stage1Attributes, Stage1El2, Stage1Regime, Stage2, Stage2Attributes,
 };
-pub use demand::{BLOCK, Blocks, Slot};
+pub use demand::{BLOCK, Blocks, Progress, Slot, whole_blocks};
 pub use format::{Entry, Format, Level, MAX_LEVELS, PhysAddr, Tables};
 pub use frames::{FrameAllocator, FrameError, FrameRange};
 pub use power::{Partition, PartitionAttributes};

@@ -13,7 +13,7 @@ use toml_edit::{DocumentMut, InlineTable, Item, Table, value};
 
 use super::document::{Document, Figure, Footprint, Trace};
 use super::platform::Platform;
-use super::rows;
+use super::rows::{self, Row};
 use super::table::{count, is_hardware};
 use super::trace;
 use crate::failure::{Context, Failure, Result};
@@ -252,9 +252,10 @@ pub fn update(
     let changes = budgets.update(own(document, platform), allow_raise)?;
     budgets.save()?;
     let here = document.rows.iter().any(|figure| figure.subject == OWN && figure.platform == platform.name);
-    // A sender does the same in a larger VM.
+    // A sender does the same in a larger VM, and a first touch clears line after line.
     let small = |trace: &&Trace| {
-        rows::of(platform.isa()).iter().any(|row| row.name == trace.row && row.vcpus <= TRACED)
+        let is_small = |row: &Row| row.vcpus <= TRACED && !row.touches;
+        rows::of(platform.isa()).iter().any(|row| row.name == trace.row && is_small(row))
     };
     for trace in document.traces.iter().filter(|trace| here && trace.subject == OWN).filter(small) {
         trace::record(layout, section, trace)?;

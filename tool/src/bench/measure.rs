@@ -35,8 +35,10 @@ pub struct Kind<'r> {
 
 /// The figure of a row on a subject.
 pub fn figure(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcome) -> Result<Figure> {
-    if row.counted == Counted::InAll {
-        return in_all(subject, row, platform, outcome);
+    match row.counted {
+        Counted::InAll => return in_all(subject, row, platform, outcome),
+        Counted::Boot => return boot(subject, row, platform, outcome),
+        _ => {}
     }
     let kinds = kinds(&outcome.reading, outcome.report.iterations, row.counted)?;
     let parts = parts(&kinds);
@@ -77,6 +79,14 @@ fn in_all(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcome) -
         iterations: Some(report.iterations),
         ..blank(subject, row, platform)
     })
+}
+
+/// The figure of a boot: all instructions of all CPUs before the first one of the guest.
+fn boot(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcome) -> Result<Figure> {
+    match outcome.reading.total.boot {
+        0 => Err(Failure::failed("the meter has not seen the hypervisor's first instruction")),
+        count => Ok(Figure { instructions: Some(count as f64), ..blank(subject, row, platform) }),
+    }
 }
 
 /// The visits that make the figure of a row.
@@ -349,6 +359,16 @@ mod tests {
             figure.parts.iter().map(|part| (part.cpu, part.cpus, part.instructions)).collect();
         assert_eq!(parts, [(0, 1, 300), (1, 3, 211)]);
         assert_eq!(figure.parts[1].distribution, [(211, 49190), (316, 10)]);
+    }
+
+    #[test]
+    fn a_boot_is_what_runs_before_the_guest() {
+        let row = ROWS.iter().find(|row| row.name == "boot").unwrap();
+        let mut outcome = outcome(vec![group(0, "hvc64", 8, 16640, 48)], 48);
+        let of = |outcome: &Outcome| figure(Subject::Turnstile, row, Platform::usual(), outcome);
+        assert!(of(&outcome).unwrap_err().full().contains("has not seen"));
+        outcome.reading.total.boot = 3_700_000;
+        assert_eq!(of(&outcome).unwrap().instructions, Some(3_700_000.0));
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl Selection {
             // What has no visit has nothing to be traced.
             trace: platform == self.variant.platform
                 && (self.trace || row.name == SHOWN)
-                && row.counted != Counted::InAll,
+                && !matches!(row.counted, Counted::InAll | Counted::Boot),
             footprint: self.footprint,
         };
         all.filter(|(subject, platform, row)| subject.has(row) && row.is_on(platform)).map(job).collect()

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, presets};
 
 use super::document::{Document, Figure, SubjectInfo};
+use super::rows;
 use super::subjects::Subject;
 
 /// Terminals narrower than this do without the column that says what an operation is.
@@ -96,7 +97,7 @@ pub fn table(document: &Document, width: Option<u16>) -> Table {
         cells.extend(wide.then(|| Cell::new(what)));
         let own = document.figure(Subject::Turnstile.name(), row).and_then(|figure| figure.instructions);
         cells.extend(document.subjects.iter().map(|info| {
-            let own = own.filter(|_| info.subject != Subject::Turnstile.name());
+            let own = own.filter(|_| info.subject != Subject::Turnstile.name() && rows::is_alike(row));
             right(&cell(document.figure(&info.subject, row), own))
         }));
         table.add_row(cells);

@@ -99,6 +99,9 @@ pub struct Run {
     /// Count and time the exits of all VMs, for `turnstile top` in another terminal
     #[arg(long, conflicts_with = "plain")]
     pub statistics: bool,
+    /// Let the hypervisor say what its start takes, by phases, and that of each VM
+    #[arg(long)]
+    pub boot_times: bool,
     /// Wait for a debugger on this port of localhost before the first instruction
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "1234")]
     pub gdb: Option<u16>,
@@ -304,6 +307,9 @@ pub struct Build {
     /// Use this hypervisor image instead of building one
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
+    /// Let the hypervisor say what its start takes, by phases, and that of each VM
+    #[arg(long)]
+    pub boot_times: bool,
 }
 
 /// `doctor`

@@ -35,7 +35,7 @@ pub fn meter(layout: &Layout, options: &cli::Meter) -> Result<()> {
     let library = setup::images::meter(layout)?;
     let out = layout.bundles().join("meter.json");
     let cli::Meter { guest, trace, footprint, .. } = options;
-    let plugin = Options { guest: guest.clone(), trace: *trace, footprint: *footprint, total: false };
+    let plugin = Options { guest: guest.clone(), trace: *trace, footprint: *footprint, ..Options::default() };
     let mut qemu = Command::new(&found);
     qemu.args(arguments).arg("-plugin").arg(plugin.argument(&library, &out));
     if options.json {

@@ -37,6 +37,9 @@ pub struct Total {
     pub outside: u64,
     /// Visits outside it.
     pub visits: u64,
+    /// Instructions of the hypervisor's boot, to the first one of a guest, if they were asked for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub boot: u64,
 }
 
 /// All visits that one CPU made for one reason from one instruction of the guest.

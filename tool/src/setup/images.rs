@@ -14,6 +14,7 @@ use super::rust::{self, Target};
 use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
+use crate::meter::symbols::Symbols;
 use crate::ui;
 
 const PROFILE: &str = "image";
@@ -76,7 +77,7 @@ pub fn work(layout: &Layout, isa: Isa) -> Result<PathBuf> {
     let (program, target) = (layout.work(isa), isa.target());
     once(&program.to_string_lossy(), || {
         let what = format!("building the program for Linux guests on {isa}");
-        build(layout, WORK_PACKAGE, &Target::bare(isa), &[], &what)?;
+        build(layout, WORK_PACKAGE, &Target::bare(isa), &[], &[], &what)?;
         reduce(layout, &built(layout, target, WORK), &program, &["--strip-all"])
     })?;
     Ok(program)
@@ -113,6 +114,21 @@ pub fn program(layout: &Layout, isa: Isa) -> PathBuf {
 /// The program of [`hypervisor_with`] with its symbols.
 pub fn program_with(layout: &Layout, isa: Isa, features: &[&str]) -> PathBuf {
     folder_for(layout, features).join(isa.target()).join(PROFILE).join(HYPERVISOR)
+}
+
+/// Where the first instruction of [`hypervisor_with`] runs on QEMU's own boards.
+pub fn entry(layout: &Layout, isa: Isa, features: &[&str]) -> Result<u64> {
+    match isa {
+        // The image's alignment above the beginning of RAM.
+        Isa::Arm64 => Ok(0x4020_0000),
+        // Where skiboot puts a payload, and the image's head in its file.
+        Isa::Power64 => Ok(0x2001_0000),
+        Isa::X86_64 => {
+            let symbols = Symbols::from_elf(&program_with(layout, isa, features))?;
+            let entry = symbols.address("turnstile_pvh_entry");
+            entry.ok_or_else(|| Failure::failed("the hypervisor's image has no entry for PVH"))
+        }
+    }
 }
 
 /// Where cargo works on what has these features.

@@ -2,6 +2,8 @@
 //! Stage 2 faults: accesses to emulated devices, whose syndrome describes the instruction (Arm ARM D24.2.41, "ISS encoding for an
 //! exception from a Data Abort"), first touches of memory that is mapped on demand, and flash.
 
+use turnstile_arch_common::demand::Touch;
+use turnstile_exitstat::Event;
 use turnstile_vgic::Outcome;
 
 use super::decode::{Decoded, FAULT, FAULT_TRANSLATION, ISV, S1PTW, SAS, SAS_WORD, SSE, WNR, fault_address};
@@ -152,9 +154,18 @@ pub(super) fn data_abort<G: Gic>(
     inject::external_abort(Abort { fetch: false, write, walk }, far);
 }
 
-/// Maps the memory whose first touch this is; false if it is none. Walks of the guest's own tables touch memory, too.
+/// Clears and maps the memory whose first touch this is; false if it is none. Walks of the guest's own tables touch memory, too.
 fn touch(vcpu: &Vcpu, iss: u32) -> bool {
-    iss & FAULT == FAULT_TRANSLATION && vcpu.vm.demand.touch(fault_address())
+    if iss & FAULT != FAULT_TRANSLATION {
+        return false;
+    }
+    let touched = vcpu.vm.demand.touch(fault_address());
+    if touched == Touch::Mapped
+        && let Some(page) = vcpu.statistics
+    {
+        page.count(Event::FirstTouch);
+    }
+    touched != Touch::Foreign
 }
 
 /// An instruction fetch from memory that is not mapped yet, or from outside the guest's memory.

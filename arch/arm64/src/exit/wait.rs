@@ -16,6 +16,7 @@ use crate::irq::{
     Acknowledged, CpuInterface, Gic, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic_of, use_vectors,
     vectors_of,
 };
+use crate::memory::window::Window;
 use crate::sched;
 use crate::time;
 use crate::vcpu::frame::Frame;
@@ -127,6 +128,8 @@ pub(super) fn wait_for_start<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, mon
         }
         if vcpu.index == 0 {
             monitor.waiting(vcpu.vm);
+        } else if vcpu.thread.is_none() {
+            vcpu.vm.crew.help::<Window>();
         }
         if matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
             && let Some(start) = vcpu.vm.psci.take_start(vcpu.index)

@@ -90,6 +90,10 @@ impl turnstile_arch_common::vm::Vcpu for Vcpu {
         self.post(reasons);
     }
 
+    fn is_pinned(&self) -> bool {
+        self.thread.is_none()
+    }
+
     fn statistics(&self) -> Option<&'static Page> {
         self.statistics
     }

@@ -123,7 +123,7 @@ unsafe fn install(place: Place, number: usize, offset: u64) {
             let to = turnstile_guards[number] + offset;
             (at as *mut u32).write_volatile(branch(at, to));
         }
-        crate::cpu::synchronize_code(at, 4);
+        crate::cpu::synchronize_code();
     }
 }
 

@@ -143,24 +143,15 @@ pub fn halt() -> ! {
     }
 }
 
-/// Makes what was stored in `size` bytes at `start` visible to instruction fetches of all CPUs (Book II, 4.3).
-pub fn synchronize_code(start: u64, size: u64) {
+/// Makes what was stored before visible to instruction fetches of all CPUs (Book II, 4.3). The instruction caches of POWER9 and
+/// POWER10 take note of stores by themselves; one ICBI, of any line, makes CPUs drop what they have fetched ahead.
+pub fn synchronize_code() {
+    sync();
     #[cfg(target_os = "none")]
-    {
-        const LINE: u64 = 128;
-        let first = start & !(LINE - 1);
-        for line in (first..start + size).step_by(LINE as usize) {
-            // SAFETY: writes a cached line to memory; memory is not changed.
-            unsafe { core::arch::asm!("dcbst 0, {}", in(reg) line, options(nostack, preserves_flags)) };
-        }
-        sync();
-        for line in (first..start + size).step_by(LINE as usize) {
-            // SAFETY: forgets a cached line of code.
-            unsafe { core::arch::asm!("icbi 0, {}", in(reg) line, options(nostack, preserves_flags)) };
-        }
-        sync();
+    // SAFETY: forgets what was fetched; memory is not changed.
+    unsafe {
+        core::arch::asm!("icbi 0, {}", in(reg) 0u64, options(nostack, preserves_flags));
     }
-    #[cfg(not(target_os = "none"))]
-    let _ = (start, size);
+    sync();
     isync();
 }

@@ -9,6 +9,7 @@ use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Phase;
 
 use super::inject;
+use crate::memory::user::Block;
 use crate::sched;
 use crate::time;
 use crate::vcpu::frame::Frame;
@@ -180,6 +181,8 @@ pub(super) fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &d
         }
         if vcpu.index == 0 {
             monitor.waiting(vcpu.vm);
+        } else if vcpu.thread.is_none() {
+            vcpu.vm.crew.help::<Block>();
         }
         if matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
             && let Some(start) = vcpu.vm.processors.take_start(vcpu.index)

@@ -282,7 +282,7 @@ mod tests {
         let vcpus = cores(2, 2);
         execute(vcpus[0], MSGSNDP, 5 << 27 | 1);
         vcpus[1].post(Reasons::UNHALT);
-        vcpus[0].vm.prepare(0, GuestRam::default(), None, BootState::default());
+        vcpus[0].vm.prepare(0, GuestRam::default(), BootState::default());
         assert!(!vcpus[1].interrupts.is_rung() && !vcpus[1].attention.is_pending());
     }
 }

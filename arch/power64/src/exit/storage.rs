@@ -2,6 +2,8 @@
 //! What the partition's tables have nothing for (Power ISA 3.0B Book III, 6.5.18 and 6.5.19): devices, memory that is mapped
 //! when it is first used, and addresses at which there is nothing.
 
+use turnstile_arch_common::demand::Touch;
+use turnstile_exitstat::Event;
 use turnstile_vm::lifecycle::Stop;
 
 use super::crash::Crash;
@@ -37,16 +39,24 @@ const FETCH_NO_ENTRY: u64 = 1 << 30;
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 pub(super) extern "C" fn light_data(frame: &mut Frame, _: u32) -> u32 {
     let why = HDSISR.read();
-    let touched = why & status::NO_ENTRY != 0 && resident(frame).vm.touch(ASDR.read() & REAL);
-    if touched { done(frame) } else { Code::FULL }
+    if why & status::NO_ENTRY != 0 && touch(frame) { done(frame) } else { Code::FULL }
 }
 
 /// The same of an instruction fetch.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 #[inline(never)] // As above.
 pub(super) fn light_instruction(frame: &Frame) -> u32 {
-    let touched = HSRR1.read() & FETCH_NO_ENTRY != 0 && resident(frame).vm.touch(ASDR.read() & REAL);
-    if touched { done(frame) } else { Code::FULL }
+    if HSRR1.read() & FETCH_NO_ENTRY != 0 && touch(frame) { done(frame) } else { Code::FULL }
+}
+
+/// Clears and maps the block of memory that the guest has touched first; false if it is none that is mapped on demand.
+#[inline(always)] // Two callers, which are the exits for it.
+fn touch(frame: &Frame) -> bool {
+    let touched = resident(frame).vm.life().ram.touch(ASDR.read() & REAL);
+    if touched == Touch::Mapped {
+        frame.timing.count(Event::FirstTouch);
+    }
+    touched != Touch::Foreign
 }
 
 /// A data access.

@@ -132,7 +132,7 @@ const PAGE: u64 = 4096;
 fn begin(vm: &Vm) {
     let ram = Box::leak(vec![0u64; PAGE as usize / 2].into_boxed_slice());
     let memory = GuestRam::new(ram.as_ptr() as u64, 4 * PAGE);
-    vm.prepare(0, memory, None, BootState { pc: 0x100, r3: 0, little_endian: true });
+    vm.prepare(0, memory, BootState { pc: 0x100, r3: 0, little_endian: true });
     vm.lifecycle.start();
     assert!(vm.processors.take_start(0).is_some());
 }
@@ -158,7 +158,7 @@ fn a_process_table_is_registered_by_one_store() {
     assert!(fakes::take_log().contains(&Access::Write("TLBIE_LPID", vcpu.vm.lpid().into())));
     // Whoever has a life of its own has tables of its own in it.
     let other = crate::vcpu::facility::tests::vm(10, Presentation::Xics)[0].vm;
-    other.prepare(TABLES, GuestRam::default(), None, BootState::default());
+    other.prepare(TABLES, GuestRam::default(), BootState::default());
     assert_eq!(partition::get(other.lpid()), [TABLES, 1 << 63]);
     other.end();
     assert_eq!(partition::get(other.lpid()), [0, 0]);

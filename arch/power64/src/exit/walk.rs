@@ -92,14 +92,14 @@ fn translate(ram: &GuestRam, context: &Context, address: u64) -> Option<u64> {
 /// Reads an entry of a table, which is big-endian.
 fn read64(ram: &GuestRam, address: u64) -> Option<u64> {
     // Tables are aligned, and so is RAM: what begins in it is in it.
-    let host = ram.place(address)?;
+    let host = ram.host_word(address)?;
     // SAFETY: RAM of the VM, whose vCPU is in an exit; aligned, because tables are. Volatile: others may write.
     Some(u64::from_be(unsafe { core::ptr::read_volatile((host & !7) as *const u64) }))
 }
 
 /// Reads a word in little-endian order.
 fn read32(ram: &GuestRam, address: u64) -> Option<u32> {
-    let host = ram.place(address & !3)?;
+    let host = ram.host_word(address & !3)?;
     // SAFETY: as above.
     Some(u32::from_le(unsafe { core::ptr::read_volatile(host as *const u32) }))
 }

@@ -9,6 +9,7 @@ use turnstile_vm::startup::Start;
 
 use crate::cpu::svm::Vmcb;
 use crate::irq::interrupts::{self, Arrived};
+use crate::memory::user::Block;
 use crate::state::owned::Owned;
 use crate::time;
 use crate::vcpu::frame::Frame;
@@ -154,6 +155,8 @@ pub(super) fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &d
         }
         if vcpu.index == 0 {
             monitor.waiting(vcpu.vm);
+        } else if vcpu.thread.is_none() {
+            vcpu.vm.crew.help::<Block>();
         }
         if matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
             && let Some(start) = vcpu.vm.startup.take_start(vcpu.index)

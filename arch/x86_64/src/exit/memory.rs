@@ -6,9 +6,8 @@
 //! instruction's own operand if the fault is in the last step of the translation, it is no fetch, and no event was being
 //! delivered: all else has no operand.
 
-use turnstile_arch_common::demand::{block, map_block};
+use turnstile_arch_common::demand::Touch;
 use turnstile_exitstat::{Event, Reason};
-use turnstile_paging::{BLOCK, NestedAttributes};
 use turnstile_vm::lifecycle::Stop;
 use turnstile_x86insn::execute::{self, Machine, Progress};
 use turnstile_x86insn::operation::{Kind, Operation, Source};
@@ -20,6 +19,7 @@ use super::keep::keep;
 use super::tier::{Code, control, done, executed_to};
 use crate::cpu::svm::event::{self, Exception};
 use crate::cpu::svm::{Vmcb, code};
+use crate::irq::lapic;
 use crate::vcpu::frame::{Frame, resident};
 use crate::vcpu::next::{Next, skip_to};
 use crate::vcpu::statistics;
@@ -156,19 +156,18 @@ const fn load_ones(old: u64, value: u64, size: u8) -> u64 {
     }
 }
 
-/// Maps the block of memory that the guest has touched first; false if it is none that is mapped on demand. The guest does
-/// again what it did.
+/// Clears and maps the block of memory that the guest has touched first, or some of it if an interrupt comes meanwhile; false if it
+/// is none that is mapped on demand. The guest does again what it did.
 #[inline(always)] // Two callers, one of them light.
 fn touch(vcpu: &Vcpu, info: u64, address: u64) -> bool {
-    let life = vcpu.vm.life();
-    let Some(blocks) = &life.blocks else { return false };
     if info & info::PRESENT != 0 {
         return false;
     }
-    let Some(host) = life.ram.host(block(address), BLOCK) else { return false };
-    // SAFETY: the tables of a VM that runs, which nothing else changes meanwhile; the hypervisor maps its arena one to one.
-    // The block is RAM of the VM. No barrier: the walker of this CPU sees its stores.
-    unsafe { map_block(blocks, address, host, NestedAttributes::RAM) }
+    let touched = vcpu.vm.life().ram.touch(address, lapic::is_pending);
+    if touched == Touch::Mapped {
+        statistics::add(vcpu, Event::FirstTouch);
+    }
+    touched != Touch::Foreign
 }
 
 /// All others.
@@ -255,7 +254,7 @@ impl Machine for Instruction<'_> {
 
     fn write(&mut self, size: u8, value: u64) {
         // What faults though it is RAM is read-only: writes are lost, as those to a ROM are.
-        if self.access.vcpu.vm.life().ram.host(self.address, size.into()).is_none() {
+        if self.access.vcpu.vm.life().ram.place(self.address, size.into()).is_none() {
             bus::write(self.access.vcpu, self.access.vmcb, self.address, size, value);
         }
     }

@@ -191,7 +191,7 @@ fn write_emulated(
         Emulated::Efer => return write_efer(vmcb, vcpu, value),
         Emulated::ApicBase => {
             let ram = &vcpu.vm.life().ram;
-            let is_free = |page| page < 1 << crate::cpu::svm::physical_bits() && ram.host(page, 1).is_none();
+            let is_free = |page| page < 1 << crate::cpu::svm::physical_bits() && ram.place(page, 1).is_none();
             return with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.set_base(cx, value, is_free));
         }
         Emulated::TscDeadline => {

@@ -63,7 +63,12 @@ fn machine_of(piece: Piece, blocks: Option<Blocks<Nested>>, kvm: u32) -> (&'stat
     })));
     let vcpu: &'static Vcpu = Box::leak(Box::new(Vcpu::new(vm, 0, cpu::this(), None)));
     vm.set_vcpus(vec![vcpu]);
-    vm.prepare(0, GuestRam::new([piece].into_iter()), blocks, BootState::default());
+    let ram = GuestRam::new([piece].into_iter());
+    let ram = match blocks {
+        Some(blocks) => ram.on_demand(blocks),
+        None => ram,
+    };
+    vm.prepare(0, ram, BootState::default());
     vm.lifecycle.start();
     let mut vmcb = Vmcb::new();
     vmcb.set_efer(crate::cpu::regs::efer::LMA);

@@ -7,6 +7,8 @@
 //!
 //! A guest may change the memory at the same time: every access is one that the compiler neither repeats nor splits.
 
+use turnstile_arch_common::demand::Clear;
+
 /// STAC, noted in the list of places for [`patch`].
 #[cfg(target_os = "none")]
 macro_rules! open {
@@ -244,7 +246,7 @@ unsafe fn copy(target: u64, source: u64, length: usize) {
     }
 }
 
-/// Clears memory of a guest that does not run.
+/// Clears memory of a guest that does not run, or that it has not touched.
 ///
 /// # Safety
 /// As for [`read_u64`], for `size` bytes.
@@ -264,4 +266,25 @@ pub unsafe fn clear(host: u64, size: u64) {
     unsafe {
         core::ptr::write_bytes(host as *mut u8, 0, size as usize);
     }
+}
+
+/// A block of guest memory that is cleared at its first touch.
+pub struct Block(u64);
+
+impl Clear for Block {
+    #[inline(always)] // Nothing: all of it is mapped.
+    unsafe fn open(host: u64) -> Self {
+        Self(host)
+    }
+
+    #[inline(always)] // One caller.
+    fn clear(&mut self, offset: u64, size: u64) {
+        // SAFETY: memory of guests, by the contract of `open`, and nobody else's meanwhile.
+        unsafe { clear(self.0 + offset, size) };
+    }
+
+    /// Nothing: stores become visible in order, and caches are coherent, also with what is fetched and what a guest reads past them
+    /// (APM vol. 2, 7.1 and 7.6.1).
+    #[inline(always)]
+    fn close(self) {}
 }

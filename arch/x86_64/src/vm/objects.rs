@@ -10,7 +10,6 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use turnstile_arch_common::vm::ForLife;
 use turnstile_exitstat::Page;
-use turnstile_paging::{Blocks, Nested};
 use turnstile_vapic::Mailbox;
 use turnstile_vm::attention::Attention;
 use turnstile_vm::lifecycle::{OnCrash, Phase};
@@ -61,8 +60,6 @@ pub struct Life {
     pub boot: BootState,
     /// Where its RAM is.
     pub ram: GuestRam,
-    /// What maps it on demand, if it is not mapped from the start.
-    pub blocks: Option<Blocks<Nested>>,
 }
 
 /// What a VM is made from.
@@ -112,15 +109,15 @@ impl Vm {
         Processor { id: index as u32, count, x2apic: self.x2apic, kvm: self.kvm, speculation }
     }
 
-    /// Prepares the VM's next life: the root of its nested page tables, its RAM and what maps it on demand, and what its first
-    /// vCPU begins with. Nothing if the VM runs.
-    pub fn prepare(&self, nested_root: u64, ram: GuestRam, blocks: Option<Blocks<Nested>>, boot: BootState) {
+    /// Prepares the VM's next life: the root of its nested page tables, its RAM, and what its first vCPU begins with. Nothing if the
+    /// VM runs.
+    pub fn prepare(&self, nested_root: u64, ram: GuestRam, boot: BootState) {
         if matches!(self.lifecycle.phase(), Phase::Running | Phase::Stopping(_)) {
             return;
         }
         let tsc_offset = time::ticks().wrapping_neg();
         // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
-        unsafe { self.life.begin(Life { nested_root, tsc_offset, boot, ram, blocks }) };
+        unsafe { self.life.begin(Life { nested_root, tsc_offset, boot, ram }) };
         self.board.reset();
         self.startup.reset();
     }

@@ -14,6 +14,7 @@ use turnstile_machine::pseries::boot::{self, BootError, Partition};
 use super::shared;
 use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::{Host, NO_INPUT};
+use crate::arch::crew::Crew;
 use crate::arch::exit::crash::Crash;
 use crate::arch::irq::{self, Board, Presentation, Window};
 use crate::arch::memory::{self, GuestMemory};
@@ -124,16 +125,19 @@ impl Machine {
         Devices::new()
     }
 
-    /// Returns fresh memory with the VM's images in it, and what its first vCPU begins with.
+    /// Returns fresh memory with the VM's images in it, and what its first vCPU begins with. Says when the memory is
+    /// `cleared`, as far as it is before the start.
     ///
     /// # Errors
     /// When they do not fit; nothing is kept then.
-    pub fn furnish(&self) -> Result<(GuestMemory, BootState), Error> {
+    pub fn furnish(&self, vm: &Vm, cleared: impl FnOnce()) -> Result<(GuestMemory, BootState), Error> {
+        let crew: (&Crew, &dyn Fn()) = (&vm.crew, &|| vm.call_crew());
         let spec = &self.spec;
         let partition =
             Partition { threads: self.threads, interrupts: self.interrupts, timebase: time::frequency() };
         let plan = boot::plan(&shared::source(spec), &partition).map_err(Error::Boot)?;
-        let memory = GuestMemory::new(spec.memory, spec.mapping == Mapping::OnDemand)?;
+        let memory = GuestMemory::new(spec.memory, spec.mapping == Mapping::OnDemand, crew)?;
+        cleared();
         shared::filled(memory, |memory| {
             self.fill(memory, &plan)?;
             Ok(boot_state(&plan.start))
@@ -164,7 +168,7 @@ impl Machine {
 
     /// Makes the VM ready for a life in `memory` that begins with `start`. Only while no vCPU runs.
     pub fn prepare(&self, vm: &Vm, memory: &GuestMemory, start: BootState) {
-        vm.prepare(memory.tables(), *memory.ram(), memory.blocks(), start);
+        vm.prepare(memory.tables(), *memory.ram(), start);
     }
 }
 

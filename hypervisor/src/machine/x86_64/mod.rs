@@ -14,6 +14,7 @@ use turnstile_x86policy::features::kvm;
 use super::shared;
 use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::Host;
+use crate::arch::crew::Crew;
 use crate::arch::exit::crash::Crash;
 use crate::arch::memory::{self, GuestMemory};
 use crate::arch::state::start::{BootState, Mode};
@@ -119,14 +120,17 @@ impl Machine {
         Devices::new(self.spec.memory, self.spec.vcpus, self.triple_fault)
     }
 
-    /// Returns fresh memory with the VM's images in it, and what its first vCPU begins with.
+    /// Returns fresh memory with the VM's images in it, and what its first vCPU begins with. Says when the memory is
+    /// `cleared`, as far as it is before the start.
     ///
     /// # Errors
     /// When they do not fit; nothing is kept then.
-    pub fn furnish(&self) -> Result<(GuestMemory, BootState), Error> {
+    pub fn furnish(&self, vm: &Vm, cleared: impl FnOnce()) -> Result<(GuestMemory, BootState), Error> {
+        let crew: (&Crew, &dyn Fn()) = (&vm.crew, &|| vm.call_crew());
         let spec = &self.spec;
         let plan = boot::plan(&shared::source(spec)).map_err(Error::Boot)?;
-        let memory = GuestMemory::new(&pc::ram(spec.memory), spec.mapping == Mapping::OnDemand)?;
+        let memory = GuestMemory::new(&pc::ram(spec.memory), spec.mapping == Mapping::OnDemand, crew)?;
+        cleared();
         shared::filled(memory, |memory| {
             for load in &plan.loads {
                 memory.load(load.address, &load.bytes)?;
@@ -146,7 +150,7 @@ impl Machine {
 
     /// Makes the VM ready for a life in `memory` that begins with `start`. Only while no vCPU runs.
     pub fn prepare(&self, vm: &Vm, memory: &GuestMemory, start: BootState) {
-        vm.prepare(memory.tables(), memory.ram().clone(), memory.blocks(), start);
+        vm.prepare(memory.tables(), memory.ram().clone(), start);
     }
 }
 

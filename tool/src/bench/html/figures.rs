@@ -5,7 +5,7 @@ use super::number;
 use super::scale::{Logarithmic, Tick};
 use super::series::Series;
 use crate::bench::document::{Document, Figure};
-use crate::bench::routes;
+use crate::bench::{routes, rows};
 
 /// The row that the tiles at the top show, where it is there.
 const HEADLINE: &str = "null-hypercall";
@@ -54,6 +54,7 @@ impl<'d> Figures<'d> {
         let groups = document.row_names().into_iter().map(|(row, what)| {
             let reference = series.iter().find(|series| series.reference);
             let base = reference.and_then(|series| document.figure(&series.info.subject, row)?.instructions);
+            let base = base.filter(|_| rows::is_alike(row));
             let cells = series.iter().map(|series| {
                 let figure = document.figure(&series.info.subject, row);
                 let instructions = figure.and_then(|figure| figure.instructions);

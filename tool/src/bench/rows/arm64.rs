@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of arm64.
 
-use super::{Counted, Row, simple, sleeping, timed};
+use super::{BOOT, Counted, Row, simple, sleeping, timed};
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 30] = [
+pub const ROWS: [Row; 31] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
@@ -46,6 +46,7 @@ pub const ROWS: [Row; 30] = [
         ..sharing("vcpu-switch-fp", "the same, FP and keys in use")
     },
     Row { touches: true, ..simple("first-touch", "first write to a block of memory") },
+    BOOT,
 ];
 
 /// A row of the guest that measures the timer.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of PCs.
 
-use super::{Counted, Row, simple, sleeping, timed};
+use super::{BOOT, Counted, Row, simple, sleeping, timed};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 21] = [
+pub const ROWS: [Row; 22] = [
     pc("null-hypercall", "vmmcall of a number that is none", 1),
     pc("cpuid", "cpuid leaf 0", 1),
     pc("msr-write", "wrmsr KVM_POLL_CONTROL", 1),
@@ -32,6 +32,7 @@ pub const ROWS: [Row; 21] = [
         options: "facilities",
         ..sharing("vcpu-switch-fp", "the same, vector registers in use")
     },
+    Row { isa: Isa::X86_64, guest: "measure", ..BOOT },
 ];
 
 /// A row of the guest that measures on PCs.

@@ -116,6 +116,9 @@ impl Subject {
         if !self.is_of(row.isa) {
             return false;
         }
+        if row.counted == Counted::Boot {
+            return self == Subject::Turnstile;
+        }
         if row.touches && row.isa == Isa::Arm64 && self != Subject::Turnstile {
             // The memory of their guests is smaller than what the row takes.
             return false;

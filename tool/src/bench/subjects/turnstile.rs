@@ -5,7 +5,7 @@ use super::{Modules, Outcome, Run, mitigations};
 use crate::batch;
 use crate::bench::platform::Platform;
 use crate::bench::report::{Report, printable};
-use crate::bench::rows::Row;
+use crate::bench::rows::{Counted, Row};
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
 use crate::machine;
@@ -32,7 +32,11 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
         boot.append = format!("{} {words}", boot.append).trim_end().to_owned();
     }
     let out = run.folder.join("reading.json");
-    let options = Options { trace: run.trace, footprint: run.footprint, ..Options::default() };
+    let begin = match row.counted {
+        Counted::Boot => Some(images::entry(run.layout, row.isa, run.variant.features)?),
+        _ => None,
+    };
+    let options = Options { trace: run.trace, footprint: run.footprint, boot: begin, ..Options::default() };
     boot.extra = vec!["-plugin".into(), options.argument(&run.meter, &out)];
     let transcript = batch::run(&boot, &run.qemu.path, run.limit, |_| {})?;
     let console = transcript.consoles.first().map_or("", String::as_str);

@@ -54,7 +54,7 @@ impl Guest {
             vcpus: 1,
         })));
         let piece = Piece { guest: 0, size: SIZE as u64, host: ram as u64 };
-        vm.prepare(0, GuestRam::new([piece].into_iter()), None, BootState::default());
+        vm.prepare(0, GuestRam::new([piece].into_iter()), BootState::default());
         let mut vmcb = Vmcb::new();
         vmcb.set_tsc_offset(vm.life().tsc_offset);
         Self { ram, vcpu: Box::leak(Box::new(Vcpu::new(vm, 0, cpu::this(), None))), vmcb }
