@@ -14,41 +14,8 @@ use crate::deliver::FROM_8259;
 use crate::hardware::{Event, Hardware};
 use crate::mode::Mode;
 use crate::registers::FIRST_VECTOR;
+use crate::state::Frequent;
 use crate::{Lapic, VectorSet};
-
-/// One of the frequent states; the low byte is the vector that is offered or in service, zero if none is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Frequent {
-    now: u16,
-    /// What the state is, but for its vector, when there is one.
-    busy: u16,
-}
-
-impl Frequent {
-    /// Any other state.
-    pub(crate) const NO: Self = Self { now: 0, busy: 0 };
-    /// Set in all frequent states: the APIC accepts interrupts, and nothing of the 8259 gets through.
-    const IS: u16 = 1 << 8;
-    /// It is an x2APIC.
-    const X2APIC: u16 = 1 << 12;
-    /// The end of the vector that is there is a write of an x2APIC's EOI register.
-    const X2APIC_EOI: u16 = 1 << 9;
-    /// The same of an xAPIC's.
-    const XAPIC_EOI: u16 = 1 << 10;
-    /// The guest has a word for paravirtual EOIs.
-    const PV_EOI: u16 = 1 << 11;
-
-    /// The vector that is offered or in service; zero if none is.
-    #[inline(always)] // One load.
-    pub(crate) const fn vector(&self) -> u8 {
-        self.now as u8
-    }
-
-    #[inline(always)] // Two instructions.
-    const fn set(&mut self, vector: u8) {
-        self.now = self.busy | vector as u16;
-    }
-}
 
 impl Lapic {
     /// Says whether the word says what the state is.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One vCPU's local APIC: its state, and how it is reset.
 
-use crate::frequent::Frequent;
 use crate::hardware::{Bus, Hardware};
 use crate::mode::Mode;
 use crate::promise::PvEoi;
 use crate::registers::{LVT_MASKED, SPURIOUS_ENABLE, SPURIOUS_RESET, lvt};
 use crate::routes::Logical;
+use crate::state::Frequent;
 use crate::timer::Timer;
 use crate::{Context, VectorSet};
 
@@ -30,7 +30,7 @@ pub struct Lapic {
     pub(crate) serving: VectorSet,
     /// The TMR.
     pub(crate) level: VectorSet,
-    /// What was put into `V_IRQ`: zero, a vector, or [`FROM_8259`](crate::deliver::FROM_8259) with a vector.
+    /// What was put into `V_IRQ`: zero, a vector, or a mark of the 8259 with a vector.
     pub(crate) offered: u16,
     /// What the 8259 asserts on LINT0, and that gets through: zero, or the same with a vector.
     pub(crate) external: u16,

@@ -60,6 +60,7 @@ mod promise;
 mod pv_eoi;
 mod registers;
 mod routes;
+mod state;
 mod sync;
 mod timer;
 mod vectors;

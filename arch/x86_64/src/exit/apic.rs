@@ -4,7 +4,6 @@
 use turnstile_exitstat::Event;
 use turnstile_vapic::Fault;
 
-use super::msr::X2APIC_EOI;
 use super::tier::{done, executed};
 use crate::cpu::svm::Vmcb;
 use crate::cpu::svm::event::Exception;
@@ -14,6 +13,8 @@ use crate::vcpu::next::{Next, length, skip};
 use crate::vcpu::statistics;
 use crate::vm::Vcpu;
 
+/// The EOI register of an x2APIC.
+pub(super) const X2APIC_EOI: u32 = 0x80b;
 /// The EOI register in the page of an xAPIC.
 const EOI_OFFSET: u32 = 0xb0;
 

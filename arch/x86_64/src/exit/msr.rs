@@ -5,7 +5,7 @@ use turnstile_exitstat::Event;
 use turnstile_vapic::Fault;
 use turnstile_x86policy::msr::{Emulated, Policy, policy};
 
-use super::apic;
+use super::apic::{self, X2APIC_EOI};
 use super::keep::keep;
 use super::tier::{Code, control, executed};
 use crate::board::mitigation;
@@ -22,8 +22,6 @@ use crate::vm::Vcpu;
 
 /// Where x2APIC registers are: the MSRs 800h to 8FFh.
 const X2APIC: u32 = 0x800;
-/// The EOI register of an x2APIC.
-pub(super) const X2APIC_EOI: u32 = 0x80b;
 /// KVM's MSR by which a guest says whether the hypervisor may poll while it halts (bit 0).
 const KVM_POLL_CONTROL: u32 = 0x4b56_4d05;
 

@@ -63,9 +63,10 @@ impl Walks {
     #[inline(always)] // Part of the light exit of an access to a device.
     pub fn find(&self, linear: u64, root: Root) -> Option<u64> {
         let walk = &self.0[Self::place(linear)];
-        let differs = walk.page ^ linear / PAGE | walk.root.cr3 ^ root.cr3 | walk.root.la57 ^ root.la57;
+        let is_other =
+            (walk.page ^ (linear / PAGE)) | (walk.root.cr3 ^ root.cr3) | (walk.root.la57 ^ root.la57);
         // SAFETY: `note` was given the addresses in this life of the VM, which runs.
-        if differs != 0 || !unsafe { user::are(&walk.entries) } {
+        if is_other != 0 || !unsafe { user::are(&walk.entries) } {
             return None;
         }
         Some(walk.code + linear % PAGE)

@@ -236,7 +236,8 @@ fn an_access_to_nothing_is_light_once_it_has_been_decoded() {
     }
     let mut access = |frame: &mut Frame, rip, write: u64| {
         let before = [0x1122_3344_5566_7788; 3];
-        (frame.set_rcx(before[0]), frame.set_rdx(before[1]));
+        frame.set_rcx(before[0]);
+        frame.set_rdx(before[1]);
         frame.set(&mut vmcb, number::RSI, before[2]);
         vmcb.set_rip(rip);
         vmcb.set_exit_info([1 << 32 | 1 << 2 | write << 1, 0xd000_0123]);
