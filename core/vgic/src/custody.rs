@@ -41,7 +41,7 @@ impl VcpuGic {
             }
         }
         self.lr[n & 15].state = now;
-        self.note_state(n, intid, now);
+        self.note(n, self.lr[n & 15]);
         if now == LrState::Invalid {
             self.detach(n);
             if self.eoi >> n & 1 == 0 {

@@ -5,9 +5,8 @@
 //! next, so one access to the list register does: it is written if it is found invalid. Everything else is left, with nothing
 //! done, to [`VcpuGic::inject_sgi`] and [`VcpuGic::inject_sgi_from`].
 
-use crate::hardware::{Backing, ListRegister, VirtualInterface, with_source};
+use crate::hardware::{ListRegister, VirtualInterface, with_source};
 use crate::sync::Ordering;
-use crate::vcpu::NOT_PENDING;
 use crate::{VcpuGic, Vgic};
 
 impl VcpuGic {
@@ -15,21 +14,31 @@ impl VcpuGic {
     #[inline(always)] // Hot: a call would cost the light exit its registers.
     #[must_use = "an SGI that is not presented has to be injected"]
     pub fn present_sgi<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> bool {
-        let at = intid as usize & 15;
-        if !self.may_present(self.quick, intid) {
+        self.present(vif, intid & 15, 1 << (intid & 15))
+    }
+
+    /// [`Self::present_sgi`] of the one SGI that was posted, as a bit.
+    #[inline(always)] // As above.
+    #[must_use = "an SGI that is not presented has to be delivered"]
+    pub fn present_posted_sgi<V: VirtualInterface>(&mut self, vif: &mut V, posted: u32) -> bool {
+        self.present(vif, posted.trailing_zeros() & 15, posted)
+    }
+
+    #[inline(always)] // As above.
+    fn present<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32, bit: u32) -> bool {
+        if !self.may_present(self.quick, bit) {
             return false;
         }
-        let Some(n) = self.pending_slot(intid) else { return false };
-        vif.write_if_invalid(n, self.lr[n & 15], self.encoded[at])
+        let Some(n) = self.encoded_slot(intid) else { return false };
+        vif.write_if_invalid(n, self.lr[n & 15], self.encoded[intid as usize & 15])
     }
 
     /// Says whether an SGI may have the list register again that it had: it is among those of `quick`; or, where more wait than
     /// there are list registers, the planner gave it this one and has nothing else to do since ([`Self::planned`]).
     #[inline(always)] // As above.
-    fn may_present(&self, quick: u32, intid: u32) -> bool {
-        let is_in = |set: u32| set >> (intid & 15) & 1 != 0;
+    fn may_present(&self, quick: u32, bit: u32) -> bool {
         let decided = || self.overflowing && self.resident && !self.is_unsettled();
-        is_in(quick) || decided() && is_in(self.deliverable)
+        quick & bit != 0 || decided() && self.deliverable & bit != 0
     }
 
     /// [`Self::present_sgi`] if a guest's `ICC_SGI1R_EL1` reaches the vCPU with it: if it is in Group 1.
@@ -51,10 +60,10 @@ impl VcpuGic {
     #[must_use = "an SGI that is not presented has to be injected"]
     pub fn present_sgi_from<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32, sender: usize) -> bool {
         let at = intid as usize & 15;
-        if !self.may_present(self.quick_sourced, intid) {
+        if !self.may_present(self.quick_sourced, 1 << at) {
             return false;
         }
-        let Some(n) = self.pending_slot(intid) else { return false };
+        let Some(n) = self.encoded_slot(intid) else { return false };
         let last = self.lr[n & 15];
         if self.sources[at] != 1 << (last.source & 7) {
             return false;
@@ -96,18 +105,11 @@ impl VcpuGic {
         if self.quick & bit == 0 || (self.latch.block(0) | self.active.block(0)) & bit != 0 {
             return false;
         }
-        let slot = self.slot[intid as usize & 31];
-        if slot >= NOT_PENDING {
-            return false;
-        }
-        let n = usize::from(slot);
         // It has come because the guest has deactivated it through this list register, which is empty therefore.
-        if self.lr[n].backing != (Backing::Hardware { pintid: intid }) {
-            return false;
-        }
+        let Some(n) = self.encoded_slot(intid) else { return false };
         self.held |= bit;
         self.open |= bit;
-        vif.write_encoded(n, self.lr[n], self.encoded[intid as usize & 31]);
+        vif.write_encoded(n, self.lr[n & 15], self.encoded[intid as usize & 31]);
         true
     }
 }

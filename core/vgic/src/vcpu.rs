@@ -15,9 +15,9 @@ use crate::{MAX_LIST_REGISTERS, Model, Vgic};
 /// Marks an INTID that is in no list register.
 pub(crate) const NO_SLOT: u8 = 0xff;
 
-/// In [`VcpuGic::slot`], beside the number: what the list register was given is not pending alone, so that an SGI that comes
+/// In [`VcpuGic::slot`], beside the number: the list register was not given what [`VcpuGic::encoded`] has, so that what comes
 /// again is not presented as the last one was.
-pub(crate) const NOT_PENDING: u8 = 0x10;
+const OTHER: u8 = 0x10;
 
 /// Composes a list register as the hardware has it: [`VirtualInterface::encode`].
 pub type Encode = fn(ListRegister) -> u64;
@@ -66,7 +66,7 @@ pub struct VcpuGic {
     /// Each SGI as a pending list register, without its sender, as the hardware has it, and each PPI with the physical
     /// interrupt of the same number behind it: what comes again is written so.
     pub(crate) encoded: [u64; 32],
-    /// The list register of each INTID, perhaps with [`NOT_PENDING`], or [`NO_SLOT`].
+    /// The list register of each INTID, perhaps with [`OTHER`], or [`NO_SLOT`].
     pub(crate) slot: [u8; 1024],
     /// What is known of the content of each list register in use.
     pub(crate) lr: [ListRegister; MAX_LIST_REGISTERS],
@@ -285,22 +285,28 @@ impl VcpuGic {
         let eoi = matches!(lr.backing, Backing::Software { eoi_maintenance: true });
         self.eoi = self.eoi & !(1 << n) | u16::from(eoi) << n;
         self.lr[n & 15] = lr;
-        self.note_state(n, lr.intid, lr.state);
+        self.note(n, lr);
         vif.write_lr(n, lr);
     }
 
-    /// Notes where an INTID is, and whether it is pending alone there.
-    #[inline] // Hot: every injection, where the state is a constant.
-    pub(crate) fn note_state(&mut self, n: usize, intid: u32, state: LrState) {
-        let other = if state == LrState::Pending { 0 } else { NOT_PENDING };
-        self.slot[intid as usize & 1023] = n as u8 & 15 | other;
+    /// Notes where an interrupt is, and whether what it was given there is what is given to it when it comes again: see
+    /// [`Self::encoded`].
+    #[inline] // Hot: every injection, where most of it is constant.
+    pub(crate) fn note(&mut self, n: usize, lr: ListRegister) {
+        let as_encoded = match lr.backing {
+            Backing::Software { eoi_maintenance } => lr.intid < 16 && !eoi_maintenance,
+            Backing::Hardware { pintid } => pintid == lr.intid,
+        };
+        let other = if as_encoded && lr.state == LrState::Pending { 0 } else { OTHER };
+        self.slot[lr.intid as usize & 1023] = n as u8 & 15 | other;
     }
 
-    /// Returns the list register where an SGI was made pending the last time, if nothing else is known of it since.
-    #[inline(always)] // Hot: the light exits of SGIs.
-    pub(crate) fn pending_slot(&self, intid: u32) -> Option<usize> {
-        let slot = self.slot[intid as usize & 15];
-        (slot < NOT_PENDING).then_some(usize::from(slot))
+    /// Returns the list register where a private interrupt was given what [`Self::encoded`] has for it, if nothing else is known
+    /// of it since.
+    #[inline(always)] // Hot: the light exits of SGIs and timers.
+    pub(crate) fn encoded_slot(&self, intid: u32) -> Option<usize> {
+        let slot = self.slot[intid as usize & 31];
+        (slot < OTHER).then_some(usize::from(slot))
     }
 
     /// Remembers that the guest acknowledged an interrupt of this priority. Ends of interrupts come

@@ -36,14 +36,14 @@ pub(super) fn light<G: Gic, const TIMED: bool>(frame: &mut Frame) -> u32 {
             }
             leave(frame, Code::WIDE, 0, reasons.bits().into())
         }
-        intid @ (PPI_VIRTUAL_TIMER | PPI_PHYSICAL_TIMER) => {
+        // Each with its number as a constant.
+        PPI_VIRTUAL_TIMER => {
             note(Reason::TimerInterrupt);
-            // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
-            let gic = unsafe { &mut vcpu.owned().gic };
-            if gic.present_ppi_hw(&mut G::interface(), intid) {
-                return done(vcpu);
-            }
-            leave(frame, Code::TIMER, 0, intid.into())
+            forward::<G>(frame, vcpu, PPI_VIRTUAL_TIMER)
+        }
+        PPI_PHYSICAL_TIMER => {
+            note(Reason::TimerInterrupt);
+            forward::<G>(frame, vcpu, PPI_PHYSICAL_TIMER)
         }
         SPURIOUS.. => {
             note(Reason::OtherInterrupt);
@@ -56,6 +56,17 @@ pub(super) fn light<G: Gic, const TIMED: bool>(frame: &mut Frame) -> u32 {
     }
 }
 
+/// Forwards a timer's interrupt that comes again as it did the last time.
+#[inline(always)] // Part of the light handlers, once for each timer.
+fn forward<G: Gic>(frame: &mut Frame, vcpu: &Vcpu, intid: u32) -> u32 {
+    // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
+    let gic = unsafe { &mut vcpu.owned().gic };
+    match gic.present_ppi_hw(&mut G::interface(), intid) {
+        true => done(vcpu),
+        false => leave(frame, Code::TIMER, 0, intid.into()),
+    }
+}
+
 /// Presents what was posted: one SGI that comes again, the receiving half of nearly every cross-CPU interrupt. False if it is
 /// something else, of which nothing is done then.
 #[inline(always)] // Part of the light handlers.
@@ -65,10 +76,9 @@ fn receive<G: Gic>(vcpu: &Vcpu, posted: u32) -> bool {
     }
     // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
     let gic = unsafe { &mut vcpu.owned().gic };
-    let intid = posted.trailing_zeros();
     match G::SYSTEM_REGISTERS {
-        true => gic.present_sgi(&mut G::interface(), intid),
-        false => gic.present_sent_sgi(&vcpu.vm.vgic, &mut G::interface(), intid),
+        true => gic.present_posted_sgi(&mut G::interface(), posted),
+        false => gic.present_sent_sgi(&vcpu.vm.vgic, &mut G::interface(), posted.trailing_zeros()),
     }
 }
 

@@ -179,7 +179,7 @@ impl Machine {
 fn deliver(gic: &mut VcpuGic, cx: &mut Context<HardwareModel, Machine>, intid: u32) {
     let presented = match cx.vgic.model() {
         _ if intid >= 16 => false,
-        Model::Gicv3 => gic.present_sgi(cx.vif, intid),
+        Model::Gicv3 => gic.present_posted_sgi(cx.vif, 1 << intid),
         Model::Gicv2 => gic.present_sent_sgi(cx.vgic, cx.vif, intid),
     };
     if !presented {
