@@ -8,8 +8,8 @@ use turnstile_link::StopReason;
 use super::scenario::{Scenario, Step};
 use super::shares::{all_to_the_first, equal, near, one_to_three, shared, shares};
 use super::sharing::{
-    attacked, beacon, beacon_beside_touches, crash_restart, linux_on_few, restarts, selftest, silent, stolen_time, stop_what_waits,
-    two_selftests,
+    attacked, beacon, beacon_beside_touches, crash_restart, linux_on_few, restarts, selftest, silent,
+    stolen_time, stop_what_waits, two_selftests,
 };
 
 /// The moments between which VMs say what they got.
