@@ -111,16 +111,15 @@ const X86_64: [Entry; 10] = [
     WORK,
 ];
 
-const POWER64: [Entry; 6] = [
+const POWER64: [Entry; 5] = [
     ("bench/mitigations", |layout, qemu, _| mitigations_power::prices(layout, qemu).into()),
     ("mitigations/firmware", |layout, qemu, _| mitigations_power::firmware(layout, qemu).into()),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded_power::check)),
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image_power::hot_path)),
     ("images/no-vectors", |layout, _, isa| of_image(layout, isa, image_power::no_vectors)),
-    WORK,
 ];
 
-/// What whole work in Linux costs, on any architecture.
+/// What whole work in Linux costs.
 const WORK: Entry = ("linux/work", |layout, qemu, isa| {
     with(setup::debian::ensure(layout, isa, Flavour::Cloud), |_| work::check(layout, qemu, isa).into())
 });

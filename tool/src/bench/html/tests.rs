@@ -114,7 +114,11 @@ fn sections_are_there_only_with_something_in_them() {
     document.subjects.clear();
     document.rows.clear();
     assert_eq!(sections(&document), ["figures", "method"], "an empty run is a page, too");
-    document.work.push(WorkFigure { row: "pipe-1cpu".to_owned(), ratio: Some(1.25), ..WorkFigure::default() });
+    document.work.push(WorkFigure {
+        row: "pipe-1cpu".to_owned(),
+        ratio: Some(1.25),
+        ..WorkFigure::default()
+    });
     assert_eq!(sections(&document), ["work", "method"], "whole work alone");
     assert!(parsed(&document).html().contains("1.250"), "{:?}", document.work);
 }
