@@ -116,18 +116,17 @@ const X86_64: [Entry; 12] = [
     WORK,
 ];
 
-const POWER64: [Entry; 8] = [
+const POWER64: [Entry; 7] = [
     ("boot/flat", |layout, qemu, isa| weight::boots(layout, &qemu.path, isa).into()),
     ("bench/mitigations", |layout, qemu, _| mitigations_power::prices(layout, qemu).into()),
     ("mitigations/firmware", |layout, qemu, _| features_power::firmware(layout, qemu).into()),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded_power::check)),
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image_power::hot_path)),
     ("images/no-vectors", |layout, _, isa| of_image(layout, isa, image_power::no_vectors)),
-    WORK,
     ("images/light-calls", |layout, _, isa| of_image(layout, isa, changed_power::check)),
 ];
 
-/// What whole work in Linux costs, on any architecture.
+/// What whole work in Linux costs.
 const WORK: Entry = ("linux/work", |layout, qemu, isa| {
     with(setup::debian::ensure(layout, isa, Flavour::Cloud), |_| work::check(layout, qemu, isa).into())
 });

@@ -19,15 +19,9 @@ struct Common {
     answers: Answers,
     csv2: u64,
     csv3: u64,
-    /// Branch history of one exception level steers no other.
-    history_apart: bool,
     /// The last that was said, and of which kind of CPU.
     said: (u64, Decision),
 }
-
-/// ID_AA64MMFR1_EL1.ECBHB, and its value that says yes.
-const ECBHB: u64 = 0xf << 60;
-const ECBHB_IMPLEMENTED: u64 = 1 << 60;
 
 static COMMON: Mutex<Option<Common>> = Mutex::new(None);
 
@@ -55,18 +49,12 @@ pub fn start_cpu(cpu: &PerCpu, choice: Choice) {
 
 /// Adds a CPU to what holds on all.
 fn join(common: Option<Common>, cpu: &Cpu, decision: Decision) -> Common {
-    let before = common.unwrap_or(Common {
-        answers: Answers::BEST,
-        csv2: 0xf,
-        csv3: 0xf,
-        history_apart: true,
-        said: (cpu.midr, decision),
-    });
+    let before =
+        common.unwrap_or(Common { answers: Answers::BEST, csv2: 0xf, csv3: 0xf, said: (cpu.midr, decision) });
     Common {
         answers: before.answers.worst(decision.answers()),
         csv2: before.csv2.min(cpu.csv2().into()),
         csv3: before.csv3.min(cpu.csv3().into()),
-        history_apart: before.history_apart && cpu.keeps_history_apart(),
         said: (cpu.midr, decision),
     }
 }
@@ -81,16 +69,6 @@ pub fn common_pfr0(pfr0: u64) -> u64 {
     let Some(common) = *COMMON.lock() else { return pfr0 };
     let limited = |shift: u32, most: u64| (pfr0 >> shift & 0xf).min(most) << shift;
     pfr0 & !(0xff << 56) | limited(56, common.csv2) | limited(60, common.csv3)
-}
-
-/// ECBHB of an ID_AA64MMFR1_EL1: set where no CPU lets branch history of EL0 steer EL1, whether its own ECBHB says so or its
-/// CSV2, of which guests see less because they have no SCXTNUM. Otherwise a kernel clears the history at each of its entries.
-pub fn common_mmfr1(mmfr1: u64) -> u64 {
-    with_history(mmfr1, COMMON.lock().is_some_and(|common| common.history_apart))
-}
-
-fn with_history(mmfr1: u64, apart: bool) -> u64 {
-    mmfr1 & !ECBHB | if apart { ECBHB_IMPLEMENTED } else { 0 }
 }
 
 #[cfg(test)]
@@ -110,17 +88,5 @@ mod tests {
         let both = join(Some(first), &SAFE, decision(&SAFE));
         assert_eq!((both.csv2, both.csv3, both.answers.third), (0, 0, 0));
         assert_eq!(both.said.1.history, State::Unaffected);
-    }
-
-    #[test]
-    fn guests_need_not_clear_history_that_no_cpu_lets_steer() {
-        let decision = |cpu| decide(cpu, Firmware::NONE, Choice::Auto);
-        let by_csv2 = Cpu { pfr0: 3 << 56, ..N1 };
-        let by_ecbhb = Cpu { mmfr1: 1 << 60, ..N1 };
-        let both = join(Some(join(None, &by_csv2, decision(&by_csv2))), &by_ecbhb, decision(&by_ecbhb));
-        assert!(both.history_apart);
-        assert!(!join(Some(both), &N1, decision(&N1)).history_apart, "one CPU is enough to need it");
-        let told = |apart| with_history(ECBHB | 7, apart);
-        assert_eq!((told(true), told(false)), (ECBHB_IMPLEMENTED | 7, 7));
     }
 }

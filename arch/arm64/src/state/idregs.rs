@@ -6,7 +6,6 @@
 //! Field positions: Arm ARM D24.2.
 
 use super::{common, pmu};
-use crate::board::mitigation::{common_mmfr1, common_pfr0};
 use crate::cpu::regs;
 
 /// Registers op0=3, op1=0, CRn=0, CRm=0..7: index is `CRm * 8 + op2`.
@@ -61,7 +60,7 @@ const DFR0: &[Field] = &[Limit(0, 6), Same(12), Same(20), Same(28)];
 /// MMFR0: PARange (limited to the IPA size), ASIDBits, TGran16, TGran64, TGran4, ExS. Not BigEnd and BigEndEL0 (device
 /// accesses are not swapped), SNSMem, the stage 2 granules, FGT, ECV.
 const MMFR0: &[Field] = &[Limit(0, 2), Same(4), Same(20), Same(24), Same(28), Same(44)];
-/// MMFR1: HAFDBS, VMIDBits hidden, HPDS, PAN, ETS; ECBHB is decided by all CPUs. Not VH, LO, SpecSEI, XNX, TWED, HCX, AFP, TIDCP1, CMOW.
+/// MMFR1: HAFDBS, VMIDBits hidden, HPDS, PAN, ETS. Not VH, LO, SpecSEI, XNX, TWED, HCX, AFP, TIDCP1, CMOW.
 const MMFR1: &[Field] = &[Limit(0, 2), Same(12), Same(20), Same(36)];
 /// MMFR2: CnP, UAO, LSM, IESB hidden, VARange, CCIDX, ST, AT, TTL, BBM, E0PD. Not NV, IDS, FWB, EVT.
 const MMFR2: &[Field] =
@@ -108,7 +107,7 @@ pub fn compose_all(offer: Offer) -> IdRegisters {
     let pfr0 = regs::ID_AA64PFR0_EL1.read();
     let offered = |offer, fields| if offer { compose(pfr0, fields) } else { 0 };
     let optional = offered(offer.gicv3, PFR0_GICV3) | offered(offer.sve, PFR0_SVE);
-    set(4, 0, common_pfr0(compose(pfr0, PFR0) | optional));
+    set(4, 0, crate::board::mitigation::common_pfr0(compose(pfr0, PFR0) | optional));
     set(4, 1, compose(regs::ID_AA64PFR1_EL1.read(), PFR1));
     if offer.sve {
         set(4, 4, compose(regs::ID_AA64ZFR0_EL1.read(), ZFR0));
@@ -126,7 +125,7 @@ pub fn compose_all(offer: Offer) -> IdRegisters {
     set(6, 1, compose(regs::ID_AA64ISAR1_EL1.read(), ISAR1) | pauth[0]);
     set(6, 2, compose(regs::ID_AA64ISAR2_EL1.read(), ISAR2) | pauth[1]);
     set(7, 0, compose(regs::ID_AA64MMFR0_EL1.read(), MMFR0));
-    set(7, 1, common_mmfr1(compose(regs::ID_AA64MMFR1_EL1.read(), MMFR1)));
+    set(7, 1, compose(regs::ID_AA64MMFR1_EL1.read(), MMFR1));
     set(7, 2, compose(regs::ID_AA64MMFR2_EL1.read(), MMFR2));
     out
 }

@@ -39,11 +39,6 @@ impl Cpu {
         field(self.mmfr1, 60) != 0
     }
 
-    /// Whether the branch history of one exception level steers no other: CSV2 says so of all contexts, ECBHB of exceptions.
-    pub const fn keeps_history_apart(&self) -> bool {
-        self.csv2() >= 3 || self.ecbhb()
-    }
-
     /// Whether it has the instruction CLRBHB.
     pub const fn clrbhb(&self) -> bool {
         field(self.isar2, 28) != 0

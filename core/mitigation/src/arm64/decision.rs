@@ -94,7 +94,7 @@ fn targets(cpu: &Cpu, firmware: Firmware) -> bool {
 /// What clears a CPU's branch history, if a guest's may steer it.
 fn history(cpu: &Cpu, firmware: Firmware) -> Option<Known> {
     match cpu.known() {
-        _ if cpu.keeps_history_apart() => None,
+        _ if cpu.csv2() >= 3 || cpu.ecbhb() => None,
         Known::Harmless | Known::NotSteered => None,
         listed @ Known::Loop(_) => Some(listed),
         _ if firmware.third == Answer::NotRequired => None,
