@@ -111,8 +111,7 @@ const X86_64: [Entry; 10] = [
     ("images/permissions", |layout, _, isa| of_image(layout, isa, image_x86::permissions)),
 ];
 
-const POWER64: [Entry; 6] = [
-    ("boot/flat", |layout, qemu, isa| weight::boots(layout, &qemu.path, isa).into()),
+const POWER64: [Entry; 5] = [
     ("bench/mitigations", |layout, qemu, _| mitigations_power::prices(layout, qemu).into()),
     ("mitigations/firmware", |layout, qemu, _| mitigations_power::firmware(layout, qemu).into()),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded_power::check)),

@@ -142,7 +142,7 @@ pub const PC_ROWS: [Row; 15] = [
 ];
 
 /// The rows of POWER, in the order of the table.
-pub const POWER_ROWS: [Row; 11] = [
+pub const POWER_ROWS: [Row; 10] = [
     power("null-hypercall", "H_CONFER to nobody", 1),
     power("unknown-hypercall", "a hypercall that is none", 1),
     power("prod-cede", "H_PROD of itself, H_CEDE", 1),
@@ -170,7 +170,6 @@ pub const POWER_ROWS: [Row; 11] = [
         lines: XIVE,
         ..power("vcpu-switch", "H_CEDE of a vCPU to the entry of another", 2)
     },
-    Row { isa: Isa::Power64, guest: "measure", ..BOOT },
 ];
 
 /// What the guest measures after a boot.
