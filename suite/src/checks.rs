@@ -116,8 +116,7 @@ const X86_64: [Entry; 12] = [
     WORK,
 ];
 
-const POWER64: [Entry; 7] = [
-    ("boot/flat", |layout, qemu, isa| weight::boots(layout, &qemu.path, isa).into()),
+const POWER64: [Entry; 6] = [
     ("bench/mitigations", |layout, qemu, _| mitigations_power::prices(layout, qemu).into()),
     ("mitigations/firmware", |layout, qemu, _| features_power::firmware(layout, qemu).into()),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded_power::check)),

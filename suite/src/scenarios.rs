@@ -69,6 +69,7 @@ mod tests {
             "selftest",
             "exits",
             "load",
+            "measure",
         ]
         .map(str::to_owned);
         let rows = rows::ROWS.iter().map(|row| row.guest.to_owned());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of POWER.
 
-use super::{BOOT, Counted, Row, simple, sleeping};
+use super::{Counted, Row, simple, sleeping};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 16] = [
+pub const ROWS: [Row; 15] = [
     power("null-hypercall", "H_CONFER to nobody", 1),
     power("unknown-hypercall", "a hypercall that is none", 1),
     power("prod-cede", "H_PROD of itself, H_CEDE", 1),
@@ -39,7 +39,6 @@ pub const ROWS: [Row; 16] = [
         options: "facilities",
         ..sharing("vcpu-switch-fp", "the same, vector-scalar registers in use")
     },
-    Row { isa: Isa::Power64, guest: "measure", ..BOOT },
 ];
 
 /// What the VMs of some rows have besides.
