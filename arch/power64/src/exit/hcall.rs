@@ -192,6 +192,7 @@ pub(super) fn full(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor
     }
     // What the guest finds in the registers that a call may change, unless the call puts something there.
     frame.clear_changeable();
+    frame.set_gpr(3, 0);
     frame.set_gpr(4, 0);
     let code = match call {
         Hcall::RegisterVpa => calls::register_vpa(vcpu, arguments),

@@ -5,6 +5,7 @@ mod faults;
 mod lives;
 
 use std::boxed::Box;
+use std::vec::Vec;
 
 use turnstile_papr::Memory;
 use turnstile_papr::hcall::Hcall;
@@ -170,6 +171,23 @@ fn sprg0_is_set_by_a_call() {
     assert_eq!(call(&mut frame, 0x24, 0x1234_5678_9abc), Answer::SUCCESS);
     assert_eq!(fakes::take_log(), [Access::Write("SPRG0", 0x1234_5678_9abc)]);
     assert_eq!(noted(&frame), 0, "light");
+}
+
+/// Behind a call that the full tier carries out, too: success is zero, and nothing else is left in what it may change.
+#[test]
+fn a_full_call_leaves_its_answer_alone() {
+    let (vcpu, mut frame) = resident_vcpu();
+    begin(vcpu.vm);
+    frame.vector = vector::CALL;
+    for register in 0..13 {
+        frame.set_gpr(register, 77);
+    }
+    frame.set_gpr(3, Hcall::Ipoll.number().expect("it is one"));
+    frame.set_arguments([0, 78, 79, 80, 81, 82, 83]);
+    assert_eq!(full(&mut frame, Code::FULL), Entry::Some);
+    let found: Vec<u64> = (3..13).map(|register| frame.gpr(register)).collect();
+    assert_eq!(found, [0, 0, 0xff, 0, 0, 0, 0, 0, 0, 0], "success, nothing presented, no IPI asked for");
+    assert_eq!(frame.gpr(0), 0);
 }
 
 #[test]
