@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     fn total(outside: u64, visits: u64) -> Result<(String, Total)> {
-        Ok(("Turnstile 0.0.0".to_owned(), Total { guest: 0, outside, visits }))
+        Ok(("Turnstile 0.0.0".to_owned(), Total { guest: 0, outside, visits, boot: 0 }))
     }
 
     fn figures(bare: [u64; 2], own: [u64; 2]) -> Vec<WorkFigure> {
