@@ -39,24 +39,32 @@ const FETCH_NO_ENTRY: u64 = 1 << 30;
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 pub(super) extern "C" fn light_data(frame: &mut Frame, _: u32) -> u32 {
     let why = HDSISR.read();
-    if why & status::NO_ENTRY != 0 && touch(frame) { done(frame) } else { Code::FULL }
+    if why & status::NO_ENTRY != 0 && is_on_demand(frame) { first_touch(frame) } else { Code::FULL }
 }
 
 /// The same of an instruction fetch.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 #[inline(never)] // As above.
 pub(super) fn light_instruction(frame: &Frame) -> u32 {
-    if HSRR1.read() & FETCH_NO_ENTRY != 0 && touch(frame) { done(frame) } else { Code::FULL }
+    if HSRR1.read() & FETCH_NO_ENTRY != 0 && is_on_demand(frame) { first_touch(frame) } else { Code::FULL }
 }
 
-/// Clears and maps the block of memory that the guest has touched first; false if it is none that is mapped on demand.
-#[inline(always)] // Two callers, which are the exits for it.
-fn touch(frame: &Frame) -> bool {
-    let touched = resident(frame).vm.life().ram.touch(ASDR.read() & REAL);
-    if touched == Touch::Mapped {
-        frame.timing.count(Event::FirstTouch);
+/// Says whether memory of the VM is mapped at its first touch.
+#[inline(always)] // Two loads.
+fn is_on_demand(frame: &Frame) -> bool {
+    resident(frame).vm.life().ram.is_on_demand()
+}
+
+/// Clears and maps the block of memory that the guest has touched first; what is none that is mapped on demand is left to the
+/// full tier.
+#[inline(never)] // VMs whose memory is mapped at their start do not pay for its registers.
+fn first_touch(frame: &Frame) -> u32 {
+    match resident(frame).vm.life().ram.touch(ASDR.read() & REAL) {
+        Touch::Foreign => return Code::FULL,
+        Touch::Mapped => frame.timing.count(Event::FirstTouch),
+        Touch::Again => {}
     }
-    touched != Touch::Foreign
+    done(frame)
 }
 
 /// A data access.

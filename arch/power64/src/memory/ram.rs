@@ -16,6 +16,8 @@ pub struct GuestRam {
     base: u64,
     /// Bytes.
     size: u64,
+    /// The bytes that the hypervisor may reach as they are: all, or none if memory is mapped on demand.
+    settled: u64,
     /// What maps it, if it is mapped on demand.
     blocks: Option<Blocks<Partition>>,
 }
@@ -29,12 +31,12 @@ impl PartialEq for GuestRam {
 impl GuestRam {
     /// Makes the RAM of `size` bytes that is at the physical address `base`.
     pub const fn new(base: u64, size: u64) -> Self {
-        Self { base, size, blocks: None }
+        Self { base, size, settled: size, blocks: None }
     }
 
     /// The same, mapped on demand by these tables.
     pub const fn on_demand(self, blocks: Blocks<Partition>) -> Self {
-        Self { blocks: Some(blocks), ..self }
+        Self { settled: 0, blocks: Some(blocks), ..self }
     }
 
     /// Says whether it is mapped on demand.
@@ -89,13 +91,14 @@ impl GuestRam {
     /// As [`GuestRam::host`], of an aligned doubleword, or less: RAM consists of whole pages, so where it begins says all.
     #[inline]
     pub fn host_word(&self, address: u64) -> Option<u64> {
-        if address >= self.size {
-            return None;
-        }
-        if let Some(blocks) = &self.blocks {
-            self.settle(blocks, address, 1);
-        }
-        Some(self.base + address)
+        if address < self.settled { Some(self.base + address) } else { self.host_of_unsettled(address) }
+    }
+
+    /// [`GuestRam::host_word`] of what is mapped on demand, or no RAM.
+    #[cold]
+    #[inline(never)] // Not part of what others pay.
+    fn host_of_unsettled(&self, address: u64) -> Option<u64> {
+        self.host(address, 1)
     }
 
     /// Returns how many bytes it has.
