@@ -12,9 +12,9 @@ use turnstile::setup::qemu::Qemu;
 
 use super::report::Verdict;
 use super::{
-    ablation, bench_errors, benching, bochs, changed_power, eoi, features_power, firmware, guarded,
-    guarded_power, guarded_x86, image, image_power, image_x86, kept_x86, metering, mitigations,
-    mitigations_power, peers, preserved, weight, work,
+    ablation, bench_errors, benching, bochs, eoi, features_power, firmware, guarded, guarded_power,
+    guarded_x86, image, image_power, image_x86, metering, mitigations, mitigations_power, peers, registers,
+    registers_power, registers_x86, weight, work,
 };
 
 /// Makes a check; the images are built.
@@ -80,7 +80,7 @@ const fn own(isa: Isa) -> &'static [Entry] {
 
 const ARM64: [Entry; 14] = [
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image::hot_path)),
-    ("images/registers", |layout, _, isa| of_image(layout, isa, preserved::check)),
+    ("images/registers", |layout, _, isa| of_image(layout, isa, registers::check)),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded::check)),
     ("images/ablation", |layout, _, _| ablation::only_there(layout).into()),
     ("boot/flat", |layout, qemu, isa| weight::boots(layout, &qemu.path, isa).into()),
@@ -109,7 +109,7 @@ const X86_64: [Entry; 12] = [
     ("bochs", |layout, _, _| bochs::check(layout)),
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image_x86::hot_path)),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded_x86::check)),
-    ("images/registers", |layout, _, isa| of_image(layout, isa, kept_x86::check)),
+    ("images/registers", |layout, _, isa| of_image(layout, isa, registers_x86::check)),
     ("bench/mitigations", |layout, qemu, _| mitigations::prices_of_pcs(layout, qemu).into()),
     ("images/no-vectors", |layout, _, isa| of_image(layout, isa, image_x86::no_vectors)),
     ("images/permissions", |layout, _, isa| of_image(layout, isa, image_x86::permissions)),
@@ -122,7 +122,7 @@ const POWER64: [Entry; 6] = [
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded_power::check)),
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image_power::hot_path)),
     ("images/no-vectors", |layout, _, isa| of_image(layout, isa, image_power::no_vectors)),
-    ("images/light-calls", |layout, _, isa| of_image(layout, isa, changed_power::check)),
+    ("images/registers", |layout, _, isa| of_image(layout, isa, registers_power::check)),
 ];
 
 /// What whole work in Linux costs.

@@ -4,7 +4,7 @@
 // arguments; R2 and LR are the guest's, and LR is in the frame.
 
     // The entry of a light handler, which uses R3, R4, the registers named of those that a call may change, and XER if `xer` is 1.
-    // The image is checked for that (suite/src/changed_power.rs).
+    // The image is checked for that (suite/src/registers_power.rs).
     .macro  light_call name, xer, registers:vararg
     .balign 32
     .global turnstile_call_\name

@@ -9,7 +9,7 @@
 //!
 //! The light handlers of calls are leaves that neither call a function nor use the table of contents: R2 stays the guest's, and
 //! each has an entry in `calls.S` that clears what it uses and no more. What needs a function has a [`Code`]. The built image is
-//! checked for that (`suite/src/changed_power.rs`).
+//! checked for that (`suite/src/registers_power.rs`).
 //!
 //! | file | exits |
 //! |---|---|

@@ -5,7 +5,7 @@
 //! shortest handlers need no others. Those that do are behind a function that [`keep`] makes: it stores the registers that its
 //! handler may change, calls it, and loads them. Calls from such a handler that would change yet others, and are rare, are behind
 //! one of [`keep_rest`]. The compiler knows nothing of this: `./x test` follows the built code from every light handler, and fails
-//! if one returns with another register changed (`suite/src/kept_x86.rs`).
+//! if one returns with another register changed (`suite/src/registers_x86.rs`).
 //!
 //! On the host the registers are in the frame already.
 

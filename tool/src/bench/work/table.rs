@@ -28,7 +28,8 @@ impl<'d> Sheet<'d> {
     /// Takes the document apart; `None` if no work was measured.
     pub fn new(document: &'d Document) -> Option<Self> {
         let figures = &document.work;
-        let (mut columns, mut rows): (Vec<(&str, &str)>, Vec<(&str, &str)>) = Default::default();
+        let mut columns: Vec<(&str, &str)> = Vec::new();
+        let mut rows: Vec<(&str, &str)> = Vec::new();
         for figure in figures {
             let pairs = [(&figure.under, &figure.title), (&figure.row, &figure.what)];
             for (all, (name, shown)) in [&mut columns, &mut rows].into_iter().zip(pairs) {

@@ -140,14 +140,10 @@ fn sve_is_opened_to_those_who_have_it() {
 fn what_a_vcpu_has_used_comes_with_it_until_it_has_not_been_asked_for_long() {
     let [one, two] = vcpus([(Kind::Off, false); 2]);
     fakes::set("HCR_EL2", fakes::get("HCR_EL2") & !HCR_PAUTH);
-    let mut value = 1;
-    for vcpu in [one, two] {
+    for (vcpu, value) in [(one, 1), (two, 2)] {
         load(vcpu);
         assert!(trap(vcpu, class::FP) && trap(vcpu, class::PAUTH));
-        [("V0", value), ("APIAKeyLo_EL1", value)]
-            .into_iter()
-            .for_each(|(name, value)| fakes::set(name, value));
-        value += 1;
+        ["V0", "APIAKeyLo_EL1"].into_iter().for_each(|name| fakes::set(name, value));
         put(vcpu);
     }
     for turn in 0..Wanted::LOADS {

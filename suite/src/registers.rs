@@ -111,7 +111,7 @@ fn table(program: &Program, place: Place) -> Option<impl Iterator<Item = Place>>
     if adr >> 24 & 0x9f != 0x10 || adr & 31 != 9 || add & !0xfc00 != 0x8b08_0129 {
         return None;
     }
-    let offset = ((adr << 8) as i32 >> 13) * 4 | (adr >> 29 & 3) as i32;
+    let offset = (((adr << 8) as i32 >> 13) * 4) | (adr >> 29 & 3) as i32;
     let start = base.wrapping_add_signed(offset.into());
     let (shift, ways) = match add >> 10 & 63 {
         6 => (6, 64),
