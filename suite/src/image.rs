@@ -210,6 +210,11 @@ fn placeless(word: u32, pages: &mut [bool; 32]) -> u32 {
             pages[rd] = word >> 31 != 0;
             word & 0x9f00_001f
         }
+        // LDR (literal): imm19.
+        _ if word >> 24 & 0x3b == 0b01_1000 => {
+            pages[rd] = false;
+            word & 0xff00_001f
+        }
         // ADD (immediate), LDR and STR (unsigned offset): imm12.
         _ if pages[rn] && (word >> 22 & 0x1ff == 0b0_0100_0100 || word >> 24 & 0x3b == 0b11_1001) => {
             let is_store = word >> 24 & 0x3b == 0b11_1001 && word >> 22 & 3 == 0;
@@ -229,9 +234,16 @@ mod tests {
 
     #[test]
     fn code_is_compared_apart_from_where_it_lies() {
-        // bl; adrp x0; add x0, x0, #imm; ldr x1, [x0, #8]; ret
+        // bl; adrp x0; add x0, x0, #imm; ldr x1, [x0, #8]; ldr x2, literal; ret
         let code = |bl: u32, page: u32, offset: u32| {
-            [0x9400_0000 | bl, 0x9000_0000 | page << 5, 0x9100_0000 | offset << 10, 0xf940_0401, 0xd65f_03c0]
+            [
+                0x9400_0000 | bl,
+                0x9000_0000 | page << 5,
+                0x9100_0000 | offset << 10,
+                0xf940_0401,
+                0x5800_0002 | offset << 5,
+                0xd65f_03c0,
+            ]
         };
         assert_eq!(same_code(&code(1, 2, 3), &code(4, 5, 6)), Ok(()));
         let mut other = code(4, 5, 6);
