@@ -34,6 +34,12 @@ use crate::state::{common, pmu};
 /// The vCPUs of a VM by number.
 type VcpuTable = [Option<&'static Vcpu>; MAX_VCPUS];
 
+/// The heap has room for as many vCPUs as there may be, all with statistics, and as much again for the rest.
+const _: () = {
+    let each = size_of::<Vcpu>().next_power_of_two() + size_of::<Page>().next_power_of_two();
+    assert!(2 * (MAX_VCPUS * each) as u64 <= turnstile_arch_common::memory::HEAP);
+};
+
 /// The table of a VM that has no vCPUs yet.
 static NOBODY: VcpuTable = [None; MAX_VCPUS];
 
