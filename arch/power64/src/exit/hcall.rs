@@ -4,7 +4,7 @@
 use turnstile_papr::code::Code as Return;
 use turnstile_papr::hcall::Hcall;
 
-use super::{Answer, Arguments, Code, calls, interrupts, xics};
+use super::{Answer, Arguments, calls, interrupts, xics};
 use crate::cpu::regs::SPRG0;
 use crate::vcpu::frame::Frame;
 use crate::vm::Vcpu;
@@ -159,7 +159,7 @@ unsafe extern "C" {
 
 #[cfg(not(target_os = "none"))]
 extern "C" fn leave(vcpu: &'static Vcpu, Arguments([value, ..]): Arguments) -> Answer {
-    Answer { code: 0, value }.and(vcpu, Code::FULL)
+    Answer { code: 0, value }.and(vcpu, super::Code::FULL)
 }
 
 /// A number that is no call's.
