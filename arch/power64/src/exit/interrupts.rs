@@ -3,12 +3,10 @@
 
 use turnstile_papr::code::Code as Return;
 use turnstile_papr::hcall::Hcall;
-use turnstile_vm::attention::{Posted, Reasons};
+use turnstile_vm::attention::Reasons;
 
-use super::{Answer, Arguments, Code, xics};
-use crate::cpu;
+use super::{Answer, Arguments, Code, post, xics};
 use crate::cpu::regs::SRR1;
-use crate::irq::Left;
 use crate::vcpu::frame::Frame;
 use crate::vcpu::interrupts;
 use crate::vm::Vcpu;
@@ -31,20 +29,6 @@ pub(crate) extern "C" fn cede(vcpu: &'static Vcpu, _: Arguments) -> Answer {
         unsafe { SRR1.write(state | MSR_EE) };
     }
     if interrupts::wakes(vcpu) { Answer::SUCCESS } else { Answer::SUCCESS.and(vcpu, Code::WAIT) }
-}
-
-/// Posts a reason to another vCPU, which is not resident here.
-#[inline(always)] // The end of two calls.
-pub(super) fn post(vcpu: &'static Vcpu, other: &'static Vcpu, reason: Reasons) -> Answer {
-    match other.attention.post_light(reason) {
-        Some(Posted::Kick(token)) => cpu::ring_behind_post(token),
-        Some(_) => {}
-        None => {
-            vcpu.owned(|owned| owned.irq.leave(Left::Absent(other.index)));
-            return Answer::SUCCESS.and(vcpu, Code::LEFT);
-        }
-    }
-    Answer::SUCCESS
 }
 
 /// H_PROD: the vCPU named does not wait when it cedes next, or waits no more.

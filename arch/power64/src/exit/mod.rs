@@ -47,9 +47,10 @@ pub mod wait;
 mod walk;
 mod xics;
 
-use turnstile_vm::attention::{Attention, Reasons};
+use turnstile_vm::attention::{Attention, Posted, Reasons};
 
-use crate::cpu::vector;
+use crate::cpu::{self, vector};
+use crate::irq::Left;
 use crate::vcpu::frame::Frame;
 use crate::vm::Vcpu;
 
@@ -129,6 +130,20 @@ pub(crate) fn listen(frame: &Frame, vector: u32) {
     if vector == vector::HYPERVISOR_DOORBELL {
         resident(frame).attention.raise(Reasons::RESCHEDULE);
     }
+}
+
+/// Posts a reason to another vCPU, which is not resident here.
+#[inline(always)] // The end of two calls.
+fn post(vcpu: &'static Vcpu, other: &'static Vcpu, reason: Reasons) -> Answer {
+    match other.attention.post_light(reason) {
+        Some(Posted::Kick(token)) => cpu::ring_behind_post(token),
+        Some(_) => {}
+        None => {
+            vcpu.owned(|owned| owned.irq.leave(Left::Absent(other.index)));
+            return Answer::SUCCESS.and(vcpu, Code::LEFT);
+        }
+    }
+    Answer::SUCCESS
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@ use turnstile_papr::code::Code as Return;
 use turnstile_papr::xics::{Change, Icp};
 use turnstile_vm::attention::Reasons;
 
-use super::interrupts::post;
-use super::{Answer, Arguments, Code};
+use super::{Answer, Arguments, Code, post};
 use crate::irq::{Left, Presentation};
 use crate::time;
 use crate::vcpu::frame::Frame;
