@@ -21,7 +21,7 @@ use turnstile_machine::{GicVersion, Layout, Platform, fdt, image, layout, map};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
 use super::MACHINE;
-use super::bus::{Bus, NoDevice};
+use super::bus::Bus;
 use crate::options::Options;
 
 /// EL1 on its own stack, all interrupts masked.
@@ -93,16 +93,13 @@ pub fn devices(machine: &mut Machine) -> Devices {
 }
 
 impl Devices {
-    /// Reads into `data`; false if there is no device.
-    pub fn read(&mut self, address: u64, data: &mut [u8]) -> bool {
-        self.bus.read(address, data)
+    /// Reads into `data`; zero where there is no device.
+    pub fn read(&mut self, address: u64, data: &mut [u8]) {
+        self.bus.read(address, data);
     }
 
-    /// Writes `data`; returns the byte that went out on the serial line, and `Err` if there is no device.
-    ///
-    /// # Errors
-    /// There is no device.
-    pub fn write(&mut self, address: u64, data: &[u8]) -> Result<Option<u8>, NoDevice> {
+    /// Writes `data`, nowhere if there is no device; returns the byte that went out on the serial line.
+    pub fn write(&mut self, address: u64, data: &[u8]) -> Option<u8> {
         self.bus.write(address, data)
     }
 
