@@ -3,7 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use turnstile_machine::image::{FileKind, parse};
+use turnstile_machine::FileKind;
+use turnstile_machine::image::parse;
 use turnstile_machine::{GuestMachine, layout};
 
 fuzz_target!(|input: (u16, Option<u32>, &[u8])| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! When a VM's devices are to be looked at, because a line of theirs may rise by itself.
+//! When to look at a VM's devices because one of their lines may rise without an access.
 //!
-//! The CPU where the VM has last touched them rings for them, and looks at those of its VMs whose time has come: no other CPU
-//! does anything for them, and no other VM's devices are touched.
+//! The CPU where the VM last touched its devices has a timer for them. When it fires, that CPU looks at the devices of its VMs whose
+//! time has come. No other CPU does anything for them, and no other VM's devices are touched.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

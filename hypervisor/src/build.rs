@@ -10,7 +10,7 @@ use turnstile_bundle::{Class, Schedule, VmSpec};
 use crate::arch::boot::Host;
 use crate::arch::cpu::PerCpu;
 use crate::arch::sched::Tenant;
-use crate::arch::vcpu::Vcpu;
+use crate::arch::vm::Vcpu;
 use crate::arch::vm::Vm;
 use crate::guest::Guest;
 use crate::machine::{self, Machine};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One VM: started and stopped as often as its guest likes.
+//! One VM, which may start and stop many times.
 
+use core::cell::Cell;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -10,12 +11,14 @@ use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Next, Phase, Stop};
 
 use crate::alarm;
+use crate::arch::boot::fault;
 use crate::arch::cpu;
-use crate::arch::fault;
 use crate::arch::memory::{self, GuestMemory};
+use crate::arch::time;
 use crate::arch::vm::Vm;
 use crate::line;
 use crate::machine::{self, Devices, Machine};
+use crate::times;
 
 /// A VM and what it is made of.
 pub struct Guest {
@@ -176,7 +179,10 @@ impl Guest {
         if slot.is_some() {
             return Err(Error::Running);
         }
-        let (memory, start) = self.machine.furnish()?;
+        let begin = time::ticks();
+        let cleared = Cell::new(begin);
+        let (memory, start) = self.machine.furnish(self.vm, || cleared.set(time::ticks()))?;
+        let loaded = time::ticks();
         let mut devices = self.devices.lock();
         *devices = self.machine.devices();
         self.machine.prepare(self.vm, &memory, start);
@@ -188,6 +194,7 @@ impl Guest {
         let (free_memory, arena) = memory::free_bytes();
         let boots = self.vm.lifecycle.boots() + 1;
         line::event(self.vm, Event::Started { boots, free_memory, free_tables: (arena / 4096) as u32 });
+        times::report_start(self.vm, [begin, cleared.get(), loaded]);
         self.vm.lifecycle.start();
         drop(beginning);
         self.vm.raise_all(Reasons::START);

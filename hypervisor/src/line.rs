@@ -12,8 +12,9 @@ use turnstile_link::{
     Command, Decoder, Down, DownLink, Event, Item, MAX_BUCKETS, MAX_TEXT, Outcome, StopReason, Up, VmState,
 };
 
+use crate::arch::boot::fault;
 use crate::arch::vm::Vm;
-use crate::arch::{console, fault, println, time};
+use crate::arch::{console, println, time};
 
 /// How the line is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

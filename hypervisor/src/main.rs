@@ -9,6 +9,7 @@
 //! | `guest` | one VM: started, stopped, started again |
 //! | `machine` | what differs by architecture: how a VM is built and furnished, its devices |
 //! | `monitor` | what exits of one architecture alone ask for |
+//! | `times` | what the start takes, if the command line asks |
 //! | `line` | the serial line: consoles, events, commands; framed, or plain text |
 //!
 //! Everything unsafe, and everything on an exit's path, is in the `arch` crate.
@@ -41,6 +42,8 @@ mod monitor;
 mod options;
 #[cfg(target_os = "none")]
 mod system;
+#[cfg(target_os = "none")]
+mod times;
 
 /// The image is for the bare machine; a host build of the workspace has nothing to run.
 #[cfg(not(target_os = "none"))]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The hypervisor's command line: words of the form `key=value`.
 
-use crate::arch::fault::Provoked;
+use crate::arch::boot::fault::Provoked;
 use crate::line::Mode;
 use crate::machine;
 
@@ -14,6 +14,8 @@ pub struct Options {
     /// `provoke=write-to-code`, `run-data`, `stack-overflow` or `panic`, and `read-guest` when the first VM runs,
     /// on another CPU than the boot CPU.
     pub provoke: Option<Provoked>,
+    /// Whether it is to say what its start and those of VMs take: `boot-times`.
+    pub times: bool,
 }
 
 #[cfg(feature = "ablation")]
@@ -28,7 +30,7 @@ pub fn without(line: &str) -> Option<&str> {
 
 /// Parses the command line. Words that mean nothing are handed to `unknown`.
 pub fn parse<'a>(line: &'a str, mut unknown: impl FnMut(&'a str)) -> Options {
-    let mut options = Options { line: Mode::Plain, provoke: None };
+    let mut options = Options { line: Mode::Plain, provoke: None, times: false };
     for word in line.split_ascii_whitespace() {
         match word {
             "link=framed" => options.line = Mode::Framed,
@@ -38,6 +40,7 @@ pub fn parse<'a>(line: &'a str, mut unknown: impl FnMut(&'a str)) -> Options {
             "provoke=stack-overflow" => options.provoke = Some(Provoked::StackOverflow),
             "provoke=read-guest" => options.provoke = Some(Provoked::ReadGuest),
             "provoke=panic" => options.provoke = Some(Provoked::Panic),
+            "boot-times" => options.times = true,
             _ if machine::is_boot_word(word) => {}
             // Read by `without`.
             #[cfg(feature = "ablation")]

@@ -11,16 +11,19 @@ use turnstile_vm::lifecycle::Stop;
 
 use crate::alarm;
 use crate::arch::boot::Host;
+use crate::arch::boot::fault::{self, Provoked};
 use crate::arch::cpu::PerCpu;
 use crate::arch::exit::wait;
-use crate::arch::fault::Provoked;
+use crate::arch::phases::{Phase, TIMES};
 use crate::arch::sched;
+use crate::arch::time;
 use crate::arch::vm::Vm;
 use crate::arch::{CommonMonitor, println, set_monitor};
 use crate::build::build;
 use crate::guest::Guest;
 use crate::line::{self, Receiver};
 use crate::options;
+use crate::times;
 
 /// All VMs on one machine.
 pub struct System {
@@ -43,7 +46,7 @@ fn refuse(host: &Host, reason: core::fmt::Arguments<'_>) -> ! {
 /// has one table: they would put the techniques back.
 #[cfg(feature = "ablation")]
 fn take_off(host: &Host, bundle: &Bundle<'_>) {
-    use crate::arch::naive::{self, Set};
+    use crate::arch::exit::naive::{self, Set};
     let Some(list) = options::without(host.bootargs) else { return };
     if let Some(vm) = bundle.vms().iter().find(|vm| vm.statistics) {
         refuse(
@@ -70,9 +73,13 @@ fn turnstile_main(host: &'static Host) -> ! {
     let options = options::parse(host.bootargs, |word| {
         println!("turnstile: \"{word}\" on the command line means nothing here");
     });
+    TIMES.end(Phase::Interrupts, time::ticks());
     line::set_mode(options.line);
+    if options.times {
+        times::want();
+    }
     if let Some(kind) = options.provoke {
-        crate::arch::fault::provoke(kind);
+        fault::provoke(kind);
     }
     let Some(blob) = host.bundle else {
         refuse(
@@ -86,9 +93,11 @@ fn turnstile_main(host: &'static Host) -> ! {
     };
     #[cfg(feature = "ablation")]
     take_off(host, &bundle);
+    TIMES.end(Phase::Bundle, time::ticks());
     let wanted =
         bundle.vms().iter().flat_map(|vm| vm.cpus.iter()).max().map_or(1, |cpu| usize::from(cpu) + 1);
     let running = host.start_cpus(wanted);
+    TIMES.end(Phase::Cpus, time::ticks());
     let (mut guests, mut tenants) = (Vec::new(), Vec::new());
     for (id, spec) in bundle.vms().iter().enumerate() {
         match build(id as u8, spec, host, running, &mut tenants) {
@@ -102,6 +111,8 @@ fn turnstile_main(host: &'static Host) -> ! {
     let crashed = AtomicU32::new(0);
     let system = SYSTEM.call_once(|| System { host, guests, running: AtomicU32::new(0), crashed });
     set_monitor(system);
+    TIMES.end(Phase::Vms, time::ticks());
+    times::report();
     system.introduce();
     // Counted before any of them runs: the first to stop must not find itself to be the last.
     system.running.store(system.guests.len() as u32, Ordering::Relaxed);

@@ -11,6 +11,8 @@ use crate::isa::Isa;
 pub struct Instruction {
     /// Its address.
     pub pc: u64,
+    /// Its bytes as they are in memory.
+    pub bytes: Box<[u8]>,
     /// Its classes.
     pub classes: Classes,
     /// The number of the access to a system register that it makes.
@@ -86,6 +88,7 @@ impl Code {
             let returns = effects.last().is_some_and(|last| last.classes.has(entry));
             let instructions = raw.into_iter().zip(effects).map(|(raw, effect)| Instruction {
                 pc: raw.pc,
+                bytes: raw.bytes.into_boxed_slice(),
                 classes: effect.classes,
                 access: effect.access.map(|access| accesses.number(access)),
                 text: raw.text,

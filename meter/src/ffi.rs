@@ -93,7 +93,9 @@ unsafe extern "C" {
     pub fn qemu_plugin_insn_haddr(insn: *const Insn) -> *const c_void;
     fn qemu_plugin_insn_disas(insn: *const Insn) -> *mut c_char;
     pub fn qemu_plugin_mem_is_store(info: u32) -> bool;
+    pub fn qemu_plugin_mem_size_shift(info: u32) -> c_uint;
     pub fn qemu_plugin_get_hwaddr(info: u32, address: u64) -> *mut c_void;
+    pub fn qemu_plugin_hwaddr_phys_addr(address: *const c_void) -> u64;
     pub fn qemu_plugin_hwaddr_is_io(address: *const c_void) -> bool;
     pub fn qemu_plugin_hwaddr_device_name(address: *const c_void) -> *const c_char;
     fn qemu_plugin_get_registers() -> *mut Array;

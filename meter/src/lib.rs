@@ -12,6 +12,7 @@
 //! | [`classify`] | what an instruction does, per architecture |
 //! | [`block`] | a translated block, decoded once |
 //! | [`tally`] | operations by class |
+//! | [`footprint`] | lines and pages that are touched |
 //! | [`visits`] | the accounting: from blocks to visits and groups |
 //! | [`machine`] | registers of the machine, as far as the accounting needs them |
 //! | [`output`] | the reading as JSON |
@@ -21,6 +22,7 @@
 
 mod block;
 mod classify;
+mod footprint;
 mod isa;
 mod machine;
 mod options;

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-const EXPECTED: &str = "out=FILE, guest=0xSTART-0xEND, trace=on or total=on";
+const EXPECTED: &str = "out=FILE, guest=0xSTART-0xEND, boot=0xPC, trace=on, footprint=on or total=on";
 
 /// What the plugin was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,8 +12,12 @@ pub struct Options {
     pub out: String,
     /// Program counters of the guest; with none, privilege alone decides.
     pub guest: Vec<Range<u64>>,
+    /// Where the hypervisor begins: what runs from there to the first instruction of a guest is counted as its boot.
+    pub boot: Option<u64>,
     /// Whether the instructions of the modal visits are reported.
     pub trace: bool,
+    /// Whether the lines and pages that visits touch are counted.
+    pub footprint: bool,
     /// Whether all instructions of the whole run are counted, and nothing else.
     pub total: bool,
 }
@@ -29,15 +33,20 @@ impl Options {
             match argument.split_once('=') {
                 Some(("out", path)) if !path.is_empty() => options.out = path.to_owned(),
                 Some(("guest", text)) => options.guest.push(range(text)?),
+                Some(("boot", text)) => options.boot = Some(address(text)?),
                 Some(("trace", text)) => options.trace = switch("trace", text)?,
+                Some(("footprint", text)) => options.footprint = switch("footprint", text)?,
                 Some(("total", text)) => options.total = switch("total", text)?,
                 _ => return Err(format!("\"{argument}\" means nothing; expected {EXPECTED}")),
             }
         }
         match options {
             Options { ref out, .. } if out.is_empty() => Err("out=FILE is missing".to_owned()),
-            Options { total: true, ref guest, trace, .. } if trace || !guest.is_empty() => {
-                Err("total=on counts everything: it goes with neither guest= nor trace=on".to_owned())
+            Options { total: true, ref guest, trace, footprint, boot, .. }
+                if trace || footprint || boot.is_some() || !guest.is_empty() =>
+            {
+                Err("total=on counts everything: it goes without guest=, boot=, trace=on and footprint=on"
+                    .to_owned())
             }
             options => Ok(options),
         }
@@ -50,6 +59,11 @@ fn switch(name: &str, text: &str) -> Result<bool, String> {
         "off" => Ok(false),
         _ => Err(format!("{name}={text}: expected on or off")),
     }
+}
+
+fn address(text: &str) -> Result<u64, String> {
+    let number = text.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    number.ok_or_else(|| format!("boot={text}: expected 0xPC"))
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
@@ -72,10 +86,13 @@ mod tests {
 
     #[test]
     fn reads_all_options() {
-        let options = parse(&["out=a=b", "guest=0x10-0x20", "guest=0x40-0xff", "trace=on"]).unwrap();
+        let options =
+            parse(&["out=a=b", "guest=0x10-0x20", "guest=0x40-0xff", "trace=on", "boot=0x30"]).unwrap();
         assert_eq!(options.out, "a=b");
         assert_eq!(options.guest, [0x10..0x20, 0x40..0xff]);
-        assert!(options.trace && !options.total);
+        assert!(options.trace && !options.total && !options.footprint);
+        assert!(parse(&["out=a", "footprint=on"]).unwrap().footprint);
+        assert_eq!((options.boot, parse(&["out=a"]).unwrap().boot), (Some(0x30), None));
         assert!(parse(&["out=a", "total=on"]).unwrap().total);
     }
 
@@ -90,6 +107,9 @@ mod tests {
         assert_eq!(error(&["out=f", "trace=yes"]), "trace=yes: expected on or off");
         assert_eq!(error(&["out=f", "guest=16-32"]), "guest=16-32: expected 0xSTART-0xEND");
         assert_eq!(error(&["out=f", "guest=0x20-0x20"]), "guest=0x20-0x20: the end is not above the start");
-        assert!(error(&["out=f", "total=on", "trace=on"]).contains("neither"));
+        assert_eq!(error(&["out=f", "boot=30"]), "boot=30: expected 0xPC");
+        for other in ["trace=on", "footprint=on", "guest=0x10-0x20", "boot=0x30"] {
+            assert!(error(&["out=f", "total=on", other]).contains("total=on counts everything"), "{other}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::block::Code;
 use crate::classify::Class;
+use crate::footprint::Footprint;
 use crate::tally::Tally;
 use crate::visits::{Group, Kind, Meter};
 
@@ -29,6 +30,8 @@ struct Total {
     guest: u64,
     outside: u64,
     visits: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    boot: u64,
 }
 
 #[derive(Serialize)]
@@ -48,6 +51,8 @@ struct Part<'a> {
     classes: BTreeMap<&'static str, u64>,
     registers: BTreeMap<String, u64>,
     devices: BTreeMap<String, u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    footprint: Option<Footprint>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trace: Vec<Line<'a>>,
 }
@@ -55,6 +60,7 @@ struct Part<'a> {
 #[derive(Serialize)]
 struct Line<'a> {
     pc: String,
+    bytes: String,
     text: &'a str,
 }
 
@@ -62,9 +68,10 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Writes the reading of a run in which visits were counted, by one meter or one for each CPU.
-pub fn visits(target: &str, code: &Code, meters: &[&Meter]) -> String {
-    let mut total = Total::default();
+/// Writes the reading of a run in which visits were counted, by one meter or one for each CPU, behind a boot of so many
+/// instructions.
+pub fn visits(target: &str, code: &Code, meters: &[&Meter], boot: u64) -> String {
+    let mut total = Total { boot, ..Total::default() };
     let mut parts = Vec::new();
     let mut first_cpu = 0;
     for meter in meters {
@@ -129,6 +136,7 @@ fn part<'a>(code: &'a Code, meter: &Meter, group: &Group, kind: &Kind, first_cpu
         classes: classes(&kind.tally),
         registers: registers(code, &kind.tally),
         devices: devices(meter, &kind.tally),
+        footprint: kind.tally.footprint,
         trace: trace(kind),
     }
 }
@@ -163,6 +171,7 @@ fn trace(kind: &Kind) -> Vec<Line<'static>> {
     steps
         .map(|instruction| Line {
             pc: hex(instruction.pc),
+            bytes: instruction.bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
             text: instruction.text.as_deref().unwrap_or_default(),
         })
         .collect()
@@ -172,14 +181,15 @@ fn trace(kind: &Kind) -> Vec<Line<'static>> {
 mod tests {
     use super::*;
     use crate::block::Raw;
+    use crate::footprint::Touch;
     use crate::isa::Isa;
     use crate::machine::Register;
     use crate::machine::tests::Fake;
-    use crate::visits::GuestBlock;
+    use crate::visits::{Details, GuestBlock};
 
     /// One visit of a CPU: `mrs x0, ESR_EL2`, `eret`, and an access to a device.
     fn visit(code: &mut Code, pc: u64) -> Meter {
-        let mut meter = Meter::new(Isa::Arm64, false, true);
+        let mut meter = Meter::new(Isa::Arm64, false, Details { trace: true, footprint: true });
         let mut machine = Fake::default();
         machine.set(Register::EsrEl2, 0x24 << 26);
         machine.set(Register::ElrEl2, pc);
@@ -193,6 +203,7 @@ mod tests {
         meter.guest(GuestBlock::new(pc, 1), &mut machine);
         meter.outside(block, &mut machine);
         meter.device(0x10404, "gicv3_dist", true, &mut machine);
+        meter.touch(Touch { address: 0x2000, memory: Some(0x2000) }, &mut machine);
         meter.guest(GuestBlock::new(pc, 1), &mut machine);
         meter
     }
@@ -201,7 +212,7 @@ mod tests {
     fn a_reading_is_json() {
         let mut code = Code::new(Isa::Arm64);
         let meters = [visit(&mut code, 0x8000_0000), visit(&mut code, 0x8000_1000)];
-        let text = visits("aarch64", &code, &meters.each_ref());
+        let text = visits("aarch64", &code, &meters.each_ref(), 0);
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["total"], serde_json::json!({"guest": 2, "outside": 4, "visits": 2}));
         assert_eq!(json["notes"], serde_json::json!([]));
@@ -214,7 +225,8 @@ mod tests {
                 "register_reads": 1, "hardware_reads": 1, "irqchip_writes": 1,
             },
             "registers": {"read ESR_EL2": 1}, "devices": {"write gicv3_dist": 1},
-            "trace": [{"pc": "0x10400", "text": "mrs x0, esr_el2"}, {"pc": "0x10404", "text": "eret"}],
+            "footprint": {"code_lines": 1, "data_lines": 1, "pages": 2},
+            "trace": [{"pc": "0x10400", "bytes": "00523cd5", "text": "mrs x0, esr_el2"}, {"pc": "0x10404", "bytes": "e0039fd6", "text": "eret"}],
         });
         assert_eq!(json["groups"][0], expected);
     }
@@ -222,9 +234,10 @@ mod tests {
     #[test]
     fn what_is_missing_is_said() {
         let code = Code::new(Isa::Arm64);
-        let nothing = Meter::new(Isa::Arm64, false, false);
-        assert!(visits("aarch64", &code, &[&nothing]).contains("no guest was seen"));
-        assert!(visits("aarch64", &code, &[]).contains("no guest was seen"));
+        let nothing = Meter::new(Isa::Arm64, false, Details::default());
+        assert!(visits("aarch64", &code, &[&nothing], 0).contains("no guest was seen"));
+        assert!(visits("aarch64", &code, &[], 0).contains("no guest was seen"));
+        assert!(visits("aarch64", &code, &[], 5).contains("\"boot\":5"));
         let json: serde_json::Value = serde_json::from_str(&total("aarch64", 7)).unwrap();
         assert_eq!(json["total"], serde_json::json!({"guest": 0, "outside": 7, "visits": 0}));
     }

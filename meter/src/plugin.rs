@@ -9,6 +9,8 @@
 //! and its per-CPU counters the wrong CPU, and the machine breaks. It tells the wrong CPU to the others, too, so
 //! its number is used only where each CPU has a thread of its own.
 
+mod memory;
+
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +24,7 @@ use crate::isa::Isa;
 use crate::machine::{self, Side};
 use crate::options::Options;
 use crate::output;
-use crate::visits::{GuestBlock, Meter, Resume};
+use crate::visits::{Details, GuestBlock, Meter, Resume};
 
 /// The version of the plugin interface that this is written for.
 #[unsafe(no_mangle)]
@@ -57,6 +59,9 @@ static THREAD: OnceLock<ThreadId> = OnceLock::new();
 static PARALLEL: AtomicBool = AtomicBool::new(false);
 /// With `total=on`: all instructions.
 static TOTAL: AtomicU64 = AtomicU64::new(0);
+/// With `boot=`: the instructions from there to the first guest, and whether that place was reached.
+static BOOT: AtomicU64 = AtomicU64::new(0);
+static BEGUN: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The CPU that this thread runs, if each has its own.
@@ -110,9 +115,39 @@ extern "C" fn translated_unarmed(id: u64, block: *mut ffi::Block) {
     };
     // On x86 the first VMRUN tells that there will be a guest: QEMU forgets the translations before it executes it.
     let seen = if isa == Isa::X86 { ends_in_vmrun(block) } else { side(setting, isa, block).guest };
+    if let Some(begin) = setting.options.boot {
+        count_boot(block, begin, seen && isa == Isa::X86);
+    }
     if seen && !ARMING.swap(true, Ordering::Relaxed) {
         // SAFETY: `id` is ours.
         unsafe { ffi::qemu_plugin_reset(id, armed) };
+    }
+}
+
+/// Counts what is executed of a block before there is a guest. On x86 the last one is known when it is translated, which is too late
+/// for a callback.
+fn count_boot(block: *mut ffi::Block, begin: u64, is_last: bool) {
+    // SAFETY: `block` is the block being translated. The pointer passed on is a number, never followed.
+    unsafe {
+        let count = ffi::qemu_plugin_tb_n_insns(block);
+        if is_last && BEGUN.load(Ordering::Relaxed) {
+            BOOT.fetch_add(count as u64, Ordering::Relaxed);
+            return;
+        }
+        let first = ffi::qemu_plugin_tb_vaddr(block) == begin;
+        let callback = if first { executed_first } else { executed_in_boot };
+        ffi::qemu_plugin_register_vcpu_tb_exec_cb(block, callback, ffi::NO_REGISTERS, count as *mut c_void);
+    }
+}
+
+extern "C" fn executed_first(cpu: c_uint, count: *mut c_void) {
+    BEGUN.store(true, Ordering::Relaxed);
+    executed_in_boot(cpu, count);
+}
+
+extern "C" fn executed_in_boot(_cpu: c_uint, count: *mut c_void) {
+    if BEGUN.load(Ordering::Relaxed) {
+        BOOT.fetch_add(count as u64, Ordering::Relaxed);
     }
 }
 
@@ -123,7 +158,8 @@ extern "C" fn armed(id: u64) {
         let slots = if parallel { setting.cpus } else { 1 };
         let several = setting.cpus > 1 && !parallel;
         SLOTS.get_or_init(|| {
-            let meter = || Meter::new(isa, several, setting.options.trace);
+            let Options { trace, footprint, .. } = setting.options;
+            let meter = || Meter::new(isa, several, Details { trace, footprint });
             (0..slots).map(|_| Slot(UnsafeCell::new((meter(), Registers::new())))).collect()
         });
     }
@@ -174,10 +210,19 @@ extern "C" fn translated(_id: u64, block: *mut ffi::Block) {
             let insn = ffi::qemu_plugin_tb_get_insn(block, index);
             ffi::qemu_plugin_register_vcpu_mem_cb(
                 insn,
-                accessed,
+                memory::accessed,
                 ffi::READ_REGISTERS,
                 ffi::READS_AND_WRITES,
                 ffi::qemu_plugin_insn_vaddr(insn) as *mut c_void,
+            );
+        }
+        for index in (0..count).filter(|_| setting.options.footprint) {
+            ffi::qemu_plugin_register_vcpu_mem_cb(
+                ffi::qemu_plugin_tb_get_insn(block, index),
+                memory::touched,
+                ffi::READ_REGISTERS,
+                ffi::READS_AND_WRITES,
+                std::ptr::null_mut(),
             );
         }
     }
@@ -241,21 +286,6 @@ extern "C" fn vmrun(cpu: c_uint, data: *mut c_void) {
     with(cpu, |meter, registers| meter.vmrun(resume, registers));
 }
 
-extern "C" fn accessed(cpu: c_uint, info: u32, address: u64, data: *mut c_void) {
-    // SAFETY: called by QEMU in a callback on a memory access, where these are allowed; the device's name is a C
-    // string or null.
-    let (device, write) = unsafe {
-        let physical = ffi::qemu_plugin_get_hwaddr(info, address);
-        if physical.is_null() || !ffi::qemu_plugin_hwaddr_is_io(physical) {
-            return;
-        }
-        let name = ffi::qemu_plugin_hwaddr_device_name(physical);
-        let name = if name.is_null() { c"device" } else { CStr::from_ptr(name) };
-        (name.to_string_lossy(), ffi::qemu_plugin_mem_is_store(info))
-    };
-    with(cpu, |meter, registers| meter.device(data as u64, &device, write, registers));
-}
-
 /// With `total=on`: a block was translated.
 extern "C" fn translated_for_total(_id: u64, block: *mut ffi::Block) {
     // SAFETY: `block` is the block being translated. The pointer passed on is a number, never followed.
@@ -284,7 +314,7 @@ extern "C" fn finished(_id: u64, _data: *mut c_void) {
         // SAFETY: `DONE` keeps everybody else out.
         let meters: Vec<&Meter> = slots.iter().map(|slot| unsafe { &(*slot.0.get()).0 }).collect();
         let code = setting.code.lock().unwrap_or_else(PoisonError::into_inner);
-        output::visits(&setting.target, &code, &meters)
+        output::visits(&setting.target, &code, &meters, BOOT.load(Ordering::Relaxed))
     };
     if let Err(error) = std::fs::write(&setting.options.out, text) {
         eprintln!("turnstile-meter: {}: {error}", setting.options.out);

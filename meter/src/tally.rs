@@ -7,9 +7,7 @@ use rustc_hash::FxHashSet;
 
 use crate::block::Block;
 use crate::classify::{COUNT, Class};
-
-/// The part of an address that is the same in a line of code.
-const LINE: u64 = !63;
+use crate::footprint::{Data, Footprint, Touch, lines};
 
 /// A block that was entered, and how many of its instructions were executed: all, unless it was left early.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +38,10 @@ pub struct Tally {
     pub accesses: BTreeMap<u32, u64>,
     /// By device.
     pub devices: BTreeMap<DeviceAccess, u64>,
+    /// The lines and pages that were touched, if they are wanted.
+    pub footprint: Option<Footprint>,
     lines: FxHashSet<u64>,
+    data: Data,
 }
 
 impl Default for Tally {
@@ -49,7 +50,9 @@ impl Default for Tally {
             classes: [0; COUNT],
             accesses: BTreeMap::new(),
             devices: BTreeMap::new(),
+            footprint: None,
             lines: FxHashSet::default(),
+            data: Data::default(),
         }
     }
 }
@@ -76,8 +79,10 @@ impl Tally {
             if let Some(access) = instruction.access {
                 *self.accesses.entry(access).or_default() += 1;
             }
-            if self.lines.insert(instruction.pc & LINE) {
-                self.add(Class::Lines, 1);
+            for line in lines(instruction.pc, instruction.bytes.len() as u64) {
+                if self.lines.insert(line) {
+                    self.add(Class::Lines, 1);
+                }
             }
         }
     }
@@ -99,8 +104,15 @@ impl Tally {
         *self.devices.entry(access).or_default() += 1;
     }
 
-    /// Forgets which lines there were, when nothing will be added any more.
-    pub fn close(&mut self) {
+    /// Adds an access to memory.
+    pub fn touch(&mut self, touch: Touch) {
+        self.data.add(touch);
+    }
+
+    /// Counts what was touched, if that is wanted, and forgets what it was, when nothing will be added any more.
+    pub fn close(&mut self, footprint: bool) {
+        self.footprint = footprint.then(|| self.data.footprint(&self.lines));
         self.lines = FxHashSet::default();
+        self.data = Data::default();
     }
 }

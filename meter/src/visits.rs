@@ -2,18 +2,18 @@
 //! The accounting: from executed blocks to visits, and from visits to groups. Knows nothing of QEMU.
 
 mod groups;
+mod visit;
 
 pub use groups::{Group, Groups, Kind};
 
 use crate::block::{Block, Names};
 use crate::classify::is_irqchip;
+use crate::footprint::Touch;
 use crate::isa::Isa;
 use crate::machine::{self, Machine};
-use crate::tally::{DeviceAccess, Step, Tally};
+use crate::tally::DeviceAccess;
 use groups::Key;
-
-/// Blocks of a visit that are remembered; of a longer one only the sum is kept.
-const PATH: usize = 1 << 16;
+use visit::{PATH, Visit};
 
 /// A block of the guest: the low 48 bits of its address, and how many instructions it has.
 ///
@@ -79,64 +79,13 @@ impl Resume {
     }
 }
 
-/// A visit under way.
-#[derive(Debug, Default)]
-struct Visit {
-    group: usize,
-    instructions: u64,
-    exceptions: u64,
-    path: Vec<Step>,
-    devices: Vec<DeviceAccess>,
-    /// What is not in `path` any more.
-    folded: Option<Box<Tally>>,
-}
-
-impl Visit {
-    fn begin(&mut self, group: usize) {
-        self.group = group;
-        self.instructions = 0;
-        self.exceptions = 1;
-        self.path.clear();
-        self.devices.clear();
-        self.folded = None;
-    }
-
-    fn push(&mut self, block: &'static Block) {
-        if self.path.len() == PATH {
-            self.fold();
-        }
-        self.instructions += u64::from(block.len());
-        self.path.push(Step { block, executed: block.len() });
-    }
-
-    fn fold(&mut self) {
-        let tally = self.folded.get_or_insert_default();
-        // The last one may still turn out to be left early.
-        let last = self.path.pop();
-        self.path.drain(..).for_each(|step| tally.step(step));
-        self.devices.drain(..).for_each(|access| tally.device(access));
-        self.path.extend(last);
-    }
-
-    /// Takes back what was not executed of the last block. `executed` is by the index of an instruction of it.
-    fn cut(&mut self, pc: u64, executed: impl Fn(u32) -> u32) {
-        let Some(last) = self.path.last_mut() else { return };
-        let Some(count) = last.block.index(pc).map(executed) else { return };
-        if count < last.executed {
-            self.instructions -= u64::from(last.executed - count);
-            last.executed = count;
-        }
-    }
-
-    /// The sum of the visit.
-    fn tally(&mut self) -> Tally {
-        let mut tally = self.folded.take().map_or_else(Tally::default, |tally| *tally);
-        self.path.iter().for_each(|&step| tally.step(step));
-        self.devices.iter().for_each(|&access| tally.device(access));
-        tally.exceptions(self.exceptions);
-        tally.close();
-        tally
-    }
+/// What is kept of visits beside how much they did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    /// Their paths.
+    pub trace: bool,
+    /// The lines and pages that they touched.
+    pub footprint: bool,
 }
 
 /// What is counted by one thread of QEMU: one CPU, or all of them if they share it.
@@ -145,8 +94,7 @@ pub struct Meter {
     isa: Isa,
     /// Whether several CPUs share the thread, and have to be told apart.
     several: bool,
-    /// Whether the paths of visits are kept.
-    trace: bool,
+    details: Details,
     cpus: Vec<Cpu>,
     current: usize,
     /// How many CPUs are outside and may have returned to the guest.
@@ -159,11 +107,11 @@ pub struct Meter {
 
 impl Meter {
     /// Nothing counted yet.
-    pub fn new(isa: Isa, several: bool, trace: bool) -> Self {
+    pub fn new(isa: Isa, several: bool, details: Details) -> Self {
         Meter {
             isa,
             several,
-            trace,
+            details,
             cpus: Vec::new(),
             current: 0,
             returning: 0,
@@ -231,7 +179,7 @@ impl Meter {
         let before = std::mem::replace(&mut cpu.place, Place::Guest);
         if before == Place::Visit {
             self.outside += cpu.visit.instructions;
-            self.groups.add(&mut cpu.visit, self.trace);
+            self.groups.add(&mut cpu.visit, self.details);
         }
     }
 
@@ -289,6 +237,21 @@ impl Meter {
         cpu.visit.devices.push(DeviceAccess { device, write, irqchip });
         cpu.visit.cut(pc, |index| index + 1);
         if cpu.visit.devices.len() == PATH {
+            cpu.visit.fold();
+        }
+    }
+
+    /// Memory or a device has been accessed.
+    pub fn touch(&mut self, touch: Touch, machine: &mut impl Machine) {
+        if self.several {
+            self.identify(machine);
+        }
+        let Some(cpu) = self.cpus.get_mut(self.current) else { return };
+        if cpu.place != Place::Visit {
+            return;
+        }
+        cpu.visit.touches.push(touch);
+        if cpu.visit.touches.len() == PATH {
             cpu.visit.fold();
         }
     }

@@ -21,7 +21,7 @@ const ELF: [u8; 4] = *b"\x7fELF";
 /// `MODULE_INIT_COMPRESSED_FILE`: the kernel unpacks the module itself (linux/module.h).
 const COMPRESSED: i32 = 4;
 
-/// Mounts the file systems of the kernel, loads its modules and tells where they are.
+/// Mounts the file systems of the kernel, tells what that does against speculation, loads its modules and tells where they are.
 ///
 /// # Errors
 /// Names the file system that cannot be mounted, or the module that cannot be loaded.
@@ -30,6 +30,7 @@ pub fn set_up() -> Result<()> {
         mount(kind, place, kind, MountFlags::empty(), None)
             .with_context(|| format!("cannot mount {place}"))?;
     }
+    tell_vulnerabilities();
     let Ok(entries) = fs::read_dir(MODULES) else { return Ok(()) };
     let mut modules: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     modules.sort();
@@ -45,6 +46,19 @@ fn tell_modules() {
         // What is built in has no sections.
         if let Ok(address) = fs::read_to_string(module.path().join("sections/.text")) {
             println!("@module {} {}", module.file_name().display(), address.trim_end());
+        }
+    }
+}
+
+/// Tells what the kernel does against each weakness of the CPU that it knows, a line `@vulnerability name state`: it is part of
+/// what an exit costs.
+fn tell_vulnerabilities() {
+    let entries = fs::read_dir("/sys/devices/system/cpu/vulnerabilities").into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    files.sort();
+    for file in files {
+        if let (Some(name), Ok(state)) = (file.file_name(), fs::read_to_string(&file)) {
+            println!("@vulnerability {} {}", name.display(), state.trim_end());
         }
     }
 }

@@ -27,6 +27,10 @@ pub struct Options {
     /// Give the guest a PMU (arm64)
     #[arg(long)]
     pub pmu: bool,
+    /// What is particular to Armv8-A
+    #[cfg(target_arch = "aarch64")]
+    #[command(flatten)]
+    pub board: crate::arm64::options::Board,
     /// What is particular to POWER
     #[cfg(all(target_arch = "powerpc64", target_os = "linux"))]
     #[command(flatten)]

@@ -83,13 +83,19 @@ fn elsewhere(layout: &Layout, qemu: &Qemu, isa: Isa, wanted: fn(&Platform) -> bo
 
 fn within(layout: &Layout, qemu: &Qemu, statistics: bool, variant: Variant) -> Result<()> {
     let platform = variant.platform;
-    let document = measure(layout, qemu, &[], variant)?;
+    // Lines and pages have budgets without statistics.
+    let document = take(layout, qemu, &Selection { footprint: !statistics, ..selection(&[], variant)? })?;
     if let Some(figure) = document
         .rows
         .iter()
         .find(|figure| figure.exits.is_some_and(|exits| exits < 1.0) && figure.row != WITHOUT_EXIT)
     {
         return Err(Failure::failed(format!("{} does not exit", figure.row)));
+    }
+    let unnamed = |trace: &&Trace| trace.folded.iter().any(|part| part.function.starts_with("0x"));
+    if let Some(trace) = document.traces.iter().find(unnamed) {
+        let what = format!("the trace of {} has code without a name: {:?}", trace.row, trace.folded);
+        return Err(Failure::failed(what));
     }
     // A handler's name shows that the code was found where it runs.
     let handled = |trace: &&Trace| {
@@ -103,14 +109,21 @@ fn within(layout: &Layout, qemu: &Qemu, statistics: bool, variant: Variant) -> R
     budgets::check(layout, platform, statistics, &document)
 }
 
-/// Measures some rows twice; the files must be the same but for date and host.
+/// Measures some rows twice; the files must be the same but for date and host. One run also counts lines and pages, which
+/// changes nothing else.
 pub fn repeatable(layout: &Layout, qemu: &Qemu) -> Result<()> {
-    let once = || -> Result<String> {
-        let mut document = measure(layout, qemu, &REPEATED, Variant::default())?;
+    let once = |footprint| -> Result<String> {
+        let selection = Selection { footprint, ..selection(&REPEATED, Variant::default())? };
+        let mut document = take(layout, qemu, &selection)?;
+        if let Some(figure) = document.rows.iter().find(|figure| figure.footprint.is_some() != footprint) {
+            return Err(Failure::failed(format!("{}: lines and pages: {:?}", figure.row, figure.footprint)));
+        }
         (document.date, document.host) = (String::new(), Host::default());
+        document.command = document.command.replace(" --footprint", "");
+        document.rows.iter_mut().for_each(|figure| figure.footprint = None);
         document.json()
     };
-    let (first, second) = (once()?, once()?);
+    let (first, second) = (once(false)?, once(true)?);
     if first == second {
         return Ok(());
     }
@@ -119,10 +132,10 @@ pub fn repeatable(layout: &Layout, qemu: &Qemu) -> Result<()> {
     Err(Failure::failed("two runs differ").details(shown))
 }
 
-fn measure(layout: &Layout, qemu: &Qemu, rows: &[&str], variant: Variant) -> Result<Document> {
+fn selection(rows: &[&str], variant: Variant) -> Result<Selection> {
     let rows: Vec<String> = rows.iter().map(|row| (*row).to_owned()).collect();
     let isa = variant.platform.isa();
-    take(layout, qemu, &Selection { trace: true, variant, ..Selection::own(isa, &rows)? })
+    Ok(Selection { trace: true, variant, ..Selection::own(isa, &rows)? })
 }
 
 fn take(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<Document> {

@@ -12,8 +12,9 @@ use turnstile::setup::qemu::Qemu;
 
 use super::report::Verdict;
 use super::{
-    ablation, bench_errors, benching, bochs, eoi, firmware, guarded, guarded_power, guarded_x86, image,
-    image_power, image_x86, metering, mitigations, mitigations_power, peers, weight,
+    ablation, bench_errors, benching, bochs, eoi, features_power, firmware, guarded, guarded_power,
+    guarded_x86, image, image_power, image_x86, metering, mitigations, mitigations_power, peers, registers,
+    registers_power, registers_x86, weight, work,
 };
 
 /// Makes a check; the images are built.
@@ -77,10 +78,12 @@ const fn own(isa: Isa) -> &'static [Entry] {
     }
 }
 
-const ARM64: [Entry; 11] = [
+const ARM64: [Entry; 14] = [
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image::hot_path)),
+    ("images/registers", |layout, _, isa| of_image(layout, isa, registers::check)),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded::check)),
     ("images/ablation", |layout, _, _| ablation::only_there(layout).into()),
+    ("boot/flat", |layout, qemu, isa| weight::boots(layout, &qemu.path, isa).into()),
     ("meter", |layout, qemu, _| metering::agree(layout, qemu).into()),
     ("meter/slowdown", |layout, qemu, _| metering::slowdown(layout, qemu).into()),
     ("bench/repeatable", |layout, qemu, _| benching::repeatable(layout, qemu).into()),
@@ -95,27 +98,37 @@ const ARM64: [Entry; 11] = [
             weight::compare(layout, &qemu.path, debian).into()
         })
     }),
+    WORK,
 ];
 
-const X86_64: [Entry; 9] = [
+const X86_64: [Entry; 12] = [
+    ("boot/flat", |layout, qemu, isa| weight::boots(layout, &qemu.path, isa).into()),
     ("eoi/load", |layout, qemu, _| eoi::check(layout, qemu).into()),
     ("eoi/linux", |layout, qemu, _| eoi::check_linux(layout, qemu).into()),
     ("linux/weight", |layout, qemu, _| weight::outside(layout, &qemu.path).into()),
     ("bochs", |layout, _, _| bochs::check(layout)),
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image_x86::hot_path)),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded_x86::check)),
+    ("images/registers", |layout, _, isa| of_image(layout, isa, registers_x86::check)),
     ("bench/mitigations", |layout, qemu, _| mitigations::prices_of_pcs(layout, qemu).into()),
     ("images/no-vectors", |layout, _, isa| of_image(layout, isa, image_x86::no_vectors)),
     ("images/permissions", |layout, _, isa| of_image(layout, isa, image_x86::permissions)),
+    WORK,
 ];
 
-const POWER64: [Entry; 5] = [
+const POWER64: [Entry; 6] = [
     ("bench/mitigations", |layout, qemu, _| mitigations_power::prices(layout, qemu).into()),
-    ("mitigations/firmware", |layout, qemu, _| mitigations_power::firmware(layout, qemu).into()),
+    ("mitigations/firmware", |layout, qemu, _| features_power::firmware(layout, qemu).into()),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded_power::check)),
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image_power::hot_path)),
     ("images/no-vectors", |layout, _, isa| of_image(layout, isa, image_power::no_vectors)),
+    ("images/registers", |layout, _, isa| of_image(layout, isa, registers_power::check)),
 ];
+
+/// What whole work in Linux costs.
+const WORK: Entry = ("linux/work", |layout, qemu, isa| {
+    with(setup::debian::ensure(layout, isa, Flavour::Cloud), |_| work::check(layout, qemu, isa).into())
+});
 
 /// Checks the built image of an architecture.
 fn of_image(layout: &Layout, isa: Isa, check: fn(&Path) -> std::result::Result<(), String>) -> Verdict {

@@ -8,6 +8,7 @@ use turnstile::layout::Layout;
 use super::checks::{self, Check};
 use super::cli;
 use super::host::{self, Stage};
+use super::host_named;
 use super::scenario::Scenario;
 use super::scenarios::all;
 
@@ -33,7 +34,7 @@ impl Chosen {
             chosen = Self::of(layout, true, filter);
         }
         let Some(filter) = filter.filter(|_| chosen.is_empty()) else { return Ok(chosen) };
-        chosen.stages = host::named(layout, filter);
+        chosen.stages = host_named::named(layout, filter);
         match chosen.is_empty() {
             false => Ok(chosen),
             true => Err(Failure::usage(format!("no test has `{filter}` in its name"))

@@ -11,7 +11,7 @@ time. A mutant that survives shows a test that is missing, or code that does not
 
 Exit codes: 0 all were caught; 1 some survived; 2 the command line is wrong; 3 something is missing on this machine.";
 
-/// What developers of Turnstile run: the test suite, mutants, and counts of lines.
+/// What developers of Turnstile run: the test suite, mutants, counts of lines, and figures in the documentation.
 #[derive(Debug, Parser)]
 #[command(name = "./x", bin_name = "./x", version, about, after_help = EXIT_CODES)]
 #[command(arg_required_else_help = true, max_term_width = 100)]
@@ -33,6 +33,9 @@ pub enum Commands {
     /// Count the lines of code of each architecture's image, by layer
     #[command(after_help = EXIT_CODES)]
     Lines(Lines),
+    /// Compare the figures in the documentation with the budgets and the recorded figures
+    #[command(after_help = EXIT_CODES)]
+    Figures(Figures),
 }
 
 /// `test`
@@ -76,6 +79,14 @@ pub struct Mutants {
 #[derive(Debug, Args)]
 pub struct Lines {
     /// Put the table into ARCHITECTURE.md
+    #[arg(long)]
+    pub write: bool,
+}
+
+/// `figures`
+#[derive(Debug, Args)]
+pub struct Figures {
+    /// Write the present figures into the documentation
     #[arg(long)]
     pub write: bool,
 }

@@ -1,28 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Plays a scenario: boots its machine, follows its steps, judges its end, and keeps the log.
 
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::fs;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use turnstile::bench::ablate;
-use turnstile::failure::{Context, Failure, Result};
+use turnstile::failure::{Failure, Result};
 use turnstile::layout::Layout;
 use turnstile::machine;
-use turnstile::session::{Heard, Notice, Session};
+use turnstile::session::{Notice, Session};
 use turnstile::setup::images;
 use turnstile::setup::qemu::Qemu;
-use turnstile::top::reading::Collector;
 
-use super::pulse::Pulse;
-use super::scenario::{Ending, Record, Scenario, Start, Step};
+use super::log::{Log, log_file};
+use super::player::Player;
+use super::scenario::Scenario;
 use super::stuck::Monitor;
-
-const TICK: Duration = Duration::from_millis(50);
-/// The refusal of a bundle or a machine: this long after its last word nothing more is awaited.
-const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Plays a scenario; the error is the sentence for the report. Returns the processor time of QEMU, too. The log is written as
 /// it goes.
@@ -43,32 +37,6 @@ pub fn play(
     };
     log.line(&format!("\n--- {verdict}"));
     (result.map_err(|failure| failure.to_string()), used)
-}
-
-/// A test's log.
-struct Log(File);
-
-impl Log {
-    fn create(path: &Path) -> Result<Self> {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).context(|| format!("cannot create {}", folder.display()))?;
-        }
-        File::create(path).map(Log).context(|| format!("cannot write {}", path.display()))
-    }
-
-    /// Writes text as it is. A disk that is full fails tests in other ways.
-    fn text(&mut self, text: &str) {
-        let _ = self.0.write_all(text.as_bytes());
-    }
-
-    fn line(&mut self, line: &str) {
-        self.text(&format!("{line}\n"));
-    }
-}
-
-/// Where a test's log is kept.
-pub fn log_file(layout: &Layout, name: &str) -> PathBuf {
-    layout.target().join("test-logs").join(format!("{}.log", name.replace('/', "-")))
 }
 
 fn try_play(
@@ -95,272 +63,17 @@ fn try_play(
     let (sender, notices) = channel::<Notice>();
     let session = Session::start(&boot, &qemu.path, sender)?;
     drop(theirs);
-    let mut player = Player {
-        session,
-        notices,
-        record: Record::default(),
-        collector: Collector::new(config.vms.iter().map(|vm| vm.name.value.clone()).collect()),
-        cursors: Cursors::default(),
-        limit: Duration::from_secs(scenario.limit),
-        pulse: Pulse::new(Instant::now()),
-        ended: false,
-        log,
-    };
+    let names = config.vms.iter().map(|vm| vm.name.value.clone()).collect();
+    let mut player = Player::new(session, notices, names, Duration::from_secs(scenario.limit), log);
     let outcome = player.follow(scenario);
-    if outcome.is_err() && !player.ended {
-        monitor.ask().iter().for_each(|line| player.log.line(line));
+    if outcome.is_err() && !player.has_ended() {
+        player.log(&monitor.ask());
     }
-    player.session.kill();
-    let ending = player.session.wait()?;
+    let ending = player.finish()?;
     *used = ending.used;
     log.line(&format!("\n--- QEMU ended with {}\n{}", ending.status, ending.messages));
     outcome.map_err(Failure::failed)?;
     // Who failed keeps what was booted, for it to be tried again; of all scenarios that would be gigabytes.
     let _ = fs::remove_dir_all(folder);
     Ok(())
-}
-
-/// How much of everything the steps have used up.
-#[derive(Debug, Default)]
-struct Cursors {
-    text: usize,
-    consoles: Vec<usize>,
-    stops: usize,
-}
-
-/// A scenario in progress.
-struct Player<'a> {
-    session: Session,
-    notices: Receiver<Notice>,
-    record: Record,
-    collector: Collector,
-    cursors: Cursors,
-    limit: Duration,
-    pulse: Pulse,
-    ended: bool,
-    log: &'a mut Log,
-}
-
-type Verdict = std::result::Result<(), String>;
-
-impl Player<'_> {
-    fn follow(&mut self, scenario: &Scenario) -> Verdict {
-        for step in &scenario.steps {
-            self.log.line(&format!("--- {step:?}"));
-            self.step(step)?;
-        }
-        self.end(scenario.ending)?;
-        self.complaints()?;
-        scenario.judge.map_or(Ok(()), |judge| judge(&self.record))
-    }
-
-    fn step(&mut self, step: &Step) -> Verdict {
-        match step {
-            Step::Type(vm, text) => self.session.type_into(*vm, text.as_bytes()),
-            Step::Tell(command) => self.session.command(*command),
-            Step::Read => self.read()?,
-            Step::ReadAtRest => {
-                self.read()?;
-                while let Some(earlier) = self.record.readings.pop() {
-                    self.read()?;
-                    if self.record.readings.last().is_some_and(|reading| reading.has_same_exits(&earlier)) {
-                        break;
-                    }
-                }
-            }
-            _ => {
-                let what = format!("waiting for {step:?}");
-                while !self.has_happened(step) {
-                    self.listen(&what)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds a reading of the statistics to the record.
-    fn read(&mut self) -> Verdict {
-        let before = self.record.readings.len();
-        self.collector.begin().into_iter().for_each(|command| self.session.command(command));
-        while self.record.readings.len() == before {
-            self.listen("reading the statistics")?;
-        }
-        Ok(())
-    }
-
-    /// Says whether a step has happened; if so, what it took is used up.
-    fn has_happened(&mut self, step: &Step) -> bool {
-        match step {
-            Step::Expect(vm, text) => {
-                let index = usize::from(*vm);
-                if self.cursors.consoles.len() <= index {
-                    self.cursors.consoles.resize(index + 1, 0);
-                }
-                let Some(cursor) = self.cursors.consoles.get_mut(index) else { return false };
-                advance(self.record.console(*vm), cursor, text)
-            }
-            Step::Reported(text) => self.record.crashes.iter().any(|report| report.contains(text)),
-            Step::Text(text) => advance(&self.record.text, &mut self.cursors.text, text),
-            Step::Started(vm, boots) => {
-                self.record.starts.iter().any(|start| start.vm == *vm && start.boots >= *boots)
-            }
-            Step::Stopped(vm, reason) => {
-                let rest = self.record.stops.get(self.cursors.stops..).unwrap_or_default();
-                let found = rest.iter().position(|stop| *stop == (*vm, *reason));
-                self.cursors.stops += found.map_or(0, |position| position + 1);
-                found.is_some()
-            }
-            Step::Type(..) | Step::Tell(_) | Step::Read | Step::ReadAtRest => true,
-        }
-    }
-
-    /// Waits for news; fails if there can be none any more.
-    fn listen(&mut self, what: &str) -> Verdict {
-        if let Some(fault) = &self.record.fault {
-            return Err(format!("the hypervisor reported a fault of its own: {fault}"));
-        }
-        if self.ended {
-            return Err(format!("the machine ended while {what}"));
-        }
-        let notice = self.notices.recv_timeout(TICK);
-        let used = self.session.cpu_time();
-        match notice {
-            Ok(Notice::Heard(heard)) => {
-                self.note(&heard);
-                self.pulse.beat(Instant::now(), used);
-            }
-            Ok(Notice::Ended { lost: 0 }) | Err(RecvTimeoutError::Disconnected) => self.ended = true,
-            Ok(Notice::Ended { lost }) => {
-                return Err(format!("{lost} frames were damaged on the serial line"));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        if self.session.exceeds_with(self.limit, used) {
-            let used = used.as_secs();
-            return Err(format!("nothing more after {used} s of processor time, {what}"));
-        }
-        if self.pulse.is_gone(Instant::now(), used) {
-            return Err(format!("the machine neither says nor does anything, {what}"));
-        }
-        Ok(())
-    }
-
-    fn note(&mut self, heard: &Heard) {
-        let record = &mut self.record;
-        record.readings.extend(self.collector.hear(heard));
-        match heard {
-            Heard::Text { text } => {
-                let text = String::from_utf8_lossy(text);
-                self.log.text(&text);
-                record.text.push_str(&text);
-                return;
-            }
-            Heard::Console { vm, text } => {
-                let index = usize::from(*vm);
-                if record.consoles.len() <= index {
-                    record.consoles.resize(index + 1, String::new());
-                }
-                let text = String::from_utf8_lossy(text);
-                if let Some(console) = record.consoles.get_mut(index) {
-                    // The log has whole lines, so that two VMs' do not mix.
-                    let begun = console.rfind('\n').map_or(0, |newline| newline + 1);
-                    console.push_str(&text);
-                    if text.contains('\n') {
-                        let lines = console.get(begun..).unwrap_or_default();
-                        for line in lines.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
-                            self.log.line(&format!("{vm}| {}", line.trim_end()));
-                        }
-                    }
-                }
-                return;
-            }
-            Heard::Started { vm, boots, free_memory, free_tables } => record.starts.push(Start {
-                vm: *vm,
-                boots: *boots,
-                free_memory: *free_memory,
-                free_tables: *free_tables,
-            }),
-            Heard::Stopped { vm, reason, .. } => record.stops.push((*vm, *reason)),
-            Heard::Crashed { text, .. } => record.crashes.push(text.clone()),
-            Heard::Fault { text } => record.fault = Some(text.clone()),
-            Heard::Done { crashed } => record.done = Some(*crashed),
-            _ => {}
-        }
-        self.log.line(&format!("*| {}", serde_json::to_string(heard).unwrap_or_default()));
-    }
-
-    fn end(&mut self, ending: Ending) -> Verdict {
-        let expected = match ending {
-            Ending::Refused => return self.refusal(),
-            Ending::Poweroff => {
-                self.session.command(turnstile_link::Command::Poweroff);
-                None
-            }
-            Ending::Done { crashed } => Some(crashed),
-        };
-        while !self.ended {
-            self.listen("waiting for the end")?;
-        }
-        match (self.record.done, expected) {
-            (Some(crashed), Some(expected)) if crashed != expected => {
-                Err(format!("{crashed} VMs crashed, not {expected}"))
-            }
-            (Some(_), _) => Ok(()),
-            (None, _) => Err("the machine ended before the hypervisor said so".to_owned()),
-        }
-    }
-
-    /// After a refusal the machine stops or halts; either way no VM starts.
-    fn refusal(&mut self) -> Verdict {
-        let deadline = Instant::now() + REFUSAL_PATIENCE;
-        while !self.ended && Instant::now() < deadline {
-            self.listen("waiting for the end")?;
-        }
-        match self.record.starts.is_empty() {
-            true => Ok(()),
-            false => Err("a VM started all the same".to_owned()),
-        }
-    }
-
-    /// What guests complain about fails every scenario.
-    fn complaints(&self) -> Verdict {
-        let lines = self.record.consoles.iter().flat_map(|console| console.lines());
-        let is_complaint = |line: &&str| {
-            let line = line.trim();
-            line.starts_with("@error")
-                || (line.starts_with("@test ") && line.contains(" failed"))
-                || (line.starts_with("turnstile: ") && line.contains(" failed: "))
-        };
-        match lines.clone().find(is_complaint) {
-            Some(line) => Err(format!("the guest says: {}", line.trim())),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Finds `text` after the cursor and moves the cursor behind it.
-fn advance(said: &str, cursor: &mut usize, text: &str) -> bool {
-    let rest = said.get(*cursor..).unwrap_or_default();
-    match rest.find(text) {
-        Some(position) => {
-            *cursor += position + text.len();
-            true
-        }
-        None => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn expectations_are_used_up_in_order() {
-        let said = "a b a";
-        let mut cursor = 0;
-        assert!(advance(said, &mut cursor, "a"));
-        assert!(advance(said, &mut cursor, "a"));
-        assert!(!advance(said, &mut cursor, "a"));
-        assert!(!advance(said, &mut cursor, "b"), "b was before the second a");
-    }
 }

@@ -51,7 +51,7 @@ fn selftests() -> Vec<Scenario> {
         }
     }
     scenarios.push(selftest("virt", 4, "owned"));
-    scenarios.push(programs::on_demand(ISA, TESTED));
+    scenarios.extend([programs::on_demand(ISA, TESTED), programs::restarts_on_demand(ISA, "16MiB")]);
     scenarios.extend(["virt", "kvmtool"].map(many_vcpus));
     scenarios
 }

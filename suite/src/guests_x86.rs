@@ -37,6 +37,7 @@ pub fn scenarios() -> Vec<Scenario> {
         }
     }
     scenarios.push(programs::on_demand(ISA, TESTED).limit(300));
+    scenarios.push(programs::restarts_on_demand(ISA, "16MiB"));
     for paravirt in ["all", "none"] {
         scenarios.extend([pressure(paravirt, 1), pressure(paravirt, 4), load(paravirt)]);
     }

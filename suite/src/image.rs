@@ -8,10 +8,10 @@ use std::path::Path;
 
 use object::{Object, ObjectSection, ObjectSymbol};
 
-/// The section of the light tier; its handlers' names begin so.
-const LIGHT: &str = "turnstile_light_";
-/// The light handlers there are: each must be found, or the test looks at the wrong thing.
-const HANDLERS: usize = 20;
+/// The handlers of the light tier have names that begin so.
+const LIGHT: [&str; 2] = ["turnstile_light_", "turnstile_wide_"];
+/// The light and wide handlers there are: each must be found, or the test looks at the wrong thing.
+const HANDLERS: usize = 25;
 /// The vectors, and what follows what an exit executes of them.
 const VECTORS: [&str; 2] = ["vectors", "turnstile_enter"];
 /// Parts of names that only images for ablation have: their own code and data, and what only they use of the rest.
@@ -25,6 +25,8 @@ pub(super) struct Program {
     base: u64,
     /// Address, size and name of each function.
     functions: BTreeMap<u64, (u64, String)>,
+    /// Names without a size, by address: labels of assembly.
+    labels: BTreeMap<u64, String>,
     /// All symbols.
     symbols: BTreeMap<String, u64>,
 }
@@ -40,8 +42,20 @@ impl Program {
             .filter(|(_, symbol)| symbol.kind() == object::SymbolKind::Text && symbol.size() > 0)
             .map(|(name, symbol)| (symbol.address(), (symbol.size(), name)))
             .collect();
+        let labels = named()
+            .filter(|(name, symbol)| symbol.size() == 0 && !name.starts_with('$'))
+            .map(|(name, symbol)| (symbol.address(), name))
+            .collect();
         let symbols = named().map(|(name, symbol)| (name, symbol.address())).collect();
-        Ok(Program { code, base: text.address(), functions, symbols })
+        Ok(Program { code, base: text.address(), functions, labels, symbols })
+    }
+
+    /// A program of these instructions, at zero, in no function.
+    #[cfg(test)]
+    pub(super) fn of(words: &[u32]) -> Self {
+        let code = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let (functions, labels, symbols) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Program { code, base: 0, functions, labels, symbols }
     }
 
     /// The address of a symbol.
@@ -51,7 +65,7 @@ impl Program {
 
     /// The addresses of the light tier's handlers, in the order of their names.
     fn handlers(&self) -> Result<Vec<u64>, String> {
-        let all = self.symbols.iter().filter(|(name, _)| name.starts_with(LIGHT));
+        let all = self.symbols.iter().filter(|(name, _)| LIGHT.iter().any(|light| name.starts_with(light)));
         let handlers: Vec<u64> = all.map(|(_, address)| *address).collect();
         match handlers.len() {
             HANDLERS => Ok(handlers),
@@ -60,12 +74,17 @@ impl Program {
     }
 
     /// The function that an address is in.
-    fn function(&self, address: u64) -> Option<u64> {
+    pub(super) fn function(&self, address: u64) -> Option<u64> {
         self.functions.range(..=address).next_back().map(|(start, _)| *start)
     }
 
-    fn name(&self, start: u64) -> &str {
+    pub(super) fn name(&self, start: u64) -> &str {
         self.functions.get(&start).map_or("", |(_, name)| name)
+    }
+
+    /// The last label at an address or before it, in code written in assembly.
+    pub(super) fn label(&self, address: u64) -> Option<&str> {
+        self.labels.range(..=address).next_back().map(|(_, name)| name.as_str())
     }
 
     /// The instructions of a range.
@@ -76,7 +95,7 @@ impl Program {
     }
 
     /// The instructions of a function.
-    fn body(&self, start: u64) -> Vec<u32> {
+    pub(super) fn body(&self, start: u64) -> Vec<u32> {
         let size = self.functions.get(&start).map_or(0, |(size, _)| *size);
         self.words(start, size)
     }
@@ -191,6 +210,11 @@ fn placeless(word: u32, pages: &mut [bool; 32]) -> u32 {
             pages[rd] = word >> 31 != 0;
             word & 0x9f00_001f
         }
+        // LDR (literal): imm19.
+        _ if word >> 24 & 0x3b == 0b01_1000 => {
+            pages[rd] = false;
+            word & 0xff00_001f
+        }
         // ADD (immediate), LDR and STR (unsigned offset): imm12.
         _ if pages[rn] && (word >> 22 & 0x1ff == 0b0_0100_0100 || word >> 24 & 0x3b == 0b11_1001) => {
             let is_store = word >> 24 & 0x3b == 0b11_1001 && word >> 22 & 3 == 0;
@@ -210,9 +234,16 @@ mod tests {
 
     #[test]
     fn code_is_compared_apart_from_where_it_lies() {
-        // bl; adrp x0; add x0, x0, #imm; ldr x1, [x0, #8]; ret
+        // bl; adrp x0; add x0, x0, #imm; ldr x1, [x0, #8]; ldr x2, literal; ret
         let code = |bl: u32, page: u32, offset: u32| {
-            [0x9400_0000 | bl, 0x9000_0000 | page << 5, 0x9100_0000 | offset << 10, 0xf940_0401, 0xd65f_03c0]
+            [
+                0x9400_0000 | bl,
+                0x9000_0000 | page << 5,
+                0x9100_0000 | offset << 10,
+                0xf940_0401,
+                0x5800_0002 | offset << 5,
+                0xd65f_03c0,
+            ]
         };
         assert_eq!(same_code(&code(1, 2, 3), &code(4, 5, 6)), Ok(()));
         let mut other = code(4, 5, 6);

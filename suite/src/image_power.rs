@@ -16,6 +16,8 @@ const KEEPERS: [&str; 2] = ["turnstile_save_vectors", "turnstile_load_vectors"];
 const TABLE: &str = "::TABLE";
 /// The module that they are in.
 const MODULE: &str = "hcall";
+/// The list of the instructions by which calls return to guests: its beginning and its end.
+const RETURNS: (&str, &str) = ("turnstile_call_returns", "turnstile_call_returns_end");
 /// What calls the handlers of the same tables in turn: for vCPUs that keep statistics.
 const DISPATCHER: &str = "timed_handler";
 /// The first of the instructions by which code goes over from the other byte order, as they are read in this one, and how
@@ -33,6 +35,8 @@ pub(super) struct Program {
     functions: Functions,
     /// The light handlers that tables name.
     handlers: BTreeSet<u64>,
+    /// Where calls return to guests, as the list says whose instructions guards replace.
+    returns: BTreeSet<u64>,
 }
 
 impl Program {
@@ -57,15 +61,31 @@ impl Program {
             })
             .map(|(_, symbol)| (symbol.address(), symbol.size()))
             .collect();
-        let mut handlers = BTreeSet::new();
+        let place = |name: &str| named().find(|(known, _)| known == name).map(|(_, symbol)| symbol.address());
+        let listed = place(RETURNS.0).unwrap_or_default()..place(RETURNS.1).unwrap_or_default();
+        let (mut handlers, mut returns) = (BTreeSet::new(), BTreeSet::new());
         // The image is relocated where it runs: what a table holds is in its relocations.
         for (place, relocation) in file.dynamic_relocations().into_iter().flatten() {
             let inside = tables.iter().any(|(start, size)| (*start..start + size).contains(&place));
             if inside && relocation.target() == RelocationTarget::Absolute {
                 handlers.insert(relocation.addend() as u64);
             }
+            if listed.contains(&place) {
+                returns.insert(relocation.addend() as u64);
+            }
         }
-        Ok(Program { code, base, functions, handlers })
+        Ok(Program { code, base, functions, handlers, returns })
+    }
+
+    /// Where calls return to guests, as the list says whose instructions guards replace.
+    pub(super) fn returns(&self) -> &BTreeSet<u64> {
+        &self.returns
+    }
+
+    /// The names that begin so, and their addresses.
+    pub(super) fn named<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, u64)> {
+        let named = self.functions.iter().filter(move |(_, name)| name.starts_with(prefix));
+        named.map(|(address, name)| (name, address))
     }
 
     /// The address of what has this name.
@@ -85,7 +105,7 @@ impl Program {
     }
 
     /// The instructions of a function with their addresses.
-    fn body(&self, start: u64) -> impl Iterator<Item = (u64, u32)> {
+    pub(super) fn body(&self, start: u64) -> impl Iterator<Item = (u64, u32)> {
         let size = self.functions.size(start);
         let offset = start.saturating_sub(self.base) as usize;
         let body = self.code.get(offset..offset + size as usize).unwrap_or_default();

@@ -71,15 +71,25 @@ impl Program {
         section.bytes.get(offset..offset + size as usize).unwrap_or_default()
     }
 
+    /// The name of the function that begins there.
+    pub(super) fn name(&self, start: u64) -> &str {
+        self.functions.name(start)
+    }
+
+    /// The function that an address is in.
+    pub(super) fn containing(&self, address: u64) -> Option<u64> {
+        self.functions.containing(address)
+    }
+
     /// The instructions of a function.
-    fn body(&self, start: u64) -> Vec<Instruction> {
+    pub(super) fn body(&self, start: u64) -> Vec<Instruction> {
         let body = self.bytes(start, self.functions.size(start));
         Decoder::with_ip(64, body, start, DecoderOptions::NONE).into_iter().collect()
     }
 
     /// Where a call in a function leads through a word of the global offset table, which the linker has filled: at once,
     /// or through a register that the function loads with one such word and no other.
-    fn linked(&self, function: u64, call: &Instruction) -> Option<u64> {
+    pub(super) fn linked(&self, function: u64, call: &Instruction) -> Option<u64> {
         if call.op0_kind() == OpKind::Register {
             let loads = self.body(function).into_iter().filter(|instruction| {
                 let is_load =
@@ -101,7 +111,7 @@ impl Program {
     }
 
     /// The light handlers: what the tables name.
-    fn handlers(&self) -> Result<BTreeSet<u64>, String> {
+    pub(super) fn handlers(&self) -> Result<BTreeSet<u64>, String> {
         let mut handlers = BTreeSet::new();
         for table in TABLES {
             let start = *self.symbols.get(table).ok_or_else(|| format!("the image has no {table}"))?;
@@ -139,7 +149,7 @@ pub fn hot_path(elf: &Path) -> Result<(), String> {
 }
 
 /// Where a direct call or jump leads.
-fn target(instruction: &Instruction) -> Option<u64> {
+pub(super) fn target(instruction: &Instruction) -> Option<u64> {
     match instruction.flow_control() {
         FlowControl::Call | FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
             let near = [OpKind::NearBranch16, OpKind::NearBranch32, OpKind::NearBranch64];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What developers of Turnstile run: the test suite, mutants, and counts of lines. `./x` passes their commands on to it.
+//! What developers of Turnstile run: the test suite, mutants, counts of lines, and figures in the documentation. `./x` passes their commands on to it.
 
 /// Takes the place of the standard library's in every module below: that one panics when nobody reads any more.
 macro_rules! println {
@@ -18,9 +18,12 @@ mod chosen;
 #[cfg(test)]
 mod claims;
 mod cli;
+mod clobbers;
 mod debian;
 mod engine;
 mod eoi;
+mod features_power;
+mod figures;
 mod firmware;
 mod flat;
 mod gicv2;
@@ -31,6 +34,8 @@ mod guests;
 mod guests_power;
 mod guests_x86;
 mod host;
+mod host_named;
+mod host_run;
 mod hostile;
 mod hostile_x86;
 mod hour;
@@ -42,6 +47,7 @@ mod lines;
 mod linux;
 mod linux_power;
 mod linux_x86;
+mod log;
 mod measuring;
 mod metering;
 mod mitigations;
@@ -49,17 +55,23 @@ mod mitigations_power;
 mod modes;
 mod mutants;
 mod peers;
+mod plain;
+mod player;
 mod programs;
 mod pulse;
 mod reach;
 mod refusals;
 mod refusals_x86;
 mod refused;
+mod registers;
+mod registers_power;
+mod registers_x86;
 mod report;
 mod run;
 mod scale;
 mod scenario;
 mod scenarios;
+mod shares;
 mod sharing;
 mod sharing_power;
 mod sources;
@@ -67,6 +79,7 @@ mod statistics;
 mod stuck;
 mod victims;
 mod weight;
+mod work;
 
 use std::process::ExitCode;
 
@@ -84,5 +97,6 @@ fn execute(cli: &Cli) -> Result<()> {
         Commands::Test(options) => run::test(&layout, options),
         Commands::Mutants(options) => mutants::mutants(&layout, options),
         Commands::Lines(options) => lines::lines(&layout, options),
+        Commands::Figures(options) => figures::figures(&layout, options),
     }
 }

@@ -100,6 +100,7 @@ fn measure(
         iterations,
         limit: LIMIT,
         trace: false,
+        footprint: false,
         meter: meter.to_path_buf(),
         folder: layout.bundles().join(format!("meter-{}-{iterations}", row.name)),
         variant: &Variant::default(),

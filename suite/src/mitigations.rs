@@ -130,14 +130,14 @@ pub fn prices(layout: &Layout, qemu: &Qemu) -> Result<()> {
 /// The rows of PCs with one exit and with two.
 const PC_ROWS: [(&str, u64); 2] = [("null-hypercall", 1), ("cpuid", 1)];
 /// A combination of guards, and the instructions that it adds to an exit and the entry behind it. IBPB is four, and so is each
-/// write of SPEC_CTRL; the return stack takes two and four for each pair of calls; what is done on an exit ends with LFENCE and
-/// one load.
+/// write of SPEC_CTRL; RDX, which they need, is stored and loaded on an exit, and for the entry; the return stack takes two and
+/// four for each pair of calls; what is done on an exit ends with LFENCE and one load.
 const PC_PRICES: [(&str, u64); 5] = [
-    ("barrier", 4 + 2),
+    ("barrier", 4 + 2 + 2),
     ("fill", 2 + 16 * 4 + 2),
     ("clear", 1),
-    ("switch", 4 + 4 + 2),
-    ("barrier+fill+clear+switch", 4 + (2 + 16 * 4) + 1 + (4 + 4) + 2),
+    ("switch", 4 + 2 + 4 + 2 + 2),
+    ("barrier+fill+clear+switch", 4 + (2 + 16 * 4) + 1 + (4 + 2 + 4 + 2) + 2),
 ];
 
 /// Guards cost what they consist of on a CPU that has it all, and a CPU that needs nothing pays nothing.

@@ -3,7 +3,7 @@
 //! their state is lost or another VM's, and that what is typed comes back.
 
 use turnstile::isa::Isa;
-use turnstile_link::StopReason;
+use turnstile_link::{Command, StopReason};
 
 use super::scenario::{Ending, Record, Scenario, Step, guest};
 
@@ -17,6 +17,24 @@ pub fn selftest(isa: Isa, which: &str, memory: &str, more: &str) -> Scenario {
 /// The same with memory that is mapped when it is first touched, by any of four vCPUs.
 pub fn on_demand(isa: Isa, memory: &str) -> Scenario {
     selftest(isa, "on-demand", memory, "vcpus = 4\nmapping = \"on-demand\"")
+}
+
+/// A guest that resets itself again and again, with memory that is cleared when it is first touched: in each life it finds zeroes
+/// in all of it, whatever it has left there.
+pub fn restarts_on_demand(isa: Isa, memory: &str) -> Scenario {
+    const RESTARTS: u32 = 10;
+    let config = guest("restart", "restart", memory, "mapping = \"on-demand\"\nstatistics = true");
+    let steps = vec![
+        Step::Started(0, RESTARTS),
+        Step::Tell(Command::Stop { vm: 0 }),
+        Step::Stopped(0, StopReason::Killed),
+    ];
+    Scenario::at(isa, "restart/on-demand", config, steps).limit(300).judge(|record| {
+        match record.console(0).contains("@error") {
+            true => Err("memory that was touched first was not zero".to_owned()),
+            false => Ok(()),
+        }
+    })
 }
 
 /// Interrupts as many as can be, each accounted for.

@@ -35,7 +35,7 @@ impl Functions {
     }
 
     /// The one that an address is in.
-    fn containing(&self, address: u64) -> Option<u64> {
+    pub(super) fn containing(&self, address: u64) -> Option<u64> {
         let (start, (size, _)) = self.0.range(..=address).next_back()?;
         (address - start < *size).then_some(*start)
     }

@@ -10,7 +10,7 @@ use turnstile::layout::{Layout, write_atomically};
 use turnstile::setup::last_lines;
 use turnstile::style::{CYAN, DIM, GREEN, RED, YELLOW};
 
-use super::engine;
+use super::log::log_file;
 
 /// How many of the slowest tests are shown at the end; a file has all.
 const SHOWN: usize = 25;
@@ -142,7 +142,7 @@ impl Report {
             Verdict::Skipped(reason) => anstream::println!("{YELLOW}SKIP{YELLOW:#} {name}: {reason}"),
             Verdict::Failed(reason) => {
                 anstream::println!("{RED}FAIL{RED:#} {name}: {reason}");
-                let log = engine::log_file(layout, name);
+                let log = log_file(layout, name);
                 if log.is_file() {
                     anstream::println!("     {CYAN}log{CYAN:#} {}", Layout::shown(&log));
                     let text = std::fs::read(&log).unwrap_or_default();
@@ -158,7 +158,7 @@ impl Report {
     pub fn finish(self, layout: &Layout) -> Result<()> {
         let (counts, mut took) = self.sums.into_inner().unwrap_or_default();
         took.sort_by_key(|took| std::cmp::Reverse(took.elapsed));
-        let file = engine::log_file(layout, "times").with_extension("txt");
+        let file = log_file(layout, "times").with_extension("txt");
         let all = lines(&took).join("\n") + "\n";
         if took.len() > 1 && write_atomically(&file, all.as_bytes()).is_ok() {
             let minutes = self.begin.elapsed().as_secs_f64() / 60.0;

@@ -19,7 +19,7 @@ use super::checks::Check;
 use super::chosen::{Chosen, images};
 use super::report::{Report, Verdict};
 use super::scenario::Scenario;
-use super::{cli, engine, host};
+use super::{cli, engine, host_run};
 
 /// Checks and boots at a time. More would not end sooner on two cores, and time-outs would mean less.
 const PARALLEL: usize = 2;
@@ -38,7 +38,7 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     for stage in &chosen.stages {
         let begin = Instant::now();
         report.starts(&stage.name);
-        let (counts, verdict) = host::run(layout, stage);
+        let (counts, verdict) = host_run::run(layout, stage);
         report.stage(layout, &stage.name, counts, &verdict, begin);
     }
     if !chosen.builds.is_empty() {

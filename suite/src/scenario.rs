@@ -74,6 +74,8 @@ pub enum Ending {
     Poweroff,
     /// No VM ever starts; the steps have said why.
     Refused,
+    /// The machine ends by itself, without a frame that says so.
+    Silent,
 }
 
 /// A start of a VM, with the hypervisor's counters at that moment.

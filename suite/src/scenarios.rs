@@ -4,7 +4,7 @@
 use super::scenario::Scenario;
 use super::{
     ablation, boards, boards_power, boards_x86, flat, gicv2, guests, guests_power, guests_x86, hostile_x86,
-    hour, linux, linux_power, linux_x86, measuring, mitigations, mitigations_power, modes, refusals,
+    hour, linux, linux_power, linux_x86, measuring, mitigations, mitigations_power, modes, plain, refusals,
     refusals_x86, scale, sharing, sharing_power, statistics,
 };
 
@@ -15,6 +15,7 @@ pub fn all() -> Vec<Scenario> {
         guests::scenarios(),
         flat::scenarios(),
         statistics::scenarios(),
+        plain::scenarios(),
         refusals::scenarios(),
         refusals_x86::scenarios(),
         boards_x86::scenarios(),
@@ -68,6 +69,7 @@ mod tests {
             "selftest",
             "exits",
             "load",
+            "measure",
         ]
         .map(str::to_owned);
         let rows = rows::ROWS.iter().map(|row| row.guest.to_owned());

@@ -8,7 +8,10 @@ use turnstile_link::{Command, StopReason};
 use super::debian::quiet_kernel;
 use super::hostile::{self, found_nothing};
 use super::programs::no_failures;
-use super::scenario::{Ending, Judge, Record, Scenario, Step, guest, linux};
+use super::scenario::{Ending, Scenario, Step, linux};
+use super::shares::{
+    all_to_the_first, each_for_itself, equal, half, one_to_three, shared, shares, three_on_two,
+};
 use super::victims::beacons_are_good;
 
 /// Processor time for Linux, in seconds.
@@ -24,6 +27,7 @@ pub fn scenarios() -> Vec<Scenario> {
     // Not what a PC's clocks do in real time: edges of the 8254 that come while others run are one.
     let timeless = "test=apic,modes,emulation,state,debug,cpus,kvm,pveoi,memory,msr,cpuid";
     scenarios.extend([two_selftests(""), two_selftests(timeless).on_pc()]);
+    scenarios.extend([beacon_beside_touches(Isa::Arm64), beacon_beside_touches(Isa::X86_64)]);
     scenarios.extend([beacon_beside_writes(), hostile(), hostile_pc(), restart_pc(), flushes_pc()]);
     scenarios.extend([crash_restart("reset2"), triple_fault_restart()]);
     scenarios.extend([silent(Isa::Arm64), silent(Isa::X86_64)]);
@@ -45,85 +49,6 @@ fn everywhere() -> Vec<Scenario> {
         linux_on_few(),
         two_linux(),
     ]
-}
-
-/// The configuration of a guest that shares `cpus`.
-pub(super) fn shared(name: &str, program: &str, memory: &str, cpus: &str, more: &str) -> String {
-    guest(name, program, memory, &format!("schedule = \"shared\"\ncpus = {cpus}\n{more}"))
-}
-
-/// VMs that never wait: (vCPUs, CPUs, class).
-pub(super) fn shares(name: &str, vms: &[(&str, &str, &str)], judge: Judge) -> Scenario {
-    let vm = |(index, (vcpus, cpus, class)): (usize, &(&str, &str, &str))| {
-        shared(&format!("share-{index}"), "share", "16MiB", cpus, &format!("vcpus = {vcpus}\n{class}"))
-    };
-    let config: String = vms.iter().enumerate().map(vm).collect();
-    let steps = (0..vms.len() as u8).map(|vm| Step::Stopped(vm, StopReason::PowerOff));
-    // They end in an order that depends on who is in front.
-    let steps = if vms.len() == 1 { steps.collect() } else { Vec::new() };
-    Scenario::new(format!("sharing/{name}"), config, steps).counted().judge(judge)
-}
-
-/// What each vCPU of all VMs got, in microseconds.
-fn times(record: &Record) -> Result<Vec<u64>, String> {
-    let lines = record.consoles.iter().flat_map(|console| console.lines());
-    let ran: Vec<u64> = lines.filter_map(|line| line.trim().split_once(" ran=")?.1.parse().ok()).collect();
-    if ran.is_empty() { Err("nobody said what it got".to_owned()) } else { Ok(ran) }
-}
-
-/// Each share is what it is to be, within so many thousandths of all.
-pub(super) fn near(record: &Record, tolerance: u64, parts: impl Fn(usize) -> u64) -> Result<(), String> {
-    if record.consoles.iter().any(|console| console.contains("@late")) {
-        return Err("a vCPU did not get to its start in time".to_owned());
-    }
-    let ran = times(record)?;
-    let (all, total) = (ran.iter().sum::<u64>(), (0..ran.len()).map(&parts).sum::<u64>());
-    let off = ran
-        .iter()
-        .enumerate()
-        .find(|(index, got)| got.abs_diff(all * parts(*index) / total) > all * tolerance / 1000);
-    match off {
-        Some((index, _)) => Err(format!("vCPU {index} got something else than its share: {ran:?}")),
-        None => Ok(()),
-    }
-}
-
-pub(super) fn equal(record: &Record) -> Result<(), String> {
-    near(record, 20, |_| 1)
-}
-
-pub(super) fn one_to_three(record: &Record) -> Result<(), String> {
-    near(record, 20, |index| [1, 3][index % 2])
-}
-
-/// Three vCPUs that never wait, on two CPUs: each gets two thirds of one.
-///
-/// Not counted: counted, QEMU runs one CPU at a time, for up to 100 ms if it is not interrupted, and what the others are
-/// to do in that time comes late.
-fn three_on_two() -> Scenario {
-    let more = "vcpus = 3\ncmdline = \"from=3000000 until=6000000\"";
-    let config = shared("share", "share", "16MiB", "[0, 1]", more);
-    let steps = vec![Step::Stopped(0, StopReason::PowerOff)];
-    Scenario::new("sharing/three-on-two", config, steps).judge(|record| near(record, 80, |_| 1))
-}
-
-pub(super) fn all_to_the_first(record: &Record) -> Result<(), String> {
-    // It finishes before the other one begins.
-    match record.console(1).contains("@late") && times(record)?.len() == 2 {
-        true => Ok(()),
-        false => Err("the lower priority ran before the higher one was done".to_owned()),
-    }
-}
-
-/// The same on a PC, where a VM's clock begins with the VM, so that nobody is late: the first gets all of its time, and the
-/// other one all of its own, which begins afterwards.
-fn each_for_itself(record: &Record) -> Result<(), String> {
-    let ran = times(record)?;
-    let first = record.stops.first().map(|(vm, _)| *vm);
-    match ran.len() == 2 && ran.iter().all(|ran| *ran >= 295_000) && first == Some(0) {
-        true => Ok(()),
-        false => Err(format!("the lower priority ran before the higher one was done: {ran:?}")),
-    }
 }
 
 /// Interrupts between vCPUs, WFI, CPU_ON and CPU_OFF, with four vCPUs on each CPU.
@@ -172,6 +97,24 @@ fn beacon_beside_writes() -> Scenario {
     scenario.counted().limit(300).judge(|record| match record.stops.first() {
         Some((0, _)) => found_nothing(record),
         _ => Err("the writes went on behind the beacons".to_owned()),
+    })
+}
+
+/// The timer of a real-time vCPU wakes it on time beside one that does nothing but touch memory, which is cleared at each touch: sooner than
+/// a whole block is cleared, where that takes longer than its limit.
+pub(super) fn beacon_beside_touches(isa: Isa) -> Scenario {
+    let program = if isa == Isa::Arm64 { "first-touch" } else { "measure" };
+    let more = "mapping = \"on-demand\"\n\
+                cmdline = \"row=first-touch order=2097152 iterations=512 warm-up=2\"";
+    let options = "realtime = 1\ncmdline = \"after=3000 count=8 period=700 limit=60\"";
+    let config = shared("touch", program, "1088MiB", "[0]", more)
+        + &shared("beacon", "beacon", "16MiB", "[0]", options);
+    let steps = vec![Step::Expect(1, "@done beacons="), Step::Expect(0, "@bench row=first-touch")];
+    let scenario = Scenario::at(isa, "sharing/beacon-touches", config, steps);
+    scenario.counted().ending(Ending::Poweroff).judge(|record| match record.stops.first() {
+        Some((1, _)) if record.console(1).contains(" errors=0") => Ok(()),
+        Some((1, _)) => Err("a timer was late".to_owned()),
+        _ => Err("the touches ended before the beacons".to_owned()),
     })
 }
 
@@ -275,14 +218,6 @@ pub(super) fn silent(isa: Isa) -> Scenario {
     let steps = (2..).zip(ways).map(|(vm, _)| Step::Expect(vm, "@crash how="));
     let steps = steps.chain([Step::Expect(0, "@done")]).collect();
     Scenario::at(isa, "sharing/silent-timers", config, steps).counted().ending(Ending::Poweroff).judge(half)
-}
-
-/// The first VM gets half of its time, of 300 milliseconds, but for what two hundredths are.
-fn half(record: &Record) -> Result<(), String> {
-    match times(record)?[..] {
-        [ran] if ran >= 144_000 => Ok(()),
-        ref ran => Err(format!("of 300000 microseconds it got {ran:?}")),
-    }
 }
 
 /// The same of a PC, where a triple fault is a reset and no crash: it starts again though a crash would be its end.

@@ -6,9 +6,10 @@ use turnstile::isa::Isa;
 use turnstile_link::StopReason;
 
 use super::scenario::{Scenario, Step};
+use super::shares::{all_to_the_first, equal, near, one_to_three, shared, shares};
 use super::sharing::{
-    all_to_the_first, attacked, beacon, crash_restart, equal, linux_on_few, near, one_to_three, restarts,
-    selftest, shared, shares, silent, stolen_time, stop_what_waits, two_selftests,
+    attacked, beacon, beacon_beside_touches, crash_restart, linux_on_few, restarts, selftest, silent,
+    stolen_time, stop_what_waits, two_selftests,
 };
 
 /// The moments between which VMs say what they got.
@@ -29,6 +30,7 @@ pub fn scenarios() -> Vec<Scenario> {
         two_selftests("").on_power(),
         beacon("fair", "", "count=15 limit=8000").on_power(),
         beacon("realtime", "realtime = 1", "count=15 limit=200").on_power(),
+        beacon_beside_touches(Isa::Power64),
         stop_what_waits().on_power(),
         linux_on_few().on_power(),
         leaping(crash_restart("give-up").on_power()),

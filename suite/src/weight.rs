@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the hypervisor adds to a whole boot of Linux: instructions from power-on over the shell to power-off,
-//! with and without it, on the same QEMU, counted by the meter.
+//! with and without it, on the same QEMU, counted by the meter. And what its own start takes on larger machines.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -34,8 +34,9 @@ pub fn compare(layout: &Layout, program: &Path, debian: Debian) -> Result<(), St
     let mut without = Boot::new(debian.kernel, debian.initrd, MEMORY, CPUS);
     without.virtualization = false;
     without.append = CMDLINE.to_owned();
-    let with = count(layout, program, hosted(layout, Isa::Arm64)?, "with", true)?.outside;
-    let without = count(layout, program, without, "without", true)?.outside;
+    let all = Options { total: true, ..Options::default() };
+    let with = count(layout, program, hosted(layout, Isa::Arm64)?, "with", &all)?.outside;
+    let without = count(layout, program, without, "without", &all)?.outside;
     let percent = with * 100 / without.max(1);
     if percent > LIMIT {
         return Err(format!(
@@ -50,12 +51,55 @@ pub fn compare(layout: &Layout, program: &Path, debian: Debian) -> Result<(), St
 /// # Errors
 /// Says by how much it is too heavy, or what went wrong.
 pub fn outside(layout: &Layout, program: &Path) -> Result<(), String> {
-    let total = count(layout, program, hosted(layout, Isa::X86_64)?, "outside", false)?;
+    let total = count(layout, program, hosted(layout, Isa::X86_64)?, "outside", &Options::default())?;
     if total.outside > LIMIT_OUTSIDE {
         return Err(format!(
             "{} instructions outside the guest in {} visits, at most {LIMIT_OUTSIDE}; {} inside",
             total.outside, total.visits, total.guest
         ));
+    }
+    Ok(())
+}
+
+/// The most instructions of the hypervisor's start that another CPU may add, all CPUs together: to be found, set up and woken.
+const FOR_A_CPU: u64 = 60_000;
+/// The most that another GiB of the machine's memory may add: it is mapped by large blocks, or not at all.
+const FOR_A_GIB: u64 = 2_000;
+
+/// Starts the hypervisor with one and with more CPUs, and with more memory, and compares: each CPU adds the same, and memory nearly
+/// nothing.
+///
+/// # Errors
+/// Says what grows too much, or what went wrong.
+pub fn boots(layout: &Layout, program: &Path, isa: Isa) -> Result<(), String> {
+    let start = |cpus: u64, gib: u64| {
+        let text = format!(
+            "[machine]\nisa = \"{isa}\"\ncpus = {cpus}\nmemory = \"{gib}GiB\"\n[[vm]]\nname = \"one\"\n\
+             kernel = \"guest:{}\"\nmemory = \"16MiB\"\ncpus = [{}]\ncmdline = \"iterations=1 row=null-hypercall\"\n",
+            if isa == Isa::Arm64 { "null-hypercall" } else { "measure" },
+            cpus - 1
+        );
+        let (boot, _) = machine::prepare_text(layout, "flat", &text).map_err(|failure| failure.full())?;
+        let begin = images::entry(layout, isa, &[]).map_err(|failure| failure.full())?;
+        let options = Options { boot: Some(begin), ..Options::default() };
+        match count(layout, program, boot, "flat", &options)?.boot {
+            0 => Err("the meter has not seen the hypervisor's first instruction".to_owned()),
+            count => Ok(count),
+        }
+    };
+    let (one, few, many, large) = (start(1, 1)?, start(4, 1)?, start(16, 1)?, start(1, 4)?);
+    let (cpu, next) = (few.saturating_sub(one) / 3, many.saturating_sub(few) / 12);
+    let gib = large.saturating_sub(one) / 3;
+    let counts = format!(
+        "{one} instructions with a CPU and 1 GiB, {few} with four CPUs, {many} with 16, {large} with 4 GiB"
+    );
+    if cpu.max(next) > FOR_A_CPU || next > cpu + cpu / 4 {
+        return Err(format!(
+            "{counts}: {cpu} for each of the first CPUs, {next} for others, at most {FOR_A_CPU}"
+        ));
+    }
+    if gib > FOR_A_GIB {
+        return Err(format!("{counts}: {gib} for each GiB, at most {FOR_A_GIB}"));
     }
     Ok(())
 }
@@ -72,13 +116,17 @@ fn hosted(layout: &Layout, isa: Isa) -> Result<Boot, String> {
     Ok(boot)
 }
 
-/// Runs QEMU with the meter until it ends by itself, and returns what the meter counted: with `total` all instructions, as if
-/// outside a guest.
-fn count(layout: &Layout, program: &Path, mut boot: Boot, name: &str, total: bool) -> Result<Total, String> {
+/// Runs QEMU with the meter until it ends by itself, and returns what the meter counted.
+fn count(
+    layout: &Layout,
+    program: &Path,
+    mut boot: Boot,
+    name: &str,
+    options: &Options,
+) -> Result<Total, String> {
     let meter = images::meter(layout).map_err(|failure| failure.full())?;
     let out = layout.bundles().join(format!("weight-{name}.json"));
     boot.counted = true;
-    let options = Options { total, ..Options::default() };
     boot.extra.extend([OsString::from("-plugin"), options.argument(&meter, &out)]);
     let mut child = std::process::Command::new(program)
         .args(boot.arguments())

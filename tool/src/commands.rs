@@ -153,8 +153,12 @@ pub fn build(layout: &Layout, options: &cli::Build) -> Result<()> {
     };
     let boot = machine::assemble(layout, &loaded, &folder, options.image.as_deref())?;
     let built = match boot.board {
+        Board::Rpi4 if options.boot_times => {
+            let what = "--boot-times is not for cards, whose hypervisor has a command line in a file";
+            return Err(Failure::usage(what).help("add `boot-times` to the card's cmdline.txt"));
+        }
         Board::Rpi4 => build_card(&boot, &folder)?,
-        _ => build_files(boot, &folder)?,
+        _ => build_files(boot, &folder, options.boot_times)?,
     };
     if options.json { print_json(&built) } else { built.print() }
 }
@@ -210,13 +214,16 @@ menuentry \"Turnstile\" {
 }
 ";
 
-fn build_files(mut boot: Boot, folder: &Path) -> Result<Built> {
+/// The word of the hypervisor's command line by which it says what its start takes.
+const BOOT_TIMES: &str = "boot-times";
+
+fn build_files(mut boot: Boot, folder: &Path, boot_times: bool) -> Result<Built> {
     let isa = boot.board.isa();
     let image = folder.join(format!("turnstile-{isa}.{}", isa.image_extension()));
     fs::copy(&boot.image, &image).context(|| format!("cannot write {}", image.display()))?;
     boot.image = image;
     // To a person at a plain terminal, frames are noise.
-    boot.append = String::new();
+    boot.append = if boot_times { BOOT_TIMES.to_owned() } else { String::new() };
     let mut files = vec![boot.image.clone(), boot.bundle.clone().unwrap_or_default()];
     if isa == Isa::X86_64 {
         let menu = folder.join("grub.cfg");
@@ -254,6 +261,9 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     let mut boot = machine::prepare(layout, &loaded, &folder, options.image.as_deref())?;
     if options.plain {
         boot.append = String::new();
+    }
+    if options.boot_times {
+        boot.append = format!("{} {BOOT_TIMES}", boot.append).trim_start().to_owned();
     }
     boot.gdb = options.gdb;
     boot.extra = options.qemu_args.clone();

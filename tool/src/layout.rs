@@ -77,6 +77,11 @@ impl Layout {
         self.images().join(format!("turnstile-vmm-{isa}"))
     }
 
+    /// The program that works in Linux guests.
+    pub fn work(&self, isa: Isa) -> PathBuf {
+        self.images().join("guests").join(format!("work-{isa}"))
+    }
+
     /// The names of an architecture's guests in the sources, sorted.
     pub fn guest_names(&self, isa: Isa) -> Vec<String> {
         let sources = std::fs::read_dir(self.root.join("guests").join(isa.name()).join("src/bin"));

@@ -5,7 +5,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use object::{Architecture, Object};
-use turnstile_machine::image::{self, FileKind, ImageError};
+use turnstile_machine::FileKind;
+use turnstile_machine::image::{self, ImageError};
 
 use crate::config::file::{self, Refused};
 use crate::config::images::{self, Absent, HYPERVISOR_MEMORY};

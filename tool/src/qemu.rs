@@ -32,7 +32,8 @@ pub struct Boot {
     pub gic: GicVersion,
     /// The hypervisor's command line.
     pub append: String,
-    /// Whether its processors can virtualize: EL2, SVM. Without that the hypervisor can only say so.
+    /// Whether its processors can virtualize: EL2, SVM. Without that the hypervisor can only say so. On POWER it is then QEMU
+    /// itself that is the hypervisor, and takes no instructions.
     pub virtualization: bool,
     /// Count instructions: one per nanosecond of virtual time, the same in every run.
     pub counted: bool,
@@ -130,6 +131,14 @@ impl Boot {
     /// switches the machine off.
     fn powernv(&self) -> Vec<String> {
         let (cpus, memory) = (self.cpus.to_string(), format!("{}M", self.memory >> 20));
+        if !self.virtualization {
+            let cpu = if self.board == Board::Powernv10 { "power10" } else { "power9" };
+            // Its own firmware, not SLOF, which takes billions of instructions.
+            let machine = "pseries,x-vof=on,ic-mode=xive";
+            return ["-machine", machine, "-cpu", cpu, "-smp", &cpus, "-m", &memory]
+                .map(str::to_owned)
+                .to_vec();
+        }
         let machine = ["-machine", self.board.name(), "-smp", &cpus, "-m", &memory];
         let processor = ["-device", "ipmi-bmc-sim,id=bmc", "-device", "isa-ipmi-bt,bmc=bmc,irq=10"];
         machine.into_iter().chain(processor).map(str::to_owned).collect()
@@ -226,6 +235,17 @@ mod tests {
         assert!(!shown.contains("gic") && !shown.contains("virtualization"), "{shown}");
         boot.virtualization = false;
         assert!(boot.shown(Path::new("qemu")).contains("-cpu EPYC,-x2apic,-svm"));
+    }
+
+    #[test]
+    fn without_hypervisor_mode_a_power_machine_is_a_partition() {
+        let mut boot = Boot::new("vmlinux".into(), "initrd".into(), 1 << 30, 2);
+        boot.board = Board::Powernv10;
+        assert!(boot.shown(Path::new("qemu")).contains("-machine powernv10 \\\n    -smp 2"));
+        boot.virtualization = false;
+        let shown = boot.shown(Path::new("qemu"));
+        assert!(shown.contains("-machine pseries,x-vof=on,ic-mode=xive \\\n    -cpu power10"), "{shown}");
+        assert!(!shown.contains("ipmi"), "{shown}");
     }
 
     #[test]

@@ -14,12 +14,16 @@ fn row(subject: &str, recorded: bool, instructions: f64) -> Value {
         "row": "null-hypercall", "what": "hvc PSCI_VERSION", "subject": subject, "mode": "vhe", "isa": "arm64",
         "platform": "max-gicv3", "recorded": recorded, "error": null, "instructions": instructions,
         "counter": null, "exits": 1.0, "iterations": 65536, "classes": classes, "registers": {}, "devices": {},
-        "parts": [], "cycles": null
+        "footprint": {"code_lines": 6.0, "data_lines": 5.0, "pages": 4.0}, "parts": [], "cycles": null
     })
 }
 
 fn saved() -> Value {
-    let subject = |name: &str, title: &str, version: &str| json!({"subject": name, "mode": "vhe", "title": title, "version": version});
+    let subject = |name: &str, title: &str, version: &str| {
+        json!({
+            "subject": name, "mode": "vhe", "title": title, "version": version, "mitigations": "spectre_v2: BHB"
+        })
+    };
     let step = |pc: &str, text: &str| json!({"pc": pc, "function": "vectors", "text": text});
     json!({
         "schema": 3, "date": "2026-01-01T00:00:00Z", "host": {"cpu": "a CPU", "cores": 2, "os": "Debian"},
@@ -71,6 +75,7 @@ fn a_saved_run_is_shown() {
     bench(&folder, &["--from", "run.json"])
         .success()
         .stdout(contains("1364 (27.3×)").and(contains("KVM VHE *")).and(contains("They are not cycles")))
+        .stdout(contains("6 + 5, 4").and(contains("Turnstile, KVM VHE: spectre_v2: BHB")))
         .stdout(contains("operations by class").not());
     bench(&folder, &["--from", "run.json", "--classes"])
         .success()

@@ -38,12 +38,9 @@ pub mod time;
 pub mod vcpu;
 pub mod vm;
 
-#[cfg(target_os = "none")]
-pub use boot::fault;
-#[cfg(feature = "ablation")]
-pub use exit::naive;
 pub use turnstile_arch_common::monitor::CommonMonitor;
-pub use turnstile_arch_common::{console, mmio, println};
+pub use turnstile_arch_common::time::Uptime;
+pub use turnstile_arch_common::{console, crew, mmio, phases, println};
 pub use vm::monitor::{Monitor, set_monitor};
 
 #[cfg(target_os = "none")]

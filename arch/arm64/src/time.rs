@@ -14,8 +14,13 @@ pub fn ticks() -> u64 {
     regs::CNTPCT_EL0.read()
 }
 
+/// Its ticks in a second.
+pub fn frequency() -> u64 {
+    regs::CNTFRQ_EL0.read().max(1)
+}
+
 fn uptime() -> Uptime {
-    Uptime { ticks: ticks(), frequency: regs::CNTFRQ_EL0.read().max(1) }
+    Uptime { ticks: ticks(), frequency: frequency() }
 }
 
 /// Takes the time from the clock whose data register is at offset 0 of `rtc`.

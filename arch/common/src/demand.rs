@@ -1,7 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Memory of guests that is mapped when it is first touched: what an exit does for it.
+//! Memory of guests that is cleared and mapped when it is first touched: what an exit does for it.
+//!
+//! A block is mapped whole, and cleared in slices. The CPU that clears it has its entry: it marks the entry as taken, and nobody
+//! else clears or maps meanwhile. Between two slices it looks whether it is wanted elsewhere. If so, it notes in the entry how far
+//! it has come, gives the entry back and enters the guest, which takes the interrupt and touches the memory again. So no
+//! block is waited for with interrupts masked for longer than a slice takes, and none is mapped before all of it is cleared.
 
-use turnstile_paging::{BLOCK, Blocks, Format, PhysAddr};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use turnstile_paging::{BLOCK, Blocks, Format, PhysAddr, Progress};
+
+use crate::relax;
+
+/// Bytes that are cleared before the CPU looks whether it is wanted elsewhere.
+pub const SLICE: u64 = 256 << 10;
+
+const _: () = assert!(BLOCK.is_multiple_of(SLICE) && BLOCK / SLICE <= 0xffff);
 
 /// The start of the block that contains an address.
 #[inline(always)] // One instruction.
@@ -9,26 +23,249 @@ pub const fn block(address: u64) -> u64 {
     address & !(BLOCK - 1)
 }
 
-/// Maps the block that contains `address` and is at `host`, by one store; false if the tables have no place for it, because it is
-/// mapped by smaller pages or is no memory that is mapped on demand. Another CPU may do the same meanwhile: both store the
-/// same word. Nothing has to be invalidated, since what is not mapped is in no TLB.
+/// How a machine reaches a block of guest memory to clear it.
+pub trait Clear: Sized {
+    /// An entry as the tables have it in memory, and back: walkers may read them in an order of bytes that is not the CPU's.
+    #[inline(always)] // Nothing, or one instruction.
+    fn in_memory(entry: u64) -> u64 {
+        entry
+    }
+
+    /// Lets this CPU reach the block at `host`.
+    ///
+    /// # Safety
+    /// The block is memory of guests, and nobody else reads or writes it before [`Clear::close`].
+    unsafe fn open(host: u64) -> Self;
+
+    /// Clears `size` bytes of it, `offset` bytes from its beginning: whole pages.
+    fn clear(&mut self, offset: u64, size: u64);
+
+    /// Ends that. A guest that finds the block mapped by a later store finds it cleared, however it reads and fetches.
+    fn close(self);
+}
+
+/// What has become of a touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// The block is mapped, by this touch.
+    Mapped,
+    /// It is to be touched again: it is mapped by now, another CPU is clearing it, or this one is wanted elsewhere.
+    Again,
+    /// The tables have no place for it: it is no memory that is mapped on demand.
+    Foreign,
+}
+
+/// Clears and maps the block that contains `address` and is at `host`, unless the CPU `is_wanted` elsewhere meanwhile. Nothing has
+/// to be invalidated, since what is not mapped is in no TLB.
 ///
 /// # Safety
 /// The tables belong to a VM that has not stopped, nothing but this function changes them meanwhile, and they are mapped one
-/// to one. All of the block at `host` is that VM's.
+/// to one. All of the block at `host` is that VM's, and is reached by nobody before it is mapped.
 #[inline] // Its caller is on an exit's path.
-pub unsafe fn map_block<F: Format>(
+pub unsafe fn touch<F: Format, C: Clear>(
+    blocks: &Blocks<F>,
+    address: u64,
+    host: u64,
+    attributes: F::Attributes,
+    is_wanted: impl Fn() -> bool,
+) -> Touch {
+    // SAFETY: the walk yields tables of the tree, and indexes inside them, mapped for as long as the VM has not stopped. All that
+    // changes entries meanwhile is atomic, as are the hardware's walks.
+    let word = |table: PhysAddr, index| unsafe { AtomicU64::from_ptr((table.0 as *mut u64).add(index)) };
+    let read = |table, index| C::in_memory(word(table, index).load(Ordering::Relaxed));
+    let Some(slot) = blocks.slot(address, PhysAddr(host), attributes, read) else { return Touch::Foreign };
+    let Some(found) = slot.progress else { return Touch::Again };
+    let place = word(slot.table, slot.index);
+    let taken = C::in_memory(Progress { taken: true, ..found }.entry());
+    let free = C::in_memory(found.entry());
+    // Acquire: what another CPU has cleared before it gave the entry back.
+    if found.taken || place.compare_exchange(free, taken, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        relax();
+        return Touch::Again;
+    }
+    // SAFETY: the block is not mapped yet, and the entry is this CPU's.
+    let cleared = unsafe { clear::<C>(host, found.cleared, is_wanted) };
+    let is_whole = cleared == BLOCK / SLICE;
+    let entry = if is_whole { slot.entry } else { Progress { cleared, taken: false }.entry() };
+    // Release: whoever finds the entry finds what was cleared before. A walk is ordered as the loads behind it are.
+    place.store(C::in_memory(entry), Ordering::Release);
+    if is_whole { Touch::Mapped } else { Touch::Again }
+}
+
+/// Clears slices of the block at `host`, whose first ones are cleared already; at least one. Returns how many are.
+///
+/// # Safety
+/// As for [`Clear::open`].
+unsafe fn clear<C: Clear>(host: u64, mut cleared: u64, is_wanted: impl Fn() -> bool) -> u64 {
+    // SAFETY: the caller's promise.
+    let mut window = unsafe { C::open(host) };
+    while cleared < BLOCK / SLICE {
+        window.clear(cleared * SLICE, SLICE);
+        cleared += 1;
+        if is_wanted() {
+            break;
+        }
+    }
+    window.close();
+    cleared
+}
+
+/// Clears and maps the block before this returns, as [`touch`] does, unless it is mapped: for memory that the hypervisor itself is
+/// about to reach. False if it is no memory that is mapped on demand.
+///
+/// # Safety
+/// As for [`touch`].
+pub unsafe fn settle<F: Format, C: Clear>(
     blocks: &Blocks<F>,
     address: u64,
     host: u64,
     attributes: F::Attributes,
 ) -> bool {
-    // SAFETY: the walk yields tables of the tree, and indexes inside them. Volatile: hardware walkers read and other CPUs
-    // write them; an aligned word is read and written at once.
-    let read =
-        |table: PhysAddr, index| unsafe { core::ptr::read_volatile((table.0 as *const u64).add(index)) };
-    let Some(slot) = blocks.slot(address, PhysAddr(host), attributes, read) else { return false };
-    // SAFETY: as above; the caller says that the block is the VM's.
-    unsafe { core::ptr::write_volatile((slot.table.0 as *mut u64).add(slot.index), slot.entry) };
-    true
+    loop {
+        // Who has taken the entry waits for nobody, and gives it back.
+        // SAFETY: the caller's promise.
+        match unsafe { touch::<F, C>(blocks, address, host, attributes, || false) } {
+            Touch::Mapped => return true,
+            Touch::Foreign => return false,
+            Touch::Again if is_mapped::<F, C>(blocks, address, attributes) => return true,
+            Touch::Again => {}
+        }
+    }
+}
+
+/// Whether a block is mapped, and so cleared.
+fn is_mapped<F: Format, C: Clear>(blocks: &Blocks<F>, address: u64, attributes: F::Attributes) -> bool {
+    let read = |table: PhysAddr, index| {
+        // SAFETY: as for `touch`, whose caller's promise this is. Acquire: what was cleared before it was mapped.
+        C::in_memory(unsafe { AtomicU64::from_ptr((table.0 as *mut u64).add(index)).load(Ordering::Acquire) })
+    };
+    blocks.slot(address, PhysAddr(0), attributes, read).is_some_and(|slot| slot.progress.is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Barrier;
+
+    use turnstile_paging::{Nested, NestedAttributes, PageTable};
+
+    use super::*;
+    use crate::heap::Heap;
+
+    /// A machine that reaches all memory.
+    struct Plain(u64);
+
+    impl Clear for Plain {
+        unsafe fn open(host: u64) -> Self {
+            Self(host)
+        }
+
+        fn clear(&mut self, offset: u64, size: u64) {
+            // SAFETY: memory of the test.
+            unsafe { core::ptr::write_bytes((self.0 + offset) as *mut u8, 0, size as usize) };
+        }
+
+        fn close(self) {}
+    }
+
+    const RAM: NestedAttributes = NestedAttributes::RAM;
+
+    /// Tables of two blocks, and the memory behind them, in which somebody has left something.
+    fn machine() -> (Blocks<Nested>, u64) {
+        let memory = vec![0xee_u8; 3 * BLOCK as usize].leak();
+        let host = (memory.as_ptr() as u64).next_multiple_of(BLOCK);
+        let mut table = PageTable::new(Nested::new(true, 48), &mut Heap).unwrap();
+        table.map_on_demand(&mut Heap, 0, PhysAddr(host), 2 * BLOCK, RAM).unwrap();
+        (table.blocks(), host)
+    }
+
+    /// What is at an offset in the memory.
+    fn byte(host: u64, offset: u64) -> u8 {
+        // SAFETY: memory of the test.
+        unsafe { ((host + offset) as *const u8).read_volatile() }
+    }
+
+    fn touched(machine: &(Blocks<Nested>, u64), is_wanted: impl Fn() -> bool) -> Touch {
+        // SAFETY: tables and memory of the test.
+        unsafe { touch::<_, Plain>(&machine.0, 0x1234, machine.1, RAM, is_wanted) }
+    }
+
+    #[test]
+    fn a_block_is_cleared_whole_before_it_is_mapped() {
+        let machine = machine();
+        assert_eq!(touched(&machine, || false), Touch::Mapped);
+        assert!((0..BLOCK).all(|offset| byte(machine.1, offset) == 0));
+        assert_eq!(byte(machine.1, BLOCK), 0xee, "and no other");
+        assert_eq!(touched(&machine, || panic!("nothing is cleared")), Touch::Again);
+        // SAFETY: as above.
+        let outside = unsafe { touch::<_, Plain>(&machine.0, 4 << 30, machine.1, RAM, || false) };
+        assert_eq!(outside, Touch::Foreign);
+    }
+
+    #[test]
+    fn a_cpu_that_is_wanted_elsewhere_goes_there_after_a_slice() {
+        let machine = machine();
+        for slice in 1..BLOCK / SLICE {
+            assert_eq!(touched(&machine, || true), Touch::Again);
+            assert!(!is_mapped::<_, Plain>(&machine.0, 0, RAM), "{slice}");
+            assert_eq!(byte(machine.1, slice * SLICE - 1), 0);
+            assert_eq!(byte(machine.1, slice * SLICE), 0xee, "no further");
+        }
+        assert_eq!(touched(&machine, || true), Touch::Mapped, "it ends all the same");
+    }
+
+    #[test]
+    fn a_block_that_another_cpu_clears_is_left_alone() {
+        let machine = machine();
+        let other = Cell::new(None);
+        let wanted = || {
+            other.set(Some(touched(&machine, || panic!("two at once"))));
+            false
+        };
+        assert_eq!(touched(&machine, wanted), Touch::Mapped);
+        assert_eq!(other.get(), Some(Touch::Again));
+    }
+
+    #[test]
+    fn what_the_hypervisor_reaches_is_cleared_first() {
+        let machine = machine();
+        assert_eq!(touched(&machine, || true), Touch::Again, "one slice of it is");
+        // SAFETY: as above.
+        let settled = |address| unsafe { settle::<_, Plain>(&machine.0, address, machine.1, RAM) };
+        assert!(settled(0x1000));
+        assert!((0..BLOCK).all(|offset| byte(machine.1, offset) == 0));
+        assert!(settled(0x1000), "once");
+        assert!(!settled(4 << 30));
+    }
+
+    /// CPUs that touch a block at once, some of them interrupted: each writes a byte as soon as the block is mapped, and nobody
+    /// clears it any more.
+    #[test]
+    fn cpus_that_touch_a_block_at_once_keep_what_they_write() {
+        const CPUS: u64 = 4;
+        for round in 0..40 {
+            let machine = machine();
+            let start = Barrier::new(CPUS as usize);
+            std::thread::scope(|scope| {
+                for cpu in 0..CPUS {
+                    let (machine, start) = (&machine, &start);
+                    scope.spawn(move || {
+                        start.wait();
+                        while !is_mapped::<_, Plain>(&machine.0, 0, RAM) {
+                            touched(machine, || (round + cpu) % 3 == 0);
+                        }
+                        for slice in 0..BLOCK / SLICE {
+                            let own = slice * SLICE + cpu;
+                            assert_eq!(byte(machine.1, own), 0, "uncleared memory is seen");
+                            // SAFETY: memory of the test; each CPU has bytes of its own.
+                            unsafe { ((machine.1 + own) as *mut u8).write_volatile(0xaa) };
+                        }
+                    });
+                }
+            });
+            for own in (0..BLOCK / SLICE).flat_map(|slice| slice * SLICE..slice * SLICE + CPUS) {
+                assert_eq!(byte(machine.1, own), 0xaa, "it was cleared once more");
+            }
+        }
+    }
 }

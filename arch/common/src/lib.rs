@@ -6,14 +6,17 @@
 //! | `allocators` | what physical memory is given out from |
 //! | `blob` | the device tree in memory |
 //! | `console` | the serial line: one writer at a time, whole messages |
-//! | `demand` | memory that is mapped when it is first touched |
+//! | `crew` | memory that the CPUs of a VM clear together |
+//! | `demand` | memory that is cleared and mapped when it is first touched |
 //! | `memory` | ranges of pages, and errors |
 //! | `mmio` | device registers in memory |
 //! | `monitor` | what exits ask of the hypervisor |
 //! | `of_cpu` | what is one physical CPU's alone |
+//! | `phases` | what the hypervisor's start takes |
 //! | `registers` | registers of a CPU by their names, for the lists of each architecture |
 //! | `relax` | waiting for another CPU |
 //! | `report` | reports of the hypervisor's end, and faults on purpose |
+//! | `startup` | the other CPUs as they come up |
 //! | `time` | the time of day, and deadlines |
 //! | `vm` | what a VM is |
 //! | `fakes` | a recorder in the place of the hardware, for tests on the host |
@@ -25,6 +28,7 @@ extern crate alloc;
 pub mod allocators;
 pub mod blob;
 pub mod console;
+pub mod crew;
 pub mod demand;
 #[cfg(not(target_os = "none"))]
 pub mod fakes;
@@ -34,9 +38,11 @@ pub mod memory;
 pub mod mmio;
 pub mod monitor;
 pub mod of_cpu;
+pub mod phases;
 mod registers;
 mod relax;
 pub mod report;
+pub mod startup;
 pub mod time;
 pub mod vm;
 

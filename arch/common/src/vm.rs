@@ -10,6 +10,8 @@ use turnstile_exitstat::Page;
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Stop};
 
+use crate::crew::Crew;
+
 /// What every VM has. The architecture's `Vm` adds the rest.
 pub struct Vm<V: 'static> {
     /// Its number in the bundle.
@@ -22,6 +24,8 @@ pub struct Vm<V: 'static> {
     pub statistics: bool,
     /// Start, stop and restart.
     pub lifecycle: Lifecycle,
+    /// Its CPUs while they clear its memory.
+    pub crew: Crew,
     vcpus: Once<Vec<&'static V>>,
 }
 
@@ -29,6 +33,8 @@ pub struct Vm<V: 'static> {
 pub trait Vcpu {
     /// Sets reasons to look, and makes the vCPU do so.
     fn post(&self, reasons: Reasons);
+    /// Says whether it has its physical CPU to itself.
+    fn is_pinned(&self) -> bool;
     /// Returns what its exits cost, if its VM keeps statistics.
     fn statistics(&self) -> Option<&'static Page>;
 }
@@ -37,7 +43,7 @@ impl<V: Vcpu> Vm<V> {
     /// Makes what a VM of so many vCPUs has that has never run.
     pub fn new(id: u8, name: String, on_crash: OnCrash, statistics: bool, vcpus: usize) -> Self {
         let lifecycle = Lifecycle::new(vcpus as u32);
-        Self { id, name, on_crash, statistics, lifecycle, vcpus: Once::new() }
+        Self { id, name, on_crash, statistics, lifecycle, crew: Crew::new(), vcpus: Once::new() }
     }
 
     /// Gives the VM its vCPUs, once.
@@ -62,6 +68,15 @@ impl<V: Vcpu> Vm<V> {
         for vcpu in self.vcpus() {
             vcpu.post(reasons);
         }
+    }
+
+    /// Calls the CPUs of all vCPUs but the first, which wait for the VM's start, to help in [`Vm::crew`]: those that no other VM uses.
+    pub fn call_crew(&self) {
+        self.vcpus()
+            .iter()
+            .skip(1)
+            .filter(|vcpu| vcpu.is_pinned())
+            .for_each(|vcpu| vcpu.post(Reasons::START));
     }
 
     /// Begins to stop the VM, if it runs.

@@ -44,6 +44,7 @@ core::arch::global_asm!(
     include_str!("exit/vectors.S"),
     include_str!("exit/guards.S"),
     include_str!("exit/image.S"),
+    include_str!("exit/calls.S"),
     include_str!("state/fp.S"),
     include_str!("vcpu/switch.S")
 );
@@ -53,16 +54,13 @@ core::arch::global_asm!(
     include_str!("exit/vectors.S"),
     include_str!("exit/guards.S"),
     include_str!("exit/image.S"),
+    include_str!("exit/calls.S"),
     include_str!("exit/naive/naive.S"),
     include_str!("state/fp.S"),
     include_str!("vcpu/switch.S")
 );
 
-pub use board::mitigation;
-#[cfg(target_os = "none")]
-pub use boot::fault;
-#[cfg(feature = "ablation")]
-pub use exit::naive;
 pub use turnstile_arch_common::monitor::CommonMonitor;
-pub use turnstile_arch_common::{console, mmio, println};
+pub use turnstile_arch_common::time::Uptime;
+pub use turnstile_arch_common::{console, crew, mmio, phases, println};
 pub use vm::monitor::{Monitor, set_monitor};

@@ -32,7 +32,7 @@ pub trait Queues: 'static {
     /// Returns what kicks a CPU.
     fn kick_token(cpu: &Self::Cpu) -> KickToken;
     /// Returns the run queue of a CPU, if vCPUs share it.
-    fn scheduler(cpu: &Self::Cpu) -> &Once<Scheduler<Self::Vcpu, Self::Residue>>;
+    fn scheduler(cpu: &Self::Cpu) -> &Once<Scheduler<Self::Vcpu, Self::Cpu, Self::Residue>>;
     /// Returns the attention word of a vCPU.
     fn attention(vcpu: &Self::Vcpu) -> &Attention;
     /// Returns what a vCPU has that shares CPUs; `None` if it is pinned.
@@ -80,7 +80,7 @@ macro_rules! queues_of {
             cpu.kick_token()
         }
 
-        fn scheduler(cpu: &$cpu) -> &spin::Once<$crate::Scheduler<$vcpu, $residue>> {
+        fn scheduler(cpu: &$cpu) -> &spin::Once<$crate::Scheduler<$vcpu, $cpu, $residue>> {
             cpu.slot()
         }
 

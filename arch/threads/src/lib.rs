@@ -73,14 +73,16 @@ pub struct System<V: 'static, C: 'static> {
 }
 
 /// The run queue of a physical CPU, for that CPU alone, and the `R` that vCPUs leave behind there.
-pub struct Scheduler<V: 'static, R>(UnsafeCell<Local<V, R>>);
+pub struct Scheduler<V: 'static, C: 'static, R>(UnsafeCell<Local<V, C, R>>);
 
 // SAFETY: each CPU touches only its own, in `with`.
-unsafe impl<V: Sync, R> Sync for Scheduler<V, R> {}
+unsafe impl<V: Sync, C: Sync, R> Sync for Scheduler<V, C, R> {}
 // SAFETY: as above; before its CPU runs it, the boot CPU alone has it.
-unsafe impl<V: Sync, R> Send for Scheduler<V, R> {}
+unsafe impl<V: Sync, C: Sync, R> Send for Scheduler<V, C, R> {}
 
-struct Local<V: 'static, R> {
+struct Local<V: 'static, C: 'static, R> {
+    /// All of them: who finds this one has found that.
+    system: &'static System<V, C>,
     queue: RunQueue<'static>,
     /// The vCPU that is resident.
     resident: Option<&'static V>,
@@ -88,7 +90,7 @@ struct Local<V: 'static, R> {
 }
 
 type SystemOf<A> = System<<A as Queues>::Vcpu, <A as Queues>::Cpu>;
-type LocalOf<A> = Local<<A as Queues>::Vcpu, <A as Queues>::Residue>;
+type LocalOf<A> = Local<<A as Queues>::Vcpu, <A as Queues>::Cpu, <A as Queues>::Residue>;
 
 /// Makes the run queues: `tenants` in the order of their numbers. Once, by the boot CPU, before the others
 /// are let go. `frequency` is that of [`Queues::ticks`], in Hz.
@@ -118,7 +120,7 @@ pub fn start<A: Architecture>(
             queue.ready(number, A::ticks());
         }
         A::scheduler(cpu).call_once(|| {
-            let local = Local { queue, resident: None, residue: A::Residue::default() };
+            let local = Local { system, queue, resident: None, residue: A::Residue::default() };
             Scheduler(UnsafeCell::new(local))
         });
     }
@@ -152,7 +154,9 @@ pub fn resident<A: Queues>(vcpu: &'static A::Vcpu, thread: &A::Thread, f: impl F
 
 /// Runs `f` on this CPU's queue; `None` if it has none. `f` must not get here again: it calls nothing that posts.
 fn with<A: Queues, T>(f: impl FnOnce(&mut LocalOf<A>, &'static SystemOf<A>) -> T) -> Option<T> {
-    let (system, scheduler) = (A::system().get()?, A::scheduler(A::this()).get()?);
+    let scheduler = A::scheduler(A::this()).get()?;
     // SAFETY: this CPU alone gets here, interrupts are masked, and `f` does not come back.
-    Some(f(unsafe { &mut *scheduler.0.get() }, system))
+    let local = unsafe { &mut *scheduler.0.get() };
+    let system = local.system;
+    Some(f(local, system))
 }

@@ -11,9 +11,15 @@ use crate::{Architecture, LocalOf, Queues, SystemOf, with};
 fn collect<A: Queues>(local: &mut LocalOf<A>, system: &SystemOf<A>, now: u64) {
     local.queue.receive(now);
     while let Some(number) = local.queue.expired(now) {
-        if A::attention(system.vcpus[number as usize]).wake() {
-            local.queue.ready(number, now);
-        }
+        wake_up::<A>(local, system, number, now);
+    }
+}
+
+/// The time of a sleeper has come.
+#[inline(never)] // Not part of what each look pays.
+fn wake_up<A: Queues>(local: &mut LocalOf<A>, system: &SystemOf<A>, number: u32, now: u64) {
+    if A::attention(system.vcpus[number as usize]).wake() {
+        local.queue.ready(number, now);
     }
 }
 
@@ -52,25 +58,56 @@ pub fn wait<A: Architecture>(
     mut wants: impl FnMut() -> bool,
     mut serve: impl FnMut(A::Interrupt),
 ) {
-    with::<A, _>(|local, _| local.queue.block(A::ticks()));
+    A::attention(vcpu).take_only(Reasons::RESCHEDULE);
+    let ready = wants();
+    if !look::<A>(vcpu, thread, ready, true) {
+        stay::<A>(vcpu, thread, &mut wants, &mut serve);
+    }
+}
+
+/// Lets another vCPU run in place of one that waits and is `ready` or not, or this one: true if one did. `runs`: this one has run
+/// until now.
+fn look<A: Architecture>(
+    vcpu: &'static A::Vcpu,
+    thread: &'static A::Thread,
+    ready: bool,
+    runs: bool,
+) -> bool {
+    let next = with::<A, _>(|local, system| {
+        let now = A::ticks();
+        if runs {
+            local.queue.block(now);
+        }
+        collect::<A>(local, system, now);
+        if ready {
+            local.queue.ready(thread.as_ref().number, now);
+        }
+        pick::<A>(local, system, now)
+    });
+    match next.flatten() {
+        Some(next) if core::ptr::eq(next, vcpu) => arrive::<A>(),
+        Some(next) => hand_over::<A>(vcpu, thread, next, ready),
+        None => return false,
+    }
+    true
+}
+
+/// The rest of a wait, while nobody wants the CPU.
+#[inline(never)] // Not part of what a switch pays.
+fn stay<A: Architecture>(
+    vcpu: &'static A::Vcpu,
+    thread: &'static A::Thread,
+    wants: &mut impl FnMut() -> bool,
+    serve: &mut impl FnMut(A::Interrupt),
+) {
     let mut alone = false;
     loop {
-        A::attention(vcpu).take_only(Reasons::RESCHEDULE);
-        let ready = wants();
-        let next = with::<A, _>(|local, system| {
-            let now = A::ticks();
-            collect::<A>(local, system, now);
-            if ready {
-                local.queue.ready(thread.as_ref().number, now);
-            }
-            pick::<A>(local, system, now)
-        });
-        match next.flatten() {
-            Some(next) if core::ptr::eq(next, vcpu) => return arrive::<A>(),
-            Some(next) => return hand_over::<A>(vcpu, thread, next, ready),
-            None => rest::<A>(&mut alone),
-        }
+        rest::<A>(&mut alone);
         serve(A::pause());
+        A::attention(vcpu).take_only(Reasons::RESCHEDULE);
+        if look::<A>(vcpu, thread, wants(), false) {
+            return;
+        }
     }
 }
 
@@ -117,16 +154,24 @@ fn hand_over<A: Architecture>(
 /// the time until the next look.
 pub fn arrive<A: Architecture>() {
     with::<A, _>(|local, system| {
-        let now = A::ticks();
-        while let Some(kick) = local.queue.push(now, |number| A::depart(system.vcpus[number as usize])) {
-            if let Some(cpu) = kick {
-                A::reschedule(A::kick_token(system.cpus[cpu as usize]));
-            }
+        if !local.queue.is_alone() {
+            balance::<A>(local, system);
         }
-        local.queue.publish(now);
         A::set_schedule(local.queue.deadline());
         A::waited_for(local.resident, &mut local.residue, local.queue.has_ready());
     });
+}
+
+/// Gives away who is better off elsewhere, and tells the others how far this CPU is.
+#[inline(never)] // Apart from the switches of CPUs that share no vCPU with others.
+fn balance<A: Architecture>(local: &mut LocalOf<A>, system: &SystemOf<A>) {
+    let now = A::ticks();
+    while let Some(kick) = local.queue.push(now, |number| A::depart(system.vcpus[number as usize])) {
+        if let Some(cpu) = kick {
+            A::reschedule(A::kick_token(system.cpus[cpu as usize]));
+        }
+    }
+    local.queue.publish(now);
 }
 
 /// Runs the vCPUs that share this CPU, for ever.

@@ -22,7 +22,7 @@ const NONE: usize = usize::MAX;
 
 struct Cpu {
     index: usize,
-    scheduler: Once<Scheduler<Vcpu, ()>>,
+    scheduler: Once<Scheduler<Vcpu, Cpu, ()>>,
     /// Whether it has been interrupted.
     interrupted: Mutex<bool>,
     interrupt: Condvar,
@@ -101,7 +101,7 @@ impl Queues for Host {
         cpu.index as u64
     }
 
-    fn scheduler(cpu: &Cpu) -> &Once<Scheduler<Vcpu, ()>> {
+    fn scheduler(cpu: &Cpu) -> &Once<Scheduler<Vcpu, Cpu, ()>> {
         &cpu.scheduler
     }
 

@@ -41,7 +41,9 @@ core::arch::global_asm!(include_str!("boot/boot.S"));
 core::arch::global_asm!(include_str!("irq/interrupts.S"));
 
 pub use turnstile_arch_common::monitor::CommonMonitor;
-pub use turnstile_arch_common::{console, mmio, println};
+pub use turnstile_arch_common::time::Uptime;
+pub use turnstile_arch_common::{console, crew, mmio, phases, println};
+pub use vm::monitor::{Monitor, set_monitor};
 
 #[cfg(all(target_os = "none", not(feature = "ablation")))]
 core::arch::global_asm!(include_str!("exit/vectors.S"), include_str!("vcpu/switch.S"));
@@ -52,9 +54,3 @@ core::arch::global_asm!(
     include_str!("exit/naive/naive.S"),
     include_str!("vcpu/switch.S")
 );
-
-#[cfg(target_os = "none")]
-pub use boot::fault;
-#[cfg(feature = "ablation")]
-pub use exit::naive;
-pub use vm::monitor::{Monitor, set_monitor};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What must hold for VMs to be started: of each alone, and of all together.
+//! What VMs must satisfy before they start: each one, and all together.
 
 use turnstile_machine::map::{MEMORY_UNIT, MIN_MEMORY};
 use turnstile_machine::{GicVersion, MapError, pseries};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The digest of a bundle, and where it is.
 //!
-//! xxh64 takes eight bytes in a few instructions, so that checking a bundle costs little more than copying its images.
+//! xxh64 takes eight bytes in a few instructions, so checking a bundle costs little more than copying its images.
 
 use crate::xxh64::{STRIPE, Xxh64, xxh64};
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The boot bundle: every VM's description and images in one blob.
 //!
-//! The tool writes it ([`write()`], feature `alloc`), any boot loader can carry it as an initial RAM disk
+//! The tool writes it ([`write()`], feature `alloc`), any boot loader can pass it as an initial RAM disk
 //! or module, and the hypervisor reads it in place ([`Bundle::parse`]), without allocating. Both sides
-//! hold the descriptions as [`VmSpec`] and check them by the same function, [`validate`].
+//! use [`VmSpec`] for the descriptions and check them with the same function, [`validate`].
 //!
 //! The blob is a flattened device tree (Devicetree Specification 0.4, chapter 5):
 //!
@@ -36,12 +36,11 @@
 //! };
 //! ```
 //!
-//! `/digest` is the xxh64 of the whole blob with the digest's own eight bytes as zeros, so that every flipped
-//! byte is found; it guards against accidents, not against somebody who can write the blob. The images'
-//! own digests are read only when it does not match, to say what is damaged. Images that are equal are
-//! stored once. The padding, zeros, puts each image at a multiple of [`IMAGE_ALIGN`] bytes of the blob: it is read and copied
-//! by whole words. Properties and nodes that are not listed here are refused: a bundle is never understood
-//! in part.
+//! `/digest` is the xxh64 of the whole blob, with the digest's own eight bytes as zeros, so it detects every flipped byte. It
+//! guards against accidents, not against somebody who can write the blob. The images' own digests are read only if it does not
+//! match, to say what is damaged. Equal images are stored once. The padding, zeros, puts each image at a multiple of
+//! [`IMAGE_ALIGN`] bytes of the blob, so it is read and copied by whole words. Properties and nodes that are not listed here are
+//! refused: a bundle is never understood in part.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -53,9 +52,11 @@ mod choices;
 mod cpus;
 mod digest;
 mod error;
+mod fields;
 mod machine;
 mod paravirt;
 mod read;
+mod read_vm;
 mod schedule;
 mod spec;
 mod tenants;

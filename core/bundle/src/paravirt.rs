@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What of KVM's paravirtual interface a guest is offered.
+//! Which parts of KVM's paravirtual interface a guest is offered.
 
 use core::fmt;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! xxh64 with seed 0, which reads eight aligned bytes at a time.
 //!
-//! A bundle is tens of megabytes, and its digest a large part of a start. The hypervisor for arm64 is built for memory that
-//! faults on unaligned accesses; a library that takes bytes is compiled to loads of single bytes there.
+//! A bundle has tens of megabytes, and its digest is a large part of a start. The hypervisor for arm64 is compiled for memory
+//! that faults on unaligned accesses; there, a library that takes bytes becomes loads of single bytes.
 
 use bytemuck::try_cast_slice;
 

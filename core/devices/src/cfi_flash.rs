@@ -2,13 +2,13 @@
 //! NOR flash with Intel's command set: a bank of 32 data lines, made of two chips of 16 side by side.
 //!
 //! Commands and registers: Intel StrataFlash Memory (J3), datasheet 290667; query table: JEDEC JESD68 (Common Flash
-//! Interface), command set 0001. As in QEMU's model the chips always act together: a store of any width commands both, by
-//! its low byte, and data go to the bytes that it names. So drivers find the flash that know the two chips, and those that
-//! take it for one chip of 16 lines.
+//! Interface), command set 0001. As in QEMU's model, the chips always act together: a store of any width commands both, by
+//! its low byte, and data go to the bytes that it addresses. So the flash works with drivers that know the two chips, and with
+//! those that take it for one chip of 16 lines.
 //!
-//! What the cells hold is the caller's, and passed with every access: the model keeps the state of the chips alone, the
-//! lock bits of the blocks among it. Programming takes no time. An erase goes on a piece at a time: the store that
-//! began it has to be repeated ([`Written::again`]), so that no access takes long; who looks meanwhile sees busy chips.
+//! The caller owns the contents of the cells and passes them with every access. The model keeps only the state of the chips,
+//! including the lock bits of the blocks. Programming takes no time. An erase proceeds a piece at a time: the store that began
+//! it must be repeated ([`Written::again`]), so no access takes long. Whoever looks meanwhile sees busy chips.
 
 mod command;
 mod query;

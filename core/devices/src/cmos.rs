@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The real-time clock and the battery-backed memory of a PC (Motorola MC146818A; registers of the PC/AT).
 //!
-//! The time of day comes with each call, in nanoseconds since 1970: nothing has to be called in between.
+//! The time of day comes with each call, in nanoseconds since 1970, so no call is needed in between.
 //! [`Cmos::deadline`] says when the interrupt line may rise by itself.
 
 mod calendar;

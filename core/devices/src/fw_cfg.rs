@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! QEMU's configuration device by ports (QEMU, `docs/specs/fw_cfg.rst`): what a guest asks to know how much memory and how
-//! many CPUs there are. There are no files, and there is no DMA.
+//! QEMU's configuration device by ports (QEMU, `docs/specs/fw_cfg.rst`). Guests read from it how much memory and how many CPUs
+//! there are. There are no files, and there is no DMA.
 
 /// Items that are there.
 mod key {

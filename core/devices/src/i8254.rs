@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The 8254 timer of a PC (Intel 231164), with what port 61h shows of it.
 //!
-//! All is arithmetic over the time that comes with each call, in nanoseconds from any origin that does not change: nothing
-//! has to be called in between. Channel 0 drives an interrupt: [`I8254::deadline`] says when, [`I8254::ring`] whether it
-//! did. Channel 1, which refreshed memory, only shows as a bit of port 61h. Channel 2 has its gate there.
+//! Everything is computed from the time that comes with each call, in nanoseconds from any fixed origin, so no call is needed in
+//! between. Channel 0 drives an interrupt: [`I8254::deadline`] says when, [`I8254::ring`] whether it did. Channel 1, which
+//! refreshed memory, is visible only as a bit of port 61h. Channel 2 has its gate there.
 
 mod channel;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The two cascaded 8259A interrupt controllers of a PC (Intel 231468), with the edge/level registers of its chip sets.
 //!
-//! The second one is wired to line 2 of the first. Reading a mask register, the read that guests do most, is one load.
+//! The second one is wired to line 2 of the first. Guests read the mask registers most; that is one load.
 
 mod chip;
 
@@ -31,6 +31,14 @@ impl I8259 {
     /// Makes both in their reset state.
     pub const fn new() -> Self {
         Self { chips: [Chip::new(), Chip::new()] }
+    }
+
+    /// Returns what each mask register reads as; `None` if a read polls.
+    pub fn masks(&self) -> [Option<u8>; 2] {
+        [0, 1].map(|index: usize| {
+            let chip = &self.chips[index];
+            (!chip.polled).then_some(chip.mask)
+        })
     }
 
     /// Says whether a port is one of theirs: 0x20, 0x21, 0xa0, 0xa1, 0x4d0, 0x4d1.

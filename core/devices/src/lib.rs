@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Device models at the register level.
 //!
-//! A model is a plain value: reads and writes go in, values, transmitted bytes and the level of the interrupt
-//! line come out. It holds no lock, allocates nothing and knows nobody; who maps it where, who hears its
-//! interrupt, and what clock it runs by is the caller's. Any offset and any size are answered: what a device does
-//! not have reads as zero and ignores writes.
+//! A model is a plain value: reads and writes go in; values, transmitted bytes and the level of the interrupt line come out. It
+//! holds no lock and allocates nothing. The caller decides where it is mapped, who hears its interrupt, and by which clock it
+//! runs. Every offset and size has an answer: what a device lacks reads as zero and ignores writes.
 //!
 //! [`Pl011`] and [`Uart16550`] are serial lines, [`Pl031`] is a clock, [`CfiFlash`] a bank of NOR flash.
 //!

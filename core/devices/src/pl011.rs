@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The Arm PrimeCell UART, PL011 (Arm DDI 0183).
 //!
-//! What it sends is gone at once: the transmit FIFO is always empty. It sends and receives whether it is enabled
-//! or not, since guests rely on a console that a loader enabled for them. There are no line errors.
+//! It sends at once: the transmit FIFO is always empty. It sends and receives whether it is enabled or not, because guests rely
+//! on a console that a loader enabled for them. There are no line errors.
 //!
 //! Interrupts (section 2.8): receive and receive-timeout are set when a byte enters the FIFO, and fall when the
 //! FIFO is read below its trigger level, or empty. A FIFO that gets no further byte times out after 32 bit

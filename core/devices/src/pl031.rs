@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The Arm PrimeCell real-time clock, PL031 (Arm DDI 0224).
 //!
-//! It counts seconds, in 32 bits, from whatever the guest loads. The seconds come from the caller with every
-//! call, monotonic ones; before the guest loads anything the count is equal to them, so that a caller who has the
-//! time of day gives it to the guest.
+//! It counts seconds, in 32 bits, from whatever the guest loads. The caller passes monotonic seconds with every call. Before the
+//! guest loads anything, the count equals them, so a caller that has the time of day gives it to the guest.
 
 use crate::truncate;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The 16550A UART, registers of one byte (National Semiconductor PC16550D, section 8).
 //!
-//! What it sends is gone at once: the transmitter is always empty. There are no line errors. The character
-//! time-out, which the hardware reports after four characters' time, is reported at once.
+//! It sends at once: the transmitter is always empty. There are no line errors. The hardware reports the character time-out
+//! after four characters' time; the model does at once.
 
 use crate::{Full, Received};
 

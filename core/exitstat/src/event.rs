@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is counted beside exits: what a hypervisor did for its guest, or spared it.
+//! What is counted besides exits: what a hypervisor did for its guest, or saved it.
 
 use crate::kinds::kinds;
 
@@ -64,5 +64,7 @@ kinds! {
         PvTlbFlush = 26, "pv-tlb-flush", "a flush of translations was left to the next entry";
         /// Floating-point and vector state was loaded.
         FpLoaded = 27, "fp-loaded", "floating-point and vector state was loaded";
+        /// A block of memory was cleared and mapped, because the guest touched it first.
+        FirstTouch = 28, "first-touch", "a block of memory was cleared and mapped";
     }
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What exits cost: for each vCPU and reason how many there were, their total cost and a histogram of it; and how
-//! often other events happened.
+//! What exits cost: for each vCPU and reason their number, total cost and a histogram; and how often other events happened.
 //!
 //! | file | what |
 //! |---|---|
@@ -11,8 +10,8 @@
 //! | `timing` | the exit that is being handled |
 //! | `exits` | a reading of one reason's figures, with mean and percentiles |
 //!
-//! A page has one writer, the physical CPU of its vCPU, which adds to it on every exit with plain loads and stores.
-//! Anybody may read it meanwhile. Costs are in ticks of a counter whose frequency the page names.
+//! A page has one writer, the physical CPU of its vCPU, which adds to it on every exit with plain loads and stores. Anybody may
+//! read it at the same time. Costs are in ticks of a counter whose frequency is in the page.
 #![no_std]
 #![forbid(unsafe_code)]
 

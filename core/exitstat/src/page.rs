@@ -18,8 +18,8 @@
 //!
 //! A cost is a difference of two readings of the counter. The number of its leading zeros is its place in the
 //! histogram: 64 for a cost of 0, 63 for 1, 62 for 2 and 3, and so on. A counter that went backwards gives a
-//! difference without leading zeros; it is in no bucket, and the total, whose word that place is, becomes
-//! meaningless by one tick: no such difference leads out of the record.
+//! difference without leading zeros. No bucket counts it; its place is the word of the total, which is then wrong by one tick.
+//! So no difference leads out of the record.
 
 use crate::event::Event;
 use crate::exits::{BUCKETS, Exits};

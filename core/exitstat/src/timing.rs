@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The exit that is being handled: what it has cost is known when it ends.
+//! The exit that is being handled; its cost is known when it ends.
 
 use core::mem::offset_of;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reads what boot loader and firmware say of the machine: a PC's, or a device tree.
+//! Reads what boot loader and firmware say about the machine: those of a PC, or a device tree.
 //!
 //! | file | what |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | `mp` | MultiProcessor tables, for machines without ACPI |
 //! | `tree` | the device tree, on machines other than PCs |
 //!
-//! All of it is safe code over [`Physical`]: a table that lies about its length, points nowhere or at itself is an error or
-//! is left out. Nothing is followed further than a fixed number of steps.
+//! All of it is safe code over [`Physical`]. A table that has a wrong length, or points nowhere or to itself, is an error or is
+//! skipped. No chain is followed for more than a fixed number of steps.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The device tree that firmware passes on machines other than PCs (Devicetree Specification 0.4): what any of them says of
-//! memory, CPUs and the boot. What only one of them says is for who knows that machine.
+//! The device tree that firmware passes on machines other than PCs (Devicetree Specification 0.4): what all of them say about
+//! memory, CPUs and the boot. What is specific to a machine is read elsewhere.
 
 use core::fmt;
 

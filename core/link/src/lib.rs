@@ -9,10 +9,9 @@
 //! crc     = CRC-32 (ISO HDLC) of the payload       4 bytes, least significant first
 //! ```
 //!
-//! Every other byte is text, and is handed out as such, at once. [`START`] never occurs in UTF-8, so that
-//! after a 0x00 one byte tells a frame from text: the reader finds its place again at the next 0x00,
-//! whatever was lost before. Text never contains 0x00. Whoever may have been interrupted within a frame
-//! and goes on with text, as a panic does, sends [`RESYNC`] first.
+//! Every other byte is text, and is passed on at once. [`START`] never occurs in UTF-8, so one byte after a 0x00 tells a frame from
+//! text. Whatever was lost before, the reader resynchronizes at the next 0x00. Text never contains 0x00. Whoever may have been
+//! interrupted within a frame and continues with text, as a panic does, sends [`RESYNC`] first.
 //!
 //! Neither side allocates. [`send`] and [`encode`] write, [`Decoder`] reads one byte at a time.
 #![no_std]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The messages. Their form on the line is postcard's: changing one means a new [`crate::VERSION`].
+//! The messages. Their form on the line is postcard's: a change of one needs a new [`crate::VERSION`].
 
 use serde::{Deserialize, Serialize};
 

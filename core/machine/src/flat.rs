@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where a flat image goes: bytes without a header, at the address that the user names, in RAM or in flash.
 //!
-//! Firmware for QEMU's `virt` looks for the device tree at the start of RAM. So that is where it is here, and in X0 is its
-//! address, as Linux's protocol has it. What an image needs behind its last byte nobody knows: an initial RAM disk lies in
-//! the middle of RAM, or at 128 MiB if that is less, as with QEMU.
+//! Firmware for QEMU's `virt` looks for the device tree at the start of RAM, so that is where it is here. Its address is in X0,
+//! as in Linux's protocol. Nobody knows what an image needs after its last byte, so an initial RAM disk goes into the middle of
+//! RAM, or to 128 MiB if that is less, as with QEMU.
 
 use core::ops::Range;
 
 use crate::fdt::MAX_SIZE as DTB_SIZE;
-use crate::image::{FileKind, ImageError};
+use crate::file_kind::FileKind;
+use crate::image::ImageError;
 use crate::layout::{INITRD_ALIGN, Layout, LayoutError, align_up};
 use crate::map::{Map, Region};
 

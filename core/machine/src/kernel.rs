@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Kernels as more than one machine takes them: what is to be started, ELF files, and what can be wrong with any file.
+//! Kernels, as far as several machines treat them alike: what is to be started, ELF files, and what can be wrong with any file.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -5,7 +5,7 @@
 //! aligned address plus its `text_offset`, with `image_size` bytes that are its own (its bss is behind
 //! the file's bytes); the device tree is 8-byte aligned and crosses no 2 MiB boundary; the initial RAM
 //! disk lies in the 32 GiB window, aligned to 1 GiB, that the kernel is in. They follow each other from
-//! the bottom of RAM, so that the rest is one piece.
+//! the bottom of RAM, so the rest is one piece.
 
 use core::fmt;
 use core::ops::Range;

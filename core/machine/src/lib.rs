@@ -8,7 +8,8 @@
 //! * [`GuestMachine`] and [`Map`]: the two memory maps, `virt` and `kvmtool`.
 //! * [`GicVersion`] and [`Gicr`]: the interrupt controllers and where their registers are.
 //! * [`fdt::build`]: the flattened device tree a guest is given.
-//! * [`image::parse`]: the header of an arm64 Linux `Image`, and what a file is when it has none.
+//! * [`image::parse`]: the header of an arm64 Linux `Image`.
+//! * [`FileKind`]: what a file is if it is not a kernel.
 //! * [`flat`]: where an image without a header goes, in RAM or in flash.
 //! * [`layout()`]: the addresses of kernel, device tree and initial RAM disk (Linux,
 //!   `Documentation/arch/arm64/booting.rst`).
@@ -20,6 +21,7 @@
 extern crate alloc;
 
 pub mod fdt;
+mod file_kind;
 pub mod flat;
 pub mod gic;
 pub mod image;
@@ -32,6 +34,7 @@ pub mod pseries;
 mod region;
 
 pub use fdt::Platform;
+pub use file_kind::FileKind;
 pub use flat::Flat;
 pub use gic::{GicVersion, Gicr};
 pub use image::{ImageError, ImageHeader};

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use turnstile_machine::fdt::MAX_SIZE;
 use turnstile_machine::flat::{LOAD_OFFSET, check, layout};
-use turnstile_machine::image::{FileKind, ImageError};
+use turnstile_machine::{FileKind, ImageError};
 use turnstile_machine::{Flat, GuestMachine, Layout, LayoutError};
 
 const MIB: u64 = 1 << 20;

@@ -2,7 +2,8 @@
 //! Deterministic fuzz: whatever a kernel's first bytes are, parsing and placing neither panics nor places
 //! anything outside RAM or upon something else.
 
-use turnstile_machine::image::{FileKind, parse};
+use turnstile_machine::FileKind;
+use turnstile_machine::image::parse;
 use turnstile_machine::{GuestMachine, layout};
 
 /// Marsaglia's xorshift64.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Image headers, other files in their place, and where the images go.
 
-use turnstile_machine::image::{FileKind, ImageError, PageSize, parse};
+use turnstile_machine::image::{PageSize, parse};
 use turnstile_machine::layout::{Layout, LayoutError, layout};
+use turnstile_machine::{FileKind, ImageError};
 use turnstile_machine::{GuestMachine, ImageHeader};
 
 const MIB: u64 = 1 << 20;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Kernels of each protocol, made by hand from the specifications, and what becomes of them.
 
-use turnstile_machine::image::FileKind;
+use turnstile_machine::FileKind;
 use turnstile_machine::pc::boot::{BootError, INFORMATION, Mode, Plan, plan};
 use turnstile_machine::pc::{self, regions, split};
 use turnstile_machine::{FileError, Source};

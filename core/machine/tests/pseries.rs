@@ -4,7 +4,7 @@
 use dtoolkit::fdt::{Fdt, FdtNode};
 use dtoolkit::{Node, Property};
 use proptest::prelude::*;
-use turnstile_machine::image::FileKind;
+use turnstile_machine::FileKind;
 use turnstile_machine::pseries::boot::{self, BootError, Partition, Plan};
 use turnstile_machine::pseries::{Interrupts, TERMINAL_SOURCE, TIMA, check_memory, esb};
 use turnstile_machine::{FileError, Source};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a CPU needs so that a guest cannot steer the hypervisor's speculation, and what guests are told of it.
+//! What a CPU needs so that a guest cannot steer the hypervisor's speculation, and what guests are told about it.
 //!
-//! Each architecture has a module with its own weaknesses, what a CPU says of them, and the words of `mitigations=`. Their
-//! `decide` functions are pure: the `arch` crates read the registers, ask the firmware, and do what comes out.
+//! Each architecture has a module with its weaknesses, what a CPU says about them, and the words of `mitigations=`. Their `decide`
+//! functions are pure: the `arch` crates read the registers, ask the firmware, and apply the decision.
 #![no_std]
 #![forbid(unsafe_code)]
 

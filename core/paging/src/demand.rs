@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Memory whose translations are made when they are first needed.
 //!
-//! The tables are complete from the start, down to those whose entries are [`BLOCK`]s; only these entries are missing. To
-//! make one is to store a word: it takes no memory and no lock, and CPUs that make the same one at the same time store the
-//! same word.
+//! The tables are complete from the start, down to those whose entries are [`BLOCK`]s; only these entries are missing. Making one
+//! is a store of a word. It takes no memory and no lock. Until then, the word says how far the block is cleared, and whether a CPU
+//! is at it ([`Progress`]).
+
+use core::ops::Range;
 
 use crate::format::{Entry, Format, PhysAddr, Tables};
 use crate::tree::{Error, PageTable};
@@ -18,6 +20,40 @@ pub struct Blocks<F> {
     root: PhysAddr,
 }
 
+/// How far a block is that is not mapped yet: what its entry holds meanwhile. No format takes that for a valid entry, and the
+/// hardware ignores all other bits of an invalid one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// How much of it is cleared, from its beginning, in units of whoever clears: less than 2^16.
+    pub cleared: u64,
+    /// A CPU is at it: nobody else may touch block or entry.
+    pub taken: bool,
+}
+
+impl Progress {
+    const TAKEN: u64 = 1 << 8;
+    const CLEARED_SHIFT: u32 = 16;
+
+    /// Reads it from an entry that is not valid.
+    #[inline] // On the way of a first touch.
+    pub const fn of(entry: u64) -> Self {
+        Self { cleared: entry >> Self::CLEARED_SHIFT & 0xffff, taken: entry & Self::TAKEN != 0 }
+    }
+
+    /// Returns the entry that says so.
+    #[inline] // As above.
+    pub const fn entry(self) -> u64 {
+        (self.cleared & 0xffff) << Self::CLEARED_SHIFT | if self.taken { Self::TAKEN } else { 0 }
+    }
+}
+
+/// Which of `size` bytes at `address` are mapped on demand: whole blocks. None if their places in the output are no blocks.
+pub fn whole_blocks(address: u64, output: PhysAddr, size: u64) -> Range<u64> {
+    let first = address.next_multiple_of(BLOCK);
+    let last = (address + size) & !(BLOCK - 1);
+    if first < last && (address ^ output.0) & (BLOCK - 1) == 0 { first..last } else { address..address }
+}
+
 /// A word of a table, and what it is to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
@@ -27,6 +63,8 @@ pub struct Slot {
     pub index: usize,
     /// The entry that maps the block.
     pub entry: u64,
+    /// How far the block is; `None` if it is mapped.
+    pub progress: Option<Progress>,
 }
 
 impl<F: Format> PageTable<F> {
@@ -44,8 +82,8 @@ impl<F: Format> PageTable<F> {
         attributes: F::Attributes,
     ) -> Result<(), Error> {
         let end = self.check_vacant(tables, address, output, size)?;
-        let (first, last) = (address.next_multiple_of(BLOCK), end & !(BLOCK - 1));
-        if first >= last || (address ^ output.0) & (BLOCK - 1) != 0 {
+        let Range { start: first, end: last } = whole_blocks(address, output, size);
+        if first == last {
             return self.map(tables, address, output, size, attributes);
         }
         let mut made = self.reserve(tables, 0, self.root(), first, last);
@@ -72,6 +110,12 @@ impl<F: Format> PageTable<F> {
     ) -> Result<(), Error> {
         let level = self.level(depth).ok_or(Error::OutOfRange)?;
         if level.span() <= BLOCK {
+            // What is noted there of an earlier block would be taken for this one's.
+            for block in (address..end).step_by(BLOCK as usize) {
+                if tables.read(table, level.index(block)) != 0 {
+                    tables.write(table, level.index(block), 0);
+                }
+            }
             return Ok(());
         }
         while address < end {
@@ -117,14 +161,16 @@ impl<F: Format> Blocks<F> {
         let mut table = self.root;
         for level in self.format.levels() {
             let index = level.index(address);
-            let entry = self.format.decode(*level, read(table, index));
+            let word = read(table, index);
+            let entry = self.format.decode(*level, word);
             if level.span() == BLOCK {
-                let free = !matches!(entry, Entry::Table(_));
-                return free.then(|| Slot {
-                    table,
-                    index,
-                    entry: self.format.leaf(*level, output, attributes),
-                });
+                let progress = match entry {
+                    Entry::Table(_) => return None,
+                    Entry::Leaf(..) => None,
+                    Entry::Invalid => Some(Progress::of(word)),
+                };
+                let entry = self.format.leaf(*level, output, attributes);
+                return Some(Slot { table, index, entry, progress });
             }
             let Entry::Table(next) = entry else { return None };
             table = next;

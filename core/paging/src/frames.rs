@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Hands out physical memory by ranges: to guests, to table pools, to the hypervisor's own heap.
 //!
-//! A fixed number of ranges, kept sorted and coalesced; no memory of its own beyond that, so that it works
-//! before anything else does. What was given out is not recorded range by range: memory that was added and is
-//! not free is somebody's.
+//! A fixed number of ranges, kept sorted and coalesced, and no other memory, so it works before anything else does. It does not
+//! record who has which range: memory that was added and is not free is in use.
 
 use core::fmt;
 

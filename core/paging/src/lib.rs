@@ -3,7 +3,7 @@
 //!
 //! One radix-tree builder, [`PageTable`], serves every table the hypervisor needs; what an entry looks like is
 //! a [`Format`]: [`Stage2`] and [`Stage1El2`] of Arm, [`Nested`] and [`HostTables`] of AMD64, [`Partition`] of
-//! POWER. The memory the tables live in is behind [`Tables`], so that the builder is safe code: the
+//! POWER. The memory of the tables is behind [`Tables`], so the builder is safe code: the
 //! hypervisor implements it over physical memory, the tests over a map.
 //!
 //! [`FrameAllocator`] gives out the physical ranges themselves: guest memory and table pools.
@@ -22,7 +22,7 @@ mod x86;
 pub use arm64::{
     MAIR_EL2, Memory, Permission, Stage1Attributes, Stage1El2, Stage1Regime, Stage2, Stage2Attributes,
 };
-pub use demand::{BLOCK, Blocks, Slot};
+pub use demand::{BLOCK, Blocks, Progress, Slot, whole_blocks};
 pub use format::{Entry, Format, Level, MAX_LEVELS, PhysAddr, Tables};
 pub use frames::{FrameAllocator, FrameError, FrameRange};
 pub use power::{Partition, PartitionAttributes};

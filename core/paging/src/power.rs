@@ -5,7 +5,7 @@
 //! numbered from the right here, the manual does so from the left. The only shape that these CPUs walk has 52 bits of input
 //! in four levels of 13, 9, 9 and 9 bits (POWER9 User Manual, 4.10.4.1); its pages have 4 KiB, 2 MiB and 1 GiB.
 //!
-//! Tables are big-endian in memory, whatever the CPU's byte order is: [`crate::Tables`] stores and loads entries so.
+//! Tables are big-endian in memory, whatever the CPU's byte order is; [`crate::Tables`] converts.
 
 use crate::format::{Entry, Format, Level, PhysAddr};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Windows: the pieces in which memory that is not mapped otherwise is worked on.
+//! Windows: the pieces in which the hypervisor maps memory that it only works on for a moment.
 
 /// The largest window, in bytes: a block of level 2.
 pub const WINDOW: u64 = 2 << 20;

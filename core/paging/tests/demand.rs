@@ -7,7 +7,8 @@ mod memories;
 use memories::Memories;
 use proptest::prelude::*;
 use turnstile_paging::{
-    BLOCK, Error, Format, Nested, NestedAttributes, PageTable, PhysAddr, Stage2, Stage2Attributes, Tables,
+    BLOCK, Entry, Error, Format, Nested, NestedAttributes, PageTable, Partition, PartitionAttributes,
+    PhysAddr, Progress, Stage2, Stage2Attributes, Tables, whole_blocks,
 };
 
 const PAGE: u64 = 4096;
@@ -119,4 +120,49 @@ fn only_what_was_prepared_has_a_place() {
     table.map(&mut tables, 4 * GIB, PhysAddr(4 * GIB), GIB, ram).unwrap();
     table.unmap(&mut tables, 4 * GIB, GIB).unwrap();
     assert_eq!(tables.tables.len(), before);
+}
+
+/// No walker takes for a translation what an entry says of a block that is being cleared.
+fn check_progress<F: Format>(format: F, attributes: F::Attributes) {
+    const AT: u64 = GIB;
+    let mut tables = Memories::new(usize::MAX);
+    let mut table = PageTable::new(format, &mut tables).unwrap();
+    table.map_on_demand(&mut tables, AT, PhysAddr(AT), 4 * BLOCK, attributes).unwrap();
+    let blocks = table.blocks();
+    let slot = |tables: &Memories| {
+        let read = |table, index| tables.read(table, index);
+        blocks.slot(AT, PhysAddr(AT), attributes, read).unwrap()
+    };
+    let first = slot(&tables);
+    assert_eq!(first.progress, Some(Progress { cleared: 0, taken: false }));
+    let level = *format.levels().iter().find(|level| level.span() == BLOCK).unwrap();
+    for (cleared, taken) in [(0, true), (1, false), (31, true), (0xffff, true), (0xffff, false)] {
+        let progress = Progress { cleared, taken };
+        assert_eq!(format.decode(level, progress.entry()), Entry::Invalid, "{progress:?}");
+        tables.write(first.table, first.index, progress.entry());
+        assert_eq!(slot(&tables).progress, Some(progress));
+        assert_eq!(table.translate(&tables, AT), None);
+    }
+    tables.write(first.table, first.index, first.entry);
+    assert_eq!(slot(&tables).progress, None, "mapped");
+    // Prepared anew, a block begins from its beginning.
+    tables.write(first.table, first.index, Progress { cleared: 3, taken: true }.entry());
+    table.map_on_demand(&mut tables, AT, PhysAddr(AT), 4 * BLOCK, attributes).unwrap();
+    assert_eq!(slot(&tables).progress, Some(Progress::default()));
+}
+
+#[test]
+fn progress_is_no_translation_in_any_format() {
+    check_progress(Stage2::new(40).unwrap(), Stage2Attributes::RAM);
+    check_progress(Nested::new(true, 40), NestedAttributes::RAM);
+    check_progress(Partition, PartitionAttributes::RAM);
+}
+
+#[test]
+fn what_is_no_whole_block_is_not_mapped_on_demand() {
+    let blocks = |address, output, size| whole_blocks(address, PhysAddr(output), size);
+    assert_eq!(blocks(PAGE, BLOCK + PAGE, 4 * BLOCK), BLOCK..4 * BLOCK);
+    assert_eq!(blocks(0, BLOCK, 2 * BLOCK), 0..2 * BLOCK);
+    assert!(blocks(0, PAGE, 4 * BLOCK).is_empty(), "not aligned in the output");
+    assert!(blocks(PAGE, PAGE, BLOCK).is_empty(), "no whole block");
 }

@@ -3,8 +3,8 @@
 //! log of dispatches (LoPAPR 14.11.1.3 and 14.11.3.2; the places that LoPAPR leaves open as Linux has them, `struct lppaca`
 //! and `struct dtl_entry`).
 //!
-//! Nothing is written but into what the guest has registered. A vCPU that has its processor for itself takes no turns, but its
-//! count of dispatches goes on over its waits.
+//! Only areas that the guest has registered are written. A vCPU that has its processor to itself takes no turns, but its waits
+//! still advance its count of dispatches.
 
 use crate::Memory;
 use crate::sync::{Ordering, fence};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How the vCPUs of a partition start and stop (LoPAPR 7.3.8: `start-cpu`, `stop-self`, `query-cpu-stopped-state`).
 //!
-//! A vCPU's state is an atomic: of several that start the same one, one wins.
+//! A vCPU's state is an atomic: if several start the same one, one wins.
 
 use alloc::vec::Vec;
 

@@ -2,8 +2,8 @@
 //! H_REGISTER_VPA: areas of guest memory that a vCPU shares with the hypervisor (LoPAPR 14.11.3.2): the virtual processor
 //! area, the shadow of the SLB, the log of dispatches.
 //!
-//! The order is the architecture's: the other two areas need the first, which goes last. A radix guest has no SLB; its shadow is
-//! kept because operating systems register it all the same, and nothing reads it.
+//! The architecture defines the order: the other two areas need the first, which is deregistered last. A radix guest has no SLB.
+//! Operating systems register its shadow all the same, so it is accepted, but nothing reads it.
 
 use crate::Memory;
 use crate::code::Code;

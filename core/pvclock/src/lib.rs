@@ -9,8 +9,8 @@
 //! | `steal` | stolen time, and that a vCPU does not run |
 //! | `request` | what a guest may write to the registers that name the records' places |
 //!
-//! A record is written while its guest may read it, in the order that [`Memory`] is called in: its version is odd from the
-//! first store to the last, so that a reader which sees the same even version before and after has seen one record.
+//! A guest may read a record while it is written. The stores happen in the order of the calls of [`Memory`]. The version is odd from
+//! the first store to the last, so a reader that sees the same even version before and after has seen one record.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Stolen time (`struct kvm_steal_time`): how long a vCPU was ready and did not run; and that it does not run now, so that
-//! others need not wait for it, nor ask it to flush its TLB.
+//! Stolen time (`struct kvm_steal_time`): how long a vCPU was ready and did not run; and whether it runs now. Others need not wait
+//! for one that does not run, nor ask it to flush its TLB.
 
 use crate::Memory;
 

@@ -51,6 +51,7 @@ impl<K: Copy + Ord> Heap<K> {
     }
 
     /// Takes a vCPU out; says whether it was there.
+    #[inline] // Mostly it was not there, or was alone.
     pub(crate) fn remove(&mut self, thread: u32) -> bool {
         let Some(place) = self.places.get_mut(thread as usize) else { return false };
         let at = core::mem::replace(place, NOWHERE) as usize;
@@ -59,11 +60,17 @@ impl<K: Copy + Ord> Heap<K> {
         }
         self.items.swap_remove(at);
         if at < self.items.len() {
-            self.note(at);
-            self.sink(at);
-            self.rise(at);
+            self.restore(at);
         }
         true
+    }
+
+    /// Restores the order after another vCPU has come to this place.
+    #[inline(never)] // Apart from the others, as it is long.
+    fn restore(&mut self, at: usize) {
+        self.note(at);
+        self.sink(at);
+        self.rise(at);
     }
 
     fn note(&mut self, at: usize) {

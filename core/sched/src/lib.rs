@@ -17,11 +17,11 @@
 //! Who comes back from sleep is at most one slice behind the others, so sleeping saves nothing up.
 //!
 //! # Who may touch what
-//! A run queue belongs to its CPU: there is no lock. The CPU at which a vCPU is at **home** alone queues, runs and parks
-//! it. Everybody else hands it a vCPU by the wake list, and an interrupt. Migration is *push*: the home of a vCPU that
-//! waits gives it to another CPU, so what the vCPU left behind on its last CPU can be collected there before it goes.
+//! A run queue belongs to its CPU, without a lock. Only the CPU at which a vCPU is at **home** queues, runs and parks it. Everybody
+//! else hands it a vCPU through the wake list, and an interrupt. Migration is *push*: the home of a waiting vCPU gives it to another
+//! CPU, so the home can first collect what the vCPU left behind on that CPU.
 //!
-//! Time is a count of ticks, which the caller gives. Nothing allocates after a queue was made.
+//! Time is a count of ticks, which the caller passes. Nothing allocates after a queue was made.
 #![cfg_attr(not(loom), no_std)]
 #![forbid(unsafe_code)]
 

@@ -43,6 +43,14 @@ impl<H: Copy, const SLOTS: usize> CallMap<H, SLOTS> {
         if found == identifier { handler } else { self.default }
     }
 
+    /// Looks up the handler for an identifier that is one of those given. HOT. Identifier 0 may be found with the default.
+    // Inlined, as above.
+    #[inline(always)]
+    pub const fn find(&self, identifier: u32) -> Option<H> {
+        let (found, handler) = self.slots[Self::slot(self.multiplier, identifier)];
+        if found == identifier { Some(handler) } else { None }
+    }
+
     // Inlined: part of the lookup.
     #[inline(always)]
     const fn slot(multiplier: u32, identifier: u32) -> usize {

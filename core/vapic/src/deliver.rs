@@ -2,10 +2,15 @@
 //! The way of an interrupt through the local APIC: accepted, offered, taken, ended. HOT: every function here is on a light
 //! exit, and is a few dozen instructions.
 
+use turnstile_vm::attention::Reasons;
+
 use crate::hardware::{Bus, Event, Hardware};
-use crate::lapic::FROM_8259;
+use crate::mode::Mode;
 use crate::registers::{FIRST_VECTOR, SPURIOUS_NO_BROADCAST, error, lvt};
-use crate::{Context, Lapic};
+use crate::{Context, Lapic, Mailbox};
+
+/// Marks the offered interrupt as one of the 8259; the low bits are its vector.
+pub(crate) const FROM_8259: u16 = 0x100;
 
 /// The class of a vector: what priorities are compared by.
 const CLASS: u8 = 0xf0;
@@ -15,6 +20,7 @@ impl Lapic {
     /// before everything that uses IRR or ISR; [`Lapic::offer`] comes after.
     #[inline]
     pub(crate) fn sync<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>) {
+        self.spread();
         if self.is_plain() {
             self.sync_plain(cx.hardware);
         } else if !cx.hardware.is_waiting() {
@@ -68,6 +74,10 @@ impl Lapic {
     /// service, and lays down what its end may be. The task priority is the CPU's to compare.
     #[inline(always)] // Hot: the end of every operation.
     pub(crate) fn offer<H: Hardware>(&mut self, hardware: &mut H) {
+        if self.is_frequent() {
+            // An interrupt that was accepted meanwhile has led to this.
+            return;
+        }
         let highest = self.pending.highest();
         let mut next = if highest & CLASS > self.serving.highest() & CLASS { u16::from(highest) } else { 0 };
         if self.external != 0 {
@@ -82,6 +92,7 @@ impl Lapic {
             }
         }
         self.promise(hardware, next);
+        self.gather();
     }
 
     /// Accepts an interrupt into the IRR (APM vol. 2, 16.6.3). After [`Lapic::sync`], before [`Lapic::offer`].
@@ -112,11 +123,51 @@ impl Lapic {
         self.fail(hardware, error::RECEIVED_ILLEGAL_VECTOR);
     }
 
-    /// Takes over what others posted.
-    #[inline]
-    pub fn drain<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>, mailbox: &crate::Mailbox) {
+    /// Takes over what others posted, where `reasons` say that something is.
+    #[inline(always)] // Hot: two callers.
+    pub fn drain<H: Hardware, B: Bus>(
+        &mut self,
+        cx: &mut Context<'_, H, B>,
+        mailbox: &Mailbox,
+        reasons: Reasons,
+    ) {
+        // Mostly it is one interrupt, for a vCPU that has none.
+        let Some(at) = reasons.only_mailbox() else { return self.drain_all(cx, mailbox, reasons) };
+        let (posted, level) = mailbox.take(at);
+        let is_one = posted & posted.wrapping_sub(1) == 0 && level == 0;
+        let vector = (at * 64) as u8 | posted.trailing_zeros() as u8;
+        if !is_one || !self.try_accept(cx.hardware, vector) {
+            self.accept_all(cx, at, posted, level);
+        }
+    }
+
+    #[inline(never)] // So that the frequent case is short.
+    fn drain_all<H: Hardware, B: Bus>(
+        &mut self,
+        cx: &mut Context<'_, H, B>,
+        mailbox: &Mailbox,
+        reasons: Reasons,
+    ) {
         self.sync(cx);
-        mailbox.drain(|vector, level| self.latch(cx.hardware, vector, level));
+        mailbox.drain(reasons, |vector, level| self.latch(cx.hardware, vector, level));
+        self.offer(cx.hardware);
+    }
+
+    #[inline(never)] // As above.
+    fn accept_all<H: Hardware, B: Bus>(
+        &mut self,
+        cx: &mut Context<'_, H, B>,
+        at: usize,
+        mut posted: u64,
+        level: u64,
+    ) {
+        self.sync(cx);
+        while posted != 0 {
+            let bit = posted & posted.wrapping_neg();
+            let vector = (at * 64) as u8 | posted.trailing_zeros() as u8;
+            self.latch(cx.hardware, vector, level & bit != 0);
+            posted ^= bit;
+        }
         self.offer(cx.hardware);
     }
 
@@ -128,50 +179,8 @@ impl Lapic {
         }
     }
 
-    /// [`Lapic::accept`] when nothing but the vCPU's own state is involved; false if something is, with nothing done.
-    #[inline(always)] // Hot: a self-IPI.
-    pub(crate) fn try_accept<H: Hardware>(&mut self, hardware: &mut H, vector: u8) -> bool {
-        if !self.is_plain() || !self.accepting || vector < FIRST_VECTOR || self.level.contains(vector) {
-            return false;
-        }
-        self.sync_plain(hardware);
-        hardware.count(Event::Accepted);
-        if self.pending.is_empty() && self.serving.is_empty() {
-            // Alone: it is offered and promised without a search.
-            self.pending.insert(vector);
-            self.offered = vector.into();
-            hardware.offer(vector, false);
-            self.promise_alone(hardware);
-        } else {
-            self.pending.insert(vector);
-            self.offer(hardware);
-        }
-        true
-    }
-
-    /// [`Lapic::eoi`] when the interrupt is the only one; false if it is not, with nothing done.
-    #[inline(always)] // Hot: half of the interrupts' exits.
-    pub(crate) fn try_eoi<H: Hardware>(&mut self, hardware: &mut H) -> bool {
-        let vector = self.offered as u8;
-        let is_alone = vector != 0
-            && self.is_plain()
-            && self.pending.is_only(vector)
-            && self.serving.is_empty()
-            && !self.pv_eoi.is_promised()
-            && !self.level.contains(vector)
-            && !hardware.is_waiting();
-        if is_alone {
-            self.offered = 0;
-            self.pending.remove(vector);
-            hardware.count(Event::Injected);
-            hardware.count(Event::Eoi);
-        }
-        is_alone
-    }
-
-    /// As [`Lapic::accept`], with all cases: apart, so that the frequent one is a leaf.
-    #[cold]
-    #[inline(never)]
+    /// As [`Lapic::accept`], with all cases.
+    #[inline(never)] // So that the frequent one is short.
     fn accept_with_care<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>, vector: u8) {
         self.sync(cx);
         self.latch(cx.hardware, vector, false);
@@ -181,27 +190,16 @@ impl Lapic {
     /// Ends the interrupt in service of the highest priority: a write of the EOI register. Without one it has no effect.
     #[inline(always)] // Hot: half of the interrupts' exits.
     pub fn eoi<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>) {
-        if !self.is_plain() {
-            return self.eoi_with_care(cx);
+        if !self.try_eoi(cx.hardware, self.mode == Mode::X2Apic) {
+            self.eoi_with_care(cx);
         }
-        self.sync_plain(cx.hardware);
-        cx.hardware.count(Event::Eoi);
-        let vector = self.serving.highest();
-        if vector != 0 {
-            self.serving.remove(vector);
-            if self.level.contains(vector) {
-                return self.ended_level(cx, vector);
-            }
-        }
-        self.offer(cx.hardware);
     }
 
-    /// As [`Lapic::eoi`], when an interrupt of the 8259 is offered.
-    #[cold]
-    #[inline(never)]
+    /// As [`Lapic::eoi`], with all cases.
+    #[inline(never)] // So that the frequent one is short.
     fn eoi_with_care<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>) {
         self.sync(cx);
-        // Behind that one there may be the next of the 8259, of which ends of the APIC's interrupts know nothing.
+        // Behind one of the 8259's there may be the next of the 8259, of which ends of the APIC's interrupts know nothing.
         cx.hardware.count(Event::Eoi);
         let vector = self.serving.highest();
         self.serving.remove(vector);
@@ -231,9 +229,10 @@ impl Lapic {
     /// guest has taken already does not count, so nothing has to be looked at before.
     #[inline]
     pub fn has_deliverable<H: Hardware>(&self, hardware: &H) -> bool {
-        self.offered != 0
+        let offered = self.offered | u16::from(self.frequent.vector());
+        offered != 0
             && hardware.is_waiting()
-            && (self.offered >= FROM_8259 || self.offered as u8 >> 4 > hardware.task_priority())
+            && (offered >= FROM_8259 || offered as u8 >> 4 > hardware.task_priority())
     }
 
     /// Sets what the 8259 asserts: the vector that its INTA cycle would give, or nothing. For the vCPU that its INTR pin is

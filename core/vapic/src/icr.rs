@@ -39,7 +39,12 @@ impl Lapic {
     #[inline]
     pub(crate) fn command<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>, low: u32, to: u32) {
         let vector = low as u8;
-        if low & NOT_PLAIN == 0 && vector >= FIRST_VECTOR && to != BROADCAST {
+        if vector < FIRST_VECTOR {
+            self.command_of_any_kind(cx, low, to);
+        } else if low & NOT_PLAIN == SHORTHAND_ITSELF {
+            cx.hardware.count(Event::Ipi);
+            self.accept(cx, vector);
+        } else if low & NOT_PLAIN == 0 && to != BROADCAST {
             cx.hardware.count(Event::Ipi);
             if to as usize == self.index {
                 self.accept(cx, vector);
@@ -51,10 +56,11 @@ impl Lapic {
         }
     }
 
-    /// Writes the self-IPI register if that involves nothing but the vCPU's own state; false if it does.
+    /// Writes the self-IPI register of an x2APIC in a frequent state, or does what the command register asks for; false if it is not
+    /// in one, or does not stay in one.
     #[inline(always)] // Hot: a self-IPI.
     pub(crate) fn try_self_ipi<H: Hardware>(&mut self, hardware: &mut H, vector: u8) -> bool {
-        let is_accepted = self.try_accept(hardware, vector);
+        let is_accepted = self.is_frequent_x2apic() && self.try_accept_next(hardware, vector);
         if is_accepted {
             hardware.count(Event::Ipi);
         }
@@ -63,7 +69,7 @@ impl Lapic {
 
     /// Sends an interrupt to itself by the command register of an x2APIC; false if it is anything else.
     #[inline(always)] // Hot: a self-IPI.
-    pub(crate) fn try_command<H: Hardware>(&mut self, hardware: &mut H, value: u64) -> bool {
+    pub(crate) fn try_command_to_itself<H: Hardware>(&mut self, hardware: &mut H, value: u64) -> bool {
         // Fixed, edge, by the shorthand: or physical, to its ID.
         let (low, to) = (value as u32, value >> 32);
         let is_to_itself = match low & !(0xff | ASSERT) {
@@ -71,10 +77,25 @@ impl Lapic {
             0 => to == self.index as u64,
             _ => false,
         };
-        if !is_to_itself || !self.try_self_ipi(hardware, value as u8) {
+        let is_sent = is_to_itself && self.try_self_ipi(hardware, value as u8);
+        if is_sent {
+            self.command = value;
+        }
+        is_sent
+    }
+
+    /// Sends an interrupt to another vCPU by its ID; false if it is anything else.
+    #[inline(always)] // Hot: an interprocessor interrupt.
+    pub(crate) fn try_send<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>, value: u64) -> bool {
+        let (low, to, vector) = (value as u32, (value >> 32) as usize, value as u8);
+        // Fixed, edge, physical.
+        let is_plain = low & !(0xff | ASSERT) == 0 && vector >= FIRST_VECTOR;
+        if !is_plain || to == self.index || to >= cx.bus.routes().vcpus() {
             return false;
         }
+        cx.hardware.count(Event::Ipi);
         self.command = value;
+        cx.bus.post(to, vector, false);
         true
     }
 

@@ -6,11 +6,9 @@ use crate::mode::Mode;
 use crate::promise::PvEoi;
 use crate::registers::{LVT_MASKED, SPURIOUS_ENABLE, SPURIOUS_RESET, lvt};
 use crate::routes::Logical;
+use crate::state::Frequent;
 use crate::timer::Timer;
 use crate::{Context, VectorSet};
-
-/// Marks the offered interrupt as one of the 8259; the low bits are its vector.
-pub(crate) const FROM_8259: u16 = 0x100;
 
 /// Where a VM's APIC page is unless the guest moves it.
 pub const DEFAULT_BASE: u64 = 0xfee0_0000;
@@ -24,15 +22,17 @@ pub const DEFAULT_BASE: u64 = 0xfee0_0000;
 // In this order: what every interrupt uses is within reach of one instruction's offset.
 #[repr(C)]
 pub struct Lapic {
+    /// What it is if it is one of the frequent states: then the sets, the offer and the promise are empty.
+    pub(crate) frequent: Frequent,
     /// The IRR. The offered interrupt is still in it.
     pub(crate) pending: VectorSet,
     /// The ISR.
     pub(crate) serving: VectorSet,
     /// The TMR.
     pub(crate) level: VectorSet,
-    /// What was put into `V_IRQ`: zero, a vector, or [`FROM_8259`] with a vector.
+    /// What was put into `V_IRQ`: zero, a vector, or a mark of the 8259 with a vector.
     pub(crate) offered: u16,
-    /// What the 8259 asserts on LINT0, and that gets through: zero, or [`FROM_8259`] with a vector.
+    /// What the 8259 asserts on LINT0, and that gets through: zero, or the same with a vector.
     pub(crate) external: u16,
     pub(crate) mode: Mode,
     /// Enabled by software and by hardware: it accepts interrupts.
@@ -68,6 +68,7 @@ impl Lapic {
     /// Makes the local APIC of vCPU `index`. [`Lapic::reset`] has to come before the vCPU's first run.
     pub fn new(index: usize, has_x2apic: bool) -> Self {
         Self {
+            frequent: Frequent::NO,
             pending: VectorSet::EMPTY,
             serving: VectorSet::EMPTY,
             level: VectorSet::EMPTY,
@@ -121,6 +122,7 @@ impl Lapic {
     /// Does what INIT does: all registers but APIC_BASE and the ID are reset (APM vol. 2, 16.3.2), the paravirtual EOI is
     /// off.
     pub fn init<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>) {
+        self.frequent = Frequent::NO;
         self.pending = VectorSet::EMPTY;
         self.serving = VectorSet::EMPTY;
         self.level = VectorSet::EMPTY;
@@ -147,6 +149,7 @@ impl Lapic {
     /// Derives what follows from the mode, the spurious-vector register and the logical destination: whether it accepts
     /// interrupts, and how others find it.
     pub(crate) fn enroll<H, B: Bus>(&mut self, cx: &mut Context<'_, H, B>) {
+        self.spread();
         self.accepting = self.mode != Mode::Disabled && self.spurious & SPURIOUS_ENABLE != 0;
         let entry = match self.mode {
             Mode::Disabled => Logical::Nowhere,

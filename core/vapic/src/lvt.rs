@@ -82,7 +82,9 @@ impl Lapic {
         self.settle(cx);
         let vector = self.lvt[lvt::TIMER] as u8;
         let is_noted = vector < FIRST_VECTOR && self.new_errors & error::RECEIVED_ILLEGAL_VECTOR != 0;
-        if self.pending.contains(vector) || is_noted {
+        let is_offered = vector >= FIRST_VECTOR && self.frequent.vector() == vector;
+        let is_waiting = self.pending.contains(vector) || is_offered;
+        if is_waiting || is_noted {
             self.timer.rest();
             self.rearm(cx.hardware);
         }

@@ -97,8 +97,10 @@ impl Lapic {
             }
             reg::TRIGGER_MODE..=reg::TRIGGER_MODE_LAST => self.level.word((register & 7) as u8),
             reg::REQUEST..=reg::REQUEST_LAST => {
-                self.settle(cx);
-                self.pending.word((register & 7) as u8)
+                self.sync(cx);
+                let word = self.pending.word((register & 7) as u8);
+                self.offer(cx.hardware);
+                word
             }
             reg::ERROR_STATUS => self.errors,
             reg::COMMAND_LOW => self.command as u32,

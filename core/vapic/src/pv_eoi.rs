@@ -81,15 +81,6 @@ impl Lapic {
         true
     }
 
-    /// Sets the bit for an interrupt that is alone, edge-triggered and new: there can be no promise yet.
-    #[inline(always)] // Hot: a self-IPI.
-    pub(crate) fn promise_alone<H: Hardware>(&mut self, hardware: &mut H) {
-        if let Some(place) = self.pv_eoi.place {
-            hardware.set_eoi_word(place, true);
-            self.pv_eoi.promised = Some(place);
-        }
-    }
-
     /// Sets or takes back the bit by the rule. `next` is what was offered, or zero.
     #[inline(always)] // Hot: part of `offer`.
     pub(crate) fn promise<H: Hardware>(&mut self, hardware: &mut H, next: u16) {

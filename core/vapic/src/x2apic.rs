@@ -12,7 +12,6 @@ pub const X2APIC_FIRST: u32 = 0x800;
 /// The last MSR.
 pub const X2APIC_LAST: u32 = 0x8ff;
 
-const EOI: u32 = X2APIC_FIRST + reg::END_OF_INTERRUPT;
 const SELF_IPI: u32 = X2APIC_FIRST + reg::SELF_IPI;
 const COMMAND: u32 = X2APIC_FIRST + reg::COMMAND_LOW;
 
@@ -39,19 +38,34 @@ impl Lapic {
         }
     }
 
-    /// Writes MSR `msr` of the x2APIC's range if that involves nothing but the vCPU's own state: an end of interrupt, an
-    /// interrupt to itself. False if [`Lapic::write_msr`] has to; then nothing was done. HOT: a leaf.
+    /// Writes zero to the EOI register if this is an x2APIC whose only interrupt that ends. False if [`Lapic::write_msr`] has to;
+    /// then nothing was done. HOT: a leaf.
     #[inline(always)] // Its caller is a light exit.
-    pub fn try_write_msr<H: Hardware>(&mut self, hardware: &mut H, msr: u32, value: u64) -> bool {
-        if self.mode != Mode::X2Apic {
-            return false;
-        }
+    pub fn try_x2apic_eoi<H: Hardware>(&mut self, hardware: &mut H) -> bool {
+        self.try_eoi(hardware, true)
+    }
+
+    /// Writes MSR `msr` of the x2APIC's range if it is an interrupt to the vCPU itself, in a frequent state. False if
+    /// [`Lapic::write_msr`] has to; then nothing was done. HOT: a leaf.
+    #[inline(always)] // Its caller is a light exit.
+    pub fn try_self_ipi_msr<H: Hardware>(&mut self, hardware: &mut H, msr: u32, value: u64) -> bool {
         match msr {
-            EOI => value == 0 && self.try_eoi(hardware),
             SELF_IPI => value <= 0xff && self.try_self_ipi(hardware, value as u8),
-            COMMAND => self.try_command(hardware, value),
+            COMMAND => self.try_command_to_itself(hardware, value),
             _ => false,
         }
+    }
+
+    /// Writes MSR `msr` of the x2APIC's range if it is an interrupt to another vCPU by its ID. False if [`Lapic::write_msr`] has to;
+    /// then nothing was done. HOT.
+    #[inline(always)] // Its caller is a light exit.
+    pub fn try_send_msr<H: Hardware, B: Bus>(
+        &mut self,
+        cx: &mut Context<'_, H, B>,
+        msr: u32,
+        value: u64,
+    ) -> bool {
+        msr == COMMAND && self.mode == Mode::X2Apic && self.try_send(cx, value)
     }
 
     /// Writes MSR `msr` of the x2APIC's range.

@@ -183,7 +183,7 @@ proptest! {
                 prop_assert_eq!(vcpu, 0);
                 let _ = mailbox.post(&attention, vector, level);
             }
-            world.with(|lapic, cx| lapic.drain(cx, &mailbox));
+            world.with(|lapic, cx| lapic.drain(cx, &mailbox, attention.take()));
         }
         for vector in world.fabric.broadcasts.take() {
             ioapic.end_of_interrupt(vector, |message| panic!("nobody asks for {message:?}"));

@@ -20,8 +20,8 @@ impl Vcpu {
 
     /// The owner looks, if it has a reason to.
     fn look(&self, mut deliver: impl FnMut(u8, bool)) {
-        if self.attention.is_pending() && self.attention.take().contains(Reasons::INBOX) {
-            self.mailbox.drain(&mut deliver);
+        if self.attention.is_pending() {
+            self.mailbox.drain(self.attention.take(), &mut deliver);
         }
     }
 }
@@ -127,9 +127,7 @@ fn a_level_that_meets_an_edge_is_ended() {
         };
         let mut served = false;
         let mut guest = |cx: &mut Context<'_, Machine, Vm>| {
-            if vm.vcpu.attention.take().contains(Reasons::INBOX) {
-                lapic.drain(cx, &vm.vcpu.mailbox);
-            }
+            lapic.drain(cx, &vm.vcpu.mailbox, vm.vcpu.attention.take());
             if cx.hardware.0.take().is_some() {
                 // The handler serves the device, if it finds it asking.
                 vm.line(false);

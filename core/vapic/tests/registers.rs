@@ -153,6 +153,54 @@ fn errors_come_together_until_they_are_asked_for() {
 }
 
 #[test]
+fn an_interrupt_to_one_other_vcpu_is_sent_at_once() {
+    let mut world = World::new(false);
+    world.fabric.routes = turnstile_vapic::Routes::new(4);
+    let mut send = |msr, value| {
+        let is_sent = world.with(|lapic, cx| lapic.try_send_msr(cx, msr, value));
+        (is_sent, world.fabric.posts.borrow_mut().split_off(0))
+    };
+    assert_eq!(send(0x830, 0x3_0000_4041), (true, vec![(3, 0x41, false)]));
+    let others = [
+        (0x830, 0x0_0000_0041, "itself"),
+        (0x830, 0x4_0000_0041, "nobody is there"),
+        (0x830, 0xffff_ffff_0000_0041, "all"),
+        (0x830, 0x3_0000_000f, "an illegal vector"),
+        (0x830, 0x3_0000_0441, "an NMI"),
+        (0x830, 0x3_0000_0841, "a logical destination"),
+        (0x830, 0x3_000c_0041, "a shorthand"),
+        (0x83f, 0x3_0000_0041, "another register"),
+    ];
+    for (msr, value, what) in others {
+        assert_eq!(send(msr, value), (false, vec![]), "{what}");
+    }
+    assert_eq!(read(&mut world, 0x830), Some(0x3_0000_4041));
+    // In the xAPIC's mode there are no such registers.
+    world.with(|lapic, cx| lapic.reset(cx));
+    assert!(!world.with(|lapic, cx| lapic.try_send_msr(cx, 0x830, 0x3_0000_0041)));
+    assert!(!world.with(|lapic, cx| lapic.try_self_ipi_msr(cx.hardware, 0x83f, 0x41)));
+    assert!(!world.with(|lapic, cx| lapic.try_x2apic_eoi(cx.hardware)));
+}
+
+#[test]
+fn a_disabled_apic_accepts_nothing_whatever_it_did_before() {
+    for busy in [false, true] {
+        let mut world = World::new(false);
+        if busy {
+            assert!(write(&mut world, 0x83f, 0x41));
+        }
+        assert!(write(&mut world, 0x80f, 0xff));
+        assert!(!world.with(|lapic, cx| lapic.try_self_ipi_msr(cx.hardware, 0x83f, 0x51)));
+        assert!(write(&mut world, 0x83f, 0x51));
+        assert_eq!(world.machine.take(), busy.then_some(0x41), "what was there before stays");
+        assert_eq!(world.machine.take(), None);
+        assert!(write(&mut world, 0x80f, 0x1ff));
+        assert!(write(&mut world, 0x83f, 0x51));
+        assert_eq!(world.machine.take(), Some(0x51));
+    }
+}
+
+#[test]
 fn the_command_register_sends() {
     let mut world = World::new(false);
     world.fabric.routes = turnstile_vapic::Routes::new(4);

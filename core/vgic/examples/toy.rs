@@ -22,6 +22,9 @@ struct Interface {
 }
 
 impl VirtualInterface for Interface {
+    fn encode(lr: ListRegister) -> u64 {
+        lr.intid.into()
+    }
     fn read_lr(&mut self, n: usize) -> LrState {
         self.lrs[n].map_or(LrState::Invalid, |lr| lr.state)
     }
@@ -108,7 +111,10 @@ impl Toy {
             group1_at_reset: true,
         };
         let vgic = Vgic::new(&config).expect("the configuration is valid");
-        let vcpu = |n| Vcpu { gic: VcpuGic::new(&vgic, n, LIST_REGISTERS), interface: Interface::default() };
+        let vcpu = |n| Vcpu {
+            gic: VcpuGic::new(&vgic, n, LIST_REGISTERS, Interface::encode),
+            interface: Interface::default(),
+        };
         let vcpus: Vec<_> = (0..mpidrs.len()).map(|n| RefCell::new(vcpu(n))).collect();
         let inboxes = mpidrs.iter().map(|_| RefCell::default()).collect();
         let toy = Self { vgic, vcpus, inboxes };

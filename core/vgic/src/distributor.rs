@@ -1,60 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The distributor: what a VM's physical CPUs share (Arm IHI 0069, section 12.9; Arm IHI 0048, section 4.3).
+//! The distributor, which a VM's physical CPUs share (Arm IHI 0069, section 12.9; Arm IHI 0048, section 4.3).
 
 use alloc::boxed::Box;
 
+use crate::config::{ConfigError, Model, VgicConfig};
 use crate::incoming::Incoming;
 use crate::registers::{self, Bank, bank, block, gicd, is_word};
 use crate::routes::{Routes, SearchedTargets, SgiRegister, SgiTargets};
 use crate::spi::{Flag, Spi, SpiWord};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::{MAX_GICV2_VCPUS, MAX_SPIS, MAX_VCPUS};
-
-/// Says which architecture a VM's interrupt controller follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Model {
-    /// GICv2 (Arm IHI 0048): at most [`MAX_GICV2_VCPUS`], no redistributors, SGIs that know their sender.
-    ///
-    /// The guest's CPU interface is the hardware's `GICV`, of which stage 2 must not map the second 4 KiB
-    /// page: it holds `GICV_DIR` and nothing else, and its writes are for [`VcpuGic::dir`](crate::VcpuGic::dir).
-    /// There is no other way to learn that a vCPU has deactivated an SPI which is in another's list register,
-    /// or in none. It costs guests with EOImode 0 nothing, because they never write it.
-    Gicv2,
-    /// GICv3 with affinity routing (Arm IHI 0069).
-    #[default]
-    Gicv3,
-}
-
-/// Says what a VM's interrupt controller looks like.
-#[derive(Clone, Copy, Debug)]
-pub struct VgicConfig<'a> {
-    /// The architecture.
-    pub model: Model,
-    /// The affinity of each vCPU, as in `MPIDR_EL1` (other bits are ignored); all different.
-    pub mpidrs: &'a [u64],
-    /// The number of SPIs: a multiple of 32, at most [`MAX_SPIS`].
-    pub spis: u32,
-    /// The number of priority bits, 4 to 8; not more than the list registers hold (`ICH_VTR_EL2.PRIbits`
-    /// plus one).
-    pub priority_bits: u8,
-    /// Whether interrupts are in Group 1 after a reset. The architecture leaves it to firmware; guests
-    /// that boot without firmware count on Group 1. With GICv2 they are in Group 0 whatever this says:
-    /// guests that know of no groups acknowledge nothing else.
-    pub group1_at_reset: bool,
-}
-
-/// Says why a [`VgicConfig`] cannot be built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConfigError {
-    /// No vCPU, or more than [`MAX_VCPUS`], or than [`MAX_GICV2_VCPUS`] with GICv2.
-    Vcpus,
-    /// Two vCPUs have the same affinity.
-    Affinities,
-    /// Not a multiple of 32 up to [`MAX_SPIS`].
-    Spis,
-    /// Not 4 to 8.
-    PriorityBits,
-}
 
 /// Is the distributor of a VM, with its SPIs and the affinities of its vCPUs.
 ///
@@ -222,7 +177,7 @@ impl Vgic {
     }
 
     /// Reads `GICD_CTLR`; `None` while vCPUs have still to look at the group enables. HOT.
-    #[inline] // On a light exit; the caller knows the frame.
+    #[inline] // In a wide exit.
     pub fn read_control_light(&self, offset: u32, size: u8) -> Option<u64> {
         if offset != gicd::CTLR || size != 4 {
             return None;
@@ -277,12 +232,31 @@ impl Vgic {
         }
     }
 
+    /// Reads what guests read most of the distributor: `GICD_TYPER`, and `GICD_CTLR`, which Linux reads each time that it masks an
+    /// interrupt. HOT.
+    #[inline(always)] // Hot: in a light exit that has few registers.
+    pub fn dist_read_light(&self, offset: u32, size: u8) -> Option<u64> {
+        match offset {
+            gicd::TYPER if size == 4 => Some(self.typer.into()),
+            // One word tells of all vCPUs, if there are not more than it has bits.
+            gicd::CTLR if size == 4 => match &*self.behind {
+                [] => Some(self.control().into()),
+                [vcpus] => {
+                    let control = self.control();
+                    (vcpus.load(Ordering::SeqCst) == 0).then_some(control.into())
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Reads a distributor register that needs nothing but the shared state: all but the pending and
     /// active registers, for which it returns `None`, as for `GICD_CTLR` ([`Self::read_control_light`]). With GICv2 it
     /// does so for all but the control registers: of each bank a part is the accessing vCPU's own. HOT. Reserved offsets
     /// and wrong sizes read as zero.
-    #[inline] // Hot: on the light exit of a data abort; the caller knows the frame.
-    pub fn dist_read_light(&self, offset: u32, size: u8) -> Option<u64> {
+    #[inline] // In a wide exit.
+    pub fn dist_read_shared(&self, offset: u32, size: u8) -> Option<u64> {
         if is_word(offset, size) {
             match bank(offset) {
                 Bank::Control => {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the distributor of a GICv2 has that a GICv3's has not (Arm IHI 0048, section 4.3): the registers of
-//! the accessing vCPU's private interrupts, targets by mask, and SGIs. All others are in `distributor` and
-//! `mmio`.
+//! The registers that only the distributor of a GICv2 has (Arm IHI 0048, section 4.3): those of the accessing vCPU's private
+//! interrupts, targets by mask, and SGIs. All others are in `distributor` and `mmio`.
 
 use crate::hardware::VirtualInterface;
 use crate::mmio::configure;

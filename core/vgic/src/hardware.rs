@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The virtual CPU interface as the model sees it.
 //!
-//! `arch` implements [`VirtualInterface`] over `ICH_*_EL2` (Arm IHI 0069, chapter 12.4), later over
-//! GICH; tests implement it in memory. Every call of a method is one access that the hardware makes
-//! the caller pay for, so the model keeps its own copy of what it wrote and calls only when the
-//! answer can have changed.
+//! `arch` implements [`VirtualInterface`] over `ICH_*_EL2` (Arm IHI 0069, chapter 12.4) and over GICH; tests implement it in memory.
+//! Every call is one slow access of the hardware, so the model keeps its own copy of what it wrote, and calls only if the answer may
+//! have changed.
 
 /// Is the state of a list register: `ICH_LR<n>_EL2.State`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -93,6 +92,13 @@ pub struct ListRegister {
     pub source: u8,
 }
 
+/// Adds the sender to an SGI's list register that [`VirtualInterface::encode`] composed: it is in bits 12:10 in all
+/// formats.
+#[inline(always)] // One instruction.
+pub(crate) const fn with_source(encoded: u64, source: u8) -> u64 {
+    encoded | (source as u64 & 7) << 10
+}
+
 /// Says which conditions raise the maintenance interrupt, and whether DIR traps: `ICH_HCR_EL2`.
 ///
 /// There is no underflow condition (`UIE`): the planner never needs it, and with one list register
@@ -151,6 +157,26 @@ pub trait VirtualInterface {
     fn read_lr(&mut self, n: usize) -> LrState;
     /// Writes list register `n`.
     fn write_lr(&mut self, n: usize, lr: ListRegister);
+    /// Composes a list register as the hardware has it.
+    fn encode(lr: ListRegister) -> u64
+    where
+        Self: Sized;
+    /// Writes list register `n`, which `encoded` is as [`Self::encode`] composes it, if it is invalid. Returns whether it was.
+    #[inline(always)] // Hot: the light exits of SGIs.
+    fn write_if_invalid(&mut self, n: usize, lr: ListRegister, encoded: u64) -> bool {
+        let _ = encoded;
+        let invalid = self.read_lr(n) == LrState::Invalid;
+        if invalid {
+            self.write_lr(n, lr);
+        }
+        invalid
+    }
+    /// Writes list register `n`, which `encoded` is as [`Self::encode`] composes it.
+    #[inline(always)] // Hot: the light exit of a timer's interrupt.
+    fn write_encoded(&mut self, n: usize, lr: ListRegister, encoded: u64) {
+        let _ = encoded;
+        self.write_lr(n, lr);
+    }
     /// Writes zero to list register `n`, so that it is invalid and asks for no maintenance.
     fn clear_lr(&mut self, n: usize);
     /// Reads `ICH_ELRSR_EL2`: bit n is set when list register n is invalid and has no maintenance

@@ -28,24 +28,25 @@
 //! | a maintenance interrupt | [`VcpuGic::maintenance`] |
 //! | `ICC_DIR_EL1` traps, or `GICV_DIR` (see [`Model::Gicv2`]) | [`VcpuGic::dir`] |
 //! | another vCPU asks | [`VcpuGic::apply`] |
-//! | the distributor is read or written | [`Vgic::dist_read_light`], then [`VcpuGic::dist_read`]; [`VcpuGic::dist_write`] |
+//! | the distributor is read or written | [`Vgic::dist_read_light`], [`Vgic::dist_read_shared`], then [`VcpuGic::dist_read`]; [`VcpuGic::dist_write`] |
 //! | a redistributor is read or written | [`VcpuGic::redist_read_light`], then [`VcpuGic::redist_read`]; [`VcpuGic::redist_write`] |
 //! | WFI traps | [`VcpuGic::has_pending`] |
 //! | `CPU_OFF`, `CPU_ON` | [`VcpuGic::power_off`], [`VcpuGic::power_on`] |
 //! | the VM is reset | [`Vgic::reset`], then [`VcpuGic::reset`] for each vCPU |
 //!
-//! On an exit that is about none of these, nothing is called and nothing in the hardware is looked at.
+//! On an exit that is about none of these, nothing is called, and nothing in the hardware is accessed.
 //!
 //! # What is not modeled
 //!
 //! LPIs and the ITS (`GICD_TYPER.LPIS` = 0), Security states (`DS` = 1), legacy operation (`ARE` = 1).
-//! One-of-N SPIs go to the first vCPU. `GICR_WAKER` is kept but does not hold interrupts back.
+//! One-of-N SPIs go to the first vCPU. `GICR_WAKER` keeps its value but does not block interrupts.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
 mod bits;
+mod config;
 mod custody;
 mod distributor;
 mod gicv2;
@@ -55,7 +56,9 @@ mod inject;
 mod lifecycle;
 mod lines;
 mod mmio;
+mod operations;
 mod plan;
+mod present;
 mod redistributor;
 mod registers;
 mod remote;
@@ -65,12 +68,13 @@ mod spi;
 mod sync;
 mod vcpu;
 
-pub use distributor::{ConfigError, Model, Vgic, VgicConfig};
+pub use config::{ConfigError, Model, VgicConfig};
+pub use distributor::Vgic;
 pub use hardware::{Backing, GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
 pub use remote::{Context, GROUPS_CHANGED, Host, RemoteOp};
 pub use routes::{SearchedTargets, SgiRegister, SgiTargets};
 pub use sources::SgirTargets;
-pub use vcpu::{Outcome, VcpuGic};
+pub use vcpu::{Encode, Outcome, VcpuGic};
 
 /// Bounds the vCPUs of one VM.
 pub const MAX_VCPUS: usize = 512;

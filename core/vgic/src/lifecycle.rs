@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Load and put, reset, and the vCPU's going off and on.
+//! Load and put, reset, and turning the vCPU off and on.
 
 use crate::bits::IntidSet;
-use crate::hardware::{ListRegister, LrState, VirtualInterface};
+use crate::hardware::{ListRegister, LrState, Maintenance, VirtualInterface};
 use crate::registers::set_bits;
 use crate::vcpu::{NO_SLOT, UNSETTLED};
 use crate::{Context, Host, Model, VcpuGic, Vgic};
@@ -17,11 +17,11 @@ impl VcpuGic {
         self.resident = true;
         self.overflowing = false;
         self.free = self.all_lrs;
-        self.refresh_deliverable();
-        // Whatever the one before has left armed.
-        self.armed = self.baseline;
+        (self.quick, self.quick_sourced) = self.quick_when_loaded;
+        // Whatever the one before has left armed. Of the baseline, DIR is all that varies.
+        self.armed = Maintenance { trap_dir: self.baseline.trap_dir, ..Maintenance::NONE };
         self.is_conditional = false;
-        cx.vif.set_maintenance(self.baseline);
+        cx.vif.set_maintenance(self.armed);
         if !self.outside.is_empty() {
             self.open |= UNSETTLED;
         }

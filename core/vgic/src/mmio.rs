@@ -18,7 +18,7 @@ impl VcpuGic {
         offset: u32,
         size: u8,
     ) -> u64 {
-        if let Some(value) = cx.vgic.dist_read_light(offset, size) {
+        if let Some(value) = cx.vgic.dist_read_shared(offset, size) {
             return value;
         }
         if offset == gicd::CTLR && size == 4 {

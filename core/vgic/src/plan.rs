@@ -22,7 +22,7 @@
 //! conditions above, no later than it matters; refilling earlier would only cost more exits. And with
 //! one list register it is always true: the guest would never run.
 //!
-//! A maintenance interrupt is a hint that something is to be looked at, nothing more.
+//! A maintenance interrupt is only a hint that something needs a look.
 
 use crate::hardware::{GroupEnables, ListRegister, LrState, Maintenance, VirtualInterface};
 use crate::registers::set_bits;

@@ -170,6 +170,7 @@ impl VcpuGic {
                 self.reconcile(cx, intid);
             }
         }
+        self.refresh_encoded();
     }
 
     fn write_sgi_frame<V: VirtualInterface, H: Host>(
@@ -183,6 +184,7 @@ impl VcpuGic {
             Bank::Group => {
                 let changed = self.group1 ^ value;
                 self.group1 = value;
+                self.refresh_encoded();
                 cx.vgic.set_sgi_groups(self.index, value);
                 self.reconfigured(cx, changed);
             }

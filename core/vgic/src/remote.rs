@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What one vCPU may ask of another: interrupts are posted, everything else is an operation that the
-//! other's own physical CPU executes, so that nobody ever touches another's [`VcpuGic`].
+//! What one vCPU may ask of another. Interrupts are posted. Everything else is an operation that the other's own physical CPU
+//! executes, so nobody ever touches another's [`VcpuGic`].
 
 use crate::{VcpuGic, Vgic, VirtualInterface};
 

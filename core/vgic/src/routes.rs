@@ -226,6 +226,17 @@ impl SgiRegister {
         (value >> 24 & 15) as u32
     }
 
+    /// Returns a value without the INTID: whom it names.
+    #[inline(always)] // One instruction.
+    pub const fn named(value: u64) -> u64 {
+        value & !(15 << 24)
+    }
+
+    /// Returns the value, without an INTID, that names the vCPU with this affinity (`MPIDR_EL1` format) alone.
+    pub const fn naming(mpidr: u64) -> u64 {
+        key(mpidr) | 1 << (mpidr & 15)
+    }
+
     /// Says whether a value of any of them names everybody but the sender (`IRM`).
     #[inline(always)] // One instruction.
     pub const fn is_broadcast(value: u64) -> bool {

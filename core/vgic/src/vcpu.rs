@@ -15,6 +15,13 @@ use crate::{MAX_LIST_REGISTERS, Model, Vgic};
 /// Marks an INTID that is in no list register.
 pub(crate) const NO_SLOT: u8 = 0xff;
 
+/// In [`VcpuGic::slot`], beside the number: the list register was not given what [`VcpuGic::encoded`] has, so that what comes
+/// again is not presented as the last one was.
+const OTHER: u8 = 0x10;
+
+/// Composes a list register as the hardware has it: [`VirtualInterface::encode`].
+pub type Encode = fn(ListRegister) -> u64;
+
 /// Says what an injection has left to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -52,9 +59,14 @@ pub struct VcpuGic {
     pub(crate) backed: bool,
     /// Of a GICv2's SGIs, those that may be injected without the planner.
     pub(crate) quick_sourced: u32,
+    /// What these two are when the vCPU is resident and there is no overflow.
+    pub(crate) quick_when_loaded: (u32, u32),
     /// List registers that hold nothing. Those in use may be empty too: the guest does not tell.
     pub(crate) free: u16,
-    /// The list register of each INTID, or [`NO_SLOT`].
+    /// Each SGI as a pending list register, without its sender, as the hardware has it, and each PPI with the physical
+    /// interrupt of the same number behind it: what comes again is written so.
+    pub(crate) encoded: [u64; 32],
+    /// The list register of each INTID, perhaps with [`OTHER`], or [`NO_SLOT`].
     pub(crate) slot: [u8; 1024],
     /// What is known of the content of each list register in use.
     pub(crate) lr: [ListRegister; MAX_LIST_REGISTERS],
@@ -103,6 +115,7 @@ pub struct VcpuGic {
     /// Interrupts that are, or may be, to be presented, and have no list register.
     pub(crate) outside: IntidSet,
     acknowledges: u32,
+    encode: Encode,
     /// Orders active interrupts: lower is deactivated earlier. See [`Self::acknowledged`].
     pub(crate) active_key: [u32; 1024],
 }
@@ -127,8 +140,8 @@ const NO_INTERRUPT: ListRegister = ListRegister {
 
 impl VcpuGic {
     /// Builds the interrupt state of vCPU `index` of `vgic` in its reset state, for hardware with
-    /// `list_registers` (1 to 16; other numbers are clamped). It is not loaded.
-    pub fn new(vgic: &Vgic, index: usize, list_registers: usize) -> Self {
+    /// `list_registers` (1 to 16; other numbers are clamped), which `encode` composes. It is not loaded.
+    pub fn new(vgic: &Vgic, index: usize, list_registers: usize, encode: Encode) -> Self {
         let count = list_registers.clamp(1, MAX_LIST_REGISTERS);
         let gicv2 = vgic.model() == Model::Gicv2;
         let mut gic = Self {
@@ -140,7 +153,9 @@ impl VcpuGic {
             quick: 0,
             backed: true,
             quick_sourced: 0,
+            quick_when_loaded: (0, 0),
             free: 0,
+            encoded: [0; 32],
             slot: [NO_SLOT; 1024],
             lr: [NO_INTERRUPT; MAX_LIST_REGISTERS],
             stale: 0,
@@ -170,6 +185,7 @@ impl VcpuGic {
             outside: IntidSet::EMPTY,
             active_key: [NEVER_ACKNOWLEDGED; 1024],
             acknowledges: 0,
+            encode,
         };
         gic.reset_registers(vgic);
         gic
@@ -187,7 +203,19 @@ impl VcpuGic {
         self.priority = [0; 32];
         self.waker = gicr::PROCESSOR_SLEEP | gicr::CHILDREN_ASLEEP;
         self.groups = vgic.take_groups(self.index);
+        self.refresh_encoded();
         self.refresh_deliverable();
+    }
+
+    /// Derives what SGIs look like, after a change of a priority or a group.
+    pub(crate) fn refresh_encoded(&mut self) {
+        for intid in 0..32 {
+            let backing = match intid {
+                0..16 => Backing::Software { eoi_maintenance: false },
+                _ => Backing::Hardware { pintid: intid },
+            };
+            self.encoded[intid as usize] = (self.encode)(self.pending_lr(intid, backing));
+        }
     }
 
     /// Says whether the VM has a GICv2.
@@ -213,11 +241,11 @@ impl VcpuGic {
         let groups = if self.groups & 1 != 0 { !self.group1 } else { 0 }
             | if self.groups & 2 != 0 { self.group1 } else { 0 };
         self.deliverable = self.enabled & groups;
-        let quick = if self.resident && !self.overflowing { self.deliverable } else { 0 };
         let sourced = if self.is_gicv2() { 0xffff } else { 0 };
         let unbacked = if self.backed { 0 } else { 0xffff_0000 };
-        self.quick = quick & !sourced & !unbacked;
-        self.quick_sourced = quick & sourced;
+        self.quick_when_loaded = (self.deliverable & !sourced & !unbacked, self.deliverable & sourced);
+        let quick = if self.resident && !self.overflowing { self.quick_when_loaded } else { (0, 0) };
+        (self.quick, self.quick_sourced) = quick;
     }
 
     /// Says whether the planner has to look at something.
@@ -248,7 +276,6 @@ impl VcpuGic {
     #[inline] // Hot: every injection.
     pub(crate) fn attach<V: VirtualInterface>(&mut self, vif: &mut V, n: usize, lr: ListRegister) {
         self.free &= !(1 << n);
-        self.slot[lr.intid as usize & 1023] = n as u8;
         self.write(vif, n, lr);
     }
 
@@ -258,7 +285,28 @@ impl VcpuGic {
         let eoi = matches!(lr.backing, Backing::Software { eoi_maintenance: true });
         self.eoi = self.eoi & !(1 << n) | u16::from(eoi) << n;
         self.lr[n & 15] = lr;
+        self.note(n, lr);
         vif.write_lr(n, lr);
+    }
+
+    /// Notes where an interrupt is, and whether what it was given there is what is given to it when it comes again: see
+    /// [`Self::encoded`].
+    #[inline] // Hot: every injection, where most of it is constant.
+    pub(crate) fn note(&mut self, n: usize, lr: ListRegister) {
+        let as_encoded = match lr.backing {
+            Backing::Software { eoi_maintenance } => lr.intid < 16 && !eoi_maintenance,
+            Backing::Hardware { pintid } => pintid == lr.intid,
+        };
+        let other = if as_encoded && lr.state == LrState::Pending { 0 } else { OTHER };
+        self.slot[lr.intid as usize & 1023] = n as u8 & 15 | other;
+    }
+
+    /// Returns the list register where a private interrupt was given what [`Self::encoded`] has for it, if nothing else is known
+    /// of it since.
+    #[inline(always)] // Hot: the light exits of SGIs and timers.
+    pub(crate) fn encoded_slot(&self, intid: u32) -> Option<usize> {
+        let slot = self.slot[intid as usize & 31];
+        (slot < OTHER).then_some(usize::from(slot))
     }
 
     /// Remembers that the guest acknowledged an interrupt of this priority. Ends of interrupts come
@@ -272,12 +320,15 @@ impl VcpuGic {
 
     /// Returns whether an interrupt is pending for the guest as far as its state is concerned, so that
     /// a trapped WFI returns. The guest's priority mask is not looked at: a masked interrupt makes WFI
-    /// return too early, which is allowed. Reads only list registers that were pending when last seen.
+    /// return too early, which is allowed. Reads only list registers that were pending when last seen and are not empty.
     pub fn has_pending<V: VirtualInterface>(&self, vif: &mut V) -> bool {
         if self.is_unsettled() || self.armed.no_pending {
             return true;
         }
         let mut used = self.all_lrs & !self.free;
+        if used != 0 && self.resident {
+            used &= !vif.empty_lrs();
+        }
         while used != 0 && self.resident {
             let n = used.trailing_zeros() as usize;
             used &= used - 1;

@@ -96,6 +96,27 @@ fn nothing_to_do_costs_nothing() {
 }
 
 #[test]
+fn an_sgi_that_comes_again_is_presented_with_one_read_and_one_write() {
+    let bench = Bench::new(4);
+    let present = || bench.0.with(0, |gic, cx| gic.present_sgi(cx.vif, 3));
+    assert!(!present(), "it has no list register yet");
+    assert_eq!(bench.take(), NOTHING);
+    assert_eq!(bench.sgi(3), Outcome::Done);
+    bench.take();
+    assert!(!present(), "the guest has not handled it");
+    assert_eq!(bench.take(), Accesses { reads: 1, ..NOTHING });
+    bench.handle();
+    assert!(present());
+    assert_eq!(bench.take(), Accesses { reads: 1, writes: 1, ..NOTHING });
+    assert_eq!(bench.handle(), 3);
+    // Disabled, it is not.
+    bench.0.with(0, |gic, cx| gic.redist_write(cx, 0, 0x1_0180, 4, 1 << 3));
+    bench.take();
+    assert!(!present());
+    assert_eq!(bench.take(), NOTHING);
+}
+
+#[test]
 fn an_injection_with_a_free_list_register_is_one_write() {
     let bench = Bench::new(4);
     assert_eq!(bench.sgi(0), Outcome::Done);

@@ -98,7 +98,7 @@ fn the_distributor_at_every_offset_and_size() {
                 _ => 0,
             };
             assert_eq!(value, expected.into(), "offset {offset:#x}, {size} bytes");
-            if let Some(light) = machine.vgic.dist_read_light(offset, size) {
+            if let Some(light) = machine.vgic.dist_read_shared(offset, size) {
                 assert_eq!(light, value, "light, offset {offset:#x}, {size} bytes");
             }
             if offset < 0x1000 {

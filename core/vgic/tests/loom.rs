@@ -27,6 +27,9 @@ const TARGETS: u32 = 0x800 + SPI;
 struct Hardware(Option<ListRegister>);
 
 impl VirtualInterface for Hardware {
+    fn encode(lr: ListRegister) -> u64 {
+        lr.intid.into()
+    }
     fn read_lr(&mut self, _: usize) -> LrState {
         self.0.map_or(LrState::Invalid, |lr| lr.state)
     }
@@ -98,7 +101,9 @@ impl Machine {
         let group1_at_reset = model == Model::Gicv3;
         let config = VgicConfig { model, mpidrs: &[0, 1], spis: 32, priority_bits: 5, group1_at_reset };
         let vgic = Vgic::new(&config).unwrap();
-        let cpus = [0, 1].map(|n| Mutex::new((Box::new(VcpuGic::new(&vgic, n, 1)), Hardware::default())));
+        let cpus = [0, 1].map(|n| {
+            Mutex::new((Box::new(VcpuGic::new(&vgic, n, 1, Hardware::encode)), Hardware::default()))
+        });
         let inboxes = [AtomicU64::new(0), AtomicU64::new(0)];
         let machine =
             Self { vgic, cpus, inboxes, acknowledged: AtomicUsize::new(0), active: AtomicBool::new(false) };

@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::hardware::HardwareModel;
 use common::machine::Machine;
 use turnstile_vgic::{
     Context, GROUPS_CHANGED, Host, Model, RemoteOp, VcpuGic, Vgic, VgicConfig, VirtualInterface,
@@ -183,7 +184,7 @@ fn light_reads_answer_what_full_reads_do_or_leave_it_to_them() {
         machine.with(0, |gic, cx| {
             gic.dist_write(cx, offset, 4, 0x5a5a_5a5a);
             let full = gic.dist_read(cx, offset, 4);
-            match cx.vgic.dist_read_light(offset, 4) {
+            match cx.vgic.dist_read_shared(offset, 4) {
                 Some(light) => assert_eq!(light, full),
                 None => left += 1,
             }
@@ -305,9 +306,9 @@ fn the_identification_follows_the_configuration() {
         let model = Model::Gicv3;
         let config = VgicConfig { model, mpidrs, spis, priority_bits: 5, group1_at_reset: false };
         let vgic = Vgic::new(&config).unwrap();
-        let gic = VcpuGic::new(&vgic, 0, 4);
+        let gic = VcpuGic::new(&vgic, 0, 4, HardwareModel::encode);
         assert_eq!(gic.redist_read_light(&vgic, 0x1_0080, 4), Some(0), "Group 0 after reset");
-        assert_eq!(vgic.dist_read_light(0x84, 4), Some(0));
+        assert_eq!(vgic.dist_read_shared(0x84, 4), Some(0));
         vgic.dist_read_light(4, 4).unwrap()
     };
     assert_eq!(typer(&[0], 0) & 0x1f, 0);
@@ -328,7 +329,8 @@ fn the_last_redistributor_of_each_region_says_so() {
     };
     let mut vgic = Vgic::new(&config).unwrap();
     let last = |vgic: &Vgic| {
-        let typer = |vcpu| VcpuGic::new(vgic, vcpu, 4).redist_read_light(vgic, 8, 8).unwrap();
+        let typer =
+            |vcpu| VcpuGic::new(vgic, vcpu, 4, HardwareModel::encode).redist_read_light(vgic, 8, 8).unwrap();
         (0..5).filter(|&vcpu| typer(vcpu) >> 4 & 1 == 1).collect::<Vec<_>>()
     };
     assert_eq!(last(&vgic), [4]);

@@ -50,6 +50,8 @@ bitflags! {
         const UNHALT = 1 << 4;
         /// On x86-64: the 8259s assert something else.
         const EXTERNAL = 1 << 5;
+        /// On a PC: interrupts were posted to its mailbox; a bit for each 64 vectors ([`Reasons::mailbox`]).
+        const MAILBOX = 0xf << 8;
         /// Interrupts were posted to its inbox.
         const INBOX = 1 << 16;
         /// An operation on its state is asked for.
@@ -74,6 +76,29 @@ impl Reasons {
     #[inline(always)] // One shift.
     pub const fn sgi(intid: u32) -> Self {
         Self::from_bits_retain(1 << (intid & 15))
+    }
+
+    /// Returns the reason that an interrupt of this vector was posted to the mailbox.
+    #[inline(always)] // Two shifts.
+    pub const fn mailbox(vector: u8) -> Self {
+        Self::from_bits_retain(1 << (8 + (vector >> 6)))
+    }
+
+    /// Returns the number of the 64 vectors of which some were posted, if those are the only ones; `None` if there are more, or none.
+    #[inline(always)] // A few instructions.
+    pub const fn only_mailbox(self) -> Option<usize> {
+        let posted = (self.bits() & Self::MAILBOX.bits()) >> 8;
+        if posted != 0 && posted & (posted - 1) == 0 { Some(posted.trailing_zeros() as usize) } else { None }
+    }
+
+    /// Hands the number of each 64 vectors of which some were posted to `look`, lowest first.
+    #[inline(always)] // Called in one place, and `look` is small.
+    pub fn each_mailbox(self, mut look: impl FnMut(usize)) {
+        let mut posted = (self.bits() & Self::MAILBOX.bits()) >> 8;
+        while posted != 0 {
+            look(posted.trailing_zeros() as usize);
+            posted &= posted - 1;
+        }
     }
 
     /// Hands each SGI posted to `deliver`, lowest INTID first.
@@ -123,6 +148,8 @@ pub enum Posted {
 #[repr(C)]
 pub struct Attention {
     word: AtomicU32,
+    /// What the owner has noted for itself, beside the word: assembly loads both at once.
+    note: AtomicU32,
     /// The token of the physical CPU, or [`QUEUED`], [`PARKED`] and so on. Written by load and put; a poster takes it
     /// from [`PARKED`] to [`QUEUED`].
     residence: AtomicU64,
@@ -137,25 +164,39 @@ impl Default for Attention {
 impl Attention {
     /// Where the word is, in bytes: for assembly that loads it.
     pub const WORD_OFFSET: usize = core::mem::offset_of!(Self, word);
+    /// Where the owner's note is: behind the word, in the same eight bytes.
+    pub const NOTE_OFFSET: usize = core::mem::offset_of!(Self, note);
 
     /// Makes the attention of a vCPU that is not resident, with nothing pending.
     pub fn new() -> Self {
-        Self { word: AtomicU32::new(0), residence: AtomicU64::new(QUEUED) }
+        Self { word: AtomicU32::new(0), note: AtomicU32::new(0), residence: AtomicU64::new(QUEUED) }
     }
 
     /// Sets reasons, after what they point to was made visible. Returns what the caller must do then. For the owner
     /// itself, [`Attention::raise`] is enough.
     #[inline(always)] // Ten instructions of every cross-CPU interrupt.
     pub fn post(&self, reasons: Reasons) -> Posted {
+        self.post_light(reasons).unwrap_or_else(|| self.unpark())
+    }
+
+    /// As [`Attention::post`], for a path that calls no function: `None` if the vCPU is in no CPU. Then the caller goes on with
+    /// [`Attention::post_absent`] soon; nobody else does meanwhile.
+    #[inline(always)] // As above.
+    pub fn post_light(&self, reasons: Reasons) -> Option<Posted> {
         // Release: pairs with `take`. Relaxed on the other side: a poster learns nothing from the old reasons.
         if self.word.fetch_or(reasons.bits(), Ordering::Release) != 0 {
-            return Posted::Seen;
+            return Some(Posted::Seen);
         }
         // Pairs with the fences in `load` and `put`: either this reads the new residence, or whoever wrote that reads
         // the word just written. Without it each could read what was before the other's write.
         fence(Ordering::SeqCst);
         let residence = self.residence.load(Ordering::Relaxed);
-        if residence < CLAIMED_QUEUED { Posted::Kick(residence) } else { self.unpark() }
+        (residence < CLAIMED_QUEUED).then_some(Posted::Kick(residence))
+    }
+
+    /// The rest of a post to a vCPU that was in no CPU.
+    pub fn post_absent(&self) -> Posted {
+        self.unpark()
     }
 
     /// Takes the vCPU out of where it is parked, unless somebody else has.
@@ -192,6 +233,20 @@ impl Attention {
     pub fn word(&self) -> u32 {
         // Relaxed, as in `is_pending`.
         self.word.load(Ordering::Relaxed)
+    }
+
+    /// Notes something for the owner itself, which nothing here looks at. Only the owner, out of the guest.
+    #[inline(always)] // One store.
+    pub fn note(&self, note: u32) {
+        // Relaxed: nobody else reads it.
+        self.note.store(note, Ordering::Relaxed);
+    }
+
+    /// Returns what the owner has noted.
+    #[inline(always)] // One load.
+    pub fn noted(&self) -> u32 {
+        // Relaxed, as in `note`.
+        self.note.load(Ordering::Relaxed)
     }
 
     /// Takes all reasons, leaving none. The owner then looks at each source, and reads the word again.

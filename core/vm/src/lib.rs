@@ -8,6 +8,7 @@
 //! | [`inbox`] | interrupts posted to a vCPU by others |
 //! | [`remote`] | an operation that only the owner of a vCPU's state may do, asked for by another |
 //! | [`psci`] | the guest's view of turning CPUs on and off (Arm DEN0022), and SMCCC discovery |
+//! | `power` | the power state of a vCPU |
 //! | [`lifecycle`] | start, stop and restart of a whole VM |
 //! | [`startup`] | how the processors of a PC start: INIT and startup IPIs |
 //! | [`stolen`] | the guest's view of the time it waited for its CPU (DEN0057) |
@@ -24,6 +25,7 @@ pub mod asid;
 pub mod attention;
 pub mod inbox;
 pub mod lifecycle;
+mod power;
 pub mod psci;
 pub mod remote;
 pub mod startup;

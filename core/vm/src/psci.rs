@@ -2,8 +2,7 @@
 //! PSCI 1.1 (Arm DEN0022) and the discovery calls of SMCCC 1.1 (DEN0028), as a guest sees them.
 //!
 //! [`Psci::answer`] answers, without side effects, the calls that only ask; they make light exits. [`Psci::call`]
-//! does the rest and says what the caller must do about it. A vCPU's power state is an atomic, so that CPU_ON
-//! races of several vCPUs end as the specification says: one wins, the others get ON_PENDING or ALREADY_ON.
+//! does the rest and says what the caller must do about it. The power states of the vCPUs are in `power`.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -11,8 +10,9 @@ use core::ops::Range;
 use turnstile_mitigation::arm64::Answers;
 use turnstile_trapmap::CallMap;
 
+pub use crate::power::Start;
+use crate::power::{Power, State};
 use crate::stolen::{PV_TIME_FEATURES, PV_TIME_ST, RECORD};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Success.
 pub const SUCCESS: u64 = 0;
@@ -63,56 +63,51 @@ enum Function {
 }
 
 /// The calls by function identifier; bit 30 set is the 64-bit convention.
-static FUNCTIONS: CallMap<Function, 128> = CallMap::new(
-    Function::Unknown,
-    &[
-        (0x8400_0000, Function::Constant(PSCI_1_1)),
-        (0x8400_0001, Function::CpuSuspend),
-        (0xc400_0001, Function::CpuSuspend),
-        (0x8400_0002, Function::CpuOff),
-        (0x8400_0003, Function::CpuOn),
-        (0xc400_0003, Function::CpuOn),
-        (0x8400_0004, Function::AffinityInfo),
-        (0xc400_0004, Function::AffinityInfo),
-        (0x8400_0006, Function::Constant(MIGRATION_NOT_REQUIRED)),
-        (0x8400_0008, Function::SystemOff),
-        (0x8400_0009, Function::SystemReset),
-        (0x8400_000a, Function::Features),
-        (0x8400_0012, Function::SystemReset2),
-        (0xc400_0012, Function::SystemReset2),
-        (SMCCC_VERSION, Function::Constant(SMCCC_1_1)),
-        (ARCH_FEATURES, Function::ArchFeatures),
-        // The exit that the call is has done it, where the CPU needs it. The second one is never offered.
-        (WORKAROUND_1, Function::Constant(0)),
-        (WORKAROUND_3, Function::Constant(0)),
-        (PV_TIME_FEATURES, Function::TimeFeatures),
-        (PV_TIME_ST, Function::StolenTime),
-    ],
-);
+const CALLS: [(u32, Function); 20] = [
+    (0x8400_0000, Function::Constant(PSCI_1_1)),
+    (0x8400_0001, Function::CpuSuspend),
+    (0xc400_0001, Function::CpuSuspend),
+    (0x8400_0002, Function::CpuOff),
+    (0x8400_0003, Function::CpuOn),
+    (0xc400_0003, Function::CpuOn),
+    (0x8400_0004, Function::AffinityInfo),
+    (0xc400_0004, Function::AffinityInfo),
+    (0x8400_0006, Function::Constant(MIGRATION_NOT_REQUIRED)),
+    (0x8400_0008, Function::SystemOff),
+    (0x8400_0009, Function::SystemReset),
+    (0x8400_000a, Function::Features),
+    (0x8400_0012, Function::SystemReset2),
+    (0xc400_0012, Function::SystemReset2),
+    (SMCCC_VERSION, Function::Constant(SMCCC_1_1)),
+    (ARCH_FEATURES, Function::ArchFeatures),
+    // The exit that the call is has done it, where the CPU needs it. The second one is never offered.
+    (WORKAROUND_1, Function::Constant(0)),
+    (WORKAROUND_3, Function::Constant(0)),
+    (PV_TIME_FEATURES, Function::TimeFeatures),
+    (PV_TIME_ST, Function::StolenTime),
+];
 
-const OFF: u32 = 0;
-/// Being turned on: where it starts is not written yet. The guest sees ON_PENDING.
-const CLAIMED: u32 = 1;
-/// To be turned on: where it starts is written.
-const PENDING: u32 = 2;
-const ON: u32 = 3;
+static FUNCTIONS: CallMap<Function, 128> = CallMap::new(Function::Unknown, &CALLS);
 
-/// The power state of one vCPU.
-#[derive(Debug)]
-struct Power {
-    mpidr: u64,
-    state: AtomicU32,
-    entry: AtomicU64,
-    context: AtomicU64,
-}
+/// In [`ANSWERS`]: the answer depends on something.
+const DEPENDS: u32 = 1 << 31;
 
-/// Where a vCPU starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Start {
-    /// The guest physical address of its first instruction.
-    pub entry: u64,
-    /// What it finds in X0.
-    pub context: u64,
+/// The answers that calls always have, or [`DEPENDS`]: eight bytes for each, so that the shortest exit is a lookup and nothing
+/// else. What is not in it is unknown.
+static ANSWERS: CallMap<u32, 128> = CallMap::new(DEPENDS, &answers());
+
+const fn answers() -> [(u32, u32); CALLS.len()] {
+    let mut answers = [(0, DEPENDS); CALLS.len()];
+    let mut next = 0;
+    while next < CALLS.len() {
+        answers[next].0 = CALLS[next].0;
+        if let Function::Constant(answer) = CALLS[next].1 {
+            assert!(answer < DEPENDS, "an answer that says that it is none");
+            answers[next].1 = answer;
+        }
+        next += 1;
+    }
+    answers
 }
 
 /// What the caller must do about a call.
@@ -148,12 +143,7 @@ impl Psci {
     /// Makes the states of a VM whose vCPU `i` has the affinity fields of `mpidrs[i]` and whose memory is `ram`.
     /// All vCPUs are off. Nothing is known of the workarounds ([`Psci::with_workarounds`]).
     pub fn new(mpidrs: impl IntoIterator<Item = u64>, ram: Range<u64>) -> Self {
-        let power = |mpidr: u64| Power {
-            mpidr: mpidr & AFFINITY,
-            state: AtomicU32::new(OFF),
-            entry: AtomicU64::new(0),
-            context: AtomicU64::new(0),
-        };
+        let power = |mpidr: u64| Power::new(mpidr & AFFINITY);
         let workarounds = Answers::UNKNOWN;
         Self { vcpus: mpidrs.into_iter().map(power).collect(), ram, workarounds, stolen: None }
     }
@@ -172,9 +162,7 @@ impl Psci {
 
     /// Turns all vCPUs off and gives the boot vCPU, number 0, its start. Only while none of them runs.
     pub fn reset(&self, boot: Start) {
-        for power in &self.vcpus {
-            power.state.store(OFF, Ordering::Relaxed);
-        }
+        self.vcpus.iter().for_each(Power::reset);
         if let Some(power) = self.vcpus.first() {
             power.publish(boot);
         }
@@ -182,22 +170,12 @@ impl Psci {
 
     /// Takes the start of a vCPU that was turned on, once; it is on from then. For its owner.
     pub fn take_start(&self, vcpu: usize) -> Option<Start> {
-        let power = self.vcpus.get(vcpu)?;
-        // Acquire: pairs with `publish`. Only the owner leaves PENDING, so a plain store follows.
-        if power.state.load(Ordering::Acquire) != PENDING {
-            return None;
-        }
-        let start = Start {
-            entry: power.entry.load(Ordering::Relaxed),
-            context: power.context.load(Ordering::Relaxed),
-        };
-        power.state.store(ON, Ordering::Relaxed);
-        Some(start)
+        self.vcpus.get(vcpu)?.take_start()
     }
 
     /// Says whether a vCPU is on: it runs, or waits, and was not turned off.
     pub fn is_on(&self, vcpu: usize) -> bool {
-        self.vcpus.get(vcpu).is_some_and(|power| power.state.load(Ordering::Relaxed) == ON)
+        self.vcpus.get(vcpu).is_some_and(|power| power.state() == State::On)
     }
 
     /// Answers a call that only asks, the unknown ones included; `None` if it must go to [`Psci::call`].
@@ -255,29 +233,24 @@ impl Psci {
 
     /// CPU_ON: of several callers, one wins.
     fn cpu_on(&self, target: u64, start: Start) -> Action {
-        let Some((vcpu, power)) = self.vcpus.iter().enumerate().find(|(_, power)| power.mpidr == target)
+        let Some((vcpu, power)) = self.vcpus.iter().enumerate().find(|(_, power)| power.mpidr() == target)
         else {
             return Action::Return(INVALID_PARAMETERS);
         };
         if !self.is_entry(start.entry) {
             return Action::Return(INVALID_ADDRESS);
         }
-        // Acquire: a vCPU turned on sees what was done before it was turned off; pairs with `cpu_off`.
-        match power.state.compare_exchange(OFF, CLAIMED, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => {
-                power.publish(start);
-                Action::Start(vcpu)
-            }
-            Err(ON) => Action::Return(ALREADY_ON),
-            Err(_) => Action::Return(ON_PENDING),
+        match power.turn_on(start) {
+            State::Off => Action::Start(vcpu),
+            State::On => Action::Return(ALREADY_ON),
+            State::Pending => Action::Return(ON_PENDING),
         }
     }
 
     /// CPU_OFF: it never fails here, there is no Trusted OS to deny it.
     fn cpu_off(&self, vcpu: usize) -> Action {
         if let Some(power) = self.vcpus.get(vcpu) {
-            // Release: pairs with `cpu_on`.
-            power.state.store(OFF, Ordering::Release);
+            power.turn_off();
         }
         Action::Off
     }
@@ -310,12 +283,12 @@ impl Psci {
             return INVALID_PARAMETERS;
         }
         let mut info = INVALID_PARAMETERS;
-        for power in self.vcpus.iter().filter(|power| (power.mpidr ^ target) & compared == 0) {
-            info = match (power.state.load(Ordering::Relaxed), info) {
-                (ON, _) => return 0,
-                (OFF, INVALID_PARAMETERS) => 1,
-                (OFF, found) => found,
-                (_, _) => 2,
+        for power in self.vcpus.iter().filter(|power| (power.mpidr() ^ target) & compared == 0) {
+            info = match (power.state(), info) {
+                (State::On, _) => return 0,
+                (State::Off, INVALID_PARAMETERS) => 1,
+                (State::Off, found) => found,
+                (State::Pending, _) => 2,
             };
         }
         info
@@ -338,23 +311,15 @@ impl Psci {
     }
 }
 
-impl Power {
-    fn publish(&self, start: Start) {
-        self.entry.store(start.entry, Ordering::Relaxed);
-        self.context.store(start.context, Ordering::Relaxed);
-        // Release: pairs with `take_start`.
-        self.state.store(PENDING, Ordering::Release);
-    }
-}
-
-/// Answers the calls whose answer never changes; `None` for all others, which [`Psci::answer`] may know.
-/// `function` is W0, the value is for X0. HOT: one lookup.
+/// Answers the calls whose answer never changes, and the unknown ones; `None` for all others, which [`Psci::answer`] may
+/// know. `function` is W0, the value is for X0. HOT: one lookup.
 // Inlined: the shortest exit there is consists of little else.
 #[inline(always)]
 pub fn constant(function: u32) -> Option<u64> {
-    match FUNCTIONS.lookup(function) {
-        Function::Constant(value) => Some(value.into()),
-        _ => None,
+    match ANSWERS.find(function) {
+        None => Some(NOT_SUPPORTED),
+        Some(answer) if answer & DEPENDS == 0 => Some(answer.into()),
+        Some(_) => None,
     }
 }
 

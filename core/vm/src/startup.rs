@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How the processors of a PC start: INIT and startup IPIs (AMD APM vol. 2, 14.1 and 16.5; Intel SDM vol. 3A, 11.4).
 //!
-//! A vCPU that has got an INIT waits for a startup IPI, whose vector says where it begins in real mode; a startup IPI
-//! that finds it running is ignored. Whoever sends either changes the state at once, and the vCPU's owner follows
-//! when it looks: so an INIT and a startup IPI that are sent in one breath have the effect that their order says.
+//! After an INIT, a vCPU waits for a startup IPI, whose vector says where it begins in real mode; a startup IPI that finds it running
+//! is ignored. The sender changes the state at once, and the vCPU's owner follows when it looks. So an INIT and a startup IPI in
+//! quick succession take effect in their order.
 //!
-//! The first vCPU does not wait: it begins where the boot protocol wants it. After an INIT it would execute the firmware, which
-//! looks why: in the place of that, [`Startup::resume`] lets it go on where its guest wants it. Otherwise it waits like the
-//! others.
+//! The first vCPU does not wait: it begins where the boot protocol says. After an INIT it would execute the firmware, which finds out
+//! why. Instead, [`Startup::resume`] lets it continue where its guest wants; otherwise it waits like the others.
 
 use alloc::vec::Vec;
 

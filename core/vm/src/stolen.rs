@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stolen time: how long a vCPU that shares its physical CPU was ready and did not run. The account is the same on all
-//! architectures; how a guest is told differs.
+//! architectures; the way a guest learns of it differs.
 //!
 //! Arm DEN0057: each vCPU has a record of 64 bytes in memory that its guest reads: two 32-bit words, revision and
 //! attributes, both zero, and a 64-bit count of nanoseconds.

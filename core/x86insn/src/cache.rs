@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Decoded instructions, by where they are and by their bytes.
 //!
-//! What is in the guest's memory is read each time, and compared: an entry is used only for the very bytes it was decoded
-//! from. So nothing has to be forgotten when a guest changes its code or its tables.
+//! The bytes in the guest's memory are read and compared each time: an entry is used only for the bytes it was decoded from. So a
+//! change of the guest's code or tables needs no invalidation.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
 use crate::MAX_LENGTH;
-use crate::operation::{Operation, decode};
+use crate::decode::decode;
+use crate::operation::Operation;
 
 /// Entries: the drivers of a guest access devices in a few places.
 const ENTRIES: usize = 64;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Moves to the task priority register, CR8, for machines on which such a move has to be carried out for the guest.
+//! Moves to the task priority register, CR8, for machines on which the hypervisor must emulate them.
 
 use iced_x86::{Decoder, DecoderError, DecoderOptions, Instruction, Mnemonic, Register};
 
 use crate::MAX_LENGTH;
-use crate::operation::{Gpr, register};
+use crate::decode::register;
+use crate::operation::Gpr;
 
 /// A move from a general register to CR8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`walk`] | the guest's page tables: from linear to physical addresses |
-//! | [`operation`] | an instruction as far as a device sees it, decoded by `iced-x86` |
+//! | [`operation`] | an instruction as far as a device sees it |
+//! | [`decode`] | from bytes to operations, by `iced-x86` |
 //! | [`cache`] | decoded instructions by their bytes |
 //! | [`execute`] | carrying an operation out |
 //! | `strings` | string instructions |
@@ -20,6 +21,7 @@ extern crate alloc;
 mod arithmetic;
 pub mod cache;
 pub mod control;
+pub mod decode;
 pub mod execute;
 mod machine;
 pub mod operation;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! String instructions (APM vol. 3, chapter 3): one element, and what is left.
 //!
-//! Of a repeated instruction one element is handled; the instruction is executed again for the others, as after an interrupt.
+//! A repeated instruction handles one element at a time, and is executed again for the others, as after an interrupt.
 
 use crate::arithmetic::compute;
 use crate::machine::{Machine, Progress, RAX, flag, get, mask, set};

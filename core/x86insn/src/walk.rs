@@ -288,29 +288,33 @@ fn forbidden_by_key(paging: &Paging, leaf: &Leaf, intent: Intent, user: bool) ->
 const ADDRESS: u64 = ((1 << 52) - 1) & !0xfff;
 
 /// Finds the physical address of what the hardware has just read through four or five levels: no checks but what the walk
-/// itself needs, and nothing is written. `None` with other tables, or if they have changed meanwhile. HOT.
-#[inline(always)] // The fetch of every emulated instruction.
-pub fn locate(paging: &Paging, memory: &impl Memory, linear: u64) -> Option<u64> {
+/// itself needs, and nothing is written. `None` with other tables, or if they have changed meanwhile. `step` gets each entry that the
+/// walk goes through, and where it is.
+pub fn locate(
+    paging: &Paging,
+    memory: &impl Memory,
+    linear: u64,
+    mut step: impl FnMut(u64, u64),
+) -> Option<u64> {
     if paging.efer & EFER_LMA == 0 {
         return None;
     }
+    let mut next = |table: u64, index: u64| {
+        let address = (table & ADDRESS) + (index & 0x1ff) * 8;
+        let entry = memory.read(address, 8)?;
+        step(address, entry);
+        (entry & PRESENT != 0).then_some(entry)
+    };
     let mut entry = paging.cr3;
     if paging.cr4 & CR4_LA57 != 0 {
-        entry = next(memory, entry, linear >> 48)?;
+        entry = next(entry, linear >> 48)?;
     }
     for shift in [39, 30, 21, 12] {
-        entry = next(memory, entry, linear >> shift)?;
+        entry = next(entry, linear >> shift)?;
         if shift < 39 && (shift == 12 || entry & LARGE != 0) {
             let offset = (1 << shift) - 1;
             return Some(entry & ADDRESS & !offset | linear & offset);
         }
     }
     None
-}
-
-/// The entry for these bits of an address in the table that another entry names; `None` if it is not present.
-#[inline(always)] // Once per level of a fetch.
-fn next(memory: &impl Memory, table: u64, index: u64) -> Option<u64> {
-    let entry = memory.read((table & ADDRESS) + (index & 0x1ff) * 8, 8)?;
-    (entry & PRESENT != 0).then_some(entry)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Operations on a device that remembers what was done to it, against arithmetic done otherwise.
 
+use turnstile_x86insn::decode::{Prefixes, decode};
 use turnstile_x86insn::execute::{Machine, Progress, execute};
-use turnstile_x86insn::operation::{Prefixes, decode};
 
 const CF: u64 = 1;
 const PF: u64 = 1 << 2;

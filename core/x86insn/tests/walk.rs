@@ -104,7 +104,7 @@ fn four_levels_and_their_bits() {
     assert_eq!(ram.get(0x1000), 0x2000 | ALL | A);
     assert_eq!(translate(&long(), &ram, LINEAR, Intent::Write, true), Ok(0x7_7abc));
     assert_eq!(ram.get(leaf_place()), 0x7_7000 | ALL | A | D);
-    assert_eq!(locate(&long(), &ram, LINEAR), Some(0x7_7abc));
+    assert_eq!(locate(&long(), &ram, LINEAR, |_, _| {}), Some(0x7_7abc));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn large_pages() {
     ram.set(0x3000 + (LINEAR >> 21 & 0x1ff) * 8, 0x4020_0000 | ALL | PS);
     let expected = 0x4020_0000 | LINEAR & 0x1f_ffff;
     assert_eq!(translate(&long(), &ram, LINEAR, Intent::Read, false), Ok(expected));
-    assert_eq!(locate(&long(), &ram, LINEAR), Some(expected));
+    assert_eq!(locate(&long(), &ram, LINEAR, |_, _| {}), Some(expected));
     ram.set(0x3000 + (LINEAR >> 21 & 0x1ff) * 8, 0x4020_2000 | ALL | PS);
     assert_eq!(
         translate(&long(), &ram, LINEAR, Intent::Read, false),
@@ -217,12 +217,12 @@ fn five_levels() {
     ram.set(0x5000 + 7 * 8, 0x1000 | ALL);
     let paging = Paging { cr3: 0x5000, cr4: PAE | LA57, ..long() };
     assert_eq!(translate(&paging, &ram, 7 << 48 | LINEAR, Intent::Read, false), Ok(0x7_7abc));
-    assert_eq!(locate(&paging, &ram, 7 << 48 | LINEAR), Some(0x7_7abc));
-    assert_eq!(locate(&paging, &ram, 6 << 48 | LINEAR), None, "nothing is there");
+    assert_eq!(locate(&paging, &ram, 7 << 48 | LINEAR, |_, _| {}), Some(0x7_7abc));
+    assert_eq!(locate(&paging, &ram, 6 << 48 | LINEAR, |_, _| {}), None, "nothing is there");
     ram.set(0x3000 + (LINEAR >> 21 & 0x1ff) * 8, 0x4020_0000 | ALL | PS);
-    assert_eq!(locate(&paging, &ram, 7 << 48 | LINEAR), Some(0x4020_0000 | LINEAR & 0x1f_ffff));
+    assert_eq!(locate(&paging, &ram, 7 << 48 | LINEAR, |_, _| {}), Some(0x4020_0000 | LINEAR & 0x1f_ffff));
     ram.set(0x5000 + 7 * 8, 0x1000 | W);
-    assert_eq!(locate(&paging, &ram, 7 << 48 | LINEAR), None, "the topmost level counts, too");
+    assert_eq!(locate(&paging, &ram, 7 << 48 | LINEAR, |_, _| {}), None, "the topmost level counts, too");
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn tables_that_are_not_in_ram() {
     let ram = four_levels(0);
     ram.set(0x2000 + (LINEAR >> 30 & 0x1ff) * 8, 0x40_0000_0000 | ALL);
     assert_eq!(translate(&long(), &ram, LINEAR, Intent::Read, false), Err(Failure::Outside));
-    assert_eq!(locate(&long(), &ram, LINEAR), None);
+    assert_eq!(locate(&long(), &ram, LINEAR, |_, _| {}), None);
     let paging = Paging { cr3: 0xff_ffff_f000, ..long() };
     assert_eq!(translate(&paging, &ram, LINEAR, Intent::Read, false), Err(Failure::Outside));
 }
@@ -239,4 +239,18 @@ fn tables_that_are_not_in_ram() {
 fn an_entry_that_changes_is_a_reason_to_execute_again() {
     let ram = Ram { contended: true, ..four_levels(0x7_7000 | ALL) };
     assert_eq!(translate(&long(), &ram, LINEAR, Intent::Write, true), fault(error::WRITE | error::USER));
+}
+
+#[test]
+fn a_walk_says_where_it_went() {
+    let ram = Ram::default();
+    for (address, entry) in [(0x1000, 0x2000 | ALL), (0x2008, 0x3000 | ALL), (0x3010, 0x20_0000 | ALL | PS)] {
+        ram.set(address, entry);
+    }
+    let paging = Paging { cr3: 0x1000, ..long() };
+    let mut steps = Vec::new();
+    let linear = 1 << 30 | 2 << 21 | 0x123;
+    assert_eq!(locate(&paging, &ram, linear, |address, entry| steps.push((address, entry))), Some(0x20_0123));
+    let expected = [(0x1000, 0x2000 | ALL), (0x2008, 0x3000 | ALL), (0x3010, 0x20_0000 | ALL | PS)];
+    assert_eq!(steps, expected);
 }

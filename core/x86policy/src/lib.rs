@@ -4,8 +4,8 @@
 //! * [`CpuidTable`]: the leaves of one vCPU, composed once from those of the physical CPU, so that an exit looks one up.
 //! * [`msr::policy`]: for every MSR, whether the guest has the CPU's own, an emulated one, a constant, or none.
 //!
-//! Both are allow-lists. A feature that is not named here is not offered: the guest would use state that nobody switches, or
-//! an instruction that nobody emulates.
+//! Both are allow-lists. A feature that is not in them is not offered: a guest would use state that nobody switches, or an
+//! instruction that nobody emulates.
 #![no_std]
 #![forbid(unsafe_code)]
 

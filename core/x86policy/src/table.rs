@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The leaves of one vCPU in the form that an exit looks up.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// The first of each range of leaves.
@@ -26,6 +27,8 @@ pub enum Follows {
 
 /// An answer, with the state-dependent part as it is after a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// The place of one in a table is a shift.
+#[repr(align(32))]
 pub struct Answer {
     /// EAX, EBX, ECX, EDX.
     pub registers: [u32; 4],
@@ -43,17 +46,23 @@ impl Answer {
 
 /// A leaf: its answers for the subleaves from 0 on. A leaf that does not look at ECX has one, for all.
 #[derive(Clone, Debug)]
+#[repr(align(32))] // As an answer.
 pub(crate) struct Leaf {
-    first: u32,
-    subleaves: u32,
-    ignores_ecx: bool,
+    answers: Box<[Answer]>,
+    /// The bits of ECX that count: all or none.
+    subleaf: u32,
 }
+
+/// A range of leaves.
+#[derive(Clone, Debug, Default)]
+#[repr(align(32))] // As an answer.
+struct Range(Vec<Leaf>);
 
 /// The CPUID leaves of one vCPU.
 #[derive(Clone, Debug)]
 pub struct CpuidTable {
-    leaves: [Vec<Leaf>; 3],
-    answers: Vec<Answer>,
+    /// By the two highest bits of their numbers; of the last there are none.
+    leaves: [Range; 4],
     /// Size, offset in the standard form, and whether the compacted form aligns it to 64 bytes, of each XSAVE component.
     components: [(u32, u32, bool); 64],
 }
@@ -63,14 +72,13 @@ const XSAVE_BASE: u32 = 576;
 
 impl CpuidTable {
     pub(crate) fn new() -> Self {
-        Self { leaves: Default::default(), answers: Vec::new(), components: [(0, 0, false); 64] }
+        Self { leaves: Default::default(), components: [(0, 0, false); 64] }
     }
 
     /// Adds the next leaf of range `range`.
     pub(crate) fn push(&mut self, range: usize, answers: &[Answer], ignores_ecx: bool) {
-        let first = self.answers.len() as u32;
-        self.answers.extend_from_slice(answers);
-        self.leaves[range].push(Leaf { first, subleaves: answers.len() as u32, ignores_ecx });
+        let subleaf = if ignores_ecx { 0 } else { !0 };
+        self.leaves[range].0.push(Leaf { answers: answers.into(), subleaf });
     }
 
     pub(crate) fn set_component(&mut self, number: usize, size: u32, offset: u32, aligned: bool) {
@@ -80,27 +88,23 @@ impl CpuidTable {
     /// Answers CPUID. A leaf that is not there is answered with zeros, as AMD's processors do.
     #[inline] // On the light exit of CPUID.
     pub fn get(&self, leaf: u32, subleaf: u32) -> Answer {
+        self.find(leaf, subleaf).copied().unwrap_or(Answer::NONE)
+    }
+
+    /// [`CpuidTable::get`], where the answer is; `None` if all of it is zeros.
+    #[inline(always)] // Most of the light exit of CPUID.
+    pub fn find(&self, leaf: u32, subleaf: u32) -> Option<&Answer> {
         // The ranges differ in the two highest bits: 0, 1 (0x4000_0000) and 2 (0x8000_0000).
         let range = (leaf >> 30) as usize;
-        let Some(leaf) = self.leaves.get(range).and_then(|range| range.get((leaf & 0x3fff_ffff) as usize))
-        else {
-            return Answer::NONE;
-        };
-        let at = if leaf.ignores_ecx {
-            0
-        } else if subleaf < leaf.subleaves {
-            subleaf
-        } else {
-            return Answer::NONE;
-        };
-        self.answers.get((leaf.first + at) as usize).copied().unwrap_or(Answer::NONE)
+        let leaf = self.leaves.get(range)?.0.get((leaf & 0x3fff_ffff) as usize)?;
+        leaf.answers.get((subleaf & leaf.subleaf) as usize)
     }
 
     /// Returns the highest leaf of a range by its first leaf.
     #[must_use]
     pub fn highest(&self, first: u32) -> Option<u32> {
         let range = RANGES.iter().position(|&start| start == first)?;
-        Some(first + self.leaves[range].len().checked_sub(1)? as u32)
+        Some(first + self.leaves[range].0.len().checked_sub(1)? as u32)
     }
 
     /// Returns the bytes of an XSAVE area in the standard form with these components (CPUID leaf d, subleaf 0, EBX).

@@ -27,7 +27,7 @@ struct Pages {
 
 /// Measures the first write to pages behind the image: `touch` writes to so many pages from an address on, so many bytes apart;
 /// `empty` does the same but for the write. Options: `order=` bytes from one page to the next (`order`, if it is not there), for
-/// hypervisors that map larger ones; those of measuring guests.
+/// hypervisors that map larger ones; `from=` where to begin, in bytes from the start of memory; those of measuring guests.
 // Inlined, so that only guests need the linker's names.
 #[inline]
 pub fn measure(memory: &[Region], order: u64, touch: impl Fn(u64, u64, u64), empty: impl Fn(u64, u64, u64)) {
@@ -50,7 +50,7 @@ fn pages(
     image_end: u64,
 ) -> Option<Pages> {
     let step = options::number_in(line, "order", order).max(PAGE);
-    let first = memory.first().map_or(0, |region| region.base) + FIRST;
+    let first = memory.first().map_or(0, |region| region.base) + options::number_in(line, "from", FIRST);
     let start = first.max(image_end).next_multiple_of(step);
     let end = memory.iter().map(Region::end).find(|end| *end > start);
     let pages = (end.unwrap_or(start) - start) / step;

@@ -121,7 +121,9 @@ const ENTRY: u32 = 0x7c32_43a6;
 
 /// Lets all vectors that [`set_handler`] knows lead to the common handler.
 pub fn init() {
-    for vector in [vector::EXTERNAL, vector::PROGRAM, vector::DECREMENTER, vector::DOORBELL] {
+    for vector in
+        [vector::DATA_STORAGE, vector::EXTERNAL, vector::PROGRAM, vector::DECREMENTER, vector::DOORBELL]
+    {
         write_instruction(vector, ENTRY);
     }
 }

@@ -2,10 +2,10 @@
 //! The page tables: 4 GiB one to one (see [`crate::boot`]), and a window of 2 MiB for what tests map (AMD APM vol. 2,
 //! section 5.3).
 
-use core::arch::asm;
+use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
 
-use crate::read_control;
+use crate::{cpu, read_control};
 
 /// The page tables that the first instructions build: PML4, page-directory-pointer table, four page directories.
 #[repr(C, align(4096))]
@@ -51,6 +51,79 @@ struct Window(UnsafeCell<[[u64; 512]; 3]>);
 unsafe impl Sync for Window {}
 
 static WINDOW_TABLES: Window = Window(UnsafeCell::new([[0; 512]; 3]));
+
+/// The table above the PML4.
+#[repr(C, align(4096))]
+struct Root(UnsafeCell<[u64; 512]>);
+
+// SAFETY: only the boot CPU changes it.
+unsafe impl Sync for Root {}
+
+static ROOT: Root = Root(UnsafeCell::new([0; 512]));
+
+// CR4.LA57 cannot change while paging is on, and without paging there is no long mode (AMD APM vol. 2, sections 3.1.3 and
+// 14.6.1): by 32-bit code and back. What is kept lies on the stack, for the upper halves of registers are lost.
+global_asm!(
+    r#"
+    .section .text.five, "ax"
+    .global turnstile_five_levels
+turnstile_five_levels:              // rdi = the root
+    pushq   %rbx
+    pushq   %rbp
+    pushq   %r12
+    pushq   %r13
+    pushq   %r14
+    pushq   %r15
+    pushq   ${code32}
+    leaq    1f(%rip), %rax
+    pushq   %rax
+    lretq
+    .code32
+1:  movl    %cr0, %eax
+    andl    $0x7fffffff, %eax       // PG
+    movl    %eax, %cr0
+    movl    %cr4, %edx
+    orl     $0x1000, %edx           // LA57
+    movl    %edx, %cr4
+    movl    %edi, %cr3
+    orl     $0x80000000, %eax
+    movl    %eax, %cr0
+    ljmp    ${code}, $2f
+    .code64
+2:  movl    %esp, %esp
+    popq    %r15
+    popq    %r14
+    popq    %r13
+    popq    %r12
+    popq    %rbp
+    popq    %rbx
+    ret
+    "#,
+    code32 = const cpu::selector::CODE32,
+    code = const cpu::selector::CODE,
+    options(att_syntax),
+);
+
+unsafe extern "C" {
+    fn turnstile_five_levels(root: u64);
+}
+
+/// Says whether this machine has five levels of page tables (CPUID 7 ECX bit 16).
+pub fn has_five_levels() -> bool {
+    let [most, ..] = cpu::cpuid(0, 0);
+    let [_, _, ecx, _] = if most >= 7 { cpu::cpuid(7, 0) } else { [0; 4] };
+    ecx >> 16 & 1 != 0
+}
+
+/// Puts a fifth level above the four, for this CPU. Interrupts are masked.
+pub fn use_five_levels() {
+    let root = ROOT.0.get().cast::<u64>();
+    // SAFETY: all addresses of this program lie below 4 GiB, and mean under the new root what they meant before.
+    unsafe {
+        root.write_volatile(TABLES.0.get() as u64 | entry::USUAL);
+        turnstile_five_levels(root as u64);
+    }
+}
 
 fn table(level: usize) -> *mut u64 {
     WINDOW_TABLES.0.get().cast::<u64>().wrapping_add(512 * level)

@@ -13,15 +13,13 @@
 
 use core::fmt;
 
-use turnstile_bundle::VmSpec;
-use turnstile_vm::lifecycle::OnCrash;
-
-use crate::arch::memory::{self, GuestMemory};
+use crate::arch::memory;
 
 #[cfg(target_arch = "aarch64")]
 mod arm64;
 #[cfg(target_arch = "powerpc64")]
 mod power64;
+mod shared;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -44,39 +42,5 @@ pub struct CrashText(pub u16);
 impl fmt::Display for CrashText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         explain_crash(self.0, f)
-    }
-}
-
-/// What is to happen when the guest of a VM has crashed.
-fn on_crash(spec: &VmSpec<'_>) -> OnCrash {
-    match spec.on_crash {
-        turnstile_bundle::OnCrash::Stop => OnCrash::Stop,
-        turnstile_bundle::OnCrash::Restart => OnCrash::Restart,
-    }
-}
-
-/// Returns what a VM's description says of what is to be started.
-#[cfg(not(target_arch = "aarch64"))]
-fn source(spec: &VmSpec<'static>) -> turnstile_machine::Source<'static> {
-    turnstile_machine::Source {
-        kernel: spec.kernel,
-        initrd: spec.initrd,
-        cmdline: spec.cmdline,
-        memory: spec.memory,
-        vcpus: spec.vcpus,
-    }
-}
-
-/// Fills fresh memory; gives it back if that fails.
-fn filled<T>(
-    mut memory: GuestMemory,
-    fill: impl FnOnce(&mut GuestMemory) -> Result<T, Error>,
-) -> Result<(GuestMemory, T), Error> {
-    match fill(&mut memory) {
-        Ok(filled) => Ok((memory, filled)),
-        Err(error) => {
-            memory.release()?;
-            Err(error)
-        }
     }
 }

@@ -2,7 +2,7 @@
 //! PCs: ports, and what the chip set does when processors are reset.
 
 use crate::arch::Monitor;
-use crate::arch::vcpu::Vcpu;
+use crate::arch::vm::Vcpu;
 use crate::arch::vm::Vm;
 use crate::system::System;
 

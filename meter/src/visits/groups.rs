@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::Visit;
+use super::{Details, Visit};
 use crate::machine::Reason;
 use crate::tally::{Step, Tally};
 
@@ -108,7 +108,7 @@ impl Groups {
     }
 
     /// Adds a visit that has ended.
-    pub(super) fn add(&mut self, visit: &mut Visit, trace: bool) {
+    pub(super) fn add(&mut self, visit: &mut Visit, details: Details) {
         let Some(group) = self.all.get_mut(visit.group) else { return };
         let instructions = visit.instructions;
         group.visits += 1;
@@ -124,7 +124,7 @@ impl Groups {
             return;
         }
         let mut path: Box<[Step]> = Box::default();
-        if trace {
+        if details.trace {
             if visit.folded.is_none() && self.traced + visit.path.len() <= TRACED {
                 self.traced += visit.path.len();
                 path = visit.path.clone().into_boxed_slice();
@@ -133,7 +133,7 @@ impl Groups {
             }
         }
         group.by_instructions.insert(instructions, group.kinds.len());
-        group.kinds.push(Kind { instructions, visits: 1, tally: visit.tally(), path });
+        group.kinds.push(Kind { instructions, visits: 1, tally: visit.tally(details.footprint), path });
     }
 
     /// The groups that have visits, those with most first, then in the order of their keys.

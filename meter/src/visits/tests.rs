@@ -2,6 +2,7 @@
 use super::*;
 use crate::block::{Code, Raw};
 use crate::classify::Class;
+use crate::footprint::{Footprint, Touch};
 use crate::machine::tests::{Fake, block};
 use crate::machine::{Reason, Register};
 
@@ -33,7 +34,7 @@ impl Bench {
         machine.set(Register::EsrEl2, 0x16 << 26);
         machine.set(Register::ElrEl2, GUEST + 16);
         machine.set(Register::VbarEl2, VECTORS);
-        Bench { code, machine, meter: Meter::new(Isa::Arm64, several, false), vector, body, end }
+        Bench { code, machine, meter: Meter::new(Isa::Arm64, several, Details::default()), vector, body, end }
     }
 
     fn guest(&mut self) {
@@ -250,7 +251,7 @@ fn a_very_long_visit_has_its_sum() {
 #[test]
 fn a_trace_is_the_way_of_the_first_visit_of_its_kind() {
     let mut bench = Bench::new(false);
-    bench.meter = Meter::new(Isa::Arm64, false, true);
+    bench.meter = Meter::new(Isa::Arm64, false, Details { trace: true, footprint: false });
     bench.guest();
     bench.visit(1);
     let path = &bench.group().modal().unwrap().path;
@@ -283,7 +284,7 @@ fn x86(code: &mut Code, start: u64, bytes: &[&[u8]]) -> &'static Block {
 fn vmrun_leads_into_the_guest_and_behind_it_the_host_goes_on() {
     let mut code = Code::new(Isa::X86);
     let mut machine = Fake::default();
-    let mut meter = Meter::new(Isa::X86, false, false);
+    let mut meter = Meter::new(Isa::X86, false, Details::default());
     let entry = x86(&mut code, 0x20_0000, &[&[0x90], &[0x0f, 0x01, 0xd8]]);
     let behind = x86(&mut code, 0x20_0004, &[&[0x90], &[0x48, 0xcf]]);
     let resume = Resume { pc: 0x20_0004, host: Some(0x7f00_0004) };
@@ -311,7 +312,7 @@ fn vmrun_leads_into_the_guest_and_behind_it_the_host_goes_on() {
 fn an_entry_that_is_left_at_once_is_part_of_its_visit() {
     let mut code = Code::new(Isa::X86);
     let mut machine = Fake::default();
-    let mut meter = Meter::new(Isa::X86, false, false);
+    let mut meter = Meter::new(Isa::X86, false, Details::default());
     let entry = x86(&mut code, 0x20_0000, &[&[0x0f, 0x01, 0xd8]]);
     let behind = x86(&mut code, 0x20_0003, &[&[0x90]]);
     let resume = Resume { pc: 0x20_0003, host: None };
@@ -332,4 +333,31 @@ fn an_entry_that_is_left_at_once_is_part_of_its_visit() {
     let groups = meter.groups().sorted();
     assert_eq!((groups.len(), groups[0].visits), (1, 1), "the first is no visit: no guest was before it");
     assert_eq!(groups[0].sum, 6);
+}
+
+#[test]
+fn what_is_touched_on_a_visit_is_counted_once() {
+    let mut bench = Bench::new(false);
+    bench.meter = Meter::new(Isa::Arm64, false, Details { trace: false, footprint: true });
+    let touch = |bench: &mut Bench, address| {
+        bench.meter.touch(Touch { address, memory: Some(address) }, &mut bench.machine);
+    };
+    bench.guest();
+    touch(&mut bench, 0x9000);
+    bench.outside(bench.vector);
+    // As often as it takes to fold the visit, and another line of the page.
+    (0..=PATH).for_each(|_| touch(&mut bench, 0x5008));
+    touch(&mut bench, 0x5040);
+    bench.outside(bench.end);
+    bench.guest();
+    let footprint = bench.group().modal().unwrap().tally.footprint;
+    assert_eq!(footprint, Some(Footprint { code_lines: 2, data_lines: 2, pages: 3 }));
+}
+
+#[test]
+fn without_the_option_nothing_is_said_of_memory() {
+    let mut bench = Bench::new(false);
+    bench.guest();
+    bench.visit(1);
+    assert_eq!(bench.group().modal().unwrap().tally.footprint, None);
 }

@@ -4,6 +4,7 @@
 pub mod bus;
 #[cfg(all(target_arch = "aarch64", target_os = "linux"))]
 mod machine;
+pub mod options;
 #[cfg(all(target_arch = "aarch64", target_os = "linux"))]
 mod run;
 
@@ -11,19 +12,10 @@ use turnstile_machine::GuestMachine;
 
 #[cfg(all(target_arch = "aarch64", target_os = "linux"))]
 pub use {
-    bus::Bus as Devices,
     kvm_ioctls::VcpuFd as Vcpu,
-    machine::{Machine, build},
+    machine::{Devices, Machine, build, devices},
     run::enter,
 };
 
 /// The machine that guests get.
 pub const MACHINE: GuestMachine = GuestMachine::Kvmtool;
-/// Its memory in bytes.
-pub const MEMORY: u64 = 16 << 20;
-
-/// The devices of a guest.
-#[cfg(all(target_arch = "aarch64", target_os = "linux"))]
-pub fn devices(_machine: &mut Machine) -> Devices {
-    Devices::new(MACHINE.map())
-}

@@ -44,7 +44,6 @@ const FAMILIES: &[&str] = &[
     "guests/arm64",
     "guests/power64",
     "guests/x86_64",
-    "hypervisor",
     "meter",
     "peers",
     "tool",

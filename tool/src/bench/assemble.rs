@@ -2,18 +2,21 @@
 //! Measures a selection, and makes the document of it and of what was recorded of others.
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use turnstile_techniques::Set;
 
-use super::document::{Ablation, Document, Figure, Host, SCHEMA, SubjectInfo};
+use super::document::{Ablation, Document, Figure, Host, SCHEMA, SubjectInfo, WorkFigure};
 use super::measure::blank;
 use super::platform::Platform;
 use super::recorded::Recorded;
 use super::runner::{Job, Measured, Runner};
 use super::selection::Selection;
 use super::subjects::Subject;
+use super::work;
 use crate::failure::{Failure, Result};
+use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::setup::qemu::Qemu;
 
@@ -30,7 +33,11 @@ pub struct Assembled {
 pub fn measure(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<Assembled> {
     let recorded = Recorded::load(layout)?;
     let jobs = selection.jobs();
-    let results = Runner::new(layout, qemu, selection.isa, selection.iterations)?.measure(&jobs);
+    let results = match jobs.is_empty() {
+        // Whole work alone: nothing of this is needed.
+        true => Vec::new(),
+        false => Runner::new(layout, qemu, selection.isa, selection.iterations)?.measure(&jobs),
+    };
     let mut assembled = Assembled { document: empty(qemu, selection), failures: Vec::new() };
     let here = selection.variant.platform;
     for (job, result) in jobs.iter().zip(results) {
@@ -44,12 +51,36 @@ pub fn measure(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<As
             assembled.add_recorded(subject, selection, &recorded);
         }
     }
+    if !selection.work.is_empty() {
+        let Selection { isa, subjects, work, apart, .. } = selection;
+        let counted = work::measure(layout, qemu, *isa, subjects, work, *apart)?;
+        assembled.document.work = counted.figures;
+        assembled.failures.extend(counted.failures);
+        assembled.add_recorded_work(selection, &recorded);
+    }
     // The table's order, whoever was measured.
     let place =
         |name: &str| Subject::ALL.iter().position(|subject| subject.name() == name).unwrap_or(usize::MAX);
     assembled.document.subjects.sort_by_key(|info| place(&info.subject));
     assembled.document.rows.sort_by_key(|figure| place(&figure.subject));
     Ok(assembled)
+}
+
+/// The document of figures that are written down: Turnstile's own, and recorded ones of others for the same rows.
+pub fn written(isa: Isa, own: Vec<Figure>, recorded: &Recorded) -> Result<Document> {
+    let mut selection = Selection { footprint: true, ..Selection::own(isa, &[])? };
+    selection.rows.retain(|row| own.iter().any(|figure| figure.row == row.name));
+    let qemu = Qemu { path: PathBuf::new(), version: String::new() };
+    let mut assembled = Assembled { document: empty(&qemu, &selection), failures: Vec::new() };
+    let platform = selection.variant.platform;
+    let version = format!("Turnstile {}", env!("CARGO_PKG_VERSION"));
+    // What its CPU needs is not written down.
+    assembled.document.subjects.push(info(Subject::Turnstile, platform, (version, String::new())));
+    assembled.document.rows = own;
+    for subject in Subject::of(isa).filter(|subject| *subject != Subject::Turnstile) {
+        assembled.add_recorded(subject, &selection, recorded);
+    }
+    Ok(assembled.document)
 }
 
 fn empty(qemu: &Qemu, selection: &Selection) -> Document {
@@ -66,6 +97,7 @@ fn empty(qemu: &Qemu, selection: &Selection) -> Document {
         rows: Vec::new(),
         elsewhere: Vec::new(),
         traces: Vec::new(),
+        work: Vec::new(),
         ablation: None,
         weights: None,
     }
@@ -83,19 +115,23 @@ impl Assembled {
     }
 
     fn add(&mut self, job: &Job, result: Result<Measured>) {
-        let (figure, version) = match result {
+        let (figure, told) = match result {
             Ok(measured) => {
                 self.document.traces.extend(measured.trace);
-                (measured.figure, Some(measured.version))
+                (measured.figure, Some((measured.version, measured.mitigations)))
             }
             Err(failure) => (self.failed(job, failure), None),
         };
         self.document.rows.push(figure);
         match self.document.subjects.iter_mut().find(|info| info.subject == job.subject.name()) {
-            Some(info) => info.version = version.unwrap_or_else(|| info.version.clone()),
+            Some(info) => {
+                if let Some(told) = told {
+                    (info.version, info.mitigations) = told;
+                }
+            }
             // What could not be run cannot say its version.
             None => {
-                let info = info(job.subject, job.variant.platform, version.unwrap_or_default());
+                let info = info(job.subject, job.variant.platform, told.unwrap_or_default());
                 self.document.subjects.push(info);
             }
         }
@@ -120,23 +156,48 @@ impl Assembled {
             .iter()
             .filter_map(|row| {
                 let instructions = Some(recorded.instructions(subject, row.name)?);
-                Some(Figure { recorded: true, instructions, ..blank(subject, row, platform) })
+                let footprint = recorded.footprint(subject, row.name).filter(|_| selection.footprint);
+                Some(Figure { recorded: true, instructions, footprint, ..blank(subject, row, platform) })
             })
             .collect();
         if !figures.is_empty() {
             let version = recorded.version(subject).unwrap_or_default().to_owned();
-            self.document.subjects.push(info(subject, platform, version));
+            let mitigations = recorded.mitigations(subject).to_owned();
+            self.document.subjects.push(info(subject, platform, (version, mitigations)));
             self.document.rows.extend(figures);
         }
     }
 }
 
-fn info(subject: Subject, platform: &Platform, version: String) -> SubjectInfo {
+impl Assembled {
+    /// Adds the recorded ratios of whole work on hypervisors that are not measured.
+    fn add_recorded_work(&mut self, selection: &Selection, recorded: &Recorded) {
+        for subject in Subject::of(selection.isa).filter(|subject| !selection.subjects.contains(subject)) {
+            let figures = selection.work.iter().filter_map(|work| {
+                Some(WorkFigure {
+                    row: work.name.to_owned(),
+                    what: work.what.to_owned(),
+                    under: subject.name().to_owned(),
+                    title: subject.title().to_owned(),
+                    version: recorded.version(subject).unwrap_or_default().to_owned(),
+                    isa: selection.isa.name().to_owned(),
+                    recorded: true,
+                    ratio: Some(recorded.work(subject, work.name)?),
+                    ..WorkFigure::default()
+                })
+            });
+            self.document.work.extend(figures);
+        }
+    }
+}
+
+fn info(subject: Subject, platform: &Platform, (version, mitigations): (String, String)) -> SubjectInfo {
     SubjectInfo {
         subject: subject.name().to_owned(),
         mode: subject.mode(platform).to_owned(),
         title: subject.title().to_owned(),
         version,
+        mitigations,
     }
 }
 
@@ -160,12 +221,9 @@ fn host() -> Host {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::super::rows::ROWS;
     use super::super::samples::turnstile;
     use super::*;
-    use crate::isa::Isa;
 
     fn assembled() -> Assembled {
         let selection = Selection::own(Isa::Arm64, &[]).unwrap();
@@ -174,7 +232,8 @@ mod tests {
     }
 
     fn measured() -> Result<Measured> {
-        Ok(Measured { figure: turnstile(0, &[]), version: "Turnstile 0.0.0".to_owned(), trace: None })
+        let (version, mitigations) = ("Turnstile 0.0.0".to_owned(), "nothing".to_owned());
+        Ok(Measured { figure: turnstile(0, &[]), version, mitigations, trace: None })
     }
 
     #[test]
@@ -189,6 +248,8 @@ mod tests {
         assert!(all.failures[0].to_string().starts_with("null-hypercall on Xen: it does not boot"));
         let versions: Vec<&str> = all.document.subjects.iter().map(|info| &*info.version).collect();
         assert_eq!(versions, ["", "Turnstile 0.0.0"], "what did not run has not said its version");
+        let mitigations: Vec<&str> = all.document.subjects.iter().map(|info| &*info.mitigations).collect();
+        assert_eq!(mitigations, ["", "nothing"]);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! The budgets of the exit paths: counts are exact, so the tolerance is zero.
 //!
 //! A row's budget names its instructions and each class of operations on the machine; a class that is not named may
-//! not occur.
+//! not occur. On the usual platform of each architecture it also names the lines and pages that are touched; those are
+//! held only to budgets that are there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, InlineTable, Item, Table, value};
 
-use super::document::{Document, Figure, Trace};
+use super::document::{Document, Figure, Footprint, Trace};
 use super::platform::Platform;
-use super::rows;
+use super::rows::{self, Row};
 use super::table::{count, is_hardware};
 use super::trace;
 use crate::failure::{Context, Failure, Result};
@@ -23,7 +24,7 @@ use crate::ui;
 /// The subject that has budgets.
 const OWN: &str = "turnstile";
 /// The class that is budgeted beside those of the machine.
-const INSTRUCTIONS: &str = "instructions";
+pub const INSTRUCTIONS: &str = "instructions";
 /// The most vCPUs of a row whose trace is recorded.
 const TRACED: u16 = 4;
 
@@ -49,7 +50,9 @@ pub struct Change {
 
 impl Change {
     fn rises(&self) -> bool {
-        self.known && self.after > self.before.unwrap_or_default()
+        // What was not counted before has not risen.
+        let before = self.before.or((!is_footprint(&self.class)).then_some(0.0));
+        self.known && before.is_some_and(|before| self.after > before)
     }
 }
 
@@ -73,9 +76,14 @@ pub struct Excess {
 }
 
 impl Budgets {
+    /// Where they are.
+    pub fn file(layout: &Layout) -> PathBuf {
+        layout.root().join("bench/budgets.toml")
+    }
+
     /// Reads the budgets of a platform: `max-gicv3`.
     pub fn load(layout: &Layout, isa: Isa, platform: &str) -> Result<Self> {
-        let path = layout.root().join("bench/budgets.toml");
+        let path = Self::file(layout);
         let text = fs::read_to_string(&path).context(|| format!("cannot read {}", path.display()))?;
         Self::parse(&path, &text, isa, platform)
     }
@@ -99,6 +107,12 @@ impl Budgets {
             classes: self.of(&figure.row).map_or(Vec::new(), |budget| exceeded(&budget, &budgeted(figure))),
         };
         figures.into_iter().map(excess).filter(|excess| !excess.classes.is_empty()).collect()
+    }
+
+    /// Whether lines and pages have budgets here: on one platform of each architecture, for they follow from the same code
+    /// as its instructions.
+    fn has_footprints(&self) -> bool {
+        self.platform == Platform::usual_of(self.isa).name
     }
 
     /// The rows that have no budgets.
@@ -145,7 +159,12 @@ impl Budgets {
     fn changes(&self, figure: &Figure) -> Vec<Change> {
         let budget = self.of(&figure.row);
         let known = budget.is_some();
-        let (before, after) = (budget.unwrap_or_default(), budgeted(figure));
+        let (mut before, mut after) = (budget.unwrap_or_default(), budgeted(figure));
+        if figure.footprint.is_none() {
+            before.retain(|class, _| !is_footprint(class));
+        } else if !self.has_footprints() {
+            after.retain(|class, _| !is_footprint(class));
+        }
         // Instructions come first, as in the table.
         let classes: BTreeSet<(bool, &String)> =
             before.keys().chain(after.keys()).map(|class| (class != INSTRUCTIONS, class)).collect();
@@ -233,9 +252,10 @@ pub fn update(
     let changes = budgets.update(own(document, platform), allow_raise)?;
     budgets.save()?;
     let here = document.rows.iter().any(|figure| figure.subject == OWN && figure.platform == platform.name);
-    // A sender does the same in a larger VM.
+    // A sender does the same in a larger VM, and a first touch clears line after line.
     let small = |trace: &&Trace| {
-        rows::of(platform.isa()).iter().any(|row| row.name == trace.row && row.vcpus <= TRACED)
+        let is_small = |row: &Row| row.vcpus <= TRACED && !row.touches;
+        rows::of(platform.isa()).iter().any(|row| row.name == trace.row && is_small(row))
     };
     for trace in document.traces.iter().filter(|trace| here && trace.subject == OWN).filter(small) {
         trace::record(layout, section, trace)?;
@@ -255,19 +275,30 @@ fn own<'d>(document: &'d Document, platform: &Platform) -> impl Iterator<Item = 
     all.filter(|figure| figure.subject == OWN && figure.platform == platform.name && figure.error.is_none())
 }
 
+fn is_footprint(class: &str) -> bool {
+    Footprint::NAMES.contains(&class)
+}
+
 /// What of a figure has a budget.
 fn budgeted(figure: &Figure) -> BTreeMap<String, f64> {
     let hardware = figure.classes.iter().filter(|(class, count)| is_hardware(class) && **count != 0.0);
     let mut budgeted: BTreeMap<String, f64> =
         hardware.map(|(class, count)| (class.clone(), *count)).collect();
     budgeted.extend(figure.instructions.map(|number| (INSTRUCTIONS.to_owned(), number)));
+    let footprint = figure.footprint.iter().flat_map(Footprint::counts);
+    budgeted.extend(footprint.map(|(name, number)| (name.to_owned(), number)));
     budgeted
 }
 
 fn exceeded(budget: &BTreeMap<String, f64>, measured: &BTreeMap<String, f64>) -> Vec<String> {
     let sentence = |(class, measured): (&String, &f64)| {
-        let most = budget.get(class).copied().unwrap_or_default();
-        let name = class.replace('_', " ");
+        // Lines and pages are held to a budget where there is one.
+        let most = budget.get(class).copied().or((!is_footprint(class)).then_some(0.0))?;
+        let name = match is_footprint(class) {
+            true if class == "pages" => "pages touched".to_owned(),
+            true => class.replace("_lines", " lines touched"),
+            false => class.replace('_', " "),
+        };
         (*measured > most).then(|| format!("{} {name}, the budget is {}", count(*measured), count(most)))
     };
     measured.iter().filter_map(sentence).collect()

@@ -44,6 +44,9 @@ pub struct Document {
     pub elsewhere: Vec<Figure>,
     /// What ran in one visit: for each subject that was asked for, of each row that was asked for.
     pub traces: Vec<Trace>,
+    /// Whole work in Linux, if that was measured: by hypervisor, none first.
+    #[serde(default)]
+    pub work: Vec<WorkFigure>,
     /// What each technique saves, if that was measured.
     pub ablation: Option<Ablation>,
     /// The model behind estimated cycles, if they were asked for.
@@ -72,6 +75,9 @@ pub struct SubjectInfo {
     pub title: String,
     /// What exactly it is: `Linux 6.12.95 KVM`.
     pub version: String,
+    /// What it does against speculation on the machine of the rows, as it says itself; empty if that is not known.
+    #[serde(default)]
+    pub mitigations: String,
 }
 
 /// What one operation costs on one subject.
@@ -108,10 +114,46 @@ pub struct Figure {
     pub registers: BTreeMap<String, f64>,
     /// Accesses to devices, as `read NAME` and `write NAME`.
     pub devices: BTreeMap<String, f64>,
+    /// Lines and pages that an operation touches, if they were counted.
+    #[serde(default)]
+    pub footprint: Option<Footprint>,
     /// The kinds of visits that an operation consists of.
     pub parts: Vec<Part>,
     /// Estimated cycles, if a model was given.
     pub cycles: Option<Cycles>,
+}
+
+/// What an operation of whole work in Linux costs, on a hypervisor or on none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkFigure {
+    /// The row's name.
+    pub row: String,
+    /// What one operation is.
+    pub what: String,
+    /// The subject's name; `bare` without a hypervisor.
+    pub under: String,
+    /// Its heading.
+    pub title: String,
+    /// What exactly it is: `Linux 6.12.95 KVM`.
+    pub version: String,
+    /// The architecture.
+    pub isa: String,
+    /// Whether the ratio was recorded some other time: then only that is known.
+    pub recorded: bool,
+    /// Why there is no figure, if it was to be measured and could not be.
+    pub error: Option<String>,
+    /// Instructions of all CPUs, in the guest and outside.
+    pub instructions: Option<f64>,
+    /// How many times those without a hypervisor they are.
+    pub ratio: Option<f64>,
+    /// Those in the guest, where the meter told it apart. Of blocks that exceptions cut short it then counts what ran.
+    pub inside: Option<f64>,
+    /// Those outside the guest.
+    pub outside: Option<f64>,
+    /// Visits outside the guest.
+    pub exits: Option<f64>,
+    /// How many operations were measured.
+    pub operations: Option<u64>,
 }
 
 /// The visits of one CPU for one reason, or of several that do the same.
@@ -129,6 +171,29 @@ pub struct Part {
     pub per_operation: f64,
     /// Pairs of instructions and how many visits took so many, most frequent first.
     pub distribution: Vec<(u64, u64)>,
+}
+
+/// How much memory an operation touches: lines of 64 bytes and pages of 4 KiB, each once in a visit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Footprint {
+    /// Lines of code.
+    pub code_lines: f64,
+    /// Lines of data.
+    pub data_lines: f64,
+    /// Pages of either.
+    pub pages: f64,
+}
+
+impl Footprint {
+    /// The names of its counts.
+    pub const NAMES: [&str; 3] = ["code_lines", "data_lines", "pages"];
+
+    /// The counts by name.
+    pub fn counts(&self) -> [(&'static str, f64); 3] {
+        let [code, data, pages] = Self::NAMES;
+        [(code, self.code_lines), (data, self.data_lines), (pages, self.pages)]
+    }
 }
 
 /// Estimated cycles of an operation. They are the model's, not a measurement.

@@ -12,15 +12,15 @@ fn json_has_the_agreed_fields() {
     };
     assert_eq!(
         keys(&json),
-        "ablation command date elsewhere host isa platform qemu rows schema subjects tool traces weights"
+        "ablation command date elsewhere host isa platform qemu rows schema subjects tool traces weights work"
     );
     assert_eq!(json["schema"], 3);
     assert_eq!(keys(&json["host"]), "cores cpu os");
-    assert_eq!(keys(&json["subjects"][0]), "mode subject title version");
+    assert_eq!(keys(&json["subjects"][0]), "mitigations mode subject title version");
     for row in 0..5 {
         assert_eq!(
             keys(&json["rows"][row]),
-            "classes counter cycles devices error exits instructions isa iterations mode parts platform \
+            "classes counter cycles devices error exits footprint instructions isa iterations mode parts platform \
              recorded registers row subject what",
             "all rows have the same keys; what is unknown is null"
         );
@@ -28,6 +28,11 @@ fn json_has_the_agreed_fields() {
     assert_eq!(json["rows"][0]["instructions"], 48.0);
     assert_eq!(json["rows"][2]["recorded"], true);
     assert_eq!(json["rows"][4]["error"], "Xen does not boot");
+    let work = serde_json::to_value(WorkFigure::default()).unwrap();
+    assert_eq!(
+        keys(&work),
+        "error exits inside instructions isa operations outside ratio recorded row title under version what"
+    );
     let part = serde_json::to_value(Part { distribution: vec![(48, 65792)], ..Part::default() }).unwrap();
     assert_eq!(keys(&part), "cpu cpus distribution instructions per_operation reason");
     assert_eq!(part["distribution"], serde_json::json!([[48, 65792]]));

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::document::{Figure, Part};
+use super::document::{Figure, Footprint, Part};
 use super::platform::Platform;
 use super::rows::{Counted, Row};
 use super::subjects::{Outcome, Subject};
@@ -35,8 +35,10 @@ pub struct Kind<'r> {
 
 /// The figure of a row on a subject.
 pub fn figure(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcome) -> Result<Figure> {
-    if row.counted == Counted::InAll {
-        return in_all(subject, row, platform, outcome);
+    match row.counted {
+        Counted::InAll => return in_all(subject, row, platform, outcome),
+        Counted::Boot => return boot(subject, row, platform, outcome),
+        _ => {}
     }
     let kinds = kinds(&outcome.reading, outcome.report.iterations, row.counted)?;
     let parts = parts(&kinds);
@@ -46,13 +48,13 @@ pub fn figure(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcom
     };
     let figure = Figure {
         instructions: Some(per_operation(&|kind| kind.typical.modal as f64)),
-        // The counter runs while any CPU does, so with several it counts what others did meanwhile.
-        counter: (row.vcpus == 1).then(|| outcome.report.instructions()),
+        counter: row.has_counter().then(|| outcome.report.instructions()),
         exits: Some(per_operation(&|_| 1.0)),
         iterations: Some(outcome.report.iterations),
         classes: sums(&counted, |group| &group.classes),
         registers: sums(&counted, |group| &group.registers),
         devices: sums(&counted, |group| &group.devices),
+        footprint: footprint(&counted),
         parts,
         ..blank(subject, row, platform)
     };
@@ -77,6 +79,14 @@ fn in_all(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcome) -
         iterations: Some(report.iterations),
         ..blank(subject, row, platform)
     })
+}
+
+/// The figure of a boot: all instructions of all CPUs before the first one of the guest.
+fn boot(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcome) -> Result<Figure> {
+    match outcome.reading.total.boot {
+        0 => Err(Failure::failed("the meter has not seen the hypervisor's first instruction")),
+        count => Ok(Figure { instructions: Some(count as f64), ..blank(subject, row, platform) }),
+    }
 }
 
 /// The visits that make the figure of a row.
@@ -141,7 +151,7 @@ fn visits(groups: &[&Group]) -> u64 {
 fn gather(groups: &[Group], counted: Counted) -> Vec<Vec<&Group>> {
     let mut gathered: BTreeMap<_, Vec<&Group>> = BTreeMap::new();
     for group in groups {
-        let anywhere = happens_anywhere(&group.reason) || group.reason == "hlt" && counted == Counted::Wfi;
+        let anywhere = happens_anywhere(&group.reason) || group.reason == "hlt" && counted.is_of_turns();
         let place = if anywhere { None } else { Some(group.pc) };
         gathered.entry((group.cpu, &group.reason, place)).or_default().push(group);
     }
@@ -215,6 +225,19 @@ fn sums(kinds: &[Kind<'_>], of: impl Fn(&Group) -> &BTreeMap<String, u64>) -> BT
     sums
 }
 
+/// The sum of what the visits touch; `None` if it was not counted.
+fn footprint(kinds: &[Kind<'_>]) -> Option<Footprint> {
+    kinds.iter().try_fold(Footprint::default(), |sum, kind| {
+        let one = kind.typical.footprint?;
+        let more = |count: u64| count as f64 * kind.per_operation;
+        Some(Footprint {
+            code_lines: sum.code_lines + more(one.code_lines),
+            data_lines: sum.data_lines + more(one.data_lines),
+            pages: sum.pages + more(one.pages),
+        })
+    })
+}
+
 /// Instructions of interrupts that are no part of the operation, and of operations that took longer than usual because something else
 /// was looked at, for one operation: the guest's counter has them, too.
 fn beside(reading: &Reading, counted: &[Kind<'_>], iterations: u64) -> f64 {
@@ -262,6 +285,7 @@ mod tests {
     use super::super::rows::ROWS;
     use super::super::subjects::Modules;
     use super::*;
+    use crate::meter::reading;
 
     fn group(cpu: u32, reason: &str, pc: u64, visits: u64, modal: u64) -> Group {
         let classes = BTreeMap::from([("instructions".to_owned(), modal), ("isb".to_owned(), 1)]);
@@ -275,7 +299,8 @@ mod tests {
         let report =
             Report { row, iterations: 16384, ticks: 16384 * (instructions + 2), empty: 32768, frequency };
         let reading = Reading { groups, ..Reading::default() };
-        Outcome { report, reading, version: String::new(), modules: Modules::default() }
+        let (version, mitigations) = (String::new(), String::new());
+        Outcome { report, reading, version, mitigations, modules: Modules::default() }
     }
 
     fn measured(groups: Vec<Group>, counter: u64) -> std::result::Result<Figure, String> {
@@ -293,6 +318,18 @@ mod tests {
         assert_eq!(figure.classes["isb"], 3.0);
         let parts: Vec<_> = figure.parts.iter().map(|part| (&*part.reason, part.per_operation)).collect();
         assert_eq!(parts, [("hvc64", 1.0), ("sysreg", 2.0)]);
+    }
+
+    #[test]
+    fn footprints_add_up_if_they_were_counted() {
+        let touched =
+            |code_lines, data_lines, pages| Some(reading::Footprint { code_lines, data_lines, pages });
+        let mut groups = vec![group(0, "hvc64", 8, 16640, 48), group(0, "sysreg", 16, 33280, 10)];
+        assert_eq!(measured(groups.clone(), 68).unwrap().footprint, None);
+        groups[0].footprint = touched(6, 4, 3);
+        groups[1].footprint = touched(2, 1, 1);
+        let expected = Footprint { code_lines: 10.0, data_lines: 6.0, pages: 5.0 };
+        assert_eq!(measured(groups, 68).unwrap().footprint, Some(expected));
     }
 
     #[test]
@@ -322,6 +359,16 @@ mod tests {
             figure.parts.iter().map(|part| (part.cpu, part.cpus, part.instructions)).collect();
         assert_eq!(parts, [(0, 1, 300), (1, 3, 211)]);
         assert_eq!(figure.parts[1].distribution, [(211, 49190), (316, 10)]);
+    }
+
+    #[test]
+    fn a_boot_is_what_runs_before_the_guest() {
+        let row = ROWS.iter().find(|row| row.name == "boot").unwrap();
+        let mut outcome = outcome(vec![group(0, "hvc64", 8, 16640, 48)], 48);
+        let of = |outcome: &Outcome| figure(Subject::Turnstile, row, Platform::usual(), outcome);
+        assert!(of(&outcome).unwrap_err().full().contains("has not seen"));
+        outcome.reading.total.boot = 3_700_000;
+        assert_eq!(of(&outcome).unwrap().instructions, Some(3_700_000.0));
     }
 
     #[test]

@@ -13,11 +13,14 @@
 //! | `ablate/` | what each technique is worth |
 //! | `platform` | the machines on which Turnstile is measured |
 //! | `recorded` | figures of subjects that are not measured |
+//! | `known` | budgets and recorded figures, for the documentation |
 //! | `assemble`, `document` | the JSON, from which everything that is shown is made |
 //! | `table` | the JSON as text |
+//! | `footprint` | lines and pages as text |
 //! | `html/` | the JSON as a page |
 //! | `matrix` | Turnstile's figures by platform |
 //! | `routes` | an SGI by its target, as text |
+//! | `work/` | whole work in Linux |
 //! | `weights` | a model of cycles |
 //! | `budgets` | the most that rows may cost |
 //! | `operations` | kinds of hardware operations |
@@ -27,7 +30,9 @@ pub mod ablate;
 pub mod assemble;
 pub mod budgets;
 pub mod document;
+mod footprint;
 mod html;
+pub mod known;
 mod matrix;
 pub(crate) mod measure;
 pub mod native;
@@ -45,6 +50,7 @@ pub mod subjects;
 pub(crate) mod table;
 pub(crate) mod trace;
 mod weights;
+pub mod work;
 
 use std::path::PathBuf;
 
@@ -140,6 +146,12 @@ fn measure_one(layout: &Layout, isa: Isa, options: &cli::Bench) -> Result<Assemb
 /// Holds the figures to the budgets, or lowers those, if that was asked for.
 fn compare(layout: &Layout, options: &cli::Bench, document: &Document) -> Result<()> {
     let isa = Isa::ALL.into_iter().find(|isa| isa.name() == document.isa).unwrap_or_default();
+    if options.check {
+        work::hold(isa, &document.work)?;
+    }
+    if document.rows.is_empty() {
+        return Ok(());
+    }
     for platform in Platform::select(isa, &options.platform) {
         if options.check {
             budgets::check(layout, platform, options.statistics, document)?;
@@ -164,6 +176,8 @@ fn select(isa: Isa, options: &cli::Bench) -> Result<Selection> {
         return Err(Failure::usage("only Turnstile has budgets").help(help));
     }
     selection.trace = options.trace || budgets;
+    selection.footprint = options.footprint || budgets;
+    selection.apart = options.classes;
     if options.statistics {
         selection.variant.vm = Variant::statistics().vm;
     }
@@ -186,7 +200,7 @@ fn select(isa: Isa, options: &cli::Bench) -> Result<Selection> {
         selection.variant.platform = first;
         selection.elsewhere = others.to_vec();
     }
-    if selection.jobs().is_empty() {
+    if selection.is_empty() {
         let names: Vec<&str> = platforms.iter().map(|platform| platform.name).collect();
         return Err(Failure::usage(format!("{} has too few CPUs for these rows", names.join(", "))));
     }
@@ -238,8 +252,17 @@ fn show(document: &Document, options: &cli::Bench) -> Result<()> {
 
 /// Prints what the numbers are, and the table.
 pub fn print(document: &Document) {
+    if let Some(work) = work::text(document, table::terminal_width()) {
+        println!("{work}\n");
+    }
+    if document.rows.is_empty() {
+        return;
+    }
     println!("{}", table::preface(document));
     println!("{}", table::table(document, table::terminal_width()));
+    if let Some(touched) = footprint::table(document, table::terminal_width()) {
+        println!("{}\n{touched}", footprint::TITLE);
+    }
     if let Some(matrix) = Matrix::new(document) {
         println!("Turnstile by platform\n{}", matrix.table());
     }
@@ -275,7 +298,8 @@ fn conclude(document: &Document, failures: Vec<Failure>) -> Result<()> {
         failure.print();
     }
     let figures = document.rows.iter().chain(&document.elsewhere);
-    let measured = figures.filter(|figure| !figure.recorded).count();
+    let work = document.work.iter().filter(|figure| !figure.recorded).count();
+    let measured = figures.filter(|figure| !figure.recorded).count() + work;
     match failures.len() {
         0 => Ok(()),
         _ if measured == 1 => Err(Failure::reported(Kind::Failed)),

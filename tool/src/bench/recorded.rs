@@ -6,6 +6,7 @@ use std::fs;
 
 use serde::Deserialize;
 
+use super::document::Footprint;
 use super::subjects::Subject;
 use crate::failure::{Context, Result};
 use crate::layout::Layout;
@@ -22,7 +23,15 @@ pub struct Recorded {
 #[serde(deny_unknown_fields)]
 struct Entry {
     version: String,
+    /// What it does against speculation on that machine, as it says itself.
+    #[serde(default)]
+    mitigations: String,
     instructions: BTreeMap<String, f64>,
+    #[serde(default)]
+    footprint: BTreeMap<String, Footprint>,
+    /// Whole work in Linux: its ratio to what it takes without a hypervisor.
+    #[serde(default)]
+    work: BTreeMap<String, f64>,
 }
 
 impl Recorded {
@@ -38,9 +47,24 @@ impl Recorded {
         Some(&self.subjects.get(subject.name())?.version)
     }
 
+    /// What it does against speculation; empty if that is not known.
+    pub fn mitigations(&self, subject: Subject) -> &str {
+        self.subjects.get(subject.name()).map_or("", |entry| &entry.mitigations)
+    }
+
+    /// The lines and pages of an operation.
+    pub fn footprint(&self, subject: Subject, row: &str) -> Option<Footprint> {
+        self.subjects.get(subject.name())?.footprint.get(row).copied()
+    }
+
     /// The instructions of an operation.
     pub fn instructions(&self, subject: Subject, row: &str) -> Option<f64> {
         self.subjects.get(subject.name())?.instructions.get(row).copied()
+    }
+
+    /// How many times the instructions of whole work without a hypervisor it takes.
+    pub fn work(&self, subject: Subject, row: &str) -> Option<f64> {
+        self.subjects.get(subject.name())?.work.get(row).copied()
     }
 }
 
@@ -55,6 +79,8 @@ mod tests {
         for (name, entry) in &recorded.subjects {
             assert!(Subject::ALL.iter().any(|subject| subject.name() == name), "{name}");
             assert!(entry.instructions.values().all(|figure| *figure > 0.0), "{name}");
+            let with_figure = |row| entry.instructions.contains_key(row);
+            assert!(entry.footprint.keys().all(with_figure), "{name}: lines and pages, but no instructions");
         }
         assert!(recorded.instructions(Subject::KvmVhe, "null-hypercall").is_some());
         assert_eq!(recorded.instructions(Subject::Turnstile, "null-hypercall"), None);

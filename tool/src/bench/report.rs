@@ -72,7 +72,7 @@ impl Report {
             return Err(failure("the guest ended without its @bench line".to_owned()));
         };
         let report = report.map_err(|what| failure(printable(&what)))?;
-        if report.row != row.name || report.iterations != iterations {
+        if report.row != row.reported() || report.iterations != iterations {
             let (row, times) = (printable(&report.row), report.iterations);
             return Err(failure(format!("the guest measured {row} {times} times")));
         }

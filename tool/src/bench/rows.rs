@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of the table.
 
+mod arm64;
+mod power64;
+mod x86_64;
+
+pub use arm64::ROWS;
+
 use super::platform::Platform;
+use super::work;
 use crate::config::Board;
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
@@ -23,8 +30,12 @@ pub enum Counted {
     Sender,
     /// Those that begin with WFI, HLT or H_CEDE.
     Wfi,
+    /// Those, and those in which a vCPU is given a facility that another one has used.
+    Switch,
     /// None: there are none, and the figure is what the operation takes in all.
     InAll,
+    /// None: the figure is the hypervisor's boot, to the first instruction of the guest.
+    Boot,
 }
 
 impl Counted {
@@ -32,6 +43,13 @@ impl Counted {
     const SENDING: [&str; 2] = ["sysreg", "data-abort"];
     /// What waits.
     const WAITING: [&str; 3] = ["wfx", "hlt", "hcall"];
+    /// A facility that is not there yet: FP, SVE and pointer authentication; #NM; the facilities of POWER.
+    const FACILITIES: [&str; 5] = ["fp", "sve", "ec-0x09", "exception", "hv-facility-unavailable"];
+
+    /// Whether vCPUs take turns on one CPU.
+    pub fn is_of_turns(self) -> bool {
+        matches!(self, Counted::Wfi | Counted::Switch)
+    }
 
     /// Whether visits for this reason make the figure.
     pub fn includes(self, reason: &str) -> bool {
@@ -39,7 +57,8 @@ impl Counted {
             Counted::All => true,
             Counted::Sender => Self::SENDING.contains(&reason),
             Counted::Wfi => Self::WAITING.contains(&reason),
-            Counted::InAll => false,
+            Counted::Switch => Self::WAITING.contains(&reason) || Self::FACILITIES.contains(&reason),
+            Counted::InAll | Counted::Boot => false,
         }
     }
 }
@@ -75,119 +94,45 @@ pub struct Row {
     pub fewer: u64,
     /// It is measured as often as this at least.
     pub least: u64,
+    /// Whether the guest needs a CPU with five levels of page tables.
+    pub la57: bool,
+    /// Whether an operation sleeps: its time is not that of instructions.
+    pub sleeps: bool,
     /// Whether an operation is the first touch of memory, which must be mapped on demand.
     pub touches: bool,
 }
 
-/// All rows, in the order of the table.
-pub const ROWS: [Row; 24] = [
-    simple("null-hypercall", "hvc PSCI_VERSION"),
-    simple("id-register", "mrs ID_AA64ISAR0_EL1"),
-    Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
-    simple("io-kernel", "read GICD_TYPER"),
-    simple("io-user", "read a byte of the UART"),
-    sgi("self-sgi", "SGI to itself, IAR, EOIR", 1, "target=0"),
-    sgi("self-sgi-overflow", "the same, 12 others pending", 1, "target=0 waiting=12"),
-    sgi("self-sgi-overflow-90", "the same, 90 others pending", 1, "target=0 waiting=90"),
-    sgi("virtual-ipi", "SGI to another vCPU, both CPUs", 2, "target=1"),
-    sgi("ipi-wfi", "SGI to a vCPU in WFI, both CPUs", 2, "target=1 wfi"),
-    route("sgi-to-1-of-4", 1, 4, "target=1"),
-    route("sgi-to-3-of-4", 3, 4, "target=3"),
-    route("sgi-to-1-of-32", 1, 32, "target=1"),
-    route("sgi-to-15-of-32", 15, 32, "target=15"),
-    route("sgi-to-16-of-32", 16, 32, "target=16"),
-    route("sgi-to-31-of-32", 31, 32, "target=31"),
-    Row { fewer: 64, memory: 64, ..route("sgi-to-511-of-512", 511, 512, "target=511") },
-    sender("sgi-to-wfi", "SGI to a vCPU in WFI, the sender", 2, "target=1 wfi"),
-    Row {
-        counted: Counted::Sender,
-        ..sharing("sgi-to-parked", "SGI to a vCPU that is on no CPU, the sender")
-    },
-    sender("broadcast-of-4", "SGI to all others of 4, the sender", 4, "broadcast"),
-    Row { fewer: 8, ..sender("broadcast-of-32", "SGI to all others of 32, the sender", 32, "broadcast") },
-    Row {
-        fewer: 64,
-        memory: 64,
-        ..sender("broadcast-of-512", "SGI to all others of 512, the sender", 512, "broadcast wfi")
-    },
-    Row { counted: Counted::Wfi, ..sharing("vcpu-switch", "WFI of a vCPU to the entry of another") },
-    Row { touches: true, ..simple("first-touch", "first write to a block of memory") },
-];
+/// What the guest measures after a boot.
+const NULL: &str = "null-hypercall";
+/// A boot.
+const BOOT: Row = Row {
+    guest: NULL,
+    counted: Counted::Boot,
+    ..simple("boot", "the hypervisor's start, to a guest's first instruction")
+};
 
-/// The rows of PCs, in the order of the table.
-pub const PC_ROWS: [Row; 14] = [
-    pc("null-hypercall", "vmmcall of a number that is none", 1),
-    pc("cpuid", "cpuid leaf 0", 1),
-    pc("msr-write", "wrmsr KVM_POLL_CONTROL", 1),
-    pc("port-read", "in from the 8259's mask", 1),
-    pc("io-apic", "read the I/O APIC's version", 1),
-    pc("x2apic-self-ipi-eoi", "interrupt to itself, EOI", 1),
-    pc("x2apic-self-ipi-pv-eoi", "the same, paravirtual EOI", 1),
-    pc("xapic-self-ipi-eoi", "the same by memory, EOI", 1),
-    pc("xapic-self-ipi-pv-eoi", "the same, paravirtual EOI", 1),
-    pc("ipi-running", "IPI to a running vCPU, both CPUs", 2),
-    pc("ipi-halted", "IPI to a vCPU in hlt and back, both CPUs", 2),
-    pc("halt-wake", "hlt with an interrupt pending", 1),
-    // Each touch takes a page: fewer, in more memory.
-    Row { fewer: 16, memory: 128, touches: true, ..pc("first-touch", "first write to a page of memory", 1) },
-    Row {
-        shared: Some("cpus = [0]\nrealtime = 1"),
-        counted: Counted::Wfi,
-        ..pc("vcpu-switch", "hlt of a vCPU to the entry of another", 2)
-    },
-];
-
-/// The rows of POWER, in the order of the table.
-pub const POWER_ROWS: [Row; 10] = [
-    power("null-hypercall", "H_CONFER to nobody", 1),
-    power("unknown-hypercall", "a hypercall that is none", 1),
-    power("prod-cede", "H_PROD of itself, H_CEDE", 1),
-    Row { lines: XICS, ..power("self-ipi-xics", "H_IPI to itself, H_XIRR, H_IPI, H_EOI", 1) },
-    Row {
-        counted: Counted::InAll,
-        lines: XIVE,
-        ..power("self-ipi-xive", "the same by XIVE's pages, all of it: no exit", 1)
-    },
-    Row { lines: XICS, ..power("ipi-ceded", "IPI to a vCPU in H_CEDE and back, both CPUs", 2) },
-    // The UART's scratch register: no device tree names the UART.
-    Row { options: "mmio=0x10000000007", ..power("mmio-store", "store to a register of a UART", 1) },
-    // The size of KVM's pages there: each touch takes one.
-    Row {
-        fewer: 16,
-        memory: 128,
-        touches: true,
-        options: "order=65536",
-        ..power("first-touch", "first write to a page of memory", 1)
-    },
-    power("facility-fault", "msgsndp to itself, and its interrupt", 1),
-    Row {
-        shared: Some("cpus = [0]\nrealtime = 1"),
-        counted: Counted::Wfi,
-        lines: XIVE,
-        ..power("vcpu-switch", "H_CEDE of a vCPU to the entry of another", 2)
-    },
-];
-
-/// What the VMs of some rows have besides.
-const XICS: &str = "interrupts = \"xics\"\n";
-const XIVE: &str = "interrupts = \"xive\"\n";
-
-/// A row of the guest that measures on POWER.
-const fn power(name: &'static str, what: &'static str, vcpus: u16) -> Row {
-    Row { isa: Isa::Power64, guest: "measure", vcpus, ..simple(name, what) }
+/// Whether an operation of the row is the same on all subjects. A first touch is not: it clears as much as a subject maps.
+pub fn is_alike(name: &str) -> bool {
+    !Isa::ALL.iter().flat_map(|&isa| of(isa)).any(|row| row.name == name && row.touches)
 }
 
-/// A row of the guest that measures on PCs.
-const fn pc(name: &'static str, what: &'static str, vcpus: u16) -> Row {
-    Row { isa: Isa::X86_64, guest: "measure", vcpus, ..simple(name, what) }
+/// A row whose operation takes time: it is measured fewer times than others, but often enough for the visits of the console to be
+/// far fewer.
+const fn timed(row: Row) -> Row {
+    Row { fewer: 16, least: 4096, ..row }
+}
+
+/// A row whose operation sleeps.
+const fn sleeping(row: Row) -> Row {
+    Row { sleeps: true, ..timed(row) }
 }
 
 /// The rows of an architecture.
 pub fn of(isa: Isa) -> &'static [Row] {
     match isa {
-        Isa::Arm64 => &ROWS,
-        Isa::X86_64 => &PC_ROWS,
-        Isa::Power64 => &POWER_ROWS,
+        Isa::Arm64 => &arm64::ROWS,
+        Isa::X86_64 => &x86_64::ROWS,
+        Isa::Power64 => &power64::ROWS,
     }
 }
 
@@ -209,34 +154,25 @@ pub const fn simple(name: &'static str, what: &'static str) -> Row {
         target: None,
         fewer: 1,
         least: 0,
+        la57: false,
+        sleeps: false,
         touches: false,
     }
-}
-
-const fn sgi(name: &'static str, what: &'static str, vcpus: u16, options: &'static str) -> Row {
-    Row { guest: "sgi", vcpus, options, ..simple(name, what) }
-}
-
-const fn sender(name: &'static str, what: &'static str, vcpus: u16, options: &'static str) -> Row {
-    Row { counted: Counted::Sender, ..sgi(name, what, vcpus, options) }
-}
-
-/// Two vCPUs take turns on one CPU, of equal priority, so that who is woken waits until the other one waits.
-const fn sharing(name: &'static str, what: &'static str) -> Row {
-    Row { shared: Some("cpus = [0]\nrealtime = 1"), ..sgi(name, what, 2, "target=1 handoff") }
-}
-
-/// An SGI to one vCPU of many.
-const fn route(name: &'static str, target: u16, vcpus: u16, options: &'static str) -> Row {
-    Row { target: Some(target), ..sender(name, "SGI to one of them, the sender", vcpus, options) }
 }
 
 impl Row {
     /// Whether a platform has what the row needs.
     pub fn is_on(&self, platform: &Platform) -> bool {
-        // A Raspberry Pi in QEMU has less than 1 GiB.
-        let fits = !self.touches || platform.board != Board::Rpi4;
-        self.isa == platform.isa() && self.vcpus <= platform.cpus() && fits
+        // A Raspberry Pi in QEMU has less than 1 GiB, and its boot is not that of QEMU's own boards.
+        let fits = platform.board != Board::Rpi4 || !self.touches && self.counted != Counted::Boot;
+        let has_levels = !self.la57 || platform.cpu == "max";
+        self.isa == platform.isa() && self.vcpus <= platform.cpus() && fits && has_levels
+    }
+
+    /// Whether the guest's counter counts the operation's instructions: it runs while any CPU does, so with several it counts what
+    /// others did meanwhile, and it goes on while a CPU sleeps.
+    pub fn has_counter(&self) -> bool {
+        self.vcpus == 1 && !self.sleeps
     }
 
     /// How often the operation is measured, where `usual` rows are measured so often.
@@ -251,7 +187,12 @@ impl Row {
         if !self.touches {
             return *self;
         }
-        Row { fewer: 128, least: BLOCKS, memory: 2 * BLOCKS + 64, options: "order=2097152", ..*self }
+        // A partition's firmware is in the first 256 MiB: its block has been touched when the guest begins.
+        let (options, firmware) = match self.isa {
+            Isa::Power64 => ("order=2097152 from=0x10000000", 256),
+            Isa::Arm64 | Isa::X86_64 => ("order=2097152", 0),
+        };
+        Row { fewer: 128, least: BLOCKS, memory: 2 * BLOCKS + 64 + firmware, options, ..*self }
     }
 
     /// The rest of the VM's table in a configuration.
@@ -271,11 +212,16 @@ impl Row {
         table
     }
 
+    /// The name by which its guest reports.
+    pub fn reported(&self) -> &'static str {
+        if self.counted == Counted::Boot { NULL } else { self.name }
+    }
+
     /// The guest's command line.
     pub fn cmdline(&self, usual: u64) -> String {
         let mut line = format!("iterations={}", self.iterations(usual));
-        if self.guest != self.name {
-            line.push_str(&format!(" row={}", self.name));
+        if self.guest != self.reported() {
+            line.push_str(&format!(" row={}", self.reported()));
         }
         if !self.options.is_empty() {
             line.push_str(&format!(" {}", self.options));
@@ -297,10 +243,50 @@ pub fn select(isa: Isa, names: &[String]) -> Result<Vec<&'static Row>> {
     let is = |row: &Row, name: &str| row.name == name || name == ROUTES && row.target.is_some();
     for name in names {
         if !rows.iter().any(|row| is(row, name)) {
-            let known: Vec<&str> = rows.iter().map(|row| row.name).chain([ROUTES]).collect();
+            let work = work::rows::WORK.iter().map(|work| work.name);
+            let words = [ROUTES, work::rows::ALL];
+            let known: Vec<&str> = rows.iter().map(|row| row.name).chain(work).chain(words).collect();
             return Err(Failure::usage(format!("there is no row `{name}` for {isa}"))
                 .help(crate::config::problem::did_you_mean(name, &known)));
         }
     }
     Ok(rows.iter().filter(|row| names.is_empty() || names.iter().any(|name| is(row, name))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(isa: Isa, name: &str) -> &'static Row {
+        select(isa, &[name.to_owned()]).unwrap()[0]
+    }
+
+    #[test]
+    fn a_switch_is_the_wait_and_what_is_handed_over() {
+        assert!(
+            ["wfx", "fp", "ec-0x09", "hv-facility-unavailable"]
+                .iter()
+                .all(|why| Counted::Switch.includes(why))
+        );
+        assert!(!Counted::Switch.includes("sysreg") && !Counted::Wfi.includes("fp"));
+        assert!(Counted::Switch.is_of_turns() && !Counted::All.is_of_turns());
+    }
+
+    #[test]
+    fn a_row_is_where_its_guest_has_what_it_needs() {
+        let on = |name: &str, platform: &str| {
+            let platforms = Platform::select(Isa::X86_64, &[platform.to_owned()]);
+            row(Isa::X86_64, name).is_on(platforms[0])
+        };
+        assert!(on("device-access-la57", "q35-max") && !on("device-access-la57", "q35-epyc"));
+        assert!(on("io-apic", "q35-epyc"));
+    }
+
+    #[test]
+    fn time_is_instructions_where_one_cpu_never_sleeps() {
+        assert!(row(Isa::Arm64, "timer-interrupt").has_counter());
+        assert!(
+            !row(Isa::Arm64, "sleep-wake").has_counter() && !row(Isa::Arm64, "virtual-ipi").has_counter()
+        );
+    }
 }

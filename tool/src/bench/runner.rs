@@ -17,6 +17,7 @@ use super::trace;
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
+use crate::meter::reading::Group;
 use crate::setup;
 use crate::setup::qemu::Qemu;
 use crate::ui;
@@ -38,13 +39,15 @@ pub struct Job {
     pub variant: Variant,
     /// Whether the instructions of a visit are wanted.
     pub trace: bool,
+    /// Whether the lines and pages that it touches are wanted.
+    pub footprint: bool,
 }
 
 impl Job {
     /// A row on a subject as it usually is.
     pub fn new(subject: Subject, row: &'static Row) -> Self {
         let variant = Variant { platform: Platform::usual_of(row.isa), ..Variant::default() };
-        Job { subject, row, variant, trace: false }
+        Job { subject, row, variant, trace: false, footprint: false }
     }
 
     /// What is measured where, for people.
@@ -63,6 +66,8 @@ pub struct Measured {
     pub figure: Figure,
     /// What was measured, with its version.
     pub version: String,
+    /// What it does against speculation, as it says itself.
+    pub mitigations: String,
     /// What ran, if that was wanted.
     pub trace: Option<Trace>,
 }
@@ -130,6 +135,7 @@ impl<'a> Runner<'a> {
             iterations: self.iterations,
             limit: self.limit,
             trace: job.trace,
+            footprint: job.footprint,
             meter: self.meter.clone(),
             folder: self.layout.bundles().join(format!("bench-{index}")),
             variant: &job.variant,
@@ -139,14 +145,14 @@ impl<'a> Runner<'a> {
         let trace = if job.trace { Some(self.trace(job, &outcome)?) } else { None };
         // What is left of a run that failed may tell why.
         let _ = remove_dir_all(&run.folder);
-        Ok(Measured { figure, version: outcome.version, trace })
+        Ok(Measured { figure, version: outcome.version, mitigations: outcome.mitigations, trace })
     }
 
     fn trace(&self, job: &Job, outcome: &Outcome) -> Result<Trace> {
         let kinds = measure::counted_kinds(job.row, outcome)?;
-        let vectors = kinds.first().map_or(0, |kind| kind.typical.vectors);
+        let visits: Vec<&Group> = kinds.iter().map(|kind| kind.typical).collect();
         let symbols =
-            subjects::symbols(job.subject, self.layout, self.qemu, &job.variant, vectors, &outcome.modules)?;
+            subjects::symbols(job.subject, self.layout, self.qemu, &job.variant, &visits, &outcome.modules)?;
         Ok(trace::trace(job.subject.name(), job.row.name, &kinds, &symbols))
     }
 }

@@ -16,6 +16,7 @@ pub fn document() -> Document {
         mode: subject.mode(Platform::usual()).to_owned(),
         title: subject.title().to_owned(),
         version: version.to_owned(),
+        mitigations: String::new(),
     };
     let recorded = |row: usize, instructions: f64| Figure {
         recorded: true,
@@ -46,6 +47,7 @@ pub fn document() -> Document {
         ],
         elsewhere: Vec::new(),
         traces: Vec::new(),
+        work: Vec::new(),
         ablation: None,
         weights: None,
     }

@@ -5,6 +5,8 @@ use super::platform::{self, Platform};
 use super::rows::{self, Counted, ITERATIONS, Row};
 use super::runner::Job;
 use super::subjects::{ALL, Subject, Variant};
+use super::work;
+use super::work::rows::{WORK, Work};
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
 
@@ -20,10 +22,16 @@ pub struct Selection {
     pub subjects: Vec<Subject>,
     /// What.
     pub rows: Vec<&'static Row>,
+    /// Which whole work in Linux, besides.
+    pub work: Vec<&'static Work>,
+    /// Whether it is told what of that is outside the guest.
+    pub apart: bool,
     /// How often.
     pub iterations: u64,
     /// Whether traces of all rows are wanted.
     pub trace: bool,
+    /// Whether the lines and pages that operations touch are counted.
+    pub footprint: bool,
     /// What is special about Turnstile. Its platform is that of the other subjects, too.
     pub variant: Variant,
     /// More platforms on which Turnstile is measured.
@@ -49,21 +57,33 @@ impl Selection {
         if subjects.is_empty() {
             chosen.push(Subject::Turnstile);
         }
-        let rows = rows::select(isa, rows)?;
+        let (work, others) = work::rows::split(rows);
+        let rows = match others.is_empty() && !work.is_empty() {
+            true => Vec::new(),
+            false => rows::select(isa, &others)?,
+        };
         let variant = Variant { platform: Platform::usual_of(isa), ..Variant::default() };
         let selection = Selection {
             isa,
             subjects: chosen,
             rows,
+            work,
+            apart: false,
             iterations,
             trace: false,
+            footprint: false,
             variant,
             elsewhere: Vec::new(),
         };
-        match selection.jobs().is_empty() {
+        match selection.is_empty() {
             true => Err(Failure::usage("none of the subjects has any of the rows")),
             false => Ok(selection),
         }
+    }
+
+    /// Whether there is nothing to be measured.
+    pub fn is_empty(&self) -> bool {
+        self.work.is_empty() && self.jobs().is_empty()
     }
 
     /// The runs, by subject and then by row, and then those elsewhere. What is elsewhere is not traced.
@@ -80,7 +100,8 @@ impl Selection {
             // What has no visit has nothing to be traced.
             trace: platform == self.variant.platform
                 && (self.trace || row.name == SHOWN)
-                && row.counted != Counted::InAll,
+                && !matches!(row.counted, Counted::InAll | Counted::Boot),
+            footprint: self.footprint,
         };
         all.filter(|(subject, platform, row)| subject.has(row) && row.is_on(platform)).map(job).collect()
     }
@@ -98,7 +119,15 @@ impl Selection {
             command.push_str(&format!(" --subjects {}", names.join(",")));
         }
         if self.rows.len() != rows::of(self.isa).len() {
-            let names: Vec<&str> = self.rows.iter().map(|row| row.name).collect();
+            let all = self.work.len() == WORK.len();
+            let work = self.work.iter().map(|work| work.name).filter(|_| !all);
+            let names: Vec<&str> = self
+                .rows
+                .iter()
+                .map(|row| row.name)
+                .chain(work)
+                .chain(all.then_some(work::rows::ALL))
+                .collect();
             command.push_str(&format!(" --rows {}", names.join(",")));
         }
         let platforms: Vec<&str> = [&self.variant.platform]
@@ -117,6 +146,9 @@ impl Selection {
         }
         if let Some(mitigations) = &self.variant.mitigations {
             command.push_str(&format!(" --mitigations {mitigations}"));
+        }
+        if self.footprint {
+            command.push_str(" --footprint");
         }
         if self.iterations != ITERATIONS {
             command.push_str(&format!(" --iterations {}", self.iterations));
@@ -164,11 +196,16 @@ mod tests {
         let variant = Variant { mitigations: Some("loop:24".to_owned()), ..Variant::default() };
         let guarded = Selection { variant, ..select(&[], &[]) };
         assert_eq!(guarded.command(), "./x bench --mitigations loop:24");
+        let touched = Selection { footprint: true, ..select(&[], &[]) };
+        assert_eq!(touched.command(), "./x bench --footprint");
         let elsewhere = PLATFORMS.iter().skip(1).collect();
         let everywhere = Selection { elsewhere, ..select(&[], &[]) };
         assert_eq!(everywhere.command(), "./x bench --platform all");
         let pcs = Selection::new(Isa::X86_64, &[], &["cpuid".to_owned()], ITERATIONS).unwrap();
         assert_eq!(pcs.command(), "./x bench --isa x86_64 --rows cpuid");
+        assert_eq!(select(&[], &["linux-work"]).command(), "./x bench --rows linux-work");
+        let mixed = select(&[], &["sleep-1ms", "self-sgi"]);
+        assert_eq!(mixed.command(), "./x bench --rows self-sgi,sleep-1ms");
         let some = Selection { iterations: 20000, ..select(&["xen"], &["self-sgi"]) };
         assert_eq!(some.command(), "./x bench --subjects xen --rows self-sgi --iterations 20000");
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, presets};
 
 use super::document::{Document, Figure, SubjectInfo};
+use super::rows;
 use super::subjects::Subject;
 
 /// Terminals narrower than this do without the column that says what an operation is.
@@ -48,7 +49,23 @@ pub fn legend(document: &Document) -> String {
         let versions = versions(&recorded, &measured);
         lines.push(format!("* recorded some other time, not measured in this run: {versions}."));
     }
+    let mitigations = mitigations(document);
+    if !mitigations.is_empty() {
+        lines.push(format!("Against speculation on this machine: {}.", mitigations.join(". ")));
+    }
     lines.join("\n")
+}
+
+/// What the subjects do against speculation, as far as that is known; those that do the same together.
+pub fn mitigations(document: &Document) -> Vec<String> {
+    let mut known: Vec<(Vec<&str>, &str)> = Vec::new();
+    for info in document.subjects.iter().filter(|info| !info.mitigations.is_empty()) {
+        match known.iter_mut().find(|(_, mitigations)| *mitigations == info.mitigations) {
+            Some((titles, _)) => titles.push(&info.title),
+            None => known.push((vec![&info.title], &info.mitigations)),
+        }
+    }
+    known.iter().map(|(titles, mitigations)| format!("{}: {mitigations}", titles.join(", "))).collect()
 }
 
 /// The versions of subjects, each once. One that is among the others, too, does not say which of its modes is meant.
@@ -73,17 +90,14 @@ pub fn table(document: &Document, width: Option<u16>) -> Table {
     let mut header = vec!["row"];
     header.extend(wide.then_some("operation"));
     let mut header: Vec<Cell> = header.into_iter().map(Cell::new).collect();
-    header.extend(document.subjects.iter().map(|info| {
-        let star = if is_recorded(document, info) { " *" } else { "" };
-        right(&format!("{}{star}", info.title))
-    }));
+    header.extend(document.subjects.iter().map(|info| right(&heading(document, info))));
     table.set_header(header);
     for (row, what) in document.row_names() {
         let mut cells = vec![Cell::new(row)];
         cells.extend(wide.then(|| Cell::new(what)));
         let own = document.figure(Subject::Turnstile.name(), row).and_then(|figure| figure.instructions);
         cells.extend(document.subjects.iter().map(|info| {
-            let own = own.filter(|_| info.subject != Subject::Turnstile.name());
+            let own = own.filter(|_| info.subject != Subject::Turnstile.name() && rows::is_alike(row));
             right(&cell(document.figure(&info.subject, row), own))
         }));
         table.add_row(cells);
@@ -146,6 +160,12 @@ pub fn empty(width: Option<u16>) -> Table {
     table
 }
 
+/// A subject's heading: with a star if its figures are recorded ones.
+pub fn heading(document: &Document, info: &SubjectInfo) -> String {
+    let star = if is_recorded(document, info) { " *" } else { "" };
+    format!("{}{star}", info.title)
+}
+
 /// Whether a subject's figures are recorded ones.
 fn is_recorded(document: &Document, info: &SubjectInfo) -> bool {
     document.rows.iter().any(|figure| figure.subject == info.subject && figure.recorded)
@@ -163,7 +183,8 @@ fn cell(figure: Option<&Figure>, own: Option<f64>) -> String {
     }
 }
 
-fn unknown() -> String {
+/// What is in the place of a number that is not known.
+pub fn unknown() -> String {
     "–".to_owned()
 }
 
@@ -195,6 +216,19 @@ mod tests {
         let legend = legend(&document);
         assert!(legend.contains("Measured: Turnstile 0.0.0."), "{legend}");
         assert!(legend.contains("not measured in this run: Linux 6.12.95 KVM."), "{legend}");
+    }
+
+    #[test]
+    fn the_caption_names_what_is_done_against_speculation() {
+        let mut document = samples::document();
+        assert!(!legend(&document).contains("speculation"));
+        for (info, does) in document.subjects.iter_mut().zip(["nothing", "spectre_v2: BHB", "nothing"]) {
+            info.mitigations = does.to_owned();
+        }
+        let legend = legend(&document);
+        let expected =
+            "Against speculation on this machine: Turnstile, Xen: nothing. KVM VHE: spectre_v2: BHB.";
+        assert!(legend.contains(expected), "{legend}");
     }
 
     #[test]

@@ -79,7 +79,7 @@ mod tests {
     use crate::meter::reading::Group;
 
     fn sample() -> Trace {
-        let step = |pc, text: &str| Step { pc, text: text.into() };
+        let step = |pc, text: &str| Step { pc, text: text.into(), ..Step::default() };
         let steps = vec![
             step(0x4020_0800, "stp      x0, x1, [sp, #0x10]"),
             step(0x4020_0804, "b        #0x40201000"),

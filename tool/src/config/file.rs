@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use super::read::show_size;
+use super::size::show_size;
 
 /// Why a file was not read.
 #[derive(Debug)]

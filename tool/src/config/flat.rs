@@ -5,11 +5,12 @@ use std::ops::Range;
 
 use turnstile_bundle::{Arm64, Flat, Format};
 use turnstile_machine::map::{MIN_FLASH, MapError};
-use turnstile_machine::{GuestMachine, Layout, LayoutError, flat, image, layout};
+use turnstile_machine::{FileKind, GuestMachine, Layout, LayoutError, flat, image, layout};
 
 use super::Vm;
 use super::problem::{Problem, split_advice};
-use super::read::{Reader, show_size};
+use super::read::Reader;
+use super::size::show_size;
 
 /// Where the file says what it says about the kernel's place, for messages about it; the VM's header where it says
 /// nothing.
@@ -93,7 +94,7 @@ pub fn judge(vm: &Vm, arm64: &Arm64, kernel: &[u8], initrd: Option<u64>) -> Resu
 /// Says what a file is that is no arm64 Image; what is nothing known may be a flat image.
 fn advised(error: &image::ImageError) -> String {
     match error {
-        image::ImageError::NotImage(image::FileKind::Unknown | image::FileKind::Efi) => {
+        image::ImageError::NotImage(FileKind::Unknown | FileKind::Efi) => {
             format!("{error}, or write format = \"flat\" if its bytes are to be executed as they are")
         }
         _ => error.to_string(),

@@ -9,7 +9,8 @@ use turnstile_machine::gic::MAX_VCPUS_GICV2;
 
 use super::board::{Board, Fixed};
 use super::problem::Problem;
-use super::read::{At, Others, Reader, show_size};
+use super::read::{At, Others, Reader};
+use super::size::show_size;
 use crate::isa::Isa;
 
 /// The processor models for arm64 that have the Scalable Vector Extension.

@@ -5,6 +5,7 @@
 //! mistake at once; [`images::load`] reads the kernels and initrds it names and judges those.
 
 mod board;
+mod contents;
 pub(crate) mod file;
 mod flat;
 mod guest;
@@ -14,6 +15,7 @@ mod plan;
 pub(crate) mod problem;
 mod read;
 mod schedule;
+mod size;
 #[cfg(test)]
 mod tests;
 mod vm;
@@ -32,8 +34,9 @@ pub use board::Board;
 use file::Refused;
 pub use machine::Machine;
 pub use problem::Problem;
+pub use read::At;
 use read::Reader;
-pub use read::{At, show_size};
+pub use size::show_size;
 
 /// The longest configuration that is read: no machine of a few VMs takes nearly as much to describe.
 const MAX_TEXT: u64 = 1 << 20;

@@ -10,7 +10,8 @@ use turnstile_machine::map::{MAX_VCPUS, MEMORY_UNIT, MIN_MEMORY, MapError};
 
 use super::guest::{self, Chosen};
 use super::problem::{Problem, did_you_mean};
-use super::read::{At, Reader, named, show_size};
+use super::read::{At, Reader, named};
+use super::size::show_size;
 use super::{DebianPart, Source, Surroundings, schedule};
 use crate::isa::Isa;
 

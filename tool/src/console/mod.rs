@@ -6,6 +6,7 @@ mod judge;
 mod mux;
 #[cfg(test)]
 mod mux_tests;
+mod paper;
 mod plain;
 mod terminal;
 
@@ -16,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use json::Lines;
 use judge::judge;
-use mux::{Action, Mux, Screen};
+use mux::Mux;
+use paper::{Action, Screen};
 use plain::Plain;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;

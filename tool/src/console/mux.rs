@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use turnstile_link::Command;
 
+use super::paper::{Action, Paper, Screen};
 use crate::session::{Heard, describe_stop};
 
 /// The escape key: Ctrl-A.
@@ -16,38 +17,6 @@ pub const ESCAPE: u8 = 0x01;
 const BACKLOG: usize = 16 * 1024;
 /// A partial line is shown when it gets longer than this.
 const MAX_LINE: usize = 1024;
-
-const DIM: &str = "\x1b[2m";
-const PLAIN: &str = "\x1b[0m";
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Write to the screen.
-    Show(Vec<u8>),
-    /// Write to standard error: what is not a guest's, in a pipe.
-    Remark(Vec<u8>),
-    /// Type into a VM's console.
-    Type {
-        /// The VM.
-        vm: u8,
-        /// The bytes.
-        bytes: Vec<u8>,
-    },
-    /// Tell the hypervisor.
-    Tell(Command),
-    /// Leave.
-    Quit,
-}
-
-/// Where and how things are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Screen {
-    /// A terminal in raw mode: lines end in CR LF, remarks are dim, keys are interpreted.
-    Terminal,
-    /// A pipe: lines, each with its VM's name when there are several; no keys.
-    Pipe,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum View {
@@ -68,15 +37,11 @@ struct Console {
 /// The consoles of all VMs.
 #[derive(Debug)]
 pub struct Mux {
-    screen: Screen,
+    paper: Paper,
     view: View,
     front: usize,
     consoles: Vec<Console>,
     escaped: bool,
-    /// Whether the cursor is at the beginning of a line.
-    at_start: bool,
-    /// A partial line of the hypervisor's own text.
-    own_line: Vec<u8>,
 }
 
 impl Mux {
@@ -86,13 +51,11 @@ impl Mux {
         let consoles: Vec<Console> = names.into_iter().map(console).collect();
         let together = screen == Screen::Pipe && consoles.len() > 1;
         Mux {
-            screen,
+            paper: Paper::new(screen),
             view: if together { View::Together } else { View::Front },
             front: 0,
             consoles,
             escaped: false,
-            at_start: true,
-            own_line: Vec::new(),
         }
     }
 
@@ -101,7 +64,7 @@ impl Mux {
         let mut actions = Vec::new();
         let mut typed = Vec::new();
         for &byte in bytes {
-            if self.screen == Screen::Pipe {
+            if self.paper.screen() == Screen::Pipe {
                 typed.push(byte);
             } else if std::mem::take(&mut self.escaped) {
                 // What was typed before goes to the VM that was in front then.
@@ -128,7 +91,7 @@ impl Mux {
         match key {
             ESCAPE => actions.push(Action::Type { vm: front, bytes: vec![ESCAPE] }),
             b'x' | b'q' => {
-                actions.push(self.remark("leaving"));
+                actions.push(self.paper.remark("leaving"));
                 actions.push(Action::Quit);
             }
             b'r' => actions.push(Action::Tell(Command::Restart { vm: front })),
@@ -139,12 +102,12 @@ impl Mux {
                 let wanted = usize::from(key - b'1');
                 match wanted < self.consoles.len() {
                     true => self.bring(wanted, actions),
-                    false => actions.push(self.remark(&format!("there is no VM {}", wanted + 1))),
+                    false => actions.push(self.paper.remark(&format!("there is no VM {}", wanted + 1))),
                 }
             }
             b'a' => self.together(actions),
             b'h' | b'?' => actions.push(self.help()),
-            _ => actions.push(self.remark("unknown key; Ctrl-A h shows the keys")),
+            _ => actions.push(self.paper.remark("unknown key; Ctrl-A h shows the keys")),
         }
     }
 
@@ -159,8 +122,8 @@ impl Mux {
         let Some(console) = self.consoles.get_mut(self.front) else { return };
         let missed: Vec<u8> = console.backlog.drain(..).collect();
         let title = format!("{} ({} of {count})", console.name, self.front + 1);
-        actions.push(self.remark(&title));
-        self.show(missed, actions);
+        actions.push(self.paper.remark(&title));
+        self.paper.show(missed, actions);
     }
 
     fn together(&mut self, actions: &mut Vec<Action>) {
@@ -170,7 +133,7 @@ impl Mux {
         self.view = View::Together;
         let front = self.consoles.get(self.front).map_or("", |console| &console.name);
         let title = format!("all together; keys go to {front}");
-        actions.push(self.remark(&title));
+        actions.push(self.paper.remark(&title));
         for index in 0..self.consoles.len() {
             let missed: Vec<u8> = self
                 .consoles
@@ -199,7 +162,7 @@ impl Mux {
             let mark = if index == self.front { '*' } else { ' ' };
             text.push_str(&format!(" {mark}{} {} ({state})\n", index + 1, console.name));
         }
-        self.remark(text.trim_end())
+        self.paper.remark(text.trim_end())
     }
 
     /// Takes what was heard from the machine.
@@ -207,35 +170,35 @@ impl Mux {
         let mut actions = Vec::new();
         match heard {
             Heard::Console { vm, text } => self.console(usize::from(*vm), text, &mut actions),
-            Heard::Text { text } => self.own_text(text, &mut actions),
+            Heard::Text { text } => self.paper.own_text(text, &mut actions),
             Heard::Vm { vm, running, .. } => self.set_running(*vm, *running),
             Heard::Started { vm, boots, .. } => {
                 self.set_running(*vm, true);
                 let times = if *boots > 1 { format!(" (start {boots})") } else { String::new() };
                 let text = format!("{} starts{times}", self.name(*vm));
-                actions.push(self.remark(&text));
+                actions.push(self.paper.remark(&text));
             }
             Heard::Stopped { vm, reason, restarts } => {
                 self.set_running(*vm, false);
                 let then = if *restarts { ", and starts again" } else { "" };
                 let reason = describe_stop(*reason).replace('-', " ");
                 let text = format!("{}: {reason}{then}", self.name(*vm));
-                actions.push(self.remark(&text));
+                actions.push(self.paper.remark(&text));
             }
             Heard::Crashed { vm, text } => {
                 let text = format!("{}: {text}", self.name(*vm));
-                actions.push(self.remark(&text));
+                actions.push(self.paper.remark(&text));
             }
             Heard::Fault { text } => {
                 let text = format!("fault in the hypervisor: {text}");
-                actions.push(self.remark(&text));
+                actions.push(self.paper.remark(&text));
             }
             Heard::Done { .. } => {
                 self.finish_lines(&mut actions);
-                actions.push(self.remark("every VM has stopped"));
+                actions.push(self.paper.remark("every VM has stopped"));
             }
             Heard::Reply { outcome: turnstile_link::Outcome::NotNow, .. } => {
-                actions.push(self.remark("that VM's present state does not allow this"));
+                actions.push(self.paper.remark("that VM's present state does not allow this"));
             }
             Heard::Hello { .. }
             | Heard::Statistics(_)
@@ -250,14 +213,7 @@ impl Mux {
     pub fn ended(&mut self) -> Vec<Action> {
         let mut actions = Vec::new();
         self.finish_lines(&mut actions);
-        let own = std::mem::take(&mut self.own_line);
-        if !own.is_empty() {
-            actions.push(self.remark(&String::from_utf8_lossy(&own)));
-        }
-        if !self.at_start && self.screen == Screen::Terminal {
-            self.at_start = true;
-            actions.push(Action::Show(b"\r\n".to_vec()));
-        }
+        self.paper.finish(&mut actions);
         actions
     }
 
@@ -276,18 +232,11 @@ impl Mux {
         if self.view == View::Together {
             self.show_lines(index, bytes, actions);
         } else if index == self.front {
-            self.show(bytes.to_vec(), actions);
+            self.paper.show(bytes.to_vec(), actions);
         } else if let Some(console) = self.consoles.get_mut(index) {
             console.backlog.extend(bytes);
             let excess = console.backlog.len().saturating_sub(BACKLOG);
             console.backlog.drain(..excess);
-        }
-    }
-
-    fn show(&mut self, bytes: Vec<u8>, actions: &mut Vec<Action>) {
-        if let Some(&last) = bytes.last() {
-            self.at_start = last == b'\n' || last == b'\r';
-            actions.push(Action::Show(bytes));
         }
     }
 
@@ -313,15 +262,7 @@ impl Mux {
         let line = std::mem::take(&mut console.line);
         let name = console.name.clone();
         let width = self.consoles.iter().map(|console| console.name.len()).max().unwrap_or(0);
-        let mut shown = self.line_break();
-        match self.screen {
-            Screen::Terminal => shown.extend(format!("{DIM}{name:>width$} |{PLAIN} ").bytes()),
-            Screen::Pipe => shown.extend(format!("{name}| ").bytes()),
-        }
-        shown.extend(line);
-        shown.extend_from_slice(self.newline());
-        self.at_start = true;
-        actions.push(Action::Show(shown));
+        actions.push(self.paper.line(&name, width, &line));
     }
 
     /// Shows lines that were begun and not ended.
@@ -331,45 +272,5 @@ impl Mux {
                 self.finish_line(index, actions);
             }
         }
-    }
-
-    /// The hypervisor's own text, line by line, as remarks.
-    fn own_text(&mut self, bytes: &[u8], actions: &mut Vec<Action>) {
-        for &byte in bytes {
-            match byte {
-                b'\r' => {}
-                b'\n' => {
-                    let line = std::mem::take(&mut self.own_line);
-                    if !line.is_empty() {
-                        actions.push(self.remark(&String::from_utf8_lossy(&line)));
-                    }
-                }
-                _ => self.own_line.push(byte),
-            }
-        }
-    }
-
-    /// A remark of the tool, on lines of its own.
-    fn remark(&mut self, text: &str) -> Action {
-        let mut shown = self.line_break();
-        for line in text.lines() {
-            match self.screen {
-                Screen::Terminal => shown.extend(format!("{DIM}[turnstile] {line}{PLAIN}\r\n").bytes()),
-                Screen::Pipe => shown.extend(format!("turnstile: {line}\n").bytes()),
-            }
-        }
-        self.at_start = true;
-        match self.screen {
-            Screen::Terminal => Action::Show(shown),
-            Screen::Pipe => Action::Remark(shown),
-        }
-    }
-
-    fn line_break(&self) -> Vec<u8> {
-        if self.at_start || self.screen == Screen::Pipe { Vec::new() } else { b"\r\n".to_vec() }
-    }
-
-    fn newline(&self) -> &'static [u8] {
-        if self.screen == Screen::Terminal { b"\r\n" } else { b"\n" }
     }
 }

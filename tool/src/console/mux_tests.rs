@@ -3,7 +3,8 @@
 
 use turnstile_link::{Command, StopReason};
 
-use super::mux::{Action, ESCAPE, Mux, Screen};
+use super::mux::{ESCAPE, Mux};
+use super::paper::{Action, Screen};
 use crate::session::Heard;
 
 fn two(screen: Screen) -> Mux {

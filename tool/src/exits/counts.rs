@@ -188,7 +188,7 @@ fn svm_exit(code: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::reading::tests::example;
+    use crate::top::collector::tests::example;
 
     #[test]
     fn the_guests_line_is_read() {

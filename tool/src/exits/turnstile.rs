@@ -19,7 +19,8 @@ use crate::session::{Heard, Notice, Session};
 use crate::setup::debian::{self, Flavour};
 use crate::setup::qemu::Qemu;
 use crate::setup::{images, initramfs, last_lines};
-use crate::top::reading::{Collector, VmReading};
+use crate::top::collector::Collector;
+use crate::top::reading::VmReading;
 
 /// Processor time of a run.
 const LIMIT: Duration = Duration::from_secs(300);

@@ -34,7 +34,8 @@ pub fn meter(layout: &Layout, options: &cli::Meter) -> Result<()> {
     supports_plugins(&found)?;
     let library = setup::images::meter(layout)?;
     let out = layout.bundles().join("meter.json");
-    let plugin = Options { guest: options.guest.clone(), trace: options.trace, total: false };
+    let cli::Meter { guest, trace, footprint, .. } = options;
+    let plugin = Options { guest: guest.clone(), trace: *trace, footprint: *footprint, ..Options::default() };
     let mut qemu = Command::new(&found);
     qemu.args(arguments).arg("-plugin").arg(plugin.argument(&library, &out));
     if options.json {
@@ -101,8 +102,8 @@ fn report(reading: &Reading, symbols: Vec<Symbols>, options: &cli::Meter) -> Res
         return Err(no_guest(reading));
     }
     if !options.json {
-        let vectors = reading.groups.first().map_or(0, |group| group.vectors);
-        let fitted = symbols.into_iter().map(|symbols| symbols.fitted(vectors));
+        let first = reading.groups.first().cloned().unwrap_or_default();
+        let fitted = symbols.into_iter().map(|symbols| symbols.fitted(first.vectors, &first.trace));
         let symbols = fitted.reduce(Symbols::merged).unwrap_or_default();
         table::print(reading, &symbols, options.top, options.trace);
     }

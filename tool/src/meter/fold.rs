@@ -90,7 +90,7 @@ mod tests {
     fn folds_in_the_order_of_first_entry() {
         let symbols = Symbols::from_table("1000 T vector\n2000 T handler\n").unwrap();
         let pcs = [0x1000, 0x1004, 0x2000, 0x2004, 0x2008, 0x1008, 0x90_0000, 0x90_0004, 0x1010, 0xa0_0000];
-        let steps: Vec<Step> = pcs.iter().map(|&pc| Step { pc, text: String::new() }).collect();
+        let steps: Vec<Step> = pcs.iter().map(|&pc| Step { pc, ..Step::default() }).collect();
         let folded = fold(&steps, &symbols);
         let pairs: Vec<_> = folded.iter().map(|it| (it.function.as_str(), it.instructions)).collect();
         // What is far behind the last symbol has no name.

@@ -3,6 +3,7 @@
 
 pub(crate) mod command;
 pub(crate) mod fold;
+mod placing;
 pub mod reading;
 pub(crate) mod symbols;
 mod table;
@@ -18,8 +19,12 @@ use crate::qemu::as_value;
 pub struct Options {
     /// Program counters of the guest. Without any, whatever runs below the hypervisor's privilege is the guest.
     pub guest: Vec<Range<u64>>,
+    /// Where a hypervisor begins whose boot is to be counted: its instructions from there to the first one of a guest.
+    pub boot: Option<u64>,
     /// Whether the instructions of one typical visit of each group are reported, too.
     pub trace: bool,
+    /// Whether the lines and pages that visits touch are counted.
+    pub footprint: bool,
     /// Whether all instructions of the whole run are counted, and nothing else.
     pub total: bool,
 }
@@ -31,8 +36,14 @@ impl Options {
         for range in &self.guest {
             text.push_str(&format!(",guest={:#x}-{:#x}", range.start, range.end));
         }
+        if let Some(begin) = self.boot {
+            text.push_str(&format!(",boot={begin:#x}"));
+        }
         if self.trace {
             text.push_str(",trace=on");
+        }
+        if self.footprint {
+            text.push_str(",footprint=on");
         }
         if self.total {
             text.push_str(",total=on");
@@ -67,10 +78,14 @@ mod tests {
 
     #[test]
     fn what_the_plugin_is_told() {
-        let options = Options { guest: vec![0x8000_0000..0x8100_0000, 0..0x10], trace: true, total: false };
+        let guest = vec![0x8000_0000..0x8100_0000, 0..0x10];
+        let options = Options { guest, trace: true, footprint: true, boot: None, total: false };
         let argument = options.argument(Path::new("a,b/meter.so"), Path::new("out.json"));
-        let expected = "a,,b/meter.so,out=out.json,guest=0x80000000-0x81000000,guest=0x0-0x10,trace=on";
+        let expected =
+            "a,,b/meter.so,out=out.json,guest=0x80000000-0x81000000,guest=0x0-0x10,trace=on,footprint=on";
         assert_eq!(argument, expected);
+        let boot = Options { boot: Some(0x4020_0000), ..Options::default() };
+        assert_eq!(boot.argument(Path::new("m"), Path::new("o")), "m,out=o,boot=0x40200000");
         let total = Options { total: true, ..Options::default() };
         assert_eq!(total.argument(Path::new("m"), Path::new("o")), "m,out=o,total=on");
     }

@@ -37,6 +37,9 @@ pub struct Total {
     pub outside: u64,
     /// Visits outside it.
     pub visits: u64,
+    /// Instructions of the hypervisor's boot, to the first one of a guest, if they were asked for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub boot: u64,
 }
 
 /// All visits that one CPU made for one reason from one instruction of the guest.
@@ -73,9 +76,23 @@ pub struct Group {
     pub registers: BTreeMap<String, u64>,
     /// Accesses of the modal visit to devices, as `read NAME` and `write NAME`.
     pub devices: BTreeMap<String, u64>,
+    /// The lines and pages that the modal visit touched, if they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub footprint: Option<Footprint>,
     /// The instructions of the modal visit in order, if they were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trace: Vec<Step>,
+}
+
+/// What a visit touched: lines of 64 bytes, pages of 4 KiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Footprint {
+    /// Lines of code, by virtual address.
+    pub code_lines: u64,
+    /// Lines of data, by physical address.
+    pub data_lines: u64,
+    /// Pages of either, by virtual address.
+    pub pages: u64,
 }
 
 /// One executed instruction.
@@ -84,6 +101,9 @@ pub struct Step {
     /// Its address (hexadecimal).
     #[serde(with = "hex")]
     pub pc: u64,
+    /// Its bytes as they are in memory (hexadecimal digits).
+    #[serde(default)]
+    pub bytes: String,
     /// Its text, as QEMU disassembles it.
     pub text: String,
 }

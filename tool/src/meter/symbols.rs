@@ -4,8 +4,10 @@
 use std::fs;
 use std::path::Path;
 
-use object::{Object, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 
+use super::placing::{Code, distances};
+use super::reading::Step;
 use crate::failure::{Context, Failure, Result};
 
 /// What is farther behind a symbol than this is something else.
@@ -32,6 +34,8 @@ const NVHE: &str = "__kvm_nvhe_";
 pub struct Symbols {
     /// In ascending order, one for each address.
     all: Vec<(u64, String)>,
+    /// The code itself, if the file has it.
+    code: Vec<Code>,
 }
 
 impl Symbols {
@@ -43,7 +47,12 @@ impl Symbols {
         let is_code = |kind| matches!(kind, SymbolKind::Text | SymbolKind::Label | SymbolKind::Unknown);
         let symbols = file.symbols().filter(|symbol| symbol.is_definition() && is_code(symbol.kind()));
         let named = symbols.filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?.to_owned())));
-        Self::new(named.collect()).ok_or_else(|| nothing(&path.display().to_string()))
+        let known = Self::new(named.collect()).ok_or_else(|| nothing(&path.display().to_string()))?;
+        let code =
+            file.sections().filter(|section| section.kind() == SectionKind::Text).filter_map(|section| {
+                Some(Code { address: section.address(), bytes: section.data().ok()?.to_vec() })
+            });
+        Ok(Symbols { code: code.collect(), ..known })
     }
 
     /// Takes the functions of a table with lines `address type name`, as of `/proc/kallsyms` and System.map.
@@ -78,7 +87,7 @@ impl Symbols {
             let readable = format!("{:#}", rustc_demangle::demangle(name));
             *name = readable;
         }
-        (!all.is_empty()).then_some(Symbols { all })
+        (!all.is_empty()).then_some(Symbols { all, code: Vec::new() })
     }
 
     /// The function that an address is in, and how far behind its start.
@@ -104,8 +113,9 @@ impl Symbols {
     }
 
     /// The symbols of code whose exception vectors are at this address: as they are if they know something there, else
-    /// shifted by the distance of the vectors. Of Linux only what runs in EL2 is shifted then.
-    pub fn fitted(self, vectors: u64) -> Self {
+    /// shifted by the distance of the vectors. Of Linux only what runs in EL2 is shifted then. Where no vectors are
+    /// known, the executed instructions tell where the code is.
+    pub fn fitted(self, vectors: u64, executed: &[Step]) -> Self {
         if self.name(vectors).is_some() {
             return self;
         }
@@ -115,14 +125,23 @@ impl Symbols {
             names.iter().filter_map(distance).max_by_key(|(_, distance)| distance.trailing_zeros())
         };
         let Some((name, distance)) = VECTORS.iter().find_map(nearest) else {
-            return self;
+            return self.found(executed);
         };
         let by = distance.cast_signed();
         if !name.starts_with(NVHE) {
             return self.shifted(by);
         }
         let (hypervisor, host) = self.all.into_iter().partition(|(_, name)| name.starts_with(NVHE));
-        Symbols { all: hypervisor }.shifted(by).merged(Symbols { all: host })
+        let part = |all| Symbols { all, code: Vec::new() };
+        part(hypervisor).shifted(by).merged(part(host))
+    }
+
+    /// The symbols where the executed instructions are: of parts that were moved apart, those that are moved as most of
+    /// the instructions are come first.
+    fn found(self, executed: &[Step]) -> Self {
+        let moved = distances(&self.code, executed).into_iter();
+        let placed = moved.map(|distance| self.clone().shifted(distance.cast_signed()));
+        placed.reduce(Symbols::merged).unwrap_or(self)
     }
 
     /// These symbols and others; where both have an address, these.
@@ -169,25 +188,49 @@ ffff800080040000 W _ZN4core3fmt5write17h0123456789abcdefE
     #[test]
     fn code_that_runs_elsewhere_is_found_by_its_vectors() {
         let symbols = Symbols::from_table(TABLE).unwrap();
-        let same = symbols.clone().fitted(0xffff_8000_8001_0800);
+        let same = symbols.clone().fitted(0xffff_8000_8001_0800, &[]);
         assert_eq!(same, symbols);
-        let moved = symbols.fitted(0x4020_0800);
+        let moved = symbols.fitted(0x4020_0800, &[]);
         assert_eq!(moved.name(0x4020_0804), Some(("vectors", 4)));
         assert_eq!(moved.address("local"), Some(0x4021_0000));
+    }
+
+    #[test]
+    fn without_vectors_the_code_tells_where_it_runs() {
+        let bytes: Vec<u8> = (0..0x80_u8).collect();
+        let digits = |at: usize| bytes[at..at + 4].iter().map(|byte| format!("{byte:02x}")).collect();
+        let run = |from: usize, distance: u64| {
+            let step = move |at: usize| (0x1000 + at as u64).wrapping_add(distance);
+            (from..from + 0x20).step_by(4).map(move |at| (step(at), at))
+        };
+        let executed: Vec<Step> = run(0, 0x2001_0000)
+            .chain(run(0x40, 0_u64.wrapping_sub(0x1000)))
+            .map(|(pc, at)| Step { pc, bytes: digits(at), ..Step::default() })
+            .collect();
+        let symbols = Symbols::from_table("1000 T handler\n1040 T stubs\n").unwrap();
+        let code = vec![Code { address: 0x1000, bytes: bytes.clone() }];
+        let symbols = Symbols { code, ..symbols }.fitted(0, &executed);
+        assert_eq!(symbols.name(0x2001_1004), Some(("handler", 4)));
+        assert_eq!(symbols.name(0x48), Some(("stubs", 8)));
+        assert_eq!(symbols.name(0x1_0000_0000), None);
     }
 
     #[test]
     fn of_several_tables_of_vectors_the_right_one_is_found() {
         let symbols = Symbols::from_table("800 T vectors\n1100 T light\n1800 T vectors_timed\n").unwrap();
         for vectors in [0x4020_0800, 0x4020_1800] {
-            assert_eq!(symbols.clone().fitted(vectors).name(0x4020_1104), Some(("light", 4)), "{vectors:#x}");
+            assert_eq!(
+                symbols.clone().fitted(vectors, &[]).name(0x4020_1104),
+                Some(("light", 4)),
+                "{vectors:#x}"
+            );
         }
     }
 
     #[test]
     fn of_linux_only_the_part_in_el2_is_moved() {
         let table = "1000 T vectors\n2000 T __kvm_nvhe___kvm_hyp_vector\n2800 t __kvm_nvhe_handler\n";
-        let symbols = Symbols::from_table(table).unwrap().fitted(0x8000_2000);
+        let symbols = Symbols::from_table(table).unwrap().fitted(0x8000_2000, &[]);
         assert_eq!(symbols.address("vectors"), Some(0x1000));
         assert_eq!(symbols.name(0x8000_2804), Some(("__kvm_nvhe_handler", 4)));
     }

@@ -35,10 +35,14 @@ pub fn print(reading: &Reading, symbols: &Symbols, top: usize, trace: bool) {
 fn groups(groups: &[Group], top: usize) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["CPU", "reason", "guest pc", "visits", "modal", "min", "max", "sum"]);
+    let mut header = vec!["CPU", "reason", "guest pc", "visits", "modal", "min", "max", "sum"];
+    if groups.iter().any(|group| group.footprint.is_some()) {
+        header.extend(["code lines", "data lines", "pages"]);
+    }
+    table.set_header(header);
     for group in groups.iter().take(top) {
         let number = |number: u64| Cell::new(number).set_alignment(CellAlignment::Right);
-        table.add_row([
+        let mut cells = vec![
             Cell::new(group.cpu),
             Cell::new(&group.reason),
             Cell::new(format!("{:#x}", group.pc)),
@@ -47,7 +51,10 @@ fn groups(groups: &[Group], top: usize) -> Table {
             number(group.min),
             number(group.max),
             number(group.sum),
-        ]);
+        ];
+        let touched = group.footprint.map(|it| [it.code_lines, it.data_lines, it.pages]);
+        cells.extend(touched.into_iter().flatten().map(number));
+        table.add_row(cells);
     }
     table
 }
@@ -69,6 +76,7 @@ fn list(counts: &BTreeMap<String, u64>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::reading::Footprint;
     use super::*;
 
     #[test]
@@ -77,6 +85,17 @@ mod tests {
         let text = groups(&[group(0x1010, 70), group(0x1020, 60), group(0x1030, 50)], 2).to_string();
         assert!(text.contains("0x1010") && text.contains("0x1020") && !text.contains("0x1030"), "{text}");
         assert!(text.contains("guest pc") && text.contains("48"), "{text}");
+    }
+
+    #[test]
+    fn lines_and_pages_have_columns_where_they_were_counted() {
+        let mut group = Group { modal: 48, ..Group::default() };
+        assert!(!groups(&[group.clone()], 1).to_string().contains("pages"));
+        group.footprint = Some(Footprint { code_lines: 61, data_lines: 72, pages: 83 });
+        let text = groups(&[group], 1).to_string();
+        let places =
+            ["code lines", "data lines", "pages", "61", "72", "83"].map(|part| text.find(part).unwrap());
+        assert!(places.is_sorted(), "{text}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Builds what runs on the emulated machines: the hypervisor, the guests of `guests/`, and the monitor for Linux KVM.
+//! Builds what runs on the emulated machines: the hypervisor, the guests of `guests/` and
+//! what runs in Linux guests, and the monitor for Linux KVM.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,12 +14,15 @@ use super::rust::{self, Target};
 use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
+use crate::meter::symbols::Symbols;
 use crate::ui;
 
 const PROFILE: &str = "image";
 const HYPERVISOR: &str = "turnstile-hypervisor";
 const METER: &str = "turnstile-meter";
 const VMM: &str = "turnstile-vmm";
+const WORK_PACKAGE: &str = "turnstile-guests-linux";
+const WORK: &str = "work";
 
 /// The packages that this process has built already: asking cargo again would only cost time.
 static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -38,7 +42,7 @@ pub fn hypervisor_with(layout: &Layout, isa: Isa, features: &[&str]) -> Result<P
             features => format!(" with {}", features.join(", ")),
         };
         let what = format!("building the hypervisor for {isa}{with}");
-        build(layout, HYPERVISOR, &Target::bare(isa), features, &what)?;
+        build(layout, HYPERVISOR, &Target::bare(isa), features, codegen(isa), &what)?;
         reduce(layout, &program_with(layout, isa, features), &image, isa.image_options())
     })?;
     Ok(image)
@@ -48,7 +52,7 @@ pub fn hypervisor_with(layout: &Layout, isa: Isa, features: &[&str]) -> Result<P
 pub fn guests(layout: &Layout, isa: Isa) -> Result<()> {
     let (package, target) = (isa.guests_package(), isa.target());
     once(package, || {
-        build(layout, package, &Target::bare(isa), &[], &format!("building the guests for {isa}"))?;
+        build(layout, package, &Target::bare(isa), &[], &[], &format!("building the guests for {isa}"))?;
         let image = |name: &String| {
             reduce(layout, &built(layout, target, name), &layout.guest(isa, name), isa.image_options())
         };
@@ -61,8 +65,20 @@ pub fn vmm(layout: &Layout, isa: Isa) -> Result<PathBuf> {
     let (program, target) = (layout.vmm(isa), isa.linux_target());
     once(&program.to_string_lossy(), || {
         let what = format!("building the monitor for Linux KVM on {isa}");
-        build(layout, VMM, &Target::linux(layout, isa)?, &[], &what)?;
+        build(layout, VMM, &Target::linux(layout, isa)?, &[], &[], &what)?;
         reduce(layout, &built(layout, target, VMM), &program, &["--strip-all"])
+    })?;
+    Ok(program)
+}
+
+/// Builds the program that works in Linux guests and returns its path. It makes its system calls itself, so it is built as for
+/// the bare machine.
+pub fn work(layout: &Layout, isa: Isa) -> Result<PathBuf> {
+    let (program, target) = (layout.work(isa), isa.target());
+    once(&program.to_string_lossy(), || {
+        let what = format!("building the program for Linux guests on {isa}");
+        build(layout, WORK_PACKAGE, &Target::bare(isa), &[], &[], &what)?;
+        reduce(layout, &built(layout, target, WORK), &program, &["--strip-all"])
     })?;
     Ok(program)
 }
@@ -100,6 +116,21 @@ pub fn program_with(layout: &Layout, isa: Isa, features: &[&str]) -> PathBuf {
     folder_for(layout, features).join(isa.target()).join(PROFILE).join(HYPERVISOR)
 }
 
+/// Where the first instruction of [`hypervisor_with`] runs on QEMU's own boards.
+pub fn entry(layout: &Layout, isa: Isa, features: &[&str]) -> Result<u64> {
+    match isa {
+        // The image's alignment above the beginning of RAM.
+        Isa::Arm64 => Ok(0x4020_0000),
+        // Where skiboot puts a payload, and the image's head in its file.
+        Isa::Power64 => Ok(0x2001_0000),
+        Isa::X86_64 => {
+            let symbols = Symbols::from_elf(&program_with(layout, isa, features))?;
+            let entry = symbols.address("turnstile_pvh_entry");
+            entry.ok_or_else(|| Failure::failed("the hypervisor's image has no entry for PVH"))
+        }
+    }
+}
+
 /// Where cargo works on what has these features.
 fn folder_for(layout: &Layout, features: &[&str]) -> PathBuf {
     match features {
@@ -113,14 +144,39 @@ fn built(layout: &Layout, target: &str, name: &str) -> PathBuf {
     layout.target().join(target).join(PROFILE).join(name)
 }
 
-/// Builds one package for a target, showing what cargo does.
-fn build(layout: &Layout, package: &str, target: &Target, features: &[&str], what: &str) -> Result<()> {
+/// What the compiler is told of the hypervisor alone. All that an image for arm64 links lies within 1 MiB, which the linker
+/// checks, so an address is one instruction; guests have stacks that do not fit.
+const fn codegen(isa: Isa) -> &'static [&'static str] {
+    match isa {
+        Isa::Arm64 => &["-Ccode-model=tiny"],
+        Isa::X86_64 | Isa::Power64 => &[],
+    }
+}
+
+/// Builds one package for a target, with these options of the compiler for its program, showing what cargo does.
+fn build(
+    layout: &Layout,
+    package: &str,
+    target: &Target,
+    features: &[&str],
+    codegen: &[&str],
+    what: &str,
+) -> Result<()> {
     let mut cargo = rust::cargo(layout);
-    cargo.args(["build", "--package", package, "--profile", PROFILE]);
+    cargo.args([
+        if codegen.is_empty() { "build" } else { "rustc" },
+        "--package",
+        package,
+        "--profile",
+        PROFILE,
+    ]);
     target.apply(&mut cargo);
     cargo.arg("--target-dir").arg(folder_for(layout, features));
     if !features.is_empty() {
         cargo.args(["--features", &features.join(",")]);
+    }
+    if !codegen.is_empty() {
+        cargo.arg("--").args(codegen);
     }
     let step = ui::Step::start(what);
     with_progress(&mut cargo, &step).map_err(|said| failed(what, &said))?;

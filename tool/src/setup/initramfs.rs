@@ -51,11 +51,23 @@ pub fn host(program: &[u8], files: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
 /// The initramfs in `file` with one more file, in an archive of its own behind it (Linux unpacks one after the other). What the
 /// guest is told so, in as many bytes, leaves its boot as it is: a command line goes into its random numbers.
 pub fn with_file(file: &Path, name: &str, content: &[u8]) -> Result<Vec<u8>> {
+    with_entries(file, &[(name, FILE, content)])
+}
+
+/// The same with a program, `/bin/NAME`, and what it is told, `/NAME`.
+pub fn with_program(file: &Path, name: &str, program: &[u8], told: &[u8]) -> Result<Vec<u8>> {
+    with_entries(file, &[(&format!("bin/{name}"), PROGRAM, program), (name, FILE, told)])
+}
+
+/// The initramfs in `file` with more files: names, modes, contents.
+fn with_entries(file: &Path, entries: &[(&str, u32, &[u8])]) -> Result<Vec<u8>> {
     let mut bytes = fs::read(file).context(|| format!("cannot read {}", file.display()))?;
     bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
     let build = || {
         let mut archive = Archive { bytes, inode: 0 };
-        archive.entry(name, FILE, None, content)?;
+        for (name, mode, content) in entries {
+            archive.entry(name, *mode, None, content)?;
+        }
         archive.finish()
     };
     build().context(|| "cannot build the initramfs".into())
@@ -153,6 +165,9 @@ mod tests {
         let second = first.len().next_multiple_of(ALIGNMENT);
         let found = entries(&both[second..]);
         assert_eq!(found, [("load".to_owned(), FILE, b"0100\n".to_vec())]);
+        let both = with_program(&file, "work", b"a program", b"its work").unwrap();
+        let program = ("bin/work".to_owned(), PROGRAM, b"a program".to_vec());
+        assert_eq!(entries(&both[second..]), [program, ("work".to_owned(), FILE, b"its work".to_vec())]);
     }
 
     #[test]

@@ -126,10 +126,10 @@ impl App {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::reading::tests::example;
-    use super::super::rows::Sort;
+    use super::super::collector::tests::example;
     use super::super::rows::tests::later;
     use super::*;
+    use crate::cli::Sort;
 
     /// A screen after two readings.
     pub fn app() -> App {

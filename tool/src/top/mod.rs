@@ -3,14 +3,17 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `reading` | a reading of all statistics, put together from messages |
+//! | `reading` | a reading of all statistics, and its JSON |
+//! | `collector` | puts a reading together from messages |
 //! | `socket` | how a running session is read from another process |
 //! | `source` | where readings come from |
-//! | `rows` | from readings to figures |
+//! | `rows`, `cells` | from readings to figures, and from figures to text |
 //! | `app`, `screen` | the live screen: what keys do, what is drawn |
 //! | `live`, `once` | the two ways to end: by a key, or after one reading |
 
 mod app;
+mod cells;
+pub mod collector;
 mod live;
 mod once;
 pub mod reading;

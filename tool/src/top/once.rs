@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use super::cells::{COLUMNS, cells};
 use super::reading::Reading;
-use super::rows::{self, COLUMNS, Group, View, cells};
+use super::rows::{self, Group, View};
 use super::source::{Source, Update, refuse_empty};
 use super::{Event, find_vm};
 use crate::cli;

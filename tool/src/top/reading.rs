@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A reading of all statistics: put together from the messages of the line, and written as JSON.
+//! A reading of all statistics, and its JSON.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use turnstile_exitstat::{BUCKETS, Event, Exits, Reason};
-use turnstile_link::{Command, Outcome};
-
-use crate::session::Heard;
+use turnstile_exitstat::{Exits, Reason};
 
 /// The version of the JSON.
 pub const SCHEMA: u32 = 2;
@@ -98,110 +95,11 @@ impl From<Written> for ReasonReading {
     }
 }
 
-/// Puts a reading together from what is heard.
-#[derive(Debug)]
-pub struct Collector {
-    names: Vec<String>,
-    parts: BTreeMap<u8, Part>,
-    /// The VMs whose answer is still to come; empty when nothing is being read.
-    missing: Vec<u8>,
-}
-
-/// What was heard of a VM.
-#[derive(Debug, Default)]
-struct Part {
-    statistics: bool,
-    boots: u32,
-    frequency: u64,
-    ticks: BTreeMap<u16, u64>,
-    exits: BTreeMap<(u16, Reason), Exits>,
-    events: BTreeMap<(u16, Event), u64>,
-}
-
-impl Collector {
-    /// Makes a collector for VMs of these names, in the order of the bundle.
-    pub fn new(names: Vec<String>) -> Self {
-        Collector { names, parts: BTreeMap::new(), missing: Vec::new() }
-    }
-
-    /// Begins a reading and returns what the hypervisor has to be told; nothing if one has begun already.
-    pub fn begin(&mut self) -> Vec<Command> {
-        if !self.missing.is_empty() {
-            return Vec::new();
-        }
-        self.parts.clear();
-        self.missing = (0..self.names.len()).map(|vm| vm as u8).collect();
-        self.missing.iter().map(|&vm| Command::Statistics { vm }).collect()
-    }
-
-    /// Takes what was heard; returns the reading that it completes.
-    pub fn hear(&mut self, heard: &Heard) -> Option<Reading> {
-        match *heard {
-            Heard::Statistics(turnstile_link::Statistics { vm, vcpu, boots, ticks, frequency }) => {
-                let part = self.parts.entry(vm).or_default();
-                (part.boots, part.frequency) = (boots, frequency);
-                part.ticks.insert(vcpu, ticks);
-            }
-            Heard::Exits(turnstile_link::Exits { vm, vcpu, reason, total, first, counts }) => {
-                let reason = Reason::from_index(usize::from(reason)).unwrap_or(Reason::Other);
-                let exits = self.parts.entry(vm).or_default().exits.entry((vcpu, reason)).or_default();
-                exits.total = total;
-                let first = usize::from(first).min(BUCKETS);
-                let places = exits.buckets.iter_mut().skip(first);
-                places.zip(counts).for_each(|(place, count)| *place = count);
-            }
-            Heard::Events(turnstile_link::Events { vm, vcpu, first, counts }) => {
-                let events = &mut self.parts.entry(vm).or_default().events;
-                for (index, count) in (usize::from(first)..).zip(counts).filter(|(_, count)| *count > 0) {
-                    if let Some(event) = Event::from_index(index) {
-                        events.insert((vcpu, event), count);
-                    }
-                }
-            }
-            Heard::Reply { command: Command::Statistics { vm }, outcome } => {
-                let before = self.missing.len();
-                self.missing.retain(|&missing| missing != vm);
-                self.parts.entry(vm).or_default().statistics = outcome == Outcome::Accepted;
-                if before > 0 && self.missing.is_empty() {
-                    return Some(self.finish());
-                }
-            }
-            _ => {}
-        }
-        None
-    }
-
-    fn finish(&mut self) -> Reading {
-        let mut parts = std::mem::take(&mut self.parts);
-        let vms = self.names.iter().enumerate().map(|(vm, name)| {
-            let part = parts.remove(&(vm as u8)).unwrap_or_default();
-            VmReading {
-                name: name.clone(),
-                statistics: part.statistics,
-                boots: part.boots,
-                frequency: part.frequency,
-                vcpus: part.ticks.iter().map(|(&vcpu, &ticks)| part.vcpu(vcpu, ticks)).collect(),
-            }
-        });
-        Reading { schema: SCHEMA, vms: vms.collect() }
-    }
-}
-
 impl Reading {
     /// Says whether no exit has ended between an earlier reading and this one.
     pub fn has_same_exits(&self, earlier: &Reading) -> bool {
         let mut vms = self.vms.iter().zip(&earlier.vms);
         self.vms.len() == earlier.vms.len() && vms.all(|(now, before)| now.has_same_exits(before))
-    }
-}
-
-impl Part {
-    fn vcpu(&self, vcpu: u16, ticks: u64) -> VcpuReading {
-        let reasons = self.exits.iter().filter(|((of, _), _)| *of == vcpu);
-        let reasons = reasons.map(|((_, reason), exits)| ReasonReading { reason: *reason, exits: *exits });
-        let events = self.events.iter().filter(|((of, _), _)| *of == vcpu);
-        let events = events.map(|((_, event), count)| (event.name().to_owned(), *count));
-        VcpuReading { ticks, reasons: reasons.collect(), events: events.collect() }
     }
 }
 
@@ -222,72 +120,9 @@ impl VmReading {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use turnstile_link::MAX_BUCKETS;
-
+mod tests {
+    use super::super::collector::tests::example;
     use super::*;
-
-    /// What the hypervisor sends for exits of these costs.
-    pub fn heard(vm: u8, vcpu: u16, reason: Reason, costs: &[u64]) -> Vec<Heard> {
-        let mut exits = Exits::default();
-        costs.iter().for_each(|&cost| exits.add(cost));
-        let parts = exits.buckets.as_chunks::<MAX_BUCKETS>().0.iter().enumerate();
-        let parts = parts.filter(|(_, counts)| counts.iter().any(|count| *count > 0));
-        let first = |part: usize| (part * MAX_BUCKETS) as u8;
-        let (reason, total) = (reason.index() as u8, exits.total);
-        parts
-            .map(|(part, &counts)| {
-                Heard::Exits(turnstile_link::Exits { vm, vcpu, reason, total, first: first(part), counts })
-            })
-            .collect()
-    }
-
-    /// A reading of two VMs, the first with statistics of two vCPUs.
-    pub fn example() -> Reading {
-        let mut collector = Collector::new(vec!["linux".into(), "quiet".into()]);
-        let told = collector.begin();
-        assert_eq!(told, [Command::Statistics { vm: 0 }, Command::Statistics { vm: 1 }]);
-        assert!(collector.begin().is_empty(), "one at a time");
-        let mut line = Vec::new();
-        for vcpu in 0..2 {
-            line.push(Heard::Statistics(turnstile_link::Statistics {
-                vm: 0,
-                vcpu,
-                boots: 2,
-                ticks: 5_000,
-                frequency: 1_000_000_000,
-            }));
-            line.extend(heard(0, vcpu, Reason::Hypercall, &[50, 51, 70_000]));
-            line.extend(heard(0, vcpu, Reason::Kick, &vec![400; usize::from(vcpu)]));
-            let mut counts = [0; MAX_BUCKETS];
-            counts[Event::PvEoi.index()] = 10 + u64::from(vcpu);
-            line.push(Heard::Events(turnstile_link::Events { vm: 0, vcpu, first: 0, counts }));
-        }
-        let reply = |vm, outcome| Heard::Reply { command: Command::Statistics { vm }, outcome };
-        line.push(reply(0, Outcome::Accepted));
-        assert!(line.iter().all(|heard| collector.hear(heard).is_none()));
-        // Answers to others do not end it.
-        let other = Heard::Reply { command: Command::Stop { vm: 1 }, outcome: Outcome::NotNow };
-        assert_eq!(collector.hear(&other), None);
-        let reading = collector.hear(&reply(1, Outcome::NotKept)).unwrap();
-        assert_eq!(collector.hear(&reply(1, Outcome::NotKept)), None, "nothing was asked");
-        reading
-    }
-
-    #[test]
-    fn messages_make_a_reading() {
-        let reading = example();
-        let [linux, quiet] = reading.vms.as_slice() else { panic!("{reading:?}") };
-        assert_eq!((quiet.statistics, quiet.vcpus.len()), (false, 0));
-        assert_eq!((linux.statistics, linux.boots, linux.vcpus.len()), (true, 2, 2));
-        let calls = linux.exits(Reason::Hypercall);
-        assert_eq!((calls.count(), calls.total), (6, 2 * 70_101));
-        assert_eq!((calls.buckets[6], calls.buckets[17]), (4, 2));
-        assert_eq!(linux.exits(Reason::Kick).count(), 1);
-        assert_eq!(linux.vcpus[0].reasons.len(), 1);
-        let ends = |vcpu: usize| &linux.vcpus[vcpu].events;
-        assert_eq!((ends(0)[Event::PvEoi.name()], ends(1)[Event::PvEoi.name()], ends(1).len()), (10, 11, 1));
-    }
 
     #[test]
     fn exits_alone_tell_readings_apart() {

@@ -6,43 +6,7 @@ use std::collections::BTreeSet;
 use turnstile_exitstat::{Event, Exits, Reason};
 
 use super::reading::{Reading, VmReading};
-
-/// By what rows are sorted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Sort {
-    /// Exits per second.
-    #[default]
-    Rate,
-    /// Exits since the VM started.
-    Count,
-    /// Mean cost.
-    Mean,
-    /// Share of the time.
-    Share,
-    /// The reason's name.
-    Reason,
-}
-
-impl Sort {
-    const ALL: [Sort; 5] = [Sort::Rate, Sort::Count, Sort::Mean, Sort::Share, Sort::Reason];
-
-    /// The next one, round and round.
-    pub fn next(self) -> Self {
-        let place = Self::ALL.iter().position(|sort| *sort == self).unwrap_or(0);
-        Self::ALL[(place + 1) % Self::ALL.len()]
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Sort::Rate => "rate",
-            Sort::Count => "count",
-            Sort::Mean => "mean",
-            Sort::Share => "share",
-            Sort::Reason => "reason",
-        }
-    }
-}
+use crate::cli::Sort;
 
 /// How readings become rows.
 #[derive(Clone, Debug, Default)]
@@ -228,47 +192,10 @@ pub fn groups(now: &Reading, before: Option<&Reading>, view: &View) -> Vec<Group
     groups
 }
 
-/// Writes a rate or a count in at most six characters.
-pub fn short(number: f64) -> String {
-    match number {
-        n if n < 10.0 && n.fract() != 0.0 => format!("{n:.1}"),
-        n if n < 100_000.0 => format!("{n:.0}"),
-        n if n < 1e7 => format!("{:.0}k", n / 1e3),
-        n if n < 1e10 => format!("{:.0}M", n / 1e6),
-        n => format!("{:.0}G", n / 1e9),
-    }
-}
-
-/// Writes a time that is given in nanoseconds.
-pub fn time(nanoseconds: f64) -> String {
-    match nanoseconds {
-        n if n < 10_000.0 => format!("{n:.0} ns"),
-        n if n < 1e7 => format!("{:.1} µs", n / 1e3),
-        n if n < 1e10 => format!("{:.1} ms", n / 1e6),
-        n => format!("{:.1} s", n / 1e9),
-    }
-}
-
-/// The columns of the tables: the reason, and then as [`cells`].
-pub const COLUMNS: [&str; 7] = ["reason", "exits/s", "exits", "mean", "p50", "p99", "share"];
-
-/// The figures of a row, written.
-pub fn cells(figures: &Figures) -> [String; 6] {
-    let written = |value: Option<f64>, write: fn(f64) -> String| value.map_or("-".to_owned(), write);
-    [
-        written(figures.rate, short),
-        short(figures.count as f64),
-        written(figures.mean, time),
-        written(figures.p50, time),
-        written(figures.p99, time),
-        written(figures.share, |share| format!("{:.2} %", 100.0 * share)),
-    ]
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::collector::tests::example;
     use super::super::reading::ReasonReading;
-    use super::super::reading::tests::example;
     use super::*;
 
     /// The example a second of the counter later, with more exits on vCPU 1.
@@ -333,17 +260,5 @@ pub(crate) mod tests {
         assert_eq!(order(Sort::Reason, false), ["hypercall", "irq-kick"]);
         let view = View { only: Some(1), ..View::default() };
         assert!(groups(&later(), None, &view).is_empty());
-        let round = std::iter::successors(Some(Sort::Rate), |sort| Some(sort.next())).nth(5);
-        assert_eq!(round, Some(Sort::Rate));
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        assert_eq!([short(0.0), short(1.5), short(99_999.0)], ["0", "1.5", "99999"]);
-        assert_eq!([short(123_456.0), short(12_345_678.0), short(2e10)], ["123k", "12M", "20G"]);
-        assert_eq!(
-            [time(48.0), time(12_345.0), time(2e7), time(3e10)],
-            ["48 ns", "12.3 µs", "20.0 ms", "30.0 s"]
-        );
     }
 }

@@ -8,7 +8,8 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Clear, Paragraph, Row, Table};
 
 use super::app::App;
-use super::rows::{COLUMNS, Figures, Group, cells};
+use super::cells::{COLUMNS, cells};
+use super::rows::{Figures, Group};
 
 /// The cells of a bar.
 const BAR: usize = 12;

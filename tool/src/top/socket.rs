@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use super::reading::{Collector, Reading};
+use super::collector::Collector;
+use super::reading::Reading;
 use crate::failure::{Context, Failure, Result};
 use crate::layout::Layout;
 use crate::session::Heard;
@@ -204,7 +205,7 @@ fn remove_abandoned(path: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reading::tests::example;
+    use super::super::collector::tests::example;
     use super::*;
 
     #[test]

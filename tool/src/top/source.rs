@@ -5,7 +5,8 @@ use std::sync::mpsc::{Sender, channel};
 
 use turnstile_link::Command;
 
-use super::reading::{Collector, Reading};
+use super::collector::Collector;
+use super::reading::Reading;
 use super::socket::Client;
 use crate::failure::{Failure, Result};
 use crate::session::{Heard, Notice, Session, describe_stop};

@@ -22,6 +22,7 @@ _start:
 // x0 = physical address of the device tree; MMU off, caches may hold clean stale lines of the image.
 primary_entry:
     msr     daifset, #0xf
+    mrs     x21, cntpct_el0             // when the hypervisor has begun
     mov     x20, x0
     bl      relocate_and_clear
     adrp    x1, boot_stack_top
@@ -45,6 +46,7 @@ primary_entry:
     add     x0, x0, :lo12:boot_cpu
     msr     tpidr_el2, x0
     mov     x0, x20
+    mov     x1, x21
     mov     x29, xzr
     mov     x30, xzr
     b       turnstile_primary

@@ -2,18 +2,19 @@
 //! The machine as the hypervisor uses it, and the start of its other CPUs.
 
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
+use turnstile_arch_common::startup::{self, Starting};
 use turnstile_arch_common::{console, println};
 use turnstile_machine::GicVersion;
 
 use super::area::Area;
-use crate::board::discover::{self, CpuNode, Release};
+use crate::board::discover::{CpuNode, Release};
 use crate::board::{power, psci};
 use crate::cpu::{self, PerCpu};
 use crate::irq::controller::Controller;
 use crate::irq::{self, gicv3};
 use crate::memory::host as memory;
+use crate::time;
 
 unsafe extern "C" {
     fn secondary_entry();
@@ -35,22 +36,10 @@ pub struct Host {
     pub(super) controller: Controller,
 }
 
-/// What `secondary_entry` in `boot.S` reads with the MMU off.
-#[repr(C, align(64))]
-struct SecondaryBoot {
-    count: u64,
-    root: u64,
-    records: [[u64; 2]; discover::MAX_CPUS],
-}
-
-/// Written once by the boot CPU before it starts another one.
+/// The CPUs by the affinity fields of their MPIDR_EL1, each with its area, and the root of the EL2 tables. `secondary_entry` in
+/// `boot.S` reads it with the MMU off.
 #[unsafe(no_mangle)]
-static mut SECONDARY_BOOT: SecondaryBoot =
-    SecondaryBoot { count: 0, root: 0, records: [[0; 2]; discover::MAX_CPUS] };
-
-/// Turns of a waiting loop after which a CPU is taken for dead. Generous: an emulator may run its CPUs in
-/// turn.
-const PATIENCE: u64 = 2_000_000_000;
+static SECONDARY_BOOT: Starting = Starting::new();
 
 impl Host {
     /// Returns the version of the interrupt controller.
@@ -63,40 +52,37 @@ impl Host {
         self.controller.gicv().filter(|_| irq::is_gicv2() || gicv3::allows_legacy())
     }
 
-    /// Starts the CPUs with an index below `count`, and waits for them. Returns how many are running.
+    /// Starts the CPUs with an index below `count`, all at once, and waits for them. Returns how many are running: those before
+    /// the first that does not start.
     ///
     /// CPUs that wait in a spin table are all started: there each event of another CPU wakes them.
     pub fn start_cpus(&self, count: usize) -> usize {
         let spins = self.nodes.iter().any(|node| matches!(node.release, Release::SpinTable(_)));
         let count = if spins { self.cpus.len() } else { count.min(self.cpus.len()) };
-        // SAFETY: only the boot CPU runs, and only this function touches the static; CPUs started earlier
-        // are past reading it.
-        unsafe {
-            let boot = &raw mut SECONDARY_BOOT;
-            (*boot).count = count as u64;
-            (*boot).root = memory::el2_root();
-            for (record, area) in (*boot).records.iter_mut().zip(&self.cpus) {
-                *record = [area.affinity, *area as *const PerCpu as u64];
-            }
-            cpu::clean_to_poc(boot as u64, size_of::<SecondaryBoot>() as u64);
-        }
-        for area in &self.cpus {
+        let record = |area: &&'static PerCpu| [area.affinity, *area as *const PerCpu as u64];
+        SECONDARY_BOOT.fill(memory::el2_root(), self.cpus.iter().map(record));
+        // With their MMUs off they read past the caches.
+        cpu::clean_to_poc((&raw const SECONDARY_BOOT) as u64, size_of::<Starting>() as u64);
+        for area in self.cpus.iter().take(count) {
             cpu::clean_to_poc(*area as *const PerCpu as u64, size_of::<Area>() as u64);
         }
-        let started = self.cpus.iter().zip(&self.nodes).take(count).skip(1);
-        for (area, node) in started {
+        let count = self.release_all(count);
+        let flags = self.cpus.iter().take(count).skip(1).map(|area| (area.index, &area.online));
+        match startup::wait_for(flags, time::ticks, time::frequency()) {
+            Ok(()) => count,
+            Err(silent) => {
+                println!("turnstile: CPU {silent} was started but does not answer");
+                silent
+            }
+        }
+    }
+
+    /// Lets the CPUs with an index below `count` begin. Returns how many do: those before the first that cannot.
+    fn release_all(&self, count: usize) -> usize {
+        for (area, node) in self.cpus.iter().zip(&self.nodes).take(count).skip(1) {
             if let Err(reason) = self.release(node) {
                 println!("turnstile: CPU {} does not start: {reason}", area.index);
                 return area.index;
-            }
-            let mut patience = PATIENCE;
-            while !area.online.load(Ordering::Acquire) {
-                patience -= 1;
-                if patience == 0 {
-                    println!("turnstile: CPU {} was started but does not answer", area.index);
-                    return area.index;
-                }
-                cpu::relax();
             }
         }
         count

@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 
 use spin::Once;
 use turnstile_arch_common::mmio::Registers;
+use turnstile_arch_common::phases::{Phase, TIMES};
 use turnstile_arch_common::{console, println};
 use turnstile_firmware::Range;
 
@@ -58,7 +59,8 @@ fn refuse(reason: core::fmt::Arguments<'_>) -> ! {
 
 /// First Rust code of the boot CPU: EL2, MMU on with the boot tables.
 #[unsafe(no_mangle)]
-extern "C" fn turnstile_primary(dtb: u64) -> ! {
+extern "C" fn turnstile_primary(dtb: u64, begin: u64) -> ! {
+    TIMES.begin(begin);
     let affinity = regs::MPIDR_EL1.read() & AFFINITY;
     let stacks = [
         (&raw const boot_stack_top) as u64,
@@ -99,7 +101,9 @@ extern "C" fn turnstile_primary(dtb: u64) -> ! {
         refuse(format_args!("the bundle at {:#x} is not in RAM", initrd.base));
     }
     let fdt_range = Range { base: dtb, size: blob.len() as u64 };
+    TIMES.end(Phase::Early, time::ticks());
     set_up_memory(&machine, &gic, fdt_range, uart.map(|node| node.registers));
+    TIMES.end(Phase::Memory, time::ticks());
     if let Some(rtc) = machine.rtc {
         // SAFETY: mapped as device memory by the tables just built.
         time::set_from(unsafe { Registers::new(rtc.base) });

@@ -94,6 +94,17 @@ instruction!(
     "ic ialluis"
 );
 
+/// Invalidates the EL2 translation of the page at an address on all CPUs (TLBI VAE2IS; with VHE of the EL2&0 regime, ASID 0).
+pub fn tlbi_vae2is(address: u64) {
+    #[cfg(target_os = "none")]
+    // SAFETY: forgets a translation, which is walked again; memory is not changed.
+    unsafe {
+        core::arch::asm!("tlbi vae2is, {}", in(reg) address >> 12 & ((1 << 44) - 1), options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_os = "none"))]
+    let _ = address;
+}
+
 macro_rules! translation {
     ($(#[$doc:meta])* $name:ident, $asm:literal) => {
         $(#[$doc])*

@@ -53,8 +53,7 @@ fn full_exit<G: Gic>(frame: &mut Frame, code: u32) {
     // point where the vCPU may give its CPU away.
     let owned = unsafe { vcpu.owned() };
     let monitor = monitor();
-    // PRESERVED: from vectors that leave it to the full tier.
-    let then = if code == Code::SYNC || code == Code::PRESERVED {
+    let then = if code == Code::SYNC {
         synchronous::<G>(frame, vcpu, owned, monitor)
     } else {
         asynchronous::<G>(vcpu, owned, monitor, code);

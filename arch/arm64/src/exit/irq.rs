@@ -5,35 +5,45 @@ use turnstile_exitstat::Reason;
 use turnstile_vgic::Outcome;
 use turnstile_vm::attention::Reasons;
 
-use super::light::{Code, done};
+use super::light::{Code, done, leave, resident};
 use crate::irq::{
     Acknowledged, Gic, PPI_HYPERVISOR_TIMER, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_PMU, PPI_VIRTUAL_TIMER,
     SGI_KICK, SGI_RESCHEDULE, SPURIOUS,
 };
 use crate::vcpu::facility;
+use crate::vcpu::frame::Frame;
 use crate::vm::{Monitor, Owned, Vcpu, own, serve_remote};
 
-/// Forwards the guest's timers by a hardware-backed list register and takes what a kick announces; all other
-/// interrupts go to the full tier, already acknowledged. `note` is told the reason of the exit.
-#[inline(always)] // Two callers: with statistics, and without, where `note` is nothing.
-pub(super) fn light<G: Gic>(vcpu: &Vcpu, note: impl FnOnce(Reason)) -> u32 {
+/// Takes what a kick announces, if that is one SGI, and forwards the guest's timers, if they and it come again as they did the
+/// last time; leaves all else of these to the wide handler.
+/// All other interrupts go to the full tier, already acknowledged. `TIMED`: the reason of the exit is noted.
+#[inline(always)] // The light handlers.
+pub(super) fn light<G: Gic, const TIMED: bool>(frame: &mut Frame) -> u32 {
+    let vcpu = resident(frame);
     let acknowledged = G::acknowledge();
-    match G::intid(acknowledged) {
-        intid @ (PPI_VIRTUAL_TIMER | PPI_PHYSICAL_TIMER) => {
-            note(Reason::TimerInterrupt);
-            // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
-            let owned = unsafe { vcpu.owned() };
-            match owned.gic.inject_ppi_hw(&mut G::interface(), intid, intid) {
-                Outcome::Done => done(vcpu),
-                Outcome::Slow => Code::SETTLE,
-            }
+    let mut note = |reason| {
+        if TIMED {
+            frame.timing.note(reason);
         }
+    };
+    match G::intid(acknowledged) {
         SGI_KICK => {
             note(Reason::Kick);
             G::deactivate(acknowledged);
             let reasons = vcpu.attention.take_only(Reasons::INBOX | Reasons::SGIS);
-            // SAFETY: as above.
-            receive::<G>(vcpu, unsafe { vcpu.owned() }, reasons)
+            if receive::<G>(vcpu, reasons.bits()) {
+                return done(vcpu);
+            }
+            leave(frame, Code::WIDE, 0, reasons.bits().into())
+        }
+        // Each with its number as a constant.
+        PPI_VIRTUAL_TIMER => {
+            note(Reason::TimerInterrupt);
+            forward::<G>(frame, vcpu, PPI_VIRTUAL_TIMER)
+        }
+        PPI_PHYSICAL_TIMER => {
+            note(Reason::TimerInterrupt);
+            forward::<G>(frame, vcpu, PPI_PHYSICAL_TIMER)
         }
         SPURIOUS.. => {
             note(Reason::OtherInterrupt);
@@ -46,13 +56,50 @@ pub(super) fn light<G: Gic>(vcpu: &Vcpu, note: impl FnOnce(Reason)) -> u32 {
     }
 }
 
-/// Delivers what others posted: the receiving half of every cross-CPU interrupt.
-#[inline(always)] // One caller, in two instances.
-fn receive<G: Gic>(vcpu: &Vcpu, owned: &mut Owned, reasons: Reasons) -> u32 {
-    if reasons.contains(Reasons::INBOX) {
-        drain::<G>(vcpu, owned);
+/// Forwards a timer's interrupt that comes again as it did the last time.
+#[inline(always)] // Part of the light handlers, once for each timer.
+fn forward<G: Gic>(frame: &mut Frame, vcpu: &Vcpu, intid: u32) -> u32 {
+    // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
+    let gic = unsafe { &mut vcpu.owned().gic };
+    match gic.present_ppi_hw(&mut G::interface(), intid) {
+        true => done(vcpu),
+        false => leave(frame, Code::TIMER, 0, intid.into()),
     }
-    match deliver_sgis::<G>(vcpu, owned, reasons) {
+}
+
+/// Presents what was posted: one SGI that comes again, the receiving half of nearly every cross-CPU interrupt. False if it is
+/// something else, of which nothing is done then.
+#[inline(always)] // Part of the light handlers.
+fn receive<G: Gic>(vcpu: &Vcpu, posted: u32) -> bool {
+    if posted & posted.wrapping_sub(1) != 0 || posted & Reasons::SGIS.bits() == 0 {
+        return posted == 0;
+    }
+    // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
+    let gic = unsafe { &mut vcpu.owned().gic };
+    match G::SYSTEM_REGISTERS {
+        true => gic.present_posted_sgi(&mut G::interface(), posted),
+        false => gic.present_sent_sgi(&vcpu.vm.vgic, &mut G::interface(), posted.trailing_zeros()),
+    }
+}
+
+/// What is left of a kick or a timer's interrupt: delivers what others posted, or forwards the timer by a hardware-backed
+/// list register.
+#[inline(always)] // The wide handlers.
+pub(super) fn wide<G: Gic>(frame: &mut Frame, code: u32) -> u32 {
+    let vcpu = resident(frame);
+    let left = frame.left.value as u32;
+    // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
+    let owned = unsafe { vcpu.owned() };
+    let outcome = if code == Code::TIMER {
+        owned.gic.inject_ppi_hw(&mut G::interface(), left, left)
+    } else {
+        let reasons = Reasons::from_bits_retain(left);
+        if reasons.contains(Reasons::INBOX) {
+            drain::<G>(vcpu, owned);
+        }
+        deliver_sgis::<G>(vcpu, owned, reasons)
+    };
+    match outcome {
         Outcome::Done => done(vcpu),
         Outcome::Slow => Code::SETTLE,
     }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What light handlers are, and what they have in common.
+//!
+//! A light handler is a leaf without a stack frame, and changes only registers that its vector has stored: `images/hot-path`
+//! follows every instruction of it. `vectors.S` says which those are. What takes more is in wide handlers.
 
 use turnstile_vm::attention::{Posted, Reasons};
 
 use crate::cpu::regs;
 use crate::irq::Gic;
-use crate::vcpu::frame::Frame;
+use crate::vcpu::frame::{Frame, Left};
 use crate::vm::Vcpu;
 
 /// Why the light tier did not re-enter the guest: [`Code::SYNC`] and so on, or, without [`Code::FULL`], the
@@ -23,9 +26,13 @@ impl Code {
     pub const SERROR: u32 = Self::FULL | 2 << 28;
     /// The interrupt model has to be settled before the guest is entered.
     pub const SETTLE: u32 = Self::FULL | 3 << 28;
-    /// The exit is light, but is about the value of a register that compiled code preserves and that is still in the
-    /// CPU: `vectors.S`, which knows this bit, stores x19–x29 and calls [`turnstile_light_preserved`].
-    pub const PRESERVED: u32 = Self::FULL | 1 << 30;
+    /// The exit is light, but takes more registers: `vectors.S`, which knows this bit, stores x0–x18 and x30 and calls the
+    /// wide handler, which finds in [`Frame::left`] what the exit is about. Nothing is done yet.
+    pub const WIDE: u32 = Self::FULL | 1 << 30;
+    /// The same for the end of an SGI's exit: its target, whose number is left, is to be woken.
+    pub const WAKE: u32 = Self::WIDE | 1;
+    /// The same for an acknowledged interrupt of a timer, whose number is left.
+    pub const TIMER: u32 = Self::WIDE | 2;
 }
 
 /// No attention word, which light exits return as it is, is taken for a code: its reasons are in the bits that codes
@@ -55,15 +62,43 @@ pub(crate) fn resident(frame: &Frame) -> &'static Vcpu {
     unsafe { &*frame.vcpu }
 }
 
-/// A light handler of synchronous exceptions: takes the frame and ESR_EL2, returns zero to re-enter, the
-/// attention word, or a [`Code`].
-///
-/// The frequent handlers are leaves without a stack frame of their own; what needs one is behind a tail call.
-pub(super) type Handler = extern "C" fn(&mut Frame, u64) -> u32;
+/// The value of a read, as registers of the C ABI hold it.
+#[repr(C)]
+pub struct Read {
+    /// What the transfer register gets, if the exit is done.
+    pub value: u64,
+    /// The attention word or a [`Code`] in the low half. In the high half, if the exit is done, the syndrome: the vector takes
+    /// the transfer register from it.
+    pub code: u64,
+}
+
+impl Read {
+    /// Ends a read that is done.
+    #[inline(always)] // The end of every light read.
+    pub(super) fn done(vcpu: &Vcpu, esr: u64, value: u64) -> Self {
+        Self { value, code: u64::from(done(vcpu)) | esr << 32 }
+    }
+
+    /// Leaves a read that is not.
+    #[inline(always)] // A constant.
+    pub(super) fn left(code: u32) -> Self {
+        Self { value: 0, code: code.into() }
+    }
+}
+
+/// Leaves an exit to its wide handler.
+#[inline(always)] // Two instructions.
+pub(super) fn leave(frame: &mut Frame, code: u32, esr: u64, value: u64) -> u32 {
+    frame.left = Left { esr, value };
+    code
+}
 
 /// Wakes the one target of an SGI, where it is parked.
-#[cold]
-pub(super) fn wake<G: Gic>(vcpu: &Vcpu, target: &'static Vcpu) -> u32 {
-    target.notify::<G>(Posted::Wake);
+#[inline(never)] // Wide handlers of SGIs have a better use for their registers.
+pub(super) fn wake<G: Gic>(frame: &Frame) -> u32 {
+    let vcpu = resident(frame);
+    if let Some(target) = vcpu.vm.vcpu(frame.left.value as usize) {
+        target.notify::<G>(Posted::Wake);
+    }
     done(vcpu)
 }

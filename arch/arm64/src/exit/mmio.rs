@@ -2,119 +2,114 @@
 //! Stage 2 faults: accesses to emulated devices, whose syndrome describes the instruction (Arm ARM D24.2.41, "ISS encoding for an
 //! exception from a Data Abort"), first touches of memory that is mapped on demand, and flash.
 
+use turnstile_arch_common::demand::Touch;
+use turnstile_exitstat::Event;
 use turnstile_vgic::Outcome;
-use turnstile_vm::attention::{Posted, Reasons};
 
 use super::decode::{Decoded, FAULT, FAULT_TRANSLATION, ISV, S1PTW, SAS, SAS_WORD, SSE, WNR, fault_address};
 use super::flash;
 use super::inject::{self, Abort};
-use super::light::{Code, done, resident, skip, wake};
+use super::light::{Code, Read, done, leave, resident, skip, wake};
+use super::sgi::post_light;
 use crate::cpu::{self, regs};
-use crate::irq::{Gic, Gicv2, Gicv3Legacy};
-use crate::vcpu::frame::Frame;
+use crate::irq::Gic;
+use crate::vcpu::frame::{Frame, Left};
 use crate::vm::{Monitor, Owned, Peers, Vcpu};
 
 /// The level a stage 1 walk had reached is not known from a stage 2 fault: the last one is reported.
 const WALK_LEVEL: u64 = 3;
 
-/// Reads of distributor registers that need nothing but the VM's shared state.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn turnstile_light_data_abort(frame: &mut Frame, esr: u64) -> u32 {
+/// A read of a distributor register that needs nothing but the VM's shared state. The same whatever the transfer register: the
+/// vector delivers the value.
+#[inline(always)] // The light handler, and that of images for ablation.
+pub(super) fn light_read(frame: &mut Frame, esr: u64) -> Read {
     let iss = esr as u32;
     // A zero-extending read whose syndrome is valid, not by a table walk, missing in stage 2.
     if iss & (ISV | SSE | S1PTW | WNR | FAULT) != ISV | FAULT_TRANSLATION {
-        return Code::SYNC;
+        return Read::left(Code::SYNC);
     }
     let vcpu = resident(frame);
-    let register = (iss >> 16 & 31) as usize;
     let offset = fault_address().wrapping_sub(vcpu.vm.gicd.base);
-    if offset >= vcpu.vm.gicd.size || !Frame::is_light(register) {
-        return Code::SYNC;
+    if offset >= vcpu.vm.gicd.size {
+        return Read::left(Code::SYNC);
     }
-    distributor_read(frame, offset as u32, iss)
+    match vcpu.vm.vgic.dist_read_light(offset as u32, 1 << (iss >> 22 & 3)) {
+        Some(value) => {
+            skip();
+            Read::done(vcpu, esr, value)
+        }
+        None => Read::left(leave(frame, Code::WIDE, esr, offset)),
+    }
+}
+
+/// What is left of such a read.
+#[inline(always)] // As above.
+pub(super) fn wide_read(frame: &mut Frame) -> u32 {
+    let vcpu = resident(frame);
+    let Left { esr, value: offset } = frame.left;
+    let (register, size) = ((esr >> 16 & 31) as usize, 1 << (esr >> 22 & 3));
+    let (vgic, offset) = (&vcpu.vm.vgic, offset as u32);
+    let value = vgic.dist_read_shared(offset, size).or_else(|| vgic.read_control_light(offset, size));
+    let Some(value) = value.filter(|_| Frame::is_wide(register)) else { return Code::SYNC };
+    frame.set(register, value);
+    skip();
+    done(vcpu)
 }
 
 /// Offset of `GICD_SGIR` in a GICv2's distributor.
 const GICD_SGIR: u64 = 0xf00;
 
-/// [`turnstile_light_data_abort`] of the vectors of a GICv2, where SGIs are stores to `GICD_SGIR`: looked for first.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn turnstile_light_data_abort_gicv2(frame: &mut Frame, esr: u64) -> u32 {
-    light_data_abort_with_sgir::<Gicv2>(frame, esr)
-}
+/// Filters of `GICD_SGIR`: the targets are in the value; the sender alone.
+const SGIR_LISTED: u32 = 0;
+const SGIR_SENDER: u32 = 2;
 
-/// The same for a GICv2 on a GICv3.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn turnstile_light_data_abort_legacy(frame: &mut Frame, esr: u64) -> u32 {
-    light_data_abort_with_sgir::<Gicv3Legacy>(frame, esr)
-}
-
-#[inline(always)] // Its two callers are what it is for.
-fn light_data_abort_with_sgir<G: Gic>(frame: &mut Frame, esr: u64) -> u32 {
-    let iss = esr as u32;
+/// A store to `GICD_SGIR`, if the guest has a GICv2. The vector has fetched the value. Usually it is for one vCPU: the sender,
+/// or another one that is in its guest. All else is left.
+#[inline(always)] // The light handlers.
+pub(super) fn light_write<G: Gic>(frame: &mut Frame, esr: u64, value: u32) -> u32 {
     let vcpu = resident(frame);
-    let register = (iss >> 16 & 31) as usize;
-    let offset = fault_address().wrapping_sub(vcpu.vm.gicd.base);
     // A store of a word whose syndrome is valid, not by a table walk, missing in stage 2.
-    if offset == GICD_SGIR
-        && iss & (ISV | SAS | S1PTW | WNR | FAULT) == ISV | SAS_WORD | WNR | FAULT_TRANSLATION
-    {
-        if !Frame::is_light(register) {
-            return Code::PRESERVED;
-        }
-        return light_sgir::<G>(frame, frame.light(register) as u32);
-    }
-    if iss & (ISV | SSE | S1PTW | WNR | FAULT) != ISV | FAULT_TRANSLATION
-        || offset >= vcpu.vm.gicd.size
-        || !Frame::is_light(register)
+    let store = ISV | SAS_WORD | WNR | FAULT_TRANSLATION;
+    if esr as u32 & (ISV | SAS | S1PTW | WNR | FAULT) != store
+        || fault_address() != vcpu.vm.gicd.base.wrapping_add(GICD_SGIR)
     {
         return Code::SYNC;
     }
-    distributor_read(frame, offset as u32, iss)
-}
-
-/// A store to `GICD_SGIR` of one of the registers that have been stored now.
-#[cfg(any(target_os = "none", test))]
-#[inline(always)] // One caller for each GIC.
-pub(super) fn light_preserved_sgir<G: Gic>(frame: &mut Frame, iss: u32) -> u32 {
-    let value = frame.preserved((iss >> 16 & 31) as usize);
-    light_sgir::<G>(frame, value as u32)
-}
-
-/// Sends the SGI of a store to `GICD_SGIR`. Usually it is for one vCPU, another one, which is in its guest: that is a
-/// leaf without a stack frame of its own. All else is behind a tail call.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-#[inline(never)] // Behind a tail call, too: the handlers of data aborts are laid out without it.
-fn light_sgir<G: Gic>(frame: &mut Frame, value: u32) -> u32 {
-    let vcpu = resident(frame);
-    let (intid, mut targets) = vcpu.vm.vgic.sgir_targets(value, vcpu.index);
-    let (Some(first), None) = (targets.next(), targets.next()) else {
-        return light_sgirs::<G>(frame, value);
+    let own = 1 << (vcpu.index & 7);
+    let named = match value >> 24 & 3 {
+        SGIR_LISTED => (value >> 16) as u8,
+        SGIR_SENDER => own,
+        _ => return leave(frame, Code::WIDE, esr, value.into()),
     };
-    if first == vcpu.index {
-        return light_sgirs::<G>(frame, value);
+    let intid = value & 15;
+    if named == own {
+        // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
+        let gic = unsafe { &mut vcpu.owned().gic };
+        if !gic.present_sgi_from(&mut G::interface(), intid, vcpu.index) {
+            return leave(frame, Code::WIDE, esr, value.into());
+        }
+        skip();
+        return done(vcpu);
+    }
+    if !named.is_power_of_two() {
+        return leave(frame, Code::WIDE, esr, value.into());
     }
     skip();
-    if let Some(target) = vcpu.vm.vcpu(first) {
-        vcpu.vm.vgic.note_sender(first, intid, vcpu.index);
-        match target.attention.post(Reasons::sgi(intid)) {
-            Posted::Seen => {}
-            Posted::Kick(token) => G::kick(token),
-            Posted::Wake => return wake::<G>(vcpu, target),
-        }
-    }
-    done(vcpu)
+    let target = named.trailing_zeros() as usize;
+    vcpu.vm.vgic.note_sender(target, intid, vcpu.index);
+    post_light::<G>(frame, vcpu, target, intid)
 }
 
-/// A store to `GICD_SGIR` for several vCPUs, or the sender: to itself by a list register, to others by their attention
-/// words.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-#[inline(never)] // Needs a stack frame, which the other light exits are not to pay for.
-fn light_sgirs<G: Gic>(frame: &mut Frame, value: u32) -> u32 {
+/// What is left of such a store.
+#[inline(always)] // The wide handlers.
+pub(super) fn wide_write<G: Gic>(frame: &mut Frame, code: u32) -> u32 {
+    if code == Code::WAKE {
+        return wake::<G>(frame);
+    }
     let vcpu = resident(frame);
     // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
     let owned = unsafe { vcpu.owned() };
-    let (intid, targets) = vcpu.vm.vgic.sgir_targets(value, vcpu.index);
+    let (intid, targets) = vcpu.vm.vgic.sgir_targets(frame.left.value as u32, vcpu.index);
     let mut outcome = Outcome::Done;
     for target in targets {
         if target == vcpu.index {
@@ -128,32 +123,6 @@ fn light_sgirs<G: Gic>(frame: &mut Frame, value: u32) -> u32 {
         Outcome::Done => done(vcpu),
         Outcome::Slow => Code::SETTLE,
     }
-}
-
-/// A read of the distributor into one of the registers that the light tier holds.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-#[inline(never)] // Needs a stack frame, which the other light exits are not to pay for.
-fn distributor_read(frame: &mut Frame, offset: u32, iss: u32) -> u32 {
-    let vcpu = resident(frame);
-    let Some(value) = vcpu.vm.vgic.dist_read_light(offset, 1 << (iss >> 22 & 3)) else {
-        return control_read(frame, offset, iss);
-    };
-    frame.set_light((iss >> 16 & 31) as usize, value);
-    skip();
-    done(vcpu)
-}
-
-/// The same of `GICD_CTLR`, which Linux reads each time that it masks an interrupt.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-#[inline(never)] // Behind a tail call: the others are not to pay for it.
-fn control_read(frame: &mut Frame, offset: u32, iss: u32) -> u32 {
-    let vcpu = resident(frame);
-    let Some(value) = vcpu.vm.vgic.read_control_light(offset, 1 << (iss >> 22 & 3)) else {
-        return Code::SYNC;
-    };
-    frame.set_light((iss >> 16 & 31) as usize, value);
-    skip();
-    done(vcpu)
 }
 
 /// Any data abort. Devices and flash answer, memory that is mapped on demand is mapped; everything else ends as an external
@@ -185,9 +154,18 @@ pub(super) fn data_abort<G: Gic>(
     inject::external_abort(Abort { fetch: false, write, walk }, far);
 }
 
-/// Maps the memory whose first touch this is; false if it is none. Walks of the guest's own tables touch memory, too.
+/// Clears and maps the memory whose first touch this is; false if it is none. Walks of the guest's own tables touch memory, too.
 fn touch(vcpu: &Vcpu, iss: u32) -> bool {
-    iss & FAULT == FAULT_TRANSLATION && vcpu.vm.demand.touch(fault_address())
+    if iss & FAULT != FAULT_TRANSLATION {
+        return false;
+    }
+    let touched = vcpu.vm.demand.touch(fault_address());
+    if touched == Touch::Mapped
+        && let Some(page) = vcpu.statistics
+    {
+        page.count(Event::FirstTouch);
+    }
+    touched != Touch::Foreign
 }
 
 /// An instruction fetch from memory that is not mapped yet, or from outside the guest's memory.

@@ -4,7 +4,7 @@
 use turnstile_vgic::{Outcome, SgiRegister};
 use turnstile_vm::attention::{Posted, Reasons};
 
-use super::light::{Code, done, resident, skip, wake};
+use super::light::{Code, done, leave, resident, skip};
 use super::trapped::Lookup;
 use crate::irq::Gic;
 use crate::vcpu::frame::Frame;
@@ -50,56 +50,70 @@ fn broadcast_sgi<G: Gic>(vcpu: &Vcpu, register: SgiRegister, value: u64) {
     }
 }
 
-/// A write of an SGI register. Usually it names one vCPU, another one, which is in its guest: that is a leaf without a
-/// stack frame of its own. All else is behind a tail call.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-#[inline(never)] // Behind a tail call, too: the handlers of trapped registers are laid out without it.
-pub(super) fn light_sgi<G: Gic, L: Lookup>(frame: &mut Frame, register: SgiRegister, value: u64) -> u32 {
+/// A write of an SGI register. Usually it is ICC_SGI1R_EL1 and names one vCPU: the sender, or another one that is in its
+/// guest. All else is left.
+#[inline(always)] // Part of a light handler.
+pub(super) fn light_sgi<G: Gic, L: Lookup>(
+    frame: &mut Frame,
+    register: SgiRegister,
+    esr: u64,
+    value: u64,
+) -> u32 {
     let vcpu = resident(frame);
-    if SgiRegister::is_broadcast(value) {
-        return light_sgis::<G, L>(frame, register, value);
+    let intid = SgiRegister::intid(value);
+    if register != SgiRegister::Sgi1r || SgiRegister::is_broadcast(value) {
+        return leave(frame, Code::WIDE, esr, value);
     }
-    let mut targets = L::targets(&vcpu.vm.vgic, register, value);
+    if SgiRegister::named(value) == vcpu.own_sgi {
+        // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
+        let gic = unsafe { &mut vcpu.owned().gic };
+        if !gic.present_group1_sgi(&mut G::interface(), intid) {
+            return leave(frame, Code::WIDE, esr, value);
+        }
+        skip();
+        return done(vcpu);
+    }
+    let mut targets = L::targets(&vcpu.vm.vgic, SgiRegister::Sgi1r, value);
     let (Some(first), None) = (targets.next(), targets.next()) else {
-        return light_sgis::<G, L>(frame, register, value);
+        return leave(frame, Code::WIDE, esr, value);
     };
+    // The sender with bits in the value that mean nothing.
     if first == vcpu.index {
-        return light_self_sgi::<G>(frame, SgiRegister::intid(value));
+        return leave(frame, Code::WIDE, esr, value);
     }
     skip();
-    if let Some(target) = vcpu.vm.vcpu(first) {
-        match target.attention.post(Reasons::sgi(SgiRegister::intid(value))) {
+    post_light::<G>(frame, vcpu, first, intid)
+}
+
+/// Posts an SGI to the one other vCPU that it is for, at the end of its exit.
+#[inline(always)] // Part of light handlers.
+pub(super) fn post_light<G: Gic>(frame: &mut Frame, vcpu: &Vcpu, target: usize, intid: u32) -> u32 {
+    if let Some(other) = vcpu.vm.vcpu(target) {
+        match other.attention.post(Reasons::sgi(intid)) {
             Posted::Seen => {}
             Posted::Kick(token) => G::kick(token),
-            Posted::Wake => return wake::<G>(vcpu, target),
+            Posted::Wake => return leave(frame, Code::WAKE, 0, target as u64),
         }
     }
     done(vcpu)
 }
 
-/// An SGI to the sender alone: by a list register.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-#[inline(never)] // Needs a stack frame.
-fn light_self_sgi<G: Gic>(frame: &mut Frame, intid: u32) -> u32 {
+/// What is left of a write of an SGI register.
+#[inline(always)] // Part of a wide handler.
+pub(super) fn wide_sgi<G: Gic, L: Lookup>(frame: &mut Frame, register: SgiRegister) -> u32 {
     let vcpu = resident(frame);
+    let value = frame.left.value;
     // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
     let owned = unsafe { vcpu.owned() };
     skip();
-    match owned.gic.inject_sgi(&mut G::interface(), intid) {
-        Outcome::Done => done(vcpu),
-        Outcome::Slow => Code::SETTLE,
-    }
-}
-
-/// A write of an SGI register that names several vCPUs, or the sender.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-#[inline(never)] // Needs a stack frame, which the other light exits are not to pay for.
-fn light_sgis<G: Gic, L: Lookup>(frame: &mut Frame, register: SgiRegister, value: u64) -> u32 {
-    let vcpu = resident(frame);
-    // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
-    let owned = unsafe { vcpu.owned() };
-    let outcome = send_sgi::<G, L>(vcpu, owned, register, value);
-    skip();
+    let outcome = if register == SgiRegister::Sgi1r && SgiRegister::named(value) == vcpu.own_sgi {
+        match owned.gic.is_in_group1(SgiRegister::intid(value)) {
+            true => owned.gic.inject_sgi(&mut G::interface(), SgiRegister::intid(value)),
+            false => Outcome::Done,
+        }
+    } else {
+        send_sgi::<G, L>(vcpu, owned, register, value)
+    };
     match outcome {
         Outcome::Done => done(vcpu),
         Outcome::Slow => Code::SETTLE,

@@ -4,10 +4,10 @@
 use turnstile_vgic::Outcome;
 
 use super::inject;
-use super::light::{Code, done, resident, skip};
-use super::sgi::{light_sgi, send_sgi};
+use super::light::{Code, Read, done, resident, skip, wake};
+use super::sgi::{light_sgi, send_sgi, wide_sgi};
 use super::trapped::{Indexed, Lookup, Trap};
-use crate::irq::{Gic, Gicv2, Gicv3};
+use crate::irq::Gic;
 use crate::state::{Facility, pmu};
 use crate::vcpu::facility;
 use crate::vcpu::frame::Frame;
@@ -33,10 +33,9 @@ enum Access {
     Undefined,
 }
 
-#[inline(always)] // Three instructions; one of them is the load.
-fn id_register(vcpu: &Vcpu, iss: u32) -> u64 {
-    let index = (iss << 2 & 0x38 | iss >> 17 & 7) as usize;
-    vcpu.vm.id_registers[index & 63]
+#[inline(always)] // Two instructions; one of them is the load.
+fn id_register(vcpu: &Vcpu, n: u8) -> u64 {
+    vcpu.id_registers[usize::from(n) & 63]
 }
 
 /// Carries out an access; `value` is what a write carries.
@@ -45,8 +44,8 @@ fn access<G: Gic, L: Lookup>(vcpu: &'static Vcpu, owned: &mut Owned, iss: u32, v
     match L::trap(iss) {
         Trap::Undefined => Access::Undefined,
         Trap::Ignored => Access::Value(0),
-        Trap::Id if read => Access::Value(id_register(vcpu, iss)),
-        Trap::Id => Access::Undefined,
+        Trap::Id(n) if read => Access::Value(id_register(vcpu, n)),
+        Trap::Id(_) => Access::Undefined,
         Trap::Sgi(_) | Trap::Deactivate if read || !G::SYSTEM_REGISTERS => Access::Undefined,
         Trap::Sgi(register) => match send_sgi::<G, L>(vcpu, owned, register, value) {
             Outcome::Done => Access::Value(0),
@@ -56,7 +55,7 @@ fn access<G: Gic, L: Lookup>(vcpu: &'static Vcpu, owned: &mut Owned, iss: u32, v
             vcpu.vm.with_gic::<G, _>(|cx| owned.gic.dir(cx, value as u32 & 0xff_ffff));
             Access::Settle
         }
-        Trap::PmuSelect | Trap::Pmu(_) if !vcpu.vm.pmu => match vcpu.vm.offer.pmu {
+        Trap::PmuSelect | Trap::Pmu(_) if !vcpu.pmu => match vcpu.vm.offer.pmu {
             pmu::Kind::Owned => claim(vcpu, Facility::Pmu),
             _ => Access::Undefined,
         },
@@ -92,77 +91,47 @@ fn trapped_pmu<L: Lookup>(vcpu: &Vcpu, iss: u32, value: u64) -> Access {
     Access::Value(0)
 }
 
-/// The body of the light handler, for a [`Gic`] and with a [`Lookup`].
-///
-/// A macro: as a generic function that is inlined, its branches are laid out otherwise, at the cost of the first.
-macro_rules! light_sysreg {
-    ($frame:ident, $esr:ident, $gic:ty, $lookup:ty, $get:ident, $set:ident) => {{
-        let iss = $esr as u32;
-        let rt = transfer(iss);
-        let vcpu = resident($frame);
-        let value = match <$lookup>::trap(iss) {
-            Trap::Id if iss & ISS_READ != 0 => id_register(vcpu, iss),
-            Trap::Sgi(register) if <$gic>::SYSTEM_REGISTERS && iss & ISS_READ == 0 => {
-                return light_sgi::<$gic, $lookup>($frame, register, $frame.$get(rt));
-            }
-            Trap::PmuSelect if vcpu.vm.pmu => {
-                // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
-                let pmu = unsafe { &mut vcpu.facilities().trapped_pmu };
-                if iss & ISS_READ == 0 {
-                    pmu.set_select($frame.$get(rt));
-                    skip();
-                    return done(vcpu);
-                }
-                pmu.select()
-            }
-            _ => return Code::SYNC,
-        };
-        $frame.$set(rt, value);
-        skip();
-        done(vcpu)
-    }};
+/// Reads a register that is hot in real guests (identification, the PMU's selector). The same whatever the transfer register:
+/// the vector delivers the value.
+#[inline(always)] // The light handler, and with other lookups those of images for ablation.
+pub(super) fn light_read<L: Lookup>(frame: &Frame, esr: u64) -> Read {
+    let vcpu = resident(frame);
+    let value = match L::trap(esr as u32) {
+        Trap::Id(n) => id_register(vcpu, n),
+        Trap::PmuSelect if vcpu.pmu => {
+            // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
+            unsafe { vcpu.facilities() }.trapped_pmu.select()
+        }
+        _ => return Read::left(Code::SYNC),
+    };
+    skip();
+    Read::done(vcpu, esr, value)
 }
 
-/// The registers that are hot in real guests (identification, SGIs, the PMU's selector), by way of the transfer registers
-/// that the light tier holds.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn turnstile_light_sysreg(frame: &mut Frame, esr: u64) -> u32 {
-    if !Frame::is_light(transfer(esr as u32)) {
-        return not_held(esr as u32);
+/// Writes a register that is hot in real guests (SGIs, the PMU's selector). The vector has fetched the value.
+#[inline(always)] // As above.
+pub(super) fn light_write<G: Gic, L: Lookup>(frame: &mut Frame, esr: u64, value: u64) -> u32 {
+    match L::trap(esr as u32) {
+        Trap::Sgi(register) if G::SYSTEM_REGISTERS => light_sgi::<G, L>(frame, register, esr, value),
+        Trap::PmuSelect if resident(frame).pmu => {
+            let vcpu = resident(frame);
+            // SAFETY: as above.
+            unsafe { vcpu.facilities() }.trapped_pmu.set_select(value);
+            skip();
+            done(vcpu)
+        }
+        _ => Code::SYNC,
     }
-    light_sysreg!(frame, esr, Gicv3, Indexed, light, set_light)
 }
 
-/// [`turnstile_light_sysreg`] of the vectors of a GICv2.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn turnstile_light_sysreg_gicv2(frame: &mut Frame, esr: u64) -> u32 {
-    if !Frame::is_light(transfer(esr as u32)) {
-        return not_held(esr as u32);
+/// What is left of an SGI.
+#[inline(always)] // As above.
+pub(super) fn wide_write<G: Gic, L: Lookup>(frame: &mut Frame, code: u32) -> u32 {
+    match L::trap(frame.left.esr as u32) {
+        _ if code == Code::WAKE => wake::<G>(frame),
+        Trap::Sgi(register) => wide_sgi::<G, L>(frame, register),
+        _ => Code::SYNC,
     }
-    light_sysreg!(frame, esr, Gicv2, Indexed, light, set_light)
-}
-
-/// Says what becomes of an access by way of a transfer register that the light tier does not hold: a write is light
-/// when the register has been stored, a read is full.
-#[inline(always)] // Three instructions.
-fn not_held(iss: u32) -> u32 {
-    if iss & ISS_READ == 0 { Code::PRESERVED } else { Code::SYNC }
-}
-
-/// Writes by way of the other transfer registers, which have been stored.
-#[cfg(any(target_os = "none", test))]
-#[inline(always)] // One caller for each GIC.
-pub(super) fn light_preserved<G: Gic>(frame: &mut Frame, esr: u64) -> u32 {
-    light_sysreg!(frame, esr, G, Indexed, preserved, set)
-}
-
-/// The same with another way to look things up.
-#[cfg(feature = "ablation")]
-pub(super) extern "C" fn light_with<L: Lookup>(frame: &mut Frame, esr: u64) -> u32 {
-    if !Frame::is_light(transfer(esr as u32)) {
-        return Code::SYNC;
-    }
-    light_sysreg!(frame, esr, Gicv3, L, light, set_light)
 }
 
 /// A full handler of trapped system registers.

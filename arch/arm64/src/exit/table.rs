@@ -1,135 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The light handlers that `vectors.S` calls: by exception class, and of interrupts; of each GIC, with statistics and without.
+//! The handlers that `vectors.S` calls: light ones, by exception class and direction, and of interrupts; and the wide ones behind
+//! them. Of each GIC where that matters; of interrupts, with statistics and without.
 
 use turnstile_exitstat::Reason;
 
-use super::light::{Code, Handler, done, resident};
+use super::light::{Code, Read, done, resident};
+use super::trapped::Indexed;
 use super::{hvc, irq, mmio, sysreg};
-use crate::cpu::class;
-#[cfg(any(target_os = "none", test))]
-use crate::irq::Gic;
 use crate::irq::{Gicv2, Gicv3, Gicv3Legacy};
 use crate::vcpu::frame::Frame;
 
-/// The light handlers by exception class: `vectors.S` calls them.
-#[cfg_attr(target_os = "none", unsafe(no_mangle))]
-pub static LIGHT_HANDLERS: [Handler; 64] =
-    handlers(sysreg::turnstile_light_sysreg, mmio::turnstile_light_data_abort);
-
-/// [`LIGHT_HANDLERS`] of the vectors of a GICv2.
-#[cfg_attr(target_os = "none", unsafe(no_mangle))]
-pub static LIGHT_HANDLERS_GICV2: [Handler; 64] =
-    handlers(sysreg::turnstile_light_sysreg_gicv2, mmio::turnstile_light_data_abort_gicv2);
-
-/// [`LIGHT_HANDLERS`] of the vectors of a GICv2 on a GICv3.
-#[cfg_attr(target_os = "none", unsafe(no_mangle))]
-pub static LIGHT_HANDLERS_LEGACY: [Handler; 64] =
-    handlers(sysreg::turnstile_light_sysreg_gicv2, mmio::turnstile_light_data_abort_legacy);
-
-/// Makes a table: the handlers named here know the interrupt controller.
-const fn handlers(sysreg: Handler, data_abort: Handler) -> [Handler; 64] {
-    let mut handlers: [Handler; 64] = [turnstile_light_other; 64];
-    handlers[class::HVC64 as usize] = hvc::turnstile_light_hvc;
-    handlers[class::SYSTEM_REGISTER as usize] = sysreg;
-    handlers[class::DATA_ABORT as usize] = data_abort;
-    handlers
+/// Defines handlers of the C ABI under names that `vectors.S` knows.
+macro_rules! handlers {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:expr;)*) => {$(
+        $(#[$doc])*
+        #[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
+        pub extern "C" fn $name($($argument: $type),*) -> $result {
+            $body
+        }
+    )*};
 }
 
-/// Light exits about the value of one of x19–x30, which have been stored.
-#[cfg(any(target_os = "none", test))]
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn turnstile_light_preserved(frame: &mut Frame, esr: u64) -> u32 {
-    sysreg::light_preserved::<Gicv3>(frame, esr)
-}
+handlers! {
+    /// HVC.
+    turnstile_light_hvc(frame: &mut Frame) -> u32 = hvc::light(frame);
+    /// What is left of it.
+    turnstile_wide_hvc(frame: &mut Frame, _code: u32) -> u32 = hvc::wide(frame);
 
-/// [`turnstile_light_preserved`] of the vectors of a GICv2.
-#[cfg(any(target_os = "none", test))]
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn turnstile_light_preserved_gicv2(frame: &mut Frame, esr: u64) -> u32 {
-    light_preserved_with_sgir::<Gicv2>(frame, esr)
-}
+    /// Reads of trapped system registers: takes the syndrome.
+    turnstile_light_sysreg_read(frame: &mut Frame, esr: u64) -> Read = sysreg::light_read::<Indexed>(frame, esr);
+    /// Writes of trapped system registers: takes the syndrome and the value.
+    turnstile_light_sysreg_write(frame: &mut Frame, esr: u64, value: u64) -> u32 =
+        sysreg::light_write::<Gicv3, Indexed>(frame, esr, value);
+    /// The same for guests with a GICv2.
+    turnstile_light_sysreg_write_gicv2(frame: &mut Frame, esr: u64, value: u64) -> u32 =
+        sysreg::light_write::<Gicv2, Indexed>(frame, esr, value);
+    /// What is left of writes of trapped system registers.
+    turnstile_wide_sysreg_write(frame: &mut Frame, code: u32) -> u32 =
+        sysreg::wide_write::<Gicv3, Indexed>(frame, code);
 
-/// [`turnstile_light_preserved`] of the vectors of a GICv2 on a GICv3.
-#[cfg(any(target_os = "none", test))]
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn turnstile_light_preserved_legacy(frame: &mut Frame, esr: u64) -> u32 {
-    light_preserved_with_sgir::<Gicv3Legacy>(frame, esr)
-}
+    /// Data aborts of loads: takes the syndrome.
+    turnstile_light_load(frame: &mut Frame, esr: u64) -> Read = mmio::light_read(frame, esr);
+    /// What is left of them.
+    turnstile_wide_load(frame: &mut Frame, _code: u32) -> u32 = mmio::wide_read(frame);
+    /// Data aborts of stores on a GICv2: takes the syndrome and the value.
+    turnstile_light_store_gicv2(frame: &mut Frame, esr: u64, value: u64) -> u32 =
+        mmio::light_write::<Gicv2>(frame, esr, value as u32);
+    /// The same for GICv2 guests on a GICv3.
+    turnstile_light_store_legacy(frame: &mut Frame, esr: u64, value: u64) -> u32 =
+        mmio::light_write::<Gicv3Legacy>(frame, esr, value as u32);
+    /// What is left of them on a GICv2.
+    turnstile_wide_store_gicv2(frame: &mut Frame, code: u32) -> u32 = mmio::wide_write::<Gicv2>(frame, code);
+    /// The same for GICv2 guests on a GICv3.
+    turnstile_wide_store_legacy(frame: &mut Frame, code: u32) -> u32 = mmio::wide_write::<Gicv3Legacy>(frame, code);
 
-/// Where SGIs are stores to `GICD_SGIR`.
-#[cfg(any(target_os = "none", test))]
-#[inline(always)] // Its two callers are what it is for.
-fn light_preserved_with_sgir<G: Gic>(frame: &mut Frame, esr: u64) -> u32 {
-    match class::of(esr) {
-        class::DATA_ABORT => mmio::light_preserved_sgir::<G>(frame, esr as u32),
-        _ => sysreg::light_preserved::<G>(frame, esr),
-    }
-}
+    /// Physical interrupts.
+    turnstile_light_irq(frame: &mut Frame) -> u32 = irq::light::<Gicv3, false>(frame);
+    /// The same on a GICv2.
+    turnstile_light_irq_gicv2(frame: &mut Frame) -> u32 = irq::light::<Gicv2, false>(frame);
+    /// The same for GICv2 guests on a GICv3.
+    turnstile_light_irq_legacy(frame: &mut Frame) -> u32 = irq::light::<Gicv3Legacy, false>(frame);
+    /// Physical interrupts where statistics are kept.
+    turnstile_light_irq_timed(frame: &mut Frame) -> u32 = irq::light::<Gicv3, true>(frame);
+    /// The same on a GICv2.
+    turnstile_light_irq_gicv2_timed(frame: &mut Frame) -> u32 = irq::light::<Gicv2, true>(frame);
+    /// The same for GICv2 guests on a GICv3.
+    turnstile_light_irq_legacy_timed(frame: &mut Frame) -> u32 = irq::light::<Gicv3Legacy, true>(frame);
+    /// What is left of physical interrupts.
+    turnstile_wide_irq(frame: &mut Frame, code: u32) -> u32 = irq::wide::<Gicv3>(frame, code);
+    /// The same on a GICv2.
+    turnstile_wide_irq_gicv2(frame: &mut Frame, code: u32) -> u32 = irq::wide::<Gicv2>(frame, code);
+    /// The same for GICv2 guests on a GICv3.
+    turnstile_wide_irq_legacy(frame: &mut Frame, code: u32) -> u32 = irq::wide::<Gicv3Legacy>(frame, code);
 
-/// All other classes are left to the full tier.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn turnstile_light_other(_frame: &mut Frame, _esr: u64) -> u32 {
-    Code::SYNC
-}
-
-/// Light tier of physical interrupts.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub extern "C" fn turnstile_light_irq(frame: &mut Frame) -> u32 {
-    irq::light::<Gicv3>(resident(frame), |_| {})
-}
-
-/// [`turnstile_light_irq`] of the vectors of a GICv2.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub extern "C" fn turnstile_light_irq_gicv2(frame: &mut Frame) -> u32 {
-    irq::light::<Gicv2>(resident(frame), |_| {})
-}
-
-/// [`turnstile_light_irq`] of the vectors of a GICv2 on a GICv3.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub extern "C" fn turnstile_light_irq_legacy(frame: &mut Frame) -> u32 {
-    irq::light::<Gicv3Legacy>(resident(frame), |_| {})
-}
-
-/// FIQ: nothing is configured as Group 0 or secure, so none is expected; one is ignored.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub extern "C" fn turnstile_light_fiq(frame: &mut Frame) -> u32 {
-    done(resident(frame))
-}
-
-/// SError while the guest ran: never light.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub extern "C" fn turnstile_light_serror(_frame: &mut Frame) -> u32 {
-    Code::SERROR
-}
-
-/// [`turnstile_light_irq`] where statistics are kept.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub extern "C" fn turnstile_light_irq_timed(frame: &mut Frame) -> u32 {
-    irq::light::<Gicv3>(resident(frame), |reason| frame.timing.note(reason))
-}
-
-/// [`turnstile_light_irq_gicv2`] where statistics are kept.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub extern "C" fn turnstile_light_irq_gicv2_timed(frame: &mut Frame) -> u32 {
-    irq::light::<Gicv2>(resident(frame), |reason| frame.timing.note(reason))
-}
-
-/// [`turnstile_light_irq_legacy`] where statistics are kept.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub extern "C" fn turnstile_light_irq_legacy_timed(frame: &mut Frame) -> u32 {
-    irq::light::<Gicv3Legacy>(resident(frame), |reason| frame.timing.note(reason))
-}
-
-/// [`turnstile_light_fiq`] where statistics are kept.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub extern "C" fn turnstile_light_fiq_timed(frame: &mut Frame) -> u32 {
-    frame.timing.note(Reason::OtherInterrupt);
-    turnstile_light_fiq(frame)
-}
-
-/// [`turnstile_light_serror`] where statistics are kept.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub extern "C" fn turnstile_light_serror_timed(frame: &mut Frame) -> u32 {
-    frame.timing.note(Reason::MachineError);
-    turnstile_light_serror(frame)
+    /// FIQ: nothing is configured as Group 0 or secure, so none is expected; one is ignored.
+    turnstile_light_fiq(frame: &mut Frame) -> u32 = done(resident(frame));
+    /// The same where statistics are kept.
+    turnstile_light_fiq_timed(frame: &mut Frame) -> u32 = {
+        frame.timing.note(Reason::OtherInterrupt);
+        done(resident(frame))
+    };
+    /// SError while the guest ran: never light.
+    turnstile_light_serror(_frame: &mut Frame) -> u32 = Code::SERROR;
+    /// The same where statistics are kept.
+    turnstile_light_serror_timed(frame: &mut Frame) -> u32 = {
+        frame.timing.note(Reason::MachineError);
+        Code::SERROR
+    };
 }

@@ -12,12 +12,12 @@ use crate::state::trapped_pmu::Register;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Trap {
+    /// op0=3, op1=0, CRn=0: by table, with the number there. First: what is tested first is a comparison with zero.
+    Id(u8),
     /// Not part of this machine: UNDEFINED.
     Undefined,
     /// Reads as zero, ignores writes.
     Ignored,
-    /// op0=3, op1=0, CRn=0: by table.
-    Id,
     /// Sends SGIs.
     Sgi(SgiRegister),
     /// Deactivates an interrupt that may be in no list register.
@@ -42,9 +42,30 @@ const fn group(op0: u8, op1: u8, crn: u8, crm: (u8, u8), op2: (u8, u8)) -> Group
     Group { op0, op1, crn, crm, op2 }
 }
 
+/// How many ID registers there are: CRm 1 to 7, op2 0 to 7.
+const ID_REGISTERS: usize = 56;
+
+/// The ID registers one by one, so that the lookup finds the number, too.
+const fn identification() -> [(Group, Trap); ID_REGISTERS + OTHERS.len()] {
+    let mut groups = [OTHERS[0]; ID_REGISTERS + OTHERS.len()];
+    let mut next = 0;
+    while next < ID_REGISTERS {
+        let n = next as u8 + 8;
+        groups[next] = (group(3, 0, 0, (n / 8, n / 8), (n % 8, n % 8)), Trap::Id(n));
+        next += 1;
+    }
+    while next < groups.len() {
+        groups[next] = OTHERS[next - ID_REGISTERS];
+        next += 1;
+    }
+    groups
+}
+
 /// Blocks of registers that are treated alike.
-pub(super) const GROUPS: &[(Group, Trap)] = &[
-    (group(3, 0, 0, (1, 7), (0, 7)), Trap::Id),
+pub(super) const GROUPS: &[(Group, Trap)] = &identification();
+
+/// Those without the ID registers.
+const OTHERS: &[(Group, Trap)] = &[
     // PMEVCNTR<n>_EL0 and PMEVTYPER<n>_EL0: with N = 0 none exists, accesses are ignored.
     (group(3, 3, 14, (8, 15), (0, 7)), Trap::Pmu(Register::Quiet)),
     // DBGBVR<n>_EL1, DBGBCR<n>_EL1, DBGWVR<n>_EL1 and DBGWCR<n>_EL1.

@@ -2,6 +2,8 @@
 //! vCPUs that do not run: those that wait for an interrupt, and the waiting room of those that are off. A vCPU that
 //! shares CPUs gives its own away meanwhile; nothing refers to its exclusive state across that.
 
+use core::cell::Cell;
+
 use turnstile_exitstat::Reason;
 use turnstile_vgic::GROUPS_CHANGED;
 use turnstile_vm::attention::Reasons;
@@ -14,6 +16,7 @@ use crate::irq::{
     Acknowledged, CpuInterface, Gic, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic_of, use_vectors,
     vectors_of,
 };
+use crate::memory::window::Window;
 use crate::sched;
 use crate::time;
 use crate::vcpu::frame::Frame;
@@ -31,11 +34,15 @@ fn with_owned<R>(vcpu: &Vcpu, f: impl FnOnce(&mut Owned) -> R) -> R {
 
 /// Waits as WFI does: until an interrupt for the guest is pending, or somebody wants attention.
 pub(super) fn suspend<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
-    let wants = || {
-        vcpu.attention.is_pending() || with_owned(vcpu, |owned| owned.gic.has_pending(&mut G::interface()))
-    };
-    let serve = |acknowledged| with_owned(vcpu, |owned| irq::full::<G>(vcpu, owned, monitor, acknowledged));
-    while !wants() {
+    let has_pending = || with_owned(vcpu, |owned| owned.gic.has_pending(&mut G::interface()));
+    while !vcpu.attention.is_pending() && !has_pending() {
+        // Until something is served, the guest's interrupts are as they were found here.
+        let served = Cell::new(false);
+        let wants = || vcpu.attention.is_pending() || served.get() && has_pending();
+        let serve = |acknowledged| {
+            served.set(true);
+            with_owned(vcpu, |owned| irq::full::<G>(vcpu, owned, monitor, acknowledged));
+        };
         pause::<G>(frame, vcpu, wants, serve);
     }
 }
@@ -121,6 +128,8 @@ pub(super) fn wait_for_start<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, mon
         }
         if vcpu.index == 0 {
             monitor.waiting(vcpu.vm);
+        } else if vcpu.thread.is_none() {
+            vcpu.vm.crew.help::<Window>();
         }
         if matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
             && let Some(start) = vcpu.vm.psci.take_start(vcpu.index)

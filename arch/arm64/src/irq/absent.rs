@@ -12,6 +12,10 @@ pub struct Absent {
 }
 
 impl VirtualInterface for Absent {
+    fn encode(_: ListRegister) -> u64 {
+        0
+    }
+
     fn read_lr(&mut self, _: usize) -> LrState {
         LrState::Invalid
     }

@@ -16,6 +16,7 @@ use crate::cpu::regs::gicv2::{
 pub struct Gich;
 
 const LR_STATE_SHIFT: u32 = 28;
+const LR_STATE: u32 = 3 << LR_STATE_SHIFT;
 const LR_HW: u32 = 1 << 31;
 const LR_GROUP1: u32 = 1 << 30;
 const LR_EOI: u32 = 1 << 19;
@@ -79,6 +80,24 @@ impl VirtualInterface for Gich {
         GICH_LR.write(n, encode(lr));
     }
 
+    fn encode(lr: ListRegister) -> u64 {
+        encode(lr).into()
+    }
+
+    #[inline(always)] // One register read and one write.
+    fn write_if_invalid(&mut self, n: usize, _: ListRegister, encoded: u64) -> bool {
+        let invalid = GICH_LR.read(n) & LR_STATE == 0;
+        if invalid {
+            GICH_LR.write(n, encoded as u32);
+        }
+        invalid
+    }
+
+    #[inline(always)] // One register write.
+    fn write_encoded(&mut self, n: usize, _: ListRegister, encoded: u64) {
+        GICH_LR.write(n, encoded as u32);
+    }
+
     #[inline] // One register write.
     fn clear_lr(&mut self, n: usize) {
         GICH_LR.write(n, 0);
@@ -106,6 +125,7 @@ impl VirtualInterface for Gich {
         count
     }
 
+    #[inline(always)] // Where the conditions are known, a constant.
     fn set_maintenance(&mut self, m: Maintenance) {
         GICH_HCR.write(control::maintenance(&m));
     }

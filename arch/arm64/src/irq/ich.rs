@@ -230,6 +230,24 @@ impl VirtualInterface for Ich {
         write_raw(n, encode(lr));
     }
 
+    fn encode(lr: ListRegister) -> u64 {
+        encode(lr)
+    }
+
+    #[inline(always)] // One register read and one write: one register tells of all of them, without a branch to an instruction.
+    fn write_if_invalid(&mut self, n: usize, _: ListRegister, encoded: u64) -> bool {
+        let invalid = regs::ICH_ELRSR_EL2.read() >> (n & 15) & 1 != 0;
+        if invalid {
+            write_raw(n, encoded);
+        }
+        invalid
+    }
+
+    #[inline(always)] // One register write.
+    fn write_encoded(&mut self, n: usize, _: ListRegister, encoded: u64) {
+        write_raw(n, encoded);
+    }
+
     #[inline] // One register write.
     fn clear_lr(&mut self, n: usize) {
         write_raw(n, 0);
@@ -259,6 +277,7 @@ impl VirtualInterface for Ich {
         count
     }
 
+    #[inline(always)] // Where the conditions are known, a constant.
     fn set_maintenance(&mut self, m: Maintenance) {
         let trap = if m.trap_dir { HCR_TDIR } else { 0 };
         // SAFETY: traps and maintenance conditions of the guest's own interface.

@@ -83,7 +83,21 @@ impl VirtualInterface for IchLegacy {
 
     #[inline] // As inlined.
     fn write_lr(&mut self, n: usize, lr: ListRegister) {
-        ich::write_raw(n, ich::encode(lr) | u64::from(lr.source & 7) << LR_SOURCE_SHIFT);
+        ich::write_raw(n, Self::encode(lr));
+    }
+
+    fn encode(lr: ListRegister) -> u64 {
+        ich::encode(lr) | u64::from(lr.source & 7) << LR_SOURCE_SHIFT
+    }
+
+    #[inline(always)] // As inlined.
+    fn write_if_invalid(&mut self, n: usize, lr: ListRegister, encoded: u64) -> bool {
+        Ich.write_if_invalid(n, lr, encoded)
+    }
+
+    #[inline(always)] // As inlined.
+    fn write_encoded(&mut self, n: usize, lr: ListRegister, encoded: u64) {
+        Ich.write_encoded(n, lr, encoded);
     }
 
     #[inline] // As inlined.

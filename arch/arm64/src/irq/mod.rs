@@ -31,5 +31,5 @@ pub use gicv2::Gicv2;
 pub use gicv3::Gicv3;
 pub use interface::InterfaceState;
 pub use legacy::Gicv3Legacy;
-pub use select::{backs_list_registers, is_gicv2, kick, list_registers, priority_bits, set_gicv2};
+pub use select::{backs_list_registers, encoding, is_gicv2, kick, list_registers, priority_bits, set_gicv2};
 pub(crate) use select::{in_gic, in_gic_of};

@@ -3,6 +3,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use turnstile_vgic::{Encode, Model, VirtualInterface};
 use turnstile_vm::attention::KickToken;
 
 use super::gic::{CpuInterface, Gic};
@@ -72,6 +73,14 @@ pub fn list_registers() -> usize {
         G::Interface::list_registers()
     }
     in_gic!(of())
+}
+
+/// Returns how the virtual CPU interface composes the list registers of a guest with a GIC of `model`.
+pub fn encoding(model: Model) -> Encode {
+    fn of<G: Gic>() -> Encode {
+        G::Interface::encode
+    }
+    in_gic_of!(model, of())
 }
 
 /// Returns how many priority bits list registers keep.

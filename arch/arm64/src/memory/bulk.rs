@@ -3,38 +3,49 @@
 //!
 //! Rust's own routines are compiled for memory that faults on unaligned accesses, and take eight bytes at a time.
 
+#[cfg(target_os = "none")]
 use crate::cpu::regs;
 
 /// Bytes that one turn of a loop copies.
+#[cfg(target_os = "none")]
 const TURN: usize = 128;
 
+/// Clears `size` bytes at `start`, which are the caller's.
+#[cfg(not(target_os = "none"))]
+pub(super) fn zero(start: u64, size: u64) {
+    // SAFETY: memory of a test.
+    unsafe { core::ptr::write_bytes(start as *mut u8, 0, size as usize) };
+}
+
 /// Clears `size` bytes at `start`, which are the caller's and which EL2 maps writable.
+#[cfg(target_os = "none")]
 pub(super) fn zero(start: u64, size: u64) {
     let dczid = regs::DCZID_EL0.read();
-    let turn = 8 * (4u64 << (dczid & 0xf));
+    let turn = 16 * (4u64 << (dczid & 0xf));
     // DZP: prohibited.
     if size == 0 || dczid & (1 << 4) != 0 || !(start | size).is_multiple_of(turn) {
         // SAFETY: the caller owns the range and EL2 maps it writable.
         unsafe { core::ptr::write_bytes(start as *mut u8, 0, size as usize) };
         return;
     }
-    // SAFETY: as above; DC ZVA clears a whole aligned block, and the range is whole turns of eight.
+    // SAFETY: as above; DC ZVA clears a whole aligned block, and the range is whole turns of 16.
     unsafe {
         core::arch::asm!(
             "2:",
-            ".rept 8",
+            ".rept 16",
             "dc zva, {address}",
             "add {address}, {address}, {block}",
             ".endr",
             "cmp {address}, {end}",
             "b.lo 2b",
-            address = inout(reg) start => _, block = in(reg) turn / 8, end = in(reg) start + size,
+            address = inout(reg) start => _, block = in(reg) turn / 16, end = in(reg) start + size,
             options(nostack)
         );
     }
 }
 
 /// Copies `source` to `target`, as many bytes as the shorter of them has.
+#[cfg(target_os = "none")]
 pub(super) fn copy(target: &mut [u8], source: &[u8]) {
     let length = target.len().min(source.len());
     let (to, from) = (target.as_mut_ptr(), source.as_ptr());

@@ -3,12 +3,13 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use turnstile_arch_common::demand::{block, map_block};
+use turnstile_arch_common::demand::{self, Touch, block};
 use turnstile_machine::map::{IPA_BITS, Region};
 use turnstile_paging::{Blocks, PhysAddr, Stage2, Stage2Attributes};
 
 use super::coherence;
-use crate::cpu;
+use super::window::Window;
+use crate::cpu::{self, regs};
 
 /// The form of stage 2 tables.
 static FORMAT: Stage2 = match Stage2::new(IPA_BITS) {
@@ -41,22 +42,31 @@ impl Demand {
         self.host.store(host.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Maps the block that a vCPU of the VM has touched and that stage 2 does not translate; false if it is none that is
-    /// mapped on demand. The guest does again what it did.
-    pub fn touch(&self, address: u64) -> bool {
+    /// Clears and maps the block that a vCPU of the VM has touched and that stage 2 does not translate, or some of it if an interrupt
+    /// comes meanwhile. The guest does again what it did, unless the block is none that is mapped on demand.
+    pub fn touch(&self, address: u64) -> Touch {
         let host = self.host.load(Ordering::Relaxed);
         if host == 0 || !self.ram.contains(address) {
-            return false;
+            return Touch::Foreign;
         }
         let blocks = Blocks::new(FORMAT, PhysAddr(self.root.load(Ordering::Relaxed)));
         let host = host + (block(address) - self.ram.base);
+        let is_wanted = || regs::ISR_EL1.read() != 0;
         // SAFETY: the tables of a VM that runs, which nothing else changes meanwhile; EL2 maps its arena one to one. RAM is
         // whole blocks, so the block is the VM's.
-        let mapped = unsafe { map_block(&blocks, address, host, coherence::ram(Stage2Attributes::RAM)) };
+        let touched = unsafe {
+            demand::touch::<_, Window>(
+                &blocks,
+                address,
+                host,
+                coherence::ram(Stage2Attributes::RAM),
+                is_wanted,
+            )
+        };
         // The store before the walk of the access that is repeated (Arm ARM D8.17.1); the return to the guest is the
         // context synchronization.
         cpu::dsb_ishst();
-        mapped
+        touched
     }
 }
 
@@ -68,30 +78,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_touch_maps_its_block_and_nothing_else() {
+    fn a_touch_clears_and_maps_its_block_and_nothing_else() {
         const RAM: Region = Region { base: 0x4000_0000, size: 4 * BLOCK };
-        const HOST: u64 = 0x8_4020_0000;
+        let memory = vec![0xee_u8; 5 * BLOCK as usize].leak();
+        let host = (memory.as_ptr() as u64).next_multiple_of(BLOCK);
+        // SAFETY: memory of the test.
+        let byte = |offset: u64| unsafe { ((host + offset) as *const u8).read_volatile() };
         let mut table = PageTable::new(FORMAT, &mut Heap).unwrap();
-        table.map_on_demand(&mut Heap, RAM.base, PhysAddr(HOST), RAM.size, Stage2Attributes::RAM).unwrap();
+        table.map_on_demand(&mut Heap, RAM.base, PhysAddr(host), RAM.size, Stage2Attributes::RAM).unwrap();
         let demand = Demand::new(RAM);
-        assert!(!demand.touch(RAM.base), "no life has begun");
+        assert_eq!(demand.touch(RAM.base), Touch::Foreign, "no life has begun");
         demand.prepare(table.root().0, None);
-        assert!(!demand.touch(RAM.base), "all is mapped");
-        demand.prepare(table.root().0, Some(HOST));
-        assert!(demand.touch(RAM.base + BLOCK + 0x1234));
+        assert_eq!(demand.touch(RAM.base), Touch::Foreign, "all is mapped");
+        demand.prepare(table.root().0, Some(host));
+        assert_eq!(demand.touch(RAM.base + BLOCK + 0x1234), Touch::Mapped);
+        assert!((BLOCK..2 * BLOCK).all(|offset| byte(offset) == 0));
+        assert_eq!((byte(BLOCK - 1), byte(2 * BLOCK)), (0xee, 0xee));
         let at = |address| table.translate(&Heap, address).map(|found| found.address.0);
-        assert_eq!(at(RAM.base + BLOCK + 8), Some(HOST + BLOCK + 8));
+        assert_eq!(at(RAM.base + BLOCK + 8), Some(host + BLOCK + 8));
         assert_eq!((at(RAM.base), at(RAM.base + 2 * BLOCK)), (None, None));
         assert_eq!(table.translate(&Heap, RAM.base + BLOCK).unwrap().attributes, Stage2Attributes::RAM);
         // Memory that is mapped later is as that which is mapped from the start: cacheable whatever the guest says, where it can be.
         coherence::force();
-        assert!(demand.touch(RAM.base));
+        // An interrupt comes first.
+        regs::fakes::set("ISR_EL1", 1 << 7);
+        assert_eq!(demand.touch(RAM.base), Touch::Again);
+        assert_eq!((at(RAM.base), byte(0), byte(BLOCK - 1)), (None, 0, 0xee));
+        regs::fakes::set("ISR_EL1", 0);
+        assert_eq!(demand.touch(RAM.base), Touch::Mapped);
         assert_eq!(
             table.translate(&Heap, RAM.base).unwrap().attributes,
             Stage2Attributes { memory: Memory::Forced, ..Stage2Attributes::RAM }
         );
         for outside in [0, RAM.base - 1, RAM.base + RAM.size, u64::MAX] {
-            assert!(!demand.touch(outside), "{outside:#x}");
+            assert_eq!(demand.touch(outside), Touch::Foreign, "{outside:#x}");
         }
     }
 }

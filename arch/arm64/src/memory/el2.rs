@@ -3,7 +3,7 @@
 //!
 //! EL2 maps, one to one: its image (code executable, nothing writable and executable), its arena (heap,
 //! stacks, translation tables), the device tree and the bundle, and the devices it drives. Memory of guests
-//! is not mapped, except a window of it while `guest.rs` copies or clears, and the cells of its flash. Devices on exits' paths are mapped
+//! is not mapped, except in a CPU's own window while that copies or clears (`window.rs`), and the cells of its flash. Devices on exits' paths are mapped
 //! in the [`window`], at addresses that are known when the image is built.
 //!
 //! [`window`]: crate::cpu::regs::gicv2::window
@@ -15,6 +15,7 @@ use turnstile_paging::{
 };
 
 use super::bulk::zero;
+use super::window;
 use crate::cpu::{self, mode};
 
 /// Bits of the EL2 address space; `boot.S` has the matching T0SZ.
@@ -162,6 +163,9 @@ pub(super) fn build(
     for (address, page) in fixed {
         table.map(&mut pool, *address, PhysAddr(*page), PAGE, Stage1Attributes::DEVICE)?;
     }
+    let windows = PhysAddr(window::BASE);
+    table.map_on_demand(&mut pool, window::BASE, windows, window::SIZE, Stage1Attributes::DATA)?;
+    window::set(table.blocks());
     cpu::dsb_ish();
     // SAFETY: the new tables map all that is in use now — code, data, the boot stack inside .bss, the
     // arena, devices — at the same addresses as the boot tables.

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Memory of guests: RAM with its stage 2 tables, and the cells of flash.
 
+use turnstile_arch_common::crew::Crew;
+use turnstile_arch_common::demand::{self, block};
 use turnstile_arch_common::memory::{Error, MIB, PAGE};
 use turnstile_paging::{FrameRange, PageTable, PhysAddr, Stage2, Stage2Attributes, Tables, windows};
 
-use super::bulk::{copy, zero};
+use super::bulk::copy;
 use super::coherence;
 use super::el2::{Pool, Regime};
-use super::host::{close_window, open_window, with};
+use super::host::{close_window, with};
 use super::stolen::Records;
+use super::window::Window;
 use crate::cpu::{self, regs};
 
 /// Runs `f` on guest memory `[start, start + size)`, piece by piece, each with its offset in the range. Of all memory
-/// of guests EL2 maps only that piece, and only meanwhile. A guest with its caches off sees the same bytes afterwards.
-///
-/// # Errors
-/// When a piece cannot be mapped.
-fn with_guest_memory(start: u64, size: u64, mut f: impl FnMut(usize, &mut [u8])) -> Result<(), Error> {
+/// of guests this CPU reaches only the block that contains the piece, and only meanwhile. A guest with its caches off sees the
+/// same bytes afterwards.
+fn with_guest_memory(start: u64, size: u64, mut f: impl FnMut(usize, &mut [u8])) {
     for (piece, length) in windows(start, size) {
-        let page = piece & !(PAGE - 1);
-        let mapped = (piece + length).next_multiple_of(PAGE) - page;
-        open_window(page, mapped)?;
-        // SAFETY: the range was just mapped readable and writable. It belongs to a stopped VM (only
-        // `GuestMemory`'s owner gets here, by `&mut`), so nobody else accesses it while the slice lives.
-        let bytes = unsafe { core::slice::from_raw_parts_mut(piece as *mut u8, length as usize) };
+        // SAFETY: memory of a stopped VM, in whole blocks (only `GuestMemory`'s owner gets here), so nobody else accesses it
+        // while the slice lives. The window is mapped readable and writable, and the piece does not reach out of it.
+        let window = unsafe { Window::open(piece) };
+        let place = window.at(piece);
+        // SAFETY: as above.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(place as *mut u8, length as usize) };
         f((piece - start) as usize, bytes);
-        coherence::publish(piece, length);
-        close_window(page, mapped)?;
+        coherence::publish(place, length);
+        window.close();
     }
-    Ok(())
 }
 
 /// The memory of one VM and its stage 2 tables.
@@ -40,12 +40,18 @@ pub struct GuestMemory {
 }
 
 impl GuestMemory {
-    /// Allocates `size` bytes at intermediate physical address `ipa`, cleared, and maps them with the largest blocks that fit,
-    /// or prepares them to be mapped on demand.
+    /// Allocates `size` bytes at intermediate physical address `ipa`, whole blocks of 2 MiB. Clears them and maps them with the largest
+    /// blocks that fit, or prepares them to be cleared and mapped on demand. The `crew` clears, which `call` calls.
     ///
     /// # Errors
     /// When there is not enough memory.
-    pub fn new(ipa: u64, size: u64, ipa_bits: u32, on_demand: bool) -> Result<Self, Error> {
+    pub fn new(
+        ipa: u64,
+        size: u64,
+        ipa_bits: u32,
+        on_demand: bool,
+        (crew, call): (&Crew, &dyn Fn()),
+    ) -> Result<Self, Error> {
         let gib = 1 << 30;
         let align = if size >= gib && ipa.is_multiple_of(gib) { gib } else { 2 * MIB };
         let (frames, table) = with(|m| {
@@ -65,13 +71,10 @@ impl GuestMemory {
             }
         })?;
         let memory = Self { frames, table, ipa, on_demand };
-        match memory.scrub() {
-            Ok(()) => Ok(memory),
-            Err(error) => {
-                memory.release()?;
-                Err(error)
-            }
+        if !on_demand {
+            memory.scrub(crew, call);
         }
+        Ok(memory)
     }
 
     fn build(
@@ -128,26 +131,41 @@ impl GuestMemory {
     }
 
     /// Clears all of it: this VM sees nothing that anybody had there before.
-    fn scrub(&self) -> Result<(), Error> {
-        let (start, size) = (self.frames.start().0, self.frames.size());
-        with_guest_memory(start, size, |_, bytes| zero(bytes.as_mut_ptr() as u64, bytes.len() as u64))
+    fn scrub(&self, crew: &Crew, call: &dyn Fn()) {
+        // SAFETY: free memory until now; no vCPU runs in it yet. The CPU of the first vCPU alone gets here.
+        unsafe { crew.clear::<Window>(self.frames.start().0, self.frames.size(), call) };
+    }
+
+    /// Clears and maps what was not mapped yet of `size` bytes, `offset` bytes from the beginning: the rest of the blocks that images
+    /// are loaded into.
+    fn settle(&self, offset: u64, size: u64) {
+        let (blocks, attributes) = (self.table.blocks(), coherence::ram(Stage2Attributes::RAM));
+        for (piece, _) in windows(offset, size) {
+            let host = self.base() + block(piece);
+            // SAFETY: tables and memory of a VM that does not run, which only its owner reaches; EL2 maps its arena one to one.
+            unsafe { demand::settle::<_, Window>(&blocks, self.ipa + block(piece), host, attributes) };
+        }
     }
 
     /// Copies `bytes` to intermediate physical address `ipa`; ignored outside the memory.
     ///
     /// # Errors
-    /// When the range cannot be mapped.
+    /// Never: as on other architectures.
     pub fn load(&mut self, ipa: u64, bytes: &[u8]) -> Result<(), Error> {
         let Some(offset) = ipa.checked_sub(self.ipa) else { return Ok(()) };
         let Some(end) = offset.checked_add(bytes.len() as u64) else { return Ok(()) };
         if end > self.frames.size() || bytes.is_empty() {
             return Ok(());
         }
+        if self.on_demand {
+            self.settle(offset, bytes.len() as u64);
+        }
         with_guest_memory(self.frames.start().0 + offset, bytes.len() as u64, |offset, memory| {
             if let Some(source) = bytes.get(offset..offset + memory.len()) {
                 copy(memory, source);
             }
-        })
+        });
+        Ok(())
     }
 
     /// Returns the physical address of its first byte, which EL2 does not map.

@@ -12,9 +12,9 @@ use turnstile_vm::stolen::RECORD;
 use super::bulk::zero;
 use super::el2::{self, Pool, Regime};
 use super::stolen::Records;
+use super::window;
 use crate::board::discover::{Machine, Release};
 use crate::cpu;
-use crate::cpu::regs::gicv2::window;
 
 /// Bytes of a physical CPU's stack, without its guard page.
 const STACK: u64 = 32 * 1024;
@@ -33,7 +33,7 @@ pub(super) struct Memory {
 
 /// Sets up the allocators and the final EL2 tables. `in_use` are the ranges that were loaded beside the
 /// image and stay readable (device tree, bundle); `devices` are register blocks, `fixed` are pages of registers, each
-/// with its address in the [`window`] and its physical one.
+/// with its address in the window of a GICv2 and its physical one.
 ///
 /// # Errors
 /// When the memory map cannot hold the hypervisor.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Physical memory: the hypervisor's own, and guests'.
 
-#[cfg(target_os = "none")]
 mod bulk;
 pub mod coherence;
 pub mod demand;
@@ -13,6 +12,7 @@ pub mod guest;
 #[cfg(target_os = "none")]
 pub mod host;
 pub mod stolen;
+pub mod window;
 
 #[cfg(target_os = "none")]
 pub use guest::{FlashMemory, GuestMemory};

@@ -11,8 +11,7 @@ use alloc::vec::Vec;
 
 use crate::cpu::{PerCpu, regs};
 use crate::irq::{Gic, Gicv3, in_gic};
-use crate::vm::Vcpu;
-pub use crate::vm::{On, Thread};
+use crate::vm::{On, Vcpu};
 pub use thread::{begin, frame};
 pub use turnstile_threads::{arrive, give_way, reschedule, wait};
 

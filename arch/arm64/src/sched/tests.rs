@@ -16,6 +16,7 @@ use crate::irq::{Gicv2, Gicv3, PPI_PHYSICAL_TIMER, PPI_PMU, PPI_VIRTUAL_TIMER};
 use crate::state::Facility;
 use crate::state::pmu::Kind;
 use crate::vcpu::facility;
+use crate::vm::Thread;
 
 /// Nobody hears of anything.
 struct Deaf;

@@ -42,11 +42,60 @@ impl Facility {
     }
 }
 
+/// Which facilities a vCPU gets when it is loaded, because it has used them lately: no fault tells of that as long as it does.
+///
+/// Of those that are only state, without effects of their own. A vCPU that does not use one any more would have it switched for
+/// ever; so after [`Wanted::LOADS`] times the next use traps again, and begins anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    vector: u16,
+    keys: u16,
+}
+
+impl Wanted {
+    /// How many times a facility is loaded unasked.
+    pub const LOADS: u16 = 256;
+
+    fn left(&mut self, facility: Facility) -> Option<&mut u16> {
+        match facility {
+            Facility::Vector => Some(&mut self.vector),
+            Facility::Pauth => Some(&mut self.keys),
+            Facility::Pmu | Facility::Debug => None,
+        }
+    }
+
+    /// Says whether there is one.
+    #[inline(always)] // A load, of each switch.
+    pub const fn is_any(self) -> bool {
+        self.vector | self.keys != 0
+    }
+
+    /// Notes that the vCPU has used a facility.
+    pub fn used(&mut self, facility: Facility) {
+        if let Some(left) = self.left(facility) {
+            *left = Self::LOADS;
+        }
+    }
+
+    /// Says whether a facility is to be loaded, and counts that.
+    pub fn take(&mut self, facility: Facility) -> bool {
+        match self.left(facility) {
+            None | Some(0) => false,
+            Some(left) => {
+                *left -= 1;
+                true
+            }
+        }
+    }
+}
+
 /// A vCPU's facilities: those that it does not hold anywhere are here; of the others, what was here when they were
 /// claimed.
 pub struct State {
     /// Its PMU, if that traps.
     pub trapped_pmu: TrappedPmu,
+    /// What it gets when it is loaded.
+    pub wanted: Wanted,
     vector: Vector,
     /// Its PMU, if that is the CPU's.
     pub pmu: Counters,
@@ -71,6 +120,7 @@ impl State {
         };
         Self {
             trapped_pmu: TrappedPmu::default(),
+            wanted: Wanted::default(),
             vector,
             pmu: Counters::default(),
             debug: Debug::new(),
@@ -85,6 +135,7 @@ impl State {
             Vector::Sve(sve) => sve.reset(),
         }
         self.trapped_pmu = TrappedPmu::default();
+        self.wanted = Wanted::default();
         self.pmu = Counters::default();
         self.debug = Debug::new();
         self.keys = Keys::default();

@@ -5,16 +5,17 @@ use crate::cpu::regs;
 
 /// Defines the keys, in halves.
 macro_rules! keys {
-    ($($register:ident)*) => {
+    ($($low:ident $high:ident)*) => {
         /// A vCPU's keys, while they are not in a CPU. The default is what they are reset to.
         #[derive(Debug, Default)]
         #[allow(non_snake_case, reason = "the architecture's names")]
-        pub struct Keys { $($register: u64,)* }
+        #[repr(C)]
+        pub struct Keys { $($low: u64, $high: u64,)* }
 
         impl Keys {
             /// Stores the registers.
             pub fn save(&mut self) {
-                $(self.$register = regs::$register.read();)*
+                $((self.$low, self.$high) = (regs::$low.read(), regs::$high.read());)*
             }
 
             /// Loads the registers.
@@ -23,7 +24,13 @@ macro_rules! keys {
             /// They are those of the vCPU that is to use them.
             pub unsafe fn load(&self) {
                 // SAFETY: the caller's promise; EL2 has pointer authentication disabled.
-                unsafe { $(regs::$register.write(self.$register);)* }
+                unsafe {
+                    $(
+                        let (low, high) = (self.$low, self.$high);
+                        regs::$low.write(low);
+                        regs::$high.write(high);
+                    )*
+                }
             }
         }
     };

@@ -5,20 +5,22 @@
 use crate::cpu::mode::Mode;
 use crate::cpu::regs::{self, guest};
 
-/// Defines the state: registers that have other names with VHE than without, and those that have one name.
+/// Defines the state: registers that have other names with VHE than without, and those that have one name. In pairs: two are
+/// stored, and loaded, with one instruction.
 macro_rules! system_state {
-    ($($by_mode:ident)*; $($same:ident)*) => {
+    ($($first:ident $second:ident)*; $($same_first:ident $same_second:ident)*) => {
         /// The system registers of a vCPU. The default is what a vCPU has before its first reset: nothing.
         #[derive(Debug, Default)]
         #[allow(non_snake_case, reason = "the architecture's names")]
-        pub struct SystemState { $($by_mode: u64,)* $($same: u64,)* }
+        #[repr(C)]
+        pub struct SystemState { $($first: u64, $second: u64,)* $($same_first: u64, $same_second: u64,)* }
 
         impl SystemState {
             /// Stores the registers.
             #[inline(always)] // Straight code, once for each mode.
             pub fn save<M: Mode>(&mut self) {
-                $(self.$by_mode = guest::$by_mode.read::<M>();)*
-                $(self.$same = regs::$same.read();)*
+                $((self.$first, self.$second) = (guest::$first.read::<M>(), guest::$second.read::<M>());)*
+                $((self.$same_first, self.$same_second) = (regs::$same_first.read(), regs::$same_second.read());)*
             }
 
             /// Loads the registers.
@@ -29,8 +31,16 @@ macro_rules! system_state {
             pub unsafe fn load<M: Mode>(&self) {
                 // SAFETY: the caller's promise: the guest gets back what it had.
                 unsafe {
-                    $(guest::$by_mode.write::<M>(self.$by_mode);)*
-                    $(regs::$same.write(self.$same);)*
+                    $(
+                        let (first, second) = (self.$first, self.$second);
+                        guest::$first.write::<M>(first);
+                        guest::$second.write::<M>(second);
+                    )*
+                    $(
+                        let (first, second) = (self.$same_first, self.$same_second);
+                        regs::$same_first.write(first);
+                        regs::$same_second.write(second);
+                    )*
                 }
             }
         }

@@ -18,10 +18,10 @@ impl Timers {
     /// Stores the timers and silences them: whoever is next on this CPU has others.
     #[inline(always)] // Straight code, once for each mode.
     pub fn put<M: Mode>(&mut self) {
-        self.virtual_control = guest::CNTV_CTL.read::<M>();
-        self.virtual_value = guest::CNTV_CVAL.read::<M>();
-        self.physical_control = guest::CNTP_CTL.read::<M>();
-        self.physical_value = guest::CNTP_CVAL.read::<M>();
+        (self.virtual_control, self.virtual_value) =
+            (guest::CNTV_CTL.read::<M>(), guest::CNTV_CVAL.read::<M>());
+        (self.physical_control, self.physical_value) =
+            (guest::CNTP_CTL.read::<M>(), guest::CNTP_CVAL.read::<M>());
         // SAFETY: timers of the guest, which does not run.
         unsafe {
             guest::CNTV_CTL.write::<M>(0);

@@ -111,6 +111,13 @@ impl Default for Traps {
     }
 }
 
+/// Does [`set`] for EL2 itself: takes effect at once.
+pub fn open(open: Open) {
+    set(open);
+    // Also if nothing has changed: what this exit has set before need not be in effect.
+    cpu::isb();
+}
+
 /// Makes traps say that `open` does not trap, and nothing else. Takes effect with the entry of the guest.
 pub fn set(open: Open) {
     let now = &cpu::this().slot::<Traps>().open;

@@ -4,7 +4,8 @@
 //!
 //! A facility's registers are left in a physical CPU until another vCPU needs them there. Each CPU knows whose they
 //! are, its *holders*. [`load`] opens to a vCPU what it holds and lets the rest trap; the first use ([`trap`], [`claim`])
-//! stores the registers of the holder and loads those of the vCPU, which holds them from then on. [`put`] leaves
+//! stores the registers of the holder and loads those of the vCPU, which holds them from then on. Vectors and keys, once used,
+//! come with the vCPU for a while ([`Wanted`](crate::state::facilities::Wanted)). [`put`] leaves
 //! them where they are, so that a vCPU that comes back to find nobody in between pays nothing; what would act on others
 //! (counting, breakpoints) is stopped. A vCPU that goes to another CPU takes everything along ([`depart`]).
 //!
@@ -76,7 +77,7 @@ fn state(vcpu: &Vcpu) -> &mut State {
 
 /// The part of loading a vCPU that is about facilities. Once per [`put`] or [`reset`].
 pub fn load(vcpu: &'static Vcpu) {
-    if vcpu.vm.pmu {
+    if vcpu.pmu {
         // Its model reads the free-running counter.
         release(Facility::Pmu);
         state(vcpu).trapped_pmu.load();
@@ -90,14 +91,41 @@ pub fn load(vcpu: &'static Vcpu) {
         // SAFETY: as above.
         unsafe { state(vcpu).debug.start() };
     }
+    if state(vcpu).wanted.is_any() {
+        give_wanted(vcpu);
+    }
     traps::set(cpu::this().slot::<Holders>().open_to(vcpu));
+}
+
+/// Gives a vCPU that is being loaded what it has used lately, without waiting for the fault.
+#[inline(never)] // Who uses nothing is not to pay for its registers.
+fn give_wanted(vcpu: &'static Vcpu) {
+    let holders = cpu::this().slot::<Holders>();
+    for facility in [Facility::Vector, Facility::Pauth] {
+        let holder = &holders.of[facility as usize];
+        if holder.is(vcpu) || !state(vcpu).wanted.take(facility) {
+            continue;
+        }
+        let before = holder.get();
+        if facility == Facility::Vector {
+            // They trap at EL2, too. What is open then is what the vCPU has anyway, and perhaps what only the holder has.
+            let of_holder = before.map_or(Open::NONE, |before| facility.open(&before.vm.offer));
+            traps::open(holders.open_to(vcpu) | facility.open(&vcpu.vm.offer) | of_holder);
+        }
+        if let Some(before) = before {
+            state(before).save(facility);
+        }
+        // SAFETY: the vCPU becomes resident, and what the registers had is stored.
+        unsafe { state(vcpu).load(facility) };
+        holder.set(vcpu);
+    }
 }
 
 /// The part of putting a vCPU that is about facilities.
 pub fn put(vcpu: &Vcpu) {
     let holders = cpu::this().slot::<Holders>();
     let state = state(vcpu);
-    if vcpu.vm.pmu {
+    if vcpu.pmu {
         state.trapped_pmu.put();
     }
     if holders.holds(Facility::Pmu, vcpu) {
@@ -143,6 +171,7 @@ pub fn trap(vcpu: &'static Vcpu, exception: u64) -> bool {
 /// Gives the resident vCPU a facility, so that the access that trapped can be made again. False if it has it.
 pub fn claim(vcpu: &'static Vcpu, facility: Facility) -> bool {
     let taken = take(facility, vcpu);
+    state(vcpu).wanted.used(facility);
     traps::set(cpu::this().slot::<Holders>().open_to(vcpu));
     taken
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The exit frame: where a vector stores the guest's general registers.
 //!
-//! One frame lies at the top of each physical CPU's stack, and SP_EL2 points at it while a guest runs. The
-//! light tier fills x0–x18 and x30 only; the rest stays in the CPU and is stored when an exit becomes full.
+//! One frame lies at the top of each physical CPU's stack, and SP_EL2 points at it while a guest runs. A vector stores what its
+//! light handler may change; the rest stays in the CPU, and is stored when more is needed: x0–x18 and x30 for the wide
+//! handlers, all for a full exit.
 
 use turnstile_exitstat::{Page, Timing};
 
@@ -13,71 +14,60 @@ use crate::vm::Vcpu;
 /// `vectors.S` knows this layout.
 #[repr(C, align(16))]
 pub struct Frame {
-    /// x0–x18, x30, x19–x29 in this order; see [`Frame::slot`].
+    /// x0–x10, x30, x11–x29 in this order, so that x30 is stored together with one that all light handlers change; see
+    /// [`Frame::slot`].
     slots: [u64; 31],
     /// The vCPU resident on this physical CPU.
     pub vcpu: *const Vcpu,
     /// The vCPU's statistics, and the exit that is being handled. Only the timed vectors look at it.
     pub timing: Timing,
-    reserved: u64,
+    /// What a light handler leaves to the wide one.
+    pub left: Left,
 }
 
-const _: () = assert!(core::mem::size_of::<Frame>() == 288);
+/// What a light handler knows of an exit that it leaves to the wide one.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Left {
+    /// The syndrome.
+    pub esr: u64,
+    /// The value of the transfer register, or whatever the two agree on.
+    pub value: u64,
+}
+
+const _: () = assert!(core::mem::size_of::<Frame>() == 304);
 const _: () = assert!(core::mem::offset_of!(Frame, vcpu) == 248);
 const _: () = assert!(core::mem::offset_of!(Frame, timing) == 256);
 
 impl Frame {
     /// Makes an empty frame for `vcpu`, which may keep statistics in a `page`.
     pub const fn new(vcpu: *const Vcpu, page: Option<&'static Page>) -> Self {
-        Self { slots: [0; 31], vcpu, timing: Timing::new(page), reserved: 0 }
+        Self { slots: [0; 31], vcpu, timing: Timing::new(page), left: Left { esr: 0, value: 0 } }
     }
 
     /// Returns the slot of x`n`, `n` ≤ 30.
     const fn slot(n: usize) -> usize {
         match n {
-            0..=18 => n,
-            30 => 19,
+            0..=10 => n,
+            30 => 11,
             _ => n + 1,
         }
     }
 
-    /// Returns whether the light tier holds register `n` (31 is the zero register).
-    #[inline(always)] // Two instructions on the light path.
-    pub const fn is_light(n: usize) -> bool {
-        n <= 18
+    /// Returns whether wide handlers find register `n` in the frame (31 is the zero register, which they find, too).
+    #[inline(always)] // Three instructions.
+    pub const fn is_wide(n: usize) -> bool {
+        n <= 18 || n >= 30
     }
 
-    /// Reads one of x0–x18.
-    #[inline(always)] // One load on the light path.
-    pub fn light(&self, n: usize) -> u64 {
-        // The mask keeps the index inside the array for the compiler; callers pass at most 18.
-        if n < 31 { self.slots[n] } else { 0 }
-    }
-
-    /// Writes one of x0–x18.
-    #[inline(always)] // One store on the light path.
-    pub fn set_light(&mut self, n: usize, value: u64) {
-        if n < 31 {
-            self.slots[n] = value;
-        }
-    }
-
-    /// Reads one of x19–x30 when they have been stored; 31 reads as zero.
-    #[inline(always)] // Four instructions of an SGI's exit.
-    pub fn preserved(&self, n: usize) -> u64 {
-        match n {
-            30 => self.slots[19],
-            19..=29 => self.slots[n + 1],
-            _ => 0,
-        }
-    }
-
-    /// Reads x`n` in a full exit; 31 reads as zero.
+    /// Reads x`n`, which has been stored; 31 reads as zero.
+    #[inline] // A load, where the number is known.
     pub fn get(&self, n: usize) -> u64 {
         if n < 31 { self.slots[Self::slot(n)] } else { 0 }
     }
 
-    /// Writes x`n` in a full exit; 31 is ignored.
+    /// Writes x`n`, which has been stored; 31 is ignored.
+    #[inline] // A store, where the number is known.
     pub fn set(&mut self, n: usize, value: u64) {
         if n < 31 {
             self.slots[Self::slot(n)] = value;

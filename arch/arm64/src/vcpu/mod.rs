@@ -5,5 +5,3 @@ pub mod facility;
 pub mod frame;
 pub mod statistics;
 pub mod switch;
-
-pub use crate::vm::Vcpu;

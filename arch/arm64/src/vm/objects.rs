@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use turnstile_exitstat::Page;
 use turnstile_machine::map::Region;
 use turnstile_machine::{Gicr, GuestMachine};
-use turnstile_vgic::{MAX_VCPUS, Model, VcpuGic, Vgic};
+use turnstile_vgic::{MAX_VCPUS, Model, SgiRegister, VcpuGic, Vgic};
 use turnstile_vm::attention::{Attention, Reasons};
 use turnstile_vm::inbox::Inbox;
 use turnstile_vm::lifecycle::OnCrash;
@@ -34,6 +34,12 @@ use crate::state::{common, pmu};
 /// The vCPUs of a VM by number.
 type VcpuTable = [Option<&'static Vcpu>; MAX_VCPUS];
 
+/// The heap has room for as many vCPUs as there may be, all with statistics, and as much again for the rest.
+const _: () = {
+    let each = size_of::<Vcpu>().next_power_of_two() + size_of::<Page>().next_power_of_two();
+    assert!(2 * (MAX_VCPUS * each) as u64 <= turnstile_arch_common::memory::HEAP);
+};
+
 /// The table of a VM that has no vCPUs yet.
 static NOBODY: VcpuTable = [None; MAX_VCPUS];
 
@@ -43,8 +49,6 @@ pub struct Vm {
     common: turnstile_arch_common::vm::Vm<Vcpu>,
     /// Which board it looks like.
     pub machine: GuestMachine,
-    /// Whether its PMU is a trapped one. Beside `offer`, which says so too: light exits want one load and one branch.
-    pub pmu: bool,
     /// What it has besides what all CPUs have.
     pub offer: Offer,
     /// The ID registers it sees.
@@ -120,7 +124,6 @@ impl Vm {
                 vcpus,
             ),
             machine: parts.machine,
-            pmu: parts.pmu == pmu::Kind::Trapped,
             offer,
             id_registers: idregs::compose_all(offer),
             vgic: parts.vgic,
@@ -224,17 +227,24 @@ pub struct Vcpu {
     pub vm: &'static Vm,
     /// Its number in the VM.
     pub index: usize,
+    /// What it writes to ICC_SGI1R_EL1 for an SGI to itself alone, without the INTID.
+    pub own_sgi: u64,
+    /// [`Vm::id_registers`].
+    pub id_registers: &'static IdRegisters,
+    /// Whether its PMU is a trapped one. Beside [`Vm::offer`], which says so too: light exits want one load and one branch.
+    pub pmu: bool,
     /// The physical CPU it is pinned to, or where it begins.
     pub cpu: &'static PerCpu,
     /// Interrupts posted by others.
     pub inbox: Inbox,
     /// Operations asked for by others.
     pub remote: RemoteCell,
+    // Before what is large: light exits reach it with one instruction.
+    facilities: UnsafeCell<State>,
     owned: UnsafeCell<Owned>,
     /// What its exits cost, if its VM keeps statistics: its CPU adds, anybody reads. Behind what light exits use, which
     /// lies as if there were none.
     pub statistics: Option<&'static Page>,
-    facilities: UnsafeCell<State>,
     /// Its MPIDR_EL1.
     pub vmpidr: u64,
     /// What it has if it shares CPUs with others; `None` if it is pinned.
@@ -259,7 +269,8 @@ unsafe impl Send for Vcpu {}
 impl Vcpu {
     /// Makes vCPU `index` of `vm`, pinned to `cpu`; or a thread that begins there.
     pub fn new(vm: &'static Vm, index: usize, cpu: &'static PerCpu, thread: Option<Thread>) -> Self {
-        let mut gic = VcpuGic::new(&vm.vgic, index, irq::list_registers());
+        let encode = irq::encoding(vm.vgic.model());
+        let mut gic = VcpuGic::new(&vm.vgic, index, irq::list_registers(), encode);
         if !irq::backs_list_registers() {
             gic.without_hardware_backing();
         }
@@ -267,6 +278,9 @@ impl Vcpu {
             attention: Attention::new(),
             vm,
             index,
+            own_sgi: SgiRegister::naming(vm.vgic.mpidr(index).unwrap_or(0)),
+            id_registers: &vm.id_registers,
+            pmu: vm.offer.pmu == pmu::Kind::Trapped,
             cpu,
             inbox: Inbox::new(),
             remote: RemoteCell::new(),

@@ -15,7 +15,7 @@ use crate::irq::{Gic, in_gic};
 use crate::time;
 
 /// The run queue of a physical CPU, for that CPU alone.
-pub type Scheduler = turnstile_threads::Scheduler<Vcpu, Residue>;
+pub type Scheduler = turnstile_threads::Scheduler<Vcpu, PerCpu, Residue>;
 /// All vCPUs that share CPUs.
 pub type System = turnstile_threads::System<Vcpu, PerCpu>;
 
@@ -88,6 +88,10 @@ impl Vcpu {
 impl turnstile_arch_common::vm::Vcpu for Vcpu {
     fn post(&self, reasons: Reasons) {
         self.post(reasons);
+    }
+
+    fn is_pinned(&self) -> bool {
+        self.thread.is_none()
     }
 
     fn statistics(&self) -> Option<&'static Page> {

@@ -2,8 +2,8 @@
 //! Keeping guests from steering the hypervisor's speculation, and from reading by their own what others have left: what the
 //! machine's firmware says is needed, decided once, at boot.
 //!
-//! What that is, `turnstile_mitigation` decides. On a machine that needs something, five instructions of `vectors.S` are replaced
-//! by branches to guards (`guards.S`), before the vectors are put into their place; one that needs nothing keeps vectors that
+//! What that is, `turnstile_mitigation` decides. On a machine that needs something, four instructions of `vectors.S` and
+//! every return from a call are replaced by branches to guards (`guards.S`), before the vectors are put into their place; one that needs nothing keeps vectors that
 //! know nothing of guards.
 #![cfg_attr(not(any(target_os = "none", test)), allow(dead_code, reason = "the host has no vectors"))]
 
@@ -25,7 +25,7 @@ enum Place {
     Call = 0,
     /// In what all other exits have in common.
     Exit = 1,
-    /// The return from a call.
+    /// The returns from calls.
     ReturnCall = 2,
     /// The return from all other exits.
     ReturnExit = 3,
@@ -105,24 +105,38 @@ unsafe fn install(place: Place, number: usize, offset: u64) {
         static turnstile_guards: [u64; GUARDS];
         static turnstile_call_entered: u8;
         static turnstile_exit_entered: u8;
-        static turnstile_return_call: u8;
         static turnstile_return_exit: u8;
         static turnstile_call_checked: u8;
     }
-    let at = match place {
+    let one = match place {
         Place::Call => &raw const turnstile_call_entered,
         Place::Exit => &raw const turnstile_exit_entered,
-        Place::ReturnCall => &raw const turnstile_return_call,
+        Place::ReturnCall => core::ptr::null(),
         Place::ReturnExit => &raw const turnstile_return_exit,
         Place::Checked => &raw const turnstile_call_checked,
     } as u64;
-    // SAFETY: a table of `guards.S`; the image's own code, which real mode does not keep from being written, and which
-    // no other CPU executes yet.
-    unsafe {
-        let to = turnstile_guards[number] + offset;
-        (at as *mut u32).write_volatile(branch(at, to));
+    let places = if place == Place::ReturnCall { call_returns() } else { core::slice::from_ref(&one) };
+    for &at in places {
+        // SAFETY: a table of `guards.S`; the image's own code, which real mode does not keep from being written, and which
+        // no other CPU executes yet.
+        unsafe {
+            let to = turnstile_guards[number] + offset;
+            (at as *mut u32).write_volatile(branch(at, to));
+        }
+        crate::cpu::synchronize_code();
     }
-    crate::cpu::synchronize_code(at, 4);
+}
+
+/// The addresses of the instructions by which calls return to guests: that of the vectors first.
+#[cfg(target_os = "none")]
+pub(crate) fn call_returns() -> &'static [u64] {
+    unsafe extern "C" {
+        static turnstile_call_returns: u64;
+        static turnstile_call_returns_end: u64;
+    }
+    let (start, end) = (&raw const turnstile_call_returns, &raw const turnstile_call_returns_end);
+    // SAFETY: a list of `calls.S`, which nobody writes.
+    unsafe { core::slice::from_raw_parts(start, end.offset_from_unsigned(start)) }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
     .set    HSPRG0, 304
     .set    HSRR0, 314
     .set    HSRR1, 315
+    .set    PIR, 1023
     .set    MSR_LE, 1
     .set    MSR_RI, 2
     .set    MSR_EE, 0x8000
@@ -62,6 +63,7 @@ _start:
     from_any_endian
     set_msr
     load_toc
+    mftb    31                          // when the hypervisor has begun
     addis   4, 2, __bss_start@toc@ha
     addi    4, 4, __bss_start@toc@l
     addis   5, 2, __bss_end@toc@ha
@@ -98,26 +100,39 @@ _start:
     mtspr   HSPRG0, 1
     mr      4, 8
     mr      5, 9
+    mr      6, 31
     // Relocations have written data only, but the image itself has just been written by somebody else.
     sync
     isync
     bl      turnstile_primary
     trap
 
-// Where OPAL_START_CPU lets a CPU begin. One CPU starts at a time.
+// Where OPAL_START_CPU lets a CPU begin: several may at once. Each finds its area in the list of turnstile_arch_common::startup.
     .global turnstile_secondary_entry
 turnstile_secondary_entry:
     from_any_endian
     set_msr
     load_toc
-    addis   3, 2, turnstile_starting@toc@ha
-    ld      3, turnstile_starting@toc@l(3)
+    mfspr   4, PIR
+    addis   5, 2, turnstile_starting@toc@ha
+    addi    5, 5, turnstile_starting@toc@l
+    ld      6, 0(5)                     // number of records
+    addi    5, 5, 16
+1:  cmpdi   6, 0
+    beq     2f
+    ld      7, 0(5)                     // (PIR, per-CPU area)
+    ld      3, 8(5)
+    addi    5, 5, 16
+    addi    6, 6, -1
+    cmpd    7, 4
+    bne     1b
     ld      1, CPU_STACK_END(3)
     addi    1, 1, -STACK_HEAD
     std     3, FRAME_CPU(1)
     mtspr   HSPRG0, 1
     bl      turnstile_secondary
     trap
+2:  b       2b                          // not one that was to start
 
 // turnstile_on_stack(cpu, stack_top, function): goes on as the function on another stack of this CPU, for ever.
     .global turnstile_on_stack

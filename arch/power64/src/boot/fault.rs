@@ -30,7 +30,7 @@ pub(crate) fn install() {
         let source = (start + FIRST) as *const u8;
         core::ptr::copy_nonoverlapping(source, FIRST as *mut u8, (end - start - FIRST) as usize);
     }
-    cpu::synchronize_code(FIRST, end - start - FIRST);
+    cpu::synchronize_code();
 }
 
 /// Faults on purpose, where that is possible: in real mode nothing protects the hypervisor from itself.

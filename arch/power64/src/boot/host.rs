@@ -2,8 +2,8 @@
 //! The machine as the hypervisor uses it, and the start of its other CPUs.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
 
+use turnstile_arch_common::startup::{self, Starting};
 use turnstile_arch_common::{console, println};
 
 use crate::board::{opal, power};
@@ -28,37 +28,40 @@ pub struct Host {
     pub console_intid: Option<u32>,
 }
 
-/// The area of the CPU that is being started: what `turnstile_secondary_entry` looks at.
+/// The CPUs by their PIRs, each with its area: what `turnstile_secondary_entry` looks itself up in.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "named by boot.S")]
-static turnstile_starting: AtomicU64 = AtomicU64::new(0);
+static turnstile_starting: Starting = Starting::new();
 
 impl Host {
-    /// Starts the CPUs with an index below `count`, one after another, and waits for them. Returns how many are running.
+    /// Starts the CPUs with an index below `count`, all at once, and waits for them. Returns how many are running: those before
+    /// the first that does not start.
     pub fn start_cpus(&self, count: usize) -> usize {
-        /// In seconds. Generous: an emulator may run its CPUs in turn.
-        const PATIENCE: u64 = 10;
-        let count = count.min(self.cpus.len());
+        let record = |area: &&'static PerCpu| [area.pir.into(), core::ptr::from_ref(*area) as u64];
+        turnstile_starting.fill(0, self.cpus.iter().map(record));
+        cpu::sync();
+        let count = self.release(count.min(self.cpus.len()));
+        let flags = self.cpus.iter().take(count).skip(1).map(|area| (area.index, &area.online));
+        match startup::wait_for(flags, time::ticks, time::frequency()) {
+            Ok(()) => count,
+            Err(silent) => {
+                println!("turnstile: CPU {silent} was started but does not answer");
+                silent
+            }
+        }
+    }
+
+    /// Lets the CPUs with an index below `count` begin. Returns how many do: those before the first that cannot.
+    fn release(&self, count: usize) -> usize {
+        let entry = turnstile_secondary_entry as *const () as u64;
         for area in self.cpus.iter().take(count).skip(1) {
-            turnstile_starting.store(core::ptr::from_ref(*area) as u64, Ordering::Relaxed);
-            cpu::sync();
-            let entry = turnstile_secondary_entry as *const () as u64;
             // SAFETY: the entry takes a CPU as skiboot leaves it.
-            let started = unsafe { opal::start_cpu(area.pir, entry) };
-            if let Err(opal::Error(code)) = started {
+            if let Err(opal::Error(code)) = unsafe { opal::start_cpu(area.pir, entry) } {
                 println!(
                     "turnstile: CPU {} ({:#x}) cannot be started (OPAL_START_CPU: {code})",
                     area.index, area.pir
                 );
                 return area.index;
-            }
-            let until = time::ticks().saturating_add(PATIENCE * time::frequency());
-            while !area.online.load(Ordering::Acquire) {
-                if time::ticks() > until {
-                    println!("turnstile: CPU {} was started but does not answer", area.index);
-                    return area.index;
-                }
-                cpu::relax();
             }
         }
         count

@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering;
 
 use arrayvec::ArrayVec;
 use spin::Once;
+use turnstile_arch_common::phases::{Phase, TIMES};
 use turnstile_arch_common::{blob, console, println};
 use turnstile_firmware::Range;
 
@@ -70,7 +71,8 @@ fn refuse(reason: Arguments<'_>) -> ! {
 
 /// First Rust code of the boot CPU.
 #[unsafe(no_mangle)]
-extern "C" fn turnstile_primary(fdt: u64, opal_base: u64, opal_entry: u64) -> ! {
+extern "C" fn turnstile_primary(fdt: u64, opal_base: u64, opal_entry: u64, begin: u64) -> ! {
+    TIMES.begin(begin);
     // SAFETY: no other CPU runs yet, and nobody else refers to the area; HSPRG0 is the frame at the top of this stack.
     unsafe {
         let area = &raw mut BOOT_CPU;
@@ -111,6 +113,7 @@ extern "C" fn turnstile_primary(fdt: u64, opal_base: u64, opal_entry: u64) -> ! 
     exit::illegal::set_inexact(emulated);
     time::set_frequency(machine.timebase.unwrap_or(time::frequency()));
     time::set_from_clock();
+    TIMES.end(Phase::Early, time::ticks());
     let Some(controller) = controller else {
         refuse(format_args!("its interrupt controller is no XIVE that the firmware hands over"))
     };
@@ -130,6 +133,7 @@ fn set_up(machine: &Machine<'static>, fdt: Range) -> ! {
     {
         refuse(format_args!("the bundle at {:#x} is not in RAM", initrd.base));
     }
+    TIMES.end(Phase::Interrupts, time::ticks());
     let in_use: ArrayVec<Range, 2> = [Some(fdt), machine.initrd].into_iter().flatten().collect();
     if let Err(error) = memory::init(machine, &in_use) {
         refuse(format_args!("{error}"));
@@ -146,6 +150,7 @@ fn set_up(machine: &Machine<'static>, fdt: Range) -> ! {
         model: leak(machine.model),
         console_intid: Some(uart::INTERRUPT),
     });
+    TIMES.end(Phase::Memory, time::ticks());
     // SAFETY: the area lives for ever and its stack is unused.
     unsafe { turnstile_on_stack(first, first.stack_end, primary_on_stack) }
 }

@@ -67,6 +67,13 @@ instruction!(
 pub fn ring(token: KickToken) {
     // The other CPU is to see what was stored before.
     sync();
+    ring_behind_post(token);
+}
+
+/// As [`ring`], behind a post that has ordered its stores itself (`Attention::post`: the fence there is SYNC, and what follows
+/// it is a load).
+#[inline(always)] // As above, where no function is called.
+pub fn ring_behind_post(token: KickToken) {
     #[cfg(target_os = "none")]
     // SAFETY: MSGSND of type 5, which the assembler does not know: RB holds the type and the thread.
     unsafe {
@@ -136,24 +143,15 @@ pub fn halt() -> ! {
     }
 }
 
-/// Makes what was stored in `size` bytes at `start` visible to instruction fetches of all CPUs (Book II, 4.3).
-pub fn synchronize_code(start: u64, size: u64) {
+/// Makes what was stored before visible to instruction fetches of all CPUs (Book II, 4.3). The instruction caches of POWER9 and
+/// POWER10 take note of stores by themselves; one ICBI, of any line, makes CPUs drop what they have fetched ahead.
+pub fn synchronize_code() {
+    sync();
     #[cfg(target_os = "none")]
-    {
-        const LINE: u64 = 128;
-        let first = start & !(LINE - 1);
-        for line in (first..start + size).step_by(LINE as usize) {
-            // SAFETY: writes a cached line to memory; memory is not changed.
-            unsafe { core::arch::asm!("dcbst 0, {}", in(reg) line, options(nostack, preserves_flags)) };
-        }
-        sync();
-        for line in (first..start + size).step_by(LINE as usize) {
-            // SAFETY: forgets a cached line of code.
-            unsafe { core::arch::asm!("icbi 0, {}", in(reg) line, options(nostack, preserves_flags)) };
-        }
-        sync();
+    // SAFETY: forgets what was fetched; memory is not changed.
+    unsafe {
+        core::arch::asm!("icbi 0, {}", in(reg) 0u64, options(nostack, preserves_flags));
     }
-    #[cfg(not(target_os = "none"))]
-    let _ = (start, size);
+    sync();
     isync();
 }

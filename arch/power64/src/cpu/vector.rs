@@ -7,6 +7,7 @@ pub const DATA_STORAGE: u32 = 0x300;
 pub const INSTRUCTION_STORAGE: u32 = 0x400;
 pub const PROGRAM: u32 = 0x700;
 pub const HYPERVISOR_DECREMENTER: u32 = 0x980;
+#[cfg(test)]
 pub const CALL: u32 = 0xc00;
 pub const HYPERVISOR_DATA_STORAGE: u32 = 0xe00;
 pub const HYPERVISOR_INSTRUCTION_STORAGE: u32 = 0xe20;

@@ -9,6 +9,7 @@ use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Phase;
 
 use super::inject;
+use crate::memory::user::Block;
 use crate::sched;
 use crate::time;
 use crate::vcpu::frame::Frame;
@@ -19,6 +20,7 @@ use crate::vm::monitor::Monitor;
 use crate::vm::queues::{Power, SENT};
 
 /// Waits until the vCPU has an interrupt that it takes, or is prodded. What others ask for is done meanwhile.
+#[inline(never)] // Apart from calls that do not wait.
 pub(super) fn cede(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
     let told = vcpu.owned(|owned| owned.areas.vpa.is_some());
     if told {
@@ -50,10 +52,12 @@ fn wait(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
             if attend(frame, vcpu, monitor) != Attended::Same {
                 return;
             }
-        } else if interrupts::wakes(vcpu) {
-            return;
         } else {
+            // The light tier has just looked, or the last time round: what has come since ends STOP.
             pause(frame, vcpu, monitor, move || vcpu.attention.is_pending() || interrupts::wakes(vcpu));
+        }
+        if !vcpu.attention.is_pending() && interrupts::wakes(vcpu) {
+            return;
         }
     }
 }
@@ -75,6 +79,7 @@ fn pause(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor, wants: i
 }
 
 /// The guest hints that it could wait (H_CONFER): it goes on at once unless another one wants its CPU.
+#[inline(never)] // As above.
 pub(super) fn give_way(frame: &mut Frame, vcpu: &'static Vcpu) {
     if let Some(thread) = &vcpu.thread {
         frame.timing.without(time::ticks, || sched::give_way::<Power>(vcpu, thread));
@@ -82,6 +87,7 @@ pub(super) fn give_way(frame: &mut Frame, vcpu: &'static Vcpu) {
 }
 
 /// Does what the attention word names until it names nothing. Behind it the guest is entered.
+#[inline(never)] // Apart from exits behind which it names nothing.
 pub(super) fn settle(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
     while vcpu.attention.is_pending() {
         attend(frame, vcpu, monitor);
@@ -100,6 +106,7 @@ enum Attended {
 }
 
 /// Looks at what the attention word names, once.
+#[inline(never)] // One function, for three callers.
 fn attend(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Attended {
     let reasons = vcpu.attention.take();
     if reasons.contains(Reasons::STOP) || !vcpu.vm.processors.is_on(vcpu.index) {
@@ -174,6 +181,8 @@ pub(super) fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &d
         }
         if vcpu.index == 0 {
             monitor.waiting(vcpu.vm);
+        } else if vcpu.thread.is_none() {
+            vcpu.vm.crew.help::<Block>();
         }
         if matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
             && let Some(start) = vcpu.vm.processors.take_start(vcpu.index)

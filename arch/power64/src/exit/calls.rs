@@ -105,8 +105,8 @@ pub(super) fn get_characters(
 pub(super) fn initialize_page(vcpu: &'static Vcpu, [flags, to, from, ..]: Arguments) -> Code {
     match page_init::initialize([flags, to, from], vcpu.vm) {
         Ok(executed) => {
-            if executed && let Some(host) = vcpu.vm.life().ram.host(to, page_init::PAGE) {
-                cpu::synchronize_code(host, page_init::PAGE);
+            if executed {
+                cpu::synchronize_code();
             }
             Code::SUCCESS
         }

@@ -3,11 +3,11 @@
 
 use core::ptr;
 
-use super::hcall::{TABLE, TIMED_TABLE};
+use super::hcall::{ENTRIES, TABLE, TIMED_ENTRIES};
 use super::{Code, full, illegal, storage};
 use crate::cpu::vector;
 use crate::time;
-use crate::vcpu::frame::{Entries, Frame, Full, Light};
+use crate::vcpu::frame::{Entries, Entry, Frame, Full, Light};
 use crate::vcpu::statistics;
 
 /// Returns where the exits of a vCPU go on that may be `shared`, that is share its CPU, and `timed`, that is keep statistics.
@@ -18,8 +18,14 @@ pub(super) fn entries(shared: bool, timed: bool) -> Entries {
         (false, true) => timed_light,
         (true, true) => timed_shared_light,
     };
-    let (calls, full): (_, Full) = if timed { (TIMED_TABLE, timed_full) } else { (TABLE, full) };
-    Entries { calls: ptr::from_ref(calls).cast(), inner: ptr::from_ref(TABLE).cast(), light, full }
+    let (calls, full, full_call): (_, Full, Full) = match timed {
+        true => (&TIMED_ENTRIES, timed_full, timed_full_call),
+        false => (&ENTRIES, full, full_call),
+    };
+    let (data, facility): (Light, Light) =
+        if timed { (light, light) } else { (storage::light_data, illegal::light_facility) };
+    let (calls, inner) = (ptr::from_ref(calls).cast(), ptr::from_ref(&TABLE).cast());
+    Entries { calls, inner, light, data, facility, full, full_call }
 }
 
 /// Interrupts that are soon done; what is none of them is for the full tier.
@@ -28,16 +34,23 @@ pub(super) extern "C" fn light(frame: &mut Frame, vector: u32) -> u32 {
     match vector {
         // Whoever kicks has set a reason to look first: it is in the attention word.
         vector::HYPERVISOR_DOORBELL => super::done(frame),
-        vector::HYPERVISOR_FACILITY => illegal::light_facility(frame),
-        vector::HYPERVISOR_DATA_STORAGE => storage::light_data(frame),
+        vector::HYPERVISOR_FACILITY => illegal::light_facility(frame, vector),
+        vector::HYPERVISOR_DATA_STORAGE => storage::light_data(frame, vector),
         vector::HYPERVISOR_INSTRUCTION_STORAGE => storage::light_instruction(frame),
         _ => Code::FULL,
     }
 }
 
-/// The full tier.
-pub(super) extern "C" fn full(frame: &mut Frame, why: u32) {
-    full::exit(frame, why);
+/// The full tier of interrupts.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn full(frame: &mut Frame, why: u32) -> Entry {
+    full::exit(frame, why)
+}
+
+/// The full tier of calls.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn full_call(frame: &mut Frame, why: u32) -> Entry {
+    full::call(frame, why)
 }
 
 /// [`light`], with the time that it takes.
@@ -66,7 +79,15 @@ extern "C" fn timed_shared_light(frame: &mut Frame, vector: u32) -> u32 {
 }
 
 /// [`full`], with the time that the exit has taken since its beginning.
-extern "C" fn timed_full(frame: &mut Frame, why: u32) {
-    full::exit(frame, why);
+extern "C" fn timed_full(frame: &mut Frame, why: u32) -> Entry {
+    let entry = full::exit(frame, why);
     statistics::account(frame);
+    entry
+}
+
+/// The same of [`full_call`].
+extern "C" fn timed_full_call(frame: &mut Frame, why: u32) -> Entry {
+    let entry = full::call(frame, why);
+    statistics::account(frame);
+    entry
 }

@@ -1,72 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Full exits: all registers are in the frame.
+//! Full exits. All registers are in the frame, but for R13 to R31 of a call. Those are in the CPU, too, and stay there unless the
+//! frame gets others ([`Entry`]).
 
 use turnstile_vm::lifecycle::Stop;
 
 use super::crash::Crash;
-use super::{Code, attend, hcall, illegal, inject, resident, storage};
+use super::{Code, attend, hcall, illegal, inject, resident, storage, xics};
 use crate::cpu::regs::{HMER, HSRR0, HSRR1, SRR0, SRR1};
 use crate::cpu::vector;
-use crate::vcpu::frame::Frame;
+use crate::vcpu::frame::{Entry, Frame};
 use crate::vcpu::{idle, interrupts};
-use crate::vm::Vcpu;
-use crate::vm::monitor::{Monitor, monitor};
+use crate::vm::monitor::monitor;
 
-/// Finishes an exit.
-pub(super) fn exit(frame: &mut Frame, why: u32) {
-    let vcpu = resident(frame);
-    let monitor = monitor();
-    take_over(frame, why);
-    let then = match why & Code::KIND {
-        Code::FULL => unfinished(frame, vcpu, monitor),
-        other => other,
-    };
-    match then {
-        Code::WAIT => attend::cede(frame, vcpu, monitor),
-        Code::GIVE_WAY => attend::give_way(frame, vcpu),
-        _ => {}
-    }
-    attend::settle(frame, vcpu, monitor);
-}
-
-/// Takes over where the guest goes on. The registers of a call that may be changed have no hypervisor's value behind it.
-fn take_over(frame: &mut Frame, why: u32) {
-    (frame.pc, frame.msr) = match frame.vector {
-        vector::CALL | vector::SYSTEM_RESET | vector::MACHINE_CHECK => (SRR0.read(), SRR1.read()),
-        _ => (HSRR0.read(), HSRR1.read()),
-    };
-    if frame.vector == vector::CALL {
-        frame.why = 0;
-        (frame.ctr, frame.xer) = (0, 0);
-        if why & Code::KIND != Code::FULL {
-            for register in [0].into_iter().chain(5..13) {
-                frame.set_gpr(register, 0);
-            }
+/// Finishes an exit other than a call.
+#[inline(always)] // The body of its two callers.
+pub(super) fn exit(frame: &mut Frame, why: u32) -> Entry {
+    (frame.pc, frame.msr) = (HSRR0.read(), HSRR1.read());
+    if why & Code::KIND == Code::FULL {
+        match frame.vector {
+            vector::HYPERVISOR_DATA_STORAGE => storage::data(frame),
+            vector::HYPERVISOR_FACILITY => illegal::facility(frame),
+            _ => unfinished(frame),
         }
     }
+    end(frame)
 }
 
-/// What the light tier has left. Returns what comes then: zero, or a [`Code`].
-fn unfinished(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> u32 {
+/// The end of every full exit: what the attention word names is done, mostly nothing.
+#[inline(always)] // Two comparisons. What they lead to is apart, so that exits need few registers.
+fn end(frame: &mut Frame) -> Entry {
+    let vcpu = resident(frame);
+    if vcpu.attention.is_pending() {
+        attend::settle(frame, vcpu, monitor());
+    }
+    frame.entry()
+}
+
+/// Finishes a call.
+#[inline(always)] // As above.
+pub(super) fn call(frame: &mut Frame, why: u32) -> Entry {
+    (frame.pc, frame.msr) = (SRR0.read(), SRR1.read());
+    resident(frame).attention.note(0);
+    // The registers of a call that may be changed have no hypervisor's value behind it.
+    let kind = why & Code::KIND;
+    let then = if kind == Code::FULL {
+        hcall::full(frame, resident(frame), monitor())
+    } else {
+        frame.clear_changeable();
+        kind
+    };
+    match then {
+        Code::WAIT => attend::cede(frame, resident(frame), monitor()),
+        Code::GIVE_WAY => attend::give_way(frame, resident(frame)),
+        Code::LEFT => xics::finish(resident(frame)),
+        _ => {}
+    }
+    end(frame)
+}
+
+/// What the light tier has left of the less frequent exits.
+#[inline(never)] // Apart from the others.
+fn unfinished(frame: &mut Frame) {
+    let vcpu = resident(frame);
     match frame.vector {
-        vector::CALL => return hcall::full(frame, vcpu, monitor),
-        vector::HYPERVISOR_DATA_STORAGE => storage::data(frame, vcpu, monitor),
         vector::HYPERVISOR_INSTRUCTION_STORAGE => storage::instruction(frame, vcpu),
-        vector::HYPERVISOR_DECREMENTER => idle::decrementer(Some(vcpu), monitor),
+        vector::HYPERVISOR_DECREMENTER => idle::decrementer(Some(vcpu), monitor()),
         vector::VIRTUALIZATION => interrupts::serve(),
         vector::EMULATION_ASSISTANCE => illegal::instruction(frame, vcpu),
-        vector::HYPERVISOR_FACILITY => illegal::facility(frame, vcpu),
         vector::SOFT_PATCH => illegal::soft_patch(frame, vcpu),
         // What is to be known of is in HMER; it is cleared by writing zeros (Book III, 10.2.1).
         vector::MAINTENANCE => {
             // SAFETY: clears what interrupts the hypervisor.
             unsafe { HMER.write(0) };
         }
-        vector::SYSTEM_RESET => inject::system_reset(frame),
+        // Errors are interrupts to SRR0 and SRR1.
+        vector::SYSTEM_RESET => {
+            (frame.pc, frame.msr) = (SRR0.read(), SRR1.read());
+            inject::system_reset(frame);
+        }
         // Elsewhere the light tier takes it; what it is rung for is looked at behind every exit.
         #[cfg(feature = "ablation")]
         vector::HYPERVISOR_DOORBELL => {}
         _ => vcpu.vm.stop(Stop::Crash(Crash::MachineCheck as u16)),
     }
-    0
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //
 // Guards: what exits and entries do in addition on a machine where a guest could steer the hypervisor's speculation, or read by
-// its own what others have left. A machine that needs nothing executes none of this. On the others board/mitigation.rs replaces five
-// instructions of vectors.S at boot, before those are copied to address 0, by branches to a guard each; the guard carries
-// the replaced instruction out, too. Part of what is copied, so that it is reached from there and from the image alike.
+// its own what others have left. A machine that needs nothing executes none of this. On the others board/mitigation.rs replaces four
+// instructions of vectors.S at boot, before those are copied to address 0, and every return of calls.S, by branches to a guard
+// each; the guard carries the replaced instruction out, too. Part of what is copied, so that it is reached from there and from the image alike.
 //
 // A guard of an exit comes before any indirect branch and any return, and uses nothing of the guest's for an address.
 // Each guard begins with a barrier; who needs none begins behind it.
@@ -108,11 +108,11 @@ turnstile_guard_exit_barrier:
     guard_exit assisted, assisted
     guard_exit software, software
 
-// In the place of `ld r11, CALLS(r1)`: the number of a call has been compared with the size of the table.
+// In the place of `ld r12, CALLS(r1)`: the number of a call has been compared with the size of the table.
     .global turnstile_guard_checked
 turnstile_guard_checked:
     ori     %r31, %r31, 0               // no speculation past it
-    ld      %r11, CALLS(%r1)
+    ld      %r12, CALLS(%r1)
     b       turnstile_call_checked + 4
 
 // Flushes of the data cache. All registers are the guest's already.

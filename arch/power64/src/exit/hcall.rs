@@ -10,146 +10,179 @@ use crate::vcpu::frame::Frame;
 use crate::vm::Vcpu;
 use crate::vm::monitor::Monitor;
 
-/// A light handler. The frequent ones are leaves without a stack frame.
-pub type Handler = extern "C" fn(&mut Frame, Arguments) -> Answer;
+/// A light handler: a leaf that calls no function.
+pub type Handler = extern "C" fn(&'static Vcpu, Arguments) -> Answer;
 
 /// How many numbers the table has: four apart, all that PAPR has given out. `vectors.S` has the same number.
 const COUNT: usize = 0x480 / 4;
 
-/// The light handlers.
+/// What handles the calls, by their numbers, and all numbers beyond.
 #[repr(C)]
-pub struct Table {
-    calls: [Handler; COUNT],
-    /// Of numbers beyond: takes the number and the first argument.
-    far: Far,
+pub struct Table<H: 'static> {
+    calls: [H; COUNT],
+    far: H,
 }
 
-/// For vCPUs without statistics.
-pub(crate) const TABLE: &Table = {
-    static TABLE: Table = Table::new();
-    &TABLE
-};
-
-/// For vCPUs with statistics: takes the time, and goes on with [`TABLE`].
-pub(crate) const TIMED_TABLE: &Table = {
-    static TIMED_HANDLERS: Table = Table { calls: [TIMED; COUNT], far: TIMED_FAR };
-    &TIMED_HANDLERS
-};
-
-/// For vCPUs that do without techniques: does what those would save, and goes on with [`TABLE`].
-#[cfg(feature = "ablation")]
-pub(crate) const NAIVE_TABLE: &Table = {
-    static NAIVE_HANDLERS: Table = Table { calls: [NAIVE; COUNT], far };
-    &NAIVE_HANDLERS
-};
-
-impl Table {
-    const fn new() -> Self {
-        let mut calls: [Handler; COUNT] = [unknown; COUNT];
+impl<H: Copy> Table<H> {
+    /// Makes the table from what handles a call.
+    const fn new(unknown: H, far: H, handlers: &[(Hcall, H)], leave: H) -> Self {
+        let mut calls = [unknown; COUNT];
         let mut next = 0;
         while next < Hcall::ALL.len() {
             let call = Hcall::ALL[next];
             if let Some(number) = call.number()
                 && number / 4 < COUNT as u64
             {
-                calls[number as usize / 4] = handler(call);
+                calls[number as usize / 4] = find(call, handlers, leave);
             }
             next += 1;
         }
         Self { calls, far }
     }
+}
 
+/// What handles a call: what is listed for it, or what leaves it to the full tier.
+const fn find<H: Copy>(call: Hcall, handlers: &[(Hcall, H)], leave: H) -> H {
+    let mut next = 0;
+    while next < handlers.len() {
+        if handlers[next].0 as u8 == call as u8 {
+            return handlers[next].1;
+        }
+        next += 1;
+    }
+    leave
+}
+
+/// The calls that the light tier carries out.
+const LIGHT: [(Hcall, Handler); 8] = [
+    (Hcall::SetSprg0, set_sprg0),
+    (Hcall::Confer, interrupts::confer),
+    (Hcall::Cede, interrupts::cede),
+    (Hcall::Prod, interrupts::prod),
+    (Hcall::Eoi, xics::eoi),
+    (Hcall::Cppr, xics::cppr),
+    (Hcall::Ipi, xics::ipi),
+    (Hcall::Xirr, xics::xirr),
+];
+
+/// Their handlers: for vCPUs with statistics, whose entry calls them after it has taken the time.
+pub(crate) static TABLE: Table<Handler> = Table::new(unknown, unknown, &LIGHT, LEAVE);
+
+/// An entry of `calls.S`, which the vectors jump to.
+#[cfg(target_os = "none")]
+pub type Jump = unsafe extern "C" fn();
+
+/// For vCPUs without statistics.
+#[cfg(target_os = "none")]
+pub(crate) static ENTRIES: Table<Jump> = Table::new(
+    turnstile_call_unknown,
+    turnstile_call_far,
+    &[
+        (Hcall::SetSprg0, turnstile_call_set_sprg0),
+        (Hcall::Confer, turnstile_call_confer),
+        (Hcall::Cede, turnstile_call_cede),
+        (Hcall::Prod, turnstile_call_prod),
+        (Hcall::Eoi, turnstile_call_eoi),
+        (Hcall::Cppr, turnstile_call_cppr),
+        (Hcall::Ipi, turnstile_call_ipi),
+        (Hcall::Xirr, turnstile_call_xirr),
+    ],
+    turnstile_call_leave,
+);
+
+/// For vCPUs with statistics: takes the time, and goes on with [`TABLE`].
+#[cfg(target_os = "none")]
+pub(crate) static TIMED_ENTRIES: Table<Jump> =
+    Table { calls: [turnstile_timed_call; COUNT], far: turnstile_timed_far };
+
+/// For vCPUs that do without techniques: does what those would save, and goes on with [`TABLE`].
+#[cfg(all(target_os = "none", feature = "ablation"))]
+pub(crate) static NAIVE_ENTRIES: Table<Jump> =
+    Table { calls: [turnstile_naive_call; COUNT], far: turnstile_call_far };
+
+#[cfg(target_os = "none")]
+unsafe extern "C" {
+    fn turnstile_call_unknown();
+    fn turnstile_call_far();
+    fn turnstile_call_leave();
+    fn turnstile_call_set_sprg0();
+    fn turnstile_call_confer();
+    fn turnstile_call_cede();
+    fn turnstile_call_prod();
+    fn turnstile_call_eoi();
+    fn turnstile_call_cppr();
+    fn turnstile_call_ipi();
+    fn turnstile_call_xirr();
+    fn turnstile_timed_call();
+    fn turnstile_timed_far();
+    #[cfg(feature = "ablation")]
+    fn turnstile_naive_call();
+}
+
+/// On the host nothing jumps through tables.
+#[cfg(not(target_os = "none"))]
+pub(crate) use host::*;
+
+#[cfg(not(target_os = "none"))]
+mod host {
+    use super::{Handler, TABLE, Table};
+
+    pub(crate) static ENTRIES: &Table<Handler> = &TABLE;
+    pub(crate) static TIMED_ENTRIES: &Table<Handler> = &TABLE;
+    #[cfg(feature = "ablation")]
+    pub(crate) static NAIVE_ENTRIES: &Table<Handler> = &TABLE;
+}
+
+/// The number that is no part of the table: `calls.S` compares with it.
+const _: () = assert!(matches!(Hcall::Rtas.number(), Some(0xf000)));
+
+#[cfg(test)]
+impl Table<Handler> {
     /// Returns the handler of a number of the table.
-    #[cfg(test)]
     pub(crate) fn get(&self, number: u64) -> Handler {
         self.calls[number as usize / 4]
     }
 }
 
-/// The light handler of a call: its own, or the one that leaves it to the full tier.
-const fn handler(call: Hcall) -> Handler {
-    match call {
-        Hcall::Unknown => unknown,
-        Hcall::SetSprg0 => set_sprg0,
-        Hcall::Confer => interrupts::confer,
-        Hcall::Cede => interrupts::cede,
-        Hcall::Prod => interrupts::prod,
-        Hcall::Eoi => xics::eoi,
-        Hcall::Cppr => xics::cppr,
-        Hcall::Ipi => xics::ipi,
-        Hcall::Xirr => xics::xirr,
-        _ => LEAVE,
-    }
-}
-
-/// What handles a number beyond the table.
-type Far = extern "C" fn(&mut Frame, u64, u64) -> Answer;
-
-/// Leaves a call to the full tier.
+/// Leaves a call to the full tier: `calls.S`, which has its number and its arguments in registers.
 #[cfg(target_os = "none")]
 const LEAVE: Handler = turnstile_leave_call;
-/// Takes the time of a call.
-#[cfg(target_os = "none")]
-const TIMED: Handler = turnstile_timed_call;
-/// Takes the time of a call beyond the table.
-#[cfg(target_os = "none")]
-const TIMED_FAR: Far = turnstile_timed_far;
-/// Does what techniques would save.
-#[cfg(all(target_os = "none", feature = "ablation"))]
-const NAIVE: Handler = turnstile_naive_call;
-/// See [`NAIVE`].
-#[cfg(all(not(target_os = "none"), feature = "ablation"))]
-const NAIVE: Handler = unknown;
-/// See [`LEAVE`]; on the host nothing takes the time.
-#[cfg(not(target_os = "none"))]
-const TIMED: Handler = unknown;
-/// See [`TIMED`].
-#[cfg(not(target_os = "none"))]
-const TIMED_FAR: Far = far;
-/// See [`LEAVE`]; on the host nothing knows the number.
+/// See [`LEAVE`]; on the host nothing has them.
 #[cfg(not(target_os = "none"))]
 const LEAVE: Handler = leave;
 
 #[cfg(target_os = "none")]
 #[allow(improper_ctypes, reason = "no other language is called: the stub is assembly of this crate")]
 unsafe extern "C" {
-    safe fn turnstile_leave_call(frame: &mut Frame, arguments: Arguments) -> Answer;
-    safe fn turnstile_timed_call(frame: &mut Frame, arguments: Arguments) -> Answer;
-    #[cfg(feature = "ablation")]
-    safe fn turnstile_naive_call(frame: &mut Frame, arguments: Arguments) -> Answer;
-    safe fn turnstile_timed_far(frame: &mut Frame, number: u64, argument: u64) -> Answer;
+    safe fn turnstile_leave_call(vcpu: &'static Vcpu, arguments: Arguments) -> Answer;
 }
 
 #[cfg(not(target_os = "none"))]
-extern "C" fn leave(frame: &mut Frame, Arguments(arguments): Arguments) -> Answer {
-    Answer::leave(frame, frame.gpr(3), arguments)
+extern "C" fn leave(vcpu: &'static Vcpu, Arguments([value, ..]): Arguments) -> Answer {
+    Answer { code: 0, value }.and(vcpu, super::Code::FULL)
 }
 
 /// A number that is no call's.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-extern "C" fn unknown(_: &mut Frame, _: Arguments) -> Answer {
+extern "C" fn unknown(_: &'static Vcpu, _: Arguments) -> Answer {
     Answer::code(Return::FUNCTION.value())
 }
 
 /// H_SET_SPRG0: as the guest could itself.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-extern "C" fn set_sprg0(_: &mut Frame, Arguments([value, ..]): Arguments) -> Answer {
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_set_sprg0")
+)]
+extern "C" fn set_sprg0(_: &'static Vcpu, Arguments([value, ..]): Arguments) -> Answer {
     // SAFETY: the resident vCPU's own register.
     unsafe { SPRG0.write(value) };
     Answer::SUCCESS
 }
 
-/// A number beyond the table: the firmware's, or none.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-extern "C" fn far(frame: &mut Frame, number: u64, argument: u64) -> Answer {
-    if Hcall::of_any(number) == Hcall::Unknown {
-        return Answer::code(Return::FUNCTION.value());
-    }
-    Answer::leave(frame, number, [argument, 0, 0, 0, 0, 0, 0])
-}
-
 /// Carries out a call that was left, with its number and arguments in the frame. Returns what comes then: zero, or
 /// a waiting [`super::Code`].
+#[inline(never)] // Apart from calls that are finished.
 pub(super) fn full(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> u32 {
     let call = Hcall::of_any(frame.gpr(3));
     let arguments = frame.arguments();
@@ -158,9 +191,9 @@ pub(super) fn full(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor
         return then;
     }
     // What the guest finds in the registers that a call may change, unless the call puts something there.
-    for register in [0].into_iter().chain(3..13) {
-        frame.set_gpr(register, 0);
-    }
+    frame.clear_changeable();
+    frame.set_gpr(3, 0);
+    frame.set_gpr(4, 0);
     let code = match call {
         Hcall::RegisterVpa => calls::register_vpa(vcpu, arguments),
         Hcall::SetMode => calls::set_mode(vcpu, arguments),
@@ -185,14 +218,11 @@ fn carry_out(frame: &mut Frame, number: u64, arguments: [u64; 7]) -> Option<u32>
     if core::ptr::fn_addr_eq(handler, LEAVE) {
         return None;
     }
-    let answer = handler(frame, Arguments(arguments));
-    let why = core::mem::take(&mut frame.why);
-    if why == super::Code::FULL {
-        return None;
-    }
-    for register in [0].into_iter().chain(5..13) {
-        frame.set_gpr(register, 0);
-    }
+    let vcpu = super::resident(frame);
+    let answer = handler(vcpu, Arguments(arguments));
+    let why = vcpu.attention.noted();
+    vcpu.attention.note(0);
+    frame.clear_changeable();
     frame.set_gpr(3, answer.code);
     frame.set_gpr(4, answer.value);
     // Waiting lets interrupts in.

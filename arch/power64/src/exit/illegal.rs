@@ -8,7 +8,8 @@ use turnstile_vm::attention::Reasons;
 use super::inject::{self, program};
 use super::walk::{self, Context};
 use super::{Code, done, resident};
-use crate::cpu::regs::{DPDES, HFSCR, PIDR, hfscr};
+use crate::cpu::regs::{DPDES, HFSCR, hfscr};
+use crate::state::demand;
 use crate::vcpu::facility;
 use crate::vcpu::frame::Frame;
 use crate::vcpu::interrupts;
@@ -27,8 +28,15 @@ pub(super) fn soft_patch(frame: &mut Frame, _: &'static Vcpu) {
 }
 
 /// A facility that is switched off: light if it is given to the vCPU on demand.
-pub(super) fn light_facility(frame: &mut Frame) -> u32 {
-    match facility::demand(resident(frame), (HFSCR.read() >> hfscr::CAUSE_SHIFT) as u8) {
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn light_facility(frame: &mut Frame, _: u32) -> u32 {
+    let cause = (HFSCR.read() >> hfscr::CAUSE_SHIFT) as u8;
+    if demand::is_given(cause) { give(frame, cause) } else { Code::FULL }
+}
+
+#[inline(never)] // Apart from those that are not given.
+fn give(frame: &mut Frame, cause: u8) -> u32 {
+    match facility::demand(resident(frame), cause) {
         true => done(frame),
         false => Code::FULL,
     }
@@ -36,11 +44,13 @@ pub(super) fn light_facility(frame: &mut Frame) -> u32 {
 
 /// A facility that is not given to guests: doorbells between the threads of a core are carried out here, because the threads of
 /// a guest's core may run anywhere, while the CPU's own neighbours may be somebody else's.
-pub(super) fn facility(frame: &mut Frame, vcpu: &'static Vcpu) {
+#[inline(never)] // Apart from other exits.
+pub(super) fn facility(frame: &mut Frame) {
+    let vcpu = resident(frame);
     if (HFSCR.read() >> hfscr::CAUSE_SHIFT) as u32 != hfscr::MSGP.trailing_zeros() {
         return inject::program(frame, program::ILLEGAL);
     }
-    let context = Context { msr: frame.msr, process: PIDR.read(), process_table: vcpu.vm.process_table() };
+    let context = Context::of(frame, vcpu);
     let fetch = |address| walk::fetch(&vcpu.vm.life().ram, &context, address);
     if fetch(frame.pc).is_some_and(|word| doorbell(frame, vcpu, word)) {
         frame.pc = frame.pc.wrapping_add(4);
@@ -139,23 +149,30 @@ fn doorbell(frame: &mut Frame, vcpu: &'static Vcpu, instruction: u32) -> bool {
     const DPDES_NUMBER: u32 = DPDES::NUMBER;
     /// The only type of message.
     const DOORBELL: u64 = 5;
-    let register = (instruction >> 21 & 31) as usize;
-    let message = frame.gpr((instruction >> 11 & 31) as usize);
+    if instruction >> 26 != 31 {
+        return false;
+    }
+    let operation = instruction >> 1 & 0x3ff;
     let special = instruction >> 16 & 31 | instruction >> 6 & 0x3e0;
+    let field = match operation {
+        MSGSNDP | MSGCLRP => 11,
+        MFSPR if matches!(special, DPDES_NUMBER | TIR) => 21,
+        MTSPR if special == DPDES_NUMBER => 21,
+        _ => return false,
+    };
+    let register = (instruction >> field & 31) as usize;
+    let message = frame.gpr(register);
     let number = vcpu.thread_number() as u64;
     let is_doorbell = message >> 27 & 31 == DOORBELL;
-    match (instruction >> 26, instruction >> 1 & 0x3ff) {
+    match operation {
         // Messages of other types are nobody's; of a doorbell that another thread has, nothing is cleared.
-        (31, MSGSNDP) if is_doorbell && message & 0x7f == number => interrupts::set_doorbell(true),
-        (31, MSGSNDP) if is_doorbell => send(vcpu, message & 0x7f),
-        (31, MSGCLRP) if is_doorbell && message & 0x7f == number => interrupts::set_doorbell(false),
-        (31, MSGSNDP | MSGCLRP) => {}
-        (31, MFSPR) if special == DPDES_NUMBER => frame.set_gpr(register, doorbells(vcpu)),
-        (31, MFSPR) if special == TIR => frame.set_gpr(register, number),
-        (31, MTSPR) if special == DPDES_NUMBER => {
-            interrupts::set_doorbell(frame.gpr(register) >> number & 1 != 0);
-        }
-        _ => return false,
+        MSGSNDP if is_doorbell && message & 0x7f == number => interrupts::set_doorbell(true),
+        MSGSNDP if is_doorbell => send(vcpu, message & 0x7f),
+        MSGCLRP if is_doorbell && message & 0x7f == number => interrupts::set_doorbell(false),
+        MFSPR if special == TIR => frame.set_gpr(register, number),
+        MFSPR => frame.set_gpr(register, doorbells(vcpu)),
+        MTSPR => interrupts::set_doorbell(message >> number & 1 != 0),
+        _ => {}
     }
     true
 }
@@ -265,7 +282,7 @@ mod tests {
         let vcpus = cores(2, 2);
         execute(vcpus[0], MSGSNDP, 5 << 27 | 1);
         vcpus[1].post(Reasons::UNHALT);
-        vcpus[0].vm.prepare(0, GuestRam::default(), None, BootState::default());
+        vcpus[0].vm.prepare(0, GuestRam::default(), BootState::default());
         assert!(!vcpus[1].interrupts.is_rung() && !vcpus[1].attention.is_pending());
     }
 }

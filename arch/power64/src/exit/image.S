@@ -56,21 +56,6 @@ turnstile_enter:
     mtspr   HSPRG0, %r1
     b       enter_all
 
-// In the place of a light handler: leaves a call to the full tier. R0 = twice its number, R3 = the frame, R4 to R10 its
-// arguments.
-    .global turnstile_leave_call
-turnstile_leave_call:
-    std     %r5, GPR + 40(%r3)
-    std     %r6, GPR + 48(%r3)
-    std     %r7, GPR + 56(%r3)
-    std     %r8, GPR + 64(%r3)
-    std     %r9, GPR + 72(%r3)
-    std     %r10, GPR + 80(%r3)
-    lis     %r5, 0x8000                 // exit::Code::FULL
-    stw     %r5, WHY(%r3)
-    srdi    %r3, %r0, 1
-    blr
-
 // Adds the time since the exit's beginning to the record of its reason (core/exitstat, page.rs). R1 or another register = the
 // frame. A histogram's place is the number of leading zeros, 1 to 64; the total is at 0, and is seen behind its exit. This CPU
 // alone writes. Changes R5 to R9.
@@ -98,34 +83,3 @@ turnstile_account:
     account %r3
     blr
 
-// In the place of a light handler of a vCPU with statistics: notes the time, calls the handler, adds the time. R0 = twice the
-// number of the call, R3 = the frame, R4 to R10 its arguments.
-    .global turnstile_timed_call
-turnstile_timed_call:
-    mfspr   %r11, TB
-    std     %r11, TIMING(%r3)
-    li      %r12, HYPERCALL
-    std     %r12, RECORD(%r3)
-    ld      %r11, INNER(%r3)
-    ldx     %r12, %r11, %r0
-timed_handler:
-    mtctr   %r12
-    bctrl
-    ld      %r6, VCPU(%r1)
-    lwz     %r5, WHY(%r1)
-    lwz     %r6, 0(%r6)
-    or.     %r5, %r5, %r6
-    beq+    1f
-    b       call_full
-1:  account %r1
-    b       call_return
-
-    .global turnstile_timed_far
-turnstile_timed_far:
-    mfspr   %r11, TB
-    std     %r11, TIMING(%r3)
-    li      %r12, HYPERCALL
-    std     %r12, RECORD(%r3)
-    ld      %r11, INNER(%r3)
-    ld      %r12, 8 * CALL_COUNT(%r11)
-    b       timed_handler

@@ -23,6 +23,7 @@ const STATUS: u64 = 0x783f_0000;
 const KEPT: u64 = msr::ME;
 
 /// Gives the guest an interrupt at a vector, with `status` in SRR1.
+#[inline(never)] // One function, apart from exits that give none.
 fn interrupt(frame: &mut Frame, vector: u32, status: u64) {
     statistics::count_exception(frame);
     let lpcr = LPCR.read();

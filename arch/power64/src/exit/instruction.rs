@@ -26,48 +26,72 @@ const SIGNED: u8 = 1 << 5;
 const REVERSED: u8 = 1 << 6;
 const UPDATE: u8 = 1 << 7;
 
+/// What the forms with a displacement of 16 bits do, by their opcodes; zero for those that are none.
+///
+/// There are 64 opcodes. Compilers fold tables of so many entries into constants of 64 bits, which take more instructions than the
+/// load that they save.
+const DISPLACED: [u8; 128] = {
+    let mut kinds = [0; 128];
+    let loads =
+        [(32, 4), (34, 1), (36, 4 | STORE), (38, 1 | STORE), (40, 2), (42, 2 | SIGNED), (44, 2 | STORE)];
+    let mut next = 0;
+    while next < loads.len() {
+        let (opcode, kind) = loads[next];
+        kinds[opcode] = kind;
+        kinds[opcode + 1] = kind | UPDATE;
+        next += 1;
+    }
+    kinds
+};
+
 /// Decodes an instruction; `None` if it is none of these.
+#[inline] // A load from a table, mostly.
 pub(super) fn decode(instruction: u32) -> Option<Access> {
-    let opcode = instruction >> 26;
-    let kind = match (opcode, instruction & 3) {
-        (31, _) => indexed(instruction >> 1 & 0x3ff)?,
-        (58, 0) => 8,
-        (58, 1) => 8 | UPDATE,
-        (58, 2) => 4 | SIGNED,
-        (62, 0) => 8 | STORE,
-        (62, 1) => 8 | STORE | UPDATE,
-        _ => displaced(opcode)?,
-    };
+    match decode_displaced(instruction) {
+        None => Some(access(instruction, other(instruction)?)),
+        found => found,
+    }
+}
+
+/// Decodes an instruction with a displacement of 16 bits, as most are; `None` if it is none.
+#[inline(always)] // A load from a table.
+pub(super) fn decode_displaced(instruction: u32) -> Option<Access> {
+    static KINDS: [u8; 128] = DISPLACED;
+    let kind = KINDS[(instruction >> 26) as usize];
+    (kind != 0).then(|| access(instruction, kind))
+}
+
+/// The access of an instruction of some kind.
+#[inline(always)] // Shifts and masks.
+fn access(instruction: u32, kind: u8) -> Access {
     let field = |shift: u32| (instruction >> shift & 31) as usize;
-    Some(Access {
+    Access {
         register: field(21),
         size: kind & 0xf,
         store: kind & STORE != 0,
         signed: kind & SIGNED != 0,
         reversed: kind & REVERSED != 0,
         update: (kind & UPDATE != 0).then(|| field(16)),
-    })
+    }
+}
+
+/// The forms with a displacement of 14 bits, and those with an index register.
+#[inline(never)] // Not of the others.
+fn other(instruction: u32) -> Option<u8> {
+    match (instruction >> 26, instruction & 3) {
+        (31, _) => indexed(instruction >> 1 & 0x3ff),
+        (58, 0) => Some(8),
+        (58, 1) => Some(8 | UPDATE),
+        (58, 2) => Some(4 | SIGNED),
+        (62, 0) => Some(8 | STORE),
+        (62, 1) => Some(8 | STORE | UPDATE),
+        _ => None,
+    }
 }
 
 /// The forms with a displacement of 16 bits, by their opcodes.
 fn displaced(opcode: u32) -> Option<u8> {
-    Some(match opcode {
-        32 => 4,
-        33 => 4 | UPDATE,
-        34 => 1,
-        35 => 1 | UPDATE,
-        36 => 4 | STORE,
-        37 => 4 | STORE | UPDATE,
-        38 => 1 | STORE,
-        39 => 1 | STORE | UPDATE,
-        40 => 2,
-        41 => 2 | UPDATE,
-        42 => 2 | SIGNED,
-        43 => 2 | SIGNED | UPDATE,
-        44 => 2 | STORE,
-        45 => 2 | STORE | UPDATE,
-        _ => return None,
-    })
+    Some(DISPLACED[opcode as usize & 63]).filter(|kind| *kind != 0)
 }
 
 /// The forms with an index register, by their extended opcodes.

@@ -5,7 +5,7 @@ use turnstile_papr::code::Code as Return;
 use turnstile_papr::hcall::Hcall;
 use turnstile_vm::attention::Reasons;
 
-use super::{Answer, Arguments, Code, resident, xics};
+use super::{Answer, Arguments, Code, post, xics};
 use crate::cpu::regs::SRR1;
 use crate::vcpu::frame::Frame;
 use crate::vcpu::interrupts;
@@ -17,39 +17,48 @@ const MSR_EE: u64 = 1 << 15;
 const ALL: u64 = u64::MAX;
 
 /// H_CEDE: light if the vCPU has a reason to go on. Interrupts are enabled either way.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn cede(frame: &mut Frame, _: Arguments) -> Answer {
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_cede")
+)]
+pub(crate) extern "C" fn cede(vcpu: &'static Vcpu, _: Arguments) -> Answer {
     let state = SRR1.read();
     if state & MSR_EE == 0 {
         // SAFETY: the state to which the call returns is the guest's, with its interrupts enabled.
         unsafe { SRR1.write(state | MSR_EE) };
     }
-    if interrupts::wakes(resident(frame)) { Answer::SUCCESS } else { Answer::SUCCESS.and(frame, Code::WAIT) }
+    if interrupts::wakes(vcpu) { Answer::SUCCESS } else { Answer::SUCCESS.and(vcpu, Code::WAIT) }
 }
 
 /// H_PROD: the vCPU named does not wait when it cedes next, or waits no more.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn prod(frame: &mut Frame, Arguments([target, ..]): Arguments) -> Answer {
-    let vcpu = resident(frame);
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_prod")
+)]
+pub(crate) extern "C" fn prod(vcpu: &'static Vcpu, Arguments([target, ..]): Arguments) -> Answer {
     if target == vcpu.index as u64 {
         interrupts::prod(vcpu);
         return Answer::SUCCESS;
     }
     let Some(other) = vcpu.vm.vcpu(target as usize) else { return Answer::code(Return::PARAMETER.value()) };
-    other.post(Reasons::UNHALT);
-    Answer::SUCCESS
+    post(vcpu, other, Reasons::UNHALT)
 }
 
 /// H_CONFER: lets others run, if others share this CPU. Which of them is the scheduler's decision.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn confer(frame: &mut Frame, Arguments([target, ..]): Arguments) -> Answer {
-    let vcpu = resident(frame);
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_confer")
+)]
+pub(crate) extern "C" fn confer(vcpu: &'static Vcpu, Arguments([target, ..]): Arguments) -> Answer {
     if target != ALL && vcpu.vm.vcpu(target as usize).is_none() {
         return Answer::code(Return::PARAMETER.value());
     }
     match vcpu.thread {
         None => Answer::SUCCESS,
-        Some(_) => Answer::SUCCESS.and(frame, Code::GIVE_WAY),
+        Some(_) => Answer::SUCCESS.and(vcpu, Code::GIVE_WAY),
     }
 }
 

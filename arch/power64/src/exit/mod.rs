@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Exits: the light tier, and what it hands to the full tier.
 //!
-//! A light handler is an ordinary function of the C ABI, so the compiler preserves R14 to R31 and CR2 to CR4 of the guest. A
-//! call to the hypervisor (`sc 1`) may change the others by PAPR's rules, so for that most frequent exit nothing is stored but
-//! R1, R2 and LR; other interrupts store what compiled code may clobber. A light handler leaves every other register of the
-//! guest where it is, and returns to the guest after one look at the attention word. What it cannot finish it leaves, with
-//! nothing done, to [`full`].
+//! Handlers are ordinary functions of the C ABI, so the compiler preserves R14 to R31 and CR2 to CR4 of the guest, and does not
+//! use R13. A call to the hypervisor (`sc 1`) may change the others by PAPR's rules, but for R1, R2 and LR; other interrupts
+//! store what compiled code may clobber. A light handler leaves every other register of the guest where it is, and returns to
+//! the guest after one look at the attention word. What it cannot finish it leaves to [`full`], where R13 to R31 still are in
+//! the CPU: they are stored only for an instruction that names one of them, and loaded only for a vCPU that begins anew.
+//!
+//! The light handlers of calls are leaves that neither call a function nor use the table of contents: R2 stays the guest's, and
+//! each has an entry in `calls.S` that clears what it uses and no more. What needs a function has a [`Code`]. The built image is
+//! checked for that (`suite/src/registers_power.rs`).
 //!
 //! | file | exits |
 //! |---|---|
 //! | `vectors.S`, `image.S` | the vectors, and what of them stays in the image |
+//! | `calls.S` | the entries of the light handlers of calls |
 //! | `guards.S` | what they do against speculation, where that is needed |
 //! | `entry` | what the vectors call |
 //! | `hcall` | calls to the hypervisor: one indexed load leads to the handler |
@@ -42,9 +47,10 @@ pub mod wait;
 mod walk;
 mod xics;
 
-use turnstile_vm::attention::Reasons;
+use turnstile_vm::attention::{Attention, Posted, Reasons};
 
-use crate::cpu::vector;
+use crate::cpu::{self, vector};
+use crate::irq::Left;
 use crate::vcpu::frame::Frame;
 use crate::vm::Vcpu;
 
@@ -59,12 +65,16 @@ impl Code {
     pub const WAIT: u32 = Self::FULL | 1 << 28;
     /// The exit is finished, and the vCPU lets others run.
     pub const GIVE_WAY: u32 = Self::FULL | 2 << 28;
+    /// The exit is finished but for what [`Left`] has.
+    pub const LEFT: u32 = Self::FULL | 3 << 28;
     /// The bits that tell codes apart.
     pub const KIND: u32 = 0xf << 28;
 }
 
 /// No attention word is taken for a code, also where both are in one word.
 const _: () = assert!(Reasons::all().bits() <= 0xff_ffff);
+/// `calls.S` loads both by one instruction: the word is the lower half, in the byte order of the hypervisor.
+const _: () = assert!(Attention::WORD_OFFSET == 0 && Attention::NOTE_OFFSET == 4);
 
 /// What a call to the hypervisor is given: R4 to R10, where the ABI has the doublewords of an aggregate that follows one other
 /// argument (64-Bit ELF V2 ABI 2.2.3.3).
@@ -92,18 +102,10 @@ impl Answer {
         Self { code, value: 0 }
     }
 
-    /// Leaves a call to the full tier, which finds its number in R3 and its arguments in R4 to R10.
-    #[inline(always)] // A few stores.
-    pub fn leave(frame: &mut Frame, number: u64, arguments: [u64; 7]) -> Self {
-        frame.set_arguments(arguments);
-        frame.why = Code::FULL;
-        Self { code: number, value: arguments[0] }
-    }
-
-    /// This answer, after which the vCPU waits ([`Code::WAIT`]) or lets others run ([`Code::GIVE_WAY`]).
+    /// This answer, after which comes what a [`Code`] says.
     #[inline(always)] // One store.
-    pub fn and(self, frame: &mut Frame, code: u32) -> Self {
-        frame.why = code;
+    pub fn and(self, vcpu: &Vcpu, code: u32) -> Self {
+        vcpu.attention.note(code);
         self
     }
 }
@@ -128,6 +130,20 @@ pub(crate) fn listen(frame: &Frame, vector: u32) {
     if vector == vector::HYPERVISOR_DOORBELL {
         resident(frame).attention.raise(Reasons::RESCHEDULE);
     }
+}
+
+/// Posts a reason to another vCPU, which is not resident here.
+#[inline(always)] // The end of two calls.
+fn post(vcpu: &'static Vcpu, other: &'static Vcpu, reason: Reasons) -> Answer {
+    match other.attention.post_light(reason) {
+        Some(Posted::Kick(token)) => cpu::ring_behind_post(token),
+        Some(_) => {}
+        None => {
+            vcpu.owned(|owned| owned.irq.leave(Left::Absent(other.index)));
+            return Answer::SUCCESS.and(vcpu, Code::LEFT);
+        }
+    }
+    Answer::SUCCESS
 }
 
 #[cfg(test)]

@@ -2,17 +2,19 @@
 //! What the partition's tables have nothing for (Power ISA 3.0B Book III, 6.5.18 and 6.5.19): devices, memory that is mapped
 //! when it is first used, and addresses at which there is nothing.
 
+use turnstile_arch_common::demand::Touch;
+use turnstile_exitstat::Event;
 use turnstile_vm::lifecycle::Stop;
 
 use super::crash::Crash;
 use super::instruction::{self, Access};
 use super::walk::{self, Context};
 use super::{Code, done, inject, resident};
-use crate::cpu::regs::{ASDR, HDAR, HDSISR, HSRR1, PIDR, msr};
+use crate::cpu::regs::{ASDR, HDAR, HDSISR, HSRR1, msr};
 use crate::cpu::vector;
 use crate::vcpu::frame::Frame;
 use crate::vm::Vcpu;
-use crate::vm::monitor::Monitor;
+use crate::vm::monitor::monitor;
 
 /// Bits of HDSISR and DSISR: why.
 mod status {
@@ -35,72 +37,118 @@ const FETCH_NO_ENTRY: u64 = 1 << 30;
 
 /// The first touch of memory that is mapped on demand; everything else is left to the full tier.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-#[inline(never)] // Not of the exits that are more frequent.
-pub(super) fn light_data(frame: &Frame) -> u32 {
+pub(super) extern "C" fn light_data(frame: &mut Frame, _: u32) -> u32 {
     let why = HDSISR.read();
-    let touched = why & status::NO_ENTRY != 0 && resident(frame).vm.touch(ASDR.read() & REAL);
-    if touched { done(frame) } else { Code::FULL }
+    if why & status::NO_ENTRY != 0 && is_on_demand(frame) { first_touch(frame) } else { Code::FULL }
 }
 
 /// The same of an instruction fetch.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 #[inline(never)] // As above.
 pub(super) fn light_instruction(frame: &Frame) -> u32 {
-    let touched = HSRR1.read() & FETCH_NO_ENTRY != 0 && resident(frame).vm.touch(ASDR.read() & REAL);
-    if touched { done(frame) } else { Code::FULL }
+    if HSRR1.read() & FETCH_NO_ENTRY != 0 && is_on_demand(frame) { first_touch(frame) } else { Code::FULL }
+}
+
+/// Says whether memory of the VM is mapped at its first touch.
+#[inline(always)] // Two loads.
+fn is_on_demand(frame: &Frame) -> bool {
+    resident(frame).vm.life().ram.is_on_demand()
+}
+
+/// Clears and maps the block of memory that the guest has touched first; what is none that is mapped on demand is left to the
+/// full tier.
+#[inline(never)] // VMs whose memory is mapped at their start do not pay for its registers.
+fn first_touch(frame: &Frame) -> u32 {
+    match resident(frame).vm.life().ram.touch(ASDR.read() & REAL) {
+        Touch::Foreign => return Code::FULL,
+        Touch::Mapped => frame.timing.count(Event::FirstTouch),
+        Touch::Again => {}
+    }
+    done(frame)
 }
 
 /// A data access.
-pub(super) fn data(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
-    let (why, effective) = (HDSISR.read(), HDAR.read());
-    let real = ASDR.read() & REAL;
+#[inline(always)] // Part of its one caller, which leaves all else to others.
+pub(super) fn data(frame: &mut Frame) {
+    let why = HDSISR.read();
     // What is mapped, and is used as it may not be; or an address in the guest's own tables.
     if why & status::TABLES != 0 || why & status::NO_ENTRY == 0 {
-        return inject::data_storage(frame, effective, why);
+        inject::data_storage(frame, HDAR.read(), why);
+        return;
     }
-    if !access(frame, vcpu, monitor, real | effective & PAGE, effective) {
-        inject::data_storage(frame, effective, why & status::STORE | status::KIND);
+    let done = if frame.msr & msr::IR == 0 { real(frame) } else { translated(frame) };
+    if done.is_none() {
+        inject::data_storage(frame, HDAR.read(), HDSISR.read() & (status::STORE | status::KIND));
     }
 }
 
-/// An access to a device. False if there is none, or it does not take such an access.
-fn access(
-    frame: &mut Frame,
-    vcpu: &'static Vcpu,
-    monitor: &dyn Monitor,
-    address: u64,
-    effective: u64,
-) -> bool {
-    let context = Context { msr: frame.msr, process: PIDR.read(), process_table: vcpu.vm.process_table() };
-    let instruction = walk::fetch(&vcpu.vm.life().ram, &context, frame.pc);
-    let Some(access) = instruction.and_then(instruction::decode) else { return false };
-    let done = address & PAGE <= PAGE + 1 - u64::from(access.size)
-        && carry_out(frame, vcpu, monitor, address, access);
-    if done {
-        if let Some(register) = access.update {
-            frame.set_gpr(register, effective);
-        }
-        frame.pc = frame.pc.wrapping_add(4);
-    }
-    done
+/// An access to a device by a guest that has relocation off. `None` if there is no device, or it does not take such an access.
+///
+/// The frequent way calls nothing but the device: so little is kept meanwhile, and each other way is a function of its own.
+#[inline(never)] // Apart from what is no access to a device.
+fn real(frame: &mut Frame) -> Option<()> {
+    let word = walk::fetch_real(&resident(frame).vm.life().ram, frame.msr, frame.pc)?;
+    transfer(frame, word)
 }
 
-/// Moves the bytes.
-fn carry_out(
-    frame: &mut Frame,
-    vcpu: &'static Vcpu,
-    monitor: &dyn Monitor,
-    address: u64,
-    access: Access,
-) -> bool {
-    let little = frame.msr & msr::LE != 0;
-    if access.store {
-        let value = access.to_device(frame.gpr(access.register), little);
-        return monitor.mmio_write(vcpu.vm, address, access.size, value);
+/// The same of a guest that has relocation on.
+#[inline(never)] // See `real`.
+fn translated(frame: &mut Frame) -> Option<()> {
+    let vcpu = resident(frame);
+    let word = walk::fetch(&vcpu.vm.life().ram, &Context::of(frame, vcpu), frame.pc)?;
+    transfer(frame, word)
+}
+
+/// Carries the instruction out.
+#[inline(always)] // The larger part of two functions.
+fn transfer(frame: &mut Frame, word: u32) -> Option<()> {
+    match instruction::decode_displaced(word) {
+        Some(access) if access.store => store(frame, access),
+        Some(_) => load(frame, word),
+        None => other(frame, word),
     }
-    let Some(value) = monitor.mmio_read(vcpu.vm, address, access.size) else { return false };
-    frame.set_gpr(access.register, access.to_register(value, little));
-    true
+}
+
+/// An instruction of another form.
+#[inline(never)] // See `real`.
+fn other(frame: &mut Frame, word: u32) -> Option<()> {
+    let access = instruction::decode(word)?;
+    if access.store { store(frame, access) } else { load(frame, word) }
+}
+
+/// Where an access of so many bytes goes; `None` if it goes beyond its page. What the CPU says of it is read from its registers
+/// when it is needed, so that little has to be kept meanwhile.
+#[inline(always)] // Part of two functions.
+fn address(size: u8) -> Option<u64> {
+    let offset = HDAR.read() & PAGE;
+    (offset <= PAGE + 1 - u64::from(size)).then(|| ASDR.read() & REAL | offset)
+}
+
+/// A load from a device.
+#[inline(never)] // See `real`.
+fn load(frame: &mut Frame, word: u32) -> Option<()> {
+    let access = instruction::decode(word)?;
+    let value = monitor().mmio_read(resident(frame).vm, address(access.size)?, access.size)?;
+    frame.set_gpr(access.register, access.to_register(value, frame.msr & msr::LE != 0));
+    go_on(frame, access)
+}
+
+/// A store to a device.
+#[inline(always)] // Part of the frequent way.
+fn store(frame: &mut Frame, access: Access) -> Option<()> {
+    let value = access.to_device(frame.gpr(access.register), frame.msr & msr::LE != 0);
+    let done = monitor().mmio_write(resident(frame).vm, address(access.size)?, access.size, value);
+    if done { go_on(frame, access) } else { None }
+}
+
+/// The access is done: the guest goes on behind it.
+#[inline(always)] // As above.
+fn go_on(frame: &mut Frame, access: Access) -> Option<()> {
+    if let Some(register) = access.update {
+        frame.set_gpr(register, HDAR.read());
+    }
+    frame.pc = frame.pc.wrapping_add(4);
+    Some(())
 }
 
 /// An instruction fetch.

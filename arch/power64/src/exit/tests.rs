@@ -5,6 +5,7 @@ mod faults;
 mod lives;
 
 use std::boxed::Box;
+use std::vec::Vec;
 
 use turnstile_papr::Memory;
 use turnstile_papr::hcall::Hcall;
@@ -18,6 +19,7 @@ use crate::cpu::regs::{lpcr, msr};
 use crate::irq::Presentation;
 use crate::memory::{GuestRam, partition};
 use crate::vcpu::facility::tests::vcpus;
+use crate::vcpu::frame::Entry;
 use crate::vm::{BootState, Vm};
 
 const CONFER: u64 = 0xe4;
@@ -32,7 +34,20 @@ fn resident_vcpu() -> (&'static Vcpu, Frame) {
 }
 
 fn call(frame: &mut Frame, number: u64, argument: u64) -> Answer {
-    TABLE.get(number)(frame, Arguments([argument, 0, 0, 0, 0, 0, 0]))
+    TABLE.get(number)(resident(frame), Arguments([argument, 0, 0, 0, 0, 0, 0]))
+}
+
+/// The full tier, as the vectors reach it.
+fn full(frame: &mut Frame, why: u32) -> Entry {
+    match frame.vector {
+        vector::CALL => entry::full_call(frame, why),
+        _ => entry::full(frame, why),
+    }
+}
+
+/// What the last call has noted.
+fn noted(frame: &Frame) -> u32 {
+    resident(frame).attention.noted()
 }
 
 #[test]
@@ -41,7 +56,7 @@ fn a_call_that_only_answers_touches_no_register() {
     assert_eq!(call(&mut frame, CONFER, u64::MAX), Answer::SUCCESS);
     assert_eq!(call(&mut frame, CONFER, 2).code, -4i64 as u64, "there is no such vCPU");
     assert_eq!(call(&mut frame, 0x4, 0), Answer::code(FUNCTION));
-    assert_eq!(frame.why, 0);
+    assert_eq!(noted(&frame), 0);
     assert_eq!(fakes::take_log(), []);
 }
 
@@ -49,11 +64,10 @@ fn a_call_that_only_answers_touches_no_register() {
 fn every_number_is_answered_or_left() {
     let (_, mut frame) = resident_vcpu();
     for number in (0..0x480).step_by(4) {
-        frame.set_gpr(3, number);
-        frame.why = 0;
+        resident(&frame).attention.note(0);
         let answer = call(&mut frame, number, 0x1111);
-        if frame.why == Code::FULL {
-            assert_eq!((answer.code, frame.gpr(4)), (number, 0x1111), "{number:#x}");
+        if noted(&frame) == Code::FULL {
+            assert_eq!(answer.value, 0x1111, "{number:#x}");
         }
     }
 }
@@ -80,13 +94,13 @@ fn a_full_exit_finds_the_state_of_either_kind_of_interrupt() {
     frame.set_gpr(5, 1);
     frame.set_gpr(3, 7);
     frame.vector = vector::CALL;
-    frame.why = Code::GIVE_WAY;
-    entry::full(&mut frame, Code::GIVE_WAY);
-    assert_eq!((frame.pc, frame.msr, frame.why), (0x1004, msr::SF | msr::LE, 0));
+    resident(&frame).attention.note(Code::GIVE_WAY);
+    assert_eq!(full(&mut frame, Code::GIVE_WAY), Entry::Some);
+    assert_eq!((frame.pc, frame.msr, noted(&frame)), (0x1004, msr::SF | msr::LE, 0));
     assert_eq!((frame.ctr, frame.xer, frame.gpr(5)), (0, 0, 0), "nothing of the hypervisor's is left");
     assert_eq!(frame.gpr(3), 7, "the answer stays");
     frame.vector = vector::MAINTENANCE;
-    entry::full(&mut frame, Code::FULL);
+    assert_eq!(full(&mut frame, Code::FULL), Entry::Some);
     assert_eq!((frame.pc, frame.msr), (0x2000, msr::SF));
 }
 
@@ -104,7 +118,7 @@ fn a_kick_without_a_reason_is_light() {
 #[test]
 fn a_vcpu_that_shares_its_cpu_looks_at_the_queue_when_it_is_rung_for() {
     let (pinned, _) = resident_vcpu();
-    let thread = crate::sched::Thread::new(0, 0);
+    let thread = crate::vm::Thread::new(0, 0);
     let vcpu = &*Box::leak(Box::new(Vcpu::new(pinned.vm, 0, cpu::this(), Some(thread))));
     let mut frame = wait::frame(vcpu);
     assert_eq!(
@@ -119,7 +133,7 @@ const PAGE: u64 = 4096;
 fn begin(vm: &Vm) {
     let ram = Box::leak(vec![0u64; PAGE as usize / 2].into_boxed_slice());
     let memory = GuestRam::new(ram.as_ptr() as u64, 4 * PAGE);
-    vm.prepare(0, memory, None, BootState { pc: 0x100, r3: 0, little_endian: true });
+    vm.prepare(0, memory, BootState { pc: 0x100, r3: 0, little_endian: true });
     vm.lifecycle.start();
     assert!(vm.processors.take_start(0).is_some());
 }
@@ -138,14 +152,14 @@ fn a_process_table_is_registered_by_one_store() {
     frame.vector = vector::CALL;
     frame.set_gpr(3, Hcall::RegisterProcTbl.number().expect("it is one"));
     frame.set_arguments([0x1d, 0x3000, 0, 0, 0, 0, 0]);
-    entry::full(&mut frame, Code::FULL);
+    assert_eq!(full(&mut frame, Code::FULL), Entry::Some);
     assert_eq!(frame.gpr(3), 0);
     assert_eq!(partition::get(vcpu.vm.lpid()), [TABLES, vcpu.vm.process_table()]);
     assert_eq!(vcpu.vm.process_table(), 1 << 63 | 0x3000);
     assert!(fakes::take_log().contains(&Access::Write("TLBIE_LPID", vcpu.vm.lpid().into())));
     // Whoever has a life of its own has tables of its own in it.
     let other = crate::vcpu::facility::tests::vm(10, Presentation::Xics)[0].vm;
-    other.prepare(TABLES, GuestRam::default(), None, BootState::default());
+    other.prepare(TABLES, GuestRam::default(), BootState::default());
     assert_eq!(partition::get(other.lpid()), [TABLES, 1 << 63]);
     other.end();
     assert_eq!(partition::get(other.lpid()), [0, 0]);
@@ -156,7 +170,24 @@ fn sprg0_is_set_by_a_call() {
     let (_, mut frame) = resident_vcpu();
     assert_eq!(call(&mut frame, 0x24, 0x1234_5678_9abc), Answer::SUCCESS);
     assert_eq!(fakes::take_log(), [Access::Write("SPRG0", 0x1234_5678_9abc)]);
-    assert_eq!(frame.why, 0, "light");
+    assert_eq!(noted(&frame), 0, "light");
+}
+
+/// Behind a call that the full tier carries out, too: success is zero, and nothing else is left in what it may change.
+#[test]
+fn a_full_call_leaves_its_answer_alone() {
+    let (vcpu, mut frame) = resident_vcpu();
+    begin(vcpu.vm);
+    frame.vector = vector::CALL;
+    for register in 0..13 {
+        frame.set_gpr(register, 77);
+    }
+    frame.set_gpr(3, Hcall::Ipoll.number().expect("it is one"));
+    frame.set_arguments([0, 78, 79, 80, 81, 82, 83]);
+    assert_eq!(full(&mut frame, Code::FULL), Entry::Some);
+    let found: Vec<u64> = (3..13).map(|register| frame.gpr(register)).collect();
+    assert_eq!(found, [0, 0, 0xff, 0, 0, 0, 0, 0, 0, 0], "success, nothing presented, no IPI asked for");
+    assert_eq!(frame.gpr(0), 0);
 }
 
 #[test]
@@ -168,7 +199,7 @@ fn a_page_is_initialized_by_a_call() {
     let mut initialize = |page: u64| {
         frame.set_gpr(3, 0x2c);
         frame.set_arguments([1 << 15, page, 0, 0, 0, 0, 0]);
-        entry::full(&mut frame, Code::FULL);
+        assert_eq!(full(&mut frame, Code::FULL), Entry::Some);
         frame.gpr(3)
     };
     assert_eq!(initialize(PAGE), 0);

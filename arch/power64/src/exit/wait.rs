@@ -23,8 +23,8 @@ fn entries(vcpu: &Vcpu) -> Entries {
     let entries = entry::entries(vcpu.thread.is_some(), vcpu.statistics.is_some());
     #[cfg(feature = "ablation")]
     if naive::is_in_use() {
-        let calls = core::ptr::from_ref(hcall::NAIVE_TABLE).cast();
-        return Entries { calls, light: naive::light, ..entries };
+        let calls = core::ptr::from_ref(&hcall::NAIVE_ENTRIES).cast();
+        return Entries { calls, light: naive::light, data: naive::light, facility: naive::light, ..entries };
     }
     entries
 }
@@ -61,6 +61,8 @@ unsafe fn live(frame: *mut Frame, vcpu: &'static Vcpu) -> ! {
         frame.write(self::frame(vcpu));
         wait_for_start(&mut *frame, vcpu, monitor());
         settle(&mut *frame, vcpu, monitor());
+        // What follows loads all registers.
+        let _ = (*frame).entry();
         // The first start is behind no exit that would end the reckoning.
         if (*frame).timing.is_kept() {
             crate::vcpu::statistics::account(&mut *frame);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A guest's own translation, in software: process-scoped radix trees (Power ISA 3.0B Book III, 5.7.6.2 and 5.7.10).
 
-use crate::cpu::regs::msr;
+use crate::cpu::regs::{PIDR, msr};
 use crate::memory::GuestRam;
+use crate::vcpu::frame::Frame;
+use crate::vm::Vcpu;
 
 /// Bits of effective addresses that select a table by themselves.
 const QUADRANT: u32 = 62;
@@ -25,14 +27,32 @@ pub(super) struct Context {
     pub process_table: u64,
 }
 
+impl Context {
+    /// That of an exit of a vCPU.
+    #[inline(always)] // A few loads.
+    pub(super) fn of(frame: &Frame, vcpu: &'static Vcpu) -> Self {
+        // Where addresses are real it does not matter.
+        let process = if frame.msr & msr::IR == 0 { 0 } else { PIDR.read() };
+        Self { msr: frame.msr, process, process_table: vcpu.vm.process_table() }
+    }
+}
+
 /// Reads the instruction at `pc`; `None` if it is not in the guest's RAM.
+#[inline] // A few instructions in real mode.
 pub(super) fn fetch(ram: &GuestRam, context: &Context, pc: u64) -> Option<u32> {
-    let real = if context.msr & msr::IR == 0 { pc & REAL } else { translate(ram, context, pc)? };
-    let word = read32(ram, real)?;
-    Some(if context.msr & msr::LE == 0 { word.swap_bytes() } else { word })
+    let real = if context.msr & msr::IR == 0 { pc } else { translate(ram, context, pc)? };
+    fetch_real(ram, context.msr, real)
+}
+
+/// Reads the instruction at a real address.
+#[inline(always)] // A few instructions.
+pub(super) fn fetch_real(ram: &GuestRam, state: u64, address: u64) -> Option<u32> {
+    let word = read32(ram, address & REAL)?;
+    Some(if state & msr::LE == 0 { word.swap_bytes() } else { word })
 }
 
 /// Translates an effective address.
+#[inline(never)] // Not of guests in real mode.
 fn translate(ram: &GuestRam, context: &Context, address: u64) -> Option<u64> {
     let process = match address >> QUADRANT {
         0 => context.process,
@@ -50,17 +70,19 @@ fn translate(ram: &GuestRam, context: &Context, address: u64) -> Option<u64> {
         return None;
     }
     let (mut table, mut bits) = (entry & TABLE_ADDRESS, entry & SIZE);
+    // The bits that are left to index with, at the top.
+    let mut index = address << (64 - left);
     // Every turn uses up index bits, of which there are at least five.
     while bits >= 5 && left >= 12 + bits {
         left -= bits;
-        let index = address >> left & ((1 << bits) - 1);
-        let entry = read64(ram, table + index * 8)?;
-        if entry & VALID == 0 {
-            return None;
-        }
+        let entry = read64(ram, table + (index >> (64 - bits)) * 8)?;
+        index <<= bits;
         if entry & LEAF != 0 {
             let offset = (1 << left) - 1;
-            return Some(entry & PAGE_ADDRESS & !offset | address & offset);
+            return (entry & VALID != 0).then_some(entry & PAGE_ADDRESS & !offset | address & offset);
+        }
+        if entry & VALID == 0 {
+            return None;
         }
         (table, bits) = (entry & TABLE_ADDRESS, entry & SIZE);
     }
@@ -69,14 +91,15 @@ fn translate(ram: &GuestRam, context: &Context, address: u64) -> Option<u64> {
 
 /// Reads an entry of a table, which is big-endian.
 fn read64(ram: &GuestRam, address: u64) -> Option<u64> {
-    let host = ram.host(address, 8)?;
+    // Tables are aligned, and so is RAM: what begins in it is in it.
+    let host = ram.host_word(address)?;
     // SAFETY: RAM of the VM, whose vCPU is in an exit; aligned, because tables are. Volatile: others may write.
     Some(u64::from_be(unsafe { core::ptr::read_volatile((host & !7) as *const u64) }))
 }
 
 /// Reads a word in little-endian order.
 fn read32(ram: &GuestRam, address: u64) -> Option<u32> {
-    let host = ram.host(address & !3, 4)?;
+    let host = ram.host_word(address & !3)?;
     // SAFETY: as above.
     Some(u32::from_le(unsafe { core::ptr::read_volatile(host as *const u32) }))
 }

@@ -1,83 +1,131 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The calls of XICS (LoPAPR 14.11.1), light but for two that have more to answer than a light exit returns.
+//! The calls of XICS (LoPAPR 14.11.1), light but for two that have more to answer than a light exit returns, and for what has
+//! to be done with the sources.
 
 use turnstile_papr::code::Code as Return;
-use turnstile_papr::xics::{Change, Ics};
+use turnstile_papr::xics::{Change, Icp};
+use turnstile_vm::attention::Reasons;
 
-use super::{Answer, Arguments, resident};
-use crate::irq::Presentation;
+use super::{Answer, Arguments, Code, post};
+use crate::irq::{Left, Presentation};
 use crate::time;
 use crate::vcpu::frame::Frame;
 use crate::vcpu::interrupts::drain;
 use crate::vm::Vcpu;
 
-/// Does what a change of the resident vCPU's presentation controller demands.
+/// Whether the guest uses XICS.
+#[inline(always)] // One load.
+fn has_xics(vcpu: &'static Vcpu) -> bool {
+    vcpu.owned(|owned| owned.irq.models())
+}
+
+/// Ends a call that has changed the vCPU's own presentation controller.
 #[inline(always)] // The end of most calls: mostly a comparison or two.
-fn settle(vcpu: &'static Vcpu, ics: &Ics, change: Change) {
-    if change.concerns_sources() {
-        resend(vcpu, ics, change);
+fn settle(vcpu: &'static Vcpu, change: Change) -> Answer {
+    vcpu.owned(|owned| owned.irq.follow(change.now));
+    if change.concerns_sources() { resend(vcpu, vcpu.index, change) } else { Answer::SUCCESS }
+}
+
+/// Leaves the sources to the full tier.
+#[inline(always)] // A few stores.
+fn resend(vcpu: &'static Vcpu, server: usize, change: Change) -> Answer {
+    vcpu.owned(|owned| owned.irq.leave(Left::Sources(server, change)));
+    Answer::SUCCESS.and(vcpu, Code::LEFT)
+}
+
+/// Sets the priority of what the vCPU does, if its guest uses XICS.
+#[inline(always)] // The whole of two calls.
+fn set_priority(vcpu: &'static Vcpu, priority: u8) -> Answer {
+    if !has_xics(vcpu) {
+        return Answer::code(Return::FUNCTION.value());
     }
-    drain(vcpu);
-}
-
-#[cold]
-fn resend(vcpu: &'static Vcpu, ics: &Ics, change: Change) {
-    // Presented to itself: that is looked at behind this.
-    ics.settle(vcpu.index as u32, Change { presented: false, ..change }, vcpu.vm);
-}
-
-/// Returns the resident vCPU and its VM's sources; the answer, if the guest does not use XICS.
-#[inline(always)] // A few loads.
-fn with_ics(frame: &Frame, f: impl FnOnce(&'static Vcpu, &'static Ics) -> Answer) -> Answer {
-    let vcpu = resident(frame);
-    match vcpu.vm.board.ics() {
-        Some(ics) => f(vcpu, ics),
-        None => Answer::code(Return::FUNCTION.value()),
+    let icp = &vcpu.interrupts.icp;
+    // By itself, so that it needs few registers.
+    match icp.set_quiet_priority(priority) {
+        Some(false) => {
+            vcpu.owned(|owned| owned.irq.follow(false));
+            Answer::SUCCESS
+        }
+        Some(true) => settle(vcpu, Change { resend: true, ..Change::default() }),
+        None => settle(vcpu, icp.set_priority(priority)),
     }
 }
 
 /// H_XIRR: accepts the interrupt that is presented.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn xirr(frame: &mut Frame, _: Arguments) -> Answer {
-    with_ics(frame, |vcpu, _| {
-        let value = vcpu.interrupts.icp.accept().into();
-        drain(vcpu);
-        Answer { code: 0, value }
-    })
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_xirr")
+)]
+pub(crate) extern "C" fn xirr(vcpu: &'static Vcpu, _: Arguments) -> Answer {
+    if !has_xics(vcpu) {
+        return Answer::code(Return::FUNCTION.value());
+    }
+    let value = vcpu.interrupts.icp.accept().into();
+    // If there was one, it is presented no more.
+    vcpu.owned(|owned| owned.irq.follow(false));
+    Answer { code: 0, value }
 }
 
 /// H_EOI: ends an interrupt.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn eoi(frame: &mut Frame, Arguments([xirr, ..]): Arguments) -> Answer {
-    with_ics(frame, |vcpu, ics| {
-        settle(vcpu, ics, vcpu.interrupts.icp.end(xirr as u32));
-        Answer::SUCCESS
-    })
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_eoi")
+)]
+pub(crate) extern "C" fn eoi(vcpu: &'static Vcpu, Arguments([xirr, ..]): Arguments) -> Answer {
+    set_priority(vcpu, Icp::priority_of(xirr as u32))
 }
 
 /// H_CPPR: sets the priority of what the vCPU does.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn cppr(frame: &mut Frame, Arguments([priority, ..]): Arguments) -> Answer {
-    with_ics(frame, |vcpu, ics| {
-        settle(vcpu, ics, vcpu.interrupts.icp.set_priority(priority as u8));
-        Answer::SUCCESS
-    })
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_cppr")
+)]
+pub(crate) extern "C" fn cppr(vcpu: &'static Vcpu, Arguments([priority, ..]): Arguments) -> Answer {
+    set_priority(vcpu, priority as u8)
 }
 
 /// H_IPI: interrupts a vCPU, or takes that back.
-#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(crate) extern "C" fn ipi(frame: &mut Frame, Arguments([target, priority, ..]): Arguments) -> Answer {
-    with_ics(frame, |vcpu, ics| {
-        if target == vcpu.index as u64 {
-            settle(vcpu, ics, vcpu.interrupts.icp.set_request(priority as u8));
-            return Answer::SUCCESS;
+#[cfg_attr(
+    target_os = "none",
+    unsafe(link_section = ".text.hot"),
+    unsafe(export_name = "turnstile_light_ipi")
+)]
+pub(crate) extern "C" fn ipi(vcpu: &'static Vcpu, Arguments([target, priority, ..]): Arguments) -> Answer {
+    if !has_xics(vcpu) {
+        return Answer::code(Return::FUNCTION.value());
+    }
+    if target == vcpu.index as u64 {
+        return settle(vcpu, vcpu.interrupts.icp.set_request(priority as u8));
+    }
+    let Some(other) = vcpu.vm.vcpu(target as usize) else { return Answer::code(Return::PARAMETER.value()) };
+    let change = other.interrupts.icp.set_request(priority as u8);
+    if change.concerns_sources() {
+        return resend(vcpu, target as usize, change);
+    }
+    if change.presented { post(vcpu, other, Reasons::INBOX) } else { Answer::SUCCESS }
+}
+
+/// Does what light calls have left.
+#[inline(never)] // Apart from calls that leave nothing.
+pub(super) fn finish(vcpu: &'static Vcpu) {
+    match vcpu.owned(|owned| owned.irq.take_left()) {
+        Left::Nothing => {}
+        Left::Absent(target) => {
+            if let Some(other) = vcpu.vm.vcpu(target) {
+                other.notify(other.attention.post_absent());
+            }
         }
-        let Some(other) = vcpu.vm.vcpu(target as usize) else {
-            return Answer::code(Return::PARAMETER.value());
-        };
-        ics.settle(target as u32, other.interrupts.icp.set_request(priority as u8), vcpu.vm);
-        Answer::SUCCESS
-    })
+        Left::Sources(server, change) => {
+            let Some(ics) = vcpu.vm.board.ics() else { return };
+            // Presented to itself: that is looked at behind this.
+            let presented = change.presented && server != vcpu.index;
+            ics.settle(server as u32, Change { presented, ..change }, vcpu.vm);
+            drain(vcpu);
+        }
+    }
 }
 
 /// H_IPOLL: reads what a vCPU would accept, and the priority of the IPI asked for.

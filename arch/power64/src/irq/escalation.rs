@@ -14,7 +14,7 @@ use turnstile_arch_common::println;
 use super::event;
 use super::firmware::{self, Error};
 use super::host;
-use super::tima::{HV_NOTIFIED, HvAcknowledge, HvPriority};
+use super::tima::{self, HV_NOTIFIED, HvAcknowledge, HvPriority};
 use crate::board::discover::MAX_CPUS;
 use crate::cpu::{self, PerCpu};
 
@@ -117,7 +117,7 @@ impl Queue {
         unsafe { firmware::place_queue(cpu.pir.into(), PRIORITY, address, SHIFT, false)? };
         self.address.set(address);
         // SAFETY: the hypervisor's own priority: it is interrupted for whatever is in the queue.
-        unsafe { HvPriority.store(OPEN) };
+        unsafe { HvPriority.store(tima::page(), OPEN) };
         Ok(())
     }
 
@@ -138,10 +138,17 @@ impl Queue {
 }
 
 /// Takes the events that have come, if the controller has said so: `wake` gets the number of each.
-#[inline(always)] // Part of its one caller.
-pub(crate) fn serve(mut wake: impl FnMut(usize)) {
+#[inline(always)] // Part of its one caller: two loads, where no vCPU is woken by events.
+pub(crate) fn serve(wake: impl FnMut(usize)) {
     let queue = Queue::of(cpu::this());
-    if queue.address.get() == 0 || HvAcknowledge.load() & HV_NOTIFIED == 0 {
+    if queue.address.get() != 0 {
+        drain(queue, wake);
+    }
+}
+
+#[inline(never)] // Apart from the waits of those that are not woken by events.
+fn drain(queue: &Queue, mut wake: impl FnMut(usize)) {
+    if HvAcknowledge.load(tima::page()) & HV_NOTIFIED == 0 {
         return;
     }
     // The event was written before the controller has said so.
@@ -150,5 +157,5 @@ pub(crate) fn serve(mut wake: impl FnMut(usize)) {
         wake(number);
     }
     // SAFETY: the hypervisor's own priority: what has come meanwhile interrupts again.
-    unsafe { HvPriority.store(OPEN) };
+    unsafe { HvPriority.store(tima::page(), OPEN) };
 }

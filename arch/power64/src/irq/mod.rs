@@ -33,4 +33,5 @@ mod tests;
 
 pub use board::{Board, Window};
 pub use firmware::Error;
+pub(crate) use own::Left;
 pub use own::{Own, Presentation, Shared};

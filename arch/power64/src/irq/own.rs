@@ -3,10 +3,10 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use turnstile_papr::xics::Icp;
+use turnstile_papr::xics::{Change, Icp};
 
 use super::escalation::Escalation;
-use super::ring::{self, Ring};
+use super::ring::Ring;
 use super::wire;
 
 /// How a guest sees its interrupt controller.
@@ -50,6 +50,18 @@ impl Shared {
     }
 }
 
+/// What a light exit has left to the full tier, which can call functions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A reason was posted to the vCPU of this number, which is in no CPU.
+    Absent(usize),
+    /// The sources are to be told of a change of the presentation controller of the vCPU of this number.
+    Sources(usize, Change),
+}
+
 /// What belongs to the CPU where it is resident.
 #[derive(Debug)]
 pub struct Own {
@@ -62,11 +74,13 @@ pub struct Own {
     ring: Ring,
     /// How it is woken where it is resident nowhere.
     escalation: Escalation,
+    left: Left,
 }
 
 impl Own {
     pub(super) fn new(ring: Ring, presentation: Presentation, escalation: Escalation) -> Self {
-        Self { models: presentation == Presentation::Xics, prodded: false, raised: false, ring, escalation }
+        let models = presentation == Presentation::Xics;
+        Self { models, prodded: false, raised: false, ring, escalation, left: Left::Nothing }
     }
 
     /// The vCPU becomes resident on this CPU.
@@ -95,23 +109,40 @@ impl Own {
         if self.models {
             self.prepare(icp);
         } else {
-            Ring::reset();
+            self.ring.reset();
         }
     }
 
-    fn prepare(&mut self, icp: &Icp) {
-        wire::prepare();
-        self.raised = false;
-        self.follow(icp);
+    /// Says whether its guest uses XICS.
+    #[inline(always)] // One load.
+    pub(crate) fn models(&self) -> bool {
+        self.models
     }
 
-    /// Lets the wire say what the model says. Nothing is stored if it does already.
-    #[inline(always)] // Two loads and a comparison, in each of XICS' calls.
-    pub(crate) fn follow(&mut self, icp: &Icp) {
-        let presented = icp.is_presented();
+    /// Leaves something to the full tier of this exit.
+    #[inline(always)] // A few stores.
+    pub(crate) fn leave(&mut self, left: Left) {
+        self.left = left;
+    }
+
+    /// Takes what the light tier has left.
+    pub(crate) fn take_left(&mut self) -> Left {
+        core::mem::take(&mut self.left)
+    }
+
+    fn prepare(&mut self, icp: &Icp) {
+        wire::prepare(&self.ring);
+        self.raised = false;
+        self.follow(icp.is_presented());
+    }
+
+    /// Lets the wire say whether an interrupt is `presented`. Nothing is stored if it does already. What another CPU presents
+    /// meanwhile the attention word tells of.
+    #[inline(always)] // A load and a comparison, in each of XICS' calls.
+    pub(crate) fn follow(&mut self, presented: bool) {
         if presented != self.raised {
             self.raised = presented;
-            if presented { wire::raise() } else { wire::lower() }
+            if presented { wire::raise(&self.ring) } else { wire::lower(&self.ring) }
         }
     }
 
@@ -122,14 +153,18 @@ impl Own {
     }
 
     /// Takes the prod, if there is one.
-    #[inline(always)] // A load and a store.
+    #[inline(always)] // A load, and a store if there is one.
     pub(crate) fn take_prod(&mut self) -> bool {
-        core::mem::take(&mut self.prodded)
+        let prodded = self.prodded;
+        if prodded {
+            self.prodded = false;
+        }
+        prodded
     }
 
     /// Says whether an external interrupt is pending for the vCPU, which is resident.
     #[inline(always)] // One load; for a guest that drives its ring itself, one of a device's register.
     pub(crate) fn is_interrupted(&self) -> bool {
-        if self.models { self.raised } else { ring::is_pending() }
+        if self.models { self.raised } else { self.ring.is_pending() }
     }
 }

@@ -80,15 +80,15 @@ fn the_wire_follows_the_model_and_costs_nothing_otherwise() {
     assert_eq!(fakes::get("OsPriority"), 0xff, "nothing is masked but by the model");
     let _ = icp.set_priority(0xff);
     fakes::take_log();
-    own.follow(&icp);
+    own.follow(icp.is_presented());
     assert_eq!(fakes::take_log(), []);
     let _ = icp.set_request(4);
-    own.follow(&icp);
-    own.follow(&icp);
+    own.follow(icp.is_presented());
+    own.follow(icp.is_presented());
     assert_eq!(fakes::take_log(), [Access::Write("OsPending", 0)]);
     assert!(own.is_interrupted());
     assert_eq!(icp.accept(), 0xff00_0002);
-    own.follow(&icp);
+    own.follow(icp.is_presented());
     let log: Vec<Access> = fakes::take_log();
     assert_eq!(log, [Access::Read("OsAcknowledge"), Access::Write("OsPriority", 0xff)]);
     assert!(!own.is_interrupted());
@@ -129,7 +129,7 @@ fn memory_that_the_controller_may_write_to_is_given_to_nobody() {
     let vm = crate::vcpu::facility::tests::vm(7, Presentation::Xive)[0].vm;
     let ram = Box::leak(vec![0u64; 0x4000 / 8].into_boxed_slice());
     let memory = GuestRam::new(ram.as_ptr() as u64, 0x4000);
-    let live = || vm.prepare(0, memory, None, BootState::default());
+    let live = || vm.prepare(0, memory, BootState::default());
     live();
     assert_eq!(place_queue(vm, 1), Return::SUCCESS);
     vm.end();

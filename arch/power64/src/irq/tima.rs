@@ -20,6 +20,12 @@ pub unsafe fn set(page: u64) {
     PAGE.store(page, Ordering::Relaxed);
 }
 
+/// Returns where the hypervisor's page is: on every CPU the same address, at which it sees itself.
+#[inline(always)] // One load.
+pub fn page() -> u64 {
+    PAGE.load(Ordering::Relaxed)
+}
+
 macro_rules! registers {
     ($($(#[$doc:meta])* $name:ident, $type:ty, $offset:literal, $load:ident, $store:ident;)+) => {$(
         $(#[$doc])*
@@ -27,27 +33,33 @@ macro_rules! registers {
 
         #[allow(dead_code, reason = "most registers are either loaded or stored")]
         impl $name {
-            /// Loads it.
-            #[inline(always)] // Three instructions.
-            pub fn load(self) -> $type {
+            /// Loads it, from the [`page`].
+            #[inline(always)] // Two instructions.
+            pub fn load(self, page: u64) -> $type {
                 #[cfg(target_os = "none")]
                 // SAFETY: a register of this CPU's own; what loading does is what the register is for.
-                unsafe { crate::cpu::inhibited::$load(PAGE.load(Ordering::Relaxed) + $offset) }
+                unsafe { crate::cpu::inhibited::$load(page + $offset) }
                 #[cfg(not(target_os = "none"))]
-                { crate::cpu::regs::fakes::read(stringify!($name)) as $type }
+                {
+                    let _ = page;
+                    crate::cpu::regs::fakes::read(stringify!($name)) as $type
+                }
             }
 
-            /// Stores to it.
+            /// Stores to it, in the [`page`].
             ///
             /// # Safety
             /// The resident vCPU stays the one whose state is in the ring.
-            #[inline(always)] // Three instructions.
-            pub unsafe fn store(self, value: $type) {
+            #[inline(always)] // Two instructions.
+            pub unsafe fn store(self, page: u64, value: $type) {
                 #[cfg(target_os = "none")]
                 // SAFETY: the caller's promise.
-                unsafe { crate::cpu::inhibited::$store(PAGE.load(Ordering::Relaxed) + $offset, value) }
+                unsafe { crate::cpu::inhibited::$store(page + $offset, value) }
                 #[cfg(not(target_os = "none"))]
-                crate::cpu::regs::fakes::write(stringify!($name), value.into());
+                {
+                    let _ = page;
+                    crate::cpu::regs::fakes::write(stringify!($name), value.into());
+                }
             }
         }
     )+};

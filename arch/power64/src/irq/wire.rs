@@ -11,25 +11,25 @@ const PRIORITY: u8 = 0;
 const OPEN: u8 = 0xff;
 
 /// Resets the ring of the resident vCPU, and masks nothing.
-pub(super) fn prepare() {
-    Ring::reset();
+pub(super) fn prepare(ring: &Ring) {
+    ring.reset();
     // SAFETY: the ring stays that of the resident vCPU.
-    unsafe { OsPriority.store(OPEN) };
+    unsafe { OsPriority.store(ring.page(), OPEN) };
 }
 
 /// Interrupts the guest as soon as it lets itself be interrupted.
 #[inline(always)] // One store, on the path of every interrupt.
-pub(super) fn raise() {
+pub(super) fn raise(ring: &Ring) {
     // SAFETY: as for `prepare`.
-    unsafe { OsPending.store(PRIORITY) };
+    unsafe { OsPending.store(ring.page(), PRIORITY) };
 }
 
 /// Takes that back.
 #[inline(always)] // A load and a store, on the path of every interrupt.
-pub(super) fn lower() {
+pub(super) fn lower(ring: &Ring) {
     // Accepting masks that priority, and those behind it.
-    OsAcknowledge.load();
+    OsAcknowledge.load(ring.page());
     cpu::eieio();
     // SAFETY: as for `prepare`.
-    unsafe { OsPriority.store(OPEN) };
+    unsafe { OsPriority.store(ring.page(), OPEN) };
 }

@@ -2,12 +2,14 @@
 //! The memory of a VM: allocated, cleared, loaded, mapped by partition-scoped tables, released.
 
 use turnstile_arch_common::allocators::Allocators;
+use turnstile_arch_common::crew::Crew;
 use turnstile_arch_common::memory::{MIB, PAGE};
-use turnstile_paging::{Blocks, FrameRange, PageTable, Partition, PartitionAttributes, PhysAddr};
+use turnstile_paging::{FrameRange, PageTable, Partition, PartitionAttributes, PhysAddr, whole_blocks};
 
 use super::host::{Error, Pool, with};
+use super::kept;
 use super::ram::GuestRam;
-use super::{kept, user};
+use super::user::{self, Block};
 use crate::cpu;
 
 const GIB: u64 = 1 << 30;
@@ -17,34 +19,44 @@ pub struct GuestMemory {
     chunk: FrameRange,
     ram: GuestRam,
     table: PageTable<Partition>,
-    on_demand: bool,
 }
 
 impl GuestMemory {
-    /// Allocates the RAM of a VM, cleared, from guest real address 0 on, and maps it with the largest pages that fit, or prepares
-    /// it to be mapped on demand.
+    /// Allocates the RAM of a VM, from guest real address 0 on, whole blocks of 2 MiB. Clears it and maps it with the largest pages that
+    /// fit, or prepares it to be cleared and mapped on demand. The `crew` clears, which `call` calls.
     ///
     /// # Errors
     /// When there is not enough memory.
-    pub fn new(size: u64, on_demand: bool) -> Result<Self, Error> {
+    pub fn new(size: u64, on_demand: bool, (crew, call): (&Crew, &dyn Fn())) -> Result<Self, Error> {
         with(|m| {
             let chunk = allocate(m, size.next_multiple_of(PAGE))?;
             let ram = GuestRam::new(chunk.start().0, chunk.size());
             match build(m, &ram, on_demand) {
-                Ok(table) => Ok(Self { chunk, ram, table, on_demand }),
+                Ok(table) if on_demand => {
+                    let ram = ram.on_demand(table.blocks());
+                    Ok(Self { chunk, ram, table })
+                }
+                Ok(table) => Ok(Self { chunk, ram, table }),
                 Err(error) => {
                     m.guests.free(chunk)?;
                     Err(error)
                 }
             }
         })
-        .inspect(Self::scrub)
+        .inspect(|memory| memory.scrub(crew, call))
     }
 
-    /// Clears all of it: this VM sees nothing that anybody had there before.
-    fn scrub(&self) {
-        // SAFETY: free memory until now; no vCPU runs in it yet.
-        unsafe { user::clear(self.ram.base(), self.ram.size()) };
+    /// Clears all of it that is mapped: this VM sees nothing that anybody had there before.
+    fn scrub(&self, crew: &Crew, call: &dyn Fn()) {
+        let (base, size) = (self.ram.base(), self.ram.size());
+        let later = match self.ram.is_on_demand() {
+            true => whole_blocks(0, PhysAddr(base), size),
+            false => 0..0,
+        };
+        for (from, to) in [(0, later.start), (later.end, size)] {
+            // SAFETY: free memory until now; no vCPU runs in it yet. The CPU of the first vCPU alone gets here.
+            unsafe { crew.clear::<Block>(base + from, to - from, call) };
+        }
     }
 
     /// Copies `bytes` to a guest real address; ignored outside the memory.
@@ -82,17 +94,12 @@ impl GuestMemory {
 
     /// Makes loaded code visible to instruction fetches.
     pub fn finish_loading(&self) {
-        cpu::synchronize_code(self.ram.base(), self.ram.size());
+        cpu::synchronize_code();
     }
 
     /// Returns the first doubleword of the partition table's entry for the tables.
     pub fn tables(&self) -> u64 {
         Partition::table_entry(self.table.root())
-    }
-
-    /// Returns what exits need to map it on demand; `None` if all of it is mapped.
-    pub fn blocks(&self) -> Option<Blocks<Partition>> {
-        self.on_demand.then(|| self.table.blocks())
     }
 
     /// Gives the memory and the tables back. No CPU may have the partition loaded any more, its entry in the partition table

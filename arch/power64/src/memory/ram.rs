@@ -1,25 +1,104 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where the RAM of a VM is in the machine's.
 
+use turnstile_arch_common::demand::{self, Touch, block};
+use turnstile_paging::{BLOCK, Blocks, Partition, PartitionAttributes};
+
+use super::user::Block;
+
 /// The RAM of a VM: guest real addresses from zero up, in one piece.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// Memory that is mapped on demand holds, until it is touched, what another VM has left: [`GuestRam::host`], by which alone the
+/// hypervisor reaches it, clears it first.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct GuestRam {
     /// First physical address.
     base: u64,
     /// Bytes.
     size: u64,
+    /// The bytes that the hypervisor may reach as they are: all, or none if memory is mapped on demand.
+    settled: u64,
+    /// What maps it, if it is mapped on demand.
+    blocks: Option<Blocks<Partition>>,
+}
+
+impl PartialEq for GuestRam {
+    fn eq(&self, other: &Self) -> bool {
+        (self.base, self.size) == (other.base, other.size)
+    }
 }
 
 impl GuestRam {
     /// Makes the RAM of `size` bytes that is at the physical address `base`.
     pub const fn new(base: u64, size: u64) -> Self {
-        Self { base, size }
+        Self { base, size, settled: size, blocks: None }
     }
 
-    /// Returns the physical address of `size` bytes at a guest real address; `None` unless all of them are RAM of the VM.
+    /// The same, mapped on demand by these tables.
+    pub const fn on_demand(self, blocks: Blocks<Partition>) -> Self {
+        Self { settled: 0, blocks: Some(blocks), ..self }
+    }
+
+    /// Says whether it is mapped on demand.
+    pub const fn is_on_demand(&self) -> bool {
+        self.blocks.is_some()
+    }
+
+    /// Returns the physical address of `size` bytes at a guest real address, for the hypervisor or the interrupt controller to read and
+    /// write; `None` unless all of them are RAM of the VM.
     #[inline]
-    pub const fn host(&self, address: u64, size: u64) -> Option<u64> {
+    pub fn host(&self, address: u64, size: u64) -> Option<u64> {
+        let host = self.place(address, size)?;
+        if let Some(blocks) = &self.blocks {
+            self.settle(blocks, address, size);
+        }
+        Some(host)
+    }
+
+    /// Clears and maps what of `size` bytes is mapped on demand, and is not mapped yet. For a guest these bytes are what they were
+    /// before.
+    #[cold]
+    #[inline(never)] // Not part of what others pay.
+    fn settle(&self, blocks: &Blocks<Partition>, address: u64, size: u64) {
+        let mut next = block(address);
+        while next < address + size {
+            if let Some(host) = self.place(next, BLOCK) {
+                // SAFETY: the tables of a VM that has not stopped, which nothing else changes; the hypervisor reaches all memory. The
+                // block is RAM of the VM, which only this type's functions give away.
+                unsafe { demand::settle::<_, Block>(blocks, next, host, PartitionAttributes::RAM) };
+            }
+            next += BLOCK;
+        }
+    }
+
+    /// Clears and maps the block that a vCPU has touched. A walk that misses the entry faults again.
+    #[inline] // Once per exit that maps a block.
+    pub fn touch(&self, address: u64) -> Touch {
+        let Some(blocks) = &self.blocks else { return Touch::Foreign };
+        let Some(host) = self.place(block(address), BLOCK) else { return Touch::Foreign };
+        // No register says whether a doorbell waits, so a block is cleared at once: it takes DCBZ a fourth of what others need.
+        let is_wanted = || false;
+        // SAFETY: as for `settle`.
+        unsafe { demand::touch::<_, Block>(blocks, address, host, PartitionAttributes::RAM, is_wanted) }
+    }
+
+    /// Where `size` bytes are that are RAM of the VM. They may hold anything.
+    #[inline]
+    pub const fn place(&self, address: u64, size: u64) -> Option<u64> {
         if address < self.size && size <= self.size - address { Some(self.base + address) } else { None }
+    }
+
+    /// As [`GuestRam::host`], of an aligned doubleword, or less: RAM consists of whole pages, so where it begins says all.
+    #[inline]
+    pub fn host_word(&self, address: u64) -> Option<u64> {
+        if address < self.settled { Some(self.base + address) } else { self.host_of_unsettled(address) }
+    }
+
+    /// [`GuestRam::host_word`] of what is mapped on demand, or no RAM.
+    #[cold]
+    #[inline(never)] // Not part of what others pay.
+    fn host_of_unsettled(&self, address: u64) -> Option<u64> {
+        self.host(address, 1)
     }
 
     /// Returns how many bytes it has.
@@ -36,6 +115,56 @@ impl GuestRam {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_begins_in_a_page_of_ram_is_in_it() {
+        let ram = GuestRam::new(0x4000_0000, 0x10_0000);
+        assert_eq!(ram.host_word(0xf_fff8), Some(0x400f_fff8));
+        assert_eq!(ram.host_word(0x10_0000), None);
+        assert_eq!(ram.host_word(u64::MAX - 7), None);
+    }
+
+    #[test]
+    fn what_the_hypervisor_reaches_of_memory_on_demand_is_cleared() {
+        use turnstile_arch_common::heap::Heap;
+        use turnstile_paging::{PageTable, PhysAddr};
+        let memory = vec![0xee_u8; 4 * BLOCK as usize].leak();
+        let host = (memory.as_ptr() as u64).next_multiple_of(BLOCK);
+        let mut table = PageTable::new(Partition, &mut BigEndian).unwrap();
+        table.map_on_demand(&mut BigEndian, 0, PhysAddr(host), 3 * BLOCK, PartitionAttributes::RAM).unwrap();
+        let ram = GuestRam::new(host, 3 * BLOCK).on_demand(table.blocks());
+        // SAFETY: memory of the test.
+        let byte = |at: u64| unsafe { (at as *const u8).read_volatile() };
+        assert_eq!(byte(ram.place(0x1238, 8).unwrap()), 0xee, "as others have left it");
+        let word = ram.host_word(BLOCK - 8).unwrap();
+        assert_eq!((byte(word), byte(word + 7)), (0, 0));
+        let long = ram.host(BLOCK - 4, 8).unwrap();
+        assert_eq!((byte(long), byte(long + 7)), (0, 0));
+        assert!(table.translate(&BigEndian, BLOCK).is_some(), "and nobody clears it again");
+        // SAFETY: memory of the test.
+        unsafe { (long as *mut u8).write_volatile(7) };
+        assert_eq!(byte(ram.host(BLOCK - 4, 1).unwrap()), 7);
+        assert_eq!((ram.touch(BLOCK), ram.touch(2 * BLOCK + 5)), (Touch::Again, Touch::Mapped));
+        assert!((2 * BLOCK..3 * BLOCK).all(|offset| byte(host + offset) == 0));
+        assert_eq!(table.translate(&BigEndian, 2 * BLOCK).unwrap().address, PhysAddr(host + 2 * BLOCK));
+        assert_eq!((ram.host(3 * BLOCK, 1), ram.touch(3 * BLOCK)), (None, Touch::Foreign));
+
+        /// Tables in big-endian order.
+        struct BigEndian;
+        impl turnstile_paging::Tables for BigEndian {
+            fn allocate(&mut self, bytes: u64) -> Option<PhysAddr> {
+                Heap.allocate(bytes)
+            }
+            fn free(&mut self, _: PhysAddr, _: u64) {}
+            fn read(&self, table: PhysAddr, index: usize) -> u64 {
+                u64::from_be(Heap.read(table, index))
+            }
+            fn write(&mut self, table: PhysAddr, index: usize, entry: u64) {
+                Heap.write(table, index, entry.to_be());
+            }
+            fn invalidate(&mut self, _: u64, _: u64) {}
+        }
+    }
 
     #[test]
     fn only_what_is_ram_has_an_address() {

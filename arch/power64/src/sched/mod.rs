@@ -13,10 +13,8 @@ pub use turnstile_threads::{give_way, reschedule, wait};
 
 use crate::cpu::PerCpu;
 use crate::time;
-pub use crate::vm::Thread;
 use crate::vm::Vcpu;
-pub use crate::vm::queues::Power;
-use crate::vm::queues::Scheduler;
+use crate::vm::queues::{Power, Scheduler};
 
 /// A vCPU that shares CPUs, and how.
 pub type Tenant = turnstile_threads::Tenant<Vcpu>;

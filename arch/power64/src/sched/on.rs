@@ -48,7 +48,7 @@ impl Architecture for Power {
         let Some(thread) = &vcpu.thread else { return };
         #[cfg(target_os = "none")]
         {
-            /// What `switch.S` finds on a stack: linkage, R14 to R31, R2, and what keeps 16 bytes aligned.
+            /// What `switch.S` finds on a stack: linkage, R14 to R31, R2, R13.
             const WORDS: usize = 4 + 18 + 2;
             let mut saved = [0u64; WORDS];
             saved[4] = core::ptr::from_ref(vcpu) as u64;

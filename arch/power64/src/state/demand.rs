@@ -11,6 +11,7 @@
 #[cfg(target_os = "none")]
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use super::groups::Idle;
 use super::registers::{Branches, FROZEN, Monitor, NewerMonitor, Transactions};
 use crate::cpu;
 #[cfg(target_os = "none")]
@@ -48,6 +49,12 @@ pub(crate) fn is_enforced() -> bool {
     }
 }
 
+/// Says whether a facility, by the number of its bit, is given to guests that use it.
+#[inline(always)] // Two comparisons.
+pub(crate) fn is_given(facility: u8) -> bool {
+    matches!(1 << facility, hfscr::PM | hfscr::EBB)
+}
+
 /// A facility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Facility<R> {
@@ -62,7 +69,7 @@ impl<R> Facility<R> {
     /// Switches it off if it has been loaded so often that the guest has to ask again.
     fn grow_old(&mut self) -> bool {
         self.loads = self.loads.wrapping_add(u8::from(self.on));
-        self.on &= self.loads != 0 || !is_enforced();
+        self.on &= self.loads != 0;
         self.on
     }
 }
@@ -70,13 +77,13 @@ impl<R> Facility<R> {
 /// The facilities of a vCPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demanded {
-    monitor: Facility<Monitor>,
-    newer_monitor: NewerMonitor,
+    monitor: Facility<Idle<Monitor>>,
+    newer_monitor: Idle<NewerMonitor>,
     /// The CPU's registers of the monitor hold something else than what is stored: what was not stored.
     monitor_left: bool,
     /// Of a guest that nothing keeps from them.
-    transactions: Option<Transactions>,
-    branches: Facility<Branches>,
+    transactions: Option<Idle<Transactions>>,
+    branches: Facility<Idle<Branches>>,
 }
 
 impl Demanded {
@@ -84,16 +91,21 @@ impl Demanded {
     pub(crate) fn new() -> Self {
         let on = !is_enforced();
         Self {
-            monitor: Facility { registers: Monitor::RESET, on, loads: 0 },
-            newer_monitor: NewerMonitor::default(),
+            monitor: Facility { registers: Idle::RESET, on, loads: 0 },
+            newer_monitor: Idle::RESET,
             monitor_left: false,
-            transactions: (on && has_transactions()).then_some(Transactions::RESET),
-            branches: Facility { registers: Branches::RESET, on, loads: 0 },
+            transactions: (on && has_transactions()).then_some(Idle::RESET),
+            branches: Facility { registers: Idle::RESET, on, loads: 0 },
         }
     }
 
     /// Before they are loaded: returns HFSCR with those that the guest has.
     pub(crate) fn grow_old(&mut self, hfscr: u64) -> u64 {
+        if !is_enforced() {
+            // All of them, as from the start.
+            let transactions = if self.transactions.is_some() { hfscr::TM } else { 0 };
+            return hfscr & !hfscr::TM | hfscr::PM | hfscr::EBB | transactions;
+        }
         let bit = |on, bit| if on { bit } else { 0 };
         hfscr & !(hfscr::PM | hfscr::TM | hfscr::EBB)
             | bit(self.monitor.grow_old(), hfscr::PM)
@@ -109,7 +121,7 @@ impl Demanded {
             // in the CPU, where the next one that has a monitor must not find it.
             self.monitor_left = !counts();
             if self.monitor_left {
-                (self.monitor.registers, self.newer_monitor) = (Monitor::RESET, NewerMonitor::default());
+                (self.monitor.registers, self.newer_monitor) = (Idle::RESET, Idle::RESET);
             } else {
                 self.monitor.registers.save();
                 self.newer_monitor.save();
@@ -135,12 +147,9 @@ impl Demanded {
             if self.monitor.on {
                 // Frozen as it is now, whatever the one before had counted.
                 let known = before.filter(|b| b.monitor.on && !b.monitor_left);
-                let mut frozen = known.map(|b| b.monitor.registers);
                 self.newer_monitor.load(known.map(|b| &b.newer_monitor));
-                if let Some(registers) = &mut frozen {
-                    registers.mmcr0 = FROZEN;
-                }
-                self.monitor.registers.load(frozen.as_ref());
+                let known = known.map(|b| &b.monitor.registers);
+                self.monitor.registers.load_after(known, |registers| registers.mmcr0 = FROZEN);
             }
             if let Some(transactions) = &self.transactions {
                 let before = before.and_then(|b| b.transactions.as_ref());

@@ -13,23 +13,24 @@
     isync                               // what follows is executed with them on
     .endm
 
+    // STXV or LXV of all VSRs: with a displacement, so that each is one instruction (Power ISA 3.0B Book I, 7.6.3).
+    .macro  each_vector instruction
+    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63
+    \instruction \n, 16 * \n(%r3)
+    .endr
+    .endm
+
     .global turnstile_save_vectors
 turnstile_save_vectors:
     with_vectors
-    li      %r6, 0
-    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63
-    stxvd2x \n, %r6, %r3
-    addi    %r6, %r6, 16
-    .endr
+    each_vector stxv
     mffs    0
     stfd    0, 1024(%r3)
     mfvscr  0
-    li      %r6, 1040
-    stxvd2x 32, %r6, %r3
+    stxv    32, 1040(%r3)
     // What was changed meanwhile is as it was: others may look at it.
-    lxvd2x  0, 0, %r3
-    li      %r6, 512
-    lxvd2x  32, %r6, %r3
+    lxv     0, 0(%r3)
+    lxv     32, 512(%r3)
     mtmsrd  %r4
     blr
 
@@ -38,14 +39,9 @@ turnstile_load_vectors:
     with_vectors
     lfd     0, 1024(%r3)
     mtfsf   255, 0, 1, 0
-    li      %r6, 1040
-    lxvd2x  32, %r6, %r3
+    lxv     32, 1040(%r3)
     mtvscr  0
-    li      %r6, 0
-    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63
-    lxvd2x  \n, %r6, %r3
-    addi    %r6, %r6, 16
-    .endr
+    each_vector lxv
     mtmsrd  %r4
     blr
     .text

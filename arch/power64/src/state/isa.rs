@@ -5,7 +5,7 @@
 use std::vec::Vec;
 
 use super::registers::{
-    Branches, Common, Emulated, Modes, Monitor, Newer, NewerMonitor, RunLatch, Transactions,
+    Branches, Common, Emulated, Modes, Monitor, Newer, NewerEmulated, NewerMonitor, RunLatch, Transactions,
 };
 use crate::cpu::regs::{DEC, HASHPKEYR};
 
@@ -169,7 +169,7 @@ fn what_is_moved_is_what_a_guest_reaches() {
 fn no_register_is_moved_twice() {
     let mut numbers: Vec<u32> = GROUPS
         .into_iter()
-        .chain([Emulated::REGISTERS, Modes::REGISTERS])
+        .chain([Emulated::REGISTERS, NewerEmulated::REGISTERS, Modes::REGISTERS])
         .flatten()
         .map(|(number, _)| *number)
         .collect();

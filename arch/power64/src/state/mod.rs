@@ -26,8 +26,9 @@ pub(crate) mod techniques;
 use demand::Demanded;
 pub use demand::set_enforced;
 use fp::Vectors;
+use groups::Idle;
 pub use registers::Modes;
-use registers::{Common, Emulated, Newer, NewerMonitor};
+use registers::{Common, Emulated, Newer, NewerEmulated, NewerMonitor};
 
 /// Finds out what this CPU, and with it all others, has. Once, on the boot CPU, before any guest is built.
 pub fn discover() {
@@ -35,6 +36,7 @@ pub fn discover() {
     NewerMonitor::discover();
     if !demand::is_enforced() {
         Emulated::discover();
+        NewerEmulated::discover();
     }
 }
 
@@ -46,7 +48,9 @@ pub struct State {
     /// The same of CPUs that have it.
     pub(crate) newer: Newer,
     /// What an emulator lets guests write besides.
-    pub(crate) emulated: Emulated,
+    pub(crate) emulated: Idle<Emulated>,
+    /// The same of CPUs of Power ISA 3.1.
+    pub(crate) newer_emulated: Idle<NewerEmulated>,
     /// What the hypervisor writes for the guest.
     pub(crate) modes: Modes,
     /// What the guest has when it uses it.
@@ -64,7 +68,8 @@ impl Default for State {
         Self {
             common: Common::RESET,
             newer: Newer::default(),
-            emulated: Emulated::default(),
+            emulated: Idle::RESET,
+            newer_emulated: Idle::RESET,
             modes: Modes::RESET,
             demanded: Demanded::new(),
             vectors: Vectors::new(),

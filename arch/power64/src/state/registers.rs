@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::groups::{groups, sparse, stored};
+use super::groups::{groups, seldom, sparse, stored};
 use crate::cpu::regs::*;
 
 /// HFSCR: what every guest has, all the time.
@@ -36,9 +36,6 @@ sparse! {
     /// What an emulator lets guests write besides.
     pub(crate) struct Emulated of EMULATED {
         ear: EAR,
-        usier2: USIER2,
-        usier3: USIER3,
-        ummcr3: UMMCR3,
         usier: USIER,
         bescrs: BESCRS,
         bescrr: BESCRR,
@@ -50,6 +47,13 @@ sparse! {
         spmc2: SPMC2,
         mmcrs: MMCRS,
         wort: WORT,
+    }
+
+    /// The same of CPUs of Power ISA 3.1.
+    pub(crate) struct NewerEmulated of NEWER_EMULATED {
+        usier2: USIER2,
+        usier3: USIER3,
+        ummcr3: UMMCR3,
     }
 }
 
@@ -101,6 +105,9 @@ stored! {
         ctrl: RunLatch = RunLatch::ON,
     }
 
+}
+
+seldom! {
     /// The performance monitor.
     pub(crate) struct Monitor {
         mmcr1: MMCR1 = 0,

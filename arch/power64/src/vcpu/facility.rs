@@ -75,6 +75,7 @@ fn take(vcpu: &'static Vcpu) {
         state.common.load(before.map(|before| &before.common));
         state.newer.load(before.map(|before| &before.newer));
         state.emulated.load(before.map(|before| &before.emulated));
+        state.newer_emulated.load(before.map(|before| &before.newer_emulated));
         state.modes.load(before.map(|before| &before.modes));
         state.demanded.load(before.map(|before| &before.demanded));
         state.vectors.load();
@@ -166,6 +167,7 @@ fn release(next: Option<&State>) -> Option<&'static Vcpu> {
     state.common.save();
     state.newer.save();
     state.emulated.save();
+    state.newer_emulated.save();
     state.demanded.save(|| counters_in_use(vcpu));
     state.vectors.save();
     state.decrementer = time::ticks().wrapping_add(time::signed(DEC.read()) as u64);

@@ -14,7 +14,21 @@ use crate::vm::Vcpu;
 /// word, or a code (`exit/mod.rs:Code`).
 pub type Light = extern "C" fn(&mut Frame, u32) -> u32;
 /// The full tier: takes the frame and why the light tier did not re-enter. Returns when the guest is to be entered.
-pub type Full = extern "C" fn(&mut Frame, u32);
+pub type Full = extern "C" fn(&mut Frame, u32) -> Entry;
+
+/// How the guest is entered behind the full tier. `vectors.S` has the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+#[must_use = "a guest that is entered with the wrong registers has another one's"]
+pub enum Entry {
+    /// R13 to R31 are in the CPU, as the exit has found them.
+    Some = 0,
+    /// All registers are loaded from the frame.
+    All = 1,
+}
+
+/// The general registers that compiled code may change: those below.
+const CHANGEABLE: usize = 13;
 
 /// Where the vectors go on.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +39,14 @@ pub struct Entries {
     pub inner: *const (),
     /// The light handler of all other interrupts.
     pub light: Light,
-    /// The full tier.
+    /// That of hypervisor data storage interrupts alone.
+    pub data: Light,
+    /// That of hypervisor facility unavailable interrupts alone.
+    pub facility: Light,
+    /// The full tier of interrupts.
     pub full: Full,
+    /// The full tier of calls.
+    pub full_call: Full,
 }
 
 /// The registers of the resident vCPU, and whose they are.
@@ -51,8 +71,8 @@ pub struct Frame {
     pub msr: u64,
     /// The vCPU.
     pub vcpu: *const Vcpu,
-    /// Why a light handler did not finish: a code of `exit/mod.rs:Code`; zero if it did.
-    pub why: u32,
+    /// One of R13 to R31 has been written in the frame: all are to be loaded.
+    written: u32,
     /// The offset of the interrupt vector that was taken.
     pub vector: u32,
     /// As [`Entries`] has them; null in a frame whose stack is no guest's.
@@ -66,6 +86,9 @@ pub struct Frame {
     inner: *const (),
     /// CFAR, in exits for a facility that is off.
     pub came_from: u64,
+    data: Option<Light>,
+    facility: Option<Light>,
+    full_call: Option<Full>,
 }
 
 const _: () = {
@@ -78,7 +101,7 @@ const _: () = {
     assert!(offset_of!(Frame, pc) == 320);
     assert!(offset_of!(Frame, msr) == 328);
     assert!(offset_of!(Frame, vcpu) == 336);
-    assert!(offset_of!(Frame, why) == 344);
+    assert!(offset_of!(Frame, written) == 344);
     assert!(offset_of!(Frame, vector) == 348);
     assert!(offset_of!(Frame, calls) == 352);
     assert!(offset_of!(Frame, light) == 360);
@@ -87,7 +110,10 @@ const _: () = {
     assert!(offset_of!(Frame, timing) == 384);
     assert!(offset_of!(Frame, inner) == 408);
     assert!(offset_of!(Frame, came_from) == 416);
-    assert!(size_of::<Frame>() == 432);
+    assert!(offset_of!(Frame, data) == 424);
+    assert!(offset_of!(Frame, facility) == 432);
+    assert!(offset_of!(Frame, full_call) == 440);
+    assert!(size_of::<Frame>() == 448);
     assert!(size_of::<Frame>() as u64 <= STACK_HEAD && STACK_HEAD.is_multiple_of(16));
 };
 
@@ -104,7 +130,7 @@ impl Frame {
             pc: 0,
             msr: 0,
             vcpu: core::ptr::null(),
-            why: 0,
+            written: 0,
             vector: 0,
             calls: core::ptr::null(),
             light: None,
@@ -113,6 +139,9 @@ impl Frame {
             timing: Timing::new(None),
             inner: core::ptr::null(),
             came_from: 0,
+            data: None,
+            facility: None,
+            full_call: None,
         }
     }
 
@@ -123,14 +152,17 @@ impl Frame {
         page: Option<&'static Page>,
         entries: Entries,
     ) -> Self {
-        let Entries { calls, inner, light, full } = entries;
+        let Entries { calls, inner, light, data, facility, full, full_call } = entries;
         Self {
             vcpu,
             timing: Timing::new(page),
             calls,
             inner,
             light: Some(light),
+            data: Some(data),
+            facility: Some(facility),
             full: Some(full),
+            full_call: Some(full_call),
             ..Self::idle(cpu)
         }
     }
@@ -138,19 +170,43 @@ impl Frame {
     /// Clears every register of the guest.
     pub fn clear(&mut self) {
         self.gpr = [0; 32];
+        self.written = 1;
         (self.lr, self.ctr, self.xer, self.cr, self.pc, self.msr) = (0, 0, 0, 0, 0, 0);
     }
 
-    /// Reads a general register, when it has been stored.
+    /// Reads a general register, when it has been stored: in exits other than calls.
     #[inline(always)] // One load.
     pub fn gpr(&self, number: usize) -> u64 {
         self.gpr[number & 31]
+    }
+
+    /// How the guest is to be entered: with all registers, if one was written that compiled code leaves alone.
+    #[inline(always)] // One load.
+    pub fn entry(&mut self) -> Entry {
+        if self.written == 0 {
+            return Entry::Some;
+        }
+        self.written = 0;
+        Entry::All
     }
 
     /// Writes a general register, where it has been stored and is loaded again.
     #[inline(always)] // One store.
     pub fn set_gpr(&mut self, number: usize, value: u64) {
         self.gpr[number & 31] = value;
+        if number & 31 >= CHANGEABLE {
+            self.written = 1;
+        }
+    }
+
+    /// Clears what a call may change, but for its answer in R3 and R4: nothing of the hypervisor's is seen behind it.
+    #[inline(always)] // A few stores.
+    pub fn clear_changeable(&mut self) {
+        (self.ctr, self.xer) = (0, 0);
+        self.gpr[0] = 0;
+        // One by one: a loop, or a call that fills memory, would cost more than the stores.
+        let [a, b, c, d, e, f, g, h] = &mut self.gpr[5..CHANGEABLE] else { return };
+        (*a, *b, *c, *d, *e, *f, *g, *h) = (0, 0, 0, 0, 0, 0, 0, 0);
     }
 
     /// Stores the arguments of a hypervisor call that goes on to the full tier: R4 to R10.

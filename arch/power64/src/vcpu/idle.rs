@@ -63,6 +63,7 @@ pub(crate) fn serve(due: bool, vcpu: Option<&'static Vcpu>, monitor: &dyn Monito
 }
 
 /// Serves the hypervisor decrementer.
+#[inline(never)] // Apart from waits that end before.
 pub(crate) fn decrementer(vcpu: Option<&'static Vcpu>, monitor: &dyn Monitor) {
     let look = || {
         uart::let_firmware_work();

@@ -16,5 +16,3 @@ pub(crate) mod idle;
 pub(crate) mod interrupts;
 pub mod statistics;
 pub mod switch;
-
-pub use crate::vm::Vcpu;

@@ -3,7 +3,8 @@
 // Changing stacks.
 //
 // Each vCPU that shares CPUs has a stack of its own, with its exit frame at the top. A stack that is not in use has R14 to
-// R31, CR, R2 and LR on it, as a called function must preserve them (ELFv2 ABI, 2.2.1.1). Of a vCPU that has never run, they
+// R31, CR, R2 and LR on it, as a called function must preserve them (ELFv2 ABI, 2.2.1.1), and the guest's R13, which it does not
+// use. Of a vCPU that has never run, they
 // are made up (sched/thread.rs): it goes on at turnstile_thread_start, and R14 is the argument.
 
     .set    SAVED, 32
@@ -22,6 +23,7 @@ turnstile_switch_stack:
     std     %r\n, SAVED + 8 * (\n - 14)(%r1)
     .endr
     std     %r2, SAVED + 144(%r1)
+    std     %r13, SAVED + 152(%r1)
     std     %r1, 0(%r3)
     mtspr   HSPRG0, %r5
     mr      %r1, %r4
@@ -29,6 +31,7 @@ turnstile_switch_stack:
     ld      %r\n, SAVED + 8 * (\n - 14)(%r1)
     .endr
     ld      %r2, SAVED + 144(%r1)
+    ld      %r13, SAVED + 152(%r1)
     addi    %r1, %r1, SAVED_BYTES
     ld      %r0, 8(%r1)
     mtcrf   0x38, %r0                   // CR2 to CR4

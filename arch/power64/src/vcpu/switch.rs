@@ -4,6 +4,8 @@
 use turnstile_papr::processors::Start;
 
 use super::frame::Frame;
+#[cfg(target_os = "none")]
+use crate::board::mitigation;
 use crate::cpu;
 use crate::cpu::regs::{AMOR, DEC, HFSCR, HMEER, LPCR, LPIDR, PCR, PSSCR, msr};
 use crate::vm::GUEST_LPCR;
@@ -37,18 +39,19 @@ pub fn reset_vcpu(frame: &mut Frame, start: Start) {
 }
 
 /// Says whether an address is that of an instruction by which a guest is entered: in the vectors, or in the image they are copied
-/// from, where exits with statistics end.
+/// from, where most calls and exits with statistics end.
 pub fn is_return(address: u64) -> bool {
     #[cfg(target_os = "none")]
     {
         unsafe extern "C" {
             static turnstile_vectors: u8;
-            static turnstile_return_call: u8;
             static turnstile_return_exit: u8;
         }
         let vectors = &raw const turnstile_vectors as u64;
-        let returns = [&raw const turnstile_return_call as u64, &raw const turnstile_return_exit as u64];
-        returns.iter().any(|place| [*place, place - vectors].contains(&address))
+        let exit = &raw const turnstile_return_exit as u64;
+        // Of the vectors, those that are executed are a copy.
+        let is = |place: u64| [place, place.wrapping_sub(vectors)].contains(&address);
+        is(exit) || mitigation::call_returns().iter().any(|place| is(*place))
     }
     #[cfg(not(target_os = "none"))]
     {

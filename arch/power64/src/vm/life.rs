@@ -3,7 +3,6 @@
 
 use core::sync::atomic::Ordering;
 
-use turnstile_paging::{BLOCK, Blocks, Partition, PartitionAttributes, PhysAddr};
 use turnstile_papr::Memory;
 use turnstile_papr::process_table::RADIX;
 use turnstile_papr::processors::Start;
@@ -16,14 +15,14 @@ use crate::cpu::regs::lpcr;
 use crate::memory::{GuestRam, kept, partition, user};
 
 impl Vm {
-    /// Prepares the VM's next life: its partition-scoped tables, its RAM and what maps it on demand, and what its first vCPU
-    /// begins with. Nothing if the VM runs.
-    pub fn prepare(&self, tables: u64, ram: GuestRam, blocks: Option<Blocks<Partition>>, boot: BootState) {
+    /// Prepares the VM's next life: its partition-scoped tables, its RAM, and what its first vCPU begins with. Nothing if the VM
+    /// runs.
+    pub fn prepare(&self, tables: u64, ram: GuestRam, boot: BootState) {
         if matches!(self.lifecycle.phase(), Phase::Running | Phase::Stopping(_)) {
             return;
         }
         // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
-        unsafe { self.life.begin(Life { tables, boot, ram, blocks }) };
+        unsafe { self.life.begin(Life { tables, boot, ram }) };
         // What the firmware has not taken back is in memory that nobody gets; it was kept when the life before ended.
         let _ = self.reset_interrupts();
         self.vcpus().iter().for_each(|vcpu| vcpu.forget());
@@ -62,28 +61,6 @@ impl Vm {
     pub fn set_process_table(&self, entry: u64) {
         self.process_table.store(entry, Ordering::Relaxed);
         partition::set_process_table(self.lpid(), entry);
-    }
-
-    /// Maps the block of memory that the guest has touched first; false if it is none that is mapped on demand. By one store:
-    /// another CPU may do the same meanwhile, and stores the same word. Nothing has to be invalidated, since what is not
-    /// mapped is in no TLB; and a walk that misses the store faults again.
-    #[inline] // Once per exit that maps a block.
-    pub fn touch(&self, address: u64) -> bool {
-        let life = self.life();
-        let Some(blocks) = &life.blocks else { return false };
-        let start = address & !(BLOCK - 1);
-        let Some(host) = life.ram.host(start, BLOCK) else { return false };
-        let read = |table: PhysAddr, index| {
-            // SAFETY: the walk yields tables of this VM, which runs, and indexes inside them. Volatile: hardware walkers read and
-            // other CPUs write them; an aligned word is read and written at once, in big-endian order.
-            u64::from_be(unsafe { (table.0 as *const u64).add(index).read_volatile() })
-        };
-        let Some(slot) = blocks.slot(start, PhysAddr(host), PartitionAttributes::RAM, read) else {
-            return false;
-        };
-        // SAFETY: as above; the block is RAM of this VM.
-        unsafe { ((slot.table.0 as *mut u64).add(slot.index)).write_volatile(slot.entry.to_be()) };
-        true
     }
 }
 

@@ -10,7 +10,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_arch_common::vm::ForLife;
 use turnstile_exitstat::Page;
-use turnstile_paging::{Blocks, Partition};
 use turnstile_papr::process_table::RADIX;
 use turnstile_papr::processors::Processors;
 use turnstile_papr::vpa::Areas;
@@ -62,8 +61,6 @@ pub struct Life {
     pub boot: BootState,
     /// Where its RAM is.
     pub ram: GuestRam,
-    /// What maps it on demand, if it is not mapped from the start.
-    pub blocks: Option<Blocks<Partition>>,
 }
 
 /// What a VM is made from.

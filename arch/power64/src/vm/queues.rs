@@ -13,7 +13,7 @@ use crate::cpu::{self, PerCpu};
 use crate::time;
 
 /// The run queue of a physical CPU, for that CPU alone.
-pub type Scheduler = turnstile_threads::Scheduler<Vcpu, ()>;
+pub type Scheduler = turnstile_threads::Scheduler<Vcpu, PerCpu, ()>;
 /// All vCPUs that share CPUs.
 pub type System = turnstile_threads::System<Vcpu, PerCpu>;
 
@@ -68,6 +68,10 @@ impl Vcpu {
 impl turnstile_arch_common::vm::Vcpu for Vcpu {
     fn post(&self, reasons: Reasons) {
         self.post(reasons);
+    }
+
+    fn is_pinned(&self) -> bool {
+        self.thread.is_none()
     }
 
     fn statistics(&self) -> Option<&'static Page> {

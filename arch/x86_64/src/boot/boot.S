@@ -35,6 +35,7 @@ multiboot2_header:
 multiboot2_header_end:
 
     .code32
+    .global turnstile_pvh_entry
 turnstile_pvh_entry:
     mov     eax, PVH_LOADED             // PVH leaves EAX to chance
     .global turnstile_multiboot_entry
@@ -42,6 +43,9 @@ turnstile_multiboot_entry:
     cli
     cld
     mov     ebp, eax                    // the boot protocol
+    rdtsc                               // when the hypervisor has begun
+    mov     [boot_begin], eax
+    mov     [boot_begin + 4], edx
     mov     edi, offset __bss_start
     mov     ecx, offset __bss_end
     sub     ecx, edi
@@ -81,10 +85,12 @@ turnstile_multiboot_entry:
     loop    2b
 
     lgdt    early_gdtr
-    call    enter_long_mode
+    mov     edi, offset primary_in_long_mode
+    jmp     enter_long_mode
+primary_in_long_mode:
     ljmp    0x18, offset primary64
 
-// Turns paging on with the boot-time tables; still in 32-bit code. Changes EAX, ECX, EDX.
+// Turns paging on with the boot-time tables, and goes on at EDI; still in 32-bit code. Changes EAX, ECX, EDX.
 enter_long_mode:
     mov     eax, cr4
     or      eax, 1 << 5                 // PAE
@@ -99,7 +105,7 @@ enter_long_mode:
     and     eax, ~((1 << 29) | (1 << 30)) // caches on
     or      eax, (1 << 31) | (1 << 16) | 1 // PG, WP, PE
     mov     cr0, eax
-    ret
+    jmp     edi
 
 // Says on COM1, which is not set up yet, why the CPU cannot be used, and stops.
 refuse:
@@ -139,6 +145,7 @@ primary64:
     mov     [rsp + 8], rax              // where cpu::this finds it
     mov     edi, ebp
     mov     esi, esi
+    mov     rdx, [rip + boot_begin]
     xor     ebp, ebp
     call    turnstile_primary
     ud2
@@ -151,7 +158,9 @@ turnstile_on_stack:
     call    rdx
     ud2
 
-// A CPU that was started by a startup IPI, in 64-bit mode on the boot-time tables; RBX is at the trampoline.
+// CPUs that were started by startup IPIs, in 64-bit mode on the boot-time tables, several at once and without a stack. Each
+// finds its own in the list of turnstile_arch_common::startup, by the identification of its local APIC: the one that an
+// x2APIC has (CPUID Fn0000_000B_EDX), also where it is still in the other mode, or the one of eight bits.
 secondary64:
     mov     ax, 0x10
     mov     ds, ax
@@ -159,14 +168,37 @@ secondary64:
     mov     ss, ax
     mov     fs, ax
     mov     gs, ax
-    mov     rax, [rbx + TRAMPOLINE_ROOT]
-    mov     rsp, [rbx + TRAMPOLINE_STACK_END]
+    xor     eax, eax
+    cpuid
+    cmp     eax, 0xb
+    jb      1f
+    mov     eax, 0xb
+    xor     ecx, ecx
+    cpuid
+    test    ebx, ebx                    // no levels: the leaf means nothing
+    jnz     2f
+1:  mov     eax, 1
+    cpuid
+    mov     edx, ebx
+    shr     edx, 24
+2:  lea     rsi, [rip + turnstile_starting]
+    mov     rcx, [rsi]                  // number of records
+    mov     rax, [rsi + 8]              // root of the final tables
+3:  test    rcx, rcx
+    jz      4f
+    dec     rcx
+    add     rsi, 16
+    cmp     rdx, [rsi]                  // (identification, end of the stack's block)
+    jne     3b
+    mov     rsp, [rsi + 8]
     mov     cr3, rax
     mov     rdi, [rsp - 8]              // the CPU's area
     sub     rsp, STACK_HEAD
     xor     ebp, ebp
     call    turnstile_secondary
     ud2
+4:  hlt                                 // not one that was to start
+    jmp     4b
 
     .balign 8
 early_gdt:
@@ -190,9 +222,6 @@ turnstile_trampoline:
     cld
     mov     ax, cs
     mov     ds, ax
-    xor     ebx, ebx
-    mov     bx, ax
-    shl     ebx, 4
     lgdtd   [TRAMPOLINE_GDTR]
     mov     eax, cr0
     or      al, 1
@@ -207,19 +236,10 @@ trampoline_gdtr:
 trampoline_far32:
     .long   secondary32
     .short  0x08
-    .balign 8
-    .global trampoline_root
-trampoline_root:
-    .quad   0                           // the final tables
-    .global trampoline_stack_end
-trampoline_stack_end:
-    .quad   0                           // the end of the CPU's stack's block
     .global turnstile_trampoline_end
 turnstile_trampoline_end:
     .set    TRAMPOLINE_GDTR, trampoline_gdtr - turnstile_trampoline
     .set    TRAMPOLINE_FAR32, trampoline_far32 - turnstile_trampoline
-    .set    TRAMPOLINE_ROOT, trampoline_root - turnstile_trampoline
-    .set    TRAMPOLINE_STACK_END, trampoline_stack_end - turnstile_trampoline
 
     .section .text.secondary32, "ax"
     .code32
@@ -228,10 +248,16 @@ secondary32:
     mov     ds, ax
     mov     ss, ax
     mov     es, ax
-    mov     esp, offset secondary_stack_end // CPUs start one after another
-    call    enter_long_mode
+    mov     edi, offset secondary_in_long_mode
+    jmp     enter_long_mode
+secondary_in_long_mode:
     ljmp    0x18, offset secondary64
     .code64
+
+    .section .data.early, "aw", @progbits
+    .balign 8
+boot_begin:
+    .quad   0
 
     .section .bss.early, "aw", @nobits
     .balign 4096
@@ -241,8 +267,6 @@ early_pdpt:
     .skip   4096
 early_pd:
     .skip   4 * 4096
-    .skip   16
-secondary_stack_end:
     .balign STACK_BLOCK
     .skip   STACK_BLOCK
     .global boot_stack_end

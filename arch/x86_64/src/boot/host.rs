@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
+use turnstile_arch_common::startup::{self, Starting};
 use turnstile_arch_common::{console, println};
 
 use crate::board::power;
@@ -28,56 +29,57 @@ pub struct Host {
     pub(super) trampoline: u64,
 }
 
-/// Starts a CPU in real mode at a page below 1 MiB (Intel SDM vol. 3, 9.4.4; APM vol. 2, 16.5).
-fn start_other(apic_id: u32, page: u64) {
+/// The CPUs by the identifications of their local APICs, each with the end of its stack's block, and the root of the final
+/// tables. `secondary64` in `boot.S` reads it.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "named by boot.S")]
+static turnstile_starting: Starting = Starting::new();
+
+/// Starts CPUs in real mode at a page below 1 MiB (Intel SDM vol. 3, 9.4.4; APM vol. 2, 16.5).
+fn start_all(cpus: &[&'static PerCpu], page: u64) {
     /// The 10 ms and 200 us that the Intel SDM asks for are those of the first multiprocessors; no CPU with SVM is so old.
     const PAUSE_MICROSECONDS: u64 = 10;
-    lapic::init(apic_id);
+    cpus.iter().for_each(|area| lapic::init(area.apic_id));
     for _ in 0..2 {
         time::spin_microseconds(PAUSE_MICROSECONDS);
-        lapic::start_up(apic_id, page);
+        let silent = cpus.iter().filter(|area| !area.online.load(Ordering::Relaxed));
+        silent.for_each(|area| lapic::start_up(area.apic_id, page));
     }
 }
 
 impl Host {
-    /// Starts the CPUs with an index below `count`, one after another, and waits for them. Returns how many are running.
+    /// Starts the CPUs with an index below `count`, all at once, and waits for them. Returns how many are running: those before
+    /// the first that does not answer.
     pub fn start_cpus(&self, count: usize) -> usize {
-        /// In seconds. Generous: an emulator may run its CPUs in turn.
-        const PATIENCE: u64 = 10;
         let count = count.min(self.cpus.len());
-        for area in self.cpus.iter().take(count).skip(1) {
-            self.prepare(area);
-            start_other(area.apic_id, self.trampoline);
-            let until = time::ticks().saturating_add(PATIENCE * time::frequency());
-            while !area.online.load(Ordering::Acquire) {
-                if time::ticks() > until {
-                    println!("turnstile: CPU {} was started but does not answer", area.index);
-                    return area.index;
-                }
-                cpu::relax();
+        let others = self.cpus.get(1..count).unwrap_or(&[]);
+        if others.is_empty() {
+            return count;
+        }
+        turnstile_starting
+            .fill(memory::root(), others.iter().map(|area| [area.apic_id.into(), area.stack_end]));
+        self.place_trampoline();
+        start_all(others, self.trampoline);
+        let flags = others.iter().map(|area| (area.index, &area.online));
+        match startup::wait_for(flags, time::ticks, time::frequency()) {
+            Ok(()) => count,
+            Err(silent) => {
+                println!("turnstile: CPU {silent} was started but does not answer");
+                silent
             }
         }
-        count
     }
 
-    /// Writes the page where a CPU starts.
-    fn prepare(&self, area: &PerCpu) {
+    /// Writes the page where CPUs start.
+    fn place_trampoline(&self) {
         unsafe extern "C" {
             static turnstile_trampoline: u8;
             static turnstile_trampoline_end: u8;
-            static trampoline_root: u8;
-            static trampoline_stack_end: u8;
         }
         let start = &raw const turnstile_trampoline;
-        let offset = |symbol: *const u8| symbol as u64 - start as u64;
-        let word = |symbol| (self.trampoline + offset(symbol)) as *mut u64;
-        let size = offset(&raw const turnstile_trampoline_end) as usize;
+        let size = (&raw const turnstile_trampoline_end) as usize - start as usize;
         // SAFETY: the page is mapped writable and nobody else's; no CPU is starting in it.
-        unsafe {
-            core::ptr::copy_nonoverlapping(start, self.trampoline as *mut u8, size);
-            word(&raw const trampoline_root).write_volatile(memory::root());
-            word(&raw const trampoline_stack_end).write_volatile(area.stack_end);
-        }
+        unsafe { core::ptr::copy_nonoverlapping(start, self.trampoline as *mut u8, size) };
     }
 
     /// Kicks the CPUs with an index from 1 to below `count`, which wait for the boot CPU.

@@ -26,6 +26,7 @@ use crate::state::facility;
 use crate::time;
 use crate::vcpu::asid::Asids;
 use turnstile_arch_common::console;
+use turnstile_arch_common::phases::{Phase, TIMES};
 use turnstile_arch_common::println;
 
 unsafe extern "Rust" {
@@ -63,7 +64,8 @@ fn refuse(reason: Arguments<'_>) -> ! {
 
 /// First Rust code of the boot CPU: 64-bit mode, boot-time tables, boot stack.
 #[unsafe(no_mangle)]
-extern "C" fn turnstile_primary(magic: u32, info: u32) -> ! {
+extern "C" fn turnstile_primary(magic: u32, info: u32, begin: u64) -> ! {
+    TIMES.begin(begin);
     COM1.start();
     console::set(&COM1);
     println!("turnstile {} (SVM)", env!("CARGO_PKG_VERSION"));
@@ -112,9 +114,11 @@ fn set_up(info: &BootInfo<'_>, machine: &Machine) -> ! {
         cpus: machine.cpus.len(),
     };
     crate::cpu::svm::discover();
+    TIMES.end(Phase::Early, time::ticks());
     if let Err(error) = memory::init(&plan) {
         refuse(format_args!("{error}"));
     }
+    TIMES.end(Phase::Memory, time::ticks());
     lapic::keep_mode(machine.local_apic);
     lapic::enable();
     ioapic::mask_all(&machine.io_apics);

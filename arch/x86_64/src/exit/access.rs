@@ -9,6 +9,7 @@ use crate::cpu::svm::Vmcb;
 use crate::cpu::svm::event::Exception;
 use crate::cpu::svm::vmcb::{Segment, attribute};
 use crate::memory::{GuestRam, user};
+use crate::state::walks::Root;
 use crate::vcpu::switch;
 use crate::vm::Vcpu;
 use crate::vm::monitor::Monitor;
@@ -80,7 +81,7 @@ pub(super) fn bitness(vmcb: &Vmcb) -> u32 {
 
 /// Bytes of code at RIP: what the hardware has fetched, or 64-bit code that does not reach into the next page. HOT.
 #[inline(always)] // Part of the light exit of an access to a device.
-pub(super) fn fetch_light(vmcb: &Vmcb, ram: &GuestRam) -> Option<u128> {
+pub(super) fn fetch_light(vmcb: &Vmcb, vcpu: &'static Vcpu) -> Option<u128> {
     let (code, count) = vmcb.fetched_code();
     if count == turnstile_x86insn::MAX_LENGTH {
         return Some(code);
@@ -89,11 +90,30 @@ pub(super) fn fetch_light(vmcb: &Vmcb, ram: &GuestRam) -> Option<u128> {
     if !vmcb.is_long() || rip & (PAGE - 1) > PAGE - 16 {
         return None;
     }
-    let address = locate(&paging(vmcb), &Tables(ram), rip)?;
-    let host = ram.host_in_page(address)?;
+    let root = Root { cr3: vmcb.cr3(), la57: vmcb.cr4() & cr4::LA57 };
+    let known = vcpu.owned(|owned| owned.walks.find(rip, root));
+    let host = if let Some(host) = known { host } else { walk_to_code(vmcb, vcpu, root)? };
     // SAFETY: RAM of the VM, which runs.
     let (low, high) = unsafe { (user::read_u64(host), user::read_u64(host + 8)) };
     Some(u128::from(high) << 64 | u128::from(low))
+}
+
+/// Finds 64-bit code at RIP by a walk, and notes that.
+#[inline(never)] // So that a walk that was done before costs little.
+fn walk_to_code(vmcb: &Vmcb, vcpu: &'static Vcpu, root: Root) -> Option<u64> {
+    let ram = &vcpu.vm.life().ram;
+    let (rip, mut entries, mut count) = (vmcb.rip(), [[0; 2]; 5], 0);
+    let address = locate(&paging(vmcb), &Tables(ram), rip, |address, entry| {
+        if let Some(place) = entries.get_mut(count) {
+            *place = [address, entry];
+        }
+        count += 1;
+    })?;
+    let host = ram.host_in_page(address)?;
+    if let Some(entries) = entries.get(..count) {
+        vcpu.owned(|owned| owned.walks.note(rip, root, entries, host, ram));
+    }
+    Some(host)
 }
 
 /// Bytes of code at RIP, and how many there are. `None` if the guest's tables have changed since the hardware has fetched
@@ -235,8 +255,8 @@ impl Access<'_> {
     /// Reads at an offset in a segment.
     pub fn load(&mut self, number: u8, offset: u64, size: u8) -> Result<u64, Exception> {
         let [(begin, first), (next, rest)] = self.places(number, offset, size, false)?;
-        let low = bus::read(self.vcpu, self.vmcb, self.monitor, begin, first);
-        let high = if rest == 0 { 0 } else { bus::read(self.vcpu, self.vmcb, self.monitor, next, rest) };
+        let low = bus::read(self.vcpu, self.vmcb, begin, first);
+        let high = if rest == 0 { 0 } else { bus::read(self.vcpu, self.vmcb, next, rest) };
         Ok(low | high.checked_shl(u32::from(first) * 8).unwrap_or(0))
     }
 
@@ -248,10 +268,10 @@ impl Access<'_> {
     /// Writes at an offset in a segment.
     pub fn store(&mut self, number: u8, offset: u64, size: u8, value: u64) -> Result<(), Exception> {
         let [(begin, first), (next, rest)] = self.places(number, offset, size, true)?;
-        bus::write(self.vcpu, self.vmcb, self.monitor, begin, first, value);
+        bus::write(self.vcpu, self.vmcb, begin, first, value);
         if rest != 0 {
             let high = value.checked_shr(u32::from(first) * 8).unwrap_or(0);
-            bus::write(self.vcpu, self.vmcb, self.monitor, next, rest, high);
+            bus::write(self.vcpu, self.vmcb, next, rest, high);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 use turnstile_exitstat::Event;
 use turnstile_vapic::Fault;
 
-use super::tier::done;
+use super::tier::{done, executed};
 use crate::cpu::svm::Vmcb;
 use crate::cpu::svm::event::Exception;
 use crate::vcpu::frame::{Frame, resident};
@@ -14,19 +14,28 @@ use crate::vcpu::statistics;
 use crate::vm::Vcpu;
 
 /// The EOI register of an x2APIC.
-const EOI: u32 = 0x80b;
+pub(super) const X2APIC_EOI: u32 = 0x80b;
 /// The EOI register in the page of an xAPIC.
 const EOI_OFFSET: u32 = 0xb0;
 
-/// WRMSR to an x2APIC's range, light: ends of interrupts, interprocessor interrupts, the timer.
+/// Ends the interrupt of an x2APIC if there is only one. False if nothing was done.
+#[inline(always)] // Half of the exits of an interrupt.
+pub(super) fn try_eoi(vcpu: &'static Vcpu, vmcb: &mut Vmcb) -> bool {
+    with_lapic::<false, _>(vcpu, vmcb, |lapic, cx| lapic.try_x2apic_eoi(cx.hardware))
+}
+
+/// Sends an interrupt of an x2APIC to itself, if it has no other. False if nothing was done.
+#[inline(always)] // Half of the exits of such an interrupt.
+pub(super) fn try_self_ipi(vcpu: &'static Vcpu, vmcb: &mut Vmcb, number: u32, value: u64) -> bool {
+    with_lapic::<false, _>(vcpu, vmcb, |lapic, cx| lapic.try_self_ipi_msr(cx.hardware, number, value))
+}
+
+/// WRMSR to an x2APIC's range, light: interprocessor interrupts, ends of interrupts, the timer.
 #[inline(always)] // Its one caller is a light exit.
 pub(super) fn write_msr<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, number: u32, value: u64) -> u32 {
     let vcpu = resident(frame);
-    if !N::COUNTS
-        && with_lapic::<false, _>(vcpu, vmcb, |lapic, cx| lapic.try_write_msr(cx.hardware, number, value))
-    {
-        skip::<N>(vmcb, length::MSR);
-        return done::<N>(frame, vmcb);
+    if !N::COUNTS && with_lapic::<false, _>(vcpu, vmcb, |lapic, cx| lapic.try_send_msr(cx, number, value)) {
+        return executed::<N>(frame, vmcb, length::MSR);
     }
     write_any_msr::<N>(frame, vmcb, number, value)
 }
@@ -49,7 +58,7 @@ fn write_any_msr<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, number: u32, value
 
 fn write_counted(vcpu: &'static Vcpu, vmcb: &mut Vmcb, number: u32, value: u64) -> Result<(), Fault> {
     statistics::add(vcpu, Event::ApicWrite);
-    if number == EOI {
+    if number == X2APIC_EOI {
         statistics::add(vcpu, Event::EoiMsr);
     }
     with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.write_msr(cx, number, value))

@@ -7,10 +7,13 @@ use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Phase;
 use turnstile_vm::startup::Start;
 
+use crate::cpu::svm::Vmcb;
 use crate::irq::interrupts::{self, Arrived};
+use crate::memory::user::Block;
 use crate::state::owned::Owned;
 use crate::time;
 use crate::vcpu::frame::Frame;
+use crate::vcpu::next::Next;
 use crate::vcpu::serve::serve;
 use crate::vcpu::{asid, facility, irq, kvm, statistics, switch};
 use crate::vm::Vcpu;
@@ -42,7 +45,27 @@ pub(super) enum Attended {
 }
 
 /// What is looked at without a detour.
-const FREQUENT: Reasons = Reasons::INBOX.union(Reasons::RESCHEDULE);
+const FREQUENT: Reasons = Reasons::MAILBOX.union(Reasons::RESCHEDULE);
+
+/// Takes over what others have posted, in the light tier, if there is nothing else to look at.
+#[inline(always)] // Most of a light exit.
+pub(super) fn take_posted<N: Next>(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
+    let word = vcpu.attention.word();
+    if word == 0 || word & !Reasons::MAILBOX.bits() != 0 {
+        return;
+    }
+    let reasons = vcpu.attention.take();
+    // What has been posted besides meanwhile stays for the full tier.
+    let others = reasons - Reasons::MAILBOX;
+    if !others.is_empty() {
+        vcpu.attention.raise(others);
+    }
+    if N::COUNTS {
+        irq::take_posted::<true>(vcpu, vmcb, reasons);
+    } else {
+        irq::take_posted::<false>(vcpu, vmcb, reasons);
+    }
+}
 
 /// Looks at what the attention word names, once. It may name some of it again then.
 pub(super) fn attend(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Attended {
@@ -50,8 +73,8 @@ pub(super) fn attend(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monit
     if !FREQUENT.contains(reasons) {
         return attend_to_others(frame, vcpu, monitor, reasons);
     }
-    if reasons.contains(Reasons::INBOX) {
-        vcpu.with_vmcb(|vmcb| irq::drain(vcpu, vmcb));
+    if reasons.intersects(Reasons::MAILBOX) {
+        vcpu.with_vmcb(|vmcb| irq::drain(vcpu, vmcb, reasons));
     }
     if reasons.contains(Reasons::RESCHEDULE)
         && let Some(thread) = &vcpu.thread
@@ -132,6 +155,8 @@ pub(super) fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &d
         }
         if vcpu.index == 0 {
             monitor.waiting(vcpu.vm);
+        } else if vcpu.thread.is_none() {
+            vcpu.vm.crew.help::<Block>();
         }
         if matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
             && let Some(start) = vcpu.vm.startup.take_start(vcpu.index)

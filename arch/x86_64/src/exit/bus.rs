@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Guest physical memory as an instruction sees it that is carried out for the guest: the local APIC's page, the I/O APIC, RAM
-//! and ROM, other devices, and nothing.
+//! and ROM, and nothing. A PC has no other devices in memory.
 
 use super::apic;
 use crate::cpu::svm::Vmcb;
 use crate::memory::user;
 use crate::vm::Vcpu;
-use crate::vm::monitor::Monitor;
 
 /// Where the I/O APIC is.
 const IOAPIC: u64 = 0xfec0_0000;
@@ -51,13 +50,7 @@ pub(super) fn write_own(vcpu: &'static Vcpu, vmcb: &mut Vmcb, own: Own, size: u8
 }
 
 /// Reads up to eight bytes. Where nothing is, they are ones.
-pub(super) fn read(
-    vcpu: &'static Vcpu,
-    vmcb: &mut Vmcb,
-    monitor: &dyn Monitor,
-    address: u64,
-    size: u8,
-) -> u64 {
+pub(super) fn read(vcpu: &'static Vcpu, vmcb: &mut Vmcb, address: u64, size: u8) -> u64 {
     if let Some(host) = vcpu.vm.life().ram.host(address, size.into()) {
         let mut bytes = [0; 8];
         if let Some(part) = bytes.get_mut(..usize::from(size)) {
@@ -66,21 +59,11 @@ pub(super) fn read(
         }
         return u64::from_le_bytes(bytes);
     }
-    match own(vcpu, address) {
-        Some(own) => read_own(vcpu, vmcb, own, size),
-        None => monitor.mmio_read(vcpu.vm, address, size).unwrap_or(u64::MAX),
-    }
+    own(vcpu, address).map_or(u64::MAX, |own| read_own(vcpu, vmcb, own, size))
 }
 
 /// Writes up to eight bytes. Where nothing is, they are lost.
-pub(super) fn write(
-    vcpu: &'static Vcpu,
-    vmcb: &mut Vmcb,
-    monitor: &dyn Monitor,
-    address: u64,
-    size: u8,
-    value: u64,
-) {
+pub(super) fn write(vcpu: &'static Vcpu, vmcb: &mut Vmcb, address: u64, size: u8, value: u64) {
     if let Some(host) = vcpu.vm.life().ram.host(address, size.into()) {
         if let Some(part) = value.to_le_bytes().get(..usize::from(size)) {
             // SAFETY: RAM of the VM, which runs.
@@ -88,10 +71,7 @@ pub(super) fn write(
         }
         return;
     }
-    match own(vcpu, address) {
-        Some(own) => write_own(vcpu, vmcb, own, size, value),
-        None => {
-            monitor.mmio_write(vcpu.vm, address, size, value);
-        }
+    if let Some(own) = own(vcpu, address) {
+        write_own(vcpu, vmcb, own, size, value);
     }
 }

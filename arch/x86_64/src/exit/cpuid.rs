@@ -5,33 +5,56 @@ use turnstile_vapic::Mode;
 use turnstile_x86policy::Follows;
 use turnstile_x86policy::features::{APIC, OSPKE, OSXSAVE};
 
-use super::tier::done;
+use super::keep::{keep, keep_rest};
+use super::tier::{control, executed};
 use crate::cpu::regs::cr4;
 use crate::cpu::svm::Vmcb;
 use crate::vcpu::frame::{Frame, resident};
-use crate::vcpu::next::{Next, length, skip};
+use crate::vcpu::next::{Next, length};
 use crate::vm::Vcpu;
 
-/// Answers. RBX is in the frame.
+keep! {
+    /// CPUID: RBX, RCX and RDX are answers.
+    light => constant: rdx 48, rbx 64, r8 24, r9 16
+}
+
+keep_rest! {
+    /// A leaf of which a part follows the state of the vCPU, and one that there is not.
+    following => follow
+}
+
+/// Answers from the table alone, as most leaves can be.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u32 {
+extern "C" fn constant<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
+    let (vcpu, vmcb) = (resident(frame), control(frame));
+    match vcpu.cpuid.find(vmcb.rax() as u32, frame.rcx() as u32) {
+        Some(answer) if answer.follows == Follows::Nothing => answered::<N>(frame, vmcb, answer.registers),
+        _ => following::<N>(frame, 0, 0),
+    }
+}
+
+extern "C" fn follow<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
+    answer::<N>(frame, control(frame))
+}
+
+/// Answers any leaf.
+pub(super) fn answer<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     let vcpu = resident(frame);
     let answer = vcpu.cpuid.get(vmcb.rax() as u32, frame.rcx() as u32);
-    let mut registers = answer.registers;
-    if answer.follows != Follows::Nothing {
-        registers = complete(vcpu, vmcb, answer.follows, registers);
-    }
-    let [eax, ebx, ecx, edx] = registers;
+    let registers = complete(vcpu, vmcb, answer.follows, answer.registers);
+    answered::<N>(frame, vmcb, registers)
+}
+
+#[inline(always)] // Eight stores, and what every exit ends with.
+fn answered<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, [eax, ebx, ecx, edx]: [u32; 4]) -> u32 {
     vmcb.set_rax(eax.into());
     frame.set_rbx(ebx.into());
     frame.set_rcx(ecx.into());
     frame.set_rdx(edx.into());
-    skip::<N>(vmcb, length::CPUID);
-    done::<N>(frame, vmcb)
+    executed::<N>(frame, vmcb, length::CPUID)
 }
 
 /// Fills in what follows the state of the vCPU.
-#[inline(never)] // Most leaves are constant.
 fn complete(vcpu: &Vcpu, vmcb: &Vmcb, follows: Follows, registers: [u32; 4]) -> [u32; 4] {
     let [eax, mut ebx, mut ecx, mut edx] = registers;
     match follows {

@@ -32,6 +32,10 @@ fn finish(frame: &mut Frame, why: u32, next: Address) {
     let then = match why & Code::KIND {
         Code::FULL => vcpu.with_vmcb(|vmcb| unfinished(frame, vmcb, vcpu, monitor, next)),
         Code::WAIT => Then::Wait,
+        Code::STEPPED => {
+            vcpu.with_vmcb(event::executed);
+            Then::Enter
+        }
         Code::ARRIVED => {
             serve(Some(vcpu), monitor, Arrived::from_bits(why));
             Then::Enter
@@ -65,8 +69,13 @@ fn unfinished(
 ) -> Then {
     let exit = vmcb.exit_code() as u32;
     #[cfg(feature = "ablation")]
-    if super::naive::handlers::light(frame, vmcb, exit) != Code::FULL {
-        return Then::Enter;
+    match super::naive::handlers::light(frame, vmcb, exit) {
+        Code::FULL => {}
+        Code::STEPPED => {
+            event::executed(vmcb);
+            return Then::Enter;
+        }
+        _ => return Then::Enter,
     }
     match exit {
         code::VMMCALL => {

@@ -1,14 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! HLT.
 
-use super::tier::{Code, done};
-use crate::cpu::svm::{Vmcb, event};
+use super::keep::keep;
+use super::tier::{Code, control, executed, is_stepped};
+use crate::cpu::svm::event;
 use crate::vcpu::frame::Frame;
-use crate::vcpu::next::{Next, length, skip};
+use crate::vcpu::next::{Next, length};
 
-/// Light if something is there for the guest already.
+keep! {
+    /// Light if something is there for the guest already.
+    light => any: rdx 48
+}
+
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u32 {
-    skip::<N>(vmcb, length::HLT);
-    if event::takes_interrupt(vmcb) { done::<N>(frame, vmcb) } else { Code::WAIT }
+extern "C" fn any<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
+    let vmcb = control(frame);
+    if event::takes_interrupt(vmcb) {
+        return executed::<N>(frame, vmcb, length::HLT);
+    }
+    if is_stepped(vmcb) {
+        return Code::FULL;
+    }
+    vmcb.set_rip(N::address(vmcb, length::HLT));
+    vmcb.set_interrupt_shadow(0);
+    Code::WAIT
 }

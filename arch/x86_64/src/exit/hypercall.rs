@@ -2,11 +2,12 @@
 //! VMMCALL: KVM's hypercalls (Linux, Documentation/virt/kvm/x86/hypercalls.rst). The number is in RAX, the arguments are
 //! in RBX, RCX, RDX and RSI, the answer goes to RAX.
 
-use super::tier::{Code, done};
+use super::keep::keep;
+use super::tier::{Code, control, executed};
 use crate::cpu::svm::Vmcb;
 use crate::vcpu::frame::Frame;
 use crate::vcpu::kvm;
-use crate::vcpu::next::{Next, length, skip};
+use crate::vcpu::next::{Next, length};
 use crate::vm::Vcpu;
 
 /// KVM_HC_VAPIC_POLL_IRQ: asks for nothing but the exit.
@@ -17,20 +18,29 @@ const EPERM: u64 = -1i64 as u64;
 /// Numbers above this one are no call's.
 const HIGHEST: u32 = kvm::SEND_IPI;
 
-/// Answers what is no call.
+/// Answers what is no call. HOT.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u32 {
+pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, rsi: u64, rdx: u64) -> u32 {
+    let vmcb = control(frame);
     if vmcb.cpl() != 0 || vmcb.rax() as u32 <= HIGHEST {
-        return known::<N>(frame, vmcb);
+        return known::<N>(frame, rsi, rdx);
     }
     vmcb.set_rax(kvm::ENOSYS);
-    skip::<N>(vmcb, length::VMMCALL);
-    done::<N>(frame, vmcb)
+    executed::<N>(frame, vmcb, length::VMMCALL)
 }
 
-/// Answers the calls that only ask, and those that are refused; the rest is left to the full tier.
-#[inline(never)] // So that the shortest exit compares with one number alone.
-extern "C" fn known<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
+keep! {
+    /// The calls that there are.
+    known => ask: rdx 48
+}
+
+extern "C" fn ask<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
+    answer::<N>(frame, control(frame))
+}
+
+/// Answers what is no call, the calls that only ask, and those that are refused; the rest is left to the full tier.
+#[inline(always)] // One caller, but for ablation.
+pub(super) fn answer<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     let answer = match vmcb.rax() as u32 {
         _ if vmcb.cpl() != 0 => EPERM,
         kvm::KICK_CPU | kvm::SEND_IPI => return Code::FULL,
@@ -38,8 +48,7 @@ extern "C" fn known<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
         _ => kvm::ENOSYS,
     };
     vmcb.set_rax(answer);
-    skip::<N>(vmcb, length::VMMCALL);
-    done::<N>(frame, vmcb)
+    executed::<N>(frame, vmcb, length::VMMCALL)
 }
 
 /// Carries out what the light tier has left.

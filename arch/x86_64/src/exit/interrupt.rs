@@ -3,20 +3,28 @@
 
 use turnstile_exitstat::Reason;
 
-use super::tier::{Code, done};
-use crate::cpu::svm::Vmcb;
+use super::attend;
+use super::keep::keep;
+use super::tier::{Code, control, done};
 use crate::irq::interrupts;
-use crate::vcpu::frame::Frame;
+use crate::vcpu::frame::{Frame, resident};
 use crate::vcpu::next::Next;
 use crate::vcpu::statistics;
 
-/// An interrupt while the guest runs. A kick is over when it has been taken: what it is about is in the attention word.
+keep! {
+    /// An interrupt while the guest runs. A kick is over when it has been taken: what it is about is in the attention word, and
+    /// mostly that others have posted interrupts.
+    light => any: rsi 40, rdx 48, r8 24, r9 16, r10 8, r11 0
+}
+
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u32 {
+extern "C" fn any<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
     let arrived = interrupts::take();
-    if arrived.is_kick() {
-        statistics::note::<N>(frame, Reason::Kick);
-        return done::<N>(frame, vmcb);
+    if !arrived.is_kick() {
+        return Code::ARRIVED | arrived.bits();
     }
-    Code::ARRIVED | arrived.bits()
+    statistics::note::<N>(frame, Reason::Kick);
+    let (vcpu, vmcb) = (resident(frame), control(frame));
+    attend::take_posted::<N>(vcpu, vmcb);
+    done::<N>(frame, vmcb)
 }

@@ -6,9 +6,8 @@
 //! instruction's own operand if the fault is in the last step of the translation, it is no fetch, and no event was being
 //! delivered: all else has no operand.
 
-use turnstile_arch_common::demand::{block, map_block};
+use turnstile_arch_common::demand::Touch;
 use turnstile_exitstat::{Event, Reason};
-use turnstile_paging::{BLOCK, NestedAttributes};
 use turnstile_vm::lifecycle::Stop;
 use turnstile_x86insn::execute::{self, Machine, Progress};
 use turnstile_x86insn::operation::{Kind, Operation, Source};
@@ -16,9 +15,11 @@ use turnstile_x86insn::operation::{Kind, Operation, Source};
 use super::access::{self, Access};
 use super::bus::{self, Own};
 use super::crash::Crash;
-use super::tier::{Code, done};
-use crate::cpu::svm::Vmcb;
+use super::keep::keep;
+use super::tier::{Code, control, done, executed_to};
 use crate::cpu::svm::event::{self, Exception};
+use crate::cpu::svm::{Vmcb, code};
+use crate::irq::lapic;
 use crate::vcpu::frame::{Frame, resident};
 use crate::vcpu::next::{Next, skip_to};
 use crate::vcpu::statistics;
@@ -35,20 +36,37 @@ mod info {
     pub const WALK: u64 = 1 << 33;
 }
 
+keep! {
+    /// Nested page faults, and exits that no table has. An access is to any register.
+    light => any: rsi 40, rdx 48, r8 24, r9 16, r10 8, r11 0
+}
+
 /// First touches of memory, and loads and stores of the interrupt controllers that have been decoded before; the rest is left to
 /// the full tier.
-#[inline(always)] // Its one caller is there for it.
-pub(super) fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
-    let [info, address] = vmcb.exit_info();
-    let vcpu = resident(frame);
-    let Some(own) = bus::own(vcpu, address) else { return light_touch::<N>(frame, vmcb) };
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+extern "C" fn any<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
+    let vmcb = control(frame);
+    if vmcb.exit_code() as u32 != code::NESTED_PAGE_FAULT {
+        return Code::FULL;
+    }
+    match bus::own(resident(frame), vmcb.exit_info()[1]) {
+        Some(own) => access_own::<N>(frame, vmcb, own),
+        None => light_touch::<N>(frame, vmcb),
+    }
+}
+
+/// An access to an interrupt controller.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // Uses all registers, which first touches of memory are not to pay for.
+fn access_own<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, own: Own) -> u32 {
+    let ([info, _], vcpu) = (vmcb.exit_info(), resident(frame));
     if matches!(own, Own::Apic(_)) {
         statistics::note::<N>(frame, Reason::ApicPage);
     }
     if info & (info::FETCH | info::WALK) != 0 || event::was_cut_short(vmcb) {
         return Code::FULL;
     }
-    let Some(code) = access::fetch_light(vmcb, &vcpu.vm.life().ram) else { return Code::FULL };
+    let Some(code) = access::fetch_light(vmcb, vcpu) else { return Code::FULL };
     let rip = vmcb.rip();
     let Some(operation) = vcpu.owned(|owned| owned.decoded.find(rip, 64, code).copied()) else {
         return Code::FULL;
@@ -77,8 +95,7 @@ pub(super) fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     }
     statistics::count::<N>(vcpu, Event::DecodedBefore);
     statistics::count::<N>(vcpu, accessed(info & info::WRITE != 0));
-    skip_to(vmcb, rip.wrapping_add(operation.length.into()));
-    done::<N>(frame, vmcb)
+    executed_to::<N>(frame, vmcb, rip.wrapping_add(operation.length.into()))
 }
 
 /// A touch of no interrupt controller. HOT.
@@ -86,25 +103,71 @@ pub(super) fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
 #[inline(never)] // Needs a stack frame, which other light exits are not to pay for.
 fn light_touch<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     let [info, address] = vmcb.exit_info();
-    if event::was_cut_short(vmcb) || !touch(resident(frame), info, address) {
+    if event::was_cut_short(vmcb) {
         return Code::FULL;
     }
-    done::<N>(frame, vmcb)
+    if touch(resident(frame), info, address) {
+        return done::<N>(frame, vmcb);
+    }
+    touch_nothing::<N>(frame, vmcb)
 }
 
-/// Maps the block of memory that the guest has touched first; false if it is none that is mapped on demand. The guest does
-/// again what it did.
+/// A load or a store, decoded before, where nothing is: it reads ones, or is lost.
+#[inline(never)] // So that first touches of memory are short.
+fn touch_nothing<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
+    let ([info, address], vcpu) = (vmcb.exit_info(), resident(frame));
+    // What is RAM and faults may not be written, or is mapped by the full tier.
+    if info & (info::FETCH | info::WALK) != 0 || vcpu.vm.life().ram.host(address, 1).is_some() {
+        return Code::FULL;
+    }
+    let Some(code) = access::fetch_light(vmcb, vcpu) else { return Code::FULL };
+    let rip = vmcb.rip();
+    let Some(operation) = vcpu.owned(|owned| owned.decoded.find(rip, 64, code).copied()) else {
+        return Code::FULL;
+    };
+    let is_write = info & info::WRITE != 0;
+    match operation.kind {
+        // Its other half may be somewhere else.
+        _ if address % 4096 + u64::from(operation.size) > 4096 => return Code::FULL,
+        Kind::Load { to, signed } if !is_write && !to.high => {
+            let Some(place) = frame.place(vmcb, to.number.into()) else { return Code::FULL };
+            let value = if signed { u64::MAX } else { ones(operation.size) };
+            // SAFETY: a slot of the frame, or RAX in the control block; nobody else refers to either.
+            unsafe { place.write(load_ones(place.read(), value, to.size)) };
+        }
+        Kind::Store(_) if is_write => {}
+        _ => return Code::FULL,
+    }
+    statistics::count::<N>(vcpu, Event::DecodedBefore);
+    statistics::count::<N>(vcpu, accessed(is_write));
+    executed_to::<N>(frame, vmcb, rip.wrapping_add(operation.length.into()))
+}
+
+/// So many bytes of ones.
+const fn ones(size: u8) -> u64 {
+    if size >= 8 { u64::MAX } else { (1 << (size as u32 * 8)) - 1 }
+}
+
+/// What a register of `size` bytes is after a load of ones: one of four bytes clears the others (APM vol. 1, 3.1.2).
+const fn load_ones(old: u64, value: u64, size: u8) -> u64 {
+    match size {
+        4 => value & 0xffff_ffff,
+        _ => old & !ones(size) | value & ones(size),
+    }
+}
+
+/// Clears and maps the block of memory that the guest has touched first, or some of it if an interrupt comes meanwhile; false if it
+/// is none that is mapped on demand. The guest does again what it did.
 #[inline(always)] // Two callers, one of them light.
 fn touch(vcpu: &Vcpu, info: u64, address: u64) -> bool {
-    let life = vcpu.vm.life();
-    let Some(blocks) = &life.blocks else { return false };
     if info & info::PRESENT != 0 {
         return false;
     }
-    let Some(host) = life.ram.host(block(address), BLOCK) else { return false };
-    // SAFETY: the tables of a VM that runs, which nothing else changes meanwhile; the hypervisor maps its arena one to one.
-    // The block is RAM of the VM. No barrier: the walker of this CPU sees its stores.
-    unsafe { map_block(blocks, address, host, NestedAttributes::RAM) }
+    let touched = vcpu.vm.life().ram.touch(address, lapic::is_pending);
+    if touched == Touch::Mapped {
+        statistics::add(vcpu, Event::FirstTouch);
+    }
+    touched != Touch::Foreign
 }
 
 /// All others.
@@ -186,13 +249,13 @@ impl Machine for Instruction<'_> {
     }
 
     fn read(&mut self, size: u8) -> u64 {
-        bus::read(self.access.vcpu, self.access.vmcb, self.access.monitor, self.address, size)
+        bus::read(self.access.vcpu, self.access.vmcb, self.address, size)
     }
 
     fn write(&mut self, size: u8, value: u64) {
         // What faults though it is RAM is read-only: writes are lost, as those to a ROM are.
-        if self.access.vcpu.vm.life().ram.host(self.address, size.into()).is_none() {
-            bus::write(self.access.vcpu, self.access.vmcb, self.access.monitor, self.address, size, value);
+        if self.access.vcpu.vm.life().ram.place(self.address, size.into()).is_none() {
+            bus::write(self.access.vcpu, self.access.vmcb, self.address, size, value);
         }
     }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Exits: the light tier, and what it hands to the full tier.
 //!
-//! A light handler is an ordinary function of the C ABI, so the compiler preserves RBX, RBP and R12–R15 of the guest and
-//! the run loop has pushed the others. It leaves every other register of the guest where it is, does not touch the local
-//! APIC unless the exit is about it, and returns to the guest after one look at the attention word. What it cannot finish
-//! it leaves, with nothing done, to [`full`].
+//! A light handler is a function of the C ABI, so the compiler preserves RBX, RBP and R12–R15 of the guest; the run loop has
+//! stored RCX and RDI, and the handler stores what else it changes (`keep`). It leaves every other register of the guest where
+//! it is, does not touch the local APIC unless the exit is about it, and returns to the guest after one look at the attention
+//! word. What it cannot finish it leaves, with nothing done, to [`full`].
 //!
 //! | file | exits |
 //! |---|---|
@@ -22,6 +22,7 @@
 //! | `attend` | what the attention word asks for, and the waiting room |
 //! | `full` | everything else, and what light exits leave |
 //! | `tier`, `table` | what light handlers are, and which exits have one |
+//! | `keep` | which registers they store |
 //! | `naive` | what exits would do without the techniques; only in images for ablation (feature `ablation`) |
 //! | `wait` | where CPUs and threads begin; HLT, and what comes before an entry |
 
@@ -36,6 +37,7 @@ pub mod full;
 mod halt;
 mod hypercall;
 mod interrupt;
+mod keep;
 mod memory;
 mod msr;
 #[cfg(feature = "ablation")]
@@ -45,23 +47,9 @@ pub mod table;
 pub mod tier;
 pub mod wait;
 
-use tier::Code;
-
-use crate::cpu::svm::{Vmcb, code};
+use crate::cpu::svm::Vmcb;
 use crate::vcpu::frame::Frame;
-use crate::vcpu::next::{Counted, Known, Named};
-
-/// Nested page faults, and exits that no table has.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub extern "C" fn turnstile_nested_page_fault(frame: &mut Frame, vmcb: &mut Vmcb, code: u32) -> u32 {
-    if code == code::NESTED_PAGE_FAULT { memory::light::<Known>(frame, vmcb) } else { Code::FULL }
-}
-
-/// [`turnstile_nested_page_fault`] of the timed loops.
-#[cfg_attr(target_os = "none", unsafe(no_mangle), unsafe(link_section = ".text.hot"))]
-pub extern "C" fn turnstile_nested_page_fault_timed(frame: &mut Frame, vmcb: &mut Vmcb, code: u32) -> u32 {
-    if code == code::NESTED_PAGE_FAULT { memory::light::<Counted<Known>>(frame, vmcb) } else { Code::FULL }
-}
+use crate::vcpu::next::{Known, Named};
 
 /// Full tier: `why` is what the light tier returned. Returns when the guest is to be entered.
 #[cfg_attr(target_os = "none", unsafe(no_mangle))]

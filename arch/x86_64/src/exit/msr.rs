@@ -5,8 +5,9 @@ use turnstile_exitstat::Event;
 use turnstile_vapic::Fault;
 use turnstile_x86policy::msr::{Emulated, Policy, policy};
 
-use super::apic;
-use super::tier::{Code, done};
+use super::apic::{self, X2APIC_EOI};
+use super::keep::keep;
+use super::tier::{Code, control, executed};
 use crate::board::mitigation;
 use crate::cpu::regs::{PRED_CMD, cr0, cr4, efer};
 use crate::cpu::svm::Vmcb;
@@ -15,7 +16,7 @@ use crate::time;
 use crate::vcpu::frame::{Frame, resident};
 use crate::vcpu::irq::{self, with_lapic};
 use crate::vcpu::kvm;
-use crate::vcpu::next::{Next, length, skip, skip_to};
+use crate::vcpu::next::{Next, length, skip_to};
 use crate::vcpu::statistics;
 use crate::vm::Vcpu;
 
@@ -24,12 +25,75 @@ const X2APIC: u32 = 0x800;
 /// KVM's MSR by which a guest says whether the hypervisor may poll while it halts (bit 0).
 const KVM_POLL_CONTROL: u32 = 0x4b56_4d05;
 
-/// The registers that are often used; the rest is left to the full tier.
+/// The end of an x2APIC's interrupt, which is half of what interrupts cost. HOT.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u32 {
+pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, rsi: u64, rdx: u64) -> u32 {
+    if N::COUNTS {
+        return others::<N>(frame, rsi, rdx);
+    }
+    match frame.rcx() as u32 {
+        X2APIC_EOI => {}
+        KVM_POLL_CONTROL => return poll_control::<N>(frame, rsi, rdx),
+        _ => return others::<N>(frame, rsi, rdx),
+    }
+    let vmcb = control(frame);
+    // RDX is in no slot yet.
+    if rdx as u32 != 0 || vmcb.rax() as u32 != 0 || is_read(vmcb) || !apic::try_eoi(resident(frame), vmcb) {
+        return others::<N>(frame, rsi, rdx);
+    }
+    executed::<N>(frame, vmcb, length::MSR)
+}
+
+keep! {
+    /// The register that only keeps a bit.
+    poll_control => set_polling: rdx 48
+}
+
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+extern "C" fn set_polling<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
+    let vmcb = control(frame);
+    let value = frame.pair(vmcb);
+    if is_read(vmcb) || !resident(frame).owned(|owned| owned.polling.set(value)) {
+        return Code::FULL;
+    }
+    executed::<N>(frame, vmcb, length::MSR)
+}
+
+keep! {
+    /// All registers of local APICs, in all states.
+    others => any: rsi 40, rdx 48, r8 24, r9 16, r10 8, r11 0
+}
+
+#[inline(always)] // One test.
+fn is_read(vmcb: &Vmcb) -> bool {
+    vmcb.exit_info()[0] & 1 == 0
+}
+
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+extern "C" fn any<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
+    let vmcb = control(frame);
+    if N::COUNTS || is_read(vmcb) {
+        return all::<N>(frame);
+    }
+    let (vcpu, number, value) = (resident(frame), frame.rcx() as u32, frame.pair(vmcb));
+    if !apic::try_self_ipi(vcpu, vmcb, number, value) {
+        return all::<N>(frame);
+    }
+    executed::<N>(frame, vmcb, length::MSR)
+}
+
+#[inline(never)] // So that a self-IPI is a leaf.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+extern "C" fn all<N: Next>(frame: &mut Frame) -> u32 {
+    answer::<N>(frame, control(frame))
+}
+
+/// The registers that are often used; the rest is left to the full tier.
+#[inline(always)] // One caller, but for ablation.
+pub(super) fn answer<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     let number = frame.rcx() as u32;
     let is_apic = number.wrapping_sub(X2APIC) <= 0xff;
-    let is_read = vmcb.exit_info()[0] & 1 == 0;
+    let is_read = is_read(vmcb);
     statistics::count::<N>(resident(frame), if is_read { Event::MsrRead } else { Event::MsrWrite });
     if is_read {
         return if is_apic { apic::read_msr::<N>(frame, vmcb, number) } else { Code::FULL };
@@ -41,8 +105,7 @@ pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u
     if number != KVM_POLL_CONTROL || !resident(frame).owned(|owned| owned.polling.set(value)) {
         return Code::FULL;
     }
-    skip::<N>(vmcb, length::MSR);
-    done::<N>(frame, vmcb)
+    executed::<N>(frame, vmcb, length::MSR)
 }
 
 /// All others.
@@ -126,7 +189,7 @@ fn write_emulated(
         Emulated::Efer => return write_efer(vmcb, vcpu, value),
         Emulated::ApicBase => {
             let ram = &vcpu.vm.life().ram;
-            let is_free = |page| page < 1 << crate::cpu::svm::physical_bits() && ram.host(page, 1).is_none();
+            let is_free = |page| page < 1 << crate::cpu::svm::physical_bits() && ram.place(page, 1).is_none();
             return with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.set_base(cx, value, is_free));
         }
         Emulated::TscDeadline => {

@@ -2,10 +2,11 @@
 //! IN and OUT (APM vol. 2, 15.10.2): EXITINFO1 says which, EXITINFO2 is the address of the next instruction on every CPU.
 
 use turnstile_exitstat::Event;
-use turnstile_x86insn::operation::Prefixes;
+use turnstile_x86insn::decode::Prefixes;
 
 use super::access::{self, Access};
-use super::tier::{Code, done};
+use super::keep::keep;
+use super::tier::{Code, control, executed_to};
 use crate::cpu::regs::flags;
 use crate::cpu::svm::Vmcb;
 use crate::cpu::svm::event::Exception;
@@ -70,15 +71,71 @@ pub(super) fn merge(rax: u64, size: u8, value: u64) -> u64 {
 /// Nothing answers: all ones, as on a bus with pull-up resistors.
 pub(super) const ABSENT: u64 = u64::MAX;
 
-/// The ports of the devices that are in the hypervisor itself, byte by byte; the rest is left to the full tier.
+/// What EXITINFO1 has of IN from a mask register of the 8259s, a byte: port 21h, or A1h. Bit 23 tells them apart.
+const MASK_READ: u32 = 0x21 << 16 | 1 << 4 | 1;
+const MASK_READ_BITS: u32 = 0xff7f << 16 | 0x75;
+const SECOND: u64 = 1 << 23;
+
+/// The read that guests do most, by itself. HOT.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
-pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u32) -> u32 {
-    let port = Port::of(vmcb);
-    statistics::count::<N>(resident(frame), if port.is_read() { Event::PortRead } else { Event::PortWrite });
-    if port.is_string() || port.size() != 1 || !Vm::has_port(port.number()) {
+pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, rsi: u64, rdx: u64) -> u32 {
+    if !N::COUNTS && control(frame).exit_info()[0] as u32 & MASK_READ_BITS == MASK_READ {
+        return mask_register::<N>(frame, rsi, rdx);
+    }
+    others::<N>(frame, rsi, rdx)
+}
+
+keep! {
+    /// A mask register.
+    mask_register => read_mask: rdx 48, r8 24
+}
+
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+extern "C" fn read_mask<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
+    let (vcpu, vmcb) = (resident(frame), control(frame));
+    let [info, next] = vmcb.exit_info();
+    if vcpu.owned(|owned| owned.lapic.owes_acknowledge()) {
         return Code::FULL;
     }
+    let Some(value) = vcpu.vm.read_mask(info & SECOND != 0) else { return Code::FULL };
+    vmcb.set_rax(merge(vmcb.rax(), 1, value.into()));
+    executed_to::<N>(frame, vmcb, next)
+}
+
+keep! {
+    /// The ports of the devices that are in the hypervisor itself, byte by byte, and those without a device; the rest is left to the
+    /// full tier.
+    others => any: rsi 40, rdx 48, r8 24, r9 16, r10 8, r11 0
+}
+
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+extern "C" fn any<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
+    answer::<N>(frame, control(frame))
+}
+
+/// The same for who has the control block.
+#[inline(always)] // One caller, but for ablation.
+pub(super) fn answer<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
+    let port = Port::of(vmcb);
+    statistics::count::<N>(resident(frame), if port.is_read() { Event::PortRead } else { Event::PortWrite });
     let vcpu = resident(frame);
+    let [_, next] = vmcb.exit_info();
+    if port.is_string() {
+        return Code::FULL;
+    }
+    if !Vm::has_port(port.number()) {
+        if vcpu.vm.ports.has(port.number()) {
+            return Code::FULL;
+        }
+        // Nothing is there: what is written is lost.
+        if port.is_read() {
+            vmcb.set_rax(merge(vmcb.rax(), port.size(), ABSENT));
+        }
+        return executed_to::<N>(frame, vmcb, next);
+    }
+    if port.size() != 1 {
+        return Code::FULL;
+    }
     irq::before_port(vcpu, vmcb);
     let vm = vcpu.vm;
     if port.is_read() {
@@ -87,9 +144,7 @@ pub(super) extern "C" fn light<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, _: u
     } else {
         vm.write_port(port.number(), vmcb.rax() as u8);
     }
-    let [_, next] = vmcb.exit_info();
-    skip_to(vmcb, next);
-    done::<N>(frame, vmcb)
+    executed_to::<N>(frame, vmcb, next)
 }
 
 /// All others.

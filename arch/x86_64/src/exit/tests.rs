@@ -17,11 +17,14 @@ use super::*;
 use crate::cpu;
 use crate::cpu::regs::fakes;
 use crate::cpu::regs::flags;
+use crate::cpu::svm::code;
 use crate::cpu::svm::vmcb::{Segment, attribute, event, interrupt, part};
-use crate::exit::table::LIGHT_HANDLERS;
+use crate::exit::table::{LIGHT_HANDLERS, place};
+use crate::exit::tier::Code;
 use crate::memory::{GuestRam, Piece};
 use crate::state::start::BootState;
 use crate::vcpu::frame::number;
+use crate::vm::ports::Ports;
 use crate::vm::{Vcpu, Vm, VmParts};
 
 pub(super) use msr::msr_of;
@@ -55,11 +58,17 @@ fn machine_of(piece: Piece, blocks: Option<Blocks<Nested>>, kvm: u32) -> (&'stat
         statistics: false,
         x2apic: true,
         kvm: Some(kvm),
+        ports: &const { Ports::of(&[]) },
         vcpus: 1,
     })));
     let vcpu: &'static Vcpu = Box::leak(Box::new(Vcpu::new(vm, 0, cpu::this(), None)));
     vm.set_vcpus(vec![vcpu]);
-    vm.prepare(0, GuestRam::new([piece].into_iter()), blocks, BootState::default());
+    let ram = GuestRam::new([piece].into_iter());
+    let ram = match blocks {
+        Some(blocks) => ram.on_demand(blocks),
+        None => ram,
+    };
+    vm.prepare(0, ram, BootState::default());
     vm.lifecycle.start();
     let mut vmcb = Vmcb::new();
     vmcb.set_efer(crate::cpu::regs::efer::LMA);
@@ -80,22 +89,28 @@ pub(super) fn bytes(vmcb: &Vmcb) -> Vec<u8> {
     unsafe { core::slice::from_raw_parts(core::ptr::from_ref(vmcb).cast::<u8>(), size_of::<Vmcb>()).to_vec() }
 }
 
-/// The offsets of the eight-byte words in which two control blocks differ.
+/// The offsets of the eight-byte words in which two control blocks differ, but for the exit code, which the CPU writes.
 fn changes(before: &[u8], after: &Vmcb) -> Vec<usize> {
     let after = bytes(after);
     let words = before.chunks_exact(8).zip(after.chunks_exact(8)).enumerate();
-    words.filter(|(_, (before, after))| before != after).map(|(word, _)| word * 8).collect()
+    let changed = words.filter(|(_, (before, after))| before != after).map(|(word, _)| word * 8);
+    changed.filter(|offset| *offset != EXIT_CODE).collect()
 }
 
 const SHADOW: usize = 0x68;
+const EXIT_CODE: usize = 0x70;
 const EVENT: usize = 0xa8;
 const RIP: usize = 0x578;
 const RAX: usize = 0x5f8;
 const DR6: usize = 0x568;
 const CLEAN: usize = 0xc0;
 
-fn handle(frame: &mut Frame, vmcb: &mut Vmcb, exit: u32) -> u32 {
-    LIGHT_HANDLERS[exit as usize](frame, vmcb, exit)
+/// Handles an exit as the run loop does: RSI and RDX are in the CPU.
+pub(crate) fn handle(frame: &mut Frame, vmcb: &mut Vmcb, exit: u32) -> u32 {
+    frame.vmcb = vmcb;
+    vmcb.set_exit_code(exit.into());
+    let (rsi, rdx) = (frame.rsi(), frame.rdx());
+    LIGHT_HANDLERS[place(exit)](frame, rsi, rdx)
 }
 
 #[test]
@@ -125,8 +140,8 @@ fn hypercalls_are_for_the_kernel_and_unknown_ones_say_so() {
 #[test]
 fn the_attention_word_is_what_a_light_exit_returns() {
     let (vcpu, mut frame, mut vmcb, _) = machine();
-    vcpu.attention.raise(Reasons::INBOX);
-    assert_eq!(handle(&mut frame, &mut vmcb, code::VMMCALL), Reasons::INBOX.bits());
+    vcpu.attention.raise(Reasons::MAILBOX);
+    assert_eq!(handle(&mut frame, &mut vmcb, code::VMMCALL), Reasons::MAILBOX.bits());
 }
 
 #[test]
@@ -134,12 +149,58 @@ fn who_steps_gets_the_trap_of_an_instruction_that_exited() {
     let (_, mut frame, mut vmcb, _) = machine();
     vmcb.set_rflags(flags::RESERVED | flags::TRAP | flags::RESUME);
     let before = bytes(&vmcb);
-    handle(&mut frame, &mut vmcb, code::VMMCALL);
+    assert_eq!(handle(&mut frame, &mut vmcb, code::VMMCALL), Code::STEPPED);
+    assert_eq!(changes(&before, &vmcb), [SHADOW, RIP, RAX], "the rest is for the full tier");
+    crate::cpu::svm::event::executed(&mut vmcb);
     assert_eq!(changes(&before, &vmcb), [SHADOW, EVENT, CLEAN, DR6, 0x570, RIP, RAX]);
     assert_eq!(vmcb.event(), event::VALID | event::EXCEPTION | 1);
     assert_eq!(vmcb.dr6() & (1 << 14), 1 << 14);
     assert_eq!(vmcb.rflags(), flags::RESERVED | flags::TRAP, "RF is over");
     assert_eq!(vmcb.clean(), part::ALL & !part::DEBUG_REGISTERS, "DR6 has to be loaded again");
+}
+
+#[test]
+fn a_port_without_a_device_is_light_and_reads_ones() {
+    let (_, mut frame, mut vmcb, _) = machine();
+    // IN and OUT of one, two and four bytes.
+    for (size, expected) in [(1, 0x1122_3344_5566_77ff), (2, 0x1122_3344_5566_ffff), (4, 0xffff_ffff)] {
+        for read in [1, 0] {
+            vmcb.set_rip(0x1000);
+            vmcb.set_rax(0x1122_3344_5566_7788);
+            vmcb.set_exit_info([0x3f8 << 16 | size << 4 | read, 0x1001]);
+            let before = bytes(&vmcb);
+            assert_eq!(handle(&mut frame, &mut vmcb, code::IOIO), 0);
+            let rax = if read == 1 { expected } else { 0x1122_3344_5566_7788 };
+            assert_eq!((vmcb.rax(), vmcb.rip()), (rax, 0x1001));
+            let changed = changes(&before, &vmcb);
+            assert!(changed.iter().all(|offset| [SHADOW, RIP, RAX].contains(offset)), "{changed:?}");
+        }
+    }
+    vmcb.set_exit_info([0x3f8 << 16 | 1 << 4 | 1 << 2, 0x1001]);
+    assert_eq!(handle(&mut frame, &mut vmcb, code::IOIO), Code::FULL, "strings are the full tier's");
+}
+
+#[test]
+fn mask_registers_read_as_they_were_written() {
+    let (vcpu, mut frame, mut vmcb, _) = machine();
+    let mut read = |port: u64| {
+        vmcb.set_rax(0);
+        vmcb.set_exit_info([port << 16 | 1 << 4 | 1, 0x1002]);
+        (handle(&mut frame, &mut vmcb, code::IOIO), vmcb.rax())
+    };
+    vcpu.vm.write_port(0x21, 0x5a);
+    vcpu.vm.write_port(0xa1, 0xc3);
+    assert_eq!([read(0x21), read(0xa1)], [(0, 0x5a), (0, 0xc3)]);
+    // ICW1 clears the mask of one.
+    vcpu.vm.write_port(0x20, 0x11);
+    assert_eq!([read(0x21), read(0xa1)], [(0, 0), (0, 0xc3)]);
+    // A poll command makes the next read another.
+    vcpu.vm.write_port(0xa0, 0x0c);
+    assert_eq!([read(0x21).0, read(0xa1).0], [0, Code::FULL]);
+    assert_eq!(vcpu.vm.read_port(0xa1) & 0x80, 0, "nothing waits");
+    assert_eq!(read(0xa1), (0, 0xc3));
+    vcpu.vm.board.reset();
+    assert_eq!(read(0xa1), (0, 0), "a new life");
 }
 
 #[test]

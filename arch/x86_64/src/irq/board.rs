@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a VM has once: the I/O APIC and the table of destinations, the 8259s and the 8254. What they do to its vCPUs is in `vm`.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use spin::Mutex;
 use turnstile_devices::{I8254, I8259};
@@ -37,9 +37,14 @@ impl Board {
     }
 }
 
+/// A read of the mask register is something else: the 8259 is to be polled.
+pub(crate) const POLLED: u16 = 0x100;
+
 /// The 8259s and the 8254.
 pub(crate) struct Legacy {
     pub(crate) pic: Mutex<I8259>,
+    /// What each of the two mask registers reads as, without the lock, or [`POLLED`]: written under it.
+    pub(crate) masks: [AtomicU16; 2],
     pub(crate) pit: Mutex<I8254>,
     /// When the 8254 rings, by this machine's time stamp counter.
     pub(crate) deadline: AtomicU64,
@@ -47,14 +52,30 @@ pub(crate) struct Legacy {
 
 impl Legacy {
     pub(crate) fn new() -> Self {
-        Self { pic: Mutex::new(I8259::new()), pit: Mutex::new(I8254::new()), deadline: AtomicU64::new(NEVER) }
+        Self {
+            pic: Mutex::new(I8259::new()),
+            masks: [const { AtomicU16::new(0) }; 2],
+            pit: Mutex::new(I8254::new()),
+            deadline: AtomicU64::new(NEVER),
+        }
     }
 
     /// Resets them. Only while no vCPU runs.
     pub(crate) fn reset(&self) {
-        *self.pic.lock() = I8259::new();
+        let mut pic = self.pic.lock();
+        *pic = I8259::new();
+        self.publish(&pic);
+        drop(pic);
         *self.pit.lock() = I8254::new();
         self.deadline.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// Makes known what the mask registers read as.
+    pub(crate) fn publish(&self, pic: &I8259) {
+        for (mask, value) in self.masks.iter().zip(pic.masks()) {
+            // Relaxed: who reads it synchronizes with who has written the port as with any device.
+            mask.store(value.map_or(POLLED, u16::from), Ordering::Relaxed);
+        }
     }
 
     /// Returns when the 8254 rings, by this machine's time stamp counter.

@@ -23,6 +23,8 @@ mod register {
     pub const ID: u32 = 0x20;
     pub const TASK_PRIORITY: u32 = 0x80;
     pub const SPURIOUS: u32 = 0xf0;
+    /// The first of eight, one for 32 vectors.
+    pub const REQUEST: u32 = 0x200;
     pub const ERROR_STATUS: u32 = 0x280;
     pub const COMMAND_LOW: u32 = 0x300;
     pub const COMMAND_HIGH: u32 = 0x310;
@@ -200,6 +202,11 @@ pub fn enable() {
 pub fn errors() -> u32 {
     write(register::ERROR_STATUS, 0);
     read(register::ERROR_STATUS)
+}
+
+/// Says whether this CPU has interrupts to take: those that wait while the global interrupt flag is zero.
+pub fn is_pending() -> bool {
+    (0..8).any(|word| read(register::REQUEST + 16 * word) != 0)
 }
 
 fn uses_deadline() -> bool {

@@ -2,12 +2,13 @@
 //! The memory of a VM: allocated, cleared, loaded, mapped by nested page tables, released.
 
 use arrayvec::ArrayVec;
+use turnstile_arch_common::crew::Crew;
 use turnstile_arch_common::memory::{MIB, PAGE};
-use turnstile_paging::{Blocks, FrameRange, Nested, NestedAttributes, PageTable, PhysAddr};
+use turnstile_paging::{FrameRange, Nested, NestedAttributes, PageTable, PhysAddr, whole_blocks};
 
 use super::host::{Error, Memory, Pool, with};
 use super::ram::{GuestRam, MAX_PIECES, Piece};
-use super::user;
+use super::user::{self, Block};
 
 const GIB: u64 = 1 << 30;
 /// Pieces of RAM with less than this between them are allocated as one, so that large pages fit behind the gap.
@@ -21,35 +22,51 @@ pub struct GuestMemory {
     chunks: Chunks,
     ram: GuestRam,
     table: PageTable<Nested>,
-    on_demand: bool,
 }
 
 impl GuestMemory {
-    /// Allocates the RAM of a VM, cleared, and maps it with the largest pages that fit, or prepares it to be mapped on demand.
+    /// Allocates the RAM of a VM. Clears it and maps it with the largest pages that fit, or prepares it to be cleared and mapped on
+    /// demand. The `crew` clears, which `call` calls.
     /// `pieces` are guest physical addresses and sizes, in ascending order, at most [`MAX_PIECES`].
     ///
     /// # Errors
     /// When there is not enough memory.
-    pub fn new(pieces: &[(u64, u64)], on_demand: bool) -> Result<Self, Error> {
+    pub fn new(
+        pieces: &[(u64, u64)],
+        on_demand: bool,
+        (crew, call): (&Crew, &dyn Fn()),
+    ) -> Result<Self, Error> {
         with(|m| {
             let mut chunks = Chunks::new();
             let made = place(m, pieces, &mut chunks).and_then(|ram| Ok((build(m, &ram, on_demand)?, ram)));
             match made {
-                Ok((table, ram)) => Ok(Self { chunks, ram, table, on_demand }),
+                Ok((table, ram)) if on_demand => {
+                    let ram = ram.on_demand(table.blocks());
+                    Ok(Self { chunks, ram, table })
+                }
+                Ok((table, ram)) => Ok(Self { chunks, ram, table }),
                 Err(error) => {
                     free(m, &chunks)?;
                     Err(error)
                 }
             }
         })
-        .inspect(Self::scrub)
+        .inspect(|memory| memory.scrub(crew, call))
     }
 
-    /// Clears all of it: this VM sees nothing that anybody had there before.
-    fn scrub(&self) {
-        for chunk in &self.chunks {
-            // SAFETY: free memory until now, mapped for guests for ever; no vCPU runs in it yet.
-            unsafe { user::clear(chunk.start().0, chunk.size()) };
+    /// Clears all of it that is mapped: this VM sees nothing that anybody had there before.
+    fn scrub(&self, crew: &Crew, call: &dyn Fn()) {
+        for piece in self.ram.pieces() {
+            let later = match self.ram.is_on_demand() {
+                true => whole_blocks(piece.guest, PhysAddr(piece.host), piece.size),
+                false => piece.guest..piece.guest,
+            };
+            let end = piece.guest + piece.size;
+            for (from, to) in [(piece.guest, later.start), (later.end, end)] {
+                // SAFETY: free memory until now, mapped for guests for ever; no vCPU runs in it yet. The CPU of the first vCPU alone
+                // gets here.
+                unsafe { crew.clear::<Block>(piece.host + (from - piece.guest), to - from, call) };
+            }
         }
     }
 
@@ -104,11 +121,6 @@ impl GuestMemory {
     /// Returns the physical address of the nested page tables, for the VMCB's N_CR3.
     pub fn tables(&self) -> u64 {
         self.table.root().0
-    }
-
-    /// Returns what exits need to map it on demand; `None` if all of it is mapped.
-    pub fn blocks(&self) -> Option<Blocks<Nested>> {
-        self.on_demand.then(|| self.table.blocks())
     }
 
     /// Gives the memory and the tables back. No CPU may have them loaded any more, and no TLB may hold translations of an

@@ -2,6 +2,10 @@
 //! Where the RAM of a VM is in the machine's.
 
 use arrayvec::ArrayVec;
+use turnstile_arch_common::demand::{self, Touch, block};
+use turnstile_paging::{BLOCK, Blocks, Nested, NestedAttributes};
+
+use super::user::Block;
 
 /// The most pieces that the RAM of a VM is in.
 pub const MAX_PIECES: usize = 4;
@@ -19,11 +23,17 @@ pub struct Piece {
 
 /// The RAM of a VM: pieces of guest physical addresses that are RAM, and where they are. What else is mapped for the guest
 /// is not in it.
+///
+/// Memory that is mapped on demand holds, until it is touched, what another VM has left: [`GuestRam::host`] and
+/// [`GuestRam::host_in_page`], by which alone the hypervisor reaches it, clear it first.
 #[derive(Clone, Debug, Default)]
 pub struct GuestRam {
-    /// The largest piece, of which whole pages count: where most of what is looked for is.
+    /// The largest piece, of which whole pages count: where most of what is looked for is. None of memory that is mapped on demand,
+    /// so that all of it is looked at.
     main: Piece,
     pieces: ArrayVec<Piece, MAX_PIECES>,
+    /// What maps it, if it is mapped on demand.
+    blocks: Option<Blocks<Nested>>,
 }
 
 impl GuestRam {
@@ -31,13 +41,53 @@ impl GuestRam {
     pub fn new(pieces: impl Iterator<Item = Piece>) -> Self {
         let pieces: ArrayVec<Piece, MAX_PIECES> = pieces.take(MAX_PIECES).collect();
         let main = pieces.iter().copied().max_by_key(|piece| piece.size).unwrap_or_default();
-        Self { main: Piece { size: main.size & !0xfff, ..main }, pieces }
+        Self { main: Piece { size: main.size & !0xfff, ..main }, pieces, blocks: None }
     }
 
-    /// Returns the physical address of `size` bytes at a guest physical address; `None` unless all of them are RAM of the
-    /// VM, in one piece.
+    /// The same, mapped on demand by these tables.
+    pub fn on_demand(self, blocks: Blocks<Nested>) -> Self {
+        Self { main: Piece::default(), blocks: Some(blocks), ..self }
+    }
+
+    /// Returns the physical address of `size` bytes at a guest physical address, for the hypervisor to read and write; `None` unless
+    /// all of them are RAM of the VM, in one piece.
     #[inline]
     pub fn host(&self, address: u64, size: u64) -> Option<u64> {
+        let host = self.place(address, size)?;
+        if let Some(blocks) = &self.blocks {
+            self.settle(blocks, address, size);
+        }
+        Some(host)
+    }
+
+    /// Clears and maps what of `size` bytes is mapped on demand, and is not mapped yet. For a guest these bytes are what they were
+    /// before.
+    #[cold]
+    #[inline(never)] // Not part of what others pay.
+    fn settle(&self, blocks: &Blocks<Nested>, address: u64, size: u64) {
+        let mut next = block(address);
+        while next < address + size {
+            if let Some(host) = self.place(next, BLOCK) {
+                // SAFETY: the tables of a VM that has not stopped, which nothing else changes; the hypervisor maps its arena one to
+                // one. The block is RAM of the VM, which only this type's functions give away.
+                unsafe { demand::settle::<_, Block>(blocks, next, host, NestedAttributes::RAM) };
+            }
+            next += BLOCK;
+        }
+    }
+
+    /// Clears and maps the block that a vCPU has touched, or some of it if its CPU `is_wanted` elsewhere meanwhile.
+    #[inline(always)] // Its caller is a light exit.
+    pub fn touch(&self, address: u64, is_wanted: impl Fn() -> bool) -> Touch {
+        let Some(blocks) = &self.blocks else { return Touch::Foreign };
+        let Some(host) = self.place(block(address), BLOCK) else { return Touch::Foreign };
+        // SAFETY: as for `settle`. No barrier: the walker of this CPU sees its stores.
+        unsafe { demand::touch::<_, Block>(blocks, address, host, NestedAttributes::RAM, is_wanted) }
+    }
+
+    /// Where `size` bytes are that are RAM of the VM, in one piece. They may hold anything.
+    #[inline]
+    pub fn place(&self, address: u64, size: u64) -> Option<u64> {
         self.pieces.iter().find_map(|piece| {
             let offset = address.wrapping_sub(piece.guest);
             let inside = offset < piece.size && size <= piece.size - offset;
@@ -58,6 +108,11 @@ impl GuestRam {
         Some(page + (address & 0xfff))
     }
 
+    /// Says whether it is mapped on demand.
+    pub fn is_on_demand(&self) -> bool {
+        self.blocks.is_some()
+    }
+
     /// Returns its pieces, in the order of their guest physical addresses.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
@@ -67,6 +122,32 @@ impl GuestRam {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_hypervisor_reaches_of_memory_on_demand_is_cleared() {
+        use turnstile_arch_common::heap::Heap;
+        use turnstile_paging::{PageTable, PhysAddr};
+        let memory = vec![0xee_u8; 5 * BLOCK as usize].leak();
+        let host = (memory.as_ptr() as u64).next_multiple_of(BLOCK);
+        let mut table = PageTable::new(Nested::new(true, 48), &mut Heap).unwrap();
+        table.map_on_demand(&mut Heap, 0, PhysAddr(host), 4 * BLOCK, NestedAttributes::RAM).unwrap();
+        let piece = Piece { guest: 0, size: 4 * BLOCK, host };
+        let ram = GuestRam::new([piece].into_iter()).on_demand(table.blocks());
+        // SAFETY: memory of the test.
+        let byte = |at: u64| unsafe { (at as *const u8).read_volatile() };
+        assert_eq!(byte(ram.place(0x1238, 8).unwrap()), 0xee, "as others have left it");
+        assert_eq!(byte(ram.host_in_page(0x1238).unwrap()), 0);
+        assert_eq!(byte(ram.host(BLOCK + 8, 8).unwrap()), 0);
+        assert!(table.translate(&Heap, BLOCK).is_some(), "and nobody clears it again");
+        // More than a block.
+        let long = ram.host(3 * BLOCK - 4, 8).unwrap();
+        assert_eq!((byte(long), byte(long + 7)), (0, 0));
+        // What was written stays.
+        // SAFETY: memory of the test.
+        unsafe { (long as *mut u8).write_volatile(7) };
+        assert_eq!(byte(ram.host(3 * BLOCK - 4, 1).unwrap()), 7);
+        assert_eq!(ram.host(4 * BLOCK, 1), None);
+    }
 
     #[test]
     fn only_what_is_ram_has_an_address() {

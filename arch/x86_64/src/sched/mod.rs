@@ -16,7 +16,6 @@ use crate::cpu::PerCpu;
 use crate::time;
 use crate::vm::Vcpu;
 use crate::vm::queues::Svm;
-pub use crate::vm::thread::Thread;
 
 /// A vCPU that shares CPUs, and how.
 pub type Tenant = turnstile_threads::Tenant<Vcpu>;

@@ -14,7 +14,7 @@ use super::*;
 use crate::cpu;
 use crate::cpu::regs::fakes::{self, Access};
 use crate::vcpu::{facility, irq};
-use crate::vm::Vm;
+use crate::vm::{Thread, Vm};
 
 fn load(vcpu: &'static Vcpu) {
     Svm::load(vcpu);

@@ -7,6 +7,7 @@
 //! | [`facility`], [`extended`] | what stays in registers until another vCPU needs them |
 //! | [`nmi`] | NMIs, and the IRET that ends one |
 //! | [`kvm`] | what the guest has asked for of KVM's interface |
+//! | [`walks`] | how code that accesses devices was found in the guest's memory |
 //! | [`start`] | what the first vCPU of a VM begins with |
 //! | `saved` | where state goes on exits that do without techniques (feature `ablation`) |
 
@@ -18,3 +19,4 @@ pub mod owned;
 #[cfg(feature = "ablation")]
 pub mod saved;
 pub mod start;
+pub mod walks;

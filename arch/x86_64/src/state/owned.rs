@@ -8,6 +8,7 @@ use turnstile_x86policy::msr::Bank;
 
 use super::kvm;
 use super::nmi::Nmi;
+use super::walks::Walks;
 
 /// The part of a vCPU that only its physical CPU touches.
 pub struct Owned {
@@ -27,6 +28,8 @@ pub struct Owned {
     pub spec_ctrl: u64,
     /// Instructions that have reached a device.
     pub decoded: Cache,
+    /// How their code was found.
+    pub walks: Walks,
     /// By which its CPU's TLB tells it from others.
     pub asid: Tag,
 }
@@ -44,6 +47,7 @@ impl Owned {
             registers: Bank::new(),
             spec_ctrl: 0,
             decoded: Cache::new(),
+            walks: Walks::default(),
             asid: Tag::default(),
         }
     }
@@ -55,5 +59,6 @@ impl Owned {
         self.kvm = kvm::State::default();
         self.registers = Bank::new();
         self.spec_ctrl = 0;
+        self.walks.clear();
     }
 }

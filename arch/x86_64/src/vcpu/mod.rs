@@ -22,5 +22,3 @@ pub mod next;
 pub mod serve;
 pub mod statistics;
 pub mod switch;
-
-pub use crate::vm::Vcpu;

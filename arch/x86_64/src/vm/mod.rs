@@ -6,6 +6,7 @@
 //! | `objects` | [`Vm`] and [`Vcpu`] |
 //! | `queues` | posting to a vCPU, and waking it |
 //! | [`thread`] | what a vCPU has that shares its CPUs |
+//! | [`ports`] | which ports have a device |
 //! | `reset` | resets of its processors |
 //! | `board` | its interrupt controllers: the way from a line to a vCPU, and between vCPUs |
 //! | `legacy` | those of an ISA board: the 8259s, and the 8254 |
@@ -15,8 +16,10 @@ mod board;
 mod legacy;
 pub mod monitor;
 mod objects;
+pub mod ports;
 pub mod queues;
 mod reset;
 pub mod thread;
 
 pub use objects::{Life, Vcpu, Vm, VmParts};
+pub use thread::Thread;

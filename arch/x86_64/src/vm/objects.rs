@@ -10,7 +10,6 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use turnstile_arch_common::vm::ForLife;
 use turnstile_exitstat::Page;
-use turnstile_paging::{Blocks, Nested};
 use turnstile_vapic::Mailbox;
 use turnstile_vm::attention::Attention;
 use turnstile_vm::lifecycle::{OnCrash, Phase};
@@ -29,6 +28,7 @@ use crate::state::owned::Owned;
 use crate::state::saved::Saved;
 use crate::state::start::BootState;
 use crate::time;
+use crate::vm::ports::Ports;
 use crate::vm::thread::Thread;
 
 /// A virtual machine. It exists from boot on; what changes from life to life is its memory and its state.
@@ -39,6 +39,8 @@ pub struct Vm {
     pub x2apic: bool,
     /// KVM's features that it is offered.
     pub kvm: Option<u32>,
+    /// The ports where the hypervisor has devices for it.
+    pub ports: &'static Ports,
     /// Its interrupt controllers.
     pub board: Board,
     /// How its vCPUs start.
@@ -58,8 +60,6 @@ pub struct Life {
     pub boot: BootState,
     /// Where its RAM is.
     pub ram: GuestRam,
-    /// What maps it on demand, if it is not mapped from the start.
-    pub blocks: Option<Blocks<Nested>>,
 }
 
 /// What a VM is made from.
@@ -76,6 +76,8 @@ pub struct VmParts {
     pub x2apic: bool,
     /// See [`Vm::kvm`].
     pub kvm: Option<u32>,
+    /// See [`Vm::ports`].
+    pub ports: &'static Ports,
     /// How many vCPUs it has.
     pub vcpus: usize,
 }
@@ -93,6 +95,7 @@ impl Vm {
             ),
             x2apic: parts.x2apic,
             kvm: parts.kvm,
+            ports: parts.ports,
             board: Board::new(parts.vcpus),
             startup: Startup::new(parts.vcpus),
             life: ForLife::default(),
@@ -106,15 +109,15 @@ impl Vm {
         Processor { id: index as u32, count, x2apic: self.x2apic, kvm: self.kvm, speculation }
     }
 
-    /// Prepares the VM's next life: the root of its nested page tables, its RAM and what maps it on demand, and what its first
-    /// vCPU begins with. Nothing if the VM runs.
-    pub fn prepare(&self, nested_root: u64, ram: GuestRam, blocks: Option<Blocks<Nested>>, boot: BootState) {
+    /// Prepares the VM's next life: the root of its nested page tables, its RAM, and what its first vCPU begins with. Nothing if the
+    /// VM runs.
+    pub fn prepare(&self, nested_root: u64, ram: GuestRam, boot: BootState) {
         if matches!(self.lifecycle.phase(), Phase::Running | Phase::Stopping(_)) {
             return;
         }
         let tsc_offset = time::ticks().wrapping_neg();
         // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
-        unsafe { self.life.begin(Life { nested_root, tsc_offset, boot, ram, blocks }) };
+        unsafe { self.life.begin(Life { nested_root, tsc_offset, boot, ram }) };
         self.board.reset();
         self.startup.reset();
     }

@@ -12,7 +12,7 @@ use crate::time;
 use crate::vm::thread::Thread;
 
 /// The run queue of a physical CPU, for that CPU alone.
-pub type Scheduler = turnstile_threads::Scheduler<Vcpu, ()>;
+pub type Scheduler = turnstile_threads::Scheduler<Vcpu, PerCpu, ()>;
 /// All vCPUs that share CPUs.
 pub type System = turnstile_threads::System<Vcpu, PerCpu>;
 
@@ -55,6 +55,10 @@ impl Vcpu {
 impl turnstile_arch_common::vm::Vcpu for Vcpu {
     fn post(&self, reasons: Reasons) {
         self.post(reasons);
+    }
+
+    fn is_pinned(&self) -> bool {
+        self.thread.is_none()
     }
 
     fn statistics(&self) -> Option<&'static Page> {

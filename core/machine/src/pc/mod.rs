@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine `pc`: where everything is, the ACPI tables that say so, and how a kernel is placed and entered.
 //!
-//! It has the addresses and ports of QEMU's `q35` where guests know them by heart, and no bus to enumerate: what it has is
-//! in the ACPI tables or where every PC has it.
+//! It has the addresses and ports of QEMU's `q35` that guests assume, and no bus to enumerate: its devices are in the ACPI tables,
+//! or where every PC has them.
 
 pub mod acpi;
 pub mod boot;

@@ -7,11 +7,11 @@
 //! | ELF for 64-bit Power, Linux's `vmlinux` | its segments at their physical addresses, relative relocations applied; entered where its entry lies |
 //! | anything else that is no file of a known other kind | flat: at address zero, entered at its first byte, little-endian |
 //!
-//! Behind the kernel follow the initial RAM disk and the device tree. The firmware lies at the end of the first 256 MiB, or of
-//! a smaller memory: where other partitions' firmware is put, and far from what a kernel takes behind itself that knows what is
-//! reserved by the properties of its nodes only, and not by the tree's reserve map. A kernel that is there already, or a RAM
-//! disk that finds no room beside it, has it directly behind the kernel. A kernel is entered with translation off, with the
-//! address of the device tree in R3 and zero in all other registers (Linux, `Documentation/arch/powerpc/booting.rst`).
+//! The initial RAM disk and the device tree follow the kernel. The firmware lies at the end of the first 256 MiB, or of a smaller
+//! memory. Other partitions have it there, and it is far from the memory after the kernel, which a kernel may use that does not
+//! read the tree's reserve map. If the kernel reaches that far, or a RAM disk finds no room beside it, the firmware lies directly
+//! after the kernel. The kernel is entered with translation off, with the address of the device tree in R3 and zero in all other
+//! registers (Linux, `Documentation/arch/powerpc/booting.rst`).
 
 mod elf;
 mod error;
@@ -28,7 +28,7 @@ pub use relocations::Relocations;
 
 use super::Interrupts;
 use super::fdt::{self, Platform};
-use crate::image::FileKind;
+use crate::file_kind::FileKind;
 use crate::load::{Load, Piece, overlap};
 use crate::{FileError, Source};
 

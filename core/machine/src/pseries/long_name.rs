@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A property whose name is longer than the device tree specification's 31 characters, which the writer therefore refuses.
-//! PAPR has one that no partition does without.
+//! A property whose name is longer than the 31 characters of the device tree specification, so that the writer refuses it. PAPR
+//! has one that every partition needs.
 
 use alloc::vec::Vec;
 

@@ -2,8 +2,7 @@
 //! The machine `pseries`: a partition as LoPAPR describes it, where everything is in its real address space, the device tree
 //! that says so, and how a kernel is placed and entered.
 //!
-//! RAM begins at address zero and is one piece. Devices are reached by hypervisor calls; what of them is memory lies from
-//! 1 TiB on.
+//! RAM begins at address zero and is one piece. Guests reach devices by hypervisor calls; devices in memory lie from 1 TiB on.
 
 pub mod boot;
 pub mod fdt;

@@ -10,7 +10,7 @@
 //! | history | branch history that a guest left behind (Spectre-BHB) | 2022-23960 | a loop, CLRBHB, or SMCCC_ARCH_WORKAROUND_3 |
 //! | bypass | loads that overtake older stores (variant 4) | 2018-3639 | none: PSTATE.SSBS, or SMCCC_ARCH_WORKAROUND_2 once |
 //!
-//! [`decide`] is pure: the `arch` crate reads the registers, asks the firmware, and does what comes out.
+//! [`decide`] is pure: the `arch` crate reads the registers, asks the firmware, and applies the decision.
 //!
 //! ```
 //! use turnstile_mitigation::State;

@@ -10,7 +10,7 @@
 //! | data cache (variant 3, L1TF) | what others have left in the first-level data cache | flushed on each entry |
 //! | bounds (variant 1) | bounds checks are speculated past | a barrier behind the check of a call's number |
 //!
-//! Where the firmware says nothing, everything but the second is taken to be needed, as Linux does.
+//! If the firmware says nothing, everything except the second is assumed to be needed, as in Linux.
 
 mod characteristics;
 mod choice;

@@ -183,7 +183,9 @@ impl World {
     fn write(&mut self, msr: u32, value: u64) {
         // As a light exit does.
         self.with(|lapic, cx| {
-            let is_done = lapic.try_write_msr(cx.hardware, msr, value);
+            let is_done = msr == 0x80b && value == 0 && lapic.try_x2apic_eoi(cx.hardware)
+                || lapic.try_self_ipi_msr(cx.hardware, msr, value)
+                || lapic.try_send_msr(cx, msr, value);
             if is_done { Ok(()) } else { lapic.write_msr(cx, msr, value) }
         })
         .expect("the guest keeps the rules");
@@ -227,7 +229,7 @@ impl World {
                     let _ = mailbox.post(&attention, *vector, is_level(*vector));
                     self.ideal.accept(*vector, is_level(*vector));
                 }
-                self.with(|lapic, cx| lapic.drain(cx, &mailbox));
+                self.with(|lapic, cx| lapic.drain(cx, &mailbox, attention.take()));
             }
             Op::End => self.end(),
             Op::EndByRegister => {

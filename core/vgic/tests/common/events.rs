@@ -99,7 +99,9 @@ impl World {
                 continue;
             }
             self.machine.with(vcpu, |gic, cx| {
-                if gic.inject_sgi(cx.vif, intid) == Outcome::Slow {
+                if !(group1 && gic.present_group1_sgi(cx.vif, intid))
+                    && gic.inject_sgi(cx.vif, intid) == Outcome::Slow
+                {
                     gic.settle(cx);
                 }
             });
@@ -129,7 +131,9 @@ impl World {
                 continue;
             }
             self.machine.with(vcpu, |gic, cx| {
-                if gic.inject_sgi_from(cx.vif, intid, vcpu) == Outcome::Slow {
+                if !gic.present_sgi_from(cx.vif, intid, vcpu)
+                    && gic.inject_sgi_from(cx.vif, intid, vcpu) == Outcome::Slow
+                {
                     gic.settle(cx);
                 }
             });

@@ -194,6 +194,35 @@ impl HardwareModel {
 }
 
 impl VirtualInterface for HardwareModel {
+    fn encode(lr: ListRegister) -> u64 {
+        let backing = match lr.backing {
+            Backing::Software { eoi_maintenance } => u64::from(eoi_maintenance) << 27,
+            Backing::Hardware { pintid } => 1 << 28 | u64::from(pintid) << 32,
+        };
+        let (group, state) = (u64::from(lr.group1) << 24, (lr.state as u64) << 25);
+        u64::from(lr.intid)
+            | u64::from(lr.source) << 10
+            | u64::from(lr.priority) << 16
+            | group
+            | state
+            | backing
+    }
+
+    fn write_encoded(&mut self, n: usize, lr: ListRegister, encoded: u64) {
+        assert_eq!(encoded, Self::encode(lr), "not what is noted of it");
+        self.write_lr(n, lr);
+    }
+
+    fn write_if_invalid(&mut self, n: usize, lr: ListRegister, encoded: u64) -> bool {
+        // What is noted of the last one comes here as `lr`, and is not evaluated: `encoded` is what is written.
+        assert_eq!(encoded, Self::encode(lr), "not what is noted of it");
+        let invalid = self.read_lr(n) == LrState::Invalid;
+        if invalid {
+            self.write_lr(n, lr);
+        }
+        invalid
+    }
+
     fn read_lr(&mut self, n: usize) -> LrState {
         self.accesses.reads += 1;
         self.lrs[n].map_or(LrState::Invalid, |lr| lr.state)

@@ -57,7 +57,7 @@ impl Machine {
         let config = VgicConfig { model, mpidrs, spis: SPIS, priority_bits: 5, group1_at_reset: true };
         let vgic = Vgic::new(&config).unwrap();
         let cpu = |index| {
-            let gic = VcpuGic::new(&vgic, index, list_registers);
+            let gic = VcpuGic::new(&vgic, index, list_registers, HardwareModel::encode);
             RefCell::new(Cpu { gic, hw: HardwareModel::new(model, list_registers) })
         };
         let machine = Self {
@@ -98,7 +98,7 @@ impl Machine {
             let posted = self.inboxes[vcpu].take();
             any |= !posted.is_empty();
             self.with(vcpu, |gic, cx| {
-                posted.iter().for_each(|intid| gic.deliver(cx, *intid));
+                posted.iter().for_each(|intid| deliver(gic, cx, *intid));
                 gic.settle(cx);
             });
         }
@@ -172,5 +172,17 @@ impl Machine {
         let old = self.read_register(vcpu, intid, offset, 4);
         let mask = 2u64 << (intid % 16 * 2);
         self.write_register(vcpu, intid, offset, 4, if edge { old | mask } else { old & !mask });
+    }
+}
+
+/// Delivers what was posted, as exits do: an SGI that comes again is presented, if that is possible.
+fn deliver(gic: &mut VcpuGic, cx: &mut Context<HardwareModel, Machine>, intid: u32) {
+    let presented = match cx.vgic.model() {
+        _ if intid >= 16 => false,
+        Model::Gicv3 => gic.present_posted_sgi(cx.vif, 1 << intid),
+        Model::Gicv2 => gic.present_sent_sgi(cx.vgic, cx.vif, intid),
+    };
+    if !presented {
+        gic.deliver(cx, intid);
     }
 }

@@ -20,6 +20,9 @@ struct Hardware {
 }
 
 impl VirtualInterface for Hardware {
+    fn encode(lr: ListRegister) -> u64 {
+        lr.intid.into()
+    }
     fn read_lr(&mut self, _: usize) -> LrState {
         self.lr.map_or(LrState::Invalid, |lr| lr.state)
     }
@@ -85,7 +88,7 @@ impl Receiver {
         let config =
             VgicConfig { model, mpidrs: &[0, 1, 2], spis: 0, priority_bits: 5, group1_at_reset: false };
         let vgic = Vgic::new(&config).unwrap();
-        let gic = Box::new(VcpuGic::new(&vgic, 0, 1));
+        let gic = Box::new(VcpuGic::new(&vgic, 0, 1, Hardware::encode));
         let way = Arc::new(Way { vgic, inbox: AtomicU64::new(0) });
         let mut receiver = Self { way, gic, hardware: Hardware::default(), taken: [0; 3] };
         receiver.with(|gic, cx| {

@@ -7,7 +7,7 @@
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use super::{PRIORITY, distributor, interrupts, offset, set_edge};
+use super::registers::{PRIORITY, distributor, interrupts, offset, set_edge};
 use crate::cpu;
 use crate::mmio::{read8, read32, write8, write32};
 use crate::platform::platform;
@@ -74,7 +74,7 @@ pub fn init() {
     }
     for intid in 32..interrupts() {
         set_route(intid, cpu::affinity());
-        set_edge(intid, false);
+        set_edge(base, intid, false);
     }
     set_distributor_enabled(true);
     init_cpu();

@@ -3,7 +3,7 @@
 
 use turnstile_guests_common::clock;
 
-use super::{PRIORITY, distributor, interrupts, offset, set_edge};
+use super::registers::{PRIORITY, distributor, interrupts, offset, set_edge};
 use crate::mmio::{read32, read64, write32, write64};
 use crate::platform::platform;
 use crate::{cpu, read_sysreg, write_sysreg};
@@ -74,7 +74,7 @@ pub fn init() {
     }
     for intid in 32..interrupts() {
         set_route(intid, cpu::affinity());
-        set_edge(intid, false);
+        set_edge(base, intid, false);
     }
     wait_for_writes();
     write32(base, CTLR_ARE | CTLR_ENABLE_GROUP0 | CTLR_ENABLE_GROUP1);

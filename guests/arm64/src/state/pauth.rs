@@ -28,6 +28,13 @@ pub fn has_generic() -> bool {
     [24, 28].iter().any(|shift| field(isar1, *shift) != 0) || field(isar2, 8) != 0
 }
 
+/// Lets this CPU sign and check addresses by all keys (SCTLR_EL1.EnIA, EnIB, EnDA, EnDB), as Linux does.
+pub fn enable() {
+    const ALL: u64 = 1 << 31 | 1 << 30 | 1 << 27 | 1 << 13;
+    write_sysreg!("sctlr_el1", read_sysreg!("sctlr_el1") | ALL);
+    crate::cpu::synchronize();
+}
+
 /// Fills the registers.
 pub fn fill(seed: u64) {
     macro_rules! write {

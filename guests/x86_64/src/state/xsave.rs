@@ -45,6 +45,14 @@ pub fn set_xcr0(value: u64) {
     };
 }
 
+/// Lets this CPU use all of it that Linux uses where it is there: AVX, AVX-512, protection keys.
+pub fn use_all() {
+    const LINUX: u64 = AVX | 7 << 5 | 1 << 9;
+    enable();
+    let [low, _, _, high] = cpu::cpuid(0xd, 0);
+    set_xcr0((u64::from(high) << 32 | u64::from(low)) & LINUX);
+}
+
 /// Gives the upper halves values, and XCR0 that of AVX.
 pub fn fill(seed: u64) {
     enable();

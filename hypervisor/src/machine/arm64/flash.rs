@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A VM's flash: the chips of `turnstile_devices`, their cells in memory, and whether the guest sees these without an exit.
+//! A VM's flash: the chips of `turnstile_devices`, their cells in memory, and whether the guest reads the cells without an exit.
 
 use alloc::vec::Vec;
 

@@ -16,9 +16,11 @@ use turnstile_machine::{
 use turnstile_vgic::{Model, Vgic, VgicConfig};
 use turnstile_vm::psci;
 
+use super::shared;
 use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::Host;
 use crate::arch::cpu::mode::Wanted;
+use crate::arch::crew::Crew;
 use crate::arch::exit::full::Crash;
 use crate::arch::irq;
 use crate::arch::memory::flash::Access;
@@ -146,7 +148,7 @@ impl Machine {
             id,
             name: String::from(spec.name),
             machine: self.chosen.map,
-            on_crash: super::on_crash(spec),
+            on_crash: shared::on_crash(spec),
             pmu: match self.chosen.pmu {
                 Pmu::Off => pmu::Kind::Off,
                 Pmu::Trapped => pmu::Kind::Trapped,
@@ -193,15 +195,18 @@ impl Machine {
         Devices::new(self.chosen.map.map())
     }
 
-    /// Returns fresh memory with the VM's images in it, and where its first vCPU starts.
+    /// Returns fresh memory with the VM's images in it, and where its first vCPU starts. Says when the memory is
+    /// `cleared`, as far as it is before the start.
     ///
     /// # Errors
     /// When they do not fit; nothing is kept then.
-    pub fn furnish(&self) -> Result<(GuestMemory, psci::Start), Error> {
+    pub fn furnish(&self, vm: &Vm, cleared: impl FnOnce()) -> Result<(GuestMemory, psci::Start), Error> {
+        let crew: (&Crew, &dyn Fn()) = (&vm.crew, &|| vm.call_crew());
         let on_demand = self.spec.mapping == Mapping::OnDemand;
         let ram = self.chosen.map.map().ram_base;
-        let memory = GuestMemory::new(ram, self.spec.memory, IPA_BITS, on_demand)?;
-        super::filled(memory, |memory| self.fill(memory))
+        let memory = GuestMemory::new(ram, self.spec.memory, IPA_BITS, on_demand, crew)?;
+        cleared();
+        shared::filled(memory, |memory| self.fill(memory))
     }
 
     /// Makes the VM ready for a life in `memory` that begins at `start`. Only while no vCPU runs.

@@ -11,13 +11,15 @@ use turnstile_bundle::{Machine as Kind, Mapping, Pseries, Schedule, VmSpec};
 use turnstile_machine::pseries::Interrupts;
 use turnstile_machine::pseries::boot::{self, BootError, Partition};
 
+use super::shared;
+use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::{Host, NO_INPUT};
+use crate::arch::crew::Crew;
 use crate::arch::exit::crash::Crash;
 use crate::arch::irq::{self, Board, Presentation, Window};
 use crate::arch::memory::{self, GuestMemory};
-use crate::arch::mitigation::Choice;
-use crate::arch::sched::Thread;
 use crate::arch::time;
+use crate::arch::vm::Thread;
 use crate::arch::vm::{BootState, Vm, VmParts};
 pub use devices::Devices;
 
@@ -98,7 +100,7 @@ impl Machine {
         let parts = VmParts {
             id,
             name: String::from(spec.name),
-            on_crash: super::on_crash(spec),
+            on_crash: shared::on_crash(spec),
             statistics: spec.statistics,
             board,
             vcpus: spec.vcpus,
@@ -123,17 +125,20 @@ impl Machine {
         Devices::new()
     }
 
-    /// Returns fresh memory with the VM's images in it, and what its first vCPU begins with.
+    /// Returns fresh memory with the VM's images in it, and what its first vCPU begins with. Says when the memory is
+    /// `cleared`, as far as it is before the start.
     ///
     /// # Errors
     /// When they do not fit; nothing is kept then.
-    pub fn furnish(&self) -> Result<(GuestMemory, BootState), Error> {
+    pub fn furnish(&self, vm: &Vm, cleared: impl FnOnce()) -> Result<(GuestMemory, BootState), Error> {
+        let crew: (&Crew, &dyn Fn()) = (&vm.crew, &|| vm.call_crew());
         let spec = &self.spec;
         let partition =
             Partition { threads: self.threads, interrupts: self.interrupts, timebase: time::frequency() };
-        let plan = boot::plan(&super::source(spec), &partition).map_err(Error::Boot)?;
-        let memory = GuestMemory::new(spec.memory, spec.mapping == Mapping::OnDemand)?;
-        super::filled(memory, |memory| {
+        let plan = boot::plan(&shared::source(spec), &partition).map_err(Error::Boot)?;
+        let memory = GuestMemory::new(spec.memory, spec.mapping == Mapping::OnDemand, crew)?;
+        cleared();
+        shared::filled(memory, |memory| {
             self.fill(memory, &plan)?;
             Ok(boot_state(&plan.start))
         })
@@ -163,7 +168,7 @@ impl Machine {
 
     /// Makes the VM ready for a life in `memory` that begins with `start`. Only while no vCPU runs.
     pub fn prepare(&self, vm: &Vm, memory: &GuestMemory, start: BootState) {
-        vm.prepare(memory.tables(), *memory.ram(), memory.blocks(), start);
+        vm.prepare(memory.tables(), *memory.ram(), start);
     }
 }
 

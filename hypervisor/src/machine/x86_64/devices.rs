@@ -10,12 +10,27 @@ use crate::alarm;
 use crate::arch::exit::crash::Crash;
 use crate::arch::time;
 use crate::arch::vm::Vm;
+use crate::arch::vm::ports::Ports;
 use crate::line;
 
 /// The ports of a 16550.
 const UART_PORTS: u16 = 8;
 /// What is read where nothing answers.
 const ABSENT: u64 = u64::MAX;
+
+/// The ports of [`Devices`]: there is none elsewhere.
+pub(super) static PORTS: Ports = Ports::of(&[
+    (pc::COM1, UART_PORTS),
+    (Cmos::INDEX, 1),
+    (Cmos::DATA, 1),
+    (FwCfg::SELECTOR, 1),
+    (FwCfg::DATA, 1),
+    (pc::ACPI_PM, AcpiPm::PORTS),
+    (ResetPorts::KEYBOARD, 1),
+    (ResetPorts::FAST, 1),
+    (ResetPorts::CONTROL, 1),
+    (pc::DEBUG_EXIT, 1),
+]);
 
 /// The crash code of a write to the debug exit port, without what was written.
 const DEBUG_EXIT: u16 = 0x100;
@@ -72,6 +87,9 @@ impl Devices {
 
     /// Reads `size` bytes of a port; `None` if there is no device.
     pub fn port_read(&mut self, vm: &'static Vm, port: u16, size: u8) -> Option<u64> {
+        if !PORTS.has(port) {
+            return None;
+        }
         let value = match port {
             _ if is_uart(port) => self.uart.read(u64::from(port - pc::COM1), size),
             Cmos::INDEX | Cmos::DATA => self.clock.read(port, time::wall_nanoseconds()).into(),
@@ -87,6 +105,9 @@ impl Devices {
 
     /// vCPU `index` writes a port; false if there is no device.
     pub fn port_write(&mut self, vm: &'static Vm, index: usize, port: u16, size: u8, value: u64) -> bool {
+        if !PORTS.has(port) {
+            return false;
+        }
         match port {
             _ if is_uart(port) => {
                 if let Some(byte) = self.uart.write(u64::from(port - pc::COM1), size, value) {

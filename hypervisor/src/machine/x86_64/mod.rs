@@ -11,12 +11,14 @@ use turnstile_machine::pc;
 use turnstile_machine::pc::boot::{self, BootError, Start};
 use turnstile_x86policy::features::kvm;
 
+use super::shared;
 use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::Host;
+use crate::arch::crew::Crew;
 use crate::arch::exit::crash::Crash;
 use crate::arch::memory::{self, GuestMemory};
-use crate::arch::sched::Thread;
 use crate::arch::state::start::{BootState, Mode};
+use crate::arch::vm::Thread;
 use crate::arch::vm::{Vm, VmParts};
 pub use devices::Devices;
 
@@ -92,10 +94,11 @@ impl Machine {
         let parts = VmParts {
             id,
             name: String::from(spec.name),
-            on_crash: super::on_crash(spec),
+            on_crash: shared::on_crash(spec),
             statistics: spec.statistics,
             x2apic: apic == Apic::X2apic,
             kvm: kvm_features(paravirt),
+            ports: &devices::PORTS,
             vcpus: spec.vcpus,
         };
         Ok((Self { spec: *spec, triple_fault }, parts))
@@ -117,15 +120,18 @@ impl Machine {
         Devices::new(self.spec.memory, self.spec.vcpus, self.triple_fault)
     }
 
-    /// Returns fresh memory with the VM's images in it, and what its first vCPU begins with.
+    /// Returns fresh memory with the VM's images in it, and what its first vCPU begins with. Says when the memory is
+    /// `cleared`, as far as it is before the start.
     ///
     /// # Errors
     /// When they do not fit; nothing is kept then.
-    pub fn furnish(&self) -> Result<(GuestMemory, BootState), Error> {
+    pub fn furnish(&self, vm: &Vm, cleared: impl FnOnce()) -> Result<(GuestMemory, BootState), Error> {
+        let crew: (&Crew, &dyn Fn()) = (&vm.crew, &|| vm.call_crew());
         let spec = &self.spec;
-        let plan = boot::plan(&super::source(spec)).map_err(Error::Boot)?;
-        let memory = GuestMemory::new(&pc::ram(spec.memory), spec.mapping == Mapping::OnDemand)?;
-        super::filled(memory, |memory| {
+        let plan = boot::plan(&shared::source(spec)).map_err(Error::Boot)?;
+        let memory = GuestMemory::new(&pc::ram(spec.memory), spec.mapping == Mapping::OnDemand, crew)?;
+        cleared();
+        shared::filled(memory, |memory| {
             for load in &plan.loads {
                 memory.load(load.address, &load.bytes)?;
             }
@@ -144,7 +150,7 @@ impl Machine {
 
     /// Makes the VM ready for a life in `memory` that begins with `start`. Only while no vCPU runs.
     pub fn prepare(&self, vm: &Vm, memory: &GuestMemory, start: BootState) {
-        vm.prepare(memory.tables(), memory.ram().clone(), memory.blocks(), start);
+        vm.prepare(memory.tables(), memory.ram().clone(), start);
     }
 }
 

@@ -5,7 +5,7 @@ use super::number;
 use super::scale::{Logarithmic, Tick};
 use super::series::Series;
 use crate::bench::document::{Document, Figure};
-use crate::bench::routes;
+use crate::bench::{routes, rows};
 
 /// The row that the tiles at the top show, where it is there.
 const HEADLINE: &str = "null-hypercall";
@@ -54,6 +54,7 @@ impl<'d> Figures<'d> {
         let groups = document.row_names().into_iter().map(|(row, what)| {
             let reference = series.iter().find(|series| series.reference);
             let base = reference.and_then(|series| document.figure(&series.info.subject, row)?.instructions);
+            let base = base.filter(|_| rows::is_alike(row));
             let cells = series.iter().map(|series| {
                 let figure = document.figure(&series.info.subject, row);
                 let instructions = figure.and_then(|figure| figure.instructions);
@@ -92,6 +93,12 @@ impl<'d> Figures<'d> {
     /// Whether there is anything to compare.
     pub fn compares(&self) -> bool {
         self.series.len() > 1
+    }
+
+    /// Whether lines and pages were counted.
+    pub fn any_touched(&self) -> bool {
+        let mut cells = self.groups.iter().flat_map(|group| &group.cells);
+        cells.any(|cell| cell.figure.is_some_and(|figure| figure.footprint.is_some()))
     }
 
     /// Whether figures of another time stand among these.
@@ -169,6 +176,13 @@ impl Cell<'_> {
     /// What the guest's own counter says.
     pub fn counter(&self) -> String {
         self.figure.and_then(|figure| figure.counter).map_or_else(|| "–".to_owned(), number::count)
+    }
+
+    /// Lines of code, lines of data, and pages that were touched.
+    pub fn touched(&self) -> [String; 3] {
+        let footprint = self.figure.and_then(|figure| figure.footprint);
+        footprint
+            .map_or_else(|| [(); 3].map(|()| "–".to_owned()), |it| it.counts().map(|(_, n)| number::count(n)))
     }
 
     /// How many operations were measured.

@@ -23,6 +23,8 @@ use trace::Detail;
 
 use super::document::{Document, Trace};
 use super::matrix::Matrix;
+use super::table;
+use super::work::Sheet;
 use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 
@@ -69,8 +71,11 @@ struct Part<'d> {
     ablation: Option<ablation::Table<'d>>,
     curve: Option<curve::Curve<'d>>,
     matrix: Option<Matrix<'d>>,
+    work: Option<Sheet<'d>>,
     traces: trace::Traces<'d>,
     estimates: Option<cycles::Estimates<'d>>,
+    /// What the subjects do against speculation.
+    mitigations: String,
     json: String,
 }
 
@@ -127,8 +132,10 @@ fn part<'d>(document: &'d Document, index: usize, several: bool, detail: Detail)
         ablation: document.ablation.as_ref().map(ablation::Table::new),
         curve: curve::Curve::new(document, series),
         matrix: Matrix::new(document),
+        work: Sheet::new(document),
         traces: trace::traces(document, series, detail),
         estimates: cycles::Estimates::new(document, series),
+        mitigations: table::mitigations(document).join(". "),
         json: embedded(document)?,
         figures,
     })

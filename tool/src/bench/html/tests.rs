@@ -4,7 +4,7 @@
 use scraper::{Html, Selector};
 
 use super::*;
-use crate::bench::document::{Figure, WeightsUsed};
+use crate::bench::document::{Figure, WeightsUsed, WorkFigure};
 use crate::meter::fold::NamedStep;
 
 const FIXTURE: &str = include_str!("../../../tests/data/bench.json");
@@ -114,6 +114,13 @@ fn sections_are_there_only_with_something_in_them() {
     document.subjects.clear();
     document.rows.clear();
     assert_eq!(sections(&document), ["figures", "method"], "an empty run is a page, too");
+    document.work.push(WorkFigure {
+        row: "pipe-1cpu".to_owned(),
+        ratio: Some(1.25),
+        ..WorkFigure::default()
+    });
+    assert_eq!(sections(&document), ["work", "method"], "whole work alone");
+    assert!(parsed(&document).html().contains("1.250"), "{:?}", document.work);
 }
 
 #[test]
@@ -246,4 +253,37 @@ fn a_large_run_stays_below_a_megabyte() {
     assert!(text.contains("more are left out"), "what is left out is said");
     assert!(text.contains("The visits of 3 more rows are left out"), "what is left out is said");
     assert!(!all(&html, "pre").is_empty());
+}
+
+#[test]
+fn lines_and_pages_have_a_table_where_they_were_counted() {
+    let mut document = fixture();
+    assert!(all(&parsed(&document), "#touched").is_empty());
+    let figure = document.rows.iter_mut().find(|figure| figure.instructions.is_some()).unwrap();
+    figure.footprint =
+        Some(crate::bench::document::Footprint { code_lines: 611.0, data_lines: 722.0, pages: 833.0 });
+    let row = figure.row.clone();
+    let html = parsed(&document);
+    let rows = all(&html, "[aria-labelledby='touched'] tbody tr");
+    let cells: Vec<String> =
+        rows[0].children().filter_map(scraper::ElementRef::wrap).map(|cell| text(&cell)).collect();
+    assert_eq!(
+        (cells[0].as_str(), &cells[3..]),
+        (row.as_str(), &["611", "722", "833"].map(str::to_owned)[..])
+    );
+    assert!(rows.iter().any(|row| text(row).contains('–')), "what was not counted is said so");
+}
+
+#[test]
+fn what_is_done_against_speculation_is_in_the_caption_and_beside_each_subject() {
+    let mut document = fixture();
+    document.subjects[0].mitigations = format!("a loop of 24 {HOSTILE}");
+    let html = parsed(&document);
+    let caption = text(&all(&html, "#instructions caption")[0]);
+    assert!(caption.contains(&format!("{}: a loop of 24", document.subjects[0].title)), "{caption}");
+    let said: Vec<String> = all(&html, "td").iter().map(text).collect();
+    assert!(
+        said.iter().any(|cell| cell.starts_with("a loop of 24"))
+            && said.iter().any(|cell| cell == "not known")
+    );
 }

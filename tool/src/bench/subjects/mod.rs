@@ -2,6 +2,7 @@
 //! The hypervisors that are measured, each with the same guests on the same machine.
 
 pub mod kvm;
+mod mitigations;
 mod modules;
 pub mod peer;
 mod turnstile;
@@ -20,7 +21,7 @@ use crate::bench::rows::{Counted, Row};
 use crate::failure::{Context, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
-use crate::meter::reading::Reading;
+use crate::meter::reading::{Group, Reading, Step};
 use crate::meter::symbols::Symbols;
 use crate::setup::qemu::Qemu;
 use crate::setup::{images, peers};
@@ -115,6 +116,9 @@ impl Subject {
         if !self.is_of(row.isa) {
             return false;
         }
+        if row.counted == Counted::Boot {
+            return self == Subject::Turnstile;
+        }
         if row.touches && row.isa == Isa::Arm64 && self != Subject::Turnstile {
             // The memory of their guests is smaller than what the row takes.
             return false;
@@ -164,6 +168,8 @@ pub struct Outcome {
     pub reading: Reading,
     /// What was measured, with its version, for people: `Linux 6.12.95 KVM`.
     pub version: String,
+    /// What it does against speculation on this machine, as it says itself; empty if it does not say.
+    pub mitigations: String,
     /// Where a Linux host has the modules that it loaded.
     pub modules: Modules,
 }
@@ -207,6 +213,8 @@ pub struct Run<'a> {
     pub limit: Duration,
     /// Whether the meter traces a visit.
     pub trace: bool,
+    /// Whether the meter counts lines and pages.
+    pub footprint: bool,
     /// The plugin's library, built.
     pub meter: PathBuf,
     /// A folder of this run's own, for its files.
@@ -244,13 +252,13 @@ pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
     }
 }
 
-/// The functions of a subject, where its exception vectors and its modules are as in this run.
+/// The functions of a subject, where its code and its modules are as in this run, of which these are visits.
 pub fn symbols(
     subject: Subject,
     layout: &Layout,
     qemu: &Qemu,
     variant: &Variant,
-    vectors: u64,
+    visits: &[&Group],
     modules: &Modules,
 ) -> Result<Symbols> {
     let kvm = |host| kvm::symbols(host, layout, qemu, modules);
@@ -265,5 +273,7 @@ pub fn symbols(
         Subject::Kvm61Svm => kvm(kvm::Host::OlderSvm),
         Subject::KvmHv | Subject::KvmHvOff => kvm(kvm::Host::Hv),
     };
-    Ok(linked?.fitted(vectors))
+    let vectors = visits.first().map_or(0, |group| group.vectors);
+    let executed: Vec<Step> = visits.iter().flat_map(|group| group.trace.iter().cloned()).collect();
+    Ok(linked?.fitted(vectors, &executed))
 }

@@ -8,7 +8,7 @@ use std::process::{Child, ExitStatus};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::{Modules, Outcome, Run};
+use super::{Modules, Outcome, Run, mitigations};
 use crate::bench::report::{Report, printable};
 use crate::failure::{Context, Failure, Result};
 use crate::meter::Options;
@@ -34,12 +34,13 @@ pub fn measure(
 ) -> Result<Outcome> {
     let out = run.folder.join("reading.json");
     boot.counted = true;
-    let options = Options { trace: run.trace, ..Options::default() };
+    let options = Options { trace: run.trace, footprint: run.footprint, ..Options::default() };
     boot.extra.extend(["-plugin".into(), options.argument(&run.meter, &out)]);
     let said = play(&boot, &run.qemu.path, run.limit)?;
     let text = guest(&said).map_err(|what| Failure::failed(printable(&what)).details(shown(&said)))?;
     let report = Report::find(run.row, run.row.iterations(run.iterations), &text)?;
-    Ok(Outcome { report, reading: Reading::load(&out)?, version, modules: Modules::find(&said) })
+    let mitigations = mitigations::of_linux(&printable(&said));
+    Ok(Outcome { report, reading: Reading::load(&out)?, version, mitigations, modules: Modules::find(&said) })
 }
 
 /// Runs a machine until it ends by itself, and returns what it wrote on its serial line.

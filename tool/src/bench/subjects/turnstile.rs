@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Turnstile itself.
 
-use super::{Modules, Outcome, Run};
+use super::{Modules, Outcome, Run, mitigations};
 use crate::batch;
 use crate::bench::platform::Platform;
 use crate::bench::report::{Report, printable};
-use crate::bench::rows::Row;
+use crate::bench::rows::{Counted, Row};
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
 use crate::machine;
@@ -24,14 +24,19 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     // Other platforms than the usual one are there to be compared with it, whatever their CPUs need.
     let alike =
         run.variant.platform.name != Platform::usual_of(run.row.isa).name && run.row.isa != Isa::Power64;
-    if let Some(mitigations) = run.variant.mitigations.as_deref().or(alike.then_some("off")) {
-        boot.append = format!("{} mitigations={mitigations}", boot.append);
+    let told = run.variant.mitigations.as_deref().or(alike.then_some("off"));
+    if let Some(told) = told {
+        boot.append = format!("{} mitigations={told}", boot.append);
     }
     for words in [run.variant.platform.append(), &run.variant.append] {
         boot.append = format!("{} {words}", boot.append).trim_end().to_owned();
     }
     let out = run.folder.join("reading.json");
-    let options = Options { trace: run.trace, ..Options::default() };
+    let begin = match row.counted {
+        Counted::Boot => Some(images::entry(run.layout, row.isa, run.variant.features)?),
+        _ => None,
+    };
+    let options = Options { trace: run.trace, footprint: run.footprint, boot: begin, ..Options::default() };
     boot.extra = vec!["-plugin".into(), options.argument(&run.meter, &out)];
     let transcript = batch::run(&boot, &run.qemu.path, run.limit, |_| {})?;
     let console = transcript.consoles.first().map_or("", String::as_str);
@@ -42,7 +47,8 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
         return Err(Failure::failed("the machine did not end in order").details(all()));
     }
     let version = format!("Turnstile {}", env!("CARGO_PKG_VERSION"));
-    Ok(Outcome { report, reading: Reading::load(&out)?, version, modules: Modules::default() })
+    let mitigations = mitigations::of_turnstile(&printable(&transcript.text), told);
+    Ok(Outcome { report, reading: Reading::load(&out)?, version, mitigations, modules: Modules::default() })
 }
 
 /// The machine of a row.

@@ -75,6 +75,8 @@ registers! {
     CNTHP_CVAL_EL2 = "cnthp_cval_el2";
     /// EL2 virtual timer control (VHE); unused and kept disabled.
     CNTHV_CTL_EL2 = "S3_4_C14_C3_1";
+    /// Physical interrupts that are pending, masked or not, while EL2 has them (HCR_EL2.IMO, FMO, AMO).
+    ISR_EL1 = "isr_el1";
     /// Affinity of this CPU.
     MPIDR_EL1 = "mpidr_el1";
     /// Main ID of this CPU.

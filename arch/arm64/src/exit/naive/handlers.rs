@@ -10,10 +10,10 @@ use turnstile_vm::attention::Reasons;
 
 use crate::cpu::class;
 use crate::exit::irq;
-use crate::exit::light::{Code, Handler};
+use crate::exit::light::Code;
 use crate::exit::sysreg::{self, Full, OTHER};
-use crate::exit::table::{LIGHT_HANDLERS, turnstile_light_irq, turnstile_light_other};
-use crate::exit::trapped::{GROUPS, Lookup, SINGLE, TRAPS, Trap};
+use crate::exit::trapped::{GROUPS, Indexed, Lookup, SINGLE, TRAPS, Trap};
+use crate::exit::whole::{self, Handler};
 use crate::irq::{Gic, Gicv3};
 use crate::vcpu::frame::Frame;
 use crate::vm::{Owned, Vcpu};
@@ -55,7 +55,7 @@ lookups! {
 
 /// The light and the full handler with a lookup.
 fn with<L: Lookup>() -> Option<(Handler, Full)> {
-    Some((sysreg::light_with::<L>, sysreg::full_with::<Gicv3, L>))
+    Some((whole::system_register::<Gicv3, L>, sysreg::full_with::<Gicv3, L>))
 }
 
 /// The handlers of trapped system registers that go without the techniques of a set; `None` if the usual ones do.
@@ -91,14 +91,14 @@ extern "C" fn irq_to_full(_: &mut Frame) -> u32 {
 
 /// Chooses the handlers of a set.
 pub fn take_off(off: Set) {
-    let mut handlers = LIGHT_HANDLERS;
-    let mut irq: extern "C" fn(&mut Frame) -> u32 = turnstile_light_irq;
+    let mut handlers = whole::handlers::<Gicv3, Indexed>();
+    let mut irq: extern "C" fn(&mut Frame) -> u32 = whole::interrupt::<Gicv3>;
     if let Some((light, full)) = sysreg_handlers(off) {
         handlers[class::SYSTEM_REGISTER as usize] = light;
         OTHER.call_once(|| full);
     }
     if off.contains(Technique::LightExit) {
-        handlers = [turnstile_light_other; 64];
+        handlers = [whole::other; 64];
         irq = irq_to_full;
     }
     for (place, handler) in NAIVE_HANDLERS.iter().zip(handlers) {
@@ -112,7 +112,6 @@ mod tests {
     use super::*;
     use crate::cpu::regs::fakes;
     use crate::exit::tests::machine;
-    use crate::exit::trapped::Indexed;
 
     /// What an access to a trapped register does: the answer of the light tier, or else the registers and accesses
     /// of the full one.
@@ -131,7 +130,7 @@ mod tests {
     #[test]
     fn every_lookup_does_the_same() {
         let usual: (Handler, Full) =
-            (sysreg::turnstile_light_sysreg, sysreg::full_with::<Gicv3, Indexed> as Full);
+            (whole::system_register::<Gicv3, Indexed>, sysreg::full_with::<Gicv3, Indexed> as Full);
         let others: Vec<(Handler, Full)> = (0..8)
             .map(|bits| {
                 let techniques =

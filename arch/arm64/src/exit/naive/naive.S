@@ -6,22 +6,26 @@
 
     // Calls the chain: functions of the C ABI that take the frame, up to a zero.
     .macro naive_chain
-    save_clobberable
-    str     x19, [sp, #160]             // the chain's cursor lives in a register that callees preserve
-    adrp    x19, NAIVE_CHAIN
+    x0_x1   stp
+    x2_x3   stp
+    x8_x9   stp
+    x10_x30 stp
+    x4_to_x18 stp
+    x19_to_x29 stp, str                 // handlers of these tables find every register in the frame
+    adrp    x19, NAIVE_CHAIN            // the cursor lives in a register that callees preserve
     add     x19, x19, :lo12:NAIVE_CHAIN
 1:  ldr     x1, [x19], #8
     cbz     x1, 2f
     mov     x0, sp
     blr     x1
     b       1b
-2:  ldr     x19, [sp, #160]
+2:
     .endm
 
     .macro naive_return
-    cbnz    w0, full_exit
-    restore_clobberable
-    enter
+    x19_to_x29 ldp, ldr                 // with what the handler has delivered; the full tier stores them again
+    cbnz    w0, full_gicv3
+    b       wide_return_gicv3
     .endm
 
     .macro naive_vector target

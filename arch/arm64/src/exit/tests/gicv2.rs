@@ -27,11 +27,11 @@ fn gicv2(vcpus: usize) -> (&'static Vm, Frame) {
     (vm, frame)
 }
 
-/// An access of the guest at `address`, by the handlers of a vector table.
-fn access(handlers: &[Handler; 64], frame: &mut Frame, address: u64, iss: u64) -> (u32, Vec<Access>) {
+/// An access of the guest at `address`.
+fn access<G: Gic>(frame: &mut Frame, address: u64, iss: u64) -> (u32, Vec<Access>) {
     fakes::set("HPFAR_EL2", address >> 8 & !0xf);
     fakes::set("FAR_EL2", address & 0xfff);
-    let (code, log) = exit_by(handlers, frame, class::DATA_ABORT, iss);
+    let (code, log) = exit_by::<G>(frame, class::DATA_ABORT, iss);
     (code, log.into_iter().filter(is_gic).collect())
 }
 
@@ -44,14 +44,14 @@ fn is_gic(access: &Access) -> bool {
 fn null_hypercall_touches_no_interrupt_controller() {
     let (_, mut frame) = gicv2(1);
     frame.set(0, 0x8400_0000);
-    assert_eq!(exit_by(&LIGHT_HANDLERS_GICV2, &mut frame, class::HVC64, 0), (0, vec![READ_ESR]));
+    assert_eq!(exit_by::<Gicv2>(&mut frame, class::HVC64, 0), (0, vec![READ_ESR]));
 }
 
 #[test]
 fn self_sgi_is_one_list_register_write() {
     let (_, mut frame) = gicv2(1);
     frame.set(2, 2 << 24 | 3);
-    let (code, log) = access(&LIGHT_HANDLERS_GICV2, &mut frame, SGIR, STORE);
+    let (code, log) = access::<Gicv2>(&mut frame, SGIR, STORE);
     assert_eq!((code, log), (0, vec![Access::Write("GICH_LR0", 0b01 << 28 | 3)]));
     assert_eq!(fakes::get("ELR_EL2"), 0x4000_0004);
 }
@@ -61,10 +61,10 @@ fn sgi_to_another_vcpu_posts_and_kicks_once() {
     let (vm, mut frame) = gicv2(4);
     // To all but itself.
     frame.set(2, 1 << 24 | 5);
-    let (code, log) = access(&LIGHT_HANDLERS_GICV2, &mut frame, SGIR, STORE);
+    let (code, log) = access::<Gicv2>(&mut frame, SGIR, STORE);
     let kicks = [17, 18, 19].map(|bit| Access::Write("GICD_SGIR", 1 << bit));
     assert_eq!((code, &log[..]), (0, &kicks[..]));
-    assert_eq!(access(&LIGHT_HANDLERS_GICV2, &mut frame, SGIR, STORE), (0, vec![]), "kicked already");
+    assert_eq!(access::<Gicv2>(&mut frame, SGIR, STORE), (0, vec![]), "kicked already");
     assert!(vm.vcpus()[1..].iter().all(|vcpu| vcpu.attention.is_pending()));
 }
 
@@ -87,7 +87,7 @@ fn kick_delivers_what_was_posted_with_its_sender() {
     vm.vgic.post_sgi(&Word(me), 0, 7, 1);
     let kick = 1 << 10;
     fakes::set("GICC_IAR", kick);
-    let code = turnstile_light_irq_gicv2(&mut frame);
+    let code = whole::interrupt::<Gicv2>(&mut frame);
     let expected = [
         Access::Read("GICC_IAR"),
         Access::Write("GICC_EOIR", kick),
@@ -101,7 +101,7 @@ fn kick_delivers_what_was_posted_with_its_sender() {
 fn timer_interrupt_is_acknowledged_and_one_list_register() {
     let (_, mut frame) = gicv2(1);
     fakes::set("GICC_IAR", 27);
-    let code = turnstile_light_irq_gicv2(&mut frame);
+    let code = whole::interrupt::<Gicv2>(&mut frame);
     let lr = 1 << 31 | 0b01 << 28 | 27 << 10 | 27;
     let expected = [Access::Read("GICC_IAR"), Access::Write("GICC_EOIR", 27), Access::Write("GICH_LR0", lr)];
     assert_eq!((code, fakes::take_log()), (0, expected.to_vec()));
@@ -111,15 +111,15 @@ fn timer_interrupt_is_acknowledged_and_one_list_register() {
 fn interrupts_of_the_machine_reach_the_full_tier_as_they_were_acknowledged() {
     let (_, mut frame) = gicv2(1);
     fakes::set("GICC_IAR", 33);
-    assert_eq!(turnstile_light_irq_gicv2(&mut frame), Code::IRQ | 33);
+    assert_eq!(whole::interrupt::<Gicv2>(&mut frame), Code::IRQ | 33);
     fakes::set("GICC_IAR", 1023);
-    assert_eq!(turnstile_light_irq_gicv2(&mut frame), 0);
+    assert_eq!(whole::interrupt::<Gicv2>(&mut frame), 0);
 }
 
 #[test]
 fn distributor_read_touches_no_interrupt_controller() {
     let (_, mut frame) = gicv2(2);
-    assert_eq!(access(&LIGHT_HANDLERS_GICV2, &mut frame, 0x0800_0004, LOAD), (0, vec![]));
+    assert_eq!(access::<Gicv2>(&mut frame, 0x0800_0004, LOAD), (0, vec![]));
     assert_eq!(frame.get(2), 3 | 1 << 5, "GICD_TYPER: 96 SPIs, two vCPUs");
 }
 
@@ -140,7 +140,7 @@ fn only_a_word_stored_to_gicd_sgir_sends() {
         (SGIR + 0x1_0000, STORE),
         (0x0900_0f00, STORE),
     ] {
-        assert_eq!(access(&LIGHT_HANDLERS_GICV2, &mut frame, address, iss), (Code::SYNC, vec![]), "{iss:#x}");
+        assert_eq!(access::<Gicv2>(&mut frame, address, iss), (Code::SYNC, vec![]), "{iss:#x}");
     }
     assert!(!vm.vcpus()[1].attention.is_pending());
     assert_eq!(fakes::get("ELR_EL2"), 0x4000_0000);
@@ -152,7 +152,7 @@ fn an_sgi_is_light_whatever_register_it_comes_from() {
         let (vm, mut frame) = gicv2(2);
         frame.set(register, 1 << 24 | 6);
         let store = STORE & !(31 << 16) | (register as u64) << 16;
-        assert_eq!(access(&LIGHT_HANDLERS_GICV2, &mut frame, SGIR, store).0, 0, "x{register}");
+        assert_eq!(access::<Gicv2>(&mut frame, SGIR, store).0, 0, "x{register}");
         assert_eq!(vm.vcpus()[1].attention.take(), Reasons::sgi(6), "x{register}");
     }
 }
@@ -164,10 +164,7 @@ fn the_system_registers_of_a_gicv3_are_undefined() {
     // ICC_SGI1R_EL1 and ICC_DIR_EL1.
     for (crm, op2) in [(11, 5), (11, 1)] {
         let iss = system_register(3, 0, 12, crm, op2, 2, false);
-        assert_eq!(
-            exit_by(&LIGHT_HANDLERS_GICV2, &mut frame, class::SYSTEM_REGISTER, iss),
-            (Code::SYNC, vec![READ_ESR])
-        );
+        assert_eq!(exit_by::<Gicv2>(&mut frame, class::SYSTEM_REGISTER, iss), (Code::SYNC, vec![READ_ESR]));
         // SAFETY: the test's only thread.
         let owned = unsafe { vm.vcpus()[0].owned() };
         sysreg::full::<Gicv2>(&mut frame, vm.vcpus()[0], owned, iss as u32);
@@ -225,7 +222,7 @@ fn list_registers_and_conditions_are_clear_when_a_cpu_starts() {
 fn on_a_gicv3_the_list_register_names_the_sender_too() {
     let (vm, mut frame) = machine_of::<Gicv3Legacy>(Model::Gicv2, 2, false, false);
     frame.set(2, 2 << 24 | 3);
-    let (code, log) = access(&LIGHT_HANDLERS_LEGACY, &mut frame, SGIR, STORE);
+    let (code, log) = access::<Gicv3Legacy>(&mut frame, SGIR, STORE);
     assert_eq!((code, log), (0, vec![Access::Write("ICH_LR0_EL2", 0b01 << 62 | 3)]));
     // SAFETY: the test's only thread.
     let owned = unsafe { vm.vcpus()[0].owned() };
@@ -233,6 +230,6 @@ fn on_a_gicv3_the_list_register_names_the_sender_too() {
     assert_eq!(fakes::get("ICH_LR1_EL2"), 0b01 << 62 | 1 << 10 | 4);
     fakes::set("ICC_IAR1_EL1", 27);
     fakes::take_log();
-    assert_eq!(turnstile_light_irq_legacy(&mut frame), 0);
+    assert_eq!(whole::interrupt::<Gicv3Legacy>(&mut frame), 0);
     assert_eq!(fakes::take_log()[0], Access::Read("ICC_IAR1_EL1"));
 }

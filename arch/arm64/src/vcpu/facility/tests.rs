@@ -12,6 +12,7 @@ use super::*;
 use crate::cpu::mode::Vhe;
 use crate::cpu::regs::fakes::{self, Access};
 use crate::exit::tests::{cpu_area, vm_of};
+use crate::state::facilities::Wanted;
 
 const CPTR_FP: u64 = 3 << 20;
 const CPTR_SVE: u64 = 3 << 16;
@@ -127,8 +128,60 @@ fn sve_is_opened_to_those_who_have_it() {
     ["Z0", "P0"].into_iter().for_each(|name| fakes::set(name, 0));
     put(without);
     load(with);
-    assert!(trap(with, class::FP), "FP and SVE are one facility");
+    assert!(
+        !closed("CPTR_EL2", CPTR_FP) && !closed("CPTR_EL2", CPTR_SVE),
+        "it has used them: they come with it"
+    );
     assert_eq!(["Z0", "P0", "ZCR_EL12"].map(fakes::get), [5, 6, 1]);
+    assert!(!trap(with, class::FP), "FP and SVE are one facility");
+}
+
+#[test]
+fn what_a_vcpu_has_used_comes_with_it_until_it_has_not_been_asked_for_long() {
+    let [one, two] = vcpus([(Kind::Off, false); 2]);
+    fakes::set("HCR_EL2", fakes::get("HCR_EL2") & !HCR_PAUTH);
+    for (vcpu, value) in [(one, 1), (two, 2)] {
+        load(vcpu);
+        assert!(trap(vcpu, class::FP) && trap(vcpu, class::PAUTH));
+        ["V0", "APIAKeyLo_EL1"].into_iter().for_each(|name| fakes::set(name, value));
+        put(vcpu);
+    }
+    for turn in 0..Wanted::LOADS {
+        for (vcpu, value) in [(one, 1), (two, 2)] {
+            load(vcpu);
+            assert!(!closed("CPTR_EL2", CPTR_FP) && !closed("HCR_EL2", HCR_PAUTH), "turn {turn}");
+            assert_eq!(["V0", "APIAKeyLo_EL1"].map(fakes::get), [value; 2], "turn {turn}");
+            put(vcpu);
+        }
+    }
+    load(one);
+    assert!(closed("CPTR_EL2", CPTR_FP) && closed("HCR_EL2", HCR_PAUTH), "whether it uses them still");
+    assert!(trap(one, class::FP));
+    assert_eq!(fakes::get("V0"), 1);
+    put(one);
+    load(two);
+    assert!(closed("CPTR_EL2", CPTR_FP));
+    put(two);
+    // The next life has used nothing.
+    load(one);
+    reset(one);
+    load(one);
+    assert!(closed("CPTR_EL2", CPTR_FP) && closed("HCR_EL2", HCR_PAUTH));
+}
+
+#[test]
+fn nobody_gets_with_a_switch_what_it_has_not_used() {
+    let [one, two] = vcpus([(Kind::Off, false); 2]);
+    load(one);
+    assert!(trap(one, class::FP));
+    fakes::set("V0", 77);
+    put(one);
+    let accesses = log(|| {
+        load(two);
+        put(two);
+        load(one);
+    });
+    assert!(accesses.iter().all(|access| matches!(access, Access::Write("CPTR_EL2", _))), "{accesses:?}");
 }
 
 #[test]

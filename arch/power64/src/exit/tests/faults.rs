@@ -12,14 +12,14 @@ fn what_the_cpu_does_not_know_is_a_program_interrupt() {
     let on = msr::IR | msr::DR;
     fakes::set("HSRR1", msr::SF | msr::EE | msr::PR | msr::ME | msr::FP | on | msr::LE);
     frame.vector = vector::EMULATION_ASSISTANCE;
-    entry::full(&mut frame, Code::FULL);
+    assert_eq!(full(&mut frame, Code::FULL), Entry::Some);
     assert_eq!(frame.pc, 0xc000_0000_0000_4700);
     assert_eq!(frame.msr, msr::SF | msr::ME | on | msr::LE);
     assert_eq!(fakes::get("SRR0"), 0xc000_0000_0000_1000);
     assert_eq!(fakes::get("SRR1") >> 19 & 1, 1);
     // Without relocation, at the vector itself.
     fakes::set("HSRR1", msr::SF | msr::ME);
-    entry::full(&mut frame, Code::FULL);
+    assert_eq!(full(&mut frame, Code::FULL), Entry::Some);
     assert_eq!((frame.pc, frame.msr), (0x700, msr::SF | msr::ME | msr::LE));
 }
 
@@ -45,7 +45,7 @@ fn transactions_are_no_instructions() {
     fakes::set("HSRR1", msr::SF | msr::TM);
     frame.vector = vector::HYPERVISOR_FACILITY;
     assert_eq!(entry::light(&mut frame, vector::HYPERVISOR_FACILITY), Code::FULL);
-    entry::full(&mut frame, Code::FULL);
+    assert_eq!(full(&mut frame, Code::FULL), Entry::Some);
     assert_eq!((frame.pc, fakes::get("SRR0"), fakes::get("SRR1") >> 19 & 1), (0x700, 0x2000, 1));
     assert!(!fakes::take_log().iter().any(|access| matches!(access, Access::Write("HFSCR", _))));
 }
@@ -58,7 +58,7 @@ fn a_soft_patch_is_the_guests_program_interrupt() {
     fakes::set("HSRR1", msr::SF);
     frame.vector = vector::SOFT_PATCH;
     assert_eq!(entry::light(&mut frame, vector::SOFT_PATCH), Code::FULL);
-    entry::full(&mut frame, Code::FULL);
+    assert_eq!(full(&mut frame, Code::FULL), Entry::Some);
     assert_eq!((frame.pc, fakes::get("SRR0"), fakes::get("SRR1") >> 19 & 1), (0x700, 0x2000, 1));
 }
 
@@ -72,7 +72,7 @@ fn an_access_to_nothing_is_a_data_storage_interrupt() {
     fakes::set("ASDR", 0x8000_0000);
     frame.vector = vector::HYPERVISOR_DATA_STORAGE;
     assert_eq!(entry::light(&mut frame, vector::HYPERVISOR_DATA_STORAGE), Code::FULL);
-    entry::full(&mut frame, Code::FULL);
+    assert_eq!(full(&mut frame, Code::FULL), Entry::Some);
     assert_eq!(frame.pc, vector::DATA_STORAGE.into());
     assert_eq!((fakes::get("DAR"), fakes::get("SRR0")), (0x8000_0008, 0x100));
     assert_ne!(fakes::get("DSISR") & 1 << 25, 0, "it was a store");
@@ -92,7 +92,7 @@ fn a_prefixed_instruction_is_named_as_one() {
             fakes::set("HSRR0", 0x2000);
             fakes::set("HSRR1", msr::SF | prefixed);
             frame.vector = vector;
-            entry::full(&mut frame, Code::FULL);
+            assert_eq!(full(&mut frame, Code::FULL), Entry::Some);
             assert_eq!(fakes::get("SRR1") & PREFIXED, prefixed, "{vector:#x}");
             assert_eq!(frame.msr & PREFIXED, 0, "no state of the machine");
         }
@@ -100,7 +100,7 @@ fn a_prefixed_instruction_is_named_as_one() {
     // Not of what has nothing to do with the instruction.
     fakes::set("SRR1", msr::SF | PREFIXED);
     frame.vector = vector::SYSTEM_RESET;
-    entry::full(&mut frame, Code::FULL);
+    assert_eq!(full(&mut frame, Code::FULL), Entry::Some);
     assert_eq!(fakes::get("SRR1") & PREFIXED, 0);
 }
 
@@ -112,7 +112,10 @@ fn execute(vcpu: &Vcpu, frame: &mut Frame, instruction: u32) -> u64 {
     fakes::set("HSRR0", pc);
     fakes::set("HSRR1", msr::SF | msr::LE);
     frame.vector = vector::HYPERVISOR_FACILITY;
-    entry::full(frame, Code::FULL);
+    let _ = frame.entry();
+    let loads = instruction >> 1 & 0x3ff == 339 && instruction >> 21 & 31 > 12;
+    let entry = full(frame, Code::FULL);
+    assert_eq!(entry == Entry::All, loads, "what is not changed stays in the CPU");
     frame.pc.wrapping_sub(pc)
 }
 
@@ -139,6 +142,7 @@ fn doorbells_to_threads_are_the_vcpus_own() {
     assert_eq!((execute(vcpu, &mut frame, msgsndp), dpdes()), (NEXT, 1));
     assert_eq!(execute(vcpu, &mut frame, spr(mfspr, 9, 176)), NEXT);
     assert_eq!(frame.gpr(9), 1);
+    assert_eq!((execute(vcpu, &mut frame, spr(mfspr, 20, 176)), frame.gpr(20)), (NEXT, 1));
     frame.set_gpr(7, DOORBELL | 1);
     assert_eq!((execute(vcpu, &mut frame, msgclrp), dpdes()), (NEXT, 1), "another thread's");
     frame.set_gpr(7, DOORBELL);

@@ -51,12 +51,11 @@ fn the_count_of_dispatches_moves_over_a_wait() {
     let mut cede = || {
         // It has not yet when the call looks, and has when the vCPU waits.
         fakes::set("DEC", 100);
-        frame.why = 0;
         assert_eq!(call(&mut frame, CEDE, 0), Answer::SUCCESS);
-        assert_eq!(frame.why, Code::WAIT);
+        assert_eq!(noted(&frame), Code::WAIT);
         fakes::set("DEC", 0xffff_fff0);
         frame.vector = vector::CALL;
-        entry::full(&mut frame, Code::WAIT);
+        assert_eq!(full(&mut frame, Code::WAIT), Entry::Some);
         dispatches(vcpu)
     };
     assert_eq!([cede(), cede()], [Some(2), Some(4)]);
@@ -93,7 +92,7 @@ fn a_system_reset_ends_a_wait() {
     fakes::set("SRR0", 0x1000);
     frame.vector = vector::CALL;
     vcpu.attention.raise(Reasons::NMI | Reasons::UNHALT);
-    entry::full(&mut frame, Code::WAIT);
+    assert_eq!(full(&mut frame, Code::WAIT), Entry::Some);
     assert_eq!((frame.pc, fakes::get("SRR0")), (0x100, 0x1000));
     assert!(!vcpu.attention.is_pending());
     assert!(wakes(vcpu), "the prod has not ended that wait: it is for the next one");

@@ -16,9 +16,10 @@ use crate::cpu::regs::fakes::{self, Access};
 use crate::cpu::regs::{hfscr, lpcr};
 use crate::irq::Presentation;
 use crate::memory::GuestRam;
-use crate::sched::{Power, Thread};
 use crate::state::registers::Transactions;
 use crate::state::{demand, set_enforced};
+use crate::vm::Thread;
+use crate::vm::queues::Power;
 use crate::vm::{BootState, GUEST_LPCR};
 
 pub(crate) use machine::{cores, vcpus, vm};
@@ -193,7 +194,7 @@ fn each_life_has_a_key_of_its_own() {
     let vcpu = vcpus(1)[0];
     for key in [0x1234_5678, 0x8765_4321] {
         fakes::set("DARN", key);
-        vcpu.vm.prepare(0, GuestRam::default(), None, BootState::default());
+        vcpu.vm.prepare(0, GuestRam::default(), BootState::default());
         reset(vcpu);
         assert_eq!(fakes::get("HASHPKEYR"), key);
     }
@@ -224,7 +225,7 @@ fn a_partition_changes_no_more_of_lpcr_than_is_meant() {
     vm.set_lpcr(lpcr::ILE, !0);
     vm.set_lpcr(lpcr::AIL, 0);
     assert_eq!(vm.lpcr(), GUEST_LPCR | lpcr::ILE, "nothing beside the mask");
-    vm.prepare(0, GuestRam::default(), None, BootState::default());
+    vm.prepare(0, GuestRam::default(), BootState::default());
     assert_eq!(vm.lpcr(), GUEST_LPCR, "a life begins anew");
 }
 
@@ -232,7 +233,7 @@ fn a_partition_changes_no_more_of_lpcr_than_is_meant() {
 fn a_vcpu_that_is_off_wants_no_turn_for_its_decrementer() {
     let pinned = vcpus(1)[0];
     let vcpu = &*Box::leak(Box::new(Vcpu::new(pinned.vm, 0, cpu::this(), Some(Thread::new(0, 0)))));
-    pinned.vm.prepare(0, GuestRam::default(), None, BootState::default());
+    pinned.vm.prepare(0, GuestRam::default(), BootState::default());
     fakes::set("TB", 1000);
     load(vcpu);
     fakes::set("DEC", 50);

@@ -116,7 +116,8 @@ fn offer_again(vmcb: &mut Vmcb) {
 /// Says whether the guest takes the virtual interrupt that is offered to it as soon as it is entered.
 pub fn takes_interrupt(vmcb: &Vmcb) -> bool {
     let offered = vmcb.interrupts();
-    let class = vmcb.interrupt_vector() >> 4;
-    let allowed = offered & interrupt::IGNORE_TPR != 0 || class > (offered & interrupt::TPR & 0xf);
+    // The last vector that the task priority masks.
+    let masked = (offered & interrupt::TPR & 0xf) << 4 | 0xf;
+    let allowed = offered & interrupt::IGNORE_TPR != 0 || vmcb.interrupt_vector() > masked;
     offered & interrupt::PENDING != 0 && allowed && vmcb.rflags() & flags::INTERRUPT != 0
 }

@@ -5,9 +5,9 @@ use super::*;
 use crate::cpu::regs::{cr0, efer, fakes};
 use crate::cpu::svm::code;
 use crate::cpu::svm::vmcb::event;
+use crate::exit::tests::handle;
 use crate::exit::tests::machine;
 use crate::exit::tier::Code;
-use crate::exit::turnstile_nested_page_fault;
 use crate::vcpu::frame::{Frame, number};
 use crate::vm::monitor::monitor;
 
@@ -169,7 +169,7 @@ fn light_load(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     vmcb.set_rip(0x10);
     // A read, by a walk's last step.
     vmcb.set_exit_info([1 << 32 | 1 << 2, 0xfec0_0010]);
-    turnstile_nested_page_fault(frame, vmcb, code::NESTED_PAGE_FAULT)
+    handle(frame, vmcb, code::NESTED_PAGE_FAULT)
 }
 
 #[test]
@@ -192,4 +192,69 @@ fn accesses_to_devices_are_light_with_four_and_five_levels() {
         assert_eq!(light_load(&mut frame, &mut vmcb), 0, "five levels: {five}");
         assert_eq!((vmcb.rip(), vmcb.rax()), (0x12, 0x17_0020));
     }
+}
+
+#[test]
+fn what_a_walk_found_is_not_used_when_it_would_find_something_else() {
+    let (vcpu, mut frame, mut vmcb, ram) = machine();
+    with_tables(&mut vmcb, ram);
+    put(ram, 0x7000, 0x5000 | USUAL);
+    put(ram, 0x7008, 0x6000 | USUAL);
+    // mov eax, [rdi]; mov ecx, [rdi]
+    ram[0x5010..0x5012].copy_from_slice(&[0x8b, 0x07]);
+    ram[0x6010..0x6012].copy_from_slice(&[0x8b, 0x0f]);
+    vcpu.vm.ioapic_write(0, 1);
+    light_load(&mut frame, &mut vmcb);
+    crate::exit::memory::full(&mut frame, &mut vmcb, vcpu, monitor());
+    assert_eq!(light_load(&mut frame, &mut vmcb), 0);
+    // The same address is another page now, whose code is another.
+    put(ram, 0x7000, 0x6000 | USUAL);
+    vmcb.set_rax(0);
+    assert_eq!(
+        light_load(&mut frame, &mut vmcb),
+        Code::FULL,
+        "the other instruction has not been decoded yet"
+    );
+    assert_eq!(vmcb.rax(), 0);
+    crate::exit::memory::full(&mut frame, &mut vmcb, vcpu, monitor());
+    assert_eq!(frame.rcx(), 0x17_0020);
+    // A new life has other memory.
+    vcpu.owned(crate::state::owned::Owned::reset);
+    let root = crate::state::walks::Root { cr3: vmcb.cr3(), la57: 0 };
+    assert_eq!(vcpu.owned(|owned| owned.walks.find(0x10, root)), None);
+}
+
+#[test]
+fn an_access_to_nothing_is_light_once_it_has_been_decoded() {
+    let (vcpu, mut frame, mut vmcb, ram) = machine();
+    with_tables(&mut vmcb, ram);
+    put(ram, 0x7000, 0x5000 | USUAL);
+    // mov ecx, [rdi]; mov dl, [rdi]; movsx rsi, byte [rdi]; mov [rdi], eax
+    let code: [&[u8]; 4] = [&[0x8b, 0x0f], &[0x8a, 0x17], &[0x48, 0x0f, 0xbe, 0x37], &[0x89, 0x07]];
+    for (code, at) in code.into_iter().zip([0x10, 0x20, 0x30, 0x40]) {
+        ram[0x5000 + at..0x5000 + at + code.len()].copy_from_slice(code);
+    }
+    let mut access = |frame: &mut Frame, rip, write: u64| {
+        let before = [0x1122_3344_5566_7788; 3];
+        frame.set_rcx(before[0]);
+        frame.set_rdx(before[1]);
+        frame.set(&mut vmcb, number::RSI, before[2]);
+        vmcb.set_rip(rip);
+        vmcb.set_exit_info([1 << 32 | 1 << 2 | write << 1, 0xd000_0123]);
+        let code = handle(frame, &mut vmcb, code::NESTED_PAGE_FAULT);
+        if code == Code::FULL {
+            crate::exit::memory::full(frame, &mut vmcb, vcpu, monitor());
+        }
+        (code, frame.rcx(), frame.rdx(), frame.rsi(), vmcb.rip())
+    };
+    for (rip, write) in [(0x10, 0), (0x20, 0), (0x30, 0), (0x40, 1)] {
+        let full = access(&mut frame, rip, write);
+        assert_eq!(full.0, Code::FULL);
+        let light = access(&mut frame, rip, write);
+        assert_eq!((light.0, (light.1, light.2, light.3, light.4)), (0, (full.1, full.2, full.3, full.4)));
+    }
+    let old = 0x1122_3344_5566_7788;
+    assert_eq!(access(&mut frame, 0x10, 0), (0, 0xffff_ffff, old, old, 0x12));
+    assert_eq!(access(&mut frame, 0x20, 0), (0, old, old | 0xff, old, 0x22));
+    assert_eq!(access(&mut frame, 0x30, 0), (0, old, old, u64::MAX, 0x34));
 }

@@ -7,12 +7,13 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use turnstile_techniques::{Set, Technique};
 
 use crate::cpu::svm::{Vmcb, code};
-use crate::exit::table::{LIGHT_HANDLERS, other};
-use crate::exit::tier::{Code, Handler};
+use crate::exit::keep::keep;
+use crate::exit::table::{LIGHT_HANDLERS, other, place};
+use crate::exit::tier::{Code, Handler, control};
 use crate::exit::{cpuid, hypercall, msr, port};
 use crate::irq::interrupts::Arrived;
 use crate::vcpu::frame::Frame;
-use crate::vcpu::next::Known;
+use crate::vcpu::next::{Known, Next};
 use crate::vcpu::serve;
 use crate::vm::Vcpu;
 use crate::vm::monitor::monitor;
@@ -69,19 +70,23 @@ const LISTED: [u32; 40] = {
     listed
 };
 
-/// RDMSR and WRMSR, found by a search of the list and handled as always.
-extern "C" fn searched(frame: &mut Frame, vmcb: &mut Vmcb, exit: u32) -> u32 {
+keep! {
+    /// RDMSR and WRMSR, found by a search of the list and handled as always.
+    searched => search: rsi 40, rdx 48, r8 24, r9 16, r10 8, r11 0
+}
+
+extern "C" fn search<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
     let number = frame.rcx() as u32;
     black_box(black_box(&LISTED).iter().position(|listed| *listed == number));
-    msr::light::<Known>(frame, vmcb, exit)
+    msr::answer::<N>(frame, control(frame))
 }
 
 /// Does in the full tier, where the registers are in the frame, what the light one was not to do.
 pub fn light(frame: &mut Frame, vmcb: &mut Vmcb, exit: u32) -> u32 {
     match exit {
-        code::CPUID => cpuid::light::<Known>(frame, vmcb, exit),
-        code::VMMCALL => hypercall::light::<Known>(frame, vmcb, exit),
-        code::IOIO => port::light::<Known>(frame, vmcb, exit),
+        code::CPUID => cpuid::answer::<Known>(frame, vmcb),
+        code::VMMCALL => hypercall::answer::<Known>(frame, vmcb),
+        code::IOIO => port::answer::<Known>(frame, vmcb),
         _ => Code::FULL,
     }
 }
@@ -90,7 +95,7 @@ pub fn light(frame: &mut Frame, vmcb: &mut Vmcb, exit: u32) -> u32 {
 pub fn take_off(off: Set) {
     let mut handlers: [Handler; 256] = LIGHT_HANDLERS;
     if off.contains(Technique::IndexedDispatch) {
-        handlers[code::MSR as usize] = searched;
+        handlers[place(code::MSR)] = searched::<Known>;
     }
     if off.contains(Technique::LightExit) {
         handlers = [other; 256];

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The links of the chain: what each technique saves, spelled out.
 
+use turnstile_vm::attention::Reasons;
+
 use super::handlers::serve;
 use crate::cpu::svm::vmcb::FLUSH_EVERYTHING;
 use crate::cpu::svm::{Vmcb, code};
@@ -67,7 +69,7 @@ pub(super) extern "C" fn forget_instructions(frame: &mut Frame, vmcb: &mut Vmcb)
 pub(super) extern "C" fn look_through(frame: &mut Frame, vmcb: &mut Vmcb) {
     let vcpu = resident(frame);
     let _guard = saved(frame).lock.lock();
-    irq::drain(vcpu, vmcb);
+    irq::drain(vcpu, vmcb, Reasons::MAILBOX);
     irq::timer(vcpu, vmcb);
 }
 

@@ -4,9 +4,11 @@
 // the handler what the techniques save: the functions in NAIVE_CHAIN, which naive/mod.rs fills at boot. Handlers come from
 // NAIVE_HANDLERS. Follows vectors.S in the same piece of assembly.
 
+    // The chain is ordinary functions: all registers are in the frame meanwhile.
     .macro naive_chain
-    mov     [rsp + 64], rbx             // the chain's cursor lives in a register that callees preserve
-    lea     rbx, [rip + NAIVE_CHAIN]
+    store_rest
+    mov     dword ptr [rax + CLEAN], ALL_CLEAN
+    lea     rbx, [rip + NAIVE_CHAIN]    // the chain's cursor lives in a register that callees preserve
 1:  mov     rax, [rbx]
     test    rax, rax
     jz      2f
@@ -15,29 +17,18 @@
     call    rax
     add     rbx, 8
     jmp     1b
-2:  mov     rbx, [rsp + 64]
-    mov     rdi, rsp
-    mov     rsi, [rsp + VMCB]
-    mov     edx, [rsi + EXIT_CODE]
+2:  load_rest
+    mov     rax, [rsp + VMCB]
     .endm
 
     .section .text.naive, "ax"
     .balign 64
 naive_resume:
-    mov     rax, [rsp + VMCB]
-    pop_clobberable
-    vmrun   rax
-    push    rcx
-    push    rdx
-    push_all_but_rcx_rdx
-    arguments
+    enter   0
     naive_chain
-    dispatch naive, NAIVE_HANDLERS, turnstile_nested_page_fault
+    movzx   ecx, byte ptr [rax + EXIT_CODE]
+    mov     rdi, rsp
+    call    [NAIVE_HANDLERS + rcx * 8]
     test    eax, eax
     jz      naive_resume
     full_tier naive, turnstile_full_exit
-    far_exits naive, turnstile_nested_page_fault
-    .global turnstile_enter_naive
-turnstile_enter_naive:
-    mov     rsp, rdi
-    jmp     naive_enter_all

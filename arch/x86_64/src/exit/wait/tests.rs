@@ -107,7 +107,7 @@ impl CommonMonitor<Vm> for Owner {
             return;
         }
         let piece = Piece { guest: 0, size: self.ram.len() as u64, host: self.ram.as_ptr() as u64 };
-        vm.prepare(0, GuestRam::new([piece].into_iter()), None, BootState::default());
+        vm.prepare(0, GuestRam::new([piece].into_iter()), BootState::default());
         assert!(vm.lifecycle.start());
     }
 

@@ -14,6 +14,7 @@ use crate::board::mitigation;
 use crate::cpu::regs::fakes::{self, Access};
 use crate::state::extended;
 use crate::state::facility::start_cpu;
+use crate::vm::ports::Ports;
 use crate::vm::{Vm, VmParts};
 
 /// What a guest changes without an exit.
@@ -31,6 +32,7 @@ pub(crate) fn vcpus(count: usize) -> Vec<&'static Vcpu> {
         statistics: false,
         x2apic: true,
         kvm: None,
+        ports: &const { Ports::of(&[]) },
         vcpus: count,
     })));
     let vcpu = |index| &*Box::leak(Box::new(Vcpu::new(vm, index, cpu::this(), None)));

@@ -11,6 +11,7 @@ pub use interface::Interface;
 use core::num::NonZeroU64;
 
 use turnstile_vapic::{Context, Fault, Lapic, NEVER};
+use turnstile_vm::attention::Reasons;
 
 use crate::cpu::svm::Vmcb;
 use crate::time;
@@ -28,9 +29,15 @@ pub(crate) fn with_lapic<const COUNTS: bool, R>(
     vcpu.owned(|owned| f(&mut owned.lapic, &mut Context { hardware: &mut hardware, bus: vcpu.vm }))
 }
 
-/// Takes over what others posted: the attention word has said so.
-pub(crate) fn drain(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
-    with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.drain(cx, &vcpu.mailbox));
+/// Takes over what others posted: the attention word has said so, and where it lies.
+pub(crate) fn drain(vcpu: &'static Vcpu, vmcb: &mut Vmcb, reasons: Reasons) {
+    take_posted::<true>(vcpu, vmcb, reasons);
+}
+
+/// The same for the light tier.
+#[inline(always)] // Few callers.
+pub(crate) fn take_posted<const COUNTS: bool>(vcpu: &'static Vcpu, vmcb: &mut Vmcb, reasons: Reasons) {
+    with_lapic::<COUNTS, _>(vcpu, vmcb, |lapic, cx| lapic.drain(cx, &vcpu.mailbox, reasons));
 }
 
 /// The timer that was armed for this vCPU has rung, or is to be armed anew.
@@ -82,8 +89,14 @@ pub(crate) fn set_clock(vcpu: &'static Vcpu, vmcb: &mut Vmcb, value: u64) {
 #[inline(always)] // One comparison.
 pub(crate) fn before_port(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
     if vcpu.owned(|owned| owned.lapic.owes_acknowledge()) {
-        with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.settle(cx));
+        settle(vcpu, vmcb);
     }
+}
+
+#[cold]
+#[inline(never)] // So that ports are short.
+fn settle(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
+    with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.settle(cx));
 }
 
 /// The life of the vCPU's VM ends, or a new one begins.

@@ -8,7 +8,7 @@ use turnstile_vm::attention::Reasons;
 use crate::cpu::regs::fakes;
 use crate::cpu::svm::vmcb::{interrupt, part};
 use crate::cpu::svm::{Vmcb, code};
-use crate::exit::{table::LIGHT_HANDLERS, tests::machine};
+use crate::exit::tests::{handle, machine};
 use crate::vcpu::frame::Frame;
 use crate::vm::Vcpu;
 
@@ -24,7 +24,7 @@ pub(super) fn write(frame: &mut Frame, vmcb: &mut Vmcb, msr: u64, value: u64) ->
     vmcb.set_rax(value & 0xffff_ffff);
     vmcb.set_exit_info([1, 0]);
     vmcb.set_clean(part::ALL);
-    LIGHT_HANDLERS[code::MSR as usize](frame, vmcb, code::MSR)
+    handle(frame, vmcb, code::MSR)
 }
 
 /// A vCPU whose guest has enabled its x2APIC.
@@ -58,6 +58,30 @@ fn a_self_ipi_changes_the_virtual_interrupt_and_no_register() {
     assert_eq!(vmcb.clean(), part::ALL, "an end changes nothing of it");
     assert_eq!(take(&mut vmcb), None);
     assert_eq!(fakes::take_log(), []);
+}
+
+/// What a kick finds, and what it leaves in the attention word.
+fn kicked(posts: &[(u8, bool)], besides: Reasons) -> (u32, Option<u64>, Reasons) {
+    let (vcpu, mut frame, mut vmcb, _) = enabled();
+    for (vector, level) in posts {
+        let _ = vcpu.mailbox.post(&vcpu.attention, *vector, *level);
+    }
+    vcpu.attention.raise(besides);
+    let code = handle(&mut frame, &mut vmcb, code::INTR);
+    assert_eq!(fakes::take_log(), [], "no register of the machine");
+    (code, take(&mut vmcb), vcpu.attention.take())
+}
+
+#[test]
+fn a_kick_takes_over_what_was_posted() {
+    let nothing = Reasons::empty();
+    assert_eq!(kicked(&[], nothing), (0, None, nothing), "somebody was faster");
+    assert_eq!(kicked(&[(0x41, false)], nothing), (0, Some(0x41), nothing));
+    assert_eq!(kicked(&[(0x41, false), (0x71, true)], nothing), (0, Some(0x71), nothing), "two of one word");
+    assert_eq!(kicked(&[(0x41, false), (0xf1, false)], nothing), (0, Some(0xf1), nothing), "of two words");
+    let both = Reasons::mailbox(0x41) | Reasons::STOP;
+    assert_eq!(kicked(&[(0x41, false)], Reasons::STOP), (both.bits(), None, both), "the full tier's");
+    assert_eq!(kicked(&[], Reasons::NMI), (Reasons::NMI.bits(), None, Reasons::NMI));
 }
 
 #[test]
@@ -149,9 +173,7 @@ fn lines_post_through_the_io_apic() {
     entry(2, 0x51);
     entry(9, 1 << 15 | 0x61);
     let deliver = |vmcb: &mut Vmcb| {
-        if vcpu.attention.take().contains(Reasons::INBOX) {
-            super::drain(vcpu, vmcb);
-        }
+        super::drain(vcpu, vmcb, vcpu.attention.take());
     };
     vcpu.vm.set_irq(0, true);
     deliver(&mut vmcb);
@@ -161,7 +183,7 @@ fn lines_post_through_the_io_apic() {
     deliver(&mut vmcb);
     assert_eq!(take(&mut vmcb), Some(0x61));
     // Its end comes while the line is still asserted: once more.
-    assert_eq!(write(&mut frame, &mut vmcb, 0x80b, 0), Reasons::INBOX.bits());
+    assert_eq!(write(&mut frame, &mut vmcb, 0x80b, 0), Reasons::mailbox(0x61).bits());
     deliver(&mut vmcb);
     assert_eq!(take(&mut vmcb), Some(0x61));
     vcpu.vm.set_irq(9, false);

@@ -15,6 +15,7 @@ use crate::cpu::svm::Vmcb;
 use crate::memory::{GuestRam, Piece};
 use crate::state::start::BootState;
 use crate::vm::Vcpu;
+use crate::vm::ports::Ports;
 use crate::vm::{Vm, VmParts};
 
 const ALL: u32 = feature::CLOCKSOURCE
@@ -49,10 +50,11 @@ impl Guest {
             statistics: false,
             x2apic: true,
             kvm,
+            ports: &const { Ports::of(&[]) },
             vcpus: 1,
         })));
         let piece = Piece { guest: 0, size: SIZE as u64, host: ram as u64 };
-        vm.prepare(0, GuestRam::new([piece].into_iter()), None, BootState::default());
+        vm.prepare(0, GuestRam::new([piece].into_iter()), BootState::default());
         let mut vmcb = Vmcb::new();
         vmcb.set_tsc_offset(vm.life().tsc_offset);
         Self { ram, vcpu: Box::leak(Box::new(Vcpu::new(vm, 0, cpu::this(), None))), vmcb }

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use crate::FileError;
-use crate::image::FileKind;
+use crate::file_kind::FileKind;
 
 /// Why a kernel cannot be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 //! | ELF or flat file with a Multiboot header | Multiboot Specification 0.6.96 |
 //! | anything else that is no file of a known other kind | flat: at 1 MiB, entered at its first byte, as with PVH |
 //!
-//! Of the first megabyte, what a kernel is told lies at [`INFORMATION`] to [`INFORMATION_END`]; the rest is free.
+//! In the first megabyte, the information for the kernel lies from [`INFORMATION`] to [`INFORMATION_END`]; the rest is free.
 
 mod elf;
 mod error;
@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 pub use error::BootError;
 
 use super::{FIRMWARE, HIGH_START, acpi, split};
-use crate::image::FileKind;
+use crate::file_kind::FileKind;
 use crate::load::{Load, Piece, overlap};
 use crate::{FileError, Source};
 

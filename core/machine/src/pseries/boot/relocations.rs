@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The relative relocations of a position-independent kernel (64-Bit ELF V2 ABI, 3.5.3): pointers to its own code and data,
-//! which the linker leaves to who loads the file. A kernel that does this itself, as Linux does, finds it done.
+//! The relative relocations of a position-independent kernel (64-Bit ELF V2 ABI, 3.5.3): pointers to its own code and data, which
+//! the linker leaves to the loader. Linux does this itself, and finds it done.
 
 use alloc::vec::Vec;
 

@@ -5,8 +5,9 @@
 //! Options: `row=NAME` is what is reported; `target=N` sends to the CPU with this index (1), `broadcast` to all
 //! others. The first CPU as its own target acknowledges and ends in the same loop. Receivers poll, or with `wfi`
 //! wait by WFI; CPUs that receive nothing wait by WFI in any case. With `handoff` the first CPU and its target take
-//! turns: each sends to the other and waits by WFI. With `waiting=N` so many shared interrupts of the first CPU are pending all
-//! the time, at a priority that its mask holds back.
+//! turns: each sends to the other and waits by WFI; with `facilities` both use FP registers and pointer authentication each time.
+//! With `waiting=N` so many shared interrupts of the first CPU are pending all
+//! the time, at a priority that its mask holds back. With `x20` that register has what is sent, else one that calls may change.
 //!
 //! Where one thread emulates all CPUs in turn, the ticks contain the waiting of all; what each side's exit
 //! costs is then for the meter to say.
@@ -19,6 +20,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use loops::Loops;
 use turnstile_guests::platform::platform;
+use turnstile_guests::state::pauth;
 use turnstile_guests::{bench, cpu, entry, gic, mmu, options, println, smp, timer};
 
 entry!(main);
@@ -74,7 +76,7 @@ fn main() {
         }
     }
     let row = options::get("row").unwrap_or("sgi");
-    let loops = Loops::new(match broadcast {
+    let loops = loops(match broadcast {
         true => gic::sgi_to_others(0),
         false => gic::sgi_value(0, smp::affinity(target)),
     });
@@ -83,7 +85,7 @@ fn main() {
         let both = if handoff { 2 } else { 1 };
         bench::measure(
             row,
-            |count| loops.hand_over(count.div_ceil(both)),
+            |count| hand_over(&loops, count.div_ceil(both)),
             |count| loops.nothing(count / both),
         );
     } else {
@@ -131,7 +133,23 @@ fn take_turns(first: u64) {
         }
     };
     gic::end(intid);
-    Loops::new(gic::sgi_value(0, first)).hand_over(u64::MAX);
+    hand_over(&loops(gic::sgi_value(0, first)), u64::MAX);
+}
+
+/// Returns loops that send this value, from the register that the options say.
+fn loops(value: u64) -> Loops {
+    Loops::new(value, options::get("x20").is_some())
+}
+
+/// Hands over so many times, with or without facilities in use.
+fn hand_over(loops: &Loops, rounds: u64) {
+    if options::get("facilities").is_none() {
+        return loops.hand_over::<0>(rounds);
+    }
+    if pauth::exists() {
+        pauth::enable();
+    }
+    loops.hand_over::<1>(rounds);
 }
 
 /// Waits for nothing until the machine is switched off.
@@ -147,5 +165,5 @@ fn receive(first: u64) {
     gic::init_cpu();
     gic::enable(0);
     answer();
-    Loops::new(gic::sgi_value(0, first)).receive(options::get("wfi").is_some(), ANSWERS.0.as_ptr());
+    loops(gic::sgi_value(0, first)).receive(options::get("wfi").is_some(), ANSWERS.0.as_ptr());
 }

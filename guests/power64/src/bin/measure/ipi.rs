@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_guests_power64::exception::{self, vector};
 use turnstile_guests_power64::platform::{Controller, platform};
+use turnstile_guests_power64::state::vsx;
 use turnstile_guests_power64::{bench, cpu, irq, measured_loop, options, println, smp, xive};
 
 use super::xics::xics_handler;
@@ -69,6 +70,8 @@ struct Side {
     target: u64,
     /// R20: whether to send by H_IPI.
     by_call: u64,
+    /// R17: the function that waits.
+    wait: u64,
 }
 
 fn side(index: usize, count: &AtomicU64) -> Side {
@@ -81,6 +84,7 @@ fn side(index: usize, count: &AtomicU64) -> Side {
             queue: xive::queue(index),
             target: xive::trigger_page(other),
             by_call: 0,
+            wait: wait(),
         },
         _ => Side {
             count: count.as_ptr() as u64,
@@ -89,8 +93,21 @@ fn side(index: usize, count: &AtomicU64) -> Side {
             queue: 0,
             target: u64::from(smp::server(other)),
             by_call: 1,
+            wait: wait(),
         },
     }
+}
+
+/// Returns how this CPU waits, with what it then uses switched on.
+fn wait() -> u64 {
+    let function = match options::get("facilities").is_some() {
+        true => {
+            vsx::enable();
+            measure_wait_vsx
+        }
+        false => measure_wait as unsafe extern "C" fn(),
+    };
+    function as *const () as u64
 }
 
 /// Sets the controller up, and starts the other CPU; says whether this machine has one.
@@ -113,7 +130,7 @@ fn prepare() -> bool {
 }
 
 /// The two CPUs take turns: each sends to the other and waits by H_CEDE. One operation is there and back, divided by
-/// `parts`.
+/// `parts`. With the option `facilities` both use vector-scalar registers each time.
 pub fn handoff(row: &str, parts: u64) {
     if !prepare() {
         return;
@@ -139,7 +156,7 @@ pub fn handoff(row: &str, parts: u64) {
 global_asm!(
     r#"
     .section .text.turns, "ax"
-    .global turnstile_measure_send, turnstile_measure_wait
+    .global turnstile_measure_send
     .balign 64
 turnstile_measure_send:
     sync
@@ -154,7 +171,13 @@ turnstile_measure_send:
     blr
 
     .balign 64
-turnstile_measure_wait:             // until the word has reached r18
+measure_wait_vsx:
+    mflr    16
+    bl      measure_wait
+    .long   0xf0000490              // xxlor vs0, vs0, vs0
+    mtlr    16
+    blr
+measure_wait:                       // until the word has reached r18
 1:  ld      3, 0(27)
     cmpld   3, 18
     bgelr
@@ -166,14 +189,20 @@ turnstile_measure_wait:             // until the word has reached r18
     "#
 );
 
+unsafe extern "C" {
+    fn measure_wait();
+    fn measure_wait_vsx();
+}
+
 /// Sends, and waits until the answer has been counted; interrupts are masked but in H_CEDE.
 fn turns(count: u64, side: &Side, place: &core::cell::Cell<u64>) {
     let next;
     measured_loop!(count, [
             "addi 18, 18, 1",
             "bl turnstile_measure_send",
-            "bl turnstile_measure_wait",
-        ], in("r27") side.count, in("r26") side.own, out("r25") _, in("r24") side.management,
+            "mtctr 17",
+            "bctrl",
+        ], in("r17") side.wait, out("r16") _, in("r27") side.count, in("r26") side.own, out("r25") _, in("r24") side.management,
         inout("r23") side.queue => _, inout("r22") place.get() => next, in("r21") side.target, in("r20") side.by_call,
         inout("r18") MINE.0.load(Ordering::SeqCst) => _, out("lr") _,);
     place.set(next);
@@ -188,11 +217,12 @@ fn take_turns(_: u64) {
         asm!(
             "2:",
             "addi 18, 18, 1",
-            "bl turnstile_measure_wait",
+            "mtctr 17",
+            "bctrl",
             "bl turnstile_measure_send",
             "b 2b",
             in("r27") side.count, in("r26") side.own, in("r24") side.management, in("r23") side.queue, in("r22") 0_u64,
-            in("r21") side.target, in("r20") side.by_call, in("r18") 0_u64,
+            in("r21") side.target, in("r20") side.by_call, in("r18") 0_u64, in("r17") side.wait,
             options(noreturn),
         );
     }

@@ -10,7 +10,12 @@
 //! | `self-ipi-xive` | the same by the pages of XIVE, which takes no exit |
 //! | `ipi-ceded` | an interrupt to another CPU in H_CEDE, which sends one back to this one in H_CEDE |
 //! | `vcpu-switch` | the same, counted singly: for two CPUs that share one |
+//! | `vcpu-switch-fp` | the same with vector-scalar registers in use |
+//! | `timer-interrupt` | the decrementer set to the past, its interrupt taken |
+//! | `sleep-wake` | the decrementer set, H_CEDE until it has expired, its interrupt taken |
 //! | `mmio-store` | a byte to a register of a device (`mmio=` another address) |
+//! | `mmio-store-translated` | the same with translation on |
+//! | `absent` | a load where there is no memory and no device, with translation on |
 //! | `first-touch` | the first write to a page of memory (`order=` bytes of a page) |
 //! | `facility-fault` | a doorbell to itself by `msgsndp`, taken |
 #![no_std]
@@ -19,6 +24,7 @@
 mod ipi;
 mod plain;
 mod self_ipi;
+mod timer;
 mod touch;
 mod xics;
 
@@ -33,11 +39,15 @@ fn main() {
         "unknown-hypercall" => plain::unknown_hypercall(),
         "prod-cede" => plain::prod_cede(),
         "mmio-store" => plain::mmio_store(),
+        "mmio-store-translated" => plain::mmio_store_translated(),
+        "absent" => plain::absent(),
+        "timer-interrupt" => timer::interrupt(),
+        "sleep-wake" => timer::sleep(),
         "facility-fault" => plain::facility_fault(),
         "self-ipi-xics" => self_ipi::xics(),
         "self-ipi-xive" => self_ipi::xive(),
         "ipi-ceded" => ipi::handoff(row, 1),
-        "vcpu-switch" => ipi::handoff(row, 2),
+        "vcpu-switch" | "vcpu-switch-fp" => ipi::handoff(row, 2),
         "first-touch" => touch::measure(),
         _ => println!("@error row={row} is none of this guest's"),
     }

@@ -4,6 +4,7 @@
 use core::arch::global_asm;
 
 use turnstile_guests_power64::exception::{self, vector};
+use turnstile_guests_power64::mmu::{self, PAGE, entry};
 use turnstile_guests_power64::platform::platform;
 use turnstile_guests_power64::{bench, cpu, hcall, measured_loop, options, println, smp};
 
@@ -48,19 +49,72 @@ pub fn prod_cede() {
     cpu::mask();
 }
 
-/// A byte to the scratch register of a 16550A, or to where the option `mmio=` says.
+/// A byte to the scratch register of a 16550A, or to where the option `mmio=` says: in real mode.
 pub fn mmio_store() {
+    if let Some(place) = device() {
+        stores("mmio-store", place);
+    }
+}
+
+/// The same with translation on.
+pub fn mmio_store_translated() {
+    if let Some(place) = device().and_then(map) {
+        mmu::translated(|| stores("mmio-store-translated", place));
+    }
+}
+
+fn device() -> Option<u64> {
     const SCRATCH: u64 = 7;
     let place = options::number("mmio", platform().uart.map_or(0, |uart| uart.base + SCRATCH));
     if place == 0 {
         println!("@error the device tree has no device in memory, and mmio= names none");
-        return;
     }
+    (place != 0).then_some(place)
+}
+
+/// Gives the guest page tables that map the page of this address as a device; returns where it then is.
+fn map(place: u64) -> Option<u64> {
+    let status = mmu::init();
+    expect("H_REGISTER_PROC_TBL", status, hcall::SUCCESS);
+    let page = mmu::set_page(0, place & !(PAGE - 1) | entry::USUAL & !entry::EXECUTE | entry::DEVICE);
+    (status == hcall::SUCCESS).then_some(page + place % PAGE)
+}
+
+fn stores(row: &str, place: u64) {
     bench::measure(
-        "mmio-store",
+        row,
         |n| measured_loop!(n, ["stb 26, 0(27)"], in("r27") place, in("r26") 0x5a_u64,),
         |n| measured_loop!(n, ["nop"], in("r27") place, in("r26") 0x5a_u64,),
     );
+}
+
+// R4 is the interrupted code's to lose.
+global_asm!(
+    r#"
+    .section .text.absent, "ax"
+    .balign 64
+absent_skipped:
+    mfspr   4, 26
+    addi    4, 4, 4
+    mtspr   26, 4
+    rfid
+    "#
+);
+
+/// A load where there is neither memory nor a device, with translation on. Where that is an interrupt, the guest's handler steps
+/// over the load: it is part of the operation, but its instructions are the guest's.
+pub fn absent() {
+    const NOWHERE: u64 = 1 << 38;
+    let Some(place) = map(NOWHERE) else { return };
+    exception::set_handler(vector::DATA_STORAGE, absent_skipped);
+    mmu::translated(|| {
+        bench::measure(
+            "absent",
+            |n| measured_loop!(n, ["lwz 3, 0(27)"], in("r27") place,),
+            |n| measured_loop!(n, [".rept 5", "nop", ".endr"], in("r27") place,),
+        );
+    });
+    exception::init();
 }
 
 // R27 counts.
@@ -75,6 +129,7 @@ doorbell_taken:
 );
 
 unsafe extern "C" {
+    fn absent_skipped();
     fn doorbell_taken();
 }
 

@@ -17,6 +17,8 @@ mod rtas;
 mod timers;
 mod translation;
 mod vpa;
+mod xics;
+mod xive;
 
 use turnstile_guests_power64::{entry, options, platform, println, test};
 
@@ -41,6 +43,8 @@ fn main() {
         vpa::TESTS,
         timers::TESTS,
         interrupts::TESTS,
+        xics::TESTS,
+        xive::TESTS,
         exceptions::TESTS,
         registers::TESTS,
         memory::TESTS,

@@ -7,6 +7,7 @@
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use turnstile_guests_x86_64::state::xsave;
 use turnstile_guests_x86_64::{apic, bench, cpu, exception, measured_loop, options, println, smp};
 
 const VECTOR: u8 = 0x62;
@@ -97,16 +98,16 @@ fn receive(_: u64) {
 }
 
 /// The two CPUs take turns: each sends to the other and waits by HLT. One operation is there and back, divided by
-/// `parts`.
+/// `parts`. With the option `facilities` both use vector registers each time.
 pub fn handoff(row: &str, parts: u64) {
     static MINE: Line = Line(AtomicU64::new(0));
     if !prepare(take_turns) {
         return;
     }
-    let target = smp::apic_id(1);
+    let (target, halt) = (smp::apic_id(1), halt());
     bench::measure(
         row,
-        |count| turns(count.div_ceil(parts), target, &MINE.0),
+        |count| turns(count.div_ceil(parts), target, halt, &MINE.0),
         |count| {
             measured_loop!(count / parts, ["inc r15", "nop", "cmp [r14], r15", "jae 3f", "nop", "3:"],
                 in("r14") MINE.0.as_ptr(), inout("r15") 0_u64 => _,)
@@ -117,18 +118,51 @@ pub fn handoff(row: &str, parts: u64) {
     }
 }
 
-// The HLT of both CPUs: where they share one, its visits are of one kind.
-core::arch::global_asm!(
-    ".global turnstile_measure_halt",
-    "turnstile_measure_halt:",
-    "sti",
-    "hlt",
-    "cli",
-    "ret"
+// The HLT of both CPUs, and what they use behind it: where they share one CPU, its visits are of one kind.
+global_asm!(
+    r#"
+    .section .text.halt, "ax"
+measure_halt:
+    sti
+    hlt
+    cli
+    ret
+measure_halt_sse:
+    sti
+    hlt
+    cli
+    xorps   xmm0, xmm0
+    ret
+measure_halt_avx:
+    sti
+    hlt
+    cli
+    vxorps  ymm0, ymm0, ymm0
+    ret
+    "#
 );
 
+unsafe extern "C" {
+    fn measure_halt();
+    fn measure_halt_sse();
+    fn measure_halt_avx();
+}
+
+/// Returns how this CPU waits, with what it then uses switched on.
+fn halt() -> u64 {
+    let function = match options::get("facilities").is_some() {
+        true if xsave::exists() => {
+            xsave::use_all();
+            measure_halt_avx
+        }
+        true => measure_halt_sse,
+        false => measure_halt as unsafe extern "C" fn(),
+    };
+    function as *const () as u64
+}
+
 /// Sends, and waits by HLT until the answer has been counted; interrupts are masked but for HLT.
-fn turns(count: u64, target: u32, mine: &AtomicU64) {
+fn turns(count: u64, target: u32, halt: u64, mine: &AtomicU64) {
     measured_loop!(count, [
             "inc r15",
             "mov ecx, 0x830",
@@ -138,10 +172,10 @@ fn turns(count: u64, target: u32, mine: &AtomicU64) {
             "2:",
             "cmp [r14], r15",
             "jae 3f",
-            "call turnstile_measure_halt",
+            "call r11",
             "jmp 2b",
             "3:",
-        ], in("r14") mine.as_ptr(), inout("r15") mine.load(Ordering::SeqCst) => _, in("r13") u64::from(target),
+        ], in("r11") halt, in("r14") mine.as_ptr(), inout("r15") mine.load(Ordering::SeqCst) => _, in("r13") u64::from(target),
         out("rax") _, out("rcx") _, out("rdx") _,);
 }
 
@@ -155,7 +189,7 @@ fn take_turns(first: u64) {
             "3:",
             "cmp [r14], r15",
             "jae 4f",
-            "call turnstile_measure_halt",
+            "call r11",
             "jmp 3b",
             "4:",
             "mov ecx, 0x830",
@@ -163,7 +197,7 @@ fn take_turns(first: u64) {
             "mov edx, r13d",
             "wrmsr",
             "jmp 2b",
-            in("r14") ANSWERS.0.as_ptr(), in("r15") 0, in("r13") first,
+            in("r14") ANSWERS.0.as_ptr(), in("r15") 0, in("r13") first, in("r11") halt(),
             options(noreturn),
         );
     }

@@ -3,7 +3,7 @@
 
 use turnstile_guests_x86_64::apic::register;
 use turnstile_guests_x86_64::kvm::{self, feature};
-use turnstile_guests_x86_64::{apic, bench, cpu, io_apic, measured_loop, mmio, port, println};
+use turnstile_guests_x86_64::{apic, bench, cpu, io_apic, measured_loop, mmio, mmu, port, println};
 
 /// A number that no hypercall has.
 const NOTHING: u64 = 0x7fff;
@@ -68,12 +68,52 @@ pub fn port_read() {
     }
 }
 
+/// Uses five levels of page tables; says whether this machine has them.
+pub fn five_levels() -> bool {
+    if !mmu::has_five_levels() {
+        println!("@error this machine has four levels of page tables");
+        return false;
+    }
+    mmu::use_five_levels();
+    true
+}
+
+/// Where a PC has neither memory nor a device, in memory and among the ports.
+const NOWHERE: u64 = 0xd000_0000;
+const NO_PORT: u16 = 0xe0;
+
+/// A read of memory that is not there: all ones.
+pub fn absent() {
+    bench::measure(
+        "absent",
+        |n| measured_loop!(n, ["mov eax, [r13]"], in("r13") NOWHERE, out("rax") _,),
+        |n| measured_loop!(n, ["nop"], in("r13") NOWHERE, out("rax") _,),
+    );
+    let value = mmio::read32(NOWHERE);
+    if value != u32::MAX {
+        println!("@error what is not there is {value:#x}");
+    }
+}
+
+/// A read of a port that no device has: all ones.
+pub fn absent_port() {
+    bench::measure(
+        "absent-port",
+        |n| measured_loop!(n, ["in al, {port}"], port = const NO_PORT, out("rax") _,),
+        |n| measured_loop!(n, ["nop"], out("rax") _,),
+    );
+    let value = port::read8(NO_PORT);
+    if value != u8::MAX {
+        println!("@error a port that is not there is {value:#x}");
+    }
+}
+
 /// A read of the I/O APIC's window, which shows the version register.
-pub fn io_apic() {
+pub fn io_apic(row: &str) {
     mmio::write32(io_apic::base() + io_apic::SELECT, io_apic::VERSION);
     let window = io_apic::base() + io_apic::WINDOW;
     bench::measure(
-        "io-apic",
+        row,
         |n| measured_loop!(n, ["mov eax, [r13]"], in("r13") window, out("rax") _,),
         |n| measured_loop!(n, ["nop"], in("r13") window, out("rax") _,),
     );

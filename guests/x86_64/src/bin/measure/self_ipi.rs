@@ -6,7 +6,8 @@ use core::arch::global_asm;
 use turnstile_guests_x86_64::apic::{PAGE, icr};
 use turnstile_guests_x86_64::{apic, bench, cpu, exception, measured_loop, println, pv_eoi};
 
-const VECTOR: u8 = 0x61;
+/// The vector that the handlers are for.
+pub const VECTOR: u8 = 0x61;
 
 // R14 counts the interrupts; R13 is the address of the word of paravirtual EOI. The loops name RAX, RCX and RDX as
 // changed, so that handlers need not keep them.
@@ -56,7 +57,7 @@ unsafe extern "C" {
 }
 
 /// Sets the APIC, paravirtual EOI and the handler up; says whether this machine has what is needed.
-fn prepare(x2apic: bool, pv: bool) -> bool {
+pub fn prepare(x2apic: bool, pv: bool) -> bool {
     if x2apic && !cpu::has(cpu::feature::X2APIC) {
         println!("@error this machine has no x2APIC");
         return false;
@@ -166,6 +167,7 @@ pub fn halt_wake() {
     );
 }
 
-fn word() -> u64 {
+/// Returns the address of the word of paravirtual EOI.
+pub fn word() -> u64 {
     cpu::this().eoi.0.as_ptr() as u64
 }

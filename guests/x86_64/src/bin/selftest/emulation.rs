@@ -10,7 +10,7 @@ use turnstile_guests_x86_64::cpu::{self, msr};
 use turnstile_guests_x86_64::exception::vector;
 use turnstile_guests_x86_64::probe::{self, Registers, place};
 use turnstile_guests_x86_64::test::{Outcome, Test};
-use turnstile_guests_x86_64::{boot, check, check_eq, mmio, mmu, port, read_control, skip, write_control};
+use turnstile_guests_x86_64::{boot, check, check_eq, mmio, mmu, read_control, skip, write_control};
 
 pub const TESTS: &[Test] = &[
     Test { name: "emulation-moves", run: moves },
@@ -20,8 +20,6 @@ pub const TESTS: &[Test] = &[
     Test { name: "emulation-keys", run: keys },
     Test { name: "emulation-addresses", run: addresses },
     Test { name: "emulation-page-end", run: page_end },
-    Test { name: "emulation-string-io", run: string_io },
-    Test { name: "emulation-port-sizes", run: port_sizes },
 ];
 
 const DEVICE: u64 = apic::PAGE + register::TIMER_INITIAL as u64;
@@ -251,73 +249,6 @@ fn page_end() -> Outcome {
             Ok((after, _)) => check_eq!(after[place::RAX], 0x1234_5678, "{before} bytes before the end"),
             Err(trap) => check!(false, "{before} bytes before the end: {trap}"),
         }
-    }
-    Ok(())
-}
-
-/// INS, OUTS, with and without REP: the scratch register of COM1 and the 8259's mask take what memory holds.
-fn string_io() -> Outcome {
-    let byte = OTHER[0].as_ptr() as u64;
-    let scratch = u64::from(turnstile_guests_x86_64::console::SCR);
-    for (name, code, count) in [("outsb", &[0x6e][..], 0), ("rep outsb", &[0xf3, 0x6e], 4)] {
-        OTHER[0].store(0x4433_2211, SeqCst);
-        let mut registers = probe::pattern(5);
-        registers[place::RDX] = scratch;
-        registers[place::RSI] = byte;
-        registers[place::RCX] = count;
-        // SAFETY: a port that keeps a byte.
-        let result = unsafe { probe::execute(code, &registers, 0) };
-        let Ok((after, _)) = result else {
-            check!(false, "{name} traps");
-            return Ok(());
-        };
-        let moved = count.max(1);
-        check_eq!(after[place::RSI], byte + moved, "{name}: RSI");
-        check_eq!(after[place::RCX], 0, "{name}: RCX");
-        check_eq!(port::read8(scratch as u16), if count == 0 { 0x11 } else { 0x44 }, "{name}: the port");
-    }
-    for (name, code, count) in [("insb", &[0x6c][..], 0), ("rep insb", &[0xf3, 0x6c], 3)] {
-        port::write8(scratch as u16, 0x77);
-        OTHER[0].store(0, SeqCst);
-        let mut registers = probe::pattern(5);
-        registers[place::RDX] = scratch;
-        registers[place::RDI] = byte;
-        registers[place::RCX] = count;
-        // SAFETY: the word is nobody's.
-        let result = unsafe { probe::execute(code, &registers, 0) };
-        let Ok((after, _)) = result else {
-            check!(false, "{name} traps");
-            return Ok(());
-        };
-        check_eq!(after[place::RDI], byte + count.max(1), "{name}: RDI");
-        check_eq!(OTHER[0].load(SeqCst), if count == 0 { 0x77 } else { 0x77_7777 }, "{name}: memory");
-    }
-    Ok(())
-}
-
-/// A read changes just as much of RAX as it has bits, and of 32 bits clears the upper half.
-fn port_sizes() -> Outcome {
-    let mut registers = probe::pattern(5);
-    registers[place::RDX] = u64::from(turnstile_guests_x86_64::console::SCR);
-    port::write8(turnstile_guests_x86_64::console::SCR, 0x5a);
-    let before = registers[place::RAX];
-    // SAFETY: reads of a port that keeps a byte.
-    let result = unsafe { probe::execute(&[0xec], &registers, 0) };
-    let Ok((after, _)) = result else {
-        check!(false, "in al, dx traps");
-        return Ok(());
-    };
-    check_eq!(after[place::RAX], before & !0xff | 0x5a, "in al, dx");
-    registers[place::RDX] = 0x80;
-    for (name, code, mask) in [("in ax, dx", &[0x66, 0xed][..], !0xffff), ("in eax, dx", &[0xed], 0)] {
-        // SAFETY: as above.
-        let result = unsafe { probe::execute(code, &registers, 0) };
-        let Ok((after, _)) = result else {
-            check!(false, "{name} traps");
-            return Ok(());
-        };
-        check_eq!(after[place::RAX] & mask, before & mask, "{name}");
-        check!(mask != 0 || after[place::RAX] >> 32 == 0, "{name} leaves the upper half");
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 #![no_main]
 
 mod apic;
+mod apic_interrupts;
 mod cpuid;
 mod cpus;
 mod debug;
@@ -22,6 +23,7 @@ mod modes;
 mod msrs;
 mod nmi;
 mod others;
+mod port_io;
 mod pv_eoi;
 mod state;
 mod timers;
@@ -43,11 +45,13 @@ fn main() {
         msrs::TESTS,
         memory::TESTS,
         apic::TESTS,
+        apic_interrupts::TESTS,
         modes::TESTS,
         timers::TESTS,
         io_apic::TESTS,
         devices::TESTS,
         emulation::TESTS,
+        port_io::TESTS,
         state::TESTS,
         debug::TESTS,
         nmi::TESTS,

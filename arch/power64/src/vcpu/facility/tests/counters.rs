@@ -45,7 +45,7 @@ fn without_counters(vcpu: &'static Vcpu) {
     const REGISTER: u64 = 1 << 45;
     let ram = Box::leak(vec![0u64; 2 * PAGE / 8].into_boxed_slice());
     let memory = GuestRam::new(ram.as_ptr() as u64, 2 * PAGE as u64);
-    vcpu.vm.prepare(0, memory, None, BootState::default());
+    vcpu.vm.prepare(0, memory, BootState::default());
     assert!(vcpu.vm.set_word(PAGE as u64 + offset::SIZE, 640 << 16));
     let answer = vcpu.owned(|owned| owned.areas.call(REGISTER, PAGE as u64, vcpu.vm));
     assert_eq!(answer, Code::SUCCESS);

@@ -8,7 +8,7 @@ use turnstile_vm::lifecycle::OnCrash;
 use super::*;
 use crate::irq::Board;
 use crate::state::discover;
-use crate::state::registers::Emulated;
+use crate::state::registers::{Emulated, NewerEmulated};
 use crate::vm::{Vm, VmParts};
 
 /// Makes a VM with so many vCPUs, pinned to this CPU, of which none has run. The CPU has all registers that any has.
@@ -27,6 +27,7 @@ pub(crate) fn cores(count: usize, threads: usize) -> Vec<&'static Vcpu> {
     }
     discover();
     Emulated::discover();
+    NewerEmulated::discover();
     vm_of(2, count, threads, Presentation::Xics)
 }
 

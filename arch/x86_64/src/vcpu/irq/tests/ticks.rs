@@ -7,7 +7,7 @@ use turnstile_vm::attention::Reasons;
 use super::{enabled, take, write};
 use crate::cpu::regs::fakes;
 use crate::cpu::svm::{Vmcb, code};
-use crate::exit::table::LIGHT_HANDLERS;
+use crate::exit::tests::handle;
 use crate::vcpu::frame::Frame;
 use crate::vcpu::irq;
 use crate::vm::Vcpu;
@@ -45,9 +45,7 @@ fn use_ioapic(vcpu: &'static Vcpu) {
 /// Does what the attention word asks for.
 fn attend(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
     let reasons = vcpu.attention.take();
-    if reasons.contains(Reasons::INBOX) {
-        irq::drain(vcpu, vmcb);
-    }
+    irq::drain(vcpu, vmcb, reasons);
     if reasons.contains(Reasons::EXTERNAL) {
         irq::external(vcpu, vmcb);
     }
@@ -108,7 +106,7 @@ fn ticks_are_made_up_for_by_the_8259_too() {
     let mut end = |vmcb: &mut Vmcb| {
         vmcb.set_exit_info([0x20 << 16 | 1 << 4, 0x1002]);
         vmcb.set_rax(0x20);
-        LIGHT_HANDLERS[code::IOIO as usize](&mut frame, vmcb, code::IOIO);
+        handle(&mut frame, vmcb, code::IOIO);
     };
     assert_eq!(ticks(vcpu, &mut vmcb, 0x30, &mut end), 10);
     wake(vcpu, &mut vmcb, first + 10 * PERIOD);

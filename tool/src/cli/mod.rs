@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The command line.
 
+mod help;
+mod sort;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,32 +15,14 @@ use crate::bench::platform::Platform;
 use crate::bench::rows::{FEWEST, ITERATIONS};
 use crate::bench::subjects::ALL as ALL_SUBJECTS;
 use crate::config::Board;
-use crate::top::rows::Sort;
+pub use help::EXIT_CODES;
+use help::{BENCH_HELP, DEVELOPERS, EXITS_HELP, METER_HELP, RUN_HELP, TOP_HELP};
+pub use sort::Sort;
 
 /// The word for all architectures.
 pub const ALL_ISAS: &str = "all";
 /// The longest time that can be given: a day.
 const MAX_SECONDS: Duration = Duration::from_secs(86_400);
-
-const EXITS_HELP: &str = "A guest takes about 22,000 interrupts in one second of virtual time: from its timer, CPUs and devices. \
-It is our own guest, which does almost nothing else, or Debian's Linux, which also halts, sets timers and drives its devices. \
-It runs without and with paravirtual EOI. Turnstile's own statistics and KVM's tracepoints count what happens. \
-The table has the same lines as the table in the proposal of paravirtual EOI for Linux.
-
-Exit codes: 0 counted; 1 a run failed; 2 the command line is wrong; 3 something is missing on this machine.";
-
-/// What the exit codes of every command mean.
-pub const EXIT_CODES: &str = "Exit codes:
-  0  it worked
-  1  something that was tried failed: a VM crashed, a test failed, a budget was exceeded, QEMU died
-  2  the command line or a configuration file is wrong
-  3  something is missing on this machine; `turnstile doctor` says what";
-
-/// What only a checkout has, and another program does.
-const DEVELOPERS: &str = "For developers, in a checkout:
-  ./x test     Run the test suite
-  ./x mutants  Change the code in small ways, and say which changes no test notices
-  ./x lines    Count the lines of code of each architecture's image, by layer";
 
 /// Builds and runs virtual machines for the Turnstile hypervisor, and measures what every exit costs.
 #[derive(Debug, Parser)]
@@ -81,48 +66,6 @@ pub enum Commands {
     Doctor(Doctor),
 }
 
-const RUN_HELP: &str = "\
-Keys, after Ctrl-A: h help · n p next and previous VM · 1-9 that VM · a all together · r restart · s stop · \
-x leave · Ctrl-A sends itself.
-
-In a pipe there are no keys: every VM's lines go to standard output, with the VM's name when there are \
-several, and standard input goes to the first VM. Messages of the hypervisor and the tool go to standard error. Input \
-that arrives before the guest reads its console may be lost: wait for its prompt.
-
-Exit codes: 0 all VMs powered off, or you left; 1 a VM crashed, or QEMU died; 2 FILE is wrong; 3 something is \
-missing on this machine; 128+n after signal n.";
-
-const TOP_HELP: &str = "\
-Without FILE it reads from a running `turnstile run`, which keeps its consoles: start that with \
---statistics, or write `statistics = true` for its VMs. With FILE it boots the machine itself, with the statistics of \
-all VMs on and without their consoles.
-
-Keys: h help · s sort · r reverse · f filter by VM · v fold the vCPUs · t times since the start · space pause · \
-+ - interval · arrows scroll · q quit.
-
-Rates and shares use the machine's own counter. A cost is the time from the exit to the entry, without the \
-statistics' own work; waiting does not count.
-
-Exit codes: 0 you left; 1 the machine failed, or no session is running; 2 the command line or FILE is wrong; \
-3 something is missing on this machine; 128+n after signal n.";
-
-const BENCH_HELP: &str = "\
-The numbers are instructions executed outside the guest for one operation, counted by a QEMU plugin. They are \
-exact and repeatable. They are not cycles. Columns with a star are recorded figures: --subjects measures them.
-
-Exit codes: 0 measured (and within the budgets, with --check); 1 a measurement failed; the other figures are \
-shown; 2 the command line is wrong; 3 something is missing on this machine.";
-
-const METER_HELP: &str = "\
-Starts QEMU with the meter on this terminal. When it ends, lists the visits outside the guest by CPU, reason \
-and place. The meter recognizes a guest by privilege (arm64: EL1 and EL0 with stage 2; POWER: MSR[HV] clear) or, on x86, by VMRUN and the \
-control block. \
-For repeatable counts, add to QEMU's arguments: -accel tcg,thread=single -icount shift=0,sleep=off \
--seed 1 -rtc base=2024-01-01T00:00:00,clock=vm.
-
-Exit codes: 0 measured; 1 QEMU failed, or no guest was seen; 2 the command line is wrong; 3 something is missing on this \
-machine.";
-
 /// `demo`
 #[derive(Debug, Args)]
 pub struct Demo {
@@ -156,6 +99,9 @@ pub struct Run {
     /// Count and time the exits of all VMs, for `turnstile top` in another terminal
     #[arg(long, conflicts_with = "plain")]
     pub statistics: bool,
+    /// Let the hypervisor say what its start takes, by phases, and that of each VM
+    #[arg(long)]
+    pub boot_times: bool,
     /// Wait for a debugger on this port of localhost before the first instruction
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "1234")]
     pub gdb: Option<u16>,
@@ -183,7 +129,8 @@ pub struct Bench {
     #[arg(long, value_name = "SUBJECT,…", value_delimiter = ',', default_value = "turnstile")]
     #[arg(value_parser = ["turnstile", "kvm-vhe", "kvm-nvhe", "kvm-6.1-vhe", "xen", "kvm-svm", "kvm-6.1-svm", "kvm-hv", "kvm-hv-off", ALL_SUBJECTS])]
     pub subjects: Vec<String>,
-    /// Only these rows
+    /// Only these rows. Whole work in Linux (pipe-1cpu, pipe-2cpus, fork-exec, sleep-1ms; linux-work is all of it) takes minutes
+    /// and is measured only if it is named here
     #[arg(long, value_name = "ROW,…", value_delimiter = ',')]
     pub rows: Vec<String>,
     /// Iterations of each guest
@@ -201,17 +148,20 @@ pub struct Bench {
     /// x86_64 some of barrier, fill, clear, switch, joined by +; on POWER assisted, software; off by default
     #[arg(long, value_name = "CHOICE", conflicts_with_all = ["native", "from", "ablate", "check", "update_budgets"])]
     pub mitigations: Option<String>,
-    /// Also show how many operations of each class a row takes
+    /// Also show how many operations of each class a row takes, and what of whole work is outside the guest
     #[arg(long)]
     pub classes: bool,
     /// Also show which instructions run in one operation
     #[arg(long)]
     pub trace: bool,
+    /// Also count the 64-byte lines of code and of data, and the pages, that one operation touches
+    #[arg(long, conflicts_with = "native")]
+    pub footprint: bool,
     /// Also measure without each technique, and without all, to show what they save
     #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, default_missing_value = "all", conflicts_with_all = ["statistics", "platform"])]
     pub ablate: Option<String>,
     /// Show a file that --save wrote, and measure nothing; repeat it to combine architectures in one report
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "platform", "ablate", "statistics", "check", "update_budgets", "program"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["subjects", "rows", "iterations", "platform", "ablate", "statistics", "footprint", "check", "update_budgets", "program"])]
     pub from: Vec<PathBuf>,
     /// Write JSON instead of the table
     #[arg(long)]
@@ -276,6 +226,9 @@ pub struct Meter {
     /// List the instructions of the most frequent visit
     #[arg(long)]
     pub trace: bool,
+    /// Also count the lines of code and data, and the pages, that a visit touches
+    #[arg(long)]
+    pub footprint: bool,
     /// Write the reading as JSON instead of the table
     #[arg(long)]
     pub json: bool,
@@ -357,6 +310,9 @@ pub struct Build {
     /// Write JSON: the files, and the command that boots them
     #[arg(long)]
     pub json: bool,
+    /// Let the hypervisor say what its start takes, by phases, and that of each VM
+    #[arg(long)]
+    pub boot_times: bool,
 }
 
 /// `doctor`

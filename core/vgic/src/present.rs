@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! SGIs that come again: the usual case, for light exits, in few registers and without a call.
+//!
+//! The guest has handled the last one in full, and nobody has looked since. All that is noted of the last one is true of the
+//! next, so one access to the list register does: it is written if it is found invalid. Everything else is left, with nothing
+//! done, to [`VcpuGic::inject_sgi`] and [`VcpuGic::inject_sgi_from`].
+
+use crate::hardware::{ListRegister, VirtualInterface, with_source};
+use crate::sync::Ordering;
+use crate::{VcpuGic, Vgic};
+
+impl VcpuGic {
+    /// Makes an SGI of a GICv3 pending where it was the last time; `false` if that is not possible. HOT.
+    #[inline(always)] // Hot: a call would cost the light exit its registers.
+    #[must_use = "an SGI that is not presented has to be injected"]
+    pub fn present_sgi<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> bool {
+        self.present(vif, intid & 15, 1 << (intid & 15))
+    }
+
+    /// [`Self::present_sgi`] of the one SGI that was posted, as a bit.
+    #[inline(always)] // As above.
+    #[must_use = "an SGI that is not presented has to be delivered"]
+    pub fn present_posted_sgi<V: VirtualInterface>(&mut self, vif: &mut V, posted: u32) -> bool {
+        self.present(vif, posted.trailing_zeros() & 15, posted)
+    }
+
+    #[inline(always)] // As above.
+    fn present<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32, bit: u32) -> bool {
+        if !self.may_present(self.quick, bit) {
+            return false;
+        }
+        let Some(n) = self.encoded_slot(intid) else { return false };
+        vif.write_if_invalid(n, self.lr[n & 15], self.encoded[intid as usize & 15])
+    }
+
+    /// Says whether an SGI may have the list register again that it had: it is among those of `quick`; or, where more wait than
+    /// there are list registers, the planner gave it this one and has nothing else to do since ([`Self::planned`]).
+    #[inline(always)] // As above.
+    fn may_present(&self, quick: u32, bit: u32) -> bool {
+        let decided = || self.overflowing && self.resident && !self.is_unsettled();
+        quick & bit != 0 || decided() && self.deliverable & bit != 0
+    }
+
+    /// [`Self::present_sgi`] if a guest's `ICC_SGI1R_EL1` reaches the vCPU with it: if it is in Group 1.
+    #[inline(always)] // As above.
+    #[must_use = "an SGI that is not presented has to be injected"]
+    pub fn present_group1_sgi<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> bool {
+        self.is_in_group1(intid) && self.present_sgi(vif, intid)
+    }
+
+    /// Says whether the vCPU has an SGI in Group 1.
+    #[inline] // One bit.
+    pub fn is_in_group1(&self, intid: u32) -> bool {
+        self.group1 >> (intid & 15) & 1 != 0
+    }
+
+    /// Makes a GICv2 guest's SGI pending from vCPU `sender` where it was the last time; `false` if that is not possible, or if
+    /// other senders wait. HOT.
+    #[inline(always)] // As above.
+    #[must_use = "an SGI that is not presented has to be injected"]
+    pub fn present_sgi_from<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32, sender: usize) -> bool {
+        let at = intid as usize & 15;
+        if !self.may_present(self.quick_sourced, 1 << at) {
+            return false;
+        }
+        let Some(n) = self.encoded_slot(intid) else { return false };
+        let last = self.lr[n & 15];
+        if self.sources[at] != 1 << (last.source & 7) {
+            return false;
+        }
+        let source = sender as u8 & 7;
+        let lr = ListRegister { source, ..last };
+        if !vif.write_if_invalid(n, lr, with_source(self.encoded[at], source)) {
+            return false;
+        }
+        if source != last.source {
+            self.sources[at] = 1 << source;
+            self.last_source[at] = last.source;
+            self.lr[n & 15].source = source;
+        }
+        true
+    }
+
+    /// Presents a GICv2 guest's SGI that was posted, to whoever has sent it, as [`Self::present_sgi_from`] does. What cannot be
+    /// presented waits with its senders as before. HOT.
+    #[inline(always)] // As above.
+    #[must_use = "an SGI that is not presented has to be delivered"]
+    pub fn present_sent_sgi<V: VirtualInterface>(&mut self, vgic: &Vgic, vif: &mut V, intid: u32) -> bool {
+        let Some(incoming) = vgic.incoming.get(self.index) else { return false };
+        let senders = incoming.take(intid);
+        if senders.is_power_of_two() && self.present_sgi_from(vif, intid, senders.trailing_zeros() as usize) {
+            return true;
+        }
+        // Release: as by the senders, of whose writes this vCPU's guest shall know.
+        incoming.0[intid as usize & 15].fetch_or(senders, Ordering::Release);
+        false
+    }
+
+    /// Makes a PPI pending again whose physical twin of the same number has fired, as [`VcpuGic::inject_ppi_hw`] does where it was
+    /// the last time; `false`, with nothing done, if that is not possible, or if more has to be noted. HOT.
+    #[inline(always)] // As above.
+    #[must_use = "an interrupt that is not presented has to be injected"]
+    pub fn present_ppi_hw<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> bool {
+        let bit = 1u32 << (intid & 31);
+        if self.quick & bit == 0 || (self.latch.block(0) | self.active.block(0)) & bit != 0 {
+            return false;
+        }
+        // It has come because the guest has deactivated it through this list register, which is empty therefore.
+        let Some(n) = self.encoded_slot(intid) else { return false };
+        self.held |= bit;
+        self.open |= bit;
+        vif.write_encoded(n, self.lr[n & 15], self.encoded[intid as usize & 31]);
+        true
+    }
+}

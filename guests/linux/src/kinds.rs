@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The kinds of work.
+
+use core::ffi::CStr;
+
+use crate::sys::{self, Error, Process};
+
+/// How long `sleep-1ms` sleeps, in nanoseconds.
+const SLEEP: u64 = 1_000_000;
+
+/// Does the work of a kind as often as is said; `None` if there is no such kind.
+pub fn work(program: &CStr, kind: &[u8], times: u64) -> Option<Result<(), Error>> {
+    match kind {
+        b"pipe-1cpu" => Some(pipe(times, 0)),
+        b"pipe-2cpus" => Some(pipe(times, 1)),
+        b"fork-exec" => Some(fork_exec(program, times)),
+        b"sleep-1ms" => Some(sleep(times)),
+        _ => None,
+    }
+}
+
+/// Sends a byte to another process on CPU `other`, which sends it back.
+fn pipe(times: u64, other: u32) -> Result<(), Error> {
+    sys::pin(0)?;
+    let (there, back) = (sys::pipe()?, sys::pipe()?);
+    let child = match sys::fork()? {
+        Process::Child => {
+            // The end of what the parent writes must reach it.
+            sys::close(there.write)?;
+            let served = sys::pin(other).and_then(|()| serve(there.read, back.write));
+            sys::exit(i32::from(served.is_err()))
+        }
+        Process::Parent(child) => child,
+    };
+    for round in 0..times {
+        let (sent, mut received) = ([round as u8], [!(round as u8)]);
+        if sys::write(there.write, &sent)? != 1
+            || sys::read(back.read, &mut received)? != 1
+            || sent != received
+        {
+            return Err(Error);
+        }
+    }
+    sys::close(there.write)?;
+    sys::wait(child)
+}
+
+/// Sends each byte back, until there are no more.
+fn serve(from: sys::File, to: sys::File) -> Result<(), Error> {
+    let mut byte = [0];
+    while sys::read(from, &mut byte)? == 1 {
+        if sys::write(to, &byte)? != 1 {
+            return Err(Error);
+        }
+    }
+    Ok(())
+}
+
+/// Starts a process that becomes this very program without arguments, and waits for its end.
+fn fork_exec(program: &CStr, times: u64) -> Result<(), Error> {
+    sys::pin(0)?;
+    for _ in 0..times {
+        match sys::fork()? {
+            Process::Child => {
+                let Err(Error) = sys::execute(program);
+                sys::exit(1)
+            }
+            Process::Parent(child) => sys::wait(child)?,
+        }
+    }
+    Ok(())
+}
+
+/// Sleeps for a millisecond.
+fn sleep(times: u64) -> Result<(), Error> {
+    sys::pin(0)?;
+    (0..times).try_for_each(|_| sys::sleep(SLEEP))
+}

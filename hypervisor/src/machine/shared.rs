@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the machines of all architectures do alike.
+
+use turnstile_bundle::VmSpec;
+use turnstile_vm::lifecycle::OnCrash;
+
+use crate::arch::memory::{self, GuestMemory};
+
+/// What is to happen when the guest of a VM has crashed.
+pub fn on_crash(spec: &VmSpec<'_>) -> OnCrash {
+    match spec.on_crash {
+        turnstile_bundle::OnCrash::Stop => OnCrash::Stop,
+        turnstile_bundle::OnCrash::Restart => OnCrash::Restart,
+    }
+}
+
+/// Returns what a VM's description says of what is to be started.
+#[cfg(not(target_arch = "aarch64"))]
+pub fn source(spec: &VmSpec<'static>) -> turnstile_machine::Source<'static> {
+    turnstile_machine::Source {
+        kernel: spec.kernel,
+        initrd: spec.initrd,
+        cmdline: spec.cmdline,
+        memory: spec.memory,
+        vcpus: spec.vcpus,
+    }
+}
+
+/// Fills fresh memory; gives it back if that fails.
+pub fn filled<T, E: From<memory::Error>>(
+    mut memory: GuestMemory,
+    fill: impl FnOnce(&mut GuestMemory) -> Result<T, E>,
+) -> Result<(GuestMemory, T), E> {
+    match fill(&mut memory) {
+        Ok(filled) => Ok((memory, filled)),
+        Err(error) => {
+            memory.release()?;
+            Err(error)
+        }
+    }
+}

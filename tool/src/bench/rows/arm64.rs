@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The rows of arm64.
+
+use super::{BOOT, Counted, Row, simple, sleeping, timed};
+
+/// All of them, in the order of the table.
+pub const ROWS: [Row; 31] = [
+    simple("null-hypercall", "hvc PSCI_VERSION"),
+    simple("id-register", "mrs ID_AA64ISAR0_EL1"),
+    Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
+    simple("io-kernel", "read GICD_TYPER"),
+    simple("io-user", "read a byte of the UART"),
+    sgi("self-sgi", "SGI to itself, IAR, EOIR", 1, "target=0"),
+    sgi("self-sgi-x20", "the same, written from x20", 1, "target=0 x20"),
+    sgi("self-sgi-overflow", "SGI to itself, 12 others pending", 1, "target=0 waiting=12"),
+    sgi("self-sgi-overflow-90", "the same, 90 others pending", 1, "target=0 waiting=90"),
+    Row { guest: "null-hypercall", ..simple("hypercall-unknown", "hvc of a function that is none") },
+    simple("absent", "read where nothing is"),
+    timed(timer("timer-interrupt", "the timer set, its interrupt, its end")),
+    sleeping(timer("sleep-wake", "wfi until the timer fires")),
+    sgi("virtual-ipi", "SGI to another vCPU, both CPUs", 2, "target=1"),
+    sgi("ipi-wfi", "SGI to a vCPU in WFI, both CPUs", 2, "target=1 wfi"),
+    route("sgi-to-1-of-4", 1, 4, "target=1"),
+    route("sgi-to-3-of-4", 3, 4, "target=3"),
+    route("sgi-to-1-of-32", 1, 32, "target=1"),
+    route("sgi-to-15-of-32", 15, 32, "target=15"),
+    route("sgi-to-16-of-32", 16, 32, "target=16"),
+    route("sgi-to-31-of-32", 31, 32, "target=31"),
+    Row { fewer: 64, memory: 64, ..route("sgi-to-511-of-512", 511, 512, "target=511") },
+    sender("sgi-to-wfi", "SGI to a vCPU in WFI, the sender", 2, "target=1 wfi"),
+    Row {
+        counted: Counted::Sender,
+        ..sharing("sgi-to-parked", "SGI to a vCPU that is on no CPU, the sender")
+    },
+    sender("broadcast-of-4", "SGI to all others of 4, the sender", 4, "broadcast"),
+    Row { fewer: 8, ..sender("broadcast-of-32", "SGI to all others of 32, the sender", 32, "broadcast") },
+    Row {
+        fewer: 64,
+        memory: 64,
+        ..sender("broadcast-of-512", "SGI to all others of 512, the sender", 512, "broadcast wfi")
+    },
+    Row { counted: Counted::Wfi, ..sharing("vcpu-switch", "WFI of a vCPU to the entry of another") },
+    Row {
+        counted: Counted::Switch,
+        options: "target=1 handoff facilities",
+        ..sharing("vcpu-switch-fp", "the same, FP and keys in use")
+    },
+    Row { touches: true, ..simple("first-touch", "first write to a block of memory") },
+    BOOT,
+];
+
+/// A row of the guest that measures the timer.
+const fn timer(name: &'static str, what: &'static str) -> Row {
+    Row { guest: "timer", ..simple(name, what) }
+}
+
+const fn sgi(name: &'static str, what: &'static str, vcpus: u16, options: &'static str) -> Row {
+    Row { guest: "sgi", vcpus, options, ..simple(name, what) }
+}
+
+const fn sender(name: &'static str, what: &'static str, vcpus: u16, options: &'static str) -> Row {
+    Row { counted: Counted::Sender, ..sgi(name, what, vcpus, options) }
+}
+
+/// Two vCPUs take turns on one CPU, of equal priority, so that who is woken waits until the other one waits.
+const fn sharing(name: &'static str, what: &'static str) -> Row {
+    Row { shared: Some("cpus = [0]\nrealtime = 1"), ..sgi(name, what, 2, "target=1 handoff") }
+}
+
+/// An SGI to one vCPU of many.
+const fn route(name: &'static str, target: u16, vcpus: u16, options: &'static str) -> Row {
+    Row { target: Some(target), ..sender(name, "SGI to one of them, the sender", vcpus, options) }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The rows of POWER.
+
+use super::{Counted, Row, simple, sleeping};
+use crate::isa::Isa;
+
+/// All of them, in the order of the table.
+pub const ROWS: [Row; 15] = [
+    power("null-hypercall", "H_CONFER to nobody", 1),
+    power("unknown-hypercall", "a hypercall that is none", 1),
+    power("prod-cede", "H_PROD of itself, H_CEDE", 1),
+    Row { lines: XICS, ..power("self-ipi-xics", "H_IPI to itself, H_XIRR, H_IPI, H_EOI", 1) },
+    Row {
+        counted: Counted::InAll,
+        lines: XIVE,
+        ..power("self-ipi-xive", "the same by XIVE's pages, all of it: no exit", 1)
+    },
+    Row { lines: XICS, ..power("ipi-ceded", "IPI to a vCPU in H_CEDE and back, both CPUs", 2) },
+    Row {
+        counted: Counted::InAll,
+        ..power("timer-interrupt", "the decrementer set, its interrupt, all of it: no exit", 1)
+    },
+    sleeping(power("sleep-wake", "H_CEDE until the decrementer has expired", 1)),
+    Row { options: SCRATCH, ..power("mmio-store", "store to a register of a UART", 1) },
+    Row { options: SCRATCH, ..power("mmio-store-translated", "the same, translation on", 1) },
+    power("absent", "load where nothing is, translation on", 1),
+    // The size of KVM's pages there: each touch takes one.
+    Row {
+        fewer: 16,
+        memory: 128,
+        touches: true,
+        options: "order=65536",
+        ..power("first-touch", "first write to a page of memory", 1)
+    },
+    power("facility-fault", "msgsndp to itself, and its interrupt", 1),
+    Row { counted: Counted::Wfi, ..sharing("vcpu-switch", "H_CEDE of a vCPU to the entry of another") },
+    Row {
+        counted: Counted::Switch,
+        options: "facilities",
+        ..sharing("vcpu-switch-fp", "the same, vector-scalar registers in use")
+    },
+];
+
+/// What the VMs of some rows have besides.
+const XICS: &str = "interrupts = \"xics\"\n";
+const XIVE: &str = "interrupts = \"xive\"\n";
+
+/// The UART's scratch register: no device tree names the UART.
+const SCRATCH: &str = "mmio=0x10000000007";
+
+/// Two vCPUs take turns on one CPU.
+const fn sharing(name: &'static str, what: &'static str) -> Row {
+    Row { shared: Some("cpus = [0]\nrealtime = 1"), lines: XIVE, ..power(name, what, 2) }
+}
+
+/// A row of the guest that measures on POWER.
+const fn power(name: &'static str, what: &'static str, vcpus: u16) -> Row {
+    Row { isa: Isa::Power64, guest: "measure", vcpus, ..simple(name, what) }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The rows of PCs.
+
+use super::{BOOT, Counted, Row, simple, sleeping, timed};
+use crate::isa::Isa;
+
+/// All of them, in the order of the table.
+pub const ROWS: [Row; 22] = [
+    pc("null-hypercall", "vmmcall of a number that is none", 1),
+    pc("cpuid", "cpuid leaf 0", 1),
+    pc("msr-write", "wrmsr KVM_POLL_CONTROL", 1),
+    pc("port-read", "in from the 8259's mask", 1),
+    pc("io-apic", "read the I/O APIC's version", 1),
+    Row { la57: true, ..pc("device-access-la57", "the same, five-level page tables", 1) },
+    pc("absent", "read where nothing is", 1),
+    pc("absent-port", "in from a port that no device has", 1),
+    pc("x2apic-self-ipi-eoi", "interrupt to itself, EOI", 1),
+    pc("x2apic-self-ipi-pv-eoi", "the same, paravirtual EOI", 1),
+    pc("xapic-self-ipi-eoi", "the same by memory, EOI", 1),
+    pc("xapic-self-ipi-pv-eoi", "the same, paravirtual EOI", 1),
+    Row { la57: true, ..pc("xapic-self-ipi-eoi-la57", "by memory, EOI, five-level page tables", 1) },
+    timed(pc("timer-interrupt", "the timer set, its interrupt, its end", 1)),
+    sleeping(pc("sleep-wake", "hlt until the timer fires", 1)),
+    pc("ipi-running", "IPI to a running vCPU, both CPUs", 2),
+    pc("ipi-halted", "IPI to a vCPU in hlt and back, both CPUs", 2),
+    pc("halt-wake", "hlt with an interrupt pending", 1),
+    // Each touch takes a page: fewer, in more memory.
+    Row { fewer: 16, memory: 128, touches: true, ..pc("first-touch", "first write to a page of memory", 1) },
+    Row { counted: Counted::Wfi, ..sharing("vcpu-switch", "hlt of a vCPU to the entry of another") },
+    Row {
+        counted: Counted::Switch,
+        options: "facilities",
+        ..sharing("vcpu-switch-fp", "the same, vector registers in use")
+    },
+    Row { isa: Isa::X86_64, guest: "measure", ..BOOT },
+];
+
+/// A row of the guest that measures on PCs.
+const fn pc(name: &'static str, what: &'static str, vcpus: u16) -> Row {
+    Row { isa: Isa::X86_64, guest: "measure", vcpus, ..simple(name, what) }
+}
+
+/// Two vCPUs take turns on one CPU.
+const fn sharing(name: &'static str, what: &'static str) -> Row {
+    Row { shared: Some("cpus = [0]\nrealtime = 1"), ..pc(name, what, 2) }
+}
