@@ -36,7 +36,7 @@ fn saved() -> Value {
             "subject": "turnstile", "row": "null-hypercall", "folded": [{"function": "vectors", "instructions": 2}],
             "steps": [step("0x40200800", "stp x0, x1, [sp]"), step("0x40200804", "eret")]
         }],
-        "ablation": null, "weights": null
+        "ablation": null, "weights": null, "work": []
     })
 }
 
