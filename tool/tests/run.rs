@@ -287,7 +287,7 @@ fn machine_that_does_not_end_is_stopped_by_timeout() {
         .args(["--timeout", "1"])
         .assert()
         .code(1)
-        .stderr(contains("its 1 s of processor time"));
+        .stderr(contains("the machine has run for its 1 s"));
 }
 
 #[test]

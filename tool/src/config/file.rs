@@ -58,9 +58,10 @@ pub fn read_text(path: &Path, most: u64) -> Result<Vec<u8>, Refused> {
     if is_pipe(path) { read_at_most(path, most) } else { read(path, most) }
 }
 
-/// Says whether a path names a pipe.
+/// Says whether a path names a pipe that this process was given. One in a folder may wait for its writer for ever.
 pub fn is_pipe(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+    let is_given = path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd") || path == "/dev/stdin";
+    is_given && fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
 fn read_at_most(path: &Path, most: u64) -> Result<Vec<u8>, Refused> {

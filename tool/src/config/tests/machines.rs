@@ -27,7 +27,7 @@ fn interrupt_controllers() {
     );
     expect(
         &v2(&["vcpus = 8", "vcpus = 2"]),
-        &[("", "the VMs need 10 CPUs", "at most 8 CPUs: give it `gic = 3`")],
+        &[("2", "the VMs need 10 CPUs", "at most 8 CPUs: give it `gic = 3`")],
     );
 }
 
