@@ -2,7 +2,7 @@
 //! Each measuring guest, alone on either machine, without counting: its rows themselves are the stage
 //! `arm64/bench`.
 
-use turnstile::bench::rows::{ROWS, Row};
+use turnstile::bench::rows::{Counted, ROWS, Row};
 
 use super::scenario::{Scenario, Step};
 
@@ -12,9 +12,14 @@ const VCPUS: u16 = 4;
 /// The scenarios of this topic.
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = Vec::new();
-    for row in ROWS.iter().map(Row::own).filter(|row| row.vcpus <= VCPUS) {
-        // What touches memory is measured as often as its least says.
-        let iterations = if row.touches { "iterations=512" } else { "iterations=1000" };
+    let is_one = |row: &Row| row.vcpus <= VCPUS && row.counted != Counted::Boot;
+    for row in ROWS.iter().map(Row::own).filter(is_one) {
+        // What touches memory or sleeps is measured as often as its least says.
+        let iterations = match row.iterations(1000) {
+            512 => "iterations=512",
+            4096 => "iterations=4096",
+            _ => "iterations=1000",
+        };
         for machine in ["virt", "kvmtool"] {
             let config = format!(
                 "[[vm]]\nname = \"measure\"\nkernel = \"guest:{}\"\nmachine = \"{machine}\"\n\

@@ -21,11 +21,11 @@ use turnstile::setup::qemu::Qemu;
 /// faults, nor one that ends its translated block with a trap, and books the rest of the block when a system register
 /// traps in its middle (two instructions of the loop).
 const COMPARED: [(&str, i64); 4] =
-    [("null-hypercall", 0), ("self-sgi", -1), ("id-register", 2), ("io-kernel", -1)];
+    [("null-hypercall", 0), ("self-sgi", 0), ("id-register", 2), ("io-kernel", -1)];
 /// Iterations of the rows.
 const ITERATIONS: u64 = 20_000;
-/// What the two loops of a guest may differ by once, not in each iteration.
-const ONCE: i64 = 32;
+/// What the two loops of a guest may differ by once, not in each iteration: some visits take a longer way than the usual one.
+const ONCE: i64 = 1024;
 /// Iterations of the two runs whose totals are compared: the guest prints as many digits in both, and each digit exits.
 const FEW: u64 = 30_000;
 const MORE: u64 = 60_000;
