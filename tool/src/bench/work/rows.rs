@@ -28,19 +28,19 @@ pub const WORK: [Work; 4] = [
         name: "pipe-1cpu",
         what: "a byte to another process and back, one CPU",
         operations: 4000,
-        ceilings: [Some(1.021), None],
+        ceilings: [Some(1.015), None],
     },
     Work {
         name: "pipe-2cpus",
         what: "a byte to a process on another CPU and back",
         operations: 4000,
-        ceilings: [Some(1.020), Some(1.039)],
+        ceilings: [Some(1.015), Some(1.039)],
     },
     Work {
         name: "fork-exec",
         what: "fork, exec of a tiny program, its end",
         operations: 500,
-        ceilings: [Some(1.003), None],
+        ceilings: [Some(1.035), None],
     },
     Work {
         name: "sleep-1ms",
