@@ -134,7 +134,8 @@ impl Lapic {
         // Mostly it is one interrupt, for a vCPU that has none.
         let Some(at) = reasons.only_mailbox() else { return self.drain_all(cx, mailbox, reasons) };
         let (posted, level) = mailbox.take(at);
-        let is_one = posted & posted.wrapping_sub(1) == 0 && level == 0;
+        // Not none: what a poster has laid down may have been taken before it gave its reason.
+        let is_one = posted.is_power_of_two() && level == 0;
         let vector = (at * 64) as u8 | posted.trailing_zeros() as u8;
         if !is_one || !self.try_accept(cx.hardware, vector) {
             self.accept_all(cx, at, posted, level);

@@ -200,6 +200,21 @@ fn a_disabled_apic_accepts_nothing_whatever_it_did_before() {
     }
 }
 
+/// A poster lays down its vector before it gives the reason: the owner may take the vector with an earlier reason, and finds nothing with
+/// this one.
+#[test]
+fn a_reason_whose_vector_has_been_taken_brings_nothing() {
+    for has_pv_eoi in [false, true] {
+        let mut world = World::new(has_pv_eoi);
+        let mailbox = turnstile_vapic::Mailbox::new();
+        for vector in [0x31, 0x71, 0xb1, 0xf1] {
+            let reasons = turnstile_vm::attention::Reasons::mailbox(vector);
+            world.with(|lapic, cx| lapic.drain(cx, &mailbox, reasons));
+            assert_eq!(world.machine.take(), None, "{vector:#x}");
+        }
+    }
+}
+
 #[test]
 fn the_command_register_sends() {
     let mut world = World::new(false);
