@@ -33,7 +33,7 @@ const fn key_rows(isa: Isa) -> &'static [&'static str] {
 }
 
 /// What the names of functions that handle exits have in them: those that the run loops call, and those behind tables.
-const HANDLERS: [&str; 5] = [
+const HANDLERS: [&str; 6] = [
     "turnstile_light_",
     "turnstile_full_",
     "turnstile_nested_page_fault",
