@@ -4,7 +4,8 @@
 use comfy_table::{Cell, Table};
 
 use super::document::{Document, Footprint, SubjectInfo};
-use super::table::{count, empty, heading, right, unknown};
+use super::table::{count, heading, right, unknown};
+use crate::ui;
 
 /// What the table of lines and pages is.
 pub const TITLE: &str = "Memory touched by one operation: 64-byte lines of code + of data, pages of 4 KiB (not of page-table walks)";
@@ -16,7 +17,7 @@ pub fn table(document: &Document, width: Option<u16>) -> Option<Table> {
         document.rows.iter().any(|figure| figure.subject == info.subject && figure.footprint.is_some())
     };
     let subjects: Vec<&SubjectInfo> = document.subjects.iter().filter(known).collect();
-    let mut table = empty(width);
+    let mut table = ui::table(width);
     let names = subjects.iter().map(|info| right(&heading(document, info)));
     table.set_header([Cell::new("row")].into_iter().chain(names));
     for (row, _) in document.row_names() {

@@ -5,7 +5,8 @@ use comfy_table::{Cell, Table};
 
 use super::document::{Document, Figure};
 use super::subjects::Subject;
-use super::table::{count, empty, right};
+use super::table::{count, right};
+use crate::ui;
 
 /// The figures, as the text and the page show them.
 pub struct Matrix<'d> {
@@ -41,7 +42,7 @@ impl<'d> Matrix<'d> {
 
     /// The matrix as text. It is as wide as it has to be: with its columns broken nobody could compare.
     pub fn table(&self) -> Table {
-        let mut table = empty(None);
+        let mut table = ui::table(None);
         let headings = self.platforms.iter().map(|name| right(&heading(name)));
         table.set_header([Cell::new("row")].into_iter().chain(headings));
         for (row, cells) in &self.rows {

@@ -252,15 +252,15 @@ fn show(document: &Document, options: &cli::Bench) -> Result<()> {
 
 /// Prints what the numbers are, and the table.
 pub fn print(document: &Document) {
-    if let Some(work) = work::text(document, table::terminal_width()) {
+    if let Some(work) = work::text(document, ui::terminal_width()) {
         println!("{work}\n");
     }
     if document.rows.is_empty() {
         return;
     }
     println!("{}", table::preface(document));
-    println!("{}", table::table(document, table::terminal_width()));
-    if let Some(touched) = footprint::table(document, table::terminal_width()) {
+    println!("{}", table::table(document, ui::terminal_width()));
+    if let Some(touched) = footprint::table(document, ui::terminal_width()) {
         println!("{}\n{touched}", footprint::TITLE);
     }
     if let Some(matrix) = Matrix::new(document) {
@@ -274,7 +274,7 @@ pub fn print(document: &Document) {
 
 fn print_classes(document: &Document) {
     for info in &document.subjects {
-        let tables = table::classes(document, info, table::terminal_width());
+        let tables = table::classes(document, info, ui::terminal_width());
         if !tables.is_empty() {
             println!("\n{} ({}): operations by class", info.title, info.version);
         }
@@ -285,7 +285,7 @@ fn print_classes(document: &Document) {
 }
 
 fn print_ablation(ablation: &document::Ablation) {
-    let width = table::terminal_width();
+    let width = ui::terminal_width();
     println!("\n{}\n\n{}", ablate::notes(ablation), ablate::table(ablation, width));
     if let Some(table) = ablate::seed_table(ablation, width) {
         println!("\nThe seeds' techniques on real machines, and here\n{table}");

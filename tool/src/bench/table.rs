@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, presets};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, Table};
 
 use super::document::{Document, Figure, SubjectInfo};
 use super::rows;
 use super::subjects::Subject;
+use crate::ui;
 
 /// Terminals narrower than this do without the column that says what an operation is.
 const NARROW: u16 = 96;
@@ -86,7 +87,7 @@ fn versions(subjects: &[&SubjectInfo], others: &[&SubjectInfo]) -> String {
 /// Rows down, subjects across; a terminal of this width is filled, a pipe gets what it takes.
 pub fn table(document: &Document, width: Option<u16>) -> Table {
     let wide = width.is_none_or(|width| width >= NARROW);
-    let mut table = empty(width);
+    let mut table = ui::table(width);
     let mut header = vec!["row"];
     header.extend(wide.then_some("operation"));
     let mut header: Vec<Cell> = header.into_iter().map(Cell::new).collect();
@@ -122,7 +123,7 @@ pub fn classes(document: &Document, info: &SubjectInfo, width: Option<u16>) -> V
 }
 
 fn class_table(classes: &[&str], figures: &[&Figure]) -> Table {
-    let mut table = empty(None);
+    let mut table = ui::table(None);
     let rows = figures.iter().map(|figure| right(&figure.row));
     table.set_header([Cell::new("operations")].into_iter().chain(rows));
     let exits = figures.iter().map(|figure| right(&figure.exits.map_or_else(unknown, count)));
@@ -143,21 +144,6 @@ fn fitting(classes: &[&str], figures: &[&Figure], width: u16) -> usize {
     let first = widest(&mut classes.iter().copied()) + PADDING;
     let column = widest(&mut figures.iter().map(|figure| figure.row.as_str())) + PADDING;
     usize::from(width).saturating_sub(first) / column
-}
-
-/// The width of the terminal on standard output, if it is one.
-pub fn terminal_width() -> Option<u16> {
-    Table::new().width()
-}
-
-/// A table without rows.
-pub fn empty(width: Option<u16>) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
-    if let Some(width) = width {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    }
-    table
 }
 
 /// A subject's heading: with a star if its figures are recorded ones.

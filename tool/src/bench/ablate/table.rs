@@ -6,14 +6,15 @@ use turnstile_techniques::Set;
 
 use super::super::document::Ablation;
 use super::super::operations::hardware_of_classes;
-use super::super::table::{count, empty, right};
+use super::super::table::{count, right};
 use super::{added, find, idle};
+use crate::ui;
 
 /// What is off down, rows across. The first line is what rows cost with nothing off, the others what they cost more.
 pub fn table(ablation: &Ablation, width: Option<u16>) -> Table {
     let rows = row_names(ablation);
     let (none, all) = (Set::NONE.to_string(), Set::ALL.to_string());
-    let mut table = empty(width);
+    let mut table = ui::table(width);
     table.set_header(["without"].into_iter().chain(rows.iter().copied()));
     let absolute = |off: &str| -> Vec<Cell> {
         let cell = |row: &&str| match find(&ablation.rows, row, off) {
@@ -67,7 +68,7 @@ fn signed(number: f64) -> String {
 
 /// What the seeds say beside what was found here.
 pub fn seeds(ablation: &Ablation, width: Option<u16>) -> Option<Table> {
-    let mut table = empty(width);
+    let mut table = ui::table(width);
     table.set_header(["row", "the seed, cycles", "here, instructions", "what"]);
     for row in &ablation.seed {
         let percent = |number: f64| format!("{} %", signed(number));

@@ -4,7 +4,8 @@
 use comfy_table::Cell;
 
 use crate::bench::document::{Document, WorkFigure};
-use crate::bench::table::{empty, right};
+use crate::bench::table::right;
+use crate::ui;
 
 /// The figures, as the text and the page show them.
 pub struct Sheet<'d> {
@@ -55,7 +56,7 @@ impl<'d> Sheet<'d> {
 /// What the numbers are, and the table; nothing where no work was measured.
 pub fn text(document: &Document, width: Option<u16>) -> Option<String> {
     let sheet = Sheet::new(document)?;
-    let mut table = empty(width);
+    let mut table = ui::table(width);
     let headings = sheet.headings.iter().map(|heading| right(heading));
     table.set_header([Cell::new("row"), Cell::new("operation")].into_iter().chain(headings));
     for line in &sheet.rows {
