@@ -115,7 +115,7 @@ unsafe fn clear<C: Clear>(host: u64, mut cleared: u64, is_wanted: impl Fn() -> b
 ///
 /// # Safety
 /// As for [`touch`].
-pub unsafe fn settle<F: Format, C: Clear>(
+unsafe fn settle<F: Format, C: Clear>(
     blocks: &Blocks<F>,
     address: u64,
     host: u64,
@@ -130,6 +130,27 @@ pub unsafe fn settle<F: Format, C: Clear>(
             Touch::Again if is_mapped::<F, C>(blocks, address, attributes) => return true,
             Touch::Again => {}
         }
+    }
+}
+
+/// [`settle`] for all blocks that `size` bytes from `address` on are in. `place` says where a block is; one that has no place is left.
+///
+/// # Safety
+/// As for [`touch`], wherever `place` says that a block is.
+pub unsafe fn settle_all<F: Format, C: Clear>(
+    blocks: &Blocks<F>,
+    address: u64,
+    size: u64,
+    attributes: F::Attributes,
+    place: impl Fn(u64) -> Option<u64>,
+) {
+    let mut next = block(address);
+    while next < address + size {
+        if let Some(host) = place(next) {
+            // SAFETY: the caller's promise.
+            unsafe { settle::<F, C>(blocks, next, host, attributes) };
+        }
+        next += BLOCK;
     }
 }
 

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::relax;
+use crate::{println, relax};
 
 /// The most CPUs of a machine.
 pub const MAX_CPUS: usize = 512;
@@ -51,12 +51,29 @@ impl Default for Starting {
     }
 }
 
+/// Waits for CPUs that have been told to start, and reports the first that does not answer. Returns how many run: `count`, or those before
+/// that one.
+pub fn running<'a>(
+    count: usize,
+    cpus: impl Iterator<Item = (usize, &'a AtomicBool)>,
+    now: impl Fn() -> u64,
+    frequency: u64,
+) -> usize {
+    match wait_for(cpus, now, frequency) {
+        Ok(()) => count,
+        Err(silent) => {
+            println!("turnstile: CPU {silent} was started but does not answer");
+            silent
+        }
+    }
+}
+
 /// Waits until each of these CPUs, which have been told to start, has said that it runs: for each as long as [`PATIENCE`], in
 /// ticks of `now`.
 ///
 /// # Errors
 /// Returns the number of the first one that does not answer.
-pub fn wait_for<'a>(
+fn wait_for<'a>(
     cpus: impl Iterator<Item = (usize, &'a AtomicBool)>,
     now: impl Fn() -> u64,
     frequency: u64,

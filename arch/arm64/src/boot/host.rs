@@ -68,13 +68,7 @@ impl Host {
         }
         let count = self.release_all(count);
         let flags = self.cpus.iter().take(count).skip(1).map(|area| (area.index, &area.online));
-        match startup::wait_for(flags, time::ticks, time::frequency()) {
-            Ok(()) => count,
-            Err(silent) => {
-                println!("turnstile: CPU {silent} was started but does not answer");
-                silent
-            }
-        }
+        startup::running(count, flags, time::ticks, time::frequency())
     }
 
     /// Lets the CPUs with an index below `count` begin. Returns how many do: those before the first that cannot.

@@ -2,7 +2,7 @@
 //! Memory of guests: RAM with its stage 2 tables, and the cells of flash.
 
 use turnstile_arch_common::crew::Crew;
-use turnstile_arch_common::demand::{self, block};
+use turnstile_arch_common::demand;
 use turnstile_arch_common::memory::{Error, MIB, PAGE};
 use turnstile_paging::{FrameRange, PageTable, PhysAddr, Stage2, Stage2Attributes, Tables, windows};
 
@@ -140,11 +140,10 @@ impl GuestMemory {
     /// are loaded into.
     fn settle(&self, offset: u64, size: u64) {
         let (blocks, attributes) = (self.table.blocks(), coherence::ram(Stage2Attributes::RAM));
-        for (piece, _) in windows(offset, size) {
-            let host = self.base() + block(piece);
-            // SAFETY: tables and memory of a VM that does not run, which only its owner reaches; EL2 maps its arena one to one.
-            unsafe { demand::settle::<_, Window>(&blocks, self.ipa + block(piece), host, attributes) };
-        }
+        // RAM begins with a block on each guest machine.
+        let place = |next| Some(self.base() + (next - self.ipa));
+        // SAFETY: tables and memory of a VM that does not run, which only its owner reaches; EL2 maps its arena one to one.
+        unsafe { demand::settle_all::<_, Window>(&blocks, self.ipa + offset, size, attributes, place) };
     }
 
     /// Copies `bytes` to intermediate physical address `ipa`; ignored outside the memory.

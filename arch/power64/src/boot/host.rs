@@ -42,13 +42,7 @@ impl Host {
         cpu::sync();
         let count = self.release(count.min(self.cpus.len()));
         let flags = self.cpus.iter().take(count).skip(1).map(|area| (area.index, &area.online));
-        match startup::wait_for(flags, time::ticks, time::frequency()) {
-            Ok(()) => count,
-            Err(silent) => {
-                println!("turnstile: CPU {silent} was started but does not answer");
-                silent
-            }
-        }
+        startup::running(count, flags, time::ticks, time::frequency())
     }
 
     /// Lets the CPUs with an index below `count` begin. Returns how many do: those before the first that cannot.

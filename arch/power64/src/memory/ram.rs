@@ -60,15 +60,10 @@ impl GuestRam {
     #[cold]
     #[inline(never)] // Not part of what others pay.
     fn settle(&self, blocks: &Blocks<Partition>, address: u64, size: u64) {
-        let mut next = block(address);
-        while next < address + size {
-            if let Some(host) = self.place(next, BLOCK) {
-                // SAFETY: the tables of a VM that has not stopped, which nothing else changes; the hypervisor reaches all memory. The
-                // block is RAM of the VM, which only this type's functions give away.
-                unsafe { demand::settle::<_, Block>(blocks, next, host, PartitionAttributes::RAM) };
-            }
-            next += BLOCK;
-        }
+        let place = |next| self.place(next, BLOCK);
+        // SAFETY: the tables of a VM that has not stopped, which nothing else changes; the hypervisor reaches all memory. The blocks
+        // are RAM of the VM, which only this type's functions give away.
+        unsafe { demand::settle_all::<_, Block>(blocks, address, size, PartitionAttributes::RAM, place) };
     }
 
     /// Clears and maps the block that a vCPU has touched. A walk that misses the entry faults again.

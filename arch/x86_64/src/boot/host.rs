@@ -4,8 +4,8 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
+use turnstile_arch_common::console;
 use turnstile_arch_common::startup::{self, Starting};
-use turnstile_arch_common::{console, println};
 
 use crate::board::power;
 use crate::cpu::{self, PerCpu};
@@ -61,13 +61,7 @@ impl Host {
         self.place_trampoline();
         start_all(others, self.trampoline);
         let flags = others.iter().map(|area| (area.index, &area.online));
-        match startup::wait_for(flags, time::ticks, time::frequency()) {
-            Ok(()) => count,
-            Err(silent) => {
-                println!("turnstile: CPU {silent} was started but does not answer");
-                silent
-            }
-        }
+        startup::running(count, flags, time::ticks, time::frequency())
     }
 
     /// Writes the page where CPUs start.
