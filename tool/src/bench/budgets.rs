@@ -290,6 +290,15 @@ fn budgeted(figure: &Figure) -> BTreeMap<String, f64> {
     budgeted
 }
 
+/// How far `class` may exceed a budget of `most`: a change elsewhere in the image moves functions, so that the same code lies on
+/// another number of lines and pages.
+fn luck(class: &str, most: f64) -> f64 {
+    match class {
+        "code_lines" | "pages" => (most / 20.0).max(2.0),
+        _ => 0.0,
+    }
+}
+
 fn exceeded(budget: &BTreeMap<String, f64>, measured: &BTreeMap<String, f64>) -> Vec<String> {
     let sentence = |(class, measured): (&String, &f64)| {
         // Lines and pages are held to a budget where there is one.
@@ -299,7 +308,8 @@ fn exceeded(budget: &BTreeMap<String, f64>, measured: &BTreeMap<String, f64>) ->
             true => class.replace("_lines", " lines touched"),
             false => class.replace('_', " "),
         };
-        (*measured > most).then(|| format!("{} {name}, the budget is {}", count(*measured), count(most)))
+        (*measured > most + luck(class, most))
+            .then(|| format!("{} {name}, the budget is {}", count(*measured), count(most)))
     };
     measured.iter().filter_map(sentence).collect()
 }
