@@ -252,7 +252,7 @@ fn build_card(boot: &Boot, folder: &Path) -> Result<Built> {
 /// `run`: boots a machine and attaches its consoles.
 pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     let mut loaded = config::load(layout, &options.file)?;
-    if options.statistics {
+    if options.statistics || options.metrics.is_some() {
         loaded.keep_statistics();
     }
     let config: &Config = loaded.accept()?;
@@ -278,5 +278,5 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     let limit = options.timeout.map(Duration::from_secs);
     let (sessions, name) = (top::socket::folder(layout), stem(&options.file));
     let offer = (!options.plain).then_some((sessions.as_path(), name.as_str()));
-    console::run(&boot, &qemu.path, names, style, limit, offer)
+    console::run(&boot, &qemu.path, names, style, limit, offer, options.metrics)
 }

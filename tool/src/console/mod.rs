@@ -11,6 +11,7 @@ mod plain;
 mod terminal;
 
 use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ pub use terminal::interactive;
 use turnstile_link::Command;
 
 use crate::failure::{Context, Result};
+use crate::metrics::Metrics;
 use crate::qemu::Boot;
 use crate::session::{Ending, Heard, Notice, Session};
 use crate::top::socket::{Desk, Offer};
@@ -87,7 +89,7 @@ struct Outcome {
 /// Starts the machine, attaches its consoles, and stays until it ends or the user leaves.
 ///
 /// `limit` is how long the machine may run; `offer` is where the statistics of the
-/// VMs can be asked for, and the session's name there.
+/// VMs can be asked for, and the session's name there; `metrics` where they are served as OpenMetrics.
 pub fn run(
     boot: &Boot,
     program: &Path,
@@ -95,8 +97,14 @@ pub fn run(
     style: Style,
     limit: Option<Duration>,
     offer: Option<(&Path, &str)>,
+    metrics: Option<SocketAddr>,
 ) -> Result<()> {
     let (sender, events) = channel();
+    let metrics = metrics.map(|address| Metrics::open(address, names.clone(), sender.clone(), Event::Asked));
+    let metrics = metrics.transpose()?;
+    if let Some(metrics) = &metrics {
+        crate::ui::note(&format!("metrics: http://{}/metrics", metrics.address()));
+    }
     watch_signals(sender.clone(), Event::Signal)?;
     let offer = offer.and_then(|(folder, name)| open_offer(folder, name, sender.clone()));
     let session = Session::start(boot, program, sender.clone())?;
@@ -106,6 +114,7 @@ pub fn run(
         json: (style == Style::Json).then(|| Lines::new(names.clone())),
         plain: Plain::new(names.clone()),
         desk: Desk::new(names.clone()),
+        metrics,
         mux: Mux::new(if raw { Screen::Terminal } else { Screen::Pipe }, names),
         framed: boot.append.contains("link=framed"),
         greeted: false,
@@ -169,6 +178,8 @@ struct Attachment {
     mux: Mux,
     /// Those who want statistics.
     desk: Desk,
+    /// What is told to who watches the machine.
+    metrics: Option<Metrics>,
     /// What is known of a line without frames.
     plain: Plain,
     /// What is shown instead of consoles, where that is JSON.
@@ -221,6 +232,9 @@ impl Attachment {
 
     fn heard(&mut self, heard: &Heard) -> Option<Leave> {
         self.desk.hear(heard);
+        if let Some(metrics) = &self.metrics {
+            metrics.hear(heard);
+        }
         match heard {
             Heard::Done { crashed } => self.outcome.done = Some(*crashed),
             Heard::Fault { text } => self.outcome.fault = Some(text.clone()),
