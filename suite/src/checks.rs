@@ -13,8 +13,8 @@ use turnstile::setup::qemu::Qemu;
 use super::report::Verdict;
 use super::{
     ablation, bench_errors, benching, bochs, eoi, features_power, firmware, guarded, guarded_power,
-    guarded_x86, image, image_power, image_x86, metering, mitigations, mitigations_power, peers, registers,
-    registers_power, registers_x86, weight, work,
+    guarded_x86, image, image_power, image_x86, metering, mitigations, mitigations_power, package, peers,
+    registers, registers_power, registers_x86, weight, work,
 };
 
 /// Makes a check; the images are built.
@@ -55,12 +55,13 @@ pub fn long() -> impl Iterator<Item = Check> {
 }
 
 /// The checks of each architecture.
-const EACH: [Entry; 5] = [
+const EACH: [Entry; 6] = [
     ("bench", |layout, qemu, isa| benching::budgets(layout, qemu, isa).into()),
     ("bench/matrix", |layout, qemu, isa| benching::matrix(layout, qemu, isa).into()),
     ("bench/statistics", |layout, qemu, isa| benching::statistics(layout, qemu, isa).into()),
     ("ablation/effects", |layout, qemu, isa| ablation::effects(layout, qemu, isa).into()),
     ("peers", peers::usual),
+    ("package", |layout, qemu, isa| package::check(layout, qemu, isa).into()),
 ];
 
 /// The checks of each architecture in the long run.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The command line.
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand};
 use turnstile::cli::{EXIT_CODES, QemuChoice};
 
@@ -33,6 +35,9 @@ pub enum Commands {
     /// Count the lines of code of each architecture's image, by layer
     #[command(after_help = EXIT_CODES)]
     Lines(Lines),
+    /// Make a Debian package and an archive of what runs without a checkout
+    #[command(after_help = EXIT_CODES)]
+    Package(Package),
     /// Compare the figures in the documentation with the budgets and the recorded figures
     #[command(after_help = EXIT_CODES)]
     Figures(Figures),
@@ -81,6 +86,14 @@ pub struct Lines {
     /// Put the table into ARCHITECTURE.md
     #[arg(long)]
     pub write: bool,
+}
+
+/// `package`
+#[derive(Debug, Args)]
+pub struct Package {
+    /// Where the files go [default: target/package-files]
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
 }
 
 /// `figures`

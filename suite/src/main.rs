@@ -54,6 +54,7 @@ mod mitigations;
 mod mitigations_power;
 mod modes;
 mod mutants;
+mod package;
 mod peers;
 mod plain;
 mod player;
@@ -97,6 +98,7 @@ fn execute(cli: &Cli) -> Result<()> {
         Commands::Test(options) => run::test(&layout, options),
         Commands::Mutants(options) => mutants::mutants(&layout, options),
         Commands::Lines(options) => lines::lines(&layout, options),
+        Commands::Package(options) => package::package(&layout, options),
         Commands::Figures(options) => figures::figures(&layout, options),
     }
 }

@@ -76,16 +76,34 @@ pub fn demo(layout: &Layout, options: &cli::Demo) -> Result<()> {
     }
 
     heading("What to try next");
-    println!("  ./x run examples/one-linux.toml    a shell in a guest with four vCPUs (Ctrl-A x leaves)");
-    println!("  ./x run examples/x86-linux.toml    the same on a PC");
-    println!("  ./x run examples/power-linux.toml  the same on POWER");
-    println!("  ./x run examples/two-linux.toml    two guests: Ctrl-A n switches, `reboot -f` restarts one");
-    println!("  ./x bench --isa x86_64             the table for PCs");
-    println!("  ./x bench --subjects all           the table, with the other hypervisors also measured");
-    println!("  ./x check FILE.toml                lists the problems in a configuration of your own");
-    println!("  ./x test                           the whole test suite");
+    hints(layout);
     println!("\n{:.0} seconds in all.", begin.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Says what to try next.
+fn hints(layout: &Layout) {
+    let (program, examples) = match layout.is_installed() {
+        true => ("turnstile", "/usr/share/doc/turnstile/examples"),
+        false => ("./x", "examples"),
+    };
+    let mut hints = vec![
+        (format!("run {examples}/one-linux.toml"), "a shell in a guest with four vCPUs (Ctrl-A x leaves)"),
+        (format!("run {examples}/x86-linux.toml"), "the same on a PC"),
+        (format!("run {examples}/power-linux.toml"), "the same on POWER"),
+        (format!("run {examples}/two-linux.toml"), "two guests: Ctrl-A n switches, `reboot -f` restarts one"),
+        ("bench --isa x86_64".to_owned(), "the table for PCs"),
+        ("check FILE.toml".to_owned(), "lists the problems in a configuration of your own"),
+    ];
+    if !layout.is_installed() {
+        hints
+            .push(("bench --subjects all".to_owned(), "the table, with the other hypervisors also measured"));
+        hints.push(("test".to_owned(), "the whole test suite"));
+    }
+    let width = hints.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
+    for (command, what) in hints {
+        println!("  {program} {command:width$}  {what}");
+    }
 }
 
 /// Gets what an architecture takes; returns its emulator.

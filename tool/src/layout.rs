@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where the tool finds and keeps things: the checkout, its cache and its build products.
+//! Where the tool finds and keeps things: in a checkout with its cache and its build products; or as an installed package, whose
+//! images lie beside the program, with what it writes in the user's own folders (XDG Base Directory Specification).
 
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -7,17 +8,34 @@ use std::sync::Once;
 use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 
-/// The folders of one checkout.
+/// The meter's file.
+const METER: &str = "libturnstile_meter.so";
+
+/// The folders of one checkout, or of an installed package.
 #[derive(Clone, Debug)]
 pub struct Layout {
+    /// The checkout, or what the package has for all architectures.
     root: PathBuf,
+    /// What the tool writes and need not keep.
     target: PathBuf,
+    /// What has been downloaded.
+    cache: PathBuf,
+    /// Where the images are.
+    images: PathBuf,
+    /// Whether it is a package: nothing is built there.
+    installed: bool,
 }
 
 impl Layout {
-    /// Finds the checkout: `TURNSTILE_ROOT` (set by `./x`), or the nearest one above the current folder or
-    /// above the program itself.
+    /// Finds the checkout that `TURNSTILE_ROOT` names (set by `./x`); else the package that the program is from; else the nearest
+    /// checkout above the current folder or above the program itself.
     pub fn find() -> Result<Self> {
+        if std::env::var_os("TURNSTILE_ROOT").is_none()
+            && let Some(program) = std::env::current_exe().ok()
+            && let Some(layout) = Self::package(&program)
+        {
+            return Ok(layout);
+        }
         let root = match std::env::var_os("TURNSTILE_ROOT") {
             Some(root) => Some(PathBuf::from(root)).filter(|root| is_checkout(root)),
             None => {
@@ -37,33 +55,70 @@ impl Layout {
             Some(target) => root.join(target),
             None => root.join("target"),
         };
-        Ok(Layout { root, target })
+        let (cache, images) = (root.join(".cache"), target.join("images"));
+        Ok(Layout { root, target, cache, images, installed: false })
     }
 
-    /// The checkout.
+    /// The package that a program is from: `PREFIX/bin/turnstile` has `PREFIX/share/turnstile`.
+    fn package(program: &Path) -> Option<Self> {
+        let root = program.parent()?.parent()?.join("share/turnstile");
+        let images = root.join("images");
+        if !images.is_dir() {
+            return None;
+        }
+        let own = |variable: &str, usual: &str| {
+            // A relative path is to be ignored (XDG Base Directory Specification).
+            let named = std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute());
+            let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(usual);
+            named.unwrap_or_else(home).join("turnstile")
+        };
+        let target = own("XDG_STATE_HOME", ".local/state");
+        Some(Layout { root, target, cache: own("XDG_CACHE_HOME", ".cache"), images, installed: true })
+    }
+
+    /// Whether this is an installed package: its images are there, and nothing can be built.
+    pub fn is_installed(&self) -> bool {
+        self.installed
+    }
+
+    /// The checkout, or what the package has for all architectures.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Cargo's build products.
+    /// Cargo's build products; of a package, what the tool writes.
     pub fn target(&self) -> &Path {
         &self.target
     }
 
     /// What has been downloaded: kept when the build products are cleaned.
     pub fn cache(&self) -> PathBuf {
-        self.root.join(".cache")
+        self.cache.clone()
     }
 
     /// What boot loaders take: the hypervisors' images and the guests'.
     pub fn images(&self) -> PathBuf {
-        self.target.join("images")
+        self.images.clone()
     }
 
     /// The hypervisor, built with these cargo features.
     pub fn hypervisor(&self, isa: Isa, features: &[&str]) -> PathBuf {
         let variant: String = features.iter().map(|feature| format!("-{feature}")).collect();
         self.images().join(format!("turnstile-{isa}{variant}.{}", isa.image_extension()))
+    }
+
+    /// The program of a package's hypervisor with its symbols.
+    pub fn packaged_program(&self, isa: Isa, features: &[&str]) -> PathBuf {
+        let variant: String = features.iter().map(|feature| format!("-{feature}")).collect();
+        self.images().join("symbols").join(format!("turnstile-{isa}{variant}.elf"))
+    }
+
+    /// The meter, QEMU's plugin.
+    pub fn meter(&self) -> PathBuf {
+        match self.installed {
+            true => self.root.join("../../lib/turnstile").join(METER),
+            false => self.target.join("release").join(METER),
+        }
     }
 
     /// The image of a guest from `guests/`.
@@ -82,16 +137,19 @@ impl Layout {
         self.images().join("guests").join(format!("work-{isa}"))
     }
 
-    /// The names of an architecture's guests in the sources, sorted.
+    /// The names of an architecture's guests, sorted: those in the sources, or those of a package.
     pub fn guest_names(&self, isa: Isa) -> Vec<String> {
-        let sources = std::fs::read_dir(self.root.join("guests").join(isa.name()).join("src/bin"));
-        let mut names: Vec<String> = sources
+        let (folder, extension) = match self.installed {
+            true => (self.images().join("guests").join(isa.name()), isa.image_extension()),
+            false => (self.root.join("guests").join(isa.name()).join("src/bin"), "rs"),
+        };
+        let mut names: Vec<String> = std::fs::read_dir(folder)
             .into_iter()
             .flatten()
             .flatten()
             .filter_map(|entry| {
                 let path = entry.path();
-                let is_program = path.extension().is_some_and(|extension| extension == "rs") || path.is_dir();
+                let is_program = path.extension().is_some_and(|found| found == extension) || path.is_dir();
                 is_program.then(|| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()))?
             })
             .collect();
@@ -198,6 +256,23 @@ mod tests {
         assert!(!folder.path().join("no").exists(), "nothing was created");
         write_named(Path::new("/dev/null"), b"1").unwrap();
         assert!(!std::fs::metadata("/dev/null").unwrap().is_file(), "a device stays one");
+    }
+
+    #[test]
+    fn a_package_is_found_beside_its_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("usr/bin/turnstile");
+        assert!(Layout::package(&program).is_none(), "a program alone");
+        let guests = folder.path().join("usr/share/turnstile/images/guests/arm64");
+        std::fs::create_dir_all(&guests).unwrap();
+        std::fs::write(guests.join("echo.image"), b"").unwrap();
+        let layout = Layout::package(&program).unwrap();
+        assert!(layout.is_installed());
+        assert_eq!(layout.guest_names(Isa::Arm64), ["echo"]);
+        assert_eq!(layout.guest(Isa::Arm64, "echo"), guests.join("echo.image"));
+        assert!(layout.guest_names(Isa::X86_64).is_empty());
+        let shared = folder.path().join("usr/share");
+        assert!(!layout.cache().starts_with(&shared) && !layout.bundles().starts_with(&shared));
     }
 
     #[test]

@@ -19,7 +19,8 @@ pub const EXIT_CODES: &str = "Exit codes:
 pub const DEVELOPERS: &str = "For developers, in a checkout:
   ./x test     Run the test suite
   ./x mutants  Change the code in small ways, and say which changes no test notices
-  ./x lines    Count the lines of code of each architecture's image, by layer";
+  ./x lines    Count the lines of code of each architecture's image, by layer
+  ./x package  Make a Debian package and an archive of what runs without a checkout";
 
 pub const RUN_HELP: &str = "\
 Keys, after Ctrl-A: h help · n p next and previous VM · 1-9 that VM · a all together · r restart · s stop · \

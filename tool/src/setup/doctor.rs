@@ -49,28 +49,16 @@ impl Finding {
 
 /// Reports on the machine; fails with exit code 3 if the user has to install something.
 pub fn doctor(layout: &Layout, json: bool) -> Result<()> {
-    let findings = [
-        toolchain(layout),
-        bare_metal(layout),
-        linker(),
-        emulator(Isa::Arm64, "QEMU for arm64"),
-        emulator(Isa::X86_64, "QEMU for x86_64"),
-        emulator(Isa::Power64, "QEMU for power64"),
-        packages(),
-        browser(),
-        second_emulator(),
-        guest(layout, Isa::Arm64, "Debian guest for arm64"),
-        guest(layout, Isa::X86_64, "Debian guest for x86_64"),
-        guest(layout, Isa::Power64, "Debian guest for power64"),
-        u_boot(layout),
-        compared(layout, Isa::Arm64, "KVM and Xen on arm64", "60 MB"),
-        compared(layout, Isa::X86_64, "KVM on AMD64", "180 MB"),
-        compared(layout, Isa::Power64, "KVM on POWER", "90 MB"),
-        images(layout, Isa::Arm64, "hypervisor for arm64"),
-        images(layout, Isa::X86_64, "hypervisor for x86_64"),
-        images(layout, Isa::Power64, "hypervisor for power64"),
-        room(layout),
-    ];
+    let findings: Vec<Finding> = match layout.is_installed() {
+        true => to_run(layout).into_iter().chain([room(layout)]).collect(),
+        false => to_build(layout)
+            .into_iter()
+            .chain(to_run(layout))
+            .chain([browser(), second_emulator()])
+            .chain(to_compare(layout))
+            .chain([room(layout)])
+            .collect(),
+    };
     if json {
         let text = serde_json::to_string_pretty(&findings).context(|| "cannot write the report".into())?;
         println!("{text}");
@@ -81,6 +69,37 @@ pub fn doctor(layout: &Layout, json: bool) -> Result<()> {
         return Err(Failure::reported(Kind::Missing));
     }
     Ok(())
+}
+
+/// What is needed to build the images.
+fn to_build(layout: &Layout) -> [Finding; 3] {
+    [toolchain(layout), bare_metal(layout), linker()]
+}
+
+/// What is needed to run them.
+fn to_run(layout: &Layout) -> [Finding; 11] {
+    [
+        emulator(Isa::Arm64, "QEMU for arm64"),
+        emulator(Isa::X86_64, "QEMU for x86_64"),
+        emulator(Isa::Power64, "QEMU for power64"),
+        packages(),
+        guest(layout, Isa::Arm64, "Debian guest for arm64"),
+        guest(layout, Isa::X86_64, "Debian guest for x86_64"),
+        guest(layout, Isa::Power64, "Debian guest for power64"),
+        u_boot(layout),
+        images(layout, Isa::Arm64, "hypervisor for arm64"),
+        images(layout, Isa::X86_64, "hypervisor for x86_64"),
+        images(layout, Isa::Power64, "hypervisor for power64"),
+    ]
+}
+
+/// What is needed to measure other hypervisors beside ours.
+fn to_compare(layout: &Layout) -> [Finding; 3] {
+    [
+        compared(layout, Isa::Arm64, "KVM and Xen on arm64", "60 MB"),
+        compared(layout, Isa::X86_64, "KVM on AMD64", "180 MB"),
+        compared(layout, Isa::Power64, "KVM on POWER", "90 MB"),
+    ]
 }
 
 /// One line for each finding where the terminal is wide enough, so that all of them fit 80 columns and 24 lines.
@@ -212,6 +231,7 @@ fn compared(layout: &Layout, isa: Isa, what: &'static str, size: &str) -> Findin
 fn images(layout: &Layout, isa: Isa, what: &'static str) -> Finding {
     let image = layout.hypervisor(isa, &[]);
     match image.is_file() {
+        true if layout.is_installed() => Finding::ok(what, "in the package"),
         true => Finding::ok(what, "built"),
         false => Finding::later(what, "not built", "built by the first command that needs it"),
     }
@@ -227,6 +247,9 @@ fn room(layout: &Layout) -> Finding {
     };
     let found = format!("{} free", space::gib(free));
     let built = space::built(layout);
+    if layout.is_installed() {
+        return Finding::ok(WHAT, found);
+    }
     let [demo, suite] = [space::DEMO, space::SUITE].map(|all| all.saturating_sub(built));
     let advice = |what: &str, room: u64| format!("free {} of disk space for {what}", space::gib(room));
     match free {

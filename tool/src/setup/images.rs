@@ -36,6 +36,9 @@ pub fn hypervisor(layout: &Layout, isa: Isa) -> Result<PathBuf> {
 /// so that neither makes cargo build the other anew.
 pub fn hypervisor_with(layout: &Layout, isa: Isa, features: &[&str]) -> Result<PathBuf> {
     let image = layout.hypervisor(isa, features);
+    if layout.is_installed() {
+        return packaged(image);
+    }
     once(&image.to_string_lossy(), || {
         let with = match features {
             [] => String::new(),
@@ -48,8 +51,20 @@ pub fn hypervisor_with(layout: &Layout, isa: Isa, features: &[&str]) -> Result<P
     Ok(image)
 }
 
+/// Returns a file of the package, where it has it.
+fn packaged(file: PathBuf) -> Result<PathBuf> {
+    if file.is_file() {
+        return Ok(file);
+    }
+    Err(Failure::missing(format!("the package has no {}", file.display()))
+        .help("what is compared with other hypervisors is built in a checkout: use ./x there"))
+}
+
 /// Builds the images of all guests of an architecture.
 pub fn guests(layout: &Layout, isa: Isa) -> Result<()> {
+    if layout.is_installed() {
+        return Ok(());
+    }
     let (package, target) = (isa.guests_package(), isa.target());
     once(package, || {
         build(layout, package, &Target::bare(isa), &[], &[], &format!("building the guests for {isa}"))?;
@@ -63,6 +78,9 @@ pub fn guests(layout: &Layout, isa: Isa) -> Result<()> {
 /// Builds the monitor for Linux KVM and returns its path.
 pub fn vmm(layout: &Layout, isa: Isa) -> Result<PathBuf> {
     let (program, target) = (layout.vmm(isa), isa.linux_target());
+    if layout.is_installed() {
+        return packaged(program);
+    }
     once(&program.to_string_lossy(), || {
         let what = format!("building the monitor for Linux KVM on {isa}");
         build(layout, VMM, &Target::linux(layout, isa)?, &[], &[], &what)?;
@@ -75,6 +93,9 @@ pub fn vmm(layout: &Layout, isa: Isa) -> Result<PathBuf> {
 /// the bare machine.
 pub fn work(layout: &Layout, isa: Isa) -> Result<PathBuf> {
     let (program, target) = (layout.work(isa), isa.target());
+    if layout.is_installed() {
+        return packaged(program);
+    }
     once(&program.to_string_lossy(), || {
         let what = format!("building the program for Linux guests on {isa}");
         build(layout, WORK_PACKAGE, &Target::bare(isa), &[], &[], &what)?;
@@ -95,6 +116,9 @@ fn once(package: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
 
 /// Builds the meter, QEMU's plugin, and returns its path.
 pub fn meter(layout: &Layout) -> Result<PathBuf> {
+    if layout.is_installed() {
+        return packaged(layout.meter());
+    }
     once(METER, || {
         let mut cargo = rust::cargo(layout);
         cargo.args(["build", "--release", "--package", METER, "--target-dir"]).arg(layout.target());
@@ -103,7 +127,7 @@ pub fn meter(layout: &Layout) -> Result<PathBuf> {
         step.done();
         Ok(())
     })?;
-    Ok(layout.target().join("release").join("libturnstile_meter.so"))
+    Ok(layout.meter())
 }
 
 /// The hypervisor's program with its symbols, for a debugger.
@@ -113,6 +137,9 @@ pub fn program(layout: &Layout, isa: Isa) -> PathBuf {
 
 /// The program of [`hypervisor_with`] with its symbols.
 pub fn program_with(layout: &Layout, isa: Isa, features: &[&str]) -> PathBuf {
+    if layout.is_installed() {
+        return layout.packaged_program(isa, features);
+    }
     folder_for(layout, features).join(isa.target()).join(PROFILE).join(HYPERVISOR)
 }
 

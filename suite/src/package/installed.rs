@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Unpacks what was made into an empty folder and uses it there as a user would, without anything of the checkout.
+
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use turnstile::failure::{Context, Failure, Result};
+use turnstile::isa::Isa;
+use turnstile::layout::Layout;
+use turnstile::setup::qemu::Qemu;
+
+use super::tree::run;
+
+/// Runs an example of an architecture from an installed package.
+///
+/// # Errors
+/// Says what of it does not work.
+pub fn check(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
+    let home = install(layout)?;
+    let example = match isa {
+        Isa::Arm64 => "one-linux.toml",
+        Isa::X86_64 => "x86-linux.toml",
+        Isa::Power64 => "power-linux.toml",
+    };
+    let example = home.join("usr/share/doc/turnstile/examples").join(example);
+    let said = turnstile(&home, &["check".as_ref(), example.as_ref()], "")?;
+    expect(&said, "ok")?;
+    let run = [
+        "run".as_ref(),
+        "--qemu".as_ref(),
+        qemu.path.as_os_str(),
+        "--timeout".as_ref(),
+        "300".as_ref(),
+        example.as_ref(),
+    ];
+    let said = turnstile(&home, &run, "echo in a $(uname -s); poweroff -f\n")?;
+    expect(&said, "in a Linux")?;
+    let bench = [
+        "bench".as_ref(),
+        "--isa".as_ref(),
+        isa.name().as_ref(),
+        "--rows".as_ref(),
+        "null-hypercall".as_ref(),
+    ];
+    let bench =
+        [&bench[..], &["--qemu".as_ref(), qemu.path.as_os_str(), "--iterations".as_ref(), "4096".as_ref()]]
+            .concat();
+    expect(&turnstile(&home, &bench, "")?, "null-hypercall")?;
+    for file in ["man/man1/turnstile-run.1", "bash-completion/completions/turnstile"] {
+        let file = home.join("usr/share").join(file);
+        let text = std::fs::read_to_string(&file).context(|| format!("cannot read {}", file.display()))?;
+        expect(&text, "metrics")?;
+    }
+    Ok(())
+}
+
+/// Packages and unpacks it, once for all architectures; returns the folder, which is also the user's home.
+fn install(layout: &Layout) -> Result<PathBuf> {
+    static DONE: Mutex<Option<PathBuf>> = Mutex::new(None);
+    let mut done = DONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(home) = &*done {
+        return Ok(home.clone());
+    }
+    let folder = layout.bundles().join("package");
+    let made = super::make(layout, &folder)?;
+    let home = folder.join("home");
+    std::fs::create_dir_all(&home).context(|| format!("cannot create {}", home.display()))?;
+    match &made.debian {
+        Some(file) => run(Command::new("dpkg-deb").arg("--extract").arg(file).arg(&home))?,
+        None => {
+            let to = home.join("usr");
+            std::fs::create_dir_all(&to).context(|| format!("cannot create {}", to.display()))?;
+            let mut tar = Command::new("tar");
+            tar.args(["--extract", "--strip-components=1", "--file"]).arg(&made.archive);
+            run(tar.arg("--directory").arg(to))?;
+        }
+    }
+    // What has been downloaded already.
+    let cache = home.join(".cache");
+    std::fs::create_dir_all(&cache).context(|| format!("cannot create {}", cache.display()))?;
+    symlink(layout.cache(), cache.join("turnstile")).context(|| "cannot share the cache".into())?;
+    Ok(done.insert(home).clone())
+}
+
+/// Runs the installed program in its user's home, which is all that it is told.
+fn turnstile(home: &Path, arguments: &[&std::ffi::OsStr], input: &str) -> Result<String> {
+    let program = home.join("usr/bin/turnstile");
+    let mut command = Command::new(&program);
+    command.args(arguments).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", home);
+    command.current_dir(home).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let what = || format!("cannot run {}", program.display());
+    let mut child = command.spawn().context(what)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that does not read has its reasons.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().context(what)?;
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    match output.status.success() {
+        true => Ok(said),
+        false => {
+            Err(Failure::failed(format!("turnstile {arguments:?} ended with {}", output.status))
+                .details(said))
+        }
+    }
+}
+
+fn expect(said: &str, wanted: &str) -> Result<()> {
+    if said.contains(wanted) {
+        return Ok(());
+    }
+    Err(Failure::failed(format!("the installed program does not say `{wanted}`")).details(said.to_owned()))
+}
