@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One function's configuration space: a type 0 header and a list of capabilities.
 //!
-//! The space is 256 bytes with two masks: the bits that a write sets and the bits that it clears by ones. All other bits are as
-//! they were built, whatever a guest writes. The rest of the 4096 bytes of ECAM reads as zero, which ends the list of extended
-//! capabilities before it begins.
-
-mod build;
+//! Bits that cannot be written are as they were built, whatever a guest writes. Of the 4096 bytes of ECAM the first 256 are
+//! implemented; the others read as zero, which ends the list of extended capabilities before it begins.
 
 use core::ops::Range;
 
 use bitflags::bitflags;
 
-pub use build::{Identity, MsixPlaces, Unfit};
+pub use crate::parts::{Identity, MsixPlaces, Unfit};
 
 use crate::bar::{Bar, Space};
 use crate::msix::Control;
-use crate::register::{BAR0, COMMAND, Command, FIRST_CAPABILITY, STATUS, Status};
-
-/// How many bytes a function implements.
-const SPACE: usize = 256;
+use crate::register::{
+    BAR0, CACHE_LINE, CAPABILITIES, CAPABILITY_MSIX, COMMAND, Command, DEVICE, FIRST_CAPABILITY,
+    INTERRUPT_LINE, INTERRUPT_PIN, REVISION, STATUS, SUBSYSTEM, SUBSYSTEM_VENDOR, Status, VENDOR,
+};
+use crate::space::{self, SPACE};
 
 bitflags! {
     /// What a write has changed, for the caller to follow. A write that changes nothing has none.
@@ -36,10 +34,7 @@ bitflags! {
 /// A function's configuration space.
 #[derive(Clone, Debug)]
 pub struct Function {
-    bytes: [u8; SPACE],
-    writable: [u8; SPACE],
-    /// Bits that are cleared by writing ones.
-    clears: [u8; SPACE],
+    space: space::Space,
     bars: [Option<Bar>; 6],
     /// Where the offset of the next capability is written.
     link: u8,
@@ -50,32 +45,109 @@ pub struct Function {
 }
 
 impl Function {
+    /// Makes a function without BARs and capabilities.
+    pub fn new(identity: &Identity) -> Self {
+        let mut function = Self {
+            space: space::Space::new(),
+            bars: [None; 6],
+            link: CAPABILITIES,
+            free: FIRST_CAPABILITY.into(),
+            msix: None,
+        };
+        let class = (identity.class & 0xff_ffff) << 8 | u32::from(identity.revision);
+        function.space.fix(VENDOR, &identity.vendor.to_le_bytes());
+        function.space.fix(DEVICE, &identity.device.to_le_bytes());
+        function.space.fix(REVISION, &class.to_le_bytes());
+        function.space.fix(SUBSYSTEM_VENDOR, &identity.subsystem_vendor.to_le_bytes());
+        function.space.fix(SUBSYSTEM, &identity.subsystem.to_le_bytes());
+        function.space.fix(INTERRUPT_PIN, &[identity.interrupt_pin.into()]);
+        let mut command = Command::BUS_MASTER | Command::PARITY | Command::SERR;
+        command.set(Command::INTX_DISABLE, identity.interrupt_pin);
+        function.space.open(COMMAND, &command.bits().to_le_bytes());
+        function.space.open(CACHE_LINE, &[0xff]);
+        function.space.open(INTERRUPT_LINE, &[0xff]);
+        function.space.let_clear(STATUS, &Status::ERRORS.bits().to_le_bytes());
+        function
+    }
+
+    /// Adds a base address register; a wide one takes the next number, too.
+    pub fn add_bar(&mut self, index: u8, bar: Bar) -> Result<(), Unfit> {
+        if !bar.is_valid() {
+            return Err(Unfit::BarSize(bar.size()));
+        }
+        let taken = |index: u8| {
+            let below = index.checked_sub(1).and_then(|below| self.bar(below));
+            index >= 6 || self.bar(index).is_some() || below.is_some_and(Bar::is_wide)
+        };
+        if taken(index) || bar.is_wide() && taken(index + 1) {
+            return Err(Unfit::BarNumber(index));
+        }
+        let length = if bar.is_wide() { 8 } else { 4 };
+        let at = BAR0 + 4 * index;
+        self.space.fix(at, bar.kind().to_le_bytes().get(..length).unwrap_or_default());
+        self.space.open(at, bar.writable().to_le_bytes().get(..length).unwrap_or_default());
+        let enable = match bar.space() {
+            Space::Memory => Command::MEMORY,
+            Space::Io => Command::IO,
+        };
+        self.space.open(COMMAND, &enable.bits().to_le_bytes());
+        if let Some(slot) = self.bars.get_mut(usize::from(index)) {
+            *slot = Some(bar);
+        }
+        Ok(())
+    }
+
+    /// Adds a capability to the end of the list: `body` stands behind its identifier and the link to the next one. Bits of `body`
+    /// that are set in `writable`, which may be shorter, can be written and begin as zero. Returns where the capability is.
+    pub fn add_capability(&mut self, id: u8, body: &[u8], writable: &[u8]) -> Result<u8, Unfit> {
+        let end = (self.free + 2).checked_add(body.len()).filter(|&end| end <= SPACE).ok_or(Unfit::Full)?;
+        let at = self.free as u8;
+        self.space.fix(self.link, &[at]);
+        self.space.fix(STATUS, &Status::CAPABILITIES.bits().to_le_bytes());
+        self.space.fix(at, &[id, 0]);
+        let may_be = writable.iter().copied().chain(core::iter::repeat(0));
+        for (to, (&byte, open)) in (at + 2..=u8::MAX).zip(body.iter().zip(may_be)) {
+            self.space.fix(to, &[byte & !open]);
+            self.space.open(to, &[open]);
+        }
+        self.link = at + 1;
+        self.free = end.next_multiple_of(4);
+        Ok(at)
+    }
+
+    /// Adds MSI-X (PCI Local Bus Specification 3.0, section 6.8.2). The BARs must be there already.
+    pub fn add_msix(&mut self, places: MsixPlaces) -> Result<(), Unfit> {
+        let MsixPlaces { vectors, table, pending } = places;
+        let fits = |(bar, offset): (u8, u32), length: u64| {
+            let size = self.bar(bar).filter(|bar| bar.space() == Space::Memory).map_or(0, Bar::size);
+            offset.is_multiple_of(8) && u64::from(offset) + length <= size
+        };
+        let count = u64::from(vectors);
+        let good = (1..=2048).contains(&vectors)
+            && fits(table, 16 * count)
+            && fits(pending, 8 * count.div_ceil(64))
+            && self.msix.is_none();
+        if !good {
+            return Err(Unfit::Msix);
+        }
+        let [c0, c1] = (vectors - 1).to_le_bytes();
+        let [t0, t1, t2, t3] = (table.1 | u32::from(table.0)).to_le_bytes();
+        let [p0, p1, p2, p3] = (pending.1 | u32::from(pending.0)).to_le_bytes();
+        let body = [c0, c1, t0, t1, t2, t3, p0, p1, p2, p3];
+        self.msix = Some(self.add_capability(CAPABILITY_MSIX, &body, &[0, 0xc0])?);
+        Ok(())
+    }
+
     /// Reads `size` bytes (1, 2 or 4) at `offset`. Bytes behind the end read as zero.
     pub fn read(&self, offset: u16, size: u8) -> u32 {
-        let bytes = (0..size.min(4)).map(|at| self.byte(usize::from(offset) + usize::from(at)));
-        bytes.rev().fold(0, |value, byte| value << 8 | u32::from(byte))
+        self.space.read(offset, size)
     }
 
     /// Writes the low `size` bytes (1, 2 or 4) of `value` at `offset`, as far as bits can be written, and says what has changed.
     pub fn write(&mut self, offset: u16, size: u8, value: u32) -> Changed {
         let mut changed = Changed::empty();
-        for (at, new) in (usize::from(offset)..).zip(value.to_le_bytes()).take(size.into()) {
-            let (Some(byte), Some(&writable), Some(&clears)) =
-                (self.bytes.get_mut(at), self.writable.get(at), self.clears.get(at))
-            else {
-                break;
-            };
-            let before = *byte;
-            *byte = (before & !writable | new & writable) & !(new & clears);
-            if *byte != before {
-                changed |= part(at);
-            }
-        }
+        self.space.write(offset, size, value, |at| changed |= part(at));
         changed
-    }
-
-    fn byte(&self, at: usize) -> u8 {
-        self.bytes.get(at).copied().unwrap_or(0)
     }
 
     fn word(&self, at: u8) -> u16 {
@@ -142,19 +214,14 @@ impl Function {
 
     /// Shows in the status whether the function has an interrupt; returns whether it asserts INTx for it.
     pub fn interrupt(&mut self, pending: bool) -> bool {
-        let bit = Status::INTERRUPT.bits() as u8;
-        if let Some(status) = self.bytes.get_mut(usize::from(STATUS)) {
-            *status = if pending { *status | bit } else { *status & !bit };
-        }
-        let pin = self.byte(crate::register::INTERRUPT_PIN.into()) != 0;
+        self.space.show(STATUS, Status::INTERRUPT.bits() as u8, pending);
+        let pin = self.read(INTERRUPT_PIN.into(), 1) != 0;
         pending && pin && !self.command().contains(Command::INTX_DISABLE) && !self.msix().enabled
     }
 
     /// Resets it: everything that can be written is zero, addresses included.
     pub fn reset(&mut self) {
-        for ((byte, writable), clears) in self.bytes.iter_mut().zip(&self.writable).zip(&self.clears) {
-            *byte &= !(writable | clears);
-        }
+        self.space.reset();
         self.interrupt(false);
     }
 }

@@ -21,7 +21,9 @@ pub mod bar;
 pub mod bus;
 pub mod function;
 pub mod msix;
+mod parts;
 pub mod register;
+mod space;
 
 /// Returns what an access of `size` bytes reads where nothing answers: all ones.
 pub const fn absent(size: u8) -> u32 {

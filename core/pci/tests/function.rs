@@ -212,6 +212,7 @@ fn what_does_not_fit_is_refused() {
     function.add_msix(places).unwrap();
     assert_eq!(function.add_msix(places), Err(Unfit::Msix), "one is enough");
     assert_eq!(function.add_capability(9, &[0; 0xb3], &[]), Err(Unfit::Full));
-    assert_eq!(function.add_capability(9, &[0; 0xb2], &[]), Ok(0x4c));
+    assert_eq!(function.add_capability(9, &[0xff; 0xb2], &[]), Ok(0x4c));
+    assert_eq!(function.read(0xff, 1), 0xff);
     assert_eq!(function.add_capability(9, &[], &[]), Err(Unfit::Full));
 }

@@ -9,12 +9,9 @@ mod queue;
 
 use bitflags::bitflags;
 
-pub use queue::{Part, QueueRegisters};
+pub use queue::{NO_VECTOR, Part, QueueRegisters};
 
 use crate::features::{Features, Requirement, acceptable};
-
-/// The vector of an interrupt that has none.
-pub const NO_VECTOR: u16 = 0xffff;
 
 bitflags! {
     /// Device status (section 2.1).

@@ -3,8 +3,7 @@
 
 mod common;
 
-use std::collections::VecDeque;
-
+use common::model::{Chain, Model, Wish};
 use common::{Ram, Random, areas};
 use proptest::prelude::*;
 use turnstile_virtio::memory::Memory;
@@ -39,69 +38,6 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<bool>().prop_map(Step::DeviceArm),
         1 => Just(Step::Reset),
     ]
-}
-
-/// What one side wants to hear of the other.
-#[derive(Clone, Copy, Debug)]
-enum Wish {
-    /// Everything; nothing. Without EVENT_IDX.
-    All(bool),
-    /// The entry with this number, counted from the first without wrapping. With EVENT_IDX.
-    Entry(u64),
-}
-
-impl Wish {
-    /// Whether a step from `old` to `new` entries fulfills it. With EVENT_IDX an old wish is seen again 2^16 entries later.
-    fn hears(self, old: u64, new: u64) -> bool {
-        match self {
-            Self::All(all) => all && old != new,
-            Self::Entry(entry) => (old..new).any(|at| at % (1 << 16) == entry % (1 << 16)),
-        }
-    }
-}
-
-/// A chain: its identifier, and its buffers.
-#[derive(Clone, Debug)]
-struct Chain {
-    id: u16,
-    buffers: Vec<Buffer>,
-}
-
-/// The model: chains are on their way from one list to the next.
-struct Model {
-    added: VecDeque<Chain>,
-    available: VecDeque<Chain>,
-    with_device: Vec<Chain>,
-    completed: VecDeque<(u16, u32)>,
-    used: VecDeque<(u16, u32)>,
-    /// How many chains came so far, for each side.
-    available_count: u64,
-    popped_count: u64,
-    used_count: u64,
-    taken_count: u64,
-    /// What the driver wants to hear of used chains, and the device of available ones.
-    of_driver: Wish,
-    of_device: Wish,
-}
-
-impl Model {
-    fn new(options: Options) -> Self {
-        let wish = if options.event_idx { Wish::Entry(0) } else { Wish::All(true) };
-        let (added, available, completed) = Default::default();
-        Self {
-            added,
-            available,
-            with_device: Vec::new(),
-            completed,
-            used: VecDeque::new(),
-            available_count: 0,
-            popped_count: 0,
-            used_count: 0,
-            taken_count: 0,
-            of_driver: wish,
-            of_device: wish,
-        }
-    }
 }
 
 struct Test {

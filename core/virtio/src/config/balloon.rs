@@ -2,7 +2,7 @@
 //! Memory balloons (section 5.5). A page has 4096 bytes.
 
 use super::bytes::Fields;
-use super::{Configuration, SPACE};
+use super::space::{Configuration, SPACE};
 use crate::features::Features;
 
 /// The configuration of a balloon.

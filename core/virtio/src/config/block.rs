@@ -2,7 +2,7 @@
 //! Block devices (section 5.2). A sector has 512 bytes, whatever the size of a block.
 
 use super::bytes::{Fields, Reader};
-use super::{Configuration, SPACE};
+use super::space::{Configuration, SPACE};
 use crate::features::Features;
 
 /// The configuration of a block device. Fields without their feature mean nothing to a driver.

@@ -2,7 +2,7 @@
 //! Consoles (section 5.3).
 
 use super::bytes::{Fields, Reader};
-use super::{Configuration, SPACE};
+use super::space::{Configuration, SPACE};
 use crate::features::Features;
 
 /// The configuration of a console. Fields without their feature mean nothing to a driver.

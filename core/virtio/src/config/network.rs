@@ -2,7 +2,7 @@
 //! Network devices (section 5.1).
 
 use super::bytes::{Fields, Reader};
-use super::{Configuration, SPACE};
+use super::space::{Configuration, SPACE};
 use crate::features::{Features, Requirement};
 
 /// The configuration of a network device. Fields without their feature mean nothing to a driver.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The registers of one queue.
 
-use super::NO_VECTOR;
 use crate::memory::Memory;
 use crate::ring::{Areas, Layout};
 use crate::violation::Violation;
+
+/// The vector of an interrupt that has none.
+pub const NO_VECTOR: u16 = 0xffff;
 
 /// The three areas of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,10 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod disk;
+pub mod model;
+pub mod ring;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 

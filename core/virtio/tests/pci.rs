@@ -1,37 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Both transports, as Linux drives them (`drivers/virtio/virtio_pci_modern_dev.c`, `virtio_mmio.c`), and as a hostile guest does.
+//! A device behind PCI, as Linux drives it (`drivers/virtio/virtio_pci_modern_dev.c`).
 
 mod common;
 
+use common::disk::{Disk, OFFERED, OPEN, disk, function};
 use common::{Ram, areas};
-use proptest::prelude::*;
 use turnstile_pci::address::Address;
 use turnstile_pci::bar::Space;
 use turnstile_pci::bus::Bus;
 use turnstile_pci::function::{Changed, Function, Identity};
 use turnstile_pci::msix::{Control, Message};
-use turnstile_virtio::config::{BLOCK, Block, Configuration, NETWORK, Network};
+use turnstile_virtio::config::{Block, NETWORK, Network};
 use turnstile_virtio::features::Features;
 use turnstile_virtio::pci::{BAR_MSIX, BAR_VIRTIO, Kind};
 use turnstile_virtio::registers::{Effect, NO_VECTOR, Registers, Status};
 use turnstile_virtio::ring::{Areas, Buffer, Options};
 use turnstile_virtio::violation::Violation;
-use turnstile_virtio::{device, driver, mmio, pci};
-
-const OFFERED: Features = Features::INDIRECT_DESC.union(Features::EVENT_IDX).union(Features::RING_RESET);
-const OPEN: Control = Control { enabled: true, masked: false };
-
-type Disk = pci::Device<2, 3, Block>;
-
-fn disk() -> Disk {
-    let registers = Registers::new(OFFERED | Block::FLUSH | Block::CONFIG_WCE, &[], [256, 64]);
-    pci::Device::new(registers, Block { capacity: 0x1234_5678_9abc, ..Block::default() })
-}
-
-fn function() -> Function {
-    let kind = Kind { device: BLOCK, class: 0x01_8000, interrupt_pin: true };
-    kind.function(2, Block::LENGTH as u32, 3).unwrap()
-}
+use turnstile_virtio::{device, driver, mmio};
 
 /// A field of the common structure, and how wide it is.
 fn set(disk: &mut Disk, offset: u64, size: u8, value: u64) -> Option<Effect> {
@@ -280,142 +265,4 @@ fn a_bus_reset_takes_messages_with_it() {
     assert_eq!(outcome, Default::default());
     assert_eq!(disk.reset(), Effect::Reset);
     assert_eq!((disk.read(BAR_MSIX, 12, 4), get(disk, 0x14, 1)), (1, 0));
-}
-
-/// The steps of `virtio_mmio.c`: vm_get_features, vm_finalize_features, vm_setup_vq, vm_notify, vm_interrupt, vm_del_vq.
-#[test]
-fn a_request_goes_through_an_mmio_device() {
-    let ram = Ram::new(0x1_0000);
-    let registers = Registers::new(OFFERED | Block::CONFIG_WCE, &[], [64]);
-    let mut disk =
-        mmio::Device::new(BLOCK, 0x554d_4551, registers, Block { capacity: 8, ..Block::default() });
-    let head: Vec<u64> = (0..4).map(|word| disk.read(4 * word, 4)).collect();
-    assert_eq!(head, [0x7472_6976, 2, 2, 0x554d_4551]);
-    assert_eq!(disk.write(0x70, 4, 0), Some(Effect::Reset));
-    let _ = (disk.write(0x70, 4, 1), disk.write(0x70, 4, 3), disk.write(0x14, 4, 1));
-    assert_eq!(disk.read(0x10, 4), (OFFERED | Features::VERSION_1).bits() >> 32);
-    for (select, value) in [(1, 1), (0, Features::EVENT_IDX.bits())] {
-        let _ = (disk.write(0x24, 4, select), disk.write(0x20, 4, value));
-    }
-    assert_eq!((disk.write(0x70, 4, 11), disk.read(0x70, 4)), (None, 11));
-    assert_eq!(disk.write(0x30, 4, 0), None);
-    assert_eq!((disk.read(0x44, 4), disk.read(0x34, 4)), (0, 64));
-    let (areas, heap) = areas(64);
-    for (at, value) in [
-        (0x38, 64),
-        (0x80, areas.descriptors & 0xffff_ffff),
-        (0x84, areas.descriptors >> 32),
-        (0x90, areas.driver & 0xffff_ffff),
-        (0x94, areas.driver >> 32),
-        (0xa0, areas.device & 0xffff_ffff),
-        (0xa4, areas.device >> 32),
-    ] {
-        assert_eq!(disk.write(at, 4, value), None);
-    }
-    assert_eq!((disk.write(0x44, 4, 1), disk.read(0x44, 4)), (Some(Effect::Enabled(0)), 1));
-    assert_eq!(disk.registers.queue(0).unwrap().areas(), areas);
-    assert_eq!(disk.write(0x70, 4, 15), Some(Effect::Started));
-    let options = Options::from(disk.registers.features());
-    assert_eq!(options, Options { indirect: false, event_idx: true });
-    let layout = disk.registers.queue(0).unwrap().layout(&ram).unwrap();
-    let mut driver: driver::Queue<64> = driver::Queue::new(&ram, layout, options).unwrap();
-    let mut queue = device::Queue::new(layout, options, 130);
-    let id = driver.add(&ram, &[Buffer { address: heap, length: 1, writable: true }]).unwrap();
-    assert_eq!(driver.publish(&ram), Ok(true));
-    assert_eq!(disk.write(0x50, 4, 0), Some(Effect::Notified(0)));
-    assert_eq!((disk.write(0x50, 4, 1), disk.write(0x50, 4, 0x1_0000)), (None, None));
-    let token = queue.pop(&ram).unwrap().unwrap().finish();
-    queue.complete(&ram, token, 1).unwrap();
-    assert_eq!(queue.publish(&ram), Ok(true));
-    disk.raise_queue();
-    assert!(disk.line());
-    assert_eq!(disk.read(0x60, 4), 1);
-    assert_eq!((disk.write(0x64, 4, 1), disk.line()), (None, false));
-    assert_eq!(driver.take(&ram), Ok(Some(driver::Used { id, written: 1 })));
-    disk.raise_config();
-    assert_eq!((disk.read(0x60, 4), disk.read(0xfc, 4)), (2, 1));
-    // The configuration is bytes of any size; there is no shared memory.
-    assert_eq!((disk.read(0x100, 8), disk.read(0x100, 1), disk.read(0x13c, 4)), (8, 8, 0));
-    assert_eq!(disk.write(0x120, 1, 1), Some(Effect::Configured));
-    assert_eq!((disk.write(0x120, 1, 1), disk.write(0x100, 4, 9), disk.read(0x120, 1)), (None, None, 1));
-    assert_eq!((disk.read(0xb0, 4), disk.read(0xb4, 4)), (0xffff_ffff, 0xffff_ffff));
-    assert_eq!((disk.write(0x44, 4, 0), disk.read(0x44, 4)), (Some(Effect::QueueReset(0)), 0));
-    assert_eq!(disk.write(0x44, 4, 0), None);
-    disk.fail();
-    assert_eq!(disk.read(0x70, 4), 0x4f);
-    assert_eq!(disk.write(0x50, 4, 0), None);
-}
-
-#[derive(Clone, Debug)]
-enum Access {
-    Bar(u8, u64, u8, u64),
-    Config(u16, u8, u32),
-    Mmio(u64, u8, u64),
-}
-
-fn accesses() -> impl Strategy<Value = Access> {
-    let near = prop_oneof![4 => 0u64..0x40, 1 => 0x1000u64..0x1004, 1 => 0x2000u64..0x2060, 1 => 0x3000u64..0x3010, 1 => any::<u64>()];
-    let size = prop_oneof![Just(1u8), Just(2), Just(4), Just(8), any::<u8>()];
-    let value = prop_oneof![4 => 0u64..16, 1 => any::<u64>(), 1 => Just(u64::MAX)];
-    prop_oneof![
-        4 => (prop_oneof![3 => Just(4u8), 1 => 0u8..8], near, size.clone(), value.clone())
-            .prop_map(|(bar, at, size, value)| Access::Bar(bar, at, size, value)),
-        1 => (0u16..0x120, size.clone(), any::<u32>()).prop_map(|(at, size, value)| Access::Config(at, size, value)),
-        4 => (prop_oneof![6 => (0u64..0x40).prop_map(|word| 4 * word), 1 => any::<u64>()], size, value)
-            .prop_map(|(at, size, value)| Access::Mmio(at, size, value)),
-    ]
-}
-
-proptest! {
-    /// Whatever a guest accesses: every access is answered, and a queue is notified only while it is enabled and the driver ready.
-    #[test]
-    fn any_access_is_answered(accesses in prop::collection::vec(accesses(), 1..80)) {
-        let (mut disk, mut function) = (disk(), function());
-        let mut other = mmio::Device::new(BLOCK, 0, Registers::new(OFFERED, &[], [64, 0, 1]), Block::default());
-        for access in accesses {
-            match access {
-                Access::Bar(bar, offset, size, value) => {
-                    disk.read(bar, offset, size);
-                    let outcome = disk.write(function.msix(), bar, offset, size, value);
-                    check(outcome.effect, &disk.registers)?;
-                    prop_assert!(outcome.message.is_none(), "no vector has anything to tell");
-                }
-                Access::Config(offset, size, value) => {
-                    disk.read_config(&function, offset, size);
-                    let outcome = disk.write_config(&mut function, offset, size, value);
-                    check(outcome.effect, &disk.registers)?;
-                    prop_assert_eq!(function.read(0, 4), 0x1042_1af4);
-                }
-                Access::Mmio(offset, size, value) => {
-                    other.read(offset, size);
-                    let effect = other.write(offset, size, value);
-                    check(effect, &other.registers)?;
-                }
-            }
-            prop_assert!(other.registers.queue(1).is_none());
-            prop_assert_eq!(disk.config.capacity, 0x1234_5678_9abc);
-        }
-    }
-}
-
-fn check<const Q: usize>(effect: Option<Effect>, registers: &Registers<Q>) -> Result<(), TestCaseError> {
-    let status = registers.status();
-    prop_assert!(!status.contains(Status::DRIVER_OK) || status.contains(Status::FEATURES_OK));
-    prop_assert!(!status.contains(Status::FEATURES_OK) || registers.features().contains(Features::VERSION_1));
-    match effect {
-        Some(Effect::Notified(queue)) => {
-            prop_assert!(registers.is_running() && registers.queue(queue).unwrap().is_enabled());
-        }
-        Some(Effect::Enabled(queue)) => prop_assert!(registers.queue(queue).unwrap().is_enabled()),
-        Some(Effect::QueueReset(queue)) => prop_assert!(!registers.queue(queue).unwrap().is_enabled()),
-        Some(Effect::Reset) => prop_assert_eq!(status, Status::empty()),
-        Some(Effect::Started) => prop_assert!(status.contains(Status::DRIVER_OK)),
-        Some(Effect::Configured) | None => {}
-    }
-    let layouts = (0..3).filter_map(|queue| registers.queue(queue));
-    for queue in layouts {
-        // Checked against memory only when the device begins: any answer, but no panic.
-        let _ = queue.layout(&Ram::new(16));
-    }
-    Ok(())
 }
