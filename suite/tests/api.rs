@@ -8,13 +8,15 @@ use std::path::Path;
 use std::process::Command;
 
 /// The packages and their folders.
-const CRATES: [(&str, &str); 6] = [
+const CRATES: [(&str, &str); 8] = [
     ("turnstile-vgic", "core/vgic"),
     ("turnstile-vapic", "core/vapic"),
     ("turnstile-paging", "core/paging"),
     ("turnstile-trapmap", "core/trapmap"),
     ("turnstile-vm", "core/vm"),
     ("turnstile-mitigation", "core/mitigation"),
+    ("turnstile-pci", "core/pci"),
+    ("turnstile-virtio", "core/virtio"),
 ];
 
 /// Lists the public items of a package, one to a line.

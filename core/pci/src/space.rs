@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! 256 bytes, of which software can write some bits.
+
+/// How many bytes a function implements.
+pub(crate) const SPACE: usize = 256;
+
+/// The bytes, with two masks: the bits that a write sets, and those that it clears by ones.
+#[derive(Clone, Debug)]
+pub(crate) struct Space {
+    bytes: [u8; SPACE],
+    writable: [u8; SPACE],
+    clears: [u8; SPACE],
+}
+
+impl Space {
+    /// All bytes are zero and stay so.
+    pub(crate) const fn new() -> Self {
+        Self { bytes: [0; SPACE], writable: [0; SPACE], clears: [0; SPACE] }
+    }
+
+    /// Reads up to 4 bytes. Those behind the end are zero.
+    pub(crate) fn read(&self, offset: u16, size: u8) -> u32 {
+        let bytes = self.bytes.get(usize::from(offset)..).unwrap_or_default().iter().take(size.min(4).into());
+        bytes.rev().fold(0, |value, &byte| value << 8 | u32::from(byte))
+    }
+
+    /// Writes up to 4 bytes, and tells which ones have changed.
+    pub(crate) fn write(&mut self, offset: u16, size: u8, value: u32, mut changed: impl FnMut(usize)) {
+        for (at, new) in (usize::from(offset)..).zip(value.to_le_bytes()).take(size.into()) {
+            let (Some(byte), Some(&writable), Some(&clears)) =
+                (self.bytes.get_mut(at), self.writable.get(at), self.clears.get(at))
+            else {
+                break;
+            };
+            let before = *byte;
+            *byte = (before & !writable | new & writable) & !(new & clears);
+            if *byte != before {
+                changed(at);
+            }
+        }
+    }
+
+    /// Sets bits.
+    pub(crate) fn fix(&mut self, at: u8, bits: &[u8]) {
+        set(&mut self.bytes, at, bits);
+    }
+
+    /// Lets bits be written.
+    pub(crate) fn open(&mut self, at: u8, bits: &[u8]) {
+        set(&mut self.writable, at, bits);
+    }
+
+    /// Lets bits be cleared by ones.
+    pub(crate) fn let_clear(&mut self, at: u8, bits: &[u8]) {
+        set(&mut self.clears, at, bits);
+    }
+
+    /// Sets or clears a bit of a byte, whether or not it can be written.
+    pub(crate) fn show(&mut self, at: u8, bit: u8, on: bool) {
+        if let Some(byte) = self.bytes.get_mut(usize::from(at)) {
+            *byte = if on { *byte | bit } else { *byte & !bit };
+        }
+    }
+
+    /// Clears everything that can be written.
+    pub(crate) fn reset(&mut self) {
+        for ((byte, writable), clears) in self.bytes.iter_mut().zip(&self.writable).zip(&self.clears) {
+            *byte &= !(writable | clears);
+        }
+    }
+}
+
+fn set(bytes: &mut [u8], at: u8, bits: &[u8]) {
+    for (byte, bits) in bytes.iter_mut().skip(at.into()).zip(bits) {
+        *byte |= bits;
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The device's side of a queue.
+//!
+//! ```text
+//! loop { pop → work → complete } → publish: interrupt, if it says so → arm: again, if it says so → wait for a notification
+//! ```
+
+mod chain;
+mod cursor;
+
+pub use chain::{Chain, Token};
+pub use cursor::Cursor;
+
+use crate::memory::Memory;
+use crate::ring::{Layout, NO_INTERRUPT, NO_NOTIFY, Options, passes};
+use crate::violation::Violation;
+
+/// A queue, as its device sees it. All indexes grow and wrap at 2^16.
+#[derive(Debug)]
+pub struct Queue {
+    layout: Layout,
+    options: Options,
+    /// How many descriptors a chain may have.
+    longest: u32,
+    /// The next available entry to take.
+    next: u16,
+    /// The driver's index, as it was last read: entries before it are there.
+    seen: u16,
+    /// The next used entry to write.
+    used: u16,
+    /// The used index that the driver sees.
+    published: u16,
+    /// Chains that were taken and not completed.
+    in_flight: u16,
+    /// Which life of the queue this is: tokens of an earlier one are worth nothing.
+    generation: u32,
+}
+
+impl Queue {
+    /// Takes over a queue that the driver has enabled. A chain that has more than `longest` descriptors is refused.
+    pub const fn new(layout: Layout, options: Options, longest: u32) -> Self {
+        Self {
+            layout,
+            options,
+            longest,
+            next: 0,
+            seen: 0,
+            used: 0,
+            published: 0,
+            in_flight: 0,
+            generation: 0,
+        }
+    }
+
+    /// Begins anew after a reset of the queue or the device. Tokens of before are forgotten when they come.
+    pub const fn renew(&mut self, layout: Layout, options: Options) {
+        let generation = self.generation.wrapping_add(1);
+        *self = Self { generation, ..Self::new(layout, options, self.longest) };
+    }
+
+    /// Where the queue is.
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// How many chains were taken and not completed.
+    pub const fn in_flight(&self) -> u16 {
+        self.in_flight
+    }
+
+    /// Takes the next chain that the driver has offered. `None` if there is none now.
+    #[inline] // On the path of every buffer.
+    pub fn pop<M: Memory>(&mut self, memory: &M) -> Result<Option<Chain>, Violation> {
+        if self.seen == self.next && !self.look(memory)? {
+            return Ok(None);
+        }
+        // An honest driver has no descriptor left for another chain.
+        if self.in_flight >= self.layout.size() {
+            return Err(Violation::TooMany);
+        }
+        let head = memory.read_u16(self.layout.available(self.next))?;
+        if head >= self.layout.size() {
+            return Err(Violation::Head(head));
+        }
+        self.next = self.next.wrapping_add(1);
+        self.in_flight += 1;
+        let token = Token { head, generation: self.generation };
+        Ok(Some(Chain::new(&self.layout, self.options, self.longest, token)))
+    }
+
+    /// Reads the driver's index, and says whether there are entries to take.
+    fn look<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation> {
+        // Acquire: pairs with the driver's store of the index, so entries and descriptors are as it wrote them before.
+        let found = memory.load(self.layout.available_index())?;
+        if found.wrapping_sub(self.next) > self.layout.size() {
+            return Err(Violation::AvailableJump { next: self.next, found });
+        }
+        self.seen = found;
+        Ok(found != self.next)
+    }
+
+    /// Returns a chain to the driver, with the number of bytes that were written to it from its beginning. The driver sees it after
+    /// [`Queue::publish`]. A token of before a reset is forgotten.
+    #[inline] // On the path of every buffer.
+    pub fn complete<M: Memory>(&mut self, memory: &M, token: Token, written: u32) -> Result<(), Violation> {
+        if token.generation != self.generation {
+            return Ok(());
+        }
+        let entry = u64::from(token.head) | u64::from(written) << 32;
+        memory.write(self.layout.used(self.used), &entry.to_le_bytes())?;
+        self.used = self.used.wrapping_add(1);
+        self.in_flight = self.in_flight.saturating_sub(1);
+        Ok(())
+    }
+
+    /// Shows the driver what was completed. Returns whether it wants an interrupt for it.
+    #[inline] // On the path of every batch.
+    pub fn publish<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation> {
+        let (old, new) = (self.published, self.used);
+        if old == new {
+            return Ok(false);
+        }
+        // Release: the entries, and what was written to the buffers, are visible to whoever loads the index.
+        memory.store(self.layout.used_index(), new)?;
+        self.published = new;
+        // The index must be visible before the driver's wish is read: the driver writes its wish, fences, and reads the index. So
+        // one of the two sees what the other one wrote, and no interrupt is lost.
+        memory.fence();
+        if self.options.event_idx {
+            return Ok(passes(memory.read_u16(self.layout.used_event())?, old, new));
+        }
+        Ok(memory.read_u16(self.layout.available_flags())? & NO_INTERRUPT == 0)
+    }
+
+    /// Asks for a notification when the driver offers the next chain. Returns whether there is one already, for which no
+    /// notification may come: then take it, and arm again.
+    pub fn arm<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation> {
+        match self.options.event_idx {
+            true => memory.store(self.layout.available_event(), self.next)?,
+            false => memory.store(self.layout.used_flags(), 0)?,
+        }
+        // The wish must be visible before the index is read; the driver does it the other way round.
+        memory.fence();
+        self.look(memory)
+    }
+
+    /// Says that notifications are not needed, which is a hint. With EVENT_IDX there is nothing to say: the entry that the last
+    /// [`Queue::arm`] asked for has passed.
+    pub fn suppress<M: Memory>(&mut self, memory: &M) -> Result<(), Violation> {
+        if !self.options.event_idx {
+            memory.store(self.layout.used_flags(), NO_NOTIFY)?;
+        }
+        Ok(())
+    }
+}

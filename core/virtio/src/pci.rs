@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! virtio over PCI (section 4.1), without what drivers of before virtio 1.0 need.
+//!
+//! The function itself belongs to a [bus](turnstile_pci::bus); the device has what is behind its BARs. So each may be where it
+//! suits: what the device needs of the function is MSI-X's [`Control`].
+
+mod build;
+mod common;
+mod window;
+
+pub use build::{BAR_MSIX, BAR_VIRTIO, Kind};
+
+use turnstile_pci::function::{Changed, Function};
+use turnstile_pci::msix::{Control, Message, Msix};
+
+use crate::config::Configuration;
+use crate::registers::{Effect, Isr, Registers};
+use build::{Region, pending_offset};
+
+/// What follows from a write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "device and interrupt controller must act on it"]
+pub struct Outcome {
+    /// What the device must do.
+    pub effect: Option<Effect>,
+    /// A message that goes out.
+    pub message: Option<Message>,
+    /// What has changed in the function's header.
+    pub changed: Changed,
+}
+
+/// What is behind the BARs of a device with `Q` queues and `V` vectors of MSI-X.
+#[derive(Clone, Debug)]
+pub struct Device<const Q: usize, const V: usize, C> {
+    /// Status, features, queues.
+    pub registers: Registers<Q>,
+    /// The configuration.
+    pub config: C,
+    msix: Msix<V>,
+}
+
+impl<const Q: usize, const V: usize, C: Configuration> Device<Q, V, C> {
+    /// Makes a device; [`Kind::function`] makes the function that leads to it.
+    pub const fn new(registers: Registers<Q>, config: C) -> Self {
+        Self { registers, config, msix: Msix::new() }
+    }
+
+    /// Reads `size` bytes at `offset` of a BAR. What is not there reads as zero. Reading the ISR clears it.
+    pub fn read(&mut self, bar: u8, offset: u64, size: u8) -> u64 {
+        if bar == BAR_MSIX {
+            return match offset.checked_sub(pending_offset(V)) {
+                Some(offset) => self.msix.read_pending(offset, size),
+                None => self.msix.read_table(offset, size),
+            };
+        }
+        match Region::of(bar, offset) {
+            Some((Region::Common, offset)) => common::read(&self.registers, Q, offset, size),
+            Some((Region::Isr, 0)) if matches!(size, 1 | 2 | 4) => {
+                let isr = self.registers.isr();
+                self.registers.acknowledge(isr);
+                isr.bits().into()
+            }
+            Some((Region::Config, offset)) => self.config.read(offset, size),
+            _ => 0,
+        }
+    }
+
+    /// Writes `size` bytes at `offset` of a BAR. What is not there ignores it.
+    pub fn write(&mut self, control: Control, bar: u8, offset: u64, size: u8, value: u64) -> Outcome {
+        if bar == BAR_MSIX {
+            let is_table = offset < pending_offset(V);
+            let message = is_table.then(|| self.msix.write_table(offset, size, value, control)).flatten();
+            return Outcome { message, ..Outcome::default() };
+        }
+        let effect = match Region::of(bar, offset) {
+            Some((Region::Common, offset)) => common::write(&mut self.registers, V, offset, size, value),
+            Some((Region::Config, offset)) => {
+                self.config.write(offset, size, value).then_some(Effect::Configured)
+            }
+            Some((Region::Notify, offset)) => self.registers.notify((offset / 4) as u16),
+            _ => None,
+        };
+        Outcome { effect, ..Outcome::default() }
+    }
+
+    /// Reads `size` bytes at `offset` of the function's configuration space, in which a window leads to the BARs.
+    pub fn read_config(&mut self, function: &Function, offset: u16, size: u8) -> u32 {
+        match window::access(function, offset, size) {
+            Some((bar, offset)) => self.read(bar, offset, size) as u32,
+            None => function.read(offset, size),
+        }
+    }
+
+    /// Writes `size` bytes at `offset` of the function's configuration space, in which a window leads to the BARs. If capabilities
+    /// or the command have changed, [`Device::settle`] is next.
+    pub fn write_config(&mut self, function: &mut Function, offset: u16, size: u8, value: u32) -> Outcome {
+        match window::access(function, offset, size) {
+            Some((bar, offset)) => self.write(function.msix(), bar, offset, size, value.into()),
+            None => Outcome { changed: function.write(offset, size, value), ..Outcome::default() },
+        }
+    }
+
+    /// Delivers what was pending and no longer is masked, after MSI-X's control may have changed.
+    pub fn settle(&mut self, control: Control, deliver: impl FnMut(Message)) {
+        self.msix.settle(control, deliver);
+    }
+
+    /// A queue has used buffers: returns the message to deliver. Without MSI-X the line is high instead.
+    #[inline] // On the path of every interrupt.
+    #[must_use = "a message that is not delivered is lost"]
+    pub fn raise_queue(&mut self, control: Control, number: u16) -> Option<Message> {
+        let vector = self.registers.queue(number)?.vector();
+        self.raise(control, vector, Isr::QUEUE)
+    }
+
+    /// The device changed its configuration: the driver reads it again. Returns the message to deliver.
+    #[must_use = "a message that is not delivered is lost"]
+    pub fn raise_config(&mut self, control: Control) -> Option<Message> {
+        if !self.registers.change() {
+            return None;
+        }
+        self.raise(control, self.registers.config_vector(), Isr::CONFIG)
+    }
+
+    /// The device cannot go on. Returns the message to deliver.
+    #[must_use = "a message that is not delivered is lost"]
+    pub fn fail(&mut self, control: Control) -> Option<Message> {
+        if !self.registers.fail() {
+            return None;
+        }
+        self.raise(control, self.registers.config_vector(), Isr::CONFIG)
+    }
+
+    /// Whether INTx is wanted; [`Function::interrupt`] says whether it is asserted.
+    pub const fn line(&self) -> bool {
+        !self.registers.isr().is_empty()
+    }
+
+    /// Resets it with its bus: MSI-X, too.
+    pub fn reset(&mut self) -> Effect {
+        self.msix.reset();
+        self.registers.reset();
+        Effect::Reset
+    }
+
+    fn raise(&mut self, control: Control, vector: u16, reason: Isr) -> Option<Message> {
+        if control.enabled {
+            // A vector that there is not, which includes none, tells nobody.
+            return self.msix.trigger(vector, control);
+        }
+        self.registers.raise(reason);
+        None
+    }
+}

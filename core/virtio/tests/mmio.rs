@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A device behind MMIO, as Linux drives it (`drivers/virtio/virtio_mmio.c`).
+
+mod common;
+
+use common::disk::OFFERED;
+use common::{Ram, areas};
+use turnstile_virtio::config::{BLOCK, Block};
+use turnstile_virtio::features::Features;
+use turnstile_virtio::registers::{Effect, Registers};
+use turnstile_virtio::ring::{Buffer, Options};
+use turnstile_virtio::{device, driver, mmio};
+
+/// The steps of `virtio_mmio.c`: vm_get_features, vm_finalize_features, vm_setup_vq, vm_notify, vm_interrupt, vm_del_vq.
+#[test]
+fn a_request_goes_through_an_mmio_device() {
+    let ram = Ram::new(0x1_0000);
+    let registers = Registers::new(OFFERED | Block::CONFIG_WCE, &[], [64]);
+    let mut disk =
+        mmio::Device::new(BLOCK, 0x554d_4551, registers, Block { capacity: 8, ..Block::default() });
+    let head: Vec<u64> = (0..4).map(|word| disk.read(4 * word, 4)).collect();
+    assert_eq!(head, [0x7472_6976, 2, 2, 0x554d_4551]);
+    assert_eq!(disk.write(0x70, 4, 0), Some(Effect::Reset));
+    let _ = (disk.write(0x70, 4, 1), disk.write(0x70, 4, 3), disk.write(0x14, 4, 1));
+    assert_eq!(disk.read(0x10, 4), (OFFERED | Features::VERSION_1).bits() >> 32);
+    for (select, value) in [(1, 1), (0, Features::EVENT_IDX.bits())] {
+        let _ = (disk.write(0x24, 4, select), disk.write(0x20, 4, value));
+    }
+    assert_eq!((disk.write(0x70, 4, 11), disk.read(0x70, 4)), (None, 11));
+    assert_eq!(disk.write(0x30, 4, 0), None);
+    assert_eq!((disk.read(0x44, 4), disk.read(0x34, 4)), (0, 64));
+    let (areas, heap) = areas(64);
+    for (at, value) in [
+        (0x38, 64),
+        (0x80, areas.descriptors & 0xffff_ffff),
+        (0x84, areas.descriptors >> 32),
+        (0x90, areas.driver & 0xffff_ffff),
+        (0x94, areas.driver >> 32),
+        (0xa0, areas.device & 0xffff_ffff),
+        (0xa4, areas.device >> 32),
+    ] {
+        assert_eq!(disk.write(at, 4, value), None);
+    }
+    assert_eq!((disk.write(0x44, 4, 1), disk.read(0x44, 4)), (Some(Effect::Enabled(0)), 1));
+    assert_eq!(disk.registers.queue(0).unwrap().areas(), areas);
+    assert_eq!(disk.write(0x70, 4, 15), Some(Effect::Started));
+    let options = Options::from(disk.registers.features());
+    assert_eq!(options, Options { indirect: false, event_idx: true });
+    let layout = disk.registers.queue(0).unwrap().layout(&ram).unwrap();
+    let mut driver: driver::Queue<64> = driver::Queue::new(&ram, layout, options).unwrap();
+    let mut queue = device::Queue::new(layout, options, 130);
+    let id = driver.add(&ram, &[Buffer { address: heap, length: 1, writable: true }]).unwrap();
+    assert_eq!(driver.publish(&ram), Ok(true));
+    assert_eq!(disk.write(0x50, 4, 0), Some(Effect::Notified(0)));
+    assert_eq!((disk.write(0x50, 4, 1), disk.write(0x50, 4, 0x1_0000)), (None, None));
+    let token = queue.pop(&ram).unwrap().unwrap().finish();
+    queue.complete(&ram, token, 1).unwrap();
+    assert_eq!(queue.publish(&ram), Ok(true));
+    disk.raise_queue();
+    assert!(disk.line());
+    assert_eq!(disk.read(0x60, 4), 1);
+    assert_eq!((disk.write(0x64, 4, 1), disk.line()), (None, false));
+    assert_eq!(driver.take(&ram), Ok(Some(driver::Used { id, written: 1 })));
+    disk.raise_config();
+    assert_eq!((disk.read(0x60, 4), disk.read(0xfc, 4)), (2, 1));
+    // The configuration is bytes of any size; there is no shared memory.
+    assert_eq!((disk.read(0x100, 8), disk.read(0x100, 1), disk.read(0x13c, 4)), (8, 8, 0));
+    assert_eq!(disk.write(0x120, 1, 1), Some(Effect::Configured));
+    assert_eq!((disk.write(0x120, 1, 1), disk.write(0x100, 4, 9), disk.read(0x120, 1)), (None, None, 1));
+    assert_eq!((disk.read(0xb0, 4), disk.read(0xb4, 4)), (0xffff_ffff, 0xffff_ffff));
+    assert_eq!((disk.write(0x44, 4, 0), disk.read(0x44, 4)), (Some(Effect::QueueReset(0)), 0));
+    assert_eq!(disk.write(0x44, 4, 0), None);
+    disk.fail();
+    assert_eq!(disk.read(0x70, 4), 0x4f);
+    assert_eq!(disk.write(0x50, 4, 0), None);
+}
