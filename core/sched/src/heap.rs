@@ -137,7 +137,12 @@ mod tests {
     }
 
     fn operation() -> impl Strategy<Value = Operation> {
-        prop_oneof![Just(Operation::Insert), Just(Operation::Insert), Just(Operation::Remove), Just(Operation::TakeFirst)]
+        prop_oneof![
+            Just(Operation::Insert),
+            Just(Operation::Insert),
+            Just(Operation::Remove),
+            Just(Operation::TakeFirst)
+        ]
     }
 
     proptest! {
