@@ -23,6 +23,7 @@ fn wake_up<A: Queues>(local: &mut LocalOf<A>, system: &SystemOf<A>, number: u32,
     }
 }
 
+#[inline(always)] // Of each switch.
 fn pick<A: Queues>(local: &mut LocalOf<A>, system: &SystemOf<A>, now: u64) -> Option<&'static A::Vcpu> {
     local.queue.pick(now).map(|number| system.vcpus[number as usize])
 }

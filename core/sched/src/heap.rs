@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A binary heap of vCPUs that knows where each of them is, so that any can be taken out.
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -12,13 +13,13 @@ const NOWHERE: u32 = u32::MAX;
 pub(crate) struct Heap<K> {
     items: Vec<(K, u32)>,
     /// Where each vCPU is among the items.
-    places: Vec<u32>,
+    places: Box<[u32]>,
 }
 
 impl<K: Copy + Ord> Heap<K> {
     /// Makes an empty heap for vCPUs with numbers below `threads`: it never grows beyond that.
     pub(crate) fn new(threads: usize) -> Self {
-        Self { items: Vec::with_capacity(threads), places: vec![NOWHERE; threads] }
+        Self { items: Vec::with_capacity(threads), places: vec![NOWHERE; threads].into() }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -15,8 +15,8 @@ pub struct RunQueue<'a> {
     pub(crate) seen: &'a Cpu,
     ready: Heap<Key>,
     sleepers: Heap<u64>,
-    /// What runs, and its number: each switch looks at it several times.
-    current: Option<(u32, &'a Thread)>,
+    /// What runs.
+    current: Option<&'a Thread>,
     /// Until when the time of the current one is accounted for.
     charged: u64,
     /// The least virtual run time of those that want to run here, so far.
@@ -51,7 +51,7 @@ impl<'a> RunQueue<'a> {
 
     /// Returns what runs.
     pub fn current(&self) -> Option<u32> {
-        self.current.map(|(number, _)| number)
+        self.current.map(|current| current.number)
     }
 
     /// Says whether somebody waits for its turn.
@@ -66,7 +66,7 @@ impl<'a> RunQueue<'a> {
     /// Those that run and wait here.
     pub(crate) fn here(&self) -> impl Iterator<Item = &'a Thread> + '_ {
         let waiting = self.ready.iter().map(|(_, thread)| self.thread(thread));
-        self.current.map(|(_, current)| current).into_iter().chain(waiting)
+        self.current.into_iter().chain(waiting)
     }
 
     pub(crate) fn virtual_time(&self) -> u64 {
@@ -81,7 +81,7 @@ impl<'a> RunQueue<'a> {
                 thread.set_order(thread.order().wrapping_add(ahead));
             }
         };
-        if let Some((_, current)) = self.current {
+        if let Some(current) = self.current {
             shift(current);
         }
         self.ready.change_keys(|key, thread| {
@@ -152,7 +152,7 @@ impl<'a> RunQueue<'a> {
     pub fn charge(&mut self, now: u64) {
         let ticks = now.saturating_sub(self.charged);
         self.charged = now;
-        let Some((_, current)) = self.current else { return };
+        let Some(current) = self.current else { return };
         current.ran(ticks);
         self.advance(current.is_fair().then(|| current.order()));
     }
@@ -180,7 +180,7 @@ impl<'a> RunQueue<'a> {
     pub fn should_switch(&mut self, now: u64) -> bool {
         self.charge(now);
         let Some((first, _)) = self.ready.first() else { return false };
-        let Some((_, current)) = self.current else { return true };
+        let Some(current) = self.current else { return true };
         let over = current.used() >= self.shared.slice;
         if first.rank != current.rank {
             if over {
@@ -207,7 +207,7 @@ impl<'a> RunQueue<'a> {
 
     /// What runs has hinted that it could wait: it has used its slice.
     pub fn give_way(&mut self) {
-        if let Some((_, current)) = self.current {
+        if let Some(current) = self.current {
             current.exhaust(self.shared.slice);
         }
     }
@@ -215,9 +215,9 @@ impl<'a> RunQueue<'a> {
     /// Puts what runs among those that wait.
     pub fn preempt(&mut self, now: u64) {
         self.charge(now);
-        if let Some((number, current)) = self.current.take() {
+        if let Some(current) = self.current.take() {
             current.begin_waiting(now);
-            self.enqueue(number);
+            self.enqueue(current.number);
         }
     }
 
@@ -251,7 +251,7 @@ impl<'a> RunQueue<'a> {
         let number = self.ready.take_first()?;
         let thread = self.thread(number);
         thread.end_waiting(now);
-        self.current = Some((number, thread));
+        self.current = Some(thread);
         Some(number)
     }
 
@@ -261,7 +261,7 @@ impl<'a> RunQueue<'a> {
             return;
         }
         let waiting = self.ready.len() as u32;
-        let Some((_, current)) = self.current else {
+        let Some(current) = self.current else {
             return self.seen.published.publish(IDLE, waiting, Progress::default());
         };
         let order = current.order();
@@ -279,7 +279,7 @@ impl<'a> RunQueue<'a> {
     /// sleeper is to be woken. `None`: only when it is told to.
     pub fn deadline(&self) -> Option<u64> {
         let slice = match self.current {
-            Some((_, current)) if self.has_ready() => {
+            Some(current) if self.has_ready() => {
                 let rest = self.shared.slice.saturating_sub(current.used()).max(1);
                 Some(self.charged.saturating_add(rest))
             }
