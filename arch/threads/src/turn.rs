@@ -136,6 +136,7 @@ fn rest<A: Architecture>(said: &mut bool) {
 }
 
 /// Puts `from`, which is `ready` or parked, and goes on as `to`. Returns when it is `from`'s turn again.
+#[inline(always)] // Of each switch, which is all that its two callers do then.
 fn hand_over<A: Architecture>(
     from: &'static A::Vcpu,
     thread: &'static A::Thread,
