@@ -34,7 +34,7 @@ use turnstile_sched::{Class, RunQueue, Shared};
 
 pub use absent::{notify, wake, with_absent};
 pub use architecture::{Architecture, Queues};
-pub use turn::{arrive, give_way, reschedule, run, wait};
+pub use turn::{arrive, give_way, leave, reschedule, run, stay, wait};
 
 /// Slices in a second: 4 ms each.
 const SLICES: u64 = 250;

@@ -23,6 +23,7 @@ fn wake_up<A: Queues>(local: &mut LocalOf<A>, system: &SystemOf<A>, number: u32,
     }
 }
 
+#[inline(always)] // Of each switch.
 fn pick<A: Queues>(local: &mut LocalOf<A>, system: &SystemOf<A>, now: u64) -> Option<&'static A::Vcpu> {
     local.queue.pick(now).map(|number| system.vcpus[number as usize])
 }
@@ -56,13 +57,21 @@ pub fn wait<A: Architecture>(
     vcpu: &'static A::Vcpu,
     thread: &'static A::Thread,
     mut wants: impl FnMut() -> bool,
-    mut serve: impl FnMut(A::Interrupt),
+    serve: impl FnMut(A::Interrupt),
 ) {
     A::attention(vcpu).take_only(Reasons::RESCHEDULE);
     let ready = wants();
     if !look::<A>(vcpu, thread, ready, true) {
-        stay::<A>(vcpu, thread, &mut wants, &mut serve);
+        stay::<A>(vcpu, thread, wants, serve);
     }
+}
+
+/// The first half of [`wait`], for a vCPU that has just looked and wants nothing: true if another one has run, and it is its turn
+/// again. Otherwise nobody wants the CPU, and [`stay`] is the other half. What is posted meanwhile is seen by both: where the vCPU
+/// is parked, and by the kick that comes with it.
+#[inline(always)] // For callers of which this is the whole work.
+pub fn leave<A: Architecture>(vcpu: &'static A::Vcpu, thread: &'static A::Thread) -> bool {
+    look::<A>(vcpu, thread, false, true)
 }
 
 /// Lets another vCPU run in place of one that waits and is `ready` or not, or this one: true if one did. `runs`: this one has run
@@ -94,11 +103,11 @@ fn look<A: Architecture>(
 
 /// The rest of a wait, while nobody wants the CPU.
 #[inline(never)] // Not part of what a switch pays.
-fn stay<A: Architecture>(
+pub fn stay<A: Architecture>(
     vcpu: &'static A::Vcpu,
     thread: &'static A::Thread,
-    wants: &mut impl FnMut() -> bool,
-    serve: &mut impl FnMut(A::Interrupt),
+    mut wants: impl FnMut() -> bool,
+    mut serve: impl FnMut(A::Interrupt),
 ) {
     let mut alone = false;
     loop {
@@ -127,6 +136,7 @@ fn rest<A: Architecture>(said: &mut bool) {
 }
 
 /// Puts `from`, which is `ready` or parked, and goes on as `to`. Returns when it is `from`'s turn again.
+#[inline(always)] // Of each switch, which is all that its two callers do then.
 fn hand_over<A: Architecture>(
     from: &'static A::Vcpu,
     thread: &'static A::Thread,
@@ -138,12 +148,15 @@ fn hand_over<A: Architecture>(
     if ready {
         attention.put();
     } else {
-        let parked = attention.park();
-        with::<A, _>(|local, _| match deadline {
-            _ if !parked => local.queue.ready(thread.as_ref().number, A::ticks()),
-            Some(deadline) => local.queue.sleep(thread.as_ref().number, deadline),
-            None => {}
-        });
+        match (attention.park(), deadline) {
+            (true, None) => {}
+            (true, Some(deadline)) => {
+                with::<A, _>(|local, _| local.queue.sleep(thread.as_ref().number, deadline));
+            }
+            (false, _) => {
+                with::<A, _>(|local, _| local.queue.ready(thread.as_ref().number, A::ticks()));
+            }
+        }
     }
     A::load(to);
     A::switch_stack(&thread.as_ref().sp, to);

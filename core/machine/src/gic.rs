@@ -63,6 +63,12 @@ impl Gicr {
         (self.first.size / GICR_STRIDE) as usize
     }
 
+    /// Says whether a redistributor holds `address`.
+    #[must_use]
+    pub const fn contains(&self, address: u64) -> bool {
+        self.first.contains(address) || self.second.contains(address)
+    }
+
     /// Returns the vCPU whose redistributor holds `address`, and the offset in it.
     #[must_use]
     pub const fn locate(&self, address: u64) -> Option<(usize, u32)> {

@@ -40,7 +40,7 @@ impl RunQueue<'_> {
     /// Gives one waiting vCPU to another CPU, if one gains by it: `depart` is told which, before anybody else can have
     /// it. Returns `None` if there is nothing to give; else the CPU to interrupt, if that is needed.
     pub fn push(&mut self, now: u64, depart: impl FnOnce(u32)) -> Option<Option<u32>> {
-        if self.shared.cpus.get(self.cpu as usize)?.is_alone() {
+        if self.is_alone() {
             return None;
         }
         let Some((thread, target)) = self.candidate(now) else {
@@ -82,7 +82,7 @@ impl RunQueue<'_> {
     /// now may run: that one will be given there, and is owed what it is behind.
     fn keep_up(&mut self, now: u64) {
         let shared = self.shared;
-        let others = shared.cpus[self.cpu as usize].neighbours.iter();
+        let others = self.seen.neighbours.iter();
         let beyond = others.filter(|cpu| !self.here().any(|thread| thread.may_run_on(**cpu)));
         let ahead = beyond.filter_map(|cpu| shared.virtual_time_of(*cpu, now));
         let mine = self.virtual_time();

@@ -73,7 +73,8 @@ impl Cpu {
 
 impl Shared {
     /// Makes the state of `cpus` physical CPUs that run `threads`, with slices of `slice` ticks.
-    pub fn new(threads: Vec<Thread>, cpus: usize, slice: u64) -> Self {
+    pub fn new(mut threads: Vec<Thread>, cpus: usize, slice: u64) -> Self {
+        (0..).zip(&mut threads).for_each(|(number, thread)| thread.number = number);
         let neighbours = |cpu: u32| {
             let near = |other: &u32| {
                 *other != cpu

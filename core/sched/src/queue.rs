@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The run queue of one physical CPU: what runs, what waits for its turn, what sleeps until a deadline.
 
-use crate::Shared;
 use crate::heap::Heap;
 use crate::published::Progress;
 use crate::thread::{FAIR, IDLE, Key, Thread, is_before};
+use crate::{Cpu, Shared};
 
 /// The run queue of one physical CPU, for that CPU alone.
 #[derive(Debug)]
 pub struct RunQueue<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) cpu: u32,
+    /// What others see of `cpu`.
+    pub(crate) seen: &'a Cpu,
     ready: Heap<Key>,
     sleepers: Heap<u64>,
-    current: Option<u32>,
+    /// What runs.
+    current: Option<&'a Thread>,
     /// Until when the time of the current one is accounted for.
     charged: u64,
     /// The least virtual run time of those that want to run here, so far.
@@ -24,11 +27,15 @@ pub struct RunQueue<'a> {
 
 impl<'a> RunQueue<'a> {
     /// Makes the empty queue of `cpu`.
+    ///
+    /// # Panics
+    /// If `shared` has no such CPU.
     pub fn new(shared: &'a Shared, cpu: u32) -> Self {
         let threads = shared.threads.len();
         Self {
             shared,
             cpu,
+            seen: &shared.cpus[cpu as usize],
             ready: Heap::new(threads),
             sleepers: Heap::new(threads),
             current: None,
@@ -44,7 +51,7 @@ impl<'a> RunQueue<'a> {
 
     /// Returns what runs.
     pub fn current(&self) -> Option<u32> {
-        self.current
+        self.current.map(|current| current.number)
     }
 
     /// Says whether somebody waits for its turn.
@@ -58,10 +65,8 @@ impl<'a> RunQueue<'a> {
 
     /// Those that run and wait here.
     pub(crate) fn here(&self) -> impl Iterator<Item = &'a Thread> + '_ {
-        self.current
-            .into_iter()
-            .chain(self.ready.iter().map(|(_, thread)| thread))
-            .map(|thread| self.thread(thread))
+        let waiting = self.ready.iter().map(|(_, thread)| self.thread(thread));
+        self.current.into_iter().chain(waiting)
     }
 
     pub(crate) fn virtual_time(&self) -> u64 {
@@ -71,16 +76,18 @@ impl<'a> RunQueue<'a> {
     /// Moves the clock of virtual run time forward, with all fair vCPUs that run or wait.
     pub(crate) fn shift(&mut self, ahead: u64) {
         let shared = self.shared;
-        let shift = |thread: u32| {
-            let state = &shared.threads[thread as usize];
-            if state.is_fair() {
-                state.set_order(state.order().wrapping_add(ahead));
+        let shift = |thread: &Thread| {
+            if thread.is_fair() {
+                thread.set_order(thread.order().wrapping_add(ahead));
             }
         };
-        self.current.into_iter().for_each(shift);
+        if let Some(current) = self.current {
+            shift(current);
+        }
         self.ready.change_keys(|key, thread| {
+            let thread = &shared.threads[thread as usize];
             shift(thread);
-            key.order = shared.threads[thread as usize].order();
+            key.order = thread.order();
         });
         self.virtual_time = self.virtual_time.wrapping_add(ahead);
     }
@@ -99,22 +106,20 @@ impl<'a> RunQueue<'a> {
     /// Says whether no vCPU that may run here may run elsewhere: then there is nothing to give away, and nobody to tell.
     #[inline] // Of each switch.
     pub fn is_alone(&self) -> bool {
-        self.shared.cpus.get(self.cpu as usize).is_none_or(crate::Cpu::is_alone)
+        self.seen.is_alone()
     }
 
     /// Takes in what others have woken, or sent: true if something came.
     #[inline] // Mostly nothing came.
     pub fn receive(&mut self, now: u64) -> bool {
-        let cpu = self.shared.cpus.get(self.cpu as usize);
-        cpu.is_some_and(|cpu| !cpu.wakes.is_empty()) && self.receive_some(now)
+        !self.seen.wakes.is_empty() && self.receive_some(now)
     }
 
     #[inline(never)] // Apart from the looks that find nothing.
     fn receive_some(&mut self, now: u64) -> bool {
         let shared = self.shared;
-        let Some(cpu) = shared.cpus.get(self.cpu as usize) else { return false };
         let mut came = false;
-        cpu.wakes.take(
+        self.seen.wakes.take(
             |thread| &shared.threads[thread as usize].next,
             |thread| {
                 came = true;
@@ -147,7 +152,7 @@ impl<'a> RunQueue<'a> {
     pub fn charge(&mut self, now: u64) {
         let ticks = now.saturating_sub(self.charged);
         self.charged = now;
-        let Some(current) = self.current.map(|current| self.thread(current)) else { return };
+        let Some(current) = self.current else { return };
         current.ran(ticks);
         self.advance(current.is_fair().then(|| current.order()));
     }
@@ -175,7 +180,7 @@ impl<'a> RunQueue<'a> {
     pub fn should_switch(&mut self, now: u64) -> bool {
         self.charge(now);
         let Some((first, _)) = self.ready.first() else { return false };
-        let Some(current) = self.current.map(|current| self.thread(current)) else { return true };
+        let Some(current) = self.current else { return true };
         let over = current.used() >= self.shared.slice;
         if first.rank != current.rank {
             if over {
@@ -203,7 +208,7 @@ impl<'a> RunQueue<'a> {
     /// What runs has hinted that it could wait: it has used its slice.
     pub fn give_way(&mut self) {
         if let Some(current) = self.current {
-            self.thread(current).exhaust(self.shared.slice);
+            current.exhaust(self.shared.slice);
         }
     }
 
@@ -211,8 +216,8 @@ impl<'a> RunQueue<'a> {
     pub fn preempt(&mut self, now: u64) {
         self.charge(now);
         if let Some(current) = self.current.take() {
-            self.thread(current).begin_waiting(now);
-            self.enqueue(current);
+            current.begin_waiting(now);
+            self.enqueue(current.number);
         }
     }
 
@@ -239,24 +244,25 @@ impl<'a> RunQueue<'a> {
     }
 
     /// Lets the one run whose turn it is. Nothing may run already.
+    #[inline] // Of each switch.
     pub fn pick(&mut self, now: u64) -> Option<u32> {
-        self.charge(now);
-        let (_, thread) = self.ready.first()?;
-        self.ready.remove(thread);
-        self.thread(thread).end_waiting(now);
+        // The time until now is nobody's.
+        self.charged = now;
+        let number = self.ready.take_first()?;
+        let thread = self.thread(number);
+        thread.end_waiting(now);
         self.current = Some(thread);
-        Some(thread)
+        Some(number)
     }
 
     /// Tells the other CPUs how far this one is. After each change of what runs or waits.
     pub fn publish(&self, now: u64) {
-        let Some(cpu) = self.shared.cpus.get(self.cpu as usize) else { return };
-        if cpu.is_alone() {
+        if self.is_alone() {
             return;
         }
         let waiting = self.ready.len() as u32;
-        let Some(current) = self.current.map(|current| self.thread(current)) else {
-            return cpu.published.publish(IDLE, waiting, Progress::default());
+        let Some(current) = self.current else {
+            return self.seen.published.publish(IDLE, waiting, Progress::default());
         };
         let order = current.order();
         // The one that waits holds the clock, or will when it is reached.
@@ -266,7 +272,7 @@ impl<'a> RunQueue<'a> {
             None => (order, u64::MAX),
         };
         let progress = Progress { virtual_time, at: now, rate: current.rate, limit };
-        cpu.published.publish(current.rank, waiting, progress);
+        self.seen.published.publish(current.rank, waiting, progress);
     }
 
     /// Returns when the CPU has to look again: when the slice of what runs is over, if somebody waits; when the next
@@ -274,7 +280,7 @@ impl<'a> RunQueue<'a> {
     pub fn deadline(&self) -> Option<u64> {
         let slice = match self.current {
             Some(current) if self.has_ready() => {
-                let rest = self.shared.slice.saturating_sub(self.thread(current).used()).max(1);
+                let rest = self.shared.slice.saturating_sub(current.used()).max(1);
                 Some(self.charged.saturating_add(rest))
             }
             _ => None,

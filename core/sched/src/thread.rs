@@ -41,6 +41,8 @@ pub enum Class {
 #[derive(Debug)]
 pub struct Thread {
     pub(crate) next: Link,
+    /// Its number in the system, where it is in one.
+    pub(crate) number: u32,
     home: AtomicU32,
     /// Where it stands among those of its rank: a fair one's virtual run time, a real-time one's turn. Wraps; only
     /// differences count.
@@ -72,6 +74,7 @@ impl Thread {
         };
         Self {
             next: Link::default(),
+            number: 0,
             home: AtomicU32::new(home),
             order: AtomicU64::new(0),
             fraction: AtomicU32::new(0),

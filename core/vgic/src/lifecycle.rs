@@ -51,12 +51,22 @@ impl VcpuGic {
     #[inline] // One caller.
     fn forget_handled_sgis<V: VirtualInterface>(&mut self, vif: &mut V) {
         let used = self.all_lrs & !self.free & !self.eoi;
-        if used == 0 || self.is_gicv2() {
+        if used == 0 {
             return;
         }
+        let gicv2 = self.is_gicv2();
         for n in set_bits(u32::from(vif.empty_lrs() & used)) {
-            let ListRegister { intid, state, .. } = self.lr[n as usize & 15];
+            let ListRegister { intid, state, source, .. } = self.lr[n as usize & 15];
             if intid < 16 && state == LrState::Pending {
+                if gicv2 {
+                    let waiting = &mut self.sources[intid as usize & 15];
+                    if *waiting != 1 << (source & 7) {
+                        // Others have sent it, too.
+                        continue;
+                    }
+                    *waiting = 0;
+                    self.last_source[intid as usize & 15] = source;
+                }
                 self.latch.remove(intid);
                 self.slot[intid as usize & 15] = NO_SLOT;
                 self.free |= 1 << n;

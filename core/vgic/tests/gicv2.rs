@@ -348,3 +348,21 @@ fn list_registers_are_left_empty_by_put() {
     seen.sort_unstable();
     assert_eq!(seen, [(1, 0), (1, 1), (2, 0), (2, 1), (3, 1)]);
 }
+
+#[test]
+fn an_sgi_that_was_handled_before_put_is_its_senders_last_turn() {
+    let machine = machine(2, 2);
+    let send = |sender| {
+        machine.vgic.post_sgi(&machine, 0, 1, sender);
+        machine.drain();
+    };
+    send(1);
+    assert_eq!(handle(&machine, 0), Some((1, 1)));
+    machine.with(0, |gic, cx| gic.put(cx.vif));
+    assert!(hw(&machine, 0, |hw| hw.is_empty()));
+    send(1);
+    send(0);
+    machine.with(0, |gic, cx| gic.load(cx));
+    let seen: Vec<(u32, u8)> = std::iter::from_fn(|| handle(&machine, 0)).collect();
+    assert_eq!(seen, [(1, 0), (1, 1)]);
+}

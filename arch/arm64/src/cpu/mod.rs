@@ -156,6 +156,24 @@ pub fn within(offset: u64, size: u64) -> u64 {
     if offset < size { offset } else { 0 }
 }
 
+/// Returns the same reference, as an address that the compiler knows nothing of. It keeps that in a register then, and fields are
+/// near enough to be loaded in pairs (LDP reaches 504 bytes), instead of each by its offset in what is around the value.
+#[inline(always)] // No instruction but for the address.
+pub fn near<T>(value: &T) -> &T {
+    #[cfg(target_os = "none")]
+    {
+        let mut address: *const T = value;
+        // SAFETY: does nothing.
+        unsafe {
+            core::arch::asm!("/* {} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
+        }
+        // SAFETY: still the same address.
+        unsafe { &*address }
+    }
+    #[cfg(not(target_os = "none"))]
+    value
+}
+
 /// Stops this CPU for good.
 pub fn halt() -> ! {
     loop {

@@ -12,7 +12,7 @@ use crate::irq::{Acknowledged, Gic, Gicv2, Gicv3, Gicv3Legacy};
 use crate::time;
 use crate::vcpu::facility;
 use crate::vcpu::frame::Frame;
-use crate::vm::{Monitor, Owned, Vcpu, monitor};
+use crate::vm::{Owned, Vcpu, monitor};
 
 /// PSCI SYSTEM_RESET2, both calling conventions: Linux uses it for a panic (`reboot=panic_warm`), so it is
 /// taken for the announcement of a crash.
@@ -52,19 +52,18 @@ fn full_exit<G: Gic>(frame: &mut Frame, code: u32) {
     // SAFETY: the exit handler of the CPU where the vCPU is resident; the light tier has returned. Not used beyond the
     // point where the vCPU may give its CPU away.
     let owned = unsafe { vcpu.owned() };
-    let monitor = monitor();
     let then = if code == Code::SYNC {
-        synchronous::<G>(frame, vcpu, owned, monitor)
+        synchronous::<G>(frame, vcpu, owned)
     } else {
-        asynchronous::<G>(vcpu, owned, monitor, code);
+        asynchronous::<G>(vcpu, owned, code);
         Then::Enter
     };
     vcpu.vm.with_gic::<G, _>(|cx| owned.gic.settle(cx));
     match then {
         Then::Enter => {}
-        Then::Suspend => wait::suspend::<G>(frame, vcpu, monitor),
+        Then::Suspend => wait::suspend::<G>(frame, vcpu),
         Then::GiveWay => wait::give_way::<G>(frame, vcpu),
-        Then::WaitForStart => wait::wait_for_start::<G>(frame, vcpu, monitor),
+        Then::WaitForStart => wait::wait_for_start::<G>(frame, vcpu, monitor()),
     }
     while vcpu.attention.is_pending() {
         wait::attend::<G>(frame, vcpu, monitor);
@@ -72,9 +71,9 @@ fn full_exit<G: Gic>(frame: &mut Frame, code: u32) {
 }
 
 /// An interrupt, an SError, or nothing but what the light tier has left to do.
-fn asynchronous<G: Gic>(vcpu: &'static Vcpu, owned: &mut Owned, monitor: &dyn Monitor, code: u32) {
+fn asynchronous<G: Gic>(vcpu: &'static Vcpu, owned: &mut Owned, code: u32) {
     match code & !0xff_ffff {
-        Code::IRQ => irq::full::<G>(vcpu, owned, monitor, Acknowledged(code & 0xff_ffff)),
+        Code::IRQ => irq::full::<G>(vcpu, owned, monitor(), Acknowledged(code & 0xff_ffff)),
         Code::SERROR => vcpu.vm.stop(Stop::Crash(Crash::SError as u16)),
         _ => {}
     }
@@ -95,12 +94,7 @@ enum Then {
 /// ISS.TI of a WFx exit: zero for WFI; the others, with and without a time-out, may end early.
 const WFX_TI: u32 = 3;
 
-fn synchronous<G: Gic>(
-    frame: &mut Frame,
-    vcpu: &'static Vcpu,
-    owned: &mut Owned,
-    monitor: &dyn Monitor,
-) -> Then {
+fn synchronous<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned) -> Then {
     let esr = regs::ESR_EL2.read();
     let iss = esr as u32 & 0x1ff_ffff;
     match class::of(esr) {
@@ -111,7 +105,7 @@ fn synchronous<G: Gic>(
             return call::<G>(frame, vcpu, owned);
         }
         class::SYSTEM_REGISTER => sysreg::full::<G>(frame, vcpu, owned, iss),
-        class::DATA_ABORT => mmio::data_abort::<G>(frame, vcpu, owned, monitor, iss),
+        class::DATA_ABORT => mmio::data_abort::<G>(frame, vcpu, owned, monitor(), iss),
         class::INSTRUCTION_ABORT => mmio::instruction_abort(vcpu, iss),
         class::WFX => {
             light::skip();

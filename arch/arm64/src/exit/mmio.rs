@@ -178,6 +178,7 @@ pub(super) fn instruction_abort(vcpu: &Vcpu, iss: u32) {
 }
 
 /// Accesses the device at `address`; `None` if there is none.
+#[inline(always)] // One caller. Most accesses are to devices of the monitor's.
 fn device<G: Gic>(
     vcpu: &Vcpu,
     owned: &mut Owned,
@@ -188,37 +189,45 @@ fn device<G: Gic>(
 ) -> Option<u64> {
     let vm = vcpu.vm;
     let value = access.extend_for_device(value);
-    if vm.gicd.contains(address) {
-        let offset = cpu::within(address - vm.gicd.base, vm.gicd.size) as u32;
-        return Some(vm.with_gic::<G, _>(|cx| {
-            if access.write {
-                owned.gic.dist_write(cx, offset, access.size, value);
-                return 0;
-            }
-            owned.gic.dist_read(cx, offset, access.size)
-        }));
-    }
-    if G::SYSTEM_REGISTERS
-        && let Some((target, offset)) = vm.gicr.locate(address)
-    {
-        let target = cpu::within(target as u64, vm.vcpus().len() as u64) as usize;
-        return Some(vm.with_gic::<G, _>(|cx| {
-            if access.write {
-                owned.gic.redist_write(cx, target, offset, access.size, value);
-                return 0;
-            }
-            owned.gic.redist_read(cx, target, offset, access.size)
-        }));
-    }
-    if !G::SYSTEM_REGISTERS && vm.gicv_dir.contains(address) {
-        if access.write && address == vm.gicv_dir.base && access.size == 4 {
-            vm.with_gic::<G, _>(|cx| owned.gic.dir(cx, value as u32 & 0x3ff));
-        }
-        return Some(0);
+    let banked = if G::SYSTEM_REGISTERS { vm.gicr.contains(address) } else { vm.gicv_dir.contains(address) };
+    if banked || vm.gicd.contains(address) {
+        return Some(controller::<G>(vcpu, owned, address, access, value));
     }
     if access.write {
         monitor.mmio_write(vm, address, access.size, value).then_some(0)
     } else {
         monitor.mmio_read(vm, address, access.size)
     }
+}
+
+/// Accesses the interrupt controller, which is at `address`.
+#[inline(never)] // Apart from accesses to other devices.
+fn controller<G: Gic>(vcpu: &Vcpu, owned: &mut Owned, address: u64, access: Decoded, value: u64) -> u64 {
+    let vm = vcpu.vm;
+    if vm.gicd.contains(address) {
+        let offset = cpu::within(address - vm.gicd.base, vm.gicd.size) as u32;
+        return vm.with_gic::<G, _>(|cx| {
+            if access.write {
+                owned.gic.dist_write(cx, offset, access.size, value);
+                return 0;
+            }
+            owned.gic.dist_read(cx, offset, access.size)
+        });
+    }
+    if G::SYSTEM_REGISTERS
+        && let Some((target, offset)) = vm.gicr.locate(address)
+    {
+        let target = cpu::within(target as u64, vm.vcpus().len() as u64) as usize;
+        return vm.with_gic::<G, _>(|cx| {
+            if access.write {
+                owned.gic.redist_write(cx, target, offset, access.size, value);
+                return 0;
+            }
+            owned.gic.redist_read(cx, target, offset, access.size)
+        });
+    }
+    if !G::SYSTEM_REGISTERS && access.write && address == vm.gicv_dir.base && access.size == 4 {
+        vm.with_gic::<G, _>(|cx| owned.gic.dir(cx, value as u32 & 0x3ff));
+    }
+    0
 }

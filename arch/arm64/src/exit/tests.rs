@@ -247,7 +247,7 @@ fn a_life_that_begins_looks_at_the_run_queue_first() {
     let vcpu: &'static Vcpu = Box::leak(Box::new(Vcpu::new(vm, 0, vm.vcpus()[0].cpu, Some(thread))));
     vcpu.attention.load(vcpu.cpu.kick_token());
     vcpu.attention.raise(Reasons::STOP | Reasons::RESCHEDULE);
-    wait::attend::<Gicv3>(&mut frame, vcpu, crate::vm::monitor());
+    wait::attend::<Gicv3>(&mut frame, vcpu, crate::vm::monitor);
     assert_eq!(vcpu.attention.take(), Reasons::RESCHEDULE, "what was asked for before the stop");
 }
 

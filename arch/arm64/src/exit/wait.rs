@@ -21,7 +21,7 @@ use crate::sched;
 use crate::time;
 use crate::vcpu::frame::Frame;
 use crate::vcpu::{facility, switch};
-use crate::vm::{Monitor, On, Owned, Vcpu, monitor};
+use crate::vm::{Monitor, On, Owned, Thread, Vcpu, monitor};
 
 pub use crate::vm::own::{idle, wait_for_interrupt};
 
@@ -32,19 +32,41 @@ fn with_owned<R>(vcpu: &Vcpu, f: impl FnOnce(&mut Owned) -> R) -> R {
     f(unsafe { vcpu.owned() })
 }
 
+/// Says whether an interrupt for the guest is pending.
+#[inline(always)] // Of each switch.
+fn has_pending<G: Gic>(vcpu: &Vcpu) -> bool {
+    with_owned(vcpu, |owned| owned.gic.has_pending(&mut G::interface()))
+}
+
+/// Serves a physical interrupt.
+fn serve<G: Gic>(vcpu: &'static Vcpu, acknowledged: Acknowledged) {
+    with_owned(vcpu, |owned| irq::full::<G>(vcpu, owned, monitor(), acknowledged));
+}
+
 /// Waits as WFI does: until an interrupt for the guest is pending, or somebody wants attention.
-pub(super) fn suspend<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
-    let has_pending = || with_owned(vcpu, |owned| owned.gic.has_pending(&mut G::interface()));
-    while !vcpu.attention.is_pending() && !has_pending() {
-        // Until something is served, the guest's interrupts are as they were found here.
-        let served = Cell::new(false);
-        let wants = || vcpu.attention.is_pending() || served.get() && has_pending();
-        let serve = |acknowledged| {
-            served.set(true);
-            with_owned(vcpu, |owned| irq::full::<G>(vcpu, owned, monitor, acknowledged));
-        };
-        pause::<G>(frame, vcpu, wants, serve);
+pub(super) fn suspend<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu) {
+    while !vcpu.attention.is_pending() && !has_pending::<G>(vcpu) {
+        match &vcpu.thread {
+            Some(thread) => frame.timing.without(time::ticks, || {
+                if !sched::leave::<On<G>>(vcpu, thread) {
+                    stay::<G>(vcpu, thread);
+                }
+            }),
+            None => serve::<G>(vcpu, stop::<G>(frame)),
+        }
     }
+}
+
+/// Waits as [`suspend`] does, while no other vCPU wants the CPU.
+#[inline(never)] // Not part of what a switch pays.
+fn stay<G: Gic>(vcpu: &'static Vcpu, thread: &'static Thread) {
+    // Until something is served, the guest's interrupts are as they were found.
+    let served = Cell::new(false);
+    let wants = || vcpu.attention.is_pending() || served.get() && has_pending::<G>(vcpu);
+    sched::stay::<On<G>>(vcpu, thread, wants, |acknowledged| {
+        served.set(true);
+        serve::<G>(vcpu, acknowledged);
+    });
 }
 
 /// Hints that the vCPU could wait, as WFE does: it goes on at once unless another one wants its CPU.
@@ -64,21 +86,31 @@ fn pause<G: Gic>(
     if let Some(thread) = &vcpu.thread {
         return frame.timing.without(time::ticks, || sched::wait::<On<G>>(vcpu, thread, wants, serve));
     }
+    serve(stop::<G>(frame));
+}
+
+/// Stops this CPU, of a pinned vCPU, until it has an interrupt, and takes that.
+fn stop<G: Gic>(frame: &mut Frame) -> Acknowledged {
     frame.timing.without(time::ticks, cpu::wfi);
     let acknowledged = G::acknowledge();
     // The acknowledge takes a kick away: the attention word it announces must be read after it, and reads of
     // memory are not ordered behind those of system registers.
     cpu::isb();
-    serve(acknowledged);
+    acknowledged
 }
 
-/// Looks at what the attention word names, once.
-pub(super) fn attend<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+/// Looks at what the attention word names, once. `monitor` is asked for if the vCPU's life ends.
+pub(super) fn attend<G: Gic>(
+    frame: &mut Frame,
+    vcpu: &'static Vcpu,
+    monitor: impl FnOnce() -> &'static dyn Monitor,
+) {
     let reasons = vcpu.attention.take();
     with_owned(vcpu, |owned| irq::attend::<G>(vcpu, owned, reasons));
     if reasons.contains(Reasons::STOP) {
         // In the life that ends: the last one to acknowledge lets the next one begin.
         frame.timing.end(time::ticks);
+        let monitor = monitor();
         acknowledge_stop::<G>(vcpu, monitor);
         return wait_for_start::<G>(frame, vcpu, monitor);
     }
@@ -211,7 +243,7 @@ pub(crate) unsafe fn live<G: Gic>(frame: *mut Frame, vcpu: &'static Vcpu) -> ! {
         frame.write(Frame::new(vcpu, vcpu.statistics));
         wait_for_start::<G>(&mut *frame, vcpu, monitor());
         while vcpu.attention.is_pending() {
-            attend::<G>(&mut *frame, vcpu, monitor());
+            attend::<G>(&mut *frame, vcpu, monitor);
         }
         match vcpu.statistics {
             Some(_) => turnstile_enter_timed(frame as u64),

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A GIC, whichever version it is: what exits, load and put, and boot code do with it, and the numbers of its interrupts.
 
-use turnstile_vgic::VirtualInterface;
+use core::num::NonZeroU8;
+
+use turnstile_vgic::{Model, VirtualInterface};
 use turnstile_vm::attention::KickToken;
 
 use super::interface::InterfaceState;
@@ -97,6 +99,17 @@ pub trait Switched {
 
     /// Sends [`SGI_RESCHEDULE`] to the physical CPU with `token`, ordered behind the stores before it.
     fn reschedule(token: KickToken);
+}
+
+/// Which vectors a vCPU needs. A switch compares a byte to tell whether they are in use already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VectorsKind(NonZeroU8);
+
+impl VectorsKind {
+    /// Of a vCPU with a GIC of `model`, `timed` or not.
+    pub const fn new(model: Model, timed: bool) -> Self {
+        Self(NonZeroU8::MIN.saturating_add(2 * model as u8 + timed as u8))
+    }
 }
 
 /// Returns the address of the vectors of `G`, guarded as this CPU needs: of the timed ones for a vCPU that keeps

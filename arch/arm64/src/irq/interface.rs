@@ -7,19 +7,21 @@ use crate::cpu::{isb, regs};
 pub(super) const SRE_EL2: u64 = 0xf;
 /// ICC_SRE_EL2 without Enable, which EL1's accesses to ICC_SRE_EL1 need: SRE, and no bypass.
 const SRE_EL2_TRAPPED: u64 = 7;
+
 /// A guest's CPU interface while its vCPU is in no CPU: priority mask, binary points and enables as `VMCR` has them,
-/// and active priorities of Group 0 and 1; how the guest reaches it, where it can choose (`ICC_SRE_EL1`). The default is
+/// and active priorities, in each register of which there are up to four those of Group 0 and 1; how the guest reaches it, where it can choose (`ICC_SRE_EL1`). The default is
 /// its reset state.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)] // Pairs are stored, and loaded, with one instruction.
 pub struct InterfaceState {
     pub(super) sre: u64,
     pub(super) vmcr: u64,
-    pub(super) active: [[u64; 4]; 2],
+    pub(super) active: [[u64; 2]; 4],
 }
 
 impl Default for InterfaceState {
     fn default() -> Self {
-        Self { sre: SRE_RESET, vmcr: 0, active: [[0; 4]; 2] }
+        Self { sre: SRE_RESET, vmcr: 0, active: [[0; 2]; 4] }
     }
 }
 

@@ -25,7 +25,7 @@ mod tests;
 pub use absent::Absent;
 pub use gic::{
     Acknowledged, CpuInterface, Gic, PPI_HYPERVISOR_TIMER, PPI_MAINTENANCE, PPI_PHYSICAL_TIMER, PPI_PMU,
-    PPI_VIRTUAL_TIMER, SGI_KICK, SGI_RESCHEDULE, SPURIOUS, Switched, use_vectors, vectors_of,
+    PPI_VIRTUAL_TIMER, SGI_KICK, SGI_RESCHEDULE, SPURIOUS, Switched, VectorsKind, use_vectors, vectors_of,
 };
 pub use gicv2::Gicv2;
 pub use gicv3::Gicv3;

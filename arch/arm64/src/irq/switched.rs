@@ -31,44 +31,42 @@ pub fn restore_held<G: Gic>(mut held: u32) {
 impl Switched for Gicv3 {
     #[inline(always)] // Straight code, in one place.
     fn save_interface(state: &mut InterfaceState) {
-        let [group0, group1] = &mut state.active;
-        state.sre = regs::ICC_SRE_EL1.read();
-        state.vmcr = regs::ICH_VMCR_EL2.read();
-        group0[0] = regs::ICH_AP0R0_EL2.read();
-        group1[0] = regs::ICH_AP1R0_EL2.read();
+        (state.sre, state.vmcr) = (regs::ICC_SRE_EL1.read(), regs::ICH_VMCR_EL2.read());
+        state.active[0] = [regs::ICH_AP0R0_EL2.read(), regs::ICH_AP1R0_EL2.read()];
         let preemption_bits = Ich::preemption_bits();
         if preemption_bits >= 6 {
-            group0[1] = regs::ICH_AP0R1_EL2.read();
-            group1[1] = regs::ICH_AP1R1_EL2.read();
+            state.active[1] = [regs::ICH_AP0R1_EL2.read(), regs::ICH_AP1R1_EL2.read()];
         }
         if preemption_bits >= 7 {
-            group0[2] = regs::ICH_AP0R2_EL2.read();
-            group0[3] = regs::ICH_AP0R3_EL2.read();
-            group1[2] = regs::ICH_AP1R2_EL2.read();
-            group1[3] = regs::ICH_AP1R3_EL2.read();
+            state.active[2] = [regs::ICH_AP0R2_EL2.read(), regs::ICH_AP1R2_EL2.read()];
+            state.active[3] = [regs::ICH_AP0R3_EL2.read(), regs::ICH_AP1R3_EL2.read()];
         }
     }
 
     #[inline(always)] // As above.
     unsafe fn load_interface(state: &InterfaceState) {
-        let [group0, group1] = &state.active;
+        let (sre, vmcr) = (state.sre, state.vmcr);
+        let [first, second, third, fourth] = &state.active;
         let preemption_bits = Ich::preemption_bits();
         // SAFETY: state of the guest's interface only; registers beyond the implemented preemption bits do not exist
         // and are not touched (IHI 0069, 12.4.5).
         unsafe {
-            regs::ICC_SRE_EL1.write(state.sre);
-            regs::ICH_VMCR_EL2.write(state.vmcr);
-            regs::ICH_AP0R0_EL2.write(group0[0]);
-            regs::ICH_AP1R0_EL2.write(group1[0]);
+            regs::ICC_SRE_EL1.write(sre);
+            regs::ICH_VMCR_EL2.write(vmcr);
+            let [group0, group1] = *first;
+            regs::ICH_AP0R0_EL2.write(group0);
+            regs::ICH_AP1R0_EL2.write(group1);
             if preemption_bits >= 6 {
-                regs::ICH_AP0R1_EL2.write(group0[1]);
-                regs::ICH_AP1R1_EL2.write(group1[1]);
+                let [group0, group1] = *second;
+                regs::ICH_AP0R1_EL2.write(group0);
+                regs::ICH_AP1R1_EL2.write(group1);
             }
             if preemption_bits >= 7 {
-                regs::ICH_AP0R2_EL2.write(group0[2]);
-                regs::ICH_AP0R3_EL2.write(group0[3]);
-                regs::ICH_AP1R2_EL2.write(group1[2]);
-                regs::ICH_AP1R3_EL2.write(group1[3]);
+                let ([group0, group1], [last0, last1]) = (*third, *fourth);
+                regs::ICH_AP0R2_EL2.write(group0);
+                regs::ICH_AP0R3_EL2.write(last0);
+                regs::ICH_AP1R2_EL2.write(group1);
+                regs::ICH_AP1R3_EL2.write(last1);
             }
         }
     }

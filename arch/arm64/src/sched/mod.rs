@@ -13,7 +13,7 @@ use crate::cpu::{PerCpu, regs};
 use crate::irq::{Gic, Gicv3, in_gic};
 use crate::vm::{On, Vcpu};
 pub use thread::{begin, frame};
-pub use turnstile_threads::{arrive, give_way, reschedule, wait};
+pub use turnstile_threads::{arrive, give_way, leave, reschedule, stay, wait};
 
 /// A vCPU that shares CPUs, and how.
 pub type Tenant = turnstile_threads::Tenant<Vcpu>;

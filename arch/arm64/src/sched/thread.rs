@@ -63,13 +63,13 @@ pub(super) fn load_in<M: Mode, G: Gic>(vcpu: &'static Vcpu) {
         if core::mem::replace(last, thread.common.number) != thread.common.number {
             switch::forget_stage1();
         }
-        let vectors = Some((vcpu.vm.vgic.model(), vcpu.statistics.is_some()));
+        let vectors = Some(vcpu.vectors);
         if core::mem::replace(&mut residue.vectors, vectors) != vectors {
             use_vectors(vectors_of::<G>(vcpu.statistics.is_some()));
         }
     });
     // SAFETY: the vCPU has just become this CPU's; nobody refers to either across this.
-    let (state, gic) = unsafe { (&*thread.state.get(), &mut vcpu.owned().gic) };
+    let (state, gic) = unsafe { (cpu::near(&*thread.state.get()), &mut vcpu.owned().gic) };
     // SAFETY: as above: the state is its own.
     unsafe {
         state.system.load::<M>();

@@ -96,6 +96,8 @@ pub struct State {
     pub trapped_pmu: TrappedPmu,
     /// What it gets when it is loaded.
     pub wanted: Wanted,
+    /// What it uses without a trap where it is resident: the facilities that the CPU that last ran it holds for it.
+    pub held: Open,
     vector: Vector,
     /// Its PMU, if that is the CPU's.
     pub pmu: Counters,
@@ -121,6 +123,7 @@ impl State {
         Self {
             trapped_pmu: TrappedPmu::default(),
             wanted: Wanted::default(),
+            held: Open::NONE,
             vector,
             pmu: Counters::default(),
             debug: Debug::new(),
@@ -128,7 +131,7 @@ impl State {
         }
     }
 
-    /// Returns to the reset state.
+    /// Returns to the reset state. No CPU holds anything.
     pub fn reset(&mut self) {
         match &mut self.vector {
             Vector::Fp(fp) => **fp = Fp::default(),

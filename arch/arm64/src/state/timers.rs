@@ -35,12 +35,15 @@ impl Timers {
     /// They are those of the vCPU that becomes resident.
     #[inline(always)] // As above.
     pub unsafe fn load<M: Mode>(&self) {
+        // In pairs: two are loaded with one instruction.
+        let (virtual_control, virtual_value) = (self.virtual_control, self.virtual_value);
+        let (physical_control, physical_value) = (self.physical_control, self.physical_value);
         // SAFETY: the caller's promise: the guest gets back what it had.
         unsafe {
-            guest::CNTV_CVAL.write::<M>(self.virtual_value);
-            guest::CNTV_CTL.write::<M>(self.virtual_control);
-            guest::CNTP_CVAL.write::<M>(self.physical_value);
-            guest::CNTP_CTL.write::<M>(self.physical_control);
+            guest::CNTV_CVAL.write::<M>(virtual_value);
+            guest::CNTV_CTL.write::<M>(virtual_control);
+            guest::CNTP_CVAL.write::<M>(physical_value);
+            guest::CNTP_CTL.write::<M>(physical_control);
         }
     }
 

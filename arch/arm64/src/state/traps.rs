@@ -41,6 +41,11 @@ impl Open {
         Self(bits)
     }
 
+    /// Returns the set without what is in `other`.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     const fn difference(self, other: Self) -> Self {
         Self(self.0 ^ other.0)
     }
@@ -119,12 +124,17 @@ pub fn open(open: Open) {
 }
 
 /// Makes traps say that `open` does not trap, and nothing else. Takes effect with the entry of the guest.
+#[inline] // A comparison of each switch.
 pub fn set(open: Open) {
     let now = &cpu::this().slot::<Traps>().open;
     let before = Open::from_bits(now.get());
-    if open == before {
-        return;
+    if open != before {
+        change(now, before, open);
     }
+}
+
+#[inline(never)] // Apart from the switches that change nothing.
+fn change(now: &Cell<u8>, before: Open, open: Open) {
     let changes = open.difference(before);
     if changes.intersects(Open::FP | Open::SVE) {
         in_mode!(write_cptr(open));

@@ -41,15 +41,20 @@ impl Holders {
         self.of[facility as usize].is(vcpu)
     }
 
-    /// Returns what `vcpu` uses without a trap.
-    fn open_to(&self, vcpu: &Vcpu) -> Open {
-        let mut open = Open::NONE;
-        for facility in Facility::ALL {
-            if self.holds(facility, vcpu) {
-                open |= facility.open(&vcpu.vm.offer);
-            }
+    /// Makes `vcpu` the holder. The registers are its own from here on, and nobody else's.
+    fn give(&self, facility: Facility, vcpu: &'static Vcpu) {
+        self.forget(facility);
+        self.of[facility as usize].set(vcpu);
+        state(vcpu).held |= facility.open(&vcpu.vm.offer);
+    }
+
+    /// Forgets the holder: it has stored what it wants to keep.
+    fn forget(&self, facility: Facility) {
+        if let Some(holder) = self.of[facility as usize].get() {
+            let held = &mut state(holder).held;
+            *held = held.without(facility.open(&holder.vm.offer));
         }
-        open
+        self.of[facility as usize].forget();
     }
 }
 
@@ -94,7 +99,7 @@ pub fn load(vcpu: &'static Vcpu) {
     if state(vcpu).wanted.is_any() {
         give_wanted(vcpu);
     }
-    traps::set(cpu::this().slot::<Holders>().open_to(vcpu));
+    traps::set(state(vcpu).held);
 }
 
 /// Gives a vCPU that is being loaded what it has used lately, without waiting for the fault.
@@ -110,28 +115,27 @@ fn give_wanted(vcpu: &'static Vcpu) {
         if facility == Facility::Vector {
             // They trap at EL2, too. What is open then is what the vCPU has anyway, and perhaps what only the holder has.
             let of_holder = before.map_or(Open::NONE, |before| facility.open(&before.vm.offer));
-            traps::open(holders.open_to(vcpu) | facility.open(&vcpu.vm.offer) | of_holder);
+            traps::open(state(vcpu).held | facility.open(&vcpu.vm.offer) | of_holder);
         }
         if let Some(before) = before {
             state(before).save(facility);
         }
         // SAFETY: the vCPU becomes resident, and what the registers had is stored.
         unsafe { state(vcpu).load(facility) };
-        holder.set(vcpu);
+        holders.give(facility, vcpu);
     }
 }
 
 /// The part of putting a vCPU that is about facilities.
 pub fn put(vcpu: &Vcpu) {
-    let holders = cpu::this().slot::<Holders>();
     let state = state(vcpu);
     if vcpu.pmu {
         state.trapped_pmu.put();
     }
-    if holders.holds(Facility::Pmu, vcpu) {
+    if state.held.intersects(Open::PMU) {
         state.pmu.stop();
     }
-    if holders.holds(Facility::Debug, vcpu) {
+    if state.held.intersects(Open::DEBUG) {
         state.debug.stop();
     }
 }
@@ -172,7 +176,7 @@ pub fn trap(vcpu: &'static Vcpu, exception: u64) -> bool {
 pub fn claim(vcpu: &'static Vcpu, facility: Facility) -> bool {
     let taken = take(facility, vcpu);
     state(vcpu).wanted.used(facility);
-    traps::set(cpu::this().slot::<Holders>().open_to(vcpu));
+    traps::set(state(vcpu).held);
     taken
 }
 
@@ -219,7 +223,7 @@ fn take(facility: Facility, vcpu: &'static Vcpu) -> bool {
         // SAFETY: the vCPU is resident or becomes so, and the registers are nobody's.
         unsafe { state(vcpu).load(facility) };
     });
-    holders.of[facility as usize].set(vcpu);
+    holders.give(facility, vcpu);
     true
 }
 
@@ -237,7 +241,7 @@ fn abandon(facility: Facility) {
         Facility::Debug => debug::abandon(),
         Facility::Vector | Facility::Pauth => {}
     }
-    cpu::this().slot::<Holders>().of[facility as usize].forget();
+    cpu::this().slot::<Holders>().forget(facility);
 }
 
 /// Does something with a facility's registers for a vCPU of `vm`. Only vectors trap at EL2.

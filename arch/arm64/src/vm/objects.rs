@@ -22,7 +22,7 @@ use turnstile_vm::remote::RemoteCell;
 use super::thread::Thread;
 use crate::board::mitigation;
 use crate::cpu::{PerCpu, regs};
-use crate::irq;
+use crate::irq::{self, VectorsKind};
 use crate::memory::demand::Demand;
 use crate::memory::flash::Flash;
 use crate::state::facilities::State;
@@ -247,6 +247,8 @@ pub struct Vcpu {
     pub statistics: Option<&'static Page>,
     /// Its MPIDR_EL1.
     pub vmpidr: u64,
+    /// By which vectors its exits come.
+    pub vectors: VectorsKind,
     /// What it has if it shares CPUs with others; `None` if it is pinned.
     pub thread: Option<Thread>,
     /// Where its registers go on an exit that does without techniques. Last, so that nothing else moves.
@@ -288,6 +290,7 @@ impl Vcpu {
             statistics: vm.statistics.then(|| &*Box::leak(Box::new(Page::new(regs::CNTFRQ_EL0.read())))),
             facilities: UnsafeCell::new(State::new(&vm.offer)),
             vmpidr: vm.vgic.mpidr(index).unwrap_or(0) | 1 << 31,
+            vectors: VectorsKind::new(vm.vgic.model(), vm.statistics),
             thread,
             #[cfg(feature = "ablation")]
             saved: Default::default(),

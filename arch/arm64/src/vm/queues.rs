@@ -5,13 +5,12 @@ use core::marker::PhantomData;
 
 use turnstile_exitstat::Page;
 use turnstile_threads::Queues;
-use turnstile_vgic::Model;
 use turnstile_vm::attention::{KickToken, Posted, Reasons};
 
 use super::objects::Vcpu;
 use super::thread::Thread;
 use crate::cpu::{self, PerCpu};
-use crate::irq::{Gic, in_gic};
+use crate::irq::{Gic, VectorsKind, in_gic};
 use crate::time;
 
 /// The run queue of a physical CPU, for that CPU alone.
@@ -23,8 +22,8 @@ pub type System = turnstile_threads::System<Vcpu, PerCpu>;
 pub struct Residue {
     /// Which vCPU of each VM ran here last: its translations are in the TLB.
     pub last: [u32; 256],
-    /// Whose vectors are in use: of this model, and timed or not.
-    pub vectors: Option<(Model, bool)>,
+    /// Whose vectors are in use, once a vCPU was loaded.
+    pub vectors: Option<VectorsKind>,
     /// Whether WFE traps: somebody waits.
     pub waited_for: bool,
 }

@@ -156,7 +156,7 @@ fn a_vcpu_that_stops_leaves_nothing_for_its_next_life() {
     let (vm, mut frame) = in_its_life(1);
     let vcpu = vm.vcpus()[0];
     vm.stop(Stop::Reset);
-    attend::<Gicv3>(&mut frame, vcpu, &Starter);
+    attend::<Gicv3>(&mut frame, vcpu, || &Starter);
     assert_eq!((STOPPED.get(), ASKED.get()), (1, 3));
     is_new(vm, &frame);
 }
