@@ -112,6 +112,16 @@ fn input_that_nobody_reads_is_spoken_of_and_stays_in_the_pipe() {
 }
 
 #[test]
+fn run_leaves_no_bundle_behind() {
+    let folder = Folder::with_vms(&["one"]);
+    let arguments = folder.path().join("arguments");
+    folder.run("poweroff").env("FAKE_QEMU_ARGUMENTS", &arguments).assert().success();
+    let told = fs::read_to_string(arguments).unwrap();
+    let bundle = told.lines().skip_while(|line| *line != "-initrd").nth(1).unwrap();
+    assert!(bundle.ends_with("/bundle") && !std::path::Path::new(bundle).exists(), "{bundle}");
+}
+
+#[test]
 fn events_as_json() {
     let folder = Folder::with_vms(&["one"]);
     let output = folder.run("poweroff").arg("--json").output().unwrap();

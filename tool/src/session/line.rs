@@ -14,16 +14,18 @@ use crate::failure::{Context, Result};
 pub struct Line {
     pipe: Option<ChildStdin>,
     queue: VecDeque<u8>,
+    /// Whether somebody is there to be spoken to.
+    open: bool,
     pause: Pause,
 }
 
 impl Line {
-    /// Uses a pipe from now on.
-    pub fn new(pipe: Option<ChildStdin>) -> Result<Self> {
+    /// Uses a pipe from now on. With frames, nothing is sent before the other side is known to be there.
+    pub fn new(pipe: Option<ChildStdin>, framed: bool) -> Result<Self> {
         if let Some(pipe) = &pipe {
             rustix::io::ioctl_fionbio(pipe, true).context(|| "cannot set up the pipe to QEMU".into())?;
         }
-        Ok(Line { pipe, queue: VecDeque::new(), pause: Pause::default() })
+        Ok(Line { pipe, queue: VecDeque::new(), open: framed, pause: Pause::default() })
     }
 
     /// Sends bytes, after those that wait.
@@ -32,8 +34,16 @@ impl Line {
         self.pump();
     }
 
+    /// Something was heard: a machine that has not begun to start would have thrown away what is sent without frames.
+    pub fn open(&mut self) {
+        self.open = true;
+    }
+
     /// Writes what the pipe takes.
     pub fn pump(&mut self) {
+        if !self.open {
+            return;
+        }
         let Some(pipe) = &mut self.pipe else { return self.queue.clear() };
         while !self.queue.is_empty() {
             match pipe.write(self.queue.as_slices().0) {
@@ -56,7 +66,7 @@ impl Line {
 
     /// Returns how many bytes wait, with those in the pipe, once that has lasted for a while.
     pub fn stalled(&mut self, now: Instant) -> Option<usize> {
-        if self.queue.is_empty() {
+        if self.queue.is_empty() || !self.open {
             return None;
         }
         let within = self.pipe.as_ref().and_then(|pipe| rustix::io::ioctl_fionread(pipe).ok()).unwrap_or(0);

@@ -66,7 +66,7 @@ impl Session {
     {
         let mut child = boot.start(program)?;
         let framed = boot.append.contains("link=framed");
-        let line = Line::new(child.stdin.take())?;
+        let line = Line::new(child.stdin.take(), framed)?;
         let output = child.stdout.take();
         let errors = child.stderr.take();
         std::thread::spawn(move || {
@@ -101,6 +101,7 @@ impl Session {
 
     /// Takes note of what was heard, which may let more input go; returns what is to be said of it besides.
     pub fn hear(&mut self, heard: &Heard) -> Option<Heard> {
+        self.line.open();
         let dropped = self.inputs.hear(heard);
         self.flow();
         let vm = heard.vm().filter(|_| dropped > 0)?;
