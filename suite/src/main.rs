@@ -26,6 +26,7 @@ mod features_power;
 mod figures;
 mod firmware;
 mod flat;
+mod flood;
 mod gicv2;
 mod guarded;
 mod guarded_power;

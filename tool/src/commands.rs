@@ -15,7 +15,7 @@ use crate::config::{self, Board, Config, Loaded, Problem, show_size};
 use crate::console;
 use crate::failure::{Context, Failure, Kind, Result};
 use crate::isa::Isa;
-use crate::layout::{Layout, write_atomically};
+use crate::layout::{self, Layout, write_atomically};
 use crate::machine::{self, stem};
 use crate::qemu::Boot;
 use crate::setup;
@@ -278,5 +278,7 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     let limit = options.timeout.map(Duration::from_secs);
     let (sessions, name) = (top::socket::folder(layout), stem(&options.file));
     let offer = (!options.plain).then_some((sessions.as_path(), name.as_str()));
-    console::run(&boot, &qemu.path, names, style, limit, offer, options.metrics)
+    let result = console::run(&boot, &qemu.path, names, style, limit, offer, options.metrics);
+    layout::remove_bundles(layout);
+    result
 }

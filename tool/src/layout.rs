@@ -178,6 +178,12 @@ impl Layout {
     }
 }
 
+/// Removes the bundles that this process has started, and their folder if it is empty then: they are large.
+pub fn remove_bundles(layout: &Layout) {
+    let _ = std::fs::remove_dir_all(layout.bundles());
+    let _ = std::fs::remove_dir(layout.target.join("bundles"));
+}
+
 /// Removes what is named after a process that does not exist, and what has another name.
 fn remove_abandoned(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -206,7 +212,28 @@ pub fn write_atomically(file: &Path, bytes: &[u8]) -> Result<()> {
     if result.is_err() {
         let _ = std::fs::remove_file(&temporary);
     }
-    result.context(doing)
+    match result {
+        Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {
+            Err(disk_full(file, bytes.len() as u64))
+        }
+        result => result.context(doing),
+    }
+}
+
+/// The failure of a disk on which so many bytes of a file, or of files in a folder, have no room.
+pub fn disk_full(path: &Path, needed: u64) -> Failure {
+    let free = free(path)
+        .map_or_else(|_| "nothing is known of its room".to_owned(), |free| format!("{free} are free"));
+    let what = format!("the disk of {} is full: {needed} bytes are needed, {free}", path.display());
+    Failure::missing(what).help("make room there, or move the checkout to another disk")
+}
+
+/// What an ordinary user may still write on the disk of a path, in bytes.
+pub fn free(path: &Path) -> Result<u64> {
+    let there = path.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
+    let disk = rustix::fs::statvfs(there)
+        .context(|| format!("cannot read the free disk space of {}", there.display()))?;
+    Ok(disk.f_bavail * disk.f_frsize)
 }
 
 /// Writes a file that the user named: in place if it is a device or a pipe, else [`write_atomically`], in a folder

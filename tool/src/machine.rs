@@ -8,6 +8,7 @@ use object::{Architecture, Object};
 use turnstile_machine::FileKind;
 use turnstile_machine::image::{self, ImageError};
 
+use crate::config::contents::elf_architecture;
 use crate::config::file::{self, Refused};
 use crate::config::images::{self, Absent, HYPERVISOR_MEMORY};
 use crate::config::problem::split_advice;
@@ -96,7 +97,9 @@ fn not_elf(bytes: &[u8], architecture: Architecture, name: &str) -> Option<Strin
         Ok(_) => "an arm64 Image".to_owned(),
         Err(_) => match (FileKind::of(bytes), object::File::parse(bytes)) {
             (FileKind::Elf, Ok(file)) if file.architecture() == architecture => return None,
-            (FileKind::Elf, Ok(_)) => return Some(format!(" is an ELF file, but not for {name}")),
+            (FileKind::Elf, Ok(file)) => {
+                return Some(format!(" is an ELF file for {}, not for {name}", elf_architecture(&file)));
+            }
             (FileKind::Elf, Err(_)) => return Some(" is a damaged ELF file".to_owned()),
             (kind, _) => kind.to_string(),
         },

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use turnstile_bundle::{Arm64, CpuList, Machine, VmSpec};
 
-use super::contents::{bad_initrd, bad_pc_kernel, bad_power_kernel};
+use super::contents::{bad_arm64_kernel, bad_initrd, bad_pc_kernel, bad_power_kernel};
 use super::file::{self, Refused};
 use super::problem::Problem;
 use super::read::At;
@@ -167,7 +167,12 @@ impl Loader<'_> {
             Machine::Pc(_) => return self.judge_alone(vm, bad_pc_kernel(kernel), initrd),
             Machine::Pseries(_) => return self.judge_alone(vm, bad_power_kernel(kernel), initrd),
         };
-        self.judge_alone(vm, None, initrd);
+        let foreign = bad_arm64_kernel(kernel);
+        let is_foreign = foreign.is_some();
+        self.judge_alone(vm, foreign, initrd);
+        if is_foreign {
+            return;
+        }
         let placed = flat::judge(vm, arm64, kernel, initrd.map(|initrd| initrd.len() as u64));
         self.problems.extend(placed.err());
     }

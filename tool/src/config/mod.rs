@@ -5,7 +5,7 @@
 //! mistake at once; [`images::load`] reads the kernels and initrds it names and judges those.
 
 mod board;
-mod contents;
+pub(crate) mod contents;
 pub(crate) mod file;
 mod flat;
 mod guest;

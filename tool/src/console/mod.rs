@@ -35,6 +35,8 @@ use crate::top::socket::{Desk, Offer};
 
 /// How long the hypervisor may take to power off when the user leaves.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// So much input of a pipe is kept for guests that do not read it yet: the rest stays in the pipe.
+const MAX_QUEUED: usize = 64 * 1024;
 /// How often time-outs are looked at.
 const TICK: Duration = Duration::from_millis(200);
 
@@ -109,6 +111,7 @@ pub fn run(
     let offer = offer.and_then(|(folder, name)| open_offer(folder, name, sender.clone()));
     let session = Session::start(boot, program, sender.clone())?;
     let raw = style == Style::Normal && interactive();
+    let (more, wanted) = channel();
     let mut attachment = Attachment {
         session,
         json: (style == Style::Json).then(|| Lines::new(names.clone())),
@@ -119,6 +122,9 @@ pub fn run(
         framed: boot.append.contains("link=framed"),
         greeted: false,
         waiting: Vec::new(),
+        more,
+        holds: false,
+        is_pipe: !raw,
         outcome: Outcome::default(),
     };
     // Every way out from here drops the guard, which restores the terminal.
@@ -127,7 +133,7 @@ pub fn run(
         let hint = "\x1b[2m[turnstile] Ctrl-A x leaves, Ctrl-A h shows the other keys\x1b[0m\r\n";
         attachment.perform(vec![Action::Show(hint.into())]);
     }
-    watch_keys(sender);
+    watch_keys(sender, wanted);
     let leave = attachment.serve(&events, limit);
     let result = attachment.finish(&events, leave);
     drop((guard, offer));
@@ -155,8 +161,9 @@ pub fn watch_signals<E: Send + 'static>(sender: Sender<E>, event: fn(i32) -> E) 
     Ok(())
 }
 
-/// Sends what is typed to the main loop. The thread ends with the process: its read cannot be interrupted.
-fn watch_keys(sender: Sender<Event>) {
+/// Sends what is typed to the main loop, each piece once it is wanted. The thread ends with the process: its read cannot be
+/// interrupted.
+fn watch_keys(sender: Sender<Event>, wanted: Receiver<()>) {
     std::thread::spawn(move || {
         let mut buffer = [0; 1024];
         loop {
@@ -165,7 +172,7 @@ fn watch_keys(sender: Sender<Event>) {
                 Some(keys) if count > 0 => Event::Keys(keys.to_vec()),
                 _ => Event::InputEnded,
             };
-            if sender.send(event).is_err() || count == 0 {
+            if sender.send(event).is_err() || count == 0 || wanted.recv().is_err() {
                 return;
             }
         }
@@ -187,8 +194,14 @@ struct Attachment {
     framed: bool,
     /// Whether the hypervisor is there to be spoken to.
     greeted: bool,
-    /// What was typed before that.
+    /// What was commanded before that.
     waiting: Vec<Action>,
+    /// Where more input is asked for.
+    more: Sender<()>,
+    /// Whether input has come, and no more is asked for until there is room.
+    holds: bool,
+    /// Whether input comes from a pipe. What comes from a terminal is always looked at: it may be the key to leave.
+    is_pipe: bool,
     outcome: Outcome,
 }
 
@@ -201,7 +214,7 @@ impl Attachment {
                 Err(RecvTimeoutError::Timeout) => self.idle(),
                 Err(RecvTimeoutError::Disconnected) => Some(Leave::MachineEnded),
             };
-            if let Some(leave) = leave {
+            if let Some(leave) = leave.or_else(|| self.pump()) {
                 return leave;
             }
             if let Some(limit) = limit.filter(|&limit| self.session.age() > limit) {
@@ -218,6 +231,7 @@ impl Attachment {
                 Some(Leave::MachineEnded)
             }
             Event::Keys(keys) => {
+                self.holds = true;
                 let actions = self.mux.keys(&keys);
                 self.perform(actions)
             }
@@ -230,11 +244,27 @@ impl Attachment {
         }
     }
 
+    /// Keeps input going, and says what does not.
+    fn pump(&mut self) -> Option<Leave> {
+        let stalled = self.session.pump();
+        let leave = stalled.iter().find_map(|stalled| self.show(stalled));
+        if self.holds && (!self.is_pipe || self.session.queued() < MAX_QUEUED) {
+            self.holds = self.more.send(()).is_err();
+        }
+        leave
+    }
+
     fn heard(&mut self, heard: &Heard) -> Option<Leave> {
         self.desk.hear(heard);
         if let Some(metrics) = &self.metrics {
             metrics.hear(heard);
         }
+        let besides = self.session.hear(heard);
+        let leave = self.note(heard);
+        leave.or_else(|| besides.and_then(|besides| self.show(&besides)))
+    }
+
+    fn note(&mut self, heard: &Heard) -> Option<Leave> {
         match heard {
             Heard::Done { crashed } => self.outcome.done = Some(*crashed),
             Heard::Fault { text } => self.outcome.fault = Some(text.clone()),
@@ -245,6 +275,10 @@ impl Attachment {
             }
             _ => {}
         }
+        self.show(heard)
+    }
+
+    fn show(&mut self, heard: &Heard) -> Option<Leave> {
         if let Some(json) = &mut self.json {
             let lines = json.heard(heard);
             return self.perform(vec![Action::Show(lines)]);
@@ -282,8 +316,9 @@ impl Attachment {
                 Action::Quit => return Some(Leave::User),
                 Action::Type { bytes, .. } if !self.framed => self.session.send_raw(&bytes),
                 Action::Tell(_) if !self.framed => {}
-                action if !self.greeted => self.waiting.push(action),
+                // Kept until its VM runs.
                 Action::Type { vm, bytes } => self.session.type_into(vm, &bytes),
+                action if !self.greeted => self.waiting.push(action),
                 Action::Tell(command) => self.session.command(command),
             }
         }

@@ -146,12 +146,19 @@ impl Mux {
 
     fn help(&mut self) -> Action {
         let mut text = String::from("keys after Ctrl-A:\n");
+        let (restart, stop) = match self.consoles.len() {
+            ..=1 => ("restart the VM", "stop the VM, and with it the machine: that ends the tool"),
+            _ => (
+                "restart the VM in front, or start it if it is stopped",
+                "stop the VM in front; the machine ends with the last one, and the tool with it",
+            ),
+        };
         for (keys, what) in [
             ("n p", "next, previous VM"),
             ("1 … 9", "that VM"),
             ("a", "all VMs together, each line with its name"),
-            ("r", "restart the VM in front"),
-            ("s", "stop the VM in front"),
+            ("r", restart),
+            ("s", stop),
             ("x", "leave: everything is stopped"),
             ("Ctrl-A", "send Ctrl-A itself"),
         ] {
@@ -189,6 +196,15 @@ impl Mux {
                 let text = format!("{}: {text}", self.name(*vm));
                 actions.push(self.paper.remark(&text));
             }
+            Heard::InputWaits { vm, bytes } => {
+                let text = format!("{} does not read its input: {bytes} bytes wait", self.name(*vm));
+                actions.push(self.paper.remark(&text));
+            }
+            Heard::InputDropped { vm, bytes } => {
+                let text =
+                    format!("{} did not read {bytes} bytes of its input: they are dropped", self.name(*vm));
+                actions.push(self.paper.remark(&text));
+            }
             Heard::Fault { text } => {
                 let text = format!("fault in the hypervisor: {text}");
                 actions.push(self.paper.remark(&text));
@@ -201,6 +217,7 @@ impl Mux {
                 actions.push(self.paper.remark("that VM's present state does not allow this"));
             }
             Heard::Hello { .. }
+            | Heard::Room { .. }
             | Heard::Statistics(_)
             | Heard::Exits(_)
             | Heard::Events(_)

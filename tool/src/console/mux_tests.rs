@@ -58,6 +58,12 @@ fn escape_keys() {
     assert!(shown(&mux.keys(b"\x01!")).contains("Ctrl-A h"));
     let help = shown(&mux.keys(b"\x01h"));
     assert!(help.contains("*2 two (stopped)") && help.contains(" 1 one"), "{help}");
+    assert!(
+        help.contains("or start it if it is stopped") && help.contains("the machine ends with the last one"),
+        "{help}"
+    );
+    let alone = shown(&Mux::new(Screen::Terminal, ["one".to_owned()]).keys(b"\x01h"));
+    assert!(alone.contains("stop the VM, and with it the machine") && !alone.contains("start it"), "{alone}");
     mux.keys(b"\x01n");
     assert_eq!(mux.keys(b"q"), [typed(0, b"q")], "next after the last is the first");
     mux.keys(b"\x01p");

@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The Debian guest: its kernel and busybox, downloaded once into the cache as an ordinary user.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::fetch::{self, Fetch, file_name};
 use super::{Lock, initramfs, run};
 use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
+use crate::ui;
 
 /// The release that the guest comes from, whatever this machine runs: figures stay comparable.
 pub(super) const RELEASE: &str = "bookworm";
 const BUSYBOX: &str = "busybox-static";
+
+/// The files of the guest that come from Debian.
+const FILES: [&str; 2] = ["linux", "busybox"];
 
 /// Which of Debian's kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +73,9 @@ pub struct Versions {
     pub linux: String,
     /// Busybox's package file.
     pub busybox: String,
+    /// The digests of the files in the cache, by their names: SHA-256, in hexadecimal.
+    #[serde(default)]
+    pub digests: BTreeMap<String, String>,
 }
 
 fn folder(layout: &Layout, isa: Isa, flavour: Flavour) -> PathBuf {
@@ -89,9 +99,14 @@ pub fn cached(layout: &Layout, isa: Isa, flavour: Flavour) -> Option<Debian> {
 pub fn ensure(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Debian> {
     let folder = folder(layout, isa, flavour);
     let _lock = Lock::take(&folder, "lock")?;
-    let debian = match cached(layout, isa, flavour) {
-        Some(debian) => debian,
-        None => {
+    let present = cached(layout, isa, flavour);
+    let damaged = present.as_ref().and_then(|present| damaged(&folder, &present.versions.digests));
+    if let Some(file) = &damaged {
+        ui::note(&format!("{} is damaged, and is fetched again", Layout::shown(file)));
+    }
+    let debian = match present {
+        Some(debian) if damaged.is_none() => debian,
+        _ => {
             // Its release has no busybox of its own.
             let usual = match flavour {
                 Flavour::SmallPages => Some(ensure(layout, isa, Flavour::Cloud)?),
@@ -109,6 +124,19 @@ pub fn ensure(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Debian> {
     Ok(debian)
 }
 
+/// Finds a file in the cache that is not what was put there. Of a cache without digests nothing is known.
+fn damaged(folder: &Path, digests: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let is_damaged = |file: &PathBuf, expected: &String| !digest(file).is_ok_and(|found| found == *expected);
+    let files = digests.iter().map(|(name, expected)| (folder.join(name), expected));
+    files.filter(|(file, expected)| is_damaged(file, expected)).map(|(file, _)| file).next()
+}
+
+/// The SHA-256 of a file, in hexadecimal.
+fn digest(file: &Path) -> Result<String> {
+    let bytes = fs::read(file).context(|| format!("cannot read {}", file.display()))?;
+    Ok(HEXLOWER.encode(&Sha256::digest(bytes)))
+}
+
 /// Fetches a kernel, and busybox unless that of the usual guest is taken.
 fn fetch(folder: &Path, isa: Isa, flavour: Flavour, usual: Option<&Debian>) -> Result<()> {
     let title = format!("fetching Debian's {isa} kernel and busybox");
@@ -122,7 +150,7 @@ fn fetch(folder: &Path, isa: Isa, flavour: Flavour, usual: Option<&Debian>) -> R
     let kernel_package = fetch::find(&files, &kernel)?;
     unpack(kernel_package, kernel_file(isa), &folder.join("linux"))?;
     let busybox = folder.join("busybox");
-    let busybox = match usual {
+    let busybox_package = match usual {
         Some(usual) => {
             let theirs = usual.kernel.with_file_name("busybox");
             fs::copy(&theirs, &busybox).context(|| format!("cannot copy {}", theirs.display()))?;
@@ -134,7 +162,9 @@ fn fetch(folder: &Path, isa: Isa, flavour: Flavour, usual: Option<&Debian>) -> R
             file_name(package)
         }
     };
-    let versions = Versions { linux: file_name(kernel_package), busybox };
+    let digests = FILES.into_iter().map(|name| Ok((name.to_owned(), digest(&folder.join(name))?)));
+    let digests = digests.collect::<Result<_>>()?;
+    let versions = Versions { linux: file_name(kernel_package), busybox: busybox_package, digests };
     let text = serde_json::to_string_pretty(&versions).context(|| "cannot describe the guest".into())?;
     write_atomically(&folder.join("versions.json"), text.as_bytes())?;
     fetch.done();
@@ -185,4 +215,27 @@ fn find(root: &Path, prefix: &str) -> Option<PathBuf> {
     let files = fs::read_dir(folder).ok()?.flatten();
     let files = files.filter(|entry| entry.file_name().to_string_lossy().starts_with(start));
     files.min_by_key(|entry| entry.file_name().len()).map(|entry| entry.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_files_of_the_cache_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("linux", "a kernel");
+        write("busybox", "a shell");
+        let digests: BTreeMap<String, String> =
+            FILES.map(|name| (name.to_owned(), digest(&folder.path().join(name)).unwrap())).into();
+        let found = || damaged(folder.path(), &digests).map(|file| file_name(&file));
+        assert_eq!(found(), None);
+        write("linux", "a kernal");
+        assert_eq!(found().as_deref(), Some("linux"));
+        write("linux", "a kernel");
+        fs::remove_file(folder.path().join("busybox")).unwrap();
+        assert_eq!(found().as_deref(), Some("busybox"));
+        assert_eq!(damaged(folder.path(), &BTreeMap::new()), None, "a cache of an earlier version");
+    }
 }

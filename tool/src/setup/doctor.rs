@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `turnstile doctor`: what this machine has, what it lacks, and how to get that. Changes nothing.
 
+use std::fs;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
 use comfy_table::Table;
 use serde::Serialize;
+use walkdir::WalkDir;
 
 use super::debian::Flavour;
 use super::packages::Program;
@@ -229,12 +234,39 @@ fn compared(layout: &Layout, isa: Isa, what: &'static str, size: &str) -> Findin
 }
 
 fn images(layout: &Layout, isa: Isa, what: &'static str) -> Finding {
-    let image = layout.hypervisor(isa, &[]);
-    match image.is_file() {
-        true if layout.is_installed() => Finding::ok(what, "in the package"),
-        true => Finding::ok(what, "built"),
-        false => Finding::later(what, "not built", "built by the first command that needs it"),
+    if layout.is_installed() {
+        return Finding::ok(what, "in the package");
     }
+    let built = |file: PathBuf| fs::metadata(file).and_then(|found| found.modified()).ok();
+    let guests = layout.guest_names(isa).into_iter().map(|name| built(layout.guest(isa, &name)));
+    let oldest = guests.chain([built(layout.hypervisor(isa, &[]))]).min().flatten();
+    match oldest {
+        Some(built) if built >= newest(&sources(layout, isa)) => Finding::ok(what, "built, with its guests"),
+        Some(_) => Finding::later(
+            what,
+            "older than its sources",
+            "the next command that needs it builds it: minutes",
+        ),
+        None => Finding::later(what, "not built", "the first command that needs it builds it: minutes"),
+    }
+}
+
+/// What an architecture's images are built from.
+fn sources(layout: &Layout, isa: Isa) -> Vec<PathBuf> {
+    let [arch, guests] = ["arch", "guests"].map(|folder| layout.root().join(folder));
+    let own = [arch.join(isa.name()), guests.join(isa.name())];
+    let shared = ["core", "hypervisor/src", "arch/common", "arch/threads", "guests/common", "Cargo.lock"];
+    shared.iter().map(|path| layout.root().join(path)).chain(own).collect()
+}
+
+/// When the newest of files was changed; the epoch if there is none.
+fn newest(places: &[PathBuf]) -> SystemTime {
+    let entries = places
+        .iter()
+        .flat_map(|place| WalkDir::new(place).into_iter().filter_entry(|entry| entry.file_name() != "tests"));
+    let files = entries.flatten().filter(|entry| entry.file_type().is_file());
+    let changed = files.filter_map(|entry| entry.metadata().ok()?.modified().ok());
+    changed.max().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 fn room(layout: &Layout) -> Finding {

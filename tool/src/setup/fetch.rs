@@ -10,6 +10,9 @@ use crate::failure::{Failure, Result};
 use crate::isa::Isa;
 use crate::ui;
 
+/// What a fetch takes at most, in bytes: package lists, packages, and what is unpacked of them.
+const ROOM: u64 = 700 << 20;
+
 /// A fetch into a folder.
 pub struct Fetch {
     /// Where the packages come from; it has read their lists.
@@ -30,6 +33,7 @@ impl Fetch {
             )
             .help("install the package dpkg"));
         }
+        super::space::ensure_at(folder, ROOM)?;
         let step = ui::Step::start(title);
         let lists = folder.join("apt");
         let apt = Apt::foreign(&lists, isa.debian(), release)?;

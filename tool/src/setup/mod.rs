@@ -64,12 +64,40 @@ pub fn last_lines(text: &str, count: usize) -> String {
 pub struct Lock(#[allow(dead_code, reason = "keeps the lock until dropped")] std::fs::File);
 
 impl Lock {
-    /// Waits for the lock `name` in `folder`, which is created when missing.
+    /// Waits for the lock `name` in `folder`, which is created when missing. Where nothing can be written, the folder itself is
+    /// locked: nobody can put anything there, but what is there can be used.
     pub fn take(folder: &Path, name: &str) -> Result<Self> {
         std::fs::create_dir_all(folder).context(|| format!("cannot create {}", folder.display()))?;
         let path = folder.join(name);
-        let file = std::fs::File::create(&path).context(|| format!("cannot create {}", path.display()))?;
+        let file = Self::or_folder(std::fs::File::create(&path), folder);
+        let file = file.context(|| format!("cannot create {}", path.display()))?;
         file.lock().context(|| format!("cannot lock {}", path.display()))?;
         Ok(Lock(file))
+    }
+
+    fn or_folder(created: std::io::Result<std::fs::File>, folder: &Path) -> std::io::Result<std::fs::File> {
+        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        match created {
+            Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => {
+                std::fs::File::open(folder)
+            }
+            result => result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn folder_that_cannot_be_written_is_locked_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Lock::take(folder.path(), "lock").is_ok());
+        let locked = Lock::or_folder(Err(ErrorKind::ReadOnlyFilesystem.into()), folder.path()).unwrap();
+        assert!(locked.metadata().unwrap().is_dir() && locked.lock().is_ok());
+        assert!(Lock::or_folder(Err(ErrorKind::StorageFull.into()), folder.path()).is_err());
     }
 }

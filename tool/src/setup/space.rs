@@ -7,8 +7,8 @@ use std::path::Path;
 
 use walkdir::WalkDir;
 
-use crate::failure::{Context, Failure, Result};
-use crate::layout::Layout;
+use crate::failure::{Failure, Result};
+use crate::layout::{self, Layout, disk_full};
 
 /// What `demo` builds and downloads, in bytes.
 pub const DEMO: u64 = 3 * GIB / 2;
@@ -35,6 +35,12 @@ pub fn ensure(layout: &Layout, all: u64) -> Result<()> {
     )))
 }
 
+/// Fails if a download into a folder, which takes so many bytes with what it is unpacked to, does not fit: apt would say that
+/// something is wrong with the network.
+pub fn ensure_at(folder: &Path, needed: u64) -> Result<()> {
+    if layout::free(folder)? < needed { Err(disk_full(folder, needed)) } else { Ok(()) }
+}
+
 /// What has been built, in bytes.
 pub fn built(layout: &Layout) -> u64 {
     taken(layout.target())
@@ -42,10 +48,7 @@ pub fn built(layout: &Layout) -> u64 {
 
 /// What an ordinary user may still write where the build products are, in bytes.
 pub fn free(layout: &Layout) -> Result<u64> {
-    let there = layout.target().ancestors().find(|folder| folder.is_dir()).unwrap_or(layout.root());
-    let disk = rustix::fs::statvfs(there)
-        .context(|| format!("cannot read the free disk space of {}", there.display()))?;
-    Ok(disk.f_bavail * disk.f_frsize)
+    layout::free(layout.target())
 }
 
 /// A size as it is printed.
@@ -73,6 +76,23 @@ mod tests {
         assert!(ensure(&layout, 0).is_ok());
         let said = ensure(&layout, 1 << 60).unwrap_err().full();
         assert!(said.contains("GiB are needed") && said.contains("CARGO_TARGET_DIR"), "{said}");
+    }
+
+    #[test]
+    fn full_disk_is_said_to_be_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("no/such/folder");
+        assert!(ensure_at(&inside, 0).is_ok());
+        let said = ensure_at(&inside, 1 << 60).unwrap_err();
+        assert!(said.what().contains("is full: 1152921504606846976 bytes are needed"), "{}", said.what());
+        assert!(
+            said.what().contains("no/such/folder") && said.what().contains("are free"),
+            "{}",
+            said.what()
+        );
+        // Linux's own full disk.
+        let full = std::fs::write("/dev/full", b"x").unwrap_err();
+        assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
     }
 
     #[test]

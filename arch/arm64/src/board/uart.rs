@@ -37,6 +37,8 @@ const PL011_LCR_H: usize = 0x2c;
 const PL011_CR: usize = 0x30;
 const PL011_IMSC: usize = 0x38;
 const PL011_ICR: usize = 0x44;
+/// The receive interrupt and the receive time-out, in IMSC and ICR.
+const PL011_RECEIVED: u32 = (1 << 4) | (1 << 6);
 const PL011_FR_RXFE: u32 = 1 << 4;
 const PL011_FR_TXFF: u32 = 1 << 5;
 const PL011_FR_BUSY: u32 = 1 << 3;
@@ -161,12 +163,19 @@ impl Port for Uart {
 
     /// Enables the receive interrupts (for the PL011 also the receive time-out, for less than a FIFO level).
     fn enable_receive_interrupt(&self) {
+        if let UartKind::Pl011 = self.kind {
+            // Not of what has been received already: without a further byte nothing would raise it again.
+            self.registers.write32(PL011_ICR, 0x7ff & !PL011_RECEIVED);
+        }
+        self.mask_receive_interrupt(false);
+    }
+
+    fn mask_receive_interrupt(&self, masked: bool) {
         match self.kind {
             UartKind::Pl011 => {
-                self.registers.write32(PL011_ICR, 0x7ff);
-                self.registers.write32(PL011_IMSC, (1 << 4) | (1 << 6));
+                self.registers.write32(PL011_IMSC, if masked { 0 } else { PL011_RECEIVED });
             }
-            UartKind::Ns16550 { shift, width } => self.set_ns(1, shift, width, 1),
+            UartKind::Ns16550 { shift, width } => self.set_ns(1, shift, width, u8::from(!masked)),
         }
     }
 }
