@@ -8,9 +8,10 @@ mod mux;
 mod mux_tests;
 mod paper;
 mod plain;
+mod remote;
 mod terminal;
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -20,21 +21,26 @@ use judge::judge;
 use mux::Mux;
 use paper::{Action, Screen};
 use plain::Plain;
+pub use remote::{console, logs};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use terminal::RawTerminal;
 pub use terminal::interactive;
 use turnstile_link::Command;
 
+use crate::control::detach::Background;
+use crate::control::hub::{Hub, Wish};
+use crate::control::server::{Asked, Offer, full_name};
 use crate::failure::{Context, Result};
 use crate::qemu::Boot;
 use crate::session::{Ending, Heard, Notice, Session};
-use crate::top::socket::{Desk, Offer};
 
 /// How long the hypervisor may take to power off when the user leaves.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often time-outs are looked at.
 const TICK: Duration = Duration::from_millis(200);
+/// What is said first on a terminal.
+const HINT: &str = "\x1b[2m[turnstile] Ctrl-A x leaves, Ctrl-A h shows the other keys\x1b[0m\r\n";
 
 /// How consoles are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +51,24 @@ pub enum Style {
     Json,
 }
 
+/// How others control the machine.
+pub struct Control<'a> {
+    /// The folder of the sockets.
+    pub folder: &'a Path,
+    /// The machine's name.
+    pub name: &'a str,
+    /// This process, if it is one in the background.
+    pub background: Option<Background>,
+}
+
 /// Anything that the main loop waits for.
 enum Event {
     Machine(Notice),
     Keys(Vec<u8>),
     InputEnded,
     Signal(i32),
-    /// Somebody wants a reading of the statistics; it goes there.
-    Asked(Sender<String>),
+    /// A client of the control socket asks for something.
+    Asked(Asked),
 }
 
 impl From<Notice> for Event {
@@ -86,26 +102,28 @@ struct Outcome {
 
 /// Starts the machine, attaches its consoles, and stays until it ends or the user leaves.
 ///
-/// `limit` is how long the machine may run; `offer` is where the statistics of the
-/// VMs can be asked for, and the session's name there.
+/// `limit` is how long the machine may run.
 pub fn run(
     boot: &Boot,
     program: &Path,
     names: Vec<String>,
     style: Style,
     limit: Option<Duration>,
-    offer: Option<(&Path, &str)>,
+    control: Option<Control<'_>>,
 ) -> Result<()> {
     let (sender, events) = channel();
     watch_signals(sender.clone(), Event::Signal)?;
-    let offer = offer.and_then(|(folder, name)| open_offer(folder, name, sender.clone()));
+    let offer = control.as_ref().map(|control| open_offer(control, sender.clone())).transpose()?.flatten();
+    let name = control.as_ref().map_or("", |control| control.name);
+    let background = control.as_ref().and_then(|control| control.background);
     let session = Session::start(boot, program, sender.clone())?;
     let raw = style == Style::Normal && interactive();
     let mut attachment = Attachment {
         session,
         json: (style == Style::Json).then(|| Lines::new(names.clone())),
         plain: Plain::new(names.clone()),
-        desk: Desk::new(names.clone()),
+        hub: Hub::new(name, background.is_some(), names.clone()),
+        starting: background.map(|background| (background, full_name(name))),
         mux: Mux::new(if raw { Screen::Terminal } else { Screen::Pipe }, names),
         framed: boot.append.contains("link=framed"),
         greeted: false,
@@ -115,10 +133,9 @@ pub fn run(
     // Every way out from here drops the guard, which restores the terminal.
     let guard = if raw { Some(RawTerminal::enter()?) } else { None };
     if raw {
-        let hint = "\x1b[2m[turnstile] Ctrl-A x leaves, Ctrl-A h shows the other keys\x1b[0m\r\n";
-        attachment.perform(vec![Action::Show(hint.into())]);
+        attachment.perform(vec![Action::Show(HINT.into())]);
     }
-    watch_keys(sender);
+    watch_keys(sender, |keys| keys.map_or(Event::InputEnded, Event::Keys));
     let leave = attachment.serve(&events, limit);
     let result = attachment.finish(&events, leave);
     drop((guard, offer));
@@ -126,10 +143,15 @@ pub fn run(
     judge(&leave, &outcome, &ending)
 }
 
-/// Offers the statistics to other processes; without that everything else works.
-fn open_offer(folder: &Path, name: &str, sender: Sender<Event>) -> Option<Offer> {
-    let offer = Offer::open(folder, name, sender, Event::Asked);
-    offer.map_err(|failure| crate::ui::note(&failure.to_string())).ok()
+/// Offers control to other processes; without that everything else works, if somebody is here.
+fn open_offer(control: &Control<'_>, sender: Sender<Event>) -> Result<Option<Offer>> {
+    match Offer::open(control.folder, control.name, sender, Event::Asked) {
+        Err(failure) if control.background.is_none() => {
+            crate::ui::note(&failure.to_string());
+            Ok(None)
+        }
+        offer => offer.map(Some),
+    }
 }
 
 /// Sends signals to a main loop, so that it leaves in order.
@@ -146,17 +168,14 @@ pub fn watch_signals<E: Send + 'static>(sender: Sender<E>, event: fn(i32) -> E) 
     Ok(())
 }
 
-/// Sends what is typed to the main loop. The thread ends with the process: its read cannot be interrupted.
-fn watch_keys(sender: Sender<Event>) {
+/// Sends what is typed to a main loop, and at last that it has ended. The thread ends with the process: its read cannot be interrupted.
+fn watch_keys<E: Send + 'static>(sender: Sender<E>, event: fn(Option<Vec<u8>>) -> E) {
     std::thread::spawn(move || {
         let mut buffer = [0; 1024];
         loop {
             let count = std::io::stdin().read(&mut buffer).unwrap_or(0);
-            let event = match buffer.get(..count) {
-                Some(keys) if count > 0 => Event::Keys(keys.to_vec()),
-                _ => Event::InputEnded,
-            };
-            if sender.send(event).is_err() || count == 0 {
+            let keys = buffer.get(..count).filter(|keys| !keys.is_empty()).map(<[u8]>::to_vec);
+            if sender.send(event(keys)).is_err() || count == 0 {
                 return;
             }
         }
@@ -167,8 +186,10 @@ fn watch_keys(sender: Sender<Event>) {
 struct Attachment {
     session: Session,
     mux: Mux,
-    /// Those who want statistics.
-    desk: Desk,
+    /// Those who control the machine from elsewhere.
+    hub: Hub,
+    /// Whoever started this process in the background waits for this name, until the hypervisor is there.
+    starting: Option<(Background, String)>,
     /// What is known of a line without frames.
     plain: Plain,
     /// What is shown instead of consoles, where that is JSON.
@@ -211,21 +232,26 @@ impl Attachment {
                 self.perform(actions)
             }
             Event::InputEnded => None,
-            Event::Asked(answer) => {
-                let commands = self.desk.ask(answer);
-                self.perform(commands.into_iter().map(Action::Tell).collect())
+            Event::Asked(asked) => {
+                let actions = self.hub.ask(asked).into_iter().map(action_of).collect();
+                self.perform(actions)
             }
             Event::Signal(signal) => Some(Leave::Signal(signal)),
         }
     }
 
     fn heard(&mut self, heard: &Heard) -> Option<Leave> {
-        self.desk.hear(heard);
+        let is_known = self.hub.hear(heard);
         match heard {
             Heard::Done { crashed } => self.outcome.done = Some(*crashed),
             Heard::Fault { text } => self.outcome.fault = Some(text.clone()),
             Heard::Hello { .. } => {
                 self.greeted = true;
+                if let Some((background, name)) = self.starting.take()
+                    && let Err(error) = background.is_up(&name)
+                {
+                    return Some(Leave::Output(error));
+                }
                 let waiting = std::mem::take(&mut self.waiting);
                 self.perform(waiting);
             }
@@ -241,7 +267,7 @@ impl Attachment {
             self.outcome.done = self.plain.done();
             return self.perform(vec![Action::Show(text.clone())]);
         }
-        let actions = self.mux.heard(heard);
+        let actions = if is_known { Vec::new() } else { self.mux.heard(heard) };
         self.perform(actions)
     }
 
@@ -254,17 +280,12 @@ impl Attachment {
     fn perform(&mut self, actions: Vec<Action>) -> Option<Leave> {
         for action in actions {
             match action {
-                Action::Show(bytes) => {
-                    let mut out = std::io::stdout().lock();
-                    match out.write_all(&bytes).and_then(|()| out.flush()) {
-                        Ok(()) => {}
-                        Err(error) if error.kind() == ErrorKind::BrokenPipe => return Some(Leave::User),
-                        Err(error) => return Some(Leave::Output(error)),
-                    }
-                }
-                Action::Remark(bytes) => {
-                    let _ = std::io::stderr().write_all(&bytes);
-                }
+                Action::Show(bytes) => match terminal::show(&bytes) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == ErrorKind::BrokenPipe => return Some(Leave::User),
+                    Err(error) => return Some(Leave::Output(error)),
+                },
+                Action::Remark(bytes) => terminal::remark(&bytes),
                 Action::Quit => return Some(Leave::User),
                 Action::Type { bytes, .. } if !self.framed => self.session.send_raw(&bytes),
                 Action::Tell(_) if !self.framed => {}
@@ -284,13 +305,18 @@ impl Attachment {
                 let deadline = Instant::now() + PATIENCE;
                 while let Ok(event) = events.recv_timeout(deadline.saturating_duration_since(Instant::now()))
                 {
-                    if matches!(event, Event::Machine(Notice::Ended { .. })) {
-                        break;
+                    match event {
+                        Event::Machine(Notice::Ended { .. }) => break,
+                        Event::Machine(Notice::Heard(heard)) => {
+                            self.hub.hear(&heard);
+                        }
+                        _ => {}
                     }
                 }
             }
             self.session.kill();
         }
+        self.hub.finish(TICK);
         let mut actions = self.mux.ended();
         actions.extend(self.json.as_mut().map(|json| Action::Show(json.finish())));
         if let Some(Leave::Output(error)) = self.perform(actions)
@@ -299,5 +325,14 @@ impl Attachment {
             leave = Leave::Output(error);
         }
         Ok((leave, self.outcome, self.session.wait()?))
+    }
+}
+
+/// What a client of the control socket wants, as if it had been typed here.
+fn action_of(wish: Wish) -> Action {
+    match wish {
+        Wish::Type { vm, bytes } => Action::Type { vm, bytes },
+        Wish::Tell(command) => Action::Tell(command),
+        Wish::End => Action::Quit,
     }
 }
