@@ -12,8 +12,10 @@ use super::terminal::{self, RawTerminal, interactive};
 use super::{HINT, watch_keys, watch_signals};
 use crate::cli;
 use crate::control::client::Client;
+use crate::control::event::{Bytes, Event as Happened, Past};
 use crate::control::find::find;
-use crate::control::protocol::{Answer, Bytes, Event as Happened, Line, Machine, Past, Request, State};
+use crate::control::protocol::{Answer, Line, Request};
+use crate::control::state::{Machine, State};
 use crate::failure::{Failure, Result};
 use crate::layout::Layout;
 

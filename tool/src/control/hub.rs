@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use turnstile_link::Command;
 
+use super::event::{Bytes, Event, Past};
 use super::outbox::Outbox;
-use super::protocol::{Answer, Bytes, Event, Kind, Machine, Past, Refusal, Request, State, Vm};
+use super::protocol::{Answer, Kind, Refusal, Request};
 use super::ring::Ring;
 use super::server::{Asked, Client, full_name};
+use super::state::{Machine, State, Vm};
 use super::told::Told;
 use crate::session::Heard;
 use crate::top::desk::Desk;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use turnstile_link::{Command, Outcome, StopReason};
 
+use super::event::{Bytes, Event, Past};
 use super::hub::{Hub, Wish};
 use super::outbox::Outbox;
-use super::protocol::{Answer, Bytes, Event, Kind, Line, Machine, Past, Request, State};
+use super::protocol::{Answer, Kind, Line, Request};
 use super::server::{Asked, Client};
+use super::state::{Machine, State};
 use crate::session::Heard;
 
 fn hub() -> Hub {

@@ -4,7 +4,8 @@
 use serde::Serialize;
 
 use super::find::{self, Found};
-use super::protocol::{Machine, Request};
+use super::protocol::Request;
+use super::state::Machine;
 use crate::cli;
 use crate::failure::{Context, Result};
 use crate::layout::Layout;

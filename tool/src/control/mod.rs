@@ -3,7 +3,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `protocol` | what is said on the socket |
+//! | `protocol`, `event`, `state` | what is said on the socket: requests and answers, what happens, what a machine is |
 //! | `server`, `outbox` | the socket of a machine: its clients, and the lines on their way to them |
 //! | `hub`, `told`, `ring` | what is known of a machine and told to those who ask; commands under way; the end of a console |
 //! | `client`, `find` | connections to a machine, and which machine is meant |
@@ -12,6 +12,7 @@
 
 pub mod client;
 pub mod detach;
+pub mod event;
 pub mod find;
 pub mod hub;
 #[cfg(test)]
@@ -22,4 +23,5 @@ pub mod power;
 pub mod protocol;
 pub mod ring;
 pub mod server;
+pub mod state;
 pub mod told;

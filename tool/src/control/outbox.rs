@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::protocol::Event;
+use super::event::Event;
 
 /// How many bytes may wait for a client.
 const LIMIT: usize = 1 << 20;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::client::Client;
 use super::find::find;
-use super::protocol::{Machine, Request, Vm};
+use super::protocol::Request;
+use super::state::{Machine, Vm};
 use crate::cli;
 use crate::failure::{Failure, Result};
 use crate::layout::Layout;
