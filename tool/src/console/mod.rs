@@ -233,8 +233,9 @@ impl Attachment {
             }
             Event::InputEnded => None,
             Event::Asked(asked) => {
-                let actions = self.hub.ask(asked).into_iter().map(action_of).collect();
-                self.perform(actions)
+                let wishes = self.hub.ask(asked);
+                let end = wishes.contains(&Wish::End).then(|| self.mux.remark("ended by another command"));
+                self.perform(end.into_iter().chain(wishes.into_iter().map(action_of)).collect())
             }
             Event::Signal(signal) => Some(Leave::Signal(signal)),
         }

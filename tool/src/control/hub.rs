@@ -11,7 +11,7 @@ use super::event::{Bytes, Event, Past};
 use super::outbox::Outbox;
 use super::protocol::{Answer, Kind, Refusal, Request};
 use super::ring::Ring;
-use super::server::{Asked, Client, full_name};
+use super::server::{Asked, Caller, full_name};
 use super::state::{Machine, State, Vm};
 use super::told::Told;
 use crate::session::Heard;
@@ -121,9 +121,9 @@ impl Hub {
 
     /// Takes what a client asks; returns what it wants of the machine.
     pub fn ask(&mut self, asked: Asked) -> Vec<Wish> {
-        let (request, client) = match asked {
+        let (request, caller) = match asked {
             Asked::Reading(answer) => return self.desk.ask(answer).into_iter().map(Wish::Tell).collect(),
-            Asked::Request(request, client) => (request, client),
+            Asked::Request(request, caller) => (request, caller),
         };
         let named = match &request {
             Request::Logs { vm, .. }
@@ -136,11 +136,11 @@ impl Hub {
         let vm = match named.map(|name| self.find(name)).transpose() {
             Ok(vm) => vm,
             Err(refusal) => {
-                client.answer(&Answer::Error(refusal));
+                caller.answer(&Answer::Error(refusal));
                 return Vec::new();
             }
         };
-        self.serve(request, vm, client)
+        self.serve(request, vm, caller)
     }
 
     fn find(&self, name: &str) -> Result<u8, Refusal> {
@@ -152,16 +152,16 @@ impl Hub {
         })
     }
 
-    fn serve(&mut self, request: Request, vm: Option<u8>, client: Client) -> Vec<Wish> {
+    fn serve(&mut self, request: Request, vm: Option<u8>, caller: Caller) -> Vec<Wish> {
         match request {
             Request::List => {
                 self.machine.seconds = self.begin.elapsed().as_secs();
-                client.answer(&Answer::Ok(serde_json::to_value(&self.machine).unwrap_or_default()));
+                caller.answer(&Answer::Ok(serde_json::to_value(&self.machine).unwrap_or_default()));
                 Vec::new()
             }
             Request::Logs { follow, .. } => {
-                let outbox = client.outbox();
-                client.answer(&Answer::Ok(serde_json::to_value(self.past(vm)).unwrap_or_default()));
+                let outbox = caller.outbox();
+                caller.answer(&Answer::Ok(serde_json::to_value(self.past(vm)).unwrap_or_default()));
                 if follow {
                     self.followers.retain(|follower| !Arc::ptr_eq(&follower.outbox, &outbox));
                     self.followers.push(Follower { outbox, only: vm });
@@ -170,10 +170,10 @@ impl Hub {
             }
             Request::Type { bytes, .. } => match (vm, bytes.decode()) {
                 (Some(vm), Some(bytes)) => {
-                    client.answer(&Answer::Ok(Value::Null));
+                    caller.answer(&Answer::Ok(Value::Null));
                     vec![Wish::Type { vm, bytes }]
                 }
-                _ => refuse(client, Kind::NotUnderstood, "`base64` is not Base64"),
+                _ => refuse(caller, Kind::NotUnderstood, "`base64` is not Base64"),
             },
             Request::Start { .. } => {
                 let down = |vm: &u8| self.state(*vm).is_some_and(State::is_down);
@@ -182,30 +182,30 @@ impl Hub {
                 match vm.and_then(|vm| self.machine.vms.get(usize::from(vm))) {
                     Some(vm) if commands.is_empty() => {
                         let what = format!("VM `{}` is {}", vm.name, vm.state.name());
-                        refuse(client, Kind::NotNow, what)
+                        refuse(caller, Kind::NotNow, what)
                     }
-                    None if commands.is_empty() => refuse(client, Kind::NotNow, "no VM is stopped"),
-                    _ => self.tell(client, commands),
+                    None if commands.is_empty() => refuse(caller, Kind::NotNow, "no VM is stopped"),
+                    _ => self.tell(caller, commands),
                 }
             }
             Request::Restart { .. } => {
                 let commands = self.meant(vm).map(|vm| Command::Restart { vm }).collect();
-                self.tell(client, commands)
+                self.tell(caller, commands)
             }
             Request::Stop { .. } => match vm {
-                Some(vm) => self.tell(client, vec![Command::Stop { vm }]),
+                Some(vm) => self.tell(caller, vec![Command::Stop { vm }]),
                 None => {
-                    client.answer(&Answer::Ok(Value::Null));
+                    caller.answer(&Answer::Ok(Value::Null));
                     vec![Wish::End]
                 }
             },
             // It is an `Asked` of its own.
-            Request::Statistics => refuse(client, Kind::NotUnderstood, "statistics"),
+            Request::Statistics => refuse(caller, Kind::NotUnderstood, "statistics"),
         }
     }
 
-    fn tell(&mut self, client: Client, commands: Vec<Command>) -> Vec<Wish> {
-        self.told.add(client, &commands);
+    fn tell(&mut self, caller: Caller, commands: Vec<Command>) -> Vec<Wish> {
+        self.told.add(caller, &commands);
         commands.into_iter().map(Wish::Tell).collect()
     }
 
@@ -253,7 +253,7 @@ fn name_of(names: &[String], command: Command) -> String {
     names.get(vm).cloned().unwrap_or_default()
 }
 
-fn refuse(client: Client, kind: Kind, what: impl Into<String>) -> Vec<Wish> {
-    client.answer(&Answer::Error(Refusal { kind, what: what.into(), vms: Vec::new() }));
+fn refuse(caller: Caller, kind: Kind, what: impl Into<String>) -> Vec<Wish> {
+    caller.answer(&Answer::Error(Refusal { kind, what: what.into(), vms: Vec::new() }));
     Vec::new()
 }

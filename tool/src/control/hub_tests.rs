@@ -9,7 +9,7 @@ use super::event::{Bytes, Event, Past};
 use super::hub::{Hub, Wish};
 use super::outbox::Outbox;
 use super::protocol::{Answer, Kind, Line, Request};
-use super::server::{Asked, Client};
+use super::server::{Asked, Caller};
 use super::state::{Machine, State};
 use crate::session::Heard;
 
@@ -30,7 +30,7 @@ fn reply(command: Command, outcome: Outcome) -> Heard {
 }
 
 fn ask(hub: &mut Hub, outbox: &Arc<Outbox>, request: Request) -> Vec<Wish> {
-    hub.ask(Asked::Request(request, Client::with(outbox)))
+    hub.ask(Asked::Request(request, Caller::with(outbox)))
 }
 
 fn line(outbox: &Outbox) -> Line {

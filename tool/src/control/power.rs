@@ -43,10 +43,15 @@ fn command(
 ) -> Result<()> {
     let mut client = find(layout, Some(&options.machine), "by its whole name or its process")?;
     let Some(before) = vms(&mut client)? else { return Err(ended(&client)) };
-    let Some(()) = client.ask::<()>(request)? else { return Err(ended(&client)) };
-    if matches!(request, Request::Stop { vm: None }) {
-        let ended = client.wait_for_end(PATIENCE)?;
-        return if ended { Ok(()) } else { Err(late(&client.machine)) };
+    let answered = client.ask::<()>(request)?.is_some();
+    match request {
+        Request::Stop { vm: None } => {
+            return if client.wait_for_end(PATIENCE)? { Ok(()) } else { Err(late(&client.machine)) };
+        }
+        // A machine whose last VM was stopped may end before it has answered.
+        Request::Stop { .. } => {}
+        _ if !answered => return Err(ended(&client)),
+        _ => {}
     }
     let is_meant = |vm: &&Vm| options.vm.as_ref().is_none_or(|name| *name == vm.name);
     let begin = Instant::now();

@@ -27,16 +27,16 @@ pub enum Asked {
     /// A reading of the statistics, as JSON.
     Reading(Sender<String>),
     /// Anything else.
-    Request(Request, Client),
+    Request(Request, Caller),
 }
 
-/// Where the answer to a request goes. Dropping it lets the client ask for more.
-pub struct Client {
+/// The client that asked: where the answer goes. Dropping it lets the client ask for more.
+pub struct Caller {
     outbox: Arc<Outbox>,
     _done: Sender<()>,
 }
 
-impl Client {
+impl Caller {
     /// Answers the request.
     pub fn answer(self, answer: &Answer) {
         self.outbox.answer(text_of(answer));
@@ -49,10 +49,10 @@ impl Client {
 }
 
 #[cfg(test)]
-impl Client {
-    /// A client of which only its outbox is known.
+impl Caller {
+    /// Makes one of which only its outbox is known.
     pub fn with(outbox: &Arc<Outbox>) -> Self {
-        Client { outbox: Arc::clone(outbox), _done: channel().0 }
+        Caller { outbox: Arc::clone(outbox), _done: channel().0 }
     }
 }
 
@@ -164,9 +164,9 @@ fn take_request<E>(
         }
         Ok(request) => {
             let (done, answered) = channel();
-            let client = Client { outbox: Arc::clone(outbox), _done: done };
-            let asked = sender.send(wrap(Asked::Request(request, client)));
-            // It fails when the client's end of the channel is dropped, which is when the answer is in the outbox.
+            let caller = Caller { outbox: Arc::clone(outbox), _done: done };
+            let asked = sender.send(wrap(Asked::Request(request, caller)));
+            // It fails when the caller's end of the channel is dropped, which is when the answer is in the outbox.
             let _ = answered.recv();
             asked.is_ok()
         }
@@ -178,7 +178,7 @@ mod tests {
     use std::sync::mpsc::Receiver;
     use std::time::Duration;
 
-    use super::super::client::Client as Connection;
+    use super::super::client::Client;
     use super::super::find::running;
     use super::*;
     use crate::top::collector::tests::example;
@@ -190,9 +190,9 @@ mod tests {
         (Offer::open(folder, "m", sender, |asked| asked).unwrap(), asked)
     }
 
-    fn connect(folder: &Path) -> Connection {
+    fn connect(folder: &Path) -> Client {
         let name = full_name("m");
-        Connection::connect(&folder.join(format!("{name}.sock")), &name, PATIENCE).unwrap()
+        Client::connect(&folder.join(format!("{name}.sock")), &name, PATIENCE).unwrap()
     }
 
     #[test]
@@ -258,11 +258,11 @@ mod tests {
         let (_offer, asked) = offer(folder.path());
         std::thread::spawn(move || {
             for asked in asked {
-                let Asked::Request(_, client) = asked else { continue };
-                client.answer(&Answer::Ok(serde_json::Value::Null));
+                let Asked::Request(_, caller) = asked else { continue };
+                caller.answer(&Answer::Ok(serde_json::Value::Null));
             }
         });
-        let clients: Vec<Connection> = (0..MAX_CLIENTS).map(|_| connect(folder.path())).collect();
+        let clients: Vec<Client> = (0..MAX_CLIENTS).map(|_| connect(folder.path())).collect();
         let one_more = connect(folder.path()).ask::<()>(&Request::List);
         assert!(one_more.is_err_and(|failure| failure.what().contains("64 clients")));
         drop(clients);

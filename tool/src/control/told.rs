@@ -5,7 +5,7 @@ use serde_json::Value;
 use turnstile_link::{Command, Outcome};
 
 use super::protocol::{Answer, Kind, Refusal};
-use super::server::Client;
+use super::server::Caller;
 
 /// The commands under way.
 #[derive(Default)]
@@ -15,7 +15,7 @@ pub struct Told {
 
 /// What one client wants.
 struct Wish {
-    client: Client,
+    caller: Caller,
     /// The commands without an answer.
     left: Vec<Command>,
     /// What the hypervisor refused.
@@ -24,8 +24,8 @@ struct Wish {
 
 impl Told {
     /// Takes a client's commands, one for each VM.
-    pub fn add(&mut self, client: Client, commands: &[Command]) {
-        self.all.push(Wish { client, left: commands.to_vec(), refused: Vec::new() });
+    pub fn add(&mut self, caller: Caller, commands: &[Command]) {
+        self.all.push(Wish { caller, left: commands.to_vec(), refused: Vec::new() });
     }
 
     /// Takes the hypervisor's answer; false if no client waits for it. `name` is that of the command's VM.
@@ -53,13 +53,13 @@ impl Told {
 impl Wish {
     fn end(self, name: impl Fn(Command) -> String) {
         let Some(&(command, outcome)) = self.refused.first() else {
-            return self.client.answer(&Answer::Ok(Value::Null));
+            return self.caller.answer(&Answer::Ok(Value::Null));
         };
         let kind = if outcome == Outcome::NoSuchVm { Kind::NoSuchVm } else { Kind::NotNow };
         let what = match (command, outcome) {
             (Command::Stop { .. }, Outcome::NotNow) => format!("VM `{}` does not run", name(command)),
             _ => format!("the present state of VM `{}` does not allow this", name(command)),
         };
-        self.client.answer(&Answer::Error(Refusal { kind, what, vms: Vec::new() }));
+        self.caller.answer(&Answer::Error(Refusal { kind, what, vms: Vec::new() }));
     }
 }
