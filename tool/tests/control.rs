@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -209,14 +209,19 @@ fn consoles_in_a_pipe() {
     machine.command(&["logs", "m", "two"]).assert().success().stdout("hello from two\r\n");
     let mut follower = Command::new(assert_cmd::cargo::cargo_bin!("turnstile"));
     follower.args(["logs", "--follow", "m"]).current_dir(folder.path()).envs(folder.environment());
-    let follower = follower.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut follower = follower.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut followed = BufReader::new(follower.stdout.take().unwrap());
+    let mut said = String::new();
+    followed.read_line(&mut said).unwrap();
+    assert_eq!(said, "one| hello from one\n", "it follows");
     // The machine ends by what is typed.
     let console = machine.command(&["console", "m", "two"]).write_stdin("hi\nq\n").assert().success();
     console
         .stdout("hello from two\r\nhi\nq\n")
         .stderr(contains("two: powered off").and(contains("has ended")));
-    let followed = String::from_utf8(follower.wait_with_output().unwrap().stdout).unwrap();
-    assert!(followed.ends_with("two| hi\ntwo| q\n"), "{followed}");
+    followed.read_to_string(&mut said).unwrap();
+    assert!(said.ends_with("two| hi\ntwo| q\n"), "{said}");
+    assert!(follower.wait().unwrap().success());
 }
 
 #[test]
