@@ -256,7 +256,7 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
         return detach::detach();
     }
     let mut loaded = config::load(layout, &options.file)?;
-    if options.statistics {
+    if options.statistics || options.metrics.is_some() {
         loaded.keep_statistics();
     }
     let config: &Config = loaded.accept()?;
@@ -284,7 +284,15 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     // What has to be built is built: from here on nobody waits, and the terminal's keys are not for this process.
     let background = options.detached.then(|| Background::enter(&folder, &name)).transpose()?;
     let control = Control { folder: &folder, name: &name, background };
-    let ended = console::run(&boot, &qemu.path, names, style, limit, (!options.plain).then_some(control));
+    let ended = console::run(
+        &boot,
+        &qemu.path,
+        names,
+        style,
+        limit,
+        (!options.plain).then_some(control),
+        options.metrics,
+    );
     if let Some(background) = background {
         background.leave_words(&folder, &name, &ended);
     }

@@ -24,6 +24,7 @@ pub mod isa;
 pub mod layout;
 pub mod machine;
 pub mod meter;
+mod metrics;
 pub mod qemu;
 pub mod session;
 pub mod setup;

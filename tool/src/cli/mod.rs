@@ -6,6 +6,7 @@ mod help;
 mod sort;
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -119,6 +120,9 @@ pub struct Run {
     /// Count and time the exits of all VMs, for `turnstile top` in another terminal
     #[arg(long, conflicts_with = "plain")]
     pub statistics: bool,
+    /// Serve the statistics of all VMs as OpenMetrics over HTTP at this address, for example 127.0.0.1:9464
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "plain")]
+    pub metrics: Option<SocketAddr>,
     /// Let the hypervisor say what its start takes, by phases, and that of each VM
     #[arg(long)]
     pub boot_times: bool,

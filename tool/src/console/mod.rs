@@ -12,6 +12,7 @@ mod remote;
 mod terminal;
 
 use std::io::{ErrorKind, Read};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -32,6 +33,7 @@ use crate::control::detach::Background;
 use crate::control::hub::{Hub, Wish};
 use crate::control::server::{Asked, Offer, full_name};
 use crate::failure::{Context, Result};
+use crate::metrics::Metrics;
 use crate::qemu::Boot;
 use crate::session::{Ending, Heard, Notice, Session};
 
@@ -102,7 +104,7 @@ struct Outcome {
 
 /// Starts the machine, attaches its consoles, and stays until it ends or the user leaves.
 ///
-/// `limit` is how long the machine may run.
+/// `limit` is how long the machine may run; `metrics` is where its statistics are served as OpenMetrics.
 pub fn run(
     boot: &Boot,
     program: &Path,
@@ -110,8 +112,15 @@ pub fn run(
     style: Style,
     limit: Option<Duration>,
     control: Option<Control<'_>>,
+    metrics: Option<SocketAddr>,
 ) -> Result<()> {
     let (sender, events) = channel();
+    let reading = |answer| Event::Asked(Asked::Reading(answer));
+    let metrics = metrics.map(|address| Metrics::open(address, names.clone(), sender.clone(), reading));
+    let metrics = metrics.transpose()?;
+    if let Some(metrics) = &metrics {
+        crate::ui::note(&format!("metrics: http://{}/metrics", metrics.address()));
+    }
     watch_signals(sender.clone(), Event::Signal)?;
     let offer = control.as_ref().map(|control| open_offer(control, sender.clone())).transpose()?.flatten();
     let name = control.as_ref().map_or("", |control| control.name);
@@ -124,6 +133,7 @@ pub fn run(
         plain: Plain::new(names.clone()),
         hub: Hub::new(name, background.is_some(), names.clone()),
         starting: background.map(|background| (background, full_name(name))),
+        metrics,
         mux: Mux::new(if raw { Screen::Terminal } else { Screen::Pipe }, names),
         framed: boot.append.contains("link=framed"),
         greeted: false,
@@ -190,6 +200,8 @@ struct Attachment {
     hub: Hub,
     /// Whoever started this process in the background waits for this name, until the hypervisor is there.
     starting: Option<(Background, String)>,
+    /// What is told to who watches the machine.
+    metrics: Option<Metrics>,
     /// What is known of a line without frames.
     plain: Plain,
     /// What is shown instead of consoles, where that is JSON.
@@ -243,6 +255,9 @@ impl Attachment {
 
     fn heard(&mut self, heard: &Heard) -> Option<Leave> {
         let is_known = self.hub.hear(heard);
+        if let Some(metrics) = &self.metrics {
+            metrics.hear(heard);
+        }
         match heard {
             Heard::Done { crashed } => self.outcome.done = Some(*crashed),
             Heard::Fault { text } => self.outcome.fault = Some(text.clone()),
