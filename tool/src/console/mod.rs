@@ -31,7 +31,8 @@ use turnstile_link::Command;
 
 use crate::control::detach::Background;
 use crate::control::hub::{Hub, Wish};
-use crate::control::server::{Asked, Offer, full_name};
+use crate::control::names::full_name;
+use crate::control::server::{Asked, Offer};
 use crate::failure::{Context, Result};
 use crate::metrics::Metrics;
 use crate::qemu::Boot;

@@ -6,8 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::find::is_wanted;
-use super::server::full_name;
+use super::names::{full_name, is_wanted};
 use crate::failure::{Context, Failure, Kind, Result};
 
 /// The end of the name of a file that says why a machine in the background failed.

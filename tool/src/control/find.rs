@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::client::Client;
+use super::detach::last_words;
+use super::names::is_wanted;
 use crate::failure::{Failure, Result};
 use crate::layout::Layout;
 
@@ -67,7 +69,7 @@ pub fn find(layout: &Layout, wanted: Option<&str>, command: &str) -> Result<Clie
             .details(names.join("\n"))
             .help(format!("name one: {command}"))),
         (None, Some(wanted)) => {
-            let help = match (super::detach::last_words(&folder, wanted), all.is_empty()) {
+            let help = match (last_words(&folder, wanted), all.is_empty()) {
                 (Some(words), _) => format!("it has ended: {words}"),
                 (None, true) => "no machine is running".to_owned(),
                 (None, false) => format!("running are: {}", all.join(", ")),
@@ -79,12 +81,6 @@ pub fn find(layout: &Layout, wanted: Option<&str>, command: &str) -> Result<Clie
              or let this command start the machine: turnstile top FILE.toml",
         )),
     }
-}
-
-/// Whether `wanted` names a machine: by its full name, its file's name, or its process.
-pub fn is_wanted(machine: &str, wanted: &str) -> bool {
-    let parts = machine.rsplit_once('-');
-    machine == wanted || parts.is_some_and(|(name, process)| name == wanted || process == wanted)
 }
 
 /// Removes a socket to which nobody listens any more: in containers processes have the same few numbers again and again,
@@ -108,13 +104,5 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert!(running(folder.path()).is_empty());
         assert!(!path.exists());
-    }
-
-    #[test]
-    fn machines_are_named_in_three_ways() {
-        for wanted in ["two-linux-77", "two-linux", "77"] {
-            assert!(is_wanted("two-linux-77", wanted));
-        }
-        assert!(!is_wanted("two-linux-77", "two"));
     }
 }

@@ -8,10 +8,11 @@ use serde_json::Value;
 use turnstile_link::Command;
 
 use super::event::{Bytes, Event, Past};
+use super::names::full_name;
 use super::outbox::Outbox;
 use super::protocol::{Answer, Kind, Refusal, Request};
 use super::ring::Ring;
-use super::server::{Asked, Caller, full_name};
+use super::server::{Asked, Caller};
 use super::state::{Machine, State, Vm};
 use super::told::Told;
 use crate::session::Heard;
@@ -115,7 +116,7 @@ impl Hub {
         let line = serde_json::to_string(&event).unwrap_or_default();
         self.followers.retain(|follower| {
             let wanted = heard.vm().is_none_or(|vm| follower.only.is_none_or(|only| only == vm));
-            !wanted || follower.outbox.offer(&line)
+            if wanted { follower.outbox.offer(&line) } else { follower.outbox.is_open() }
         });
     }
 
@@ -163,7 +164,8 @@ impl Hub {
                 let outbox = caller.outbox();
                 caller.answer(&Answer::Ok(serde_json::to_value(self.past(vm)).unwrap_or_default()));
                 if follow {
-                    self.followers.retain(|follower| !Arc::ptr_eq(&follower.outbox, &outbox));
+                    let others = |follower: &Follower| !Arc::ptr_eq(&follower.outbox, &outbox);
+                    self.followers.retain(|follower| others(follower) && follower.outbox.is_open());
                     self.followers.push(Follower { outbox, only: vm });
                 }
                 Vec::new()

@@ -116,6 +116,19 @@ fn a_client_that_does_not_read_and_one_that_has_died_hold_nobody_up() {
 }
 
 #[test]
+fn who_has_left_is_forgotten_also_if_nothing_happens_to_its_vm() {
+    let (mut hub, first, second) = (hub(), Arc::new(Outbox::default()), Arc::new(Outbox::default()));
+    let follow = || Request::Logs { vm: Some("two".into()), follow: true };
+    ask(&mut hub, &first, follow());
+    first.close();
+    ask(&mut hub, &second, follow());
+    assert_eq!(Arc::strong_count(&first), 1, "at the next client");
+    second.close();
+    hub.hear(&console(0, b"of another VM"));
+    assert_eq!(Arc::strong_count(&second), 1, "at the next event");
+}
+
+#[test]
 fn answers_go_to_the_client_that_asked() {
     let (mut hub, first, second) = (hub(), Arc::new(Outbox::default()), Arc::new(Outbox::default()));
     let stop = Command::Stop { vm: 1 };

@@ -6,7 +6,7 @@
 //! | `protocol`, `event`, `state` | what is said on the socket: requests and answers, what happens, what a machine is |
 //! | `server`, `outbox` | the socket of a machine: its clients, and the lines on their way to them |
 //! | `hub`, `told`, `ring` | what is known of a machine and told to those who ask; commands under way; the end of a console |
-//! | `client`, `find` | connections to a machine, and which machine is meant |
+//! | `client`, `find`, `names` | connections to a machine, and which machine is meant |
 //! | `list`, `power` | the commands `ls`; `start`, `stop`, `restart` (`console` and `logs` are in `console/remote.rs`) |
 //! | `detach` | machines in the background |
 
@@ -18,6 +18,7 @@ pub mod hub;
 #[cfg(test)]
 mod hub_tests;
 pub mod list;
+pub mod names;
 pub mod outbox;
 pub mod power;
 pub mod protocol;

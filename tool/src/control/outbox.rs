@@ -72,6 +72,11 @@ impl Outbox {
         !state.closed
     }
 
+    /// Whether the client is still there.
+    pub fn is_open(&self) -> bool {
+        !self.lock().closed
+    }
+
     /// Waits until there is room; false if nothing will be read any more.
     pub fn wait_for_room(&self) -> bool {
         let mut state = self.lock();

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use super::find::remove_abandoned;
+use super::names::full_name;
 use super::outbox::Outbox;
 use super::protocol::{Answer, Greeting, Kind, MAX_LINE, Refusal, Request, VERSION};
 use crate::failure::{Context, Result};
@@ -62,11 +63,6 @@ fn text_of(answer: &Answer) -> String {
 
 fn refusal(kind: Kind, what: impl Into<String>) -> String {
     text_of(&Answer::Error(Refusal { kind, what: what.into(), vms: Vec::new() }))
-}
-
-/// The full name of the machine `name` that this process runs.
-pub fn full_name(name: &str) -> String {
-    format!("{name}-{}", std::process::id())
 }
 
 impl Offer {
