@@ -196,6 +196,7 @@ impl Guest {
         line::event(self.vm, Event::Started { boots, free_memory, free_tables: (arena / 4096) as u32 });
         times::report_start(self.vm, [begin, cleared.get(), loaded]);
         self.vm.lifecycle.start();
+        line::open(self.vm);
         drop(beginning);
         self.vm.raise_all(Reasons::START);
         Ok(())
@@ -213,6 +214,8 @@ impl Guest {
                 StopReason::Crash
             }
         };
+        line::close(self.vm);
+        self.devices().drop_typed(self.vm);
         line::event(self.vm, Event::Stopped { reason, restarts });
         if let Some(memory) = self.memory.lock().take()
             && let Err(error) = memory.release()
@@ -271,12 +274,19 @@ impl Guest {
         }
     }
 
-    /// Takes what was typed into the VM's console.
+    /// Takes what was typed into the VM's console; it is lost if the VM does not run.
     pub fn receive(&self, bytes: &[u8]) {
         // Looked at under the lock: a VM that is starting replaces its devices under it.
         let mut devices = self.devices.lock();
         if self.is_running() {
             devices.receive(self.vm, bytes);
+        } else {
+            line::room(self.vm, u16::try_from(bytes.len()).ok());
         }
+    }
+
+    /// Returns how many bytes may be typed into its console if none are under way.
+    pub fn room(&self) -> u16 {
+        self.devices().room()
     }
 }

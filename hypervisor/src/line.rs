@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use heapless::String;
 use spin::{Mutex, Once};
+use turnstile_devices::BACKLOG;
 use turnstile_exitstat::{self as exitstat, Page, Reason};
 use turnstile_link::{
     Command, Decoder, Down, DownLink, Event, Item, MAX_BUCKETS, MAX_TEXT, Outcome, StopReason, Up, VmState,
@@ -31,6 +32,31 @@ static SEVERAL: AtomicBool = AtomicBool::new(false);
 static DECODER: Mutex<Option<Decoder<DownLink>>> = Mutex::new(None);
 /// Which VM the last plain text was of, and whether its line was ended.
 static PLAIN: Mutex<(u8, bool)> = Mutex::new((0, true));
+
+/// What may be typed on a line of plain text.
+static INTAKE: Mutex<Intake> = Mutex::new(Intake { closed: true, room: 0 });
+
+/// Flow control of plain text, which has nobody on the other side to keep to it: what finds no room stays in the port, and at last
+/// with its sender.
+struct Intake {
+    /// Whether the first VM, whose input it is, does not run.
+    closed: bool,
+    /// For how many bytes the VM has room.
+    room: u16,
+}
+
+impl Intake {
+    /// Takes a byte from the port if there is room for it; without room the port is silent until there is.
+    fn take(&mut self) -> Option<u8> {
+        if self.closed || self.room == 0 {
+            console::mask_receive_interrupt(true);
+            return None;
+        }
+        let byte = console::read()?;
+        self.room -= 1;
+        Some(byte)
+    }
+}
 
 /// Uses the line in `mode` from now on.
 pub fn set_mode(mode: Mode) {
@@ -117,8 +143,8 @@ pub fn done(crashed: u8) {
     }
 }
 
-/// Introduces the hypervisor, with so many CPUs, and its VMs.
-pub fn hello<'a>(cpus: usize, vms: impl ExactSizeIterator<Item = (&'a Vm, VmState)>) {
+/// Introduces the hypervisor, with so many CPUs, and its VMs: what each does, and the room for what is typed.
+pub fn hello<'a>(cpus: usize, vms: impl ExactSizeIterator<Item = (&'a Vm, VmState, u16)>) {
     SEVERAL.store(vms.len() > 1, Ordering::Relaxed);
     if !framed() {
         return;
@@ -129,9 +155,45 @@ pub fn hello<'a>(cpus: usize, vms: impl ExactSizeIterator<Item = (&'a Vm, VmStat
         cpus: cpus as u16,
         vms: vms.len() as u8,
     });
-    for (vm, state) in vms {
-        send(&Up::Vm { vm: vm.id, name: &vm.name, vcpus: vm.vcpus().len() as u16, state });
+    for (vm, state, room) in vms {
+        send(&Up::Vm { vm: vm.id, name: &vm.name, vcpus: vm.vcpus().len() as u16, state, room });
     }
+}
+
+/// A VM has started: what is typed on a line of plain text can go to the first.
+pub fn open(vm: &Vm) {
+    if !framed() && vm.id == 0 {
+        *INTAKE.lock() = Intake { closed: false, room: BACKLOG as u16 };
+        console::mask_receive_interrupt(false);
+    }
+}
+
+/// A VM has stopped: what is typed on a line of plain text waits for its next life.
+pub fn close(vm: &Vm) {
+    if !framed() && vm.id == 0 {
+        INTAKE.lock().closed = true;
+    }
+}
+
+/// Tells that so many bytes more may be typed into a VM's console.
+#[inline]
+pub fn room(vm: &Vm, bytes: Option<u16>) {
+    if let Some(bytes) = bytes {
+        tell_room(vm, bytes);
+    }
+}
+
+#[inline(never)] // As for `console`.
+fn tell_room(vm: &Vm, bytes: u16) {
+    if framed() {
+        return send(&Up::Room { vm: vm.id, bytes });
+    }
+    // Input of plain text goes to the first VM alone.
+    let mut intake = INTAKE.lock();
+    if !intake.closed && intake.room == 0 {
+        console::mask_receive_interrupt(false);
+    }
+    intake.room = intake.room.saturating_add(bytes).min(BACKLOG as u16);
 }
 
 /// Sends what the exits of a VM cost. Nobody is asked: the vCPUs go on counting while their pages are read. Only while
@@ -184,13 +246,20 @@ pub trait Receiver {
     fn execute(&self, command: Command) -> Outcome;
 }
 
+/// Takes a typed byte. By a function of its own, so that the lock is not held while the byte is handed on.
+fn take_plain() -> Option<u8> {
+    INTAKE.lock().take()
+}
+
 /// Hands on what has arrived: typed text for the first VM, or frames.
 pub fn receive(receiver: &impl Receiver) {
-    while let Some(byte) = console::read() {
-        if !framed() {
+    if !framed() {
+        while let Some(byte) = take_plain() {
             receiver.input(0, &[byte]);
-            continue;
         }
+        return;
+    }
+    while let Some(byte) = console::read() {
         let mut command = None;
         if let Some(decoder) = DECODER.lock().as_mut()
             && let Some(Item::Message(message)) = decoder.push(byte)

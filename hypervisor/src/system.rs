@@ -207,7 +207,10 @@ impl Receiver for System {
 impl System {
     fn introduce(&self) {
         let state = |guest: &Guest| if guest.is_running() { VmState::Running } else { VmState::Stopped };
-        line::hello(self.host.cpus.len(), self.guests.iter().map(|guest| (guest.vm, state(guest))));
+        line::hello(
+            self.host.cpus.len(),
+            self.guests.iter().map(|guest| (guest.vm, state(guest), guest.room())),
+        );
     }
 
     fn with(&self, vm: u8, f: impl FnOnce(&Guest) -> Outcome) -> Outcome {

@@ -3,6 +3,7 @@
 
 use turnstile::isa::Isa;
 
+use super::flood;
 use super::hostile;
 use super::programs::{self, no_failures, nothing_strange};
 use super::scenario::{Ending, Scenario, Step, guest};
@@ -36,6 +37,7 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios.extend(fatal_attacks());
     scenarios.extend([facilities_alone("off"), facilities_alone("owned"), facilities_of_two()]);
     scenarios.extend([facilities_shared("[0]"), facilities_shared("[0, 1]")]);
+    scenarios.extend(flood::scenarios(ISA, "8MiB"));
     scenarios.extend([crash_stop(), crash_restart(), spinning(), echo("virt"), echo("kvmtool")]);
     scenarios.extend(restarts());
     scenarios

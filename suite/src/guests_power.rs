@@ -4,6 +4,7 @@
 
 use turnstile::isa::Isa;
 
+use super::flood;
 use super::hostile::{self, found_nothing};
 use super::programs;
 use super::scenario::{Scenario, guest};
@@ -69,6 +70,7 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios.extend([VICTIMS.stop(), VICTIMS.start_again(), VICTIMS.spin()]);
     scenarios.extend(VICTIMS.resets());
     scenarios.push(programs::echo(ISA, "console/echo", guest("echo", "echo", "16MiB", "")));
+    scenarios.extend(flood::scenarios(ISA, "16MiB"));
     scenarios.extend(GROUPS.map(|(group, attacks)| survived(group, attacks)));
     scenarios.extend(FOR_EVER.map(|attack| hostile::for_ever(ISA, attack, HOSTILE, "")));
     scenarios

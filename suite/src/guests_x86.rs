@@ -5,6 +5,7 @@ use turnstile::isa::Isa;
 use turnstile::top::reading::VmReading;
 use turnstile_exitstat::Reason;
 
+use super::flood;
 use super::programs;
 use super::scenario::{Ending, Record, Scenario, Step, guest};
 use super::victims::Victims;
@@ -53,6 +54,7 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios.extend([VICTIMS.stop(), VICTIMS.start_again(), VICTIMS.spin()]);
     scenarios.extend(VICTIMS.resets());
     scenarios.push(programs::echo(ISA, "console/echo", guest("echo", "echo", "16MiB", "")));
+    scenarios.extend(flood::scenarios(ISA, "16MiB"));
     scenarios
 }
 

@@ -27,6 +27,7 @@ mod features_power;
 mod figures;
 mod firmware;
 mod flat;
+mod flood;
 mod gicv2;
 mod guarded;
 mod guarded_power;

@@ -162,6 +162,7 @@ impl<'a> Player<'a> {
         let used = self.session.cpu_time();
         match notice {
             Ok(Notice::Heard(heard)) => {
+                self.session.hear(&heard);
                 self.note(&heard);
                 self.pulse.beat(Instant::now(), used);
             }

@@ -282,6 +282,20 @@ fn nothing_waits_for_a_client_that_does_not_read_or_has_died() {
 }
 
 #[test]
+fn who_types_waits_for_the_guest_and_nobody_else_does() {
+    let folder = Folder::with_vms(&["one"]);
+    let machine = Machine::start(&folder, "deaf");
+    let mut typist = machine.connect();
+    (0..4).for_each(|_| typist.type_in(&"x".repeat(32 * 1024)));
+    // As much as is kept, less what the guest has room for.
+    (0..2).for_each(|_| assert_eq!(typist.line(), serde_json::json!({ "ok": null })));
+    typist.stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert!(typist.lines.read_line(&mut String::new()).is_err(), "more is kept");
+    assert_eq!(machine.vms(), [running(1)]);
+    machine.command(&["restart", "m", "one"]).assert().success();
+}
+
+#[test]
 fn what_keeps_a_machine_from_the_background_is_said() {
     let folder = Folder::with_vms(&["one"]);
     folder.run("refuse").arg("--detach").assert().code(1).stdout("").stderr(contains("it is broken"));

@@ -73,6 +73,44 @@ fn input_goes_to_the_first_vm() {
     folder.run("echo").write_stdin("hi\nq\n").assert().success().stdout(contains("one| hi\none| q\n"));
 }
 
+/// So much is pasted at once.
+fn paste() -> String {
+    let lines: String =
+        (0..252).map(|number| format!("{number:03} {:.<95}\n", "the slow brown fox")).collect();
+    assert_eq!(lines.len(), 25_200);
+    lines
+}
+
+#[test]
+fn all_of_a_paste_arrives() {
+    let folder = Folder::with_vms(&["one"]);
+    let paste = paste();
+    let output = folder.run("echo").write_stdin(format!("{paste}q")).output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(shown.strip_prefix("hello from one\r\n"), Some(format!("{paste}q").as_str()));
+}
+
+#[test]
+fn input_that_nobody_reads_is_spoken_of_and_stays_in_the_pipe() {
+    let waits = contains("turnstile: one does not read its input: 25200 bytes wait");
+    let folder = Folder::with_vms(&["one"]);
+    folder.run("deaf").args(["--timeout", "4"]).write_stdin(paste()).assert().code(1).stderr(waits);
+    let output = folder.run("deaf").args(["--timeout", "4", "--json"]).write_stdin(paste()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.contains("{\"time\"") && said.contains("\"type\":\"input-waits\",\"vm\":0,\"bytes\":25200"),
+        "{said}"
+    );
+    // More than is kept: the rest is not taken from whoever writes it.
+    let mut command = folder.run("deaf");
+    let more = paste().repeat(10);
+    let output = command.args(["--timeout", "4"]).write_stdin(more).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let waits =
+        said.split(" bytes wait").next().and_then(|said| said.rsplit(' ').next()?.parse::<usize>().ok());
+    assert!(waits.is_some_and(|waits| waits < 80 * 1024), "{said}");
+}
+
 #[test]
 fn events_as_json() {
     let folder = Folder::with_vms(&["one"]);

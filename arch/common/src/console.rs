@@ -20,6 +20,8 @@ pub trait Port: Sync {
     fn get(&self) -> Option<u8>;
     /// Lets received bytes raise the port's interrupt.
     fn enable_receive_interrupt(&self);
+    /// Keeps received bytes from raising the port's interrupt, or lets them again; those that are there already raise it then.
+    fn mask_receive_interrupt(&self, masked: bool);
 }
 
 static UART: Mutex<Option<&'static dyn Port>> = Mutex::new(None);
@@ -112,6 +114,13 @@ pub fn read() -> Option<u8> {
 pub fn enable_receive_interrupt() {
     if let Some(uart) = UART.lock().as_ref() {
         uart.enable_receive_interrupt();
+    }
+}
+
+/// Keeps received bytes from raising the port's interrupt, or lets them again.
+pub fn mask_receive_interrupt(masked: bool) {
+    if let Some(uart) = UART.lock().as_ref() {
+        uart.mask_receive_interrupt(masked);
     }
 }
 

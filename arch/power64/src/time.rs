@@ -167,9 +167,9 @@ pub fn poll_console() {
     deadlines.program();
 }
 
-/// Ticks between two looks at the console.
+/// Ticks until the next look at the console.
 fn period() -> u64 {
-    (u128::from(uart::PERIOD) * u128::from(frequency()) / u128::from(NANOSECONDS)) as u64
+    (u128::from(uart::period()) * u128::from(frequency()) / u128::from(NANOSECONDS)) as u64
 }
 
 /// Stops this CPU by `stop`, until a deadline at the latest. Says whether one has come, which ends with [`end_deadlines`].

@@ -5,7 +5,7 @@
 //! holds no lock and allocates nothing. The caller decides where it is mapped, who hears its interrupt, and by which clock it
 //! runs. Every offset and size has an answer: what a device lacks reads as zero and ignores writes.
 //!
-//! [`Pl011`] and [`Uart16550`] are serial lines, [`Pl031`] is a clock, [`CfiFlash`] a bank of NOR flash.
+//! [`Pl011`] and [`Uart16550`] are serial lines, [`Credit`] keeps their senders from sending too much, [`Pl031`] is a clock, [`CfiFlash`] a bank of NOR flash.
 //!
 //! What a PC has: [`I8259`] and [`I8254`], which exits use without leaving their light tier; [`Cmos`], [`AcpiPm`],
 //! [`ResetPorts`], [`FwCfg`].
@@ -16,6 +16,7 @@ mod acpi_pm;
 pub mod calendar;
 pub mod cfi_flash;
 mod cmos;
+mod credit;
 mod fw_cfg;
 mod i8254;
 mod i8259;
@@ -29,6 +30,7 @@ use heapless::Deque;
 pub use acpi_pm::{AcpiPm, PM_TIMER_FREQUENCY, PowerOff};
 pub use cfi_flash::CfiFlash;
 pub use cmos::Cmos;
+pub use credit::Credit;
 pub use fw_cfg::FwCfg;
 pub use i8254::{I8254, I8254_FREQUENCY};
 pub use i8259::I8259;

@@ -143,6 +143,12 @@ impl Pl011 {
         Ok(())
     }
 
+    /// Returns how many received bytes wait for the guest, in the FIFO and before it.
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        self.received.bytes.len()
+    }
+
     /// Returns the level of the combined interrupt line, UARTINTR.
     pub fn interrupt(&self) -> bool {
         self.ris & self.imsc != 0

@@ -118,6 +118,12 @@ impl Uart16550 {
         self.received.push(byte)
     }
 
+    /// Returns how many received bytes wait for the guest, in the FIFO and before it.
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        self.received.bytes.len()
+    }
+
     /// Returns the level of the interrupt line. It does not depend on MCR.OUT2, which gates it on PC boards only.
     pub fn interrupt(&self) -> bool {
         self.identification() != IIR_NONE

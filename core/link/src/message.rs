@@ -42,6 +42,8 @@ pub enum Up<'a> {
         vcpus: u16,
         /// What it does now.
         state: VmState,
+        /// How many bytes of [`Down::Input`] its console has room for, if none are under way.
+        room: u16,
     },
     /// What a guest wrote to its console.
     Console {
@@ -81,6 +83,14 @@ pub enum Up<'a> {
     Exits(Exits),
     /// How often events happened to a vCPU, after its [`Up::Exits`]. Parts in which nothing happened are not sent.
     Events(Events),
+    /// A VM's console has room for more: its guest has read as many bytes of [`Down::Input`], or they are gone because it does
+    /// not run. Whoever sends more than there is room for loses it.
+    Room {
+        /// The VM.
+        vm: u8,
+        /// So many bytes more than before.
+        bytes: u16,
+    },
 }
 
 /// The beginning of a vCPU's statistics.
@@ -197,7 +207,7 @@ pub enum Down<'a> {
     Input {
         /// The VM.
         vm: u8,
-        /// The bytes, at most [`crate::MAX_BYTES`].
+        /// The bytes, at most [`crate::MAX_BYTES`], and no more than [`Up::Vm`] and [`Up::Room`] gave room for.
         bytes: &'a [u8],
     },
     /// What the hypervisor is to do. It answers with [`Up::Reply`].

@@ -52,8 +52,15 @@ fn every_message_up_reads_back() {
     let event = |event| Up::Event { vm: 15, event };
     let messages = [
         Up::Hello { version: 1, hypervisor: "0.1.0", cpus: 4, vms: 2 },
-        Up::Vm { vm: 0, name: "linux", vcpus: 64, state: VmState::Running },
-        Up::Vm { vm: 1, name: "a-name-of-thirty-one-characters", vcpus: 1, state: VmState::Stopped },
+        Up::Vm { vm: 0, name: "linux", vcpus: 64, state: VmState::Running, room: 0 },
+        Up::Vm {
+            vm: 1,
+            name: "a-name-of-thirty-one-characters",
+            vcpus: 1,
+            state: VmState::Stopped,
+            room: 1024,
+        },
+        Up::Room { vm: 1, bytes: 256 },
         CONSOLE,
         event(Event::Started { boots: 1_000_000, free_memory: u64::MAX, free_tables: u32::MAX }),
         event(Event::Stopped { reason: StopReason::PowerOff, restarts: false }),

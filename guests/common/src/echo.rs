@@ -2,7 +2,7 @@
 //! The guest that echoes what its console receives.
 
 use core::fmt::Write;
-use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 const RING: usize = 1024;
 const LINE: usize = 256;
@@ -12,6 +12,16 @@ pub struct Ring {
     bytes: [AtomicU8; RING],
     written: AtomicUsize,
     read: AtomicUsize,
+    /// Whether the port is silent: before anything is wanted of it, and when there was no room.
+    is_silent: AtomicBool,
+}
+
+/// The port that fills a ring.
+pub struct Port {
+    /// Takes a received byte.
+    pub get: fn() -> Option<u8>,
+    /// Switches its receive interrupt.
+    pub set_receive_interrupt: fn(bool),
 }
 
 impl Ring {
@@ -21,11 +31,36 @@ impl Ring {
             bytes: [const { AtomicU8::new(0) }; RING],
             written: AtomicUsize::new(0),
             read: AtomicUsize::new(0),
+            is_silent: AtomicBool::new(true),
         }
     }
 
-    /// Puts a byte in: for the handler.
-    pub fn push(&self, byte: u8) {
+    /// Takes what the port holds: for the handler. What finds no room is left there, and the port is silent until
+    /// [`Ring::pop_or_refill`].
+    pub fn fill(&self, port: &Port) {
+        while self.written.load(Relaxed) - self.read.load(Relaxed) < RING {
+            match (port.get)() {
+                Some(byte) => self.push(byte),
+                None => return,
+            }
+        }
+        (port.set_receive_interrupt)(false);
+        self.is_silent.store(true, Relaxed);
+    }
+
+    /// Takes a byte out, if there is one, also of the port while that is silent, which it is no longer then: for the program, while
+    /// no interrupt is taken.
+    pub fn pop_or_refill(&self, port: &Port) -> Option<u8> {
+        self.pop().or_else(|| {
+            if self.is_silent.swap(false, Relaxed) {
+                (port.set_receive_interrupt)(true);
+                self.fill(port);
+            }
+            self.pop()
+        })
+    }
+
+    fn push(&self, byte: u8) {
         let written = self.written.load(Relaxed);
         if let Some(slot) = self.bytes.get(written % RING) {
             slot.store(byte, Relaxed);
@@ -33,8 +68,7 @@ impl Ring {
         self.written.store(written + 1, Relaxed);
     }
 
-    /// Takes a byte out, if there is one: for the program.
-    pub fn pop(&self) -> Option<u8> {
+    fn pop(&self) -> Option<u8> {
         let read = self.read.load(Relaxed);
         if self.written.load(Relaxed) == read {
             return None;

@@ -54,7 +54,8 @@ impl Lines {
             Heard::Console { vm, text } if usize::from(*vm) < self.names.len() => {
                 self.text(usize::from(*vm), text, &mut out);
             }
-            Heard::Console { .. } => {}
+            // How input flows is the session's business.
+            Heard::Console { .. } | Heard::Room { .. } => {}
             Heard::Text { text } => self.text(self.names.len(), text, &mut out),
             // What a VM wrote before its end comes before its end.
             Heard::Stopped { .. } | Heard::Crashed { .. } | Heard::Done { .. } | Heard::Fault { .. } => {

@@ -40,6 +40,8 @@ use crate::session::{Ending, Heard, Notice, Session};
 
 /// How long the hypervisor may take to power off when the user leaves.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// So much input of a pipe is kept for guests that do not read it yet: the rest stays in the pipe.
+const MAX_QUEUED: usize = 64 * 1024;
 /// How often time-outs are looked at.
 const TICK: Duration = Duration::from_millis(200);
 /// What is said first on a terminal.
@@ -128,6 +130,7 @@ pub fn run(
     let background = control.as_ref().and_then(|control| control.background);
     let session = Session::start(boot, program, sender.clone())?;
     let raw = style == Style::Normal && interactive();
+    let (more, wanted) = channel();
     let mut attachment = Attachment {
         session,
         json: (style == Style::Json).then(|| Lines::new(names.clone())),
@@ -139,6 +142,9 @@ pub fn run(
         framed: boot.append.contains("link=framed"),
         greeted: false,
         waiting: Vec::new(),
+        more,
+        holds: false,
+        is_pipe: !raw,
         outcome: Outcome::default(),
     };
     // Every way out from here drops the guard, which restores the terminal.
@@ -146,7 +152,7 @@ pub fn run(
     if raw {
         attachment.perform(vec![Action::Show(HINT.into())]);
     }
-    watch_keys(sender, |keys| keys.map_or(Event::InputEnded, Event::Keys));
+    watch_keys(sender, |keys| keys.map_or(Event::InputEnded, Event::Keys), wanted);
     let leave = attachment.serve(&events, limit);
     let result = attachment.finish(&events, leave);
     drop((guard, offer));
@@ -179,14 +185,15 @@ pub fn watch_signals<E: Send + 'static>(sender: Sender<E>, event: fn(i32) -> E) 
     Ok(())
 }
 
-/// Sends what is typed to a main loop, and at last that it has ended. The thread ends with the process: its read cannot be interrupted.
-fn watch_keys<E: Send + 'static>(sender: Sender<E>, event: fn(Option<Vec<u8>>) -> E) {
+/// Sends what is typed to a main loop, each piece once it is wanted, and at last that it has ended. The thread ends with the process:
+/// its read cannot be interrupted.
+fn watch_keys<E: Send + 'static>(sender: Sender<E>, event: fn(Option<Vec<u8>>) -> E, wanted: Receiver<()>) {
     std::thread::spawn(move || {
         let mut buffer = [0; 1024];
         loop {
             let count = std::io::stdin().read(&mut buffer).unwrap_or(0);
             let keys = buffer.get(..count).filter(|keys| !keys.is_empty()).map(<[u8]>::to_vec);
-            if sender.send(event(keys)).is_err() || count == 0 {
+            if sender.send(event(keys)).is_err() || count == 0 || wanted.recv().is_err() {
                 return;
             }
         }
@@ -210,8 +217,14 @@ struct Attachment {
     framed: bool,
     /// Whether the hypervisor is there to be spoken to.
     greeted: bool,
-    /// What was typed before that.
+    /// What was commanded before that.
     waiting: Vec<Action>,
+    /// Where more input is asked for.
+    more: Sender<()>,
+    /// Whether input has come, and no more is asked for until there is room.
+    holds: bool,
+    /// Whether input comes from a pipe. What comes from a terminal is always looked at: it may be the key to leave.
+    is_pipe: bool,
     outcome: Outcome,
 }
 
@@ -224,7 +237,7 @@ impl Attachment {
                 Err(RecvTimeoutError::Timeout) => self.idle(),
                 Err(RecvTimeoutError::Disconnected) => Some(Leave::MachineEnded),
             };
-            if let Some(leave) = leave {
+            if let Some(leave) = leave.or_else(|| self.pump()) {
                 return leave;
             }
             if let Some(limit) = limit.filter(|&limit| self.session.age() > limit) {
@@ -241,6 +254,7 @@ impl Attachment {
                 Some(Leave::MachineEnded)
             }
             Event::Keys(keys) => {
+                self.holds = true;
                 let actions = self.mux.keys(&keys);
                 self.perform(actions)
             }
@@ -254,11 +268,39 @@ impl Attachment {
         }
     }
 
+    /// Keeps input going, and says what does not.
+    fn pump(&mut self) -> Option<Leave> {
+        let stalled = self.session.pump();
+        let leave = stalled.iter().find_map(|stalled| self.remark(stalled));
+        if self.session.queued() < MAX_QUEUED {
+            self.hub.take_more();
+        }
+        if self.holds && (!self.is_pipe || self.session.queued() < MAX_QUEUED) {
+            self.holds = self.more.send(()).is_err();
+        }
+        leave
+    }
+
     fn heard(&mut self, heard: &Heard) -> Option<Leave> {
         let is_known = self.hub.hear(heard);
         if let Some(metrics) = &self.metrics {
             metrics.hear(heard);
         }
+        let besides = self.session.hear(heard);
+        let leave = self.note(heard);
+        // What answers a client is shown to programs alone.
+        let leave = leave.or_else(|| if is_known && self.json.is_none() { None } else { self.show(heard) });
+        leave.or_else(|| besides.and_then(|besides| self.remark(&besides)))
+    }
+
+    /// Says what the session says besides, here and to those who follow.
+    fn remark(&mut self, besides: &Heard) -> Option<Leave> {
+        self.hub.hear(besides);
+        self.show(besides)
+    }
+
+    /// Takes note of what it means for the machine.
+    fn note(&mut self, heard: &Heard) -> Option<Leave> {
         match heard {
             Heard::Done { crashed } => self.outcome.done = Some(*crashed),
             Heard::Fault { text } => self.outcome.fault = Some(text.clone()),
@@ -274,6 +316,10 @@ impl Attachment {
             }
             _ => {}
         }
+        None
+    }
+
+    fn show(&mut self, heard: &Heard) -> Option<Leave> {
         if let Some(json) = &mut self.json {
             let lines = json.heard(heard);
             return self.perform(vec![Action::Show(lines)]);
@@ -284,7 +330,7 @@ impl Attachment {
             self.outcome.done = self.plain.done();
             return self.perform(vec![Action::Show(text.clone())]);
         }
-        let actions = if is_known { Vec::new() } else { self.mux.heard(heard) };
+        let actions = self.mux.heard(heard);
         self.perform(actions)
     }
 
@@ -306,8 +352,9 @@ impl Attachment {
                 Action::Quit => return Some(Leave::User),
                 Action::Type { bytes, .. } if !self.framed => self.session.send_raw(&bytes),
                 Action::Tell(_) if !self.framed => {}
-                action if !self.greeted => self.waiting.push(action),
+                // Kept until its VM runs.
                 Action::Type { vm, bytes } => self.session.type_into(vm, &bytes),
+                action if !self.greeted => self.waiting.push(action),
                 Action::Tell(command) => self.session.command(command),
             }
         }

@@ -197,6 +197,15 @@ impl Mux {
                 let text = format!("{}: {text}", self.name(*vm));
                 actions.push(self.paper.remark(&text));
             }
+            Heard::InputWaits { vm, bytes } => {
+                let text = format!("{} does not read its input: {bytes} bytes wait", self.name(*vm));
+                actions.push(self.paper.remark(&text));
+            }
+            Heard::InputDropped { vm, bytes } => {
+                let text =
+                    format!("{} did not read {bytes} bytes of its input: they are dropped", self.name(*vm));
+                actions.push(self.paper.remark(&text));
+            }
             Heard::Fault { text } => {
                 let text = format!("fault in the hypervisor: {text}");
                 actions.push(self.paper.remark(&text));
@@ -209,6 +218,7 @@ impl Mux {
                 actions.push(self.paper.remark("that VM's present state does not allow this"));
             }
             Heard::Hello { .. }
+            | Heard::Room { .. }
             | Heard::Statistics(_)
             | Heard::Exits(_)
             | Heard::Events(_)

@@ -2,7 +2,7 @@
 //! `turnstile console` and `logs`: the consoles of a machine that another process runs.
 
 use std::io::ErrorKind;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use turnstile_link::{Command, Outcome};
 
@@ -38,6 +38,7 @@ pub fn console(layout: &Layout, options: &cli::Console) -> Result<()> {
     // On a terminal other VMs can come to the front.
     let mut remote = Remote::open(layout, &options.machine, options.vm.as_deref(), screen, true)?;
     let (sender, events) = channel();
+    let wanted = remote.open_input();
     watch_signals(sender.clone(), Event::Signal)?;
     let guard = if raw { Some(RawTerminal::enter()?) } else { None };
     if raw {
@@ -45,7 +46,7 @@ pub fn console(layout: &Layout, options: &cli::Console) -> Result<()> {
     }
     let mut goes_on = remote.show_past(false)?;
     watch_machine(&mut remote.client, sender.clone())?;
-    watch_keys(sender, Event::Keys);
+    watch_keys(sender, Event::Keys, wanted);
     while goes_on {
         goes_on = match events.recv() {
             Ok(Event::Machine(Some(line))) => remote.take(line)?,
@@ -53,10 +54,7 @@ pub fn console(layout: &Layout, options: &cli::Console) -> Result<()> {
                 remote.end()?;
                 false
             }
-            Ok(Event::Keys(keys)) => {
-                let actions = remote.mux.keys(&keys.unwrap_or_default());
-                remote.perform(actions)?
-            }
+            Ok(Event::Keys(keys)) => remote.keys(&keys.unwrap_or_default())?,
             Ok(Event::Signal(signal)) => return Err(Failure::signal(signal)),
         };
     }
@@ -106,6 +104,10 @@ struct Remote {
     names: Vec<String>,
     mux: Mux,
     past: Past,
+    /// Where more input is asked for.
+    more: Option<Sender<()>>,
+    /// Whether input comes from a pipe. What comes from a terminal is always looked at: it may be the key to leave.
+    is_pipe: bool,
 }
 
 impl Remote {
@@ -127,7 +129,7 @@ impl Remote {
         for (index, vm) in shown.enumerate() {
             mux.set_running(index as u8, vm.state == State::Running);
         }
-        Ok(Remote { client, names, mux, past })
+        Ok(Remote { client, names, mux, past, more: None, is_pipe: screen == Screen::Pipe })
     }
 
     /// Shows what is kept of the consoles, and perhaps of the hypervisor's own text; false if nobody reads it.
@@ -141,8 +143,33 @@ impl Remote {
         Ok(true)
     }
 
+    /// Lets input come; returns where it is asked for.
+    fn open_input(&mut self) -> Receiver<()> {
+        let (more, wanted) = channel();
+        self.more = Some(more);
+        wanted
+    }
+
+    /// Takes input; false if the user leaves.
+    fn keys(&mut self, keys: &[u8]) -> Result<bool> {
+        if !self.is_pipe {
+            self.want_more();
+        }
+        let actions = self.mux.keys(keys);
+        self.perform(actions)
+    }
+
+    fn want_more(&self) {
+        // After the end of the input nobody is there to be asked.
+        let _ = self.more.as_ref().map(|more| more.send(()));
+    }
+
     /// Takes what comes from the machine; false if the user leaves.
     fn take(&mut self, line: Line) -> Result<bool> {
+        if self.is_pipe && matches!(line, Line::Answer(_)) {
+            // The machine takes more only when there is room for it.
+            self.want_more();
+        }
         let heard = match line {
             Line::Event(event) => event.heard(&self.names),
             // The mux says that a key had no effect.

@@ -88,6 +88,20 @@ pub enum Event {
         /// The fault.
         text: String,
     },
+    /// A guest does not read its input.
+    InputWaits {
+        /// Whose.
+        vm: String,
+        /// So many bytes wait.
+        bytes: usize,
+    },
+    /// A VM has stopped for good, and left input behind.
+    InputDropped {
+        /// Whose.
+        vm: String,
+        /// So many bytes.
+        bytes: usize,
+    },
     /// Every VM has stopped for good.
     Done {
         /// How many of them crashed.
@@ -115,6 +129,8 @@ impl Event {
             },
             Heard::Crashed { vm, text } => Event::Crashed { vm: name(*vm)?, text: text.clone() },
             Heard::Fault { text } => Event::Fault { text: text.clone() },
+            Heard::InputWaits { vm, bytes } => Event::InputWaits { vm: name(*vm)?, bytes: *bytes },
+            Heard::InputDropped { vm, bytes } => Event::InputDropped { vm: name(*vm)?, bytes: *bytes },
             Heard::Done { crashed } => Event::Done { crashed: *crashed },
             _ => return None,
         })
@@ -136,6 +152,8 @@ impl Event {
             }
             Event::Crashed { vm, text } => Heard::Crashed { vm: index(&vm)?, text },
             Event::Fault { text } => Heard::Fault { text },
+            Event::InputWaits { vm, bytes } => Heard::InputWaits { vm: index(&vm)?, bytes },
+            Event::InputDropped { vm, bytes } => Heard::InputDropped { vm: index(&vm)?, bytes },
             Event::Done { crashed } => Heard::Done { crashed },
             Event::Lost { bytes } => {
                 Heard::Text { text: format!("({bytes} bytes are missing here)\n").into() }

@@ -48,6 +48,8 @@ pub struct Hub {
     own: Ring,
     followers: Vec<Follower>,
     told: Told,
+    /// Those who have typed, and may type more when there is room for it.
+    typists: Vec<Caller>,
     desk: Desk,
 }
 
@@ -71,6 +73,7 @@ impl Hub {
             own: Ring::new(KEPT),
             followers: Vec::new(),
             told: Told::default(),
+            typists: Vec::new(),
             desk: Desk::new(names.clone()),
             names,
         }
@@ -172,7 +175,7 @@ impl Hub {
             }
             Request::Type { bytes, .. } => match (vm, bytes.decode()) {
                 (Some(vm), Some(bytes)) => {
-                    caller.answer(&Answer::Ok(Value::Null));
+                    self.typists.push(caller);
                     vec![Wish::Type { vm, bytes }]
                 }
                 _ => refuse(caller, Kind::NotUnderstood, "`base64` is not Base64"),
@@ -238,6 +241,11 @@ impl Hub {
             }
         }
         Past { events }
+    }
+
+    /// There is room for more input: lets those go on who have typed.
+    pub fn take_more(&mut self) {
+        self.typists.drain(..).for_each(|caller| caller.answer(&Answer::Ok(Value::Null)));
     }
 
     /// The machine has ended: waits for a moment until those who follow have been told the last of it.

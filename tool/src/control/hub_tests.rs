@@ -179,4 +179,6 @@ fn unknown_vms_and_bad_input_are_refused() {
     assert_eq!(refused(&outbox).0, Kind::NotUnderstood);
     let typed = ask(&mut hub, &outbox, Request::Type { vm: "two".into(), bytes: Bytes::of(b"\xff") });
     assert_eq!(typed, [Wish::Type { vm: 1, bytes: vec![0xff] }]);
+    hub.take_more();
+    let () = value(&outbox);
 }

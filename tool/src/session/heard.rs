@@ -35,6 +35,9 @@ pub enum Heard {
         vcpus: u16,
         /// Whether it runs.
         running: bool,
+        /// How many bytes may be typed into its console.
+        #[serde(skip)]
+        room: u16,
     },
     /// What a guest wrote to its console.
     Console {
@@ -72,6 +75,27 @@ pub enum Heard {
         /// The line.
         text: String,
     },
+    /// A VM's console has room for more input.
+    Room {
+        /// The VM.
+        vm: u8,
+        /// So many bytes more.
+        bytes: u16,
+    },
+    /// Input waits for a guest that does not read it. The session says so, not the machine.
+    InputWaits {
+        /// The VM.
+        vm: u8,
+        /// How many bytes were typed and not read.
+        bytes: usize,
+    },
+    /// Input was dropped, because its VM has stopped for good. The session says so.
+    InputDropped {
+        /// The VM.
+        vm: u8,
+        /// How many bytes those are.
+        bytes: usize,
+    },
     /// The hypervisor reports a fault of its own.
     Fault {
         /// The fault.
@@ -108,6 +132,9 @@ impl Heard {
             | Heard::Started { vm, .. }
             | Heard::Stopped { vm, .. }
             | Heard::Crashed { vm, .. }
+            | Heard::Room { vm, .. }
+            | Heard::InputWaits { vm, .. }
+            | Heard::InputDropped { vm, .. }
             | Heard::Statistics(Statistics { vm, .. })
             | Heard::Exits(Exits { vm, .. })
             | Heard::Events(Events { vm, .. }) => Some(*vm),
@@ -159,9 +186,9 @@ impl From<Up<'_>> for Heard {
             Up::Hello { version, hypervisor, cpus, vms } => {
                 Heard::Hello { version, hypervisor: hypervisor.to_owned(), cpus, vms }
             }
-            Up::Vm { vm, name, vcpus, state } => {
+            Up::Vm { vm, name, vcpus, state, room } => {
                 let running = state == VmState::Running;
-                Heard::Vm { vm, name: name.to_owned(), vcpus, running }
+                Heard::Vm { vm, name: name.to_owned(), vcpus, running, room }
             }
             Up::Console { vm, bytes } => Heard::Console { vm, text: bytes.to_vec() },
             Up::Event { vm, event } => match event {
@@ -176,6 +203,7 @@ impl From<Up<'_>> for Heard {
             Up::Exits(exits) => Heard::Exits(exits),
             Up::Events(events) => Heard::Events(events),
             Up::Reply { command, outcome } => Heard::Reply { command, outcome },
+            Up::Room { vm, bytes } => Heard::Room { vm, bytes },
             Up::Done { crashed } => Heard::Done { crashed },
         }
     }

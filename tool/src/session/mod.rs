@@ -2,18 +2,22 @@
 //! A running machine: the QEMU process, what is heard on its serial line, and what is said to it.
 
 mod heard;
+mod input;
+mod line;
 mod listener;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ExitStatus};
+use std::process::{Child, ExitStatus};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use turnstile_link::{Command, Down, MAX_BYTES, Message};
+use turnstile_link::{Command, Down, Message};
 
 pub use heard::{Heard, describe_stop};
+use input::Inputs;
+use line::Line;
 pub use listener::Listener;
 
 use crate::failure::{Context, Result};
@@ -37,7 +41,8 @@ pub enum Notice {
 /// A machine that runs.
 pub struct Session {
     child: Child,
-    input: Option<ChildStdin>,
+    line: Line,
+    inputs: Inputs,
     messages: std::thread::JoinHandle<String>,
     begin: Instant,
 }
@@ -61,7 +66,7 @@ impl Session {
     {
         let mut child = boot.start(program)?;
         let framed = boot.append.contains("link=framed");
-        let input = child.stdin.take();
+        let line = Line::new(child.stdin.take())?;
         let output = child.stdout.take();
         let errors = child.stderr.take();
         std::thread::spawn(move || {
@@ -91,22 +96,47 @@ impl Session {
             }
             text
         });
-        Ok(Session { child, input, messages, begin: Instant::now() })
+        Ok(Session { child, line, inputs: Inputs::default(), messages, begin: Instant::now() })
+    }
+
+    /// Takes note of what was heard, which may let more input go; returns what is to be said of it besides.
+    pub fn hear(&mut self, heard: &Heard) -> Option<Heard> {
+        let dropped = self.inputs.hear(heard);
+        self.flow();
+        let vm = heard.vm().filter(|_| dropped > 0)?;
+        Some(Heard::InputDropped { vm, bytes: dropped })
+    }
+
+    /// Sends what can be sent by now; returns what is to be said of input that cannot. To be called now and then.
+    pub fn pump(&mut self) -> Vec<Heard> {
+        self.flow();
+        let now = Instant::now();
+        let raw = self.line.stalled(now).map(|bytes| (0, bytes));
+        let stalled = raw.into_iter().chain(self.inputs.stalled(now));
+        stalled.map(|(vm, bytes)| Heard::InputWaits { vm, bytes }).collect()
+    }
+
+    /// How many bytes of input wait on this side.
+    pub fn queued(&self) -> usize {
+        self.inputs.queued() + self.line.queued()
     }
 
     /// Sends bytes as they are: for a line without frames.
     pub fn send_raw(&mut self, bytes: &[u8]) {
-        if let Some(input) = &mut self.input {
-            // A QEMU that ended reads nothing; its ending is noticed on the other pipe.
-            let _ = input.write_all(bytes).and_then(|()| input.flush());
-        }
+        self.line.send(bytes);
     }
 
-    /// Types into a VM's console.
+    /// Types into a VM's console. What its guest has not read yet holds back what follows.
     pub fn type_into(&mut self, vm: u8, bytes: &[u8]) {
-        for bytes in bytes.chunks(MAX_BYTES) {
-            self.send(&Down::Input { vm, bytes });
+        self.inputs.push(vm, bytes);
+        self.flow();
+    }
+
+    fn flow(&mut self) {
+        while let Some((vm, bytes)) = self.inputs.next() {
+            self.send(&Down::Input { vm, bytes: &bytes });
         }
+        self.line.pump();
     }
 
     /// Tells the hypervisor what to do.

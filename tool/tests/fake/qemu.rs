@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stands in for QEMU in the end-to-end tests: it reads the bundle, speaks the link on its standard input and
-//! output, and ends in the way that `FAKE_QEMU` says: `poweroff`, `crash`, `refuse`, `die`, `fault`, `echo`, `spin` or `hang`.
+//! output, and ends in the way that `FAKE_QEMU` says: `poweroff`, `crash`, `refuse`, `die`, `fault`, `echo`, `deaf`, `spin` or `hang`.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +13,8 @@ use turnstile_link::{
 
 /// More than a client's outbox and its socket hold.
 const FLOOD: usize = 4 << 20;
+/// How many bytes may be typed into a VM's console.
+const ROOM: u16 = 1024;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -52,7 +54,8 @@ fn main() {
             std::process::exit(3);
         }
         Ok("fault") => send(&Up::Fault { text: "page fault at 0x10" }),
-        Ok("echo") => echo(&bundle),
+        Ok("echo") => echo(&bundle, true),
+        Ok("deaf") => echo(&bundle, false),
         Ok("spin") => loop {
             std::hint::spin_loop();
         },
@@ -68,7 +71,13 @@ fn greet(bundle: &Bundle<'_>) {
     send(&Up::Hello { version: turnstile_link::VERSION, hypervisor: "0.0.0", cpus, vms: vms.len() as u8 });
     for (index, vm) in vms.iter().enumerate() {
         let index = index as u8;
-        send(&Up::Vm { vm: index, name: vm.name, vcpus: vm.vcpus as u16, state: VmState::Running });
+        send(&Up::Vm {
+            vm: index,
+            name: vm.name,
+            vcpus: vm.vcpus as u16,
+            state: VmState::Running,
+            room: ROOM,
+        });
         send(&Up::Event { vm: index, event: Event::Started { boots: 1, free_memory: 1, free_tables: 1 } });
         let line = format!("hello from {}\r\n", vm.name);
         send(&Up::Console { vm: index, bytes: line.as_bytes() });
@@ -83,17 +92,25 @@ fn stop_all(bundle: &Bundle<'_>, reason: StopReason, crashed: u8) {
 }
 
 /// Writes back what is typed, keeps statistics, and does what is commanded. A `q` powers off, and a `!` writes more than anybody keeps.
-fn echo(bundle: &Bundle<'_>) {
+/// A guest that does not read has no more than room for what is typed.
+fn echo(bundle: &Bundle<'_>, reads: bool) {
+    let mut room = usize::from(ROOM);
     let mut decoder = Decoder::<DownLink>::new();
     let mut vms = vec![Vm { running: true, boots: 1 }; bundle.vms().len()];
     for byte in std::io::stdin().lock().bytes().map_while(Result::ok) {
         match decoder.push(byte) {
             Some(Item::Message(Down::Input { vm, bytes })) => {
+                room = room.checked_sub(bytes.len()).expect("no more comes than there is room for");
+                if !reads {
+                    continue;
+                }
                 send(&Up::Console { vm, bytes });
                 if bytes.contains(&b'!') {
                     (0..FLOOD / MAX_BYTES).for_each(|_| send(&Up::Console { vm, bytes: &[b'.'; MAX_BYTES] }));
                     send(&Up::Console { vm, bytes: b"\r\nthat was all\r\n" });
                 }
+                room += bytes.len();
+                send(&Up::Room { vm, bytes: bytes.len() as u16 });
                 if bytes.contains(&b'q') {
                     return stop_all(bundle, StopReason::PowerOff, 0);
                 }

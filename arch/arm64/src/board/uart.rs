@@ -161,12 +161,18 @@ impl Port for Uart {
 
     /// Enables the receive interrupts (for the PL011 also the receive time-out, for less than a FIFO level).
     fn enable_receive_interrupt(&self) {
+        if let UartKind::Pl011 = self.kind {
+            self.registers.write32(PL011_ICR, 0x7ff);
+        }
+        self.mask_receive_interrupt(false);
+    }
+
+    fn mask_receive_interrupt(&self, masked: bool) {
         match self.kind {
             UartKind::Pl011 => {
-                self.registers.write32(PL011_ICR, 0x7ff);
-                self.registers.write32(PL011_IMSC, (1 << 4) | (1 << 6));
+                self.registers.write32(PL011_IMSC, if masked { 0 } else { (1 << 4) | (1 << 6) });
             }
-            UartKind::Ns16550 { shift, width } => self.set_ns(1, shift, width, 1),
+            UartKind::Ns16550 { shift, width } => self.set_ns(1, shift, width, u8::from(!masked)),
         }
     }
 }

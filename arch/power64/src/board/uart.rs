@@ -26,6 +26,8 @@ static TYPED: Mutex<ArrayVec<u8, 64>> = Mutex::new(ArrayVec::new_const());
 static POLLS: AtomicU32 = AtomicU32::new(0);
 /// The firmware is to be let work once in so many of them: it asks for that every two seconds (`ibm,heartbeat-ms`).
 const POLLS_TO_HEARTBEAT: u32 = 64;
+/// Something was found at the console since [`period`] was asked.
+static FLOWS: AtomicBool = AtomicBool::new(false);
 /// The console did not take the last bytes.
 static JAMMED: AtomicBool = AtomicBool::new(false);
 
@@ -77,6 +79,7 @@ impl Port for Console {
             if unsafe { opal::call(Token::ConsoleRead, &arguments) }.is_ok() {
                 let read = (u64::from_be(length) as usize).min(bytes.len());
                 typed.extend(bytes[..read].iter().rev().copied());
+                FLOWS.fetch_or(read > 0, Ordering::Relaxed);
             }
         }
         typed.pop()
@@ -84,13 +87,22 @@ impl Port for Console {
 
     /// It is polled: there is no interrupt.
     fn enable_receive_interrupt(&self) {}
+
+    fn mask_receive_interrupt(&self, _: bool) {}
 }
 
 /// What [`crate::Monitor::interrupt`] is told when the console may have been typed at.
 pub const INTERRUPT: u32 = 0;
 
 /// Nanoseconds between two looks at the console.
-pub const PERIOD: u64 = 20_000_000;
+const PERIOD: u64 = 20_000_000;
+/// The same while something is found there: its FIFO holds 16 bytes at most, and what is pasted is many of them.
+const FLOWING: u64 = 1_000_000;
+
+/// Nanoseconds until the next look at the console, to be asked for each look.
+pub fn period() -> u64 {
+    if FLOWS.swap(false, Ordering::Relaxed) { FLOWING } else { PERIOD }
+}
 
 /// Lets the firmware work now and then: each time that the console is looked at.
 pub(crate) fn let_firmware_work() {

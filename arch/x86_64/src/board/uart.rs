@@ -99,6 +99,10 @@ impl Port for Uart {
     }
 
     fn enable_receive_interrupt(&self) {
-        self.write(IER, 1);
+        self.mask_receive_interrupt(false);
+    }
+
+    fn mask_receive_interrupt(&self, masked: bool) {
+        self.write(IER, u8::from(!masked));
     }
 }

@@ -9,11 +9,12 @@
 use turnstile_guests::console::Console;
 use turnstile_guests::platform::platform;
 use turnstile_guests::{console, cpu, crash, entry, gic, irq, mmu, println, psci};
-use turnstile_guests_common::echo::{self, Ends, Ring};
+use turnstile_guests_common::echo::{self, Ends, Port, Ring};
 
 entry!(main);
 
 static RECEIVED: Ring = Ring::new();
+const PORT: Port = Port { get: console::get, set_receive_interrupt: console::set_receive_interrupt };
 
 fn main() {
     let Some(uart) = platform().uart else { return };
@@ -21,7 +22,6 @@ fn main() {
     gic::init();
     irq::set_handler(Some(received));
     gic::enable(uart.intid);
-    console::set_receive_interrupt(true);
     let ends = Ends { off: psci::system_off, reset: psci::system_reset, die: crash::die };
     echo::run(&mut Console, console::put, next_byte, &ends)
 }
@@ -31,15 +31,13 @@ fn received(intid: u32) {
     if Some(intid) != platform().uart.map(|uart| uart.intid) {
         println!("@error unexpected interrupt {intid}");
     }
-    while let Some(byte) = console::get() {
-        RECEIVED.push(byte);
-    }
+    RECEIVED.fill(&PORT);
 }
 
 fn next_byte() -> u8 {
     loop {
         cpu::mask_irq();
-        let received = RECEIVED.pop();
+        let received = RECEIVED.pop_or_refill(&PORT);
         if received.is_none() {
             cpu::wfi();
         }

@@ -6,7 +6,7 @@
 #![no_std]
 #![no_main]
 
-use turnstile_guests_common::echo::{self, Ends, Ring};
+use turnstile_guests_common::echo::{self, Ends, Port, Ring};
 use turnstile_guests_x86_64::console::Console;
 use turnstile_guests_x86_64::{apic, console, cpu, crash, entry, io_apic, irq, pic, power, println};
 
@@ -15,13 +15,13 @@ entry!(main);
 const VECTOR: u8 = 0x52;
 
 static RECEIVED: Ring = Ring::new();
+const PORT: Port = Port { get: console::get, set_receive_interrupt: console::set_receive_interrupt };
 
 fn main() {
     pic::init();
     apic::init();
     irq::set_handler(Some(received));
     io_apic::route_isa(console::IRQ, VECTOR, apic::id());
-    console::set_receive_interrupt(true);
     let ends = Ends { off: power::off, reset: power::reset, die: crash::die };
     echo::run(&mut Console, console::put, next_byte, &ends)
 }
@@ -31,14 +31,12 @@ fn received(vector: u8) {
     if vector != VECTOR {
         println!("@error unexpected interrupt {vector}");
     }
-    while let Some(byte) = console::get() {
-        RECEIVED.push(byte);
-    }
+    RECEIVED.fill(&PORT);
 }
 
 fn next_byte() -> u8 {
     loop {
-        if let Some(byte) = RECEIVED.pop() {
+        if let Some(byte) = RECEIVED.pop_or_refill(&PORT) {
             // What comes while a line is being dealt with is taken.
             cpu::take_interrupts();
             return byte;

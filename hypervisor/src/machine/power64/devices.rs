@@ -3,7 +3,7 @@
 //! serial port in memory, and its clock.
 
 use heapless::Deque;
-use turnstile_devices::{BACKLOG, Uart16550};
+use turnstile_devices::{BACKLOG, Credit, Uart16550};
 use turnstile_machine::pseries::{SERIAL, TERMINAL_SOURCE};
 
 use crate::arch::time;
@@ -19,6 +19,8 @@ const _: () = assert!(SERIAL.size.is_power_of_two() && SERIAL.base & WITHIN == 0
 pub struct Devices {
     /// What was typed, until the guest asks for it.
     typed: Deque<u8, BACKLOG>,
+    /// What whoever types may send.
+    credit: Credit,
     serial: Uart16550,
     /// What the guest has added to the machine's clock, in nanoseconds.
     offset: u64,
@@ -27,7 +29,7 @@ pub struct Devices {
 impl Devices {
     /// Makes them in their reset state.
     pub fn new() -> Self {
-        Self { typed: Deque::new(), serial: Uart16550::new(), offset: 0 }
+        Self { typed: Deque::new(), credit: Credit::new(), serial: Uart16550::new(), offset: 0 }
     }
 
     /// Reads a device register; `None` if there is no device.
@@ -49,12 +51,23 @@ impl Devices {
     /// Lets clocks go on: no device waits for a time.
     pub fn tick(&mut self, _: &'static Vm) {}
 
-    /// Takes what was typed into the VM's console. Bytes that find no room are lost, as on a real line.
+    /// Takes what was typed into the VM's console. Bytes for which there was no room are lost, as on a real line.
     pub fn receive(&mut self, vm: &'static Vm, bytes: &[u8]) {
         for byte in bytes {
             let _ = self.typed.push_back(*byte);
         }
+        self.credit.arrived(bytes.len());
         vm.board.raise(vm, TERMINAL_SOURCE);
+    }
+
+    /// Gives back the room of what was typed and not read: the VM has stopped.
+    pub fn drop_typed(&mut self, vm: &'static Vm) {
+        line::room(vm, self.credit.freed(0));
+    }
+
+    /// Returns how many bytes may be typed if none are under way.
+    pub fn room(&self) -> u16 {
+        self.credit.room()
     }
 
     /// Writes characters to the terminal.
@@ -71,6 +84,7 @@ impl Devices {
             *place = byte;
             count += 1;
         }
+        line::room(vm, self.credit.freed(self.typed.len()));
         if !self.typed.is_empty() {
             vm.board.raise(vm, TERMINAL_SOURCE);
         }

@@ -2,7 +2,7 @@
 //! The devices of a PC that exits do not handle themselves: register models of `turnstile_devices` at their ports.
 
 use turnstile_bundle::TripleFault;
-use turnstile_devices::{AcpiPm, Cmos, FwCfg, Reset, ResetPorts, Uart16550};
+use turnstile_devices::{AcpiPm, Cmos, Credit, FwCfg, Reset, ResetPorts, Uart16550};
 use turnstile_machine::pc;
 use turnstile_vm::lifecycle::{Phase, Stop};
 
@@ -43,6 +43,8 @@ const WARM: u16 = 0x1234;
 /// The devices of one VM.
 pub struct Devices {
     uart: Uart16550,
+    /// What whoever types may send.
+    credit: Credit,
     clock: Cmos,
     power: AcpiPm,
     firmware: FwCfg,
@@ -66,6 +68,7 @@ impl Devices {
         let [low, high] = pc::split(memory);
         Self {
             uart: Uart16550::new(),
+            credit: Credit::new(),
             clock: Cmos::new(low, high),
             power: AcpiPm::new(),
             firmware: FwCfg::new(memory, vcpus as u16),
@@ -91,7 +94,11 @@ impl Devices {
             return None;
         }
         let value = match port {
-            _ if is_uart(port) => self.uart.read(u64::from(port - pc::COM1), size),
+            _ if is_uart(port) => {
+                let value = self.uart.read(u64::from(port - pc::COM1), size);
+                line::room(vm, self.credit.freed(self.uart.waiting()));
+                value
+            }
             Cmos::INDEX | Cmos::DATA => self.clock.read(port, time::wall_nanoseconds()).into(),
             FwCfg::SELECTOR | FwCfg::DATA => self.firmware.read(port).into(),
             _ if is_power(port) => self.power.read(port - pc::ACPI_PM, size, time::nanoseconds()).into(),
@@ -170,13 +177,24 @@ impl Devices {
         }
     }
 
-    /// Takes what was typed into the VM's console. Bytes that find no room are lost, as on a real line.
+    /// Takes what was typed into the VM's console. Bytes for which there was no room are lost, as on a real line.
     pub fn receive(&mut self, vm: &'static Vm, bytes: &[u8]) {
         for byte in bytes {
             let _ = self.uart.receive(*byte);
         }
+        self.credit.arrived(bytes.len());
         // Not on a CPU of the VM: its own will ring for the others.
         self.set_lines(vm, time::nanoseconds(), time::wall_nanoseconds());
+    }
+
+    /// Gives back the room of what was typed and not read: the VM has stopped.
+    pub fn drop_typed(&mut self, vm: &'static Vm) {
+        line::room(vm, self.credit.freed(0));
+    }
+
+    /// Returns how many bytes may be typed if none are under way.
+    pub fn room(&self) -> u16 {
+        self.credit.room()
     }
 
     /// Lets time go on: interrupts that are due are raised.
