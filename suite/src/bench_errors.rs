@@ -4,7 +4,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use turnstile::bench::document::Document;
@@ -16,6 +15,8 @@ use turnstile::failure::{Context, Failure, Result};
 use turnstile::isa::Isa;
 use turnstile::layout::Layout;
 use turnstile::setup::qemu::Qemu;
+
+use super::tool;
 
 /// A guest that measures nothing: what it prints is garbage to the bench.
 static NO_ROW: Row = rows::simple("beacon", "nothing");
@@ -149,11 +150,7 @@ impl Said {
 
 /// Runs `turnstile bench` as a user does.
 fn bench(layout: &Layout, qemu: &Path, arguments: &[&str]) -> Result<Said> {
-    // `./x` builds it beside the suite.
-    let tool = std::env::current_exe().context(|| "cannot find the tool".to_owned())?;
-    let tool = tool.with_file_name("turnstile");
-    let mut command = Command::new(tool);
-    command.env("TURNSTILE_ROOT", layout.root()).env("CARGO_TARGET_DIR", layout.target());
+    let mut command = tool::command(layout)?;
     command.arg("bench").args(arguments).arg("--qemu").arg(qemu);
     let output = command.output().context(|| "cannot run the tool".to_owned())?;
     Ok(Said {

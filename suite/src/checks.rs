@@ -12,7 +12,7 @@ use turnstile::setup::qemu::Qemu;
 
 use super::report::Verdict;
 use super::{
-    ablation, bench_errors, benching, bochs, eoi, features_power, firmware, guarded, guarded_power,
+    ablation, bench_errors, benching, bochs, control, eoi, features_power, firmware, guarded, guarded_power,
     guarded_x86, image, image_power, image_x86, metering, mitigations, mitigations_power, package, peers,
     registers, registers_power, registers_x86, weight, work,
 };
@@ -79,12 +79,13 @@ const fn own(isa: Isa) -> &'static [Entry] {
     }
 }
 
-const ARM64: [Entry; 14] = [
+const ARM64: [Entry; 15] = [
     ("images/hot-path", |layout, _, isa| of_image(layout, isa, image::hot_path)),
     ("images/registers", |layout, _, isa| of_image(layout, isa, registers::check)),
     ("images/guarded", |layout, _, isa| of_image(layout, isa, guarded::check)),
     ("images/ablation", |layout, _, _| ablation::only_there(layout).into()),
     ("boot/flat", |layout, qemu, isa| weight::boots(layout, &qemu.path, isa).into()),
+    ("control", |layout, qemu, _| control::check(layout, qemu).into()),
     ("meter", |layout, qemu, _| metering::agree(layout, qemu).into()),
     ("meter/slowdown", |layout, qemu, _| metering::slowdown(layout, qemu).into()),
     ("bench/repeatable", |layout, qemu, _| benching::repeatable(layout, qemu).into()),

@@ -12,14 +12,15 @@ use crate::card;
 use crate::cli;
 use crate::config::images::{self, Absent};
 use crate::config::{self, Board, Config, Loaded, Problem, show_size};
-use crate::console;
+use crate::console::{self, Control};
+use crate::control::detach::{self, Background};
+use crate::control::find;
 use crate::failure::{Context, Failure, Kind, Result};
 use crate::isa::Isa;
 use crate::layout::{self, Layout, write_atomically};
 use crate::machine::{self, stem};
 use crate::qemu::Boot;
 use crate::setup;
-use crate::top;
 
 /// What `check --json` writes.
 #[derive(Serialize)]
@@ -251,6 +252,9 @@ fn build_card(boot: &Boot, folder: &Path) -> Result<Built> {
 
 /// `run`: boots a machine and attaches its consoles.
 pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
+    if options.detach && !options.detached {
+        return detach::detach();
+    }
     let mut loaded = config::load(layout, &options.file)?;
     if options.statistics || options.metrics.is_some() {
         loaded.keep_statistics();
@@ -276,9 +280,22 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     let names = config.vms.iter().map(|vm| vm.name.value.clone()).collect();
     let style = if options.json { console::Style::Json } else { console::Style::Normal };
     let limit = options.timeout.map(Duration::from_secs);
-    let (sessions, name) = (top::socket::folder(layout), stem(&options.file));
-    let offer = (!options.plain).then_some((sessions.as_path(), name.as_str()));
-    let result = console::run(&boot, &qemu.path, names, style, limit, offer, options.metrics);
+    let (folder, name) = (find::folder(layout), stem(&options.file));
+    // What has to be built is built: from here on nobody waits, and the terminal's keys are not for this process.
+    let background = options.detached.then(|| Background::enter(&folder, &name)).transpose()?;
+    let control = Control { folder: &folder, name: &name, background };
+    let ended = console::run(
+        &boot,
+        &qemu.path,
+        names,
+        style,
+        limit,
+        (!options.plain).then_some(control),
+        options.metrics,
+    );
     layout::remove_bundles(layout);
-    result
+    if let Some(background) = background {
+        background.leave_words(&folder, &name, &ended);
+    }
+    ended
 }

@@ -103,6 +103,11 @@ impl Failure {
         self.help.as_deref().unwrap_or_default()
     }
 
+    /// Whether it is an ending by a signal.
+    pub fn is_signal(&self) -> bool {
+        self.signal.is_some()
+    }
+
     /// The same failure, which has been told already.
     pub fn silent(mut self) -> Self {
         self.silent = true;

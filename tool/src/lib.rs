@@ -16,6 +16,7 @@ pub mod cli;
 mod commands;
 pub mod config;
 mod console;
+pub mod control;
 mod demo;
 pub mod exits;
 pub mod failure;
@@ -42,6 +43,12 @@ pub fn execute(cli: &Cli) -> Result<()> {
     match &cli.command {
         Commands::Demo(options) => demo::demo(&layout, options),
         Commands::Run(options) => commands::run(&layout, options),
+        Commands::List(options) => control::list::list(&layout, options),
+        Commands::Start(options) => control::power::start(&layout, options),
+        Commands::Stop(options) => control::power::stop(&layout, options),
+        Commands::Restart(options) => control::power::restart(&layout, options),
+        Commands::Console(options) => console::console(&layout, options),
+        Commands::Logs(options) => console::logs(&layout, options),
         Commands::Top(options) => top::top(&layout, options),
         Commands::Bench(options) => bench::bench(&layout, options),
         Commands::Exits(options) => exits::exits(&layout, options),

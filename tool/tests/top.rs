@@ -61,11 +61,11 @@ fn what_cannot_be_done_is_said() {
     top(&folder, &["--once"])
         .assert()
         .code(1)
-        .stderr(contains("no session is running").and(contains("run --statistics")));
+        .stderr(contains("no machine is running").and(contains("run --statistics")));
     top(&folder, &["--once", "--session", "x"])
         .assert()
         .code(1)
-        .stderr(contains("no session `x` is running"));
+        .stderr(contains("no machine `x` is running"));
     top(&folder, &["--json"]).assert().code(2).stderr(contains("--once"));
     top(&folder, &["--once", "--after", "-1"]).assert().code(2);
     top_of_machine(&folder, &["--once", "--vm", "tow"]).assert().code(2).stderr(contains("the VMs are: one"));
@@ -130,7 +130,7 @@ fn a_running_session_is_read_beside_its_consoles() {
 fn a_session_without_statistics_is_refused() {
     let folder = Folder::with_vms(&["one"]);
     let running = Running::start(&folder, &[]);
-    top(&folder, &["--once"]).assert().code(1).stderr(contains("no VM of this session keeps statistics"));
+    top(&folder, &["--once"]).assert().code(1).stderr(contains("no VM of this machine keeps statistics"));
     running.end();
 }
 
@@ -146,7 +146,7 @@ fn several_sessions_must_be_told_apart() {
     top(&folder, &["--once"])
         .assert()
         .code(2)
-        .stderr(contains("2 sessions are running").and(contains("--session")));
+        .stderr(contains("2 machines are running").and(contains("--session")));
     let process = second.child.id().to_string();
     top(&folder, &["--once", "--session", &process]).assert().success();
     first.end();

@@ -33,6 +33,22 @@ that arrives before the guest reads its console may be lost: wait for its prompt
 Exit codes: 0 all VMs powered off, or you left; 1 a VM crashed, or QEMU died; 2 FILE is wrong; 3 something is \
 missing on this machine; 128+n after signal n.";
 
+pub const CONSOLE_HELP: &str = "\
+MACHINE is its file's name without the extension, its process number, or both as `turnstile ls` lists it. The VM is in front \
+at first. What it wrote last is shown, then what it writes. Several can attach at once: all see the same, and all can type.
+
+The keys are those of `run`; Ctrl-A x leaves, and the machine goes on. In a pipe there are no keys: the lines of all VMs, or of VM \
+alone, go to standard output, and standard input goes to VM or the first one.
+
+Exit codes: 0 you left, or the machine ended; 1 no such machine runs, or it does not answer; 2 there is no such VM; \
+128+n after signal n.";
+
+pub const STOP_HELP: &str = "\
+Without VM the machine is powered off. It also ends when its last VM has been stopped. A VM that is stopped stays so \
+until `turnstile start`.
+
+Exit codes: 0 it has stopped; 1 no such machine runs, the VM does not run, or it has not stopped for 30 seconds; 2 there is no such VM.";
+
 pub const TOP_HELP: &str = "\
 Without FILE it reads from a running `turnstile run`, which keeps its consoles: start that with \
 --statistics, or write `statistics = true` for its VMs. With FILE it boots the machine itself, with the statistics of \
@@ -44,7 +60,7 @@ Keys: h help · s sort · r reverse · f filter by VM · v fold the vCPUs · t t
 Rates and shares use the machine's own counter. A cost is the time from the exit to the entry, without the \
 statistics' own work; waiting does not count.
 
-Exit codes: 0 you left; 1 the machine failed, or no session is running; 2 the command line or FILE is wrong; \
+Exit codes: 0 you left; 1 the machine failed, or none is running; 2 the command line or FILE is wrong; \
 3 something is missing on this machine; 128+n after signal n.";
 
 pub const BENCH_HELP: &str = "\

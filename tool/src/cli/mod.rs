@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The command line.
 
+mod control;
 mod help;
 mod sort;
 
@@ -16,8 +17,9 @@ use crate::bench::platform::Platform;
 use crate::bench::rows::{FEWEST, ITERATIONS};
 use crate::bench::subjects::ALL as ALL_SUBJECTS;
 use crate::config::Board;
+pub use control::{Console, List, Logs, OfMachine};
 pub use help::EXIT_CODES;
-use help::{BENCH_HELP, DEVELOPERS, EXITS_HELP, METER_HELP, RUN_HELP, TOP_HELP};
+use help::{BENCH_HELP, CONSOLE_HELP, DEVELOPERS, EXITS_HELP, METER_HELP, RUN_HELP, STOP_HELP, TOP_HELP};
 pub use sort::Sort;
 
 /// The word for all architectures.
@@ -44,6 +46,24 @@ pub enum Commands {
     /// Run the machine that FILE describes and attach its consoles
     #[command(after_long_help = RUN_HELP)]
     Run(Run),
+    /// List the machines that run, and what their VMs do
+    #[command(name = "ls", after_help = EXIT_CODES)]
+    List(List),
+    /// Attach to the consoles of a machine that runs
+    #[command(after_long_help = CONSOLE_HELP)]
+    Console(Console),
+    /// Show the last of the consoles of a machine that runs
+    #[command(after_help = EXIT_CODES)]
+    Logs(Logs),
+    /// Start VMs that have stopped, on a machine that runs
+    #[command(after_help = EXIT_CODES)]
+    Start(OfMachine),
+    /// Stop a VM, or a whole machine that runs
+    #[command(after_long_help = STOP_HELP)]
+    Stop(OfMachine),
+    /// Restart VMs of a machine that runs
+    #[command(after_help = EXIT_CODES)]
+    Restart(OfMachine),
     /// Measure what exits cost, in instructions
     #[command(after_long_help = BENCH_HELP)]
     Bench(Bench),
@@ -106,6 +126,12 @@ pub struct Run {
     /// Let the hypervisor say what its start takes, by phases, and that of each VM
     #[arg(long)]
     pub boot_times: bool,
+    /// Run in the background, and print the machine's name once it is up
+    #[arg(long, conflicts_with_all = ["plain", "json", "gdb"])]
+    pub detach: bool,
+    /// This is the process in the background
+    #[arg(long, hide = true)]
+    pub detached: bool,
     /// Wait for a debugger on this port of localhost before the first instruction
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "1234")]
     pub gdb: Option<u16>,
@@ -252,7 +278,7 @@ pub struct Meter {
 pub struct Top {
     /// The description of a machine to boot; without it, read from a running session
     pub file: Option<PathBuf>,
-    /// Which session to read when several are running: its name or process number
+    /// Which machine to read when several are running: its name or process number
     #[arg(long, value_name = "NAME", conflicts_with = "file")]
     pub session: Option<String>,
     /// Print one reading and end

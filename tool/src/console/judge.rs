@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the end of a machine means to the user.
 
-use super::{Leave, Outcome};
+use super::attachment::{Leave, Outcome};
 use crate::failure::{Failure, Kind, Result};
 use crate::session::Ending;
 

@@ -42,6 +42,8 @@ pub struct Mux {
     front: usize,
     consoles: Vec<Console>,
     escaped: bool,
+    /// What leaving means, for the help.
+    leaving: &'static str,
 }
 
 impl Mux {
@@ -56,7 +58,13 @@ impl Mux {
             front: 0,
             consoles,
             escaped: false,
+            leaving: "leave: everything is stopped",
         }
+    }
+
+    /// For a machine that goes on when this user leaves: begins with a VM in front.
+    pub fn attached(self, front: usize) -> Self {
+        Mux { front, leaving: "leave: the machine goes on", ..self }
     }
 
     /// Takes keys from the terminal or bytes from the pipe.
@@ -159,7 +167,7 @@ impl Mux {
             ("a", "all VMs together, each line with its name"),
             ("r", restart),
             ("s", stop),
-            ("x", "leave: everything is stopped"),
+            ("x", self.leaving),
             ("Ctrl-A", "send Ctrl-A itself"),
         ] {
             text.push_str(&format!("  {keys:<7} {what}\n"));
@@ -226,6 +234,11 @@ impl Mux {
         actions
     }
 
+    /// Says something of the tool's own.
+    pub fn remark(&mut self, text: &str) -> Action {
+        self.paper.remark(text)
+    }
+
     /// Takes the end of the machine: lines that were begun are shown.
     pub fn ended(&mut self) -> Vec<Action> {
         let mut actions = Vec::new();
@@ -234,7 +247,8 @@ impl Mux {
         actions
     }
 
-    fn set_running(&mut self, vm: u8, running: bool) {
+    /// Takes whether a VM runs.
+    pub fn set_running(&mut self, vm: u8, running: bool) {
         if let Some(console) = self.consoles.get_mut(usize::from(vm)) {
             console.running = running;
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The terminal in raw mode, and its way back.
+//! The terminal in raw mode, and its way back; what is written on it.
 
 use std::io::{IsTerminal, Write};
 
@@ -15,6 +15,17 @@ pub struct RawTerminal {
 /// Says whether keys can be read from and consoles be shown on a terminal.
 pub fn interactive() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+}
+
+/// Writes to standard output, at once.
+pub fn show(bytes: &[u8]) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush())
+}
+
+/// Writes to standard error, if that is possible.
+pub fn remark(bytes: &[u8]) {
+    let _ = std::io::stderr().write_all(bytes);
 }
 
 impl RawTerminal {
@@ -33,8 +44,7 @@ impl RawTerminal {
 impl Drop for RawTerminal {
     fn drop(&mut self) {
         // A guest may have left colours, another character set or a hidden cursor behind.
-        let mut out = std::io::stdout();
-        let _ = out.write_all(b"\x1b[0m\x1b(B\x1b[?25h").and_then(|()| out.flush());
+        let _ = show(b"\x1b[0m\x1b(B\x1b[?25h");
         // What was typed ahead was meant for the guest: the shell must not run it.
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, &self.before);
     }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `reading` | a reading of all statistics, and its JSON |
 //! | `collector` | puts a reading together from messages |
-//! | `socket` | how a running session is read from another process |
+//! | `desk` | those who wait for a reading, where a machine runs |
 //! | `source` | where readings come from |
 //! | `rows`, `cells` | from readings to figures, and from figures to text |
 //! | `app`, `screen` | the live screen: what keys do, what is drawn |
@@ -14,12 +14,12 @@
 mod app;
 mod cells;
 pub mod collector;
+pub mod desk;
 mod live;
 mod once;
 pub mod reading;
 pub(crate) mod rows;
 mod screen;
-pub(crate) mod socket;
 mod source;
 
 use std::sync::mpsc::{Sender, channel};
@@ -27,6 +27,7 @@ use std::sync::mpsc::{Sender, channel};
 use crate::cli;
 use crate::config;
 use crate::console;
+use crate::control::find::find;
 use crate::failure::{Failure, Result};
 use crate::layout::Layout;
 use crate::machine::{self, stem};
@@ -74,8 +75,8 @@ pub fn top(layout: &Layout, options: &cli::Top) -> Result<()> {
 /// Starts the machine, or connects to the session.
 fn open(layout: &Layout, options: &cli::Top, sender: &Sender<Event>) -> Result<(String, Source)> {
     let Some(file) = &options.file else {
-        let (name, client) = socket::attach(layout, options.session.as_deref())?;
-        return Ok((name, Source::session(client, sender.clone())));
+        let client = find(layout, options.session.as_deref(), "turnstile top --session NAME")?;
+        return Ok((client.machine.clone(), Source::session(client, sender.clone())));
     };
     let mut loaded = config::load(layout, file)?;
     loaded.keep_statistics();

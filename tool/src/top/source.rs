@@ -7,7 +7,7 @@ use turnstile_link::Command;
 
 use super::collector::Collector;
 use super::reading::Reading;
-use super::socket::Client;
+use crate::control::client::Client;
 use crate::failure::{Failure, Result};
 use crate::session::{Heard, Notice, Session, describe_stop};
 
@@ -173,7 +173,7 @@ pub fn refuse_empty(reading: &Reading) -> Result<()> {
     if reading.vms.iter().any(|vm| vm.statistics) {
         return Ok(());
     }
-    Err(Failure::failed("no VM of this session keeps statistics").help(
+    Err(Failure::failed("no VM of this machine keeps statistics").help(
         "start it with `turnstile run --statistics FILE.toml`, or write `statistics = true` for its VMs",
     ))
 }

@@ -21,13 +21,17 @@ pub struct Terminal {
 impl Terminal {
     /// Starts the tool with these arguments, and the stand-in for QEMU, which plays `play`.
     pub fn start(folder: &Folder, play: &str, arguments: &str) -> Self {
+        Self::of(folder, play, &format!("{arguments} --qemu {}", fake_qemu().display()))
+    }
+
+    /// Starts the tool with these arguments alone.
+    pub fn of(folder: &Folder, play: &str, arguments: &str) -> Self {
         let tool = assert_cmd::cargo::cargo_bin!("turnstile");
         let script = format!(
             "stty rows 30 cols 100; echo before $(stty -g); \
-             sh -c 'echo id $$; exec {} {arguments} --qemu {}'; \
+             sh -c 'echo id $$; exec {} {arguments}'; \
              echo code $?; echo after $(stty -g)",
-            tool.display(),
-            fake_qemu().display()
+            tool.display()
         );
         let mut command = Command::new("sh");
         command.arg("-c").arg(script).current_dir(folder.path()).env("FAKE_QEMU", play).env("TERM", "xterm");

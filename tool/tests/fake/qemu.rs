@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stands in for QEMU in the end-to-end tests: it reads the bundle, speaks the link on its standard input and
-//! output, and ends in the way that `FAKE_QEMU` says: `poweroff`, `crash`, `die`, `fault`, `echo`, `deaf`, `spin` or `hang`.
+//! output, and ends in the way that `FAKE_QEMU` says: `poweroff`, `crash`, `refuse`, `die`, `fault`, `echo`, `deaf`, `spin` or `hang`.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_bundle::Bundle;
 use turnstile_link::{
-    Command, Decoder, Down, DownLink, Event, Exits, Item, MAX_BUCKETS, Message, Outcome, Statistics,
-    StopReason, Up, VmState,
+    Command, Decoder, Down, DownLink, Event, Exits, Item, MAX_BUCKETS, MAX_BYTES, Message, Outcome,
+    Statistics, StopReason, Up, VmState,
 };
 
+/// More than a client's outbox and its socket hold.
+const FLOOD: usize = 4 << 20;
 /// How many bytes may be typed into a VM's console.
 const ROOM: u16 = 1024;
 
@@ -34,9 +36,14 @@ fn main() {
     if let Ok(file) = std::env::var("FAKE_QEMU_ARGUMENTS") {
         std::fs::write(file, arguments.join("\n")).expect("the arguments can be recorded");
     }
+    let play = std::env::var("FAKE_QEMU");
+    if play.as_deref() == Ok("refuse") {
+        eprintln!("qemu: it is broken");
+        std::process::exit(3);
+    }
     say(b"Turnstile, a stand-in\r\n");
     greet(&bundle);
-    match std::env::var("FAKE_QEMU").as_deref() {
+    match play.as_deref() {
         Ok("poweroff") => stop_all(&bundle, StopReason::PowerOff, 0),
         Ok("crash") => {
             send(&Up::Event { vm: 0, event: Event::Crashed { text: "the guest jumped to nowhere" } });
@@ -84,11 +91,12 @@ fn stop_all(bundle: &Bundle<'_>, reason: StopReason, crashed: u8) {
     send(&Up::Done { crashed });
 }
 
-/// Writes back what is typed, keeps statistics, and does what is commanded; a `q` powers off. A guest that does not read has no more
-/// than room for what is typed.
+/// Writes back what is typed, keeps statistics, and does what is commanded. A `q` powers off, and a `!` writes more than anybody keeps.
+/// A guest that does not read has no more than room for what is typed.
 fn echo(bundle: &Bundle<'_>, reads: bool) {
     let mut room = usize::from(ROOM);
     let mut decoder = Decoder::<DownLink>::new();
+    let mut vms = vec![Vm { running: true, boots: 1 }; bundle.vms().len()];
     for byte in std::io::stdin().lock().bytes().map_while(Result::ok) {
         match decoder.push(byte) {
             Some(Item::Message(Down::Input { vm, bytes })) => {
@@ -96,23 +104,55 @@ fn echo(bundle: &Bundle<'_>, reads: bool) {
                 if !reads {
                     continue;
                 }
-                let quit = bytes.contains(&b'q');
                 send(&Up::Console { vm, bytes });
+                if bytes.contains(&b'!') {
+                    (0..FLOOD / MAX_BYTES).for_each(|_| send(&Up::Console { vm, bytes: &[b'.'; MAX_BYTES] }));
+                    send(&Up::Console { vm, bytes: b"\r\nthat was all\r\n" });
+                }
                 room += bytes.len();
                 send(&Up::Room { vm, bytes: bytes.len() as u16 });
-                if quit {
+                if bytes.contains(&b'q') {
                     return stop_all(bundle, StopReason::PowerOff, 0);
                 }
-            }
-            Some(Item::Message(Down::Command(Command::Restart { vm }))) => {
-                send(&Up::Event { vm, event: Event::Started { boots: 2, free_memory: 1, free_tables: 1 } });
             }
             Some(Item::Message(Down::Command(Command::Poweroff))) => {
                 return stop_all(bundle, StopReason::Killed, 0);
             }
             Some(Item::Message(Down::Command(Command::Statistics { vm }))) => statistics(bundle, vm),
+            Some(Item::Message(Down::Command(command))) => {
+                obey(command, &mut vms);
+                if vms.iter().all(|vm| !vm.running) {
+                    return send(&Up::Done { crashed: 0 });
+                }
+            }
             _ => {}
         }
+    }
+}
+
+/// What a VM does.
+#[derive(Clone)]
+struct Vm {
+    running: bool,
+    boots: u32,
+}
+
+/// Starts and stops VMs as the hypervisor does.
+fn obey(command: Command, vms: &mut [Vm]) {
+    let (Command::Restart { vm: index } | Command::Stop { vm: index }) = command else { return };
+    let vm = &mut vms[usize::from(index)];
+    let (was_running, restarts) = (vm.running, matches!(command, Command::Restart { .. }));
+    vm.running = restarts;
+    let outcome = if was_running || restarts { Outcome::Accepted } else { Outcome::NotNow };
+    send(&Up::Reply { command, outcome });
+    if was_running {
+        let reason = if restarts { StopReason::Reset } else { StopReason::Killed };
+        send(&Up::Event { vm: index, event: Event::Stopped { reason, restarts } });
+    }
+    if restarts {
+        vm.boots += 1;
+        let event = Event::Started { boots: vm.boots, free_memory: 1, free_tables: 1 };
+        send(&Up::Event { vm: index, event });
     }
 }
 

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The command lines of the commands for machines that run.
+
+use clap::Args;
+
+/// `ls`
+#[derive(Debug, Args)]
+pub struct List {
+    /// Write JSON instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `start`, `stop`, `restart`
+#[derive(Debug, Args)]
+pub struct OfMachine {
+    /// The machine: its name or process number, as `turnstile ls` lists it
+    pub machine: String,
+    /// Only this VM
+    pub vm: Option<String>,
+}
+
+/// `console`
+#[derive(Debug, Args)]
+pub struct Console {
+    /// The machine: its name or process number, as `turnstile ls` lists it
+    pub machine: String,
+    /// The VM that is in front first; in a pipe, the only one
+    pub vm: Option<String>,
+}
+
+/// `logs`
+#[derive(Debug, Args)]
+pub struct Logs {
+    /// The machine: its name or process number, as `turnstile ls` lists it
+    pub machine: String,
+    /// Only this VM
+    pub vm: Option<String>,
+    /// Go on with what comes, until the machine ends
+    #[arg(short, long)]
+    pub follow: bool,
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The main loop of a machine that runs here: between its serial line, the user, and those who control it from elsewhere.
+
+use std::io::ErrorKind;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use turnstile_link::Command;
+
+use super::json::Lines;
+use super::mux::Mux;
+use super::paper::Action;
+use super::plain::Plain;
+use super::{Event, terminal};
+use crate::control::detach::Background;
+use crate::control::hub::{Hub, Wish};
+use crate::failure::Result;
+use crate::metrics::Metrics;
+use crate::session::{Ending, Heard, Notice, Session};
+
+/// How long the hypervisor may take to power off when the user leaves.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// So much input of a pipe is kept for guests that do not read it yet: the rest stays in the pipe.
+const MAX_QUEUED: usize = 64 * 1024;
+/// How often time-outs are looked at.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Why the main loop ended.
+pub enum Leave {
+    /// QEMU closed the serial line.
+    MachineEnded,
+    /// The user left, or nobody reads our output any more.
+    User,
+    /// Our output cannot be written.
+    Output(std::io::Error),
+    /// A signal asked us to end.
+    Signal(i32),
+    /// The machine ran for longer than it may.
+    Limit(Duration),
+}
+
+/// What became of the machine.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// How many VMs crashed, when the hypervisor said that all have stopped.
+    pub done: Option<u8>,
+    /// A fault that the hypervisor reported.
+    pub fault: Option<String>,
+    /// How many frames could not be read.
+    pub lost: u32,
+}
+
+/// The machine and its consoles.
+pub struct Attachment {
+    pub session: Session,
+    pub mux: Mux,
+    /// Those who control the machine from elsewhere.
+    pub hub: Hub,
+    /// Whoever started this process in the background waits for this name, until the hypervisor is there.
+    pub starting: Option<(Background, String)>,
+    /// What is told to who watches the machine.
+    pub metrics: Option<Metrics>,
+    /// What is known of a line without frames.
+    pub plain: Plain,
+    /// What is shown instead of consoles, where that is JSON.
+    pub json: Option<Lines>,
+    pub framed: bool,
+    /// Whether the hypervisor is there to be spoken to.
+    pub greeted: bool,
+    /// What was commanded before that.
+    pub waiting: Vec<Action>,
+    /// Where more input is asked for.
+    pub more: Sender<()>,
+    /// Whether input has come, and no more is asked for until there is room.
+    pub holds: bool,
+    /// Whether input comes from a pipe. What comes from a terminal is always looked at: it may be the key to leave.
+    pub is_pipe: bool,
+    pub outcome: Outcome,
+}
+
+impl Attachment {
+    /// The main loop.
+    pub fn serve(&mut self, events: &Receiver<Event>, limit: Option<Duration>) -> Leave {
+        loop {
+            let leave = match events.recv_timeout(TICK) {
+                Ok(event) => self.handle(event),
+                Err(RecvTimeoutError::Timeout) => self.idle(),
+                Err(RecvTimeoutError::Disconnected) => Some(Leave::MachineEnded),
+            };
+            if let Some(leave) = leave.or_else(|| self.pump()) {
+                return leave;
+            }
+            if let Some(limit) = limit.filter(|&limit| self.session.age() > limit) {
+                return Leave::Limit(limit);
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) -> Option<Leave> {
+        match event {
+            Event::Machine(Notice::Heard(heard)) => self.heard(&heard),
+            Event::Machine(Notice::Ended { lost }) => {
+                self.outcome.lost = lost;
+                Some(Leave::MachineEnded)
+            }
+            Event::Keys(keys) => {
+                self.holds = true;
+                let actions = self.mux.keys(&keys);
+                self.perform(actions)
+            }
+            Event::InputEnded => None,
+            Event::Asked(asked) => {
+                let wishes = self.hub.ask(asked);
+                let end = wishes.contains(&Wish::End).then(|| self.mux.remark("ended by another command"));
+                self.perform(end.into_iter().chain(wishes.into_iter().map(action_of)).collect())
+            }
+            Event::Signal(signal) => Some(Leave::Signal(signal)),
+        }
+    }
+
+    /// Keeps input going, and says what does not.
+    fn pump(&mut self) -> Option<Leave> {
+        let stalled = self.session.pump();
+        let leave = stalled.iter().find_map(|stalled| self.remark(stalled));
+        if self.session.queued() < MAX_QUEUED {
+            self.hub.take_more();
+        }
+        if self.holds && (!self.is_pipe || self.session.queued() < MAX_QUEUED) {
+            self.holds = self.more.send(()).is_err();
+        }
+        leave
+    }
+
+    fn heard(&mut self, heard: &Heard) -> Option<Leave> {
+        let is_known = self.hub.hear(heard);
+        if let Some(metrics) = &self.metrics {
+            metrics.hear(heard);
+        }
+        let besides = self.session.hear(heard);
+        let leave = self.note(heard);
+        // What answers a client is shown to programs alone.
+        let leave = leave.or_else(|| if is_known && self.json.is_none() { None } else { self.show(heard) });
+        leave.or_else(|| besides.and_then(|besides| self.remark(&besides)))
+    }
+
+    /// Says what the session says besides, here and to those who follow.
+    fn remark(&mut self, besides: &Heard) -> Option<Leave> {
+        self.hub.hear(besides);
+        self.show(besides)
+    }
+
+    /// Takes note of what it means for the machine.
+    fn note(&mut self, heard: &Heard) -> Option<Leave> {
+        match heard {
+            Heard::Done { crashed } => self.outcome.done = Some(*crashed),
+            Heard::Fault { text } => self.outcome.fault = Some(text.clone()),
+            Heard::Hello { .. } => {
+                self.greeted = true;
+                if let Some((background, name)) = self.starting.take()
+                    && let Err(error) = background.is_up(&name)
+                {
+                    return Some(Leave::Output(error));
+                }
+                let waiting = std::mem::take(&mut self.waiting);
+                self.perform(waiting);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn show(&mut self, heard: &Heard) -> Option<Leave> {
+        if let Some(json) = &mut self.json {
+            let lines = json.heard(heard);
+            return self.perform(vec![Action::Show(lines)]);
+        }
+        if let (Heard::Text { text }, false) = (heard, self.framed) {
+            // Without frames everything on the line is for the screen.
+            self.plain.hear(text);
+            self.outcome.done = self.plain.done();
+            return self.perform(vec![Action::Show(text.clone())]);
+        }
+        let actions = self.mux.heard(heard);
+        self.perform(actions)
+    }
+
+    /// Nothing has happened for a while.
+    fn idle(&mut self) -> Option<Leave> {
+        let lines = self.json.as_mut().map(Lines::idle)?;
+        self.perform(vec![Action::Show(lines)])
+    }
+
+    pub fn perform(&mut self, actions: Vec<Action>) -> Option<Leave> {
+        for action in actions {
+            match action {
+                Action::Show(bytes) => match terminal::show(&bytes) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == ErrorKind::BrokenPipe => return Some(Leave::User),
+                    Err(error) => return Some(Leave::Output(error)),
+                },
+                Action::Remark(bytes) => terminal::remark(&bytes),
+                Action::Quit => return Some(Leave::User),
+                Action::Type { bytes, .. } if !self.framed => self.session.send_raw(&bytes),
+                Action::Tell(_) if !self.framed => {}
+                // Kept until its VM runs.
+                Action::Type { vm, bytes } => self.session.type_into(vm, &bytes),
+                action if !self.greeted => self.waiting.push(action),
+                Action::Tell(command) => self.session.command(command),
+            }
+        }
+        None
+    }
+
+    /// Ends the machine if it runs, and shows what is left to show.
+    pub fn finish(mut self, events: &Receiver<Event>, mut leave: Leave) -> Result<(Leave, Outcome, Ending)> {
+        if !matches!(leave, Leave::MachineEnded) {
+            if self.framed && self.greeted {
+                self.session.command(Command::Poweroff);
+                let deadline = Instant::now() + PATIENCE;
+                while let Ok(event) = events.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+                {
+                    match event {
+                        Event::Machine(Notice::Ended { .. }) => break,
+                        Event::Machine(Notice::Heard(heard)) => {
+                            self.hub.hear(&heard);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            self.session.kill();
+        }
+        self.hub.finish(TICK);
+        let mut actions = self.mux.ended();
+        actions.extend(self.json.as_mut().map(|json| Action::Show(json.finish())));
+        if let Some(Leave::Output(error)) = self.perform(actions)
+            && matches!(leave, Leave::MachineEnded)
+        {
+            leave = Leave::Output(error);
+        }
+        Ok((leave, self.outcome, self.session.wait()?))
+    }
+}
+
+/// What a client of the control socket wants, as if it had been typed here.
+fn action_of(wish: Wish) -> Action {
+    match wish {
+        Wish::Type { vm, bytes } => Action::Type { vm, bytes },
+        Wish::Tell(command) => Action::Tell(command),
+        Wish::End => Action::Quit,
+    }
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is known of a machine that runs here, and told to those who ask. It waits for nobody.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use turnstile_link::Command;
+
+use super::event::{Bytes, Event, Past};
+use super::names::full_name;
+use super::outbox::Outbox;
+use super::protocol::{Answer, Kind, Refusal, Request};
+use super::ring::Ring;
+use super::server::{Asked, Caller};
+use super::state::{Machine, State, Vm};
+use super::told::Told;
+use crate::session::Heard;
+use crate::top::desk::Desk;
+
+/// How much of each console is kept, in bytes.
+const KEPT: usize = 64 * 1024;
+
+/// What a client wants of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Type into a console.
+    Type {
+        /// Of this VM.
+        vm: u8,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// Tell the hypervisor.
+    Tell(Command),
+    /// End the machine.
+    End,
+}
+
+/// The machine.
+pub struct Hub {
+    machine: Machine,
+    names: Vec<String>,
+    begin: Instant,
+    /// Of each VM.
+    consoles: Vec<Ring>,
+    /// The hypervisor's own text.
+    own: Ring,
+    followers: Vec<Follower>,
+    told: Told,
+    /// Those who have typed, and may type more when there is room for it.
+    typists: Vec<Caller>,
+    desk: Desk,
+}
+
+/// A client that follows what happens.
+struct Follower {
+    outbox: Arc<Outbox>,
+    /// Only this VM.
+    only: Option<u8>,
+}
+
+impl Hub {
+    /// Begins for the machine `name` with VMs of these names, in the order of the bundle.
+    pub fn new(name: &str, detached: bool, names: Vec<String>) -> Self {
+        let vm = |name: &String| Vm { name: name.clone(), vcpus: 0, state: State::Booting, starts: 0 };
+        let process = std::process::id();
+        let vms = names.iter().map(vm).collect();
+        Hub {
+            machine: Machine { name: full_name(name), process, detached, seconds: 0, vms },
+            begin: Instant::now(),
+            consoles: names.iter().map(|_| Ring::new(KEPT)).collect(),
+            own: Ring::new(KEPT),
+            followers: Vec::new(),
+            told: Told::default(),
+            typists: Vec::new(),
+            desk: Desk::new(names.clone()),
+            names,
+        }
+    }
+
+    /// Takes what was heard from the machine; true if that answers a client, and nobody else.
+    pub fn hear(&mut self, heard: &Heard) -> bool {
+        self.desk.hear(heard);
+        match heard {
+            Heard::Console { vm, text } => {
+                self.consoles.get_mut(usize::from(*vm)).into_iter().for_each(|ring| ring.push(text));
+            }
+            Heard::Text { text } => self.own.push(text),
+            Heard::Vm { vm, vcpus, running, .. } => self.change(*vm, |vm| {
+                vm.vcpus = *vcpus;
+                vm.state = if *running { State::Running } else { State::Stopped };
+            }),
+            Heard::Started { vm, boots, .. } => {
+                self.change(*vm, |vm| (vm.state, vm.starts) = (State::Running, *boots))
+            }
+            Heard::Stopped { vm, reason, restarts } => {
+                self.change(*vm, |vm| vm.state = State::behind(*reason, *restarts))
+            }
+            Heard::Reply { command, outcome } => {
+                let names = &self.names;
+                return self.told.hear(*command, *outcome, |command| name_of(names, command));
+            }
+            _ => {}
+        }
+        self.tell_followers(heard);
+        false
+    }
+
+    fn change(&mut self, vm: u8, change: impl FnMut(&mut Vm)) {
+        self.machine.vms.get_mut(usize::from(vm)).into_iter().for_each(change);
+    }
+
+    fn tell_followers(&mut self, heard: &Heard) {
+        if self.followers.is_empty() {
+            return;
+        }
+        let Some(event) = Event::of(heard, &self.names) else { return };
+        let line = serde_json::to_string(&event).unwrap_or_default();
+        self.followers.retain(|follower| {
+            let wanted = heard.vm().is_none_or(|vm| follower.only.is_none_or(|only| only == vm));
+            if wanted { follower.outbox.offer(&line) } else { follower.outbox.is_open() }
+        });
+    }
+
+    /// Takes what a client asks; returns what it wants of the machine.
+    pub fn ask(&mut self, asked: Asked) -> Vec<Wish> {
+        let (request, caller) = match asked {
+            Asked::Reading(answer) => return self.desk.ask(answer).into_iter().map(Wish::Tell).collect(),
+            Asked::Request(request, caller) => (request, caller),
+        };
+        let named = match &request {
+            Request::Logs { vm, .. }
+            | Request::Start { vm }
+            | Request::Restart { vm }
+            | Request::Stop { vm } => vm.as_deref(),
+            Request::Type { vm, .. } => Some(vm.as_str()),
+            Request::List | Request::Statistics => None,
+        };
+        let vm = match named.map(|name| self.find(name)).transpose() {
+            Ok(vm) => vm,
+            Err(refusal) => {
+                caller.answer(&Answer::Error(refusal));
+                return Vec::new();
+            }
+        };
+        self.serve(request, vm, caller)
+    }
+
+    fn find(&self, name: &str) -> Result<u8, Refusal> {
+        let place = self.names.iter().position(|known| known == name);
+        place.and_then(|place| u8::try_from(place).ok()).ok_or_else(|| Refusal {
+            kind: Kind::NoSuchVm,
+            what: format!("there is no VM `{name}`"),
+            vms: self.names.clone(),
+        })
+    }
+
+    fn serve(&mut self, request: Request, vm: Option<u8>, caller: Caller) -> Vec<Wish> {
+        match request {
+            Request::List => {
+                self.machine.seconds = self.begin.elapsed().as_secs();
+                caller.answer(&Answer::Ok(serde_json::to_value(&self.machine).unwrap_or_default()));
+                Vec::new()
+            }
+            Request::Logs { follow, .. } => {
+                let outbox = caller.outbox();
+                caller.answer(&Answer::Ok(serde_json::to_value(self.past(vm)).unwrap_or_default()));
+                if follow {
+                    let others = |follower: &Follower| !Arc::ptr_eq(&follower.outbox, &outbox);
+                    self.followers.retain(|follower| others(follower) && follower.outbox.is_open());
+                    self.followers.push(Follower { outbox, only: vm });
+                }
+                Vec::new()
+            }
+            Request::Type { bytes, .. } => match (vm, bytes.decode()) {
+                (Some(vm), Some(bytes)) => {
+                    self.typists.push(caller);
+                    vec![Wish::Type { vm, bytes }]
+                }
+                _ => refuse(caller, Kind::NotUnderstood, "`base64` is not Base64"),
+            },
+            Request::Start { .. } => {
+                let down = |vm: &u8| self.state(*vm).is_some_and(State::is_down);
+                let commands: Vec<_> =
+                    self.meant(vm).filter(down).map(|vm| Command::Restart { vm }).collect();
+                match vm.and_then(|vm| self.machine.vms.get(usize::from(vm))) {
+                    Some(vm) if commands.is_empty() => {
+                        let what = format!("VM `{}` is {}", vm.name, vm.state.name());
+                        refuse(caller, Kind::NotNow, what)
+                    }
+                    None if commands.is_empty() => refuse(caller, Kind::NotNow, "no VM is stopped"),
+                    _ => self.tell(caller, commands),
+                }
+            }
+            Request::Restart { .. } => {
+                let commands = self.meant(vm).map(|vm| Command::Restart { vm }).collect();
+                self.tell(caller, commands)
+            }
+            Request::Stop { .. } => match vm {
+                Some(vm) => self.tell(caller, vec![Command::Stop { vm }]),
+                None => {
+                    caller.answer(&Answer::Ok(Value::Null));
+                    vec![Wish::End]
+                }
+            },
+            // It is an `Asked` of its own.
+            Request::Statistics => refuse(caller, Kind::NotUnderstood, "statistics"),
+        }
+    }
+
+    fn tell(&mut self, caller: Caller, commands: Vec<Command>) -> Vec<Wish> {
+        self.told.add(caller, &commands);
+        commands.into_iter().map(Wish::Tell).collect()
+    }
+
+    /// The VM that was named, or all.
+    fn meant(&self, vm: Option<u8>) -> impl Iterator<Item = u8> + use<> {
+        let all = 0..u8::try_from(self.names.len()).unwrap_or(u8::MAX);
+        all.filter(move |index| vm.is_none_or(|vm| vm == *index))
+    }
+
+    fn state(&self, vm: u8) -> Option<State> {
+        self.machine.vms.get(usize::from(vm)).map(|vm| vm.state)
+    }
+
+    /// What is kept of the consoles of the VMs that are meant.
+    fn past(&self, vm: Option<u8>) -> Past {
+        let mut events = Vec::new();
+        let mut add = |ring: &Ring, event: &dyn Fn(Bytes) -> Event| {
+            let (bytes, lost) = ring.kept();
+            events.extend((lost > 0).then_some(Event::Lost { bytes: lost }));
+            events.extend((!bytes.is_empty()).then(|| event(Bytes::of(&bytes))));
+        };
+        if vm.is_none() {
+            add(&self.own, &|bytes| Event::Text { bytes });
+        }
+        for vm in self.meant(vm).map(usize::from) {
+            if let (Some(ring), Some(name)) = (self.consoles.get(vm), self.names.get(vm)) {
+                add(ring, &|bytes| Event::Console { vm: name.clone(), bytes });
+            }
+        }
+        Past { events }
+    }
+
+    /// There is room for more input: lets those go on who have typed.
+    pub fn take_more(&mut self) {
+        self.typists.drain(..).for_each(|caller| caller.answer(&Answer::Ok(Value::Null)));
+    }
+
+    /// The machine has ended: waits for a moment until those who follow have been told the last of it.
+    pub fn finish(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        self.followers.iter().for_each(|follower| follower.outbox.flush(deadline));
+    }
+}
+
+fn name_of(names: &[String], command: Command) -> String {
+    let vm = match command {
+        Command::Restart { vm } | Command::Stop { vm } | Command::Statistics { vm } => usize::from(vm),
+        Command::Hello | Command::Poweroff => usize::MAX,
+    };
+    names.get(vm).cloned().unwrap_or_default()
+}
+
+fn refuse(caller: Caller, kind: Kind, what: impl Into<String>) -> Vec<Wish> {
+    caller.answer(&Answer::Error(Refusal { kind, what: what.into(), vms: Vec::new() }));
+    Vec::new()
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is said on the control socket: JSON, a line for each thing (docs/src/control.md).
+//!
+//! Who runs the machine greets. Each request has one answer, in the order of the requests. After a request to follow the
+//! consoles, events come between the answers.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::event::{Bytes, Event};
+
+/// The version of the protocol: it changes when a client of before would misunderstand.
+pub const VERSION: u32 = 1;
+/// The longest line of a client, in bytes.
+pub const MAX_LINE: u64 = 64 * 1024;
+
+/// The first line, from who runs the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Greeting {
+    /// [`VERSION`].
+    pub control: u32,
+    /// The version of the tool, for people.
+    pub tool: String,
+    /// The machine's full name: `NAME-PROCESS`.
+    pub machine: String,
+}
+
+/// What a client wants. A VM is named; without one, all are meant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "kebab-case")]
+pub enum Request {
+    /// What the machine is and does: [`super::state::Machine`].
+    List,
+    /// A reading of the statistics: `top::reading::Reading`.
+    Statistics,
+    /// What is kept of the consoles: [`super::event::Past`].
+    Logs {
+        /// Whose.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        vm: Option<String>,
+        /// Whether events follow, from then on.
+        #[serde(default)]
+        follow: bool,
+    },
+    /// Types into a console.
+    Type {
+        /// Whose.
+        vm: String,
+        /// What.
+        #[serde(flatten)]
+        bytes: Bytes,
+    },
+    /// Starts what is stopped.
+    Start {
+        /// Which.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        vm: Option<String>,
+    },
+    /// Resets what runs, starts what is stopped.
+    Restart {
+        /// Which.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        vm: Option<String>,
+    },
+    /// Stops a VM; without one, ends the machine.
+    Stop {
+        /// Which.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        vm: Option<String>,
+    },
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// It is done, or begun.
+    Ok(Value),
+    /// It is not.
+    Error(Refusal),
+}
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Of what kind, for programs.
+    pub kind: Kind,
+    /// In words.
+    pub what: String,
+    /// The names of the VMs, where a wrong one was given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vms: Vec<String>,
+}
+
+/// The kinds of refusals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The line is no request.
+    NotUnderstood,
+    /// The machine has no VM of this name.
+    NoSuchVm,
+    /// The VM's state does not allow it.
+    NotNow,
+    /// Too many clients are there.
+    Busy,
+}
+
+/// A line of who runs the machine, after the greeting.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Line {
+    /// An answer.
+    Answer(Answer),
+    /// An event.
+    Event(Event),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_have_a_stable_form() {
+        let forms = [
+            (r#"{"request":"list"}"#, Request::List),
+            (r#"{"request":"logs","follow":false}"#, Request::Logs { vm: None, follow: false }),
+            (
+                r#"{"request":"type","vm":"one","text":"ls\r"}"#,
+                Request::Type { vm: "one".into(), bytes: Bytes::of(b"ls\r") },
+            ),
+            (
+                r#"{"request":"type","vm":"one","base64":"//4="}"#,
+                Request::Type { vm: "one".into(), bytes: Bytes::of(b"\xff\xfe") },
+            ),
+            (r#"{"request":"stop","vm":"one"}"#, Request::Stop { vm: Some("one".into()) }),
+            (r#"{"request":"stop"}"#, Request::Stop { vm: None }),
+        ];
+        for (text, request) in forms {
+            assert_eq!(serde_json::to_string(&request).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Request>(text).unwrap(), request);
+        }
+        let short: Request = serde_json::from_str(r#"{"request":"logs"}"#).unwrap();
+        assert_eq!(short, Request::Logs { vm: None, follow: false });
+        assert!(serde_json::from_str::<Request>(r#"{"request":"dance"}"#).is_err());
+    }
+}

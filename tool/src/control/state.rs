@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is known of a machine and its VMs.
+
+use serde::{Deserialize, Serialize};
+use turnstile_link::StopReason;
+
+/// A machine that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its full name: `NAME-PROCESS`.
+    pub name: String,
+    /// The process that runs it.
+    pub process: u32,
+    /// Whether that is in the background.
+    pub detached: bool,
+    /// How long ago it was started, in seconds.
+    pub seconds: u64,
+    /// Its VMs, in the order of the bundle.
+    pub vms: Vec<Vm>,
+}
+
+/// A VM of a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vm {
+    /// Its name.
+    pub name: String,
+    /// Its vCPUs; 0 until the hypervisor has said so.
+    pub vcpus: u16,
+    /// What it does.
+    pub state: State,
+    /// How many times it has started.
+    pub starts: u32,
+}
+
+/// What a VM does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// The hypervisor has not introduced it yet.
+    #[default]
+    Booting,
+    /// Its vCPUs run.
+    Running,
+    /// It has stopped, and starts again by itself.
+    Restarting,
+    /// Its guest powered off.
+    PoweredOff,
+    /// It crashed.
+    Crashed,
+    /// It was stopped, or has not started.
+    Stopped,
+}
+
+impl State {
+    /// The state behind a stop.
+    pub fn behind(reason: StopReason, restarts: bool) -> Self {
+        match reason {
+            _ if restarts => State::Restarting,
+            StopReason::PowerOff => State::PoweredOff,
+            StopReason::Crash => State::Crashed,
+            StopReason::Reset | StopReason::Killed => State::Stopped,
+        }
+    }
+
+    /// In words, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Booting => "booting",
+            State::Running => "running",
+            State::Restarting => "restarting",
+            State::PoweredOff => "powered off",
+            State::Crashed => "crashed",
+            State::Stopped => "stopped",
+        }
+    }
+
+    /// Whether it stays so until it is told to start.
+    pub fn is_down(self) -> bool {
+        matches!(self, State::PoweredOff | State::Crashed | State::Stopped)
+    }
+}
