@@ -4,6 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use turnstile::bench::platform::Platform;
+use turnstile::bench::subjects::Subject;
+use turnstile::config::Board;
+use turnstile_machine::map::MAX_VCPUS;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in a workspace")
 }
@@ -93,4 +98,36 @@ fn sources_that_documents_name_exist() {
         missing.extend(gone.map(|path| format!("{}: {path}", page.display())));
     }
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
+fn lists_of_names_and_limits_are_those_of_the_code() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("it can be read");
+    let (configuration, commands) = (read("docs/src/configuration.md"), read("docs/src/command-line.md"));
+    let row = |text: &str, key: &str| -> String {
+        text.lines().find(|line| line.starts_with(&format!("| `{key}"))).expect("there is a row").to_owned()
+    };
+    let (boards, models) = (row(&configuration, "board`"), row(&configuration, "cpu`"));
+    for board in Board::ALL {
+        assert!(boards.contains(&format!("`\"{}\"`", board.name())), "{board}");
+        for model in board.models() {
+            assert!(models.contains(&format!("`{model}`")), "{model}");
+        }
+    }
+    let subjects = row(&commands, "--subjects SUBJECT");
+    for subject in Subject::ALL {
+        assert!(subjects.contains(&format!("`{}`", subject.name())), "{}", subject.name());
+    }
+    let platforms = row(&commands, "--platform");
+    for platform in Platform::names() {
+        assert!(platforms.contains(&format!("`{platform}`")), "{platform}");
+    }
+    for unit in ["KiB", "MiB", "GiB", "TiB"] {
+        let sizes = configuration.split("## Sizes").nth(1).expect("there is a chapter");
+        assert!(sizes.contains(&format!("`{unit}`")), "{unit}");
+    }
+    let limit = format!("1 to {MAX_VCPUS}");
+    assert!(row(&configuration, "vcpus`").contains(&limit));
+    assert!(read("examples/one-linux.toml").contains(&format!("# {limit}. ")));
+    assert!(read("docs/src/start-here.md").contains(&format!("give {} vCPUs", MAX_VCPUS + 1)));
 }

@@ -260,6 +260,10 @@ pub fn print(document: &Document) {
     }
     println!("{}", table::preface(document));
     println!("{}", table::table(document, ui::terminal_width()));
+    let left_out = table::left_out(document, ui::terminal_width());
+    if !left_out.is_empty() {
+        println!("Without a place in this width: {}.", left_out.join(", "));
+    }
     if let Some(touched) = footprint::table(document, ui::terminal_width()) {
         println!("{}\n{touched}", footprint::TITLE);
     }

@@ -12,6 +12,8 @@ use crate::ui;
 
 /// Terminals narrower than this do without the column that says what an operation is.
 const NARROW: u16 = 96;
+/// The column that says what an operation is folds at words, but is not made narrower than this.
+const OPERATION: usize = 24;
 /// What a column takes beside its text.
 const PADDING: usize = 3;
 /// The classes that say how much code runs; all others are operations on the machine.
@@ -84,29 +86,57 @@ fn versions(subjects: &[&SubjectInfo], others: &[&SubjectInfo]) -> String {
     versions.join(", ")
 }
 
-/// Rows down, subjects across; a terminal of this width is filled, a pipe gets what it takes.
+/// Rows down, subjects across; a terminal of this width is filled, a pipe gets what it takes. Subjects that have no place are left
+/// out as a whole, the last ones first: no number is folded.
 pub fn table(document: &Document, width: Option<u16>) -> Table {
     let wide = width.is_none_or(|width| width >= NARROW);
+    let subjects = shown(document, width);
     let mut table = ui::table(width);
     let mut header = vec!["row"];
     header.extend(wide.then_some("operation"));
     let mut header: Vec<Cell> = header.into_iter().map(Cell::new).collect();
-    header.extend(document.subjects.iter().map(|info| right(&heading(document, info))));
+    header.extend(subjects.iter().map(|info| right(&heading(document, info))));
     table.set_header(header);
     for (row, what) in document.row_names() {
         let mut cells = vec![Cell::new(row)];
         cells.extend(wide.then(|| Cell::new(what)));
-        let own = document.figure(Subject::Turnstile.name(), row).and_then(|figure| figure.instructions);
-        cells.extend(document.subjects.iter().map(|info| {
-            let own = own.filter(|_| info.subject != Subject::Turnstile.name() && rows::is_alike(row));
-            right(&cell(document.figure(&info.subject, row), own))
-        }));
+        cells.extend(subjects.iter().map(|info| right(&compared(document, info, row))));
         table.add_row(cells);
     }
-    if let Some(names) = table.column_mut(0) {
-        names.set_constraint(ColumnConstraint::ContentWidth);
+    for column in (0..).take(subjects.len() + 1 + usize::from(wide)).filter(|&column| !wide || column != 1) {
+        if let Some(column) = table.column_mut(column) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
     }
     table
+}
+
+/// The titles of the subjects that have no place in a table of this width.
+pub fn left_out(document: &Document, width: Option<u16>) -> Vec<&str> {
+    document.subjects.iter().skip(shown(document, width).len()).map(|info| info.title.as_str()).collect()
+}
+
+/// The subjects that have a place in a table of this width: the first in any case.
+fn shown(document: &Document, width: Option<u16>) -> &[SubjectInfo] {
+    let names = document.row_names();
+    let longest = names.iter().map(|(row, what)| (row.chars().count(), what.chars().count()));
+    let (name, what) = longest.fold((0, 0), |(a, b), (c, d)| (a.max(c), b.max(d)));
+    let operation = if width.is_some_and(|width| width < NARROW) { 0 } else { what.min(OPERATION) + PADDING };
+    let mut taken = name + PADDING + operation;
+    let fits = |info: &&SubjectInfo| {
+        let cells = names.iter().map(|(row, _)| compared(document, info, row).chars().count());
+        taken += cells.chain([heading(document, info).chars().count()]).max().unwrap_or(0) + PADDING;
+        width.is_none_or(|width| taken <= usize::from(width))
+    };
+    let count = document.subjects.iter().take_while(fits).count().max(1);
+    document.subjects.get(..count).unwrap_or(&document.subjects)
+}
+
+/// The text of a cell: the figure of a subject, compared with Turnstile's.
+fn compared(document: &Document, info: &SubjectInfo, row: &str) -> String {
+    let own = document.figure(Subject::Turnstile.name(), row).and_then(|figure| figure.instructions);
+    let own = own.filter(|_| info.subject != Subject::Turnstile.name() && rows::is_alike(row));
+    cell(document.figure(&info.subject, row), own)
 }
 
 /// The operations of a subject by class: classes down, rows across, in as many tables as the width makes necessary.
@@ -246,6 +276,29 @@ mod tests {
             assert!(widest <= usize::from(width), "{width}\n{text}");
             assert_eq!(text.contains("PSCI_VERSION"), width >= 96, "{text}");
         }
+    }
+
+    #[test]
+    fn columns_are_dropped_as_a_whole_and_numbers_never_folded() {
+        let mut document = samples::document();
+        let more = document.subjects[1].clone();
+        document
+            .subjects
+            .extend((0..4).map(|n| SubjectInfo { title: format!("Subject {n}"), ..more.clone() }));
+        let all = document.subjects.len();
+        for width in [None, Some(40), Some(80), Some(200)] {
+            let text = table(&document, width).to_string();
+            let (shown, left_out) = (shown(&document, width), left_out(&document, width));
+            assert_eq!(shown.len() + left_out.len(), all);
+            let line = text.lines().find(|line| line.contains("null-hypercall")).unwrap();
+            for info in shown {
+                assert!(line.contains(&compared(&document, info, "null-hypercall")), "{width:?}\n{text}");
+            }
+            assert!(left_out.iter().all(|title| !text.contains(title) || *title == shown[0].title), "{text}");
+            let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+            assert!(width.is_none_or(|width| widest <= usize::from(width)), "{width:?}\n{text}");
+        }
+        assert!(left_out(&document, None).is_empty() && !left_out(&document, Some(40)).is_empty());
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl Board {
     }
 
     /// The processor models that it can have, the usual one first.
-    pub(super) fn models(self) -> &'static [&'static str] {
+    pub fn models(self) -> &'static [&'static str] {
         match self {
             Board::Virt | Board::Rpi4 => &CPU_MODELS,
             Board::Q35 | Board::Pc | Board::Microvm => &PC_MODELS,
