@@ -66,7 +66,6 @@ impl Function {
         function.space.open(COMMAND, &command.bits().to_le_bytes());
         function.space.open(CACHE_LINE, &[0xff]);
         function.space.open(INTERRUPT_LINE, &[0xff]);
-        function.space.let_clear(STATUS, &Status::ERRORS.bits().to_le_bytes());
         function
     }
 

@@ -61,14 +61,12 @@ bitflags! {
 }
 
 bitflags! {
-    /// The status register. Those of [`Status::ERRORS`] are cleared by writing ones.
+    /// The status register. Functions here report no errors, so there is nothing to clear.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Status: u16 {
         /// The function has an interrupt, whether or not it may assert INTx.
         const INTERRUPT = 1 << 3;
         /// There is a list of capabilities.
         const CAPABILITIES = 1 << 4;
-        /// The errors that a function may report.
-        const ERRORS = 0xf900;
     }
 }

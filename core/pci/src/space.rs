@@ -4,18 +4,17 @@
 /// How many bytes a function implements.
 pub(crate) const SPACE: usize = 256;
 
-/// The bytes, with two masks: the bits that a write sets, and those that it clears by ones.
+/// The bytes, and which of their bits can be written.
 #[derive(Clone, Debug)]
 pub(crate) struct Space {
     bytes: [u8; SPACE],
     writable: [u8; SPACE],
-    clears: [u8; SPACE],
 }
 
 impl Space {
     /// All bytes are zero and stay so.
     pub(crate) const fn new() -> Self {
-        Self { bytes: [0; SPACE], writable: [0; SPACE], clears: [0; SPACE] }
+        Self { bytes: [0; SPACE], writable: [0; SPACE] }
     }
 
     /// Reads up to 4 bytes. Those behind the end are zero.
@@ -27,13 +26,11 @@ impl Space {
     /// Writes up to 4 bytes, and tells which ones have changed.
     pub(crate) fn write(&mut self, offset: u16, size: u8, value: u32, mut changed: impl FnMut(usize)) {
         for (at, new) in (usize::from(offset)..).zip(value.to_le_bytes()).take(size.into()) {
-            let (Some(byte), Some(&writable), Some(&clears)) =
-                (self.bytes.get_mut(at), self.writable.get(at), self.clears.get(at))
-            else {
+            let (Some(byte), Some(&writable)) = (self.bytes.get_mut(at), self.writable.get(at)) else {
                 break;
             };
             let before = *byte;
-            *byte = (before & !writable | new & writable) & !(new & clears);
+            *byte = before & !writable | new & writable;
             if *byte != before {
                 changed(at);
             }
@@ -50,11 +47,6 @@ impl Space {
         set(&mut self.writable, at, bits);
     }
 
-    /// Lets bits be cleared by ones.
-    pub(crate) fn let_clear(&mut self, at: u8, bits: &[u8]) {
-        set(&mut self.clears, at, bits);
-    }
-
     /// Sets or clears a bit of a byte, whether or not it can be written.
     pub(crate) fn show(&mut self, at: u8, bit: u8, on: bool) {
         if let Some(byte) = self.bytes.get_mut(usize::from(at)) {
@@ -64,8 +56,8 @@ impl Space {
 
     /// Clears everything that can be written.
     pub(crate) fn reset(&mut self) {
-        for ((byte, writable), clears) in self.bytes.iter_mut().zip(&self.writable).zip(&self.clears) {
-            *byte &= !(writable | clears);
+        for (byte, writable) in self.bytes.iter_mut().zip(&self.writable) {
+            *byte &= !writable;
         }
     }
 }

@@ -52,7 +52,7 @@ fn ports_lead_where_ecam_does() {
     ports.write(0xcf8, 4, 0xff12_ffff);
     assert_eq!(ports.read(0xcf8, 4), Some(0x8012_fffc));
     assert_eq!(ports.target(0xcfe, 2), ecam(0x12f_f0fe));
-    assert_eq!((ports.target(0xcfe, 4), ports.target(0xd00, 1), ports.target(0xcfb, 1)), (None, None, None));
+    assert_eq!((ports.target(0xcfd, 4), ports.target(0xd00, 1), ports.target(0xcfb, 1)), (None, None, None));
     ports.write(0xcf8, 4, 0x0012_fffc);
     assert_eq!(ports.target(0xcfc, 4), None);
 }

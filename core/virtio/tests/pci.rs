@@ -155,6 +155,7 @@ fn a_request_goes_through_a_pci_device() {
     );
     set(disk, 0x18, 2, 64);
     set(disk, 0x20, 8, 0);
+    assert_eq!(get(disk, 0x20, 8), areas.descriptors, "an enabled queue stays where it is");
     assert_eq!(enable(disk, 0, 16, areas), None, "it is enabled");
     assert_eq!((get(disk, 0x18, 2), get(disk, 0x20, 8)), (16, areas.descriptors));
     assert_eq!(set(disk, 0x3000, 2, 0), None, "not before DRIVER_OK");
@@ -248,7 +249,12 @@ fn configuration_space_has_a_window_to_the_bars() {
     assert_eq!(point(4, 0x2002, 4), 0, "an access that is not aligned");
     assert_eq!(point(3, 0x2000, 4), 0, "a BAR that there is not");
     assert_eq!(point(4, u32::MAX - 3, 4), 0);
-    point(4, 0x14, 1);
+    point(4, 0x12, 2);
+    let others = [1, 4].map(|size| disk.read_config(function, window + 16, size));
+    assert_eq!(others, [0, 0], "of another length than was set");
+    for (at, size, value) in [(8, 4, 0x14), (12, 4, 1)] {
+        let _ = disk.write_config(function, window + at, size, value);
+    }
     assert_eq!(disk.write_config(function, window + 16, 1, 1).effect, None);
     assert_eq!(disk.registers.status(), Status::ACKNOWLEDGE);
     assert_eq!(disk.write_config(function, window + 16, 1, 0).effect, Some(Effect::Reset));
