@@ -233,6 +233,8 @@ pub struct Vcpu {
     pub id_registers: &'static IdRegisters,
     /// Whether its PMU is a trapped one. Beside [`Vm::offer`], which says so too: light exits want one load and one branch.
     pub pmu: bool,
+    /// By which vectors its exits come. Beside what leaves room for it.
+    pub vectors: VectorsKind,
     /// The physical CPU it is pinned to, or where it begins.
     pub cpu: &'static PerCpu,
     /// Interrupts posted by others.
@@ -247,8 +249,6 @@ pub struct Vcpu {
     pub statistics: Option<&'static Page>,
     /// Its MPIDR_EL1.
     pub vmpidr: u64,
-    /// By which vectors its exits come.
-    pub vectors: VectorsKind,
     /// What it has if it shares CPUs with others; `None` if it is pinned.
     pub thread: Option<Thread>,
     /// Where its registers go on an exit that does without techniques. Last, so that nothing else moves.
