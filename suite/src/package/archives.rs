@@ -2,18 +2,25 @@
 //! From a folder to an archive and a Debian package.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use turnstile::failure::{Context, Result};
 use turnstile::layout::Layout;
 use turnstile::setup::find_program;
 
-use super::Made;
 use super::tree::run;
 
 /// The version of everything.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The files that were made.
+pub struct Made {
+    /// The archive: it is unpacked anywhere.
+    pub archive: PathBuf,
+    /// The Debian package, where `dpkg-deb` is there to make it.
+    pub debian: Option<PathBuf>,
+}
 
 /// Writes both for the files below `root`.
 pub fn write(layout: &Layout, root: &Path, folder: &Path) -> Result<Made> {
@@ -32,7 +39,7 @@ pub fn write(layout: &Layout, root: &Path, folder: &Path) -> Result<Made> {
     Ok(Made { archive, debian })
 }
 
-fn debian(layout: &Layout, program: &Path, root: &Path, folder: &Path) -> Result<std::path::PathBuf> {
+fn debian(layout: &Layout, program: &Path, root: &Path, folder: &Path) -> Result<PathBuf> {
     let machine = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

@@ -65,7 +65,7 @@ fn install(layout: &Layout) -> Result<PathBuf> {
         return Ok(home.clone());
     }
     let folder = layout.bundles().join("package");
-    let made = super::make(layout, &folder)?;
+    let made = super::make::make(layout, &folder)?;
     let home = folder.join("home");
     std::fs::create_dir_all(&home).context(|| format!("cannot create {}", home.display()))?;
     match &made.debian {

@@ -163,6 +163,7 @@ pub fn near<T>(value: &T) -> &T {
     #[cfg(target_os = "none")]
     {
         let mut address: *const T = value;
+        #[allow(clippy::pointers_in_nomem_asm_block, reason = "nothing is read or written there")]
         // SAFETY: does nothing.
         unsafe {
             core::arch::asm!("/* {} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
