@@ -55,12 +55,23 @@ pub fn assemble(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&
         None => setup::images::hypervisor(layout, config.machine.board.isa())?,
     };
     let bundle = folder.join("bundle");
-    write_atomically(&bundle, &images.bundle(config)?)?;
+    let mut bytes = images.bundle(config)?;
+    if config.machine.board == Board::Microvm {
+        leave_room(&mut bytes);
+    }
+    write_atomically(&bundle, &bytes)?;
     let mut boot = Boot::new(image, bundle, images.machine_memory(config), config.machine.cpus);
     boot.cpu = config.machine.model();
     boot.gic = config.machine.gic;
     boot.board = config.machine.board;
     Ok(boot)
+}
+
+/// Lengthens a file so that its last page is nearly empty. QEMU puts it at the end of a microvm's RAM, in whole pages, and the firmware
+/// puts its ACPI tables there, too, at the very end: what the file has there would overwrite them.
+fn leave_room(bytes: &mut Vec<u8>) {
+    const PAGE: usize = 4096;
+    bytes.resize(bytes.len().next_multiple_of(PAGE) + 1, 0);
 }
 
 /// Refuses what cannot be a hypervisor: QEMU starts anything, and then nothing is ever heard of it.
@@ -134,4 +145,19 @@ fn load_text(layout: &Layout, folder: &Path, text: &str) -> Loaded {
 /// The name of a machine: its file's, without what is behind the dot.
 pub fn stem(file: &Path) -> String {
     file.file_stem().map_or_else(|| "machine".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_microvms_last_page_is_left_to_its_firmware() {
+        for length in [1, 4095, 4096, 60_738] {
+            let mut bytes = vec![7; length];
+            leave_room(&mut bytes);
+            assert_eq!(bytes.len() % 4096, 1);
+            assert!(bytes[length..].iter().all(|byte| *byte == 0) && bytes.len() > length);
+        }
+    }
 }

@@ -187,7 +187,7 @@ mod tests {
     fn figures(bare: [u64; 2], own: [u64; 2]) -> Vec<WorkFigure> {
         let of = |under, [once, twice]: [u64; 2]| {
             let (once, twice) = (total(once, 0), total(twice, 0));
-            let (apart_once, apart_twice) = (total(100, 10), total(8100, 8010));
+            let (apart_once, apart_twice) = (total(100, 10), total(32_100, 32_010));
             let counts = [Some(&once), Some(&twice), Some(&apart_once), Some(&apart_twice)];
             figure(Isa::Arm64, under, &WORK[0], counts)
         };
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_boot_costs_nothing_in_a_difference() {
-        let found = figures([1_000_000, 41_000_000], [9_000_000, 50_000_000]);
+        let found = figures([1_000_000, 161_000_000], [9_000_000, 173_000_000]);
         assert_eq!((found[0].instructions, found[0].ratio), (Some(10_000.0), Some(1.0)));
         assert_eq!((found[1].instructions, found[1].ratio), (Some(10_250.0), Some(1.025)));
         assert_eq!((found[1].outside, found[1].exits), (Some(2.0), Some(2.0)));
