@@ -3,33 +3,33 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `http` | one request and its answer |
 //! | `states` | what the machine has said of its VMs: they run, have started, have stopped |
 //! | `text` | from a reading and these states to the text of OpenMetrics |
 //!
 //! A reading of the statistics goes over the machine's serial line. So there is at most one in [`FRESH`]: who asks sooner gets the
 //! one before. Whoever asks, and however slowly they read, only threads of this module wait.
 
+mod http;
 mod states;
 mod text;
 
-use std::io::Cursor;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tiny_http::{Header, Method, Request, Response, Server};
-
 use crate::failure::{Failure, Result};
 use crate::session::Heard;
+use http::{Request, Response};
 use states::States;
 
 /// How long a reading is good for.
 pub const FRESH: Duration = Duration::from_secs(1);
 /// How long the machine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many may be answered at the same time.
-const THREADS: usize = 4;
+/// How many clients there are at most: those that come then are turned away.
+const MAX_CLIENTS: usize = 256;
 /// The form of the answer.
 const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -59,21 +59,28 @@ impl Metrics {
         sender: Sender<E>,
         ask: fn(Sender<String>) -> E,
     ) -> Result<Self> {
-        let server = Server::http(address).map_err(|error| {
+        let failed = |error| {
             Failure::failed(format!("cannot offer metrics at {address}: {error}"))
                 .help("another program may use this port; port 0 takes a free one and says which")
-        })?;
-        let bound = server.server_addr().to_ip().unwrap_or(address);
+        };
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        let bound = listener.local_addr().map_err(failed)?;
         let states = Arc::new(Mutex::new(States::new(names)));
-        let (server, desk) = (Arc::new(server), Arc::new(Desk::new(states.clone(), sender, ask)));
-        for _ in 0..THREADS {
-            let (server, desk) = (server.clone(), desk.clone());
-            std::thread::spawn(move || {
-                for request in server.incoming_requests() {
-                    desk.answer(request);
+        let desk = Arc::new(Desk { states: states.clone(), sender, ask, last: Mutex::new(None) });
+        std::thread::spawn(move || {
+            let clients = Arc::new(());
+            for stream in listener.incoming().flatten() {
+                if Arc::strong_count(&clients) > MAX_CLIENTS {
+                    continue;
                 }
-            });
-        }
+                let (client, desk) = (Arc::clone(&clients), Arc::clone(&desk));
+                std::thread::spawn(move || {
+                    // Somebody who has left wants no answer.
+                    let _ = http::serve(stream, |request| desk.answer(request));
+                    drop(client);
+                });
+            }
+        });
         Ok(Metrics { states, address: bound })
     }
 
@@ -89,36 +96,25 @@ impl Metrics {
 }
 
 impl<E> Desk<E> {
-    fn new(states: Arc<Mutex<States>>, sender: Sender<E>, ask: fn(Sender<String>) -> E) -> Self {
-        Desk { states, sender, ask, last: Mutex::new(None) }
+    fn answer(&self, Request { method, path }: &Request) -> Response {
+        match (method.as_str(), path.as_str()) {
+            ("GET" | "HEAD", "/metrics") => self.metrics(),
+            ("GET" | "HEAD", "/") => plain("200 OK", "the metrics are at /metrics\n"),
+            ("GET" | "HEAD", _) => plain("404 Not Found", "there are only /metrics\n"),
+            _ => plain("405 Method Not Allowed", "metrics can be read, and nothing else\n"),
+        }
     }
 
-    fn answer(&self, request: Request) {
-        let path = request.url().split('?').next().unwrap_or_default();
-        let response = match (request.method(), path) {
-            (Method::Get | Method::Head, "/metrics") => self.metrics(),
-            (Method::Get | Method::Head, "/") => plain(200, "the metrics are at /metrics\n"),
-            (Method::Get | Method::Head, _) => plain(404, "there are only /metrics\n"),
-            _ => plain(405, "metrics can be read, and nothing else\n"),
-        };
-        // Somebody who has left wants none.
-        let _ = request.respond(response);
-    }
-
-    fn metrics(&self) -> Response<Cursor<Vec<u8>>> {
+    fn metrics(&self) -> Response {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.as_ref().is_none_or(|(made, _)| made.elapsed() >= FRESH) {
             match self.read() {
                 Some(text) => *last = Some((Instant::now(), text)),
-                None => return plain(503, "the machine does not answer\n"),
+                None => return plain("503 Service Unavailable", "the machine does not answer\n"),
             }
         }
         let text = last.as_ref().map(|(_, text)| text.clone()).unwrap_or_default();
-        let response = Response::from_data(text);
-        match Header::from_bytes("Content-Type", CONTENT) {
-            Ok(header) => response.with_header(header),
-            Err(()) => response,
-        }
+        Response { status: "200 OK", content: CONTENT, text }
     }
 
     fn read(&self) -> Option<String> {
@@ -130,8 +126,8 @@ impl<E> Desk<E> {
     }
 }
 
-fn plain(status: u16, text: &str) -> Response<Cursor<Vec<u8>>> {
-    Response::from_string(text).with_status_code(status)
+fn plain(status: &'static str, text: &str) -> Response {
+    Response { status, content: "text/plain; charset=utf-8", text: text.to_owned() }
 }
 
 #[cfg(test)]
