@@ -103,14 +103,12 @@ impl Layout {
 
     /// The hypervisor, built with these cargo features.
     pub fn hypervisor(&self, isa: Isa, features: &[&str]) -> PathBuf {
-        let variant: String = features.iter().map(|feature| format!("-{feature}")).collect();
-        self.images().join(format!("turnstile-{isa}{variant}.{}", isa.image_extension()))
+        self.images().join(format!("{}.{}", variant(isa, features), isa.image_extension()))
     }
 
     /// The program of a package's hypervisor with its symbols.
     pub fn packaged_program(&self, isa: Isa, features: &[&str]) -> PathBuf {
-        let variant: String = features.iter().map(|feature| format!("-{feature}")).collect();
-        self.images().join("symbols").join(format!("turnstile-{isa}{variant}.elf"))
+        self.images().join("symbols").join(format!("{}.elf", variant(isa, features)))
     }
 
     /// The meter, QEMU's plugin.
@@ -182,6 +180,12 @@ impl Layout {
 pub fn remove_bundles(layout: &Layout) {
     let _ = std::fs::remove_dir_all(layout.bundles());
     let _ = std::fs::remove_dir(layout.target.join("bundles"));
+}
+
+/// The name of the hypervisor with these cargo features.
+fn variant(isa: Isa, features: &[&str]) -> String {
+    let features: String = features.iter().map(|feature| format!("-{feature}")).collect();
+    format!("turnstile-{isa}{features}")
 }
 
 /// Removes what is named after a process that does not exist, and what has another name.

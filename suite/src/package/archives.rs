@@ -7,9 +7,7 @@ use std::process::Command;
 
 use turnstile::failure::{Context, Result};
 use turnstile::layout::Layout;
-use turnstile::setup::find_program;
-
-use super::tree::run;
+use turnstile::setup::{find_program, run};
 
 /// The version of everything.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -10,8 +10,7 @@ use turnstile::failure::{Context, Failure, Result};
 use turnstile::isa::Isa;
 use turnstile::layout::Layout;
 use turnstile::setup::qemu::Qemu;
-
-use super::tree::run;
+use turnstile::setup::run;
 
 /// Runs an example of an architecture from an installed package.
 ///
@@ -25,20 +24,13 @@ pub fn check(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
         Isa::Power64 => "power-linux.toml",
     };
     let example = powering_off(&home, example)?;
-    expect(&turnstile(&home, &["check".as_ref(), example.as_ref()])?, "ok")?;
-    let run = ["run".as_ref(), "--qemu".as_ref(), qemu.path.as_os_str(), example.as_os_str()];
-    expect(&turnstile(&home, &run)?, "turnstile: shell ready cpus=")?;
-    let bench = [
-        "bench".as_ref(),
-        "--isa".as_ref(),
-        isa.name().as_ref(),
-        "--rows".as_ref(),
-        "null-hypercall".as_ref(),
-    ];
-    let bench =
-        [&bench[..], &["--qemu".as_ref(), qemu.path.as_os_str(), "--iterations".as_ref(), "16384".as_ref()]]
-            .concat();
-    expect(&turnstile(&home, &bench)?, "null-hypercall")?;
+    expect(&said(turnstile(&home).arg("check").arg(&example))?, "ok")?;
+    let mut boot = turnstile(&home);
+    boot.args(["run", "--qemu"]).arg(&qemu.path).arg(&example);
+    expect(&said(&mut boot)?, "turnstile: shell ready cpus=")?;
+    let mut bench = turnstile(&home);
+    bench.args(["bench", "--rows", "null-hypercall", "--iterations", "16384", "--isa", isa.name()]);
+    expect(&said(bench.arg("--qemu").arg(&qemu.path))?, "null-hypercall")?;
     for file in ["man/man1/turnstile-run.1", "bash-completion/completions/turnstile"] {
         let file = home.join("usr/share").join(file);
         let text = std::fs::read_to_string(&file).context(|| format!("cannot read {}", file.display()))?;
@@ -68,16 +60,22 @@ fn install(layout: &Layout) -> Result<PathBuf> {
     let made = super::make::make(layout, &folder)?;
     let home = folder.join("home");
     std::fs::create_dir_all(&home).context(|| format!("cannot create {}", home.display()))?;
-    match &made.debian {
-        Some(file) => run(Command::new("dpkg-deb").arg("--extract").arg(file).arg(&home))?,
+    let mut unpack = match &made.debian {
+        Some(file) => {
+            let mut dpkg = Command::new("dpkg-deb");
+            dpkg.arg("--extract").arg(file).arg(&home);
+            dpkg
+        }
         None => {
             let to = home.join("usr");
             std::fs::create_dir_all(&to).context(|| format!("cannot create {}", to.display()))?;
             let mut tar = Command::new("tar");
             tar.args(["--extract", "--strip-components=1", "--file"]).arg(&made.archive);
-            run(tar.arg("--directory").arg(to))?;
+            tar.arg("--directory").arg(to);
+            tar
         }
-    }
+    };
+    run(&mut unpack)?;
     // What has been downloaded already.
     let cache = home.join(".cache");
     std::fs::create_dir_all(&cache).context(|| format!("cannot create {}", cache.display()))?;
@@ -85,22 +83,19 @@ fn install(layout: &Layout) -> Result<PathBuf> {
     Ok(done.insert(home).clone())
 }
 
-/// Runs the installed program in its user's home, which is all that it is told.
-fn turnstile(home: &Path, arguments: &[&std::ffi::OsStr]) -> Result<String> {
-    let program = home.join("usr/bin/turnstile");
-    let mut command = Command::new(&program);
-    command.args(arguments).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", home);
-    let output = command.current_dir(home).stdin(Stdio::null()).output();
-    let output = output.context(|| format!("cannot run {}", program.display()))?;
-    let said =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    match output.status.success() {
-        true => Ok(said),
-        false => {
-            Err(Failure::failed(format!("turnstile {arguments:?} ended with {}", output.status))
-                .details(said))
-        }
-    }
+/// The installed program in its user's home, which is all that it is told.
+fn turnstile(home: &Path) -> Command {
+    let mut command = Command::new(home.join("usr/bin/turnstile"));
+    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", home);
+    command.current_dir(home).stdin(Stdio::null());
+    command
+}
+
+/// What a program that succeeds writes.
+fn said(command: &mut Command) -> Result<String> {
+    let output = run(command)?;
+    let [output, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    Ok(format!("{output}{errors}"))
 }
 
 fn expect(said: &str, wanted: &str) -> Result<()> {

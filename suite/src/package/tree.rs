@@ -7,13 +7,15 @@ use std::process::Command;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
-use turnstile::failure::{Context, Failure, Result};
+use turnstile::failure::{Context, Result};
 use turnstile::isa::Isa;
 use turnstile::layout::Layout;
-use turnstile::setup::{images, rust};
+use turnstile::setup::{images, run, rust};
 
 /// Where all files are, below the folder that is `/` or wherever the archive is unpacked.
 const PREFIX: &str = "usr";
+/// Where the images are.
+const IMAGES: &str = "share/turnstile/images";
 /// Where documentation is.
 const DOCUMENTATION: &str = "share/doc/turnstile";
 
@@ -64,7 +66,7 @@ impl Tree {
     fn images(&self, layout: &Layout, isa: Isa) -> Result<()> {
         let shared = |file: &Path| {
             let name = file.strip_prefix(layout.images()).unwrap_or(file).display().to_string();
-            self.copy(file, &format!("share/turnstile/images/{name}"))
+            self.copy(file, &format!("{IMAGES}/{name}"))
         };
         shared(&images::hypervisor(layout, isa)?)?;
         shared(&images::work(layout, isa)?)?;
@@ -72,10 +74,12 @@ impl Tree {
         for name in layout.guest_names(isa) {
             shared(&layout.guest(isa, &name))?;
         }
-        let symbols = self.place(&format!("share/turnstile/images/symbols/turnstile-{isa}.elf"))?;
+        let symbols = layout.packaged_program(isa, &[]);
+        let symbols = symbols.strip_prefix(layout.images()).unwrap_or(&symbols).display().to_string();
+        let symbols = self.place(&format!("{IMAGES}/{symbols}"))?;
         let mut objcopy = Command::new(rust::objcopy(layout)?);
         objcopy.arg("--strip-debug").arg(images::program(layout, isa)).arg(symbols);
-        run(&mut objcopy)
+        run(&mut objcopy).map(drop)
     }
 
     fn documentation(&self, root: &Path) -> Result<()> {
@@ -110,15 +114,4 @@ impl Tree {
         }
         Ok(())
     }
-}
-
-/// Runs a program that has to succeed.
-pub fn run(command: &mut Command) -> Result<()> {
-    let name = command.get_program().display().to_string();
-    let output = command.output().context(|| format!("cannot run {name}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(Failure::failed(format!("{name} failed ({})", output.status)).details(said))
 }

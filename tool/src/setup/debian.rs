@@ -127,8 +127,8 @@ pub fn ensure(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Debian> {
 /// Finds a file in the cache that is not what was put there. Of a cache without digests nothing is known.
 fn damaged(folder: &Path, digests: &BTreeMap<String, String>) -> Option<PathBuf> {
     let is_damaged = |file: &PathBuf, expected: &String| !digest(file).is_ok_and(|found| found == *expected);
-    let files = digests.iter().map(|(name, expected)| (folder.join(name), expected));
-    files.filter(|(file, expected)| is_damaged(file, expected)).map(|(file, _)| file).next()
+    let mut files = digests.iter().map(|(name, expected)| (folder.join(name), expected));
+    files.find(|(file, expected)| is_damaged(file, expected)).map(|(file, _)| file)
 }
 
 /// The SHA-256 of a file, in hexadecimal.

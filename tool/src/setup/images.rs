@@ -35,29 +35,15 @@ pub fn hypervisor(layout: &Layout, isa: Isa) -> Result<PathBuf> {
 /// Builds the hypervisor with cargo features and returns its image's path. It is built apart from the usual one,
 /// so that neither makes cargo build the other anew.
 pub fn hypervisor_with(layout: &Layout, isa: Isa, features: &[&str]) -> Result<PathBuf> {
-    let image = layout.hypervisor(isa, features);
-    if layout.is_installed() {
-        return packaged(image);
-    }
-    once(&image.to_string_lossy(), || {
+    provide(layout, layout.hypervisor(isa, features), |image| {
         let with = match features {
             [] => String::new(),
             features => format!(" with {}", features.join(", ")),
         };
         let what = format!("building the hypervisor for {isa}{with}");
         build(layout, HYPERVISOR, &Target::bare(isa), features, codegen(isa), &what)?;
-        reduce(layout, &program_with(layout, isa, features), &image, isa.image_options())
-    })?;
-    Ok(image)
-}
-
-/// Returns a file of the package, where it has it.
-fn packaged(file: PathBuf) -> Result<PathBuf> {
-    if file.is_file() {
-        return Ok(file);
-    }
-    Err(Failure::missing(format!("the package has no {}", file.display()))
-        .help("what is compared with other hypervisors is built in a checkout: use ./x there"))
+        reduce(layout, &program_with(layout, isa, features), image, isa.image_options())
+    })
 }
 
 /// Builds the images of all guests of an architecture.
@@ -77,31 +63,32 @@ pub fn guests(layout: &Layout, isa: Isa) -> Result<()> {
 
 /// Builds the monitor for Linux KVM and returns its path.
 pub fn vmm(layout: &Layout, isa: Isa) -> Result<PathBuf> {
-    let (program, target) = (layout.vmm(isa), isa.linux_target());
-    if layout.is_installed() {
-        return packaged(program);
-    }
-    once(&program.to_string_lossy(), || {
+    provide(layout, layout.vmm(isa), |program| {
         let what = format!("building the monitor for Linux KVM on {isa}");
         build(layout, VMM, &Target::linux(layout, isa)?, &[], &[], &what)?;
-        reduce(layout, &built(layout, target, VMM), &program, &["--strip-all"])
-    })?;
-    Ok(program)
+        reduce(layout, &built(layout, isa.linux_target(), VMM), program, &["--strip-all"])
+    })
 }
 
 /// Builds the program that works in Linux guests and returns its path. It makes its system calls itself, so it is built as for
 /// the bare machine.
 pub fn work(layout: &Layout, isa: Isa) -> Result<PathBuf> {
-    let (program, target) = (layout.work(isa), isa.target());
-    if layout.is_installed() {
-        return packaged(program);
-    }
-    once(&program.to_string_lossy(), || {
+    provide(layout, layout.work(isa), |program| {
         let what = format!("building the program for Linux guests on {isa}");
         build(layout, WORK_PACKAGE, &Target::bare(isa), &[], &[], &what)?;
-        reduce(layout, &built(layout, target, WORK), &program, &["--strip-all"])
-    })?;
-    Ok(program)
+        reduce(layout, &built(layout, isa.target(), WORK), program, &["--strip-all"])
+    })
+}
+
+/// Returns a file, which a package has, or has not; in a checkout it is built, once by this process.
+fn provide(layout: &Layout, file: PathBuf, build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    if !layout.is_installed() {
+        once(&file.to_string_lossy(), || build(&file))?;
+    } else if !file.is_file() {
+        return Err(Failure::missing(format!("the package has no {}", file.display()))
+            .help("what is compared with other hypervisors is built in a checkout: use ./x there"));
+    }
+    Ok(file)
 }
 
 /// Does something for a package unless it is done; other threads wait meanwhile.
@@ -116,18 +103,14 @@ fn once(package: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
 
 /// Builds the meter, QEMU's plugin, and returns its path.
 pub fn meter(layout: &Layout) -> Result<PathBuf> {
-    if layout.is_installed() {
-        return packaged(layout.meter());
-    }
-    once(METER, || {
+    provide(layout, layout.meter(), |_| {
         let mut cargo = rust::cargo(layout);
         cargo.args(["build", "--release", "--package", METER, "--target-dir"]).arg(layout.target());
         let step = ui::Step::start("building the meter");
         with_progress(&mut cargo, &step).map_err(|said| failed("building the meter", &said))?;
         step.done();
         Ok(())
-    })?;
-    Ok(layout.meter())
+    })
 }
 
 /// The hypervisor's program with its symbols, for a debugger.
