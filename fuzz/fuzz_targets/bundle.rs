@@ -7,8 +7,10 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use turnstile_bundle::{
-    Arm64, Bundle, Class, CpuList, Machine, Mapping, OnCrash, Pc, Pmu, Schedule, VmSpec, validate, write,
+    Arm64, Bundle, Class, CpuList, DiskSpec, Machine, Mapping, OnCrash, Pc, Pmu, Schedule, ServiceDevice,
+    ServiceSpec, VmSpec, validate, validate_services, write_with,
 };
+use turnstile_service::image::{AARCH64, Header, PAGE};
 use xxhash_rust::xxh64::xxh64;
 
 /// Where the format puts the digest.
@@ -33,15 +35,44 @@ static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let other = VmSpec { name: "other", cpus: CpuList::new(&[2]), schedule, ..vm };
     let machine = Machine::Pc(Pc::default());
     let pc = VmSpec { name: "pc", cpus: CpuList::new(&[3, 4]), machine, ..vm };
-    write(&[vm, other, pc]).expect("a valid bundle")
+    let program = program();
+    let service = ServiceSpec {
+        name: "console",
+        program: &program,
+        vm: 0,
+        device: ServiceDevice::Uart,
+        limit: ServiceSpec::LIMIT,
+        memory: false,
+        disk: None,
+    };
+    let mapped = VmSpec { name: "disks", mapping: Mapping::AtStart, cpus: CpuList::new(&[5, 6]), ..vm };
+    let disk = ServiceSpec { name: "root", vm: 3, device: ServiceDevice::Pci, memory: true, ..service };
+    let services =
+        [service, ServiceSpec { disk: Some(0), ..disk }, ServiceSpec { name: "data", disk: Some(1), ..disk }];
+    let root = DiskSpec { name: "root", image: Some(b"image"), size: 4096, read_only: false };
+    let disks = [root, DiskSpec { name: "data", image: None, read_only: true, ..root }];
+    write_with(&[vm, other, pc, mapped], &services, &disks).expect("a valid bundle")
 });
+
+/// The least program of a service.
+fn program() -> Vec<u8> {
+    let header = Header { isa: AARCH64, code: PAGE, stack: PAGE, ..Header::default() };
+    let mut program = header.bytes().to_vec();
+    program.resize(2 * PAGE as usize, 0);
+    program
+}
 
 fn read(blob: &[u8]) {
     if let Ok(bundle) = Bundle::parse(blob) {
         assert!(validate(bundle.vms()).is_ok());
+        assert!(validate_services(bundle.vms(), bundle.services(), bundle.disks()).is_ok());
         // What is read can be written, and reads the same again.
-        let written = write(bundle.vms()).expect("a valid bundle can be written");
-        assert_eq!(Bundle::parse(&written).expect("what was written can be read").vms(), bundle.vms());
+        let written = write_with(bundle.vms(), bundle.services(), bundle.disks());
+        let written = written.expect("a valid bundle can be written");
+        let again = Bundle::parse(&written).expect("what was written can be read");
+        assert_eq!(again.vms(), bundle.vms());
+        assert_eq!(again.services(), bundle.services());
+        assert_eq!(again.disks(), bundle.disks());
     }
 }
 
@@ -54,7 +85,7 @@ fn read_signed(mut blob: Vec<u8>) {
     blob[..4].copy_from_slice(&0xd00d_feedu32.to_be_bytes());
     blob[4..8].copy_from_slice(&size.to_be_bytes());
     blob[DIGEST].fill(0);
-    let digest = xxh64(blob, 0);
+    let digest = xxh64(&blob, 0);
     blob[DIGEST].copy_from_slice(&digest.to_be_bytes());
     read(&blob);
 }

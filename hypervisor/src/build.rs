@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From the description of a VM in the bundle to the VM: once, at boot.
+//! From the descriptions of VMs and services in the bundle to these: once, at boot.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use turnstile_bundle::{Class, Schedule, VmSpec};
+use turnstile_bundle::{Class, Schedule, ServiceDevice, ServiceSpec, VmSpec};
 
 use crate::arch::boot::Host;
 use crate::arch::cpu::PerCpu;
 use crate::arch::sched::Tenant;
+use crate::arch::service::Storage;
 use crate::arch::vm::Vcpu;
 use crate::arch::vm::Vm;
 use crate::guest::Guest;
 use crate::machine::{self, Machine};
+use crate::service::{self, Hosted};
 
 /// Why a VM cannot be built.
 #[derive(Debug)]
@@ -56,18 +58,19 @@ fn share(class: Class) -> turnstile_sched::Class {
 }
 
 /// Builds the VM with index `id`, its vCPUs pinned to the physical CPUs its description names, or added to the
-/// `tenants` that share CPUs.
+/// `tenants` that share CPUs. Some of `services` may be its PCI functions.
 ///
 /// # Errors
 /// When a physical CPU is missing, or the machine lacks what the description asks for.
+#[inline(never)] // As for services: what it needs of the stack is given back.
 pub fn build(
     id: u8,
     spec: &VmSpec<'static>,
-    host: &Host,
-    running: usize,
+    services: &[ServiceSpec<'_>],
+    (host, running): (&Host, usize),
     tenants: &mut Vec<Tenant>,
 ) -> Result<Guest, Error> {
-    let (machine, parts) = Machine::new(id, spec, host)?;
+    let (machine, parts) = Machine::new(id, spec, functions(id.into(), services), host)?;
     let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
     let areas = areas(spec, host, running)?;
     let mut vcpus = Vec::new();
@@ -82,4 +85,37 @@ pub fn build(
     }
     vm.set_vcpus(vcpus);
     Ok(Guest::new(vm, machine))
+}
+
+/// Returns how many PCI functions the VM with index `vm` has.
+fn functions(vm: usize, services: &[ServiceSpec<'_>]) -> usize {
+    services.iter().filter(|service| service.vm == vm && service.device == ServiceDevice::Pci).count()
+}
+
+/// Builds the services, with these disks, and connects them with the VMs that they serve.
+///
+/// # Errors
+/// Says which cannot be built, and why.
+pub fn build_services(
+    specs: &[ServiceSpec<'static>],
+    disks: &[Storage],
+    guests: &mut [Guest],
+) -> Result<Vec<&'static Hosted>, (&'static str, service::Error)> {
+    let mut all = Vec::new();
+    for (number, spec) in specs.iter().enumerate() {
+        let guest = guests.get(spec.vm).ok_or((spec.name, service::Error::Vm))?;
+        // Slot 0 is the host bridge's.
+        let slot = 1 + functions(spec.vm, &specs[..number]) as u64;
+        let site = guest.machine.site(spec.device, slot);
+        let storage = spec.disk.and_then(|disk| disks.get(disk).copied());
+        let hosted = Hosted::build(number, spec, guest.vm, site, storage);
+        all.push(hosted.map_err(|error| (spec.name, error))?);
+    }
+    for guest in guests {
+        let own: Vec<_> = all.iter().copied().filter(|hosted| hosted.vm().id == guest.vm.id).collect();
+        if !own.is_empty() {
+            guest.set_services(own);
+        }
+    }
+    Ok(all)
 }

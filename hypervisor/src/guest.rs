@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One VM, which may start and stop many times.
 
+use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use spin::{Mutex, MutexGuard};
-use turnstile_link::{Event, StopReason};
+use turnstile_link::{Event, StopReason, VmState};
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::{Next, Phase, Stop};
 
 use crate::alarm;
+use crate::arch::Uptime;
 use crate::arch::boot::fault;
 use crate::arch::cpu;
 use crate::arch::memory::{self, GuestMemory};
@@ -18,6 +20,7 @@ use crate::arch::time;
 use crate::arch::vm::Vm;
 use crate::line;
 use crate::machine::{self, Devices, Machine};
+use crate::service::{self, Hosted};
 use crate::times;
 
 /// A VM and what it is made of.
@@ -28,9 +31,16 @@ pub struct Guest {
     pub machine: Machine,
     memory: Mutex<Option<GuestMemory>>,
     devices: Mutex<Devices>,
+    /// The services that serve it.
+    services: Vec<&'static Hosted>,
     /// Held from the moment in which its statistics are forgotten until the life is counted that makes new ones.
-    /// Apart from `memory`, which is held as long as it takes to clear and load it.
+    /// Apart from `memory`, which is held as long as it takes to clear and load it. Who pauses a life, or ends its pause, holds it,
+    /// so that it is not the next life's.
     beginning: Mutex<()>,
+    /// Held while its clock is stopped or goes on and that is told, so that the two are told in their order.
+    pausing: Mutex<()>,
+    /// Alarms that rang during a pause were not heard: the first of its vCPUs that goes on looks at the devices.
+    unheard: AtomicBool,
     /// What is to become of a stopped VM: [`REST`], [`WANTED`] or [`STARTING`].
     plan: AtomicU8,
     /// It is to stay down: stopped from outside, whatever its guest asks for.
@@ -73,13 +83,22 @@ impl Guest {
     pub fn new(vm: &'static Vm, machine: Machine) -> Self {
         Self {
             vm,
-            devices: Mutex::new(machine.devices()),
+            devices: Mutex::new(machine.devices(vm)),
             machine,
+            services: Vec::new(),
             memory: Mutex::new(None),
             beginning: Mutex::new(()),
+            pausing: Mutex::new(()),
+            unheard: AtomicBool::new(false),
             plan: AtomicU8::new(REST),
             down: AtomicBool::new(false),
         }
+    }
+
+    /// Has it served by these services, before it starts.
+    pub fn set_services(&mut self, services: Vec<&'static Hosted>) {
+        service::connect(self.vm, &services);
+        self.services = services;
     }
 
     /// Returns its devices, for an access of its own.
@@ -170,6 +189,60 @@ impl Guest {
         matches!(self.vm.lifecycle.phase(), Phase::Running)
     }
 
+    /// Returns what the VM does.
+    pub fn state(&self) -> VmState {
+        match self.is_running() {
+            true if self.vm.pause.holds() => VmState::Paused,
+            true => VmState::Running,
+            false => VmState::Stopped,
+        }
+    }
+
+    /// Begins to pause the VM. False if it does not run, or is paused already.
+    pub fn pause(&self) -> bool {
+        let _life = self.beginning.lock();
+        self.vm.begin_pause()
+    }
+
+    /// All its vCPUs have left their guests: its clock stands still from now on.
+    pub fn paused(&self) {
+        let _order = self.pausing.lock();
+        if self.vm.pause.close(time::ticks()) {
+            line::event(self.vm, Event::Paused);
+        }
+    }
+
+    /// Lets the VM go on. False if it does not run, or is not paused.
+    pub fn resume(&self) -> bool {
+        let _life = self.beginning.lock();
+        let _order = self.pausing.lock();
+        if !self.is_running() || !self.vm.pause.holds() {
+            return false;
+        }
+        // Before it is so: no VM is heard of that writes while it is paused. Telling takes its time, for which the clock stands, too.
+        let ticks = self.vm.pause.stands_for(time::ticks()).unwrap_or(0);
+        let nanoseconds = Uptime { ticks, frequency: time::frequency() }.nanoseconds();
+        line::event(self.vm, Event::Resumed { microseconds: nanoseconds / 1000 });
+        // Nobody looks at the devices while their clock is put right.
+        let devices = self.devices.lock();
+        let ended = self.vm.pause.end(time::ticks(), |ticks| {
+            self.vm.stood_still(ticks);
+            self.unheard.store(true, Ordering::Relaxed);
+        });
+        drop(devices);
+        self.vm.raise_all(Reasons::START);
+        ended.is_some()
+    }
+
+    /// One of its vCPUs goes on after a pause. The alarms stay with the VM's CPUs: this is one of them, and who has ended the pause
+    /// need not be.
+    pub fn resumed(&self) {
+        // Acquire and release are those of the pause's end, which this vCPU has seen.
+        if self.unheard.swap(false, Ordering::Relaxed) {
+            self.tick();
+        }
+    }
+
     /// Gives the VM fresh memory with its images and starts its first vCPU.
     ///
     /// # Errors
@@ -184,10 +257,11 @@ impl Guest {
         let (memory, start) = self.machine.furnish(self.vm, || cleared.set(time::ticks()))?;
         let loaded = time::ticks();
         let mut devices = self.devices.lock();
-        *devices = self.machine.devices();
+        *devices = self.machine.devices(self.vm);
         self.machine.prepare(self.vm, &memory, start);
+        self.services.iter().for_each(|service| service.reset());
         drop(devices);
-        *slot = Some(memory);
+        *slot = Some(self.show(memory)?);
         drop(slot);
         let beginning = self.beginning.lock();
         self.vm.reset_statistics();
@@ -195,11 +269,30 @@ impl Guest {
         let boots = self.vm.lifecycle.boots() + 1;
         line::event(self.vm, Event::Started { boots, free_memory, free_tables: (arena / 4096) as u32 });
         times::report_start(self.vm, [begin, cleared.get(), loaded]);
+        self.vm.pause.reset();
         self.vm.lifecycle.start();
         line::open(self.vm);
         drop(beginning);
         self.vm.raise_all(Reasons::START);
         Ok(())
+    }
+
+    /// Shows its memory to the services that are to reach it; gives it back if that fails.
+    fn show(&self, memory: GuestMemory) -> Result<GuestMemory, machine::Error> {
+        let pieces = self.machine.ram(&memory);
+        match self.services.iter().try_for_each(|service| service.attach(&pieces)) {
+            Ok(()) => Ok(memory),
+            Err(error) => {
+                self.hide();
+                memory.release()?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// No service reaches its memory any more.
+    fn hide(&self) {
+        self.services.iter().for_each(|service| service.detach());
     }
 
     /// Takes the VM down after all its vCPUs have stopped. Returns whether it is to run again.
@@ -215,8 +308,9 @@ impl Guest {
             }
         };
         line::close(self.vm);
-        self.devices().drop_typed(self.vm);
+        self.drop_typed();
         line::event(self.vm, Event::Stopped { reason, restarts });
+        self.hide();
         if let Some(memory) = self.memory.lock().take()
             && let Err(error) = memory.release()
         {
@@ -261,6 +355,7 @@ impl Guest {
         let _beginning = self.beginning.lock();
         if self.vm.statistics {
             line::statistics(self.vm);
+            self.services.iter().for_each(|service| service.introduce());
         }
         self.vm.statistics
     }
@@ -268,8 +363,9 @@ impl Guest {
     /// Lets the VM's clock go on.
     pub fn tick(&self) {
         let mut devices = self.devices.lock();
-        alarm::clear(self.vm.id);
-        if self.is_running() {
+        alarm::clear(self.vm.id.into());
+        // When its clock stands, its devices are looked at when it goes on.
+        if self.is_running() && !self.vm.pause.stands() {
             devices.tick(self.vm);
         }
     }
@@ -278,15 +374,34 @@ impl Guest {
     pub fn receive(&self, bytes: &[u8]) {
         // Looked at under the lock: a VM that is starting replaces its devices under it.
         let mut devices = self.devices.lock();
-        if self.is_running() {
-            devices.receive(self.vm, bytes);
-        } else {
-            line::room(self.vm, u16::try_from(bytes.len()).ok());
+        if !self.is_running() {
+            return line::room(self.vm, u16::try_from(bytes.len()).ok());
+        }
+        match self.console() {
+            Some(service) => service.receive(bytes),
+            None => devices.receive(self.vm, bytes),
         }
     }
 
     /// Returns how many bytes may be typed into its console if none are under way.
     pub fn room(&self) -> u16 {
-        self.devices().room()
+        self.console().map_or_else(|| self.devices().room(), |service| service.room())
+    }
+
+    /// What was typed and not read is gone with this life.
+    fn drop_typed(&self) {
+        match self.console() {
+            Some(service) => {
+                // Who types looks under this lock whether the VM runs.
+                let _devices = self.devices();
+                service.drop_typed();
+            }
+            None => self.devices().drop_typed(self.vm),
+        }
+    }
+
+    /// Returns the service that is its console, if one is.
+    fn console(&self) -> Option<&'static Hosted> {
+        self.services.iter().copied().find(|service| service.is_console())
     }
 }

@@ -14,6 +14,7 @@ use turnstile_link::{
 };
 
 use crate::arch::boot::fault;
+use crate::arch::service::Figures;
 use crate::arch::vm::Vm;
 use crate::arch::{console, println, time};
 
@@ -122,6 +123,8 @@ pub fn event(vm: &Vm, event: Event<'_>) {
         Event::Started { boots: 1, .. } => println!("turnstile: {} starts", vm.name),
         Event::Started { boots, .. } => println!("turnstile: {} starts again (boot {boots})", vm.name),
         Event::Stopped { reason, .. } => println!("\nturnstile: {} {}", vm.name, reason_text(reason)),
+        Event::Paused => println!("\nturnstile: {} is paused", vm.name),
+        Event::Resumed { .. } => println!("\nturnstile: {} goes on", vm.name),
         Event::Crashed { text } => println!("\nturnstile: {}: {text}", vm.name),
     }
 }
@@ -132,6 +135,16 @@ pub fn crash(vm: &Vm, text: core::fmt::Arguments<'_>) {
     // A longer text is cut at the end of the buffer.
     let _ = line.write_fmt(text);
     event(vm, Event::Crashed { text: turnstile_link::clip(&line) });
+}
+
+/// Writes text of the hypervisor's own, of one line or several.
+pub fn report(text: core::fmt::Arguments<'_>) {
+    if framed() {
+        // The tool says whose it is.
+        println!("{text}");
+    } else {
+        println!("turnstile: {text}");
+    }
 }
 
 /// Tells that every VM has stopped.
@@ -150,13 +163,21 @@ pub fn hello<'a>(cpus: usize, vms: impl ExactSizeIterator<Item = (&'a Vm, VmStat
         return;
     }
     send(&Up::Hello {
-        version: turnstile_link::VERSION,
+        version: turnstile_link::marked_version(),
         hypervisor: env!("CARGO_PKG_VERSION"),
         cpus: cpus as u16,
         vms: vms.len() as u8,
     });
     for (vm, state, room) in vms {
         send(&Up::Vm { vm: vm.id, name: &vm.name, vcpus: vm.vcpus().len() as u16, state, room });
+    }
+}
+
+/// Introduces a service, which serves a VM, with what is counted of it.
+pub fn service(service: u8, vm: &Vm, name: &str, figures: &Figures) {
+    if framed() {
+        let Figures { crashes, exits, ticks } = *figures;
+        send(&Up::Service { service, vm: vm.id, name, crashes, exits, ticks });
     }
 }
 

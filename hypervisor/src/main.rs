@@ -31,6 +31,7 @@ mod alarm;
 #[cfg(target_os = "none")]
 mod build;
 #[cfg(target_os = "none")]
+mod disk;
 mod guest;
 #[cfg(target_os = "none")]
 mod line;
@@ -40,6 +41,8 @@ mod machine;
 mod monitor;
 #[cfg(target_os = "none")]
 mod options;
+#[cfg(target_os = "none")]
+mod service;
 #[cfg(target_os = "none")]
 mod system;
 #[cfg(target_os = "none")]

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The running system: all VMs on one machine.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use spin::Once;
-use turnstile_bundle::Bundle;
-use turnstile_link::{Command, Outcome, VmState};
+use turnstile_bundle::{Bundle, BundleError};
+use turnstile_link::{Command, Outcome};
 use turnstile_vm::lifecycle::Stop;
 
 use crate::alarm;
@@ -19,10 +20,12 @@ use crate::arch::sched;
 use crate::arch::time;
 use crate::arch::vm::Vm;
 use crate::arch::{CommonMonitor, println, set_monitor};
-use crate::build::build;
+use crate::build::{build, build_services};
+use crate::disk;
 use crate::guest::Guest;
 use crate::line::{self, Receiver};
 use crate::options;
+use crate::service::Hosted;
 use crate::times;
 
 /// All VMs on one machine.
@@ -31,6 +34,8 @@ pub struct System {
     pub host: &'static Host,
     /// The VMs, in the order of the bundle.
     pub guests: Vec<Guest>,
+    /// The services, in the order of the bundle.
+    services: Vec<&'static Hosted>,
     running: AtomicU32,
     crashed: AtomicU32,
 }
@@ -66,6 +71,19 @@ fn take_off(host: &Host, bundle: &Bundle<'_>) {
     }
 }
 
+/// Reads the bundle, to the heap: its descriptions are a large part of a stack, of which the boot CPU's is in use for ever.
+#[inline(never)]
+fn read(blob: &'static [u8]) -> Result<Box<Bundle<'static>>, BundleError> {
+    let mut bundle = place();
+    bundle.read(blob).map(|()| bundle)
+}
+
+/// Makes room for the descriptions: they are on the stack until this returns.
+#[inline(never)]
+fn place() -> Box<Bundle<'static>> {
+    Box::default()
+}
+
 /// Boot CPU: the machine is set up, guests come next.
 #[allow(unsafe_code, reason = "the boot code of the arch crate calls this by name")]
 #[unsafe(no_mangle)]
@@ -81,36 +99,7 @@ fn turnstile_main(host: &'static Host) -> ! {
     if let Some(kind) = options.provoke {
         fault::provoke(kind);
     }
-    let Some(blob) = host.bundle else {
-        refuse(
-            host,
-            format_args!("there is no bundle: pass one as the initial RAM disk (made by ./x build)"),
-        );
-    };
-    let bundle = match Bundle::parse(blob) {
-        Ok(bundle) => bundle,
-        Err(error) => refuse(host, format_args!("the bundle cannot be used: {error}")),
-    };
-    #[cfg(feature = "ablation")]
-    take_off(host, &bundle);
-    TIMES.end(Phase::Bundle, time::ticks());
-    let wanted =
-        bundle.vms().iter().flat_map(|vm| vm.cpus.iter()).max().map_or(1, |cpu| usize::from(cpu) + 1);
-    let running = host.start_cpus(wanted);
-    TIMES.end(Phase::Cpus, time::ticks());
-    let (mut guests, mut tenants) = (Vec::new(), Vec::new());
-    for (id, spec) in bundle.vms().iter().enumerate() {
-        match build(id as u8, spec, host, running, &mut tenants) {
-            Ok(guest) => guests.push(guest),
-            Err(error) => refuse(host, format_args!("VM {} cannot be built: {error}", spec.name)),
-        }
-    }
-    if !tenants.is_empty() {
-        sched::start(tenants, &host.cpus);
-    }
-    let crashed = AtomicU32::new(0);
-    let system = SYSTEM.call_once(|| System { host, guests, running: AtomicU32::new(0), crashed });
-    set_monitor(system);
+    let (system, running) = set_up(host);
     TIMES.end(Phase::Vms, time::ticks());
     times::report();
     system.introduce();
@@ -124,6 +113,51 @@ fn turnstile_main(host: &'static Host) -> ! {
         provoke_read(system);
     }
     turnstile_cpu_main(host.cpus[0])
+}
+
+/// Makes the VMs of the machine's bundle, starts the CPUs that they need, and returns the system and how many CPUs run. Not in
+/// [`turnstile_main`]: the bundle's tables would lie on the stack on which this CPU runs its guests.
+#[inline(never)]
+fn set_up(host: &'static Host) -> (&'static System, usize) {
+    let Some(blob) = host.bundle else {
+        refuse(
+            host,
+            format_args!("there is no bundle: pass one as the initial RAM disk (made by ./x build)"),
+        );
+    };
+    let bundle = match read(blob) {
+        Ok(bundle) => bundle,
+        Err(error) => refuse(host, format_args!("the bundle cannot be used: {error}")),
+    };
+    #[cfg(feature = "ablation")]
+    take_off(host, &bundle);
+    TIMES.end(Phase::Bundle, time::ticks());
+    let wanted =
+        bundle.vms().iter().flat_map(|vm| vm.cpus.iter()).max().map_or(1, |cpu| usize::from(cpu) + 1);
+    let running = host.start_cpus(wanted);
+    TIMES.end(Phase::Cpus, time::ticks());
+    let (mut guests, mut tenants) = (Vec::new(), Vec::new());
+    for (id, spec) in bundle.vms().iter().enumerate() {
+        match build(id as u8, spec, bundle.services(), (host, running), &mut tenants) {
+            Ok(guest) => guests.push(guest),
+            Err(error) => refuse(host, format_args!("VM {} cannot be built: {error}", spec.name)),
+        }
+    }
+    let disks = match disk::build(bundle.disks()) {
+        Ok(disks) => disks,
+        Err((name, error)) => refuse(host, format_args!("disk {name} cannot be made: {error}")),
+    };
+    let services = match build_services(bundle.services(), &disks, &mut guests) {
+        Ok(services) => services,
+        Err((name, error)) => refuse(host, format_args!("service {name} cannot be built: {error}")),
+    };
+    if !tenants.is_empty() {
+        sched::start(tenants, &host.cpus);
+    }
+    let crashed = AtomicU32::new(0);
+    let system = SYSTEM.call_once(|| System { host, guests, services, running: AtomicU32::new(0), crashed });
+    set_monitor(system);
+    (system, running)
 }
 
 /// Reads the memory of the first VM while that runs on another CPU.
@@ -188,12 +222,23 @@ impl Receiver for System {
             Command::Stop { vm } => {
                 self.with(vm, |guest| if guest.put_down() { Outcome::Accepted } else { Outcome::NotNow })
             }
+            Command::Pause { vm } => {
+                self.with(vm, |guest| if guest.pause() { Outcome::Accepted } else { Outcome::NotNow })
+            }
+            Command::Resume { vm } => {
+                self.with(vm, |guest| if guest.resume() { Outcome::Accepted } else { Outcome::NotNow })
+            }
             Command::Statistics { vm } => {
                 self.with(
                     vm,
                     |guest| if guest.report_statistics() { Outcome::Accepted } else { Outcome::NotKept },
                 )
             }
+            Command::KillService { service } => match self.services.get(usize::from(service)) {
+                None => Outcome::NoSuchService,
+                Some(service) if service.kill() => Outcome::Accepted,
+                Some(_) => Outcome::NotNow,
+            },
             Command::Poweroff => {
                 for guest in &self.guests {
                     guest.put_down();
@@ -206,11 +251,11 @@ impl Receiver for System {
 
 impl System {
     fn introduce(&self) {
-        let state = |guest: &Guest| if guest.is_running() { VmState::Running } else { VmState::Stopped };
         line::hello(
             self.host.cpus.len(),
-            self.guests.iter().map(|guest| (guest.vm, state(guest), guest.room())),
+            self.guests.iter().map(|guest| (guest.vm, guest.state(), guest.room())),
         );
+        self.services.iter().for_each(|service| service.introduce());
     }
 
     fn with(&self, vm: u8, f: impl FnOnce(&Guest) -> Outcome) -> Outcome {
@@ -247,7 +292,15 @@ impl CommonMonitor<Vm> for System {
     }
 
     fn deadline(&self) {
-        alarm::ring(0..self.guests.len() as u8, |vm| self.guests[usize::from(vm)].tick());
+        let (vms, services) = (0..self.guests.len(), self.services.iter().map(|service| service.alarm()));
+        alarm::ring(vms.chain(services), |number| match self.guests.get(number) {
+            Some(guest) => guest.tick(),
+            None => self
+                .services
+                .iter()
+                .filter(|service| service.alarm() == number)
+                .for_each(|service| service.ring()),
+        });
     }
 
     fn waiting(&self, vm: &'static Vm) {
@@ -256,6 +309,18 @@ impl CommonMonitor<Vm> for System {
             // Put down before it started, or it could not start.
             self.crashed.fetch_add(u32::from(!guest.is_down()), Ordering::Relaxed);
             self.ended();
+        }
+    }
+
+    fn paused(&self, vm: &'static Vm) {
+        if let Some(guest) = self.guest(vm) {
+            guest.paused();
+        }
+    }
+
+    fn resumed(&self, vm: &'static Vm) {
+        if let Some(guest) = self.guest(vm) {
+            guest.resumed();
         }
     }
 

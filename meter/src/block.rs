@@ -37,7 +37,7 @@ pub struct Raw {
 pub struct Block {
     /// The address of the first.
     pub start: u64,
-    /// The privilege it runs with: the exception level, or what is most like it.
+    /// The privilege it runs with: the exception level, or what is most like it. 0 outside the guest is that of a service.
     pub level: u8,
     /// Whether it may be the start of an exception handler.
     pub may_be_vector: bool,

@@ -216,6 +216,11 @@ pub struct Side {
     pub little: bool,
 }
 
+/// Where Turnstile has the code of services on POWER (`arch/power64/src/memory/service.rs`): no guest's process is there.
+const SERVICES: Range<u64> = 0xf_0000_0000_0000..0xf_0000_0020_0000;
+/// The same on AMD64 (`arch/x86_64/src/service/pages.rs`).
+const SERVICES_X86: Range<u64> = 0x6000_0000_0000..0x6000_0020_0000;
+
 /// Asks whose code at `pc` is, by the CPU's state. That state belongs to the translation, so the answer holds
 /// for as long as the translation does.
 pub fn side(isa: Isa, machine: &mut impl Machine, ranges: &[Range<u64>], pc: u64) -> Side {
@@ -229,10 +234,16 @@ pub fn side(isa: Isa, machine: &mut impl Machine, ranges: &[Range<u64>], pc: u64
         Isa::Power64 => {
             const HV: u64 = 1 << 60;
             let msr = machine.read(Register::Msr).unwrap_or(HV);
-            Side { guest: msr & HV == 0 && in_range, level: u8::from(msr & HV != 0), little: msr & 1 != 0 }
+            // A service is a partition, too, and known by its address.
+            let guest = msr & HV == 0 && in_range && !SERVICES.contains(&pc);
+            Side { guest, level: u8::from(msr & HV != 0), little: msr & 1 != 0 }
         }
-        // No register tells guest mode: VMRUN and where it goes on do (`Meter::in_guest_mode`).
-        Isa::X86 => Side { guest: in_range, level: 0, little: true },
+        // No register tells guest mode: VMRUN and where it goes on do (`Meter::in_guest_mode`). A service is in it, too, and known by
+        // its address.
+        Isa::X86 => {
+            let service = SERVICES_X86.contains(&pc);
+            Side { guest: in_range && !service, level: u8::from(!service), little: true }
+        }
     }
 }
 

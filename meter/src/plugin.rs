@@ -105,6 +105,8 @@ fn ends_in_vmrun(block: *const ffi::Block) -> bool {
 
 /// The last bytes of VMRUN.
 const VMRUN: [u8; 3] = [0x0f, 0x01, 0xd8];
+/// VMMCALL: outside guests, services alone have it.
+const VMMCALL: [u8; 3] = [0x0f, 0x01, 0xd9];
 /// The longest instruction of x86.
 const MAX_INSTRUCTION: usize = 15;
 
@@ -190,7 +192,18 @@ extern "C" fn translated(_id: u64, block: *mut ffi::Block) {
             );
             return;
         }
-        let raw = (0..count).map(|index| raw(ffi::qemu_plugin_tb_get_insn(block, index), setting)).collect();
+        let mut raw: Vec<Raw> =
+            (0..count).map(|index| raw(ffi::qemu_plugin_tb_get_insn(block, index), setting)).collect();
+        // A service's VMMCALL is not executed, but leaves it; QEMU goes on to translate.
+        if isa == Isa::X86
+            && let Some(left) = raw.iter().position(|raw| raw.bytes == VMMCALL)
+        {
+            raw.truncate(left);
+        }
+        let count = raw.len();
+        if count == 0 {
+            return;
+        }
         let mut code = setting.code.lock().unwrap_or_else(PoisonError::into_inner);
         let (known, watched) = code.block(side.level, side.little, raw);
         drop(code);

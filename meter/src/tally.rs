@@ -73,6 +73,9 @@ impl Tally {
     pub fn step(&mut self, step: Step) {
         for instruction in step.block.instructions.iter().take(step.executed as usize) {
             self.add(Class::Instructions, 1);
+            if step.block.level == 0 {
+                self.add(Class::InServices, 1);
+            }
             for class in instruction.classes.iter() {
                 self.add(class, 1);
             }

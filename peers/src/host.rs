@@ -72,6 +72,20 @@ fn load(module: &Path) -> Result<()> {
     finit_module(&file, c"", flags).with_context(name)
 }
 
+/// Where the kernel shows its debugging interface, and in it the scheduler's features.
+const DEBUG: &str = "/sys/kernel/debug";
+const FEATURES: &str = "/sys/kernel/debug/sched/features";
+
+/// Lets a thread that is woken wait until the running one waits: usually it takes the CPU away from who has waked it, or not, as
+/// their shares are.
+///
+/// # Errors
+/// The kernel has no such switch.
+pub fn take_turns() -> Result<()> {
+    mount("debugfs", DEBUG, "debugfs", MountFlags::empty(), None).context("cannot mount debugfs")?;
+    fs::write(FEATURES, "NO_WAKEUP_PREEMPTION").with_context(|| format!("cannot write {FEATURES}"))
+}
+
 /// Switches the host off once everything written has left it.
 pub fn power_off() {
     // What cannot be written now is lost either way.

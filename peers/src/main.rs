@@ -68,6 +68,9 @@ mod linux {
                 anyhow::bail!("{}", text.lines().next().unwrap_or_default().trim_start_matches("error: "));
             }
         };
+        if options.take_turns {
+            host::take_turns()?;
+        }
         std::thread::sleep(Duration::from_secs(options.settle));
         match (&options.symbols, &options.guest) {
             (Some(device), _) => write_symbols(device),

@@ -42,6 +42,10 @@ pub struct Options {
     /// Wait this many seconds first, so that the host has finished what it does after its boot
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub settle: u64,
+    /// Let a thread that is woken wait until the running one waits, as vCPUs of equal real-time priority do. It needs a
+    /// host of its own
+    #[arg(long)]
+    pub take_turns: bool,
     /// Count cycles between the guest's marks
     #[arg(long)]
     pub cycles: bool,

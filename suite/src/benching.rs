@@ -33,12 +33,14 @@ const fn key_rows(isa: Isa) -> &'static [&'static str] {
 }
 
 /// What the names of functions that handle exits have in them: those that the run loops call, and those behind tables.
-const HANDLERS: [&str; 6] = [
+const HANDLERS: [&str; 7] = [
     "turnstile_light_",
     "turnstile_full_",
     "turnstile_nested_page_fault",
     "turnstile_x86_64::exit::",
     "turnstile_power64::",
+    // Ways into services.
+    "turnstile_service_",
     // A hypercall that is none has no other.
     "call_far",
 ];

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use turnstile::bench::ablate;
-use turnstile::failure::{Failure, Result};
+use turnstile::failure::{Context, Failure, Result};
 use turnstile::layout::Layout;
 use turnstile::machine;
 use turnstile::session::{Notice, Session};
@@ -48,6 +48,12 @@ fn try_play(
 ) -> Result<()> {
     let name = format!("test-{}", scenario.name.replace('/', "-"));
     let folder = layout.bundles().join(&name);
+    if !scenario.files.is_empty() {
+        fs::create_dir_all(&folder).context(|| format!("cannot create {}", folder.display()))?;
+    }
+    for (file, content) in &scenario.files {
+        fs::write(folder.join(file), content).context(|| format!("cannot write {file}"))?;
+    }
     let (mut boot, config) = machine::prepare_text(layout, &name, &scenario.config)?;
     let isa = boot.board.isa();
     boot.counted = scenario.counted;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The guarded run loops of the built image for PCs: between the exit and the remedy there is nothing that a guest's
-//! training could steer, what the loop is for is done before the entry, and the plain loops have nothing of it.
+//! The guarded run loops of the built image for PCs, and the guarded ways into services: between the exit and the remedy there is
+//! nothing that the training of a guest, or of a service, could steer, what the loop is for is done before the entry, and the plain
+//! ones have nothing of it.
 
 use std::path::Path;
 
@@ -19,7 +20,9 @@ const BARRIER: u64 = 1;
 const FILL: u64 = 2;
 const CLEAR: u64 = 4;
 const SWITCH: u64 = 8;
-/// More bytes than lie between the beginning of a loop and the call of its handler.
+/// The table of the ways into services.
+const WAYS: &str = "turnstile_service_ways";
+/// More bytes than lie between the beginning of a loop and the call of its handler, or a way and its return.
 const LENGTH: u64 = 1024;
 
 /// A write of an MSR: its number, and what is written: a constant, or a word at this offset from RSP.
@@ -33,8 +36,24 @@ enum Written {
 const IBPB: Written = Written::Constant(0x49, 1);
 const HOST: Written = Written::FromFrame(0x48, 156);
 const GUEST: Written = Written::FromFrame(0x48, 152);
+/// The same of a way into a service, on the stack: in the service it is the hypervisor's.
+const HOST_OF_SERVICE: Written = Written::FromFrame(0x48, 16);
 
-/// Looks at every loop.
+/// What is entered, and how its code ends.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// What SPEC_CTRL gets behind the exit.
+    host: Written,
+    /// What it gets before the entry, if anything.
+    guest: Option<Written>,
+    /// The end: the call of a handler, or the return.
+    end: FlowControl,
+}
+
+const LOOP: Kind = Kind { host: HOST, guest: Some(GUEST), end: FlowControl::IndirectCall };
+const SERVICE: Kind = Kind { host: HOST_OF_SERVICE, guest: None, end: FlowControl::Return };
+
+/// Looks at every loop and every way.
 ///
 /// # Errors
 /// Names the first that is not as it must be.
@@ -53,18 +72,30 @@ pub fn check(elf: &Path) -> Result<(), String> {
                 return Err(format!("{TABLE} has another loop in the place of {name}"));
             }
             let start = symbol(&format!("{name}_resume"))?;
-            judge(&decode(program.bytes(start, LENGTH), start), guard)
+            judge(&decode(program.bytes(start, LENGTH), start, LOOP.end), guard, LOOP)
                 .map_err(|what| format!("{name}: {what}"))?;
         }
+    }
+    let ways = program.bytes(symbol(WAYS)?, GUARDS * 8).as_chunks::<8>().0;
+    if ways.len() as u64 != GUARDS {
+        return Err(format!("{WAYS} is too short"));
+    }
+    for (guard, way) in (0..).zip(ways) {
+        let (name, start) = (format!("service_way_{guard}"), u64::from_le_bytes(*way));
+        if start != symbol(&name)? {
+            return Err(format!("{WAYS} has another way in the place of {name}"));
+        }
+        judge(&decode(program.bytes(start, LENGTH), start, SERVICE.end), guard, SERVICE)
+            .map_err(|what| format!("{name}: {what}"))?;
     }
     Ok(())
 }
 
-/// The instructions of a loop up to the call of its handler.
-fn decode(bytes: &[u8], start: u64) -> Vec<Instruction> {
+/// The instructions of a loop up to the call of its handler, or of a way up to its return.
+fn decode(bytes: &[u8], start: u64, end: FlowControl) -> Vec<Instruction> {
     let mut instructions = Vec::new();
     for instruction in Decoder::with_ip(64, bytes, start, DecoderOptions::NONE) {
-        let ends = instruction.flow_control() == FlowControl::IndirectCall;
+        let ends = instruction.flow_control() == end;
         instructions.push(instruction);
         if ends {
             break;
@@ -123,14 +154,15 @@ fn has(guard: u64, bit: u64) -> bool {
     guard & bit != 0
 }
 
-/// Looks at one loop, which is for these guards.
-fn judge(code: &[Instruction], guard: u64) -> Result<(), String> {
+/// Looks at one loop or way, which is for these guards.
+fn judge(code: &[Instruction], guard: u64, kind: Kind) -> Result<(), String> {
     let place = |mnemonic| code.iter().position(|instruction| instruction.mnemonic() == mnemonic);
     let entry = place(Mnemonic::Vmrun).ok_or("it enters no guest")?;
-    let handler = code.last().filter(|last| last.flow_control() == FlowControl::IndirectCall);
-    handler.ok_or("it calls no handler")?;
+    code.last()
+        .filter(|last| last.flow_control() == kind.end)
+        .ok_or("it calls no handler, or does not return")?;
     let (before, behind) = code.split_at(entry);
-    enters(before, guard)?;
+    enters(before, guard, kind)?;
     let fence = place(Mnemonic::Lfence);
     let (guarded, rest) = match fence {
         Some(fence) if fence > entry => behind.split_at(fence - entry),
@@ -142,7 +174,7 @@ fn judge(code: &[Instruction], guard: u64) -> Result<(), String> {
     }
     let found = Stretch::read(guarded, |instruction, written| may_come_first(instruction, written, guard))?;
     let mut expected = Vec::new();
-    expected.extend(has(guard, SWITCH).then_some(HOST));
+    expected.extend(has(guard, SWITCH).then_some(kind.host));
     expected.extend(has(guard, BARRIER).then_some(IBPB));
     if found.written != expected {
         return Err(format!("behind the exit it writes {:?}, not {expected:?}", found.written));
@@ -151,16 +183,16 @@ fn judge(code: &[Instruction], guard: u64) -> Result<(), String> {
         return Err("the return stack is not filled, or needlessly".to_owned());
     }
     let late = Stretch::read(rest, |_, _| Ok(()))?;
-    if !late.written.is_empty() || late.calls != 1 {
-        return Err("there is more behind the guard than the call of the handler".to_owned());
+    if !late.written.is_empty() || late.calls != usize::from(kind.end == FlowControl::IndirectCall) {
+        return Err("there is more behind the guard than the call of the handler, or the return".to_owned());
     }
     Ok(())
 }
 
-/// The way into the guest.
-fn enters(before: &[Instruction], guard: u64) -> Result<(), String> {
+/// The way into the guest or the service.
+fn enters(before: &[Instruction], guard: u64, kind: Kind) -> Result<(), String> {
     let found = Stretch::read(before, |_, _| Ok(()))?;
-    let expected: Vec<Written> = has(guard, SWITCH).then_some(GUEST).into_iter().collect();
+    let expected: Vec<Written> = kind.guest.filter(|_| has(guard, SWITCH)).into_iter().collect();
     if found.written != expected {
         return Err(format!("before the entry it writes {:?}, not {expected:?}", found.written));
     }
@@ -222,7 +254,24 @@ mod tests {
     const JUMP: &[u8] = &[0xff, 0xe0];
 
     fn judged(guard: u64, parts: &[&[u8]]) -> Result<(), String> {
-        judge(&decode(&parts.concat(), 0x20_0000), guard)
+        judge(&decode(&parts.concat(), 0x20_0000, LOOP.end), guard, LOOP)
+    }
+
+    #[test]
+    fn ways_into_services_are_judged_as_well() {
+        // `mov ecx, 0x48; mov eax, [rsp + 16]; xor edx, edx; wrmsr`; `mov rax, [rax + 112]`.
+        const LOAD: &[u8] = &[0xb9, 0x48, 0, 0, 0, 0x8b, 0x44, 0x24, 16, 0x31, 0xd2, 0x0f, 0x30];
+        const BLOCK: &[u8] = &[0x48, 0x8b, 0x40, 112];
+        let judged =
+            |guard, parts: &[&[u8]]| judge(&decode(&parts.concat(), 0x20_0000, SERVICE.end), guard, SERVICE);
+        assert_eq!(judged(0, &[BLOCK, VMRUN, RET]), Ok(()));
+        assert_eq!(judged(BARRIER, &[BLOCK, VMRUN, DROP, LFENCE, BLOCK, RET]), Ok(()));
+        assert_eq!(judged(SWITCH | CLEAR, &[BLOCK, VERW, VMRUN, LOAD, LFENCE, BLOCK, RET]), Ok(()));
+        assert!(judged(SWITCH, &[LOAD, VMRUN, LOAD, LFENCE, RET]).is_err(), "a service has the hypervisor's");
+        assert!(judged(SWITCH, &[VMRUN, LOAD_HOST, LFENCE, RET]).is_err(), "from a place of the run loop's");
+        assert!(judged(BARRIER, &[VMRUN, BLOCK, DROP, LFENCE, RET]).is_err(), "a load before the barrier");
+        assert!(judged(BARRIER, &[VMRUN, DROP, LFENCE, CALL, RET]).is_err(), "more than the return");
+        assert!(judged(0, &[VMRUN, HANDLER]).is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use turnstile::isa::Isa;
 use super::flood;
 use super::hostile::{self, found_nothing};
 use super::programs;
-use super::scenario::{Scenario, guest};
+use super::scenario::{Scenario, Step, guest};
 use super::victims::Victims;
 
 /// The architecture of this topic.
@@ -67,6 +67,11 @@ pub fn scenarios() -> Vec<Scenario> {
         // POWER10 has registers that POWER9 does not have.
         facilities_shared_on_powernv10(),
     ]);
+    scenarios.extend(["powernv9", "powernv10"].map(|board| witness(board, 1, "")));
+    scenarios.push(witness("powernv9", 3, ""));
+    let mut xics = witness("powernv9", 1, "interrupts = \"xics\"\n");
+    xics.name = "power64/services/witness-xics".into();
+    scenarios.extend([xics, two_witnesses()]);
     scenarios.extend([VICTIMS.stop(), VICTIMS.start_again(), VICTIMS.spin()]);
     scenarios.extend(VICTIMS.resets());
     scenarios.push(programs::echo(ISA, "console/echo", guest("echo", "echo", "16MiB", "")));
@@ -82,6 +87,33 @@ fn facilities_shared_on_powernv10() -> Scenario {
     scenario.name = "power64/facilities/powernv10-sharing".into();
     scenario.config = scenario.config.replacen("[machine]\n", "[machine]\nboard = \"powernv10\"\n", 1);
     scenario
+}
+
+/// A VM with a service that does everything that it must not do, and a guest that looks at its registers, interrupts and breakpoints.
+fn witnessing(name: &str, more: &str) -> String {
+    let services = format!(
+        "[[service]]\nname = \"bad-{name}\"\nprogram = \"misbehave\"\nvm = \"{name}\"\ndevice = \"extra\"\n\
+         memory = true\n\
+         [[service]]\nname = \"console-{name}\"\nprogram = \"uart\"\nvm = \"{name}\"\n"
+    );
+    guest(name, "witness", TESTED, &format!("{more}{services}"))
+}
+
+/// One of them.
+fn witness(board: &str, vcpus: usize, more: &str) -> Scenario {
+    let config = witnessing("guest", &format!("vcpus = {vcpus}\n{more}"));
+    let config = format!("[machine]\nboard = \"{board}\"\n{config}");
+    let steps = vec![Step::Expect(0, "@boot witness"), Step::Expect(0, "@done witness errors=0")];
+    Scenario::at(ISA, format!("services/witness-{board}-{vcpus}"), config, steps).counted().limit(600)
+}
+
+/// Two of them on one CPU: what one has in its registers is there again when the other has had them, also if that was inside a service.
+fn two_witnesses() -> Scenario {
+    let shared = "cpus = [0]\nschedule = \"shared\"\n";
+    let config =
+        witnessing("first", shared) + &witnessing("second", &format!("{shared}cmdline = \"seed=2\"\n"));
+    let steps = vec![Step::Expect(0, "@done witness errors=0"), Step::Expect(1, "@done witness errors=0")];
+    Scenario::at(ISA, "services/witness-sharing", config, steps).counted().limit(600)
 }
 
 /// A group of attacks that leave the guest able to go on, with a second VM that must not notice.

@@ -40,7 +40,7 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios.push(programs::on_demand(ISA, TESTED).limit(300));
     scenarios.push(programs::restarts_on_demand(ISA, "16MiB"));
     for paravirt in ["all", "none"] {
-        scenarios.extend([pressure(paravirt, 1), pressure(paravirt, 4), load(paravirt)]);
+        scenarios.extend([pressure(paravirt, 1).long(), pressure(paravirt, 4), load(paravirt)]);
     }
     scenarios.push(clock_of_another());
     // With paravirtual EOI: what is without it is a part of that, and takes minutes as well.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use turnstile::failure::Result;
 use turnstile::isa::Isa;
 use turnstile::layout::Layout;
-use turnstile::setup::chromium;
+use turnstile::setup::{chromium, images};
 
 use super::layers;
 
@@ -84,16 +84,22 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
         "--target",
         Isa::Arm64.target(),
     ];
+    let services: Vec<String> =
+        layout.service_names().iter().map(|name| images::service_package(name)).collect();
+    let services: Vec<&str> = services.iter().flat_map(|package| ["--package", package]).collect();
     let mut bare_clippy = vec!["clippy", "--quiet"];
     bare_clippy.extend(bare);
+    bare_clippy.extend(&services);
     bare_clippy.extend(["--", "-D", "warnings"]);
     let mut pc_clippy = vec!["clippy", "--quiet", "--target", Isa::X86_64.target()];
     pc_clippy.extend(["--package", "turnstile-hypervisor", "--package", Isa::X86_64.guests_package()]);
     pc_clippy.extend(["--package", LINUX_GUESTS]);
+    pc_clippy.extend(&services);
     pc_clippy.extend(["--", "-D", "warnings"]);
     let mut power_clippy = vec!["clippy", "--quiet"];
     power_clippy.extend(["--package", "turnstile-hypervisor", "--package", Isa::Power64.guests_package()]);
     power_clippy.extend(["--package", LINUX_GUESTS]);
+    power_clippy.extend(&services);
     let ablation = ["--package", "turnstile-arm64", "--features", "turnstile-arm64/ablation"];
     let mut ablation_clippy = vec!["clippy", "--quiet", "--all-targets"];
     ablation_clippy.extend(ablation);

@@ -2,6 +2,7 @@
 //! What the built image for PCs must not contain: memory that is written and executed, a register of the guest's
 //! floating-point state, and a way from the light tier of an exit into a panic.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -110,6 +111,22 @@ impl Program {
         self.functions.begins(target).then_some(target)
     }
 
+    /// The ways into services.
+    fn ways(&self) -> Result<Vec<u64>, String> {
+        let start = self.symbol(WAYS).ok_or_else(|| format!("the image has no {WAYS}"))?;
+        let ways: Vec<u64> = self
+            .bytes(start, WAY_COUNT * 8)
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|way| u64::from_le_bytes(*way))
+            .collect();
+        match ways.iter().all(|way| self.functions.begins(*way)) && ways.len() as u64 == WAY_COUNT {
+            true => Ok(ways),
+            false => Err(format!("{WAYS} names what is no function")),
+        }
+    }
+
     /// The light handlers: what the tables name.
     pub(super) fn handlers(&self) -> Result<BTreeSet<u64>, String> {
         let mut handlers = BTreeSet::new();
@@ -132,20 +149,58 @@ impl Program {
     }
 }
 
-/// Follows every call and jump out of the light tier's handlers and fails if one leads to the panic machinery, or
-/// through a pointer.
+/// The functions that enter services, and jump to the way in that this CPU needs (`arch/x86_64/src/service/entry.S`).
+const ENTRIES_OF_SERVICES: [&str; 4] =
+    ["4port6served", "5Found12access_fully", "5Found4ring", "6memory11ring_within"];
+/// The table of the ways, as many as there are guards, and where a service has the address of its own.
+const WAYS: &str = "turnstile_service_ways";
+const WAY_AT: u64 = 128;
+const WAY_COUNT: u64 = 16;
+/// What is no part of a light exit any more: a service is begun anew, asks the hypervisor for something, keeps its CPU from the guest,
+/// or has something to handle before it is left. Each hypervisor does other things then, by pointers.
+const BEYOND: [&str; 5] = [
+    "Service$LT$S$GT$$GT$11handle_long",
+    "16Service$LT$S$GT$4wait",
+    "Service$LT$S$GT$$GT$5print",
+    "Service$LT$S$GT$$GT$6settle",
+    "Service$LT$S$GT$$GT$9set_lines",
+];
+
+/// Follows every call and jump out of the light tier's handlers, also the ways into services, and fails if one leads to the panic
+/// machinery, or through a pointer.
 ///
 /// # Errors
 /// Names the function, or says why the image cannot be read.
 pub fn hot_path(elf: &Path) -> Result<(), String> {
     let program = Program::load(elf)?;
-    program.functions.follow(program.handlers()?, |start| {
+    let ways = program.ways()?;
+    let left = RefCell::new(BTreeSet::from(BEYOND));
+    program.functions.follow(program.handlers()?.into_iter().chain(ways), |start| {
+        let name = program.name(start);
+        if let Some(beyond) = BEYOND.iter().find(|beyond| name.contains(**beyond)) {
+            left.borrow_mut().remove(beyond);
+            return Ok(Vec::new());
+        }
+        let enters = ENTRIES_OF_SERVICES.iter().any(|entry| name.contains(entry));
         let targets = program.body(start).into_iter().map(|instruction| match instruction.flow_control() {
+            FlowControl::IndirectCall if enters && is_way(&instruction) => Ok(None),
             FlowControl::IndirectCall => program.linked(start, &instruction).map(Some).ok_or(Pointer),
             _ => Ok(target(&instruction)),
         });
         targets.filter_map(Result::transpose).collect()
-    })
+    })?;
+    match left.into_inner().first() {
+        None => Ok(()),
+        Some(name) => Err(format!("the light tier does not reach {name}: this looks at the wrong thing")),
+    }
+}
+
+/// Says whether an instruction calls the way into a service, which is in the service's registers.
+fn is_way(instruction: &Instruction) -> bool {
+    instruction.code() == Code::Call_rm64
+        && instruction.memory_base() == Register::RAX
+        && instruction.memory_index() == Register::None
+        && instruction.memory_displacement64() == WAY_AT
 }
 
 /// Where a direct call or jump leads.
@@ -253,5 +308,19 @@ mod tests {
         assert_eq!(target(&decode(&[0xff, 0xd0])), None); // call rax
         assert_eq!(decode(&[0xff, 0xd0]).flow_control(), FlowControl::IndirectCall);
         assert_eq!(target(&decode(&[0xc3])), None); // ret
+    }
+
+    #[test]
+    fn only_the_way_into_a_service_is_one() {
+        assert!(is_way(&decode(&[0xff, 0x90, 0x80, 0, 0, 0])), "call [rax + 128]");
+        let others: [&[u8]; 4] = [
+            &[0xff, 0xd0],                // call rax
+            &[0xff, 0x93, 0x80, 0, 0, 0], // call [rbx + 128]
+            &[0xff, 0x50, 0x78],          // call [rax + 120]
+            &[0xff, 0xa0, 0x80, 0, 0, 0], // jmp [rax + 128]
+        ];
+        for bytes in others {
+            assert!(!is_way(&decode(bytes)), "{bytes:x?}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! `arm64/bench`.
 
 use turnstile::bench::rows::{Counted, ROWS, Row};
+use turnstile::bench::subjects::turnstile::services;
 
 use super::scenario::{Scenario, Step};
 
@@ -14,16 +15,20 @@ pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = Vec::new();
     let is_one = |row: &Row| row.vcpus <= VCPUS && row.counted != Counted::Boot;
     for row in ROWS.iter().map(Row::own).filter(is_one) {
-        // What touches memory or sleeps is measured as often as its least says.
+        // What touches memory or sleeps is measured as often as its least says, doorbells less often.
         let iterations = match row.iterations(1000) {
+            250 => "iterations=250",
             512 => "iterations=512",
             4096 => "iterations=4096",
             _ => "iterations=1000",
         };
-        for machine in ["virt", "kvmtool"] {
+        let services = services(&row, "measure");
+        // Where that of a service is, a row says for kvmtool's machine.
+        let machines = if services.is_empty() { &["virt", "kvmtool"][..] } else { &["kvmtool"] };
+        for machine in machines {
             let config = format!(
                 "[[vm]]\nname = \"measure\"\nkernel = \"guest:{}\"\nmachine = \"{machine}\"\n\
-                 cmdline = \"{}\"\n{}",
+                 cmdline = \"{}\"\n{}{services}",
                 row.guest,
                 row.cmdline(1000),
                 row.table(),

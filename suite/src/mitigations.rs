@@ -58,7 +58,10 @@ fn forced() -> Scenario {
 }
 
 /// Properties of QEMU's `max` that make it a Zen 2 with current microcode: SPEC_CTRL is switched. TCG ignores the writes.
-const SWITCHING: &str = ",family=23,model=49,stepping=0,+ibpb,+ibrs,+amd-stibp,+amd-ssbd,x-force-features=on";
+pub const SWITCHING: &str =
+    ",family=23,model=49,stepping=0,+ibpb,+ibrs,+amd-stibp,+amd-ssbd,x-force-features=on";
+/// What the hypervisor says of it.
+pub const ZEN2: &str = "on each exit IBPB, return stack, SPEC_CTRL; between vCPUs nothing; for good SSBD";
 /// A Zen 3: IBPB, and VERW.
 const BARRIERS: &str = ",family=25,model=1,stepping=1,+ibpb,+ibpb-brtype,+amd-no-ssb,x-force-features=on";
 /// A CPU after Zen 5, on which exits need nothing.
@@ -72,12 +75,11 @@ pub fn scenarios_of_pcs() -> Vec<Scenario> {
     let switching = selftest("zen2", "vcpus = 2\nstatistics = true\ncmdline = \"test=msr,apic,timers,cpus\"");
     let barriers = selftest("zen3", "cmdline = \"test=msr,cpuid,state\"");
     let between = programs::facilities_shared(Isa::X86_64, "16MiB");
-    let zen2 = "on each exit IBPB, return stack, SPEC_CTRL; between vCPUs nothing; for good SSBD";
     let zen3 =
         "on each exit IBPB, return stack; between vCPUs nothing; for good nothing; open to guests: buffers";
     let later = "on each exit nothing; between vCPUs IBPB; for good Automatic IBRS";
     vec![
-        on_pc("zen2", zen2, switching).prepare(|boot, _| like(boot, SWITCHING)),
+        on_pc("zen2", ZEN2, switching).prepare(|boot, _| like(boot, SWITCHING)),
         on_pc("zen3", zen3, barriers).prepare(|boot, _| like(boot, BARRIERS)),
         on_pc("later", later, between).prepare(|boot, _| like(boot, BETWEEN)),
         needless_on_pc(selftest("max", "cmdline = \"test=msr\"")),
@@ -92,7 +94,7 @@ fn on_pc(name: &str, sentence: &'static str, scenario: Scenario) -> Scenario {
 }
 
 /// Makes the processor one with these properties.
-fn like(boot: &mut Boot, properties: &str) -> Result<()> {
+pub fn like(boot: &mut Boot, properties: &str) -> Result<()> {
     boot.cpu.push_str(properties);
     Ok(())
 }

@@ -23,6 +23,8 @@ struct Cursors {
     text: usize,
     consoles: Vec<usize>,
     stops: usize,
+    answers: usize,
+    pauses: usize,
 }
 
 /// A scenario in progress.
@@ -94,6 +96,12 @@ impl<'a> Player<'a> {
         match step {
             Step::Type(vm, text) => self.session.type_into(*vm, text.as_bytes()),
             Step::Tell(command) => self.session.command(*command),
+            Step::Wait(milliseconds) => {
+                let until = Instant::now() + Duration::from_millis(*milliseconds);
+                while Instant::now() < until {
+                    self.listen("while time passes")?;
+                }
+            }
             Step::Read => self.read()?,
             Step::ReadAtRest => {
                 self.read()?;
@@ -141,12 +149,20 @@ impl<'a> Player<'a> {
                 self.record.starts.iter().any(|start| start.vm == *vm && start.boots >= *boots)
             }
             Step::Stopped(vm, reason) => {
-                let rest = self.record.stops.get(self.cursors.stops..).unwrap_or_default();
-                let found = rest.iter().position(|stop| *stop == (*vm, *reason));
-                self.cursors.stops += found.map_or(0, |position| position + 1);
-                found.is_some()
+                next(&self.record.stops, &mut self.cursors.stops, |stop| *stop == (*vm, *reason))
             }
-            Step::Type(..) | Step::Tell(_) | Step::Read | Step::ReadAtRest => true,
+            Step::Answered(command, outcome) => {
+                next(&self.record.answers, &mut self.cursors.answers, |answer| {
+                    answer == &(*command, *outcome)
+                })
+            }
+            Step::Paused(vm) => {
+                next(&self.record.pauses, &mut self.cursors.pauses, |pause| *pause == (*vm, None))
+            }
+            Step::Resumed(vm) => {
+                next(&self.record.pauses, &mut self.cursors.pauses, |(of, time)| of == vm && time.is_some())
+            }
+            Step::Type(..) | Step::Tell(_) | Step::Wait(_) | Step::Read | Step::ReadAtRest => true,
         }
     }
 
@@ -194,6 +210,9 @@ impl<'a> Player<'a> {
             }
             Heard::Console { vm, text } => {
                 let index = usize::from(*vm);
+                if record.is_paused(*vm) {
+                    record.ran_while_paused = Some(*vm);
+                }
                 if record.consoles.len() <= index {
                     record.consoles.resize(index + 1, String::new());
                 }
@@ -217,7 +236,15 @@ impl<'a> Player<'a> {
                 free_memory: *free_memory,
                 free_tables: *free_tables,
             }),
-            Heard::Stopped { vm, reason, .. } => record.stops.push((*vm, *reason)),
+            Heard::Stopped { vm, reason, .. } => {
+                record.stops.push((*vm, *reason));
+                if record.is_paused(*vm) {
+                    record.pauses.push((*vm, Some(0)));
+                }
+            }
+            Heard::Paused { vm } => record.pauses.push((*vm, None)),
+            Heard::Resumed { vm, microseconds } => record.pauses.push((*vm, Some(*microseconds))),
+            Heard::Reply { command, outcome } => record.answers.push((*command, *outcome)),
             Heard::Crashed { text, .. } => record.crashes.push(text.clone()),
             Heard::Fault { text } => record.fault = Some(text.clone()),
             Heard::Done { crashed } => record.done = Some(*crashed),
@@ -264,6 +291,9 @@ impl<'a> Player<'a> {
     /// What guests complain about fails every scenario.
     fn complaints(&self) -> Verdict {
         let lines = self.record.consoles.iter().flat_map(|console| console.lines());
+        if let Some(vm) = self.record.ran_while_paused {
+            return Err(format!("VM {vm} wrote to its console while it was paused"));
+        }
         let is_complaint = |line: &&str| {
             let line = line.trim();
             line.starts_with("@error")
@@ -287,6 +317,13 @@ fn advance(said: &str, cursor: &mut usize, text: &str) -> bool {
         }
         None => false,
     }
+}
+
+/// Says whether something has happened that is `wanted`, and uses up what happened until then.
+fn next<T>(happened: &[T], cursor: &mut usize, wanted: impl Fn(&T) -> bool) -> bool {
+    let found = happened.get(*cursor..).unwrap_or_default().iter().position(wanted);
+    *cursor += found.map_or(0, |position| position + 1);
+    found.is_some()
 }
 
 #[cfg(test)]

@@ -7,12 +7,13 @@ use turnstile::failure::Result;
 use turnstile::isa::Isa;
 use turnstile::qemu::Boot;
 use turnstile::top::reading::Reading;
-use turnstile_link::{Command, StopReason};
+use turnstile_link::{Command, Outcome, StopReason};
 
 /// Judges a whole run; the error is the sentence for the report.
 pub type Judge = fn(&Record) -> std::result::Result<(), String>;
 
 /// One boot of the hypervisor.
+#[derive(Clone)]
 pub struct Scenario {
     /// Its name: `arm64/topic/what`.
     pub name: String,
@@ -20,6 +21,8 @@ pub struct Scenario {
     pub isa: Isa,
     /// The machine, as a configuration file would say it.
     pub config: String,
+    /// Files that the configuration names, with what is in them.
+    pub files: Vec<(&'static str, Vec<u8>)>,
     /// What must happen, in this order.
     pub steps: Vec<Step>,
     /// How it must end after that.
@@ -55,6 +58,14 @@ pub enum Step {
     Text(&'static str),
     /// The hypervisor is told this.
     Tell(Command),
+    /// The hypervisor answers this, to what it was told, after what it answered before.
+    Answered(Command, Outcome),
+    /// The VM is paused, after what happened to it before.
+    Paused(u8),
+    /// The paused VM goes on.
+    Resumed(u8),
+    /// So many milliseconds pass.
+    Wait(u64),
     /// The statistics of all VMs are read.
     Read,
     /// The statistics of all VMs are read once they stand still: no exit has ended between two readings. What a guest says
@@ -102,6 +113,12 @@ pub struct Record {
     pub starts: Vec<Start>,
     /// The stops of all VMs.
     pub stops: Vec<(u8, StopReason)>,
+    /// The answers to commands.
+    pub answers: Vec<(Command, Outcome)>,
+    /// The pauses of all VMs and their ends: for how many microseconds they were.
+    pub pauses: Vec<(u8, Option<u64>)>,
+    /// A VM that wrote to its console while it was paused.
+    pub ran_while_paused: Option<u8>,
     /// The crash reports.
     pub crashes: Vec<String>,
     /// The statistics that were read.
@@ -113,6 +130,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether a VM is paused.
+    pub fn is_paused(&self, vm: u8) -> bool {
+        // A life that ends ends its pause.
+        self.pauses.iter().rfind(|(of, _)| *of == vm).is_some_and(|(_, ended)| ended.is_none())
+    }
+
     /// The console of a VM.
     pub fn console(&self, vm: u8) -> &str {
         self.consoles.get(usize::from(vm)).map_or("", String::as_str)
@@ -182,6 +205,7 @@ impl Scenario {
             name: format!("{isa}/{name}"),
             isa,
             config,
+            files: Vec::new(),
             steps,
             ending: Ending::Done { crashed: 0 },
             counted: false,
@@ -196,6 +220,12 @@ impl Scenario {
     /// Boots another machine.
     pub fn with_config(mut self, config: String) -> Self {
         self.config = config;
+        self
+    }
+
+    /// Gives it a file that its configuration names.
+    pub fn file(mut self, name: &'static str, content: Vec<u8>) -> Self {
+        self.files.push((name, content));
         self
     }
 

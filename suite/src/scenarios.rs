@@ -3,9 +3,10 @@
 
 use super::scenario::Scenario;
 use super::{
-    ablation, boards, boards_power, boards_x86, flat, gicv2, guests, guests_power, guests_x86, hostile_x86,
-    hour, linux, linux_power, linux_x86, measuring, mitigations, mitigations_power, modes, plain, refusals,
-    refusals_x86, scale, sharing, sharing_power, statistics,
+    ablation, boards, boards_power, boards_x86, disks, flat, gicv2, guests, guests_power, guests_x86,
+    hostile_x86, hour, linux, linux_power, linux_x86, measuring, mitigations, mitigations_power, modes,
+    pause, plain, refusals, refusals_x86, scale, services, services_arm64, sharing, sharing_power,
+    statistics,
 };
 
 /// Those of the usual run and of the long one.
@@ -29,6 +30,10 @@ pub fn all() -> Vec<Scenario> {
         sharing::scenarios(),
         sharing_power::scenarios(),
         scale::scenarios(),
+        services::scenarios(),
+        services_arm64::scenarios().into(),
+        disks::scenarios(),
+        pause::scenarios(),
         hour::scenarios(),
         ablation::scenarios(),
         modes::scenarios(),
@@ -49,6 +54,8 @@ mod tests {
     use turnstile::isa::Isa;
 
     use super::*;
+
+    const SERVICES: [&str; 6] = ["disk", "doorbell", "entropy", "misbehave", "uart", "uart-16550"];
     use turnstile::bench::platform::Platform;
     use turnstile::bench::{rows, subjects};
     use turnstile::config::{self, Surroundings};
@@ -70,6 +77,10 @@ mod tests {
             "exits",
             "load",
             "measure",
+            "service",
+            "window",
+            "witness",
+            "disk",
         ]
         .map(str::to_owned);
         let rows = rows::ROWS.iter().map(|row| row.guest.to_owned());
@@ -79,7 +90,12 @@ mod tests {
             assert!(names.insert(scenario.name.clone()), "{} is there twice", scenario.name);
             assert!(scenario.name.starts_with(&format!("{}/", scenario.isa)));
             let guests = |_| guests.clone();
-            let surroundings = Surroundings { folder: Path::new(""), guests: &guests, board: None };
+            let surroundings = Surroundings {
+                folder: Path::new(""),
+                guests: &guests,
+                services: &SERVICES.map(str::to_owned),
+                board: None,
+            };
             let config = config::parse(&scenario.config, &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", scenario.name);
         }
@@ -91,7 +107,12 @@ mod tests {
         let guests: Vec<String> = rows().map(|row| row.guest.to_owned()).collect();
         for row in rows() {
             let guests = |_| guests.clone();
-            let surroundings = Surroundings { folder: Path::new(""), guests: &guests, board: None };
+            let surroundings = Surroundings {
+                folder: Path::new(""),
+                guests: &guests,
+                services: &SERVICES.map(str::to_owned),
+                board: None,
+            };
             let config =
                 config::parse(&subjects::config(row, 16, Platform::usual_of(row.isa), ""), &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", row.name);

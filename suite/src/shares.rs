@@ -5,6 +5,9 @@ use turnstile_link::StopReason;
 
 use super::scenario::{Judge, Record, Scenario, Step, guest};
 
+/// The tests of a PC's guest that do not ask what clocks do in real time: edges of the 8254 that come while others run are one.
+pub(super) const TIMELESS: &str = "test=apic,modes,emulation,state,debug,cpus,kvm,pveoi,memory,msr,cpuid";
+
 /// The configuration of a guest that shares `cpus`.
 pub(super) fn shared(name: &str, program: &str, memory: &str, cpus: &str, more: &str) -> String {
     guest(name, program, memory, &format!("schedule = \"shared\"\ncpus = {cpus}\n{more}"))

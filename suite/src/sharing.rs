@@ -10,7 +10,7 @@ use super::hostile::{self, found_nothing};
 use super::programs::no_failures;
 use super::scenario::{Ending, Scenario, Step, linux};
 use super::shares::{
-    all_to_the_first, each_for_itself, equal, half, one_to_three, shared, shares, three_on_two,
+    TIMELESS, all_to_the_first, each_for_itself, equal, half, one_to_three, shared, shares, three_on_two,
 };
 use super::victims::beacons_are_good;
 
@@ -24,9 +24,7 @@ pub fn scenarios() -> Vec<Scenario> {
     let priority =
         |judge| shares("priority", &[("1", "[0]", "realtime = 2"), ("1", "[0]", "realtime = 1")], judge);
     scenarios.extend([priority(all_to_the_first), priority(each_for_itself).on_pc()]);
-    // Not what a PC's clocks do in real time: edges of the 8254 that come while others run are one.
-    let timeless = "test=apic,modes,emulation,state,debug,cpus,kvm,pveoi,memory,msr,cpuid";
-    scenarios.extend([two_selftests(""), two_selftests(timeless).on_pc()]);
+    scenarios.extend([two_selftests(""), two_selftests(TIMELESS).on_pc()]);
     scenarios.extend([beacon_beside_touches(Isa::Arm64), beacon_beside_touches(Isa::X86_64)]);
     scenarios.extend([beacon_beside_writes(), hostile(), hostile_pc(), restart_pc(), flushes_pc()]);
     scenarios.extend([crash_restart("reset2"), triple_fault_restart()]);

@@ -2,19 +2,35 @@
 //! Whole work in Linux takes at most so many times the instructions that it takes without a hypervisor.
 
 use turnstile::bench::subjects::Subject;
-use turnstile::bench::work::rows::WORK;
+use turnstile::bench::work::rows::{WORK, Work};
 use turnstile::bench::work::{Counted, hold, measure};
 use turnstile::failure::{Failure, Result};
 use turnstile::isa::Isa;
 use turnstile::layout::Layout;
 use turnstile::setup::qemu::Qemu;
 
-/// Measures the kinds of work that have ceilings, with and without the hypervisor.
+/// The kinds that the usual run measures: CPUs that wake each other, and processes that come and go. Each kind is two boots more.
+const USUAL: [&str; 2] = ["pipe-2cpus", "fork-exec"];
+
+/// Measures the usual kinds of work that have ceilings, with and without the hypervisor.
 ///
 /// # Errors
 /// Says what is above its ceiling, or what went wrong.
-pub fn check(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
-    let work: Vec<_> = WORK.iter().filter(|work| work.ceiling(isa).is_some()).collect();
+pub fn usual(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
+    check(layout, qemu, isa, |work| USUAL.contains(&work.name))
+}
+
+/// Measures the other kinds.
+///
+/// # Errors
+/// As [`usual`].
+pub fn others(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
+    check(layout, qemu, isa, |work| !USUAL.contains(&work.name))
+}
+
+fn check(layout: &Layout, qemu: &Qemu, isa: Isa, wanted: fn(&Work) -> bool) -> Result<()> {
+    let held = WORK.iter().filter(|work| work.ceiling(isa).is_some());
+    let work: Vec<_> = held.filter(|work| wanted(work)).collect();
     let Counted { figures, failures } = measure(layout, qemu, isa, &[Subject::Turnstile], &work, false)?;
     if let Some(failure) = failures.into_iter().next() {
         return Err(failure);

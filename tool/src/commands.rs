@@ -11,8 +11,9 @@ use turnstile_bundle::{Feature, Schedule};
 use crate::card;
 use crate::cli;
 use crate::config::images::{self, Absent};
+use crate::config::problem::did_you_mean;
 use crate::config::{self, Board, Config, Loaded, Problem, show_size};
-use crate::console::{self, Control};
+use crate::console::{self, Control, Stay};
 use crate::control::detach::{self, Background};
 use crate::control::find;
 use crate::failure::{Context, Failure, Kind, Result};
@@ -20,7 +21,7 @@ use crate::isa::Isa;
 use crate::layout::{self, Layout, write_atomically};
 use crate::machine::{self, stem};
 use crate::qemu::Boot;
-use crate::setup;
+use crate::{prose, setup, ui};
 
 /// What `check --json` writes.
 #[derive(Serialize)]
@@ -60,7 +61,7 @@ pub fn check(layout: &Layout, options: &cli::Check) -> Result<()> {
     }
     println!("{}: ok", options.file.display());
     for vm in loaded.accept()?.vms.iter().map(describe) {
-        println!("  {vm}");
+        println!("{}", prose::behind("  ", &vm, prose::within(ui::terminal_width())));
     }
     Ok(())
 }
@@ -201,7 +202,8 @@ impl Built {
         if let Some(command) = &self.command {
             println!("\nTo boot them with plain-text consoles:\n\n{command}");
         }
-        println!("\n{}", self.advice);
+        println!("");
+        ui::say(self.advice);
         Ok(())
     }
 }
@@ -260,6 +262,7 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
         loaded.keep_statistics();
     }
     let config: &Config = loaded.accept()?;
+    let kills = kills(config, options)?;
     let qemu = setup::qemu::ensure(layout, config.machine.board.isa(), options.qemu.program.as_deref())?;
     let folder = layout.bundles().join(format!("run-{}", stem(&options.file)));
     let mut boot = machine::prepare(layout, &loaded, &folder, options.image.as_deref())?;
@@ -278,24 +281,34 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
         ));
     }
     let names = config.vms.iter().map(|vm| vm.name.value.clone()).collect();
-    let style = if options.json { console::Style::Json } else { console::Style::Normal };
-    let limit = options.timeout.map(Duration::from_secs);
+    let stay = Stay {
+        style: if options.json { console::Style::Json } else { console::Style::Normal },
+        limit: options.timeout.map(Duration::from_secs),
+        metrics: options.metrics,
+        kills,
+    };
     let (folder, name) = (find::folder(layout), stem(&options.file));
     // What has to be built is built: from here on nobody waits, and the terminal's keys are not for this process.
     let background = options.detached.then(|| Background::enter(&folder, &name)).transpose()?;
-    let control = Control { folder: &folder, name: &name, background };
-    let ended = console::run(
-        &boot,
-        &qemu.path,
-        names,
-        style,
-        limit,
-        (!options.plain).then_some(control),
-        options.metrics,
-    );
+    let control = Control { folder: &folder, name: &name, background, log: &options.log };
+    let ended = console::run(&boot, &qemu.path, names, stay, (!options.plain).then_some(control));
     layout::remove_bundles(layout);
     if let Some(background) = background {
         background.leave_words(&folder, &name, &ended);
     }
     ended
+}
+
+/// The services that are to be killed by their numbers, and when.
+fn kills(config: &Config, options: &cli::Run) -> Result<Vec<(Duration, u8)>> {
+    let names: Vec<&str> = config.services.iter().map(|service| service.name.value.as_str()).collect();
+    let number = |kill: &cli::Kill| {
+        let number = names.iter().position(|name| *name == kill.service);
+        let number = number.ok_or_else(|| {
+            let failure = Failure::usage(format!("there is no service `{}` in this machine", kill.service));
+            failure.help(did_you_mean(&kill.service, &names))
+        })?;
+        Ok((kill.after, number as u8))
+    };
+    options.kill_service.iter().map(number).collect()
 }

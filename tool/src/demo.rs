@@ -14,8 +14,7 @@ use crate::setup;
 use crate::setup::debian::Flavour;
 use crate::setup::qemu::{Found, Qemu};
 use crate::style::{BOLD, DIM, GREEN};
-use crate::ui;
-use crate::{batch, machine};
+use crate::{batch, machine, prose, ui};
 
 /// The Linux guest of the demo.
 fn linux(isa: Isa) -> String {
@@ -50,7 +49,6 @@ const TELLING: [&str; 13] = [
     "turnstile: shell ready",
     "reboot: Power down",
 ];
-const WIDTH: usize = 100;
 
 /// Shows everything, getting first what is missing.
 pub fn demo(layout: &Layout, options: &cli::Demo) -> Result<()> {
@@ -101,8 +99,9 @@ fn hints(layout: &Layout) {
         hints.push(("test".to_owned(), "the whole test suite"));
     }
     let width = hints.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
+    let place = prose::within(ui::terminal_width());
     for (command, what) in hints {
-        println!("  {program} {command:width$}  {what}");
+        println!("{}", prose::behind(&format!("  {program} {command:width$}  "), what, place));
     }
 }
 
@@ -132,10 +131,11 @@ fn boot_linux(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
     let mut console = Condenser::default();
     let transcript = batch::run(&boot, &qemu.path, LINUX_LIMIT, |heard| match heard {
         Heard::Console { text, .. } => {
+            let place = prose::within(ui::terminal_width()).saturating_sub(4);
             for line in console.take(text) {
                 step.detail(line.clone());
                 if TELLING.iter().any(|telling| line.contains(telling)) {
-                    let line: String = line.chars().take(WIDTH).collect();
+                    let line: String = line.chars().take(place).collect();
                     step.aside(|| anstream::println!("  {DIM}|{DIM:#} {line}"));
                 }
             }

@@ -7,6 +7,8 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
+use crate::prose;
+
 /// The tool's result.
 pub type Result<T> = std::result::Result<T, Failure>;
 
@@ -132,24 +134,24 @@ impl Failure {
     pub fn print(&self) {
         if !self.silent {
             // Where else could it be told that this does not work? The exit code still says that there is a failure.
-            let _ = self.write(&mut anstream::stderr().lock());
+            let _ = self.write(&mut anstream::stderr().lock(), crate::width::error_width());
         }
     }
 
-    fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
+    fn write(&self, out: &mut impl Write, width: Option<u16>) -> std::io::Result<()> {
         let (red, cyan) = (crate::style::RED, crate::style::CYAN);
-        writeln!(out, "{red}error{red:#}: {}", self.what)?;
+        let folded = |label: &str, text: &str| {
+            let folded = prose::behind(label, text, width.map_or(usize::MAX, usize::from));
+            folded.strip_prefix(label).map(str::to_owned).unwrap_or(folded)
+        };
+        writeln!(out, "{red}error{red:#}: {}", folded("error: ", &self.what))?;
         if let Some(details) = &self.details {
             for line in details.lines() {
                 writeln!(out, "  | {line}")?;
             }
         }
         if let Some(help) = &self.help {
-            let mut label = "help";
-            for line in help.lines() {
-                writeln!(out, "  {cyan}{label}{cyan:#}{} {line}", if label == "help" { ":" } else { " " })?;
-                label = "    ";
-            }
+            writeln!(out, "  {cyan}help{cyan:#}: {}", folded("  help: ", help))?;
         }
         Ok(())
     }

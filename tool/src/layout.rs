@@ -125,6 +125,21 @@ impl Layout {
         self.images().join("guests").join(isa.name()).join(file)
     }
 
+    /// The image of a service from `services/`.
+    pub fn service(&self, isa: Isa, name: &str) -> PathBuf {
+        self.images().join("services").join(isa.name()).join(format!("{name}.service"))
+    }
+
+    /// The names of the services in the sources, sorted.
+    pub fn service_names(&self) -> Vec<String> {
+        let folders = std::fs::read_dir(self.root.join("services")).into_iter().flatten().flatten();
+        let programs = folders.filter(|folder| folder.path().join("src/main.rs").is_file());
+        let mut names: Vec<_> =
+            programs.map(|folder| folder.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
     /// The monitor for Linux KVM.
     pub fn vmm(&self, isa: Isa) -> PathBuf {
         self.images().join(format!("turnstile-vmm-{isa}"))

@@ -20,18 +20,23 @@ pub mod control;
 mod demo;
 pub mod exits;
 pub mod failure;
+mod gather;
 pub mod isa;
 pub mod layout;
+mod log;
 pub mod machine;
 pub mod meter;
 mod metrics;
+pub mod prose;
 pub mod qemu;
 pub mod session;
 pub mod setup;
+pub mod sheet;
 pub mod start;
 pub mod style;
 pub mod top;
 pub mod ui;
+mod width;
 
 use cli::{Cli, Commands};
 use failure::Result;
@@ -47,6 +52,9 @@ pub fn execute(cli: &Cli) -> Result<()> {
         Commands::Start(options) => control::power::start(&layout, options),
         Commands::Stop(options) => control::power::stop(&layout, options),
         Commands::Restart(options) => control::power::restart(&layout, options),
+        Commands::KillService(options) => control::power::kill_service(&layout, options),
+        Commands::Pause(options) => control::power::pause(&layout, options),
+        Commands::Resume(options) => control::power::resume(&layout, options),
         Commands::Console(options) => console::console(&layout, options),
         Commands::Logs(options) => console::logs(&layout, options),
         Commands::Top(options) => top::top(&layout, options),

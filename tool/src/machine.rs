@@ -83,12 +83,29 @@ fn check_hypervisor(path: &Path, isa: Isa) -> Result<()> {
         }
         Err(refused) => format!("the image {shown} {refused}"),
         Ok(bytes) => match not_a_hypervisor(&bytes, isa) {
-            None => return Ok(()),
+            None => match wrong_version(turnstile_link::version_of(&bytes)) {
+                None => return Ok(()),
+                Some(what) => format!("the image {shown} {what}"),
+            },
             Some(what) => format!("the image {shown}{what}"),
         },
     };
-    let help = "give a hypervisor that `turnstile build` wrote, or leave --image out";
+    let help = "give a hypervisor that this `turnstile build` wrote, or leave --image out";
     Err(Failure::usage(what).help(help))
+}
+
+/// Says why this tool and a hypervisor that speaks this version of the serial line do not understand each other.
+fn wrong_version(version: Option<u16>) -> Option<String> {
+    const OURS: u16 = turnstile_link::VERSION;
+    match version {
+        Some(OURS) => None,
+        Some(other) => {
+            Some(format!("speaks version {other} of the serial line, and this tool version {OURS}"))
+        }
+        None => Some(format!(
+            "does not say which version of the serial line it speaks, as hypervisors for this tool (version {OURS}) do"
+        )),
+    }
 }
 
 /// Says why bytes are no hypervisor for an architecture; continues a sentence that starts with the file's name.
@@ -134,7 +151,8 @@ pub fn prepare_own(layout: &Layout, folder: &Path, text: &str, image: &Path) -> 
 
 fn load_text(layout: &Layout, folder: &Path, text: &str) -> Loaded {
     let guests = |isa| layout.guest_names(isa);
-    let surroundings = Surroundings { folder, guests: &guests, board: None };
+    let services = layout.service_names();
+    let surroundings = Surroundings { folder, guests: &guests, services: &services, board: None };
     Loaded {
         path: folder.with_extension("toml"),
         text: text.to_owned(),
@@ -150,6 +168,14 @@ pub fn stem(file: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hypervisor_of_another_version_is_refused() {
+        assert_eq!(wrong_version(Some(turnstile_link::VERSION)), None);
+        let said = wrong_version(Some(turnstile_link::VERSION - 1)).unwrap();
+        assert!(said.contains(&format!("version {} of", turnstile_link::VERSION - 1)), "{said}");
+        assert!(wrong_version(None).unwrap().contains("does not say"));
+    }
 
     #[test]
     fn a_microvms_last_page_is_left_to_its_firmware() {

@@ -14,7 +14,9 @@ use comfy_table::{ContentArrangement, LineStyle, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
+use crate::prose;
 use crate::style::{DIM, GREEN};
+pub use crate::width::{error_width, terminal_width};
 
 /// Says whether standard error is a terminal, where progress and notes go.
 pub fn interactive() -> bool {
@@ -76,15 +78,16 @@ pub fn stream_failed() -> bool {
 
 /// Prints one line about what the tool does to the machine or decides for the user.
 pub fn note(text: &str) {
-    let _ = writeln!(anstream::stderr(), "{DIM}turnstile: {text}{DIM:#}");
+    let text = match error_width() {
+        Some(width) => prose::behind("turnstile: ", text, width.into()),
+        None => format!("turnstile: {text}"),
+    };
+    let _ = writeln!(anstream::stderr(), "{DIM}{text}{DIM:#}");
 }
 
-/// The width of the terminal on standard output, if it is one.
-///
-/// A terminal that does not know its size says that it has none (serial lines, some pseudo-terminals): it is taken for a usual one.
-pub fn terminal_width() -> Option<u16> {
-    const USUAL: u16 = 80;
-    Table::new().width().map(|width| if width == 0 { USUAL } else { width })
+/// Prints sentences on standard output, folded between words.
+pub fn say(text: &str) {
+    print_line(format_args!("{}", prose::wrap(text, prose::within(terminal_width()))));
 }
 
 /// An empty table without lines between its rows; in a terminal its columns fold at words, in a pipe they are as wide as their texts.

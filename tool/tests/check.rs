@@ -327,3 +327,12 @@ fn outside_a_checkout() {
         .code(3)
         .stderr(contains("not inside a Turnstile checkout"));
 }
+
+#[test]
+fn of_what_is_no_configuration_the_first_problems_are_shown() {
+    let folder = Folder::new();
+    let assert = folder.check(&"this is prose\n".repeat(40)).code(2);
+    let said = assert.stderr(contains("m.toml: 40 problems, of which the first 25 are shown"));
+    let text = String::from_utf8(said.get_output().stderr.clone()).unwrap();
+    assert_eq!(text.matches("error: ").count(), 25);
+}

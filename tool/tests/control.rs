@@ -10,8 +10,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::Folder;
 use common::terminal::Terminal;
+use common::{Folder, fake_qemu};
 use predicates::prelude::*;
 use predicates::str::contains;
 
@@ -167,13 +167,56 @@ fn a_machine_in_the_background_is_its_own_and_ends_when_it_is_stopped() {
 }
 
 #[test]
+fn vms_are_paused_and_go_on() {
+    let folder = Folder::with_vms(&["one", "two"]);
+    let machine = Machine::start(&folder, "echo");
+    let paused = || ("paused".to_owned(), 1);
+    let mut follower = machine.connect();
+    follower.send(r#"{"request":"logs","follow":true}"#);
+    machine.command(&["resume", "m", "one"]).assert().code(1).stderr(contains("VM `one` is running"));
+    machine.command(&["pause", "m", "one"]).assert().success();
+    assert_eq!(machine.vms(), [paused(), running(1)]);
+    machine.command(&["pause", "m", "one"]).assert().code(1).stderr(contains("VM `one` is paused"));
+    machine.command(&["pause", "m"]).assert().success();
+    assert_eq!(machine.vms(), [paused(), paused()]);
+    folder.turnstile().arg("ls").assert().success().stdout(contains("paused"));
+    machine.command(&["resume", "m"]).assert().success();
+    assert_eq!(machine.vms(), [running(1), running(1)]);
+    follower.expect(|line| line["event"] == "paused" && line["vm"] == "two");
+    follower.expect(|line| line["event"] == "resumed" && line["microseconds"] == 250_000);
+    // By the key, and a stop ends it.
+    let mut console = Terminal::of(&folder, "", "console m two");
+    console.expect("hello from two");
+    console.press("\x01z");
+    console.expect("two is paused");
+    machine.command(&["restart", "m", "two"]).assert().success();
+    assert_eq!(machine.vms(), [running(1), running(2)]);
+    console.expect("two starts");
+    console.press("\x01x");
+    console.ended("0");
+}
+
+#[test]
+fn a_pause_that_is_under_way_is_taken_back() {
+    let folder = Folder::with_vms(&["one"]);
+    let machine = Machine::start(&folder, "busy");
+    let mut client = machine.connect();
+    client.send(r#"{"request":"pause"}"#);
+    client.expect(|line| line["ok"].is_null());
+    assert_eq!(machine.vms(), [("pausing".to_owned(), 1)]);
+    machine.command(&["pause", "m"]).assert().code(1).stderr(contains("no VM runs"));
+    machine.command(&["resume", "m"]).assert().success();
+    assert_eq!(machine.vms(), [running(1)]);
+}
+
+#[test]
 fn wrong_names_are_answered_by_the_right_ones() {
     let folder = Folder::with_vms(&["one", "two"]);
     let lonely = folder.turnstile().args(["stop", "x"]).assert().code(1);
     lonely.stderr(contains("no machine `x` is running").and(contains("help: no machine is running")));
     let machine = Machine::start(&folder, "echo");
     let name = format!("running are: m-{}", machine.process);
-    for command in ["stop", "start", "restart", "console", "logs"] {
+    for command in ["stop", "start", "restart", "pause", "resume", "console", "logs"] {
         machine.command(&[command, "x"]).assert().code(1).stderr(contains(&name));
         let wrong = machine.command(&[command, "m", "tow"]).assert().code(2);
         wrong.stderr(contains("there is no VM `tow`").and(contains("the VMs are: one, two")));
@@ -321,4 +364,32 @@ fn why_a_machine_in_the_background_failed_is_kept() {
     again.command(&["stop", "m"]).assert().success();
     let ended = again.command(&["logs", "m"]).assert().code(1);
     ended.stderr(contains("no machine is running").and(contains("signal 9").not()));
+}
+
+#[test]
+fn a_machine_in_the_background_writes_its_logs() {
+    let folder = Folder::with_vms(&["one"]);
+    let mut command = folder.turnstile();
+    command.args(["run", "m.toml", "--detach", "--log", "logs", "--image", "h", "--qemu"]).arg(fake_qemu());
+    let output = command.env("FAKE_QEMU", "echo").output().unwrap();
+    let name = String::from_utf8(output.stdout).unwrap();
+    assert!(name.starts_with("m-"), "{name} {}", String::from_utf8_lossy(&output.stderr));
+    folder.turnstile().args(["stop", "m"]).assert().success();
+    let log = fs::read_to_string(folder.path().join("logs/one.log")).unwrap();
+    assert!(log.contains("Z hello from one\n") && log.contains("Z [turnstile] stopped\n"), "{log}");
+}
+
+#[test]
+fn a_vm_that_cannot_start_is_said_at_once() {
+    let folder = Folder::with_vms(&["one", "two"]);
+    let machine = Machine::start(&folder, "stuck");
+    let why = "VM `two` does not start: there is no memory for it";
+    let begin = std::time::Instant::now();
+    machine.command(&["restart", "m", "two"]).assert().code(1).stderr(contains(why));
+    machine.command(&["start", "m", "two"]).assert().code(1).stderr(contains(why));
+    assert!(begin.elapsed() < Duration::from_secs(20), "nobody waits until it has not started");
+    let listed =
+        predicates::str::is_match("two +crashed: it does not start: there is no memory for it").unwrap();
+    folder.turnstile().arg("ls").assert().success().stdout(listed);
+    machine.command(&["stop", "m"]).assert().success();
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-use common::{Folder, fake_qemu};
+use common::{Folder, fake_qemu, hypervisor, image};
 use predicates::prelude::*;
 use predicates::str::{contains, starts_with};
 
@@ -364,7 +364,7 @@ fn build_for_a_board_writes_a_card() {
     let card = build(&["--board", "rpi4", "-o", "card"]).success().stdout(contains("README.txt says how"));
     files.iter().fold(card, |card, file| card.stdout(contains(format!("card/{file}"))));
     let read = |name: &str| fs::read(folder.path().join("card").join(name)).unwrap();
-    assert_eq!(read("kernel8.img"), common::image(4096));
+    assert_eq!(read("kernel8.img"), hypervisor(turnstile_link::VERSION));
     let bytes = read("bundle.img");
     assert_eq!(turnstile_bundle::Bundle::parse(&bytes).unwrap().vms()[0].name, "one");
     assert_eq!(fs::read_dir(folder.path().join("card")).unwrap().count(), files.len());
@@ -380,4 +380,66 @@ fn build_for_a_board_writes_a_card() {
     let large = "[machine]\nboard = \"rpi4\"\nmemory = \"8GiB\"\n";
     folder.write("m.toml", format!("{large}{}", vms.replace("vcpus = 5\n", "")).as_bytes());
     folder.run("spin").assert().code(2).stderr(contains("QEMU's rpi4 has 960MiB"));
+}
+
+#[test]
+fn consoles_go_to_files() {
+    let folder = Folder::with_vms(&["one", "two"]);
+    let mut command = folder.run("crash");
+    command.args(["--log", "a/logs", "--log-size", "4KiB", "--log-count", "1"]).assert().code(1);
+    let read = |name: &str| fs::read_to_string(folder.path().join("a/logs").join(name)).unwrap();
+    let one = read("one.log");
+    for line in [
+        "[turnstile] start 1\n",
+        "hello from one\n",
+        "[turnstile] the guest jumped to nowhere\n",
+        "[turnstile] crashed\n",
+    ] {
+        assert!(one.contains(line), "{line}: {one}");
+    }
+    assert!(read("two.log").contains("Z hello from two\n"));
+    assert!(read("_hypervisor.log").contains("Z Turnstile, a stand-in\n"));
+    let report: serde_json::Value = serde_json::from_str(&read("one.crash.json")).unwrap();
+    assert_eq!((&report["vm"], &report["report"][0]), (&"one".into(), &"the guest jumped to nowhere".into()));
+    // Once more: the logs go on, and the report before is kept.
+    folder.run("crash").args(["--log", "a/logs"]).assert().code(1);
+    assert_eq!(read("one.log").matches("hello from one").count(), 2);
+    assert!(read("one.crash.json.1").contains("jumped"));
+}
+
+#[test]
+fn a_full_disk_does_not_stop_a_machine_that_writes_logs() {
+    let folder = Folder::with_vms(&["one"]);
+    fs::create_dir(folder.path().join("logs")).unwrap();
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("logs/one.log")).unwrap();
+    let run = folder.run("poweroff").args(["--log", "logs"]).assert().success();
+    run.stdout("hello from one\r\n")
+        .stderr(contains("one.log: the disk is full").count(1))
+        .stderr(contains("one: powered off"));
+    folder.write("file", b"");
+    let arguments = ["--log", "file"];
+    folder
+        .run("poweroff")
+        .args(arguments)
+        .assert()
+        .code(2)
+        .stdout("")
+        .stderr(contains("cannot write logs to file: file is not a folder"));
+    for wrong in [["--log-size", "1KiB"], ["--log-size", "lots"], ["--log-count", "-1"]] {
+        folder.run("poweroff").args(["--log", "logs"]).args(wrong).assert().code(2).stdout("");
+    }
+}
+
+#[test]
+fn a_hypervisor_of_another_version_is_refused() {
+    let folder = Folder::with_vms(&["one"]);
+    folder.write("h", &hypervisor(4));
+    let refused = folder.run("poweroff").assert().code(2).stdout("");
+    refused.stderr(contains("the image h speaks version 4 of the serial line").and(contains("help: ")));
+    folder.write("h", &image(4096));
+    folder.run("poweroff").assert().code(2).stdout("").stderr(contains("does not say which version"));
+    // One that says something else when it runs.
+    folder.write("h", &hypervisor(turnstile_link::VERSION));
+    let refused = folder.run("echo").env("FAKE_LINK", "77").assert().code(2);
+    refused.stderr(contains("the hypervisor speaks version 77 of the serial line"));
 }

@@ -31,6 +31,7 @@ pub mod exit;
 pub mod irq;
 pub mod memory;
 pub mod sched;
+pub mod service;
 pub mod state;
 #[cfg(test)]
 mod tests;
@@ -48,11 +49,16 @@ core::arch::global_asm!(include_str!("boot/boot.S"));
 #[cfg(target_os = "none")]
 core::arch::global_asm!(include_str!("vcpu/switch.S"));
 #[cfg(all(target_os = "none", not(feature = "ablation")))]
-core::arch::global_asm!(include_str!("exit/vectors.S"), include_str!("exit/guards.S"));
+core::arch::global_asm!(
+    include_str!("exit/vectors.S"),
+    include_str!("service/entry.S"),
+    include_str!("exit/guards.S")
+);
 // In one piece: the guarded and the naive vectors use macros and labels of the others.
 #[cfg(all(target_os = "none", feature = "ablation"))]
 core::arch::global_asm!(
     include_str!("exit/vectors.S"),
+    include_str!("service/entry.S"),
     include_str!("exit/guards.S"),
     include_str!("exit/naive/naive.S")
 );

@@ -5,7 +5,7 @@
 use turnstile_arch_common::mmio::Registers;
 use turnstile_arch_common::time::{Deadline, NEVER, Uptime, WallClock};
 
-use crate::cpu::{self, regs};
+use crate::cpu::{self, PerCpu, regs};
 
 static CLOCK: WallClock = WallClock::new();
 
@@ -88,6 +88,19 @@ pub fn set_deadline(at: u64) {
     deadlines.devices.advance(at);
     deadlines.program();
     cpu::isb();
+}
+
+/// Has this CPU, `cpu`, interrupted when the physical counter shows `at`, or before. What was asked for earlier is not taken back:
+/// who asks often does so at nearly no cost, and once in a while there is an interrupt, and a look at the devices, without need.
+#[inline(always)] // Of each entry to a service: a load and a comparison, usually.
+pub(crate) fn interrupt_by(cpu: &PerCpu, at: u64) {
+    #[cold]
+    fn advance(at: u64) {
+        set_deadline(at);
+    }
+    if cpu.slot::<Deadlines>().set.at() > at {
+        advance(at);
+    }
 }
 
 /// Sets when this CPU has to look at its run queue: instead of when it was to before.

@@ -16,6 +16,8 @@
 //! | `registers` | registers of a CPU by their names, for the lists of each architecture |
 //! | `relax` | waiting for another CPU |
 //! | `report` | reports of the hypervisor's end, and faults on purpose |
+//! | `service` | programs that handle events, in an address space of their own |
+//! | `served` | the devices of a VM that are such programs, and where they are |
 //! | `startup` | the other CPUs as they come up |
 //! | `time` | the time of day, and deadlines |
 //! | `vm` | what a VM is |
@@ -27,6 +29,7 @@ extern crate alloc;
 
 pub mod allocators;
 pub mod blob;
+pub mod bound;
 pub mod console;
 pub mod crew;
 pub mod demand;
@@ -42,6 +45,8 @@ pub mod phases;
 mod registers;
 mod relax;
 pub mod report;
+pub mod served;
+pub mod service;
 pub mod startup;
 pub mod time;
 pub mod vm;

@@ -28,6 +28,8 @@ pub enum Error {
         /// Those of all VMs since power-on.
         all: u64,
     },
+    /// No memory is left for a service, or there are too many.
+    NoService,
     /// A mapping failed.
     Paging(PagingError),
     /// The allocator's books do not allow it.
@@ -50,6 +52,7 @@ impl core::fmt::Display for Error {
                 size / MIB,
                 all / MIB
             ),
+            Self::NoService => f.write_str("no memory is left for another service"),
             Self::Paging(error) => write!(f, "a translation table could not be built: {error:?}"),
             Self::Frames(error) => write!(f, "the memory map is inconsistent: {error:?}"),
         }

@@ -18,6 +18,10 @@ pub trait CommonMonitor<V: 'static>: Sync {
     fn waiting(&self, vm: &'static V);
     /// All vCPUs of `vm` have stopped: takes it down.
     fn stopped(&self, vm: &'static V, stop: Stop);
+    /// All vCPUs of `vm` have left their guests because it is being paused: stops its clock.
+    fn paused(&self, vm: &'static V);
+    /// A vCPU of `vm`, on its own CPU, has waited for the end of a pause, and goes on: what devices were to do meanwhile is done.
+    fn resumed(&self, vm: &'static V);
 }
 
 /// Who is asked as long as there is no hypervisor: it has no devices, and nothing to do.
@@ -40,4 +44,8 @@ impl<V: 'static> CommonMonitor<V> for Nobody {
     fn waiting(&self, _: &'static V) {}
 
     fn stopped(&self, _: &'static V, _: Stop) {}
+
+    fn paused(&self, _: &'static V) {}
+
+    fn resumed(&self, _: &'static V) {}
 }

@@ -3,6 +3,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use alloc::vec::Vec;
+
 use crate::{println, relax};
 
 /// The most CPUs of a machine.
@@ -49,6 +51,14 @@ impl Default for Starting {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Puts the CPU that boots before all others, which keep their order. False if it is none of them.
+pub fn boot_first<T>(cpus: &mut Vec<T>, is_boot: impl FnMut(&T) -> bool) -> bool {
+    let Some(at) = cpus.iter().position(is_boot) else { return false };
+    let boot = cpus.remove(at);
+    cpus.insert(0, boot);
+    true
 }
 
 /// Waits for CPUs that have been told to start, and reports the first that does not answer. Returns how many run: `count`, or those before
@@ -108,6 +118,16 @@ mod tests {
         assert_eq!(list.records[1].each_ref().map(|word| word.load(Ordering::Relaxed)), [0x101, 2]);
         list.fill(7, (0..1000).map(|cpu| [cpu, 0]));
         assert_eq!(list.count.load(Ordering::Relaxed), MAX_CPUS as u64);
+    }
+
+    #[test]
+    fn the_cpu_that_boots_is_the_first() {
+        let mut cpus = vec![3, 5, 1, 4];
+        assert!(boot_first(&mut cpus, |cpu| *cpu == 1));
+        assert_eq!(cpus, [1, 3, 5, 4]);
+        assert!(boot_first(&mut cpus, |cpu| *cpu == 1));
+        assert!(!boot_first(&mut cpus, |cpu| *cpu == 2));
+        assert_eq!(cpus, [1, 3, 5, 4]);
     }
 
     #[test]

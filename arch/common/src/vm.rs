@@ -8,7 +8,8 @@ use core::cell::UnsafeCell;
 use spin::Once;
 use turnstile_exitstat::Page;
 use turnstile_vm::attention::Reasons;
-use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Stop};
+use turnstile_vm::lifecycle::{Lifecycle, OnCrash, Phase, Stop};
+use turnstile_vm::pause::Pause;
 
 use crate::crew::Crew;
 
@@ -24,6 +25,8 @@ pub struct Vm<V: 'static> {
     pub statistics: bool,
     /// Start, stop and restart.
     pub lifecycle: Lifecycle,
+    /// Whether its vCPUs run in this life, or are paused.
+    pub pause: Pause,
     /// Its CPUs while they clear its memory.
     pub crew: Crew,
     vcpus: Once<Vec<&'static V>>,
@@ -37,18 +40,26 @@ pub trait Vcpu {
     fn is_pinned(&self) -> bool;
     /// Returns what its exits cost, if its VM keeps statistics.
     fn statistics(&self) -> Option<&'static Page>;
+    /// A device of its VM has moved: it forgets what it has remembered of where devices are. On any CPU.
+    fn device_has_moved(&self) {}
 }
 
 impl<V: Vcpu> Vm<V> {
     /// Makes what a VM of so many vCPUs has that has never run.
     pub fn new(id: u8, name: String, on_crash: OnCrash, statistics: bool, vcpus: usize) -> Self {
         let lifecycle = Lifecycle::new(vcpus as u32);
-        Self { id, name, on_crash, statistics, lifecycle, crew: Crew::new(), vcpus: Once::new() }
+        let pause = Pause::new(vcpus as u32);
+        Self { id, name, on_crash, statistics, lifecycle, pause, crew: Crew::new(), vcpus: Once::new() }
     }
 
     /// Gives the VM its vCPUs, once.
     pub fn set_vcpus(&self, vcpus: Vec<&'static V>) {
         self.vcpus.call_once(|| vcpus);
+    }
+
+    /// A device of the VM has moved: its vCPUs forget what they have remembered of where devices are.
+    pub fn device_has_moved(&self) {
+        self.vcpus().iter().for_each(|vcpu| vcpu.device_has_moved());
     }
 
     /// Returns the vCPUs.
@@ -84,6 +95,28 @@ impl<V: Vcpu> Vm<V> {
         if self.lifecycle.begin_stop(reason) {
             self.raise_all(Reasons::STOP);
         }
+    }
+
+    /// Begins to pause the VM. False if it does not run, or is paused already.
+    pub fn begin_pause(&self) -> bool {
+        let begins = self.lifecycle.phase() == Phase::Running && self.pause.begin();
+        if begins {
+            self.raise_all(Reasons::STOP);
+        }
+        begins
+    }
+
+    /// Says whether vCPU `index`, which is out of its guest and whose timers do not ring, is to stay there because its VM is paused.
+    /// `paused` is called once in each pause, by the last vCPU that has left. Asked behind the attention word.
+    pub fn is_held(&self, index: usize, paused: impl FnOnce()) -> bool {
+        // A stop ends a pause. One that begins behind this cannot be finished before this vCPU has acknowledged it.
+        if self.lifecycle.phase() != Phase::Running {
+            return false;
+        }
+        if self.pause.acknowledge(index) {
+            paused();
+        }
+        self.pause.holds()
     }
 
     /// Forgets what its exits cost, for a new life. Only while no vCPU runs: [`Reasons::START`] lets them write again.

@@ -13,6 +13,7 @@
 //! | `irq` | the interrupt controller, and what guests have of it: XIVE and XICS |
 //! | `time` | the time base, the wall clock, deadlines |
 //! | `state` | what a guest's state consists of |
+//! | `service` | services: their address spaces, and the way in and out |
 //! | `vm` | virtual machines and their vCPUs: the objects, posting and kicking |
 //! | `vcpu` | what is done with one vCPU: its frame, its registers, its interrupts, its statistics |
 //! | `sched` | physical CPUs that vCPUs share: what a switch moves |
@@ -32,6 +33,7 @@ pub mod exit;
 pub mod irq;
 pub mod memory;
 pub mod sched;
+pub mod service;
 pub mod state;
 pub mod time;
 pub mod vcpu;
@@ -45,6 +47,8 @@ core::arch::global_asm!(
     include_str!("exit/guards.S"),
     include_str!("exit/image.S"),
     include_str!("exit/calls.S"),
+    include_str!("exit/service.S"),
+    include_str!("service/entry.S"),
     include_str!("state/fp.S"),
     include_str!("vcpu/switch.S")
 );
@@ -55,6 +59,8 @@ core::arch::global_asm!(
     include_str!("exit/guards.S"),
     include_str!("exit/image.S"),
     include_str!("exit/calls.S"),
+    include_str!("exit/service.S"),
+    include_str!("service/entry.S"),
     include_str!("exit/naive/naive.S"),
     include_str!("state/fp.S"),
     include_str!("vcpu/switch.S")

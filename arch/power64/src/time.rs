@@ -172,6 +172,11 @@ fn period() -> u64 {
     (u128::from(uart::period()) * u128::from(frequency()) / u128::from(NANOSECONDS)) as u64
 }
 
+/// Says whether this CPU's timer has rung: [`end_deadlines`] is due.
+pub(crate) fn is_due() -> bool {
+    signed(HDEC.read()) < 0
+}
+
 /// Stops this CPU by `stop`, until a deadline at the latest. Says whether one has come, which ends with [`end_deadlines`].
 ///
 /// The hypervisor decrementer ends no STOP (LPCR's PECE has no bit for it, Power ISA 3.0B Book III, 2.2), and where it does, as

@@ -30,6 +30,7 @@ pub mod exit;
 pub mod irq;
 pub mod memory;
 pub mod sched;
+pub mod service;
 pub mod state;
 pub mod time;
 pub mod vcpu;
@@ -46,11 +47,16 @@ pub use turnstile_arch_common::{console, crew, mmio, phases, println};
 pub use vm::monitor::{Monitor, set_monitor};
 
 #[cfg(all(target_os = "none", not(feature = "ablation")))]
-core::arch::global_asm!(include_str!("exit/vectors.S"), include_str!("vcpu/switch.S"));
-// In one piece: the naive loop uses macros of the others.
+core::arch::global_asm!(
+    include_str!("exit/vectors.S"),
+    include_str!("service/entry.S"),
+    include_str!("vcpu/switch.S")
+);
+// In one piece: the naive loop and the way into services use macros of the others.
 #[cfg(all(target_os = "none", feature = "ablation"))]
 core::arch::global_asm!(
     include_str!("exit/vectors.S"),
+    include_str!("service/entry.S"),
     include_str!("exit/naive/naive.S"),
     include_str!("vcpu/switch.S")
 );

@@ -9,6 +9,7 @@ use turnstile_arch_common::time::{Deadline, NANOSECONDS, NEVER, Uptime, WallCloc
 
 use crate::board::clock;
 use crate::cpu;
+use crate::cpu::PerCpu;
 use crate::cpu::ports;
 pub use crate::cpu::ticks;
 use crate::irq::lapic;
@@ -116,11 +117,6 @@ pub fn set_from_clock(century: Option<u8>) {
     }
 }
 
-/// Nanoseconds since power-on.
-pub fn nanoseconds() -> u64 {
-    uptime().nanoseconds()
-}
-
 /// Nanoseconds since 1970; since power-on, if the machine has no clock.
 pub fn wall_nanoseconds() -> u64 {
     CLOCK.nanoseconds(uptime())
@@ -167,10 +163,15 @@ impl Default for Deadlines {
     }
 }
 
+/// Returns so many nanoseconds as ticks of the time stamp counter.
+pub fn in_ticks(nanoseconds: u64) -> u64 {
+    let ticks = u128::from(nanoseconds) * u128::from(frequency()) / u128::from(NANOSECONDS);
+    u64::try_from(ticks).unwrap_or(NEVER)
+}
+
 /// Returns what the time stamp counter shows in so many nanoseconds.
 pub fn after(nanoseconds: u64) -> u64 {
-    let wait = u128::from(nanoseconds) * u128::from(frequency()) / u128::from(NANOSECONDS);
-    ticks().saturating_add(u64::try_from(wait).unwrap_or(NEVER))
+    ticks().saturating_add(in_ticks(nanoseconds))
 }
 
 /// Lets [`crate::Monitor::deadline`] be called on this CPU when the time stamp counter shows `at`, or before.
@@ -178,6 +179,21 @@ pub fn set_deadline(at: u64) {
     let deadlines = cpu::this().slot::<Deadlines>();
     deadlines.devices.advance(at);
     deadlines.program();
+}
+
+/// Sees to it that this CPU, which is `cpu`, is interrupted when the time stamp counter shows `at`, or before. Most of the time it is
+/// anyway.
+#[inline(always)] // A comparison, on each way into a service.
+pub fn interrupt_by(cpu: &'static PerCpu, at: u64) {
+    if cpu.slot::<Deadlines>().set.at() > at {
+        advance(at);
+    }
+}
+
+#[cold]
+#[inline(never)] // Once in the time that a service may take.
+fn advance(at: u64) {
+    set_deadline(at);
 }
 
 /// Sets when this CPU has to look at its run queue: instead of when it was to before.

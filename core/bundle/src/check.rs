@@ -5,10 +5,11 @@ use turnstile_machine::map::{MEMORY_UNIT, MIN_MEMORY};
 use turnstile_machine::{GicVersion, MapError, pseries};
 
 use crate::cpus::CpuList;
-use crate::error::{BundleError, SpecError, VmLabel};
+use crate::error::BundleError;
 use crate::machine::{Arm64, Machine, Pc, Pseries};
 use crate::schedule::{Class, Schedule};
 use crate::spec::VmSpec;
+use crate::spec_error::{SpecError, VmLabel};
 use crate::tenants::Tenants;
 use crate::{MAX_CMDLINE, MAX_NAME, MAX_PHYSICAL_CPUS, MAX_VMS};
 
@@ -143,8 +144,8 @@ impl VmSpec<'_> {
     }
 }
 
-/// Checks a VM's name.
-fn check_name(name: &str) -> Result<(), SpecError> {
+/// Checks the name of a VM or a service.
+pub fn check_name(name: &str) -> Result<(), SpecError> {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if name.is_empty() {
         Err(SpecError::NoName)

@@ -11,7 +11,7 @@
 //! / {
 //!     digest = <u64>;                    at byte 76, always
 //!     compatible = "turnstile,bundle";
-//!     version = <6>;
+//!     version = <8>;
 //!     images {
 //!         image-0 { digest = <u64>; padding = [...]; data = [...]; };
 //!     };
@@ -33,6 +33,13 @@
 //!             ...
 //!         };
 //!     };
+//!     services {                         only if there are any
+//!         service-0 { name = "console"; program = <2>; vm = <0>; device = "uart"; time-limit = <u64>; memory; };
+//!         service-1 { ...; device = "pci"; memory; disk = <0>; };
+//!     };
+//!     disks {                            only if there are any
+//!         disk-0 { name = "root"; image = <3>; size = <u64>; read-only; };
+//!     };
 //! };
 //! ```
 //!
@@ -51,14 +58,21 @@ mod check;
 mod choices;
 mod cpus;
 mod digest;
+mod disk;
+mod disk_error;
 mod error;
 mod fields;
 mod machine;
 mod paravirt;
 mod read;
+mod read_disk;
+mod read_service;
 mod read_vm;
 mod schedule;
+mod service;
+mod service_error;
 mod spec;
+mod spec_error;
 mod tenants;
 #[cfg(feature = "alloc")]
 mod write;
@@ -67,20 +81,35 @@ mod xxh64;
 pub use check::validate;
 pub use choices::UnknownChoice;
 pub use cpus::CpuList;
-pub use error::{BundleError, Part, SpecError, VmLabel};
+pub use disk::{DiskSpec, validate_disks};
+pub use disk_error::{DiskError, DiskLabel};
+pub use error::{BundleError, Part};
 pub use machine::{Apic, Arm64, Format, Gic, Interrupts, Machine, Pc, Pmu, Pseries, TripleFault};
 pub use paravirt::{Feature, Paravirt};
 pub use read::Bundle;
 pub use schedule::{Class, Schedule};
+pub use service::{ServiceDevice, ServiceSpec, validate_services};
+pub use service_error::{ServiceError, ServiceLabel};
 pub use spec::{Mapping, OnCrash, VmSpec};
+pub use spec_error::{SpecError, VmLabel};
 pub use turnstile_machine::{Flat, GicVersion, GuestMachine};
 #[cfg(feature = "alloc")]
-pub use write::write;
+pub use write::{write, write_with};
 
 /// The most VMs in a bundle.
 pub const MAX_VMS: usize = 32;
+/// The most services in a bundle.
+pub const MAX_SERVICES: usize = 32;
+/// The most disks in a bundle.
+pub const MAX_DISKS: usize = 16;
+/// The most services that are PCI functions of one VM.
+pub const MAX_FUNCTIONS: usize = 30;
 /// The most bytes of a VM's name.
 pub const MAX_NAME: usize = 31;
+/// The most bytes of a disk.
+pub const MAX_DISK: u64 = 1 << 38;
+/// The most bytes of a disk's name, which its guest sees as the disk's ID.
+pub const MAX_DISK_NAME: usize = 16;
 /// The most bytes of a kernel's command line.
 pub const MAX_CMDLINE: usize = turnstile_machine::fdt::MAX_BOOTARGS;
 /// The number of physical CPUs that can be named: indexes are below this.
@@ -88,9 +117,9 @@ pub const MAX_PHYSICAL_CPUS: usize = 512;
 /// The value of the root node's `compatible`.
 pub const COMPATIBLE: &str = "turnstile,bundle";
 /// The version of the format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 8;
 /// The writer puts each image at a multiple of this many bytes of the blob.
 pub const IMAGE_ALIGN: usize = 64;
 
-/// The most images: a kernel and an initial RAM disk for each VM.
-const MAX_IMAGES: usize = 2 * MAX_VMS;
+/// The most images: a kernel and an initial RAM disk for each VM, a program for each service, and each disk's contents.
+const MAX_IMAGES: usize = 2 * MAX_VMS + MAX_SERVICES + MAX_DISKS;

@@ -10,11 +10,15 @@ use dtoolkit::{Node, Property};
 
 use crate::check::validate;
 use crate::digest::{self, read_u32};
+use crate::disk::{DiskSpec, validate_disks};
 use crate::error::{BundleError, Part};
 use crate::fields::{fields, no_children, text, word};
+use crate::read_disk::read_disk;
+use crate::read_service::read_service;
 use crate::read_vm::read_vm;
+use crate::service::{ServiceSpec, validate_services};
 use crate::spec::VmSpec;
-use crate::{COMPATIBLE, MAX_IMAGES, MAX_VMS, VERSION};
+use crate::{COMPATIBLE, MAX_DISKS, MAX_IMAGES, MAX_SERVICES, MAX_VMS, VERSION};
 
 /// A device tree's magic number.
 const MAGIC: u32 = 0xd00d_feed;
@@ -22,13 +26,17 @@ const MAGIC: u32 = 0xd00d_feed;
 const PADDING: usize = 0x1_0000;
 
 /// A bundle that was checked, as a view of its blob.
-#[derive(Debug, Clone)]
+#[derive(Default, Debug, Clone)]
 pub struct Bundle<'a> {
     vms: Vms<'a>,
+    services: Services<'a>,
+    disks: Disks<'a>,
     digest: u64,
 }
 
 type Vms<'a> = ArrayVec<VmSpec<'a>, MAX_VMS>;
+type Services<'a> = ArrayVec<ServiceSpec<'a>, MAX_SERVICES>;
+type Disks<'a> = ArrayVec<DiskSpec<'a>, MAX_DISKS>;
 type Images<'a> = ArrayVec<&'a [u8], MAX_IMAGES>;
 
 impl<'a> Bundle<'a> {
@@ -40,25 +48,58 @@ impl<'a> Bundle<'a> {
     ///
     /// Says what is wrong, and when a byte was changed, in which part.
     pub fn parse(blob: &'a [u8]) -> Result<Bundle<'a>, BundleError> {
+        let mut bundle = Bundle::default();
+        bundle.read(blob)?;
+        Ok(bundle)
+    }
+
+    /// The same as [`Bundle::parse`] for who has a place for the descriptions, which take as much room as a CPU's stack may have. What was
+    /// read before is gone, also if that fails.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Bundle::parse`].
+    pub fn read(&mut self, blob: &'a [u8]) -> Result<(), BundleError> {
+        self.vms.clear();
+        self.services.clear();
+        self.disks.clear();
         let blob = trim(blob)?;
         let digest = match digest::digests(blob) {
             Some((carried, computed)) if carried == computed && digest::in_place(blob) => computed,
             _ => return Err(diagnose(blob)),
         };
         let fdt = Fdt::new(blob).map_err(|_| BundleError::Malformed("it is no device tree"))?;
-        let (images, vms) = read_root(&fdt)?;
+        let Nodes { images, vms, services, disks } = read_root(&fdt)?;
         let images = read_images(&images)?;
-        // In place: a copy of all descriptions is a large part of a boot CPU's stack.
-        let mut bundle = Bundle { vms: Vms::new(), digest };
-        read_vms(&vms, &images, &mut bundle.vms)?;
-        validate(&bundle.vms)?;
-        Ok(bundle)
+        self.digest = digest;
+        read_vms(&vms, &images, &mut self.vms)?;
+        validate(&self.vms)?;
+        if let Some(services) = services {
+            read_services(&services, &images, &mut self.services)?;
+        }
+        if let Some(disks) = disks {
+            read_disks(&disks, &images, &mut self.disks)?;
+        }
+        validate_disks(&self.disks)?;
+        validate_services(&self.vms, &self.services, &self.disks)
     }
 
     /// Returns the VMs, 1 to [`MAX_VMS`] of them; a VM's index is its `VmId`.
     #[must_use]
     pub fn vms(&self) -> &[VmSpec<'a>] {
         &self.vms
+    }
+
+    /// Returns the services, at most [`MAX_SERVICES`].
+    #[must_use]
+    pub fn services(&self) -> &[ServiceSpec<'a>] {
+        &self.services
+    }
+
+    /// Returns the disks, at most [`MAX_DISKS`].
+    #[must_use]
+    pub fn disks(&self) -> &[DiskSpec<'a>] {
+        &self.disks
     }
 
     /// Returns the digest, which identifies the bundle in reports.
@@ -109,8 +150,18 @@ fn diagnose(blob: &[u8]) -> BundleError {
     BundleError::Damaged(images.children().position(is_damaged).map_or(Part::Description, Part::Image))
 }
 
-/// Checks the root node and returns `/images` and `/vms`.
-fn read_root<'a>(fdt: &Fdt<'a>) -> Result<(FdtNode<'a>, FdtNode<'a>), BundleError> {
+/// The nodes in the root node.
+struct Nodes<'a> {
+    images: FdtNode<'a>,
+    vms: FdtNode<'a>,
+    /// Only if there are any.
+    services: Option<FdtNode<'a>>,
+    /// Only if there are any.
+    disks: Option<FdtNode<'a>>,
+}
+
+/// Checks the root node and returns the nodes in it.
+fn read_root<'a>(fdt: &Fdt<'a>) -> Result<Nodes<'a>, BundleError> {
     let root = fdt.root();
     let [_digest, compatible, version] = fields(&root, ["digest", "compatible", "version"])?;
     if compatible.and_then(text) != Some(COMPATIBLE) {
@@ -122,11 +173,10 @@ fn read_root<'a>(fdt: &Fdt<'a>) -> Result<(FdtNode<'a>, FdtNode<'a>), BundleErro
         None => return Err(BundleError::Malformed("its version")),
     }
     // Fused: dtoolkit's iterator must not be asked again after its end.
-    let mut children = root.children().fuse();
-    match (children.next(), children.next(), children.next()) {
-        (Some(images), Some(vms), None) if images.name() == "images" && vms.name() == "vms" => {
-            Ok((images, vms))
-        }
+    let mut children = root.children().fuse().peekable();
+    let mut child = |name: &str| children.next_if(|child| child.name() == name);
+    match (child("images"), child("vms"), child("services"), child("disks"), children.next()) {
+        (Some(images), Some(vms), services, disks, None) => Ok(Nodes { images, vms, services, disks }),
         _ => Err(BundleError::Malformed("its nodes")),
     }
 }
@@ -150,6 +200,36 @@ fn read_vms<'a>(node: &FdtNode<'a>, images: &[&'a [u8]], vms: &mut Vms<'a>) -> R
     for child in node.children() {
         let vm = read_vm(&child, images)?;
         vms.try_push(vm).map_err(|_| BundleError::TooManyVms(count))?;
+    }
+    Ok(())
+}
+
+fn read_services<'a>(
+    node: &FdtNode<'a>,
+    images: &[&'a [u8]],
+    services: &mut Services<'a>,
+) -> Result<(), BundleError> {
+    let [] = fields(node, [])?;
+    let count = node.children().count();
+    if count == 0 {
+        return Err(BundleError::Malformed("its services"));
+    }
+    for child in node.children() {
+        let service = read_service(&child, images)?;
+        services.try_push(service).map_err(|_| BundleError::TooManyServices(count))?;
+    }
+    Ok(())
+}
+
+fn read_disks<'a>(node: &FdtNode<'a>, images: &[&'a [u8]], disks: &mut Disks<'a>) -> Result<(), BundleError> {
+    let [] = fields(node, [])?;
+    let count = node.children().count();
+    if count == 0 {
+        return Err(BundleError::Malformed("its disks"));
+    }
+    for child in node.children() {
+        let disk = read_disk(&child, images)?;
+        disks.try_push(disk).map_err(|_| BundleError::TooManyDisks(count))?;
     }
     Ok(())
 }

@@ -10,9 +10,11 @@ use vm_fdt::FdtWriter;
 
 use crate::check::validate;
 use crate::digest::{self, DIGEST_OFFSET};
+use crate::disk::{DiskSpec, validate_disks};
 use crate::error::BundleError;
 use crate::machine::{Arm64, Format, Machine, Pc, Pseries};
 use crate::schedule::{Class, Schedule};
+use crate::service::{ServiceSpec, validate_services};
 use crate::spec::VmSpec;
 use crate::{COMPATIBLE, IMAGE_ALIGN, VERSION};
 
@@ -32,13 +34,40 @@ struct Indexes {
     initrd: Option<u32>,
 }
 
+/// All that a bundle describes.
+struct Contents<'a> {
+    vms: &'a [VmSpec<'a>],
+    indexes: &'a [Indexes],
+    services: &'a [ServiceSpec<'a>],
+    /// The indexes of the services' programs.
+    programs: &'a [u32],
+    disks: &'a [DiskSpec<'a>],
+    /// The indexes of the disks' images.
+    contents: &'a [Option<u32>],
+}
+
 /// Writes a bundle of these VMs; the same VMs always give the same bytes.
 ///
 /// # Errors
 ///
 /// Refuses descriptions that [`validate`] refuses, and images of 4 GiB or more together.
 pub fn write(vms: &[VmSpec<'_>]) -> Result<Vec<u8>, BundleError> {
+    write_with(vms, &[], &[])
+}
+
+/// Writes a bundle of these VMs, services and disks.
+///
+/// # Errors
+///
+/// Refuses descriptions that [`validate`], [`validate_disks`] or [`validate_services`] refuses, and images of 4 GiB or more together.
+pub fn write_with(
+    vms: &[VmSpec<'_>],
+    services: &[ServiceSpec<'_>],
+    disks: &[DiskSpec<'_>],
+) -> Result<Vec<u8>, BundleError> {
     validate(vms)?;
+    validate_disks(disks)?;
+    validate_services(vms, services, disks)?;
 
     let mut images = Vec::new();
     let indexes: Vec<Indexes> = vms
@@ -48,6 +77,11 @@ pub fn write(vms: &[VmSpec<'_>]) -> Result<Vec<u8>, BundleError> {
             initrd: vm.initrd.map(|initrd| store(&mut images, initrd)),
         })
         .collect();
+    let programs: Vec<u32> = services.iter().map(|service| store(&mut images, service.program)).collect();
+    let contents: Vec<Option<u32>> =
+        disks.iter().map(|disk| disk.image.map(|image| store(&mut images, image))).collect();
+    let contents =
+        Contents { vms, indexes: &indexes, services, programs: &programs, disks, contents: &contents };
     let size: u64 = images.iter().map(|image| image.data.len() as u64).sum();
     if size + TREE_RESERVE > u64::from(u32::MAX) {
         return Err(BundleError::TooLarge(size));
@@ -55,9 +89,9 @@ pub fn write(vms: &[VmSpec<'_>]) -> Result<Vec<u8>, BundleError> {
 
     let refused = BundleError::Malformed("the device tree writer refused it");
     let empty: Vec<Image<'_>> = images.iter().map(|image| Image { data: &[], ..*image }).collect();
-    let draft = tree(vms, &empty, &indexes).map_err(|_| refused)?;
+    let draft = tree(&contents, &empty).map_err(|_| refused)?;
     align(&mut images, &draft).ok_or(refused)?;
-    let mut blob = tree(vms, &images, &indexes).map_err(|_| refused)?;
+    let mut blob = tree(&contents, &images).map_err(|_| refused)?;
     let (_, digest) = digest::digests(&blob).ok_or(refused)?;
     let place = blob.get_mut(DIGEST_OFFSET..).and_then(|rest| rest.first_chunk_mut()).ok_or(refused)?;
     *place = digest.to_be_bytes();
@@ -89,7 +123,7 @@ fn align(images: &mut [Image<'_>], draft: &[u8]) -> Option<()> {
     Some(())
 }
 
-fn tree(vms: &[VmSpec<'_>], images: &[Image<'_>], indexes: &[Indexes]) -> Result<Vec<u8>, vm_fdt::Error> {
+fn tree(contents: &Contents<'_>, images: &[Image<'_>]) -> Result<Vec<u8>, vm_fdt::Error> {
     let mut fdt = FdtWriter::new()?;
     let root = fdt.begin_node("")?;
     fdt.property_u64("digest", 0)?;
@@ -107,12 +141,32 @@ fn tree(vms: &[VmSpec<'_>], images: &[Image<'_>], indexes: &[Indexes]) -> Result
     fdt.end_node(node)?;
 
     let node = fdt.begin_node("vms")?;
-    for (index, (vm, images)) in vms.iter().zip(indexes).enumerate() {
+    for (index, (vm, images)) in contents.vms.iter().zip(contents.indexes).enumerate() {
         let node = fdt.begin_node(&format!("vm-{index}"))?;
         describe(&mut fdt, vm, images)?;
         fdt.end_node(node)?;
     }
     fdt.end_node(node)?;
+
+    if !contents.services.is_empty() {
+        let node = fdt.begin_node("services")?;
+        for (index, (service, program)) in contents.services.iter().zip(contents.programs).enumerate() {
+            let node = fdt.begin_node(&format!("service-{index}"))?;
+            describe_service(&mut fdt, service, *program)?;
+            fdt.end_node(node)?;
+        }
+        fdt.end_node(node)?;
+    }
+
+    if !contents.disks.is_empty() {
+        let node = fdt.begin_node("disks")?;
+        for (index, (disk, image)) in contents.disks.iter().zip(contents.contents).enumerate() {
+            let node = fdt.begin_node(&format!("disk-{index}"))?;
+            describe_disk(&mut fdt, disk, *image)?;
+            fdt.end_node(node)?;
+        }
+        fdt.end_node(node)?;
+    }
 
     fdt.end_node(root)?;
     fdt.finish()
@@ -169,6 +223,37 @@ fn describe(fdt: &mut FdtWriter, vm: &VmSpec<'_>, images: &Indexes) -> Result<()
     fdt.property_u32("kernel", images.kernel)?;
     if let Some(initrd) = images.initrd {
         fdt.property_u32("initrd", initrd)?;
+    }
+    Ok(())
+}
+
+fn describe_service(
+    fdt: &mut FdtWriter,
+    service: &ServiceSpec<'_>,
+    program: u32,
+) -> Result<(), vm_fdt::Error> {
+    fdt.property_string("name", service.name)?;
+    fdt.property_u32("program", program)?;
+    fdt.property_u32("vm", service.vm as u32)?;
+    fdt.property_string("device", service.device.name())?;
+    fdt.property_u64("time-limit", service.limit)?;
+    if service.memory {
+        fdt.property_null("memory")?;
+    }
+    if let Some(disk) = service.disk {
+        fdt.property_u32("disk", disk as u32)?;
+    }
+    Ok(())
+}
+
+fn describe_disk(fdt: &mut FdtWriter, disk: &DiskSpec<'_>, image: Option<u32>) -> Result<(), vm_fdt::Error> {
+    fdt.property_string("name", disk.name)?;
+    if let Some(image) = image {
+        fdt.property_u32("image", image)?;
+    }
+    fdt.property_u64("size", disk.size)?;
+    if disk.read_only {
+        fdt.property_null("read-only")?;
     }
     Ok(())
 }

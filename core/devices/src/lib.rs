@@ -5,7 +5,8 @@
 //! holds no lock and allocates nothing. The caller decides where it is mapped, who hears its interrupt, and by which clock it
 //! runs. Every offset and size has an answer: what a device lacks reads as zero and ignores writes.
 //!
-//! [`Pl011`] and [`Uart16550`] are serial lines, [`Credit`] keeps their senders from sending too much, [`Pl031`] is a clock, [`CfiFlash`] a bank of NOR flash.
+//! [`Pl011`] and [`Uart16550`] are serial lines, [`Credit`] keeps their senders from sending too much, [`Pl031`] is a clock, [`CfiFlash`] a bank of NOR flash,
+//! [`MsiFrame`] makes interrupts of messages.
 //!
 //! What a PC has: [`I8259`] and [`I8254`], which exits use without leaving their light tier; [`Cmos`], [`AcpiPm`],
 //! [`ResetPorts`], [`FwCfg`].
@@ -23,7 +24,9 @@ mod i8259;
 mod pl011;
 mod pl031;
 mod reset;
+mod saved;
 mod uart16550;
+mod v2m;
 
 use heapless::Deque;
 
@@ -37,7 +40,9 @@ pub use i8259::I8259;
 pub use pl011::Pl011;
 pub use pl031::Pl031;
 pub use reset::{Reset, ResetPorts};
+pub use saved::{SAVED, SAVED_CHARACTERS};
 pub use uart16550::Uart16550;
+pub use v2m::MsiFrame;
 
 /// How many received bytes a serial line keeps for its guest.
 pub const BACKLOG: usize = 1024;
@@ -48,12 +53,16 @@ pub struct Full;
 
 /// Received bytes of a serial line. The guest sees the oldest of them as the device's FIFO; the others are on
 /// the wire still, as far as it can tell.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Received {
     bytes: Deque<u8, BACKLOG>,
 }
 
 impl Received {
+    const fn new() -> Self {
+        Self { bytes: Deque::new() }
+    }
+
     /// Returns how many bytes a FIFO of `depth` holds.
     fn level(&self, depth: usize) -> usize {
         self.bytes.len().min(depth)

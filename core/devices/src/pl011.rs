@@ -53,16 +53,16 @@ const FIFO: usize = 16;
 /// A PL011.
 #[derive(Debug)]
 pub struct Pl011 {
-    received: Received,
-    ilpr: u16,
-    ibrd: u16,
-    fbrd: u16,
-    lcr_h: u16,
-    cr: u16,
-    ifls: u16,
-    imsc: u16,
-    ris: u16,
-    dmacr: u16,
+    pub(crate) received: Received,
+    pub(crate) ilpr: u16,
+    pub(crate) ibrd: u16,
+    pub(crate) fbrd: u16,
+    pub(crate) lcr_h: u16,
+    pub(crate) cr: u16,
+    pub(crate) ifls: u16,
+    pub(crate) imsc: u16,
+    pub(crate) ris: u16,
+    pub(crate) dmacr: u16,
 }
 
 impl Default for Pl011 {
@@ -73,9 +73,9 @@ impl Default for Pl011 {
 
 impl Pl011 {
     /// Makes a PL011 in its reset state.
-    pub fn new() -> Self {
+    pub const fn new() -> Self {
         Self {
-            received: Received::default(),
+            received: Received::new(),
             ilpr: 0,
             ibrd: 0,
             fbrd: 0,

@@ -38,16 +38,16 @@ const FIFO: usize = 16;
 /// A 16550A.
 #[derive(Debug)]
 pub struct Uart16550 {
-    received: Received,
+    pub(crate) received: Received,
     /// The transmitter became empty, and nobody was told.
-    transmitted: bool,
-    ier: u8,
-    fcr: u8,
-    lcr: u8,
-    mcr: u8,
-    msr: u8,
-    scr: u8,
-    divisor: [u8; 2],
+    pub(crate) transmitted: bool,
+    pub(crate) ier: u8,
+    pub(crate) fcr: u8,
+    pub(crate) lcr: u8,
+    pub(crate) mcr: u8,
+    pub(crate) msr: u8,
+    pub(crate) scr: u8,
+    pub(crate) divisor: [u8; 2],
 }
 
 impl Default for Uart16550 {
@@ -58,9 +58,9 @@ impl Default for Uart16550 {
 
 impl Uart16550 {
     /// Makes a UART in its reset state.
-    pub fn new() -> Self {
+    pub const fn new() -> Self {
         Self {
-            received: Received::default(),
+            received: Received::new(),
             transmitted: false,
             ier: 0,
             fcr: 0,

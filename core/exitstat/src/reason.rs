@@ -46,5 +46,9 @@ kinds! {
         NonMaskable = 18, "nmi", "a physical NMI";
         /// The guest can take an interrupt that waited for it.
         InterruptWindow = 19, "irq-window", "the guest can take an interrupt that waited";
+        /// An event that a service has handled: mostly an access of its device.
+        Service = 20, "service", "an access that a service answered, or what came for it from elsewhere";
+        /// A doorbell of a service, whether or not the service was entered for it.
+        Doorbell = 21, "doorbell", "a doorbell of a service";
     }
 }

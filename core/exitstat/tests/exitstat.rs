@@ -17,7 +17,7 @@ fn the_layout_is_fixed() {
     assert_eq!((PAGE_SIZE, RECORDS_OFFSET, RECORDS, BUCKETS), (16384, 128, 24, 64));
     assert_eq!((EVENTS_OFFSET, EVENTS), (13952, 64));
     let page = Page::new(62_500_000);
-    assert_eq!(page.identity().to_le_bytes(), *b"TSXS\x02\0\x14\0");
+    assert_eq!(page.identity().to_le_bytes(), *b"TSXS\x02\0\x16\0");
     assert_eq!((page.frequency(), MAGIC, VERSION), (62_500_000, 0x5358_5354, 2));
     let start = &raw const page as usize;
     for (index, &reason) in Reason::ALL.iter().enumerate() {

@@ -19,16 +19,18 @@
 
 mod decode;
 mod encode;
+mod mark;
 mod message;
 
 pub use decode::{Decoder, Direction, DownLink, Item, UpLink};
 pub use encode::{EncodeError, encode, send};
+pub use mark::{marked_version, version_of};
 pub use message::{
     Command, Down, Event, Events, Exits, Message, Outcome, Statistics, StopReason, Up, VmState, clip,
 };
 
 /// The version of the messages, in [`Up::Hello`]: it changes when any message changes.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 7;
 /// The most bytes of a message, before checksum and stuffing.
 pub const MAX_PAYLOAD: usize = 256;
 /// The most bytes of [`Up::Console`] and [`Down::Input`] in one frame.

@@ -45,6 +45,21 @@ pub enum Up<'a> {
         /// How many bytes of [`Down::Input`] its console has room for, if none are under way.
         room: u16,
     },
+    /// What a service is: after the last [`Up::Vm`], when a crash of it is reported, and in answer to [`Command::Statistics`].
+    Service {
+        /// Its index in the bundle.
+        service: u8,
+        /// The VM that it serves.
+        vm: u8,
+        /// Its name.
+        name: &'a str,
+        /// How often it has crashed or was killed.
+        crashes: u32,
+        /// How many exits it has handled since the VM's start; 0 if the VM keeps no statistics.
+        exits: u64,
+        /// How long these took until it had answered, in ticks of the counter of statistics.
+        ticks: u64,
+    },
     /// What a guest wrote to its console.
     Console {
         /// The VM.
@@ -145,6 +160,8 @@ pub enum VmState {
     Running,
     /// It has stopped.
     Stopped,
+    /// It is paused, or its vCPUs are on their way there.
+    Paused,
 }
 
 /// Something that happened to a VM.
@@ -166,6 +183,13 @@ pub enum Event<'a> {
         reason: StopReason,
         /// Whether it starts again by itself.
         restarts: bool,
+    },
+    /// The VM is paused: all its vCPUs have left their guests, and its clock stands still where it can.
+    Paused,
+    /// The VM goes on after a pause.
+    Resumed {
+        /// For how many microseconds it was paused; zero if it goes on before all its vCPUs had left.
+        microseconds: u64,
     },
     /// The guest crashed. A report of several lines is several such events; [`Event::Stopped`] follows.
     Crashed {
@@ -198,6 +222,8 @@ pub enum Outcome {
     NotNow,
     /// The VM keeps no statistics.
     NotKept,
+    /// There is no such service.
+    NoSuchService,
 }
 
 /// From the tool to the hypervisor.
@@ -231,11 +257,26 @@ pub enum Command {
     },
     /// Stop all VMs and power the machine off.
     Poweroff,
-    /// Send the statistics of the VM's exits: [`Up::Statistics`], [`Up::Exits`] and [`Up::Events`] for each vCPU,
-    /// then [`Up::Reply`].
+    /// Send the statistics of the VM's exits: [`Up::Statistics`], [`Up::Exits`] and [`Up::Events`] for each vCPU, [`Up::Service`]
+    /// for each service, then [`Up::Reply`].
     Statistics {
         /// The VM.
         vm: u8,
+    },
+    /// Pause the VM: its vCPUs leave their guests until [`Command::Resume`]. [`Event::Paused`] tells when they have.
+    Pause {
+        /// The VM.
+        vm: u8,
+    },
+    /// Let a paused VM go on.
+    Resume {
+        /// The VM.
+        vm: u8,
+    },
+    /// Start a service anew, whatever it does.
+    KillService {
+        /// Its index in the bundle.
+        service: u8,
     },
 }
 

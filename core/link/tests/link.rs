@@ -60,11 +60,14 @@ fn every_message_up_reads_back() {
             state: VmState::Stopped,
             room: 1024,
         },
+        Up::Vm { vm: 2, name: "paused", vcpus: 1, state: VmState::Paused, room: 1 },
         Up::Room { vm: 1, bytes: 256 },
         CONSOLE,
         event(Event::Started { boots: 1_000_000, free_memory: u64::MAX, free_tables: u32::MAX }),
         event(Event::Stopped { reason: StopReason::PowerOff, restarts: false }),
         event(Event::Stopped { reason: StopReason::Reset, restarts: true }),
+        event(Event::Paused),
+        event(Event::Resumed { microseconds: u64::MAX }),
         event(Event::Crashed { text: "stage 2 fault" }),
         Up::Fault { text: "page fault at 0xdead" },
         Up::Reply { command: Command::Restart { vm: 3 }, outcome: Outcome::NoSuchVm },
@@ -90,6 +93,8 @@ fn every_message_down_reads_back() {
         Down::Command(Command::Hello),
         Down::Command(Command::Restart { vm: 0 }),
         Down::Command(Command::Stop { vm: 255 }),
+        Down::Command(Command::Pause { vm: 3 }),
+        Down::Command(Command::Resume { vm: 4 }),
         Down::Command(Command::Poweroff),
         Down::Command(Command::Statistics { vm: 15 }),
     ];
@@ -106,9 +111,9 @@ fn every_message_down_reads_back() {
 #[test]
 fn the_form_of_a_frame_is_fixed() {
     let frame = frame(&DONE);
-    assert_eq!(frame[..5], [0, START, 7, 6, 2]);
-    // The CRC-32 of the payload 06 02, by the reflected polynomial, bit by bit.
-    let crc = !([6u8, 2].iter().fold(u32::MAX, |crc, &byte| {
+    assert_eq!(frame[..5], [0, START, 7, 7, 2]);
+    // The CRC-32 of the payload 07 02, by the reflected polynomial, bit by bit.
+    let crc = !([7u8, 2].iter().fold(u32::MAX, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
     }));
     assert_eq!(frame[5..9], crc.to_le_bytes());

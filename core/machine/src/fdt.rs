@@ -2,7 +2,8 @@
 //! The device tree a guest is given: it names what the machine has, and nothing else.
 //!
 //! Format: Devicetree Specification 0.4; node contents: the Linux bindings `arm,gic` and `arm,gic-v3`,
-//! `arm,armv8-timer`, `psci`, `arm,pl011`, `arm,pl031`, `ns16550a`, `cfi-flash` and `arm,armv8-pmuv3`.
+//! `arm,armv8-timer`, `psci`, `arm,pl011`, `arm,pl031`, `ns16550a`, `cfi-flash`, `arm,armv8-pmuv3`, `pci-host-ecam-generic`
+//! and `arm,gic-v2m-frame`.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,8 +15,8 @@ use vm_fdt::FdtWriter;
 
 use crate::gic::GicVersion;
 use crate::map::{
-    self, Device, FIRST_PPI, FIRST_SPI, GuestMachine, Map, MapError, PMU_INTID, Region,
-    TIMER_HYPERVISOR_INTID, TIMER_PHYSICAL_INTID, TIMER_SECURE_INTID, TIMER_VIRTUAL_INTID, UartKind,
+    self, Device, FIRST_MESSAGE, FIRST_PPI, FIRST_SPI, GuestMachine, MESSAGES, Map, MapError, PMU_INTID, Pci,
+    Region, TIMER_HYPERVISOR_INTID, TIMER_PHYSICAL_INTID, TIMER_SECURE_INTID, TIMER_VIRTUAL_INTID, UartKind,
 };
 
 /// The most bytes that [`build`] returns, and so the room that a layout keeps for the device tree.
@@ -33,12 +34,16 @@ const UART_16550_CLOCK_HZ: u32 = 1_843_200;
 
 const PHANDLE_GIC: u32 = 1;
 const PHANDLE_CLOCK: u32 = 2;
+const PHANDLE_MESSAGES: u32 = 3;
 
 /// Interrupt types and flags of the GIC's three-cell interrupt specifier.
 const CELL_SPI: u32 = 0;
 const CELL_PPI: u32 = 1;
 const CELL_LEVEL_HIGH: u32 = 4;
 const CELL_LEVEL_LOW: u32 = 8;
+
+/// A range of PCI addresses: memory below 4 GiB that is not prefetchable (IEEE 1275 PCI Bus Binding 2.1, section 2.2.1.1).
+const CELL_PCI_MEMORY: u32 = 2 << 24;
 
 /// What a device tree is built from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +64,10 @@ pub struct Platform<'a> {
     pub pmu: bool,
     /// The size of each bank of flash in bytes; zero if there is none.
     pub flash: u64,
+    /// Whether it has the registers of a service.
+    pub service: bool,
+    /// Whether it has PCI functions.
+    pub pci: bool,
 }
 
 /// Why no device tree was built.
@@ -135,6 +144,12 @@ pub fn build(platform: &Platform<'_>) -> Result<Vec<u8>, Error> {
     serial(&mut fdt, map, &uart)?;
     rtc(&mut fdt, map)?;
     flash(&mut fdt, map, platform.flash)?;
+    if platform.service {
+        service(&mut fdt, map)?;
+    }
+    if platform.pci {
+        pci(&mut fdt, map)?;
+    }
     fdt.end_node(root)?;
 
     let blob = fdt.finish()?;
@@ -238,6 +253,17 @@ fn interrupt_controller(fdt: &mut FdtWriter, map: &Map, platform: &Platform<'_>)
         }
     }
     fdt.property_phandle(PHANDLE_GIC)?;
+    if platform.pci {
+        let frame = fdt.begin_node(&format!("v2m@{:x}", map.pci.frame.base))?;
+        // Linux takes such a frame for a GICv3, too, which has no ITS.
+        fdt.property_string("compatible", "arm,gic-v2m-frame")?;
+        fdt.property_null("msi-controller")?;
+        reg(fdt, &[map.pci.frame])?;
+        fdt.property_u32("arm,msi-base-spi", FIRST_MESSAGE)?;
+        fdt.property_u32("arm,msi-num-spis", MESSAGES)?;
+        fdt.property_phandle(PHANDLE_MESSAGES)?;
+        fdt.end_node(frame)?;
+    }
     fdt.end_node(node)?;
     Ok(())
 }
@@ -316,6 +342,36 @@ fn rtc(fdt: &mut FdtWriter, map: &Map) -> Result<(), Error> {
     fdt.property_u32("clocks", PHANDLE_CLOCK)?;
     fdt.property_string("clock-names", "apb_pclk")?;
     device(fdt, &map.rtc)?;
+    fdt.end_node(node)?;
+    Ok(())
+}
+
+/// What the registers mean, the service's program says.
+fn service(fdt: &mut FdtWriter, map: &Map) -> Result<(), Error> {
+    let node = fdt.begin_node(&format!("service@{:x}", map.service.region.base))?;
+    fdt.property_string("compatible", "turnstile,service")?;
+    device(fdt, &map.service)?;
+    fdt.end_node(node)?;
+    Ok(())
+}
+
+/// One bus, without interrupt pins: all functions have messages. What they write is coherent with the CPUs' caches.
+fn pci(fdt: &mut FdtWriter, map: &Map) -> Result<(), Error> {
+    let Pci { ecam, memory, .. } = map.pci;
+    let node = fdt.begin_node(&format!("pcie@{:x}", ecam.base))?;
+    fdt.property_string("compatible", "pci-host-ecam-generic")?;
+    fdt.property_string("device_type", "pci")?;
+    fdt.property_u32("#address-cells", 3)?;
+    fdt.property_u32("#size-cells", 2)?;
+    fdt.property_array_u32("bus-range", &[0, 0])?;
+    fdt.property_u32("linux,pci-domain", 0)?;
+    reg(fdt, &[ecam])?;
+    let halves = |value: u64| [(value >> 32) as u32, value as u32];
+    let addresses = [memory.base, memory.base, memory.size].into_iter().flat_map(halves);
+    let range: Vec<u32> = [CELL_PCI_MEMORY].into_iter().chain(addresses).collect();
+    fdt.property_array_u32("ranges", &range)?;
+    fdt.property_u32("msi-parent", PHANDLE_MESSAGES)?;
+    fdt.property_null("dma-coherent")?;
     fdt.end_node(node)?;
     Ok(())
 }

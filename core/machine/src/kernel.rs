@@ -27,6 +27,8 @@ pub struct Source<'a> {
     pub memory: u64,
     /// Its vCPUs.
     pub vcpus: usize,
+    /// Its PCI functions.
+    pub functions: usize,
 }
 
 /// What is wrong with a kernel's file, whatever the machine.

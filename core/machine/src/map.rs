@@ -59,6 +59,25 @@ pub struct Device {
     pub intid: u32,
 }
 
+/// The INTID of the first SPI that is a message's, where a VM has PCI functions.
+pub const FIRST_MESSAGE: u32 = 64;
+/// How many SPIs messages have.
+pub const MESSAGES: u32 = INTID_COUNT - FIRST_MESSAGE;
+
+/// What a VM has beside its other devices if it has PCI functions: one bus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pci {
+    /// The configuration spaces of the bus: 4 KiB for each function (PCI Express 5.0, section 7.2.2).
+    pub ecam: Region,
+    /// Where BARs can be.
+    pub memory: Region,
+    /// The GICv2m frame, whose SPIs are [`FIRST_MESSAGE`] and those behind it.
+    pub frame: Region,
+}
+
+/// The size of the configuration spaces of a bus.
+const ECAM_SIZE: u64 = 1 << 20;
+
 /// A machine's memory map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Map {
@@ -74,6 +93,10 @@ pub struct Map {
     pub uart: Device,
     /// The PL031 real-time clock.
     pub rtc: Device,
+    /// The registers of a service that a VM has beside these devices.
+    pub service: Device,
+    /// PCI.
+    pub pci: Pci,
     /// Where banks of NOR flash can be, and how large each can be.
     pub flash: &'static [Region],
     /// The first address of RAM.
@@ -88,6 +111,12 @@ static VIRT: Map = Map {
     uart_kind: UartKind::Pl011,
     uart: Device { region: Region { base: 0x0900_0000, size: 0x1000 }, intid: 33 },
     rtc: Device { region: Region { base: 0x0901_0000, size: 0x1000 }, intid: 34 },
+    service: Device { region: Region { base: 0x090d_0000, size: 0x1000 }, intid: 35 },
+    pci: Pci {
+        ecam: Region { base: 0x3f00_0000, size: ECAM_SIZE },
+        memory: Region { base: 0x1000_0000, size: 0x2eff_0000 },
+        frame: Region { base: 0x0802_0000, size: 0x1000 },
+    },
     flash: &[Region { base: 0, size: 64 << 20 }, Region { base: 64 << 20, size: 64 << 20 }],
     ram_base: 0x4000_0000,
     redistributors: Redistributors::Upwards { base: 0x080a_0000, limit: 0x0900_0000, more: 256 << 30 },
@@ -100,6 +129,12 @@ static KVMTOOL: Map = Map {
     uart_kind: UartKind::Uart16550,
     uart: Device { region: Region { base: 0x0100_0000, size: 8 }, intid: 32 },
     rtc: Device { region: Region { base: 0x0101_0000, size: 0x1000 }, intid: 33 },
+    service: Device { region: Region { base: 0x0103_0000, size: 0x1000 }, intid: 34 },
+    pci: Pci {
+        ecam: Region { base: 0x4000_0000, size: ECAM_SIZE },
+        memory: Region { base: 0x5000_0000, size: 0x3000_0000 },
+        frame: Region { base: 0x0104_0000, size: 0x1000 },
+    },
     flash: &[Region { base: 0x0200_0000, size: 16 << 20 }],
     ram_base: 0x8000_0000,
     redistributors: Redistributors::Below { base: 0x3fbf_0000, limit: 0x3ffd_0000 },

@@ -19,6 +19,8 @@ fn platform(machine: GuestMachine, vcpus: usize) -> Platform<'static> {
         initrd: None,
         pmu: false,
         flash: 0,
+        service: false,
+        pci: false,
     }
 }
 
@@ -49,6 +51,32 @@ fn strings(node: &FdtNode<'_>, name: &str) -> Vec<String> {
 
 fn has(node: &FdtNode<'_>, name: &str) -> bool {
     node.property(name).is_some()
+}
+
+#[test]
+fn a_bus_and_its_messages_are_described_where_there_are_functions() {
+    for machine in GuestMachine::ALL {
+        let map = machine.map();
+        let blob = build(&Platform { pci: true, ..platform(machine, 2) }).unwrap();
+        let fdt = Fdt::new(&blob).unwrap();
+        let node = |path: String| fdt.find_node(&path).unwrap_or_else(|| panic!("no {path}"));
+        let bus = node(format!("/pcie@{:x}", map.pci.ecam.base));
+        assert_eq!(strings(&bus, "compatible"), ["pci-host-ecam-generic"]);
+        assert_eq!(reg(&bus), [(map.pci.ecam.base, 1 << 20)]);
+        assert_eq!(cells(&bus, "bus-range"), [0, 0]);
+        let (base, size) = (map.pci.memory.base as u32, map.pci.memory.size as u32);
+        assert_eq!(cells(&bus, "ranges"), [0x0200_0000, 0, base, 0, base, 0, size]);
+        assert!(has(&bus, "dma-coherent"));
+        let frame = node(format!("/intc@{:x}/v2m@{:x}", map.gicd.base, map.pci.frame.base));
+        assert_eq!(cells(&frame, "phandle"), cells(&bus, "msi-parent"));
+        assert_eq!(
+            (cells(&frame, "arm,msi-base-spi"), cells(&frame, "arm,msi-num-spis")),
+            (vec![64], vec![64])
+        );
+        let without = build(&platform(machine, 2)).unwrap();
+        let fdt = Fdt::new(&without).unwrap();
+        assert!(fdt.root().children().all(|node| !node.name().starts_with("pcie")));
+    }
 }
 
 #[test]
@@ -246,7 +274,7 @@ proptest! {
         let machine = if kvmtool { GuestMachine::Kvmtool } else { GuestMachine::Virt };
         let memory = units * 2 * MIB;
         let gic = if v2 { GicVersion::V2 } else { GicVersion::V3 };
-        let platform = Platform { machine, gic, vcpus, memory, bootargs: &bootargs, initrd: None, pmu, flash: 0 };
+        let platform = Platform { machine, gic, vcpus, memory, bootargs: &bootargs, initrd: None, pmu, flash: 0, service: pmu, pci: pmu };
         let blob = build(&platform);
         prop_assert_eq!(blob.is_ok(), (1..=gic.max_vcpus()).contains(&vcpus) && units >= 2);
         if let Ok(blob) = blob {

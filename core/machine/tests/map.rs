@@ -2,7 +2,7 @@
 //! The memory maps: no two regions overlap, numbers are those of the machines, bounds hold.
 
 use turnstile_machine::gic::GICR_STRIDE;
-use turnstile_machine::map::{INTID_COUNT, MAX_VCPUS, MIN_FLASH, SPI_COUNT};
+use turnstile_machine::map::{FIRST_MESSAGE, INTID_COUNT, MAX_VCPUS, MESSAGES, MIN_FLASH, SPI_COUNT};
 use turnstile_machine::{GicVersion, GuestMachine, Map, MapError, Region, UartKind, mpidr};
 
 const GIB: u64 = 1 << 30;
@@ -88,6 +88,26 @@ fn no_two_regions_overlap_with_any_number_of_vcpus() {
             }
         }
     }
+}
+
+#[test]
+fn pci_overlaps_with_nothing() {
+    for machine in GuestMachine::ALL {
+        let map = machine.map();
+        let mut others =
+            vec![map.gicd, map.gicc, map.stolen_time, map.uart.region, map.rtc.region, map.service.region];
+        others.extend(
+            map.gicr(MAX_VCPUS, GIB).regions().chain([map.ram(GIB)]).chain(map.flash.iter().copied()),
+        );
+        for part in [map.pci.ecam, map.pci.memory, map.pci.frame] {
+            assert!(others.iter().all(|other| !part.overlaps(other)), "{machine}: {part:x?}");
+            others.push(part);
+        }
+        assert!(map.pci.memory.end() <= 1 << 32, "a BAR may have 32 bits");
+        let fixed = [map.uart.intid, map.rtc.intid, map.service.intid];
+        assert!(fixed.iter().all(|intid| *intid < FIRST_MESSAGE));
+    }
+    assert_eq!(FIRST_MESSAGE + MESSAGES, INTID_COUNT);
 }
 
 #[test]

@@ -8,7 +8,7 @@ struct Memory(Vec<u8>);
 
 impl Memory {
     fn of(vcpus: usize) -> Self {
-        Self(acpi::build(vcpus))
+        Self(acpi::build(vcpus, 0))
     }
 
     fn at(&self, address: u64, length: usize) -> &[u8] {
@@ -126,4 +126,45 @@ fn the_lines_are_as_they_are_wired() {
     assert_eq!(of(1), [&[0, 0, 0, 0, 0xc0, 0xfe, 0, 0, 0, 0][..]]);
     assert_eq!(of(2), [&[0, 0, 2, 0, 0, 0, 0, 0][..], &[0, 9, 9, 0, 0, 0, 13, 0]]);
     assert_eq!(of(4), [&[0xff, 0, 0, 1][..]]);
+}
+
+#[test]
+fn the_bus_is_there_if_something_is_on_it() {
+    let without = Memory::of(2);
+    let named = |bytes: &[u8], name: &[u8]| bytes.windows(name.len()).any(|window| window == name);
+    assert!(!named(&without.0, b"PCI0") && without.tables().len() == 2);
+    assert_ne!(without.find(b"FACP")[109] & 1 << 3, 0, "no messages");
+    let memory = Memory(acpi::build(2, 1));
+    let fadt = memory.find(b"FACP");
+    assert_eq!(fadt[109] & 1 << 3, 0, "messages");
+    let mcfg = memory.find(b"MCFG");
+    assert_eq!((mcfg.len(), word(mcfg, 44), word(mcfg, 48)), (60, 0xe000_0000, 0));
+    assert_eq!(&mcfg[52..56], [0; 4], "segment 0, bus 0");
+    let dsdt = memory.table(word(fadt, 40).into());
+    let parts: [&[u8]; 5] = [
+        b"PCI0",
+        &[0x41, 0xd0, 0x0a, 0x08],
+        b"_OSC",
+        b"MBRD",
+        &[0x86, 9, 0, 1, 0, 0, 0, 0xe0, 0, 0, 0x10, 0],
+    ];
+    for name in parts {
+        assert!(named(dsdt, name), "{name:x?}");
+    }
+    let window = [0, 0, 0, 0xc0, 0xff, 0xff, 0xff, 0xdf, 0, 0, 0, 0, 0, 0, 0, 0x20];
+    assert!(named(dsdt, &window), "the memory of BARs");
+}
+
+#[test]
+fn each_function_has_places_of_its_own() {
+    let reserved: Vec<_> = pc::regions(1 << 30, 1).into_iter().collect();
+    assert!(reserved.iter().any(|region| region.base == pc::PCI_CONFIGURATION.start
+        && region.kind == pc::Use::Reserved
+        && region.base + region.size == pc::PCI_CONFIGURATION.end));
+    assert_eq!(reserved.len(), pc::regions(1 << 30, 0).len() + 1);
+    for slot in 0..pc::PCI_SLOTS {
+        assert!(pc::PCI_CONFIGURATION.contains(&(pc::pci_configuration(slot) + 0xfff)));
+        assert!(pc::PCI_MEMORY.contains(&(pc::pci_bars(slot) + 0xf_ffff)));
+        assert_eq!((pc::pci_configuration(slot) >> 15) & 31, slot);
+    }
 }

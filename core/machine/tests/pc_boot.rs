@@ -9,7 +9,7 @@ use turnstile_machine::{FileError, Source};
 const MIB: u64 = 1 << 20;
 
 fn source(kernel: &[u8]) -> Source<'_> {
-    Source { kernel, initrd: None, cmdline: "console=ttyS0", memory: 256 * MIB, vcpus: 2 }
+    Source { kernel, initrd: None, cmdline: "console=ttyS0", memory: 256 * MIB, vcpus: 2, functions: 0 }
 }
 
 fn put(file: &mut [u8], at: usize, bytes: &[u8]) {
@@ -101,7 +101,7 @@ fn linux_gets_a_zero_page_and_page_tables() {
         .map(|at| [number(&plan, at, 8), number(&plan, at + 8, 8), number(&plan, at + 16, 4)])
         .collect();
     let expected: Vec<[u64; 3]> =
-        regions(256 * MIB).iter().map(|region| [region.base, region.size, region.kind as u64]).collect();
+        regions(256 * MIB, 0).iter().map(|region| [region.base, region.size, region.kind as u64]).collect();
     assert_eq!(map, expected);
 }
 
@@ -157,7 +157,7 @@ fn an_elf_with_a_note_starts_by_pvh() {
     assert_eq!((number(&plan, info + 12, 4), number(&plan, module + 8, 8)), (1, 100));
     assert_eq!(number(&plan, module, 8), 0x10_3000, "behind the bss");
     let (map, count) = (number(&plan, info + 40, 8), number(&plan, info + 48, 4));
-    assert_eq!(count as usize, regions(256 * MIB).len());
+    assert_eq!(count as usize, regions(256 * MIB, 0).len());
     assert_eq!(
         (number(&plan, map, 8), number(&plan, map + 8, 8), number(&plan, map + 16, 4)),
         (0, 0xa_0000, 1)
@@ -179,7 +179,7 @@ fn an_elf_with_a_header_starts_by_multiboot() {
     let module = number(&plan, info + 24, 4);
     assert_eq!([number(&plan, module, 4), number(&plan, module + 4, 4)], [0x10_3000, 0x10_3064]);
     let (length, map) = (number(&plan, info + 44, 4), number(&plan, info + 48, 4));
-    assert_eq!(length as usize, 24 * regions(256 * MIB).len());
+    assert_eq!(length as usize, 24 * regions(256 * MIB, 0).len());
     assert_eq!(
         (number(&plan, map, 4), number(&plan, map + 4, 8), number(&plan, map + 12, 8)),
         (20, 0, 0xa_0000)
@@ -228,7 +228,7 @@ fn memory_goes_around_the_hole() {
         assert!(ram.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
         let total: u64 = ram.iter().map(|(_, size)| size).sum();
         assert_eq!(total, memory - (pc::OPTION_ROMS - pc::LOW_END));
-        for region in regions(memory).iter().filter(|region| region.kind != pc::Use::Reserved) {
+        for region in regions(memory, 0).iter().filter(|region| region.kind != pc::Use::Reserved) {
             let inside =
                 |(base, size): &(u64, u64)| region.base >= *base && region.base + region.size <= base + size;
             assert!(ram.iter().any(inside), "{region:?}");

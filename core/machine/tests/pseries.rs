@@ -6,7 +6,10 @@ use dtoolkit::{Node, Property};
 use proptest::prelude::*;
 use turnstile_machine::FileKind;
 use turnstile_machine::pseries::boot::{self, BootError, Partition, Plan};
-use turnstile_machine::pseries::{Interrupts, TERMINAL_SOURCE, TIMA, check_memory, esb};
+use turnstile_machine::pseries::{
+    ESB, Interrupts, MAX_FUNCTIONS, PCI, PCI_SOURCES, TERMINAL_SOURCE, TIMA, check_memory, esb, pci_bars,
+    pci_source,
+};
 use turnstile_machine::{FileError, Source};
 use turnstile_papr::rtas::Function;
 
@@ -15,7 +18,7 @@ const MIB: u64 = 1 << 20;
 const PARTITION: Partition = Partition { threads: 1, interrupts: Interrupts::Xive, timebase: 512_000_000 };
 
 fn source(kernel: &[u8]) -> Source<'_> {
-    Source { kernel, initrd: None, cmdline: "console=hvc0", memory: 64 * MIB, vcpus: 2 }
+    Source { kernel, initrd: None, cmdline: "console=hvc0", memory: 64 * MIB, vcpus: 2, functions: 0 }
 }
 
 /// An ELF file with one segment of these bytes.
@@ -191,6 +194,42 @@ fn a_core_has_its_threads() {
     assert_eq!(words(&second, "reg"), [4]);
     assert_eq!(words(&second, "ibm,ppc-interrupt-server#s"), [4, 5, 6, 7]);
     assert_eq!(words(&second, "ibm,ppc-interrupt-gserver#s"), [4, 0, 5, 0, 6, 0, 7, 0]);
+}
+
+#[test]
+fn functions_are_described_as_firmware_would_find_them() {
+    let plan = boot::plan(&Source { functions: 2, ..source(b"flat") }, &PARTITION).unwrap();
+    let fdt = tree(&plan);
+    let bridge = fdt.find_node("/pci@800000020000000").unwrap();
+    assert_eq!(words(&bridge, "reg"), [0x0800_0000, 0x2000_0000, 0, 0]);
+    assert_eq!(words(&bridge, "ranges"), [0x0200_0000, 0, 0x8000_0000, 0x104, 0x8000_0000, 0, 64 << 20]);
+    let function = fdt.find_node("/pci@800000020000000/scsi@2").unwrap();
+    assert_eq!(words(&function, "reg")[..6], [0x1000, 0, 0, 0, 0, 0x0200_1020]);
+    let assigned = [0x8200_1020, 0, 0x8002_0000, 0, 0x4000, 0x8200_1014, 0, 0x8002_4000, 0, 0x1000];
+    assert_eq!(words(&function, "assigned-addresses"), assigned);
+    assert_eq!(pci_bars(2), 0x8002_0000);
+    let firmware = fdt.find_node("/rtas").unwrap();
+    // Two names, of which one is longer than the writer takes.
+    for function in [Function::ChangeMsi, Function::QueryInterruptSource] {
+        assert_eq!(words(&firmware, function.name()), [function.token()]);
+    }
+    assert!(fdt.find_node("/chosen").unwrap().property("linux,iommu-off").is_some());
+    let plan = boot::plan(&source(b"flat"), &PARTITION).unwrap();
+    let fdt = tree(&plan);
+    assert!(fdt.root().children().all(|node| !node.name().starts_with("pci")), "no functions, no bridge");
+    let firmware = fdt.find_node("/rtas").unwrap();
+    assert!(Function::ALL.iter().all(|call| !call.is_pci() || firmware.property(call.name()).is_none()));
+    assert!(fdt.find_node("/chosen").unwrap().property("linux,iommu-off").is_none());
+}
+
+#[test]
+fn sources_and_registers_do_not_meet() {
+    assert_eq!(pci_source(1, 0), TERMINAL_SOURCE + 1);
+    assert_eq!(pci_source(2, 0), pci_source(1, PCI_SOURCES - 1) + 1);
+    let last = esb(pci_source(MAX_FUNCTIONS, PCI_SOURCES - 1));
+    assert!(ESB.contains(last) && !ESB.contains(last + 0x2_0000));
+    const { assert!(ESB.base + ESB.size <= PCI.base) };
+    assert!(pci_bars(MAX_FUNCTIONS + 1) <= (PCI.base + PCI.size) & 0xffff_ffff);
 }
 
 #[test]

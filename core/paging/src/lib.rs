@@ -20,7 +20,8 @@ mod window;
 mod x86;
 
 pub use arm64::{
-    MAIR_EL2, Memory, Permission, Stage1Attributes, Stage1El2, Stage1Regime, Stage2, Stage2Attributes,
+    MAIR_EL2, Memory, Permission, Stage1Attributes, Stage1El0, Stage1El2, Stage1Regime, Stage2,
+    Stage2Attributes,
 };
 pub use demand::{BLOCK, Blocks, Progress, Slot, whole_blocks};
 pub use format::{Entry, Format, Level, MAX_LEVELS, PhysAddr, Tables};

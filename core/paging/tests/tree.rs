@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use proptest::prelude::*;
 use turnstile_paging::{
-    Error, Format, Memory, PageTable, Permission, PhysAddr, Stage1Attributes, Stage1El2, Stage1Regime,
-    Stage2, Stage2Attributes, Tables,
+    Entry, Error, Format, Memory, PageTable, Permission, PhysAddr, Stage1Attributes, Stage1El0, Stage1El2,
+    Stage1Regime, Stage2, Stage2Attributes, Tables,
 };
 
 const PAGE: u64 = 4096;
@@ -323,6 +323,22 @@ fn descriptors_have_the_architected_bits() {
     assert_eq!(leaf(*page, Stage1Attributes::CONSTANT), 0x0040_0000_4000_07cb);
     assert_eq!(leaf(*page, Stage1Attributes::DATA), 0x0040_0000_4000_074b);
     assert_eq!(leaf(*page, Stage1Attributes::DEVICE), 0x0040_0000_4000_0643);
+}
+
+#[test]
+fn entries_of_services_are_for_el0_and_one_asid() {
+    let format = Stage1El0::new();
+    let page = format.levels().last().unwrap();
+    let leaf = |attributes| format.leaf(*page, PhysAddr(0x4000_0000), attributes);
+    // PXN, nG, AP[1]; UXN for all but code, AP[2] for all but data.
+    assert_eq!(leaf(Stage1Attributes::CODE), 0x0020_0000_4000_0fcb);
+    assert_eq!(leaf(Stage1Attributes::CONSTANT), 0x0060_0000_4000_0fcb);
+    assert_eq!(leaf(Stage1Attributes::DATA), 0x0060_0000_4000_0f4b);
+    for attributes in [Stage1Attributes::CODE, Stage1Attributes::CONSTANT, Stage1Attributes::DATA] {
+        let Entry::Leaf(address, decoded) = format.decode(*page, leaf(attributes)) else { panic!("a page") };
+        assert_eq!((address.0, decoded), (0x4000_0000, attributes));
+    }
+    assert_eq!((Stage1El0::BASE, format.levels().len()), (0xffff_ff80_0000_0000, 3));
 }
 
 const REGIMES: [Stage1Regime; 2] = [Stage1Regime::El2, Stage1Regime::El2And0];

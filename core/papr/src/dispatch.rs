@@ -9,7 +9,7 @@
 use crate::Memory;
 use crate::sync::{Ordering, fence};
 pub use crate::turns::Left;
-use crate::vpa::{Areas, LOG_ENTRY, make_count, offset};
+use crate::vpa::{Area, Areas, LOG_ENTRY, make_count, offset};
 
 /// Bits of the byte at [`offset::LOG_MASK`]: which turns the guest wants logged, by what ended the one before.
 mod mask {
@@ -68,6 +68,17 @@ pub struct Turn {
     pub msr: u64,
 }
 
+/// What a vCPU that is kept from running goes on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its virtual processor area.
+    area: Area,
+    /// The time base when it was kept.
+    now: u64,
+    /// Whether it had ceded its processor.
+    waits: bool,
+}
+
 impl Areas {
     /// The vCPU gives its processor away: its yield count is odd until it has one again.
     pub fn leave(&mut self, left: Left, memory: &impl Memory) {
@@ -90,14 +101,42 @@ impl Areas {
         }
     }
 
+    /// The VM is paused: the vCPU is kept from running from `now` on, the time base. Until [`Areas::go_on_after`] nothing is told of
+    /// its turns, whoever gets its processor meanwhile. `None` if it has no area.
+    pub fn keep(&mut self, now: u64, memory: &impl Memory) -> Option<Kept> {
+        let area = self.vpa.take()?;
+        let count = memory.word(area.address + offset::YIELD_COUNT).unwrap_or(0);
+        make_count(area.address, true, memory);
+        Some(Kept { area, now, waits: count & 1 != 0 })
+    }
+
+    /// The pause is over, and the vCPU has a processor: all the time since it was kept is stolen, of which `turn` says nothing. If it
+    /// waited before (H_CEDE), it waits still.
+    pub fn go_on_after(&mut self, kept: Kept, turn: &Turn, memory: &impl Memory) {
+        self.vpa = Some(kept.area);
+        if !kept.waits {
+            make_count(kept.area.address, false, memory);
+        }
+        self.turns.left = Some(Left { now: kept.now, stolen: 0 });
+        let turn = Turn { ready: kept.now, stolen: turn.now.saturating_sub(kept.now), ..*turn };
+        self.begin(kept.area, &turn, memory);
+    }
+
     /// The vCPU has a processor again.
     pub fn dispatch(&mut self, turn: &Turn, memory: &impl Memory) {
         let Some(area) = self.vpa else { return };
-        let at = |field| area.address + field;
-        if let Some(count) = memory.word(at(offset::YIELD_COUNT)) {
+        let place = area.address + offset::YIELD_COUNT;
+        if let Some(count) = memory.word(place) {
             // Here and below: what was RAM when it was registered is RAM as long as this life.
-            let _ = memory.set_word(at(offset::YIELD_COUNT), (count | 1).wrapping_add(1));
+            let _ = memory.set_word(place, (count | 1).wrapping_add(1));
         }
+        self.begin(area, turn, memory);
+    }
+
+    /// Tells of a turn that begins, apart from the yield count.
+    #[inline(always)] // Of each dispatch.
+    fn begin(&mut self, area: Area, turn: &Turn, memory: &impl Memory) {
+        let at = |field| area.address + field;
         let moved = self.turns.processor.replace(turn.processor).is_some_and(|last| last != turn.processor);
         if moved && let Some(count) = memory.word(at(offset::DISPERSION)) {
             let _ = memory.set_word(at(offset::DISPERSION), count.wrapping_add(1));

@@ -4,6 +4,7 @@
 
 mod block;
 mod parameter;
+pub mod pci;
 
 use crate::Memory;
 use crate::calendar;
@@ -71,6 +72,18 @@ functions! {
     IntOff = "ibm,int-off", 1, 1;
     /// XICS: unmasks a source.
     IntOn = "ibm,int-on", 1, 1;
+    /// Reads the configuration space of a PCI function.
+    ReadPciConfig = "read-pci-config", 2, 2;
+    /// Writes to it.
+    WritePciConfig = "write-pci-config", 3, 1;
+    /// Reads the configuration space of a PCI function behind a host bridge.
+    IbmReadPciConfig = "ibm,read-pci-config", 4, 2;
+    /// Writes to it.
+    IbmWritePciConfig = "ibm,write-pci-config", 5, 1;
+    /// Gives message-signalled interrupts to a PCI function. The fourth result may be left out.
+    ChangeMsi = "ibm,change-msi", 6, 4;
+    /// Returns the source of such an interrupt.
+    QueryInterruptSource = "ibm,query-interrupt-source-number", 4, 3;
 }
 
 /// The token of the first function.
@@ -92,6 +105,17 @@ impl Function {
     pub const fn is_xics(self) -> bool {
         matches!(self, Function::GetXive | Function::SetXive | Function::IntOff | Function::IntOn)
     }
+
+    /// Whether it is there for guests with PCI functions only.
+    #[must_use]
+    pub const fn is_pci(self) -> bool {
+        self as u32 >= Function::ReadPciConfig as u32
+    }
+
+    /// Whether it takes a block with so many arguments and results.
+    fn takes(self, (arguments, results): (u32, u32)) -> bool {
+        (arguments, results) == self.shape() || self == Function::ChangeMsi && (arguments, results) == (6, 3)
+    }
 }
 
 /// What a function reports (LoPAPR 7.2.8).
@@ -111,7 +135,7 @@ pub enum Status {
 }
 
 /// What the firmware needs of the machine.
-pub trait Services {
+pub trait Services: pci::Functions {
     /// The states of the vCPUs.
     fn processors(&self) -> &Processors;
     /// The caller is about to stop: what others have sent to it until now is not for its next start. Nobody can start it before
@@ -157,7 +181,7 @@ pub fn call(vcpu: usize, address: u64, memory: &impl Memory, services: &mut impl
         let _ = block.finish(memory, Status::Parameter);
         return (Code::PARAMETER, Then::Continue);
     };
-    let (status, results, then) = if block.shape() == function.shape() {
+    let (status, results, then) = if function.takes(block.shape()) {
         carry_out(function, vcpu, &block, memory, services)
     } else {
         failed(Status::Parameter)
@@ -223,6 +247,12 @@ fn carry_out(
         },
         Function::IntOff => checked(services.set_masked(argument(0), true)),
         Function::IntOn => checked(services.set_masked(argument(0), false)),
+        _ => match pci::call(function, core::array::from_fn(argument), services) {
+            Some([first, second, third]) => {
+                (Status::Success, [first, second, third, 0, 0, 0, 0], Then::Continue)
+            }
+            None => failed(Status::Parameter),
+        },
     }
 }
 

@@ -9,14 +9,21 @@ pub const UNIT: u64 = 0x7100_0000;
 /// The most characters of a call.
 pub const MOST: usize = 16;
 
+/// Checks which terminal a call names, and how many characters it has: none, if it reads.
+///
+/// # Errors
+/// If there is no such terminal, or there are too many characters.
+#[inline] // A few comparisons.
+pub const fn check(unit: u64, count: u64) -> Result<(), Code> {
+    if is_terminal(unit) && count <= MOST as u64 { Ok(()) } else { Err(Code::PARAMETER) }
+}
+
 /// Returns the characters that H_PUT_TERM_CHAR writes, given R4 to R7.
 ///
 /// # Errors
 /// If there is no such terminal, or there are too many characters.
 pub fn put([unit, count, high, low]: [u64; 4]) -> Result<([u8; MOST], usize), Code> {
-    if !is_terminal(unit) || count > MOST as u64 {
-        return Err(Code::PARAMETER);
-    }
+    check(unit, count)?;
     Ok(((u128::from(high) << 64 | u128::from(low)).to_be_bytes(), count as usize))
 }
 
@@ -25,7 +32,7 @@ pub fn put([unit, count, high, low]: [u64; 4]) -> Result<([u8; MOST], usize), Co
 /// # Errors
 /// If there is no such terminal.
 pub fn get(unit: u64) -> Result<(), Code> {
-    if is_terminal(unit) { Ok(()) } else { Err(Code::PARAMETER) }
+    check(unit, 0)
 }
 
 /// Returns what H_GET_TERM_CHAR answers in R4 to R6, of at most [`MOST`] typed characters.
@@ -41,7 +48,7 @@ pub fn typed(characters: &[u8]) -> [u64; 3] {
 }
 
 /// Zero is the first terminal there is.
-fn is_terminal(unit: u64) -> bool {
+const fn is_terminal(unit: u64) -> bool {
     matches!(unit, 0 | UNIT)
 }
 

@@ -132,6 +132,40 @@ fn the_count_of_dispatches_goes_on_over_a_wait() {
 }
 
 #[test]
+fn all_the_time_of_a_pause_is_stolen_once_whoever_has_the_processor() {
+    for others in 0..3 {
+        let (ram, mut areas) = guest(4096, 7);
+        let counts = || {
+            let times = [offset::READY_TIME, offset::WAITED_TIME, offset::LOG_INDEX];
+            (ram.word_at(VPA + offset::YIELD_COUNT), times.map(|at| ram.double(VPA + at)))
+        };
+        let kept = areas.keep(1000, &ram).expect("it has an area");
+        assert_eq!(areas.keep(1001, &ram), None);
+        (0..others)
+            .for_each(|other| turn(&mut areas, &ram, Reason::Waits, [1010 + 100 * other, 50, other, 7]));
+        assert_eq!(counts(), (1, [0; 3]), "nothing is told while it lasts");
+        areas.go_on_after(kept, &Turn { processor: 2, now: 1500, ready: 0, stolen: 9, pc: 3, msr: 4 }, &ram);
+        assert_eq!(counts(), (2, [500, 0, 1]));
+        assert_eq!(ram.word_at(LOG), 0x0704_0002, "its time was over");
+        turn(&mut areas, &ram, Reason::Waits, [2000, 30, 9, 5]);
+        assert_eq!(counts(), (4, [505, 30, 2]), "it goes on as before");
+    }
+}
+
+#[test]
+fn a_vcpu_that_waits_does_so_after_a_pause() {
+    let (ram, mut areas) = guest(0, 0);
+    let count = || ram.word_at(VPA + offset::YIELD_COUNT);
+    areas.rest(&ram);
+    let kept = areas.keep(10, &ram).expect("it has an area");
+    assert_eq!(count(), 1);
+    areas.go_on_after(kept, &Turn { processor: 0, now: 30, ready: 0, stolen: 0, pc: 0, msr: 0 }, &ram);
+    assert_eq!((count(), ram.double(VPA + offset::READY_TIME)), (1, 20));
+    areas.go_on(&ram);
+    assert_eq!(count(), 2);
+}
+
+#[test]
 fn an_area_lies_in_one_page_and_in_memory() {
     let (ram, mut areas) = (Ram(RefCell::new(vec![0; SIZE])), Areas::default());
     let mut register = |request, address: u64, size| {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use turnstile_papr::Memory;
 use turnstile_papr::code::Code;
 use turnstile_papr::processors::{Processors, Start, State};
-use turnstile_papr::rtas::{self, Function, Services, Then};
+use turnstile_papr::rtas::{self, Function, Services, Then, pci};
 use turnstile_papr::vpa::{Area, Areas, offset};
 
 use common::Ram;
@@ -34,6 +34,12 @@ struct Machine {
     shown: Vec<u8>,
     /// The state of the first vCPU when it was about to stop.
     stopping: Option<State>,
+    /// The configuration space of a function in slot 1.
+    space: [u8; 256],
+    /// How many of its vectors have a source.
+    given: u32,
+    /// What was written to its BARs: number, offset, value.
+    written: Vec<[u32; 3]>,
 }
 
 impl Machine {
@@ -41,7 +47,50 @@ impl Machine {
         let processors = Processors::new(2);
         processors.reset(Start { entry: 0, argument: 0, little_endian: true });
         assert!(processors.take_start(0).is_some_and(|start| start.little_endian));
-        Self { processors, clock: 1_795_312_321_000_000_007, shown: Vec::new(), stopping: None }
+        Self {
+            processors,
+            clock: 1_795_312_321_000_000_007,
+            shown: Vec::new(),
+            stopping: None,
+            space: space(),
+            given: 0,
+            written: Vec::new(),
+        }
+    }
+}
+
+/// A function with a capability of another kind, and eight vectors of MSI-X whose table is in BAR 1.
+fn space() -> [u8; 256] {
+    let mut space = [0; 256];
+    space[0x34] = 0x40;
+    space[0x40..0x44].copy_from_slice(&[9, 0x50, 4, 0]);
+    space[0x50..0x58].copy_from_slice(&[0x11, 0, 7, 0, 0x01, 0x02, 0, 0]);
+    space
+}
+
+impl pci::Functions for Machine {
+    fn read(&mut self, slot: u64, offset: u32, size: u32) -> Option<u32> {
+        let byte = |at: u32| u32::from(self.space.get(at as usize).copied().unwrap_or(0));
+        (slot == 1).then(|| (0..size).map(|at| byte(offset + at) << (8 * at)).sum())
+    }
+    fn write(&mut self, slot: u64, offset: u32, size: u32, value: u32) -> Option<()> {
+        for (at, byte) in (offset..).zip(value.to_le_bytes()).take(if slot == 1 { size as usize } else { 0 })
+        {
+            if let Some(place) = self.space.get_mut(at as usize) {
+                *place = byte;
+            }
+        }
+        (slot == 1).then_some(())
+    }
+    fn write_bar(&mut self, _: u64, bar: u32, offset: u32, value: u32) {
+        self.written.push([bar, offset, value]);
+    }
+    fn give(&mut self, _: u64, count: u32) -> u32 {
+        self.given = count.min(4);
+        self.given
+    }
+    fn source(&self, slot: u64, number: u32) -> Option<u32> {
+        (slot == 1 && number < self.given).then_some(0x1001 + number)
     }
 }
 
@@ -177,4 +226,83 @@ proptest! {
             prop_assert!(area.address + area.size <= SIZE as u64);
         }
     }
+}
+
+/// The unit of the host bridge, as arguments.
+const UNIT: [u32; 2] = [(pci::UNIT >> 32) as u32, pci::UNIT as u32];
+/// The function in slot 1.
+const PLACE: u32 = 1 << 11;
+/// Asks for message-signalled interrupts.
+fn change(machine: &mut Machine, place: u32, [ask, count, sequence]: [u32; 3]) -> Vec<u32> {
+    let arguments = [place, UNIT[0], UNIT[1], ask, count, sequence];
+    call(&Ram::new(), machine, Function::ChangeMsi, &arguments, 4).0
+}
+
+#[test]
+fn configuration_is_read_and_written() {
+    let (ram, mut machine) = (Ram::new(), Machine::new());
+    let mut of =
+        |function, arguments: &[u32], results| call(&ram, &mut machine, function, arguments, results).0;
+    let read = |place, size| [place, UNIT[0], UNIT[1], size];
+    assert_eq!(of(Function::IbmReadPciConfig, &read(PLACE | 0x50, 4), 2), [0, 0x0007_0011]);
+    assert_eq!(of(Function::ReadPciConfig, &[PLACE | 0x52, 2], 2), [0, 7]);
+    assert_eq!(
+        of(Function::IbmReadPciConfig, &read(PLACE | 0x50 | 1 << 28, 4), 2),
+        [0, 0],
+        "an extended register"
+    );
+    assert_eq!(of(Function::WritePciConfig, &[PLACE | 4, 2, 6], 1), [0]);
+    assert_eq!(of(Function::IbmWritePciConfig, &[PLACE | 0x3c, UNIT[0], UNIT[1], 1, 9], 1), [0]);
+    assert_eq!(of(Function::ReadPciConfig, &[PLACE | 4, 4], 2), [0, 6]);
+    assert_eq!(of(Function::ReadPciConfig, &[PLACE | 0x3c, 1], 2), [0, 9]);
+    // The host bridge, another slot, number, bus, unit, size, place.
+    for (place, size) in [
+        (0, 4),
+        (2 << 11, 4),
+        (PLACE | 1 << 8, 4),
+        (PLACE | 1 << 16, 4),
+        (PLACE, 3),
+        (PLACE, 0),
+        (PLACE | 2, 4),
+    ] {
+        assert_eq!(of(Function::ReadPciConfig, &[place, size], 2)[0], WRONG, "{place:#x} {size}");
+        assert_eq!(of(Function::IbmReadPciConfig, &read(place, size), 2)[0], WRONG);
+        assert_eq!(of(Function::WritePciConfig, &[place, size, 0], 1)[0], WRONG);
+    }
+    assert_eq!(of(Function::IbmReadPciConfig, &[PLACE, UNIT[0], 0, 4], 2)[0], WRONG);
+}
+
+#[test]
+fn messages_are_given_and_taken_back() {
+    let mut machine = Machine::new();
+    assert_eq!(change(&mut machine, PLACE, [4, 2, 1]), [0, 2, 2, 2]);
+    assert_eq!(machine.space[0x53], 0x80, "MSI-X is enabled");
+    let address = [pci::MESSAGE as u32, (pci::MESSAGE >> 32) as u32];
+    let entry = |at, data| [[1, at, address[0]], [1, at + 4, address[1]], [1, at + 8, data]];
+    assert_eq!(machine.written, [entry(0x200, 0x1001), entry(0x210, 0x1002)].concat());
+    let query = |machine: &mut Machine, number| {
+        let arguments = [PLACE, UNIT[0], UNIT[1], number];
+        call(&Ram::new(), machine, Function::QueryInterruptSource, &arguments, 3).0
+    };
+    assert_eq!(query(&mut machine, 1), [0, 0x1002, 1]);
+    assert_eq!(query(&mut machine, 2)[0], WRONG);
+    assert_eq!(change(&mut machine, PLACE, [4, 100, 1])[..2], [0, 4], "no more than there are");
+    // MSI is not there, but giving back by it is how Linux does it.
+    for wrong in [[3, 1, 1], [4, 1, 2], [0, 1, 1], [2, 1, 1], [5, 0, 1], [u32::MAX; 3]] {
+        assert_eq!(change(&mut machine, PLACE, wrong)[0], WRONG, "{wrong:?}");
+    }
+    assert_eq!(change(&mut machine, 2 << 11, [4, 1, 1])[0], WRONG);
+    assert_eq!(machine.given, 4, "nothing has changed");
+    assert_eq!(change(&mut machine, PLACE, [3, 0, 1])[..2], [0, 0]);
+    assert_eq!((machine.space[0x53], query(&mut machine, 0)[0]), (0, WRONG));
+}
+
+#[test]
+fn capabilities_that_lead_nowhere_end() {
+    let mut machine = Machine::new();
+    // A circle.
+    machine.space[0x41] = 0x40;
+    assert_eq!(change(&mut machine, PLACE, [4, 1, 1])[0], WRONG);
+    machine.space.fill(0xff);
+    assert_eq!(change(&mut machine, PLACE, [4, 1, 1])[0], WRONG);
 }

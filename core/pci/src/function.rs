@@ -218,6 +218,18 @@ impl Function {
         pending && pin && !self.command().contains(Command::INTX_DISABLE) && !self.msix().enabled
     }
 
+    /// Returns what software has written, as words for who keeps it over a crash: a word for eight bytes of which something can be
+    /// written. Whether an interrupt is [shown](Function::interrupt) is not among it.
+    pub fn save(&self) -> impl Iterator<Item = u64> + '_ {
+        self.space.save()
+    }
+
+    /// Writes what was saved of a function that was built in the same way. Words that are missing are zero; all of them are a state that
+    /// software can bring about.
+    pub fn restore(&mut self, words: impl IntoIterator<Item = u64>) {
+        self.space.restore(words);
+    }
+
     /// Resets it: everything that can be written is zero, addresses included.
     pub fn reset(&mut self) {
         self.space.reset();

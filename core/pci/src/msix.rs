@@ -138,6 +138,29 @@ impl<const N: usize> Msix<N> {
         }
     }
 
+    /// How many words the state has.
+    pub const WORDS: usize = 2 * N;
+
+    /// Returns the state, [`Msix::WORDS`] words, for who keeps it over a crash.
+    pub fn save(&self) -> impl Iterator<Item = u64> + '_ {
+        self.entries.iter().flat_map(|entry| {
+            let flags = u64::from(entry.masked) << 32 | u64::from(entry.pending) << 33;
+            [entry.message.address, u64::from(entry.message.data) | flags]
+        })
+    }
+
+    /// Makes a table with a state that was saved. Words that are missing are zero; all of them are a state of a table.
+    pub fn restore(words: impl IntoIterator<Item = u64>) -> Self {
+        let mut words = words.into_iter();
+        let mut word = || words.next().unwrap_or(0);
+        let entries = [(); N].map(|()| {
+            let (address, rest) = (word() & !3, word());
+            let message = Message { address, data: rest as u32 };
+            Entry { message, masked: rest >> 32 & 1 != 0, pending: rest >> 33 & 1 != 0 }
+        });
+        Self { entries }
+    }
+
     /// Resets it: all vectors masked, none pending.
     pub fn reset(&mut self) {
         *self = Self::new();

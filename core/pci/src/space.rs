@@ -54,6 +54,26 @@ impl Space {
         }
     }
 
+    /// The bytes of which something can be written, eight to a word; bits that cannot be written are zero.
+    pub(crate) fn save(&self) -> impl Iterator<Item = u64> + '_ {
+        let open = self.bytes.iter().zip(&self.writable).filter(|(_, writable)| **writable != 0);
+        let mut bytes = open.map(|(byte, writable)| u64::from(byte & writable));
+        core::iter::from_fn(move || {
+            let first = bytes.next()?;
+            Some(bytes.by_ref().take(7).zip(1..).fold(first, |word, (byte, at)| word | byte << (8 * at)))
+        })
+    }
+
+    /// Writes those bytes, as far as they can be written. Words that are missing are zero.
+    pub(crate) fn restore(&mut self, words: impl IntoIterator<Item = u64>) {
+        let mut saved = words.into_iter().flat_map(u64::to_le_bytes);
+        for (byte, &writable) in
+            self.bytes.iter_mut().zip(&self.writable).filter(|(_, writable)| **writable != 0)
+        {
+            *byte = *byte & !writable | saved.next().unwrap_or(0) & writable;
+        }
+    }
+
     /// Clears everything that can be written.
     pub(crate) fn reset(&mut self) {
         for (byte, writable) in self.bytes.iter_mut().zip(&self.writable) {

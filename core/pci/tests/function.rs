@@ -216,3 +216,32 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(function.read(0xff, 1), 0xff);
     assert_eq!(function.add_capability(9, &[], &[]), Err(Unfit::Full));
 }
+
+proptest! {
+    /// Who is restored into a function that was built anew goes on; and nothing but what can be written comes from words.
+    #[test]
+    fn what_software_wrote_is_saved(
+        accesses in prop::collection::vec(access(), 0..40),
+        words in prop::collection::vec(any::<u64>(), 0..8),
+    ) {
+        let (mut function, mut other) = (device(), device());
+        for (offset, size, value) in accesses {
+            function.write(offset, size, value);
+            let saved: Vec<u64> = function.save().collect();
+            prop_assert_eq!(saved.len(), 3, "22 bytes can be written");
+            other = device();
+            other.restore(saved);
+            prop_assert_eq!(format!("{function:?}"), format!("{other:?}"));
+        }
+        other.restore(words.iter().copied());
+        let mut table = Table::new();
+        let open: Vec<usize> = (0..256).filter(|&at| table.mask[at] != 0).collect();
+        let bytes = words.into_iter().flat_map(u64::to_le_bytes).chain(std::iter::repeat(0));
+        for (at, byte) in open.into_iter().zip(bytes) {
+            table.write(at, 1, byte.into());
+        }
+        for at in 0..64 {
+            prop_assert_eq!(other.read(4 * at, 4), table.read(4 * usize::from(at), 4), "{:#x}", 4 * at);
+        }
+    }
+}

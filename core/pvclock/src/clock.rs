@@ -5,6 +5,8 @@ use crate::{Memory, Scale};
 
 /// The clock is the same on all vCPUs (KVM_FEATURE_CLOCKSOURCE_STABLE_BIT).
 const STABLE: u32 = 1 << 0;
+/// The VM was paused (PVCLOCK_GUEST_STOPPED): the guest takes it back when it has seen it.
+const PAUSED: u32 = 1 << 1;
 
 /// What a guest reads to know how long its VM has run, from its time stamp counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub struct ClockRecord {
     pub time: u64,
     /// How ticks since then become nanoseconds.
     pub scale: Scale,
+    /// Whether the VM was paused since the guest has looked.
+    pub paused: bool,
 }
 
 impl ClockRecord {
@@ -22,6 +26,15 @@ impl ClockRecord {
     pub const SIZE: u64 = 32;
     /// What its address is a multiple of, so that it crosses no page.
     pub const ALIGNMENT: u64 = 4;
+    /// Where the word is that [`ClockRecord::tells_of_pause`] reads.
+    pub const STATE: u64 = 28;
+    /// The flags in that word begin at this bit.
+    const FLAGS_SHIFT: u32 = 8;
+
+    /// Says whether a record with this word tells its guest of a pause that the guest has not taken back.
+    pub const fn tells_of_pause(state: u32) -> bool {
+        state >> Self::FLAGS_SHIFT & PAUSED != 0
+    }
 
     /// Writes the record; `version` is even, and has not been in this memory before. Returns the version to use next.
     pub fn write(&self, memory: &mut impl Memory, version: u32) -> u32 {
@@ -31,7 +44,8 @@ impl ClockRecord {
         write_halves(memory, 8, self.timestamp);
         write_halves(memory, 16, self.time);
         memory.write_u32(24, self.scale.multiplier);
-        memory.write_u32(28, u32::from(self.scale.shift as u8) | STABLE << 8);
+        let flags = STABLE | if self.paused { PAUSED } else { 0 };
+        memory.write_u32(Self::STATE, u32::from(self.scale.shift as u8) | flags << Self::FLAGS_SHIFT);
         memory.write_u32(0, next);
         next
     }

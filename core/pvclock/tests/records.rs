@@ -66,14 +66,18 @@ fn a_clock_is_never_read_in_halves() {
         let before = page.bytes;
         page.history.clear();
         let scale = Scale::new(2_600_000_000 + round);
-        let record = ClockRecord { timestamp: u64::MAX / round, time: round << 33, scale };
+        let record =
+            ClockRecord { timestamp: u64::MAX / round, time: round << 33, scale, paused: round == 2 };
         version = record.write(&mut page, version);
         assert_never_torn(&page, 0, before, 0..32);
         assert_eq!(u64_at(&page.bytes, 8), record.timestamp);
         assert_eq!(u64_at(&page.bytes, 16), record.time);
         assert_eq!(u32_at(&page.bytes, 24), scale.multiplier);
-        assert_eq!((page.bytes[28] as i8, page.bytes[29]), (scale.shift, 1));
+        let flags = 1 | u8::from(record.paused) << 1;
+        assert_eq!((page.bytes[28] as i8, page.bytes[29]), (scale.shift, flags));
         assert_eq!(page.bytes[30..32], [0; 2]);
+        let state = u32_at(&page.bytes, ClockRecord::STATE as usize);
+        assert_eq!(ClockRecord::tells_of_pause(state), record.paused);
     }
     assert_eq!(page.bytes[32..], [0; 32], "nothing behind the record is touched");
 }

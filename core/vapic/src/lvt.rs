@@ -96,6 +96,20 @@ impl Lapic {
         self.timer(cx);
     }
 
+    /// The vCPU's VM is paused: the timer does not ring until [`Lapic::sound`] gets what this returns. Nothing else is done with it
+    /// meanwhile, and the guest's clock stands still.
+    pub fn silence<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>) -> u64 {
+        let deadline = self.timer.silence();
+        self.rearm(cx.hardware);
+        deadline
+    }
+
+    /// The VM goes on: the timer is as if it had not been silent.
+    pub fn sound<H: Hardware, B: Bus>(&mut self, cx: &mut Context<'_, H, B>, deadline: u64) {
+        self.timer.sound(deadline);
+        self.timer(cx);
+    }
+
     /// Reads IA32_TSC_DEADLINE, MSR 0x6e0.
     pub fn tsc_deadline(&self) -> u64 {
         self.timer.tsc_deadline()

@@ -67,3 +67,70 @@ pub struct Message {
     /// Whether its end has to be told to the board: of all level-triggered ones to the I/O APIC.
     pub level: bool,
 }
+
+/// The addresses at which messages of devices arrive: bits 31:20 (APM vol. 2, 16.12).
+const ADDRESS: u64 = 0xfee;
+/// Address: to one of those that are named.
+const HINT: u64 = 1 << 3;
+/// Address: the destination is logical.
+const LOGICAL: u64 = 1 << 2;
+/// Data: a level is asserted; it is taken back otherwise.
+const ASSERT: u32 = 1 << 14;
+/// Data: it is level-triggered.
+const LEVEL: u32 = 1 << 15;
+
+impl Message {
+    /// Decodes what a device writes to interrupt; bits 11:5 of the address extend the destination (`KVM_FEATURE_MSI_EXT_DEST_ID`).
+    /// `None` if nothing is at the address, or nothing is interrupted that way.
+    pub const fn of_device(address: u64, data: u32) -> Option<Self> {
+        if address >> 20 != ADDRESS || data & (LEVEL | ASSERT) == LEVEL {
+            return None;
+        }
+        let delivery = match Delivery::of(data) {
+            Delivery::Fixed if address & HINT != 0 => Delivery::LowestPriority,
+            // Devices start no vCPUs, and none is an 8259.
+            Delivery::Startup | Delivery::External | Delivery::Reserved => return None,
+            delivery => delivery,
+        };
+        let (id, extension) = ((address >> 12) as u32 & 0xff, (address >> 5) as u32 & 0x7f);
+        Some(Self {
+            vector: data as u8,
+            delivery,
+            logical: address & LOGICAL != 0,
+            destination: if id == 0xff && extension == 0 { BROADCAST } else { extension << 8 | id },
+            level: data & LEVEL != 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_devices_write_is_decoded() {
+        let plain =
+            Message { vector: 0x41, delivery: Delivery::Fixed, logical: false, destination: 3, level: false };
+        let of = Message::of_device;
+        assert_eq!(of(0xfee0_3000, 0x41), Some(plain));
+        assert_eq!(of(0xfee0_3004, 0x41), Some(Message { logical: true, ..plain }));
+        let lowest = Message { delivery: Delivery::LowestPriority, logical: true, ..plain };
+        assert_eq!((of(0xfee0_300c, 0x41), of(0xfee0_3004, 0x141)), (Some(lowest), Some(lowest)));
+        assert_eq!(of(0xfee0_3020, 0x41), Some(Message { destination: 0x103, ..plain }));
+        assert_eq!(of(0xfeef_f000, 0x41), Some(Message { destination: BROADCAST, ..plain }));
+        assert_eq!(of(0xfee0_3000, 0xc041), Some(Message { level: true, ..plain }));
+        for (data, delivery) in [(0x241, Delivery::Smi), (0x441, Delivery::Nmi), (0x541, Delivery::Init)] {
+            assert_eq!(of(0xfee0_3000, data), Some(Message { delivery, ..plain }));
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        for address in [0, 0xfed0_0000, 0xfef0_0000, 1 << 32 | 0xfee0_0000, u64::MAX] {
+            assert_eq!(Message::of_device(address, 0x41), None, "{address:#x}");
+        }
+        for data in [0x341, 0x641, 0x741, 0x8041] {
+            assert_eq!(Message::of_device(0xfee0_0000, data), None, "{data:#x}");
+        }
+    }
+}

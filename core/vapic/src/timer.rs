@@ -165,6 +165,16 @@ impl Timer {
         }
     }
 
+    /// Expires no more until [`Timer::sound`] gets what this returns, whether or not it rests.
+    pub(crate) fn silence(&mut self) -> u64 {
+        mem::replace(&mut self.deadline, NEVER)
+    }
+
+    /// Expires again as if it had not been silent.
+    pub(crate) fn sound(&mut self, deadline: u64) {
+        self.deadline = deadline;
+    }
+
     fn count_from(&mut self, now: u64, count: u32) {
         self.start = now;
         self.count = count;

@@ -21,7 +21,7 @@ pub struct Vgic {
     groups: AtomicU32,
     /// GICv3: the vCPUs that were told to look at [`Self::groups`] and have not, a bit each. Empty with GICv2.
     behind: Box<[AtomicU64]>,
-    typer: u32,
+    typer: u64,
     ctlr_fixed: u32,
     /// The offset and the value of `GICD_PIDR2`.
     pidr2: (u32, u32),
@@ -66,7 +66,7 @@ impl Vgic {
             spis: (0..config.spis).map(|_| Spi::new()).collect(),
             groups: AtomicU32::new(0),
             behind: (0..if gicv2 { 0 } else { vcpus.div_ceil(64) }).map(|_| AtomicU64::new(0)).collect(),
-            typer,
+            typer: typer.into(),
             ctlr_fixed: if gicv2 { 0 } else { gicd::CTLR_FIXED },
             pidr2: if gicv2 { registers::GICV2_PIDR2 } else { registers::GICV3_PIDR2 },
             model: config.model,
@@ -236,14 +236,18 @@ impl Vgic {
     /// interrupt. HOT.
     #[inline(always)] // Hot: in a light exit that has few registers.
     pub fn dist_read_light(&self, offset: u32, size: u8) -> Option<u64> {
+        if size != 4 {
+            return None;
+        }
         match offset {
-            gicd::TYPER if size == 4 => Some(self.typer.into()),
+            gicd::TYPER => Some(self.typer),
             // One word tells of all vCPUs, if there are not more than it has bits.
-            gicd::CTLR if size == 4 => match &*self.behind {
+            gicd::CTLR => match &*self.behind {
                 [] => Some(self.control().into()),
                 [vcpus] => {
-                    let control = self.control();
-                    (vcpus.load(Ordering::SeqCst) == 0).then_some(control.into())
+                    let groups = self.groups();
+                    // What does not change is read last: that takes a register less.
+                    (vcpus.load(Ordering::SeqCst) == 0).then(|| (groups | self.ctlr_fixed).into())
                 }
                 _ => None,
             },
@@ -262,7 +266,7 @@ impl Vgic {
                 Bank::Control => {
                     return match offset {
                         gicd::CTLR => None,
-                        gicd::TYPER => Some(self.typer.into()),
+                        gicd::TYPER => Some(self.typer),
                         gicd::IIDR => Some(registers::IIDR.into()),
                         _ => Some(0),
                     };

@@ -5,40 +5,58 @@
 //! next, so one access to the list register does: it is written if it is found invalid. Everything else is left, with nothing
 //! done, to [`VcpuGic::inject_sgi`] and [`VcpuGic::inject_sgi_from`].
 
+use core::num::NonZeroU32;
+
 use crate::hardware::{ListRegister, VirtualInterface, with_source};
 use crate::sync::Ordering;
 use crate::{VcpuGic, Vgic};
+
+/// The SGIs among private interrupts.
+const SGIS: u32 = 0xffff;
 
 impl VcpuGic {
     /// Makes an SGI of a GICv3 pending where it was the last time; `false` if that is not possible. HOT.
     #[inline(always)] // Hot: a call would cost the light exit its registers.
     #[must_use = "an SGI that is not presented has to be injected"]
     pub fn present_sgi<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> bool {
-        self.present(vif, intid & 15, 1 << (intid & 15))
+        self.may_present(self.quick, 1 << (intid & 15)) && self.present(vif, intid & 15)
     }
 
-    /// [`Self::present_sgi`] of the one SGI that was posted, as a bit.
+    /// [`Self::present_sgi`] of the one SGI that was posted, as a bit; `true` for none. `false` for bit 16, which is another reason
+    /// to look and no SGI.
     #[inline(always)] // As above.
     #[must_use = "an SGI that is not presented has to be delivered"]
     pub fn present_posted_sgi<V: VirtualInterface>(&mut self, vif: &mut V, posted: u32) -> bool {
-        self.present(vif, posted.trailing_zeros() & 15, posted)
+        debug_assert!(posted < 1 << 17);
+        // The bit of PPI 16 is never among these.
+        match NonZeroU32::new(self.quick & posted) {
+            Some(bit) => self.present(vif, bit.trailing_zeros()),
+            None => posted == 0 || self.present_decided(vif, posted & SGIS),
+        }
+    }
+
+    /// The same of an SGI that is not quick.
+    #[inline(always)] // As above.
+    fn present_decided<V: VirtualInterface>(&mut self, vif: &mut V, posted: u32) -> bool {
+        self.is_decided() && self.deliverable & posted != 0 && self.present(vif, posted.trailing_zeros() & 15)
     }
 
     #[inline(always)] // As above.
-    fn present<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32, bit: u32) -> bool {
-        if !self.may_present(self.quick, bit) {
-            return false;
-        }
+    fn present<V: VirtualInterface>(&mut self, vif: &mut V, intid: u32) -> bool {
         let Some(n) = self.encoded_slot(intid) else { return false };
-        vif.write_if_invalid(n, self.lr[n & 15], self.encoded[intid as usize & 15])
+        vif.write_if_invalid(n, self.lr[n & 15], self.encoded[intid as usize & 31])
     }
 
     /// Says whether an SGI may have the list register again that it had: it is among those of `quick`; or, where more wait than
     /// there are list registers, the planner gave it this one and has nothing else to do since ([`Self::planned`]).
     #[inline(always)] // As above.
     fn may_present(&self, quick: u32, bit: u32) -> bool {
-        let decided = || self.overflowing && self.resident && !self.is_unsettled();
-        quick & bit != 0 || decided() && self.deliverable & bit != 0
+        quick & bit != 0 || self.is_decided() && self.deliverable & bit != 0
+    }
+
+    #[inline(always)] // As above.
+    fn is_decided(&self) -> bool {
+        self.overflowing && self.resident && !self.is_unsettled()
     }
 
     /// [`Self::present_sgi`] if a guest's `ICC_SGI1R_EL1` reaches the vCPU with it: if it is in Group 1.

@@ -22,6 +22,10 @@ const OTHER: u8 = 0x10;
 /// Composes a list register as the hardware has it: [`VirtualInterface::encode`].
 pub type Encode = fn(ListRegister) -> u64;
 
+/// The bit of PPI 16, which no device of an Arm CPU has, is not among the quick ones: where SGIs are posted as bits, it is another
+/// reason to look ([`VcpuGic::present_posted_sgi`]).
+const NEVER_QUICK: u32 = 1 << 16;
+
 /// Says what an injection has left to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -242,7 +246,7 @@ impl VcpuGic {
             | if self.groups & 2 != 0 { self.group1 } else { 0 };
         self.deliverable = self.enabled & groups;
         let sourced = if self.is_gicv2() { 0xffff } else { 0 };
-        let unbacked = if self.backed { 0 } else { 0xffff_0000 };
+        let unbacked = if self.backed { NEVER_QUICK } else { 0xffff_0000 };
         self.quick_when_loaded = (self.deliverable & !sourced & !unbacked, self.deliverable & sourced);
         let quick = if self.resident && !self.overflowing { self.quick_when_loaded } else { (0, 0) };
         (self.quick, self.quick_sourced) = quick;

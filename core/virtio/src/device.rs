@@ -7,13 +7,25 @@
 
 mod chain;
 mod cursor;
+mod segments;
 
 pub use chain::{Chain, Token};
 pub use cursor::Cursor;
+pub use segments::{Place, Segments, Span};
 
 use crate::memory::Memory;
 use crate::ring::{Layout, NO_INTERRUPT, NO_NOTIFY, Options, passes};
 use crate::violation::Violation;
+
+/// What a device has done in a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "the driver may wait for an interrupt"]
+pub struct Turn {
+    /// The driver wants an interrupt of the queue.
+    pub interrupt: bool,
+    /// There is more to do, for which no notification comes: call again.
+    pub again: bool,
+}
 
 /// A queue, as its device sees it. All indexes grow and wrap at 2^16.
 #[derive(Debug)]
@@ -29,6 +41,8 @@ pub struct Queue {
     /// The next used entry to write.
     used: u16,
     /// The used index that the driver sees.
+    shown: u16,
+    /// The used index up to which it was decided whether the driver wants an interrupt.
     published: u16,
     /// Chains that were taken and not completed.
     in_flight: u16,
@@ -46,10 +60,25 @@ impl Queue {
             next: 0,
             seen: 0,
             used: 0,
+            shown: 0,
             published: 0,
             in_flight: 0,
             generation: 0,
         }
+    }
+
+    /// Takes up a queue that an earlier life of the device has left at any instant: what is available and not used has not been done.
+    /// This holds if that life completed chains in the order in which it took them. It may have gone before it raised an interrupt
+    /// that it owed, so one must be raised for the queue; and no notification may come for what is there, so look.
+    pub fn resume<M: Memory>(
+        memory: &M,
+        layout: Layout,
+        options: Options,
+        longest: u32,
+    ) -> Result<Self, Violation> {
+        let used = memory.load(layout.used_index())?;
+        let new = Self::new(layout, options, longest);
+        Ok(Self { next: used, seen: used, used, shown: used, published: used, ..new })
     }
 
     /// Begins anew after a reset of the queue or the device. Tokens of before are forgotten when they come.
@@ -88,6 +117,16 @@ impl Queue {
         Ok(Some(Chain::new(&self.layout, self.options, self.longest, token)))
     }
 
+    /// Gives back the chain that was taken last, as if it had not been taken. Several are given back in reverse. Nothing may have been
+    /// completed since.
+    #[inline] // On the path of packets that must wait.
+    pub fn put_back(&mut self, token: Token) {
+        if token.generation == self.generation {
+            self.next = self.next.wrapping_sub(1);
+            self.in_flight = self.in_flight.saturating_sub(1);
+        }
+    }
+
     /// Reads the driver's index, and says whether there are entries to take.
     fn look<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation> {
         // Acquire: pairs with the driver's store of the index, so entries and descriptors are as it wrote them before.
@@ -113,6 +152,18 @@ impl Queue {
         Ok(())
     }
 
+    /// Shows the driver what was completed, and leaves open whether it wants an interrupt: [`Queue::publish`] must follow. A device that
+    /// shows each chain does, if it is killed, at most one again.
+    #[inline] // On the path of every buffer.
+    pub fn show<M: Memory>(&mut self, memory: &M) -> Result<(), Violation> {
+        if self.shown != self.used {
+            // Release: the entries, and what was written to the buffers, are visible to whoever loads the index.
+            memory.store(self.layout.used_index(), self.used)?;
+            self.shown = self.used;
+        }
+        Ok(())
+    }
+
     /// Shows the driver what was completed. Returns whether it wants an interrupt for it.
     #[inline] // On the path of every batch.
     pub fn publish<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation> {
@@ -120,8 +171,7 @@ impl Queue {
         if old == new {
             return Ok(false);
         }
-        // Release: the entries, and what was written to the buffers, are visible to whoever loads the index.
-        memory.store(self.layout.used_index(), new)?;
+        self.show(memory)?;
         self.published = new;
         // The index must be visible before the driver's wish is read: the driver writes its wish, fences, and reads the index. So
         // one of the two sees what the other one wrote, and no interrupt is lost.

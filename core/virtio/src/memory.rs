@@ -53,4 +53,14 @@ pub trait Memory {
         self.read(address, &mut bytes)?;
         Ok(u16::from_le_bytes(bytes))
     }
+
+    /// Reads two little-endian 64-bit values that lie together, without ordering: a descriptor, a header.
+    #[inline] // On the path of every buffer.
+    fn read_words(&self, address: u64) -> Result<[u64; 2], Outside> {
+        let mut bytes = [0; 16];
+        self.read(address, &mut bytes)?;
+        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        let (first, second) = bytes.split_at(8);
+        Ok([word(first), word(second)])
+    }
 }

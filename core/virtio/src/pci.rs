@@ -8,12 +8,13 @@ mod build;
 mod common;
 mod window;
 
-pub use build::{BAR_MSIX, BAR_VIRTIO, Kind};
+pub use build::{BAR_MSIX, BAR_VIRTIO, Kind, NOTIFICATIONS};
 
 use turnstile_pci::function::{Changed, Function};
 use turnstile_pci::msix::{Control, Message, Msix};
 
 use crate::config::Configuration;
+use crate::features::{Features, Requirement};
 use crate::registers::{Effect, Isr, Registers};
 use build::{Region, pending_offset};
 
@@ -43,6 +44,28 @@ impl<const Q: usize, const V: usize, C: Configuration> Device<Q, V, C> {
     /// Makes a device; [`Kind::function`] makes the function that leads to it.
     pub const fn new(registers: Registers<Q>, config: C) -> Self {
         Self { registers, config, msix: Msix::new() }
+    }
+
+    /// How many words the state has, without that of the configuration.
+    pub const WORDS: usize = Registers::<Q>::WORDS + Msix::<V>::WORDS;
+
+    /// Returns the state, [`Device::WORDS`] words, for who keeps it over a crash.
+    pub fn save(&self) -> impl Iterator<Item = u64> + '_ {
+        self.registers.save().chain(self.msix.save())
+    }
+
+    /// Makes a device with a state that was saved: the device's own features and sizes of queues are those of [`Registers::new`].
+    pub fn restore(
+        offered: Features,
+        requirements: &'static [Requirement],
+        sizes: [u16; Q],
+        config: C,
+        words: impl IntoIterator<Item = u64>,
+    ) -> Self {
+        let mut words = words.into_iter();
+        let registers = words.by_ref().take(Registers::<Q>::WORDS);
+        let registers = Registers::restore(offered, requirements, sizes, registers);
+        Self { registers, config, msix: Msix::restore(words) }
     }
 
     /// Reads `size` bytes at `offset` of a BAR. What is not there reads as zero. Reading the ISR clears it.

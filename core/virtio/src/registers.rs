@@ -6,6 +6,7 @@
 //! device or a queue, its memory is its own again.
 
 mod queue;
+mod saved;
 
 use bitflags::bitflags;
 

@@ -48,12 +48,12 @@ pub enum Flush {
     Everything,
 }
 
-/// The identifiers of a physical CPU, from 1 on; 0 is the host's.
+/// The identifiers of a physical CPU, `N` at most, from 1 on; 0 is the host's.
 #[derive(Debug)]
-pub struct Pool {
+pub struct Pool<const N: usize = MOST> {
     number: u32,
     /// Which vCPU has each, by the serial in its tag.
-    given: [u64; MOST],
+    given: [u64; N],
     /// How many there are.
     size: usize,
     /// How many of them have been given since the last flush of everything.
@@ -65,25 +65,24 @@ pub struct Pool {
     by_asid: bool,
 }
 
-impl Pool {
+impl<const N: usize> Pool<N> {
     /// Makes the pool of CPU `number`, whose hardware has `count` identifiers, the host's included, and can flush one of
     /// them, or not. Pools of different CPUs have different numbers.
     pub const fn new(number: u32, count: u32, by_asid: bool) -> Self {
-        let size = if count as usize > MOST { MOST } else { count.saturating_sub(1) as usize };
-        Self { number, given: [0; MOST], size, used: 0, victim: 0, serial: 0, by_asid }
+        let size = if count as usize > N { N } else { count.saturating_sub(1) as usize };
+        Self { number, given: [0; N], size, used: 0, victim: 0, serial: 0, by_asid }
     }
 
-    /// Says whether a tag is valid here.
+    /// How many identifiers it has.
+    pub const fn size(&self) -> u32 {
+        self.size as u32
+    }
+
+    /// Says whether what a tag was given is valid here: who becomes resident without that has to [renew](Pool::renew) it.
     #[inline] // A few instructions of each switch.
-    fn has(&self, tag: &Tag) -> bool {
-        tag.pool == self.number
-            && self.given.get((tag.asid as usize).wrapping_sub(1)).is_some_and(|given| *given == tag.serial)
-    }
-
-    /// Gives a vCPU that becomes resident here an identifier, unless it has one. Returns what to flush then.
-    #[inline] // Of each switch.
-    pub fn assign(&mut self, tag: &mut Tag) -> Option<Flush> {
-        if self.has(tag) { None } else { Some(self.renew(tag)) }
+    pub fn has(&self, tag: &Tag) -> bool {
+        // Of a tag that any pool has given something, the remainder is the index.
+        tag.pool == self.number && self.given[(tag.asid as usize).wrapping_sub(1) % N] == tag.serial
     }
 
     /// Lets a vCPU that is resident here, or becomes so, begin without translations.
@@ -93,7 +92,7 @@ impl Pool {
             (self.used - 1, Flush::Nothing)
         } else if !self.by_asid || self.size == 0 {
             // What was given is taken from everybody.
-            self.given = [0; MOST];
+            self.given = [0; N];
             self.used = 1;
             (0, Flush::Everything)
         } else if self.has(tag) {
@@ -104,7 +103,8 @@ impl Pool {
             (victim, Flush::Own)
         };
         self.serial += 1;
-        self.given[index] = self.serial;
+        // The remainder is the index: services get here on light exits, from which no panic may be reached.
+        self.given[index % N] = self.serial;
         *tag = Tag { pool: self.number, asid: index as u32 + 1, serial: self.serial };
         flush
     }

@@ -56,12 +56,13 @@ bitflags! {
         const INBOX = 1 << 16;
         /// An operation on its state is asked for.
         const REMOTE = 1 << 17;
-        /// Its VM is being stopped.
-        const STOP = 1 << 18;
-        /// Its VM runs again, or its PSCI power state changed.
-        const START = 1 << 19;
-        /// Console input arrived for its VM.
-        const CONSOLE = 1 << 20;
+        /// A service of its VM has something to handle that came from elsewhere. Beside the two before: one instruction tests for
+        /// all three.
+        const SERVICE = 1 << 18;
+        /// Its VM is being stopped, or paused.
+        const STOP = 1 << 19;
+        /// Its VM runs again, also after a pause, or its PSCI power state changed.
+        const START = 1 << 20;
         /// Its statistics are asked for.
         const STATISTICS = 1 << 21;
         /// A deadline the owner set for itself has passed.

@@ -10,6 +10,7 @@
 //! | [`psci`] | the guest's view of turning CPUs on and off (Arm DEN0022), and SMCCC discovery |
 //! | `power` | the power state of a vCPU |
 //! | [`lifecycle`] | start, stop and restart of a whole VM |
+//! | [`pause`] | pausing a VM that runs |
 //! | [`startup`] | how the processors of a PC start: INIT and startup IPIs |
 //! | [`stolen`] | the guest's view of the time it waited for its CPU (DEN0057) |
 //!
@@ -25,6 +26,7 @@ pub mod asid;
 pub mod attention;
 pub mod inbox;
 pub mod lifecycle;
+pub mod pause;
 mod power;
 pub mod psci;
 pub mod remote;

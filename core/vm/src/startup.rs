@@ -102,6 +102,11 @@ impl Startup {
         })
     }
 
+    /// Says whether a vCPU waits for what lets it begin.
+    pub fn waits(&self, vcpu: usize) -> bool {
+        self.vcpus.get(vcpu).is_some_and(|state| state.load(Ordering::Relaxed) == WAITING)
+    }
+
     /// Says whether a vCPU is on.
     pub fn is_on(&self, vcpu: usize) -> bool {
         self.vcpus.get(vcpu).is_some_and(|state| state.load(Ordering::Relaxed) == ON)

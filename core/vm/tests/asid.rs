@@ -56,11 +56,8 @@ impl Machine {
             self.meanings[vcpu] += 1;
         }
         self.at[vcpu] = cpu;
-        let flush = match self.pools[cpu].assign(&mut self.tags[vcpu]) {
-            Some(flush) => flush,
-            None if forgets => self.pools[cpu].renew(&mut self.tags[vcpu]),
-            None => Flush::Nothing,
-        };
+        let (pool, tag) = (&mut self.pools[cpu], &mut self.tags[vcpu]);
+        let flush = if forgets || !pool.has(tag) { pool.renew(tag) } else { Flush::Nothing };
         let asid = self.tags[vcpu].asid();
         assert_ne!(asid, 0, "the host's");
         self.flush(cpu, asid, flush);

@@ -6,6 +6,8 @@
 
 #[path = "loom/handover.rs"]
 mod handover;
+#[path = "loom/pause.rs"]
+mod pause;
 #[path = "loom/startup.rs"]
 mod startup;
 

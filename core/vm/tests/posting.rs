@@ -23,7 +23,7 @@ fn the_first_poster_kicks_and_the_others_do_not() {
     assert_eq!(attention.take(), Reasons::STOP | Reasons::INBOX);
     assert!(!attention.is_pending());
     assert_eq!(attention.take(), Reasons::empty());
-    assert_eq!(attention.post(Reasons::CONSOLE), Posted::Kick(5));
+    assert_eq!(attention.post(Reasons::SERVICE), Posted::Kick(5));
 }
 
 #[test]

@@ -11,13 +11,14 @@ fn the_first_begins_and_the_others_wait() {
     assert_eq!((startup.take_start(0), startup.take_start(1)), (Some(Start::Boot), None));
     assert_eq!(startup.take_start(0), None, "once");
     assert!(startup.is_on(0) && !startup.is_on(1));
+    assert!(!startup.waits(0) && startup.waits(1));
 }
 
 #[test]
 fn a_startup_ipi_counts_after_an_init_only() {
     let startup = Startup::new(2);
     startup.reset();
-    assert!(startup.startup(1, 0x9a));
+    assert!(startup.waits(1) && startup.startup(1, 0x9a) && !startup.waits(1));
     assert!(!startup.startup(1, 0x10), "the second one of the customary two is ignored");
     assert_eq!(startup.take_start(1), Some(Start::Startup(0x9a)));
     assert!(!startup.startup(1, 0x10), "it runs");

@@ -14,6 +14,8 @@ pub mod checker;
 #[expect(unsafe_code, reason = "the guest's clock is set once")]
 pub mod clock;
 pub mod console;
+pub mod disk;
+pub mod doorbell;
 pub mod echo;
 #[expect(unsafe_code, reason = "a value that is written once, without a lock")]
 pub mod global;
@@ -27,8 +29,10 @@ pub mod load;
 pub mod memory;
 #[expect(unsafe_code, reason = "the guest's command line is set once")]
 pub mod options;
+pub mod pci;
 pub mod random;
 pub mod restart;
+pub mod service;
 pub mod share;
 #[expect(unsafe_code, reason = "memory that is used behind the compiler's back")]
 pub mod stack;

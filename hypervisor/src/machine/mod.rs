@@ -9,6 +9,9 @@
 //! | `Devices` | the devices of a VM that exits do not handle themselves |
 //! | `Error` | why a VM cannot be built or started |
 //! | `explain_crash` | what a crash code of the arch crate means |
+//! | `set_line` | sets the interrupt line of a device |
+//! | `message` | delivers a message-signalled interrupt |
+//! | `storage` | makes memory for a disk |
 //! | `is_boot_word` | which words of the command line the arch crate reads itself |
 
 use core::fmt;
@@ -17,6 +20,7 @@ use crate::arch::memory;
 
 #[cfg(target_arch = "aarch64")]
 mod arm64;
+mod place;
 #[cfg(target_arch = "powerpc64")]
 mod power64;
 mod shared;
@@ -24,11 +28,13 @@ mod shared;
 mod x86_64;
 
 #[cfg(target_arch = "aarch64")]
-pub use arm64::{Devices, Error, Machine, explain_crash, is_boot_word};
+pub use arm64::{Devices, Error, Machine, explain_crash, is_boot_word, message, set_line, storage};
 #[cfg(target_arch = "powerpc64")]
-pub use power64::{Devices, Error, Machine, explain_crash, is_boot_word};
+pub use power64::{Devices, Error, Machine, explain_crash, is_boot_word, message, set_line, storage};
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{Devices, Error, Machine, explain_crash, is_boot_word};
+pub use x86_64::{Devices, Error, Machine, explain_crash, is_boot_word, message, set_line, storage};
+
+pub use place::{Function, Place, Reach, Site};
 
 impl From<memory::Error> for Error {
     fn from(error: memory::Error) -> Self {

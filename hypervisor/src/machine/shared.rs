@@ -14,15 +14,16 @@ pub fn on_crash(spec: &VmSpec<'_>) -> OnCrash {
     }
 }
 
-/// Returns what a VM's description says of what is to be started.
+/// Returns what a VM's description says of what is to be started, if it has so many PCI functions.
 #[cfg(not(target_arch = "aarch64"))]
-pub fn source(spec: &VmSpec<'static>) -> turnstile_machine::Source<'static> {
+pub fn source(spec: &VmSpec<'static>, functions: usize) -> turnstile_machine::Source<'static> {
     turnstile_machine::Source {
         kernel: spec.kernel,
         initrd: spec.initrd,
         cmdline: spec.cmdline,
         memory: spec.memory,
         vcpus: spec.vcpus,
+        functions,
     }
 }
 

@@ -39,6 +39,8 @@ classes! {
     Branches = "branches",
     /// Distinct 64-byte lines of code.
     Lines = "lines",
+    /// Instructions of services: neither the guest's nor privileged.
+    InServices = "in_services",
     /// Atomic read-modify-write instructions and store-conditionals.
     Atomics = "atomics",
     /// Exceptions taken, the exit itself included.

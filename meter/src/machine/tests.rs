@@ -81,6 +81,16 @@ fn power_tells_by_its_hypervisor_bit() {
     assert_eq!(side(Isa::Power64, &mut host, &[], 0), Side { guest: false, level: 1, little: true });
     let mut guest = fake(&[(Register::Msr, 1 << 63)]);
     assert_eq!(side(Isa::Power64, &mut guest, &[], 0), Side { guest: true, level: 0, little: false });
+    let service = Side { guest: false, level: 0, little: false };
+    assert_eq!(side(Isa::Power64, &mut guest, &[], 0xf_0000_0000_0040), service);
+}
+
+#[test]
+fn amd64_tells_services_by_their_place() {
+    let mut machine = fake(&[]);
+    let mut at = |pc| side(Isa::X86, &mut machine, &[], pc);
+    assert_eq!(at(0x6000_0000_1000), Side { guest: false, level: 0, little: true });
+    assert_eq!(at(0x10_0000), Side { guest: true, level: 1, little: true });
 }
 
 #[test]

@@ -144,6 +144,19 @@ fn groups_differ_by_place_and_reason() {
 }
 
 #[test]
+fn what_services_execute_is_told_apart() {
+    let mut bench = Bench::new(false);
+    let service = block(&mut bench.code, 0x7000, 0, &[NOP, LOAD, NOP]);
+    bench.guest();
+    bench.outside(bench.vector);
+    bench.outside(service);
+    bench.outside(bench.end);
+    bench.guest();
+    let tally = &bench.group().modal().unwrap().tally;
+    assert_eq!((tally.get(Class::Instructions), tally.get(Class::InServices)), (2 + 3 + 1, 3));
+}
+
+#[test]
 fn a_fault_outside_ends_its_block_and_counts_as_an_entry() {
     let mut bench = Bench::new(false);
     bench.guest();

@@ -151,6 +151,8 @@ fn load(memory: &GuestMemoryMmap, options: &Options, guest: &[u8]) -> Result<Lay
         initrd: layout.initrd.clone(),
         pmu: options.pmu,
         flash: 0,
+        service: false,
+        pci: false,
     };
     let tree = fdt::build(&platform).map_err(|error| anyhow::anyhow!("the device tree: {error}"))?;
     memory.write_slice(guest, GuestAddress(layout.kernel.start)).context("cannot load the guest")?;

@@ -97,6 +97,7 @@ pub fn build(options: &Options, guest: &[u8]) -> Result<Machine> {
         cmdline: &options.cmdline,
         memory: size,
         vcpus: options.vcpus,
+        functions: 0,
     };
     let partition = boot::Partition { threads: 1, interrupts, timebase: TIMEBASE };
     let plan = plan(&source, &partition).map_err(|error| anyhow::anyhow!("the guest: {error}"))?;

@@ -11,6 +11,7 @@ use turnstile_papr::code::Code;
 use turnstile_papr::hcall::Hcall;
 use turnstile_papr::mode::{self, Mode};
 use turnstile_papr::processors::{Processors, Start};
+use turnstile_papr::rtas::pci::Functions;
 use turnstile_papr::rtas::{self, Services, Then};
 use turnstile_papr::{process_table, terminal};
 
@@ -187,6 +188,27 @@ fn say(bytes: &[u8], shared: &Mutex<Shared>, mut cycles: Option<&mut Cycles>) ->
 struct Firmware<'a> {
     partition: &'a Partition,
     said: Vec<u8>,
+}
+
+/// The guest has none.
+impl Functions for Firmware<'_> {
+    fn read(&mut self, _slot: u64, _offset: u32, _size: u32) -> Option<u32> {
+        None
+    }
+
+    fn write(&mut self, _slot: u64, _offset: u32, _size: u32, _value: u32) -> Option<()> {
+        None
+    }
+
+    fn write_bar(&mut self, _slot: u64, _bar: u32, _offset: u32, _value: u32) {}
+
+    fn give(&mut self, _slot: u64, _count: u32) -> u32 {
+        0
+    }
+
+    fn source(&self, _slot: u64, _number: u32) -> Option<u32> {
+        None
+    }
 }
 
 impl Services for Firmware<'_> {

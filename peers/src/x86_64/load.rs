@@ -23,6 +23,7 @@ pub fn load(memory: &GuestMemoryMmap, options: &Options, guest: &[u8]) -> Result
         cmdline: &options.cmdline,
         memory: options.pc.memory << 20,
         vcpus: options.vcpus,
+        functions: 0,
     };
     let plan = boot::plan(&source).map_err(|error| anyhow::anyhow!("the guest: {error}"))?;
     for load in plan.loads {

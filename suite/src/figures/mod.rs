@@ -10,6 +10,8 @@
 //! | `A - B`, `A + 77` | differences and sums of these and of numbers |
 //! | `table arm64` | the table that `./x bench` prints |
 //! | `footprint arm64` | the lines and pages that rows touch |
+//! | `arm64/fp-resident null-hypercall` | what a row costs without a technique, `none` or `all` |
+//! | `ablation arm64`, `seeds arm64` | what techniques are worth, and what the seeds say beside it |
 
 mod marks;
 
@@ -79,6 +81,14 @@ fn figure(known: &Known, what: &str) -> std::result::Result<String, String> {
     }
     if let Some(name) = what.strip_prefix("footprint ") {
         let table = known.footprint(isa(name)?).map_err(|failure| failure.to_string())?;
+        return Ok(format!("\n\n{table}\n"));
+    }
+    if let Some(name) = what.strip_prefix("ablation ") {
+        let table = known.ablation(isa(name)?).ok_or_else(|| format!("`{what}`: nothing is recorded"))?;
+        return Ok(format!("\n\n{table}\n"));
+    }
+    if let Some(name) = what.strip_prefix("seeds ") {
+        let table = known.seeds(isa(name)?).ok_or_else(|| format!("`{what}`: nothing is recorded"))?;
         return Ok(format!("\n\n{table}\n"));
     }
     let result = sum(known, what)?;

@@ -4,6 +4,7 @@
 
 use std::fs;
 
+use super::ablate::{self, recorded::Recorded as Worth};
 use super::assemble;
 use super::budgets::{Budgets, INSTRUCTIONS};
 use super::document::{Document, Figure, Footprint};
@@ -18,25 +19,34 @@ use crate::failure::{Context, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
 
-/// The budgets and the recorded figures of the checkout.
+/// The class that means the ratio of whole work in Linux to the same without a hypervisor.
+const WORK: &str = "work";
+
+/// The budgets and the recorded figures of the checkout, and what its techniques were found to be worth.
 #[derive(Debug)]
 pub struct Known {
     budgets: toml::Table,
     recorded: Recorded,
+    worth: Worth,
 }
 
 impl Known {
-    /// Reads both.
+    /// Reads them.
     pub fn load(layout: &Layout) -> Result<Self> {
         let path = Budgets::file(layout);
         let text = fs::read_to_string(&path).context(|| format!("cannot read {}", path.display()))?;
         let budgets = text.parse().context(|| format!("cannot read {}", path.display()))?;
-        Ok(Known { budgets, recorded: Recorded::load(layout)? })
+        Ok(Known { budgets, recorded: Recorded::load(layout)?, worth: Worth::load(layout)? })
     }
 
     /// Operations of a class in a row. `of` is an architecture, which means Turnstile on its usual platform; a platform as
-    /// `bench/budgets.toml` names it; or another subject. What a budget does not name does not occur.
+    /// `bench/budgets.toml` names it; another subject; or, for what it costs without a technique, `arm64/fp-resident`.
+    /// What a budget does not name does not occur.
     pub fn count(&self, of: &str, row: &str, class: &str) -> Option<f64> {
+        if let Some((name, off)) = of.split_once('/') {
+            let isa = Isa::ALL.into_iter().find(|isa| isa.name() == name)?;
+            return self.worth.count(isa, off, row, class);
+        }
         let usual = Isa::ALL.into_iter().find(|isa| isa.name() == of).map(|isa| Platform::usual_of(isa).name);
         let section = usual.unwrap_or(of);
         let all = self.budgets.values().filter_map(|isa| isa.as_table()?.get(section)?.as_table()).next();
@@ -51,11 +61,22 @@ impl Known {
         let subject = Subject::ALL.into_iter().find(|subject| subject.name() == of)?;
         match class {
             INSTRUCTIONS => self.recorded.instructions(subject, row),
+            WORK => self.recorded.work(subject, row),
             _ => {
                 let counts = self.recorded.footprint(subject, row)?.counts();
                 counts.into_iter().find(|(name, _)| *name == class).map(|(_, count)| count)
             }
         }
+    }
+
+    /// What techniques are worth on an architecture, as a table in Markdown.
+    pub fn ablation(&self, isa: Isa) -> Option<String> {
+        self.worth.ablation(isa).map(|ablation| ablate::markdown(&ablation))
+    }
+
+    /// The same beside what the seeds say.
+    pub fn seeds(&self, isa: Isa) -> Option<String> {
+        self.worth.ablation(isa).map(|ablation| ablate::seeds_markdown(&ablation))
     }
 
     /// Everything about the rows of an architecture, as if it had been measured.
@@ -116,8 +137,10 @@ mod tests {
         let budgets = "[arm64.max-gicv3]\nnull-hypercall = { instructions = 48, dsb = 2, code_lines = 6, data_lines = 5, pages = 4 }\n\
                        io-kernel = { instructions = 88 }\n[arm64.max-gicv2]\nnull-hypercall = { instructions = 49.5 }\n";
         let recorded = "[kvm-vhe]\nversion = \"Linux 1 KVM\"\n[kvm-vhe.instructions]\nnull-hypercall = 1364\nself-sgi = 9\n\
-                        [kvm-vhe.footprint]\nnull-hypercall = { code_lines = 80, data_lines = 50, pages = 40 }\n";
-        Known { budgets: budgets.parse().unwrap(), recorded: toml::from_str(recorded).unwrap() }
+                        [kvm-vhe.work]\npipe-2cpus = 1.5\n[kvm-vhe.footprint]\nnull-hypercall = { code_lines = 80, data_lines = 50, pages = 40 }\n";
+        let worth = "[arm64.off.none]\nnull-hypercall = { instructions = 56, dsb = 1 }\n";
+        let (recorded, worth) = (toml::from_str(recorded).unwrap(), toml::from_str(worth).unwrap());
+        Known { budgets: budgets.parse().unwrap(), recorded, worth }
     }
 
     #[test]
@@ -127,10 +150,15 @@ mod tests {
         assert_eq!(count("arm64", "instructions"), Some(48.0));
         assert_eq!(count("max-gicv2", "instructions"), Some(49.5));
         assert_eq!(count("kvm-vhe", "instructions"), Some(1364.0));
+        assert_eq!(known.count("kvm-vhe", "pipe-2cpus", "work"), Some(1.5));
         assert_eq!([count("arm64", "dsb"), count("max-gicv2", "dsb")], [Some(2.0), Some(0.0)]);
         assert_eq!([count("arm64", "pages"), count("kvm-vhe", "pages")], [Some(4.0), Some(40.0)]);
         assert_eq!(count("max-gicv2", "pages"), None, "not counted there");
-        for of in ["x86_64", "kvm-nvhe", "nobody"] {
+        assert_eq!(
+            [count("arm64/none", "instructions"), count("arm64/none", "isb")],
+            [Some(56.0), Some(0.0)]
+        );
+        for of in ["x86_64", "kvm-nvhe", "nobody", "arm64/all", "riscv/none"] {
             assert_eq!(count(of, "instructions"), None, "{of}");
         }
     }
@@ -144,5 +172,7 @@ mod tests {
         let expected =
             "| row | Turnstile | KVM VHE |\n|---|---:|---:|\n| `null-hypercall` | 6 + 5, 4 | 80 + 50, 40 |\n";
         assert_eq!(known.footprint(Isa::Arm64).unwrap(), expected);
+        assert!(known.ablation(Isa::Arm64).unwrap().contains("| `none` | 56 (1) |"));
+        assert!(known.seeds(Isa::X86_64).is_none());
     }
 }

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Turnstile's figures by platform: rows down, platforms across.
 
-use comfy_table::{Cell, Table};
-
 use super::document::{Document, Figure};
 use super::subjects::Subject;
-use super::table::{count, right};
-use crate::ui;
+use super::table::count;
+use crate::sheet::{Column, Sheet};
 
 /// The figures, as the text and the page show them.
 pub struct Matrix<'d> {
@@ -40,16 +38,15 @@ impl<'d> Matrix<'d> {
         Some(Matrix { platforms, rows })
     }
 
-    /// The matrix as text. It is as wide as it has to be: with its columns broken nobody could compare.
-    pub fn table(&self) -> Table {
-        let mut table = ui::table(None);
-        let headings = self.platforms.iter().map(|name| right(&heading(name)));
-        table.set_header([Cell::new("row")].into_iter().chain(headings));
+    /// The matrix as text.
+    pub fn sheet(&self) -> Sheet {
+        let headings = self.platforms.iter().map(|name| Column::number(heading(name)));
+        let mut sheet = Sheet::new([Column::key("row")].into_iter().chain(headings));
         for (row, cells) in &self.rows {
-            let cells = cells.iter().map(|(_, text)| right(text));
-            table.add_row([Cell::new(row)].into_iter().chain(cells));
+            let cells = cells.iter().map(|(_, text)| text.as_str());
+            sheet.add([*row].into_iter().chain(cells));
         }
-        table
+        sheet
     }
 }
 
@@ -72,6 +69,7 @@ mod tests {
     use super::super::platform::PLATFORMS;
     use super::super::samples;
     use super::*;
+    use crate::sheet::assert_fits;
 
     #[test]
     fn platforms_are_columns_and_what_is_missing_is_said() {
@@ -86,11 +84,12 @@ mod tests {
         document.elsewhere = vec![other(0, Some(51.0), None), other(1, None, Some("it does not boot"))];
         let matrix = Matrix::new(&document).unwrap();
         assert_eq!(matrix.platforms, ["max-gicv3", "max-gicv2"]);
-        let text = matrix.table().to_string();
+        let text = matrix.sheet().show(None);
         let words = |row: &str| {
             let line = text.lines().find(|line| line.contains(row)).unwrap_or_default();
             line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
         };
+        assert_fits(|width| matrix.sheet().show(width), &["null-hypercall", "gicv2", "51", "failed"]);
         assert_eq!(words("null-hypercall"), ["null-hypercall", "48", "51"]);
         assert_eq!(words("id-register"), ["id-register", "60", "failed"]);
         assert_eq!(words("gicv3"), ["gicv3", "gicv2"], "{text}");

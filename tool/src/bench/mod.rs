@@ -71,7 +71,7 @@ use crate::isa::Isa;
 use crate::layout::{Layout, can_write, write_named};
 use crate::meter::fold;
 use crate::setup;
-use crate::ui;
+use crate::{prose, ui};
 
 /// Measures, or takes what was measured, and shows it.
 pub fn bench(layout: &Layout, options: &cli::Bench) -> Result<()> {
@@ -149,6 +149,9 @@ fn compare(layout: &Layout, options: &cli::Bench, document: &Document) -> Result
     if options.check {
         work::hold(isa, &document.work)?;
     }
+    if let Some(ablation) = document.ablation.as_ref().filter(|_| options.update_budgets) {
+        ablate::recorded::Recorded::load(layout)?.update(layout, isa, ablation)?;
+    }
     if document.rows.is_empty() {
         return Ok(());
     }
@@ -165,7 +168,16 @@ fn compare(layout: &Layout, options: &cli::Bench, document: &Document) -> Result
 
 /// Reads what is to be measured, and refuses what cannot be compared with budgets.
 fn select(isa: Isa, options: &cli::Bench) -> Result<Selection> {
-    let mut selection = Selection::new(isa, &options.subjects, &options.rows, options.iterations)?;
+    let mut names = options.rows.clone();
+    if options.ablate.is_some() && names.is_empty() {
+        names.extend(ablate::rows(isa).iter().map(|row| (*row).to_owned()));
+    }
+    let mut selection = Selection::new(isa, &options.subjects, &names, options.iterations)?;
+    let whole = options.rows.is_empty() && options.ablate.as_deref().is_none_or(|names| names == "all");
+    if options.update_budgets && options.ablate.is_some() && !whole {
+        let help = "leave --rows and the names of techniques out";
+        return Err(Failure::usage("what techniques are worth is recorded as a whole").help(help));
+    }
     let budgets = options.check || options.update_budgets;
     if budgets && options.iterations != ITERATIONS {
         let what = format!("budgets hold for {ITERATIONS} iterations, not for {}", options.iterations);
@@ -252,35 +264,38 @@ fn show(document: &Document, options: &cli::Bench) -> Result<()> {
 
 /// Prints what the numbers are, and the table.
 pub fn print(document: &Document) {
-    if let Some(work) = work::text(document, ui::terminal_width()) {
+    let width = ui::terminal_width();
+    if let Some(work) = work::text(document, width) {
         println!("{work}\n");
     }
     if document.rows.is_empty() {
         return;
     }
-    println!("{}", table::preface(document));
-    println!("{}", table::table(document, ui::terminal_width()));
-    let left_out = table::left_out(document, ui::terminal_width());
+    println!("{}\n", table::preface(document, prose::within(width)));
+    println!("{}", table::table(document, width));
+    let left_out = table::left_out(document, width);
     if !left_out.is_empty() {
-        println!("Without a place in this width: {}.", left_out.join(", "));
+        ui::say(&format!("Without a place in this width: {}.", left_out.join(", ")));
     }
-    if let Some(touched) = footprint::table(document, ui::terminal_width()) {
-        println!("{}\n{touched}", footprint::TITLE);
+    if let Some(touched) = footprint::sheet(document) {
+        ui::say(footprint::TITLE);
+        println!("{}", touched.show(width));
     }
     if let Some(matrix) = Matrix::new(document) {
-        println!("Turnstile by platform\n{}", matrix.table());
+        println!("Turnstile by platform\n{}", matrix.sheet().show(width));
     }
-    if let Some(chart) = routes::chart(document) {
+    if let Some(chart) = routes::chart(document, prose::within(width)) {
         println!("{chart}\n");
     }
-    println!("{}", table::legend(document));
+    ui::say(&table::legend(document));
 }
 
 fn print_classes(document: &Document) {
     for info in &document.subjects {
         let tables = table::classes(document, info, ui::terminal_width());
         if !tables.is_empty() {
-            println!("\n{} ({}): operations by class", info.title, info.version);
+            println!("");
+            ui::say(&format!("{} ({}): operations by class", info.title, info.version));
         }
         for table in tables {
             println!("{table}");
@@ -290,9 +305,13 @@ fn print_classes(document: &Document) {
 
 fn print_ablation(ablation: &document::Ablation) {
     let width = ui::terminal_width();
-    println!("\n{}\n\n{}", ablate::notes(ablation), ablate::table(ablation, width));
-    if let Some(table) = ablate::seed_table(ablation, width) {
-        println!("\nThe seeds' techniques on real machines, and here\n{table}");
+    println!("");
+    ui::say(&ablate::notes(ablation));
+    println!("\n{}", ablate::sheet(ablation).show(width));
+    if let Some(sheet) = ablate::seed_sheet(ablation) {
+        println!("");
+        ui::say(ablate::SEEDS);
+        println!("{}", sheet.show(width));
     }
 }
 

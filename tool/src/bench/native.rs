@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use super::report::{Report, printable};
@@ -18,6 +17,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 use crate::layout::{Layout, write_named};
 use crate::setup::images;
+use crate::sheet::{Column, Sheet};
 use crate::ui;
 
 /// The only architecture that the guests run on.
@@ -56,8 +56,8 @@ pub fn bench(layout: &Layout, options: &cli::Bench, rows: &[&'static Row]) -> Re
     check(std::env::consts::ARCH, Path::new(KVM))?;
     images::guests(layout, Isa::Arm64)?;
     let monitor = images::vmm(layout, Isa::Arm64)?;
-    // The monitor gives a guest less memory than first touches take.
-    let rows: Vec<&Row> = rows.iter().copied().filter(|row| !row.touches).collect();
+    // First touches depend on the host's pages, and vCPUs that take turns need a host of their own.
+    let rows: Vec<&Row> = rows.iter().copied().filter(|row| !row.touches && row.shared.is_none()).collect();
     let step = ui::Step::start_counted("measuring", rows.len() as u64);
     let mut found = Vec::new();
     for row in &rows {
@@ -72,11 +72,11 @@ pub fn bench(layout: &Layout, options: &cli::Bench, rows: &[&'static Row]) -> Re
     if options.json {
         println!("{json}");
     } else {
-        println!(
+        ui::say(&format!(
             "Linux {} KVM on this machine: time and cycles of one operation, median of batches.",
             kernel.trim()
-        );
-        println!("{}", table(&found, &rows));
+        ));
+        println!("{}", sheet(&found, &rows).show(ui::terminal_width()));
     }
     match &options.save {
         Some(file) => write_named(file, format!("{json}\n").as_bytes()),
@@ -145,21 +145,22 @@ pub fn read(row: &str, said: &str) -> std::result::Result<Native, String> {
     Ok(Native { row: row.to_owned(), nanoseconds, cycles, note })
 }
 
-fn table(found: &[Native], rows: &[&'static Row]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["row", "operation", "ns", "cycles", "note"]);
+fn sheet(found: &[Native], rows: &[&'static Row]) -> Sheet {
+    let numbers = ["ns", "cycles"].map(Column::number);
+    let columns = [Column::key("row"), Column::remark("operation")].into_iter().chain(numbers);
+    let mut sheet = Sheet::new(columns.chain([Column::text("note")]));
     for (native, row) in found.iter().zip(rows) {
         let cycles = native.cycles.map_or_else(|| "-".to_owned(), |cycles| format!("{cycles:.0}"));
         let nanoseconds = format!("{:.1}", native.nanoseconds);
-        table.add_row([&native.row, row.what, &nanoseconds, &cycles, native.note.as_deref().unwrap_or("")]);
+        sheet.add([&native.row, row.what, &nanoseconds, &cycles, native.note.as_deref().unwrap_or("")]);
     }
-    table
+    sheet
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sheet::assert_fits;
 
     const SAID: &str = "@begin\r\n@cycles 640000\n@end\r\n@bench row=io-user iterations=128 ticks=900 empty=9 \
                         frequency=50000000 batch=64 median=330 median_empty=10\r\n";
@@ -171,6 +172,18 @@ mod tests {
         let without = SAID.replace("@cycles 640000", "@note the processor's cycles cannot be counted");
         let native = read("io-user", &without).unwrap();
         assert_eq!((native.cycles, native.note.is_some()), (None, true));
+    }
+
+    #[test]
+    fn the_table_fits() {
+        let rows = &super::super::rows::ROWS;
+        let found: Vec<Native> = rows
+            .iter()
+            .map(|row| Native { row: row.name.to_owned(), ..read("io-user", SAID).unwrap() })
+            .collect();
+        let rows: Vec<&Row> = rows.iter().collect();
+        let parts = ["self-sgi-overflow-90", "100.0", "5000"];
+        assert_fits(|width| sheet(&found, &rows).show(width), &parts);
     }
 
     #[test]

@@ -151,8 +151,15 @@ impl<'a> Runner<'a> {
     fn trace(&self, job: &Job, outcome: &Outcome) -> Result<Trace> {
         let kinds = measure::counted_kinds(job.row, outcome)?;
         let visits: Vec<&Group> = kinds.iter().map(|kind| kind.typical).collect();
-        let symbols =
-            subjects::symbols(job.subject, self.layout, self.qemu, &job.variant, &visits, &outcome.modules)?;
+        let symbols = subjects::symbols(
+            job.subject,
+            job.row.name,
+            self.layout,
+            self.qemu,
+            &job.variant,
+            &visits,
+            &outcome.modules,
+        )?;
         Ok(trace::trace(job.subject.name(), job.row.name, &kinds, &symbols))
     }
 }

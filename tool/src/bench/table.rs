@@ -8,7 +8,7 @@ use comfy_table::{Cell, CellAlignment, ColumnConstraint, Table};
 use super::document::{Document, Figure, SubjectInfo};
 use super::rows;
 use super::subjects::Subject;
-use crate::ui;
+use crate::{prose, ui};
 
 /// Terminals narrower than this do without the column that says what an operation is.
 const NARROW: u16 = 96;
@@ -17,7 +17,9 @@ const OPERATION: usize = 24;
 /// What a column takes beside its text.
 const PADDING: usize = 3;
 /// The classes that say how much code runs; all others are operations on the machine.
-const ORDINARY: [&str; 5] = ["instructions", "loads", "stores", "branches", "lines"];
+const ORDINARY: [&str; 6] = ["instructions", IN_SERVICES, "loads", "stores", "branches", "lines"];
+/// The one of these that most rows do not have: what is not the hypervisor's.
+const IN_SERVICES: &str = "in_services";
 
 /// Says whether operations of a class are on the machine: registers, interrupt controller, barriers and the like.
 pub fn is_hardware(class: &str) -> bool {
@@ -25,13 +27,13 @@ pub fn is_hardware(class: &str) -> bool {
 }
 
 /// Says what the numbers are, and what they are not.
-pub fn preface(document: &Document) -> String {
+pub fn preface(document: &Document, width: usize) -> String {
     let Document { isa, platform, qemu, command, .. } = document;
-    format!(
-        "Instructions executed outside the guest for one operation, on {isa} ({platform}).\n\
-         They are exact counts, the same in every run, by a plugin of QEMU {qemu} (TCG). They are not cycles: an\n\
-         emulator has none. To repeat: {command}\n"
-    )
+    let what = format!(
+        "Instructions executed outside the guest for one operation, on {isa} ({platform}). They are exact counts, the \
+         same in every run, by a plugin of QEMU {qemu} (TCG). They are not cycles: an emulator has none."
+    );
+    format!("{}\n{}", prose::wrap(&what, width), prose::command("To repeat: ", command, width))
 }
 
 /// Says what is in the columns.
@@ -146,8 +148,12 @@ pub fn classes(document: &Document, info: &SubjectInfo, width: Option<u16>) -> V
     let figures: Vec<&Figure> = document.rows.iter().filter(own).collect();
     let names: BTreeSet<&str> =
         figures.iter().flat_map(|figure| figure.classes.keys().map(String::as_str)).collect();
-    let classes: Vec<&str> =
-        ORDINARY.into_iter().chain(names.into_iter().filter(|name| is_hardware(name))).collect();
+    let hardware = names.iter().copied().filter(|name| is_hardware(name));
+    let classes: Vec<&str> = ORDINARY
+        .into_iter()
+        .filter(|class| *class != IN_SERVICES || names.contains(class))
+        .chain(hardware)
+        .collect();
     let across = width.map_or(figures.len(), |width| fitting(&classes, &figures, width));
     figures.chunks(across.max(1)).map(|figures| class_table(&classes, figures)).collect()
 }
@@ -220,6 +226,7 @@ mod tests {
 
     use super::super::samples;
     use super::*;
+    use crate::sheet::assert_fits;
 
     #[test]
     fn table_marks_what_is_recorded() {
@@ -325,7 +332,13 @@ mod tests {
 
     #[test]
     fn preface_says_what_it_is_not() {
-        let preface = preface(&samples::document());
+        let shown = |width| {
+            preface(&samples::document(), prose::within(width))
+                + "\n"
+                + &prose::wrap(&legend(&samples::document()), prose::within(width))
+        };
+        assert_fits(shown, &["exact", "--rows"]);
+        let preface = preface(&samples::document(), 100);
         assert!(preface.contains("They are not cycles"), "{preface}");
         assert!(preface.contains("./x bench --rows null-hypercall"), "{preface}");
     }

@@ -14,12 +14,13 @@ use crate::config::problem::did_you_mean;
 use crate::failure::{Failure, Result};
 
 /// The classes that the meter knows.
-const CLASSES: [&str; 49] = [
+const CLASSES: [&str; 50] = [
     "instructions",
     "loads",
     "stores",
     "branches",
     "lines",
+    "in_services",
     "atomics",
     "exception_entries",
     "exception_returns",

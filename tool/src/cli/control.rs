@@ -11,13 +11,22 @@ pub struct List {
     pub json: bool,
 }
 
-/// `start`, `stop`, `restart`
+/// `start`, `stop`, `restart`, `pause`, `resume`
 #[derive(Debug, Args)]
 pub struct OfMachine {
     /// The machine: its name or process number, as `turnstile ls` lists it
     pub machine: String,
     /// Only this VM
     pub vm: Option<String>,
+}
+
+/// `kill-service`
+#[derive(Debug, Args)]
+pub struct KillService {
+    /// The machine: its name or process number, as `turnstile ls` lists it
+    pub machine: String,
+    /// The service
+    pub service: String,
 }
 
 /// `console`

@@ -24,7 +24,7 @@ pub const DEVELOPERS: &str = "For developers, in a checkout:
 
 pub const RUN_HELP: &str = "\
 Keys, after Ctrl-A: h help · n p next and previous VM · 1-9 that VM · a all together · r restart · s stop · \
-x leave · Ctrl-A sends itself.
+z pause and go on · k kill its services · x leave · Ctrl-A sends itself.
 
 In a pipe there are no keys: every VM's lines go to standard output, with the VM's name when there are \
 several, and standard input goes to the first VM. Messages of the hypervisor and the tool go to standard error. Input \

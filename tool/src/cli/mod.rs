@@ -3,7 +3,11 @@
 
 mod control;
 mod help;
+mod kill;
+mod log;
 mod sort;
+
+pub use kill::Kill;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -17,9 +21,10 @@ use crate::bench::platform::Platform;
 use crate::bench::rows::{FEWEST, ITERATIONS};
 use crate::bench::subjects::ALL as ALL_SUBJECTS;
 use crate::config::Board;
-pub use control::{Console, List, Logs, OfMachine};
+pub use control::{Console, KillService, List, Logs, OfMachine};
 pub use help::EXIT_CODES;
 use help::{BENCH_HELP, CONSOLE_HELP, DEVELOPERS, EXITS_HELP, METER_HELP, RUN_HELP, STOP_HELP, TOP_HELP};
+pub use log::Log;
 pub use sort::Sort;
 
 /// The word for all architectures.
@@ -64,6 +69,15 @@ pub enum Commands {
     /// Restart VMs of a machine that runs
     #[command(after_help = EXIT_CODES)]
     Restart(OfMachine),
+    /// Kill a service of a machine that runs: it starts anew
+    #[command(after_help = EXIT_CODES)]
+    KillService(KillService),
+    /// Pause VMs of a machine that runs: they get no CPU, and their clocks stand still
+    #[command(after_help = EXIT_CODES)]
+    Pause(OfMachine),
+    /// Let VMs go on that are paused
+    #[command(after_help = EXIT_CODES)]
+    Resume(OfMachine),
     /// Measure what exits cost, in instructions
     #[command(after_long_help = BENCH_HELP)]
     Bench(Bench),
@@ -126,6 +140,9 @@ pub struct Run {
     /// Let the hypervisor say what its start takes, by phases, and that of each VM
     #[arg(long)]
     pub boot_times: bool,
+    /// Kill this service so many milliseconds after the hypervisor is there; can be repeated
+    #[arg(long, value_name = "NAME@MILLISECONDS", value_parser = kill::parse, conflicts_with = "plain")]
+    pub kill_service: Vec<kill::Kill>,
     /// Run in the background, and print the machine's name once it is up
     #[arg(long, conflicts_with_all = ["plain", "json", "gdb"])]
     pub detach: bool,
@@ -141,6 +158,9 @@ pub struct Run {
     /// Stop when QEMU has used this many seconds of processor time, or when ten times that has passed
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
+    /// Where consoles are written.
+    #[command(flatten)]
+    pub log: Log,
     /// Which QEMU is used.
     #[command(flatten)]
     pub qemu: QemuChoice,
@@ -187,7 +207,8 @@ pub struct Bench {
     /// Also count the 64-byte lines of code and of data, and the pages, that one operation touches
     #[arg(long, conflicts_with = "native")]
     pub footprint: bool,
-    /// Also measure without each technique, and without all, to show what they save
+    /// Also measure without each technique, and without all, to show what they save; without --rows in the few rows that the
+    /// book shows
     #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, default_missing_value = "all", conflicts_with_all = ["statistics", "platform"])]
     pub ablate: Option<String>,
     /// Show a file that --save wrote, and measure nothing; repeat it to combine architectures in one report
@@ -211,7 +232,8 @@ pub struct Bench {
     /// Fail if a row is above its budget in bench/budgets.toml
     #[arg(long)]
     pub check: bool,
-    /// Lower the budgets to what was measured, and record the instructions that ran
+    /// Lower the budgets to what was measured, and record the instructions that ran; with --ablate also what techniques
+    /// are worth (bench/ablation.toml)
     #[arg(long, conflicts_with = "check")]
     pub update_budgets: bool,
     /// With --update-budgets: also raise budgets

@@ -2,17 +2,20 @@
 //! Reads the kernels and initrds that a configuration names, and judges them.
 
 use std::collections::HashMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use turnstile_bundle::{Arm64, CpuList, Machine, VmSpec};
+use turnstile_bundle::{Arm64, CpuList, DiskSpec, Machine, ServiceDevice, ServiceSpec, VmSpec};
+use turnstile_service::image;
 
 use super::contents::{bad_arm64_kernel, bad_initrd, bad_pc_kernel, bad_power_kernel};
+use super::disk_image::{self, DiskImage};
 use super::file::{self, Refused};
 use super::problem::Problem;
 use super::read::At;
 use super::size::show_size;
-use super::{Config, DebianPart, Source, Vm, flat};
+use super::{Config, DebianPart, Program, Service, Source, Vm, flat};
 use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
@@ -23,6 +26,10 @@ use crate::setup::debian::Flavour;
 pub const HYPERVISOR_MEMORY: u64 = 128 << 20;
 /// The longest image that is read, whatever memory its VM has.
 const MAX_IMAGE: u64 = 4 << 30;
+/// The longest ELF file of a service that is read: most of it may be information for debuggers.
+const MAX_PROGRAM: u64 = 64 << 20;
+/// The memory of a disk is a multiple of this.
+const DISK_UNIT: u64 = 2 << 20;
 /// Computed sizes of machines are multiples of this.
 const MEMORY_STEP: u64 = 256 << 20;
 
@@ -39,6 +46,9 @@ pub enum Absent {
 #[derive(Debug)]
 pub struct Images {
     vms: Vec<VmImages>,
+    /// The programs of the services.
+    services: Vec<Option<Rc<[u8]>>>,
+    disks: Vec<DiskImage>,
 }
 
 #[derive(Debug)]
@@ -60,14 +70,27 @@ pub fn load(
         Loader { layout, absent, files: HashMap::new(), problems: Vec::new(), isa, guests_built: false };
     let mut vms = Vec::new();
     for vm in &config.vms {
-        vms.push(loader.load_vm(vm)?);
+        let has_pci = has_pci(config, vms.len());
+        vms.push(loader.load_vm(vm, has_pci)?);
+    }
+    let mut services = Vec::new();
+    for service in &config.services {
+        services.push(loader.load_service(service, config.vms[service.vm].machine.elf())?);
     }
     let mut problems = loader.problems;
+    let mut disks = Vec::new();
+    for disk in config.disks.iter().map(disk_image::load) {
+        match disk {
+            Ok(disk) => disks.push(disk),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    let images = Images { vms, services, disks };
     if problems.is_empty() {
-        check_memory(config, &vms, &mut problems);
+        images.check_memory(config, &mut problems);
     }
     problems.sort_by_key(|problem| problem.span.start);
-    Ok(if problems.is_empty() { Ok(Images { vms }) } else { Err(problems) })
+    Ok(if problems.is_empty() { Ok(images) } else { Err(problems) })
 }
 
 struct Loader<'a> {
@@ -80,16 +103,47 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    fn load_vm(&mut self, vm: &Vm) -> Result<VmImages> {
+    fn load_vm(&mut self, vm: &Vm, has_pci: bool) -> Result<VmImages> {
         let kernel = self.read(vm, &vm.kernel, "kernel")?;
         let initrd = match &vm.initrd {
-            Some(initrd) => self.read(vm, initrd, "initrd")?,
+            Some(initrd) => match drivers(vm, initrd).filter(|_| has_pci && self.absent == Absent::Get) {
+                Some(flavour) => {
+                    let initrd = setup::debian::initrd_with_drivers(self.layout, self.isa, flavour)?;
+                    Some(initrd.into())
+                }
+                None => self.read(vm, initrd, "initrd")?,
+            },
             None => None,
         };
         if let Some(kernel) = &kernel {
             self.judge(vm, kernel, initrd.as_deref());
         }
         Ok(VmImages { kernel, initrd })
+    }
+
+    /// Reads the program of a service for an ELF machine; `None` if it is not there and that is recorded or allowed.
+    fn load_service(&mut self, service: &Service, isa: u32) -> Result<Option<Rc<[u8]>>> {
+        let program = match &service.program.value {
+            Program::Ours(name) => {
+                let path = match self.absent {
+                    Absent::Get => setup::images::service(self.layout, self.isa, name)?,
+                    Absent::Skip => self.layout.service(self.isa, name),
+                };
+                if self.absent == Absent::Skip && !path.is_file() {
+                    return Ok(None);
+                }
+                fs::read(&path).context(|| format!("cannot read {}", path.display()))?
+            }
+            Program::File(path) => match read_program(path, isa) {
+                Ok(program) => program,
+                Err((what, help)) => {
+                    let what = format!("the program {} {what}", path.display());
+                    self.problems.push(Problem::new(service.program.span.clone(), what, help));
+                    return Ok(None);
+                }
+            },
+        };
+        Ok(Some(program.into()))
     }
 
     /// Reads an image; `None` if it is not there and that is recorded or allowed.
@@ -178,6 +232,33 @@ impl Loader<'_> {
     }
 }
 
+/// Says whether the VM of this index has PCI functions.
+fn has_pci(config: &Config, index: usize) -> bool {
+    config.services.iter().any(|service| service.vm == index && service.device == ServiceDevice::Pci)
+}
+
+/// Returns the kernel whose drivers of PCI functions belong into a VM's initrd, if both are Debian's.
+fn drivers(vm: &Vm, initrd: &At<Source>) -> Option<Flavour> {
+    match (&vm.kernel.value, &initrd.value) {
+        (Source::Debian(DebianPart::UBoot), _) => None,
+        (Source::Debian(kernel), Source::Debian(DebianPart::Busybox)) => Some(flavour(*kernel)),
+        _ => None,
+    }
+}
+
+/// Reads an ELF file that the user named, and makes a service's image of it; or says what is wrong, and what helps.
+fn read_program(path: &Path, isa: u32) -> std::result::Result<Vec<u8>, (String, &'static str)> {
+    let file = file::read(path, MAX_PROGRAM).map_err(|refused| {
+        (refused.to_string(), "paths are relative to this file's folder; \"uart\" is one of Turnstile's own")
+    })?;
+    let build = "build it as docs/src/services.md says";
+    let flat = setup::service::flatten(&file).map_err(|why| (format!("cannot be used: {why}"), build))?;
+    match image::Image::parse(&flat, isa) {
+        Ok(_) => Ok(flat),
+        Err(error) => Err((format!("cannot be used: {error}"), "build it for the architecture of its VM")),
+    }
+}
+
 /// The bytes of a VM's flash, which it has beside its memory.
 fn flash(vm: &Vm) -> u64 {
     vm.machine.arm64().map_or(0, Arm64::flash_bytes)
@@ -218,42 +299,49 @@ fn refusal(vm: &Vm, source: &At<Source>, key: &str, path: &Path, refused: &Refus
     }
 }
 
-/// Checks that the machine's memory holds the VMs and their images.
-fn check_memory(config: &Config, images: &[VmImages], problems: &mut Vec<Problem>) {
-    let Some(memory) = &config.machine.memory else { return };
-    let need = needed(config, images);
-    if memory.value < need {
-        let guests = guests(config);
-        let what = format!(
-            "the machine's {} do not hold {} for the VMs and {} for their images and the hypervisor",
-            show_size(memory.value),
-            show_size(guests),
-            show_size(need - guests)
-        );
-        let help = format!("give at least {}, or leave `memory` out", show_size(need));
-        problems.push(Problem::new(memory.span.clone(), what, help));
-    }
-}
-
-/// The memory that the machine must have, in bytes.
-fn needed(config: &Config, images: &[VmImages]) -> u64 {
-    let guests = guests(config);
-    let length = |image: &Option<Rc<[u8]>>| image.as_ref().map_or(0, |bytes| bytes.len() as u64);
-    let bundle: u64 = images.iter().map(|vm| length(&vm.kernel) + length(&vm.initrd)).sum();
-    let sum = (guests + bundle + HYPERVISOR_MEMORY).next_multiple_of(2 << 20);
-    match config.machine.board.firmware_memory() {
-        None => sum,
-        // What is free between the firmware's parts is in pieces: what is larger lies behind them.
-        Some(firmware) if sum <= firmware.free => firmware.end,
-        Some(firmware) => firmware.end + sum,
-    }
-}
-
 impl Images {
     /// The machine's memory in bytes: as the file says, or what the VMs need.
     pub fn machine_memory(&self, config: &Config) -> u64 {
-        let computed = needed(config, &self.vms).next_multiple_of(MEMORY_STEP);
+        let computed = self.needed(config).next_multiple_of(MEMORY_STEP);
         config.machine.memory.as_ref().map_or(computed, |memory| memory.value)
+    }
+
+    /// Checks that the machine's memory holds the VMs, their disks and their images.
+    fn check_memory(&self, config: &Config, problems: &mut Vec<Problem>) {
+        let Some(memory) = &config.machine.memory else { return };
+        let need = self.needed(config);
+        if memory.value < need {
+            let guests = guests(config) + self.disks();
+            let what = format!(
+                "the machine's {} do not hold {} for the VMs{} and {} for their images and the hypervisor",
+                show_size(memory.value),
+                show_size(guests),
+                if self.disks.is_empty() { "" } else { " with their disks" },
+                show_size(need - guests)
+            );
+            let help = format!("give at least {}, or leave `memory` out", show_size(need));
+            problems.push(Problem::new(memory.span.clone(), what, help));
+        }
+    }
+
+    /// The bytes of memory of all disks.
+    fn disks(&self) -> u64 {
+        self.disks.iter().map(|disk| disk.size.next_multiple_of(DISK_UNIT)).sum()
+    }
+
+    /// The memory that the machine must have, in bytes.
+    fn needed(&self, config: &Config) -> u64 {
+        let length = |image: &Option<Rc<[u8]>>| image.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        let bundle: u64 = self.vms.iter().map(|vm| length(&vm.kernel) + length(&vm.initrd)).sum();
+        let contents: u64 = self.disks.iter().map(|disk| length(&disk.image)).sum();
+        let sum = guests(config) + self.disks() + bundle + contents + HYPERVISOR_MEMORY;
+        let sum = sum.next_multiple_of(2 << 20);
+        match config.machine.board.firmware_memory() {
+            None => sum,
+            // What is free between the firmware's parts is in pieces: what is larger lies behind them.
+            Some(firmware) if sum <= firmware.free => firmware.end,
+            Some(firmware) => firmware.end + sum,
+        }
     }
 
     /// Writes the bundle.
@@ -277,6 +365,30 @@ impl Images {
                 initrd: images.initrd.as_deref(),
             });
         }
-        turnstile_bundle::write(&specs).context(|| "cannot write the bundle".into())
+        let mut services = Vec::new();
+        for (service, program) in config.services.iter().zip(&self.services) {
+            let program = program.as_deref();
+            services.push(ServiceSpec {
+                name: &service.name.value,
+                program: program.ok_or_else(|| Failure::failed("a service's program was not loaded"))?,
+                vm: service.vm,
+                device: service.device,
+                limit: service.limit,
+                memory: service.memory,
+                disk: service.disk,
+            });
+        }
+        let disks: Vec<_> = config
+            .disks
+            .iter()
+            .zip(&self.disks)
+            .map(|(disk, contents)| DiskSpec {
+                name: &disk.name.value,
+                image: contents.image.as_deref(),
+                size: contents.size,
+                read_only: disk.read_only,
+            })
+            .collect();
+        turnstile_bundle::write_with(&specs, &services, &disks).context(|| "cannot write the bundle".into())
     }
 }

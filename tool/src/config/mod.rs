@@ -6,6 +6,8 @@
 
 mod board;
 pub(crate) mod contents;
+mod disk;
+mod disk_image;
 pub(crate) mod file;
 mod flat;
 mod guest;
@@ -15,6 +17,7 @@ mod plan;
 pub(crate) mod problem;
 mod read;
 mod schedule;
+mod service;
 mod size;
 #[cfg(test)]
 mod tests;
@@ -22,6 +25,7 @@ mod vm;
 
 use std::fmt;
 use std::io::Write as _;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
@@ -30,16 +34,22 @@ use turnstile_bundle::{MAX_VMS, Mapping, OnCrash, Schedule};
 use crate::failure::{Failure, Kind, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
+use crate::ui;
 pub use board::Board;
+pub use disk::Disk;
 use file::Refused;
 pub use machine::Machine;
 pub use problem::Problem;
 pub use read::At;
 use read::Reader;
-pub use size::show_size;
+pub use service::{Program, Service};
+pub use size::{parse_size, show_size};
 
 /// The longest configuration that is read: no machine of a few VMs takes nearly as much to describe.
 const MAX_TEXT: u64 = 1 << 20;
+/// So many problems are shown of a file that is perhaps no configuration at all.
+const MOST_SHOWN: usize = 25;
+
 /// A whole configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -47,6 +57,10 @@ pub struct Config {
     pub machine: Machine,
     /// The virtual machines, at least one.
     pub vms: Vec<Vm>,
+    /// What serves them from outside the hypervisor.
+    pub services: Vec<Service>,
+    /// The disks that VMs have.
+    pub disks: Vec<Disk>,
 }
 
 /// One virtual machine.
@@ -78,6 +92,8 @@ pub struct Vm {
     pub on_crash: OnCrash,
     /// Whether the hypervisor keeps statistics of its exits.
     pub statistics: bool,
+    /// The names of its disks.
+    pub disks: Vec<At<String>>,
 }
 
 /// Where an image comes from.
@@ -137,6 +153,8 @@ pub struct Surroundings<'a> {
     pub folder: &'a Path,
     /// The guests that `guest:NAME` can name, for each architecture.
     pub guests: &'a dyn Fn(Isa) -> Vec<String>,
+    /// The programs of services that have a name.
+    pub services: &'a [String],
     /// The board that was asked for beside the text.
     pub board: Option<Board>,
 }
@@ -154,7 +172,9 @@ pub fn load_for(layout: &Layout, path: &Path, board: Option<Board>) -> Result<Lo
     })?;
     let folder = folder_of(path);
     let guests = |isa| layout.guest_names(isa);
-    let config = parse(&text, &Surroundings { folder: &folder, guests: &guests, board });
+    let services = layout.service_names();
+    let surroundings = Surroundings { folder: &folder, guests: &guests, services: &services, board };
+    let config = parse(&text, &surroundings);
     Ok(Loaded { path: path.to_path_buf(), text, config })
 }
 
@@ -192,12 +212,17 @@ impl Loaded {
         let file = self.path.display().to_string();
         // Nobody may be there to read it; the exit code tells all the same.
         let mut out = anstream::stderr();
-        for problem in problems {
-            let _ = writeln!(out, "{}\n", problem.render(&file, &self.text, true));
+        for problem in problems.iter().take(MOST_SHOWN) {
+            let _ = writeln!(out, "{}\n", problem.render(&file, &self.text, true, ui::error_width()));
         }
         let count = problems.len();
         let noun = if count == 1 { "problem" } else { "problems" };
-        let _ = writeln!(out, "{file}: {count} {noun}");
+        let first = if count > MOST_SHOWN {
+            format!(", of which the first {MOST_SHOWN} are shown")
+        } else {
+            String::new()
+        };
+        let _ = writeln!(out, "{file}: {count} {noun}{first}");
         Failure::reported(Kind::Usage)
     }
 }
@@ -232,33 +257,26 @@ fn read_root(
         problems.push(problem);
         return None;
     }
-    Reader::new(root, 0..0, &["machine", "vm"], &[], problems);
+    Reader::new(root, 0..0, &["machine", "vm", "service", "disk"], &[], problems);
+    let (vms, mut complete) = tables(root, "vm", "a VM", problems);
     let mut drafts = Vec::new();
-    let mut complete = true;
-    for (key, value) in root {
-        match (key.get_ref().as_ref(), value.get_ref()) {
-            ("vm", DeValue::Array(array)) => {
-                for item in array.iter() {
-                    let DeValue::Table(table) = item.get_ref() else {
-                        problems.push(Problem::new(
-                            item.span(),
-                            "a VM is a table",
-                            "write [[vm]] before its keys",
-                        ));
-                        continue;
-                    };
-                    let draft = vm::read(table, item.span(), isa, surroundings, problems);
-                    complete &= draft.is_some();
-                    drafts.extend(draft);
-                }
-            }
-            ("vm", _) => {
-                let help = "write [[vm]], with two brackets: there may be several";
-                problems.push(Problem::new(key.span(), "`vm` is a list of tables", help));
-                complete = false;
-            }
-            _ => {}
-        }
+    for (table, span) in vms {
+        let draft = vm::read(table, span, isa, surroundings, problems);
+        complete &= draft.is_some();
+        drafts.extend(draft);
+    }
+    let (tables, sound) = tables(root, "service", "a service", problems);
+    let mut services = Vec::new();
+    for (table, span) in tables {
+        services.extend(service::read(table, span, surroundings, problems));
+    }
+    let (tables, all) = self::tables(root, "disk", "a disk", problems);
+    let sound = sound && all;
+    let mut disks = Vec::new();
+    for (table, span) in tables {
+        let disk = disk::read(table, span, surroundings, problems);
+        complete &= disk.is_some();
+        disks.extend(disk);
     }
     if drafts.is_empty() && complete {
         let help =
@@ -271,7 +289,47 @@ fn read_root(
         problems.push(Problem::new(span, what, "put the others into another file"));
     }
     plan::names(&drafts, problems);
-    plan::finish(wanted, drafts, problems).filter(|_| complete)
+    let mut config = plan::finish(wanted, drafts, problems).filter(|_| complete && sound)?;
+    // Disks have the first slots of their VM.
+    let mut all = disk::services(&disks, &config.vms, problems);
+    all.extend(services);
+    config.services = service::finish(all, &config.vms, problems);
+    config.disks = disks;
+    Some(config)
+}
+
+/// The tables of a list, with their places.
+type Tables<'a> = Vec<(&'a DeTable<'a>, Range<usize>)>;
+
+/// Returns the tables of the list `key`, and whether all of it is tables; `what` is one of them.
+fn tables<'a>(
+    root: &'a DeTable<'a>,
+    key: &str,
+    what: &str,
+    problems: &mut Vec<Problem>,
+) -> (Tables<'a>, bool) {
+    let before = problems.len();
+    let mut tables = Vec::new();
+    match root.iter().find(|(name, _)| name.get_ref().as_ref() == key) {
+        None => {}
+        Some((_, value)) if value.get_ref().is_array() => {
+            for item in value.get_ref().as_array().into_iter().flat_map(|array| array.iter()) {
+                match item.get_ref() {
+                    DeValue::Table(table) => tables.push((table, item.span())),
+                    _ => problems.push(Problem::new(
+                        item.span(),
+                        format!("{what} is a table"),
+                        format!("write [[{key}]] before its keys"),
+                    )),
+                }
+            }
+        }
+        Some((name, _)) => {
+            let help = format!("write [[{key}]], with two brackets: there may be several");
+            problems.push(Problem::new(name.span(), format!("`{key}` is a list of tables"), help));
+        }
+    }
+    (tables, problems.len() == before)
 }
 
 /// Finds keys of a VM that stand above all tables: one `[[vm]]` is missing, and everything else follows from that.

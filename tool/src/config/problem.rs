@@ -7,6 +7,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::prose;
 
 /// One thing wrong with a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,17 +51,31 @@ impl Problem {
         Located { line: Some(line), column: Some(column), message: &self.what, help: &self.help }
     }
 
-    /// Shows the problem with the lines of the file it is in: `file:line:column` and the words underlined.
-    pub fn render(&self, file: &str, text: &str, colours: bool) -> String {
+    /// Shows the problem with the lines of the file it is in: `file:line:column` and the words underlined. In a terminal of this
+    /// width its sentences are folded between words.
+    pub fn render(&self, file: &str, text: &str, colours: bool, width: Option<u16>) -> String {
+        const TITLE: &str = "error: ";
+        const HELP: &str = "   = help: ";
+        let folded = |label: &str, text: &str| match width
+            .map(|width| usize::from(width).saturating_sub(label.len()))
+        {
+            Some(width) => prose::wrap(text, width),
+            None => text.to_owned(),
+        };
+        let (what, help) = (folded(TITLE, &self.what), folded(HELP, &self.help));
         let end = self.span.end.min(text.len());
         let span = self.span.start.min(end)..end;
         let snippet = Snippet::source(text).path(file).annotation(AnnotationKind::Primary.span(span));
-        let mut group = Level::ERROR.primary_title(self.what.as_str()).element(snippet);
+        let mut group = Level::ERROR.primary_title(what.as_str()).element(snippet);
         if !self.help.is_empty() {
-            group = group.element(Level::HELP.message(self.help.as_str()));
+            group = group.element(Level::HELP.message(help.as_str()));
         }
         let report: &[Group<'_>] = &[group];
         let renderer = if colours { Renderer::styled() } else { Renderer::plain() };
+        let renderer = match width {
+            Some(width) => renderer.term_width(width.into()),
+            None => renderer,
+        };
         renderer.render(report)
     }
 }
@@ -141,7 +156,7 @@ mod tests {
     #[test]
     fn rendering_shows_place_and_help() {
         let problem = Problem::new(5..9, "unknown key `vcpu`", "did you mean `vcpus`?");
-        let shown = problem.render("a.toml", "x=1\n\nvcpu = 4\n", false);
+        let shown = problem.render("a.toml", "x=1\n\nvcpu = 4\n", false, None);
         assert!(shown.contains("error: unknown key `vcpu`"), "{shown}");
         assert!(shown.contains("a.toml:3:1"), "{shown}");
         assert!(shown.contains("help: did you mean `vcpus`?"), "{shown}");

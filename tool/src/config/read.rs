@@ -192,18 +192,28 @@ impl<'a, 'p> Reader<'a, 'p> {
         if let Some(word) = value.get_ref().as_str() {
             return Some(Ok(At::new(word.to_owned(), value.span())));
         }
-        let Some(array) = value.get_ref().as_array() else {
+        if !value.get_ref().is_array() {
             self.wrong_type(key, value, WANTED);
             return None;
+        }
+        Some(Err(self.words(key, WANTED)))
+    }
+
+    /// Reads a list of strings, which is empty if there is none; `wanted` says what it is.
+    pub fn words(&mut self, key: &str, wanted: &str) -> Vec<At<String>> {
+        let Some(value) = self.get(key) else { return Vec::new() };
+        let Some(array) = value.get_ref().as_array() else {
+            self.wrong_type(key, value, wanted);
+            return Vec::new();
         };
         let mut words = Vec::new();
         for item in array.iter() {
             match item.get_ref().as_str() {
                 Some(word) => words.push(At::new(word.to_owned(), item.span())),
-                None => self.wrong_type(key, item, WANTED),
+                None => self.wrong_type(key, item, wanted),
             }
         }
-        Some(Err(words))
+        words
     }
 
     /// Reads one of a few words.

@@ -16,7 +16,7 @@ use super::{DebianPart, Source, Surroundings, schedule};
 use crate::isa::Isa;
 
 /// The keys of every VM.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "name",
     "kernel",
     "initrd",
@@ -31,6 +31,7 @@ const KEYS: [&str; 14] = [
     "machine",
     "on-crash",
     "statistics",
+    "disks",
 ];
 const DEFAULT_MEMORY: u64 = 256 << 20;
 
@@ -49,6 +50,7 @@ pub struct VmDraft {
     pub machine: Chosen,
     pub on_crash: OnCrash,
     pub statistics: bool,
+    pub disks: Vec<At<String>>,
 }
 
 /// The keys of a VM for an architecture.
@@ -65,7 +67,7 @@ pub fn read(
     problems: &mut Vec<Problem>,
 ) -> Option<VmDraft> {
     let mut reader = Reader::new(table, header(&span), &keys(isa), guest::others(isa), problems);
-    let name = read_name(&mut reader);
+    let name = read_name(&mut reader, "VM", "linux");
     let kernel = reader
         .required_string("kernel", "give a path, \"debian:linux\" or \"guest:NAME\"")
         .and_then(|text| read_source(&mut reader, &text, DebianPart::Linux, isa, surroundings));
@@ -83,6 +85,7 @@ pub fn read(
     let mapping = reader.choice("mapping", &named(Mapping::ALL, Mapping::name));
     let on_crash = reader.choice("on-crash", &named(OnCrash::ALL, OnCrash::name));
     let statistics = reader.boolean("statistics").is_some_and(|statistics| statistics.value);
+    let disks = reader.words("disks", "a list of disks' names such as [\"root\"]");
     Some(VmDraft {
         name: name?,
         kernel: kernel?,
@@ -96,6 +99,7 @@ pub fn read(
         machine,
         on_crash: on_crash.map_or(OnCrash::Stop, |on_crash| on_crash.value),
         statistics,
+        disks,
     })
 }
 
@@ -104,12 +108,13 @@ fn header(span: &Range<usize>) -> Range<usize> {
     span.start..span.end.min(span.start + "[[vm]]".len())
 }
 
-fn read_name(reader: &mut Reader<'_, '_>) -> Option<At<String>> {
-    let name = reader.required_string("name", "give the VM a name, such as \"linux\"")?;
+/// Reads the name of a VM or a service, whichever `of` says.
+pub fn read_name(reader: &mut Reader<'_, '_>, of: &str, example: &str) -> Option<At<String>> {
+    let name = reader.required_string("name", &format!("give the {of} a name, such as \"{example}\""))?;
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.value.is_empty() || name.value.len() > MAX_NAME || !name.value.chars().all(allowed) {
         let help = format!("use 1 to {MAX_NAME} characters of a-z, 0-9 and `-`");
-        reader.problem(name.span, format!("`{}` cannot be a VM's name", name.value), help);
+        reader.problem(name.span, format!("`{}` cannot be a {of}'s name", name.value), help);
         return None;
     }
     Some(name)
@@ -164,7 +169,7 @@ fn read_source(
 }
 
 /// A path as a shell would read it: `~/` is the user's home folder.
-fn from_home(path: &str) -> PathBuf {
+pub fn from_home(path: &str) -> PathBuf {
     match (path.strip_prefix("~/"), std::env::home_dir()) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(path),

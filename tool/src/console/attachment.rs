@@ -15,6 +15,7 @@ use super::{Event, terminal};
 use crate::control::detach::Background;
 use crate::control::hub::{Hub, Wish};
 use crate::failure::Result;
+use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::session::{Ending, Heard, Notice, Session};
 
@@ -35,6 +36,8 @@ pub enum Leave {
     Output(std::io::Error),
     /// A signal asked us to end.
     Signal(i32),
+    /// The hypervisor speaks this version of the serial line, which is not ours.
+    Version(u16),
     /// The machine ran for longer than it may.
     Limit(Duration),
 }
@@ -60,13 +63,17 @@ pub struct Attachment {
     pub starting: Option<(Background, String)>,
     /// What is told to who watches the machine.
     pub metrics: Option<Metrics>,
+    /// The files of the consoles.
+    pub log: Option<Log>,
     /// What is known of a line without frames.
     pub plain: Plain,
     /// What is shown instead of consoles, where that is JSON.
     pub json: Option<Lines>,
     pub framed: bool,
     /// Whether the hypervisor is there to be spoken to.
-    pub greeted: bool,
+    pub greeted: Option<Instant>,
+    /// When services are to be killed after that, and their numbers; the last one first.
+    pub kills: Vec<(Duration, u8)>,
     /// What was commanded before that.
     pub waiting: Vec<Action>,
     /// Where more input is asked for.
@@ -82,17 +89,32 @@ impl Attachment {
     /// The main loop.
     pub fn serve(&mut self, events: &Receiver<Event>, limit: Option<Duration>) -> Leave {
         loop {
-            let leave = match events.recv_timeout(TICK) {
+            let leave = match events.recv_timeout(self.patience()) {
                 Ok(event) => self.handle(event),
                 Err(RecvTimeoutError::Timeout) => self.idle(),
                 Err(RecvTimeoutError::Disconnected) => Some(Leave::MachineEnded),
             };
+            self.kill_due();
             if let Some(leave) = leave.or_else(|| self.pump()) {
                 return leave;
             }
             if let Some(limit) = limit.filter(|&limit| self.session.age() > limit) {
                 return Leave::Limit(limit);
             }
+        }
+    }
+
+    /// How long nothing may happen until something has to be looked at.
+    fn patience(&self) -> Duration {
+        let due = self.kills.last().zip(self.greeted);
+        due.map_or(TICK, |((after, _), greeted)| after.saturating_sub(greeted.elapsed()).min(TICK))
+    }
+
+    /// Kills the services whose time has come.
+    fn kill_due(&mut self) {
+        let Some(greeted) = self.greeted else { return };
+        while let Some((_, service)) = self.kills.pop_if(|(after, _)| *after <= greeted.elapsed()) {
+            self.session.command(Command::KillService { service });
         }
     }
 
@@ -136,11 +158,18 @@ impl Attachment {
         if let Some(metrics) = &self.metrics {
             metrics.hear(heard);
         }
+        let unwritten = self.log.as_mut().and_then(|log| log.hear(heard));
         let besides = self.session.hear(heard);
         let leave = self.note(heard);
         // What answers a client is shown to programs alone.
         let leave = leave.or_else(|| if is_known && self.json.is_none() { None } else { self.show(heard) });
-        leave.or_else(|| besides.and_then(|besides| self.remark(&besides)))
+        let leave = leave.or_else(|| besides.and_then(|besides| self.remark(&besides)));
+        leave.or_else(|| self.say(unwritten))
+    }
+
+    /// Says something of the tool's own, here and to those who follow.
+    fn say(&mut self, text: Option<String>) -> Option<Leave> {
+        self.remark(&Heard::Text { text: (text? + "\n").into() })
     }
 
     /// Says what the session says besides, here and to those who follow.
@@ -154,8 +183,11 @@ impl Attachment {
         match heard {
             Heard::Done { crashed } => self.outcome.done = Some(*crashed),
             Heard::Fault { text } => self.outcome.fault = Some(text.clone()),
+            Heard::Hello { version, .. } if *version != turnstile_link::VERSION => {
+                return Some(Leave::Version(*version));
+            }
             Heard::Hello { .. } => {
-                self.greeted = true;
+                self.greeted.get_or_insert_with(Instant::now);
                 if let Some((background, name)) = self.starting.take()
                     && let Err(error) = background.is_up(&name)
                 {
@@ -186,6 +218,10 @@ impl Attachment {
 
     /// Nothing has happened for a while.
     fn idle(&mut self) -> Option<Leave> {
+        let unwritten = self.log.as_mut().and_then(Log::idle);
+        if let Some(leave) = self.say(unwritten) {
+            return Some(leave);
+        }
         let lines = self.json.as_mut().map(Lines::idle)?;
         self.perform(vec![Action::Show(lines)])
     }
@@ -204,7 +240,7 @@ impl Attachment {
                 Action::Tell(_) if !self.framed => {}
                 // Kept until its VM runs.
                 Action::Type { vm, bytes } => self.session.type_into(vm, &bytes),
-                action if !self.greeted => self.waiting.push(action),
+                action if self.greeted.is_none() => self.waiting.push(action),
                 Action::Tell(command) => self.session.command(command),
             }
         }
@@ -214,7 +250,7 @@ impl Attachment {
     /// Ends the machine if it runs, and shows what is left to show.
     pub fn finish(mut self, events: &Receiver<Event>, mut leave: Leave) -> Result<(Leave, Outcome, Ending)> {
         if !matches!(leave, Leave::MachineEnded) {
-            if self.framed && self.greeted {
+            if self.framed && self.greeted.is_some() {
                 self.session.command(Command::Poweroff);
                 let deadline = Instant::now() + PATIENCE;
                 while let Ok(event) = events.recv_timeout(deadline.saturating_duration_since(Instant::now()))
@@ -223,6 +259,7 @@ impl Attachment {
                         Event::Machine(Notice::Ended { .. }) => break,
                         Event::Machine(Notice::Heard(heard)) => {
                             self.hub.hear(&heard);
+                            self.log.as_mut().and_then(|log| log.hear(&heard));
                         }
                         _ => {}
                     }
@@ -230,6 +267,7 @@ impl Attachment {
             }
             self.session.kill();
         }
+        self.log.as_mut().and_then(Log::finish);
         self.hub.finish(TICK);
         let mut actions = self.mux.ended();
         actions.extend(self.json.as_mut().map(|json| Action::Show(json.finish())));

@@ -4,14 +4,13 @@
 //! A guest's console comes byte by byte. Programs get whole lines; a line that its guest does not end, such as a prompt, comes when
 //! nothing has followed for a while.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
+use crate::gather::{self, Gatherer};
 use crate::session::Heard;
 
-/// The longest piece of a line.
-const MAX_LINE: usize = 4096;
 /// How long the rest of a line is waited for.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -25,25 +24,18 @@ struct Line<'a> {
     heard: &'a Heard,
 }
 
-/// What a VM has written of a line, and when its first byte came.
-#[derive(Debug)]
-struct Begun {
-    text: Vec<u8>,
-    since: Instant,
-}
-
 /// Makes the lines.
 #[derive(Debug)]
 pub struct Lines {
     names: Vec<String>,
     /// Of each VM, and last of the hypervisor's own text.
-    begun: Vec<Option<Begun>>,
+    begun: Gatherer,
 }
 
 impl Lines {
     /// Starts with the names of the VMs, in the order of the bundle.
     pub fn new(names: Vec<String>) -> Self {
-        let begun = (0..=names.len()).map(|_| None).collect();
+        let begun = Gatherer::new(names.len() + 1);
         Lines { names, begun }
     }
 
@@ -79,36 +71,26 @@ impl Lines {
     }
 
     fn text(&mut self, index: usize, text: &[u8], out: &mut Vec<u8>) {
-        for piece in text.split_inclusive(|&byte| byte == b'\n') {
-            let Some(begun) = self.begun.get_mut(index) else { return };
-            let line = begun.get_or_insert_with(|| Begun { text: Vec::new(), since: Instant::now() });
-            line.text.extend_from_slice(piece);
-            if line.text.ends_with(b"\n") || line.text.len() >= MAX_LINE {
-                self.flush(index, out);
-            }
-        }
+        let lines = self.begun.push(index, text);
+        self.lines(lines, out);
     }
 
     fn overdue(&mut self, patience: Duration) -> Vec<u8> {
-        let is_overdue =
-            |begun: &Option<Begun>| begun.as_ref().is_some_and(|begun| begun.since.elapsed() >= patience);
         let mut out = Vec::new();
-        for index in 0..self.begun.len() {
-            if self.begun.get(index).is_some_and(is_overdue) {
-                self.flush(index, &mut out);
-            }
-        }
+        let lines = self.begun.overdue(patience);
+        self.lines(lines, &mut out);
         out
     }
 
-    fn flush(&mut self, index: usize, out: &mut Vec<u8>) {
-        let Some(Begun { text, .. }) = self.begun.get_mut(index).and_then(Option::take) else { return };
-        let vm = u8::try_from(index).ok().filter(|_| index < self.names.len());
-        let heard = match vm {
-            Some(vm) => Heard::Console { vm, text },
-            None => Heard::Text { text },
-        };
-        self.line(&heard, out);
+    fn lines(&self, lines: Vec<gather::Line>, out: &mut Vec<u8>) {
+        for gather::Line { index, text, .. } in lines {
+            let vm = u8::try_from(index).ok().filter(|_| index < self.names.len());
+            let heard = match vm {
+                Some(vm) => Heard::Console { vm, text },
+                None => Heard::Text { text },
+            };
+            self.line(&heard, out);
+        }
     }
 
     fn line(&self, heard: &Heard, out: &mut Vec<u8>) {
@@ -126,6 +108,7 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gather::MAX_LINE;
 
     fn values(bytes: &[u8]) -> Vec<serde_json::Value> {
         std::str::from_utf8(bytes).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()

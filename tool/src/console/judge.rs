@@ -11,6 +11,13 @@ pub fn judge(leave: &Leave, outcome: &Outcome, ending: &Ending) -> Result<()> {
         Leave::User => return Ok(()),
         Leave::Output(error) => return Err(crate::ui::cannot_write(error)),
         Leave::Signal(signal) => return Err(Failure::signal(*signal)),
+        Leave::Version(version) => {
+            let ours = turnstile_link::VERSION;
+            let what = format!(
+                "the hypervisor speaks version {version} of the serial line, and this tool version {ours}"
+            );
+            return Err(Failure::usage(what).help("build the image again, or leave --image out"));
+        }
         Leave::Limit(limit) => {
             let what = format!("stopped: the machine has run for its {} s", limit.as_secs());
             return Err(Failure::failed(what).help("use a larger --timeout, or none"));

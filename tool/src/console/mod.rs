@@ -30,11 +30,13 @@ use signal_hook::iterator::Signals;
 use terminal::RawTerminal;
 pub use terminal::interactive;
 
+use crate::cli;
 use crate::control::detach::Background;
 use crate::control::hub::Hub;
 use crate::control::names::full_name;
 use crate::control::server::{Asked, Offer};
 use crate::failure::{Context, Result};
+use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::qemu::Boot;
 use crate::session::{Notice, Session};
@@ -51,6 +53,18 @@ pub enum Style {
     Json,
 }
 
+/// What is done while the machine runs.
+pub struct Stay {
+    /// How its consoles are shown.
+    pub style: Style,
+    /// How long it may run.
+    pub limit: Option<Duration>,
+    /// Where its statistics are served as OpenMetrics.
+    pub metrics: Option<SocketAddr>,
+    /// Services by their numbers, and how long after the hypervisor is there each is to be killed.
+    pub kills: Vec<(Duration, u8)>,
+}
+
 /// How others control the machine.
 pub struct Control<'a> {
     /// The folder of the sockets.
@@ -59,6 +73,8 @@ pub struct Control<'a> {
     pub name: &'a str,
     /// This process, if it is one in the background.
     pub background: Option<Background>,
+    /// Where its consoles are written.
+    pub log: &'a cli::Log,
 }
 
 /// Anything that the main loop waits for.
@@ -78,17 +94,16 @@ impl From<Notice> for Event {
 }
 
 /// Starts the machine, attaches its consoles, and stays until it ends or the user leaves.
-///
-/// `limit` is how long the machine may run; `metrics` is where its statistics are served as OpenMetrics.
 pub fn run(
     boot: &Boot,
     program: &Path,
     names: Vec<String>,
-    style: Style,
-    limit: Option<Duration>,
+    stay: Stay,
     control: Option<Control<'_>>,
-    metrics: Option<SocketAddr>,
 ) -> Result<()> {
+    let Stay { style, limit, metrics, mut kills } = stay;
+    kills.sort_unstable();
+    kills.reverse();
     let (sender, events) = channel();
     let reading = |answer| Event::Asked(Asked::Reading(answer));
     let metrics = metrics.map(|address| Metrics::open(address, names.clone(), sender.clone(), reading));
@@ -100,6 +115,8 @@ pub fn run(
     let offer = control.as_ref().map(|control| open_offer(control, sender.clone())).transpose()?.flatten();
     let name = control.as_ref().map_or("", |control| control.name);
     let background = control.as_ref().and_then(|control| control.background);
+    let log = control.as_ref().map(|control| Log::open(control.log, full_name(name), names.clone()));
+    let log = log.transpose()?.flatten();
     let session = Session::start(boot, program, sender.clone())?;
     let raw = style == Style::Normal && interactive();
     let (more, wanted) = channel();
@@ -110,9 +127,12 @@ pub fn run(
         hub: Hub::new(name, background.is_some(), names.clone()),
         starting: background.map(|background| (background, full_name(name))),
         metrics,
-        mux: Mux::new(if raw { Screen::Terminal } else { Screen::Pipe }, names),
+        log,
+        mux: Mux::new(if raw { Screen::Terminal } else { Screen::Pipe }, names)
+            .folding(crate::ui::terminal_width),
         framed: boot.append.contains("link=framed"),
-        greeted: false,
+        greeted: None,
+        kills,
         waiting: Vec::new(),
         more,
         holds: false,

@@ -28,6 +28,9 @@ enum View {
 struct Console {
     name: String,
     running: bool,
+    paused: bool,
+    /// The key has told it to pause, and it is not known whether it is paused, or is to be.
+    told_to_pause: bool,
     /// What was not shown yet.
     backlog: VecDeque<u8>,
     /// The line that is being written, for the view of all.
@@ -41,9 +44,19 @@ pub struct Mux {
     view: View,
     front: usize,
     consoles: Vec<Console>,
+    services: Vec<Service>,
     escaped: bool,
     /// What leaving means, for the help.
     leaving: &'static str,
+}
+
+/// A service.
+#[derive(Debug)]
+struct Service {
+    number: u8,
+    vm: usize,
+    name: String,
+    crashes: u32,
 }
 
 impl Mux {
@@ -57,6 +70,7 @@ impl Mux {
             view: if together { View::Together } else { View::Front },
             front: 0,
             consoles,
+            services: Vec::new(),
             escaped: false,
             leaving: "leave: everything is stopped",
         }
@@ -65,6 +79,11 @@ impl Mux {
     /// For a machine that goes on when this user leaves: begins with a VM in front.
     pub fn attached(self, front: usize) -> Self {
         Mux { front, leaving: "leave: the machine goes on", ..self }
+    }
+
+    /// Folds remarks between words where the terminal is this wide.
+    pub fn folding(self, width: fn() -> Option<u16>) -> Self {
+        Mux { paper: self.paper.folding(width), ..self }
     }
 
     /// Takes keys from the terminal or bytes from the pipe.
@@ -104,6 +123,17 @@ impl Mux {
             }
             b'r' => actions.push(Action::Tell(Command::Restart { vm: front })),
             b's' => actions.push(Action::Tell(Command::Stop { vm: front })),
+            b'z' => {
+                // A pause may be under way, and it may take long: the key takes it back.
+                let pauses = self.consoles.get_mut(self.front).is_none_or(|console| {
+                    console.told_to_pause = !console.paused && !console.told_to_pause;
+                    console.told_to_pause
+                });
+                let command =
+                    if pauses { Command::Pause { vm: front } } else { Command::Resume { vm: front } };
+                actions.push(Action::Tell(command));
+            }
+            b'k' => self.kill_services(actions),
             b'n' | b' ' => self.bring(self.front + 1, actions),
             b'p' => self.bring(self.front + self.consoles.len().max(1) - 1, actions),
             b'1'..=b'9' => {
@@ -116,6 +146,16 @@ impl Mux {
             b'a' => self.together(actions),
             b'h' | b'?' => actions.push(self.help()),
             _ => actions.push(self.paper.remark("unknown key; Ctrl-A h shows the keys")),
+        }
+    }
+
+    /// Starts the services of the VM in front anew.
+    fn kill_services(&mut self, actions: &mut Vec<Action>) {
+        let before = actions.len();
+        let own = self.services.iter().filter(|service| service.vm == self.front);
+        actions.extend(own.map(|service| Action::Tell(Command::KillService { service: service.number })));
+        if actions.len() == before {
+            actions.push(self.paper.remark("no service serves this VM"));
         }
     }
 
@@ -167,15 +207,30 @@ impl Mux {
             ("a", "all VMs together, each line with its name"),
             ("r", restart),
             ("s", stop),
+            ("z", "pause the VM in front, or let it go on"),
+            ("k", "kill the services of the VM in front: they start anew"),
             ("x", self.leaving),
             ("Ctrl-A", "send Ctrl-A itself"),
         ] {
             text.push_str(&format!("  {keys:<7} {what}\n"));
         }
         for (index, console) in self.consoles.iter().enumerate() {
-            let state = if console.running { "running" } else { "stopped" };
+            let state = match (console.running, console.paused) {
+                (_, true) => "paused",
+                (true, _) => "running",
+                (false, _) => "stopped",
+            };
             let mark = if index == self.front { '*' } else { ' ' };
             text.push_str(&format!(" {mark}{} {} ({state})\n", index + 1, console.name));
+        }
+        for service in &self.services {
+            let vm = self.consoles.get(service.vm).map_or("a VM", |console| &console.name);
+            let crashed = match service.crashes {
+                0 => String::new(),
+                1 => " (crashed once)".to_owned(),
+                times => format!(" (crashed {times} times)"),
+            };
+            text.push_str(&format!("  service {}, of {vm}{crashed}\n", service.name));
         }
         self.paper.remark(text.trim_end())
     }
@@ -186,7 +241,28 @@ impl Mux {
         match heard {
             Heard::Console { vm, text } => self.console(usize::from(*vm), text, &mut actions),
             Heard::Text { text } => self.paper.own_text(text, &mut actions),
-            Heard::Vm { vm, running, .. } => self.set_running(*vm, *running),
+            Heard::Vm { vm, running, paused, .. } => {
+                self.set_running(*vm, *running);
+                self.set_paused(*vm, *paused);
+            }
+            Heard::Paused { vm } => {
+                self.set_paused(*vm, true);
+                let text = format!("{} is paused; Ctrl-A z lets it go on", self.name(*vm));
+                actions.push(self.paper.remark(&text));
+            }
+            Heard::Resumed { vm, .. } => {
+                self.set_paused(*vm, false);
+                let text = format!("{} goes on", self.name(*vm));
+                actions.push(self.paper.remark(&text));
+            }
+            Heard::Service { service, vm, name, crashes, .. } => {
+                let heard =
+                    Service { number: *service, vm: usize::from(*vm), name: name.clone(), crashes: *crashes };
+                match self.services.iter_mut().find(|known| known.number == *service) {
+                    Some(known) => *known = heard,
+                    None => self.services.push(heard),
+                }
+            }
             Heard::Started { vm, boots, .. } => {
                 self.set_running(*vm, true);
                 let times = if *boots > 1 { format!(" (start {boots})") } else { String::new() };
@@ -247,10 +323,17 @@ impl Mux {
         actions
     }
 
-    /// Takes whether a VM runs.
+    /// Takes whether a VM runs; it is not paused then.
     pub fn set_running(&mut self, vm: u8, running: bool) {
         if let Some(console) = self.consoles.get_mut(usize::from(vm)) {
-            console.running = running;
+            (console.running, console.paused, console.told_to_pause) = (running, false, false);
+        }
+    }
+
+    /// Takes whether a VM that runs is paused.
+    pub fn set_paused(&mut self, vm: u8, paused: bool) {
+        if let Some(console) = self.consoles.get_mut(usize::from(vm)) {
+            (console.paused, console.told_to_pause) = (paused, false);
         }
     }
 

@@ -29,6 +29,14 @@ fn typed(vm: u8, bytes: &[u8]) -> Action {
 }
 
 #[test]
+fn help_is_folded_between_words() {
+    let folded = shown(&Mux::new(Screen::Terminal, ["one".to_owned()]).folding(|| Some(40)).keys(b"\x01h"));
+    assert!(folded.contains("  a       all VMs"), "{folded}");
+    let plain = folded.replace("\x1b[2m", "").replace("\x1b[0m", "");
+    assert!(plain.lines().all(|line| line.chars().count() <= 40), "{folded}");
+}
+
+#[test]
 fn keys_go_to_the_vm_in_front() {
     let mut mux = two(Screen::Terminal);
     assert_eq!(mux.keys(b"ls\r\x03"), [typed(0, b"ls\r\x03")]);
@@ -53,6 +61,35 @@ fn escape_keys() {
     assert_eq!(mux.keys(b"\x01r"), [Action::Tell(Command::Restart { vm: 0 })]);
     mux.keys(b"\x012");
     assert_eq!(mux.keys(b"\x01s"), [Action::Tell(Command::Stop { vm: 1 })]);
+    assert_eq!(mux.keys(b"\x01z"), [Action::Tell(Command::Pause { vm: 1 })]);
+    assert!(shown(&mux.heard(&Heard::Paused { vm: 1 })).contains("two is paused; Ctrl-A z"));
+    assert!(shown(&mux.keys(b"\x01h")).contains("2 two (paused)"));
+    assert_eq!(mux.keys(b"\x01z"), [Action::Tell(Command::Resume { vm: 1 })]);
+    assert!(shown(&mux.heard(&Heard::Resumed { vm: 1, microseconds: 9 })).contains("two goes on"));
+    let twice = [Action::Tell(Command::Pause { vm: 1 }), Action::Tell(Command::Resume { vm: 1 })];
+    assert_eq!(mux.keys(b"\x01z\x01z"), twice, "a pause that is under way is taken back");
+    assert_eq!(mux.keys(b"\x01z\x01z"), twice);
+    mux.heard(&Heard::Paused { vm: 1 });
+    mux.heard(&Heard::Stopped { vm: 1, reason: StopReason::Killed, restarts: false });
+    assert_eq!(mux.keys(b"\x01z"), [Action::Tell(Command::Pause { vm: 1 })], "a new life is not paused");
+    assert!(shown(&mux.keys(b"\x01k")).contains("no service serves this VM"));
+    let service = |service, vm, name: &str, crashes| Heard::Service {
+        service,
+        vm,
+        name: name.into(),
+        crashes,
+        exits: 0,
+        ticks: 0,
+    };
+    mux.heard(&service(3, 1, "console", 0));
+    mux.heard(&service(4, 0, "other", 0));
+    assert_eq!(mux.keys(b"\x01k"), [Action::Tell(Command::KillService { service: 3 })]);
+    assert!(shown(&mux.keys(b"\x01h")).contains("service console, of two\r\n"));
+    mux.heard(&service(3, 1, "console", 2));
+    let help = shown(&mux.keys(b"\x01h"));
+    let order = ["service console, of two (crashed 2 times)", "service other, of one"];
+    let places = order.map(|text| help.find(text));
+    assert!(places[0].is_some() && places[0] < places[1], "{help}");
     assert_eq!(mux.keys(b"\x01x").last(), Some(&Action::Quit));
     assert!(shown(&mux.keys(b"\x013")).contains("there is no VM 3"));
     assert!(shown(&mux.keys(b"\x01!")).contains("Ctrl-A h"));

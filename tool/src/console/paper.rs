@@ -3,8 +3,12 @@
 
 use turnstile_link::Command;
 
+use crate::prose;
+
 const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
+/// What a remark on a terminal begins with.
+const MARK: &str = "[turnstile] ";
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,12 +47,19 @@ pub struct Paper {
     at_start: bool,
     /// A partial line of the hypervisor's own text.
     own_line: Vec<u8>,
+    /// How wide the screen is, if that is known.
+    width: fn() -> Option<u16>,
 }
 
 impl Paper {
     /// Begins with an empty line.
     pub fn new(screen: Screen) -> Self {
-        Paper { screen, at_start: true, own_line: Vec::new() }
+        Paper { screen, at_start: true, own_line: Vec::new(), width: || None }
+    }
+
+    /// Folds remarks between words where the screen is this wide.
+    pub fn folding(self, width: fn() -> Option<u16>) -> Self {
+        Paper { width, ..self }
     }
 
     /// Where things are shown.
@@ -108,9 +119,11 @@ impl Paper {
     /// A remark of the tool, on lines of its own.
     pub fn remark(&mut self, text: &str) -> Action {
         let mut shown = self.line_break();
-        for line in text.lines() {
+        let place =
+            (self.width)().filter(|_| self.screen == Screen::Terminal).map_or(usize::MAX, usize::from);
+        for line in prose::wrap(text, place.saturating_sub(MARK.len())).lines() {
             match self.screen {
-                Screen::Terminal => shown.extend(format!("{DIM}[turnstile] {line}{PLAIN}\r\n").bytes()),
+                Screen::Terminal => shown.extend(format!("{DIM}{MARK}{line}{PLAIN}\r\n").bytes()),
                 Screen::Pipe => shown.extend(format!("turnstile: {line}\n").bytes()),
             }
         }

@@ -104,6 +104,8 @@ struct Remote {
     names: Vec<String>,
     mux: Mux,
     past: Past,
+    /// The machine's services by their numbers.
+    services: Vec<String>,
     /// Where more input is asked for.
     more: Option<Sender<()>>,
     /// Whether input comes from a pipe. What comes from a terminal is always looked at: it may be the key to leave.
@@ -125,11 +127,21 @@ impl Remote {
         let shown = machine.vms.iter().filter(|known| only.is_none_or(|only| known.name == only));
         let names: Vec<String> = shown.clone().map(|vm| vm.name.clone()).collect();
         let front = names.iter().position(|name| vm == Some(name)).unwrap_or(0);
-        let mut mux = Mux::new(screen, names.iter().cloned()).attached(front);
+        let mut mux =
+            Mux::new(screen, names.iter().cloned()).attached(front).folding(crate::ui::terminal_width);
         for (index, vm) in shown.enumerate() {
-            mux.set_running(index as u8, vm.state == State::Running);
+            mux.set_running(index as u8, vm.state == State::Running || vm.state.is_paused());
+            mux.set_paused(index as u8, vm.state.is_paused());
         }
-        Ok(Remote { client, names, mux, past, more: None, is_pipe: screen == Screen::Pipe })
+        for (number, service) in machine.services.iter().enumerate() {
+            let vm = names.iter().position(|name| *name == service.vm);
+            let Some(vm) = vm.and_then(|vm| u8::try_from(vm).ok()) else { continue };
+            let (name, crashes) = (service.name.clone(), service.crashes);
+            let service = number as u8;
+            mux.heard(&crate::session::Heard::Service { service, vm, name, crashes, exits: 0, ticks: 0 });
+        }
+        let services = machine.services.iter().map(|service| service.name.clone()).collect();
+        Ok(Remote { client, names, mux, past, services, more: None, is_pipe: screen == Screen::Pipe })
     }
 
     /// Shows what is kept of the consoles, and perhaps of the hypervisor's own text; false if nobody reads it.
@@ -208,11 +220,19 @@ impl Remote {
                     None => continue,
                 },
                 Action::Tell(Command::Restart { vm }) => Request::Restart { vm: self.name(vm) },
+                Action::Tell(Command::Pause { vm }) => Request::Pause { vm: self.name(vm) },
+                Action::Tell(Command::Resume { vm }) => Request::Resume { vm: self.name(vm) },
                 // Without a name it would be the whole machine.
                 Action::Tell(Command::Stop { vm }) => match self.name(vm) {
                     Some(vm) => Request::Stop { vm: Some(vm) },
                     None => continue,
                 },
+                Action::Tell(Command::KillService { service }) => {
+                    match self.services.get(usize::from(service)) {
+                        Some(service) => Request::KillService { service: service.clone() },
+                        None => continue,
+                    }
+                }
                 Action::Tell(_) => continue,
             };
             // A machine that has ended closes the other direction, too.

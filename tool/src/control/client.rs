@@ -139,6 +139,7 @@ fn failure(refusal: Refusal) -> Failure {
         Kind::NoSuchVm => {
             Failure::usage(refusal.what).help(format!("the VMs are: {}", refusal.vms.join(", ")))
         }
+        Kind::NoSuchService => Failure::usage(refusal.what).help("`turnstile ls` shows which there are"),
         Kind::NotNow => Failure::failed(refusal.what).help("`turnstile ls` shows what its VMs do"),
         Kind::NotUnderstood | Kind::Busy => Failure::failed(refusal.what),
     }

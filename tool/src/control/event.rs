@@ -76,6 +76,18 @@ pub enum Event {
         /// Whether it starts again by itself.
         restarts: bool,
     },
+    /// A VM is paused.
+    Paused {
+        /// Which.
+        vm: String,
+    },
+    /// A paused VM goes on.
+    Resumed {
+        /// Which.
+        vm: String,
+        /// For how many microseconds it was paused.
+        microseconds: u64,
+    },
     /// A line about a crash.
     Crashed {
         /// Whose.
@@ -127,6 +139,10 @@ impl Event {
                 reason: describe_stop(*reason).to_owned(),
                 restarts: *restarts,
             },
+            Heard::Paused { vm } => Event::Paused { vm: name(*vm)? },
+            Heard::Resumed { vm, microseconds } => {
+                Event::Resumed { vm: name(*vm)?, microseconds: *microseconds }
+            }
             Heard::Crashed { vm, text } => Event::Crashed { vm: name(*vm)?, text: text.clone() },
             Heard::Fault { text } => Event::Fault { text: text.clone() },
             Heard::InputWaits { vm, bytes } => Event::InputWaits { vm: name(*vm)?, bytes: *bytes },
@@ -150,6 +166,8 @@ impl Event {
                 let reason = all.into_iter().find(|known| describe_stop(*known) == reason)?;
                 Heard::Stopped { vm: index(&vm)?, reason, restarts }
             }
+            Event::Paused { vm } => Heard::Paused { vm: index(&vm)? },
+            Event::Resumed { vm, microseconds } => Heard::Resumed { vm: index(&vm)?, microseconds },
             Event::Crashed { vm, text } => Heard::Crashed { vm: index(&vm)?, text },
             Event::Fault { text } => Heard::Fault { text },
             Event::InputWaits { vm, bytes } => Heard::InputWaits { vm: index(&vm)?, bytes },
@@ -188,6 +206,11 @@ mod tests {
             (
                 r#"{"event":"started","vm":"one","starts":2}"#,
                 Heard::Started { vm: 0, boots: 2, free_memory: 0, free_tables: 0 },
+            ),
+            (r#"{"event":"paused","vm":"two"}"#, Heard::Paused { vm: 1 }),
+            (
+                r#"{"event":"resumed","vm":"two","microseconds":250}"#,
+                Heard::Resumed { vm: 1, microseconds: 250 },
             ),
             (r#"{"event":"done","crashed":1}"#, Heard::Done { crashed: 1 }),
         ];

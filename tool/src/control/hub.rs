@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use turnstile_link::Command;
+use turnstile_link::{Command, Outcome};
 
 use super::event::{Bytes, Event, Past};
 use super::names::full_name;
@@ -13,9 +13,9 @@ use super::outbox::Outbox;
 use super::protocol::{Answer, Kind, Refusal, Request};
 use super::ring::Ring;
 use super::server::{Asked, Caller};
-use super::state::{Machine, State, Vm};
+use super::state::{Machine, Service, State, Vm};
 use super::told::Told;
-use crate::session::Heard;
+use crate::session::{Heard, start_failure};
 use crate::top::desk::Desk;
 
 /// How much of each console is kept, in bytes.
@@ -63,11 +63,24 @@ struct Follower {
 impl Hub {
     /// Begins for the machine `name` with VMs of these names, in the order of the bundle.
     pub fn new(name: &str, detached: bool, names: Vec<String>) -> Self {
-        let vm = |name: &String| Vm { name: name.clone(), vcpus: 0, state: State::Booting, starts: 0 };
+        let vm = |name: &String| Vm {
+            name: name.clone(),
+            vcpus: 0,
+            state: State::Booting,
+            starts: 0,
+            failure: None,
+        };
         let process = std::process::id();
         let vms = names.iter().map(vm).collect();
         Hub {
-            machine: Machine { name: full_name(name), process, detached, seconds: 0, vms },
+            machine: Machine {
+                name: full_name(name),
+                process,
+                detached,
+                seconds: 0,
+                vms,
+                services: Vec::new(),
+            },
             begin: Instant::now(),
             consoles: names.iter().map(|_| Ring::new(KEPT)).collect(),
             own: Ring::new(KEPT),
@@ -87,19 +100,44 @@ impl Hub {
                 self.consoles.get_mut(usize::from(*vm)).into_iter().for_each(|ring| ring.push(text));
             }
             Heard::Text { text } => self.own.push(text),
-            Heard::Vm { vm, vcpus, running, .. } => self.change(*vm, |vm| {
+            Heard::Vm { vm, vcpus, running, paused, .. } => self.change(*vm, |vm| {
                 vm.vcpus = *vcpus;
-                vm.state = if *running { State::Running } else { State::Stopped };
+                vm.state = match (*running, *paused) {
+                    (_, true) => State::Paused,
+                    (true, _) => State::Running,
+                    (false, _) => State::Stopped,
+                };
             }),
-            Heard::Started { vm, boots, .. } => {
-                self.change(*vm, |vm| (vm.state, vm.starts) = (State::Running, *boots))
+            Heard::Service { service, vm, name, crashes, .. } => {
+                self.introduce(*service, *vm, name, *crashes);
             }
+            // A stop at the same time may have been heard before.
+            Heard::Paused { vm } => self.exchange(*vm, &[State::Running, State::Pausing], State::Paused),
+            Heard::Resumed { vm, .. } => self.exchange(*vm, &[State::Pausing, State::Paused], State::Running),
+            Heard::Started { vm, boots, .. } => {
+                self.change(*vm, |vm| (vm.state, vm.starts, vm.failure) = (State::Running, *boots, None))
+            }
+            Heard::Crashed { vm, text } => self.change(*vm, |vm| {
+                if let Some(why) = start_failure(&vm.name, text) {
+                    (vm.state, vm.failure) = (State::Crashed, Some(why.to_owned()));
+                }
+            }),
             Heard::Stopped { vm, reason, restarts } => {
                 self.change(*vm, |vm| vm.state = State::behind(*reason, *restarts))
             }
             Heard::Reply { command, outcome } => {
-                let names = &self.names;
-                return self.told.hear(*command, *outcome, |command| name_of(names, command));
+                match (*command, *outcome) {
+                    (Command::Pause { vm }, Outcome::Accepted) => {
+                        self.exchange(vm, &[State::Running], State::Pausing);
+                    }
+                    // A stop was faster than the pause, or its answer.
+                    (Command::Resume { vm }, Outcome::NotNow) => {
+                        self.exchange(vm, &[State::Pausing], State::Running);
+                    }
+                    _ => {}
+                }
+                let machine = &self.machine;
+                return self.told.hear(*command, *outcome, |command| name_of(machine, command));
             }
             _ => {}
         }
@@ -109,6 +147,24 @@ impl Hub {
 
     fn change(&mut self, vm: u8, change: impl FnMut(&mut Vm)) {
         self.machine.vms.get_mut(usize::from(vm)).into_iter().for_each(change);
+    }
+
+    /// Takes a service; they come in their order, and again when they have crashed.
+    fn introduce(&mut self, service: u8, vm: u8, name: &str, crashes: u32) {
+        let known = self.machine.services.len();
+        match self.machine.services.get_mut(usize::from(service)) {
+            Some(service) => service.crashes = crashes,
+            None if usize::from(service) == known => {
+                let vm = self.names.get(usize::from(vm)).cloned().unwrap_or_default();
+                self.machine.services.push(Service { name: name.to_owned(), vm, crashes });
+            }
+            None => {}
+        }
+    }
+
+    /// A VM that is in one of these states is in another one now.
+    fn exchange(&mut self, vm: u8, from: &[State], to: State) {
+        self.change(vm, |vm| vm.state = if from.contains(&vm.state) { to } else { vm.state });
     }
 
     fn tell_followers(&mut self, heard: &Heard) {
@@ -133,9 +189,11 @@ impl Hub {
             Request::Logs { vm, .. }
             | Request::Start { vm }
             | Request::Restart { vm }
+            | Request::Pause { vm }
+            | Request::Resume { vm }
             | Request::Stop { vm } => vm.as_deref(),
             Request::Type { vm, .. } => Some(vm.as_str()),
-            Request::List | Request::Statistics => None,
+            Request::List | Request::Statistics | Request::KillService { .. } => None,
         };
         let vm = match named.map(|name| self.find(name)).transpose() {
             Ok(vm) => vm,
@@ -181,17 +239,15 @@ impl Hub {
                 _ => refuse(caller, Kind::NotUnderstood, "`base64` is not Base64"),
             },
             Request::Start { .. } => {
-                let down = |vm: &u8| self.state(*vm).is_some_and(State::is_down);
-                let commands: Vec<_> =
-                    self.meant(vm).filter(down).map(|vm| Command::Restart { vm }).collect();
-                match vm.and_then(|vm| self.machine.vms.get(usize::from(vm))) {
-                    Some(vm) if commands.is_empty() => {
-                        let what = format!("VM `{}` is {}", vm.name, vm.state.name());
-                        refuse(caller, Kind::NotNow, what)
-                    }
-                    None if commands.is_empty() => refuse(caller, Kind::NotNow, "no VM is stopped"),
-                    _ => self.tell(caller, commands),
-                }
+                self.tell_those(caller, vm, State::is_down, |vm| Command::Restart { vm }, "no VM is stopped")
+            }
+            Request::Pause { .. } => {
+                let runs = |state| state == State::Running;
+                self.tell_those(caller, vm, runs, |vm| Command::Pause { vm }, "no VM runs")
+            }
+            Request::Resume { .. } => {
+                let none = "no VM is paused";
+                self.tell_those(caller, vm, State::is_paused, |vm| Command::Resume { vm }, none)
             }
             Request::Restart { .. } => {
                 let commands = self.meant(vm).map(|vm| Command::Restart { vm }).collect();
@@ -204,12 +260,46 @@ impl Hub {
                     vec![Wish::End]
                 }
             },
+            Request::KillService { service } => {
+                let services = &self.machine.services;
+                match services.iter().position(|known| known.name == service) {
+                    Some(place) => self.tell(caller, vec![Command::KillService { service: place as u8 }]),
+                    None => refuse(caller, Kind::NoSuchService, no_such_service(services, &service)),
+                }
+            }
             // It is an `Asked` of its own.
             Request::Statistics => refuse(caller, Kind::NotUnderstood, "statistics"),
         }
     }
 
+    /// Tells the hypervisor `command` of those VMs that are meant and `are` so; where there is none, the client is told that.
+    fn tell_those(
+        &mut self,
+        caller: Caller,
+        vm: Option<u8>,
+        are: fn(State) -> bool,
+        command: fn(u8) -> Command,
+        none: &str,
+    ) -> Vec<Wish> {
+        let those = self.meant(vm).filter(|vm| self.state(*vm).is_some_and(are));
+        let commands: Vec<_> = those.map(command).collect();
+        match vm.and_then(|vm| self.machine.vms.get(usize::from(vm))) {
+            Some(vm) if commands.is_empty() => {
+                let what = format!("VM `{}` is {}", vm.name, vm.state.name());
+                refuse(caller, Kind::NotNow, what)
+            }
+            None if commands.is_empty() => refuse(caller, Kind::NotNow, none),
+            _ => self.tell(caller, commands),
+        }
+    }
+
     fn tell(&mut self, caller: Caller, commands: Vec<Command>) -> Vec<Wish> {
+        for command in &commands {
+            // What is tried anew has not failed yet.
+            if let Command::Restart { vm } = command {
+                self.change(*vm, |vm| vm.failure = None);
+            }
+        }
         self.told.add(caller, &commands);
         commands.into_iter().map(Wish::Tell).collect()
     }
@@ -255,12 +345,28 @@ impl Hub {
     }
 }
 
-fn name_of(names: &[String], command: Command) -> String {
-    let vm = match command {
-        Command::Restart { vm } | Command::Stop { vm } | Command::Statistics { vm } => usize::from(vm),
-        Command::Hello | Command::Poweroff => usize::MAX,
+/// The name of the VM or the service that a command is about.
+fn name_of(machine: &Machine, command: Command) -> String {
+    let name = match command {
+        Command::Restart { vm }
+        | Command::Stop { vm }
+        | Command::Pause { vm }
+        | Command::Resume { vm }
+        | Command::Statistics { vm } => machine.vms.get(usize::from(vm)).map(|vm| &vm.name),
+        Command::KillService { service } => {
+            machine.services.get(usize::from(service)).map(|service| &service.name)
+        }
+        Command::Hello | Command::Poweroff => None,
     };
-    names.get(vm).cloned().unwrap_or_default()
+    name.cloned().unwrap_or_default()
+}
+
+fn no_such_service(services: &[Service], name: &str) -> String {
+    let names: Vec<&str> = services.iter().map(|service| service.name.as_str()).collect();
+    match names.is_empty() {
+        true => format!("there is no service `{name}`: the machine has none"),
+        false => format!("there is no service `{name}`: the services are {}", names.join(", ")),
+    }
 }
 
 fn refuse(caller: Caller, kind: Kind, what: impl Into<String>) -> Vec<Wish> {

@@ -51,24 +51,117 @@ fn written(vm: &str, text: &str) -> Event {
     Event::Console { vm: vm.into(), bytes: Bytes::of(text.as_bytes()) }
 }
 
+/// What the two VMs do.
+fn states(hub: &mut Hub, outbox: &Arc<Outbox>) -> [State; 2] {
+    ask(hub, outbox, Request::List);
+    let machine: Machine = value(outbox);
+    [machine.vms[0].state, machine.vms[1].state]
+}
+
 #[test]
 fn the_list_says_what_vms_do() {
     let (mut hub, outbox) = (hub(), Arc::new(Outbox::default()));
-    let states = |hub: &mut Hub| {
-        ask(hub, &outbox, Request::List);
-        let machine: Machine = value(&outbox);
-        [machine.vms[0].state, machine.vms[1].state]
-    };
+    let states = |hub: &mut Hub| states(hub, &outbox);
     assert_eq!(states(&mut hub), [State::Booting; 2]);
     hub.hear(&started(0, 1));
     hub.hear(&started(1, 1));
     assert_eq!(states(&mut hub), [State::Running; 2]);
+    hub.hear(&Heard::Paused { vm: 1 });
+    assert_eq!(states(&mut hub), [State::Running, State::Paused]);
+    hub.hear(&Heard::Resumed { vm: 1, microseconds: 1 });
+    assert_eq!(states(&mut hub), [State::Running; 2]);
+    hub.hear(&Heard::Paused { vm: 0 });
     hub.hear(&Heard::Stopped { vm: 0, reason: StopReason::Reset, restarts: true });
     hub.hear(&Heard::Stopped { vm: 1, reason: StopReason::Crash, restarts: false });
     assert_eq!(states(&mut hub), [State::Restarting, State::Crashed]);
     hub.hear(&started(0, 2));
     hub.hear(&Heard::Stopped { vm: 0, reason: StopReason::Killed, restarts: false });
     assert_eq!(states(&mut hub), [State::Stopped, State::Crashed]);
+    hub.hear(&Heard::Resumed { vm: 0, microseconds: 1 });
+    assert_eq!(states(&mut hub), [State::Stopped, State::Crashed], "it was stopped while it was to go on");
+}
+
+#[test]
+fn only_what_runs_is_paused_and_only_what_is_paused_goes_on() {
+    let (mut hub, outbox) = (hub(), Arc::new(Outbox::default()));
+    let all = |resume| if resume { Request::Resume { vm: None } } else { Request::Pause { vm: None } };
+    assert_eq!(ask(&mut hub, &outbox, all(false)), []);
+    assert_eq!(refused(&outbox), (Kind::NotNow, "no VM runs".into()));
+    hub.hear(&started(0, 1));
+    hub.hear(&started(1, 1));
+    hub.hear(&Heard::Paused { vm: 0 });
+    assert_eq!(ask(&mut hub, &outbox, all(false)), [Wish::Tell(Command::Pause { vm: 1 })]);
+    assert!(hub.hear(&reply(Command::Pause { vm: 1 }, Outcome::Accepted)));
+    value::<()>(&outbox);
+    assert_eq!(states(&mut hub, &outbox), [State::Paused, State::Pausing]);
+    let two = || Some("two".to_owned());
+    assert_eq!(ask(&mut hub, &outbox, Request::Pause { vm: two() }), []);
+    assert_eq!(refused(&outbox), (Kind::NotNow, "VM `two` is pausing".into()));
+    // It can be taken back before it is so.
+    let resume = Command::Resume { vm: 1 };
+    assert_eq!(ask(&mut hub, &outbox, Request::Resume { vm: two() }), [Wish::Tell(resume)]);
+    hub.hear(&Heard::Resumed { vm: 1, microseconds: 0 });
+    assert!(hub.hear(&reply(resume, Outcome::Accepted)));
+    value::<()>(&outbox);
+    assert_eq!(states(&mut hub, &outbox), [State::Paused, State::Running]);
+    // Whichever is heard first.
+    hub.hear(&Heard::Paused { vm: 1 });
+    hub.hear(&reply(Command::Pause { vm: 1 }, Outcome::Accepted));
+    assert_eq!(states(&mut hub, &outbox), [State::Paused; 2]);
+    hub.hear(&Heard::Resumed { vm: 1, microseconds: 5 });
+    // A life that has ended takes its pause with it.
+    hub.hear(&reply(Command::Pause { vm: 1 }, Outcome::Accepted));
+    hub.hear(&reply(resume, Outcome::NotNow));
+    assert_eq!(states(&mut hub, &outbox), [State::Paused, State::Running]);
+    assert_eq!(ask(&mut hub, &outbox, Request::Pause { vm: Some("one".into()) }), []);
+    assert_eq!(refused(&outbox), (Kind::NotNow, "VM `one` is paused".into()));
+    assert_eq!(ask(&mut hub, &outbox, all(true)), [Wish::Tell(Command::Resume { vm: 0 })]);
+    assert!(hub.hear(&reply(Command::Resume { vm: 0 }, Outcome::NotNow)));
+    assert_eq!(refused(&outbox).0, Kind::NotNow);
+    hub.hear(&Heard::Resumed { vm: 0, microseconds: 1 });
+    assert_eq!(ask(&mut hub, &outbox, all(true)), []);
+    assert_eq!(refused(&outbox), (Kind::NotNow, "no VM is paused".into()));
+}
+
+#[test]
+fn services_are_listed_and_killed_by_their_names() {
+    let (mut hub, outbox) = (hub(), Arc::new(Outbox::default()));
+    let heard = |service, vm, name: &str, crashes| Heard::Service {
+        service,
+        vm,
+        name: name.into(),
+        crashes,
+        exits: 0,
+        ticks: 0,
+    };
+    let service = |number, vm, name: &str| heard(number, vm, name, 0);
+    let kill = |name: &str| Request::KillService { service: name.into() };
+    assert_eq!(ask(&mut hub, &outbox, kill("net")), []);
+    assert!(refused(&outbox).1.contains("the machine has none"));
+    // The hypervisor may introduce itself again.
+    for _ in 0..2 {
+        hub.hear(&service(0, 1, "console"));
+        hub.hear(&service(1, 0, "net"));
+    }
+    ask(&mut hub, &outbox, Request::List);
+    let machine: Machine = value(&outbox);
+    let services: Vec<_> = machine.services.iter().map(|one| (one.name.as_str(), one.vm.as_str())).collect();
+    assert_eq!(services, [("console", "two"), ("net", "one")]);
+    hub.hear(&heard(1, 0, "net", 5));
+    ask(&mut hub, &outbox, Request::List);
+    let machine: Machine = value(&outbox);
+    assert_eq!(machine.services.iter().map(|one| one.crashes).collect::<Vec<_>>(), [0, 5]);
+
+    let command = Command::KillService { service: 1 };
+    assert_eq!(ask(&mut hub, &outbox, kill("net")), [Wish::Tell(command)]);
+    assert!(hub.hear(&reply(command, Outcome::Accepted)));
+    let _: serde_json::Value = value(&outbox);
+    ask(&mut hub, &outbox, kill("net"));
+    hub.hear(&reply(command, Outcome::NotNow));
+    assert_eq!(refused(&outbox), (Kind::NotNow, "the VM that service `net` serves does not run".into()));
+    assert_eq!(ask(&mut hub, &outbox, kill("disk")), []);
+    let (kind, what) = refused(&outbox);
+    assert!(kind == Kind::NoSuchService && what.contains("the services are console, net"), "{what}");
 }
 
 #[test]

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `turnstile ls`: the machines that run, and what their VMs do.
+//! `turnstile ls`: the machines that run, what their VMs do, and the services that serve those.
 
 use serde::Serialize;
 
 use super::find::{self, Found};
 use super::protocol::Request;
-use super::state::Machine;
+use super::state::{Machine, Service};
 use crate::cli;
 use crate::failure::{Context, Result};
 use crate::layout::Layout;
+use crate::sheet::{Column, Sheet};
 use crate::ui;
 
 /// What `ls --json` writes.
@@ -38,7 +39,7 @@ pub fn list(layout: &Layout, options: &cli::List) -> Result<()> {
         ui::note("no machine is running");
         return Ok(());
     }
-    println!("{}", table(&machines));
+    println!("{}", sheet(&machines).show(ui::terminal_width()));
     Ok(())
 }
 
@@ -51,25 +52,39 @@ fn look(found: &Found) -> Option<Listed> {
     }
 }
 
-fn table(machines: &[Listed]) -> comfy_table::Table {
-    let mut table = ui::table(ui::terminal_width());
-    table.set_header(["machine", "up", "VM", "state", "vCPUs", "starts"]);
+fn sheet(machines: &[Listed]) -> Sheet {
+    let [up, vcpus, starts, served] = ["up", "vCPUs", "starts", "services"].map(Column::extra);
+    let columns =
+        [Column::key("machine"), up, Column::key("VM"), Column::text("state"), vcpus, starts, served];
+    let mut sheet = Sheet::new(columns);
     for machine in machines {
         match machine {
             Listed::Silent { name, error } => {
-                table.add_row([name, "", "", error]);
+                sheet.add([name, "", "", error]);
             }
             Listed::Machine(machine) => {
                 let mut head = [machine.name.clone(), duration(machine.seconds)];
                 for vm in &machine.vms {
                     let numbers = [vm.vcpus.to_string(), vm.starts.to_string()];
-                    let own = [vm.name.clone(), vm.state.name().to_owned()];
-                    table.add_row(std::mem::take(&mut head).into_iter().chain(own).chain(numbers));
+                    let failed = vm.failure.as_ref().map(|why| format!(": it does not start: {why}"));
+                    let own = [vm.name.clone(), format!("{}{}", vm.state.name(), failed.unwrap_or_default())];
+                    let row = std::mem::take(&mut head).into_iter().chain(own).chain(numbers);
+                    sheet.add(row.chain([services(machine, &vm.name)]));
                 }
             }
         }
     }
-    table
+    sheet
+}
+
+/// The names of the services of a VM, and how often they have crashed.
+fn services(machine: &Machine, vm: &str) -> String {
+    let own = machine.services.iter().filter(|service| service.vm == vm);
+    let text = |service: &Service| match service.crashes {
+        0 => service.name.clone(),
+        times => format!("{} (crashed {times}×)", service.name),
+    };
+    own.map(text).collect::<Vec<_>>().join(" ")
 }
 
 /// A time in its largest unit.
@@ -79,5 +94,33 @@ fn duration(seconds: u64) -> String {
         120..7200 => format!("{} min", seconds / 60),
         7200..172_800 => format!("{} h", seconds / 3600),
         _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::{State, Vm};
+    use super::*;
+    use crate::sheet::assert_fits;
+
+    #[test]
+    fn the_list_fits() {
+        let vm = |name: &str, state| Vm { name: name.to_owned(), vcpus: 4, state, starts: 12, failure: None };
+        let vms = vec![vm("left", State::Running), vm("right", State::PoweredOff)];
+        let (name, process) = ("two-linux-4711".to_owned(), 4711);
+        let services = vec![Service { name: "console".to_owned(), vm: "right".to_owned(), crashes: 3 }];
+        let machine =
+            Listed::Machine(Machine { name, process, detached: true, seconds: 7300, vms, services });
+        let silent = Listed::Silent {
+            name: "other-1".to_owned(),
+            error: "it speaks version 3, this is version 1".to_owned(),
+        };
+        let parts = ["two-linux-4711", "right", "powered off"];
+        assert_fits(|width| sheet(std::slice::from_ref(&machine)).show(width), &parts);
+        let both = [machine, silent];
+        assert_fits(|width| sheet(&both).show(width), &parts);
+        let text = sheet(&both).show(Some(80));
+        assert!(text.contains("starts") && text.contains("2 h") && text.lines().count() == 8, "{text}");
+        assert!(sheet(&both).show(None).contains("console (crashed 3×)"));
     }
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `turnstile start`, `stop` and `restart`: commands for the VMs of a machine that runs. Each returns when it is done.
+//! `turnstile start`, `stop`, `restart`, `pause` and `resume`: commands for the VMs of a machine that runs. Each returns when it is done.
+//! `kill-service` returns when the hypervisor has accepted it.
 
 use std::time::{Duration, Instant};
 
 use super::client::Client;
 use super::find::find;
 use super::protocol::Request;
-use super::state::{Machine, Vm};
+use super::state::{Machine, State, Vm};
 use crate::cli;
 use crate::failure::{Failure, Result};
 use crate::layout::Layout;
@@ -34,6 +35,30 @@ pub fn stop(layout: &Layout, options: &cli::OfMachine) -> Result<()> {
     command(layout, options, &request, |_, now| now.state.is_down())
 }
 
+/// `kill-service`
+pub fn kill_service(layout: &Layout, options: &cli::KillService) -> Result<()> {
+    let mut client = find(layout, Some(&options.machine), "by its whole name or its process")?;
+    let request = Request::KillService { service: options.service.clone() };
+    client.ask::<()>(&request)?.ok_or_else(|| ended(&client))
+}
+
+/// `pause`
+pub fn pause(layout: &Layout, options: &cli::OfMachine) -> Result<()> {
+    let request = Request::Pause { vm: options.vm.clone() };
+    command(layout, options, &request, |before, now| match now.state {
+        State::Running | State::Pausing => before.state != State::Running || now.starts != before.starts,
+        _ => true,
+    })
+}
+
+/// `resume`
+pub fn resume(layout: &Layout, options: &cli::OfMachine) -> Result<()> {
+    let request = Request::Resume { vm: options.vm.clone() };
+    command(layout, options, &request, |before, now| {
+        !before.state.is_paused() || !now.state.is_paused() || now.starts != before.starts
+    })
+}
+
 /// Sends the request, and waits until the VMs that are meant are as `done` says, or the machine has ended.
 fn command(
     layout: &Layout,
@@ -58,6 +83,12 @@ fn command(
     loop {
         // A machine whose last VM has stopped ends.
         let Some(now) = vms(&mut client)? else { return Ok(()) };
+        if let Some((vm, why)) =
+            now.iter().filter(is_meant).find_map(|vm| Some((&vm.name, vm.failure.as_ref()?)))
+            && !matches!(request, Request::Stop { .. })
+        {
+            return Err(Failure::failed(format!("VM `{vm}` does not start: {why}")));
+        }
         if before.iter().zip(&now).filter(|(_, now)| is_meant(now)).all(|(before, now)| done(before, now)) {
             return Ok(());
         }

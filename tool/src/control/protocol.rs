@@ -62,11 +62,28 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         vm: Option<String>,
     },
+    /// Pauses what runs.
+    Pause {
+        /// Which.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        vm: Option<String>,
+    },
+    /// Lets go on what is paused.
+    Resume {
+        /// Which.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        vm: Option<String>,
+    },
     /// Stops a VM; without one, ends the machine.
     Stop {
         /// Which.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         vm: Option<String>,
+    },
+    /// Starts a service anew, whatever it does.
+    KillService {
+        /// Which.
+        service: String,
     },
 }
 
@@ -100,6 +117,8 @@ pub enum Kind {
     NotUnderstood,
     /// The machine has no VM of this name.
     NoSuchVm,
+    /// The machine has no service of this name.
+    NoSuchService,
     /// The VM's state does not allow it.
     NotNow,
     /// Too many clients are there.
@@ -134,7 +153,13 @@ mod tests {
                 Request::Type { vm: "one".into(), bytes: Bytes::of(b"\xff\xfe") },
             ),
             (r#"{"request":"stop","vm":"one"}"#, Request::Stop { vm: Some("one".into()) }),
+            (r#"{"request":"pause","vm":"one"}"#, Request::Pause { vm: Some("one".into()) }),
+            (r#"{"request":"resume"}"#, Request::Resume { vm: None }),
             (r#"{"request":"stop"}"#, Request::Stop { vm: None }),
+            (
+                r#"{"request":"kill-service","service":"console"}"#,
+                Request::KillService { service: "console".into() },
+            ),
         ];
         for (text, request) in forms {
             assert_eq!(serde_json::to_string(&request).unwrap(), text);

@@ -17,6 +17,9 @@ pub struct Machine {
     pub seconds: u64,
     /// Its VMs, in the order of the bundle.
     pub vms: Vec<Vm>,
+    /// Its services, in the order of the bundle.
+    #[serde(default)]
+    pub services: Vec<Service>,
 }
 
 /// A VM of a machine.
@@ -30,6 +33,21 @@ pub struct Vm {
     pub state: State,
     /// How many times it has started.
     pub starts: u32,
+    /// What kept it from starting when that was tried last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// A service of a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Service {
+    /// Its name.
+    pub name: String,
+    /// The name of the VM that it serves.
+    pub vm: String,
+    /// How often it has crashed or was killed; exact up to eight, and then whenever that is a power of two or statistics are read.
+    #[serde(default)]
+    pub crashes: u32,
 }
 
 /// What a VM does.
@@ -41,6 +59,10 @@ pub enum State {
     Booting,
     /// Its vCPUs run.
     Running,
+    /// It has been told to pause, and not all of its vCPUs have left their guests.
+    Pausing,
+    /// It is paused.
+    Paused,
     /// It has stopped, and starts again by itself.
     Restarting,
     /// Its guest powered off.
@@ -67,11 +89,18 @@ impl State {
         match self {
             State::Booting => "booting",
             State::Running => "running",
+            State::Pausing => "pausing",
+            State::Paused => "paused",
             State::Restarting => "restarting",
             State::PoweredOff => "powered off",
             State::Crashed => "crashed",
             State::Stopped => "stopped",
         }
+    }
+
+    /// Whether it is paused, or about to be.
+    pub fn is_paused(self) -> bool {
+        matches!(self, State::Pausing | State::Paused)
     }
 
     /// Whether it stays so until it is told to start.

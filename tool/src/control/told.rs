@@ -28,7 +28,7 @@ impl Told {
         self.all.push(Wish { caller, left: commands.to_vec(), refused: Vec::new() });
     }
 
-    /// Takes the hypervisor's answer; false if no client waits for it. `name` is that of the command's VM.
+    /// Takes the hypervisor's answer; false if no client waits for it. `name` is that of the command's VM, or service.
     pub fn hear(&mut self, command: Command, outcome: Outcome, name: impl Fn(Command) -> String) -> bool {
         // The hypervisor answers in the order in which it was told.
         let of = |wish: &Wish| wish.left.iter().position(|left| *left == command);
@@ -57,6 +57,9 @@ impl Wish {
         };
         let kind = if outcome == Outcome::NoSuchVm { Kind::NoSuchVm } else { Kind::NotNow };
         let what = match (command, outcome) {
+            (Command::KillService { .. }, _) => {
+                format!("the VM that service `{}` serves does not run", name(command))
+            }
             (Command::Stop { .. }, Outcome::NotNow) => format!("VM `{}` does not run", name(command)),
             _ => format!("the present state of VM `{}` does not allow this", name(command)),
         };

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The table, in the seed's order of lines.
 
-use comfy_table::{CellAlignment, Table, presets};
-
 use super::counts::LINES;
 use super::{Counts, Pair};
+use crate::sheet::{Column, Sheet};
+use crate::{prose, ui};
 
 /// Prints all pairs, a table for each guest with as many vCPUs.
 pub fn print(pairs: &[Pair]) {
-    println!("What happened in one second of interrupt load, without and with paravirtual EOI.");
+    ui::say("What happened in one second of interrupt load, without and with paravirtual EOI.");
     for pairs in pairs.chunk_by(|one, other| (one.guest, one.vcpus) == (other.guest, other.vcpus)) {
-        println!("\n{}\n{}", heading(pairs), table(pairs));
+        let width = ui::terminal_width();
+        println!("\n{}\n{}", heading(pairs), sheet(pairs).show(width));
         for pair in pairs {
-            println!("\n{}", sentence(pair));
-            println!("  exits without: {}", reasons(&pair.without));
-            println!("  exits with:    {}", reasons(&pair.with));
+            println!("");
+            ui::say(&sentence(pair));
+            for (label, counts) in [("  exits without: ", &pair.without), ("  exits with:    ", &pair.with)] {
+                println!("{}", prose::behind(label, &reasons(counts), prose::within(width)));
+            }
         }
     }
 }
@@ -27,17 +30,13 @@ fn heading(pairs: &[Pair]) -> String {
     })
 }
 
-fn table(pairs: &[Pair]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
-    let mut header = vec!["event".to_owned()];
-    for pair in pairs {
-        header.extend([format!("{} without", pair.title), "with".to_owned()]);
-    }
-    table.set_header(header);
+fn sheet(pairs: &[Pair]) -> Sheet {
+    let titles =
+        pairs.iter().flat_map(|pair| ["without", "with"].map(|how| format!("{}\n{how}", pair.title)));
+    let mut sheet = Sheet::new([Column::key("event")].into_iter().chain(titles.map(Column::number)));
     let mut add = |name: &str, count: &dyn Fn(&Counts) -> u64| {
         let counts = pairs.iter().flat_map(|pair| [count(&pair.without), count(&pair.with)]);
-        table.add_row(std::iter::once(name.to_owned()).chain(counts.map(|count| count.to_string())));
+        sheet.add(std::iter::once(name.to_owned()).chain(counts.map(|count| count.to_string())));
     };
     for line in LINES {
         add(line.name, &|counts| counts.line(line.name));
@@ -46,8 +45,7 @@ fn table(pairs: &[Pair]) -> Table {
         add("doubled by QEMU", &|counts| counts.doubled);
     }
     add("taken by the guest", &|counts| counts.load.interrupts);
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+    sheet
 }
 
 fn sentence(pair: &Pair) -> String {
@@ -67,6 +65,7 @@ fn reasons(counts: &Counts) -> String {
 mod tests {
     use super::super::{Guest, Load};
     use super::*;
+    use crate::sheet::assert_fits;
 
     #[test]
     fn a_pair_is_two_columns_and_a_sentence() {
@@ -85,8 +84,12 @@ mod tests {
             without,
             with,
         };
-        let shown = table(std::slice::from_ref(&pair)).to_string();
-        assert!(shown.contains("KVM SVM without") && shown.contains("doubled by QEMU"), "{shown}");
+        let shown = sheet(std::slice::from_ref(&pair)).show(None);
+        assert!(shown.contains("KVM SVM") && shown.contains("doubled by QEMU"), "{shown}");
+        assert_fits(
+            |width| sheet(std::slice::from_ref(&pair)).show(width),
+            &["doubled by QEMU", "KVM SVM", "with"],
+        );
         assert_eq!(heading(std::slice::from_ref(&pair)), "The guest `load`, 1 vCPU");
         assert_eq!(sentence(&pair), "Linux 1 KVM: 200 exits become 110, 0.55 of them.");
         assert_eq!(reasons(&pair.without), "msr 150, intr 50");

@@ -196,7 +196,8 @@ mod tests {
         let case = Case { guest, vcpus: 2, pv_eoi };
         let text = config(case, 1000, Path::new("/a folder/initrd"));
         let guests = |_| vec!["load".to_owned()];
-        let surroundings = Surroundings { folder: Path::new("/"), guests: &guests, board: None };
+        let surroundings =
+            Surroundings { folder: Path::new("/"), guests: &guests, services: &[], board: None };
         let vm = config::parse(&text, &surroundings).unwrap().vms.remove(0);
         assert_eq!((vm.vcpus, vm.statistics), (2, true));
         vm.machine.pc().unwrap().paravirt.has(Feature::Eoi)

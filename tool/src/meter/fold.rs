@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::reading::Step;
 use super::symbols::Symbols;
 use crate::style::{BOLD, CYAN, DIM};
+use crate::{prose, ui};
 
 /// A function, and how many instructions of a visit are in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +67,9 @@ pub fn named(steps: &[Step], symbols: &Symbols) -> Vec<NamedStep> {
 
 /// Prints the instructions of a visit, by function and one by one.
 pub fn print(what: &str, folded: &[Folded], steps: &[NamedStep]) {
-    anstream::println!("\n{BOLD}{what}: {} instructions{BOLD:#}", steps.len());
+    let heading = format!("{what}: {} instructions", steps.len());
+    let heading = prose::wrap(&heading, prose::within(ui::terminal_width()));
+    anstream::println!("\n{BOLD}{heading}{BOLD:#}");
     for Folded { function, instructions } in folded {
         anstream::println!("{instructions:>7}  {CYAN}{function}{CYAN:#}");
     }

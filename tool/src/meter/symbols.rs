@@ -45,7 +45,12 @@ impl Symbols {
         let bytes = fs::read(path).context(doing)?;
         let file = object::File::parse(&*bytes).context(doing)?;
         let is_code = |kind| matches!(kind, SymbolKind::Text | SymbolKind::Label | SymbolKind::Unknown);
-        let symbols = file.symbols().filter(|symbol| symbol.is_definition() && is_code(symbol.kind()));
+        // A function may begin at zero, where a program is linked there.
+        let is_one = |symbol: &object::Symbol<'_, '_>| match symbol.address() {
+            0 => symbol.kind() == SymbolKind::Text,
+            _ => is_code(symbol.kind()),
+        };
+        let symbols = file.symbols().filter(|symbol| symbol.is_definition() && is_one(symbol));
         let named = symbols.filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?.to_owned())));
         let known = Self::new(named.collect()).ok_or_else(|| nothing(&path.display().to_string()))?;
         let code =
@@ -61,7 +66,8 @@ impl Symbols {
             let mut words = line.split_whitespace();
             let address = u64::from_str_radix(words.next()?, 16).ok()?;
             let is_code = matches!(words.next()?, "t" | "T" | "w" | "W");
-            let name = words.next().filter(|_| is_code)?;
+            // A kernel that hides its addresses shows zeros.
+            let name = words.next().filter(|_| is_code && address != 0)?;
             Some((address, name.to_owned()))
         };
         Self::new(text.lines().filter_map(line).collect()).ok_or_else(|| nothing("the table of symbols"))
@@ -77,9 +83,8 @@ impl Symbols {
     }
 
     fn new(mut all: Vec<(u64, String)>) -> Option<Self> {
-        // `$x` and `$d` say where code and data begin; names with a dot in front are the compiler's own. A kernel that hides
-        // its addresses shows zeros.
-        all.retain(|(address, name)| *address != 0 && !name.starts_with(['$', '.']) && !name.is_empty());
+        // `$x` and `$d` say where code and data begin; names with a dot in front are the compiler's own.
+        all.retain(|(_, name)| !name.starts_with(['$', '.']) && !name.is_empty());
         // Where several names have one address, those that people wrote are the shorter ones.
         all.sort_by(|one, other| (one.0, one.1.len(), &one.1).cmp(&(other.0, other.1.len(), &other.1)));
         all.dedup_by_key(|(address, _)| *address);
@@ -142,6 +147,16 @@ impl Symbols {
         let moved = distances(&self.code, executed).into_iter();
         let placed = moved.map(|distance| self.clone().shifted(distance.cast_signed()));
         placed.reduce(Symbols::merged).unwrap_or(self)
+    }
+
+    /// These symbols, and those of programs that run beside: each where the executed instructions are that have no name here.
+    pub fn beside(self, programs: Vec<Symbols>, executed: &[Step]) -> Self {
+        let unnamed: Vec<Step> =
+            executed.iter().filter(|step| self.name(step.pc).is_none()).cloned().collect();
+        programs.into_iter().fold(self, |all, program| match distances(&program.code, &unnamed).first() {
+            Some(distance) => all.merged(program.shifted(distance.cast_signed())),
+            None => all,
+        })
     }
 
     /// These symbols and others; where both have an address, these.
@@ -213,6 +228,28 @@ ffff800080040000 W _ZN4core3fmt5write17h0123456789abcdefE
         assert_eq!(symbols.name(0x2001_1004), Some(("handler", 4)));
         assert_eq!(symbols.name(0x48), Some(("stubs", 8)));
         assert_eq!(symbols.name(0x1_0000_0000), None);
+    }
+
+    #[test]
+    fn a_program_beside_is_found_by_its_code() {
+        let bytes: Vec<u8> = (0..0x40_u8).collect();
+        let digits = |at: usize| bytes[at..at + 4].iter().map(|byte| format!("{byte:02x}")).collect();
+        let step =
+            |at: usize| Step { pc: 0x6000_0000_0000 + at as u64, bytes: digits(at), ..Step::default() };
+        let mut executed: Vec<Step> = (0x10..0x30).step_by(4).map(step).collect();
+        executed.push(Step { pc: 0x1004, bytes: digits(0), ..Step::default() });
+        let program = Symbols::from_table("10 T serve\n").unwrap();
+        let program = Symbols { code: vec![Code { address: 0, bytes: bytes.clone() }], ..program };
+        let other = Symbols::from_table("20 T other\n").unwrap();
+        let own = Symbols::from_table("1000 T light\n").unwrap();
+        let all = own.clone().beside(vec![other, program.clone()], &executed);
+        assert_eq!((all.name(0x6000_0000_0018), all.name(0x1004)), (Some(("serve", 8)), Some(("light", 4))));
+        assert_eq!(all.address("other"), None, "it did not run");
+        assert_eq!(
+            own.clone().beside(vec![program], &executed[8..]),
+            own,
+            "what has a name is not looked for"
+        );
     }
 
     #[test]

@@ -3,19 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
-
 use super::fold::{self, fold};
 use super::reading::{Group, Reading};
 use super::symbols::Symbols;
+use crate::sheet::{Column, Sheet};
 use crate::style::{BOLD, CYAN};
+use crate::{prose, ui};
 
 /// Prints the `top` most frequent groups, and what the most frequent one does; with `trace`, its instructions.
 pub fn print(reading: &Reading, symbols: &Symbols, top: usize, trace: bool) {
     let total = &reading.total;
     println!("{} visits outside the guest, {} instructions", total.visits, total.outside);
     println!("{} instructions in the guest\n", total.guest);
-    println!("{}", groups(&reading.groups, top));
+    println!("{}", groups(&reading.groups, top).show(ui::terminal_width()));
     let left = reading.groups.len().saturating_sub(top);
     if left > 0 {
         println!("and {left} more groups (--top)");
@@ -28,35 +28,25 @@ pub fn print(reading: &Reading, symbols: &Symbols, top: usize, trace: bool) {
         }
     }
     for note in &reading.notes {
-        println!("note: {note}");
+        ui::say(&format!("note: {note}"));
     }
 }
 
-fn groups(groups: &[Group], top: usize) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
-    let mut header = vec!["CPU", "reason", "guest pc", "visits", "modal", "min", "max", "sum"];
+fn groups(groups: &[Group], top: usize) -> Sheet {
+    let mut columns = Vec::from(["CPU", "reason", "guest pc"].map(Column::key));
+    columns.extend(["visits", "modal", "min", "max", "sum"].map(Column::number));
     if groups.iter().any(|group| group.footprint.is_some()) {
-        header.extend(["code lines", "data lines", "pages"]);
+        columns.extend(["code lines", "data lines", "pages"].map(Column::number));
     }
-    table.set_header(header);
+    let mut sheet = Sheet::new(columns);
     for group in groups.iter().take(top) {
-        let number = |number: u64| Cell::new(number).set_alignment(CellAlignment::Right);
-        let mut cells = vec![
-            Cell::new(group.cpu),
-            Cell::new(&group.reason),
-            Cell::new(format!("{:#x}", group.pc)),
-            number(group.visits),
-            number(group.modal),
-            number(group.min),
-            number(group.max),
-            number(group.sum),
-        ];
+        let names = [group.cpu.to_string(), group.reason.clone(), format!("{:#x}", group.pc)];
+        let numbers = [group.visits, group.modal, group.min, group.max, group.sum];
         let touched = group.footprint.map(|it| [it.code_lines, it.data_lines, it.pages]);
-        cells.extend(touched.into_iter().flatten().map(number));
-        table.add_row(cells);
+        let numbers = numbers.into_iter().chain(touched.into_iter().flatten());
+        sheet.add(names.into_iter().chain(numbers.map(|number| number.to_string())));
     }
-    table
+    sheet
 }
 
 /// What the modal visit of a group does.
@@ -65,7 +55,9 @@ fn details(group: &Group) {
     anstream::println!("\n{BOLD}{heading}{BOLD:#}");
     let lists = [("classes", &group.classes), ("registers", &group.registers), ("devices", &group.devices)];
     for (title, counts) in lists.into_iter().filter(|(_, counts)| !counts.is_empty()) {
-        anstream::println!("  {CYAN}{title:<9}{CYAN:#} {}", list(counts));
+        let (label, width) = (format!("  {title:<9} "), prose::within(ui::terminal_width()));
+        let text = prose::behind(&label, &list(counts), width);
+        anstream::println!("{CYAN}{label}{CYAN:#}{}", text.strip_prefix(&label).unwrap_or(&text));
     }
 }
 
@@ -78,11 +70,12 @@ fn list(counts: &BTreeMap<String, u64>) -> String {
 mod tests {
     use super::super::reading::Footprint;
     use super::*;
+    use crate::sheet::assert_fits;
 
     #[test]
     fn a_table_has_the_first_groups() {
         let group = |pc, visits| Group { reason: "hvc64".into(), pc, visits, modal: 48, ..Group::default() };
-        let text = groups(&[group(0x1010, 70), group(0x1020, 60), group(0x1030, 50)], 2).to_string();
+        let text = groups(&[group(0x1010, 70), group(0x1020, 60), group(0x1030, 50)], 2).show(None);
         assert!(text.contains("0x1010") && text.contains("0x1020") && !text.contains("0x1030"), "{text}");
         assert!(text.contains("guest pc") && text.contains("48"), "{text}");
     }
@@ -90,12 +83,15 @@ mod tests {
     #[test]
     fn lines_and_pages_have_columns_where_they_were_counted() {
         let mut group = Group { modal: 48, ..Group::default() };
-        assert!(!groups(&[group.clone()], 1).to_string().contains("pages"));
+        assert!(!groups(&[group.clone()], 1).show(None).contains("pages"));
         group.footprint = Some(Footprint { code_lines: 61, data_lines: 72, pages: 83 });
-        let text = groups(&[group], 1).to_string();
+        let text = groups(&[group.clone()], 1).show(None);
         let places =
             ["code lines", "data lines", "pages", "61", "72", "83"].map(|part| text.find(part).unwrap());
         assert!(places.is_sorted(), "{text}");
+        (group.reason, group.pc, group.sum) = ("data-abort".to_owned(), 0xffff_8000_8082_c4d8, 1 << 50);
+        let parts = ["0xffff80008082c4d8", "data-abort", "1125899906842624", "code lines", "83"];
+        assert_fits(|width| groups(std::slice::from_ref(&group), 1).show(width), &parts);
     }
 
     #[test]

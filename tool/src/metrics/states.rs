@@ -23,8 +23,12 @@ pub struct States {
 pub struct State {
     /// Its name.
     pub name: String,
-    /// Whether it runs.
+    /// Whether it runs, also if it is paused.
     pub running: bool,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// For how long in all, in microseconds.
+    pub paused_microseconds: u64,
     /// How often it has started.
     pub starts: u64,
     /// How often it has stopped, by the reason.
@@ -42,13 +46,18 @@ impl States {
     pub fn hear(&mut self, heard: &Heard) {
         let Some(state) = heard.vm().and_then(|vm| self.vms.get_mut(usize::from(vm))) else { return };
         match *heard {
-            Heard::Vm { running, .. } => state.running = running,
+            Heard::Vm { running, paused, .. } => (state.running, state.paused) = (running, paused),
+            Heard::Paused { .. } => state.paused = true,
+            Heard::Resumed { microseconds, .. } => {
+                state.paused = false;
+                state.paused_microseconds += microseconds;
+            }
             Heard::Started { boots, free_memory, free_tables, .. } => {
                 (state.running, state.starts) = (true, boots.into());
                 (self.free_memory, self.free_tables) = (Some(free_memory), Some(free_tables));
             }
             Heard::Stopped { reason, .. } => {
-                state.running = false;
+                (state.running, state.paused) = (false, false);
                 *state.stops.entry(describe_stop(reason)).or_default() += 1;
             }
             _ => {}
@@ -74,6 +83,13 @@ mod tests {
         states.hear(&started(1, 1));
         states.hear(&Heard::Stopped { vm: 1, reason: StopReason::Crash, restarts: true });
         assert!(!states.vms[1].running);
+        states.hear(&Heard::Paused { vm: 0 });
+        assert!(states.vms[0].paused);
+        states.hear(&Heard::Resumed { vm: 0, microseconds: 5 });
+        assert_eq!((states.vms[0].paused, states.vms[0].paused_microseconds), (false, 5));
+        states.hear(&Heard::Paused { vm: 0 });
+        states.hear(&Heard::Stopped { vm: 0, reason: StopReason::Killed, restarts: false });
+        assert!(!states.vms[0].paused, "a life that is over is not paused");
         states.hear(&started(1, 2));
         states.hear(&started(9, 1));
         let state = &states.vms[1];

@@ -39,7 +39,8 @@ impl Collector for Moment {
         self.lives(&mut encoder)?;
         self.memory(&mut encoder)?;
         self.exits(&mut encoder)?;
-        self.events(&mut encoder)
+        self.events(&mut encoder)?;
+        self.services(&mut encoder)
     }
 }
 
@@ -51,6 +52,21 @@ impl Moment {
         for vm in vms {
             let labels = [("vm", vm.name.as_str())];
             running.encode_family(&labels)?.encode_gauge(&u64::from(vm.running))?;
+        }
+        let mut paused =
+            encoder.encode_descriptor("vm_paused", "Whether the VM is paused", None, MetricType::Gauge)?;
+        for vm in vms {
+            let labels = [("vm", vm.name.as_str())];
+            paused.encode_family(&labels)?.encode_gauge(&u64::from(vm.paused))?;
+        }
+        let help = "For how long the VM was paused in all, without a pause that goes on";
+        let unit = Some(&Unit::Seconds);
+        let mut stood = encoder.encode_descriptor("vm_paused_time", help, unit, MetricType::Counter)?;
+        for vm in vms {
+            let seconds = vm.paused_microseconds as f64 / 1e6;
+            stood
+                .encode_family(&[("vm", vm.name.as_str())])?
+                .encode_counter::<NoLabelSet, _, u64>(&seconds, None)?;
         }
         let mut starts = encoder.encode_descriptor(
             "vm_starts",
@@ -127,6 +143,31 @@ impl Moment {
         Ok(())
     }
 
+    fn services(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let services = || self.kept().flat_map(|vm| vm.services.iter().map(move |service| (vm, service)));
+        let help = "How often the service has crashed or was killed, and was started anew";
+        let mut crashes = encoder.encode_descriptor("service_crashes", help, None, MetricType::Counter)?;
+        for (vm, service) in services() {
+            let labels = [("vm", vm.name.as_str()), ("service", service.name.as_str())];
+            count(&mut crashes, &labels, service.crashes.into())?;
+        }
+        let help = "How many exits of its VM the service has handled, since the VM started";
+        let mut exits = encoder.encode_descriptor("service_exits", help, None, MetricType::Counter)?;
+        for (vm, service) in services() {
+            let labels = [("vm", vm.name.as_str()), ("service", service.name.as_str())];
+            count(&mut exits, &labels, service.exits)?;
+        }
+        let help = "How long these exits took until the service had answered";
+        let unit = Some(&Unit::Seconds);
+        let mut time = encoder.encode_descriptor("service_time", help, unit, MetricType::Counter)?;
+        for (vm, service) in services() {
+            let labels = [("vm", vm.name.as_str()), ("service", service.name.as_str())];
+            let seconds = service.ticks as f64 / vm.frequency.max(1) as f64;
+            time.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&seconds, None)?;
+        }
+        Ok(())
+    }
+
     /// The VMs whose statistics are kept.
     fn kept(&self) -> impl Iterator<Item = &VmReading> {
         self.reading.vms.iter().filter(|vm| vm.statistics)
@@ -161,6 +202,7 @@ mod tests {
     fn text() -> String {
         let mut states = States::new(vec!["linux".into(), "quiet".into()]);
         (states.vms[0].running, states.vms[0].starts, states.free_memory) = (true, 2, Some(1 << 30));
+        (states.vms[1].paused, states.vms[1].paused_microseconds) = (true, 2_500_000);
         encode(example(), states).unwrap()
     }
 
@@ -171,11 +213,16 @@ mod tests {
             "# TYPE turnstile_vm_running gauge",
             "turnstile_vm_running{vm=\"linux\"} 1",
             "turnstile_vm_running{vm=\"quiet\"} 0",
+            "turnstile_vm_paused{vm=\"quiet\"} 1",
+            "turnstile_vm_paused_time_seconds_total{vm=\"quiet\"} 2.5",
             "turnstile_vm_starts_total{vm=\"linux\"} 2",
             "turnstile_vm_stops_total{vm=\"linux\",reason=\"crashed\"} 0",
             "# UNIT turnstile_memory_free_bytes bytes",
             "turnstile_memory_free_bytes 1073741824",
             "turnstile_events_total{vm=\"linux\",event=\"pv-eoi\"} 21",
+            "turnstile_service_crashes_total{vm=\"linux\",service=\"console\"} 1",
+            "turnstile_service_exits_total{vm=\"linux\",service=\"console\"} 20",
+            "turnstile_service_time_seconds_total{vm=\"linux\",service=\"console\"} 0.000006",
         ] {
             assert!(text.lines().any(|has| has == line), "{line} is missing in\n{text}");
         }

@@ -33,11 +33,28 @@ pub enum Heard {
         name: String,
         /// Its vCPUs.
         vcpus: u16,
-        /// Whether it runs.
+        /// Whether it runs, also if it is paused.
         running: bool,
+        /// Whether it is paused.
+        paused: bool,
         /// How many bytes may be typed into its console.
         #[serde(skip)]
         room: u16,
+    },
+    /// A service: after the VMs, when a crash of it is reported, and with statistics.
+    Service {
+        /// Its index.
+        service: u8,
+        /// The VM that it serves.
+        vm: u8,
+        /// Its name.
+        name: String,
+        /// How often it has crashed or was killed.
+        crashes: u32,
+        /// How many exits it has handled since the VM's start, if the VM keeps statistics.
+        exits: u64,
+        /// How long these took until it had answered, in ticks.
+        ticks: u64,
     },
     /// What a guest wrote to its console.
     Console {
@@ -67,6 +84,18 @@ pub enum Heard {
         reason: StopReason,
         /// Whether it starts again by itself.
         restarts: bool,
+    },
+    /// A VM is paused.
+    Paused {
+        /// The VM.
+        vm: u8,
+    },
+    /// A paused VM goes on.
+    Resumed {
+        /// The VM.
+        vm: u8,
+        /// For how many microseconds it was paused.
+        microseconds: u64,
     },
     /// A line about a crash.
     Crashed {
@@ -128,9 +157,12 @@ impl Heard {
     pub fn vm(&self) -> Option<u8> {
         match self {
             Heard::Vm { vm, .. }
+            | Heard::Service { vm, .. }
             | Heard::Console { vm, .. }
             | Heard::Started { vm, .. }
             | Heard::Stopped { vm, .. }
+            | Heard::Paused { vm }
+            | Heard::Resumed { vm, .. }
             | Heard::Crashed { vm, .. }
             | Heard::Room { vm, .. }
             | Heard::InputWaits { vm, .. }
@@ -167,7 +199,13 @@ fn serialize_outcome<S: Serializer>(
         Outcome::NoSuchVm => "no-such-vm",
         Outcome::NotNow => "not-now",
         Outcome::NotKept => "not-kept",
+        Outcome::NoSuchService => "no-such-service",
     })
+}
+
+/// Why a VM of this name does not start, if that is what a line about a crash says.
+pub fn start_failure<'t>(name: &str, text: &'t str) -> Option<&'t str> {
+    text.strip_prefix(name)?.strip_prefix(" does not start: ")
 }
 
 /// Says in a word why a VM stopped.
@@ -187,8 +225,11 @@ impl From<Up<'_>> for Heard {
                 Heard::Hello { version, hypervisor: hypervisor.to_owned(), cpus, vms }
             }
             Up::Vm { vm, name, vcpus, state, room } => {
-                let running = state == VmState::Running;
-                Heard::Vm { vm, name: name.to_owned(), vcpus, running, room }
+                let (running, paused) = (state != VmState::Stopped, state == VmState::Paused);
+                Heard::Vm { vm, name: name.to_owned(), vcpus, running, paused, room }
+            }
+            Up::Service { service, vm, name, crashes, exits, ticks } => {
+                Heard::Service { service, vm, name: name.to_owned(), crashes, exits, ticks }
             }
             Up::Console { vm, bytes } => Heard::Console { vm, text: bytes.to_vec() },
             Up::Event { vm, event } => match event {
@@ -196,6 +237,8 @@ impl From<Up<'_>> for Heard {
                     Heard::Started { vm, boots, free_memory, free_tables }
                 }
                 Event::Stopped { reason, restarts } => Heard::Stopped { vm, reason, restarts },
+                Event::Paused => Heard::Paused { vm },
+                Event::Resumed { microseconds } => Heard::Resumed { vm, microseconds },
                 Event::Crashed { text } => Heard::Crashed { vm, text: text.to_owned() },
             },
             Up::Fault { text } => Heard::Fault { text: text.to_owned() },
@@ -218,6 +261,10 @@ mod tests {
         let heard = Heard::Stopped { vm: 0, reason: StopReason::PowerOff, restarts: false };
         let json = serde_json::to_string(&heard).unwrap();
         assert_eq!(json, r#"{"type":"stopped","vm":0,"reason":"powered-off","restarts":false}"#);
+        let json = serde_json::to_string(&Heard::Paused { vm: 1 }).unwrap();
+        assert_eq!(json, r#"{"type":"paused","vm":1}"#);
+        let json = serde_json::to_string(&Heard::Resumed { vm: 1, microseconds: 7 }).unwrap();
+        assert_eq!(json, r#"{"type":"resumed","vm":1,"microseconds":7}"#);
         let json = serde_json::to_string(&Heard::Console { vm: 2, text: b"a\n".to_vec() }).unwrap();
         assert_eq!(json, r#"{"type":"console","vm":2,"text":"a\n"}"#);
     }

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     fn vm(running: bool) -> Heard {
-        Heard::Vm { vm: 0, name: "one".into(), vcpus: 1, running, room: 1024 }
+        Heard::Vm { vm: 0, name: "one".into(), vcpus: 1, running, paused: false, room: 1024 }
     }
 
     fn started() -> Heard {

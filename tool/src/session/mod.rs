@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use turnstile_link::{Command, Down, Message};
 
-pub use heard::{Heard, describe_stop};
+pub use heard::{Heard, describe_stop, start_failure};
 use input::Inputs;
 use line::Line;
 pub use listener::Listener;

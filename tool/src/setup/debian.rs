@@ -24,6 +24,16 @@ const BUSYBOX: &str = "busybox-static";
 /// The files of the guest that come from Debian.
 const FILES: [&str; 2] = ["linux", "busybox"];
 
+/// The kernel's drivers of disks that are PCI functions, in the order in which they are loaded; what a kernel has built in is no file.
+const DRIVERS: [&str; 6] = [
+    "drivers/virtio/virtio",
+    "drivers/virtio/virtio_ring",
+    "drivers/virtio/virtio_pci_legacy_dev",
+    "drivers/virtio/virtio_pci_modern_dev",
+    "drivers/virtio/virtio_pci",
+    "drivers/block/virtio_blk",
+];
+
 /// Which of Debian's kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
@@ -95,6 +105,25 @@ pub fn cached(layout: &Layout, isa: Isa, flavour: Flavour) -> Option<Debian> {
     (debian.kernel.is_file() && folder.join("busybox").is_file()).then_some(debian)
 }
 
+/// Returns the initramfs of the guest with its kernel's drivers of disks, fetching what is not in the cache.
+pub fn initrd_with_drivers(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Vec<u8>> {
+    let debian = ensure(layout, isa, flavour)?;
+    let folder = folder(layout, isa, flavour);
+    let drivers = folder.join("drivers");
+    if !drivers.is_dir() {
+        // A cache of an earlier version. The kernel in it may be older than what is there now.
+        let _lock = Lock::take(&folder, "lock")?;
+        fetch_for(layout, isa, flavour)?;
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&drivers).context(|| format!("cannot read {}", drivers.display()))?.flatten() {
+        let bytes = fs::read(entry.path()).context(|| format!("cannot read {}", entry.path().display()))?;
+        files.push((entry.file_name().to_string_lossy().into_owned(), bytes));
+    }
+    files.sort();
+    initramfs::with_drivers(&debian.initrd, &files)
+}
+
 /// Returns the guest, downloading it if it is not in the cache.
 pub fn ensure(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Debian> {
     let folder = folder(layout, isa, flavour);
@@ -107,14 +136,7 @@ pub fn ensure(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Debian> {
     let debian = match present {
         Some(debian) if damaged.is_none() => debian,
         _ => {
-            // Its release has no busybox of its own.
-            let usual = match flavour {
-                Flavour::SmallPages => Some(ensure(layout, isa, Flavour::Cloud)?),
-                Flavour::Cloud | Flavour::Standard => None,
-            };
-            fetch(&folder, isa, flavour, usual.as_ref()).map_err(|failure| {
-                failure.context_line("the Debian guest (a Linux kernel and busybox) cannot be fetched")
-            })?;
+            fetch_for(layout, isa, flavour)?;
             cached(layout, isa, flavour)
                 .ok_or_else(|| Failure::failed("the Debian guest is not where it was put"))?
         }
@@ -122,6 +144,18 @@ pub fn ensure(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Debian> {
     // The initramfs belongs to this tool, not to Debian: it is written anew when the tool changes.
     initramfs::write(&folder.join("busybox"), &debian.initrd)?;
     Ok(debian)
+}
+
+/// Fetches a guest into the cache, whose lock is taken.
+fn fetch_for(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<()> {
+    // Its release has no busybox of its own.
+    let usual = match flavour {
+        Flavour::SmallPages => Some(ensure(layout, isa, Flavour::Cloud)?),
+        Flavour::Cloud | Flavour::Standard => None,
+    };
+    fetch(&folder(layout, isa, flavour), isa, flavour, usual.as_ref()).map_err(|failure| {
+        failure.context_line("the Debian guest (a Linux kernel and busybox) cannot be fetched")
+    })
 }
 
 /// Finds a file in the cache that is not what was put there. Of a cache without digests nothing is known.
@@ -148,7 +182,10 @@ fn fetch(folder: &Path, isa: Isa, flavour: Flavour, usual: Option<&Debian>) -> R
     };
     let files = fetch.download(format!("downloading {kernel}"), &wanted)?;
     let kernel_package = fetch::find(&files, &kernel)?;
-    unpack(kernel_package, kernel_file(isa), &folder.join("linux"))?;
+    unpacked(kernel_package, |root| {
+        take(root, kernel_file(isa), &folder.join("linux"))?;
+        take_drivers(root, &folder.join("drivers"))
+    })?;
     let busybox = folder.join("busybox");
     let busybox_package = match usual {
         Some(usual) => {
@@ -191,15 +228,40 @@ pub(super) fn unpack(package: &Path, prefix: &str, to: &Path) -> Result<()> {
 /// Takes several files out of a package into a folder, each as [`unpack`] does. In the paths a folder `*` is the only
 /// one in its place.
 pub(super) fn unpack_all(package: &Path, files: &[(&str, &str)], into: &Path) -> Result<()> {
+    unpacked(package, |root| files.iter().try_for_each(|(prefix, to)| take(root, prefix, &into.join(to))))
+}
+
+/// Unpacks a package for as long as its files are looked at.
+fn unpacked(package: &Path, look: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let root = package.with_extension("unpacked");
     run(Command::new("dpkg-deb").arg("-x").arg(package).arg(&root))?;
-    for (prefix, to) in files {
-        let file = find(&root, prefix)
-            .ok_or_else(|| Failure::failed(format!("{} has no {prefix}", package.display())))?;
-        let bytes = fs::read(&file).context(|| format!("cannot read {}", file.display()))?;
-        write_atomically(&into.join(to), &bytes)?;
-    }
+    look(&root)?;
     fs::remove_dir_all(&root).context(|| format!("cannot remove {}", root.display()))
+}
+
+/// Takes a file out of an unpacked package.
+fn take(root: &Path, prefix: &str, to: &Path) -> Result<()> {
+    let file =
+        find(root, prefix).ok_or_else(|| Failure::failed(format!("{} has no {prefix}", root.display())))?;
+    let bytes = fs::read(&file).context(|| format!("cannot read {}", file.display()))?;
+    write_atomically(to, &bytes)
+}
+
+/// Takes the drivers that are no part of the kernel itself out of its unpacked package. Their names say the order.
+fn take_drivers(root: &Path, into: &Path) -> Result<()> {
+    let _ = fs::remove_dir_all(into);
+    fs::create_dir_all(into).context(|| format!("cannot create {}", into.display()))?;
+    for (index, driver) in DRIVERS.iter().enumerate() {
+        // Newer kernels are where all programs are. Their modules are compressed, which their names say.
+        let found = ["lib", "usr/lib"]
+            .iter()
+            .find_map(|lib| find(root, &format!("{lib}/modules/*/kernel/{driver}.ko")));
+        if let Some(file) = found {
+            let bytes = fs::read(&file).context(|| format!("cannot read {}", file.display()))?;
+            write_atomically(&into.join(format!("{index}-{}", file_name(&file))), &bytes)?;
+        }
+    }
+    Ok(())
 }
 
 /// Finds the file whose path in an unpacked package starts with `prefix`.

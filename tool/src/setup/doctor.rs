@@ -5,7 +5,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use comfy_table::Table;
 use serde::Serialize;
 use walkdir::WalkDir;
 
@@ -15,6 +14,7 @@ use super::{apt, bochs, chromium, debian, find_program, peers, qemu, rust, space
 use crate::failure::{Context, Failure, Kind, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
+use crate::sheet::{Column, Sheet};
 use crate::ui;
 
 /// How a finding stands.
@@ -68,7 +68,7 @@ pub fn doctor(layout: &Layout, json: bool) -> Result<()> {
         let text = serde_json::to_string_pretty(&findings).context(|| "cannot write the report".into())?;
         println!("{text}");
     } else {
-        println!("{}", table(&findings, ui::terminal_width()));
+        println!("{}", sheet(&findings).show(ui::terminal_width()));
     }
     if findings.iter().any(|finding| finding.state == State::Missing) {
         return Err(Failure::reported(Kind::Missing));
@@ -84,32 +84,32 @@ fn to_build(layout: &Layout) -> [Finding; 3] {
 /// What is needed to run them.
 fn to_run(layout: &Layout) -> [Finding; 11] {
     [
-        emulator(Isa::Arm64, "QEMU for arm64"),
-        emulator(Isa::X86_64, "QEMU for x86_64"),
-        emulator(Isa::Power64, "QEMU for power64"),
+        emulator(Isa::Arm64, "QEMU, arm64"),
+        emulator(Isa::X86_64, "QEMU, x86_64"),
+        emulator(Isa::Power64, "QEMU, power64"),
         packages(),
-        guest(layout, Isa::Arm64, "Debian guest for arm64"),
-        guest(layout, Isa::X86_64, "Debian guest for x86_64"),
-        guest(layout, Isa::Power64, "Debian guest for power64"),
+        guest(layout, Isa::Arm64, "Debian guest, arm64"),
+        guest(layout, Isa::X86_64, "Debian guest, x86_64"),
+        guest(layout, Isa::Power64, "Debian guest, power64"),
         u_boot(layout),
-        images(layout, Isa::Arm64, "hypervisor for arm64"),
-        images(layout, Isa::X86_64, "hypervisor for x86_64"),
-        images(layout, Isa::Power64, "hypervisor for power64"),
+        images(layout, Isa::Arm64, "hypervisor, arm64"),
+        images(layout, Isa::X86_64, "hypervisor, x86_64"),
+        images(layout, Isa::Power64, "hypervisor, power64"),
     ]
 }
 
 /// What is needed to measure other hypervisors beside ours.
 fn to_compare(layout: &Layout) -> [Finding; 3] {
     [
-        compared(layout, Isa::Arm64, "KVM and Xen on arm64", "60 MB"),
-        compared(layout, Isa::X86_64, "KVM on AMD64", "180 MB"),
-        compared(layout, Isa::Power64, "KVM on POWER", "90 MB"),
+        compared(layout, Isa::Arm64, "KVM and Xen, arm64", "60 MB"),
+        compared(layout, Isa::X86_64, "KVM, x86_64", "180 MB"),
+        compared(layout, Isa::Power64, "KVM, power64", "90 MB"),
     ]
 }
 
-/// One line for each finding where the terminal is wide enough, so that all of them fit 80 columns and 24 lines.
-fn table(findings: &[Finding], width: Option<u16>) -> Table {
-    let mut table = ui::table(width);
+/// A line for each finding: what a machine has that lacks nothing fits 80 columns and 24 lines.
+fn sheet(findings: &[Finding]) -> Sheet {
+    let mut sheet = Sheet::new([Column::key(""), Column::key(""), Column::text("")]);
     for Finding { what, state, found, how } in findings {
         let mark = match state {
             State::Ok => "ok",
@@ -122,9 +122,9 @@ fn table(findings: &[Finding], width: Option<u16>) -> Table {
             _ if how.is_empty() => found.clone(),
             _ => format!("{found}: {how}"),
         };
-        table.add_row([mark, what, &text]);
+        sheet.add([mark, what, &text]);
     }
-    table
+    sheet
 }
 
 fn toolchain(layout: &Layout) -> Finding {
@@ -219,7 +219,7 @@ fn package(file: &str) -> &str {
 }
 
 fn u_boot(layout: &Layout) -> Finding {
-    const WHAT: &str = "U-Boot for arm64";
+    const WHAT: &str = "U-Boot, arm64";
     match u_boot::cached(layout) {
         Some(_) => Finding::ok(WHAT, "Debian's, for QEMU's `virt`"),
         None => Finding::later(WHAT, "not downloaded", "fetched by the first run that needs it (2 MB)"),
@@ -242,12 +242,8 @@ fn images(layout: &Layout, isa: Isa, what: &'static str) -> Finding {
     let oldest = guests.chain([built(layout.hypervisor(isa, &[]))]).min().flatten();
     match oldest {
         Some(built) if built >= newest(&sources(layout, isa)) => Finding::ok(what, "built, with its guests"),
-        Some(_) => Finding::later(
-            what,
-            "older than its sources",
-            "the next command that needs it builds it: minutes",
-        ),
-        None => Finding::later(what, "not built", "the first command that needs it builds it: minutes"),
+        Some(_) => Finding::later(what, "older than its sources", "the next command that needs it builds it"),
+        None => Finding::later(what, "not built", "the first command that needs it builds it"),
     }
 }
 
@@ -288,5 +284,28 @@ fn room(layout: &Layout) -> Finding {
         _ if free < demo => Finding::missing(WHAT, found, advice("build products and downloads", demo)),
         _ if free < suite => Finding { how: advice("`./x test`", suite), ..Finding::ok(WHAT, found) },
         _ => Finding::ok(WHAT, found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sheet::assert_fits;
+
+    #[test]
+    fn all_of_it_fits_a_small_terminal() {
+        let layout = Layout::find().unwrap();
+        let findings: Vec<Finding> =
+            to_build(&layout).into_iter().chain(to_run(&layout)).chain(to_compare(&layout)).collect();
+        assert_fits(|width| sheet(&findings).show(width), &["Rust toolchain", "Debian guest, power64"]);
+        // What this machine has may be long; what the tool gets itself is not.
+        let later = |finding: Finding| match finding.state {
+            State::Later => finding,
+            _ => Finding::ok(finding.what, "there"),
+        };
+        let whole: Vec<Finding> =
+            findings.into_iter().chain([browser(), second_emulator(), room(&layout)]).map(later).collect();
+        let text = sheet(&whole).show(Some(80));
+        assert!(text.lines().count() < 23, "{text}");
     }
 }

@@ -11,9 +11,10 @@ use std::sync::{Mutex, PoisonError};
 
 use super::last_lines;
 use super::rust::{self, Target};
+use super::service;
 use crate::failure::{Context, Failure, Result};
 use crate::isa::Isa;
-use crate::layout::Layout;
+use crate::layout::{Layout, write_atomically};
 use crate::meter::symbols::Symbols;
 use crate::ui;
 
@@ -59,6 +60,42 @@ pub fn guests(layout: &Layout, isa: Isa) -> Result<()> {
         };
         layout.guest_names(isa).iter().try_for_each(image)
     })
+}
+
+/// Builds a program of `services/` for an architecture and returns the path of its image.
+pub fn service(layout: &Layout, isa: Isa, name: &str) -> Result<PathBuf> {
+    const LINKED: [&str; 6] = [
+        "-pie",
+        "--no-dynamic-linker",
+        "-znorelro",
+        "-zmax-page-size=4096",
+        "-zstack-size=16384",
+        "--build-id=none",
+    ];
+    let script = layout.root().join("services/runtime/link.ld");
+    let mut options = vec![format!("-Clink-arg=-T{}", script.display())];
+    options.extend(LINKED.map(|argument| format!("-Clink-arg={argument}")));
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let image = layout.service(isa, name);
+    once(&image.to_string_lossy(), || {
+        let what = format!("building the service {name} for {isa}");
+        build(layout, &service_package(name), &Target::anywhere(isa), &[], &options, &what)?;
+        let program = service_program(layout, isa, name);
+        let file = fs::read(&program).context(|| format!("cannot read {}", program.display()))?;
+        let flat = service::flatten(&file).map_err(|why| failed(&what, &why))?;
+        write_atomically(&image, &flat)
+    })?;
+    Ok(image)
+}
+
+/// A program of `services/` with its symbols, where [`service`] was built from sources.
+pub fn service_program(layout: &Layout, isa: Isa, name: &str) -> PathBuf {
+    built(layout, isa.target(), name)
+}
+
+/// The package of a program of `services/`.
+pub fn service_package(name: &str) -> String {
+    format!("turnstile-service-{name}")
 }
 
 /// Builds the monitor for Linux KVM and returns its path.
@@ -252,6 +289,17 @@ fn reduce(layout: &Layout, program: &Path, image: &Path, options: &[&str]) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[ignore = "builds for all architectures"]
+    fn services_are_built() {
+        let layout = Layout::find().unwrap();
+        for isa in Isa::ALL {
+            for name in layout.service_names() {
+                service(&layout, isa, &name).unwrap();
+            }
+        }
+    }
 
     #[test]
     fn what_cargo_misses_is_said() {

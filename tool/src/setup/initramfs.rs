@@ -59,6 +59,14 @@ pub fn with_program(file: &Path, name: &str, program: &[u8], told: &[u8]) -> Res
     with_entries(file, &[(&format!("bin/{name}"), PROGRAM, program), (name, FILE, told)])
 }
 
+/// The same with drivers, `/modules/NAME`, which the guest loads in the order of their names.
+pub fn with_drivers(file: &Path, drivers: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
+    let files: Vec<_> = drivers.iter().map(|(name, bytes)| (format!("modules/{name}"), bytes)).collect();
+    let mut entries: Vec<(&str, u32, &[u8])> = vec![("modules", DIRECTORY, &[])];
+    entries.extend(files.iter().map(|(name, bytes)| (name.as_str(), FILE, bytes.as_slice())));
+    with_entries(file, &entries)
+}
+
 /// The initramfs in `file` with more files: names, modes, contents.
 fn with_entries(file: &Path, entries: &[(&str, u32, &[u8])]) -> Result<Vec<u8>> {
     let mut bytes = fs::read(file).context(|| format!("cannot read {}", file.display()))?;
@@ -168,6 +176,9 @@ mod tests {
         let both = with_program(&file, "work", b"a program", b"its work").unwrap();
         let program = ("bin/work".to_owned(), PROGRAM, b"a program".to_vec());
         assert_eq!(entries(&both[second..]), [program, ("work".to_owned(), FILE, b"its work".to_vec())]);
+        let both = with_drivers(&file, &[("0-blk.ko".to_owned(), b"a driver".to_vec())]).unwrap();
+        let driver = ("modules/0-blk.ko".to_owned(), FILE, b"a driver".to_vec());
+        assert_eq!(entries(&both[second..]), [("modules".to_owned(), DIRECTORY, Vec::new()), driver]);
     }
 
     #[test]

@@ -31,12 +31,19 @@ pub struct Target {
     name: &'static str,
     file: Option<&'static str>,
     sysroot: Option<Sysroot>,
+    /// Instead of what `.cargo/config.toml` says for the target.
+    flags: Option<&'static str>,
 }
 
 impl Target {
     /// The bare machine.
     pub fn bare(isa: Isa) -> Self {
-        Target { name: isa.target(), file: isa.target_file(), sysroot: None }
+        Target { name: isa.target(), file: isa.target_file(), sysroot: None, flags: None }
+    }
+
+    /// The bare machine, with programs that run at any address.
+    pub fn anywhere(isa: Isa) -> Self {
+        Target { flags: Some("-Crelocation-model=pie"), ..Target::bare(isa) }
     }
 
     /// Linux, with programs linked statically.
@@ -46,7 +53,7 @@ impl Target {
             Isa::Arm64 | Isa::X86_64 => None,
             Isa::Power64 => Some(sysroot::ensure(layout, isa)?),
         };
-        Ok(Target { name: isa.linux_target(), file: None, sysroot })
+        Ok(Target { name: isa.linux_target(), file: None, sysroot, flags: None })
     }
 
     /// Tells cargo.
@@ -59,6 +66,9 @@ impl Target {
                 .arg("-Zbuild-std-features=compiler-builtins-mem")
                 .env("RUSTC_BOOTSTRAP", "1"),
         };
+        if let Some(flags) = self.flags {
+            cargo.env("CARGO_ENCODED_RUSTFLAGS", flags);
+        }
         if let Some(sysroot) = &self.sysroot {
             cargo.env("CARGO_ENCODED_RUSTFLAGS", sysroot.flags());
         }

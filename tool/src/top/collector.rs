@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Puts a reading together from the messages of the line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use turnstile_exitstat::{BUCKETS, Event, Exits, Reason};
 use turnstile_link::{Command, Outcome};
 
-use super::reading::{Reading, ReasonReading, SCHEMA, VcpuReading, VmReading};
+use super::reading::{Reading, ReasonReading, SCHEMA, ServiceReading, VcpuReading, VmReading};
 use crate::session::Heard;
 
 /// Puts a reading together from what is heard.
@@ -16,6 +16,8 @@ pub struct Collector {
     parts: BTreeMap<u8, Part>,
     /// The VMs whose answer is still to come; empty when nothing is being read.
     missing: Vec<u8>,
+    /// The VMs that are paused.
+    paused: BTreeSet<u8>,
 }
 
 /// What was heard of a VM.
@@ -27,12 +29,13 @@ struct Part {
     ticks: BTreeMap<u16, u64>,
     exits: BTreeMap<(u16, Reason), Exits>,
     events: BTreeMap<(u16, Event), u64>,
+    services: BTreeMap<u8, ServiceReading>,
 }
 
 impl Collector {
     /// Makes a collector for VMs of these names, in the order of the bundle.
     pub fn new(names: Vec<String>) -> Self {
-        Collector { names, parts: BTreeMap::new(), missing: Vec::new() }
+        Collector { names, parts: BTreeMap::new(), missing: Vec::new(), paused: BTreeSet::new() }
     }
 
     /// Begins a reading and returns what the hypervisor has to be told; nothing if one has begun already.
@@ -69,6 +72,10 @@ impl Collector {
                     }
                 }
             }
+            Heard::Service { service, vm, ref name, crashes, exits, ticks } => {
+                let reading = ServiceReading { name: name.clone(), crashes, exits, ticks };
+                self.parts.entry(vm).or_default().services.insert(service, reading);
+            }
             Heard::Reply { command: Command::Statistics { vm }, outcome } => {
                 let before = self.missing.len();
                 self.missing.retain(|&missing| missing != vm);
@@ -76,6 +83,15 @@ impl Collector {
                 if before > 0 && self.missing.is_empty() {
                     return Some(self.finish());
                 }
+            }
+            Heard::Paused { vm } | Heard::Vm { vm, paused: true, .. } => {
+                self.paused.insert(vm);
+            }
+            Heard::Resumed { vm, .. }
+            | Heard::Vm { vm, .. }
+            | Heard::Started { vm, .. }
+            | Heard::Stopped { vm, .. } => {
+                self.paused.remove(&vm);
             }
             _ => {}
         }
@@ -90,8 +106,10 @@ impl Collector {
                 name: name.clone(),
                 statistics: part.statistics,
                 boots: part.boots,
+                paused: self.paused.contains(&(vm as u8)),
                 frequency: part.frequency,
                 vcpus: part.ticks.iter().map(|(&vcpu, &ticks)| part.vcpu(vcpu, ticks)).collect(),
+                services: part.services.into_values().collect(),
             }
         });
         Reading { schema: SCHEMA, vms: vms.collect() }
@@ -150,6 +168,8 @@ pub(crate) mod tests {
             counts[Event::PvEoi.index()] = 10 + u64::from(vcpu);
             line.push(Heard::Events(turnstile_link::Events { vm: 0, vcpu, first: 0, counts }));
         }
+        let name = "console".to_owned();
+        line.push(Heard::Service { service: 4, vm: 0, name, crashes: 1, exits: 20, ticks: 6_000 });
         let reply = |vm, outcome| Heard::Reply { command: Command::Statistics { vm }, outcome };
         line.push(reply(0, Outcome::Accepted));
         assert!(line.iter().all(|heard| collector.hear(heard).is_none()));
@@ -172,6 +192,8 @@ pub(crate) mod tests {
         assert_eq!((calls.buckets[6], calls.buckets[17]), (4, 2));
         assert_eq!(linux.exits(Reason::Kick).count(), 1);
         assert_eq!(linux.vcpus[0].reasons.len(), 1);
+        let console = ServiceReading { name: "console".into(), crashes: 1, exits: 20, ticks: 6_000 };
+        assert_eq!((&linux.services, quiet.services.len()), (&vec![console], 0));
         let ends = |vcpu: usize| &linux.vcpus[vcpu].events;
         assert_eq!((ends(0)[Event::PvEoi.name()], ends(1)[Event::PvEoi.name()], ends(1).len()), (10, 11, 1));
     }

@@ -4,8 +4,6 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use comfy_table::{CellAlignment, Table, presets};
-
 use super::cells::{COLUMNS, cells};
 use super::reading::Reading;
 use super::rows::{self, Group, View};
@@ -13,6 +11,8 @@ use super::source::{Source, Update, refuse_empty};
 use super::{Event, find_vm};
 use crate::cli;
 use crate::failure::{Context, Failure, Result};
+use crate::sheet::{Column, Sheet};
+use crate::ui;
 
 /// How often it is looked whether the machine is there and the time has come.
 const TICK: Duration = Duration::from_millis(20);
@@ -31,7 +31,7 @@ pub fn once(mut source: Source, events: &Receiver<Event>, options: &cli::Top, mu
         return Ok(());
     }
     view.whole_life = true;
-    println!("{}", table(&rows::groups(&reading, None, &view)));
+    println!("{}", sheet(&rows::groups(&reading, None, &view)).show(ui::terminal_width()));
     Ok(())
 }
 
@@ -64,20 +64,32 @@ fn wait(source: &mut Source, events: &Receiver<Event>, after: Duration) -> Resul
 }
 
 /// The table of a reading: no rates and shares, which need two.
-fn table(groups: &[Group]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let [first, _, rest @ .., _] = COLUMNS;
-    let header = ["vm", "vcpu", first].into_iter().chain(rest);
-    table.set_header(header);
+fn sheet(groups: &[Group]) -> Sheet {
+    let [reason, _, exits, mean, p50, p99, _] = COLUMNS;
+    let keys = ["vm", "vcpu", reason].map(Column::key);
+    let numbers = [exits, mean].map(Column::number).into_iter().chain([p50, p99].map(Column::extra));
+    let mut sheet = Sheet::new(keys.into_iter().chain(numbers));
     for group in groups {
         let vcpu = group.vcpu.map_or_else(String::new, |vcpu| vcpu.to_string());
         for (name, figures) in group.lines() {
             let [_, rest @ .., _] = cells(figures);
             let head = [group.vm.clone(), vcpu.clone(), name];
-            table.add_row(head.into_iter().chain(rest));
+            sheet.add(head.into_iter().chain(rest));
         }
     }
-    table.column_iter_mut().skip(3).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+    sheet
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::app::tests::app;
+    use super::*;
+    use crate::sheet::assert_fits;
+
+    #[test]
+    fn a_reading_fits() {
+        let groups = app().groups();
+        assert_fits(|width| sheet(&groups).show(width), &["linux", "hypercall", "exits", "mean", "100 ns"]);
+        assert!(sheet(&groups).show(Some(80)).contains("p99"));
+    }
 }

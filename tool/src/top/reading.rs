@@ -27,10 +27,29 @@ pub struct VmReading {
     pub statistics: bool,
     /// How many times it has started; the figures are of its present or last life.
     pub boots: u32,
+    /// Whether it is paused.
+    #[serde(default)]
+    pub paused: bool,
     /// The frequency of the counter in Hz.
     pub frequency: u64,
     /// Its vCPUs.
     pub vcpus: Vec<VcpuReading>,
+    /// The services that serve it, if it keeps statistics.
+    #[serde(default)]
+    pub services: Vec<ServiceReading>,
+}
+
+/// What is counted of a service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServiceReading {
+    /// Its name.
+    pub name: String,
+    /// How often it has crashed or was killed, since the machine's start.
+    pub crashes: u32,
+    /// How many exits it has handled since the VM's start.
+    pub exits: u64,
+    /// How long these took until it had answered, in ticks.
+    pub ticks: u64,
 }
 
 /// The statistics of a vCPU.

@@ -32,19 +32,25 @@ pub struct Group {
     pub vcpu: Option<usize>,
     /// How many times the VM has started.
     pub boots: u32,
+    /// Whether the VM is paused.
+    pub paused: bool,
     /// The figures of all reasons together.
     pub all: Figures,
     /// The figures of each reason that had exits.
     pub reasons: Vec<(Reason, Figures)>,
     /// The figures of each event that happened: their rates and counts.
     pub events: Vec<(Event, Figures)>,
+    /// The VM's services, below its last vCPU: what each has handled, and its crashes, if there were any.
+    pub services: Vec<(String, Figures)>,
 }
 
 impl Group {
-    /// The lines below the first: the reasons, then the events, which are no exits.
+    /// The lines below the first: the reasons, then the events and the services, which are no exits.
     pub fn lines(&self) -> impl Iterator<Item = (String, &Figures)> {
         let reasons = self.reasons.iter().map(|(reason, figures)| (reason.name().to_owned(), figures));
-        reasons.chain(self.events.iter().map(|(event, figures)| (format!("+ {}", event.name()), figures)))
+        let events = self.events.iter().map(|(event, figures)| (format!("+ {}", event.name()), figures));
+        let services = self.services.iter().map(|(name, figures)| (format!("* {name}"), figures));
+        reasons.chain(events).chain(services)
     }
 }
 
@@ -106,8 +112,7 @@ impl Span<'_> {
         let all = sum(self.now);
         let new = self.before.map(|before| all.since(&sum(before)));
         let shown = if whole_life { all } else { new.unwrap_or(all) };
-        let frequency = self.now.frequency.max(1) as f64;
-        let nanoseconds = |ticks: f64| ticks * 1e9 / frequency;
+        let nanoseconds = |ticks: f64| self.nanoseconds(ticks);
         Figures {
             rate: new.zip(self.seconds()).map(|(new, seconds)| new.count() as f64 / seconds),
             count: all.count(),
@@ -133,6 +138,42 @@ impl Span<'_> {
         Event::ALL.iter().map(figures).filter(|(_, figures)| figures.count > 0).collect()
     }
 
+    /// What the VM's services have handled, and how often they have crashed.
+    fn services(&self, whole_life: bool) -> Vec<(String, Figures)> {
+        let mut services = Vec::new();
+        for (place, now) in self.now.services.iter().enumerate() {
+            let before = self.before.and_then(|before| before.services.get(place));
+            let rate = |now: u64, before: Option<u64>| {
+                before
+                    .zip(self.seconds())
+                    .map(|(before, seconds)| now.saturating_sub(before) as f64 / seconds)
+            };
+            let new =
+                before.map(|old| (now.exits.saturating_sub(old.exits), now.ticks.saturating_sub(old.ticks)));
+            let (exits, ticks) = if whole_life { None } else { new }.unwrap_or((now.exits, now.ticks));
+            services.push((
+                now.name.clone(),
+                Figures {
+                    rate: rate(now.exits, before.map(|old| old.exits)),
+                    count: now.exits,
+                    mean: (exits > 0).then(|| self.nanoseconds(ticks as f64 / exits as f64)),
+                    share: new.zip(self.ticks()).map(|((_, new), ticks)| (new as f64 / ticks).min(1.0)),
+                    ..Figures::default()
+                },
+            ));
+            if now.crashes > 0 {
+                let rate = rate(now.crashes.into(), before.map(|old| old.crashes.into()));
+                let figures = Figures { rate, count: now.crashes.into(), ..Figures::default() };
+                services.push((format!("{} crashes", now.name), figures));
+            }
+        }
+        services
+    }
+
+    fn nanoseconds(&self, ticks: f64) -> f64 {
+        ticks * 1e9 / self.now.frequency.max(1) as f64
+    }
+
     /// The time since the reading before; a second of a VM is one of each of its vCPUs.
     fn seconds(&self) -> Option<f64> {
         let frequency = self.now.frequency.max(1) as f64;
@@ -151,7 +192,8 @@ impl Span<'_> {
         let mut reasons: Vec<(Reason, Figures)> = there.iter().map(figures).collect();
         sort(&mut reasons, view);
         let all = self.figures(&there, view.whole_life);
-        Group { vm: self.now.name.clone(), vcpu, boots: self.now.boots, all, reasons, events: self.events() }
+        let (vm, boots, paused) = (self.now.name.clone(), self.now.boots, self.now.paused);
+        Group { vm, vcpu, boots, paused, all, reasons, events: self.events(), services: Vec::new() }
     }
 }
 
@@ -180,13 +222,18 @@ pub fn groups(now: &Reading, before: Option<&Reading>, view: &View) -> Vec<Group
         let before =
             before.and_then(|before| before.vms.get(index)).filter(|before| before.boots == vm.boots);
         let mut span = Span { now: vm, before, vcpus: (0..vm.vcpus.len()).collect() };
+        // Of all vCPUs together: any may enter them.
+        let services = span.services(view.whole_life);
         if view.folded {
             groups.push(span.group(view, None));
-            continue;
+        } else {
+            for vcpu in 0..vm.vcpus.len() {
+                span.vcpus = vec![vcpu];
+                groups.push(span.group(view, Some(vcpu)));
+            }
         }
-        for vcpu in 0..vm.vcpus.len() {
-            span.vcpus = vec![vcpu];
-            groups.push(span.group(view, Some(vcpu)));
+        if let Some(last) = groups.last_mut().filter(|_| !services.is_empty()) {
+            last.services = services;
         }
     }
     groups
@@ -208,6 +255,8 @@ pub(crate) mod tests {
         assert_eq!(entry.reason, Reason::Hypercall);
         (0..2_000).for_each(|_| entry.exits.add(100));
         *reading.vms[0].vcpus[1].events.get_mut(Event::PvEoi.name()).unwrap() += 5;
+        let console = &mut reading.vms[0].services[0];
+        (console.exits, console.ticks) = (120, 36_000);
         reading
     }
 
@@ -226,7 +275,13 @@ pub(crate) mod tests {
         let [(event, ends)] = second.events[..] else { panic!("{:?}", second.events) };
         assert_eq!((event, ends.rate, ends.count), (Event::PvEoi, Some(5.0), 16));
         let lines: Vec<String> = second.lines().map(|(name, _)| name).collect();
-        assert_eq!(lines, ["hypercall", "irq-kick", "+ pv-eoi"]);
+        assert_eq!(lines, ["hypercall", "irq-kick", "+ pv-eoi", "* console", "* console crashes"]);
+        assert!(first.services.is_empty(), "they are the VM's, and shown once");
+        let [(_, console), (_, crashes)] = second.services.as_slice() else { panic!() };
+        assert_eq!((console.rate, console.count, console.mean), (Some(100.0), 120, Some(300.0)));
+        // Of the time of two vCPUs.
+        assert_eq!(console.share, Some(30_000.0 / 2e9));
+        assert_eq!((crashes.rate, crashes.count, crashes.mean), (Some(0.0), 1, None));
     }
 
     #[test]

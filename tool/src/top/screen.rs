@@ -5,7 +5,7 @@ use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span, Text};
-use ratatui::widgets::{Block, Clear, Paragraph, Row, Table};
+use ratatui::widgets::{Block, Clear, Paragraph, Row, Table, Wrap};
 
 use super::app::App;
 use super::cells::{COLUMNS, cells};
@@ -13,16 +13,10 @@ use super::rows::{Figures, Group};
 
 /// The cells of a bar.
 const BAR: usize = 12;
-const WIDTHS: [Constraint; 8] = [
-    Constraint::Length(22),
-    Constraint::Length(8),
-    Constraint::Length(8),
-    Constraint::Length(10),
-    Constraint::Length(10),
-    Constraint::Length(10),
-    Constraint::Length(9),
-    Constraint::Fill(1),
-];
+/// The widths of the columns, the bar's last.
+const WIDTHS: [u16; 8] = [22, 8, 8, 10, 10, 10, 9, BAR as u16];
+/// The columns in the order in which they give way where they have no place.
+const GIVE_WAY: [usize; 6] = [7, 4, 2, 5, 6, 3];
 const HELP: &[(&str, &str)] = &[
     ("s", "sort by rate, count, mean, share, reason"),
     ("r", "the other way round"),
@@ -36,6 +30,7 @@ const HELP: &[(&str, &str)] = &[
     ("", ""),
     ("exits/s", "by the machine's own counter"),
     ("+ name", "not an exit, but an event that is also counted"),
+    ("* name", "a service of the VM: the exits that it has handled"),
     ("share", "of the vCPU's time; the bar is logarithmic"),
     ("p50 p99", "from a histogram of powers of two"),
 ];
@@ -73,31 +68,50 @@ fn heading(app: &App) -> Paragraph<'_> {
 }
 
 fn draw_table(frame: &mut Frame<'_>, area: Rect, app: &App) {
-    let rows: Vec<Row<'_>> = app.groups().iter().flat_map(group_rows).collect();
+    let shown = columns(area.width);
+    let rows: Vec<Row<'_>> = app.groups().iter().flat_map(|group| group_rows(group, &shown)).collect();
     if rows.is_empty() {
         let text = "no VM that is shown keeps statistics: start it by `turnstile run --statistics`";
-        return frame.render_widget(Paragraph::new(text).alignment(Alignment::Center), area);
+        let text = Paragraph::new(text).alignment(Alignment::Center).wrap(Wrap { trim: true });
+        return frame.render_widget(text, area);
     }
     // The last line can be scrolled to the top and no further.
     let offset = app.offset.min(rows.len().saturating_sub(1));
-    let header = Row::new(COLUMNS.iter().enumerate().map(|(place, name)| align(place, (*name).to_owned())));
-    let table = Table::new(rows.into_iter().skip(offset), WIDTHS).header(header.bold().underlined());
+    let header = Row::new(
+        shown.iter().map(|&place| align(place, COLUMNS.get(place).copied().unwrap_or_default().to_owned())),
+    );
+    let widths = shown.iter().filter_map(|&place| WIDTHS.get(place)).map(|width| Constraint::Length(*width));
+    let table = Table::new(rows.into_iter().skip(offset), widths).header(header.bold().underlined());
     frame.render_widget(table, area);
 }
 
+/// The columns that have a place in this width, as a whole.
+fn columns(width: u16) -> Vec<usize> {
+    let mut shown: Vec<usize> = (0..WIDTHS.len()).collect();
+    for place in GIVE_WAY {
+        let taken: u16 = shown.iter().filter_map(|&place| WIDTHS.get(place)).map(|width| width + 1).sum();
+        // The bar may be cut.
+        if taken > width + 1 {
+            shown.retain(|other| *other != place);
+        }
+    }
+    shown
+}
+
 /// The lines of a vCPU: all its exits, and those of each reason.
-fn group_rows(group: &Group) -> Vec<Row<'static>> {
+fn group_rows(group: &Group, shown: &[usize]) -> Vec<Row<'static>> {
     let vcpu = group.vcpu.map_or(String::new(), |vcpu| format!(" vcpu {vcpu}"));
     let lives = if group.boots > 1 { format!(" #{}", group.boots) } else { String::new() };
-    let head =
-        row(format!("{}{vcpu}{lives}", group.vm), &group.all).style(Style::new().bold().fg(Color::Cyan));
-    let lines = group.lines().map(|(name, figures)| row(format!("  {name}"), figures));
+    let paused = if group.paused { " paused" } else { "" };
+    let head = row(format!("{}{vcpu}{lives}{paused}", group.vm), &group.all, shown)
+        .style(Style::new().bold().fg(Color::Cyan));
+    let lines = group.lines().map(|(name, figures)| row(format!("  {name}"), figures, shown));
     std::iter::once(head).chain(lines).collect()
 }
 
-fn row(name: String, figures: &Figures) -> Row<'static> {
-    let cells = cells(figures).into_iter().chain([bar(figures.share)]);
-    Row::new(std::iter::once(name).chain(cells).enumerate().map(|(place, text)| align(place, text)))
+fn row(name: String, figures: &Figures, shown: &[usize]) -> Row<'static> {
+    let cells = std::iter::once(name).chain(cells(figures)).chain([bar(figures.share)]).enumerate();
+    Row::new(cells.filter(|(place, _)| shown.contains(place)).map(|(place, text)| align(place, text)))
 }
 
 /// Numbers are aligned to the right, names and bars to the left.
@@ -121,7 +135,8 @@ fn draw_help(frame: &mut Frame<'_>) {
     let (width, height) = (area.width.min(68), area.height.min(lines.len() as u16 + 2));
     let place = Rect::new((area.width - width) / 2, (area.height - height) / 2, width, height);
     frame.render_widget(Clear, place);
-    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" keys and words ")), place);
+    let text = Paragraph::new(lines).wrap(Wrap { trim: false });
+    frame.render_widget(text.block(Block::bordered().title(" keys and words ")), place);
 }
 
 #[cfg(test)]
@@ -170,7 +185,22 @@ mod tests {
         }
         assert!(drawn(&app, 100, 30).contains("only the next VM"));
         app.help = false;
-        assert!(drawn(&app, 100, 10).contains("+ pv-eoi"), "the last line stays");
+        assert!(drawn(&app, 100, 10).contains("* console crashes"), "the last line stays");
+    }
+
+    #[test]
+    fn columns_give_way_as_a_whole() {
+        for (width, shown) in [(200, 8), (100, 8), (80, 6), (40, 2), (10, 2)] {
+            assert_eq!(columns(width).len(), shown, "{width}");
+        }
+        for width in [40, 80, 100, 200] {
+            let text = drawn(&app(), width, 12);
+            let calls =
+                text.lines().filter(|line| line.contains("hypercall")).find(|line| line.contains(" 2000"));
+            let calls = calls.unwrap_or_else(|| panic!("{width}\n{text}"));
+            assert_eq!(calls.contains("0.02 %"), width >= 80, "{width}\n{text}");
+            assert_eq!(calls.contains("100 ns"), width >= 80, "{width}\n{text}");
+        }
     }
 
     #[test]

@@ -71,6 +71,8 @@ impl Machine {
                 }
                 None
             }
+            Heard::Paused { vm } => Some(Update::News(format!("{} is paused", name(*vm)))),
+            Heard::Resumed { vm, .. } => Some(Update::News(format!("{} goes on", name(*vm)))),
             Heard::Started { vm, boots, .. } if *boots > 1 => {
                 Some(Update::News(format!("{} starts (start {boots})", name(*vm))))
             }

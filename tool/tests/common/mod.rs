@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+pub mod saved;
 pub mod terminal;
 
 use std::fs;
@@ -24,7 +25,7 @@ impl Folder {
     pub fn with_vms(names: &[&str]) -> Self {
         let folder = Self::new();
         folder.write("k", &image(4096));
-        folder.write("h", &image(4096));
+        folder.write("h", &hypervisor(turnstile_link::VERSION));
         let vm = |name: &&str| format!("[[vm]]\nname = \"{name}\"\nkernel = \"k\"\nmemory = \"16MiB\"\n");
         folder.write("m.toml", names.iter().map(vm).collect::<String>().as_bytes());
         folder
@@ -81,6 +82,14 @@ pub fn fake_qemu() -> PathBuf {
     let path = tool.with_file_name("examples").join("fake-qemu");
     assert!(path.is_file(), "{} is built by `cargo build -p turnstile --examples`", path.display());
     path
+}
+
+/// A file that could be a hypervisor which speaks this version of the serial line.
+pub fn hypervisor(version: u16) -> Vec<u8> {
+    let mut bytes = image(4096);
+    bytes[2000..2016].copy_from_slice(b"\0turnstile-link\0");
+    bytes[2016..2018].copy_from_slice(&version.to_le_bytes());
+    bytes
 }
 
 /// A file that has the header of an arm64 `Image` (Linux, Documentation/arch/arm64/booting.rst, section 4).

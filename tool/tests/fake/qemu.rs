@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stands in for QEMU in the end-to-end tests: it reads the bundle, speaks the link on its standard input and
-//! output, and ends in the way that `FAKE_QEMU` says: `poweroff`, `crash`, `refuse`, `die`, `fault`, `echo`, `deaf`, `spin` or `hang`.
+//! output, and ends in the way that `FAKE_QEMU` says: `poweroff`, `crash`, `refuse`, `die`, `fault`, `echo`, `stuck`
+//! (as `echo`, but no VM starts a second time), `deaf`, `spin` or `hang`.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +55,7 @@ fn main() {
             std::process::exit(3);
         }
         Ok("fault") => send(&Up::Fault { text: "page fault at 0x10" }),
-        Ok("echo") => echo(&bundle, true),
+        Ok("echo" | "stuck" | "busy") => echo(&bundle, true),
         Ok("deaf") => echo(&bundle, false),
         Ok("spin") => loop {
             std::hint::spin_loop();
@@ -68,7 +69,9 @@ fn main() {
 fn greet(bundle: &Bundle<'_>) {
     let vms = bundle.vms();
     let cpus = vms.iter().map(|vm| vm.vcpus as u16).sum();
-    send(&Up::Hello { version: turnstile_link::VERSION, hypervisor: "0.0.0", cpus, vms: vms.len() as u8 });
+    let version = std::env::var("FAKE_LINK").ok().and_then(|version| version.parse().ok());
+    let version = version.unwrap_or(turnstile_link::VERSION);
+    send(&Up::Hello { version, hypervisor: "0.0.0", cpus, vms: vms.len() as u8 });
     for (index, vm) in vms.iter().enumerate() {
         let index = index as u8;
         send(&Up::Vm {
@@ -96,7 +99,7 @@ fn stop_all(bundle: &Bundle<'_>, reason: StopReason, crashed: u8) {
 fn echo(bundle: &Bundle<'_>, reads: bool) {
     let mut room = usize::from(ROOM);
     let mut decoder = Decoder::<DownLink>::new();
-    let mut vms = vec![Vm { running: true, boots: 1 }; bundle.vms().len()];
+    let mut vms = vec![Vm { running: true, paused: false, boots: 1 }; bundle.vms().len()];
     for byte in std::io::stdin().lock().bytes().map_while(Result::ok) {
         match decoder.push(byte) {
             Some(Item::Message(Down::Input { vm, bytes })) => {
@@ -120,7 +123,7 @@ fn echo(bundle: &Bundle<'_>, reads: bool) {
             }
             Some(Item::Message(Down::Command(Command::Statistics { vm }))) => statistics(bundle, vm),
             Some(Item::Message(Down::Command(command))) => {
-                obey(command, &mut vms);
+                obey(command, bundle, &mut vms);
                 if vms.iter().all(|vm| !vm.running) {
                     return send(&Up::Done { crashed: 0 });
                 }
@@ -134,13 +137,34 @@ fn echo(bundle: &Bundle<'_>, reads: bool) {
 #[derive(Clone)]
 struct Vm {
     running: bool,
+    paused: bool,
     boots: u32,
 }
 
 /// Starts and stops VMs as the hypervisor does.
-fn obey(command: Command, vms: &mut [Vm]) {
-    let (Command::Restart { vm: index } | Command::Stop { vm: index }) = command else { return };
+fn obey(command: Command, bundle: &Bundle<'_>, vms: &mut [Vm]) {
+    let (index, pauses) = match command {
+        Command::Restart { vm } | Command::Stop { vm } => (vm, None),
+        Command::Pause { vm } => (vm, Some(true)),
+        Command::Resume { vm } => (vm, Some(false)),
+        _ => return,
+    };
     let vm = &mut vms[usize::from(index)];
+    if let Some(pauses) = pauses {
+        let outcome = if vm.running && vm.paused != pauses { Outcome::Accepted } else { Outcome::NotNow };
+        send(&Up::Reply { command, outcome });
+        if outcome == Outcome::Accepted {
+            vm.paused = pauses;
+            // One that never leaves its guest.
+            if pauses && std::env::var("FAKE_QEMU").as_deref() == Ok("busy") {
+                return;
+            }
+            let event = if pauses { Event::Paused } else { Event::Resumed { microseconds: 250_000 } };
+            send(&Up::Event { vm: index, event });
+        }
+        return;
+    }
+    vm.paused = false;
     let (was_running, restarts) = (vm.running, matches!(command, Command::Restart { .. }));
     vm.running = restarts;
     let outcome = if was_running || restarts { Outcome::Accepted } else { Outcome::NotNow };
@@ -149,7 +173,12 @@ fn obey(command: Command, vms: &mut [Vm]) {
         let reason = if restarts { StopReason::Reset } else { StopReason::Killed };
         send(&Up::Event { vm: index, event: Event::Stopped { reason, restarts } });
     }
-    if restarts {
+    if restarts && std::env::var("FAKE_QEMU").as_deref() == Ok("stuck") {
+        vm.running = false;
+        let name = bundle.vms().get(usize::from(index)).expect("a VM of the bundle").name;
+        let text = format!("{name} does not start: there is no memory for it");
+        send(&Up::Event { vm: index, event: Event::Crashed { text: &text } });
+    } else if restarts {
         vm.boots += 1;
         let event = Event::Started { boots: vm.boots, free_memory: 1, free_tables: 1 };
         send(&Up::Event { vm: index, event });

@@ -10,6 +10,7 @@ use turnstile_arch_common::mmio::Registers;
 
 use crate::cpu::PerCpu;
 use crate::cpu::area::Slot;
+use crate::service::Entrance;
 use crate::state::traps::Traps;
 use crate::time::Deadlines;
 use crate::vcpu::facility::Holders;
@@ -27,6 +28,8 @@ pub struct Area {
     facilities: Holders,
     /// What does not trap.
     traps: Traps,
+    /// How it enters services.
+    entrance: Entrance,
 }
 
 const _: () = assert!(offset_of!(Area, cpu) == 0);
@@ -46,6 +49,7 @@ slots! {
     scheduler: Once<Scheduler>;
     facilities: Holders;
     traps: Traps;
+    entrance: Entrance;
 }
 
 impl Area {
@@ -58,6 +62,7 @@ impl Area {
             scheduler: Once::new(),
             facilities: Holders::new(),
             traps: Traps::new(),
+            entrance: Entrance::new(),
         }
     }
 

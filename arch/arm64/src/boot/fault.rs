@@ -6,6 +6,7 @@ use turnstile_arch_common::{console, report};
 
 use crate::board::power;
 use crate::cpu::{self, regs};
+use crate::memory::host::stack_size;
 
 /// Registers stored by `hypervisor_fault` in `vectors.S`.
 #[repr(C)]
@@ -16,9 +17,6 @@ pub struct FaultFrame {
 }
 
 const KINDS: [&str; 4] = ["synchronous exception", "IRQ", "FIQ", "SError"];
-
-/// The largest stack that is looked at, in bytes.
-const MAX_STACK: u64 = 32 * 1024;
 
 /// Faults on purpose.
 pub fn provoke(kind: Provoked) {
@@ -59,7 +57,7 @@ fn backtrace(sp: u64) {
         static __rodata_start: u8;
     }
     let code = image_base()..(&raw const __rodata_start) as u64;
-    let stack = report::in_use(sp, cpu::this().stack_top, MAX_STACK);
+    let stack = report::in_use(sp, cpu::this().stack_top, stack_size(cpu::this().index));
     // SAFETY: between a stack pointer and the top of the same mapped stack; the guard page is below both.
     unsafe { report::backtrace(stack, &code, follows_call) };
 }

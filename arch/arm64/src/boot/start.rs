@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering;
 use spin::Once;
 use turnstile_arch_common::mmio::Registers;
 use turnstile_arch_common::phases::{Phase, TIMES};
+use turnstile_arch_common::startup::boot_first;
 use turnstile_arch_common::{console, println};
 use turnstile_firmware::Range;
 
@@ -22,6 +23,7 @@ use crate::irq::controller::{self, Controller};
 use crate::irq::{self, gicv2};
 use crate::memory::coherence;
 use crate::memory::host as memory;
+use crate::service;
 use crate::time;
 use crate::vcpu::frame::Frame;
 use crate::vcpu::switch;
@@ -164,7 +166,7 @@ fn per_cpu_areas(
     boot: u64,
 ) -> (Vec<&'static PerCpu>, Vec<CpuNode>) {
     let mut nodes: Vec<CpuNode> = machine.cpus.iter().copied().collect();
-    nodes.sort_by_key(|node| node.affinity != boot);
+    boot_first(&mut nodes, |node| node.affinity == boot);
     if irq::is_gicv2() && nodes.len() > gicv2::MAX_CPUS {
         println!("turnstile: a GICv2 has {} CPUs; the others are not used", gicv2::MAX_CPUS);
         nodes.truncate(gicv2::MAX_CPUS);
@@ -175,7 +177,7 @@ fn per_cpu_areas(
             println!("turnstile: CPU {:#x} has no redistributor and is not used", node.affinity);
             return false;
         };
-        let stacks = memory::cpu_stack().and_then(|stack| Ok((stack, memory::fault_stack()?)));
+        let stacks = memory::cpu_stack(areas.len()).and_then(|stack| Ok((stack, memory::fault_stack()?)));
         let (stack, fault_stack_top) = match stacks {
             Ok(stacks) => stacks,
             Err(error) => refuse(format_args!("{error}")),
@@ -207,6 +209,7 @@ fn start_cpu_interface(host: &Host, cpu: &PerCpu) {
     mitigation::start_cpu(cpu, Choice::from_line(host.bootargs));
     cpu.set_kick_token(host.controller.start_cpu(cpu.affinity, cpu.redistributor));
     switch::start_cpu();
+    service::start_cpu();
     cpu.online.store(true, Ordering::Release);
 }
 

@@ -74,6 +74,11 @@ instruction!(
     "tlbi alle2is"
 );
 instruction!(
+    /// Invalidates all stage 1 and 2 translations of EL1&0, of all VMIDs, on all CPUs.
+    tlbi_alle1is,
+    "tlbi alle1is"
+);
+instruction!(
     /// Invalidates stage 1 and 2 translations of the current VMID on all CPUs.
     tlbi_vmalls12e1is,
     "tlbi vmalls12e1is"

@@ -37,8 +37,9 @@ impl Mode for Vhe {
     const HCR: u64 = 1 << 34; // E2H
     const CPTR: u64 = 1 << 28 // TTA
         | 1 << 30; // TAM
-    const CPTR_FP: u64 = 3 << 20; // FPEN
-    const CPTR_SVE: u64 = 3 << 16; // ZEN
+    // 1: open to EL2 and, while TGE is 0, to EL1 and EL0. While it is 1, a service is at EL0, for which both trap.
+    const CPTR_FP: u64 = 1 << 20; // FPEN
+    const CPTR_SVE: u64 = 1 << 16; // ZEN
     const CNTHCTL: u64 = 1 << 10 | 1 << 11; // EL1PCTEN, EL1PTEN
 }
 

@@ -53,7 +53,8 @@ impl Decoded {
     /// Cuts a stored value to the size of the access.
     pub fn extend_for_device(&self, value: u64) -> u64 {
         let bits = 8 * u32::from(self.size);
-        if bits < 64 { value & ((1 << bits) - 1) } else { value }
+        // By what is not used of 64: none of the sizes needs a comparison.
+        value & u64::MAX.wrapping_shr(64 - bits)
     }
 }
 

@@ -57,6 +57,15 @@
     b       \table + \offset + 8
     .endm
 
+    // For the vectors of services (service/entry.S), which do nothing first: what the guard has used is as it was.
+    .macro guarded_service guard, table, offset
+    .balign 128
+    stp     x0, x1, [sp, #-32]!
+    guard_\guard
+    ldp     x0, x1, [sp], #32
+    b       \table + \offset
+    .endm
+
     .macro guarded_table vector, guard, table
     hypervisor_faults
     .irp    offset, 0x400, 0x480, 0x500, 0x580, 0x600, 0x680, 0x700, 0x780
@@ -83,3 +92,4 @@
     guarded_tables guarded_timed, vectors_gicv2_timed
     guarded_tables guarded, vectors_legacy
     guarded_tables guarded_timed, vectors_legacy_timed
+    guarded_tables guarded_service, vectors_service

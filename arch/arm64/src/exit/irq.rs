@@ -12,7 +12,7 @@ use crate::irq::{
 };
 use crate::vcpu::facility;
 use crate::vcpu::frame::Frame;
-use crate::vm::{Monitor, Owned, Vcpu, own, serve_remote};
+use crate::vm::{Monitor, Owned, Vcpu, own};
 
 /// Takes what a kick announces, if that is one SGI, and forwards the guest's timers, if they and it come again as they did the
 /// last time; leaves all else of these to the wide handler.
@@ -20,7 +20,7 @@ use crate::vm::{Monitor, Owned, Vcpu, own, serve_remote};
 #[inline(always)] // The light handlers.
 pub(super) fn light<G: Gic, const TIMED: bool>(frame: &mut Frame) -> u32 {
     let vcpu = resident(frame);
-    let acknowledged = G::acknowledge();
+    let acknowledged = G::acknowledge_and_end_kick();
     let mut note = |reason| {
         if TIMED {
             frame.timing.note(reason);
@@ -29,7 +29,6 @@ pub(super) fn light<G: Gic, const TIMED: bool>(frame: &mut Frame) -> u32 {
     match G::intid(acknowledged) {
         SGI_KICK => {
             note(Reason::Kick);
-            G::deactivate(acknowledged);
             let reasons = vcpu.attention.take_only(Reasons::INBOX | Reasons::SGIS);
             if receive::<G>(vcpu, reasons.bits()) {
                 return done(vcpu);
@@ -71,15 +70,18 @@ fn forward<G: Gic>(frame: &mut Frame, vcpu: &Vcpu, intid: u32) -> u32 {
 /// something else, of which nothing is done then.
 #[inline(always)] // Part of the light handlers.
 fn receive<G: Gic>(vcpu: &Vcpu, posted: u32) -> bool {
-    if posted & posted.wrapping_sub(1) != 0 || posted & Reasons::SGIS.bits() == 0 {
-        return posted == 0;
+    if posted & posted.wrapping_sub(1) != 0 {
+        return false;
     }
     // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
     let gic = unsafe { &mut vcpu.owned().gic };
-    match G::SYSTEM_REGISTERS {
-        true => gic.present_posted_sgi(&mut G::interface(), posted),
-        false => gic.present_sent_sgi(&vcpu.vm.vgic, &mut G::interface(), posted.trailing_zeros()),
+    if G::SYSTEM_REGISTERS {
+        return gic.present_posted_sgi(&mut G::interface(), posted);
     }
+    if posted & Reasons::SGIS.bits() == 0 {
+        return posted == 0;
+    }
+    gic.present_sent_sgi(&vcpu.vm.vgic, &mut G::interface(), posted.trailing_zeros())
 }
 
 /// What is left of a kick or a timer's interrupt: delivers what others posted, or forwards the timer by a hardware-backed
@@ -107,7 +109,7 @@ pub(super) fn wide<G: Gic>(frame: &mut Frame, code: u32) -> u32 {
 
 /// Delivers the SGIs among `reasons`.
 #[inline(always)] // Part of the light exit of a kick; the other caller pays for its own instance.
-fn deliver_sgis<G: Gic>(vcpu: &Vcpu, owned: &mut Owned, reasons: Reasons) -> Outcome {
+pub(super) fn deliver_sgis<G: Gic>(vcpu: &Vcpu, owned: &mut Owned, reasons: Reasons) -> Outcome {
     let mut outcome = Outcome::Done;
     reasons.each_sgi(|intid| {
         if vcpu.vm.with_gic::<G, _>(|cx| owned.gic.deliver_sgi(cx, intid)) == Outcome::Slow {
@@ -157,18 +159,5 @@ pub(super) fn full<G: Gic>(
             }
             own::own::<G>(monitor, acknowledged);
         }
-    }
-}
-
-/// Looks at everything the attention word names, except what ends the vCPU's run: stop and start.
-pub(super) fn attend<G: Gic>(vcpu: &Vcpu, owned: &mut Owned, reasons: Reasons) {
-    if reasons.contains(Reasons::REMOTE) {
-        serve_remote::<G>(vcpu, &mut owned.gic, &mut G::interface());
-    }
-    if reasons.intersects(Reasons::INBOX | Reasons::REMOTE) {
-        drain::<G>(vcpu, owned);
-    }
-    if reasons.intersects(Reasons::SGIS) && deliver_sgis::<G>(vcpu, owned, reasons) == Outcome::Slow {
-        vcpu.vm.with_gic::<G, _>(|cx| owned.gic.settle(cx));
     }
 }

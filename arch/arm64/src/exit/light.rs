@@ -29,15 +29,25 @@ impl Code {
     /// The exit is light, but takes more registers: `vectors.S`, which knows this bit, stores x0–x18 and x30 and calls the
     /// wide handler, which finds in [`Frame::left`] what the exit is about. Nothing is done yet.
     pub const WIDE: u32 = Self::FULL | 1 << 30;
+    /// The same for a data abort that is no light handler's, of a VM that has services: it may be an access of a device that one of
+    /// them serves. `vectors.S`, which knows its bit 24, calls the handlers of `service.rs`.
+    pub const SERVICE: u32 = Self::WIDE | 1 << 24;
     /// The same for the end of an SGI's exit: its target, whose number is left, is to be woken.
     pub const WAKE: u32 = Self::WIDE | 1;
     /// The same for an acknowledged interrupt of a timer, whose number is left.
     pub const TIMER: u32 = Self::WIDE | 2;
+    /// The same for a read where there is nothing.
+    pub const ABSENT: u32 = Self::WIDE | 3;
 }
 
 /// No attention word, which light exits return as it is, is taken for a code: its reasons are in the bits that codes
 /// have for an INTID.
 const _: () = assert!(Reasons::all().bits() <= 0xff_ffff);
+
+/// Returns what comes of a data abort that is no light handler's: [`Frame::aborts`] of a vCPU.
+pub(super) fn aborts(vcpu: &Vcpu) -> u32 {
+    if vcpu.vm.services().is_some() { Code::SERVICE } else { Code::SYNC }
+}
 
 /// Moves past the instruction that exited.
 ///
@@ -65,7 +75,7 @@ pub(crate) fn resident(frame: &Frame) -> &'static Vcpu {
 /// The value of a read, as registers of the C ABI hold it.
 #[repr(C)]
 pub struct Read {
-    /// What the transfer register gets, if the exit is done.
+    /// What the transfer register gets, if the exit is done; for [`Code::SERVICE`] the address that is read.
     pub value: u64,
     /// The attention word or a [`Code`] in the low half. In the high half, if the exit is done, the syndrome: the vector takes
     /// the transfer register from it.
@@ -82,7 +92,13 @@ impl Read {
     /// Leaves a read that is not.
     #[inline(always)] // A constant.
     pub(super) fn left(code: u32) -> Self {
-        Self { value: 0, code: code.into() }
+        Self::left_at(code, 0)
+    }
+
+    /// The same with the address that is read.
+    #[inline(always)] // Two registers.
+    pub(super) fn left_at(code: u32, address: u64) -> Self {
+        Self { value: address, code: code.into() }
     }
 }
 

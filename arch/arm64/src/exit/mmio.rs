@@ -7,10 +7,10 @@ use turnstile_exitstat::Event;
 use turnstile_vgic::Outcome;
 
 use super::decode::{Decoded, FAULT, FAULT_TRANSLATION, ISV, S1PTW, SAS, SAS_WORD, SSE, WNR, fault_address};
-use super::flash;
 use super::inject::{self, Abort};
 use super::light::{Code, Read, done, leave, resident, skip, wake};
 use super::sgi::post_light;
+use super::{flash, service};
 use crate::cpu::{self, regs};
 use crate::irq::Gic;
 use crate::vcpu::frame::{Frame, Left};
@@ -19,7 +19,8 @@ use crate::vm::{Monitor, Owned, Peers, Vcpu};
 /// The level a stage 1 walk had reached is not known from a stage 2 fault: the last one is reported.
 const WALK_LEVEL: u64 = 3;
 
-/// A read of a distributor register that needs nothing but the VM's shared state. The same whatever the transfer register: the
+/// A read of a distributor register that needs nothing but the VM's shared state, or of what lies beyond all of the VM's memory and
+/// devices, which is left to the wide handler. The same whatever the transfer register: the
 /// vector delivers the value.
 #[inline(always)] // The light handler, and that of images for ablation.
 pub(super) fn light_read(frame: &mut Frame, esr: u64) -> Read {
@@ -29,24 +30,35 @@ pub(super) fn light_read(frame: &mut Frame, esr: u64) -> Read {
         return Read::left(Code::SYNC);
     }
     let vcpu = resident(frame);
-    let offset = fault_address().wrapping_sub(vcpu.vm.gicd.base);
+    let address = fault_address();
+    let offset = address.wrapping_sub(vcpu.vm.gicd.base);
     if offset >= vcpu.vm.gicd.size {
-        return Read::left(Code::SYNC);
+        if address >= vcpu.vm.beyond {
+            // It needs no address, but has it.
+            return Read::left_at(Code::ABSENT, address);
+        }
+        return Read::left_at(frame.aborts, address);
     }
     match vcpu.vm.vgic.dist_read_light(offset as u32, 1 << (iss >> 22 & 3)) {
         Some(value) => {
             skip();
             Read::done(vcpu, esr, value)
         }
-        None => Read::left(leave(frame, Code::WIDE, esr, offset)),
+        // The address, from which the offset is found again: one register less is in use until here.
+        None => Read::left(leave(frame, Code::WIDE, esr, address)),
     }
 }
 
 /// What is left of such a read.
 #[inline(always)] // As above.
-pub(super) fn wide_read(frame: &mut Frame) -> u32 {
+pub(super) fn wide_read(frame: &mut Frame, code: u32) -> u32 {
     let vcpu = resident(frame);
-    let Left { esr, value: offset } = frame.left;
+    if code == Code::ABSENT {
+        inject::external_abort(Abort { fetch: false, write: false, walk: None }, regs::FAR_EL2.read());
+        return done(vcpu);
+    }
+    let Left { esr, value: address } = frame.left;
+    let offset = address.wrapping_sub(vcpu.vm.gicd.base);
     let (register, size) = ((esr >> 16 & 31) as usize, 1 << (esr >> 22 & 3));
     let (vgic, offset) = (&vcpu.vm.vgic, offset as u32);
     let value = vgic.dist_read_shared(offset, size).or_else(|| vgic.read_control_light(offset, size));
@@ -73,7 +85,7 @@ pub(super) fn light_write<G: Gic>(frame: &mut Frame, esr: u64, value: u32) -> u3
     if esr as u32 & (ISV | SAS | S1PTW | WNR | FAULT) != store
         || fault_address() != vcpu.vm.gicd.base.wrapping_add(GICD_SGIR)
     {
-        return Code::SYNC;
+        return frame.aborts;
     }
     let own = 1 << (vcpu.index & 7);
     let named = match value >> 24 & 3 {
@@ -94,10 +106,11 @@ pub(super) fn light_write<G: Gic>(frame: &mut Frame, esr: u64, value: u32) -> u3
     if !named.is_power_of_two() {
         return leave(frame, Code::WIDE, esr, value.into());
     }
+    let vm = vcpu.vm;
     skip();
     let target = named.trailing_zeros() as usize;
-    vcpu.vm.vgic.note_sender(target, intid, vcpu.index);
-    post_light::<G>(frame, vcpu, target, intid)
+    vm.vgic.note_sender(target, intid, vcpu.index);
+    post_light::<G>(frame, (vm, vcpu), target, intid)
 }
 
 /// What is left of such a store.
@@ -129,13 +142,12 @@ pub(super) fn wide_write<G: Gic>(frame: &mut Frame, code: u32) -> u32 {
 /// abort in the guest.
 pub(super) fn data_abort<G: Gic>(
     frame: &mut Frame,
-    vcpu: &Vcpu,
+    vcpu: &'static Vcpu,
     owned: &mut Owned,
     monitor: &dyn Monitor,
     iss: u32,
 ) {
     let address = fault_address();
-    let far = regs::FAR_EL2.read();
     let decoded = Decoded::new(iss);
     if iss & (S1PTW | ISV) == ISV && iss & FAULT == FAULT_TRANSLATION {
         let value = if decoded.write { frame.get(decoded.register) } else { 0 };
@@ -146,12 +158,15 @@ pub(super) fn data_abort<G: Gic>(
             return skip();
         }
     }
-    if touch(vcpu, iss) || flash::data_abort(frame, vcpu, monitor, iss) {
+    if touch(vcpu, iss)
+        || flash::data_abort(frame, vcpu, monitor, iss)
+        || service::data_abort::<G>(frame, vcpu, owned, iss)
+    {
         return;
     }
     let walk = (iss & S1PTW != 0).then_some(WALK_LEVEL);
     let write = walk.is_none() && iss & WNR != 0;
-    inject::external_abort(Abort { fetch: false, write, walk }, far);
+    inject::external_abort(Abort { fetch: false, write, walk }, regs::FAR_EL2.read());
 }
 
 /// Clears and maps the memory whose first touch this is; false if it is none. Walks of the guest's own tables touch memory, too.

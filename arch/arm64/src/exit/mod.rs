@@ -6,6 +6,7 @@
 //! look at the attention word. What takes more registers it leaves, with nothing done, to a wide handler, for which the vector
 //! stores all that compiled code may change; what that cannot finish either goes, with nothing done, to [`full`].
 
+mod attend;
 mod decode;
 mod flash;
 pub mod full;
@@ -16,6 +17,7 @@ mod light;
 mod mmio;
 #[cfg(feature = "ablation")]
 pub mod naive;
+pub mod service;
 mod sgi;
 mod sysreg;
 pub mod table;

@@ -50,18 +50,12 @@ fn broadcast_sgi<G: Gic>(vcpu: &Vcpu, register: SgiRegister, value: u64) {
     }
 }
 
-/// A write of an SGI register. Usually it is ICC_SGI1R_EL1 and names one vCPU: the sender, or another one that is in its
-/// guest. All else is left.
+/// A write of ICC_SGI1R_EL1. Usually it names one vCPU: the sender, or another one that is in its guest. All else is left.
 #[inline(always)] // Part of a light handler.
-pub(super) fn light_sgi<G: Gic, L: Lookup>(
-    frame: &mut Frame,
-    register: SgiRegister,
-    esr: u64,
-    value: u64,
-) -> u32 {
+pub(super) fn light_sgi<G: Gic, L: Lookup>(frame: &mut Frame, esr: u64, value: u64) -> u32 {
     let vcpu = resident(frame);
     let intid = SgiRegister::intid(value);
-    if register != SgiRegister::Sgi1r || SgiRegister::is_broadcast(value) {
+    if SgiRegister::is_broadcast(value) {
         return leave(frame, Code::WIDE, esr, value);
     }
     if SgiRegister::named(value) == vcpu.own_sgi {
@@ -73,7 +67,8 @@ pub(super) fn light_sgi<G: Gic, L: Lookup>(
         skip();
         return done(vcpu);
     }
-    let mut targets = L::targets(&vcpu.vm.vgic, SgiRegister::Sgi1r, value);
+    let vm = vcpu.vm;
+    let mut targets = L::targets(&vm.vgic, SgiRegister::Sgi1r, value);
     let (Some(first), None) = (targets.next(), targets.next()) else {
         return leave(frame, Code::WIDE, esr, value);
     };
@@ -82,13 +77,18 @@ pub(super) fn light_sgi<G: Gic, L: Lookup>(
         return leave(frame, Code::WIDE, esr, value);
     }
     skip();
-    post_light::<G>(frame, vcpu, first, intid)
+    post_light::<G>(frame, (vm, vcpu), first, intid)
 }
 
 /// Posts an SGI to the one other vCPU that it is for, at the end of its exit.
 #[inline(always)] // Part of light handlers.
-pub(super) fn post_light<G: Gic>(frame: &mut Frame, vcpu: &Vcpu, target: usize, intid: u32) -> u32 {
-    if let Some(other) = vcpu.vm.vcpu(target) {
+pub(super) fn post_light<G: Gic>(
+    frame: &mut Frame,
+    (vm, vcpu): (&Vm, &Vcpu),
+    target: usize,
+    intid: u32,
+) -> u32 {
+    if let Some(other) = vm.member(target) {
         match other.attention.post(Reasons::sgi(intid)) {
             Posted::Seen => {}
             Posted::Kick(token) => G::kick(token),
@@ -98,21 +98,21 @@ pub(super) fn post_light<G: Gic>(frame: &mut Frame, vcpu: &Vcpu, target: usize, 
     done(vcpu)
 }
 
-/// What is left of a write of an SGI register.
+/// What is left of a write of ICC_SGI1R_EL1.
 #[inline(always)] // Part of a wide handler.
-pub(super) fn wide_sgi<G: Gic, L: Lookup>(frame: &mut Frame, register: SgiRegister) -> u32 {
+pub(super) fn wide_sgi<G: Gic, L: Lookup>(frame: &mut Frame) -> u32 {
     let vcpu = resident(frame);
     let value = frame.left.value;
     // SAFETY: an exit handler of the CPU where the vCPU is resident; taken once in this exit.
     let owned = unsafe { vcpu.owned() };
     skip();
-    let outcome = if register == SgiRegister::Sgi1r && SgiRegister::named(value) == vcpu.own_sgi {
+    let outcome = if SgiRegister::named(value) == vcpu.own_sgi {
         match owned.gic.is_in_group1(SgiRegister::intid(value)) {
             true => owned.gic.inject_sgi(&mut G::interface(), SgiRegister::intid(value)),
             false => Outcome::Done,
         }
     } else {
-        send_sgi::<G, L>(vcpu, owned, register, value)
+        send_sgi::<G, L>(vcpu, owned, SgiRegister::Sgi1r, value)
     };
     match outcome {
         Outcome::Done => done(vcpu),

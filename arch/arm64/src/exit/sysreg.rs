@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Trapped system registers, in both tiers. What each register is, `trapped.rs` says.
 
-use turnstile_vgic::Outcome;
+use turnstile_vgic::{Outcome, SgiRegister};
 
 use super::inject;
 use super::light::{Code, Read, done, resident, skip, wake};
@@ -46,11 +46,9 @@ fn access<G: Gic, L: Lookup>(vcpu: &'static Vcpu, owned: &mut Owned, iss: u32, v
         Trap::Ignored => Access::Value(0),
         Trap::Id(n) if read => Access::Value(id_register(vcpu, n)),
         Trap::Id(_) => Access::Undefined,
-        Trap::Sgi(_) | Trap::Deactivate if read || !G::SYSTEM_REGISTERS => Access::Undefined,
-        Trap::Sgi(register) => match send_sgi::<G, L>(vcpu, owned, register, value) {
-            Outcome::Done => Access::Value(0),
-            Outcome::Slow => Access::Settle,
-        },
+        Trap::Sgi1 | Trap::Sgi(_) | Trap::Deactivate if read || !G::SYSTEM_REGISTERS => Access::Undefined,
+        Trap::Sgi1 => sgi::<G, L>(vcpu, owned, SgiRegister::Sgi1r, value),
+        Trap::Sgi(register) => sgi::<G, L>(vcpu, owned, register, value),
         Trap::Deactivate => {
             vcpu.vm.with_gic::<G, _>(|cx| owned.gic.dir(cx, value as u32 & 0xff_ffff));
             Access::Settle
@@ -69,6 +67,14 @@ fn access<G: Gic, L: Lookup>(vcpu: &'static Vcpu, owned: &mut Owned, iss: u32, v
         }
         Trap::OsLockStatus if read => Access::Value(facility::os_lock_status(vcpu)),
         Trap::OsLockStatus => Access::Undefined,
+    }
+}
+
+/// Sends SGIs.
+fn sgi<G: Gic, L: Lookup>(vcpu: &Vcpu, owned: &mut Owned, register: SgiRegister, value: u64) -> Access {
+    match send_sgi::<G, L>(vcpu, owned, register, value) {
+        Outcome::Done => Access::Value(0),
+        Outcome::Slow => Access::Settle,
     }
 }
 
@@ -112,7 +118,7 @@ pub(super) fn light_read<L: Lookup>(frame: &Frame, esr: u64) -> Read {
 #[inline(always)] // As above.
 pub(super) fn light_write<G: Gic, L: Lookup>(frame: &mut Frame, esr: u64, value: u64) -> u32 {
     match L::trap(esr as u32) {
-        Trap::Sgi(register) if G::SYSTEM_REGISTERS => light_sgi::<G, L>(frame, register, esr, value),
+        Trap::Sgi1 if G::SYSTEM_REGISTERS => light_sgi::<G, L>(frame, esr, value),
         Trap::PmuSelect if resident(frame).pmu => {
             let vcpu = resident(frame);
             // SAFETY: as above.
@@ -129,7 +135,7 @@ pub(super) fn light_write<G: Gic, L: Lookup>(frame: &mut Frame, esr: u64, value:
 pub(super) fn wide_write<G: Gic, L: Lookup>(frame: &mut Frame, code: u32) -> u32 {
     match L::trap(frame.left.esr as u32) {
         _ if code == Code::WAKE => wake::<G>(frame),
-        Trap::Sgi(register) => wide_sgi::<G, L>(frame, register),
+        Trap::Sgi1 => wide_sgi::<G, L>(frame),
         _ => Code::SYNC,
     }
 }

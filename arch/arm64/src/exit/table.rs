@@ -42,7 +42,7 @@ handlers! {
     /// Data aborts of loads: takes the syndrome.
     turnstile_light_load(frame: &mut Frame, esr: u64) -> Read = mmio::light_read(frame, esr);
     /// What is left of them.
-    turnstile_wide_load(frame: &mut Frame, _code: u32) -> u32 = mmio::wide_read(frame);
+    turnstile_wide_load(frame: &mut Frame, code: u32) -> u32 = mmio::wide_read(frame, code);
     /// Data aborts of stores on a GICv2: takes the syndrome and the value.
     turnstile_light_store_gicv2(frame: &mut Frame, esr: u64, value: u64) -> u32 =
         mmio::light_write::<Gicv2>(frame, esr, value as u32);

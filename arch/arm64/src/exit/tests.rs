@@ -25,7 +25,7 @@ use crate::vm::Vcpu;
 
 pub(crate) use machine::{cpu_area, machine, numbered_vm_of, vm_of};
 
-fn exit(frame: &mut Frame, class: u64, iss: u64) -> (u32, Vec<Access>) {
+pub(super) fn exit(frame: &mut Frame, class: u64, iss: u64) -> (u32, Vec<Access>) {
     exit_by::<Gicv3>(frame, class, iss)
 }
 
@@ -106,6 +106,29 @@ fn what_a_light_read_leaves_is_wide_for_registers_that_are_stored_then() {
         let load = 1 << 24 | 2 << 22 | rt << 16 | 0x07;
         assert_eq!(exit(&mut frame, class::DATA_ABORT, load).0, code, "x{rt}");
     }
+}
+
+#[test]
+fn a_read_beyond_all_that_there_is_ends_in_an_abort_without_the_full_tier() {
+    let load = 1 << 24 | 2 << 22 | 5 << 16 | 0x07;
+    let at = |address: u64, iss| {
+        let (_, mut frame) = machine(2, false);
+        fakes::set("HPFAR_EL2", address >> 8);
+        fakes::set("FAR_EL2", 0xffff_8000_0000_0104);
+        fakes::set("SPSR_EL2", 5);
+        fakes::set("VBAR_EL12", 0xffff_8000_0008_0000);
+        exit(&mut frame, class::DATA_ABORT, iss).0
+    };
+    let (vm, _) = machine(2, false);
+    assert_eq!(at(vm.beyond, load), 0);
+    assert_eq!(fakes::get("ELR_EL2"), 0xffff_8000_0008_0200);
+    assert_eq!(fakes::get("ESR_EL12"), 0x25 << 26 | 1 << 25 | 0x10);
+    assert_eq!(fakes::get("FAR_EL12"), 0xffff_8000_0000_0104);
+    // Below, and without a valid syndrome, more has to be looked at.
+    assert_eq!(at(vm.beyond - 0x1000, load), Code::SYNC);
+    assert_eq!(at(vm.beyond, load & !(1 << 24)), Code::SYNC);
+    // Redistributors that lie behind the memory are not nothing.
+    assert!(vm.gicr.regions().all(|region| vm.beyond >= region.end()));
 }
 
 #[test]
@@ -246,9 +269,9 @@ fn a_life_that_begins_looks_at_the_run_queue_first() {
     let thread = crate::vm::Thread::new(0, 4096, None);
     let vcpu: &'static Vcpu = Box::leak(Box::new(Vcpu::new(vm, 0, vm.vcpus()[0].cpu, Some(thread))));
     vcpu.attention.load(vcpu.cpu.kick_token());
-    vcpu.attention.raise(Reasons::STOP | Reasons::RESCHEDULE);
-    wait::attend::<Gicv3>(&mut frame, vcpu, crate::vm::monitor);
-    assert_eq!(vcpu.attention.take(), Reasons::RESCHEDULE, "what was asked for before the stop");
+    vcpu.attention.raise(Reasons::RESCHEDULE);
+    wait::wait_for_start::<Gicv3>(&mut frame, vcpu, crate::vm::monitor());
+    assert_eq!(vcpu.attention.take(), Reasons::RESCHEDULE, "what was asked for before the start");
 }
 
 #[test]

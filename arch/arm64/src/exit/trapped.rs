@@ -18,7 +18,9 @@ pub(super) enum Trap {
     Undefined,
     /// Reads as zero, ignores writes.
     Ignored,
-    /// Sends SGIs.
+    /// ICC_SGI1R_EL1, which sends SGIs: by itself, because guests use no other.
+    Sgi1,
+    /// The other registers that send SGIs.
     Sgi(SgiRegister),
     /// Deactivates an interrupt that may be in no list register.
     Deactivate,
@@ -77,7 +79,7 @@ const OTHERS: &[(Group, Trap)] = &[
 /// Registers by themselves.
 pub(super) const SINGLE: &[(SysReg, Trap)] = &[
     (reg(3, 0, 1, 0, 1), Trap::Ignored), // ACTLR_EL1
-    (reg(3, 0, 12, 11, 5), Trap::Sgi(SgiRegister::Sgi1r)),
+    (reg(3, 0, 12, 11, 5), Trap::Sgi1),
     (reg(3, 0, 12, 11, 6), Trap::Sgi(SgiRegister::Asgi1r)),
     (reg(3, 0, 12, 11, 7), Trap::Sgi(SgiRegister::Sgi0r)),
     (reg(3, 0, 12, 11, 1), Trap::Deactivate), // ICC_DIR_EL1

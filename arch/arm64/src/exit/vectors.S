@@ -19,6 +19,8 @@
 
     .equ    SYNC, 1 << 31               // light.rs:Code
     .equ    WIDE_BIT, 30
+    .equ    SERVICE_BIT, 24
+    .equ    ABORTS, 296                 // frame.rs: Frame::aborts
 
     // Registers between the CPU and their slots: \move is STP or LDP.
     .macro x0_x1 move
@@ -376,7 +378,7 @@ delivered_\set\()_to_full:
     .endm
 
     // The tables of one set, from the vectors to the full tier. \store: whether stores are light, and their handlers.
-    .macro exits set, timed, irq, fiq, serror, wide_irq, sysreg_write, full, store, wide_store
+    .macro exits set, timed, irq, fiq, serror, wide_irq, sysreg_write, full, service_load, service_store, store, wide_store
     hypervisor_faults
     lower_level \irq, \fiq, \serror, \set, \timed     // AArch64
     lower_level \irq, \fiq, \serror, \set, \timed     // AArch32 (EL0 of a guest): same syndromes, same way
@@ -406,11 +408,32 @@ store_\set:
     write   \store, store_\set, \set, \timed
 store_\set\()_left:
     not_of_writes \set, stp
-    wide    \wide_store, \set, \timed
+    tbz     w0, #WIDE_BIT, full_\set
+    tbnz    w0, #SERVICE_BIT, service_store_\set
+    mov     w1, w0
+    mov     x0, sp
+    bl      \wide_store
+    cbnz    w0, full_\set
+    wide_return \timed
     .else
-    mov     w0, #SYNC
-    b       left_with_x10_\set
+    ldr     w1, [sp, #ABORTS]
+    x2_x3_unless \timed, stp
+    x4_to_x18 stp
+    tbz     w1, #SERVICE_BIT, full_w1_\set
     .endif
+
+    // A data abort that may be an access of a service's device.
+service_store_\set:
+    mov     x0, sp
+    bl      \service_store
+    cbnz    w0, full_\set
+    wide_return \timed
+service_load_\set:
+    mov     x1, x0                      // the address
+    mov     x0, sp
+    bl      \service_load
+    cbnz    w0, full_\set
+    wide_return \timed
 
 hvc_left_\set:
     x2_x3_unless \timed, stp
@@ -423,11 +446,15 @@ interrupt_left_\set:
     wide    \wide_irq, \set, \timed
 
 load_left_\set:
-    mov     w0, w1
     x2_x3_unless \timed, stp
     x13_to_x18 stp
     others  stp
-    wide    turnstile_wide_load, \set, \timed
+    tbz     w1, #WIDE_BIT, full_w1_\set
+    tbnz    w1, #SERVICE_BIT, service_load_\set
+    mov     x0, sp
+    bl      turnstile_wide_load
+    cbnz    w0, full_\set
+    b       wide_return_\set
 
 left_\set:
     x10_x30 stp
@@ -441,9 +468,10 @@ sysreg_read_left_\set:
 
     // The full tier up to the entry. w0 = why the light tier did not re-enter.
 full_\set:
+    mov     w1, w0
+full_w1_\set:                          // the same where w1 says why
     x19_to_x29 stp, str
     mov     x29, xzr                    // the guest's frame chain is not ours to walk
-    mov     w1, w0
     mov     x0, sp
     bl      \full
 enter_guest_\set:
@@ -456,7 +484,7 @@ wide_return_\set:
     .balign 2048
     .global vectors
 vectors:
-    exits   gicv3, 0, turnstile_light_irq, turnstile_light_fiq, turnstile_light_serror, turnstile_wide_irq, turnstile_light_sysreg_write, turnstile_full_exit
+    exits   gicv3, 0, turnstile_light_irq, turnstile_light_fiq, turnstile_light_serror, turnstile_wide_irq, turnstile_light_sysreg_write, turnstile_full_exit, turnstile_service_load, turnstile_service_store
 
 // x0 = exit frame: first entry of a vCPU on this physical CPU.
     .global turnstile_enter
@@ -467,12 +495,12 @@ turnstile_enter:
     .balign 2048
     .global vectors_gicv2
 vectors_gicv2:
-    exits   gicv2, 0, turnstile_light_irq_gicv2, turnstile_light_fiq, turnstile_light_serror, turnstile_wide_irq_gicv2, turnstile_light_sysreg_write_gicv2, turnstile_full_exit_gicv2, turnstile_light_store_gicv2, turnstile_wide_store_gicv2
+    exits   gicv2, 0, turnstile_light_irq_gicv2, turnstile_light_fiq, turnstile_light_serror, turnstile_wide_irq_gicv2, turnstile_light_sysreg_write_gicv2, turnstile_full_exit_gicv2, turnstile_service_load_gicv2, turnstile_service_store_gicv2, turnstile_light_store_gicv2, turnstile_wide_store_gicv2
 
     .balign 2048
     .global vectors_legacy
 vectors_legacy:
-    exits   legacy, 0, turnstile_light_irq_legacy, turnstile_light_fiq, turnstile_light_serror, turnstile_wide_irq_legacy, turnstile_light_sysreg_write_gicv2, turnstile_full_exit_legacy, turnstile_light_store_legacy, turnstile_wide_store_legacy
+    exits   legacy, 0, turnstile_light_irq_legacy, turnstile_light_fiq, turnstile_light_serror, turnstile_wide_irq_legacy, turnstile_light_sysreg_write_gicv2, turnstile_full_exit_legacy, turnstile_service_load_legacy, turnstile_service_store_legacy, turnstile_light_store_legacy, turnstile_wide_store_legacy
 
     .section .text.timed, "ax"
 light_return_timed:
@@ -486,17 +514,17 @@ light_return_timed:
     .balign 2048
     .global vectors_timed
 vectors_timed:
-    exits   gicv3_timed, 1, turnstile_light_irq_timed, turnstile_light_fiq_timed, turnstile_light_serror_timed, turnstile_wide_irq, turnstile_light_sysreg_write, turnstile_full_exit
+    exits   gicv3_timed, 1, turnstile_light_irq_timed, turnstile_light_fiq_timed, turnstile_light_serror_timed, turnstile_wide_irq, turnstile_light_sysreg_write, turnstile_full_exit, turnstile_service_load_timed, turnstile_service_store_timed
 
     .balign 2048
     .global vectors_gicv2_timed
 vectors_gicv2_timed:
-    exits   gicv2_timed, 1, turnstile_light_irq_gicv2_timed, turnstile_light_fiq_timed, turnstile_light_serror_timed, turnstile_wide_irq_gicv2, turnstile_light_sysreg_write_gicv2, turnstile_full_exit_gicv2, turnstile_light_store_gicv2, turnstile_wide_store_gicv2
+    exits   gicv2_timed, 1, turnstile_light_irq_gicv2_timed, turnstile_light_fiq_timed, turnstile_light_serror_timed, turnstile_wide_irq_gicv2, turnstile_light_sysreg_write_gicv2, turnstile_full_exit_gicv2, turnstile_service_load_gicv2_timed, turnstile_service_store_gicv2_timed, turnstile_light_store_gicv2, turnstile_wide_store_gicv2
 
     .balign 2048
     .global vectors_legacy_timed
 vectors_legacy_timed:
-    exits   legacy_timed, 1, turnstile_light_irq_legacy_timed, turnstile_light_fiq_timed, turnstile_light_serror_timed, turnstile_wide_irq_legacy, turnstile_light_sysreg_write_gicv2, turnstile_full_exit_legacy, turnstile_light_store_legacy, turnstile_wide_store_legacy
+    exits   legacy_timed, 1, turnstile_light_irq_legacy_timed, turnstile_light_fiq_timed, turnstile_light_serror_timed, turnstile_wide_irq_legacy, turnstile_light_sysreg_write_gicv2, turnstile_full_exit_legacy, turnstile_service_load_legacy_timed, turnstile_service_store_legacy_timed, turnstile_light_store_legacy, turnstile_wide_store_legacy
 
 // The same for a vCPU whose start is timed.
     .global turnstile_enter_timed

@@ -10,7 +10,8 @@ use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Phase;
 use turnstile_vm::psci::Start;
 
-use super::irq;
+use super::light::aborts;
+use super::{attend, irq};
 use crate::cpu;
 use crate::irq::{
     Acknowledged, CpuInterface, Gic, PPI_PHYSICAL_TIMER, PPI_VIRTUAL_TIMER, in_gic_of, use_vectors,
@@ -106,18 +107,71 @@ pub(super) fn attend<G: Gic>(
     monitor: impl FnOnce() -> &'static dyn Monitor,
 ) {
     let reasons = vcpu.attention.take();
-    with_owned(vcpu, |owned| irq::attend::<G>(vcpu, owned, reasons));
-    if reasons.contains(Reasons::STOP) {
-        // In the life that ends: the last one to acknowledge lets the next one begin.
-        frame.timing.end(time::ticks);
-        let monitor = monitor();
-        acknowledge_stop::<G>(vcpu, monitor);
-        return wait_for_start::<G>(frame, vcpu, monitor);
+    with_owned(vcpu, |owned| attend::attend::<G>(frame, vcpu, owned, reasons));
+    if reasons.contains(Reasons::STOP) && interrupt_life::<G>(frame, vcpu, monitor()) {
+        return;
     }
     if reasons.contains(Reasons::RESCHEDULE)
         && let Some(thread) = &vcpu.thread
     {
         frame.timing.without(time::ticks, || sched::reschedule::<On<G>>(vcpu, thread));
+    }
+}
+
+/// The VM is paused, or stops. True if it has stopped, and the vCPU is about to run in its next life.
+#[cold]
+#[inline(never)] // Apart from what comes often.
+fn interrupt_life<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> bool {
+    if vcpu.vm.pause.holds() {
+        hold::<G>(frame, vcpu, monitor);
+    }
+    if !matches!(vcpu.vm.lifecycle.phase(), Phase::Stopping(_)) {
+        // A pause that is over already.
+        return false;
+    }
+    // In the life that ends: the last one to acknowledge lets the next one begin.
+    frame.timing.end(time::ticks);
+    acknowledge_stop::<G>(vcpu, monitor);
+    wait_for_start::<G>(frame, vcpu, monitor);
+    true
+}
+
+/// Says whether the vCPU is to stay out of its guest because its VM is paused. Asked behind the attention word.
+fn is_held(vcpu: &Vcpu, monitor: &dyn Monitor) -> bool {
+    vcpu.vm.is_held(vcpu.index, || monitor.paused(vcpu.vm))
+}
+
+/// Waits as long as the VM is paused. What others ask of the vCPU's state is done; what they send waits, as do its timers.
+fn hold<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    let timers = switch::take_timers();
+    // A reason to look at the run queue may have been taken with the others.
+    let mut posted = Reasons::RESCHEDULE;
+    while is_held(vcpu, monitor) {
+        if !vcpu.attention.is_pending() {
+            pause::<G>(frame, vcpu, || vcpu.attention.is_pending(), serve_off::<G>(vcpu, monitor));
+        }
+        let reasons = vcpu.attention.take();
+        if reasons.contains(Reasons::REMOTE) {
+            with_owned(vcpu, |owned| {
+                crate::vm::serve_remote::<G>(vcpu, &mut owned.gic, &mut G::interface());
+            });
+        }
+        // Behind a stop the phase says so.
+        posted |= reasons - (Reasons::STOP | Reasons::START);
+    }
+    switch::return_timers(&timers, vcpu.vm.cntvoff());
+    monitor.resumed(vcpu.vm);
+    vcpu.attention.raise(posted);
+}
+
+/// Serves the physical interrupts of a vCPU whose timers are off: one of theirs was on its way.
+fn serve_off<G: Gic>(vcpu: &'static Vcpu, monitor: &dyn Monitor) -> impl FnMut(Acknowledged) {
+    move |acknowledged| match G::intid(acknowledged) {
+        PPI_VIRTUAL_TIMER | PPI_PHYSICAL_TIMER => {
+            switch::stop_timers();
+            G::deactivate(acknowledged);
+        }
+        _ => with_owned(vcpu, |owned| irq::full::<G>(vcpu, owned, monitor, acknowledged)),
     }
 }
 
@@ -154,7 +208,11 @@ pub(super) fn wait_for_start<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, mon
                 vcpu.vm.with_gic::<G, _>(|cx| owned.gic.deliver(cx, GROUPS_CHANGED));
             });
         }
-        posted = if runs { posted | reasons & (Reasons::INBOX | Reasons::SGIS) } else { Reasons::empty() };
+        posted = if runs {
+            posted | reasons & (Reasons::INBOX | Reasons::SERVICE | Reasons::SGIS)
+        } else {
+            Reasons::empty()
+        };
         if reasons.contains(Reasons::STOP) {
             acknowledge_stop::<G>(vcpu, monitor);
         }
@@ -163,7 +221,8 @@ pub(super) fn wait_for_start<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, mon
         } else if vcpu.thread.is_none() {
             vcpu.vm.crew.help::<Window>();
         }
-        if matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
+        if !is_held(vcpu, monitor)
+            && matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
             && let Some(start) = vcpu.vm.psci.take_start(vcpu.index)
         {
             begin::<G>(frame, vcpu, start);
@@ -175,15 +234,8 @@ pub(super) fn wait_for_start<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, mon
             vcpu.attention.raise(posted);
             return;
         }
-        let serve = |acknowledged| match G::intid(acknowledged) {
-            PPI_VIRTUAL_TIMER | PPI_PHYSICAL_TIMER => {
-                switch::stop_timers();
-                G::deactivate(acknowledged);
-            }
-            _ => with_owned(vcpu, |owned| irq::full::<G>(vcpu, owned, monitor, acknowledged)),
-        };
         if !vcpu.attention.is_pending() {
-            pause::<G>(frame, vcpu, || vcpu.attention.is_pending(), serve);
+            pause::<G>(frame, vcpu, || vcpu.attention.is_pending(), serve_off::<G>(vcpu, monitor));
         }
     }
 }
@@ -240,7 +292,7 @@ pub(crate) unsafe fn live<G: Gic>(frame: *mut Frame, vcpu: &'static Vcpu) -> ! {
     crate::exit::naive::start_cpu();
     // SAFETY: the caller's promise.
     unsafe {
-        frame.write(Frame::new(vcpu, vcpu.statistics));
+        frame.write(Frame::new(vcpu, aborts(vcpu)));
         wait_for_start::<G>(&mut *frame, vcpu, monitor());
         while vcpu.attention.is_pending() {
             attend::<G>(&mut *frame, vcpu, monitor);

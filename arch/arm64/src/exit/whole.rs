@@ -4,7 +4,7 @@
 
 use super::light::{Code, Read};
 use super::trapped::Lookup;
-use super::{hvc, irq, mmio, sysreg};
+use super::{hvc, irq, mmio, service, sysreg};
 use crate::cpu::class;
 use crate::irq::Gic;
 use crate::vcpu::frame::Frame;
@@ -50,14 +50,21 @@ pub(super) extern "C" fn data_abort<G: Gic>(frame: &mut Frame, esr: u64) -> u32 
     let register = (esr >> 16 & 31) as usize;
     if esr & 1 << 6 == 0 {
         let read = mmio::light_read(frame, esr);
+        let address = read.value;
         let code = deliver(frame, register, read);
-        return widen(frame, code, |frame, _| mmio::wide_read(frame));
+        return match code {
+            Code::SERVICE => service::load::<G, false>(frame, address),
+            _ => widen(frame, code, mmio::wide_read),
+        };
     }
-    if G::SYSTEM_REGISTERS {
-        return Code::SYNC;
+    let code = match G::SYSTEM_REGISTERS {
+        true => frame.aborts,
+        false => mmio::light_write::<G>(frame, esr, frame.get(register) as u32),
+    };
+    match code {
+        Code::SERVICE => service::store::<G, false>(frame),
+        _ => widen(frame, code, mmio::wide_write::<G>),
     }
-    let code = mmio::light_write::<G>(frame, esr, frame.get(register) as u32);
-    widen(frame, code, mmio::wide_write::<G>)
 }
 
 /// All other classes.

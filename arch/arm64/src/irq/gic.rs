@@ -57,6 +57,16 @@ pub trait Gic: Switched + 'static {
     /// can follow. It stays active until [`Gic::deactivate`]. The INTID may be one of [`SPURIOUS`] and above.
     fn acknowledge() -> Acknowledged;
 
+    /// The same, and deactivates a kick ([`SGI_KICK`]), which is forwarded to nobody.
+    #[inline(always)] // Of every physical interrupt's exit.
+    fn acknowledge_and_end_kick() -> Acknowledged {
+        let acknowledged = Self::acknowledge();
+        if Self::intid(acknowledged) == SGI_KICK {
+            Self::deactivate(acknowledged);
+        }
+        acknowledged
+    }
+
     /// Returns the INTID of what was acknowledged.
     fn intid(acknowledged: Acknowledged) -> u32;
 

@@ -176,6 +176,23 @@ impl Gic for Gicv3 {
         Acknowledged(intid)
     }
 
+    #[inline(always)] // As above; the kick first, which needs fewest.
+    fn acknowledge_and_end_kick() -> Acknowledged {
+        let iar = regs::ICC_IAR1_EL1.read();
+        let intid = iar as u32 & 0xff_ffff;
+        if intid == SGI_KICK {
+            // SAFETY: as above.
+            unsafe {
+                regs::ICC_EOIR1_EL1.write(iar);
+                regs::ICC_DIR_EL1.write(iar);
+            }
+        } else if intid < SPURIOUS {
+            // SAFETY: as above.
+            unsafe { regs::ICC_EOIR1_EL1.write(iar) };
+        }
+        Acknowledged(intid)
+    }
+
     #[inline(always)] // Nothing.
     fn intid(acknowledged: Acknowledged) -> u32 {
         acknowledged.0

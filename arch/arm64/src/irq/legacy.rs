@@ -40,6 +40,11 @@ impl Gic for Gicv3Legacy {
     }
 
     #[inline(always)] // As inlined.
+    fn acknowledge_and_end_kick() -> Acknowledged {
+        Gicv3::acknowledge_and_end_kick()
+    }
+
+    #[inline(always)] // As inlined.
     fn intid(acknowledged: Acknowledged) -> u32 {
         Gicv3::intid(acknowledged)
     }

@@ -29,6 +29,8 @@ pub(super) enum Regime {
     /// EL1&0 of the VM that this CPU has loaded: tables of guests are changed on their own CPUs only, and before
     /// they are first loaded anywhere.
     Guest,
+    /// EL1&0 of all numbers there are, on all CPUs.
+    Guests,
 }
 
 /// Translation tables in the arena.
@@ -68,6 +70,7 @@ impl Tables for Pool<'_> {
         match self.regime {
             Regime::El2 => cpu::tlbi_alle2is(),
             Regime::Guest => cpu::tlbi_vmalls12e1is(),
+            Regime::Guests => cpu::tlbi_alle1is(),
         }
         cpu::dsb_ish();
         cpu::isb();

@@ -18,6 +18,8 @@ use crate::cpu;
 
 /// Bytes of a physical CPU's stack, without its guard page.
 const STACK: u64 = 32 * 1024;
+/// The same of the first CPU, which reads the bundle.
+const FIRST_STACK: u64 = 64 * 1024;
 /// Bytes of the stack for fault reports.
 const FAULT_STACK: u64 = 16 * 1024;
 /// Bytes that are taken for more stacks when there is no room for another.
@@ -61,7 +63,8 @@ pub fn init(
     el2::make_normal(own);
     // SAFETY: frames that were just taken from free RAM, are mapped, and nobody else gets them.
     unsafe { frames.use_arena(own)? };
-    frames.add_stacks(machine.cpus.len() as u64 * (STACK + FAULT_STACK + 2 * PAGE))?;
+    let stacks = machine.cpus.len() as u64 * (STACK + FAULT_STACK + 2 * PAGE);
+    frames.add_stacks(stacks + FIRST_STACK - STACK)?;
     let el2 = el2::build(&mut frames.arena, own, in_use, devices, fixed)?;
     *MEMORY.lock() = Some(Memory { frames, el2 });
     Ok(())
@@ -106,12 +109,17 @@ fn stack(size: u64) -> Result<u64, Error> {
     })
 }
 
-/// Allocates a CPU's stack; returns its top.
+/// Returns the bytes of the stack of CPU `index`.
+pub const fn stack_size(index: usize) -> u64 {
+    if index == 0 { FIRST_STACK } else { STACK }
+}
+
+/// Allocates the stack of CPU `index`; returns its top.
 ///
 /// # Errors
 /// When there is no room for another stack.
-pub fn cpu_stack() -> Result<u64, Error> {
-    stack(STACK)
+pub fn cpu_stack(index: usize) -> Result<u64, Error> {
+    stack(stack_size(index))
 }
 
 /// Allocates the stack of a vCPU that shares CPUs; returns its top.

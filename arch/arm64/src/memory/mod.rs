@@ -11,6 +11,7 @@ pub mod flash;
 pub mod guest;
 #[cfg(target_os = "none")]
 pub mod host;
+pub mod service;
 pub mod stolen;
 pub mod window;
 

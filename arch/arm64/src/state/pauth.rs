@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Pointer authentication keys (Arm ARM D8.10). EL2 does not use pointer authentication, so they are a guest's.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use crate::cpu::regs;
 
 /// Defines the keys, in halves.
@@ -39,4 +41,19 @@ macro_rules! keys {
 keys! {
     APIAKeyLo_EL1 APIAKeyHi_EL1 APIBKeyLo_EL1 APIBKeyHi_EL1 APDAKeyLo_EL1 APDAKeyHi_EL1 APDBKeyLo_EL1 APDBKeyHi_EL1
     APGAKeyLo_EL1 APGAKeyHi_EL1
+}
+
+/// Whether a guest of this machine has ever used its keys. They come with it to other CPUs without a further fault.
+static USED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that a guest uses its keys: from now on the registers of a CPU may have them. What brings a vCPU to another CPU orders this
+/// before it.
+pub fn note_use() {
+    USED.store(true, Ordering::Relaxed);
+}
+
+/// Says whether the registers of keys may have a guest's.
+#[inline(always)] // A load, of each entry to a service.
+pub fn is_used() -> bool {
+    USED.load(Ordering::Relaxed)
 }

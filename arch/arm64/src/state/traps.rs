@@ -108,6 +108,12 @@ impl Traps {
     pub const fn new() -> Self {
         Self { open: Cell::new(0) }
     }
+
+    /// Returns what is open.
+    #[inline(always)] // A load, of each entry to a service.
+    pub fn open(&self) -> Open {
+        Open::from_bits(self.open.get())
+    }
 }
 
 impl Default for Traps {

@@ -21,7 +21,7 @@ use crate::cpu::mode::Mode;
 use crate::cpu::{self, class};
 use crate::state::facilities::{Facility, State};
 use crate::state::traps::{self, Open};
-use crate::state::{common, debug, pmu, sve};
+use crate::state::{common, debug, pauth, pmu, sve};
 use crate::vm::{Vcpu, Vm};
 
 /// Whose facilities a physical CPU has in its registers. No functions of this module that touch it call each other's callers.
@@ -174,6 +174,9 @@ pub fn trap(vcpu: &'static Vcpu, exception: u64) -> bool {
 
 /// Gives the resident vCPU a facility, so that the access that trapped can be made again. False if it has it.
 pub fn claim(vcpu: &'static Vcpu, facility: Facility) -> bool {
+    if facility == Facility::Pauth {
+        pauth::note_use();
+    }
     let taken = take(facility, vcpu);
     state(vcpu).wanted.used(facility);
     traps::set(state(vcpu).held);

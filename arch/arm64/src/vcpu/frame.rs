@@ -5,8 +5,9 @@
 //! light handler may change; the rest stays in the CPU, and is stored when more is needed: x0–x18 and x30 for the wide
 //! handlers, all for a full exit.
 
-use turnstile_exitstat::{Page, Timing};
+use turnstile_exitstat::Timing;
 
+use crate::service::Services;
 use crate::vm::Vcpu;
 
 /// The general registers of the resident vCPU, and whose they are.
@@ -23,6 +24,10 @@ pub struct Frame {
     pub timing: Timing,
     /// What a light handler leaves to the wide one.
     pub left: Left,
+    /// What comes of a data abort that is no light handler's: a code of the light tier, which depends on whether its VM has services.
+    pub aborts: u32,
+    /// What services are to its VM.
+    pub services: Option<&'static Services>,
 }
 
 /// What a light handler knows of an exit that it leaves to the wide one.
@@ -35,14 +40,22 @@ pub struct Left {
     pub value: u64,
 }
 
-const _: () = assert!(core::mem::size_of::<Frame>() == 304);
+const _: () = assert!(core::mem::size_of::<Frame>() == 320);
 const _: () = assert!(core::mem::offset_of!(Frame, vcpu) == 248);
 const _: () = assert!(core::mem::offset_of!(Frame, timing) == 256);
+const _: () = assert!(core::mem::offset_of!(Frame, aborts) == 296);
 
 impl Frame {
-    /// Makes an empty frame for `vcpu`, which may keep statistics in a `page`.
-    pub const fn new(vcpu: *const Vcpu, page: Option<&'static Page>) -> Self {
-        Self { slots: [0; 31], vcpu, timing: Timing::new(page), left: Left { esr: 0, value: 0 } }
+    /// Makes an empty frame for `vcpu`. `aborts`: see there.
+    pub fn new(vcpu: &'static Vcpu, aborts: u32) -> Self {
+        Self {
+            slots: [0; 31],
+            vcpu,
+            timing: Timing::new(vcpu.statistics),
+            left: Left::default(),
+            aborts,
+            services: vcpu.vm.services(),
+        }
     }
 
     /// Returns the slot of x`n`, `n` ≤ 30.

@@ -11,7 +11,7 @@ use crate::cpu::mode::{Mode, in_mode};
 use crate::cpu::regs::{self, guest};
 use crate::irq::{CpuInterface, Gic, in_gic};
 use crate::memory::coherence;
-use crate::state::Deferred;
+use crate::state::{Deferred, Timers};
 use crate::vcpu::facility;
 use crate::vm::Residence;
 
@@ -193,6 +193,30 @@ pub(crate) fn reset_vcpu_in<M: Mode>(entry: u64) {
         regs::ELR_EL2.write(entry);
         regs::SPSR_EL2.write(SPSR_RESET);
     }
+    cpu::isb();
+}
+
+/// Takes the timers of the resident vCPU out of the CPU, where they are silent then: its VM is paused.
+pub fn take_timers() -> Timers {
+    fn take<M: Mode>() -> Timers {
+        let mut timers = Timers::default();
+        timers.put::<M>();
+        timers
+    }
+    let timers = in_mode!(take());
+    cpu::isb();
+    timers
+}
+
+/// Gives the resident vCPU its timers back, and the clock that has stood still meanwhile.
+pub fn return_timers(timers: &Timers, cntvoff: u64) {
+    fn load<M: Mode>(timers: &Timers) {
+        // SAFETY: those of the resident vCPU.
+        unsafe { timers.load::<M>() };
+    }
+    // SAFETY: the clock of the guest, which does not run.
+    unsafe { regs::CNTVOFF_EL2.write(cntvoff) };
+    in_mode!(load(timers));
     cpu::isb();
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What exits ask of the hypervisor.
 
-use spin::Once;
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
 use turnstile_arch_common::monitor::{CommonMonitor, Nobody};
 
 use super::objects::Vm;
@@ -19,14 +21,22 @@ impl Monitor for Nobody {
     }
 }
 
-static MONITOR: Once<&'static dyn Monitor> = Once::new();
+/// Nobody, until somebody is named.
+static NOBODY: &dyn Monitor = &Nobody;
+/// Where the reference is to the hypervisor that full exits call. A pointer and no `Once`: each full exit would pay for the order of
+/// its loads.
+static MONITOR: AtomicPtr<&'static dyn Monitor> = AtomicPtr::new((&raw const NOBODY).cast_mut());
 
 /// Names the hypervisor that full exits call; once, before any guest runs.
 pub fn set_monitor(monitor: &'static dyn Monitor) {
-    MONITOR.call_once(|| monitor);
+    // Release: what it is comes before where it is.
+    MONITOR.store(Box::leak(Box::new(monitor)), Ordering::Release);
 }
 
 /// Returns the hypervisor that full exits call; until it is named, nobody.
+#[inline(always)] // A few loads.
 pub(crate) fn monitor() -> &'static dyn Monitor {
-    MONITOR.get().copied().unwrap_or(&Nobody)
+    // SAFETY: a reference that is there for ever, and that nobody writes. Relaxed: who runs a guest has found the system built,
+    // which is ordered behind naming it; and the address that is loaded from was loaded.
+    unsafe { *MONITOR.load(Ordering::Relaxed) }
 }

@@ -9,6 +9,7 @@ use core::cell::UnsafeCell;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use spin::Once;
 use turnstile_exitstat::Page;
 use turnstile_machine::map::Region;
 use turnstile_machine::{Gicr, GuestMachine};
@@ -25,6 +26,7 @@ use crate::cpu::{PerCpu, regs};
 use crate::irq::{self, VectorsKind};
 use crate::memory::demand::Demand;
 use crate::memory::flash::Flash;
+use crate::service::Services;
 use crate::state::facilities::State;
 use crate::state::idregs::{self, IdRegisters, Offer};
 #[cfg(feature = "ablation")]
@@ -33,6 +35,8 @@ use crate::state::{common, pmu};
 
 /// The vCPUs of a VM by number.
 type VcpuTable = [Option<&'static Vcpu>; MAX_VCPUS];
+
+const _: () = assert!(MAX_VCPUS.is_power_of_two());
 
 /// The heap has room for as many vCPUs as there may be, all with statistics, and as much again for the rest.
 const _: () = {
@@ -64,6 +68,8 @@ pub struct Vm {
     /// The second page of a GICv2's CPU interface, which is not the hardware's: it has `GICV_DIR` alone, and the
     /// model has to know of that. None with a GICv3.
     pub gicv_dir: Region,
+    /// From this guest physical address on there is nothing: neither memory nor a device.
+    pub beyond: u64,
     /// Its RAM, if that is mapped on demand.
     pub demand: Demand,
     /// Its flash.
@@ -73,6 +79,8 @@ pub struct Vm {
     vtcr: AtomicU64,
     vttbr: AtomicU64,
     cntvoff: AtomicU64,
+    /// What services are to it.
+    services: Once<Services>,
 }
 
 /// Offset of `GICV_DIR` in a GICv2's CPU interface, and the size of its page.
@@ -113,6 +121,9 @@ impl Vm {
         let sve = parts.sve && common::vector_length() != 0;
         let offer = Offer { gicv3: !gicv2, pmu: parts.pmu, sve, pauth: common::has_pauth() };
         let ram = map.ram(parts.memory);
+        let gicr = map.gicr(if gicv2 { 0 } else { vcpus }, parts.memory);
+        // All other devices lie below the RAM.
+        let beyond = gicr.regions().map(|region| region.end()).fold(ram.end(), u64::max);
         let affinities = (0..vcpus).filter_map(|n| parts.vgic.mpidr(n)).collect::<Vec<_>>();
         let psci = Psci::new(affinities, ram.base..ram.end()).with_workarounds(mitigation::answers());
         Self {
@@ -132,15 +143,27 @@ impl Vm {
                 None => psci,
             },
             gicd: map.gicd,
-            gicr: map.gicr(if gicv2 { 0 } else { vcpus }, parts.memory),
+            gicr,
             gicv_dir: Region { base: map.gicc.base + GICV_DIR, size: if gicv2 { GICV_DIR } else { 0 } },
+            beyond,
             demand: Demand::new(ram),
             flash: Flash::new(parts.machine, parts.flash),
             table: AtomicPtr::new((&raw const NOBODY).cast_mut()),
             vtcr: AtomicU64::new(0),
             vttbr: AtomicU64::new(0),
             cntvoff: AtomicU64::new(0),
+            services: Once::new(),
         }
+    }
+
+    /// Says what services are to it; once, before it runs.
+    pub fn set_services(&self, services: Services) {
+        self.services.call_once(|| services);
+    }
+
+    /// Returns what services are to it; `None` if it has none.
+    pub fn services(&self) -> Option<&Services> {
+        self.services.get()
     }
 
     /// Gives the VM its vCPUs, once.
@@ -160,6 +183,12 @@ impl Vm {
         // SAFETY: a table that lives for ever: NOBODY, or the one that `set_vcpus` leaked and nobody writes again.
         let table: &VcpuTable = unsafe { &*table };
         if index < MAX_VCPUS { table[index] } else { None }
+    }
+
+    /// Returns vCPU `index` of a number that is known to be one of its: a check less.
+    #[inline(always)] // As above.
+    pub fn member(&self, index: usize) -> Option<&'static Vcpu> {
+        self.vcpu(index & (MAX_VCPUS - 1))
     }
 
     /// Sets the stage 2 tables of the VM's next life: VTCR_EL2, VTTBR_EL2 without the VMID, and where its RAM is if that is
@@ -186,6 +215,12 @@ impl Vm {
     #[inline] // Of each switch.
     pub fn cntvoff(&self) -> u64 {
         self.cntvoff.load(Ordering::Relaxed)
+    }
+
+    /// The VM was paused for so many ticks, of which its virtual counter shows nothing. Only while all its vCPUs are out of their
+    /// guests: each loads the offset before it goes on.
+    pub fn stood_still(&self, ticks: u64) {
+        self.cntvoff.fetch_add(ticks, Ordering::Relaxed);
     }
 
     /// Forgets every interrupt, for a new life. Only while no vCPU runs.

@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering;
 use arrayvec::ArrayVec;
 use spin::Once;
 use turnstile_arch_common::phases::{Phase, TIMES};
+use turnstile_arch_common::startup::boot_first;
 use turnstile_arch_common::{blob, console, println};
 use turnstile_firmware::Range;
 
@@ -167,8 +168,7 @@ fn leak(text: &str) -> &'static str {
 /// Makes the areas of all CPUs, the boot CPU's first.
 fn per_cpu_areas(machine: &Machine<'_>, boot: u32) -> Vec<&'static PerCpu> {
     let mut numbers: Vec<u32> = machine.cpus.iter().copied().collect();
-    numbers.sort_by_key(|pir| *pir != boot);
-    if numbers.first() != Some(&boot) {
+    if !boot_first(&mut numbers, |pir| *pir == boot) {
         refuse(format_args!("the device tree does not name the CPU it was booted on ({boot:#x})"));
     }
     let area = |(index, pir): (usize, u32)| -> Result<&'static PerCpu, memory::Error> {

@@ -17,3 +17,6 @@ pub const HYPERVISOR_DOORBELL: u32 = 0xe80;
 pub const VIRTUALIZATION: u32 = 0xea0;
 pub const HYPERVISOR_FACILITY: u32 = 0xf80;
 pub const SOFT_PATCH: u32 = 0x1500;
+
+/// What of an address is a vector's offset, wherever LPCR.AIL puts vectors.
+pub const OFFSET: u64 = 0xfff;

@@ -8,7 +8,7 @@ use turnstile_papr::vpa::Areas;
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Phase;
 
-use super::inject;
+use super::{inject, inside};
 use crate::memory::user::Block;
 use crate::sched;
 use crate::time;
@@ -109,8 +109,9 @@ enum Attended {
 #[inline(never)] // One function, for three callers.
 fn attend(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Attended {
     let reasons = vcpu.attention.take();
-    if reasons.contains(Reasons::STOP) || !vcpu.vm.processors.is_on(vcpu.index) {
-        return end(frame, vcpu, reasons, monitor);
+    // Both in one comparison: whoever has neither pays for one.
+    if reasons.intersects(Reasons::STOP.union(Reasons::SERVICE)) || !vcpu.vm.processors.is_on(vcpu.index) {
+        return seldom(frame, vcpu, reasons, monitor);
     }
     if reasons.contains(Reasons::NMI) {
         inject::system_reset(frame);
@@ -136,8 +137,67 @@ fn attend(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> Atte
     Attended::Same
 }
 
-/// Ends a life: the VM stops, or the vCPU has stopped itself. Returns when the next one has begun.
+/// The life may end, or a service has something to handle.
 #[cold] // The registers that it needs are not saved for the others.
+fn seldom(frame: &mut Frame, vcpu: &'static Vcpu, reasons: Reasons, monitor: &dyn Monitor) -> Attended {
+    if reasons.contains(Reasons::STOP) || !vcpu.vm.processors.is_on(vcpu.index) {
+        return interrupt_life(frame, vcpu, reasons, monitor);
+    }
+    // The others are looked at before the guest is entered.
+    vcpu.attention.raise(reasons.difference(Reasons::SERVICE));
+    inside::look(frame, vcpu);
+    Attended::Same
+}
+
+/// The VM is paused, or a life ends.
+fn interrupt_life(
+    frame: &mut Frame,
+    vcpu: &'static Vcpu,
+    reasons: Reasons,
+    monitor: &dyn Monitor,
+) -> Attended {
+    if reasons.contains(Reasons::STOP) && vcpu.vm.pause.holds() {
+        hold(frame, vcpu, monitor);
+    }
+    let stops = matches!(vcpu.vm.lifecycle.phase(), Phase::Stopping(_));
+    // Otherwise it was a pause.
+    let reasons = if stops { reasons } else { reasons.difference(Reasons::STOP) };
+    if reasons.contains(Reasons::STOP) || !vcpu.vm.processors.is_on(vcpu.index) {
+        return end(frame, vcpu, reasons, monitor);
+    }
+    // The others are looked at before the guest is entered.
+    vcpu.attention.raise(reasons);
+    Attended::Same
+}
+
+/// Says whether the vCPU is to stay out of its guest because its VM is paused. Asked behind the attention word.
+fn is_held(vcpu: &Vcpu, monitor: &dyn Monitor) -> bool {
+    vcpu.vm.is_held(vcpu.index, || monitor.paused(vcpu.vm))
+}
+
+/// Waits as long as the VM is paused. What others send waits, as do the vCPU's own interrupts.
+fn hold(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    let kept = sched::keep(vcpu);
+    let silent = interrupts::silence(vcpu);
+    let decrementer = facility::decrementer(vcpu);
+    // A reason to look at the run queue may have been taken with the others.
+    let mut posted = if vcpu.thread.is_some() { Reasons::RESCHEDULE } else { Reasons::empty() };
+    while is_held(vcpu, monitor) {
+        if !vcpu.attention.is_pending() {
+            switch::quiet();
+            pause(frame, vcpu, monitor, move || vcpu.attention.is_pending());
+        }
+        // Behind a stop the phase says so.
+        posted |= vcpu.attention.take() - (Reasons::STOP | Reasons::START);
+    }
+    facility::set_decrementer(decrementer);
+    interrupts::sound(vcpu, silent);
+    sched::go_on(vcpu, kept, [frame.pc, frame.msr]);
+    monitor.resumed(vcpu.vm);
+    vcpu.attention.raise(posted);
+}
+
+/// Ends a life: the VM stops, or the vCPU has stopped itself. Returns when the next one has begun.
 fn end(frame: &mut Frame, vcpu: &'static Vcpu, reasons: Reasons, monitor: &dyn Monitor) -> Attended {
     // In the life that ends: the last one to acknowledge lets the next one begin.
     frame.timing.end(time::ticks);
@@ -165,7 +225,7 @@ pub(super) fn acknowledge_stop(vcpu: &'static Vcpu, monitor: &dyn Monitor) {
 }
 
 /// Reasons to look that are not dropped while a vCPU waits for its start.
-const KEPT: Reasons = SENT.union(Reasons::INBOX);
+const KEPT: Reasons = SENT.union(Reasons::INBOX).union(Reasons::SERVICE);
 
 /// The waiting room of a vCPU that is stopped, or whose VM is. Physical interrupts are served. Returns with the vCPU reset
 /// and about to run.
@@ -184,7 +244,8 @@ pub(super) fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &d
         } else if vcpu.thread.is_none() {
             vcpu.vm.crew.help::<Block>();
         }
-        if matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
+        if !is_held(vcpu, monitor)
+            && matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
             && let Some(start) = vcpu.vm.processors.take_start(vcpu.index)
         {
             begin(frame, vcpu, start);

@@ -4,12 +4,14 @@
 use turnstile_papr::code::Code;
 use turnstile_papr::mode::{self, Mode};
 use turnstile_papr::processors::Processors;
-use turnstile_papr::rtas::{self, Services, Then};
+use turnstile_papr::rtas::{self, Services, Then, pci};
 use turnstile_papr::{page_init, process_table, terminal};
+use turnstile_service::abi::{BARS, CONFIGURATION, Event, Kind};
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Stop;
 
 use super::crash::Crash;
+use super::inside::access_seldom;
 use crate::board::mitigation;
 use crate::cpu;
 use crate::cpu::regs::lpcr;
@@ -216,5 +218,41 @@ impl Services for Platform<'_> {
 
     fn set_masked(&mut self, source: u32, masked: bool) -> bool {
         self.vm.board.ics().is_some_and(|ics| ics.set_masked(source, masked, self.vm))
+    }
+}
+
+impl Platform<'_> {
+    /// Hands an access to the function in a slot. Returns what it answers; `None` if there is none.
+    #[cold]
+    #[inline(never)] // Guests without such functions are not to pay for it.
+    fn function(&mut self, kind: Kind, slot: u64, [device, offset, size, value]: [u64; 4]) -> Option<u64> {
+        let served = self.vm.services()?.function(slot)?;
+        Some(access_seldom(self.vcpu, served, &Event::new(kind, [device, offset, size, value, 0])))
+    }
+}
+
+impl pci::Functions for Platform<'_> {
+    fn read(&mut self, slot: u64, offset: u32, size: u32) -> Option<u32> {
+        let place = [CONFIGURATION, offset.into(), size.into(), 0];
+        let value = self.function(Kind::Read, slot, place)?;
+        // No more than was asked for.
+        Some(value as u32 & u32::MAX >> (32 - 8 * size.clamp(1, 4)))
+    }
+
+    fn write(&mut self, slot: u64, offset: u32, size: u32, value: u32) -> Option<()> {
+        let place = [CONFIGURATION, offset.into(), size.into(), value.into()];
+        self.function(Kind::Write, slot, place).map(drop)
+    }
+
+    fn write_bar(&mut self, slot: u64, bar: u32, offset: u32, value: u32) {
+        self.function(Kind::Write, slot, [BARS + u64::from(bar), offset.into(), 4, value.into()]);
+    }
+
+    fn give(&mut self, slot: u64, count: u32) -> u32 {
+        self.vm.board.give(slot, count)
+    }
+
+    fn source(&self, slot: u64, number: u32) -> Option<u32> {
+        self.vm.board.pci_source(slot, number)
     }
 }

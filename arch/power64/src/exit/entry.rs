@@ -3,12 +3,28 @@
 
 use core::ptr;
 
-use super::hcall::{ENTRIES, TABLE, TIMED_ENTRIES};
-use super::{Code, full, illegal, storage};
+use super::hcall::{ENTRIES, TABLE, TIMED_ENTRIES, with_terminal};
+use super::{Code, doorbell, full, illegal, service, storage};
 use crate::cpu::vector;
+use crate::service::Services;
 use crate::time;
-use crate::vcpu::frame::{Entries, Entry, Frame, Full, Light};
+use crate::vcpu::frame::{Entries, Entry, Frame, Full, Light, User};
 use crate::vcpu::statistics;
+
+/// What calls of a guest's processes lead to.
+#[cfg(target_os = "none")]
+const USER: User = {
+    unsafe extern "C" {
+        fn turnstile_user_called();
+    }
+    turnstile_user_called
+};
+/// On the host nothing jumps there.
+#[cfg(not(target_os = "none"))]
+const USER: User = {
+    unsafe extern "C" fn nothing() {}
+    nothing
+};
 
 /// Returns where the exits of a vCPU go on that may be `shared`, that is share its CPU, and `timed`, that is keep statistics.
 pub(super) fn entries(shared: bool, timed: bool) -> Entries {
@@ -25,7 +41,26 @@ pub(super) fn entries(shared: bool, timed: bool) -> Entries {
     let (data, facility): (Light, Light) =
         if timed { (light, light) } else { (storage::light_data, illegal::light_facility) };
     let (calls, inner) = (ptr::from_ref(calls).cast(), ptr::from_ref(&TABLE).cast());
-    Entries { calls, inner, light, data, facility, full, full_call }
+    Entries { calls, inner, light, data, facility, full, full_call, user: USER }
+}
+
+/// The same of a vCPU whose VM has services.
+pub(super) fn with_services(services: &Services, timed: bool, entries: Entries) -> Entries {
+    let full: Full = match (services.memory.is_empty() && services.bars.is_empty(), timed) {
+        (true, _) => entries.full,
+        (false, true) => service::timed_full,
+        (false, false) => service::full,
+    };
+    let calls = match (&services.terminal, timed) {
+        (None, _) => entries.calls,
+        (Some(_), timed) => with_terminal(entries.calls, timed).cast(),
+    };
+    let data: Light = match (doorbell::any(services), timed) {
+        (false, _) => entries.data,
+        (true, false) => doorbell::light_data,
+        (true, true) => doorbell::timed_light_data,
+    };
+    Entries { full, calls, data, ..entries }
 }
 
 /// Interrupts that are soon done; what is none of them is for the full tier.

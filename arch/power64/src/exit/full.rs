@@ -28,7 +28,7 @@ pub(super) fn exit(frame: &mut Frame, why: u32) -> Entry {
 
 /// The end of every full exit: what the attention word names is done, mostly nothing.
 #[inline(always)] // Two comparisons. What they lead to is apart, so that exits need few registers.
-fn end(frame: &mut Frame) -> Entry {
+pub(super) fn end(frame: &mut Frame) -> Entry {
     let vcpu = resident(frame);
     if vcpu.attention.is_pending() {
         attend::settle(frame, vcpu, monitor());

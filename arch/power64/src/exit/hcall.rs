@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls to the hypervisor: the table of light handlers by number, and those that the full tier carries out.
 
+#[cfg(target_os = "none")]
+use alloc::boxed::Box;
+
 use turnstile_papr::code::Code as Return;
 use turnstile_papr::hcall::Hcall;
 
@@ -100,6 +103,25 @@ pub(crate) static TIMED_ENTRIES: Table<Jump> =
 pub(crate) static NAIVE_ENTRIES: Table<Jump> =
     Table { calls: [turnstile_naive_call; COUNT], far: turnstile_call_far };
 
+/// Makes a table like the one at `calls`, of a vCPU whose VM has a service for its terminal. For each such vCPU: in the image each
+/// entry would be a relocation, too.
+#[cfg(target_os = "none")]
+pub(crate) fn with_terminal(calls: *const (), timed: bool) -> *const () {
+    let (get, put): (Jump, Jump) = match timed {
+        true => (turnstile_call_timed_terminal_get, turnstile_call_timed_terminal_put),
+        false => (turnstile_call_terminal_get, turnstile_call_terminal_put),
+    };
+    // SAFETY: one of the tables above.
+    let entries = unsafe { &*calls.cast::<Table<Jump>>() };
+    let mut table = Box::new(Table { calls: entries.calls, far: entries.far });
+    for (call, handler) in [(Hcall::GetTermChar, get), (Hcall::PutTermChar, put)] {
+        if let Some(place) = call.number().and_then(|number| table.calls.get_mut(number as usize / 4)) {
+            *place = handler;
+        }
+    }
+    core::ptr::from_ref(Box::leak(table)).cast()
+}
+
 #[cfg(target_os = "none")]
 unsafe extern "C" {
     fn turnstile_call_unknown();
@@ -113,6 +135,10 @@ unsafe extern "C" {
     fn turnstile_call_cppr();
     fn turnstile_call_ipi();
     fn turnstile_call_xirr();
+    fn turnstile_call_terminal_get();
+    fn turnstile_call_terminal_put();
+    fn turnstile_call_timed_terminal_get();
+    fn turnstile_call_timed_terminal_put();
     fn turnstile_timed_call();
     fn turnstile_timed_far();
     #[cfg(feature = "ablation")]
@@ -131,6 +157,10 @@ mod host {
     pub(crate) static TIMED_ENTRIES: &Table<Handler> = &TABLE;
     #[cfg(feature = "ablation")]
     pub(crate) static NAIVE_ENTRIES: &Table<Handler> = &TABLE;
+
+    pub(crate) fn with_terminal(calls: *const (), _timed: bool) -> *const () {
+        calls
+    }
 }
 
 /// The number that is no part of the table: `calls.S` compares with it.

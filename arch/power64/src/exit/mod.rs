@@ -19,6 +19,9 @@
 //! | `entry` | what the vectors call |
 //! | `hcall` | calls to the hypervisor: one indexed load leads to the handler |
 //! | `interrupts`, `xics` | calls about interrupts: waiting and waking, XIVE's, those of XICS |
+//! | `service`, `service.S` | what services handle |
+//! | `doorbell` | stores to services' devices that need no answer |
+//! | `inside` | what a vCPU does while it is inside a service |
 //! | `calls` | what other calls do that need the vCPU |
 //! | `storage` | what has no memory behind it: devices, memory that is mapped on demand |
 //! | `walk`, `instruction` | what an instruction that reached a device was |
@@ -33,15 +36,18 @@
 mod attend;
 mod calls;
 pub mod crash;
+mod doorbell;
 mod entry;
 mod full;
 mod hcall;
 pub mod illegal;
 mod inject;
+mod inside;
 mod instruction;
 mod interrupts;
 #[cfg(feature = "ablation")]
 pub mod naive;
+mod service;
 mod storage;
 pub mod wait;
 mod walk;

@@ -3,7 +3,8 @@
 //! when it is first used, and addresses at which there is nothing.
 
 use turnstile_arch_common::demand::Touch;
-use turnstile_exitstat::Event;
+use turnstile_exitstat::Event as Counted;
+use turnstile_service::abi::{Event, Kind};
 use turnstile_vm::lifecycle::Stop;
 
 use super::crash::Crash;
@@ -12,12 +13,13 @@ use super::walk::{self, Context};
 use super::{Code, done, inject, resident};
 use crate::cpu::regs::{ASDR, HDAR, HDSISR, HSRR1, msr};
 use crate::cpu::vector;
+use crate::service::{Served, Services};
 use crate::vcpu::frame::Frame;
 use crate::vm::Vcpu;
 use crate::vm::monitor::monitor;
 
 /// Bits of HDSISR and DSISR: why.
-mod status {
+pub(super) mod status {
     /// No entry.
     pub const NO_ENTRY: u64 = 1 << 30;
     /// An access that caching-inhibited memory does not take.
@@ -28,9 +30,10 @@ mod status {
     pub const TABLES: u64 = 1 << 17;
 }
 
-const PAGE: u64 = 0xfff;
+/// The bits of an address inside its page.
+pub(super) const PAGE: u64 = 0xfff;
 /// ASDR has the guest's real address of the page.
-const REAL: u64 = 0x0fff_ffff_ffff_f000;
+pub(super) const REAL: u64 = 0x0fff_ffff_ffff_f000;
 /// The bits of SRR1 that say why an instruction storage interrupt happened: those of HSRR1.
 const FETCH_STATUS: u64 = 0x5820_0000;
 const FETCH_NO_ENTRY: u64 = 1 << 30;
@@ -61,7 +64,7 @@ fn is_on_demand(frame: &Frame) -> bool {
 fn first_touch(frame: &Frame) -> u32 {
     match resident(frame).vm.life().ram.touch(ASDR.read() & REAL) {
         Touch::Foreign => return Code::FULL,
-        Touch::Mapped => frame.timing.count(Event::FirstTouch),
+        Touch::Mapped => frame.timing.count(Counted::FirstTouch),
         Touch::Again => {}
     }
     done(frame)
@@ -139,6 +142,57 @@ fn store(frame: &mut Frame, access: Access) -> Option<()> {
     let value = access.to_device(frame.gpr(access.register), frame.msr & msr::LE != 0);
     let done = monitor().mmio_write(resident(frame).vm, address(access.size)?, access.size, value);
     if done { go_on(frame, access) } else { None }
+}
+
+/// An access of the guest to a device that a service serves.
+pub(super) struct Device<'a> {
+    /// The device.
+    pub(super) served: &'a Served,
+    /// Where in it.
+    offset: u64,
+    /// The guest's effective address.
+    address: u64,
+    access: Access,
+}
+
+/// Returns which device of a service the guest accesses, if it is one, and the access one that it may make.
+#[inline(always)] // One caller.
+pub(super) fn device<'a>(frame: &Frame, services: &'a Services) -> Option<Device<'a>> {
+    let why = HDSISR.read();
+    if why & status::TABLES != 0 || why & status::NO_ENTRY == 0 {
+        return None;
+    }
+    let address = HDAR.read();
+    let (served, offset) = services.at_address(ASDR.read() & REAL | address & PAGE)?;
+    let vcpu = resident(frame);
+    let ram = &vcpu.vm.life().ram;
+    let word = match frame.msr & msr::IR {
+        0 => walk::fetch_real(ram, frame.msr, frame.pc)?,
+        _ => walk::fetch(ram, &Context::of(frame, vcpu), frame.pc)?,
+    };
+    let access = instruction::decode(word)?;
+    let size = u64::from(access.size);
+    let inside = size <= served.size.saturating_sub(offset) && (address & PAGE) + size <= PAGE + 1;
+    inside.then_some(Device { served, offset, address, access })
+}
+
+/// Carries such an access out: `handle` gets the event, and returns what is read.
+#[inline(always)] // One caller.
+pub(super) fn carry_out(frame: &mut Frame, device: &Device<'_>, handle: impl FnOnce(Event) -> u64) {
+    let Device { served, offset, address, access } = device;
+    let (number, size, little_endian) = (served.device, u64::from(access.size), frame.msr & msr::LE != 0);
+    if access.store {
+        let value = access.to_device(frame.gpr(access.register), little_endian);
+        handle(Event::new(Kind::Write, [number, *offset, size, value, 0]));
+    } else {
+        let value = handle(Event::new(Kind::Read, [number, *offset, size, 0, 0]));
+        frame.set_gpr(access.register, access.to_register(value, little_endian));
+    }
+    // The service may have changed HDAR.
+    if let Some(register) = access.update {
+        frame.set_gpr(register, *address);
+    }
+    frame.pc = frame.pc.wrapping_add(4);
 }
 
 /// The access is done: the guest goes on behind it.

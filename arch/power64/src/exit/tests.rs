@@ -3,6 +3,7 @@
 
 mod faults;
 mod lives;
+mod services;
 
 use std::boxed::Box;
 use std::vec::Vec;

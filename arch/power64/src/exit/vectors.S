@@ -38,6 +38,7 @@
     .set    LIGHT_DATA, 424
     .set    LIGHT_FACILITY, 432
     .set    FULL_CALL, 440
+    .set    USER, 448
     .set    HYPERCALL, 128              // the record of calls in a page of statistics
     .set    TB, 268
     .set    CPU_FAULT_STACK_END, 0      // cpu::area::PerCpu
@@ -176,9 +177,11 @@ turnstile_call_checked:                 // likewise
     ldx     %r12, %r12, %r0
     mtctr   %r12
     bctr
+// Of problem state: a guest's processes make no calls, a service does.
 call_of_user:
-    li      %r3, H_PRIVILEGE
-    li      %r4, 0
+    ld      %r12, USER(%r1)
+    mtctr   %r12
+    bctr
 // R3 and R4 are the answer of a call. All else that it may change may have something of the hypervisor's.
 call_done:
     attention %r5

@@ -20,10 +20,17 @@ use crate::vm::queues::Power;
 
 /// Returns where the exits of a vCPU go on.
 fn entries(vcpu: &Vcpu) -> Entries {
-    let entries = entry::entries(vcpu.thread.is_some(), vcpu.statistics.is_some());
+    let timed = vcpu.statistics.is_some();
+    let entries = entry::entries(vcpu.thread.is_some(), timed);
+    let services = vcpu.vm.services();
+    let entries = services.map_or(entries, |services| entry::with_services(services, timed, entries));
     #[cfg(feature = "ablation")]
     if naive::is_in_use() {
-        let calls = core::ptr::from_ref(&hcall::NAIVE_ENTRIES).cast();
+        let calls = match services.and_then(|services| services.terminal.as_ref()) {
+            None => core::ptr::from_ref(&hcall::NAIVE_ENTRIES).cast(),
+            // The service is called as ever.
+            Some(_) => hcall::with_terminal(core::ptr::from_ref(&hcall::NAIVE_ENTRIES).cast(), false),
+        };
         return Entries { calls, light: naive::light, data: naive::light, facility: naive::light, ..entries };
     }
     entries

@@ -9,7 +9,7 @@ use crate::vm::Vcpu;
 /// Bits of effective addresses that select a table by themselves.
 const QUADRANT: u32 = 62;
 /// Bits that real addresses of a partition do not have.
-const REAL: u64 = 0x0fff_ffff_ffff_ffff;
+pub(super) const REAL: u64 = 0x0fff_ffff_ffff_ffff;
 const VALID: u64 = 1 << 63;
 const LEAF: u64 = 1 << 62;
 const TABLE_ADDRESS: u64 = 0x0fff_ffff_ffff_ff00;
@@ -31,9 +31,15 @@ impl Context {
     /// That of an exit of a vCPU.
     #[inline(always)] // A few loads.
     pub(super) fn of(frame: &Frame, vcpu: &'static Vcpu) -> Self {
+        Self::at(frame.msr, vcpu)
+    }
+
+    /// That of a vCPU whose guest's machine state is `state`.
+    #[inline(always)] // As above.
+    pub(super) fn at(state: u64, vcpu: &'static Vcpu) -> Self {
         // Where addresses are real it does not matter.
-        let process = if frame.msr & msr::IR == 0 { 0 } else { PIDR.read() };
-        Self { msr: frame.msr, process, process_table: vcpu.vm.process_table() }
+        let process = if state & msr::IR == 0 { 0 } else { PIDR.read() };
+        Self { msr: state, process, process_table: vcpu.vm.process_table() }
     }
 }
 

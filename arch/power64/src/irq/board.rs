@@ -2,10 +2,12 @@
 //! What a VM has once: virtual processors, interrupt sources, and what the guest has made of them.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use spin::Mutex;
 use turnstile_machine::pseries;
 use turnstile_papr::hcall::Hcall;
+use turnstile_papr::rtas::pci::MESSAGE;
 use turnstile_papr::xics::{Ics, Servers};
 use turnstile_papr::xive::{Arguments, Failure, Layout, Machine, Queue, Reply, Route, Tables, call};
 
@@ -23,6 +25,8 @@ pub struct Board {
     /// How each is named in a ring.
     named: Vec<firmware::Processor>,
     kind: Kind,
+    /// How many sources each PCI function has been given, by its slot less one.
+    given: Vec<AtomicU32>,
 }
 
 enum Kind {
@@ -49,17 +53,18 @@ pub struct Window {
 }
 
 impl Board {
-    /// Makes the interrupts of a VM with `vcpus` vCPUs. At boot: the firmware is asked for everything.
+    /// Makes the interrupts of a VM with `vcpus` vCPUs and so many PCI functions. At boot: the firmware is asked for everything.
     ///
     /// # Errors
     /// What the firmware says.
-    pub fn new(vcpus: usize, presentation: Presentation) -> Result<Self, Error> {
+    pub fn new(vcpus: usize, functions: usize, presentation: Presentation) -> Result<Self, Error> {
         let processors = host::allocate_processors(vcpus)?;
         let named = (processors..).take(vcpus).map(firmware::enable_processor).collect::<Result<_, _>>()?;
+        let devices = pseries::TERMINAL_SOURCE..pseries::pci_source(1 + functions as u64, 0);
         let kind = match presentation {
-            Presentation::Xics => Kind::Xics(Ics::new(pseries::TERMINAL_SOURCE, 1)),
+            Presentation::Xics => Kind::Xics(Ics::new(devices.start, devices.len())),
             Presentation::Xive => {
-                let lisns = (0..pseries::ipi_sources(vcpus)).chain([pseries::TERMINAL_SOURCE]);
+                let lisns = (0..pseries::ipi_sources(vcpus)).chain(devices);
                 let sources = lisns.map(Source::new).collect::<Result<Vec<_>, _>>()?;
                 let store_eoi = sources.iter().all(|source| source.buffer.store_eoi);
                 let layout = Layout {
@@ -71,7 +76,38 @@ impl Board {
                 Kind::Xive { sources, tables }
             }
         };
-        Ok(Self { processors, named, kind })
+        let given = (0..functions).map(|_| AtomicU32::new(0)).collect();
+        Ok(Self { processors, named, kind, given })
+    }
+
+    /// Gives so many sources to the PCI function in a slot, or as many as there are; returns how many.
+    pub(crate) fn give(&self, slot: u64, count: u32) -> u32 {
+        let Some(given) = self.given(slot) else { return 0 };
+        let count = count.min(pseries::PCI_SOURCES);
+        given.store(count, Ordering::Relaxed);
+        count
+    }
+
+    /// Returns a source of the PCI function in a slot; `None` if it has not been given so many.
+    pub(crate) fn pci_source(&self, slot: u64, number: u32) -> Option<u32> {
+        let given = self.given(slot)?.load(Ordering::Relaxed);
+        (number < given).then(|| pseries::pci_source(slot, number))
+    }
+
+    fn given(&self, slot: u64) -> Option<&AtomicU32> {
+        self.given.get(usize::try_from(slot.checked_sub(1)?).ok()?)
+    }
+
+    /// A PCI function writes a message to an address: for one of `servers`. False if nothing is there, or no function has been given
+    /// that source.
+    pub fn message(&self, servers: &impl Servers, address: u64, data: u64) -> bool {
+        let place = data.wrapping_sub(pseries::pci_source(1, 0).into());
+        let (slot, number) =
+            (place / u64::from(pseries::PCI_SOURCES), place % u64::from(pseries::PCI_SOURCES));
+        let source = self.pci_source(slot.saturating_add(1), number as u32);
+        let Some(source) = source.filter(|_| address == MESSAGE) else { return false };
+        self.raise(servers, source);
+        true
     }
 
     /// Returns how the guest sees its interrupt controller.
@@ -151,6 +187,7 @@ impl Board {
     /// # Errors
     /// When the firmware does not take back all of it: the controller may write to event queues of the guest.
     pub(crate) fn reset(&self, ram: &GuestRam) -> Result<(), Failure> {
+        self.given.iter().for_each(|given| given.store(0, Ordering::Relaxed));
         match &self.kind {
             Kind::Xics(ics) => {
                 ics.reset();

@@ -12,12 +12,14 @@
 //! | `event` | event state buffers of interrupt sources |
 //! | `escalation` | what comes for vCPUs that are resident nowhere |
 //! | `own` | what a vCPU has |
+//! | `accepted` | what is kept away from a vCPU for a while |
 //! | `board` | what a VM has: virtual processors, sources, what the guest has made of them |
 //!
 //! Either way the guest's external interrupt is made by the controller, in the ring of the operating system: with XIVE by what
 //! the guest's own sources send, with XICS by one store of the hypervisor's. The guest takes it by itself, at once or as soon
 //! as its MSR has EE: no exit announces that, and nothing is looked at on an exit that is not about interrupts.
 
+mod accepted;
 mod board;
 pub(crate) mod escalation;
 mod event;
@@ -31,6 +33,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use accepted::Accepted;
 pub use board::{Board, Window};
 pub use firmware::Error;
 pub(crate) use own::Left;

@@ -11,6 +11,7 @@ mod host;
 pub mod kept;
 pub mod partition;
 mod ram;
+pub mod service;
 pub mod user;
 
 #[cfg(target_os = "none")]

@@ -89,6 +89,12 @@ impl GuestRam {
         if address < self.settled { Some(self.base + address) } else { self.host_of_unsettled(address) }
     }
 
+    /// The same, if it takes nothing more to reach that.
+    #[inline(always)] // Three instructions.
+    pub const fn settled_word(&self, address: u64) -> Option<u64> {
+        if address < self.settled { Some(self.base + address) } else { None }
+    }
+
     /// [`GuestRam::host_word`] of what is mapped on demand, or no RAM.
     #[cold]
     #[inline(never)] // Not part of what others pay.

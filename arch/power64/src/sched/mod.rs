@@ -9,6 +9,7 @@ mod turns;
 use alloc::vec::Vec;
 
 use spin::Once;
+use turnstile_papr::dispatch::Kept;
 pub use turnstile_threads::{give_way, reschedule, wait};
 
 use crate::cpu::PerCpu;
@@ -23,6 +24,16 @@ pub type Tenant = turnstile_threads::Tenant<Vcpu>;
 /// are let go.
 pub fn start(tenants: Vec<Tenant>, cpus: &'static [&'static PerCpu]) {
     turnstile_threads::start::<Power>(tenants, cpus, time::frequency());
+}
+
+/// A vCPU's VM is paused: its guest is told nothing of its turns until [`go_on`].
+pub fn keep(vcpu: &'static Vcpu) -> Option<Kept> {
+    turns::keep(vcpu)
+}
+
+/// Tells the guest of a vCPU, which goes on with these PC and MSR after a pause, that the time was stolen.
+pub fn go_on(vcpu: &'static Vcpu, kept: Option<Kept>, state: [u64; 2]) {
+    turns::go_on(vcpu, kept, state);
 }
 
 /// Says whether vCPUs share this CPU.

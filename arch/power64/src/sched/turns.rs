@@ -2,7 +2,7 @@
 //! What a guest is told of the turns of a vCPU that shares its CPU: `turnstile_papr::dispatch` on this machine. A guest that has
 //! registered no area pays a comparison.
 
-use turnstile_papr::dispatch::{Left, Turn};
+use turnstile_papr::dispatch::{Kept, Left, Turn};
 
 use crate::cpu;
 use crate::time;
@@ -46,6 +46,20 @@ fn told_dispatch(vcpu: &'static Vcpu) {
         msr: noted.msr,
     };
     vcpu.owned(|owned| owned.areas.dispatch(&turn, vcpu.vm));
+}
+
+/// The VM is paused: until [`go_on`] the guest is told nothing of this vCPU's turns.
+pub(super) fn keep(vcpu: &'static Vcpu) -> Option<Kept> {
+    vcpu.owned(|owned| owned.areas.keep(time::ticks(), vcpu.vm))
+}
+
+/// The pause is over, in which the time base went on: the time is stolen, whether the vCPU has its CPU for itself, or shares it and has
+/// been put meanwhile, or has not. `pc` and `msr` say where the guest goes on.
+pub(super) fn go_on(vcpu: &'static Vcpu, kept: Option<Kept>, [pc, msr]: [u64; 2]) {
+    let Some(kept) = kept else { return };
+    let now = time::ticks();
+    let turn = Turn { processor: cpu::this().pir as u16, now, ready: now, stolen: 0, pc, msr };
+    vcpu.owned(|owned| owned.areas.go_on_after(kept, &turn, vcpu.vm));
 }
 
 /// What the frame has of the exit that is being handled.

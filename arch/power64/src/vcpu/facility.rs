@@ -147,6 +147,12 @@ pub fn decrementer(vcpu: &'static Vcpu) -> u64 {
     unsafe { vcpu.facilities() }.decrementer
 }
 
+/// Lets the decrementer of the resident vCPU ring at a value of the time base, which may be past.
+pub fn set_decrementer(at: u64) {
+    // SAFETY: the guest's own timer.
+    unsafe { DEC.write(time::bounded(at.wrapping_sub(time::ticks()) as i64)) };
+}
+
 /// Stores what the holder has in registers. They are nobody's then, or those of the `next` one. Returns who it was.
 #[cfg_attr(
     not(feature = "ablation"),

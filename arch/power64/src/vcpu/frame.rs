@@ -8,6 +8,7 @@ use turnstile_exitstat::{Page, Timing};
 
 use crate::cpu::area::CPU_IN_FRAME;
 use crate::cpu::{PerCpu, STACK_HEAD};
+use crate::service::context;
 use crate::vm::Vcpu;
 
 /// The light handler of all interrupts but calls: takes the frame and the vector; returns zero to re-enter, the attention
@@ -15,6 +16,8 @@ use crate::vm::Vcpu;
 pub type Light = extern "C" fn(&mut Frame, u32) -> u32;
 /// The full tier: takes the frame and why the light tier did not re-enter. Returns when the guest is to be entered.
 pub type Full = extern "C" fn(&mut Frame, u32) -> Entry;
+/// Where calls of problem state go on: the vectors jump to it.
+pub type User = unsafe extern "C" fn();
 
 /// How the guest is entered behind the full tier. `vectors.S` has the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,8 @@ pub struct Entries {
     pub full: Full,
     /// The full tier of calls.
     pub full_call: Full,
+    /// What refuses calls of problem state.
+    pub user: User,
 }
 
 /// The registers of the resident vCPU, and whose they are.
@@ -89,6 +94,7 @@ pub struct Frame {
     data: Option<Light>,
     facility: Option<Light>,
     full_call: Option<Full>,
+    user: Option<User>,
 }
 
 const _: () = {
@@ -113,7 +119,12 @@ const _: () = {
     assert!(offset_of!(Frame, data) == 424);
     assert!(offset_of!(Frame, facility) == 432);
     assert!(offset_of!(Frame, full_call) == 440);
-    assert!(size_of::<Frame>() == 448);
+    assert!(offset_of!(Frame, user) == 448);
+    assert!(size_of::<Frame>() == 464);
+    // The frame of a service, as far as vectors look at it.
+    assert!(offset_of!(Frame, light) == context::LIGHT && offset_of!(Frame, full) == context::FULL);
+    assert!(offset_of!(Frame, data) == context::DATA && offset_of!(Frame, facility) == context::FACILITY);
+    assert!(offset_of!(Frame, user) == context::USER);
     assert!(size_of::<Frame>() as u64 <= STACK_HEAD && STACK_HEAD.is_multiple_of(16));
 };
 
@@ -142,6 +153,7 @@ impl Frame {
             data: None,
             facility: None,
             full_call: None,
+            user: None,
         }
     }
 
@@ -152,7 +164,7 @@ impl Frame {
         page: Option<&'static Page>,
         entries: Entries,
     ) -> Self {
-        let Entries { calls, inner, light, data, facility, full, full_call } = entries;
+        let Entries { calls, inner, light, data, facility, full, full_call, user } = entries;
         Self {
             vcpu,
             timing: Timing::new(page),
@@ -163,6 +175,7 @@ impl Frame {
             facility: Some(facility),
             full: Some(full),
             full_call: Some(full_call),
+            user: Some(user),
             ..Self::idle(cpu)
         }
     }

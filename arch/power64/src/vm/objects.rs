@@ -6,7 +6,8 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::cell::UnsafeCell;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use turnstile_arch_common::vm::ForLife;
 use turnstile_exitstat::Page;
@@ -21,6 +22,7 @@ use crate::cpu::PerCpu;
 use crate::cpu::regs::lpcr;
 use crate::irq;
 use crate::memory::GuestRam;
+use crate::service::Services;
 use crate::state::State;
 #[cfg(feature = "ablation")]
 use crate::state::saved::Saved;
@@ -50,6 +52,8 @@ pub struct Vm {
     pub(super) hash_key: AtomicU64,
     /// What it has for this life, from `Vm::prepare` on.
     pub(super) life: ForLife<Life>,
+    /// What services are to it; null if it has none. A pointer and no `Once`: each access would pay for the order of its loads.
+    services: AtomicPtr<Services>,
 }
 
 /// What a VM has for one life.
@@ -110,7 +114,24 @@ impl Vm {
             lpcr: AtomicU64::new(GUEST_LPCR),
             hash_key: AtomicU64::new(0),
             life: ForLife::default(),
+            services: AtomicPtr::new(ptr::null_mut()),
         }
+    }
+
+    /// Says what services are to it; once, before it runs.
+    pub fn set_services(&self, services: Services) {
+        let services = Box::leak(Box::new(services));
+        // Release: what they are comes before where they are.
+        let _ =
+            self.services.compare_exchange(ptr::null_mut(), services, Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// Returns what services are to it; `None` if it has none.
+    #[inline(always)] // A load and a comparison.
+    pub fn services(&self) -> Option<&'static Services> {
+        // SAFETY: null, or what is there for ever and nobody writes. Relaxed: who runs a guest has found the system built, which is
+        // ordered behind saying it; and the address that is loaded from was loaded.
+        unsafe { self.services.load(Ordering::Relaxed).as_ref() }
     }
 
     /// The number of its partition: LPID 0 is the hypervisor's.

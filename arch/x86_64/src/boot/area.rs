@@ -7,8 +7,8 @@ use spin::Once;
 
 use crate::cpu::descriptors::Own;
 use crate::cpu::{PerCpu, Slot};
+use crate::state::asid::Asids;
 use crate::time::Deadlines;
-use crate::vcpu::asid::Asids;
 use crate::vcpu::facility::Holder;
 use crate::vm::queues::Scheduler;
 

@@ -22,12 +22,13 @@ use crate::cpu::regs::{CR0, CR4, EFER, VM_HSAVE_PA, cr0, cr4, efer};
 use crate::cpu::{self, PerCpu, STACK_TAIL};
 use crate::irq::{idt, interrupts, ioapic, lapic};
 use crate::memory::{self, Plan};
+use crate::state::asid::Asids;
 use crate::state::facility;
 use crate::time;
-use crate::vcpu::asid::Asids;
 use turnstile_arch_common::console;
 use turnstile_arch_common::phases::{Phase, TIMES};
 use turnstile_arch_common::println;
+use turnstile_arch_common::startup::boot_first;
 
 unsafe extern "Rust" {
     /// The hypervisor's main function, on the boot CPU, once the machine is set up.
@@ -185,8 +186,7 @@ fn model() -> &'static str {
 /// Makes the areas of all CPUs, the boot CPU's first.
 fn per_cpu_areas(machine: &Machine, boot: u32) -> Vec<&'static PerCpu> {
     let mut ids: Vec<u32> = machine.cpus.iter().copied().collect();
-    ids.sort_by_key(|id| *id != boot);
-    if ids.first() != Some(&boot) {
+    if !boot_first(&mut ids, |id| *id == boot) {
         refuse(format_args!("the firmware's tables do not name the CPU it was booted on ({boot:#x})"));
     }
     if !lapic::has_x2apic() && ids.iter().any(|id| *id > 254) {

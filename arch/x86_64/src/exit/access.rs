@@ -90,11 +90,11 @@ pub(super) fn fetch_light(vmcb: &Vmcb, vcpu: &'static Vcpu) -> Option<u128> {
     if !vmcb.is_long() || rip & (PAGE - 1) > PAGE - 16 {
         return None;
     }
-    let root = Root { cr3: vmcb.cr3(), la57: vmcb.cr4() & cr4::LA57 };
+    let root = Root::of(vmcb);
     let known = vcpu.owned(|owned| owned.walks.find(rip, root));
     let host = if let Some(host) = known { host } else { walk_to_code(vmcb, vcpu, root)? };
     // SAFETY: RAM of the VM, which runs.
-    let (low, high) = unsafe { (user::read_u64(host), user::read_u64(host + 8)) };
+    let [low, high] = unsafe { user::read_pair(host) };
     Some(u128::from(high) << 64 | u128::from(low))
 }
 

@@ -7,6 +7,7 @@ use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Phase;
 use turnstile_vm::startup::Start;
 
+use super::service;
 use crate::cpu::svm::Vmcb;
 use crate::irq::interrupts::{self, Arrived};
 use crate::memory::user::Block;
@@ -100,6 +101,11 @@ fn attend_to_others(
         owned.unhalted |= reasons.contains(Reasons::UNHALT);
     });
     let stops = reasons.contains(Reasons::STOP);
+    if stops && !is_stopped(frame, vcpu, monitor) {
+        // The NMI and the end of HLT have been noted.
+        let noted = Reasons::STOP | Reasons::NMI | Reasons::UNHALT;
+        return attend_to_others(frame, vcpu, monitor, reasons - noted);
+    }
     if stops || reasons.contains(Reasons::INIT) && !vcpu.vm.startup.is_on(vcpu.index) {
         end(frame, vcpu, monitor, stops);
         return Attended::Begun;
@@ -112,11 +118,61 @@ fn attend_to_others(
         if reasons.contains(Reasons::DEADLINE) {
             irq::timer(vcpu, vmcb);
         }
-        if reasons.contains(Reasons::FLUSH) {
-            asid::renew(vcpu, vmcb);
+    });
+    if reasons.intersects(RARE) {
+        attend_to_rare(frame, vcpu, reasons);
+    }
+    if reasons.contains(Reasons::DEADLINE) { Attended::Rang } else { Attended::Same }
+}
+
+/// Says whether the vCPU is to stay out of its guest because its VM is paused. Asked behind the attention word.
+fn is_held(vcpu: &Vcpu, monitor: &dyn Monitor) -> bool {
+    vcpu.vm.is_held(vcpu.index, || monitor.paused(vcpu.vm))
+}
+
+/// The VM stops, which this says, or is paused: then this returns when it goes on, or at once if it does already.
+#[cold]
+#[inline(never)] // As above.
+fn is_stopped(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) -> bool {
+    if vcpu.vm.pause.holds() {
+        hold(frame, vcpu, monitor);
+    }
+    matches!(vcpu.vm.lifecycle.phase(), Phase::Stopping(_))
+}
+
+/// Waits as long as the VM is paused. What others send waits, as do the vCPU's timers.
+fn hold(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    let silent = vcpu.with_vmcb(|vmcb| irq::silence(vcpu, vmcb));
+    // A reason to look at the run queue may have been taken with the others.
+    let mut posted = if vcpu.thread.is_some() { Reasons::RESCHEDULE } else { Reasons::empty() };
+    while is_held(vcpu, monitor) {
+        if !vcpu.attention.is_pending() {
+            pause(frame, vcpu, monitor);
+        }
+        // Behind a stop the phase says so.
+        posted |= vcpu.attention.take() - (Reasons::STOP | Reasons::START);
+    }
+    vcpu.with_vmcb(|vmcb| {
+        if irq::sound(vcpu, vmcb, &silent) {
+            kvm::tell_of_pause(vcpu, vmcb);
         }
     });
-    if reasons.contains(Reasons::DEADLINE) { Attended::Rang } else { Attended::Same }
+    monitor.resumed(vcpu.vm);
+    vcpu.attention.raise(posted);
+}
+
+/// What is rarer than other rare reasons.
+const RARE: Reasons = Reasons::FLUSH.union(Reasons::SERVICE);
+
+#[cold]
+#[inline(never)] // As above.
+fn attend_to_rare(frame: &mut Frame, vcpu: &'static Vcpu, reasons: Reasons) {
+    if reasons.contains(Reasons::FLUSH) {
+        vcpu.with_vmcb(|vmcb| asid::renew(vcpu, vmcb));
+    }
+    if reasons.contains(Reasons::SERVICE) {
+        service::look(frame, vcpu);
+    }
 }
 
 /// The vCPU's life ends, because its VM stops or it has got an INIT; returns when the next one has begun.
@@ -149,8 +205,15 @@ fn acknowledge_stop(vcpu: &'static Vcpu, monitor: &dyn Monitor) {
 /// The waiting room of a vCPU that waits for its start, or whose VM is stopped. Physical interrupts are served. Returns
 /// with the vCPU reset and about to run.
 pub(super) fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &dyn Monitor) {
+    let mut nmi = Reasons::empty();
     loop {
-        if vcpu.attention.take().contains(Reasons::STOP) {
+        // Before the word is read: what was posted in an earlier life is gone once the next one runs.
+        let runs = matches!(vcpu.vm.lifecycle.phase(), Phase::Running);
+        let reasons = vcpu.attention.take();
+        // An NMI behind the startup IPI is for the vCPU that begins, however long it has to wait for that; one before it is lost.
+        let starts = runs && !vcpu.vm.startup.waits(vcpu.index);
+        nmi = if starts { nmi | reasons & Reasons::NMI } else { Reasons::empty() };
+        if reasons.contains(Reasons::STOP) {
             acknowledge_stop(vcpu, monitor);
         }
         if vcpu.index == 0 {
@@ -158,10 +221,12 @@ pub(super) fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &d
         } else if vcpu.thread.is_none() {
             vcpu.vm.crew.help::<Block>();
         }
-        if matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
+        if !is_held(vcpu, monitor)
+            && matches!(vcpu.vm.lifecycle.phase(), Phase::Running)
             && let Some(start) = vcpu.vm.startup.take_start(vcpu.index)
         {
             begin(frame, vcpu, start);
+            vcpu.attention.raise(nmi);
             return look_again(vcpu);
         }
         if !vcpu.attention.is_pending() {
@@ -182,6 +247,10 @@ fn look_again(vcpu: &Vcpu) {
         // The 8259s' request.
         reasons |= Reasons::EXTERNAL;
     }
+    if vcpu.vm.services().is_some() {
+        // What they were left with is with them.
+        reasons |= Reasons::SERVICE;
+    }
     vcpu.attention.raise(reasons);
 }
 
@@ -189,6 +258,7 @@ fn look_again(vcpu: &Vcpu) {
 pub(super) fn begin(frame: &mut Frame, vcpu: &'static Vcpu, start: Start) {
     frame.timing.begin(Reason::Start, time::ticks);
     vcpu.owned(Owned::reset);
+    vcpu.forget_bell();
     vcpu.set_on(true);
     frame.clear();
     vcpu.with_vmcb(|vmcb| {

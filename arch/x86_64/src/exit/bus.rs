@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Guest physical memory as an instruction sees it that is carried out for the guest: the local APIC's page, the I/O APIC, RAM
-//! and ROM, and nothing. A PC has no other devices in memory.
+//! and ROM, what services serve, PCI's host bridge, and nothing. A PC has no other devices in memory.
 
-use super::apic;
+use super::{apic, pci, service};
 use crate::cpu::svm::Vmcb;
 use crate::memory::user;
 use crate::vm::Vcpu;
@@ -59,7 +59,13 @@ pub(super) fn read(vcpu: &'static Vcpu, vmcb: &mut Vmcb, address: u64, size: u8)
         }
         return u64::from_le_bytes(bytes);
     }
-    own(vcpu, address).map_or(u64::MAX, |own| read_own(vcpu, vmcb, own, size))
+    if let Some(own) = own(vcpu, address) {
+        return read_own(vcpu, vmcb, own, size);
+    }
+    service::at_address(vcpu, address).map_or_else(
+        || pci::read_memory(vcpu, address, size),
+        |found| found.access_fully(vcpu, &found.event(true, size, 0)),
+    )
 }
 
 /// Writes up to eight bytes. Where nothing is, they are lost.
@@ -73,5 +79,7 @@ pub(super) fn write(vcpu: &'static Vcpu, vmcb: &mut Vmcb, address: u64, size: u8
     }
     if let Some(own) = own(vcpu, address) {
         write_own(vcpu, vmcb, own, size, value);
+    } else if let Some(found) = service::at_address(vcpu, address) {
+        found.write_fully(vcpu, size, value);
     }
 }

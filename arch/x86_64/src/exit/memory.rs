@@ -8,6 +8,7 @@
 
 use turnstile_arch_common::demand::Touch;
 use turnstile_exitstat::{Event, Reason};
+use turnstile_service::gate::Pending;
 use turnstile_vm::lifecycle::Stop;
 use turnstile_x86insn::execute::{self, Machine, Progress};
 use turnstile_x86insn::operation::{Kind, Operation, Source};
@@ -16,15 +17,18 @@ use super::access::{self, Access};
 use super::bus::{self, Own};
 use super::crash::Crash;
 use super::keep::keep;
+use super::service;
 use super::tier::{Code, control, done, executed_to};
 use crate::cpu::svm::event::{self, Exception};
 use crate::cpu::svm::{Vmcb, code};
 use crate::irq::lapic;
+use crate::service::Service;
 use crate::vcpu::frame::{Frame, resident};
 use crate::vcpu::next::{Next, skip_to};
 use crate::vcpu::statistics;
-use crate::vm::Vcpu;
+use crate::vm::bell::{From, Number};
 use crate::vm::monitor::Monitor;
+use crate::vm::{Vcpu, Vm};
 
 /// EXITINFO1 of a nested page fault.
 mod info {
@@ -51,7 +55,24 @@ extern "C" fn any<N: Next>(frame: &mut Frame, _: u64, _: u64) -> u32 {
     }
     match bus::own(resident(frame), vmcb.exit_info()[1]) {
         Some(own) => access_own::<N>(frame, vmcb, own),
-        None => light_touch::<N>(frame, vmcb),
+        None => access_other::<N>(frame, vmcb),
+    }
+}
+
+/// An access to no interrupt controller. HOT.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // Has registers of its own.
+fn access_other<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
+    let (vcpu, address) = (resident(frame), vmcb.exit_info()[1]);
+    if vcpu.vm.life().ram.is_on_demand() {
+        return light_touch::<N>(frame, vmcb, vcpu.vm);
+    }
+    if event::was_cut_short(vmcb) {
+        return Code::FULL;
+    }
+    match vcpu.bell_at(address) {
+        Some((place, service)) => ring_again::<N>(frame, vmcb, place, service),
+        None => touch_nothing::<N>(frame, vmcb),
     }
 }
 
@@ -98,18 +119,74 @@ fn access_own<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, own: Own) -> u32 {
     executed_to::<N>(frame, vmcb, rip.wrapping_add(operation.length.into()))
 }
 
-/// A touch of no interrupt controller. HOT.
+/// A doorbell that the same instruction has rung before, unless the instruction is another one now. HOT.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // Uses all registers.
+fn ring_again<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, place: u64, service: &'static Service) -> u32 {
+    let bell = resident(frame).bell();
+    if !bell.is_same(vmcb) {
+        return touch_device::<N>(frame, vmcb);
+    }
+    let Number { from, mask, constant } = bell.number;
+    let queue = match from {
+        From::Rax => vmcb.rax() & mask,
+        From::Pushed(slot) => frame.pushed(slot) & mask,
+        From::Place => ((place / 4) & mask) + constant,
+    };
+    if queue >= Pending::QUEUES {
+        return touch_device::<N>(frame, vmcb);
+    }
+    if service.rings(queue) {
+        return ring_within::<N>(frame, vmcb, service);
+    }
+    rung_again::<N>(frame, vmcb, service)
+}
+
+/// The same, if nobody was inside the service.
+#[inline(never)] // Needs a stack frame, which who finds somebody inside is not to pay for.
+fn ring_within<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, service: &'static Service) -> u32 {
+    service::rung(resident(frame), service);
+    rung_again::<N>(frame, vmcb, service)
+}
+
+/// The end of both.
+#[inline(always)] // A few instructions.
+fn rung_again<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, service: &Service) -> u32 {
+    let vcpu = resident(frame);
+    if N::COUNTS {
+        service::account_doorbell(frame, service);
+    }
+    statistics::count::<N>(vcpu, Event::DecodedBefore);
+    statistics::count::<N>(vcpu, Event::MmioWrite);
+    executed_to::<N>(frame, vmcb, vcpu.bell().next)
+}
+
+/// A touch of no interrupt controller, by a guest whose memory is mapped on demand. HOT.
 #[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
 #[inline(never)] // Needs a stack frame, which other light exits are not to pay for.
-fn light_touch<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
+fn light_touch<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb, vm: &'static Vm) -> u32 {
     let [info, address] = vmcb.exit_info();
     if event::was_cut_short(vmcb) {
-        return Code::FULL;
+        return left();
     }
-    if touch(resident(frame), info, address) {
-        return done::<N>(frame, vmcb);
+    if info & info::PRESENT == 0 {
+        // SAFETY: the caller has found that it is mapped on demand.
+        let touched = unsafe { vm.life().ram.touch_on_demand(address, lapic::is_pending) };
+        if touched == Touch::Mapped {
+            statistics::add(resident(frame), Event::FirstTouch);
+        }
+        if touched != Touch::Foreign {
+            return done::<N>(frame, vmcb);
+        }
     }
     touch_nothing::<N>(frame, vmcb)
+}
+
+/// What is left to the full tier.
+#[cold]
+#[inline(never)] // So that the usual end does not load the code.
+extern "C" fn left() -> u32 {
+    Code::FULL
 }
 
 /// A load or a store, decoded before, where nothing is: it reads ones, or is lost.
@@ -117,8 +194,14 @@ fn light_touch<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
 fn touch_nothing<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     let ([info, address], vcpu) = (vmcb.exit_info(), resident(frame));
     // What is RAM and faults may not be written, or is mapped by the full tier.
-    if info & (info::FETCH | info::WALK) != 0 || vcpu.vm.life().ram.host(address, 1).is_some() {
+    if info & (info::FETCH | info::WALK) != 0 || vcpu.vm.life().ram.place(address, 1).is_some() {
         return Code::FULL;
+    }
+    if vcpu.vm.services().is_some() {
+        return match vcpu.bell_at(address) {
+            Some((place, service)) => ring_again::<N>(frame, vmcb, place, service),
+            None => touch_device::<N>(frame, vmcb),
+        };
     }
     let Some(code) = access::fetch_light(vmcb, vcpu) else { return Code::FULL };
     let rip = vmcb.rip();
@@ -133,10 +216,51 @@ fn touch_nothing<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
             let Some(place) = frame.place(vmcb, to.number.into()) else { return Code::FULL };
             let value = if signed { u64::MAX } else { ones(operation.size) };
             // SAFETY: a slot of the frame, or RAX in the control block; nobody else refers to either.
-            unsafe { place.write(load_ones(place.read(), value, to.size)) };
+            unsafe { place.write(load(place.read(), value, to.size)) };
         }
         Kind::Store(_) if is_write => {}
         _ => return Code::FULL,
+    }
+    statistics::count::<N>(vcpu, Event::DecodedBefore);
+    statistics::count::<N>(vcpu, accessed(is_write));
+    executed_to::<N>(frame, vmcb, rip.wrapping_add(operation.length.into()))
+}
+
+/// A load or a store, decoded before, of a device that a service serves; where nothing is is left to the full tier.
+#[inline(never)] // Only VMs with services pay for it.
+fn touch_device<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
+    let ([info, address], vcpu) = (vmcb.exit_info(), resident(frame));
+    let Some(found) = service::at_address(vcpu, address) else { return Code::FULL };
+    let Some(code) = access::fetch_light(vmcb, vcpu) else { return Code::FULL };
+    let rip = vmcb.rip();
+    let Some(operation) = vcpu.owned(|owned| owned.decoded.find(rip, 64, code).copied()) else {
+        return Code::FULL;
+    };
+    let (is_write, size) = (info & info::WRITE != 0, operation.size);
+    if is_write && found.has_doorbell() {
+        found.remember(vcpu, vmcb, &operation, code);
+    }
+    match operation.kind {
+        // Its other half may be somewhere else.
+        _ if address % 4096 + u64::from(size) > 4096 => return Code::FULL,
+        Kind::Load { to, signed: false } if !is_write && to.size == size && !to.high => {
+            let Some(place) = frame.place(vmcb, to.number.into()) else { return Code::FULL };
+            let value = found.access_fully(vcpu, &found.event(true, size, 0));
+            // SAFETY: a slot of the frame, or RAX in the control block; nobody else refers to either.
+            unsafe { place.write(load(place.read(), value, size)) };
+        }
+        Kind::Store(Source::Immediate(value)) if is_write => {
+            found.write_fully(vcpu, size, value);
+        }
+        Kind::Store(Source::Register(gpr)) if is_write && !gpr.high => {
+            let Some(place) = frame.place(vmcb, gpr.number.into()) else { return Code::FULL };
+            // SAFETY: as above.
+            found.write_fully(vcpu, size, unsafe { place.read() });
+        }
+        _ => return Code::FULL,
+    }
+    if N::COUNTS {
+        found.account(frame, is_write);
     }
     statistics::count::<N>(vcpu, Event::DecodedBefore);
     statistics::count::<N>(vcpu, accessed(is_write));
@@ -148,8 +272,8 @@ const fn ones(size: u8) -> u64 {
     if size >= 8 { u64::MAX } else { (1 << (size as u32 * 8)) - 1 }
 }
 
-/// What a register of `size` bytes is after a load of ones: one of four bytes clears the others (APM vol. 1, 3.1.2).
-const fn load_ones(old: u64, value: u64, size: u8) -> u64 {
+/// What a register of `size` bytes is after a load: one of four bytes clears the others (APM vol. 1, 3.1.2).
+const fn load(old: u64, value: u64, size: u8) -> u64 {
     match size {
         4 => value & 0xffff_ffff,
         _ => old & !ones(size) | value & ones(size),
@@ -198,9 +322,23 @@ pub(super) fn full(frame: &mut Frame, vmcb: &mut Vmcb, vcpu: &'static Vcpu, moni
         // Not what has faulted: the code has changed. Executed again, it does what it is now.
         return;
     }
-    statistics::add(vcpu, accessed(write));
     let access = Access { vmcb, vcpu, monitor };
-    carry_out(&mut Instruction { frame, access, address }, &operation, write);
+    let mut instruction = Instruction { frame, access, address };
+    if let Some(page) = vcpu.statistics {
+        page.count(accessed(write));
+        return carry_out_counted(&mut instruction, &operation, write);
+    }
+    carry_out(&mut instruction, &operation, write);
+}
+
+/// The same where statistics are kept: the exit may be for a service.
+#[cold]
+#[inline(never)] // Others are not to pay for it.
+fn carry_out_counted(instruction: &mut Instruction<'_>, operation: &Operation, write: bool) {
+    carry_out(instruction, operation, write);
+    if let Some(found) = service::at_address(instruction.access.vcpu, instruction.address) {
+        found.account(instruction.frame, write);
+    }
 }
 
 /// The event of an access to a device.

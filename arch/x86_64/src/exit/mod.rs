@@ -18,6 +18,7 @@
 //! | `interrupt` | physical interrupts and NMIs |
 //! | `memory` | nested page faults: devices in memory, and what is not there |
 //! | `access`, `bus` | what an instruction that is carried out does in the guest's memory |
+//! | `service` | devices that a service serves |
 //! | `crash` | why the hypervisor stops a VM |
 //! | `attend` | what the attention word asks for, and the waiting room |
 //! | `full` | everything else, and what light exits leave |
@@ -42,7 +43,9 @@ mod memory;
 mod msr;
 #[cfg(feature = "ablation")]
 pub mod naive;
+mod pci;
 mod port;
+mod service;
 pub mod table;
 pub mod tier;
 pub mod wait;

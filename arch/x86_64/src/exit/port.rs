@@ -7,6 +7,7 @@ use turnstile_x86insn::decode::Prefixes;
 use super::access::{self, Access};
 use super::keep::keep;
 use super::tier::{Code, control, executed_to};
+use super::{pci, service};
 use crate::cpu::regs::flags;
 use crate::cpu::svm::Vmcb;
 use crate::cpu::svm::event::Exception;
@@ -123,16 +124,24 @@ pub(super) fn answer<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
     if port.is_string() {
         return Code::FULL;
     }
-    if !Vm::has_port(port.number()) {
-        if vcpu.vm.ports.has(port.number()) {
-            return Code::FULL;
-        }
-        // Nothing is there: what is written is lost.
-        if port.is_read() {
-            vmcb.set_rax(merge(vmcb.rax(), port.size(), ABSENT));
-        }
-        return executed_to::<N>(frame, vmcb, next);
+    if Vm::has_port(port.number()) {
+        return own::<N>(frame, vmcb);
     }
+    if vcpu.vm.ports.has(port.number()) {
+        return served::<N>(frame, vmcb);
+    }
+    // Nothing is there: what is written is lost.
+    if port.is_read() {
+        vmcb.set_rax(merge(vmcb.rax(), port.size(), ABSENT));
+    }
+    executed_to::<N>(frame, vmcb, next)
+}
+
+/// A port of the devices that are in the hypervisor itself.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // Uses all registers, which other ports are not to pay for.
+fn own<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
+    let (vcpu, port, next) = (resident(frame), Port::of(vmcb), vmcb.exit_info()[1]);
     if port.size() != 1 {
         return Code::FULL;
     }
@@ -143,6 +152,35 @@ pub(super) fn answer<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
         vmcb.set_rax(merge(vmcb.rax(), 1, value.into()));
     } else {
         vm.write_port(port.number(), vmcb.rax() as u8);
+    }
+    executed_to::<N>(frame, vmcb, next)
+}
+
+/// A port of a device that a service serves; others are left to the full tier.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // Uses all registers, which other ports are not to pay for.
+fn served<N: Next>(frame: &mut Frame, vmcb: &mut Vmcb) -> u32 {
+    let (vcpu, port, next) = (resident(frame), Port::of(vmcb), vmcb.exit_info()[1]);
+    let Some(found) = service::at_port(vcpu, port.number()) else { return Code::FULL };
+    irq::before_port(vcpu, vmcb);
+    // Without a branch, so that the code that enters a service is here once.
+    let size = port.size();
+    let event = found.event(port.is_read(), size, vmcb.rax());
+    let queue = found.doorbell(event.0[4]);
+    if !port.is_read() & queue.is_some() {
+        found.ring(vcpu, queue.unwrap_or(0));
+        if N::COUNTS {
+            found.account(frame, true);
+        }
+        return executed_to::<N>(frame, vmcb, next);
+    }
+    // Who counts has time for a call.
+    let value = if N::COUNTS { found.access_fully(vcpu, &event) } else { found.access(vcpu, &event) };
+    if port.is_read() {
+        vmcb.set_rax(merge(vmcb.rax(), size, value));
+    }
+    if N::COUNTS {
+        found.account(frame, false);
     }
     executed_to::<N>(frame, vmcb, next)
 }
@@ -176,7 +214,17 @@ fn read(vcpu: &'static Vcpu, monitor: &dyn Monitor, port: Port) -> u64 {
                 | u64::from(if Vm::has_port(number) { vcpu.vm.read_port(number) } else { ABSENT as u8 })
         });
     }
-    monitor.port_read(vcpu.vm, port.number(), port.size()).unwrap_or(ABSENT)
+    match monitor.port_read(vcpu.vm, port.number(), port.size()) {
+        Some(value) => value,
+        None => read_other(vcpu, port),
+    }
+}
+
+/// Reads a port that no device has.
+#[cold]
+#[inline(never)] // Devices are not to pay for it.
+fn read_other(vcpu: &'static Vcpu, port: Port) -> u64 {
+    pci::read_port(vcpu, port.number(), port.size()).unwrap_or(ABSENT)
 }
 
 fn write(vcpu: &'static Vcpu, monitor: &dyn Monitor, port: Port, value: u64) {
@@ -189,7 +237,10 @@ fn write(vcpu: &'static Vcpu, monitor: &dyn Monitor, port: Port, value: u64) {
         }
         return;
     }
-    monitor.port_write(vcpu, port.number(), port.size(), value & mask(port.size()));
+    let value = value & mask(port.size());
+    if !monitor.port_write(vcpu, port.number(), port.size(), value) {
+        pci::write_port(vcpu, port.number(), port.size(), value);
+    }
 }
 
 /// Elements that are moved before the vCPU looks at its interrupts again.
@@ -226,14 +277,28 @@ impl Strings {
     /// Moves one element.
     fn element(&self, frame: &mut Frame, access: &mut Access<'_>) -> Result<(), Exception> {
         let (port, offset) = (self.port, frame.get(access.vmcb, self.index) & self.addresses);
+        let found = service::at_port(access.vcpu, port.number());
         if port.is_read() {
             // The store may fault: nothing may have been read by then that the device would miss.
             access.probe(self.segment, offset, port.size(), true)?;
-            let value = read(access.vcpu, access.monitor, port);
+            let value = match found {
+                Some(found) => {
+                    let value = found.access_fully(access.vcpu, &found.event(true, port.size(), 0));
+                    found.account(frame, false);
+                    value
+                }
+                None => read(access.vcpu, access.monitor, port),
+            };
             access.store(self.segment, offset, port.size(), value)?;
         } else {
             let value = access.load(self.segment, offset, port.size())?;
-            write(access.vcpu, access.monitor, port, value);
+            match found {
+                Some(found) => {
+                    found.write_fully(access.vcpu, port.size(), value);
+                    found.account(frame, true);
+                }
+                None => write(access.vcpu, access.monitor, port, value),
+            }
         }
         let size = u64::from(port.size());
         let down = access.vmcb.rflags() & flags::DIRECTION != 0;
@@ -258,13 +323,16 @@ impl Strings {
 fn string(frame: &mut Frame, mut access: Access<'_>, port: Port, next: u64) {
     let strings = Strings::of(&access, port);
     let count = frame.get(access.vmcb, number::RCX) & strings.addresses;
-    let elements = if port.is_repeated() { count.min(BATCH) } else { 1 };
-    for _ in 0..elements {
+    let most = if port.is_repeated() { count.min(BATCH) } else { 1 };
+    let mut done = 0;
+    // A service may take its time for each: what else this CPU has to do comes between them.
+    while done < most && (done == 0 || !access.vcpu.attention.is_pending()) {
         if let Err(exception) = strings.element(frame, &mut access) {
             return exception.inject(access.vmcb);
         }
+        done += 1;
     }
-    if !port.is_repeated() || count == elements {
+    if !port.is_repeated() || count == done {
         skip_to(access.vmcb, next);
     }
 }

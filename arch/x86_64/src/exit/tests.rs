@@ -39,17 +39,33 @@ pub(crate) fn machine() -> (&'static Vcpu, Frame, Vmcb, &'static mut [u8]) {
 
 /// The same with these features of KVM.
 pub(crate) fn machine_with(kvm: u32) -> (&'static Vcpu, Frame, Vmcb, &'static mut [u8]) {
+    machine_of_ram(kvm, &[])
+}
+
+/// The same with devices at these ports.
+pub(crate) fn machine_with_ports(
+    ports: &'static [(u16, u16)],
+) -> (&'static Vcpu, Frame, Vmcb, &'static mut [u8]) {
+    machine_of_ram(0, ports)
+}
+
+fn machine_of_ram(kvm: u32, ports: &'static [(u16, u16)]) -> (&'static Vcpu, Frame, Vmcb, &'static mut [u8]) {
     // A page more: RAM is aligned, as page tables in it must be.
     let ram = Box::leak(vec![0u8; RAM + 4096].into_boxed_slice());
     let skip = ram.as_ptr().align_offset(4096);
     let ram = &mut ram[skip..skip + RAM];
     let piece = Piece { guest: 0, size: RAM as u64, host: ram.as_ptr() as u64 };
-    let (vcpu, frame, vmcb) = machine_of(piece, None, kvm);
+    let (vcpu, frame, vmcb) = machine_of(piece, None, kvm, ports);
     (vcpu, frame, vmcb, ram)
 }
 
 /// The same with RAM of the caller's.
-fn machine_of(piece: Piece, blocks: Option<Blocks<Nested>>, kvm: u32) -> (&'static Vcpu, Frame, Vmcb) {
+fn machine_of(
+    piece: Piece,
+    blocks: Option<Blocks<Nested>>,
+    kvm: u32,
+    ports: &'static [(u16, u16)],
+) -> (&'static Vcpu, Frame, Vmcb) {
     fakes::reset();
     let vm: &'static Vm = Box::leak(Box::new(Vm::new(VmParts {
         id: 0,
@@ -58,7 +74,7 @@ fn machine_of(piece: Piece, blocks: Option<Blocks<Nested>>, kvm: u32) -> (&'stat
         statistics: false,
         x2apic: true,
         kvm: Some(kvm),
-        ports: &const { Ports::of(&[]) },
+        ports: Box::leak(Box::new(Ports::of(ports))),
         vcpus: 1,
     })));
     let vcpu: &'static Vcpu = Box::leak(Box::new(Vcpu::new(vm, 0, cpu::this(), None)));

@@ -5,23 +5,31 @@ use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use spin::Mutex;
 use turnstile_devices::{I8254, I8259};
+use turnstile_pci::address::ConfigPorts;
 use turnstile_vapic::{IoApic, NEVER, Routes};
 
 /// The I/O APIC's pin of the 8254's interrupt: the MADT says so; other lines have the pin of their number.
 pub(crate) const TIMER_PIN: usize = 2;
 
-/// The interrupt controllers of a VM.
+/// The interrupt controllers of a VM, and its PCI ports.
 pub struct Board {
     pub(crate) routes: Routes,
     /// Nothing but its own accesses, its devices' lines and ends of level-triggered interrupts take this lock.
     pub(crate) ioapic: Mutex<IoApic>,
     pub(crate) legacy: Legacy,
+    /// Which configuration space the ports of PCI are to.
+    pub(crate) pci: Mutex<ConfigPorts>,
 }
 
 impl Board {
     /// Makes those of a VM with so many vCPUs.
     pub fn new(vcpus: usize) -> Self {
-        Self { routes: Routes::new(vcpus), ioapic: Mutex::new(IoApic::new()), legacy: Legacy::new() }
+        Self {
+            routes: Routes::new(vcpus),
+            ioapic: Mutex::new(IoApic::new()),
+            legacy: Legacy::new(),
+            pci: Mutex::new(ConfigPorts::new()),
+        }
     }
 
     /// Returns when the 8254 rings, by this machine's time stamp counter.
@@ -30,10 +38,21 @@ impl Board {
         self.legacy.deadline()
     }
 
+    /// The VM was paused for so many ticks: the 8254 rings as much later.
+    pub(crate) fn stood_still(&self, ticks: u64) {
+        // Under the lock, as all changes of it.
+        let _pit = self.legacy.pit.lock();
+        let at = self.legacy.deadline();
+        if at != NEVER {
+            self.legacy.deadline.store(at.saturating_add(ticks), Ordering::Relaxed);
+        }
+    }
+
     /// Resets what is shared. Only while no vCPU runs.
     pub fn reset(&self) {
         *self.ioapic.lock() = IoApic::new();
         self.legacy.reset();
+        *self.pci.lock() = ConfigPorts::new();
     }
 }
 

@@ -8,7 +8,8 @@ pub use turnstile_arch_common::memory::Error;
 use turnstile_arch_common::memory::{MIB, PAGE, align, cover, map_missing, range};
 use turnstile_firmware::{Range, boot::Region};
 use turnstile_paging::{
-    FrameAllocator, FrameRange, HostAttributes, HostTables, Nested, PageTable, PhysAddr, Tables,
+    FrameAllocator, FrameRange, HostAttributes, HostTables, Nested, NestedAttributes, PageTable, PhysAddr,
+    Tables,
 };
 
 use super::user;
@@ -100,7 +101,7 @@ fn physical_bits() -> u32 {
 }
 
 /// Whether pages of 1 GiB can be mapped (CPUID Fn8000_0001_EDX[26]).
-fn gigabyte_pages() -> bool {
+pub fn gigabyte_pages() -> bool {
     cpu::cpuid(0x8000_0001, 0)[3] & (1 << 26) != 0
 }
 
@@ -218,6 +219,55 @@ pub fn stack() -> Result<u64, Error> {
         m.host.map(&mut pool, start, PhysAddr(start), STACK_BLOCK - PAGE, HostAttributes::DATA)?;
         Ok(block.end().0)
     })
+}
+
+/// A range of pages in nested tables that stay: its guest physical address, where it is, its size, and what it allows.
+pub type Part = (u64, u64, u64, NestedAttributes);
+
+/// Nested page tables that the boot code or a VM does not have: those of a service.
+pub struct NestedTables(PageTable<Nested>);
+
+impl NestedTables {
+    /// Builds tables for these parts.
+    ///
+    /// # Errors
+    /// When there is no memory for them.
+    pub fn new(parts: &[Part]) -> Result<Self, Error> {
+        with(|m| {
+            let format = m.nested;
+            let mut pool = Pool::new(&mut m.frames.arena);
+            let mut table = PageTable::new(format, &mut pool)?;
+            for (guest, host, size, attributes) in parts.iter().copied() {
+                if let Err(error) = table.map(&mut pool, guest, PhysAddr(host), size, attributes) {
+                    table.free_all(&mut pool);
+                    return Err(error.into());
+                }
+            }
+            Ok(Self(table))
+        })
+    }
+
+    /// Returns the physical address of the root.
+    pub fn root(&self) -> u64 {
+        self.0.root().0
+    }
+
+    /// Maps another part, with the largest pages that fit.
+    ///
+    /// # Errors
+    /// When that is not possible, or there is no memory for the tables. Nothing of it is mapped then.
+    pub fn map(&mut self, (guest, host, size, attributes): Part) -> Result<(), Error> {
+        with(|m| {
+            let mut pool = Pool::new(&mut m.frames.arena);
+            Ok(self.0.map(&mut pool, guest, PhysAddr(host), size, attributes)?)
+        })
+    }
+
+    /// Unmaps a part that was mapped. The caller sees to the TLBs, and that no CPU walks these tables meanwhile.
+    pub fn unmap(&mut self, guest: u64, size: u64) {
+        // A part that was mapped as a whole is split nowhere, so nothing can fail.
+        let _ = with(|m| Ok(self.0.unmap(&mut Pool::new(&mut m.frames.arena), guest, size)?));
+    }
 }
 
 /// As [`Allocators::pages`].

@@ -16,5 +16,5 @@ pub mod user;
 #[cfg(target_os = "none")]
 pub use guest::GuestMemory;
 #[cfg(target_os = "none")]
-pub use host::{Error, Plan, free_bytes, has_smap, init, pages, root, stack};
+pub use host::{Error, NestedTables, Plan, free_bytes, gigabyte_pages, has_smap, init, pages, root, stack};
 pub use ram::{GuestRam, MAX_PIECES, Piece};

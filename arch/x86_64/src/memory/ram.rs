@@ -36,6 +36,16 @@ pub struct GuestRam {
     blocks: Option<Blocks<Nested>>,
 }
 
+impl Piece {
+    /// Where `size` bytes are, if all of them are in it.
+    #[inline(always)] // A few instructions.
+    fn place(&self, address: u64, size: u64) -> Option<u64> {
+        let offset = address.wrapping_sub(self.guest);
+        let inside = offset < self.size && size <= self.size - offset;
+        inside.then(|| self.host + offset)
+    }
+}
+
 impl GuestRam {
     /// Makes the RAM of these pieces, the first ones if there are too many.
     pub fn new(pieces: impl Iterator<Item = Piece>) -> Self {
@@ -74,20 +84,36 @@ impl GuestRam {
     /// Clears and maps the block that a vCPU has touched, or some of it if its CPU `is_wanted` elsewhere meanwhile.
     #[inline(always)] // Its caller is a light exit.
     pub fn touch(&self, address: u64, is_wanted: impl Fn() -> bool) -> Touch {
-        let Some(blocks) = &self.blocks else { return Touch::Foreign };
-        let Some(host) = self.place(block(address), BLOCK) else { return Touch::Foreign };
-        // SAFETY: as for `settle`. No barrier: the walker of this CPU sees its stores.
-        unsafe { demand::touch::<_, Block>(blocks, address, host, NestedAttributes::RAM, is_wanted) }
+        if !self.is_on_demand() {
+            return Touch::Foreign;
+        }
+        // SAFETY: it is.
+        unsafe { self.touch_on_demand(address, is_wanted) }
+    }
+
+    /// The same of memory that is known to be mapped on demand.
+    ///
+    /// # Safety
+    /// It [is](Self::is_on_demand).
+    #[inline(always)] // Its caller is a light exit.
+    pub unsafe fn touch_on_demand(&self, address: u64, is_wanted: impl Fn() -> bool) -> Touch {
+        // SAFETY: the caller's promise.
+        let blocks = unsafe { self.blocks.as_ref().unwrap_unchecked() };
+        for piece in &self.pieces {
+            if let Some(host) = piece.place(block(address), BLOCK) {
+                // SAFETY: as for `settle`. No barrier: the walker of this CPU sees its stores.
+                return unsafe {
+                    demand::touch::<_, Block>(blocks, address, host, NestedAttributes::RAM, is_wanted)
+                };
+            }
+        }
+        Touch::Foreign
     }
 
     /// Where `size` bytes are that are RAM of the VM, in one piece. They may hold anything.
     #[inline]
     pub fn place(&self, address: u64, size: u64) -> Option<u64> {
-        self.pieces.iter().find_map(|piece| {
-            let offset = address.wrapping_sub(piece.guest);
-            let inside = offset < piece.size && size <= piece.size - offset;
-            inside.then(|| piece.host + offset)
-        })
+        self.pieces.iter().find_map(|piece| piece.place(address, size))
     }
 
     /// Returns the physical address of bytes that do not reach into the next page; `None` unless they are RAM of the VM. HOT.

@@ -46,8 +46,117 @@ pub unsafe fn patch() {
     }
 }
 
+/// Reads sixteen bytes of guest memory, as two words.
+///
+/// # Safety
+/// As for [`read_u64`].
+#[inline(always)] // Four instructions.
+pub unsafe fn read_pair(host: u64) -> [u64; 2] {
+    #[cfg(target_os = "none")]
+    {
+        let (low, high): (u64, u64);
+        // SAFETY: the caller's promise: mapped, and a guest's.
+        unsafe {
+            core::arch::asm!(
+                open!(), "mov {low}, [{host}]", "mov {high}, [{host} + 8]", close!(),
+                host = in(reg) host, low = out(reg) low, high = lateout(reg) high, options(nostack, readonly)
+            );
+        }
+        [low, high]
+    }
+    #[cfg(not(target_os = "none"))]
+    // SAFETY: the caller's promise.
+    unsafe {
+        [read_u64(host), read_u64(host + 8)]
+    }
+}
+
 /// Five words of guest memory: where each is, and what it is to be.
 pub type Words = [[u64; 2]; 5];
+
+/// The loads and comparisons of [`Words`], at `{words}`: `{all}` is zero if nothing differs.
+#[cfg(target_os = "none")]
+macro_rules! compare {
+    () => {
+        "mov {at}, [{words}]
+        mov {all}, [{at}]
+        xor {all}, [{words} + 8]
+        mov {at}, [{words} + 16]
+        mov {one}, [{at}]
+        xor {one}, [{words} + 24]
+        or {all}, {one}
+        mov {at}, [{words} + 32]
+        mov {one}, [{at}]
+        xor {one}, [{words} + 40]
+        or {all}, {one}
+        mov {at}, [{words} + 48]
+        mov {one}, [{at}]
+        xor {one}, [{words} + 56]
+        or {all}, {one}
+        mov {at}, [{words} + 64]
+        mov {one}, [{at}]
+        xor {one}, [{words} + 72]
+        or {all}, {one}"
+    };
+}
+
+/// A short instruction, and the way to it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Code {
+    /// What is to be where on the way.
+    pub words: Words,
+    /// Where the instruction is.
+    pub at: u64,
+    /// Which of eight bytes are the instruction's.
+    pub mask: u64,
+    /// These bytes; the others are zero.
+    pub bytes: u64,
+}
+
+impl Code {
+    /// Of no instruction.
+    pub const NONE: Self = Self { words: [[0; 2]; 5], at: 0, mask: 0, bytes: 0 };
+
+    /// Says whether eight bytes begin with the instruction.
+    #[inline(always)] // Three instructions.
+    pub const fn is(&self, bytes: u64) -> bool {
+        bytes & self.mask == self.bytes
+    }
+
+    /// Says whether the instruction is still there, and the way to it is the same. HOT.
+    ///
+    /// # Safety
+    /// As for [`are`]; the instruction's address, too.
+    #[inline(always)] // Two dozen instructions of the light exit of a doorbell.
+    pub unsafe fn is_there(&self) -> bool {
+        #[cfg(target_os = "none")]
+        {
+            let differs: u64;
+            // SAFETY: the caller's promise: mapped, and a guest's. The structure itself is the hypervisor's.
+            unsafe {
+                core::arch::asm!(
+                    open!(),
+                    compare!(),
+                    "mov {at}, [{words} + 80]",
+                    "mov {one}, [{at}]",
+                    "and {one}, [{words} + 88]",
+                    "xor {one}, [{words} + 96]",
+                    "or {all}, {one}",
+                    close!(),
+                    words = in(reg) self, at = out(reg) _, one = out(reg) _, all = out(reg) differs,
+                    options(nostack, readonly)
+                );
+            }
+            differs == 0
+        }
+        #[cfg(not(target_os = "none"))]
+        // SAFETY: the caller's promise.
+        unsafe {
+            are(&self.words) && self.is(read_u64(self.at))
+        }
+    }
+}
 
 /// Says whether words of guest memory are what they are to be. HOT.
 ///
@@ -62,25 +171,7 @@ pub unsafe fn are(words: &Words) -> bool {
         unsafe {
             core::arch::asm!(
                 open!(),
-                "mov {at}, [{words}]",
-                "mov {all}, [{at}]",
-                "xor {all}, [{words} + 8]",
-                "mov {at}, [{words} + 16]",
-                "mov {one}, [{at}]",
-                "xor {one}, [{words} + 24]",
-                "or {all}, {one}",
-                "mov {at}, [{words} + 32]",
-                "mov {one}, [{at}]",
-                "xor {one}, [{words} + 40]",
-                "or {all}, {one}",
-                "mov {at}, [{words} + 48]",
-                "mov {one}, [{at}]",
-                "xor {one}, [{words} + 56]",
-                "or {all}, {one}",
-                "mov {at}, [{words} + 64]",
-                "mov {one}, [{at}]",
-                "xor {one}, [{words} + 72]",
-                "or {all}, {one}",
+                compare!(),
                 close!(),
                 words = in(reg) words, at = out(reg) _, one = out(reg) _, all = out(reg) differs,
                 options(nostack, readonly)

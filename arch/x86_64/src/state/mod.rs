@@ -4,6 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`owned`] | what only the CPU touches where the vCPU is resident |
+//! | [`asid`] | by which a TLB tells who runs on its CPU |
 //! | [`facility`], [`extended`] | what stays in registers until another vCPU needs them |
 //! | [`nmi`] | NMIs, and the IRET that ends one |
 //! | [`kvm`] | what the guest has asked for of KVM's interface |
@@ -11,6 +12,7 @@
 //! | [`start`] | what the first vCPU of a VM begins with |
 //! | `saved` | where state goes on exits that do without techniques (feature `ablation`) |
 
+pub mod asid;
 pub mod extended;
 pub mod facility;
 pub mod kvm;

@@ -8,6 +8,8 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
+use crate::cpu::regs::cr4;
+use crate::cpu::svm::Vmcb;
 use crate::memory::{GuestRam, user};
 
 /// How many walks are kept: the drivers of a guest are in a few pages.
@@ -22,6 +24,14 @@ pub struct Root {
     pub cr3: u64,
     /// CR4.LA57.
     pub la57: u64,
+}
+
+impl Root {
+    /// That of the guest as it was left.
+    #[inline(always)] // A few loads.
+    pub fn of(vmcb: &Vmcb) -> Self {
+        Self { cr3: vmcb.cr3(), la57: vmcb.cr4() & cr4::LA57 }
+    }
 }
 
 /// A walk; where the next one is, is a shift.
@@ -70,6 +80,13 @@ impl Walks {
             return None;
         }
         Some(walk.code + linear % PAGE)
+    }
+
+    /// Returns what was noted of the walk to a linear address, for who compares the entries as [`Walks::find`] does; and where the
+    /// code is.
+    pub fn way(&self, linear: u64, root: Root) -> Option<(user::Words, u64)> {
+        let at = self.find(linear, root)?;
+        Some((self.0[Self::place(linear)].entries, at))
     }
 
     /// Notes a walk to a linear address: guest physical addresses of entries, and the entries; and where the page is in the machine's

@@ -142,6 +142,17 @@ impl Frame {
         }
     }
 
+    /// Returns the slot of a register that the light tier pushes.
+    pub fn slot(register: usize) -> Option<usize> {
+        Some(SLOTS[register & 15]).filter(|slot| *slot < PUSHED)
+    }
+
+    /// Reads a slot that the light tier fills.
+    #[inline(always)] // Two instructions.
+    pub fn pushed(&self, slot: usize) -> u64 {
+        self.slots[slot % PUSHED]
+    }
+
     /// Reads a register by its number, when all have been stored.
     pub fn get(&self, vmcb: &Vmcb, register: usize) -> u64 {
         match self.slots.get(SLOTS[register & 15]) {

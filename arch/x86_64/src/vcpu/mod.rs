@@ -7,7 +7,7 @@
 //! | [`next`] | how an instruction that exited is stepped over |
 //! | [`switch`] | what is loaded when a vCPU becomes resident, and its reset |
 //! | [`facility`] | what of a vCPU stays in registers until another one needs them: whose they are |
-//! | [`asid`] | by which a TLB tells vCPUs apart |
+//! | [`asid`] | by which a TLB tells it from others |
 //! | `irq` | its interrupts: its local APIC on this machine |
 //! | `kvm` | KVM's paravirtual interface: clocks, stolen time, calls |
 //! | [`statistics`] | what its exits cost, for VMs that keep count |

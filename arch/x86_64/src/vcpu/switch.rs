@@ -29,7 +29,7 @@ pub fn reset_vcpu(frame: &mut Frame, vmcb: &mut Vmcb, vcpu: &Vcpu, start: Start)
     intercept::set(vmcb);
     vmcb.set_iopm(permission::PORTS.address());
     vmcb.set_msrpm(msr_map(vcpu, svm::features()).address());
-    vmcb.set_tsc_offset(vcpu.vm.life().tsc_offset);
+    vmcb.set_tsc_offset(vcpu.vm.life().tsc_offset());
     vmcb.set_interrupts(interrupt::MASKING);
     vmcb.set_nested_paging(1);
     vmcb.set_nested_root(vcpu.vm.life().nested_root);

@@ -24,6 +24,12 @@ impl Vm {
         self.board.ioapic.lock().set_line(pin, asserted, |message| self.deliver(message));
     }
 
+    /// Delivers what a device writes to an address to interrupt; false if nothing is there, or nothing is interrupted that way.
+    pub fn message(&self, address: u64, data: u64) -> bool {
+        let message = u32::try_from(data).ok().and_then(|data| Message::of_device(address, data));
+        message.inspect(|message| self.deliver(message)).is_some()
+    }
+
     /// Asserts a line. If `watched`, the end of its interrupt is told even if that is edge-triggered, which costs the guest an
     /// exit.
     pub(crate) fn assert_line(&self, pin: usize, watched: bool) {

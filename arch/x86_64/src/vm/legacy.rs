@@ -26,7 +26,7 @@ const NANOSECONDS: u128 = 1_000_000_000;
 
 /// Returns the nanoseconds of a VM at a time of this machine's time stamp counter.
 fn nanoseconds(vm: &Vm, ticks: u64) -> u64 {
-    let since = ticks.wrapping_add(vm.life().tsc_offset);
+    let since = ticks.wrapping_add(vm.life().tsc_offset());
     // Checked, though the frequency is never zero: the 8254's ports are light, and the light tier has no way into a panic.
     (u128::from(since) * NANOSECONDS).checked_div(time::frequency().into()).unwrap_or(0) as u64
 }
@@ -34,7 +34,7 @@ fn nanoseconds(vm: &Vm, ticks: u64) -> u64 {
 /// The reverse of [`nanoseconds`], rounded up.
 fn ticks(vm: &Vm, nanoseconds: u64) -> u64 {
     let since = (u128::from(nanoseconds) * u128::from(time::frequency())).div_ceil(NANOSECONDS) as u64;
-    since.wrapping_sub(vm.life().tsc_offset)
+    since.wrapping_sub(vm.life().tsc_offset())
 }
 
 impl Vm {
@@ -121,11 +121,17 @@ impl Vm {
     }
 
     /// Lets the 8254 ring if its time has come. On the first vCPU's CPU.
+    #[inline(always)] // A comparison, when a timer rings.
     pub(crate) fn ring(&self) {
         let now = time::ticks();
-        if now < self.board.legacy.deadline() {
-            return;
+        if now >= self.board.legacy.deadline() {
+            self.ring_at(now);
         }
+    }
+
+    #[cold]
+    #[inline(never)] // Other timers are not to pay for it.
+    fn ring_at(&self, now: u64) {
         let mut pit = self.board.legacy.pit.lock();
         let (rings, owes) = (pit.ring(nanoseconds(self, now)), pit.owes());
         self.set_deadline(&pit);

@@ -8,10 +8,12 @@
 //! | [`thread`] | what a vCPU has that shares its CPUs |
 //! | [`ports`] | which ports have a device |
 //! | `reset` | resets of its processors |
+//! | [`bell`] | the doorbell that a vCPU has rung last |
 //! | `board` | its interrupt controllers: the way from a line to a vCPU, and between vCPUs |
 //! | `legacy` | those of an ISA board: the 8259s, and the 8254 |
 //! | [`monitor`](mod@monitor) | what exits ask of the hypervisor |
 
+pub mod bell;
 mod board;
 mod legacy;
 pub mod monitor;

@@ -6,8 +6,10 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::cell::UnsafeCell;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
+use spin::Once;
+use turnstile_arch_common::time::Uptime;
 use turnstile_arch_common::vm::ForLife;
 use turnstile_exitstat::Page;
 use turnstile_vapic::Mailbox;
@@ -22,12 +24,14 @@ use crate::cpu::svm::Vmcb;
 use crate::cpu::{self, PerCpu};
 use crate::irq::board::Board;
 use crate::memory::{GuestRam, user};
+use crate::service::{Service, Services};
 use crate::state::facility::State;
 use crate::state::owned::Owned;
 #[cfg(feature = "ablation")]
 use crate::state::saved::Saved;
 use crate::state::start::BootState;
 use crate::time;
+use crate::vm::bell::Bell;
 use crate::vm::ports::Ports;
 use crate::vm::thread::Thread;
 
@@ -47,6 +51,8 @@ pub struct Vm {
     pub startup: Startup,
     /// What it has for this life, from [`Vm::prepare`] on.
     life: ForLife<Life>,
+    /// What services are to it.
+    services: Once<Services>,
 }
 
 /// What a VM has for one life.
@@ -54,12 +60,21 @@ pub struct Vm {
 pub struct Life {
     /// The root of the nested page tables.
     pub nested_root: u64,
-    /// What is added to the time-stamp counter: it starts from zero.
-    pub tsc_offset: u64,
+    /// See [`Life::tsc_offset`].
+    tsc_offset: AtomicU64,
     /// What its first vCPU begins with.
     pub boot: BootState,
     /// Where its RAM is.
     pub ram: GuestRam,
+}
+
+impl Life {
+    /// What is added to the time-stamp counter, which starts from zero, and stands still while the VM is paused.
+    #[inline(always)] // One load.
+    pub fn tsc_offset(&self) -> u64 {
+        // Relaxed: changed while all vCPUs are out of their guests, and read by those that go on since.
+        self.tsc_offset.load(Ordering::Relaxed)
+    }
 }
 
 /// What a VM is made from.
@@ -99,7 +114,18 @@ impl Vm {
             board: Board::new(parts.vcpus),
             startup: Startup::new(parts.vcpus),
             life: ForLife::default(),
+            services: Once::new(),
         }
+    }
+
+    /// Says what services are to it; once, before it runs.
+    pub fn set_services(&self, services: Services) {
+        self.services.call_once(|| services);
+    }
+
+    /// Returns what services are to it; `None` if it has none.
+    pub fn services(&self) -> Option<&Services> {
+        self.services.get()
     }
 
     /// What a vCPU of the VM is.
@@ -115,11 +141,22 @@ impl Vm {
         if matches!(self.lifecycle.phase(), Phase::Running | Phase::Stopping(_)) {
             return;
         }
-        let tsc_offset = time::ticks().wrapping_neg();
+        let tsc_offset = AtomicU64::new(time::ticks().wrapping_neg());
         // SAFETY: no vCPU runs; the CPU of the first vCPU alone gets here, and starts the VM afterwards.
         unsafe { self.life.begin(Life { nested_root, tsc_offset, boot, ram }) };
         self.board.reset();
         self.startup.reset();
+    }
+
+    /// The VM was paused for so many ticks, of which its clocks show nothing. Only while all its vCPUs are out of their guests.
+    pub fn stood_still(&self, ticks: u64) {
+        self.life().tsc_offset.fetch_sub(ticks, Ordering::Relaxed);
+        self.board.stood_still(ticks);
+    }
+
+    /// Nanoseconds by the clock of its devices, from which its pauses are missing.
+    pub fn nanoseconds(&self) -> u64 {
+        Uptime { ticks: self.pause.clock(time::ticks()), frequency: time::frequency() }.nanoseconds()
     }
 
     /// What it has for this life. For its vCPUs, from the start of one to its stop.
@@ -153,6 +190,9 @@ impl Deref for Vm {
     }
 }
 
+/// Leads from no address that a guest can name to a place in a doorbell's area, which has a page at most.
+const ASTRAY: u64 = 1 << 63;
+
 /// A vCPU.
 #[repr(C)]
 pub struct Vcpu {
@@ -169,6 +209,9 @@ pub struct Vcpu {
     /// Whether the 8254 rings by its timer: written and read where it is resident.
     has_8254: AtomicBool,
     owned: UnsafeCell<Owned>,
+    bell: UnsafeCell<Bell>,
+    /// What leads from an address to a place in its area: [`ASTRAY`] if none is remembered. Others make it that when a device has moved.
+    bell_way: AtomicU64,
     /// What CPUID answers to it.
     pub cpuid: CpuidTable,
     /// What its exits cost, if its VM keeps statistics: its CPU adds, anybody reads.
@@ -206,6 +249,8 @@ impl Vcpu {
             mailbox: Mailbox::new(),
             has_8254: AtomicBool::new(false),
             owned: UnsafeCell::new(Owned::new(index, vm.x2apic, vm.offers(feature::POLL_CONTROL))),
+            bell: UnsafeCell::new(Bell::NONE),
+            bell_way: AtomicU64::new(ASTRAY),
             cpuid: CpuidTable::compose(&cpu::cpuid, &vm.processor(index)),
             statistics: vm.statistics.then(new_page),
             #[cfg(feature = "ablation")]
@@ -258,6 +303,39 @@ impl Vcpu {
     pub fn owned<R>(&self, f: impl FnOnce(&mut Owned) -> R) -> R {
         // SAFETY: unique by the contract: only the CPU where the vCPU is resident gets here, once at a time.
         f(unsafe { &mut *self.owned.get() })
+    }
+
+    /// Returns the doorbell that it has rung last, under the same contract as [`Vcpu::owned`]: it is not kept beyond
+    /// [`Vcpu::set_bell`].
+    #[inline(always)] // An address computation.
+    pub fn bell(&self) -> &Bell {
+        // SAFETY: only the CPU where the vCPU is resident gets here, and changes it in `set_bell` alone.
+        unsafe { &*self.bell.get() }
+    }
+
+    /// Returns the place of a store in the area of that doorbell, and its service; under the same contract. HOT.
+    #[inline(always)] // Three instructions of each access to what is no RAM.
+    pub fn bell_at(&self, address: u64) -> Option<(u64, &'static Service)> {
+        // Relaxed: who has made others forget it meanwhile has not told the guest that a device has moved.
+        self.bell().at(address.wrapping_add(self.bell_way.load(Ordering::Relaxed)))
+    }
+
+    /// Remembers the doorbell that it has rung; under the same contract. The caller makes sure that the device is there, afterwards.
+    pub fn set_bell(&self, bell: Bell) {
+        let way = bell.way();
+        self.bell_way.store(ASTRAY, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { *self.bell.get() = bell };
+        self.bell_way.store(way, Ordering::Relaxed);
+        // Before the caller looks where the device is: either it finds that the device has moved, or who moves it, who has the same
+        // order in `forget_bell`, finds what is stored here.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Remembers no doorbell any more: any CPU may say so, after it has moved a device.
+    pub fn forget_bell(&self) {
+        fence(Ordering::SeqCst);
+        self.bell_way.store(ASTRAY, Ordering::Relaxed);
     }
 }
 

@@ -24,6 +24,18 @@ impl Ports {
         Self(words)
     }
 
+    /// Returns the same with another range.
+    pub const fn and(&self, first: u16, count: u16) -> Self {
+        let mut words = self.0;
+        let more = Self::of(&[(first, count)]);
+        let mut word = 0;
+        while word < WORDS {
+            words[word] |= more.0[word];
+            word += 1;
+        }
+        Self(words)
+    }
+
     /// Says whether a port is in it.
     #[inline(always)] // A few instructions of a light exit.
     pub const fn has(&self, port: u16) -> bool {
@@ -38,6 +50,8 @@ mod tests {
     #[test]
     fn a_set_has_its_ranges() {
         static PORTS: Ports = Ports::of(&[(0x3f8, 8), (0x70, 2), (0xfffe, 1)]);
+        static MORE: Ports = PORTS.and(0xcf8, 8);
+        assert!((0..=u16::MAX).all(|port| MORE.has(port) == (PORTS.has(port) || port & !7 == 0xcf8)));
         let has: std::vec::Vec<u16> = (0..=u16::MAX).filter(|port| PORTS.has(*port)).collect();
         assert_eq!(has, [0x70, 0x71, 0x3f8, 0x3f9, 0x3fa, 0x3fb, 0x3fc, 0x3fd, 0x3fe, 0x3ff, 0xfffe]);
     }

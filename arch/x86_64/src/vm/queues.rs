@@ -64,6 +64,10 @@ impl turnstile_arch_common::vm::Vcpu for Vcpu {
     fn statistics(&self) -> Option<&'static Page> {
         self.statistics
     }
+
+    fn device_has_moved(&self) {
+        self.forget_bell();
+    }
 }
 
 impl Thread {

@@ -8,13 +8,14 @@ use alloc::vec::Vec;
 use acpi_tables::Aml;
 use acpi_tables::aml;
 use acpi_tables::facs::FACS;
+use acpi_tables::mcfg::MCFG;
 use acpi_tables::rsdp::Rsdp;
 use acpi_tables::sdt::{GenericAddress, Sdt};
 use turnstile_devices::{AcpiPm, ResetPorts};
 
 use super::{
-    ACPI_PM, CMOS_IRQ, COM1, COM1_IRQ, FIRMWARE, HIGH_START, IO_APIC, LOCAL_APIC, SCI_IRQ, TIMER_IRQ,
-    TIMER_PIN,
+    ACPI_PM, CMOS_IRQ, COM1, COM1_IRQ, FIRMWARE, HIGH_START, IO_APIC, LOCAL_APIC, PCI_CONFIGURATION, SCI_IRQ,
+    TIMER_IRQ, TIMER_PIN, pci,
 };
 
 const OEM: [u8; 6] = *b"TRNSTL";
@@ -28,8 +29,10 @@ pub const RSDP: u64 = FIRMWARE;
 /// The register of the clock that holds the century.
 const CENTURY: u8 = 0x32;
 
-/// FADT, `IAPC_BOOT_ARCH`: devices at their usual ports; no keyboard controller, no VGA, no MSI.
-const BOOT_ARCHITECTURE: u16 = 1 << 0 | 1 << 2 | 1 << 3;
+/// FADT, `IAPC_BOOT_ARCH`: devices at their usual ports; no keyboard controller, no VGA.
+const BOOT_ARCHITECTURE: u16 = 1 << 0 | 1 << 2;
+/// The same: no message-signalled interrupts.
+const NO_MESSAGES: u16 = 1 << 3;
 /// FADT flags: WBINVD works; C1 on every processor; no fixed power and sleep buttons; the clock wakes nobody through a fixed
 /// register; the timer has 32 bits; there is a reset register.
 const FADT_FLAGS: u32 = 1 << 0 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 8 | 1 << 10;
@@ -37,21 +40,27 @@ const FADT_LENGTH: u32 = 276;
 /// The largest APIC ID of an entry of eight bits: 255 is the broadcast.
 const LAST_SHORT_ID: usize = 254;
 
-/// Returns the tables of a machine with so many vCPUs, to be put at [`FIRMWARE`]; the RSDP is their first byte.
+/// Returns the tables of a machine with so many vCPUs and PCI functions, to be put at [`FIRMWARE`]; the RSDP is their first byte.
 ///
 /// At most [`crate::map::MAX_VCPUS`]: then they fit the firmware's memory.
 #[must_use]
-pub fn build(vcpus: usize) -> Vec<u8> {
+pub fn build(vcpus: usize, functions: usize) -> Vec<u8> {
     let mut tables = Tables { bytes: vec![0; align(Rsdp::len())] };
     let mut facs = Vec::new();
     FACS::new().to_aml_bytes(&mut facs);
     let facs = tables.add(&facs);
-    let dsdt = tables.add(dsdt().as_slice());
-    let fadt = tables.add(fadt(facs, dsdt).as_slice());
+    let has_pci = functions > 0;
+    let dsdt = tables.add(dsdt(has_pci).as_slice());
+    let fadt = tables.add(fadt(facs, dsdt, has_pci).as_slice());
     let madt = tables.add(madt(vcpus).as_slice());
     let mut xsdt = Sdt::new(*b"XSDT", HEADER, 1, OEM, OEM_TABLE, 1);
     xsdt.append(u64::from(fadt));
     xsdt.append(u64::from(madt));
+    if has_pci {
+        let mut mcfg = Vec::new();
+        self::mcfg().to_aml_bytes(&mut mcfg);
+        xsdt.append(u64::from(tables.add(&mcfg)));
+    }
     let xsdt = tables.add(xsdt.as_slice());
     let mut rsdp = Vec::new();
     Rsdp::new(OEM, xsdt.into()).to_aml_bytes(&mut rsdp);
@@ -79,7 +88,7 @@ impl Tables {
 }
 
 /// FADT (5.2.9). Blocks by their 32-bit fields: they are ports.
-fn fadt(facs: u32, dsdt: u32) -> Sdt {
+fn fadt(facs: u32, dsdt: u32, has_pci: bool) -> Sdt {
     let mut fadt = Sdt::new(*b"FACP", FADT_LENGTH, 6, OEM, OEM_TABLE, 1);
     let pm = u32::from(ACPI_PM);
     fadt.write_u32(36, facs);
@@ -95,7 +104,7 @@ fn fadt(facs: u32, dsdt: u32) -> Sdt {
     fadt.write_u16(96, 101);
     fadt.write_u16(98, 1001);
     fadt.write_u8(108, CENTURY);
-    fadt.write_u16(109, BOOT_ARCHITECTURE);
+    fadt.write_u16(109, if has_pci { BOOT_ARCHITECTURE } else { BOOT_ARCHITECTURE | NO_MESSAGES });
     fadt.write_u32(112, FADT_FLAGS);
     fadt.write(116, GenericAddress::io_port_address::<u8>(ResetPorts::CONTROL));
     fadt.write_u8(128, ResetPorts::FULL);
@@ -136,15 +145,23 @@ fn append(madt: &mut Sdt, kind: u8, body: &[u8]) {
     madt.append_slice(body);
 }
 
-/// DSDT: how to switch the machine off, the serial port, the clock.
-fn dsdt() -> Sdt {
+/// MCFG (PCI Firmware Specification 3.0, 4.1.2): where the configuration spaces of bus 0 are.
+fn mcfg() -> MCFG {
+    let mut mcfg = MCFG::new(OEM, OEM_TABLE, 1);
+    mcfg.add_ecam(PCI_CONFIGURATION.start, 0, 0, 0);
+    mcfg
+}
+
+/// DSDT: how to switch the machine off, the serial port, the clock, the PCI bus.
+fn dsdt(has_pci: bool) -> Sdt {
     let mut dsdt = Sdt::new(*b"DSDT", HEADER, 2, OEM, OEM_TABLE, 1);
     let s5 = AcpiPm::S5 as u8;
     let s5 = aml::Package::new(vec![&s5, &s5, &aml::ZERO, &aml::ZERO]);
     aml::Name::new("_S5_".into(), &s5).to_aml_bytes(&mut dsdt);
     let port = device("COM1", "PNP0501", COM1, 8, COM1_IRQ);
     let clock = device("RTC_", "PNP0B00", 0x70, 2, CMOS_IRQ);
-    aml::Scope::new("_SB_".into(), vec![&Raw(port), &Raw(clock)]).to_aml_bytes(&mut dsdt);
+    let pci = if has_pci { pci::devices() } else { Vec::new() };
+    aml::Scope::new("_SB_".into(), vec![&Raw(port), &Raw(clock), &Raw(pci)]).to_aml_bytes(&mut dsdt);
     dsdt.update_checksum();
     dsdt
 }

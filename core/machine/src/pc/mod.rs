@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine `pc`: where everything is, the ACPI tables that say so, and how a kernel is placed and entered.
 //!
-//! It has the addresses and ports of QEMU's `q35` that guests assume, and no bus to enumerate: its devices are in the ACPI tables,
-//! or where every PC has them.
+//! It has the addresses and ports of QEMU's `q35` that guests assume. Its devices are in the ACPI tables, or where every PC has them;
+//! there is a bus to enumerate if the VM has PCI functions, and none otherwise.
 
 pub mod acpi;
 pub mod boot;
+mod pci;
+
+use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
@@ -26,6 +29,21 @@ pub const ABOVE: u64 = 1 << 32;
 pub const IO_APIC: u64 = 0xfec0_0000;
 /// The local APIC's registers, after a reset.
 pub const LOCAL_APIC: u64 = 0xfee0_0000;
+/// The registers of a service that a VM has beside its devices: a page. Not in ACPI's tables.
+pub const SERVICE: u64 = 0xfed8_0000;
+
+/// What BARs of PCI functions can decode: the hole's lower half.
+pub const PCI_MEMORY: Range<u64> = HOLE..0xe000_0000;
+/// The memory in which firmware places the BARs of a PCI function, by its slot.
+const PCI_BARS: u64 = 0x10_0000;
+/// The configuration spaces of bus 0 in memory (PCI Express Base Specification, 7.2.2: ECAM; on PCs, MMCONFIG).
+pub const PCI_CONFIGURATION: Range<u64> = PCI_MEMORY.end..PCI_MEMORY.end + 0x10_0000;
+/// Bytes of [`PCI_CONFIGURATION`] from one slot to the next.
+const PCI_SLOT: u64 = 0x8000;
+/// Slots of bus 0; the first is the host bridge's.
+pub const PCI_SLOTS: u64 = 32;
+/// The ports of PCI's configuration mechanism #1, eight of them.
+pub const PCI_PORTS: u16 = 0xcf8;
 
 /// The first serial port, a 16550.
 pub const COM1: u16 = 0x3f8;
@@ -38,6 +56,8 @@ pub const DEBUG_EXIT: u16 = 0xf4;
 pub const TIMER_IRQ: u8 = 0;
 /// The I/O APIC's pin of the 8254: line 0 is the cascade of the 8259s there.
 pub const TIMER_PIN: u8 = 2;
+/// The interrupt line of [`SERVICE`].
+pub const SERVICE_IRQ: u8 = 5;
 /// COM1's interrupt line, an edge.
 pub const COM1_IRQ: u8 = 4;
 /// The clock's interrupt line, an edge.
@@ -89,14 +109,28 @@ pub struct Region {
     pub kind: Use,
 }
 
-/// Returns the map that a guest is given.
+/// Returns the address at which firmware places the BARs of the PCI function in a slot below [`PCI_SLOTS`].
 #[must_use]
-pub fn regions(memory: u64) -> ArrayVec<Region, 8> {
+pub const fn pci_bars(slot: u64) -> u64 {
+    PCI_MEMORY.start + slot * PCI_BARS
+}
+
+/// Returns the address of the configuration space of the PCI function in a slot below [`PCI_SLOTS`].
+#[must_use]
+pub const fn pci_configuration(slot: u64) -> u64 {
+    PCI_CONFIGURATION.start + slot * PCI_SLOT
+}
+
+/// Returns the map that a guest is given; with so many PCI functions.
+#[must_use]
+pub fn regions(memory: u64, functions: usize) -> ArrayVec<Region, 8> {
     let [low, high] = split(memory);
+    let configuration = if functions == 0 { 0 } else { PCI_CONFIGURATION.end - PCI_CONFIGURATION.start };
     let all = [
         Region { base: 0, size: LOW_END, kind: Use::Ram },
         Region { base: FIRMWARE, size: HIGH_START - FIRMWARE, kind: Use::Acpi },
         Region { base: HIGH_START, size: low.saturating_sub(HIGH_START), kind: Use::Ram },
+        Region { base: PCI_CONFIGURATION.start, size: configuration, kind: Use::Reserved },
         Region { base: IO_APIC, size: 0x1000, kind: Use::Reserved },
         Region { base: LOCAL_APIC, size: 0x1000, kind: Use::Reserved },
         Region { base: ABOVE, size: high, kind: Use::Ram },

@@ -156,6 +156,7 @@ fn tree(source: &Source<'_>, partition: &Partition, places: &Places) -> Result<V
         rtas: places.rtas.clone(),
         interrupts: partition.interrupts,
         timebase: partition.timebase,
+        functions: source.functions,
     })
     .map_err(|_| BootError::CommandLine)
 }

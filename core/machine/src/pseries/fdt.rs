@@ -11,11 +11,11 @@ use turnstile_papr::rtas::Function;
 use turnstile_papr::terminal;
 use vm_fdt::{Error, FdtReserveEntry, FdtWriter};
 
-use super::long_name;
 use super::{
     INTERRUPT_PAGE, Interrupts, RESERVED_PRIORITY, TERMINAL_SOURCE, TIMA, TIMA_OS_PAGE, TIMA_USER_PAGE,
     ipi_sources,
 };
+use super::{long_name, pci};
 
 /// What a device tree is built from.
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ pub struct Platform<'a> {
     pub interrupts: Interrupts,
     /// How often the time base counts in a second.
     pub timebase: u64,
+    /// How many PCI functions there are.
+    pub functions: usize,
 }
 
 const PHANDLE_INTERRUPTS: u32 = 1;
@@ -77,6 +79,9 @@ const RADIX_PAGES: [u32; 4] = [12, 5 << 29 | 16, 1 << 29 | 21, 2 << 29 | 30];
 /// The name of their property, without the last letter, for which the writer has no room.
 const RADIX_PAGES_NAME: &str = "ibm,processor-radix-AP-encoding";
 
+/// How much of a property's name the writer has room for.
+const NAME: usize = 31;
+
 /// Bytes of a line of the first-level caches, and of each of them.
 const CACHE_LINE: u32 = 128;
 const CACHE_SIZE: u32 = 0x8000;
@@ -112,9 +117,16 @@ pub fn build(platform: &Platform<'_>) -> Result<Vec<u8>, Error> {
         Interrupts::Xics => xics(&mut fdt, platform.vcpus)?,
     }
     devices(&mut fdt)?;
+    if platform.functions != 0 {
+        pci::bridge(&mut fdt, platform.functions)?;
+    }
     fdt.end_node(root)?;
     let mut blob = fdt.finish()?;
     long_name::lengthen(&mut blob, RADIX_PAGES_NAME, "s").ok_or(Error::InvalidPropertyName)?;
+    if platform.functions != 0 {
+        let (name, rest) = split(Function::QueryInterruptSource.name());
+        long_name::lengthen(&mut blob, name, rest).ok_or(Error::InvalidPropertyName)?;
+    }
     Ok(blob)
 }
 
@@ -125,6 +137,10 @@ fn chosen(fdt: &mut FdtWriter, platform: &Platform<'_>) -> Result<(), Error> {
     if let Some(initrd) = &platform.initrd {
         fdt.property_u64("linux,initrd-start", initrd.start)?;
         fdt.property_u64("linux,initrd-end", initrd.end)?;
+    }
+    if platform.functions != 0 {
+        // Functions reach memory by its own addresses: there is no table between, and no call that changes one.
+        fdt.property_null("linux,iommu-off")?;
     }
     fdt.property("ibm,architecture-vec-5", &options(platform.interrupts))?;
     fdt.end_node(node)
@@ -202,11 +218,19 @@ fn rtas(fdt: &mut FdtWriter, platform: &Platform<'_>) -> Result<(), Error> {
     fdt.property_string_list("ibm,hypertas-functions", CALLS.map(String::from).into())?;
     // The report of a panic returns.
     fdt.property_null("ibm,extended-os-term")?;
-    let is_there = |function: &&Function| platform.interrupts == Interrupts::Xics || !function.is_xics();
+    let is_there = |function: &&Function| {
+        (platform.interrupts == Interrupts::Xics || !function.is_xics())
+            && (platform.functions != 0 || !function.is_pci())
+    };
     for function in Function::ALL.iter().filter(is_there) {
-        fdt.property_u32(function.name(), function.token())?;
+        fdt.property_u32(split(function.name()).0, function.token())?;
     }
     fdt.end_node(node)
+}
+
+/// Splits a property's name: what the writer takes, and the rest.
+fn split(name: &str) -> (&str, &str) {
+    name.split_at_checked(NAME).unwrap_or((name, ""))
 }
 
 fn xive(fdt: &mut FdtWriter, vcpus: usize) -> Result<(), Error> {

@@ -10,5 +10,5 @@ mod stage1;
 mod stage2;
 
 pub use descriptor::Memory;
-pub use stage1::{MAIR_EL2, Permission, Stage1Attributes, Stage1El2, Stage1Regime};
+pub use stage1::{MAIR_EL2, Permission, Stage1Attributes, Stage1El0, Stage1El2, Stage1Regime};
 pub use stage2::{Stage2, Stage2Attributes};

@@ -11,6 +11,10 @@ const STAGE1_PRIVILEGED_EXECUTE_NEVER: u64 = 1 << 53;
 const STAGE1_UNPRIVILEGED_EXECUTE_NEVER: u64 = 1 << 54;
 /// AP[1] where there is one privilege level.
 const STAGE1_SINGLE_RES1: u64 = 1 << 6;
+/// AP[1] where there are two: EL0 may what EL2 may.
+const STAGE1_UNPRIVILEGED: u64 = 1 << 6;
+/// nG: the entry is of one ASID.
+const STAGE1_NOT_GLOBAL: u64 = 1 << 11;
 /// XN where there is one privilege level.
 const STAGE1_SINGLE_EXECUTE_NEVER: u64 = 1 << 54;
 
@@ -18,7 +22,7 @@ const STAGE1_SINGLE_EXECUTE_NEVER: u64 = 1 << 54;
 /// Write-Back Read- and Write-Allocate.
 pub const MAIR_EL2: u64 = 0x00ff_4404;
 
-/// What the hypervisor may do with a page of its own. Writable and executable at once cannot be said.
+/// What the hypervisor may do with a page of its own, or a program at EL0 with one of its. Writable and executable at once cannot be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Permission {
     /// Read only.
@@ -102,6 +106,32 @@ impl Stage1El2 {
     }
 }
 
+/// What the leaves of both formats have in common.
+fn leaf(level: Level, address: PhysAddr, memory: Memory) -> u64 {
+    let index = match memory {
+        Memory::Device => 0 << 2,
+        Memory::NonCacheable => 1 << 2,
+        Memory::Normal | Memory::Forced => 2 << 2,
+    };
+    leaf_type(level) | ACCESS_FLAG | index | memory.shareability() | (address.0 & ADDRESS)
+}
+
+fn memory(entry: u64) -> Memory {
+    match entry >> 2 & 0b111 {
+        2 => Memory::Normal,
+        1 => Memory::NonCacheable,
+        _ => Memory::Device,
+    }
+}
+
+fn permission(entry: u64, execute_never: u64) -> Permission {
+    match (entry & STAGE1_READ_ONLY, entry & execute_never) {
+        (0, _) => Permission::ReadWrite,
+        (_, 0) => Permission::ReadExecute,
+        _ => Permission::ReadOnly,
+    }
+}
+
 impl Format for Stage1El2 {
     type Attributes = Stage1Attributes;
 
@@ -114,18 +144,12 @@ impl Format for Stage1El2 {
     }
 
     fn leaf(&self, level: Level, address: PhysAddr, attributes: Stage1Attributes) -> u64 {
-        let index = match attributes.memory {
-            Memory::Device => 0 << 2,
-            Memory::NonCacheable => 1 << 2,
-            Memory::Normal | Memory::Forced => 2 << 2,
-        };
         let permission = match attributes.permission {
             Permission::ReadOnly => STAGE1_READ_ONLY | self.regime.execute_never(),
             Permission::ReadWrite => self.regime.execute_never(),
             Permission::ReadExecute => STAGE1_READ_ONLY,
         };
-        let common = leaf_type(level) | ACCESS_FLAG | self.regime.common();
-        common | index | permission | attributes.memory.shareability() | (address.0 & ADDRESS)
+        leaf(level, address, attributes.memory) | self.regime.common() | permission
     }
 
     fn table(&self, address: PhysAddr) -> u64 {
@@ -134,16 +158,76 @@ impl Format for Stage1El2 {
 
     fn decode(&self, level: Level, entry: u64) -> Entry<Stage1Attributes> {
         decode_vmsa(level, entry, |entry| Stage1Attributes {
-            memory: match entry >> 2 & 0b111 {
-                2 => Memory::Normal,
-                1 => Memory::NonCacheable,
-                _ => Memory::Device,
-            },
-            permission: match (entry & STAGE1_READ_ONLY, entry & self.regime.execute_never()) {
-                (0, _) => Permission::ReadWrite,
-                (_, 0) => Permission::ReadExecute,
-                _ => Permission::ReadOnly,
-            },
+            memory: memory(entry),
+            permission: permission(entry, self.regime.execute_never()),
+        })
+    }
+
+    fn needs_break(&self, old: Stage1Attributes, new: Stage1Attributes) -> bool {
+        old.memory != new.memory
+    }
+
+    fn table_bytes(&self, level: Level) -> u64 {
+        (8 << level.bits).max(4096)
+    }
+}
+
+/// Stage 1 of programs at EL0 in the EL2&0 regime, the upper address range (`TTBR1_EL2`), of [`Stage1El0::BITS`] bits. Addresses
+/// are given without the ones above those.
+///
+/// Entries are of one ASID. EL2 may read and write what EL0 may, and executes nothing of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Stage1El0 {
+    levels: [Level; 4],
+}
+
+impl Stage1El0 {
+    /// The size of the address range.
+    pub const BITS: u32 = 39;
+    /// Where the range begins.
+    pub const BASE: u64 = !0 << Self::BITS;
+
+    /// Makes the format.
+    pub const fn new() -> Self {
+        Self { levels: levels_from(1, Self::BITS) }
+    }
+}
+
+impl Default for Stage1El0 {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Format for Stage1El0 {
+    type Attributes = Stage1Attributes;
+
+    fn levels(&self) -> &[Level] {
+        self.levels.get(1..).unwrap_or(&[])
+    }
+
+    fn output_bits(&self) -> u32 {
+        48
+    }
+
+    fn leaf(&self, level: Level, address: PhysAddr, attributes: Stage1Attributes) -> u64 {
+        let permission = match attributes.permission {
+            Permission::ReadOnly => STAGE1_READ_ONLY | STAGE1_UNPRIVILEGED_EXECUTE_NEVER,
+            Permission::ReadWrite => STAGE1_UNPRIVILEGED_EXECUTE_NEVER,
+            Permission::ReadExecute => STAGE1_READ_ONLY,
+        };
+        let common = STAGE1_UNPRIVILEGED | STAGE1_NOT_GLOBAL | STAGE1_PRIVILEGED_EXECUTE_NEVER;
+        leaf(level, address, attributes.memory) | common | permission
+    }
+
+    fn table(&self, address: PhysAddr) -> u64 {
+        VALID | TABLE_OR_PAGE | (address.0 & ADDRESS)
+    }
+
+    fn decode(&self, level: Level, entry: u64) -> Entry<Stage1Attributes> {
+        decode_vmsa(level, entry, |entry| Stage1Attributes {
+            memory: memory(entry),
+            permission: permission(entry, STAGE1_UNPRIVILEGED_EXECUTE_NEVER),
         })
     }
 

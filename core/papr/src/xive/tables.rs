@@ -76,10 +76,13 @@ pub struct Tables {
 impl Tables {
     /// Makes the tables of a partition with `servers` vCPUs, and the sources of these numbers: nothing goes anywhere.
     pub fn new(servers: usize, sources: impl IntoIterator<Item = u32>, layout: Layout) -> Self {
-        let mut sources: Vec<Source> = sources.into_iter().map(Source::new).collect();
-        sources.sort_by_key(|source| source.lisn);
-        sources.dedup_by_key(|source| source.lisn);
-        Self { sources, queues: vec![[None; PRIORITIES as usize]; servers], layout }
+        let mut sorted: Vec<Source> = Vec::new();
+        for lisn in sources {
+            if let Err(place) = sorted.binary_search_by_key(&lisn, |source| source.lisn) {
+                sorted.insert(place, Source::new(lisn));
+            }
+        }
+        Self { sources: sorted, queues: vec![[None; PRIORITIES as usize]; servers], layout }
     }
 
     /// Returns where a source goes.

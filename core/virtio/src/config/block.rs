@@ -127,6 +127,12 @@ impl BlockRequest {
         Self { kind, sector: reader.u64() }
     }
 
+    /// Takes it from two words.
+    #[inline] // On the path of every request.
+    pub const fn from_words([first, sector]: [u64; 2]) -> Self {
+        Self { kind: first as u32, sector }
+    }
+
     /// Writes a header.
     pub fn to_bytes(self) -> [u8; Self::LENGTH] {
         Fields::new().u32(self.kind).u32(0).u64(self.sector).bytes()

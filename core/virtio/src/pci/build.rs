@@ -11,6 +11,8 @@ pub const BAR_MSIX: u8 = 1;
 pub const BAR_VIRTIO: u8 = 4;
 /// How many bytes of it each structure has; notifications have a page of their own.
 const REGION: u32 = 0x1000;
+/// Where in that BAR drivers notify queues: each has four bytes.
+pub const NOTIFICATIONS: u32 = 3 * REGION;
 /// How far notifications of queues are apart, in bytes.
 pub(super) const NOTIFY_MULTIPLIER: u32 = 4;
 /// The type of the capability that is a window to the BARs (section 4.1.4.9).

@@ -8,6 +8,9 @@ use crate::violation::Violation;
 /// The vector of an interrupt that has none.
 pub const NO_VECTOR: u16 = 0xffff;
 
+/// How many words the state of a queue has.
+pub(super) const WORDS: usize = 4;
+
 /// The three areas of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -111,5 +114,21 @@ impl QueueRegisters {
 
     pub(super) const fn reset(&mut self) {
         *self = Self::new(self.maximum);
+    }
+
+    /// Returns the state as words.
+    pub(super) fn save(&self) -> [u64; WORDS] {
+        let Areas { descriptors, driver, device } = self.areas;
+        let first = u64::from(self.size) | u64::from(self.vector) << 16 | u64::from(self.enabled) << 32;
+        [first, descriptors, driver, device]
+    }
+
+    /// Sets a state that was saved. A queue that does not exist stays so, and none is enabled before the features are agreed on.
+    pub(super) fn restore(&mut self, [first, descriptors, driver, device]: [u64; WORDS], agreed: bool) {
+        if self.exists() {
+            (self.size, self.vector) = (first as u16, (first >> 16) as u16);
+            self.enabled = agreed && first >> 32 & 1 != 0;
+            self.areas = Areas { descriptors, driver, device };
+        }
     }
 }

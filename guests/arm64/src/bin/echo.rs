@@ -18,6 +18,9 @@ const PORT: Port = Port { get: console::get, set_receive_interrupt: console::set
 
 fn main() {
     let Some(uart) = platform().uart else { return };
+    if !console::is_one_device() {
+        return println!("@error accesses of the console by some registers reach something else");
+    }
     mmu::enable();
     gic::init();
     irq::set_handler(Some(received));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Measures a register of a device that is not the interrupt controller (seed 004, I/O user): a byte read of a
 //! 16550's scratch register, or, where the console is a PL011, a read of its baud-rate divisor. Both only
-//! return what was written last.
+//! return what was written last. The option `row=` names another row.
 #![no_std]
 #![no_main]
 
 use turnstile_guests::mmio::{read8, write8};
 use turnstile_guests::platform::{UartKind, platform};
-use turnstile_guests::{bench, entry, measured_loop, println};
+use turnstile_guests::{bench, entry, measured_loop, options, println};
 
 entry!(main);
 
@@ -31,7 +31,8 @@ fn main() {
             return;
         }
     }
-    bench::measure("io-user", |iterations| reads(iterations, register), empty);
+    let row = options::get("row").unwrap_or("io-user");
+    bench::measure(row, |iterations| reads(iterations, register), empty);
 }
 
 fn reads(iterations: u64, register: u64) {

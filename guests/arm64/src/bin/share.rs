@@ -4,14 +4,16 @@
 //! no interrupts.
 //!
 //! Options: `from=` and `until=`, microseconds since the machine was switched on (200000 and 500000); from the start
-//! on if `from=0`.
+//! on if `from=0`; with `relative`, both count from the start of this VM.
 #![no_std]
 #![no_main]
+
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_guests::console::Console;
 use turnstile_guests::platform::platform;
 use turnstile_guests::timer::{self, Timer};
-use turnstile_guests::{cpu, entry, mmio, mmu, psci, smp};
+use turnstile_guests::{cpu, entry, mmio, mmu, options, psci, smp};
 use turnstile_guests_common::clock::Clock;
 use turnstile_guests_common::share::{self, Shares};
 
@@ -20,10 +22,15 @@ entry!(main);
 /// PV_TIME_ST of DEN0057: the address of this CPU's record.
 const PV_TIME_ST: u64 = 0xc500_0021;
 
+/// The time from which `from=` and `until=` count.
+static BASE: AtomicU64 = AtomicU64::new(0);
 static SHARES: Shares<64> = Shares::new();
 
 fn main() {
     mmu::enable();
+    if options::get("relative").is_some() {
+        BASE.store(Timer::Physical.now(), Ordering::Relaxed);
+    }
     if !smp::start_others(spin) {
         return;
     }
@@ -34,7 +41,8 @@ fn main() {
 fn spin(_: u64) {
     let clock = Clock { now: || Timer::Physical.now(), ..timer::clock() };
     let this = cpu::this().index();
-    let moments = share::wait_for_begin(&mut Console, platform().command_line(), &clock, 0, this);
+    let (line, base) = (platform().command_line(), BASE.load(Ordering::Relaxed));
+    let moments = share::wait_for_begin(&mut Console, line, &clock, base, this);
     let (began, before) = (clock.now(), stolen());
     while clock.now() < moments.end {}
     let microseconds = clock.microseconds(clock.now() - began);

@@ -49,6 +49,24 @@ pub enum Conduit {
     Smc,
 }
 
+/// PCI functions on bus 0.
+#[derive(Clone, Copy)]
+pub struct Pci {
+    /// Their configuration spaces.
+    pub ecam: Region,
+    /// Where their BARs can be.
+    pub window: Region,
+}
+
+/// A GICv2m frame.
+#[derive(Clone, Copy)]
+pub struct MsiFrame {
+    /// Its registers.
+    pub region: Region,
+    /// The INTID of its first interrupt.
+    pub first: u32,
+}
+
 /// What the device tree says.
 pub struct Platform {
     /// Memory regions.
@@ -71,6 +89,10 @@ pub struct Platform {
     pub rtc_intid: Option<u32>,
     /// Banks of NOR flash.
     pub flash: List<Region, MAX_REGIONS>,
+    /// PCI.
+    pub pci: Option<Pci>,
+    /// What makes interrupts of messages.
+    pub messages: Option<MsiFrame>,
     /// INTID of the EL1 physical timer.
     pub physical_timer: u32,
     /// INTID of the virtual timer.
@@ -124,6 +146,8 @@ static PLATFORM: Global<Platform> = Global::new(Platform {
     rtc: None,
     rtc_intid: None,
     flash: List::new(Region::NOWHERE),
+    pci: None,
+    messages: None,
     physical_timer: 0,
     virtual_timer: 0,
     pmu: None,

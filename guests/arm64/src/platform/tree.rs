@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reading the device tree (Devicetree Specification 0.4; Linux bindings arm,gic-v3, arm,gic, arm,psci, arm,armv8-timer,
-//! arm,pl011, ns16550a, cfi-flash).
+//! arm,pl011, ns16550a, cfi-flash, pci-host-ecam-generic, arm,gic-v2m-frame).
 
 use dtoolkit::Node;
 use dtoolkit::fdt::{Fdt, FdtNode};
 use turnstile_guests_common::image::image;
 use turnstile_guests_common::tree::{cell, cells, initrd, integer, is_compatible, with_value};
 
-use super::{Conduit, PLATFORM, Platform, Region, Uart, UartKind};
+use super::{Conduit, MsiFrame, PLATFORM, Pci, Platform, Region, Uart, UartKind};
 
 /// Reads the device tree.
 ///
@@ -169,11 +169,25 @@ fn device(platform: &mut Platform, node: &FdtNode<'_>, sizes: CellSizes, stdout:
         platform.rtc_intid = intid(node, 0);
     } else if is_compatible(node, "cfi-flash") {
         each_region(node, sizes, |region| platform.flash.push(region));
+    } else if is_compatible(node, "pci-host-ecam-generic") {
+        platform.pci = pci(node, sizes);
+    } else if is_compatible(node, "arm,gic-v2m-frame") {
+        let first = cell(node, "arm,msi-base-spi", 0);
+        platform.messages =
+            first_region(node, sizes).zip(first).map(|(region, first)| MsiFrame { region, first });
     } else if is_compatible(node, "xen,xen") {
         platform.xen = true;
     } else {
         uart(platform, node, sizes, stdout);
     }
+}
+
+/// A range of a bus: three cells of its own address, two of the CPUs', two of the size.
+fn pci(node: &FdtNode<'_>, sizes: CellSizes) -> Option<Pci> {
+    let window = with_value(node, "ranges", |ranges| {
+        Some(Region { base: cells(ranges, 3, 2)?, size: cells(ranges, 5, 2)? })
+    });
+    Some(Pci { ecam: first_region(node, sizes)?, window: window.flatten()? })
 }
 
 fn uart(platform: &mut Platform, node: &FdtNode<'_>, sizes: CellSizes, stdout: &str) {

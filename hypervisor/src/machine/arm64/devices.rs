@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A VM's serial port and clock: register models of `turnstile_devices` at the addresses of its machine.
+//! A VM's serial port and clock, and what of PCI is no function's: register models of `turnstile_devices` at the addresses of its
+//! machine.
 
-use turnstile_devices::{Credit, Pl011, Pl031, Uart16550};
-use turnstile_machine::map::{Map, UartKind};
+use turnstile_devices::{Credit, MsiFrame, Pl011, Pl031, Uart16550};
+use turnstile_machine::map::{FIRST_MESSAGE, MESSAGES, Map, Pci, Region, UartKind};
 
 use crate::alarm;
 use crate::arch::time;
@@ -12,6 +13,9 @@ use crate::line;
 /// The register with the received byte: DR of a PL011, RBR of a 16550.
 const RECEIVED: u64 = 0;
 
+/// Makes SPIs of messages.
+pub const FRAME: MsiFrame = MsiFrame { first: FIRST_MESSAGE, count: MESSAGES };
+
 enum Uart {
     Pl011(Pl011),
     Uart16550(Uart16550),
@@ -20,28 +24,44 @@ enum Uart {
 /// The devices of one VM.
 pub struct Devices {
     map: &'static Map,
+    /// Where the serial port is: in no place if a service is it. Not all of its exits ask services first.
+    serial: Region,
     uart: Uart,
     /// What whoever types may send.
     credit: Credit,
     rtc: Pl031,
+    /// PCI, if the VM has functions.
+    pci: Option<&'static Pci>,
     uart_line: bool,
     rtc_line: bool,
 }
 
 impl Devices {
-    /// Makes the devices of a machine in their reset state.
-    pub fn new(map: &'static Map) -> Self {
+    /// Makes the devices of a VM in their reset state, but for those that services are.
+    pub fn new(map: &'static Map, vm: &Vm) -> Self {
+        let region = map.uart.region;
+        let is_served = vm.services().is_some_and(|services| services.at_address(region.base).is_some());
+        let serial = if is_served { Region { size: 0, ..region } } else { region };
         let uart = match map.uart_kind {
             UartKind::Pl011 => Uart::Pl011(Pl011::new()),
             UartKind::Uart16550 => Uart::Uart16550(Uart16550::new()),
         };
-        Self { map, uart, credit: Credit::new(), rtc: Pl031::new(), uart_line: false, rtc_line: false }
+        Self {
+            map,
+            serial,
+            uart,
+            credit: Credit::new(),
+            rtc: Pl031::new(),
+            pci: has_functions(vm).then_some(&map.pci),
+            uart_line: false,
+            rtc_line: false,
+        }
     }
 
     /// Reads a register; `None` if there is no device.
     pub fn read(&mut self, vm: &'static Vm, address: u64, size: u8) -> Option<u64> {
-        if self.map.uart.region.contains(address) {
-            let offset = address - self.map.uart.region.base;
+        if self.serial.contains(address) {
+            let offset = address - self.serial.base;
             let value = match &mut self.uart {
                 _ if offset == RECEIVED => self.read_received(vm, size),
                 Uart::Pl011(uart) => uart.read(offset, size),
@@ -55,13 +75,17 @@ impl Devices {
             self.update(vm);
             return Some(value);
         }
-        None
+        let pci = self.pci?;
+        if pci.frame.contains(address) {
+            return Some(FRAME.read(address - pci.frame.base, size));
+        }
+        is_empty_slot(vm, pci, address).then_some(u64::MAX)
     }
 
     /// Writes a register; false if there is no device.
     pub fn write(&mut self, vm: &'static Vm, address: u64, size: u8, value: u64) -> bool {
-        if self.map.uart.region.contains(address) {
-            let offset = address - self.map.uart.region.base;
+        if self.serial.contains(address) {
+            let offset = address - self.serial.base;
             let sent = match &mut self.uart {
                 Uart::Pl011(uart) => uart.write(offset, size, value),
                 Uart::Uart16550(uart) => uart.write(offset, size, value),
@@ -72,7 +96,7 @@ impl Devices {
         } else if self.map.rtc.region.contains(address) {
             self.rtc.write(time::seconds(), address - self.map.rtc.region.base, size, value);
         } else {
-            return false;
+            return self.pci.is_some_and(|pci| write_pci(vm, pci, address, value));
         }
         self.update(vm);
         true
@@ -149,4 +173,32 @@ impl Devices {
             vm.set_spi_line(self.map.uart.intid, uart);
         }
     }
+}
+
+/// Says whether a VM has PCI functions.
+pub fn has_functions(vm: &Vm) -> bool {
+    vm.services().is_some_and(|services| !services.functions.is_empty())
+}
+
+/// Writes what of PCI is no function's; false if that is not there.
+fn write_pci(vm: &'static Vm, pci: &Pci, address: u64, value: u64) -> bool {
+    if pci.frame.contains(address) {
+        if let Some(intid) = FRAME.write(address - pci.frame.base, value) {
+            pulse(vm, intid);
+        }
+        return true;
+    }
+    is_empty_slot(vm, pci, address)
+}
+
+/// Says whether the configuration space of a function is there that is not. Those that are answer themselves: not all exits ask
+/// services first.
+fn is_empty_slot(vm: &Vm, pci: &Pci, address: u64) -> bool {
+    pci.ecam.contains(address) && vm.services().is_some_and(|services| services.at_address(address).is_none())
+}
+
+/// An SPI has an edge.
+pub fn pulse(vm: &'static Vm, intid: u32) {
+    vm.set_spi_line(intid, true);
+    vm.set_spi_line(intid, false);
 }

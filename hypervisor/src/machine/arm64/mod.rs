@@ -5,17 +5,20 @@ mod devices;
 mod flash;
 
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use core::mem::ManuallyDrop;
 
-use turnstile_bundle::{Arm64, Format, Mapping, Pmu, Schedule, VmSpec};
-use turnstile_machine::map::{IPA_BITS, SPI_COUNT};
+use turnstile_bundle::{Arm64, Format, Mapping, Pmu, Schedule, ServiceDevice, VmSpec};
+use turnstile_machine::map::{IPA_BITS, Pci, SPI_COUNT};
 use turnstile_machine::{
     GicVersion, ImageError, Layout, LayoutError, MapError, Platform, fdt, flat, image, layout, mpidr,
 };
 use turnstile_vgic::{Model, Vgic, VgicConfig};
 use turnstile_vm::psci;
 
+use super::place::{Function, Place, Reach, Site};
 use super::shared;
 use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::Host;
@@ -26,6 +29,7 @@ use crate::arch::irq;
 use crate::arch::memory::flash::Access;
 use crate::arch::memory::stolen::{Records, StolenTime};
 use crate::arch::memory::{self, GuestMemory};
+use crate::arch::service::Window;
 use crate::arch::state::{common, pmu};
 use crate::arch::vm::{Thread, Vm, VmParts};
 pub use devices::Devices;
@@ -106,6 +110,29 @@ fn gicv(gic: GicVersion, host: &Host) -> Result<Option<u64>, Error> {
     }
 }
 
+/// Delivers a message-signalled interrupt; false if nothing is at that address.
+pub fn message(vm: &'static Vm, address: u64, data: u64) -> bool {
+    let edge = devices::FRAME.write(address.wrapping_sub(vm.machine.map().pci.frame.base), data);
+    edge.inspect(|intid| devices::pulse(vm, *intid)).is_some()
+}
+
+/// Makes memory for a disk of `size` bytes that begins with this image, for ever; returns its physical address.
+///
+/// # Errors
+/// When there is not enough.
+pub fn storage(size: u64, image: &[u8]) -> Result<u64, Error> {
+    // Nobody runs in it: its tables are never used.
+    let mut memory = GuestMemory::new(0, size, IPA_BITS, false, (&Crew::new(), &|| ()))?;
+    memory.load(0, image)?;
+    memory.finish_loading();
+    Ok(ManuallyDrop::new(memory).base())
+}
+
+/// Sets the interrupt line of a device.
+pub fn set_line(vm: &'static Vm, line: u32, level: bool) {
+    vm.set_spi_line(line, level);
+}
+
 /// What a VM's description becomes on this machine.
 pub struct Machine {
     spec: VmSpec<'static>,
@@ -119,11 +146,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Finds out what the VM with index `id` needs of this machine, and the parts it is made from.
+    /// Finds out what the VM with index `id`, which has so many PCI functions, needs of this machine, and the parts it is made from.
     ///
     /// # Errors
     /// When the machine lacks what the description asks for.
-    pub fn new(id: u8, spec: &VmSpec<'static>, host: &Host) -> Result<(Self, VmParts), Error> {
+    pub fn new(id: u8, spec: &VmSpec<'static>, _: usize, host: &Host) -> Result<(Self, VmParts), Error> {
         let chosen = *spec.machine.arm64().ok_or(Error::Unsupported(
             "its machine is a PC, and this is the hypervisor for arm64: write machine = \"virt\"",
         ))?;
@@ -191,8 +218,8 @@ impl Machine {
     }
 
     /// Makes the devices in their reset state.
-    pub fn devices(&self) -> Devices {
-        Devices::new(self.chosen.map.map())
+    pub fn devices(&self, vm: &Vm) -> Devices {
+        Devices::new(self.chosen.map.map(), vm)
     }
 
     /// Returns fresh memory with the VM's images in it, and where its first vCPU starts. Says when the memory is
@@ -206,7 +233,7 @@ impl Machine {
         let ram = self.chosen.map.map().ram_base;
         let memory = GuestMemory::new(ram, self.spec.memory, IPA_BITS, on_demand, crew)?;
         cleared();
-        shared::filled(memory, |memory| self.fill(memory))
+        shared::filled(memory, |memory| self.fill(vm, memory))
     }
 
     /// Makes the VM ready for a life in `memory` that begins at `start`. Only while no vCPU runs.
@@ -217,16 +244,41 @@ impl Machine {
         vm.psci.reset(start);
     }
 
-    fn fill(&self, memory: &mut GuestMemory) -> Result<psci::Start, Error> {
+    /// Returns where the VM's RAM is.
+    pub fn ram(&self, memory: &GuestMemory) -> Vec<Window> {
+        let (guest, size) = (self.chosen.map.map().ram_base, self.spec.memory);
+        vec![Window { guest, host: memory.base(), size, ..Window::default() }]
+    }
+
+    fn fill(&self, vm: &Vm, memory: &mut GuestMemory) -> Result<psci::Start, Error> {
         if let Some(records) = self.records {
             memory.show(self.chosen.map.map().stolen_time.base, records)?;
         }
-        self.load(memory)
+        self.load(vm, memory)
     }
 
     /// Carries out an access of a vCPU to the flash; returns what was read. `None` if it is to be repeated.
     pub fn flash(&self, vm: &Vm, access: Access) -> Option<u64> {
         self.flash.access(vm, access)
+    }
+
+    /// Says where a device of its is that a service can be; a PCI function is in a slot.
+    pub fn site(&self, device: ServiceDevice, slot: u64) -> Site {
+        let map = self.chosen.map.map();
+        let device = match device {
+            ServiceDevice::Uart => map.uart,
+            ServiceDevice::Extra => map.service,
+            ServiceDevice::Pci => return Site::Function(self.function(slot)),
+        };
+        let (base, size) = (device.region.base, device.region.size);
+        Site::Device(Place { reach: Reach::Memory, base, size, line: device.intid })
+    }
+
+    /// Says where the PCI function in a slot is.
+    fn function(&self, slot: u64) -> Function {
+        let Pci { ecam, memory, .. } = self.chosen.map.map().pci;
+        // The guest places BARs itself.
+        Function { configuration: Some(ecam.base + (slot << 15)), bars: 0, window: memory.base..memory.end() }
     }
 
     /// Gives up what it keeps from life to life: the VM stays stopped.
@@ -256,9 +308,10 @@ impl Machine {
     }
 
     /// Puts kernel, initial RAM disk and device tree in place.
-    fn load(&self, memory: &mut GuestMemory) -> Result<psci::Start, Error> {
+    fn load(&self, vm: &Vm, memory: &mut GuestMemory) -> Result<psci::Start, Error> {
         let spec = &self.spec;
         let plan = self.layout()?;
+        let registers = self.chosen.map.map().service.region;
         let tree = fdt::build(&Platform {
             machine: self.chosen.map,
             gic: self.gic,
@@ -268,6 +321,8 @@ impl Machine {
             initrd: plan.initrd.clone(),
             pmu: self.chosen.pmu != Pmu::Off,
             flash: self.chosen.flash,
+            service: vm.services().is_some_and(|all| all.at_address(registers.base).is_some()),
+            pci: devices::has_functions(vm),
         })
         .map_err(Error::Fdt)?;
         if let Some(page) = self.gicv {

@@ -4,13 +4,16 @@
 mod devices;
 
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use core::mem::ManuallyDrop;
 
-use turnstile_bundle::{Machine as Kind, Mapping, Pseries, Schedule, VmSpec};
-use turnstile_machine::pseries::Interrupts;
+use turnstile_bundle::{Machine as Kind, Mapping, Pseries, Schedule, ServiceDevice, VmSpec};
 use turnstile_machine::pseries::boot::{self, BootError, Partition};
+use turnstile_machine::pseries::{Interrupts, PCI, SERVICE, TERMINAL_SOURCE, pci_bars};
 
+use super::place::{Function, Place, Reach, Site};
 use super::shared;
 use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::{Host, NO_INPUT};
@@ -18,6 +21,7 @@ use crate::arch::crew::Crew;
 use crate::arch::exit::crash::Crash;
 use crate::arch::irq::{self, Board, Presentation, Window};
 use crate::arch::memory::{self, GuestMemory};
+use crate::arch::service;
 use crate::arch::time;
 use crate::arch::vm::Thread;
 use crate::arch::vm::{BootState, Vm, VmParts};
@@ -73,21 +77,49 @@ pub fn explain_crash(code: u16, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
+/// The source of a device that interrupts nobody.
+const NO_SOURCE: u32 = 0;
+
+/// Delivers a message-signalled interrupt; false if nothing is at that address.
+pub fn message(vm: &'static Vm, address: u64, data: u64) -> bool {
+    vm.board.message(vm, address, data)
+}
+
+/// Makes memory for a disk of `size` bytes that begins with this image, for ever; returns its physical address.
+///
+/// # Errors
+/// When there is not enough.
+pub fn storage(size: u64, image: &[u8]) -> Result<u64, Error> {
+    // Nobody runs in it: its tables are never used.
+    let mut memory = GuestMemory::new(size, false, (&Crew::new(), &|| ()))?;
+    memory.load(0, image)?;
+    Ok(ManuallyDrop::new(memory).base())
+}
+
+/// Sets the interrupt line of a device: sources are edges.
+pub fn set_line(vm: &'static Vm, line: u32, level: bool) {
+    if level && line != NO_SOURCE {
+        vm.board.raise(vm, line);
+    }
+}
+
 /// What a VM's description becomes on this machine.
 pub struct Machine {
     spec: VmSpec<'static>,
     interrupts: Interrupts,
     threads: usize,
+    /// How many PCI functions it has.
+    functions: usize,
     /// What of the interrupt controller the guest reaches itself.
     windows: Vec<Window>,
 }
 
 impl Machine {
-    /// Finds out what the VM with index `id` needs of this machine, and the parts it is made from.
+    /// Finds out what the VM with index `id`, which has so many PCI functions, needs of this machine, and the parts it is made from.
     ///
     /// # Errors
     /// When it cannot be run here.
-    pub fn new(id: u8, spec: &VmSpec<'static>, _: &Host) -> Result<(Self, VmParts), Error> {
+    pub fn new(id: u8, spec: &VmSpec<'static>, functions: usize, _: &Host) -> Result<(Self, VmParts), Error> {
         let Kind::Pseries(Pseries { interrupts, threads }) = spec.machine else { return Err(Error::Foreign) };
         // POWER9 and later have it.
         let interrupts = interrupts.on(true);
@@ -95,7 +127,7 @@ impl Machine {
             Interrupts::Xive => Presentation::Xive,
             Interrupts::Xics => Presentation::Xics,
         };
-        let board = Board::new(spec.vcpus, presentation).map_err(Error::Interrupts)?;
+        let board = Board::new(spec.vcpus, functions, presentation).map_err(Error::Interrupts)?;
         let windows = board.windows().collect();
         let parts = VmParts {
             id,
@@ -106,7 +138,7 @@ impl Machine {
             vcpus: spec.vcpus,
             threads: threads.into(),
         };
-        Ok((Self { spec: *spec, interrupts, threads: threads.into(), windows }, parts))
+        Ok((Self { spec: *spec, interrupts, threads: threads.into(), functions, windows }, parts))
     }
 
     /// Makes what a vCPU has as a thread with this number; `None` if it is pinned.
@@ -121,7 +153,7 @@ impl Machine {
     }
 
     /// Makes the devices in their reset state.
-    pub fn devices(&self) -> Devices {
+    pub fn devices(&self, _: &Vm) -> Devices {
         Devices::new()
     }
 
@@ -135,7 +167,7 @@ impl Machine {
         let spec = &self.spec;
         let partition =
             Partition { threads: self.threads, interrupts: self.interrupts, timebase: time::frequency() };
-        let plan = boot::plan(&shared::source(spec), &partition).map_err(Error::Boot)?;
+        let plan = boot::plan(&shared::source(spec, self.functions), &partition).map_err(Error::Boot)?;
         let memory = GuestMemory::new(spec.memory, spec.mapping == Mapping::OnDemand, crew)?;
         cleared();
         shared::filled(memory, |memory| {
@@ -158,12 +190,33 @@ impl Machine {
         Ok(())
     }
 
+    /// Says where a device of its is that a service can be; a PCI function is in a slot. Registers beside the others interrupt nobody.
+    pub fn site(&self, device: ServiceDevice, slot: u64) -> Site {
+        Site::Device(match device {
+            ServiceDevice::Uart => Place { reach: Reach::Calls, base: 0, size: 1, line: TERMINAL_SOURCE },
+            ServiceDevice::Extra => {
+                Place { reach: Reach::Memory, base: SERVICE.base, size: SERVICE.size, line: NO_SOURCE }
+            }
+            ServiceDevice::Pci => return Site::Function(self.function(slot)),
+        })
+    }
+
+    /// Says where the PCI function in a slot is: the firmware reaches its configuration space.
+    fn function(&self, slot: u64) -> Function {
+        Function { configuration: None, bars: pci_bars(slot), window: PCI.base..PCI.base + PCI.size }
+    }
+
     /// Gives up what it keeps from life to life: nothing.
     ///
     /// # Errors
     /// Never.
     pub fn forget(&self) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// Returns where the VM's RAM is.
+    pub fn ram(&self, memory: &GuestMemory) -> Vec<service::Window> {
+        vec![service::Window { host: memory.base(), size: memory.ram().size(), ..service::Window::default() }]
     }
 
     /// Makes the VM ready for a life in `memory` that begins with `start`. Only while no vCPU runs.

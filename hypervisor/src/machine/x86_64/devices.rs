@@ -14,12 +14,15 @@ use crate::arch::vm::ports::Ports;
 use crate::line;
 
 /// The ports of a 16550.
-const UART_PORTS: u16 = 8;
+pub(super) const UART_PORTS: u16 = 8;
 /// What is read where nothing answers.
 const ABSENT: u64 = u64::MAX;
 
 /// The ports of [`Devices`]: there is none elsewhere.
-pub(super) static PORTS: Ports = Ports::of(&[
+pub(super) static PORTS: Ports = Ports::of(&OWN);
+/// The same, and those of PCI's configuration spaces, which exits serve.
+pub(super) static PORTS_AND_PCI: Ports = PORTS.and(pc::PCI_PORTS, 8);
+const OWN: [(u16, u16); 10] = [
     (pc::COM1, UART_PORTS),
     (Cmos::INDEX, 1),
     (Cmos::DATA, 1),
@@ -30,7 +33,7 @@ pub(super) static PORTS: Ports = Ports::of(&[
     (ResetPorts::FAST, 1),
     (ResetPorts::CONTROL, 1),
     (pc::DEBUG_EXIT, 1),
-]);
+];
 
 /// The crash code of a write to the debug exit port, without what was written.
 const DEBUG_EXIT: u16 = 0x100;
@@ -101,7 +104,7 @@ impl Devices {
             }
             Cmos::INDEX | Cmos::DATA => self.clock.read(port, time::wall_nanoseconds()).into(),
             FwCfg::SELECTOR | FwCfg::DATA => self.firmware.read(port).into(),
-            _ if is_power(port) => self.power.read(port - pc::ACPI_PM, size, time::nanoseconds()).into(),
+            _ if is_power(port) => self.power.read(port - pc::ACPI_PM, size, vm.nanoseconds()).into(),
             _ if ResetPorts::has(port) => self.reset.read(port).into(),
             pc::DEBUG_EXIT => ABSENT,
             _ => return None,
@@ -125,7 +128,7 @@ impl Devices {
             FwCfg::SELECTOR | FwCfg::DATA => self.firmware.write(port, value as u16),
             _ if is_power(port) => {
                 let offset = port - pc::ACPI_PM;
-                if self.power.write(offset, size, value as u32, time::nanoseconds()).is_some() {
+                if self.power.write(offset, size, value as u32, vm.nanoseconds()).is_some() {
                     vm.stop(Stop::PowerOff);
                 }
             }
@@ -184,7 +187,7 @@ impl Devices {
         }
         self.credit.arrived(bytes.len());
         // Not on a CPU of the VM: its own will ring for the others.
-        self.set_lines(vm, time::nanoseconds(), time::wall_nanoseconds());
+        self.set_lines(vm, vm.nanoseconds(), time::wall_nanoseconds());
     }
 
     /// Gives back the room of what was typed and not read: the VM has stopped.
@@ -204,7 +207,7 @@ impl Devices {
 
     /// Brings the interrupt lines in accord with the devices, and lets this CPU ring when one may rise by itself.
     fn update(&mut self, vm: &'static Vm) {
-        let (now, wall) = (time::nanoseconds(), time::wall_nanoseconds());
+        let (now, wall) = (vm.nanoseconds(), time::wall_nanoseconds());
         self.set_lines(vm, now, wall);
         let clock = self.clock.deadline(wall).map(|at| at.saturating_sub(wall));
         let power = self.power.deadline(now).map(|at| at.saturating_sub(now));

@@ -4,19 +4,25 @@
 mod devices;
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
+use core::mem::ManuallyDrop;
 
-use turnstile_bundle::{Apic, Machine as Kind, Mapping, Paravirt, Pc, Schedule, TripleFault, VmSpec};
+use turnstile_bundle::{
+    Apic, Machine as Kind, Mapping, Paravirt, Pc, Schedule, ServiceDevice, TripleFault, VmSpec,
+};
 use turnstile_machine::pc;
 use turnstile_machine::pc::boot::{self, BootError, Start};
 use turnstile_x86policy::features::kvm;
 
+use super::place::{Function, Place, Reach, Site};
 use super::shared;
 use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::Host;
 use crate::arch::crew::Crew;
 use crate::arch::exit::crash::Crash;
 use crate::arch::memory::{self, GuestMemory};
+use crate::arch::service::Window;
 use crate::arch::state::start::{BootState, Mode};
 use crate::arch::vm::Thread;
 use crate::arch::vm::{Vm, VmParts};
@@ -76,18 +82,40 @@ fn kvm_features(offered: Paravirt) -> Option<u32> {
     Some(offered.iter().fold(kvm::NOP_IO_DELAY, |all, feature| all | feature.bits()))
 }
 
+/// Delivers a message-signalled interrupt; false if nothing is at that address.
+pub fn message(vm: &'static Vm, address: u64, data: u64) -> bool {
+    vm.message(address, data)
+}
+
+/// Makes memory for a disk of `size` bytes that begins with this image, for ever; returns its physical address.
+///
+/// # Errors
+/// When there is not enough.
+pub fn storage(size: u64, image: &[u8]) -> Result<u64, Error> {
+    // Nobody runs in it: its tables are never used.
+    let mut memory = GuestMemory::new(&[(0, size)], false, (&Crew::new(), &|| ()))?;
+    memory.load(0, image)?;
+    Ok(ManuallyDrop::new(memory).base())
+}
+
+/// Sets the interrupt line of a device.
+pub fn set_line(vm: &'static Vm, line: u32, level: bool) {
+    vm.set_irq(line as u8, level);
+}
+
 /// What a VM's description becomes on this machine.
 pub struct Machine {
     spec: VmSpec<'static>,
+    functions: usize,
     triple_fault: TripleFault,
 }
 
 impl Machine {
-    /// Finds out what the VM with index `id` needs of this machine, and the parts it is made from.
+    /// Finds out what the VM with index `id`, which has so many PCI functions, needs of this machine, and the parts it is made from.
     ///
     /// # Errors
     /// When it cannot be run here.
-    pub fn new(id: u8, spec: &VmSpec<'static>, _: &Host) -> Result<(Self, VmParts), Error> {
+    pub fn new(id: u8, spec: &VmSpec<'static>, functions: usize, _: &Host) -> Result<(Self, VmParts), Error> {
         let Kind::Pc(Pc { apic, paravirt, triple_fault }) = spec.machine else {
             return Err(Error::Foreign);
         };
@@ -98,10 +126,10 @@ impl Machine {
             statistics: spec.statistics,
             x2apic: apic == Apic::X2apic,
             kvm: kvm_features(paravirt),
-            ports: &devices::PORTS,
+            ports: if functions == 0 { &devices::PORTS } else { &devices::PORTS_AND_PCI },
             vcpus: spec.vcpus,
         };
-        Ok((Self { spec: *spec, triple_fault }, parts))
+        Ok((Self { spec: *spec, functions, triple_fault }, parts))
     }
 
     /// Makes what a vCPU has as a thread with this number; `None` if it is pinned.
@@ -116,7 +144,7 @@ impl Machine {
     }
 
     /// Makes the devices in their reset state.
-    pub fn devices(&self) -> Devices {
+    pub fn devices(&self, _: &Vm) -> Devices {
         Devices::new(self.spec.memory, self.spec.vcpus, self.triple_fault)
     }
 
@@ -128,7 +156,8 @@ impl Machine {
     pub fn furnish(&self, vm: &Vm, cleared: impl FnOnce()) -> Result<(GuestMemory, BootState), Error> {
         let crew: (&Crew, &dyn Fn()) = (&vm.crew, &|| vm.call_crew());
         let spec = &self.spec;
-        let plan = boot::plan(&shared::source(spec)).map_err(Error::Boot)?;
+        let source = shared::source(spec, self.functions);
+        let plan = boot::plan(&source).map_err(Error::Boot)?;
         let memory = GuestMemory::new(&pc::ram(spec.memory), spec.mapping == Mapping::OnDemand, crew)?;
         cleared();
         shared::filled(memory, |memory| {
@@ -140,12 +169,50 @@ impl Machine {
         })
     }
 
+    /// Says where a device of its is that a service can be; a PCI function is in a slot.
+    pub fn site(&self, device: ServiceDevice, slot: u64) -> Site {
+        Site::Device(match device {
+            ServiceDevice::Uart => Place {
+                reach: Reach::Ports,
+                base: pc::COM1.into(),
+                size: devices::UART_PORTS.into(),
+                line: pc::COM1_IRQ.into(),
+            },
+            ServiceDevice::Extra => {
+                Place { reach: Reach::Memory, base: pc::SERVICE, size: 0x1000, line: pc::SERVICE_IRQ.into() }
+            }
+            ServiceDevice::Pci => return Site::Function(self.function(slot)),
+        })
+    }
+
+    /// Says where the PCI function in a slot is.
+    fn function(&self, slot: u64) -> Function {
+        Function {
+            configuration: Some(pc::pci_configuration(slot)),
+            bars: pc::pci_bars(slot),
+            window: pc::PCI_MEMORY,
+        }
+    }
+
     /// Gives up what it keeps from life to life: nothing.
     ///
     /// # Errors
     /// Never.
     pub fn forget(&self) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// Returns where the VM's RAM is.
+    pub fn ram(&self, memory: &GuestMemory) -> Vec<Window> {
+        let pieces = memory.ram().pieces().iter();
+        pieces
+            .map(|piece| Window {
+                guest: piece.guest,
+                host: piece.host,
+                size: piece.size,
+                ..Window::default()
+            })
+            .collect()
     }
 
     /// Makes the VM ready for a life in `memory` that begins with `start`. Only while no vCPU runs.

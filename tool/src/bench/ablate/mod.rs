@@ -4,12 +4,13 @@
 //! An image built for ablation is told which techniques to do without. What a technique is worth is the difference
 //! to the same image with none taken off (`none`), so the cost of the switches themselves does not count.
 
+pub mod recorded;
 mod seeds;
 mod table;
 
 use turnstile_techniques::{Set, Technique};
 
-pub use table::{notes, seeds as seed_table, table};
+pub use table::{SEEDS, markdown, notes, seeds as seed_sheet, seeds_markdown, sheet};
 
 use super::document::{self, Ablation, AblationRow};
 use super::operations::hardware_of_classes;
@@ -28,6 +29,24 @@ pub const FEATURES: &[&str] = &["ablation"];
 
 /// What the list of techniques to do without begins with, on the hypervisor's command line.
 pub const WITHOUT: &str = "without=";
+
+/// The rows that are measured if none are named, and that the book shows: those in which techniques act, each of another kind.
+pub const fn rows(isa: Isa) -> &'static [&'static str] {
+    match isa {
+        Isa::Arm64 => &[
+            "null-hypercall",
+            "id-register",
+            "sysreg-trap",
+            "io-kernel",
+            "io-user",
+            "self-sgi",
+            "virtual-ipi",
+        ],
+        Isa::X86_64 => &["null-hypercall", "msr-write", "io-apic"],
+        // Registers are compared at switches alone.
+        Isa::Power64 => &["null-hypercall", "vcpu-switch"],
+    }
+}
 
 /// Reads the names that the command line gives.
 pub fn select(list: &str) -> Result<Set> {

@@ -19,6 +19,10 @@ struct Seed {
     rows: &'static [Recorded],
 }
 
+/// How sources end: what was taken off here.
+pub const OWN: &str = "its techniques";
+pub const EVERY: &str = "all techniques";
+
 /// The seeds that have such figures.
 const SEEDS: [Seed; 2] = [
     Seed {
@@ -60,7 +64,7 @@ pub fn sets() -> Vec<Set> {
 pub fn compare(figures: &[AblationRow]) -> Vec<SeedRow> {
     let mut compared = Vec::new();
     for seed in &SEEDS {
-        for (off, here) in [(seed.set(), "its techniques"), (Set::ALL, "all techniques")] {
+        for (off, here) in [(seed.set(), OWN), (Set::ALL, EVERY)] {
             for recorded in seed.rows {
                 let instructions = |off: Set| {
                     find(figures, recorded.row, &off.to_string()).map(|figure| figure.instructions)

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of arm64.
 
-use super::{BOOT, Counted, Row, simple, sleeping, timed};
+use super::{BOOT, Counted, Row, ringing, simple, sleeping, timed};
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 31] = [
+pub const ROWS: [Row; 34] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
     simple("io-kernel", "read GICD_TYPER"),
-    simple("io-user", "read a byte of the UART"),
+    simple("io-user", "read a byte of the UART, a service"),
+    Row { guest: "io-user", ..simple("io-device", "read a byte of the UART, in the hypervisor") },
+    doorbell("doorbell", "write a doorbell: the service has nothing to do", 1),
+    doorbell("doorbell-busy", "the same: another CPU is in the service", 2),
     sgi("self-sgi", "SGI to itself, IAR, EOIR", 1, "target=0"),
     sgi("self-sgi-x20", "the same, written from x20", 1, "target=0 x20"),
     sgi("self-sgi-overflow", "SGI to itself, 12 others pending", 1, "target=0 waiting=12"),
@@ -45,9 +48,21 @@ pub const ROWS: [Row; 31] = [
         options: "target=1 handoff facilities",
         ..sharing("vcpu-switch-fp", "the same, FP and keys in use")
     },
-    Row { touches: true, ..simple("first-touch", "first write to a block of memory") },
+    // Each touch takes a page: fewer, in more memory.
+    Row {
+        fewer: 16,
+        memory: 128,
+        touches: true,
+        options: "order=4096",
+        ..simple("first-touch", "first write to a block of memory")
+    },
     BOOT,
 ];
+
+/// A row of the guest that rings a service. Its device is where kvmtool has none.
+const fn doorbell(name: &'static str, what: &'static str, vcpus: u16) -> Row {
+    Row { guest: "ringer", vcpus, options: "device=0x1030000", ..ringing(simple(name, what)) }
+}
 
 /// A row of the guest that measures the timer.
 const fn timer(name: &'static str, what: &'static str) -> Row {

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of POWER.
 
-use super::{Counted, Row, simple, sleeping};
+use super::{Counted, Row, ringing, simple, sleeping};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 15] = [
+pub const ROWS: [Row; 19] = [
     power("null-hypercall", "H_CONFER to nobody", 1),
     power("unknown-hypercall", "a hypercall that is none", 1),
     power("prod-cede", "H_PROD of itself, H_CEDE", 1),
+    power("io-user", "H_GET_TERM_CHAR, a service", 1),
+    power("io-device", "H_GET_TERM_CHAR, in the hypervisor", 1),
+    Row {
+        guest: "ringer",
+        ..ringing(power("doorbell", "store to a doorbell: the service has nothing to do", 1))
+    },
+    Row { guest: "ringer", ..ringing(power("doorbell-busy", "the same: another CPU is in the service", 2)) },
     Row { lines: XICS, ..power("self-ipi-xics", "H_IPI to itself, H_XIRR, H_IPI, H_EOI", 1) },
     Row {
         counted: Counted::InAll,

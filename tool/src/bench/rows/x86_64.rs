@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of PCs.
 
-use super::{BOOT, Counted, Row, simple, sleeping, timed};
+use super::{BOOT, Counted, Row, ringing, simple, sleeping, timed};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 22] = [
+pub const ROWS: [Row; 26] = [
     pc("null-hypercall", "vmmcall of a number that is none", 1),
     pc("cpuid", "cpuid leaf 0", 1),
     pc("msr-write", "wrmsr KVM_POLL_CONTROL", 1),
     pc("port-read", "in from the 8259's mask", 1),
+    pc("io-user", "in from the UART, a service", 1),
+    pc("io-device", "in from the UART, in the hypervisor", 1),
+    Row { guest: "ringer", ..ringing(pc("doorbell", "write a doorbell: the service has nothing to do", 1)) },
+    Row { guest: "ringer", ..ringing(pc("doorbell-busy", "the same: another CPU is in the service", 2)) },
     pc("io-apic", "read the I/O APIC's version", 1),
     Row { la57: true, ..pc("device-access-la57", "the same, five-level page tables", 1) },
     pc("absent", "read where nothing is", 1),

@@ -58,11 +58,11 @@ impl Host {
 
     fn parameter(self) -> &'static str {
         match self {
-            Host::Nvhe => " kvm-arm.mode=nvhe",
             // The host gives its guests small pages, so that each first touch of one is a fault.
-            Host::Svm | Host::OlderSvm | Host::Hv => " transparent_hugepage=never",
+            Host::Vhe | Host::Svm | Host::OlderSvm | Host::Hv => " transparent_hugepage=never",
+            Host::Nvhe => " transparent_hugepage=never kvm-arm.mode=nvhe",
             Host::HvOff => " transparent_hugepage=never mitigations=off",
-            Host::Vhe | Host::Older => "",
+            Host::Older => "",
         }
     }
 
@@ -106,20 +106,21 @@ fn named(peer: &peers::Peer) -> String {
 
 /// The machine of a KVM host that runs a row's guest; `words` are the monitor's further options.
 pub fn boot(host: Host, layout: &Layout, row: &Row, folder: &Path, words: &str) -> Result<Boot> {
-    boot_guest(host, layout, row.guest, row.vcpus, folder, &format!("{} {words}", machine(row)))
+    let turns = if row.shared.is_some() { " --take-turns" } else { "" };
+    boot_guest(host, layout, row.guest, row.cpus(), folder, &format!("{}{turns} {words}", machine(row)))
 }
 
-/// The machine of a KVM host that runs a measuring guest with so many vCPUs, of which `words` tell the monitor.
+/// The machine of a KVM host that runs a measuring guest on so many CPUs; `words` tell the monitor of its vCPUs.
 pub fn boot_guest(
     host: Host,
     layout: &Layout,
     guest: &str,
-    vcpus: u16,
+    cpus: u16,
     folder: &Path,
     words: &str,
 ) -> Result<Boot> {
     let files = [("guest", layout.guest(host.isa(), guest))];
-    boot_files(host, layout, &files, vcpus, folder, words)
+    boot_files(host, layout, &files, cpus, folder, words)
 }
 
 /// The same for a Linux guest.
@@ -127,12 +128,12 @@ pub fn boot_linux(
     host: Host,
     layout: &Layout,
     guest: &Debian,
-    vcpus: u16,
+    cpus: u16,
     folder: &Path,
     words: &str,
 ) -> Result<Boot> {
     let files = [("guest", guest.kernel.clone()), ("initrd", guest.initrd.clone())];
-    boot_files(host, layout, &files, vcpus, folder, &format!("--initrd=/initrd {words}"))
+    boot_files(host, layout, &files, cpus, folder, &format!("--initrd=/initrd {words}"))
 }
 
 /// The machine of a KVM host whose monitor finds these files, the first of them its guest.
@@ -140,14 +141,14 @@ fn boot_files(
     host: Host,
     layout: &Layout,
     files: &[(&str, PathBuf)],
-    vcpus: u16,
+    cpus: u16,
     folder: &Path,
     words: &str,
 ) -> Result<Boot> {
     std::fs::create_dir_all(folder).context(|| format!("cannot create {}", folder.display()))?;
     let initrd = folder.join("initrd");
     write_initrd(host, layout, files, &initrd)?;
-    let cpus = vcpus.min(CPUS);
+    let cpus = cpus.min(CPUS);
     let mut boot = machine_of(host, host.peer(layout)?.linux(), initrd, cpus);
     boot.append = parameters(host, &format!("--guest=/guest --cpus={cpus} {words}"));
     Ok(boot)
@@ -164,8 +165,7 @@ fn machine_of(host: Host, kernel: PathBuf, initrd: PathBuf, cpus: u16) -> Boot {
 pub fn machine(row: &Row) -> String {
     let vcpus = format!("--vcpus={}", row.vcpus);
     match row.isa {
-        Isa::Arm64 if row.pmu => format!("{vcpus} --pmu"),
-        Isa::Arm64 => vcpus,
+        Isa::Arm64 => format!("{vcpus} --memory={}{}", row.memory, if row.pmu { " --pmu" } else { "" }),
         Isa::X86_64 => format!("{vcpus} --memory={}", row.memory),
         Isa::Power64 => {
             let xics = if row.lines.contains("xics") { " --interrupts=xics" } else { "" };
@@ -259,7 +259,7 @@ mod tests {
         let line = parameters(Host::Nvhe, &machine(row));
         let (kernel, monitor) = line.split_once(" -- ").unwrap();
         assert!(kernel.ends_with(" kvm-arm.mode=nvhe") && kernel.contains("nokaslr"), "{kernel}");
-        assert_eq!(monitor, "--vcpus=1 --pmu");
+        assert_eq!(monitor, "--vcpus=1 --memory=16 --pmu");
         assert!(!parameters(Host::Vhe, monitor).contains("nvhe"));
         assert!(parameters(Host::Svm, monitor).starts_with("console=ttyS0 "));
         let row = rows::select(Isa::X86_64, &["cpuid".to_owned()]).unwrap()[0];

@@ -5,7 +5,7 @@ pub mod kvm;
 mod mitigations;
 mod modules;
 pub mod peer;
-mod turnstile;
+pub mod turnstile;
 mod xen;
 
 use std::fs::create_dir_all;
@@ -23,8 +23,8 @@ use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::meter::reading::{Group, Reading, Step};
 use crate::meter::symbols::Symbols;
+use crate::setup::peers;
 use crate::setup::qemu::Qemu;
-use crate::setup::{images, peers};
 
 /// The word for all subjects.
 pub const ALL: &str = "all";
@@ -116,27 +116,24 @@ impl Subject {
         if !self.is_of(row.isa) {
             return false;
         }
-        if row.counted == Counted::Boot {
+        // The device of the others is always where io-user has it; their monitor has no doorbells.
+        if row.counted == Counted::Boot || ["io-device", "doorbell", "doorbell-busy"].contains(&row.name) {
             return self == Subject::Turnstile;
-        }
-        if row.touches && row.isa == Isa::Arm64 && self != Subject::Turnstile {
-            // The memory of their guests is smaller than what the row takes.
-            return false;
         }
         match self {
             Subject::Turnstile => true,
             // Their vCPUs share two CPUs, so only one of them can receive at a time.
-            Subject::KvmVhe => {
-                row.vcpus <= PEER_VCPUS && row.shared.is_none() && !row.options.contains("broadcast")
-            }
+            Subject::KvmVhe => row.vcpus <= PEER_VCPUS && !row.options.contains("broadcast"),
             Subject::Kvm61Vhe => {
                 row.vcpus <= PEER_VCPUS
                     && (row.target.is_some() || ["null-hypercall", "virtual-ipi"].contains(&row.name))
             }
-            Subject::KvmNvhe => !sgis && row.shared.is_none(),
-            // Xen has no devices that a process emulates.
-            Subject::Xen => !sgis && row.shared.is_none() && row.name != "io-user",
-            Subject::KvmSvm | Subject::KvmHv | Subject::KvmHvOff => row.shared.is_none(),
+            Subject::KvmNvhe => !sgis,
+            // Xen has no devices that a process emulates, and maps all memory of a domain when it makes it.
+            Subject::Xen => !sgis && row.name != "io-user" && !row.touches,
+            // QEMU's TCG delivers the interrupt that KVM gives a running guest again and again, millions of times.
+            Subject::KvmSvm => row.name != "timer-interrupt",
+            Subject::KvmHv | Subject::KvmHvOff => true,
             Subject::Kvm61Svm => {
                 ["null-hypercall", "x2apic-self-ipi-eoi", "x2apic-self-ipi-pv-eoi"].contains(&row.name)
             }
@@ -252,9 +249,10 @@ pub fn run(subject: Subject, run: &Run<'_>) -> Result<Outcome> {
     }
 }
 
-/// The functions of a subject, where its code and its modules are as in this run, of which these are visits.
+/// The functions of a subject, where its code and its modules are as in this run of a row, of which these are visits.
 pub fn symbols(
     subject: Subject,
+    row: &str,
     layout: &Layout,
     qemu: &Qemu,
     variant: &Variant,
@@ -263,9 +261,7 @@ pub fn symbols(
 ) -> Result<Symbols> {
     let kvm = |host| kvm::symbols(host, layout, qemu, modules);
     let linked = match subject {
-        Subject::Turnstile => {
-            Symbols::from_elf(&images::program_with(layout, variant.platform.isa(), variant.features))
-        }
+        Subject::Turnstile => return turnstile::symbols(layout, variant, row, visits),
         Subject::KvmVhe | Subject::KvmNvhe => kvm(kvm::Host::Vhe),
         Subject::Kvm61Vhe => kvm(kvm::Host::Older),
         Subject::Xen => xen::symbols(layout),
@@ -273,7 +269,15 @@ pub fn symbols(
         Subject::Kvm61Svm => kvm(kvm::Host::OlderSvm),
         Subject::KvmHv | Subject::KvmHvOff => kvm(kvm::Host::Hv),
     };
-    let vectors = visits.first().map_or(0, |group| group.vectors);
-    let executed: Vec<Step> = visits.iter().flat_map(|group| group.trace.iter().cloned()).collect();
-    Ok(linked?.fitted(vectors, &executed))
+    Ok(linked?.fitted(vectors(visits), &executed(visits)))
+}
+
+/// Where the vectors were.
+fn vectors(visits: &[&Group]) -> u64 {
+    visits.first().map_or(0, |group| group.vectors)
+}
+
+/// The instructions of these visits.
+fn executed(visits: &[&Group]) -> Vec<Step> {
+    visits.iter().flat_map(|group| group.trace.iter().cloned()).collect()
 }

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Turnstile itself.
 
-use super::{Modules, Outcome, Run, mitigations};
+use super::{Modules, Outcome, Run, Variant, executed, mitigations, vectors};
 use crate::batch;
 use crate::bench::platform::Platform;
 use crate::bench::report::{Report, printable};
 use crate::bench::rows::{Counted, Row};
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
+use crate::layout::Layout;
 use crate::machine;
 use crate::meter::Options;
-use crate::meter::reading::Reading;
+use crate::meter::reading::{Group, Reading};
+use crate::meter::symbols::Symbols;
 use crate::setup::images;
 
 /// Runs a row to its end.
@@ -55,7 +57,7 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
 pub fn config(row: &Row, iterations: u64, platform: &Platform, more: &str) -> String {
     format!(
         "{machine}\n[[vm]]\nname = \"{name}\"\nkernel = \"guest:{guest}\"\ncmdline = \"{cmdline}\"\n\
-         {map}{table}{more}\n",
+         {map}{table}{more}\n{services}",
         machine = platform.table(),
         name = row.name,
         guest = row.guest,
@@ -63,5 +65,72 @@ pub fn config(row: &Row, iterations: u64, platform: &Platform, more: &str) -> St
         // The memory map of kvmtool, where the same images run on any hypervisor.
         map = if row.isa == Isa::Arm64 { "machine = \"kvmtool\"\n" } else { "" },
         table = row.table(),
+        services = services(row, row.name),
     )
+}
+
+/// The services of a row, in whose VM's place there is one of this name: what is measured is a device outside the hypervisor. Of most rows
+/// it is not.
+pub fn services(row: &Row, vm: &str) -> String {
+    let Some(program) = service(row.isa, row.name) else { return String::new() };
+    let more = match program {
+        "doorbell" => "device = \"extra\"\nmemory = true\ntime-limit = \"1s\"\n",
+        _ => "",
+    };
+    format!("[[service]]\nname = \"{program}\"\nprogram = \"{program}\"\nvm = \"{vm}\"\n{more}")
+}
+
+/// The program of a row's service, if it has one: the very one that runs, since its symbols are looked for by this name.
+fn service(isa: Isa, row: &str) -> Option<&'static str> {
+    match row {
+        // The serial port of kvmtool's memory map.
+        "io-user" if isa == Isa::Arm64 => Some("uart-16550"),
+        "io-user" => Some("uart"),
+        "doorbell" | "doorbell-busy" => Some("doorbell"),
+        _ => None,
+    }
+}
+
+/// Services on AMD64 and POWER are above this, and the hypervisor is below.
+const SERVICES: u64 = 1 << 40;
+
+/// The functions of a variant, and of the service of a row, where these visits were.
+pub fn symbols(layout: &Layout, variant: &Variant, row: &str, visits: &[&Group]) -> Result<Symbols> {
+    let isa = variant.platform.isa();
+    let own = Symbols::from_elf(&images::program_with(layout, isa, variant.features))?;
+    // Where no vectors tell, code is found by its instructions: those of services are not the hypervisor's.
+    let steps: Vec<_> = executed(visits).into_iter().filter(|step| step.pc < SERVICES).collect();
+    let own = own.fitted(vectors(visits), &steps);
+    // A package has no symbols of services.
+    let program = service(isa, row).filter(|_| !layout.is_installed());
+    let program = program.map(|name| images::service_program(layout, isa, name));
+    let programs = program.map(|file| Symbols::from_elf(&file)).transpose()?;
+    Ok(own.beside(programs.into_iter().collect(), &executed(visits)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::bench::rows;
+    use crate::config::{self, Program, Surroundings};
+
+    #[test]
+    fn symbols_are_those_of_the_service_that_runs() {
+        let programs = ["doorbell", "uart", "uart-16550"].map(str::to_owned);
+        let mut found = 0;
+        for row in Isa::ALL.into_iter().flat_map(rows::of) {
+            let guests = |_| vec![row.guest.to_owned()];
+            let surroundings =
+                Surroundings { folder: Path::new(""), guests: &guests, services: &programs, board: None };
+            let text = super::config(row, 16, Platform::usual_of(row.isa), "");
+            let config = config::parse(&text, &surroundings).unwrap();
+            let runs: Vec<&Program> = config.services.iter().map(|service| &service.program.value).collect();
+            let named = service(row.isa, row.name).map(|name| Program::Ours(name.to_owned()));
+            assert_eq!(runs, named.iter().collect::<Vec<_>>(), "{} on {}", row.name, row.isa);
+            found += runs.len();
+        }
+        assert!(found > 0);
+    }
 }

@@ -23,11 +23,11 @@ const DOMAIN_MEMORY: &str = "64M";
 /// Runs a row to its end.
 pub fn run(run: &Run<'_>) -> Result<Outcome> {
     let xen = peers::xen(run.layout)?;
-    let cpus = run.row.vcpus;
-    let mut boot = Boot::new(xen.xen(), PathBuf::new(), MEMORY, cpus.into());
+    let vcpus = run.row.vcpus;
+    let mut boot = Boot::new(xen.xen(), PathBuf::new(), MEMORY, run.row.cpus().into());
     boot.bundle = None;
     boot.append = format!(
-        "console=dtuart dtuart=/pl011@9000000 dom0_mem={DOMAIN_MEMORY} dom0_max_vcpus={cpus} dom0_vcpus_pin"
+        "console=dtuart dtuart=/pl011@9000000 dom0_mem={DOMAIN_MEMORY} dom0_max_vcpus={vcpus} dom0_vcpus_pin"
     );
     let image = as_value(&run.layout.guest(Isa::Arm64, run.row.guest));
     let cmdline = run.row.cmdline(run.iterations);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whole work as a table.
 
-use comfy_table::Cell;
-
 use crate::bench::document::{Document, WorkFigure};
-use crate::bench::table::right;
-use crate::ui;
+use crate::prose;
+use crate::sheet::{self, Column};
 
 /// The figures, as the text and the page show them.
 pub struct Sheet<'d> {
@@ -56,19 +54,21 @@ impl<'d> Sheet<'d> {
 /// What the numbers are, and the table; nothing where no work was measured.
 pub fn text(document: &Document, width: Option<u16>) -> Option<String> {
     let sheet = Sheet::new(document)?;
-    let mut table = ui::table(width);
-    let headings = sheet.headings.iter().map(|heading| right(heading));
-    table.set_header([Cell::new("row"), Cell::new("operation")].into_iter().chain(headings));
+    let headings = sheet.headings.iter().map(Column::number);
+    let columns = [Column::key("row"), Column::remark("operation")].into_iter().chain(headings);
+    let mut table = sheet::Sheet::new(columns);
     for line in &sheet.rows {
-        let cells = line.cells.iter().map(|cell| right(cell));
-        table.add_row([Cell::new(line.row), Cell::new(line.what)].into_iter().chain(cells));
+        let cells = line.cells.iter().map(String::as_str);
+        table.add([line.row, line.what].into_iter().chain(cells));
     }
-    Some(format!(
-        "Whole work in Debian's Linux on {} ({}): the instructions of all CPUs for one operation,\n\
-         in the guest and outside, and their ratio to the same kernel without a hypervisor.\n\
-         To repeat: {}\n\n{table}",
-        document.isa, document.platform, document.command
-    ))
+    let what = format!(
+        "Whole work in Debian's Linux on {} ({}): the instructions of all CPUs for one operation, in the guest and \
+         outside, and their ratio to the same kernel without a hypervisor.",
+        document.isa, document.platform
+    );
+    let prose = prose::within(width);
+    let again = prose::command("To repeat: ", &document.command, prose);
+    Some(format!("{}\n{again}\n\n{}", prose::wrap(&what, prose), table.show(width)))
 }
 
 /// A figure: instructions, their ratio, and what of them is outside the guest.
@@ -91,6 +91,7 @@ fn unknown() -> String {
 mod tests {
     use super::super::super::samples;
     use super::*;
+    use crate::sheet::assert_fits;
 
     #[test]
     fn work_has_a_table_of_its_own() {
@@ -111,9 +112,7 @@ mod tests {
             WorkFigure { recorded: true, ..figure("kvm-vhe", None, Some(1.5)) },
             WorkFigure { error: Some("no".to_owned()), ..figure("xen", None, None) },
         ];
-        let text = text(&document, None).unwrap();
-        for part in ["17232 (1.000)", "17600 (1.021, 350 outside)", "kvm-vhe *", " 1.500", "failed"] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
+        let parts = ["17232 (1.000)", "17600 (1.021, 350 outside)", "kvm-vhe *", " 1.500", "failed"];
+        assert_fits(|width| text(&document, width).unwrap(), &parts);
     }
 }

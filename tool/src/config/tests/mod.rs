@@ -2,7 +2,9 @@
 //! Every mistake that a configuration can have: where it is reported, and what is suggested.
 
 mod cpus;
+mod disks;
 mod machines;
+mod services;
 
 use std::path::Path;
 
@@ -17,7 +19,8 @@ const MINIMAL: &str = "[[vm]]\nname = \"a\"\nkernel = \"k\"\n";
 
 fn parse_text(text: &str) -> std::result::Result<Config, Vec<Problem>> {
     let guests = |_| vec!["echo".to_owned(), "null-hypercall".to_owned()];
-    parse(text, &Surroundings { folder: Path::new("dir"), guests: &guests, board: None })
+    let services = ["entropy", "uart"].map(str::to_owned);
+    parse(text, &Surroundings { folder: Path::new("dir"), guests: &guests, services: &services, board: None })
 }
 
 /// Asserts that `text` has exactly these problems, each as (words it underlines, message, help).

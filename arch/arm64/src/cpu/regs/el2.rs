@@ -21,6 +21,10 @@ registers! {
     HPFAR_EL2 = "hpfar_el2";
     /// Per-CPU pointer of the hypervisor.
     TPIDR_EL2 = "tpidr_el2";
+    /// Translation control of the hypervisor's regime.
+    TCR_EL2 = "tcr_el2";
+    /// Tables of the upper address range, which services have, and the ASID (VHE).
+    TTBR1_EL2 = "S3_4_C2_C0_1";
     /// Traps of FP, SVE, SME, trace and AMU.
     CPTR_EL2 = "cptr_el2";
     /// Traps of debug, PMU, SPE and trace.

@@ -9,7 +9,7 @@ use turnstile_vgic::{SgiRegister, Vgic};
 use turnstile_vm::attention::Reasons;
 
 use crate::cpu::class;
-use crate::exit::irq;
+use crate::exit::attend::attend;
 use crate::exit::light::Code;
 use crate::exit::sysreg::{self, Full, OTHER};
 use crate::exit::trapped::{GROUPS, Indexed, Lookup, SINGLE, TRAPS, Trap};
@@ -80,8 +80,8 @@ pub static NAIVE_HANDLERS: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 6
 #[cfg_attr(target_os = "none", unsafe(no_mangle))]
 pub static NAIVE_IRQ: AtomicUsize = AtomicUsize::new(0);
 /// Looks at what the reasons name.
-pub fn look(vcpu: &Vcpu, owned: &mut Owned, reasons: Reasons) {
-    irq::attend::<Gicv3>(vcpu, owned, reasons);
+pub fn look(frame: &mut Frame, vcpu: &'static Vcpu, owned: &mut Owned, reasons: Reasons) {
+    attend::<Gicv3>(frame, vcpu, owned, reasons);
 }
 
 /// Acknowledges the interrupt and leaves the rest to the full tier.

@@ -78,7 +78,7 @@ pub(super) extern "C" fn look_through(frame: &mut Frame) {
     let (owned, saved) = (owned(frame), saved(frame));
     let _guard = saved.lock.lock();
     let posted = vcpu.attention.take_only(Reasons::SGIS);
-    look(vcpu, owned, posted | Reasons::REMOTE | Reasons::INBOX);
+    look(frame, vcpu, owned, posted | Reasons::REMOTE | Reasons::INBOX);
     saved.pending = owned.gic.has_pending(&mut Ich);
 }
 

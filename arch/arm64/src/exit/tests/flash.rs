@@ -43,6 +43,6 @@ fn the_guests_tables_are_asked_where_there_is_flash() {
     assert!(asks(&abort(vm, &mut frame, 0x40, STORE | PERMISSION)));
     let vm = vm_with(VmParts { flash: 0, ..parts_of(0, Model::Gicv3, 1, Kind::Off, false, false) });
     fakes::set("TPIDR_EL2", core::ptr::from_ref(vm.vcpus()[0].cpu) as u64);
-    let mut frame = Frame::new(vm.vcpus()[0], vm.vcpus()[0].statistics);
+    let mut frame = Frame::new(vm.vcpus()[0], light::aborts(vm.vcpus()[0]));
     assert!(!asks(&abort(vm, &mut frame, 0x40, STORE | PERMISSION)));
 }

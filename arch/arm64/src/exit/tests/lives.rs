@@ -19,6 +19,8 @@ const TIMERS: [&str; 2] = ["CNTV_CTL_EL02", "CNTP_CTL_EL02"];
 /// What the life before has left in a register.
 const LEFT: u64 = 0x5ec_2e7;
 const ENTRY: u64 = 0x4008_0000;
+/// For how many ticks a VM is paused.
+const PAUSED: u64 = 700;
 /// What makes a VM's vCPU resident.
 const RESIDENCE: [&str; 4] = ["VTCR_EL2", "VTTBR_EL2", "VMPIDR_EL2", "CNTVOFF_EL2"];
 
@@ -27,6 +29,8 @@ std::thread_local!(
     static ASKED: Cell<u32> = const { Cell::new(0) };
     /// How often the VM was taken down.
     static STOPPED: Cell<u32> = const { Cell::new(0) };
+    /// How often a vCPU has gone on after a pause.
+    static RESUMED: Cell<u32> = const { Cell::new(0) };
 );
 
 /// Starts the VM when its first vCPU asks for the third time.
@@ -78,6 +82,18 @@ impl CommonMonitor<Vm> for Starter {
         assert!(low.is_some() && low < inactive, "it would fire again: {low:?}, {inactive:?}");
         STOPPED.set(STOPPED.get() + 1);
         vm.lifecycle.finish();
+    }
+
+    /// Ends each pause as soon as its clock stands, after so many ticks.
+    fn paused(&self, vm: &'static Vm) {
+        // Where it waits for its start, `waiting` has them ring.
+        assert!(ASKED.get() != 0 || TIMERS.map(fakes::get) == [0, 0], "the timers of a paused VM ring");
+        assert!(vm.pause.close(5000));
+        assert_eq!(vm.pause.end(5000 + PAUSED, |ticks| vm.stood_still(ticks)), Some(PAUSED));
+    }
+
+    fn resumed(&self, _: &'static Vm) {
+        RESUMED.set(RESUMED.get() + 1);
     }
 }
 
@@ -174,4 +190,46 @@ fn a_vcpu_that_is_off_has_no_timers_and_begins_anew() {
     assert_eq!((STOPPED.get(), ASKED.get()), (0, 3));
     assert_eq!(vcpu.attention.take(), Reasons::INBOX);
     is_new(vm, &frame);
+}
+
+#[test]
+fn a_pause_silences_timers_and_stops_the_clock_and_nothing_else_is_changed() {
+    let (vm, mut frame) = in_its_life(1);
+    let vcpu = vm.vcpus()[0];
+    assert!(vm.begin_pause() && !vm.begin_pause());
+    vcpu.attention.raise(Reasons::RESCHEDULE);
+    attend::<Gicv3>(&mut frame, vcpu, || &Starter);
+    assert_eq!((STOPPED.get(), ASKED.get(), RESUMED.get()), (0, 0, 1), "its life goes on");
+    assert_eq!(TIMERS.map(fakes::get), [5, 5], "its timers are what they were");
+    assert_eq!((fakes::get("CNTVOFF_EL2"), vm.cntvoff()), (1234 + PAUSED, 1234 + PAUSED));
+    assert!((0..31).all(|n| frame.get(n) == LEFT));
+    assert_eq!(fakes::get("V0"), LEFT);
+    // SAFETY: the test has one thread.
+    assert_eq!(unsafe { vcpu.owned() }.gic.held(), 1 << PPI_VIRTUAL_TIMER, "a pending interrupt is kept");
+    // A pause that is over when the vCPU looks changes nothing.
+    vcpu.attention.take();
+    vcpu.attention.raise(Reasons::STOP);
+    fakes::take_log();
+    attend::<Gicv3>(&mut frame, vcpu, || &Starter);
+    assert_eq!((vcpu.attention.word(), fakes::take_log()), (0, vec![]));
+}
+
+#[test]
+fn a_vcpu_that_is_off_does_not_start_before_the_pause_is_over() {
+    let (vm, mut frame) = in_its_life(1);
+    let vcpu = vm.vcpus()[0];
+    vm.psci.reset(Start { entry: ENTRY, context: 77 });
+    assert!(vm.begin_pause());
+    // It is on when the monitor has ended the pause, with the clock as that has left it.
+    wait_for_start::<Gicv3>(&mut frame, vcpu, &Starter);
+    assert_eq!((vm.pause.still(), fakes::get("CNTVOFF_EL2")), (PAUSED, 1234 + PAUSED));
+}
+
+#[test]
+fn a_paused_vm_that_is_stopped_is_taken_down() {
+    let (vm, mut frame) = in_its_life(1);
+    assert!(vm.begin_pause());
+    vm.stop(Stop::Reset);
+    attend::<Gicv3>(&mut frame, vm.vcpus()[0], || &Starter);
+    assert_eq!((STOPPED.get(), ASKED.get()), (1, 3));
 }

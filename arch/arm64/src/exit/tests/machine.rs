@@ -56,7 +56,7 @@ pub(super) fn machine_of<G: Gic>(
     let vm = vm_of(model, vcpus, if pmu { Kind::Trapped } else { Kind::Off }, false, statistics);
     fakes::set("TPIDR_EL2", core::ptr::from_ref(vm.vcpus()[0].cpu) as u64);
     run::<G>(vm);
-    (vm, Frame::new(vm.vcpus()[0], vm.vcpus()[0].statistics))
+    (vm, Frame::new(vm.vcpus()[0], light::aborts(vm.vcpus()[0])))
 }
 
 /// The area of a CPU.

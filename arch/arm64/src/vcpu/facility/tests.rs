@@ -14,7 +14,7 @@ use crate::cpu::regs::fakes::{self, Access};
 use crate::exit::tests::{cpu_area, vm_of};
 use crate::state::facilities::Wanted;
 
-const CPTR_FP: u64 = 3 << 20;
+const CPTR_FP: u64 = 1 << 20;
 const CPTR_SVE: u64 = 3 << 16;
 const MDCR_TPM: u64 = 1 << 6;
 const MDCR_TDA: u64 = 1 << 9;

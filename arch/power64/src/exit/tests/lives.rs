@@ -164,6 +164,8 @@ fn what_a_vcpu_was_sent_before_it_stopped_is_not_for_its_next_start() {
 struct Starter {
     looks: AtomicU64,
     decrementer: AtomicU64,
+    /// How often a vCPU has gone on after a pause.
+    resumed: AtomicU64,
 }
 
 impl CommonMonitor<Vm> for Starter {
@@ -182,6 +184,19 @@ impl CommonMonitor<Vm> for Starter {
         }
     }
     fn stopped(&self, _: &'static Vm, _: Stop) {}
+    /// Ends each pause as soon as its clock stands, so many ticks later.
+    fn paused(&self, vm: &'static Vm) {
+        assert_eq!(fakes::get("DPDES"), 0, "a doorbell of a paused VM ends STOP");
+        let now = fakes::get("TB");
+        assert!(vm.pause.close(now));
+        fakes::set("TB", now + PAUSED);
+        // It has counted, or somebody has set it.
+        fakes::set("DEC", 0x7fff_ffff);
+        assert_eq!(vm.pause.end(now + PAUSED, |ticks| vm.stood_still(ticks)), Some(PAUSED));
+    }
+    fn resumed(&self, _: &'static Vm) {
+        self.resumed.fetch_add(1, Relaxed);
+    }
 }
 
 impl Monitor for Starter {
@@ -193,6 +208,39 @@ impl Monitor for Starter {
         0
     }
     fn set_clock(&self, _: &'static Vm, _: u64) {}
+}
+
+/// For how many ticks a VM is paused.
+const PAUSED: u64 = 7000;
+
+#[test]
+fn a_pause_keeps_what_is_due_and_the_guest_is_told_that_the_time_was_stolen() {
+    let (vcpu, mut frame) = resident_vcpu();
+    begin_with_area(vcpu);
+    fakes::set("TB", 1000);
+    fakes::set("DEC", 9000);
+    fakes::set("DPDES", 1);
+    let starter = Starter::default();
+    assert!(vcpu.vm.begin_pause() && !vcpu.vm.begin_pause());
+    assert!(!vcpu.vm.pause.acknowledge(1), "the other one is off, and has looked");
+    crate::exit::attend::settle(&mut frame, vcpu, &starter);
+    assert!(!vcpu.vm.pause.holds());
+    assert_eq!((fakes::get("DEC"), fakes::get("DPDES")), (9000 - PAUSED, 1));
+    let mut stolen = [0; 8];
+    assert!(vcpu.vm.read(2 * PAGE + offset::READY_TIME, &mut stolen));
+    assert_eq!((u64::from_be_bytes(stolen), dispatches(vcpu)), (PAUSED, Some(2)));
+    // One that has ceded its CPU waits on.
+    vcpu.owned(|owned| owned.areas.rest(vcpu.vm));
+    assert!(vcpu.vm.begin_pause() && !vcpu.vm.pause.acknowledge(1));
+    crate::exit::attend::settle(&mut frame, vcpu, &starter);
+    assert_eq!(dispatches(vcpu), Some(3));
+    vcpu.owned(|owned| owned.areas.go_on(vcpu.vm));
+    assert_eq!(starter.resumed.load(Relaxed), 2);
+    fakes::set("DEC", 9000 - PAUSED);
+    // A pause that is over when the vCPU looks changes nothing.
+    vcpu.attention.raise(Reasons::STOP);
+    crate::exit::attend::settle(&mut frame, vcpu, &starter);
+    assert_eq!((vcpu.attention.word(), fakes::get("DEC")), (0, 9000 - PAUSED));
 }
 
 /// It would end each STOP, and give a shared CPU to a vCPU that has nothing to do there.

@@ -25,7 +25,7 @@ mod first {
     pub const INTR: u32 = 1 << 0;
     /// So are NMIs.
     pub const NMI: u32 = 1 << 1;
-    /// A virtual interrupt that the guest would take: only for the guest that is run to flush (`vcpu::asid`).
+    /// A virtual interrupt that the guest would take: only for the guest that is run to flush (`state::asid`).
     pub const VINTR: u32 = 1 << 4;
     /// A physical INIT must not reset the guest's registers in place of the CPU's.
     pub const INIT: u32 = 1 << 3;
@@ -126,6 +126,17 @@ fn set_for(vmcb: &mut Vmcb, with_cr8: bool) {
 /// Sets the intercepts of a guest that leaves because of its virtual interrupt, and executes nothing.
 pub fn set_virtual_interrupt(vmcb: &mut Vmcb) {
     vmcb.set_intercepts([first::INTR | first::NMI | first::INIT | first::VINTR, second::VMRUN, 0]);
+}
+
+/// Sets every intercept there is, as a service has them. Left out are the traps behind writes of control registers, which are
+/// intercepted before, and the third word: what it holds is undefined or faults at the privilege level of a service.
+pub fn everything(vmcb: &mut Vmcb) {
+    /// VMRUN to RDPRU.
+    const SECOND: u32 = second::RDPRU | (second::RDPRU - 1);
+    vmcb.set_cr_intercepts(u32::MAX);
+    vmcb.set_dr_intercepts(u32::MAX);
+    vmcb.set_exception_intercepts(u32::MAX);
+    vmcb.set_intercepts([u32::MAX, SECOND, 0]);
 }
 
 fn change(vmcb: &mut Vmcb, bit: u32, on: bool) {

@@ -252,6 +252,10 @@ fields! {
 }
 
 impl Vmcb {
+    /// Where the exit code is.
+    #[cfg(target_os = "none")]
+    pub const EXIT_CODE: usize = core::mem::offset_of!(Vmcb, control.exit_code);
+
     /// Makes an empty control block.
     pub const fn new() -> Self {
         // SAFETY: integers, for which zeros are a value.
@@ -272,6 +276,26 @@ impl Vmcb {
         let mut bytes = [0; 16];
         bytes[..15].copy_from_slice(&self.control.bytes);
         (u128::from_le_bytes(bytes), count)
+    }
+
+    /// The hardware has fetched these bytes.
+    #[cfg(test)]
+    pub fn set_fetched_code(&mut self, code: &[u8]) {
+        self.set_fetched_count(15);
+        self.control.bytes[..code.len()].copy_from_slice(code);
+    }
+
+    /// The hardware has fetched so many bytes.
+    #[cfg(test)]
+    pub fn set_fetched_count(&mut self, count: u8) {
+        self.control.fetched = count;
+    }
+
+    /// The first eight of the bytes that the hardware has fetched at RIP, if it has all of an instruction.
+    #[inline(always)] // A load and a branch, another load.
+    pub fn fetched_whole(&self) -> Option<u64> {
+        let [bytes @ .., _, _, _, _, _, _, _] = self.control.bytes;
+        (self.control.fetched == 15).then_some(u64::from_le_bytes(bytes))
     }
 
     /// Where RAX is.

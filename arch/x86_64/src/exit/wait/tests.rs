@@ -17,7 +17,7 @@ use super::settle;
 use crate::cpu::regs::{fakes, flags};
 use crate::cpu::svm::vmcb::{interrupt, part};
 use crate::cpu::svm::{Vmcb, event};
-use crate::exit::attend::{Attended, attend, begin};
+use crate::exit::attend::{Attended, attend, begin, wait_for_start};
 use crate::exit::tests::{machine_with, msr_of};
 use crate::irq::interrupts::Arrived;
 use crate::memory::{GuestRam, Piece};
@@ -58,6 +58,8 @@ struct Owner {
     /// How often the guest's timer has rung, and how often the CPU has been interrupted at all.
     rings: AtomicU32,
     wakes: AtomicU32,
+    /// How often a vCPU has gone on after a pause.
+    resumed: AtomicU32,
 }
 
 impl Owner {
@@ -119,6 +121,17 @@ impl CommonMonitor<Vm> for Owner {
         });
         vm.lifecycle.finish();
     }
+
+    /// Ends each pause as soon as its clock stands, a long time later.
+    fn paused(&self, vm: &'static Vm) {
+        assert_eq!(time::guest_deadline(), u64::MAX, "a timer of a paused VM rings");
+        assert!(vm.pause.close(time::ticks()));
+        fakes::set("TSC", time::ticks() + LONG);
+        assert_eq!(vm.pause.end(time::ticks(), |ticks| vm.stood_still(ticks)), Some(LONG));
+    }
+    fn resumed(&self, _: &'static Vm) {
+        self.resumed.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Monitor for Owner {
@@ -152,12 +165,65 @@ fn recording() -> (&'static Vcpu, Frame, Owner) {
     vcpu.attention.take();
     ram[0x1000..0x1400].fill(0x5a);
     ram[0x467..0x46b].copy_from_slice(&[0x34, 0x12, 0x00, 0x70]);
-    (vcpu, frame, Owner { vcpu, ram, resumes: false, rings: AtomicU32::new(0), wakes: AtomicU32::new(0) })
+    let [rings, wakes, resumed] = [const { AtomicU32::new(0) }; 3];
+    (vcpu, frame, Owner { vcpu, ram, resumes: false, rings, wakes, resumed })
 }
 
 #[test]
 fn a_stop_leaves_nothing_that_writes_or_rings() {
     let (vcpu, mut frame, owner) = recording();
+    vcpu.vm.stop(Stop::Reset);
+    assert_eq!(attend(&mut frame, vcpu, &owner), Attended::Begun);
+    assert_eq!(vcpu.vm.lifecycle.boots(), 2);
+}
+
+#[test]
+fn a_pause_silences_timers_and_stops_the_clock_and_the_guest_is_told() {
+    let (vcpu, mut frame, owner) = recording();
+    vcpu.vm.write_port(0x43, 0x34);
+    [100, 0].into_iter().for_each(|byte| vcpu.vm.write_port(0x40, byte));
+    vcpu.attention.take();
+    vcpu.with_vmcb(|vmcb| crate::vcpu::irq::load(vcpu, vmcb));
+    let guest_now = || vcpu.with_vmcb(|vmcb| time::ticks().wrapping_add(vmcb.tsc_offset()));
+    let (before, rings, deadline) =
+        (guest_now(), time::guest_deadline(), vcpu.owned(|owned| owned.lapic.deadline()));
+    assert_ne!(rings, u64::MAX);
+    const FLAGS: usize = 0x1000 + 29;
+    // Whatever the guest has left there.
+    write(vcpu, &mut frame, 0x4b56_4d01, 0x1001);
+    let flags = || owner.ram[FLAGS];
+    assert_eq!(flags(), 1);
+    assert!(vcpu.vm.begin_pause() && !vcpu.vm.begin_pause());
+    assert_eq!(attend(&mut frame, vcpu, &owner), Attended::Same);
+    assert_eq!(vcpu.vm.lifecycle.boots(), 1);
+    assert_eq!(guest_now(), before, "its time stamp counter has stood still");
+    assert_eq!(
+        vcpu.vm.life().tsc_offset(),
+        vcpu.with_vmcb(|vmcb| vmcb.tsc_offset()),
+        "for vCPUs that start later, too"
+    );
+    assert_eq!(vcpu.owned(|owned| owned.lapic.deadline()), deadline);
+    assert_eq!(time::guest_deadline(), rings + LONG, "the 8254 rings as much later");
+    assert_eq!(flags(), 3, "it is told (PVCLOCK_GUEST_STOPPED)");
+    assert_eq!(owner.resumed.load(Ordering::Relaxed), 1, "the devices are looked at by its CPU");
+    // Its counter set to something else: it has not looked yet, and then it has.
+    vcpu.with_vmcb(|vmcb| kvm::adjust(vcpu, vmcb));
+    assert_eq!(flags(), 3, "it is not forgotten");
+    // SAFETY: the test's RAM, which nobody else uses now.
+    unsafe { owner.ram.as_ptr().add(FLAGS).cast_mut().write_volatile(1) };
+    vcpu.with_vmcb(|vmcb| kvm::adjust(vcpu, vmcb));
+    assert_eq!(flags(), 1, "it is not told twice");
+    // A pause that is over when the vCPU looks changes nothing.
+    vcpu.attention.take();
+    vcpu.attention.raise(Reasons::STOP);
+    assert_eq!(attend(&mut frame, vcpu, &owner), Attended::Same);
+    assert_eq!((vcpu.attention.word(), guest_now()), (0, before));
+}
+
+#[test]
+fn a_paused_vm_that_is_stopped_is_taken_down() {
+    let (vcpu, mut frame, owner) = recording();
+    assert!(vcpu.vm.begin_pause());
     vcpu.vm.stop(Stop::Reset);
     assert_eq!(attend(&mut frame, vcpu, &owner), Attended::Begun);
     assert_eq!(vcpu.vm.lifecycle.boots(), 2);
@@ -211,6 +277,25 @@ fn what_was_under_way_for_an_nmi_ends_with_the_life() {
         assert_eq!(vmcb.intercepts(), fresh.intercepts());
         assert_eq!((vmcb.rflags(), vmcb.event()), (flags::RESERVED, 0));
     });
+}
+
+#[test]
+fn an_nmi_behind_a_startup_ipi_is_for_the_vcpu_that_begins() {
+    for before in [false, true] {
+        let (vcpu, mut frame, owner) = recording();
+        let owner = Owner { resumes: !before, ..owner };
+        kvm::end(vcpu);
+        vcpu.with_vmcb(|vmcb| crate::vcpu::irq::off(vcpu, vmcb));
+        assert!(vcpu.vm.startup.init(0));
+        // It does not begin while its VM is paused. Before the startup IPI it has nobody who could take one.
+        assert!(before || vcpu.vm.startup.startup(0, 9));
+        assert!(vcpu.vm.begin_pause());
+        vcpu.post(Reasons::NMI);
+        wait_for_start(&mut frame, vcpu, &owner);
+        assert!(vcpu.vm.startup.is_on(0));
+        settle(&mut frame, vcpu, &owner);
+        assert_eq!(vcpu.owned(|owned| owned.nmi.is_idle()), before);
+    }
 }
 
 #[test]

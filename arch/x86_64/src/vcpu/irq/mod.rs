@@ -41,6 +41,7 @@ pub(crate) fn take_posted<const COUNTS: bool>(vcpu: &'static Vcpu, vmcb: &mut Vm
 }
 
 /// The timer that was armed for this vCPU has rung, or is to be armed anew.
+#[inline(always)] // One caller, on the way of each interrupt of a timer.
 pub(crate) fn timer(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
     with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.timer(cx));
     if vcpu.index == 0 {
@@ -135,6 +136,35 @@ pub(crate) fn rest(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
 /// The vCPU leaves HLT.
 pub(crate) fn rise(vcpu: &'static Vcpu, vmcb: &mut Vmcb) {
     with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.rise(cx));
+}
+
+/// What is silent of a vCPU whose VM is paused.
+#[derive(Debug)]
+pub(crate) struct Silent {
+    deadline: u64,
+    has_8254: bool,
+    /// The ticks for which the VM's clock had stood still before.
+    still: u64,
+}
+
+/// The VM is paused: neither the timer of the vCPU's APIC nor the 8254 rings, until [`sound`].
+pub(crate) fn silence(vcpu: &'static Vcpu, vmcb: &mut Vmcb) -> Silent {
+    let (has_8254, still) = (vcpu.has_8254(), vcpu.vm.pause.still());
+    vcpu.set_on(false);
+    let deadline = with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.silence(cx));
+    Silent { deadline, has_8254, still }
+}
+
+/// The VM goes on, and its time stamp counter from where it was. Says whether that has stood still.
+pub(crate) fn sound(vcpu: &'static Vcpu, vmcb: &mut Vmcb, silent: &Silent) -> bool {
+    let stood = vcpu.vm.pause.still().wrapping_sub(silent.still);
+    if stood != 0 {
+        vmcb.set_tsc_offset(vmcb.tsc_offset().wrapping_sub(stood));
+    }
+    vcpu.set_on(silent.has_8254);
+    with_lapic::<true, _>(vcpu, vmcb, |lapic, cx| lapic.sound(cx, silent.deadline));
+    timer(vcpu, vmcb);
+    stood != 0
 }
 
 /// The vCPU becomes resident on this CPU: its timer rings here.

@@ -26,7 +26,7 @@ use crate::vcpu::irq;
 use crate::vm::Vcpu;
 
 pub(crate) use calls::{ENOSYS, KICK_CPU, SEND_IPI, call};
-pub(crate) use clock::adjust;
+pub(crate) use clock::{adjust, tell_of_pause};
 pub(crate) use steal::{load, put};
 
 /// The wall clock and the clock of a vCPU, at their old numbers.

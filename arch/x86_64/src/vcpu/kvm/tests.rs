@@ -56,7 +56,7 @@ impl Guest {
         let piece = Piece { guest: 0, size: SIZE as u64, host: ram as u64 };
         vm.prepare(0, GuestRam::new([piece].into_iter()), BootState::default());
         let mut vmcb = Vmcb::new();
-        vmcb.set_tsc_offset(vm.life().tsc_offset);
+        vmcb.set_tsc_offset(vm.life().tsc_offset());
         Self { ram, vcpu: Box::leak(Box::new(Vcpu::new(vm, 0, cpu::this(), None))), vmcb }
     }
 

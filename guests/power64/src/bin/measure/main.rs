@@ -6,6 +6,7 @@
 //! | `null-hypercall` | H_CONFER to nobody in particular, which succeeds at once |
 //! | `unknown-hypercall` | a call that no hypervisor has |
 //! | `prod-cede` | H_PROD of itself and H_CEDE, which then does not wait |
+//! | `io-user`, `io-device` | a character from the terminal, by a call: there is none. A service, and in the hypervisor |
 //! | `self-ipi-xics` | H_IPI to itself; the interrupt's handler does H_XIRR, H_IPI, H_EOI |
 //! | `self-ipi-xive` | the same by the pages of XIVE, which takes no exit |
 //! | `ipi-ceded` | an interrupt to another CPU in H_CEDE, which sends one back to this one in H_CEDE |
@@ -38,6 +39,7 @@ fn main() {
         "null-hypercall" => plain::null_hypercall(),
         "unknown-hypercall" => plain::unknown_hypercall(),
         "prod-cede" => plain::prod_cede(),
+        "io-user" | "io-device" => plain::terminal(row),
         "mmio-store" => plain::mmio_store(),
         "mmio-store-translated" => plain::mmio_store_translated(),
         "absent" => plain::absent(),

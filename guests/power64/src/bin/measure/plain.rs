@@ -49,6 +49,16 @@ pub fn prod_cede() {
     cpu::mask();
 }
 
+/// H_GET_TERM_CHAR of the first terminal there is, of which nothing was typed.
+pub fn terminal(row: &str) {
+    bench::measure(
+        row,
+        |n| measured_loop!(n, ["li 3, 0x54", "li 4, 0", "sc 1"],),
+        |n| measured_loop!(n, ["li 3, 0x54", "li 4, 0", "nop"],),
+    );
+    expect("H_GET_TERM_CHAR", hcall::call(hcall::GET_TERM_CHAR, [0; 4]), hcall::SUCCESS);
+}
+
 /// A byte to the scratch register of a 16550A, or to where the option `mmio=` says: in real mode.
 pub fn mmio_store() {
     if let Some(place) = device() {

@@ -7,6 +7,7 @@
 //! | `cpuid` | CPUID leaf 0 |
 //! | `msr-write` | WRMSR of KVM_POLL_CONTROL, or of the x2APIC's TPR where it is not offered |
 //! | `port-read` | IN from the mask register of the 8259 |
+//! | `io-user`, `io-device` | IN from the scratch register of the UART: a service, and in the hypervisor |
 //! | `io-apic` | a read of the I/O APIC's version register |
 //! | `device-access-la57` | the same with five levels of page tables |
 //! | `absent`, `absent-port` | a read where there is no memory and no device, a read of a port that no device has |
@@ -41,6 +42,7 @@ fn main() {
         "cpuid" => plain::cpuid(),
         "msr-write" => plain::msr_write(),
         "port-read" => plain::port_read(),
+        "io-user" | "io-device" => plain::uart(row),
         "io-apic" => plain::io_apic(row),
         "device-access-la57" => {
             if plain::five_levels() {

@@ -68,6 +68,22 @@ pub fn port_read() {
     }
 }
 
+/// IN from the scratch register of the UART.
+pub fn uart(row: &str) {
+    const SCRATCH: u16 = 0x3ff;
+
+    port::write8(SCRATCH, 0x5a);
+    bench::measure(
+        row,
+        |n| measured_loop!(n, ["in al, dx"], in("dx") SCRATCH, out("rax") _,),
+        |n| measured_loop!(n, ["nop"], in("dx") SCRATCH, out("rax") _,),
+    );
+    let value = port::read8(SCRATCH);
+    if value != 0x5a {
+        println!("@error the scratch register is {value:#x}");
+    }
+}
+
 /// Uses five levels of page tables; says whether this machine has them.
 pub fn five_levels() -> bool {
     if !mmu::has_five_levels() {

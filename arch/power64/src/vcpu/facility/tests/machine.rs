@@ -64,7 +64,7 @@ pub(crate) fn vm(id: u8, presentation: Presentation) -> Vec<&'static Vcpu> {
 }
 
 fn vm_of(id: u8, count: usize, threads: usize, presentation: Presentation) -> Vec<&'static Vcpu> {
-    let board = Board::new(count, presentation).expect("the firmware has everything");
+    let board = Board::new(count, 2, presentation).expect("the firmware has everything");
     let parts = VmParts {
         id,
         name: String::from("vm"),

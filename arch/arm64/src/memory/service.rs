@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Memory of services: the pages of one address space, which EL2 maps one to one as well, and the tables that show them to EL0.
+//! With VHE those are a tree of `TTBR1_EL2`; without it stage 2 alone translates.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use spin::Mutex;
+use turnstile_arch_common::memory::Error;
+use turnstile_arch_common::service::Window;
+use turnstile_machine::map::IPA_BITS;
+use turnstile_paging::{
+    Memory, PageTable, Permission, PhysAddr, Stage1Attributes, Stage1El0, Stage2, Stage2Attributes, Tables,
+};
+use turnstile_service::image::Header;
+
+use super::coherence;
+use crate::cpu::mode;
+
+/// Where a program is in the tables: not at zero, which stays unmapped.
+const PLACE: u64 = 2 << 20;
+/// Where windows on the memory of VMs begin. Each begins as far behind a multiple of [`GIB`] as its memory does, so that the largest
+/// blocks fit.
+const WINDOWS: u64 = 3 * GIB;
+const GIB: u64 = 1 << 30;
+/// The last ASID or VMID that is a VM's. Those of services are counted from [`LAST`] down, so that none is ever both.
+const OF_VMS: u64 = 64;
+/// The highest ASID and VMID that every CPU has.
+const LAST: u64 = 255;
+
+/// The next number that no service has.
+static NEXT: AtomicU64 = AtomicU64::new(LAST);
+
+/// The memory of one service, for ever.
+pub struct ServiceMemory {
+    start: u64,
+    translation: u64,
+    shown: Mutex<Shown>,
+}
+
+/// The tables of a service, and how far its windows reach: they end where they begin if there are none.
+struct Shown {
+    space: AddressSpace,
+    end: u64,
+}
+
+/// The tables of a service.
+enum AddressSpace {
+    /// Those of the upper address range, with VHE.
+    Upper(PageTable<Stage1El0>),
+    /// Those of stage 2, without.
+    Stage2(PageTable<Stage2>),
+}
+
+impl AddressSpace {
+    /// Makes empty ones.
+    fn new(tables: &mut impl Tables, is_vhe: bool) -> Result<Self, Error> {
+        Ok(match is_vhe {
+            true => Self::Upper(PageTable::new(Stage1El0::new(), tables)?),
+            false => Self::Stage2(PageTable::new(Stage2::new(IPA_BITS).ok_or(Error::NoService)?, tables)?),
+        })
+    }
+
+    /// Returns the address of the root.
+    fn root(&self) -> u64 {
+        match self {
+            Self::Upper(table) => table.root().0,
+            Self::Stage2(table) => table.root().0,
+        }
+    }
+
+    /// Shows `size` bytes of the machine's memory at `host`.
+    fn map(
+        &mut self,
+        tables: &mut impl Tables,
+        place: u64,
+        (host, size): (u64, u64),
+        permission: Permission,
+    ) -> Result<(), Error> {
+        let host = PhysAddr(host);
+        match self {
+            Self::Upper(table) => {
+                let attributes = Stage1Attributes { memory: Memory::Normal, permission };
+                table.map(tables, place, host, size, attributes)?;
+            }
+            Self::Stage2(table) => {
+                let attributes = Stage2Attributes {
+                    write: permission == Permission::ReadWrite,
+                    execute: permission == Permission::ReadExecute,
+                    ..Stage2Attributes::RAM
+                };
+                table.map(tables, place, host, size, coherence::ram(attributes))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows nothing there any more, on any CPU.
+    fn unmap(&mut self, tables: &mut impl Tables, place: u64, size: u64) -> Result<(), Error> {
+        match self {
+            Self::Upper(table) => table.unmap(tables, place, size)?,
+            Self::Stage2(table) => table.unmap(tables, place, size)?,
+        };
+        Ok(())
+    }
+}
+
+impl Shown {
+    /// Shows the pieces of a VM's memory, and fills in their places in the tables. Nothing is shown if that fails.
+    fn open(&mut self, tables: &mut impl Tables, windows: &mut [Window]) -> Result<(), Error> {
+        let opened = windows.iter_mut().try_for_each(|window| {
+            let place = self.end.next_multiple_of(GIB) + window.host % GIB;
+            let permission = if window.read_only { Permission::ReadOnly } else { Permission::ReadWrite };
+            self.space.map(tables, place, (window.host, window.size), permission)?;
+            self.end = place + window.size;
+            window.address = place;
+            Ok(())
+        });
+        opened.inspect_err(|_| self.close(tables))
+    }
+
+    /// Takes them away.
+    fn close(&mut self, tables: &mut impl Tables) {
+        if self.end != WINDOWS {
+            // Whole blocks that `open` has mapped: none is split, so it needs no memory.
+            let _ = self.space.unmap(tables, WINDOWS, self.end - WINDOWS);
+            self.end = WINDOWS;
+        }
+    }
+}
+
+impl ServiceMemory {
+    /// Allocates cleared memory for a program, and maps it with the permissions of its parts.
+    ///
+    /// # Errors
+    /// When there is no room, or there are too many services.
+    pub fn new(header: &Header) -> Result<Self, Error> {
+        let number = number(&NEXT).ok_or(Error::NoService)?;
+        let (start, space) = allocate(header)?;
+        let translation = space.root() | number << 48;
+        Ok(Self { start, translation, shown: Mutex::new(Shown { space, end: WINDOWS }) })
+    }
+
+    /// Returns where a program begins in its own address space.
+    pub fn base() -> u64 {
+        lowest() + PLACE
+    }
+
+    /// Returns what makes this its address space: `TTBR1_EL2` with its ASID, or `VTTBR_EL2` with its VMID.
+    pub const fn translation(&self) -> u64 {
+        self.translation
+    }
+
+    /// Shows it pieces of the memory of the VM that it serves, not to be executed; fills in where. Nothing is shown if that fails.
+    ///
+    /// # Errors
+    /// When there is no memory for the tables, or the pieces are more than the address space.
+    pub fn show(&self, windows: &mut [Window]) -> Result<(), Error> {
+        with_pool(|pool| self.shown.lock().open(pool, windows))?;
+        windows.iter_mut().for_each(|window| window.address += lowest());
+        Ok(())
+    }
+
+    /// Takes them away: no CPU reaches them by this address space any more.
+    pub fn hide(&self) {
+        // There are tables, so there is the memory that they come from.
+        let _ = with_pool(|pool| {
+            self.shown.lock().close(pool);
+            Ok(())
+        });
+    }
+
+    /// Returns `size` bytes at `offset`.
+    ///
+    /// # Safety
+    /// They are the program's, the service does not run, and nobody else has them.
+    #[allow(clippy::mut_from_ref, reason = "the contract makes the reference unique")]
+    pub unsafe fn bytes(&self, offset: u32, size: u32) -> &mut [u8] {
+        // SAFETY: allocated by `new`, for ever, and mapped; unique by the caller's promise.
+        unsafe { core::slice::from_raw_parts_mut((self.start + u64::from(offset)) as *mut u8, size as usize) }
+    }
+}
+
+/// Returns the lowest address of the address space of a service.
+fn lowest() -> u64 {
+    if mode::is_vhe() { Stage1El0::BASE } else { 0 }
+}
+
+/// Returns a number that nobody has, and none twice; `None` when there are no more.
+fn number(next: &AtomicU64) -> Option<u64> {
+    next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| (next > OF_VMS).then(|| next - 1)).ok()
+}
+
+/// Returns the parts of a program: offset, size, and what it may do there. Between the last two is a page that is in none.
+fn parts(header: &Header) -> [(u32, u32, Permission); 4] {
+    let data = header.code + header.constants;
+    [
+        (0, header.code, Permission::ReadExecute),
+        (header.code, header.constants, Permission::ReadOnly),
+        (data, header.data + header.zeros, Permission::ReadWrite),
+        (header.stack_at(), header.stack, Permission::ReadWrite),
+    ]
+}
+
+/// Shows the parts of a program at `start`.
+fn build(
+    space: &mut AddressSpace,
+    tables: &mut impl Tables,
+    start: u64,
+    header: &Header,
+) -> Result<(), Error> {
+    let parts = parts(header)
+        .into_iter()
+        .filter(|(_, size, _)| *size != 0)
+        .map(|(offset, size, permission)| (u64::from(offset), u64::from(size), permission));
+    for (offset, size, permission) in parts {
+        space.map(tables, PLACE + offset, (start + offset, size), permission)?;
+    }
+    Ok(())
+}
+
+/// Allocates and maps memory; returns where it is, and the tables.
+#[cfg(target_os = "none")]
+fn allocate(header: &Header) -> Result<(u64, AddressSpace), Error> {
+    use turnstile_arch_common::memory::PAGE;
+
+    use super::bulk::zero;
+
+    with_pool(|pool| {
+        let size = u64::from(header.size());
+        let start = pool.arena.allocate(size, PAGE).map_err(|_| Error::NoService)?.start().0;
+        zero(start, size);
+        let mut space = AddressSpace::new(pool, mode::is_vhe())?;
+        build(&mut space, pool, start, header)?;
+        // Nothing is known by a number that nobody had; what a CPU knew at power-on goes.
+        pool.invalidate(0, 0);
+        Ok((start, space))
+    })
+}
+
+/// Does something with what tables of services come from; what changes there is invalidated on all CPUs.
+#[cfg(target_os = "none")]
+fn with_pool<R>(f: impl FnOnce(&mut super::el2::Pool<'_>) -> Result<R, Error>) -> Result<R, Error> {
+    use super::el2::{Pool, Regime};
+
+    let regime = if mode::is_vhe() { Regime::El2 } else { Regime::Guests };
+    super::host::with(|m| f(&mut Pool { arena: &mut m.frames.arena, regime }))
+}
+
+/// Allocates memory of a test, and maps it.
+#[cfg(not(target_os = "none"))]
+fn allocate(header: &Header) -> Result<(u64, AddressSpace), Error> {
+    let words = vec![0u64; header.size() as usize / 8].leak();
+    let start = words.as_mut_ptr().expose_provenance() as u64;
+    with_pool(|pool| {
+        let mut space = AddressSpace::new(pool, mode::is_vhe())?;
+        // Where memory of a test is, is no matter; it is not at a page.
+        build(&mut space, pool, PLACE, header)?;
+        Ok((start, space))
+    })
+}
+
+/// Does something with tables of a test.
+#[cfg(not(target_os = "none"))]
+fn with_pool<R>(
+    f: impl FnOnce(&mut turnstile_arch_common::heap::Heap) -> Result<R, Error>,
+) -> Result<R, Error> {
+    f(&mut turnstile_arch_common::heap::Heap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnstile_arch_common::heap::Heap;
+    use turnstile_service::image::PAGE;
+
+    #[test]
+    fn each_part_has_its_permission_and_the_stack_a_page_below() {
+        let header = Header {
+            code: 2 * PAGE,
+            constants: PAGE,
+            data: PAGE,
+            zeros: 3 * PAGE,
+            stack: 4 * PAGE,
+            ..Header::default()
+        };
+        let [code, constants, data, stack] = parts(&header);
+        assert_eq!(code, (0, 2 * PAGE, Permission::ReadExecute));
+        assert_eq!(constants, (2 * PAGE, PAGE, Permission::ReadOnly));
+        assert_eq!(data, (3 * PAGE, 4 * PAGE, Permission::ReadWrite));
+        assert_eq!(stack, (8 * PAGE, 4 * PAGE, Permission::ReadWrite));
+        assert_eq!(stack.0 - PAGE, data.0 + data.1, "a page below the stack is in no part");
+        assert_eq!(stack.0 + stack.1, header.size());
+    }
+
+    const MIB: u64 = 1 << 20;
+
+    /// Where an address of a window leads, and how large the block is.
+    fn block(shown: &Shown, place: u64) -> Option<(u64, u64, Permission)> {
+        match &shown.space {
+            AddressSpace::Upper(table) => table.translate(&Heap, place).map(|found| {
+                assert_eq!(found.attributes.memory, Memory::Normal);
+                (found.address.0, found.size, found.attributes.permission)
+            }),
+            AddressSpace::Stage2(table) => table.translate(&Heap, place).map(|found| {
+                assert!(found.attributes.write && !found.attributes.execute);
+                (found.address.0, found.size, Permission::ReadWrite)
+            }),
+        }
+    }
+
+    #[test]
+    fn windows_are_in_the_largest_blocks_and_go_again() {
+        for is_vhe in [true, false] {
+            let space = AddressSpace::new(&mut Heap, is_vhe).unwrap();
+            let mut shown = Shown { space, end: WINDOWS };
+            let pieces = [(0x8000_0000, 3 * GIB), (0x1_4620_0000, 16 * MIB), (0x1_0000_1000, 0x3000)];
+            let mut windows = pieces.map(|(host, size)| Window { host, size, ..Window::default() });
+            shown.open(&mut Heap, &mut windows).unwrap();
+            let blocks = [GIB, 2 * MIB, 0x1000];
+            for (window, size) in windows.into_iter().zip(blocks) {
+                assert!(window.address >= WINDOWS);
+                let found = |offset| block(&shown, window.address + offset);
+                assert_eq!(found(0), Some((window.host, size, Permission::ReadWrite)));
+                let last = window.size - 8;
+                assert_eq!(found(last), Some((window.host + last, size, Permission::ReadWrite)));
+                assert_eq!(found(window.size), None, "behind it is nothing");
+            }
+            shown.close(&mut Heap);
+            shown.close(&mut Heap);
+            assert!(windows.iter().all(|window| block(&shown, window.address).is_none()));
+            let too_large = [Window { size: 1024 * GIB, ..Window::default() }];
+            let mut with_too_large = [windows[0], too_large[0]];
+            assert!(shown.open(&mut Heap, &mut with_too_large).is_err());
+            assert_eq!((shown.end, block(&shown, windows[0].address)), (WINDOWS, None), "all or nothing");
+        }
+    }
+
+    #[test]
+    fn numbers_of_services_are_no_vms() {
+        let next = AtomicU64::new(LAST);
+        let numbers: Vec<u64> = core::iter::from_fn(|| number(&next)).collect();
+        assert_eq!((numbers[0], numbers.last()), (LAST, Some(&(OF_VMS + 1))));
+        assert_eq!(numbers.len() as u64, LAST - OF_VMS, "none is given out twice");
+    }
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Inside a service: events and their answers, what it asks for, and crashes.
+
+use core::fmt;
+use core::sync::atomic::Ordering;
+
+use turnstile_service::abi::{self, Answer, Call, Event, Kind};
+use turnstile_service::gate::Pending;
+
+use super::space::answered;
+use super::{ANEW, EMPTY, Left, Meanwhile, RUNS, Service, Space, Storage, Window};
+
+/// Why a service is started anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Crash {
+    Fault,
+    Late,
+    Panic,
+    Killed,
+}
+
+impl fmt::Display for Crash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fault => "did what it must not do",
+            Self::Late => "took longer than it may",
+            Self::Panic => "gave up",
+            Self::Killed => "was killed",
+        })
+    }
+}
+
+/// What an absent device answers.
+const ABSENT: Answer = Answer { value: u64::MAX, lines: 0, count: 0, words: [0; 2] };
+
+/// How often an event is handed to a service that crashes on it.
+const TRIES: u32 = 2;
+
+/// How many crashes are reported one by one; later ones only if their number is a power of two.
+const REPORTED: u32 = 8;
+
+impl<S: Space> Service<S> {
+    /// Handles what waits, and leaves. What has come meanwhile is left for later: who rings without end, or a service that asks for more
+    /// and more, keeps nobody from this CPU, and the gate closed for nobody.
+    #[cold]
+    pub(super) unsafe fn settle(&self, pending: Pending, meanwhile: &mut impl Meanwhile) {
+        // SAFETY: the caller's promise.
+        unsafe { self.handle_pending(pending, meanwhile) };
+        while let Some(pending) = self.gate.leave() {
+            self.wanted.add(pending);
+            meanwhile.again();
+        }
+    }
+
+    unsafe fn handle_pending(&self, pending: Pending, meanwhile: &mut impl Meanwhile) {
+        if pending.has(Pending::KILL) {
+            self.crash(Crash::Killed, Left::Interrupt);
+        }
+        // SAFETY: the caller's promise, for all of these.
+        let mut handle = |event: Event| unsafe { self.handle_long(event, None, meanwhile) };
+        if pending.queues() != 0 {
+            handle(Event::new(Kind::Doorbell, [pending.queues(), 0, 0, 0, 0]));
+        }
+        if pending.has(Pending::ALARM) {
+            handle(Event::new(Kind::Alarm, [self.outside.now(), 0, 0, 0, 0]));
+        }
+        if pending.has(Pending::INPUT) {
+            let (count, characters) = self.outside.typed();
+            if count == 0 {
+                return;
+            }
+            let taken = handle(Event::new(Kind::Input, [0, count, characters, 0, 0])).value.min(count);
+            if taken == 0 {
+                // It offers no room while it takes nothing.
+                self.gate.withdraw(Pending::INPUT);
+                return;
+            }
+            self.outside.took(taken);
+            // Perhaps there is more, and it has room.
+            let _ = self.gate.post(Pending::INPUT);
+        }
+    }
+
+    /// Hands an event to the service until it has an answer, which takes effect; for who is inside.
+    #[inline(always)] // The way of each access.
+    pub(super) unsafe fn handle<T>(
+        &self,
+        event: &Event,
+        meanwhile: &mut impl Meanwhile,
+        part: impl Fn(Answer) -> T,
+    ) -> T {
+        let mut entered = None;
+        if self.begins.load(Ordering::Relaxed) == RUNS {
+            // SAFETY: the caller's promise; its memory has been begun.
+            match unsafe { self.space.ask(event) } {
+                Ok(answer) => {
+                    self.publish(event, &answer);
+                    return part(answer);
+                }
+                Err(left) => entered = Some(left),
+            }
+        }
+        // By value, and taken apart: what is short stays in registers.
+        // SAFETY: the caller's promise.
+        let Answer { value, lines, count, words } = unsafe { self.handle_long(*event, entered, meanwhile) };
+        part(Answer { value, lines, count, words })
+    }
+
+    /// The same, if it begins anew, or has not answered at once and was left as `entered` says.
+    #[cold]
+    unsafe fn handle_long(
+        &self,
+        event: Event,
+        mut entered: Option<Left>,
+        meanwhile: &mut impl Meanwhile,
+    ) -> Answer {
+        let mut tries = TRIES;
+        while tries != 0 {
+            // SAFETY: the caller's promise.
+            match unsafe { self.attempt(&event, entered.take(), meanwhile) } {
+                Ok(answer) => {
+                    self.publish(&event, &answer);
+                    return answer;
+                }
+                // Whoever is killed is not to blame.
+                Err(Crash::Killed) => {}
+                Err(_) => tries -= 1,
+            }
+        }
+        self.begins.store(EMPTY, Ordering::Relaxed);
+        if self.lines.load(Ordering::Relaxed) != 0 {
+            self.set_lines(0);
+        }
+        ABSENT
+    }
+
+    /// Hands an event to the service, if it has not been `entered` with it already, once.
+    unsafe fn attempt(
+        &self,
+        event: &Event,
+        entered: Option<Left>,
+        meanwhile: &mut impl Meanwhile,
+    ) -> Result<Answer, Crash> {
+        let left = match entered {
+            Some(left) => left,
+            None => {
+                if self.begins.load(Ordering::Relaxed) != RUNS {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.begin(meanwhile)? };
+                }
+                // SAFETY: the caller's promise; its memory has been begun.
+                unsafe { self.space.enter(event) }
+            }
+        };
+        // SAFETY: the caller's promise; it has been entered.
+        unsafe { self.finish(left, meanwhile) }.map_err(|(crash, left)| {
+            self.crash(crash, left);
+            crash
+        })
+    }
+
+    /// Puts the memory back and hands the service its first events.
+    #[cold]
+    unsafe fn begin(&self, meanwhile: &mut impl Meanwhile) -> Result<(), Crash> {
+        let keep = self.begins.load(Ordering::Relaxed) == ANEW;
+        // SAFETY: the caller's promise.
+        unsafe { self.space.begin(keep) };
+        let reached = self.reached.lock().clone();
+        for (number, window) in reached.windows.iter().enumerate() {
+            let Window { guest, size, address, .. } = *window;
+            // SAFETY: the caller's promise; its memory has been begun.
+            unsafe {
+                self.first(&Event::new(Kind::Memory, [number as u64, guest, size, address, 0]), meanwhile)?
+            };
+        }
+        if let Some(Storage { window, size, name: [first, second] }) = reached.storage {
+            let flags = if window.read_only { abi::READ_ONLY } else { 0 };
+            let event = Event::new(Kind::Memory, [abi::DISK | flags, size, window.address, first, second]);
+            // SAFETY: as above.
+            unsafe { self.first(&event, meanwhile)? };
+        }
+        let event = Event::new(Kind::Attach, [keep.into(), self.bars, 0, 0, 0]);
+        // SAFETY: as above.
+        let answer = unsafe { self.first(&event, meanwhile)? };
+        self.begins.store(RUNS, Ordering::Relaxed);
+        self.publish(&event, &answer);
+        Ok(())
+    }
+
+    /// Hands the service one of its first events.
+    unsafe fn first(&self, event: &Event, meanwhile: &mut impl Meanwhile) -> Result<Answer, Crash> {
+        // SAFETY: the caller's promise; its memory has been begun.
+        let finished = unsafe {
+            let left = self.space.enter(event);
+            self.finish(left, meanwhile)
+        };
+        finished.map_err(|(crash, left)| {
+            self.crash(crash, left);
+            if crash != Crash::Killed {
+                // What is kept may be the reason.
+                self.begins.store(EMPTY, Ordering::Relaxed);
+            }
+            crash
+        })
+    }
+
+    /// Lets a service that was entered, and `left`, go on until it has handled its event.
+    unsafe fn finish(&self, mut left: Left, meanwhile: &mut impl Meanwhile) -> Result<Answer, (Crash, Left)> {
+        loop {
+            let result = match left {
+                Left::Call => {
+                    // SAFETY: the caller's promise, for all of these.
+                    let registers = unsafe { self.space.call() };
+                    if let Some(answer) = answered(&registers) {
+                        return Ok(answer);
+                    }
+                    let [number, value, lines, count, ..] = registers;
+                    match Call::from_number(number) {
+                        Some(Call::Panic) => return Err((Crash::Panic, left)),
+                        call => Some(self.serve(call, [value, lines, count])),
+                    }
+                }
+                Left::Interrupt => {
+                    meanwhile.interrupt();
+                    if self.gate.is_killed() {
+                        return Err((Crash::Killed, left));
+                    }
+                    if self.space.is_late() {
+                        return Err((Crash::Late, left));
+                    }
+                    None
+                }
+                Left::Fault => return Err((Crash::Fault, left)),
+            };
+            // SAFETY: as above; it has not faulted.
+            left = unsafe { self.space.resume(result) };
+        }
+    }
+
+    /// Carries out a call from which the service goes on; returns its result.
+    #[cold]
+    fn serve(&self, call: Option<Call>, [first, second, third]: [u64; 3]) -> u64 {
+        match call {
+            Some(Call::Print) if first <= abi::CHARACTERS => self.outside.print(first, [second, third]),
+            Some(Call::Log) if first <= abi::CHARACTERS => self.outside.log(first, [second, third]),
+            Some(Call::Alarm) => return self.outside.alarm(first),
+            Some(Call::Time) => return self.outside.now(),
+            Some(Call::Message) if self.outside.message(first, second) => {}
+            Some(Call::Decode) if self.outside.decode(first, second, third) => {}
+            _ => return abi::REFUSED,
+        }
+        0
+    }
+
+    /// Lets what the service has answered take effect.
+    #[inline(always)] // Two comparisons, usually.
+    fn publish(&self, event: &Event, answer: &Answer) {
+        if answer.count != 0 && event.kind() != Some(Kind::TerminalRead) {
+            self.print(answer.count, answer.words);
+        }
+        if answer.lines != self.lines.load(Ordering::Relaxed) {
+            self.set_lines(answer.lines);
+        }
+    }
+
+    #[cold]
+    #[inline(never)] // No pointer is called on the way of an access.
+    fn print(&self, count: u64, words: [u64; 2]) {
+        self.outside.print(count.min(abi::CHARACTERS), words);
+    }
+
+    #[cold]
+    fn set_lines(&self, lines: u64) {
+        if lines & abi::ROOM != 0 {
+            // Whoever is inside finds it on the way out, and that is the caller.
+            let _ = self.gate.post(Pending::INPUT);
+        }
+        if lines & abi::AGAIN != 0 {
+            self.outside.alarm(0);
+        }
+        let levels = lines & !(abi::ROOM | abi::AGAIN);
+        let changed = self.lines.swap(levels, Ordering::Relaxed) ^ levels;
+        if changed != 0 {
+            self.outside.lines(changed, levels);
+        }
+    }
+
+    /// Counts and reports a crash; the service begins anew when it is entered next.
+    #[cold]
+    fn crash(&self, crash: Crash, left: Left) {
+        if self.begins.load(Ordering::Relaxed) == RUNS {
+            self.begins.store(ANEW, Ordering::Relaxed);
+        }
+        if crash == Crash::Killed {
+            // Seen now: it is not to die of the same kill again.
+            self.gate.forget_kill();
+        }
+        let number = self.crashes.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if number <= REPORTED || number.is_power_of_two() {
+            let explained = Explained { space: &self.space, left };
+            self.outside.crashed(number, format_args!("service {} {crash}\n{explained}", self.name));
+        }
+    }
+}
+
+/// Where a service was left.
+struct Explained<'a, S> {
+    space: &'a S,
+    left: Left,
+}
+
+impl<S: Space> fmt::Display for Explained<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.space.explain(self.left, f)
+    }
+}

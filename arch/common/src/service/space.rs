@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a service needs: of an architecture, the CPU's own part of it; of the hypervisor, what its calls reach.
+
+use core::fmt;
+
+use turnstile_service::abi::{self, Answer, Call, Event};
+
+use crate::memory::Error;
+
+/// Why the CPU has left a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Left {
+    /// It makes a call: [`Space::call`] has the registers.
+    Call,
+    /// A physical interrupt waits, which the hypervisor takes.
+    Interrupt,
+    /// It did what it must not do: [`Space::explain`] says what.
+    Fault,
+}
+
+/// A piece of memory that a service reaches: of its VM, or of its disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Its guest physical address, at a page; of a disk, one that is no memory.
+    pub guest: u64,
+    /// The physical address.
+    pub host: u64,
+    /// Its size in bytes, whole pages.
+    pub size: u64,
+    /// Where it is in the service's address space; [`Space::attach`] says it.
+    pub address: u64,
+    /// Whether the service cannot write it.
+    pub read_only: bool,
+}
+
+/// The memory of a service's disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Storage {
+    /// Where it is: whole pages.
+    pub window: Window,
+    /// How many bytes of that the disk has.
+    pub size: u64,
+    /// The disk's name, the first character in the lowest byte.
+    pub name: [u64; 2],
+}
+
+/// The address space of a service, its registers, and the way in and out.
+pub trait Space: Sync + 'static {
+    /// Maps pieces of the memory of the VM that it serves, with the largest pages that fit, and not to be executed. Fills in where
+    /// each is in the service's address space. Nothing stays mapped if it fails.
+    ///
+    /// # Errors
+    /// When there is no memory for the tables.
+    ///
+    /// # Safety
+    /// The caller is inside the gate, on its way to no event. Nothing is attached. What is mapped is memory of that VM alone until
+    /// [`Space::detach`] has returned.
+    unsafe fn attach(&self, windows: &mut [Window]) -> Result<(), Error>;
+    /// Takes the pieces away: no CPU reaches them by this address space from now on, by what it still has in its TLB either. Nothing
+    /// happens if nothing is attached.
+    ///
+    /// # Safety
+    /// The caller is inside the gate, on its way to no event.
+    unsafe fn detach(&self);
+    /// Enters the service at its entry with an event in the argument registers. From now on its time for this event counts.
+    ///
+    /// # Safety
+    /// The caller is inside the service's gate, its memory has been begun, and the caller is an exit handler on a CPU where a
+    /// vCPU is resident.
+    unsafe fn enter(&self, event: &Event) -> Left;
+    /// Enters the service as [`Space::enter`] does, and returns its answer if it has one at once. Otherwise it is as `enter` has left it.
+    ///
+    /// # Errors
+    /// How it was left.
+    ///
+    /// # Safety
+    /// As for [`Space::enter`].
+    #[inline(always)] // Of each access.
+    unsafe fn ask(&self, event: &Event) -> Result<Answer, Left> {
+        // SAFETY: the caller's promise.
+        let left = unsafe { self.enter(event) };
+        if left == Left::Call {
+            // SAFETY: the caller's promise.
+            return answered(&unsafe { self.call() }).ok_or(left);
+        }
+        Err(left)
+    }
+    /// Goes on where the service was left: behind a call, with its result, or where an interrupt came.
+    ///
+    /// # Safety
+    /// As for [`Space::enter`], on the same CPU, after it has returned, and not after a fault.
+    unsafe fn resume(&self, result: Option<u64>) -> Left;
+    /// Returns the registers of the call with which the service was left.
+    ///
+    /// # Safety
+    /// The caller is inside the service's gate.
+    unsafe fn call(&self) -> [u64; abi::REGISTERS];
+    /// Says whether the service has taken longer for this event than it may.
+    fn is_late(&self) -> bool;
+    /// Puts the service's memory back to its program; what is kept stays if `keep`.
+    ///
+    /// # Safety
+    /// The caller is inside the service's gate.
+    unsafe fn begin(&self, keep: bool);
+    /// Says where the service was and what its registers were when it was left, on several lines.
+    ///
+    /// # Errors
+    /// Those of the formatter.
+    fn explain(&self, left: Left, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+}
+
+/// What a CPU does while it is kept from its guest.
+pub trait Meanwhile {
+    /// Takes the physical interrupts that wait.
+    fn interrupt(&mut self);
+    /// Somebody else is inside: does what others wait for, and lets time pass.
+    fn wait(&mut self);
+    /// Has the vCPU [look](Service::look) again before it goes back to its guest, when it has done what else it has to do.
+    fn again(&mut self);
+}
+
+/// What a service's calls reach.
+pub trait Outside: Sync {
+    /// Prints characters on the console of the VM that the service serves.
+    fn print(&self, count: u64, words: [u64; 2]);
+    /// Writes characters to the hypervisor's log.
+    fn log(&self, count: u64, words: [u64; 2]);
+    /// Sets the interrupt lines of the devices whose bits are in `changed` to their `levels`.
+    fn lines(&self, changed: u64, levels: u64);
+    /// Sends a message-signalled interrupt; false if nothing of the VM is at that address.
+    fn message(&self, address: u64, data: u64) -> bool;
+    /// Has a BAR of the PCI function decoded at an address from now on, with this size, or nowhere (0); false if that cannot be.
+    fn decode(&self, bar: u64, address: u64, size: u64) -> bool;
+    /// Sets the alarm to a time, in nanoseconds, or off (`u64::MAX`); returns the time now.
+    fn alarm(&self, at: u64) -> u64;
+    /// Returns the time, in nanoseconds.
+    fn now(&self) -> u64;
+    /// Returns what was typed and the service has not taken: how many characters (at most eight) and the characters.
+    fn typed(&self) -> (u64, u64);
+    /// The service has taken so many of those.
+    fn took(&self, count: u64);
+    /// The service has crashed, for the `number`th time, and is started anew.
+    fn crashed(&self, number: u32, report: fmt::Arguments<'_>);
+}
+
+/// Returns what a service has answered, if its call says that it has.
+#[inline(always)] // A comparison, on the way of each access.
+pub(super) fn answered(registers: &[u64; abi::REGISTERS]) -> Option<Answer> {
+    let [number, value, lines, count, first, second] = *registers;
+    (number == Call::Done as u64).then_some(Answer { value, lines, count, words: [first, second] })
+}

@@ -1,0 +1,599 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Services that are scripts.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::string::{String, ToString};
+use std::sync::Mutex;
+use std::vec;
+use std::vec::Vec;
+
+use turnstile_service::abi::{self, Call};
+use turnstile_service::image::Doorbells;
+
+use super::*;
+use crate::served::{Bar, Served, Services};
+
+/// What the service does next, when it is entered or resumed.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Done(u64, u64),
+    Call(Call, [u64; 3]),
+    Interrupt,
+    Fault,
+}
+
+#[derive(Default)]
+struct Script {
+    steps: Mutex<VecDeque<Step>>,
+    registers: Mutex<[u64; 6]>,
+    late: AtomicBool,
+    /// The first events of each beginning.
+    events: Mutex<Vec<Event>>,
+    /// What happened: entries by their kind, results, begins.
+    heard: Mutex<Vec<String>>,
+}
+
+use core::sync::atomic::AtomicBool;
+
+impl Script {
+    fn hear(&self, what: String) {
+        self.heard.lock().unwrap().push(what);
+    }
+
+    fn next(&self) -> Left {
+        match self.steps.lock().unwrap().pop_front().unwrap_or(Step::Done(0, 0)) {
+            Step::Done(value, lines) => {
+                *self.registers.lock().unwrap() = [Call::Done as u64, value, lines, 0, 0, 0];
+                Left::Call
+            }
+            Step::Call(call, [a, b, c]) => {
+                *self.registers.lock().unwrap() = [call as u64, a, b, c, 0, 0];
+                Left::Call
+            }
+            Step::Interrupt => Left::Interrupt,
+            Step::Fault => Left::Fault,
+        }
+    }
+}
+
+impl Space for Script {
+    unsafe fn attach(&self, windows: &mut [Window]) -> Result<(), Error> {
+        self.hear(format!("attach {}", windows.len()));
+        windows.iter_mut().for_each(|window| window.address = window.guest + 0x1000);
+        Ok(())
+    }
+
+    unsafe fn detach(&self) {
+        self.hear("detach".to_string());
+    }
+
+    unsafe fn enter(&self, event: &Event) -> Left {
+        self.hear(format!("{:?} {}", event.kind().unwrap(), event.0[1]));
+        if matches!(event.kind(), Some(Kind::Memory | Kind::Attach)) {
+            self.events.lock().unwrap().push(*event);
+        }
+        self.next()
+    }
+
+    unsafe fn resume(&self, result: Option<u64>) -> Left {
+        self.hear(format!("resume {result:?}"));
+        self.next()
+    }
+
+    unsafe fn call(&self) -> [u64; 6] {
+        *self.registers.lock().unwrap()
+    }
+
+    fn is_late(&self) -> bool {
+        self.late.load(Ordering::Relaxed)
+    }
+
+    unsafe fn begin(&self, keep: bool) {
+        self.hear(format!("begin {keep}"));
+    }
+
+    fn explain(&self, _: Left, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("here")
+    }
+}
+
+#[derive(Default)]
+struct World {
+    said: Mutex<Vec<String>>,
+    typed: Mutex<Vec<u8>>,
+}
+
+impl World {
+    fn say(&self, what: String) {
+        self.said.lock().unwrap().push(what);
+    }
+}
+
+impl Outside for World {
+    fn print(&self, count: u64, words: [u64; 2]) {
+        let bytes: Vec<u8> = abi::characters(count, words).collect();
+        self.say(format!("print {}", String::from_utf8_lossy(&bytes)));
+    }
+
+    fn log(&self, count: u64, _: [u64; 2]) {
+        self.say(format!("log {count}"));
+    }
+
+    fn lines(&self, changed: u64, levels: u64) {
+        self.say(format!("lines {changed:x} {levels:x}"));
+    }
+
+    fn message(&self, address: u64, data: u64) -> bool {
+        self.say(format!("message {address:x} {data:x}"));
+        address != 0
+    }
+
+    fn decode(&self, bar: u64, address: u64, size: u64) -> bool {
+        self.say(format!("decode {bar} {address:x} {size:x}"));
+        address != 0
+    }
+
+    fn alarm(&self, at: u64) -> u64 {
+        self.say(format!("alarm {at}"));
+        7
+    }
+
+    fn now(&self) -> u64 {
+        9
+    }
+
+    fn typed(&self) -> (u64, u64) {
+        let typed = self.typed.lock().unwrap();
+        let mut word = [0; 8];
+        let count = typed.len().min(8);
+        word[..count].copy_from_slice(&typed[..count]);
+        (count as u64, u64::from_le_bytes(word))
+    }
+
+    fn took(&self, count: u64) {
+        self.typed.lock().unwrap().drain(..count as usize);
+    }
+
+    fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {
+        self.say(format!("{number}: {}", report.to_string().replace('\n', ", ")));
+    }
+}
+
+/// A CPU: how often it was interrupted, and what happens then.
+struct Kept<'a>(&'a RefCell<u32>, &'a dyn Fn());
+
+impl Meanwhile for Kept<'_> {
+    fn interrupt(&mut self) {
+        *self.0.borrow_mut() += 1;
+        self.1();
+    }
+
+    fn wait(&mut self) {
+        panic!("nobody else is there");
+    }
+
+    fn again(&mut self) {}
+}
+
+/// A CPU: how often it was asked to look again.
+struct Wanted(u32);
+
+impl Meanwhile for Wanted {
+    fn interrupt(&mut self) {}
+
+    fn wait(&mut self) {}
+
+    fn again(&mut self) {
+        self.0 += 1;
+    }
+}
+
+fn service(steps: &[Step]) -> (Service<Script>, &'static World) {
+    let world: &'static World = Box::leak(Box::default());
+    let script = Script::default();
+    script.steps.lock().unwrap().extend(steps);
+    (Service::new("test".to_string(), script, world, 0x5000), world)
+}
+
+use std::boxed::Box;
+use std::format;
+
+const READ: Event = Event::new(Kind::Read, [0, 8, 1, 0, 0]);
+
+fn access_and(service: &Service<Script>, interrupted: &dyn Fn()) -> (u64, u32) {
+    let interrupts = RefCell::new(0);
+    // SAFETY: the script needs no CPU.
+    let answer = unsafe { service.access(&READ, &mut Kept(&interrupts, interrupted)) };
+    assert!(!service.gate.is_inside(), "whoever was inside has left");
+    (answer.value, interrupts.into_inner())
+}
+
+fn access(service: &Service<Script>) -> u64 {
+    access_and(service, &|| {}).0
+}
+
+/// Looks until nothing is wanted.
+fn look(service: &Service<Script>) {
+    let interrupts = RefCell::new(0);
+    for _ in 0..8 {
+        // SAFETY: the script needs no CPU.
+        unsafe { service.look(&mut Kept(&interrupts, &|| {})) };
+    }
+}
+
+fn heard(service: &Service<Script>) -> Vec<String> {
+    core::mem::take(&mut service.space.heard.lock().unwrap())
+}
+
+fn said(world: &World) -> Vec<String> {
+    core::mem::take(&mut world.said.lock().unwrap())
+}
+
+#[test]
+fn the_first_event_is_attach() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Done(5, 0), Step::Done(6, 0)]);
+    assert_eq!((access(&service), access(&service)), (5, 6));
+    assert_eq!(heard(&service), ["begin false", "Attach 0", "Read 0", "Read 0"]);
+    service.reset();
+    access(&service);
+    assert_eq!(heard(&service), ["begin false", "Attach 0", "Read 0"], "nothing is kept for the next life");
+    assert!(said(world).is_empty());
+}
+
+#[test]
+fn calls_are_served_and_their_results_come_back() {
+    let word = u64::from_le_bytes(*b"hello\0\0\0");
+    let calls = [
+        Step::Done(0, 0),
+        Step::Call(Call::Print, [5, word, 0]),
+        Step::Call(Call::Alarm, [30, 0, 0]),
+        Step::Call(Call::Print, [17, word, 0]),
+        Step::Call(Call::Time, [30, 0, 0]),
+        Step::Done(1, 0),
+    ];
+    let (service, world) = service(&calls);
+    assert_eq!(access(&service), 1);
+    assert_eq!(said(world), ["print hello", "alarm 30"]);
+    let results = ["resume Some(0)", "resume Some(7)", "resume Some(18446744073709551615)", "resume Some(9)"];
+    assert_eq!(heard(&service)[3..], results);
+}
+
+#[test]
+fn lines_take_effect_when_they_change() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Done(0, 1), Step::Done(0, 1), Step::Done(0, 2)]);
+    (0..3).for_each(|_| {
+        access(&service);
+    });
+    assert_eq!(said(world), ["lines 1 1", "lines 3 2"]);
+}
+
+#[test]
+fn a_crash_costs_the_guest_nothing_but_time() {
+    let (service, world) = service(&[Step::Done(0, 1), Step::Fault, Step::Done(0, 0), Step::Done(4, 0)]);
+    assert_eq!(access(&service), 4);
+    assert_eq!(heard(&service), ["begin false", "Attach 0", "Read 0", "begin true", "Attach 1", "Read 0"]);
+    assert_eq!(said(world), ["lines 1 1", "1: service test did what it must not do, here", "lines 1 0"]);
+    assert_eq!(service.figures().crashes, 1);
+}
+
+#[test]
+fn who_crashes_twice_on_an_event_is_an_absent_device_and_keeps_nothing() {
+    let (service, world) =
+        service(&[Step::Done(0, 0), Step::Fault, Step::Done(0, 0), Step::Call(Call::Panic, [0; 3])]);
+    assert_eq!(access(&service), u64::MAX);
+    assert_eq!(said(world)[1], "2: service test gave up, here");
+    heard(&service);
+    access(&service);
+    assert_eq!(heard(&service)[..2], ["begin false", "Attach 0"]);
+}
+
+#[test]
+fn who_crashes_on_what_it_has_kept_loses_it() {
+    let (service, _) = service(&[Step::Done(0, 0), Step::Fault, Step::Fault]);
+    assert_eq!(access(&service), u64::MAX);
+    heard(&service);
+    access(&service);
+    assert_eq!(heard(&service)[..2], ["begin false", "Attach 0"]);
+}
+
+#[test]
+fn interrupts_are_taken_and_the_service_goes_on() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Interrupt, Step::Interrupt, Step::Done(3, 0)]);
+    assert_eq!(access_and(&service, &|| {}), (3, 2));
+    assert_eq!(heard(&service)[3..], ["resume None", "resume None"]);
+    assert!(said(world).is_empty());
+}
+
+#[test]
+fn who_is_late_has_crashed() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Interrupt, Step::Done(0, 0), Step::Done(8, 0)]);
+    service.space.late.store(true, Ordering::Relaxed);
+    assert_eq!(access(&service), 8);
+    assert_eq!(said(world), ["1: service test took longer than it may, here"]);
+}
+
+#[test]
+fn a_kill_is_carried_out_once_inside_and_outside() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Interrupt, Step::Done(0, 0), Step::Done(8, 0)]);
+    assert_eq!(access_and(&service, &|| service.kill()), (8, 1));
+    assert_eq!(said(world), ["1: service test was killed, here"]);
+    service.kill();
+    access(&service);
+    access(&service);
+    assert_eq!(service.figures().crashes, 2, "nobody was inside: whoever came next has seen to it, once");
+}
+
+#[test]
+fn nothing_that_waits_is_left_for_the_next_life() {
+    let (service, world) = service(&[]);
+    access(&service);
+    world.typed.lock().unwrap().extend(b"old");
+    service.want(Pending::INPUT);
+    service.want(Pending::ALARM);
+    service.kill();
+    service.reset();
+    heard(&service);
+    access(&service);
+    let interrupts = RefCell::new(0);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.look(&mut Kept(&interrupts, &|| {})) };
+    assert_eq!(heard(&service), ["begin false", "Attach 0", "Read 0"]);
+    assert_eq!((service.figures().crashes, said(world)), (0, vec![]), "killed was the one of before");
+}
+
+#[test]
+fn kills_are_no_failures_of_the_service() {
+    let steps = [
+        Step::Done(0, 0),
+        Step::Interrupt,
+        Step::Interrupt,
+        Step::Interrupt,
+        Step::Done(0, 0),
+        Step::Done(8, 0),
+    ];
+    let (service, _) = service(&steps);
+    let kills = RefCell::new(3);
+    let kill = || {
+        *kills.borrow_mut() -= 1;
+        service.kill();
+    };
+    assert_eq!(access_and(&service, &kill), (8, 3), "killed in its event, and twice when it begins");
+    assert_eq!((kills.into_inner(), service.figures().crashes), (0, 3));
+    let begun: Vec<String> = heard(&service).into_iter().filter(|what| what.starts_with("begin")).collect();
+    assert_eq!(begun, ["begin false", "begin true", "begin true", "begin true"], "what is kept stays");
+}
+
+#[test]
+fn typing_waits_until_there_is_room() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Done(8, 0), Step::Done(1, 0), Step::Done(0, 0)]);
+    world.typed.lock().unwrap().extend(b"0123456789abcdef");
+    let interrupts = RefCell::new(0);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.post(Pending::INPUT, &mut Kept(&interrupts, &|| {})) };
+    look(&service);
+    assert_eq!(*world.typed.lock().unwrap(), b"9abcdef", "eight were taken, then one, then none");
+    service.space.steps.lock().unwrap().extend([Step::Done(0, abi::ROOM), Step::Done(7, 0)]);
+    access(&service);
+    look(&service);
+    assert!(world.typed.lock().unwrap().is_empty());
+    assert!(said(world).is_empty(), "room is no line");
+}
+
+#[test]
+fn room_without_taking_anything_is_none() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Done(0, abi::ROOM), Step::Fault]);
+    world.typed.lock().unwrap().extend(b"abc");
+    let interrupts = RefCell::new(0);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.post(Pending::INPUT, &mut Kept(&interrupts, &|| {})) };
+    assert_eq!(heard(&service), ["begin false", "Attach 0", "Input 0"], "it is not asked again and again");
+    assert_eq!(*world.typed.lock().unwrap(), b"abc");
+}
+
+#[test]
+fn what_comes_without_end_keeps_nobody_from_the_cpu() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Done(2, 0)]);
+    world.typed.lock().unwrap().extend(b"abcd");
+    let mut cpu = Wanted(0);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.post(Pending::INPUT, &mut cpu) };
+    assert_eq!((heard(&service)[1..].to_vec(), cpu.0), (vec!["Attach 0".to_string(), "Input 0".into()], 1));
+    assert!(!service.gate.is_inside(), "others can go inside meanwhile");
+    service.space.steps.lock().unwrap().extend([Step::Done(2, 0)]);
+    // SAFETY: as above.
+    unsafe { service.look(&mut cpu) };
+    assert_eq!(heard(&service), ["Input 0"], "the rest comes when it looks again");
+    assert!(world.typed.lock().unwrap().is_empty());
+    // SAFETY: as above.
+    unsafe { service.look(&mut cpu) };
+    assert!(heard(&service).is_empty(), "nothing is left");
+}
+
+#[test]
+fn doorbells_and_alarms_are_events() {
+    let (service, _) = service(&[]);
+    let interrupts = RefCell::new(0);
+    // SAFETY: the script needs no CPU.
+    unsafe {
+        service.post(Pending::doorbell(5), &mut Kept(&interrupts, &|| {}));
+        service.post(Pending::ALARM, &mut Kept(&interrupts, &|| {}));
+    }
+    assert_eq!(heard(&service)[2..], ["Doorbell 32", "Alarm 9"]);
+}
+
+#[test]
+fn who_rings_and_finds_nobody_is_inside() {
+    let (service, _) = service(&[]);
+    let interrupts = RefCell::new(0);
+    // SAFETY: the script needs no CPU.
+    let ring = |queue| unsafe { service.ring(queue, &mut Kept(&interrupts, &|| {})) };
+    (0..2).for_each(ring);
+    assert_eq!(heard(&service)[2..], ["Doorbell 1", "Doorbell 2"]);
+    assert!(service.gate.enter());
+    [2, 3, 3].into_iter().for_each(ring);
+    assert!(heard(&service).is_empty(), "whoever is inside sees to it");
+    let pending = service.gate.leave().unwrap();
+    // SAFETY: as above.
+    unsafe { service.settle(pending, &mut Kept(&interrupts, &|| {})) };
+    assert_eq!(heard(&service), ["Doorbell 12"], "each queue once");
+    assert!(!service.gate.is_inside());
+}
+
+#[test]
+fn a_doorbell_is_rung_again_behind_a_crash_and_a_kill() {
+    let steps = [
+        Step::Done(0, 0),
+        Step::Fault,
+        Step::Done(0, 0),
+        Step::Interrupt,
+        Step::Done(0, 0),
+        Step::Done(0, 0),
+    ];
+    let (service, _) = service(&steps);
+    let interrupts = RefCell::new(0);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.ring(4, &mut Kept(&interrupts, &|| service.kill())) };
+    let rung = heard(&service).iter().filter(|what| *what == "Doorbell 16").count();
+    assert_eq!((rung, service.figures().crashes, service.gate.is_inside()), (3, 2, false));
+}
+
+#[test]
+fn memory_comes_before_all_else_in_each_beginning() {
+    let (service, _) = service(&[Step::Done(0, 0), Step::Done(0, 0), Step::Done(0, 0), Step::Fault]);
+    let window = |guest| Window { guest, size: 0x1000, ..Window::default() };
+    service.attach([window(0x8000), window(0xa000)].to_vec(), None).unwrap();
+    access(&service);
+    let begun = ["Memory 0", "Memory 1"];
+    let all = heard(&service);
+    assert_eq!(all[..2], ["attach 2", "begin false"]);
+    assert_eq!(all[2..4], begun);
+    assert_eq!(all[4..6], ["Attach 0", "Read 0"]);
+    assert_eq!(all[6..], ["begin true", begun[0], begun[1], "Attach 1", "Read 0"]);
+    service.kill();
+    service.detach();
+    service.reset();
+    access(&service);
+    assert_eq!(
+        heard(&service),
+        ["detach", "begin false", "Attach 0", "Read 0"],
+        "a kill is gone with its life"
+    );
+}
+
+#[test]
+fn a_disk_comes_between_memory_and_the_beginning() {
+    let (service, _) = service(&[]);
+    let ram = Window { guest: 0x8000, size: 0x1000, ..Window::default() };
+    let window = Window { guest: 0xf_0000, size: 0x2000, read_only: true, ..Window::default() };
+    let storage = Storage { window, size: 0x1200, name: [1, 2] };
+    service.attach([ram].to_vec(), Some(storage)).unwrap();
+    access(&service);
+    assert_eq!(
+        heard(&service),
+        [
+            "attach 2",
+            "begin false",
+            "Memory 0",
+            &format!("Memory {}", abi::DISK | abi::READ_ONLY),
+            "Attach 0",
+            "Read 0"
+        ]
+    );
+    let events = core::mem::take(&mut *service.space.events.lock().unwrap());
+    assert_eq!(events[1].0, [Kind::Memory as u64, abi::DISK | abi::READ_ONLY, 0x1200, 0xf_1000, 1, 2]);
+    assert_eq!(events[2].0, [Kind::Attach as u64, 0, 0x5000, 0, 0, 0], "where its BARs are placed");
+    service.detach();
+    service.reset();
+    access(&service);
+    assert_eq!(heard(&service), ["detach", "begin false", "Attach 0", "Read 0"], "it is gone with its life");
+}
+
+#[test]
+fn messages_and_bars_are_refused_where_nothing_is() {
+    let call = |call, arguments| Step::Call(call, arguments);
+    let (service, world) = service(&[
+        Step::Done(0, 0),
+        call(Call::Message, [0xfee0_0000, 0x31, 0]),
+        call(Call::Message, [0, 0x31, 0]),
+        call(Call::Decode, [4, 0x1000, 0x4000]),
+        call(Call::Decode, [1, 0, 0]),
+        Step::Done(7, 0),
+    ]);
+    assert_eq!(access(&service), 7);
+    let refused = format!("resume {:?}", Some(abi::REFUSED));
+    let done = "resume Some(0)".to_string();
+    assert_eq!(heard(&service)[3..], [done.clone(), refused.clone(), done, refused]);
+    assert_eq!(said(world), ["message fee00000 31", "message 0 31", "decode 4 1000 4000", "decode 1 0 0"]);
+}
+
+#[test]
+fn more_to_do_is_an_alarm_as_soon_as_may_be() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Done(1, abi::AGAIN), Step::Done(2, 0)]);
+    assert_eq!((access(&service), access(&service)), (1, 2));
+    assert_eq!(said(world), ["alarm 0"], "no line of that number");
+}
+
+#[test]
+fn a_bar_is_where_it_was_put_and_nowhere_else() {
+    let leak = |_| -> &'static Service<Script> { Box::leak(Box::new(service(&[]).0)) };
+    let [first, second] = [leak(1), leak(2)];
+    let doorbells = Doorbells { first: 0x3000, size: 0x1000, by: 0 };
+    let mut services = Services::none();
+    services.memory.push(Served {
+        base: 0x900,
+        size: 0x100,
+        device: 0,
+        doorbells: Doorbells::NONE,
+        service: first,
+    });
+    services.bars.push(Bar::new(5, doorbells, first));
+    services.bars.push(Bar::new(5, doorbells, second));
+    let at = |address| services.at_address(address).map(|(device, offset)| (device.device, offset));
+    assert_eq!([0, 0x3000, 1 << 52, (1 << 56) - 1].map(at), [None; 4], "a BAR that is not decoded");
+    assert!(services.move_bar(first, 5, 0x4000, 0x4000));
+    assert_eq!([0x3fff, 0x4000, 0x7fff, 0x8000].map(at), [None, Some((5, 0)), Some((5, 0x3fff)), None]);
+    assert!(!services.move_bar(second, 5, 0x6000, 0x4000), "another one is there");
+    assert!(!services.move_bar(second, 5, 0, 0x1000), "a register is there");
+    assert!(!services.move_bar(second, 6, 0x1_0000, 0x1000), "it has no such device");
+    assert!(services.move_bar(second, 5, 0x8000, 0x4000));
+    assert!(services.move_bar(first, 5, 0x1_0000, 0x4000), "where it was it is no more");
+    assert_eq!([0x4000, 0x8000, 0x1_0000].map(at), [None, Some((5, 0)), Some((5, 0))]);
+    assert!(!services.move_bar(first, 5, 0x8000, 0x4000));
+    assert_eq!(at(0x1_0000), None, "who cannot move is nowhere");
+    assert!(services.move_bar(second, 5, 0, 0));
+    assert_eq!((at(0x8000), at(0x910)), (None, Some((0, 0x10))));
+    assert!(services.function(0).is_none() && services.function(1).is_none());
+}
+
+#[test]
+fn many_crashes_are_not_all_reported() {
+    let (service, world) = service(&[Step::Fault; 100]);
+    (0..50).for_each(|_| {
+        access(&service);
+    });
+    assert_eq!((service.figures().crashes, said(world).len()), (100, 11), "1 to 8, 16, 32, 64");
+}
+
+#[test]
+fn exits_are_counted_where_statistics_are_kept() {
+    let page = Box::leak(Box::new(turnstile_exitstat::Page::new(1)));
+    let (service, _) = service(&[]);
+    let mut timing = Timing::new(Some(page));
+    timing.begin(Reason::DataAbort, || 100);
+    service.account(&mut timing, Reason::Service, || 130);
+    timing.end(|| 150);
+    assert_eq!(
+        (page.record(Reason::Service).read().total, page.record(Reason::DataAbort).read().count()),
+        (50, 0)
+    );
+    service.account(&mut timing, Reason::Doorbell, || 110);
+    assert_eq!(service.figures(), Figures { crashes: 0, exits: 2, ticks: 40 });
+    service.account(&mut Timing::new(None), Reason::Service, || unreachable!("nobody looks at the time"));
+    service.kill();
+    access(&service);
+    assert_eq!(service.figures(), Figures { crashes: 1, exits: 2, ticks: 40 });
+    service.reset();
+    assert_eq!(service.figures(), Figures { crashes: 1, exits: 0, ticks: 0 }, "crashes are the machine's");
+}

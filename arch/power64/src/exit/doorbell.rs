@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Doorbells of services: stores that need no answer, so the light tier does them. A store of a form that is seldom, or of a register
+//! that the light tier does not have, rings in the full tier (`exit/service.rs`).
+#![cfg_attr(not(any(target_os = "none", test)), allow(dead_code, reason = "the host has no vectors"))]
+
+use turnstile_exitstat::Reason;
+use turnstile_service::image::BY_PLACE;
+
+use super::inside::Inside;
+use super::instruction;
+use super::storage::{self, PAGE, REAL, status};
+use super::walk::{self, Context};
+use super::{done, resident};
+use crate::cpu::regs::{ASDR, HDAR, HDSISR, HSRR0, HSRR1, msr};
+use crate::service::{Served, Services};
+use crate::time;
+use crate::vcpu::frame::Frame;
+use crate::vcpu::statistics;
+use crate::vm::Vcpu;
+
+/// The first register that the light tier does not store.
+const UNSTORED: usize = 13;
+
+/// Opcodes of `stw` and `sth`, which differ in one bit.
+const STORE_WORD: u32 = 36;
+const STORE_HALF: u32 = 44;
+const HALF: u32 = STORE_WORD ^ STORE_HALF;
+/// Bits of an address inside a word.
+const INSIDE_WORD: u64 = 3;
+
+/// Says whether one of these services has doorbells. All of them are in their devices.
+pub(super) fn any(services: &Services) -> bool {
+    let all = || services.memory.iter().chain(services.bars.iter().map(|bar| &bar.served));
+    let mut areas = all().map(|served| (served.doorbells, served.size));
+    all().any(|served| served.doorbells.size != 0)
+        && areas.all(|(area, size)| u64::from(area.first) + u64::from(area.size) <= size)
+}
+
+/// The light handler of data storage interrupts of VMs with doorbells. A leaf: all but the way of a doorbell that is busy, rung
+/// by a usual store of a guest that has relocation off, is left to others.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn light_data(frame: &mut Frame, vector: u32) -> u32 {
+    const STORE: u64 = status::NO_ENTRY | status::STORE;
+    if HDSISR.read() & (STORE | status::TABLES) != STORE {
+        return storage::light_data(frame, vector);
+    }
+    let vcpu = resident(frame);
+    let address = accessed();
+    let Some((served, place)) = vcpu.vm.services().and_then(|services| area(services, address)) else {
+        return storage::light_data(frame, vector);
+    };
+    let pc = HSRR0.read();
+    let word = match vcpu.vm.life().ram.settled_word(pc & walk::REAL & !INSIDE_WORD) {
+        // SAFETY: RAM of the VM, whose vCPU is in an exit; aligned. Volatile: others may write.
+        Some(host) if HSRR1.read() & (msr::IR | msr::LE) == msr::LE => unsafe {
+            u32::from_le(core::ptr::read_volatile(host as *const u32))
+        },
+        _ => return light_other(frame, vector),
+    };
+    let register = (word >> 21 & 31) as usize;
+    let by_place = served.doorbells.by == BY_PLACE;
+    if word >> 26 | HALF != STORE_HALF || address & INSIDE_WORD != 0 || register >= UNSTORED && !by_place {
+        return light_other(frame, vector);
+    }
+    let value = frame.gpr(register) & if word & HALF << 26 == 0 { 0xffff_ffff } else { 0xffff };
+    let queue = if by_place { place / 4 } else { value };
+    rings(frame, served, queue, pc)
+}
+
+/// Returns the guest's real address of the access.
+#[inline(always)] // Part of the way.
+fn accessed() -> u64 {
+    ASDR.read() & REAL | HDAR.read() & PAGE
+}
+
+/// Rings a doorbell from the light tier. The guest goes on behind the store at `pc`.
+#[inline(always)] // The way of what is busy.
+fn rings(frame: &mut Frame, served: &Served, queue: u64, pc: u64) -> u32 {
+    if served.service.rings(queue) {
+        return enter(frame, served);
+    }
+    // SAFETY: the guest goes on behind the store.
+    unsafe { HSRR0.write(pc.wrapping_add(4)) };
+    done(frame)
+}
+
+/// Returns the device with doorbells at an address, and where in these.
+#[inline(always)] // One caller.
+fn area(services: &'static Services, address: u64) -> Option<(&'static Served, u64)> {
+    let place = |served: &'static Served, base: u64| {
+        let place = address.wrapping_sub(base).wrapping_sub(served.doorbells.first.into());
+        (place < served.doorbells.size.into()).then_some((served, place))
+    };
+    let fixed = services.memory.iter().find_map(|served| place(served, served.base));
+    fixed.or_else(|| {
+        services.bars.iter().find_map(|bar| {
+            // A BAR may be smaller than its doorbells' area says.
+            let inside = |place: u64| place + u64::from(bar.served.doorbells.first) < bar.size();
+            place(&bar.served, bar.base()).filter(|(_, place)| inside(*place))
+        })
+    })
+}
+
+/// Enters a service, in which nobody was, for what waits.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // What is busy does not pay for its registers.
+fn enter(frame: &mut Frame, served: &Served) -> u32 {
+    let (next, state) = (HSRR0.read().wrapping_add(4), HSRR1.read());
+    // SAFETY: an exit handler, on the CPU where the vCPU is resident, which is inside; nothing of a service calls one.
+    unsafe { served.service.rung(&mut Inside(resident(frame))) };
+    // SAFETY: the guest goes on behind the store, as it was; a service leaves others in these registers.
+    unsafe {
+        HSRR0.write(next);
+        HSRR1.write(state);
+    }
+    done(frame)
+}
+
+/// The same of guests with relocation on, and of other stores.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+#[inline(never)] // As above.
+fn light_other(frame: &mut Frame, vector: u32) -> u32 {
+    match rung(frame, resident(frame), HSRR1.read()) {
+        Some((served, queue)) => rings(frame, served, queue, HSRR0.read()),
+        None => storage::light_data(frame, vector),
+    }
+}
+
+/// [`light_data`], with the time that it takes.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".text.hot"))]
+pub(super) extern "C" fn timed_light_data(frame: &mut Frame, vector: u32) -> u32 {
+    frame.timing.begin(statistics::reason(vector), time::ticks);
+    // A service changes these registers.
+    let (pc, address) = (HSRR0.read(), accessed());
+    let why = light_data(frame, vector);
+    // Only what has rung goes on behind its store.
+    if HSRR0.read() != pc
+        && let Some((served, _)) = resident(frame).vm.services().and_then(|services| area(services, address))
+    {
+        served.service.account(&mut frame.timing, Reason::Doorbell, time::ticks);
+    }
+    if why == 0 {
+        statistics::account(frame);
+    }
+    why
+}
+
+/// Returns the device and the queue that the guest rings, if it is that, and by a store that the light tier can read.
+#[inline(always)] // One caller.
+fn rung(frame: &Frame, vcpu: &'static Vcpu, state: u64) -> Option<(&'static Served, u64)> {
+    let offset = HDAR.read() & PAGE;
+    let (served, place) = vcpu.vm.services()?.at_address(ASDR.read() & REAL | offset)?;
+    served.doorbells.queue(place, 0)?;
+    let ram = &vcpu.vm.life().ram;
+    let word = match state & msr::IR {
+        0 => walk::fetch_real(ram, state, HSRR0.read())?,
+        _ => walk::fetch(ram, &Context::at(state, vcpu), HSRR0.read())?,
+    };
+    let access = instruction::decode_displaced(word)?;
+    let is_known = access.register < UNSTORED || served.doorbells.by == BY_PLACE;
+    if !access.store || access.update.is_some() || !is_known {
+        return None;
+    }
+    // In its page and in the device.
+    let size = u64::from(access.size);
+    if offset + size > PAGE + 1 || size > served.size.saturating_sub(place) {
+        return None;
+    }
+    let value = access.to_device(frame.gpr(access.register), state & msr::LE != 0);
+    Some((served, served.doorbells.queue(place, value)?))
+}
+
+/// Rings a doorbell from the full tier.
+pub(super) fn ring(vcpu: &'static Vcpu, served: &Served, queue: u64) {
+    // SAFETY: an exit handler, on the CPU where the vCPU is resident; nothing of a service calls one.
+    unsafe { served.service.ring(queue, &mut Inside(vcpu)) };
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Exits that a service handles, against a recorder that is the service.
+
+use std::string::String;
+
+use turnstile_arch_common::service::Outside;
+use turnstile_service::abi::Kind;
+use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};
+use turnstile_service::image::{Header, Image, PAGE as UNIT};
+
+use super::*;
+use crate::cpu::regs::msr;
+use crate::exit::inside::Inside;
+use crate::exit::{doorbell, service};
+use crate::service::{ISA, Served, Service, Services, Space};
+
+/// Nothing outside of it is reached here.
+struct Nothing;
+
+impl Outside for Nothing {
+    fn print(&self, _: u64, _: [u64; 2]) {}
+    fn log(&self, _: u64, _: [u64; 2]) {}
+    fn lines(&self, _: u64, _: u64) {}
+    fn message(&self, _: u64, _: u64) -> bool {
+        false
+    }
+
+    fn decode(&self, _: u64, _: u64, _: u64) -> bool {
+        false
+    }
+
+    fn alarm(&self, _: u64) -> u64 {
+        0
+    }
+    fn now(&self) -> u64 {
+        0
+    }
+    fn typed(&self) -> (u64, u64) {
+        (0, 0)
+    }
+    fn took(&self, _: u64) {}
+    fn crashed(&self, _: u32, _: core::fmt::Arguments<'_>) {
+        fakes::write("crash", 0);
+    }
+}
+
+const DEVICE: u64 = 0x100_0001_0000;
+
+/// A vCPU whose VM has a terminal and a device in memory, with numbers 3 and 4 in the service.
+fn served() -> (&'static Vcpu, Frame) {
+    served_with(Doorbells::NONE)
+}
+
+/// The same, and the device has these doorbells.
+fn served_with(doorbells: Doorbells) -> (&'static Vcpu, Frame) {
+    let vcpu = vcpus(1)[0];
+    let header = Header { isa: ISA, code: UNIT, stack: UNIT, ..Header::default() };
+    let mut file = header.bytes().to_vec();
+    file.resize((UNIT + header.file()) as usize, 0);
+    let space = Space::new(Image::parse(file.leak(), ISA).unwrap(), 1_000_000).unwrap();
+    let service = &*Box::leak(Box::new(Service::new(String::from("service"), space, &Nothing, 0)));
+    let mut services = Services::none();
+    services.memory = vec![Served { base: DEVICE, size: 0x1000, device: 4, doorbells, service }];
+    services.terminal = Some(Served { base: 0, size: 1, device: 3, doorbells: Doorbells::NONE, service });
+    services.all = vec![service];
+    vcpu.vm.set_services(services);
+    begin(vcpu.vm);
+    crate::vcpu::facility::load(vcpu);
+    (vcpu, wait::frame(vcpu))
+}
+
+fn event() -> (Option<Kind>, [u64; 4]) {
+    let arguments = ["service a", "service b", "service c", "service d"];
+    (Kind::from_number(fakes::get("service enters")), arguments.map(fakes::get))
+}
+
+#[test]
+fn a_terminal_is_read_from_the_service() {
+    let (_, mut frame) = served();
+    fakes::set("service count", 3);
+    fakes::set("service 1", u64::from_le_bytes(*b"abc\0\0\0\0\0"));
+    assert_eq!(service::get(&mut frame, 0), Answer { code: 0, value: 3 });
+    assert_eq!((frame.gpr(5), frame.gpr(6)), (u64::from_be_bytes(*b"abc\0\0\0\0\0"), 0));
+    assert_eq!(event(), (Some(Kind::TerminalRead), [3, 0, 0, 0]));
+    fakes::set("service count", u64::MAX);
+    assert_eq!(service::get(&mut frame, 0).value, 16, "no more than there can be");
+    fakes::take_log();
+    assert_eq!(service::get(&mut frame, 7).code, -4i64 as u64, "there is no such terminal");
+    assert_eq!((frame.gpr(5), fakes::take_log()), (0, vec![]));
+}
+
+#[test]
+fn with_statistics_the_calls_of_a_terminal_do_the_same() {
+    let (_, mut frame) = served();
+    fakes::set("service count", 3);
+    assert_eq!(service::timed_get(&mut frame, 0), Answer { code: 0, value: 3 });
+    assert_eq!(service::timed_put(&mut frame, 0, 8, 0, 0), Answer::SUCCESS);
+    assert_eq!(service::timed_get(&mut frame, 7).code, -4i64 as u64, "there is no such terminal");
+}
+
+#[test]
+fn a_terminal_is_written_to_the_service() {
+    let (_, mut frame) = served();
+    frame.set_gpr(5, 7);
+    let high = u64::from_be_bytes(*b"hello wo");
+    assert_eq!(service::put(&mut frame, 0, 8, high, 0), Answer::SUCCESS);
+    assert_eq!(event(), (Some(Kind::TerminalWrite), [3, 8, u64::from_le_bytes(*b"hello wo"), 0]));
+    assert_eq!(frame.gpr(5), 0);
+    fakes::take_log();
+    assert_eq!(service::put(&mut frame, 0, 17, 0, 0).code, -4i64 as u64);
+    assert_eq!(fakes::take_log(), []);
+}
+
+/// Behind a call that looks at its attention word, the answer is still there, and nothing else.
+#[test]
+fn an_answer_survives_what_the_attention_word_says() {
+    let (vcpu, mut frame) = served();
+    for register in 0..13 {
+        frame.set_gpr(register, 7);
+    }
+    fakes::set("SRR0", 0x1234);
+    vcpu.attention.raise(Reasons::UNHALT);
+    assert_eq!(service::attend(&mut frame, 0), Entry::Some);
+    assert_eq!((frame.pc, vcpu.attention.is_pending()), (0x1234, false));
+    let found: Vec<u64> = (3..13).map(|register| frame.gpr(register)).collect();
+    assert_eq!(found, [7, 7, 7, 7, 0, 0, 0, 0, 0, 0]);
+}
+
+/// What an access of a device by an instruction has left, in real mode.
+fn accessed(frame: &mut Frame, instruction: u32, address: u64) {
+    let ram = &resident(frame).vm;
+    assert!(ram.write(0x200, &instruction.to_le_bytes()));
+    fakes::set("HSRR0", 0x200);
+    fakes::set("HSRR1", msr::SF | msr::LE);
+    fakes::set("HDSISR", 1 << 30);
+    fakes::set("HDAR", address);
+    fakes::set("ASDR", address & !0xfff);
+    frame.vector = vector::HYPERVISOR_DATA_STORAGE;
+}
+
+/// Accesses a device by an instruction, in real mode.
+fn access(frame: &mut Frame, instruction: u32, address: u64) {
+    accessed(frame, instruction, address);
+    assert_eq!(service::full(frame, Code::FULL), Entry::Some);
+}
+
+/// `stw r3, 0(r4)`, and the same of R14; `sth r3, 0(r4)`.
+const STORE: u32 = 0x9064_0000;
+const STORE_UNSTORED: u32 = 0x91c4_0000;
+const STORE_HALF: u32 = 0xb064_0000;
+
+/// Stores to a device: the light tier.
+fn store(frame: &mut Frame, instruction: u32, address: u64) -> u32 {
+    accessed(frame, instruction, address);
+    fakes::set("HDSISR", 1 << 30 | 1 << 25);
+    doorbell::light_data(frame, vector::HYPERVISOR_DATA_STORAGE)
+}
+
+/// How often a service has been entered since the log was taken last.
+fn entered() -> usize {
+    fakes::take_log().iter().filter(|access| matches!(access, Access::Write("service enters", _))).count()
+}
+
+#[test]
+fn a_doorbell_is_rung_by_the_number_that_is_stored() {
+    let (_, mut frame) = served_with(Doorbells { first: 0x100, size: 4, by: BY_VALUE });
+    let bell = DEVICE + 0x100;
+    fakes::take_log();
+    for (instruction, value, queue) in [(STORE, 5, 5), (STORE_HALF, 0x1_0004, 4), (STORE, 99, 31)] {
+        frame.set_gpr(3, value);
+        assert_eq!(store(&mut frame, instruction, bell), 0);
+        assert_eq!(event(), (Some(Kind::Doorbell), [1 << queue, 0, 0, 0]));
+        assert_eq!([fakes::get("HSRR0"), fakes::get("HSRR1")], [0x204, msr::SF | msr::LE]);
+    }
+    assert_eq!(entered(), 4, "it is attached first");
+    // Not of this tier: a register that it does not have; with relocation on, where no table leads to the instruction; and
+    // what is no doorbell.
+    assert_eq!(store(&mut frame, STORE_UNSTORED, bell), Code::FULL);
+    for beside in [bell - 4, bell + 4, DEVICE + 0x1000] {
+        assert_eq!(store(&mut frame, STORE, beside), Code::FULL);
+    }
+    accessed(&mut frame, STORE, bell);
+    assert_eq!(doorbell::light_data(&mut frame, vector::HYPERVISOR_DATA_STORAGE), Code::FULL, "a load");
+    fakes::set("HDSISR", 1 << 30 | 1 << 25);
+    fakes::set("HSRR1", msr::SF | msr::LE | msr::IR);
+    assert_eq!(doorbell::light_data(&mut frame, vector::HYPERVISOR_DATA_STORAGE), Code::FULL);
+    assert_eq!(entered(), 0);
+    frame.set_gpr(14, 7);
+    assert_eq!(frame.entry(), Entry::All);
+    access(&mut frame, STORE_UNSTORED, bell);
+    assert_eq!((event(), frame.pc), ((Some(Kind::Doorbell), [1 << 7, 0, 0, 0]), 0x204));
+}
+
+#[test]
+fn a_doorbell_is_rung_by_its_place() {
+    let (_, mut frame) = served_with(Doorbells { first: 0x100, size: 0x40, by: BY_PLACE });
+    // Whatever is stored, by any store: stwx r14, r4, r5 is left to the full tier.
+    for (instruction, offset, queue) in
+        [(STORE, 0x108, 2), (STORE_UNSTORED, 0x13c, 15), (STORE_HALF, 0x106, 1)]
+    {
+        assert_eq!(store(&mut frame, instruction, DEVICE + offset), 0);
+        assert_eq!(event(), (Some(Kind::Doorbell), [1 << queue, 0, 0, 0]));
+    }
+    assert_eq!(store(&mut frame, 0x7dc4_292e, DEVICE + 0x104), Code::FULL);
+    access(&mut frame, 0x7dc4_292e, DEVICE + 0x104);
+    assert_eq!(event(), (Some(Kind::Doorbell), [1 << 1, 0, 0, 0]));
+}
+
+#[test]
+fn who_rings_while_somebody_is_inside_goes_on_at_once() {
+    let (vcpu, mut frame) = served_with(Doorbells { first: 0x100, size: 4, by: BY_VALUE });
+    let service = vcpu.vm.services().unwrap().all[0];
+    assert!(service.rings(0));
+    fakes::take_log();
+    frame.set_gpr(3, 6);
+    assert_eq!(store(&mut frame, STORE, DEVICE + 0x100), 0);
+    assert_eq!((entered(), fakes::get("HSRR0")), (0, 0x204));
+    // SAFETY: inside, for a vCPU that nobody else has.
+    unsafe { service.rung(&mut Inside(vcpu)) };
+    assert_eq!(event(), (Some(Kind::Doorbell), [1 << 6 | 1, 0, 0, 0]), "who was inside sees to it");
+}
+
+#[test]
+fn devices_in_memory_are_the_services() {
+    let (_, mut frame) = served();
+    frame.set_gpr(3, 0x1122_3344);
+    // stw r3, 0(r4)
+    access(&mut frame, 0x9064_0000, DEVICE + 8);
+    assert_eq!(event(), (Some(Kind::Write), [4, 8, 4, 0x1122_3344]));
+    assert_eq!(frame.pc, 0x204);
+    // lbzu r3, 0(r4): it faults meanwhile, which changes HDAR.
+    fakes::set("service value", 0x1ff);
+    access(&mut frame, 0x8c64_0000, DEVICE + 5);
+    assert_eq!(event(), (Some(Kind::Read), [4, 5, 1, 0]));
+    assert_eq!((frame.gpr(3), frame.gpr(4), frame.pc), (0xff, DEVICE + 5, 0x204));
+    // Beyond its end, and elsewhere: not the service's.
+    fakes::take_log();
+    access(&mut frame, 0x9064_0000, DEVICE + 0xffe);
+    access(&mut frame, 0x9064_0000, DEVICE + 0x1000);
+    assert!(!fakes::take_log().iter().any(|access| matches!(access, Access::Write("service enters", _))));
+}
+
+/// A service that crashes on an event twice is not there: the guest goes on.
+#[test]
+fn a_guest_goes_on_without_its_service() {
+    let (_, mut frame) = served();
+    fakes::set("service", u64::from(vector::HYPERVISOR_DATA_STORAGE));
+    access(&mut frame, 0x8064_0000, DEVICE);
+    assert_eq!((frame.gpr(3), frame.pc), (0xffff_ffff, 0x204));
+    assert_eq!(service::get(&mut frame, 0), Answer::SUCCESS, "nothing was typed");
+}
+
+#[test]
+fn what_is_wanted_of_a_service_is_handled_behind_an_exit() {
+    let (vcpu, mut frame) = served();
+    let services = vcpu.vm.services().unwrap();
+    services.all[0].want(turnstile_service::gate::Pending::ALARM);
+    vcpu.attention.raise(Reasons::SERVICE | Reasons::UNHALT);
+    frame.vector = vector::MAINTENANCE;
+    assert_eq!(full(&mut frame, Code::FULL), Entry::Some);
+    assert_eq!(event().0, Some(Kind::Alarm));
+    assert!(!vcpu.attention.is_pending());
+}

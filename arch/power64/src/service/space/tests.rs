@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What each way out of a service means, against a recorder.
+
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+use turnstile_arch_common::service::Space as _;
+use turnstile_service::abi::Kind;
+use turnstile_service::image::{Header, PAGE};
+
+use super::super::context::Found;
+use super::*;
+use crate::cpu::regs::fakes::{self, Access};
+
+const AT: u64 = memory::BASE + 0x40;
+
+fn space() -> Space {
+    let header = Header {
+        isa: ISA,
+        entry: 0x20,
+        code: PAGE,
+        data: PAGE,
+        zeros: 2 * PAGE,
+        kept: PAGE,
+        stack: PAGE,
+        ..Header::default()
+    };
+    let mut file = header.bytes().to_vec();
+    file.resize((PAGE + header.file()) as usize, 0x11);
+    let image = Image::parse(file.leak(), ISA).unwrap();
+    fakes::reset();
+    Space::new(image, 2_000_000).unwrap()
+}
+
+/// Lets it be left by an interrupt of the hypervisor's.
+fn left(space: &Space, vector: u32, (pc, state): (u64, u64), found: Found) -> Left {
+    fakes::set("HSRR0", pc);
+    fakes::set("HSRR1", state);
+    // SAFETY: nobody else has it.
+    unsafe { (*space.context.get()).found = found };
+    fakes::take_log();
+    space.interrupted(vector)
+}
+
+fn writes() -> Vec<&'static str> {
+    let name = |access: Access| match access {
+        Access::Write(name, _) => Some(name),
+        Access::Read(_) => None,
+    };
+    fakes::take_log().into_iter().filter_map(name).collect()
+}
+
+fn pc(space: &Space) -> u64 {
+    space.context().pc
+}
+
+#[test]
+fn physical_interrupts_are_the_hypervisors() {
+    let space = space();
+    for vector in [0x980, 0xe80, 0xea0] {
+        assert_eq!(left(&space, vector, (AT, STATE), Found::default()), Left::Interrupt);
+        assert_eq!(pc(&space), AT, "it goes on there");
+        assert_eq!(writes(), [] as [&str; 0]);
+    }
+    // Maintenance is nobody's: it goes on, and makes a call.
+    assert_eq!(left(&space, 0xe60, (AT, STATE), Found::default()), Left::Call);
+    assert_eq!(writes(), ["HMER", "service resumes"]);
+}
+
+#[test]
+fn what_it_must_not_do_is_a_fault() {
+    let space = space();
+    for vector in [0xe00, 0xe20, 0xe40, 0xf80, 0x1500] {
+        assert_eq!(left(&space, vector, (AT, STATE), Found::default()), Left::Fault, "{vector:#x}");
+    }
+    for vector in [0x100, 0x200] {
+        let found = Found { srr0: AT, srr1: STATE, ..Found::default() };
+        assert_eq!(left(&space, vector, (0, 0), found), Left::Fault);
+        assert_eq!(pc(&space), AT);
+    }
+    // Its own partition's interrupts, wherever LPCR.AIL puts them.
+    for own in [0x300, 0x400, 0x600, 0x700, 0x800, 0xc00, 0xf20, 0xf40, 0xf60] {
+        for base in [0, 0x1_8000, 0xc000_0000_0000_4000] {
+            let found = Found { srr0: AT + 4, srr1: STATE, ..Found::default() };
+            let at = (base + own, msr::SF | msr::ME | msr::LE);
+            assert_eq!(left(&space, 0xe20, at, found), Left::Fault, "{own:#x}");
+            assert_eq!(pc(&space), AT + 4);
+            assert_eq!(writes(), [] as [&str; 0]);
+        }
+    }
+}
+
+/// EE is 1 in problem state: what the guest has masked strikes in the service, which goes on, and again in the guest.
+#[test]
+fn the_guests_interrupts_wait_for_the_guest() {
+    let space = space();
+    fakes::set("DEC", 0xffff_fff0);
+    let found = Found { srr0: AT, srr1: STATE, ..Found::default() };
+    assert_eq!(left(&space, 0xe20, (0x900, msr::SF), found), Left::Call);
+    assert_eq!(writes(), ["DEC", "service resumes", "DEC"]);
+    assert_eq!(time::signed(fakes::get("DEC")), -16);
+    assert_eq!(pc(&space), AT);
+    // The hypervisor's own timer rings before the first fetch at the partition's vector: both are dealt with.
+    assert_eq!(left(&space, 0x980, (0x900, msr::SF), found), Left::Interrupt);
+    assert_eq!(pc(&space), AT);
+    assert_eq!(writes(), ["DEC", "DEC"]);
+    assert_eq!(left(&space, 0x980, (0x700, msr::SF), found), Left::Fault);
+}
+
+#[test]
+fn a_service_is_late_by_the_time_of_the_event() {
+    let space = space();
+    // SAFETY: nobody else has it.
+    unsafe { (*space.context.get()).entered = 1000 };
+    let slice = space.context().fixed.slice;
+    assert_eq!(slice, time::frequency() / 500 / 8, "of two milliseconds");
+    let late = (1..).find(|passed| {
+        fakes::set("TB", 1000 + passed * slice);
+        space.is_late()
+    });
+    assert_eq!(late, Some(8));
+    // SAFETY: as above.
+    unsafe { (*space.context.get()).entered = 1000 + 9 * slice };
+    fakes::set("TB", 1000 + 99 * slice);
+    assert!(!space.is_late(), "as long as the CPU stood still, nobody did anything");
+    assert_eq!(ticks(u64::MAX), i32::MAX as u64, "as far as the hypervisor decrementer counts");
+}
+
+#[test]
+fn it_is_entered_with_its_event_and_leaves_with_its_call() {
+    let space = space();
+    // SAFETY: nobody else has it.
+    unsafe {
+        for (number, register) in (0..).zip((*space.context.get()).gpr.iter_mut()) {
+            *register = number;
+        }
+        assert_eq!(space.enter(&Event::new(Kind::Read, [0; 5])), Left::Call);
+        assert_eq!(space.call(), [3, 0, 0, 0, 0, 0]);
+        assert_eq!(space.resume(Some(77)), Left::Call);
+        assert_eq!(space.call()[0], 77);
+        assert_eq!(space.resume(None), Left::Call);
+    }
+    assert!(writes().ends_with(&["service enters", "service resumes", "service resumes"]));
+    let fixed = &space.context().fixed;
+    assert_eq!((fixed.entry, fixed.stack), (memory::BASE + 0x20, memory::BASE + 6 * 4096));
+    assert!(LPIDS.contains(&(fixed.lpid as u32)));
+}
+
+#[test]
+fn its_memory_begins_anew_but_for_what_is_kept() {
+    let space = space();
+    let size = space.image.header().size() as usize;
+    let memory = || {
+        let start = ptr::with_exposed_provenance_mut::<u8>(space.memory.lock().address as usize);
+        // SAFETY: its memory; nobody else uses it.
+        unsafe { core::slice::from_raw_parts_mut(start, size) }
+    };
+    // A page of code, one of data, two of zeros, of which the second is kept, the one that is not mapped, and the stack.
+    let pages = || -> Vec<u8> { memory().chunks(4096).map(|page| page[8]).collect() };
+    memory().fill(0xff);
+    // SAFETY: nobody is inside.
+    unsafe { space.begin(true) };
+    assert_eq!(pages(), [0x11, 0x11, 0, 0xff, 0xff, 0]);
+    // SAFETY: as above.
+    unsafe { space.begin(false) };
+    assert_eq!(pages(), [0x11, 0x11, 0, 0, 0xff, 0]);
+}
+
+#[test]
+fn a_report_names_the_cause() {
+    struct Explained<'a>(&'a Space, Left);
+    impl fmt::Display for Explained<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.explain(self.1, f)
+        }
+    }
+    let space = space();
+    let first = |left| -> String {
+        let text = Explained(&space, left).to_string();
+        assert_eq!(text.lines().count(), 10);
+        text.lines().next().map(String::from).unwrap_or_default()
+    };
+    fakes::set("HDAR", 0x1234);
+    fakes::set("HEIR", 0x200);
+    left(&space, 0xe00, (AT, STATE), Found::default());
+    assert_eq!(
+        first(Left::Fault),
+        "  at 0xf000000000040 (program + 0x40): hypervisor data storage interrupt (0xe00), HDAR 0x1234, HDSISR 0x0, ASDR 0x0"
+    );
+    left(&space, 0xe40, (AT, STATE), Found::default());
+    assert!(first(Left::Fault).ends_with(": no instruction that it has (0xe40), HEIR 0x200"));
+    let found = Found { srr0: AT, srr1: STATE, dar: 0x10, dsisr: 1 << 30 };
+    left(&space, 0xe20, (0x300, 0), found);
+    assert!(
+        first(Left::Fault)
+            .ends_with("data storage interrupt (0x300), SRR1 0x800000000000d033, DAR 0x10, DSISR 0x40000000")
+    );
+    assert!(first(Left::Call).ends_with(": call"));
+}

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A service's memory, and the tables that translate its addresses.
+//!
+//! Its own tables map one page of 2 MiB, in which it may do everything. What each page allows is in the nested tables, so that a
+//! service that could write its own tables would gain nothing: it cannot reach what the nested ones do not have. There its own
+//! tables are writable, because a walk of them counts as a write (APM vol. 2, 15.25.5), but at addresses that they do not map.
+//!
+//! Windows on the memory of the VM that it serves are in the nested tables alone, too. Its own map all addresses where there may be
+//! some, with pages of 1 GiB, once and for all.
+
+use alloc::vec::Vec;
+
+use spin::Mutex;
+use turnstile_arch_common::memory::{Error, PAGE};
+use turnstile_arch_common::service::Window;
+use turnstile_paging::NestedAttributes;
+use turnstile_service::image::Image;
+
+/// Where a program is in its address space: far from where guests have code, for who looks on from outside (the meter).
+pub const BASE: u64 = 0x6000_0000_0000;
+/// The guest physical address of the program.
+const PROGRAM: u64 = 1 << 30;
+/// The guest physical address of the first of its own tables, which are [`TABLES`] pages.
+pub const ROOT: u64 = PAGE;
+/// The page map level 4, a page directory pointer table, a page directory, the page directory pointer table of windows.
+const TABLES: u64 = 4;
+
+/// Where windows are in its address space: what has the guest physical address zero. Entries of the page map level 4 are 512 GiB apart.
+const WINDOWS: u64 = BASE + REACH;
+/// The guest physical address of the same.
+const WINDOWS_AT: u64 = 2 * GIB;
+/// Guest physical addresses of the VM above this are in no window.
+const REACH: u64 = 512 * GIB;
+const GIB: u64 = 1 << 30;
+
+/// Entries of its own tables (APM vol. 2, 5.4): present, writable, for user mode, accessed.
+const TABLE: u64 = 0x27;
+/// The same, dirty, and a large page.
+const LARGE: u64 = 0xe7;
+
+/// Nobody executes what can be written.
+const DATA: NestedAttributes = NestedAttributes { write: true, execute: false };
+
+/// A part of the guest physical addresses: where, the physical address, the size in bytes, and what is allowed.
+#[cfg(not(target_os = "none"))]
+type Part = (u64, u64, u64, NestedAttributes);
+
+/// The memory of one service.
+pub struct Pages {
+    image: Image<'static>,
+    /// The physical address of its first byte. It is one piece, with the page below the stack, which nobody uses.
+    memory: u64,
+    nested: Mutex<Tables>,
+}
+
+/// What maps the guest physical addresses of a service.
+struct Tables {
+    tables: NestedTables,
+    /// The windows that are mapped.
+    windows: Vec<Window>,
+}
+
+impl Pages {
+    /// Makes that of a program.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn new(image: Image<'static>) -> Result<Self, Error> {
+        let header = image.header();
+        let memory = source::pages(u64::from(header.size()) / PAGE)?;
+        let tables = source::pages(TABLES)?;
+        write_tables(tables);
+        let mut parts = alloc::vec![(ROOT, tables, TABLES * PAGE, DATA)];
+        let mut add = |offset: u32, size: u32, attributes| {
+            if size != 0 {
+                parts.push((
+                    PROGRAM + u64::from(offset),
+                    memory + u64::from(offset),
+                    size.into(),
+                    attributes,
+                ));
+            }
+        };
+        add(0, header.code, NestedAttributes::ROM);
+        add(header.code, header.constants, NestedAttributes::CONSTANT);
+        add(header.code + header.constants, header.data + header.zeros, DATA);
+        add(header.stack_at(), header.stack, DATA);
+        let nested = Tables { tables: NestedTables::new(&parts)?, windows: Vec::new() };
+        Ok(Self { image, memory, nested: Mutex::new(nested) })
+    }
+
+    /// Returns the root of the nested tables.
+    pub fn nested_root(&self) -> u64 {
+        self.nested.lock().tables.root()
+    }
+
+    /// Maps windows, and says where each is.
+    ///
+    /// # Errors
+    /// When the CPU has no pages of 1 GiB, or there is no memory for the tables, or a window is out of reach. Nothing is mapped then.
+    pub fn attach(&self, windows: &mut [Window]) -> Result<(), Error> {
+        if !source::gigabyte_pages() {
+            return Err(Error::NoService);
+        }
+        let mut nested = self.nested.lock();
+        windows.iter_mut().try_for_each(|window| nested.attach(window)).inspect_err(|_| nested.detach())
+    }
+
+    /// Unmaps all windows. The caller sees to the TLBs.
+    pub fn detach(&self) {
+        self.nested.lock().detach();
+    }
+
+    /// Returns where the program is entered.
+    pub fn entry(&self) -> u64 {
+        BASE + u64::from(self.image.header().entry)
+    }
+
+    /// Returns the top of its stack.
+    pub fn stack_top(&self) -> u64 {
+        BASE + u64::from(self.image.header().size())
+    }
+
+    /// Puts the memory back to the program, with zeros behind it; what is kept stays if `keep`.
+    ///
+    /// # Safety
+    /// Nobody runs in it, and nobody else gets here meanwhile.
+    pub unsafe fn begin(&self, keep: bool) {
+        let header = self.image.header();
+        // SAFETY: from `new`, for ever, and as large; the caller's promise.
+        let all = unsafe { core::slice::from_raw_parts_mut(self.memory as *mut u8, header.size() as usize) };
+        let (file, rest) = all.split_at_mut(header.file() as usize);
+        self.image.write(file, BASE);
+        let (zeros, stack) = rest.split_at_mut(header.zeros as usize);
+        let kept = if keep { header.kept as usize } else { 0 };
+        zeros[..header.zeros as usize - kept].fill(0);
+        stack.fill(0);
+    }
+}
+
+impl Tables {
+    fn attach(&mut self, window: &mut Window) -> Result<(), Error> {
+        let end = window.guest.checked_add(window.size);
+        if end.is_none_or(|end| end > REACH) {
+            return Err(Error::NoService);
+        }
+        let attributes = if window.read_only { NestedAttributes::CONSTANT } else { DATA };
+        self.tables.map((WINDOWS_AT + window.guest, window.host, window.size, attributes))?;
+        window.address = WINDOWS + window.guest;
+        self.windows.push(*window);
+        Ok(())
+    }
+
+    fn detach(&mut self) {
+        for window in self.windows.drain(..) {
+            self.tables.unmap(WINDOWS_AT + window.guest, window.size);
+        }
+    }
+}
+
+/// Writes a service's own tables.
+fn write_tables(tables: u64) {
+    let entry = |table: u64, index: u64, value: u64| {
+        // SAFETY: pages that were just allocated, cleared.
+        unsafe { ((tables + table * PAGE + index * 8) as *mut u64).write(value) };
+    };
+    entry(0, BASE >> 39, (ROOT + PAGE) | TABLE);
+    entry(1, 0, (ROOT + 2 * PAGE) | TABLE);
+    entry(2, 0, PROGRAM | LARGE);
+    // On a CPU without them these bits would be faults, and nobody is told where windows are.
+    entry(0, WINDOWS >> 39, (ROOT + 3 * PAGE) | TABLE);
+    for index in 0..REACH / GIB {
+        entry(3, index, (WINDOWS_AT + index * GIB) | LARGE);
+    }
+}
+
+use source::NestedTables;
+
+/// Where pages and nested tables come from.
+#[cfg(target_os = "none")]
+mod source {
+    pub(super) use crate::memory::{NestedTables, gigabyte_pages, pages};
+}
+
+/// The same on the host, where nothing walks tables.
+#[cfg(not(target_os = "none"))]
+mod source {
+    use turnstile_arch_common::memory::{Error, PAGE};
+
+    #[repr(align(4096))]
+    #[derive(Clone)]
+    struct Page(#[allow(dead_code, reason = "reached by its address")] [u8; PAGE as usize]);
+
+    pub(super) fn pages(count: u64) -> Result<u64, Error> {
+        let pages = alloc::vec![Page([0; PAGE as usize]); count as usize];
+        Ok(alloc::boxed::Box::leak(pages.into_boxed_slice()).as_ptr() as u64)
+    }
+
+    pub(super) const fn gigabyte_pages() -> bool {
+        true
+    }
+
+    /// What would be mapped.
+    pub(super) struct NestedTables(pub alloc::vec::Vec<super::Part>);
+
+    impl NestedTables {
+        pub fn new(parts: &[super::Part]) -> Result<Self, Error> {
+            Ok(Self(parts.to_vec()))
+        }
+
+        pub fn root(&self) -> u64 {
+            self.0.as_ptr() as u64
+        }
+
+        pub fn map(&mut self, part: super::Part) -> Result<(), Error> {
+            self.0.push(part);
+            Ok(())
+        }
+
+        pub fn unmap(&mut self, guest: u64, size: u64) {
+            self.0.retain(|part| (part.0, part.2) != (guest, size));
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use turnstile_service::image::{Doorbells, Header, PAGE as UNIT, X86_64};
+
+    pub(in super::super) fn image() -> Image<'static> {
+        let header = Header {
+            isa: X86_64,
+            entry: 64,
+            code: UNIT,
+            constants: UNIT,
+            data: UNIT,
+            zeros: 2 * UNIT,
+            kept: UNIT,
+            stack: 2 * UNIT,
+            relocations: 1,
+            doorbells: Doorbells::NONE,
+        };
+        let mut file = header.bytes().to_vec();
+        file.resize((UNIT + header.file()) as usize, 0x11);
+        file.extend(UNIT.to_le_bytes());
+        Image::parse(file.leak(), X86_64).unwrap()
+    }
+
+    /// What its nested tables map.
+    fn parts(pages: &Pages) -> Vec<Part> {
+        pages.nested.lock().tables.0.clone()
+    }
+
+    #[test]
+    fn each_page_allows_what_it_is_for() {
+        let pages = Pages::new(image()).unwrap();
+        let found: std::vec::Vec<_> = parts(&pages)
+            .iter()
+            .map(|(at, host, size, allows)| {
+                (*at, host.wrapping_sub(pages.memory), *size, allows.write, allows.execute)
+            })
+            .collect();
+        let at = |offset| PROGRAM + offset;
+        assert_eq!(
+            (found[0].0, found[0].2, found[0].3, found[0].4),
+            (ROOT, 0x4000, true, false),
+            "its own tables"
+        );
+        assert_eq!(
+            found[1..],
+            [
+                (at(0), 0, 0x1000, false, true),
+                (at(0x1000), 0x1000, 0x1000, false, false),
+                (at(0x2000), 0x2000, 0x3000, true, false),
+                // The page at 5000h is nobody's.
+                (at(0x6000), 0x6000, 0x2000, true, false),
+            ]
+        );
+        assert_eq!((pages.entry(), pages.stack_top()), (BASE + 64, BASE + 0x8000));
+    }
+
+    #[test]
+    fn a_service_cannot_reach_its_own_tables() {
+        let pages = Pages::new(image()).unwrap();
+        let host = parts(&pages)[0].1;
+        // SAFETY: what `new` has leaked.
+        let words = unsafe { core::slice::from_raw_parts(host as *const u64, 4 * 512) };
+        let set: std::vec::Vec<_> = words.iter().enumerate().filter(|(_, word)| **word != 0).collect();
+        // All that is mapped is the one large page at BASE, and those of windows behind it: present, writable, user, accessed, dirty.
+        // The tables are below.
+        assert_eq!(set[..4], [(192, &0x2027), (193, &0x4027), (512, &0x3027), (1024, &0x4000_00e7)]);
+        assert_eq!(set[4..].len(), 512);
+        assert!(
+            set[4..]
+                .iter()
+                .zip(0..)
+                .all(|(entry, at)| { *entry == (1536 + at, &(0x8000_00e7 + ((at as u64) << 30))) })
+        );
+        assert_eq!((BASE, WINDOWS), (192 << 39, 193 << 39));
+    }
+
+    #[test]
+    fn windows_come_and_go() {
+        let pages = Pages::new(image()).unwrap();
+        let own = parts(&pages).len();
+        let window = |guest, size| Window { guest, host: 0x7000_0000 + guest, size, ..Window::default() };
+        let mut windows = [window(0, 0xa_0000), window(0x10_0000, 0x70_0000)];
+        pages.attach(&mut windows).unwrap();
+        assert_eq!(windows.map(|window| window.address - WINDOWS), [0, 0x10_0000]);
+        let found = parts(&pages);
+        let found: Vec<_> = found[own..].iter().map(|part| (part.0, part.1, part.2)).collect();
+        assert_eq!(
+            found,
+            [(0x8000_0000, 0x7000_0000, 0xa_0000), (0x8010_0000, 0x7010_0000, 0x70_0000)],
+            "nothing but them"
+        );
+        assert!(parts(&pages)[own..].iter().all(|part| part.3.write && !part.3.execute));
+        pages.detach();
+        assert_eq!(parts(&pages).len(), own);
+        let far = &mut [window(0, 0x1000), window(REACH - 0x1000, 0x2000)];
+        assert!(matches!(pages.attach(far), Err(Error::NoService)));
+        assert_eq!(parts(&pages).len(), own, "what was mapped is gone again");
+        pages.attach(&mut [window(REACH - 0x1000, 0x1000)]).unwrap();
+    }
+
+    #[test]
+    fn memory_is_put_back() {
+        let pages = Pages::new(image()).unwrap();
+        // SAFETY: as large, and nobody else's.
+        let all = unsafe { core::slice::from_raw_parts_mut(pages.memory as *mut u8, 0x8000) };
+        for keep in [false, true] {
+            all.fill(0xaa);
+            // SAFETY: nobody runs in it.
+            unsafe { pages.begin(keep) };
+            assert_eq!(all[..0x1000], [0x11; 0x1000]);
+            let relocated = u64::from_le_bytes(all[0x1000..0x1008].try_into().unwrap());
+            assert_eq!(relocated, 0x1111_1111_1111_1111 + BASE);
+            assert!(all[0x3000..0x4000].iter().all(|byte| *byte == 0));
+            assert!(all[0x4000..0x5000].iter().all(|byte| *byte == if keep { 0xaa } else { 0 }));
+            assert!(all[0x5000..].iter().all(|byte| *byte == 0), "nothing is left on the stack");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What can be wrong with the description of a disk.
+
+use core::fmt;
+
+use crate::spec_error::{SpecError, VmLabel};
+use crate::{MAX_DISK, MAX_DISK_NAME, MAX_NAME};
+
+/// What is wrong with the description of one disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskError {
+    /// Its name.
+    Name(SpecError),
+    /// The name has this many bytes.
+    NameTooLong(usize),
+    /// The disk of this index has the same name.
+    SameName(usize),
+    /// Its image is empty.
+    EmptyImage,
+    /// It has this many bytes, which are no whole sectors, or none.
+    Size(u64),
+    /// It is smaller than its image.
+    BelowImage {
+        /// The disk's bytes.
+        size: u64,
+        /// The image's bytes.
+        image: u64,
+    },
+    /// It has this many bytes, more than any disk may have.
+    TooLarge(u64),
+}
+
+impl fmt::Display for DiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(error) => error.fmt(f),
+            Self::NameTooLong(length) => {
+                write!(f, "its name has {length} bytes; give one of at most {MAX_DISK_NAME}")
+            }
+            Self::SameName(other) => write!(f, "disk {other} has the same name; rename one"),
+            Self::EmptyImage => f.write_str("its image is empty; give another one, or none"),
+            Self::Size(0) => f.write_str("its size is zero; give at least a sector of 512 bytes"),
+            Self::Size(size) => write!(f, "its {size} bytes are no whole sectors; give a multiple of 512"),
+            Self::BelowImage { size, image } => {
+                write!(f, "its {size} bytes do not hold its image's {image}; give at least as many")
+            }
+            Self::TooLarge(size) => {
+                write!(f, "its {size} bytes are too many; give at most {} GiB", MAX_DISK >> 30)
+            }
+        }
+    }
+}
+
+impl core::error::Error for DiskError {}
+
+/// Which disk an error is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskLabel(VmLabel);
+
+impl DiskLabel {
+    /// Names the disk at `index`.
+    #[must_use]
+    pub fn new(index: usize, name: &str) -> Self {
+        Self(VmLabel::new(index, if name.len() > MAX_NAME { "" } else { name }))
+    }
+}
+
+impl fmt::Display for DiskLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let VmLabel { index, name } = &self.0;
+        if name.is_empty() { write!(f, "disk {index}") } else { write!(f, "disk `{name}`") }
+    }
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The description of a service in a bundle.
+
+use dtoolkit::fdt::FdtNode;
+
+use crate::error::BundleError;
+use crate::fields::{double_word, fields, flag, no_children, text, word};
+use crate::service::ServiceSpec;
+
+/// Reads the description of a service.
+pub fn read_service<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<ServiceSpec<'a>, BundleError> {
+    const MALFORMED: BundleError = BundleError::Malformed("a service's description");
+    no_children(node)?;
+    let [name, program, vm, device, limit, memory, disk] =
+        fields(node, ["name", "program", "vm", "device", "time-limit", "memory", "disk"])?;
+    let number = |value: Option<&[u8]>| value.and_then(word).map(|value| value as usize).ok_or(MALFORMED);
+    Ok(ServiceSpec {
+        name: name.and_then(text).ok_or(MALFORMED)?,
+        program: images.get(number(program)?).copied().ok_or(BundleError::Malformed("an image's index"))?,
+        vm: number(vm)?,
+        device: device
+            .and_then(text)
+            .and_then(|device| device.parse().ok())
+            .ok_or(BundleError::Malformed("a service's device"))?,
+        limit: double_word(limit.ok_or(MALFORMED)?)?,
+        memory: flag(memory)?,
+        disk: disk.map(|disk| number(Some(disk))).transpose()?,
+    })
+}

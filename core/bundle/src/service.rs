@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The description of a service, and what it must satisfy.
+
+use core::ops::RangeInclusive;
+
+use turnstile_service::image::{self, Image};
+
+use crate::check::check_name;
+use crate::choices::choices;
+use crate::disk::DiskSpec;
+use crate::error::BundleError;
+use crate::machine::Machine;
+use crate::service_error::{ServiceError, ServiceLabel};
+use crate::spec::{Mapping, VmSpec};
+use crate::{MAX_FUNCTIONS, MAX_SERVICES};
+
+choices! {
+    /// Which device of its VM a service is.
+    ServiceDevice {
+        /// The serial port; on POWER, the terminal.
+        #[default]
+        Uart = "uart",
+        /// A page of registers that the VM has beside the devices of its machine.
+        Extra = "extra",
+        /// A PCI function, of which a VM may have several: their order is that of their slots.
+        Pci = "pci",
+    }
+}
+
+/// A service: a program that is a device of a VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceSpec<'a> {
+    /// Its name, as a VM's, unique among the services.
+    pub name: &'a str,
+    /// Its program, as `turnstile_service::image` describes it.
+    pub program: &'a [u8],
+    /// The index of the VM that it serves.
+    pub vm: usize,
+    /// Which device of that VM it is.
+    pub device: ServiceDevice,
+    /// How long it may take for an event, in nanoseconds.
+    pub limit: u64,
+    /// Whether it reads and writes the RAM of its VM.
+    pub memory: bool,
+    /// The index of the disk whose memory it has.
+    pub disk: Option<usize>,
+}
+
+impl ServiceSpec<'_> {
+    /// How long a service may take for an event if nothing is said, in nanoseconds.
+    pub const LIMIT: u64 = 2_000_000;
+    /// What a bound of that can be: 100 microseconds to one second.
+    pub const LIMITS: RangeInclusive<u64> = 100_000..=1_000_000_000;
+
+    /// Checks what concerns this service alone.
+    fn check(&self, vms: &[VmSpec<'_>], disks: &[DiskSpec<'_>]) -> Result<(), ServiceError> {
+        check_name(self.name).map_err(ServiceError::Name)?;
+        let vm = vms.get(self.vm).ok_or(ServiceError::NoVm(self.vm))?;
+        if !Self::LIMITS.contains(&self.limit) {
+            return Err(ServiceError::Limit(self.limit));
+        }
+        if self.memory && vm.mapping == Mapping::OnDemand {
+            return Err(ServiceError::OnDemand);
+        }
+        if let Some(disk) = self.disk {
+            disks.get(disk).ok_or(ServiceError::NoDisk(disk))?;
+            if self.device != ServiceDevice::Pci {
+                return Err(ServiceError::DiskDevice);
+            }
+            if !self.memory {
+                return Err(ServiceError::DiskMemory);
+            }
+        }
+        Image::parse(self.program, vm.machine.elf()).map(|_| ()).map_err(ServiceError::Program)
+    }
+
+    /// Says why it cannot be there beside the earlier services.
+    fn check_beside(&self, earlier: &[Self], disks: &[DiskSpec<'_>]) -> Result<(), ServiceError> {
+        let same = |is: &dyn Fn(&Self) -> bool| earlier.iter().position(is);
+        if let Some(other) = same(&|other| other.name == self.name) {
+            return Err(ServiceError::SameName(other));
+        }
+        let is_same_device = |other: &Self| (other.vm, other.device) == (self.vm, self.device);
+        if self.device == ServiceDevice::Pci {
+            if earlier.iter().filter(|other| is_same_device(other)).count() >= MAX_FUNCTIONS {
+                return Err(ServiceError::TooManyFunctions);
+            }
+        } else if let Some(other) = same(&is_same_device) {
+            return Err(ServiceError::SameDevice(other));
+        }
+        let is_written = self.disk.and_then(|disk| disks.get(disk)).is_some_and(|disk| !disk.read_only);
+        match same(&|other| other.disk == self.disk) {
+            Some(other) if is_written => Err(ServiceError::SameDisk(other)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Machine {
+    /// Returns how ELF files number the machine's instructions.
+    #[must_use]
+    pub const fn elf(&self) -> u32 {
+        match self {
+            Machine::Arm64(_) => image::AARCH64,
+            Machine::Pc(_) => image::X86_64,
+            Machine::Pseries(_) => image::PPC64,
+        }
+    }
+}
+
+/// Checks the services of a bundle with these VMs and disks, each alone and all together.
+///
+/// # Errors
+///
+/// Says the first thing that is wrong, and with which service.
+pub fn validate_services(
+    vms: &[VmSpec<'_>],
+    services: &[ServiceSpec<'_>],
+    disks: &[DiskSpec<'_>],
+) -> Result<(), BundleError> {
+    if services.len() > MAX_SERVICES {
+        return Err(BundleError::TooManyServices(services.len()));
+    }
+    for (index, service) in services.iter().enumerate() {
+        let earlier = services.get(..index).unwrap_or(&[]);
+        service.check(vms, disks).and_then(|()| service.check_beside(earlier, disks)).map_err(|problem| {
+            BundleError::Service { service: ServiceLabel::new(index, service.name), problem }
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What can be wrong with the description of a service.
+
+use core::fmt;
+
+use turnstile_service::image;
+
+use crate::spec_error::{SpecError, VmLabel};
+use crate::{MAX_FUNCTIONS, MAX_NAME};
+
+/// What is wrong with the description of one service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServiceError {
+    /// Its name.
+    Name(SpecError),
+    /// It serves a VM that does not exist.
+    NoVm(usize),
+    /// It may take this many nanoseconds for an event.
+    Limit(u64),
+    /// It is to reach memory that is mapped on demand.
+    OnDemand,
+    /// Its program.
+    Program(image::Error),
+    /// The service of this index has the same name.
+    SameName(usize),
+    /// The service of this index is the same device of the same VM.
+    SameDevice(usize),
+    /// It has a disk that does not exist.
+    NoDisk(usize),
+    /// It has a disk and is no PCI function.
+    DiskDevice,
+    /// It has a disk and does not reach its VM's memory.
+    DiskMemory,
+    /// The service of this index has the same disk, which is written.
+    SameDisk(usize),
+    /// Its VM has [`MAX_FUNCTIONS`] PCI functions before it.
+    TooManyFunctions,
+}
+
+impl fmt::Display for ServiceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(error) => error.fmt(f),
+            Self::NoVm(vm) => write!(f, "it serves VM {vm}, which does not exist"),
+            Self::Limit(limit) => {
+                write!(f, "it may take {limit} ns for an event; give 100 microseconds to 1 second")
+            }
+            Self::OnDemand => {
+                f.write_str("it reaches its VM's memory, which is mapped on demand; map it at the start")
+            }
+            Self::Program(error) => write!(f, "its program cannot be used: {error}"),
+            Self::SameName(other) => write!(f, "service {other} has the same name; rename one"),
+            Self::SameDevice(other) => {
+                write!(f, "service {other} is the same device of the same VM; take one out")
+            }
+            Self::NoDisk(disk) => write!(f, "it has disk {disk}, which does not exist"),
+            Self::DiskDevice => f.write_str("it has a disk, so its device must be `pci`"),
+            Self::DiskMemory => f.write_str("it has a disk, so it must reach its VM's memory"),
+            Self::SameDisk(other) => {
+                write!(f, "service {other} has the same disk; give each its own, or make the disk read-only")
+            }
+            Self::TooManyFunctions => {
+                write!(f, "its VM has too many PCI functions; give it at most {MAX_FUNCTIONS}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ServiceError {}
+
+/// Which service an error is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceLabel(VmLabel);
+
+impl ServiceLabel {
+    /// Names the service at `index`.
+    #[must_use]
+    pub fn new(index: usize, name: &str) -> Self {
+        Self(VmLabel::new(index, if name.len() > MAX_NAME { "" } else { name }))
+    }
+}
+
+impl fmt::Display for ServiceLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let VmLabel { index, name } = &self.0;
+        if name.is_empty() { write!(f, "service {index}") } else { write!(f, "service `{name}`") }
+    }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Services are read back, and wrong ones are refused.
+
+use turnstile_bundle::{
+    Bundle, BundleError, CpuList, Machine, Mapping, OnCrash, Schedule, ServiceDevice, ServiceSpec, VmSpec,
+    write, write_with,
+};
+use turnstile_service::image::{AARCH64, Header, PAGE, PPC64};
+
+fn vm(name: &'static str, list: &'static [u16]) -> VmSpec<'static> {
+    VmSpec {
+        name,
+        vcpus: list.len(),
+        cpus: CpuList::new(list),
+        schedule: Schedule::Pinned,
+        memory: 64 << 20,
+        mapping: Mapping::AtStart,
+        machine: Machine::default(),
+        on_crash: OnCrash::Stop,
+        statistics: false,
+        cmdline: "",
+        kernel: b"kernel",
+        initrd: None,
+    }
+}
+
+fn program(isa: u32) -> Vec<u8> {
+    let header = Header { isa, code: PAGE, stack: PAGE, ..Header::default() };
+    let mut program = header.bytes().to_vec();
+    program.resize(2 * PAGE as usize, 0);
+    program
+}
+
+#[test]
+fn services_read_back() {
+    let (vms, program) = ([vm("a", &[0]), vm("b", &[1])], program(AARCH64));
+    let console = ServiceSpec {
+        name: "console",
+        program: &program,
+        vm: 0,
+        device: ServiceDevice::Uart,
+        limit: ServiceSpec::LIMIT,
+        memory: false,
+        disk: None,
+    };
+    let services = [
+        console,
+        ServiceSpec {
+            name: "extra",
+            device: ServiceDevice::Extra,
+            limit: 1_000_000_000,
+            vm: 1,
+            memory: true,
+            ..console
+        },
+    ];
+    let blob = write_with(&vms, &services, &[]).unwrap();
+    let bundle = Bundle::parse(&blob).unwrap();
+    assert_eq!(bundle.services(), services);
+    assert_eq!(bundle.vms(), vms);
+    assert_eq!(bundle.services()[0].program.as_ptr(), bundle.services()[1].program.as_ptr(), "stored once");
+    let without = write(&vms).unwrap();
+    assert_eq!(Bundle::parse(&without).unwrap().services(), []);
+    assert_eq!(write_with(&vms, &[], &[]).unwrap(), without);
+}
+
+#[test]
+fn wrong_services_are_refused() {
+    let (vms, program, other) = ([vm("a", &[0]), vm("b", &[1])], program(AARCH64), program(PPC64));
+    let good = ServiceSpec {
+        name: "console",
+        program: &program,
+        vm: 0,
+        device: ServiceDevice::Uart,
+        limit: 100_000,
+        memory: false,
+        disk: None,
+    };
+    let problem = |services: &[ServiceSpec<'_>]| write_with(&vms, services, &[]).unwrap_err().to_string();
+    let one = |change: fn(&mut ServiceSpec<'_>)| {
+        let mut service = good;
+        change(&mut service);
+        problem(&[service])
+    };
+    assert_eq!(
+        one(|service| service.name = "No"),
+        "service `No`: its name contains 'N'; use only a-z, 0-9 and `-`"
+    );
+    assert_eq!(one(|service| service.vm = 2), "service `console`: it serves VM 2, which does not exist");
+    assert!(one(|service| service.limit = 99_999).contains("100 microseconds to 1 second"));
+    assert!(one(|service| service.limit = 1_000_000_001).contains("1000000001 ns"));
+    assert!(one(|service| service.program = b"#!/bin/sh").contains("it is not the program of a service"));
+    assert!(
+        problem(&[ServiceSpec { program: &other, ..good }])
+            .contains("for another architecture (ELF machine 21)")
+    );
+    assert!(problem(&[good, ServiceSpec { vm: 1, ..good }]).contains("service 0 has the same name"));
+    assert!(problem(&[good, ServiceSpec { name: "b", ..good }]).contains("the same device of the same VM"));
+    assert!(write_with(&vms, &[good, ServiceSpec { name: "b", vm: 1, ..good }], &[]).is_ok());
+    assert_eq!(write_with(&vms, &[good; 33], &[]), Err(BundleError::TooManyServices(33)));
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A packet that a driver sends (section 5.1.6.2), checked.
+//!
+//! Its first bytes are read once, into [`Frame::head`]: what is decided by them is decided by what the receiver gets.
+
+use turnstile_virtio::config::NetworkHeader;
+use turnstile_virtio::device::{Chain, Place, Segments, Span};
+use turnstile_virtio::memory::Memory;
+use turnstile_virtio::violation::Violation;
+
+use crate::settings::{Accepts, SENDS, TAKES};
+
+/// How many bytes of a packet are read at first.
+pub const FIRST: usize = 64;
+/// How many are read at most: all headers of a TCP packet.
+pub const HEAD: usize = 192;
+/// How many packets a segment becomes at most, for a receiver that does not take segments.
+pub const MOST_PACKETS: u32 = 128;
+/// How many bytes a segment has at most, with its headers.
+const LONGEST_SEGMENT: u32 = 65535 + 18;
+
+/// A flag of the header: the checksum is open.
+const NEEDS_CHECKSUM: u8 = 1;
+const ECN: u8 = 0x80;
+const TCP4: u8 = 1;
+const TCP6: u8 = 4;
+
+/// Why a packet is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// It is shorter than an Ethernet header, or longer than it may be.
+    Length,
+    /// It is in the open in a way that was not agreed on, or that makes no sense.
+    Offload,
+}
+
+/// A large segment of TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gso {
+    /// Where the IP header begins.
+    pub ip: usize,
+    /// It is of version 6.
+    pub is_v6: bool,
+    /// Where the TCP header begins.
+    pub tcp: usize,
+    /// Where the payload begins.
+    pub payload: usize,
+    /// How many bytes of payload a packet has at most.
+    pub size: u32,
+}
+
+/// A checksum that is open: of the bytes from `start`, to be stored at `start + offset`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// Where it begins.
+    pub start: usize,
+    /// Where it is stored, from there.
+    pub offset: usize,
+}
+
+/// A packet with up to `N` buffers; reused for the next one.
+#[derive(Debug)]
+pub struct Frame<const N: usize> {
+    segments: Segments<N>,
+    /// Where the bytes behind [`Frame::head`] are.
+    place: Place,
+    length: u32,
+    head: [u8; HEAD],
+    head_length: usize,
+    header: NetworkHeader,
+    open: Option<Open>,
+    gso: Option<Gso>,
+}
+
+impl<const N: usize> Frame<N> {
+    /// Makes an empty one.
+    pub fn new() -> Self {
+        Self {
+            segments: Segments::new(),
+            place: Place::START,
+            length: 0,
+            head: [0; HEAD],
+            head_length: 0,
+            header: NetworkHeader::default(),
+            open: None,
+            gso: None,
+        }
+    }
+
+    /// Reads what a driver sends. Within the outer result is why the packet must be dropped, if it must; the chain is complete then.
+    #[inline] // On the path of every packet.
+    pub fn read<M: Memory>(
+        &mut self,
+        memory: &M,
+        chain: &mut Chain,
+        sender: &Accepts,
+        longest: u32,
+    ) -> Result<Result<(), Malformed>, Violation> {
+        self.segments.gather(memory, chain)?;
+        (self.place, self.head_length, self.open, self.gso) = (Place::START, 0, None, None);
+        let mut header = [0; NetworkHeader::LENGTH];
+        self.place.read(memory, self.segments.readable(), &mut header)?;
+        let length = self.segments.readable_bytes().saturating_sub(header.len() as u64);
+        if !(14..=u64::from(LONGEST_SEGMENT)).contains(&length) {
+            return Ok(Err(Malformed::Length));
+        }
+        self.length = length as u32;
+        let mut header = NetworkHeader::from_bytes(&header);
+        // Of the sender's header goes on what is checked here.
+        (header.buffers, header.flags) = (1, header.flags & NEEDS_CHECKSUM);
+        self.header = header;
+        self.extend(memory, FIRST)?;
+        if header.gso_type != 0 {
+            self.extend(memory, HEAD)?;
+        } else if self.length > longest {
+            return Ok(Err(Malformed::Length));
+        } else if header.flags == 0 {
+            self.header = NetworkHeader { buffers: 1, ..NetworkHeader::default() };
+            return Ok(Ok(()));
+        } else if usize::from(header.checksum_start) + usize::from(header.checksum_offset) + 2 > FIRST {
+            // Who closes the checksum has its field in the head.
+            self.extend(memory, HEAD)?;
+        }
+        Ok(self.check(sender).ok_or(Malformed::Offload))
+    }
+
+    /// Reads more of the first bytes, up to `most`.
+    fn extend<M: Memory>(&mut self, memory: &M, most: usize) -> Result<(), Violation> {
+        let end = most.min(self.length as usize).min(HEAD);
+        let rest = self.head.get_mut(self.head_length..end).unwrap_or_default();
+        self.head_length += self.place.read(memory, self.segments.readable(), rest)?;
+        Ok(())
+    }
+
+    /// Checks what is open in the packet.
+    fn check(&mut self, sender: &Accepts) -> Option<()> {
+        let NetworkHeader { flags, gso_type, gso_size, checksum_start, checksum_offset, .. } = self.header;
+        let (start, offset) = (usize::from(checksum_start), usize::from(checksum_offset));
+        let fits = start >= 14 && start + offset + 2 <= self.length as usize;
+        if flags == 0 || !sender.checksum[SENDS] || !fits {
+            return None;
+        }
+        self.open = Some(Open { start, offset });
+        if gso_type == 0 {
+            (self.header.header_length, self.header.gso_size) = (0, 0);
+            return Some(());
+        }
+        let is_v6 = match gso_type & !ECN {
+            TCP4 if sender.tso4[SENDS] => false,
+            TCP6 if sender.tso6[SENDS] => true,
+            _ => return None,
+        };
+        if gso_type & ECN != 0 && !sender.ecn[SENDS] {
+            return None;
+        }
+        let gso = self.segment(is_v6, start, u32::from(gso_size)).filter(|_| offset == 16)?;
+        self.header.header_length = gso.payload as u16;
+        self.gso = Some(gso);
+        Some(())
+    }
+
+    /// Finds the headers of a segment. They are where its header says, and all in the head.
+    fn segment(&self, is_v6: bool, tcp: usize, size: u32) -> Option<Gso> {
+        let head = self.head();
+        let word = |at: usize| Some(u16::from_be_bytes([*head.get(at)?, *head.get(at + 1)?]));
+        let (kind, ip) = match word(12)? {
+            0x8100 | 0x88a8 => (word(16)?, 18),
+            kind => (kind, 14),
+        };
+        let version = head.get(ip)? >> 4;
+        let (is_ip, end) = match is_v6 {
+            false => {
+                let end = ip + 4 * usize::from(head.get(ip)? & 15);
+                (kind == 0x0800 && version == 4 && end >= ip + 20 && *head.get(ip + 9)? == 6, end)
+            }
+            // Extension headers may stand between.
+            true => (kind == 0x86dd && version == 6 && tcp >= ip + 40, tcp),
+        };
+        let length = 4 * usize::from(head.get(tcp + 12)? >> 4);
+        let payload = tcp + length;
+        let right = is_ip && end == tcp && length >= 20 && payload <= head.len() && size != 0;
+        let bytes = self.length.checked_sub(payload as u32).filter(|_| right)?;
+        // Each packet has a length that IP can say.
+        let longest = (payload - ip) as u32 + size.min(bytes);
+        (bytes.div_ceil(size) <= MOST_PACKETS && longest <= 65535).then_some(Gso {
+            ip,
+            is_v6,
+            tcp,
+            payload,
+            size,
+        })
+    }
+
+    /// The first bytes of the packet: [`FIRST`] or more, if it has so many.
+    #[inline] // On the path of every packet.
+    pub fn head(&self) -> &[u8] {
+        self.head.get(..self.head_length).unwrap_or_default()
+    }
+
+    /// How many bytes the packet has.
+    pub const fn length(&self) -> u32 {
+        self.length
+    }
+
+    /// The buffers that it is in, and where in them the bytes behind the head are.
+    #[inline] // On the path of every packet.
+    pub fn rest(&self) -> (&[Span], Place) {
+        (self.segments.readable(), self.place)
+    }
+
+    /// The header for a receiver that takes the packet as it is.
+    pub const fn header(&self) -> NetworkHeader {
+        self.header
+    }
+
+    /// The checksum that is open.
+    pub const fn open(&self) -> Option<Open> {
+        self.open
+    }
+
+    /// The segment that it is.
+    pub const fn gso(&self) -> Option<Gso> {
+        self.gso
+    }
+
+    /// Whether a receiver takes it as it is.
+    #[inline] // On the path of every packet.
+    pub fn suits(&self, receiver: &Accepts) -> bool {
+        let segment = match self.gso {
+            None => true,
+            Some(Gso { is_v6, .. }) => {
+                let version = if is_v6 { receiver.tso6 } else { receiver.tso4 };
+                version[TAKES] && (self.header.gso_type & ECN == 0 || receiver.ecn[TAKES])
+            }
+        };
+        segment && (self.open.is_none() || receiver.checksum[TAKES])
+    }
+}
+
+impl<const N: usize> Default for Frame<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Puts a packet into a driver's buffers (section 5.1.6.3).
+
+use turnstile_virtio::config::NetworkHeader;
+use turnstile_virtio::device::{Place, Queue, Span, Token};
+use turnstile_virtio::violation::Violation;
+
+use crate::transfer::{End, Transfer};
+
+/// A packet on its way: its first bytes, and where the others are.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// Its header; how many buffers it takes is filled in.
+    pub header: NetworkHeader,
+    /// Its first bytes.
+    pub head: &'a [u8],
+    /// The sender's buffers.
+    pub spans: &'a [Span],
+    /// Where in them the other bytes begin.
+    pub place: Place,
+    /// How many there are.
+    pub rest: u32,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// The driver has it.
+    Done,
+    /// There are not enough buffers now.
+    Full,
+    /// It is longer than what the driver has for a packet, and never fits.
+    TooLong,
+}
+
+/// Why a packet cannot be delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The receiver breaks a rule.
+    Receiver(Violation),
+    /// The sender does.
+    Sender(Violation),
+}
+
+impl From<Violation> for Broken {
+    fn from(violation: Violation) -> Self {
+        Self::Receiver(violation)
+    }
+}
+
+impl From<End> for Broken {
+    fn from(end: End) -> Self {
+        match end {
+            End::From(outside) => Self::Sender(outside.into()),
+            End::To(outside) => Self::Receiver(outside.into()),
+        }
+    }
+}
+
+/// The buffers for a packet: up to `N`, in up to `N` chains. Reused for the next one.
+#[derive(Debug)]
+pub struct Room<const N: usize> {
+    spans: [Span; N],
+    count: usize,
+    chains: [Option<(Token, u32)>; N],
+    chain_count: usize,
+}
+
+impl<const N: usize> Room<N> {
+    /// Makes an empty one.
+    pub const fn new() -> Self {
+        Self {
+            spans: [Span { address: 0, length: 0 }; N],
+            count: 0,
+            chains: [const { None }; N],
+            chain_count: 0,
+        }
+    }
+
+    /// Copies a packet to a driver: `to` is its memory, `from` the sender's. With `merge` it may take several chains. The driver sees it at
+    /// once; whether it wants an interrupt is asked by [`Queue::publish`], which must follow.
+    #[inline] // On the path of every packet.
+    pub fn deliver<M: Transfer>(
+        &mut self,
+        (queue, to): (&mut Queue, &M),
+        merge: bool,
+        from: &M,
+        mut packet: Packet<'_>,
+    ) -> Result<Delivery, Broken> {
+        let all = NetworkHeader::LENGTH as u64 + packet.head.len() as u64 + u64::from(packet.rest);
+        let delivery = self.take(queue, to, merge, all)?;
+        if delivery != Delivery::Done {
+            return Ok(delivery);
+        }
+        packet.header.buffers = self.chain_count as u16;
+        let spans = self.spans.get(..self.count).unwrap_or_default();
+        let mut place = Place::START;
+        place.write(to, spans, &packet.header.to_bytes())?;
+        place.write(to, spans, packet.head)?;
+        let mut left = packet.rest;
+        while left != 0 {
+            // The buffers of both sides end where they want to; each piece lies in one of both.
+            let Some(target) = place.take(spans, left) else { break };
+            let mut done = 0;
+            while done < target.length {
+                let Some(source) = packet.place.take(packet.spans, target.length - done) else { break };
+                from.transfer(source, to, target.address.wrapping_add(done.into()))?;
+                done += source.length;
+            }
+            left -= target.length;
+        }
+        self.complete(queue, to, all)?;
+        Ok(Delivery::Done)
+    }
+
+    /// Takes chains until there is room; gives them back if there is not.
+    #[inline] // On the path of every packet.
+    fn take<M: Transfer>(
+        &mut self,
+        queue: &mut Queue,
+        to: &M,
+        merge: bool,
+        all: u64,
+    ) -> Result<Delivery, Violation> {
+        (self.count, self.chain_count) = (0, 0);
+        let mut room = 0;
+        while room < all {
+            let full = !merge && self.chain_count != 0 || self.chain_count == N;
+            let chain = if full { None } else { queue.pop(to)? };
+            let Some(mut chain) = chain else {
+                self.give_back(queue);
+                return Ok(if full { Delivery::TooLong } else { Delivery::Full });
+            };
+            let mut bytes = 0;
+            while let Some(buffer) = chain.next(to)? {
+                if !buffer.writable || buffer.length == 0 {
+                    continue;
+                }
+                let Some(slot) = self.spans.get_mut(self.count) else {
+                    queue.put_back(chain.finish());
+                    self.give_back(queue);
+                    return Ok(Delivery::TooLong);
+                };
+                *slot = Span { address: buffer.address, length: buffer.length };
+                self.count += 1;
+                bytes += u64::from(buffer.length);
+            }
+            room += bytes;
+            if let Some(slot) = self.chains.get_mut(self.chain_count) {
+                *slot = Some((chain.finish(), u32::try_from(bytes).unwrap_or(u32::MAX)));
+                self.chain_count += 1;
+            }
+        }
+        Ok(Delivery::Done)
+    }
+
+    /// Gives all chains back, the last one first.
+    fn give_back(&mut self, queue: &mut Queue) {
+        let chains = self.chains.get_mut(..self.chain_count).unwrap_or_default();
+        chains.iter_mut().rev().filter_map(Option::take).for_each(|(token, _)| queue.put_back(token));
+    }
+
+    /// Returns all chains at once: the driver sees the whole packet or nothing.
+    #[inline] // On the path of every packet.
+    fn complete<M: Transfer>(&mut self, queue: &mut Queue, to: &M, mut left: u64) -> Result<(), Violation> {
+        let chains = self.chains.get_mut(..self.chain_count).unwrap_or_default();
+        for (token, bytes) in chains.iter_mut().filter_map(Option::take) {
+            let written = left.min(bytes.into());
+            queue.complete(to, token, written as u32)?;
+            left -= written;
+        }
+        queue.show(to)
+    }
+}
+
+impl<const N: usize> Default for Room<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From one guest's memory to another's.
+
+use turnstile_virtio::device::Span;
+use turnstile_virtio::memory::{Memory, Outside};
+
+/// Which end of a copy is not memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The sender's.
+    From(Outside),
+    /// The receiver's.
+    To(Outside),
+}
+
+/// Memory from which bytes go to other memory of its kind.
+pub trait Transfer: Memory + Sized {
+    /// Copies bytes to `address` of the other memory. Who can, copies once; this copies twice, through the stack.
+    fn transfer(&self, from: Span, to: &Self, address: u64) -> Result<(), End> {
+        let (mut done, mut buffer) = (0, [0; 256]);
+        while done < from.length {
+            let length = (from.length - done).min(256);
+            let bytes = buffer.get_mut(..length as usize).unwrap_or_default();
+            self.read(from.address.wrapping_add(done.into()), bytes).map_err(End::From)?;
+            to.write(address.wrapping_add(done.into()), bytes).map_err(End::To)?;
+            done += length;
+        }
+        Ok(())
+    }
+}

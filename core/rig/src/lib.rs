@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A test rig for device models: memory that is cut off or changes at any access, and drivers of queues, friendly and hostile.
+//!
+//! Only tests use it.
+#![forbid(unsafe_code)]
+
+mod fuse;
+mod guest;
+mod plain;
+mod ram;
+mod random;
+
+pub use fuse::Fuse;
+pub use guest::{Guest, Reply, Request, Ring};
+pub use plain::Plain;
+pub use ram::Ram;
+pub use random::Random;

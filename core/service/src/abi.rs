@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Events and calls, and the registers they are in.
+//!
+//! A service is entered at one address with its stack pointer at the top of its stack. An [`Event`] is in the first six argument
+//! registers of the architecture's C ABI. All other general registers are zero, but for R12 on POWER, which has the address of the
+//! entry, as its ABI wants it. A call is one instruction (`SVC #0`, `VMMCALL`, `sc 1`) with the call's number in the first of these
+//! registers and its arguments in the next five; its result is in the first one, and all other registers are as before, but for
+//! R0, R12, CTR and CR0 on POWER. [`Call::Done`] does not return: the next event enters at the top again. What a
+//! service keeps, it keeps in its memory.
+
+/// The number of registers of an event or a call.
+pub const REGISTERS: usize = 6;
+
+/// What a service is entered for, with its arguments in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Kind {
+    /// A guest reads a register: device, offset, size in bytes. The answer's value is what it reads.
+    Read = 1,
+    /// A guest writes a register: device, offset, size in bytes, value.
+    Write = 2,
+    /// A guest has rung: a bit for each queue. There is no answer but the levels of lines.
+    Doorbell = 3,
+    /// Characters were typed into a console: device, how many (1 to 8), the characters, the first in the lowest byte. The answer's
+    /// value says how many the service has taken.
+    Input = 4,
+    /// The time of an alarm has come: the time in nanoseconds.
+    Alarm = 5,
+    /// The first event but for [`Kind::Memory`], after the service was started: with its VM, or because it had
+    /// crashed. Says whether what is kept is from before a crash (1), or zero (0), and, to a PCI function, at which address firmware
+    /// places its BARs (0: nowhere).
+    Attach = 6,
+    /// A guest writes characters to a terminal by a call: device, how many (up to 16), and the characters in two words.
+    TerminalWrite = 7,
+    /// A guest reads characters from a terminal by a call: device. The answer's count says how many there are (up to 16), and its
+    /// two words have them.
+    TerminalRead = 8,
+    /// Before all others: a piece of the memory of the VM that it serves: its number, its guest physical address, its size in
+    /// bytes, and where it is in the service's address space. Behind the pieces, with [`DISK`] as the number, perhaps with
+    /// [`READ_ONLY`], the memory of its disk: its size in bytes, where it is in the service's address space, and the disk's name in
+    /// two words, the first character in the lowest byte, zeros behind it.
+    Memory = 9,
+}
+
+impl Kind {
+    /// Returns the kind with this number.
+    pub const fn from_number(number: u64) -> Option<Self> {
+        Some(match number {
+            1 => Self::Read,
+            2 => Self::Write,
+            3 => Self::Doorbell,
+            4 => Self::Input,
+            5 => Self::Alarm,
+            6 => Self::Attach,
+            7 => Self::TerminalWrite,
+            8 => Self::TerminalRead,
+            9 => Self::Memory,
+            _ => return None,
+        })
+    }
+}
+
+/// What a service asks of the hypervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Call {
+    /// The event is handled: value, the levels of the interrupt lines of its devices (bit n: device n; and [`ROOM`], [`AGAIN`]), how many characters the
+    /// guest's console prints (up to 16), and those characters in two words. What a [`Kind::TerminalRead`] has read is in the
+    /// same two words, and nothing is printed.
+    Done = 0,
+    /// Prints characters on the guest's console: how many (up to 16), two words.
+    Print = 1,
+    /// Writes characters to the hypervisor's own log: how many (up to 16), two words. A line ends with a newline.
+    Log = 2,
+    /// Sets the alarm to a time in nanoseconds, or off (`u64::MAX`). Returns the time now.
+    Alarm = 3,
+    /// The service cannot go on. It is reported and started anew.
+    Panic = 4,
+    /// Returns the time now, in nanoseconds.
+    Time = 5,
+    /// A PCI function sends a message-signalled interrupt: its address and its data. Refused if nothing of the machine is there.
+    Message = 6,
+    /// A PCI function decodes one of its BARs from now on: the BAR's number, the first guest physical address, and its size in bytes,
+    /// a power of two; with size zero it decodes none. Refused outside the machine's window for that, if the address is not a
+    /// multiple of the size, and where another function decodes: then it is nowhere.
+    Decode = 7,
+}
+
+impl Call {
+    /// Returns the call with this number.
+    #[inline(always)] // Of each way out.
+    pub const fn from_number(number: u64) -> Option<Self> {
+        Some(match number {
+            0 => Self::Done,
+            1 => Self::Print,
+            2 => Self::Log,
+            3 => Self::Alarm,
+            4 => Self::Panic,
+            5 => Self::Time,
+            6 => Self::Message,
+            7 => Self::Decode,
+            _ => return None,
+        })
+    }
+}
+
+/// Among the levels of [`Call::Done`]: the service has room again for characters that it did not take.
+pub const ROOM: u64 = 1 << 63;
+
+/// Among the levels of [`Call::Done`]: the service has more to do. Its alarm goes off as soon as it may, when the guest has had a turn.
+pub const AGAIN: u64 = 1 << 62;
+
+/// In the number of a [`Kind::Memory`]: it is the memory of a disk.
+pub const DISK: u64 = 1 << 63;
+
+/// The disk cannot be written.
+pub const READ_ONLY: u64 = 1;
+
+/// The number of a PCI function's configuration space among its devices; BAR n is [`BARS`] + n.
+pub const CONFIGURATION: u64 = 0;
+
+/// The number of a PCI function's BAR 0 among its devices.
+pub const BARS: u64 = 1;
+
+/// How many BARs a function has.
+pub const BAR_COUNT: u64 = 6;
+
+/// The BAR of a PCI function in which its doorbells are.
+pub const DOORBELL_BAR: u64 = 4;
+
+/// What a call returns that is none, or whose arguments are wrong.
+pub const REFUSED: u64 = u64::MAX;
+
+/// The most characters in the two words of an event or a call.
+pub const CHARACTERS: u64 = 16;
+
+/// An event as it is in the registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Event(pub [u64; REGISTERS]);
+
+impl Event {
+    /// Makes an event. Arguments that the kind does not have are zero.
+    #[inline(always)] // A few moves.
+    pub const fn new(kind: Kind, arguments: [u64; 5]) -> Self {
+        let [a, b, c, d, e] = arguments;
+        Self([kind as u64, a, b, c, d, e])
+    }
+
+    /// Returns its kind.
+    pub const fn kind(&self) -> Option<Kind> {
+        Kind::from_number(self.0[0])
+    }
+}
+
+/// What a service has answered: the arguments of [`Call::Done`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Answer {
+    /// The value.
+    pub value: u64,
+    /// The levels of its devices' interrupt lines.
+    pub lines: u64,
+    /// How many characters there are.
+    pub count: u64,
+    /// The characters.
+    pub words: [u64; 2],
+}
+
+impl Answer {
+    /// Returns the characters; no more than there can be.
+    pub fn characters(&self) -> impl Iterator<Item = u8> + use<> {
+        characters(self.count, self.words)
+    }
+}
+
+/// Returns the first `count` characters of two words; no more than there can be.
+pub fn characters(count: u64, words: [u64; 2]) -> impl Iterator<Item = u8> {
+    let count = count.min(CHARACTERS) as usize;
+    words.into_iter().flat_map(u64::to_le_bytes).take(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_agree() {
+        for number in 0..32 {
+            assert!(Kind::from_number(number).is_none_or(|kind| kind as u64 == number));
+            assert!(Call::from_number(number).is_none_or(|call| call as u64 == number));
+        }
+        assert_eq!(Kind::from_number(0), None, "cleared registers are no event");
+        assert_eq!(Call::from_number(u64::MAX), None);
+    }
+
+    #[test]
+    fn no_more_characters_than_there_can_be() {
+        let words = [u64::from_le_bytes(*b"abcdefgh"), u64::from_le_bytes(*b"ijklmnop")];
+        assert!(characters(3, words).eq(*b"abc"));
+        assert!(characters(u64::MAX, words).eq(*b"abcdefghijklmnop"));
+        assert_eq!(Answer { count: 0, words, ..Answer::default() }.characters().count(), 0);
+    }
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Services: what the hypervisor and the programs that it enters agree on.
+//!
+//! A service is a small program in an address space of its own. It has no thread: whoever has an event for it enters it, on its own
+//! CPU, and leaves it with the answer.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`abi`] | events, calls, and the registers they are in |
+//! | [`gate`] | who is inside, and what waits: one word |
+//! | [`image`] | the format of a service's program |
+#![cfg_attr(not(loom), no_std)]
+#![forbid(unsafe_code)]
+
+pub mod abi;
+pub mod gate;
+pub mod image;

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Packets from the queues of devices to those of others: one copy, from the sender's pages to the receiver's.
+//!
+//! A receiver that has no buffers holds up who sends to it alone for a while ([`patience`](crate::patience)), which is what lets streams of
+//! TCP run without loss; then packets for it are lost until it has taken something.
+//!
+//! A packet that waits is put back into its ring, and read anew when its turn comes: a queue has no state here but its indexes.
+
+use turnstile_net::control::{Control, Limits};
+use turnstile_net::frame::Frame;
+use turnstile_net::receive::{Broken, Delivery, Packet, Room};
+use turnstile_net::settings::Accepts;
+use turnstile_net::software;
+use turnstile_net::transfer::Transfer;
+use turnstile_virtio::device::Queue;
+use turnstile_virtio::memory::Memory;
+use turnstile_virtio::ring::{Layout, Options};
+use turnstile_virtio::violation::Violation;
+
+use crate::flow::flow;
+use crate::patience::Patience;
+use crate::port::Counters;
+use crate::switch::{Switch, Verdict};
+
+/// How many buffers a packet that is sent has at most: Linux has up to 17 pieces of data, with header and head.
+pub const SENT_BUFFERS: usize = 24;
+/// How many buffers a packet that is received has at most: 64 KiB in buffers of 1 KiB, and something more.
+pub const RECEIVED_BUFFERS: usize = 80;
+
+/// The device behind a port, as far as it receives, while its driver is ready.
+#[derive(Debug)]
+pub struct Device<const Q: usize> {
+    /// Which packets its driver wants, and by how many queues.
+    pub control: Control,
+    /// What its driver has agreed to.
+    pub accepts: Accepts,
+    /// How many bytes a packet of its driver has at most, that is no segment.
+    pub longest: u32,
+    receive: [Option<Queue>; Q],
+    patience: Patience,
+    /// Queues that have received something and were not asked whether they want an interrupt: a bit for each pair.
+    unasked: u64,
+    /// Queues that want an interrupt: a bit each, by their numbers.
+    owed: u64,
+}
+
+impl<const Q: usize> Device<Q> {
+    /// A device whose queues are yet to come.
+    pub const fn new(control: Control, accepts: Accepts, longest: u32) -> Self {
+        let receive = [const { None }; Q];
+        let patience = Patience::NEW;
+        Self { control, accepts, longest, receive, patience, unasked: 0, owed: 0 }
+    }
+}
+
+/// Why [`Relay::pump`] has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// All is sent, and the driver notifies when there is more.
+    Idle,
+    /// So many packets were sent as may be in a call: call again.
+    Spent,
+    /// Call again in so many nanoseconds: the port has sent as much as it may.
+    Wait(u64),
+    /// Call again when this port's driver has offered buffers, or in so many nanoseconds.
+    Full(usize, u64),
+}
+
+/// Devices behind the ports of a switch, with up to `Q` pairs of queues each, at most 32. The queues of a pair have the numbers `2 * pair`
+/// (the device's packets for the driver) and `2 * pair + 1`.
+#[derive(Debug)]
+pub struct Relay<const P: usize, const Q: usize, const SETS: usize> {
+    /// The switch.
+    pub switch: Switch<P, SETS>,
+    devices: [Option<Device<Q>>; P],
+    transmit: [[Option<Queue>; Q]; P],
+    frame: Frame<SENT_BUFFERS>,
+    room: Room<RECEIVED_BUFFERS>,
+    /// Ports that have something to ask or to tell.
+    touched: u64,
+    /// Receivers that have broken a rule.
+    broken: u64,
+}
+
+impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
+    const FITS: () = assert!(Q <= 32, "a set of queues has a bit each");
+
+    /// Makes a switch without devices.
+    pub fn new() -> Self {
+        let () = Self::FITS;
+        Self {
+            switch: Switch::new(),
+            devices: [const { None }; P],
+            transmit: [const { [const { None }; Q] }; P],
+            frame: Frame::new(),
+            room: Room::new(),
+            touched: 0,
+            broken: 0,
+        }
+    }
+
+    /// A driver is ready, or, without a device, has reset it: its queues are forgotten.
+    pub fn set_device(&mut self, port: usize, device: Option<Device<Q>>) {
+        if let (Some(place), Some(queues)) = (self.devices.get_mut(port), self.transmit.get_mut(port)) {
+            *place = device;
+            queues.iter_mut().for_each(|queue| *queue = None);
+        }
+    }
+
+    /// The device of a port.
+    pub fn device(&mut self, port: usize) -> Option<&mut Device<Q>> {
+        self.devices.get_mut(port)?.as_mut()
+    }
+
+    /// A driver has enabled a queue, or, without a layout, has reset it. If an earlier life of the device has `left` the queue, it is taken up
+    /// where that was. False if there is no such queue.
+    pub fn set_queue<M: Memory>(
+        &mut self,
+        (port, number): (usize, usize),
+        memory: &M,
+        layout: Option<(Layout, Options)>,
+        left: bool,
+    ) -> Result<bool, Violation> {
+        let (is_transmit, longest) = (number % 2 == 1, [RECEIVED_BUFFERS, SENT_BUFFERS][number % 2] as u32);
+        let queue = match layout {
+            None => None,
+            Some((layout, options)) if left => Some(Queue::resume(memory, layout, options, longest)?),
+            Some((layout, options)) => Some(Queue::new(layout, options, longest)),
+        };
+        let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(false) };
+        // It is not interesting when a driver offers buffers, unless somebody waits for them.
+        let queue = match queue {
+            Some(mut queue) if !is_transmit => {
+                queue.suppress(memory)?;
+                Some(queue)
+            }
+            queue => queue,
+        };
+        let receive = device.receive.get_mut(number / 2);
+        let transmit = self.transmit.get_mut(port).and_then(|queues| queues.get_mut(number / 2));
+        let Some(place) = (if is_transmit { transmit } else { receive }) else { return Ok(false) };
+        *place = queue;
+        if left {
+            device.owed |= 1 << number;
+            self.touched |= 1 << port;
+        }
+        Ok(true)
+    }
+
+    /// Does the commands of a port's driver. The queue is the caller's, and so is the device that may be changed. As [`Control::serve`].
+    pub fn control<M: Memory>(
+        &mut self,
+        port: usize,
+        queue: &mut Queue,
+        memory: &M,
+        limits: &Limits,
+    ) -> Result<(bool, bool), Violation> {
+        let Some(device) = self.device(port) else { return Ok((false, false)) };
+        device.control.serve(queue, memory, limits)
+    }
+
+    /// Sends what is in a queue of a port, up to `most` packets. `memories` are those of the ports' drivers, `now` is in nanoseconds. An error
+    /// is the sender's: its device needs a reset. [`Relay::interrupt`] and [`Relay::broken`] follow.
+    pub fn pump<M: Transfer>(
+        &mut self,
+        memories: &[M; P],
+        (port, pair): (usize, usize),
+        now: u64,
+        most: u32,
+    ) -> Result<Rest, Violation> {
+        let queue = self.transmit.get_mut(port).and_then(|queues| queues.get_mut(pair)?.take());
+        let (Some(memory), Some(mut queue)) = (memories.get(port), queue) else { return Ok(Rest::Idle) };
+        let result = self.drain(memories, memory, (port, &mut queue), now, most);
+        if let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut)
+            && let Ok((_, true)) = result
+        {
+            device.owed |= 1 << (2 * pair + 1);
+            self.touched |= 1 << port;
+        }
+        if let Some(place) = self.transmit.get_mut(port).and_then(|queues| queues.get_mut(pair)) {
+            *place = Some(queue);
+        }
+        Ok(result?.0)
+    }
+
+    /// Sends packets. Returns whether the sender wants an interrupt, too.
+    fn drain<M: Transfer>(
+        &mut self,
+        memories: &[M; P],
+        memory: &M,
+        (port, queue): (usize, &mut Queue),
+        now: u64,
+        most: u32,
+    ) -> Result<(Rest, bool), Violation> {
+        let Some(device) = self.devices.get(port).and_then(Option::as_ref) else {
+            return Ok((Rest::Idle, false));
+        };
+        let (accepts, longest) = (device.accepts, device.longest);
+        let (mut left, mut interrupt) = (most, false);
+        queue.suppress(memory)?;
+        loop {
+            let rest = loop {
+                let Some(fewer) = left.checked_sub(1) else { break Rest::Spent };
+                left = fewer;
+                let Some(mut chain) = queue.pop(memory)? else { break Rest::Idle };
+                let read = self.frame.read(memory, &mut chain, &accepts, longest)?;
+                let rest = match read {
+                    Ok(()) => self.forward(memories, memory, port, now)?,
+                    Err(_) => {
+                        self.switch.count(port, |counters| counters.malformed += 1);
+                        None
+                    }
+                };
+                if let Some(rest) = rest {
+                    queue.put_back(chain.finish());
+                    break rest;
+                }
+                queue.complete(memory, chain.finish(), 0)?;
+                queue.show(memory)?;
+            };
+            interrupt |= queue.publish(memory)?;
+            if rest != Rest::Idle || !queue.arm(memory)? {
+                return Ok((rest, interrupt));
+            }
+        }
+    }
+
+    /// Brings the frame to where it goes. Returns why it must wait, if it must: then nobody has it. An error is the sender's.
+    #[inline] // On the path of every packet.
+    fn forward<M: Transfer>(
+        &mut self,
+        memories: &[M; P],
+        memory: &M,
+        port: usize,
+        now: u64,
+    ) -> Result<Option<Rest>, Violation> {
+        let add: fn(&mut Counters) = match self.switch.judge(port, self.frame.head(), now) {
+            Verdict::Wait(nanoseconds) => return Ok(Some(Rest::Wait(nanoseconds))),
+            Verdict::To(0) => |counters| counters.unwanted += 1,
+            Verdict::To(ports) => {
+                let mut left = ports;
+                while left != 0 {
+                    let to = left.trailing_zeros() as usize;
+                    left &= left - 1;
+                    let Some(target) = memories.get(to) else { continue };
+                    let full = self.deliver((to, target), memory, now)?;
+                    if full != 0 && ports.is_power_of_two() {
+                        return Ok(Some(Rest::Full(to, full)));
+                    }
+                }
+                self.switch.sent(port, self.frame.length(), now);
+                return Ok(None);
+            }
+            Verdict::Spoofed => |counters| counters.spoofed += 1,
+            Verdict::Malformed => |counters| counters.malformed += 1,
+        };
+        self.switch.count(port, add);
+        Ok(None)
+    }
+
+    /// Brings the frame to a port. Returns for how many nanoseconds it may wait there for buffers; 0 if it has gone, or is lost.
+    #[inline] // On the path of every packet.
+    fn deliver<M: Transfer>(
+        &mut self,
+        (port, memory): (usize, &M),
+        from: &M,
+        now: u64,
+    ) -> Result<u64, Violation> {
+        let frame = &self.frame;
+        let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(0) };
+        if !device.control.wants(frame.head()) {
+            return Ok(0);
+        }
+        let several = device.control.pairs > 1;
+        let pair = if several { flow(frame.head()) as usize % usize::from(device.control.pairs) } else { 0 };
+        // A queue that is not enabled takes nothing; the first one does.
+        let pair = if device.receive.get(pair).is_some_and(Option::is_some) { pair } else { 0 };
+        let Some(queue) = device.receive.get_mut(pair).and_then(Option::as_mut) else { return Ok(0) };
+        let merge = device.accepts.merge;
+        let delivery = if frame.suits(&device.accepts) {
+            let (spans, place) = frame.rest();
+            let rest = frame.length() - frame.head().len() as u32;
+            let packet = Packet { header: frame.header(), head: frame.head(), spans, place, rest };
+            self.room.deliver((queue, memory), merge, from, packet)
+        } else {
+            software::deliver(&mut self.room, (queue, memory), merge, from, frame)
+        };
+        match delivery {
+            Ok(Delivery::Done) => {
+                device.patience.taken(now);
+                device.unasked |= 1 << pair;
+                self.touched |= 1 << port;
+                self.switch.received(port, frame.length());
+            }
+            Ok(Delivery::Full) => {
+                let left = device.patience.left(now);
+                if left == 0 {
+                    self.switch.count(port, |counters| counters.overrun += 1);
+                }
+                return Ok(left);
+            }
+            Ok(Delivery::TooLong) => self.switch.count(port, |counters| counters.overrun += 1),
+            Err(Broken::Sender(violation)) => return Err(violation),
+            Err(Broken::Receiver(_)) => {
+                self.broken |= 1 << port;
+                self.set_device(port, None);
+            }
+        }
+        Ok(0)
+    }
+
+    /// The next queue whose driver wants an interrupt: port and number. To be called until there is none.
+    pub fn interrupt<M: Memory>(&mut self, memories: &[M; P]) -> Option<(usize, usize)> {
+        while self.touched != 0 {
+            let port = self.touched.trailing_zeros() as usize;
+            let device = self.devices.get_mut(port).and_then(Option::as_mut);
+            if let (Some(device), Some(memory)) = (device, memories.get(port)) {
+                while device.unasked != 0 {
+                    let pair = device.unasked.trailing_zeros() as usize;
+                    device.unasked &= device.unasked - 1;
+                    let queue = device.receive.get_mut(pair).and_then(Option::as_mut);
+                    // Who cannot be asked is found to have broken a rule with the next packet.
+                    if queue.is_some_and(|queue| queue.publish(memory).unwrap_or(true)) {
+                        device.owed |= 1 << (2 * pair);
+                    }
+                }
+                if device.owed != 0 {
+                    let number = device.owed.trailing_zeros() as usize;
+                    device.owed &= device.owed - 1;
+                    return Some((port, number));
+                }
+            }
+            self.touched &= self.touched - 1;
+        }
+        None
+    }
+
+    /// A port whose driver has broken a rule as a receiver: its device is out, and needs a reset. To be called until there is none.
+    pub fn broken(&mut self) -> Option<usize> {
+        let port = (self.broken != 0).then(|| self.broken.trailing_zeros() as usize)?;
+        self.broken &= self.broken - 1;
+        Some(port)
+    }
+
+    /// A receiver asks for notifications when it offers buffers, which is needed only while somebody waits for them ([`Rest::Full`]). Returns
+    /// whether there are some already.
+    pub fn arm<M: Memory>(&mut self, port: usize, memory: &M) -> Result<bool, Violation> {
+        let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(false) };
+        let mut there = false;
+        for queue in device.receive.iter_mut().flatten() {
+            there |= queue.arm(memory)?;
+        }
+        Ok(there)
+    }
+}
+
+impl<const P: usize, const Q: usize, const SETS: usize> Default for Relay<P, Q, SETS> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

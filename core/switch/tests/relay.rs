@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! VMs that send each other packets.
+
+mod common;
+
+use common::{Net, OPTIONS, VMS, Vm, attach, mac, memories, packet, run};
+use proptest::prelude::*;
+use turnstile_rig::{Fuse, Ram, Random};
+use turnstile_switch::patience::PATIENCE;
+use turnstile_switch::port::Rules;
+use turnstile_switch::relay::Rest;
+use turnstile_virtio::config::NetworkHeader;
+use turnstile_virtio::violation::Violation;
+
+const PLAIN: NetworkHeader = NetworkHeader {
+    flags: 0,
+    gso_type: 0,
+    header_length: 0,
+    gso_size: 0,
+    checksum_start: 0,
+    checksum_offset: 0,
+    buffers: 0,
+};
+
+fn vms(random: &mut Random, memories: &[Ram; VMS]) -> Vec<Vm> {
+    memories.iter().map(|ram| Vm::new(ram, random.below(2) == 0, random.below(2) == 0)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// However packets and buffers are cut: each arrives once, in order, unchanged, where it should; whoever waits is interrupted.
+    #[test]
+    fn packets_arrive(seed in 1u64..) {
+        let random = &mut Random(seed);
+        let memories = memories(&Fuse::default());
+        let mut vms = vms(random, &memories);
+        let mut net = Net::new();
+        attach(&mut net, &vms, &memories, false);
+        // By receiver and sender.
+        let mut expected = [(); VMS].map(|()| [(); VMS].map(|()| std::collections::VecDeque::new()));
+        // The switch learns where everybody is.
+        for port in 0..VMS {
+            let bytes = packet(random, port, None, 0, 0);
+            vms[port].send(&memories[port], random, PLAIN, &bytes);
+        }
+        run(&mut net, &memories, 0);
+        for (port, vm) in vms.iter_mut().enumerate() {
+            vm.take(&memories[port]);
+            vm.receive.arm(&memories[port]);
+        }
+        let mut now = 0;
+        for number in 0..60 {
+            now += 1000;
+            let from = random.below(3) as usize;
+            vms.iter_mut().zip(&memories).for_each(|(vm, ram)| vm.refill(ram, random, 10));
+            let to = Some(random.below(3) as usize).filter(|_| random.below(4) > 0);
+            let length = random.below(1500) as usize;
+            let bytes = packet(random, from, to, number, length);
+            if vms[from].send(&memories[from], random, PLAIN, &bytes) {
+                for other in (0..VMS).filter(|&other| other != from && to.is_none_or(|to| to == other)) {
+                    expected[other][from].push_back(bytes.clone());
+                }
+            }
+            if random.below(3) == 0 {
+                let interrupts = run(&mut net, &memories, now);
+                for (port, vm) in vms.iter_mut().enumerate() {
+                    let news = vm.receive.ring.used(&memories[port]);
+                    vm.take(&memories[port]);
+                    let came = std::mem::take(&mut vm.got);
+                    prop_assert!(came.is_empty() || interrupts.contains(&(port, 0)), "{news}");
+                    for (header, bytes) in came {
+                        prop_assert_eq!((header.flags, header.gso_type), (0, 0));
+                        let from = usize::from(bytes[11]);
+                        prop_assert!(bytes == expected[port][from].pop_front().unwrap());
+                    }
+                    vm.receive.arm(&memories[port]);
+                    vm.send.arm(&memories[port]);
+                }
+            }
+        }
+        vms.iter_mut().zip(&memories).for_each(|(vm, ram)| vm.refill(ram, random, 64));
+        run(&mut net, &memories, now);
+        for (port, vm) in vms.iter_mut().enumerate() {
+            vm.take(&memories[port]);
+            for (_, bytes) in vm.got.drain(..) {
+                prop_assert!(bytes == expected[port][usize::from(bytes[11])].pop_front().unwrap());
+            }
+            prop_assert!(expected[port].iter().all(|list| list.is_empty()), "nothing is lost");
+            prop_assert_eq!(vm.send.in_flight(), 0);
+        }
+    }
+
+    /// Whatever rings hold, and however memory changes under the reader: calls end, and another pair of VMs is not disturbed by more than
+    /// what it is sent.
+    #[test]
+    fn hostile_vms_do_no_harm(seed in 1u64..) {
+        let random = &mut Random(seed);
+        let memories = memories(&Fuse::default());
+        let mut vms = vms(random, &memories);
+        let mut net = Net::new();
+        attach(&mut net, &vms, &memories, false);
+        for number in 0..60 {
+            // VM 0 is hostile.
+            memories[0].restless.set(0);
+            let to = random.below(3) as usize;
+            let bytes = packet(random, 0, Some(to), number, 100);
+            let header = NetworkHeader::from_bytes(random.bytes(12)[..].try_into().unwrap());
+            let _ = vms[0].send(&memories[0], random, header, &bytes);
+            vms[0].refill(&memories[0], random, 2);
+            for _ in 0..random.below(3) {
+                let queue = [0, 0x4_0000][random.below(2) as usize];
+                memories[0].put(Ram::BASE + queue + random.below(0x400), &[random.any() as u8]);
+            }
+            memories[0].restless.set(if random.below(2) == 0 { 0 } else { random.any() | 1 });
+            vms[1].refill(&memories[1], random, 20);
+            vms[2].refill(&memories[2], random, 20);
+            let bytes = packet(random, 1, Some(2), number, 1000);
+            prop_assert!(vms[1].send(&memories[1], random, PLAIN, &bytes));
+            let now = u64::from(number) * PATIENCE;
+            let mut fail = net.pump(&memories, (0, 0), now, 50).is_err();
+            prop_assert!(matches!(net.pump(&memories, (1, 0), now, 50), Ok(Rest::Idle)));
+            while net.interrupt(&memories).is_some() {}
+            while let Some(port) = net.broken() {
+                prop_assert_eq!(port, 0);
+                fail = true;
+            }
+            vms[2].take(&memories[2]);
+            vms[1].take(&memories[1]);
+            let arrived = vms[2].got.drain(..).filter(|got| got.1[6..12] == mac(1)).collect::<Vec<_>>();
+            prop_assert!(arrived.len() == 1 && arrived[0].1 == bytes);
+            if fail {
+                memories[0].restless.set(0);
+                vms[0] = Vm::new(&memories[0], true, true);
+                net.set_device(0, Some(vms[0].device()));
+                for (number, guest) in [(0, &vms[0].receive), (1, &vms[0].send)] {
+                    let layout = Some((guest.ring.layout, OPTIONS));
+                    net.set_queue((0, number), &memories[0], layout, false).unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_segment_passes_as_one() {
+    let random = &mut Random(3);
+    let memories = [(); VMS].map(|()| Ram::new(0x90_0000, Fuse::default()));
+    let mut vms = [true, true, false].map(|offloads| Vm::new(&memories[0], offloads, true));
+    for (vm, ram) in vms.iter_mut().zip(&memories) {
+        *vm = Vm::new(ram, vm.accepts.tso4[0], true);
+        vm.pieces = 1;
+        vm.refill(ram, random, 64);
+    }
+    let mut net = Net::new();
+    attach(&mut net, &vms, &memories, false);
+    let mut bytes = [mac(1), mac(0), [8, 0, 0x45, 0, 0xff, 0xff]].concat();
+    bytes.extend([0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    bytes.extend([0, 80, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
+    bytes.extend(random.bytes(60_000));
+    let header = NetworkHeader {
+        flags: 1,
+        gso_type: 1,
+        header_length: 54,
+        gso_size: 1400,
+        checksum_start: 34,
+        checksum_offset: 16,
+        buffers: 0,
+    };
+    assert!(vms[0].send(&memories[0], random, header, &bytes));
+    run(&mut net, &memories, 0);
+    vms[1].take(&memories[1]);
+    vms[2].take(&memories[2]);
+    let (got, whole) = vms[1].got.pop_front().unwrap();
+    assert!(whole == bytes && vms[1].got.is_empty());
+    assert_eq!((got.gso_type, got.gso_size, got.flags), (1, 1400, 1));
+    assert_eq!(vms[2].got.len(), 60_000usize.div_ceil(1400), "who does not take segments gets packets");
+    assert_eq!(net.switch.counters(0).sent, 1);
+    assert_eq!((net.switch.counters(1).received, net.switch.counters(1).received_bytes), (1, 60_054));
+}
+
+#[test]
+fn without_buffers_packets_wait_a_while() {
+    let random = &mut Random(4);
+    let memories = memories(&Fuse::default());
+    let mut vms = [(); VMS].map(|()| Vm::new(&memories[0], false, false));
+    for (vm, ram) in vms.iter_mut().zip(&memories) {
+        *vm = Vm::new(ram, false, false);
+    }
+    let mut net = Net::new();
+    attach(&mut net, &vms, &memories, false);
+    let bytes = packet(random, 1, None, 0, 10);
+    vms[1].send(&memories[1], random, PLAIN, &bytes);
+    run(&mut net, &memories, 0);
+    for number in 1..4 {
+        let bytes = packet(random, 0, Some(1), number, 10);
+        vms[0].send(&memories[0], random, PLAIN, &bytes);
+    }
+    assert_eq!(net.pump(&memories, (0, 0), 100, 9), Ok(Rest::Full(1, PATIENCE)));
+    assert_eq!(net.arm(1, &memories[1]), Ok(false));
+    vms[1].refill(&memories[1], random, 1);
+    assert_eq!(net.arm(1, &memories[1]), Ok(true));
+    assert_eq!(net.pump(&memories, (0, 0), 100, 9), Ok(Rest::Full(1, PATIENCE)), "one has gone");
+    assert_eq!(net.pump(&memories, (0, 0), 100 + PATIENCE, 9), Ok(Rest::Idle));
+    vms[1].take(&memories[1]);
+    let got: Vec<_> = vms[1].got.iter().map(|got| got.1[18]).collect();
+    assert_eq!((got, net.switch.counters(1).overrun), (vec![1], 2));
+    assert_eq!(vms[0].take(&memories[0]), 3);
+    assert_eq!(net.switch.counters(0).sent, 3);
+}
+
+#[test]
+fn who_lies_about_itself_is_counted() {
+    let random = &mut Random(6);
+    let memories = memories(&Fuse::default());
+    let mut vms = vms(random, &memories);
+    let mut net = Net::new();
+    attach(&mut net, &vms, &memories, false);
+    vms[1].refill(&memories[1], random, 8);
+    vms[2].refill(&memories[2], random, 8);
+    let spoofed = packet(random, 2, Some(1), 1, 5);
+    vms[0].send(&memories[0], random, PLAIN, &spoofed);
+    vms[0].send(&memories[0], random, PLAIN, &[1; 13]);
+    let to_itself = packet(random, 0, Some(0), 1, 5);
+    vms[0].send(&memories[0], random, PLAIN, &to_itself);
+    run(&mut net, &memories, 0);
+    let counters = net.switch.counters(0);
+    assert_eq!((counters.spoofed, counters.malformed, counters.unwanted, counters.sent), (1, 1, 1, 0));
+    assert_eq!(vms[0].take(&memories[0]), 3, "the driver has its buffers back");
+    net.switch.attach(1, Rules { isolated: true, ..Rules::default() });
+    net.switch.attach(0, Rules { isolated: true, ..Rules::default() });
+    let bytes = packet(random, 0, Some(1), 1, 5);
+    vms[0].send(&memories[0], random, PLAIN, &bytes);
+    run(&mut net, &memories, 0);
+    vms[1].take(&memories[1]);
+    assert!(vms[1].got.is_empty());
+    // A ring that breaks rules is its own VM's.
+    vms[0].send.ring.offer(&memories[0], 4, 99, 5);
+    assert_eq!(net.pump(&memories, (0, 0), 0, 9), Err(Violation::Head(99)));
+    net.set_device(0, None);
+    assert_eq!(net.pump(&memories, (0, 0), 0, 9), Ok(Rest::Idle));
+}
+
+/// The switch is killed at any step and started anew: each packet arrives; one may arrive twice, and none is damaged or out of order.
+#[test]
+fn a_switch_that_is_killed_at_any_step_loses_nothing() {
+    let mut steps = 0;
+    loop {
+        let random = &mut Random(0x7377);
+        let fuse = Fuse::default();
+        let memories = memories(&fuse);
+        let mut vms = vms(random, &memories);
+        let mut net = Net::new();
+        attach(&mut net, &vms, &memories, false);
+        let mut expected = [(); VMS].map(|()| Vec::new());
+        for number in 0..5 {
+            let from = random.below(3) as usize;
+            let to = Some(random.below(3) as usize).filter(|_| random.below(4) > 0);
+            let bytes = packet(random, from, to, number, 150 * number as usize);
+            assert!(vms[from].send(&memories[from], random, PLAIN, &bytes));
+            // Who is not known yet is sent to as all are.
+            (0..VMS)
+                .filter(|&other| other != from)
+                .for_each(|other| expected[other].push((to, from, bytes.clone())));
+        }
+        vms.iter_mut().zip(&memories).for_each(|(vm, ram)| vm.refill(ram, random, 64));
+        fuse.arm(steps);
+        run(&mut net, &memories, 0);
+        let blown = fuse.is_blown();
+        fuse.mend();
+        if blown {
+            let mut second = Net::new();
+            attach(&mut second, &vms, &memories, true);
+            let interrupts = run(&mut second, &memories, 0);
+            let told: std::collections::BTreeSet<_> = interrupts.into_iter().collect();
+            assert_eq!(told.len(), 6, "each queue is told");
+        }
+        for (port, vm) in vms.iter_mut().enumerate() {
+            vm.take(&memories[port]);
+            assert_eq!(vm.send.in_flight(), 0);
+            let mut got: Vec<_> = vm.got.drain(..).map(|got| got.1).collect();
+            let before = got.len();
+            got.dedup();
+            assert!(before <= got.len() + 1, "one packet may come again, at once");
+            for sender in 0..VMS {
+                let sent: Vec<_> = expected[port].iter().filter(|(_, from, _)| *from == sender).collect();
+                let mut sent = sent.into_iter();
+                for bytes in got.iter().filter(|bytes| bytes[6..12] == mac(sender)) {
+                    // What is not for this port may have come here before the switch had learned.
+                    let found = sent.by_ref().find(|(to, _, sent)| {
+                        assert!(sent == bytes || to.is_some_and(|to| to != port), "step {steps}: lost");
+                        sent == bytes
+                    });
+                    assert!(found.is_some(), "step {steps}: damaged or out of order");
+                }
+                assert!(sent.all(|(to, _, _)| to.is_some_and(|to| to != port)), "step {steps}: lost");
+            }
+        }
+        if !blown {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(steps > 100, "{steps}");
+}

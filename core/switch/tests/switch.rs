@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where packets go, by a model that knows no hash.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use turnstile_rig::Random;
+use turnstile_switch::flow::flow;
+use turnstile_switch::patience::{PATIENCE, Patience};
+use turnstile_switch::port::Rules;
+use turnstile_switch::rate::Rate;
+use turnstile_switch::switch::{AGE, Switch, Verdict};
+
+fn mac(number: u64) -> [u8; 6] {
+    [2, 0, 0, 0, (number >> 8) as u8, number as u8]
+}
+
+fn head(to: [u8; 6], from: [u8; 6], vlan: Option<u16>) -> Vec<u8> {
+    let mut head = [to, from].concat();
+    if let Some(vlan) = vlan {
+        head.extend([0x81, 0]);
+        head.extend(vlan.to_be_bytes());
+    }
+    head.extend([8, 0, 0x45, 0]);
+    head
+}
+
+proptest! {
+    /// With few addresses, so that all have room: learning, ageing, moving, isolation, guards and VLANs are those of a plain map.
+    #[test]
+    fn packets_go_where_a_plain_map_says(seed in 1u64..) {
+        let random = &mut Random(seed);
+        let mut switch = Switch::<8, 64>::new();
+        let mut rules = [Rules::default(); 8];
+        let mut up = [false; 8];
+        let mut known: HashMap<([u8; 6], u16), (usize, u64)> = HashMap::new();
+        let mut now = 0;
+        for _ in 0..300 {
+            now += random.below(AGE / 20);
+            let port = random.below(8) as usize;
+            match random.below(10) {
+                0 => {
+                    let own = (random.below(3) == 0).then(|| mac(port as u64));
+                    rules[port] = Rules { mac: own, isolated: random.below(2) == 0, rate: None };
+                    switch.attach(port, rules[port]);
+                    up[port] = true;
+                    known.retain(|address, place| place.0 != port && Some(address.0) != own);
+                }
+                1 => {
+                    switch.detach(port);
+                    up[port] = false;
+                    known.retain(|_, place| place.0 != port);
+                }
+                _ => {
+                    let vlan = (random.below(2) == 0).then(|| random.below(3) as u16 | 0x2000);
+                    let from = if random.below(2) == 0 { mac(port as u64) } else { mac(random.below(12)) };
+                    let to = match random.below(8) {
+                        0 => [0xff; 6],
+                        1 => [1, 0, 0x5e, 0, 0, 1],
+                        2 => [1, 0x80, 0xc2, 0, 0, 0x0e],
+                        _ => mac(random.below(12)),
+                    };
+                    let verdict = switch.judge(port, &head(to, from, vlan), now);
+                    let id = vlan.map_or(0, |vlan| vlan & 0xfff);
+                    let expected = if !up[port] {
+                        Verdict::To(0)
+                    } else if to[..3] == [1, 0x80, 0xc2] {
+                        Verdict::Malformed
+                    } else if rules[port].mac.is_some_and(|own| own != from)
+                        || (0..8).any(|other| other != port && up[other] && rules[other].mac == Some(from))
+                    {
+                        Verdict::Spoofed
+                    } else {
+                        known.insert((from, id), (port, now));
+                        let may = |other: &usize| *other != port && up[*other] && !(rules[port].isolated && rules[*other].isolated);
+                        let place = known.get(&(to, id)).filter(|place| now - place.1 <= AGE && to[0] & 1 == 0);
+                        let ports = (0..8).filter(may).filter(|other| place.is_none_or(|place| place.0 == *other));
+                        Verdict::To(ports.map(|other| 1 << other).sum())
+                    };
+                    prop_assert_eq!(verdict, expected);
+                }
+            }
+        }
+    }
+
+    /// Whatever one port sends: others keep what was learned of them, up to its half of the table, and the table does not grow.
+    #[test]
+    fn a_flood_of_addresses_leaves_others_alone(seed in 1u64..) {
+        let random = &mut Random(seed);
+        let mut table = turnstile_switch::table::Table::<3, 16>::new(AGE);
+        let address = |number| turnstile_switch::address::Address::new(mac(number), 0);
+        for number in 0..400 {
+            table.learn(address(random.below(1 << 16)), 1, number);
+            prop_assert!(table.count(1) <= 32);
+        }
+        // Who speaks now finds a place, from the flood's if need be; and keeps it while the flood goes on.
+        for number in 0..2 {
+            table.learn(address(number), 2, 1000);
+        }
+        for number in 0..400 {
+            table.learn(address(2 + random.below(1 << 15)), 1, 2000 + number);
+            prop_assert!(table.count(1) <= 32 && table.count(2) <= 2);
+        }
+        let there = (0..2).filter(|&number| table.find(address(number), 3000) == Some(2)).count();
+        prop_assert!(there as u32 == table.count(2));
+        table.forget(1);
+        prop_assert_eq!((table.count(1), table.count(2)), (0, there as u32));
+    }
+}
+
+#[test]
+fn packets_that_go_nowhere_are_malformed() {
+    let mut switch = Switch::<2, 4>::new();
+    switch.attach(0, Rules::default());
+    switch.attach(1, Rules::default());
+    let good = head([0xff; 6], mac(1), None);
+    assert_eq!(switch.judge(0, &good, 0), Verdict::To(2));
+    assert_eq!(switch.judge(0, &good[..13], 0), Verdict::Malformed);
+    assert_eq!(switch.judge(0, &head([0xff; 6], [0; 6], None), 0), Verdict::Malformed);
+    assert_eq!(switch.judge(0, &head([0xff; 6], [0xff; 6], None), 0), Verdict::Malformed);
+    assert_eq!(switch.judge(0, &head(mac(1), mac(1), None), 0), Verdict::To(0), "to where it comes from");
+    assert_eq!(switch.judge(9, &good, 0), Verdict::To(0));
+}
+
+#[test]
+fn a_rate_is_kept() {
+    let mut rate = Rate::new(100_000_000, 15_000);
+    let (mut now, mut sent) = (1_000_000_000u64, 0u64);
+    let end = now + 1_000_000_000;
+    while now < end {
+        match rate.wait(now) {
+            0 => {
+                rate.pay(now, 1500);
+                sent += 1500;
+            }
+            wait => now += wait,
+        }
+    }
+    assert!((12_500_000..12_500_000 + 18_000).contains(&sent), "100 Mbit/s for a second: {sent}");
+    let mut slow = Rate::new(0, 0);
+    slow.pay(0, u32::MAX);
+    assert!(slow.wait(0) > 0);
+    assert_eq!(slow.wait(u64::MAX), 0);
+    let mut switch = Switch::<2, 4>::new();
+    switch.attach(0, Rules { rate: Some(Rate::new(8_000_000, 0)), ..Rules::default() });
+    switch.attach(1, Rules::default());
+    let good = head([0xff; 6], mac(1), None);
+    assert_eq!(switch.judge(0, &good, 0), Verdict::To(2));
+    switch.sent(0, 1000, 0);
+    assert_eq!(switch.judge(0, &good, 0), Verdict::Wait(1_000_000));
+    assert_eq!(switch.judge(0, &good, 1_000_000), Verdict::To(2));
+}
+
+#[test]
+fn nobody_is_held_up_for_long() {
+    let mut patience = Patience::NEW;
+    assert_eq!(patience.left(5), PATIENCE);
+    assert_eq!(patience.left(5 + PATIENCE / 2), PATIENCE / 2);
+    patience.taken(5 + PATIENCE / 2);
+    assert_eq!(patience.left(5 + PATIENCE / 2), PATIENCE / 2);
+    // A driver that offers a buffer just in time, again and again.
+    let (mut patience, mut now, mut held) = (Patience::NEW, 0, 0);
+    while now < 1000 * PATIENCE {
+        let left = patience.left(now);
+        now += left.max(1000);
+        held += left;
+        patience.taken(now);
+    }
+    assert!(held < 1000 * PATIENCE / 6, "{held}");
+}
+
+#[test]
+fn flows_keep_to_a_queue() {
+    let mut packet = head(mac(1), mac(2), None);
+    packet.resize(64, 0);
+    packet[23] = 6;
+    let before = flow(&packet);
+    for at in [18, 19, 22, 24, 38, 40, 46, 50] {
+        let mut same = packet.clone();
+        same[at] ^= 0x55;
+        assert_eq!(flow(&same), before, "byte {at} differs from packet to packet");
+    }
+    let numbers: std::collections::HashSet<_> = (0..64u8)
+        .map(|port| {
+            packet[35] = port;
+            flow(&packet) % 4
+        })
+        .collect();
+    assert_eq!(numbers.len(), 4);
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Pauses of a VM, step by step.
+#![cfg(not(loom))]
+
+use std::cell::Cell;
+
+use turnstile_vm::pause::Pause;
+
+#[test]
+fn the_clock_stands_from_the_last_vcpu_s_leaving_to_the_end() {
+    let pause = Pause::new(3);
+    assert!(!pause.holds() && !pause.stands());
+    assert_eq!(pause.end(5, |_| panic!("it is not paused")), None);
+    assert!(!pause.acknowledge(0), "there is nothing to acknowledge");
+    assert!(pause.begin());
+    assert!(!pause.begin(), "it is paused already");
+    assert!(pause.holds() && !pause.stands());
+    assert_eq!(pause.stands_for(60), None);
+    assert!(!pause.acknowledge(2) && !pause.acknowledge(0) && !pause.acknowledge(2), "each counts once");
+    assert!(!pause.acknowledge(3) && !pause.acknowledge(usize::MAX), "there is no such vCPU");
+    assert!(!pause.close(90), "one is in its guest");
+    assert!(pause.acknowledge(1));
+    assert!(!pause.acknowledge(1));
+    assert!(pause.close(100) && !pause.close(101));
+    assert!(pause.holds() && pause.stands() && !pause.begin());
+    assert_eq!(pause.stands_for(340), Some(240));
+    let adjusted = Cell::new(None);
+    let ended = pause.end(350, |ticks| {
+        assert!(pause.holds(), "nobody goes on before the clock is right");
+        adjusted.set(Some(ticks));
+    });
+    assert_eq!((ended, adjusted.get(), pause.still()), (Some(250), Some(250), 250));
+    assert!(!pause.holds());
+    assert_eq!(pause.end(360, |_| panic!("it is not paused")), None);
+}
+
+#[test]
+fn a_pause_that_ends_before_all_are_out_does_not_touch_the_clock() {
+    let pause = Pause::new(2);
+    for last in [false, true] {
+        assert!(pause.begin());
+        assert!(!pause.acknowledge(0));
+        assert_eq!(last && pause.acknowledge(1), last);
+        assert_eq!(pause.end(50, |_| panic!("the clock has not been stopped")), Some(0));
+        assert!(!pause.holds());
+        assert!(!pause.close(60), "it is over");
+        assert_eq!(pause.still(), 0);
+    }
+    // The next one is acknowledged by all anew.
+    assert!(pause.begin());
+    assert!(!pause.acknowledge(1));
+    assert!(pause.acknowledge(0) && pause.close(70));
+    assert_eq!(pause.end(75, |_| {}), Some(5));
+}
+
+#[test]
+fn a_new_life_is_not_paused_and_has_stood_still_for_nothing() {
+    let pause = Pause::new(1);
+    assert!(pause.begin() && pause.acknowledge(0) && pause.close(1));
+    assert_eq!(pause.end(9, |_| {}), Some(8));
+    assert!(pause.begin() && pause.acknowledge(0) && pause.close(10));
+    pause.reset();
+    assert!(!pause.holds());
+    assert_eq!((pause.still(), pause.end(20, |_| {})), (0, None));
+    assert!(pause.begin());
+    assert!(pause.acknowledge(0), "not taken for the pause before");
+}
+
+#[test]
+fn a_clock_that_another_cpu_reads_a_little_early_does_not_run_backwards() {
+    let pause = Pause::new(1);
+    assert!(pause.begin() && pause.acknowledge(0) && pause.close(100));
+    assert_eq!(pause.end(99, |ticks| assert_eq!(ticks, 0)), Some(0));
+}

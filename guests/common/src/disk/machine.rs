@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the program needs of a machine.
+
+use crate::memory::Region;
+use crate::pci::Config;
+
+/// Where BARs are placed first, in the window.
+pub const FIRST: u64 = 0x10_0000;
+/// Where those of another disk are, if there is one.
+pub const THIRD: u64 = 0x30_0000;
+
+/// What the program needs of a machine.
+pub struct Machine {
+    /// Configuration spaces.
+    pub config: Config,
+    /// Where BARs can be.
+    pub window: Region,
+    /// Reads memory or a device: address, and bytes, which are 1, 2, 4 or 8.
+    pub read: fn(u64, u8) -> u64,
+    /// Writes.
+    pub write: fn(u64, u8, u64),
+    /// Reads where nothing may be.
+    pub probe: fn(u64),
+    /// The address and the data of a message.
+    pub message: fn() -> (u64, u32),
+    /// How often that has arrived.
+    pub interrupts: fn() -> u32,
+    /// 64 KiB of memory, at a multiple of 4 KiB.
+    pub memory: u64,
+    /// Where other things than BARs are.
+    pub elsewhere: [u64; 8],
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A guest's system: finds the function, places its BARs, and drives the device, as the specifications say.
+
+use turnstile_rig::{Guest, Ram, Reply, Request};
+use turnstile_virtio::config::{Block, BlockRequest};
+use turnstile_virtio::features::Features;
+use turnstile_virtio::ring::Options;
+
+use super::host::{DOORBELL, ECAM, Host, WINDOW};
+use crate::model::QUEUES;
+
+/// What Linux accepts of such a device.
+pub const ACCEPTED: Features = Features::VERSION_1
+    .union(Features::INDIRECT_DESC)
+    .union(Features::EVENT_IDX)
+    .union(Features::RING_RESET)
+    .union(Block::SEG_MAX)
+    .union(Block::BLK_SIZE)
+    .union(Block::TOPOLOGY)
+    .union(Block::FLUSH)
+    .union(Block::CONFIG_WCE)
+    .union(Block::MQ)
+    .union(Block::DISCARD)
+    .union(Block::WRITE_ZEROES);
+pub const OPTIONS: Options = Options { indirect: true, event_idx: true };
+/// Bytes of a request's buffers.
+const SLOT: u64 = 0x4000;
+const SIZE: u16 = 16;
+
+/// Where structures are.
+pub struct Driver {
+    pub common: u64,
+    pub notify: u64,
+    pub config: u64,
+    pub table: u64,
+    /// The MSI-X capability.
+    pub msix: u64,
+    pub queues: Vec<Guest>,
+    /// What was asked of each queue.
+    pub asked: Vec<usize>,
+}
+
+impl Driver {
+    /// Finds the function, and places its BARs.
+    pub fn probe(host: &mut Host) -> Self {
+        assert_eq!(host.read(ECAM, 4), 0x1042_1af4);
+        let command = host.read(ECAM + 4, 2);
+        host.write(ECAM + 4, 2, command & !3);
+        let mut free = WINDOW.start + 0x2_0000;
+        let mut bars = [0; 6];
+        for (at, bar) in (ECAM + 0x10..).step_by(4).zip(&mut bars) {
+            host.write(at, 4, 0xffff_ffff);
+            let size = (!(host.read(at, 4) & !15) as u32).wrapping_add(1);
+            if size == 0 {
+                continue;
+            }
+            free = free.next_multiple_of(size.into());
+            host.write(at, 4, free);
+            *bar = free;
+            free += u64::from(size);
+        }
+        host.write(ECAM + 4, 2, 6);
+        let mut driver =
+            Self { common: 0, notify: 0, config: 0, table: 0, msix: 0, queues: vec![], asked: vec![] };
+        let mut at = host.read(ECAM + 0x34, 1);
+        while at != 0 {
+            let place = ECAM + at;
+            if host.read(place, 1) == 0x11 {
+                let table = host.read(place + 4, 4);
+                (driver.msix, driver.table) = (place, bars[(table & 7) as usize] + (table & !7));
+            } else if host.read(place, 1) == 9 {
+                let structure = match host.read(place + 3, 1) {
+                    1 => &mut driver.common,
+                    2 => &mut driver.notify,
+                    4 => &mut driver.config,
+                    // Software may write anything to the window.
+                    _ => &mut 0,
+                };
+                let bar = host.read(place + 4, 1) as usize;
+                *structure = bars.get(bar).copied().unwrap_or(0) + host.read(place + 8, 4);
+            }
+            at = host.read(place + 1, 1);
+        }
+        driver
+    }
+
+    /// Has messages sent: vector n is data 0x50 + n.
+    pub fn enable_messages(&mut self, host: &mut Host) {
+        let control = host.read(self.msix + 2, 2);
+        host.write(self.msix + 2, 2, control | 0xc000);
+        for vector in 0..=control & 0x7ff {
+            let entry = self.table + 16 * vector;
+            for (at, word) in [(0, DOORBELL), (4, 0), (8, 0x50 + vector), (12, 0)] {
+                host.write(entry + at, 4, word);
+            }
+        }
+        host.write(self.msix + 2, 2, control | 0x8000);
+    }
+
+    /// Resets the device and makes it work; false if it does not take the features.
+    pub fn start(&mut self, host: &mut Host, accepted: Features) -> bool {
+        host.write(self.common + 0x14, 1, 0);
+        assert_eq!(host.read(self.common + 0x14, 1), 0);
+        self.queues.clear();
+        self.asked.clear();
+        for status in [1, 3] {
+            host.write(self.common + 0x14, 1, status);
+        }
+        for select in [0, 1] {
+            host.write(self.common + 8, 4, select);
+            host.write(self.common + 0xc, 4, accepted.word(select as u32).into());
+        }
+        host.write(self.common + 0x14, 1, 11);
+        if host.read(self.common + 0x14, 1) != 11 {
+            return false;
+        }
+        host.write(self.common + 0x10, 2, 0);
+        let mut at = Ram::BASE;
+        for number in 0..QUEUES as u64 {
+            let guest = Guest::new(&host.board.ram, at, SIZE, OPTIONS, SLOT);
+            at = guest.end();
+            self.enable(host, number, &guest);
+            self.queues.push(guest);
+            self.asked.push(0);
+        }
+        host.write(self.common + 0x14, 1, 15);
+        true
+    }
+
+    /// Tells the device of a queue.
+    pub fn enable(&self, host: &mut Host, number: u64, guest: &Guest) {
+        let areas = guest.ring.layout.areas();
+        host.write(self.common + 0x16, 2, number);
+        assert_eq!(host.read(self.common + 0x18, 2), 128);
+        host.write(self.common + 0x18, 2, SIZE.into());
+        host.write(self.common + 0x1a, 2, number + 1);
+        for (at, address) in [(0x20, areas.descriptors), (0x28, areas.driver), (0x30, areas.device)] {
+            host.write(self.common + at, 4, address & 0xffff_ffff);
+            host.write(self.common + at + 4, 4, address >> 32);
+        }
+        host.write(self.common + 0x1c, 2, 1);
+    }
+
+    /// Offers a request, and rings if the device wants it. False if there is no room.
+    pub fn ask(&mut self, host: &mut Host, number: usize, request: &Request) -> bool {
+        let Some((_, notify)) = self.queues[number].ask(&host.board.ram, request) else { return false };
+        self.asked[number] += 1;
+        if notify {
+            host.write(self.notify + 4 * number as u64, 2, number as u64);
+        }
+        true
+    }
+
+    /// Handles interrupts: what was returned by the queues that they name. It looks nowhere else.
+    pub fn interrupts(&mut self, host: &mut Host) -> Vec<(usize, Reply)> {
+        let mut replies = Vec::new();
+        let mut vectors = host.board.messages.take();
+        vectors.sort_unstable();
+        vectors.dedup();
+        for vector in vectors {
+            assert_ne!(vector, 0x50, "the device needs no reset");
+            let number = vector as usize - 0x51;
+            let Some(guest) = self.queues.get_mut(number) else { continue };
+            loop {
+                replies.extend(guest.take(&host.board.ram).into_iter().map(|reply| (number, reply)));
+                if !guest.arm(&host.board.ram) {
+                    break;
+                }
+            }
+        }
+        replies
+    }
+
+    /// Waits for everything.
+    pub fn finish(&mut self, host: &mut Host) -> Vec<(usize, Reply)> {
+        let mut all = self.interrupts(host);
+        while host.alarm() {
+            all.extend(self.interrupts(host));
+        }
+        for (number, guest) in self.queues.iter().enumerate() {
+            assert_eq!(guest.in_flight(), 0, "queue {number} has lost a request or an interrupt");
+        }
+        all
+    }
+}
+
+/// A request of this kind with data to send and room for an answer.
+pub fn request(kind: u32, sector: u64, data: &[u8], room: u32) -> Request {
+    let mut readable = BlockRequest { kind, sector }.to_bytes().to_vec();
+    readable.extend(data);
+    let cuts = if data.is_empty() { vec![16] } else { vec![16, data.len() as u32] };
+    let writable = if room == 0 { vec![1] } else { vec![room, 1] };
+    Request { readable, readable_cuts: cuts, writable, indirect: true }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Events as programs see them.
+
+use turnstile_service::abi::{self, Kind, REGISTERS};
+
+/// What a service is entered for. Devices have numbers: a service with one device knows it as 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A guest reads `size` bytes (1, 2, 4 or 8) at `offset` of a device: the answer's value.
+    Read {
+        /// The device.
+        device: u64,
+        /// In bytes.
+        offset: u64,
+        /// In bytes.
+        size: u64,
+    },
+    /// A guest writes.
+    Write {
+        /// The device.
+        device: u64,
+        /// In bytes.
+        offset: u64,
+        /// In bytes.
+        size: u64,
+        /// What it writes; bits beyond the size are zero.
+        value: u64,
+    },
+    /// A guest has rung these queues: a bit for each.
+    Doorbell(u64),
+    /// Characters were typed. The answer's value says how many of them the service has taken.
+    Input(Characters),
+    /// The time of the alarm has come: the time now, in nanoseconds.
+    Alarm(u64),
+    /// A guest writes characters to a terminal by a call.
+    TerminalWrite(Characters),
+    /// A guest reads characters from a terminal by a call: the answer's count and words.
+    TerminalRead,
+    /// Something that this version of the runtime does not know.
+    Unknown,
+}
+
+impl Event {
+    /// Reads an event from the registers.
+    #[inline(always)] // Once in each program.
+    pub(crate) const fn from_registers([kind, a, b, c, d, _]: [u64; REGISTERS]) -> Self {
+        match Kind::from_number(kind) {
+            Some(Kind::Read) => Self::Read { device: a, offset: b, size: c },
+            Some(Kind::Write) => Self::Write { device: a, offset: b, size: c, value: d },
+            Some(Kind::Doorbell) => Self::Doorbell(a),
+            Some(Kind::Input) => Self::Input(Characters { count: b, words: [c, 0] }),
+            Some(Kind::Alarm) => Self::Alarm(a),
+            Some(Kind::TerminalWrite) => Self::TerminalWrite(Characters { count: b, words: [c, d] }),
+            Some(Kind::TerminalRead) => Self::TerminalRead,
+            Some(Kind::Attach | Kind::Memory) | None => Self::Unknown,
+        }
+    }
+}
+
+/// Up to 16 characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Characters {
+    /// How many.
+    pub count: u64,
+    /// The characters, the first in the lowest byte of the first word.
+    pub words: [u64; 2],
+}
+
+impl Characters {
+    /// Returns them one by one.
+    pub fn iter(&self) -> impl Iterator<Item = u8> + use<> {
+        abi::characters(self.count, self.words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registers_become_events() {
+        let event = |kind: Kind| Event::from_registers([kind as u64, 1, 2, 3, 4, 5]);
+        assert_eq!(event(Kind::Read), Event::Read { device: 1, offset: 2, size: 3 });
+        assert_eq!(event(Kind::Write), Event::Write { device: 1, offset: 2, size: 3, value: 4 });
+        assert_eq!(event(Kind::Doorbell), Event::Doorbell(1));
+        assert_eq!(event(Kind::Input), Event::Input(Characters { count: 2, words: [3, 0] }));
+        assert_eq!(event(Kind::Alarm), Event::Alarm(1));
+        assert_eq!(event(Kind::TerminalWrite), Event::TerminalWrite(Characters { count: 2, words: [3, 4] }));
+        assert_eq!(event(Kind::TerminalRead), Event::TerminalRead);
+        assert_eq!(Event::from_registers([0; REGISTERS]), Event::Unknown);
+        let Event::Input(typed) = event(Kind::Input) else { unreachable!() };
+        assert!(typed.iter().eq([3, 0]));
+    }
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The memory of the VM that is served, which the guest reads and writes at the same time. Nobody gets a reference to it: all that
+//! there is are checked copies, and loads and stores of single values.
+
+use core::ptr::with_exposed_provenance as place;
+use core::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
+
+pub use turnstile_virtio::memory::{Memory, Outside};
+
+use crate::copy::{WORD, byte, copy, half_word, word};
+
+/// The most pieces of memory that a VM has.
+const PIECES: usize = 4;
+
+/// Up to so many bytes are copied where they are wanted: a descriptor, a header, an entry of a ring.
+const FEW: usize = 16;
+/// Bytes of half a word.
+const HALF: usize = WORD / 2;
+
+/// How bytes are copied that are few.
+enum Few {
+    /// By whole words.
+    Words,
+    /// By halves of them.
+    Halves,
+    /// They are many, or lie otherwise.
+    Not,
+}
+
+impl Few {
+    #[inline(always)] // What is known at compile time is decided then.
+    const fn of(at: usize, length: usize) -> Self {
+        match length <= FEW {
+            true if (at | length).is_multiple_of(WORD) => Self::Words,
+            true if (at | length).is_multiple_of(HALF) => Self::Halves,
+            _ => Self::Not,
+        }
+    }
+}
+
+/// The memory of the VM, by guest physical addresses; none unless the configuration says `memory = true`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GuestMemory;
+
+/// A piece: its guest physical address, its size, and what is added to get the address here. The size is zero while there is none.
+struct Piece {
+    guest: AtomicU64,
+    size: AtomicU64,
+    shift: AtomicU64,
+}
+
+/// Written before the first event, and read after that.
+static MEMORY: [Piece; PIECES] =
+    [const { Piece { guest: AtomicU64::new(0), size: AtomicU64::new(0), shift: AtomicU64::new(0) } }; PIECES];
+
+/// Takes note of a piece: number, guest physical address, size, address here.
+pub(crate) fn attach([number, guest, size, address]: [u64; 4]) {
+    let piece = usize::try_from(number).ok().and_then(|number| MEMORY.get(number));
+    let Some(piece) = piece else { return };
+    piece.guest.store(guest, Ordering::Relaxed);
+    piece.shift.store(address.wrapping_sub(guest), Ordering::Relaxed);
+    piece.size.store(size, Ordering::Relaxed);
+}
+
+impl Piece {
+    /// Returns where `length` bytes are here, if all of them are in it.
+    #[inline(always)] // On the path of every buffer, several times.
+    fn find(&self, address: u64, length: u64) -> Option<u64> {
+        let offset = address.wrapping_sub(self.guest.load(Ordering::Relaxed));
+        let room = self.size.load(Ordering::Relaxed).checked_sub(length)?;
+        (offset <= room).then(|| address.wrapping_add(self.shift.load(Ordering::Relaxed)))
+    }
+}
+
+/// Returns where `length` bytes are, all in one piece. No bytes are anywhere.
+#[inline(always)] // On the path of every buffer, several times.
+fn find(address: u64, length: u64) -> Result<u64, Outside> {
+    // Most of it is in the first one.
+    let [first, ..] = &MEMORY;
+    match first.find(address, length) {
+        Some(at) => Ok(at),
+        None => find_elsewhere(address, length),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn find_elsewhere(address: u64, length: u64) -> Result<u64, Outside> {
+    let [_, others @ ..] = &MEMORY;
+    match others.iter().find_map(|piece| piece.find(address, length)) {
+        Some(at) => Ok(at),
+        None if length == 0 => Ok(0),
+        None => Err(Outside { address }),
+    }
+}
+
+/// Returns the two bytes at an even address of the guest's.
+#[inline]
+fn half<'a>(address: u64) -> Result<&'a AtomicU16, Outside> {
+    let at = find(address, 2)?;
+    if !at.is_multiple_of(2) {
+        return Err(Outside { address });
+    }
+    // SAFETY: mapped, readable and writable, while the service runs, and aligned; the guest writes it, too, so it is an atomic.
+    Ok(unsafe { &*place(at as usize) })
+}
+
+impl Memory for GuestMemory {
+    fn contains(&self, address: u64, length: u64) -> bool {
+        find(address, length).is_ok()
+    }
+
+    fn load(&self, address: u64) -> Result<u16, Outside> {
+        Ok(u16::from_le(half(address)?.load(Ordering::Acquire)))
+    }
+
+    fn store(&self, address: u64, value: u16) -> Result<(), Outside> {
+        half(address)?.store(value.to_le(), Ordering::Release);
+        Ok(())
+    }
+
+    #[inline] // On the path of every buffer.
+    fn read_u16(&self, address: u64) -> Result<u16, Outside> {
+        match half(address) {
+            Ok(half) => Ok(u16::from_le(half.load(Ordering::Relaxed))),
+            Err(_) => {
+                let mut bytes = [0; 2];
+                self.read(address, &mut bytes)?;
+                Ok(u16::from_le_bytes(bytes))
+            }
+        }
+    }
+
+    #[inline(always)] // On the path of every buffer.
+    fn read_words(&self, address: u64) -> Result<[u64; 2], Outside> {
+        let at = find(address, 2 * WORD as u64)? as usize;
+        if !at.is_multiple_of(WORD) {
+            return self.read_words_across(address);
+        }
+        // SAFETY: found above, and aligned.
+        let read = |at| u64::from_le(unsafe { word(at) }.load(Ordering::Relaxed));
+        Ok([read(at), read(at + WORD)])
+    }
+
+    #[inline(always)] // Of known lengths, often.
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Outside> {
+        let at = find(address, bytes.len() as u64)? as usize;
+        match Few::of(at, bytes.len()) {
+            Few::Words => {
+                for (from, to) in (at..).step_by(WORD).zip(bytes.chunks_exact_mut(WORD)) {
+                    // SAFETY: found above, and aligned.
+                    to.copy_from_slice(&unsafe { word(from) }.load(Ordering::Relaxed).to_ne_bytes());
+                }
+            }
+            Few::Halves => {
+                for (from, to) in (at..).step_by(HALF).zip(bytes.chunks_exact_mut(HALF)) {
+                    // SAFETY: found above, and aligned.
+                    to.copy_from_slice(&unsafe { half_word(from) }.load(Ordering::Relaxed).to_ne_bytes());
+                }
+            }
+            // SAFETY: found above; the others are the caller's alone.
+            Few::Not => unsafe { copy(bytes.as_mut_ptr().expose_provenance(), at, bytes.len()) },
+        }
+        Ok(())
+    }
+
+    #[inline(always)] // Of known lengths, often.
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Outside> {
+        let at = find(address, bytes.len() as u64)? as usize;
+        match Few::of(at, bytes.len()) {
+            _ if bytes.len() == 1 => {
+                // SAFETY: found above.
+                bytes.iter().for_each(|one| unsafe { byte(at) }.store(*one, Ordering::Relaxed));
+            }
+            Few::Words => {
+                for (to, from) in (at..).step_by(WORD).zip(bytes.chunks_exact(WORD)) {
+                    let value = u64::from_ne_bytes(from.try_into().unwrap_or_default());
+                    // SAFETY: found above, and aligned.
+                    unsafe { word(to) }.store(value, Ordering::Relaxed);
+                }
+            }
+            Few::Halves => {
+                for (to, from) in (at..).step_by(HALF).zip(bytes.chunks_exact(HALF)) {
+                    let value = u32::from_ne_bytes(from.try_into().unwrap_or_default());
+                    // SAFETY: found above, and aligned.
+                    unsafe { half_word(to) }.store(value, Ordering::Relaxed);
+                }
+            }
+            // SAFETY: found above; the others are the caller's, and nobody writes them.
+            Few::Not => unsafe { copy(at, bytes.as_ptr().expose_provenance(), bytes.len()) },
+        }
+        Ok(())
+    }
+
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl GuestMemory {
+    /// Reads two words that do not lie as words.
+    #[cold]
+    #[inline(never)]
+    fn read_words_across(self, address: u64) -> Result<[u64; 2], Outside> {
+        let (mut first, mut second) = ([0; WORD], [0; WORD]);
+        self.read(address, &mut first)?;
+        self.read(address.wrapping_add(WORD as u64), &mut second)?;
+        Ok([u64::from_le_bytes(first), u64::from_le_bytes(second)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One test, because all programs of a process have the same pieces.
+    #[test]
+    fn only_what_is_memory_is_reached() {
+        let words: &'static [AtomicU64] = Box::leak(Box::new([const { AtomicU64::new(0) }; 4]));
+        let here = words.as_ptr().expose_provenance() as u64;
+        let memory = GuestMemory;
+        assert_eq!(memory.read(0x8000, &mut [0]), Err(Outside { address: 0x8000 }), "nothing is attached");
+        attach([1, 0x8000, 24, here]);
+        attach([PIECES as u64, 0, u64::MAX, here]);
+        attach([u64::MAX, 0, u64::MAX, here]);
+
+        memory.write(0x8003, b"checked copies").unwrap();
+        let mut read = [0; 14];
+        memory.read(0x8003, &mut read).unwrap();
+        assert_eq!(&read, b"checked copies");
+        assert_eq!(words[0].load(Ordering::Relaxed), u64::from_le_bytes(*b"\0\0\0check"));
+        let mut one = [0; 5];
+        memory.read(0x8009, &mut one).unwrap();
+        assert_eq!(&one, b"d cop", "not a whole word");
+
+        memory.store(0x8016, 0x1234).unwrap();
+        assert_eq!((memory.load(0x8016), memory.read_u16(0x8016)), (Ok(0x1234), Ok(0x1234)));
+        assert_eq!(memory.load(0x8001), Err(Outside { address: 0x8001 }), "odd");
+        memory.fence();
+
+        assert!(memory.contains(0x8000, 24) && memory.contains(0x8017, 1) && memory.contains(1, 0));
+        for (address, length) in
+            [(0x7fff, 2), (0x8000, 25), (0x8017, 2), (0x8018, 1), (0, 1), (u64::MAX, 2), (0x8001, u64::MAX)]
+        {
+            assert!(!memory.contains(address, length), "{length} bytes at {address:#x}");
+        }
+        assert_eq!(memory.write(0x8017, &[1; 2]), Err(Outside { address: 0x8017 }));
+        assert_eq!(memory.store(0x8018, 1), Err(Outside { address: 0x8018 }));
+        assert_eq!(words[3].load(Ordering::Relaxed), 0, "behind it is not its memory");
+        assert_eq!((memory.read(5, &mut []), memory.write(0x8018, &[])), (Ok(()), Ok(())));
+    }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The one value of a program's type, and what is done with each event.
+
+use core::cell::UnsafeCell;
+
+use turnstile_service::abi::{Answer, DISK, Kind, REGISTERS};
+
+use crate::calls::done;
+use crate::event::Event;
+use crate::memory;
+use crate::service::Service;
+use crate::storage;
+
+/// A service's state.
+pub struct State<S>(UnsafeCell<S>);
+
+// SAFETY: only `run` reaches the value, and its caller says that nobody else does meanwhile.
+unsafe impl<S> Sync for State<S> {}
+
+impl<S: Service> State<S> {
+    /// Makes the state of a service that has had no event.
+    #[expect(clippy::new_without_default, reason = "made by the macro alone, as a static")]
+    pub const fn new() -> Self {
+        Self(UnsafeCell::new(S::NEW))
+    }
+}
+
+/// Handles the event in the registers.
+///
+/// # Safety
+/// Nothing else uses the state, until it is entered anew.
+#[inline(always)] // Once in each program.
+pub unsafe fn run<S: Service>(state: &State<S>, registers: [u64; REGISTERS]) -> ! {
+    // SAFETY: the caller's promise.
+    let service = unsafe { &mut *state.0.get() };
+    if registers[0] == Kind::Attach as u64 {
+        done(&attach(service, registers[1] != 0, registers[2]));
+    }
+    if registers[0] == Kind::Memory as u64 {
+        done(&remember(registers));
+    }
+    done(&service.event(Event::from_registers(registers)))
+}
+
+/// The first event takes no registers from the way of the others.
+#[cold]
+#[inline(never)]
+fn attach<S: Service>(service: &mut S, kept: bool, bars: u64) -> Answer {
+    service.attach(kept, bars)
+}
+
+/// What comes before that, likewise.
+#[cold]
+#[inline(never)]
+fn remember([_, number, a, b, c, d]: [u64; REGISTERS]) -> Answer {
+    match number & DISK {
+        0 => memory::attach([number, a, b, c]),
+        _ => storage::attach([number, a, b, c, d]),
+    }
+    Answer::default()
+}

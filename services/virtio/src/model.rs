@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a device is and does.
+
+use turnstile_virtio::config::Configuration;
+use turnstile_virtio::features::{Features, Requirement};
+use turnstile_virtio::memory::Memory;
+use turnstile_virtio::pci::Kind;
+use turnstile_virtio::ring::{Layout, Options};
+
+/// The driver has broken a rule: the device needs a reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+/// Why [`Model::serve`] has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// All is done, and the driver notifies when there is more.
+    Idle,
+    /// There is more to do.
+    More,
+}
+
+/// What a call has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the driver may wait for an interrupt"]
+pub struct Served {
+    /// The driver wants an interrupt of the queue.
+    pub interrupt: bool,
+    /// Why it has returned.
+    pub rest: Rest,
+}
+
+/// A device with `Q` queues.
+pub trait Model<const Q: usize>: 'static {
+    /// Its configuration.
+    type Configuration: Configuration;
+    /// What it is.
+    const KIND: Kind;
+    /// The largest sizes of its queues.
+    const SIZES: [u16; Q];
+    /// Features that a driver may accept only with others.
+    const REQUIREMENTS: &'static [Requirement];
+
+    /// What it offers.
+    fn features(&self) -> Features;
+
+    /// Its configuration after a reset.
+    fn configuration(&self) -> Self::Configuration;
+
+    /// What the driver has written to the configuration, for who keeps it over a crash.
+    fn written(configuration: &Self::Configuration) -> u64 {
+        let _ = configuration;
+        0
+    }
+
+    /// Writes that again. Any word will do.
+    fn write_again(configuration: &mut Self::Configuration, written: u64) {
+        let _ = (configuration, written);
+    }
+
+    /// Driver and device have agreed on features, or the driver has written to the configuration.
+    fn agree(&mut self, features: Features, configuration: &Self::Configuration);
+
+    /// Takes over a queue that the driver has enabled. If an earlier life `left` it, takes it up at its used index; then the first
+    /// [`Model::serve`] asks for an interrupt, which that life may have owed.
+    ///
+    /// # Errors
+    /// When the driver has broken a rule.
+    fn begin<M: Memory>(
+        &mut self,
+        number: u16,
+        memory: &M,
+        layout: Layout,
+        options: Options,
+        left: bool,
+    ) -> Result<(), Broken>;
+
+    /// Forgets a queue, if it has it: its memory is the driver's again.
+    fn forget(&mut self, number: u16);
+
+    /// Does what the driver wants of a queue, for as long as the budget lasts: about as many bytes to copy, or as much work as that.
+    ///
+    /// # Errors
+    /// When the driver has broken a rule.
+    fn serve<M: Memory>(&mut self, number: u16, memory: &M, budget: &mut u32) -> Result<Served, Broken>;
+}

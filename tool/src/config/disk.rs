@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reads one `[[disk]]`, and makes a service of each disk of each VM.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use toml::de::DeTable;
+use turnstile_bundle::{DiskSpec, MAX_DISK_NAME, MAX_DISKS, MAX_NAME};
+
+use super::problem::{Problem, did_you_mean};
+use super::read::{At, Reader};
+use super::service::Draft;
+use super::size::show_size;
+use super::{Surroundings, Vm, service, vm};
+
+const KEYS: [&str; 6] = ["name", "image", "size", "read-only", "time-limit", "beside-realtime"];
+/// How long a disk may take for an event if nothing is said, in nanoseconds: under an emulator, which others keep from running, more
+/// than on a CPU.
+const LIMIT: u64 = 100_000_000;
+
+/// A disk, which VMs have by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// Its name, with the letters of a VM's, which guests see as its ID.
+    pub name: At<String>,
+    /// What it contains at first.
+    pub image: Option<At<PathBuf>>,
+    /// Its size in bytes, if it is not that of the image.
+    pub size: Option<At<u64>>,
+    /// Whether it cannot be written.
+    pub read_only: bool,
+    /// How long it may take for an event, in nanoseconds.
+    pub limit: u64,
+    /// Whether its services may keep real-time VMs waiting.
+    pub beside_realtime: bool,
+}
+
+/// Reads a disk; `None` if something that it cannot do without is missing or wrong.
+pub fn read(
+    table: &DeTable<'_>,
+    span: Range<usize>,
+    surroundings: &Surroundings<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<Disk> {
+    let header = span.start..span.end.min(span.start + "[[disk]]".len());
+    let mut reader = Reader::new(table, header.clone(), &KEYS, &[], problems);
+    let name = vm::read_name(&mut reader, "disk", "root").filter(|name| {
+        let fits = name.value.len() <= MAX_DISK_NAME;
+        if !fits {
+            let what = format!("a disk's name cannot have {} characters", name.value.len());
+            reader.problem(name.span.clone(), what, format!("use at most {MAX_DISK_NAME}"));
+        }
+        fits
+    });
+    let image = reader.string("image");
+    let size = read_size(&mut reader);
+    if image.is_none() && !table.keys().any(|key| ["image", "size"].contains(&key.get_ref().as_ref())) {
+        let help = "give one, such as \"1GiB\", or an `image`";
+        reader.problem(header, "`size` is missing: the disk has no image", help);
+    }
+    let image = image.map(|path| At::new(surroundings.folder.join(vm::from_home(&path.value)), path.span));
+    let read_only = reader.boolean("read-only").is_some_and(|at| at.value);
+    let limit = service::read_limit(&mut reader, LIMIT);
+    let beside_realtime = reader.boolean("beside-realtime").is_some_and(|at| at.value);
+    Some(Disk { name: name?, image, size, read_only, limit: limit?, beside_realtime })
+}
+
+/// Reads the size; `None` if there is none, or one that no disk can have.
+fn read_size(reader: &mut Reader<'_, '_>) -> Option<At<u64>> {
+    let size = reader.size("size")?;
+    if (1..=DiskSpec::MAX_SIZE).contains(&size.value) {
+        return Some(size);
+    }
+    let what = match size.value {
+        0 => "a disk cannot be empty".to_owned(),
+        bytes => format!("{} are too large for a disk in memory", show_size(bytes)),
+    };
+    reader.problem(size.span, what, format!("give 1KiB to {}", show_size(DiskSpec::MAX_SIZE)));
+    None
+}
+
+/// Makes a service of each disk of each VM, in their order, and finds what does not fit together.
+pub fn services(disks: &[Disk], vms: &[Vm], problems: &mut Vec<Problem>) -> Vec<Draft> {
+    if let Some(beyond) = disks.get(MAX_DISKS) {
+        let what = format!("{} disks are more than {MAX_DISKS}", disks.len());
+        problems.push(Problem::new(beyond.name.span.clone(), what, "take the others out"));
+    }
+    for (index, disk) in disks.iter().enumerate() {
+        let name = &disk.name.value;
+        let users = || vms.iter().flat_map(|vm| &vm.disks).filter(|wanted| wanted.value == *name);
+        let (what, help) = if disks.iter().take(index).any(|earlier| earlier.name.value == *name) {
+            (format!("there are two disks with the name `{name}`"), "give each its own")
+        } else if users().next().is_none() {
+            (format!("no VM has the disk `{name}`"), "name it in the `disks` of a VM, or take it out")
+        } else {
+            continue;
+        };
+        problems.push(Problem::new(disk.name.span.clone(), what, help));
+    }
+    let mut drafts = Vec::new();
+    for (index, vm) in vms.iter().enumerate() {
+        for (place, wanted) in vm.disks.iter().enumerate() {
+            match find(disks, vms, index, place) {
+                Ok(draft) => drafts.extend(draft),
+                Err((what, help)) => problems.push(Problem::new(wanted.span.clone(), what, help)),
+            }
+        }
+    }
+    drafts
+}
+
+/// Makes the service of the disk at this place of this VM's list; or says why it cannot have the disk, and what helps.
+fn find(disks: &[Disk], vms: &[Vm], index: usize, place: usize) -> Result<Option<Draft>, (String, String)> {
+    let Some((vm, wanted)) = vms.get(index).and_then(|vm| Some((vm, vm.disks.get(place)?))) else {
+        return Ok(None);
+    };
+    let name = &wanted.value;
+    let Some(number) = disks.iter().position(|disk| disk.name.value == *name) else {
+        let names: Vec<&str> = disks.iter().map(|disk| disk.name.value.as_str()).collect();
+        let help = match names.as_slice() {
+            [] => format!("describe it: [[disk]] with name = \"{name}\" and a size or an image"),
+            names => did_you_mean(name, names),
+        };
+        return Err((format!("there is no disk `{name}`"), help));
+    };
+    if vm.disks.iter().take(place).any(|earlier| earlier.value == *name) {
+        return Err((format!("the disk `{name}` is named twice"), "name it once".to_owned()));
+    }
+    let disk = &disks[number];
+    let has = |vm: &&Vm| vm.disks.iter().any(|other| other.value == *name);
+    if !disk.read_only
+        && let Some(other) = vms.iter().take(index).find(has)
+    {
+        let what = format!("the VM `{}` has the disk `{name}` already, and writes it", other.name.value);
+        let help = "give each its own [[disk]], or write read-only = true in this one";
+        return Err((what, help.to_owned()));
+    }
+    let service = match vms.iter().filter(has).count() {
+        1 => name.clone(),
+        _ => format!("{name}-{}", vm.name.value),
+    };
+    if service.len() > MAX_NAME {
+        let what = format!("the name of its service, `{service}`, is longer than {MAX_NAME} characters");
+        return Err((what, "give the disk or the VM a shorter name".to_owned()));
+    }
+    let service = At::new(service, wanted.span.clone());
+    Ok(Some(Draft::of_disk(service, number, (disk.limit, disk.beside_realtime), &vm.name.value)))
+}

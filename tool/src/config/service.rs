@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reads one `[[service]]`, and judges services together.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::de::DeTable;
+use turnstile_bundle::{
+    Class, GuestMachine, MAX_FUNCTIONS, MAX_SERVICES, Mapping, Schedule, ServiceDevice, ServiceSpec,
+};
+
+use super::problem::{Problem, did_you_mean};
+use super::read::{At, Reader, named};
+use super::{Surroundings, Vm, vm};
+
+const KEYS: [&str; 8] =
+    ["name", "program", "vm", "device", "memory", "time-limit", "cpus", "beside-realtime"];
+const TIME_ADVICE: &str = "write a time of 100us to 1s, such as \"2ms\"";
+
+/// A service: a program that is a device of a VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Its name, with the letters of a VM's.
+    pub name: At<String>,
+    /// Its program.
+    pub program: At<Program>,
+    /// The index of the VM that it serves.
+    pub vm: usize,
+    /// Which device of that VM it is.
+    pub device: ServiceDevice,
+    /// How long it may take for an event, in nanoseconds.
+    pub limit: u64,
+    /// Whether it reads and writes the RAM of its VM.
+    pub memory: bool,
+    /// The index of the disk that it is.
+    pub disk: Option<usize>,
+}
+
+/// Where a program comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// A folder of `services/`.
+    Ours(String),
+    /// An ELF file.
+    File(PathBuf),
+}
+
+/// A service as the file has it: its VM is a name yet.
+#[derive(Debug)]
+pub struct Draft {
+    service: Service,
+    vm: At<String>,
+    /// The place of the device, or of the service where nothing is said.
+    device: Range<usize>,
+    /// That of `memory`, likewise.
+    memory: Range<usize>,
+    /// Whether it may keep a real-time VM waiting.
+    beside_realtime: bool,
+}
+
+impl Draft {
+    /// Makes the service that is this disk in the VM of this name. Its place is where the VM names the disk.
+    pub fn of_disk(name: At<String>, disk: usize, (limit, beside_realtime): (u64, bool), vm: &str) -> Self {
+        let span = name.span.clone();
+        Self {
+            service: Service {
+                name,
+                program: At::new(Program::Ours("disk".to_owned()), span.clone()),
+                vm: 0,
+                device: ServiceDevice::Pci,
+                limit,
+                memory: true,
+                disk: Some(disk),
+            },
+            vm: At::new(vm.to_owned(), span.clone()),
+            device: span.clone(),
+            memory: span,
+            beside_realtime,
+        }
+    }
+}
+
+/// Reads a service; `None` if something that it cannot do without is missing or wrong.
+pub fn read(
+    table: &DeTable<'_>,
+    span: Range<usize>,
+    surroundings: &Surroundings<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<Draft> {
+    let header = span.start..span.end.min(span.start + "[[service]]".len());
+    let mut reader = Reader::new(table, header.clone(), &KEYS, &[], problems);
+    let name = vm::read_name(&mut reader, "service", "console");
+    let program = reader
+        .required_string("program", "give \"uart\", or the path of an ELF file")
+        .and_then(|text| read_program(&mut reader, &text, surroundings));
+    let vm = reader.required_string("vm", "give the name of the VM that it serves");
+    let device = reader.choice("device", &named(ServiceDevice::ALL, ServiceDevice::name));
+    let limit = read_limit(&mut reader, ServiceSpec::LIMIT);
+    let memory = reader.boolean("memory");
+    reader.choice("cpus", &[("inline", ())]);
+    let beside_realtime = reader.boolean("beside-realtime").is_some_and(|at| at.value);
+    let place = device.as_ref().map_or(header.clone(), |device| device.span.clone());
+    let memory_place = memory.as_ref().map_or(header, |memory| memory.span.clone());
+    let memory = memory.is_some_and(|memory| memory.value);
+    let device = device.map_or(ServiceDevice::Uart, |device| device.value);
+    let vm = vm?;
+    Some(Draft {
+        service: Service { name: name?, program: program?, vm: 0, device, limit: limit?, memory, disk: None },
+        vm,
+        device: place,
+        memory: memory_place,
+        beside_realtime,
+    })
+}
+
+/// What has a slash or a dot is a path; a name is one of ours.
+fn read_program(
+    reader: &mut Reader<'_, '_>,
+    text: &At<String>,
+    surroundings: &Surroundings<'_>,
+) -> Option<At<Program>> {
+    let names: Vec<&str> = surroundings.services.iter().map(String::as_str).collect();
+    let program = match text.value.as_str() {
+        name if names.contains(&name) => Program::Ours(name.to_owned()),
+        path if path.contains(['/', '.']) => Program::File(surroundings.folder.join(vm::from_home(path))),
+        name => {
+            let help = format!("{}; a path has a slash: \"./{name}\"", did_you_mean(name, &names));
+            reader.problem(text.span.clone(), format!("there is no service program `{name}`"), help);
+            return None;
+        }
+    };
+    Some(At::new(program, text.span.clone()))
+}
+
+/// Reads the bound of an event's time, in nanoseconds, which is `usual` if nothing is said; `None` if it is wrong.
+pub fn read_limit(reader: &mut Reader<'_, '_>, usual: u64) -> Option<u64> {
+    let Some(text) = reader.string("time-limit") else { return Some(usual) };
+    let time = humantime::parse_duration(&text.value).ok();
+    let time = time.map(|time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    let (what, help) = match time {
+        Some(time) if ServiceSpec::LIMITS.contains(&time) => return Some(time),
+        Some(_) => (format!("a service cannot have `{}` for an event", text.value), TIME_ADVICE),
+        None => (format!("`{}` is not a time", text.value), TIME_ADVICE),
+    };
+    reader.problem(text.span, what, help);
+    None
+}
+
+/// Chooses the serial port of the machine: those with kvmtool's addresses have a 16550.
+fn suit(program: &mut Program, vm: &Vm) {
+    let kvmtool = vm.machine.arm64().is_some_and(|arm64| arm64.map == GuestMachine::Kvmtool);
+    if kvmtool && *program == Program::Ours("uart".to_owned()) {
+        *program = Program::Ours("uart-16550".to_owned());
+    }
+}
+
+/// Finds the services' VMs, and what two of them cannot both be or have.
+pub fn finish(drafts: Vec<Draft>, vms: &[Vm], problems: &mut Vec<Problem>) -> Vec<Service> {
+    if let Some(beyond) = drafts.get(MAX_SERVICES) {
+        let what = format!("{} services are more than {MAX_SERVICES}", drafts.len());
+        problems.push(Problem::new(beyond.service.name.span.clone(), what, "take the others out"));
+    }
+    let names: Vec<&str> = vms.iter().map(|vm| vm.name.value.as_str()).collect();
+    let mut services: Vec<Service> = Vec::new();
+    for draft in drafts {
+        let Draft { mut service, vm, device, memory, beside_realtime } = draft;
+        if services.iter().any(|other| other.name.value == service.name.value) {
+            let what = format!("there are two services with the name `{}`", service.name.value);
+            problems.push(Problem::new(service.name.span.clone(), what, "give each its own"));
+        }
+        let Some(index) = names.iter().position(|name| *name == vm.value) else {
+            let what = format!("there is no VM `{}`", vm.value);
+            problems.push(Problem::new(vm.span, what, did_you_mean(&vm.value, &names)));
+            continue;
+        };
+        service.vm = index;
+        suit(&mut service.program.value, &vms[index]);
+        if service.memory && vms[index].mapping == Mapping::OnDemand {
+            let (reacher, out) =
+                if service.disk.is_some() { ("disk", "disks") } else { ("service", "memory") };
+            let what = format!(
+                "the VM `{}` has `mapping = \"on-demand\"`: no {reacher} reaches its memory",
+                vm.value
+            );
+            let help = format!("write `mapping = \"at-start\"` in the VM, or take `{out}` out");
+            problems.push(Problem::new(memory, what, help));
+        }
+        problems.extend(
+            same_device(&services, &service, &vm.value).map(|(what, help)| Problem::new(device, what, help)),
+        );
+        if let Some(other) = vms.iter().find(|other| !beside_realtime && keeps_waiting(&vms[index], other)) {
+            let what = format!(
+                "the {} `{}` may keep the real-time VM `{}` waiting: `{}` shares a CPU with it",
+                if service.disk.is_some() { "disk" } else { "service" },
+                service.name.value,
+                other.name.value,
+                vm.value
+            );
+            let help = "give the VMs CPUs of their own, or write beside-realtime = true";
+            problems.push(Problem::new(vm.span, what, help));
+        }
+        services.push(service);
+    }
+    services
+}
+
+/// Says why a service cannot be its device beside earlier ones, and what to do.
+fn same_device(earlier: &[Service], service: &Service, vm: &str) -> Option<(String, &'static str)> {
+    let is_same = |other: &&Service| (other.vm, other.device) == (service.vm, service.device);
+    let mut same = earlier.iter().filter(is_same);
+    if service.device == ServiceDevice::Pci {
+        let is_beyond = same.count() == MAX_FUNCTIONS;
+        return is_beyond.then(|| {
+            let what = format!("the VM `{vm}` has more than {MAX_FUNCTIONS} disks and other PCI functions");
+            (what, "take the others out")
+        });
+    }
+    let (name, device) = (&same.next()?.name.value, service.device.name());
+    let what = format!("the service `{name}` is the device `{device}` of the VM `{vm}` already");
+    Some((what, "write another `device`, or take one service out"))
+}
+
+/// Says whether a service of a VM may run on a CPU where another, real-time VM would come first: a service is not interrupted for
+/// it.
+fn keeps_waiting(served: &Vm, other: &Vm) -> bool {
+    let priority = |vm: &Vm| match vm.schedule {
+        Schedule::Shared(Class::RealTime { priority }) => Some(priority),
+        _ => None,
+    };
+    // Nothing is less than a priority.
+    priority(served) < priority(other) && served.cpus.iter().any(|cpu| other.cpus.contains(cpu))
+}

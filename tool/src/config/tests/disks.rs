@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `[[disk]]` and `disks`: what they say, and every mistake in them.
+
+use super::*;
+
+use turnstile_bundle::ServiceDevice;
+
+const ROOT: &str = "[[disk]]\nname = \"root\"\nsize = \"1GiB\"\n";
+
+/// The minimal VM with these disks, and these tables.
+fn with(disks: &str, tables: &str) -> String {
+    format!("{MINIMAL}disks = [{disks}]\n{tables}")
+}
+
+#[test]
+fn each_disk_is_a_service_of_its_vm() {
+    let text = format!(
+        "{}[[disk]]\nname = \"tools\"\nimage = \"tools.img\"\nread-only = true\n{ROOT}\
+         [[service]]\nname = \"own\"\nprogram = \"./own\"\nvm = \"a\"\ndevice = \"pci\"\n",
+        vms(&["disks = [\"root\", \"tools\"]", "disks = [\"tools\"]"])
+    );
+    let config = parse_text(&text).unwrap();
+    let [tools, root] = config.disks.as_slice() else { panic!("{config:?}") };
+    assert_eq!(
+        (tools.image.as_ref().unwrap().value.as_path(), tools.read_only),
+        (Path::new("dir/tools.img"), true)
+    );
+    assert_eq!((root.size.as_ref().unwrap().value, root.read_only, &root.image), (1 << 30, false, &None));
+    let of = |service: &Service| (service.name.value.clone(), service.vm, service.disk, service.memory);
+    assert_eq!(
+        config.services.iter().map(of).collect::<Vec<_>>(),
+        [
+            ("root".into(), 0, Some(1), true),
+            ("tools-a".into(), 0, Some(0), true),
+            ("tools-b".into(), 1, Some(0), true),
+            ("own".into(), 0, None, false),
+        ]
+    );
+    assert!(config.services.iter().all(|service| service.device == ServiceDevice::Pci));
+    assert_eq!((config.services[0].limit, config.services[3].limit), (100_000_000, 2_000_000));
+    assert_eq!(config.services[0].program.value, Program::Ours("disk".into()));
+}
+
+#[test]
+fn disks_do_not_keep_realtime_vms_waiting() {
+    let text =
+        format!("{}{ROOT}", vms(&[&format!("{SHARED}disks = [\"root\"]"), &format!("{SHARED}realtime = 5")]));
+    expect(
+        &text,
+        &[("\"root\"", "the disk `root` may keep the real-time VM `b` waiting", "beside-realtime")],
+    );
+    assert!(parse_text(&format!("{text}beside-realtime = true\n")).is_ok());
+}
+
+#[test]
+fn mistakes_in_disks_are_shown() {
+    let root = "\"root\"";
+    expect(
+        &with("", "[[disk]]\n"),
+        &[
+            ("[[disk]]", "`name` is missing", "\"root\""),
+            ("[[disk]]", "`size` is missing: the disk has no image", "1GiB"),
+        ],
+    );
+    expect(&with(root, &format!("{ROOT}readonly = true\n")), &[("readonly", "unknown key", "`read-only`")]);
+    expect(&with(root, &ROOT.replace("1GiB", "1GB")), &[("\"1GB\"", "is not a size", "1GiB")]);
+    expect(&with(root, &ROOT.replace("1GiB", "0MiB")), &[("\"0MiB\"", "cannot be empty", "256GiB")]);
+    expect(&with(root, &ROOT.replace("1GiB", "1TiB")), &[("\"1TiB\"", "too large", "256GiB")]);
+    expect(&with(root, &format!("{ROOT}time-limit = \"2s\"\n")), &[("\"2s\"", "cannot have", "100us to 1s")]);
+    let long = "\"seventeen-letters\"";
+    expect(&with(long, &ROOT.replace(root, long)), &[(long, "cannot have 17 characters", "at most 16")]);
+    expect(&with("\"rot\"", ""), &[("\"rot\"", "there is no disk `rot`", "describe it: [[disk]]")]);
+    expect(
+        &with("\"root\", \"rot\"", ROOT),
+        &[("\"rot\"", "there is no disk `rot`", "did you mean `root`?")],
+    );
+    expect(&with("\"root\", \"root\"", ROOT), &[(root, "named twice", "once")]);
+    expect(&with("1", ""), &[("1", "must be a list of disks' names", "")]);
+    expect(&format!("{MINIMAL}disks = \"root\"\n"), &[(root, "must be a list of disks' names", "")]);
+    expect(&with("", ROOT), &[(root, "no VM has the disk `root`", "take it out")]);
+    expect(&with(root, &format!("{ROOT}{ROOT}")), &[(root, "two disks with the name `root`", "its own")]);
+    expect(&with(root, "[disk]\nname = \"root\"\n"), &[("disk", "is a list of tables", "[[disk]]")]);
+    let on_demand = format!("{MINIMAL}mapping = \"on-demand\"\ndisks = [\"root\"]\n{ROOT}");
+    expect(&on_demand, &[(root, "no disk reaches its memory", "take `disks` out")]);
+    let two = format!("{}{ROOT}", vms(&["disks = [\"root\"]", "disks = [\"root\"]"]));
+    expect(&two, &[(root, "the VM `a` has the disk `root` already, and writes it", "read-only = true")]);
+    let other = "[[service]]\nname = \"root\"\nprogram = \"uart\"\nvm = \"a\"\n";
+    expect(&with(root, &format!("{ROOT}{other}")), &[(root, "two services with the name `root`", "its own")]);
+    let many: Vec<String> = (0..17).map(|index| format!("d{index}")).collect();
+    let names = many.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+    let tables: String = many.iter().map(|name| ROOT.replace("root", name)).collect();
+    expect(&with(&names, &tables), &[("\"d16\"", "17 disks are more than 16", "take the others out")]);
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `[[service]]`: what it says, and every mistake in it.
+
+use super::*;
+
+use turnstile_bundle::ServiceDevice;
+
+const UART: &str = "[[service]]\nname = \"console\"\nprogram = \"uart\"\nvm = \"a\"\n";
+
+/// The minimal VM, and these tables.
+fn with(services: &str) -> String {
+    format!("{MINIMAL}{services}")
+}
+
+#[test]
+fn services_have_defaults() {
+    let config = parse_text(&with(UART)).unwrap();
+    let [service] = config.services.as_slice() else { panic!("{:?}", config.services) };
+    assert_eq!((service.name.value.as_str(), service.vm, service.limit), ("console", 0, 2_000_000));
+    assert_eq!(
+        (service.device, &service.program.value),
+        (ServiceDevice::Uart, &Program::Ours("uart".into()))
+    );
+    assert!(parse_text(MINIMAL).unwrap().services.is_empty());
+    let kvmtool = format!("{MINIMAL}machine = \"kvmtool\"\n{UART}");
+    let program = &parse_text(&kvmtool).unwrap().services[0].program.value;
+    assert_eq!(*program, Program::Ours("uart-16550".into()), "the port of that machine");
+}
+
+#[test]
+fn all_of_a_service_can_be_said() {
+    let text = format!(
+        "{}{UART}[[service]]\nname = \"b\"\nprogram = \"./uart\"\nvm = \"b\"\ndevice = \"extra\"\n\
+         memory = true\ntime-limit = \"500us\"\ncpus = \"inline\"\n",
+        vms(&["", ""])
+    );
+    let service = &parse_text(&text).unwrap().services[1];
+    assert_eq!((service.device, service.vm, service.limit), (ServiceDevice::Extra, 1, 500_000));
+    assert!(service.memory && !parse_text(&text).unwrap().services[0].memory);
+    assert_eq!(service.program.value, Program::File("dir/./uart".into()));
+}
+
+#[test]
+fn services_do_not_keep_realtime_vms_waiting() {
+    let beside = |first: &str, second: &str| format!("{}{UART}", vms(&[first, second]));
+    let (fair, realtime) = (SHARED.to_owned(), format!("{SHARED}realtime = 5\n"));
+    let text = beside(&fair, &realtime);
+    expect(&text, &[("\"a\"", "may keep the real-time VM `b` waiting", "beside-realtime = true")]);
+    let said = parse_text(&format!("{text}beside-realtime = true\n"));
+    assert!(said.is_ok(), "{said:?}");
+    expect(
+        &beside(&format!("{SHARED}realtime = 4\n"), &realtime),
+        &[("\"a\"", "may keep", "CPUs of their own")],
+    );
+    // Its own service is its own; the others come behind it anyway.
+    for (first, second) in [(&realtime, &realtime), (&realtime, &fair), (&fair, &fair)] {
+        assert!(parse_text(&beside(first, second)).is_ok(), "{first}{second}");
+    }
+    let apart = beside(&format!("{SHARED}cpus = [0]\n"), &format!("{realtime}cpus = [1]\n"));
+    assert!(parse_text(&apart).is_ok());
+}
+
+#[test]
+fn mistakes_in_services_are_shown() {
+    expect(
+        &with("[[service]]\n"),
+        &[
+            ("[[service]]", "`name` is missing", "\"console\""),
+            ("[[service]]", "`program` is missing", "path of an ELF file"),
+            ("[[service]]", "`vm` is missing", "the VM that it serves"),
+        ],
+    );
+    expect(&with(&UART.replace("console", "C")), &[("\"C\"", "cannot be a service's name", "a-z")]);
+    expect(
+        &with(&UART.replace("\"uart\"", "\"uert\"")),
+        &[("\"uert\"", "no service program `uert`", "`uart`")],
+    );
+    expect(&with(&UART.replace("\"a\"", "\"b\"")), &[("\"b\"", "there is no VM `b`", "a")]);
+    expect(&with(&format!("{UART}prog = 1\n")), &[("prog", "unknown key `prog`", "`program`")]);
+    expect(&with(&format!("{UART}device = \"extro\"\n")), &[("\"extro\"", "`device` cannot be", "`extra`")]);
+    expect(&with(&format!("{UART}cpus = \"own\"\n")), &[("\"own\"", "`cpus` cannot be `own`", "inline")]);
+    for time in ["99us", "1001ms"] {
+        let text = with(&format!("{UART}time-limit = \"{time}\"\n"));
+        expect(&text, &[(&format!("\"{time}\""), "cannot have", "100us to 1s")]);
+    }
+    expect(&with(&format!("{UART}time-limit = \"fast\"\n")), &[("\"fast\"", "is not a time", "2ms")]);
+    expect(&with("[service]\nname = \"x\"\n"), &[("service", "is a list of tables", "[[service]]")]);
+    expect(
+        &with(&format!("{UART}{UART}device = \"extra\"\n")),
+        &[("\"console\"", "two services with the name `console`", "its own")],
+    );
+    let on_demand = format!("{MINIMAL}mapping = \"on-demand\"\n{UART}memory = true\n");
+    expect(&on_demand, &[("true", "no service reaches its memory", "at-start")]);
+    let second = UART.replace("console", "second");
+    expect(
+        &with(&format!("{UART}{second}")),
+        &[("[[service]]", "`console` is the device `uart` of the VM `a` already", "another `device`")],
+    );
+}
