@@ -15,6 +15,9 @@ use super::log::log_file;
 /// How many of the slowest tests are shown at the end; a file has all.
 const SHOWN: usize = 25;
 
+/// The most characters that are shown of a line that is not the suite's own.
+const WIDTH: usize = 160;
+
 /// How many tests passed, failed and were skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -83,10 +86,19 @@ struct Took {
     used: Option<Duration>,
 }
 
+/// What is kept of all results until the end.
+#[derive(Debug, Default)]
+struct Sums {
+    counts: Counts,
+    took: Vec<Took>,
+    /// A line for each that did not pass: of a long run's output its end may be all that is at hand.
+    missed: Vec<String>,
+}
+
 /// Prints results as they come, adds them up, and keeps how long each took.
 pub struct Report {
     begin: Instant,
-    sums: Mutex<(Counts, Vec<Took>)>,
+    sums: Mutex<Sums>,
 }
 
 impl Report {
@@ -129,8 +141,9 @@ impl Report {
     fn add(&self, layout: &Layout, name: &str, counts: Counts, verdict: &Verdict, took: Took) {
         let Ok(mut sums) = self.sums.lock() else { return };
         let seconds = took.elapsed.as_secs_f64();
-        sums.0.add(counts);
-        sums.1.push(took);
+        sums.counts.add(counts);
+        sums.took.push(took);
+        sums.missed.extend(missed(name, verdict));
         let several = match counts.passed {
             0 | 1 => String::new(),
             passed => format!("{passed} tests, "),
@@ -154,9 +167,9 @@ impl Report {
         }
     }
 
-    /// Prints what took longest, and the last line.
+    /// Prints what took longest, what did not pass, and the last line.
     pub fn finish(self, layout: &Layout) -> Result<()> {
-        let (counts, mut took) = self.sums.into_inner().unwrap_or_default();
+        let Sums { counts, mut took, missed } = self.sums.into_inner().unwrap_or_default();
         took.sort_by_key(|took| std::cmp::Reverse(took.elapsed));
         let file = log_file(layout, "times").with_extension("txt");
         let all = lines(&took).join("\n") + "\n";
@@ -165,6 +178,11 @@ impl Report {
             println!("\nThe slowest of {minutes:.1} minutes (all: {}):", Layout::shown(&file));
             lines(&took).iter().take(SHOWN).for_each(|line| println!("{line}"));
             println!("");
+            if !missed.is_empty() {
+                println!("What did not pass:");
+                missed.iter().for_each(|line| println!("{line}"));
+                println!("");
+            }
         }
         println!("{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.skipped);
         match counts.failed {
@@ -172,6 +190,17 @@ impl Report {
             _ => Err(Failure::reported(Kind::Failed)),
         }
     }
+}
+
+/// The line that says at the end that a test did not pass.
+fn missed(name: &str, verdict: &Verdict) -> Option<String> {
+    let (word, reason) = match verdict {
+        Verdict::Passed => return None,
+        Verdict::Skipped(reason) => ("skipped", reason),
+        Verdict::Failed(reason) => ("failed", reason),
+    };
+    let reason: String = reason.lines().next().unwrap_or_default().chars().take(WIDTH).collect();
+    Some(format!("{word:>8} {name}: {reason}"))
 }
 
 /// A line for each test: seconds, processor seconds of its emulator if there was one, and the name.
@@ -188,7 +217,6 @@ fn lines(took: &[Took]) -> Vec<String> {
 /// are what there is.
 fn end_of_log(log: &str) -> String {
     const LINES: usize = 24;
-    const WIDTH: usize = 160;
     let log = printable(log);
     let cut = log.lines().map(|line| line.chars().take(WIDTH).collect::<String>());
     let shown: Vec<String> = cut.filter(|line| !line.trim().is_empty()).collect();
@@ -210,6 +238,15 @@ mod tests {
         let expected =
             ["   elapsed   QEMU's test", "    61.2 s     60.0 arm64/a", "     0.9 s          host/b"];
         assert_eq!(lines(&times), expected);
+    }
+
+    #[test]
+    fn what_did_not_pass_is_named_again() {
+        assert_eq!(missed("arm64/a", &Verdict::Passed), None);
+        let failed = Verdict::Failed("above its budget\nby 3".to_owned());
+        assert_eq!(missed("arm64/a", &failed).as_deref(), Some("  failed arm64/a: above its budget"));
+        let skipped = Verdict::Skipped("no network".to_owned());
+        assert_eq!(missed("host/b", &skipped).as_deref(), Some(" skipped host/b: no network"));
     }
 
     #[test]

@@ -263,6 +263,7 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     }
     let config: &Config = loaded.accept()?;
     let kills = kills(config, options)?;
+    machine::check_hypervisor(options.image.as_deref(), config.machine.board.isa())?;
     let qemu = setup::qemu::ensure(layout, config.machine.board.isa(), options.qemu.program.as_deref())?;
     let folder = layout.bundles().join(format!("run-{}", stem(&options.file)));
     let mut boot = machine::prepare(layout, &loaded, &folder, options.image.as_deref())?;

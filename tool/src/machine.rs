@@ -45,10 +45,7 @@ pub fn prepare(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&P
 /// With `image` that hypervisor is taken and none is built.
 pub fn assemble(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&Path>) -> Result<Boot> {
     let config = loaded.accept()?;
-    if let Some(image) = image {
-        // Before anything is downloaded or built.
-        check_hypervisor(image, config.machine.board.isa())?;
-    }
+    check_hypervisor(image, config.machine.board.isa())?;
     let images = images::load(layout, config, Absent::Get)?.map_err(|problems| loaded.report(&problems))?;
     let image = match image {
         Some(image) => image.to_path_buf(),
@@ -74,8 +71,10 @@ fn leave_room(bytes: &mut Vec<u8>) {
     bytes.resize(bytes.len().next_multiple_of(PAGE) + 1, 0);
 }
 
-/// Refuses what cannot be a hypervisor: QEMU starts anything, and then nothing is ever heard of it.
-fn check_hypervisor(path: &Path, isa: Isa) -> Result<()> {
+/// Refuses an image that cannot be the hypervisor of this machine: QEMU starts anything, and then nothing is ever heard of it. Who has
+/// something to download or to install calls it before that.
+pub fn check_hypervisor(path: Option<&Path>, isa: Isa) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
     let shown = path.display();
     let what = match file::read(path, HYPERVISOR_MEMORY) {
         Err(Refused::Unreadable(error)) if error.kind() == ErrorKind::NotFound => {

@@ -7,8 +7,10 @@ core::arch::global_asm!(
     r#"
     .section .text._start, "ax"
     .global _start
+    .type   _start, @function
 _start:
     call    turnstile_service_event // The stack is aligned as behind a call.
+    .size   _start, . - _start
 "#
 );
 

@@ -85,6 +85,7 @@ fn open(layout: &Layout, options: &cli::Top, sender: &Sender<Event>) -> Result<(
     if let Some(vm) = options.vm.as_ref().filter(|vm| !names.contains(vm)) {
         return Err(no_such_vm(vm, &names));
     }
+    machine::check_hypervisor(options.image.as_deref(), config.machine.board.isa())?;
     let qemu = setup::qemu::ensure(layout, config.machine.board.isa(), options.qemu.program.as_deref())?;
     let folder = layout.bundles().join(format!("top-{}", stem(file)));
     let boot = machine::prepare(layout, &loaded, &folder, options.image.as_deref())?;

@@ -33,8 +33,8 @@ pub const WORK: [Work; 4] = [
     Work {
         name: "pipe-2cpus",
         what: "a byte to a process on another CPU and back",
-        operations: 16_000,
-        ceilings: [Some(1.015), Some(1.025)],
+        operations: 48_000,
+        ceilings: [Some(1.020), Some(1.025)],
     },
     Work {
         name: "fork-exec",
