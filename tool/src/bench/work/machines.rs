@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(once.len(), twice.len());
         let pairs = once.lines().zip(twice.lines());
         let differ: Vec<_> = pairs.filter(|(once, twice)| once != twice).collect();
-        assert_eq!(differ, [("pipe-2cpus 016000", "pipe-2cpus 032000")]);
+        assert_eq!(differ, [("pipe-2cpus 048000", "pipe-2cpus 096000")]);
     }
 
     #[test]
