@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reads the image of a disk and judges it: what is no raw image is named, with what makes one of it.
+//! Reads the image of a disk and judges it: raw and qcow2 images are read, others are named, with what makes one of these.
 
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::rc::Rc;
 
 use turnstile_bundle::DiskSpec;
@@ -11,12 +12,14 @@ use turnstile_machine::FileKind;
 use super::disk::Disk;
 use super::file::{self, Refused};
 use super::problem::Problem;
+use super::qcow2::{self, Contents};
 use super::size::show_size;
 
 /// The longest image that is read: the bundle holds less, as all its images together have less than 4 GiB.
 const MAX_IMAGE: u64 = 4 << 30;
-/// Where the last magic number that is looked for ends.
-const HEAD: u64 = 0x44;
+const SMALLER: &str = "a disk's image travels in the bundle: use a smaller one";
+/// How many bytes say of which format an image is.
+const HEAD: u64 = qcow2::HEADER as u64;
 
 /// A disk's contents and its size.
 #[derive(Debug)]
@@ -28,8 +31,7 @@ pub struct DiskImage {
 }
 
 /// Formats of images with what marks them, and where.
-const FORMATS: [(&str, usize, &[u8]); 8] = [
-    ("a qcow2 image", 0, b"QFI\xfb"),
+const FORMATS: [(&str, usize, &[u8]); 7] = [
     ("a QED image", 0, b"QED\0"),
     ("a VMDK image", 0, b"KDMV"),
     ("a VMDK image", 0, b"COWD"),
@@ -45,29 +47,9 @@ pub fn load(disk: &Disk) -> Result<DiskImage, Problem> {
     let Some(image) = &disk.image else {
         return Ok(DiskImage { image: None, size: written.unwrap_or(0) });
     };
-    let path = image.value.display();
-    let at_image = |what: String, help: &str| Problem::new(image.span.clone(), what, help);
-    let unreadable = |refused: Refused| {
-        let help = match refused {
-            Refused::Unreadable(_) => "paths are relative to this file's folder",
-            Refused::NotFile(_) => "copy it into a file",
-            Refused::TooLong { .. } => "a disk's image travels in the bundle: use a smaller one",
-        };
-        at_image(format!("the image {path} {refused}"), help)
-    };
-    let foreign = File::open(&image.value).ok().filter(|_| image.value.is_file()).and_then(|file| {
-        let mut head = Vec::new();
-        file.take(HEAD).read_to_end(&mut head).ok()?;
-        foreign(&head)
-    });
-    if let Some((what, help)) = foreign {
-        return Err(at_image(format!("{path} is {what}, not a raw image"), help));
-    }
-    let bytes = file::read(&image.value, MAX_IMAGE).map_err(unreadable)?;
-    if bytes.is_empty() {
-        return Err(at_image(format!("the image {path} is empty"), "copy it again, or leave `image` out"));
-    }
-    let length = (bytes.len() as u64).next_multiple_of(DiskSpec::SECTOR);
+    let Contents { bytes, size } =
+        contents(&image.value).map_err(|(what, help)| Problem::new(image.span.clone(), what, help))?;
+    let length = size.next_multiple_of(DiskSpec::SECTOR);
     match &disk.size {
         Some(size) if size.value < length => {
             let what = format!("{} do not hold the image, which has {length} bytes", show_size(size.value));
@@ -76,17 +58,66 @@ pub fn load(disk: &Disk) -> Result<DiskImage, Problem> {
         }
         size => {
             let size = size.as_ref().map_or(length, |size| size.value);
-            Ok(DiskImage { image: Some(bytes.into()), size })
+            Ok(DiskImage { image: (!bytes.is_empty()).then(|| bytes.into()), size })
         }
     }
 }
 
-/// Says what a file is whose first bytes are these, if it is certainly no raw image, and what makes one of it.
+/// Reads an image of any format; or says what is wrong, and what helps.
+fn contents(path: &Path) -> Result<Contents, (String, String)> {
+    let shown = path.display();
+    let mut head = Vec::new();
+    // Who cannot be opened is told so below.
+    if let Some(file) = File::open(path).ok().filter(|_| path.is_file()) {
+        let _ = file.take(HEAD).read_to_end(&mut head);
+    }
+    if head.starts_with(qcow2::MAGIC) {
+        return qcow2::read(path, &head, DiskSpec::MAX_SIZE, MAX_IMAGE)
+            .map_err(|refused| of_qcow2(refused, path));
+    }
+    if let Some((what, help)) = foreign(&head) {
+        return Err((format!("{shown} is {what}, not a raw or qcow2 image"), help.to_owned()));
+    }
+    let bytes = file::read(path, MAX_IMAGE).map_err(|refused| {
+        let help = match refused {
+            Refused::Unreadable(_) => "paths are relative to this file's folder",
+            Refused::NotFile(_) => "copy it into a file",
+            Refused::TooLong { .. } => SMALLER,
+        };
+        (format!("the image {shown} {refused}"), help.to_owned())
+    })?;
+    if bytes.is_empty() {
+        let help = "copy it again, or leave `image` out";
+        return Err((format!("the image {shown} is empty"), help.to_owned()));
+    }
+    let size = bytes.len() as u64;
+    Ok(Contents { bytes, size })
+}
+
+fn of_qcow2(refused: qcow2::Refused, path: &Path) -> (String, String) {
+    let (what, help) = match refused {
+        qcow2::Refused::Kind(what, help) => (what, help),
+        qcow2::Refused::Broken(error) => {
+            (format!("cannot be read: {error}"), "look at it: `qemu-img check IMAGE`")
+        }
+        qcow2::Refused::TooLarge(size) => {
+            let most = show_size(DiskSpec::MAX_SIZE);
+            (format!("is of a disk of {}, and a disk in memory has at most {most}", show_size(size)), SMALLER)
+        }
+        qcow2::Refused::TooLong(length) => (
+            format!("contains {}, and at most {} are read", show_size(length), show_size(MAX_IMAGE)),
+            SMALLER,
+        ),
+    };
+    (format!("the qcow2 image {} {what}", path.display()), help.to_owned())
+}
+
+/// Says what a file is whose first bytes are these, if it is certainly no raw image, and what makes one that is read of it.
 fn foreign(head: &[u8]) -> Option<(String, &'static str)> {
     let format =
         FORMATS.iter().find(|(_, at, magic)| head.get(*at..).is_some_and(|rest| rest.starts_with(magic)));
     if let Some((what, ..)) = format {
-        return Some(((*what).to_owned(), "convert it: `qemu-img convert -O raw IMAGE disk.img`"));
+        return Some(((*what).to_owned(), "convert it: `qemu-img convert -O qcow2 IMAGE disk.qcow2`"));
     }
     match FileKind::of(head) {
         kind @ (FileKind::Gzip
@@ -96,7 +127,7 @@ fn foreign(head: &[u8]) -> Option<(String, &'static str)> {
         | FileKind::Lz4
         | FileKind::Bzip2) => Some((
             kind.to_string(),
-            "unpack it; what is then no raw image, `qemu-img convert -O raw IMAGE disk.img` converts",
+            "unpack it; if it is no raw or qcow2 image then: `qemu-img convert -O qcow2 IMAGE disk.qcow2`",
         )),
         _ => None,
     }
@@ -140,11 +171,21 @@ mod tests {
             assert!(place == 1 && what.contains(part) && help.contains(advice), "{what}; {help}");
         };
         refused(b"", "is empty", "leave `image` out");
-        refused(b"QFI\xfb\0\0\0\x03", "is a qcow2 image, not a raw image", "qemu-img convert -O raw");
-        refused(b"KDMV", "VMDK", "qemu-img convert -O raw");
+        refused(b"QFI\xfb\0\0\0\x03", "the qcow2 image", "qemu-img check");
+        refused(b"KDMV", "VMDK image, not a raw or qcow2 image", "qemu-img convert -O qcow2");
         refused(b"# Disk DescriptorFile\nversion=1\n", "description of a VMDK", "qemu-img");
         refused(b"\x1f\x8b\x08\0\0\0\0\0", "gzip", "unpack it");
         refused(&[&[0; 0x40][..], b"\x7f\x10\xda\xbe"].concat(), "VDI", "qemu-img");
+        let qcow2 = qcow2::tests::image(3);
+        assert_eq!([said(&qcow2, None), said(&qcow2, Some(2 << 20))], [Ok(1 << 20), Ok(2 << 20)]);
+        let (place, what, _) = said(&qcow2, Some(512 << 10)).unwrap_err();
+        assert!(
+            place == 2 && what.contains("which has 1048576 bytes"),
+            "the disk's bytes, not the file's: {what}"
+        );
+        fs::write(&path, &qcow2).unwrap();
+        let contents = contents(&path).unwrap();
+        assert_eq!((contents.bytes.len(), contents.bytes[4096]), (16 << 10, 0xda));
         fs::remove_file(&path).unwrap();
         let none = Disk {
             name: At::new("root".to_owned(), 0..1),

@@ -15,6 +15,7 @@ pub(crate) mod images;
 mod machine;
 mod plan;
 pub(crate) mod problem;
+mod qcow2;
 mod read;
 mod schedule;
 mod service;
