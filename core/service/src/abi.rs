@@ -7,6 +7,10 @@
 //! registers and its arguments in the next five; its result is in the first one, and all other registers are as before, but for
 //! R0, R12, CTR and CR0 on POWER. [`Call::Done`] does not return: the next event enters at the top again. What a
 //! service keeps, it keeps in its memory.
+//!
+//! A VM that a service serves is its *member*. Most services have one, number 0. One that has several, up to [`MEMBERS`], is a PCI
+//! function of each. The member is in the upper bits of a device's number ([`member_device`]), and the queues of each have
+//! [`MEMBER_QUEUES`] of the bits of a [`Kind::Doorbell`].
 
 /// The number of registers of an event or a call.
 pub const REGISTERS: usize = 6;
@@ -19,27 +23,30 @@ pub enum Kind {
     Read = 1,
     /// A guest writes a register: device, offset, size in bytes, value.
     Write = 2,
-    /// A guest has rung: a bit for each queue. There is no answer but the levels of lines.
+    /// Guests have rung: a bit for each queue; that of queue q of member m is m * [`MEMBER_QUEUES`] + q. There is no answer but the
+    /// levels of lines.
     Doorbell = 3,
     /// Characters were typed into a console: device, how many (1 to 8), the characters, the first in the lowest byte. The answer's
     /// value says how many the service has taken.
     Input = 4,
     /// The time of an alarm has come: the time in nanoseconds.
     Alarm = 5,
-    /// The first event but for [`Kind::Memory`], after the service was started: with its VM, or because it had
-    /// crashed. Says whether what is kept is from before a crash (1), or zero (0), and, to a PCI function, at which address firmware
-    /// places its BARs (0: nowhere).
+    /// The first event of a member but for [`Kind::Memory`], after its VM or the service was started, or because the service had
+    /// crashed. Says whether what is kept of it is from before a crash (1), or of no use (0); to a PCI function, at which address
+    /// firmware places its BARs (0: nowhere); which member it is; and what the configuration says of it, in two words.
     Attach = 6,
     /// A guest writes characters to a terminal by a call: device, how many (up to 16), and the characters in two words.
     TerminalWrite = 7,
     /// A guest reads characters from a terminal by a call: device. The answer's count says how many there are (up to 16), and its
     /// two words have them.
     TerminalRead = 8,
-    /// Before all others: a piece of the memory of the VM that it serves: its number, its guest physical address, its size in
-    /// bytes, and where it is in the service's address space. Behind the pieces, with [`DISK`] as the number, perhaps with
+    /// Before all others of a member: a piece of its memory: its number, with the member as in a device's number, its guest physical
+    /// address, its size in bytes, and where it is in the service's address space. Behind the pieces, with [`DISK`] as the number, perhaps with
     /// [`READ_ONLY`], the memory of its disk: its size in bytes, where it is in the service's address space, and the disk's name in
     /// two words, the first character in the lowest byte, zeros behind it.
     Memory = 9,
+    /// A member's VM has stopped: its memory is gone, and what is kept of it is of no use. The member.
+    Detach = 10,
 }
 
 impl Kind {
@@ -55,6 +62,7 @@ impl Kind {
             7 => Self::TerminalWrite,
             8 => Self::TerminalRead,
             9 => Self::Memory,
+            10 => Self::Detach,
             _ => return None,
         })
     }
@@ -78,10 +86,11 @@ pub enum Call {
     Panic = 4,
     /// Returns the time now, in nanoseconds.
     Time = 5,
-    /// A PCI function sends a message-signalled interrupt: its address and its data. Refused if nothing of the machine is there.
+    /// A PCI function sends a message-signalled interrupt: its address, its data, and the member. Refused if nothing of the machine is
+    /// there, or if the member's VM does not run.
     Message = 6,
-    /// A PCI function decodes one of its BARs from now on: the BAR's number, the first guest physical address, and its size in bytes,
-    /// a power of two; with size zero it decodes none. Refused outside the machine's window for that, if the address is not a
+    /// A PCI function decodes one of its BARs from now on: the BAR's number, with the member as in a device's number, the first guest
+    /// physical address, and its size in bytes, a power of two; with size zero it decodes none. Refused outside the machine's window for that, if the address is not a
     /// multiple of the size, and where another function decodes: then it is nowhere.
     Decode = 7,
 }
@@ -115,6 +124,27 @@ pub const DISK: u64 = 1 << 63;
 
 /// The disk cannot be written.
 pub const READ_ONLY: u64 = 1;
+
+/// The most members that a service has.
+pub const MEMBERS: u64 = 8;
+
+/// How many queues each member of a service with several has at most.
+pub const MEMBER_QUEUES: u64 = 4;
+
+/// The bits of a device's number below its member.
+const MEMBER_SHIFT: u32 = 8;
+
+/// Returns the number of a member's device.
+#[inline(always)] // A shift.
+pub const fn member_device(member: u64, device: u64) -> u64 {
+    member << MEMBER_SHIFT | device
+}
+
+/// Returns the member and the device that are in a device's number.
+#[inline(always)] // A shift and a mask.
+pub const fn split_device(number: u64) -> (u64, u64) {
+    (number >> MEMBER_SHIFT, number & ((1 << MEMBER_SHIFT) - 1))
+}
 
 /// The number of a PCI function's configuration space among its devices; BAR n is [`BARS`] + n.
 pub const CONFIGURATION: u64 = 0;
@@ -192,6 +222,13 @@ mod tests {
         }
         assert_eq!(Kind::from_number(0), None, "cleared registers are no event");
         assert_eq!(Call::from_number(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_devices_number_has_its_member() {
+        assert_eq!(member_device(0, BARS + 5), BARS + 5, "a service with one member sees devices alone");
+        assert_eq!(split_device(member_device(MEMBERS - 1, 3)), (MEMBERS - 1, 3));
+        assert!(MEMBERS * MEMBER_QUEUES <= crate::gate::Pending::QUEUES, "each queue has a bit");
     }
 
     #[test]
