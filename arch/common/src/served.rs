@@ -23,6 +23,8 @@ pub struct Served<S: 'static> {
     pub device: u64,
     /// Where it is rung.
     pub doorbells: Doorbells,
+    /// What is added to the number of a queue that is rung: where the queues of its member begin.
+    pub bell: u64,
     /// The service.
     pub service: &'static Service<S>,
 }
@@ -39,9 +41,18 @@ impl<S> Served<S> {
     /// Where a device is that is at no address: beyond what a guest can name.
     pub const NOWHERE: u64 = 1 << 63;
 
-    /// Makes a device that is at no address.
+    /// Makes a device that is at no address, of a service's first member.
     pub const fn nowhere(device: u64, doorbells: Doorbells, service: &'static Service<S>) -> Self {
-        Self { base: Self::NOWHERE, size: ANY, device, doorbells, service }
+        Self { base: Self::NOWHERE, size: ANY, device, doorbells, bell: 0, service }
+    }
+
+    /// Returns the queue that a write of `value` at `offset` rings, if it rings.
+    #[inline(always)] // Of each write.
+    pub const fn queue(&self, offset: u64, value: u64) -> Option<u64> {
+        match self.doorbells.queue(offset, value) {
+            Some(queue) => Some(queue.wrapping_add(self.bell)),
+            None => None,
+        }
     }
 
     fn overlaps(&self, base: u64, size: u64) -> bool {
@@ -50,9 +61,8 @@ impl<S> Served<S> {
 }
 
 impl<S> Bar<S> {
-    /// Makes a BAR that is not decoded.
-    pub const fn new(device: u64, doorbells: Doorbells, service: &'static Service<S>) -> Self {
-        let served = Served::nowhere(device, doorbells, service);
+    /// Makes a BAR that is not decoded, of a device that is at no address.
+    pub const fn new(served: Served<S>) -> Self {
         Self { base: AtomicU64::new(served.base), size: AtomicU64::new(0), served }
     }
 

@@ -5,8 +5,12 @@
 //! Whoever has an event runs the service on its own CPU ([`Service::access`], [`Service::post`]). A service that faults, takes too
 //! long, gives up or is killed is put back to its program and gets the event again. If that fails, too, the guest gets what an
 //! absent device answers.
+//!
+//! A service is alone with one VM, or is *shared*: several are its [members](members), which come and go while it runs.
 
 mod inside;
+mod members;
+mod places;
 mod space;
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -22,6 +26,9 @@ use turnstile_service::gate::{Gate, Pending, Wanted};
 use crate::memory::Error;
 use crate::relax;
 
+pub use self::members::Port;
+use self::members::{Member, Reached};
+pub use self::places::{Places, SLOT, SLOTS};
 pub use self::space::{Left, Meanwhile, Outside, Space, Storage, Window};
 
 /// A service. `S` is the architecture's part.
@@ -33,28 +40,21 @@ pub struct Service<S> {
     outside: &'static dyn Outside,
     /// The levels of its devices' interrupt lines.
     lines: AtomicU64,
-    /// Whether its memory has to be put back before it is entered: [`RUNS`], [`ANEW`] or [`EMPTY`].
+    /// What has to be done before it is entered: [`RUNS`], [`CHANGED`], [`ANEW`] or [`EMPTY`].
     begins: AtomicU8,
     /// How often it has crashed.
     crashes: AtomicU32,
     /// What those have for it who cannot enter it.
     wanted: Wanted,
-    /// At which address firmware places its BARs, if it is a PCI function.
-    bars: u64,
-    /// The memory that it reaches.
-    reached: Mutex<Reached>,
+    /// Whether VMs come and go while it runs.
+    is_shared: bool,
+    /// The VMs that it serves.
+    members: Mutex<Vec<Member>>,
+    /// A bit for each of them that is there.
+    present: AtomicU64,
     /// How many exits of vCPUs with statistics it has answered, and how long these took until then, in ticks.
     exits: AtomicU64,
     ticks: AtomicU64,
-}
-
-/// The memory that a service reaches besides its own.
-#[derive(Clone, Debug, Default)]
-struct Reached {
-    /// Of its VM.
-    windows: Vec<Window>,
-    /// Of its disk.
-    storage: Option<Storage>,
 }
 
 /// What is counted of a service.
@@ -70,14 +70,33 @@ pub struct Figures {
 
 /// Its memory is as it has left it.
 const RUNS: u8 = 0;
+/// That, but it is to know first which members have come and gone.
+const CHANGED: u8 = 3;
 /// It begins anew, with what is kept.
 const ANEW: u8 = 1;
 /// It begins anew, and what is kept begins as zeros, too.
 const EMPTY: u8 = 2;
 
 impl<S: Space> Service<S> {
-    /// Makes a service that has never run. Firmware places the BARs of a PCI function at `bars`; 0: nowhere.
-    pub const fn new(name: String, space: S, outside: &'static dyn Outside, bars: u64) -> Self {
+    /// Makes a service that has never run and is alone with one VM.
+    pub fn new(name: String, space: S, outside: &'static dyn Outside, port: Port) -> Self {
+        let members = Vec::from([Member::new(port, true)]);
+        Self { present: AtomicU64::new(1), ..Self::build(name, space, outside, members, false) }
+    }
+
+    /// Makes a service that has never run and is shared by as many VMs as there are `ports`: none is there yet.
+    pub fn shared(name: String, space: S, outside: &'static dyn Outside, ports: &[Port]) -> Self {
+        let members = ports.iter().map(|port| Member::new(*port, false)).collect();
+        Self::build(name, space, outside, members, true)
+    }
+
+    const fn build(
+        name: String,
+        space: S,
+        outside: &'static dyn Outside,
+        members: Vec<Member>,
+        is_shared: bool,
+    ) -> Self {
         Self {
             name,
             gate: Gate::new(),
@@ -87,8 +106,9 @@ impl<S: Space> Service<S> {
             begins: AtomicU8::new(EMPTY),
             crashes: AtomicU32::new(0),
             wanted: Wanted::new(),
-            bars,
-            reached: Mutex::new(Reached { windows: Vec::new(), storage: None }),
+            is_shared,
+            members: Mutex::new(members),
+            present: AtomicU64::new(0),
             exits: AtomicU64::new(0),
             ticks: AtomicU64::new(0),
         }
@@ -241,9 +261,12 @@ impl<S: Space> Service<S> {
         self.gate.kill();
     }
 
-    /// Has it begin as if it had never run, for a new life of the VM that it serves. While no vCPU of that VM runs: so nobody is
-    /// inside.
+    /// Begins a new life of a member, while no vCPU of its VM runs. One that is alone begins as if it had never run; what waits for it
+    /// is gone.
     pub fn reset(&self) {
+        if self.is_shared {
+            return;
+        }
         self.alone(|| {
             self.wanted.take();
             self.lines.store(0, Ordering::Relaxed);
@@ -253,42 +276,67 @@ impl<S: Space> Service<S> {
         });
     }
 
-    /// Lets it reach these pieces of the memory of the VM that it serves, and the memory of its disk, from the first event of the VM's
-    /// next life on. Only while no vCPU of that VM runs; the VM's memory is that VM's alone until [`Service::detach`] has returned.
+    /// Lets it reach these pieces of the memory of a member's VM, and the memory of its disk, from the first event of the VM's
+    /// next life on. Only while no vCPU of that VM runs; the VM's memory is that VM's alone until [`Service::detach`] has returned. If it
+    /// is shared, somebody has to [look](Service::look) afterwards.
     ///
     /// # Errors
     /// When they cannot be mapped.
-    pub fn attach(&self, mut windows: Vec<Window>, mut storage: Option<Storage>) -> Result<(), Error> {
+    pub fn attach(
+        &self,
+        member: usize,
+        mut windows: Vec<Window>,
+        mut storage: Option<Storage>,
+    ) -> Result<(), Error> {
         windows.extend(storage.map(|storage| storage.window));
         self.alone(|| {
             // SAFETY: inside the gate; the rest is said above.
-            unsafe { self.space.attach(&mut windows)? };
+            unsafe { self.space.attach(member, &mut windows)? };
             if let Some(storage) = &mut storage
                 && let Some(window) = windows.pop()
             {
                 storage.window = window;
             }
-            *self.reached.lock() = Reached { windows, storage };
+            self.change(member, |member| member.join(Reached { windows, storage }));
+            self.present.fetch_or(1 << member, Ordering::Relaxed);
             Ok(())
         })
     }
 
-    /// Takes that away. Only while no vCPU of its VM runs.
-    pub fn detach(&self) {
+    /// Takes that away. Only while no vCPU of that VM runs. If it is shared, somebody has to [look](Service::look) afterwards.
+    pub fn detach(&self, member: usize) {
         self.alone(|| {
-            *self.reached.lock() = Reached::default();
+            if self.is_shared {
+                self.present.fetch_and(!(1 << member), Ordering::Relaxed);
+                self.change(member, Member::leave);
+            } else {
+                self.change(member, |member| member.reached = Reached::default());
+            }
             // SAFETY: inside the gate.
-            unsafe { self.space.detach() };
+            unsafe { self.space.detach(member) };
         });
     }
 
-    /// Does something while nobody is inside. What waits belongs to a life that is over.
+    /// Changes a member, of which who enters next tells the program; for who is inside.
+    fn change(&self, member: usize, change: impl FnOnce(&mut Member)) {
+        self.members.lock().get_mut(member).map(change);
+        if self.is_shared && self.begins.load(Ordering::Relaxed) == RUNS {
+            self.begins.store(CHANGED, Ordering::Relaxed);
+        }
+    }
+
+    /// Does something while nobody is inside. What waits meanwhile belongs to a life that is over; if others share the service it is
+    /// theirs, and wanted.
     fn alone<T>(&self, act: impl FnOnce() -> T) -> T {
         while !self.gate.enter() {
             relax();
         }
         let done = act();
-        while self.gate.leave().is_some() {}
+        while let Some(pending) = self.gate.leave() {
+            if self.is_shared {
+                self.wanted.add(pending);
+            }
+        }
         done
     }
 }

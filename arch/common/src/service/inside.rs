@@ -7,8 +7,9 @@ use core::sync::atomic::Ordering;
 use turnstile_service::abi::{self, Answer, Call, Event, Kind};
 use turnstile_service::gate::Pending;
 
+use super::members::{Member, News, Reached, senders};
 use super::space::answered;
-use super::{ANEW, EMPTY, Left, Meanwhile, RUNS, Service, Space, Storage, Window};
+use super::{ANEW, CHANGED, EMPTY, Left, Meanwhile, RUNS, Service, Space, Storage, Window};
 
 /// Why a service is started anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,11 +128,24 @@ impl<S: Space> Service<S> {
                 Err(_) => tries -= 1,
             }
         }
-        self.begins.store(EMPTY, Ordering::Relaxed);
+        self.blame(&event);
         if self.lines.load(Ordering::Relaxed) != 0 {
             self.set_lines(0);
         }
         ABSENT
+    }
+
+    /// What is kept may be the reason why it crashes on an event: it is forgotten. Of a shared service that is what is kept of those from
+    /// whom the event came.
+    #[cold]
+    fn blame(&self, event: &Event) {
+        if !self.is_shared {
+            return self.begins.store(EMPTY, Ordering::Relaxed);
+        }
+        let senders = senders(event);
+        let mut members = self.members.lock();
+        let blamed = members.iter_mut().enumerate().filter(|(number, _)| senders >> number & 1 != 0);
+        blamed.for_each(|(_, member)| member.forget_kept());
     }
 
     /// Hands an event to the service, if it has not been `entered` with it already, once.
@@ -159,19 +173,75 @@ impl<S: Space> Service<S> {
         })
     }
 
-    /// Puts the memory back and hands the service its first events.
+    /// Puts the memory back, unless it is only to know of members, and hands the service its first events.
     #[cold]
     unsafe fn begin(&self, meanwhile: &mut impl Meanwhile) -> Result<(), Crash> {
-        let keep = self.begins.load(Ordering::Relaxed) == ANEW;
-        // SAFETY: the caller's promise.
-        unsafe { self.space.begin(keep) };
-        let reached = self.reached.lock().clone();
-        for (number, window) in reached.windows.iter().enumerate() {
+        let begins = self.begins.load(Ordering::Relaxed);
+        if begins != CHANGED {
+            // SAFETY: the caller's promise.
+            unsafe { self.space.begin(begins == ANEW) };
+            let mut members = self.members.lock();
+            members.iter_mut().for_each(Member::forget_told);
+            if begins == EMPTY {
+                members.iter_mut().for_each(Member::forget_kept);
+            }
+        }
+        // Each member by itself: no lock is held while the service runs.
+        let count = self.members.lock().len();
+        for number in 0..count {
+            while let Some((news, member)) = self.news(number) {
+                let number = number as u64;
+                // SAFETY: the caller's promise; its memory has been begun.
+                unsafe { self.bring(news, number, &member, meanwhile)? };
+                self.members.lock().get_mut(number as usize).into_iter().for_each(|member| member.tell(news));
+            }
+        }
+        self.begins.store(RUNS, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns what the program has to know next of a member.
+    fn news(&self, number: usize) -> Option<(News, Member)> {
+        let members = self.members.lock();
+        let member = members.get(number)?;
+        Some((member.news()?, member.clone()))
+    }
+
+    /// Brings the service news of a member.
+    unsafe fn bring(
+        &self,
+        news: News,
+        number: u64,
+        member: &Member,
+        meanwhile: &mut impl Meanwhile,
+    ) -> Result<(), Crash> {
+        let event = match news {
+            News::Left => Event::new(Kind::Detach, [number, 0, 0, 0, 0]),
+            News::Joined(kept) => {
+                // SAFETY: the caller's promise.
+                unsafe { self.show(number, &member.reached, meanwhile)? };
+                let [first, second] = member.port.settings;
+                Event::new(Kind::Attach, [kept.into(), member.port.bars, number, first, second])
+            }
+        };
+        // SAFETY: as above.
+        let answer = unsafe { self.first(&event, meanwhile)? };
+        self.publish(&event, &answer);
+        Ok(())
+    }
+
+    /// Tells the service where a member's memory is.
+    unsafe fn show(
+        &self,
+        member: u64,
+        reached: &Reached,
+        meanwhile: &mut impl Meanwhile,
+    ) -> Result<(), Crash> {
+        for (piece, window) in reached.windows.iter().enumerate() {
             let Window { guest, size, address, .. } = *window;
+            let number = abi::member_device(member, piece as u64);
             // SAFETY: the caller's promise; its memory has been begun.
-            unsafe {
-                self.first(&Event::new(Kind::Memory, [number as u64, guest, size, address, 0]), meanwhile)?
-            };
+            unsafe { self.first(&Event::new(Kind::Memory, [number, guest, size, address, 0]), meanwhile)? };
         }
         if let Some(Storage { window, size, name: [first, second] }) = reached.storage {
             let flags = if window.read_only { abi::READ_ONLY } else { 0 };
@@ -179,11 +249,6 @@ impl<S: Space> Service<S> {
             // SAFETY: as above.
             unsafe { self.first(&event, meanwhile)? };
         }
-        let event = Event::new(Kind::Attach, [keep.into(), self.bars, 0, 0, 0]);
-        // SAFETY: as above.
-        let answer = unsafe { self.first(&event, meanwhile)? };
-        self.begins.store(RUNS, Ordering::Relaxed);
-        self.publish(&event, &answer);
         Ok(())
     }
 
@@ -197,8 +262,7 @@ impl<S: Space> Service<S> {
         finished.map_err(|(crash, left)| {
             self.crash(crash, left);
             if crash != Crash::Killed {
-                // What is kept may be the reason.
-                self.begins.store(EMPTY, Ordering::Relaxed);
+                self.blame(event);
             }
             crash
         })
@@ -241,15 +305,34 @@ impl<S: Space> Service<S> {
     #[cold]
     fn serve(&self, call: Option<Call>, [first, second, third]: [u64; 3]) -> u64 {
         match call {
-            Some(Call::Print) if first <= abi::CHARACTERS => self.outside.print(first, [second, third]),
+            // The members of a shared service have no console that would be its own.
+            Some(Call::Print) if first <= abi::CHARACTERS && !self.is_shared => {
+                self.outside.print(first, [second, third])
+            }
             Some(Call::Log) if first <= abi::CHARACTERS => self.outside.log(first, [second, third]),
             Some(Call::Alarm) => return self.outside.alarm(first),
             Some(Call::Time) => return self.outside.now(),
-            Some(Call::Message) if self.outside.message(first, second) => {}
-            Some(Call::Decode) if self.outside.decode(first, second, third) => {}
+            Some(Call::Message) if self.message(third, first, second) => {}
+            Some(Call::Decode) if self.decode(first, second, third) => {}
             _ => return abi::REFUSED,
         }
         0
+    }
+
+    /// Sends a message to a member, if it is there.
+    fn message(&self, member: u64, address: u64, data: u64) -> bool {
+        self.is_present(member) && self.outside.message(member as usize, address, data)
+    }
+
+    /// Has a BAR of a member's function decoded, if it is there.
+    fn decode(&self, number: u64, address: u64, size: u64) -> bool {
+        let (member, bar) = abi::split_device(number);
+        self.is_present(member) && self.outside.decode(member as usize, bar, address, size)
+    }
+
+    /// Says whether a member is there, for who is inside: so it stays there meanwhile.
+    fn is_present(&self, member: u64) -> bool {
+        member < abi::MEMBERS && self.present.load(Ordering::Relaxed) >> member & 1 != 0
     }
 
     /// Lets what the service has answered take effect.
@@ -266,7 +349,9 @@ impl<S: Space> Service<S> {
     #[cold]
     #[inline(never)] // No pointer is called on the way of an access.
     fn print(&self, count: u64, words: [u64; 2]) {
-        self.outside.print(count.min(abi::CHARACTERS), words);
+        if !self.is_shared {
+            self.outside.print(count.min(abi::CHARACTERS), words);
+        }
     }
 
     #[cold]
@@ -288,7 +373,7 @@ impl<S: Space> Service<S> {
     /// Counts and reports a crash; the service begins anew when it is entered next.
     #[cold]
     fn crash(&self, crash: Crash, left: Left) {
-        if self.begins.load(Ordering::Relaxed) == RUNS {
+        if matches!(self.begins.load(Ordering::Relaxed), RUNS | CHANGED) {
             self.begins.store(ANEW, Ordering::Relaxed);
         }
         if crash == Crash::Killed {

@@ -19,7 +19,7 @@ pub enum Left {
     Fault,
 }
 
-/// A piece of memory that a service reaches: of its VM, or of its disk.
+/// A piece of memory that a service reaches: of a VM, or of its disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// Its guest physical address, at a page; of a disk, one that is no memory.
@@ -47,22 +47,22 @@ pub struct Storage {
 
 /// The address space of a service, its registers, and the way in and out.
 pub trait Space: Sync + 'static {
-    /// Maps pieces of the memory of the VM that it serves, with the largest pages that fit, and not to be executed. Fills in where
-    /// each is in the service's address space. Nothing stays mapped if it fails.
+    /// Maps pieces of the memory of a VM that it serves, with the largest pages that fit, and not to be executed. Fills in where
+    /// each is in the service's address space. Nothing of them stays mapped if it fails. What other members have stays as it is.
     ///
     /// # Errors
     /// When there is no memory for the tables.
     ///
     /// # Safety
-    /// The caller is inside the gate, on its way to no event. Nothing is attached. What is mapped is memory of that VM alone until
+    /// The caller is inside the gate, on its way to no event. Nothing of this member is attached. What is mapped is memory of that VM alone until
     /// [`Space::detach`] has returned.
-    unsafe fn attach(&self, windows: &mut [Window]) -> Result<(), Error>;
-    /// Takes the pieces away: no CPU reaches them by this address space from now on, by what it still has in its TLB either. Nothing
+    unsafe fn attach(&self, member: usize, windows: &mut [Window]) -> Result<(), Error>;
+    /// Takes a member's pieces away: no CPU reaches them by this address space from now on, by what it still has in its TLB either. Nothing
     /// happens if nothing is attached.
     ///
     /// # Safety
     /// The caller is inside the gate, on its way to no event.
-    unsafe fn detach(&self);
+    unsafe fn detach(&self, member: usize);
     /// Enters the service at its entry with an event in the argument registers. From now on its time for this event counts.
     ///
     /// # Safety
@@ -122,16 +122,16 @@ pub trait Meanwhile {
 
 /// What a service's calls reach.
 pub trait Outside: Sync {
-    /// Prints characters on the console of the VM that the service serves.
+    /// Prints characters on the console of the VM with which the service is alone.
     fn print(&self, count: u64, words: [u64; 2]);
     /// Writes characters to the hypervisor's log.
     fn log(&self, count: u64, words: [u64; 2]);
     /// Sets the interrupt lines of the devices whose bits are in `changed` to their `levels`.
     fn lines(&self, changed: u64, levels: u64);
-    /// Sends a message-signalled interrupt; false if nothing of the VM is at that address.
-    fn message(&self, address: u64, data: u64) -> bool;
-    /// Has a BAR of the PCI function decoded at an address from now on, with this size, or nowhere (0); false if that cannot be.
-    fn decode(&self, bar: u64, address: u64, size: u64) -> bool;
+    /// Sends a message-signalled interrupt of a member; false if nothing of its VM is at that address.
+    fn message(&self, member: usize, address: u64, data: u64) -> bool;
+    /// Has a BAR of a member's PCI function decoded at an address from now on, with this size, or nowhere (0); false if that cannot be.
+    fn decode(&self, member: usize, bar: u64, address: u64, size: u64) -> bool;
     /// Sets the alarm to a time, in nanoseconds, or off (`u64::MAX`); returns the time now.
     fn alarm(&self, at: u64) -> u64;
     /// Returns the time, in nanoseconds.

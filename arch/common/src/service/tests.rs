@@ -59,14 +59,14 @@ impl Script {
 }
 
 impl Space for Script {
-    unsafe fn attach(&self, windows: &mut [Window]) -> Result<(), Error> {
-        self.hear(format!("attach {}", windows.len()));
+    unsafe fn attach(&self, member: usize, windows: &mut [Window]) -> Result<(), Error> {
+        self.hear(format!("attach {member}: {}", windows.len()));
         windows.iter_mut().for_each(|window| window.address = window.guest + 0x1000);
         Ok(())
     }
 
-    unsafe fn detach(&self) {
-        self.hear("detach".to_string());
+    unsafe fn detach(&self, member: usize) {
+        self.hear(format!("detach {member}"));
     }
 
     unsafe fn enter(&self, event: &Event) -> Left {
@@ -125,13 +125,13 @@ impl Outside for World {
         self.say(format!("lines {changed:x} {levels:x}"));
     }
 
-    fn message(&self, address: u64, data: u64) -> bool {
-        self.say(format!("message {address:x} {data:x}"));
+    fn message(&self, member: usize, address: u64, data: u64) -> bool {
+        self.say(format!("message {member}: {address:x} {data:x}"));
         address != 0
     }
 
-    fn decode(&self, bar: u64, address: u64, size: u64) -> bool {
-        self.say(format!("decode {bar} {address:x} {size:x}"));
+    fn decode(&self, member: usize, bar: u64, address: u64, size: u64) -> bool {
+        self.say(format!("decode {member}: {bar} {address:x} {size:x}"));
         address != 0
     }
 
@@ -194,7 +194,16 @@ fn service(steps: &[Step]) -> (Service<Script>, &'static World) {
     let world: &'static World = Box::leak(Box::default());
     let script = Script::default();
     script.steps.lock().unwrap().extend(steps);
-    (Service::new("test".to_string(), script, world, 0x5000), world)
+    (Service::new("test".to_string(), script, world, Port { bars: 0x5000, settings: [0; 2] }), world)
+}
+
+/// A service that three VMs share.
+fn shared(steps: &[Step]) -> (Service<Script>, &'static World) {
+    let world: &'static World = Box::leak(Box::default());
+    let script = Script::default();
+    script.steps.lock().unwrap().extend(steps);
+    let ports = [1, 2, 3].map(|number| Port { bars: number << 12, settings: [number, 10 * number] });
+    (Service::shared("test".to_string(), script, world, &ports), world)
 }
 
 use std::boxed::Box;
@@ -463,21 +472,21 @@ fn a_doorbell_is_rung_again_behind_a_crash_and_a_kill() {
 fn memory_comes_before_all_else_in_each_beginning() {
     let (service, _) = service(&[Step::Done(0, 0), Step::Done(0, 0), Step::Done(0, 0), Step::Fault]);
     let window = |guest| Window { guest, size: 0x1000, ..Window::default() };
-    service.attach([window(0x8000), window(0xa000)].to_vec(), None).unwrap();
+    service.attach(0, [window(0x8000), window(0xa000)].to_vec(), None).unwrap();
     access(&service);
     let begun = ["Memory 0", "Memory 1"];
     let all = heard(&service);
-    assert_eq!(all[..2], ["attach 2", "begin false"]);
+    assert_eq!(all[..2], ["attach 0: 2", "begin false"]);
     assert_eq!(all[2..4], begun);
     assert_eq!(all[4..6], ["Attach 0", "Read 0"]);
     assert_eq!(all[6..], ["begin true", begun[0], begun[1], "Attach 1", "Read 0"]);
     service.kill();
-    service.detach();
+    service.detach(0);
     service.reset();
     access(&service);
     assert_eq!(
         heard(&service),
-        ["detach", "begin false", "Attach 0", "Read 0"],
+        ["detach 0", "begin false", "Attach 0", "Read 0"],
         "a kill is gone with its life"
     );
 }
@@ -488,12 +497,12 @@ fn a_disk_comes_between_memory_and_the_beginning() {
     let ram = Window { guest: 0x8000, size: 0x1000, ..Window::default() };
     let window = Window { guest: 0xf_0000, size: 0x2000, read_only: true, ..Window::default() };
     let storage = Storage { window, size: 0x1200, name: [1, 2] };
-    service.attach([ram].to_vec(), Some(storage)).unwrap();
+    service.attach(0, [ram].to_vec(), Some(storage)).unwrap();
     access(&service);
     assert_eq!(
         heard(&service),
         [
-            "attach 2",
+            "attach 0: 2",
             "begin false",
             "Memory 0",
             &format!("Memory {}", abi::DISK | abi::READ_ONLY),
@@ -504,10 +513,14 @@ fn a_disk_comes_between_memory_and_the_beginning() {
     let events = core::mem::take(&mut *service.space.events.lock().unwrap());
     assert_eq!(events[1].0, [Kind::Memory as u64, abi::DISK | abi::READ_ONLY, 0x1200, 0xf_1000, 1, 2]);
     assert_eq!(events[2].0, [Kind::Attach as u64, 0, 0x5000, 0, 0, 0], "where its BARs are placed");
-    service.detach();
+    service.detach(0);
     service.reset();
     access(&service);
-    assert_eq!(heard(&service), ["detach", "begin false", "Attach 0", "Read 0"], "it is gone with its life");
+    assert_eq!(
+        heard(&service),
+        ["detach 0", "begin false", "Attach 0", "Read 0"],
+        "it is gone with its life"
+    );
 }
 
 #[test]
@@ -525,7 +538,10 @@ fn messages_and_bars_are_refused_where_nothing_is() {
     let refused = format!("resume {:?}", Some(abi::REFUSED));
     let done = "resume Some(0)".to_string();
     assert_eq!(heard(&service)[3..], [done.clone(), refused.clone(), done, refused]);
-    assert_eq!(said(world), ["message fee00000 31", "message 0 31", "decode 4 1000 4000", "decode 1 0 0"]);
+    assert_eq!(
+        said(world),
+        ["message 0: fee00000 31", "message 0: 0 31", "decode 0: 4 1000 4000", "decode 0: 1 0 0"]
+    );
 }
 
 #[test]
@@ -546,10 +562,11 @@ fn a_bar_is_where_it_was_put_and_nowhere_else() {
         size: 0x100,
         device: 0,
         doorbells: Doorbells::NONE,
+        bell: 0,
         service: first,
     });
-    services.bars.push(Bar::new(5, doorbells, first));
-    services.bars.push(Bar::new(5, doorbells, second));
+    services.bars.push(Bar::new(Served::nowhere(5, doorbells, first)));
+    services.bars.push(Bar::new(Served::nowhere(5, doorbells, second)));
     let at = |address| services.at_address(address).map(|(device, offset)| (device.device, offset));
     assert_eq!([0, 0x3000, 1 << 52, (1 << 56) - 1].map(at), [None; 4], "a BAR that is not decoded");
     assert!(services.move_bar(first, 5, 0x4000, 0x4000));
@@ -565,6 +582,144 @@ fn a_bar_is_where_it_was_put_and_nowhere_else() {
     assert!(services.move_bar(second, 5, 0, 0));
     assert_eq!((at(0x8000), at(0x910)), (None, Some((0, 0x10))));
     assert!(services.function(0).is_none() && services.function(1).is_none());
+}
+
+/// Hands the service an event of a member.
+fn access_of(service: &Service<Script>, member: u64) -> u64 {
+    let event = Event::new(Kind::Read, [abi::member_device(member, 1), 0, 1, 0, 0]);
+    let interrupts = RefCell::new(0);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.access(&event, &mut Kept(&interrupts, &|| {})) }.value
+}
+
+fn window(guest: u64) -> Window {
+    Window { guest, size: 0x1000, ..Window::default() }
+}
+
+/// What the first events were: kind and arguments.
+fn events(service: &Service<Script>) -> Vec<(Kind, [u64; 5])> {
+    let events = core::mem::take(&mut *service.space.events.lock().unwrap());
+    let apart = |event: Event| {
+        let [_, a, b, c, d, e] = event.0;
+        (event.kind().unwrap(), [a, b, c, d, e])
+    };
+    events.into_iter().map(apart).collect()
+}
+
+#[test]
+fn members_come_and_go_while_it_runs() {
+    let (service, _) = shared(&[]);
+    service.attach(1, vec![window(0x8000)], None).unwrap();
+    access_of(&service, 1);
+    let memory =
+        |member, guest| (Kind::Memory, [abi::member_device(member, 0), guest, 0x1000, guest + 0x1000, 0]);
+    let joined =
+        |member: u64, kept| (Kind::Attach, [kept, (member + 1) << 12, member, member + 1, 10 * (member + 1)]);
+    assert_eq!(events(&service), [memory(1, 0x8000), joined(1, 0)]);
+    assert_eq!(heard(&service), ["attach 1: 1", "begin false", "Memory 256", "Attach 0", "Read 257"]);
+    service.reset();
+    service.attach(0, vec![window(0x9000)], None).unwrap();
+    access_of(&service, 1);
+    assert_eq!(events(&service), [memory(0, 0x9000), joined(0, 0)], "only what is new");
+    assert_eq!(
+        heard(&service),
+        ["attach 0: 1", "Memory 0", "Attach 0", "Read 257"],
+        "it does not begin anew"
+    );
+    service.detach(1);
+    access_of(&service, 0);
+    assert_eq!(heard(&service), ["detach 1", "Detach 1", "Read 1"]);
+    service.kill();
+    access_of(&service, 0);
+    access_of(&service, 0);
+    assert_eq!(events(&service), [memory(0, 0x9000), joined(0, 1)], "what is kept is for who is there");
+    heard(&service);
+    service.attach(1, vec![window(0x8000)], None).unwrap();
+    service.detach(1);
+    service.attach(1, vec![window(0x8000)], None).unwrap();
+    access_of(&service, 0);
+    assert_eq!(events(&service), [memory(1, 0x8000), joined(1, 0)], "a life that it never saw");
+    heard(&service);
+    service.detach(1);
+    service.attach(1, vec![window(0xa000)], None).unwrap();
+    access_of(&service, 0);
+    assert_eq!(
+        heard(&service)[2..],
+        ["Detach 1", "Memory 256", "Attach 0", "Read 1"],
+        "first the old one leaves"
+    );
+}
+
+#[test]
+fn who_crashes_a_shared_service_loses_what_is_kept_and_others_do_not() {
+    let (service, world) = shared(&[]);
+    (0..2).for_each(|member| service.attach(member, vec![], None).unwrap());
+    access_of(&service, 0);
+    events(&service);
+    service.space.steps.lock().unwrap().extend([
+        Step::Fault,
+        Step::Done(0, 0),
+        Step::Done(0, 0),
+        Step::Fault,
+    ]);
+    assert_eq!(access_of(&service, 1), u64::MAX);
+    assert_eq!(
+        events(&service).iter().map(|(_, event)| event[0]).collect::<Vec<_>>(),
+        [1, 1],
+        "tried once more"
+    );
+    said(world);
+    access_of(&service, 0);
+    let kept: Vec<_> = events(&service).iter().map(|(_, [kept, _, member, ..])| (*member, *kept)).collect();
+    assert_eq!(kept, [(0, 1), (1, 0)]);
+    // A member whose beginning crashes it is blamed for that, too.
+    service.kill();
+    access_of(&service, 0);
+    service.space.steps.lock().unwrap().extend([Step::Done(0, 0), Step::Fault]);
+    access_of(&service, 0);
+    let begun: Vec<_> = events(&service).iter().map(|(_, [kept, _, member, ..])| (*member, *kept)).collect();
+    assert_eq!(begun, [(0, 1), (1, 1), (0, 1), (1, 0)]);
+}
+
+#[test]
+fn a_shared_service_reaches_who_is_there_alone_and_no_console() {
+    let call = |call, arguments| Step::Call(call, arguments);
+    let (service, world) = shared(&[
+        Step::Done(0, 0),
+        call(Call::Message, [0xfee0_0000, 0x31, 1]),
+        call(Call::Message, [0xfee0_0000, 0x31, 2]),
+        call(Call::Message, [0xfee0_0000, 0x31, u64::MAX]),
+        call(Call::Decode, [abi::member_device(1, 4), 0x1000, 0x4000]),
+        call(Call::Decode, [abi::member_device(0, 4), 0x1000, 0x4000]),
+        call(Call::Print, [1, 0x41, 0]),
+        Step::Done(7, 0),
+    ]);
+    service.attach(1, vec![], None).unwrap();
+    assert_eq!(access_of(&service, 1), 7);
+    assert_eq!(said(world), ["message 1: fee00000 31", "decode 1: 4 1000 4000"]);
+    let refused = format!("resume {:?}", Some(abi::REFUSED));
+    assert_eq!(heard(&service).iter().filter(|what| **what == refused).count(), 4);
+}
+
+#[test]
+fn what_waits_for_a_shared_service_outlives_who_leaves() {
+    let (service, _) = shared(&[]);
+    (0..2).for_each(|member| service.attach(member, vec![], None).unwrap());
+    access_of(&service, 0);
+    heard(&service);
+    // Somebody rings while another leaves.
+    service.alone(|| assert!(!service.rings(4)));
+    service.detach(1);
+    look(&service);
+    assert_eq!(heard(&service), ["detach 1", "Detach 1", "Doorbell 16"]);
+}
+
+#[test]
+fn a_device_of_another_member_rings_its_own_queues() {
+    let first: &'static Service<Script> = Box::leak(Box::new(service(&[]).0));
+    let doorbells = Doorbells { first: 0x100, size: 12, by: turnstile_service::image::BY_PLACE };
+    let served = Served { bell: 8, ..Served::nowhere(5, doorbells, first) };
+    assert_eq!([0x100, 0x108, 0x10c].map(|offset| served.queue(offset, 0)), [Some(8), Some(10), None]);
 }
 
 #[test]

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The VMs that a service serves: its members, by their numbers.
+//!
+//! A VM that starts *joins*, with its memory; one that stops *leaves*. Whoever enters the service next tells the program of both, before
+//! anything else. A service that is *alone* with one VM has that member all the time, and begins anew with each of its lives.
+
+use alloc::vec::Vec;
+
+use turnstile_service::abi::{Event, Kind, MEMBER_QUEUES, MEMBERS, split_device};
+
+use super::{Storage, Window};
+
+/// What the configuration says of a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Port {
+    /// At which address firmware places the BARs of its PCI function; 0: nowhere.
+    pub bars: u64,
+    /// What the program gets to know.
+    pub settings: [u64; 2],
+}
+
+/// The memory that a service reaches for a member.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reached {
+    /// Of its VM.
+    pub windows: Vec<Window>,
+    /// Of its disk.
+    pub storage: Option<Storage>,
+}
+
+/// A member.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Member {
+    pub port: Port,
+    pub reached: Reached,
+    /// Which life of its VM it is; 0 while there is none.
+    life: u64,
+    /// How many there were.
+    lives: u64,
+    /// Of which life the program knows; 0: of none.
+    told: u64,
+    /// What the program keeps is of this life.
+    is_kept: bool,
+}
+
+/// What the program does not know yet of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// The life that it knows of is over.
+    Left,
+    /// There is a life. Says whether what is kept is of that one.
+    Joined(bool),
+}
+
+impl Member {
+    /// A member without a life, or, for ever, with one.
+    pub const fn new(port: Port, always: bool) -> Self {
+        let lives = always as u64;
+        let reached = Reached { windows: Vec::new(), storage: None };
+        Self { port, reached, life: lives, lives, told: 0, is_kept: false }
+    }
+
+    /// A new life begins, with this memory.
+    pub fn join(&mut self, reached: Reached) {
+        self.lives += 1;
+        (self.life, self.reached, self.is_kept) = (self.lives, reached, false);
+    }
+
+    /// The life is over.
+    pub fn leave(&mut self) {
+        (self.life, self.reached, self.is_kept) = (0, Reached::default(), false);
+    }
+
+    /// The program begins anew, and knows of nobody.
+    pub const fn forget_told(&mut self) {
+        self.told = 0;
+    }
+
+    /// What is kept of it is of no use any more.
+    pub const fn forget_kept(&mut self) {
+        self.is_kept = false;
+    }
+
+    /// Returns what the program has to know next.
+    pub const fn news(&self) -> Option<News> {
+        if self.told == self.life {
+            None
+        } else if self.told != 0 {
+            Some(News::Left)
+        } else {
+            Some(News::Joined(self.is_kept))
+        }
+    }
+
+    /// The program knows that.
+    pub const fn tell(&mut self, news: News) {
+        match news {
+            News::Left => self.told = 0,
+            News::Joined(_) => (self.told, self.is_kept) = (self.life, true),
+        }
+    }
+}
+
+/// Returns the members that an event comes from, a bit for each: all if it says none.
+pub(super) fn senders(event: &Event) -> u64 {
+    let [_, first, ..] = event.0;
+    match event.kind() {
+        Some(Kind::Read | Kind::Write | Kind::Memory) => 1 << (split_device(first).0 % MEMBERS),
+        Some(Kind::Doorbell) => {
+            let queues = (1 << MEMBER_QUEUES) - 1;
+            let has_rung = |member: &u64| first >> (member * MEMBER_QUEUES) & queues != 0;
+            (0..MEMBERS).filter(has_rung).fold(0, |all, member| all | 1 << member)
+        }
+        Some(Kind::Attach) => 1 << (event.0[3] % MEMBERS),
+        Some(Kind::Detach) => 1 << (first % MEMBERS),
+        _ => u64::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnstile_service::abi::member_device;
+
+    #[test]
+    fn a_program_is_told_of_each_life_and_of_its_end() {
+        let mut member = Member::new(Port::default(), false);
+        assert_eq!(member.news(), None);
+        member.join(Reached::default());
+        assert_eq!(member.news(), Some(News::Joined(false)));
+        member.tell(News::Joined(false));
+        assert_eq!(member.news(), None);
+        member.forget_told();
+        assert_eq!(member.news(), Some(News::Joined(true)), "a crash: what is kept is of this life");
+        member.tell(News::Joined(true));
+        member.leave();
+        member.join(Reached::default());
+        assert_eq!(member.news(), Some(News::Left), "first that the old one is over");
+        member.tell(News::Left);
+        assert_eq!(member.news(), Some(News::Joined(false)), "nothing is kept for the next one");
+        member.leave();
+        assert_eq!(member.news(), None, "a life of which it never knew");
+    }
+
+    #[test]
+    fn events_name_who_has_sent_them() {
+        let of = |kind, first| senders(&Event::new(kind, [first, 0, 0, 0, 0]));
+        assert_eq!(of(Kind::Write, member_device(3, 5)), 1 << 3);
+        assert_eq!(of(Kind::Doorbell, 0x8000_0010), 1 << 7 | 1 << 1);
+        assert_eq!(of(Kind::Alarm, 5), u64::MAX);
+        assert_eq!(senders(&Event::new(Kind::Attach, [1, 0, 2, 0, 0])), 1 << 2);
+        assert_eq!(of(Kind::Detach, 6), 1 << 6);
+    }
+}
