@@ -5,7 +5,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use turnstile_bundle::{Class, Schedule, ServiceDevice, ServiceSpec, VmSpec};
+use turnstile_bundle::{Bundle, Class, PortSpec, Schedule, ServiceDevice, ServiceSpec, VmSpec};
+use turnstile_machine::Functions;
 
 use crate::arch::boot::Host;
 use crate::arch::cpu::PerCpu;
@@ -15,7 +16,7 @@ use crate::arch::vm::Vcpu;
 use crate::arch::vm::Vm;
 use crate::guest::Guest;
 use crate::machine::{self, Machine};
-use crate::service::{self, Hosted};
+use crate::service::{self, Hosted, Member};
 
 /// Why a VM cannot be built.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ fn share(class: Class) -> turnstile_sched::Class {
 }
 
 /// Builds the VM with index `id`, its vCPUs pinned to the physical CPUs its description names, or added to the
-/// `tenants` that share CPUs. Some of `services` may be its PCI functions.
+/// `tenants` that share CPUs. Some services of the `bundle` may be its PCI functions.
 ///
 /// # Errors
 /// When a physical CPU is missing, or the machine lacks what the description asks for.
@@ -66,11 +67,11 @@ fn share(class: Class) -> turnstile_sched::Class {
 pub fn build(
     id: u8,
     spec: &VmSpec<'static>,
-    services: &[ServiceSpec<'_>],
+    bundle: &Bundle<'static>,
     (host, running): (&Host, usize),
     tenants: &mut Vec<Tenant>,
 ) -> Result<Guest, Error> {
-    let (machine, parts) = Machine::new(id, spec, functions(id.into(), services), host)?;
+    let (machine, parts) = Machine::new(id, spec, functions(id.into(), bundle.services(), bundle.ports()), host)?;
     let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
     let areas = areas(spec, host, running)?;
     let mut vcpus = Vec::new();
@@ -87,35 +88,62 @@ pub fn build(
     Ok(Guest::new(vm, machine))
 }
 
-/// Returns how many PCI functions the VM with index `vm` has.
-fn functions(vm: usize, services: &[ServiceSpec<'_>]) -> usize {
-    services.iter().filter(|service| service.vm == vm && service.device == ServiceDevice::Pci).count()
+/// Returns the PCI functions of the VM with index `vm` that some services are, the first ones of the bundle: their order is that of their
+/// slots.
+fn functions(vm: usize, services: &[ServiceSpec<'_>], ports: &[PortSpec]) -> Functions {
+    let mut functions = Functions::default();
+    for (number, service) in services.iter().enumerate() {
+        match service.device {
+            ServiceDevice::Pci if service.vm == Some(vm) => functions.push(false),
+            ServiceDevice::Network if ports.iter().any(|port| (port.service, port.vm) == (number, vm)) => {
+                functions.push(true);
+            }
+            _ => {}
+        }
+    }
+    functions
 }
 
-/// Builds the services, with these disks, and connects them with the VMs that they serve.
+/// Builds the services of a bundle, with these disks, and connects them with the VMs that they serve.
 ///
 /// # Errors
 /// Says which cannot be built, and why.
 pub fn build_services(
-    specs: &[ServiceSpec<'static>],
+    bundle: &Bundle<'static>,
     disks: &[Storage],
     guests: &mut [Guest],
 ) -> Result<Vec<&'static Hosted>, (&'static str, service::Error)> {
     let mut all = Vec::new();
-    for (number, spec) in specs.iter().enumerate() {
-        let guest = guests.get(spec.vm).ok_or((spec.name, service::Error::Vm))?;
-        // Slot 0 is the host bridge's.
-        let slot = 1 + functions(spec.vm, &specs[..number]) as u64;
-        let site = guest.machine.site(spec.device, slot);
+    for (number, spec) in bundle.services().iter().enumerate() {
         let storage = spec.disk.and_then(|disk| disks.get(disk).copied());
-        let hosted = Hosted::build(number, spec, guest.vm, site, storage);
+        let hosted = members(number, spec, bundle, guests)
+            .and_then(|members| Hosted::build(number, spec, members, storage));
         all.push(hosted.map_err(|error| (spec.name, error))?);
     }
     for guest in guests {
-        let own: Vec<_> = all.iter().copied().filter(|hosted| hosted.vm().id == guest.vm.id).collect();
+        let own: Vec<_> = all.iter().copied().filter(|hosted| hosted.member(guest.vm).is_some()).collect();
         if !own.is_empty() {
             guest.set_services(own);
         }
     }
     Ok(all)
+}
+
+/// Finds the VMs that a service serves.
+fn members(
+    number: usize,
+    spec: &ServiceSpec<'_>,
+    bundle: &Bundle<'_>,
+    guests: &[Guest],
+) -> Result<Vec<Member>, service::Error> {
+    let earlier = bundle.services().get(..number).unwrap_or_default();
+    let member = |vm: usize, settings| {
+        let guest = guests.get(vm).ok_or(service::Error::Vm)?;
+        // Slot 0 is the host bridge's.
+        let slot = 1 + functions(vm, earlier, bundle.ports()).count as u64;
+        Ok(Member { vm: guest.vm, site: guest.machine.site(spec.device, slot), settings })
+    };
+    let ports = bundle.ports().iter().filter(|port| port.service == number);
+    let ports = ports.map(|port| member(port.vm, service::port_settings(port)));
+    spec.vm.map(|vm| member(vm, [0; 2])).into_iter().chain(ports).collect()
 }

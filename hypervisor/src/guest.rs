@@ -210,6 +210,8 @@ impl Guest {
         if self.vm.pause.close(time::ticks()) {
             line::event(self.vm, Event::Paused);
         }
+        // What its vCPUs were about to handle of services that others share does not stand still with them.
+        self.services.iter().for_each(|service| service.wake());
     }
 
     /// Lets the VM go on. False if it does not run, or is not paused.
@@ -259,8 +261,9 @@ impl Guest {
         let mut devices = self.devices.lock();
         *devices = self.machine.devices(self.vm);
         self.machine.prepare(self.vm, &memory, start);
-        self.services.iter().for_each(|service| service.reset());
         drop(devices);
+        // Who is inside of one that others share may need those devices' lock before it leaves.
+        self.services.iter().for_each(|service| service.reset(self.vm));
         *slot = Some(self.show(memory)?);
         drop(slot);
         let beginning = self.beginning.lock();
@@ -280,7 +283,7 @@ impl Guest {
     /// Shows its memory to the services that are to reach it; gives it back if that fails.
     fn show(&self, memory: GuestMemory) -> Result<GuestMemory, machine::Error> {
         let pieces = self.machine.ram(&memory);
-        match self.services.iter().try_for_each(|service| service.attach(&pieces)) {
+        match self.services.iter().try_for_each(|service| service.attach(self.vm, &pieces)) {
             Ok(()) => Ok(memory),
             Err(error) => {
                 self.hide();
@@ -292,7 +295,7 @@ impl Guest {
 
     /// No service reaches its memory any more.
     fn hide(&self) {
-        self.services.iter().for_each(|service| service.detach());
+        self.services.iter().for_each(|service| service.detach(self.vm));
     }
 
     /// Takes the VM down after all its vCPUs have stopped. Returns whether it is to run again.

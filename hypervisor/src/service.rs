@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Services: built from the bundle once, at boot, and what their calls reach: the console and the interrupt lines of the VM that
-//! each serves, the hypervisor's log, an alarm.
+//! each serves, or the PCI functions of its members, the hypervisor's log, an alarm.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -9,16 +9,17 @@ use core::fmt;
 
 use heapless::Deque;
 use spin::{Mutex, Once};
-use turnstile_bundle::{ServiceDevice, ServiceSpec};
+use turnstile_bundle::{PortSpec, ServiceDevice, ServiceSpec};
 use turnstile_devices::{BACKLOG, Credit};
 use turnstile_service::abi;
 use turnstile_service::gate::Pending;
-use turnstile_service::image::{self, Doorbells, Image};
+use turnstile_service::image::{self, BY_PLACE, Doorbells, Image};
 use turnstile_vm::attention::Reasons;
+use turnstile_vm::lifecycle::Phase;
 
 use crate::alarm;
 use crate::arch::memory;
-use crate::arch::service::{Bar, ISA, Outside, Served, Service, Services, Space, Storage, Window};
+use crate::arch::service::{Bar, ISA, Outside, Port, Served, Service, Services, Space, Storage, Window};
 use crate::arch::time;
 use crate::arch::vm::Vm;
 use crate::line;
@@ -43,14 +44,25 @@ struct Typed {
     credit: Credit,
 }
 
+/// A VM that a service serves, and what the service is to it.
+#[derive(Clone)]
+pub struct Member {
+    /// The VM.
+    pub vm: &'static Vm,
+    /// Where the service is among its devices.
+    pub site: Site,
+    /// What the service gets to know of it, in two words.
+    pub settings: [u64; 2],
+}
+
 /// A service and what it is connected with.
 pub struct Hosted {
     name: String,
-    vm: &'static Vm,
     device: ServiceDevice,
-    site: Site,
+    /// The VMs that it serves: at least one. Their order is that of their numbers.
+    members: Vec<Member>,
     doorbells: Doorbells,
-    /// Whether it reaches its VM's memory.
+    /// Whether it reaches its VMs' memory.
     memory: bool,
     /// The memory of its disk.
     storage: Option<Storage>,
@@ -71,6 +83,8 @@ pub enum Error {
     Memory(memory::Error),
     /// The VM that it serves does not exist.
     Vm,
+    /// Its doorbells are not those of a service that several VMs share.
+    Doorbells,
 }
 
 impl fmt::Display for Error {
@@ -79,6 +93,7 @@ impl fmt::Display for Error {
             Self::Program(error) => write!(f, "{error}"),
             Self::Memory(error) => write!(f, "{error}"),
             Self::Vm => f.write_str("there is no VM for it"),
+            Self::Doorbells => f.write_str("its doorbells cannot be shared"),
         }
     }
 }
@@ -88,44 +103,86 @@ pub fn connect(vm: &Vm, hosted: &[&'static Hosted]) {
     let mut services = Services::none();
     let mut functions = Vec::new();
     for hosted in hosted {
-        let Some(service) = hosted.service.get().copied() else { continue };
+        let (Some(service), Some((number, member))) = (hosted.service.get().copied(), hosted.member(vm)) else {
+            continue;
+        };
         services.all.push(service);
-        match &hosted.site {
+        match &member.site {
             Site::Device(place) => {
                 let Place { base, size, .. } = *place;
-                let served = Served { base, size, device: 0, doorbells: hosted.doorbells, service };
+                let served = Served { base, size, ..Served::nowhere(0, hosted.doorbells, service) };
                 match place.reach {
                     Reach::Memory => services.memory.push(served),
                     Reach::Ports => services.ports.push(served),
                     Reach::Calls => services.terminal = Some(served),
                 }
             }
-            Site::Function(function) => functions.push((function, hosted.doorbells, service)),
+            Site::Function(function) => {
+                functions.push(Connected { function, number: number as u64, doorbells: hosted.doorbells, service });
+            }
         }
     }
     connect_functions(&mut services, &functions);
     vm.set_services(services);
 }
 
+/// A PCI function of a VM.
+struct Connected<'a> {
+    function: &'a Function,
+    /// Which member of its service the VM is.
+    number: u64,
+    doorbells: Doorbells,
+    service: &'static Service,
+}
+
+impl Connected<'_> {
+    /// Returns one of its devices, which is nowhere yet.
+    fn served(&self, device: u64, doorbells: Doorbells) -> Served {
+        let bell = self.number * abi::MEMBER_QUEUES;
+        Served { bell, ..Served::nowhere(abi::member_device(self.number, device), doorbells, self.service) }
+    }
+}
+
 /// The same for PCI functions: first what is accessed most often.
-fn connect_functions(services: &mut Services, functions: &[(&Function, Doorbells, &'static Service)]) {
+fn connect_functions(services: &mut Services, functions: &[Connected<'_>]) {
     let others = (0..abi::BAR_COUNT).filter(|bar| *bar != abi::DOORBELL_BAR);
     for bar in core::iter::once(abi::DOORBELL_BAR).chain(others) {
-        for (_, doorbells, service) in functions {
-            let doorbells = if bar == abi::DOORBELL_BAR { *doorbells } else { Doorbells::NONE };
-            services.bars.push(Bar::new(abi::BARS + bar, doorbells, service));
+        for function in functions {
+            let doorbells = if bar == abi::DOORBELL_BAR { function.doorbells } else { Doorbells::NONE };
+            services.bars.push(Bar::new(function.served(abi::BARS + bar, doorbells)));
         }
     }
-    for (function, _, service) in functions {
-        let space = || Served::nowhere(abi::CONFIGURATION, Doorbells::NONE, service);
+    for function in functions {
+        let space = || function.served(abi::CONFIGURATION, Doorbells::NONE);
         services.functions.push(space());
-        let page = function.configuration.map(|base| Served { base, size: CONFIGURATION, ..space() });
+        let page = function.function.configuration.map(|base| Served { base, size: CONFIGURATION, ..space() });
         services.memory.extend(page);
     }
 }
 
+/// Returns what the program of a network gets to know of a port: `services/switch` reads it.
+pub fn port_settings(port: &PortSpec) -> [u64; 2] {
+    let [a, b, c, d, e, f] = port.mac;
+    let mac = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+    [mac | u64::from(port.guard) << 48 | u64::from(port.isolated) << 49, port.rate.unwrap_or(0)]
+}
+
+impl Member {
+    fn port(&self) -> Port {
+        let bars = match &self.site {
+            Site::Device(_) => 0,
+            Site::Function(function) => function.bars,
+        };
+        Port { bars, settings: self.settings }
+    }
+
+    fn is_running(&self) -> bool {
+        matches!(self.vm.lifecycle.phase(), Phase::Running)
+    }
+}
+
 impl Hosted {
-    /// Builds the service of this number, which serves `vm` at this site, with the memory of its disk.
+    /// Builds the service of this number, which serves these members, with the memory of its disk.
     ///
     /// # Errors
     /// When its program cannot be used, or there is no memory for it.
@@ -133,18 +190,24 @@ impl Hosted {
     pub fn build(
         number: usize,
         spec: &ServiceSpec<'static>,
-        vm: &'static Vm,
-        site: Site,
+        members: Vec<Member>,
         storage: Option<Storage>,
     ) -> Result<&'static Self, Error> {
         let image = Image::parse(spec.program, ISA).map_err(Error::Program)?;
         let doorbells = image.header().doorbells;
+        let ports: Vec<Port> = members.iter().map(Member::port).collect();
+        let &[first, ..] = ports.as_slice() else { return Err(Error::Vm) };
+        let is_shared = spec.device == ServiceDevice::Network;
+        // A guest rings its own queues alone: their numbers come from where it writes, and each has a bit.
+        let area = u64::from(doorbells.size).div_ceil(4);
+        if is_shared && (doorbells.by != BY_PLACE || area > abi::MEMBER_QUEUES) {
+            return Err(Error::Doorbells);
+        }
         let space = Space::new(image, spec.limit).map_err(Error::Memory)?;
         let hosted: &'static Self = Box::leak(Box::new(Self {
             name: String::from(spec.name),
-            vm,
             device: spec.device,
-            site,
+            members,
             doorbells,
             memory: spec.memory,
             storage,
@@ -153,27 +216,37 @@ impl Hosted {
             line: Mutex::new(heapless::String::new()),
             service: Once::new(),
         }));
-        let bars = match &hosted.site {
-            Site::Device(_) => 0,
-            Site::Function(function) => function.bars,
+        let name = String::from(spec.name);
+        let service = match is_shared {
+            true => Service::shared(name, space, hosted, &ports),
+            false => Service::new(name, space, hosted, first),
         };
-        hosted
-            .service
-            .call_once(|| Box::leak(Box::new(Service::new(String::from(spec.name), space, hosted, bars))));
+        hosted.service.call_once(|| Box::leak(Box::new(service)));
         Ok(hosted)
     }
 
     /// Tells what it is, and what is counted of it.
     pub fn introduce(&self) {
-        if let Some(service) = self.service.get() {
+        if let (Some(service), [first, ..]) = (self.service.get(), self.members.as_slice()) {
             let number = self.alarm - alarm::FIRST_SERVICE;
-            line::service(number as u8, self.vm, &self.name, &service.figures());
+            line::service(number as u8, first.vm, &self.name, &service.figures());
         }
     }
 
-    /// Returns the VM that it serves.
-    pub const fn vm(&self) -> &'static Vm {
-        self.vm
+    /// Returns which member a VM is, if it serves it.
+    pub fn member(&self, vm: &Vm) -> Option<(usize, &Member)> {
+        self.members.iter().enumerate().find(|(_, member)| member.vm.id == vm.id)
+    }
+
+    /// Says whether several VMs share it.
+    fn is_shared(&self) -> bool {
+        self.device == ServiceDevice::Network
+    }
+
+    /// Returns the VM that has it for itself.
+    fn owner(&self) -> Option<&'static Vm> {
+        let [only, ..] = self.members.as_slice() else { return None };
+        (!self.is_shared()).then_some(only.vm)
     }
 
     /// Returns the number of its alarm.
@@ -206,7 +279,15 @@ impl Hosted {
     pub fn drop_typed(&self) {
         let mut typed = self.typed.lock();
         typed.waiting.clear();
-        line::room(self.vm, typed.credit.freed(0));
+        self.tell_room(&mut typed);
+    }
+
+    /// Tells how much may be typed.
+    fn tell_room(&self, typed: &mut Typed) {
+        let room = typed.credit.freed(typed.waiting.len());
+        if let Some(vm) = self.owner() {
+            line::room(vm, room);
+        }
     }
 
     /// Its alarm goes off.
@@ -214,56 +295,78 @@ impl Hosted {
         self.want(Pending::ALARM);
     }
 
-    /// Has it handle something, by the first vCPU of its VM that looks: any may be off.
+    /// Has it handle something, by the first vCPU that looks.
     fn want(&self, pending: Pending) {
         if let Some(service) = self.service.get() {
             service.want(pending);
-            self.vm.raise_all(Reasons::SERVICE);
+            self.wake();
         }
     }
 
-    /// Has it start anew, whatever it does. False if its VM does not run.
-    pub fn kill(&self) -> bool {
-        use turnstile_vm::lifecycle::Phase;
+    /// Has all vCPUs look that may enter it: any may be off. One that stops or pauses leaves what it has not looked at to others.
+    pub fn wake(&self) {
+        for member in self.members.iter().filter(|member| !self.is_shared() || member.is_running()) {
+            member.vm.raise_all(Reasons::SERVICE);
+        }
+    }
 
-        let (Some(service), Phase::Running) = (self.service.get(), self.vm.lifecycle.phase()) else {
+    /// Has it start anew, whatever it does. False if none of its VMs runs.
+    pub fn kill(&self) -> bool {
+        let Some(service) = self.service.get().filter(|_| self.members.iter().any(Member::is_running)) else {
             return false;
         };
         service.kill();
         // Whoever is inside is interrupted.
-        self.vm.raise_all(Reasons::SERVICE);
+        self.wake();
         true
     }
 
-    /// Begins a new life of its VM. Only while no vCPU runs.
-    pub fn reset(&self) {
-        alarm::clear(self.alarm);
-        self.drop_typed();
-        self.line.lock().clear();
+    /// Begins a new life of a VM that it serves. Only while no vCPU of that VM runs.
+    pub fn reset(&self, vm: &Vm) {
+        let Some((number, _)) = self.member(vm) else { return };
+        if !self.is_shared() {
+            alarm::clear(self.alarm);
+            self.drop_typed();
+            self.line.lock().clear();
+        }
         if let Some(service) = self.service.get() {
             service.reset();
         }
         // What the life before decoded, this one does not.
-        (0..abi::BAR_COUNT).for_each(|bar| _ = self.decode(bar, 0, 0));
+        (0..abi::BAR_COUNT).for_each(|bar| _ = self.decode(number, bar, 0, 0));
     }
 
-    /// Lets it reach its VM's memory, which is these pieces, and its disk's, if it is to. Only while no vCPU runs; before that memory is given back it
-    /// is taken away.
+    /// Lets it reach the memory of a VM, which is these pieces, and its disk's, if it is to. Only while no vCPU of that VM runs; before
+    /// that memory is given back it is taken away.
     ///
     /// # Errors
     /// When there is no memory for its tables.
-    pub fn attach(&self, pieces: &[Window]) -> Result<(), memory::Error> {
-        match self.service.get() {
-            Some(service) if self.memory => service.attach(pieces.to_vec(), self.storage),
-            _ => Ok(()),
-        }
+    pub fn attach(&self, vm: &Vm, pieces: &[Window]) -> Result<(), memory::Error> {
+        let (Some(service), Some((number, _))) = (self.service.get().filter(|_| self.memory), self.member(vm)) else {
+            return Ok(());
+        };
+        let attached = service.attach(number, pieces.to_vec(), self.storage);
+        self.look_elsewhere();
+        attached
     }
 
-    /// Its VM has stopped: its memory is taken away, and nothing rings any more. Only while no vCPU runs.
-    pub fn detach(&self) {
-        alarm::clear(self.alarm);
-        if let Some(service) = self.service.get().filter(|_| self.memory) {
-            service.detach();
+    /// A VM that it serves has stopped: its memory is taken away. If it has no other, nothing rings any more. Only while no vCPU of that
+    /// VM runs.
+    pub fn detach(&self, vm: &Vm) {
+        if !self.is_shared() {
+            alarm::clear(self.alarm);
+        }
+        let (Some(service), Some((number, _))) = (self.service.get().filter(|_| self.memory), self.member(vm)) else {
+            return;
+        };
+        service.detach(number);
+        self.look_elsewhere();
+    }
+
+    /// What waited while a VM came or went, or for a vCPU of one that went, is the others'.
+    fn look_elsewhere(&self) {
+        if self.is_shared() {
+            self.wake();
         }
     }
 
@@ -287,7 +390,9 @@ impl Hosted {
 
 impl Outside for Hosted {
     fn print(&self, count: u64, words: [u64; 2]) {
-        abi::characters(count, words).for_each(|byte| line::console(self.vm, byte));
+        if let Some(vm) = self.owner() {
+            abi::characters(count, words).for_each(|byte| line::console(vm, byte));
+        }
     }
 
     fn log(&self, count: u64, words: [u64; 2]) {
@@ -297,31 +402,34 @@ impl Outside for Hosted {
 
     fn lines(&self, changed: u64, levels: u64) {
         if changed & 1 != 0
-            && let Site::Device(place) = &self.site
+            && let [Member { vm, site: Site::Device(place), .. }] = self.members.as_slice()
         {
-            machine::set_line(self.vm, place.line, levels & 1 != 0);
+            machine::set_line(vm, place.line, levels & 1 != 0);
         }
     }
 
-    fn message(&self, address: u64, data: u64) -> bool {
-        matches!(self.site, Site::Function(_)) && machine::message(self.vm, address, data)
+    fn message(&self, member: usize, address: u64, data: u64) -> bool {
+        match self.members.get(member) {
+            Some(Member { vm, site: Site::Function(_), .. }) => machine::message(vm, address, data),
+            _ => false,
+        }
     }
 
-    fn decode(&self, bar: u64, address: u64, size: u64) -> bool {
-        let (Site::Function(function), Some(service), Some(services)) =
-            (&self.site, self.service.get(), self.vm.services())
-        else {
+    fn decode(&self, member: usize, bar: u64, address: u64, size: u64) -> bool {
+        let Some(Member { vm, site: Site::Function(function), .. }) = self.members.get(member) else {
             return false;
         };
+        let (Some(service), Some(services)) = (self.service.get(), vm.services()) else { return false };
         let window = &function.window;
         let address = function.address(address);
         let fits = size.is_power_of_two()
             && address.is_multiple_of(size)
             && window.contains(&address)
             && size <= window.end - address;
-        let moved = bar < abi::BAR_COUNT
-            && services.move_bar(service, abi::BARS + bar, address, if fits { size } else { 0 });
-        self.vm.device_has_moved();
+        let device = abi::member_device(member as u64, abi::BARS + bar);
+        let moved =
+            bar < abi::BAR_COUNT && services.move_bar(service, device, address, if fits { size } else { 0 });
+        vm.device_has_moved();
         moved && (fits || size == 0)
     }
 
@@ -352,8 +460,7 @@ impl Outside for Hosted {
         for _ in 0..count {
             typed.waiting.pop_front();
         }
-        let waiting = typed.waiting.len();
-        line::room(self.vm, typed.credit.freed(waiting));
+        self.tell_room(&mut typed);
     }
 
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {

@@ -9,6 +9,7 @@ use elf::abi::PT_LOAD;
 use elf::endian::AnyEndian;
 use elf::segment::ProgramHeader;
 
+use crate::functions::Functions;
 use crate::load::Piece;
 
 /// Segments of a kernel at most.
@@ -28,7 +29,7 @@ pub struct Source<'a> {
     /// Its vCPUs.
     pub vcpus: usize,
     /// Its PCI functions.
-    pub functions: usize,
+    pub functions: Functions,
 }
 
 /// What is wrong with a kernel's file, whatever the machine.

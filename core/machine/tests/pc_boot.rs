@@ -4,12 +4,12 @@
 use turnstile_machine::FileKind;
 use turnstile_machine::pc::boot::{BootError, INFORMATION, Mode, Plan, plan};
 use turnstile_machine::pc::{self, regions, split};
-use turnstile_machine::{FileError, Source};
+use turnstile_machine::{FileError, Functions, Source};
 
 const MIB: u64 = 1 << 20;
 
 fn source(kernel: &[u8]) -> Source<'_> {
-    Source { kernel, initrd: None, cmdline: "console=ttyS0", memory: 256 * MIB, vcpus: 2, functions: 0 }
+    Source { kernel, initrd: None, cmdline: "console=ttyS0", memory: 256 * MIB, vcpus: 2, functions: Functions::default() }
 }
 
 fn put(file: &mut [u8], at: usize, bytes: &[u8]) {

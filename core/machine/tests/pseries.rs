@@ -10,7 +10,7 @@ use turnstile_machine::pseries::{
     ESB, Interrupts, MAX_FUNCTIONS, PCI, PCI_SOURCES, TERMINAL_SOURCE, TIMA, check_memory, esb, pci_bars,
     pci_source,
 };
-use turnstile_machine::{FileError, Source};
+use turnstile_machine::{FileError, Functions, Source};
 use turnstile_papr::rtas::Function;
 
 const MIB: u64 = 1 << 20;
@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 const PARTITION: Partition = Partition { threads: 1, interrupts: Interrupts::Xive, timebase: 512_000_000 };
 
 fn source(kernel: &[u8]) -> Source<'_> {
-    Source { kernel, initrd: None, cmdline: "console=hvc0", memory: 64 * MIB, vcpus: 2, functions: 0 }
+    Source { kernel, initrd: None, cmdline: "console=hvc0", memory: 64 * MIB, vcpus: 2, functions: Functions::default() }
 }
 
 /// An ELF file with one segment of these bytes.
@@ -198,7 +198,9 @@ fn a_core_has_its_threads() {
 
 #[test]
 fn functions_are_described_as_firmware_would_find_them() {
-    let plan = boot::plan(&Source { functions: 2, ..source(b"flat") }, &PARTITION).unwrap();
+    let mut functions = Functions::default();
+    [true, false].map(|is_network| functions.push(is_network));
+    let plan = boot::plan(&Source { functions, ..source(b"flat") }, &PARTITION).unwrap();
     let fdt = tree(&plan);
     let bridge = fdt.find_node("/pci@800000020000000").unwrap();
     assert_eq!(words(&bridge, "reg"), [0x0800_0000, 0x2000_0000, 0, 0]);
@@ -208,6 +210,12 @@ fn functions_are_described_as_firmware_would_find_them() {
     let assigned = [0x8200_1020, 0, 0x8002_0000, 0, 0x4000, 0x8200_1014, 0, 0x8002_4000, 0, 0x1000];
     assert_eq!(words(&function, "assigned-addresses"), assigned);
     assert_eq!(pci_bars(2), 0x8002_0000);
+    let kind = |path: &str| {
+        let node = fdt.find_node(path).unwrap();
+        [words(&node, "device-id")[0], words(&node, "class-code")[0]]
+    };
+    assert_eq!(kind("/pci@800000020000000/scsi@2"), [0x1042, 0x01_8000]);
+    assert_eq!(kind("/pci@800000020000000/ethernet@1"), [0x1041, 0x02_0000]);
     let firmware = fdt.find_node("/rtas").unwrap();
     // Two names, of which one is longer than the writer takes.
     for function in [Function::ChangeMsi, Function::QueryInterruptSource] {

@@ -133,7 +133,7 @@ pub(super) fn store<G: Gic, const TIMED: bool>(frame: &mut Frame) -> u32 {
     }
     let Some(place) = services.at_address(fault_address()) else { return Code::SYNC };
     let value = decoded.extend_for_device(frame.get(decoded.register));
-    let Some(queue) = place.0.doorbells.queue(place.1, value) else {
+    let Some(queue) = place.0.queue(place.1, value) else {
         let code = write::<G>(vcpu, place, decoded.size, value);
         account::<TIMED>(frame, place, Reason::Service);
         return code;
@@ -175,7 +175,7 @@ pub(super) fn data_abort<G: Gic>(
     let Some(services) = frame.services.filter(|_| is_described(iss)) else { return false };
     let Some((device, offset)) = services.at_address(fault_address()) else { return false };
     let written = decoded.write.then(|| decoded.extend_for_device(frame.get(decoded.register)));
-    if let Some(queue) = written.and_then(|value| device.doorbells.queue(offset, value)) {
+    if let Some(queue) = written.and_then(|value| device.queue(offset, value)) {
         // SAFETY: as for accesses.
         unsafe { device.service.ring(queue, &mut Inside::<G>::new(vcpu, owned)) };
         skip();

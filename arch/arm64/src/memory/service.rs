@@ -2,11 +2,12 @@
 //! Memory of services: the pages of one address space, which EL2 maps one to one as well, and the tables that show them to EL0.
 //! With VHE those are a tree of `TTBR1_EL2`; without it stage 2 alone translates.
 
+use core::cell::RefCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Mutex;
 use turnstile_arch_common::memory::Error;
-use turnstile_arch_common::service::Window;
+use turnstile_arch_common::service::{Places, SLOT, SLOTS, Window};
 use turnstile_machine::map::IPA_BITS;
 use turnstile_paging::{
     Memory, PageTable, Permission, PhysAddr, Stage1Attributes, Stage1El0, Stage2, Stage2Attributes, Tables,
@@ -14,14 +15,13 @@ use turnstile_paging::{
 use turnstile_service::image::Header;
 
 use super::coherence;
-use crate::cpu::mode;
+use crate::cpu::{self, mode};
 
 /// Where a program is in the tables: not at zero, which stays unmapped.
 const PLACE: u64 = 2 << 20;
-/// Where windows on the memory of VMs begin. Each begins as far behind a multiple of [`GIB`] as its memory does, so that the largest
-/// blocks fit.
-const WINDOWS: u64 = 3 * GIB;
-const GIB: u64 = 1 << 30;
+/// Where the [`Places`] of windows on the memory of VMs begin. With VHE the last of them are beyond the address space, and refused.
+const WINDOWS: u64 = 3 * SLOT;
+const _: () = assert!(WINDOWS + SLOTS * SLOT <= 1 << IPA_BITS, "within stage 2");
 /// The last ASID or VMID that is a VM's. Those of services are counted from [`LAST`] down, so that none is ever both.
 const OF_VMS: u64 = 64;
 /// The highest ASID and VMID that every CPU has.
@@ -37,10 +37,10 @@ pub struct ServiceMemory {
     shown: Mutex<Shown>,
 }
 
-/// The tables of a service, and how far its windows reach: they end where they begin if there are none.
+/// The tables of a service, and where its windows are.
 struct Shown {
     space: AddressSpace,
-    end: u64,
+    places: Places,
 }
 
 /// The tables of a service.
@@ -105,27 +105,41 @@ impl AddressSpace {
 }
 
 impl Shown {
-    /// Shows the pieces of a VM's memory, and fills in their places in the tables. Nothing is shown if that fails.
-    fn open(&mut self, tables: &mut impl Tables, windows: &mut [Window]) -> Result<(), Error> {
-        let opened = windows.iter_mut().try_for_each(|window| {
-            let place = self.end.next_multiple_of(GIB) + window.host % GIB;
-            let permission = if window.read_only { Permission::ReadOnly } else { Permission::ReadWrite };
-            self.space.map(tables, place, (window.host, window.size), permission)?;
-            self.end = place + window.size;
-            window.address = place;
-            Ok(())
-        });
-        opened.inspect_err(|_| self.close(tables))
+    /// Makes those of a service without windows.
+    const fn new(space: AddressSpace) -> Self {
+        Self { space, places: Places::new() }
     }
 
-    /// Takes them away.
-    fn close(&mut self, tables: &mut impl Tables) {
-        if self.end != WINDOWS {
-            // Whole blocks that `open` has mapped: none is split, so it needs no memory.
-            let _ = self.space.unmap(tables, WINDOWS, self.end - WINDOWS);
-            self.end = WINDOWS;
-        }
+    /// Shows pieces of the memory of a member's VM, and fills in their places in the tables. Nothing of them is shown if that fails.
+    fn open(
+        &mut self,
+        tables: &RefCell<&mut impl Tables>,
+        member: usize,
+        windows: &mut [Window],
+    ) -> Result<(), Error> {
+        let space = RefCell::new(&mut self.space);
+        let map = |offset, window: &Window| {
+            let permission = if window.read_only { Permission::ReadOnly } else { Permission::ReadWrite };
+            let memory = (window.host, window.size);
+            space.borrow_mut().map(*tables.borrow_mut(), WINDOWS + offset, memory, permission)
+        };
+        let unmap = |offset, size| close(&mut space.borrow_mut(), *tables.borrow_mut(), (offset, size));
+        self.places.open(member, windows, map, unmap)?;
+        windows.iter_mut().for_each(|window| window.address += WINDOWS);
+        Ok(())
     }
+
+    /// Takes a member's away.
+    fn close(&mut self, tables: &mut impl Tables, member: usize) {
+        let Self { space, places } = self;
+        places.close(member, |offset, size| close(space, tables, (offset, size)));
+    }
+}
+
+/// Takes a window away.
+fn close(space: &mut AddressSpace, tables: &mut impl Tables, (offset, size): (u64, u64)) {
+    // Whole blocks that were mapped: none is split, so it needs no memory.
+    let _ = space.unmap(tables, WINDOWS + offset, size);
 }
 
 impl ServiceMemory {
@@ -137,7 +151,7 @@ impl ServiceMemory {
         let number = number(&NEXT).ok_or(Error::NoService)?;
         let (start, space) = allocate(header)?;
         let translation = space.root() | number << 48;
-        Ok(Self { start, translation, shown: Mutex::new(Shown { space, end: WINDOWS }) })
+        Ok(Self { start, translation, shown: Mutex::new(Shown::new(space)) })
     }
 
     /// Returns where a program begins in its own address space.
@@ -150,21 +164,23 @@ impl ServiceMemory {
         self.translation
     }
 
-    /// Shows it pieces of the memory of the VM that it serves, not to be executed; fills in where. Nothing is shown if that fails.
+    /// Shows it pieces of the memory of a member's VM, not to be executed; fills in where. Nothing of them is shown if that fails.
     ///
     /// # Errors
     /// When there is no memory for the tables, or the pieces are more than the address space.
-    pub fn show(&self, windows: &mut [Window]) -> Result<(), Error> {
-        with_pool(|pool| self.shown.lock().open(pool, windows))?;
+    pub fn show(&self, member: usize, windows: &mut [Window]) -> Result<(), Error> {
+        with_pool(|pool| self.shown.lock().open(&RefCell::new(pool), member, windows))?;
+        // The tables before whoever enters next, on any CPU, walks them.
+        cpu::dsb_ishst();
         windows.iter_mut().for_each(|window| window.address += lowest());
         Ok(())
     }
 
     /// Takes them away: no CPU reaches them by this address space any more.
-    pub fn hide(&self) {
+    pub fn hide(&self, member: usize) {
         // There are tables, so there is the memory that they come from.
         let _ = with_pool(|pool| {
-            self.shown.lock().close(pool);
+            self.shown.lock().close(pool, member);
             Ok(())
         });
     }
@@ -308,15 +324,19 @@ mod tests {
         }
     }
 
+    /// Shows memory to a member.
+    fn open(shown: &mut Shown, member: usize, windows: &mut [Window]) -> Result<(), Error> {
+        shown.open(&RefCell::new(&mut Heap), member, windows)
+    }
+
     #[test]
     fn windows_are_in_the_largest_blocks_and_go_again() {
         for is_vhe in [true, false] {
-            let space = AddressSpace::new(&mut Heap, is_vhe).unwrap();
-            let mut shown = Shown { space, end: WINDOWS };
-            let pieces = [(0x8000_0000, 3 * GIB), (0x1_4620_0000, 16 * MIB), (0x1_0000_1000, 0x3000)];
+            let mut shown = Shown::new(AddressSpace::new(&mut Heap, is_vhe).unwrap());
+            let pieces = [(0x8000_0000, 3 * SLOT), (0x1_4620_0000, 16 * MIB), (0x1_0000_1000, 0x3000)];
             let mut windows = pieces.map(|(host, size)| Window { host, size, ..Window::default() });
-            shown.open(&mut Heap, &mut windows).unwrap();
-            let blocks = [GIB, 2 * MIB, 0x1000];
+            open(&mut shown, 0, &mut windows).unwrap();
+            let blocks = [SLOT, 2 * MIB, 0x1000];
             for (window, size) in windows.into_iter().zip(blocks) {
                 assert!(window.address >= WINDOWS);
                 let found = |offset| block(&shown, window.address + offset);
@@ -325,13 +345,33 @@ mod tests {
                 assert_eq!(found(last), Some((window.host + last, size, Permission::ReadWrite)));
                 assert_eq!(found(window.size), None, "behind it is nothing");
             }
-            shown.close(&mut Heap);
-            shown.close(&mut Heap);
+            shown.close(&mut Heap, 0);
+            shown.close(&mut Heap, 0);
             assert!(windows.iter().all(|window| block(&shown, window.address).is_none()));
-            let too_large = [Window { size: 1024 * GIB, ..Window::default() }];
+            let too_large = [Window { size: 1024 * SLOT, ..Window::default() }];
             let mut with_too_large = [windows[0], too_large[0]];
-            assert!(shown.open(&mut Heap, &mut with_too_large).is_err());
-            assert_eq!((shown.end, block(&shown, windows[0].address)), (WINDOWS, None), "all or nothing");
+            assert!(open(&mut shown, 0, &mut with_too_large).is_err());
+            assert_eq!(block(&shown, windows[0].address), None, "all or nothing");
+        }
+    }
+
+    #[test]
+    fn a_member_that_leaves_takes_its_own_windows_alone() {
+        for is_vhe in [true, false] {
+            let mut shown = Shown::new(AddressSpace::new(&mut Heap, is_vhe).unwrap());
+            let window = |host| Window { host, size: 2 * MIB, ..Window::default() };
+            let mut members = [[window(0x8000_0000), window(0xc000_0000)], [window(0x9000_0000), window(0xd000_0000)]];
+            for (member, windows) in members.iter_mut().enumerate() {
+                open(&mut shown, member, windows).unwrap();
+            }
+            let host = |shown: &Shown, window: Window| block(shown, window.address).map(|(host, ..)| host);
+            shown.close(&mut Heap, 0);
+            assert!(members[0].iter().all(|window| host(&shown, *window).is_none()));
+            assert!(members[1].iter().all(|window| host(&shown, *window) == Some(window.host)));
+            let mut again = [window(0xa000_0000)];
+            open(&mut shown, 0, &mut again).unwrap();
+            assert_eq!(again[0].address / SLOT, members[0][0].address / SLOT, "the place is free");
+            assert_eq!(host(&shown, again[0]), Some(0xa000_0000));
         }
     }
 

@@ -207,12 +207,12 @@ mod fake {
 }
 
 impl turnstile_arch_common::service::Space for Space {
-    unsafe fn attach(&self, windows: &mut [Window]) -> Result<(), Error> {
-        self.memory.show(windows)
+    unsafe fn attach(&self, member: usize, windows: &mut [Window]) -> Result<(), Error> {
+        self.memory.show(member, windows)
     }
 
-    unsafe fn detach(&self) {
-        self.memory.hide();
+    unsafe fn detach(&self, member: usize) {
+        self.memory.hide(member);
     }
 
     #[inline(always)] // The way of each access.

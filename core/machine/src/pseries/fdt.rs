@@ -36,8 +36,8 @@ pub struct Platform<'a> {
     pub interrupts: Interrupts,
     /// How often the time base counts in a second.
     pub timebase: u64,
-    /// How many PCI functions there are.
-    pub functions: usize,
+    /// Its PCI functions.
+    pub functions: Functions,
 }
 
 const PHANDLE_INTERRUPTS: u32 = 1;
@@ -117,13 +117,13 @@ pub fn build(platform: &Platform<'_>) -> Result<Vec<u8>, Error> {
         Interrupts::Xics => xics(&mut fdt, platform.vcpus)?,
     }
     devices(&mut fdt)?;
-    if platform.functions != 0 {
-        pci::bridge(&mut fdt, platform.functions)?;
+    if !platform.functions.is_empty() {
+        pci::bridge(&mut fdt, &platform.functions)?;
     }
     fdt.end_node(root)?;
     let mut blob = fdt.finish()?;
     long_name::lengthen(&mut blob, RADIX_PAGES_NAME, "s").ok_or(Error::InvalidPropertyName)?;
-    if platform.functions != 0 {
+    if !platform.functions.is_empty() {
         let (name, rest) = split(Function::QueryInterruptSource.name());
         long_name::lengthen(&mut blob, name, rest).ok_or(Error::InvalidPropertyName)?;
     }
@@ -138,7 +138,7 @@ fn chosen(fdt: &mut FdtWriter, platform: &Platform<'_>) -> Result<(), Error> {
         fdt.property_u64("linux,initrd-start", initrd.start)?;
         fdt.property_u64("linux,initrd-end", initrd.end)?;
     }
-    if platform.functions != 0 {
+    if !platform.functions.is_empty() {
         // Functions reach memory by its own addresses: there is no table between, and no call that changes one.
         fdt.property_null("linux,iommu-off")?;
     }
@@ -220,7 +220,7 @@ fn rtas(fdt: &mut FdtWriter, platform: &Platform<'_>) -> Result<(), Error> {
     fdt.property_null("ibm,extended-os-term")?;
     let is_there = |function: &&Function| {
         (platform.interrupts == Interrupts::Xics || !function.is_xics())
-            && (platform.functions != 0 || !function.is_pci())
+            && (!platform.functions.is_empty() || !function.is_pci())
     };
     for function in Function::ALL.iter().filter(is_there) {
         fdt.property_u32(split(function.name()).0, function.token())?;

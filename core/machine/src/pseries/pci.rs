@@ -2,12 +2,14 @@
 //! PCI functions in the device tree (LoPAPR B.6.5; IEEE 1275's binding to PCI). Linux believes what it finds here, and looks for no
 //! other functions.
 //!
-//! The tree is built before any function runs: it describes disks, as which firmware would have found them.
+//! The tree is built before any function runs: it describes disks and network devices, as which firmware would have found them.
 
 use alloc::format;
 
 use turnstile_papr::rtas::pci::UNIT;
 use vm_fdt::{Error, FdtWriter};
+
+use crate::functions::Functions;
 
 use super::{PCI, PCI_SOURCES, pci_bars};
 
@@ -15,11 +17,22 @@ use super::{PCI, PCI_SOURCES, pci_bars};
 const MEMORY_32: u32 = 2 << 24;
 /// The address is no other than this.
 const FIXED: u32 = 1 << 31;
-/// BARs of a disk, the larger first, as they are placed: number, bytes.
+/// BARs of a function, the larger first, as they are placed: number, bytes.
 const BARS: [(u32, u32); 2] = [(4, 0x4000), (1, 0x1000)];
 
+/// What firmware would have found a function to be.
+struct Kind {
+    /// The name of its node (IEEE 1275's binding to PCI, 2.5, by the class).
+    node: &'static str,
+    device: u32,
+    class: u32,
+}
+
+const DISK: Kind = Kind { node: "scsi", device: 0x1042, class: 0x01_8000 };
+const NETWORK: Kind = Kind { node: "ethernet", device: 0x1041, class: 0x02_0000 };
+
 /// Describes the host bridge and its functions.
-pub(super) fn bridge(fdt: &mut FdtWriter, functions: usize) -> Result<(), Error> {
+pub(super) fn bridge(fdt: &mut FdtWriter, functions: &Functions) -> Result<(), Error> {
     let bus = PCI.base as u32;
     let node = fdt.begin_node(&format!("pci@{UNIT:x}"))?;
     fdt.property_string("device_type", "pci")?;
@@ -31,14 +44,14 @@ pub(super) fn bridge(fdt: &mut FdtWriter, functions: usize) -> Result<(), Error>
     let (high, low) = ((PCI.base >> 32) as u32, PCI.base as u32);
     fdt.property_array_u32("ranges", &[MEMORY_32, 0, bus, high, low, 0, PCI.size as u32])?;
     fdt.property_u32("ibm,pci-config-space-type", 1)?;
-    fdt.property_u32("ibm,pe-total-#msi", functions as u32 * PCI_SOURCES)?;
-    for slot in (1..).take(functions) {
-        function(fdt, slot)?;
+    fdt.property_u32("ibm,pe-total-#msi", functions.count as u32 * PCI_SOURCES)?;
+    for slot in (1..).take(functions.count) {
+        function(fdt, slot, if functions.is_network(slot) { &NETWORK } else { &DISK })?;
     }
     fdt.end_node(node)
 }
 
-fn function(fdt: &mut FdtWriter, slot: u64) -> Result<(), Error> {
+fn function(fdt: &mut FdtWriter, slot: u64, kind: &Kind) -> Result<(), Error> {
     let place = (slot as u32) << 11;
     let mut registers = [[place, 0, 0, 0, 0], [0; 5], [0; 5]];
     let mut assigned = [[0; 5]; 2];
@@ -49,14 +62,14 @@ fn function(fdt: &mut FdtWriter, slot: u64) -> Result<(), Error> {
         *assigned = [FIXED | name, 0, address, 0, size];
         address += size;
     }
-    let node = fdt.begin_node(&format!("scsi@{slot:x}"))?;
+    let node = fdt.begin_node(&format!("{}@{slot:x}", kind.node))?;
     fdt.property_array_u32("reg", registers.as_flattened())?;
     fdt.property_array_u32("assigned-addresses", assigned.as_flattened())?;
     for (name, value) in [
         ("vendor-id", 0x1af4),
-        ("device-id", 0x1042),
+        ("device-id", kind.device),
         ("revision-id", 1),
-        ("class-code", 0x01_8000),
+        ("class-code", kind.class),
         ("subsystem-vendor-id", 0x1af4),
         ("subsystem-id", 0x1100),
         ("ibm,pci-config-space-type", 1),

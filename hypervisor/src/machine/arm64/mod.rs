@@ -146,11 +146,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Finds out what the VM with index `id`, which has so many PCI functions, needs of this machine, and the parts it is made from.
+    /// Finds out what the VM with index `id`, which has these PCI functions, needs of this machine, and the parts it is made from.
     ///
     /// # Errors
     /// When the machine lacks what the description asks for.
-    pub fn new(id: u8, spec: &VmSpec<'static>, _: usize, host: &Host) -> Result<(Self, VmParts), Error> {
+    pub fn new(id: u8, spec: &VmSpec<'static>, _: Functions, host: &Host) -> Result<(Self, VmParts), Error> {
         let chosen = *spec.machine.arm64().ok_or(Error::Unsupported(
             "its machine is a PC, and this is the hypervisor for arm64: write machine = \"virt\"",
         ))?;
@@ -268,7 +268,7 @@ impl Machine {
         let device = match device {
             ServiceDevice::Uart => map.uart,
             ServiceDevice::Extra => map.service,
-            ServiceDevice::Pci => return Site::Function(self.function(slot)),
+            ServiceDevice::Pci | ServiceDevice::Network => return Site::Function(self.function(slot)),
         };
         let (base, size) = (device.region.base, device.region.size);
         Site::Device(Place { reach: Reach::Memory, base, size, line: device.intid })

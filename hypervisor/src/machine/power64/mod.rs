@@ -10,6 +10,7 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 
 use turnstile_bundle::{Machine as Kind, Mapping, Pseries, Schedule, ServiceDevice, VmSpec};
+use turnstile_machine::Functions;
 use turnstile_machine::pseries::boot::{self, BootError, Partition};
 use turnstile_machine::pseries::{Interrupts, PCI, SERVICE, TERMINAL_SOURCE, pci_bars};
 
@@ -108,18 +109,18 @@ pub struct Machine {
     spec: VmSpec<'static>,
     interrupts: Interrupts,
     threads: usize,
-    /// How many PCI functions it has.
-    functions: usize,
+    /// Its PCI functions.
+    functions: Functions,
     /// What of the interrupt controller the guest reaches itself.
     windows: Vec<Window>,
 }
 
 impl Machine {
-    /// Finds out what the VM with index `id`, which has so many PCI functions, needs of this machine, and the parts it is made from.
+    /// Finds out what the VM with index `id`, which has these PCI functions, needs of this machine, and the parts it is made from.
     ///
     /// # Errors
     /// When it cannot be run here.
-    pub fn new(id: u8, spec: &VmSpec<'static>, functions: usize, _: &Host) -> Result<(Self, VmParts), Error> {
+    pub fn new(id: u8, spec: &VmSpec<'static>, functions: Functions, _: &Host) -> Result<(Self, VmParts), Error> {
         let Kind::Pseries(Pseries { interrupts, threads }) = spec.machine else { return Err(Error::Foreign) };
         // POWER9 and later have it.
         let interrupts = interrupts.on(true);
@@ -127,7 +128,7 @@ impl Machine {
             Interrupts::Xive => Presentation::Xive,
             Interrupts::Xics => Presentation::Xics,
         };
-        let board = Board::new(spec.vcpus, functions, presentation).map_err(Error::Interrupts)?;
+        let board = Board::new(spec.vcpus, functions.count, presentation).map_err(Error::Interrupts)?;
         let windows = board.windows().collect();
         let parts = VmParts {
             id,
@@ -197,7 +198,7 @@ impl Machine {
             ServiceDevice::Extra => {
                 Place { reach: Reach::Memory, base: SERVICE.base, size: SERVICE.size, line: NO_SOURCE }
             }
-            ServiceDevice::Pci => return Site::Function(self.function(slot)),
+            ServiceDevice::Pci | ServiceDevice::Network => return Site::Function(self.function(slot)),
         })
     }
 

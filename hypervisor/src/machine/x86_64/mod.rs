@@ -11,6 +11,7 @@ use core::mem::ManuallyDrop;
 use turnstile_bundle::{
     Apic, Machine as Kind, Mapping, Paravirt, Pc, Schedule, ServiceDevice, TripleFault, VmSpec,
 };
+use turnstile_machine::Functions;
 use turnstile_machine::pc;
 use turnstile_machine::pc::boot::{self, BootError, Start};
 use turnstile_x86policy::features::kvm;
@@ -106,16 +107,16 @@ pub fn set_line(vm: &'static Vm, line: u32, level: bool) {
 /// What a VM's description becomes on this machine.
 pub struct Machine {
     spec: VmSpec<'static>,
-    functions: usize,
+    functions: Functions,
     triple_fault: TripleFault,
 }
 
 impl Machine {
-    /// Finds out what the VM with index `id`, which has so many PCI functions, needs of this machine, and the parts it is made from.
+    /// Finds out what the VM with index `id`, which has these PCI functions, needs of this machine, and the parts it is made from.
     ///
     /// # Errors
     /// When it cannot be run here.
-    pub fn new(id: u8, spec: &VmSpec<'static>, functions: usize, _: &Host) -> Result<(Self, VmParts), Error> {
+    pub fn new(id: u8, spec: &VmSpec<'static>, functions: Functions, _: &Host) -> Result<(Self, VmParts), Error> {
         let Kind::Pc(Pc { apic, paravirt, triple_fault }) = spec.machine else {
             return Err(Error::Foreign);
         };
@@ -126,7 +127,7 @@ impl Machine {
             statistics: spec.statistics,
             x2apic: apic == Apic::X2apic,
             kvm: kvm_features(paravirt),
-            ports: if functions == 0 { &devices::PORTS } else { &devices::PORTS_AND_PCI },
+            ports: if functions.is_empty() { &devices::PORTS } else { &devices::PORTS_AND_PCI },
             vcpus: spec.vcpus,
         };
         Ok((Self { spec: *spec, functions, triple_fault }, parts))
@@ -181,7 +182,7 @@ impl Machine {
             ServiceDevice::Extra => {
                 Place { reach: Reach::Memory, base: pc::SERVICE, size: 0x1000, line: pc::SERVICE_IRQ.into() }
             }
-            ServiceDevice::Pci => return Site::Function(self.function(slot)),
+            ServiceDevice::Pci | ServiceDevice::Network => return Site::Function(self.function(slot)),
         })
     }
 

@@ -34,11 +34,11 @@ impl Outside for Nothing {
     fn print(&self, _: u64, _: [u64; 2]) {}
     fn log(&self, _: u64, _: [u64; 2]) {}
     fn lines(&self, _: u64, _: u64) {}
-    fn message(&self, _: u64, _: u64) -> bool {
+    fn message(&self, _: usize, _: u64, _: u64) -> bool {
         false
     }
 
-    fn decode(&self, _: u64, _: u64, _: u64) -> bool {
+    fn decode(&self, _: usize, _: u64, _: u64, _: u64) -> bool {
         false
     }
 
@@ -73,9 +73,9 @@ fn served_with(doorbells: Doorbells) -> (&'static Vm, Frame, &'static Service) {
     file.resize(2 * PAGE as usize, 0);
     fakes::set("CNTFRQ_EL0", 1_000_000_000);
     let space = Space::new(Image::parse(file.leak(), ISA).unwrap(), 1000).unwrap();
-    let service: &'static Service = Box::leak(Box::new(Service::new("test".into(), space, &Nothing, 0)));
+    let service: &'static Service = Box::leak(Box::new(Service::new("test".into(), space, &Nothing, Port::default())));
     let mut services = Services::none();
-    services.memory = vec![Served { base: DEVICE, size: 0x1000, device: 3, doorbells, service }];
+    services.memory = vec![Served { base: DEVICE, size: 0x1000, device: 3, doorbells, bell: 0, service }];
     services.all = vec![service];
     vm.set_services(services);
     SEEN.take();

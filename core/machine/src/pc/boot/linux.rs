@@ -149,7 +149,7 @@ fn zero_page(source: &Source<'_>, initrd: u64) -> Vec<u8> {
         set(&mut page, field::INITRD_SIZE, &(disk.len() as u32).to_le_bytes());
     }
     set(&mut page, zero_page::RSDP, &acpi::RSDP.to_le_bytes());
-    let map = regions(source.memory, source.functions);
+    let map = regions(source.memory, source.functions.count);
     page[zero_page::REGIONS] = map.len() as u8;
     for (index, region) in map.iter().enumerate() {
         let at = zero_page::MAP + 20 * index;

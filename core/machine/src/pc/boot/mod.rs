@@ -85,7 +85,7 @@ pub struct Plan<'a> {
 /// Says what is wrong with the file, or what does not fit.
 pub fn plan<'a>(source: &Source<'a>) -> Result<Plan<'a>, BootError> {
     let mut plan = plan_kernel(source)?;
-    plan.put(acpi::RSDP, acpi::build(source.vcpus, source.functions));
+    plan.put(acpi::RSDP, acpi::build(source.vcpus, source.functions.count));
     plan.check(source.memory)?;
     Ok(plan)
 }

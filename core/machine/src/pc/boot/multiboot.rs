@@ -108,7 +108,7 @@ pub(super) fn plan<'a>(source: &Source<'a>, pieces: &[Piece<'a>], entry: u32) ->
 fn information(source: &Source<'_>, initrd: u64) -> Vec<u8> {
     let mut page = vec![0; PAGE as usize];
     let address = |offset: usize| (INFORMATION as u32 + offset as u32).to_le_bytes();
-    let map = regions(source.memory, source.functions);
+    let map = regions(source.memory, source.functions.count);
     let mut flags = HAS_MEMORY | HAS_COMMAND_LINE | HAS_MAP | HAS_NAME;
     let upper = split(source.memory)[0].saturating_sub(HIGH_START);
     set(&mut page, 4, &((LOW_END >> 10) as u32).to_le_bytes());

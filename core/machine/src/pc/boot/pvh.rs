@@ -22,7 +22,7 @@ pub(super) fn plan<'a>(source: &Source<'a>, pieces: &[Piece<'a>], entry: u64) ->
 
 fn start_info(source: &Source<'_>, initrd: u64) -> Vec<u8> {
     let mut page = vec![0; PAGE as usize];
-    let map = regions(source.memory, source.functions);
+    let map = regions(source.memory, source.functions.count);
     set(&mut page, 0, &MAGIC.to_le_bytes());
     set(&mut page, 4, &VERSION.to_le_bytes());
     set(&mut page, 24, &COMMAND_LINE.to_le_bytes());
