@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use turnstile_bundle::{
-    Arm64, Bundle, Class, CpuList, DiskSpec, Machine, Mapping, OnCrash, Pc, Pmu, Schedule, ServiceDevice,
-    ServiceSpec, VmSpec, validate, validate_services, write_with,
+    Arm64, Bundle, Class, CpuList, DiskSpec, Machine, Mapping, OnCrash, Pc, Pmu, PortSpec, Schedule,
+    ServiceDevice, ServiceSpec, VmSpec, validate, validate_ports, validate_services, write_with,
 };
 use turnstile_service::image::{AARCH64, Header, PAGE};
 use xxhash_rust::xxh64::xxh64;
@@ -39,19 +39,25 @@ static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let service = ServiceSpec {
         name: "console",
         program: &program,
-        vm: 0,
+        vm: Some(0),
         device: ServiceDevice::Uart,
         limit: ServiceSpec::LIMIT,
         memory: false,
         disk: None,
     };
     let mapped = VmSpec { name: "disks", mapping: Mapping::AtStart, cpus: CpuList::new(&[5, 6]), ..vm };
-    let disk = ServiceSpec { name: "root", vm: 3, device: ServiceDevice::Pci, memory: true, ..service };
-    let services =
-        [service, ServiceSpec { disk: Some(0), ..disk }, ServiceSpec { name: "data", disk: Some(1), ..disk }];
+    let disk = ServiceSpec { name: "root", vm: Some(3), device: ServiceDevice::Pci, memory: true, ..service };
+    let lan = ServiceSpec { name: "lan", vm: None, device: ServiceDevice::Network, ..disk };
+    let data = ServiceSpec { name: "data", disk: Some(1), ..disk };
+    let services = [service, ServiceSpec { disk: Some(0), ..disk }, data, lan];
     let root = DiskSpec { name: "root", image: Some(b"image"), size: 4096, read_only: false };
     let disks = [root, DiskSpec { name: "data", image: None, read_only: true, ..root }];
-    write_with(&[vm, other, pc, mapped], &services, &disks).expect("a valid bundle")
+    let mac = [2, 0, 0, 0, 0, 1];
+    let port = PortSpec { service: 3, vm: 3, mac, guard: true, isolated: false, rate: Some(64_000) };
+    let last = VmSpec { name: "last", cpus: CpuList::new(&[7, 8]), ..mapped };
+    let ports =
+        [port, PortSpec { vm: 4, mac: [2, 0, 0, 0, 0, 2], guard: false, isolated: true, rate: None, ..port }];
+    write_with(&[vm, other, pc, mapped, last], &services, &disks, &ports).expect("a valid bundle")
 });
 
 /// The least program of a service.
@@ -66,13 +72,15 @@ fn read(blob: &[u8]) {
     if let Ok(bundle) = Bundle::parse(blob) {
         assert!(validate(bundle.vms()).is_ok());
         assert!(validate_services(bundle.vms(), bundle.services(), bundle.disks()).is_ok());
+        assert!(validate_ports(bundle.vms(), bundle.services(), bundle.ports()).is_ok());
         // What is read can be written, and reads the same again.
-        let written = write_with(bundle.vms(), bundle.services(), bundle.disks());
+        let written = write_with(bundle.vms(), bundle.services(), bundle.disks(), bundle.ports());
         let written = written.expect("a valid bundle can be written");
         let again = Bundle::parse(&written).expect("what was written can be read");
         assert_eq!(again.vms(), bundle.vms());
         assert_eq!(again.services(), bundle.services());
         assert_eq!(again.disks(), bundle.disks());
+        assert_eq!(again.ports(), bundle.ports());
     }
 }
 

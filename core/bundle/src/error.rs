@@ -4,9 +4,10 @@
 use core::fmt;
 
 use crate::disk_error::{DiskError, DiskLabel};
+use crate::port_error::PortError;
 use crate::service_error::{ServiceError, ServiceLabel};
 use crate::spec_error::{SpecError, VmLabel};
-use crate::{MAX_DISKS, MAX_SERVICES, MAX_VMS, VERSION};
+use crate::{MAX_DISKS, MAX_PORTS, MAX_SERVICES, MAX_VMS, VERSION};
 
 /// A part of a bundle that is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +111,15 @@ pub enum BundleError {
         /// What is wrong with it.
         problem: DiskError,
     },
+    /// There are this many ports of networks.
+    TooManyPorts(usize),
+    /// One port's description is wrong.
+    Port {
+        /// The port's index.
+        port: usize,
+        /// What is wrong with it.
+        problem: PortError,
+    },
     /// The images have this many bytes together: more than the format's 4 GiB.
     TooLarge(u64),
 }
@@ -166,6 +176,10 @@ impl fmt::Display for BundleError {
                 write!(f, "{count} disks are too many; describe at most {MAX_DISKS}")
             }
             BundleError::Disk { disk, problem } => write!(f, "{disk}: {problem}"),
+            BundleError::TooManyPorts(count) => {
+                write!(f, "{count} ports of networks are too many; describe at most {MAX_PORTS}")
+            }
+            BundleError::Port { port, problem } => write!(f, "port {port}: {problem}"),
             BundleError::TooLarge(size) => {
                 write!(f, "the images have {size} bytes together; a bundle holds less than 4 GiB")
             }

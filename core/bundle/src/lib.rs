@@ -11,7 +11,7 @@
 //! / {
 //!     digest = <u64>;                    at byte 76, always
 //!     compatible = "turnstile,bundle";
-//!     version = <8>;
+//!     version = <9>;
 //!     images {
 //!         image-0 { digest = <u64>; padding = [...]; data = [...]; };
 //!     };
@@ -36,9 +36,13 @@
 //!     services {                         only if there are any
 //!         service-0 { name = "console"; program = <2>; vm = <0>; device = "uart"; time-limit = <u64>; memory; };
 //!         service-1 { ...; device = "pci"; memory; disk = <0>; };
+//!         service-2 { name = "lan"; program = <4>; device = "network"; time-limit = <u64>; memory; };
 //!     };
 //!     disks {                            only if there are any
 //!         disk-0 { name = "root"; image = <3>; size = <u64>; read-only; };
+//!     };
+//!     ports {                            only if there are any
+//!         port-0 { service = <2>; vm = <0>; mac = [6 bytes]; guard; isolated; rate = <u64>; };
 //!     };
 //! };
 //! ```
@@ -64,8 +68,11 @@ mod error;
 mod fields;
 mod machine;
 mod paravirt;
+mod port;
+mod port_error;
 mod read;
 mod read_disk;
+mod read_port;
 mod read_service;
 mod read_vm;
 mod schedule;
@@ -86,6 +93,8 @@ pub use disk_error::{DiskError, DiskLabel};
 pub use error::{BundleError, Part};
 pub use machine::{Apic, Arm64, Format, Gic, Interrupts, Machine, Pc, Pmu, Pseries, TripleFault};
 pub use paravirt::{Feature, Paravirt};
+pub use port::{PortSpec, ports_of, validate_ports};
+pub use port_error::PortError;
 pub use read::Bundle;
 pub use schedule::{Class, Schedule};
 pub use service::{ServiceDevice, ServiceSpec, validate_services};
@@ -102,7 +111,11 @@ pub const MAX_VMS: usize = 32;
 pub const MAX_SERVICES: usize = 32;
 /// The most disks in a bundle.
 pub const MAX_DISKS: usize = 16;
-/// The most services that are PCI functions of one VM.
+/// The most ports of networks in a bundle.
+pub const MAX_PORTS: usize = 64;
+/// The most ports of one network.
+pub const MAX_MEMBERS: usize = turnstile_service::abi::MEMBERS as usize;
+/// The most PCI functions of one VM: services and ports of networks.
 pub const MAX_FUNCTIONS: usize = 30;
 /// The most bytes of a VM's name.
 pub const MAX_NAME: usize = 31;
@@ -117,7 +130,7 @@ pub const MAX_PHYSICAL_CPUS: usize = 512;
 /// The value of the root node's `compatible`.
 pub const COMPATIBLE: &str = "turnstile,bundle";
 /// The version of the format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// The writer puts each image at a multiple of this many bytes of the blob.
 pub const IMAGE_ALIGN: usize = 64;
 

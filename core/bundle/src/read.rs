@@ -13,12 +13,14 @@ use crate::digest::{self, read_u32};
 use crate::disk::{DiskSpec, validate_disks};
 use crate::error::{BundleError, Part};
 use crate::fields::{fields, no_children, text, word};
+use crate::port::{PortSpec, validate_ports};
 use crate::read_disk::read_disk;
+use crate::read_port::read_port;
 use crate::read_service::read_service;
 use crate::read_vm::read_vm;
 use crate::service::{ServiceSpec, validate_services};
 use crate::spec::VmSpec;
-use crate::{COMPATIBLE, MAX_DISKS, MAX_IMAGES, MAX_SERVICES, MAX_VMS, VERSION};
+use crate::{COMPATIBLE, MAX_DISKS, MAX_IMAGES, MAX_PORTS, MAX_SERVICES, MAX_VMS, VERSION};
 
 /// A device tree's magic number.
 const MAGIC: u32 = 0xd00d_feed;
@@ -31,12 +33,14 @@ pub struct Bundle<'a> {
     vms: Vms<'a>,
     services: Services<'a>,
     disks: Disks<'a>,
+    ports: Ports,
     digest: u64,
 }
 
 type Vms<'a> = ArrayVec<VmSpec<'a>, MAX_VMS>;
 type Services<'a> = ArrayVec<ServiceSpec<'a>, MAX_SERVICES>;
 type Disks<'a> = ArrayVec<DiskSpec<'a>, MAX_DISKS>;
+type Ports = ArrayVec<PortSpec, MAX_PORTS>;
 type Images<'a> = ArrayVec<&'a [u8], MAX_IMAGES>;
 
 impl<'a> Bundle<'a> {
@@ -63,13 +67,14 @@ impl<'a> Bundle<'a> {
         self.vms.clear();
         self.services.clear();
         self.disks.clear();
+        self.ports.clear();
         let blob = trim(blob)?;
         let digest = match digest::digests(blob) {
             Some((carried, computed)) if carried == computed && digest::in_place(blob) => computed,
             _ => return Err(diagnose(blob)),
         };
         let fdt = Fdt::new(blob).map_err(|_| BundleError::Malformed("it is no device tree"))?;
-        let Nodes { images, vms, services, disks } = read_root(&fdt)?;
+        let Nodes { images, vms, services, disks, ports } = read_root(&fdt)?;
         let images = read_images(&images)?;
         self.digest = digest;
         read_vms(&vms, &images, &mut self.vms)?;
@@ -80,8 +85,12 @@ impl<'a> Bundle<'a> {
         if let Some(disks) = disks {
             read_disks(&disks, &images, &mut self.disks)?;
         }
+        if let Some(ports) = ports {
+            read_ports(&ports, &mut self.ports)?;
+        }
         validate_disks(&self.disks)?;
-        validate_services(&self.vms, &self.services, &self.disks)
+        validate_services(&self.vms, &self.services, &self.disks)?;
+        validate_ports(&self.vms, &self.services, &self.ports)
     }
 
     /// Returns the VMs, 1 to [`MAX_VMS`] of them; a VM's index is its `VmId`.
@@ -100,6 +109,12 @@ impl<'a> Bundle<'a> {
     #[must_use]
     pub fn disks(&self) -> &[DiskSpec<'a>] {
         &self.disks
+    }
+
+    /// Returns the ports of networks, at most [`MAX_PORTS`]; [`ports_of`](crate::ports_of) finds those of one.
+    #[must_use]
+    pub fn ports(&self) -> &[PortSpec] {
+        &self.ports
     }
 
     /// Returns the digest, which identifies the bundle in reports.
@@ -158,6 +173,8 @@ struct Nodes<'a> {
     services: Option<FdtNode<'a>>,
     /// Only if there are any.
     disks: Option<FdtNode<'a>>,
+    /// Only if there are any.
+    ports: Option<FdtNode<'a>>,
 }
 
 /// Checks the root node and returns the nodes in it.
@@ -175,8 +192,10 @@ fn read_root<'a>(fdt: &Fdt<'a>) -> Result<Nodes<'a>, BundleError> {
     // Fused: dtoolkit's iterator must not be asked again after its end.
     let mut children = root.children().fuse().peekable();
     let mut child = |name: &str| children.next_if(|child| child.name() == name);
-    match (child("images"), child("vms"), child("services"), child("disks"), children.next()) {
-        (Some(images), Some(vms), services, disks, None) => Ok(Nodes { images, vms, services, disks }),
+    let (images, vms) = (child("images"), child("vms"));
+    let (services, disks, ports) = (child("services"), child("disks"), child("ports"));
+    match (images, vms, children.next()) {
+        (Some(images), Some(vms), None) => Ok(Nodes { images, vms, services, disks, ports }),
         _ => Err(BundleError::Malformed("its nodes")),
     }
 }
@@ -230,6 +249,19 @@ fn read_disks<'a>(node: &FdtNode<'a>, images: &[&'a [u8]], disks: &mut Disks<'a>
     for child in node.children() {
         let disk = read_disk(&child, images)?;
         disks.try_push(disk).map_err(|_| BundleError::TooManyDisks(count))?;
+    }
+    Ok(())
+}
+
+fn read_ports(node: &FdtNode<'_>, ports: &mut Ports) -> Result<(), BundleError> {
+    let [] = fields(node, [])?;
+    let count = node.children().count();
+    if count == 0 {
+        return Err(BundleError::Malformed("its ports"));
+    }
+    for child in node.children() {
+        let port = read_port(&child)?;
+        ports.try_push(port).map_err(|_| BundleError::TooManyPorts(count))?;
     }
     Ok(())
 }

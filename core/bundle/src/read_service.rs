@@ -17,7 +17,7 @@ pub fn read_service<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<Servi
     Ok(ServiceSpec {
         name: name.and_then(text).ok_or(MALFORMED)?,
         program: images.get(number(program)?).copied().ok_or(BundleError::Malformed("an image's index"))?,
-        vm: number(vm)?,
+        vm: vm.map(|vm| number(Some(vm))).transpose()?,
         device: device
             .and_then(text)
             .and_then(|device| device.parse().ok())

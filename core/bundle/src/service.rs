@@ -24,23 +24,25 @@ choices! {
         Extra = "extra",
         /// A PCI function, of which a VM may have several: their order is that of their slots.
         Pci = "pci",
+        /// A network: a PCI function of each VM that has a port of it.
+        Network = "network",
     }
 }
 
-/// A service: a program that is a device of a VM.
+/// A service: a program that is a device of a VM, or of several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceSpec<'a> {
     /// Its name, as a VM's, unique among the services.
     pub name: &'a str,
     /// Its program, as `turnstile_service::image` describes it.
     pub program: &'a [u8],
-    /// The index of the VM that it serves.
-    pub vm: usize,
-    /// Which device of that VM it is.
+    /// The index of the VM that it serves; none of a network, whose VMs its ports name.
+    pub vm: Option<usize>,
+    /// Which device of its VM it is.
     pub device: ServiceDevice,
     /// How long it may take for an event, in nanoseconds.
     pub limit: u64,
-    /// Whether it reads and writes the RAM of its VM.
+    /// Whether it reads and writes the RAM of its VM, or of all its VMs.
     pub memory: bool,
     /// The index of the disk whose memory it has.
     pub disk: Option<usize>,
@@ -55,12 +57,8 @@ impl ServiceSpec<'_> {
     /// Checks what concerns this service alone.
     fn check(&self, vms: &[VmSpec<'_>], disks: &[DiskSpec<'_>]) -> Result<(), ServiceError> {
         check_name(self.name).map_err(ServiceError::Name)?;
-        let vm = vms.get(self.vm).ok_or(ServiceError::NoVm(self.vm))?;
         if !Self::LIMITS.contains(&self.limit) {
             return Err(ServiceError::Limit(self.limit));
-        }
-        if self.memory && vm.mapping == Mapping::OnDemand {
-            return Err(ServiceError::OnDemand);
         }
         if let Some(disk) = self.disk {
             disks.get(disk).ok_or(ServiceError::NoDisk(disk))?;
@@ -70,6 +68,20 @@ impl ServiceSpec<'_> {
             if !self.memory {
                 return Err(ServiceError::DiskMemory);
             }
+        }
+        match (self.vm, self.device) {
+            (None, ServiceDevice::Network) if self.memory => Ok(()),
+            (None, ServiceDevice::Network) => Err(ServiceError::NetworkMemory),
+            (Some(_), ServiceDevice::Network) => Err(ServiceError::NetworkVm),
+            (None, _) => Err(ServiceError::VmMissing),
+            (Some(vm), _) => self.check_with(vms.get(vm).ok_or(ServiceError::NoVm(vm))?),
+        }
+    }
+
+    /// Checks that it can serve its VM.
+    fn check_with(&self, vm: &VmSpec<'_>) -> Result<(), ServiceError> {
+        if self.memory && vm.mapping == Mapping::OnDemand {
+            return Err(ServiceError::OnDemand);
         }
         Image::parse(self.program, vm.machine.elf()).map(|_| ()).map_err(ServiceError::Program)
     }
@@ -81,12 +93,18 @@ impl ServiceSpec<'_> {
             return Err(ServiceError::SameName(other));
         }
         let is_same_device = |other: &Self| (other.vm, other.device) == (self.vm, self.device);
-        if self.device == ServiceDevice::Pci {
-            if earlier.iter().filter(|other| is_same_device(other)).count() >= MAX_FUNCTIONS {
-                return Err(ServiceError::TooManyFunctions);
+        match self.device {
+            ServiceDevice::Network => {}
+            ServiceDevice::Pci => {
+                if earlier.iter().filter(|other| is_same_device(other)).count() >= MAX_FUNCTIONS {
+                    return Err(ServiceError::TooManyFunctions);
+                }
             }
-        } else if let Some(other) = same(&is_same_device) {
-            return Err(ServiceError::SameDevice(other));
+            ServiceDevice::Uart | ServiceDevice::Extra => {
+                if let Some(other) = same(&is_same_device) {
+                    return Err(ServiceError::SameDevice(other));
+                }
+            }
         }
         let is_written = self.disk.and_then(|disk| disks.get(disk)).is_some_and(|disk| !disk.read_only);
         match same(&|other| other.disk == self.disk) {
@@ -108,7 +126,8 @@ impl Machine {
     }
 }
 
-/// Checks the services of a bundle with these VMs and disks, each alone and all together.
+/// Checks the services of a bundle with these VMs and disks, each alone and all together. What concerns the ports of networks is for
+/// [`validate_ports`](crate::validate_ports).
 ///
 /// # Errors
 ///

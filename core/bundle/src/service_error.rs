@@ -13,6 +13,8 @@ use crate::{MAX_FUNCTIONS, MAX_NAME};
 pub enum ServiceError {
     /// Its name.
     Name(SpecError),
+    /// It says no VM that it serves, and is no network.
+    VmMissing,
     /// It serves a VM that does not exist.
     NoVm(usize),
     /// It may take this many nanoseconds for an event.
@@ -35,12 +37,19 @@ pub enum ServiceError {
     SameDisk(usize),
     /// Its VM has [`MAX_FUNCTIONS`] PCI functions before it.
     TooManyFunctions,
+    /// It is a network and serves one VM.
+    NetworkVm,
+    /// It is a network and does not reach its VMs' memory.
+    NetworkMemory,
+    /// It is a network without ports.
+    NoPorts,
 }
 
 impl fmt::Display for ServiceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(error) => error.fmt(f),
+            Self::VmMissing => f.write_str("it serves no VM; name one, or make its device `network`"),
             Self::NoVm(vm) => write!(f, "it serves VM {vm}, which does not exist"),
             Self::Limit(limit) => {
                 write!(f, "it may take {limit} ns for an event; give 100 microseconds to 1 second")
@@ -62,6 +71,9 @@ impl fmt::Display for ServiceError {
             Self::TooManyFunctions => {
                 write!(f, "its VM has too many PCI functions; give it at most {MAX_FUNCTIONS}")
             }
+            Self::NetworkVm => f.write_str("it is a network, whose VMs its ports name; name none of its own"),
+            Self::NetworkMemory => f.write_str("it is a network, so it must reach its VMs' memory"),
+            Self::NoPorts => f.write_str("it is a network without ports; give it one, or take it out"),
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::digest::{self, DIGEST_OFFSET};
 use crate::disk::{DiskSpec, validate_disks};
 use crate::error::BundleError;
 use crate::machine::{Arm64, Format, Machine, Pc, Pseries};
+use crate::port::{PortSpec, validate_ports};
 use crate::schedule::{Class, Schedule};
 use crate::service::{ServiceSpec, validate_services};
 use crate::spec::VmSpec;
@@ -44,6 +45,7 @@ struct Contents<'a> {
     disks: &'a [DiskSpec<'a>],
     /// The indexes of the disks' images.
     contents: &'a [Option<u32>],
+    ports: &'a [PortSpec],
 }
 
 /// Writes a bundle of these VMs; the same VMs always give the same bytes.
@@ -52,22 +54,25 @@ struct Contents<'a> {
 ///
 /// Refuses descriptions that [`validate`] refuses, and images of 4 GiB or more together.
 pub fn write(vms: &[VmSpec<'_>]) -> Result<Vec<u8>, BundleError> {
-    write_with(vms, &[], &[])
+    write_with(vms, &[], &[], &[])
 }
 
-/// Writes a bundle of these VMs, services and disks.
+/// Writes a bundle of these VMs, services, disks and ports of networks.
 ///
 /// # Errors
 ///
-/// Refuses descriptions that [`validate`], [`validate_disks`] or [`validate_services`] refuses, and images of 4 GiB or more together.
+/// Refuses descriptions that [`validate`], [`validate_disks`], [`validate_services`] or [`validate_ports`] refuses, and images of 4 GiB
+/// or more together.
 pub fn write_with(
     vms: &[VmSpec<'_>],
     services: &[ServiceSpec<'_>],
     disks: &[DiskSpec<'_>],
+    ports: &[PortSpec],
 ) -> Result<Vec<u8>, BundleError> {
     validate(vms)?;
     validate_disks(disks)?;
     validate_services(vms, services, disks)?;
+    validate_ports(vms, services, ports)?;
 
     let mut images = Vec::new();
     let indexes: Vec<Indexes> = vms
@@ -81,7 +86,7 @@ pub fn write_with(
     let contents: Vec<Option<u32>> =
         disks.iter().map(|disk| disk.image.map(|image| store(&mut images, image))).collect();
     let contents =
-        Contents { vms, indexes: &indexes, services, programs: &programs, disks, contents: &contents };
+        Contents { vms, indexes: &indexes, services, programs: &programs, disks, contents: &contents, ports };
     let size: u64 = images.iter().map(|image| image.data.len() as u64).sum();
     if size + TREE_RESERVE > u64::from(u32::MAX) {
         return Err(BundleError::TooLarge(size));
@@ -130,46 +135,45 @@ fn tree(contents: &Contents<'_>, images: &[Image<'_>]) -> Result<Vec<u8>, vm_fdt
     fdt.property_string("compatible", COMPATIBLE)?;
     fdt.property_u32("version", VERSION)?;
 
-    let node = fdt.begin_node("images")?;
-    for (index, image) in images.iter().enumerate() {
-        let node = fdt.begin_node(&format!("image-{index}"))?;
-        fdt.property_u64("digest", image.digest)?;
-        fdt.property("padding", &[0; IMAGE_ALIGN][..image.padding])?;
-        fdt.property("data", image.data)?;
-        fdt.end_node(node)?;
-    }
-    fdt.end_node(node)?;
-
-    let node = fdt.begin_node("vms")?;
-    for (index, (vm, images)) in contents.vms.iter().zip(contents.indexes).enumerate() {
-        let node = fdt.begin_node(&format!("vm-{index}"))?;
-        describe(&mut fdt, vm, images)?;
-        fdt.end_node(node)?;
-    }
-    fdt.end_node(node)?;
-
+    nodes(&mut fdt, ("images", "image"), images, describe_image)?;
+    let vms = contents.vms.iter().zip(contents.indexes);
+    nodes(&mut fdt, ("vms", "vm"), vms, |fdt, (vm, images)| describe(fdt, vm, images))?;
     if !contents.services.is_empty() {
-        let node = fdt.begin_node("services")?;
-        for (index, (service, program)) in contents.services.iter().zip(contents.programs).enumerate() {
-            let node = fdt.begin_node(&format!("service-{index}"))?;
-            describe_service(&mut fdt, service, *program)?;
-            fdt.end_node(node)?;
-        }
-        fdt.end_node(node)?;
+        let services = contents.services.iter().zip(contents.programs);
+        let describe = |fdt: &mut _, (service, &program)| describe_service(fdt, service, program);
+        nodes(&mut fdt, ("services", "service"), services, describe)?;
     }
-
     if !contents.disks.is_empty() {
-        let node = fdt.begin_node("disks")?;
-        for (index, (disk, image)) in contents.disks.iter().zip(contents.contents).enumerate() {
-            let node = fdt.begin_node(&format!("disk-{index}"))?;
-            describe_disk(&mut fdt, disk, *image)?;
-            fdt.end_node(node)?;
-        }
-        fdt.end_node(node)?;
+        let disks = contents.disks.iter().zip(contents.contents);
+        nodes(&mut fdt, ("disks", "disk"), disks, |fdt, (disk, &image)| describe_disk(fdt, disk, image))?;
     }
-
+    if !contents.ports.is_empty() {
+        nodes(&mut fdt, ("ports", "port"), contents.ports, describe_port)?;
+    }
     fdt.end_node(root)?;
     fdt.finish()
+}
+
+/// Writes a node of this name with one in it for each item, which are numbered and described.
+fn nodes<T>(
+    fdt: &mut FdtWriter,
+    (list, one): (&str, &str),
+    items: impl IntoIterator<Item = T>,
+    mut describe: impl FnMut(&mut FdtWriter, T) -> Result<(), vm_fdt::Error>,
+) -> Result<(), vm_fdt::Error> {
+    let node = fdt.begin_node(list)?;
+    for (index, item) in items.into_iter().enumerate() {
+        let node = fdt.begin_node(&format!("{one}-{index}"))?;
+        describe(fdt, item)?;
+        fdt.end_node(node)?;
+    }
+    fdt.end_node(node)
+}
+
+fn describe_image(fdt: &mut FdtWriter, image: &Image<'_>) -> Result<(), vm_fdt::Error> {
+    fdt.property_u64("digest", image.digest)?;
+    fdt.property("padding", &[0; IMAGE_ALIGN][..image.padding])?;
+    fdt.property("data", image.data)
 }
 
 fn describe(fdt: &mut FdtWriter, vm: &VmSpec<'_>, images: &Indexes) -> Result<(), vm_fdt::Error> {
@@ -234,7 +238,9 @@ fn describe_service(
 ) -> Result<(), vm_fdt::Error> {
     fdt.property_string("name", service.name)?;
     fdt.property_u32("program", program)?;
-    fdt.property_u32("vm", service.vm as u32)?;
+    if let Some(vm) = service.vm {
+        fdt.property_u32("vm", vm as u32)?;
+    }
     fdt.property_string("device", service.device.name())?;
     fdt.property_u64("time-limit", service.limit)?;
     if service.memory {
@@ -254,6 +260,22 @@ fn describe_disk(fdt: &mut FdtWriter, disk: &DiskSpec<'_>, image: Option<u32>) -
     fdt.property_u64("size", disk.size)?;
     if disk.read_only {
         fdt.property_null("read-only")?;
+    }
+    Ok(())
+}
+
+fn describe_port(fdt: &mut FdtWriter, port: &PortSpec) -> Result<(), vm_fdt::Error> {
+    fdt.property_u32("service", port.service as u32)?;
+    fdt.property_u32("vm", port.vm as u32)?;
+    fdt.property("mac", &port.mac)?;
+    if port.guard {
+        fdt.property_null("guard")?;
+    }
+    if port.isolated {
+        fdt.property_null("isolated")?;
+    }
+    if let Some(rate) = port.rate {
+        fdt.property_u64("rate", rate)?;
     }
     Ok(())
 }

@@ -37,7 +37,7 @@ fn services_read_back() {
     let console = ServiceSpec {
         name: "console",
         program: &program,
-        vm: 0,
+        vm: Some(0),
         device: ServiceDevice::Uart,
         limit: ServiceSpec::LIMIT,
         memory: false,
@@ -49,19 +49,19 @@ fn services_read_back() {
             name: "extra",
             device: ServiceDevice::Extra,
             limit: 1_000_000_000,
-            vm: 1,
+            vm: Some(1),
             memory: true,
             ..console
         },
     ];
-    let blob = write_with(&vms, &services, &[]).unwrap();
+    let blob = write_with(&vms, &services, &[], &[]).unwrap();
     let bundle = Bundle::parse(&blob).unwrap();
     assert_eq!(bundle.services(), services);
     assert_eq!(bundle.vms(), vms);
     assert_eq!(bundle.services()[0].program.as_ptr(), bundle.services()[1].program.as_ptr(), "stored once");
     let without = write(&vms).unwrap();
     assert_eq!(Bundle::parse(&without).unwrap().services(), []);
-    assert_eq!(write_with(&vms, &[], &[]).unwrap(), without);
+    assert_eq!(write_with(&vms, &[], &[], &[]).unwrap(), without);
 }
 
 #[test]
@@ -70,13 +70,14 @@ fn wrong_services_are_refused() {
     let good = ServiceSpec {
         name: "console",
         program: &program,
-        vm: 0,
+        vm: Some(0),
         device: ServiceDevice::Uart,
         limit: 100_000,
         memory: false,
         disk: None,
     };
-    let problem = |services: &[ServiceSpec<'_>]| write_with(&vms, services, &[]).unwrap_err().to_string();
+    let problem =
+        |services: &[ServiceSpec<'_>]| write_with(&vms, services, &[], &[]).unwrap_err().to_string();
     let one = |change: fn(&mut ServiceSpec<'_>)| {
         let mut service = good;
         change(&mut service);
@@ -86,7 +87,10 @@ fn wrong_services_are_refused() {
         one(|service| service.name = "No"),
         "service `No`: its name contains 'N'; use only a-z, 0-9 and `-`"
     );
-    assert_eq!(one(|service| service.vm = 2), "service `console`: it serves VM 2, which does not exist");
+    assert_eq!(
+        one(|service| service.vm = Some(2)),
+        "service `console`: it serves VM 2, which does not exist"
+    );
     assert!(one(|service| service.limit = 99_999).contains("100 microseconds to 1 second"));
     assert!(one(|service| service.limit = 1_000_000_001).contains("1000000001 ns"));
     assert!(one(|service| service.program = b"#!/bin/sh").contains("it is not the program of a service"));
@@ -94,8 +98,8 @@ fn wrong_services_are_refused() {
         problem(&[ServiceSpec { program: &other, ..good }])
             .contains("for another architecture (ELF machine 21)")
     );
-    assert!(problem(&[good, ServiceSpec { vm: 1, ..good }]).contains("service 0 has the same name"));
+    assert!(problem(&[good, ServiceSpec { vm: Some(1), ..good }]).contains("service 0 has the same name"));
     assert!(problem(&[good, ServiceSpec { name: "b", ..good }]).contains("the same device of the same VM"));
-    assert!(write_with(&vms, &[good, ServiceSpec { name: "b", vm: 1, ..good }], &[]).is_ok());
-    assert_eq!(write_with(&vms, &[good; 33], &[]), Err(BundleError::TooManyServices(33)));
+    assert!(write_with(&vms, &[good, ServiceSpec { name: "b", vm: Some(1), ..good }], &[], &[]).is_ok());
+    assert_eq!(write_with(&vms, &[good; 33], &[], &[]), Err(BundleError::TooManyServices(33)));
 }

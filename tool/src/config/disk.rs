@@ -14,9 +14,9 @@ use super::size::show_size;
 use super::{Surroundings, Vm, service, vm};
 
 const KEYS: [&str; 6] = ["name", "image", "size", "read-only", "time-limit", "beside-realtime"];
-/// How long a disk may take for an event if nothing is said, in nanoseconds: under an emulator, which others keep from running, more
-/// than on a CPU.
-const LIMIT: u64 = 100_000_000;
+/// How long a disk or a network may take for an event if nothing is said, in nanoseconds: under an emulator, which others keep from
+/// running, more than on a CPU.
+pub const LIMIT: u64 = 100_000_000;
 
 /// A disk, which VMs have by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]

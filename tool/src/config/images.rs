@@ -75,7 +75,8 @@ pub fn load(
     }
     let mut services = Vec::new();
     for service in &config.services {
-        services.push(loader.load_service(service, config.vms[service.vm].machine.elf())?);
+        // All VMs are of the machine's architecture.
+        services.push(loader.load_service(service, config.vms[0].machine.elf())?);
     }
     let mut problems = loader.problems;
     let mut disks = Vec::new();
@@ -234,7 +235,8 @@ impl Loader<'_> {
 
 /// Says whether the VM of this index has PCI functions.
 fn has_pci(config: &Config, index: usize) -> bool {
-    config.services.iter().any(|service| service.vm == index && service.device == ServiceDevice::Pci)
+    let is_function = |service: &Service| (service.vm, service.device) == (Some(index), ServiceDevice::Pci);
+    config.services.iter().any(is_function) || config.ports.iter().any(|port| port.vm == index)
 }
 
 /// Returns the kernel whose drivers of PCI functions belong into a VM's initrd, if both are Debian's.
@@ -389,6 +391,7 @@ impl Images {
                 read_only: disk.read_only,
             })
             .collect();
-        turnstile_bundle::write_with(&specs, &services, &disks).context(|| "cannot write the bundle".into())
+        turnstile_bundle::write_with(&specs, &services, &disks, &config.ports)
+            .context(|| "cannot write the bundle".into())
     }
 }

@@ -13,9 +13,11 @@ mod flat;
 mod guest;
 pub(crate) mod images;
 mod machine;
+mod network;
 mod plan;
 pub(crate) mod problem;
 mod qcow2;
+mod rate;
 mod read;
 mod schedule;
 mod service;
@@ -30,7 +32,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
-use turnstile_bundle::{MAX_VMS, Mapping, OnCrash, Schedule};
+use turnstile_bundle::{MAX_VMS, Mapping, OnCrash, PortSpec, Schedule};
 
 use crate::failure::{Failure, Kind, Result};
 use crate::isa::Isa;
@@ -40,6 +42,7 @@ pub use board::Board;
 pub use disk::Disk;
 use file::Refused;
 pub use machine::Machine;
+pub use network::Port;
 pub use problem::Problem;
 pub use read::At;
 use read::Reader;
@@ -62,6 +65,8 @@ pub struct Config {
     pub services: Vec<Service>,
     /// The disks that VMs have.
     pub disks: Vec<Disk>,
+    /// The ports of networks, in the order of these among the services.
+    pub ports: Vec<PortSpec>,
 }
 
 /// One virtual machine.
@@ -95,6 +100,8 @@ pub struct Vm {
     pub statistics: bool,
     /// The names of its disks.
     pub disks: Vec<At<String>>,
+    /// What it says of its ports of networks.
+    pub networks: Vec<Port>,
 }
 
 /// Where an image comes from.
@@ -258,7 +265,7 @@ fn read_root(
         problems.push(problem);
         return None;
     }
-    Reader::new(root, 0..0, &["machine", "vm", "service", "disk"], &[], problems);
+    Reader::new(root, 0..0, &["machine", "vm", "service", "disk", "network"], &[], problems);
     let (vms, mut complete) = tables(root, "vm", "a VM", problems);
     let mut drafts = Vec::new();
     for (table, span) in vms {
@@ -279,6 +286,14 @@ fn read_root(
         complete &= disk.is_some();
         disks.extend(disk);
     }
+    let (tables, all) = self::tables(root, "network", "a network", problems);
+    let sound = sound && all;
+    let mut networks = Vec::new();
+    for (table, span) in tables {
+        let network = network::read(table, span, problems);
+        complete &= network.is_some();
+        networks.extend(network);
+    }
     if drafts.is_empty() && complete {
         let help =
             "describe at least one: [[vm]] with name, kernel and memory; examples/one-linux.toml shows how";
@@ -294,7 +309,9 @@ fn read_root(
     // Disks have the first slots of their VM.
     let mut all = disk::services(&disks, &config.vms, problems);
     all.extend(services);
+    all.extend(network::services(&networks, &config.vms, problems));
     config.services = service::finish(all, &config.vms, problems);
+    config.ports = network::ports(&config.services, &config.vms, problems);
     config.disks = disks;
     Some(config)
 }

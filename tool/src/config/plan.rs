@@ -120,7 +120,7 @@ pub fn finish(draft: Draft, drafts: Vec<VmDraft>, problems: &mut Vec<Problem>) -
     let complete =
         |(draft, cpus): (VmDraft, Vec<u64>)| complete(draft, if cpus.is_empty() { &left } else { &cpus });
     let vms = drafts.into_iter().zip(given).map(complete).collect::<Option<_>>()?;
-    Some(Config { machine, vms, services: Vec::new(), disks: Vec::new() })
+    Some(Config { machine, vms, services: Vec::new(), disks: Vec::new(), ports: Vec::new() })
 }
 
 /// Gives a pinned VM the lowest CPUs that nobody has named.
@@ -262,5 +262,6 @@ fn complete(draft: VmDraft, cpus: &[u64]) -> Option<Vm> {
         on_crash: draft.on_crash,
         statistics: draft.statistics,
         disks: draft.disks,
+        networks: draft.networks,
     })
 }

@@ -69,7 +69,18 @@ impl<'a, 'p> Reader<'a, 'p> {
         self.table.iter().find(|(name, _)| name.get_ref().as_ref() == key).map(|(_, value)| value)
     }
 
-    fn wrong_type(&mut self, key: &str, value: &Spanned<DeValue<'a>>, wanted: &str) {
+    /// Starts reading a table in this one.
+    pub fn inner<'q>(
+        &'q mut self,
+        table: &'a DeTable<'a>,
+        span: Range<usize>,
+        known: &[&str],
+    ) -> Reader<'a, 'q> {
+        Reader::new(table, span, known, &[], self.problems)
+    }
+
+    /// Records that a value of a key is not what is wanted.
+    pub fn wrong_type(&mut self, key: &str, value: &Spanned<DeValue<'a>>, wanted: &str) {
         let found = value.get_ref().type_str();
         self.problem(value.span(), format!("`{key}` must be {wanted}, not {}", with_article(found)), "");
     }
@@ -199,15 +210,20 @@ impl<'a, 'p> Reader<'a, 'p> {
         Some(Err(self.words(key, WANTED)))
     }
 
-    /// Reads a list of strings, which is empty if there is none; `wanted` says what it is.
-    pub fn words(&mut self, key: &str, wanted: &str) -> Vec<At<String>> {
+    /// Returns the items of a list, none if there is no list; `wanted` says what it is.
+    pub fn list(&mut self, key: &str, wanted: &str) -> Vec<&'a Spanned<DeValue<'a>>> {
         let Some(value) = self.get(key) else { return Vec::new() };
         let Some(array) = value.get_ref().as_array() else {
             self.wrong_type(key, value, wanted);
             return Vec::new();
         };
+        array.iter().collect()
+    }
+
+    /// Reads a list of strings, which is empty if there is none; `wanted` says what it is.
+    pub fn words(&mut self, key: &str, wanted: &str) -> Vec<At<String>> {
         let mut words = Vec::new();
-        for item in array.iter() {
+        for item in self.list(key, wanted) {
             match item.get_ref().as_str() {
                 Some(word) => words.push(At::new(word.to_owned(), item.span())),
                 None => self.wrong_type(key, item, wanted),

@@ -10,31 +10,45 @@ use turnstile_bundle::{
     Class, GuestMachine, MAX_FUNCTIONS, MAX_SERVICES, Mapping, Schedule, ServiceDevice, ServiceSpec,
 };
 
+use super::network::Network;
 use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader, named};
 use super::{Surroundings, Vm, vm};
 
 const KEYS: [&str; 8] =
     ["name", "program", "vm", "device", "memory", "time-limit", "cpus", "beside-realtime"];
+/// What a `[[service]]` can be.
+const DEVICES: [ServiceDevice; 3] = [ServiceDevice::Uart, ServiceDevice::Extra, ServiceDevice::Pci];
 const TIME_ADVICE: &str = "write a time of 100us to 1s, such as \"2ms\"";
 
-/// A service: a program that is a device of a VM.
+/// A service: a program that is a device of a VM, or a network of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Its name, with the letters of a VM's.
     pub name: At<String>,
     /// Its program.
     pub program: At<Program>,
-    /// The index of the VM that it serves.
-    pub vm: usize,
-    /// Which device of that VM it is.
+    /// The index of the VM that it serves, unless it is a network.
+    pub vm: Option<usize>,
+    /// Which device of its VM it is.
     pub device: ServiceDevice,
     /// How long it may take for an event, in nanoseconds.
     pub limit: u64,
-    /// Whether it reads and writes the RAM of its VM.
+    /// Whether it reads and writes the RAM of its VM, or of all its VMs.
     pub memory: bool,
     /// The index of the disk that it is.
     pub disk: Option<usize>,
+}
+
+impl Service {
+    /// What the file calls it, and the key with which it reaches memory.
+    const fn reacher(&self) -> (&'static str, &'static str) {
+        match (self.device, self.disk) {
+            (ServiceDevice::Network, _) => ("network", "networks"),
+            (_, Some(_)) => ("disk", "disks"),
+            _ => ("service", "memory"),
+        }
+    }
 }
 
 /// Where a program comes from.
@@ -46,11 +60,20 @@ pub enum Program {
     File(PathBuf),
 }
 
+/// Whom a service serves, as the file has it.
+#[derive(Debug)]
+enum Serves {
+    /// The VM of this name.
+    Vm(At<String>),
+    /// The VMs of these indexes, as their network.
+    Members(Vec<usize>),
+}
+
 /// A service as the file has it: its VM is a name yet.
 #[derive(Debug)]
 pub struct Draft {
     service: Service,
-    vm: At<String>,
+    serves: Serves,
     /// The place of the device, or of the service where nothing is said.
     device: Range<usize>,
     /// That of `memory`, likewise.
@@ -67,16 +90,36 @@ impl Draft {
             service: Service {
                 name,
                 program: At::new(Program::Ours("disk".to_owned()), span.clone()),
-                vm: 0,
+                vm: None,
                 device: ServiceDevice::Pci,
                 limit,
                 memory: true,
                 disk: Some(disk),
             },
-            vm: At::new(vm.to_owned(), span.clone()),
+            serves: Serves::Vm(At::new(vm.to_owned(), span.clone())),
             device: span.clone(),
             memory: span,
             beside_realtime,
+        }
+    }
+
+    /// Makes the service that is this network of the VMs of these indexes.
+    pub fn of_network(network: &Network, members: Vec<usize>) -> Self {
+        let span = network.name.span.clone();
+        Self {
+            service: Service {
+                name: network.name.clone(),
+                program: At::new(Program::Ours("switch".to_owned()), span.clone()),
+                vm: None,
+                device: ServiceDevice::Network,
+                limit: network.limit,
+                memory: true,
+                disk: None,
+            },
+            serves: Serves::Members(members),
+            device: span.clone(),
+            memory: span,
+            beside_realtime: network.beside_realtime,
         }
     }
 }
@@ -95,7 +138,7 @@ pub fn read(
         .required_string("program", "give \"uart\", or the path of an ELF file")
         .and_then(|text| read_program(&mut reader, &text, surroundings));
     let vm = reader.required_string("vm", "give the name of the VM that it serves");
-    let device = reader.choice("device", &named(ServiceDevice::ALL, ServiceDevice::name));
+    let device = reader.choice("device", &named(&DEVICES, ServiceDevice::name));
     let limit = read_limit(&mut reader, ServiceSpec::LIMIT);
     let memory = reader.boolean("memory");
     reader.choice("cpus", &[("inline", ())]);
@@ -106,8 +149,16 @@ pub fn read(
     let device = device.map_or(ServiceDevice::Uart, |device| device.value);
     let vm = vm?;
     Some(Draft {
-        service: Service { name: name?, program: program?, vm: 0, device, limit: limit?, memory, disk: None },
-        vm,
+        service: Service {
+            name: name?,
+            program: program?,
+            vm: None,
+            device,
+            limit: limit?,
+            memory,
+            disk: None,
+        },
+        serves: Serves::Vm(vm),
         device: place,
         memory: memory_place,
         beside_realtime,
@@ -164,45 +215,53 @@ pub fn finish(drafts: Vec<Draft>, vms: &[Vm], problems: &mut Vec<Problem>) -> Ve
     let names: Vec<&str> = vms.iter().map(|vm| vm.name.value.as_str()).collect();
     let mut services: Vec<Service> = Vec::new();
     for draft in drafts {
-        let Draft { mut service, vm, device, memory, beside_realtime } = draft;
+        let Draft { mut service, serves, device, memory, beside_realtime } = draft;
         if services.iter().any(|other| other.name.value == service.name.value) {
             let what = format!("there are two services with the name `{}`", service.name.value);
             problems.push(Problem::new(service.name.span.clone(), what, "give each its own"));
         }
-        let Some(index) = names.iter().position(|name| *name == vm.value) else {
-            let what = format!("there is no VM `{}`", vm.value);
-            problems.push(Problem::new(vm.span, what, did_you_mean(&vm.value, &names)));
-            continue;
+        let place = match &serves {
+            Serves::Vm(vm) => vm.span.clone(),
+            Serves::Members(_) => service.name.span.clone(),
         };
-        service.vm = index;
-        suit(&mut service.program.value, &vms[index]);
-        if service.memory && vms[index].mapping == Mapping::OnDemand {
-            let (reacher, out) =
-                if service.disk.is_some() { ("disk", "disks") } else { ("service", "memory") };
-            let what = format!(
-                "the VM `{}` has `mapping = \"on-demand\"`: no {reacher} reaches its memory",
-                vm.value
-            );
-            let help = format!("write `mapping = \"at-start\"` in the VM, or take `{out}` out");
-            problems.push(Problem::new(memory, what, help));
-        }
-        problems.extend(
-            same_device(&services, &service, &vm.value).map(|(what, help)| Problem::new(device, what, help)),
-        );
-        if let Some(other) = vms.iter().find(|other| !beside_realtime && keeps_waiting(&vms[index], other)) {
-            let what = format!(
-                "the {} `{}` may keep the real-time VM `{}` waiting: `{}` shares a CPU with it",
-                if service.disk.is_some() { "disk" } else { "service" },
-                service.name.value,
-                other.name.value,
-                vm.value
-            );
+        let members = match serves {
+            Serves::Members(members) => members,
+            Serves::Vm(vm) => {
+                let Some(index) = names.iter().position(|name| *name == vm.value) else {
+                    let what = format!("there is no VM `{}`", vm.value);
+                    problems.push(Problem::new(vm.span, what, did_you_mean(&vm.value, &names)));
+                    continue;
+                };
+                service.vm = Some(index);
+                suit(&mut service.program.value, &vms[index]);
+                if service.memory && vms[index].mapping == Mapping::OnDemand {
+                    let (what, help) = no_reach(&vm.value, service.reacher());
+                    problems.push(Problem::new(memory, what, help));
+                }
+                let same = same_device(&services, &service, &vm.value);
+                problems.extend(same.map(|(what, help)| Problem::new(device, what, help)));
+                vec![index]
+            }
+        };
+        if !beside_realtime {
+            let waits = keeps_any_waiting(&service, &members, vms);
             let help = "give the VMs CPUs of their own, or write beside-realtime = true";
-            problems.push(Problem::new(vm.span, what, help));
+            problems.extend(waits.map(|what| Problem::new(place, what, help)));
         }
         services.push(service);
     }
     services
+}
+
+/// Says that a VM has more PCI functions than it can have.
+pub fn too_many_functions(vm: &str) -> String {
+    format!("the VM `{vm}` has more than {MAX_FUNCTIONS} disks, networks and other PCI functions")
+}
+
+/// Says why what reaches the memory of a VM does not reach that of this one, and what helps: what it is, and the key that names it.
+pub fn no_reach(vm: &str, (reacher, out): (&str, &str)) -> (String, String) {
+    let what = format!("the VM `{vm}` has `mapping = \"on-demand\"`: no {reacher} reaches its memory");
+    (what, format!("write `mapping = \"at-start\"` in the VM, or take `{out}` out"))
 }
 
 /// Says why a service cannot be its device beside earlier ones, and what to do.
@@ -211,14 +270,22 @@ fn same_device(earlier: &[Service], service: &Service, vm: &str) -> Option<(Stri
     let mut same = earlier.iter().filter(is_same);
     if service.device == ServiceDevice::Pci {
         let is_beyond = same.count() == MAX_FUNCTIONS;
-        return is_beyond.then(|| {
-            let what = format!("the VM `{vm}` has more than {MAX_FUNCTIONS} disks and other PCI functions");
-            (what, "take the others out")
-        });
+        return is_beyond.then(|| (too_many_functions(vm), "take the others out"));
     }
     let (name, device) = (&same.next()?.name.value, service.device.name());
     let what = format!("the service `{name}` is the device `{device}` of the VM `{vm}` already");
     Some((what, "write another `device`, or take one service out"))
+}
+
+/// Says which real-time VM a service of these VMs may keep waiting, if it may.
+fn keeps_any_waiting(service: &Service, members: &[usize], vms: &[Vm]) -> Option<String> {
+    let mut pairs = members.iter().flat_map(|&member| vms.iter().map(move |other| (&vms[member], other)));
+    let (served, other) = pairs.find(|(served, other)| keeps_waiting(served, other))?;
+    let (kind, _) = service.reacher();
+    Some(format!(
+        "the {kind} `{}` may keep the real-time VM `{}` waiting: `{}` shares a CPU with it",
+        service.name.value, other.name.value, served.name.value
+    ))
 }
 
 /// Says whether a service of a VM may run on a CPU where another, real-time VM would come first: a service is not interrupted for

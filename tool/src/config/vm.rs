@@ -9,6 +9,7 @@ use turnstile_bundle::{MAX_CMDLINE, MAX_NAME, Mapping, OnCrash, Schedule, SpecEr
 use turnstile_machine::map::{MAX_VCPUS, MEMORY_UNIT, MIN_MEMORY, MapError};
 
 use super::guest::{self, Chosen};
+use super::network::{self, Port};
 use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader, named};
 use super::size::show_size;
@@ -16,7 +17,7 @@ use super::{DebianPart, Source, Surroundings, schedule};
 use crate::isa::Isa;
 
 /// The keys of every VM.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "name",
     "kernel",
     "initrd",
@@ -32,6 +33,7 @@ const KEYS: [&str; 15] = [
     "on-crash",
     "statistics",
     "disks",
+    "networks",
 ];
 const DEFAULT_MEMORY: u64 = 256 << 20;
 
@@ -51,6 +53,7 @@ pub struct VmDraft {
     pub on_crash: OnCrash,
     pub statistics: bool,
     pub disks: Vec<At<String>>,
+    pub networks: Vec<Port>,
 }
 
 /// The keys of a VM for an architecture.
@@ -86,6 +89,7 @@ pub fn read(
     let on_crash = reader.choice("on-crash", &named(OnCrash::ALL, OnCrash::name));
     let statistics = reader.boolean("statistics").is_some_and(|statistics| statistics.value);
     let disks = reader.words("disks", "a list of disks' names such as [\"root\"]");
+    let networks = network::read_ports(&mut reader);
     Some(VmDraft {
         name: name?,
         kernel: kernel?,
@@ -100,6 +104,7 @@ pub fn read(
         on_crash: on_crash.map_or(OnCrash::Stop, |on_crash| on_crash.value),
         statistics,
         disks,
+        networks,
     })
 }
 

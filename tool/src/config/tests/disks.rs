@@ -30,10 +30,10 @@ fn each_disk_is_a_service_of_its_vm() {
     assert_eq!(
         config.services.iter().map(of).collect::<Vec<_>>(),
         [
-            ("root".into(), 0, Some(1), true),
-            ("tools-a".into(), 0, Some(0), true),
-            ("tools-b".into(), 1, Some(0), true),
-            ("own".into(), 0, None, false),
+            ("root".into(), Some(0), Some(1), true),
+            ("tools-a".into(), Some(0), Some(0), true),
+            ("tools-b".into(), Some(1), Some(0), true),
+            ("own".into(), Some(0), None, false),
         ]
     );
     assert!(config.services.iter().all(|service| service.device == ServiceDevice::Pci));

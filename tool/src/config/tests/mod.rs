@@ -4,6 +4,7 @@
 mod cpus;
 mod disks;
 mod machines;
+mod networks;
 mod services;
 
 use std::path::Path;

@@ -16,7 +16,7 @@ fn with(services: &str) -> String {
 fn services_have_defaults() {
     let config = parse_text(&with(UART)).unwrap();
     let [service] = config.services.as_slice() else { panic!("{:?}", config.services) };
-    assert_eq!((service.name.value.as_str(), service.vm, service.limit), ("console", 0, 2_000_000));
+    assert_eq!((service.name.value.as_str(), service.vm, service.limit), ("console", Some(0), 2_000_000));
     assert_eq!(
         (service.device, &service.program.value),
         (ServiceDevice::Uart, &Program::Ours("uart".into()))
@@ -35,7 +35,7 @@ fn all_of_a_service_can_be_said() {
         vms(&["", ""])
     );
     let service = &parse_text(&text).unwrap().services[1];
-    assert_eq!((service.device, service.vm, service.limit), (ServiceDevice::Extra, 1, 500_000));
+    assert_eq!((service.device, service.vm, service.limit), (ServiceDevice::Extra, Some(1), 500_000));
     assert!(service.memory && !parse_text(&text).unwrap().services[0].memory);
     assert_eq!(service.program.value, Program::File("dir/./uart".into()));
 }

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Networks and their ports are read back, and wrong ones are refused.
+
+use turnstile_bundle::{
+    Bundle, BundleError, CpuList, DiskSpec, Machine, Mapping, OnCrash, PortSpec, Schedule, ServiceDevice,
+    ServiceSpec, VmSpec, ports_of, write_with,
+};
+use turnstile_service::image::{AARCH64, Header, PAGE, PPC64};
+
+/// A VM that shares a CPU with all others.
+fn vm(name: &str) -> VmSpec<'_> {
+    VmSpec {
+        name,
+        vcpus: 1,
+        cpus: CpuList::new(&[0]),
+        schedule: Schedule::Shared(turnstile_bundle::Class::Fair { weight: 100 }),
+        memory: 64 << 20,
+        mapping: Mapping::AtStart,
+        machine: Machine::default(),
+        on_crash: OnCrash::Stop,
+        statistics: false,
+        cmdline: "",
+        kernel: b"kernel",
+        initrd: None,
+    }
+}
+
+fn program(isa: u32) -> Vec<u8> {
+    let header = Header { isa, code: PAGE, stack: PAGE, ..Header::default() };
+    let mut program = header.bytes().to_vec();
+    program.resize(2 * PAGE as usize, 0);
+    program
+}
+
+fn network<'a>(program: &'a [u8], name: &'a str) -> ServiceSpec<'a> {
+    ServiceSpec {
+        name,
+        program,
+        vm: None,
+        device: ServiceDevice::Network,
+        limit: ServiceSpec::LIMIT,
+        memory: true,
+        disk: None,
+    }
+}
+
+/// A PCI function of the first VM.
+fn function<'a>(program: &'a [u8], name: &'a str) -> ServiceSpec<'a> {
+    ServiceSpec { vm: Some(0), device: ServiceDevice::Pci, ..network(program, name) }
+}
+
+/// The port of a VM on a network, with an address of its own.
+fn port(service: usize, vm: usize) -> PortSpec {
+    let mac = [0x02, 0, 0, 0, service as u8, vm as u8];
+    PortSpec { service, vm, mac, guard: true, isolated: false, rate: None }
+}
+
+#[test]
+fn networks_read_back() {
+    let (vms, program) = (["a", "b", "c"].map(vm), program(AARCH64));
+    let services = [network(&program, "lan"), function(&program, "own"), network(&program, "other")];
+    let ports = [
+        PortSpec { guard: false, rate: Some(64_000), ..port(0, 2) },
+        PortSpec { isolated: true, rate: Some(1_000_000_000_000), ..port(0, 0) },
+        PortSpec { mac: port(0, 0).mac, ..port(2, 0) },
+    ];
+    let blob = write_with(&vms, &services, &[], &ports).unwrap();
+    let without = write_with(&vms, &[], &[], &[]).unwrap();
+    let mut bundle = Bundle::parse(&blob).unwrap();
+    assert_eq!((bundle.services(), bundle.ports()), (&services[..], &ports[..]));
+    assert_eq!(ports_of(bundle.ports(), 0), &ports[..2]);
+    assert_eq!(ports_of(bundle.ports(), 1), []);
+    assert_eq!(ports_of(bundle.ports(), 2), &ports[2..]);
+    assert_eq!(ports_of(bundle.ports(), 3), []);
+    // What was read before is gone.
+    bundle.read(&without).unwrap();
+    assert_eq!(bundle.ports(), []);
+}
+
+#[test]
+fn wrong_networks_are_refused() {
+    let (mut vms, program) = (["a", "b"].map(vm), program(AARCH64));
+    let disk = DiskSpec { name: "root", image: None, size: 512, read_only: false };
+    let lan = network(&program, "lan");
+    let problem = |service: ServiceSpec<'_>| {
+        let written = write_with(&vms, &[service], &[disk], &[port(0, 0), port(0, 1)]);
+        written.map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(problem(lan), Ok(()));
+    let refused = |service| problem(service).unwrap_err();
+    assert_eq!(
+        refused(ServiceSpec { vm: Some(0), ..lan }),
+        "service `lan`: it is a network, whose VMs its ports name; name none of its own"
+    );
+    assert_eq!(
+        refused(ServiceSpec { memory: false, ..lan }),
+        "service `lan`: it is a network, so it must reach its VMs' memory"
+    );
+    assert!(refused(ServiceSpec { disk: Some(0), ..lan }).contains("its device must be `pci`"));
+    for device in [ServiceDevice::Uart, ServiceDevice::Extra, ServiceDevice::Pci] {
+        let alone = ServiceSpec { device, ..lan };
+        assert!(refused(alone).contains("it serves no VM; name one, or make its device `network`"));
+    }
+    let unused = write_with(&vms, &[lan, network(&program, "other")], &[], &[port(0, 0)]).unwrap_err();
+    assert!(unused.to_string().contains("service `other`: it is a network without ports"));
+    vms[1].mapping = Mapping::OnDemand;
+    let on_demand = write_with(&vms, &[lan], &[], &[port(0, 0), port(0, 1)]).unwrap_err();
+    assert_eq!(
+        on_demand.to_string(),
+        "port 1: its network reaches its VM's memory, which is mapped on demand; map it at the start"
+    );
+}
+
+#[test]
+fn wrong_ports_are_refused() {
+    let names: Vec<String> = (0..10).map(|index| format!("vm-{index}")).collect();
+    let vms: Vec<_> = names.iter().map(|name| vm(name)).collect();
+    let (program, other) = (program(AARCH64), program(PPC64));
+    let services = [network(&program, "lan"), network(&program, "other"), function(&program, "own")];
+    let last = port(1, 9);
+    let problem = |ports: &[PortSpec]| write_with(&vms, &services, &[], ports).unwrap_err().to_string();
+    let one = |port: PortSpec| problem(&[port, last]);
+    assert!(problem(&[last, port(3, 0)]).contains("port 1: it is of service 3, which does not exist"));
+    assert!(problem(&[last, port(2, 0)]).contains("port 1: it is of service 2, which is no network"));
+    assert!(one(port(0, 10)).contains("port 0: it is of VM 10, which does not exist"));
+    assert!(one(PortSpec { mac: [0; 6], ..port(0, 0) }).contains("its address is zero"));
+    for mac in [[0xff; 6], [0x01, 0, 0x5e, 0, 0, 1]] {
+        assert!(one(PortSpec { mac, ..port(0, 0) }).contains("give one whose first byte is even"));
+    }
+    for rate in [0, 63_999, 1_000_000_000_001, u64::MAX] {
+        let said = one(PortSpec { rate: Some(rate), ..port(0, 0) });
+        assert!(said.contains(&format!("{rate} bits per second; give 64 kbit/s to 1 Tbit/s")), "{said}");
+    }
+    assert!(problem(&[last, port(0, 0)]).contains("port 1: it follows a port of a later service"));
+    let first = port(0, 0);
+    let same_vm = PortSpec { mac: [2; 6], ..last };
+    assert!(problem(&[first, last, same_vm]).contains("port 2: port 1 is of the same VM"));
+    let same_mac = PortSpec { vm: 8, ..last };
+    assert!(problem(&[first, last, same_mac]).contains("port 2: port 1 has the same address"));
+    let mut many: Vec<_> = (0..9).map(|vm| port(0, vm)).chain([last]).collect();
+    assert!(problem(&many).contains("port 8: its network has too many ports; give it at most 8"));
+    many.remove(8);
+    assert!(write_with(&vms, &services, &[], &many).is_ok());
+    assert_eq!(write_with(&vms, &services, &[], &[first; 65]), Err(BundleError::TooManyPorts(65)));
+    let foreign = write_with(&vms, &[network(&other, "lan")], &[], &[first]).unwrap_err().to_string();
+    assert!(foreign.contains("port 0: its network's program cannot be used for its VM: "), "{foreign}");
+}
+
+#[test]
+fn a_vm_has_so_many_functions_of_all_kinds() {
+    let (vms, program) = (["a", "b"].map(vm), program(AARCH64));
+    let names: Vec<String> = (0..29).map(|index| format!("f{index}")).collect();
+    let functions = names.iter().map(|name| function(&program, name));
+    let networks = ["lan", "other"].map(|name| network(&program, name));
+    let services: Vec<_> = functions.chain(networks).collect();
+    let problem = |last| write_with(&vms, &services, &[], &[port(29, 0), last]).map(|_| ());
+    assert_eq!(problem(port(30, 1)), Ok(()));
+    let said = problem(port(30, 0)).unwrap_err().to_string();
+    assert_eq!(said, "port 1: its VM has too many PCI functions; give it at most 30");
+}
+
+#[test]
+fn hostile_descriptions_of_ports_are_refused() {
+    let (vms, program) = (["a", "b"].map(vm), program(AARCH64));
+    let services = [network(&program, "lan"), network(&program, "other")];
+    let ports = [PortSpec { rate: Some(1 << 32), ..port(0, 0) }, port(0, 1), port(1, 1)];
+    let blob = write_with(&vms, &services, &[], &ports).unwrap();
+    let digest = 76..84;
+    let mut read = 0;
+    let start = blob.windows(9).position(|bytes| bytes == b"services\0").unwrap().next_multiple_of(4);
+    // Each word behind the VMs as others that mean something in the format.
+    for at in (start..blob.len()).step_by(4) {
+        for word in [0, 1, 3, 9, 0x0200_0000, u32::MAX] {
+            let mut changed = blob.clone();
+            let Some(place) = changed.get_mut(at..at + 4) else { continue };
+            place.copy_from_slice(&word.to_be_bytes());
+            changed[digest.clone()].fill(0);
+            let sum = xxhash_rust::xxh64::xxh64(&changed, 0);
+            changed[digest.clone()].copy_from_slice(&sum.to_be_bytes());
+            if let Ok(bundle) = Bundle::parse(&changed) {
+                read += 1;
+                let again = write_with(bundle.vms(), bundle.services(), bundle.disks(), bundle.ports());
+                assert!(again.is_ok(), "word {word:#x} at {at}");
+            }
+        }
+    }
+    assert!(read > 10, "{read} read");
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `[[network]]` and `networks`: what they say, and every mistake in them.
+
+use super::*;
+
+use turnstile_bundle::ServiceDevice;
+
+const LAN: &str = "[[network]]\nname = \"lan\"\n";
+
+/// The minimal VM with these networks, and these tables.
+fn with(networks: &str, tables: &str) -> String {
+    format!("{MINIMAL}networks = [{networks}]\n{tables}")
+}
+
+/// So many VMs with these lines.
+fn many(count: usize, lines: &str) -> String {
+    vms(&vec![lines; count])
+}
+
+#[test]
+fn each_network_is_a_service_with_ports() {
+    let text = format!(
+        "{}{LAN}[[network]]\nname = \"other\"\ntime-limit = \"5ms\"\n[[disk]]\nname = \"d\"\nsize = \"1MiB\"\n",
+        vms(&[
+            "networks = [\"other\", \"lan\"]\ndisks = [\"d\"]",
+            "networks = [{ network = \"lan\", mac = \"52:54:00:AB:34:56\", guard = false, isolated = true, \
+             rate = \"100Mbit/s\" }]",
+            "networks = [{ network = \"lan\" }]",
+        ])
+    );
+    let config = parse_text(&text).unwrap();
+    let [disk, lan, other] = config.services.as_slice() else { panic!("{:?}", config.services) };
+    assert_eq!((disk.name.value.as_str(), disk.vm), ("d", Some(0)));
+    for (service, name, limit) in [(lan, "lan", 100_000_000), (other, "other", 5_000_000)] {
+        assert_eq!((service.name.value.as_str(), service.limit), (name, limit));
+        assert_eq!((service.device, service.vm), (ServiceDevice::Network, None));
+        assert!(service.memory && service.disk.is_none());
+        assert_eq!(service.program.value, Program::Ours("switch".into()));
+    }
+    let [first, second, third, last] = config.ports.as_slice() else { panic!("{:?}", config.ports) };
+    let mac = [0x52, 0x54, 0, 0xab, 0x34, 0x56];
+    let said = PortSpec { service: 1, vm: 1, mac, guard: false, isolated: true, rate: Some(100_000_000) };
+    assert_eq!(*second, said);
+    let usual = |port: &PortSpec| port.guard && !port.isolated && port.rate.is_none() && port.mac[0] == 2;
+    assert!([first, third, last].into_iter().all(usual), "{:?}", config.ports);
+    let place = |port: &PortSpec| (port.service, port.vm);
+    assert_eq!([first, third, last].map(place), [(1, 0), (1, 2), (2, 0)]);
+    assert_eq!(first.mac, [0x02, 0xc7, 0x83, 0xdd, 0x8c, 0xdc], "it stays the same");
+    assert!(first.mac != third.mac && first.mac != last.mac);
+    assert!(parse_text(MINIMAL).unwrap().ports.is_empty());
+}
+
+#[test]
+fn networks_do_not_keep_realtime_vms_waiting() {
+    let member = format!("{SHARED}cpus = [0]\nnetworks = [\"lan\"]");
+    let realtime = format!("{SHARED}cpus = [1]\nrealtime = 5");
+    let third = format!("{SHARED}cpus = [1]\nnetworks = [\"lan\"]");
+    let text = format!("{}{LAN}", vms(&[&member, &realtime, &third]));
+    let what = "the network `lan` may keep the real-time VM `b` waiting: `c` shares a CPU with it";
+    expect(&text, &[("\"lan\"", what, "beside-realtime = true")]);
+    assert!(parse_text(&format!("{text}beside-realtime = true\n")).is_ok());
+    assert!(parse_text(&format!("{}{LAN}", vms(&[&member, &realtime]))).is_ok());
+}
+
+#[test]
+fn mistakes_in_networks_are_shown() {
+    let lan = "\"lan\"";
+    expect(&with("", "[[network]]\n"), &[("[[network]]", "`name` is missing", "\"lan\"")]);
+    expect(&with(lan, &LAN.replace("lan", "LAN")), &[("\"LAN\"", "cannot be a network's name", "a-z")]);
+    expect(&with(lan, &format!("{LAN}vm = \"a\"\n")), &[("vm", "unknown key `vm`", "`name`")]);
+    expect(&with(lan, &format!("{LAN}time-limit = \"2s\"\n")), &[("\"2s\"", "cannot have", "100us to 1s")]);
+    expect(&with(lan, "[network]\nname = \"lan\"\n"), &[("network", "is a list of tables", "[[network]]")]);
+    expect(&with("\"lam\"", ""), &[("\"lam\"", "there is no network `lam`", "describe it: [[network]]")]);
+    expect(
+        &with("\"lan\", \"lam\"", LAN),
+        &[("\"lam\"", "there is no network `lam`", "did you mean `lan`?")],
+    );
+    expect(&with("\"lan\", { network = \"lan\" }", LAN), &[(lan, "named twice", "once")]);
+    expect(&with("", LAN), &[(lan, "no VM has the network `lan`", "take it out")]);
+    expect(&with(lan, &format!("{LAN}{LAN}")), &[(lan, "two networks with the name `lan`", "its own")]);
+    let on_demand = format!("{MINIMAL}mapping = \"on-demand\"\nnetworks = [\"lan\"]\n{LAN}");
+    expect(&on_demand, &[(lan, "no network reaches its memory", "take `networks` out")]);
+    let disk = "[[disk]]\nname = \"lan\"\nsize = \"1MiB\"\n";
+    let both = format!("{MINIMAL}disks = [\"lan\"]\nnetworks = [\"lan\"]\n{disk}{LAN}");
+    expect(&both, &[(lan, "two services with the name `lan`", "its own")]);
+    let service = "[[service]]\nname = \"s\"\nprogram = \"uart\"\nvm = \"a\"\ndevice = \"network\"\n";
+    expect(&with("", service), &[("\"network\"", "`device` cannot be `network`", "`pci`")]);
+}
+
+#[test]
+fn mistakes_in_ports_are_shown() {
+    let port = |more: &str| with(&format!("{{ network = \"lan\"{more} }}"), LAN);
+    expect(&with("1", ""), &[("1", "must be a list of networks", "")]);
+    expect(&format!("{MINIMAL}networks = \"lan\"\n"), &[("\"lan\"", "must be a list of networks", "")]);
+    let missing = &[("{ guard = true }", "`network` is missing", "name of the network")];
+    expect(&with("{ guard = true }", ""), missing);
+    expect(&port(", gard = true"), &[("gard", "unknown key `gard`", "`guard`")]);
+    expect(&port(", guard = \"no\""), &[("\"no\"", "must be true or false", "")]);
+    for text in ["52:54:00:12:34", "52:54:00:12:34:5", "52:54:00:12:34:+6", "52-54-00-12-34-56", ""] {
+        let place = format!("\"{text}\"");
+        let said = &[(place.as_str(), "is not an Ethernet address", "\"52:54:00:12:34:56\"")];
+        expect(&port(&format!(", mac = {place}")), said);
+    }
+    let group = "\"ff:54:00:12:34:56\"";
+    let said = &[(group, "is the address of a group", "\"fe:54:00:12:34:56\"")];
+    expect(&port(&format!(", mac = {group}")), said);
+    let zeros = "\"00:00:00:00:00:00\"";
+    expect(&port(&format!(", mac = {zeros}")), &[(zeros, "address of zeros", "leave `mac` out")]);
+    expect(&port(", rate = \"1GB\""), &[("\"1GB\"", "`1GB` is not a rate", "\"1Gbit/s\"")]);
+    expect(&port(", rate = \"1kbit/s\""), &[("\"1kbit/s\"", "cannot send `1kbit/s`", "64kbit/s to")]);
+    expect(&port(", rate = 5"), &[("5", "`rate` must be a string", "")]);
+}
+
+#[test]
+fn addresses_are_unique_in_a_network() {
+    let mac = "networks = [{ network = \"lan\", mac = \"02:00:00:00:00:01\" }]";
+    let what = "the VM `a` has the address 02:00:00:00:00:01 on this network";
+    expect(&format!("{}{LAN}", vms(&[mac, mac])), &[("\"lan\"", what, "another `mac`")]);
+    let other = mac.replace("lan", "wan");
+    let apart = format!("{}{LAN}{}", vms(&[mac, &other]), LAN.replace("lan", "wan"));
+    assert!(parse_text(&apart).is_ok());
+    // One that is computed, and the same one given to another.
+    let text = format!("{}{LAN}", vms(&["networks = [\"lan\"]", ""]));
+    let bytes = parse_text(&text).unwrap().ports[0].mac.map(|byte| format!("{byte:02x}")).join(":");
+    let given = format!("networks = [{{ network = \"lan\", mac = \"{bytes}\" }}]");
+    let text = format!("{}{LAN}", vms(&[&given, "", "networks = [\"lan\"]"]));
+    assert!(parse_text(&text).is_ok());
+    let text = format!("{}{LAN}", vms(&["networks = [\"lan\"]", &given]));
+    expect(&text, &[("\"lan\"", "the VM `a` has the address 02:", "another `mac`")]);
+}
+
+#[test]
+fn there_are_so_many_ports() {
+    let lan = "networks = [\"lan\"]";
+    assert_eq!(parse_text(&format!("{}{LAN}", many(8, lan))).unwrap().ports.len(), 8);
+    let nine = format!("{}{LAN}", many(9, lan));
+    expect(&nine, &[("\"lan\"", "the network `lan` has more than 8 VMs", "describe another")]);
+    let names: Vec<String> = (0..13).map(|index| format!("n{index}")).collect();
+    let list = |names: &[String]| format!("networks = {names:?}");
+    let tables: String = names.iter().map(|name| LAN.replace("lan", name)).collect();
+    let (most, all) = (list(&names), list(&names[..12]));
+    let text = |lists: &[&str]| format!("{}{tables}", vms(lists));
+    assert_eq!(parse_text(&text(&[&most, &all, &all, &all, &all])).unwrap().ports.len(), 61);
+    let beyond = text(&[&most, &all, &all, &all, &all, &list(&names[..4])]);
+    expect(&beyond, &[("\"n3\"", "more than 64 ports of networks", "take the others out")]);
+    let services: String = (0..29)
+        .map(|index| {
+            format!("[[service]]\nname = \"s{index}\"\nprogram = \"uart\"\nvm = \"a\"\ndevice = \"pci\"\n")
+        })
+        .collect();
+    let two = format!("{services}{LAN}{}", LAN.replace("lan", "wan"));
+    expect(
+        &with("\"lan\", \"wan\"", &two),
+        &[("\"wan\"", "more than 30 disks, networks and other PCI functions", "take the others out")],
+    );
+}
