@@ -55,7 +55,7 @@ struct Piece {
 
 /// Of each member. Written before its first event, and read after that.
 static MEMORY: [[Piece; PIECES]; MEMBERS as usize] =
-    [const { [const { Piece::NONE }; PIECES] }; MEMBERS as usize];
+    [const { [const { Piece::none() }; PIECES] }; MEMBERS as usize];
 
 /// Takes note of a piece: number, guest physical address, size, address here.
 pub(crate) fn attach([number, guest, size, address]: [u64; 4]) {
@@ -74,7 +74,9 @@ pub(crate) fn detach(member: u64) {
 }
 
 impl Piece {
-    const NONE: Self = Self { guest: AtomicU64::new(0), size: AtomicU64::new(0), shift: AtomicU64::new(0) };
+    const fn none() -> Self {
+        Self { guest: AtomicU64::new(0), size: AtomicU64::new(0), shift: AtomicU64::new(0) }
+    }
 
     /// Returns where `length` bytes are here, if all of them are in it.
     #[inline(always)] // On the path of every buffer, several times.
