@@ -179,8 +179,8 @@ impl Switch {
     /// Takes note of doorbells.
     #[inline(always)] // The way of each notification.
     fn ring(&mut self, queues: u32) {
-        self.due |= queues & (SEND | COMMAND) * EACH;
-        let mut receivers = queues & RECEIVE * EACH;
+        self.due |= queues & ((SEND | COMMAND) * EACH);
+        let mut receivers = queues & (RECEIVE * EACH);
         while receivers != 0 {
             self.refilled(receivers.trailing_zeros() as usize / MEMBER_QUEUES as usize);
             receivers &= receivers - 1;
