@@ -55,7 +55,8 @@ mod tests {
 
     use super::*;
 
-    const SERVICES: [&str; 6] = ["disk", "doorbell", "entropy", "misbehave", "uart", "uart-16550"];
+    const SERVICES: [&str; 7] =
+        ["disk", "doorbell", "entropy", "misbehave", "switch", "uart", "uart-16550"];
     use turnstile::bench::platform::Platform;
     use turnstile::bench::{rows, subjects};
     use turnstile::config::{self, Surroundings};

@@ -25,6 +25,17 @@ const ECN: u8 = 0x80;
 const TCP4: u8 = 1;
 const TCP6: u8 = 4;
 
+/// The header of no packet.
+const NONE: NetworkHeader = NetworkHeader {
+    flags: 0,
+    gso_type: 0,
+    header_length: 0,
+    gso_size: 0,
+    checksum_start: 0,
+    checksum_offset: 0,
+    buffers: 0,
+};
+
 /// Why a packet is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
@@ -74,14 +85,14 @@ pub struct Frame<const N: usize> {
 
 impl<const N: usize> Frame<N> {
     /// Makes an empty one.
-    pub fn new() -> Self {
+    pub const fn new() -> Self {
         Self {
             segments: Segments::new(),
             place: Place::START,
             length: 0,
             head: [0; HEAD],
             head_length: 0,
-            header: NetworkHeader::default(),
+            header: NONE,
             open: None,
             gso: None,
         }

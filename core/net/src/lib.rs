@@ -23,7 +23,8 @@ pub mod frame;
 pub mod receive;
 pub mod settings;
 pub mod software;
-pub mod transfer;
+
+pub use turnstile_virtio::transfer;
 
 /// The examples of the README compile and run.
 #[cfg(doctest)]

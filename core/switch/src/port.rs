@@ -36,7 +36,7 @@ pub struct Counters {
 }
 
 /// A port.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Port {
     /// What it may do.
     pub rules: Rules,
@@ -44,4 +44,22 @@ pub struct Port {
     pub counters: Counters,
     /// It is connected.
     pub(crate) is_up: bool,
+}
+
+impl Port {
+    /// A port that is not connected.
+    pub(crate) const NEW: Self = Self {
+        rules: Rules { mac: None, isolated: false, rate: None },
+        counters: Counters {
+            sent: 0,
+            sent_bytes: 0,
+            received: 0,
+            received_bytes: 0,
+            malformed: 0,
+            spoofed: 0,
+            overrun: 0,
+            unwanted: 0,
+        },
+        is_up: false,
+    };
 }

@@ -27,6 +27,9 @@ pub const SENT_BUFFERS: usize = 24;
 /// How many buffers a packet that is received has at most: 64 KiB in buffers of 1 KiB, and something more.
 pub const RECEIVED_BUFFERS: usize = 80;
 
+/// A call ends behind so many bytes, that of each receiver counted, whatever else it may do.
+const SLICE: u64 = 64 << 10;
+
 /// The device behind a port, as far as it receives, while its driver is ready.
 #[derive(Debug)]
 pub struct Device<const Q: usize> {
@@ -58,7 +61,7 @@ impl<const Q: usize> Device<Q> {
 pub enum Rest {
     /// All is sent, and the driver notifies when there is more.
     Idle,
-    /// So many packets were sent as may be in a call: call again.
+    /// As much was sent as may be in a call: call again.
     Spent,
     /// Call again in so many nanoseconds: the port has sent as much as it may.
     Wait(u64),
@@ -80,13 +83,15 @@ pub struct Relay<const P: usize, const Q: usize, const SETS: usize> {
     touched: u64,
     /// Receivers that have broken a rule.
     broken: u64,
+    /// How many bytes were copied in this call.
+    copied: u64,
 }
 
 impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
     const FITS: () = assert!(Q <= 32, "a set of queues has a bit each");
 
     /// Makes a switch without devices.
-    pub fn new() -> Self {
+    pub const fn new() -> Self {
         let () = Self::FITS;
         Self {
             switch: Switch::new(),
@@ -96,6 +101,7 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
             room: Room::new(),
             touched: 0,
             broken: 0,
+            copied: 0,
         }
     }
 
@@ -197,10 +203,13 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
         };
         let (accepts, longest) = (device.accepts, device.longest);
         let (mut left, mut interrupt) = (most, false);
+        self.copied = 0;
         queue.suppress(memory)?;
         loop {
             let rest = loop {
-                let Some(fewer) = left.checked_sub(1) else { break Rest::Spent };
+                let Some(fewer) = left.checked_sub(1).filter(|_| self.copied < SLICE) else {
+                    break Rest::Spent;
+                };
                 left = fewer;
                 let Some(mut chain) = queue.pop(memory)? else { break Rest::Idle };
                 let read = self.frame.read(memory, &mut chain, &accepts, longest)?;
@@ -288,6 +297,7 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
         match delivery {
             Ok(Delivery::Done) => {
                 device.patience.taken(now);
+                self.copied += u64::from(frame.length());
                 device.unasked |= 1 << pair;
                 self.touched |= 1 << port;
                 self.switch.received(port, frame.length());
@@ -342,13 +352,21 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
         Some(port)
     }
 
-    /// A receiver asks for notifications when it offers buffers, which is needed only while somebody waits for them ([`Rest::Full`]). Returns
-    /// whether there are some already.
+    /// A receiver asks for a notification when it offers more buffers than there are now, which is needed only while somebody waits for them
+    /// ([`Rest::Full`]). What came before is not notified of: the sender's queue is to be tried once more. Returns whether there are some.
     pub fn arm<M: Memory>(&mut self, port: usize, memory: &M) -> Result<bool, Violation> {
         let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(false) };
         let mut there = false;
         for queue in device.receive.iter_mut().flatten() {
+            // Behind all that is there: too few are not what is waited for.
+            let mut tokens = [const { None }; RECEIVED_BUFFERS];
+            for place in &mut tokens {
+                let Some(chain) = queue.pop(memory)? else { break };
+                *place = Some(chain.finish());
+                there = true;
+            }
             there |= queue.arm(memory)?;
+            tokens.into_iter().rev().flatten().for_each(|token| queue.put_back(token));
         }
         Ok(there)
     }

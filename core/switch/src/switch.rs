@@ -35,9 +35,9 @@ impl<const P: usize, const SETS: usize> Switch<P, SETS> {
     const FITS: () = assert!(P <= 64 && SETS > 0);
 
     /// Makes a switch to which nothing is connected.
-    pub fn new() -> Self {
+    pub const fn new() -> Self {
         let () = Self::FITS;
-        Self { ports: [Port::default(); P], table: Table::new(AGE), up: 0, isolated: 0 }
+        Self { ports: [Port::NEW; P], table: Table::new(AGE), up: 0, isolated: 0 }
     }
 
     /// Connects a port. Whatever was known of it is forgotten, but its counters.

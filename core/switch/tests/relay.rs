@@ -5,7 +5,7 @@ mod common;
 
 use common::{Net, OPTIONS, VMS, Vm, attach, mac, memories, packet, run};
 use proptest::prelude::*;
-use turnstile_rig::{Fuse, Ram, Random};
+use turnstile_rig::{Fuse, Ram, Random, Request};
 use turnstile_switch::patience::PATIENCE;
 use turnstile_switch::port::Rules;
 use turnstile_switch::relay::Rest;
@@ -207,6 +207,32 @@ fn without_buffers_packets_wait_a_while() {
     assert_eq!((got, net.switch.counters(1).overrun), (vec![1], 2));
     assert_eq!(vms[0].take(&memories[0]), 3);
     assert_eq!(net.switch.counters(0).sent, 3);
+}
+
+/// A large packet waits for many buffers: those that are there are too few, and the next one is notified of.
+#[test]
+fn too_few_buffers_are_no_reason_not_to_notify() {
+    let random = &mut Random(5);
+    let memories = memories(&Fuse::default());
+    let mut vms: Vec<_> = memories.iter().map(|ram| Vm::new(ram, false, true)).collect();
+    let mut net = Net::new();
+    attach(&mut net, &vms, &memories, false);
+    let bytes = packet(random, 1, Some(0), 0, 10);
+    assert!(vms[1].send(&memories[1], random, PLAIN, &bytes));
+    run(&mut net, &memories, 0);
+    let bytes = packet(random, 0, Some(1), 1, 1560);
+    assert!(vms[0].send(&memories[0], random, PLAIN, &bytes));
+    let request = Request { writable: vec![1536], ..Request::default() };
+    vms[1].receive.ask(&memories[1], &request).unwrap();
+    for at in 0..2 {
+        assert_eq!(net.pump(&memories, (0, 0), 100, 9), Ok(Rest::Full(1, PATIENCE)), "{at}");
+        assert_eq!(net.arm(1, &memories[1]), Ok(true));
+    }
+    let (_, wanted) = vms[1].receive.ask(&memories[1], &request).unwrap();
+    assert!(wanted);
+    assert_eq!(net.pump(&memories, (0, 0), 100, 9), Ok(Rest::Idle));
+    vms[1].take(&memories[1]);
+    assert!(vms[1].got.pop_front().unwrap().1 == bytes);
 }
 
 #[test]

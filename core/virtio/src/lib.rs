@@ -5,6 +5,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`memory`] | the trait by which both sides reach memory that the other one writes |
+//! | [`transfer`] | the trait that copies from one driver's memory to another's |
 //! | [`ring`] | where the parts of a split ring are, and its descriptors |
 //! | [`device`] | the device's side of a ring: takes chains of buffers, returns them |
 //! | [`driver`] | the driver's side: offers chains of buffers, takes them back |
@@ -29,6 +30,7 @@ pub mod mmio;
 pub mod pci;
 pub mod registers;
 pub mod ring;
+pub mod transfer;
 pub mod violation;
 
 /// The examples of the README compile and run.

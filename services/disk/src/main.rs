@@ -12,7 +12,7 @@ mod model;
 mod tests;
 
 use turnstile_block::ram::{Image, Store};
-use turnstile_service_rt::{Answer, Doorbells, Event, Service, Storage, kept, service};
+use turnstile_service_rt::{Answer, Attach, Doorbells, Event, Service, Storage, kept, service};
 use turnstile_service_virtio::{Runtime, Virtio, doorbells, words};
 
 use model::{Disk, QUEUES, VECTORS};
@@ -24,7 +24,7 @@ kept! {
 
 const _: () = assert!(words::<QUEUES, VECTORS>() == 77, "the words of a function");
 
-const WORLD: Runtime<77> = Runtime(&KEPT);
+static WORLD: Runtime<77> = Runtime::own(&KEPT);
 
 /// The memory of the disk; none if the configuration gives none.
 struct Bytes(Option<Storage>);
@@ -56,7 +56,7 @@ impl Service for Function {
     const NEW: Self = Self(Virtio::new(Disk::new(Bytes(None))));
     const DOORBELLS: Doorbells = doorbells(QUEUES as u32);
 
-    fn attach(&mut self, kept: bool, bars: u64) -> Answer {
+    fn attach(&mut self, Attach { kept, bars, .. }: Attach) -> Answer {
         let storage = Storage::take();
         let (name, writable) =
             storage.as_ref().map_or(([0; 16], false), |storage| (storage.name(), storage.is_writable()));

@@ -45,6 +45,8 @@ const STAY: u64 = 1 << 1;
 const WORK: u64 = 1 << 2;
 /// The most bytes that are copied for one doorbell, which has a time limit.
 const MOST: u64 = 64 << 10;
+/// The memory of its VM.
+static MEMORY: GuestMemory = GuestMemory::own();
 /// Bytes that are copied at once.
 const CHUNK: usize = 256;
 
@@ -101,7 +103,7 @@ fn stay(block: u64) -> Result<(), Outside> {
 fn work(block: u64) -> Result<(), Outside> {
     let wanted = word(block, Block::Wanted)?;
     // What it says comes after what it is about.
-    GuestMemory.fence();
+    MEMORY.fence();
     if word(block, Block::Done)? == wanted {
         return Ok(());
     }
@@ -109,7 +111,7 @@ fn work(block: u64) -> Result<(), Outside> {
         [word(block, Block::From)?, word(block, Block::To)?, word(block, Block::Length)?];
     let sum = copy(from, to, length.min(MOST)).unwrap_or(u64::MAX);
     set(block, Block::Sum, sum)?;
-    GuestMemory.fence();
+    MEMORY.fence();
     set(block, Block::Done, wanted)
 }
 
@@ -119,8 +121,8 @@ fn copy(from: u64, to: u64, length: u64) -> Result<u64, Outside> {
     let mut chunk = [0; CHUNK];
     while at < length {
         let some = &mut chunk[..(length - at).min(CHUNK as u64) as usize];
-        GuestMemory.read(from.wrapping_add(at), some)?;
-        GuestMemory.write(to.wrapping_add(at), some)?;
+        MEMORY.read(from.wrapping_add(at), some)?;
+        MEMORY.write(to.wrapping_add(at), some)?;
         sum += some.iter().map(|byte| u64::from(*byte)).sum::<u64>();
         at += some.len() as u64;
     }
@@ -129,12 +131,12 @@ fn copy(from: u64, to: u64, length: u64) -> Result<u64, Outside> {
 
 fn word(block: u64, word: Block) -> Result<u64, Outside> {
     let mut bytes = [0; 8];
-    GuestMemory.read(block.wrapping_add(word as u64), &mut bytes)?;
+    MEMORY.read(block.wrapping_add(word as u64), &mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
 }
 
 fn set(block: u64, word: Block, value: u64) -> Result<(), Outside> {
-    GuestMemory.write(block.wrapping_add(word as u64), &value.to_le_bytes())
+    MEMORY.write(block.wrapping_add(word as u64), &value.to_le_bytes())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
-use turnstile_service_rt::{Answer, Event, Service, service, time};
+use turnstile_service_rt::{Answer, Attach, Event, Service, service, time};
 
 struct Entropy {
     state: [u64; 4],
@@ -16,7 +16,7 @@ service!(Entropy);
 impl Service for Entropy {
     const NEW: Self = Self { state: [0; 4], count: 0 };
 
-    fn attach(&mut self, _kept: bool, _: u64) -> Answer {
+    fn attach(&mut self, _: Attach) -> Answer {
         let mut seed = time();
         self.state = [(); 4].map(|()| split_mix(&mut seed));
         Answer::default()
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn each_read_has_another_value() {
         let mut entropy = Entropy::NEW;
-        entropy.attach(false, 0);
+        entropy.attach(Attach::default());
         let mut read = |offset| entropy.event(Event::Read { device: 0, offset, size: 8 }).value;
         let values = [read(0), read(0), read(0)];
         assert!(values[0] != values[1] && values[1] != values[2] && !values.contains(&0));

@@ -10,7 +10,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
-use turnstile_service_rt::{Answer, Characters, Event, Service, alarm, deeds, kept, print, service};
+use turnstile_service_rt::{Answer, Attach, Characters, Event, Service, alarm, deeds, kept, print, service};
 
 kept! {
     /// The deeds begun, and the arguments.
@@ -28,7 +28,7 @@ service!(Misbehave);
 impl Service for Misbehave {
     const NEW: Self = Self { result: 0, kept: false };
 
-    fn attach(&mut self, kept: bool, _: u64) -> Answer {
+    fn attach(&mut self, Attach { kept, .. }: Attach) -> Answer {
         self.kept = kept;
         Answer::default()
     }

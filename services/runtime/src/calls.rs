@@ -5,7 +5,7 @@ use core::fmt;
 
 #[cfg(target_os = "none")]
 use turnstile_service::abi::{Answer, REGISTERS};
-use turnstile_service::abi::{CHARACTERS, Call, REFUSED};
+use turnstile_service::abi::{CHARACTERS, Call, REFUSED, member_device};
 
 use crate::event::Characters;
 
@@ -24,14 +24,16 @@ pub fn time() -> u64 {
     call(Call::Time, [0; 3])
 }
 
-/// A PCI function sends a message-signalled interrupt. False if nothing of the machine is at that address.
-pub fn message(address: u64, data: u32) -> bool {
-    call(Call::Message, [address, data.into(), 0]) != REFUSED
+/// A member's PCI function sends a message-signalled interrupt. False if nothing of the machine is at that address, or if the VM does
+/// not run.
+pub fn message(member: u64, address: u64, data: u32) -> bool {
+    call(Call::Message, [address, data.into(), member]) != REFUSED
 }
 
-/// A PCI function decodes a BAR at these addresses from now on; with size zero nowhere. False if it cannot be there: then it is nowhere.
-pub fn decode(bar: u8, address: u64, size: u64) -> bool {
-    call(Call::Decode, [bar.into(), address, size]) != REFUSED
+/// A member's PCI function decodes a BAR at these addresses from now on; with size zero nowhere. False if it cannot be there: then it is
+/// nowhere.
+pub fn decode(member: u64, bar: u8, address: u64, size: u64) -> bool {
+    call(Call::Decode, [member_device(member, bar.into()), address, size]) != REFUSED
 }
 
 /// Writes to the hypervisor's log, under the service's name. A line ends with a newline.

@@ -3,7 +3,8 @@
 
 use turnstile_service::abi::{self, Kind, REGISTERS};
 
-/// What a service is entered for. Devices have numbers: a service with one device knows it as 0.
+/// What a service is entered for. Devices have numbers: a service with one device knows it as 0. That of a member's device has the
+/// member in it ([`split_device`](crate::split_device)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A guest reads `size` bytes (1, 2, 4 or 8) at `offset` of a device: the answer's value.
@@ -26,7 +27,7 @@ pub enum Event {
         /// What it writes; bits beyond the size are zero.
         value: u64,
     },
-    /// A guest has rung these queues: a bit for each.
+    /// Guests have rung these queues: a bit for each. Each member has [`MEMBER_QUEUES`](crate::MEMBER_QUEUES) of them.
     Doorbell(u64),
     /// Characters were typed. The answer's value says how many of them the service has taken.
     Input(Characters),
@@ -52,7 +53,7 @@ impl Event {
             Some(Kind::Alarm) => Self::Alarm(a),
             Some(Kind::TerminalWrite) => Self::TerminalWrite(Characters { count: b, words: [c, d] }),
             Some(Kind::TerminalRead) => Self::TerminalRead,
-            Some(Kind::Attach | Kind::Memory) | None => Self::Unknown,
+            Some(Kind::Attach | Kind::Memory | Kind::Detach) | None => Self::Unknown,
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A program implements [`Service`] and names its type in [`service!`]. It needs no `unsafe`. Its state is in the one value of
 //! that type, which it finds as it has left it until it crashes, or its VM starts anew. What has to survive a crash is in
-//! [`kept!`]. [`GuestMemory`] is the memory of its VM, and [`Storage`] that of its disk, if it has them. A service has no FP or vector registers, no threads and no heap.
+//! [`kept!`]. [`GuestMemory`] is the memory of its VM, or of one of its members, and [`Storage`] that of its disk, if it has them. A service has no FP or vector registers, no threads and no heap.
 //!
 //! On a machine with an operating system, where the tests of programs run, calls do nothing and return zero.
 #![cfg_attr(target_os = "none", no_std)]
@@ -27,9 +27,11 @@ pub use calls::{Log, alarm, decode, message, print, time};
 pub use event::{Characters, Event};
 pub use kept::Kept;
 pub use memory::{GuestMemory, Memory, Outside};
-pub use service::Service;
+pub use service::{Attach, Service};
 pub use storage::Storage;
-pub use turnstile_service::abi::{AGAIN, Answer, BARS, CONFIGURATION, ROOM};
+pub use turnstile_service::abi::{
+    AGAIN, Answer, BARS, CONFIGURATION, MEMBER_QUEUES, MEMBERS, ROOM, member_device, split_device,
+};
 pub use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};
 
 #[doc(hidden)]
@@ -63,7 +65,8 @@ macro_rules! service {
         fn main() {
             // So that the compiler sees what would be used.
             let mut service = <$type as $crate::Service>::NEW;
-            $crate::Service::attach(&mut service, false, 0);
+            $crate::Service::attach(&mut service, $crate::Attach::default());
+            $crate::Service::detach(&mut service, 0);
             $crate::Service::event(&mut service, $crate::Event::Unknown);
         }
     };

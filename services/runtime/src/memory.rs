@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The memory of the VM that is served, which the guest reads and writes at the same time. Nobody gets a reference to it: all that
-//! there is are checked copies, and loads and stores of single values.
+//! The memory of the VMs that are served, which guests read and write at the same time. Nobody gets a reference to it: all that there
+//! is are checked copies, and loads and stores of single values.
 
 use core::ptr::with_exposed_provenance as place;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
 
+use turnstile_service::abi::{MEMBERS, split_device};
+use turnstile_virtio::device::Span;
 pub use turnstile_virtio::memory::{Memory, Outside};
+use turnstile_virtio::transfer::{End, Transfer};
 
 use crate::copy::{WORD, byte, copy, half_word, word};
 
@@ -38,31 +41,43 @@ impl Few {
     }
 }
 
-/// The memory of the VM, by guest physical addresses; none unless the configuration says `memory = true`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct GuestMemory;
+/// The memory of a member, by guest physical addresses; none unless the configuration says `memory = true`.
+#[derive(Clone, Copy, Debug)]
+pub struct GuestMemory(&'static [Piece; PIECES]);
 
 /// A piece: its guest physical address, its size, and what is added to get the address here. The size is zero while there is none.
+#[derive(Debug)]
 struct Piece {
     guest: AtomicU64,
     size: AtomicU64,
     shift: AtomicU64,
 }
 
-/// Written before the first event, and read after that.
-static MEMORY: [Piece; PIECES] =
-    [const { Piece { guest: AtomicU64::new(0), size: AtomicU64::new(0), shift: AtomicU64::new(0) } }; PIECES];
+/// Of each member. Written before its first event, and read after that.
+static MEMORY: [[Piece; PIECES]; MEMBERS as usize] =
+    [const { [const { Piece::none() }; PIECES] }; MEMBERS as usize];
 
 /// Takes note of a piece: number, guest physical address, size, address here.
 pub(crate) fn attach([number, guest, size, address]: [u64; 4]) {
-    let piece = usize::try_from(number).ok().and_then(|number| MEMORY.get(number));
+    let (member, number) = split_device(number);
+    let piece = GuestMemory::of(member).and_then(|memory| memory.0.get(number as usize));
     let Some(piece) = piece else { return };
     piece.guest.store(guest, Ordering::Relaxed);
     piece.shift.store(address.wrapping_sub(guest), Ordering::Relaxed);
     piece.size.store(size, Ordering::Relaxed);
 }
 
+/// Forgets the pieces of a member.
+pub(crate) fn detach(member: u64) {
+    let pieces = GuestMemory::of(member).into_iter().flat_map(|memory| memory.0);
+    pieces.for_each(|piece| piece.size.store(0, Ordering::Relaxed));
+}
+
 impl Piece {
+    const fn none() -> Self {
+        Self { guest: AtomicU64::new(0), size: AtomicU64::new(0), shift: AtomicU64::new(0) }
+    }
+
     /// Returns where `length` bytes are here, if all of them are in it.
     #[inline(always)] // On the path of every buffer, several times.
     fn find(&self, address: u64, length: u64) -> Option<u64> {
@@ -72,56 +87,23 @@ impl Piece {
     }
 }
 
-/// Returns where `length` bytes are, all in one piece. No bytes are anywhere.
-#[inline(always)] // On the path of every buffer, several times.
-fn find(address: u64, length: u64) -> Result<u64, Outside> {
-    // Most of it is in the first one.
-    let [first, ..] = &MEMORY;
-    match first.find(address, length) {
-        Some(at) => Ok(at),
-        None => find_elsewhere(address, length),
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn find_elsewhere(address: u64, length: u64) -> Result<u64, Outside> {
-    let [_, others @ ..] = &MEMORY;
-    match others.iter().find_map(|piece| piece.find(address, length)) {
-        Some(at) => Ok(at),
-        None if length == 0 => Ok(0),
-        None => Err(Outside { address }),
-    }
-}
-
-/// Returns the two bytes at an even address of the guest's.
-#[inline]
-fn half<'a>(address: u64) -> Result<&'a AtomicU16, Outside> {
-    let at = find(address, 2)?;
-    if !at.is_multiple_of(2) {
-        return Err(Outside { address });
-    }
-    // SAFETY: mapped, readable and writable, while the service runs, and aligned; the guest writes it, too, so it is an atomic.
-    Ok(unsafe { &*place(at as usize) })
-}
-
 impl Memory for GuestMemory {
     fn contains(&self, address: u64, length: u64) -> bool {
-        find(address, length).is_ok()
+        self.find(address, length).is_ok()
     }
 
     fn load(&self, address: u64) -> Result<u16, Outside> {
-        Ok(u16::from_le(half(address)?.load(Ordering::Acquire)))
+        Ok(u16::from_le(self.half(address)?.load(Ordering::Acquire)))
     }
 
     fn store(&self, address: u64, value: u16) -> Result<(), Outside> {
-        half(address)?.store(value.to_le(), Ordering::Release);
+        self.half(address)?.store(value.to_le(), Ordering::Release);
         Ok(())
     }
 
     #[inline] // On the path of every buffer.
     fn read_u16(&self, address: u64) -> Result<u16, Outside> {
-        match half(address) {
+        match self.half(address) {
             Ok(half) => Ok(u16::from_le(half.load(Ordering::Relaxed))),
             Err(_) => {
                 let mut bytes = [0; 2];
@@ -133,7 +115,7 @@ impl Memory for GuestMemory {
 
     #[inline(always)] // On the path of every buffer.
     fn read_words(&self, address: u64) -> Result<[u64; 2], Outside> {
-        let at = find(address, 2 * WORD as u64)? as usize;
+        let at = self.find(address, 2 * WORD as u64)? as usize;
         if !at.is_multiple_of(WORD) {
             return self.read_words_across(address);
         }
@@ -144,7 +126,7 @@ impl Memory for GuestMemory {
 
     #[inline(always)] // Of known lengths, often.
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Outside> {
-        let at = find(address, bytes.len() as u64)? as usize;
+        let at = self.find(address, bytes.len() as u64)? as usize;
         match Few::of(at, bytes.len()) {
             Few::Words => {
                 for (from, to) in (at..).step_by(WORD).zip(bytes.chunks_exact_mut(WORD)) {
@@ -166,7 +148,7 @@ impl Memory for GuestMemory {
 
     #[inline(always)] // Of known lengths, often.
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Outside> {
-        let at = find(address, bytes.len() as u64)? as usize;
+        let at = self.find(address, bytes.len() as u64)? as usize;
         match Few::of(at, bytes.len()) {
             _ if bytes.len() == 1 => {
                 // SAFETY: found above.
@@ -197,7 +179,68 @@ impl Memory for GuestMemory {
     }
 }
 
+impl Transfer for GuestMemory {
+    #[inline] // On the path of every packet.
+    fn transfer(&self, from: Span, to: &Self, address: u64) -> Result<(), End> {
+        let length = u64::from(from.length);
+        let source = self.find(from.address, length).map_err(End::From)?;
+        let target = to.find(address, length).map_err(End::To)?;
+        // No two members share memory, but one may be at both ends.
+        if source.abs_diff(target) < length {
+            return Err(End::To(Outside { address }));
+        }
+        // SAFETY: found above: mapped, readable and writable, while the service runs; the bytes do not overlap.
+        unsafe { copy(target as usize, source as usize, from.length as usize) };
+        Ok(())
+    }
+}
+
 impl GuestMemory {
+    /// The memory of the VM of a service that has one.
+    #[inline(always)] // An address.
+    pub const fn own() -> Self {
+        let [own, ..] = &MEMORY;
+        Self(own)
+    }
+
+    /// The memory of a member. `None` if there can be no such member.
+    pub const fn of(member: u64) -> Option<Self> {
+        if member < MEMBERS { Some(Self(&MEMORY[member as usize])) } else { None }
+    }
+
+    /// Returns where `length` bytes are, all in one piece. No bytes are anywhere.
+    #[inline(always)] // On the path of every buffer, several times.
+    fn find(self, address: u64, length: u64) -> Result<u64, Outside> {
+        // Most of it is in the first one.
+        let [first, ..] = self.0;
+        match first.find(address, length) {
+            Some(at) => Ok(at),
+            None => self.find_elsewhere(address, length),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_elsewhere(self, address: u64, length: u64) -> Result<u64, Outside> {
+        let [_, others @ ..] = self.0;
+        match others.iter().find_map(|piece| piece.find(address, length)) {
+            Some(at) => Ok(at),
+            None if length == 0 => Ok(0),
+            None => Err(Outside { address }),
+        }
+    }
+
+    /// Returns the two bytes at an even address of the guest's.
+    #[inline]
+    fn half<'a>(self, address: u64) -> Result<&'a AtomicU16, Outside> {
+        let at = self.find(address, 2)?;
+        if !at.is_multiple_of(2) {
+            return Err(Outside { address });
+        }
+        // SAFETY: mapped, readable and writable, while the service runs, and aligned; the guest writes it, too, so it is an atomic.
+        Ok(unsafe { &*place(at as usize) })
+    }
+
     /// Reads two words that do not lie as words.
     #[cold]
     #[inline(never)]
@@ -211,6 +254,8 @@ impl GuestMemory {
 
 #[cfg(test)]
 mod tests {
+    use turnstile_service::abi::member_device;
+
     use super::*;
 
     /// One test, because all programs of a process have the same pieces.
@@ -218,11 +263,13 @@ mod tests {
     fn only_what_is_memory_is_reached() {
         let words: &'static [AtomicU64] = Box::leak(Box::new([const { AtomicU64::new(0) }; 4]));
         let here = words.as_ptr().expose_provenance() as u64;
-        let memory = GuestMemory;
+        let memory = GuestMemory::own();
         assert_eq!(memory.read(0x8000, &mut [0]), Err(Outside { address: 0x8000 }), "nothing is attached");
         attach([1, 0x8000, 24, here]);
         attach([PIECES as u64, 0, u64::MAX, here]);
         attach([u64::MAX, 0, u64::MAX, here]);
+        attach([member_device(MEMBERS, 0), 0, u64::MAX, here]);
+        assert!(GuestMemory::of(MEMBERS).is_none());
 
         memory.write(0x8003, b"checked copies").unwrap();
         let mut read = [0; 14];
@@ -248,5 +295,31 @@ mod tests {
         assert_eq!(memory.store(0x8018, 1), Err(Outside { address: 0x8018 }));
         assert_eq!(words[3].load(Ordering::Relaxed), 0, "behind it is not its memory");
         assert_eq!((memory.read(5, &mut []), memory.write(0x8018, &[])), (Ok(()), Ok(())));
+    }
+
+    /// These members are of no other test.
+    #[test]
+    fn bytes_go_from_member_to_member() {
+        let words: &'static [AtomicU64] = Box::leak(Box::new([const { AtomicU64::new(0) }; 8]));
+        let here = words.as_ptr().expose_provenance() as u64;
+        let [from, to] = [3, 7].map(|member| GuestMemory::of(member).unwrap());
+        attach([member_device(3, 1), 0x1000, 32, here]);
+        attach([member_device(7, 0), 0x1000, 32, here + 32]);
+        from.write(0x1001, b"from page to page, once").unwrap();
+        assert_eq!(from.transfer(Span { address: 0x1001, length: 23 }, &to, 0x1004), Ok(()));
+        let mut read = [0; 23];
+        to.read(0x1004, &mut read).unwrap();
+        assert_eq!(&read, b"from page to page, once");
+        let outside = |address| Outside { address };
+        let transfer =
+            |to: &GuestMemory, length, address| from.transfer(Span { address: 0x1001, length }, to, address);
+        assert_eq!(transfer(&to, 32, 0x1000), Err(End::From(outside(0x1001))));
+        assert_eq!(transfer(&to, 31, 0x1002), Err(End::To(outside(0x1002))));
+        assert_eq!(transfer(&from, 8, 0x1003), Err(End::To(outside(0x1003))), "they overlap");
+        assert_eq!(transfer(&from, 0, 0x1001), Ok(()));
+        detach(MEMBERS);
+        detach(7);
+        assert_eq!(to.read(0x1004, &mut read), Err(outside(0x1004)));
+        assert_eq!(from.read(0x1001, &mut read), Ok(()), "the others have theirs");
     }
 }

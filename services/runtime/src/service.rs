@@ -6,6 +6,20 @@ use turnstile_service::image::Doorbells;
 
 use crate::event::Event;
 
+/// What the first event of a member says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attach {
+    /// The service has crashed, and what it [keeps](crate::kept!) of this member is from before that, as far as it came. Otherwise that is of
+    /// no use; it is zero when the service is started for the first time.
+    pub kept: bool,
+    /// Where firmware places the BARs of a PCI function; 0: nowhere.
+    pub bars: u64,
+    /// Which member it is.
+    pub member: u64,
+    /// What the configuration says of it.
+    pub settings: [u64; 2],
+}
+
 /// A service.
 pub trait Service: 'static {
     /// What it is before its first event. It begins so again after a crash.
@@ -13,10 +27,15 @@ pub trait Service: 'static {
     /// Where its device is rung: a write there is an [`Event::Doorbell`], and no [`Event::Write`].
     const DOORBELLS: Doorbells = Doorbells::NONE;
 
-    /// Handles the first event. `kept`: it has crashed, and what it [keeps](crate::kept!) is from before that, as far as it came.
-    /// Otherwise that is zero. `bars`: where firmware places the BARs of a PCI function; 0: nowhere.
-    fn attach(&mut self, kept: bool, bars: u64) -> Answer {
-        let _ = (kept, bars);
+    /// Handles the first event of a member.
+    fn attach(&mut self, attach: Attach) -> Answer {
+        let _ = attach;
+        Answer::default()
+    }
+
+    /// A member's VM has stopped: its memory is gone.
+    fn detach(&mut self, member: u64) -> Answer {
+        let _ = member;
         Answer::default()
     }
 

@@ -8,7 +8,7 @@ use turnstile_service::abi::{Answer, DISK, Kind, REGISTERS};
 use crate::calls::done;
 use crate::event::Event;
 use crate::memory;
-use crate::service::Service;
+use crate::service::{Attach, Service};
 use crate::storage;
 
 /// A service's state.
@@ -34,7 +34,10 @@ pub unsafe fn run<S: Service>(state: &State<S>, registers: [u64; REGISTERS]) -> 
     // SAFETY: the caller's promise.
     let service = unsafe { &mut *state.0.get() };
     if registers[0] == Kind::Attach as u64 {
-        done(&attach(service, registers[1] != 0, registers[2]));
+        done(&attach(service, registers));
+    }
+    if registers[0] == Kind::Detach as u64 {
+        done(&detach(service, registers[1]));
     }
     if registers[0] == Kind::Memory as u64 {
         done(&remember(registers));
@@ -45,8 +48,16 @@ pub unsafe fn run<S: Service>(state: &State<S>, registers: [u64; REGISTERS]) -> 
 /// The first event takes no registers from the way of the others.
 #[cold]
 #[inline(never)]
-fn attach<S: Service>(service: &mut S, kept: bool, bars: u64) -> Answer {
-    service.attach(kept, bars)
+fn attach<S: Service>(service: &mut S, [_, kept, bars, member, first, second]: [u64; REGISTERS]) -> Answer {
+    service.attach(Attach { kept: kept != 0, bars, member, settings: [first, second] })
+}
+
+/// Nor does the last one.
+#[cold]
+#[inline(never)]
+fn detach<S: Service>(service: &mut S, member: u64) -> Answer {
+    memory::detach(member);
+    service.detach(member)
 }
 
 /// What comes before that, likewise.

@@ -2,7 +2,7 @@
 //! Serial ports with registers.
 
 use turnstile_devices::{Pl011, SAVED, SAVED_CHARACTERS, Uart16550};
-use turnstile_service_rt::{Answer, Characters, Event, ROOM, Service};
+use turnstile_service_rt::{Answer, Attach, Characters, Event, ROOM, Service};
 
 use crate::record;
 
@@ -90,7 +90,7 @@ pub struct Uart<M> {
 impl<M: Model> Service for Uart<M> {
     const NEW: Self = Self { model: M::NEW, refused: false };
 
-    fn attach(&mut self, kept: bool, _: u64) -> Answer {
+    fn attach(&mut self, Attach { kept, .. }: Attach) -> Answer {
         if let Some(saved) = record::read().filter(|_| kept) {
             self.model = M::restore(saved);
         }
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_serial_port_survives_a_crash() {
         let mut uart = Uart::<Pl011>::NEW;
-        assert_eq!(uart.attach(false, 0).lines, ROOM);
+        assert_eq!(uart.attach(Attach::default()).lines, ROOM);
         let sent = uart.event(write(0, b'a'.into()));
         assert_eq!((sent.count, sent.words), (1, [u64::from(b'a'), 0]));
         // FIFOs on, the receive time-out's interrupt on.
@@ -192,7 +192,7 @@ mod tests {
 
         let mut after = Uart::<Pl011>::NEW;
         assert_eq!(
-            after.attach(true, 0).lines,
+            after.attach(Attach { kept: true, ..Attach::default() }).lines,
             1 | ROOM,
             "its interrupt stands, and it may have refused characters"
         );
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(after.event(read(0)), Answer { value: b'X'.into(), ..Answer::default() });
 
         let mut new = Uart::<Pl011>::NEW;
-        new.attach(false, 0);
+        new.attach(Attach::default());
         assert_eq!(new.event(read(0x38)).value, 0, "a new life begins from the reset state");
 
         let mut pc = Uart::<Uart16550>::NEW;
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(pc.event(read(7)).value, 0x5a);
         assert_eq!(pc.event(typed(b"q")).value, 1);
         let mut after = Uart::<Uart16550>::NEW;
-        after.attach(true, 0);
+        after.attach(Attach { kept: true, ..Attach::default() });
         assert_eq!((after.event(read(7)).value, after.event(read(0)).value), (0x5a, b'q'.into()));
     }
 }

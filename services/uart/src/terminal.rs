@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The terminal of a POWER guest, which it reads and writes by calls.
 
-use turnstile_service_rt::{Answer, Characters, Event, ROOM, Service, kept};
+use turnstile_service_rt::{Answer, Attach, Characters, Event, ROOM, Service, kept};
 
 kept! {
     /// How many characters wait, and these.
@@ -24,7 +24,7 @@ pub struct Terminal {
 impl Service for Terminal {
     const NEW: Self = Self { count: 0, waiting: 0, refused: false };
 
-    fn attach(&mut self, kept: bool, _: u64) -> Answer {
+    fn attach(&mut self, Attach { kept, .. }: Attach) -> Answer {
         if kept {
             self.count = WAITING.get(0).min(MOST.into()) as u32;
             self.waiting =
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn a_terminal_survives_a_crash() {
         let mut terminal = Terminal::NEW;
-        terminal.attach(false, 0);
+        terminal.attach(Attach::default());
         assert_eq!(terminal.event(Event::TerminalRead), Answer::default());
         let words = [7, 8];
         let written = terminal.event(Event::TerminalWrite(Characters { count: 9, words }));
@@ -109,13 +109,13 @@ mod tests {
         assert_eq!(terminal.event(typed(b"abcdefgh")), Answer { value: 8, lines: 1, ..Answer::default() });
         assert_eq!(terminal.event(typed(b"excluded")).value, 0);
         let mut after = Terminal::NEW;
-        assert_eq!(after.attach(true, 0).lines, 1 | ROOM);
+        assert_eq!(after.attach(Attach { kept: true, ..Attach::default() }).lines, 1 | ROOM);
         after.refused = true;
         let read = after.event(Event::TerminalRead);
         assert!(read.characters().eq(*b"12345678abcdefgh"));
         assert_eq!((read.count, read.lines), (16, ROOM));
         let mut after = Terminal::NEW;
-        after.attach(true, 0);
+        after.attach(Attach { kept: true, ..Attach::default() });
         assert_eq!(after.event(Event::TerminalRead), Answer::default());
     }
 }

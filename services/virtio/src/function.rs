@@ -78,6 +78,10 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
         let Ok(mut function) = D::KIND.function(Q as u16, length, V as u16) else { return Answer::default() };
         let mut config = self.model.configuration();
         let (features, requirements, sizes) = (self.model.features(), D::REQUIREMENTS, D::SIZES);
+        if !kept {
+            // Whoever is killed from here on finds no state of an earlier life of the VM.
+            record::forget(world);
+        }
         let record = record::read(world, self::length::<Q, V>()).filter(|_| kept);
         let device = if let Some(mut words) = record {
             let space: [u64; SPACE] = core::array::from_fn(|_| words.next().unwrap_or(0));
@@ -100,6 +104,20 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
         self.keep(world);
         // Work has its own time: the next event is not far.
         self.answer()
+    }
+
+    /// The VM has stopped: nothing is left of the function.
+    pub fn detach<W: World>(&mut self, world: &W) {
+        record::forget(world);
+        self.forget();
+        self.parts = None;
+    }
+
+    /// The driver wants an interrupt of a queue.
+    pub fn raise<W: World>(&mut self, world: &W, number: u16) {
+        if let Some(parts) = &mut self.parts {
+            parts.raise(world, number);
+        }
     }
 
     /// Handles an event.
@@ -248,7 +266,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
 
     /// The device cannot go on until the driver resets it.
     #[cold]
-    fn fail<W: World>(&mut self, world: &W) {
+    pub fn fail<W: World>(&mut self, world: &W) {
         self.forget();
         let Some(parts) = &mut self.parts else { return };
         if let Some(message) = parts.device.fail(parts.function.msix()) {
@@ -269,9 +287,8 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
             else {
                 return self.fail(world);
             };
-            if interrupt && let Some(message) = parts.device.raise_queue(parts.function.msix(), number as u16)
-            {
-                world.message(message);
+            if interrupt {
+                parts.raise(world, number as u16);
             }
             match rest {
                 Rest::Idle => self.due &= !(1 << number),
@@ -296,7 +313,15 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     }
 }
 
-impl<const Q: usize, const V: usize, C> Parts<Q, V, C> {
+impl<const Q: usize, const V: usize, C: Configuration> Parts<Q, V, C> {
+    /// Sends the message of a queue's interrupt.
+    #[inline(always)] // A few moves.
+    fn raise<W: World>(&mut self, world: &W, number: u16) {
+        if let Some(message) = self.device.raise_queue(self.function.msix(), number) {
+            world.message(message);
+        }
+    }
+
     /// Tells the hypervisor what each BAR decodes, if that has changed. One that could not be where it should is tried again.
     fn announce<W: World>(&mut self, world: &W) {
         let mut wanted = [NOWHERE; BAR_COUNT as usize];

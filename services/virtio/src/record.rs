@@ -17,6 +17,11 @@ pub(crate) fn write(world: &impl World, length: usize, words: impl IntoIterator<
     world.set(0, other as u64);
 }
 
+/// Says that no record is of use.
+pub(crate) fn forget(world: &impl World) {
+    world.set(0, 0);
+}
+
 /// Reads the record in use.
 pub(crate) fn read<W: World>(world: &W, length: usize) -> Option<impl Iterator<Item = u64> + use<'_, W>> {
     let record = match world.get(0) {
@@ -46,11 +51,13 @@ mod tests {
     /// Words, of which only so many more are written.
     struct Words([Cell<u64>; room(LENGTH)], Cell<usize>);
 
+    const MEMORY: &GuestMemory = &GuestMemory::own();
+
     impl World for Words {
         type Memory = GuestMemory;
 
         fn memory(&self) -> &GuestMemory {
-            &GuestMemory
+            MEMORY
         }
 
         fn message(&self, _: Message) {}
@@ -86,6 +93,9 @@ mod tests {
                 None => assert_eq!(whole, 0),
             }
         }
+        let words = Words([const { Cell::new(1) }; room(LENGTH)], Cell::new(1));
+        forget(&words);
+        assert!(read(&words, LENGTH).is_none(), "it is forgotten");
         let words = Words([const { Cell::new(3) }; room(LENGTH)], Cell::new(0));
         assert!(read(&words, LENGTH).is_none(), "there is no third record");
     }

@@ -29,26 +29,47 @@ pub trait World {
     fn set(&self, at: usize, word: u64);
 }
 
-/// The world of a service, with the words that it keeps.
+/// The world of a member's function, with the words that the service keeps.
 #[derive(Clone, Copy)]
-pub struct Runtime<const N: usize>(pub &'static Kept<N>);
+pub struct Runtime<const N: usize> {
+    kept: &'static Kept<N>,
+    /// The first of them that is this member's.
+    first: usize,
+    member: u64,
+    memory: GuestMemory,
+}
+
+impl<const N: usize> Runtime<N> {
+    /// The world of a service with one member.
+    pub const fn own(kept: &'static Kept<N>) -> Self {
+        Self { kept, first: 0, member: 0, memory: GuestMemory::own() }
+    }
+
+    /// The world of a member, which has so many `words` of those that are kept. `None` if there can be no such member.
+    pub const fn of(kept: &'static Kept<N>, member: u64, words: usize) -> Option<Self> {
+        match GuestMemory::of(member) {
+            Some(memory) => Some(Self { kept, first: member as usize * words, member, memory }),
+            None => None,
+        }
+    }
+}
 
 impl<const N: usize> World for Runtime<N> {
     type Memory = GuestMemory;
 
-    #[inline(always)] // It has no size.
+    #[inline(always)] // An address.
     fn memory(&self) -> &GuestMemory {
-        &GuestMemory
+        &self.memory
     }
 
     #[inline(always)] // A call.
     fn message(&self, Message { address, data }: Message) {
         // What a driver has written where nothing is reaches nobody, as on a bus.
-        let _ = message(address, data);
+        let _ = message(self.member, address, data);
     }
 
     fn decode(&self, bar: u8, address: u64, size: u64) -> bool {
-        decode(bar, address, size)
+        decode(self.member, bar, address, size)
     }
 
     #[inline(always)] // A call.
@@ -58,11 +79,11 @@ impl<const N: usize> World for Runtime<N> {
 
     #[inline(always)] // A load.
     fn get(&self, at: usize) -> u64 {
-        self.0.get(at)
+        self.kept.get(self.first + at)
     }
 
     #[inline(always)] // A store.
     fn set(&self, at: usize, word: u64) {
-        self.0.set(at, word);
+        self.kept.set(self.first + at, word);
     }
 }

@@ -2,7 +2,7 @@
 //! What a driver finds, what requests do, and what hostile drivers cannot do.
 
 use turnstile_rig::{Ram, Random};
-use turnstile_service_rt::{Answer, Event, Service};
+use turnstile_service_rt::{Answer, Attach, Event, Service};
 use turnstile_virtio::config::{Block, BlockRange, BlockRequest};
 use turnstile_virtio::features::Features;
 
@@ -289,7 +289,7 @@ fn without_anything_it_is_an_empty_disk() {
         u64::MAX,
         "before it is attached"
     );
-    assert_eq!(function.attach(false, 0), Answer::default());
+    assert_eq!(function.attach(Attach::default()), Answer::default());
     let mut read = |device, offset, size| function.event(Event::Read { device, offset, size }).value;
     assert_eq!((read(0, 0, 4), read(0, 0x10, 4), read(5, 0x2000, 8)), (0x1042_1af4, 0, 0));
     assert_eq!((read(0, 0, 8), read(0, 0x1_0000, 4), read(99, 0, 4)), (0xffff_ffff, 0xffff_ffff, 0));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From one guest's memory to another's.
+//! From the memory of one driver to that of another.
 
-use turnstile_virtio::device::Span;
-use turnstile_virtio::memory::{Memory, Outside};
+use crate::device::Span;
+use crate::memory::{Memory, Outside};
 
 /// Which end of a copy is not memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

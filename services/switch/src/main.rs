@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! An Ethernet switch between VMs: a virtio network device behind PCI for each of up to eight members.
+//!
+//! What the configuration says of a member is in two words. The first has the address in bits 0 to 47, its first byte in the lowest
+//! ones; bit 48: it sends from that address alone, and nobody else does; bit 49: it exchanges packets only with members that do not have
+//! this bit. The second word says how many bits per second it may send; 0: as many as it can.
+//!
+//! A packet is copied once, from the sender's memory to the receiver's. It may be lost, or come twice, when the service begins anew.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+#![forbid(unsafe_code)]
+
+mod members;
+mod port;
+mod switch;
+
+#[cfg(test)]
+mod tests;
+
+use turnstile_service_rt::{Answer, Attach, Doorbells, Event, GuestMemory, Service, kept, service};
+use turnstile_service_virtio::{Runtime, World, doorbells, words};
+
+use members::{MEMBERS, Members};
+use port::{QUEUES, VECTORS};
+use switch::Switch;
+
+/// The words of a function.
+const WORDS: usize = words::<QUEUES, VECTORS>();
+
+kept! {
+    /// The state of all functions.
+    static KEPT: Kept<520>;
+}
+
+const _: () = assert!(WORDS * MEMBERS == 520, "the words of all functions");
+
+/// What the hypervisor gives.
+struct All {
+    worlds: [Runtime<520>; MEMBERS],
+    memories: [GuestMemory; MEMBERS],
+}
+
+static ALL: All = All::new();
+
+impl All {
+    const fn new() -> Self {
+        let mut all =
+            Self { worlds: [Runtime::own(&KEPT); MEMBERS], memories: [GuestMemory::own(); MEMBERS] };
+        let mut member = 1;
+        while member < MEMBERS {
+            if let Some(world) = Runtime::of(&KEPT, member as u64, WORDS) {
+                all.worlds[member] = world;
+            }
+            if let Some(memory) = GuestMemory::of(member as u64) {
+                all.memories[member] = memory;
+            }
+            member += 1;
+        }
+        all
+    }
+}
+
+impl Members for All {
+    type Memory = GuestMemory;
+
+    #[inline(always)] // A few moves.
+    fn world(&self, member: usize) -> impl World<Memory = GuestMemory> {
+        self.worlds[member % MEMBERS]
+    }
+
+    #[inline(always)] // An address.
+    fn memories(&self) -> &[GuestMemory; MEMBERS] {
+        &self.memories
+    }
+
+    #[inline(always)] // A call.
+    fn time(&self) -> u64 {
+        turnstile_service_rt::time()
+    }
+
+    fn alarm(&self, at: u64) {
+        turnstile_service_rt::alarm(at);
+    }
+}
+
+struct Program(Switch);
+
+service!(Program);
+
+impl Service for Program {
+    const NEW: Self = Self(Switch::new());
+    const DOORBELLS: Doorbells = doorbells(QUEUES as u32);
+
+    fn attach(&mut self, attach: Attach) -> Answer {
+        self.0.attach(&ALL, attach)
+    }
+
+    fn detach(&mut self, member: u64) -> Answer {
+        self.0.detach(&ALL, member)
+    }
+
+    #[inline(always)] // The way of each notification.
+    fn event(&mut self, event: Event) -> Answer {
+        self.0.event(&ALL, event)
+    }
+}

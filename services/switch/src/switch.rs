@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Events and their answers: which sender has its turn, and who waits for what.
+//!
+//! A sender whose receiver has no buffers waits until that has more, or until its patience is at its end. A sender that may send no more
+//! now waits for its time. Whatever breaks a rule, the device of that member alone needs a reset.
+
+use turnstile_net::control::{Control, Limits};
+use turnstile_service_rt::{AGAIN, Answer, Attach, Event, MEMBER_QUEUES, split_device};
+use turnstile_service_virtio::Virtio;
+use turnstile_switch::port::Rules;
+use turnstile_switch::rate::Rate;
+use turnstile_switch::relay::{Device, Relay, Rest};
+use turnstile_virtio::violation::Violation;
+
+use crate::members::{MEMBERS, Members};
+use crate::port::{COMMANDS, Change, Notes, Port, QUEUES, VECTORS};
+
+/// A quarter of the addresses that are remembered.
+const SETS: usize = 256;
+/// In the first word of a member's settings: it sends from its own address alone.
+const GUARD: u64 = 1 << 48;
+/// And: it exchanges packets only with members that are not isolated.
+const ISOLATED: u64 = 1 << 49;
+/// What a member with a rate may send at once beyond it, in bytes: one large segment.
+const BURST: u32 = 64 << 10;
+/// How many packets a sender has in one turn. Large ones are fewer.
+const TURN: u32 = 64;
+/// How many turns one event has at most, whatever the time is.
+const TURNS: u32 = 16;
+/// How long one event goes on behind its first turn, in nanoseconds. Then the guest has its turn.
+const SPAN: u64 = 150_000;
+/// No time.
+const NEVER: u64 = u64::MAX;
+/// What drivers' commands may change.
+const LIMITS: Limits = Limits { may_change: false, pairs: 1 };
+
+/// The bits of doorbells of the first member, by their queues; those of the others are [`MEMBER_QUEUES`] further each.
+const RECEIVE: u32 = 1;
+const SEND: u32 = 2;
+const COMMAND: u32 = 4;
+/// Each first bit of a member.
+const EACH: u32 = 0x1111_1111;
+
+const _: () = assert!(EACH.count_ones() as usize == MEMBERS && MEMBER_QUEUES == 4, "each queue has a bit");
+
+/// Whom a member that sends waits for.
+#[derive(Clone, Copy)]
+struct Wait {
+    /// Until when, at most.
+    until: u64,
+    /// The receiver that was asked to notify of more buffers, and has not done it yet.
+    asked: Option<usize>,
+}
+
+impl Wait {
+    const NONE: Self = Self { until: NEVER, asked: None };
+}
+
+/// A switch with a port for each member.
+pub struct Switch {
+    ports: [Virtio<QUEUES, VECTORS, Port>; MEMBERS],
+    relay: Relay<MEMBERS, 1, SETS>,
+    /// A bit for each queue that has something to do, perhaps, as doorbells have them.
+    due: u32,
+    /// The queue that is next, if it is due.
+    next: u32,
+    waits: [Wait; MEMBERS],
+    /// When the alarm goes off.
+    alarm: u64,
+}
+
+impl Switch {
+    /// A switch to which nothing is connected.
+    pub const fn new() -> Self {
+        Self {
+            ports: [const { Virtio::new(Port::NEW) }; MEMBERS],
+            relay: Relay::new(),
+            due: 0,
+            next: 0,
+            waits: [Wait::NONE; MEMBERS],
+            alarm: NEVER,
+        }
+    }
+
+    /// Handles the first event of a member.
+    pub fn attach<M: Members>(&mut self, members: &M, attach: Attach) -> Answer {
+        let Attach { kept, bars, member, settings: [settings, rate] } = attach;
+        let Some(member) = index(member) else { return Answer::default() };
+        self.forget(member);
+        let [a, b, c, d, e, f, ..] = settings.to_le_bytes();
+        let mac = [a, b, c, d, e, f];
+        let rules = Rules {
+            mac: (settings & GUARD != 0).then_some(mac),
+            isolated: settings & ISOLATED != 0,
+            rate: (rate != 0).then(|| Rate::new(rate, BURST)),
+        };
+        self.relay.switch.attach(member, rules);
+        if let Some(port) = self.ports.get_mut(member) {
+            port.model = Port::new(mac);
+            port.attach(&members.world(member), kept, bars);
+        }
+        // What is there waits for the next event: then all members are attached.
+        self.settle(members, member);
+        self.tell(members);
+        self.answer(members)
+    }
+
+    /// A member's VM has stopped.
+    pub fn detach<M: Members>(&mut self, members: &M, member: u64) -> Answer {
+        if let Some(member) = index(member)
+            && let Some(port) = self.ports.get_mut(member)
+        {
+            port.detach(&members.world(member));
+            self.relay.switch.detach(member);
+            self.forget(member);
+        }
+        self.answer(members)
+    }
+
+    /// Handles an event.
+    #[inline(always)] // The way of each notification.
+    pub fn event<M: Members>(&mut self, members: &M, event: Event) -> Answer {
+        match event {
+            Event::Doorbell(queues) => self.ring(queues as u32),
+            Event::Alarm(_) => self.alarm = NEVER,
+            event => return self.access(members, event),
+        }
+        self.work(members);
+        self.answer(members)
+    }
+
+    /// Reads or writes a register of a member's device.
+    #[cold]
+    #[inline(never)] // Notifications are more frequent.
+    fn access<M: Members>(&mut self, members: &M, event: Event) -> Answer {
+        let (number, is_read) = match event {
+            Event::Read { device, .. } => (device, true),
+            Event::Write { device, .. } => (device, false),
+            _ => return self.answer(members),
+        };
+        let (member, device) = split_device(number);
+        let event = match event {
+            Event::Read { offset, size, .. } => Event::Read { device, offset, size },
+            Event::Write { offset, size, value, .. } => Event::Write { device, offset, size, value },
+            event => event,
+        };
+        let Some(member) = index(member) else { return Answer { value: u64::MAX, ..self.answer(members) } };
+        let Some(port) = self.ports.get_mut(member) else { return Answer::default() };
+        let Answer { value, .. } = port.event(&members.world(member), event);
+        if is_read {
+            // What is due has its alarm, which who reads again and again is not to put off.
+            return Answer { value, ..Answer::default() };
+        }
+        self.settle(members, member);
+        self.work(members);
+        self.answer(members)
+    }
+
+    /// Answers: with another event if there is more to do, and the alarm for whoever waits.
+    #[inline(always)] // Once on each way.
+    fn answer<M: Members>(&mut self, members: &M) -> Answer {
+        if self.due != 0 {
+            return Answer { lines: AGAIN, ..Answer::default() };
+        }
+        let at = self.first();
+        if at != self.alarm {
+            members.alarm(at);
+            self.alarm = at;
+        }
+        Answer::default()
+    }
+
+    /// When the first of those that wait has its time.
+    #[inline(always)] // A few comparisons.
+    fn first(&self) -> u64 {
+        self.waits.iter().fold(NEVER, |first, wait| first.min(wait.until))
+    }
+
+    /// Takes note of doorbells.
+    #[inline(always)] // The way of each notification.
+    fn ring(&mut self, queues: u32) {
+        self.due |= queues & ((SEND | COMMAND) * EACH);
+        let mut receivers = queues & (RECEIVE * EACH);
+        while receivers != 0 {
+            self.refilled(receivers.trailing_zeros() as usize / MEMBER_QUEUES as usize);
+            receivers &= receivers - 1;
+        }
+    }
+
+    /// A receiver has more buffers, perhaps: who waits for it goes on.
+    fn refilled(&mut self, receiver: usize) {
+        for (member, wait) in self.waits.iter_mut().enumerate() {
+            if wait.asked == Some(receiver) {
+                self.due |= if wait.until == NEVER { 0 } else { bits(member, SEND) };
+                *wait = Wait::NONE;
+            }
+        }
+    }
+
+    /// Who has waited long enough goes on.
+    fn wake(&mut self, now: u64) {
+        for (member, wait) in self.waits.iter_mut().enumerate().filter(|(_, wait)| wait.until <= now) {
+            self.due |= bits(member, SEND);
+            wait.until = NEVER;
+        }
+    }
+
+    /// Does what is due, for a while.
+    #[inline(always)] // The way of each notification.
+    fn work<M: Members>(&mut self, members: &M) {
+        if self.due == 0 && self.first() == NEVER {
+            return;
+        }
+        let begin = members.time();
+        self.wake(begin);
+        let (mut now, mut turns) = (begin, 0);
+        while self.due != 0 && turns < TURNS && now.saturating_sub(begin) < SPAN {
+            let behind = self.due >> self.next << self.next;
+            let number = if behind == 0 { self.due } else { behind }.trailing_zeros();
+            // The others have their turn.
+            self.next = (number + 1) % u32::BITS;
+            let (member, queue) = (number as usize / MEMBER_QUEUES as usize, number % MEMBER_QUEUES as u32);
+            match 1 << queue {
+                SEND => self.send(members, member, now),
+                _ => self.command(members, member),
+            }
+            self.tell(members);
+            turns += 1;
+            if self.due != 0 {
+                now = members.time();
+            }
+        }
+    }
+
+    /// A member sends packets.
+    #[inline(always)] // Once above.
+    fn send<M: Members>(&mut self, members: &M, member: usize, now: u64) {
+        match self.relay.pump(members.memories(), (member, 0), now, TURN) {
+            Ok(Rest::Idle) => self.due &= !bits(member, SEND),
+            Ok(Rest::Spent) => {}
+            Ok(Rest::Wait(span)) => self.wait(member, now.saturating_add(span)),
+            Ok(Rest::Full(receiver, span)) => {
+                self.full(members, (member, receiver), now.saturating_add(span))
+            }
+            Err(_) => self.fail(members, member),
+        }
+    }
+
+    /// The member's turn comes at that time, or with a notification.
+    fn wait(&mut self, member: usize, until: u64) {
+        self.due &= !bits(member, SEND);
+        self.waits.iter_mut().skip(member).take(1).for_each(|wait| wait.until = until);
+    }
+
+    /// A receiver is asked to notify of buffers. The sender looks once more, for those that came before that, and then waits.
+    #[cold]
+    fn full<M: Members>(&mut self, members: &M, (member, receiver): (usize, usize), until: u64) {
+        let Some(wait) = self.waits.get_mut(member) else { return };
+        if wait.asked == Some(receiver) {
+            return self.wait(member, until);
+        }
+        wait.asked = Some(receiver);
+        let memory = members.memories().get(receiver);
+        if memory.is_some_and(|memory| self.relay.arm(receiver, memory).is_err()) {
+            self.fail(members, receiver);
+        }
+    }
+
+    /// Does the commands of a member's driver.
+    #[cold]
+    fn command<M: Members>(&mut self, members: &M, member: usize) {
+        let (Some(port), Some(memory)) = (self.ports.get_mut(member), members.memories().get(member)) else {
+            return;
+        };
+        let Port { commands, owed, .. } = &mut port.model;
+        let done = match commands {
+            Some(queue) => self.relay.control(member, queue, memory, &LIMITS),
+            None => Ok((false, false)),
+        };
+        let owed = core::mem::take(owed);
+        match done {
+            Ok((interrupt, more)) => {
+                if interrupt || owed {
+                    port.raise(&members.world(member), COMMANDS);
+                }
+                self.due &= if more { u32::MAX } else { !bits(member, COMMAND) };
+            }
+            Err(_) => self.fail(members, member),
+        }
+    }
+
+    /// Interrupts drivers that want it, and fails devices of receivers that have broken a rule.
+    #[inline(always)] // Once in each turn.
+    fn tell<M: Members>(&mut self, members: &M) {
+        while let Some((member, queue)) = self.relay.interrupt(members.memories()) {
+            if let Some(port) = self.ports.get_mut(member) {
+                port.raise(&members.world(member), queue as u16);
+            }
+        }
+        while let Some(member) = self.relay.broken() {
+            self.fail(members, member);
+        }
+    }
+
+    /// Does what the device of a member has noted.
+    #[cold]
+    fn settle<M: Members>(&mut self, members: &M, member: usize) {
+        let Some(port) = self.ports.get_mut(member) else { return };
+        let notes = core::mem::replace(&mut port.model.notes, Notes::NONE);
+        if let Some(features) = notes.agreed {
+            let settings = &port.model.settings;
+            let device = Device::new(Control::new(settings.mac), features.into(), settings.longest());
+            self.relay.set_device(member, Some(device));
+        }
+        for (number, change) in notes.changes.into_iter().enumerate() {
+            if change.is_some_and(|change| self.change(members, (member, number), change).is_err()) {
+                return self.fail(members, member);
+            }
+        }
+        self.ring(notes.rung << (member as u32 * MEMBER_QUEUES as u32));
+    }
+
+    /// Takes over or forgets a queue of packets.
+    fn change<M: Members>(
+        &mut self,
+        members: &M,
+        (member, number): (usize, usize),
+        change: Change,
+    ) -> Result<(), Violation> {
+        let Some(memory) = members.memories().get(member) else { return Ok(()) };
+        let (layout, left) = match change {
+            Change::Begin { layout, options, left } => (Some((layout, options)), left),
+            Change::Forget => (None, false),
+        };
+        self.relay.set_queue((member, number), memory, layout, left)?;
+        // Who waits for the buffers of before waits no longer.
+        match number {
+            0 => self.refilled(member),
+            _ => self.stop(member),
+        }
+        Ok(())
+    }
+
+    /// What a member's queue had to do is of no use.
+    fn stop(&mut self, member: usize) {
+        self.due &= !bits(member, SEND);
+        self.waits.iter_mut().skip(member).take(1).for_each(|wait| *wait = Wait::NONE);
+    }
+
+    /// A member's device cannot go on until its driver resets it.
+    #[cold]
+    fn fail<M: Members>(&mut self, members: &M, member: usize) {
+        if let Some(port) = self.ports.get_mut(member) {
+            port.fail(&members.world(member));
+        }
+        self.forget(member);
+    }
+
+    /// Forgets all queues of a member.
+    fn forget(&mut self, member: usize) {
+        self.relay.set_device(member, None);
+        if let Some(port) = self.ports.get_mut(member) {
+            (port.model.notes, port.model.commands) = (Notes::NONE, None);
+        }
+        self.stop(member);
+        self.due &= !bits(member, COMMAND);
+        self.refilled(member);
+    }
+}
+
+/// The bits of a member's doorbells.
+const fn bits(member: usize, first: u32) -> u32 {
+    first << (member as u32 * MEMBER_QUEUES as u32)
+}
+
+/// The member's place in arrays, if there can be such a member.
+fn index(member: u64) -> Option<usize> {
+    usize::try_from(member).ok().filter(|member| *member < MEMBERS)
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the hypervisor is to the service: events, calls, restarts. The service is killed at any step that leaves a trace.
+
+use std::cell::{Cell, RefCell};
+
+use turnstile_pci::msix::Message;
+use turnstile_rig::{Fuse, Ram};
+use turnstile_service_rt::{
+    AGAIN, Answer, Attach, BARS, CONFIGURATION, Event, MEMBER_QUEUES, Service, member_device,
+};
+use turnstile_service_virtio::World;
+
+use crate::members::{MEMBERS, Members};
+use crate::switch::Switch;
+use crate::{Program, WORDS};
+
+/// Members that tests have.
+pub const VMS: usize = 3;
+/// Bytes of a VM's memory.
+pub const MEMORY: usize = 0x10_0000;
+/// Where a function's configuration space is, and what firmware gives its BARs.
+pub const ECAM: u64 = 0x1_0000;
+pub const FIRMWARE: u64 = 0x1008_0000;
+/// Where messages are interrupts.
+pub const DOORBELL: u64 = 0x800_0040;
+
+/// What calls reach.
+pub struct Board {
+    pub rams: [Ram; MEMBERS],
+    pub fuse: Fuse,
+    kept: RefCell<Vec<u64>>,
+    decoded: RefCell<[[Option<(u64, u64)>; 6]; MEMBERS]>,
+    pub messages: RefCell<[Vec<u32>; MEMBERS]>,
+    /// The time, and how much later it is whenever somebody asks.
+    pub clock: Cell<u64>,
+    pub tick: Cell<u64>,
+    pub alarm: Cell<u64>,
+}
+
+/// The board, as a member's function sees it.
+struct Side<'a>(&'a Board, usize);
+
+impl World for Side<'_> {
+    type Memory = Ram;
+
+    fn memory(&self) -> &Ram {
+        &self.0.rams[self.1]
+    }
+
+    fn message(&self, Message { address, data }: Message) {
+        if self.0.fuse.step() && address == DOORBELL {
+            self.0.messages.borrow_mut()[self.1].push(data);
+        }
+    }
+
+    fn decode(&self, bar: u8, address: u64, size: u64) -> bool {
+        if self.0.fuse.step() {
+            self.0.decoded.borrow_mut()[self.1][usize::from(bar)] = (size != 0).then_some((address, size));
+        }
+        true
+    }
+
+    fn time(&self) -> u64 {
+        self.0.time()
+    }
+
+    fn get(&self, at: usize) -> u64 {
+        self.0.kept.borrow()[self.1 * WORDS + at]
+    }
+
+    fn set(&self, at: usize, word: u64) {
+        if self.0.fuse.step() {
+            self.0.kept.borrow_mut()[self.1 * WORDS + at] = word;
+        }
+    }
+}
+
+impl Members for Board {
+    type Memory = Ram;
+
+    fn world(&self, member: usize) -> impl World<Memory = Ram> {
+        Side(self, member)
+    }
+
+    fn memories(&self) -> &[Ram; MEMBERS] {
+        &self.rams
+    }
+
+    fn time(&self) -> u64 {
+        self.clock.set(self.clock.get() + self.tick.get());
+        self.clock.get()
+    }
+
+    fn alarm(&self, at: u64) {
+        if self.fuse.step() {
+            self.alarm.set(at);
+        }
+    }
+}
+
+/// A hypervisor with a few VMs.
+pub struct Host {
+    pub board: Board,
+    switch: Box<Switch>,
+    settings: [Option<[u64; 2]>; MEMBERS],
+    /// The service wants another event.
+    pub again: bool,
+    /// After how many steps it is killed.
+    pub left: Option<u64>,
+    pub deaths: u64,
+}
+
+/// The settings of a member, with more bits.
+pub fn settings(member: usize, more: u64) -> u64 {
+    let [a, b, c, d, e, f] = mac(member);
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0]) | more
+}
+
+pub fn mac(member: usize) -> [u8; 6] {
+    [0x52, 0x54, 0, 0, 0, member as u8]
+}
+
+impl Host {
+    /// Members with these bits and rates.
+    pub fn new(members: [(u64, u64); VMS], left: Option<u64>) -> Self {
+        let fuse = Fuse::default();
+        let board = Board {
+            rams: std::array::from_fn(|at| Ram::new(if at < VMS { MEMORY } else { 0x1000 }, fuse.clone())),
+            fuse,
+            kept: RefCell::new(vec![0; MEMBERS * WORDS]),
+            decoded: RefCell::default(),
+            messages: RefCell::default(),
+            clock: Cell::new(0),
+            tick: Cell::new(1000),
+            alarm: Cell::new(u64::MAX),
+        };
+        let settings = [None; MEMBERS];
+        let mut host =
+            Self { board, switch: Box::new(Switch::new()), settings, again: false, left, deaths: 0 };
+        for (member, (more, rate)) in members.into_iter().enumerate() {
+            host.attach(member, [self::settings(member, more), rate]);
+        }
+        host
+    }
+
+    /// A VM has started.
+    pub fn attach(&mut self, member: usize, settings: [u64; 2]) {
+        let attach = Attach { kept: false, bars: FIRMWARE, member: member as u64, settings };
+        self.enter(|switch, board| switch.attach(board, attach));
+        self.settings[member] = Some(settings);
+    }
+
+    /// A VM has stopped.
+    pub fn detach(&mut self, member: usize) {
+        self.settings[member] = None;
+        self.enter(|switch, board| switch.detach(board, member as u64));
+        self.board.decoded.borrow_mut()[member] = [None; 6];
+    }
+
+    /// Lets the service do something until it has answered.
+    fn enter(&mut self, act: impl Fn(&mut Switch, &Board) -> Answer) -> u64 {
+        loop {
+            if let Some(value) = self.once(&act) {
+                return value;
+            }
+            while !self.begin() {}
+        }
+    }
+
+    /// The same, once. `None` if it was killed.
+    fn once(&mut self, act: impl Fn(&mut Switch, &Board) -> Answer) -> Option<u64> {
+        let fuse = &self.board.fuse;
+        match self.left {
+            Some(left) => fuse.arm(left),
+            None => fuse.mend(),
+        }
+        let answer = act(&mut self.switch, &self.board);
+        let (blown, steps) = (fuse.is_blown(), fuse.steps());
+        fuse.mend();
+        self.left = self.left.filter(|_| !blown).map(|left| left - steps);
+        self.deaths += u64::from(blown);
+        self.again |= !blown && answer.lines & AGAIN != 0;
+        (!blown).then_some(answer.value)
+    }
+
+    /// Begins a life of the service. False if it did not get so far.
+    fn begin(&mut self) -> bool {
+        *self.switch = Switch::new();
+        (0..MEMBERS).all(|member| {
+            let Some(settings) = self.settings[member] else { return true };
+            let attach = Attach { kept: true, bars: FIRMWARE, member: member as u64, settings };
+            self.once(|switch, board| switch.attach(board, attach)).is_some()
+        })
+    }
+
+    /// Hands an event to the service until it has answered.
+    pub fn event(&mut self, event: Event) -> u64 {
+        self.enter(|switch, board| switch.event(board, event))
+    }
+
+    /// Kills it between two events.
+    pub fn kill(&mut self) {
+        self.deaths += 1;
+        while !self.begin() {}
+    }
+
+    /// The alarm, if the service wants another event at once, or its time has come.
+    pub fn alarm(&mut self) -> bool {
+        let again = std::mem::take(&mut self.again) || self.board.alarm.get() <= self.board.clock.get();
+        if again {
+            self.board.alarm.set(u64::MAX);
+            self.event(Event::Alarm(0));
+        }
+        again
+    }
+
+    fn find(&self, member: usize, address: u64) -> Option<(u64, u64)> {
+        if (ECAM..ECAM + 0x1000).contains(&address) {
+            return Some((CONFIGURATION, address - ECAM));
+        }
+        let decoded = self.board.decoded.borrow();
+        let mut all = (BARS..).zip(&decoded[member]).filter_map(|(device, bar)| Some((device, (*bar)?)));
+        all.find_map(|(device, (base, size))| {
+            (base..base + size).contains(&address).then(|| (device, address - base))
+        })
+    }
+
+    /// A guest reads.
+    pub fn read(&mut self, member: usize, address: u64, size: u64) -> u64 {
+        let Some((device, offset)) = self.find(member, address) else { return u64::MAX >> (64 - 8 * size) };
+        self.event(Event::Read { device: member_device(member as u64, device), offset, size })
+    }
+
+    /// A guest writes.
+    pub fn write(&mut self, member: usize, address: u64, size: u64, value: u64) {
+        let Some((device, offset)) = self.find(member, address) else { return };
+        let bell = Program::DOORBELLS.queue(offset, value).filter(|_| device == BARS + 4);
+        match bell {
+            Some(queue) => self.event(Event::Doorbell(1 << (member as u64 * MEMBER_QUEUES + queue))),
+            None => {
+                let device = member_device(member as u64, device);
+                self.event(Event::Write { device, offset, size, value })
+            }
+        };
+    }
+}

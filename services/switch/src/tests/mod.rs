@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The service, driven as guests drive it through the hypervisor.
+
+mod driver;
+mod host;
+mod hostile;
+mod killed;
+mod packets;
+mod waits;
