@@ -63,7 +63,7 @@ pub(super) extern "C" fn light_data(frame: &mut Frame, vector: u32) -> u32 {
         return light_other(frame, vector);
     }
     let value = frame.gpr(register) & if word & HALF << 26 == 0 { 0xffff_ffff } else { 0xffff };
-    let queue = if by_place { place / 4 } else { value };
+    let queue = served.bell + if by_place { place / 4 } else { value };
     rings(frame, served, queue, pc)
 }
 
@@ -150,7 +150,7 @@ pub(super) extern "C" fn timed_light_data(frame: &mut Frame, vector: u32) -> u32
 fn rung(frame: &Frame, vcpu: &'static Vcpu, state: u64) -> Option<(&'static Served, u64)> {
     let offset = HDAR.read() & PAGE;
     let (served, place) = vcpu.vm.services()?.at_address(ASDR.read() & REAL | offset)?;
-    served.doorbells.queue(place, 0)?;
+    served.queue(place, 0)?;
     let ram = &vcpu.vm.life().ram;
     let word = match state & msr::IR {
         0 => walk::fetch_real(ram, state, HSRR0.read())?,
@@ -167,7 +167,7 @@ fn rung(frame: &Frame, vcpu: &'static Vcpu, state: u64) -> Option<(&'static Serv
         return None;
     }
     let value = access.to_device(frame.gpr(access.register), state & msr::LE != 0);
-    Some((served, served.doorbells.queue(place, value)?))
+    Some((served, served.queue(place, value)?))
 }
 
 /// Rings a doorbell from the full tier.

@@ -146,7 +146,7 @@ pub(super) extern "C" fn timed_full(frame: &mut Frame, why: u32) -> Entry {
 /// Hands an access to the service of a device, unless it rings one of its doorbells.
 fn hand(vcpu: &'static Vcpu, served: &Served, event: &Event, reason: &mut Reason) -> u64 {
     let [kind, _, offset, _, value, _] = event.0;
-    match served.doorbells.queue(offset, value) {
+    match served.queue(offset, value) {
         Some(queue) if kind == Kind::Write as u64 => {
             doorbell::ring(vcpu, served, queue);
             *reason = Reason::Doorbell;

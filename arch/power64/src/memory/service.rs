@@ -5,13 +5,13 @@
 //! - by a process-scoped tree that is the same for all services ([`tree`]): the block of 2 MiB at [`BASE`] is the partition's at
 //!   [`PROGRAM`], what is from [`WINDOWS`] on is at [`WINDOWS_THERE`]; the lowest block is itself, for privileged fetches alone;
 //! - by partition-scoped tables of its own: they have the pages of the program, as each may be used, the tree, for the walker, and
-//!   what the service reaches of a guest's memory ([`ServiceMemory::attach`]).
+//!   what the service reaches of its members' memory ([`ServiceMemory::map`]).
 //!
 //! Nothing is mapped at the partition's vectors, wherever LPCR.AIL puts them: with translation off, in the lowest block, or at
 //! c000000000004000h, which the entry of process 0 translates to the lowest block, too. So what interrupts the partition itself,
 //! or is an interrupt of the guest's whose vCPU is inside, becomes a hypervisor instruction storage interrupt at its vector.
 
-use turnstile_arch_common::service::Window;
+use turnstile_arch_common::service::{SLOT, SLOTS, Window};
 use turnstile_paging::{Format, Partition, PartitionAttributes, PhysAddr};
 use turnstile_service::image::Header;
 
@@ -28,8 +28,8 @@ pub const WINDOWS: u64 = 0xe_0000_0000_0000;
 const WINDOWS_THERE: u64 = 1 << 40;
 /// Bytes that one table of blocks of 1 GiB maps: all windows of a service.
 const WINDOWS_BYTES: u64 = 512 << 30;
-/// Each window begins at a multiple of this, so that the largest blocks fit.
-const WINDOW_ALIGN: u64 = 1 << 30;
+
+const _: () = assert!(WINDOWS_BYTES == SLOTS * SLOT && WINDOWS_THERE.is_multiple_of(SLOT));
 
 /// The entries of a root.
 const ROOT_ENTRIES: usize = 1 << 13;
@@ -129,23 +129,9 @@ pub struct ServiceMemory {
     /// Its partition's tables.
     #[cfg(target_os = "none")]
     table: turnstile_paging::PageTable<Partition>,
-}
-
-/// Where windows of these sizes are, as offsets from the first.
-///
-/// # Errors
-/// When they are too large.
-fn places(windows: &mut [Window]) -> Result<(), turnstile_paging::Error> {
-    let mut next = 0u64;
-    for window in windows {
-        window.address = WINDOWS + next;
-        next = next
-            .checked_add(window.size)
-            .and_then(|end| end.checked_next_multiple_of(WINDOW_ALIGN))
-            .filter(|end| *end <= WINDOWS_BYTES)
-            .ok_or(turnstile_paging::Error::OutOfRange)?;
-    }
-    Ok(())
+    /// What they would have of windows: where, the physical address, and the size in bytes.
+    #[cfg(not(target_os = "none"))]
+    pub mapped: std::vec::Vec<(u64, u64, u64)>,
 }
 
 #[cfg(target_os = "none")]
@@ -157,7 +143,6 @@ mod machine {
     use turnstile_paging::PageTable;
 
     use super::super::host::{Error, Pool, pages, with};
-    use super::super::partition;
     use super::*;
     use crate::cpu;
 
@@ -195,37 +180,26 @@ mod machine {
     }
 
     impl ServiceMemory {
-        /// Lets the service read and write memory of a guest; says where each piece is. Nothing stays mapped if that fails.
+        /// Lets the service read memory of a member from an offset in its windows on, and write it if it may.
         ///
         /// # Errors
-        /// When there is no room for tables, or for the pieces.
-        pub fn attach(&mut self, windows: &mut [Window]) -> Result<(), Error> {
-            places(windows)?;
+        /// When there is no room for tables. Nothing of it is mapped then.
+        pub fn map(&mut self, offset: u64, window: &Window) -> Result<(), Error> {
+            let attributes = PartitionAttributes { write: !window.read_only, execute: false, device: false };
+            let at = WINDOWS_THERE + offset;
             with(|m| {
                 let mut pool = Pool::new(&mut m.arena);
-                for window in windows.iter() {
-                    let attributes =
-                        PartitionAttributes { write: !window.read_only, execute: false, device: false };
-                    let at = WINDOWS_THERE + (window.address - WINDOWS);
-                    self.table.map(&mut pool, at, PhysAddr(window.host), window.size, attributes)?;
-                }
+                self.table.map(&mut pool, at, PhysAddr(window.host), window.size, attributes)?;
                 cpu::ptesync();
                 Ok(())
             })
         }
 
-        /// Takes all of it away, also from what CPUs remember of the partition `lpid`, in which no CPU is.
-        ///
-        /// # Errors
-        /// Never: no block is split.
-        pub fn detach(&mut self, lpid: u32) -> Result<(), Error> {
-            with(|m| {
-                let mut pool = Pool::new(&mut m.arena);
-                self.table.unmap(&mut pool, WINDOWS_THERE, WINDOWS_BYTES)?;
-                // Before others get the tables that became free.
-                partition::invalidate(lpid);
-                Ok(())
-            })
+        /// Takes away what was mapped at an offset. The caller sees to what CPUs remember of the partition, in which none is.
+        pub fn unmap(&mut self, offset: u64, size: u64) {
+            // What was mapped as a whole is split nowhere, so nothing can fail.
+            let _ =
+                with(|m| Ok(self.table.unmap(&mut Pool::new(&mut m.arena), WINDOWS_THERE + offset, size)?));
         }
     }
 }
@@ -236,18 +210,15 @@ impl ServiceMemory {
     /// As on the machine.
     ///
     /// # Errors
-    /// When there is no room for the pieces.
-    pub fn attach(&mut self, windows: &mut [Window]) -> Result<(), turnstile_arch_common::memory::Error> {
-        Ok(places(windows)?)
+    /// Never.
+    pub fn map(&mut self, offset: u64, window: &Window) -> Result<(), turnstile_arch_common::memory::Error> {
+        self.mapped.push((offset, window.host, window.size));
+        Ok(())
     }
 
     /// As on the machine.
-    ///
-    /// # Errors
-    /// Never.
-    pub fn detach(&mut self, lpid: u32) -> Result<(), turnstile_arch_common::memory::Error> {
-        super::partition::invalidate(lpid);
-        Ok(())
+    pub fn unmap(&mut self, offset: u64, size: u64) {
+        self.mapped.retain(|(at, _, bytes)| (*at, *bytes) != (offset, size));
     }
 }
 
@@ -255,7 +226,8 @@ impl ServiceMemory {
 #[cfg(not(target_os = "none"))]
 pub fn build(header: &Header) -> Result<ServiceMemory, turnstile_arch_common::memory::Error> {
     let memory = std::vec![0u8; header.size() as usize].leak();
-    Ok(ServiceMemory { address: memory.as_mut_ptr().expose_provenance() as u64, tables: 0 })
+    let address = memory.as_mut_ptr().expose_provenance() as u64;
+    Ok(ServiceMemory { address, tables: 0, mapped: std::vec::Vec::new() })
 }
 
 #[cfg(test)]
@@ -320,20 +292,6 @@ mod tests {
         }
         assert_eq!(walk(1, WINDOWS - 1), None);
         assert_eq!(walk(1, WINDOWS + WINDOWS_BYTES), None);
-    }
-
-    #[test]
-    fn each_window_is_where_the_largest_blocks_fit() {
-        let sizes = |sizes: &[u64]| {
-            let mut windows: std::vec::Vec<_> =
-                sizes.iter().map(|size| Window { size: *size, ..Window::default() }).collect();
-            places(&mut windows).map(|()| windows.iter().map(|window| window.address - WINDOWS).collect())
-        };
-        assert_eq!(sizes(&[64 << 20, 1 << 30, 5]), Ok(std::vec![0, 1 << 30, 2 << 30]));
-        assert_eq!(sizes(&[WINDOWS_BYTES]), Ok(std::vec![0]));
-        for large in [&[WINDOWS_BYTES + 1][..], &[1, WINDOWS_BYTES], &[u64::MAX]] {
-            assert_eq!(sizes(large), Err(turnstile_paging::Error::OutOfRange));
-        }
     }
 
     #[test]

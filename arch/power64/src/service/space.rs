@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use spin::Mutex;
 use turnstile_arch_common::bound::Bound;
 use turnstile_arch_common::memory::Error;
-use turnstile_arch_common::service::{Left, Window};
+use turnstile_arch_common::service::{Left, Places, Window};
 use turnstile_arch_common::time::NANOSECONDS;
 use turnstile_service::abi::{Event, REGISTERS};
 use turnstile_service::image::{self, Image};
@@ -47,6 +47,8 @@ pub struct Space {
     image: Image<'static>,
     /// For who is inside alone: nobody waits.
     memory: Mutex<ServiceMemory>,
+    /// Likewise.
+    places: Mutex<Places>,
 }
 
 // SAFETY: who is inside the service's gate alone touches what is not constant, and the gate orders those who are.
@@ -75,8 +77,9 @@ impl Space {
             slice: bound.slice(),
         };
         let context = UnsafeCell::new(Context::new(fixed));
-        let (strikes, cause, memory) = (Strikes::default(), Cell::default(), Mutex::new(memory));
-        Ok(Self { context, strikes, bound, cause, image, memory })
+        let (strikes, cause) = (Strikes::default(), Cell::default());
+        let (memory, places) = (Mutex::new(memory), Mutex::new(Places::new()));
+        Ok(Self { context, strikes, bound, cause, image, memory, places })
     }
 
     /// Returns what is kept of it; for who is inside.
@@ -158,16 +161,21 @@ unsafe fn clear(memory: u64, from: u32, to: u32) {
 }
 
 impl turnstile_arch_common::service::Space for Space {
-    unsafe fn attach(&self, windows: &mut [Window]) -> Result<(), Error> {
-        let attached = self.memory.lock().attach(windows);
-        // SAFETY: as the caller promises.
-        attached.inspect_err(|_| unsafe { self.detach() })
+    unsafe fn attach(&self, member: usize, windows: &mut [Window]) -> Result<(), Error> {
+        let map = |offset: u64, window: &Window| self.memory.lock().map(offset, window);
+        // What is unmapped if one fails, no CPU has walked.
+        let unmap = |offset, size| self.memory.lock().unmap(offset, size);
+        self.places.lock().open(member, windows, map, unmap)?;
+        for window in windows {
+            window.address += memory::WINDOWS;
+        }
+        Ok(())
     }
 
-    unsafe fn detach(&self) {
-        let lpid = self.context().fixed.lpid as u32;
-        // It cannot fail: it splits no block.
-        let _ = self.memory.lock().detach(lpid);
+    unsafe fn detach(&self, member: usize) {
+        self.places.lock().close(member, |offset, size| self.memory.lock().unmap(offset, size));
+        // No CPU is in the partition: none walks tables that became free before it has forgotten them.
+        partition::invalidate(self.context().fixed.lpid as u32);
     }
 
     #[inline(always)] // The way of each access.

@@ -60,7 +60,7 @@ impl Found {
     /// Returns the queue of a doorbell that is rung by a write of `value`.
     #[inline(always)] // A comparison of each write of a device.
     pub fn doorbell(self, value: u64) -> Option<u64> {
-        self.device.doorbells.queue(self.offset, value)
+        self.device.queue(self.offset, value)
     }
 
     /// Says whether a write there rings.
@@ -112,13 +112,18 @@ impl Found {
             .is_some_and(|last| core::ptr::eq(last.device, self.device) && last.offset == place)
     }
 
-    /// Returns where a store has the queue's number from.
+    /// Returns where a store has the queue's number from, if that is something that is remembered: of a register, nothing can be added
+    /// to it.
     fn number(self, operation: &Operation) -> Option<Number> {
         let written = u64::MAX >> (64 - 8 * u32::from(operation.size).clamp(1, 8));
+        let bell = self.device.bell;
         match operation.kind {
             Operand::Store(Source::Register(gpr)) if gpr.high => None,
-            Operand::Store(_) if self.device.doorbells.by != BY_VALUE => Some(Number::PLACE),
-            Operand::Store(Source::Immediate(value)) => Some(Number::always(value & written)),
+            Operand::Store(_) if self.device.doorbells.by != BY_VALUE => Some(Number::place(bell)),
+            Operand::Store(Source::Immediate(value)) => {
+                (value & written).checked_add(bell).map(Number::always)
+            }
+            Operand::Store(Source::Register(_)) if bell != 0 => None,
             Operand::Store(Source::Register(gpr)) => {
                 let from = match gpr.number.into() {
                     RAX => From::Rax,

@@ -5,14 +5,12 @@
 //! service that could write its own tables would gain nothing: it cannot reach what the nested ones do not have. There its own
 //! tables are writable, because a walk of them counts as a write (APM vol. 2, 15.25.5), but at addresses that they do not map.
 //!
-//! Windows on the memory of the VM that it serves are in the nested tables alone, too. Its own map all addresses where there may be
+//! Windows on the memory of the VMs that it serves are in the nested tables alone, too. Its own map all addresses where there may be
 //! some, with pages of 1 GiB, once and for all.
-
-use alloc::vec::Vec;
 
 use spin::Mutex;
 use turnstile_arch_common::memory::{Error, PAGE};
-use turnstile_arch_common::service::Window;
+use turnstile_arch_common::service::{Places, SLOT, SLOTS, Window};
 use turnstile_paging::NestedAttributes;
 use turnstile_service::image::Image;
 
@@ -25,13 +23,15 @@ pub const ROOT: u64 = PAGE;
 /// The page map level 4, a page directory pointer table, a page directory, the page directory pointer table of windows.
 const TABLES: u64 = 4;
 
-/// Where windows are in its address space: what has the guest physical address zero. Entries of the page map level 4 are 512 GiB apart.
+/// Where windows are in its address space. Entries of the page map level 4 are 512 GiB apart.
 const WINDOWS: u64 = BASE + REACH;
 /// The guest physical address of the same.
 const WINDOWS_AT: u64 = 2 * GIB;
-/// Guest physical addresses of the VM above this are in no window.
-const REACH: u64 = 512 * GIB;
+/// Bytes of all windows.
+const REACH: u64 = SLOTS * SLOT;
 const GIB: u64 = 1 << 30;
+
+const _: () = assert!(REACH == 512 * GIB && WINDOWS_AT.is_multiple_of(SLOT));
 
 /// Entries of its own tables (APM vol. 2, 5.4): present, writable, for user mode, accessed.
 const TABLE: u64 = 0x27;
@@ -50,14 +50,9 @@ pub struct Pages {
     image: Image<'static>,
     /// The physical address of its first byte. It is one piece, with the page below the stack, which nobody uses.
     memory: u64,
-    nested: Mutex<Tables>,
-}
-
-/// What maps the guest physical addresses of a service.
-struct Tables {
-    tables: NestedTables,
-    /// The windows that are mapped.
-    windows: Vec<Window>,
+    /// What maps its guest physical addresses.
+    nested: Mutex<NestedTables>,
+    places: Mutex<Places>,
 }
 
 impl Pages {
@@ -85,30 +80,41 @@ impl Pages {
         add(header.code, header.constants, NestedAttributes::CONSTANT);
         add(header.code + header.constants, header.data + header.zeros, DATA);
         add(header.stack_at(), header.stack, DATA);
-        let nested = Tables { tables: NestedTables::new(&parts)?, windows: Vec::new() };
-        Ok(Self { image, memory, nested: Mutex::new(nested) })
+        let nested = Mutex::new(NestedTables::new(&parts)?);
+        Ok(Self { image, memory, nested, places: Mutex::new(Places::new()) })
     }
 
     /// Returns the root of the nested tables.
     pub fn nested_root(&self) -> u64 {
-        self.nested.lock().tables.root()
+        self.nested.lock().root()
     }
 
-    /// Maps windows, and says where each is.
+    /// Maps windows of a member, which has none, and says where each is.
     ///
     /// # Errors
-    /// When the CPU has no pages of 1 GiB, or there is no memory for the tables, or a window is out of reach. Nothing is mapped then.
-    pub fn attach(&self, windows: &mut [Window]) -> Result<(), Error> {
+    /// When the CPU has no pages of 1 GiB, or there is no memory for the tables, or no room for a window. None of them is mapped then.
+    pub fn attach(&self, member: usize, windows: &mut [Window]) -> Result<(), Error> {
         if !source::gigabyte_pages() {
             return Err(Error::NoService);
         }
-        let mut nested = self.nested.lock();
-        windows.iter_mut().try_for_each(|window| nested.attach(window)).inspect_err(|_| nested.detach())
+        let map = |offset: u64, window: &Window| {
+            let attributes = if window.read_only { NestedAttributes::CONSTANT } else { DATA };
+            self.nested.lock().map((WINDOWS_AT + offset, window.host, window.size, attributes))
+        };
+        self.places.lock().open(member, windows, map, |offset, size| self.unmap(offset, size))?;
+        for window in windows {
+            window.address += WINDOWS;
+        }
+        Ok(())
     }
 
-    /// Unmaps all windows. The caller sees to the TLBs.
-    pub fn detach(&self) {
-        self.nested.lock().detach();
+    /// Unmaps the windows of a member. The caller sees to the TLBs.
+    pub fn detach(&self, member: usize) {
+        self.places.lock().close(member, |offset, size| self.unmap(offset, size));
+    }
+
+    fn unmap(&self, offset: u64, size: u64) {
+        self.nested.lock().unmap(WINDOWS_AT + offset, size);
     }
 
     /// Returns where the program is entered.
@@ -135,26 +141,6 @@ impl Pages {
         let kept = if keep { header.kept as usize } else { 0 };
         zeros[..header.zeros as usize - kept].fill(0);
         stack.fill(0);
-    }
-}
-
-impl Tables {
-    fn attach(&mut self, window: &mut Window) -> Result<(), Error> {
-        let end = window.guest.checked_add(window.size);
-        if end.is_none_or(|end| end > REACH) {
-            return Err(Error::NoService);
-        }
-        let attributes = if window.read_only { NestedAttributes::CONSTANT } else { DATA };
-        self.tables.map((WINDOWS_AT + window.guest, window.host, window.size, attributes))?;
-        window.address = WINDOWS + window.guest;
-        self.windows.push(*window);
-        Ok(())
-    }
-
-    fn detach(&mut self) {
-        for window in self.windows.drain(..) {
-            self.tables.unmap(WINDOWS_AT + window.guest, window.size);
-        }
     }
 }
 
@@ -225,6 +211,8 @@ mod source {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::vec::Vec;
+
     use super::*;
     use turnstile_service::image::{Doorbells, Header, PAGE as UNIT, X86_64};
 
@@ -249,7 +237,7 @@ pub(super) mod tests {
 
     /// What its nested tables map.
     fn parts(pages: &Pages) -> Vec<Part> {
-        pages.nested.lock().tables.0.clone()
+        pages.nested.lock().0.clone()
     }
 
     #[test]
@@ -300,28 +288,60 @@ pub(super) mod tests {
         assert_eq!((BASE, WINDOWS), (192 << 39, 193 << 39));
     }
 
+    fn window(host: u64, size: u64) -> Window {
+        Window { host, size, ..Window::default() }
+    }
+
     #[test]
     fn windows_come_and_go() {
         let pages = Pages::new(image()).unwrap();
         let own = parts(&pages).len();
-        let window = |guest, size| Window { guest, host: 0x7000_0000 + guest, size, ..Window::default() };
-        let mut windows = [window(0, 0xa_0000), window(0x10_0000, 0x70_0000)];
-        pages.attach(&mut windows).unwrap();
-        assert_eq!(windows.map(|window| window.address - WINDOWS), [0, 0x10_0000]);
-        let found = parts(&pages);
-        let found: Vec<_> = found[own..].iter().map(|part| (part.0, part.1, part.2)).collect();
+        let mut windows = [window(0x7000_0000, 0xa_0000), window(0x7010_0000, 0x70_0000)];
+        windows[1].read_only = true;
+        pages.attach(0, &mut windows).unwrap();
+        assert_eq!(
+            windows.map(|window| window.address - WINDOWS),
+            [0x3000_0000, GIB + 0x3010_0000],
+            "as the memory is in its GiB"
+        );
+        let found: Vec<_> = parts(&pages)[own..]
+            .iter()
+            .map(|(at, host, size, allows)| (*at, *host, *size, allows.write, allows.execute))
+            .collect();
         assert_eq!(
             found,
-            [(0x8000_0000, 0x7000_0000, 0xa_0000), (0x8010_0000, 0x7010_0000, 0x70_0000)],
+            [
+                (WINDOWS_AT + 0x3000_0000, 0x7000_0000, 0xa_0000, true, false),
+                (WINDOWS_AT + GIB + 0x3010_0000, 0x7010_0000, 0x70_0000, false, false),
+            ],
             "nothing but them"
         );
-        assert!(parts(&pages)[own..].iter().all(|part| part.3.write && !part.3.execute));
-        pages.detach();
+        pages.detach(0);
         assert_eq!(parts(&pages).len(), own);
-        let far = &mut [window(0, 0x1000), window(REACH - 0x1000, 0x2000)];
-        assert!(matches!(pages.attach(far), Err(Error::NoService)));
+        let many = &mut [window(0, 0x1000), window(0, REACH)];
+        assert!(matches!(pages.attach(0, many), Err(Error::NoService)));
         assert_eq!(parts(&pages).len(), own, "what was mapped is gone again");
-        pages.attach(&mut [window(REACH - 0x1000, 0x1000)]).unwrap();
+        pages.attach(0, &mut [window(0, REACH)]).unwrap();
+    }
+
+    #[test]
+    fn windows_of_the_other_members_stay() {
+        let pages = Pages::new(image()).unwrap();
+        let own = parts(&pages).len();
+        let attach = |member, host| {
+            let mut windows = [window(host, 0x1000)];
+            pages.attach(member, &mut windows).unwrap();
+            windows[0].address
+        };
+        let mapped = || parts(&pages)[own..].iter().map(|part| (part.0, part.1)).collect::<Vec<_>>();
+        assert_eq!([attach(0, 0x1000), attach(5, 0x2000)], [WINDOWS + 0x1000, WINDOWS + GIB + 0x2000]);
+        pages.detach(0);
+        pages.detach(1);
+        assert_eq!(mapped(), [(WINDOWS_AT + GIB + 0x2000, 0x2000)]);
+        assert!(pages.attach(1, &mut [window(0, 0x1000), window(0, REACH)]).is_err());
+        assert_eq!(mapped().len(), 1, "who finds no room takes nobody's");
+        assert_eq!(attach(2, 0x3000), WINDOWS + 0x3000, "where member 0 was");
+        assert_eq!(mapped().len(), 2);
     }
 
     #[test]

@@ -145,13 +145,13 @@ fn left(vmcb: &Vmcb) -> Left {
 }
 
 impl turnstile_arch_common::service::Space for Space {
-    unsafe fn attach(&self, windows: &mut [Window]) -> Result<(), Error> {
+    unsafe fn attach(&self, member: usize, windows: &mut [Window]) -> Result<(), Error> {
         // What was not there is in no TLB (APM vol. 2, 5.5.2).
-        self.pages.attach(windows)
+        self.pages.attach(member, windows)
     }
 
-    unsafe fn detach(&self) {
-        self.pages.detach();
+    unsafe fn detach(&self, member: usize) {
+        self.pages.detach(member);
         // What TLBs have is of an identifier that this service has no more, and that others get only when it was flushed.
         self.inside(|inside, _| inside.tag = Tag::default());
     }

@@ -40,8 +40,10 @@ pub enum From {
 }
 
 impl Number {
-    /// Of the place.
-    pub const PLACE: Self = Self { from: From::Place, mask: u64::MAX, constant: 0 };
+    /// Of the place; the first one's is `bell`.
+    pub const fn place(bell: u64) -> Self {
+        Self { from: From::Place, mask: u64::MAX, constant: bell }
+    }
 
     /// Always the same.
     pub const fn always(constant: u64) -> Self {
@@ -80,7 +82,7 @@ impl Bell {
         cr3: NOT_WALKED,
         cr4: 0,
         next: 0,
-        number: Number::PLACE,
+        number: Number::place(0),
         service: None,
     };
 

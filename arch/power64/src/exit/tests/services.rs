@@ -53,6 +53,11 @@ fn served() -> (&'static Vcpu, Frame) {
 
 /// The same, and the device has these doorbells.
 fn served_with(doorbells: Doorbells) -> (&'static Vcpu, Frame) {
+    served_from(0, doorbells)
+}
+
+/// The same, of which the first is this queue's.
+fn served_from(bell: u64, doorbells: Doorbells) -> (&'static Vcpu, Frame) {
     let vcpu = vcpus(1)[0];
     let header = Header { isa: ISA, code: UNIT, stack: UNIT, ..Header::default() };
     let mut file = header.bytes().to_vec();
@@ -60,8 +65,9 @@ fn served_with(doorbells: Doorbells) -> (&'static Vcpu, Frame) {
     let space = Space::new(Image::parse(file.leak(), ISA).unwrap(), 1_000_000).unwrap();
     let service = &*Box::leak(Box::new(Service::new(String::from("service"), space, &Nothing, 0)));
     let mut services = Services::none();
-    services.memory = vec![Served { base: DEVICE, size: 0x1000, device: 4, doorbells, service }];
-    services.terminal = Some(Served { base: 0, size: 1, device: 3, doorbells: Doorbells::NONE, service });
+    services.memory = vec![Served { base: DEVICE, size: 0x1000, device: 4, bell, doorbells, service }];
+    services.terminal =
+        Some(Served { base: 0, size: 1, device: 3, bell: 0, doorbells: Doorbells::NONE, service });
     services.all = vec![service];
     vcpu.vm.set_services(services);
     begin(vcpu.vm);
@@ -204,6 +210,25 @@ fn a_doorbell_is_rung_by_its_place() {
     assert_eq!(store(&mut frame, 0x7dc4_292e, DEVICE + 0x104), Code::FULL);
     access(&mut frame, 0x7dc4_292e, DEVICE + 0x104);
     assert_eq!(event(), (Some(Kind::Doorbell), [1 << 1, 0, 0, 0]));
+}
+
+#[test]
+fn a_members_doorbells_are_behind_those_of_others() {
+    for by in [BY_VALUE, BY_PLACE] {
+        let (_, mut frame) = served_from(8, Doorbells { first: 0x100, size: 0x10, by });
+        frame.set_gpr(3, 2);
+        let ways: [fn(&mut Frame); 3] = [
+            |frame| assert_eq!(store(frame, STORE, DEVICE + 0x108), 0),
+            // Not at a word: the light tier's other way.
+            |frame| assert_eq!(store(frame, STORE_HALF, DEVICE + 0x10a), 0),
+            |frame| access(frame, STORE, DEVICE + 0x108),
+        ];
+        for (number, way) in ways.into_iter().enumerate() {
+            fakes::set("service a", 0);
+            way(&mut frame);
+            assert_eq!(event(), (Some(Kind::Doorbell), [1 << 10, 0, 0, 0]), "{number}");
+        }
+    }
 }
 
 #[test]

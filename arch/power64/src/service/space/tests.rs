@@ -147,6 +147,32 @@ fn it_is_entered_with_its_event_and_leaves_with_its_call() {
 }
 
 #[test]
+fn windows_of_the_other_members_stay() {
+    const GIB: u64 = 1 << 30;
+    let space = space();
+    let lpid = space.context().fixed.lpid;
+    let attach = |member, host, size| {
+        let mut windows = [Window { host, size, ..Window::default() }];
+        // SAFETY: nobody is inside, and nothing is mapped on the host.
+        let attached = unsafe { space.attach(member, &mut windows) };
+        attached.map(|()| windows[0].address - memory::WINDOWS).ok()
+    };
+    let mapped = || space.memory.lock().mapped.clone();
+    assert_eq!(attach(0, 0x1000, 0x2000), Some(0x1000), "as the memory is in its GiB");
+    assert_eq!(attach(5, 3 * GIB, 2 * GIB), Some(GIB));
+    assert_eq!(attach(1, 0, 512 * GIB), None);
+    assert_eq!(mapped(), [(0x1000, 0x1000, 0x2000), (GIB, 3 * GIB, 2 * GIB)]);
+    for member in [0, 1] {
+        fakes::take_log();
+        // SAFETY: as above.
+        unsafe { space.detach(member) };
+        assert_eq!(mapped(), [(GIB, 3 * GIB, 2 * GIB)]);
+        assert_eq!(fakes::take_log(), [Access::Write("TLBIE_LPID", lpid)], "whatever was attached");
+    }
+    assert_eq!(attach(2, 0x3000, 0x1000), Some(0x3000), "where member 0 was");
+}
+
+#[test]
 fn its_memory_begins_anew_but_for_what_is_kept() {
     let space = space();
     let size = space.image.header().size() as usize;

@@ -75,8 +75,14 @@ fn served() -> Parts {
 
 /// The same with these doorbells of the device in memory.
 fn served_with(doorbells: Doorbells) -> Parts {
+    served_from(0, doorbells)
+}
+
+/// The same, of which the first is this queue's.
+fn served_from(bell: u64, doorbells: Doorbells) -> Parts {
     served_by(|services, service| {
-        services.memory = std::vec![Served { base: MEMORY, size: 0x100, device: 3, doorbells, service }];
+        let device = Served { base: MEMORY, size: 0x100, device: 3, bell, doorbells, service };
+        services.memory = std::vec![device];
     })
 }
 
@@ -102,6 +108,7 @@ fn served_by(add: impl FnOnce(&mut Services, &'static Service)) -> Parts {
         base: PORT.into(),
         size: 8,
         device: 2,
+        bell: 0,
         doorbells: Doorbells { first: 4, size: 4, by: BY_PLACE },
         service
     }];

@@ -175,11 +175,11 @@ fn what_windows_have_left_in_a_tlb_is_nobodys() {
     });
     let mut windows = [Window { host: 0x10_0000, size: 0x1000, ..Window::default() }];
     // SAFETY: nobody is inside, and the fake maps nothing.
-    unsafe { turnstile_arch_common::service::Space::attach(space, &mut windows) }.unwrap();
+    unsafe { turnstile_arch_common::service::Space::attach(space, 3, &mut windows) }.unwrap();
     enter(space);
     enter(space);
     // SAFETY: as above.
-    unsafe { turnstile_arch_common::service::Space::detach(space) };
+    unsafe { turnstile_arch_common::service::Space::detach(space, 3) };
     enter(space);
     let asids = ASIDS.take();
     assert_eq!(asids[0], asids[1]);

@@ -147,6 +147,26 @@ fn all_forms_ring_by_their_operand() {
 }
 
 #[test]
+fn a_members_doorbells_are_behind_those_of_others() {
+    let by_place = Doorbells { first: 0x40, size: 0x10, by: BY_PLACE };
+    let immediate = &[0xc7, 0x07, 3, 0, 0, 0];
+    // What is in a register is not remembered.
+    for (doorbells, code, offset, queue, is_remembered) in [
+        (by_place, EAX, 0, 8, true),
+        (by_place, EAX, 12, 11, true),
+        (by_place, immediate, 4, 9, true),
+        (VALUE, immediate, 0, 11, true),
+        (VALUE, EAX, 0, 9, false),
+        (VALUE, ECX, 0, 10, false),
+    ] {
+        let mut ringer = Ringer::of(served_from(8, doorbells));
+        ringer.start(BELL + offset, code);
+        assert_eq!(ringer.vcpu.bell_at(BELL + offset).is_some(), is_remembered);
+        assert_eq!(ringer.ring(), (0, rung(queue)), "{doorbells:?} {code:x?}");
+    }
+}
+
+#[test]
 fn another_instruction_is_never_taken_for_it() {
     // Its bytes are others.
     let mut ringer = Ringer::by_value();
@@ -238,13 +258,13 @@ fn no_place_is_behind_the_device_or_in_another_page() {
     // A device that is larger than a page, with doorbells at its end.
     let service = ringer.vcpu.vm.services().unwrap().all[0];
     let doorbells = Doorbells { first: 0xff0, size: 0x20, by: BY_PLACE };
-    let device = Served { base: MEMORY, size: 0x2000, device: 3, doorbells, service };
+    let device = Served { base: MEMORY, size: 0x2000, device: 3, bell: 0, doorbells, service };
     let mut vmcb = ringer.vmcb;
     vmcb.set_fetched_code(EAX);
     let mut remember = |address: u64, width: u8| {
         vmcb.set_exit_info([STORE, address]);
         ringer.vcpu.owned(|owned| {
-            Bell::new(&vmcb, (&device, address - MEMORY), Number::PLACE, [width, 2], 0, &owned.walks)
+            Bell::new(&vmcb, (&device, address - MEMORY), Number::place(0), [width, 2], 0, &owned.walks)
         })
     };
     for (width, last) in [(1, 0xfff), (2, 0xffe), (4, 0xffc), (8, 0xff8)] {
