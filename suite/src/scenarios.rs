@@ -55,8 +55,7 @@ mod tests {
 
     use super::*;
 
-    const SERVICES: [&str; 7] =
-        ["disk", "doorbell", "entropy", "misbehave", "switch", "uart", "uart-16550"];
+    const SERVICES: [&str; 7] = ["disk", "doorbell", "entropy", "misbehave", "switch", "uart", "uart-16550"];
     use turnstile::bench::platform::Platform;
     use turnstile::bench::{rows, subjects};
     use turnstile::config::{self, Surroundings};

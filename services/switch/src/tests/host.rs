@@ -24,12 +24,15 @@ pub const FIRMWARE: u64 = 0x1008_0000;
 /// Where messages are interrupts.
 pub const DOORBELL: u64 = 0x800_0040;
 
+/// Where the BARs of a function are decoded, and how large they are.
+type Bars = [Option<(u64, u64)>; 6];
+
 /// What calls reach.
 pub struct Board {
     pub rams: [Ram; MEMBERS],
     pub fuse: Fuse,
     kept: RefCell<Vec<u64>>,
-    decoded: RefCell<[[Option<(u64, u64)>; 6]; MEMBERS]>,
+    decoded: RefCell<[Bars; MEMBERS]>,
     pub messages: RefCell<[Vec<u32>; MEMBERS]>,
     /// The time, and how much later it is whenever somebody asks.
     pub clock: Cell<u64>,
