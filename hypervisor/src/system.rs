@@ -138,7 +138,7 @@ fn set_up(host: &'static Host) -> (&'static System, usize) {
     TIMES.end(Phase::Cpus, time::ticks());
     let (mut guests, mut tenants) = (Vec::new(), Vec::new());
     for (id, spec) in bundle.vms().iter().enumerate() {
-        match build(id as u8, spec, bundle, (host, running), &mut tenants) {
+        match build(id as u8, spec, &bundle, (host, running), &mut tenants) {
             Ok(guest) => guests.push(guest),
             Err(error) => refuse(host, format_args!("VM {} cannot be built: {error}", spec.name)),
         }
@@ -147,7 +147,7 @@ fn set_up(host: &'static Host) -> (&'static System, usize) {
         Ok(disks) => disks,
         Err((name, error)) => refuse(host, format_args!("disk {name} cannot be made: {error}")),
     };
-    let services = match build_services(bundle, &disks, &mut guests) {
+    let services = match build_services(&bundle, &disks, &mut guests) {
         Ok(services) => services,
         Err((name, error)) => refuse(host, format_args!("service {name} cannot be built: {error}")),
     };

@@ -11,6 +11,8 @@ use turnstile_papr::rtas::Function;
 use turnstile_papr::terminal;
 use vm_fdt::{Error, FdtReserveEntry, FdtWriter};
 
+use crate::functions::Functions;
+
 use super::{
     INTERRUPT_PAGE, Interrupts, RESERVED_PRIORITY, TERMINAL_SOURCE, TIMA, TIMA_OS_PAGE, TIMA_USER_PAGE,
     ipi_sources,
