@@ -71,7 +71,8 @@ pub fn build(
     (host, running): (&Host, usize),
     tenants: &mut Vec<Tenant>,
 ) -> Result<Guest, Error> {
-    let (machine, parts) = Machine::new(id, spec, functions(id.into(), bundle.services(), bundle.ports()), host)?;
+    let (machine, parts) =
+        Machine::new(id, spec, functions(id.into(), bundle.services(), bundle.ports()), host)?;
     let vm: &'static Vm = Box::leak(Box::new(Vm::new(parts)));
     let areas = areas(spec, host, running)?;
     let mut vcpus = Vec::new();

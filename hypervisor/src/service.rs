@@ -103,7 +103,8 @@ pub fn connect(vm: &Vm, hosted: &[&'static Hosted]) {
     let mut services = Services::none();
     let mut functions = Vec::new();
     for hosted in hosted {
-        let (Some(service), Some((number, member))) = (hosted.service.get().copied(), hosted.member(vm)) else {
+        let (Some(service), Some((number, member))) = (hosted.service.get().copied(), hosted.member(vm))
+        else {
             continue;
         };
         services.all.push(service);
@@ -118,7 +119,12 @@ pub fn connect(vm: &Vm, hosted: &[&'static Hosted]) {
                 }
             }
             Site::Function(function) => {
-                functions.push(Connected { function, number: number as u64, doorbells: hosted.doorbells, service });
+                functions.push(Connected {
+                    function,
+                    number: number as u64,
+                    doorbells: hosted.doorbells,
+                    service,
+                });
             }
         }
     }
@@ -155,7 +161,8 @@ fn connect_functions(services: &mut Services, functions: &[Connected<'_>]) {
     for function in functions {
         let space = || function.served(abi::CONFIGURATION, Doorbells::NONE);
         services.functions.push(space());
-        let page = function.function.configuration.map(|base| Served { base, size: CONFIGURATION, ..space() });
+        let page =
+            function.function.configuration.map(|base| Served { base, size: CONFIGURATION, ..space() });
         services.memory.extend(page);
     }
 }
@@ -342,7 +349,9 @@ impl Hosted {
     /// # Errors
     /// When there is no memory for its tables.
     pub fn attach(&self, vm: &Vm, pieces: &[Window]) -> Result<(), memory::Error> {
-        let (Some(service), Some((number, _))) = (self.service.get().filter(|_| self.memory), self.member(vm)) else {
+        let (Some(service), Some((number, _))) =
+            (self.service.get().filter(|_| self.memory), self.member(vm))
+        else {
             return Ok(());
         };
         let attached = service.attach(number, pieces.to_vec(), self.storage);
@@ -356,7 +365,9 @@ impl Hosted {
         if !self.is_shared() {
             alarm::clear(self.alarm);
         }
-        let (Some(service), Some((number, _))) = (self.service.get().filter(|_| self.memory), self.member(vm)) else {
+        let (Some(service), Some((number, _))) =
+            (self.service.get().filter(|_| self.memory), self.member(vm))
+        else {
             return;
         };
         service.detach(number);

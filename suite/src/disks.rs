@@ -69,7 +69,7 @@ fn image() -> Vec<u8> {
 }
 
 /// What is awaited of a Linux before something is typed.
-fn is_up(vm: u8) -> [Step; 2] {
+pub fn is_up(vm: u8) -> [Step; 2] {
     [Step::Expect(vm, "turnstile: shell ready"), Step::Expect(vm, "# ")]
 }
 
@@ -173,7 +173,7 @@ fn shared() -> Scenario {
 const OF_PARTITIONS: [&str; 2] = ["nvram: Failed to", "No hypervisor support for SR-IOV"];
 
 /// What the script found wrong, or Linux complained of.
-fn nothing_bad(record: &Record) -> Result<(), String> {
+pub fn nothing_bad(record: &Record) -> Result<(), String> {
     let mut lines = record.consoles.iter().flat_map(|console| console.lines());
     let is_bad =
         |line: &str| line.contains("complaint: ") && !OF_PARTITIONS.iter().any(|known| line.contains(known));

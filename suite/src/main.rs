@@ -57,6 +57,7 @@ mod mitigations;
 mod mitigations_power;
 mod modes;
 mod mutants;
+mod networks;
 mod package;
 mod pause;
 mod peers;

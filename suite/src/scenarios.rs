@@ -33,6 +33,7 @@ pub fn all() -> Vec<Scenario> {
         services::scenarios(),
         services_arm64::scenarios().into(),
         disks::scenarios(),
+        networks::scenarios(),
         pause::scenarios(),
         hour::scenarios(),
         ablation::scenarios(),

@@ -9,7 +9,14 @@ use turnstile_machine::{FileError, Functions, Source};
 const MIB: u64 = 1 << 20;
 
 fn source(kernel: &[u8]) -> Source<'_> {
-    Source { kernel, initrd: None, cmdline: "console=ttyS0", memory: 256 * MIB, vcpus: 2, functions: Functions::default() }
+    Source {
+        kernel,
+        initrd: None,
+        cmdline: "console=ttyS0",
+        memory: 256 * MIB,
+        vcpus: 2,
+        functions: Functions::default(),
+    }
 }
 
 fn put(file: &mut [u8], at: usize, bytes: &[u8]) {

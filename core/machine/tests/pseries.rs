@@ -18,7 +18,14 @@ const MIB: u64 = 1 << 20;
 const PARTITION: Partition = Partition { threads: 1, interrupts: Interrupts::Xive, timebase: 512_000_000 };
 
 fn source(kernel: &[u8]) -> Source<'_> {
-    Source { kernel, initrd: None, cmdline: "console=hvc0", memory: 64 * MIB, vcpus: 2, functions: Functions::default() }
+    Source {
+        kernel,
+        initrd: None,
+        cmdline: "console=hvc0",
+        memory: 64 * MIB,
+        vcpus: 2,
+        functions: Functions::default(),
+    }
 }
 
 /// An ELF file with one segment of these bytes.

@@ -24,14 +24,18 @@ const BUSYBOX: &str = "busybox-static";
 /// The files of the guest that come from Debian.
 const FILES: [&str; 2] = ["linux", "busybox"];
 
-/// The kernel's drivers of disks that are PCI functions, in the order in which they are loaded; what a kernel has built in is no file.
-const DRIVERS: [&str; 6] = [
+/// The kernel's drivers of disks and network devices that are PCI functions, in the order in which they are loaded; what a kernel has
+/// built in is no file.
+const DRIVERS: [&str; 9] = [
     "drivers/virtio/virtio",
     "drivers/virtio/virtio_ring",
     "drivers/virtio/virtio_pci_legacy_dev",
     "drivers/virtio/virtio_pci_modern_dev",
     "drivers/virtio/virtio_pci",
     "drivers/block/virtio_blk",
+    "net/core/failover",
+    "drivers/net/net_failover",
+    "drivers/net/virtio_net",
 ];
 
 /// Which of Debian's kernels.
@@ -105,18 +109,24 @@ pub fn cached(layout: &Layout, isa: Isa, flavour: Flavour) -> Option<Debian> {
     (debian.kernel.is_file() && folder.join("busybox").is_file()).then_some(debian)
 }
 
-/// Returns the initramfs of the guest with its kernel's drivers of disks, fetching what is not in the cache.
+/// The folder of drivers says which ones were looked for: a cache of an earlier version may have fewer.
+const LIST: &str = "list";
+
+/// Returns the initramfs of the guest with its kernel's drivers of disks and network devices, fetching what is not in the cache.
 pub fn initrd_with_drivers(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Vec<u8>> {
     let debian = ensure(layout, isa, flavour)?;
     let folder = folder(layout, isa, flavour);
     let drivers = folder.join("drivers");
-    if !drivers.is_dir() {
-        // A cache of an earlier version. The kernel in it may be older than what is there now.
+    if fs::read_to_string(drivers.join(LIST)).ok() != Some(DRIVERS.join("\n")) {
+        // The kernel in the cache may be older than what is there now.
         let _lock = Lock::take(&folder, "lock")?;
         fetch_for(layout, isa, flavour)?;
     }
     let mut files = Vec::new();
     for entry in fs::read_dir(&drivers).context(|| format!("cannot read {}", drivers.display()))?.flatten() {
+        if entry.file_name() == LIST {
+            continue;
+        }
         let bytes = fs::read(entry.path()).context(|| format!("cannot read {}", entry.path().display()))?;
         files.push((entry.file_name().to_string_lossy().into_owned(), bytes));
     }
@@ -258,10 +268,10 @@ fn take_drivers(root: &Path, into: &Path) -> Result<()> {
             .find_map(|lib| find(root, &format!("{lib}/modules/*/kernel/{driver}.ko")));
         if let Some(file) = found {
             let bytes = fs::read(&file).context(|| format!("cannot read {}", file.display()))?;
-            write_atomically(&into.join(format!("{index}-{}", file_name(&file))), &bytes)?;
+            write_atomically(&into.join(format!("{index:02}-{}", file_name(&file))), &bytes)?;
         }
     }
-    Ok(())
+    write_atomically(&into.join(LIST), DRIVERS.join("\n").as_bytes())
 }
 
 /// Finds the file whose path in an unpacked package starts with `prefix`.

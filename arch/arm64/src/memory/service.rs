@@ -360,7 +360,8 @@ mod tests {
         for is_vhe in [true, false] {
             let mut shown = Shown::new(AddressSpace::new(&mut Heap, is_vhe).unwrap());
             let window = |host| Window { host, size: 2 * MIB, ..Window::default() };
-            let mut members = [[window(0x8000_0000), window(0xc000_0000)], [window(0x9000_0000), window(0xd000_0000)]];
+            let mut members =
+                [[window(0x8000_0000), window(0xc000_0000)], [window(0x9000_0000), window(0xd000_0000)]];
             for (member, windows) in members.iter_mut().enumerate() {
                 open(&mut shown, member, windows).unwrap();
             }

@@ -13,7 +13,8 @@ use core::mem::ManuallyDrop;
 use turnstile_bundle::{Arm64, Format, Mapping, Pmu, Schedule, ServiceDevice, VmSpec};
 use turnstile_machine::map::{IPA_BITS, Pci, SPI_COUNT};
 use turnstile_machine::{
-    Functions, GicVersion, ImageError, Layout, LayoutError, MapError, Platform, fdt, flat, image, layout, mpidr,
+    Functions, GicVersion, ImageError, Layout, LayoutError, MapError, Platform, fdt, flat, image, layout,
+    mpidr,
 };
 use turnstile_vgic::{Model, Vgic, VgicConfig};
 use turnstile_vm::psci;

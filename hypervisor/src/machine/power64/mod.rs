@@ -120,7 +120,12 @@ impl Machine {
     ///
     /// # Errors
     /// When it cannot be run here.
-    pub fn new(id: u8, spec: &VmSpec<'static>, functions: Functions, _: &Host) -> Result<(Self, VmParts), Error> {
+    pub fn new(
+        id: u8,
+        spec: &VmSpec<'static>,
+        functions: Functions,
+        _: &Host,
+    ) -> Result<(Self, VmParts), Error> {
         let Kind::Pseries(Pseries { interrupts, threads }) = spec.machine else { return Err(Error::Foreign) };
         // POWER9 and later have it.
         let interrupts = interrupts.on(true);

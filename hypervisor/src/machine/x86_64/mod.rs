@@ -116,7 +116,12 @@ impl Machine {
     ///
     /// # Errors
     /// When it cannot be run here.
-    pub fn new(id: u8, spec: &VmSpec<'static>, functions: Functions, _: &Host) -> Result<(Self, VmParts), Error> {
+    pub fn new(
+        id: u8,
+        spec: &VmSpec<'static>,
+        functions: Functions,
+        _: &Host,
+    ) -> Result<(Self, VmParts), Error> {
         let Kind::Pc(Pc { apic, paravirt, triple_fault }) = spec.machine else {
             return Err(Error::Foreign);
         };

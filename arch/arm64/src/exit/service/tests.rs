@@ -73,7 +73,8 @@ fn served_with(doorbells: Doorbells) -> (&'static Vm, Frame, &'static Service) {
     file.resize(2 * PAGE as usize, 0);
     fakes::set("CNTFRQ_EL0", 1_000_000_000);
     let space = Space::new(Image::parse(file.leak(), ISA).unwrap(), 1000).unwrap();
-    let service: &'static Service = Box::leak(Box::new(Service::new("test".into(), space, &Nothing, Port::default())));
+    let service: &'static Service =
+        Box::leak(Box::new(Service::new("test".into(), space, &Nothing, Port::default())));
     let mut services = Services::none();
     services.memory = vec![Served { base: DEVICE, size: 0x1000, device: 3, doorbells, bell: 0, service }];
     services.all = vec![service];

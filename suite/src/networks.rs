@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Networks of Debian's kernel: what passes between two VMs, who may not speak, VMs that come and go, and a switch that is killed
+//! meanwhile.
+
+use turnstile_link::{Command, StopReason};
+
+use super::disks::{is_up, nothing_bad};
+use super::scenario::{Scenario, Step, linux};
+
+/// What the guests do: from a disk that both read.
+const SCRIPT: &str = include_str!("networks/script");
+/// The services: two of the disk with the script, and the switch.
+const SWITCH: u8 = 2;
+
+/// Those of all architectures.
+pub fn scenarios() -> Vec<Scenario> {
+    let mut scenarios = Vec::new();
+    scenarios.extend(on_all(&between("networks/linux")));
+    for (name, kills) in [("networks/killed", 30), ("networks/killed-long", 2000)] {
+        let all = on_all(&killed(name, kills));
+        scenarios.extend(all.map(|scenario| if kills > 30 { scenario.long() } else { scenario }));
+    }
+    scenarios.extend(on_all(&isolated()).map(Scenario::long));
+    scenarios.push(between("networks/kvmtool").with_config(config("machine = \"kvmtool\"", &PORTS)).long());
+    scenarios.push(
+        between("networks/gicv2").with_config(format!("[machine]\ngic = 2\n\n{}", config("", &PORTS))).long(),
+    );
+    scenarios
+}
+
+/// The scenario on the machines of all architectures.
+fn on_all(scenario: &Scenario) -> [Scenario; 3] {
+    [scenario.clone(), scenario.clone().on_pc(), scenario.clone().on_power()]
+}
+
+/// What each VM has to say of its port.
+const PORTS: [&str; 2] = ["", ""];
+
+/// Two VMs with a port of the same network each, of which this is said, too. An emulator that others keep from running is not to be
+/// taken for a service that loops.
+fn config(more: &str, ports: &[&str; 2]) -> String {
+    let vm = |name, number, port: &str| {
+        let networks = format!("networks = [{{ network = \"lan\"{port} }}]");
+        let more = format!("disks = [\"script\"]\n{networks}\n{more}");
+        linux(name, 1, &format!("quiet turnstile.ip=10.0.0.{number}/24"), &more)
+    };
+    vm("left", 1, ports[0])
+        + &vm("right", 2, ports[1])
+        + "[[disk]]\nname = \"script\"\nimage = \"script\"\nsize = \"1MiB\"\nread-only = true\ntime-limit = \"1s\"\n\
+           [[network]]\nname = \"lan\"\ntime-limit = \"1s\"\n"
+}
+
+fn scenario(name: &str, config: String, steps: Vec<Step>) -> Scenario {
+    Scenario::new(name, config, steps).file("script", SCRIPT.as_bytes().to_vec())
+}
+
+/// The end of a VM.
+fn ends(vm: u8) -> [Step; 2] {
+    [Step::Type(vm, "poweroff -f\r"), Step::Stopped(vm, StopReason::PowerOff)]
+}
+
+/// Each fetches what the other one has; one of them starts anew, and fetches once more.
+fn between(name: &str) -> Scenario {
+    let steps = [
+        &is_up(0)[..],
+        &is_up(1),
+        &[
+            Step::Type(1, "sh /dev/vda serve 2 1\r"),
+            Step::Expect(1, "serve ends"),
+            Step::Type(0, "sh /dev/vda fetch 1 2\r"),
+            Step::Expect(0, "fetch ends"),
+            Step::Type(0, "sh /dev/vda serve 1 2\r"),
+            Step::Expect(0, "serve ends"),
+            Step::Type(1, "sh /dev/vda fetch 2 1\r"),
+            Step::Expect(1, "fetch ends"),
+            Step::Type(0, "reboot -f\r"),
+            Step::Started(0, 2),
+        ],
+        &is_up(0),
+        &[
+            Step::Type(0, "sh /dev/vda fetch 1 2\r"),
+            Step::Expect(0, "fetch ends"),
+            Step::Type(0, "sh /dev/vda spoof 1 2\r"),
+            Step::Expect(0, "spoof ends"),
+        ],
+        &ends(0),
+        &ends(1),
+    ];
+    scenario(name, config("", &PORTS), steps.concat()).limit(300).judge(nothing_bad)
+}
+
+/// Two ports that are isolated from each other.
+fn isolated() -> Scenario {
+    let ports = [", isolated = true", ", isolated = true"];
+    let steps = [
+        &is_up(0)[..],
+        &is_up(1),
+        &[Step::Type(0, "sh /dev/vda alone 1 2\r"), Step::Expect(0, "alone ends")],
+        &ends(0),
+        &ends(1),
+    ];
+    scenario("networks/isolated", config("", &ports), steps.concat()).limit(300).judge(nothing_bad)
+}
+
+/// The switch is killed again and again while one VM fetches what the other one has.
+fn killed(name: &str, kills: usize) -> Scenario {
+    let mut steps = [is_up(0), is_up(1)].concat();
+    steps.extend([
+        Step::Type(1, "sh /dev/vda serve 2 1\r"),
+        Step::Expect(1, "serve ends"),
+        Step::Type(0, "sh /dev/vda rounds 1 2\r"),
+    ]);
+    for kill in 0..kills {
+        if kill % 5 == 0 {
+            steps.push(Step::Expect(0, "round "));
+        }
+        steps.extend([Step::Wait(kill as u64 % 5 * 7), Step::Tell(Command::KillService { service: SWITCH })]);
+    }
+    // A character that the script reads ends it.
+    steps.extend([Step::Type(0, "\r"), Step::Expect(0, "rounds ends")]);
+    steps.extend([ends(0), ends(1)].concat());
+    let limit = if kills > 30 { 3600 } else { 300 };
+    scenario(name, config("", &PORTS), steps).limit(limit).judge(|record| {
+        match record.text.contains("service lan was killed") {
+            true => nothing_bad(record),
+            false => Err("no kill was reported".to_owned()),
+        }
+    })
+}
