@@ -5,7 +5,7 @@ use super::scenario::Scenario;
 use super::{
     ablation, boards, boards_power, boards_x86, disks, flat, gicv2, guests, guests_power, guests_x86,
     hostile_x86, hour, linux, linux_power, linux_x86, measuring, mitigations, mitigations_power, modes,
-    pause, plain, refusals, refusals_x86, scale, services, services_arm64, sharing, sharing_power,
+    networks, pause, plain, refusals, refusals_x86, scale, services, services_arm64, sharing, sharing_power,
     statistics,
 };
 
