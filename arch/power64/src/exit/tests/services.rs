@@ -3,7 +3,7 @@
 
 use std::string::String;
 
-use turnstile_arch_common::service::Outside;
+use turnstile_arch_common::service::{Outside, Port};
 use turnstile_service::abi::Kind;
 use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};
 use turnstile_service::image::{Header, Image, PAGE as UNIT};
@@ -21,11 +21,11 @@ impl Outside for Nothing {
     fn print(&self, _: u64, _: [u64; 2]) {}
     fn log(&self, _: u64, _: [u64; 2]) {}
     fn lines(&self, _: u64, _: u64) {}
-    fn message(&self, _: u64, _: u64) -> bool {
+    fn message(&self, _: usize, _: u64, _: u64) -> bool {
         false
     }
 
-    fn decode(&self, _: u64, _: u64, _: u64) -> bool {
+    fn decode(&self, _: usize, _: u64, _: u64, _: u64) -> bool {
         false
     }
 
@@ -63,7 +63,8 @@ fn served_from(bell: u64, doorbells: Doorbells) -> (&'static Vcpu, Frame) {
     let mut file = header.bytes().to_vec();
     file.resize((UNIT + header.file()) as usize, 0);
     let space = Space::new(Image::parse(file.leak(), ISA).unwrap(), 1_000_000).unwrap();
-    let service = &*Box::leak(Box::new(Service::new(String::from("service"), space, &Nothing, 0)));
+    let service =
+        &*Box::leak(Box::new(Service::new(String::from("service"), space, &Nothing, Port::default())));
     let mut services = Services::none();
     services.memory = vec![Served { base: DEVICE, size: 0x1000, device: 4, bell, doorbells, service }];
     services.terminal =
