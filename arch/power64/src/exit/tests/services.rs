@@ -3,7 +3,7 @@
 
 use std::string::String;
 
-use turnstile_arch_common::service::{Outside, Port};
+use turnstile_arch_common::service::Outside;
 use turnstile_service::abi::Kind;
 use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};
 use turnstile_service::image::{Header, Image, PAGE as UNIT};
@@ -12,7 +12,7 @@ use super::*;
 use crate::cpu::regs::msr;
 use crate::exit::inside::Inside;
 use crate::exit::{doorbell, service};
-use crate::service::{ISA, Served, Service, Services, Space};
+use crate::service::{ISA, Port, Served, Service, Services, Space};
 
 /// Nothing outside of it is reached here.
 struct Nothing;

@@ -6,7 +6,7 @@ use core::fmt;
 use std::string::String;
 use std::vec::Vec;
 
-use turnstile_arch_common::service::{Outside, Port};
+use turnstile_arch_common::service::Outside;
 use turnstile_service::gate::Pending;
 use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells, Header, Image, PAGE, X86_64};
 use turnstile_vm::attention::Reasons;
@@ -16,7 +16,7 @@ use crate::cpu::regs::{cr0, cr4};
 use crate::cpu::svm::{Vmcb, code};
 use crate::exit::tests::{handle, machine_with_ports};
 use crate::exit::tier::Code;
-use crate::service::{Bar, Registers, Service, Services, Space, pretend};
+use crate::service::{Bar, Port, Registers, Service, Services, Space, pretend};
 use crate::vcpu::frame::{Frame, number};
 
 std::thread_local! {
