@@ -12,7 +12,7 @@ use super::*;
 use crate::cpu::regs::msr;
 use crate::exit::inside::Inside;
 use crate::exit::{doorbell, service};
-use crate::service::{ISA, Served, Service, Services, Space};
+use crate::service::{ISA, Port, Served, Service, Services, Space};
 
 /// Nothing outside of it is reached here.
 struct Nothing;
@@ -21,11 +21,11 @@ impl Outside for Nothing {
     fn print(&self, _: u64, _: [u64; 2]) {}
     fn log(&self, _: u64, _: [u64; 2]) {}
     fn lines(&self, _: u64, _: u64) {}
-    fn message(&self, _: u64, _: u64) -> bool {
+    fn message(&self, _: usize, _: u64, _: u64) -> bool {
         false
     }
 
-    fn decode(&self, _: u64, _: u64, _: u64) -> bool {
+    fn decode(&self, _: usize, _: u64, _: u64, _: u64) -> bool {
         false
     }
 
@@ -63,7 +63,8 @@ fn served_from(bell: u64, doorbells: Doorbells) -> (&'static Vcpu, Frame) {
     let mut file = header.bytes().to_vec();
     file.resize((UNIT + header.file()) as usize, 0);
     let space = Space::new(Image::parse(file.leak(), ISA).unwrap(), 1_000_000).unwrap();
-    let service = &*Box::leak(Box::new(Service::new(String::from("service"), space, &Nothing, 0)));
+    let service =
+        &*Box::leak(Box::new(Service::new(String::from("service"), space, &Nothing, Port::default())));
     let mut services = Services::none();
     services.memory = vec![Served { base: DEVICE, size: 0x1000, device: 4, bell, doorbells, service }];
     services.terminal =

@@ -16,7 +16,7 @@ use crate::cpu::regs::{cr0, cr4};
 use crate::cpu::svm::{Vmcb, code};
 use crate::exit::tests::{handle, machine_with_ports};
 use crate::exit::tier::Code;
-use crate::service::{Bar, Registers, Service, Services, Space, pretend};
+use crate::service::{Bar, Port, Registers, Service, Services, Space, pretend};
 use crate::vcpu::frame::{Frame, number};
 
 std::thread_local! {
@@ -35,11 +35,11 @@ impl Outside for Nothing {
     fn lines(&self, changed: u64, levels: u64) {
         SAID.with_borrow_mut(|said| said.push(std::format!("lines {changed:x} {levels:x}")));
     }
-    fn message(&self, _: u64, _: u64) -> bool {
+    fn message(&self, _: usize, _: u64, _: u64) -> bool {
         false
     }
 
-    fn decode(&self, _: u64, _: u64, _: u64) -> bool {
+    fn decode(&self, _: usize, _: u64, _: u64, _: u64) -> bool {
         false
     }
 
@@ -89,7 +89,7 @@ fn served_from(bell: u64, doorbells: Doorbells) -> Parts {
 /// The same, whose device in memory is BAR 4 of a function.
 fn served_by_bar(doorbells: Doorbells) -> Parts {
     served_by(|services, service| {
-        services.bars = std::vec![Bar::new(5, doorbells, service)];
+        services.bars = std::vec![Bar::new(Served::nowhere(5, doorbells, service))];
         services.functions = std::vec![Served::nowhere(0, Doorbells::NONE, service)];
     })
 }
@@ -101,7 +101,8 @@ fn served_by(add: impl FnOnce(&mut Services, &'static Service)) -> Parts {
     let mut file = header.bytes().to_vec();
     file.resize(2 * PAGE as usize, 0);
     let space = Space::new(Image::parse(file.leak(), X86_64).unwrap(), 1000).unwrap();
-    let service: &'static Service = Box::leak(Box::new(Service::new("test".into(), space, &Nothing, 0)));
+    let service: &'static Service =
+        Box::leak(Box::new(Service::new("test".into(), space, &Nothing, Port::default())));
     let mut services = Services::none();
     add(&mut services, service);
     services.ports = std::vec![Served {
