@@ -48,10 +48,11 @@ impl Places {
     ) -> Result<(), E> {
         let opened = windows.iter_mut().try_for_each(|window| {
             let offset = self.find(window).ok_or(Error::NoService)?;
+            let places = self.members.get_mut(member).ok_or(Error::NoService)?;
             map(offset, window)?;
             window.address = offset;
+            places.push((offset, window.size));
             self.mark(offset, window.size, true);
-            self.members.get_mut(member).ok_or(Error::NoService)?.push((offset, window.size));
             Ok(())
         });
         if opened.is_err() {
