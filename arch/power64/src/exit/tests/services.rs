@@ -4,7 +4,8 @@
 use std::string::String;
 
 use turnstile_arch_common::service::Outside;
-use turnstile_service::abi::Kind;
+use turnstile_papr::rtas::Function;
+use turnstile_service::abi::{CONFIGURATION, Kind, member_device};
 use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};
 use turnstile_service::image::{Header, Image, PAGE as UNIT};
 
@@ -94,6 +95,39 @@ fn a_terminal_is_read_from_the_service() {
     fakes::take_log();
     assert_eq!(service::get(&mut frame, 7).code, -4i64 as u64, "there is no such terminal");
     assert_eq!((frame.gpr(5), fakes::take_log()), (0, vec![]));
+}
+
+/// Calls a function of the firmware, which has so many results, and returns the first.
+fn call_firmware(
+    frame: &mut Frame,
+    vcpu: &'static Vcpu,
+    call: (Function, u32),
+    arguments: &[u32],
+) -> Option<u32> {
+    const BLOCK: u64 = 0x200;
+    let (function, results) = call;
+    let block = [&[function.token(), arguments.len() as u32, results][..], arguments].concat();
+    for (at, word) in (BLOCK..).step_by(4).zip(&block) {
+        assert!(vcpu.vm.set_word(at, *word));
+    }
+    crate::exit::calls::firmware(frame, vcpu, [BLOCK, 0, 0, 0, 0, 0, 0], crate::vm::monitor::monitor());
+    vcpu.vm.word(BLOCK + 4 * block.len() as u64)
+}
+
+#[test]
+fn configuration_space_is_the_members_own() {
+    let (vcpu, mut frame) = served();
+    let service = vcpu.vm.services().unwrap().all[0];
+    let mut services = Services::none();
+    let device = member_device(2, CONFIGURATION);
+    services.functions = vec![Served { device, ..Served::nowhere(0, Doorbells::NONE, service) }];
+    services.all = vec![service];
+    vcpu.vm.set_services(services);
+    let register = 1 << 11 | 4;
+    assert_eq!(call_firmware(&mut frame, vcpu, (Function::ReadPciConfig, 2), &[register, 4]), Some(0));
+    assert_eq!(event(), (Some(Kind::Read), [device, 4, 4, 0]));
+    assert_eq!(call_firmware(&mut frame, vcpu, (Function::WritePciConfig, 1), &[register, 4, 6]), Some(0));
+    assert_eq!(event(), (Some(Kind::Write), [device, 4, 4, 6]));
 }
 
 #[test]
