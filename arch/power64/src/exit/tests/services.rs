@@ -46,6 +46,8 @@ impl Outside for Nothing {
 }
 
 const DEVICE: u64 = 0x100_0001_0000;
+/// The number of the configuration space of its PCI function, which is the third member's.
+const FUNCTION: u64 = member_device(2, CONFIGURATION);
 
 /// A vCPU whose VM has a terminal and a device in memory, with numbers 3 and 4 in the service.
 fn served() -> (&'static Vcpu, Frame) {
@@ -70,6 +72,7 @@ fn served_from(bell: u64, doorbells: Doorbells) -> (&'static Vcpu, Frame) {
     services.memory = vec![Served { base: DEVICE, size: 0x1000, device: 4, bell, doorbells, service }];
     services.terminal =
         Some(Served { base: 0, size: 1, device: 3, bell: 0, doorbells: Doorbells::NONE, service });
+    services.functions = vec![Served::nowhere(FUNCTION, Doorbells::NONE, service)];
     services.all = vec![service];
     vcpu.vm.set_services(services);
     begin(vcpu.vm);
@@ -117,17 +120,11 @@ fn call_firmware(
 #[test]
 fn configuration_space_is_the_members_own() {
     let (vcpu, mut frame) = served();
-    let service = vcpu.vm.services().unwrap().all[0];
-    let mut services = Services::none();
-    let device = member_device(2, CONFIGURATION);
-    services.functions = vec![Served { device, ..Served::nowhere(0, Doorbells::NONE, service) }];
-    services.all = vec![service];
-    vcpu.vm.set_services(services);
     let register = 1 << 11 | 4;
     assert_eq!(call_firmware(&mut frame, vcpu, (Function::ReadPciConfig, 2), &[register, 4]), Some(0));
-    assert_eq!(event(), (Some(Kind::Read), [device, 4, 4, 0]));
+    assert_eq!(event(), (Some(Kind::Read), [FUNCTION, 4, 4, 0]));
     assert_eq!(call_firmware(&mut frame, vcpu, (Function::WritePciConfig, 1), &[register, 4, 6]), Some(0));
-    assert_eq!(event(), (Some(Kind::Write), [device, 4, 4, 6]));
+    assert_eq!(event(), (Some(Kind::Write), [FUNCTION, 4, 4, 6]));
 }
 
 #[test]
