@@ -43,13 +43,13 @@ impl Pending {
     /// It is to be started anew.
     pub const KILL: Self = Self(KILL);
 
-    /// How many queues have a bit of their own; those with higher numbers share the last one.
+    /// How many queues have a bit of their own; that of a higher number is its remainder's.
     pub const QUEUES: u64 = 32;
 
     /// Returns the bit of a queue.
-    #[inline(always)] // A shift.
+    #[inline(always)] // A shift, which takes the remainder itself.
     pub const fn doorbell(queue: u64) -> Self {
-        Self(1 << if queue < Self::QUEUES { queue } else { Self::QUEUES - 1 })
+        Self(1u32.wrapping_shl(queue as u32) as u64)
     }
 
     /// Returns the queues that have rung, as bits.
@@ -245,8 +245,9 @@ mod tests {
     }
 
     #[test]
-    fn queues_beyond_the_last_bit_share_it() {
-        assert_eq!(Pending::doorbell(31), Pending::doorbell(4000));
+    fn queues_beyond_the_last_bit_have_those_of_others() {
+        assert_eq!(Pending::doorbell(31), Pending::doorbell(4063));
+        assert_eq!(Pending::doorbell(31).queues(), 1 << (Pending::QUEUES - 1));
         assert_eq!(Pending::doorbell(0).queues(), 1);
         assert_eq!(Pending::INPUT.queues() | Pending::ALARM.queues() | Pending::KILL.queues(), 0);
     }
