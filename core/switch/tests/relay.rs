@@ -343,9 +343,8 @@ fn buffers_of_no_use_count() {
     for number in 0..4 {
         let bytes = packet(random, 0, None, number, 46);
         assert!(vms[0].send(&memories[0], random, PLAIN, &bytes));
-    }
-    for _ in 0..4 {
         assert_eq!(net.pump(&memories, (0, 0), 0, 64), Ok(Rest::Spent));
+        assert_eq!(net.pump(&memories, (0, 0), 0, 64), Ok(Rest::Idle));
+        assert_eq!(vms[0].take(&memories[0]), 1);
     }
-    assert_eq!(net.pump(&memories, (0, 0), 0, 64), Ok(Rest::Idle));
 }
