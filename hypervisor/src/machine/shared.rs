@@ -2,7 +2,6 @@
 //! What the machines of all architectures do alike.
 
 use turnstile_bundle::VmSpec;
-use turnstile_machine::Functions;
 use turnstile_vm::lifecycle::OnCrash;
 
 use crate::arch::memory::{self, GuestMemory};
@@ -17,7 +16,10 @@ pub fn on_crash(spec: &VmSpec<'_>) -> OnCrash {
 
 /// Returns what a VM's description says of what is to be started, if it has these PCI functions.
 #[cfg(not(target_arch = "aarch64"))]
-pub fn source(spec: &VmSpec<'static>, functions: Functions) -> turnstile_machine::Source<'static> {
+pub fn source(
+    spec: &VmSpec<'static>,
+    functions: turnstile_machine::Functions,
+) -> turnstile_machine::Source<'static> {
     turnstile_machine::Source {
         kernel: spec.kernel,
         initrd: spec.initrd,

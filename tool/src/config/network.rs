@@ -147,7 +147,8 @@ pub fn services(networks: &[Network], vms: &[Vm], problems: &mut Vec<Problem>) -
         } else if members.is_empty() {
             (format!("no VM has the network `{name}`"), "name it in the `networks` of a VM, or take it out")
         } else {
-            drafts.push(Draft::of_network(network, members));
+            let bounds = (network.limit, network.beside_realtime);
+            drafts.push(Draft::of_network(&network.name, bounds, members));
             continue;
         };
         problems.push(Problem::new(network.name.span.clone(), what, help));

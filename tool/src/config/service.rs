@@ -10,7 +10,6 @@ use turnstile_bundle::{
     Class, GuestMachine, MAX_FUNCTIONS, MAX_SERVICES, Mapping, Schedule, ServiceDevice, ServiceSpec,
 };
 
-use super::network::Network;
 use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader, named};
 use super::{Surroundings, Vm, vm};
@@ -103,23 +102,24 @@ impl Draft {
         }
     }
 
-    /// Makes the service that is this network of the VMs of these indexes.
-    pub fn of_network(network: &Network, members: Vec<usize>) -> Self {
-        let span = network.name.span.clone();
+    /// Makes the service that is the network of this name, of the VMs of these indexes, with this limit and whether it may keep
+    /// real-time VMs waiting.
+    pub fn of_network(name: &At<String>, (limit, beside_realtime): (u64, bool), members: Vec<usize>) -> Self {
+        let span = name.span.clone();
         Self {
             service: Service {
-                name: network.name.clone(),
+                name: name.clone(),
                 program: At::new(Program::Ours("switch".to_owned()), span.clone()),
                 vm: None,
                 device: ServiceDevice::Network,
-                limit: network.limit,
+                limit,
                 memory: true,
                 disk: None,
             },
             serves: Serves::Members(members),
             device: span.clone(),
             memory: span,
-            beside_realtime: network.beside_realtime,
+            beside_realtime,
         }
     }
 }

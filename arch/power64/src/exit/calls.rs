@@ -6,7 +6,7 @@ use turnstile_papr::mode::{self, Mode};
 use turnstile_papr::processors::Processors;
 use turnstile_papr::rtas::{self, Services, Then, pci};
 use turnstile_papr::{page_init, process_table, terminal};
-use turnstile_service::abi::{BARS, CONFIGURATION, Event, Kind};
+use turnstile_service::abi::{BARS, CONFIGURATION, Event, Kind, member_device, split_device};
 use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Stop;
 
@@ -227,6 +227,8 @@ impl Platform<'_> {
     #[inline(never)] // Guests without such functions are not to pay for it.
     fn function(&mut self, kind: Kind, slot: u64, [device, offset, size, value]: [u64; 4]) -> Option<u64> {
         let served = self.vm.services()?.function(slot)?;
+        // Of the member that this VM is to the service, as the function itself.
+        let device = member_device(split_device(served.device).0, device);
         Some(access_seldom(self.vcpu, served, &Event::new(kind, [device, offset, size, value, 0])))
     }
 }

@@ -19,7 +19,7 @@ use crate::cpu::regs::fakes::{self, Access};
 use crate::exit::full::turnstile_full_exit;
 use crate::exit::light::aborts;
 use crate::exit::tests::{exit, machine};
-use crate::service::{ISA, Served, Service, Services, Space, pretend};
+use crate::service::{ISA, Port, Served, Service, Services, Space, pretend};
 use crate::vm::Vm;
 
 std::thread_local! {
@@ -69,6 +69,11 @@ fn served() -> (&'static Vm, Frame, &'static Service) {
 }
 
 fn served_with(doorbells: Doorbells) -> (&'static Vm, Frame, &'static Service) {
+    served_from(0, doorbells)
+}
+
+/// The same, and its doorbells are those of queues from `bell` on.
+fn served_from(bell: u64, doorbells: Doorbells) -> (&'static Vm, Frame, &'static Service) {
     let (vm, _) = machine(1, false);
     let header = Header { isa: ISA, code: PAGE, stack: PAGE, ..Header::default() };
     let mut file = header.bytes().to_vec();
@@ -78,7 +83,7 @@ fn served_with(doorbells: Doorbells) -> (&'static Vm, Frame, &'static Service) {
     let service: &'static Service =
         Box::leak(Box::new(Service::new("test".into(), space, &Nothing, Port::default())));
     let mut services = Services::none();
-    services.memory = vec![Served { base: DEVICE, size: 0x1000, device: 3, doorbells, bell: 0, service }];
+    services.memory = vec![Served { base: DEVICE, size: 0x1000, device: 3, doorbells, bell, service }];
     services.all = vec![service];
     vm.set_services(services);
     SEEN.take();
@@ -208,6 +213,19 @@ fn doorbells_are_rung_from_either_tier_and_wait_for_nobody() {
     unsafe { service.rung(&mut Inside::<Gicv3>::new(vm.vcpus()[0], owned)) };
     let bells: Vec<u64> = seen().into_iter().map(|event| event[1]).collect();
     assert_eq!(bells, [1 << 7 | 1]);
+}
+
+#[test]
+fn a_members_doorbells_are_its_own_from_either_tier() {
+    let (_, mut frame, _) = served_from(8, Doorbells { first: 0x100, size: 12, by: BY_PLACE });
+    for (register, code) in [(2, 0), (20, Code::SYNC)] {
+        at(DEVICE + 0x108);
+        assert_eq!(exit(&mut frame, class::DATA_ABORT, iss(2, register, true)).0, code);
+        if code == Code::SYNC {
+            turnstile_full_exit(&mut frame, code);
+        }
+        assert_eq!(seen(), [[Kind::Doorbell as u64, 1 << 10, 0, 0, 0, 0]], "x{register}");
+    }
 }
 
 #[test]

@@ -4,7 +4,8 @@
 use std::string::String;
 
 use turnstile_arch_common::service::Outside;
-use turnstile_service::abi::Kind;
+use turnstile_papr::rtas::Function;
+use turnstile_service::abi::{CONFIGURATION, Kind, member_device};
 use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};
 use turnstile_service::image::{Header, Image, PAGE as UNIT};
 
@@ -47,6 +48,8 @@ impl Outside for Nothing {
 }
 
 const DEVICE: u64 = 0x100_0001_0000;
+/// The number of the configuration space of its PCI function, which is the third member's.
+const FUNCTION: u64 = member_device(2, CONFIGURATION);
 
 /// A vCPU whose VM has a terminal and a device in memory, with numbers 3 and 4 in the service.
 fn served() -> (&'static Vcpu, Frame) {
@@ -71,6 +74,7 @@ fn served_from(bell: u64, doorbells: Doorbells) -> (&'static Vcpu, Frame) {
     services.memory = vec![Served { base: DEVICE, size: 0x1000, device: 4, bell, doorbells, service }];
     services.terminal =
         Some(Served { base: 0, size: 1, device: 3, bell: 0, doorbells: Doorbells::NONE, service });
+    services.functions = vec![Served::nowhere(FUNCTION, Doorbells::NONE, service)];
     services.all = vec![service];
     vcpu.vm.set_services(services);
     begin(vcpu.vm);
@@ -96,6 +100,33 @@ fn a_terminal_is_read_from_the_service() {
     fakes::take_log();
     assert_eq!(service::get(&mut frame, 7).code, -4i64 as u64, "there is no such terminal");
     assert_eq!((frame.gpr(5), fakes::take_log()), (0, vec![]));
+}
+
+/// Calls a function of the firmware, which has so many results, and returns the first.
+fn call_firmware(
+    frame: &mut Frame,
+    vcpu: &'static Vcpu,
+    call: (Function, u32),
+    arguments: &[u32],
+) -> Option<u32> {
+    const BLOCK: u64 = 0x200;
+    let (function, results) = call;
+    let block = [&[function.token(), arguments.len() as u32, results][..], arguments].concat();
+    for (at, word) in (BLOCK..).step_by(4).zip(&block) {
+        assert!(vcpu.vm.set_word(at, *word));
+    }
+    crate::exit::calls::firmware(frame, vcpu, [BLOCK, 0, 0, 0, 0, 0, 0], crate::vm::monitor::monitor());
+    vcpu.vm.word(BLOCK + 4 * block.len() as u64)
+}
+
+#[test]
+fn configuration_space_is_the_members_own() {
+    let (vcpu, mut frame) = served();
+    let register = 1 << 11 | 4;
+    assert_eq!(call_firmware(&mut frame, vcpu, (Function::ReadPciConfig, 2), &[register, 4]), Some(0));
+    assert_eq!(event(), (Some(Kind::Read), [FUNCTION, 4, 4, 0]));
+    assert_eq!(call_firmware(&mut frame, vcpu, (Function::WritePciConfig, 1), &[register, 4, 6]), Some(0));
+    assert_eq!(event(), (Some(Kind::Write), [FUNCTION, 4, 4, 6]));
 }
 
 #[test]
