@@ -149,6 +149,11 @@ mod tests {
         assert_eq!(member.news(), Some(News::Joined(false)), "nothing is kept for the next one");
         member.leave();
         assert_eq!(member.news(), None, "a life of which it never knew");
+        member.join(Reached::default());
+        member.tell(News::Joined(false));
+        member.join(Reached::default());
+        member.forget_told();
+        assert_eq!(member.news(), Some(News::Joined(false)), "what is kept is of the life before");
     }
 
     #[test]

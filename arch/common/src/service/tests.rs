@@ -739,6 +739,19 @@ fn what_waits_for_a_shared_service_outlives_who_leaves() {
     assert_eq!(heard(&service), ["detach 1", "Detach 1", "Doorbell 16"]);
 }
 
+#[test]
+fn nothing_reaches_who_has_left() {
+    let (service, world) = shared(&[]);
+    (0..2).for_each(|member| service.attach(member, vec![], None).unwrap());
+    access_of(&service, 0);
+    service.detach(1);
+    let message = Step::Call(Call::Message, [0xfee0_0000, 0x31, 1]);
+    let decode = Step::Call(Call::Decode, [abi::member_device(1, 4), 0x1000, 0x4000]);
+    service.space.steps.lock().unwrap().extend([message, decode, Step::Done(0, 0)]);
+    access_of(&service, 0);
+    assert!(said(world).is_empty(), "its end is not told yet, and is true");
+}
+
 /// Rings in the middle of another's event, and after that.
 struct Rings<'a>(&'a Service<Script>, u64);
 
