@@ -312,9 +312,7 @@ impl Hosted {
 
     /// Has all vCPUs look that may enter it: any may be off. One that stops or pauses leaves what it has not looked at to others.
     pub fn wake(&self) {
-        for member in self.members.iter().filter(|member| !self.is_shared() || member.is_running()) {
-            member.vm.raise_all(Reasons::SERVICE);
-        }
+        self.call(u64::MAX);
     }
 
     /// Has it start anew, whatever it does. False if none of its VMs runs.
@@ -442,6 +440,14 @@ impl Outside for Hosted {
             bar < abi::BAR_COUNT && services.move_bar(service, device, address, if fits { size } else { 0 });
         vm.device_has_moved();
         moved && (fits || size == 0)
+    }
+
+    fn call(&self, members: u64) {
+        for (number, member) in self.members.iter().enumerate() {
+            if members >> number & 1 != 0 && (!self.is_shared() || member.is_running()) {
+                member.vm.raise_all(Reasons::SERVICE);
+            }
+        }
     }
 
     fn alarm(&self, at: u64) -> u64 {

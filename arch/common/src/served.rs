@@ -159,11 +159,14 @@ impl<S> Services<S> {
     }
 
     /// Puts a BAR of a service at other addresses: those from `base` on, or none if there are none. False if it has no such device, or
-    /// another one is there: then it is nowhere.
+    /// another one is there: then it is nowhere. One that is there already stays: other CPUs find it all the time.
     pub fn move_bar(&self, service: &Service<S>, device: u64, base: u64, size: u64) -> bool {
         let _one = self.moving.lock();
         let is_it = |bar: &&Bar<S>| core::ptr::eq(bar.served.service, service) && bar.served.device == device;
         let Some(moved) = self.bars.iter().find(is_it) else { return false };
+        if size != 0 && (moved.base(), moved.size()) == (base, size) {
+            return true;
+        }
         moved.move_to(Served::<S>::NOWHERE, 0);
         if size == 0 {
             return true;

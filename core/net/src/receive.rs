@@ -64,6 +64,8 @@ pub struct Room<const N: usize> {
     count: usize,
     chains: [Option<(Token, u32)>; N],
     chain_count: usize,
+    /// How many buffers were read, of use or not.
+    read: u32,
 }
 
 impl<const N: usize> Room<N> {
@@ -74,7 +76,13 @@ impl<const N: usize> Room<N> {
             count: 0,
             chains: [const { None }; N],
             chain_count: 0,
+            read: 0,
         }
+    }
+
+    /// How many buffers of drivers were read since this was asked last: also those of no use, of packets that were not delivered, too.
+    pub const fn take_read(&mut self) -> u32 {
+        core::mem::replace(&mut self.read, 0)
     }
 
     /// Copies a packet to a driver: `to` is its memory, `from` the sender's. With `merge` it may take several chains. The driver sees it at
@@ -133,6 +141,7 @@ impl<const N: usize> Room<N> {
             };
             let mut bytes = 0;
             while let Some(buffer) = chain.next(to)? {
+                self.read = self.read.wrapping_add(1);
                 if !buffer.writable || buffer.length == 0 {
                     continue;
                 }

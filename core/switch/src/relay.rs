@@ -29,6 +29,8 @@ pub const RECEIVED_BUFFERS: usize = 80;
 
 /// A call ends behind so many bytes, that of each receiver counted, whatever else it may do.
 const SLICE: u64 = 64 << 10;
+/// A buffer of a receiver counts as so many: its descriptor.
+const DESCRIPTOR: u64 = 16;
 
 /// The device behind a port, as far as it receives, while its driver is ready.
 #[derive(Debug)]
@@ -83,8 +85,8 @@ pub struct Relay<const P: usize, const Q: usize, const SETS: usize> {
     touched: u64,
     /// Receivers that have broken a rule.
     broken: u64,
-    /// How many bytes were copied in this call.
-    copied: u64,
+    /// How many bytes this call has copied, or read in vain.
+    cost: u64,
 }
 
 impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
@@ -101,7 +103,7 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
             room: Room::new(),
             touched: 0,
             broken: 0,
-            copied: 0,
+            cost: 0,
         }
     }
 
@@ -203,11 +205,11 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
         };
         let (accepts, longest) = (device.accepts, device.longest);
         let (mut left, mut interrupt) = (most, false);
-        self.copied = 0;
+        self.cost = 0;
         queue.suppress(memory)?;
         loop {
             let rest = loop {
-                let Some(fewer) = left.checked_sub(1).filter(|_| self.copied < SLICE) else {
+                let Some(fewer) = left.checked_sub(1).filter(|_| self.cost < SLICE) else {
                     break Rest::Spent;
                 };
                 left = fewer;
@@ -294,10 +296,11 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
         } else {
             software::deliver(&mut self.room, (queue, memory), merge, from, frame)
         };
+        // Whatever has become of it: a receiver's buffers may be many, and of no use.
+        self.cost += u64::from(frame.length()) + DESCRIPTOR * u64::from(self.room.take_read());
         match delivery {
             Ok(Delivery::Done) => {
                 device.patience.taken(now);
-                self.copied += u64::from(frame.length());
                 device.unasked |= 1 << pair;
                 self.touched |= 1 << port;
                 self.switch.received(port, frame.length());

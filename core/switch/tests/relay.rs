@@ -329,3 +329,22 @@ fn a_switch_that_is_killed_at_any_step_loses_nothing() {
     }
     assert!(steps > 100, "{steps}");
 }
+
+/// Whoever receives cannot hold up all others in one call, by buffers that are many and have no room.
+#[test]
+fn buffers_of_no_use_count() {
+    let random = &mut Random(1);
+    let memories = memories(&Fuse::default());
+    let mut vms: Vec<_> = memories.iter().map(|ram| Vm::new(ram, false, true)).collect();
+    let mut net = Net::new();
+    attach(&mut net, &vms, &memories, false);
+    let useless = Request { writable: vec![0; 80], indirect: true, ..Request::default() };
+    while vms[1].receive.ask(&memories[1], &useless).is_some() {}
+    for number in 0..4 {
+        let bytes = packet(random, 0, None, number, 46);
+        assert!(vms[0].send(&memories[0], random, PLAIN, &bytes));
+        assert_eq!(net.pump(&memories, (0, 0), 0, 64), Ok(Rest::Spent));
+        assert_eq!(net.pump(&memories, (0, 0), 0, 64), Ok(Rest::Idle));
+        assert_eq!(vms[0].take(&memories[0]), 1);
+    }
+}

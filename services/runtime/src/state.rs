@@ -70,3 +70,31 @@ fn remember([_, number, a, b, c, d]: [u64; REGISTERS]) -> Answer {
     }
     Answer::default()
 }
+
+#[cfg(test)]
+mod tests {
+    use turnstile_service::abi::member_device;
+
+    use super::*;
+    use crate::memory::{GuestMemory, Memory};
+
+    struct Nothing;
+
+    impl Service for Nothing {
+        const NEW: Self = Self;
+
+        fn event(&mut self, _: Event) -> Answer {
+            Answer::default()
+        }
+    }
+
+    /// This member is of no other test.
+    #[test]
+    fn memory_of_who_has_left_is_forgotten() {
+        let memory = GuestMemory::of(5).unwrap();
+        remember([Kind::Memory as u64, member_device(5, 0), 0x1000, 16, 0x2000, 0]);
+        assert!(memory.contains(0x1000, 16));
+        detach(&mut Nothing, 5);
+        assert!(!memory.contains(0x1000, 1));
+    }
+}

@@ -93,10 +93,13 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
             Device::new(Registers::new(features, requirements, sizes), config)
         };
         let parts = self.parts.insert(Parts { function, device, decoded: [NOWHERE; BAR_COUNT as usize] });
-        // Whatever was decoded before.
-        for bar in (0..BAR_COUNT).filter(|bar| parts.function.bar(*bar).is_some()) {
+        // Whatever was decoded before. What is again, is all the time: other vCPUs run meanwhile.
+        let is_gone = |bar: &u8| parts.function.bar(*bar).is_some() && parts.function.decodes(*bar).is_none();
+        for bar in (0..BAR_COUNT).filter(is_gone) {
             world.decode(bar, 0, 0);
         }
+        // Twice: who finds its place taken by another one of before is nowhere, and finds it free then.
+        parts.announce(world);
         parts.announce(world);
         if parts.device.registers.is_running() {
             self.start(world, true);

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 use turnstile_service::abi::{self, Answer, Call, Event, Kind};
 use turnstile_service::gate::Pending;
 
-use super::members::{Member, News, Reached, senders};
+use super::members::{Member, News, Reached, owners, senders};
 use super::space::answered;
 use super::{ANEW, CHANGED, EMPTY, Left, Meanwhile, RUNS, Service, Space, Storage, Window};
 
@@ -49,7 +49,11 @@ impl<S: Space> Service<S> {
         unsafe { self.handle_pending(pending, meanwhile) };
         while let Some(pending) = self.gate.leave() {
             self.wanted.add(pending);
-            meanwhile.again();
+            match self.is_shared {
+                // Whose it is sees to it: a member that rings without end is to keep no other from its guest.
+                true => self.outside.call(owners(pending)),
+                false => meanwhile.again(),
+            }
         }
     }
 
@@ -129,6 +133,10 @@ impl<S: Space> Service<S> {
             }
         }
         self.blame(&event);
+        if self.is_shared && event.kind() != Some(Kind::Alarm) {
+            // The others wait for it, and may not say so again.
+            self.outside.alarm(0);
+        }
         if self.lines.load(Ordering::Relaxed) != 0 {
             self.set_lines(0);
         }

@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 
 use turnstile_service::abi::{Event, Kind, MEMBER_QUEUES, MEMBERS, split_device};
+use turnstile_service::gate::Pending;
 
 use super::{Storage, Window};
 
@@ -117,6 +118,14 @@ pub(super) fn senders(event: &Event) -> u64 {
     }
 }
 
+/// Returns the members that are to see to what waits, a bit for each: all, unless only doorbells wait.
+pub(super) fn owners(pending: Pending) -> u64 {
+    match pending.is_queues_alone() {
+        true => senders(&Event::new(Kind::Doorbell, [pending.queues(), 0, 0, 0, 0])),
+        false => u64::MAX,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +149,11 @@ mod tests {
         assert_eq!(member.news(), Some(News::Joined(false)), "nothing is kept for the next one");
         member.leave();
         assert_eq!(member.news(), None, "a life of which it never knew");
+        member.join(Reached::default());
+        member.tell(News::Joined(false));
+        member.join(Reached::default());
+        member.forget_told();
+        assert_eq!(member.news(), Some(News::Joined(false)), "what is kept is of the life before");
     }
 
     #[test]
@@ -150,5 +164,7 @@ mod tests {
         assert_eq!(of(Kind::Alarm, 5), u64::MAX);
         assert_eq!(senders(&Event::new(Kind::Attach, [1, 0, 2, 0, 0])), 1 << 2);
         assert_eq!(of(Kind::Detach, 6), 1 << 6);
+        assert_eq!(owners(Pending::doorbell(5)), 1 << 1);
+        assert_eq!([Pending::ALARM, Pending::KILL].map(owners), [u64::MAX; 2], "who can");
     }
 }

@@ -132,6 +132,8 @@ pub trait Outside: Sync {
     fn message(&self, member: usize, address: u64, data: u64) -> bool;
     /// Has a BAR of a member's PCI function decoded at an address from now on, with this size, or nowhere (0); false if that cannot be.
     fn decode(&self, member: usize, bar: u64, address: u64, size: u64) -> bool;
+    /// Has vCPUs of these members [look](Service::look), a bit for each, if they run. One that pauses or stops leaves it to others.
+    fn call(&self, members: u64);
     /// Sets the alarm to a time, in nanoseconds, or off (`u64::MAX`); returns the time now.
     fn alarm(&self, at: u64) -> u64;
     /// Returns the time, in nanoseconds.

@@ -135,6 +135,10 @@ impl Outside for World {
         address != 0
     }
 
+    fn call(&self, members: u64) {
+        self.say(format!("call {members:x}"));
+    }
+
     fn alarm(&self, at: u64) -> u64 {
         self.say(format!("alarm {at}"));
         7
@@ -584,6 +588,27 @@ fn a_bar_is_where_it_was_put_and_nowhere_else() {
     assert!(services.function(0).is_none() && services.function(1).is_none());
 }
 
+#[test]
+fn a_bar_that_stays_is_found_all_the_time() {
+    let service: &'static Service<Script> = Box::leak(Box::new(service(&[]).0));
+    let mut services = Services::none();
+    services.bars.push(Bar::new(Served::nowhere(5, Doorbells::NONE, service)));
+    assert!(services.move_bar(service, 5, 0x4000, 0x1000));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let looks = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                assert!(services.at_address(0x4010).is_some());
+            }
+        });
+        for _ in 0..200_000 {
+            assert!(services.move_bar(service, 5, 0x4000, 0x1000));
+        }
+        done.store(true, Ordering::Relaxed);
+        looks.join().unwrap();
+    });
+}
+
 /// Hands the service an event of a member.
 fn access_of(service: &Service<Script>, member: u64) -> u64 {
     let event = Event::new(Kind::Read, [abi::member_device(member, 1), 0, 1, 0, 0]);
@@ -668,7 +693,7 @@ fn who_crashes_a_shared_service_loses_what_is_kept_and_others_do_not() {
         [1, 1],
         "tried once more"
     );
-    said(world);
+    assert_eq!(said(world).last().unwrap(), "alarm 0", "what others wait for is not forgotten");
     access_of(&service, 0);
     let kept: Vec<_> = events(&service).iter().map(|(_, [kept, _, member, ..])| (*member, *kept)).collect();
     assert_eq!(kept, [(0, 1), (1, 0)]);
@@ -712,6 +737,62 @@ fn what_waits_for_a_shared_service_outlives_who_leaves() {
     service.detach(1);
     look(&service);
     assert_eq!(heard(&service), ["detach 1", "Detach 1", "Doorbell 16"]);
+}
+
+#[test]
+fn nothing_reaches_who_has_left() {
+    let (service, world) = shared(&[]);
+    (0..2).for_each(|member| service.attach(member, vec![], None).unwrap());
+    access_of(&service, 0);
+    service.detach(1);
+    let message = Step::Call(Call::Message, [0xfee0_0000, 0x31, 1]);
+    let decode = Step::Call(Call::Decode, [abi::member_device(1, 4), 0x1000, 0x4000]);
+    service.space.steps.lock().unwrap().extend([message, decode, Step::Done(0, 0)]);
+    access_of(&service, 0);
+    assert!(said(world).is_empty(), "its end is not told yet, and is true");
+}
+
+/// Rings in the middle of another's event, and after that.
+struct Rings<'a>(&'a Service<Script>, u64);
+
+impl Meanwhile for Rings<'_> {
+    fn interrupt(&mut self) {
+        assert!(!self.0.rings(self.1), "somebody is inside");
+    }
+
+    fn wait(&mut self) {
+        panic!("nobody else is there");
+    }
+
+    fn again(&mut self) {
+        panic!("it is another member's");
+    }
+}
+
+#[test]
+fn who_rings_without_end_keeps_no_other_member_from_its_guest() {
+    let (service, world) = shared(&[]);
+    (0..2).for_each(|member| service.attach(member, vec![], None).unwrap());
+    access_of(&service, 0);
+    heard(&service);
+    service.space.steps.lock().unwrap().extend([
+        Step::Interrupt,
+        Step::Done(0, 0),
+        Step::Interrupt,
+        Step::Done(0, 0),
+    ]);
+    let event = Event::new(Kind::Read, [abi::member_device(0, 1), 0, 1, 0, 0]);
+    // SAFETY: the script needs no CPU.
+    unsafe { service.access(&event, &mut Rings(&service, 5)) };
+    assert_eq!(
+        heard(&service),
+        ["Read 1", "resume None", "Doorbell 32", "resume None"],
+        "once it is handled"
+    );
+    assert!(!service.gate.is_inside());
+    assert_eq!(said(world), ["call 2"], "then it is called itself");
+    look(&service);
+    assert_eq!(heard(&service), ["Doorbell 32"]);
 }
 
 #[test]

@@ -83,6 +83,9 @@ fn bars_are_where_software_puts_them() {
     host.write(ECAM + 0x14, 4, FIRMWARE);
     let swapped = [None, Some((FIRMWARE, 0x1000)), None, None, Some((FIRMWARE + 0x4000, 0x4000)), None];
     assert_eq!(*host.board.decoded.borrow(), swapped);
+    host.board.decoded.replace(firmware);
+    host.kill();
+    assert_eq!(*host.board.decoded.borrow(), swapped, "it was killed before it had said so");
     host.write(ECAM + 4, 2, 0);
     assert!(host.board.decoded.borrow().iter().all(Option::is_none));
 }

@@ -33,6 +33,8 @@ pub struct Board {
     pub fuse: Fuse,
     kept: RefCell<Vec<u64>>,
     decoded: RefCell<[Bars; MEMBERS]>,
+    /// How often a BAR was taken away.
+    pub gone: Cell<u32>,
     pub messages: RefCell<[Vec<u32>; MEMBERS]>,
     /// The time, and how much later it is whenever somebody asks.
     pub clock: Cell<u64>,
@@ -58,7 +60,9 @@ impl World for Side<'_> {
 
     fn decode(&self, bar: u8, address: u64, size: u64) -> bool {
         if self.0.fuse.step() {
-            self.0.decoded.borrow_mut()[self.1][usize::from(bar)] = (size != 0).then_some((address, size));
+            let new = (size != 0).then_some((address, size));
+            let old = std::mem::replace(&mut self.0.decoded.borrow_mut()[self.1][usize::from(bar)], new);
+            self.0.gone.update(|gone| gone + u32::from(old.is_some() && old != new));
         }
         true
     }
@@ -132,6 +136,7 @@ impl Host {
             fuse,
             kept: RefCell::new(vec![0; MEMBERS * WORDS]),
             decoded: RefCell::default(),
+            gone: Cell::new(0),
             messages: RefCell::default(),
             clock: Cell::new(0),
             tick: Cell::new(1000),

@@ -70,3 +70,13 @@ fn killed_when_a_member_starts_it_knows_nothing_of_before() {
         }
     }
 }
+
+/// Members run on other CPUs while the service begins anew: they find their devices all the time.
+#[test]
+fn killed_it_takes_no_device_away() {
+    let mut host = Host::new([(0, 0); VMS], None);
+    Driver::all(&mut host);
+    let before = host.board.gone.get();
+    host.kill();
+    assert_eq!(host.board.gone.get(), before);
+}

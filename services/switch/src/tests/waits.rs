@@ -112,3 +112,14 @@ fn ask(host: &mut Host, driver: &mut Driver, packet: &[u8]) -> (usize, bool) {
     let request = turnstile_rig::Request { readable, readable_cuts, writable: vec![], indirect: true };
     driver.queues[1].ask(&host.board.rams[driver.member], &request).unwrap()
 }
+
+#[test]
+fn a_receiver_that_stops_lets_its_senders_go() {
+    let (mut host, mut drivers) = without_buffers();
+    assert!(drivers[0].send(&mut host, &packet(0, Some(1), 1, 46)));
+    assert!(!host.alarm(), "it waits");
+    host.detach(1);
+    while host.alarm() {}
+    drivers[0].interrupts(&mut host);
+    assert_eq!((drivers[0].sent, host.board.alarm.get()), (1, u64::MAX));
+}

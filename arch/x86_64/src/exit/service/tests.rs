@@ -43,6 +43,8 @@ impl Outside for Nothing {
         false
     }
 
+    fn call(&self, _: u64) {}
+
     fn alarm(&self, _: u64) -> u64 {
         0
     }
