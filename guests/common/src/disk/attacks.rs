@@ -2,8 +2,8 @@
 //! What a driver must not do to a disk.
 
 use super::driver::{AVAILABLE, DATA, Disk, READ, SIZE};
-use super::machine::{FIRST, Machine, THIRD};
 use crate::random::Random;
+use crate::virtio::{FIRST, Machine, THIRD};
 
 /// The bytes of a configuration space in ECAM; other ways to it end before.
 const SPACE: u16 = 4096;
@@ -75,9 +75,9 @@ fn rings(machine: &Machine, slot: u8, random: &mut Random) {
 fn resets(machine: &Machine, slot: u8, random: &mut Random) {
     let mut disk = Disk::place(machine, slot, machine.window.base + FIRST);
     for _ in 0..RESETS {
-        disk.set_status(random.number() & 0xff);
+        disk.function.set_status(random.number() & 0xff);
         disk.ring();
-        disk.set_status(0);
+        disk.function.set_status(0);
         disk.ring();
         if random.number().is_multiple_of(8) && disk.start() {
             disk.request(READ, 0, 512);
