@@ -16,7 +16,7 @@ pub const ROWS: [Row; 37] = [
     packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
     packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
     Row {
-        fewer: 64,
+        fewer: 16,
         ..packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64")
     },
     sgi("self-sgi", "SGI to itself, IAR, EOIR", 1, "target=0"),

@@ -83,7 +83,8 @@ pub fn services(row: &Row, vm: &str) -> String {
     format!("[[service]]\nname = \"{program}\"\nprogram = \"{program}\"\nvm = \"{vm}\"\n{more}")
 }
 
-/// The other VM of a row, and the network of both. What it takes long for in a busy emulator is no loop.
+/// The other VM of a row, and the network of both. An emulator that others keep from running is not to be taken for a service
+/// that loops.
 fn peer(row: &Row) -> String {
     let Row { guest, .. } = row;
     format!(
