@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The guest that measures packets to another VM, where the same guest receives them: as `peer` on its command line says.
+//! The guest that exchanges packets with another VM, where the same guest receives them: as `peer` on its command line says.
 //!
-//! Who sends rings once for `packets=` packets of `bytes=` each, and then waits a while, in which the other one takes its interrupt and them.
-//! At the end that says how many have come.
+//! With `row=` it measures: it rings once for `packets=` packets of `bytes=` each, and then waits a while, in which the other one takes its interrupt and them.
+//! At the end that says how many have come. Without `row=` it is a test, which attacks the device, too.
 
+mod attacks;
+mod bare;
 mod driver;
 
 use core::cell::RefCell;
@@ -11,52 +13,66 @@ use core::fmt::Write;
 
 use crate::virtio::{FIRST, Function, Machine, VENDOR};
 use crate::{bench, clock, options};
-use driver::{ADDRESS, Device, Packet, SHORTEST, SILENCE, Wrong};
+use driver::{ADDRESS, Device, Packet, SHORTEST, Wrong};
 
 /// A network device.
 const DEVICE: u16 = 0x1041;
-/// What packets are: somebody is here; one of those that are measured; the end; how many of them have come.
+/// What packets are: somebody is here; one of those that are counted; the end of them; something to keep in mind; the answer to both: how
+/// many have come, and what was kept in mind before.
 const HELLO: u16 = 1;
 const DATA: u16 = 2;
 const END: u16 = 3;
-const COUNT: u16 = 4;
+const MARK: u16 = 4;
+const COUNT: u16 = 5;
+/// The number of the last end of all.
+const LAST: u64 = 1;
 /// How long a hello waits for an answer, in microseconds.
 const PAUSE: u64 = 10_000;
 /// How long the receiver may take for an operation, in microseconds.
 const AWAY: u64 = 10;
 
-/// Measures, or receives.
-pub fn run(console: &mut impl Write, machine: &Machine) {
-    let slot = machine.config.find(VENDOR, DEVICE).next();
-    let device =
-        slot.and_then(|slot| Device::start(&Function::place(machine, slot, machine.window.base + FIRST)));
-    let Some(device) = device else {
-        let _ = writeln!(console, "@error there is no network");
-        return;
-    };
-    let done = match options::get("peer") {
-        Some(_) => receive(device),
-        None => Sender::new(device).and_then(Sender::measure),
+/// Tests, measures, or receives; returns whether the machine is to be reset for a second life.
+pub fn run(console: &mut impl Write, machine: &Machine) -> bool {
+    let done = match (options::get("peer"), options::get("row")) {
+        (None, None) => return bare::run(console, machine),
+        (None, Some(row)) => start(machine).and_then(Sender::new).and_then(|sender| sender.measure(row)),
+        (Some(_), _) => start(machine).and_then(receive),
     };
     if let Err(what) = done {
         let _ = writeln!(console, "@error {what}");
     }
+    false
 }
 
-/// Takes packets until the end.
+fn start(machine: &Machine) -> Result<Device<'_>, Wrong> {
+    let slot = machine.config.find(VENDOR, DEVICE).next().ok_or("there is no network")?;
+    let function = Function::place(machine, slot, machine.window.base + FIRST);
+    Device::start(&function).ok_or("the device does not start")
+}
+
+/// Says that it is there while nothing comes; takes packets until the last end.
 fn receive(mut device: Device<'_>) -> Result<(), Wrong> {
-    let mut packet = Packet { to: ADDRESS, from: device.mac, kind: HELLO, number: 0, bytes: SHORTEST };
+    let hello = Packet { to: ADDRESS, from: device.mac, kind: HELLO, number: 0, bytes: SHORTEST };
+    let (mut count, mut mark) = (0, 0);
     loop {
-        device.put(packet)?;
-        device.send()?;
-        let mut count = 0;
-        while let Some(came) = device.wait(if count == 0 { PAUSE } else { SILENCE })? {
-            count += u64::from(came.kind == DATA && came.to == device.mac);
-            if came.kind == END {
-                packet = Packet { to: came.from, kind: COUNT, number: count, ..packet };
-                device.put(packet)?;
-                return device.send();
+        let Some(came) = device.wait(PAUSE)? else {
+            device.put(hello)?;
+            device.send()?;
+            continue;
+        };
+        let number = match came.kind {
+            DATA => {
+                count += 1;
+                continue;
             }
+            END => count,
+            MARK => core::mem::replace(&mut mark, came.number),
+            _ => continue,
+        };
+        device.put(Packet { to: came.from, kind: COUNT, number, ..hello })?;
+        device.send()?;
+        if (came.kind, came.number) == (END, LAST) {
+            return Ok(());
         }
     }
 }
@@ -75,15 +91,14 @@ struct Sender<'a> {
 impl<'a> Sender<'a> {
     /// Waits for the other one.
     fn new(mut device: Device<'a>) -> Result<Self, Wrong> {
-        let hello = device.wait(SILENCE)?.filter(|packet| packet.kind == HELLO).ok_or("nobody is there")?;
+        let hello = bare::wait_for(&mut device, HELLO)?;
         let bytes = options::number("bytes", SHORTEST);
         let packet = Packet { to: hello.from, from: device.mac, kind: DATA, number: 0, bytes };
         let packets = options::number("packets", 1);
         Ok(Self { device: RefCell::new(device), packet, packets, sent: RefCell::new(Ok(0)) })
     }
 
-    fn measure(self) -> Result<(), Wrong> {
-        let row = options::get("row").unwrap_or("packet");
+    fn measure(self, row: &str) -> Result<(), Wrong> {
         bench::measure(
             row,
             |rounds| (0..rounds).for_each(|_| self.operate()),
@@ -91,16 +106,10 @@ impl<'a> Sender<'a> {
         );
         let sent = self.sent.into_inner()?;
         let mut device = self.device.into_inner();
-        device.put(Packet { kind: END, ..self.packet })?;
+        device.put(Packet { kind: END, number: LAST, ..self.packet })?;
         device.send()?;
-        loop {
-            let came = device.wait(SILENCE)?.ok_or("the other one does not answer")?;
-            match came.kind {
-                COUNT if came.number == sent => return Ok(()),
-                COUNT => return Err("packets were lost"),
-                _ => {}
-            }
-        }
+        let came = bare::wait_for(&mut device, COUNT)?;
+        if came.number == sent { Ok(()) } else { Err("packets were lost") }
     }
 
     /// One operation.

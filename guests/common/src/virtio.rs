@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The driver's side of a virtio function behind PCI (virtio 1.2, section 4.1). What it writes need not make sense.
 
+pub mod attacks;
 mod machine;
 
 pub use machine::{FIRST, Machine, THIRD};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Measures packets from one VM to another one: see `turnstile_guests_common::network`.
+//! Sends packets to another VM, and measures or attacks: see `turnstile_guests_common::network`.
 #![no_std]
 #![no_main]
 
 use turnstile_guests::console::Console;
-use turnstile_guests::{entry, pci};
+use turnstile_guests::{entry, pci, psci};
 use turnstile_guests_common::network;
 use turnstile_guests_common::stack::Stack;
 
@@ -14,7 +14,9 @@ entry!(main);
 static MEMORY: Stack<0x8_0000> = Stack::new();
 
 fn main() {
-    if let Some(machine) = pci::begin(MEMORY.bottom()) {
-        network::run(&mut Console, &machine);
+    if let Some(machine) = pci::begin(MEMORY.bottom())
+        && network::run(&mut Console, &machine)
+    {
+        psci::system_reset();
     }
 }

@@ -14,10 +14,11 @@ use crate::clock;
 use crate::virtio::{Function, Machine, NO_VECTOR, PATIENCE};
 
 /// Descriptors of each queue.
-const SIZE: u16 = 128;
-/// The queues, and how far apart they are in [`Machine::memory`].
+pub const SIZE: u16 = 128;
+/// The queues.
 const RECEIVE: u16 = 0;
 const SEND: u16 = 1;
+/// How far apart they are in [`Machine::memory`].
 const QUEUE: u64 = 0x2000;
 /// Where the parts of a queue are in its part.
 const AVAILABLE: u64 = 0x1000;
@@ -42,7 +43,7 @@ const _: () =
     assert!(BUFFER * SIZE as u64 <= ROOM && BUFFERS + 2 * ROOM <= 0x8_0000, "buffers are in memory");
 
 /// What Linux accepts.
-const FEATURES: Features = Features::VERSION_1
+pub const FEATURES: Features = Features::VERSION_1
     .union(Features::INDIRECT_DESC)
     .union(Features::EVENT_IDX)
     .union(Network::CSUM)
@@ -64,7 +65,10 @@ const FEATURES: Features = Features::VERSION_1
 /// What the device has done wrong.
 pub type Wrong = &'static str;
 
-/// Memory as the rings need it.
+/// Bytes of the largest access.
+const WORD: usize = 8;
+
+/// Memory as the rings need it, which reads and writes 2, 8 or 16 bytes.
 #[derive(Clone, Copy)]
 struct Ram<'a>(&'a Machine);
 
@@ -86,15 +90,17 @@ impl Memory for Ram<'_> {
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Outside> {
-        for (at, byte) in (address..).zip(bytes) {
-            *byte = (self.0.read)(at, 1) as u8;
+        for (at, part) in (address..).step_by(WORD).zip(bytes.chunks_mut(WORD)) {
+            let word = (self.0.read)(at, part.len() as u8).to_le_bytes();
+            part.iter_mut().zip(word).for_each(|(byte, read)| *byte = read);
         }
         Ok(())
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Outside> {
-        for (at, byte) in (address..).zip(bytes) {
-            (self.0.write)(at, 1, (*byte).into());
+        for (at, part) in (address..).step_by(WORD).zip(bytes.chunks(WORD)) {
+            let word = part.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+            (self.0.write)(at, part.len() as u8, word);
         }
         Ok(())
     }
@@ -102,6 +108,11 @@ impl Memory for Ram<'_> {
     fn fence(&self) {
         fence(Ordering::SeqCst);
     }
+}
+
+/// Where the three areas of a queue are.
+pub fn areas(machine: &Machine, number: u16) -> [u64; 3] {
+    [0, AVAILABLE, USED].map(|part| machine.memory + QUEUE * u64::from(number) + part)
 }
 
 /// A queue, and where it is rung.
@@ -116,11 +127,11 @@ impl<'a> Ring<'a> {
     /// Makes a queue, and enables it.
     fn new(function: &Function<'a>, number: u16, vector: u16, options: Options) -> Option<Self> {
         let ram = Ram(function.machine);
-        let at = function.machine.memory + QUEUE * u64::from(number);
-        let (driver, device) = (at + AVAILABLE, at + USED);
-        let layout = Layout::new(&ram, SIZE, Areas { descriptors: at, driver, device }).ok()?;
+        let areas = areas(function.machine, number);
+        let [descriptors, driver, device] = areas;
+        let layout = Layout::new(&ram, SIZE, Areas { descriptors, driver, device }).ok()?;
         let queue = Queue::new(&ram, layout, options).ok()?;
-        let doorbell = function.enable(number, SIZE, vector, [at, driver, device]);
+        let doorbell = function.enable(number, SIZE, vector, areas);
         Some(Self { ram, queue, number, doorbell })
     }
 
@@ -162,7 +173,7 @@ pub struct Packet {
     pub kind: u16,
     /// What it says.
     pub number: u64,
-    /// Its bytes, at least [`SHORTEST`].
+    /// Its bytes: of one that is sent at least [`SHORTEST`].
     pub bytes: u64,
 }
 
@@ -241,7 +252,6 @@ impl<'a> Device<'a> {
 
     fn take(&mut self) -> Result<Option<Packet>, Wrong> {
         let Some((index, written)) = self.receive.take()? else { return Ok(None) };
-        let bytes = written.checked_sub(HEADER).filter(|bytes| *bytes >= SHORTEST).ok_or("a short packet")?;
         let (at, read) = (self.receive.buffer(index) + HEADER, self.receive.ram.0.read);
         let first = read(at, 8);
         let packet = Packet {
@@ -249,7 +259,7 @@ impl<'a> Device<'a> {
             from: first >> 48 | read(at + 8, 4) << 16,
             kind: read(at + 14, 2) as u16,
             number: read(at + 16, 8),
-            bytes,
+            bytes: written.saturating_sub(HEADER),
         };
         // What was taken last is free first.
         if self.receive.offer(index, BUFFER)? != index {
