@@ -38,7 +38,7 @@ pub fn scenarios() -> Vec<Scenario> {
             let scenario = Scenario::new(name, config, steps);
             // CPUs that wait for each other take a time slice of a busy host for each answer, unless they are one
             // thread, as in a counted run.
-            scenarios.push(if row.vcpus > 1 { scenario.counted() } else { scenario });
+            scenarios.push(if row.vcpus > 1 || row.peer { scenario.counted() } else { scenario });
         }
     }
     scenarios

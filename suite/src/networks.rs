@@ -5,7 +5,8 @@
 use turnstile_link::{Command, StopReason};
 
 use super::disks::{is_up, nothing_bad};
-use super::scenario::{Scenario, Step, linux};
+use super::programs;
+use super::scenario::{Scenario, Step, guest, linux};
 
 /// What the guests do: from a disk that both read.
 const SCRIPT: &str = include_str!("networks/script");
@@ -25,6 +26,11 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios.push(
         between("networks/gicv2").with_config(format!("[machine]\ngic = 2\n\n{}", config("", &PORTS))).long(),
     );
+    scenarios.push(bare("networks/bare", ""));
+    scenarios.push(bare("networks/bare-kvmtool", "machine = \"kvmtool\""));
+    let gicv2 = bare("networks/bare-gicv2", "");
+    let config = format!("[machine]\ngic = 2\n\n{}", gicv2.config);
+    scenarios.push(gicv2.with_config(config));
     scenarios
 }
 
@@ -87,6 +93,21 @@ fn between(name: &str) -> Scenario {
         &ends(1),
     ];
     scenario(name, config("", &PORTS), steps.concat()).limit(300).judge(nothing_bad)
+}
+
+/// A guest without a system exchanges packets with another one, and attacks its device; in its second life nothing is left of that.
+fn bare(name: &str, more: &str) -> Scenario {
+    let vm = |name, cmdline| {
+        guest(name, "network", "16MiB", &format!("cmdline = \"{cmdline}\"\nnetworks = [\"lan\"]\n{more}"))
+    };
+    let config = vm("bare", "") + &vm("other", "peer") + "[[network]]\nname = \"lan\"\ntime-limit = \"1s\"\n";
+    let steps = vec![
+        Step::Expect(0, "@network first life ends"),
+        Step::Started(0, 2),
+        Step::Expect(0, "@done network failed=0"),
+        Step::Stopped(0, StopReason::PowerOff),
+    ];
+    Scenario::new(name, config, steps).limit(120).judge(programs::no_failures)
 }
 
 /// Two ports that are isolated from each other.

@@ -23,6 +23,7 @@ pub mod irq;
 pub mod mmio;
 pub mod mmu;
 pub mod patch;
+pub mod pci;
 pub mod platform;
 pub mod probe;
 pub mod psci;

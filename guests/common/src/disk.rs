@@ -4,18 +4,15 @@
 
 mod attacks;
 mod driver;
-mod machine;
-
-pub use machine::Machine;
 
 use core::fmt::Write;
 
 use crate::random::{self, Random};
+use crate::virtio::{FIRST, Machine, THIRD, VENDOR};
 use driver::{DATA, Disk, MOST, READ, SECTOR, WRITE};
-use machine::{FIRST, THIRD};
 
-/// virtio's vendor, and a block device.
-const IDENTITY: (u16, u16) = (0x1af4, 0x1042);
+/// A block device.
+const DEVICE: u16 = 0x1042;
 /// Where BARs are left for the next life, in the window.
 const SECOND: u64 = 0x20_0000;
 /// How many pieces are written, and how far they are from each other, in sectors.
@@ -28,7 +25,7 @@ const HEADER: u64 = 64;
 /// Does it all; returns whether the machine is to be reset for the second life.
 pub fn run(console: &mut impl Write, machine: &Machine) -> bool {
     let mut run = Run { failed: 0, random: random::stream(0) };
-    let mut slots = machine.config.find(IDENTITY.0, IDENTITY.1);
+    let mut slots = machine.config.find(VENDOR, DEVICE);
     let Some(slot) = slots.next() else {
         let _ = writeln!(console, "@error there is no disk");
         return false;
@@ -69,7 +66,7 @@ impl Run {
         let found: [u32; HEADER as usize / 4] =
             core::array::from_fn(|word| (machine.config.read)(slot, 4 * word as u16, 4));
         let mut disk = Disk::place(machine, slot, machine.window.base + FIRST);
-        self.that(console, disk.is_new(), "the device was used");
+        self.that(console, disk.function.is_new(), "the device was used");
         let right = disk.capacity() > PIECES * STRIDE * SECTOR;
         self.that(console, right, "the size");
         let right = disk.start() && disk.request(READ, 0, SECTOR);
@@ -102,7 +99,7 @@ impl Run {
 
     /// Writes or reads all pieces; each has an interrupt of its own.
     fn pieces(&mut self, console: &mut impl Write, disk: &mut Disk<'_>, kind: u32) {
-        let machine = disk.machine;
+        let machine = disk.machine();
         let before = (machine.interrupts)();
         for piece in 1..PIECES {
             let bytes = (piece * SECTOR).min(MOST);

@@ -27,6 +27,7 @@ pub mod image;
 pub mod list;
 pub mod load;
 pub mod memory;
+pub mod network;
 #[expect(unsafe_code, reason = "the guest's command line is set once")]
 pub mod options;
 pub mod pci;
@@ -41,6 +42,7 @@ pub mod test;
 pub mod touch;
 pub mod trap;
 pub mod tree;
+pub mod virtio;
 
 /// Names the function that a runtime calls once it is set up; the guest powers off when it returns.
 #[macro_export]

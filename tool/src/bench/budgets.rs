@@ -27,6 +27,8 @@ const OWN: &str = "turnstile";
 pub const INSTRUCTIONS: &str = "instructions";
 /// The most vCPUs of a row whose trace is recorded.
 const TRACED: u16 = 4;
+/// The most instructions of a trace that is recorded.
+const LONGEST: usize = 20_000;
 
 /// The budgets of one platform in the file `bench/budgets.toml`.
 #[derive(Debug)]
@@ -252,9 +254,9 @@ pub fn update(
     let changes = budgets.update(own(document, platform), allow_raise)?;
     budgets.save()?;
     let here = document.rows.iter().any(|figure| figure.subject == OWN && figure.platform == platform.name);
-    // A sender does the same in a larger VM, and a first touch clears line after line.
+    // A sender does the same in a larger VM, a first touch clears line after line, and many packets are one after the other.
     let small = |trace: &&Trace| {
-        let is_small = |row: &Row| row.vcpus <= TRACED && !row.touches;
+        let is_small = |row: &Row| row.vcpus <= TRACED && !row.touches && trace.steps.len() <= LONGEST;
         rows::of(platform.isa()).iter().any(|row| row.name == trace.row && is_small(row))
     };
     for trace in document.traces.iter().filter(|trace| here && trace.subject == OWN).filter(small) {

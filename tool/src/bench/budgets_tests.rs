@@ -142,7 +142,7 @@ fn budgets_depend_on_the_interrupt_controller_alone() {
             let (here, there) = (ours.remove(INSTRUCTIONS).unwrap(), theirs.remove(INSTRUCTIONS).unwrap());
             // What goes with a vCPU from one to the next is what the processor has.
             let switches = ["vcpu-switch", "vcpu-switch-fp", "sgi-to-parked"].contains(&row.name);
-            let enters = ["io-user", "doorbell"].contains(&row.name);
+            let enters = ["io-user", "doorbell"].contains(&row.name) || row.peer;
             let apart = match row.name {
                 // Keys of pointer authentication, and the exit in which a vCPU gets them.
                 "vcpu-switch-fp" => 256.0,

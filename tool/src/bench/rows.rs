@@ -84,6 +84,8 @@ pub struct Row {
     pub shared: Option<&'static str>,
     /// More lines of the VM's table.
     pub lines: &'static str,
+    /// Whether a second VM with the same guest takes part, on a network of both.
+    pub peer: bool,
     /// The guest's memory in MiB.
     pub memory: u64,
     /// What of it is the figure.
@@ -154,6 +156,7 @@ pub const fn simple(name: &'static str, what: &'static str) -> Row {
         vcpus: 1,
         shared: None,
         lines: "",
+        peer: false,
         memory: 16,
         counted,
         target: None,
@@ -171,13 +174,13 @@ impl Row {
         // A Raspberry Pi in QEMU has less than 1 GiB, and its boot is not that of QEMU's own boards.
         let fits = platform.board != Board::Rpi4 || !self.touches && self.counted != Counted::Boot;
         let has_levels = !self.la57 || platform.cpu == "max";
-        self.isa == platform.isa() && self.vcpus <= platform.cpus() && fits && has_levels
+        self.isa == platform.isa() && self.cpus() <= platform.cpus() && fits && has_levels
     }
 
     /// Whether the guest's counter counts the operation's instructions: it runs while any CPU does, so with several it counts what
     /// others did meanwhile, and it goes on while a CPU sleeps.
     pub fn has_counter(&self) -> bool {
-        self.vcpus == 1 && !self.sleeps
+        self.vcpus == 1 && !self.peer && !self.sleeps
     }
 
     /// How often the operation is measured, where `usual` rows are measured so often.
@@ -208,6 +211,9 @@ impl Row {
             table.push_str(&format!("pmu = \"{}\"\n", if self.pmu { "trapped" } else { "off" }));
         }
         table.push_str(self.lines);
+        if self.peer {
+            table.push_str("networks = [\"lan\"]\n");
+        }
         if self.touches {
             table.push_str("mapping = \"on-demand\"\n");
         }
@@ -219,7 +225,7 @@ impl Row {
 
     /// How many physical CPUs the vCPUs run on.
     pub fn cpus(&self) -> u16 {
-        if self.shared.is_some() { 1 } else { self.vcpus }
+        if self.shared.is_some() { 1 } else { self.vcpus + u16::from(self.peer) }
     }
 
     /// The name by which its guest reports.

@@ -4,77 +4,19 @@
 #![no_main]
 
 use turnstile_guests::console::Console;
-use turnstile_guests::platform::{Platform, platform};
-use turnstile_guests::{cpu, entry, gic, irq, mmio, mmu, println, psci, trap};
-use turnstile_guests_common::disk::{self, Machine};
-use turnstile_guests_common::pci::Config;
+use turnstile_guests::{entry, pci, psci};
+use turnstile_guests_common::disk;
 use turnstile_guests_common::stack::Stack;
 
 entry!(main);
 
-/// `MSI_SETSPI_NS`.
-const SET_SPI: u64 = 0x40;
 /// What the disk reads and writes.
 static MEMORY: Stack<0x1_0000> = Stack::new();
 
 fn main() {
-    mmu::enable();
-    let Platform { pci: Some(pci), messages: Some(messages), .. } = platform() else {
-        println!("@error there is no PCI");
-        return;
-    };
-    let uart = platform().uart.map_or(0, |uart| uart.region.base);
-    let machine = Machine {
-        config: Config {
-            read: |slot, offset, size| read(space(slot, offset), size) as u32,
-            write: |slot, offset, size, value| write(space(slot, offset), size, value.into()),
-        },
-        window: pci.window,
-        read,
-        write,
-        probe: |address| _ = trap::caught(|| _ = mmio::read32(address)),
-        message: || platform().messages.map_or((0, 0), |frame| (frame.region.base + SET_SPI, frame.first)),
-        interrupts: || platform().messages.map_or(0, |frame| irq::count(frame.first)),
-        memory: MEMORY.bottom(),
-        elsewhere: [
-            platform().ram().base,
-            uart,
-            messages.region.base,
-            pci.ecam.base + (2 << 15),
-            gic::distributor(),
-            platform().end_of_memory(),
-            0,
-            !0xfff,
-        ],
-    };
-    gic::init();
-    gic::set_edge(messages.first, true);
-    gic::enable(messages.first);
-    cpu::unmask_irq();
-    if disk::run(&mut Console, &machine) {
+    if let Some(machine) = pci::begin(MEMORY.bottom())
+        && disk::run(&mut Console, &machine)
+    {
         psci::system_reset();
-    }
-}
-
-fn space(slot: u8, offset: u16) -> u64 {
-    let ecam = platform().pci.map_or(0, |pci| pci.ecam.base);
-    ecam + (u64::from(slot) << 15) + u64::from(offset)
-}
-
-fn read(address: u64, size: u8) -> u64 {
-    match size {
-        1 => mmio::read8(address).into(),
-        2 => mmio::read16(address).into(),
-        4 => mmio::read32(address).into(),
-        _ => mmio::read64(address),
-    }
-}
-
-fn write(address: u64, size: u8, value: u64) {
-    match size {
-        1 => mmio::write8(address, value as u8),
-        2 => mmio::write16(address, value as u16),
-        4 => mmio::write32(address, value as u32),
-        _ => mmio::write64(address, value),
     }
 }

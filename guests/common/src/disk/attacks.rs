@@ -2,49 +2,18 @@
 //! What a driver must not do to a disk.
 
 use super::driver::{AVAILABLE, DATA, Disk, READ, SIZE};
-use super::machine::{FIRST, Machine, THIRD};
 use crate::random::Random;
+use crate::virtio::attacks::{Attack, configuration, places};
+use crate::virtio::{FIRST, Machine};
 
-/// The bytes of a configuration space in ECAM; other ways to it end before.
-const SPACE: u16 = 4096;
 /// How many rings that make no sense are shown.
 const RINGS: u32 = 100;
 /// How often it is rung while it is reset.
 const RESETS: u64 = 300;
 
-/// An attack: its name, and what it does.
-pub type Attack = (&'static str, fn(&Machine, u8, &mut Random));
-
 /// All attacks.
 pub const ALL: [Attack; 4] =
     [("configuration", configuration), ("places", places), ("rings", rings), ("resets", resets)];
-
-/// Writes to each offset of the configuration space.
-fn configuration(machine: &Machine, slot: u8, random: &mut Random) {
-    for (size, step) in [(4, 4), (2, 2), (1, 1), (4, 3)] {
-        for offset in (0..SPACE).step_by(step).take(512) {
-            for value in [!0, random.number() as u32, 0] {
-                (machine.config.write)(slot, offset, size, value);
-                (machine.config.read)(slot, offset, size);
-            }
-        }
-    }
-}
-
-/// Puts BARs where other things are, and looks there.
-fn places(machine: &Machine, slot: u8, _: &mut Random) {
-    let config = machine.config;
-    let window = [machine.window.base + THIRD, machine.window.end() - 0x1000];
-    for place in machine.elsewhere.into_iter().chain(window).chain([machine.memory]) {
-        for bar in [0, 1, 2, 3, 4, 5] {
-            config.place(slot, bar, place);
-            config.set_enabled(slot, true);
-            (machine.probe)(place);
-            (machine.probe)(place.wrapping_add(0x3000));
-        }
-        config.set_enabled(slot, false);
-    }
-}
 
 /// Shows it rings that make no sense.
 fn rings(machine: &Machine, slot: u8, random: &mut Random) {
@@ -75,9 +44,9 @@ fn rings(machine: &Machine, slot: u8, random: &mut Random) {
 fn resets(machine: &Machine, slot: u8, random: &mut Random) {
     let mut disk = Disk::place(machine, slot, machine.window.base + FIRST);
     for _ in 0..RESETS {
-        disk.set_status(random.number() & 0xff);
+        disk.function.set_status(random.number() & 0xff);
         disk.ring();
-        disk.set_status(0);
+        disk.function.set_status(0);
         disk.ring();
         if random.number().is_multiple_of(8) && disk.start() {
             disk.request(READ, 0, 512);

@@ -4,7 +4,7 @@
 use super::{BOOT, Counted, Row, ringing, simple, sleeping, timed};
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 34] = [
+pub const ROWS: [Row; 37] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
@@ -13,6 +13,9 @@ pub const ROWS: [Row; 34] = [
     Row { guest: "io-user", ..simple("io-device", "read a byte of the UART, in the hypervisor") },
     doorbell("doorbell", "write a doorbell: the service has nothing to do", 1),
     doorbell("doorbell-busy", "the same: another CPU is in the service", 2),
+    packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
+    packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
+    packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
     sgi("self-sgi", "SGI to itself, IAR, EOIR", 1, "target=0"),
     sgi("self-sgi-x20", "the same, written from x20", 1, "target=0 x20"),
     sgi("self-sgi-overflow", "SGI to itself, 12 others pending", 1, "target=0 waiting=12"),
@@ -62,6 +65,11 @@ pub const ROWS: [Row; 34] = [
 /// A row of the guest that rings a service. Its device is where kvmtool has none.
 const fn doorbell(name: &'static str, what: &'static str, vcpus: u16) -> Row {
     Row { guest: "ringer", vcpus, options: "device=0x1030000", ..ringing(simple(name, what)) }
+}
+
+/// A row of the guest that sends packets.
+const fn packet(name: &'static str, what: &'static str, options: &'static str) -> Row {
+    Row { guest: "network", options, peer: true, ..timed(simple(name, what)) }
 }
 
 /// A row of the guest that measures the timer.

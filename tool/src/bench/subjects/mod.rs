@@ -116,8 +116,9 @@ impl Subject {
         if !self.is_of(row.isa) {
             return false;
         }
-        // The device of the others is always where io-user has it; their monitor has no doorbells.
-        if row.counted == Counted::Boot || ["io-device", "doorbell", "doorbell-busy"].contains(&row.name) {
+        // The device of the others is always where io-user has it; their monitor has no doorbells and no networks.
+        let is_own = ["io-device", "doorbell", "doorbell-busy"].contains(&row.name) || row.peer;
+        if row.counted == Counted::Boot || is_own {
             return self == Subject::Turnstile;
         }
         match self {

@@ -69,15 +69,29 @@ pub fn config(row: &Row, iterations: u64, platform: &Platform, more: &str) -> St
     )
 }
 
-/// The services of a row, in whose VM's place there is one of this name: what is measured is a device outside the hypervisor. Of most rows
-/// it is not.
+/// The services of a row, in whose VM's place there is one of this name, and the other VM, if there are two: what is measured is a device
+/// outside the hypervisor. Of most rows it is not.
 pub fn services(row: &Row, vm: &str) -> String {
+    if row.peer {
+        return peer(row);
+    }
     let Some(program) = service(row.isa, row.name) else { return String::new() };
     let more = match program {
         "doorbell" => "device = \"extra\"\nmemory = true\ntime-limit = \"1s\"\n",
         _ => "",
     };
     format!("[[service]]\nname = \"{program}\"\nprogram = \"{program}\"\nvm = \"{vm}\"\n{more}")
+}
+
+/// The other VM of a row, and the network of both. An emulator that others keep from running is not to be taken for a service
+/// that loops.
+fn peer(row: &Row) -> String {
+    let Row { guest, .. } = row;
+    format!(
+        "[[vm]]\nname = \"peer\"\nkernel = \"guest:{guest}\"\ncmdline = \"peer\"\nmachine = \"kvmtool\"\n{}\
+         [[network]]\nname = \"lan\"\ntime-limit = \"1s\"\n",
+        row.table(),
+    )
 }
 
 /// The program of a row's service, if it has one: the very one that runs, since its symbols are looked for by this name.
@@ -87,6 +101,7 @@ fn service(isa: Isa, row: &str) -> Option<&'static str> {
         "io-user" if isa == Isa::Arm64 => Some("uart-16550"),
         "io-user" => Some("uart"),
         "doorbell" | "doorbell-busy" => Some("doorbell"),
+        "packet" | "packet-1500" | "packet-batch" => Some("switch"),
         _ => None,
     }
 }
@@ -118,7 +133,7 @@ mod tests {
 
     #[test]
     fn symbols_are_those_of_the_service_that_runs() {
-        let programs = ["doorbell", "uart", "uart-16550"].map(str::to_owned);
+        let programs = ["doorbell", "switch", "uart", "uart-16550"].map(str::to_owned);
         let mut found = 0;
         for row in Isa::ALL.into_iter().flat_map(rows::of) {
             let guests = |_| vec![row.guest.to_owned()];

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the program needs of a machine.
+//! What drivers need of a machine.
 
 use crate::memory::Region;
 use crate::pci::Config;
 
 /// Where BARs are placed first, in the window.
 pub const FIRST: u64 = 0x10_0000;
-/// Where those of another disk are, if there is one.
+/// Where those of another function are, if there is one.
 pub const THIRD: u64 = 0x30_0000;
 
-/// What the program needs of a machine.
+/// What drivers need of a machine.
 pub struct Machine {
     /// Configuration spaces.
     pub config: Config,
@@ -25,7 +25,7 @@ pub struct Machine {
     pub message: fn() -> (u64, u32),
     /// How often that has arrived.
     pub interrupts: fn() -> u32,
-    /// 64 KiB of memory, at a multiple of 4 KiB.
+    /// Memory for rings and buffers, at a multiple of 4 KiB: 64 KiB for a disk, 512 KiB for a network device.
     pub memory: u64,
     /// Where other things than BARs are.
     pub elsewhere: [u64; 8],

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What drivers of PCI functions need of this machine. Messages come by a GICv2m frame.
+
+use turnstile_guests_common::pci::Config;
+use turnstile_guests_common::virtio::Machine;
+
+use crate::platform::{Platform, platform};
+use crate::{cpu, gic, irq, mmio, mmu, println, trap};
+
+/// `MSI_SETSPI_NS`.
+const SET_SPI: u64 = 0x40;
+
+/// Sets the machine up for drivers, which use this memory: the MMU is on, and the first message's interrupt comes. `None`, and a line, if
+/// there is no PCI.
+pub fn begin(memory: u64) -> Option<Machine> {
+    mmu::enable();
+    let Platform { pci: Some(pci), messages: Some(messages), .. } = platform() else {
+        println!("@error there is no PCI");
+        return None;
+    };
+    gic::init();
+    gic::set_edge(messages.first, true);
+    gic::enable(messages.first);
+    cpu::unmask_irq();
+    let uart = platform().uart.map_or(0, |uart| uart.region.base);
+    Some(Machine {
+        config: Config {
+            read: |slot, offset, size| read(space(slot, offset), size) as u32,
+            write: |slot, offset, size, value| write(space(slot, offset), size, value.into()),
+        },
+        window: pci.window,
+        read,
+        write,
+        probe: |address| _ = trap::caught(|| _ = mmio::read32(address)),
+        message: || platform().messages.map_or((0, 0), |frame| (frame.region.base + SET_SPI, frame.first)),
+        interrupts: || platform().messages.map_or(0, |frame| irq::count(frame.first)),
+        memory,
+        elsewhere: [
+            platform().ram().base,
+            uart,
+            messages.region.base,
+            pci.ecam.base + (2 << 15),
+            gic::distributor(),
+            platform().end_of_memory(),
+            0,
+            !0xfff,
+        ],
+    })
+}
+
+fn space(slot: u8, offset: u16) -> u64 {
+    let ecam = platform().pci.map_or(0, |pci| pci.ecam.base);
+    ecam + (u64::from(slot) << 15) + u64::from(offset)
+}
+
+fn read(address: u64, size: u8) -> u64 {
+    match size {
+        1 => mmio::read8(address).into(),
+        2 => mmio::read16(address).into(),
+        4 => mmio::read32(address).into(),
+        _ => mmio::read64(address),
+    }
+}
+
+fn write(address: u64, size: u8, value: u64) {
+    match size {
+        1 => mmio::write8(address, value as u8),
+        2 => mmio::write16(address, value as u16),
+        4 => mmio::write32(address, value as u32),
+        _ => mmio::write64(address, value),
+    }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The guest that exchanges packets with another VM, where the same guest receives them: as `peer` on its command line says.
+//!
+//! With `row=` it measures: it rings once for `packets=` packets of `bytes=` each, and then waits a while, in which the other one takes its interrupt and them.
+//! At the end that says how many have come. Without `row=` it is a test, which attacks the device, too.
+
+mod attacks;
+mod bare;
+mod driver;
+
+use core::cell::RefCell;
+use core::fmt::Write;
+
+use crate::virtio::{FIRST, Function, Machine, VENDOR};
+use crate::{bench, clock, options};
+use driver::{ADDRESS, Device, Packet, SHORTEST, Wrong};
+
+/// A network device.
+const DEVICE: u16 = 0x1041;
+/// What packets are: somebody is here; one of those that are counted; the end of them; something to keep in mind; the answer to both: how
+/// many have come, and what was kept in mind before.
+const HELLO: u16 = 1;
+const DATA: u16 = 2;
+const END: u16 = 3;
+const MARK: u16 = 4;
+const COUNT: u16 = 5;
+/// The number of the last end of all.
+const LAST: u64 = 1;
+/// How long a hello waits for an answer, in microseconds.
+const PAUSE: u64 = 10_000;
+/// How long the receiver may take for an operation, in microseconds.
+const AWAY: u64 = 10;
+
+/// Tests, measures, or receives; returns whether the machine is to be reset for a second life.
+pub fn run(console: &mut impl Write, machine: &Machine) -> bool {
+    let done = match (options::get("peer"), options::get("row")) {
+        (None, None) => return bare::run(console, machine),
+        (None, Some(row)) => start(machine).and_then(Sender::new).and_then(|sender| sender.measure(row)),
+        (Some(_), _) => start(machine).and_then(receive),
+    };
+    if let Err(what) = done {
+        let _ = writeln!(console, "@error {what}");
+    }
+    false
+}
+
+fn start(machine: &Machine) -> Result<Device<'_>, Wrong> {
+    let slot = machine.config.find(VENDOR, DEVICE).next().ok_or("there is no network")?;
+    let function = Function::place(machine, slot, machine.window.base + FIRST);
+    Device::start(&function).ok_or("the device does not start")
+}
+
+/// Says that it is there while nothing comes; takes packets until the last end.
+fn receive(mut device: Device<'_>) -> Result<(), Wrong> {
+    let hello = Packet { to: ADDRESS, from: device.mac, kind: HELLO, number: 0, bytes: SHORTEST };
+    let (mut count, mut mark) = (0, 0);
+    loop {
+        let Some(came) = device.wait(PAUSE)? else {
+            device.put(hello)?;
+            device.send()?;
+            continue;
+        };
+        let number = match came.kind {
+            DATA => {
+                count += 1;
+                continue;
+            }
+            END => count,
+            MARK => core::mem::replace(&mut mark, came.number),
+            _ => continue,
+        };
+        device.put(Packet { to: came.from, kind: COUNT, number, ..hello })?;
+        device.send()?;
+        if (came.kind, came.number) == (END, LAST) {
+            return Ok(());
+        }
+    }
+}
+
+/// Who sends.
+struct Sender<'a> {
+    device: RefCell<Device<'a>>,
+    /// A packet as it is sent.
+    packet: Packet,
+    /// How many are sent at once.
+    packets: u64,
+    /// How many were sent, or what went wrong.
+    sent: RefCell<Result<u64, Wrong>>,
+}
+
+impl<'a> Sender<'a> {
+    /// Waits for the other one.
+    fn new(mut device: Device<'a>) -> Result<Self, Wrong> {
+        let hello = bare::wait_for(&mut device, HELLO)?;
+        let bytes = options::number("bytes", SHORTEST);
+        let packet = Packet { to: hello.from, from: device.mac, kind: DATA, number: 0, bytes };
+        let packets = options::number("packets", 1);
+        Ok(Self { device: RefCell::new(device), packet, packets, sent: RefCell::new(Ok(0)) })
+    }
+
+    fn measure(self, row: &str) -> Result<(), Wrong> {
+        bench::measure(
+            row,
+            |rounds| (0..rounds).for_each(|_| self.operate()),
+            |rounds| (0..rounds).for_each(|_| wait()),
+        );
+        let sent = self.sent.into_inner()?;
+        let mut device = self.device.into_inner();
+        device.put(Packet { kind: END, number: LAST, ..self.packet })?;
+        device.send()?;
+        let came = bare::wait_for(&mut device, COUNT)?;
+        if came.number == sent { Ok(()) } else { Err("packets were lost") }
+    }
+
+    /// One operation.
+    #[inline(never)] // All of them ring at one place, by which the meter knows them.
+    fn operate(&self) {
+        let mut sent = self.sent.borrow_mut();
+        *sent = sent.and_then(|sent| self.send(sent));
+        wait();
+    }
+
+    fn send(&self, sent: u64) -> Result<u64, Wrong> {
+        let mut device = self.device.borrow_mut();
+        for number in sent..sent + self.packets {
+            device.put(Packet { number, ..self.packet })?;
+        }
+        device.send()?;
+        Ok(sent + self.packets)
+    }
+}
+
+/// Leaves the other one time. What it does then may take long in an emulator that runs its CPUs in turn, so it has its turn twice
+/// more.
+fn wait() {
+    let clock = clock::clock();
+    clock.wait(AWAY, || false);
+    (clock.relax)();
+    (clock.relax)();
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The driver of a virtio network device (virtio 1.2, section 5.1), with the features and the settings of Linux: offloads, buffers
+//! that can be merged, EVENT_IDX, a vector for what is received. It asks for no interrupt of what it has sent.
+
+use core::sync::atomic::{Ordering, fence};
+
+use turnstile_virtio::config::{Network, NetworkHeader};
+use turnstile_virtio::driver::Queue;
+use turnstile_virtio::features::Features;
+use turnstile_virtio::memory::{Memory, Outside};
+use turnstile_virtio::ring::{Areas, Buffer, Layout, Options};
+
+use crate::clock;
+use crate::virtio::{Function, Machine, NO_VECTOR, PATIENCE};
+
+/// Descriptors of each queue.
+pub const SIZE: u16 = 128;
+/// The queues.
+const RECEIVE: u16 = 0;
+const SEND: u16 = 1;
+/// How far apart they are in [`Machine::memory`].
+const QUEUE: u64 = 0x2000;
+/// Where the parts of a queue are in its part.
+const AVAILABLE: u64 = 0x1000;
+const USED: u64 = 0x1800;
+/// Where the buffers of a queue are: a descriptor has one.
+const BUFFERS: u64 = 0x1_0000;
+const ROOM: u64 = 0x3_8000;
+/// Bytes of a buffer: Linux takes those of 1536 bytes for packets of the usual size.
+const BUFFER: u64 = 1536;
+/// Bytes of a header.
+const HEADER: u64 = NetworkHeader::LENGTH as u64;
+/// The bits of an address.
+pub const ADDRESS: u64 = (1 << 48) - 1;
+/// Bytes of the shortest packet.
+pub const SHORTEST: u64 = 64;
+/// A type of packets that everybody may use: the first for local experiments.
+const TYPE: u16 = 0x88b5;
+/// How long nothing may come, in microseconds.
+pub const SILENCE: u64 = 10 * PATIENCE;
+
+const _: () =
+    assert!(BUFFER * SIZE as u64 <= ROOM && BUFFERS + 2 * ROOM <= 0x8_0000, "buffers are in memory");
+
+/// What Linux accepts.
+pub const FEATURES: Features = Features::VERSION_1
+    .union(Features::INDIRECT_DESC)
+    .union(Features::EVENT_IDX)
+    .union(Network::CSUM)
+    .union(Network::GUEST_CSUM)
+    .union(Network::MAC)
+    .union(Network::GUEST_TSO4)
+    .union(Network::GUEST_TSO6)
+    .union(Network::GUEST_ECN)
+    .union(Network::HOST_TSO4)
+    .union(Network::HOST_TSO6)
+    .union(Network::HOST_ECN)
+    .union(Network::MRG_RXBUF)
+    .union(Network::STATUS)
+    .union(Network::CTRL_VQ)
+    .union(Network::CTRL_RX)
+    .union(Network::CTRL_VLAN)
+    .union(Network::GUEST_ANNOUNCE);
+
+/// What the device has done wrong.
+pub type Wrong = &'static str;
+
+/// Bytes of the largest access.
+const WORD: usize = 8;
+
+/// Memory as the rings need it, which reads and writes 2, 8 or 16 bytes.
+#[derive(Clone, Copy)]
+struct Ram<'a>(&'a Machine);
+
+impl Memory for Ram<'_> {
+    fn contains(&self, _: u64, _: u64) -> bool {
+        true
+    }
+
+    fn load(&self, address: u64) -> Result<u16, Outside> {
+        let value = (self.0.read)(address, 2) as u16;
+        fence(Ordering::Acquire);
+        Ok(value)
+    }
+
+    fn store(&self, address: u64, value: u16) -> Result<(), Outside> {
+        fence(Ordering::Release);
+        (self.0.write)(address, 2, value.into());
+        Ok(())
+    }
+
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Outside> {
+        for (at, part) in (address..).step_by(WORD).zip(bytes.chunks_mut(WORD)) {
+            let word = (self.0.read)(at, part.len() as u8).to_le_bytes();
+            part.iter_mut().zip(word).for_each(|(byte, read)| *byte = read);
+        }
+        Ok(())
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Outside> {
+        for (at, part) in (address..).step_by(WORD).zip(bytes.chunks(WORD)) {
+            let word = part.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+            (self.0.write)(at, part.len() as u8, word);
+        }
+        Ok(())
+    }
+
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Where the three areas of a queue are.
+pub fn areas(machine: &Machine, number: u16) -> [u64; 3] {
+    [0, AVAILABLE, USED].map(|part| machine.memory + QUEUE * u64::from(number) + part)
+}
+
+/// A queue, and where it is rung.
+struct Ring<'a> {
+    ram: Ram<'a>,
+    queue: Queue<{ SIZE as usize }>,
+    number: u16,
+    doorbell: u64,
+}
+
+impl<'a> Ring<'a> {
+    /// Makes a queue, and enables it.
+    fn new(function: &Function<'a>, number: u16, vector: u16, options: Options) -> Option<Self> {
+        let ram = Ram(function.machine);
+        let areas = areas(function.machine, number);
+        let [descriptors, driver, device] = areas;
+        let layout = Layout::new(&ram, SIZE, Areas { descriptors, driver, device }).ok()?;
+        let queue = Queue::new(&ram, layout, options).ok()?;
+        let doorbell = function.enable(number, SIZE, vector, areas);
+        Some(Self { ram, queue, number, doorbell })
+    }
+
+    /// Where a buffer is.
+    fn buffer(&self, index: u16) -> u64 {
+        self.ram.0.memory + BUFFERS + ROOM * u64::from(self.number) + BUFFER * u64::from(index)
+    }
+
+    /// Offers so many bytes of a buffer. Returns its descriptor.
+    fn offer(&mut self, index: u16, length: u64) -> Result<u16, Wrong> {
+        let (address, writable) = (self.buffer(index), self.number == RECEIVE);
+        let buffer = Buffer { address, length: length as u32, writable };
+        self.queue.add(&self.ram, &[buffer]).map_err(|_| "no descriptor is free")
+    }
+
+    /// Shows the device what was offered, and rings if it wants that.
+    fn show(&mut self) -> Result<(), Wrong> {
+        if self.queue.publish(&self.ram).map_err(|_| "the ring of what is sent")? {
+            (self.ram.0.write)(self.doorbell, 2, self.number.into());
+        }
+        Ok(())
+    }
+
+    /// Takes back a buffer: its descriptor, and how many bytes were written to it.
+    fn take(&mut self) -> Result<Option<(u16, u64)>, Wrong> {
+        let used = self.queue.take(&self.ram).map_err(|_| "the ring of what is done")?;
+        Ok(used.map(|used| (used.id, used.written.into())))
+    }
+}
+
+/// A packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// To whom it goes, the first byte in the lowest bits, as in all addresses here.
+    pub to: u64,
+    /// From whom it comes.
+    pub from: u64,
+    /// What it is.
+    pub kind: u16,
+    /// What it says.
+    pub number: u64,
+    /// Its bytes: of one that is sent at least [`SHORTEST`].
+    pub bytes: u64,
+}
+
+/// A network device.
+pub struct Device<'a> {
+    /// Its address.
+    pub mac: u64,
+    receive: Ring<'a>,
+    send: Ring<'a>,
+    /// The next buffer to send. The device returns them in their order.
+    next: u16,
+    /// The interrupts that were seen.
+    interrupts: u32,
+}
+
+impl<'a> Device<'a> {
+    /// Begins to use the function. `None` if it does not agree.
+    pub fn start(function: &Function<'a>) -> Option<Self> {
+        if !function.reset() {
+            return None;
+        }
+        let options = Options::from(Features::from_bits_retain(function.agree(FEATURES.bits())?));
+        let mac = function.config(0, 4) | function.config(4, 2) << 32;
+        let mut receive = Ring::new(function, RECEIVE, 0, options)?;
+        let send = Ring::new(function, SEND, NO_VECTOR, options)?;
+        (0..SIZE).try_for_each(|index| receive.offer(index, BUFFER).map(drop)).ok()?;
+        let interrupts = (function.machine.interrupts)();
+        let mut device = Self { mac, receive, send, next: 0, interrupts };
+        let ready = function.ready() && device.receive.show().is_ok();
+        ready.then_some(device)
+    }
+
+    /// Puts a packet into the ring; waits for room if it is full.
+    pub fn put(&mut self, packet: Packet) -> Result<(), Wrong> {
+        while self.send.take()?.is_some() {}
+        if self.send.queue.free() == 0 {
+            self.send.show()?;
+            let queue = &mut self.send;
+            if !clock::wait(SILENCE, || !matches!(queue.take(), Ok(None))) {
+                return Err("what was sent is not taken");
+            }
+        }
+        let Packet { to, from, kind, number, bytes } = packet;
+        let (at, write) = (self.send.buffer(self.next) + HEADER, self.send.ram.0.write);
+        write(at, 8, to | from << 48);
+        write(at + 8, 4, from >> 16);
+        write(at + 12, 2, TYPE.to_be().into());
+        write(at + 14, 2, kind.into());
+        write(at + 16, 8, number);
+        self.send.offer(self.next, HEADER + bytes)?;
+        self.next = (self.next + 1) % SIZE;
+        Ok(())
+    }
+
+    /// Sends what was put.
+    pub fn send(&mut self) -> Result<(), Wrong> {
+        self.send.show()
+    }
+
+    /// Waits for a packet for so many microseconds. Its buffer is offered again.
+    pub fn wait(&mut self, microseconds: u64) -> Result<Option<Packet>, Wrong> {
+        loop {
+            if let Some(packet) = self.take()? {
+                return Ok(Some(packet));
+            }
+            if self.receive.queue.arm(&self.receive.ram).map_err(|_| "the ring of what is received")? {
+                continue;
+            }
+            let count = self.receive.ram.0.interrupts;
+            if !clock::wait(microseconds, || count() != self.interrupts) {
+                return Ok(None);
+            }
+            self.interrupts = count();
+        }
+    }
+
+    fn take(&mut self) -> Result<Option<Packet>, Wrong> {
+        let Some((index, written)) = self.receive.take()? else { return Ok(None) };
+        let (at, read) = (self.receive.buffer(index) + HEADER, self.receive.ram.0.read);
+        let first = read(at, 8);
+        let packet = Packet {
+            to: first & ADDRESS,
+            from: first >> 48 | read(at + 8, 4) << 16,
+            kind: read(at + 14, 2) as u16,
+            number: read(at + 16, 8),
+            bytes: written.saturating_sub(HEADER),
+        };
+        // What was taken last is free first.
+        if self.receive.offer(index, BUFFER)? != index {
+            return Err("another descriptor was free");
+        }
+        self.receive.show()?;
+        Ok(Some(packet))
+    }
+}
