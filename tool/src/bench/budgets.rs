@@ -28,7 +28,7 @@ pub const INSTRUCTIONS: &str = "instructions";
 /// The most vCPUs of a row whose trace is recorded.
 const TRACED: u16 = 4;
 /// The most instructions of a trace that is recorded.
-const LONGEST: usize = 20_000;
+const LONGEST: usize = 2_000;
 
 /// The budgets of one platform in the file `bench/budgets.toml`.
 #[derive(Debug)]
