@@ -31,20 +31,21 @@ pub enum Kind {
     Input = 4,
     /// The time of an alarm has come: the time in nanoseconds.
     Alarm = 5,
+    /// A guest writes characters to a terminal by a call: device, how many (up to 16), and the characters in two words.
+    TerminalWrite = 6,
+    /// A guest reads characters from a terminal by a call: device. The answer's count says how many there are (up to 16), and its
+    /// two words have them.
+    TerminalRead = 7,
+    /// A piece of a member's memory: its number, with the member as in a device's number, its guest physical address, its size in
+    /// bytes, and where it is in the service's address space. Behind the pieces, with [`DISK`] as the number, perhaps with
+    /// [`READ_ONLY`], the memory of its disk: its size in bytes, where it is in the service's address space, and the disk's name in
+    /// two words, the first character in the lowest byte, zeros behind it. This event, before all others of a member, and those with
+    /// higher numbers are of its life; the others are of what it does.
+    Memory = 8,
     /// The first event of a member but for [`Kind::Memory`], after its VM or the service was started, or because the service had
     /// crashed. Says whether what is kept of it is from before a crash (1), or of no use (0); to a PCI function, at which address
     /// firmware places its BARs (0: nowhere); which member it is; and what the configuration says of it, in two words.
-    Attach = 6,
-    /// A guest writes characters to a terminal by a call: device, how many (up to 16), and the characters in two words.
-    TerminalWrite = 7,
-    /// A guest reads characters from a terminal by a call: device. The answer's count says how many there are (up to 16), and its
-    /// two words have them.
-    TerminalRead = 8,
-    /// Before all others of a member: a piece of its memory: its number, with the member as in a device's number, its guest physical
-    /// address, its size in bytes, and where it is in the service's address space. Behind the pieces, with [`DISK`] as the number, perhaps with
-    /// [`READ_ONLY`], the memory of its disk: its size in bytes, where it is in the service's address space, and the disk's name in
-    /// two words, the first character in the lowest byte, zeros behind it.
-    Memory = 9,
+    Attach = 9,
     /// A member's VM has stopped: its memory is gone, and what is kept of it is of no use. The member.
     Detach = 10,
 }
@@ -58,10 +59,10 @@ impl Kind {
             3 => Self::Doorbell,
             4 => Self::Input,
             5 => Self::Alarm,
-            6 => Self::Attach,
-            7 => Self::TerminalWrite,
-            8 => Self::TerminalRead,
-            9 => Self::Memory,
+            6 => Self::TerminalWrite,
+            7 => Self::TerminalRead,
+            8 => Self::Memory,
+            9 => Self::Attach,
             10 => Self::Detach,
             _ => return None,
         })

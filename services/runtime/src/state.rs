@@ -33,36 +33,33 @@ impl<S: Service> State<S> {
 pub unsafe fn run<S: Service>(state: &State<S>, registers: [u64; REGISTERS]) -> ! {
     // SAFETY: the caller's promise.
     let service = unsafe { &mut *state.0.get() };
-    if registers[0] == Kind::Attach as u64 {
-        done(&attach(service, registers));
-    }
-    if registers[0] == Kind::Detach as u64 {
-        done(&detach(service, registers[1]));
-    }
-    if registers[0] == Kind::Memory as u64 {
-        done(&remember(registers));
+    if registers[0] >= Kind::Memory as u64 {
+        done(&of_life(service, registers));
     }
     done(&service.event(Event::from_registers(registers)))
 }
 
-/// The first event takes no registers from the way of the others.
+/// Handles an event of a member's life. It takes no registers from the way of the others.
 #[cold]
 #[inline(never)]
+fn of_life<S: Service>(service: &mut S, registers: [u64; REGISTERS]) -> Answer {
+    match Kind::from_number(registers[0]) {
+        Some(Kind::Attach) => attach(service, registers),
+        Some(Kind::Detach) => detach(service, registers[1]),
+        Some(Kind::Memory) => remember(registers),
+        _ => service.event(Event::Unknown),
+    }
+}
+
 fn attach<S: Service>(service: &mut S, [_, kept, bars, member, first, second]: [u64; REGISTERS]) -> Answer {
     service.attach(Attach { kept: kept != 0, bars, member, settings: [first, second] })
 }
 
-/// Nor does the last one.
-#[cold]
-#[inline(never)]
 fn detach<S: Service>(service: &mut S, member: u64) -> Answer {
     memory::detach(member);
     service.detach(member)
 }
 
-/// What comes before that, likewise.
-#[cold]
-#[inline(never)]
 fn remember([_, number, a, b, c, d]: [u64; REGISTERS]) -> Answer {
     match number & DISK {
         0 => memory::attach([number, a, b, c]),
