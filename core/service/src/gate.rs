@@ -47,9 +47,9 @@ impl Pending {
     pub const QUEUES: u64 = 32;
 
     /// Returns the bit of a queue.
-    #[inline(always)] // A shift, which takes the remainder itself.
+    #[inline(always)] // A mask and a shift.
     pub const fn doorbell(queue: u64) -> Self {
-        Self(1u32.wrapping_shl(queue as u32) as u64)
+        Self(1 << (queue % Self::QUEUES))
     }
 
     /// Returns the queues that have rung, as bits.
