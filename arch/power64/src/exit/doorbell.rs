@@ -62,8 +62,8 @@ pub(super) extern "C" fn light_data(frame: &mut Frame, vector: u32) -> u32 {
     if word >> 26 | HALF != STORE_HALF || address & INSIDE_WORD != 0 || register >= UNSTORED && !by_place {
         return light_other(frame, vector);
     }
-    let value = frame.gpr(register) & if word & HALF << 26 == 0 { 0xffff_ffff } else { 0xffff };
-    let queue = served.bell + if by_place { place / 4 } else { value };
+    // Only the lowest bits of the number matter (`Pending::doorbell`), which both stores have.
+    let queue = if by_place { place / 4 } else { frame.gpr(register) }.wrapping_add(served.bell);
     rings(frame, served, queue, pc)
 }
 
