@@ -107,7 +107,7 @@ fn bare(name: &str, more: &str) -> Scenario {
         Step::Expect(0, "@done network failed=0"),
         Step::Stopped(0, StopReason::PowerOff),
     ];
-    Scenario::new(name, config, steps).limit(120).judge(programs::no_failures)
+    Scenario::new(name, config, steps).limit(180).judge(programs::no_failures)
 }
 
 /// Two ports that are isolated from each other.

@@ -25,8 +25,8 @@ pub fn begin(memory: u64) -> Option<Machine> {
     let uart = platform().uart.map_or(0, |uart| uart.region.base);
     Some(Machine {
         config: Config {
-            read: |slot, offset, size| read(space(slot, offset), size) as u32,
-            write: |slot, offset, size, value| write(space(slot, offset), size, value.into()),
+            read: |slot, offset, size| space_at(space(slot, offset), size) as u32,
+            write: |slot, offset, size, value| set_space(space(slot, offset), size, value.into()),
         },
         window: pci.window,
         read,
@@ -51,6 +51,24 @@ pub fn begin(memory: u64) -> Option<Machine> {
 fn space(slot: u8, offset: u16) -> u64 {
     let ecam = platform().pci.map_or(0, |pci| pci.ecam.base);
     ecam + (u64::from(slot) << 15) + u64::from(offset)
+}
+
+/// Reads of a configuration space. What is not aligned may be a fault of the access to memory of devices, and reads as zero then.
+fn space_at(address: u64, size: u8) -> u64 {
+    let mut value = 0;
+    match address.is_multiple_of(size.into()) {
+        true => value = read(address, size),
+        false => _ = trap::caught(|| value = read(address, size)),
+    }
+    value
+}
+
+/// Writes to a configuration space; see [`space_at`].
+fn set_space(address: u64, size: u8, value: u64) {
+    match address.is_multiple_of(size.into()) {
+        true => write(address, size, value),
+        false => _ = trap::caught(|| write(address, size, value)),
+    }
 }
 
 fn read(address: u64, size: u8) -> u64 {
