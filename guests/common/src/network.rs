@@ -13,19 +13,8 @@ use core::fmt::Write;
 
 use crate::virtio::{FIRST, Function, Machine, VENDOR};
 use crate::{bench, clock, options};
-use driver::{ADDRESS, Device, Packet, SHORTEST, Wrong};
+use driver::{ADDRESS, COUNT, DATA, DEVICE, Device, END, HELLO, LAST, MARK, Packet, SHORTEST, Wrong};
 
-/// A network device.
-const DEVICE: u16 = 0x1041;
-/// What packets are: somebody is here; one of those that are counted; the end of them; something to keep in mind; the answer to both: how
-/// many have come, and what was kept in mind before.
-const HELLO: u16 = 1;
-const DATA: u16 = 2;
-const END: u16 = 3;
-const MARK: u16 = 4;
-const COUNT: u16 = 5;
-/// The number of the last end of all.
-const LAST: u64 = 1;
 /// How long a hello waits for an answer, in microseconds.
 const PAUSE: u64 = 10_000;
 /// How long the receiver may take for an operation, in microseconds.

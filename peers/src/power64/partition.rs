@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use turnstile_devices::Uart16550;
-use turnstile_machine::Source;
 use turnstile_machine::pseries::Interrupts;
 use turnstile_machine::pseries::boot::{self, plan};
+use turnstile_machine::{Functions, Source};
 use turnstile_papr::Memory;
 use turnstile_papr::hcall::Hcall;
 use turnstile_papr::processors::{Processors, Start};
@@ -97,7 +97,7 @@ pub fn build(options: &Options, guest: &[u8]) -> Result<Machine> {
         cmdline: &options.cmdline,
         memory: size,
         vcpus: options.vcpus,
-        functions: 0,
+        functions: Functions::default(),
     };
     let partition = boot::Partition { threads: 1, interrupts, timebase: TIMEBASE };
     let plan = plan(&source, &partition).map_err(|error| anyhow::anyhow!("the guest: {error}"))?;

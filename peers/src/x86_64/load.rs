@@ -4,8 +4,8 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use turnstile_machine::Source;
 use turnstile_machine::pc::boot::{self, Start};
+use turnstile_machine::{Functions, Source};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
 use crate::options::Options;
@@ -23,7 +23,7 @@ pub fn load(memory: &GuestMemoryMmap, options: &Options, guest: &[u8]) -> Result
         cmdline: &options.cmdline,
         memory: options.pc.memory << 20,
         vcpus: options.vcpus,
-        functions: 0,
+        functions: Functions::default(),
     };
     let plan = boot::plan(&source).map_err(|error| anyhow::anyhow!("the guest: {error}"))?;
     for load in plan.loads {

@@ -9,7 +9,7 @@ use turnstile_bundle::{MAX_CMDLINE, MAX_NAME, Mapping, OnCrash, Schedule, SpecEr
 use turnstile_machine::map::{MAX_VCPUS, MEMORY_UNIT, MIN_MEMORY, MapError};
 
 use super::guest::{self, Chosen};
-use super::network::{self, Port};
+use super::port::{self, Port};
 use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader, named};
 use super::size::show_size;
@@ -89,7 +89,7 @@ pub fn read(
     let on_crash = reader.choice("on-crash", &named(OnCrash::ALL, OnCrash::name));
     let statistics = reader.boolean("statistics").is_some_and(|statistics| statistics.value);
     let disks = reader.words("disks", "a list of disks' names such as [\"root\"]");
-    let networks = network::read_ports(&mut reader);
+    let networks = port::read_all(&mut reader);
     Some(VmDraft {
         name: name?,
         kernel: kernel?,

@@ -3,8 +3,8 @@
 
 use core::fmt::Write;
 
-use super::driver::{Device, Packet, SHORTEST, SILENCE, Wrong};
-use super::{COUNT, DATA, DEVICE, END, HELLO, LAST, MARK, attacks};
+use super::attacks;
+use super::driver::{COUNT, DATA, DEVICE, Device, END, HELLO, LAST, MARK, Packet, SHORTEST, SILENCE, Wrong};
 use crate::random::{self, Random};
 use crate::virtio::{FIRST, Function, Machine, VENDOR};
 

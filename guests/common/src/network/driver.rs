@@ -13,6 +13,17 @@ use turnstile_virtio::ring::{Areas, Buffer, Layout, Options};
 use crate::clock;
 use crate::virtio::{Function, Machine, NO_VECTOR, PATIENCE};
 
+/// A network device.
+pub const DEVICE: u16 = 0x1041;
+/// What packets are: somebody is here; one of those that are counted; the end of them; something to keep in mind; the answer to both: how
+/// many have come, and what was kept in mind before.
+pub const HELLO: u16 = 1;
+pub const DATA: u16 = 2;
+pub const END: u16 = 3;
+pub const MARK: u16 = 4;
+pub const COUNT: u16 = 5;
+/// The number of the last end of all.
+pub const LAST: u64 = 1;
 /// Descriptors of each queue.
 pub const SIZE: u16 = 128;
 /// The queues.
