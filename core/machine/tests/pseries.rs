@@ -206,7 +206,7 @@ fn a_core_has_its_threads() {
 #[test]
 fn functions_are_described_as_firmware_would_find_them() {
     let mut functions = Functions::default();
-    [true, false].map(|is_network| functions.push(is_network));
+    [true, false].into_iter().for_each(|is_network| functions.push(is_network));
     let plan = boot::plan(&Source { functions, ..source(b"flat") }, &PARTITION).unwrap();
     let fdt = tree(&plan);
     let bridge = fdt.find_node("/pci@800000020000000").unwrap();
