@@ -132,6 +132,8 @@ pub const MEMBERS: u64 = 8;
 /// How many queues each member of a service with several has at most.
 pub const MEMBER_QUEUES: u64 = 4;
 
+const _: () = assert!(MEMBERS * MEMBER_QUEUES <= crate::gate::Pending::QUEUES, "each queue has a bit");
+
 /// The bits of a device's number below its member.
 const MEMBER_SHIFT: u32 = 8;
 
@@ -229,7 +231,6 @@ mod tests {
     fn a_devices_number_has_its_member() {
         assert_eq!(member_device(0, BARS + 5), BARS + 5, "a service with one member sees devices alone");
         assert_eq!(split_device(member_device(MEMBERS - 1, 3)), (MEMBERS - 1, 3));
-        assert!(MEMBERS * MEMBER_QUEUES <= crate::gate::Pending::QUEUES, "each queue has a bit");
     }
 
     #[test]

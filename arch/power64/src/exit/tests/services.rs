@@ -206,7 +206,7 @@ fn a_doorbell_is_rung_by_the_number_that_is_stored() {
     let (_, mut frame) = served_with(Doorbells { first: 0x100, size: 4, by: BY_VALUE });
     let bell = DEVICE + 0x100;
     fakes::take_log();
-    for (instruction, value, queue) in [(STORE, 5, 5), (STORE_HALF, 0x1_0004, 4), (STORE, 99, 31)] {
+    for (instruction, value, queue) in [(STORE, 5, 5), (STORE_HALF, 0x1_0004, 4), (STORE, 99, 3)] {
         frame.set_gpr(3, value);
         assert_eq!(store(&mut frame, instruction, bell), 0);
         assert_eq!(event(), (Some(Kind::Doorbell), [1 << queue, 0, 0, 0]));
