@@ -208,6 +208,12 @@ impl GuestMemory {
         if member < MEMBERS { Some(Self(&MEMORY[member as usize])) } else { None }
     }
 
+    /// Returns where a byte is here.
+    #[cfg(feature = "misbehave")]
+    pub(crate) fn place(self, address: u64) -> Option<u64> {
+        self.find(address, 1).ok()
+    }
+
     /// Returns where `length` bytes are, all in one piece. No bytes are anywhere.
     #[inline(always)] // On the path of every buffer, several times.
     fn find(self, address: u64, length: u64) -> Result<u64, Outside> {

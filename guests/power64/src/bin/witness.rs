@@ -24,14 +24,17 @@ const SECOND: u64 = DEVICE + 16;
 const RESULT: u64 = DEVICE + 24;
 /// Where its code is, and what of that is looked at for breakpoints.
 const CODE: u64 = 0xf_0000_0000_0000;
-/// Where it has the memory of this VM.
-const WINDOW: u64 = 0xe_0000_0000_0000;
+/// Where it has the memory of VMs: this one's begins in the first place of 1 GiB.
+const WINDOWS: u64 = 0xe_0000_0000_0000;
+const PLACE: u64 = 1 << 30;
 /// How much memory this VM has.
 const MEMORY: u64 = 64 << 20;
 /// Deeds with an address.
 const READ: u64 = 1;
 const WRITE: u64 = 2;
 const JUMP: u64 = 3;
+/// The deed that says where an address of this VM is.
+const WHERE: u64 = 17;
 /// The deed that does nothing.
 const NOTHING: u64 = 0;
 /// The deed that executes an instruction.
@@ -204,7 +207,13 @@ impl Checks {
 
     /// The service reads and writes this VM's memory, executes none of it, and reaches nothing before and behind it.
     fn window(&mut self) {
-        let here = WINDOW + (&raw const WORD) as u64;
+        let Outcome::Returned(window) = self.deed(WHERE, 0, 0) else {
+            return self.wrong(format_args!("window: the service does not know where it is"));
+        };
+        if !(WINDOWS..WINDOWS + PLACE).contains(&window) {
+            self.wrong(format_args!("window: it is at {window:#x}"));
+        }
+        let here = window + (&raw const WORD) as u64;
         WORD.store(self.seed, Relaxed);
         let kept = self.seed;
         let mut expect = |deed, address, value, outcome: Outcome| {
@@ -215,11 +224,11 @@ impl Checks {
         expect(READ, here, 0, Outcome::Returned(kept));
         expect(WRITE, here, !kept, Outcome::Returned(0));
         expect(JUMP, here, 0, Outcome::Crashed);
-        for beside in [WINDOW - 8, WINDOW + MEMORY, WINDOW + (1 << 30), WINDOW + (512 << 30)] {
+        for beside in [window - 8, window + MEMORY, window + PLACE, window + 512 * PLACE] {
             expect(READ, beside, 0, Outcome::Crashed);
             expect(WRITE, beside, 0, Outcome::Crashed);
         }
-        expect(READ, WINDOW + MEMORY - 8, 0, Outcome::Returned(0));
+        expect(READ, window + MEMORY - 8, 0, Outcome::Returned(0));
         if WORD.load(Relaxed) != !kept {
             self.wrong(format_args!("window: what the service has written is not there"));
         }
