@@ -12,10 +12,11 @@ entry!(main);
 
 /// Where the device is.
 const BASE: u64 = 0xfed8_0000;
-/// Where the service has this memory's first byte.
-const WINDOW: u64 = 0x6080_0000_0000;
-/// The end of this VM's memory below 1 MiB, and of all.
+/// Where the service has the memory of VMs.
+const WINDOWS: u64 = 0x6080_0000_0000;
+/// The end of this VM's memory below 1 MiB, where it goes on, and the end of all.
 const LOW_END: u64 = 0xa_0000;
+const HIGH: u64 = 1 << 20;
 const END: u64 = 16 << 20;
 /// More than a window can be.
 const REACH: u64 = 512 << 30;
@@ -80,20 +81,25 @@ fn work(number: u64, from: u64, to: u64, length: u64) -> u64 {
 const READ: u64 = 1;
 const WRITE: u64 = 2;
 const JUMP: u64 = 3;
+const WHERE: u64 = 17;
 static WORD: AtomicU64 = AtomicU64::new(0x1234_5678);
 
 fn misbehave() {
-    let word = WINDOW + WORD.as_ptr() as u64;
+    let place = |address| deed(WHERE, address, 0).unwrap_or(0);
+    let (low, high) = (place(0), place(HIGH));
+    check("this memory is nowhere", low >= WINDOWS && high >= WINDOWS);
+    let word = place(WORD.as_ptr() as u64);
     check("this memory is not read", deed(READ, word, 0) == Some(0x1234_5678));
     check("this memory is not written", deed(WRITE, word, 9) == Some(0) && WORD.load(SeqCst) == 9);
     check("this memory is executed", deed(JUMP, word, 0).is_none());
     // All is there again behind a crash.
     check("this memory is gone", deed(READ, word, 0) == Some(9));
-    check("the last word is not there", deed(READ, WINDOW + END - 8, 0).is_some());
-    let around = [LOW_END, END, END + (1 << 20), REACH - 8, REACH, 0_u64.wrapping_sub(8)];
+    check("the last word is not there", deed(READ, high + (END - HIGH) - 8, 0).is_some());
+    let end = high + (END - HIGH);
+    let around = [low + LOW_END, end, end + (1 << 20), WINDOWS + REACH - 8, WINDOWS + REACH, WINDOWS - 8];
     for outside in around {
-        check("memory is read that is another's", deed(READ, WINDOW.wrapping_add(outside), 0).is_none());
-        check("memory is written that is another's", deed(WRITE, WINDOW.wrapping_add(outside), 7).is_none());
+        check("memory is read that is another's", deed(READ, outside, 0).is_none());
+        check("memory is written that is another's", deed(WRITE, outside, 7).is_none());
     }
 }
 
