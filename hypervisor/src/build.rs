@@ -5,8 +5,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use turnstile_bundle::{Bundle, Class, PortSpec, Schedule, ServiceDevice, ServiceSpec, VmSpec};
+use turnstile_bundle::{Bundle, Class, PortSpec, Schedule, ServiceDevice, ServiceSpec, VmSpec, ports_of};
 use turnstile_machine::Functions;
+use turnstile_service::port::Port;
 
 use crate::arch::boot::Host;
 use crate::arch::cpu::PerCpu;
@@ -96,7 +97,7 @@ fn functions(vm: usize, services: &[ServiceSpec<'_>], ports: &[PortSpec]) -> Fun
     for (number, service) in services.iter().enumerate() {
         match service.device {
             ServiceDevice::Pci if service.vm == Some(vm) => functions.push(false),
-            ServiceDevice::Network if ports.iter().any(|port| (port.service, port.vm) == (number, vm)) => {
+            ServiceDevice::Network if ports_of(ports, number).iter().any(|port| port.vm == vm) => {
                 functions.push(true);
             }
             _ => {}
@@ -144,7 +145,9 @@ fn members(
         let slot = 1 + functions(vm, earlier, bundle.ports()).count as u64;
         Ok(Member { vm: guest.vm, site: guest.machine.site(spec.device, slot), settings })
     };
-    let ports = bundle.ports().iter().filter(|port| port.service == number);
-    let ports = ports.map(|port| member(port.vm, service::port_settings(port)));
+    let ports = ports_of(bundle.ports(), number).iter().map(|port| {
+        let &PortSpec { vm, mac, guard, isolated, rate, .. } = port;
+        member(vm, Port { mac, guard, isolated, rate }.words())
+    });
     spec.vm.map(|vm| member(vm, [0; 2])).into_iter().chain(ports).collect()
 }

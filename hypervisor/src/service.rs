@@ -9,7 +9,7 @@ use core::fmt;
 
 use heapless::Deque;
 use spin::{Mutex, Once};
-use turnstile_bundle::{PortSpec, ServiceDevice, ServiceSpec};
+use turnstile_bundle::{ServiceDevice, ServiceSpec};
 use turnstile_devices::{BACKLOG, Credit};
 use turnstile_service::abi;
 use turnstile_service::gate::Pending;
@@ -165,13 +165,6 @@ fn connect_functions(services: &mut Services, functions: &[Connected<'_>]) {
             function.function.configuration.map(|base| Served { base, size: CONFIGURATION, ..space() });
         services.memory.extend(page);
     }
-}
-
-/// Returns what the program of a network gets to know of a port: `services/switch` reads it.
-pub fn port_settings(port: &PortSpec) -> [u64; 2] {
-    let [a, b, c, d, e, f] = port.mac;
-    let mac = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
-    [mac | u64::from(port.guard) << 48 | u64::from(port.isolated) << 49, port.rate.unwrap_or(0)]
 }
 
 impl Member {
@@ -347,11 +340,7 @@ impl Hosted {
     /// # Errors
     /// When there is no memory for its tables.
     pub fn attach(&self, vm: &Vm, pieces: &[Window]) -> Result<(), memory::Error> {
-        let (Some(service), Some((number, _))) =
-            (self.service.get().filter(|_| self.memory), self.member(vm))
-        else {
-            return Ok(());
-        };
+        let Some((service, number)) = self.reaching(vm) else { return Ok(()) };
         let attached = service.attach(number, pieces.to_vec(), self.storage);
         self.look_elsewhere();
         attached
@@ -363,13 +352,16 @@ impl Hosted {
         if !self.is_shared() {
             alarm::clear(self.alarm);
         }
-        let (Some(service), Some((number, _))) =
-            (self.service.get().filter(|_| self.memory), self.member(vm))
-        else {
-            return;
-        };
-        service.detach(number);
-        self.look_elsewhere();
+        if let Some((service, number)) = self.reaching(vm) {
+            service.detach(number);
+            self.look_elsewhere();
+        }
+    }
+
+    /// Returns the service, if it reaches the memory of a VM, and which member that is.
+    fn reaching(&self, vm: &Vm) -> Option<(&'static Service, usize)> {
+        let (number, _) = self.member(vm).filter(|_| self.memory)?;
+        Some((self.service.get()?, number))
     }
 
     /// What waited while a VM came or went, or for a vCPU of one that went, is the others'.

@@ -19,11 +19,11 @@ const IMAGE: usize = 1 << 20;
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = Vec::new();
     for (name, kills) in [("disks/killed", 30), ("disks/killed-long", 2000)] {
-        let all = on_all(&killed(name, kills));
+        let all = killed(name, kills).on_all();
         scenarios.extend(all.map(|scenario| if kills > 30 { scenario.long() } else { scenario }));
     }
-    scenarios.extend(on_all(&kept("disks/linux", "")));
-    scenarios.extend(on_all(&shared()).map(Scenario::long));
+    scenarios.extend(kept("disks/linux", "").on_all());
+    scenarios.extend(shared().on_all().map(Scenario::long));
     scenarios.push(kept("disks/kvmtool", "machine = \"kvmtool\"").long());
     let gicv2 = kept("disks/gicv2", "");
     let config = format!("[machine]\ngic = 2\n\n{}", gicv2.config);
@@ -34,11 +34,6 @@ pub fn scenarios() -> Vec<Scenario> {
     let config = format!("[machine]\ngic = 2\n\n{}", gicv2.config);
     scenarios.push(gicv2.with_config(config));
     scenarios
-}
-
-/// The scenario on the machines of all architectures.
-fn on_all(scenario: &Scenario) -> [Scenario; 3] {
-    [scenario.clone(), scenario.clone().on_pc(), scenario.clone().on_power()]
 }
 
 /// A Linux with these disks and further lines.

@@ -16,12 +16,12 @@ const SWITCH: u8 = 2;
 /// Those of all architectures.
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = Vec::new();
-    scenarios.extend(on_all(&between("networks/linux")));
+    scenarios.extend(between("networks/linux").on_all());
     for (name, kills) in [("networks/killed", 30), ("networks/killed-long", 2000)] {
-        let all = on_all(&killed(name, kills));
+        let all = killed(name, kills).on_all();
         scenarios.extend(all.map(|scenario| if kills > 30 { scenario.long() } else { scenario }));
     }
-    scenarios.extend(on_all(&isolated()).map(Scenario::long));
+    scenarios.extend(isolated().on_all().map(Scenario::long));
     scenarios.push(between("networks/kvmtool").with_config(config("machine = \"kvmtool\"", &PORTS)).long());
     scenarios.push(
         between("networks/gicv2").with_config(format!("[machine]\ngic = 2\n\n{}", config("", &PORTS))).long(),
@@ -32,11 +32,6 @@ pub fn scenarios() -> Vec<Scenario> {
     let config = format!("[machine]\ngic = 2\n\n{}", gicv2.config);
     scenarios.push(gicv2.with_config(config));
     scenarios
-}
-
-/// The scenario on the machines of all architectures.
-fn on_all(scenario: &Scenario) -> [Scenario; 3] {
-    [scenario.clone(), scenario.clone().on_pc(), scenario.clone().on_power()]
 }
 
 /// What each VM has to say of its port.

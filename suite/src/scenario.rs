@@ -200,6 +200,11 @@ impl Scenario {
         Self { name: power.name, isa: power.isa, config: power.config, steps: power.steps, ..self }
     }
 
+    /// The same on the machines of all architectures.
+    pub fn on_all(&self) -> [Self; 3] {
+        [self.clone(), self.clone().on_pc(), self.clone().on_power()]
+    }
+
     fn on(isa: Isa, name: &str, config: String, steps: Vec<Step>) -> Self {
         Scenario {
             name: format!("{isa}/{name}"),

@@ -1,35 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Networks and their ports are read back, and wrong ones are refused.
 
+mod common;
+
+use common::{program, read_damaged};
 use turnstile_bundle::{
-    Bundle, BundleError, CpuList, DiskSpec, Machine, Mapping, OnCrash, PortSpec, Schedule, ServiceDevice,
-    ServiceSpec, VmSpec, ports_of, write_with,
+    Bundle, BundleError, DiskSpec, Mapping, PortSpec, Schedule, ServiceDevice, ServiceSpec, VmSpec, ports_of,
+    write_with,
 };
-use turnstile_service::image::{AARCH64, Header, PAGE, PPC64};
+use turnstile_service::image::{AARCH64, PPC64};
 
 /// A VM that shares a CPU with all others.
 fn vm(name: &str) -> VmSpec<'_> {
-    VmSpec {
-        name,
-        vcpus: 1,
-        cpus: CpuList::new(&[0]),
-        schedule: Schedule::Shared(turnstile_bundle::Class::Fair { weight: 100 }),
-        memory: 64 << 20,
-        mapping: Mapping::AtStart,
-        machine: Machine::default(),
-        on_crash: OnCrash::Stop,
-        statistics: false,
-        cmdline: "",
-        kernel: b"kernel",
-        initrd: None,
-    }
-}
-
-fn program(isa: u32) -> Vec<u8> {
-    let header = Header { isa, code: PAGE, stack: PAGE, ..Header::default() };
-    let mut program = header.bytes().to_vec();
-    program.resize(2 * PAGE as usize, 0);
-    program
+    let schedule = Schedule::Shared(turnstile_bundle::Class::Fair { weight: 100 });
+    VmSpec { name, schedule, ..common::vm("", &[0]) }
 }
 
 fn network<'a>(program: &'a [u8], name: &'a str) -> ServiceSpec<'a> {
@@ -165,24 +149,6 @@ fn hostile_descriptions_of_ports_are_refused() {
     let services = [network(&program, "lan"), network(&program, "other")];
     let ports = [PortSpec { rate: Some(1 << 32), ..port(0, 0) }, port(0, 1), port(1, 1)];
     let blob = write_with(&vms, &services, &[], &ports).unwrap();
-    let digest = 76..84;
-    let mut read = 0;
-    let start = blob.windows(9).position(|bytes| bytes == b"services\0").unwrap().next_multiple_of(4);
-    // Each word behind the VMs as others that mean something in the format.
-    for at in (start..blob.len()).step_by(4) {
-        for word in [0, 1, 3, 9, 0x0200_0000, u32::MAX] {
-            let mut changed = blob.clone();
-            let Some(place) = changed.get_mut(at..at + 4) else { continue };
-            place.copy_from_slice(&word.to_be_bytes());
-            changed[digest.clone()].fill(0);
-            let sum = xxhash_rust::xxh64::xxh64(&changed, 0);
-            changed[digest.clone()].copy_from_slice(&sum.to_be_bytes());
-            if let Ok(bundle) = Bundle::parse(&changed) {
-                read += 1;
-                let again = write_with(bundle.vms(), bundle.services(), bundle.disks(), bundle.ports());
-                assert!(again.is_ok(), "word {word:#x} at {at}");
-            }
-        }
-    }
+    let read = read_damaged(&blob, b"services\0", &[0, 1, 3, 9, 0x0200_0000, u32::MAX]);
     assert!(read > 10, "{read} read");
 }

@@ -1,35 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Services are read back, and wrong ones are refused.
 
-use turnstile_bundle::{
-    Bundle, BundleError, CpuList, Machine, Mapping, OnCrash, Schedule, ServiceDevice, ServiceSpec, VmSpec,
-    write, write_with,
-};
-use turnstile_service::image::{AARCH64, Header, PAGE, PPC64};
+mod common;
 
-fn vm(name: &'static str, list: &'static [u16]) -> VmSpec<'static> {
-    VmSpec {
-        name,
-        vcpus: list.len(),
-        cpus: CpuList::new(list),
-        schedule: Schedule::Pinned,
-        memory: 64 << 20,
-        mapping: Mapping::AtStart,
-        machine: Machine::default(),
-        on_crash: OnCrash::Stop,
-        statistics: false,
-        cmdline: "",
-        kernel: b"kernel",
-        initrd: None,
-    }
-}
-
-fn program(isa: u32) -> Vec<u8> {
-    let header = Header { isa, code: PAGE, stack: PAGE, ..Header::default() };
-    let mut program = header.bytes().to_vec();
-    program.resize(2 * PAGE as usize, 0);
-    program
-}
+use common::{program, vm};
+use turnstile_bundle::{Bundle, BundleError, ServiceDevice, ServiceSpec, write, write_with};
+use turnstile_service::image::{AARCH64, PPC64};
 
 #[test]
 fn services_read_back() {

@@ -25,17 +25,6 @@ const ECN: u8 = 0x80;
 const TCP4: u8 = 1;
 const TCP6: u8 = 4;
 
-/// The header of no packet.
-const NONE: NetworkHeader = NetworkHeader {
-    flags: 0,
-    gso_type: 0,
-    header_length: 0,
-    gso_size: 0,
-    checksum_start: 0,
-    checksum_offset: 0,
-    buffers: 0,
-};
-
 /// Why a packet is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
@@ -92,7 +81,7 @@ impl<const N: usize> Frame<N> {
             length: 0,
             head: [0; HEAD],
             head_length: 0,
-            header: NONE,
+            header: NetworkHeader::PLAIN,
             open: None,
             gso: None,
         }

@@ -9,9 +9,11 @@
 //! | [`abi`] | events, calls, and the registers they are in |
 //! | [`gate`] | who is inside, and what waits: one word |
 //! | [`image`] | the format of a service's program |
+//! | [`port`] | what the program of a network gets to know of a member |
 #![cfg_attr(not(loom), no_std)]
 #![forbid(unsafe_code)]
 
 pub mod abi;
 pub mod gate;
 pub mod image;
+pub mod port;

@@ -12,15 +12,7 @@ use turnstile_switch::relay::Rest;
 use turnstile_virtio::config::NetworkHeader;
 use turnstile_virtio::violation::Violation;
 
-const PLAIN: NetworkHeader = NetworkHeader {
-    flags: 0,
-    gso_type: 0,
-    header_length: 0,
-    gso_size: 0,
-    checksum_start: 0,
-    checksum_offset: 0,
-    buffers: 0,
-};
+const PLAIN: NetworkHeader = NetworkHeader::PLAIN;
 
 fn vms(random: &mut Random, memories: &[Ram; VMS]) -> Vec<Vm> {
     memories.iter().map(|ram| Vm::new(ram, random.below(2) == 0, random.below(2) == 0)).collect()

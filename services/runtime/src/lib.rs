@@ -33,6 +33,7 @@ pub use turnstile_service::abi::{
     AGAIN, Answer, BARS, CONFIGURATION, MEMBER_QUEUES, MEMBERS, ROOM, member_device, split_device,
 };
 pub use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};
+pub use turnstile_service::port;
 
 #[doc(hidden)]
 pub use state::{State, run};

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An Ethernet switch between VMs: a virtio network device behind PCI for each of up to eight members.
 //!
-//! What the configuration says of a member is in two words. The first has the address in bits 0 to 47, its first byte in the lowest
-//! ones; bit 48: it sends from that address alone, and nobody else does; bit 49: it exchanges packets only with members that do not have
-//! this bit. The second word says how many bits per second it may send; 0: as many as it can.
+//! What the configuration says of a member is a [`Port`](turnstile_service_rt::port::Port), in two words.
 //!
 //! A packet is copied once, from the sender's memory to the receiver's. It may be lost, or come twice, when the service begins anew.
 #![cfg_attr(target_os = "none", no_std, no_main)]

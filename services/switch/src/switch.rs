@@ -5,7 +5,7 @@
 //! now waits for its time. Whatever breaks a rule, the device of that member alone needs a reset.
 
 use turnstile_net::control::{Control, Limits};
-use turnstile_service_rt::{AGAIN, Answer, Attach, Event, MEMBER_QUEUES, split_device};
+use turnstile_service_rt::{AGAIN, Answer, Attach, Event, MEMBER_QUEUES, port as settings, split_device};
 use turnstile_service_virtio::Virtio;
 use turnstile_switch::port::Rules;
 use turnstile_switch::rate::Rate;
@@ -17,10 +17,6 @@ use crate::port::{COMMANDS, Change, Notes, Port, QUEUES, VECTORS};
 
 /// A quarter of the addresses that are remembered.
 const SETS: usize = 256;
-/// In the first word of a member's settings: it sends from its own address alone.
-const GUARD: u64 = 1 << 48;
-/// And: it exchanges packets only with members that are not isolated.
-const ISOLATED: u64 = 1 << 49;
 /// What a member with a rate may send at once beyond it, in bytes: one large segment.
 const BURST: u32 = 64 << 10;
 /// How many packets a sender has in one turn. Large ones are fewer.
@@ -84,16 +80,12 @@ impl Switch {
 
     /// Handles the first event of a member.
     pub fn attach<M: Members>(&mut self, members: &M, attach: Attach) -> Answer {
-        let Attach { kept, bars, member, settings: [settings, rate] } = attach;
+        let Attach { kept, bars, member, settings } = attach;
         let Some(member) = index(member) else { return Answer::default() };
         self.forget(member);
-        let [a, b, c, d, e, f, ..] = settings.to_le_bytes();
-        let mac = [a, b, c, d, e, f];
-        let rules = Rules {
-            mac: (settings & GUARD != 0).then_some(mac),
-            isolated: settings & ISOLATED != 0,
-            rate: (rate != 0).then(|| Rate::new(rate, BURST)),
-        };
+        let settings::Port { mac, guard, isolated, rate } = settings::Port::from_words(settings);
+        let rules =
+            Rules { mac: guard.then_some(mac), isolated, rate: rate.map(|rate| Rate::new(rate, BURST)) };
         self.relay.switch.attach(member, rules);
         if let Some(port) = self.ports.get_mut(member) {
             port.model = Port::new(mac);

@@ -2,12 +2,11 @@
 //! Memory of services: the pages of one address space, which EL2 maps one to one as well, and the tables that show them to EL0.
 //! With VHE those are a tree of `TTBR1_EL2`; without it stage 2 alone translates.
 
-use core::cell::RefCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Mutex;
 use turnstile_arch_common::memory::Error;
-use turnstile_arch_common::service::{Places, SLOT, SLOTS, Window};
+use turnstile_arch_common::service::{Mapping, Places, SLOT, SLOTS, Window};
 use turnstile_machine::map::IPA_BITS;
 use turnstile_paging::{
     Memory, PageTable, Permission, PhysAddr, Stage1Attributes, Stage1El0, Stage2, Stage2Attributes, Tables,
@@ -111,20 +110,9 @@ impl Shown {
     }
 
     /// Shows pieces of the memory of a member's VM, and fills in their places in the tables. Nothing of them is shown if that fails.
-    fn open(
-        &mut self,
-        tables: &RefCell<&mut impl Tables>,
-        member: usize,
-        windows: &mut [Window],
-    ) -> Result<(), Error> {
-        let space = RefCell::new(&mut self.space);
-        let map = |offset, window: &Window| {
-            let permission = if window.read_only { Permission::ReadOnly } else { Permission::ReadWrite };
-            let memory = (window.host, window.size);
-            space.borrow_mut().map(*tables.borrow_mut(), WINDOWS + offset, memory, permission)
-        };
-        let unmap = |offset, size| close(&mut space.borrow_mut(), *tables.borrow_mut(), (offset, size));
-        self.places.open(member, windows, map, unmap)?;
+    fn open(&mut self, tables: &mut impl Tables, member: usize, windows: &mut [Window]) -> Result<(), Error> {
+        let Self { space, places } = self;
+        places.open(member, windows, &mut Windows { space, tables })?;
         windows.iter_mut().for_each(|window| window.address += WINDOWS);
         Ok(())
     }
@@ -132,14 +120,26 @@ impl Shown {
     /// Takes a member's away.
     fn close(&mut self, tables: &mut impl Tables, member: usize) {
         let Self { space, places } = self;
-        places.close(member, |offset, size| close(space, tables, (offset, size)));
+        places.close(member, &mut Windows { space, tables });
     }
 }
 
-/// Takes a window away.
-fn close(space: &mut AddressSpace, tables: &mut impl Tables, (offset, size): (u64, u64)) {
-    // Whole blocks that were mapped: none is split, so it needs no memory.
-    let _ = space.unmap(tables, WINDOWS + offset, size);
+/// The tables of a service, and what they come from, as far as its windows are in them.
+struct Windows<'a, T> {
+    space: &'a mut AddressSpace,
+    tables: &'a mut T,
+}
+
+impl<T: Tables> Mapping for Windows<'_, T> {
+    fn map(&mut self, offset: u64, window: &Window) -> Result<(), Error> {
+        let permission = if window.read_only { Permission::ReadOnly } else { Permission::ReadWrite };
+        self.space.map(self.tables, WINDOWS + offset, (window.host, window.size), permission)
+    }
+
+    fn unmap(&mut self, offset: u64, size: u64) {
+        // Whole blocks that were mapped: none is split, so it needs no memory.
+        let _ = self.space.unmap(self.tables, WINDOWS + offset, size);
+    }
 }
 
 impl ServiceMemory {
@@ -169,7 +169,7 @@ impl ServiceMemory {
     /// # Errors
     /// When there is no memory for the tables, or the pieces are more than the address space.
     pub fn show(&self, member: usize, windows: &mut [Window]) -> Result<(), Error> {
-        with_pool(|pool| self.shown.lock().open(&RefCell::new(pool), member, windows))?;
+        with_pool(|pool| self.shown.lock().open(pool, member, windows))?;
         // The tables before whoever enters next, on any CPU, walks them.
         cpu::dsb_ishst();
         windows.iter_mut().for_each(|window| window.address += lowest());
@@ -326,7 +326,7 @@ mod tests {
 
     /// Shows memory to a member.
     fn open(shown: &mut Shown, member: usize, windows: &mut [Window]) -> Result<(), Error> {
-        shown.open(&RefCell::new(&mut Heap), member, windows)
+        shown.open(&mut Heap, member, windows)
     }
 
     #[test]

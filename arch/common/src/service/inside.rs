@@ -313,10 +313,7 @@ impl<S: Space> Service<S> {
     #[cold]
     fn serve(&self, call: Option<Call>, [first, second, third]: [u64; 3]) -> u64 {
         match call {
-            // The members of a shared service have no console that would be its own.
-            Some(Call::Print) if first <= abi::CHARACTERS && !self.is_shared => {
-                self.outside.print(first, [second, third])
-            }
+            Some(Call::Print) if first <= abi::CHARACTERS && self.print(first, [second, third]) => {}
             Some(Call::Log) if first <= abi::CHARACTERS => self.outside.log(first, [second, third]),
             Some(Call::Alarm) => return self.outside.alarm(first),
             Some(Call::Time) => return self.outside.now(),
@@ -354,12 +351,15 @@ impl<S: Space> Service<S> {
         }
     }
 
+    /// Prints on the VM's console. False if it is shared: its members have none that would be its own.
     #[cold]
     #[inline(never)] // No pointer is called on the way of an access.
-    fn print(&self, count: u64, words: [u64; 2]) {
-        if !self.is_shared {
-            self.outside.print(count.min(abi::CHARACTERS), words);
+    fn print(&self, count: u64, words: [u64; 2]) -> bool {
+        if self.is_shared {
+            return false;
         }
+        self.outside.print(count.min(abi::CHARACTERS), words);
+        true
     }
 
     #[cold]

@@ -18,6 +18,17 @@ const WORD: u64 = 64;
 /// A window that is mapped: its offset from the first slot, and its size in bytes.
 type Place = (u64, u64);
 
+/// The tables in which windows are mapped.
+pub trait Mapping {
+    /// Maps a window so many bytes behind the first slot.
+    ///
+    /// # Errors
+    /// When there is no memory for tables. Nothing of it is mapped then.
+    fn map(&mut self, offset: u64, window: &Window) -> Result<(), Error>;
+    /// Takes away what is mapped there: a whole window of so many bytes.
+    fn unmap(&mut self, offset: u64, size: u64);
+}
+
 /// The places of a service's windows.
 #[derive(Debug, Default)]
 pub struct Places {
@@ -33,46 +44,36 @@ impl Places {
         Self { taken: [0; (SLOTS / WORD) as usize], members: [const { Vec::new() }; MEMBERS as usize] }
     }
 
-    /// Finds places for a member's windows, which has none, and fills in their offsets. Each begins as far behind its slot's first byte as
-    /// the memory does behind a multiple of [`SLOT`], so that the largest pages fit. `map` maps one at its offset. If that fails, `unmap`
-    /// takes away what was mapped.
+    /// Finds places for a member's windows, which has none, maps them there, and fills in their offsets. Each begins as far behind its
+    /// slot's first byte as the memory does behind a multiple of [`SLOT`], so that the largest pages fit. Nothing stays mapped if one fails.
     ///
     /// # Errors
-    /// When there is no room, or what `map` says.
-    pub fn open<E: From<Error>>(
+    /// When there is no room, or what [`Mapping::map`] says.
+    pub fn open(
         &mut self,
         member: usize,
         windows: &mut [Window],
-        mut map: impl FnMut(u64, &Window) -> Result<(), E>,
-        unmap: impl FnMut(u64, u64),
-    ) -> Result<(), E> {
+        mapping: &mut impl Mapping,
+    ) -> Result<(), Error> {
         let opened = windows.iter_mut().try_for_each(|window| {
             let offset = self.find(window).ok_or(Error::NoService)?;
             let places = self.members.get_mut(member).ok_or(Error::NoService)?;
-            map(offset, window)?;
+            mapping.map(offset, window)?;
             window.address = offset;
             places.push((offset, window.size));
             self.mark(offset, window.size, true);
             Ok(())
         });
-        if opened.is_err() {
-            self.close(member, unmap);
-        }
-        opened
+        opened.inspect_err(|_| self.close(member, mapping))
     }
 
-    /// Forgets a member's windows, each of which `unmap` takes away: its offset and its size.
-    pub fn close(&mut self, member: usize, mut unmap: impl FnMut(u64, u64)) {
+    /// Takes a member's windows away.
+    pub fn close(&mut self, member: usize, mapping: &mut impl Mapping) {
         let places = self.members.get_mut(member).map(core::mem::take);
         for (offset, size) in places.into_iter().flatten() {
-            unmap(offset, size);
+            mapping.unmap(offset, size);
             self.mark(offset, size, false);
         }
-    }
-
-    /// Says whether a member has windows.
-    pub fn has(&self, member: usize) -> bool {
-        self.members.get(member).is_some_and(|places| !places.is_empty())
     }
 
     /// Returns the offset of the first place with room for a window.
@@ -109,16 +110,46 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::vec;
+
+    fn has(places: &Places, member: usize) -> bool {
+        !places.members[member].is_empty()
+    }
 
     fn window(host: u64, size: u64) -> Window {
         Window { host, size, ..Window::default() }
     }
 
+    /// What was unmapped, and how many windows there is memory for.
+    struct Tables(Vec<(u64, u64)>, usize);
+
+    impl Tables {
+        const fn new() -> Self {
+            Self(Vec::new(), usize::MAX)
+        }
+    }
+
+    impl Mapping for Tables {
+        fn map(&mut self, _: u64, _: &Window) -> Result<(), Error> {
+            self.1 = self.1.checked_sub(1).ok_or(Error::NoService)?;
+            Ok(())
+        }
+
+        fn unmap(&mut self, offset: u64, size: u64) {
+            self.0.push((offset, size));
+        }
+    }
+
     fn open(places: &mut Places, member: usize, windows: &[Window]) -> Result<Vec<u64>, Error> {
         let mut windows = windows.to_vec();
-        places.open::<Error>(member, &mut windows, |_, _| Ok(()), |_, _| ())?;
+        places.open(member, &mut windows, &mut Tables::new())?;
         Ok(windows.iter().map(|window| window.address).collect())
+    }
+
+    /// Takes a member's windows away, and returns what was unmapped.
+    fn close(places: &mut Places, member: usize) -> Vec<(u64, u64)> {
+        let mut tables = Tables::new();
+        places.close(member, &mut tables);
+        tables.0
     }
 
     #[test]
@@ -129,11 +160,9 @@ mod tests {
         assert_eq!(first, [0, SLOT + 0x20_0000], "as the memory is, within a slot");
         let second = open(&mut places, 3, &[window(0, 1)]).unwrap();
         assert_eq!(second, [4 * SLOT], "two slots and a part of a third are the first member's");
-        let mut gone = vec![];
-        places.close(0, |offset, size| gone.push((offset, size)));
-        assert_eq!(gone, [(0, SLOT), (SLOT + 0x20_0000, 2 * SLOT)]);
-        assert!(!places.has(0) && places.has(3));
-        places.close(0, |_, _| panic!("nothing is left"));
+        assert_eq!(close(&mut places, 0), [(0, SLOT), (SLOT + 0x20_0000, 2 * SLOT)]);
+        assert!(!has(&places, 0) && has(&places, 3));
+        assert_eq!(close(&mut places, 0), [], "nothing is left");
         assert_eq!(open(&mut places, 1, &[window(0, 4 * SLOT), window(0, SLOT)]).unwrap(), [0, 5 * SLOT]);
     }
 
@@ -145,19 +174,13 @@ mod tests {
             [&[window(0, 1), window(0, 1)][..], &[window(1, SLOT)], &[window(0, u64::MAX)], &[window(0, 0)]]
         {
             assert!(matches!(open(&mut places, 1, windows), Err(Error::NoService)));
-            assert!(!places.has(1));
+            assert!(!has(&places, 1));
         }
         assert_eq!(open(&mut places, 1, &[window(0, SLOT)]).unwrap(), [511 * SLOT]);
-        places.close(1, |_, _| ());
-        let mut undone = vec![];
-        let mut windows = [window(0, SLOT / 2), window(0, 1)];
-        let mut maps = 0;
-        let map = |_: u64, _: &Window| {
-            maps += 1;
-            if maps == 1 { Ok(()) } else { Err(Error::NoService) }
-        };
-        assert!(places.open(1, &mut windows, map, |offset, size| undone.push((offset, size))).is_err());
-        assert_eq!(undone, [(511 * SLOT, SLOT / 2)], "what was mapped is taken away");
+        close(&mut places, 1);
+        let mut tables = Tables(Vec::new(), 1);
+        assert!(places.open(1, &mut [window(0, SLOT / 2), window(0, 1)], &mut tables).is_err());
+        assert_eq!(tables.0, [(511 * SLOT, SLOT / 2)], "what was mapped is taken away");
         assert!(open(&mut places, MEMBERS as usize, &[window(0, SLOT)]).is_err(), "there is no such member");
     }
 }

@@ -11,7 +11,7 @@
 //! c000000000004000h, which the entry of process 0 translates to the lowest block, too. So what interrupts the partition itself,
 //! or is an interrupt of the guest's whose vCPU is inside, becomes a hypervisor instruction storage interrupt at its vector.
 
-use turnstile_arch_common::service::{SLOT, SLOTS, Window};
+use turnstile_arch_common::service::{Mapping, SLOT, SLOTS, Window};
 use turnstile_paging::{Format, Partition, PartitionAttributes, PhysAddr};
 use turnstile_service::image::Header;
 
@@ -179,12 +179,8 @@ mod machine {
         })
     }
 
-    impl ServiceMemory {
-        /// Lets the service read memory of a member from an offset in its windows on, and write it if it may.
-        ///
-        /// # Errors
-        /// When there is no room for tables. Nothing of it is mapped then.
-        pub fn map(&mut self, offset: u64, window: &Window) -> Result<(), Error> {
+    impl Mapping for ServiceMemory {
+        fn map(&mut self, offset: u64, window: &Window) -> Result<(), Error> {
             let attributes = PartitionAttributes { write: !window.read_only, execute: false, device: false };
             let at = WINDOWS_THERE + offset;
             with(|m| {
@@ -195,8 +191,8 @@ mod machine {
             })
         }
 
-        /// Takes away what was mapped at an offset. The caller sees to what CPUs remember of the partition, in which none is.
-        pub fn unmap(&mut self, offset: u64, size: u64) {
+        /// The caller sees to what CPUs remember of the partition, in which none is.
+        fn unmap(&mut self, offset: u64, size: u64) {
             // What was mapped as a whole is split nowhere, so nothing can fail.
             let _ =
                 with(|m| Ok(self.table.unmap(&mut Pool::new(&mut m.arena), WINDOWS_THERE + offset, size)?));
@@ -206,18 +202,13 @@ mod machine {
 
 /// On the host nothing translates.
 #[cfg(not(target_os = "none"))]
-impl ServiceMemory {
-    /// As on the machine.
-    ///
-    /// # Errors
-    /// Never.
-    pub fn map(&mut self, offset: u64, window: &Window) -> Result<(), turnstile_arch_common::memory::Error> {
+impl Mapping for ServiceMemory {
+    fn map(&mut self, offset: u64, window: &Window) -> Result<(), turnstile_arch_common::memory::Error> {
         self.mapped.push((offset, window.host, window.size));
         Ok(())
     }
 
-    /// As on the machine.
-    pub fn unmap(&mut self, offset: u64, size: u64) {
+    fn unmap(&mut self, offset: u64, size: u64) {
         self.mapped.retain(|(at, _, bytes)| (*at, *bytes) != (offset, size));
     }
 }

@@ -162,10 +162,8 @@ unsafe fn clear(memory: u64, from: u32, to: u32) {
 
 impl turnstile_arch_common::service::Space for Space {
     unsafe fn attach(&self, member: usize, windows: &mut [Window]) -> Result<(), Error> {
-        let map = |offset: u64, window: &Window| self.memory.lock().map(offset, window);
         // What is unmapped if one fails, no CPU has walked.
-        let unmap = |offset, size| self.memory.lock().unmap(offset, size);
-        self.places.lock().open(member, windows, map, unmap)?;
+        self.places.lock().open(member, windows, &mut *self.memory.lock())?;
         for window in windows {
             window.address += memory::WINDOWS;
         }
@@ -173,7 +171,7 @@ impl turnstile_arch_common::service::Space for Space {
     }
 
     unsafe fn detach(&self, member: usize) {
-        self.places.lock().close(member, |offset, size| self.memory.lock().unmap(offset, size));
+        self.places.lock().close(member, &mut *self.memory.lock());
         // No CPU is in the partition: none walks tables that became free before it has forgotten them.
         partition::invalidate(self.context().fixed.lpid as u32);
     }

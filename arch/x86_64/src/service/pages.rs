@@ -10,7 +10,7 @@
 
 use spin::Mutex;
 use turnstile_arch_common::memory::{Error, PAGE};
-use turnstile_arch_common::service::{Places, SLOT, SLOTS, Window};
+use turnstile_arch_common::service::{Mapping, Places, SLOT, SLOTS, Window};
 use turnstile_paging::NestedAttributes;
 use turnstile_service::image::Image;
 
@@ -97,11 +97,7 @@ impl Pages {
         if !source::gigabyte_pages() {
             return Err(Error::NoService);
         }
-        let map = |offset: u64, window: &Window| {
-            let attributes = if window.read_only { NestedAttributes::CONSTANT } else { DATA };
-            self.nested.lock().map((WINDOWS_AT + offset, window.host, window.size, attributes))
-        };
-        self.places.lock().open(member, windows, map, |offset, size| self.unmap(offset, size))?;
+        self.places.lock().open(member, windows, &mut *self.nested.lock())?;
         for window in windows {
             window.address += WINDOWS;
         }
@@ -110,11 +106,7 @@ impl Pages {
 
     /// Unmaps the windows of a member. The caller sees to the TLBs.
     pub fn detach(&self, member: usize) {
-        self.places.lock().close(member, |offset, size| self.unmap(offset, size));
-    }
-
-    fn unmap(&self, offset: u64, size: u64) {
-        self.nested.lock().unmap(WINDOWS_AT + offset, size);
+        self.places.lock().close(member, &mut *self.nested.lock());
     }
 
     /// Returns where the program is entered.
@@ -141,6 +133,17 @@ impl Pages {
         let kept = if keep { header.kept as usize } else { 0 };
         zeros[..header.zeros as usize - kept].fill(0);
         stack.fill(0);
+    }
+}
+
+impl Mapping for NestedTables {
+    fn map(&mut self, offset: u64, window: &Window) -> Result<(), Error> {
+        let attributes = if window.read_only { NestedAttributes::CONSTANT } else { DATA };
+        self.map((WINDOWS_AT + offset, window.host, window.size, attributes))
+    }
+
+    fn unmap(&mut self, offset: u64, size: u64) {
+        self.unmap(WINDOWS_AT + offset, size);
     }
 }
 

@@ -111,6 +111,16 @@ pub struct NetworkHeader {
 impl NetworkHeader {
     /// How many bytes it has.
     pub const LENGTH: usize = 12;
+    /// The header of a packet that is no segment and has its checksum.
+    pub const PLAIN: Self = Self {
+        flags: 0,
+        gso_type: 0,
+        header_length: 0,
+        gso_size: 0,
+        checksum_start: 0,
+        checksum_offset: 0,
+        buffers: 0,
+    };
 
     /// Reads a header.
     pub fn from_bytes(bytes: &[u8; Self::LENGTH]) -> Self {
