@@ -12,8 +12,9 @@ use crate::cpu::regs::cr4;
 use crate::cpu::svm::Vmcb;
 use crate::memory::{GuestRam, user};
 
-/// How many walks are kept: the drivers of a guest are in a few pages.
-const WALKS: usize = 8;
+/// How many walks are kept. The drivers of a guest are in a few pages, but those are anywhere in its kernel: two that are used by turns
+/// rarely have the same place.
+const WALKS: usize = 32;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
