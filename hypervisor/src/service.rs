@@ -32,7 +32,6 @@ const SOONEST: u64 = 100_000;
 const LINE: usize = 160;
 /// How many characters a service is offered at once.
 const OFFERED: usize = 8;
-const NANOSECONDS: u128 = 1_000_000_000;
 /// Bytes of a PCI function's configuration space.
 const CONFIGURATION: u64 = 0x1000;
 
@@ -443,18 +442,13 @@ impl Outside for Hosted {
     }
 
     fn alarm(&self, at: u64) -> u64 {
-        let now = self.now();
+        let now = time::uptime().nanoseconds();
         alarm::clear(self.alarm);
         if at != u64::MAX {
             let at = at.max(now.saturating_add(SOONEST));
-            let ticks = u128::from(at) * u128::from(time::frequency()) / NANOSECONDS;
-            alarm::set_number(self.alarm, u64::try_from(ticks).unwrap_or(u64::MAX - 1));
+            alarm::set_number(self.alarm, ticks(at, time::frequency()).min(u64::MAX - 1));
         }
         now
-    }
-
-    fn now(&self) -> u64 {
-        (u128::from(time::ticks()) * NANOSECONDS / u128::from(time::frequency())) as u64
     }
 
     fn typed(&self) -> (u64, u64) {

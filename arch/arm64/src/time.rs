@@ -19,7 +19,9 @@ pub fn frequency() -> u64 {
     regs::CNTFRQ_EL0.read().max(1)
 }
 
-fn uptime() -> Uptime {
+/// How long the machine has been on.
+#[inline(always)] // Two loads.
+pub fn uptime() -> Uptime {
     Uptime { ticks: ticks(), frequency: frequency() }
 }
 

@@ -216,7 +216,7 @@ impl<S: Space> Service<S> {
         let rung = self.gate.take();
         let mut pending = Some(rung);
         if rung.is_queues_alone() {
-            let event = Event::new(Kind::Doorbell, [rung.queues(), 0, 0, 0, 0]);
+            let event = Event::new(Kind::Doorbell, [rung.queues(), S::now(), 0, 0, 0]);
             // SAFETY: inside; the rest is the caller's promise.
             unsafe { self.handle(&event, meanwhile, |_| ()) };
             pending = self.gate.leave();

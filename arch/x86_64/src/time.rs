@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use turnstile_arch_common::time::{Deadline, NANOSECONDS, NEVER, Uptime, WallClock};
+use turnstile_arch_common::time::{Deadline, NEVER, Uptime, WallClock};
 
 use crate::board::clock;
 use crate::cpu;
@@ -106,7 +106,9 @@ fn wait_8254() -> Option<u64> {
     None
 }
 
-fn uptime() -> Uptime {
+/// How long the machine has been on.
+#[inline(always)] // Two loads.
+pub fn uptime() -> Uptime {
     Uptime { ticks: ticks(), frequency: frequency() }
 }
 
@@ -165,8 +167,7 @@ impl Default for Deadlines {
 
 /// Returns so many nanoseconds as ticks of the time stamp counter.
 pub fn in_ticks(nanoseconds: u64) -> u64 {
-    let ticks = u128::from(nanoseconds) * u128::from(frequency()) / u128::from(NANOSECONDS);
-    u64::try_from(ticks).unwrap_or(NEVER)
+    turnstile_arch_common::time::ticks(nanoseconds, frequency())
 }
 
 /// Returns what the time stamp counter shows in so many nanoseconds.

@@ -23,8 +23,8 @@ pub enum Kind {
     Read = 1,
     /// A guest writes a register: device, offset, size in bytes, value.
     Write = 2,
-    /// Guests have rung: a bit for each queue; that of queue q of member m is m * [`MEMBER_QUEUES`] + q. There is no answer but the
-    /// levels of lines.
+    /// Guests have rung: a bit for each queue; that of queue q of member m is m * [`MEMBER_QUEUES`] + q; and the time in nanoseconds.
+    /// There is no answer but the levels of lines.
     Doorbell = 3,
     /// Characters were typed into a console: device, how many (1 to 8), the characters, the first in the lowest byte. The answer's
     /// value says how many the service has taken.
@@ -73,9 +73,9 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Call {
-    /// The event is handled: value, the levels of the interrupt lines of its devices (bit n: device n; and [`ROOM`], [`AGAIN`]), how many characters the
-    /// guest's console prints (up to 16), and those characters in two words. What a [`Kind::TerminalRead`] has read is in the
-    /// same two words, and nothing is printed.
+    /// The event is handled: value, the levels of the interrupt lines of its devices (bit n: device n; and [`ROOM`], [`AGAIN`], [`MESSAGE`]), how
+    /// many characters the guest's console prints (up to 16), and those characters in two words. What a [`Kind::TerminalRead`] has read is in
+    /// the same two words, and nothing is printed.
     Done = 0,
     /// Prints characters on the guest's console: how many (up to 16), two words.
     Print = 1,
@@ -119,6 +119,25 @@ pub const ROOM: u64 = 1 << 63;
 
 /// Among the levels of [`Call::Done`]: the service has more to do. Its alarm goes off as soon as it may, when the guest has had a turn.
 pub const AGAIN: u64 = 1 << 62;
+
+/// Among the levels of [`Call::Done`], if there are no characters: a PCI function sends a message-signalled interrupt, as by
+/// [`Call::Message`]. The first word is its address, the second its data and the member ([`message_word`]).
+pub const MESSAGE: u64 = 1 << 61;
+
+/// The bits of a message's data below the member.
+const DATA_BITS: u32 = 32;
+
+/// Returns the second word of a message.
+#[inline(always)] // A shift.
+pub const fn message_word(member: u64, data: u32) -> u64 {
+    member << DATA_BITS | data as u64
+}
+
+/// Returns the member and the data that are in the second word of a message.
+#[inline(always)] // Two shifts.
+pub const fn split_message(word: u64) -> (u64, u64) {
+    (word >> DATA_BITS, word & ((1 << DATA_BITS) - 1))
+}
 
 /// In the number of a [`Kind::Memory`]: it is the memory of a disk.
 pub const DISK: u64 = 1 << 63;

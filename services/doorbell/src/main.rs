@@ -64,7 +64,7 @@ impl Service for Device {
     fn event(&mut self, event: Event) -> Answer {
         let mut value = 0;
         match event {
-            Event::Doorbell(queues) => {
+            Event::Doorbell { queues, .. } => {
                 self.rung += 1;
                 if queues & (STAY | WORK) != 0 {
                     attend(queues);
@@ -147,7 +147,7 @@ mod tests {
     fn without_memory_bells_are_counted_alone() {
         let mut device = Device::NEW;
         for queues in [1, STAY, WORK, u64::MAX] {
-            assert_eq!(device.event(Event::Doorbell(queues)), Answer::default());
+            assert_eq!(device.event(Event::Doorbell { queues, now: 0 }), Answer::default());
         }
         device.event(Event::Write { device: 0, offset: 8, size: 8, value: 0x4000 });
         let mut read = |offset| device.event(Event::Read { device: 0, offset, size: 8 }).value;

@@ -1,45 +1,139 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Copies of bytes that somebody else may read and write at the same time: each byte is read once and written once, and bytes are moved
-//! by words where they lie so.
+//! Copies of bytes that somebody else may read and write at the same time: each byte is read once and written once, whatever they lie at.
+//! The CPUs move words that lie anywhere, so nothing is aligned first.
 //!
-//! The compiler makes no pairs of atomic loads or stores, so the fast loop is assembly where one instruction moves more than a word.
-
-use core::ptr::with_exposed_provenance as place;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+//! Neither Rust's atomics nor its volatile accesses can lie anywhere, and the compiler makes no pairs of them. So the moves are assembly.
 
 /// Bytes of a word.
 pub(crate) const WORD: usize = size_of::<u64>();
 /// Words that are moved at once by [`blocks`].
 const BLOCK: usize = 8;
 
-/// Returns the byte at an address.
-///
-/// # Safety
-/// It is mapped; if not writable, nobody stores to it.
-#[inline(always)] // An address.
-pub(crate) unsafe fn byte<'a>(at: usize) -> &'a AtomicU8 {
-    // SAFETY: the caller's promise. Somebody else may write it, so it is an atomic.
-    unsafe { &*place(at) }
+/// How many bytes are moved by one instruction.
+#[derive(Clone, Copy)]
+enum Size {
+    Byte = 1,
+    Pair = 2,
+    Half = 4,
+    Word = 8,
 }
 
-/// Returns the word at an address.
-///
-/// # Safety
-/// As for [`byte`], for all of its bytes, and the address is a multiple of eight.
-#[inline(always)] // An address.
-pub(crate) unsafe fn word<'a>(at: usize) -> &'a AtomicU64 {
-    // SAFETY: the caller's promise.
-    unsafe { &*place(at) }
+/// Makes the two functions that load and store bytes, each by one instruction.
+macro_rules! moves {
+    ($($size:ident: $arm:literal $register:literal, $name:literal $modifier:literal, $load:literal $store:literal;)*) => {
+        /// Loads bytes, the first into the lowest of the value.
+        ///
+        /// # Safety
+        /// They are mapped.
+        #[inline(always)] // One instruction.
+        unsafe fn load(at: usize, size: Size) -> u64 {
+            let value: u64;
+            // SAFETY: the caller's promise. Somebody else may write them meanwhile, which the compiler does not see.
+            match size { $(Size::$size => unsafe {
+                #[cfg(target_arch = "aarch64")]
+                core::arch::asm!(
+                    concat!("ldr", $arm, " {value:", $register, "}, [{at}]"),
+                    value = out(reg) value, at = in(reg) at, options(nostack, preserves_flags)
+                );
+                #[cfg(target_arch = "x86_64")]
+                core::arch::asm!(
+                    concat!($name, " [{at}]"),
+                    value = out(reg) value, at = in(reg) at, options(nostack, preserves_flags)
+                );
+                #[cfg(target_arch = "powerpc64")]
+                core::arch::asm!(
+                    concat!($load, " {value}, 0({at})"),
+                    value = out(reg) value, at = in(reg_nonzero) at, options(nostack, preserves_flags)
+                );
+            },)* }
+            value
+        }
+
+        /// Stores the lowest bytes of a value.
+        ///
+        /// # Safety
+        /// They are mapped, and writable.
+        #[inline(always)] // One instruction.
+        unsafe fn store(at: usize, value: u64, size: Size) {
+            // SAFETY: as above.
+            match size { $(Size::$size => unsafe {
+                #[cfg(target_arch = "aarch64")]
+                core::arch::asm!(
+                    concat!("str", $arm, " {value:", $register, "}, [{at}]"),
+                    value = in(reg) value, at = in(reg) at, options(nostack, preserves_flags)
+                );
+                #[cfg(target_arch = "x86_64")]
+                core::arch::asm!(
+                    concat!("mov [{at}], {value", $modifier, "}"),
+                    value = in(reg) value, at = in(reg) at, options(nostack, preserves_flags)
+                );
+                #[cfg(target_arch = "powerpc64")]
+                core::arch::asm!(
+                    concat!($store, " {value}, 0({at})"),
+                    value = in(reg) value, at = in(reg_nonzero) at, options(nostack, preserves_flags)
+                );
+            },)* }
+        }
+    };
 }
 
-/// Returns the half of a word at an address.
+moves! {
+    Byte: "b" "w", "movzx {value:e}, byte ptr" ":l", "lbz" "stb";
+    Pair: "h" "w", "movzx {value:e}, word ptr" ":x", "lhz" "sth";
+    Half: "" "w", "mov {value:e}, dword ptr" ":e", "lwz" "stw";
+    Word: "" "x", "mov {value:r}, qword ptr" ":r", "ld" "std";
+}
+
+/// Calls a function with the place and the size of each piece of so many bytes: words, and what is left.
+#[inline(always)] // Of known lengths, often.
+fn pieces(length: usize, mut each: impl FnMut(usize, Size)) {
+    let words = length & !(WORD - 1);
+    let mut at = 0;
+    while at < words {
+        each(at, Size::Word);
+        at += WORD;
+    }
+    for size in [Size::Half, Size::Pair, Size::Byte] {
+        if length & size as usize != 0 {
+            each(at, size);
+            at += size as usize;
+        }
+    }
+}
+
+/// Reads a few bytes, into as many registers as are needed if their number is known.
 ///
 /// # Safety
-/// As for [`byte`], for all of its bytes, and the address is a multiple of four.
-#[inline(always)] // An address.
-pub(crate) unsafe fn half_word<'a>(at: usize) -> &'a AtomicU32 {
-    // SAFETY: the caller's promise.
-    unsafe { &*place(at) }
+/// All of them are mapped.
+#[inline(always)] // Of known lengths, often.
+pub(crate) unsafe fn read_few(bytes: &mut [u8], from: usize) {
+    pieces(bytes.len(), |at, size| {
+        // SAFETY: the caller's promise.
+        let value = unsafe { load(from + at, size) }.to_le_bytes();
+        if let (Some(place), Some(value)) =
+            (bytes.get_mut(at..at + size as usize), value.get(..size as usize))
+        {
+            place.copy_from_slice(value);
+        }
+    });
+}
+
+/// Writes a few bytes.
+///
+/// # Safety
+/// All of them are mapped, and writable.
+#[inline(always)] // Of known lengths, often.
+pub(crate) unsafe fn write_few(to: usize, bytes: &[u8]) {
+    pieces(bytes.len(), |at, size| {
+        let mut value = [0; WORD];
+        if let (Some(place), Some(bytes)) =
+            (value.get_mut(..size as usize), bytes.get(at..at + size as usize))
+        {
+            place.copy_from_slice(bytes);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { store(to + at, u64::from_le_bytes(value), size) };
+    });
 }
 
 /// Copies bytes.
@@ -49,72 +143,20 @@ pub(crate) unsafe fn half_word<'a>(at: usize) -> &'a AtomicU32 {
 /// reference, it was exposed.
 #[inline(never)] // Long, and called for much.
 pub(crate) unsafe fn copy(to: usize, from: usize, length: usize) {
-    let head = (to.wrapping_neg() % WORD).min(length);
-    // SAFETY: the caller's promise, for parts of it; the words are aligned behind the head.
+    let whole = length & !(BLOCK * WORD - 1);
+    // SAFETY: the caller's promise, for parts of it.
     unsafe {
-        bytes(to, from, head);
-        let (to, from, length) = (to + head, from + head, length - head);
-        let done = if from.is_multiple_of(WORD) {
-            words(to, from, length / WORD);
-            length / WORD * WORD
-        } else {
-            shifted(to, from, length)
-        };
-        bytes(to + done, from + done, length - done);
+        if whole != 0 {
+            blocks(to, from, whole / (BLOCK * WORD));
+        }
+        pieces(length - whole, |at, size| {
+            let at = whole + at;
+            store(to + at, load(from + at, size), size);
+        });
     }
 }
 
-/// Copies byte by byte.
-#[inline(always)] // Three times above.
-unsafe fn bytes(to: usize, from: usize, length: usize) {
-    for at in 0..length {
-        // SAFETY: the caller's promise.
-        unsafe { byte(to + at).store(byte(from + at).load(Ordering::Relaxed), Ordering::Relaxed) };
-    }
-}
-
-/// Copies aligned words.
-#[inline(always)] // Once above.
-unsafe fn words(to: usize, from: usize, count: usize) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        blocks(to, from, count / BLOCK);
-        for at in (count / BLOCK * BLOCK..count).map(|at| at * WORD) {
-            word(to + at).store(word(from + at).load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-    }
-}
-
-/// Copies to aligned words what lies across words: those are read, and put together. Returns how many bytes were copied; the others
-/// are less than two words.
-#[cold]
-#[inline(never)] // Drivers align their buffers.
-unsafe fn shifted(to: usize, from: usize, length: usize) -> usize {
-    // The bytes in front of the first word, of which there are one to seven.
-    let front = from.wrapping_neg() % WORD;
-    let count = length.saturating_sub(front) / WORD;
-    if count == 0 {
-        return 0;
-    }
-    // SAFETY: the caller's promise: all bytes that are read are among those to copy.
-    unsafe {
-        let mut left = 0;
-        for at in 0..front {
-            left |= u64::from(byte(from + at).load(Ordering::Relaxed)) << (8 * at);
-        }
-        for at in (0..count).map(|at| at * WORD) {
-            let next = u64::from_le(word(from + front + at).load(Ordering::Relaxed));
-            word(to + at).store((left | next << (8 * front)).to_le(), Ordering::Relaxed);
-            left = next >> (8 * (WORD - front));
-        }
-        for at in 0..front {
-            byte(to + count * WORD + at).store((left >> (8 * at)) as u8, Ordering::Relaxed);
-        }
-    }
-    count * WORD + front
-}
-
-/// Copies aligned blocks of [`BLOCK`] words: eight instructions for each, and two for sixteen of them.
+/// Copies blocks of [`BLOCK`] words: eight instructions for each, and two for sixteen of them.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)] // Once above.
 unsafe fn blocks(to: usize, from: usize, count: usize) {
@@ -155,7 +197,7 @@ unsafe fn blocks(to: usize, from: usize, count: usize) {
     let _ = (to, from);
 }
 
-/// Copies aligned blocks of [`BLOCK`] words: one instruction.
+/// Copies blocks of [`BLOCK`] words: one instruction.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)] // Once above.
 unsafe fn blocks(to: usize, from: usize, count: usize) {
@@ -169,7 +211,7 @@ unsafe fn blocks(to: usize, from: usize, count: usize) {
     }
 }
 
-/// Copies aligned blocks of [`BLOCK`] words: sixteen instructions for each, and one for sixteen of them.
+/// Copies blocks of [`BLOCK`] words: sixteen instructions for each, and one for sixteen of them.
 #[cfg(target_arch = "powerpc64")]
 #[inline(always)] // Once above.
 unsafe fn blocks(to: usize, from: usize, count: usize) {
@@ -218,21 +260,6 @@ unsafe fn blocks(to: usize, from: usize, count: usize) {
     }
     // The last values go.
     let _ = (to, from);
-}
-
-/// Copies aligned blocks of [`BLOCK`] words.
-#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64", target_arch = "powerpc64")))]
-#[inline(always)] // Once above.
-unsafe fn blocks(to: usize, from: usize, count: usize) {
-    for block in (0..count).map(|block| block * BLOCK * WORD) {
-        // SAFETY: the caller's promise.
-        let read = |at: usize| unsafe { word(from + block + at * WORD) }.load(Ordering::Relaxed);
-        let values: [u64; BLOCK] = core::array::from_fn(read);
-        for (at, value) in values.into_iter().enumerate() {
-            // SAFETY: as above.
-            unsafe { word(to + block + at * WORD) }.store(value, Ordering::Relaxed);
-        }
-    }
 }
 
 #[cfg(test)]

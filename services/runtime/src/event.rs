@@ -27,8 +27,13 @@ pub enum Event {
         /// What it writes; bits beyond the size are zero.
         value: u64,
     },
-    /// Guests have rung these queues: a bit for each. Each member has [`MEMBER_QUEUES`](crate::MEMBER_QUEUES) of them.
-    Doorbell(u64),
+    /// Guests have rung.
+    Doorbell {
+        /// The queues: a bit for each. Each member has [`MEMBER_QUEUES`](crate::MEMBER_QUEUES) of them.
+        queues: u64,
+        /// The time now, in nanoseconds.
+        now: u64,
+    },
     /// Characters were typed. The answer's value says how many of them the service has taken.
     Input(Characters),
     /// The time of the alarm has come: the time now, in nanoseconds.
@@ -48,7 +53,7 @@ impl Event {
         match Kind::from_number(kind) {
             Some(Kind::Read) => Self::Read { device: a, offset: b, size: c },
             Some(Kind::Write) => Self::Write { device: a, offset: b, size: c, value: d },
-            Some(Kind::Doorbell) => Self::Doorbell(a),
+            Some(Kind::Doorbell) => Self::Doorbell { queues: a, now: b },
             Some(Kind::Input) => Self::Input(Characters { count: b, words: [c, 0] }),
             Some(Kind::Alarm) => Self::Alarm(a),
             Some(Kind::TerminalWrite) => Self::TerminalWrite(Characters { count: b, words: [c, d] }),
@@ -83,7 +88,7 @@ mod tests {
         let event = |kind: Kind| Event::from_registers([kind as u64, 1, 2, 3, 4, 5]);
         assert_eq!(event(Kind::Read), Event::Read { device: 1, offset: 2, size: 3 });
         assert_eq!(event(Kind::Write), Event::Write { device: 1, offset: 2, size: 3, value: 4 });
-        assert_eq!(event(Kind::Doorbell), Event::Doorbell(1));
+        assert_eq!(event(Kind::Doorbell), Event::Doorbell { queues: 1, now: 2 });
         assert_eq!(event(Kind::Input), Event::Input(Characters { count: 2, words: [3, 0] }));
         assert_eq!(event(Kind::Alarm), Event::Alarm(1));
         assert_eq!(event(Kind::TerminalWrite), Event::TerminalWrite(Characters { count: 2, words: [3, 4] }));

@@ -10,37 +10,13 @@ use turnstile_virtio::device::Span;
 pub use turnstile_virtio::memory::{Memory, Outside};
 use turnstile_virtio::transfer::{End, Transfer};
 
-use crate::copy::{WORD, byte, copy, half_word, word};
+use crate::copy::{WORD, copy, read_few, write_few};
 
 /// The most pieces of memory that a VM has.
 const PIECES: usize = 4;
 
 /// Up to so many bytes are copied where they are wanted: a descriptor, a header, an entry of a ring.
 const FEW: usize = 16;
-/// Bytes of half a word.
-const HALF: usize = WORD / 2;
-
-/// How bytes are copied that are few.
-enum Few {
-    /// By whole words.
-    Words,
-    /// By halves of them.
-    Halves,
-    /// They are many, or lie otherwise.
-    Not,
-}
-
-impl Few {
-    #[inline(always)] // What is known at compile time is decided then.
-    const fn of(at: usize, length: usize) -> Self {
-        match length <= FEW {
-            true if (at | length).is_multiple_of(WORD) => Self::Words,
-            true if (at | length).is_multiple_of(HALF) => Self::Halves,
-            _ => Self::Not,
-        }
-    }
-}
-
 /// The memory of a member, by guest physical addresses; none unless the configuration says `memory = true`.
 #[derive(Clone, Copy, Debug)]
 pub struct GuestMemory(&'static [Piece; PIECES]);
@@ -115,33 +91,20 @@ impl Memory for GuestMemory {
 
     #[inline(always)] // On the path of every buffer.
     fn read_words(&self, address: u64) -> Result<[u64; 2], Outside> {
-        let at = self.find(address, 2 * WORD as u64)? as usize;
-        if !at.is_multiple_of(WORD) {
-            return self.read_words_across(address);
-        }
-        // SAFETY: found above, and aligned.
-        let read = |at| u64::from_le(unsafe { word(at) }.load(Ordering::Relaxed));
-        Ok([read(at), read(at + WORD)])
+        let mut words = [[0; WORD]; 2];
+        self.read(address, words.as_flattened_mut())?;
+        Ok(words.map(u64::from_le_bytes))
     }
 
     #[inline(always)] // Of known lengths, often.
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Outside> {
         let at = self.find(address, bytes.len() as u64)? as usize;
-        match Few::of(at, bytes.len()) {
-            Few::Words => {
-                for (from, to) in (at..).step_by(WORD).zip(bytes.chunks_exact_mut(WORD)) {
-                    // SAFETY: found above, and aligned.
-                    to.copy_from_slice(&unsafe { word(from) }.load(Ordering::Relaxed).to_ne_bytes());
-                }
+        // SAFETY: found above; the others are the caller's alone.
+        unsafe {
+            match bytes.len() {
+                ..=FEW => read_few(bytes, at),
+                length => copy(bytes.as_mut_ptr().expose_provenance(), at, length),
             }
-            Few::Halves => {
-                for (from, to) in (at..).step_by(HALF).zip(bytes.chunks_exact_mut(HALF)) {
-                    // SAFETY: found above, and aligned.
-                    to.copy_from_slice(&unsafe { half_word(from) }.load(Ordering::Relaxed).to_ne_bytes());
-                }
-            }
-            // SAFETY: found above; the others are the caller's alone.
-            Few::Not => unsafe { copy(bytes.as_mut_ptr().expose_provenance(), at, bytes.len()) },
         }
         Ok(())
     }
@@ -149,27 +112,12 @@ impl Memory for GuestMemory {
     #[inline(always)] // Of known lengths, often.
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Outside> {
         let at = self.find(address, bytes.len() as u64)? as usize;
-        match Few::of(at, bytes.len()) {
-            _ if bytes.len() == 1 => {
-                // SAFETY: found above.
-                bytes.iter().for_each(|one| unsafe { byte(at) }.store(*one, Ordering::Relaxed));
+        // SAFETY: found above; the others are the caller's, and nobody writes them.
+        unsafe {
+            match bytes.len() {
+                ..=FEW => write_few(at, bytes),
+                length => copy(at, bytes.as_ptr().expose_provenance(), length),
             }
-            Few::Words => {
-                for (to, from) in (at..).step_by(WORD).zip(bytes.chunks_exact(WORD)) {
-                    let value = u64::from_ne_bytes(from.try_into().unwrap_or_default());
-                    // SAFETY: found above, and aligned.
-                    unsafe { word(to) }.store(value, Ordering::Relaxed);
-                }
-            }
-            Few::Halves => {
-                for (to, from) in (at..).step_by(HALF).zip(bytes.chunks_exact(HALF)) {
-                    let value = u32::from_ne_bytes(from.try_into().unwrap_or_default());
-                    // SAFETY: found above, and aligned.
-                    unsafe { half_word(to) }.store(value, Ordering::Relaxed);
-                }
-            }
-            // SAFETY: found above; the others are the caller's, and nobody writes them.
-            Few::Not => unsafe { copy(at, bytes.as_ptr().expose_provenance(), bytes.len()) },
         }
         Ok(())
     }
@@ -245,16 +193,6 @@ impl GuestMemory {
         }
         // SAFETY: mapped, readable and writable, while the service runs, and aligned; the guest writes it, too, so it is an atomic.
         Ok(unsafe { &*place(at as usize) })
-    }
-
-    /// Reads two words that do not lie as words.
-    #[cold]
-    #[inline(never)]
-    fn read_words_across(self, address: u64) -> Result<[u64; 2], Outside> {
-        let (mut first, mut second) = ([0; WORD], [0; WORD]);
-        self.read(address, &mut first)?;
-        self.read(address.wrapping_add(WORD as u64), &mut second)?;
-        Ok([u64::from_le_bytes(first), u64::from_le_bytes(second)])
     }
 }
 

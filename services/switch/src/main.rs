@@ -70,6 +70,10 @@ impl Members for All {
         &self.memories
     }
 
+    fn flush(&self) {
+        turnstile_service_rt::flush();
+    }
+
     #[inline(always)] // A call.
     fn time(&self) -> u64 {
         turnstile_service_rt::time()

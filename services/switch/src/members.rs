@@ -18,6 +18,9 @@ pub trait Members {
     /// The memories of all members. Nothing is in that of one that is not attached.
     fn memories(&self) -> &[Self::Memory; MEMBERS];
 
+    /// Sends the messages that functions have sent, now: otherwise the last one goes with the answer.
+    fn flush(&self);
+
     /// The time in nanoseconds.
     fn time(&self) -> u64;
 

@@ -113,11 +113,16 @@ impl Switch {
     #[inline(always)] // The way of each notification.
     pub fn event<M: Members>(&mut self, members: &M, event: Event) -> Answer {
         match event {
-            Event::Doorbell(queues) => self.ring(queues as u32),
-            Event::Alarm(_) => self.alarm = NEVER,
+            Event::Doorbell { queues, now } => {
+                self.ring(queues as u32);
+                self.work(members, now);
+            }
+            Event::Alarm(now) => {
+                self.alarm = NEVER;
+                self.work(members, now);
+            }
             event => return self.access(members, event),
         }
-        self.work(members);
         self.answer(members)
     }
 
@@ -144,7 +149,7 @@ impl Switch {
             return Answer { value, ..Answer::default() };
         }
         self.settle(members, member);
-        self.work(members);
+        self.work(members, members.time());
         self.answer(members)
     }
 
@@ -197,13 +202,9 @@ impl Switch {
         }
     }
 
-    /// Does what is due, for a while.
+    /// Does what is due, for a while that begins now.
     #[inline(always)] // The way of each notification.
-    fn work<M: Members>(&mut self, members: &M) {
-        if self.due == 0 && self.first() == NEVER {
-            return;
-        }
-        let begin = members.time();
+    fn work<M: Members>(&mut self, members: &M, begin: u64) {
         self.wake(begin);
         let (mut now, mut turns) = (begin, 0);
         while self.due != 0 && turns < TURNS && now.saturating_sub(begin) < SPAN {
@@ -219,6 +220,8 @@ impl Switch {
             self.tell(members);
             turns += 1;
             if self.due != 0 {
+                // Whoever has something is not to wait for the others' turns.
+                members.flush();
                 now = members.time();
             }
         }

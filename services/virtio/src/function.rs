@@ -127,7 +127,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     #[inline(always)] // The way of each notification.
     pub fn event<W: World>(&mut self, world: &W, event: Event) -> Answer {
         match event {
-            Event::Doorbell(queues) => self.due |= queues as u32 & self.begun,
+            Event::Doorbell { queues, .. } => self.due |= queues as u32 & self.begun,
             Event::Alarm(_) => {}
             event => return self.access(world, event),
         }
@@ -361,6 +361,8 @@ impl Pace {
 
     /// Begins with another slice, if there is time for it.
     fn goes_on<W: World>(&mut self, world: &W) -> bool {
+        // Whose requests are done is not to wait for the others'.
+        world.flush();
         let now = world.time();
         let since = *self.since.get_or_insert(now);
         self.slices += 1;

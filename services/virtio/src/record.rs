@@ -62,6 +62,8 @@ mod tests {
 
         fn message(&self, _: Message) {}
 
+        fn flush(&self) {}
+
         fn decode(&self, _: u8, _: u64, _: u64) -> bool {
             true
         }

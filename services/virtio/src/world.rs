@@ -2,7 +2,7 @@
 //! What a function reaches.
 
 use turnstile_pci::msix::Message;
-use turnstile_service_rt::{GuestMemory, Kept, decode, message, time};
+use turnstile_service_rt::{GuestMemory, Kept, decode, flush, message, time};
 use turnstile_virtio::memory::Memory;
 
 /// What a function reaches. Tests have worlds of their own.
@@ -13,8 +13,11 @@ pub trait World {
     /// The memory of the VM.
     fn memory(&self) -> &Self::Memory;
 
-    /// Sends a message-signalled interrupt.
+    /// Sends a message-signalled interrupt: at the latest when the event has been handled.
     fn message(&self, message: Message);
+
+    /// Sends the last message now.
+    fn flush(&self);
 
     /// Decodes a BAR at other addresses; with size zero nowhere. False if it cannot be there: then it is nowhere.
     fn decode(&self, bar: u8, address: u64, size: u64) -> bool;
@@ -64,8 +67,11 @@ impl<const N: usize> World for Runtime<N> {
 
     #[inline(always)] // A call.
     fn message(&self, Message { address, data }: Message) {
-        // What a driver has written where nothing is reaches nobody, as on a bus.
-        let _ = message(self.member, address, data);
+        message(self.member, address, data);
+    }
+
+    fn flush(&self) {
+        flush();
     }
 
     fn decode(&self, bar: u8, address: u64, size: u64) -> bool {

@@ -64,10 +64,10 @@ impl<S: Space> Service<S> {
         // SAFETY: the caller's promise, for all of these.
         let mut handle = |event: Event| unsafe { self.handle_long(event, None, meanwhile) };
         if pending.queues() != 0 {
-            handle(Event::new(Kind::Doorbell, [pending.queues(), 0, 0, 0, 0]));
+            handle(Event::new(Kind::Doorbell, [pending.queues(), S::now(), 0, 0, 0]));
         }
         if pending.has(Pending::ALARM) {
-            handle(Event::new(Kind::Alarm, [self.outside.now(), 0, 0, 0, 0]));
+            handle(Event::new(Kind::Alarm, [S::now(), 0, 0, 0, 0]));
         }
         if pending.has(Pending::INPUT) {
             let (count, characters) = self.outside.typed();
@@ -138,7 +138,7 @@ impl<S: Space> Service<S> {
             self.outside.alarm(0);
         }
         if self.lines.load(Ordering::Relaxed) != 0 {
-            self.set_lines(0);
+            self.set_lines(0, [0; 2], 0);
         }
         ABSENT
     }
@@ -316,7 +316,7 @@ impl<S: Space> Service<S> {
             Some(Call::Print) if first <= abi::CHARACTERS && self.print(first, [second, third]) => {}
             Some(Call::Log) if first <= abi::CHARACTERS => self.outside.log(first, [second, third]),
             Some(Call::Alarm) => return self.outside.alarm(first),
-            Some(Call::Time) => return self.outside.now(),
+            Some(Call::Time) => return S::now(),
             Some(Call::Message) if self.message(third, first, second) => {}
             Some(Call::Decode) if self.decode(first, second, third) => {}
             _ => return abi::REFUSED,
@@ -347,7 +347,7 @@ impl<S: Space> Service<S> {
             self.print(answer.count, answer.words);
         }
         if answer.lines != self.lines.load(Ordering::Relaxed) {
-            self.set_lines(answer.lines);
+            self.set_lines(answer.lines, answer.words, answer.count);
         }
     }
 
@@ -362,8 +362,14 @@ impl<S: Space> Service<S> {
         true
     }
 
+    /// Sets levels of lines, and does what is among them. The words are the answer's, which has so many characters.
     #[cold]
-    fn set_lines(&self, lines: u64) {
+    fn set_lines(&self, lines: u64, [address, word]: [u64; 2], count: u64) {
+        if lines & abi::MESSAGE != 0 && count == 0 {
+            let (member, data) = abi::split_message(word);
+            // What a driver has written where nothing is reaches nobody, as on a bus.
+            let _ = self.message(member, address, data);
+        }
         if lines & abi::ROOM != 0 {
             // Whoever is inside finds it on the way out, and that is the caller.
             let _ = self.gate.post(Pending::INPUT);
@@ -371,7 +377,7 @@ impl<S: Space> Service<S> {
         if lines & abi::AGAIN != 0 {
             self.outside.alarm(0);
         }
-        let levels = lines & !(abi::ROOM | abi::AGAIN);
+        let levels = lines & !(abi::ROOM | abi::AGAIN | abi::MESSAGE);
         let changed = self.lines.swap(levels, Ordering::Relaxed) ^ levels;
         if changed != 0 {
             self.outside.lines(changed, levels);

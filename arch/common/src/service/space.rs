@@ -96,6 +96,8 @@ pub trait Space: Sync + 'static {
     /// # Safety
     /// The caller is inside the service's gate.
     unsafe fn call(&self) -> [u64; abi::REGISTERS];
+    /// Returns the time, in nanoseconds.
+    fn now() -> u64;
     /// Says whether the service has taken longer for this event than it may.
     fn is_late(&self) -> bool;
     /// Puts the service's memory back to its program; what is kept stays if `keep`.
@@ -136,8 +138,6 @@ pub trait Outside: Sync {
     fn call(&self, members: u64);
     /// Sets the alarm to a time, in nanoseconds, or off (`u64::MAX`); returns the time now.
     fn alarm(&self, at: u64) -> u64;
-    /// Returns the time, in nanoseconds.
-    fn now(&self) -> u64;
     /// Returns what was typed and the service has not taken: how many characters (at most eight) and the characters.
     fn typed(&self) -> (u64, u64);
     /// The service has taken so many of those.

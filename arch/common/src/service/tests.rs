@@ -86,6 +86,10 @@ impl Space for Script {
         *self.registers.lock().unwrap()
     }
 
+    fn now() -> u64 {
+        9
+    }
+
     fn is_late(&self) -> bool {
         self.late.load(Ordering::Relaxed)
     }
@@ -142,10 +146,6 @@ impl Outside for World {
     fn alarm(&self, at: u64) -> u64 {
         self.say(format!("alarm {at}"));
         7
-    }
-
-    fn now(&self) -> u64 {
-        9
     }
 
     fn typed(&self) -> (u64, u64) {

@@ -69,6 +69,8 @@ impl World for Board {
         }
     }
 
+    fn flush(&self) {}
+
     fn decode(&self, bar: u8, address: u64, size: u64) -> bool {
         if !self.fuse.step() {
             return true;
@@ -231,7 +233,7 @@ impl Host {
         let Some((device, offset)) = self.find(address) else { return };
         let bell = Function::DOORBELLS.queue(offset, value).filter(|_| device == BARS + 4);
         match bell {
-            Some(queue) => self.event(Event::Doorbell(1 << queue)),
+            Some(queue) => self.event(Event::Doorbell { queues: 1 << queue, now: 0 }),
             None => self.event(Event::Write { device, offset, size, value }),
         };
     }

@@ -148,7 +148,7 @@ fn what_is_long_is_done_in_pieces() {
             driver.queues[queue].ask(&host.board.ram, &request(BlockRequest::IN, 0, &[], 0x3000)).unwrap();
         }
     }
-    host.event(Event::Doorbell(0b1001));
+    host.event(Event::Doorbell { queues: 0b1001, now: 0 });
     let (mut events, mut done) = (0, 0);
     loop {
         let some = driver.interrupts(&mut host).len();
@@ -257,7 +257,7 @@ fn hostile_drivers_get_nowhere() {
                 2 => host.write(driver.table + random.below(0x1000), 1 << random.below(4), random.any()),
                 3 => drop(host.read(driver.common + random.below(0x4000), 1 << random.below(4))),
                 4 => drop(host.read(ECAM + random.below(0x1000), 1 << random.below(4))),
-                5 => drop(host.event(Event::Doorbell(random.any()))),
+                5 => drop(host.event(Event::Doorbell { queues: random.any(), now: 0 })),
                 6 => {
                     let queue = random.below(QUEUES as u64) as usize;
                     let _ = driver.queues[queue]
@@ -265,7 +265,7 @@ fn hostile_drivers_get_nowhere() {
                 }
                 _ => {
                     host.board.ram.disturb(random, 0x2000);
-                    host.event(Event::Doorbell(random.any()));
+                    host.event(Event::Doorbell { queues: random.any(), now: 0 });
                     host.event(Event::Alarm(0));
                 }
             }

@@ -58,6 +58,8 @@ impl World for Side<'_> {
         }
     }
 
+    fn flush(&self) {}
+
     fn decode(&self, bar: u8, address: u64, size: u64) -> bool {
         if self.0.fuse.step() {
             let new = (size != 0).then_some((address, size));
@@ -92,6 +94,8 @@ impl Members for Board {
     fn memories(&self) -> &[Ram; MEMBERS] {
         &self.rams
     }
+
+    fn flush(&self) {}
 
     fn time(&self) -> u64 {
         self.clock.set(self.clock.get() + self.tick.get());
@@ -217,7 +221,8 @@ impl Host {
         let again = std::mem::take(&mut self.again) || self.board.alarm.get() <= self.board.clock.get();
         if again {
             self.board.alarm.set(u64::MAX);
-            self.event(Event::Alarm(0));
+            let now = self.board.time();
+            self.event(Event::Alarm(now));
         }
         again
     }
@@ -244,11 +249,17 @@ impl Host {
         let Some((device, offset)) = self.find(member, address) else { return };
         let bell = Program::DOORBELLS.queue(offset, value).filter(|_| device == BARS + 4);
         match bell {
-            Some(queue) => self.event(Event::Doorbell(1 << (member as u64 * MEMBER_QUEUES + queue))),
+            Some(queue) => self.ring(1 << (member as u64 * MEMBER_QUEUES + queue)),
             None => {
                 let device = member_device(member as u64, device);
-                self.event(Event::Write { device, offset, size, value })
+                self.event(Event::Write { device, offset, size, value });
             }
-        };
+        }
+    }
+
+    /// Guests ring.
+    pub fn ring(&mut self, queues: u64) {
+        let now = self.board.time();
+        self.event(Event::Doorbell { queues, now });
     }
 }

@@ -2,7 +2,6 @@
 //! What one member does harms no other.
 
 use turnstile_rig::Random;
-use turnstile_service_rt::Event;
 
 use super::driver::{ACCEPTED, Driver, STATUS, packet, run};
 use super::host::{ECAM, FIRMWARE, Host, VMS};
@@ -65,11 +64,11 @@ fn a_hostile_member_gets_nowhere() {
                 1 => host.write(0, FIRMWARE + random.below(0x40), 1 << random.below(4), random.any()),
                 2 => host.write(0, FIRMWARE + random.below(0x6000), 1 << random.below(4), random.any()),
                 3 => drop(host.read(0, FIRMWARE + random.below(0x6000), 1 << random.below(4))),
-                4 => drop(host.event(Event::Doorbell(random.any()))),
+                4 => host.ring(random.any()),
                 5 => drop(bad.send(&mut host, &packet(0, None, 9, 100))),
                 _ => {
                     host.board.rams[0].disturb(random, 0x2000);
-                    host.event(Event::Doorbell(0xf));
+                    host.ring(0xf);
                 }
             }
             if random.below(20) == 0 {

@@ -145,7 +145,7 @@ fn without_anything_it_is_eight_idle_functions() {
     let attach = Attach { member: 7, ..Attach::default() };
     assert_eq!(program.attach(attach), Answer::default());
     assert_eq!(program.event(read).value, 0x1041_1af4);
-    assert_eq!(program.event(Event::Doorbell(u64::MAX)), Answer::default());
+    assert_eq!(program.event(Event::Doorbell { queues: u64::MAX, now: 0 }), Answer::default());
     assert_eq!(program.attach(Attach { member: 8, ..attach }), Answer::default());
     assert_eq!(program.event(Event::Read { device: 8 << 8, offset: 0, size: 4 }).value, u64::MAX);
     program.detach(7);

@@ -100,7 +100,7 @@ fn what_is_long_is_done_in_pieces() {
             assert!(notify || number > 0);
         }
     }
-    host.event(turnstile_service_rt::Event::Doorbell(0x202));
+    host.ring(0x202);
     assert!(host.again, "one of both has had its turn");
     run(&mut host, &mut drivers);
     assert_eq!(drivers.each_ref().map(|driver| driver.got.len()), [4, 8, 4]);
