@@ -446,7 +446,7 @@ impl Outside for Hosted {
         alarm::clear(self.alarm);
         if at != u64::MAX {
             let at = at.max(now.saturating_add(SOONEST));
-            alarm::set_number(self.alarm, ticks(at, time::frequency()).min(u64::MAX - 1));
+            alarm::set_number(self.alarm, time::in_ticks(at).min(u64::MAX - 1));
         }
         now
     }

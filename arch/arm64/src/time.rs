@@ -19,6 +19,11 @@ pub fn frequency() -> u64 {
     regs::CNTFRQ_EL0.read().max(1)
 }
 
+/// Returns so many nanoseconds as ticks of the physical counter.
+pub fn in_ticks(nanoseconds: u64) -> u64 {
+    turnstile_arch_common::time::ticks(nanoseconds, frequency())
+}
+
 /// How long the machine has been on.
 #[inline(always)] // Two loads.
 pub fn uptime() -> Uptime {

@@ -43,6 +43,11 @@ pub fn set_frequency(frequency: u64) {
     FREQUENCY.store(frequency.max(1), Ordering::Relaxed);
 }
 
+/// Returns so many nanoseconds as ticks of the time base.
+pub fn in_ticks(nanoseconds: u64) -> u64 {
+    turnstile_arch_common::time::ticks(nanoseconds, frequency())
+}
+
 /// How long the machine has been on.
 #[inline(always)] // Two loads.
 pub fn uptime() -> Uptime {

@@ -8,12 +8,15 @@ use turnstile_virtio::device::{Chain, Place, Segments, Span};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::violation::Violation;
 
+use crate::receive::Packet;
 use crate::settings::{Accepts, SENDS, TAKES};
 
 /// How many bytes of a packet are read at first.
 pub const FIRST: usize = 64;
 /// How many are read at most: all headers of a TCP packet.
 pub const HEAD: usize = 192;
+/// Those, and what is in front of them: room for a header.
+pub(crate) const FRONT: usize = NetworkHeader::LENGTH + HEAD;
 /// How many packets a segment becomes at most, for a receiver that does not take segments.
 pub const MOST_PACKETS: u32 = 128;
 /// How many bytes a segment has at most, with its headers.
@@ -65,7 +68,9 @@ pub struct Frame<const N: usize> {
     /// Where the bytes behind [`Frame::head`] are.
     place: Place,
     length: u32,
-    head: [u8; HEAD],
+    /// Room for a header, and the first bytes.
+    front: [u8; FRONT],
+    /// How many first bytes there are.
     head_length: usize,
     header: NetworkHeader,
     open: Option<Open>,
@@ -79,7 +84,7 @@ impl<const N: usize> Frame<N> {
             segments: Segments::new(),
             place: Place::START,
             length: 0,
-            head: [0; HEAD],
+            front: [0; FRONT],
             head_length: 0,
             header: NetworkHeader::PLAIN,
             open: None,
@@ -98,36 +103,38 @@ impl<const N: usize> Frame<N> {
     ) -> Result<Result<(), Malformed>, Violation> {
         self.segments.gather(memory, chain)?;
         (self.place, self.head_length, self.open, self.gso) = (Place::START, 0, None, None);
-        let mut header = [0; NetworkHeader::LENGTH];
-        self.place.read(memory, self.segments.readable(), &mut header)?;
-        let length = self.segments.readable_bytes().saturating_sub(header.len() as u64);
+        let length = self.segments.readable_bytes().saturating_sub(NetworkHeader::LENGTH as u64);
         if !(14..=u64::from(LONGEST_SEGMENT)).contains(&length) {
             return Ok(Err(Malformed::Length));
         }
         self.length = length as u32;
-        let mut header = NetworkHeader::from_bytes(&header);
+        // Both at once: usually they lie together.
+        let front =
+            self.front.get_mut(..NetworkHeader::LENGTH + FIRST.min(length as usize)).unwrap_or_default();
+        let read = self.place.read(memory, self.segments.readable(), front)?;
+        self.head_length = read.saturating_sub(NetworkHeader::LENGTH);
+        let mut header = front.first_chunk().map(NetworkHeader::from_bytes).unwrap_or_default();
         // Of the sender's header goes on what is checked here.
         (header.buffers, header.flags) = (1, header.flags & NEEDS_CHECKSUM);
         self.header = header;
-        self.extend(memory, FIRST)?;
         if header.gso_type != 0 {
-            self.extend(memory, HEAD)?;
+            self.extend(memory)?;
         } else if self.length > longest {
             return Ok(Err(Malformed::Length));
         } else if header.flags == 0 {
-            self.header = NetworkHeader { buffers: 1, ..NetworkHeader::default() };
+            self.header = NetworkHeader::PLAIN;
             return Ok(Ok(()));
         } else if usize::from(header.checksum_start) + usize::from(header.checksum_offset) + 2 > FIRST {
             // Who closes the checksum has its field in the head.
-            self.extend(memory, HEAD)?;
+            self.extend(memory)?;
         }
         Ok(self.check(sender).ok_or(Malformed::Offload))
     }
 
-    /// Reads more of the first bytes, up to `most`.
-    fn extend<M: Memory>(&mut self, memory: &M, most: usize) -> Result<(), Violation> {
-        let end = most.min(self.length as usize).min(HEAD);
-        let rest = self.head.get_mut(self.head_length..end).unwrap_or_default();
+    /// Reads more of the first bytes: [`HEAD`].
+    fn extend<M: Memory>(&mut self, memory: &M) -> Result<(), Violation> {
+        let end = NetworkHeader::LENGTH + HEAD.min(self.length as usize);
+        let rest = self.front.get_mut(NetworkHeader::LENGTH + self.head_length..end).unwrap_or_default();
         self.head_length += self.place.read(memory, self.segments.readable(), rest)?;
         Ok(())
     }
@@ -194,7 +201,7 @@ impl<const N: usize> Frame<N> {
     /// The first bytes of the packet: [`FIRST`] or more, if it has so many.
     #[inline] // On the path of every packet.
     pub fn head(&self) -> &[u8] {
-        self.head.get(..self.head_length).unwrap_or_default()
+        self.front.get(NetworkHeader::LENGTH..NetworkHeader::LENGTH + self.head_length).unwrap_or_default()
     }
 
     /// How many bytes the packet has.
@@ -208,9 +215,12 @@ impl<const N: usize> Frame<N> {
         (self.segments.readable(), self.place)
     }
 
-    /// The header for a receiver that takes the packet as it is.
-    pub const fn header(&self) -> NetworkHeader {
-        self.header
+    /// The packet for a receiver that takes it as it is.
+    #[inline] // On the path of every packet.
+    pub fn packet(&mut self) -> Packet<'_> {
+        let rest = self.length.saturating_sub(self.head_length as u32);
+        let front = self.front.get_mut(..NetworkHeader::LENGTH + self.head_length).unwrap_or_default();
+        Packet { header: self.header, front, spans: self.segments.readable(), place: self.place, rest }
     }
 
     /// The checksum that is open.

@@ -8,12 +8,12 @@ use turnstile_virtio::violation::Violation;
 use crate::transfer::{End, Transfer};
 
 /// A packet on its way: its first bytes, and where the others are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Packet<'a> {
     /// Its header; how many buffers it takes is filled in.
     pub header: NetworkHeader,
-    /// Its first bytes.
-    pub head: &'a [u8],
+    /// Room for the header, and the packet's first bytes.
+    pub front: &'a mut [u8],
     /// The sender's buffers.
     pub spans: &'a [Span],
     /// Where in them the other bytes begin.
@@ -95,7 +95,7 @@ impl<const N: usize> Room<N> {
         from: &M,
         mut packet: Packet<'_>,
     ) -> Result<Delivery, Broken> {
-        let all = NetworkHeader::LENGTH as u64 + packet.head.len() as u64 + u64::from(packet.rest);
+        let all = packet.front.len() as u64 + u64::from(packet.rest);
         let delivery = self.take(queue, to, merge, all)?;
         if delivery != Delivery::Done {
             return Ok(delivery);
@@ -103,8 +103,10 @@ impl<const N: usize> Room<N> {
         packet.header.buffers = self.chain_count as u16;
         let spans = self.spans.get(..self.count).unwrap_or_default();
         let mut place = Place::START;
-        place.write(to, spans, &packet.header.to_bytes())?;
-        place.write(to, spans, packet.head)?;
+        if let Some(room) = packet.front.first_chunk_mut() {
+            *room = packet.header.to_bytes();
+        }
+        place.write(to, spans, packet.front)?;
         let mut left = packet.rest;
         while left != 0 {
             // The buffers of both sides end where they want to; each piece lies in one of both.

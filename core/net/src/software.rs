@@ -7,7 +7,7 @@ use turnstile_virtio::memory::Memory;
 use turnstile_virtio::violation::Violation;
 
 use crate::checksum::Sum;
-use crate::frame::{Frame, Gso, HEAD, Open};
+use crate::frame::{FRONT, Frame, Gso, Open};
 use crate::receive::{Broken, Delivery, Packet, Room};
 use crate::transfer::Transfer;
 
@@ -26,18 +26,16 @@ pub fn deliver<M: Transfer, const N: usize, const R: usize>(
     frame: &Frame<N>,
 ) -> Result<Delivery, Broken> {
     let (spans, place) = frame.rest();
-    let mut head = [0; HEAD];
-    head.iter_mut().zip(frame.head()).for_each(|(to, from)| *to = *from);
     let Some(gso) = frame.gso() else {
-        let rest = frame.length() - frame.head().len() as u32;
-        let bytes = head.get_mut(..frame.head().len()).unwrap_or_default();
         let Some(open) = frame.open() else { return Ok(Delivery::Done) };
+        let rest = frame.length() - frame.head().len() as u32;
+        let mut front = [0; FRONT];
+        let front = fill(&mut front, frame.head().iter());
         // The field holds the sum of the pseudo header.
-        let Some(written) = close(bytes, open, Sum::default(), from, spans, place, rest)? else {
+        if !close(behind(front), open, Sum::default(), from, spans, place, rest)? {
             return Ok(Delivery::TooLong);
-        };
-        let header = NetworkHeader { buffers: 1, ..NetworkHeader::default() };
-        let packet = Packet { header, head: written, spans, place, rest };
+        }
+        let packet = Packet { header: NetworkHeader::PLAIN, front, spans, place, rest };
         return room.deliver((queue, to), merge, from, packet);
     };
     let mut payload = Payload::new(frame, gso);
@@ -47,21 +45,20 @@ pub fn deliver<M: Transfer, const N: usize, const R: usize>(
         let length = gso.size.min(all - at);
         // Of the payload, what was read with the headers comes from there.
         let near = payload.near.get(..(length as usize).min(payload.near.len())).unwrap_or_default();
-        let mut packet = [0; HEAD];
-        let end = gso.payload + near.len();
-        let headers = head.get(..gso.payload).unwrap_or_default();
-        packet.iter_mut().zip(headers.iter().chain(near)).for_each(|(to, from)| *to = *from);
-        let bytes = packet.get_mut(..end).unwrap_or_default();
+        let headers = frame.head().get(..gso.payload).unwrap_or_default();
+        let mut front = [0; FRONT];
+        let front = fill(&mut front, headers.iter().chain(near));
+        let bytes = behind(front);
         let rest = length - near.len() as u32;
         number(bytes, &gso, at, length, at + length == all);
         let open = Open { start: gso.tcp, offset: 16 };
         let pseudo = pseudo_header(bytes, &gso, length);
         let place = payload.place;
-        let Some(head) = close(bytes, open, pseudo, from, spans, place, rest)? else {
+        if !close(bytes, open, pseudo, from, spans, place, rest)? {
             return Ok(Delivery::TooLong);
-        };
-        let header = NetworkHeader { buffers: 1, ..NetworkHeader::default() };
-        let delivery = room.deliver((queue, to), merge, from, Packet { header, head, spans, place, rest })?;
+        }
+        let packet = Packet { header: NetworkHeader::PLAIN, front, spans, place, rest };
+        let delivery = room.deliver((queue, to), merge, from, packet)?;
         if delivery != Delivery::Done {
             // The sender keeps the segment only if nothing of it has gone.
             return Ok(if at == 0 { delivery } else { Delivery::Done });
@@ -72,6 +69,21 @@ pub fn deliver<M: Transfer, const N: usize, const R: usize>(
             return Ok(Delivery::Done);
         }
     }
+}
+
+/// Puts first bytes behind the room for a header. Returns both.
+fn fill<'a, 'b>(front: &'a mut [u8; FRONT], bytes: impl Iterator<Item = &'b u8>) -> &'a mut [u8] {
+    let mut end = NetworkHeader::LENGTH;
+    for (to, from) in front.iter_mut().skip(NetworkHeader::LENGTH).zip(bytes) {
+        *to = *from;
+        end += 1;
+    }
+    front.get_mut(..end).unwrap_or_default()
+}
+
+/// The bytes behind the room for a header.
+fn behind(front: &mut [u8]) -> &mut [u8] {
+    front.get_mut(NetworkHeader::LENGTH..).unwrap_or_default()
 }
 
 /// Where the payload of a segment goes on.
@@ -93,16 +105,16 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Closes a checksum: that of the head from `start`, and of `rest` bytes. Returns the head; `None` if the field is not within it.
-fn close<'a, M: Memory>(
-    head: &'a mut [u8],
+/// Closes a checksum: that of the head from `start`, and of `rest` bytes. False if the field is not within the head.
+fn close<M: Memory>(
+    head: &mut [u8],
     open: Open,
     mut sum: Sum,
     from: &M,
     spans: &[Span],
     mut place: Place,
     rest: u32,
-) -> Result<Option<&'a [u8]>, Broken> {
+) -> Result<bool, Broken> {
     sum.add(head.get(open.start..).unwrap_or_default());
     // Headers that are longer than the head lie partly in the rest.
     place.skip(spans, open.start.saturating_sub(head.len()) as u64);
@@ -118,14 +130,14 @@ fn close<'a, M: Memory>(
         left -= done as u32;
     }
     let at = open.start + open.offset;
-    let Some(field) = head.get_mut(at..at + 2) else { return Ok(None) };
+    let Some(field) = head.get_mut(at..at + 2) else { return Ok(false) };
     // Zero would mean that UDP has no checksum.
     let sum = match sum.finish() {
         0 => 0xffff,
         sum => sum,
     };
     field.copy_from_slice(&sum.to_be_bytes());
-    Ok(Some(head))
+    Ok(true)
 }
 
 /// Writes what differs from packet to packet of a segment: lengths, the identification of IPv4, the sequence number and the flags of TCP.

@@ -39,7 +39,7 @@ fn main() {
     let accepts: Accepts = Settings::new([0; 6]).features().into();
     let mut net = Net::new();
     for port in 0..2 {
-        net.switch.attach(port, Rules { mac: Some([2, 0, 0, 0, 0, port as u8]), ..Rules::default() });
+        net.switch().attach(port, Rules { mac: Some([2, 0, 0, 0, 0, port as u8]), ..Rules::default() });
         net.set_device(port, Some(Device::new(Control::new([0; 6]), accepts, 1600)));
     }
     let layout = |guest: &Guest| Some((guest.ring.layout, options));

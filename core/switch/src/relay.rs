@@ -8,7 +8,7 @@
 
 use turnstile_net::control::{Control, Limits};
 use turnstile_net::frame::Frame;
-use turnstile_net::receive::{Broken, Delivery, Packet, Room};
+use turnstile_net::receive::{Broken, Delivery, Room};
 use turnstile_net::settings::Accepts;
 use turnstile_net::software;
 use turnstile_net::transfer::Transfer;
@@ -75,10 +75,15 @@ pub enum Rest {
 /// (the device's packets for the driver) and `2 * pair + 1`.
 #[derive(Debug)]
 pub struct Relay<const P: usize, const Q: usize, const SETS: usize> {
-    /// The switch.
-    pub switch: Switch<P, SETS>,
-    devices: [Option<Device<Q>>; P],
     transmit: [[Option<Queue>; Q]; P],
+    ways: Ways<P, Q, SETS>,
+}
+
+/// All but the queues of senders.
+#[derive(Debug)]
+struct Ways<const P: usize, const Q: usize, const SETS: usize> {
+    switch: Switch<P, SETS>,
+    devices: [Option<Device<Q>>; P],
     frame: Frame<SENT_BUFFERS>,
     room: Room<RECEIVED_BUFFERS>,
     /// Ports that have something to ask or to tell.
@@ -95,21 +100,26 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
     /// Makes a switch without devices.
     pub const fn new() -> Self {
         let () = Self::FITS;
-        Self {
+        let ways = Ways {
             switch: Switch::new(),
             devices: [const { None }; P],
-            transmit: [const { [const { None }; Q] }; P],
             frame: Frame::new(),
             room: Room::new(),
             touched: 0,
             broken: 0,
             cost: 0,
-        }
+        };
+        Self { transmit: [const { [const { None }; Q] }; P], ways }
+    }
+
+    /// The switch.
+    pub const fn switch(&mut self) -> &mut Switch<P, SETS> {
+        &mut self.ways.switch
     }
 
     /// A driver is ready, or, without a device, has reset it: its queues are forgotten.
     pub fn set_device(&mut self, port: usize, device: Option<Device<Q>>) {
-        if let (Some(place), Some(queues)) = (self.devices.get_mut(port), self.transmit.get_mut(port)) {
+        if let (Some(place), Some(queues)) = (self.ways.devices.get_mut(port), self.transmit.get_mut(port)) {
             *place = device;
             queues.iter_mut().for_each(|queue| *queue = None);
         }
@@ -117,7 +127,7 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
 
     /// The device of a port.
     pub fn device(&mut self, port: usize) -> Option<&mut Device<Q>> {
-        self.devices.get_mut(port)?.as_mut()
+        self.ways.devices.get_mut(port)?.as_mut()
     }
 
     /// A driver has enabled a queue, or, without a layout, has reset it. If an earlier life of the device has `left` the queue, it is taken up
@@ -135,7 +145,7 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
             Some((layout, options)) if left => Some(Queue::resume(memory, layout, options, longest)?),
             Some((layout, options)) => Some(Queue::new(layout, options, longest)),
         };
-        let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(false) };
+        let Some(device) = self.ways.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(false) };
         // It is not interesting when a driver offers buffers, unless somebody waits for them.
         let queue = match queue {
             Some(mut queue) if !is_transmit => {
@@ -150,7 +160,7 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
         *place = queue;
         if left {
             device.owed |= 1 << number;
-            self.touched |= 1 << port;
+            self.ways.touched |= 1 << port;
         }
         Ok(true)
     }
@@ -176,21 +186,74 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
         now: u64,
         most: u32,
     ) -> Result<Rest, Violation> {
-        let queue = self.transmit.get_mut(port).and_then(|queues| queues.get_mut(pair)?.take());
-        let (Some(memory), Some(mut queue)) = (memories.get(port), queue) else { return Ok(Rest::Idle) };
-        let result = self.drain(memories, memory, (port, &mut queue), now, most);
-        if let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut)
-            && let Ok((_, true)) = result
+        let Self { transmit, ways } = self;
+        let queue = transmit.get_mut(port).and_then(|queues| queues.get_mut(pair)?.as_mut());
+        let (Some(memory), Some(queue)) = (memories.get(port), queue) else { return Ok(Rest::Idle) };
+        let (rest, interrupt) = ways.drain(memories, memory, (port, queue), now, most)?;
+        if let Some(device) = ways.devices.get_mut(port).and_then(Option::as_mut)
+            && interrupt
         {
             device.owed |= 1 << (2 * pair + 1);
-            self.touched |= 1 << port;
+            ways.touched |= 1 << port;
         }
-        if let Some(place) = self.transmit.get_mut(port).and_then(|queues| queues.get_mut(pair)) {
-            *place = Some(queue);
-        }
-        Ok(result?.0)
+        Ok(rest)
     }
 
+    /// The next queue whose driver wants an interrupt: port and number. To be called until there is none.
+    pub fn interrupt<M: Memory>(&mut self, memories: &[M; P]) -> Option<(usize, usize)> {
+        while self.ways.touched != 0 {
+            let port = self.ways.touched.trailing_zeros() as usize;
+            let device = self.ways.devices.get_mut(port).and_then(Option::as_mut);
+            if let (Some(device), Some(memory)) = (device, memories.get(port)) {
+                while device.unasked != 0 {
+                    let pair = device.unasked.trailing_zeros() as usize;
+                    device.unasked &= device.unasked - 1;
+                    let queue = device.receive.get_mut(pair).and_then(Option::as_mut);
+                    // Who cannot be asked is found to have broken a rule with the next packet.
+                    if queue.is_some_and(|queue| queue.publish(memory).unwrap_or(true)) {
+                        device.owed |= 1 << (2 * pair);
+                    }
+                }
+                if device.owed != 0 {
+                    let number = device.owed.trailing_zeros() as usize;
+                    device.owed &= device.owed - 1;
+                    return Some((port, number));
+                }
+            }
+            self.ways.touched &= self.ways.touched - 1;
+        }
+        None
+    }
+
+    /// A port whose driver has broken a rule as a receiver: its device is out, and needs a reset. To be called until there is none.
+    pub fn broken(&mut self) -> Option<usize> {
+        let port = (self.ways.broken != 0).then(|| self.ways.broken.trailing_zeros() as usize)?;
+        self.ways.broken &= self.ways.broken - 1;
+        self.set_device(port, None);
+        Some(port)
+    }
+
+    /// A receiver asks for a notification when it offers more buffers than there are now, which is needed only while somebody waits for them
+    /// ([`Rest::Full`]). What came before is not notified of: the sender's queue is to be tried once more. Returns whether there are some.
+    pub fn arm<M: Memory>(&mut self, port: usize, memory: &M) -> Result<bool, Violation> {
+        let Some(device) = self.ways.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(false) };
+        let mut there = false;
+        for queue in device.receive.iter_mut().flatten() {
+            // Behind all that is there: too few are not what is waited for.
+            let mut tokens = [const { None }; RECEIVED_BUFFERS];
+            for place in &mut tokens {
+                let Some(chain) = queue.pop(memory)? else { break };
+                *place = Some(chain.finish());
+                there = true;
+            }
+            there |= queue.arm(memory)?;
+            tokens.into_iter().rev().flatten().for_each(|token| queue.put_back(token));
+        }
+        Ok(there)
+    }
+}
+
+impl<const P: usize, const Q: usize, const SETS: usize> Ways<P, Q, SETS> {
     /// Sends packets. Returns whether the sender wants an interrupt, too.
     fn drain<M: Transfer>(
         &mut self,
@@ -277,7 +340,7 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
         from: &M,
         now: u64,
     ) -> Result<u64, Violation> {
-        let frame = &self.frame;
+        let frame = &mut self.frame;
         let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(0) };
         if !device.control.wants(frame.head()) {
             return Ok(0);
@@ -289,10 +352,7 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
         let Some(queue) = device.receive.get_mut(pair).and_then(Option::as_mut) else { return Ok(0) };
         let merge = device.accepts.merge;
         let delivery = if frame.suits(&device.accepts) {
-            let (spans, place) = frame.rest();
-            let rest = frame.length() - frame.head().len() as u32;
-            let packet = Packet { header: frame.header(), head: frame.head(), spans, place, rest };
-            self.room.deliver((queue, memory), merge, from, packet)
+            self.room.deliver((queue, memory), merge, from, frame.packet())
         } else {
             software::deliver(&mut self.room, (queue, memory), merge, from, frame)
         };
@@ -316,62 +376,10 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
             Err(Broken::Sender(violation)) => return Err(violation),
             Err(Broken::Receiver(_)) => {
                 self.broken |= 1 << port;
-                self.set_device(port, None);
+                self.devices.iter_mut().skip(port).take(1).for_each(|device| *device = None);
             }
         }
         Ok(0)
-    }
-
-    /// The next queue whose driver wants an interrupt: port and number. To be called until there is none.
-    pub fn interrupt<M: Memory>(&mut self, memories: &[M; P]) -> Option<(usize, usize)> {
-        while self.touched != 0 {
-            let port = self.touched.trailing_zeros() as usize;
-            let device = self.devices.get_mut(port).and_then(Option::as_mut);
-            if let (Some(device), Some(memory)) = (device, memories.get(port)) {
-                while device.unasked != 0 {
-                    let pair = device.unasked.trailing_zeros() as usize;
-                    device.unasked &= device.unasked - 1;
-                    let queue = device.receive.get_mut(pair).and_then(Option::as_mut);
-                    // Who cannot be asked is found to have broken a rule with the next packet.
-                    if queue.is_some_and(|queue| queue.publish(memory).unwrap_or(true)) {
-                        device.owed |= 1 << (2 * pair);
-                    }
-                }
-                if device.owed != 0 {
-                    let number = device.owed.trailing_zeros() as usize;
-                    device.owed &= device.owed - 1;
-                    return Some((port, number));
-                }
-            }
-            self.touched &= self.touched - 1;
-        }
-        None
-    }
-
-    /// A port whose driver has broken a rule as a receiver: its device is out, and needs a reset. To be called until there is none.
-    pub fn broken(&mut self) -> Option<usize> {
-        let port = (self.broken != 0).then(|| self.broken.trailing_zeros() as usize)?;
-        self.broken &= self.broken - 1;
-        Some(port)
-    }
-
-    /// A receiver asks for a notification when it offers more buffers than there are now, which is needed only while somebody waits for them
-    /// ([`Rest::Full`]). What came before is not notified of: the sender's queue is to be tried once more. Returns whether there are some.
-    pub fn arm<M: Memory>(&mut self, port: usize, memory: &M) -> Result<bool, Violation> {
-        let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(false) };
-        let mut there = false;
-        for queue in device.receive.iter_mut().flatten() {
-            // Behind all that is there: too few are not what is waited for.
-            let mut tokens = [const { None }; RECEIVED_BUFFERS];
-            for place in &mut tokens {
-                let Some(chain) = queue.pop(memory)? else { break };
-                *place = Some(chain.finish());
-                there = true;
-            }
-            there |= queue.arm(memory)?;
-            tokens.into_iter().rev().flatten().for_each(|token| queue.put_back(token));
-        }
-        Ok(there)
     }
 }
 

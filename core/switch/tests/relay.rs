@@ -167,8 +167,8 @@ fn a_segment_passes_as_one() {
     assert!(whole == bytes && vms[1].got.is_empty());
     assert_eq!((got.gso_type, got.gso_size, got.flags), (1, 1400, 1));
     assert_eq!(vms[2].got.len(), 60_000usize.div_ceil(1400), "who does not take segments gets packets");
-    assert_eq!(net.switch.counters(0).sent, 1);
-    assert_eq!((net.switch.counters(1).received, net.switch.counters(1).received_bytes), (1, 60_054));
+    assert_eq!(net.switch().counters(0).sent, 1);
+    assert_eq!((net.switch().counters(1).received, net.switch().counters(1).received_bytes), (1, 60_054));
 }
 
 #[test]
@@ -196,9 +196,9 @@ fn without_buffers_packets_wait_a_while() {
     assert_eq!(net.pump(&memories, (0, 0), 100 + PATIENCE, 9), Ok(Rest::Idle));
     vms[1].take(&memories[1]);
     let got: Vec<_> = vms[1].got.iter().map(|got| got.1[18]).collect();
-    assert_eq!((got, net.switch.counters(1).overrun), (vec![1], 2));
+    assert_eq!((got, net.switch().counters(1).overrun), (vec![1], 2));
     assert_eq!(vms[0].take(&memories[0]), 3);
-    assert_eq!(net.switch.counters(0).sent, 3);
+    assert_eq!(net.switch().counters(0).sent, 3);
 }
 
 /// A large packet waits for many buffers: those that are there are too few, and the next one is notified of.
@@ -242,11 +242,11 @@ fn who_lies_about_itself_is_counted() {
     let to_itself = packet(random, 0, Some(0), 1, 5);
     vms[0].send(&memories[0], random, PLAIN, &to_itself);
     run(&mut net, &memories, 0);
-    let counters = net.switch.counters(0);
+    let counters = net.switch().counters(0);
     assert_eq!((counters.spoofed, counters.malformed, counters.unwanted, counters.sent), (1, 1, 1, 0));
     assert_eq!(vms[0].take(&memories[0]), 3, "the driver has its buffers back");
-    net.switch.attach(1, Rules { isolated: true, ..Rules::default() });
-    net.switch.attach(0, Rules { isolated: true, ..Rules::default() });
+    net.switch().attach(1, Rules { isolated: true, ..Rules::default() });
+    net.switch().attach(0, Rules { isolated: true, ..Rules::default() });
     let bytes = packet(random, 0, Some(1), 1, 5);
     vms[0].send(&memories[0], random, PLAIN, &bytes);
     run(&mut net, &memories, 0);

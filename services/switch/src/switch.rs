@@ -61,6 +61,8 @@ pub struct Switch {
     /// The queue that is next, if it is due.
     next: u32,
     waits: [Wait; MEMBERS],
+    /// When the first of those that wait has its time.
+    first: u64,
     /// When the alarm goes off.
     alarm: u64,
 }
@@ -74,6 +76,7 @@ impl Switch {
             due: 0,
             next: 0,
             waits: [Wait::NONE; MEMBERS],
+            first: NEVER,
             alarm: NEVER,
         }
     }
@@ -86,7 +89,7 @@ impl Switch {
         let settings::Port { mac, guard, isolated, rate } = settings::Port::from_words(settings);
         let rules =
             Rules { mac: guard.then_some(mac), isolated, rate: rate.map(|rate| Rate::new(rate, BURST)) };
-        self.relay.switch.attach(member, rules);
+        self.relay.switch().attach(member, rules);
         if let Some(port) = self.ports.get_mut(member) {
             port.model = Port::new(mac);
             port.attach(&members.world(member), kept, bars);
@@ -103,7 +106,7 @@ impl Switch {
             && let Some(port) = self.ports.get_mut(member)
         {
             port.detach(&members.world(member));
-            self.relay.switch.detach(member);
+            self.relay.switch().detach(member);
             self.forget(member);
         }
         self.answer(members)
@@ -159,18 +162,16 @@ impl Switch {
         if self.due != 0 {
             return Answer { lines: AGAIN, ..Answer::default() };
         }
-        let at = self.first();
-        if at != self.alarm {
-            members.alarm(at);
-            self.alarm = at;
+        if self.first != self.alarm {
+            members.alarm(self.first);
+            self.alarm = self.first;
         }
         Answer::default()
     }
 
-    /// When the first of those that wait has its time.
-    #[inline(always)] // A few comparisons.
-    fn first(&self) -> u64 {
-        self.waits.iter().fold(NEVER, |first, wait| first.min(wait.until))
+    /// Finds who waits the shortest, after a wait has begun or ended.
+    fn order(&mut self) {
+        self.first = self.waits.iter().fold(NEVER, |first, wait| first.min(wait.until));
     }
 
     /// Takes note of doorbells.
@@ -192,20 +193,25 @@ impl Switch {
                 *wait = Wait::NONE;
             }
         }
+        self.order();
     }
 
     /// Who has waited long enough goes on.
+    #[cold]
     fn wake(&mut self, now: u64) {
         for (member, wait) in self.waits.iter_mut().enumerate().filter(|(_, wait)| wait.until <= now) {
             self.due |= bits(member, SEND);
             wait.until = NEVER;
         }
+        self.order();
     }
 
     /// Does what is due, for a while that begins now.
     #[inline(always)] // The way of each notification.
     fn work<M: Members>(&mut self, members: &M, begin: u64) {
-        self.wake(begin);
+        if self.first <= begin {
+            self.wake(begin);
+        }
         let (mut now, mut turns) = (begin, 0);
         while self.due != 0 && turns < TURNS && now.saturating_sub(begin) < SPAN {
             let behind = self.due >> self.next << self.next;
@@ -245,6 +251,7 @@ impl Switch {
     fn wait(&mut self, member: usize, until: u64) {
         self.due &= !bits(member, SEND);
         self.waits.iter_mut().skip(member).take(1).for_each(|wait| wait.until = until);
+        self.order();
     }
 
     /// A receiver is asked to notify of buffers. The sender looks once more, for those that came before that, and then waits.
@@ -340,6 +347,7 @@ impl Switch {
     fn stop(&mut self, member: usize) {
         self.due &= !bits(member, SEND);
         self.waits.iter_mut().skip(member).take(1).for_each(|wait| *wait = Wait::NONE);
+        self.order();
     }
 
     /// A member's device cannot go on until its driver resets it.

@@ -41,9 +41,14 @@ impl Target {
         Target { name: isa.target(), file: isa.target_file(), sysroot: None, flags: None }
     }
 
-    /// The bare machine, with programs that run at any address.
+    /// The bare machine, with programs that run at any address behind an MMU.
     pub fn anywhere(isa: Isa) -> Self {
-        Target { flags: Some("-Crelocation-model=pie"), ..Target::bare(isa) }
+        let flags = match isa {
+            // Where there is an MMU all memory of programs is Normal, and words may lie anywhere in it (Arm ARM B2.5.2).
+            Isa::Arm64 => "-Crelocation-model=pie\u{1f}-Ctarget-feature=-strict-align",
+            Isa::X86_64 | Isa::Power64 => "-Crelocation-model=pie",
+        };
+        Target { flags: Some(flags), ..Target::bare(isa) }
     }
 
     /// Linux, with programs linked statically.

@@ -114,7 +114,7 @@ impl Vm {
 /// Gives a new life of the switch its devices and queues.
 pub fn attach(net: &mut Net, vms: &[Vm], memories: &[Ram; VMS], left: bool) {
     for (port, (vm, ram)) in vms.iter().zip(memories).enumerate() {
-        net.switch.attach(port, Rules { mac: Some(mac(port)), ..Rules::default() });
+        net.switch().attach(port, Rules { mac: Some(mac(port)), ..Rules::default() });
         net.set_device(port, Some(vm.device()));
         for (number, guest) in [(0, &vm.receive), (1, &vm.send)] {
             let layout = Some((guest.ring.layout, guest.ring.options));
