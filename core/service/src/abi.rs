@@ -220,6 +220,13 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Takes a message-signalled interrupt of a member along ([`MESSAGE`]). There must be no characters.
+    #[inline(always)] // A few moves.
+    #[must_use]
+    pub const fn with_message(self, member: u64, address: u64, data: u32) -> Self {
+        Self { lines: self.lines | MESSAGE, words: [address, message_word(member, data)], ..self }
+    }
+
     /// Returns the characters; no more than there can be.
     pub fn characters(&self) -> impl Iterator<Item = u8> + use<> {
         characters(self.count, self.words)

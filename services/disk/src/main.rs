@@ -13,7 +13,7 @@ mod tests;
 
 use turnstile_block::ram::{Image, Store};
 use turnstile_service_rt::{Answer, Attach, Doorbells, Event, Service, Storage, kept, service};
-use turnstile_service_virtio::{Runtime, Virtio, doorbells, words};
+use turnstile_service_virtio::{Runtime, Virtio, answered, doorbells, words};
 
 use model::{Disk, QUEUES, VECTORS};
 
@@ -61,11 +61,11 @@ impl Service for Function {
         let (name, writable) =
             storage.as_ref().map_or(([0; 16], false), |storage| (storage.name(), storage.is_writable()));
         self.0.model.insert(Bytes(storage), name, writable);
-        self.0.attach(&WORLD, kept, bars)
+        answered(self.0.attach(&WORLD, kept, bars))
     }
 
     #[inline(always)] // The way of each notification.
     fn event(&mut self, event: Event) -> Answer {
-        self.0.event(&WORLD, event)
+        answered(self.0.event(&WORLD, event))
     }
 }

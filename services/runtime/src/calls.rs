@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls of the hypervisor.
 
-use core::cell::Cell;
 use core::fmt;
 
 #[cfg(target_os = "none")]
-use turnstile_service::abi::{Answer, MESSAGE, REGISTERS, message_word};
-use turnstile_service::abi::{CHARACTERS, Call, REFUSED, member_device, split_message};
+use turnstile_service::abi::{Answer, REGISTERS};
+use turnstile_service::abi::{CHARACTERS, Call, REFUSED, member_device};
 
 use crate::event::Characters;
 
@@ -25,39 +24,10 @@ pub fn time() -> u64 {
     call(Call::Time, [0; 3])
 }
 
-/// A message-signalled interrupt, as it goes with an answer: its address, and [`message_word`].
-type Message = [u64; 2];
-
-/// The last message, which is still here: it goes with the answer, or before the next one.
-struct Last(Cell<Option<Message>>);
-
-// SAFETY: a service has one thread, and on an operating system nobody sends a message.
-unsafe impl Sync for Last {}
-
-static LAST: Last = Last(Cell::new(None));
-
-/// A member's PCI function sends a message-signalled interrupt: at the latest when the event has been handled, or by [`flush`]. What is sent
-/// to where nothing of the machine is, or to a VM that does not run, reaches nobody.
-#[inline(always)] // Of each interrupt.
-pub fn message(member: u64, address: u64, data: u32) {
-    #[cfg(target_os = "none")]
-    if let Some(message) = LAST.0.replace(Some([address, message_word(member, data)])) {
-        send(message);
-    }
-    #[cfg(not(target_os = "none"))]
-    let _ = (member, address, data);
-}
-
-/// Sends what is still here.
-pub fn flush() {
-    LAST.0.take().into_iter().for_each(send);
-}
-
-#[cold]
-#[inline(never)] // Most events have one message.
-fn send([address, word]: Message) {
-    let (member, data) = split_message(word);
-    call(Call::Message, [address, data, member]);
+/// A member's PCI function sends a message-signalled interrupt. False if nothing of the machine is at that address, or if the VM does
+/// not run.
+pub fn message(member: u64, address: u64, data: u32) -> bool {
+    call(Call::Message, [address, data.into(), member]) != REFUSED
 }
 
 /// A member's PCI function decodes a BAR at these addresses from now on; with size zero nowhere. False if it cannot be there: then it is
@@ -147,14 +117,6 @@ pub(crate) fn raw([mut number, a, b, c, d, e]: [u64; REGISTERS]) -> u64 {
 #[inline(always)] // Once in each program.
 pub(crate) fn done(answer: &Answer) -> ! {
     let Answer { value, lines, count, words: [first, second] } = *answer;
-    // Each way by itself: an answer of which nothing can change stays in registers.
-    match LAST.0.take() {
-        Some([address, word]) if count == 0 => {
-            leave([Call::Done as u64, value, lines | MESSAGE, 0, address, word])
-        }
-        Some(message) => send(message),
-        None => {}
-    }
     leave([Call::Done as u64, value, lines, count, first, second])
 }
 

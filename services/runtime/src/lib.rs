@@ -23,7 +23,7 @@ mod service;
 mod state;
 mod storage;
 
-pub use calls::{Log, alarm, decode, flush, message, print, time};
+pub use calls::{Log, alarm, decode, message, print, time};
 pub use event::{Characters, Event};
 pub use kept::Kept;
 pub use memory::{GuestMemory, Memory, Outside};

@@ -15,7 +15,7 @@ mod switch;
 mod tests;
 
 use turnstile_service_rt::{Answer, Attach, Doorbells, Event, GuestMemory, Service, kept, service};
-use turnstile_service_virtio::{Runtime, World, doorbells, words};
+use turnstile_service_virtio::{Runtime, World, answered, doorbells, words};
 
 use members::{MEMBERS, Members};
 use port::{QUEUES, VECTORS};
@@ -71,7 +71,7 @@ impl Members for All {
     }
 
     fn flush(&self) {
-        turnstile_service_rt::flush();
+        turnstile_service_virtio::last::flush();
     }
 
     #[inline(always)] // A call.
@@ -93,15 +93,15 @@ impl Service for Program {
     const DOORBELLS: Doorbells = doorbells(QUEUES as u32);
 
     fn attach(&mut self, attach: Attach) -> Answer {
-        self.0.attach(&ALL, attach)
+        answered(self.0.attach(&ALL, attach))
     }
 
     fn detach(&mut self, member: u64) -> Answer {
-        self.0.detach(&ALL, member)
+        answered(self.0.detach(&ALL, member))
     }
 
     #[inline(always)] // The way of each notification.
     fn event(&mut self, event: Event) -> Answer {
-        self.0.event(&ALL, event)
+        answered(self.0.event(&ALL, event))
     }
 }

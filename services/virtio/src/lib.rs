@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`model`] | the trait of devices |
 //! | [`world`] | what a function reaches: its VM's memory, calls, words that are kept |
+//! | [`last`] | the message that goes with the answer |
 //! | `record` | the state that survives a crash |
 //! | [`function`] | events and their answers |
 //!
@@ -16,10 +17,12 @@
 #![forbid(unsafe_code)]
 
 pub mod function;
+pub mod last;
 pub mod model;
 mod record;
 pub mod world;
 
 pub use function::{Virtio, doorbells, words};
+pub use last::answered;
 pub use model::{Broken, Model, Rest, Served};
 pub use world::{Runtime, World};

@@ -2,8 +2,10 @@
 //! What a function reaches.
 
 use turnstile_pci::msix::Message;
-use turnstile_service_rt::{GuestMemory, Kept, decode, flush, message, time};
+use turnstile_service_rt::{GuestMemory, Kept, decode, time};
 use turnstile_virtio::memory::Memory;
+
+use crate::last;
 
 /// What a function reaches. Tests have worlds of their own.
 pub trait World {
@@ -65,13 +67,13 @@ impl<const N: usize> World for Runtime<N> {
         &self.memory
     }
 
-    #[inline(always)] // A call.
-    fn message(&self, Message { address, data }: Message) {
-        message(self.member, address, data);
+    #[inline(always)] // A few loads and stores.
+    fn message(&self, message: Message) {
+        last::post(self.member, message);
     }
 
     fn flush(&self) {
-        flush();
+        last::flush();
     }
 
     fn decode(&self, bar: u8, address: u64, size: u64) -> bool {
