@@ -19,6 +19,7 @@ use crate::served::{Bar, Served, Services};
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Done(u64, u64),
+    Answer(abi::Answer),
     Call(Call, [u64; 3]),
     Interrupt,
     Fault,
@@ -48,6 +49,10 @@ impl Script {
                 *self.registers.lock().unwrap() = [Call::Done as u64, value, lines, 0, 0, 0];
                 Left::Call
             }
+            Step::Answer(abi::Answer { value, lines, count, words: [first, second] }) => {
+                *self.registers.lock().unwrap() = [Call::Done as u64, value, lines, count, first, second];
+                Left::Call
+            }
             Step::Call(call, [a, b, c]) => {
                 *self.registers.lock().unwrap() = [call as u64, a, b, c, 0, 0];
                 Left::Call
@@ -71,6 +76,9 @@ impl Space for Script {
 
     unsafe fn enter(&self, event: &Event) -> Left {
         self.hear(format!("{:?} {}", event.kind().unwrap(), event.0[1]));
+        if event.kind() == Some(Kind::Doorbell) {
+            assert_eq!(event.0[2], 9, "the time");
+        }
         if matches!(event.kind(), Some(Kind::Memory | Kind::Attach)) {
             self.events.lock().unwrap().push(*event);
         }
@@ -704,6 +712,30 @@ fn who_crashes_a_shared_service_loses_what_is_kept_and_others_do_not() {
     access_of(&service, 0);
     let begun: Vec<_> = events(&service).iter().map(|(_, [kept, _, member, ..])| (*member, *kept)).collect();
     assert_eq!(begun, [(0, 1), (1, 1), (0, 1), (1, 0)]);
+}
+
+#[test]
+fn an_answer_takes_a_message_along() {
+    let answer = |member, count| {
+        let answer = abi::Answer { lines: 1, ..abi::Answer::default() };
+        Step::Answer(abi::Answer { count, ..answer.with_message(member, 0xfee0_0000, 0x31) })
+    };
+    let members = [1, 0, abi::MEMBERS, u64::from(u32::MAX)];
+    let steps = members.map(|member| answer(member, 0));
+    let (service, world) = shared(&[Step::Done(0, 0)]);
+    service.attach(1, vec![], None).unwrap();
+    access_of(&service, 1);
+    service.space.steps.lock().unwrap().extend(steps);
+    for _ in members {
+        access_of(&service, 1);
+    }
+    assert_eq!(said(world), ["message 1: fee00000 31", "lines 1 1"], "the others are not there");
+    // Characters are no message.
+    service.space.steps.lock().unwrap().extend([answer(1, 1), answer(1, 0)]);
+    access_of(&service, 1);
+    assert!(said(world).is_empty());
+    access_of(&service, 1);
+    assert_eq!(said(world), ["message 1: fee00000 31"], "each time");
 }
 
 #[test]
