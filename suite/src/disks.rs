@@ -33,6 +33,12 @@ pub fn scenarios() -> Vec<Scenario> {
     let gicv2 = bare(Isa::Arm64, "disks/bare-gicv2", "");
     let config = format!("[machine]\ngic = 2\n\n{}", gicv2.config);
     scenarios.push(gicv2.with_config(config));
+    scenarios.push(bare(Isa::X86_64, "disks/bare", ""));
+    scenarios.push(bare(
+        Isa::X86_64,
+        "disks/bare-xapic",
+        "apic = \"xapic\"\ncmdline = \"pci=ports pv-eoi=off\"",
+    ));
     scenarios
 }
 

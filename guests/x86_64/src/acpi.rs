@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The few facts of ACPI tables that guests need (ACPI 6.5, chapter 5): CPUs and interrupt controllers from the MADT,
-//! power-off and reset from FADT and DSDT.
+//! power-off and reset from FADT and DSDT, PCI's configuration spaces from the MCFG.
 
 use turnstile_guests_common::list::List;
 
@@ -35,6 +35,8 @@ pub struct Facts {
     pub s5: Option<u16>,
     /// The reset register, if it is a port.
     pub reset: Option<Reset>,
+    /// Where the configuration spaces of bus 0 are in memory, or zero.
+    pub configuration: u64,
 }
 
 impl Facts {
@@ -66,6 +68,7 @@ impl Facts {
         pm_timer: 0,
         s5: None,
         reset: None,
+        configuration: 0,
     };
 }
 
@@ -117,6 +120,9 @@ pub fn read(root: u64) -> Facts {
             read_madt(&mut facts, table(entry));
         } else if has(entry, b"FACP") {
             read_fadt(&mut facts, table(entry));
+        } else if has(entry, b"MCFG") {
+            // PCI Firmware Specification 3.0, 4.1.2: the first segment's.
+            facts.configuration = number(entry + 44, 8);
         }
     }
     facts

@@ -23,6 +23,7 @@ pub mod irq;
 pub mod kvm;
 pub mod mmio;
 pub mod mmu;
+pub mod pci;
 pub mod pic;
 pub mod pit;
 pub mod platform;

@@ -5,7 +5,7 @@ use super::{BOOT, Counted, Row, ringing, simple, sleeping, timed};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 26] = [
+pub const ROWS: [Row; 29] = [
     pc("null-hypercall", "vmmcall of a number that is none", 1),
     pc("cpuid", "cpuid leaf 0", 1),
     pc("msr-write", "wrmsr KVM_POLL_CONTROL", 1),
@@ -14,6 +14,9 @@ pub const ROWS: [Row; 26] = [
     pc("io-device", "in from the UART, in the hypervisor", 1),
     Row { guest: "ringer", ..ringing(pc("doorbell", "write a doorbell: the service has nothing to do", 1)) },
     Row { guest: "ringer", ..ringing(pc("doorbell-busy", "the same: another CPU is in the service", 2)) },
+    packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
+    packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
+    packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
     pc("io-apic", "read the I/O APIC's version", 1),
     Row { la57: true, ..pc("device-access-la57", "the same, five-level page tables", 1) },
     pc("absent", "read where nothing is", 1),
@@ -42,6 +45,11 @@ pub const ROWS: [Row; 26] = [
 /// A row of the guest that measures on PCs.
 const fn pc(name: &'static str, what: &'static str, vcpus: u16) -> Row {
     Row { isa: Isa::X86_64, guest: "measure", vcpus, ..simple(name, what) }
+}
+
+/// A row of the guest that sends packets.
+const fn packet(name: &'static str, what: &'static str, options: &'static str) -> Row {
+    Row { guest: "network", options, peer: true, ..timed(pc(name, what, 1)) }
 }
 
 /// Two vCPUs take turns on one CPU.
