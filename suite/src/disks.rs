@@ -33,6 +33,8 @@ pub fn scenarios() -> Vec<Scenario> {
     let gicv2 = bare(Isa::Arm64, "disks/bare-gicv2", "");
     let config = format!("[machine]\ngic = 2\n\n{}", gicv2.config);
     scenarios.push(gicv2.with_config(config));
+    scenarios.push(bare(Isa::Power64, "disks/bare", ""));
+    scenarios.push(bare(Isa::Power64, "disks/bare-xics", "interrupts = \"xics\""));
     scenarios
 }
 

@@ -2,6 +2,7 @@
 //! Networks of Debian's kernel: what passes between two VMs, who may not speak, VMs that come and go, and a switch that is killed
 //! meanwhile.
 
+use turnstile::isa::Isa;
 use turnstile_link::{Command, StopReason};
 
 use super::disks::{is_up, nothing_bad};
@@ -26,11 +27,13 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios.push(
         between("networks/gicv2").with_config(format!("[machine]\ngic = 2\n\n{}", config("", &PORTS))).long(),
     );
-    scenarios.push(bare("networks/bare", ""));
-    scenarios.push(bare("networks/bare-kvmtool", "machine = \"kvmtool\""));
-    let gicv2 = bare("networks/bare-gicv2", "");
+    scenarios.push(bare(Isa::Arm64, "networks/bare", ""));
+    scenarios.push(bare(Isa::Arm64, "networks/bare-kvmtool", "machine = \"kvmtool\""));
+    let gicv2 = bare(Isa::Arm64, "networks/bare-gicv2", "");
     let config = format!("[machine]\ngic = 2\n\n{}", gicv2.config);
     scenarios.push(gicv2.with_config(config));
+    scenarios.push(bare(Isa::Power64, "networks/bare", ""));
+    scenarios.push(bare(Isa::Power64, "networks/bare-xics", "interrupts = \"xics\""));
     scenarios
 }
 
@@ -91,7 +94,7 @@ fn between(name: &str) -> Scenario {
 }
 
 /// A guest without a system exchanges packets with another one, and attacks its device; in its second life nothing is left of that.
-fn bare(name: &str, more: &str) -> Scenario {
+fn bare(isa: Isa, name: &str, more: &str) -> Scenario {
     let vm = |name, cmdline| {
         guest(name, "network", "16MiB", &format!("cmdline = \"{cmdline}\"\nnetworks = [\"lan\"]\n{more}"))
     };
@@ -102,7 +105,7 @@ fn bare(name: &str, more: &str) -> Scenario {
         Step::Expect(0, "@done network failed=0"),
         Step::Stopped(0, StopReason::PowerOff),
     ];
-    Scenario::new(name, config, steps).limit(180).judge(programs::no_failures)
+    Scenario::at(isa, name, config, steps).limit(180).judge(programs::no_failures)
 }
 
 /// Two ports that are isolated from each other.

@@ -62,11 +62,15 @@ pub fn config(row: &Row, iterations: u64, platform: &Platform, more: &str) -> St
         name = row.name,
         guest = row.guest,
         cmdline = row.cmdline(iterations),
-        // The memory map of kvmtool, where the same images run on any hypervisor.
-        map = if row.isa == Isa::Arm64 { "machine = \"kvmtool\"\n" } else { "" },
+        map = map(row.isa),
         table = row.table(),
         services = services(row, row.name),
     )
+}
+
+/// The memory map of kvmtool, where there is one: the same images run on any hypervisor.
+fn map(isa: Isa) -> &'static str {
+    if isa == Isa::Arm64 { "machine = \"kvmtool\"\n" } else { "" }
 }
 
 /// The services of a row, in whose VM's place there is one of this name, and the other VM, if there are two: what is measured is a device
@@ -88,8 +92,9 @@ pub fn services(row: &Row, vm: &str) -> String {
 fn peer(row: &Row) -> String {
     let Row { guest, .. } = row;
     format!(
-        "[[vm]]\nname = \"peer\"\nkernel = \"guest:{guest}\"\ncmdline = \"peer\"\nmachine = \"kvmtool\"\n{}\
+        "[[vm]]\nname = \"peer\"\nkernel = \"guest:{guest}\"\ncmdline = \"peer\"\n{}{}\
          [[network]]\nname = \"lan\"\ntime-limit = \"1s\"\n",
+        map(row.isa),
         row.table(),
     )
 }
