@@ -39,6 +39,8 @@ pub fn scenarios() -> Vec<Scenario> {
         "disks/bare-xapic",
         "apic = \"xapic\"\ncmdline = \"pci=ports pv-eoi=off\"",
     ));
+    scenarios.push(bare(Isa::Power64, "disks/bare", ""));
+    scenarios.push(bare(Isa::Power64, "disks/bare-xics", "interrupts = \"xics\""));
     scenarios
 }
 

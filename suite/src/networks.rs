@@ -34,6 +34,8 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios.push(gicv2.with_config(config));
     scenarios.push(bare(Isa::X86_64, "networks/bare", "", ""));
     scenarios.push(bare(Isa::X86_64, "networks/bare-xapic", "pci=ports pv-eoi=off", "apic = \"xapic\""));
+    scenarios.push(bare(Isa::Power64, "networks/bare", "", ""));
+    scenarios.push(bare(Isa::Power64, "networks/bare-xics", "", "interrupts = \"xics\""));
     scenarios
 }
 

@@ -32,7 +32,7 @@ pub fn begin(memory: u64) -> Option<Machine> {
         read,
         write,
         probe: |address| _ = trap::caught(|| _ = mmio::read32(address)),
-        message: || platform().messages.map_or((0, 0), |frame| (frame.region.base + SET_SPI, frame.first)),
+        message: |_| platform().messages.map(|frame| (frame.region.base + SET_SPI, frame.first)),
         interrupts: || platform().messages.map_or(0, |frame| irq::count(frame.first)),
         memory,
         elsewhere: [

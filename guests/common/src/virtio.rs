@@ -137,12 +137,14 @@ impl<'a> Function<'a> {
 
     fn connect(&self) {
         let Machine { config, write, .. } = self.machine;
-        let (address, data) = (self.machine.message)();
+        let message = (self.machine.message)(self.slot);
         let Places { table, msix, .. } = self.places;
         (config.write)(self.slot, msix + 2, 2, ENABLE);
-        write(table, 4, address & 0xffff_ffff);
-        write(table + 4, 4, address >> 32);
-        write(table + 8, 4, data.into());
+        if let Some((address, data)) = message {
+            write(table, 4, address & 0xffff_ffff);
+            write(table + 4, 4, address >> 32);
+            write(table + 8, 4, data.into());
+        }
         write(table + 12, 4, 0);
     }
 

@@ -35,6 +35,15 @@ pub fn send(index: usize) {
     }
 }
 
+/// Lets a source of a device interrupt this CPU, under a number of its own; returns whether the machine agreed.
+pub fn connect(number: usize, source: u32) -> bool {
+    match platform().controller {
+        Controller::Xive(_) => xive::connect(number, source.into()),
+        Controller::Xics => xics::connect(source),
+        Controller::None => false,
+    }
+}
+
 /// Takes what the interrupt controller presents.
 pub fn on_external() {
     match platform().controller {

@@ -23,6 +23,7 @@ pub mod irq;
 pub mod ledger;
 pub mod mmio;
 pub mod mmu;
+pub mod pci;
 pub mod platform;
 pub mod power;
 pub mod probe;

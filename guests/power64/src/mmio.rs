@@ -21,6 +21,24 @@ pub fn write8(address: u64, value: u8) {
     };
 }
 
+/// Reads 16 bits.
+pub fn read16(address: u64) -> u16 {
+    let value: u64;
+    // SAFETY: as above.
+    unsafe {
+        asm!("lhz {}, 0({})", out(reg) value, in(reg_nonzero) address, options(nostack, preserves_flags))
+    };
+    value as u16
+}
+
+/// Writes 16 bits.
+pub fn write16(address: u64, value: u16) {
+    // SAFETY: as above.
+    unsafe {
+        asm!("sth {}, 0({})", in(reg) u64::from(value), in(reg_nonzero) address, options(nostack, preserves_flags))
+    };
+}
+
 /// Reads 16 bits of a big-endian register.
 pub fn read16_big(address: u64) -> u16 {
     let value: u64;

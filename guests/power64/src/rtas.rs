@@ -5,7 +5,7 @@ use core::arch::global_asm;
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
 
-use crate::cpu::Cpu;
+use crate::cpu::{self, Cpu};
 use crate::hcall;
 use crate::platform::platform;
 
@@ -67,6 +67,15 @@ pub fn call<const RESULTS: usize>(token: Option<u32>, arguments: &[u32]) -> (i32
     let result =
         |index: usize| u32::from_be(unsafe { block.add(3 + arguments.len() + index).read_volatile() });
     (result(0) as i32, core::array::from_fn(|index| result(index + 1)))
+}
+
+/// Calls a service where interrupts may come, which it does not expect; returns its results unless it fails. By one CPU at a time.
+pub fn ask<const RESULTS: usize>(token: Option<u32>, arguments: &[u32]) -> Option<[u32; RESULTS]> {
+    let before = cpu::msr();
+    cpu::mask();
+    let (status, results) = call(token, arguments);
+    cpu::set_msr(before);
+    (status == 0).then_some(results)
 }
 
 /// Calls with an argument block that lies at this address.

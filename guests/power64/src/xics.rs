@@ -3,7 +3,7 @@
 
 use crate::hcall::{self, call, call4};
 use crate::platform::platform;
-use crate::{cpu, events};
+use crate::{cpu, events, rtas};
 
 /// The source number of an interrupt between CPUs.
 const IPI_SOURCE: u64 = 2;
@@ -25,6 +25,13 @@ fn server() -> u64 {
 /// Sends to the CPU with this number.
 pub fn send(index: usize) {
     call(hcall::IPI, [u64::from(platform().server(index)), IPI_PRIORITY, 0, 0]);
+}
+
+/// Lets a source of a device interrupt this CPU; returns whether firmware agreed.
+pub fn connect(source: u32) -> bool {
+    let tokens = &platform().tokens;
+    rtas::ask::<0>(tokens.set_xive, &[source, server() as u32, IPI_PRIORITY as u32]).is_some()
+        && rtas::ask::<0>(tokens.int_on, &[source]).is_some()
 }
 
 /// Takes what is presented: accepts, takes the request back, enters, ends.

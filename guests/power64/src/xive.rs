@@ -50,9 +50,12 @@ unsafe impl Sync for Queue {}
 
 static QUEUES: [Queue; MAX_CPUS] = [const { Queue(UnsafeCell::new([0; QUEUE / 4])) }; MAX_CPUS];
 
-/// Pages of a source that is an interrupt between CPUs: to trigger, and to manage.
-static TRIGGERS: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
-static MANAGEMENT: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+/// Sources here: interrupts between CPUs, by their CPU's number, and behind them those of devices.
+const SOURCES: usize = MAX_CPUS + 32;
+
+/// Pages of each source: to trigger, and to manage.
+static TRIGGERS: [AtomicU64; SOURCES] = [const { AtomicU64::new(0) }; SOURCES];
+static MANAGEMENT: [AtomicU64; SOURCES] = [const { AtomicU64::new(0) }; SOURCES];
 
 /// What the device tree says about it.
 ///
@@ -130,13 +133,6 @@ pub fn init() -> bool {
 
 fn init_one(index: usize) -> bool {
     let target = u64::from(platform().server(index));
-    let (status, [_, management, trigger, _]) = call4(hcall::INT_GET_SOURCE_INFO, [0, source(index), 0, 0]);
-    if status != hcall::SUCCESS || management == u64::MAX {
-        println!("@error source {:#x} of CPU {index}: status {status}, page {management:#x}", source(index));
-        return false;
-    }
-    MANAGEMENT[index].store(management, Relaxed);
-    TRIGGERS[index].store(if trigger == u64::MAX { management } else { trigger }, Relaxed);
     let address = queue(index);
     for offset in (0..QUEUE as u64).step_by(8) {
         mmio::write64(address + offset, 0);
@@ -151,12 +147,30 @@ fn init_one(index: usize) -> bool {
         println!("@error the queue of CPU {index}: status {status}");
         return false;
     }
+    route(index, source(index), target)
+}
+
+/// Lets a source of a device interrupt this CPU, under a number of its own; returns whether the hypervisor agreed.
+pub fn connect(number: usize, source: u64) -> bool {
+    let server = cpu::this().server.load(Relaxed);
+    route(MAX_CPUS + number % (SOURCES - MAX_CPUS), source, server)
+}
+
+/// Makes a source the one with this index, for a CPU that has a queue.
+fn route(index: usize, source: u64, target: u64) -> bool {
+    let (status, [_, management, trigger, _]) = call4(hcall::INT_GET_SOURCE_INFO, [0, source, 0, 0]);
+    if status != hcall::SUCCESS || management == u64::MAX {
+        println!("@error source {source:#x}: status {status}, page {management:#x}");
+        return false;
+    }
+    MANAGEMENT[index].store(management, Relaxed);
+    TRIGGERS[index].store(if trigger == u64::MAX { management } else { trigger }, Relaxed);
     let (status, _) = hcall::call9(
         hcall::INT_SET_SOURCE_CONFIG,
-        [2, source(index), target, PRIORITY, 2 + index as u64, 0, 0, 0, 0],
+        [2, source, target, PRIORITY, 2 + index as u64, 0, 0, 0, 0],
     );
     if status != hcall::SUCCESS {
-        println!("@error the target of source {:#x}: status {status}", source(index));
+        println!("@error the target of source {source:#x}: status {status}");
     }
     mmio::read64(management + esb::SET_READY);
     status == hcall::SUCCESS
@@ -191,6 +205,14 @@ pub fn next_event() -> Option<u32> {
     Some(entry & 0x7fff_ffff)
 }
 
+/// Ends an interrupt before its handler: what is sent from then on is an event of its own.
+fn end(index: usize) {
+    let page = MANAGEMENT[index].load(Relaxed);
+    if mmio::read64_big(page + esb::SET_READY) & 1 != 0 {
+        mmio::write64(TRIGGERS[index].load(Relaxed), 0);
+    }
+}
+
 /// Takes what is presented: accepts it, reads the queue, ends each, lets others in.
 pub fn take() {
     let presentation = facts().presentation;
@@ -199,16 +221,11 @@ pub fn take() {
     }
     while let Some(event) = next_event() {
         let index = (event as usize).wrapping_sub(2);
-        if index != cpu::this().index() {
-            events::on_event(events::DEVICE);
-            continue;
+        let is_own = index == cpu::this().index();
+        if is_own || (MAX_CPUS..SOURCES).contains(&index) {
+            end(index);
         }
-        let page = management_page(index);
-        // Ended before the handler: what is sent from then on is an event of its own.
-        if mmio::read64_big(page + esb::SET_READY) & 1 != 0 {
-            mmio::write64(trigger_page(index), 0);
-        }
-        events::on_event(events::IPI);
+        events::on_event(if is_own { events::IPI } else { events::DEVICE });
     }
     mmio::write8(presentation + tima::CPPR, 0xff);
 }

@@ -21,9 +21,10 @@ pub struct Machine {
     pub write: fn(u64, u8, u64),
     /// Reads where nothing may be.
     pub probe: fn(u64),
-    /// The address and the data of a message.
-    pub message: fn() -> (u64, u32),
-    /// How often that has arrived.
+    /// Lets the first message of the function in a slot arrive here. Returns its address and its data, unless firmware has written them
+    /// to the function's table.
+    pub message: fn(u8) -> Option<(u64, u32)>,
+    /// How often messages have arrived.
     pub interrupts: fn() -> u32,
     /// Memory for rings and buffers, at a multiple of 4 KiB: 64 KiB for a disk, 512 KiB for a network device.
     pub memory: u64,

@@ -74,6 +74,27 @@ pub struct Tokens {
     pub display: Option<u32>,
     /// ibm,get-system-parameter.
     pub get_parameter: Option<u32>,
+    /// ibm,set-xive.
+    pub set_xive: Option<u32>,
+    /// ibm,int-on.
+    pub int_on: Option<u32>,
+    /// ibm,read-pci-config.
+    pub read_pci: Option<u32>,
+    /// ibm,write-pci-config.
+    pub write_pci: Option<u32>,
+    /// ibm,change-msi.
+    pub change_msi: Option<u32>,
+    /// ibm,query-interrupt-source-number.
+    pub query_source: Option<u32>,
+}
+
+/// A host bridge.
+#[derive(Clone, Copy)]
+pub struct Pci {
+    /// Its unit ID, by which firmware knows it.
+    pub unit: u64,
+    /// Where BARs of 32 bits can be: they have the lower half of the address.
+    pub window: Region,
 }
 
 /// What the device tree says.
@@ -96,6 +117,8 @@ pub struct Platform {
     pub tokens: Tokens,
     /// A 16550A in memory.
     pub uart: Option<Region>,
+    /// PCI.
+    pub pci: Option<Pci>,
     /// Whether translation by radix trees is offered.
     pub radix: bool,
     /// Where image and loader's information lie: device tree, RTAS, initial RAM disk.
@@ -122,8 +145,15 @@ static PLATFORM: Global<Platform> = Global::new(Platform {
         set_time: None,
         display: None,
         get_parameter: None,
+        set_xive: None,
+        int_on: None,
+        read_pci: None,
+        write_pci: None,
+        change_msi: None,
+        query_source: None,
     },
     uart: None,
+    pci: None,
     radix: false,
     taken: List::new(Region::NOWHERE),
     command_line: CommandLine::NONE,

@@ -7,7 +7,7 @@ use turnstile_guests_common::image::image;
 use turnstile_guests_common::options;
 use turnstile_guests_common::tree::{cell, initrd, is_compatible, wide, with_value};
 
-use super::{Controller, PLATFORM, Platform, Region, Rtas, Tokens, Xive};
+use super::{Controller, PLATFORM, Pci, Platform, Region, Rtas, Tokens, Xive};
 
 /// Reads the device tree.
 ///
@@ -33,6 +33,7 @@ pub unsafe fn init(address: u64) {
             "memory" => memory(platform, &node),
             "rtas" => rtas(platform, &node),
             "vdevice" => vdevice(platform, &node),
+            "pci" => platform.pci = pci(&node),
             _ => device(platform, &node),
         }
     }
@@ -89,6 +90,12 @@ fn rtas(platform: &mut Platform, node: &FdtNode<'_>) {
         set_time: token("set-time-of-day"),
         display: token("display-character"),
         get_parameter: token("ibm,get-system-parameter"),
+        set_xive: token("ibm,set-xive"),
+        int_on: token("ibm,int-on"),
+        read_pci: token("ibm,read-pci-config"),
+        write_pci: token("ibm,write-pci-config"),
+        change_msi: token("ibm,change-msi"),
+        query_source: token("ibm,query-interrupt-source-number"),
     };
     if let (Some(base), Some(entry)) = (token("linux,rtas-base"), token("linux,rtas-entry")) {
         let size = token("rtas-size").unwrap_or(4096);
@@ -103,6 +110,13 @@ fn vdevice(platform: &mut Platform, node: &FdtNode<'_>) {
     if let Some(unit) = terminals.filter_map(|vty| cell(&vty, "reg", 0)).next() {
         platform.terminal = u64::from(unit);
     }
+}
+
+/// A host bridge with one window, which is for memory of 32 bits. `None` if that is not at the lower half of its address.
+fn pci(node: &FdtNode<'_>) -> Option<Pci> {
+    let window = Region { base: wide(node, "ranges", 3)?, size: wide(node, "ranges", 5)? };
+    let is_same = cell(node, "ranges", 2)? == window.base as u32;
+    is_same.then_some(Pci { unit: wide(node, "reg", 0)?, window })
 }
 
 fn device(platform: &mut Platform, node: &FdtNode<'_>) {

@@ -5,7 +5,7 @@ use super::{Counted, Row, ringing, simple, sleeping};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 19] = [
+pub const ROWS: [Row; 22] = [
     power("null-hypercall", "H_CONFER to nobody", 1),
     power("unknown-hypercall", "a hypercall that is none", 1),
     power("prod-cede", "H_PROD of itself, H_CEDE", 1),
@@ -16,6 +16,9 @@ pub const ROWS: [Row; 19] = [
         ..ringing(power("doorbell", "store to a doorbell: the service has nothing to do", 1))
     },
     Row { guest: "ringer", ..ringing(power("doorbell-busy", "the same: another CPU is in the service", 2)) },
+    packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
+    packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
+    packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
     Row { lines: XICS, ..power("self-ipi-xics", "H_IPI to itself, H_XIRR, H_IPI, H_EOI", 1) },
     Row {
         counted: Counted::InAll,
@@ -58,6 +61,11 @@ const SCRATCH: &str = "mmio=0x10000000007";
 /// Two vCPUs take turns on one CPU.
 const fn sharing(name: &'static str, what: &'static str) -> Row {
     Row { shared: Some("cpus = [0]\nrealtime = 1"), lines: XIVE, ..power(name, what, 2) }
+}
+
+/// A row of the guest that sends packets.
+const fn packet(name: &'static str, what: &'static str, options: &'static str) -> Row {
+    Row { guest: "network", options, peer: true, ..ringing(power(name, what, 1)) }
 }
 
 /// A row of the guest that measures on POWER.

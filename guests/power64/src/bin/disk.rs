@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Drives a disk that is a PCI function, and attacks it: see `turnstile_guests_common::disk`.
+#![no_std]
+#![no_main]
+
+use turnstile_guests_common::disk;
+use turnstile_guests_common::stack::Stack;
+use turnstile_guests_power64::console::Console;
+use turnstile_guests_power64::{entry, pci, power};
+
+entry!(main);
+
+/// What the disk reads and writes.
+static MEMORY: Stack<0x1_0000> = Stack::new();
+
+fn main() {
+    if let Some(machine) = pci::begin(MEMORY.bottom())
+        && disk::run(&mut Console, &machine)
+    {
+        power::reset();
+    }
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Sends packets to another VM, and measures or attacks: see `turnstile_guests_common::network`.
+#![no_std]
+#![no_main]
+
+use turnstile_guests_common::network;
+use turnstile_guests_common::stack::Stack;
+use turnstile_guests_power64::console::Console;
+use turnstile_guests_power64::{entry, pci, power};
+
+entry!(main);
+
+/// What the device reads and writes.
+static MEMORY: Stack<0x8_0000> = Stack::new();
+
+fn main() {
+    if let Some(machine) = pci::begin(MEMORY.bottom())
+        && network::run(&mut Console, &machine)
+    {
+        power::reset();
+    }
+}
