@@ -27,6 +27,7 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios.push(
         between("networks/gicv2").with_config(format!("[machine]\ngic = 2\n\n{}", config("", &PORTS))).long(),
     );
+    scenarios.push(paused());
     scenarios.push(bare(Isa::Arm64, "networks/bare", "", ""));
     scenarios.push(bare(Isa::Arm64, "networks/bare-kvmtool", "", "machine = \"kvmtool\""));
     let gicv2 = bare(Isa::Arm64, "networks/bare-gicv2", "", "");
@@ -124,6 +125,31 @@ fn isolated() -> Scenario {
         &ends(1),
     ];
     scenario("networks/isolated", config("", &ports), steps.concat()).limit(300).judge(nothing_bad)
+}
+
+/// First the VM that fetches is paused in the middle of that, then the one that sends. The other one goes on, and so does what is
+/// fetched. At its rate that takes two seconds.
+fn paused() -> Scenario {
+    let ports = ["", ", rate = \"16Mbit/s\""];
+    let mut steps = [is_up(0), is_up(1)].concat();
+    steps.extend([Step::Type(1, "sh /dev/vda serve 2 1\r"), Step::Expect(1, "serve ends")]);
+    for (vm, other) in [(0, 1), (1, 0)] {
+        steps.extend([
+            Step::Type(0, "sh /dev/vda once 1 2 &\r"),
+            Step::Expect(0, "once begins"),
+            Step::Wait(700),
+            Step::Tell(Command::Pause { vm }),
+            Step::Paused(vm),
+            Step::Type(other, "echo alive-$((1+1))\r"),
+            Step::Expect(other, "alive-2"),
+            Step::Wait(1500),
+            Step::Tell(Command::Resume { vm }),
+            Step::Resumed(vm),
+            Step::Expect(0, "once ends"),
+        ]);
+    }
+    steps.extend([ends(0), ends(1)].concat());
+    scenario("networks/paused", config("", &ports), steps).limit(300).judge(nothing_bad)
 }
 
 /// The switch is killed again and again while one VM fetches what the other one has.

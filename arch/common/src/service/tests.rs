@@ -828,6 +828,24 @@ fn who_rings_without_end_keeps_no_other_member_from_its_guest() {
 }
 
 #[test]
+fn what_a_member_has_rung_that_pauses_is_handled_by_another() {
+    let (service, world) = shared(&[]);
+    (0..2).for_each(|member| service.attach(member, vec![], None).unwrap());
+    access_of(&service, 0);
+    heard(&service);
+    service.space.steps.lock().unwrap().extend([Step::Interrupt, Step::Done(0, 0)]);
+    // Member 1 rings while another is inside and handles what was there before, and pauses.
+    // SAFETY: the script needs no CPU.
+    unsafe { service.post(Pending::ALARM, &mut Rings(&service, 5)) };
+    assert_eq!(said(world), ["call 2"], "it is called alone");
+    heard(&service);
+    access_of(&service, 0);
+    assert_eq!(heard(&service), ["Read 1"], "who comes for something else leaves it");
+    look(&service);
+    assert_eq!(heard(&service), ["Doorbell 32"], "who was woken does not");
+}
+
+#[test]
 fn a_device_of_another_member_rings_its_own_queues() {
     let first: &'static Service<Script> = Box::leak(Box::new(service(&[]).0));
     let doorbells = Doorbells { first: 0x100, size: 12, by: turnstile_service::image::BY_PLACE };
