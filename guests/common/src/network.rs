@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The guest that exchanges packets with another VM, where the same guest receives them: as `peer` on its command line says.
 //!
-//! With `row=` it measures: it rings once for `packets=` packets of `bytes=` each, and then waits a while, in which the other one takes its interrupt and them, and the
-//! device does what it has put off. At the end that says how many have come. Without `row=` it is a test, which attacks the device, too.
+//! With `row=` it measures: it rings once for `packets=` packets of `bytes=` each, and then waits a while, in which the other one takes
+//! its interrupt and them, and the device does what it has put off. At the end that says how many have come. Without `row=` it is a
+//! test, which attacks the device, too.
 
 mod attacks;
 mod bare;
