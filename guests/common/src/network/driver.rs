@@ -244,14 +244,6 @@ impl<'a> Device<'a> {
         self.send.show()
     }
 
-    /// Says whether the device has seen all that was sent, and wants to be rung for the next one: EVENT_IDX's word behind the ring of
-    /// what is done counts what it has seen, a packet as one.
-    pub fn is_idle(&self) -> bool {
-        let [.., used] = areas(self.send.ram.0, SEND);
-        let event = (self.send.ram.0.read)(used + 4 + 8 * u64::from(SIZE), 2);
-        event as u16 % SIZE == self.next
-    }
-
     /// Waits for a packet for so many microseconds. Its buffer is offered again.
     pub fn wait(&mut self, microseconds: u64) -> Result<Option<Packet>, Wrong> {
         loop {
