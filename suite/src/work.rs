@@ -9,8 +9,8 @@ use turnstile::isa::Isa;
 use turnstile::layout::Layout;
 use turnstile::setup::qemu::Qemu;
 
-/// The kinds that the usual run measures: CPUs that wake each other, and processes that come and go. Each kind is two boots more.
-const USUAL: [&str; 2] = ["pipe-2cpus", "fork-exec"];
+/// The kinds that the usual run measures: CPUs that wake each other. Each kind is two boots more.
+const USUAL: [&str; 1] = ["pipe-2cpus"];
 
 /// Measures the usual kinds of work that have ceilings, with and without the hypervisor.
 ///

@@ -61,7 +61,7 @@ pub fn begin(memory: u64) -> Machine {
         read,
         write,
         probe: |address| _ = trap::caught(|| _ = mmio::read32(address)),
-        message: || (apic::PAGE | u64::from(apic::id()) << 12, VECTOR.into()),
+        message: |_| Some((apic::PAGE | u64::from(apic::id()) << 12, VECTOR.into())),
         interrupts: || irq::count(VECTOR),
         memory,
         elsewhere: [

@@ -5,6 +5,7 @@ mod devices;
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::fmt;
 use core::mem::ManuallyDrop;
 
@@ -22,7 +23,7 @@ use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::Host;
 use crate::arch::crew::Crew;
 use crate::arch::exit::crash::Crash;
-use crate::arch::memory::{self, GuestMemory};
+use crate::arch::memory::{self, GuestMemory, Piece};
 use crate::arch::service::Window;
 use crate::arch::state::start::{BootState, Mode};
 use crate::arch::vm::Thread;
@@ -208,17 +209,17 @@ impl Machine {
         Ok(())
     }
 
-    /// Returns where the VM's RAM is.
+    /// Returns where the VM's RAM is, the largest piece first: services look there first.
     pub fn ram(&self, memory: &GuestMemory) -> Vec<Window> {
-        let pieces = memory.ram().pieces().iter();
-        pieces
-            .map(|piece| Window {
-                guest: piece.guest,
-                host: piece.host,
-                size: piece.size,
-                ..Window::default()
-            })
-            .collect()
+        let window = |piece: &Piece| Window {
+            guest: piece.guest,
+            host: piece.host,
+            size: piece.size,
+            ..Window::default()
+        };
+        let mut windows: Vec<Window> = memory.ram().pieces().iter().map(window).collect();
+        windows.sort_by_key(|window| Reverse(window.size));
+        windows
     }
 
     /// Makes the VM ready for a life in `memory` that begins with `start`. Only while no vCPU runs.
