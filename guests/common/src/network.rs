@@ -11,6 +11,7 @@ mod driver;
 use core::cell::RefCell;
 use core::fmt::Write;
 
+use crate::clock::Clock;
 use crate::virtio::{FIRST, Function, Machine, VENDOR};
 use crate::{bench, clock, options};
 use driver::{ADDRESS, COUNT, DATA, DEVICE, Device, END, HELLO, LAST, MARK, Packet, SHORTEST, Wrong};
@@ -75,6 +76,8 @@ struct Sender<'a> {
     packets: u64,
     /// How many were sent, or what went wrong.
     sent: RefCell<Result<u64, Wrong>>,
+    /// The clock, of which it may take long to find out how fast it is.
+    clock: Clock,
 }
 
 impl<'a> Sender<'a> {
@@ -84,14 +87,15 @@ impl<'a> Sender<'a> {
         let bytes = options::number("bytes", SHORTEST);
         let packet = Packet { to: hello.from, from: device.mac, kind: DATA, number: 0, bytes };
         let packets = options::number("packets", 1);
-        Ok(Self { device: RefCell::new(device), packet, packets, sent: RefCell::new(Ok(0)) })
+        let (device, sent) = (RefCell::new(device), RefCell::new(Ok(0)));
+        Ok(Self { device, packet, packets, sent, clock: clock::clock() })
     }
 
     fn measure(self, row: &str) -> Result<(), Wrong> {
         bench::measure(
             row,
             |rounds| (0..rounds).for_each(|_| self.operate()),
-            |rounds| (0..rounds).for_each(|_| wait()),
+            |rounds| (0..rounds).for_each(|_| wait(&self.clock)),
         );
         let sent = self.sent.into_inner()?;
         let mut device = self.device.into_inner();
@@ -106,7 +110,7 @@ impl<'a> Sender<'a> {
     fn operate(&self) {
         let mut sent = self.sent.borrow_mut();
         *sent = sent.and_then(|sent| self.send(sent));
-        wait();
+        wait(&self.clock);
     }
 
     fn send(&self, sent: u64) -> Result<u64, Wrong> {
@@ -121,8 +125,7 @@ impl<'a> Sender<'a> {
 
 /// Leaves the other one time. What it does then may take long in an emulator that runs its CPUs in turn, so it has its turn twice
 /// more.
-fn wait() {
-    let clock = clock::clock();
+fn wait(clock: &Clock) {
     clock.wait(AWAY, || false);
     (clock.relax)();
     (clock.relax)();

@@ -138,7 +138,7 @@ impl<S: Space> Service<S> {
             self.outside.alarm(0);
         }
         if self.lines.load(Ordering::Relaxed) != 0 {
-            self.set_lines(0);
+            self.set_lines(0, [0; 2], 0);
         }
         ABSENT
     }
@@ -324,17 +324,6 @@ impl<S: Space> Service<S> {
         0
     }
 
-    /// Sends the message of the answer. Its words are not kept for it: most answers have none.
-    fn send(&self) {
-        // SAFETY: the caller is inside.
-        let [_, _, _, count, address, word] = unsafe { self.space.call() };
-        if count == 0 {
-            let (member, data) = abi::split_message(word);
-            // What a driver has written where nothing is reaches nobody, as on a bus.
-            let _ = self.message(member, address, data);
-        }
-    }
-
     /// Sends a message to a member, if it is there.
     fn message(&self, member: u64, address: u64, data: u64) -> bool {
         self.is_present(member) && self.outside.message(member as usize, address, data)
@@ -358,7 +347,8 @@ impl<S: Space> Service<S> {
             self.print(answer.count, answer.words);
         }
         if answer.lines != self.lines.load(Ordering::Relaxed) {
-            self.set_lines(answer.lines);
+            // SAFETY: inside, and it has just answered.
+            self.set_lines(answer.lines, unsafe { self.space.words(answer) }, answer.count);
         }
     }
 
@@ -373,11 +363,13 @@ impl<S: Space> Service<S> {
         true
     }
 
-    /// Sets levels of lines, and does what is among them, for who is inside and has its answer.
+    /// Sets levels of lines, and does what is among them. The words are the answer's, which has so many characters.
     #[cold]
-    fn set_lines(&self, lines: u64) {
-        if lines & abi::MESSAGE != 0 {
-            self.send();
+    fn set_lines(&self, lines: u64, [address, word]: [u64; 2], count: u64) {
+        if lines & abi::MESSAGE != 0 && count == 0 {
+            let (member, data) = abi::split_message(word);
+            // What a driver has written where nothing is reaches nobody, as on a bus.
+            let _ = self.message(member, address, data);
         }
         if lines & abi::ROOM != 0 {
             // Whoever is inside finds it on the way out, and that is the caller.

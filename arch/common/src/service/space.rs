@@ -96,6 +96,15 @@ pub trait Space: Sync + 'static {
     /// # Safety
     /// The caller is inside the service's gate.
     unsafe fn call(&self) -> [u64; abi::REGISTERS];
+    /// Returns the words of the answer that the service has just given. An architecture that has stored the call's registers has them there,
+    /// and need not keep those of each answer.
+    ///
+    /// # Safety
+    /// As for [`Space::call`].
+    #[inline(always)] // On the way of a message.
+    unsafe fn words(&self, answer: &Answer) -> [u64; 2] {
+        answer.words
+    }
     /// Returns the time, in nanoseconds.
     fn now() -> u64;
     /// Says whether the service has taken longer for this event than it may.

@@ -35,9 +35,6 @@ impl Outside for Nothing {
     fn alarm(&self, _: u64) -> u64 {
         0
     }
-    fn now(&self) -> u64 {
-        0
-    }
     fn typed(&self) -> (u64, u64) {
         (0, 0)
     }

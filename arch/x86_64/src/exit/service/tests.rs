@@ -48,9 +48,6 @@ impl Outside for Nothing {
     fn alarm(&self, _: u64) -> u64 {
         0
     }
-    fn now(&self) -> u64 {
-        77
-    }
     fn typed(&self) -> (u64, u64) {
         (0, 0)
     }
@@ -289,7 +286,7 @@ fn what_others_want_is_handled_when_the_vcpu_attends() {
     frame.vmcb = &raw mut vmcb;
     service.want(Pending::ALARM);
     look(&mut frame, vcpu);
-    assert_eq!(seen(), [[5, 77, 0, 0, 0, 0]]);
+    assert_eq!(seen(), [[5, 0, 0, 0, 0, 0]]);
     look(&mut frame, vcpu);
     assert_eq!(seen(), [[0; 6]; 0]);
     assert_eq!(frame.get(&vmcb, number::RAX), 0);
