@@ -24,7 +24,7 @@ fuzz_target!(|input: ([Vec<u8>; 3], [u64; 3], u8, Vec<u8>)| {
     for (port, ram) in memories.iter().enumerate() {
         ram.put(Ram::BASE, &contents[port][..contents[port].len().min(0x4000)]);
         ram.restless.set(seeds[port]);
-        net.switch.attach(port, Rules { isolated: flags >> port & 1 == 1, ..Rules::default() });
+        net.switch().attach(port, Rules { isolated: flags >> port & 1 == 1, ..Rules::default() });
         controls.push(Queue::new(rings[2].layout, OPTIONS, 16));
     }
     let limits = Limits { may_change: true, pairs: 1 };
