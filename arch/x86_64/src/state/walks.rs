@@ -141,6 +141,9 @@ mod tests {
             words[word] ^= 1 << 5;
             assert!(walks.find(0x7456, root).is_some());
         }
+        // Two drivers that are used by turns.
+        walks.note(0x7000 + 24 * PAGE, root, &entries, host + 0x2000, &ram);
+        assert!(walks.find(0x7456, root).is_some() && walks.find(0x7456 + 24 * PAGE, root).is_some());
         walks.note(0xf000, root, &[[0x20_0000, 0]], host, &ram);
         assert_eq!(walks.find(0xf000, root), None, "its table is not in RAM");
         walks.clear();
