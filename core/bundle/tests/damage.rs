@@ -2,40 +2,23 @@
 //! A bundle that was changed, cut or padded is never accepted, and nothing in it makes the reader panic:
 //! neither accidents (the digest does not match) nor blobs made on purpose (it does).
 
+mod common;
+
+use common::{DIGEST, sign};
 use turnstile_bundle::{
-    Apic, Bundle, BundleError, CpuList, Feature, Flat, Format, Interrupts, Machine, Mapping, OnCrash,
-    Paravirt, Part, Pc, Pseries, Schedule, SpecError, TripleFault, VmSpec, write,
+    Apic, Bundle, BundleError, Feature, Flat, Format, Interrupts, Machine, Paravirt, Part, Pc, Pseries,
+    SpecError, TripleFault, VmSpec, write,
 };
 use vm_fdt::FdtWriter;
-use xxhash_rust::xxh64::xxh64;
-
-/// Where the format puts the digest.
-const DIGEST: std::ops::Range<usize> = 76..84;
 
 fn valid() -> Vec<u8> {
-    let vm = |name, list: &'static [u16]| VmSpec {
-        name,
-        vcpus: list.len(),
-        cpus: CpuList::new(list),
-        schedule: Schedule::Pinned,
-        memory: 64 << 20,
-        mapping: Mapping::AtStart,
-        machine: Machine::default(),
-        on_crash: OnCrash::Stop,
-        statistics: false,
+    let vm = |name, list| VmSpec {
         cmdline: "console=ttyAMA0",
         kernel: b"the kernel of both",
-        initrd: None,
+        ..common::vm(name, list)
     };
     write(&[vm("linux", &[0, 1]), VmSpec { initrd: Some(b"an initial RAM disk"), ..vm("other", &[2]) }])
         .unwrap()
-}
-
-/// Gives the blob the digest that it should have, as somebody who means harm can.
-fn sign(blob: &mut [u8]) {
-    blob[DIGEST].fill(0);
-    let digest = xxh64(blob, 0);
-    blob[DIGEST].copy_from_slice(&digest.to_be_bytes());
 }
 
 fn find(blob: &[u8], text: &[u8]) -> usize {

@@ -35,6 +35,7 @@ pub mod random;
 pub mod restart;
 pub mod service;
 pub mod share;
+mod sized;
 #[expect(unsafe_code, reason = "memory that is used behind the compiler's back")]
 pub mod stack;
 pub mod state;

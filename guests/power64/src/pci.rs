@@ -2,6 +2,7 @@
 //! What drivers of PCI functions need of this machine. Firmware reaches their configuration spaces, and gives them messages (LoPAR,
 //! sections 7.3.4 and 7.3.10.5).
 
+use turnstile_guests_common::accesses_by_size;
 use turnstile_guests_common::pci::Config;
 use turnstile_guests_common::virtio::Machine;
 
@@ -79,20 +80,4 @@ fn message(slot: u8) -> Option<(u64, u32)> {
     None
 }
 
-fn read(address: u64, size: u8) -> u64 {
-    match size {
-        1 => mmio::read8(address).into(),
-        2 => mmio::read16(address).into(),
-        4 => mmio::read32(address).into(),
-        _ => mmio::read64(address),
-    }
-}
-
-fn write(address: u64, size: u8, value: u64) {
-    match size {
-        1 => mmio::write8(address, value as u8),
-        2 => mmio::write16(address, value as u16),
-        4 => mmio::write32(address, value as u32),
-        _ => mmio::write64(address, value),
-    }
-}
+accesses_by_size!(mmio);

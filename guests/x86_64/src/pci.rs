@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What drivers of PCI functions need of this machine. Messages come to the boot CPU's local APIC.
 
+use turnstile_guests_common::accesses_by_size;
 use turnstile_guests_common::memory::Region;
 use turnstile_guests_common::pci::Config;
 use turnstile_guests_common::virtio::Machine;
@@ -89,20 +90,4 @@ fn space(slot: u8, offset: u16) -> u64 {
     platform().acpi.configuration + (u64::from(slot) << 15) + u64::from(offset)
 }
 
-fn read(address: u64, size: u8) -> u64 {
-    match size {
-        1 => mmio::read8(address).into(),
-        2 => mmio::read16(address).into(),
-        4 => mmio::read32(address).into(),
-        _ => mmio::read64(address),
-    }
-}
-
-fn write(address: u64, size: u8, value: u64) {
-    match size {
-        1 => mmio::write8(address, value as u8),
-        2 => mmio::write16(address, value as u16),
-        4 => mmio::write32(address, value as u32),
-        _ => mmio::write64(address, value),
-    }
-}
+accesses_by_size!(mmio);

@@ -30,7 +30,8 @@ pub use memory::{GuestMemory, Memory, Outside};
 pub use service::{Attach, Service};
 pub use storage::Storage;
 pub use turnstile_service::abi::{
-    AGAIN, Answer, BARS, CONFIGURATION, MEMBER_QUEUES, MEMBERS, ROOM, member_device, split_device,
+    AGAIN, Answer, BARS, CONFIGURATION, MEMBER_QUEUES, MEMBERS, ROOM, member_device, message_word,
+    split_device, split_message,
 };
 pub use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};
 pub use turnstile_service::port;

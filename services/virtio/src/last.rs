@@ -4,12 +4,12 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_pci::msix::Message;
-use turnstile_service_rt::{Answer, message};
+use turnstile_service_rt::{Answer, message, message_word, split_message};
 
 /// Member and data of no message.
 const NONE: u64 = u64::MAX;
 
-/// Where it goes; and the member, in the upper half, with its data. One thread has them, so loads and stores are enough.
+/// Where it goes; and its data with the member ([`message_word`]). One thread has them, so loads and stores are enough.
 static ADDRESS: AtomicU64 = AtomicU64::new(0);
 static WORD: AtomicU64 = AtomicU64::new(NONE);
 
@@ -20,7 +20,7 @@ pub fn post(member: u64, Message { address, data }: Message) {
         flush();
     }
     ADDRESS.store(address, Ordering::Relaxed);
-    WORD.store(member << 32 | u64::from(data), Ordering::Relaxed);
+    WORD.store(message_word(member, data), Ordering::Relaxed);
 }
 
 /// Sends it now, if there is one.
@@ -45,9 +45,10 @@ pub fn answered(answer: Answer) -> Answer {
 #[inline(always)] // A few loads and stores.
 fn take() -> Option<(u64, Message)> {
     let word = WORD.load(Ordering::Relaxed);
-    let message = Message { address: ADDRESS.load(Ordering::Relaxed), data: word as u32 };
+    let (member, data) = split_message(word);
+    let message = Message { address: ADDRESS.load(Ordering::Relaxed), data: data as u32 };
     WORD.store(NONE, Ordering::Relaxed);
-    (word != NONE).then_some((word >> 32, message))
+    (word != NONE).then_some((member, message))
 }
 
 #[cfg(test)]

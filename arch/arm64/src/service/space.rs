@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use turnstile_arch_common::memory::Error;
 use turnstile_arch_common::service::{Left, Window};
 use turnstile_arch_common::time::NANOSECONDS;
-use turnstile_service::abi::{Answer, Event, REGISTERS};
+use turnstile_service::abi::{Event, REGISTERS};
 use turnstile_service::image::{self, Image};
 
 use super::exchange::{self, Own, ToClose};
@@ -248,13 +248,6 @@ impl turnstile_arch_common::service::Space for Space {
         // SAFETY: the caller is inside the gate.
         let [x0, x1, x2, x3, x4, x5, ..] = unsafe { (*self.state.get()).general };
         [x0, x1, x2, x3, x4, x5]
-    }
-
-    #[inline(always)] // On the way of a message.
-    unsafe fn words(&self, _: &Answer) -> [u64; 2] {
-        // SAFETY: the caller's promise.
-        let [.., first, second] = unsafe { self.call() };
-        [first, second]
     }
 
     #[inline(always)] // Of each doorbell.

@@ -96,14 +96,16 @@ pub trait Space: Sync + 'static {
     /// # Safety
     /// The caller is inside the service's gate.
     unsafe fn call(&self) -> [u64; abi::REGISTERS];
-    /// Returns the words of the answer that the service has just given. An architecture that has stored the call's registers has them there,
-    /// and need not keep those of each answer.
+    /// Returns the words of the answer that the service has just given: from the call's registers, so that those of each answer need not be
+    /// kept. Where [`Space::ask`] stores none, they are the answer's.
     ///
     /// # Safety
     /// As for [`Space::call`].
     #[inline(always)] // On the way of a message.
-    unsafe fn words(&self, answer: &Answer) -> [u64; 2] {
-        answer.words
+    unsafe fn words(&self, _: &Answer) -> [u64; 2] {
+        // SAFETY: the caller's promise.
+        let [.., first, second] = unsafe { self.call() };
+        [first, second]
     }
     /// Returns the time, in nanoseconds.
     fn now() -> u64;

@@ -11,7 +11,7 @@ use turnstile_arch_common::bound::Bound;
 use turnstile_arch_common::memory::Error;
 use turnstile_arch_common::service::{Left, Places, Window};
 use turnstile_arch_common::time::NANOSECONDS;
-use turnstile_service::abi::{Answer, Event, REGISTERS};
+use turnstile_service::abi::{Event, REGISTERS};
 use turnstile_service::image::{self, Image};
 
 use super::context::entry::{turnstile_service_enter, turnstile_service_resume};
@@ -203,13 +203,6 @@ impl turnstile_arch_common::service::Space for Space {
     unsafe fn call(&self) -> [u64; REGISTERS] {
         let [_, _, _, a, b, c, d, e, f, ..] = self.context().gpr;
         [a, b, c, d, e, f]
-    }
-
-    #[inline(always)] // On the way of a message.
-    unsafe fn words(&self, _: &Answer) -> [u64; 2] {
-        // SAFETY: the caller's promise.
-        let [.., first, second] = unsafe { self.call() };
-        [first, second]
     }
 
     #[inline(always)] // Of each doorbell.

@@ -204,6 +204,12 @@ impl turnstile_arch_common::service::Space for Space {
         self.inside(|inside, _| inside.registers.arguments)
     }
 
+    #[inline(always)] // On the way of a message.
+    unsafe fn words(&self, answer: &Answer) -> [u64; 2] {
+        // `ask` leaves them in registers.
+        answer.words
+    }
+
     #[inline(always)] // Of each doorbell.
     fn now() -> u64 {
         time::uptime().nanoseconds()

@@ -4,6 +4,10 @@
 
 use turnstile_bundle::{Bundle, CpuList, Machine, Mapping, OnCrash, Schedule, VmSpec, write_with};
 use turnstile_service::image::{Header, PAGE};
+use xxhash_rust::xxh64::xxh64;
+
+/// Where the format puts the digest.
+pub const DIGEST: std::ops::Range<usize> = 76..84;
 
 /// A VM whose vCPUs have these CPUs to themselves.
 pub fn vm(name: &'static str, list: &'static [u16]) -> VmSpec<'static> {
@@ -31,10 +35,16 @@ pub fn program(isa: u32) -> Vec<u8> {
     program
 }
 
+/// Gives the blob the digest that it should have, as somebody who means harm can.
+pub fn sign(blob: &mut [u8]) {
+    blob[DIGEST].fill(0);
+    let digest = xxh64(blob, 0);
+    blob[DIGEST].copy_from_slice(&digest.to_be_bytes());
+}
+
 /// Puts each of these words, which mean something in the format, at each place behind a name in a bundle. What is read in spite of that can
 /// be written again. Says how many were read.
 pub fn read_damaged(blob: &[u8], behind: &[u8], words: &[u32]) -> u32 {
-    const DIGEST: core::ops::Range<usize> = 76..84;
     let mut read = 0;
     let start = blob.windows(behind.len()).position(|bytes| bytes == behind).unwrap().next_multiple_of(4);
     for at in (start..blob.len()).step_by(4) {
@@ -42,9 +52,7 @@ pub fn read_damaged(blob: &[u8], behind: &[u8], words: &[u32]) -> u32 {
             let mut changed = blob.to_vec();
             let Some(place) = changed.get_mut(at..at + 4) else { continue };
             place.copy_from_slice(&word.to_be_bytes());
-            changed[DIGEST].fill(0);
-            let sum = xxhash_rust::xxh64::xxh64(&changed, 0);
-            changed[DIGEST].copy_from_slice(&sum.to_be_bytes());
+            sign(&mut changed);
             if let Ok(bundle) = Bundle::parse(&changed) {
                 read += 1;
                 let again = write_with(bundle.vms(), bundle.services(), bundle.disks(), bundle.ports());
