@@ -13,6 +13,11 @@ pub mod arm64;
 pub mod console;
 #[cfg(all(any(target_arch = "aarch64", target_arch = "x86_64"), target_os = "linux"))]
 pub mod cycles;
+#[cfg(all(
+    any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"),
+    target_os = "linux"
+))]
+pub mod doorbell;
 #[cfg(all(any(target_arch = "aarch64", target_arch = "x86_64"), target_os = "linux"))]
 pub mod events;
 #[cfg(all(

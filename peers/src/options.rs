@@ -46,6 +46,9 @@ pub struct Options {
     /// host of its own
     #[arg(long)]
     pub take_turns: bool,
+    /// Have a doorbell at this address, whose thread runs on the last of the host's CPUs
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    pub doorbell: Option<u64>,
     /// Count cycles between the guest's marks
     #[arg(long)]
     pub cycles: bool,
@@ -66,6 +69,14 @@ pub struct Options {
     pub others: Vec<String>,
 }
 
+/// Reads an address: a number, in hexadecimal behind `0x`.
+fn address(text: &str) -> Result<u64, std::num::ParseIntError> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    }
+}
+
 impl Options {
     /// The lines between which is counted.
     pub fn marks(&self) -> Marks {
@@ -75,6 +86,12 @@ impl Options {
     /// How many of the host's CPUs the vCPUs run on.
     pub fn host_cpus(&self) -> usize {
         self.vcpus.min(self.cpus).max(1)
+    }
+
+    /// The host's CPU that the thread of a doorbell runs on.
+    pub fn doorbell_cpu(&self) -> usize {
+        // Without a number there are as many as vCPUs.
+        if self.cpus == usize::MAX { self.vcpus.saturating_sub(1) } else { self.cpus.saturating_sub(1) }
     }
 
     /// The host's CPU that a vCPU runs on.
@@ -112,6 +129,14 @@ mod tests {
         let options = parse(&["--guest=/guest", "--vcpus=32", "--cpus=2"]).unwrap();
         assert_eq!([0, 1, 2, 31].map(|vcpu| options.cpu(vcpu)), [0, 1, 1, 1]);
         assert_eq!(parse(&["--guest=/guest", "--cpus=0"]).unwrap().cpu(1), 0);
+    }
+
+    #[test]
+    fn a_doorbell_has_an_address() {
+        let options = parse(&["--guest=/guest", "--doorbell=0xfed80000", "--cpus=2"]).unwrap();
+        assert_eq!((options.doorbell, options.doorbell_cpu(), options.cpu(0)), (Some(0xfed8_0000), 1, 0));
+        assert_eq!(parse(&["--guest=/guest", "--vcpus=3"]).unwrap().doorbell_cpu(), 2);
+        assert!(parse(&["--guest=/guest", "--doorbell=there"]).is_err());
     }
 
     #[test]

@@ -49,7 +49,11 @@ fn to_its_end(index: usize, cpu: usize, mut vcpu: Vcpu, shared: &Mutex<Shared>, 
     result.with_context(|| format!("vCPU {index}"))
 }
 
-fn pin(cpu: usize) -> Result<()> {
+/// Has the calling thread run on a CPU of the host.
+///
+/// # Errors
+/// The host has no such CPU.
+pub fn pin(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     sched_setaffinity(None, &set).with_context(|| format!("the host has no CPU {cpu} for it"))

@@ -33,11 +33,11 @@ const FARTHEST: &str = "sgi-to-31-of-32";
 /// has the others, too.
 const USUAL: [&str; 4] = ["null-hypercall", "self-sgi", "x2apic-self-ipi-eoi", "self-ipi-xics"];
 /// The rows of PCs that are measured at all, because all would take too long: an exit that is answered at once, a device whose
-/// access is decoded, interrupts without and with an end that exits, and CPUs that wake each other.
-const PC_ROWS: [&str; 5] =
-    ["null-hypercall", "io-apic", "x2apic-self-ipi-eoi", "x2apic-self-ipi-pv-eoi", "ipi-halted"];
-/// The same on POWER: an exit that is answered at once, two of which one may wait, and an interrupt by calls.
-const POWER_ROWS: [&str; 3] = ["null-hypercall", "prod-cede", "self-ipi-xics"];
+/// access is decoded, an event for a thread, interrupts without and with an end that exits, and CPUs that wake each other.
+const PC_ROWS: [&str; 6] =
+    ["null-hypercall", "io-apic", "doorbell", "x2apic-self-ipi-eoi", "x2apic-self-ipi-pv-eoi", "ipi-halted"];
+/// The same on POWER: an exit that is answered at once, two of which one may wait, an event, and an interrupt by calls.
+const POWER_ROWS: [&str; 4] = ["null-hypercall", "prod-cede", "doorbell", "self-ipi-xics"];
 /// The row by which symbols and the native way of measuring are tried: one is enough.
 const TRIED: &Row = &ROWS[0];
 

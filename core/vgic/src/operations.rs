@@ -16,7 +16,7 @@ impl VcpuGic {
             let _ = self.deliver_sgi(cx, intid);
         } else if intid == GROUPS_CHANGED {
             self.groups_changed(cx);
-        } else {
+        } else if !self.present_spi(cx, intid) {
             self.reconcile(cx, intid);
         }
     }

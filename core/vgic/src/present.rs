@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! SGIs that come again: the usual case, for light exits, in few registers and without a call.
+//! Interrupts that come again: the usual case; of SGIs and timers for light exits, in few registers and without a call.
 //!
 //! The guest has handled the last one in full, and nobody has looked since. All that is noted of the last one is true of the
 //! next, so one access to the list register does: it is written if it is found invalid. Everything else is left, with nothing
-//! done, to [`VcpuGic::inject_sgi`] and [`VcpuGic::inject_sgi_from`].
+//! done, to [`VcpuGic::inject_sgi`], [`VcpuGic::inject_sgi_from`] and [`VcpuGic::deliver`].
 
 use core::num::NonZeroU32;
 
-use crate::hardware::{ListRegister, VirtualInterface, with_source};
+use crate::hardware::{ListRegister, LrState, VirtualInterface, with_source};
+use crate::spi::Flag;
 use crate::sync::Ordering;
-use crate::{VcpuGic, Vgic};
+use crate::{Context, Host, VcpuGic, Vgic};
 
 /// The SGIs among private interrupts.
 const SGIS: u32 = 0xffff;
@@ -128,6 +129,39 @@ impl VcpuGic {
         self.held |= bit;
         self.open |= bit;
         vif.write_encoded(n, self.lr[n & 15], self.encoded[intid as usize & 31]);
+        true
+    }
+
+    /// Makes an edge of an SPI in this vCPU's custody pending where the last one was; `false`, with nothing done, if that is not
+    /// possible, or if anything has changed of what its list register tells. It is rule 3 of the `spi` module, in short.
+    ///
+    /// Whether it is enabled, and its group, is not looked at: whoever disables one makes the owner look again afterwards.
+    pub(crate) fn present_spi<V: VirtualInterface, H: Host>(
+        &mut self,
+        cx: &mut Context<V, H>,
+        intid: u32,
+    ) -> bool {
+        let (Some(n), Some(spi)) = (self.slot(intid), cx.vgic.spi(intid)) else { return false };
+        let (lr, word) = (self.lr[n], spi.load());
+        debug_assert!(
+            self.resident && word.owner() == Some(self.index),
+            "what has a list register is in custody"
+        );
+        if lr.state != LrState::Pending
+            || word.priority() != lr.priority
+            || word.has(Flag::Group1) != lr.group1
+            || !word.has(Flag::Latch)
+            || word.level()
+            || cx.vgic.route(word) != Some(self.index)
+            || cx.vif.read_lr(n) != LrState::Invalid
+        {
+            return false;
+        }
+        // The latch is this vCPU's, which has noted it for the last one and goes on to.
+        if spi.exchange(word, word.with(Flag::Latch, false)).is_err() {
+            return false;
+        }
+        cx.vif.write_lr(n, lr);
         true
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::hardware::Accesses;
 use common::machine::Machine;
-use turnstile_vgic::{GROUPS_CHANGED, Outcome, VcpuGic};
+use turnstile_vgic::{Backing, GROUPS_CHANGED, LrState, Outcome, VcpuGic};
 
 const NOTHING: Accesses = Accesses {
     reads: 0,
@@ -114,6 +114,93 @@ fn an_sgi_that_comes_again_is_presented_with_one_read_and_one_write() {
     bench.take();
     assert!(!present());
     assert_eq!(bench.take(), NOTHING);
+}
+
+/// The edge of SPI 33 comes, and the inbox is drained. Returns the accesses.
+fn edge(bench: &Bench) -> Accesses {
+    bench.0.vgic.pulse_spi(&bench.0, 33);
+    bench.0.drain();
+    bench.take()
+}
+
+#[test]
+fn an_spi_that_comes_again_is_presented_with_one_read_and_one_write() {
+    let again = Accesses { reads: 1, writes: 1, ..NOTHING };
+    let bench = Bench::new(4);
+    assert_eq!(edge(&bench), ONE_WRITE, "it had no list register");
+    for _ in 0..3 {
+        assert_eq!(bench.handle(), 33);
+        assert_eq!(edge(&bench), again);
+    }
+    // Twice before the guest looks is once.
+    assert_eq!(edge(&bench), Accesses { reads: 2, ..NOTHING });
+    assert_eq!(bench.handle(), 33);
+    // Who is told to look finds no edge.
+    bench.0.with(0, |gic, cx| gic.deliver(cx, 33));
+    assert_eq!(bench.0.cpus[0].borrow_mut().hw.acknowledge(), None);
+    // While it is active it is pending behind that.
+    edge(&bench);
+    assert_eq!(bench.acknowledge(), 33);
+    edge(&bench);
+    bench.end(33);
+    assert_eq!(bench.handle(), 33);
+    assert_eq!(bench.0.cpus[0].borrow_mut().hw.acknowledge(), None);
+    edge(&bench);
+    assert_eq!(bench.0.cpus[0].borrow_mut().hw.highest_pending().map(|lr| lr.state), Some(LrState::Pending));
+}
+
+#[test]
+fn an_spi_that_comes_again_with_a_change_is_as_it_is_then() {
+    let bench = Bench::new(4);
+    let signaled = || bench.0.cpus[0].borrow_mut().hw.highest_pending();
+    // As by another vCPU: this one has not looked since.
+    let change = |offset, size, value| bench.0.with(0, |gic, cx| gic.dist_write(cx, offset, size, value));
+    let again = || {
+        edge(&bench);
+        let found = signaled().map(|lr| (lr.priority, lr.group1));
+        if found.is_some() {
+            assert_eq!(bench.handle(), 33);
+        }
+        found
+    };
+    assert_eq!((again(), again()), (Some((0, true)), Some((0, true))));
+    // Its priority, and its group.
+    change(0x421, 1, 0x40);
+    assert_eq!((again(), again()), (Some((0x40, true)), Some((0x40, true))));
+    change(0x84, 4, 0);
+    assert_eq!((again(), again()), (Some((0x40, false)), Some((0x40, false))));
+    // Its route, to nobody, and back.
+    change(0x6108, 8, 0x77);
+    assert_eq!(again(), None);
+    change(0x6108, 8, 0);
+    bench.0.drain();
+    assert_eq!(bench.handle(), 33);
+    assert_eq!((again(), again()), (Some((0x40, false)), Some((0x40, false))));
+    // A level that is high now: it asks for maintenance, and comes back.
+    bench.0.vgic.set_spi_line(&bench.0, 33, true);
+    edge(&bench);
+    assert!(signaled().is_some_and(|lr| lr.backing == Backing::Software { eoi_maintenance: true }));
+}
+
+#[test]
+fn an_spi_of_many_that_comes_again_is_planned() {
+    let bench = Bench::new(1);
+    edge(&bench);
+    bench.handle();
+    // Another one, more urgent, wants the list register.
+    bench.0.with(0, |gic, cx| gic.dist_write(cx, 0x420, 4, 0x8080_8000));
+    bench.0.drain();
+    edge(&bench);
+    bench.0.vgic.pulse_spi(&bench.0, 32);
+    bench.0.drain();
+    bench.0.vgic.pulse_spi(&bench.0, 33);
+    bench.0.drain();
+    let handled = [(); 2].map(|()| {
+        let intid = bench.handle();
+        bench.0.service();
+        intid
+    });
+    assert_eq!(handled, [32, 33]);
 }
 
 #[test]

@@ -22,6 +22,7 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
 use super::MACHINE;
 use super::bus::Bus;
+use crate::doorbell::{self, Doorbell};
 use crate::options::Options;
 
 /// EL1 on its own stack, all interrupts masked.
@@ -35,6 +36,7 @@ pub struct Machine {
     vm: Arc<VmFd>,
     /// Whether the UART interrupts the guest.
     interrupts: bool,
+    doorbell: Option<Doorbell>,
     _memory: GuestMemoryMmap,
 }
 
@@ -68,11 +70,13 @@ pub fn build(options: &Options, guest: &[u8]) -> Result<Machine> {
         core(offset_of!(kvm_regs, regs.pc), layout.entry)?;
         core(offset_of!(kvm_regs, regs.pstate), PSTATE_AT_ENTRY)?;
     }
+    let doorbell = doorbell::connect(&vm, options)?;
     Ok(Machine {
         vcpus,
         _gic: gic,
         vm: Arc::new(vm),
         interrupts: options.board.initrd.is_some(),
+        doorbell,
         _memory: memory,
     })
 }
@@ -88,7 +92,7 @@ pub struct Devices {
 
 /// Makes the devices of a machine in their reset state.
 pub fn devices(machine: &mut Machine) -> Devices {
-    let bus = Bus::new(MACHINE.map());
+    let bus = Bus::new(MACHINE.map(), machine.doorbell.take());
     Devices { bus, vm: Arc::clone(&machine.vm), interrupts: machine.interrupts, raised: false }
 }
 

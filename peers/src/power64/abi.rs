@@ -47,6 +47,8 @@ pub const ENABLE_CAP: u8 = 0xa3;
 pub const GET_ONE_REG: u8 = 0xab;
 /// `KVM_SET_ONE_REG`.
 pub const SET_ONE_REG: u8 = 0xac;
+/// `KVM_IOEVENTFD`.
+pub const IOEVENTFD: u8 = 0x79;
 /// `KVM_PPC_CONFIGURE_V3_MMU`.
 pub const CONFIGURE_MMU: u8 = 0xaf;
 /// `KVM_CREATE_DEVICE`.
@@ -108,6 +110,24 @@ pub struct MemoryRegion {
     pub size: u64,
     /// Where this process has it.
     pub user: u64,
+}
+
+/// `struct kvm_ioeventfd`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct IoEvent {
+    /// The value that is meant, if a flag says so.
+    pub value: u64,
+    /// Where.
+    pub address: u64,
+    /// Of how many bytes the access is.
+    pub length: u32,
+    /// The event's file.
+    pub fd: i32,
+    /// None here.
+    pub flags: u32,
+    /// Zero.
+    pub pad: [u8; 36],
 }
 
 /// `struct kvm_enable_cap`.

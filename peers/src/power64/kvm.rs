@@ -180,6 +180,16 @@ impl Vm {
         with(&self.file, abi::taking::<abi::MmuConfig>(abi::CONFIGURE_MMU), &mut config).map(drop)
     }
 
+    /// Makes each write of four bytes to an address an event, for which the guest is not left.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn tell_event(&self, address: u64, event: &OwnedFd) -> Result<()> {
+        let fd = event.as_raw_fd();
+        let mut event = abi::IoEvent { value: 0, address, length: 4, fd, flags: 0, pad: [0; 36] };
+        with(&self.file, abi::taking::<abi::IoEvent>(abi::IOEVENTFD), &mut event).map(drop)
+    }
+
     /// Makes a vCPU.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
+use rustix::event::EventfdFlags;
 use turnstile_devices::Uart16550;
 use turnstile_machine::pseries::Interrupts;
 use turnstile_machine::pseries::boot::{self, plan};
@@ -18,6 +19,7 @@ use super::abi::{self, MmuConfig};
 use super::kvm::{Device, Mapping, VcpuFile, Vm};
 use super::options::Controller;
 use super::xive::Xive;
+use crate::doorbell::Doorbell;
 use crate::options::Options;
 
 /// How often the time base of POWER9 and Power10 counts in a second.
@@ -61,6 +63,7 @@ pub struct Machine {
     /// Its vCPUs.
     pub vcpus: Vec<Vcpu>,
     xive: Option<Xive>,
+    doorbell: Option<Doorbell>,
     /// KVM takes a controller away from the vCPUs when its file is closed.
     _xics: Option<Device>,
 }
@@ -71,11 +74,13 @@ pub struct Devices {
     pub serial: Uart16550,
     /// Where the guest drives its interrupt controller itself, the calls by which it configures it.
     pub xive: Option<Xive>,
+    /// The doorbell, if there is one.
+    pub doorbell: Option<Doorbell>,
 }
 
 /// Makes the devices of a machine in their reset state.
 pub fn devices(machine: &mut Machine) -> Devices {
-    Devices { serial: Uart16550::new(), xive: machine.xive.take() }
+    Devices { serial: Uart16550::new(), xive: machine.xive.take(), doorbell: machine.doorbell.take() }
 }
 
 /// Makes the machine that the options describe, with `guest` in its memory.
@@ -128,10 +133,24 @@ pub fn build(options: &Options, guest: &[u8]) -> Result<Machine> {
         argument: plan.start.tree,
         little_endian: plan.start.little_endian,
     });
-    connect(partition, interrupts, options.vcpus)
+    let doorbell = connect_doorbell(&partition.vm, options)?;
+    Ok(Machine { doorbell, ..connect(partition, interrupts, options.vcpus)? })
 }
 
 /// Makes the vCPUs, each with its part of the interrupt controller.
+/// Gives the machine the doorbell that the options ask for.
+fn connect_doorbell(vm: &Vm, options: &Options) -> Result<Option<Doorbell>> {
+    let Some(base) = options.doorbell else { return Ok(None) };
+    let event = rustix::event::eventfd(0, EventfdFlags::empty()).context("cannot make an event")?;
+    vm.tell_event(Doorbell::place(base), &event).context("cannot make writes an event")?;
+    let doorbell = Doorbell::start(base, options.doorbell_cpu(), move || {
+        let mut count = [0; 8];
+        rustix::io::read(&event, &mut count)?;
+        Ok(u64::from_ne_bytes(count))
+    });
+    doorbell.map(Some).context("cannot start the doorbell's thread")
+}
+
 fn connect(partition: Partition, interrupts: Interrupts, count: usize) -> Result<Machine> {
     let partition = Arc::new(partition);
     let mut vcpus = Vec::new();
@@ -156,7 +175,7 @@ fn connect(partition: Partition, interrupts: Interrupts, count: usize) -> Result
             (None, Some(xics))
         }
     };
-    Ok(Machine { vcpus, xive, _xics: xics })
+    Ok(Machine { vcpus, xive, doorbell: None, _xics: xics })
 }
 
 impl Partition {

@@ -168,7 +168,12 @@ fn device(access: &mut Mmio, shared: &Mutex<Shared>, cycles: Option<&mut Cycles>
     let offset = access.address.wrapping_sub(SERIAL.base);
     let serial = offset < SERIAL.size;
     if access.write == 0 {
-        let value = if serial { lock(shared).devices.serial.read(offset, size as u8) } else { u64::MAX };
+        let devices = &mut lock(shared).devices;
+        let value = match &devices.doorbell {
+            _ if serial => devices.serial.read(offset, size as u8),
+            Some(doorbell) => doorbell.read(access.address).unwrap_or(u64::MAX),
+            None => u64::MAX,
+        };
         access.data[..size].copy_from_slice(&value.to_le_bytes()[..size]);
     } else if serial {
         let mut value = [0; 8];

@@ -16,6 +16,7 @@ use vm_memory::{GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
 use super::ports::Ports;
 use super::{cpuid, load};
+use crate::doorbell::{self, Doorbell};
 use crate::options::Options;
 
 /// Three pages below the top of the 32-bit space that Intel's VT-x needs, and one more; no guest has memory there.
@@ -41,6 +42,7 @@ pub struct Machine {
     pub vcpus: Vec<VcpuFd>,
     vm: Arc<VmFd>,
     size: u64,
+    doorbell: Option<Doorbell>,
     _memory: GuestMemoryMmap,
 }
 
@@ -74,12 +76,14 @@ pub fn build(options: &Options, guest: &[u8]) -> Result<Machine> {
     if let Some(first) = vcpus.first() {
         set_registers(first, &start).context("cannot set the registers")?;
     }
-    Ok(Machine { vcpus, vm: Arc::new(vm), size, _memory: memory })
+    let doorbell = doorbell::connect(&vm, options)?;
+    Ok(Machine { vcpus, vm: Arc::new(vm), size, doorbell, _memory: memory })
 }
 
 /// The devices that the monitor emulates, with COM1's interrupt line.
 pub struct Devices {
     ports: Ports,
+    doorbell: Option<Doorbell>,
     vm: Arc<VmFd>,
     raised: bool,
 }
@@ -87,10 +91,16 @@ pub struct Devices {
 /// Makes the devices of a machine in their reset state.
 pub fn devices(machine: &mut Machine) -> Devices {
     let ports = Ports::new(machine.size, machine.vcpus.len() as u16);
-    Devices { ports, vm: Arc::clone(&machine.vm), raised: false }
+    Devices { ports, doorbell: machine.doorbell.take(), vm: Arc::clone(&machine.vm), raised: false }
 }
 
 impl Devices {
+    /// Reads memory where there is none. A PC's bus reads as ones where there is no device.
+    pub fn read(&self, address: u64, data: &mut [u8]) {
+        let value = self.doorbell.as_ref().and_then(|doorbell| doorbell.read(address)).unwrap_or(u64::MAX);
+        data.iter_mut().zip(value.to_le_bytes()).for_each(|(byte, of_value)| *byte = of_value);
+    }
+
     /// Does something with the devices, and tells KVM if that changed COM1's interrupt line.
     ///
     /// # Errors

@@ -28,8 +28,7 @@ pub fn enter(vcpu: &mut VcpuFd, shared: &Mutex<Shared>, mut cycles: Option<Cycle
                     Meaning::Reset => bail!("the guest restarts its machine"),
                 }
             }
-            // A PC's bus reads as ones where there is no device.
-            Ok(VcpuExit::MmioRead(_, data)) => data.fill(0xff),
+            Ok(VcpuExit::MmioRead(address, data)) => lock(shared).devices.read(address, data),
             Ok(VcpuExit::MmioWrite(..)) => {}
             Ok(VcpuExit::Shutdown) => bail!("the guest had a triple fault"),
             Ok(exit) => bail!("KVM cannot go on: {exit:?}"),

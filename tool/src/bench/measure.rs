@@ -46,9 +46,11 @@ pub fn figure(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcom
     let per_operation = |count: &dyn Fn(&Kind<'_>) -> f64| -> f64 {
         counted.iter().map(|kind| count(kind) * kind.per_operation).sum()
     };
+    // Who hears the doorbell of another hypervisor does so on another CPU.
+    let has_counter = row.has_counter() && (subject == Subject::Turnstile || !row.rings());
     let figure = Figure {
         instructions: Some(per_operation(&|kind| kind.typical.modal as f64)),
-        counter: row.has_counter().then(|| outcome.report.instructions()),
+        counter: has_counter.then(|| outcome.report.instructions()),
         exits: Some(per_operation(&|_| 1.0)),
         iterations: Some(outcome.report.iterations),
         classes: sums(&counted, |group| &group.classes),

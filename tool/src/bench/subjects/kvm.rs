@@ -107,7 +107,9 @@ fn named(peer: &peers::Peer) -> String {
 /// The machine of a KVM host that runs a row's guest; `words` are the monitor's further options.
 pub fn boot(host: Host, layout: &Layout, row: &Row, folder: &Path, words: &str) -> Result<Boot> {
     let turns = if row.shared.is_some() { " --take-turns" } else { "" };
-    boot_guest(host, layout, row.guest, row.cpus(), folder, &format!("{}{turns} {words}", machine(row)))
+    // The thread that hears a doorbell has a CPU of its own.
+    let cpus = row.cpus() + u16::from(doorbell(row).is_some());
+    boot_guest(host, layout, row.guest, cpus, folder, &format!("{}{turns} {words}", machine(row)))
 }
 
 /// The machine of a KVM host that runs a measuring guest on so many CPUs; `words` tell the monitor of its vCPUs.
@@ -161,9 +163,19 @@ fn machine_of(host: Host, kernel: PathBuf, initrd: PathBuf, cpus: u16) -> Boot {
     Boot { board: Board::usual(host.isa()), ..Boot::new(kernel, initrd, memory, cpus.into()) }
 }
 
+/// Where the doorbell of a row is, if it has one.
+fn doorbell(row: &Row) -> Option<u64> {
+    row.rings().then_some(match row.isa {
+        Isa::Arm64 => 0x103_0000,
+        Isa::X86_64 => 0xfed8_0000,
+        Isa::Power64 => (1 << 40) + 0x1_0000,
+    })
+}
+
 /// The monitor's options that make the machine of a row.
 pub fn machine(row: &Row) -> String {
-    let vcpus = format!("--vcpus={}", row.vcpus);
+    let doorbell = doorbell(row).map(|address| format!(" --doorbell={address:#x}"));
+    let vcpus = format!("--vcpus={}{}", row.vcpus, doorbell.unwrap_or_default());
     match row.isa {
         Isa::Arm64 => format!("{vcpus} --memory={}{}", row.memory, if row.pmu { " --pmu" } else { "" }),
         Isa::X86_64 => format!("{vcpus} --memory={}", row.memory),
