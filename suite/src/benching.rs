@@ -52,12 +52,17 @@ fn is_without_exit(isa: Isa, name: &str) -> bool {
 
 /// Measures all rows, and compares them with the budgets.
 pub fn budgets(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
-    within(layout, qemu, false, usual(isa, Variant::default()))
+    within(layout, qemu, &[], false, usual(isa, Variant::default()))
 }
 
-/// The same with statistics of the VM's exits, which have their price.
+/// The same of the most important rows with statistics of the VM's exits, which have their price.
 pub fn statistics(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
-    within(layout, qemu, true, usual(isa, Variant::statistics()))
+    within(layout, qemu, key_rows(isa), true, usual(isa, Variant::statistics()))
+}
+
+/// The same of all rows.
+pub fn all_statistics(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
+    within(layout, qemu, &[], true, usual(isa, Variant::statistics()))
 }
 
 fn usual(isa: Isa, variant: Variant) -> Variant {
@@ -88,11 +93,11 @@ fn elsewhere(layout: &Layout, qemu: &Qemu, isa: Isa, wanted: fn(&Platform) -> bo
     all.try_for_each(|platform| budgets::check(layout, platform, false, &document))
 }
 
-fn within(layout: &Layout, qemu: &Qemu, statistics: bool, variant: Variant) -> Result<()> {
+fn within(layout: &Layout, qemu: &Qemu, rows: &[&str], statistics: bool, variant: Variant) -> Result<()> {
     let platform = variant.platform;
     let isa = platform.isa();
     // Lines and pages have budgets without statistics.
-    let document = take(layout, qemu, &Selection { footprint: !statistics, ..selection(&[], variant)? })?;
+    let document = take(layout, qemu, &Selection { footprint: !statistics, ..selection(rows, variant)? })?;
     if let Some(figure) = document
         .rows
         .iter()

@@ -66,8 +66,9 @@ const EACH: [Entry; 6] = [
 ];
 
 /// The checks of each architecture in the long run.
-const LONG: [Entry; 2] = [
+const LONG: [Entry; 3] = [
     ("peers/others", peers::others),
+    ("bench/statistics-all", |layout, qemu, isa| benching::all_statistics(layout, qemu, isa).into()),
     ("bench/platforms", |layout, qemu, isa| benching::platforms(layout, qemu, isa).into()),
 ];
 

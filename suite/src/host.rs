@@ -20,6 +20,8 @@ pub struct Stage {
     pub arguments: Vec<String>,
     /// Flags for rustc.
     pub flags: Option<&'static str>,
+    /// Whether it runs beside those that build, since it leaves a processor to them most of the time.
+    pub beside: bool,
     /// A bare machine that rustc does not know: for this one cargo builds the core library, too.
     pub bare: Option<Isa>,
     /// What its tests need.
@@ -49,6 +51,7 @@ impl Stage {
             name: format!("host/{name}"),
             arguments,
             flags: None,
+            beside: false,
             bare: None,
             program: None,
             tests: false,
@@ -60,6 +63,11 @@ impl Stage {
     fn on(mut self, isa: Isa) -> Self {
         self.bare = Some(isa);
         self
+    }
+
+    /// Runs it beside others.
+    fn beside(self) -> Self {
+        Stage { beside: true, ..self }
     }
 
     /// Has its tests counted.
@@ -138,7 +146,7 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
         Stage::new("clippy-bare-metal-ablation", &bare_ablation_clippy),
         Stage::new("clippy-monitor", &monitor_clippy(Isa::Arm64)),
         Stage::new("clippy-monitor-power64", &monitor_clippy(Isa::Power64)),
-        Stage::new("package", &package),
+        Stage::new("package", &package).beside(),
         Stage::new("tests", &["test", "--no-fail-fast"]).tests(),
         Stage::new("tests-ablation", &ablation_tests).tests(),
     ];
@@ -146,7 +154,7 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
     let browser = ["test", "--package", "turnstile", "--test", "browser", "--no-fail-fast"];
     let chromium = |layout: &Layout| chromium::PROGRAM.ensure(layout, chromium::look);
     let program = Program { variable: "TURNSTILE_CHROMIUM", ensure: chromium };
-    stages.push(Stage { program: Some(program), ..Stage::new("report", &browser).tests() });
+    stages.push(Stage { program: Some(program), ..Stage::new("report", &browser).tests().beside() });
     stages
 }
 
@@ -171,7 +179,7 @@ fn published(folder: &Path) -> Option<String> {
 pub fn loom(package: &str, more: &[&str]) -> Stage {
     let arguments = [&["test", "--release", "--package", package, "--test", "loom"], more].concat();
     let stage = Stage::new(&format!("loom-{}", package.trim_start_matches("turnstile-")), &arguments);
-    Stage { flags: Some("--cfg loom"), ..stage.tests() }
+    Stage { flags: Some("--cfg loom"), ..stage.tests().beside() }
 }
 
 /// The packages that have loom tests.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `test`: the whole test suite, in an order that fails early.
 //!
-//! First what needs no emulator, then the checks beside one boot of the hypervisor for each scenario. Each test's log is kept
+//! First what needs no emulator, then the checks beside one boot of the hypervisor for each scenario; what of the first takes one processor
+//! alone runs beside the rest. Each test's log is kept
 //! in `target/test-logs/`. What takes long and shows little that is new is part of the long run alone. The last line is `N passed, N failed, N skipped`.
 
 use std::collections::BTreeMap;
@@ -35,15 +36,22 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
         setup::space::ensure(layout, setup::space::SUITE)?;
     }
     let report = Report::new();
-    for stage in &chosen.stages {
-        let begin = Instant::now();
-        report.starts(&stage.name);
-        let (counts, verdict) = host_run::run(layout, stage);
-        report.stage(layout, &stage.name, counts, &verdict, begin);
-    }
-    if !chosen.builds.is_empty() {
-        run_system(layout, options, &report, &chosen);
-    }
+    let run_stages = |beside| {
+        for stage in chosen.stages.iter().filter(|stage| stage.beside == beside) {
+            let begin = Instant::now();
+            report.starts(&stage.name);
+            let (counts, verdict) = host_run::run(layout, stage);
+            report.stage(layout, &stage.name, counts, &verdict, begin);
+        }
+    };
+    std::thread::scope(|scope| {
+        // They take one processor, and the others do not always take both.
+        scope.spawn(|| run_stages(true));
+        run_stages(false);
+        if !chosen.builds.is_empty() {
+            run_system(layout, options, &report, &chosen);
+        }
+    });
     report.finish(layout)
 }
 
