@@ -149,13 +149,9 @@ impl Function {
         changed
     }
 
-    fn word(&self, at: u8) -> u16 {
-        self.read(at.into(), 2) as u16
-    }
-
     /// The command register.
     pub fn command(&self) -> Command {
-        Command::from_bits_truncate(self.word(COMMAND))
+        Command::from_bits_truncate(self.space.word(COMMAND))
     }
 
     /// Returns what the function was built with in a base address register. The upper half of a wide one has none.
@@ -204,9 +200,10 @@ impl Function {
     }
 
     /// Returns what MSI-X's control says of messages. All are masked while the function may not master the bus.
+    #[inline] // On the path of every message.
     pub fn msix(&self) -> Control {
         let Some(at) = self.msix else { return Control::default() };
-        let control = self.word(at.wrapping_add(2));
+        let control = self.space.word(at.wrapping_add(2));
         let master = self.command().contains(Command::BUS_MASTER);
         Control { enabled: control & 1 << 15 != 0, masked: control & 1 << 14 != 0 || !master }
     }

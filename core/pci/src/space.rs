@@ -23,6 +23,13 @@ impl Space {
         bytes.rev().fold(0, |value, &byte| value << 8 | u32::from(byte))
     }
 
+    /// Reads the 16 bits at an offset within the space.
+    #[inline] // On the path of every message.
+    pub(crate) fn word(&self, offset: u8) -> u16 {
+        let bytes = self.bytes.get(usize::from(offset)..).and_then(<[u8]>::first_chunk);
+        bytes.map_or(0, |bytes| u16::from_le_bytes(*bytes))
+    }
+
     /// Writes up to 4 bytes, and tells which ones have changed.
     pub(crate) fn write(&mut self, offset: u16, size: u8, value: u32, mut changed: impl FnMut(usize)) {
         for (at, new) in (usize::from(offset)..).zip(value.to_le_bytes()).take(size.into()) {

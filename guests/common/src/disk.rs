@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The guest that drives a disk: finds the function, places it, writes and reads, and has each request answered by one interrupt. In its
 //! first life it attacks the device, too, and then leaves behind what the second one must not find; the disk says which life it is.
+//! With `row=` it measures instead.
 
 mod attacks;
 mod driver;
+mod rows;
 
 use core::fmt::Write;
 
+use crate::options;
 use crate::random::{self, Random};
 use crate::virtio::{FIRST, Machine, THIRD, VENDOR};
 use driver::{DATA, Disk, MOST, READ, SECTOR, WRITE};
 
+/// Bytes of memory that it needs for what the disk reads and writes.
+pub const MEMORY: u64 = 0x2_0000;
 /// A block device.
 const DEVICE: u16 = 0x1042;
 /// Where BARs are left for the next life, in the window.
@@ -24,6 +29,12 @@ const HEADER: u64 = 64;
 
 /// Does it all; returns whether the machine is to be reset for the second life.
 pub fn run(console: &mut impl Write, machine: &Machine) -> bool {
+    if let Some(row) = options::get("row") {
+        if let Err(what) = rows::measure(machine, row) {
+            let _ = writeln!(console, "@error {what}");
+        }
+        return false;
+    }
     let mut run = Run { failed: 0, random: random::stream(0) };
     let mut slots = machine.config.find(VENDOR, DEVICE);
     let Some(slot) = slots.next() else {

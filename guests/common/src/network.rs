@@ -12,9 +12,10 @@ use core::cell::RefCell;
 use core::fmt::Write;
 
 use crate::clock::Clock;
+use crate::virtio::ring::Wrong;
 use crate::virtio::{FIRST, Function, Machine, VENDOR};
 use crate::{bench, clock, options};
-use driver::{ADDRESS, COUNT, DATA, DEVICE, Device, END, HELLO, LAST, MARK, Packet, SHORTEST, Wrong};
+use driver::{ADDRESS, COUNT, DATA, DEVICE, Device, END, HELLO, LAST, MARK, Packet, SHORTEST};
 
 /// How long a hello waits for an answer, in microseconds.
 const PAUSE: u64 = 10_000;

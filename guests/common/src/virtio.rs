@@ -3,6 +3,7 @@
 
 pub mod attacks;
 mod machine;
+pub mod ring;
 
 pub use machine::{FIRST, Machine, THIRD};
 

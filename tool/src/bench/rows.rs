@@ -86,6 +86,8 @@ pub struct Row {
     pub lines: &'static str,
     /// Whether a second VM with the same guest takes part, on a network of both.
     pub peer: bool,
+    /// Whether the guest has a disk.
+    pub disk: bool,
     /// The guest's memory in MiB.
     pub memory: u64,
     /// What of it is the figure.
@@ -157,6 +159,7 @@ pub const fn simple(name: &'static str, what: &'static str) -> Row {
         shared: None,
         lines: "",
         peer: false,
+        disk: false,
         memory: 16,
         counted,
         target: None,
@@ -178,9 +181,14 @@ impl Row {
     }
 
     /// Whether the guest's counter counts the operation's instructions: it runs while any CPU does, so with several it counts what
-    /// others did meanwhile, and it goes on while a CPU sleeps.
+    /// others did meanwhile, and it goes on while a CPU sleeps. Of a driver's request a good part is the guest's own.
     pub fn has_counter(&self) -> bool {
-        self.vcpus == 1 && !self.peer && !self.sleeps
+        self.vcpus == 1 && !self.peer && !self.disk && !self.sleeps
+    }
+
+    /// Whether the operation rings a doorbell for which nobody has anything to do.
+    pub fn rings(&self) -> bool {
+        self.name == "doorbell"
     }
 
     /// How often the operation is measured, where `usual` rows are measured so often.
@@ -213,6 +221,9 @@ impl Row {
         table.push_str(self.lines);
         if self.peer {
             table.push_str("networks = [\"lan\"]\n");
+        }
+        if self.disk {
+            table.push_str("disks = [\"data\"]\n");
         }
         if self.touches {
             table.push_str("mapping = \"on-demand\"\n");

@@ -60,17 +60,26 @@ impl Chain {
     /// chain ends.
     #[inline(always)] // On the path of every buffer: what it keeps in mind stays in registers.
     pub fn next<M: Memory>(&mut self, memory: &M) -> Result<Option<Buffer>, Violation> {
-        let Some(index) = self.next.take() else { return Ok(None) };
-        let descriptor = self.descriptor(memory, index)?;
-        if !descriptor.flags.contains(Flags::INDIRECT) {
-            return self.buffer(memory, descriptor).map(Some);
-        }
-        self.enter(memory, descriptor)?;
-        let descriptor = self.descriptor(memory, 0)?;
+        let mut buffer = Buffer { address: 0, length: 0, writable: false };
+        Ok(self.step(memory, &mut buffer)?.then_some(buffer))
+    }
+
+    /// [`Self::next`] into a place of the caller's, whose parts stay in registers then. False behind the last.
+    #[inline(always)] // As above.
+    pub(super) fn step<M: Memory>(&mut self, memory: &M, buffer: &mut Buffer) -> Result<bool, Violation> {
+        let Some(index) = self.next.take() else { return Ok(false) };
+        let mut descriptor = self.descriptor(memory, index)?;
         if descriptor.flags.contains(Flags::INDIRECT) {
-            return Err(Violation::IndirectNested);
+            self.enter(memory, descriptor)?;
+            descriptor = self.descriptor(memory, 0)?;
+            if descriptor.flags.contains(Flags::INDIRECT) {
+                return Err(Violation::IndirectNested);
+            }
         }
-        self.buffer(memory, descriptor).map(Some)
+        self.check(memory, descriptor)?;
+        let Descriptor { address, length, flags, .. } = descriptor;
+        *buffer = Buffer { address, length, writable: flags.contains(Flags::WRITE) };
+        Ok(true)
     }
 
     /// Reads a descriptor of the present table, once.
@@ -108,7 +117,7 @@ impl Chain {
 
     /// Checks a buffer, and finds the descriptor behind it.
     #[inline(always)] // On the path of every buffer.
-    fn buffer<M: Memory>(&mut self, memory: &M, descriptor: Descriptor) -> Result<Buffer, Violation> {
+    fn check<M: Memory>(&mut self, memory: &M, descriptor: Descriptor) -> Result<(), Violation> {
         let Descriptor { address, length, flags, next } = descriptor;
         self.left = self.left.checked_sub(1).ok_or(Violation::Long)?;
         let writable = flags.contains(Flags::WRITE);
@@ -129,7 +138,7 @@ impl Chain {
             }
             self.next = Some(next);
         }
-        Ok(Buffer { address, length, writable })
+        Ok(())
     }
 
     /// Ends with the chain, read to its end or not: what remains is to return it.

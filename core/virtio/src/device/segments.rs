@@ -4,6 +4,7 @@
 
 use super::chain::Chain;
 use crate::memory::Memory;
+use crate::ring::Buffer;
 use crate::violation::Violation;
 
 /// Bytes in the driver's memory.
@@ -38,7 +39,8 @@ impl<const N: usize> Segments<N> {
     pub fn gather<M: Memory>(&mut self, memory: &M, chain: &mut Chain) -> Result<(), Violation> {
         (self.readable, self.count) = (0, 0);
         let (mut readable_bytes, mut writable_bytes) = (0, 0);
-        while let Some(buffer) = chain.next(memory)? {
+        let mut buffer = Buffer { address: 0, length: 0, writable: false };
+        while chain.step(memory, &mut buffer)? {
             if buffer.length == 0 {
                 continue;
             }

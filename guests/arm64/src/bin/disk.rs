@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Drives a disk that is a PCI function, and attacks it: see `turnstile_guests_common::disk`. Its messages come by a GICv2m frame.
+//! Drives a disk that is a PCI function, and attacks it, or measures: see `turnstile_guests_common::disk`. Its messages come by a GICv2m frame.
 #![no_std]
 #![no_main]
 
@@ -11,7 +11,7 @@ use turnstile_guests_common::stack::Stack;
 entry!(main);
 
 /// What the disk reads and writes.
-static MEMORY: Stack<0x1_0000> = Stack::new();
+static MEMORY: Stack<{ disk::MEMORY as usize }> = Stack::new();
 
 fn main() {
     if let Some(machine) = pci::begin(MEMORY.bottom())

@@ -3,9 +3,10 @@
 
 use core::sync::atomic::{Ordering, fence};
 
-use super::driver::{FEATURES, SIZE, areas};
+use super::driver::{FEATURES, SIZE};
 use crate::random::Random;
 use crate::virtio::attacks::{Attack, configuration, places};
+use crate::virtio::ring::areas;
 use crate::virtio::{FIRST, Function, Machine};
 
 /// All attacks.

@@ -4,8 +4,9 @@
 use core::fmt::Write;
 
 use super::attacks;
-use super::driver::{COUNT, DATA, DEVICE, Device, END, HELLO, LAST, MARK, Packet, SHORTEST, SILENCE, Wrong};
+use super::driver::{COUNT, DATA, DEVICE, Device, END, HELLO, LAST, MARK, Packet, SHORTEST, SILENCE};
 use crate::random::{self, Random};
+use crate::virtio::ring::Wrong;
 use crate::virtio::{FIRST, Function, Machine, VENDOR};
 
 /// Where BARs are left for the next life, in the window.

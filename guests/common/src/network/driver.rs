@@ -2,16 +2,14 @@
 //! The driver of a virtio network device (virtio 1.2, section 5.1), with the features and the settings of Linux: offloads, buffers
 //! that can be merged, EVENT_IDX, a vector for what is received. It asks for no interrupt of what it has sent.
 
-use core::sync::atomic::{Ordering, fence};
-
 use turnstile_virtio::config::{Network, NetworkHeader};
-use turnstile_virtio::driver::Queue;
+use turnstile_virtio::driver::Used;
 use turnstile_virtio::features::Features;
-use turnstile_virtio::memory::{Memory, Outside};
-use turnstile_virtio::ring::{Areas, Buffer, Layout, Options};
+use turnstile_virtio::ring::{Buffer, Options};
 
 use crate::clock;
-use crate::virtio::{Function, Machine, NO_VECTOR, PATIENCE};
+use crate::virtio::ring::{self, Wrong};
+use crate::virtio::{Function, NO_VECTOR, PATIENCE};
 
 /// A network device.
 pub const DEVICE: u16 = 0x1041;
@@ -29,12 +27,7 @@ pub const SIZE: u16 = 128;
 /// The queues.
 const RECEIVE: u16 = 0;
 const SEND: u16 = 1;
-/// How far apart they are in [`Machine::memory`].
-const QUEUE: u64 = 0x2000;
-/// Where the parts of a queue are in its part.
-const AVAILABLE: u64 = 0x1000;
-const USED: u64 = 0x1800;
-/// Where the buffers of a queue are: a descriptor has one.
+/// Where the buffers of a queue are in [`Machine::memory`](crate::virtio::Machine::memory): a descriptor has one.
 const BUFFERS: u64 = 0x1_0000;
 const ROOM: u64 = 0x3_8000;
 /// Bytes of a buffer: Linux takes those of 1536 bytes for packets of the usual size.
@@ -73,105 +66,19 @@ pub const FEATURES: Features = Features::VERSION_1
     .union(Network::CTRL_VLAN)
     .union(Network::GUEST_ANNOUNCE);
 
-/// What the device has done wrong.
-pub type Wrong = &'static str;
-
-/// Bytes of the largest access.
-const WORD: usize = 8;
-
-/// Memory as the rings need it, which reads and writes 2, 8 or 16 bytes.
-#[derive(Clone, Copy)]
-struct Ram<'a>(&'a Machine);
-
-impl Memory for Ram<'_> {
-    fn contains(&self, _: u64, _: u64) -> bool {
-        true
-    }
-
-    fn load(&self, address: u64) -> Result<u16, Outside> {
-        let value = (self.0.read)(address, 2) as u16;
-        fence(Ordering::Acquire);
-        Ok(value)
-    }
-
-    fn store(&self, address: u64, value: u16) -> Result<(), Outside> {
-        fence(Ordering::Release);
-        (self.0.write)(address, 2, value.into());
-        Ok(())
-    }
-
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Outside> {
-        for (at, part) in (address..).step_by(WORD).zip(bytes.chunks_mut(WORD)) {
-            let word = (self.0.read)(at, part.len() as u8).to_le_bytes();
-            part.iter_mut().zip(word).for_each(|(byte, read)| *byte = read);
-        }
-        Ok(())
-    }
-
-    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Outside> {
-        for (at, part) in (address..).step_by(WORD).zip(bytes.chunks(WORD)) {
-            let word = part.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-            (self.0.write)(at, part.len() as u8, word);
-        }
-        Ok(())
-    }
-
-    fn fence(&self) {
-        fence(Ordering::SeqCst);
-    }
+/// Where a buffer of a queue is.
+fn buffer(ring: &Ring<'_>, index: u16) -> u64 {
+    ring.ram.0.memory + BUFFERS + ROOM * u64::from(ring.number) + BUFFER * u64::from(index)
 }
 
-/// Where the three areas of a queue are.
-pub fn areas(machine: &Machine, number: u16) -> [u64; 3] {
-    [0, AVAILABLE, USED].map(|part| machine.memory + QUEUE * u64::from(number) + part)
+/// Offers so many bytes of a buffer. Returns its descriptor.
+fn offer(ring: &mut Ring<'_>, index: u16, length: u64) -> Result<u16, Wrong> {
+    let (address, writable) = (buffer(ring, index), ring.number == RECEIVE);
+    let buffer = Buffer { address, length: length as u32, writable };
+    ring.queue.add(&ring.ram, &[buffer]).map_err(|_| "no descriptor is free")
 }
 
-/// A queue, and where it is rung.
-struct Ring<'a> {
-    ram: Ram<'a>,
-    queue: Queue<{ SIZE as usize }>,
-    number: u16,
-    doorbell: u64,
-}
-
-impl<'a> Ring<'a> {
-    /// Makes a queue, and enables it.
-    fn new(function: &Function<'a>, number: u16, vector: u16, options: Options) -> Option<Self> {
-        let ram = Ram(function.machine);
-        let areas = areas(function.machine, number);
-        let [descriptors, driver, device] = areas;
-        let layout = Layout::new(&ram, SIZE, Areas { descriptors, driver, device }).ok()?;
-        let queue = Queue::new(&ram, layout, options).ok()?;
-        let doorbell = function.enable(number, SIZE, vector, areas);
-        Some(Self { ram, queue, number, doorbell })
-    }
-
-    /// Where a buffer is.
-    fn buffer(&self, index: u16) -> u64 {
-        self.ram.0.memory + BUFFERS + ROOM * u64::from(self.number) + BUFFER * u64::from(index)
-    }
-
-    /// Offers so many bytes of a buffer. Returns its descriptor.
-    fn offer(&mut self, index: u16, length: u64) -> Result<u16, Wrong> {
-        let (address, writable) = (self.buffer(index), self.number == RECEIVE);
-        let buffer = Buffer { address, length: length as u32, writable };
-        self.queue.add(&self.ram, &[buffer]).map_err(|_| "no descriptor is free")
-    }
-
-    /// Shows the device what was offered, and rings if it wants that.
-    fn show(&mut self) -> Result<(), Wrong> {
-        if self.queue.publish(&self.ram).map_err(|_| "the ring of what is sent")? {
-            (self.ram.0.write)(self.doorbell, 2, self.number.into());
-        }
-        Ok(())
-    }
-
-    /// Takes back a buffer: its descriptor, and how many bytes were written to it.
-    fn take(&mut self) -> Result<Option<(u16, u64)>, Wrong> {
-        let used = self.queue.take(&self.ram).map_err(|_| "the ring of what is done")?;
-        Ok(used.map(|used| (used.id, used.written.into())))
-    }
-}
+type Ring<'a> = ring::Ring<'a, { SIZE as usize }>;
 
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +117,7 @@ impl<'a> Device<'a> {
         let mac = function.config(0, 4) | function.config(4, 2) << 32;
         let mut receive = Ring::new(function, RECEIVE, 0, options)?;
         let send = Ring::new(function, SEND, NO_VECTOR, options)?;
-        (0..SIZE).try_for_each(|index| receive.offer(index, BUFFER).map(drop)).ok()?;
+        (0..SIZE).try_for_each(|index| offer(&mut receive, index, BUFFER).map(drop)).ok()?;
         let interrupts = (function.machine.interrupts)();
         let mut device = Self { mac, receive, send, next: 0, interrupts };
         let ready = function.ready() && device.receive.show().is_ok();
@@ -228,13 +135,13 @@ impl<'a> Device<'a> {
             }
         }
         let Packet { to, from, kind, number, bytes } = packet;
-        let (at, write) = (self.send.buffer(self.next) + HEADER, self.send.ram.0.write);
+        let (at, write) = (buffer(&self.send, self.next) + HEADER, self.send.ram.0.write);
         write(at, 8, to | from << 48);
         write(at + 8, 4, from >> 16);
         write(at + 12, 2, TYPE.to_be().into());
         write(at + 14, 2, kind.into());
         write(at + 16, 8, number);
-        self.send.offer(self.next, HEADER + bytes)?;
+        offer(&mut self.send, self.next, HEADER + bytes)?;
         self.next = (self.next + 1) % SIZE;
         Ok(())
     }
@@ -250,7 +157,7 @@ impl<'a> Device<'a> {
             if let Some(packet) = self.take()? {
                 return Ok(Some(packet));
             }
-            if self.receive.queue.arm(&self.receive.ram).map_err(|_| "the ring of what is received")? {
+            if self.receive.arm()? {
                 continue;
             }
             let count = self.receive.ram.0.interrupts;
@@ -262,18 +169,18 @@ impl<'a> Device<'a> {
     }
 
     fn take(&mut self) -> Result<Option<Packet>, Wrong> {
-        let Some((index, written)) = self.receive.take()? else { return Ok(None) };
-        let (at, read) = (self.receive.buffer(index) + HEADER, self.receive.ram.0.read);
+        let Some(Used { id: index, written }) = self.receive.take()? else { return Ok(None) };
+        let (at, read) = (buffer(&self.receive, index) + HEADER, self.receive.ram.0.read);
         let first = read(at, 8);
         let packet = Packet {
             to: first & ADDRESS,
             from: first >> 48 | read(at + 8, 4) << 16,
             kind: read(at + 14, 2) as u16,
             number: read(at + 16, 8),
-            bytes: written.saturating_sub(HEADER),
+            bytes: u64::from(written).saturating_sub(HEADER),
         };
         // What was taken last is free first.
-        if self.receive.offer(index, BUFFER)? != index {
+        if offer(&mut self.receive, index, BUFFER)? != index {
             return Err("another descriptor was free");
         }
         self.receive.show()?;

@@ -4,7 +4,7 @@
 use super::{BOOT, Counted, Row, ringing, simple, sleeping, timed};
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 37] = [
+pub const ROWS: [Row; 40] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
@@ -16,6 +16,9 @@ pub const ROWS: [Row; 37] = [
     packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
     packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
+    disk("disk-read", "4 KiB of a disk in RAM read", ""),
+    disk("disk-write", "4 KiB of a disk in RAM written", "write"),
+    disk("disk-batch", "16 times 4 KiB read with one doorbell", "depth=16"),
     sgi("self-sgi", "SGI to itself, IAR, EOIR", 1, "target=0"),
     sgi("self-sgi-x20", "the same, written from x20", 1, "target=0 x20"),
     sgi("self-sgi-overflow", "SGI to itself, 12 others pending", 1, "target=0 waiting=12"),
@@ -70,6 +73,11 @@ const fn doorbell(name: &'static str, what: &'static str, vcpus: u16) -> Row {
 /// A row of the guest that sends packets.
 const fn packet(name: &'static str, what: &'static str, options: &'static str) -> Row {
     Row { guest: "network", options, peer: true, ..timed(simple(name, what)) }
+}
+
+/// A row of the guest that has a disk.
+const fn disk(name: &'static str, what: &'static str, options: &'static str) -> Row {
+    Row { guest: "disk", options, disk: true, ..timed(simple(name, what)) }
 }
 
 /// A row of the guest that measures the timer.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of POWER.
 
-use super::{Counted, Row, ringing, simple, sleeping};
+use super::{Counted, Row, ringing, simple, sleeping, timed};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 22] = [
+pub const ROWS: [Row; 25] = [
     power("null-hypercall", "H_CONFER to nobody", 1),
     power("unknown-hypercall", "a hypercall that is none", 1),
     power("prod-cede", "H_PROD of itself, H_CEDE", 1),
@@ -19,6 +19,9 @@ pub const ROWS: [Row; 22] = [
     packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
     packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
+    disk("disk-read", "4 KiB of a disk in RAM read", ""),
+    disk("disk-write", "4 KiB of a disk in RAM written", "write"),
+    disk("disk-batch", "16 times 4 KiB read with one doorbell", "depth=16"),
     Row { lines: XICS, ..power("self-ipi-xics", "H_IPI to itself, H_XIRR, H_IPI, H_EOI", 1) },
     Row {
         counted: Counted::InAll,
@@ -66,6 +69,11 @@ const fn sharing(name: &'static str, what: &'static str) -> Row {
 /// A row of the guest that sends packets.
 const fn packet(name: &'static str, what: &'static str, options: &'static str) -> Row {
     Row { guest: "network", options, peer: true, ..ringing(power(name, what, 1)) }
+}
+
+/// A row of the guest that has a disk.
+const fn disk(name: &'static str, what: &'static str, options: &'static str) -> Row {
+    Row { guest: "disk", options, disk: true, ..timed(power(name, what, 1)) }
 }
 
 /// A row of the guest that measures on POWER.

@@ -5,7 +5,7 @@ use super::{BOOT, Counted, Row, ringing, simple, sleeping, timed};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 29] = [
+pub const ROWS: [Row; 32] = [
     pc("null-hypercall", "vmmcall of a number that is none", 1),
     pc("cpuid", "cpuid leaf 0", 1),
     pc("msr-write", "wrmsr KVM_POLL_CONTROL", 1),
@@ -17,6 +17,9 @@ pub const ROWS: [Row; 29] = [
     packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
     packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
+    disk("disk-read", "4 KiB of a disk in RAM read", ""),
+    disk("disk-write", "4 KiB of a disk in RAM written", "write"),
+    disk("disk-batch", "16 times 4 KiB read with one doorbell", "depth=16"),
     pc("io-apic", "read the I/O APIC's version", 1),
     Row { la57: true, ..pc("device-access-la57", "the same, five-level page tables", 1) },
     pc("absent", "read where nothing is", 1),
@@ -50,6 +53,11 @@ const fn pc(name: &'static str, what: &'static str, vcpus: u16) -> Row {
 /// A row of the guest that sends packets.
 const fn packet(name: &'static str, what: &'static str, options: &'static str) -> Row {
     Row { guest: "network", options, peer: true, ..timed(pc(name, what, 1)) }
+}
+
+/// A row of the guest that has a disk.
+const fn disk(name: &'static str, what: &'static str, options: &'static str) -> Row {
+    Row { guest: "disk", options, disk: true, ..timed(pc(name, what, 1)) }
 }
 
 /// Two vCPUs take turns on one CPU.

@@ -116,8 +116,8 @@ impl Subject {
         if !self.is_of(row.isa) {
             return false;
         }
-        // The device of the others is always where io-user has it; their monitor has no doorbells and no networks.
-        let is_own = ["io-device", "doorbell", "doorbell-busy"].contains(&row.name) || row.peer;
+        // The device of the others is always where io-user has it; nobody stays inside it; their monitor has no networks and no disks.
+        let is_own = ["io-device", "doorbell-busy"].contains(&row.name) || row.peer || row.disk;
         if row.counted == Counted::Boot || is_own {
             return self == Subject::Turnstile;
         }
@@ -131,7 +131,7 @@ impl Subject {
             }
             Subject::KvmNvhe => !sgis,
             // Xen has no devices that a process emulates, and maps all memory of a domain when it makes it.
-            Subject::Xen => !sgis && row.name != "io-user" && !row.touches,
+            Subject::Xen => !sgis && row.name != "io-user" && !row.touches && !row.rings(),
             // QEMU's TCG delivers the interrupt that KVM gives a running guest again and again, millions of times.
             Subject::KvmSvm => row.name != "timer-interrupt",
             Subject::KvmHv | Subject::KvmHvOff => true,

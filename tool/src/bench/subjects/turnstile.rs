@@ -79,6 +79,9 @@ pub fn services(row: &Row, vm: &str) -> String {
     if row.peer {
         return peer(row);
     }
+    if row.disk {
+        return DISK.to_owned();
+    }
     let Some(program) = service(row.isa, row.name) else { return String::new() };
     let more = match program {
         "doorbell" => "device = \"extra\"\nmemory = true\ntime-limit = \"1s\"\n",
@@ -86,6 +89,9 @@ pub fn services(row: &Row, vm: &str) -> String {
     };
     format!("[[service]]\nname = \"{program}\"\nprogram = \"{program}\"\nvm = \"{vm}\"\n{more}")
 }
+
+/// The disk of a row.
+const DISK: &str = "[[disk]]\nname = \"data\"\nsize = \"4MiB\"\ntime-limit = \"1s\"\n";
 
 /// The other VM of a row, and the network of both. An emulator that others keep from running is not to be taken for a service
 /// that loops.
@@ -107,6 +113,7 @@ fn service(isa: Isa, row: &str) -> Option<&'static str> {
         "io-user" => Some("uart"),
         "doorbell" | "doorbell-busy" => Some("doorbell"),
         "packet" | "packet-1500" | "packet-batch" => Some("switch"),
+        "disk-read" | "disk-write" | "disk-batch" => Some("disk"),
         _ => None,
     }
 }
@@ -138,7 +145,7 @@ mod tests {
 
     #[test]
     fn symbols_are_those_of_the_service_that_runs() {
-        let programs = ["doorbell", "switch", "uart", "uart-16550"].map(str::to_owned);
+        let programs = ["disk", "doorbell", "switch", "uart", "uart-16550"].map(str::to_owned);
         let mut found = 0;
         for row in Isa::ALL.into_iter().flat_map(rows::of) {
             let guests = |_| vec![row.guest.to_owned()];

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What requests to a disk cost: as `row=` on the command line says, `depth=` of them with one doorbell, of 4 KiB each, that read, or
+//! with `write` that write.
+//!
+//! The driver does as Linux: a table of three descriptors for each request, EVENT_IDX, one interrupt for what is done together.
+
+use core::cell::RefCell;
+
+use turnstile_virtio::config::{Block, BlockRequest};
+use turnstile_virtio::features::Features;
+use turnstile_virtio::ring::{Buffer, DESCRIPTOR, Options};
+
+use super::driver::SECTOR;
+use super::{DEVICE, FIRST, VENDOR};
+use crate::virtio::ring::{Ring, Wrong};
+use crate::virtio::{Function, Machine, PATIENCE};
+use crate::{bench, clock, options};
+
+/// What Linux accepts.
+const FEATURES: Features = Features::VERSION_1
+    .union(Features::INDIRECT_DESC)
+    .union(Features::EVENT_IDX)
+    .union(Features::RING_RESET)
+    .union(Block::SIZE_MAX)
+    .union(Block::SEG_MAX)
+    .union(Block::RO)
+    .union(Block::BLK_SIZE)
+    .union(Block::FLUSH)
+    .union(Block::TOPOLOGY)
+    .union(Block::CONFIG_WCE)
+    .union(Block::MQ)
+    .union(Block::DISCARD)
+    .union(Block::WRITE_ZEROES);
+
+/// Descriptors of the queue, as many as the device offers.
+const SIZE: usize = 128;
+/// Bytes of a request: a page of most kernels.
+const PIECE: u64 = 4096;
+/// How many pieces of the disk are used, in turn.
+const PIECES: u64 = 64;
+/// The most requests with one doorbell.
+const DEEPEST: u64 = 16;
+/// Where the requests are in [`Machine::memory`], and where the parts of each are in its room: the header, the status, the table.
+const REQUESTS: u64 = 0x2000;
+const ROOM: u64 = 0x80;
+const STATUS: u64 = 0x10;
+const TABLE: u64 = 0x40;
+/// Where their data are.
+const DATA: u64 = 0x1_0000;
+
+const _: () = assert!(TABLE + 3 * DESCRIPTOR <= ROOM && REQUESTS + DEEPEST * ROOM <= DATA);
+const _: () = assert!(DATA + DEEPEST * PIECE <= super::MEMORY);
+
+/// Measures a row.
+pub fn measure(machine: &Machine, row: &str) -> Result<(), Wrong> {
+    let depth = options::number("depth", 1).clamp(1, DEEPEST);
+    let mut disk = Disk::start(machine)?;
+    disk.write_all()?;
+    disk.depth = depth;
+    let write = options::get("write").is_some();
+    let state = RefCell::new((disk, Ok(())));
+    bench::measure(
+        row,
+        |rounds| (0..rounds).for_each(|_| operate(&state, write)),
+        |rounds| {
+            (0..rounds).for_each(|_| _ = state.borrow_mut());
+        },
+    );
+    let (mut disk, done) = state.into_inner();
+    done?;
+    disk.depth = DEEPEST;
+    disk.read_all()
+}
+
+/// One operation.
+#[inline(never)] // All of them ring at one place, by which the meter knows them.
+fn operate(state: &RefCell<(Disk<'_>, Result<(), Wrong>)>, write: bool) {
+    let (disk, done) = &mut *state.borrow_mut();
+    *done = done.and_then(|()| if write { disk.write() } else { disk.read() });
+}
+
+/// A disk. Each piece begins with the number of the request that has written it.
+struct Disk<'a> {
+    machine: &'a Machine,
+    ring: Ring<'a, SIZE>,
+    /// How many requests one doorbell is for.
+    depth: u64,
+    /// How many have written, and how many have read.
+    written: u64,
+    read: u64,
+    /// The interrupts that were seen.
+    interrupts: u32,
+}
+
+impl<'a> Disk<'a> {
+    fn start(machine: &'a Machine) -> Result<Self, Wrong> {
+        let slot = machine.config.find(VENDOR, DEVICE).next().ok_or("there is no disk")?;
+        let function = Function::place(machine, slot, machine.window.base + FIRST);
+        if !function.reset() {
+            return Err("the disk does not reset");
+        }
+        let agreed = function.agree(FEATURES.bits()).ok_or("the disk does not agree")?;
+        let options = Options::from(Features::from_bits_retain(agreed));
+        let ring = Ring::new(&function, 0, 0, options).ok_or("the disk has no queue")?;
+        if !function.ready() {
+            return Err("the disk does not start");
+        }
+        let interrupts = (machine.interrupts)();
+        Ok(Self { machine, ring, depth: DEEPEST, written: 0, read: 0, interrupts })
+    }
+
+    fn write_all(&mut self) -> Result<(), Wrong> {
+        (0..PIECES.div_ceil(self.depth)).try_for_each(|_| self.write())
+    }
+
+    fn read_all(&mut self) -> Result<(), Wrong> {
+        (0..PIECES.div_ceil(self.depth)).try_for_each(|_| self.read())
+    }
+
+    /// Where the data of a request are.
+    fn data(&self, slot: u64) -> u64 {
+        self.machine.memory + DATA + PIECE * slot
+    }
+
+    fn write(&mut self) -> Result<(), Wrong> {
+        for slot in 0..self.depth {
+            let number = self.written + slot;
+            (self.machine.write)(self.data(slot), 8, number);
+            self.offer(slot, BlockRequest::OUT, number % PIECES)?;
+        }
+        self.written += self.depth;
+        self.finish()
+    }
+
+    fn read(&mut self) -> Result<(), Wrong> {
+        for slot in 0..self.depth {
+            self.offer(slot, BlockRequest::IN, (self.read + slot) % PIECES)?;
+        }
+        self.finish()?;
+        let last = self.written - 1;
+        let found = |slot| (self.machine.read)(self.data(slot), 8);
+        // Who wrote a piece last.
+        let expected = |slot| last - (last - (self.read + slot) % PIECES) % PIECES;
+        if !(0..self.depth).all(|slot| found(slot) == expected(slot)) {
+            return Err("the disk does not say what was written");
+        }
+        self.read += self.depth;
+        Ok(())
+    }
+
+    /// Offers a request.
+    fn offer(&mut self, slot: u64, kind: u32, piece: u64) -> Result<(), Wrong> {
+        let request = self.machine.memory + REQUESTS + ROOM * slot;
+        let write = self.machine.write;
+        write(request, 8, kind.into());
+        write(request + 8, 8, piece * (PIECE / SECTOR));
+        write(request + STATUS, 1, 0xff);
+        let buffers = [
+            Buffer { address: request, length: BlockRequest::LENGTH as u32, writable: false },
+            Buffer { address: self.data(slot), length: PIECE as u32, writable: kind == BlockRequest::IN },
+            Buffer { address: request + STATUS, length: 1, writable: true },
+        ];
+        let offered = self.ring.queue.add_indirect(&self.ring.ram, request + TABLE, &buffers);
+        offered.map(drop).map_err(|_| "the ring is full")
+    }
+
+    /// Rings, and waits until all is done.
+    fn finish(&mut self) -> Result<(), Wrong> {
+        self.ring.show()?;
+        let mut left = self.depth;
+        while left != 0 {
+            let count = self.machine.interrupts;
+            if !clock::wait(PATIENCE, || count() != self.interrupts) {
+                return Err("a request is not done");
+            }
+            self.interrupts = count();
+            // What is done while it asks for the next interrupt may have none.
+            loop {
+                while self.ring.take()?.is_some() {
+                    left = left.checked_sub(1).ok_or("more was done than was asked for")?;
+                }
+                if !self.ring.arm()? {
+                    break;
+                }
+            }
+        }
+        let status = |slot| (self.machine.read)(self.machine.memory + REQUESTS + ROOM * slot + STATUS, 1);
+        let all = (0..self.depth).all(|slot| status(slot) == BlockRequest::OK.into());
+        if all { Ok(()) } else { Err("a request has failed") }
+    }
+}
