@@ -26,7 +26,7 @@ impl Doorbell {
         base.wrapping_add(RING)
     }
 
-    /// Starts the thread on a CPU of the host. It is told by `hear` how often the doorbell was rung, and waits there until it is.
+    /// Starts the thread on a CPU of the host. `hear` waits until the doorbell is rung, and returns how often it was.
     ///
     /// # Errors
     /// The kernel's.
@@ -38,12 +38,16 @@ impl Doorbell {
         let doorbell = Self { base, heard: Arc::default() };
         let heard = Arc::clone(&doorbell.heard);
         thread::Builder::new().name("doorbell".to_owned()).spawn(move || {
+            // A guest that nobody hears says so.
             if let Err(error) = pin(cpu) {
-                println!("@note the doorbell's thread: {error:#}");
+                return println!("@error the doorbell's thread: {error:#}");
             }
-            // Without the event's file there is nobody who rings.
-            while let Ok(count) = hear() {
-                heard.fetch_add(count, Ordering::Relaxed);
+            loop {
+                match hear() {
+                    Ok(count) => _ = heard.fetch_add(count, Ordering::Relaxed),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return println!("@error the doorbell's thread: {error}"),
+                }
             }
         })?;
         Ok(doorbell)

@@ -64,7 +64,7 @@ impl Chosen {
         self.stages.is_empty() && self.builds.is_empty()
     }
 
-    /// The names, in the order in which they are begun.
+    /// The names, in the order in which they are begun, but for stages that run beside others.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let stages = self.stages.iter().map(|stage| stage.name.as_str());
         let builds = self.builds.iter().map(|isa| images(*isa));

@@ -20,7 +20,7 @@ pub struct Stage {
     pub arguments: Vec<String>,
     /// Flags for rustc.
     pub flags: Option<&'static str>,
-    /// Whether it runs beside those that build, since it leaves a processor to them most of the time.
+    /// Whether it runs beside those of the usual target folder, in one of its own: it leaves a processor to them most of the time.
     pub beside: bool,
     /// A bare machine that rustc does not know: for this one cargo builds the core library, too.
     pub bare: Option<Isa>,
@@ -80,7 +80,7 @@ impl Stage {
 /// The package of what runs in Linux guests, on all architectures.
 const LINUX_GUESTS: &str = "turnstile-guests-linux";
 
-/// The stages in the order in which they fail soonest.
+/// The stages. Those that run one after the other are in the order in which they fail soonest.
 pub fn stages(layout: &Layout) -> Vec<Stage> {
     let bare = [
         "--package",
@@ -154,7 +154,7 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
     let browser = ["test", "--package", "turnstile", "--test", "browser", "--no-fail-fast"];
     let chromium = |layout: &Layout| chromium::PROGRAM.ensure(layout, chromium::look);
     let program = Program { variable: "TURNSTILE_CHROMIUM", ensure: chromium };
-    stages.push(Stage { program: Some(program), ..Stage::new("report", &browser).tests().beside() });
+    stages.push(Stage { program: Some(program), ..Stage::new("report", &browser).tests() });
     stages
 }
 

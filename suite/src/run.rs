@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `test`: the whole test suite, in an order that fails early.
 //!
-//! First what needs no emulator, then the checks beside one boot of the hypervisor for each scenario; what of the first takes one processor
-//! alone runs beside the rest. Each test's log is kept
+//! First what needs no emulator, then the checks beside one boot of the hypervisor for each scenario. What of the first takes one
+//! processor alone runs beside the rest and the builds. Each test's log is kept
 //! in `target/test-logs/`. What takes long and shows little that is new is part of the long run alone. The last line is `N passed, N failed, N skipped`.
 
 use std::collections::BTreeMap;
@@ -44,21 +44,20 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
             report.stage(layout, &stage.name, counts, &verdict, begin);
         }
     };
-    std::thread::scope(|scope| {
-        // They take one processor, and the others do not always take both.
+    let emulators = std::thread::scope(|scope| {
+        // They take one processor most of the time, and builds do not always take both.
         scope.spawn(|| run_stages(true));
         run_stages(false);
-        if !chosen.builds.is_empty() {
-            run_system(layout, options, &report, &chosen);
-        }
+        let built =
+            chosen.builds.iter().filter_map(|isa| Some((*isa, build(layout, options, &report, *isa)?)));
+        built.collect()
     });
+    run_system(layout, &report, &chosen, emulators);
     report.finish(layout)
 }
 
-/// Builds the images, then makes the checks, one after the other, beside the scenarios.
-fn run_system(layout: &Layout, options: &cli::Test, report: &Report, chosen: &Chosen) {
-    let built = chosen.builds.iter().filter_map(|isa| Some((*isa, build(layout, options, report, *isa)?)));
-    let emulators: BTreeMap<Isa, Qemu> = built.collect();
+/// Makes the checks of the built system, one after the other, beside the scenarios.
+fn run_system(layout: &Layout, report: &Report, chosen: &Chosen, emulators: BTreeMap<Isa, Qemu>) {
     let scenarios = &chosen.scenarios;
     let debian = missing_guests(layout, scenarios);
     let system = System { layout, report, emulators, debian, scenarios, next: AtomicUsize::new(0) };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Interrupts that come again: the usual case; of SGIs and timers for light exits, in few registers and without a call.
+//! Interrupts that come again, which is the usual case. SGIs and timers are presented by light exits, in few registers and without a
+//! call.
 //!
 //! The guest has handled the last one in full, and nobody has looked since. All that is noted of the last one is true of the
 //! next, so one access to the list register does: it is written if it is found invalid. Everything else is left, with nothing
@@ -132,10 +133,10 @@ impl VcpuGic {
         true
     }
 
-    /// Makes an edge of an SPI in this vCPU's custody pending where the last one was; `false`, with nothing done, if that is not
+    /// Makes an edge of an SPI in this vCPU's custody pending where the last edge was; `false`, with nothing done, if that is not
     /// possible, or if anything has changed of what its list register tells. It is rule 3 of the `spi` module, in short.
     ///
-    /// Whether it is enabled, and its group, is not looked at: whoever disables one makes the owner look again afterwards.
+    /// The enable of its group is not looked at: whoever disables that makes the owner look again, and `GICD_CTLR.RWP` says when it has.
     pub(crate) fn present_spi<V: VirtualInterface, H: Host>(
         &mut self,
         cx: &mut Context<V, H>,
@@ -147,9 +148,13 @@ impl VcpuGic {
             self.resident && word.owner() == Some(self.index),
             "what has a list register is in custody"
         );
-        if lr.state != LrState::Pending
+        if self.overflowing
+            || lr.state != LrState::Pending
+            // It was pending because of a level, which was not kept.
+            || !self.latch.contains(intid)
             || word.priority() != lr.priority
             || word.has(Flag::Group1) != lr.group1
+            || !word.has(Flag::Enabled)
             || !word.has(Flag::Latch)
             || word.level()
             || cx.vgic.route(word) != Some(self.index)
@@ -157,7 +162,7 @@ impl VcpuGic {
         {
             return false;
         }
-        // The latch is this vCPU's, which has noted it for the last one and goes on to.
+        // This vCPU has the latch of the last edge, which the guest took and nobody has noted: it is that of the next one.
         if spi.exchange(word, word.with(Flag::Latch, false)).is_err() {
             return false;
         }

@@ -183,6 +183,36 @@ fn an_spi_that_comes_again_with_a_change_is_as_it_is_then() {
 }
 
 #[test]
+fn an_edge_behind_a_level_is_not_lost() {
+    let bench = Bench::new(4);
+    let line = |high| bench.0.vgic.set_spi_line(&bench.0, 33, high);
+    line(true);
+    bench.0.drain();
+    assert_eq!(bench.handle(), 33);
+    // Nobody has looked since, and both arrive as one.
+    line(false);
+    edge(&bench);
+    // Whoever looks now finds it pending still.
+    bench.0.with(0, |gic, cx| gic.deliver(cx, 33));
+    assert_eq!(bench.handle(), 33);
+    bench.0.service();
+    assert_eq!(bench.0.cpus[0].borrow_mut().hw.acknowledge(), None);
+}
+
+#[test]
+fn an_spi_that_comes_again_does_not_keep_others_out() {
+    let bench = Bench::new(1);
+    edge(&bench);
+    bench.0.vgic.pulse_spi(&bench.0, 32);
+    bench.0.drain();
+    let first = bench.handle();
+    let other = 32 + 33 - first;
+    bench.0.vgic.pulse_spi(&bench.0, first);
+    bench.0.drain();
+    assert_eq!((bench.handle(), other), (32.min(other), 32));
+}
+
+#[test]
 fn an_spi_of_many_that_comes_again_is_planned() {
     let bench = Bench::new(1);
     edge(&bench);

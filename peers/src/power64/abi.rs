@@ -120,7 +120,7 @@ pub struct IoEvent {
     pub value: u64,
     /// Where.
     pub address: u64,
-    /// Of how many bytes the access is.
+    /// Of how many bytes the access is; zero means all.
     pub length: u32,
     /// The event's file.
     pub fd: i32,

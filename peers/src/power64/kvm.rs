@@ -180,13 +180,14 @@ impl Vm {
         with(&self.file, abi::taking::<abi::MmuConfig>(abi::CONFIGURE_MMU), &mut config).map(drop)
     }
 
-    /// Makes each write of four bytes to an address an event, for which the guest is not left.
+    /// Makes each write to an address an event. One of any length, as monitors have it for virtio queues: for these the kernel
+    /// does not read the instruction.
     ///
     /// # Errors
     /// The kernel's.
     pub fn tell_event(&self, address: u64, event: &OwnedFd) -> Result<()> {
         let fd = event.as_raw_fd();
-        let mut event = abi::IoEvent { value: 0, address, length: 4, fd, flags: 0, pad: [0; 36] };
+        let mut event = abi::IoEvent { value: 0, address, length: 0, fd, flags: 0, pad: [0; 36] };
         with(&self.file, abi::taking::<abi::IoEvent>(abi::IOEVENTFD), &mut event).map(drop)
     }
 

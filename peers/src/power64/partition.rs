@@ -137,7 +137,6 @@ pub fn build(options: &Options, guest: &[u8]) -> Result<Machine> {
     Ok(Machine { doorbell, ..connect(partition, interrupts, options.vcpus)? })
 }
 
-/// Makes the vCPUs, each with its part of the interrupt controller.
 /// Gives the machine the doorbell that the options ask for.
 fn connect_doorbell(vm: &Vm, options: &Options) -> Result<Option<Doorbell>> {
     let Some(base) = options.doorbell else { return Ok(None) };
@@ -151,6 +150,7 @@ fn connect_doorbell(vm: &Vm, options: &Options) -> Result<Option<Doorbell>> {
     doorbell.map(Some).context("cannot start the doorbell's thread")
 }
 
+/// Makes the vCPUs, each with its part of the interrupt controller.
 fn connect(partition: Partition, interrupts: Interrupts, count: usize) -> Result<Machine> {
     let partition = Arc::new(partition);
     let mut vcpus = Vec::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What requests to a disk cost: as `row=` on the command line says, `depth=` of them with one doorbell, of 4 KiB each, that read, or
-//! with `write` that write.
+//! What requests to a disk cost. `row=` on the command line names the row, and `depth=` says how many requests one doorbell is for. Each
+//! is of 4 KiB; they read, and with `write` they write.
 //!
 //! The driver does as Linux: a table of three descriptors for each request, EVENT_IDX, one interrupt for what is done together.
 
@@ -36,6 +36,8 @@ const FEATURES: Features = Features::VERSION_1
 const SIZE: usize = 128;
 /// Bytes of a request: a page of most kernels.
 const PIECE: u64 = 4096;
+/// Where its last word is.
+const LAST: u64 = PIECE - 8;
 /// How many pieces of the disk are used, in turn.
 const PIECES: u64 = 64;
 /// The most requests with one doorbell.
@@ -79,7 +81,7 @@ fn operate(state: &RefCell<(Disk<'_>, Result<(), Wrong>)>, write: bool) {
     *done = done.and_then(|()| if write { disk.write() } else { disk.read() });
 }
 
-/// A disk. Each piece begins with the number of the request that has written it.
+/// A disk. Each piece begins and ends with the number of the request that has written it.
 struct Disk<'a> {
     machine: &'a Machine,
     ring: Ring<'a, SIZE>,
@@ -125,23 +127,24 @@ impl<'a> Disk<'a> {
     fn write(&mut self) -> Result<(), Wrong> {
         for slot in 0..self.depth {
             let number = self.written + slot;
-            (self.machine.write)(self.data(slot), 8, number);
+            [0, LAST].map(|at| (self.machine.write)(self.data(slot) + at, 8, number));
             self.offer(slot, BlockRequest::OUT, number % PIECES)?;
         }
         self.written += self.depth;
-        self.finish()
+        // The status alone.
+        self.finish(1)
     }
 
     fn read(&mut self) -> Result<(), Wrong> {
         for slot in 0..self.depth {
             self.offer(slot, BlockRequest::IN, (self.read + slot) % PIECES)?;
         }
-        self.finish()?;
+        self.finish(PIECE as u32 + 1)?;
         let last = self.written - 1;
-        let found = |slot| (self.machine.read)(self.data(slot), 8);
+        let found = |slot| [0, LAST].map(|at| (self.machine.read)(self.data(slot) + at, 8));
         // Who wrote a piece last.
         let expected = |slot| last - (last - (self.read + slot) % PIECES) % PIECES;
-        if !(0..self.depth).all(|slot| found(slot) == expected(slot)) {
+        if !(0..self.depth).all(|slot| found(slot) == [expected(slot); 2]) {
             return Err("the disk does not say what was written");
         }
         self.read += self.depth;
@@ -164,8 +167,8 @@ impl<'a> Disk<'a> {
         offered.map(drop).map_err(|_| "the ring is full")
     }
 
-    /// Rings, and waits until all is done.
-    fn finish(&mut self) -> Result<(), Wrong> {
+    /// Rings, and waits until all is done; for each the device has written so many bytes.
+    fn finish(&mut self, written: u32) -> Result<(), Wrong> {
         self.ring.show()?;
         let mut left = self.depth;
         while left != 0 {
@@ -176,7 +179,10 @@ impl<'a> Disk<'a> {
             self.interrupts = count();
             // What is done while it asks for the next interrupt may have none.
             loop {
-                while self.ring.take()?.is_some() {
+                while let Some(used) = self.ring.take()? {
+                    if used.written != written {
+                        return Err("the disk has written another number of bytes");
+                    }
                     left = left.checked_sub(1).ok_or("more was done than was asked for")?;
                 }
                 if !self.ring.arm()? {

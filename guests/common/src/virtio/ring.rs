@@ -80,7 +80,8 @@ pub struct Ring<'a, const N: usize> {
 impl<'a, const N: usize> Ring<'a, N> {
     /// Makes a queue, and enables it.
     pub fn new(function: &Function<'a>, number: u16, vector: u16, options: Options) -> Option<Self> {
-        const { assert!(N as u64 * 16 <= AVAILABLE && 6 + 2 * N as u64 <= USED - AVAILABLE) };
+        const { assert!(16 * N as u64 <= AVAILABLE && 6 + 2 * N as u64 <= USED - AVAILABLE) };
+        const { assert!(6 + 8 * N as u64 <= QUEUE - USED) };
         let ram = Ram(function.machine);
         let areas = areas(function.machine, number);
         let [descriptors, driver, device] = areas;

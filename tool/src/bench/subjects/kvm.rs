@@ -163,7 +163,7 @@ fn machine_of(host: Host, kernel: PathBuf, initrd: PathBuf, cpus: u16) -> Boot {
     Boot { board: Board::usual(host.isa()), ..Boot::new(kernel, initrd, memory, cpus.into()) }
 }
 
-/// Where the doorbell of a row is, if it has one.
+/// Where the doorbell of a row is, if it has one: where its guest looks for it, on Turnstile, too.
 fn doorbell(row: &Row) -> Option<u64> {
     row.rings().then_some(match row.isa {
         Isa::Arm64 => 0x103_0000,
