@@ -127,7 +127,7 @@ impl<'a> Disk<'a> {
     fn write(&mut self) -> Result<(), Wrong> {
         for slot in 0..self.depth {
             let number = self.written + slot;
-            [0, LAST].map(|at| (self.machine.write)(self.data(slot) + at, 8, number));
+            [0, LAST].into_iter().for_each(|at| (self.machine.write)(self.data(slot) + at, 8, number));
             self.offer(slot, BlockRequest::OUT, number % PIECES)?;
         }
         self.written += self.depth;
