@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use crate::vcpu::pin;
+use crate::host::pin;
 
 /// The offset of the register that rings.
 const RING: u64 = 0x100;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What process 1 does for the host it is alone on.
+//! What process 1 does for the host it is alone on, and where the threads of any run.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, finit_module, reboot};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Says whether this process is the host's whole user space.
 pub fn is_alone() -> bool {
@@ -94,4 +95,14 @@ pub fn power_off() {
     if let Err(error) = reboot(RebootCommand::PowerOff) {
         println!("@error the host cannot be switched off: {error}");
     }
+}
+
+/// Has the calling thread run on a CPU of the host.
+///
+/// # Errors
+/// The host has no such CPU.
+pub fn pin(cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).with_context(|| format!("the host has no CPU {cpu} for it"))
 }

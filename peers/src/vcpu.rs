@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use anyhow::{Context, Result};
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::arch::{self, Devices, Machine, Vcpu};
 use crate::console::Console;
 use crate::cycles::Cycles;
 use crate::events::Events;
+use crate::host::pin;
 use crate::options::Options;
 use crate::shared::{Shared, lock};
 
@@ -47,16 +47,6 @@ fn to_its_end(index: usize, cpu: usize, mut vcpu: Vcpu, shared: &Mutex<Shared>, 
         pin(cpu).and_then(|()| arch::enter(&mut vcpu, shared, if count { cycles_or_note() } else { None }));
     lock(shared).console.flush()?;
     result.with_context(|| format!("vCPU {index}"))
-}
-
-/// Has the calling thread run on a CPU of the host.
-///
-/// # Errors
-/// The host has no such CPU.
-pub fn pin(cpu: usize) -> Result<()> {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set).with_context(|| format!("the host has no CPU {cpu} for it"))
 }
 
 fn cycles_or_note() -> Option<Cycles> {

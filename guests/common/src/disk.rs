@@ -12,12 +12,10 @@ use core::fmt::Write;
 use crate::options;
 use crate::random::{self, Random};
 use crate::virtio::{FIRST, Machine, THIRD, VENDOR};
-use driver::{DATA, Disk, MOST, READ, SECTOR, WRITE};
+use driver::{DATA, DEVICE, Disk, MOST, READ, SECTOR, WRITE};
 
-/// Bytes of memory that it needs for what the disk reads and writes.
-pub const MEMORY: u64 = 0x2_0000;
-/// A block device.
-const DEVICE: u16 = 0x1042;
+pub use driver::MEMORY;
+
 /// Where BARs are left for the next life, in the window.
 const SECOND: u64 = 0x20_0000;
 /// How many pieces are written, and how far they are from each other, in sectors.

@@ -6,6 +6,10 @@ use core::sync::atomic::{Ordering, fence};
 use crate::clock;
 use crate::virtio::{Function, Machine, PATIENCE, VERSION_1};
 
+/// A block device.
+pub const DEVICE: u16 = 0x1042;
+/// Bytes of memory that the guest needs for what the disk reads and writes.
+pub const MEMORY: u64 = 0x2_0000;
 /// Bytes of a sector.
 pub const SECTOR: u64 = 512;
 /// What a request does.

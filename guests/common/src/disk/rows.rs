@@ -10,10 +10,9 @@ use turnstile_virtio::config::{Block, BlockRequest};
 use turnstile_virtio::features::Features;
 use turnstile_virtio::ring::{Buffer, DESCRIPTOR, Options};
 
-use super::driver::SECTOR;
-use super::{DEVICE, FIRST, VENDOR};
+use super::driver::{DEVICE, MEMORY, SECTOR};
 use crate::virtio::ring::{Ring, Wrong};
-use crate::virtio::{Function, Machine, PATIENCE};
+use crate::virtio::{FIRST, Function, Machine, PATIENCE, VENDOR};
 use crate::{bench, clock, options};
 
 /// What Linux accepts.
@@ -51,7 +50,7 @@ const TABLE: u64 = 0x40;
 const DATA: u64 = 0x1_0000;
 
 const _: () = assert!(TABLE + 3 * DESCRIPTOR <= ROOM && REQUESTS + DEEPEST * ROOM <= DATA);
-const _: () = assert!(DATA + DEEPEST * PIECE <= super::MEMORY);
+const _: () = assert!(DATA + DEEPEST * PIECE <= MEMORY);
 
 /// Measures a row.
 pub fn measure(machine: &Machine, row: &str) -> Result<(), Wrong> {
