@@ -79,7 +79,7 @@ pub fn is_up(vm: u8) -> [Step; 2] {
 /// A guest without a system drives a disk and attacks it, beside another one; in its second life nothing is left of that but what was
 /// written.
 pub fn bare(isa: Isa, name: &str, more: &str) -> Scenario {
-    let config = guest("disk", "disk", "16MiB", &format!("disks = [\"one\", \"other\"]\n{more}"))
+    let config = guest("disk", "block", "16MiB", &format!("disks = [\"one\", \"other\"]\n{more}"))
         + "[[disk]]\nname = \"one\"\nsize = \"4MiB\"\n[[disk]]\nname = \"other\"\nsize = \"4MiB\"\n";
     let steps = vec![
         Step::Expect(0, "@disk first life ends"),

@@ -53,6 +53,7 @@ mod tests {
     use std::path::Path;
 
     use turnstile::isa::Isa;
+    use turnstile::layout::Layout;
 
     use super::*;
 
@@ -81,7 +82,7 @@ mod tests {
             "service",
             "window",
             "witness",
-            "disk",
+            "block",
         ]
         .map(str::to_owned);
         let rows = rows::ROWS.iter().map(|row| row.guest.to_owned());
@@ -117,6 +118,20 @@ mod tests {
             let config =
                 config::parse(&subjects::config(row, 16, Platform::usual_of(row.isa), ""), &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", row.name);
+        }
+    }
+
+    /// Programs of both kinds are built into one folder, where the later one would take the place of the other.
+    #[test]
+    fn no_guest_has_the_name_of_a_service() {
+        let layout = Layout::find().unwrap();
+        let services = layout.service_names();
+        for isa in Isa::ALL {
+            let folder = layout.root().join(format!("guests/{isa}/src/bin"));
+            for guest in std::fs::read_dir(folder).unwrap().flatten() {
+                let name = guest.path().file_stem().unwrap().to_string_lossy().into_owned();
+                assert!(!services.contains(&name), "{name} of {isa} is a service, too");
+            }
         }
     }
 }

@@ -77,7 +77,7 @@ const fn packet(name: &'static str, what: &'static str, options: &'static str) -
 
 /// A row of the guest that has a disk.
 const fn disk(name: &'static str, what: &'static str, options: &'static str) -> Row {
-    Row { guest: "disk", options, disk: true, ..timed(simple(name, what)) }
+    Row { guest: "block", options, disk: true, ..timed(simple(name, what)) }
 }
 
 /// A row of the guest that measures the timer.

@@ -57,7 +57,7 @@ const fn packet(name: &'static str, what: &'static str, options: &'static str) -
 
 /// A row of the guest that has a disk.
 const fn disk(name: &'static str, what: &'static str, options: &'static str) -> Row {
-    Row { guest: "disk", options, disk: true, ..timed(pc(name, what, 1)) }
+    Row { guest: "block", options, disk: true, ..timed(pc(name, what, 1)) }
 }
 
 /// Two vCPUs take turns on one CPU.
