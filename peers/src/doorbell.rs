@@ -59,6 +59,11 @@ impl Doorbell {
     }
 }
 
+/// Reads where there is no other device, and so nothing that vCPUs share: ones, unless a doorbell is there.
+pub fn read_or_ones(doorbell: Option<&Doorbell>, address: u64) -> u64 {
+    doorbell.and_then(|doorbell| doorbell.read(address)).unwrap_or(u64::MAX)
+}
+
 /// Gives a machine the doorbell that the options ask for.
 ///
 /// # Errors

@@ -19,6 +19,7 @@ use super::abi::{Hcall as Request, Mmio, Registers};
 use super::kvm::Exit;
 use super::partition::{self, MODES, Partition, Vcpu};
 use crate::cycles::Cycles;
+use crate::doorbell::{Doorbell, read_or_ones};
 use crate::shared::{Shared, hear, lock};
 
 /// MSR: 64-bit mode, machine checks, little-endian mode (Power ISA 3.0B, Book III 3.2.1).
@@ -60,6 +61,7 @@ fn begin(vcpu: &Vcpu, start: Start) -> rustix::io::Result<()> {
 /// Runs a vCPU from its start to its stop; false if the machine is switched off.
 fn run(vcpu: &mut Vcpu, shared: &Mutex<Shared>, mut cycles: Option<&mut Cycles>) -> Result<bool> {
     let partition = &vcpu.partition;
+    let doorbell = lock(shared).devices.doorbell.clone();
     let mut modes = None;
     loop {
         let wanted = partition.modes();
@@ -69,7 +71,7 @@ fn run(vcpu: &mut Vcpu, shared: &Mutex<Shared>, mut cycles: Option<&mut Cycles>)
         }
         let next = match vcpu.file.run() {
             Ok(Exit::Hcall(request)) => call(vcpu.index, partition, request, shared, cycles.as_deref_mut())?,
-            Ok(Exit::Mmio(access)) => device(access, shared, cycles.as_deref_mut())?,
+            Ok(Exit::Mmio(access)) => device(access, doorbell.as_ref(), shared, cycles.as_deref_mut())?,
             Ok(Exit::Other(reason)) => bail!("KVM cannot go on: exit {reason}"),
             // A signal.
             Err(Errno::INTR | Errno::AGAIN) => Next::Enter,
@@ -163,16 +165,19 @@ fn set_mode(partition: &Partition, arguments: [u64; 4]) -> Code {
 }
 
 /// Reads or writes a device's register; where there is none, reads are ones.
-fn device(access: &mut Mmio, shared: &Mutex<Shared>, cycles: Option<&mut Cycles>) -> Result<Next> {
+fn device(
+    access: &mut Mmio,
+    doorbell: Option<&Doorbell>,
+    shared: &Mutex<Shared>,
+    cycles: Option<&mut Cycles>,
+) -> Result<Next> {
     let size = (access.length as usize).min(access.data.len());
     let offset = access.address.wrapping_sub(SERIAL.base);
     let serial = offset < SERIAL.size;
     if access.write == 0 {
-        let devices = &mut lock(shared).devices;
-        let value = match &devices.doorbell {
-            _ if serial => devices.serial.read(offset, size as u8),
-            Some(doorbell) => doorbell.read(access.address).unwrap_or(u64::MAX),
-            None => u64::MAX,
+        let value = match serial {
+            true => lock(shared).devices.serial.read(offset, size as u8),
+            false => read_or_ones(doorbell, access.address),
         };
         access.data[..size].copy_from_slice(&value.to_le_bytes()[..size]);
     } else if serial {

@@ -83,7 +83,8 @@ pub fn build(options: &Options, guest: &[u8]) -> Result<Machine> {
 /// The devices that the monitor emulates, with COM1's interrupt line.
 pub struct Devices {
     ports: Ports,
-    doorbell: Option<Doorbell>,
+    /// The doorbell, if there is one.
+    pub doorbell: Option<Doorbell>,
     vm: Arc<VmFd>,
     raised: bool,
 }
@@ -95,12 +96,6 @@ pub fn devices(machine: &mut Machine) -> Devices {
 }
 
 impl Devices {
-    /// Reads memory where there is none. A PC's bus reads as ones where there is no device.
-    pub fn read(&self, address: u64, data: &mut [u8]) {
-        let value = self.doorbell.as_ref().and_then(|doorbell| doorbell.read(address)).unwrap_or(u64::MAX);
-        data.iter_mut().zip(value.to_le_bytes()).for_each(|(byte, of_value)| *byte = of_value);
-    }
-
     /// Does something with the devices, and tells KVM if that changed COM1's interrupt line.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::ports::Meaning;
 use crate::cycles::Cycles;
+use crate::doorbell::read_or_ones;
 use crate::shared::{Shared, hear, lock};
 
 /// Runs a vCPU until the machine is switched off.
@@ -16,6 +17,7 @@ use crate::shared::{Shared, hear, lock};
 /// # Errors
 /// Says why KVM or the guest cannot go on.
 pub fn enter(vcpu: &mut VcpuFd, shared: &Mutex<Shared>, mut cycles: Option<Cycles>) -> Result<()> {
+    let doorbell = lock(shared).devices.doorbell.clone();
     loop {
         match vcpu.run() {
             Ok(VcpuExit::IoIn(port, data)) => lock(shared).devices.with(|ports| ports.read(port, data))?,
@@ -28,7 +30,10 @@ pub fn enter(vcpu: &mut VcpuFd, shared: &Mutex<Shared>, mut cycles: Option<Cycle
                     Meaning::Reset => bail!("the guest restarts its machine"),
                 }
             }
-            Ok(VcpuExit::MmioRead(address, data)) => lock(shared).devices.read(address, data),
+            Ok(VcpuExit::MmioRead(address, data)) => {
+                let value = read_or_ones(doorbell.as_ref(), address);
+                data.iter_mut().zip(value.to_le_bytes()).for_each(|(byte, of_value)| *byte = of_value);
+            }
             Ok(VcpuExit::MmioWrite(..)) => {}
             Ok(VcpuExit::Shutdown) => bail!("the guest had a triple fault"),
             Ok(exit) => bail!("KVM cannot go on: {exit:?}"),
