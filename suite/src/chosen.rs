@@ -45,7 +45,8 @@ impl Chosen {
     fn of(layout: &Layout, long: bool, filter: Option<&str>) -> Self {
         let wanted = |name: &str| filter.is_none_or(|filter| name.contains(filter));
         let mut stages = host::stages(layout);
-        stages.retain(|stage| wanted(&stage.name));
+        stages.retain(|stage| (long || !stage.long) && wanted(&stage.name));
+        stages.iter_mut().for_each(|stage| stage.few_preemptions = !long);
         let mut checks: Vec<Check> = checks::usual().collect();
         if long {
             checks.extend(checks::long());

@@ -20,8 +20,12 @@ pub struct Stage {
     pub arguments: Vec<String>,
     /// Flags for rustc.
     pub flags: Option<&'static str>,
+    /// Whether its models are checked with few preemptions only, which finds nearly all and takes a twentieth of the time.
+    pub few_preemptions: bool,
     /// Whether it runs beside those of the usual target folder, in one of its own: it leaves a processor to them most of the time.
     pub beside: bool,
+    /// Whether only the long run has it.
+    pub long: bool,
     /// A bare machine that rustc does not know: for this one cargo builds the core library, too.
     pub bare: Option<Isa>,
     /// What its tests need.
@@ -51,7 +55,9 @@ impl Stage {
             name: format!("host/{name}"),
             arguments,
             flags: None,
+            few_preemptions: false,
             beside: false,
+            long: false,
             bare: None,
             program: None,
             tests: false,
@@ -68,6 +74,11 @@ impl Stage {
     /// Runs it beside others.
     fn beside(self) -> Self {
         Stage { beside: true, ..self }
+    }
+
+    /// Leaves it to the long run.
+    fn long(self) -> Self {
+        Stage { long: true, ..self }
     }
 
     /// Has its tests counted.
@@ -142,10 +153,10 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
         Stage::new("clippy-bare-metal", &bare_clippy),
         Stage::new("clippy-bare-metal-x86_64", &pc_clippy),
         Stage::new("clippy-bare-metal-power64", &power_clippy).on(Isa::Power64),
-        Stage::new("clippy-ablation", &ablation_clippy),
-        Stage::new("clippy-bare-metal-ablation", &bare_ablation_clippy),
+        Stage::new("clippy-ablation", &ablation_clippy).long(),
+        Stage::new("clippy-bare-metal-ablation", &bare_ablation_clippy).long(),
         Stage::new("clippy-monitor", &monitor_clippy(Isa::Arm64)),
-        Stage::new("clippy-monitor-power64", &monitor_clippy(Isa::Power64)),
+        Stage::new("clippy-monitor-power64", &monitor_clippy(Isa::Power64)).long(),
         Stage::new("package", &package).beside(),
         Stage::new("tests", &["test", "--no-fail-fast"]).tests(),
         Stage::new("tests-ablation", &ablation_tests).tests(),

@@ -10,6 +10,9 @@ use super::host::{Program, Stage};
 use super::log::log_file;
 use super::report::{Counts, Verdict};
 
+/// With so many preemptions of threads loom checks models in the usual run.
+const FEW_PREEMPTIONS: &str = "3";
+
 /// Runs a stage; without the program that it needs it is skipped.
 pub fn run(layout: &Layout, stage: &Stage) -> (Counts, Verdict) {
     if let Some(check) = stage.check {
@@ -17,16 +20,19 @@ pub fn run(layout: &Layout, stage: &Stage) -> (Counts, Verdict) {
         return (Counts::of(&verdict), verdict);
     }
     let mut cargo: Command = rust::cargo(layout);
-    cargo.args(&stage.arguments).env("CARGO_TERM_COLOR", "never");
+    cargo.args(&stage.arguments).env("CARGO_TERM_COLOR", "never").env("CARGO_TARGET_DIR", layout.target());
     if let Some(isa) = stage.bare {
-        rust::Target::bare(isa).apply(&mut cargo);
-        cargo.args(["--", "-D", "warnings"]);
+        let target = rust::Target::bare(isa);
+        target.apply(&mut cargo);
+        cargo.args(["--", "-D", "warnings"]).env("CARGO_TARGET_DIR", target.folder(layout));
     }
-    match stage.flags {
+    if let Some(flags) = stage.flags {
         // Other flags mean another build of everything: it gets a folder of its own.
-        Some(flags) => cargo.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", layout.target().join("loom")),
-        None => cargo.env("CARGO_TARGET_DIR", layout.target()),
-    };
+        cargo.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", layout.target().join("loom"));
+    }
+    if stage.few_preemptions {
+        cargo.env("LOOM_MAX_PREEMPTIONS", FEW_PREEMPTIONS);
+    }
     if let Some(Program { variable, ensure }) = &stage.program {
         match ensure(layout) {
             Ok(program) => cargo.env(variable, program),

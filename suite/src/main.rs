@@ -83,6 +83,7 @@ mod shares;
 mod sharing;
 mod sharing_power;
 mod sources;
+mod spared;
 mod statistics;
 mod stuck;
 mod tool;

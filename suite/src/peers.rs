@@ -29,9 +29,8 @@ const NATIVE_TOLERANCE: f64 = 5.0;
 const LIMIT: Duration = Duration::from_secs(180);
 /// The row of a large VM that tells kernels apart; the others of it take as long and show no more.
 const FARTHEST: &str = "sgi-to-31-of-32";
-/// The rows that the usual run measures: an exit that is answered at once, and an interrupt of a vCPU to itself. The long run
-/// has the others, too.
-const USUAL: [&str; 4] = ["null-hypercall", "self-sgi", "x2apic-self-ipi-eoi", "self-ipi-xics"];
+/// The row that the usual run measures: an exit that is answered at once. The long run has the others, too.
+const USUAL: &str = "null-hypercall";
 /// The rows of PCs that are measured at all, because all would take too long: an exit that is answered at once, a device whose
 /// access is decoded, an event for a thread, interrupts without and with an end that exits, and CPUs that wake each other.
 const PC_ROWS: [&str; 6] =
@@ -41,14 +40,14 @@ const POWER_ROWS: [&str; 4] = ["null-hypercall", "prod-cede", "doorbell", "self-
 /// The row by which symbols and the native way of measuring are tried: one is enough.
 const TRIED: &Row = &ROWS[0];
 
-/// Measures the usual rows of all peers and compares; without a network there is nothing to compare.
+/// Measures the usual row of all peers and compares; without a network there is nothing to compare.
 pub fn usual(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
-    check(layout, qemu, isa, |row| USUAL.contains(&row.name))
+    check(layout, qemu, isa, |row| row.name == USUAL)
 }
 
 /// The other rows.
 pub fn others(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
-    check(layout, qemu, isa, |row| !USUAL.contains(&row.name))
+    check(layout, qemu, isa, |row| row.name != USUAL)
 }
 
 fn check(layout: &Layout, qemu: &Qemu, isa: Isa, wanted: fn(&Row) -> bool) -> Verdict {

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `test`: the whole test suite, in an order that fails early.
 //!
-//! First what needs no emulator, then the checks beside one boot of the hypervisor for each scenario. What of the first takes one
-//! processor alone runs beside the rest and the builds. Each test's log is kept
-//! in `target/test-logs/`. What takes long and shows little that is new is part of the long run alone. The last line is `N passed, N failed, N skipped`.
+//! Two threads share the work. One runs what needs no emulator, and makes the checks of the built system. The other runs what of
+//! the first takes one processor alone, and builds all images. What they have left both take: the scenarios, each a boot of the
+//! hypervisor. Each test's log is kept in `target/test-logs/`. What takes long and shows little that is new is part of the long
+//! run alone. The last line is `N passed, N failed, N skipped`.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use turnstile::bench::ablate;
 use turnstile::failure::{Failure, Result};
 use turnstile::isa::Isa;
 use turnstile::layout::Layout;
@@ -16,14 +19,10 @@ use turnstile::setup;
 use turnstile::setup::debian::Flavour;
 use turnstile::setup::qemu::{Found, Qemu};
 
-use super::checks::Check;
 use super::chosen::{Chosen, images};
 use super::report::{Report, Verdict};
 use super::scenario::Scenario;
 use super::{cli, engine, host_run};
-
-/// Checks and boots at a time. More would not end sooner on two cores, and time-outs would mean less.
-const PARALLEL: usize = 2;
 
 /// Runs the suite, or lists it.
 pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
@@ -44,72 +43,85 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
             report.stage(layout, &stage.name, counts, &verdict, begin);
         }
     };
-    let emulators = std::thread::scope(|scope| {
-        // They take one processor most of the time, and builds do not always take both.
-        scope.spawn(|| run_stages(true));
+    let system = System::new(layout, &report, &chosen);
+    // More than two at a time would not end sooner on two cores, and time-outs would mean less.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Cargo works on these in folders of their own, so neither waits for the other.
+            run_stages(true);
+            system.build(options);
+            system.play_all();
+        });
         run_stages(false);
-        let built =
-            chosen.builds.iter().filter_map(|isa| Some((*isa, build(layout, options, &report, *isa)?)));
-        built.collect()
+        system.check_all();
+        system.play_all();
     });
-    run_system(layout, &report, &chosen, emulators);
     report.finish(layout)
 }
 
-/// Makes the checks of the built system, one after the other, beside the scenarios.
-fn run_system(layout: &Layout, report: &Report, chosen: &Chosen, emulators: BTreeMap<Isa, Qemu>) {
-    let scenarios = &chosen.scenarios;
-    let debian = missing_guests(layout, scenarios);
-    let system = System { layout, report, emulators, debian, scenarios, next: AtomicUsize::new(0) };
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            chosen.checks.iter().for_each(|check| system.make(check));
-            system.play_all();
-        });
-        (1..PARALLEL).for_each(|_| _ = scope.spawn(|| system.play_all()));
-    });
-}
-
-/// What checks and scenarios are about, once it is built.
+/// What is checked of the built system, and the scenarios.
 struct System<'a> {
     layout: &'a Layout,
     report: &'a Report,
-    /// Those of the architectures whose images could be built.
-    emulators: BTreeMap<Isa, Qemu>,
-    /// What of Debian's cannot be had: a machine without network skips what needs it.
-    debian: Vec<Missing>,
-    scenarios: &'a [Scenario],
+    chosen: &'a Chosen,
+    /// What is there once all is built; it is set exactly once.
+    built: OnceLock<Built>,
     /// The scenario that is played next.
     next: AtomicUsize,
 }
 
-impl System<'_> {
-    /// Makes a check.
-    fn make(&self, check: &Check) {
-        let begin = Instant::now();
-        self.report.starts(&check.name);
-        let verdict = match self.emulators.get(&check.isa) {
-            Some(qemu) => check.make(self.layout, qemu),
-            None => Verdict::Skipped(format!("{} failed", images(check.isa))),
-        };
-        self.report.single(self.layout, &check.name, &verdict, begin, None);
+/// What checks and scenarios need.
+struct Built {
+    /// Those of the architectures whose images could be built.
+    emulators: BTreeMap<Isa, Qemu>,
+    /// What of Debian's cannot be had: a machine without network skips what needs it.
+    debian: Vec<Missing>,
+}
+
+impl<'a> System<'a> {
+    fn new(layout: &'a Layout, report: &'a Report, chosen: &'a Chosen) -> Self {
+        System { layout, report, chosen, built: OnceLock::new(), next: AtomicUsize::new(0) }
+    }
+
+    /// Builds what all architectures need.
+    fn build(&self, options: &cli::Test) {
+        let isas = self.chosen.builds.iter();
+        let emulators = isas.filter_map(|isa| Some((*isa, build(self.layout, options, self.report, *isa)?)));
+        let emulators = emulators.collect();
+        let debian = missing_guests(self.layout, &self.chosen.scenarios);
+        self.built.get_or_init(|| Built { emulators, debian });
+    }
+
+    /// Makes all checks, one after the other: they measure, with emulators of their own beside each other.
+    fn check_all(&self) {
+        let built = self.built.wait();
+        for check in &self.chosen.checks {
+            let begin = Instant::now();
+            self.report.starts(&check.name);
+            let verdict = match built.emulators.get(&check.isa) {
+                Some(qemu) => check.make(self.layout, qemu),
+                None => Verdict::Skipped(format!("{} failed", images(check.isa))),
+            };
+            self.report.single(self.layout, &check.name, &verdict, begin, None);
+        }
     }
 
     /// Plays scenarios until none is left.
     fn play_all(&self) {
-        while let Some(scenario) = self.scenarios.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+        let built = self.built.wait();
+        while let Some(scenario) = self.chosen.scenarios.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             let begin = Instant::now();
-            let (verdict, used) = self.play(scenario);
+            let (verdict, used) = self.play(scenario, built);
             self.report.single(self.layout, &scenario.name, &verdict, begin, used);
         }
     }
 
     /// Plays a scenario; returns the processor time of its emulator, too.
-    fn play(&self, scenario: &Scenario) -> (Verdict, Option<Duration>) {
-        if let Some(missing) = self.debian.iter().find(|missing| missing.is_for(scenario)) {
+    fn play(&self, scenario: &Scenario, built: &Built) -> (Verdict, Option<Duration>) {
+        if let Some(missing) = built.debian.iter().find(|missing| missing.is_for(scenario)) {
             return (Verdict::Skipped(missing.why.to_string()), None);
         }
-        match self.emulators.get(&scenario.isa) {
+        match built.emulators.get(&scenario.isa) {
             Some(qemu) => {
                 let (result, used) = engine::play(self.layout, qemu, scenario);
                 (result.into(), Some(used))
@@ -129,11 +141,24 @@ fn build(layout: &Layout, options: &cli::Test, report: &Report, isa: Isa) -> Opt
     let ready = setup::qemu::ensure(layout, isa, choice).and_then(|qemu| {
         setup::images::hypervisor(layout, isa)?;
         setup::images::guests(layout, isa)?;
+        if options.filter.is_none() {
+            build_more(layout, isa)?;
+        }
         Ok(qemu)
     });
     let verdict = Verdict::from(ready.as_ref().map(|_| ()).map_err(|failure| failure.full()));
     report.single(layout, name, &verdict, begin, None);
     ready.ok()
+}
+
+/// Builds what else the tests of a whole run need: now the other thread has work, later both would wait.
+fn build_more(layout: &Layout, isa: Isa) -> Result<()> {
+    setup::images::hypervisor_with(layout, isa, ablate::FEATURES)?;
+    setup::images::meter(layout)?;
+    setup::images::work(layout, isa)?;
+    // Needs the network on POWER; the checks of peers say what is missing.
+    let _ = setup::images::vmm(layout, isa);
+    layout.service_names().iter().try_for_each(|name| setup::images::service(layout, isa, name).map(drop))
 }
 
 /// Something of Debian's for guests that cannot be had.

@@ -6,7 +6,7 @@ use super::{
     ablation, boards, boards_power, boards_x86, disks, flat, gicv2, guests, guests_power, guests_x86,
     hostile_x86, hour, linux, linux_power, linux_x86, measuring, mitigations, mitigations_power, modes,
     networks, pause, plain, refusals, refusals_x86, scale, services, services_arm64, sharing, sharing_power,
-    statistics,
+    spared, statistics,
 };
 
 /// Those of the usual run and of the long one.
@@ -44,7 +44,8 @@ pub fn all() -> Vec<Scenario> {
         gicv2::scenarios(),
         boards::scenarios(),
     ];
-    topics.into_iter().flatten().collect()
+    let all = topics.into_iter().flatten();
+    all.map(|scenario| if spared::has(&scenario.name) { scenario.long() } else { scenario }).collect()
 }
 
 #[cfg(test)]
@@ -101,6 +102,13 @@ mod tests {
             let config = config::parse(&scenario.config, &surroundings);
             assert!(config.is_ok(), "{}: {config:?}", scenario.name);
         }
+    }
+
+    #[test]
+    fn what_the_usual_run_spares_is_there() {
+        let names: BTreeSet<String> = all().into_iter().map(|scenario| scenario.name).collect();
+        let gone: Vec<_> = spared::NAMES.iter().filter(|name| !names.contains(**name)).collect();
+        assert!(gone.is_empty(), "{gone:?}");
     }
 
     #[test]

@@ -115,8 +115,13 @@ impl Layout {
     pub fn meter(&self) -> PathBuf {
         match self.installed {
             true => self.root.join("../../lib/turnstile").join(METER),
-            false => self.target.join("release").join(METER),
+            false => self.release().join(METER),
         }
+    }
+
+    /// Where cargo puts this machine's programs that are optimized.
+    pub fn release(&self) -> PathBuf {
+        self.target.join("release")
     }
 
     /// The image of a guest from `guests/`.

@@ -12,6 +12,8 @@ use turnstile::layout::Layout;
 use turnstile::setup::qemu::Qemu;
 use turnstile::setup::run;
 
+use super::super::tool;
+
 /// Runs an example of an architecture from an installed package.
 ///
 /// # Errors
@@ -57,7 +59,8 @@ fn install(layout: &Layout) -> Result<PathBuf> {
         return Ok(home.clone());
     }
     let folder = layout.bundles().join("package");
-    let made = super::make::make(layout, &folder)?;
+    // The tool that is there already: to optimize one takes minutes.
+    let made = super::make::make(layout, &folder, &tool::path()?)?;
     let home = folder.join("home");
     std::fs::create_dir_all(&home).context(|| format!("cannot create {}", home.display()))?;
     let mut unpack = match &made.debian {

@@ -15,6 +15,7 @@ mod tree;
 
 use turnstile::failure::Result;
 use turnstile::layout::Layout;
+use turnstile::setup::images;
 
 use super::cli;
 pub use installed::check;
@@ -22,7 +23,7 @@ pub use installed::check;
 /// Makes both and says where they are.
 pub fn package(layout: &Layout, options: &cli::Package) -> Result<()> {
     let folder = options.out.clone().unwrap_or_else(|| layout.target().join("package-files"));
-    let made = make::make(layout, &folder)?;
+    let made = make::make(layout, &folder, &images::tool(layout)?)?;
     println!("{}", Layout::shown(&made.archive));
     match &made.debian {
         Some(debian) => println!("{}", Layout::shown(debian)),

@@ -19,13 +19,10 @@ const IMAGES: &str = "share/turnstile/images";
 /// Where documentation is.
 const DOCUMENTATION: &str = "share/doc/turnstile";
 
-/// Builds what has to be built, and copies everything to where it is installed below `root`.
-pub fn build(layout: &Layout, root: &Path) -> Result<()> {
+/// Builds what has to be built, and copies everything, with this program of the tool, to where it is installed below `root`.
+pub fn build(layout: &Layout, root: &Path, program: &Path) -> Result<()> {
     let to = Tree { prefix: root.join(PREFIX) };
-    to.copy(
-        &std::env::current_exe().context(|| "cannot find the tool".into())?.with_file_name("turnstile"),
-        "bin/turnstile",
-    )?;
+    to.copy(program, "bin/turnstile")?;
     for isa in Isa::ALL {
         to.images(layout, isa)?;
     }

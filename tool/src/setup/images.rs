@@ -21,6 +21,7 @@ use crate::ui;
 const PROFILE: &str = "image";
 const HYPERVISOR: &str = "turnstile-hypervisor";
 const METER: &str = "turnstile-meter";
+const TOOL: &str = "turnstile";
 const VMM: &str = "turnstile-vmm";
 const WORK_PACKAGE: &str = "turnstile-guests-linux";
 const WORK: &str = "work";
@@ -52,11 +53,11 @@ pub fn guests(layout: &Layout, isa: Isa) -> Result<()> {
     if layout.is_installed() {
         return Ok(());
     }
-    let (package, target) = (isa.guests_package(), isa.target());
+    let (package, target) = (isa.guests_package(), Target::bare(isa));
     once(package, || {
-        build(layout, package, &Target::bare(isa), &[], &[], &format!("building the guests for {isa}"))?;
+        build(layout, package, &target, &[], &[], &format!("building the guests for {isa}"))?;
         let image = |name: &String| {
-            reduce(layout, &built(layout, target, name), &layout.guest(isa, name), isa.image_options())
+            reduce(layout, &built(layout, &target, name), &layout.guest(isa, name), isa.image_options())
         };
         layout.guest_names(isa).iter().try_for_each(image)
     })
@@ -90,7 +91,7 @@ pub fn service(layout: &Layout, isa: Isa, name: &str) -> Result<PathBuf> {
 
 /// A program of `services/` with its symbols, where [`service`] was built from sources.
 pub fn service_program(layout: &Layout, isa: Isa, name: &str) -> PathBuf {
-    built(layout, isa.target(), name)
+    built(layout, &Target::anywhere(isa), name)
 }
 
 /// The package of a program of `services/`.
@@ -102,8 +103,9 @@ pub fn service_package(name: &str) -> String {
 pub fn vmm(layout: &Layout, isa: Isa) -> Result<PathBuf> {
     provide(layout, layout.vmm(isa), |program| {
         let what = format!("building the monitor for Linux KVM on {isa}");
-        build(layout, VMM, &Target::linux(layout, isa)?, &[], &[], &what)?;
-        reduce(layout, &built(layout, isa.linux_target(), VMM), program, &["--strip-all"])
+        let target = Target::linux(layout, isa)?;
+        build(layout, VMM, &target, &[], &[], &what)?;
+        reduce(layout, &built(layout, &target, VMM), program, &["--strip-all"])
     })
 }
 
@@ -112,8 +114,9 @@ pub fn vmm(layout: &Layout, isa: Isa) -> Result<PathBuf> {
 pub fn work(layout: &Layout, isa: Isa) -> Result<PathBuf> {
     provide(layout, layout.work(isa), |program| {
         let what = format!("building the program for Linux guests on {isa}");
-        build(layout, WORK_PACKAGE, &Target::bare(isa), &[], &[], &what)?;
-        reduce(layout, &built(layout, isa.target(), WORK), program, &["--strip-all"])
+        let target = Target::bare(isa);
+        build(layout, WORK_PACKAGE, &target, &[], &[], &what)?;
+        reduce(layout, &built(layout, &target, WORK), program, &["--strip-all"])
     })
 }
 
@@ -140,14 +143,23 @@ fn once(package: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
 
 /// Builds the meter, QEMU's plugin, and returns its path.
 pub fn meter(layout: &Layout) -> Result<PathBuf> {
-    provide(layout, layout.meter(), |_| {
-        let mut cargo = rust::cargo(layout);
-        cargo.args(["build", "--release", "--package", METER, "--target-dir"]).arg(layout.target());
-        let step = ui::Step::start("building the meter");
-        with_progress(&mut cargo, &step).map_err(|said| failed("building the meter", &said))?;
-        step.done();
-        Ok(())
-    })
+    provide(layout, layout.meter(), |_| release(layout, METER, "building the meter"))
+}
+
+/// Builds the tool for those who have no checkout, and returns its path.
+pub fn tool(layout: &Layout) -> Result<PathBuf> {
+    release(layout, TOOL, "building the tool for others")?;
+    Ok(layout.release().join(TOOL))
+}
+
+/// Builds one of this machine's packages with optimizations.
+fn release(layout: &Layout, package: &str, what: &str) -> Result<()> {
+    let mut cargo = rust::cargo(layout);
+    cargo.args(["build", "--release", "--package", package, "--target-dir"]).arg(layout.target());
+    let step = ui::Step::start(what);
+    with_progress(&mut cargo, &step).map_err(|said| failed(what, &said))?;
+    step.done();
+    Ok(())
 }
 
 /// The hypervisor's program with its symbols, for a debugger.
@@ -160,7 +172,8 @@ pub fn program_with(layout: &Layout, isa: Isa, features: &[&str]) -> PathBuf {
     if layout.is_installed() {
         return layout.packaged_program(isa, features);
     }
-    folder_for(layout, features).join(isa.target()).join(PROFILE).join(HYPERVISOR)
+    let target = Target::bare(isa);
+    folder_for(layout, &target, features).join(target.name()).join(PROFILE).join(HYPERVISOR)
 }
 
 /// Where the first instruction of [`hypervisor_with`] runs on QEMU's own boards.
@@ -179,16 +192,17 @@ pub fn entry(layout: &Layout, isa: Isa, features: &[&str]) -> Result<u64> {
 }
 
 /// Where cargo works on what has these features.
-fn folder_for(layout: &Layout, features: &[&str]) -> PathBuf {
+fn folder_for(layout: &Layout, target: &Target, features: &[&str]) -> PathBuf {
+    let folder = target.folder(layout);
     match features {
-        [] => layout.target().to_path_buf(),
-        features => layout.target().join("variants").join(features.join("-")),
+        [] => folder,
+        features => folder.join("variants").join(features.join("-")),
     }
 }
 
 /// Where cargo puts a program.
-fn built(layout: &Layout, target: &str, name: &str) -> PathBuf {
-    layout.target().join(target).join(PROFILE).join(name)
+fn built(layout: &Layout, target: &Target, name: &str) -> PathBuf {
+    target.folder(layout).join(target.name()).join(PROFILE).join(name)
 }
 
 /// What the compiler is told of the hypervisor alone. All that an image for arm64 links lies within 1 MiB, which the linker
@@ -218,7 +232,7 @@ fn build(
         PROFILE,
     ]);
     target.apply(&mut cargo);
-    cargo.arg("--target-dir").arg(folder_for(layout, features));
+    cargo.arg("--target-dir").arg(folder_for(layout, target, features));
     if !features.is_empty() {
         cargo.args(["--features", &features.join(",")]);
     }

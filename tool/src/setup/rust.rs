@@ -61,6 +61,20 @@ impl Target {
         Ok(Target { name: isa.linux_target(), file: None, sysroot, flags: None })
     }
 
+    /// Where cargo works on it, its programs and what builds them. Build scripts look at the variable that lets cargo build the core
+    /// library, so in a folder with others each would make the other's libraries old.
+    pub fn folder(&self, layout: &Layout) -> PathBuf {
+        match self.file {
+            None => layout.target().to_path_buf(),
+            Some(_) => layout.target().join("with-core"),
+        }
+    }
+
+    /// Its name, and that of the folder with its programs.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Tells cargo.
     pub fn apply(&self, cargo: &mut Command) {
         match self.file {

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Scenarios that the usual run spares, because they take long and others show in less time what it may not miss. The long run
+//! plays them all. Scenarios that are long by their nature say so themselves.
+
+/// Their names.
+pub const NAMES: &[&str] = &[
+    // The machines of arm64, and the local APICs of PCs, differ in a few registers, which shorter tests use.
+    "arm64/hostile/all-virt",
+    "arm64/selftest/kvmtool-64",
+    "x86_64/hostile/interrupts-x2apic",
+    "x86_64/selftest/x2apic-1",
+    "x86_64/selftest/on-demand",
+    "x86_64/pressure/none-4",
+    // Several Linux VMs on the same CPUs are `sharing/two-linux` and `power64/scale/3-linux-4-on-2`.
+    "arm64/scale/4-linux-4-on-4",
+    "arm64/scale/2-linux-4-on-2-gicv2",
+    "x86_64/scale/4-linux-4-on-4",
+    "x86_64/scale/linux-64",
+    // Self-tests on shared CPUs: one of the kinds on each architecture.
+    "arm64/sharing/selftest-8-on-2",
+    "x86_64/sharing/selftest-8-on-2",
+    "power64/sharing/two-selftests",
+];
+
+/// Whether only the long run plays the scenario of this name.
+pub fn has(name: &str) -> bool {
+    NAMES.contains(&name)
+}
