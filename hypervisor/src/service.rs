@@ -172,7 +172,7 @@ impl Member {
             Site::Device(_) => 0,
             Site::Function(function) => function.bars,
         };
-        Port { bars, settings: self.settings }
+        Port { bars, settings: self.settings, vm: self.vm.id }
     }
 
     fn is_running(&self) -> bool {

@@ -46,20 +46,30 @@ impl Check {
 
 /// All checks of the usual run.
 pub fn usual() -> impl Iterator<Item = Check> {
-    Isa::ALL.into_iter().flat_map(|isa| own(isa).iter().chain(&EACH).map(move |entry| Check::new(isa, entry)))
+    let first = ON_ONE.iter().map(|entry| Check::new(Isa::Arm64, entry));
+    let each = Isa::ALL
+        .into_iter()
+        .flat_map(|isa| own(isa).iter().chain(&EACH).map(move |entry| Check::new(isa, entry)));
+    each.chain(first)
 }
 
 /// Those that only the long run makes.
 pub fn long() -> impl Iterator<Item = Check> {
     let each = LONG.iter().flat_map(|entry| Isa::ALL.into_iter().map(move |isa| Check::new(isa, entry)));
-    each.chain(LONG_OF_ONE.iter().map(|(isa, entry)| Check::new(*isa, entry)))
+    let others = [Isa::X86_64, Isa::Power64].into_iter();
+    let others = others.flat_map(|isa| ON_ONE.iter().map(move |entry| Check::new(isa, entry)));
+    each.chain(others).chain(LONG_OF_ONE.iter().map(|(isa, entry)| Check::new(*isa, entry)))
 }
 
 /// The checks of each architecture.
-const EACH: [Entry; 6] = [
+const EACH: [Entry; 3] = [
     ("bench", |layout, qemu, isa| benching::budgets(layout, qemu, isa).into()),
     ("bench/matrix", |layout, qemu, isa| benching::matrix(layout, qemu, isa).into()),
     ("bench/statistics", |layout, qemu, isa| benching::statistics(layout, qemu, isa).into()),
+];
+
+/// Those of which one architecture is enough in the usual run: what they are about is mostly the same on all.
+const ON_ONE: [Entry; 3] = [
     ("ablation/effects", |layout, qemu, isa| ablation::effects(layout, qemu, isa).into()),
     ("peers", peers::usual),
     ("package", |layout, qemu, isa| package::check(layout, qemu, isa).into()),

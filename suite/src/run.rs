@@ -153,11 +153,11 @@ fn build(layout: &Layout, options: &cli::Test, report: &Report, isa: Isa) -> Opt
 
 /// Builds what else the tests of a whole run need: now the other thread has work, later both would wait.
 fn build_more(layout: &Layout, isa: Isa) -> Result<()> {
-    setup::images::hypervisor_with(layout, isa, ablate::FEATURES)?;
-    setup::images::meter(layout)?;
-    setup::images::work(layout, isa)?;
-    // Needs the network on POWER; the checks of peers say what is missing.
-    let _ = setup::images::vmm(layout, isa);
+    if isa == Isa::Arm64 {
+        setup::images::meter(layout)?;
+        setup::images::hypervisor_with(layout, isa, ablate::FEATURES)?;
+        setup::images::vmm(layout, isa)?;
+    }
     layout.service_names().iter().try_for_each(|name| setup::images::service(layout, isa, name).map(drop))
 }
 

@@ -20,6 +20,33 @@ pub const NAMES: &[&str] = &[
     "arm64/sharing/selftest-8-on-2",
     "x86_64/sharing/selftest-8-on-2",
     "power64/sharing/two-selftests",
+    // Each with the other kind of it on another architecture.
+    "arm64/sharing/linux-4-on-2",
+    "x86_64/sharing/two-linux",
+    "arm64/scale/linux-16",
+    // Interrupts of vCPUs on shared CPUs are the harder ones.
+    "arm64/minutes/gicv2-pinned",
+    "arm64/minutes/gicv2-shared",
+    "x86_64/minutes/pinned",
+    "power64/minutes/pinned",
+    // On other boards, and without VHE, some of what the usual board shows.
+    "arm64/services/open-nvhe",
+    "arm64/gicv2/cortex-a57/hostile/all-kvmtool",
+    "arm64/gicv2/cortex-a72/linux/reboot-and-poweroff",
+    "arm64/gicv2/cortex-a72/linux/two-at-once",
+    "arm64/gicv2/max/linux/hotplug-timer-ipi-memory",
+    "arm64/rpi4/hostile/all-virt",
+    // What only the images for ablation have is the same code on all architectures, but for its switches.
+    "x86_64/ablation/selftest-without-none",
+    "x86_64/ablation/selftest-without-all",
+    "power64/ablation/selftest-without-none",
+    // Slow programs of PCs that show what their neighbours show.
+    "x86_64/hostile/places-x2apic",
+    "x86_64/linux/boot-linux-standard-x2apic-4",
+    "x86_64/linux/boot-linux-xapic-4",
+    "x86_64/linux/boot-linux-x2apic-1",
+    "arm64/sharing/hostile",
+    "x86_64/devices/clock-of-another",
 ];
 
 /// Whether only the long run plays the scenario of this name.

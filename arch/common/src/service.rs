@@ -50,6 +50,8 @@ pub struct Service<S> {
     is_shared: bool,
     /// The VMs that it serves.
     members: Mutex<Vec<Member>>,
+    /// Their numbers.
+    vms: Vec<u8>,
     /// A bit for each of them that is there.
     present: AtomicU64,
     /// How many exits of vCPUs with statistics it has answered, and how long these took until then, in ticks.
@@ -90,13 +92,14 @@ impl<S: Space> Service<S> {
         Self::build(name, space, outside, members, true)
     }
 
-    const fn build(
+    fn build(
         name: String,
         space: S,
         outside: &'static dyn Outside,
         members: Vec<Member>,
         is_shared: bool,
     ) -> Self {
+        let vms = members.iter().map(|member| member.port.vm).collect();
         Self {
             name,
             gate: Gate::new(),
@@ -108,6 +111,7 @@ impl<S: Space> Service<S> {
             wanted: Wanted::new(),
             is_shared,
             members: Mutex::new(members),
+            vms,
             present: AtomicU64::new(0),
             exits: AtomicU64::new(0),
             ticks: AtomicU64::new(0),

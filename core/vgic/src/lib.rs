@@ -22,7 +22,7 @@
 //! | a timer fires | [`VcpuGic::inject_ppi_hw`] |
 //! | any full exit, behind which its line may have fallen | [`VcpuGic::settle`] |
 //! | an emulated PPI's line changes | [`VcpuGic::set_private_line`] |
-//! | a device's line changes | [`Vgic::set_spi_line`], [`Vgic::pulse_spi`] |
+//! | a device's line changes | [`Vgic::set_spi_line`], [`Vgic::edge_spi`], [`Vgic::pulse_spi`]; on the owner's CPU [`VcpuGic::present_edge`] first |
 //! | the inbox is drained | [`VcpuGic::deliver`] for each, then [`VcpuGic::settle`] |
 //! | an injection returned [`Outcome::Slow`] | [`VcpuGic::settle`] |
 //! | a maintenance interrupt | [`VcpuGic::maintenance`] |

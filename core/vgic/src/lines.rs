@@ -42,6 +42,19 @@ impl Vgic {
         }
     }
 
+    /// Raises and lowers an SPI's input line: an edge-triggered one is pending once, a level-sensitive one is as before. Does nothing for
+    /// other INTIDs, and nothing while the line is high.
+    pub fn edge_spi<H: Host>(&self, host: &H, intid: u32) {
+        let Some(spi) = self.spi(intid) else { return };
+        let changed = spi.update(|word| {
+            let rises = word.has(Flag::Edge) && !word.has(Flag::Line);
+            rises.then(|| word.with(Flag::Latch, true))
+        });
+        if let Some((_, new)) = changed {
+            self.signal(host, intid, new);
+        }
+    }
+
     /// Makes an SPI pending once, as an edge does. Does nothing for other INTIDs.
     pub fn pulse_spi<H: Host>(&self, host: &H, intid: u32) {
         let Some(spi) = self.spi(intid) else { return };

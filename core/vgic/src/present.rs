@@ -9,7 +9,7 @@
 use core::num::NonZeroU32;
 
 use crate::hardware::{ListRegister, LrState, VirtualInterface, with_source};
-use crate::spi::Flag;
+use crate::spi::{Flag, SpiWord};
 use crate::sync::Ordering;
 use crate::{Context, Host, VcpuGic, Vgic};
 
@@ -135,38 +135,63 @@ impl VcpuGic {
 
     /// Makes an edge of an SPI in this vCPU's custody pending where the last edge was; `false`, with nothing done, if that is not
     /// possible, or if anything has changed of what its list register tells. It is rule 3 of the `spi` module, in short.
-    ///
-    /// The enable of its group is not looked at: whoever disables that makes the owner look again, and `GICD_CTLR.RWP` says when it has.
     pub(crate) fn present_spi<V: VirtualInterface, H: Host>(
         &mut self,
         cx: &mut Context<V, H>,
         intid: u32,
     ) -> bool {
-        let (Some(n), Some(spi)) = (self.slot(intid), cx.vgic.spi(intid)) else { return false };
+        let (Some(spi), Some((n, word))) = (cx.vgic.spi(intid), self.place_of_edge(cx, intid)) else {
+            return false;
+        };
+        // This vCPU has the latch of the last edge, which the guest took and nobody has noted: it is that of the next one.
+        if !word.has(Flag::Latch) || spi.exchange(word, word.with(Flag::Latch, false)).is_err() {
+            return false;
+        }
+        cx.vif.write_lr(n, self.lr[n]);
+        true
+    }
+
+    /// [`Vgic::edge_spi`] by who is on the CPU of this vCPU, which owns the SPI: it is presented as [`Self::deliver`] does it, without being
+    /// posted. `false`, with nothing done, if it is not that easy. HOT.
+    ///
+    /// The edge is latched and taken at once, at the moment at which the SPI's word is read, so the word need not change. Whatever
+    /// changes it later is posted to this vCPU, and found before its guest is entered.
+    #[must_use = "an edge that is not presented has to be posted"]
+    pub fn present_edge<V: VirtualInterface, H: Host>(&mut self, cx: &mut Context<V, H>, intid: u32) -> bool {
+        let Some((n, word)) = self.place_of_edge(cx, intid) else { return false };
+        if word.has(Flag::Latch) || word.has(Flag::Line) || !word.has(Flag::Edge) {
+            return false;
+        }
+        cx.vif.write_lr(n, self.lr[n]);
+        true
+    }
+
+    /// Returns the list register in which the last edge of an SPI in this vCPU's custody was, and the SPI's word, if the next one can be
+    /// pending there as it is.
+    ///
+    /// The enable of its group is not looked at: whoever disables that makes the owner look again, and `GICD_CTLR.RWP` says when it has.
+    #[inline(always)] // Its two callers.
+    fn place_of_edge<V: VirtualInterface, H: Host>(
+        &self,
+        cx: &mut Context<V, H>,
+        intid: u32,
+    ) -> Option<(usize, SpiWord)> {
+        let (Some(n), Some(spi)) = (self.slot(intid), cx.vgic.spi(intid)) else { return None };
         let (lr, word) = (self.lr[n], spi.load());
         debug_assert!(
             self.resident && word.owner() == Some(self.index),
             "what has a list register is in custody"
         );
-        if self.overflowing
-            || lr.state != LrState::Pending
-            // It was pending because of a level, which was not kept.
-            || !self.latch.contains(intid)
-            || word.priority() != lr.priority
-            || word.has(Flag::Group1) != lr.group1
-            || !word.has(Flag::Enabled)
-            || !word.has(Flag::Latch)
-            || word.level()
-            || cx.vgic.route(word) != Some(self.index)
-            || cx.vif.read_lr(n) != LrState::Invalid
-        {
-            return false;
-        }
-        // This vCPU has the latch of the last edge, which the guest took and nobody has noted: it is that of the next one.
-        if spi.exchange(word, word.with(Flag::Latch, false)).is_err() {
-            return false;
-        }
-        cx.vif.write_lr(n, lr);
-        true
+        let is_as_it_was = !self.overflowing
+            && lr.state == LrState::Pending
+            // It was pending because of a level otherwise, which was not kept.
+            && self.latch.contains(intid)
+            && word.priority() == lr.priority
+            && word.has(Flag::Group1) == lr.group1
+            && word.has(Flag::Enabled)
+            && !word.level()
+            && cx.vgic.route(word) == Some(self.index)
+            && cx.vif.read_lr(n) == LrState::Invalid;
+        is_as_it_was.then_some((n, word))
     }
 }

@@ -38,6 +38,7 @@ fn op(wide: bool) -> impl Strategy<Value = Op> {
             .prop_map(|(intid, senders, pend)| Op::Senders { intid, senders, pend }),
         10 => (id(), any::<bool>()).prop_map(|(id, high)| Op::Line(id, high)),
         6 => id().prop_map(Op::Pulse),
+        12 => id().prop_map(Op::Message),
         4 => any::<bool>().prop_map(Op::Timer),
         2 => prop::sample::select(vec![0xffu8, 0xf0, 0x80, 0x40, 0]).prop_map(Op::Mask),
         3 => (prop::bool::weighted(0.7), prop::bool::weighted(0.7))

@@ -6,6 +6,8 @@
 //! some tests try it both ways.
 #![cfg(loom)]
 
+#[path = "loom/own.rs"]
+mod own;
 #[path = "loom/senders.rs"]
 mod senders;
 

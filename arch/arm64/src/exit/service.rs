@@ -61,6 +61,12 @@ impl<G: Gic> Meanwhile for Inside<'_, G> {
     fn again(&mut self) {
         self.vcpu.attention.raise(Reasons::SERVICE);
     }
+
+    fn message(&mut self, vm: u8, address: u64, data: u64) -> bool {
+        let own = self.vcpu.vm;
+        let intid = if vm == own.id { own.message_intid(address, data) } else { None };
+        intid.is_some_and(|intid| own.with_gic::<G, _>(|cx| self.owned.gic.present_edge(cx, intid)))
+    }
 }
 
 /// A device, and the offset in it.

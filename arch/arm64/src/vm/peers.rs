@@ -109,6 +109,14 @@ impl Vm {
         }
         in_gic!(set(self, intid, high));
     }
+
+    /// Raises and lowers the input line of an SPI.
+    pub fn edge_spi(&self, intid: u32) {
+        fn edge<G: Gic>(vm: &Vm, intid: u32) {
+            vm.vgic.edge_spi(&Peers::<G>::new(vm), intid);
+        }
+        in_gic!(edge(self, intid));
+    }
 }
 
 /// Executes an operation that another CPU asked for, if there is one.

@@ -99,7 +99,7 @@ impl<S: Space> Service<S> {
             // SAFETY: the caller's promise; its memory has been begun.
             match unsafe { self.space.ask(event) } {
                 Ok(answer) => {
-                    self.publish(event, &answer);
+                    self.publish(event, &answer, meanwhile);
                     return part(answer);
                 }
                 Err(left) => entered = Some(left),
@@ -124,7 +124,7 @@ impl<S: Space> Service<S> {
             // SAFETY: the caller's promise.
             match unsafe { self.attempt(&event, entered.take(), meanwhile) } {
                 Ok(answer) => {
-                    self.publish(&event, &answer);
+                    self.publish(&event, &answer, meanwhile);
                     return answer;
                 }
                 // Whoever is killed is not to blame.
@@ -138,7 +138,7 @@ impl<S: Space> Service<S> {
             self.outside.alarm(0);
         }
         if self.lines.load(Ordering::Relaxed) != 0 {
-            self.set_lines(0, [0; 2], 0);
+            self.set_lines(0, [0; 2], 0, meanwhile);
         }
         ABSENT
     }
@@ -234,7 +234,7 @@ impl<S: Space> Service<S> {
         };
         // SAFETY: as above.
         let answer = unsafe { self.first(&event, meanwhile)? };
-        self.publish(&event, &answer);
+        self.publish(&event, &answer, meanwhile);
         Ok(())
     }
 
@@ -289,7 +289,7 @@ impl<S: Space> Service<S> {
                     let [number, value, lines, count, ..] = registers;
                     match Call::from_number(number) {
                         Some(Call::Panic) => return Err((Crash::Panic, left)),
-                        call => Some(self.serve(call, [value, lines, count])),
+                        call => Some(self.serve(call, [value, lines, count], meanwhile)),
                     }
                 }
                 Left::Interrupt => {
@@ -311,22 +311,30 @@ impl<S: Space> Service<S> {
 
     /// Carries out a call from which the service goes on; returns its result.
     #[cold]
-    fn serve(&self, call: Option<Call>, [first, second, third]: [u64; 3]) -> u64 {
+    fn serve(
+        &self,
+        call: Option<Call>,
+        [first, second, third]: [u64; 3],
+        meanwhile: &mut impl Meanwhile,
+    ) -> u64 {
         match call {
             Some(Call::Print) if first <= abi::CHARACTERS && self.print(first, [second, third]) => {}
             Some(Call::Log) if first <= abi::CHARACTERS => self.outside.log(first, [second, third]),
             Some(Call::Alarm) => return self.outside.alarm(first),
             Some(Call::Time) => return S::now(),
-            Some(Call::Message) if self.message(third, first, second) => {}
+            Some(Call::Message) if self.message(third, first, second, meanwhile) => {}
             Some(Call::Decode) if self.decode(first, second, third) => {}
             _ => return abi::REFUSED,
         }
         0
     }
 
-    /// Sends a message to a member, if it is there.
-    fn message(&self, member: u64, address: u64, data: u64) -> bool {
-        self.is_present(member) && self.outside.message(member as usize, address, data)
+    /// Sends a message to a member, if it is there. Most are for the vCPU on this CPU, whose request the service has just handled.
+    fn message(&self, member: u64, address: u64, data: u64, meanwhile: &mut impl Meanwhile) -> bool {
+        let number = member as usize;
+        self.is_present(member)
+            && (self.vms.get(number).is_some_and(|vm| meanwhile.message(*vm, address, data))
+                || self.outside.message(number, address, data))
     }
 
     /// Has a BAR of a member's function decoded, if it is there.
@@ -342,13 +350,13 @@ impl<S: Space> Service<S> {
 
     /// Lets what the service has answered take effect.
     #[inline(always)] // Two comparisons, usually.
-    fn publish(&self, event: &Event, answer: &Answer) {
+    fn publish(&self, event: &Event, answer: &Answer, meanwhile: &mut impl Meanwhile) {
         if answer.count != 0 && event.kind() != Some(Kind::TerminalRead) {
             self.print(answer.count, answer.words);
         }
         if answer.lines != self.lines.load(Ordering::Relaxed) {
             // SAFETY: inside, and it has just answered.
-            self.set_lines(answer.lines, unsafe { self.space.words(answer) }, answer.count);
+            self.set_lines(answer.lines, unsafe { self.space.words(answer) }, answer.count, meanwhile);
         }
     }
 
@@ -365,11 +373,11 @@ impl<S: Space> Service<S> {
 
     /// Sets levels of lines, and does what is among them. The words are the answer's, which has so many characters.
     #[cold]
-    fn set_lines(&self, lines: u64, [address, word]: [u64; 2], count: u64) {
+    fn set_lines(&self, lines: u64, [address, word]: [u64; 2], count: u64, meanwhile: &mut impl Meanwhile) {
         if lines & abi::MESSAGE != 0 && count == 0 {
             let (member, data) = abi::split_message(word);
             // What a driver has written where nothing is reaches nobody, as on a bus.
-            let _ = self.message(member, address, data);
+            let _ = self.message(member, address, data, meanwhile);
         }
         if lines & abi::ROOM != 0 {
             // Whoever is inside finds it on the way out, and that is the caller.

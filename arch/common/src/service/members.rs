@@ -18,6 +18,8 @@ pub struct Port {
     pub bars: u64,
     /// What the program gets to know.
     pub settings: [u64; 2],
+    /// The number of its VM.
+    pub vm: u8,
 }
 
 /// The memory that a service reaches for a member.

@@ -131,6 +131,11 @@ pub trait Meanwhile {
     fn wait(&mut self);
     /// Has the vCPU [look](Service::look) again before it goes back to its guest, when it has done what else it has to do.
     fn again(&mut self);
+    /// Sends a message-signalled interrupt of a VM, if the vCPU on this CPU is the one that it interrupts and that is done at once. False
+    /// if nothing was done: then it goes the way of all others ([`Outside::message`]).
+    fn message(&mut self, _vm: u8, _address: u64, _data: u64) -> bool {
+        false
+    }
 }
 
 /// What a service's calls reach.

@@ -206,7 +206,7 @@ fn service(steps: &[Step]) -> (Service<Script>, &'static World) {
     let world: &'static World = Box::leak(Box::default());
     let script = Script::default();
     script.steps.lock().unwrap().extend(steps);
-    (Service::new("test".to_string(), script, world, Port { bars: 0x5000, settings: [0; 2] }), world)
+    (Service::new("test".to_string(), script, world, Port { bars: 0x5000, settings: [0; 2], vm: 7 }), world)
 }
 
 /// A service that three VMs share.
@@ -214,7 +214,11 @@ fn shared(steps: &[Step]) -> (Service<Script>, &'static World) {
     let world: &'static World = Box::leak(Box::default());
     let script = Script::default();
     script.steps.lock().unwrap().extend(steps);
-    let ports = [1, 2, 3].map(|number| Port { bars: number << 12, settings: [number, 10 * number] });
+    let ports = [1, 2, 3].map(|number| Port {
+        bars: number << 12,
+        settings: [number, 10 * number],
+        vm: number as u8,
+    });
     (Service::shared("test".to_string(), script, world, &ports), world)
 }
 
@@ -712,6 +716,46 @@ fn who_crashes_a_shared_service_loses_what_is_kept_and_others_do_not() {
     access_of(&service, 0);
     let begun: Vec<_> = events(&service).iter().map(|(_, [kept, _, member, ..])| (*member, *kept)).collect();
     assert_eq!(begun, [(0, 1), (1, 1), (0, 1), (1, 0)]);
+}
+
+/// A CPU of a vCPU of this VM: what of its messages it has taken.
+struct Own<'a>(u8, &'a RefCell<Vec<(u64, u64)>>);
+
+impl Meanwhile for Own<'_> {
+    fn interrupt(&mut self) {}
+
+    fn wait(&mut self) {
+        panic!("nobody else is there");
+    }
+
+    fn again(&mut self) {}
+
+    fn message(&mut self, vm: u8, address: u64, data: u64) -> bool {
+        let is_own = vm == self.0 && address != 0;
+        if is_own {
+            self.1.borrow_mut().push((address, data));
+        }
+        is_own
+    }
+}
+
+#[test]
+fn a_message_for_the_vcpu_on_this_cpu_goes_no_further() {
+    let answer = |member, address| Step::Answer(abi::Answer::default().with_message(member, address, 0x31));
+    let call = Step::Call(Call::Message, [0xfee0_0000, 0x32, 1]);
+    let (service, world) = shared(&[Step::Done(0, 0), Step::Done(0, 0)]);
+    service.attach(1, vec![], None).unwrap();
+    service.attach(2, vec![], None).unwrap();
+    access_of(&service, 1);
+    let steps = [answer(1, 0xfee0_0000), answer(2, 0xfee0_0000), answer(1, 0), answer(0, 0xfee0_0000), call];
+    service.space.steps.lock().unwrap().extend(steps);
+    let taken = RefCell::new(vec![]);
+    for _ in steps {
+        // SAFETY: the script needs no CPU. Member 1 is of VM 2.
+        unsafe { service.access(&READ, &mut Own(2, &taken)) };
+    }
+    assert_eq!(taken.into_inner(), [(0xfee0_0000, 0x31), (0xfee0_0000, 0x32)]);
+    assert_eq!(said(world), ["message 2: fee00000 31", "message 1: 0 31"], "who is not there gets none");
 }
 
 #[test]

@@ -49,6 +49,17 @@ impl World {
                 self.reference.get(vcpu, intid).latch = true;
                 self.machine.vgic.pulse_spi(&self.machine, intid);
             }
+            Op::Message(intid) if intid >= 32 => {
+                let interrupt = self.reference.get(vcpu, intid);
+                if !interrupt.line {
+                    interrupt.set_line(true);
+                    interrupt.set_line(false);
+                }
+                let presented = self.machine.with(vcpu, |gic, cx| gic.present_edge(cx, intid));
+                if !presented {
+                    self.machine.vgic.edge_spi(&self.machine, intid);
+                }
+            }
             Op::Timer(high) => {
                 self.reference.get(vcpu, TIMER).line = high;
                 // Nobody hears of it: what the guest sees next has to ask.

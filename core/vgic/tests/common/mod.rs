@@ -3,6 +3,7 @@
 //! world of several vCPUs around the code under test.
 #![allow(dead_code, missing_docs, reason = "each test file uses a part of it")]
 
+pub mod bench;
 mod compare;
 mod events;
 pub mod hardware;

@@ -51,6 +51,8 @@ pub enum Op {
     },
     Line(u32, bool),
     Pulse(u32),
+    /// A device that the vCPU's own CPU serves raises a line and lowers it.
+    Message(u32),
     Timer(bool),
     Mask(u8),
     InterfaceGroups(bool, bool),

@@ -2,19 +2,16 @@
 //! A VM's serial port and clock, and what of PCI is no function's: register models of `turnstile_devices` at the addresses of its
 //! machine.
 
-use turnstile_devices::{Credit, MsiFrame, Pl011, Pl031, Uart16550};
-use turnstile_machine::map::{FIRST_MESSAGE, MESSAGES, Map, Pci, Region, UartKind};
+use turnstile_devices::{Credit, Pl011, Pl031, Uart16550};
+use turnstile_machine::map::{Map, Pci, Region, UartKind};
 
 use crate::alarm;
 use crate::arch::time;
-use crate::arch::vm::Vm;
+use crate::arch::vm::{MESSAGES, Vm};
 use crate::line;
 
 /// The register with the received byte: DR of a PL011, RBR of a 16550.
 const RECEIVED: u64 = 0;
-
-/// Makes SPIs of messages.
-pub const FRAME: MsiFrame = MsiFrame { first: FIRST_MESSAGE, count: MESSAGES };
 
 enum Uart {
     Pl011(Pl011),
@@ -77,7 +74,7 @@ impl Devices {
         }
         let pci = self.pci?;
         if pci.frame.contains(address) {
-            return Some(FRAME.read(address - pci.frame.base, size));
+            return Some(MESSAGES.read(address - pci.frame.base, size));
         }
         is_empty_slot(vm, pci, address).then_some(u64::MAX)
     }
@@ -183,9 +180,7 @@ pub fn has_functions(vm: &Vm) -> bool {
 /// Writes what of PCI is no function's; false if that is not there.
 fn write_pci(vm: &'static Vm, pci: &Pci, address: u64, value: u64) -> bool {
     if pci.frame.contains(address) {
-        if let Some(intid) = FRAME.write(address - pci.frame.base, value) {
-            pulse(vm, intid);
-        }
+        vm.message(address, value);
         return true;
     }
     is_empty_slot(vm, pci, address)
@@ -195,10 +190,4 @@ fn write_pci(vm: &'static Vm, pci: &Pci, address: u64, value: u64) -> bool {
 /// services first.
 fn is_empty_slot(vm: &Vm, pci: &Pci, address: u64) -> bool {
     pci.ecam.contains(address) && vm.services().is_some_and(|services| services.at_address(address).is_none())
-}
-
-/// An SPI has an edge.
-pub fn pulse(vm: &'static Vm, intid: u32) {
-    vm.set_spi_line(intid, true);
-    vm.set_spi_line(intid, false);
 }

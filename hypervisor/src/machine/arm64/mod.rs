@@ -113,8 +113,7 @@ fn gicv(gic: GicVersion, host: &Host) -> Result<Option<u64>, Error> {
 
 /// Delivers a message-signalled interrupt; false if nothing is at that address.
 pub fn message(vm: &'static Vm, address: u64, data: u64) -> bool {
-    let edge = devices::FRAME.write(address.wrapping_sub(vm.machine.map().pci.frame.base), data);
-    edge.inspect(|intid| devices::pulse(vm, *intid)).is_some()
+    vm.message(address, data)
 }
 
 /// Makes memory for a disk of `size` bytes that begins with this image, for ever; returns its physical address.

@@ -7,7 +7,7 @@ use std::vec;
 use std::vec::Vec;
 
 use turnstile_arch_common::service::{Left, Outside};
-use turnstile_service::abi::Call;
+use turnstile_service::abi::{self, Call};
 use turnstile_service::gate::Pending;
 use turnstile_service::image::{BY_PLACE, Doorbells};
 use turnstile_service::image::{Header, Image, PAGE};
@@ -20,7 +20,7 @@ use crate::exit::full::turnstile_full_exit;
 use crate::exit::light::aborts;
 use crate::exit::tests::{exit, machine};
 use crate::service::{ISA, Port, Served, Service, Services, Space, pretend};
-use crate::vm::Vm;
+use crate::vm::{MESSAGES, Vm};
 
 std::thread_local! {
     /// What the service of this thread got, and what it said outside.
@@ -71,14 +71,17 @@ fn served_with(doorbells: Doorbells) -> (&'static Vm, Frame, &'static Service) {
 
 /// The same, and its doorbells are those of queues from `bell` on.
 fn served_from(bell: u64, doorbells: Doorbells) -> (&'static Vm, Frame, &'static Service) {
+    served_at(Port::default(), bell, doorbells)
+}
+
+fn served_at(port: Port, bell: u64, doorbells: Doorbells) -> (&'static Vm, Frame, &'static Service) {
     let (vm, _) = machine(1, false);
     let header = Header { isa: ISA, code: PAGE, stack: PAGE, ..Header::default() };
     let mut file = header.bytes().to_vec();
     file.resize(2 * PAGE as usize, 0);
     fakes::set("CNTFRQ_EL0", 1_000_000_000);
     let space = Space::new(Image::parse(file.leak(), ISA).unwrap(), 1000).unwrap();
-    let service: &'static Service =
-        Box::leak(Box::new(Service::new("test".into(), space, &Nothing, Port::default())));
+    let service: &'static Service = Box::leak(Box::new(Service::new("test".into(), space, &Nothing, port)));
     let mut services = Services::none();
     services.memory = vec![Served { base: DEVICE, size: 0x1000, device: 3, doorbells, bell, service }];
     services.all = vec![service];
@@ -223,6 +226,64 @@ fn a_members_doorbells_are_its_own_from_either_tier() {
         }
         assert_eq!(seen(), [[Kind::Doorbell as u64, 1 << 10, 0, 0, 0, 0]], "x{register}");
     }
+}
+
+/// The service has handled what its guest has rung for, and says so to it: what came the last time comes again without leaving the
+/// light exit.
+#[test]
+fn a_message_for_the_guest_that_rings_is_a_list_register() {
+    let (lr, mut handle) = handled_message(0);
+    assert_eq!(handle(0), (0, lr, 1), "nothing is posted");
+    // Not handled yet, or another one, or where nothing is: as by anybody, which here is nobody.
+    assert_eq!(handle(0), (0, lr, 0));
+    fakes::set("ICH_LR0_EL2", 0);
+    assert_eq!((handle(1), handle(-1)), ((0, 0, 0), (0, 0, 0)));
+}
+
+/// The number is the same in both VMs.
+#[test]
+fn a_message_of_another_vm_is_not_for_the_guest_that_rings() {
+    let (_, mut handle) = handled_message(1);
+    assert_eq!(handle(0), (0, 0, 0));
+}
+
+/// A guest has handled the first message of a device of the VM with this number, whose service sends the next one when it is rung:
+/// it comes to its own guest, which has number 0. Returns the list register of the first one, and what sends the next one, with
+/// another number: it returns the exit's code, the list register, and how often that was written.
+fn handled_message(vm: u8) -> (u64, impl FnMut(i32) -> (u32, u64, usize)) {
+    let port = Port { vm, ..Port::default() };
+    let (vm, mut frame, _) = served_at(port, 0, Doorbells::NONE);
+    let (vcpu, intid) = (vm.vcpus()[0], MESSAGES.first);
+    let base = vm.machine.map().pci.frame.base;
+    // SAFETY: the vCPU is this thread's.
+    let owned = || unsafe { vcpu.owned() };
+    vm.with_gic::<Gicv3, _>(|cx| {
+        owned().gic.dist_write(cx, 0, 4, 3);
+        // GICD_ISENABLER2, and GICD_ICFGR4: edges.
+        owned().gic.dist_write(cx, 0x108, 4, 1);
+        owned().gic.dist_write(cx, 0xc10, 4, 2);
+    });
+    at(DEVICE);
+    exit(&mut frame, class::DATA_ABORT, iss(2, 2, true));
+    // The first one is posted, as by anybody.
+    assert!(vm.message(base + 0x40, intid.into()));
+    turnstile_full_exit(&mut frame, Code::SYNC);
+    let lr = fakes::get("ICH_LR0_EL2");
+    assert_eq!((lr >> 62, lr as u32), (1, intid));
+    fakes::set("ICH_LR0_EL2", 0);
+    fakes::take_log();
+    let handle = move |more: i32| {
+        pretend(move |general, _| {
+            let word = abi::message_word(0, intid.wrapping_add_signed(more));
+            general[..6].copy_from_slice(&[Call::Done as u64, 0, abi::MESSAGE, 0, base + 0x40, word]);
+            Left::Call
+        });
+        at(DEVICE);
+        let (code, log) = exit(&mut frame, class::DATA_ABORT, iss(2, 2, true));
+        let written = log.iter().filter(|access| **access == Access::Write("ICH_LR0_EL2", lr)).count();
+        (code, fakes::get("ICH_LR0_EL2"), written)
+    };
+    (lr, handle)
 }
 
 #[test]

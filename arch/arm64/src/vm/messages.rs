@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Interrupts by message: a write to the GICv2m frame of a VM's board becomes an edge of an SPI.
+
+use turnstile_devices::MsiFrame;
+use turnstile_machine::map;
+
+use super::objects::Vm;
+
+/// The frame, which makes SPIs of messages.
+pub const MESSAGES: MsiFrame = MsiFrame { first: map::FIRST_MESSAGE, count: map::MESSAGES };
+
+impl Vm {
+    /// Returns the SPI that a write of `data` to `address` by a device becomes; `None` if no such thing is there.
+    #[inline] // On the way of each message.
+    pub fn message_intid(&self, address: u64, data: u64) -> Option<u32> {
+        MESSAGES.write(address.wrapping_sub(self.machine.map().pci.frame.base), data)
+    }
+
+    /// Delivers a message-signalled interrupt; false if nothing is at that address.
+    pub fn message(&self, address: u64, data: u64) -> bool {
+        self.message_intid(address, data).inspect(|intid| self.edge_spi(*intid)).is_some()
+    }
+}
