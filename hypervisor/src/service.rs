@@ -168,11 +168,11 @@ fn connect_functions(services: &mut Services, functions: &[Connected<'_>]) {
 
 impl Member {
     fn port(&self) -> Port {
-        let bars = match &self.site {
-            Site::Device(_) => 0,
-            Site::Function(function) => function.bars,
+        let (bars, vm) = match &self.site {
+            Site::Device(_) => (0, None),
+            Site::Function(function) => (function.bars, Some(self.vm.id)),
         };
-        Port { bars, settings: self.settings, vm: self.vm.id }
+        Port { bars, settings: self.settings, vm }
     }
 
     fn is_running(&self) -> bool {

@@ -76,10 +76,11 @@ const ON_ONE: [Entry; 3] = [
 ];
 
 /// The checks of each architecture in the long run.
-const LONG: [Entry; 3] = [
+const LONG: [Entry; 4] = [
     ("peers/others", peers::others),
     ("bench/statistics-all", |layout, qemu, isa| benching::all_statistics(layout, qemu, isa).into()),
     ("bench/platforms", |layout, qemu, isa| benching::platforms(layout, qemu, isa).into()),
+    ("package/for-others", |layout, qemu, isa| package::check_for_others(layout, qemu, isa).into()),
 ];
 
 /// The checks of one architecture alone in the long run.

@@ -43,7 +43,8 @@ impl Tests {
         let suite = all.names().map(str::to_owned).collect();
         let scenarios = all.scenarios.iter().filter(|scenario| scenario.long);
         let long = scenarios.map(|scenario| scenario.name.clone());
-        let long = long.chain(checks::long().map(|check| check.name)).collect();
+        let stages = all.stages.iter().filter(|stage| stage.long).map(|stage| stage.name.clone());
+        let long = long.chain(stages).chain(checks::long().map(|check| check.name)).collect();
         Tests { root: layout.root().to_path_buf(), suite, long }
     }
 

@@ -155,7 +155,7 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
         Stage::new("clippy-bare-metal-power64", &power_clippy).on(Isa::Power64).long(),
         Stage::new("clippy-ablation", &ablation_clippy).long(),
         Stage::new("clippy-bare-metal-ablation", &bare_ablation_clippy).long(),
-        Stage::new("clippy-monitor", &monitor_clippy(Isa::Arm64)),
+        Stage::new("clippy-monitor", &monitor_clippy(Isa::Arm64)).long(),
         Stage::new("clippy-monitor-power64", &monitor_clippy(Isa::Power64)).long(),
         Stage::new("package", &package).beside().long(),
         Stage::new("tests", &["test", "--no-fail-fast"]).tests(),

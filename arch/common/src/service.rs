@@ -50,8 +50,8 @@ pub struct Service<S> {
     is_shared: bool,
     /// The VMs that it serves.
     members: Mutex<Vec<Member>>,
-    /// Their numbers.
-    vms: Vec<u8>,
+    /// The numbers of those that have it as a PCI function.
+    vms: Vec<Option<u8>>,
     /// A bit for each of them that is there.
     present: AtomicU64,
     /// How many exits of vCPUs with statistics it has answered, and how long these took until then, in ticks.

@@ -46,11 +46,7 @@ impl Vgic {
     /// other INTIDs, and nothing while the line is high.
     pub fn edge_spi<H: Host>(&self, host: &H, intid: u32) {
         let Some(spi) = self.spi(intid) else { return };
-        let changed = spi.update(|word| {
-            let rises = word.has(Flag::Edge) && !word.has(Flag::Line);
-            rises.then(|| word.with(Flag::Latch, true))
-        });
-        if let Some((_, new)) = changed {
+        if let Some(new) = spi.latch(|word| word.has(Flag::Edge) && !word.has(Flag::Line)) {
             self.signal(host, intid, new);
         }
     }
@@ -58,7 +54,7 @@ impl Vgic {
     /// Makes an SPI pending once, as an edge does. Does nothing for other INTIDs.
     pub fn pulse_spi<H: Host>(&self, host: &H, intid: u32) {
         let Some(spi) = self.spi(intid) else { return };
-        if let Some((_, new)) = spi.update(|word| Some(word.with(Flag::Latch, true))) {
+        if let Some(new) = spi.latch(|_| true) {
             self.signal(host, intid, new);
         }
     }

@@ -175,6 +175,22 @@ impl Spi {
         }
     }
 
+    /// Sets the latch if `may` says so of the word; returns the word, with the latch, if it was not set before.
+    ///
+    /// The word is exchanged even if it stays the same: whoever takes the latch afterwards then knows of all that was done before
+    /// this edge. A load would not order what was written before it.
+    pub(crate) fn latch(&self, may: impl Fn(SpiWord) -> bool) -> Option<SpiWord> {
+        let mut old = self.load();
+        while may(old) {
+            let new = old.with(Flag::Latch, true);
+            match self.exchange(old, new) {
+                Ok(()) => return (new != old).then_some(new),
+                Err(seen) => old = seen,
+            }
+        }
+        None
+    }
+
     /// Replaces the word if it is still `old`, else returns what it is.
     pub(crate) fn exchange(&self, old: SpiWord, new: SpiWord) -> Result<(), SpiWord> {
         // Sequentially consistent because of `GICD_CTLR`: see the module documentation.

@@ -293,6 +293,31 @@ fn a_group_is_off_once_no_write_is_in_progress() {
     }
 }
 
+/// Two edges may be one interrupt, but whoever takes it knows of what was done before either.
+#[test]
+fn an_edge_that_is_one_with_another_comes_with_what_was_done_before_it() {
+    loom::model(|| {
+        let machine = Machine::new();
+        machine.write(0xc08, 2);
+        machine.vgic.edge_spi(&*machine, SPI);
+        let done = Arc::new(AtomicBool::new(false));
+        let owner = {
+            let (machine, done) = (Arc::clone(&machine), Arc::clone(&done));
+            thread::spawn(move || {
+                machine.run(1);
+                done.load(Ordering::Relaxed)
+            })
+        };
+        done.store(true, Ordering::Relaxed);
+        machine.vgic.edge_spi(&*machine, SPI);
+        let seen = owner.join().unwrap();
+        let before = machine.acknowledged.load(Ordering::SeqCst);
+        machine.run(1);
+        let comes_again = machine.acknowledged.load(Ordering::SeqCst) > before;
+        assert!(before == 1 && (seen || comes_again), "taken without what was done");
+    });
+}
+
 /// Runs vCPU 1 beside what `other` does, each being the first thread once.
 fn both_ways<R: Send + 'static>(
     prepare: impl Fn(&Machine) + Copy + Send + Sync + 'static,

@@ -10,27 +10,38 @@ use turnstile::failure::{Context, Failure, Result};
 use turnstile::isa::Isa;
 use turnstile::layout::Layout;
 use turnstile::setup::qemu::Qemu;
-use turnstile::setup::run;
+use turnstile::setup::{images, run};
 
 use super::super::tool;
 
-/// Runs an example of an architecture from an installed package.
+/// Runs an example of an architecture from an installed package, with the tool that is there already: to optimize one takes minutes.
 ///
 /// # Errors
 /// Says what of it does not work.
 pub fn check(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
-    let home = install(layout)?;
+    works(&install(layout, &layout.bundles().join("package"), &tool::path()?)?, qemu, isa)
+}
+
+/// The same from the package that others get.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_for_others(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
+    works(&install(layout, &layout.bundles().join("package-for-others"), &images::tool(layout)?)?, qemu, isa)
+}
+
+fn works(home: &Path, qemu: &Qemu, isa: Isa) -> Result<()> {
     let example = match isa {
         Isa::Arm64 => "one-linux.toml",
         Isa::X86_64 => "x86-linux.toml",
         Isa::Power64 => "power-linux.toml",
     };
-    let example = powering_off(&home, example)?;
-    expect(&said(turnstile(&home).arg("check").arg(&example))?, "ok")?;
-    let mut boot = turnstile(&home);
+    let example = powering_off(home, example)?;
+    expect(&said(turnstile(home).arg("check").arg(&example))?, "ok")?;
+    let mut boot = turnstile(home);
     boot.args(["run", "--qemu"]).arg(&qemu.path).arg(&example);
     expect(&said(&mut boot)?, "turnstile: shell ready cpus=")?;
-    let mut bench = turnstile(&home);
+    let mut bench = turnstile(home);
     bench.args(["bench", "--rows", "null-hypercall", "--iterations", "16384", "--isa", isa.name()]);
     expect(&said(bench.arg("--qemu").arg(&qemu.path))?, "null-hypercall")?;
     for file in ["man/man1/turnstile-run.1", "bash-completion/completions/turnstile"] {
@@ -51,17 +62,15 @@ fn powering_off(home: &Path, example: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Packages and unpacks it, once for all architectures; returns the folder, which is also the user's home.
-fn install(layout: &Layout) -> Result<PathBuf> {
-    static DONE: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// Packages and unpacks it in a folder, once for all architectures; returns the one that is also the user's home.
+fn install(layout: &Layout, folder: &Path, program: &Path) -> Result<PathBuf> {
+    static DONE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
     let mut done = DONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Some(home) = &*done {
-        return Ok(home.clone());
-    }
-    let folder = layout.bundles().join("package");
-    // The tool that is there already: to optimize one takes minutes.
-    let made = super::make::make(layout, &folder, &tool::path()?)?;
     let home = folder.join("home");
+    if done.contains(&home) {
+        return Ok(home);
+    }
+    let made = super::make::make(layout, folder, program)?;
     std::fs::create_dir_all(&home).context(|| format!("cannot create {}", home.display()))?;
     let mut unpack = match &made.debian {
         Some(file) => {
@@ -83,7 +92,8 @@ fn install(layout: &Layout) -> Result<PathBuf> {
     let cache = home.join(".cache");
     std::fs::create_dir_all(&cache).context(|| format!("cannot create {}", cache.display()))?;
     symlink(layout.cache(), cache.join("turnstile")).context(|| "cannot share the cache".into())?;
-    Ok(done.insert(home).clone())
+    done.push(home.clone());
+    Ok(home)
 }
 
 /// The installed program in its user's home, which is all that it is told.

@@ -18,7 +18,7 @@ use turnstile::layout::Layout;
 use turnstile::setup::images;
 
 use super::cli;
-pub use installed::check;
+pub use installed::{check, check_for_others};
 
 /// Makes both and says where they are.
 pub fn package(layout: &Layout, options: &cli::Package) -> Result<()> {

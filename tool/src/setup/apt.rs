@@ -102,6 +102,8 @@ impl Apt {
             // apt would hand its downloads to a user who cannot see the checkout.
             "APT::Sandbox::User=".to_owned(),
             "Dpkg::Use-Pty=0".to_owned(),
+            // In seconds: another one may be at work, the user's or another thread's.
+            "DPkg::Lock::Timeout=600".to_owned(),
         ];
         if let Some(architecture) = self.architecture {
             options.push(format!("Dir::State={folder}"));

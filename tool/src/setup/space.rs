@@ -11,10 +11,10 @@ use crate::failure::{Failure, Result};
 use crate::layout::{self, Layout, disk_full};
 
 /// What `demo` builds and downloads, in bytes.
-pub const DEMO: u64 = 3 * GIB / 2;
+pub const DEMO: u64 = 2 * GIB;
 
 /// What the whole test suite builds and downloads, in bytes.
-pub const SUITE: u64 = 5 * GIB;
+pub const SUITE: u64 = 6 * GIB;
 
 const GIB: u64 = 1 << 30;
 

@@ -333,8 +333,13 @@ impl<S: Space> Service<S> {
     fn message(&self, member: u64, address: u64, data: u64, meanwhile: &mut impl Meanwhile) -> bool {
         let number = member as usize;
         self.is_present(member)
-            && (self.vms.get(number).is_some_and(|vm| meanwhile.message(*vm, address, data))
+            && (self.function_of(number).is_some_and(|vm| meanwhile.message(vm, address, data))
                 || self.outside.message(number, address, data))
+    }
+
+    /// Returns the VM whose PCI function a member is: devices of other kinds send no messages.
+    fn function_of(&self, member: usize) -> Option<u8> {
+        self.vms.get(member).copied().flatten()
     }
 
     /// Has a BAR of a member's function decoded, if it is there.

@@ -18,8 +18,8 @@ pub struct Port {
     pub bars: u64,
     /// What the program gets to know.
     pub settings: [u64; 2],
-    /// The number of its VM.
-    pub vm: u8,
+    /// The number of its VM, if the member is a PCI function of it, which sends messages.
+    pub vm: Option<u8>,
 }
 
 /// The memory that a service reaches for a member.

@@ -206,7 +206,10 @@ fn service(steps: &[Step]) -> (Service<Script>, &'static World) {
     let world: &'static World = Box::leak(Box::default());
     let script = Script::default();
     script.steps.lock().unwrap().extend(steps);
-    (Service::new("test".to_string(), script, world, Port { bars: 0x5000, settings: [0; 2], vm: 7 }), world)
+    (
+        Service::new("test".to_string(), script, world, Port { bars: 0x5000, settings: [0; 2], vm: None }),
+        world,
+    )
 }
 
 /// A service that three VMs share.
@@ -217,7 +220,7 @@ fn shared(steps: &[Step]) -> (Service<Script>, &'static World) {
     let ports = [1, 2, 3].map(|number| Port {
         bars: number << 12,
         settings: [number, 10 * number],
-        vm: number as u8,
+        vm: Some(number as u8),
     });
     (Service::shared("test".to_string(), script, world, &ports), world)
 }
@@ -756,6 +759,19 @@ fn a_message_for_the_vcpu_on_this_cpu_goes_no_further() {
     }
     assert_eq!(taken.into_inner(), [(0xfee0_0000, 0x31), (0xfee0_0000, 0x32)]);
     assert_eq!(said(world), ["message 2: fee00000 31", "message 1: 0 31"], "who is not there gets none");
+}
+
+#[test]
+fn a_device_that_is_no_function_asks_no_cpu_for_a_message() {
+    let (service, world) = service(&[Step::Done(0, 0), Step::Call(Call::Message, [0xfee0_0000, 0x31, 0])]);
+    for vm in 0..=u8::MAX {
+        let taken = RefCell::new(vec![]);
+        // SAFETY: the script needs no CPU.
+        unsafe { service.access(&READ, &mut Own(vm, &taken)) };
+        assert!(taken.into_inner().is_empty());
+        service.space.steps.lock().unwrap().push_back(Step::Call(Call::Message, [0xfee0_0000, 0x31, 0]));
+    }
+    assert_eq!(said(world).len(), 256, "whether it may is for others to say");
 }
 
 #[test]

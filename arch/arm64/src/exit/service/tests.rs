@@ -251,7 +251,7 @@ fn a_message_of_another_vm_is_not_for_the_guest_that_rings() {
 /// it comes to its own guest, which has number 0. Returns the list register of the first one, and what sends the next one, with
 /// another number: it returns the exit's code, the list register, and how often that was written.
 fn handled_message(vm: u8) -> (u64, impl FnMut(i32) -> (u32, u64, usize)) {
-    let port = Port { vm, ..Port::default() };
+    let port = Port { vm: Some(vm), ..Port::default() };
     let (vm, mut frame, _) = served_at(port, 0, Doorbells::NONE);
     let (vcpu, intid) = (vm.vcpus()[0], MESSAGES.first);
     let base = vm.machine.map().pci.frame.base;
