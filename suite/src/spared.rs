@@ -11,12 +11,13 @@ pub const NAMES: &[&str] = &[
     "x86_64/selftest/x2apic-1",
     "x86_64/selftest/on-demand",
     "x86_64/pressure/none-4",
-    // Several Linux VMs on the same CPUs are `sharing/two-linux`.
+    // Several Linux VMs on the same CPUs are `arm64/sharing/two-linux` and `power64/linux/sharing`.
     "arm64/scale/4-linux-4-on-4",
     "arm64/scale/2-linux-4-on-2-gicv2",
     "x86_64/scale/4-linux-4-on-4",
     "x86_64/scale/linux-64",
-    // Self-tests on shared CPUs: one of the kinds on each architecture.
+    "power64/scale/3-linux-4-on-2",
+    // Self-tests on shared CPUs are `two-selftests` of arm64 and of PCs; POWER's take one to two minutes each.
     "arm64/sharing/selftest-8-on-2",
     "x86_64/sharing/selftest-8-on-2",
     "power64/sharing/two-selftests",
@@ -26,7 +27,6 @@ pub const NAMES: &[&str] = &[
     "x86_64/sharing/stolen-time",
     "x86_64/sharing/crash-restart",
     "power64/sharing/stolen-time",
-    "power64/scale/3-linux-4-on-2",
     // So is the way of what is typed and printed.
     "x86_64/console/flood-restart",
     "power64/console/flood-restart",
@@ -58,12 +58,9 @@ pub const NAMES: &[&str] = &[
     "x86_64/ablation/selftest-without-none",
     "x86_64/ablation/selftest-without-all",
     "power64/ablation/selftest-without-none",
-    // Slow programs of PCs that show what their neighbours show.
-    "x86_64/hostile/places-x2apic",
+    // Boots of PCs: the other kernels and local APICs boot with four vCPUs or one.
     "x86_64/linux/boot-linux-standard-x2apic-4",
-    "x86_64/linux/boot-linux-xapic-4",
     "x86_64/linux/boot-linux-x2apic-1",
-    "x86_64/devices/clock-of-another",
 ];
 
 /// Whether only the long run plays the scenario of this name.

@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::bench::{NOTHING, ONE_WRITE};
 use common::hardware::{Accesses, HardwareModel};
 use common::machine::Machine;
 use turnstile_vgic::{
@@ -223,28 +224,16 @@ fn senders_take_turns() {
 
 #[test]
 fn an_sgi_costs_one_write_while_a_list_register_is_free() {
-    const NONE: Accesses = Accesses {
-        reads: 0,
-        writes: 0,
-        clears: 0,
-        elrsr: 0,
-        eisr: 0,
-        eoi_count: 0,
-        maintenance: 0,
-        vmcr: 0,
-        lines: 0,
-        deactivations: 0,
-    };
     let machine = machine(2, 4);
     let cost = || hw(&machine, 0, |hw| hw.take_accesses());
     let inject = |sender| machine.with(0, |gic, cx| gic.inject_sgi_from(cx.vif, 4, sender));
     assert_eq!(inject(0), Outcome::Done);
-    assert_eq!(cost(), Accesses { writes: 1, ..NONE });
+    assert_eq!(cost(), ONE_WRITE);
     // Again, from the same sender and from another one, when the guest has handled the last.
     for sender in [0, 0, 1, 1, 0] {
         assert!(handle(&machine, 0).is_some());
         assert_eq!(inject(sender), Outcome::Done);
-        assert_eq!(cost(), Accesses { reads: 1, writes: 1, ..NONE });
+        assert_eq!(cost(), Accesses { reads: 1, writes: 1, ..NOTHING });
         let lr = hw(&machine, 0, |hw| hw.highest_pending()).unwrap();
         assert_eq!((lr.intid, lr.source, lr.state), (4, sender as u8, LrState::Pending));
         assert_eq!(lr.backing, Backing::Software { eoi_maintenance: false });
@@ -253,7 +242,7 @@ fn an_sgi_costs_one_write_while_a_list_register_is_free() {
     assert!(handle(&machine, 0).is_some());
     machine.vgic.post_sgi(&machine, 0, 6, 1);
     machine.drain();
-    assert_eq!(cost(), Accesses { writes: 1, ..NONE });
+    assert_eq!(cost(), ONE_WRITE);
     // Nothing was ever armed, and nothing is when the vCPU leaves.
     assert_eq!(handle(&machine, 0), Some((6, 1)));
     assert_eq!(hw(&machine, 0, |hw| hw.armed), Maintenance::NONE);

@@ -6,24 +6,27 @@ use super::*;
 /// GICD_ICFGR2.
 const CONFIGURATION: u32 = 0xc08;
 
-/// vCPU 1 has handled the interrupt, and its CPU brings the next edge, beside what `other` does: it is acknowledged once more, now or
-/// when it may be again.
+/// vCPU 1 has handled the interrupt, which has edges.
+fn handled() -> Arc<Machine> {
+    let machine = Machine::new();
+    machine.write(CONFIGURATION, 2);
+    machine.pulse();
+    machine.run(1);
+    machine
+}
+
+/// The CPU of vCPU 1 brings an edge, and enters the guest.
+fn own_edge(machine: &Machine) {
+    machine.with(1, |gic, cx| {
+        if !gic.present_edge(cx, SPI) {
+            cx.vgic.edge_spi(cx.host, SPI);
+        }
+    });
+    machine.run(1);
+}
+
+/// The next edge is the own CPU's, beside what `other` does: it is acknowledged once more, now or when it may be again.
 fn beside_own_edge(other: impl Fn(&Machine) + Copy + Send + Sync + 'static) {
-    let handled = || {
-        let machine = Machine::new();
-        machine.write(CONFIGURATION, 2);
-        machine.pulse();
-        machine.run(1);
-        machine
-    };
-    let own_edge = |machine: &Machine| {
-        machine.with(1, |gic, cx| {
-            if !gic.present_edge(cx, SPI) {
-                cx.vgic.edge_spi(cx.host, SPI);
-            }
-        });
-        machine.run(1);
-    };
     let judge = |machine: &Machine| {
         machine.finish(1);
         assert_eq!(machine.acknowledged.load(Ordering::SeqCst), 2, "more than edges");
@@ -60,20 +63,7 @@ fn an_own_edge_beside_a_group_switched_off_and_on() {
 #[test]
 fn an_own_edge_beside_one_of_another() {
     let others = |machine: &Machine| machine.vgic.edge_spi(machine, SPI);
-    loom::model(move || {
-        let machine = Machine::new();
-        machine.write(CONFIGURATION, 2);
-        machine.pulse();
-        machine.run(1);
-        let other = Arc::clone(&machine);
-        let other = thread::spawn(move || others(&other));
-        machine.with(1, |gic, cx| {
-            if !gic.present_edge(cx, SPI) {
-                cx.vgic.edge_spi(cx.host, SPI);
-            }
-        });
-        machine.run(1);
-        other.join().unwrap();
+    first_and_second(handled, own_edge, others, |machine, (), ()| {
         machine.finish(1);
         assert!(machine.acknowledged.load(Ordering::SeqCst) <= 3, "more than edges");
     });
