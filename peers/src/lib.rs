@@ -26,6 +26,11 @@ pub mod events;
 ))]
 pub mod host;
 pub mod options;
+#[cfg(all(
+    any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"),
+    target_os = "linux"
+))]
+pub mod others;
 #[cfg(all(target_arch = "powerpc64", target_os = "linux"))]
 pub mod power64;
 #[cfg(all(

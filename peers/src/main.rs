@@ -34,7 +34,7 @@ mod linux {
     use anyhow::{Context, Result};
     use clap::Parser;
     use turnstile_vmm::options::Options;
-    use turnstile_vmm::{arch, host, symbols, vcpu};
+    use turnstile_vmm::{arch, host, others, symbols, vcpu};
 
     /// Does what the command line says.
     pub fn main() -> ExitCode {
@@ -72,10 +72,11 @@ mod linux {
             host::take_turns()?;
         }
         std::thread::sleep(Duration::from_secs(options.settle));
-        match (&options.symbols, &options.guest) {
-            (Some(device), _) => write_symbols(device),
-            (None, Some(guest)) => run(&options, guest),
-            (None, None) => anyhow::bail!("there is no guest"),
+        match (&options.symbols, &options.monitors, &options.guest) {
+            (Some(device), _, _) => write_symbols(device),
+            (None, Some(commands), _) => others::run(commands),
+            (None, None, Some(guest)) => run(&options, guest),
+            (None, None, None) => anyhow::bail!("there is no guest"),
         }
     }
 

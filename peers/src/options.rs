@@ -13,7 +13,7 @@ use crate::console::Marks;
 pub struct Options {
     /// The guest: an arm64 Image; on x86-64 an ELF file with a PVH entry, or a Linux
     /// bzImage; on POWER an ELF file
-    #[arg(long, value_name = "FILE", required_unless_present = "symbols")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["symbols", "monitors"])]
     pub guest: Option<PathBuf>,
     /// The guest's command line
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -61,6 +61,10 @@ pub struct Options {
     /// The guest's line behind which counting ends; without one, at the guest's next byte
     #[arg(long, value_name = "LINE")]
     pub end: Option<String>,
+    /// Run no guest, but other monitors, each with a guest of one vCPU: the file has their commands, a word in each line and an
+    /// empty line behind each
+    #[arg(long, value_name = "FILE")]
+    pub monitors: Option<PathBuf>,
     /// Run no guest: write the kernel's functions (`address type name`) to this device
     #[arg(long, value_name = "DEVICE")]
     pub symbols: Option<PathBuf>,

@@ -84,7 +84,8 @@ const LONG: [Entry; 4] = [
 ];
 
 /// The checks of one architecture alone in the long run.
-const LONG_OF_ONE: [(Isa, Entry); 6] = [
+const LONG_OF_ONE: [(Isa, Entry); 7] = [
+    (Isa::Arm64, ("peers/disks", peers::disks)),
     (Isa::Arm64, ("linux/work", |layout, qemu, isa| in_linux(layout, qemu, isa, work::usual))),
     (Isa::Arm64, ("linux/work-others", |layout, qemu, isa| in_linux(layout, qemu, isa, work::others))),
     (Isa::X86_64, ("linux/work", |layout, qemu, isa| in_linux(layout, qemu, isa, work::usual))),

@@ -10,7 +10,7 @@ use turnstile::bench::recorded::Recorded;
 use turnstile::bench::rows::FEWEST;
 use turnstile::bench::rows::{self, ROWS, Row};
 use turnstile::bench::runner::{Job, Measured, Runner};
-use turnstile::bench::subjects::{Subject, kvm, peer};
+use turnstile::bench::subjects::{Subject, disks, kvm, peer};
 use turnstile::failure::{Failure, Result};
 use turnstile::isa::Isa;
 use turnstile::layout::Layout;
@@ -25,8 +25,14 @@ const TOLERANCE: f64 = 2.0;
 const PLAUSIBLE: std::ops::Range<f64> = 100.0..50_000.0;
 /// The same for cycles in QEMU, among which are those of the host's timer.
 const NATIVE_TOLERANCE: f64 = 5.0;
+/// The same for requests to disks.
+const DISK_TOLERANCE: f64 = 10.0;
 /// Processor time of a run.
 const LIMIT: Duration = Duration::from_secs(180);
+/// Of one in which two kernels boot, one in the other.
+const DISK_LIMIT: Duration = Duration::from_secs(400);
+/// The rows of disks that are measured: writes take as long as reads, and show no more.
+const DISK_ROWS: [&str; 2] = ["disk-read", "disk-batch"];
 /// The row of a large VM that tells kernels apart; the others of it take as long and show no more.
 const FARTHEST: &str = "sgi-to-31-of-32";
 /// The row that the usual run measures: an exit that is answered at once. The long run has the others, too.
@@ -47,7 +53,41 @@ pub fn usual(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
 
 /// The other rows.
 pub fn others(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
-    check(layout, qemu, isa, |row| row.name != USUAL)
+    check(layout, qemu, isa, |row| row.name != USUAL && !row.disk)
+}
+
+/// Measures requests to KVM's disks and compares: the figures are those of Debian's QEMU and of the guest's kernel, too, which Debian
+/// replaces without a new host.
+pub fn disks(layout: &Layout, qemu: &Qemu, isa: Isa) -> Verdict {
+    let fetched = peers::linux(layout, isa).and_then(|_| disks::fetch(layout));
+    match fetched {
+        Err(failure) => Verdict::Skipped(failure.to_string()),
+        Ok(()) => Verdict::from(compare_disks(layout, qemu, isa)),
+    }
+}
+
+fn compare_disks(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
+    let recorded = Recorded::load(layout)?;
+    let rows = rows::of(isa).iter().filter(|row| DISK_ROWS.contains(&row.name));
+    let jobs: Vec<Job> = rows.map(|row| Job::new(Subject::KvmVhe, row)).collect();
+    let results = Runner::new(layout, qemu, isa, FEWEST)?.with_limit(DISK_LIMIT).measure(&jobs);
+    let mut wrong = Vec::new();
+    for (job, result) in jobs.iter().zip(results) {
+        let measured = result?.figure.instructions;
+        let recorded = recorded.instructions(job.subject, job.row.name);
+        if !measured.zip(recorded).is_some_and(|(measured, recorded)| is_near_disk(measured, recorded)) {
+            wrong.push(format!("{}: {measured:?} instructions, recorded are {recorded:?}", job.row.name));
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::failed("KVM's disks do not cost what was recorded").details(wrong.join("\n"))),
+    }
+}
+
+/// Whether the figure of a disk is as the recorded one.
+fn is_near_disk(measured: f64, recorded: f64) -> bool {
+    (measured - recorded).abs() * 100.0 <= DISK_TOLERANCE * recorded
 }
 
 fn check(layout: &Layout, qemu: &Qemu, isa: Isa, wanted: fn(&Row) -> bool) -> Verdict {
@@ -197,5 +237,21 @@ mod tests {
         let other = |subject, row| near_recorded(&recorded, &job(subject, row), "Linux 1", 1000.0);
         assert!(other(Subject::KvmVhe, 1).is_err(), "no such figure");
         assert!(other(Subject::Xen, 0).is_err(), "no such subject");
+    }
+
+    #[test]
+    fn disks_may_cost_a_little_more_or_less() {
+        assert!(is_near_disk(36_000.0, 40_000.0) && is_near_disk(44_000.0, 40_000.0));
+        assert!(!is_near_disk(35_999.0, 40_000.0) && !is_near_disk(44_001.0, 40_000.0));
+    }
+
+    #[test]
+    fn rows_of_disks_exist_and_are_recorded() {
+        let recorded = Recorded::load(&Layout::find().unwrap()).unwrap();
+        for name in DISK_ROWS {
+            let row = ROWS.iter().find(|row| row.name == name).unwrap();
+            assert!(disks::has(Subject::KvmVhe, row), "{name}");
+            assert!(recorded.instructions(Subject::KvmVhe, name).is_some(), "{name}");
+        }
     }
 }

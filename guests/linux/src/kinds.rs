@@ -3,7 +3,8 @@
 
 use core::ffi::CStr;
 
-use crate::sys::{self, Error, Process};
+use crate::disk;
+use crate::sys::{self, Direction, Error, Process};
 
 /// How long `sleep-1ms` sleeps, in nanoseconds.
 const SLEEP: u64 = 1_000_000;
@@ -15,6 +16,9 @@ pub fn work(program: &CStr, kind: &[u8], times: u64) -> Option<Result<(), Error>
         b"pipe-2cpus" => Some(pipe(times, 1)),
         b"fork-exec" => Some(fork_exec(program, times)),
         b"sleep-1ms" => Some(sleep(times)),
+        b"disk-read" => Some(disk::one_by_one(Direction::Read, times)),
+        b"disk-write" => Some(disk::one_by_one(Direction::Write, times)),
+        b"disk-batch" => Some(disk::at_once(times)),
         _ => None,
     }
 }

@@ -7,6 +7,7 @@
 #![no_std]
 #![no_main]
 
+mod disk;
 mod kinds;
 mod sys;
 

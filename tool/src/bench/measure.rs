@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use super::document::{Figure, Footprint, Part};
 use super::platform::Platform;
 use super::rows::{Counted, Row};
+use super::subjects::disks::Difference;
 use super::subjects::{Outcome, Subject};
 use crate::failure::{Failure, Result};
-use crate::meter::reading::{Group, Reading};
+use crate::meter::reading::{Group, Reading, Total};
 
 /// Visits per operation this near to a whole number are that number: warming up makes some more visits.
 const TOLERANCE: f64 = 0.02;
@@ -88,6 +89,19 @@ fn boot(subject: Subject, row: &Row, platform: &Platform, outcome: &Outcome) -> 
     match outcome.reading.total.boot {
         0 => Err(Failure::failed("the meter has not seen the hypervisor's first instruction")),
         count => Ok(Figure { instructions: Some(count as f64), ..blank(subject, row, platform) }),
+    }
+}
+
+/// The figure of operations of which a boot did more than another. They have no visits of their own: what they cause outside the
+/// guest is threads', on several CPUs.
+pub fn of_difference(subject: Subject, row: &Row, platform: &Platform, difference: &Difference) -> Figure {
+    let Difference { operations, once, twice, .. } = difference;
+    let more = |of: fn(&Total) -> u64| (of(twice) as f64 - of(once) as f64) / *operations as f64;
+    Figure {
+        instructions: Some(more(|total| total.outside).round()),
+        exits: Some((more(|total| total.visits) * 100.0).round() / 100.0),
+        iterations: Some(*operations),
+        ..blank(subject, row, platform)
     }
 }
 
@@ -371,6 +385,18 @@ mod tests {
         assert!(of(&outcome).unwrap_err().full().contains("has not seen"));
         outcome.reading.total.boot = 3_700_000;
         assert_eq!(of(&outcome).unwrap().instructions, Some(3_700_000.0));
+    }
+
+    #[test]
+    fn a_difference_is_of_the_operations_alone() {
+        let row = ROWS.iter().find(|row| row.name == "disk-read").unwrap();
+        let total = |outside, visits| Total { guest: 7, outside, visits, boot: 0 };
+        let (once, twice) = (total(180_000_000, 16_000), total(344_000_100, 24_050));
+        let difference =
+            Difference { operations: 4000, once, twice, version: String::new(), mitigations: String::new() };
+        let figure = of_difference(Subject::KvmVhe, row, Platform::usual(), &difference);
+        assert_eq!((figure.instructions, figure.exits), (Some(41_000.0), Some(2.01)));
+        assert!(figure.counter.is_none() && figure.parts.is_empty() && figure.classes.is_empty());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::document::{Figure, Trace};
 use super::measure;
 use super::platform::Platform;
 use super::rows::Row;
+use super::subjects::disks::{self, Difference};
 use super::subjects::{self, Outcome, Run, Subject, Variant};
 use super::trace;
 use crate::failure::{Failure, Result};
@@ -140,6 +141,13 @@ impl<'a> Runner<'a> {
             folder: self.layout.bundles().join(format!("bench-{index}")),
             variant: &job.variant,
         };
+        if disks::has(job.subject, job.row) {
+            let difference = disks::measure(&run)?;
+            let figure = measure::of_difference(job.subject, job.row, job.variant.platform, &difference);
+            let _ = remove_dir_all(&run.folder);
+            let Difference { version, mitigations, .. } = difference;
+            return Ok(Measured { figure, version, mitigations, trace: None });
+        }
         let outcome = subjects::run(job.subject, &run)?;
         let figure = measure::figure(job.subject, job.row, job.variant.platform, &outcome)?;
         let trace = if job.trace { Some(self.trace(job, &outcome)?) } else { None };

@@ -150,11 +150,14 @@ impl Apt {
     pub fn download(&self, packages: &[&str], into: &Path) -> Result<Vec<PathBuf>> {
         fs::create_dir_all(into).context(|| format!("cannot create {}", into.display()))?;
         run(self.command("apt-get").args(["-q", "download"]).args(packages).current_dir(into))?;
-        let entries = fs::read_dir(into).context(|| format!("cannot read {}", into.display()))?;
-        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        files.retain(|file| file.extension().is_some_and(|extension| extension == "deb"));
-        files.sort();
-        Ok(files)
+        packages_in(into)
+    }
+
+    /// Downloads a package and all that it depends on, of which a foreign apt sees nothing installed, and returns the files.
+    pub fn download_all(&self, package: &str) -> Result<Vec<PathBuf>> {
+        let words = ["-q", "-y", "--no-install-recommends", "--download-only", "install", package];
+        run(self.command("apt-get").args(words))?;
+        packages_in(&self.folder.join("archives"))
     }
 
     /// Installs packages on this machine, preferring `release`. Needs root.
@@ -165,6 +168,15 @@ impl Apt {
             .args(packages))
         .map(drop)
     }
+}
+
+/// The packages in a folder.
+fn packages_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).context(|| format!("cannot read {}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "deb"));
+    files.sort();
+    Ok(files)
 }
 
 /// The mirror to fetch from: the user's choice, or the system's own.

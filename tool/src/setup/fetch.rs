@@ -52,6 +52,14 @@ impl Fetch {
         Ok(files)
     }
 
+    /// Downloads a package and all that it depends on; `doing` says so. Returns the files.
+    pub fn download_all(&self, doing: String, package: &str) -> Result<Vec<PathBuf>> {
+        self.step.detail(doing);
+        let files = self.apt.download_all(package)?;
+        self.step.detail("unpacking");
+        Ok(files)
+    }
+
     /// Ends the step. The lists and packages are of no use any more, and large.
     pub fn done(self) {
         let _ = fs::remove_dir_all(&self.lists);

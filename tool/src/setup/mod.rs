@@ -13,6 +13,7 @@ pub(crate) mod doctor;
 mod fetch;
 pub mod images;
 pub(crate) mod initramfs;
+pub mod monitor;
 pub(crate) mod packages;
 pub mod peers;
 pub mod qemu;

@@ -47,14 +47,18 @@ const LINUX: Source = Source {
     meta: "linux-image-cloud-arm64",
     prefix: "linux-image-",
     debug: None,
-    files: &[("boot/vmlinuz-", "linux")],
+    files: &[("boot/vmlinuz-", "linux"), ("lib/modules/*/kernel/drivers/block/brd.ko", RAM_DISKS)],
     symbols: &[],
 };
+
+/// The file with the driver of disks in memory. Its name does not begin with a digit: only the rows of disks need it.
+const RAM_DISKS: &str = "brd";
 
 const LINUX_6_1: Source = Source {
     name: "linux-6.1",
     title: "Debian's Linux kernel 6.1, a KVM host",
     release: "bookworm",
+    files: &[("boot/vmlinuz-", "linux")],
     ..LINUX
 };
 
@@ -141,6 +145,11 @@ impl Peer {
         let mut modules: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(named).collect();
         modules.sort();
         modules
+    }
+
+    /// The module with disks in memory, of the host that has it.
+    pub fn ram_disks(&self) -> PathBuf {
+        self.folder.join(RAM_DISKS)
     }
 
     /// Xen's raw image.
@@ -235,7 +244,7 @@ fn fetch(folder: &Path, source: &Source) -> Result<()> {
 pub const SYMBOLS: &str = "functions";
 
 /// The authors' version in a package's file name: its numbers and dots up to anything else.
-fn upstream(package: &str) -> Option<String> {
+pub(super) fn upstream(package: &str) -> Option<String> {
     let version = package.split('_').nth(1)?;
     let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
     let version = version.get(..end)?.trim_end_matches('.');

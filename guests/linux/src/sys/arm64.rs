@@ -7,10 +7,16 @@ use super::error::Error;
 
 /// The numbers of the calls.
 pub mod number {
+    pub const IO_SETUP: usize = 0;
+    pub const IO_SUBMIT: usize = 2;
+    pub const IO_GETEVENTS: usize = 4;
+    pub const OPENAT: usize = 56;
     pub const CLOSE: usize = 57;
     pub const PIPE2: usize = 59;
     pub const READ: usize = 63;
     pub const WRITE: usize = 64;
+    pub const PREAD64: usize = 67;
+    pub const PWRITE64: usize = 68;
     pub const EXIT_GROUP: usize = 94;
     pub const NANOSLEEP: usize = 101;
     pub const SCHED_SETAFFINITY: usize = 122;
@@ -20,6 +26,9 @@ pub mod number {
 }
 
 global_asm!(".globl _start", "_start:", "mov x29, #0", "mov x0, sp", "b work_start");
+
+/// `O_DIRECT`: past the kernel's cache.
+pub const DIRECT: usize = 0o20_0000;
 
 /// Calls the kernel.
 ///

@@ -12,8 +12,10 @@ mod arch;
 #[path = "x86_64.rs"]
 mod arch;
 mod error;
+mod requests;
 
 pub use error::Error;
+pub use requests::{Request, Requests};
 
 use core::convert::Infallible;
 use core::ffi::{CStr, c_char};
@@ -60,6 +62,35 @@ pub fn pin(cpu: u32) -> Result<(), Error> {
     // SAFETY: the kernel reads as many bytes of the set as it has.
     unsafe { call(number::SCHED_SETAFFINITY, [0, size_of_val(&set), (&raw const set).addr(), 0, 0]) }
         .map(drop)
+}
+
+/// Opens a disk, past the kernel's cache.
+pub fn open_disk(path: &CStr) -> Result<File, Error> {
+    const READ_AND_WRITE: usize = 2;
+    // Of a path that is whole the kernel asks no folder.
+    let arguments = [0, path.as_ptr().expose_provenance(), READ_AND_WRITE | arch::DIRECT, 0, 0];
+    // SAFETY: the path is a string.
+    unsafe { call(number::OPENAT, arguments) }.map(|file| File(file as i32))
+}
+
+/// Which way bytes go between a disk and memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To memory.
+    Read,
+    /// To the disk.
+    Write,
+}
+
+/// Reads or writes at a place of a file; returns how many bytes.
+pub fn transfer(file: File, direction: Direction, bytes: &mut [u8], at: u64) -> Result<usize, Error> {
+    let number = match direction {
+        Direction::Read => number::PREAD64,
+        Direction::Write => number::PWRITE64,
+    };
+    let memory = bytes.as_mut_ptr().expose_provenance();
+    // SAFETY: the kernel reads or writes at most as many bytes as there are.
+    unsafe { call(number, [file.0 as usize, memory, bytes.len(), at as usize, 0]) }
 }
 
 /// Makes a pipe.

@@ -15,8 +15,14 @@ pub mod number {
     pub const WAIT4: usize = 114;
     pub const CLONE: usize = 120;
     pub const NANOSLEEP: usize = 162;
+    pub const PREAD64: usize = 179;
+    pub const PWRITE64: usize = 180;
     pub const SCHED_SETAFFINITY: usize = 222;
+    pub const IO_SETUP: usize = 227;
+    pub const IO_GETEVENTS: usize = 229;
+    pub const IO_SUBMIT: usize = 230;
     pub const EXIT_GROUP: usize = 234;
+    pub const OPENAT: usize = 286;
     pub const PIPE2: usize = 317;
 }
 
@@ -33,6 +39,9 @@ global_asm!(
     "bl work_start",
     "trap",
 );
+
+/// `O_DIRECT`: past the kernel's cache.
+pub const DIRECT: usize = 0o40_0000;
 
 /// Calls the kernel.
 ///

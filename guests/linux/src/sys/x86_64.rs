@@ -10,17 +10,26 @@ pub mod number {
     pub const READ: usize = 0;
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
+    pub const PREAD64: usize = 17;
+    pub const PWRITE64: usize = 18;
     pub const NANOSLEEP: usize = 35;
     pub const CLONE: usize = 56;
     pub const EXECVE: usize = 59;
     pub const WAIT4: usize = 61;
     pub const SCHED_SETAFFINITY: usize = 203;
+    pub const IO_SETUP: usize = 206;
+    pub const IO_GETEVENTS: usize = 208;
+    pub const IO_SUBMIT: usize = 209;
     pub const EXIT_GROUP: usize = 231;
+    pub const OPENAT: usize = 257;
     pub const PIPE2: usize = 293;
 }
 
 // The stack is aligned to 16 bytes, as the ABI has it at a call.
 global_asm!(".globl _start", "_start:", "xor ebp, ebp", "mov rdi, rsp", "call work_start", "ud2");
+
+/// `O_DIRECT`: past the kernel's cache.
+pub const DIRECT: usize = 0o4_0000;
 
 /// Calls the kernel.
 ///

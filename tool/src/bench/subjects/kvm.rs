@@ -66,7 +66,8 @@ impl Host {
         }
     }
 
-    fn peer(self, layout: &Layout) -> Result<peers::Peer> {
+    /// The kernel.
+    pub fn peer(self, layout: &Layout) -> Result<peers::Peer> {
         match self {
             Host::Vhe | Host::Nvhe | Host::Svm | Host::Hv | Host::HvOff => peers::linux(layout, self.isa()),
             Host::Older | Host::OlderSvm => peers::linux_6_1(layout, self.isa()),
@@ -147,12 +148,24 @@ fn boot_files(
     folder: &Path,
     words: &str,
 ) -> Result<Boot> {
+    let cpus = cpus.min(CPUS);
+    boot_host(host, layout, files, cpus, folder, &format!("--guest=/guest --cpus={cpus} {words}"))
+}
+
+/// The machine of a KVM host with so many CPUs whose monitor finds these files, and is told these words.
+pub fn boot_host(
+    host: Host,
+    layout: &Layout,
+    files: &[(&str, PathBuf)],
+    cpus: u16,
+    folder: &Path,
+    words: &str,
+) -> Result<Boot> {
     std::fs::create_dir_all(folder).context(|| format!("cannot create {}", folder.display()))?;
     let initrd = folder.join("initrd");
     write_initrd(host, layout, files, &initrd)?;
-    let cpus = cpus.min(CPUS);
     let mut boot = machine_of(host, host.peer(layout)?.linux(), initrd, cpus);
-    boot.append = parameters(host, &format!("--guest=/guest --cpus={cpus} {words}"));
+    boot.append = parameters(host, words);
     Ok(boot)
 }
 
@@ -207,7 +220,7 @@ fn write_initrd(host: Host, layout: &Layout, more: &[(&str, PathBuf)], to: &Path
 }
 
 /// The guest's lines: those of a host that neither panicked nor ended before its monitor began.
-fn guest(said: &str) -> std::result::Result<String, String> {
+pub fn guest(said: &str) -> std::result::Result<String, String> {
     match said.lines().find_map(|line| Some(line.split_once("Kernel panic")?.1.trim())) {
         Some(panic) => Err(format!("the host's kernel panicked {panic}")),
         None if said.trim().is_empty() => Err("the host's kernel did not boot: it said nothing".to_owned()),

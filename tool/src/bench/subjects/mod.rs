@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The hypervisors that are measured, each with the same guests on the same machine.
 
+pub mod disks;
 pub mod kvm;
 mod mitigations;
 mod modules;
@@ -116,8 +117,11 @@ impl Subject {
         if !self.is_of(row.isa) {
             return false;
         }
-        // The device of the others is always where io-user has it; nobody stays inside it; their monitor has no networks and no disks.
-        let is_own = ["io-device", "doorbell-busy"].contains(&row.name) || row.peer || row.disk;
+        // The device of the others is always where io-user has it; nobody stays inside it; their monitor has no networks.
+        let is_own = ["io-device", "doorbell-busy"].contains(&row.name) || row.peer;
+        if row.disk {
+            return self == Subject::Turnstile || disks::has(self, row);
+        }
         if row.counted == Counted::Boot || is_own {
             return self == Subject::Turnstile;
         }
