@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Requests to the first disk, past the kernel's cache: each is of 4 KiB, and they go over the disk's first 64 pieces of that size in
-//! turn, as those of the guest that measures a disk without an operating system do (`turnstile_guests_common::disk`).
+//! turn. No two that are under way together are neighbours: a kernel, or a monitor, would make one of them.
 
 use core::ffi::CStr;
 
@@ -63,5 +63,9 @@ pub fn at_once(times: u64) -> Result<(), Error> {
 
 /// Where on the disk a request is.
 fn place(number: u64) -> u64 {
-    number % PIECES * PIECE as u64
+    let depth = DEPTH as u64;
+    // As many passes over the disk as there are pieces from one request to the next.
+    let apart = PIECES / depth;
+    let piece = number % depth * apart + number / depth % apart;
+    piece * PIECE as u64
 }

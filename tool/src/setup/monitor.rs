@@ -2,7 +2,8 @@
 //! Debian's QEMU for arm64, the monitor of KVM's guests that have disks: the program and the libraries that it is linked with,
 //! downloaded once into the cache as an ordinary user.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -104,10 +105,10 @@ fn closure(program: &[u8], look: impl Fn(&str) -> Result<Vec<u8>>) -> Result<BTr
     let mut all = BTreeMap::new();
     let mut wanted = VecDeque::from(needed(program)?);
     while let Some(name) = wanted.pop_front() {
-        if !all.contains_key(&name) {
-            let library = look(&name)?;
+        if let Entry::Vacant(new) = all.entry(name) {
+            let library = look(new.key())?;
             wanted.extend(needed(&library)?);
-            all.insert(name, library);
+            new.insert(library);
         }
     }
     Ok(all)
