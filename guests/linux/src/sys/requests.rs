@@ -66,7 +66,7 @@ impl Requests {
 
     /// Makes all of these, and waits until they are done; each is to transfer so many bytes.
     pub fn make<const N: usize>(&self, all: &[Request; N], bytes: usize) -> Result<(), Error> {
-        let pointers = all.each_ref().map(|request| address(request));
+        let pointers = all.each_ref().map(address);
         let mut events = [Event::default(); N];
         // SAFETY: the kernel reads `N` requests by as many pointers. What they refer to stays until all are done, which is below.
         let made = unsafe {
