@@ -150,11 +150,17 @@ impl Apt {
     pub fn download(&self, packages: &[&str], into: &Path) -> Result<Vec<PathBuf>> {
         fs::create_dir_all(into).context(|| format!("cannot create {}", into.display()))?;
         run(self.command("apt-get").args(["-q", "download"]).args(packages).current_dir(into))?;
-        let entries = fs::read_dir(into).context(|| format!("cannot read {}", into.display()))?;
-        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        files.retain(|file| file.extension().is_some_and(|extension| extension == "deb"));
-        files.sort();
-        Ok(files)
+        packages_in(into)
+    }
+
+    /// Downloads packages, which apt's patterns may stand for, with what they depend on, into apt's own folder. Returns all files
+    /// there, those of earlier calls, too.
+    pub fn download_with_dependencies(&self, packages: &[&str]) -> Result<Vec<PathBuf>> {
+        run(self
+            .command("apt-get")
+            .args(["-q", "-y", "--no-install-recommends", "--download-only", "install"])
+            .args(packages))?;
+        packages_in(&self.folder.join("archives"))
     }
 
     /// Installs packages on this machine, preferring `release`. Needs root.
@@ -165,6 +171,15 @@ impl Apt {
             .args(packages))
         .map(drop)
     }
+}
+
+/// The packages in a folder, in the order of their names.
+fn packages_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).context(|| format!("cannot read {}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "deb"));
+    files.sort();
+    Ok(files)
 }
 
 /// The mirror to fetch from: the user's choice, or the system's own.

@@ -52,6 +52,14 @@ impl Fetch {
         Ok(files)
     }
 
+    /// Downloads packages with what they depend on; `doing` says so. Returns the files of all that have been downloaded so.
+    pub fn download_with_dependencies(&self, doing: &str, names: &[&str]) -> Result<Vec<PathBuf>> {
+        self.step.detail(doing);
+        let files = self.apt.download_with_dependencies(names)?;
+        self.step.detail("unpacking");
+        Ok(files)
+    }
+
     /// Ends the step. The lists and packages are of no use any more, and large.
     pub fn done(self) {
         let _ = fs::remove_dir_all(&self.lists);
