@@ -5,7 +5,7 @@
 use turnstile_link::StopReason;
 
 use super::disks::is_up;
-use super::scenario::{Record, Scenario, Step};
+use super::scenario::{Record, Scenario, Step, linux};
 
 /// What its shell says when it waits.
 const PROMPT: &str = "root@debian:~# ";
@@ -13,7 +13,23 @@ const PROMPT: &str = "root@debian:~# ";
 /// One on arm64; the long run has those of the others.
 pub fn scenarios() -> Vec<Scenario> {
     let [arm64, others @ ..] = Scenario::new("server", CONFIG, steps()).limit(900).judge(judge).on_all();
-    std::iter::once(arm64).chain(others.into_iter().map(Scenario::long)).collect()
+    let long = others.into_iter().map(Scenario::long);
+    [arm64, no_root()].into_iter().chain(long).collect()
+}
+
+/// A disk that nothing can be started from leaves a shell, which has the disk.
+fn no_root() -> Scenario {
+    let config = linux("linux", 1, "quiet root=/dev/vda", "disks = [\"empty\"]")
+        + "[[disk]]\nname = \"empty\"\nsize = \"4MiB\"\ntime-limit = \"1s\"\n";
+    let mut steps = vec![Step::Expect(0, "turnstile: the root /dev/vda cannot be mounted")];
+    steps.extend(is_up(0));
+    steps.extend([
+        Step::Type(0, "cat /sys/block/vda/size\r"),
+        Step::Expect(0, "8192"),
+        Step::Type(0, "poweroff -f\r"),
+        Step::Stopped(0, StopReason::PowerOff),
+    ]);
+    Scenario::new("server/no-root", config, steps).limit(120)
 }
 
 /// A server, and a client whose shell is the initrd's. An emulator that others keep from running is not to be taken for a service that
