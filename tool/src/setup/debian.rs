@@ -26,7 +26,7 @@ const FILES: [&str; 2] = ["linux", "busybox"];
 
 /// The kernel's drivers of disks, their usual file system and network devices, in the order in which they are loaded; what a kernel
 /// has built in is no file.
-const DRIVERS: [&str; 14] = [
+const DRIVERS: [&str; 15] = [
     "drivers/virtio/virtio",
     "drivers/virtio/virtio_ring",
     "drivers/virtio/virtio_pci_legacy_dev",
@@ -38,6 +38,8 @@ const DRIVERS: [&str; 14] = [
     "fs/mbcache",
     "fs/jbd2/jbd2",
     "fs/ext4/ext4",
+    // systemd asks for it.
+    "fs/autofs/autofs4",
     "net/core/failover",
     "drivers/net/net_failover",
     "drivers/net/virtio_net",

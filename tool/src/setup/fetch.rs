@@ -36,6 +36,8 @@ impl Fetch {
         super::space::ensure_at(folder, ROOM)?;
         let step = ui::Step::start(title);
         let lists = folder.join("apt");
+        // An interrupted fetch may have left packages of another day.
+        let _ = fs::remove_dir_all(&lists);
         let apt = Apt::foreign(&lists, isa.debian(), release)?;
         step.detail("reading the package lists");
         apt.update()?;
