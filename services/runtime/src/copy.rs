@@ -142,6 +142,7 @@ pub(crate) unsafe fn write_few(to: usize, bytes: &[u8]) {
 /// All of them are mapped at both places, the former readable, the latter writable; they do not overlap. If a place is that of a
 /// reference, it was exposed.
 #[inline(never)] // Long, and called for much.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".copy"))] // By which the meter tells it apart.
 pub(crate) unsafe fn copy(to: usize, from: usize, length: usize) {
     let whole = length & !(BLOCK * WORD - 1);
     // SAFETY: the caller's promise, for parts of it.

@@ -5,9 +5,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+
+use object::{Object, ObjectSection};
 
 use super::last_lines;
 use super::rust::{self, Target};
@@ -92,6 +95,16 @@ pub fn service(layout: &Layout, isa: Isa, name: &str) -> Result<PathBuf> {
 /// A program of `services/` with its symbols, where [`service`] was built from sources.
 pub fn service_program(layout: &Layout, isa: Isa, name: &str) -> PathBuf {
     built(layout, &Target::anywhere(isa), name)
+}
+
+/// Where a program of `services/` copies bytes of guests, if it does, as it is linked, where [`service`] was built from sources.
+pub fn copy_of_service(layout: &Layout, isa: Isa, name: &str) -> Result<Option<Range<u64>>> {
+    let program = service_program(layout, isa, name);
+    let doing = || format!("cannot read {}", program.display());
+    let bytes = fs::read(&program).context(doing)?;
+    let file = object::File::parse(&*bytes).context(doing)?;
+    let section = file.section_by_name(".copy").filter(|section| section.size() != 0);
+    Ok(section.map(|section| section.address()..section.address() + section.size()))
 }
 
 /// The package of a program of `services/`.
