@@ -2,7 +2,7 @@
 //! A chain of descriptors, followed step by step.
 
 use crate::memory::Memory;
-use crate::ring::{Buffer, DESCRIPTOR, Descriptor, Flags, Layout, Options};
+use crate::ring::{Buffer, DESCRIPTOR, Descriptor, Flags, Options};
 use crate::violation::Violation;
 
 /// How many descriptors an indirect table has at most: `next` has 16 bits.
@@ -40,13 +40,19 @@ pub struct Chain {
 }
 
 impl Chain {
-    pub(super) const fn new(layout: &Layout, options: Options, longest: u32, token: Token) -> Self {
-        let size = layout.size() as u32;
+    /// Begins with a chain in a table, which is where, and has so many descriptors.
+    pub(super) const fn new(
+        (table, size): (u64, u16),
+        options: Options,
+        longest: u32,
+        token: Token,
+    ) -> Self {
+        let size = size as u32;
         Self {
             next: Some(token.head),
             token,
             options,
-            table: layout.areas().descriptors,
+            table,
             length: size,
             is_indirect: false,
             left_in_table: size,
