@@ -3,6 +3,7 @@
 
 use turnstile_virtio::config::NetworkHeader;
 use turnstile_virtio::device::{Place, Queue, Span, Token};
+use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
 use crate::transfer::{End, Transfer};
@@ -88,9 +89,9 @@ impl<const N: usize> Room<N> {
     /// Copies a packet to a driver: `to` is its memory, `from` the sender's. With `merge` it may take several chains. The driver sees it at
     /// once; whether it wants an interrupt is asked by [`Queue::publish`], which must follow.
     #[inline] // On the path of every packet.
-    pub fn deliver<M: Transfer>(
+    pub fn deliver<M: Transfer, R: Rings<M>>(
         &mut self,
-        (queue, to): (&mut Queue, &M),
+        (queue, to): (&mut Queue<R>, &M),
         merge: bool,
         from: &M,
         mut packet: Packet<'_>,
@@ -125,9 +126,9 @@ impl<const N: usize> Room<N> {
 
     /// Takes chains until there is room; gives them back if there is not.
     #[inline] // On the path of every packet.
-    fn take<M: Transfer>(
+    fn take<M: Transfer, R: Rings<M>>(
         &mut self,
-        queue: &mut Queue,
+        queue: &mut Queue<R>,
         to: &M,
         merge: bool,
         all: u64,
@@ -166,14 +167,19 @@ impl<const N: usize> Room<N> {
     }
 
     /// Gives all chains back, the last one first.
-    fn give_back(&mut self, queue: &mut Queue) {
+    fn give_back<R>(&mut self, queue: &mut Queue<R>) {
         let chains = self.chains.get_mut(..self.chain_count).unwrap_or_default();
         chains.iter_mut().rev().filter_map(Option::take).for_each(|(token, _)| queue.put_back(token));
     }
 
     /// Returns all chains at once: the driver sees the whole packet or nothing.
     #[inline] // On the path of every packet.
-    fn complete<M: Transfer>(&mut self, queue: &mut Queue, to: &M, mut left: u64) -> Result<(), Violation> {
+    fn complete<M: Transfer, R: Rings<M>>(
+        &mut self,
+        queue: &mut Queue<R>,
+        to: &M,
+        mut left: u64,
+    ) -> Result<(), Violation> {
         let chains = self.chains.get_mut(..self.chain_count).unwrap_or_default();
         for (token, bytes) in chains.iter_mut().filter_map(Option::take) {
             let written = left.min(bytes.into());

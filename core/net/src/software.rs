@@ -4,6 +4,7 @@
 use turnstile_virtio::config::NetworkHeader;
 use turnstile_virtio::device::{Place, Queue, Span};
 use turnstile_virtio::memory::Memory;
+use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
 use crate::checksum::Sum;
@@ -18,9 +19,9 @@ const LAST_ONLY: u8 = 0x09;
 
 /// Delivers a packet whose checksum is open, or that is a segment, as complete packets. If buffers run out within a segment, what was
 /// delivered stays, and the rest is lost.
-pub fn deliver<M: Transfer, const N: usize, const R: usize>(
-    room: &mut Room<R>,
-    (queue, to): (&mut Queue, &M),
+pub fn deliver<M: Transfer, R: Rings<M>, const N: usize, const T: usize>(
+    room: &mut Room<T>,
+    (queue, to): (&mut Queue<R>, &M),
     merge: bool,
     from: &M,
     frame: &Frame<N>,

@@ -71,12 +71,7 @@ impl<R> Queue<R> {
     /// Takes up a queue that an earlier life of the device has left at any instant: what is available and not used has not been done.
     /// This holds if that life completed chains in the order in which it took them. It may have gone before it raised an interrupt
     /// that it owed, so one must be raised for the queue; and no notification may come for what is there, so look.
-    pub fn resume<M: Memory>(
-        memory: &M,
-        rings: R,
-        options: Options,
-        longest: u32,
-    ) -> Result<Self, Violation>
+    pub fn resume<M: Memory>(memory: &M, rings: R, options: Options, longest: u32) -> Result<Self, Violation>
     where
         R: Rings<M>,
     {

@@ -136,6 +136,16 @@ pub(crate) unsafe fn write_few(to: usize, bytes: &[u8]) {
     });
 }
 
+/// Writes a word.
+///
+/// # Safety
+/// All of it is mapped, and writable.
+#[inline(always)] // One instruction.
+pub(crate) unsafe fn write_word(to: usize, word: u64) {
+    // SAFETY: the caller's promise.
+    unsafe { store(to, word, Size::Word) };
+}
+
 /// Copies bytes.
 ///
 /// # Safety

@@ -164,7 +164,7 @@ impl GuestMemory {
 
     /// Returns where `length` bytes are, all in one piece. No bytes are anywhere.
     #[inline(always)] // On the path of every buffer, several times.
-    fn find(self, address: u64, length: u64) -> Result<u64, Outside> {
+    pub(crate) fn find(self, address: u64, length: u64) -> Result<u64, Outside> {
         // Most of it is in the first one.
         let [first, ..] = self.0;
         match first.find(address, length) {

@@ -41,12 +41,7 @@ pub struct Chain {
 
 impl Chain {
     /// Begins with a chain in a table, which is where, and has so many descriptors.
-    pub(super) const fn new(
-        (table, size): (u64, u16),
-        options: Options,
-        longest: u32,
-        token: Token,
-    ) -> Self {
+    pub(super) const fn new((table, size): (u64, u16), options: Options, longest: u32, token: Token) -> Self {
         let size = size as u32;
         Self {
             next: Some(token.head),
