@@ -24,8 +24,11 @@ pub fn deliver<M: Transfer, R: Rings<M>, const N: usize, const T: usize>(
     (queue, to): (&mut Queue<R>, &M),
     merge: bool,
     from: &M,
-    frame: &Frame<N>,
+    frame: &mut Frame<N>,
 ) -> Result<Delivery, Broken> {
+    // Who closes the checksum has its field in the head.
+    frame.extend(from).map_err(Broken::Sender)?;
+    let frame = &*frame;
     let (spans, place) = frame.rest();
     let Some(gso) = frame.gso() else {
         let Some(open) = frame.open() else { return Ok(Delivery::Done) };

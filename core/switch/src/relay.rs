@@ -367,8 +367,11 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
         if !device.control.wants(frame.head()) {
             return Ok(0);
         }
-        let several = device.control.pairs > 1;
-        let pair = if several { flow(frame.head()) as usize % usize::from(device.control.pairs) } else { 0 };
+        let mut pair = 0;
+        if device.control.pairs > 1 {
+            frame.extend(from)?;
+            pair = flow(frame.head()) as usize % usize::from(device.control.pairs);
+        }
         // A queue that is not enabled takes nothing; the first one does.
         let pair = if device.receive.get(pair).is_some_and(Option::is_some) { pair } else { 0 };
         let Some(queue) = device.receive.get_mut(pair).and_then(Option::as_mut) else { return Ok(0) };

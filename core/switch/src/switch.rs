@@ -103,14 +103,16 @@ impl<const P: usize, const SETS: usize> Switch<P, SETS> {
     #[inline] // On the path of every packet.
     fn note(&mut self, number: usize, from: Address, now: u64) -> bool {
         // Who sends all the time is where it was.
-        if self.table.find(from, now) != Some(number) {
-            let own =
-                |port: &Port| port.rules.mac.is_some_and(|mac| Address::new(mac, 0).mac() == from.mac());
-            let mut others =
-                self.ports.iter().enumerate().filter(|(other, port)| *other != number && port.is_up);
-            if others.any(|(_, port)| own(port)) {
-                return false;
-            }
+        self.table.renew(from, number, now) || self.learn(number, from, now)
+    }
+
+    #[cold]
+    #[inline(never)] // Once for each source, mostly.
+    fn learn(&mut self, number: usize, from: Address, now: u64) -> bool {
+        let own = |port: &Port| port.rules.mac.is_some_and(|mac| Address::new(mac, 0).mac() == from.mac());
+        let mut others = self.ports.iter().enumerate().filter(|(other, port)| *other != number && port.is_up);
+        if others.any(|(_, port)| own(port)) {
+            return false;
         }
         self.table.learn(from, number, now);
         true

@@ -92,7 +92,7 @@ impl<R> Queue<R> {
     }
 
     /// Takes the next chain that the driver has offered. `None` if there is none now.
-    #[inline] // On the path of every buffer.
+    #[inline(always)] // On the path of every buffer: the chain stays in registers.
     pub fn pop<M: Memory>(&mut self, memory: &M) -> Result<Option<Chain>, Violation>
     where
         R: Rings<M>,
@@ -125,6 +125,7 @@ impl<R> Queue<R> {
     }
 
     /// Reads the driver's index, and says whether there are entries to take.
+    #[inline(always)] // On the path of every batch.
     fn look<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation>
     where
         R: Rings<M>,
@@ -140,7 +141,7 @@ impl<R> Queue<R> {
 
     /// Returns a chain to the driver, with the number of bytes that were written to it from its beginning. The driver sees it after
     /// [`Queue::publish`]. A token of before a reset is forgotten.
-    #[inline] // On the path of every buffer.
+    #[inline(always)] // On the path of every buffer.
     pub fn complete<M: Memory>(&mut self, memory: &M, token: Token, written: u32) -> Result<(), Violation>
     where
         R: Rings<M>,
@@ -157,7 +158,7 @@ impl<R> Queue<R> {
 
     /// Shows the driver what was completed, and leaves open whether it wants an interrupt: [`Queue::publish`] must follow. A device that
     /// shows each chain does, if it is killed, at most one again.
-    #[inline] // On the path of every buffer.
+    #[inline(always)] // On the path of every buffer.
     pub fn show<M: Memory>(&mut self, memory: &M) -> Result<(), Violation>
     where
         R: Rings<M>,
@@ -171,7 +172,7 @@ impl<R> Queue<R> {
     }
 
     /// Shows the driver what was completed. Returns whether it wants an interrupt for it.
-    #[inline] // On the path of every batch.
+    #[inline(always)] // On the path of every batch.
     pub fn publish<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation>
     where
         R: Rings<M>,
@@ -193,6 +194,7 @@ impl<R> Queue<R> {
 
     /// Asks for a notification when the driver offers the next chain. Returns whether there is one already, for which no
     /// notification may come: then take it, and arm again.
+    #[inline(always)] // On the path of every batch.
     pub fn arm<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation>
     where
         R: Rings<M>,

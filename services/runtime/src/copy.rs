@@ -84,14 +84,15 @@ moves! {
     Word: "" "x", "mov {value:r}, qword ptr" ":r", "ld" "std";
 }
 
-/// Calls a function with the place and the size of each piece of so many bytes: words, and what is left.
+/// Calls a function with the place and the size of each piece of so many bytes, fewer than a block: words, and what is left.
 #[inline(always)] // Of known lengths, often.
 fn pieces(length: usize, mut each: impl FnMut(usize, Size)) {
-    let words = length & !(WORD - 1);
     let mut at = 0;
-    while at < words {
-        each(at, Size::Word);
-        at += WORD;
+    for words in [4, 2, 1] {
+        if length & words * WORD != 0 {
+            (0..words).for_each(|word| each(at + word * WORD, Size::Word));
+            at += words * WORD;
+        }
     }
     for size in [Size::Half, Size::Pair, Size::Byte] {
         if length & size as usize != 0 {

@@ -15,8 +15,8 @@ use crate::copy::{WORD, copy, read_few, write_few};
 /// The most pieces of memory that a VM has.
 const PIECES: usize = 4;
 
-/// Up to so many bytes are copied where they are wanted: a descriptor, a header, an entry of a ring.
-const FEW: usize = 16;
+/// Up to so many bytes are copied where they are wanted: a descriptor, a header, the beginning of a packet.
+const FEW: usize = 32;
 /// The memory of a member, by guest physical addresses; none unless the configuration says `memory = true`.
 #[derive(Clone, Copy, Debug)]
 pub struct GuestMemory(&'static [Piece; PIECES]);
