@@ -76,6 +76,7 @@ pub fn service(layout: &Layout, isa: Isa, name: &str) -> Result<PathBuf> {
     let script = layout.root().join("services/runtime/link.ld");
     let mut options = vec![format!("-Clink-arg=-T{}", script.display())];
     options.extend(LINKED.map(|argument| format!("-Clink-arg={argument}")));
+    options.extend(codegen(isa).iter().map(|&option| option.to_owned()));
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let image = layout.service(isa, name);
     once(&image.to_string_lossy(), || {
