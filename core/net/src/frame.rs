@@ -15,7 +15,7 @@ use crate::settings::{Accepts, SENDS, TAKES};
 /// How many bytes of a packet are read at first: its addresses, its VLAN and its type, by which it is decided where it goes.
 pub const FIRST: usize = 20;
 /// Those with the header: a few words.
-const SHORT: usize = NetworkHeader::LENGTH + FIRST;
+pub(crate) const SHORT: usize = NetworkHeader::LENGTH + FIRST;
 /// How many are read at most: all headers of a TCP packet.
 pub const HEAD: usize = 192;
 /// Those, and what is in front of them: room for a header.
@@ -136,8 +136,7 @@ impl<const N: usize> Frame<N> {
             && *length as usize > SHORT
         {
             memory.read(*address, front)?;
-            self.place.take(spans, SHORT as u32);
-            self.head_length = FIRST;
+            (self.place, self.head_length) = (Place::behind_first(SHORT as u32), FIRST);
             return Ok(());
         }
         self.begin_cut(memory)

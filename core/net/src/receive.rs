@@ -3,9 +3,11 @@
 
 use turnstile_virtio::config::NetworkHeader;
 use turnstile_virtio::device::{Place, Queue, Span, Token};
+use turnstile_virtio::memory::Memory;
 use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
+use crate::frame::SHORT;
 use crate::transfer::{End, Transfer};
 
 /// A packet on its way: its first bytes, and where the others are.
@@ -88,7 +90,7 @@ impl<const N: usize> Room<N> {
 
     /// Copies a packet to a driver: `to` is its memory, `from` the sender's. With `merge` it may take several chains. The driver sees it at
     /// once; whether it wants an interrupt is asked by [`Queue::publish`], which must follow.
-    #[inline] // On the path of every packet.
+    #[inline(always)] // On the path of every packet, of which nothing need be written down for it.
     pub fn deliver<M: Transfer, R: Rings<M>>(
         &mut self,
         (queue, to): (&mut Queue<R>, &M),
@@ -103,29 +105,43 @@ impl<const N: usize> Room<N> {
         }
         packet.header.buffers = self.chain_count as u16;
         let spans = self.spans.get(..self.count).unwrap_or_default();
-        let mut place = Place::START;
         if let Some(room) = packet.front.first_chunk_mut() {
             *room = packet.header.to_bytes();
         }
-        place.write(to, spans, packet.front)?;
+        let mut place = begin(to, spans, packet.front)?;
         let mut left = packet.rest;
         while left != 0 {
             // The buffers of both sides end where they want to; each piece lies in one of both.
-            let Some(target) = place.take(spans, left) else { break };
-            let mut done = 0;
-            while done < target.length {
-                let Some(source) = packet.place.take(packet.spans, target.length - done) else { break };
-                from.transfer(source, to, target.address.wrapping_add(done.into()))?;
-                done += source.length;
+            let (Some(source), Some(target)) = (packet.place.peek(packet.spans), place.peek(spans)) else {
+                break;
+            };
+            let length = source.length.min(target.length).min(left);
+            from.transfer(Span { length, ..source }, to, target.address)?;
+            left -= length;
+            if left == 0 {
+                break;
             }
-            left -= target.length;
+            packet.place.take(packet.spans, length);
+            place.take(spans, length);
         }
         self.complete(queue, to, all)?;
         Ok(Delivery::Done)
     }
 
+    /// [`Room::deliver`] for those that are not on the path of every packet.
+    #[inline(never)]
+    pub(crate) fn deliver_apart<M: Transfer, R: Rings<M>>(
+        &mut self,
+        to: (&mut Queue<R>, &M),
+        merge: bool,
+        from: &M,
+        packet: Packet<'_>,
+    ) -> Result<Delivery, Broken> {
+        self.deliver(to, merge, from, packet)
+    }
+
     /// Takes chains until there is room; gives them back if there is not.
-    #[inline] // On the path of every packet.
+    #[inline(always)] // On the path of every packet.
     fn take<M: Transfer, R: Rings<M>>(
         &mut self,
         queue: &mut Queue<R>,
@@ -134,46 +150,51 @@ impl<const N: usize> Room<N> {
         all: u64,
     ) -> Result<Delivery, Violation> {
         (self.count, self.chain_count) = (0, 0);
-        let mut room = 0;
+        // In registers: nobody knows that the driver's memory is not this value's.
+        let (mut count, mut chain_count, mut room) = (0, 0, 0);
         while room < all {
-            let full = !merge && self.chain_count != 0 || self.chain_count == N;
+            let full = !merge && chain_count != 0 || chain_count == N;
             let chain = if full { None } else { queue.pop(to)? };
             let Some(mut chain) = chain else {
-                self.give_back(queue);
+                self.give_back(queue, chain_count);
                 return Ok(if full { Delivery::TooLong } else { Delivery::Full });
             };
-            let mut bytes = 0;
+            let (mut bytes, mut read) = (0, 0);
             while let Some(buffer) = chain.next(to)? {
-                self.read = self.read.wrapping_add(1);
+                read += 1;
                 if !buffer.writable || buffer.length == 0 {
                     continue;
                 }
-                let Some(slot) = self.spans.get_mut(self.count) else {
+                let Some(slot) = self.spans.get_mut(count) else {
+                    self.read = self.read.wrapping_add(read);
                     queue.put_back(chain.finish());
-                    self.give_back(queue);
+                    self.give_back(queue, chain_count);
                     return Ok(Delivery::TooLong);
                 };
                 *slot = Span { address: buffer.address, length: buffer.length };
-                self.count += 1;
+                count += 1;
                 bytes += u64::from(buffer.length);
             }
+            self.read = self.read.wrapping_add(read);
             room += bytes;
-            if let Some(slot) = self.chains.get_mut(self.chain_count) {
+            if let Some(slot) = self.chains.get_mut(chain_count) {
                 *slot = Some((chain.finish(), u32::try_from(bytes).unwrap_or(u32::MAX)));
-                self.chain_count += 1;
+                chain_count += 1;
             }
         }
+        (self.count, self.chain_count) = (count, chain_count);
         Ok(Delivery::Done)
     }
 
     /// Gives all chains back, the last one first.
-    fn give_back<R>(&mut self, queue: &mut Queue<R>) {
-        let chains = self.chains.get_mut(..self.chain_count).unwrap_or_default();
+    #[cold]
+    fn give_back<R>(&mut self, queue: &mut Queue<R>, count: usize) {
+        let chains = self.chains.get_mut(..count).unwrap_or_default();
         chains.iter_mut().rev().filter_map(Option::take).for_each(|(token, _)| queue.put_back(token));
     }
 
     /// Returns all chains at once: the driver sees the whole packet or nothing.
-    #[inline] // On the path of every packet.
+    #[inline(always)] // On the path of every packet.
     fn complete<M: Transfer, R: Rings<M>>(
         &mut self,
         queue: &mut Queue<R>,
@@ -188,6 +209,28 @@ impl<const N: usize> Room<N> {
         }
         queue.show(to)
     }
+}
+
+/// Writes the first bytes of a packet to a driver's buffers. Returns the place behind them.
+#[inline(always)] // On the path of every packet.
+fn begin<M: Memory>(to: &M, spans: &[Span], front: &[u8]) -> Result<Place, Violation> {
+    // Most packets have as many, and most buffers have room for more.
+    if let (Ok(front), [Span { address, length }, ..]) = (<&[u8; SHORT]>::try_from(front), spans)
+        && *length as usize > SHORT
+    {
+        to.write(*address, front)?;
+        return Ok(Place::behind_first(SHORT as u32));
+    }
+    begin_cut(to, spans, front)
+}
+
+/// The same, however many they are and wherever they go.
+#[cold]
+#[inline(never)]
+fn begin_cut<M: Memory>(to: &M, spans: &[Span], front: &[u8]) -> Result<Place, Violation> {
+    let mut place = Place::START;
+    place.write(to, spans, front)?;
+    Ok(place)
 }
 
 impl<const N: usize> Default for Room<N> {

@@ -19,6 +19,7 @@ const LAST_ONLY: u8 = 0x09;
 
 /// Delivers a packet whose checksum is open, or that is a segment, as complete packets. If buffers run out within a segment, what was
 /// delivered stays, and the rest is lost.
+#[inline(never)] // Not on the path of most packets.
 pub fn deliver<M: Transfer, R: Rings<M>, const N: usize, const T: usize>(
     room: &mut Room<T>,
     (queue, to): (&mut Queue<R>, &M),
@@ -40,7 +41,7 @@ pub fn deliver<M: Transfer, R: Rings<M>, const N: usize, const T: usize>(
             return Ok(Delivery::TooLong);
         }
         let packet = Packet { header: NetworkHeader::PLAIN, front, spans, place, rest };
-        return room.deliver((queue, to), merge, from, packet);
+        return room.deliver_apart((queue, to), merge, from, packet);
     };
     let mut payload = Payload::new(frame, gso);
     let all = frame.length() - gso.payload as u32;
@@ -62,7 +63,7 @@ pub fn deliver<M: Transfer, R: Rings<M>, const N: usize, const T: usize>(
             return Ok(Delivery::TooLong);
         }
         let packet = Packet { header: NetworkHeader::PLAIN, front, spans, place, rest };
-        let delivery = room.deliver((queue, to), merge, from, packet)?;
+        let delivery = room.deliver_apart((queue, to), merge, from, packet)?;
         if delivery != Delivery::Done {
             // The sender keeps the segment only if nothing of it has gone.
             return Ok(if at == 0 { delivery } else { Delivery::Done });

@@ -45,6 +45,7 @@ impl<const P: usize, const SETS: usize> Switch<P, SETS> {
         self.detach(number);
         let Some(port) = self.ports.get_mut(number) else { return };
         (port.rules, port.is_up) = (rules, true);
+        port.own = rules.mac.map_or(0, |mac| Address::new(mac, 0).mac());
         self.up |= 1 << number;
         self.isolated |= u64::from(rules.isolated) << number;
         // Whoever used its address before is asked again.
@@ -82,9 +83,8 @@ impl<const P: usize, const SETS: usize> Switch<P, SETS> {
         if from.is_group() || from.mac() == 0 || to.is_reserved() {
             return Verdict::Malformed;
         }
-        match port.rules.mac {
-            Some(mac) if Address::new(mac, 0).mac() != from.mac() => return Verdict::Spoofed,
-            _ => {}
+        if port.own != 0 && port.own != from.mac() {
+            return Verdict::Spoofed;
         }
         let wait = port.rules.rate.map_or(0, |rate| rate.wait(now));
         if wait != 0 {

@@ -160,10 +160,46 @@ pub(crate) unsafe fn copy(to: usize, from: usize, length: usize) {
         if whole != 0 {
             blocks(to, from, whole / (BLOCK * WORD));
         }
-        pieces(length - whole, |at, size| {
-            let at = whole + at;
-            store(to + at, load(from + at, size), size);
-        });
+        rest(to + whole, from + whole, length - whole);
+    }
+}
+
+/// Copies fewer bytes than a block.
+#[inline(always)] // Once above.
+unsafe fn rest(mut to: usize, mut from: usize, length: usize) {
+    // SAFETY: the caller's promise, for parts of it.
+    unsafe {
+        for words in [4, 2] {
+            if length & words * WORD != 0 {
+                (0..words / 2).for_each(|pair| two(to + pair * 2 * WORD, from + pair * 2 * WORD));
+                (to, from) = (to + words * WORD, from + words * WORD);
+            }
+        }
+        for size in [Size::Word, Size::Half, Size::Pair, Size::Byte] {
+            if length & size as usize != 0 {
+                store(to, load(from, size), size);
+                (to, from) = (to + size as usize, from + size as usize);
+            }
+        }
+    }
+}
+
+/// Copies two words.
+#[inline(always)] // Two instructions where there are such, otherwise four.
+unsafe fn two(to: usize, from: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        #[cfg(target_arch = "aarch64")]
+        core::arch::asm!(
+            "ldp {a}, {b}, [{from}]",
+            "stp {a}, {b}, [{to}]",
+            from = in(reg) from, to = in(reg) to, a = out(reg) _, b = out(reg) _,
+            options(nostack, preserves_flags)
+        );
+        #[cfg(not(target_arch = "aarch64"))]
+        for at in [0, WORD] {
+            store(to + at, load(from + at, Size::Word), Size::Word);
+        }
     }
 }
 

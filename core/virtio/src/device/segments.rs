@@ -38,22 +38,25 @@ impl<const N: usize> Segments<N> {
     #[inline] // On the path of every request.
     pub fn gather<M: Memory>(&mut self, memory: &M, chain: &mut Chain) -> Result<(), Violation> {
         (self.readable, self.count) = (0, 0);
+        // In registers: nobody knows that the driver's memory is not this value's.
+        let (mut readable, mut count) = (0, 0);
         let (mut readable_bytes, mut writable_bytes) = (0, 0);
         let mut buffer = Buffer { address: 0, length: 0, writable: false };
         while chain.step(memory, &mut buffer)? {
             if buffer.length == 0 {
                 continue;
             }
-            let slot = self.spans.get_mut(self.count).ok_or(Violation::Long)?;
+            let slot = self.spans.get_mut(count).ok_or(Violation::Long)?;
             *slot = Span { address: buffer.address, length: buffer.length };
-            self.count += 1;
+            count += 1;
             if buffer.writable {
                 writable_bytes += u64::from(buffer.length);
             } else {
                 readable_bytes += u64::from(buffer.length);
-                self.readable = self.count;
+                readable = count;
             }
         }
+        (self.readable, self.count) = (readable, count);
         (self.readable_bytes, self.writable_bytes) = (readable_bytes, writable_bytes);
         Ok(())
     }
@@ -99,12 +102,25 @@ impl Place {
     /// The first byte.
     pub const START: Self = Self { index: 0, offset: 0 };
 
+    /// So many bytes behind the first one, which are fewer than lie together there.
+    #[inline(always)] // A few moves.
+    pub const fn behind_first(bytes: u32) -> Self {
+        Self { index: 0, offset: bytes }
+    }
+
+    /// The next bytes that lie together. `None` behind the last.
+    #[inline(always)] // On the path of every packet.
+    pub fn peek(&self, spans: &[Span]) -> Option<Span> {
+        let span = spans.get(self.index)?;
+        let length = span.length.saturating_sub(self.offset);
+        Some(Span { address: span.address.wrapping_add(self.offset.into()), length })
+    }
+
     /// Takes the next bytes that lie together, at most `most`, which is not 0. `None` behind the last.
     #[inline] // On the path of every request.
     pub fn take(&mut self, spans: &[Span], most: u32) -> Option<Span> {
-        let span = spans.get(self.index)?;
-        let left = span.length.saturating_sub(self.offset);
-        let piece = Span { address: span.address.wrapping_add(self.offset.into()), length: left.min(most) };
+        let Span { address, length: left } = self.peek(spans)?;
+        let piece = Span { address, length: left.min(most) };
         if piece.length == left {
             *self = Self { index: self.index + 1, offset: 0 };
         } else {
