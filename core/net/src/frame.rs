@@ -104,7 +104,7 @@ impl<const N: usize> Frame<N> {
         sender: &Accepts,
         longest: u32,
     ) -> Result<Result<(), Malformed>, Violation> {
-        self.segments.gather(memory, chain)?;
+        self.segments.gather_one(memory, chain)?;
         (self.place, self.head_length, self.open, self.gso) = (Place::START, 0, None, None);
         let length = self.segments.readable_bytes().saturating_sub(NetworkHeader::LENGTH as u64);
         if !(14..=u64::from(LONGEST_SEGMENT)).contains(&length) {
@@ -244,8 +244,8 @@ impl<const N: usize> Frame<N> {
     #[inline] // On the path of every packet.
     pub fn packet(&mut self) -> Packet<'_> {
         let rest = self.length.saturating_sub(self.head_length as u32);
-        let front = self.front.get_mut(..NetworkHeader::LENGTH + self.head_length).unwrap_or_default();
-        Packet { header: self.header, front, spans: self.segments.readable(), place: self.place, rest }
+        let (spans, front_length) = (self.segments.readable(), NetworkHeader::LENGTH + self.head_length);
+        Packet { header: self.header, front: &mut self.front, front_length, spans, place: self.place, rest }
     }
 
     /// The checksum that is open.

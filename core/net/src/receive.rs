@@ -2,12 +2,13 @@
 //! Puts a packet into a driver's buffers (section 5.1.6.3).
 
 use turnstile_virtio::config::NetworkHeader;
-use turnstile_virtio::device::{Place, Queue, Span, Token};
+use turnstile_virtio::device::{Chain, Place, Queue, Span, Token};
 use turnstile_virtio::memory::Memory;
+use turnstile_virtio::ring::Buffer;
 use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
-use crate::frame::SHORT;
+use crate::frame::{FRONT, SHORT};
 use crate::transfer::{End, Transfer};
 
 /// A packet on its way: its first bytes, and where the others are.
@@ -16,7 +17,9 @@ pub struct Packet<'a> {
     /// Its header; how many buffers it takes is filled in.
     pub header: NetworkHeader,
     /// Room for the header, and the packet's first bytes.
-    pub front: &'a mut [u8],
+    pub front: &'a mut [u8; FRONT],
+    /// How many bytes those are together.
+    pub front_length: usize,
     /// The sender's buffers.
     pub spans: &'a [Span],
     /// Where in them the other bytes begin.
@@ -98,7 +101,7 @@ impl<const N: usize> Room<N> {
         from: &M,
         mut packet: Packet<'_>,
     ) -> Result<Delivery, Broken> {
-        let all = packet.front.len() as u64 + u64::from(packet.rest);
+        let all = packet.front_length as u64 + u64::from(packet.rest);
         let delivery = self.take(queue, to, merge, all)?;
         if delivery != Delivery::Done {
             return Ok(delivery);
@@ -108,7 +111,7 @@ impl<const N: usize> Room<N> {
         if let Some(room) = packet.front.first_chunk_mut() {
             *room = packet.header.to_bytes();
         }
-        let mut place = begin(to, spans, packet.front)?;
+        let mut place = begin(to, spans, packet.front, packet.front_length)?;
         let mut left = packet.rest;
         while left != 0 {
             // The buffers of both sides end where they want to; each piece lies in one of both.
@@ -149,31 +152,64 @@ impl<const N: usize> Room<N> {
         merge: bool,
         all: u64,
     ) -> Result<Delivery, Violation> {
-        (self.count, self.chain_count) = (0, 0);
-        // In registers: nobody knows that the driver's memory is not this value's.
+        let Some(mut chain) = queue.pop(to)? else { return Ok(Delivery::Full) };
+        let first = chain.next(to)?;
+        if let (Some(buffer), [span, ..], [slot, ..]) = (first, &mut self.spans[..], &mut self.chains[..])
+            && buffer.writable
+            && u64::from(buffer.length) >= all
+            && chain.is_at_end()
+        {
+            *span = Span { address: buffer.address, length: buffer.length };
+            *slot = Some((chain.finish(), buffer.length));
+            (self.count, self.chain_count, self.read) = (1, 1, self.read.wrapping_add(1));
+            return Ok(Delivery::Done);
+        }
+        self.take_more((queue, to), merge, all, (chain, first))
+    }
+
+    /// The same behind the first buffer of the first chain.
+    #[inline(never)]
+    fn take_more<M: Transfer, R: Rings<M>>(
+        &mut self,
+        (queue, to): (&mut Queue<R>, &M),
+        merge: bool,
+        all: u64,
+        first: (Chain, Option<Buffer>),
+    ) -> Result<Delivery, Violation> {
         let (mut count, mut chain_count, mut room) = (0, 0, 0);
+        let mut first = Some(first);
         while room < all {
             let full = !merge && chain_count != 0 || chain_count == N;
-            let chain = if full { None } else { queue.pop(to)? };
-            let Some(mut chain) = chain else {
+            let next = match first.take() {
+                Some(first) => Some(first),
+                None if full => None,
+                None => match queue.pop(to)? {
+                    Some(mut chain) => {
+                        let first = chain.next(to)?;
+                        Some((chain, first))
+                    }
+                    None => None,
+                },
+            };
+            let Some((mut chain, mut next)) = next else {
                 self.give_back(queue, chain_count);
                 return Ok(if full { Delivery::TooLong } else { Delivery::Full });
             };
             let (mut bytes, mut read) = (0, 0);
-            while let Some(buffer) = chain.next(to)? {
+            while let Some(buffer) = next {
                 read += 1;
-                if !buffer.writable || buffer.length == 0 {
-                    continue;
+                if buffer.writable && buffer.length != 0 {
+                    let Some(slot) = self.spans.get_mut(count) else {
+                        self.read = self.read.wrapping_add(read);
+                        queue.put_back(chain.finish());
+                        self.give_back(queue, chain_count);
+                        return Ok(Delivery::TooLong);
+                    };
+                    *slot = Span { address: buffer.address, length: buffer.length };
+                    count += 1;
+                    bytes += u64::from(buffer.length);
                 }
-                let Some(slot) = self.spans.get_mut(count) else {
-                    self.read = self.read.wrapping_add(read);
-                    queue.put_back(chain.finish());
-                    self.give_back(queue, chain_count);
-                    return Ok(Delivery::TooLong);
-                };
-                *slot = Span { address: buffer.address, length: buffer.length };
-                count += 1;
-                bytes += u64::from(buffer.length);
+                next = chain.next(to)?;
             }
             self.read = self.read.wrapping_add(read);
             room += bytes;
@@ -213,15 +249,16 @@ impl<const N: usize> Room<N> {
 
 /// Writes the first bytes of a packet to a driver's buffers. Returns the place behind them.
 #[inline(always)] // On the path of every packet.
-fn begin<M: Memory>(to: &M, spans: &[Span], front: &[u8]) -> Result<Place, Violation> {
+fn begin<M: Memory>(to: &M, spans: &[Span], front: &[u8; FRONT], length: usize) -> Result<Place, Violation> {
     // Most packets have as many, and most buffers have room for more.
-    if let (Ok(front), [Span { address, length }, ..]) = (<&[u8; SHORT]>::try_from(front), spans)
-        && *length as usize > SHORT
+    if let (Some(front), [Span { address, length: room }, ..]) = (front.first_chunk::<SHORT>(), spans)
+        && length == SHORT
+        && *room as usize > SHORT
     {
         to.write(*address, front)?;
         return Ok(Place::behind_first(SHORT as u32));
     }
-    begin_cut(to, spans, front)
+    begin_cut(to, spans, front.get(..length).unwrap_or_default())
 }
 
 /// The same, however many they are and wherever they go.

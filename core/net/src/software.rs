@@ -35,12 +35,13 @@ pub fn deliver<M: Transfer, R: Rings<M>, const N: usize, const T: usize>(
         let Some(open) = frame.open() else { return Ok(Delivery::Done) };
         let rest = frame.length() - frame.head().len() as u32;
         let mut front = [0; FRONT];
-        let front = fill(&mut front, frame.head().iter());
+        let front_length = fill(&mut front, frame.head().iter());
         // The field holds the sum of the pseudo header.
-        if !close(behind(front), open, Sum::default(), from, spans, place, rest)? {
+        if !close(behind(&mut front, front_length), open, Sum::default(), from, spans, place, rest)? {
             return Ok(Delivery::TooLong);
         }
-        let packet = Packet { header: NetworkHeader::PLAIN, front, spans, place, rest };
+        let front = &mut front;
+        let packet = Packet { header: NetworkHeader::PLAIN, front, front_length, spans, place, rest };
         return room.deliver_apart((queue, to), merge, from, packet);
     };
     let mut payload = Payload::new(frame, gso);
@@ -52,8 +53,8 @@ pub fn deliver<M: Transfer, R: Rings<M>, const N: usize, const T: usize>(
         let near = payload.near.get(..(length as usize).min(payload.near.len())).unwrap_or_default();
         let headers = frame.head().get(..gso.payload).unwrap_or_default();
         let mut front = [0; FRONT];
-        let front = fill(&mut front, headers.iter().chain(near));
-        let bytes = behind(front);
+        let front_length = fill(&mut front, headers.iter().chain(near));
+        let bytes = behind(&mut front, front_length);
         let rest = length - near.len() as u32;
         number(bytes, &gso, at, length, at + length == all);
         let open = Open { start: gso.tcp, offset: 16 };
@@ -62,7 +63,8 @@ pub fn deliver<M: Transfer, R: Rings<M>, const N: usize, const T: usize>(
         if !close(bytes, open, pseudo, from, spans, place, rest)? {
             return Ok(Delivery::TooLong);
         }
-        let packet = Packet { header: NetworkHeader::PLAIN, front, spans, place, rest };
+        let front = &mut front;
+        let packet = Packet { header: NetworkHeader::PLAIN, front, front_length, spans, place, rest };
         let delivery = room.deliver_apart((queue, to), merge, from, packet)?;
         if delivery != Delivery::Done {
             // The sender keeps the segment only if nothing of it has gone.
@@ -76,19 +78,19 @@ pub fn deliver<M: Transfer, R: Rings<M>, const N: usize, const T: usize>(
     }
 }
 
-/// Puts first bytes behind the room for a header. Returns both.
-fn fill<'a, 'b>(front: &'a mut [u8; FRONT], bytes: impl Iterator<Item = &'b u8>) -> &'a mut [u8] {
+/// Puts first bytes behind the room for a header. Returns the length of both.
+fn fill<'a>(front: &mut [u8; FRONT], bytes: impl Iterator<Item = &'a u8>) -> usize {
     let mut end = NetworkHeader::LENGTH;
     for (to, from) in front.iter_mut().skip(NetworkHeader::LENGTH).zip(bytes) {
         *to = *from;
         end += 1;
     }
-    front.get_mut(..end).unwrap_or_default()
+    end
 }
 
 /// The bytes behind the room for a header.
-fn behind(front: &mut [u8]) -> &mut [u8] {
-    front.get_mut(NetworkHeader::LENGTH..).unwrap_or_default()
+fn behind(front: &mut [u8; FRONT], length: usize) -> &mut [u8] {
+    front.get_mut(NetworkHeader::LENGTH..length).unwrap_or_default()
 }
 
 /// Where the payload of a segment goes on.

@@ -206,8 +206,9 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Relay<P, Q, SETS, R> 
         Ok(rest)
     }
 
-    /// The next queue whose driver wants an interrupt: port and number. To be called until there is none.
-    pub fn interrupt<M: Memory>(&mut self, memories: &[M; P]) -> Option<(usize, usize)>
+    /// Calls a function with each queue whose driver wants an interrupt: port and number.
+    #[inline(always)] // On the path of every packet.
+    pub fn interrupt<M: Memory>(&mut self, memories: &[M; P], mut each: impl FnMut(usize, usize))
     where
         R: Rings<M>,
     {
@@ -224,15 +225,14 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Relay<P, Q, SETS, R> 
                         device.owed |= 1 << (2 * pair);
                     }
                 }
-                if device.owed != 0 {
+                while device.owed != 0 {
                     let number = device.owed.trailing_zeros() as usize;
                     device.owed &= device.owed - 1;
-                    return Some((port, number));
+                    each(port, number);
                 }
             }
             self.ways.touched &= self.ways.touched - 1;
         }
-        None
     }
 
     /// A port whose driver has broken a rule as a receiver: its device is out, and needs a reset. To be called until there is none.

@@ -109,9 +109,8 @@ impl<const P: usize, const SETS: usize> Switch<P, SETS> {
     #[cold]
     #[inline(never)] // Once for each source, mostly.
     fn learn(&mut self, number: usize, from: Address, now: u64) -> bool {
-        let own = |port: &Port| port.rules.mac.is_some_and(|mac| Address::new(mac, 0).mac() == from.mac());
         let mut others = self.ports.iter().enumerate().filter(|(other, port)| *other != number && port.is_up);
-        if others.any(|(_, port)| own(port)) {
+        if others.any(|(_, port)| port.own == from.mac()) {
             return false;
         }
         self.table.learn(from, number, now);

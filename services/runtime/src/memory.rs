@@ -64,6 +64,7 @@ impl Piece {
 }
 
 impl Memory for GuestMemory {
+    #[inline(always)] // On the path of every buffer.
     fn contains(&self, address: u64, length: u64) -> bool {
         self.find(address, length).is_ok()
     }

@@ -326,11 +326,12 @@ impl<R> Switch<R> {
     where
         R: Rings<M::Memory>,
     {
-        while let Some((member, queue)) = self.relay.interrupt(members.memories()) {
-            if let Some(port) = self.ports.get_mut(member) {
+        let Self { relay, ports, .. } = self;
+        relay.interrupt(members.memories(), |member, queue| {
+            if let Some(port) = ports.get_mut(member) {
                 port.raise(&members.world(member), queue as u16);
             }
-        }
+        });
         while let Some(member) = self.relay.broken() {
             self.fail(members, member);
         }
