@@ -89,7 +89,7 @@ moves! {
 fn pieces(length: usize, mut each: impl FnMut(usize, Size)) {
     let mut at = 0;
     for words in [4, 2, 1] {
-        if length & words * WORD != 0 {
+        if length & (words * WORD) != 0 {
             (0..words).for_each(|word| each(at + word * WORD, Size::Word));
             at += words * WORD;
         }
@@ -170,7 +170,7 @@ unsafe fn rest(mut to: usize, mut from: usize, length: usize) {
     // SAFETY: the caller's promise, for parts of it.
     unsafe {
         for words in [4, 2] {
-            if length & words * WORD != 0 {
+            if length & (words * WORD) != 0 {
                 (0..words / 2).for_each(|pair| two(to + pair * 2 * WORD, from + pair * 2 * WORD));
                 (to, from) = (to + words * WORD, from + words * WORD);
             }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rings of a queue in a VM's memory, found once.
 //!
-//! A VM's memory stays where it is in the service's address space. When the VM has stopped, nothing is there any more; a program has forgotten
-//! its queues then, and would otherwise end with a fault. So who has found a ring may use it without looking again: each index is brought
-//! within the ring.
+//! A VM's memory stays where it is in the service's address space. When the VM has stopped, nothing is there any more, until the same member
+//! comes again; a program has forgotten its queues then, and would otherwise end with a fault. So who has found a ring may use it without
+//! looking again: each index is brought within the ring.
 
 use core::ptr::with_exposed_provenance as place;
 use core::sync::atomic::{AtomicU16, Ordering};
@@ -131,5 +131,45 @@ impl Rings<GuestMemory> for GuestRings {
         let event = unsafe { Self::half(self.device + 4 + 8 * usize::from(self.size)) };
         event.store(value.to_le(), Ordering::Release);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::AtomicU64;
+
+    use turnstile_service::abi::member_device;
+
+    use super::*;
+    use crate::memory::{Memory, attach, detach};
+
+    /// This member is of no other test.
+    #[test]
+    fn each_field_is_where_its_layout_says() {
+        let words: &'static [AtomicU64] = Box::leak(Box::new([const { AtomicU64::new(0) }; 32]));
+        attach([member_device(4, 0), 0x1000, 256, words.as_ptr().expose_provenance() as u64]);
+        let memory = GuestMemory::of(4).unwrap();
+        let areas = Areas { descriptors: 0x1000, driver: 0x1040, device: 0x1050 };
+        let layout = Layout::new(&memory, 4, areas).unwrap();
+        let rings = GuestRings::find(&memory, &layout).unwrap();
+        (0..0x80_u64).step_by(2).for_each(|at| memory.store(0x1000 + at, at as u16).unwrap());
+        for index in [0, 3, 4, u16::MAX] {
+            assert_eq!(rings.available(&memory, index), Rings::available(&layout, &memory, index));
+            rings.write_used(&memory, index, 0x1234_5678_9abc_def0 + u64::from(index)).unwrap();
+            let mut entry = [0; 8];
+            memory.read(0x1054 + 8 * u64::from(index % 4), &mut entry).unwrap();
+            assert_eq!(u64::from_le_bytes(entry), 0x1234_5678_9abc_def0 + u64::from(index));
+        }
+        assert_eq!((rings.load_available(&memory), rings.used_event(&memory)), (Ok(0x42), Ok(0x4c)));
+        assert_eq!((rings.available_flags(&memory), rings.load_used(&memory)), (Ok(0x40), Ok(0x52)));
+        assert_eq!((Rings::size(&rings), Rings::descriptors(&rings)), (4, 0x1000));
+        rings.store_flags(&memory, 1).unwrap();
+        rings.store_used(&memory, 2).unwrap();
+        rings.store_event(&memory, 3).unwrap();
+        let read = [0x1050, 0x1052, 0x1074, 0x1076].map(|at| memory.read_u16(at));
+        assert_eq!(read, [Ok(1), Ok(2), Ok(3), Ok(0x76)], "and nothing behind them is changed");
+        // What is not memory has no rings.
+        detach(4);
+        assert!(GuestRings::find(&memory, &layout).is_err());
     }
 }

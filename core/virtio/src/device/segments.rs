@@ -74,6 +74,7 @@ impl<const N: usize> Segments<N> {
     /// [`Segments::gather`] where most chains have one buffer, which the device reads.
     #[inline(always)] // On the path of every packet.
     pub fn gather_one<M: Memory>(&mut self, memory: &M, chain: &mut Chain) -> Result<(), Violation> {
+        (self.readable, self.count) = (0, 0);
         let mut buffer = Buffer { address: 0, length: 0, writable: false };
         let is_one = chain.step(memory, &mut buffer)? && chain.is_at_end();
         let Some(slot) = self.spans.first_mut() else { return Err(Violation::Long) };
