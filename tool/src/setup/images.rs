@@ -206,8 +206,8 @@ fn built(layout: &Layout, target: &Target, name: &str) -> PathBuf {
     target.folder(layout).join(target.name()).join(PROFILE).join(name)
 }
 
-/// What the compiler is told of the hypervisor alone. All that an image for arm64 links lies within 1 MiB, which the linker
-/// checks, so an address is one instruction; guests have stacks that do not fit.
+/// What the compiler is told of the hypervisor and of services. All that such an image for arm64 links lies within 1 MiB, which the
+/// linker checks, so an address is one instruction; guests have stacks that do not fit.
 const fn codegen(isa: Isa) -> &'static [&'static str] {
     match isa {
         Isa::Arm64 => &["-Ccode-model=tiny"],
