@@ -79,6 +79,7 @@ pub fn service(layout: &Layout, isa: Isa, name: &str) -> Result<PathBuf> {
     let script = layout.root().join("services/runtime/link.ld");
     let mut options = vec![format!("-Clink-arg=-T{}", script.display())];
     options.extend(LINKED.map(|argument| format!("-Clink-arg={argument}")));
+    options.extend(codegen(isa).iter().map(|&option| option.to_owned()));
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let image = layout.service(isa, name);
     once(&image.to_string_lossy(), || {
@@ -218,8 +219,8 @@ fn built(layout: &Layout, target: &Target, name: &str) -> PathBuf {
     target.folder(layout).join(target.name()).join(PROFILE).join(name)
 }
 
-/// What the compiler is told of the hypervisor alone. All that an image for arm64 links lies within 1 MiB, which the linker
-/// checks, so an address is one instruction; guests have stacks that do not fit.
+/// What the compiler is told of the hypervisor and of services. All that such an image for arm64 links lies within 1 MiB, which the
+/// linker checks, so an address is one instruction; guests have stacks that do not fit.
 const fn codegen(isa: Isa) -> &'static [&'static str] {
     match isa {
         Isa::Arm64 => &["-Ccode-model=tiny"],
