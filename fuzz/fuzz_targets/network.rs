@@ -46,7 +46,7 @@ fuzz_target!(|input: ([Vec<u8>; 3], [u64; 3], u8, Vec<u8>)| {
         } else if net.pump(&memories, (port, 0), now as u64 * 500_000, 8).is_err() {
             renew(&mut net, port);
         }
-        while net.interrupt(&memories).is_some() {}
+        net.interrupt(&memories, |_, _| {});
         while let Some(port) = net.broken() {
             renew(&mut net, port);
         }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A block of code as QEMU translates it: decoded once, then only pointed to.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 
 use crate::classify::{Access, Class, Classes, Effect};
@@ -61,11 +63,16 @@ impl Block {
 
 type Key = (u64, u8, Vec<u8>);
 
+/// Services are linked at zero, have no more code than this, and run at a multiple of it, wherever a hypervisor has them.
+const SERVICE: u64 = 2 << 20;
+
 /// All code that was seen outside the guest. It is never forgotten: QEMU translates the same code again and again,
 /// and there is only so much of it.
 #[derive(Debug)]
 pub struct Code {
     isa: Isa,
+    /// Where services copy bytes of guests.
+    copy: Range<u64>,
     blocks: FxHashMap<Key, &'static Block>,
     accesses: Names<Access>,
 }
@@ -73,7 +80,13 @@ pub struct Code {
 impl Code {
     /// No code yet.
     pub fn new(isa: Isa) -> Self {
-        Code { isa, blocks: FxHashMap::default(), accesses: Names::default() }
+        Code { isa, copy: 0..0, blocks: FxHashMap::default(), accesses: Names::default() }
+    }
+
+    /// The same, and what services have in this range, as they are linked, copies bytes of guests.
+    #[must_use]
+    pub fn copying(self, copy: Range<u64>) -> Self {
+        Code { copy, ..self }
     }
 
     /// The block of these instructions; decoded when it is new. Also says which of them may access a device.
@@ -82,14 +95,16 @@ impl Code {
         let watched = effects.iter().map(|effect| effect.may_be_device).collect();
         let start = raw.first().map_or(0, |raw| raw.pc);
         let bytes = raw.iter().flat_map(|raw| raw.bytes.iter().copied()).collect();
-        let (isa, accesses) = (self.isa, &mut self.accesses);
+        let (isa, copy, accesses) = (self.isa, &self.copy, &mut self.accesses);
         let block = self.blocks.entry((start, level, bytes)).or_insert_with(|| {
             let entry = if isa == Isa::X86 { Class::Vmrun } else { Class::ExceptionReturns };
             let returns = effects.last().is_some_and(|last| last.classes.has(entry));
             let instructions = raw.into_iter().zip(effects).map(|(raw, effect)| Instruction {
                 pc: raw.pc,
                 bytes: raw.bytes.into_boxed_slice(),
-                classes: effect.classes,
+                classes: effect
+                    .classes
+                    .with_if(level == 0 && copy.contains(&(raw.pc % SERVICE)), Class::Copy),
                 access: effect.access.map(|access| accesses.number(access)),
                 text: raw.text,
             });

@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-const EXPECTED: &str = "out=FILE, guest=0xSTART-0xEND, boot=0xPC, trace=on, footprint=on or total=on";
+const EXPECTED: &str =
+    "out=FILE, guest=0xSTART-0xEND, copy=0xSTART-0xEND, boot=0xPC, trace=on, footprint=on or total=on";
 
 /// What the plugin was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub struct Options {
     pub out: String,
     /// Program counters of the guest; with none, privilege alone decides.
     pub guest: Vec<Range<u64>>,
+    /// Where services, as they are linked, copy bytes of guests.
+    pub copy: Option<Range<u64>>,
     /// Where the hypervisor begins: what runs from there to the first instruction of a guest is counted as its boot.
     pub boot: Option<u64>,
     /// Whether the instructions of the modal visits are reported.
@@ -32,7 +35,8 @@ impl Options {
         for argument in arguments {
             match argument.split_once('=') {
                 Some(("out", path)) if !path.is_empty() => options.out = path.to_owned(),
-                Some(("guest", text)) => options.guest.push(range(text)?),
+                Some(("guest", text)) => options.guest.push(range("guest", text)?),
+                Some(("copy", text)) => options.copy = Some(range("copy", text)?),
                 Some(("boot", text)) => options.boot = Some(address(text)?),
                 Some(("trace", text)) => options.trace = switch("trace", text)?,
                 Some(("footprint", text)) => options.footprint = switch("footprint", text)?,
@@ -42,10 +46,10 @@ impl Options {
         }
         match options {
             Options { ref out, .. } if out.is_empty() => Err("out=FILE is missing".to_owned()),
-            Options { total: true, ref guest, trace, footprint, boot, .. }
-                if trace || footprint || boot.is_some() || !guest.is_empty() =>
+            Options { total: true, ref guest, ref copy, trace, footprint, boot, .. }
+                if trace || footprint || boot.is_some() || copy.is_some() || !guest.is_empty() =>
             {
-                Err("total=on counts everything: it goes without guest=, boot=, trace=on and footprint=on"
+                Err("total=on counts everything: it goes without guest=, copy=, boot=, trace=on and footprint=on"
                     .to_owned())
             }
             options => Ok(options),
@@ -66,13 +70,13 @@ fn address(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| format!("boot={text}: expected 0xPC"))
 }
 
-fn range(text: &str) -> Result<Range<u64>, String> {
+fn range(name: &str, text: &str) -> Result<Range<u64>, String> {
     let number = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
     let parsed = text.split_once('-').and_then(|(start, end)| Some(number(start)?..number(end)?));
     match parsed {
         Some(range) if !range.is_empty() => Ok(range),
-        Some(_) => Err(format!("guest={text}: the end is not above the start")),
-        None => Err(format!("guest={text}: expected 0xSTART-0xEND")),
+        Some(_) => Err(format!("{name}={text}: the end is not above the start")),
+        None => Err(format!("{name}={text}: expected 0xSTART-0xEND")),
     }
 }
 
@@ -91,6 +95,7 @@ mod tests {
         assert_eq!(options.out, "a=b");
         assert_eq!(options.guest, [0x10..0x20, 0x40..0xff]);
         assert!(options.trace && !options.total && !options.footprint);
+        assert_eq!(parse(&["out=a", "copy=0x80-0x100"]).unwrap().copy, Some(0x80..0x100));
         assert!(parse(&["out=a", "footprint=on"]).unwrap().footprint);
         assert_eq!((options.boot, parse(&["out=a"]).unwrap().boot), (Some(0x30), None));
         assert!(parse(&["out=a", "total=on"]).unwrap().total);
@@ -107,8 +112,9 @@ mod tests {
         assert_eq!(error(&["out=f", "trace=yes"]), "trace=yes: expected on or off");
         assert_eq!(error(&["out=f", "guest=16-32"]), "guest=16-32: expected 0xSTART-0xEND");
         assert_eq!(error(&["out=f", "guest=0x20-0x20"]), "guest=0x20-0x20: the end is not above the start");
+        assert_eq!(error(&["out=f", "copy=0x20"]), "copy=0x20: expected 0xSTART-0xEND");
         assert_eq!(error(&["out=f", "boot=30"]), "boot=30: expected 0xPC");
-        for other in ["trace=on", "footprint=on", "guest=0x10-0x20", "boot=0x30"] {
+        for other in ["trace=on", "footprint=on", "guest=0x10-0x20", "copy=0x10-0x20", "boot=0x30"] {
             assert!(error(&["out=f", "total=on", other]).contains("total=on counts everything"), "{other}");
         }
     }

@@ -343,7 +343,8 @@ fn setting(arguments: &[String], target: String, cpus: usize) -> Result<Setting,
     }
     // An unwritable file is better known before the run than after it.
     std::fs::write(&options.out, "").map_err(|error| format!("{}: {error}", options.out))?;
-    let code = Mutex::new(Code::new(isa.unwrap_or(Isa::Arm64)));
+    let code = Code::new(isa.unwrap_or(Isa::Arm64)).copying(options.copy.clone().unwrap_or_default());
+    let code = Mutex::new(code);
     Ok(Setting { options, target, isa, cpus, code })
 }
 

@@ -45,6 +45,20 @@ const HANDLERS: [&str; 7] = [
     "call_far",
 ];
 
+/// Rows whose service copies bytes of guests: how many, and in how many pieces at most.
+const COPIED: [(&str, f64, f64); 3] =
+    // The first bytes of a packet are read, and written. A segment is in two pieces here, and in 16 there.
+    [("disk-read", 4096.0, 1.0), ("packet-1500", 1514.0, 3.0), ("segment", 65226.0, 20.0)];
+
+/// The most instructions with which 64 bytes are copied, and those of each piece besides: what is no block of 64 bytes, and the call.
+/// Services have no vector registers, and POWER has no other instruction that moves more than a word.
+const fn most_of_copy(isa: Isa) -> (f64, f64) {
+    match isa {
+        Isa::Arm64 | Isa::X86_64 => (8.0, 56.0),
+        Isa::Power64 => (16.0, 72.0),
+    }
+}
+
 /// Whether a row's operation makes no exit: its figure is all that it takes.
 fn is_without_exit(isa: Isa, name: &str) -> bool {
     rows::of(isa).iter().any(|row| row.name == name && row.counted == Counted::InAll)
@@ -121,7 +135,24 @@ fn within(layout: &Layout, qemu: &Qemu, rows: &[&str], statistics: bool, variant
         let what = format!("the trace of {} has wrong names: {:?}", trace.row, trace.folded);
         return Err(Failure::failed(what));
     }
+    copies(isa, &document)?;
     budgets::check(layout, platform, statistics, &document)
+}
+
+/// Checks what copies take.
+fn copies(isa: Isa, document: &Document) -> Result<()> {
+    let (line, piece) = most_of_copy(isa);
+    for figure in document.rows.iter().filter(|figure| !figure.recorded) {
+        let Some((row, bytes, pieces)) = COPIED.into_iter().find(|(row, ..)| *row == figure.row) else {
+            continue;
+        };
+        let (copy, most) = (figure.classes.get("copy"), line * bytes / 64.0 + piece * pieces);
+        if copy.is_none_or(|copy| *copy > most) {
+            let what = format!("{row} copies {bytes} bytes in {copy:?} instructions, and may in {most}");
+            return Err(Failure::failed(what));
+        }
+    }
+    Ok(())
 }
 
 /// Measures some rows twice; the files must be the same but for date and host. One run also counts lines and pages, which

@@ -77,6 +77,7 @@ mod run;
 mod scale;
 mod scenario;
 mod scenarios;
+mod server;
 mod services;
 mod services_arm64;
 mod shares;

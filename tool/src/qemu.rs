@@ -80,11 +80,20 @@ impl Boot {
         }
         // A powernv takes the command line of its tree, and no other beside it.
         let in_tree = self.dtb.is_some() && matches!(self.board, Board::Powernv9 | Board::Powernv10);
-        if !self.append.is_empty() && !in_tree {
-            add(&["-append", &self.append]);
+        let elsewhere = self.elsewhere();
+        let append = match &elsewhere {
+            Some((_, word)) => format!("{} {word}", self.append),
+            None => self.append.clone(),
+        };
+        if !append.is_empty() && !in_tree {
+            add(&["-append", append.trim_start()]);
         }
+        if let Some((device, _)) = &elsewhere {
+            add(&["-device", device]);
+        }
+        let beside = self.bundle.clone().filter(|_| elsewhere.is_none());
         for (option, file) in
-            [("-dtb", &self.dtb), ("-kernel", &Some(self.image.clone())), ("-initrd", &self.bundle)]
+            [("-dtb", &self.dtb), ("-kernel", &Some(self.image.clone())), ("-initrd", &beside)]
         {
             if let Some(file) = file {
                 arguments.extend([option.into(), file.clone().into()]);
@@ -92,6 +101,18 @@ impl Boot {
         }
         arguments.extend(self.extra.iter().cloned());
         arguments
+    }
+
+    /// How a bundle comes into a powernv that loads none so long beside an image: a device of QEMU puts it behind the firmware's
+    /// memory, and a word of the hypervisor's command line says where it is.
+    fn elsewhere(&self) -> Option<(String, String)> {
+        /// The longest that QEMU loads beside an image, in bytes (`INITRD_MAX_SIZE` of its hw/ppc/pnv.c).
+        const LONGEST: u64 = 128 << 20;
+        let firmware = self.board.firmware_memory().filter(|_| self.virtualization)?;
+        let bundle = self.bundle.as_ref()?;
+        let length = bundle.metadata().ok()?.len();
+        let device = || format!("loader,force-raw=on,addr={:#x},file={}", firmware.end, as_value(bundle));
+        (length > LONGEST).then(|| (device(), format!("bundle={:#x}+{length:#x}", firmware.end)))
     }
 
     /// Whether QEMU has to run the machine's CPUs in turn: a PC's FXRSTOR, XRSTOR, FRSTOR, FLDENV and FNINIT, on any CPU, write the
@@ -235,6 +256,28 @@ mod tests {
         assert!(!shown.contains("gic") && !shown.contains("virtualization"), "{shown}");
         boot.virtualization = false;
         assert!(boot.shown(Path::new("qemu")).contains("-cpu EPYC,-x2apic,-svm"));
+    }
+
+    #[test]
+    fn a_power_machine_has_a_long_bundle_behind_its_firmware() {
+        let folder = tempfile::tempdir().unwrap();
+        let bundle = folder.path().join("a,bundle");
+        let shown = |length: u64| {
+            std::fs::File::create(&bundle).unwrap().set_len(length).unwrap();
+            let mut boot = Boot::new("i".into(), bundle.clone(), 4 << 30, 1);
+            boot.board = Board::Powernv9;
+            boot.shown(Path::new("qemu"))
+        };
+        let short = shown(128 << 20);
+        assert!(short.contains("-initrd") && short.contains("-append link=framed "), "{short}");
+        let long = shown((128 << 20) + 1);
+        assert!(
+            !long.contains("-initrd") && long.contains("link=framed bundle=0x40000000+0x8000001"),
+            "{long}"
+        );
+        assert!(
+            long.contains("-device loader,force-raw=on,addr=0x40000000,file=") && long.contains("a,,bundle")
+        );
     }
 
     #[test]

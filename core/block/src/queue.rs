@@ -4,6 +4,7 @@
 use turnstile_virtio::device::{self, Token};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::ring::{Layout, Options};
+use turnstile_virtio::rings::Rings;
 
 use crate::disk::Disk;
 use crate::request::{Budget, Fault, Progress, Request};
@@ -32,8 +33,8 @@ pub struct Served {
 
 /// A queue whose requests have up to `N` buffers, header and status included.
 #[derive(Debug)]
-pub struct Queue<const N: usize> {
-    ring: device::Queue,
+pub struct Queue<const N: usize, R = Layout> {
+    ring: device::Queue<R>,
     request: Request<N>,
     /// The request that has begun.
     token: Option<Token>,
@@ -41,17 +42,20 @@ pub struct Queue<const N: usize> {
     owed: bool,
 }
 
-impl<const N: usize> Queue<N> {
+impl<const N: usize, R: Copy> Queue<N, R> {
     /// Takes over a queue that the driver has enabled.
-    pub const fn new(layout: Layout, options: Options) -> Self {
-        let ring = device::Queue::new(layout, options, N as u32);
+    pub const fn new(rings: R, options: Options) -> Self {
+        let ring = device::Queue::new(rings, options, N as u32);
         Self { ring, request: Request::new(), token: None, owed: false }
     }
 
     /// Takes up a queue that an earlier life of the device has left. It must be served at once.
-    pub fn resume<M: Memory>(memory: &M, layout: Layout, options: Options) -> Result<Self, Fault> {
-        let ring = device::Queue::resume(memory, layout, options, N as u32)?;
-        Ok(Self { ring, owed: true, ..Self::new(layout, options) })
+    pub fn resume<M: Memory>(memory: &M, rings: R, options: Options) -> Result<Self, Fault>
+    where
+        R: Rings<M>,
+    {
+        let ring = device::Queue::resume(memory, rings, options, N as u32)?;
+        Ok(Self { ring, owed: true, ..Self::new(rings, options) })
     }
 
     /// Does what the driver has asked for, for as long as the budget lasts. After a fault the device needs a reset.
@@ -61,7 +65,10 @@ impl<const N: usize> Queue<N> {
         disk: &mut D,
         rules: &Rules,
         budget: &mut Budget,
-    ) -> Result<Served, Fault> {
+    ) -> Result<Served, Fault>
+    where
+        R: Rings<M>,
+    {
         let mut interrupt = core::mem::take(&mut self.owed);
         self.ring.suppress(memory)?;
         let rest = loop {
@@ -82,7 +89,10 @@ impl<const N: usize> Queue<N> {
         disk: &mut D,
         rules: &Rules,
         budget: &mut Budget,
-    ) -> Result<Rest, Fault> {
+    ) -> Result<Rest, Fault>
+    where
+        R: Rings<M>,
+    {
         loop {
             let token = match self.token.take() {
                 Some(token) => token,

@@ -3,6 +3,7 @@
 
 use turnstile_virtio::device::{Cursor, Queue};
 use turnstile_virtio::memory::Memory;
+use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
 /// How many addresses of each kind are kept. With more, all of the kind are received, which section 5.1.6.5.2 allows.
@@ -106,9 +107,9 @@ impl Control {
     }
 
     /// Does the commands of the queue. Returns whether the driver wants an interrupt, and whether there may be more.
-    pub fn serve<M: Memory>(
+    pub fn serve<M: Memory, R: Rings<M>>(
         &mut self,
-        queue: &mut Queue,
+        queue: &mut Queue<R>,
         memory: &M,
         limits: &Limits,
     ) -> Result<(bool, bool), Violation> {

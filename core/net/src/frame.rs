@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A packet that a driver sends (section 5.1.6.2), checked.
 //!
-//! Its first bytes are read once, into [`Frame::head`]: what is decided by them is decided by what the receiver gets.
+//! Its first bytes are read once, into [`Frame::head`]: what is decided by them is decided by what the receiver gets. Most packets are
+//! decided on by few; whoever needs more reads more.
 
 use turnstile_virtio::config::NetworkHeader;
 use turnstile_virtio::device::{Chain, Place, Segments, Span};
@@ -11,8 +12,10 @@ use turnstile_virtio::violation::Violation;
 use crate::receive::Packet;
 use crate::settings::{Accepts, SENDS, TAKES};
 
-/// How many bytes of a packet are read at first.
-pub const FIRST: usize = 64;
+/// How many bytes of a packet are read at first: its addresses, its VLAN and its type, by which it is decided where it goes.
+pub const FIRST: usize = 20;
+/// Those with the header: a few words.
+pub(crate) const SHORT: usize = NetworkHeader::LENGTH + FIRST;
 /// How many are read at most: all headers of a TCP packet.
 pub const HEAD: usize = 192;
 /// Those, and what is in front of them: room for a header.
@@ -101,38 +104,57 @@ impl<const N: usize> Frame<N> {
         sender: &Accepts,
         longest: u32,
     ) -> Result<Result<(), Malformed>, Violation> {
-        self.segments.gather(memory, chain)?;
+        self.segments.gather_one(memory, chain)?;
         (self.place, self.head_length, self.open, self.gso) = (Place::START, 0, None, None);
         let length = self.segments.readable_bytes().saturating_sub(NetworkHeader::LENGTH as u64);
         if !(14..=u64::from(LONGEST_SEGMENT)).contains(&length) {
             return Ok(Err(Malformed::Length));
         }
         self.length = length as u32;
-        // Both at once: usually they lie together.
-        let front =
-            self.front.get_mut(..NetworkHeader::LENGTH + FIRST.min(length as usize)).unwrap_or_default();
-        let read = self.place.read(memory, self.segments.readable(), front)?;
-        self.head_length = read.saturating_sub(NetworkHeader::LENGTH);
-        let mut header = front.first_chunk().map(NetworkHeader::from_bytes).unwrap_or_default();
-        // Of the sender's header goes on what is checked here.
-        (header.buffers, header.flags) = (1, header.flags & NEEDS_CHECKSUM);
-        self.header = header;
-        if header.gso_type != 0 {
-            self.extend(memory)?;
-        } else if self.length > longest {
-            return Ok(Err(Malformed::Length));
-        } else if header.flags == 0 {
-            self.header = NetworkHeader::PLAIN;
-            return Ok(Ok(()));
-        } else if usize::from(header.checksum_start) + usize::from(header.checksum_offset) + 2 > FIRST {
-            // Who closes the checksum has its field in the head.
+        self.begin(memory)?;
+        let [flags, gso_type, ..] = self.front;
+        if gso_type == 0 {
+            if self.length > longest {
+                return Ok(Err(Malformed::Length));
+            }
+            if flags & NEEDS_CHECKSUM == 0 {
+                self.header = NetworkHeader::PLAIN;
+                return Ok(Ok(()));
+            }
+        } else {
             self.extend(memory)?;
         }
         Ok(self.check(sender).ok_or(Malformed::Offload))
     }
 
-    /// Reads more of the first bytes: [`HEAD`].
-    fn extend<M: Memory>(&mut self, memory: &M) -> Result<(), Violation> {
+    /// Reads the header and the first bytes, [`FIRST`] if there are so many.
+    #[inline(always)] // On the path of every packet.
+    fn begin<M: Memory>(&mut self, memory: &M) -> Result<(), Violation> {
+        // Usually they lie together, and there are more.
+        let (front, spans) = (self.front.first_chunk_mut::<SHORT>(), self.segments.readable());
+        if let (Some(front), [Span { address, length }, ..]) = (front, spans)
+            && *length as usize > SHORT
+        {
+            memory.read(*address, front)?;
+            (self.place, self.head_length) = (Place::behind_first(SHORT as u32), FIRST);
+            return Ok(());
+        }
+        self.begin_cut(memory)
+    }
+
+    /// The same, however few they are and wherever they lie.
+    #[cold]
+    #[inline(never)]
+    fn begin_cut<M: Memory>(&mut self, memory: &M) -> Result<(), Violation> {
+        let length = NetworkHeader::LENGTH + FIRST.min(self.length as usize);
+        let front = self.front.get_mut(..length).unwrap_or_default();
+        let read = self.place.read(memory, self.segments.readable(), front)?;
+        self.head_length = read.saturating_sub(NetworkHeader::LENGTH);
+        Ok(())
+    }
+
+    /// Reads more of the first bytes: up to [`HEAD`], once.
+    pub fn extend<M: Memory>(&mut self, memory: &M) -> Result<(), Violation> {
         let end = NetworkHeader::LENGTH + HEAD.min(self.length as usize);
         let rest = self.front.get_mut(NetworkHeader::LENGTH + self.head_length..end).unwrap_or_default();
         self.head_length += self.place.read(memory, self.segments.readable(), rest)?;
@@ -141,6 +163,9 @@ impl<const N: usize> Frame<N> {
 
     /// Checks what is open in the packet.
     fn check(&mut self, sender: &Accepts) -> Option<()> {
+        // Of the sender's header goes on what is checked here.
+        let header = self.front.first_chunk().map(NetworkHeader::from_bytes).unwrap_or_default();
+        self.header = NetworkHeader { buffers: 1, flags: header.flags & NEEDS_CHECKSUM, ..header };
         let NetworkHeader { flags, gso_type, gso_size, checksum_start, checksum_offset, .. } = self.header;
         let (start, offset) = (usize::from(checksum_start), usize::from(checksum_offset));
         let fits = start >= 14 && start + offset + 2 <= self.length as usize;
@@ -198,7 +223,7 @@ impl<const N: usize> Frame<N> {
         })
     }
 
-    /// The first bytes of the packet: [`FIRST`] or more, if it has so many.
+    /// The first bytes of the packet: [`FIRST`], if it has so many, or [`HEAD`] behind [`Frame::extend`].
     #[inline] // On the path of every packet.
     pub fn head(&self) -> &[u8] {
         self.front.get(NetworkHeader::LENGTH..NetworkHeader::LENGTH + self.head_length).unwrap_or_default()
@@ -219,8 +244,8 @@ impl<const N: usize> Frame<N> {
     #[inline] // On the path of every packet.
     pub fn packet(&mut self) -> Packet<'_> {
         let rest = self.length.saturating_sub(self.head_length as u32);
-        let front = self.front.get_mut(..NetworkHeader::LENGTH + self.head_length).unwrap_or_default();
-        Packet { header: self.header, front, spans: self.segments.readable(), place: self.place, rest }
+        let (spans, front_length) = (self.segments.readable(), NetworkHeader::LENGTH + self.head_length);
+        Packet { header: self.header, front: &mut self.front, front_length, spans, place: self.place, rest }
     }
 
     /// The checksum that is open.

@@ -2,9 +2,13 @@
 //! Puts a packet into a driver's buffers (section 5.1.6.3).
 
 use turnstile_virtio::config::NetworkHeader;
-use turnstile_virtio::device::{Place, Queue, Span, Token};
+use turnstile_virtio::device::{Chain, Place, Queue, Span, Token};
+use turnstile_virtio::memory::Memory;
+use turnstile_virtio::ring::Buffer;
+use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
+use crate::frame::{FRONT, SHORT};
 use crate::transfer::{End, Transfer};
 
 /// A packet on its way: its first bytes, and where the others are.
@@ -13,7 +17,9 @@ pub struct Packet<'a> {
     /// Its header; how many buffers it takes is filled in.
     pub header: NetworkHeader,
     /// Room for the header, and the packet's first bytes.
-    pub front: &'a mut [u8],
+    pub front: &'a mut [u8; FRONT],
+    /// How many bytes those are together.
+    pub front_length: usize,
     /// The sender's buffers.
     pub spans: &'a [Span],
     /// Where in them the other bytes begin.
@@ -87,93 +93,150 @@ impl<const N: usize> Room<N> {
 
     /// Copies a packet to a driver: `to` is its memory, `from` the sender's. With `merge` it may take several chains. The driver sees it at
     /// once; whether it wants an interrupt is asked by [`Queue::publish`], which must follow.
-    #[inline] // On the path of every packet.
-    pub fn deliver<M: Transfer>(
+    #[inline(always)] // On the path of every packet, of which nothing need be written down for it.
+    pub fn deliver<M: Transfer, R: Rings<M>>(
         &mut self,
-        (queue, to): (&mut Queue, &M),
+        (queue, to): (&mut Queue<R>, &M),
         merge: bool,
         from: &M,
         mut packet: Packet<'_>,
     ) -> Result<Delivery, Broken> {
-        let all = packet.front.len() as u64 + u64::from(packet.rest);
+        let all = packet.front_length as u64 + u64::from(packet.rest);
         let delivery = self.take(queue, to, merge, all)?;
         if delivery != Delivery::Done {
             return Ok(delivery);
         }
         packet.header.buffers = self.chain_count as u16;
         let spans = self.spans.get(..self.count).unwrap_or_default();
-        let mut place = Place::START;
         if let Some(room) = packet.front.first_chunk_mut() {
             *room = packet.header.to_bytes();
         }
-        place.write(to, spans, packet.front)?;
+        let mut place = begin(to, spans, packet.front, packet.front_length)?;
         let mut left = packet.rest;
         while left != 0 {
             // The buffers of both sides end where they want to; each piece lies in one of both.
-            let Some(target) = place.take(spans, left) else { break };
-            let mut done = 0;
-            while done < target.length {
-                let Some(source) = packet.place.take(packet.spans, target.length - done) else { break };
-                from.transfer(source, to, target.address.wrapping_add(done.into()))?;
-                done += source.length;
+            let (Some(source), Some(target)) = (packet.place.peek(packet.spans), place.peek(spans)) else {
+                break;
+            };
+            let length = source.length.min(target.length).min(left);
+            from.transfer(Span { length, ..source }, to, target.address)?;
+            left -= length;
+            if left == 0 {
+                break;
             }
-            left -= target.length;
+            packet.place.take(packet.spans, length);
+            place.take(spans, length);
         }
         self.complete(queue, to, all)?;
         Ok(Delivery::Done)
     }
 
-    /// Takes chains until there is room; gives them back if there is not.
-    #[inline] // On the path of every packet.
-    fn take<M: Transfer>(
+    /// [`Room::deliver`] for those that are not on the path of every packet.
+    #[inline(never)]
+    pub(crate) fn deliver_apart<M: Transfer, R: Rings<M>>(
         &mut self,
-        queue: &mut Queue,
+        to: (&mut Queue<R>, &M),
+        merge: bool,
+        from: &M,
+        packet: Packet<'_>,
+    ) -> Result<Delivery, Broken> {
+        self.deliver(to, merge, from, packet)
+    }
+
+    /// Takes chains until there is room; gives them back if there is not.
+    #[inline(always)] // On the path of every packet.
+    fn take<M: Transfer, R: Rings<M>>(
+        &mut self,
+        queue: &mut Queue<R>,
         to: &M,
         merge: bool,
         all: u64,
     ) -> Result<Delivery, Violation> {
-        (self.count, self.chain_count) = (0, 0);
-        let mut room = 0;
+        let Some(mut chain) = queue.pop(to)? else { return Ok(Delivery::Full) };
+        let first = chain.next(to)?;
+        if let (Some(buffer), [span, ..], [slot, ..]) = (first, &mut self.spans[..], &mut self.chains[..])
+            && buffer.writable
+            && u64::from(buffer.length) >= all
+            && chain.is_at_end()
+        {
+            *span = Span { address: buffer.address, length: buffer.length };
+            *slot = Some((chain.finish(), buffer.length));
+            (self.count, self.chain_count, self.read) = (1, 1, self.read.wrapping_add(1));
+            return Ok(Delivery::Done);
+        }
+        self.take_more((queue, to), merge, all, (chain, first))
+    }
+
+    /// The same behind the first buffer of the first chain.
+    #[inline(never)]
+    fn take_more<M: Transfer, R: Rings<M>>(
+        &mut self,
+        (queue, to): (&mut Queue<R>, &M),
+        merge: bool,
+        all: u64,
+        first: (Chain, Option<Buffer>),
+    ) -> Result<Delivery, Violation> {
+        let (mut count, mut chain_count, mut room) = (0, 0, 0);
+        let mut first = Some(first);
         while room < all {
-            let full = !merge && self.chain_count != 0 || self.chain_count == N;
-            let chain = if full { None } else { queue.pop(to)? };
-            let Some(mut chain) = chain else {
-                self.give_back(queue);
+            let full = !merge && chain_count != 0 || chain_count == N;
+            let next = match first.take() {
+                Some(first) => Some(first),
+                None if full => None,
+                None => match queue.pop(to)? {
+                    Some(mut chain) => {
+                        let first = chain.next(to)?;
+                        Some((chain, first))
+                    }
+                    None => None,
+                },
+            };
+            let Some((mut chain, mut next)) = next else {
+                self.give_back(queue, chain_count);
                 return Ok(if full { Delivery::TooLong } else { Delivery::Full });
             };
-            let mut bytes = 0;
-            while let Some(buffer) = chain.next(to)? {
-                self.read = self.read.wrapping_add(1);
-                if !buffer.writable || buffer.length == 0 {
-                    continue;
+            let (mut bytes, mut read) = (0, 0);
+            while let Some(buffer) = next {
+                read += 1;
+                if buffer.writable && buffer.length != 0 {
+                    let Some(slot) = self.spans.get_mut(count) else {
+                        self.read = self.read.wrapping_add(read);
+                        queue.put_back(chain.finish());
+                        self.give_back(queue, chain_count);
+                        return Ok(Delivery::TooLong);
+                    };
+                    *slot = Span { address: buffer.address, length: buffer.length };
+                    count += 1;
+                    bytes += u64::from(buffer.length);
                 }
-                let Some(slot) = self.spans.get_mut(self.count) else {
-                    queue.put_back(chain.finish());
-                    self.give_back(queue);
-                    return Ok(Delivery::TooLong);
-                };
-                *slot = Span { address: buffer.address, length: buffer.length };
-                self.count += 1;
-                bytes += u64::from(buffer.length);
+                next = chain.next(to)?;
             }
+            self.read = self.read.wrapping_add(read);
             room += bytes;
-            if let Some(slot) = self.chains.get_mut(self.chain_count) {
+            if let Some(slot) = self.chains.get_mut(chain_count) {
                 *slot = Some((chain.finish(), u32::try_from(bytes).unwrap_or(u32::MAX)));
-                self.chain_count += 1;
+                chain_count += 1;
             }
         }
+        (self.count, self.chain_count) = (count, chain_count);
         Ok(Delivery::Done)
     }
 
     /// Gives all chains back, the last one first.
-    fn give_back(&mut self, queue: &mut Queue) {
-        let chains = self.chains.get_mut(..self.chain_count).unwrap_or_default();
+    #[cold]
+    fn give_back<R>(&mut self, queue: &mut Queue<R>, count: usize) {
+        let chains = self.chains.get_mut(..count).unwrap_or_default();
         chains.iter_mut().rev().filter_map(Option::take).for_each(|(token, _)| queue.put_back(token));
     }
 
     /// Returns all chains at once: the driver sees the whole packet or nothing.
-    #[inline] // On the path of every packet.
-    fn complete<M: Transfer>(&mut self, queue: &mut Queue, to: &M, mut left: u64) -> Result<(), Violation> {
+    #[inline(always)] // On the path of every packet.
+    fn complete<M: Transfer, R: Rings<M>>(
+        &mut self,
+        queue: &mut Queue<R>,
+        to: &M,
+        mut left: u64,
+    ) -> Result<(), Violation> {
         let chains = self.chains.get_mut(..self.chain_count).unwrap_or_default();
         for (token, bytes) in chains.iter_mut().filter_map(Option::take) {
             let written = left.min(bytes.into());
@@ -182,6 +245,29 @@ impl<const N: usize> Room<N> {
         }
         queue.show(to)
     }
+}
+
+/// Writes the first bytes of a packet to a driver's buffers. Returns the place behind them.
+#[inline(always)] // On the path of every packet.
+fn begin<M: Memory>(to: &M, spans: &[Span], front: &[u8; FRONT], length: usize) -> Result<Place, Violation> {
+    // Most packets have as many, and most buffers have room for more.
+    if let (Some(front), [Span { address, length: room }, ..]) = (front.first_chunk::<SHORT>(), spans)
+        && length == SHORT
+        && *room as usize > SHORT
+    {
+        to.write(*address, front)?;
+        return Ok(Place::behind_first(SHORT as u32));
+    }
+    begin_cut(to, spans, front.get(..length).unwrap_or_default())
+}
+
+/// The same, however many they are and wherever they go.
+#[cold]
+#[inline(never)]
+fn begin_cut<M: Memory>(to: &M, spans: &[Span], front: &[u8]) -> Result<Place, Violation> {
+    let mut place = Place::START;
+    place.write(to, spans, front)?;
+    Ok(place)
 }
 
 impl<const N: usize> Default for Room<N> {

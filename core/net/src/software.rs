@@ -4,6 +4,7 @@
 use turnstile_virtio::config::NetworkHeader;
 use turnstile_virtio::device::{Place, Queue, Span};
 use turnstile_virtio::memory::Memory;
+use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
 use crate::checksum::Sum;
@@ -18,25 +19,30 @@ const LAST_ONLY: u8 = 0x09;
 
 /// Delivers a packet whose checksum is open, or that is a segment, as complete packets. If buffers run out within a segment, what was
 /// delivered stays, and the rest is lost.
-pub fn deliver<M: Transfer, const N: usize, const R: usize>(
-    room: &mut Room<R>,
-    (queue, to): (&mut Queue, &M),
+#[inline(never)] // Not on the path of most packets.
+pub fn deliver<M: Transfer, R: Rings<M>, const N: usize, const T: usize>(
+    room: &mut Room<T>,
+    (queue, to): (&mut Queue<R>, &M),
     merge: bool,
     from: &M,
-    frame: &Frame<N>,
+    frame: &mut Frame<N>,
 ) -> Result<Delivery, Broken> {
+    // Who closes the checksum has its field in the head.
+    frame.extend(from).map_err(Broken::Sender)?;
+    let frame = &*frame;
     let (spans, place) = frame.rest();
     let Some(gso) = frame.gso() else {
         let Some(open) = frame.open() else { return Ok(Delivery::Done) };
         let rest = frame.length() - frame.head().len() as u32;
         let mut front = [0; FRONT];
-        let front = fill(&mut front, frame.head().iter());
+        let front_length = fill(&mut front, frame.head().iter());
         // The field holds the sum of the pseudo header.
-        if !close(behind(front), open, Sum::default(), from, spans, place, rest)? {
+        if !close(behind(&mut front, front_length), open, Sum::default(), from, spans, place, rest)? {
             return Ok(Delivery::TooLong);
         }
-        let packet = Packet { header: NetworkHeader::PLAIN, front, spans, place, rest };
-        return room.deliver((queue, to), merge, from, packet);
+        let front = &mut front;
+        let packet = Packet { header: NetworkHeader::PLAIN, front, front_length, spans, place, rest };
+        return room.deliver_apart((queue, to), merge, from, packet);
     };
     let mut payload = Payload::new(frame, gso);
     let all = frame.length() - gso.payload as u32;
@@ -47,8 +53,8 @@ pub fn deliver<M: Transfer, const N: usize, const R: usize>(
         let near = payload.near.get(..(length as usize).min(payload.near.len())).unwrap_or_default();
         let headers = frame.head().get(..gso.payload).unwrap_or_default();
         let mut front = [0; FRONT];
-        let front = fill(&mut front, headers.iter().chain(near));
-        let bytes = behind(front);
+        let front_length = fill(&mut front, headers.iter().chain(near));
+        let bytes = behind(&mut front, front_length);
         let rest = length - near.len() as u32;
         number(bytes, &gso, at, length, at + length == all);
         let open = Open { start: gso.tcp, offset: 16 };
@@ -57,8 +63,9 @@ pub fn deliver<M: Transfer, const N: usize, const R: usize>(
         if !close(bytes, open, pseudo, from, spans, place, rest)? {
             return Ok(Delivery::TooLong);
         }
-        let packet = Packet { header: NetworkHeader::PLAIN, front, spans, place, rest };
-        let delivery = room.deliver((queue, to), merge, from, packet)?;
+        let front = &mut front;
+        let packet = Packet { header: NetworkHeader::PLAIN, front, front_length, spans, place, rest };
+        let delivery = room.deliver_apart((queue, to), merge, from, packet)?;
         if delivery != Delivery::Done {
             // The sender keeps the segment only if nothing of it has gone.
             return Ok(if at == 0 { delivery } else { Delivery::Done });
@@ -71,19 +78,19 @@ pub fn deliver<M: Transfer, const N: usize, const R: usize>(
     }
 }
 
-/// Puts first bytes behind the room for a header. Returns both.
-fn fill<'a, 'b>(front: &'a mut [u8; FRONT], bytes: impl Iterator<Item = &'b u8>) -> &'a mut [u8] {
+/// Puts first bytes behind the room for a header. Returns the length of both.
+fn fill<'a>(front: &mut [u8; FRONT], bytes: impl Iterator<Item = &'a u8>) -> usize {
     let mut end = NetworkHeader::LENGTH;
     for (to, from) in front.iter_mut().skip(NetworkHeader::LENGTH).zip(bytes) {
         *to = *from;
         end += 1;
     }
-    front.get_mut(..end).unwrap_or_default()
+    end
 }
 
 /// The bytes behind the room for a header.
-fn behind(front: &mut [u8]) -> &mut [u8] {
-    front.get_mut(NetworkHeader::LENGTH..).unwrap_or_default()
+fn behind(front: &mut [u8; FRONT], length: usize) -> &mut [u8] {
+    front.get_mut(NetworkHeader::LENGTH..length).unwrap_or_default()
 }
 
 /// Where the payload of a segment goes on.

@@ -117,7 +117,7 @@ fn send(
     let mut chain = queue.pop(&from).unwrap().unwrap();
     frame.read(&from, &mut chain, &all(), 1600).unwrap()?;
     assert!(!frame.suits(&Accepts::default()) && frame.suits(&all()));
-    let delivery = software::deliver(&mut room, (&mut target, &to), false, &from, &frame).unwrap();
+    let delivery = software::deliver(&mut room, (&mut target, &to), false, &from, &mut frame).unwrap();
     queue.complete(&from, chain.finish(), 0).unwrap();
     target.publish(&to).unwrap();
     let packets = receiver.take(&to).into_iter().map(|reply| {

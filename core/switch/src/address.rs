@@ -52,12 +52,12 @@ impl Ends {
     /// Reads them from a packet's first bytes.
     #[inline] // On the path of every packet.
     pub fn read(head: &[u8]) -> Option<Self> {
-        let [a, b, c, d, e, f, g, h, i, j, k, l, kind @ .., _, _] = head.first_chunk::<16>()?;
+        // Words: each of two has an address.
+        let (first, second) = (head.first_chunk::<8>()?, head.get(4..12)?.first_chunk::<8>()?);
+        let [a, b, c, d] = *head.get(12..16)?.first_chunk::<4>()?;
+        let (to, from) = (u64::from_be_bytes(*first) >> 16, u64::from_be_bytes(*second) & 0xffff_ffff_ffff);
         // A customer's tag; a provider's is not looked into.
-        let vlan = if *kind == [0x81, 0] { u16::from_be_bytes([*head.get(14)?, *head.get(15)?]) } else { 0 };
-        Some(Self {
-            to: Address::new([*a, *b, *c, *d, *e, *f], vlan),
-            from: Address::new([*g, *h, *i, *j, *k, *l], vlan),
-        })
+        let vlan = if [a, b] == [0x81, 0] { u64::from(u16::from_be_bytes([c, d]) & 0xfff) } else { 0 };
+        Some(Self { to: Address(vlan << 48 | to), from: Address(vlan << 48 | from) })
     }
 }

@@ -44,6 +44,8 @@ pub struct Port {
     pub counters: Counters,
     /// It is connected.
     pub(crate) is_up: bool,
+    /// The address of the rules; 0 if there is none, which nobody sends from.
+    pub(crate) own: u64,
 }
 
 impl Port {
@@ -61,5 +63,6 @@ impl Port {
             unwanted: 0,
         },
         is_up: false,
+        own: 0,
     };
 }

@@ -15,6 +15,7 @@ use turnstile_net::transfer::Transfer;
 use turnstile_virtio::device::Queue;
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::ring::{Layout, Options};
+use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
 use crate::flow::flow;
@@ -34,14 +35,14 @@ const DESCRIPTOR: u64 = 16;
 
 /// The device behind a port, as far as it receives, while its driver is ready.
 #[derive(Debug)]
-pub struct Device<const Q: usize> {
+pub struct Device<const Q: usize, R = Layout> {
     /// Which packets its driver wants, and by how many queues.
     pub control: Control,
     /// What its driver has agreed to.
     pub accepts: Accepts,
     /// How many bytes a packet of its driver has at most, that is no segment.
     pub longest: u32,
-    receive: [Option<Queue>; Q],
+    receive: [Option<Queue<R>>; Q],
     patience: Patience,
     /// Queues that have received something and were not asked whether they want an interrupt: a bit for each pair.
     unasked: u64,
@@ -49,7 +50,7 @@ pub struct Device<const Q: usize> {
     owed: u64,
 }
 
-impl<const Q: usize> Device<Q> {
+impl<const Q: usize, R> Device<Q, R> {
     /// A device whose queues are yet to come.
     pub const fn new(control: Control, accepts: Accepts, longest: u32) -> Self {
         let receive = [const { None }; Q];
@@ -74,16 +75,16 @@ pub enum Rest {
 /// Devices behind the ports of a switch, with up to `Q` pairs of queues each, at most 32. The queues of a pair have the numbers `2 * pair`
 /// (the device's packets for the driver) and `2 * pair + 1`.
 #[derive(Debug)]
-pub struct Relay<const P: usize, const Q: usize, const SETS: usize> {
-    transmit: [[Option<Queue>; Q]; P],
-    ways: Ways<P, Q, SETS>,
+pub struct Relay<const P: usize, const Q: usize, const SETS: usize, R = Layout> {
+    transmit: [[Option<Queue<R>>; Q]; P],
+    ways: Ways<P, Q, SETS, R>,
 }
 
 /// All but the queues of senders.
 #[derive(Debug)]
-struct Ways<const P: usize, const Q: usize, const SETS: usize> {
+struct Ways<const P: usize, const Q: usize, const SETS: usize, R> {
     switch: Switch<P, SETS>,
-    devices: [Option<Device<Q>>; P],
+    devices: [Option<Device<Q, R>>; P],
     frame: Frame<SENT_BUFFERS>,
     room: Room<RECEIVED_BUFFERS>,
     /// Ports that have something to ask or to tell.
@@ -94,7 +95,7 @@ struct Ways<const P: usize, const Q: usize, const SETS: usize> {
     cost: u64,
 }
 
-impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
+impl<const P: usize, const Q: usize, const SETS: usize, R> Relay<P, Q, SETS, R> {
     const FITS: () = assert!(Q <= 32, "a set of queues has a bit each");
 
     /// Makes a switch without devices.
@@ -118,7 +119,7 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
     }
 
     /// A driver is ready, or, without a device, has reset it: its queues are forgotten.
-    pub fn set_device(&mut self, port: usize, device: Option<Device<Q>>) {
+    pub fn set_device(&mut self, port: usize, device: Option<Device<Q, R>>) {
         if let (Some(place), Some(queues)) = (self.ways.devices.get_mut(port), self.transmit.get_mut(port)) {
             *place = device;
             queues.iter_mut().for_each(|queue| *queue = None);
@@ -126,24 +127,27 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
     }
 
     /// The device of a port.
-    pub fn device(&mut self, port: usize) -> Option<&mut Device<Q>> {
+    pub fn device(&mut self, port: usize) -> Option<&mut Device<Q, R>> {
         self.ways.devices.get_mut(port)?.as_mut()
     }
 
-    /// A driver has enabled a queue, or, without a layout, has reset it. If an earlier life of the device has `left` the queue, it is taken up
+    /// A driver has enabled a queue, or, without rings, has reset it. If an earlier life of the device has `left` the queue, it is taken up
     /// where that was. False if there is no such queue.
     pub fn set_queue<M: Memory>(
         &mut self,
         (port, number): (usize, usize),
         memory: &M,
-        layout: Option<(Layout, Options)>,
+        rings: Option<(R, Options)>,
         left: bool,
-    ) -> Result<bool, Violation> {
+    ) -> Result<bool, Violation>
+    where
+        R: Rings<M>,
+    {
         let (is_transmit, longest) = (number % 2 == 1, [RECEIVED_BUFFERS, SENT_BUFFERS][number % 2] as u32);
-        let queue = match layout {
+        let queue = match rings {
             None => None,
-            Some((layout, options)) if left => Some(Queue::resume(memory, layout, options, longest)?),
-            Some((layout, options)) => Some(Queue::new(layout, options, longest)),
+            Some((rings, options)) if left => Some(Queue::resume(memory, rings, options, longest)?),
+            Some((rings, options)) => Some(Queue::new(rings, options, longest)),
         };
         let Some(device) = self.ways.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(false) };
         // It is not interesting when a driver offers buffers, unless somebody waits for them.
@@ -166,10 +170,10 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
     }
 
     /// Does the commands of a port's driver. The queue is the caller's, and so is the device that may be changed. As [`Control::serve`].
-    pub fn control<M: Memory>(
+    pub fn control<M: Memory, C: Rings<M>>(
         &mut self,
         port: usize,
-        queue: &mut Queue,
+        queue: &mut Queue<C>,
         memory: &M,
         limits: &Limits,
     ) -> Result<(bool, bool), Violation> {
@@ -185,7 +189,10 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
         (port, pair): (usize, usize),
         now: u64,
         most: u32,
-    ) -> Result<Rest, Violation> {
+    ) -> Result<Rest, Violation>
+    where
+        R: Rings<M>,
+    {
         let Self { transmit, ways } = self;
         let queue = transmit.get_mut(port).and_then(|queues| queues.get_mut(pair)?.as_mut());
         let (Some(memory), Some(queue)) = (memories.get(port), queue) else { return Ok(Rest::Idle) };
@@ -199,8 +206,12 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
         Ok(rest)
     }
 
-    /// The next queue whose driver wants an interrupt: port and number. To be called until there is none.
-    pub fn interrupt<M: Memory>(&mut self, memories: &[M; P]) -> Option<(usize, usize)> {
+    /// Calls a function with each queue whose driver wants an interrupt: port and number.
+    #[inline(always)] // On the path of every packet.
+    pub fn interrupt<M: Memory>(&mut self, memories: &[M; P], mut each: impl FnMut(usize, usize))
+    where
+        R: Rings<M>,
+    {
         while self.ways.touched != 0 {
             let port = self.ways.touched.trailing_zeros() as usize;
             let device = self.ways.devices.get_mut(port).and_then(Option::as_mut);
@@ -214,15 +225,14 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
                         device.owed |= 1 << (2 * pair);
                     }
                 }
-                if device.owed != 0 {
+                while device.owed != 0 {
                     let number = device.owed.trailing_zeros() as usize;
                     device.owed &= device.owed - 1;
-                    return Some((port, number));
+                    each(port, number);
                 }
             }
             self.ways.touched &= self.ways.touched - 1;
         }
-        None
     }
 
     /// A port whose driver has broken a rule as a receiver: its device is out, and needs a reset. To be called until there is none.
@@ -235,7 +245,10 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
 
     /// A receiver asks for a notification when it offers more buffers than there are now, which is needed only while somebody waits for them
     /// ([`Rest::Full`]). What came before is not notified of: the sender's queue is to be tried once more. Returns whether there are some.
-    pub fn arm<M: Memory>(&mut self, port: usize, memory: &M) -> Result<bool, Violation> {
+    pub fn arm<M: Memory>(&mut self, port: usize, memory: &M) -> Result<bool, Violation>
+    where
+        R: Rings<M>,
+    {
         let Some(device) = self.ways.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(false) };
         let mut there = false;
         for queue in device.receive.iter_mut().flatten() {
@@ -253,16 +266,19 @@ impl<const P: usize, const Q: usize, const SETS: usize> Relay<P, Q, SETS> {
     }
 }
 
-impl<const P: usize, const Q: usize, const SETS: usize> Ways<P, Q, SETS> {
+impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
     /// Sends packets. Returns whether the sender wants an interrupt, too.
     fn drain<M: Transfer>(
         &mut self,
         memories: &[M; P],
         memory: &M,
-        (port, queue): (usize, &mut Queue),
+        (port, queue): (usize, &mut Queue<R>),
         now: u64,
         most: u32,
-    ) -> Result<(Rest, bool), Violation> {
+    ) -> Result<(Rest, bool), Violation>
+    where
+        R: Rings<M>,
+    {
         let Some(device) = self.devices.get(port).and_then(Option::as_ref) else {
             return Ok((Rest::Idle, false));
         };
@@ -307,7 +323,10 @@ impl<const P: usize, const Q: usize, const SETS: usize> Ways<P, Q, SETS> {
         memory: &M,
         port: usize,
         now: u64,
-    ) -> Result<Option<Rest>, Violation> {
+    ) -> Result<Option<Rest>, Violation>
+    where
+        R: Rings<M>,
+    {
         let add: fn(&mut Counters) = match self.switch.judge(port, self.frame.head(), now) {
             Verdict::Wait(nanoseconds) => return Ok(Some(Rest::Wait(nanoseconds))),
             Verdict::To(0) => |counters| counters.unwanted += 1,
@@ -339,14 +358,20 @@ impl<const P: usize, const Q: usize, const SETS: usize> Ways<P, Q, SETS> {
         (port, memory): (usize, &M),
         from: &M,
         now: u64,
-    ) -> Result<u64, Violation> {
+    ) -> Result<u64, Violation>
+    where
+        R: Rings<M>,
+    {
         let frame = &mut self.frame;
         let Some(device) = self.devices.get_mut(port).and_then(Option::as_mut) else { return Ok(0) };
         if !device.control.wants(frame.head()) {
             return Ok(0);
         }
-        let several = device.control.pairs > 1;
-        let pair = if several { flow(frame.head()) as usize % usize::from(device.control.pairs) } else { 0 };
+        let mut pair = 0;
+        if device.control.pairs > 1 {
+            frame.extend(from)?;
+            pair = flow(frame.head()) as usize % usize::from(device.control.pairs);
+        }
         // A queue that is not enabled takes nothing; the first one does.
         let pair = if device.receive.get(pair).is_some_and(Option::is_some) { pair } else { 0 };
         let Some(queue) = device.receive.get_mut(pair).and_then(Option::as_mut) else { return Ok(0) };
@@ -383,7 +408,7 @@ impl<const P: usize, const Q: usize, const SETS: usize> Ways<P, Q, SETS> {
     }
 }
 
-impl<const P: usize, const Q: usize, const SETS: usize> Default for Relay<P, Q, SETS> {
+impl<const P: usize, const Q: usize, const SETS: usize, R> Default for Relay<P, Q, SETS, R> {
     fn default() -> Self {
         Self::new()
     }

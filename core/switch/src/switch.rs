@@ -45,6 +45,7 @@ impl<const P: usize, const SETS: usize> Switch<P, SETS> {
         self.detach(number);
         let Some(port) = self.ports.get_mut(number) else { return };
         (port.rules, port.is_up) = (rules, true);
+        port.own = rules.mac.map_or(0, |mac| Address::new(mac, 0).mac());
         self.up |= 1 << number;
         self.isolated |= u64::from(rules.isolated) << number;
         // Whoever used its address before is asked again.
@@ -82,9 +83,8 @@ impl<const P: usize, const SETS: usize> Switch<P, SETS> {
         if from.is_group() || from.mac() == 0 || to.is_reserved() {
             return Verdict::Malformed;
         }
-        match port.rules.mac {
-            Some(mac) if Address::new(mac, 0).mac() != from.mac() => return Verdict::Spoofed,
-            _ => {}
+        if port.own != 0 && port.own != from.mac() {
+            return Verdict::Spoofed;
         }
         let wait = port.rules.rate.map_or(0, |rate| rate.wait(now));
         if wait != 0 {
@@ -103,14 +103,15 @@ impl<const P: usize, const SETS: usize> Switch<P, SETS> {
     #[inline] // On the path of every packet.
     fn note(&mut self, number: usize, from: Address, now: u64) -> bool {
         // Who sends all the time is where it was.
-        if self.table.find(from, now) != Some(number) {
-            let own =
-                |port: &Port| port.rules.mac.is_some_and(|mac| Address::new(mac, 0).mac() == from.mac());
-            let mut others =
-                self.ports.iter().enumerate().filter(|(other, port)| *other != number && port.is_up);
-            if others.any(|(_, port)| own(port)) {
-                return false;
-            }
+        self.table.renew(from, number, now) || self.learn(number, from, now)
+    }
+
+    #[cold]
+    #[inline(never)] // Once for each source, mostly.
+    fn learn(&mut self, number: usize, from: Address, now: u64) -> bool {
+        let mut others = self.ports.iter().enumerate().filter(|(other, port)| *other != number && port.is_up);
+        if others.any(|(_, port)| port.own == from.mac()) {
+            return false;
         }
         self.table.learn(from, number, now);
         true

@@ -52,8 +52,21 @@ impl<const P: usize, const SETS: usize> Table<P, SETS> {
         (now.saturating_sub(found.seen) <= self.age).then_some(found.port.into())
     }
 
-    /// An address was seen behind a port. One that was behind another has moved.
+    /// An address was seen behind a port. False if it is not known to be there.
     #[inline] // On the path of every packet.
+    pub fn renew(&mut self, address: Address, port: usize, now: u64) -> bool {
+        let age = self.age;
+        let Some(set) = self.sets.get_mut(Self::set(address)) else { return false };
+        let Some(entry) = set.iter_mut().find(|entry| entry.address == address) else { return false };
+        let is_known =
+            address.mac() != 0 && usize::from(entry.port) == port && now.saturating_sub(entry.seen) <= age;
+        if is_known {
+            entry.seen = now;
+        }
+        is_known
+    }
+
+    /// An address was seen behind a port. One that was behind another has moved.
     pub fn learn(&mut self, address: Address, port: usize, now: u64) {
         let Some(set) = self.sets.get_mut(Self::set(address)) else { return };
         if let Some(entry) = set.iter_mut().find(|entry| entry.address == address) {

@@ -112,7 +112,7 @@ proptest! {
             let now = u64::from(number) * PATIENCE;
             let mut fail = net.pump(&memories, (0, 0), now, 50).is_err();
             prop_assert!(matches!(net.pump(&memories, (1, 0), now, 50), Ok(Rest::Idle)));
-            while net.interrupt(&memories).is_some() {}
+            net.interrupt(&memories, |_, _| {});
             while let Some(port) = net.broken() {
                 prop_assert_eq!(port, 0);
                 fail = true;

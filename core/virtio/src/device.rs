@@ -15,6 +15,7 @@ pub use segments::{Place, Segments, Span};
 
 use crate::memory::Memory;
 use crate::ring::{Layout, NO_INTERRUPT, NO_NOTIFY, Options, passes};
+use crate::rings::Rings;
 use crate::violation::Violation;
 
 /// What a device has done in a call.
@@ -27,10 +28,10 @@ pub struct Turn {
     pub again: bool,
 }
 
-/// A queue, as its device sees it. All indexes grow and wrap at 2^16.
+/// A queue, as its device sees it, which reaches it by [`Rings`]. All indexes grow and wrap at 2^16.
 #[derive(Debug)]
-pub struct Queue {
-    layout: Layout,
+pub struct Queue<R = Layout> {
+    rings: R,
     options: Options,
     /// How many descriptors a chain may have.
     longest: u32,
@@ -50,11 +51,11 @@ pub struct Queue {
     generation: u32,
 }
 
-impl Queue {
+impl<R> Queue<R> {
     /// Takes over a queue that the driver has enabled. A chain that has more than `longest` descriptors is refused.
-    pub const fn new(layout: Layout, options: Options, longest: u32) -> Self {
+    pub const fn new(rings: R, options: Options, longest: u32) -> Self {
         Self {
-            layout,
+            rings,
             options,
             longest,
             next: 0,
@@ -70,26 +71,19 @@ impl Queue {
     /// Takes up a queue that an earlier life of the device has left at any instant: what is available and not used has not been done.
     /// This holds if that life completed chains in the order in which it took them. It may have gone before it raised an interrupt
     /// that it owed, so one must be raised for the queue; and no notification may come for what is there, so look.
-    pub fn resume<M: Memory>(
-        memory: &M,
-        layout: Layout,
-        options: Options,
-        longest: u32,
-    ) -> Result<Self, Violation> {
-        let used = memory.load(layout.used_index())?;
-        let new = Self::new(layout, options, longest);
+    pub fn resume<M: Memory>(memory: &M, rings: R, options: Options, longest: u32) -> Result<Self, Violation>
+    where
+        R: Rings<M>,
+    {
+        let used = rings.load_used(memory)?;
+        let new = Self::new(rings, options, longest);
         Ok(Self { next: used, seen: used, used, shown: used, published: used, ..new })
     }
 
     /// Begins anew after a reset of the queue or the device. Tokens of before are forgotten when they come.
-    pub const fn renew(&mut self, layout: Layout, options: Options) {
+    pub fn renew(&mut self, rings: R, options: Options) {
         let generation = self.generation.wrapping_add(1);
-        *self = Self { generation, ..Self::new(layout, options, self.longest) };
-    }
-
-    /// Where the queue is.
-    pub const fn layout(&self) -> &Layout {
-        &self.layout
+        *self = Self { generation, ..Self::new(rings, options, self.longest) };
     }
 
     /// How many chains were taken and not completed.
@@ -98,23 +92,26 @@ impl Queue {
     }
 
     /// Takes the next chain that the driver has offered. `None` if there is none now.
-    #[inline] // On the path of every buffer.
-    pub fn pop<M: Memory>(&mut self, memory: &M) -> Result<Option<Chain>, Violation> {
+    #[inline(always)] // On the path of every buffer: the chain stays in registers.
+    pub fn pop<M: Memory>(&mut self, memory: &M) -> Result<Option<Chain>, Violation>
+    where
+        R: Rings<M>,
+    {
         if self.seen == self.next && !self.look(memory)? {
             return Ok(None);
         }
         // An honest driver has no descriptor left for another chain.
-        if self.in_flight >= self.layout.size() {
+        if self.in_flight >= self.rings.size() {
             return Err(Violation::TooMany);
         }
-        let head = memory.read_u16(self.layout.available(self.next))?;
-        if head >= self.layout.size() {
+        let head = self.rings.available(memory, self.next)?;
+        if head >= self.rings.size() {
             return Err(Violation::Head(head));
         }
         self.next = self.next.wrapping_add(1);
         self.in_flight += 1;
         let token = Token { head, generation: self.generation };
-        Ok(Some(Chain::new(&self.layout, self.options, self.longest, token)))
+        Ok(Some(Chain::new((self.rings.descriptors(), self.rings.size()), self.options, self.longest, token)))
     }
 
     /// Gives back the chain that was taken last, as if it had not been taken. Several are given back in reverse. Nothing may have been
@@ -128,10 +125,14 @@ impl Queue {
     }
 
     /// Reads the driver's index, and says whether there are entries to take.
-    fn look<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation> {
+    #[inline(always)] // On the path of every batch.
+    fn look<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation>
+    where
+        R: Rings<M>,
+    {
         // Acquire: pairs with the driver's store of the index, so entries and descriptors are as it wrote them before.
-        let found = memory.load(self.layout.available_index())?;
-        if found.wrapping_sub(self.next) > self.layout.size() {
+        let found = self.rings.load_available(memory)?;
+        if found.wrapping_sub(self.next) > self.rings.size() {
             return Err(Violation::AvailableJump { next: self.next, found });
         }
         self.seen = found;
@@ -140,13 +141,16 @@ impl Queue {
 
     /// Returns a chain to the driver, with the number of bytes that were written to it from its beginning. The driver sees it after
     /// [`Queue::publish`]. A token of before a reset is forgotten.
-    #[inline] // On the path of every buffer.
-    pub fn complete<M: Memory>(&mut self, memory: &M, token: Token, written: u32) -> Result<(), Violation> {
+    #[inline(always)] // On the path of every buffer.
+    pub fn complete<M: Memory>(&mut self, memory: &M, token: Token, written: u32) -> Result<(), Violation>
+    where
+        R: Rings<M>,
+    {
         if token.generation != self.generation {
             return Ok(());
         }
         let entry = u64::from(token.head) | u64::from(written) << 32;
-        memory.write(self.layout.used(self.used), &entry.to_le_bytes())?;
+        self.rings.write_used(memory, self.used, entry)?;
         self.used = self.used.wrapping_add(1);
         self.in_flight = self.in_flight.saturating_sub(1);
         Ok(())
@@ -154,19 +158,25 @@ impl Queue {
 
     /// Shows the driver what was completed, and leaves open whether it wants an interrupt: [`Queue::publish`] must follow. A device that
     /// shows each chain does, if it is killed, at most one again.
-    #[inline] // On the path of every buffer.
-    pub fn show<M: Memory>(&mut self, memory: &M) -> Result<(), Violation> {
+    #[inline(always)] // On the path of every buffer.
+    pub fn show<M: Memory>(&mut self, memory: &M) -> Result<(), Violation>
+    where
+        R: Rings<M>,
+    {
         if self.shown != self.used {
             // Release: the entries, and what was written to the buffers, are visible to whoever loads the index.
-            memory.store(self.layout.used_index(), self.used)?;
+            self.rings.store_used(memory, self.used)?;
             self.shown = self.used;
         }
         Ok(())
     }
 
     /// Shows the driver what was completed. Returns whether it wants an interrupt for it.
-    #[inline] // On the path of every batch.
-    pub fn publish<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation> {
+    #[inline(always)] // On the path of every batch.
+    pub fn publish<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation>
+    where
+        R: Rings<M>,
+    {
         let (old, new) = (self.published, self.used);
         if old == new {
             return Ok(false);
@@ -177,17 +187,21 @@ impl Queue {
         // one of the two sees what the other one wrote, and no interrupt is lost.
         memory.fence();
         if self.options.event_idx {
-            return Ok(passes(memory.read_u16(self.layout.used_event())?, old, new));
+            return Ok(passes(self.rings.used_event(memory)?, old, new));
         }
-        Ok(memory.read_u16(self.layout.available_flags())? & NO_INTERRUPT == 0)
+        Ok(self.rings.available_flags(memory)? & NO_INTERRUPT == 0)
     }
 
     /// Asks for a notification when the driver offers the next chain. Returns whether there is one already, for which no
     /// notification may come: then take it, and arm again.
-    pub fn arm<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation> {
+    #[inline(always)] // On the path of every batch.
+    pub fn arm<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation>
+    where
+        R: Rings<M>,
+    {
         match self.options.event_idx {
-            true => memory.store(self.layout.available_event(), self.next)?,
-            false => memory.store(self.layout.used_flags(), 0)?,
+            true => self.rings.store_event(memory, self.next)?,
+            false => self.rings.store_flags(memory, 0)?,
         }
         // The wish must be visible before the index is read; the driver does it the other way round.
         memory.fence();
@@ -196,9 +210,12 @@ impl Queue {
 
     /// Says that notifications are not needed, which is a hint. With EVENT_IDX there is nothing to say: the entry that the last
     /// [`Queue::arm`] asked for has passed.
-    pub fn suppress<M: Memory>(&mut self, memory: &M) -> Result<(), Violation> {
+    pub fn suppress<M: Memory>(&mut self, memory: &M) -> Result<(), Violation>
+    where
+        R: Rings<M>,
+    {
         if !self.options.event_idx {
-            memory.store(self.layout.used_flags(), NO_NOTIFY)?;
+            self.rings.store_flags(memory, NO_NOTIFY)?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@
 //! | [`memory`] | the trait by which both sides reach memory that the other one writes |
 //! | [`transfer`] | the trait that copies from one driver's memory to another's |
 //! | [`ring`] | where the parts of a split ring are, and its descriptors |
+//! | [`rings`] | how a device reaches the rings of a queue |
 //! | [`device`] | the device's side of a ring: takes chains of buffers, returns them |
 //! | [`driver`] | the driver's side: offers chains of buffers, takes them back |
 //! | [`violation`] | the rules that the other side can break |
@@ -30,6 +31,7 @@ pub mod mmio;
 pub mod pci;
 pub mod registers;
 pub mod ring;
+pub mod rings;
 pub mod transfer;
 pub mod violation;
 

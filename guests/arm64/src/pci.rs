@@ -35,6 +35,14 @@ pub fn begin(memory: u64) -> Option<Machine> {
         probe: |address| _ = trap::caught(|| _ = mmio::read32(address)),
         message: |_| platform().messages.map(|frame| (frame.region.base + SET_SPI, frame.first)),
         interrupts: || platform().messages.map_or(0, |frame| irq::count(frame.first)),
+        sleep: |seen| {
+            // What arrives in between ends the wait although it is masked.
+            cpu::mask_irq();
+            if platform().messages.is_some_and(|frame| irq::count(frame.first) == seen) {
+                cpu::wfi();
+            }
+            cpu::unmask_irq();
+        },
         memory,
         elsewhere: [
             platform().ram().base,

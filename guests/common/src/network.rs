@@ -2,11 +2,13 @@
 //! The guest that exchanges packets with another VM, where the same guest receives them: as `peer` on its command line says.
 //!
 //! With `row=` it measures: it rings once for `packets=` packets of `bytes=` each, and then waits a while, in which the other one takes its interrupt and them.
-//! At the end that says how many have come. Without `row=` it is a test, which attacks the device, too.
+//! At the end that says how many have come. With `segments` it sends [segments](segment) instead, and with `sleep` both share a CPU:
+//! they send in turn, and sleep until the other one has sent. Without `row=` it is a test, which attacks the device, too.
 
 mod attacks;
 mod bare;
 mod driver;
+mod segment;
 
 use core::cell::RefCell;
 use core::fmt::Write;
@@ -41,10 +43,15 @@ fn start(machine: &Machine) -> Result<Device<'_>, Wrong> {
     Device::start(&function).ok_or("the device does not start")
 }
 
-/// Says that it is there while nothing comes; takes packets until the last end.
+/// Says that it is there while nothing comes; takes packets until the last end. Who sleeps says it at first, and to who asks, and answers
+/// each packet.
 fn receive(mut device: Device<'_>) -> Result<(), Wrong> {
     let hello = Packet { to: ADDRESS, from: device.mac, kind: HELLO, number: 0, bytes: SHORTEST };
     let (mut count, mut mark) = (0, 0);
+    if device.sleeps {
+        device.put(hello)?;
+        device.send()?;
+    }
     loop {
         let Some(came) = device.wait(PAUSE)? else {
             device.put(hello)?;
@@ -52,6 +59,12 @@ fn receive(mut device: Device<'_>) -> Result<(), Wrong> {
             continue;
         };
         let number = match came.kind {
+            DATA | HELLO if device.sleeps => {
+                count += u64::from(came.kind == DATA);
+                device.put(Packet { to: came.from, from: device.mac, ..came })?;
+                device.send()?;
+                continue;
+            }
             DATA => {
                 count += 1;
                 continue;
@@ -75,6 +88,8 @@ struct Sender<'a> {
     packet: Packet,
     /// How many are sent at once.
     packets: u64,
+    /// Whether they are segments.
+    segments: bool,
     /// How many were sent, or what went wrong.
     sent: RefCell<Result<u64, Wrong>>,
     /// The clock, of which it may take long to find out how fast it is.
@@ -84,20 +99,31 @@ struct Sender<'a> {
 impl<'a> Sender<'a> {
     /// Waits for the other one.
     fn new(mut device: Device<'a>) -> Result<Self, Wrong> {
+        if device.sleeps {
+            device.put(Packet { to: ADDRESS, from: device.mac, kind: HELLO, number: 0, bytes: SHORTEST })?;
+            device.send()?;
+        }
         let hello = bare::wait_for(&mut device, HELLO)?;
         let bytes = options::number("bytes", SHORTEST);
         let packet = Packet { to: hello.from, from: device.mac, kind: DATA, number: 0, bytes };
-        let packets = options::number("packets", 1);
+        let (packets, segments) = (options::number("packets", 1), options::get("segments").is_some());
         let (device, sent) = (RefCell::new(device), RefCell::new(Ok(0)));
-        Ok(Self { device, packet, packets, sent, clock: clock::clock() })
+        Ok(Self { device, packet, packets, segments, sent, clock: clock::clock() })
     }
 
     fn measure(self, row: &str) -> Result<(), Wrong> {
-        bench::measure(
-            row,
-            |rounds| (0..rounds).for_each(|_| self.operate()),
-            |rounds| (0..rounds).for_each(|_| wait(&self.clock)),
-        );
+        let sleeps = self.device.borrow().sleeps;
+        match sleeps {
+            false => bench::measure(
+                row,
+                |rounds| (0..rounds).for_each(|_| self.operate()),
+                |rounds| (0..rounds).for_each(|_| wait(&self.clock)),
+            ),
+            // Every second packet is the other one's.
+            true => {
+                bench::measure(row, |rounds| (0..rounds.div_ceil(2)).for_each(|_| self.exchange()), |_| {})
+            }
+        }
         let sent = self.sent.into_inner()?;
         let mut device = self.device.into_inner();
         device.put(Packet { kind: END, number: LAST, ..self.packet })?;
@@ -114,10 +140,21 @@ impl<'a> Sender<'a> {
         wait(&self.clock);
     }
 
+    /// A packet there, and another one back.
+    fn exchange(&self) {
+        let mut sent = self.sent.borrow_mut();
+        *sent = sent.and_then(|sent| {
+            let sent = self.send(sent)?;
+            bare::wait_for(&mut self.device.borrow_mut(), DATA)?;
+            Ok(sent)
+        });
+    }
+
     fn send(&self, sent: u64) -> Result<u64, Wrong> {
         let mut device = self.device.borrow_mut();
         for number in sent..sent + self.packets {
-            device.put(Packet { number, ..self.packet })?;
+            let packet = Packet { number, ..self.packet };
+            if self.segments { device.put_segment(packet)? } else { device.put(packet)? }
         }
         device.send()?;
         Ok(sent + self.packets)

@@ -34,6 +34,14 @@ pub fn begin(memory: u64) -> Option<Machine> {
         probe: |address| _ = trap::caught(|| _ = mmio::read32(address)),
         message,
         interrupts: || irq::count(irq::DEVICE),
+        sleep: |seen| {
+            // What arrives in between is let in by the call that waits.
+            cpu::mask();
+            if irq::count(irq::DEVICE) == seen {
+                cpu::wait();
+            }
+            cpu::unmask();
+        },
         memory,
         elsewhere: [
             platform().uart.map_or(0, |uart| uart.base),

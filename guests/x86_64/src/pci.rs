@@ -64,6 +64,14 @@ pub fn begin(memory: u64) -> Machine {
         probe: |address| _ = trap::caught(|| _ = mmio::read32(address)),
         message: |_| Some((apic::PAGE | u64::from(apic::id()) << 12, VECTOR.into())),
         interrupts: || irq::count(VECTOR),
+        sleep: |seen| {
+            // What arrives in between is let in with the instruction that waits.
+            cpu::mask();
+            if irq::count(VECTOR) == seen {
+                cpu::wait();
+            }
+            cpu::unmask();
+        },
         memory,
         elsewhere: [
             0,

@@ -41,6 +41,8 @@ classes! {
     Lines = "lines",
     /// Instructions of services: neither the guest's nor privileged.
     InServices = "in_services",
+    /// Those of them that copy bytes of guests.
+    Copy = "copy",
     /// Atomic read-modify-write instructions and store-conditionals.
     Atomics = "atomics",
     /// Exceptions taken, the exit itself included.

@@ -146,14 +146,19 @@ fn groups_differ_by_place_and_reason() {
 #[test]
 fn what_services_execute_is_told_apart() {
     let mut bench = Bench::new(false);
-    let service = block(&mut bench.code, 0x7000, 0, &[NOP, LOAD, NOP]);
+    // Where it is linked; its copy is a part of it.
+    bench.code = Code::new(Isa::Arm64).copying(0x7004..0x700c);
+    let service = block(&mut bench.code, (6 << 20) + 0x7000, 0, &[NOP, LOAD, NOP]);
+    let not_one = block(&mut bench.code, 0x7004, 2, &[NOP]);
     bench.guest();
     bench.outside(bench.vector);
     bench.outside(service);
+    bench.outside(not_one);
     bench.outside(bench.end);
     bench.guest();
     let tally = &bench.group().modal().unwrap().tally;
-    assert_eq!((tally.get(Class::Instructions), tally.get(Class::InServices)), (2 + 3 + 1, 3));
+    let counts = [Class::Instructions, Class::InServices, Class::Copy].map(|class| tally.get(class));
+    assert_eq!(counts, [2 + 3 + 1 + 1, 3, 2]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod model;
 mod tests;
 
 use turnstile_block::ram::{Image, Store};
-use turnstile_service_rt::{Answer, Attach, Doorbells, Event, Service, Storage, kept, service};
+use turnstile_service_rt::{Answer, Attach, Doorbells, Event, GuestRings, Service, Storage, kept, service};
 use turnstile_service_virtio::{Runtime, Virtio, answered, doorbells, words};
 
 use model::{Disk, QUEUES, VECTORS};
@@ -48,7 +48,7 @@ impl Store for Bytes {
     }
 }
 
-struct Function(Virtio<QUEUES, VECTORS, Disk<Bytes>>);
+struct Function(Virtio<QUEUES, VECTORS, Disk<Bytes, GuestRings>>);
 
 service!(Function);
 

@@ -12,6 +12,7 @@ use turnstile_virtio::features::{Features, Requirement};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::pci::Kind;
 use turnstile_virtio::ring::{Layout, Options};
+use turnstile_virtio::rings::Rings;
 
 /// One service does the requests of all queues, one after the other. But each queue has a lock in the driver, and an interrupt that goes
 /// to the CPU that asked: four are enough for the VMs that there are.
@@ -24,14 +25,14 @@ const SIZE: u16 = 128;
 const BUFFERS: usize = 128;
 
 /// A disk and its queues.
-pub struct Disk<S> {
+pub struct Disk<S, R = Layout> {
     disk: RamDisk<S>,
     settings: Settings,
     rules: Rules,
-    queues: [Option<Queue<BUFFERS>>; QUEUES],
+    queues: [Option<Queue<BUFFERS, R>>; QUEUES],
 }
 
-impl<S: Store> Disk<S> {
+impl<S: Store, R> Disk<S, R> {
     /// Makes a disk without a name that cannot be written.
     pub const fn new(store: S) -> Self {
         let settings = settings([0; 20], false);
@@ -68,8 +69,9 @@ const fn settings(id: [u8; 20], writable: bool) -> Settings {
     }
 }
 
-impl<S: Store + 'static> Model<QUEUES> for Disk<S> {
+impl<S: Store + 'static, R: Copy + 'static> Model<QUEUES> for Disk<S, R> {
     type Configuration = Block;
+    type Rings = R;
     const KIND: Kind = Kind { device: BLOCK, class: 0x01_8000, interrupt_pin: false };
     const SIZES: [u16; QUEUES] = [SIZE; QUEUES];
     const REQUIREMENTS: &'static [Requirement] = &[];
@@ -101,11 +103,15 @@ impl<S: Store + 'static> Model<QUEUES> for Disk<S> {
         layout: Layout,
         options: Options,
         left: bool,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Broken>
+    where
+        R: Rings<M>,
+    {
         let Some(queue) = self.queues.get_mut(usize::from(number)) else { return Ok(()) };
+        let rings = R::find(memory, &layout).map_err(|_| Broken)?;
         *queue = Some(match left {
-            true => Queue::resume(memory, layout, options).map_err(broken)?,
-            false => Queue::new(layout, options),
+            true => Queue::resume(memory, rings, options).map_err(broken)?,
+            false => Queue::new(rings, options),
         });
         Ok(())
     }
@@ -117,7 +123,10 @@ impl<S: Store + 'static> Model<QUEUES> for Disk<S> {
     }
 
     #[inline(always)] // The way of each notification.
-    fn serve<M: Memory>(&mut self, number: u16, memory: &M, budget: &mut u32) -> Result<Served, Broken> {
+    fn serve<M: Memory>(&mut self, number: u16, memory: &M, budget: &mut u32) -> Result<Served, Broken>
+    where
+        R: Rings<M>,
+    {
         let Some(Some(queue)) = self.queues.get_mut(usize::from(number)) else {
             return Ok(Served { interrupt: false, rest: Rest::Idle });
         };

@@ -84,14 +84,15 @@ moves! {
     Word: "" "x", "mov {value:r}, qword ptr" ":r", "ld" "std";
 }
 
-/// Calls a function with the place and the size of each piece of so many bytes: words, and what is left.
+/// Calls a function with the place and the size of each piece of so many bytes, fewer than a block: words, and what is left.
 #[inline(always)] // Of known lengths, often.
 fn pieces(length: usize, mut each: impl FnMut(usize, Size)) {
-    let words = length & !(WORD - 1);
     let mut at = 0;
-    while at < words {
-        each(at, Size::Word);
-        at += WORD;
+    for words in [4, 2, 1] {
+        if length & (words * WORD) != 0 {
+            (0..words).for_each(|word| each(at + word * WORD, Size::Word));
+            at += words * WORD;
+        }
     }
     for size in [Size::Half, Size::Pair, Size::Byte] {
         if length & size as usize != 0 {
@@ -136,12 +137,23 @@ pub(crate) unsafe fn write_few(to: usize, bytes: &[u8]) {
     });
 }
 
+/// Writes a word.
+///
+/// # Safety
+/// All of it is mapped, and writable.
+#[inline(always)] // One instruction.
+pub(crate) unsafe fn write_word(to: usize, word: u64) {
+    // SAFETY: the caller's promise.
+    unsafe { store(to, word, Size::Word) };
+}
+
 /// Copies bytes.
 ///
 /// # Safety
 /// All of them are mapped at both places, the former readable, the latter writable; they do not overlap. If a place is that of a
 /// reference, it was exposed.
 #[inline(never)] // Long, and called for much.
+#[cfg_attr(target_os = "none", unsafe(link_section = ".copy"))] // By which the meter tells it apart.
 pub(crate) unsafe fn copy(to: usize, from: usize, length: usize) {
     let whole = length & !(BLOCK * WORD - 1);
     // SAFETY: the caller's promise, for parts of it.
@@ -149,10 +161,46 @@ pub(crate) unsafe fn copy(to: usize, from: usize, length: usize) {
         if whole != 0 {
             blocks(to, from, whole / (BLOCK * WORD));
         }
-        pieces(length - whole, |at, size| {
-            let at = whole + at;
-            store(to + at, load(from + at, size), size);
-        });
+        rest(to + whole, from + whole, length - whole);
+    }
+}
+
+/// Copies fewer bytes than a block.
+#[inline(always)] // Once above.
+unsafe fn rest(mut to: usize, mut from: usize, length: usize) {
+    // SAFETY: the caller's promise, for parts of it.
+    unsafe {
+        for words in [4, 2] {
+            if length & (words * WORD) != 0 {
+                (0..words / 2).for_each(|pair| two(to + pair * 2 * WORD, from + pair * 2 * WORD));
+                (to, from) = (to + words * WORD, from + words * WORD);
+            }
+        }
+        for size in [Size::Word, Size::Half, Size::Pair, Size::Byte] {
+            if length & size as usize != 0 {
+                store(to, load(from, size), size);
+                (to, from) = (to + size as usize, from + size as usize);
+            }
+        }
+    }
+}
+
+/// Copies two words.
+#[inline(always)] // Two instructions where there are such, otherwise four.
+unsafe fn two(to: usize, from: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        #[cfg(target_arch = "aarch64")]
+        core::arch::asm!(
+            "ldp {a}, {b}, [{from}]",
+            "stp {a}, {b}, [{to}]",
+            from = in(reg) from, to = in(reg) to, a = out(reg) _, b = out(reg) _,
+            options(nostack, preserves_flags)
+        );
+        #[cfg(not(target_arch = "aarch64"))]
+        for at in [0, WORD] {
+            store(to + at, load(from + at, Size::Word), Size::Word);
+        }
     }
 }
 

@@ -19,6 +19,7 @@ mod kept;
 mod memory;
 #[cfg(target_os = "none")]
 mod panic;
+mod rings;
 mod service;
 mod state;
 mod storage;
@@ -27,6 +28,7 @@ pub use calls::{Log, alarm, decode, message, print, time};
 pub use event::{Characters, Event};
 pub use kept::Kept;
 pub use memory::{GuestMemory, Memory, Outside};
+pub use rings::GuestRings;
 pub use service::{Attach, Service};
 pub use storage::Storage;
 pub use turnstile_service::abi::{

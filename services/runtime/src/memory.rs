@@ -15,8 +15,8 @@ use crate::copy::{WORD, copy, read_few, write_few};
 /// The most pieces of memory that a VM has.
 const PIECES: usize = 4;
 
-/// Up to so many bytes are copied where they are wanted: a descriptor, a header, an entry of a ring.
-const FEW: usize = 16;
+/// Up to so many bytes are copied where they are wanted: a descriptor, a header, the beginning of a packet.
+const FEW: usize = 32;
 /// The memory of a member, by guest physical addresses; none unless the configuration says `memory = true`.
 #[derive(Clone, Copy, Debug)]
 pub struct GuestMemory(&'static [Piece; PIECES]);
@@ -64,6 +64,7 @@ impl Piece {
 }
 
 impl Memory for GuestMemory {
+    #[inline(always)] // On the path of every buffer.
     fn contains(&self, address: u64, length: u64) -> bool {
         self.find(address, length).is_ok()
     }
@@ -164,7 +165,7 @@ impl GuestMemory {
 
     /// Returns where `length` bytes are, all in one piece. No bytes are anywhere.
     #[inline(always)] // On the path of every buffer, several times.
-    fn find(self, address: u64, length: u64) -> Result<u64, Outside> {
+    pub(crate) fn find(self, address: u64, length: u64) -> Result<u64, Outside> {
         // Most of it is in the first one.
         let [first, ..] = self.0;
         match first.find(address, length) {

@@ -14,7 +14,9 @@ mod switch;
 #[cfg(test)]
 mod tests;
 
-use turnstile_service_rt::{Answer, Attach, Doorbells, Event, GuestMemory, Service, kept, service};
+use turnstile_service_rt::{
+    Answer, Attach, Doorbells, Event, GuestMemory, GuestRings, Service, kept, service,
+};
 use turnstile_service_virtio::{Runtime, World, answered, doorbells, words};
 
 use members::{MEMBERS, Members};
@@ -84,7 +86,7 @@ impl Members for All {
     }
 }
 
-struct Program(Switch);
+struct Program(Switch<GuestRings>);
 
 service!(Program);
 

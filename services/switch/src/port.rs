@@ -77,6 +77,8 @@ impl Port {
 
 impl Model<QUEUES> for Port {
     type Configuration = Network;
+    /// Commands are few.
+    type Rings = Layout;
     const KIND: Kind = Kind { device: NETWORK, class: 0x02_0000, interrupt_pin: false };
     const SIZES: [u16; QUEUES] = SIZES;
     const REQUIREMENTS: &'static [Requirement] = Network::REQUIREMENTS;

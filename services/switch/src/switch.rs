@@ -10,6 +10,8 @@ use turnstile_service_virtio::Virtio;
 use turnstile_switch::port::Rules;
 use turnstile_switch::rate::Rate;
 use turnstile_switch::relay::{Device, Relay, Rest};
+use turnstile_virtio::ring::Layout;
+use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
 use crate::members::{MEMBERS, Members};
@@ -53,9 +55,9 @@ impl Wait {
 }
 
 /// A switch with a port for each member.
-pub struct Switch {
+pub struct Switch<R = Layout> {
     ports: [Virtio<QUEUES, VECTORS, Port>; MEMBERS],
-    relay: Relay<MEMBERS, 1, SETS>,
+    relay: Relay<MEMBERS, 1, SETS, R>,
     /// A bit for each queue that has something to do, perhaps, as doorbells have them.
     due: u32,
     /// The queue that is next, if it is due.
@@ -67,7 +69,7 @@ pub struct Switch {
     alarm: u64,
 }
 
-impl Switch {
+impl<R> Switch<R> {
     /// A switch to which nothing is connected.
     pub const fn new() -> Self {
         Self {
@@ -82,7 +84,10 @@ impl Switch {
     }
 
     /// Handles the first event of a member.
-    pub fn attach<M: Members>(&mut self, members: &M, attach: Attach) -> Answer {
+    pub fn attach<M: Members>(&mut self, members: &M, attach: Attach) -> Answer
+    where
+        R: Rings<M::Memory>,
+    {
         let Attach { kept, bars, member, settings } = attach;
         let Some(member) = index(member) else { return Answer::default() };
         self.forget(member);
@@ -101,7 +106,10 @@ impl Switch {
     }
 
     /// A member's VM has stopped.
-    pub fn detach<M: Members>(&mut self, members: &M, member: u64) -> Answer {
+    pub fn detach<M: Members>(&mut self, members: &M, member: u64) -> Answer
+    where
+        R: Rings<M::Memory>,
+    {
         if let Some(member) = index(member)
             && let Some(port) = self.ports.get_mut(member)
         {
@@ -114,7 +122,10 @@ impl Switch {
 
     /// Handles an event.
     #[inline(always)] // The way of each notification.
-    pub fn event<M: Members>(&mut self, members: &M, event: Event) -> Answer {
+    pub fn event<M: Members>(&mut self, members: &M, event: Event) -> Answer
+    where
+        R: Rings<M::Memory>,
+    {
         match event {
             Event::Doorbell { queues, now } => {
                 self.ring(queues as u32);
@@ -132,7 +143,10 @@ impl Switch {
     /// Reads or writes a register of a member's device.
     #[cold]
     #[inline(never)] // Notifications are more frequent.
-    fn access<M: Members>(&mut self, members: &M, event: Event) -> Answer {
+    fn access<M: Members>(&mut self, members: &M, event: Event) -> Answer
+    where
+        R: Rings<M::Memory>,
+    {
         let (number, is_read) = match event {
             Event::Read { device, .. } => (device, true),
             Event::Write { device, .. } => (device, false),
@@ -158,7 +172,10 @@ impl Switch {
 
     /// Answers: with another event if there is more to do, and the alarm for whoever waits.
     #[inline(always)] // Once on each way.
-    fn answer<M: Members>(&mut self, members: &M) -> Answer {
+    fn answer<M: Members>(&mut self, members: &M) -> Answer
+    where
+        R: Rings<M::Memory>,
+    {
         if self.due != 0 {
             return Answer { lines: AGAIN, ..Answer::default() };
         }
@@ -208,7 +225,10 @@ impl Switch {
 
     /// Does what is due, for a while that begins now.
     #[inline(always)] // The way of each notification.
-    fn work<M: Members>(&mut self, members: &M, begin: u64) {
+    fn work<M: Members>(&mut self, members: &M, begin: u64)
+    where
+        R: Rings<M::Memory>,
+    {
         if self.first <= begin {
             self.wake(begin);
         }
@@ -235,7 +255,10 @@ impl Switch {
 
     /// A member sends packets.
     #[inline(always)] // Once above.
-    fn send<M: Members>(&mut self, members: &M, member: usize, now: u64) {
+    fn send<M: Members>(&mut self, members: &M, member: usize, now: u64)
+    where
+        R: Rings<M::Memory>,
+    {
         match self.relay.pump(members.memories(), (member, 0), now, TURN) {
             Ok(Rest::Idle) => self.due &= !bits(member, SEND),
             Ok(Rest::Spent) => {}
@@ -256,7 +279,10 @@ impl Switch {
 
     /// A receiver is asked to notify of buffers. The sender looks once more, for those that came before that, and then waits.
     #[cold]
-    fn full<M: Members>(&mut self, members: &M, (member, receiver): (usize, usize), until: u64) {
+    fn full<M: Members>(&mut self, members: &M, (member, receiver): (usize, usize), until: u64)
+    where
+        R: Rings<M::Memory>,
+    {
         let Some(wait) = self.waits.get_mut(member) else { return };
         if wait.asked == Some(receiver) {
             return self.wait(member, until);
@@ -270,7 +296,10 @@ impl Switch {
 
     /// Does the commands of a member's driver.
     #[cold]
-    fn command<M: Members>(&mut self, members: &M, member: usize) {
+    fn command<M: Members>(&mut self, members: &M, member: usize)
+    where
+        R: Rings<M::Memory>,
+    {
         let (Some(port), Some(memory)) = (self.ports.get_mut(member), members.memories().get(member)) else {
             return;
         };
@@ -293,12 +322,16 @@ impl Switch {
 
     /// Interrupts drivers that want it, and fails devices of receivers that have broken a rule.
     #[inline(always)] // Once in each turn.
-    fn tell<M: Members>(&mut self, members: &M) {
-        while let Some((member, queue)) = self.relay.interrupt(members.memories()) {
-            if let Some(port) = self.ports.get_mut(member) {
+    fn tell<M: Members>(&mut self, members: &M)
+    where
+        R: Rings<M::Memory>,
+    {
+        let Self { relay, ports, .. } = self;
+        relay.interrupt(members.memories(), |member, queue| {
+            if let Some(port) = ports.get_mut(member) {
                 port.raise(&members.world(member), queue as u16);
             }
-        }
+        });
         while let Some(member) = self.relay.broken() {
             self.fail(members, member);
         }
@@ -306,7 +339,10 @@ impl Switch {
 
     /// Does what the device of a member has noted.
     #[cold]
-    fn settle<M: Members>(&mut self, members: &M, member: usize) {
+    fn settle<M: Members>(&mut self, members: &M, member: usize)
+    where
+        R: Rings<M::Memory>,
+    {
         let Some(port) = self.ports.get_mut(member) else { return };
         let notes = core::mem::replace(&mut port.model.notes, Notes::NONE);
         if let Some(features) = notes.agreed {
@@ -328,13 +364,16 @@ impl Switch {
         members: &M,
         (member, number): (usize, usize),
         change: Change,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), Violation>
+    where
+        R: Rings<M::Memory>,
+    {
         let Some(memory) = members.memories().get(member) else { return Ok(()) };
-        let (layout, left) = match change {
-            Change::Begin { layout, options, left } => (Some((layout, options)), left),
+        let (rings, left) = match change {
+            Change::Begin { layout, options, left } => (Some((R::find(memory, &layout)?, options)), left),
             Change::Forget => (None, false),
         };
-        self.relay.set_queue((member, number), memory, layout, left)?;
+        self.relay.set_queue((member, number), memory, rings, left)?;
         // Who waits for the buffers of before waits no longer.
         match number {
             0 => self.refilled(member),
@@ -352,7 +391,10 @@ impl Switch {
 
     /// A member's device cannot go on until its driver resets it.
     #[cold]
-    fn fail<M: Members>(&mut self, members: &M, member: usize) {
+    fn fail<M: Members>(&mut self, members: &M, member: usize)
+    where
+        R: Rings<M::Memory>,
+    {
         if let Some(port) = self.ports.get_mut(member) {
             port.fail(&members.world(member));
         }

@@ -9,6 +9,7 @@ use turnstile_service_rt::{AGAIN, Answer, BARS, BY_PLACE, CONFIGURATION, Doorbel
 use turnstile_virtio::config::Configuration;
 use turnstile_virtio::pci::{Device, NOTIFICATIONS, Outcome};
 use turnstile_virtio::registers::{Effect, Registers};
+use turnstile_virtio::rings::Rings;
 
 use crate::model::{Model, Rest, Served};
 use crate::record;
@@ -72,7 +73,10 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
 
     /// Handles the first event. With what is `kept` from before a crash the function goes on; otherwise firmware has placed its BARs from
     /// `bars` on, or nowhere.
-    pub fn attach<W: World>(&mut self, world: &W, kept: bool, bars: u64) -> Answer {
+    pub fn attach<W: World>(&mut self, world: &W, kept: bool, bars: u64) -> Answer
+    where
+        D::Rings: Rings<W::Memory>,
+    {
         (self.parts, self.begun, self.due) = (None, 0, 0);
         let length = D::Configuration::LENGTH as u32;
         let Ok(mut function) = D::KIND.function(Q as u16, length, V as u16) else { return Answer::default() };
@@ -125,7 +129,10 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
 
     /// Handles an event.
     #[inline(always)] // The way of each notification.
-    pub fn event<W: World>(&mut self, world: &W, event: Event) -> Answer {
+    pub fn event<W: World>(&mut self, world: &W, event: Event) -> Answer
+    where
+        D::Rings: Rings<W::Memory>,
+    {
         match event {
             Event::Doorbell { queues, .. } => self.due |= queues as u32 & self.begun,
             Event::Alarm(_) => {}
@@ -138,7 +145,10 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     /// Reads or writes a register.
     #[cold]
     #[inline(never)] // Notifications are more frequent.
-    fn access<W: World>(&mut self, world: &W, event: Event) -> Answer {
+    fn access<W: World>(&mut self, world: &W, event: Event) -> Answer
+    where
+        D::Rings: Rings<W::Memory>,
+    {
         match event {
             Event::Read { device, offset, size } => {
                 let value = self.read(world, device, offset, size as u8);
@@ -177,7 +187,10 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
         value
     }
 
-    fn write<W: World>(&mut self, world: &W, device: u64, offset: u64, size: u8, value: u64) {
+    fn write<W: World>(&mut self, world: &W, device: u64, offset: u64, size: u8, value: u64)
+    where
+        D::Rings: Rings<W::Memory>,
+    {
         let Some(parts) = &mut self.parts else { return };
         let outcome = match bar(device) {
             Some(bar) => parts.device.write(parts.function.msix(), bar, offset, size, value),
@@ -205,7 +218,10 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     }
 
     /// Does what a write means to the device.
-    fn follow<W: World>(&mut self, world: &W, effect: Effect) {
+    fn follow<W: World>(&mut self, world: &W, effect: Effect)
+    where
+        D::Rings: Rings<W::Memory>,
+    {
         let Some(parts) = &mut self.parts else { return };
         match effect {
             Effect::Reset => {
@@ -233,7 +249,10 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     }
 
     /// The driver is ready; perhaps an earlier life has `left` the queues.
-    fn start<W: World>(&mut self, world: &W, left: bool) {
+    fn start<W: World>(&mut self, world: &W, left: bool)
+    where
+        D::Rings: Rings<W::Memory>,
+    {
         let Some(parts) = &self.parts else { return };
         self.model.agree(parts.device.registers.features(), &parts.device.config);
         for number in 0..Q as u16 {
@@ -244,7 +263,10 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     }
 
     /// Takes over a queue, if it is enabled. False if the driver has broken a rule.
-    fn begin<W: World>(&mut self, world: &W, number: u16, left: bool) -> bool {
+    fn begin<W: World>(&mut self, world: &W, number: u16, left: bool) -> bool
+    where
+        D::Rings: Rings<W::Memory>,
+    {
         let Some(parts) = &self.parts else { return true };
         let Some(queue) = parts.device.registers.queue(number).filter(|queue| queue.is_enabled()) else {
             return true;
@@ -280,7 +302,10 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
 
     /// Does what is due, for a while.
     #[inline(always)] // The way of each notification.
-    fn work<W: World>(&mut self, world: &W) {
+    fn work<W: World>(&mut self, world: &W)
+    where
+        D::Rings: Rings<W::Memory>,
+    {
         let Self { model, parts: Some(parts), .. } = self else { return };
         let mut pace = Pace::new();
         while self.due != 0 {

@@ -6,6 +6,7 @@ use turnstile_virtio::features::{Features, Requirement};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::pci::Kind;
 use turnstile_virtio::ring::{Layout, Options};
+use turnstile_virtio::rings::Rings;
 
 /// The driver has broken a rule: the device needs a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Served {
 pub trait Model<const Q: usize>: 'static {
     /// Its configuration.
     type Configuration: Configuration;
+    /// How it reaches the rings of its queues.
+    type Rings;
     /// What it is.
     const KIND: Kind;
     /// The largest sizes of its queues.
@@ -73,7 +76,9 @@ pub trait Model<const Q: usize>: 'static {
         layout: Layout,
         options: Options,
         left: bool,
-    ) -> Result<(), Broken>;
+    ) -> Result<(), Broken>
+    where
+        Self::Rings: Rings<M>;
 
     /// Forgets a queue, if it has it: its memory is the driver's again.
     fn forget(&mut self, number: u16);
@@ -82,5 +87,7 @@ pub trait Model<const Q: usize>: 'static {
     ///
     /// # Errors
     /// When the driver has broken a rule.
-    fn serve<M: Memory>(&mut self, number: u16, memory: &M, budget: &mut u32) -> Result<Served, Broken>;
+    fn serve<M: Memory>(&mut self, number: u16, memory: &M, budget: &mut u32) -> Result<Served, Broken>
+    where
+        Self::Rings: Rings<M>;
 }

@@ -106,6 +106,9 @@ pub struct Row {
     pub touches: bool,
 }
 
+/// How vCPUs take turns on one CPU: with equal priorities, so that who is woken waits until the other one waits.
+const ONE_CPU: &str = "cpus = [0]\nrealtime = 1";
+
 /// What the guest measures after a boot.
 const NULL: &str = "null-hypercall";
 /// A boot.

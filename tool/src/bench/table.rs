@@ -17,9 +17,9 @@ const OPERATION: usize = 24;
 /// What a column takes beside its text.
 const PADDING: usize = 3;
 /// The classes that say how much code runs; all others are operations on the machine.
-const ORDINARY: [&str; 6] = ["instructions", IN_SERVICES, "loads", "stores", "branches", "lines"];
-/// The one of these that most rows do not have: what is not the hypervisor's.
-const IN_SERVICES: &str = "in_services";
+const ORDINARY: [&str; 7] = ["instructions", "in_services", "copy", "loads", "stores", "branches", "lines"];
+/// Those of these that most rows do not have: what is not the hypervisor's.
+const OF_SERVICES: [&str; 2] = ["in_services", "copy"];
 
 /// Says whether operations of a class are on the machine: registers, interrupt controller, barriers and the like.
 pub fn is_hardware(class: &str) -> bool {
@@ -151,7 +151,7 @@ pub fn classes(document: &Document, info: &SubjectInfo, width: Option<u16>) -> V
     let hardware = names.iter().copied().filter(|name| is_hardware(name));
     let classes: Vec<&str> = ORDINARY
         .into_iter()
-        .filter(|class| *class != IN_SERVICES || names.contains(class))
+        .filter(|class| !OF_SERVICES.contains(class) || names.contains(class))
         .chain(hardware)
         .collect();
     let across = width.map_or(figures.len(), |width| fitting(&classes, &figures, width));

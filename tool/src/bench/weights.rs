@@ -14,13 +14,14 @@ use crate::config::problem::did_you_mean;
 use crate::failure::{Failure, Result};
 
 /// The classes that the meter knows.
-const CLASSES: [&str; 50] = [
+const CLASSES: [&str; 51] = [
     "instructions",
     "loads",
     "stores",
     "branches",
     "lines",
     "in_services",
+    "copy",
     "atomics",
     "exception_entries",
     "exception_returns",

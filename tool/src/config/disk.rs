@@ -24,7 +24,7 @@ pub struct Disk {
     /// Its name, with the letters of a VM's, which guests see as its ID.
     pub name: At<String>,
     /// What it contains at first.
-    pub image: Option<At<PathBuf>>,
+    pub image: Option<At<DiskSource>>,
     /// Its size in bytes, if it is not that of the image.
     pub size: Option<At<u64>>,
     /// Whether it cannot be written.
@@ -33,6 +33,15 @@ pub struct Disk {
     pub limit: u64,
     /// Whether its services may keep real-time VMs waiting.
     pub beside_realtime: bool,
+}
+
+/// Where what a disk contains at first comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskSource {
+    /// A file.
+    File(PathBuf),
+    /// `debian:server`, from the cache.
+    Server,
 }
 
 /// Reads a disk; `None` if something that it cannot do without is missing or wrong.
@@ -58,11 +67,29 @@ pub fn read(
         let help = "give one, such as \"1GiB\", or an `image`";
         reader.problem(header, "`size` is missing: the disk has no image", help);
     }
-    let image = image.map(|path| At::new(surroundings.folder.join(vm::from_home(&path.value)), path.span));
+    let image = image.and_then(|text| read_image(&mut reader, text, surroundings));
     let read_only = reader.boolean("read-only").is_some_and(|at| at.value);
     let limit = service::read_limit(&mut reader, LIMIT);
     let beside_realtime = reader.boolean("beside-realtime").is_some_and(|at| at.value);
     Some(Disk { name: name?, image, size, read_only, limit: limit?, beside_realtime })
+}
+
+/// Reads where the image comes from; `None` if that is nowhere.
+fn read_image(
+    reader: &mut Reader<'_, '_>,
+    text: At<String>,
+    surroundings: &Surroundings<'_>,
+) -> Option<At<DiskSource>> {
+    let source = match text.value.split_once(':') {
+        Some(("debian", "server")) => DiskSource::Server,
+        Some(("debian", name)) => {
+            let what = format!("there is no disk image `debian:{name}`");
+            reader.problem(text.span, what, "use \"debian:server\" or a path");
+            return None;
+        }
+        _ => DiskSource::File(surroundings.folder.join(vm::from_home(&text.value))),
+    };
+    Some(At::new(source, text.span))
 }
 
 /// Reads the size; `None` if there is none, or one that no disk can have.

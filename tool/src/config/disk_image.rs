@@ -9,7 +9,7 @@ use std::rc::Rc;
 use turnstile_bundle::DiskSpec;
 use turnstile_machine::FileKind;
 
-use super::disk::Disk;
+use super::disk::{Disk, DiskSource};
 use super::file::{self, Refused};
 use super::problem::Problem;
 use super::qcow2::{self, Contents};
@@ -41,14 +41,18 @@ const FORMATS: [(&str, usize, &[u8]); 7] = [
     ("a VDI image", 0x40, b"\x7f\x10\xda\xbe"),
 ];
 
-/// Reads the image of a disk.
-pub fn load(disk: &Disk) -> Result<DiskImage, Problem> {
+/// Reads the image of a disk; `server` is where `debian:server` is, if it has been made.
+pub fn load(disk: &Disk, server: Option<&Path>) -> Result<DiskImage, Problem> {
     let written = disk.size.as_ref().map(|size| size.value);
-    let Some(image) = &disk.image else {
+    let file = disk.image.as_ref().and_then(|image| match &image.value {
+        DiskSource::File(path) => Some((image, path.as_path())),
+        DiskSource::Server => Some((image, server?)),
+    });
+    let Some((image, path)) = file else {
         return Ok(DiskImage { image: None, size: written.unwrap_or(0) });
     };
     let Contents { bytes, size } =
-        contents(&image.value).map_err(|(what, help)| Problem::new(image.span.clone(), what, help))?;
+        contents(path).map_err(|(what, help)| Problem::new(image.span.clone(), what, help))?;
     let length = size.next_multiple_of(DiskSpec::SECTOR);
     match &disk.size {
         Some(size) if size.value < length => {
@@ -148,13 +152,13 @@ mod tests {
             fs::write(&path, bytes).unwrap();
             let disk = Disk {
                 name: At::new("root".to_owned(), 0..1),
-                image: Some(At::new(path.clone(), 1..2)),
+                image: Some(At::new(DiskSource::File(path.clone()), 1..2)),
                 size: size.map(|size| At::new(size, 2..3)),
                 read_only: false,
                 limit: 1,
                 beside_realtime: false,
             };
-            load(&disk)
+            load(&disk, None)
                 .map(|disk| disk.size)
                 .map_err(|problem| (problem.span.start, problem.what, problem.help))
         };
@@ -189,15 +193,15 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let none = Disk {
             name: At::new("root".to_owned(), 0..1),
-            image: Some(At::new(path, 1..2)),
+            image: Some(At::new(DiskSource::File(path), 1..2)),
             size: None,
             read_only: false,
             limit: 1,
             beside_realtime: false,
         };
-        let problem = load(&none).unwrap_err();
+        let problem = load(&none, None).unwrap_err();
         assert!(problem.what.contains("cannot be read") && problem.help.contains("relative"), "{problem:?}");
         let zeros = Disk { image: None, size: Some(At::new(4096, 2..3)), ..none };
-        assert_eq!(load(&zeros).map(|disk| (disk.image.is_none(), disk.size)), Ok((true, 4096)));
+        assert_eq!(load(&zeros, None).map(|disk| (disk.image.is_none(), disk.size)), Ok((true, 4096)));
     }
 }

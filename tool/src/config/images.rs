@@ -10,6 +10,7 @@ use turnstile_bundle::{Arm64, CpuList, DiskSpec, Machine, ServiceDevice, Service
 use turnstile_service::image;
 
 use super::contents::{bad_arm64_kernel, bad_initrd, bad_pc_kernel, bad_power_kernel};
+use super::disk::{Disk, DiskSource};
 use super::disk_image::{self, DiskImage};
 use super::file::{self, Refused};
 use super::problem::Problem;
@@ -78,10 +79,11 @@ pub fn load(
         // All VMs are of the machine's architecture.
         services.push(loader.load_service(service, config.vms[0].machine.elf())?);
     }
+    let server = loader.server(config)?;
     let mut problems = loader.problems;
     let mut disks = Vec::new();
-    for disk in config.disks.iter().map(disk_image::load) {
-        match disk {
+    for disk in &config.disks {
+        match disk_image::load(disk, server.as_deref()) {
             Ok(disk) => disks.push(disk),
             Err(problem) => problems.push(problem),
         }
@@ -120,6 +122,17 @@ impl Loader<'_> {
             self.judge(vm, kernel, initrd.as_deref());
         }
         Ok(VmImages { kernel, initrd })
+    }
+
+    /// Gets the image `debian:server` if a disk has it; `None` if it is absent and may be.
+    fn server(&self, config: &Config) -> Result<Option<PathBuf>> {
+        let is_wanted =
+            |disk: &Disk| disk.image.as_ref().is_some_and(|image| image.value == DiskSource::Server);
+        match self.absent {
+            _ if !config.disks.iter().any(is_wanted) => Ok(None),
+            Absent::Get => setup::server::ensure(self.layout, self.isa).map(Some),
+            Absent::Skip => Ok(setup::server::cached(self.layout, self.isa)),
+        }
     }
 
     /// Reads the program of a service for an ELF machine; `None` if it is not there and that is recorded or allowed.

@@ -19,6 +19,8 @@ use crate::qemu::as_value;
 pub struct Options {
     /// Program counters of the guest. Without any, whatever runs below the hypervisor's privilege is the guest.
     pub guest: Vec<Range<u64>>,
+    /// Where services, as they are linked, copy bytes of guests, which is counted apart.
+    pub copy: Option<Range<u64>>,
     /// Where a hypervisor begins whose boot is to be counted: its instructions from there to the first one of a guest.
     pub boot: Option<u64>,
     /// Whether the instructions of one typical visit of each group are reported, too.
@@ -35,6 +37,9 @@ impl Options {
         let mut text = format!("{},out={}", as_value(library), as_value(out));
         for range in &self.guest {
             text.push_str(&format!(",guest={:#x}-{:#x}", range.start, range.end));
+        }
+        if let Some(copy) = &self.copy {
+            text.push_str(&format!(",copy={:#x}-{:#x}", copy.start, copy.end));
         }
         if let Some(begin) = self.boot {
             text.push_str(&format!(",boot={begin:#x}"));
@@ -79,10 +84,10 @@ mod tests {
     #[test]
     fn what_the_plugin_is_told() {
         let guest = vec![0x8000_0000..0x8100_0000, 0..0x10];
-        let options = Options { guest, trace: true, footprint: true, boot: None, total: false };
+        let options =
+            Options { guest, copy: Some(0x40..0x80), trace: true, footprint: true, ..Options::default() };
         let argument = options.argument(Path::new("a,b/meter.so"), Path::new("out.json"));
-        let expected =
-            "a,,b/meter.so,out=out.json,guest=0x80000000-0x81000000,guest=0x0-0x10,trace=on,footprint=on";
+        let expected = "a,,b/meter.so,out=out.json,guest=0x80000000-0x81000000,guest=0x0-0x10,copy=0x40-0x80,trace=on,footprint=on";
         assert_eq!(argument, expected);
         let boot = Options { boot: Some(0x4020_0000), ..Options::default() };
         assert_eq!(boot.argument(Path::new("m"), Path::new("o")), "m,out=o,boot=0x40200000");

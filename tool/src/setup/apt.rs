@@ -153,10 +153,13 @@ impl Apt {
         packages_in(into)
     }
 
-    /// Downloads a package and all that it depends on, of which a foreign apt sees nothing installed, and returns the files.
-    pub fn download_all(&self, package: &str) -> Result<Vec<PathBuf>> {
-        let words = ["-q", "-y", "--no-install-recommends", "--download-only", "install", package];
-        run(self.command("apt-get").args(words))?;
+    /// Downloads packages, which apt's patterns may stand for, with what they depend on, into apt's own folder. Returns all files
+    /// there, those of earlier calls, too.
+    pub fn download_with_dependencies(&self, packages: &[&str]) -> Result<Vec<PathBuf>> {
+        run(self
+            .command("apt-get")
+            .args(["-q", "-y", "--no-install-recommends", "--download-only", "install"])
+            .args(packages))?;
         packages_in(&self.folder.join("archives"))
     }
 
@@ -170,7 +173,7 @@ impl Apt {
     }
 }
 
-/// The packages in a folder.
+/// The packages in a folder, in the order of their names.
 fn packages_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).context(|| format!("cannot read {}", folder.display()))?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

@@ -24,15 +24,22 @@ const BUSYBOX: &str = "busybox-static";
 /// The files of the guest that come from Debian.
 const FILES: [&str; 2] = ["linux", "busybox"];
 
-/// The kernel's drivers of disks and network devices that are PCI functions, in the order in which they are loaded; what a kernel has
-/// built in is no file.
-const DRIVERS: [&str; 9] = [
+/// The kernel's drivers of disks, their usual file system and network devices, in the order in which they are loaded; what a kernel
+/// has built in is no file.
+const DRIVERS: [&str; 15] = [
     "drivers/virtio/virtio",
     "drivers/virtio/virtio_ring",
     "drivers/virtio/virtio_pci_legacy_dev",
     "drivers/virtio/virtio_pci_modern_dev",
     "drivers/virtio/virtio_pci",
     "drivers/block/virtio_blk",
+    "lib/crc16",
+    "crypto/crc32c_generic",
+    "fs/mbcache",
+    "fs/jbd2/jbd2",
+    "fs/ext4/ext4",
+    // systemd asks for it.
+    "fs/autofs/autofs4",
     "net/core/failover",
     "drivers/net/net_failover",
     "drivers/net/virtio_net",
@@ -115,6 +122,11 @@ const LIST: &str = "list";
 /// Returns the initramfs of the guest with its kernel's drivers of disks and network devices, fetching what is not in the cache.
 pub fn initrd_with_drivers(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Vec<u8>> {
     let debian = ensure(layout, isa, flavour)?;
+    initramfs::with_drivers(&debian.initrd, &drivers(layout, isa, flavour)?)
+}
+
+/// Returns the drivers of the guest's kernel with names that sort as they are loaded, fetching what is not in the cache.
+pub fn drivers(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Vec<(String, Vec<u8>)>> {
     let folder = folder(layout, isa, flavour);
     let drivers = folder.join("drivers");
     if fs::read_to_string(drivers.join(LIST)).ok() != Some(DRIVERS.join("\n")) {
@@ -131,7 +143,7 @@ pub fn initrd_with_drivers(layout: &Layout, isa: Isa, flavour: Flavour) -> Resul
         files.push((entry.file_name().to_string_lossy().into_owned(), bytes));
     }
     files.sort();
-    initramfs::with_drivers(&debian.initrd, &files)
+    Ok(files)
 }
 
 /// Returns the guest, downloading it if it is not in the cache.

@@ -10,7 +10,7 @@ use walkdir::WalkDir;
 
 use super::debian::Flavour;
 use super::packages::Program;
-use super::{apt, bochs, chromium, debian, find_program, peers, qemu, rust, space, u_boot};
+use super::{apt, bochs, chromium, debian, find_program, peers, qemu, rust, server, space, u_boot};
 use crate::failure::{Context, Failure, Kind, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
@@ -82,7 +82,7 @@ fn to_build(layout: &Layout) -> [Finding; 3] {
 }
 
 /// What is needed to run them.
-fn to_run(layout: &Layout) -> [Finding; 11] {
+fn to_run(layout: &Layout) -> [Finding; 14] {
     [
         emulator(Isa::Arm64, "QEMU, arm64"),
         emulator(Isa::X86_64, "QEMU, x86_64"),
@@ -92,6 +92,9 @@ fn to_run(layout: &Layout) -> [Finding; 11] {
         guest(layout, Isa::X86_64, "Debian guest, x86_64"),
         guest(layout, Isa::Power64, "Debian guest, power64"),
         u_boot(layout),
+        server(layout, Isa::Arm64, "Debian on a disk, arm64"),
+        server(layout, Isa::X86_64, "Debian on a disk, x86_64"),
+        server(layout, Isa::Power64, "Debian on a disk, power64"),
         images(layout, Isa::Arm64, "hypervisor, arm64"),
         images(layout, Isa::X86_64, "hypervisor, x86_64"),
         images(layout, Isa::Power64, "hypervisor, power64"),
@@ -223,6 +226,13 @@ fn u_boot(layout: &Layout) -> Finding {
     match u_boot::cached(layout) {
         Some(_) => Finding::ok(WHAT, "Debian's, for QEMU's `virt`"),
         None => Finding::later(WHAT, "not downloaded", "fetched by the first run that needs it (2 MB)"),
+    }
+}
+
+fn server(layout: &Layout, isa: Isa, what: &'static str) -> Finding {
+    match server::cached(layout, isa) {
+        Some(_) => Finding::ok(what, "the image `debian:server`"),
+        None => Finding::later(what, "not made", "made by the first run that needs it (40 MB, some minutes)"),
     }
 }
 

@@ -36,6 +36,8 @@ impl Fetch {
         super::space::ensure_at(folder, ROOM)?;
         let step = ui::Step::start(title);
         let lists = folder.join("apt");
+        // An interrupted fetch may have left packages of another day.
+        let _ = fs::remove_dir_all(&lists);
         let apt = Apt::foreign(&lists, isa.debian(), release)?;
         step.detail("reading the package lists");
         apt.update()?;
@@ -52,10 +54,10 @@ impl Fetch {
         Ok(files)
     }
 
-    /// Downloads a package and all that it depends on; `doing` says so. Returns the files.
-    pub fn download_all(&self, doing: String, package: &str) -> Result<Vec<PathBuf>> {
+    /// Downloads packages with what they depend on; `doing` says so. Returns the files of all that have been downloaded so.
+    pub fn download_with_dependencies(&self, doing: &str, names: &[&str]) -> Result<Vec<PathBuf>> {
         self.step.detail(doing);
-        let files = self.apt.download_all(package)?;
+        let files = self.apt.download_with_dependencies(names)?;
         self.step.detail("unpacking");
         Ok(files)
     }

@@ -5,9 +5,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+
+use object::{Object, ObjectSection};
 
 use super::last_lines;
 use super::rust::{self, Target};
@@ -76,6 +79,7 @@ pub fn service(layout: &Layout, isa: Isa, name: &str) -> Result<PathBuf> {
     let script = layout.root().join("services/runtime/link.ld");
     let mut options = vec![format!("-Clink-arg=-T{}", script.display())];
     options.extend(LINKED.map(|argument| format!("-Clink-arg={argument}")));
+    options.extend(codegen(isa).iter().map(|&option| option.to_owned()));
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let image = layout.service(isa, name);
     once(&image.to_string_lossy(), || {
@@ -92,6 +96,16 @@ pub fn service(layout: &Layout, isa: Isa, name: &str) -> Result<PathBuf> {
 /// A program of `services/` with its symbols, where [`service`] was built from sources.
 pub fn service_program(layout: &Layout, isa: Isa, name: &str) -> PathBuf {
     built(layout, &Target::anywhere(isa), name)
+}
+
+/// Where a program of `services/` copies bytes of guests, if it does, as it is linked, where [`service`] was built from sources.
+pub fn copy_of_service(layout: &Layout, isa: Isa, name: &str) -> Result<Option<Range<u64>>> {
+    let program = service_program(layout, isa, name);
+    let doing = || format!("cannot read {}", program.display());
+    let bytes = fs::read(&program).context(doing)?;
+    let file = object::File::parse(&*bytes).context(doing)?;
+    let section = file.section_by_name(".copy").filter(|section| section.size() != 0);
+    Ok(section.map(|section| section.address()..section.address() + section.size()))
 }
 
 /// The package of a program of `services/`.
@@ -205,8 +219,8 @@ fn built(layout: &Layout, target: &Target, name: &str) -> PathBuf {
     target.folder(layout).join(target.name()).join(PROFILE).join(name)
 }
 
-/// What the compiler is told of the hypervisor alone. All that an image for arm64 links lies within 1 MiB, which the linker
-/// checks, so an address is one instruction; guests have stacks that do not fit.
+/// What the compiler is told of the hypervisor and of services. All that such an image for arm64 links lies within 1 MiB, which the
+/// linker checks, so an address is one instruction; guests have stacks that do not fit.
 const fn codegen(isa: Isa) -> &'static [&'static str] {
     match isa {
         Isa::Arm64 => &["-Ccode-model=tiny"],

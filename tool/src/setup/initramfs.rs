@@ -15,6 +15,7 @@ use cpio::newc::{Builder, trailer};
 use crate::failure::{Context, Result};
 
 const INIT: &str = include_str!("guest/init");
+const INSTALL: &str = include_str!("guest/install");
 
 /// Where an archive may begin behind another, in bytes.
 const ALIGNMENT: usize = 4;
@@ -51,6 +52,22 @@ pub fn host(program: &[u8], files: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
         for (name, content) in files {
             let mode = if PROGRAMS.iter().any(|folder| is_in(folder, name)) { PROGRAM } else { FILE };
             archive.entry(name, mode, None, content)?;
+        }
+        archive.finish()
+    };
+    build().context(|| "cannot build the initramfs".into())
+}
+
+/// The initramfs of the machine that finishes an image of Debian: which files have other owners than root, and drivers, which it
+/// loads in the order of their names.
+pub fn installer(busybox: &[u8], owners: &str, drivers: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
+    let build = || {
+        let mut archive = Archive::new(&["bin", "dev", "modules"])?;
+        archive.entry("bin/busybox", PROGRAM, None, busybox)?;
+        archive.entry("init", PROGRAM, None, INSTALL.as_bytes())?;
+        archive.entry("owners", FILE, None, owners.as_bytes())?;
+        for (name, bytes) in drivers {
+            archive.entry(&format!("modules/{name}"), FILE, None, bytes)?;
         }
         archive.finish()
     };

@@ -18,6 +18,7 @@ pub(crate) mod packages;
 pub mod peers;
 pub mod qemu;
 pub mod rust;
+pub mod server;
 pub mod service;
 pub mod space;
 pub(crate) mod sysroot;

@@ -74,7 +74,7 @@ fn cached(folder: &Path) -> Option<Monitor> {
 fn fetch(folder: &Path) -> Result<()> {
     let title = "fetching Debian's QEMU for arm64, a monitor for KVM".to_owned();
     let fetch = Fetch::begin(folder, title, Isa::Arm64, RELEASE)?;
-    let files = fetch.download_all(format!("downloading {PACKAGE} and what it needs"), PACKAGE)?;
+    let files = fetch.download_with_dependencies("downloading it and what it needs", &[PACKAGE])?;
     let root = folder.join("unpacked");
     // What an interrupted run left is of unknown age.
     let _ = fs::remove_dir_all(&root);

@@ -33,7 +33,7 @@ pub struct Machine<'a> {
     pub opal: Option<(u64, u64)>,
     /// What its firmware says of speculation; `None` if it says nothing.
     pub features: Option<Features>,
-    /// What the boot loader loaded beside the image: the bundle.
+    /// The bundle: where the command line says, or what the boot loader loaded beside the image.
     pub initrd: Option<Range>,
     /// The hypervisor's command line.
     pub bootargs: &'a str,
@@ -59,6 +59,15 @@ pub fn parse(data: &[u8]) -> Result<Fdt<'_>, Error> {
         return Err(Error::Damaged);
     }
     Ok(Fdt::new_unchecked(data))
+}
+
+/// Where the bundle is, if this word of the command line says so: `bundle=ADDRESS+SIZE`, both in bytes and hexadecimal, such as
+/// `bundle=0x40000000+0x9000000`. QEMU loads no more than 128 MiB beside an image for this machine; what is larger it can put anywhere.
+pub fn bundle(word: &str) -> Option<Range> {
+    let number = |digits: &str| u64::from_str_radix(digits.strip_prefix("0x")?, 16).ok();
+    let (base, size) = word.strip_prefix("bundle=")?.split_once('+')?;
+    let range = Range { base: number(base)?, size: number(size)? };
+    (range.size > 0 && range.base.checked_add(range.size).is_some()).then_some(range)
 }
 
 /// Returns the reserved ranges that skiboot lists in the root: pairs of an address and a size, of two cells each.
@@ -95,6 +104,7 @@ fn features(fdt: Fdt<'_>) -> Option<Features> {
 /// # Errors
 /// [`Error::NoMemory`] when there is none, [`Error::TooManyReserved`].
 pub fn machine(fdt: Fdt<'_>) -> Result<Machine<'_>, Error> {
+    let bootargs = tree::bootargs(fdt);
     Ok(Machine {
         memory: tree::memory(fdt)?,
         reserved: tree::reserved(fdt, listed(fdt))?,
@@ -103,8 +113,8 @@ pub fn machine(fdt: Fdt<'_>) -> Result<Machine<'_>, Error> {
         radix: fdt.find_node("/cpus/ibm,powerpc-cpu-features/mmu-radix").is_some(),
         opal: opal(fdt),
         features: features(fdt),
-        initrd: tree::initrd(fdt),
-        bootargs: tree::bootargs(fdt),
+        initrd: bootargs.split_ascii_whitespace().find_map(bundle).or_else(|| tree::initrd(fdt)),
+        bootargs,
         model: tree::model(fdt),
     })
 }

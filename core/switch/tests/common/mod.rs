@@ -134,9 +134,7 @@ pub fn run(net: &mut Net, memories: &[Ram; VMS], now: u64) -> Vec<(usize, usize)
                 Ok(_) => {}
                 Err(violation) => assert!(memories[port].fuse.is_blown(), "{violation}"),
             }
-            while let Some(queue) = net.interrupt(memories) {
-                interrupts.push(queue);
-            }
+            net.interrupt(memories, |port, number| interrupts.push((port, number)));
         }
         if !busy || memories[0].fuse.is_blown() {
             return interrupts;

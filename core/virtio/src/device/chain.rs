@@ -2,7 +2,7 @@
 //! A chain of descriptors, followed step by step.
 
 use crate::memory::Memory;
-use crate::ring::{Buffer, DESCRIPTOR, Descriptor, Flags, Layout, Options};
+use crate::ring::{Buffer, DESCRIPTOR, Descriptor, Flags, Options};
 use crate::violation::Violation;
 
 /// How many descriptors an indirect table has at most: `next` has 16 bits.
@@ -40,13 +40,14 @@ pub struct Chain {
 }
 
 impl Chain {
-    pub(super) const fn new(layout: &Layout, options: Options, longest: u32, token: Token) -> Self {
-        let size = layout.size() as u32;
+    /// Begins with a chain in a table, which is where, and has so many descriptors.
+    pub(super) const fn new((table, size): (u64, u16), options: Options, longest: u32, token: Token) -> Self {
+        let size = size as u32;
         Self {
             next: Some(token.head),
             token,
             options,
-            table: layout.areas().descriptors,
+            table,
             length: size,
             is_indirect: false,
             left_in_table: size,
@@ -139,6 +140,20 @@ impl Chain {
             self.next = Some(next);
         }
         Ok(())
+    }
+
+    /// Whether there is no further buffer.
+    #[inline(always)] // A test.
+    pub const fn is_at_end(&self) -> bool {
+        self.next.is_none()
+    }
+
+    /// The rest of the chain, as a value of its own; this one is at its end, and is what is to be returned. So this one can stay in registers
+    /// where most chains have one buffer.
+    #[inline(always)] // A few moves.
+    pub(super) fn split(&mut self) -> Self {
+        let Token { head, generation } = self.token;
+        Self { token: Token { head, generation }, next: self.next.take(), ..*self }
     }
 
     /// Ends with the chain, read to its end or not: what remains is to return it.

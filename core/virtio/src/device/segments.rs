@@ -37,25 +37,65 @@ impl<const N: usize> Segments<N> {
     /// Reads a chain to its end. Whatever was there before is forgotten, also if the chain breaks a rule.
     #[inline] // On the path of every request.
     pub fn gather<M: Memory>(&mut self, memory: &M, chain: &mut Chain) -> Result<(), Violation> {
+        let mut buffer = Buffer { address: 0, length: 0, writable: false };
+        self.collect(memory, chain, &mut buffer)
+    }
+
+    /// Adds a buffer, which may have no bytes, and those that are left of its chain.
+    #[inline(always)] // On the path of every request.
+    fn collect<M: Memory>(
+        &mut self,
+        memory: &M,
+        chain: &mut Chain,
+        buffer: &mut Buffer,
+    ) -> Result<(), Violation> {
         (self.readable, self.count) = (0, 0);
         let (mut readable_bytes, mut writable_bytes) = (0, 0);
-        let mut buffer = Buffer { address: 0, length: 0, writable: false };
-        while chain.step(memory, &mut buffer)? {
-            if buffer.length == 0 {
-                continue;
+        loop {
+            if buffer.length != 0 {
+                let slot = self.spans.get_mut(self.count).ok_or(Violation::Long)?;
+                *slot = Span { address: buffer.address, length: buffer.length };
+                self.count += 1;
+                if buffer.writable {
+                    writable_bytes += u64::from(buffer.length);
+                } else {
+                    readable_bytes += u64::from(buffer.length);
+                    self.readable = self.count;
+                }
             }
-            let slot = self.spans.get_mut(self.count).ok_or(Violation::Long)?;
-            *slot = Span { address: buffer.address, length: buffer.length };
-            self.count += 1;
-            if buffer.writable {
-                writable_bytes += u64::from(buffer.length);
-            } else {
-                readable_bytes += u64::from(buffer.length);
-                self.readable = self.count;
+            if !chain.step(memory, buffer)? {
+                break;
             }
         }
         (self.readable_bytes, self.writable_bytes) = (readable_bytes, writable_bytes);
         Ok(())
+    }
+
+    /// [`Segments::gather`] where most chains have one buffer, which the device reads.
+    #[inline(always)] // On the path of every packet.
+    pub fn gather_one<M: Memory>(&mut self, memory: &M, chain: &mut Chain) -> Result<(), Violation> {
+        (self.readable, self.count) = (0, 0);
+        let mut buffer = Buffer { address: 0, length: 0, writable: false };
+        let is_one = chain.step(memory, &mut buffer)? && chain.is_at_end();
+        let Some(slot) = self.spans.first_mut() else { return Err(Violation::Long) };
+        if !is_one || buffer.writable || buffer.length == 0 {
+            return self.gather_more(memory, chain.split(), buffer);
+        }
+        *slot = Span { address: buffer.address, length: buffer.length };
+        (self.readable, self.count) = (1, 1);
+        (self.readable_bytes, self.writable_bytes) = (buffer.length.into(), 0);
+        Ok(())
+    }
+
+    /// The same behind the first buffer.
+    #[inline(never)]
+    fn gather_more<M: Memory>(
+        &mut self,
+        memory: &M,
+        mut chain: Chain,
+        mut first: Buffer,
+    ) -> Result<(), Violation> {
+        self.collect(memory, &mut chain, &mut first)
     }
 
     /// What the device reads.
@@ -99,12 +139,25 @@ impl Place {
     /// The first byte.
     pub const START: Self = Self { index: 0, offset: 0 };
 
+    /// So many bytes behind the first one, which are fewer than lie together there.
+    #[inline(always)] // A few moves.
+    pub const fn behind_first(bytes: u32) -> Self {
+        Self { index: 0, offset: bytes }
+    }
+
+    /// The next bytes that lie together. `None` behind the last.
+    #[inline(always)] // On the path of every packet.
+    pub fn peek(&self, spans: &[Span]) -> Option<Span> {
+        let span = spans.get(self.index)?;
+        let length = span.length.saturating_sub(self.offset);
+        Some(Span { address: span.address.wrapping_add(self.offset.into()), length })
+    }
+
     /// Takes the next bytes that lie together, at most `most`, which is not 0. `None` behind the last.
     #[inline] // On the path of every request.
     pub fn take(&mut self, spans: &[Span], most: u32) -> Option<Span> {
-        let span = spans.get(self.index)?;
-        let left = span.length.saturating_sub(self.offset);
-        let piece = Span { address: span.address.wrapping_add(self.offset.into()), length: left.min(most) };
+        let Span { address, length: left } = self.peek(spans)?;
+        let piece = Span { address, length: left.min(most) };
         if piece.length == left {
             *self = Self { index: self.index + 1, offset: 0 };
         } else {

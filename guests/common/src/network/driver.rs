@@ -7,9 +7,10 @@ use turnstile_virtio::driver::Used;
 use turnstile_virtio::features::Features;
 use turnstile_virtio::ring::{Buffer, Options};
 
-use crate::clock;
+use super::segment::{self, Came, IPV4};
 use crate::virtio::ring::{self, Wrong};
 use crate::virtio::{Function, NO_VECTOR, PATIENCE};
+use crate::{clock, options};
 
 /// A network device.
 pub const DEVICE: u16 = 0x1041;
@@ -32,8 +33,12 @@ const BUFFERS: u64 = 0x1_0000;
 const ROOM: u64 = 0x3_8000;
 /// Bytes of a buffer: Linux takes those of 1536 bytes for packets of the usual size.
 const BUFFER: u64 = 1536;
+/// Where the payload of a segment that is sent is: there is one at a time.
+const PAYLOAD: u64 = BUFFERS + 2 * ROOM;
 /// Bytes of a header.
 const HEADER: u64 = NetworkHeader::LENGTH as u64;
+/// Where it says how many buffers a packet takes.
+const COUNT_AT: u64 = 10;
 /// The bits of an address.
 pub const ADDRESS: u64 = (1 << 48) - 1;
 /// Bytes of the shortest packet.
@@ -44,7 +49,7 @@ const TYPE: u16 = 0x88b5;
 pub const SILENCE: u64 = 10 * PATIENCE;
 
 const _: () =
-    assert!(BUFFER * SIZE as u64 <= ROOM && BUFFERS + 2 * ROOM <= 0x8_0000, "buffers are in memory");
+    assert!(BUFFER * SIZE as u64 <= ROOM && PAYLOAD + segment::PAYLOAD <= 0x9_0000, "buffers are in memory");
 
 /// What Linux accepts.
 pub const FEATURES: Features = Features::VERSION_1
@@ -66,14 +71,14 @@ pub const FEATURES: Features = Features::VERSION_1
     .union(Network::CTRL_VLAN)
     .union(Network::GUEST_ANNOUNCE);
 
-/// Where a buffer of a queue is.
-fn buffer(ring: &Ring<'_>, index: u16) -> u64 {
-    ring.ram.0.memory + BUFFERS + ROOM * u64::from(ring.number) + BUFFER * u64::from(index)
+/// Where a buffer of a queue is, of which each has so many bytes.
+fn buffer(ring: &Ring<'_>, index: u16, bytes: u64) -> u64 {
+    ring.ram.0.memory + BUFFERS + ROOM * u64::from(ring.number) + bytes * u64::from(index)
 }
 
-/// Offers so many bytes of a buffer. Returns its descriptor.
-fn offer(ring: &mut Ring<'_>, index: u16, length: u64) -> Result<u16, Wrong> {
-    let (address, writable) = (buffer(ring, index), ring.number == RECEIVE);
+/// Offers so many bytes of memory. Returns the descriptor.
+fn offer(ring: &mut Ring<'_>, address: u64, length: u64) -> Result<u16, Wrong> {
+    let writable = ring.number == RECEIVE;
     let buffer = Buffer { address, length: length as u32, writable };
     ring.queue.add(&ring.ram, &[buffer]).map_err(|_| "no descriptor is free")
 }
@@ -101,6 +106,10 @@ pub struct Device<'a> {
     pub mac: u64,
     receive: Ring<'a>,
     send: Ring<'a>,
+    /// Bytes of the buffers for what is received.
+    room: u64,
+    /// Whether the CPU sleeps until something comes, however long that takes.
+    pub sleeps: bool,
     /// The next buffer to send. The device returns them in their order.
     next: u16,
     /// The interrupts that were seen.
@@ -117,32 +126,58 @@ impl<'a> Device<'a> {
         let mac = function.config(0, 4) | function.config(4, 2) << 32;
         let mut receive = Ring::new(function, RECEIVE, 0, options)?;
         let send = Ring::new(function, SEND, NO_VECTOR, options)?;
-        (0..SIZE).try_for_each(|index| offer(&mut receive, index, BUFFER).map(drop)).ok()?;
-        let interrupts = (function.machine.interrupts)();
-        let mut device = Self { mac, receive, send, next: 0, interrupts };
+        let room = if options::get("segments").is_some() { segment::ROOM } else { BUFFER };
+        for index in 0..SIZE.min((ROOM / room) as u16) {
+            let address = buffer(&receive, index, room);
+            offer(&mut receive, address, room).ok()?;
+        }
+        let (sleeps, interrupts) = (options::get("sleep").is_some(), (function.machine.interrupts)());
+        let mut device = Self { mac, receive, send, room, sleeps, next: 0, interrupts };
         let ready = function.ready() && device.receive.show().is_ok();
         ready.then_some(device)
     }
 
     /// Puts a packet into the ring; waits for room if it is full.
     pub fn put(&mut self, packet: Packet) -> Result<(), Wrong> {
-        while self.send.take()?.is_some() {}
-        if self.send.queue.free() == 0 {
-            self.send.show()?;
-            let queue = &mut self.send;
-            if !clock::wait(SILENCE, || !matches!(queue.take(), Ok(None))) {
-                return Err("what was sent is not taken");
-            }
-        }
+        self.make_room(1)?;
         let Packet { to, from, kind, number, bytes } = packet;
-        let (at, write) = (buffer(&self.send, self.next) + HEADER, self.send.ram.0.write);
+        let address = buffer(&self.send, self.next, BUFFER);
+        let (at, write) = (address + HEADER, self.send.ram.0.write);
         write(at, 8, to | from << 48);
         write(at + 8, 4, from >> 16);
         write(at + 12, 2, TYPE.to_be().into());
         write(at + 14, 2, kind.into());
         write(at + 16, 8, number);
-        offer(&mut self.send, self.next, HEADER + bytes)?;
+        offer(&mut self.send, address, HEADER + bytes)?;
         self.next = (self.next + 1) % SIZE;
+        Ok(())
+    }
+
+    /// Puts a [segment](segment) into the ring, whose address and number are those of the packet; waits for the one before.
+    pub fn put_segment(&mut self, packet: Packet) -> Result<(), Wrong> {
+        self.make_room(SIZE)?;
+        let Packet { to, from, number, .. } = packet;
+        let ram = self.send.ram;
+        // No other packet's.
+        let head = buffer(&self.send, SIZE - 1, BUFFER);
+        let buffers = segment::write(&ram, [head, ram.0.memory + PAYLOAD], [to, from, number])?;
+        let table = head + BUFFER / 2;
+        self.send.queue.add_indirect(&ram, table, &buffers).map_err(|_| "no descriptor is free")?;
+        Ok(())
+    }
+
+    /// Waits until so many descriptors for packets to send are free.
+    fn make_room(&mut self, descriptors: u16) -> Result<(), Wrong> {
+        while self.send.take()?.is_some() {}
+        while self.send.queue.free() < descriptors {
+            self.send.show()?;
+            let (queue, mut taken) = (&mut self.send, Ok(None));
+            clock::wait(SILENCE, || {
+                taken = queue.take();
+                taken != Ok(None)
+            });
+            taken?.ok_or("what was sent is not taken")?;
+        }
         Ok(())
     }
 
@@ -160,7 +195,10 @@ impl<'a> Device<'a> {
             if self.receive.arm()? {
                 continue;
             }
-            let count = self.receive.ram.0.interrupts;
+            let (count, sleep) = (self.receive.ram.0.interrupts, self.receive.ram.0.sleep);
+            while self.sleeps && count() == self.interrupts {
+                sleep(self.interrupts);
+            }
             if !clock::wait(microseconds, || count() != self.interrupts) {
                 return Ok(None);
             }
@@ -170,7 +208,11 @@ impl<'a> Device<'a> {
 
     fn take(&mut self) -> Result<Option<Packet>, Wrong> {
         let Some(Used { id: index, written }) = self.receive.take()? else { return Ok(None) };
-        let (at, read) = (buffer(&self.receive, index) + HEADER, self.receive.ram.0.read);
+        let address = buffer(&self.receive, index, self.room);
+        let (at, read) = (address + HEADER, self.receive.ram.0.read);
+        if read(at + 12, 2) as u16 == IPV4.to_be() {
+            return self.take_segment(index, written.into()).map(Some);
+        }
         let first = read(at, 8);
         let packet = Packet {
             to: first & ADDRESS,
@@ -179,11 +221,39 @@ impl<'a> Device<'a> {
             number: read(at + 16, 8),
             bytes: u64::from(written).saturating_sub(HEADER),
         };
-        // What was taken last is free first.
-        if offer(&mut self.receive, index, BUFFER)? != index {
-            return Err("another descriptor was free");
-        }
+        self.offer_again(index)?;
         self.receive.show()?;
         Ok(Some(packet))
+    }
+
+    /// Takes the other buffers of a segment, and checks it.
+    fn take_segment(&mut self, index: u16, written: u64) -> Result<Packet, Wrong> {
+        let ram = self.receive.ram;
+        let first = buffer(&self.receive, index, self.room);
+        let (at, read) = (first + HEADER, ram.0.read);
+        let mut came = Came::default();
+        came.add(first, written)?;
+        // None of them is shown before all are read.
+        self.offer_again(index)?;
+        for _ in 1..read(first + COUNT_AT, 2) {
+            let Used { id: index, written } = self.receive.take()?.ok_or("a segment is not whole")?;
+            came.add(buffer(&self.receive, index, self.room), written.into())?;
+            self.offer_again(index)?;
+        }
+        let number = u32::from_be(read(first + segment::SEQUENCE, 4) as u32).into();
+        let (to, from) = (read(at, 8) & ADDRESS, read(at + 6, 8) & ADDRESS);
+        came.check(&ram, [to, from, number])?;
+        self.receive.show()?;
+        Ok(Packet { to, from, kind: DATA, number, bytes: came.bytes - HEADER })
+    }
+
+    /// Offers a buffer for what is received again, by the descriptor that it had.
+    fn offer_again(&mut self, index: u16) -> Result<(), Wrong> {
+        let address = buffer(&self.receive, index, self.room);
+        // What was taken last is free first.
+        match offer(&mut self.receive, address, self.room)? {
+            same if same == index => Ok(()),
+            _ => Err("another descriptor was free"),
+        }
     }
 }

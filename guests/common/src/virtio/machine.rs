@@ -26,7 +26,9 @@ pub struct Machine {
     pub message: fn(u8) -> Option<(u64, u32)>,
     /// How often messages have arrived.
     pub interrupts: fn() -> u32,
-    /// Memory for rings and buffers, at a multiple of 4 KiB: 128 KiB for a disk, 512 KiB for a network device.
+    /// Sleeps until a message arrives, unless there were more than so many already; may return before that.
+    pub sleep: fn(u32),
+    /// Memory for rings and buffers, at a multiple of 4 KiB: 128 KiB for a disk, 576 KiB for a network device.
     pub memory: u64,
     /// Where other things than BARs are.
     pub elsewhere: [u64; 8],

@@ -11,7 +11,7 @@ use turnstile_guests_power64::{entry, pci, power};
 entry!(main);
 
 /// What the device reads and writes.
-static MEMORY: Stack<0x8_0000> = Stack::new();
+static MEMORY: Stack<0x9_0000> = Stack::new();
 
 fn main() {
     if let Some(machine) = pci::begin(MEMORY.bottom())

@@ -16,6 +16,7 @@ use turnstile_machine::pseries::{Interrupts, PCI, SERVICE, TERMINAL_SOURCE, pci_
 
 use super::place::{Function, Place, Reach, Site};
 use super::shared;
+use crate::arch::board::discover;
 use crate::arch::board::mitigation::Choice;
 use crate::arch::boot::{Host, NO_INPUT};
 use crate::arch::crew::Crew;
@@ -58,7 +59,7 @@ impl fmt::Display for Error {
 
 /// Says whether the arch crate reads a word of the command line itself.
 pub fn is_boot_word(word: &str) -> bool {
-    word == NO_INPUT || Choice::from_word(word).is_some()
+    word == NO_INPUT || Choice::from_word(word).is_some() || discover::bundle(word).is_some()
 }
 
 /// Says what a crash code of the arch crate means.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of arm64.
 
-use super::{BOOT, Counted, Row, ringing, simple, sleeping, timed};
+use super::{BOOT, Counted, ONE_CPU, Row, ringing, simple, sleeping, timed};
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 40] = [
+pub const ROWS: [Row; 42] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
@@ -16,6 +16,11 @@ pub const ROWS: [Row; 40] = [
     packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
     packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
+    packet("segment", "64 KiB of TCP to another VM, both CPUs", "segments"),
+    Row {
+        shared: Some(ONE_CPU),
+        ..packet("packet-1cpu", "64 bytes to a VM on the same CPU, which sleeps", "bytes=64 sleep")
+    },
     disk("disk-read", "4 KiB of a disk in RAM read", ""),
     disk("disk-write", "4 KiB of a disk in RAM written", "write"),
     disk("disk-batch", "16 times 4 KiB read with one doorbell", "depth=16"),
@@ -95,7 +100,7 @@ const fn sender(name: &'static str, what: &'static str, vcpus: u16, options: &'s
 
 /// Two vCPUs take turns on one CPU, of equal priority, so that who is woken waits until the other one waits.
 const fn sharing(name: &'static str, what: &'static str) -> Row {
-    Row { shared: Some("cpus = [0]\nrealtime = 1"), ..sgi(name, what, 2, "target=1 handoff") }
+    Row { shared: Some(ONE_CPU), ..sgi(name, what, 2, "target=1 handoff") }
 }
 
 /// An SGI to one vCPU of many.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of PCs.
 
-use super::{BOOT, Counted, Row, ringing, simple, sleeping, timed};
+use super::{BOOT, Counted, ONE_CPU, Row, ringing, simple, sleeping, timed};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 32] = [
+pub const ROWS: [Row; 34] = [
     pc("null-hypercall", "vmmcall of a number that is none", 1),
     pc("cpuid", "cpuid leaf 0", 1),
     pc("msr-write", "wrmsr KVM_POLL_CONTROL", 1),
@@ -17,6 +17,11 @@ pub const ROWS: [Row; 32] = [
     packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
     packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),
+    packet("segment", "64 KiB of TCP to another VM, both CPUs", "segments"),
+    Row {
+        shared: Some(ONE_CPU),
+        ..packet("packet-1cpu", "64 bytes to a VM on the same CPU, which sleeps", "bytes=64 sleep")
+    },
     disk("disk-read", "4 KiB of a disk in RAM read", ""),
     disk("disk-write", "4 KiB of a disk in RAM written", "write"),
     disk("disk-batch", "16 times 4 KiB read with one doorbell", "depth=16"),
@@ -62,5 +67,5 @@ const fn disk(name: &'static str, what: &'static str, options: &'static str) -> 
 
 /// Two vCPUs take turns on one CPU.
 const fn sharing(name: &'static str, what: &'static str) -> Row {
-    Row { shared: Some("cpus = [0]\nrealtime = 1"), ..pc(name, what, 2) }
+    Row { shared: Some(ONE_CPU), ..pc(name, what, 2) }
 }

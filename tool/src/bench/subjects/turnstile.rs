@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Turnstile itself.
 
+use std::ops::Range;
+
 use super::{Modules, Outcome, Run, Variant, executed, mitigations, vectors};
 use crate::batch;
 use crate::bench::platform::Platform;
@@ -38,7 +40,13 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
         Counted::Boot => Some(images::entry(run.layout, row.isa, run.variant.features)?),
         _ => None,
     };
-    let options = Options { trace: run.trace, footprint: run.footprint, boot: begin, ..Options::default() };
+    let options = Options {
+        copy: copy(run.layout, &row)?,
+        trace: run.trace,
+        footprint: run.footprint,
+        boot: begin,
+        ..Options::default()
+    };
     boot.extra = vec!["-plugin".into(), options.argument(&run.meter, &out)];
     let transcript = batch::run(&boot, &run.qemu.path, run.limit, |_| {})?;
     let console = transcript.consoles.first().map_or("", String::as_str);
@@ -96,9 +104,9 @@ const DISK: &str = "[[disk]]\nname = \"data\"\nsize = \"4MiB\"\ntime-limit = \"1
 /// The other VM of a row, and the network of both. An emulator that others keep from running is not to be taken for a service
 /// that loops.
 fn peer(row: &Row) -> String {
-    let Row { guest, .. } = row;
+    let Row { guest, options, .. } = row;
     format!(
-        "[[vm]]\nname = \"peer\"\nkernel = \"guest:{guest}\"\ncmdline = \"peer\"\n{}{}\
+        "[[vm]]\nname = \"peer\"\nkernel = \"guest:{guest}\"\ncmdline = \"peer {options}\"\n{}{}\
          [[network]]\nname = \"lan\"\ntime-limit = \"1s\"\n",
         map(row.isa),
         row.table(),
@@ -112,9 +120,17 @@ fn service(isa: Isa, row: &str) -> Option<&'static str> {
         "io-user" if isa == Isa::Arm64 => Some("uart-16550"),
         "io-user" => Some("uart"),
         "doorbell" | "doorbell-busy" => Some("doorbell"),
-        "packet" | "packet-1500" | "packet-batch" => Some("switch"),
+        "packet" | "packet-1500" | "packet-batch" | "packet-1cpu" | "segment" => Some("switch"),
         "disk-read" | "disk-write" | "disk-batch" => Some("disk"),
         _ => None,
+    }
+}
+
+/// Where the service of a row copies bytes of guests. A package does not know.
+fn copy(layout: &Layout, row: &Row) -> Result<Option<Range<u64>>> {
+    match service(row.isa, row.name).filter(|_| !layout.is_installed()) {
+        Some(program) => images::copy_of_service(layout, row.isa, program),
+        None => Ok(None),
     }
 }
 

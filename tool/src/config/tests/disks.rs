@@ -5,6 +5,8 @@ use super::*;
 
 use turnstile_bundle::ServiceDevice;
 
+use crate::config::disk::DiskSource;
+
 const ROOT: &str = "[[disk]]\nname = \"root\"\nsize = \"1GiB\"\n";
 
 /// The minimal VM with these disks, and these tables.
@@ -22,8 +24,8 @@ fn each_disk_is_a_service_of_its_vm() {
     let config = parse_text(&text).unwrap();
     let [tools, root] = config.disks.as_slice() else { panic!("{config:?}") };
     assert_eq!(
-        (tools.image.as_ref().unwrap().value.as_path(), tools.read_only),
-        (Path::new("dir/tools.img"), true)
+        (&tools.image.as_ref().unwrap().value, tools.read_only),
+        (&DiskSource::File("dir/tools.img".into()), true)
     );
     assert_eq!((root.size.as_ref().unwrap().value, root.read_only, &root.image), (1 << 30, false, &None));
     let of = |service: &Service| (service.name.value.clone(), service.vm, service.disk, service.memory);
@@ -39,6 +41,17 @@ fn each_disk_is_a_service_of_its_vm() {
     assert!(config.services.iter().all(|service| service.device == ServiceDevice::Pci));
     assert_eq!((config.services[0].limit, config.services[3].limit), (100_000_000, 2_000_000));
     assert_eq!(config.services[0].program.value, Program::Ours("disk".into()));
+}
+
+#[test]
+fn a_disk_may_have_debians_image() {
+    let disk = |image: &str| format!("[[disk]]\nname = \"root\"\nimage = \"{image}\"\n");
+    let config = parse_text(&with("\"root\"", &disk("debian:server"))).unwrap();
+    assert_eq!(config.disks[0].image.as_ref().unwrap().value, DiskSource::Server);
+    let config = parse_text(&with("\"root\"", &disk("./debian:server"))).unwrap();
+    assert_eq!(config.disks[0].image.as_ref().unwrap().value, DiskSource::File("dir/./debian:server".into()));
+    let (place, what) = ("\"debian:desktop\"", "there is no disk image `debian:desktop`");
+    expect(&with("\"root\"", &disk("debian:desktop")), &[(place, what, "\"debian:server\" or a path")]);
 }
 
 #[test]

@@ -97,3 +97,18 @@ fn what_is_no_device_tree_is_refused() {
     assert_eq!(parse(&[0; 64]).unwrap_err(), Error::Damaged);
     assert_eq!(parse(&[]).unwrap_err(), Error::Damaged);
 }
+
+#[test]
+fn the_command_line_may_say_where_the_bundle_is() {
+    let range = |base, size| Some(Range { base, size });
+    assert_eq!(bundle("bundle=0x40000000+0x9000000"), range(0x4000_0000, 0x900_0000));
+    let wrong = [
+        "bundle=",
+        "bundle=0x40000000",
+        "bundle=1+1",
+        "bundle=0x1+0x0",
+        "bundle=0xffffffffffffffff+0x2",
+        "link=framed",
+    ];
+    assert_eq!(wrong.map(bundle), [None; 6]);
+}
