@@ -108,7 +108,7 @@ impl Boot {
     fn elsewhere(&self) -> Option<(String, String)> {
         /// The longest that QEMU loads beside an image, in bytes (`INITRD_MAX_SIZE` of its hw/ppc/pnv.c).
         const LONGEST: u64 = 128 << 20;
-        let firmware = self.board.firmware_memory().filter(|_| self.virtualization)?;
+        let firmware = self.board.firmware_memory().filter(|_| self.virtualization && self.dtb.is_none())?;
         let bundle = self.bundle.as_ref()?;
         let length = bundle.metadata().ok()?.len();
         let device = || format!("loader,force-raw=on,addr={:#x},file={}", firmware.end, as_value(bundle));

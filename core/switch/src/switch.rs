@@ -45,7 +45,11 @@ impl<const P: usize, const SETS: usize> Switch<P, SETS> {
         self.detach(number);
         let Some(port) = self.ports.get_mut(number) else { return };
         (port.rules, port.is_up) = (rules, true);
-        port.own = rules.mac.map_or(0, |mac| Address::new(mac, 0).mac());
+        // No packet comes from zero, nor from what has more bits than an address.
+        port.own = rules.mac.map_or(0, |mac| match Address::new(mac, 0).mac() {
+            0 => u64::MAX,
+            own => own,
+        });
         self.up |= 1 << number;
         self.isolated |= u64::from(rules.isolated) << number;
         // Whoever used its address before is asked again.

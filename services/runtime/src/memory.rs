@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The memory of the VMs that are served, which guests read and write at the same time. Nobody gets a reference to it: all that there
-//! is are checked copies, and loads and stores of single values.
+//! is are checked copies, loads and stores of single values, and the indexes and entries of rings that have been found
+//! ([`GuestRings`](crate::rings::GuestRings)).
 
 use core::ptr::with_exposed_provenance as place;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
@@ -17,6 +18,7 @@ const PIECES: usize = 4;
 
 /// Up to so many bytes are copied where they are wanted: a descriptor, a header, the beginning of a packet.
 const FEW: usize = 32;
+
 /// The memory of a member, by guest physical addresses; none unless the configuration says `memory = true`.
 #[derive(Clone, Copy, Debug)]
 pub struct GuestMemory(&'static [Piece; PIECES]);

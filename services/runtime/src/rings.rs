@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rings of a queue in a VM's memory, found once.
 //!
-//! A VM's memory stays where it is in the service's address space. When the VM has stopped, nothing is there any more, until the same member
-//! comes again; a program has forgotten its queues then, and would otherwise end with a fault. So who has found a ring may use it without
-//! looking again: each index is brought within the ring.
+//! A VM's memory stays where it is in the service's address space while its member is attached. Behind that there is nothing, or another
+//! member's memory. A program is told of who has left before anything of who has come, and forgets its queues then
+//! (`Service::detach`). So who has found a ring may use it without looking again: each index is brought within the ring.
 
 use core::ptr::with_exposed_provenance as place;
 use core::sync::atomic::{AtomicU16, Ordering};
@@ -39,8 +39,8 @@ impl GuestRings {
     /// They are within it, and aligned.
     #[inline(always)] // An address.
     unsafe fn half<'a>(at: usize) -> &'a AtomicU16 {
-        // SAFETY: the caller's promise. As long as the service runs there is the VM's memory there, readable and writable, or nothing, which
-        // ends it; the guest writes it, too, so it is an atomic.
+        // SAFETY: the caller's promise. The VM's memory is there, readable and writable, until its member is detached, which forgets the
+        // queue; the guest writes it, too, so it is an atomic.
         unsafe { &*place(at) }
     }
 

@@ -63,7 +63,7 @@ fn fields(machine: &str) -> String {
     format!(
         "Package: turnstile\nVersion: {VERSION}\nArchitecture: {machine}\nMaintainer: Turnstile's developers\n\
          Section: otherosfs\nPriority: optional\nDepends: libc6, libgcc-s1\n\
-         Recommends: qemu-system-arm, qemu-system-x86, qemu-system-ppc, ipxe-qemu\n\
+         Recommends: qemu-system-arm, qemu-system-x86, qemu-system-ppc, ipxe-qemu, e2fsprogs\n\
          Description: bare-metal hypervisor whose exits are cheap, and a tool that measures exits\n \
          Builds virtual machines for Armv8-A, AMD64 and POWER, runs them in QEMU, and counts what each exit\n \
          costs, side by side with other hypervisors.\n"

@@ -130,8 +130,9 @@ impl Loader<'_> {
             |disk: &Disk| disk.image.as_ref().is_some_and(|image| image.value == DiskSource::Server);
         match self.absent {
             _ if !config.disks.iter().any(is_wanted) => Ok(None),
-            Absent::Get => setup::server::ensure(self.layout, self.isa).map(Some),
-            Absent::Skip => Ok(setup::server::cached(self.layout, self.isa)),
+            // It takes minutes: mistakes are told first.
+            Absent::Get if self.problems.is_empty() => setup::server::ensure(self.layout, self.isa).map(Some),
+            _ => Ok(setup::server::cached(self.layout, self.isa)),
         }
     }
 
@@ -349,7 +350,8 @@ impl Images {
         let length = |image: &Option<Rc<[u8]>>| image.as_ref().map_or(0, |bytes| bytes.len() as u64);
         let bundle: u64 = self.vms.iter().map(|vm| length(&vm.kernel) + length(&vm.initrd)).sum();
         let contents: u64 = self.disks.iter().map(|disk| length(&disk.image)).sum();
-        let sum = guests(config) + self.disks() + bundle + contents + HYPERVISOR_MEMORY;
+        let programs: u64 = self.services.iter().map(length).sum();
+        let sum = guests(config) + self.disks() + bundle + programs + contents + HYPERVISOR_MEMORY;
         let sum = sum.next_multiple_of(2 << 20);
         match config.machine.board.firmware_memory() {
             None => sum,

@@ -129,9 +129,10 @@ pub fn initrd_with_drivers(layout: &Layout, isa: Isa, flavour: Flavour) -> Resul
 pub fn drivers(layout: &Layout, isa: Isa, flavour: Flavour) -> Result<Vec<(String, Vec<u8>)>> {
     let folder = folder(layout, isa, flavour);
     let drivers = folder.join("drivers");
+    // Somebody else may be about to fetch them.
+    let _lock = Lock::take(&folder, "lock")?;
     if fs::read_to_string(drivers.join(LIST)).ok() != Some(DRIVERS.join("\n")) {
         // The kernel in the cache may be older than what is there now.
-        let _lock = Lock::take(&folder, "lock")?;
         fetch_for(layout, isa, flavour)?;
     }
     let mut files = Vec::new();

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::failure::{Context, Failure, Result};
+use crate::layout::Layout;
 
 /// Says whether the tool runs as root and so may install packages.
 pub fn is_root() -> bool {
@@ -74,6 +75,9 @@ impl Lock {
         let path = folder.join(name);
         let file = Self::or_folder(std::fs::File::create(&path), folder);
         let file = file.context(|| format!("cannot create {}", path.display()))?;
+        if let Err(std::fs::TryLockError::WouldBlock) = file.try_lock() {
+            crate::ui::note(&format!("waiting for another one that works in {}", Layout::shown(folder)));
+        }
         file.lock().context(|| format!("cannot lock {}", path.display()))?;
         Ok(Lock(file))
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Programs of this machine that only the test suite uses: looked for, and installed where that is possible.
+//! Programs of this machine that not every command uses: looked for, and installed where that is possible.
 
 use super::apt::Apt;
 use super::{is_root, qemu};

@@ -194,17 +194,34 @@ impl<S: Space> Service<S> {
                 members.iter_mut().for_each(Member::forget_kept);
             }
         }
+        // Who has left first: where its memory was, that of who has come may be, and the program may have noted places there.
+        // SAFETY: the caller's promise; the members' memory has been begun.
+        unsafe { self.tell_of_members(|news| news == News::Left, meanwhile)? };
+        // SAFETY: as before.
+        unsafe { self.tell_of_members(|_| true, meanwhile)? };
+        self.begins.store(RUNS, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Tells the program its news of each member for as long as these are `wanted`.
+    ///
+    /// # Safety
+    /// As for [`Self::begin`], and the members' memory has been begun.
+    unsafe fn tell_of_members(
+        &self,
+        wanted: impl Fn(News) -> bool,
+        meanwhile: &mut impl Meanwhile,
+    ) -> Result<(), Crash> {
         // Each member by itself: no lock is held while the service runs.
         let count = self.members.lock().len();
         for number in 0..count {
-            while let Some((news, member)) = self.news(number) {
+            while let Some((news, member)) = self.news(number).filter(|(news, _)| wanted(*news)) {
                 let number = number as u64;
-                // SAFETY: the caller's promise; its memory has been begun.
+                // SAFETY: the caller's promise.
                 unsafe { self.bring(news, number, &member, meanwhile)? };
                 self.members.lock().get_mut(number as usize).into_iter().for_each(|member| member.tell(news));
             }
         }
-        self.begins.store(RUNS, Ordering::Relaxed);
         Ok(())
     }
 

@@ -691,6 +691,21 @@ fn members_come_and_go_while_it_runs() {
 }
 
 #[test]
+fn who_has_left_is_told_before_who_has_come() {
+    let (service, _) = shared(&[]);
+    service.attach(1, vec![window(0x8000)], None).unwrap();
+    access_of(&service, 1);
+    heard(&service);
+    service.detach(1);
+    service.attach(0, vec![window(0x9000)], None).unwrap();
+    access_of(&service, 0);
+    let heard = heard(&service);
+    let told: Vec<&str> =
+        heard.iter().map(String::as_str).filter(|line| !line.starts_with(['a', 'd'])).collect();
+    assert_eq!(told, ["Detach 1", "Memory 0", "Attach 0", "Read 1"]);
+}
+
+#[test]
 fn who_crashes_a_shared_service_loses_what_is_kept_and_others_do_not() {
     let (service, world) = shared(&[]);
     (0..2).for_each(|member| service.attach(member, vec![], None).unwrap());

@@ -61,8 +61,7 @@ impl Database {
             tree::write(&folder.join(name), text.as_bytes())?;
         }
         for name in ["alternatives", "updates"] {
-            let folder = folder.join(name);
-            fs::create_dir_all(&folder).context(|| format!("cannot create {}", folder.display()))?;
+            tree::create(&folder.join(name))?;
         }
         Ok(())
     }
@@ -113,7 +112,6 @@ fn stanza(control: &str, conffiles: &str) -> String {
 
 /// Makes a mirror of packages in a folder: the packages, and apt's list of them.
 pub fn write_mirror(folder: &Path, packages: &[PathBuf]) -> Result<()> {
-    fs::create_dir_all(folder).context(|| format!("cannot create {}", folder.display()))?;
     let mut list = String::new();
     for package in packages {
         let control = run(Command::new("dpkg-deb").arg("--field").arg(package))?.stdout;

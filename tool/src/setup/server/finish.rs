@@ -24,8 +24,8 @@ use crate::ui;
 const LAST: &str = "turnstile: image ";
 /// What dpkg says before it configures a package.
 const PACKAGE: &str = "Setting up ";
-/// How long it may say nothing: each package says that it is next.
-const SILENCE: Duration = Duration::from_secs(300);
+/// How long it may say nothing: each package says that it is next. On a busy computer that may be long.
+const SILENCE: Duration = Duration::from_secs(1200);
 /// How long it may take at all. On a quiet machine it is two to four minutes.
 const LIMIT: Duration = Duration::from_secs(3600);
 /// Its memory in bytes.
@@ -71,8 +71,9 @@ impl<'l> Machine<'l> {
         };
         (boot.board, boot.cpu, boot.virtualization) = (board, cpu.to_owned(), false);
         boot.append = format!("console={console} quiet panic=-1");
-        // If the tool ends, the image is thrown away: nothing has to reach the disk before.
-        let drive = format!("if=none,id=disk,format=raw,cache=unsafe,file={}", as_value(image));
+        // If the tool ends, the image is thrown away: nothing has to reach the disk before. What finds no room there is an error of
+        // the machine's, not a reason to stand still.
+        let drive = format!("if=none,id=disk,format=raw,cache=unsafe,werror=report,file={}", as_value(image));
         boot.extra = ["-drive", &drive, "-device", "virtio-blk-pci,drive=disk"].map(OsString::from).to_vec();
         boot
     }
@@ -80,8 +81,15 @@ impl<'l> Machine<'l> {
 
 /// Follows what the machine says until it ends.
 fn follow(mut child: Child, step: &ui::Step) -> Result<()> {
-    // It has nothing to be told.
+    // Whoever waits for input is told that there is none.
     drop(child.stdin.take());
+    let complaint = child.stderr.take().map(|mut stderr| {
+        thread::spawn(move || {
+            let mut text = String::new();
+            let _ = stderr.read_to_string(&mut text);
+            text
+        })
+    });
     let (sender, lines) = mpsc::channel();
     if let Some(stdout) = child.stdout.take() {
         thread::spawn(move || {
@@ -103,13 +111,11 @@ fn follow(mut child: Child, step: &ui::Step) -> Result<()> {
             break true;
         }
     };
-    let mut complaint = String::new();
     if late {
         let _ = child.kill();
-    } else if let Some(stderr) = &mut child.stderr {
-        let _ = stderr.read_to_string(&mut complaint);
     }
     let _ = child.wait();
+    let complaint = complaint.and_then(|reader| reader.join().ok()).unwrap_or_default();
     told.judge(late, &complaint)
 }
 

@@ -74,7 +74,10 @@ fn folder(layout: &Layout, isa: Isa) -> PathBuf {
 
 /// Returns the image if it is in the cache; makes nothing.
 pub fn cached(layout: &Layout, isa: Isa) -> Option<PathBuf> {
-    let folder = folder(layout, isa);
+    cached_in(&folder(layout, isa))
+}
+
+fn cached_in(folder: &Path) -> Option<PathBuf> {
     let made: Made = serde_json::from_str(&fs::read_to_string(folder.join("made.json")).ok()?).ok()?;
     let image = folder.join("disk.img");
     let is_whole = fs::metadata(&image).is_ok_and(|file| file.len() == made.length);
@@ -94,14 +97,16 @@ pub fn ensure(layout: &Layout, isa: Isa) -> Result<PathBuf> {
 
 /// Makes the image in its folder, whose lock is taken.
 fn make(layout: &Layout, isa: Isa, folder: &Path) -> Result<PathBuf> {
+    // What an interrupted attempt left takes the room that this one needs.
+    for name in ["apt", "root", "disk.new", "install.cpio"] {
+        remove(&folder.join(name))?;
+    }
     space::ensure_at(folder, ROOM)?;
     let mke2fs = MKE2FS.ensure(layout, find_mke2fs)?;
     // What is missing for the last step is asked for before the first.
     let machine = finish::Machine::ensure(layout, isa)?;
     ui::note(&format!("making the image debian:server for {isa}, once: this takes some minutes"));
     let root = folder.join("root");
-    // What an interrupted attempt left.
-    remove(&root)?;
     let title = format!("fetching Debian's packages of a server for {isa}");
     let fetch = Fetch::begin(folder, title, isa, debian::RELEASE)?;
     let base: Vec<&str> = ["?essential", "?priority(required)"].into_iter().chain(PACKAGES).collect();
@@ -113,9 +118,7 @@ fn make(layout: &Layout, isa: Isa, folder: &Path) -> Result<PathBuf> {
     fetch.done();
     let step = ui::Step::start(format!("making a file system for {isa}"));
     let image = folder.join("disk.new");
-    let length = (tree::taken(&root) + SPARE).next_multiple_of(4 << 20);
-    // An older one of another size would keep its end.
-    remove(&image)?;
+    let length = (tree::in_file_system(&root) + SPARE).next_multiple_of(4 << 20);
     run(Command::new(mke2fs)
         .args(["-q", "-t", "ext4", "-b", "4096", "-L", LABEL, "-d"])
         .args([&root, &image])
@@ -127,6 +130,10 @@ fn make(layout: &Layout, isa: Isa, folder: &Path) -> Result<PathBuf> {
     let made = Made { recipe: RECIPE, length, packages };
     let text = serde_json::to_string_pretty(&made).context(|| "cannot describe the image".into())?;
     let file = folder.join("disk.img");
+    // Its length is that of a whole one from the beginning.
+    fs::File::open(&image)
+        .and_then(|image| image.sync_all())
+        .context(|| format!("cannot write {}", file.display()))?;
     fs::rename(&image, &file).context(|| format!("cannot write {}", file.display()))?;
     write_atomically(&folder.join("made.json"), text.as_bytes())?;
     Ok(file)
@@ -163,5 +170,30 @@ fn remove(path: &Path) -> Result<()> {
             Err(error).context(|| format!("cannot remove {}", path.display()))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_that_is_not_whole_or_made_in_another_way_is_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("disk.img");
+        let describe = |recipe, length| {
+            let text = serde_json::to_string(&Made { recipe, length, packages: Vec::new() }).unwrap();
+            fs::write(folder.path().join("made.json"), text).unwrap();
+        };
+        assert_eq!(cached_in(folder.path()), None);
+        describe(RECIPE, 5);
+        assert_eq!(cached_in(folder.path()), None, "there is none");
+        fs::write(&image, "whole").unwrap();
+        assert_eq!(cached_in(folder.path()), Some(image.clone()));
+        fs::write(&image, "hal").unwrap();
+        assert_eq!(cached_in(folder.path()), None, "it is not whole");
+        fs::write(&image, "whole").unwrap();
+        describe(RECIPE + 1, 5);
+        assert_eq!(cached_in(folder.path()), None, "it is made in another way");
     }
 }

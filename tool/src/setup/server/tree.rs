@@ -38,10 +38,10 @@ impl Tree {
         let failed = || format!("cannot create {}", root.display());
         for name in MERGED.into_iter().filter(|name| *name != "lib64" || isa != Isa::Arm64) {
             let inside = Path::new("usr").join(name);
-            fs::create_dir_all(root.join(&inside)).context(failed)?;
+            create(&root.join(&inside))?;
             symlink(inside, root.join(name)).context(failed)?;
         }
-        Ok(Tree { root: root.to_path_buf(), owners: String::new() })
+        Ok(Tree { root: root.canonicalize().context(failed)?, owners: String::new() })
     }
 
     /// Unpacks a package. Returns the paths that it says it has, as dpkg writes them.
@@ -69,7 +69,7 @@ impl Tree {
     /// Puts a file of a package where it belongs.
     fn put(&mut self, entry: &mut Entry<'_, impl Read>, path: &Path) -> std::io::Result<()> {
         let Some(inside) = merged(path)? else { return Ok(()) };
-        let to = self.root.join(&inside);
+        let to = self.inside(&inside)?;
         let mode = entry.header().mode()?;
         match entry.header().entry_type() {
             EntryType::Directory => match fs::create_dir(&to) {
@@ -81,12 +81,15 @@ impl Tree {
             EntryType::Symlink => return symlink(link(entry)?, &to),
             EntryType::Link => {
                 let other = merged(&link(entry)?)?.unwrap_or_default();
-                return fs::hard_link(self.root.join(other), &to);
+                return fs::hard_link(self.inside(&other)?, &to);
             }
             EntryType::Regular | EntryType::Continuous => {
                 let mut file = File::create_new(&to)?;
                 std::io::copy(entry, &mut file)?;
-                file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(entry.header().mtime()?))?;
+                let modified = Duration::from_secs(entry.header().mtime()?);
+                SystemTime::UNIX_EPOCH
+                    .checked_add(modified)
+                    .map_or(Ok(()), |time| file.set_modified(time))?;
             }
             kind => {
                 return Err(std::io::Error::other(format!("{} is of the kind {kind:?}", path.display())));
@@ -100,6 +103,19 @@ impl Tree {
             let _ = writeln!(self.owners, "{mode:04o} {user} {group} {}", inside.display());
         }
         Ok(())
+    }
+
+    /// Where a file goes. Its folder may be one behind a link, but not one outside.
+    fn inside(&self, path: &Path) -> std::io::Result<PathBuf> {
+        let to = self.root.join(path);
+        let folder = to.parent().unwrap_or(&self.root).canonicalize()?;
+        // What is created there must not go through a link itself.
+        let is_link = fs::symlink_metadata(&to).is_ok_and(|file| file.is_symlink());
+        let is_inside = !is_link || to.canonicalize().is_ok_and(|file| file.starts_with(&self.root));
+        if folder.starts_with(&self.root) && is_inside {
+            return Ok(to);
+        }
+        Err(std::io::Error::other(format!("{} leads out of the new system", path.display())))
     }
 
     /// A line for each file that is not root's or has special rights: mode, user, group, path.
@@ -150,13 +166,26 @@ fn shown(path: &Path) -> String {
 pub fn write(file: &Path, bytes: &[u8]) -> Result<()> {
     let failed = || format!("cannot write {}", file.display());
     if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder).context(failed)?;
+        create(folder)?;
     }
-    fs::write(file, bytes).context(failed)
+    fs::write(file, bytes).context(failed)?;
+    // Whoever makes the image may have another umask.
+    fs::set_permissions(file, Permissions::from_mode(0o644)).context(failed)
+}
+
+/// Creates a folder and those above it, which all may read.
+pub fn create(folder: &Path) -> Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    folder.parent().map_or(Ok(()), create)?;
+    let failed = || format!("cannot create {}", folder.display());
+    fs::create_dir(folder).context(failed)?;
+    fs::set_permissions(folder, Permissions::from_mode(0o755)).context(failed)
 }
 
 /// What the files of a folder take in a file system, in bytes, roughly.
-pub fn taken(folder: &Path) -> u64 {
+pub fn in_file_system(folder: &Path) -> u64 {
     let files = WalkDir::new(folder).into_iter().flatten().filter_map(|entry| entry.metadata().ok());
     files.map(|file| file.size().next_multiple_of(BLOCK) + BLOCK / 4).sum()
 }
@@ -185,6 +214,26 @@ mod tests {
         let excluded = |path: &str| is_excluded(Path::new(path));
         assert!(excluded("usr/share/doc/tar/README") && excluded("usr/share/locale/de/LC_MESSAGES/tar.mo"));
         assert!(!excluded("usr/share/doc/tar/copyright") && !excluded("usr/share/man/man1/tar.1.gz"));
+    }
+
+    #[test]
+    fn what_the_tool_writes_can_be_read_by_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("srv/mirror/Packages");
+        write(&file, b"Package: hello\n").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o644, 0o755));
+    }
+
+    #[test]
+    fn links_of_a_package_lead_nowhere_outside() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Tree::create(&folder.path().join("root"), Isa::Arm64).unwrap();
+        symlink(folder.path(), tree.root.join("etc")).unwrap();
+        symlink("usr/bin", tree.root.join("opt")).unwrap();
+        let said = tree.inside(Path::new("etc/passwd")).unwrap_err().to_string();
+        assert!(said.contains("etc/passwd leads out of the new system"), "{said}");
+        assert!(tree.inside(Path::new("etc")).is_err() && tree.inside(Path::new("opt/su")).is_ok());
     }
 
     #[test]
