@@ -37,8 +37,8 @@ pub fn run(file: &Path) -> Result<()> {
         // What it starts inherits its CPU.
         crate::host::pin(count + number)?;
         let child = Command::new(program).args(words).stdin(Stdio::null()).spawn();
-        let child = child.with_context(|| format!("cannot start {program}"))?;
-        pin_vcpu(&child, number)?;
+        let mut child = child.with_context(|| format!("cannot start {program}"))?;
+        pin_vcpu(&mut child, number)?;
         running.push((program.to_owned(), child));
     }
     for (program, mut child) in running {
@@ -49,7 +49,7 @@ pub fn run(file: &Path) -> Result<()> {
 }
 
 /// Has the vCPU of a monitor run on a CPU, once there is one.
-fn pin_vcpu(monitor: &Child, cpu: usize) -> Result<()> {
+fn pin_vcpu(monitor: &mut Child, cpu: usize) -> Result<()> {
     let threads = format!("/proc/{}/task", monitor.id());
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
@@ -62,6 +62,9 @@ fn pin_vcpu(monitor: &Child, cpu: usize) -> Result<()> {
                 return sched_setaffinity(Some(thread), &set)
                     .with_context(|| format!("the host has no CPU {cpu} for the vCPU"));
             }
+        }
+        if let Some(status) = monitor.try_wait()? {
+            bail!("the monitor ended with {status}");
         }
         std::thread::sleep(TICK);
     }

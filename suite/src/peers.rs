@@ -29,8 +29,6 @@ const NATIVE_TOLERANCE: f64 = 5.0;
 const DISK_TOLERANCE: f64 = 10.0;
 /// Processor time of a run.
 const LIMIT: Duration = Duration::from_secs(180);
-/// Of one in which two kernels boot, one in the other.
-const DISK_LIMIT: Duration = Duration::from_secs(400);
 /// The rows of disks that are measured: writes take as long as reads, and show no more.
 const DISK_ROWS: [&str; 2] = ["disk-read", "disk-batch"];
 /// The row of a large VM that tells kernels apart; the others of it take as long and show no more.
@@ -70,7 +68,7 @@ fn compare_disks(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
     let recorded = Recorded::load(layout)?;
     let rows = rows::of(isa).iter().filter(|row| DISK_ROWS.contains(&row.name));
     let jobs: Vec<Job> = rows.map(|row| Job::new(Subject::KvmVhe, row)).collect();
-    let results = Runner::new(layout, qemu, isa, FEWEST)?.with_limit(DISK_LIMIT).measure(&jobs);
+    let results = Runner::new(layout, qemu, isa, FEWEST)?.with_limit(disks::LIMIT).measure(&jobs);
     let mut wrong = Vec::new();
     for (job, result) in jobs.iter().zip(results) {
         let measured = result?.figure.instructions;

@@ -99,7 +99,10 @@ impl<'a> Runner<'a> {
 
     /// Measures all jobs; the results are in their order.
     pub fn measure(&self, jobs: &[Job]) -> Vec<Result<Measured>> {
-        let absent = absent(jobs, |subject| subjects::fetch(subject, self.layout));
+        let absent = absent(jobs, |job| {
+            subjects::fetch(job.subject, self.layout)?;
+            if disks::has(job.subject, job.row) { disks::fetch(self.layout) } else { Ok(()) }
+        });
         let step = ui::Step::start_counted("measuring", jobs.len() as u64);
         let results: Vec<Mutex<Option<Result<Measured>>>> =
             absent.into_iter().map(|failure| Mutex::new(failure.map(Err))).collect();
@@ -173,14 +176,18 @@ impl<'a> Runner<'a> {
 }
 
 /// The failures of the jobs whose subjects cannot be had. Each is tried once: without a network that takes its time.
-fn absent(jobs: &[Job], fetch: impl Fn(Subject) -> Result<()>) -> Vec<Option<Failure>> {
-    let mut known: BTreeMap<Subject, Option<String>> = BTreeMap::new();
-    let failure = |job: &Job| match known.get(&job.subject) {
-        Some(said) => said.as_deref().map(Failure::failed),
-        None => {
-            let failure = fetch(job.subject).err();
-            known.insert(job.subject, failure.as_ref().map(Failure::to_string));
-            failure
+fn absent(jobs: &[Job], fetch: impl Fn(&Job) -> Result<()>) -> Vec<Option<Failure>> {
+    let mut known: BTreeMap<(Subject, bool), Option<String>> = BTreeMap::new();
+    let failure = |job: &Job| {
+        // Rows of disks need more.
+        let what = (job.subject, disks::has(job.subject, job.row));
+        match known.get(&what) {
+            Some(said) => said.as_deref().map(Failure::failed),
+            None => {
+                let failure = fetch(job).err();
+                known.insert(what, failure.as_ref().map(Failure::to_string));
+                failure
+            }
         }
     };
     jobs.iter().map(failure).collect()
@@ -198,7 +205,7 @@ mod tests {
         let subjects = [Subject::Xen, Subject::Turnstile, Subject::Xen];
         let jobs = subjects.map(|subject| Job::new(subject, &ROWS[0]));
         let asked = RefCell::new(Vec::new());
-        let failures = absent(&jobs, |subject| {
+        let failures = absent(&jobs, |&Job { subject, .. }| {
             asked.borrow_mut().push(subject);
             match subject {
                 Subject::Xen => Err(Failure::missing("no network").details("long").help("connect it")),

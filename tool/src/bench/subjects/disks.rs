@@ -6,6 +6,7 @@
 //! one does twice as much.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::{Run, Subject, kvm, mitigations, peer};
 use crate::bench::report::printable;
@@ -25,6 +26,8 @@ const HOST: kvm::Host = kvm::Host::Vhe;
 const CPUS: u16 = 2;
 /// The guest's memory in MiB.
 const MEMORY: u64 = 256;
+/// The processor time of a run in which two kernels boot, one in the other.
+pub const LIMIT: Duration = Duration::from_secs(400);
 /// How many requests `disk-batch` makes at once.
 const DEPTH: u64 = 16;
 /// What the guest says when all requests were answered.
@@ -62,6 +65,9 @@ pub fn measure(run: &Run<'_>) -> Result<Difference> {
     let operations = run.row.iterations(run.iterations) / if is_batch(run.row) { DEPTH } else { 1 };
     let (once, _) = count(run, operations, "once")?;
     let (twice, mitigations) = count(run, 2 * operations, "twice")?;
+    if twice.outside <= once.outside {
+        return Err(Failure::failed("twice as many requests took no more instructions"));
+    }
     let version = kvm::version(HOST, run.layout)?;
     Ok(Difference { operations, once, twice, version, mitigations })
 }
@@ -79,7 +85,7 @@ fn count(run: &Run<'_>, operations: u64, name: &str) -> Result<(Total, String)> 
     let mut boot = boot(run.layout, &folder, &told(run.row, operations))?;
     boot.counted = true;
     boot.extra.extend(["-plugin".into(), Options::default().argument(&run.meter, &out)]);
-    let said = kvm::guest(&peer::play(&boot, &run.qemu.path, run.limit)?);
+    let said = kvm::guest(&peer::play(&boot, &run.qemu.path, run.limit.max(LIMIT))?);
     let said = said.map_err(|what| Failure::failed(printable(&what)))?;
     let details = || last_lines(&printable(&said), 25);
     if let Some(error) = said.lines().find_map(|line| line.trim().strip_prefix("@error ")) {
@@ -93,7 +99,7 @@ fn count(run: &Run<'_>, operations: u64, name: &str) -> Result<(Total, String)> 
 
 /// What the guest's program is told, in as many bytes whatever the number is: so all boots are alike up to it.
 fn told(row: &Row, operations: u64) -> String {
-    format!("{} {operations:06}\n", row.name)
+    format!("{} {operations:010}\n", row.name)
 }
 
 /// The machine of the host.
@@ -154,7 +160,7 @@ mod tests {
         let row = row(Isa::Arm64, "disk-read");
         assert_eq!(
             (told(row, 256), told(row, 512)),
-            ("disk-read 000256\n".into(), "disk-read 000512\n".into())
+            ("disk-read 0000000256\n".into(), "disk-read 0000000512\n".into())
         );
         assert!(!is_batch(row) && is_batch(self::row(Isa::Arm64, "disk-batch")));
     }
