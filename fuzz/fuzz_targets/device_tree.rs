@@ -20,12 +20,14 @@ fn walk(node: &FdtNode<'_>, depth: usize) -> usize {
     node.name().len() + bytes + below
 }
 
-fuzz_target!(|input: (u16, u16, bool, bool, bool, &str, &[u8])| {
-    let (vcpus, units, kvmtool, v2, pmu, bootargs, data) = input;
+fuzz_target!(|input: (u16, u16, [bool; 5], &str, &[u8])| {
+    let (vcpus, units, [kvmtool, v2, pmu, service, pci], bootargs, data) = input;
     let machine = if kvmtool { GuestMachine::Kvmtool } else { GuestMachine::Virt };
     let gic = if v2 { GicVersion::V2 } else { GicVersion::V3 };
     let (vcpus, memory) = (usize::from(vcpus), u64::from(units) << 21);
-    if let Ok(blob) = build(&Platform { machine, gic, vcpus, memory, bootargs, initrd: None, pmu, flash: 0 }) {
+    let platform =
+        Platform { machine, gic, vcpus, memory, bootargs, initrd: None, pmu, flash: 0, service, pci };
+    if let Ok(blob) = build(&platform) {
         let fdt = Fdt::new(&blob).expect("the generated tree is valid");
         assert_eq!(fdt.find_node("/cpus").expect("it has CPUs").children().count(), vcpus);
         let chosen = fdt.find_node("/chosen").expect("it has a command line");

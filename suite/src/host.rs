@@ -157,6 +157,11 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
         Stage::new("clippy-bare-metal-ablation", &bare_ablation_clippy).long(),
         Stage::new("clippy-monitor", &monitor_clippy(Isa::Arm64)).long(),
         Stage::new("clippy-monitor-power64", &monitor_clippy(Isa::Power64)).long(),
+        Stage::new(
+            "fuzz",
+            &["check", "--quiet", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"],
+        )
+        .long(),
         Stage::new("package", &package).beside().long(),
         Stage::new("tests", &["test", "--no-fail-fast"]).tests(),
         Stage::new("tests-ablation", &ablation_tests).tests(),
