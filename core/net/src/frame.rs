@@ -9,17 +9,9 @@ use turnstile_virtio::device::{Chain, Place, Segments, Span};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::violation::Violation;
 
-use crate::receive::Packet;
+use crate::packet::{FIRST, FRONT, HEAD, Packet, SHORT};
 use crate::settings::{Accepts, SENDS, TAKES};
 
-/// How many bytes of a packet are read at first: its addresses, its VLAN and its type, by which it is decided where it goes.
-pub const FIRST: usize = 20;
-/// Those with the header: a few words.
-pub(crate) const SHORT: usize = NetworkHeader::LENGTH + FIRST;
-/// How many are read at most: all headers of a TCP packet.
-pub const HEAD: usize = 192;
-/// Those, and what is in front of them: room for a header.
-pub(crate) const FRONT: usize = NetworkHeader::LENGTH + HEAD;
 /// How many packets a segment becomes at most, for a receiver that does not take segments.
 pub const MOST_PACKETS: u32 = 128;
 /// How many bytes a segment has at most, with its headers.

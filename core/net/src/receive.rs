@@ -1,32 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Puts a packet into a driver's buffers (section 5.1.6.3).
 
-use turnstile_virtio::config::NetworkHeader;
 use turnstile_virtio::device::{Chain, Place, Queue, Span, Token};
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::ring::Buffer;
 use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
-use crate::frame::{FRONT, SHORT};
+use crate::packet::{FRONT, Packet, SHORT};
 use crate::transfer::{End, Transfer};
-
-/// A packet on its way: its first bytes, and where the others are.
-#[derive(Debug)]
-pub struct Packet<'a> {
-    /// Its header; how many buffers it takes is filled in.
-    pub header: NetworkHeader,
-    /// Room for the header, and the packet's first bytes.
-    pub front: &'a mut [u8; FRONT],
-    /// How many bytes those are together.
-    pub front_length: usize,
-    /// The sender's buffers.
-    pub spans: &'a [Span],
-    /// Where in them the other bytes begin.
-    pub place: Place,
-    /// How many there are.
-    pub rest: u32,
-}
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

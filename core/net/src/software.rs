@@ -8,8 +8,9 @@ use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
 use crate::checksum::Sum;
-use crate::frame::{FRONT, Frame, Gso, Open};
-use crate::receive::{Broken, Delivery, Packet, Room};
+use crate::frame::{Frame, Gso, Open};
+use crate::packet::{FRONT, Packet};
+use crate::receive::{Broken, Delivery, Room};
 use crate::transfer::Transfer;
 
 /// The flags of TCP that belong to the first packet of a segment: CWR.

@@ -12,9 +12,11 @@ mod arch;
 #[path = "x86_64.rs"]
 mod arch;
 mod error;
+mod file;
 mod requests;
 
 pub use error::Error;
+pub use file::File;
 pub use requests::{Request, Requests};
 
 use core::convert::Infallible;
@@ -25,10 +27,6 @@ use arch::{call, number};
 
 /// SIGCHLD: what a process that ends sends its parent.
 const SIGCHLD: usize = 17;
-
-/// An open file.
-#[derive(Clone, Copy, Debug)]
-pub struct File(i32);
 
 /// A pipe's two ends.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,8 @@
 //! Requests to files of which several are under way (Linux, include/uapi/linux/aio_abi.h).
 
 use super::arch::{call, number};
-use super::{Error, File};
+use super::error::Error;
+use super::file::File;
 
 /// `IOCB_CMD_PREAD`
 const READ: u16 = 0;

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A packet between its sender and its receiver.
+
+use turnstile_virtio::config::NetworkHeader;
+use turnstile_virtio::device::{Place, Span};
+
+/// How many bytes of a packet are read at first: its addresses, its VLAN and its type, by which it is decided where it goes.
+pub const FIRST: usize = 20;
+/// Those with the header: a few words.
+pub(crate) const SHORT: usize = NetworkHeader::LENGTH + FIRST;
+/// How many are read at most: all headers of a TCP packet.
+pub const HEAD: usize = 192;
+/// Those, and what is in front of them: room for a header.
+pub(crate) const FRONT: usize = NetworkHeader::LENGTH + HEAD;
+
+/// A packet on its way: its first bytes, and where the others are.
+#[derive(Debug)]
+pub struct Packet<'a> {
+    /// Its header; how many buffers it takes is filled in.
+    pub header: NetworkHeader,
+    /// Room for the header, and the packet's first bytes.
+    pub front: &'a mut [u8; FRONT],
+    /// How many bytes those are together.
+    pub front_length: usize,
+    /// The sender's buffers.
+    pub spans: &'a [Span],
+    /// Where in them the other bytes begin.
+    pub place: Place,
+    /// How many there are.
+    pub rest: u32,
+}
