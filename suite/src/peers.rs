@@ -73,7 +73,8 @@ fn compare_disks(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
     for (job, result) in jobs.iter().zip(results) {
         let measured = result?.figure.instructions;
         let recorded = recorded.instructions(job.subject, job.row.name);
-        if !measured.zip(recorded).is_some_and(|(measured, recorded)| is_near_disk(measured, recorded)) {
+        let is_near = |(measured, recorded)| is_within(DISK_TOLERANCE, measured, recorded);
+        if !measured.zip(recorded).is_some_and(is_near) {
             wrong.push(format!("{}: {measured:?} instructions, recorded are {recorded:?}", job.row.name));
         }
     }
@@ -83,9 +84,9 @@ fn compare_disks(layout: &Layout, qemu: &Qemu, isa: Isa) -> Result<()> {
     }
 }
 
-/// Whether the figure of a disk is as the recorded one.
-fn is_near_disk(measured: f64, recorded: f64) -> bool {
-    (measured - recorded).abs() * 100.0 <= DISK_TOLERANCE * recorded
+/// Whether a figure differs by at most so many percent from the recorded one.
+fn is_within(tolerance: f64, measured: f64, recorded: f64) -> bool {
+    (measured - recorded).abs() * 100.0 <= tolerance * recorded
 }
 
 fn check(layout: &Layout, qemu: &Qemu, isa: Isa, wanted: fn(&Row) -> bool) -> Verdict {
@@ -164,7 +165,7 @@ fn near_recorded(
         };
     }
     let figure = recorded.instructions(job.subject, job.row.name).ok_or("the row is not recorded")?;
-    match (measured - figure).abs() * 100.0 <= TOLERANCE * figure {
+    match is_within(TOLERANCE, measured, figure) {
         true => Ok(()),
         false => Err(format!("{measured} instructions, recorded are {figure}")),
     }
@@ -188,7 +189,7 @@ fn natively(layout: &Layout, qemu: &Qemu, row: &Row) -> std::result::Result<Nati
 }
 
 fn judge_native(native: &Native, instructions: f64) -> std::result::Result<(), String> {
-    let near = |figure: f64| (figure - instructions).abs() * 100.0 <= NATIVE_TOLERANCE * instructions;
+    let near = |figure: f64| is_within(NATIVE_TOLERANCE, figure, instructions);
     match native.cycles {
         Some(cycles) if near(native.nanoseconds) && near(cycles) => Ok(()),
         _ => Err(format!("{native:?}, and the meter counts {instructions} instructions")),
@@ -239,8 +240,9 @@ mod tests {
 
     #[test]
     fn disks_may_cost_a_little_more_or_less() {
-        assert!(is_near_disk(36_000.0, 40_000.0) && is_near_disk(44_000.0, 40_000.0));
-        assert!(!is_near_disk(35_999.0, 40_000.0) && !is_near_disk(44_001.0, 40_000.0));
+        let is_near = |measured| is_within(DISK_TOLERANCE, measured, 40_000.0);
+        assert!(is_near(36_000.0) && is_near(44_000.0));
+        assert!(!is_near(35_999.0) && !is_near(44_001.0));
     }
 
     #[test]

@@ -107,7 +107,7 @@ struct Loader<'a> {
 
 impl Loader<'_> {
     fn load_vm(&mut self, vm: &Vm, has_pci: bool) -> Result<VmImages> {
-        let kernel = self.read(vm, &vm.kernel, "kernel")?;
+        // First, because a cache without the drivers is fetched anew, with the kernel that they are of.
         let initrd = match &vm.initrd {
             Some(initrd) => match drivers(vm, initrd).filter(|_| has_pci && self.absent == Absent::Get) {
                 Some(flavour) => {
@@ -118,6 +118,7 @@ impl Loader<'_> {
             },
             None => None,
         };
+        let kernel = self.read(vm, &vm.kernel, "kernel")?;
         if let Some(kernel) = &kernel {
             self.judge(vm, kernel, initrd.as_deref());
         }

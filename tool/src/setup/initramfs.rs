@@ -60,18 +60,10 @@ pub fn host(program: &[u8], files: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
 
 /// The initramfs of the machine that finishes an image of Debian: which files have other owners than root, and drivers, which it
 /// loads in the order of their names.
-pub fn installer(busybox: &[u8], owners: &str, drivers: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
-    let build = || {
-        let mut archive = Archive::new(&["bin", "dev", "modules"])?;
-        archive.entry("bin/busybox", PROGRAM, None, busybox)?;
-        archive.entry("init", PROGRAM, None, INSTALL.as_bytes())?;
-        archive.entry("owners", FILE, None, owners.as_bytes())?;
-        for (name, bytes) in drivers {
-            archive.entry(&format!("modules/{name}"), FILE, None, bytes)?;
-        }
-        archive.finish()
-    };
-    build().context(|| "cannot build the initramfs".into())
+pub fn installer(busybox: Vec<u8>, owners: &str, drivers: Vec<(String, Vec<u8>)>) -> Result<Vec<u8>> {
+    let mut files = vec![("bin/busybox".to_owned(), busybox), ("owners".to_owned(), owners.into())];
+    files.extend(drivers.into_iter().map(|(name, bytes)| (format!("modules/{name}"), bytes)));
+    host(INSTALL.as_bytes(), &files)
 }
 
 /// The initramfs in `file` with one more file, in an archive of its own behind it (Linux unpacks one after the other). What the

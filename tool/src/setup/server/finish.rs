@@ -53,7 +53,7 @@ impl<'l> Machine<'l> {
         let busybox = busybox.context(|| "cannot read busybox".into())?;
         let drivers = debian::drivers(self.layout, self.isa, Flavour::Cloud)?;
         let initrd = folder.join("install.cpio");
-        let bytes = initramfs::installer(&busybox, owners, &drivers)?;
+        let bytes = initramfs::installer(busybox, owners, drivers)?;
         fs::write(&initrd, bytes).context(|| format!("cannot write {}", initrd.display()))?;
         let step = ui::Step::start(format!("configuring Debian's packages for {}", self.isa));
         let result = follow(self.boot(&initrd, image).start(&self.qemu.path)?, &step);
