@@ -12,6 +12,7 @@
 //! | `mmio` | device registers in memory |
 //! | `monitor` | what exits ask of the hypervisor |
 //! | `of_cpu` | what is one physical CPU's alone |
+//! | `pci` | the machine's PCI functions, for services that drive them |
 //! | `phases` | what the hypervisor's start takes |
 //! | `registers` | registers of a CPU by their names, for the lists of each architecture |
 //! | `relax` | waiting for another CPU |
@@ -41,6 +42,7 @@ pub mod memory;
 pub mod mmio;
 pub mod monitor;
 pub mod of_cpu;
+pub mod pci;
 pub mod phases;
 mod registers;
 mod relax;

@@ -28,7 +28,7 @@ use crate::relax;
 
 pub use self::members::Port;
 use self::members::{Member, Reached};
-pub use self::places::{Mapping, Places, SLOT, SLOTS};
+pub use self::places::{DEVICE, Mapping, Places, SLOT, SLOTS};
 pub use self::space::{Left, Meanwhile, Outside, Space, Storage, Window};
 
 /// A service. `S` is the architecture's part.

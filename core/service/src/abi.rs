@@ -48,6 +48,13 @@ pub enum Kind {
     Attach = 9,
     /// A member's VM has stopped: its memory is gone, and what is kept of it is of no use. The member.
     Detach = 10,
+    /// A part of the machine's device that the service drives: which one (n: BAR n, [`DEVICE_CONFIGURATION`], [`DEVICE_MEMORY`]), its
+    /// size in bytes, where it is in the service's address space, and at which address the device reaches it, if it does. These events come
+    /// before all others whenever the service has begun anew; that of the memory comes last. The device is as the life before has left
+    /// it, but for its interrupts and its access to memory, which are off until the event of its memory.
+    Device = 11,
+    /// The device has interrupted: the time in nanoseconds. It does so again, if it still has a reason, when the event is handled.
+    Interrupt = 12,
 }
 
 impl Kind {
@@ -64,6 +71,8 @@ impl Kind {
             8 => Self::Memory,
             9 => Self::Attach,
             10 => Self::Detach,
+            11 => Self::Device,
+            12 => Self::Interrupt,
             _ => return None,
         })
     }
@@ -144,6 +153,16 @@ pub const DISK: u64 = 1 << 63;
 
 /// The disk cannot be written.
 pub const READ_ONLY: u64 = 1;
+
+/// The part of a [`Kind::Device`] that is its configuration space as the hypervisor has found it and set it up: a copy that cannot be written,
+/// 256 bytes or 4096 (PCI Local Bus Specification 3.0, section 6.1).
+pub const DEVICE_CONFIGURATION: u64 = 6;
+
+/// The part of a [`Kind::Device`] that is memory of the service which the device reaches.
+pub const DEVICE_MEMORY: u64 = 7;
+
+/// How many parts a device has at most.
+pub const DEVICE_PARTS: u64 = 8;
 
 /// The most members that a service has.
 pub const MEMBERS: u64 = 8;

@@ -40,6 +40,8 @@ impl Pending {
     pub const INPUT: Self = Self(1 << 61);
     /// Its alarm has gone off.
     pub const ALARM: Self = Self(1 << 60);
+    /// The machine's device that it drives has interrupted.
+    pub const INTERRUPT: Self = Self(1 << 59);
     /// It is to be started anew.
     pub const KILL: Self = Self(KILL);
 

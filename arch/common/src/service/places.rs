@@ -12,6 +12,8 @@ use crate::memory::Error;
 pub const SLOT: u64 = 1 << 30;
 /// How many slots there are.
 pub const SLOTS: u64 = 512;
+/// The member whose windows are those of the machine's device that the service drives.
+pub const DEVICE: usize = MEMBERS as usize;
 /// Slots in a word.
 const WORD: u64 = 64;
 
@@ -34,14 +36,14 @@ pub trait Mapping {
 pub struct Places {
     /// A bit for each slot that is taken.
     taken: [u64; (SLOTS / WORD) as usize],
-    /// The windows of each member.
-    members: [Vec<Place>; MEMBERS as usize],
+    /// The windows of each member, and those of the device.
+    members: [Vec<Place>; DEVICE + 1],
 }
 
 impl Places {
     /// Makes those of a service that has no windows.
     pub const fn new() -> Self {
-        Self { taken: [0; (SLOTS / WORD) as usize], members: [const { Vec::new() }; MEMBERS as usize] }
+        Self { taken: [0; (SLOTS / WORD) as usize], members: [const { Vec::new() }; DEVICE + 1] }
     }
 
     /// Finds places for a member's windows, which has none, maps them there, and fills in their offsets. Each begins as far behind its
@@ -181,6 +183,6 @@ mod tests {
         let mut tables = Tables(Vec::new(), 1);
         assert!(places.open(1, &mut [window(0, SLOT / 2), window(0, 1)], &mut tables).is_err());
         assert_eq!(tables.0, [(511 * SLOT, SLOT / 2)], "what was mapped is taken away");
-        assert!(open(&mut places, MEMBERS as usize, &[window(0, SLOT)]).is_err(), "there is no such member");
+        assert!(open(&mut places, DEVICE + 1, &[window(0, SLOT)]).is_err(), "there is no such member");
     }
 }

@@ -19,10 +19,10 @@ pub enum Left {
     Fault,
 }
 
-/// A piece of memory that a service reaches: of a VM, or of its disk.
+/// A piece of memory that a service reaches: of a VM, of its disk, or of the machine's device that it drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// Its guest physical address, at a page; of a disk, one that is no memory.
+    /// Its guest physical address, at a page; of a disk, one that is no memory; of a device, the address at which that reaches it.
     pub guest: u64,
     /// The physical address.
     pub host: u64,
@@ -32,6 +32,8 @@ pub struct Window {
     pub address: u64,
     /// Whether the service cannot write it.
     pub read_only: bool,
+    /// Whether they are registers of a device: each access happens once, by itself and in order.
+    pub registers: bool,
 }
 
 /// The memory of a service's disk.
