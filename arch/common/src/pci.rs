@@ -8,19 +8,21 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use pci_types::capability::{MsixCapability, PciCapability};
-use pci_types::device_type::DeviceType;
 use pci_types::{Bar, CommandRegister, ConfigRegionAccess, EndpointHeader, HeaderType, PciHeader};
 
 pub use pci_types::PciAddress;
 
 use crate::memory::PAGE;
+use crate::service::Window;
 
 /// Base address registers of a function (PCI Local Bus Specification 3.0, section 6.2.5).
-pub const BARS: u8 = 6;
+const BARS: u8 = 6;
 /// Bytes of a configuration space that a program sees: all that is not PCI Express's alone.
 pub const CONFIGURATION: usize = 256;
-/// Bytes of an entry of the table of MSI-X (section 6.8.2).
-const ENTRY: u64 = 16;
+/// The register of a bridge with its buses: primary, secondary, subordinate (PCI-to-PCI Bridge Architecture Specification 1.2, section 3.2.5).
+const BRIDGE_BUSES: u16 = 0x18;
+/// What is read where no function is: its vendor.
+const NO_VENDOR: u16 = 0xffff;
 
 /// How a function interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,3 +60,291 @@ pub trait HostBridge: ConfigRegionAccess + Sync {
     /// hypervisor is told of it, so by that CPU, and unmasked by any.
     fn mask(&self, number: u32, masked: bool);
 }
+
+/// A kind of functions, by their class code (PCI Code and ID Assignment Specification): base class and subclass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class(pub u8, pub u8);
+
+impl Class {
+    /// Ethernet controllers.
+    pub const ETHERNET: Self = Self(0x02, 0x00);
+}
+
+/// Why a service cannot have a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There are only so many functions of this class.
+    Absent(usize),
+    /// This BAR does not fit into what the bridge has for functions.
+    NoRoom(u8),
+    /// No CPU reaches this BAR.
+    Unreachable(u8),
+    /// It has no interrupt that the machine connects.
+    NoInterrupt,
+    /// It does not reach memory.
+    NoMemory,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent(0) => f.write_str("the machine has no such PCI function"),
+            Self::Absent(count) => {
+                write!(f, "the machine has only {count} such PCI functions; numbers begin at 0")
+            }
+            Self::NoRoom(bar) => write!(f, "there is no room for BAR {bar} of its PCI function"),
+            Self::Unreachable(bar) => write!(f, "no CPU reaches BAR {bar} of its PCI function"),
+            Self::NoInterrupt => f.write_str("its PCI function has no interrupt that this machine connects"),
+            Self::NoMemory => f.write_str("its PCI function does not reach memory"),
+        }
+    }
+}
+
+/// A function that a service has.
+pub struct Function<B: 'static> {
+    bridge: &'static B,
+    address: PciAddress,
+    /// Its BARs of memory, by their numbers: what a program may have of them.
+    pub bars: Vec<(u8, Window)>,
+    /// Its configuration space, as a program sees it.
+    pub configuration: [u8; CONFIGURATION],
+    /// The number of its interrupt, as the hypervisor is told of it.
+    pub interrupt: u32,
+    /// The address under which it reaches the memory that it was asked for.
+    pub bus: u64,
+}
+
+/// Where a function's registers are.
+#[derive(Default)]
+struct Placed {
+    /// What a program may have of its BARs, by their numbers.
+    bars: Vec<(u8, Window)>,
+    /// The physical address of its table of messages.
+    table: Option<u64>,
+}
+
+/// Gives functions to services, while the hypervisor starts.
+pub struct Claims<B: 'static> {
+    bridges: &'static [B],
+    /// What of each bridge's room is taken.
+    taken: Vec<u64>,
+}
+
+impl<B: HostBridge> Claims<B> {
+    /// Nothing has been given.
+    pub fn new(bridges: &'static [B]) -> Self {
+        Self { bridges, taken: bridges.iter().map(|_| 0).collect() }
+    }
+
+    /// Gives the function of a class with this number, counted from 0 over all buses. It reaches the memory at `memory`, which is the program's, and interrupts
+    /// this CPU. Both begin with [`Function::allow`].
+    ///
+    /// # Errors
+    /// Says what the machine lacks.
+    pub fn claim(
+        &mut self,
+        class: Class,
+        number: usize,
+        memory: u64,
+        cpu: usize,
+    ) -> Result<Function<B>, Refusal> {
+        let (at, address) = self.find(class, number)?;
+        let absent = Refusal::Absent(number);
+        let bridge = self.bridges.get(at).ok_or(absent)?;
+        let mut header = EndpointHeader::from_header(PciHeader::new(address), bridge).ok_or(absent)?;
+        // A BAR is nowhere while its size is asked for, and the function does nothing until it is set up.
+        header.update_command(bridge, |_| CommandRegister::INTERRUPT_DISABLE);
+        let messages = messages(&header, bridge);
+        let taken = self.taken.get_mut(at).ok_or(absent)?;
+        let Placed { bars, table } = place(&mut header, bridge, taken, messages)?;
+        let bus = bridge.reach(address, memory).ok_or(Refusal::NoMemory)?;
+        header
+            .update_command(bridge, |_| CommandRegister::MEMORY_ENABLE | CommandRegister::INTERRUPT_DISABLE);
+        let interrupt = wire(&mut header, bridge, (messages, table), cpu)?;
+        let configuration = copy(bridge, address);
+        Ok(Function { bridge, address, bars, configuration, interrupt, bus })
+    }
+
+    /// Finds the function with this number among those of a class.
+    fn find(&self, class: Class, number: usize) -> Result<(usize, PciAddress), Refusal> {
+        let mut count = 0;
+        for (at, bridge) in self.bridges.iter().enumerate() {
+            for address in functions(bridge) {
+                let header = PciHeader::new(address);
+                let (_, base, sub, _) = header.revision_and_class(bridge);
+                if header.header_type(bridge) != HeaderType::Endpoint || Class(base, sub) != class {
+                    continue;
+                }
+                if count == number {
+                    return Ok((at, address));
+                }
+                count += 1;
+            }
+        }
+        Err(Refusal::Absent(count))
+    }
+}
+
+/// Returns the functions behind a bridge: those of a bus before those behind its bridges, which have numbers if firmware has given them.
+fn functions(bridge: &impl HostBridge) -> Vec<PciAddress> {
+    let (first, last) = bridge.buses();
+    let (mut found, mut buses) = (Vec::new(), Vec::from([first]));
+    // Buses grow: so no bus comes twice, whatever bridges say.
+    let mut at = 0;
+    while let Some(&bus) = buses.get(at) {
+        at += 1;
+        for device in 0..32 {
+            functions_of(bridge, bus, device, |address| {
+                found.push(address);
+                if PciHeader::new(address).header_type(bridge) != HeaderType::PciPciBridge {
+                    return;
+                }
+                // SAFETY: a register that every bridge has; reading it changes nothing.
+                let secondary = (unsafe { bridge.read(address, BRIDGE_BUSES) } >> 8) as u8;
+                if secondary > bus && secondary <= last && !buses.contains(&secondary) {
+                    buses.push(secondary);
+                }
+            });
+        }
+    }
+    found
+}
+
+/// Hands over the functions of a device that are there.
+fn functions_of(bridge: &impl HostBridge, bus: u8, device: u8, mut take: impl FnMut(PciAddress)) {
+    for function in 0..8 {
+        let address = PciAddress::new(0, bus, device, function);
+        let header = PciHeader::new(address);
+        let is_there = header.id(bridge).0 != NO_VENDOR;
+        if is_there {
+            take(address);
+        }
+        if function == 0 && (!is_there || !header.has_multiple_functions(bridge)) {
+            return;
+        }
+    }
+}
+
+/// Returns the capability by which a function sends messages, if it has it.
+fn messages(header: &EndpointHeader, bridge: &impl HostBridge) -> Option<MsixCapability> {
+    // A list that does not end is no list.
+    header.capabilities(bridge).take(CONFIGURATION / 4).find_map(|capability| match capability {
+        PciCapability::MsiX(messages) => Some(messages),
+        _ => None,
+    })
+}
+
+/// Places the BARs of memory that firmware has not placed, and returns what of each a program may have: whole pages, up to those with the
+/// table of messages.
+fn place(
+    header: &mut EndpointHeader,
+    bridge: &impl HostBridge,
+    taken: &mut u64,
+    messages: Option<MsixCapability>,
+) -> Result<Placed, Refusal> {
+    let (mut placed, mut number) = (Placed::default(), 0);
+    while number < BARS {
+        let this = number;
+        let bar = header.bar(this, bridge);
+        number += 1 + u8::from(matches!(bar, Some(Bar::Memory64 { .. })));
+        let (mut at, size) = match bar {
+            Some(Bar::Memory64 { address, size, .. }) => (address, size),
+            Some(Bar::Memory32 { address, size, .. }) => (address.into(), size.into()),
+            _ => continue,
+        };
+        if at == 0 {
+            at = room(bridge, taken, size.max(PAGE)).ok_or(Refusal::NoRoom(this))?;
+            let is_set = usize::try_from(at).is_ok_and(|at| {
+                // SAFETY: the function does not decode memory now, and nobody else is there.
+                unsafe { header.write_bar(this, bridge, at) }.is_ok()
+            });
+            if !is_set {
+                return Err(Refusal::NoRoom(this));
+            }
+        }
+        let table = messages.filter(|messages| messages.table_bar() == this);
+        let table = table.map(|messages| u64::from(messages.table_offset()));
+        placed.table = placed.table.or(table.and_then(|offset| bridge.physical(at.checked_add(offset)?)));
+        let end = table.unwrap_or(size);
+        let size = end.min(size) & !(PAGE - 1);
+        if size != 0 && at.is_multiple_of(PAGE) {
+            let host = bridge.physical(at).ok_or(Refusal::Unreachable(this))?;
+            placed.bars.push((this, Window { host, size, registers: true, ..Window::default() }));
+        }
+    }
+    Ok(placed)
+}
+
+/// Takes as many bytes, at a multiple of that, of a bridge's room.
+fn room(bridge: &impl HostBridge, taken: &mut u64, size: u64) -> Option<u64> {
+    let (first, length) = bridge.room()?;
+    let at = first.checked_add(*taken)?.checked_next_multiple_of(size)?;
+    let end = at.checked_add(size)? - first;
+    *taken = if end <= length { end } else { return None };
+    Some(at)
+}
+
+/// Connects a function's interrupt: by a message if both can, or by its pin.
+fn wire(
+    header: &mut EndpointHeader,
+    bridge: &impl HostBridge,
+    (messages, table): (Option<MsixCapability>, Option<u64>),
+    cpu: usize,
+) -> Result<u32, Refusal> {
+    let address = header.header().address();
+    if let Some(mut messages) = messages {
+        let table = table.filter(|_| bridge.takes_messages());
+        messages.set_enabled(table.is_some(), bridge);
+        if let Some(table) = table {
+            messages.set_function_mask(false, bridge);
+            let wiring = Wiring::Messages { table, vectors: messages.table_size() };
+            return bridge.connect(address, wiring, cpu).ok_or(Refusal::NoInterrupt);
+        }
+    }
+    let (pin, _) = header.interrupt(bridge);
+    let number = match pin {
+        0 => None,
+        pin => bridge.connect(address, Wiring::Pin(pin), cpu),
+    };
+    header.update_command(bridge, |command| command & !CommandRegister::INTERRUPT_DISABLE);
+    number.ok_or(Refusal::NoInterrupt)
+}
+
+/// Copies a configuration space.
+fn copy(bridge: &impl HostBridge, address: PciAddress) -> [u8; CONFIGURATION] {
+    let mut bytes = [0; CONFIGURATION];
+    for (register, word) in (0..).step_by(4).zip(bytes.chunks_exact_mut(4)) {
+        // SAFETY: reading a configuration space changes nothing that matters: the program's driver sets the function up anew.
+        word.copy_from_slice(&unsafe { bridge.read(address, register) }.to_le_bytes());
+    }
+    bytes
+}
+
+impl<B: HostBridge> Function<B> {
+    /// Lets it reach memory, which includes messages, or no longer. Only who is inside the service that has it.
+    pub fn allow(&self, allowed: bool) {
+        let mut header = PciHeader::new(self.address);
+        header.update_command(self.bridge, |command| match allowed {
+            true => command | CommandRegister::BUS_MASTER_ENABLE,
+            false => command & !CommandRegister::BUS_MASTER_ENABLE,
+        });
+        if !allowed {
+            // Accesses that it has begun arrive before the answer of this read (PCI Express Base Specification, section 2.4.1).
+            let _ = header.id(self.bridge);
+        }
+    }
+
+    /// Masks or unmasks its interrupt.
+    pub fn mask(&self, masked: bool) {
+        self.bridge.mask(self.interrupt, masked);
+    }
+}
+
+impl<B> fmt::Debug for Function<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Functions of a machine that is made of tables.
+
+use std::boxed::Box;
+use std::sync::Mutex;
+use std::vec;
+
+use super::*;
+
+/// Where the machine's room for BARs begins, and its size.
+const ROOM: (u64, u64) = (0x1000_1000, 0x10_0000);
+/// How far a physical address is from a bus address.
+const APART: u64 = 1 << 40;
+
+/// A function: its configuration space, and the sizes of its BARs.
+struct Model {
+    address: PciAddress,
+    space: [u8; 256],
+    bars: [u32; 6],
+}
+
+struct Bridge {
+    functions: Mutex<Vec<Model>>,
+    takes_messages: bool,
+    connected: Mutex<Vec<(PciAddress, Wiring, usize)>>,
+    masked: Mutex<Vec<(u32, bool)>>,
+    last: u8,
+}
+
+impl Bridge {
+    fn register(&self, address: PciAddress, register: u16) -> u32 {
+        // SAFETY: tables.
+        unsafe { self.read(address, register) }
+    }
+}
+
+impl ConfigRegionAccess for Bridge {
+    unsafe fn read(&self, address: PciAddress, offset: u16) -> u32 {
+        assert!(offset.is_multiple_of(4) && offset < 256, "a register");
+        let functions = self.functions.lock().unwrap();
+        let Some(model) = functions.iter().find(|model| model.address == address) else { return u32::MAX };
+        u32::from_le_bytes(model.space[usize::from(offset)..][..4].try_into().unwrap())
+    }
+
+    unsafe fn write(&self, address: PciAddress, offset: u16, mut value: u32) {
+        let mut functions = self.functions.lock().unwrap();
+        let model =
+            functions.iter_mut().find(|model| model.address == address).expect("nobody writes nowhere");
+        let register = usize::from(offset);
+        if let Some(size) = register.checked_sub(0x10).and_then(|at| model.bars.get(at / 4)) {
+            assert_eq!(model.space[4] & 2, 0, "it decodes memory");
+            let kind = u32::from_le_bytes(model.space[register..][..4].try_into().unwrap()) & 15;
+            // The upper half of a BAR of 64 bits has no size here: all its bits can be written.
+            value = match size {
+                0 => value,
+                1 => 0,
+                size => value & !(size - 1) | kind,
+            };
+        }
+        model.space[register..][..4].copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+impl HostBridge for Bridge {
+    fn buses(&self) -> (u8, u8) {
+        (0, self.last)
+    }
+
+    fn room(&self) -> Option<(u64, u64)> {
+        Some(ROOM)
+    }
+
+    fn physical(&self, bus: u64) -> Option<u64> {
+        (bus < 1 << 32).then_some(bus + APART)
+    }
+
+    fn reach(&self, _: PciAddress, physical: u64) -> Option<u64> {
+        (physical != 0).then_some(physical + 5)
+    }
+
+    fn takes_messages(&self) -> bool {
+        self.takes_messages
+    }
+
+    fn connect(&self, function: PciAddress, wiring: Wiring, cpu: usize) -> Option<u32> {
+        let mut connected = self.connected.lock().unwrap();
+        connected.push((function, wiring, cpu));
+        Some(connected.len() as u32)
+    }
+
+    fn mask(&self, number: u32, masked: bool) {
+        self.masked.lock().unwrap().push((number, masked));
+    }
+}
+
+fn at(bus: u8, device: u8, function: u8) -> PciAddress {
+    PciAddress::new(0, bus, device, function)
+}
+
+/// A function of a class, with these BARs: whether each has 64 bits, and its size.
+fn model(address: PciAddress, Class(base, sub): Class, bars: &[(usize, bool, u32)]) -> Model {
+    let mut space = [0; 256];
+    space[..4].copy_from_slice(&[0xf4, 0x1a, 0x41, 0x10]);
+    (space[0x0a], space[0x0b], space[0x3d]) = (sub, base, 1);
+    let mut sizes = [1; 6];
+    for &(number, is_wide, size) in bars {
+        sizes[number] = size;
+        space[0x10 + 4 * number] = if is_wide { 0b1100 } else { 0 };
+        if is_wide {
+            sizes[number + 1] = 0;
+        }
+    }
+    Model { address, space, bars: sizes }
+}
+
+/// Gives a function a table of messages in a BAR.
+fn with_messages(mut model: Model, bar: u8, offset: u32) -> Model {
+    (model.space[6], model.space[0x34]) = (1 << 4, 0x40);
+    // Three vectors, all of them masked by the function.
+    model.space[0x40..0x44].copy_from_slice(&[0x11, 0, 2, 0x40]);
+    model.space[0x44..0x48].copy_from_slice(&(offset | u32::from(bar)).to_le_bytes());
+    model
+}
+
+/// A bridge to another bus.
+fn to_bus(address: PciAddress, secondary: u8) -> Model {
+    let mut bridge = model(address, Class(6, 4), &[]);
+    (bridge.space[0x0e], bridge.space[0x19]) = (1, secondary);
+    bridge
+}
+
+fn machine(takes_messages: bool, functions: Vec<Model>) -> &'static [Bridge] {
+    let functions = Mutex::new(functions);
+    let (connected, masked) = (Mutex::default(), Mutex::default());
+    Box::leak(Box::new([Bridge { functions, takes_messages, connected, masked, last: 9 }]))
+}
+
+fn card(address: PciAddress) -> Model {
+    model(address, Class::ETHERNET, &[(1, false, 0x1000), (4, true, 0x4000)])
+}
+
+#[test]
+fn functions_are_counted_over_all_buses() {
+    let other = model(at(0, 1, 0), Class(1, 0), &[]);
+    let mut many = card(at(0, 2, 0));
+    many.space[0x0e] = 0x80;
+    let bridges = machine(
+        false,
+        vec![
+            other,
+            many,
+            card(at(0, 2, 7)),
+            card(at(0, 3, 0)),
+            // Of a device with one function no other is asked for.
+            card(at(0, 3, 1)),
+            to_bus(at(0, 4, 0), 5),
+            card(at(5, 0, 0)),
+            // Bridges that lie: back to where they are, to the root, behind the last bus.
+            to_bus(at(5, 1, 0), 5),
+            to_bus(at(5, 2, 0), 0),
+            to_bus(at(5, 3, 0), 10),
+            card(at(10, 0, 0)),
+        ],
+    );
+    let claims = Claims::new(bridges);
+    let found = |number| claims.find(Class::ETHERNET, number).map(|(_, address)| address);
+    assert_eq!([0, 1, 2, 3].map(found), [at(0, 2, 0), at(0, 2, 7), at(0, 3, 0), at(5, 0, 0)].map(Ok));
+    assert_eq!(found(4), Err(Refusal::Absent(4)));
+    assert_eq!(claims.find(Class(1, 8), 0), Err(Refusal::Absent(0)));
+}
+
+#[test]
+fn what_firmware_has_not_placed_is_placed() {
+    let mut placed = card(at(0, 1, 0));
+    placed.space[0x20..0x24].copy_from_slice(&0xfe00_000c_u32.to_le_bytes());
+    let bridges = machine(false, vec![placed, card(at(0, 2, 0)), card(at(0, 3, 0))]);
+    let mut claims = Claims::new(bridges);
+    let mut hosts = |number| {
+        let function = claims.claim(Class::ETHERNET, number, 0x8000, 3).unwrap();
+        assert_eq!(function.bus, 0x8005);
+        let windows = function.bars.iter();
+        windows.map(|(bar, window)| (*bar, window.host - APART, window.size)).collect::<Vec<_>>()
+    };
+    assert_eq!(hosts(0), [(1, 0x1000_1000, 0x1000), (4, 0xfe00_0000, 0x4000)]);
+    assert_eq!(hosts(1), [(1, 0x1000_2000, 0x1000), (4, 0x1000_4000, 0x4000)], "at a multiple of its size");
+    assert_eq!(hosts(2), [(1, 0x1000_8000, 0x1000), (4, 0x1000_c000, 0x4000)]);
+    let bar = |register| bridges[0].register(at(0, 3, 0), register);
+    assert_eq!([0x14, 0x20, 0x24].map(bar), [0x1000_8000, 0x1000_c00c, 0]);
+}
+
+#[test]
+fn a_function_reaches_memory_when_it_is_allowed_to_and_not_before() {
+    let bridges = machine(false, vec![card(at(0, 1, 0))]);
+    let function = Claims::new(bridges).claim(Class::ETHERNET, 0, 0x8000, 3).unwrap();
+    let command = || bridges[0].register(at(0, 1, 0), 4) & 0xffff;
+    assert_eq!(command(), 2, "memory alone, and its pin");
+    function.allow(true);
+    assert_eq!(command(), 6);
+    function.allow(false);
+    assert_eq!(command(), 2);
+    assert_eq!(*bridges[0].connected.lock().unwrap(), [(at(0, 1, 0), Wiring::Pin(1), 3)]);
+    function.mask(false);
+    assert_eq!(*bridges[0].masked.lock().unwrap(), [(1, false)]);
+    assert_eq!(function.configuration[..4], [0xf4, 0x1a, 0x41, 0x10]);
+    assert_eq!(function.configuration[0x20..0x24], 0x1000_400c_u32.to_le_bytes());
+}
+
+#[test]
+fn messages_are_sent_where_the_machine_takes_them_and_their_table_is_the_hypervisors() {
+    let cards = || vec![with_messages(card(at(0, 1, 0)), 1, 0), with_messages(card(at(0, 2, 0)), 4, 0x2800)];
+    let bridges = machine(true, cards());
+    let mut claims = Claims::new(bridges);
+    let bars = |function: &Function<Bridge>| {
+        function.bars.iter().map(|(bar, window)| (*bar, window.size)).collect::<Vec<_>>()
+    };
+    let first = claims.claim(Class::ETHERNET, 0, 0x8000, 1).unwrap();
+    assert_eq!(bars(&first), [(4, 0x4000)], "nothing of the one with the table");
+    assert_eq!(first.configuration[0x43], 0x80, "enabled, and unmasked");
+    let second = claims.claim(Class::ETHERNET, 1, 0x8000, 2).unwrap();
+    assert_eq!(bars(&second), [(1, 0x1000), (4, 0x2000)], "up to the table's page");
+    let table = |at| Wiring::Messages { table: APART + at, vectors: 3 };
+    let connected = bridges[0].connected.lock().unwrap().clone();
+    assert_eq!(connected, [(at(0, 1, 0), table(0x1000_1000), 1), (at(0, 2, 0), table(0x1000_e800), 2)]);
+    let command = bridges[0].register(at(0, 1, 0), 4);
+    assert_eq!(command & 0xffff, 0x402, "its pin stays silent");
+
+    let bridges = machine(false, cards());
+    let pins = Claims::new(bridges).claim(Class::ETHERNET, 0, 0x8000, 1).unwrap();
+    assert_eq!(bars(&pins), [(4, 0x4000)]);
+    assert_eq!(pins.configuration[0x43] & 0x80, 0, "not enabled");
+    assert_eq!(*bridges[0].connected.lock().unwrap(), [(at(0, 1, 0), Wiring::Pin(1), 1)]);
+}
+
+#[test]
+fn what_the_machine_lacks_is_said() {
+    let large = model(at(0, 1, 0), Class::ETHERNET, &[(0, false, 0x20_0000)]);
+    let mut far = card(at(0, 2, 0));
+    (far.space[0x24], far.space[0x20]) = (1, 0x0c);
+    let mut mute = card(at(0, 3, 0));
+    mute.space[0x3d] = 0;
+    let bridges = machine(true, vec![large, far, mute, card(at(0, 4, 0))]);
+    let mut claims = Claims::new(bridges);
+    let mut refusal = |number, memory| claims.claim(Class::ETHERNET, number, memory, 0).err();
+    assert_eq!(refusal(0, 1), Some(Refusal::NoRoom(0)));
+    assert_eq!(refusal(1, 1), Some(Refusal::Unreachable(4)));
+    assert_eq!(refusal(2, 1), Some(Refusal::NoInterrupt));
+    assert_eq!(refusal(3, 0), Some(Refusal::NoMemory));
+    assert_eq!(refusal(4, 1), Some(Refusal::Absent(4)));
+    for number in 1..=4 {
+        let command = bridges[0].register(at(0, number, 0), 4);
+        assert_eq!(command & 4, 0, "who is refused reaches no memory");
+    }
+}
+
+#[test]
+fn a_list_of_capabilities_that_does_not_end_has_none() {
+    let mut endless = card(at(0, 1, 0));
+    (endless.space[6], endless.space[0x34]) = (1 << 4, 0x40);
+    endless.space[0x40..0x42].copy_from_slice(&[9, 0x40]);
+    let bridges = machine(true, vec![endless]);
+    assert!(Claims::new(bridges).claim(Class::ETHERNET, 0, 1, 0).is_ok());
+}
