@@ -8,6 +8,7 @@
 //!
 //! A service is alone with one VM, or is *shared*: several are its [members](members), which come and go while it runs.
 
+mod device;
 mod inside;
 mod members;
 mod places;
@@ -26,6 +27,7 @@ use turnstile_service::gate::{Gate, Pending, Wanted};
 use crate::memory::Error;
 use crate::relax;
 
+pub use self::device::Device;
 pub use self::members::Port;
 use self::members::{Member, Reached};
 pub use self::places::{DEVICE, Mapping, Places, SLOT, SLOTS};
@@ -54,6 +56,8 @@ pub struct Service<S> {
     vms: Vec<Option<u8>>,
     /// A bit for each of them that is there.
     present: AtomicU64,
+    /// The machine's device that it drives.
+    device: Option<Device>,
     /// How many exits of vCPUs with statistics it has answered, and how long these took until then, in ticks.
     exits: AtomicU64,
     ticks: AtomicU64,
@@ -113,9 +117,21 @@ impl<S: Space> Service<S> {
             members: Mutex::new(members),
             vms,
             present: AtomicU64::new(0),
+            device: None,
             exits: AtomicU64::new(0),
             ticks: AtomicU64::new(0),
         }
+    }
+
+    /// Has it drive a device of the machine, before anybody enters it.
+    ///
+    /// # Errors
+    /// When the device's registers or its memory cannot be mapped.
+    pub fn drive(&mut self, mut device: Device) -> Result<(), Error> {
+        // SAFETY: nobody else knows of the service; registers and memory are the service's for ever.
+        unsafe { device.map(&self.space)? };
+        self.device = Some(device);
+        Ok(())
     }
 
     /// Returns the architecture's part.
@@ -273,6 +289,7 @@ impl<S: Space> Service<S> {
         }
         self.alone(|| {
             self.wanted.take();
+            self.silence();
             self.lines.store(0, Ordering::Relaxed);
             self.begins.store(EMPTY, Ordering::Relaxed);
             self.exits.store(0, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use turnstile_service::gate::Pending;
 
 use super::members::{Member, News, Reached, owners, senders};
 use super::space::answered;
-use super::{ANEW, CHANGED, EMPTY, Left, Meanwhile, RUNS, Service, Space, Storage, Window};
+use super::{ANEW, CHANGED, Device, EMPTY, Left, Meanwhile, RUNS, Service, Space, Storage, Window};
 
 /// Why a service is started anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,10 @@ impl<S: Space> Service<S> {
         }
         if pending.has(Pending::ALARM) {
             handle(Event::new(Kind::Alarm, [S::now(), 0, 0, 0, 0]));
+        }
+        if pending.has(Pending::INTERRUPT) {
+            handle(Event::new(Kind::Interrupt, [S::now(), 0, 0, 0, 0]));
+            self.outside.unmask();
         }
         if pending.has(Pending::INPUT) {
             let (count, characters) = self.outside.typed();
@@ -193,6 +197,9 @@ impl<S: Space> Service<S> {
             if begins == EMPTY {
                 members.iter_mut().for_each(Member::forget_kept);
             }
+            drop(members);
+            // SAFETY: as before.
+            unsafe { self.show_device(meanwhile)? };
         }
         // Who has left first: where its memory was, that of who has come may be, and the program may have noted places there.
         // SAFETY: the caller's promise; the members' memory has been begun.
@@ -201,6 +208,32 @@ impl<S: Space> Service<S> {
         unsafe { self.tell_of_members(|_| true, meanwhile)? };
         self.begins.store(RUNS, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Tells the program of the machine's device that it drives.
+    unsafe fn show_device(&self, meanwhile: &mut impl Meanwhile) -> Result<(), Crash> {
+        for event in self.device.iter().flat_map(Device::events) {
+            let [_, part, ..] = event.0;
+            if part == abi::DEVICE_MEMORY {
+                // What the life before has left in the device ends with its reset, which comes first: until then it reaches what is its memory now, too.
+                self.outside.allow(true);
+            }
+            // SAFETY: the caller's promise; its memory has been begun.
+            let answer = unsafe { self.first(&event, meanwhile)? };
+            self.publish(&event, &answer, meanwhile);
+        }
+        if self.device.is_some() {
+            // One that had come to the life before, which did not handle it.
+            self.outside.unmask();
+        }
+        Ok(())
+    }
+
+    /// Keeps its device from memory until it begins anew.
+    pub(super) fn silence(&self) {
+        if self.device.is_some() {
+            self.outside.allow(false);
+        }
     }
 
     /// Tells the program its news of each member for as long as these are `wanted`.
@@ -421,6 +454,7 @@ impl<S: Space> Service<S> {
         if matches!(self.begins.load(Ordering::Relaxed), RUNS | CHANGED) {
             self.begins.store(ANEW, Ordering::Relaxed);
         }
+        self.silence();
         if crash == Crash::Killed {
             // Seen now: it is not to die of the same kill again.
             self.gate.forget_kill();

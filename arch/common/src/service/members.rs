@@ -116,6 +116,8 @@ pub(super) fn senders(event: &Event) -> u64 {
         }
         Some(Kind::Attach) => 1 << (event.0[3] % MEMBERS),
         Some(Kind::Detach) => 1 << (first % MEMBERS),
+        // The machine's device is no member.
+        Some(Kind::Device | Kind::Interrupt) => 0,
         _ => u64::MAX,
     }
 }
@@ -166,6 +168,7 @@ mod tests {
         assert_eq!(of(Kind::Alarm, 5), u64::MAX);
         assert_eq!(senders(&Event::new(Kind::Attach, [1, 0, 2, 0, 0])), 1 << 2);
         assert_eq!(of(Kind::Detach, 6), 1 << 6);
+        assert_eq!([Kind::Device, Kind::Interrupt].map(|kind| of(kind, 0)), [0; 2], "no member");
         assert_eq!(owners(Pending::doorbell(5)), 1 << 1);
         assert_eq!([Pending::ALARM, Pending::KILL].map(owners), [u64::MAX; 2], "who can");
     }

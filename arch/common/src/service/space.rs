@@ -160,6 +160,10 @@ pub trait Outside: Sync {
     fn typed(&self) -> (u64, u64);
     /// The service has taken so many of those.
     fn took(&self, count: u64);
+    /// Lets the machine's device that it drives reach memory and interrupt, or no longer.
+    fn allow(&self, allowed: bool);
+    /// An interrupt of that device is handled: the next one may come.
+    fn unmask(&self);
     /// The service has crashed, for the `number`th time, and is started anew.
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>);
 }

@@ -79,7 +79,7 @@ impl Space for Script {
         if event.kind() == Some(Kind::Doorbell) {
             assert_eq!(event.0[2], 9, "the time");
         }
-        if matches!(event.kind(), Some(Kind::Memory | Kind::Attach)) {
+        if matches!(event.kind(), Some(Kind::Memory | Kind::Attach | Kind::Device)) {
             self.events.lock().unwrap().push(*event);
         }
         self.next()
@@ -166,6 +166,14 @@ impl Outside for World {
 
     fn took(&self, count: u64) {
         self.typed.lock().unwrap().drain(..count as usize);
+    }
+
+    fn allow(&self, allowed: bool) {
+        self.say(format!("allow {allowed}"));
+    }
+
+    fn unmask(&self) {
+        self.say("unmask".to_string());
     }
 
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {
@@ -734,6 +742,100 @@ fn who_crashes_a_shared_service_loses_what_is_kept_and_others_do_not() {
     access_of(&service, 0);
     let begun: Vec<_> = events(&service).iter().map(|(_, [kept, _, member, ..])| (*member, *kept)).collect();
     assert_eq!(begun, [(0, 1), (1, 1), (0, 1), (1, 0)]);
+}
+
+/// A shared service that drives a device.
+fn driver(steps: &[Step]) -> (Service<Script>, &'static World) {
+    let (mut service, world) = shared(steps);
+    let registers = Window { host: 0xfe00_0000, registers: true, ..window(0) };
+    service.drive(Device::new(&[(4, registers)], window(0x2000), window(0x3000))).unwrap();
+    service.attach(0, vec![], None).unwrap();
+    heard(&service);
+    (service, world)
+}
+
+#[test]
+fn a_program_knows_its_device_first_and_then_it_reaches_memory() {
+    let (service, world) = driver(&[
+        Step::Call(Call::Log, [1, 65, 0]),
+        Step::Done(0, 0),
+        Step::Done(0, 0),
+        Step::Call(Call::Log, [2, 65, 0]),
+    ]);
+    access_of(&service, 0);
+    let part = |number, guest| (Kind::Device, [number, 0x1000, guest + 0x1000, guest, 0]);
+    let first = [part(4, 0), part(abi::DEVICE_CONFIGURATION, 0x2000), part(abi::DEVICE_MEMORY, 0x3000)];
+    assert_eq!(events(&service)[..3], first);
+    assert_eq!(
+        said(world),
+        ["log 1", "allow true", "log 2", "unmask"],
+        "by the event of its memory, not before"
+    );
+    service.attach(1, vec![], None).unwrap();
+    access_of(&service, 0);
+    assert_eq!(events(&service).len(), 1, "it is told once");
+    service.kill();
+    // Who is inside finds it on the way out.
+    (0..2).for_each(|_| _ = access_of(&service, 0));
+    assert_eq!(events(&service)[..3], first, "in each of its lives");
+    let said = said(world);
+    assert_eq!(said[0], "allow false", "what the life before has left reaches nothing");
+    assert_eq!(said[2..], ["allow true", "unmask"]);
+}
+
+#[test]
+fn a_device_is_silent_whatever_its_service_crashes_on() {
+    let (service, world) =
+        driver(&[Step::Done(0, 0), Step::Fault, Step::Done(0, 0), Step::Done(0, 0), Step::Fault]);
+    access_of(&service, 0);
+    let kept = said(world).into_iter().filter(|what| what.starts_with("allow")).collect::<Vec<_>>();
+    assert_eq!(
+        kept,
+        ["allow false", "allow true", "allow false"],
+        "the second one in the event of its memory"
+    );
+    access_of(&service, 0);
+    assert_eq!(said(world), ["allow true", "unmask"]);
+    let (mut own, world) = self::service(&[]);
+    own.drive(Device::new(&[], window(0x2000), window(0x3000))).unwrap();
+    access(&own);
+    own.reset();
+    assert_eq!(said(world), ["allow true", "unmask", "allow false"], "the life of its VM is over");
+}
+
+/// Its device interrupts, and somebody looks.
+fn interrupt(service: &Service<Script>) {
+    service.want(Pending::INTERRUPT);
+    look(service);
+}
+
+#[test]
+fn an_interrupt_of_a_device_is_unmasked_when_it_is_handled_and_blames_no_member() {
+    let (service, world) = driver(&[]);
+    access_of(&service, 0);
+    heard(&service);
+    said(world);
+    interrupt(&service);
+    assert_eq!(heard(&service), ["Interrupt 9"]);
+    assert_eq!(said(world), ["unmask"]);
+    events(&service);
+    let twice =
+        [Step::Fault, Step::Done(0, 0), Step::Done(0, 0), Step::Done(0, 0), Step::Done(0, 0), Step::Fault];
+    service.space.steps.lock().unwrap().extend(twice);
+    interrupt(&service);
+    assert_eq!(said(world).last().unwrap(), "unmask", "or nothing would ever come again");
+    access_of(&service, 0);
+    let kept = events(&service).into_iter().filter(|(kind, _)| *kind == Kind::Attach);
+    assert_eq!(kept.map(|(_, [kept, ..])| kept).collect::<Vec<_>>(), [1, 1], "members keep what they have");
+}
+
+#[test]
+fn who_drives_no_device_is_never_told_of_one() {
+    let (service, world) = shared(&[Step::Done(0, 0), Step::Fault]);
+    service.attach(0, vec![], None).unwrap();
+    access_of(&service, 0);
+    assert!(said(world).iter().all(|what| !what.starts_with("allow") && what != "unmask"));
+    assert!(events(&service).iter().all(|(kind, _)| *kind != Kind::Device));
 }
 
 /// A CPU of a vCPU of this VM: what of its messages it has taken.
