@@ -12,7 +12,7 @@ use crate::card;
 use crate::cli;
 use crate::config::images::{self, Absent};
 use crate::config::problem::did_you_mean;
-use crate::config::{self, Board, Config, Loaded, Problem, show_size};
+use crate::config::{self, Board, Config, Loaded, Problem, Service, show_size};
 use crate::console::{self, Control, Stay};
 use crate::control::detach::{self, Background};
 use crate::control::find;
@@ -263,6 +263,11 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
     }
     let config: &Config = loaded.accept()?;
     let kills = kills(config, options)?;
+    if !options.forward.is_empty() && !config.services.iter().any(leads_to_the_first_card) {
+        let failure =
+            Failure::usage("no network of this machine has the uplink net0, to which --forward leads");
+        return Err(failure.help("write uplink = \"net0\" and trusted = true in a [[network]]"));
+    }
     machine::check_hypervisor(options.image.as_deref(), config.machine.board.isa())?;
     let qemu = setup::qemu::ensure(layout, config.machine.board.isa(), options.qemu.program.as_deref())?;
     let folder = layout.bundles().join(format!("run-{}", stem(&options.file)));
@@ -274,6 +279,7 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
         boot.append = format!("{} {BOOT_TIMES}", boot.append).trim_start().to_owned();
     }
     boot.gdb = options.gdb;
+    boot.forwards = options.forward.clone();
     boot.extra = options.qemu_args.clone();
     if let Some(port) = options.gdb {
         crate::ui::note(&format!(
@@ -298,6 +304,11 @@ pub fn run(layout: &Layout, options: &cli::Run) -> Result<()> {
         background.leave_words(&folder, &name, &ended);
     }
     ended
+}
+
+/// Says whether a service drives the machine's first network card.
+fn leads_to_the_first_card(service: &Service) -> bool {
+    service.uplink.is_some_and(|uplink| uplink.card == 0)
 }
 
 /// The services that are to be killed by their numbers, and when.

@@ -61,6 +61,7 @@ pub fn assemble(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&
     boot.cpu = config.machine.model();
     boot.gic = config.machine.gic;
     boot.board = config.machine.board;
+    boot.cards = config.cards();
     Ok(boot)
 }
 

@@ -11,6 +11,15 @@ use turnstile_machine::GicVersion;
 use crate::config::Board;
 use crate::failure::{Context, Result};
 
+/// A TCP port of this computer that leads to one of a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// The port of this computer's loopback interface.
+    pub host: u16,
+    /// The guest's port.
+    pub guest: u16,
+}
+
 /// What is booted, and on what machine.
 #[derive(Clone, Debug)]
 pub struct Boot {
@@ -39,6 +48,10 @@ pub struct Boot {
     pub counted: bool,
     /// Wait for a debugger on this TCP port.
     pub gdb: Option<u16>,
+    /// How many network cards it has. Each is on a network of QEMU's own, which leads to this computer's.
+    pub cards: usize,
+    /// The ports of this computer that lead to guests behind the first of them.
+    pub forwards: Vec<Forward>,
     /// More arguments, at the end.
     pub extra: Vec<OsString>,
 }
@@ -59,6 +72,8 @@ impl Boot {
             virtualization: true,
             counted: false,
             gdb: None,
+            cards: 0,
+            forwards: Vec::new(),
             extra: Vec::new(),
         }
     }
@@ -91,6 +106,7 @@ impl Boot {
         if let Some((device, _)) = &elsewhere {
             add(&["-device", device]);
         }
+        (0..self.cards).for_each(|card| add(&self.card(card).each_ref().map(String::as_str)));
         let beside = self.bundle.clone().filter(|_| elsewhere.is_none());
         for (option, file) in
             [("-dtb", &self.dtb), ("-kernel", &Some(self.image.clone())), ("-initrd", &beside)]
@@ -113,6 +129,21 @@ impl Boot {
         let length = bundle.metadata().ok()?.len();
         let device = || format!("loader,force-raw=on,addr={:#x},file={}", firmware.end, as_value(bundle));
         (length > LONGEST).then(|| (device(), format!("bundle={:#x}+{length:#x}", firmware.end)))
+    }
+
+    /// The arguments that add a network card. It has no program for firmware: that would look for something to boot.
+    fn card(&self, number: usize) -> [String; 4] {
+        // Each bridge of a powernv has one slot.
+        let bus = match self.board {
+            Board::Powernv9 | Board::Powernv10 => format!(",bus=pcie.{number}"),
+            _ => String::new(),
+        };
+        let device = format!("virtio-net-pci,netdev=net{number},romfile={bus}");
+        let mut network = format!("user,id=net{number}");
+        for Forward { host, guest } in self.forwards.iter().filter(|_| number == 0) {
+            network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}"));
+        }
+        ["-netdev".into(), network, "-device".into(), device]
     }
 
     /// Whether QEMU has to run the machine's CPUs in turn: a PC's FXRSTOR, XRSTOR, FRSTOR, FLDENV and FNINIT, on any CPU, write the
@@ -278,6 +309,20 @@ mod tests {
         assert!(
             long.contains("-device loader,force-raw=on,addr=0x40000000,file=") && long.contains("a,,bundle")
         );
+    }
+
+    #[test]
+    fn network_cards_are_on_networks_of_qemus_own() {
+        let mut boot = Boot::new("i".into(), "b".into(), 1 << 30, 1);
+        assert!(!boot.shown(Path::new("qemu")).contains("-netdev"));
+        boot.cards = 2;
+        boot.forwards = vec![Forward { host: 2222, guest: 22 }, Forward { host: 8080, guest: 80 }];
+        let shown = boot.shown(Path::new("qemu"));
+        let first = "-netdev user,id=net0,hostfwd=tcp:127.0.0.1:2222-:22,hostfwd=tcp:127.0.0.1:8080-:80 ";
+        assert!(shown.contains(first) && shown.contains("-netdev user,id=net1 "), "{shown}");
+        assert!(shown.contains("-device virtio-net-pci,netdev=net1,romfile="), "{shown}");
+        boot.board = Board::Powernv9;
+        assert!(boot.shown(Path::new("qemu")).contains("netdev=net1,romfile=,bus=pcie.1"));
     }
 
     #[test]

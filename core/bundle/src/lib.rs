@@ -36,7 +36,8 @@
 //!     services {                         only if there are any
 //!         service-0 { name = "console"; program = <2>; vm = <0>; device = "uart"; time-limit = <u64>; memory; };
 //!         service-1 { ...; device = "pci"; memory; disk = <0>; };
-//!         service-2 { name = "lan"; program = <4>; device = "network"; time-limit = <u64>; memory; };
+//!         service-2 { name = "lan"; program = <4>; device = "network"; time-limit = <u64>; memory;
+//!                     uplink = <0>; trusted; };
 //!     };
 //!     disks {                            only if there are any
 //!         disk-0 { name = "root"; image = <3>; size = <u64>; read-only; };
@@ -97,7 +98,7 @@ pub use port::{PortSpec, ports_of, validate_ports};
 pub use port_error::PortError;
 pub use read::Bundle;
 pub use schedule::{Class, Schedule};
-pub use service::{ServiceDevice, ServiceSpec, validate_services};
+pub use service::{ServiceDevice, ServiceSpec, Uplink, validate_services};
 pub use service_error::{ServiceError, ServiceLabel};
 pub use spec::{Mapping, OnCrash, VmSpec};
 pub use spec_error::{SpecError, VmLabel};

@@ -5,14 +5,16 @@ use dtoolkit::fdt::FdtNode;
 
 use crate::error::BundleError;
 use crate::fields::{double_word, fields, flag, no_children, text, word};
-use crate::service::ServiceSpec;
+use crate::service::{ServiceSpec, Uplink};
 
 /// Reads the description of a service.
 pub fn read_service<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<ServiceSpec<'a>, BundleError> {
     const MALFORMED: BundleError = BundleError::Malformed("a service's description");
     no_children(node)?;
-    let [name, program, vm, device, limit, memory, disk] =
-        fields(node, ["name", "program", "vm", "device", "time-limit", "memory", "disk"])?;
+    let [name, program, vm, device, limit, memory, disk, uplink, trusted] = fields(
+        node,
+        ["name", "program", "vm", "device", "time-limit", "memory", "disk", "uplink", "trusted"],
+    )?;
     let number = |value: Option<&[u8]>| value.and_then(word).map(|value| value as usize).ok_or(MALFORMED);
     Ok(ServiceSpec {
         name: name.and_then(text).ok_or(MALFORMED)?,
@@ -25,5 +27,10 @@ pub fn read_service<'a>(node: &FdtNode<'a>, images: &[&'a [u8]]) -> Result<Servi
         limit: double_word(limit.ok_or(MALFORMED)?)?,
         memory: flag(memory)?,
         disk: disk.map(|disk| number(Some(disk))).transpose()?,
+        uplink: match (uplink, flag(trusted)?) {
+            (None, true) => return Err(MALFORMED),
+            (None, false) => None,
+            (card, trusted) => Some(Uplink { card: number(card)?, trusted }),
+        },
     })
 }

@@ -46,6 +46,22 @@ pub struct ServiceSpec<'a> {
     pub memory: bool,
     /// The index of the disk whose memory it has.
     pub disk: Option<usize>,
+    /// The network card of the machine by which a network is connected to others.
+    pub uplink: Option<Uplink>,
+}
+
+/// A network card of the machine, which a service drives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Uplink {
+    /// Its number among the machine's Ethernet controllers, in the order of their PCI addresses: below [`Uplink::CARDS`].
+    pub card: usize,
+    /// Whether the service is trusted with all memory of the machine: it tells the card where to write, and nothing is in between.
+    pub trusted: bool,
+}
+
+impl Uplink {
+    /// How many cards have a number.
+    pub const CARDS: usize = 32;
 }
 
 impl ServiceSpec<'_> {
@@ -69,6 +85,9 @@ impl ServiceSpec<'_> {
                 return Err(ServiceError::DiskMemory);
             }
         }
+        if let Some(uplink) = self.uplink {
+            self.check_uplink(uplink)?;
+        }
         match (self.vm, self.device) {
             (None, ServiceDevice::Network) if self.memory => Ok(()),
             (None, ServiceDevice::Network) => Err(ServiceError::NetworkMemory),
@@ -76,6 +95,20 @@ impl ServiceSpec<'_> {
             (None, _) => Err(ServiceError::VmMissing),
             (Some(vm), _) => self.check_with(vms.get(vm).ok_or(ServiceError::NoVm(vm))?),
         }
+    }
+
+    /// Checks that it can have this network card.
+    fn check_uplink(&self, uplink: Uplink) -> Result<(), ServiceError> {
+        if self.device != ServiceDevice::Network {
+            return Err(ServiceError::UplinkDevice);
+        }
+        if uplink.card >= Uplink::CARDS {
+            return Err(ServiceError::NoCard(uplink.card));
+        }
+        if !uplink.trusted {
+            return Err(ServiceError::Untrusted);
+        }
+        Ok(())
     }
 
     /// Checks that it can serve its VM.
@@ -105,6 +138,10 @@ impl ServiceSpec<'_> {
                     return Err(ServiceError::SameDevice(other));
                 }
             }
+        }
+        let card = |service: &Self| service.uplink.map(|uplink| uplink.card);
+        if let Some(other) = self.uplink.and_then(|_| same(&|other| card(other) == card(self))) {
+            return Err(ServiceError::SameCard(other));
         }
         let is_written = self.disk.and_then(|disk| disks.get(disk)).is_some_and(|disk| !disk.read_only);
         match same(&|other| other.disk == self.disk) {

@@ -5,6 +5,7 @@ use core::fmt;
 
 use turnstile_service::image;
 
+use crate::service::Uplink;
 use crate::spec_error::{SpecError, VmLabel};
 use crate::{MAX_FUNCTIONS, MAX_NAME};
 
@@ -43,6 +44,14 @@ pub enum ServiceError {
     NetworkMemory,
     /// It is a network without ports.
     NoPorts,
+    /// It has an uplink and is no network.
+    UplinkDevice,
+    /// Its uplink is a card with this number.
+    NoCard(usize),
+    /// It has an uplink and is not trusted.
+    Untrusted,
+    /// The service of this index has the same uplink.
+    SameCard(usize),
 }
 
 impl fmt::Display for ServiceError {
@@ -73,6 +82,16 @@ impl fmt::Display for ServiceError {
             }
             Self::NetworkVm => f.write_str("it is a network, whose VMs its ports name; name none of its own"),
             Self::NetworkMemory => f.write_str("it is a network, so it must reach its VMs' memory"),
+            Self::UplinkDevice => f.write_str("it has an uplink, so its device must be `network`"),
+            Self::NoCard(card) => {
+                write!(f, "there is no network card {card}; numbers are below {}", Uplink::CARDS)
+            }
+            Self::Untrusted => f.write_str(
+                "its network card reaches all memory of the machine, because no IOMMU is used; say that it is trusted",
+            ),
+            Self::SameCard(other) => {
+                write!(f, "service {other} has the same network card; give each its own")
+            }
             Self::NoPorts => f.write_str("it is a network without ports; give it one, or take it out"),
         }
     }

@@ -15,7 +15,7 @@ use crate::error::BundleError;
 use crate::machine::{Arm64, Format, Machine, Pc, Pseries};
 use crate::port::{PortSpec, validate_ports};
 use crate::schedule::{Class, Schedule};
-use crate::service::{ServiceSpec, validate_services};
+use crate::service::{ServiceSpec, Uplink, validate_services};
 use crate::spec::VmSpec;
 use crate::{COMPATIBLE, IMAGE_ALIGN, VERSION};
 
@@ -248,6 +248,12 @@ fn describe_service(
     }
     if let Some(disk) = service.disk {
         fdt.property_u32("disk", disk as u32)?;
+    }
+    if let Some(Uplink { card, trusted }) = service.uplink {
+        fdt.property_u32("uplink", card as u32)?;
+        if trusted {
+            fdt.property_null("trusted")?;
+        }
     }
     Ok(())
 }

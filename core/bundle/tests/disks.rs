@@ -14,7 +14,16 @@ const TEXT: DiskSpec<'static> = DiskSpec { name: "text", image: None, size: 1 <<
 fn service<'a>(program: &'a [u8], name: &'a str, vm: usize, disk: usize) -> ServiceSpec<'a> {
     let device = ServiceDevice::Pci;
     let vm = Some(vm);
-    ServiceSpec { name, program, vm, device, limit: ServiceSpec::LIMIT, memory: true, disk: Some(disk) }
+    ServiceSpec {
+        name,
+        program,
+        vm,
+        device,
+        limit: ServiceSpec::LIMIT,
+        memory: true,
+        disk: Some(disk),
+        uplink: None,
+    }
 }
 
 #[test]

@@ -5,8 +5,8 @@ mod common;
 
 use common::{program, read_damaged};
 use turnstile_bundle::{
-    Bundle, BundleError, DiskSpec, Mapping, PortSpec, Schedule, ServiceDevice, ServiceSpec, VmSpec, ports_of,
-    write_with,
+    Bundle, BundleError, DiskSpec, Mapping, PortSpec, Schedule, ServiceDevice, ServiceSpec, Uplink, VmSpec,
+    ports_of, write_with,
 };
 use turnstile_service::image::{AARCH64, PPC64};
 
@@ -25,6 +25,7 @@ fn network<'a>(program: &'a [u8], name: &'a str) -> ServiceSpec<'a> {
         limit: ServiceSpec::LIMIT,
         memory: true,
         disk: None,
+        uplink: None,
     }
 }
 
@@ -59,6 +60,27 @@ fn networks_read_back() {
     // What was read before is gone.
     bundle.read(&without).unwrap();
     assert_eq!(bundle.ports(), []);
+}
+
+#[test]
+fn an_uplink_is_a_networks_and_trusted_and_nobody_elses() {
+    let (vms, program) = (["a", "b"].map(vm), program(AARCH64));
+    let uplink = |card, trusted| Some(Uplink { card, trusted });
+    let lan = ServiceSpec { uplink: uplink(31, true), ..network(&program, "lan") };
+    let other = ServiceSpec { uplink: uplink(0, true), ..network(&program, "other") };
+    let write = |services: &[ServiceSpec<'_>]| {
+        write_with(&vms, services, &[], &[port(0, 0), port(1, 1)]).map_err(|error| error.to_string())
+    };
+    let blob = write(&[lan, other]).unwrap();
+    assert_eq!(Bundle::parse(&blob).unwrap().services(), [lan, other]);
+    let refused = |service| write(&[service, other]).unwrap_err();
+    let untrusted = refused(ServiceSpec { uplink: uplink(1, false), ..lan });
+    assert!(untrusted.contains("reaches all memory of the machine"), "{untrusted}");
+    assert!(refused(ServiceSpec { uplink: uplink(32, true), ..lan }).contains("there is no network card 32"));
+    let same = write(&[lan, ServiceSpec { uplink: lan.uplink, ..other }]).unwrap_err();
+    assert_eq!(same, "service `other`: service 0 has the same network card; give each its own");
+    let device = ServiceSpec { uplink: lan.uplink, ..function(&program, "own") };
+    assert!(refused(device).contains("it has an uplink, so its device must be `network`"));
 }
 
 #[test]

@@ -18,6 +18,7 @@ fn services_read_back() {
         limit: ServiceSpec::LIMIT,
         memory: false,
         disk: None,
+        uplink: None,
     };
     let services = [
         console,
@@ -51,6 +52,7 @@ fn wrong_services_are_refused() {
         limit: 100_000,
         memory: false,
         disk: None,
+        uplink: None,
     };
     let problem =
         |services: &[ServiceSpec<'_>]| write_with(&vms, services, &[], &[]).unwrap_err().to_string();

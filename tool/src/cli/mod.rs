@@ -2,6 +2,7 @@
 //! The command line.
 
 mod control;
+mod forward;
 mod help;
 mod kill;
 mod log;
@@ -21,6 +22,7 @@ use crate::bench::platform::Platform;
 use crate::bench::rows::{FEWEST, ITERATIONS};
 use crate::bench::subjects::ALL as ALL_SUBJECTS;
 use crate::config::Board;
+use crate::qemu::Forward;
 pub use control::{Console, KillService, List, Logs, OfMachine};
 pub use help::EXIT_CODES;
 use help::{BENCH_HELP, CONSOLE_HELP, DEVELOPERS, EXITS_HELP, METER_HELP, RUN_HELP, STOP_HELP, TOP_HELP};
@@ -143,6 +145,9 @@ pub struct Run {
     /// Kill this service so many milliseconds after the hypervisor is there; can be repeated
     #[arg(long, value_name = "NAME@MILLISECONDS", value_parser = kill::parse, conflicts_with = "plain")]
     pub kill_service: Vec<kill::Kill>,
+    /// Let this TCP port of this computer lead to that of the guest with the address 10.0.2.15 behind the uplink net0; can be repeated
+    #[arg(long, value_name = "HOST:GUEST", value_parser = forward::parse)]
+    pub forward: Vec<Forward>,
     /// Run in the background, and print the machine's name once it is up
     #[arg(long, conflicts_with_all = ["plain", "json", "gdb"])]
     pub detach: bool,

@@ -394,6 +394,7 @@ impl Images {
                 limit: service.limit,
                 memory: service.memory,
                 disk: service.disk,
+                uplink: service.uplink,
             });
         }
         let disks: Vec<_> = config

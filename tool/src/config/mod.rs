@@ -70,6 +70,14 @@ pub struct Config {
     pub ports: Vec<PortSpec>,
 }
 
+impl Config {
+    /// Returns how many network cards the machine needs for its networks.
+    pub fn cards(&self) -> usize {
+        let cards = self.services.iter().filter_map(|service| service.uplink).map(|uplink| uplink.card + 1);
+        cards.max().unwrap_or(0)
+    }
+}
+
 /// One virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vm {
@@ -313,6 +321,7 @@ fn read_root(
     all.extend(network::services(&networks, &config.vms, problems));
     config.services = service::finish(all, &config.vms, problems);
     config.ports = network::ports(&config.services, &config.vms, problems);
+    problems.extend(network::no_cards(&networks, config.machine.board));
     config.disks = disks;
     Some(config)
 }

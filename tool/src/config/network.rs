@@ -4,15 +4,15 @@
 use std::ops::Range;
 
 use toml::de::DeTable;
-use turnstile_bundle::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_PORTS, Mapping, PortSpec, ServiceDevice};
+use turnstile_bundle::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_PORTS, Mapping, PortSpec, ServiceDevice, Uplink};
 
 use super::port::{Port, show_mac};
 use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader};
 use super::service::{self, Draft, Service};
-use super::{Vm, disk, vm};
+use super::{Board, Vm, disk, vm};
 
-const KEYS: [&str; 3] = ["name", "time-limit", "beside-realtime"];
+const KEYS: [&str; 5] = ["name", "uplink", "trusted", "time-limit", "beside-realtime"];
 
 /// A network, which VMs have by its name.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct Network {
     pub limit: u64,
     /// Whether it may keep real-time VMs waiting.
     pub beside_realtime: bool,
+    /// The machine's network card that connects it with other networks.
+    pub uplink: Option<At<Uplink>>,
 }
 
 /// Reads a network; `None` if something that it cannot do without is missing or wrong.
@@ -32,7 +34,36 @@ pub fn read(table: &DeTable<'_>, span: Range<usize>, problems: &mut Vec<Problem>
     let name = vm::read_name(&mut reader, "network", "lan");
     let limit = service::read_limit(&mut reader, disk::LIMIT);
     let beside_realtime = reader.boolean("beside-realtime").is_some_and(|at| at.value);
-    Some(Network { name: name?, limit: limit?, beside_realtime })
+    let uplink = read_uplink(&mut reader)?;
+    Some(Network { name: name?, limit: limit?, beside_realtime, uplink })
+}
+
+/// Reads which network card of the machine the network has, and whether it is trusted with it; `None` if that is wrong.
+fn read_uplink(reader: &mut Reader<'_, '_>) -> Option<Option<At<Uplink>>> {
+    let (uplink, trusted) = (reader.string("uplink"), reader.boolean("trusted"));
+    let Some(name) = uplink else {
+        if let Some(trusted) = trusted.filter(|trusted| trusted.value) {
+            let what = "a network without an uplink is trusted with nothing";
+            reader.problem(trusted.span, what, "take `trusted` out, or write uplink = \"net0\"");
+        }
+        return Some(None);
+    };
+    let card = name.value.strip_prefix("net").and_then(|number| number.parse().ok());
+    let Some(card) = card.filter(|card| *card < Uplink::CARDS) else {
+        let what = format!("`{}` is no network card of a machine", name.value);
+        let help = format!(
+            "write \"net0\" for the first one, in the order of PCI addresses, up to \"net{}\"",
+            Uplink::CARDS - 1
+        );
+        reader.problem(name.span, what, help);
+        return None;
+    };
+    if !trusted.is_some_and(|trusted| trusted.value) {
+        let what = "a network card reaches all memory of the machine, and so does the switch that drives it";
+        reader.problem(name.span, what, "write trusted = true if you accept that: no IOMMU is used");
+        return None;
+    }
+    Some(Some(At::new(Uplink { card, trusted: true }, name.span)))
 }
 
 /// Makes a service of each network, and finds what does not fit together.
@@ -48,11 +79,13 @@ pub fn services(networks: &[Network], vms: &[Vm], problems: &mut Vec<Problem>) -
             (format!("no VM has the network `{name}`"), "name it in the `networks` of a VM, or take it out")
         } else {
             let bounds = (network.limit, network.beside_realtime);
-            drafts.push(Draft::of_network(&network.name, bounds, members));
+            let uplink = network.uplink.as_ref().map(|uplink| uplink.value);
+            drafts.push(Draft::of_network(&network.name, bounds, members, uplink));
             continue;
         };
         problems.push(Problem::new(network.name.span.clone(), what, help));
     }
+    problems.extend((0..networks.len()).filter_map(|index| same_card(networks, index)));
     let names: Vec<&str> = networks.iter().map(|network| network.name.value.as_str()).collect();
     let ports =
         vms.iter().enumerate().flat_map(|(index, vm)| (0..vm.networks.len()).map(move |at| (index, at)));
@@ -65,6 +98,23 @@ pub fn services(networks: &[Network], vms: &[Vm], problems: &mut Vec<Problem>) -
         problems.extend(problem.map(|(what, help)| Problem::new(span.clone(), what, help)));
     }
     drafts
+}
+
+/// Says that an earlier network has the card of the one with this index.
+fn same_card(networks: &[Network], index: usize) -> Option<Problem> {
+    let uplink = networks[index].uplink.as_ref()?;
+    let has = |network: &&Network| network.uplink.as_ref().is_some_and(|other| other.value == uplink.value);
+    let other = networks.iter().take(index).find(has)?;
+    let what = format!("the network `{}` has this card", other.name.value);
+    Some(Problem::new(uplink.span.clone(), what, "give each network its own, or make one network of both"))
+}
+
+/// Says that a board has no network cards, where a network wants one.
+pub fn no_cards(networks: &[Network], board: Board) -> Option<Problem> {
+    let uplink = networks.iter().find_map(|network| network.uplink.as_ref())?;
+    let what = format!("no network card of the board `{}` can be used", board.name());
+    let has_none = matches!(board, Board::Microvm | Board::Rpi4);
+    has_none.then(|| Problem::new(uplink.span.clone(), what, "take the uplink out, or choose another board"))
 }
 
 /// Says why the VM of this index cannot have the port at this place of its list, and what helps.

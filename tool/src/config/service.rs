@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 use turnstile_bundle::{
-    Class, GuestMachine, MAX_FUNCTIONS, MAX_SERVICES, Mapping, Schedule, ServiceDevice, ServiceSpec,
+    Class, GuestMachine, MAX_FUNCTIONS, MAX_SERVICES, Mapping, Schedule, ServiceDevice, ServiceSpec, Uplink,
 };
 
 use super::problem::{Problem, did_you_mean};
@@ -37,6 +37,8 @@ pub struct Service {
     pub memory: bool,
     /// The index of the disk that it is.
     pub disk: Option<usize>,
+    /// The machine's network card that it drives.
+    pub uplink: Option<Uplink>,
 }
 
 impl Service {
@@ -94,6 +96,7 @@ impl Draft {
                 limit,
                 memory: true,
                 disk: Some(disk),
+                uplink: None,
             },
             serves: Serves::Vm(At::new(vm.to_owned(), span.clone())),
             device: span.clone(),
@@ -103,8 +106,13 @@ impl Draft {
     }
 
     /// Makes the service that is the network of this name, of the VMs of these indexes, with this limit and whether it may keep
-    /// real-time VMs waiting.
-    pub fn of_network(name: &At<String>, (limit, beside_realtime): (u64, bool), members: Vec<usize>) -> Self {
+    /// real-time VMs waiting. It drives this network card.
+    pub fn of_network(
+        name: &At<String>,
+        (limit, beside_realtime): (u64, bool),
+        members: Vec<usize>,
+        uplink: Option<Uplink>,
+    ) -> Self {
         let span = name.span.clone();
         Self {
             service: Service {
@@ -115,6 +123,7 @@ impl Draft {
                 limit,
                 memory: true,
                 disk: None,
+                uplink,
             },
             serves: Serves::Members(members),
             device: span.clone(),
@@ -157,6 +166,7 @@ pub fn read(
             limit: limit?,
             memory,
             disk: None,
+            uplink: None,
         },
         serves: Serves::Vm(vm),
         device: place,

@@ -3,7 +3,7 @@
 
 use super::*;
 
-use turnstile_bundle::ServiceDevice;
+use turnstile_bundle::{ServiceDevice, Uplink};
 
 const LAN: &str = "[[network]]\nname = \"lan\"\n";
 
@@ -48,6 +48,36 @@ fn each_network_is_a_service_with_ports() {
     assert_eq!(first.mac, [0x02, 0x4e, 0xc6, 0xb3, 0xe4, 0xa1], "it stays the same");
     assert!(first.mac != third.mac && first.mac != last.mac);
     assert!(parse_text(MINIMAL).unwrap().ports.is_empty());
+}
+
+#[test]
+fn an_uplink_is_a_card_of_the_machine() {
+    let uplink = |card: &str| format!("uplink = \"{card}\"\ntrusted = true\n");
+    let other = format!("[[network]]\nname = \"other\"\n{}", uplink("net2"));
+    let text = with("\"lan\", \"other\"", &format!("{LAN}{}{other}", uplink("net0")));
+    let config = parse_text(&text).unwrap();
+    let cards: Vec<_> = config.services.iter().map(|service| service.uplink).collect();
+    let card = |card| Some(Uplink { card, trusted: true });
+    assert_eq!((cards, config.cards()), (vec![card(0), card(2)], 3));
+    assert_eq!(parse_text(&with("\"lan\"", LAN)).unwrap().cards(), 0);
+
+    let lan = |lines: &str| with("\"lan\"", &format!("{LAN}{lines}"));
+    for name in ["eth0", "net", "net32", "net-1", "0"] {
+        let what = format!("`{name}` is no network card of a machine");
+        expect(&lan(&uplink(name)), &[(&format!("\"{name}\""), &what, "write \"net0\" for the first one")]);
+    }
+    let reach = "a network card reaches all memory of the machine";
+    for lines in ["uplink = \"net0\"\n", "uplink = \"net0\"\ntrusted = false\n"] {
+        expect(&lan(lines), &[("\"net0\"", reach, "write trusted = true if you accept that")]);
+    }
+    let what = "a network without an uplink is trusted with nothing";
+    expect(&lan("trusted = true\n"), &[("true", what, "take `trusted` out")]);
+    let same = other.replace("net2", "net0");
+    let text = with("\"lan\", \"other\"", &format!("{LAN}{}{same}", uplink("net0")));
+    expect(&text, &[("\"net0\"", "the network `lan` has this card", "give each network its own")]);
+    let what = "no network card of the board `rpi4` can be used";
+    let text = format!("[machine]\nboard = \"rpi4\"\n{}", lan(&uplink("net0")));
+    expect(&text, &[("\"net0\"", what, "choose another board")]);
 }
 
 #[test]
