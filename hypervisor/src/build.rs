@@ -5,16 +5,20 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use turnstile_bundle::{Bundle, Class, PortSpec, Schedule, ServiceDevice, ServiceSpec, VmSpec, ports_of};
+use turnstile_bundle::{
+    Bundle, Class, PortSpec, Schedule, ServiceDevice, ServiceSpec, Uplink, VmSpec, ports_of,
+};
 use turnstile_machine::Functions;
 use turnstile_service::port::Port;
 
-use crate::arch::boot::Host;
+use crate::arch::boot::{Bridge, Host};
 use crate::arch::cpu::PerCpu;
+use crate::arch::pci::Claims;
 use crate::arch::sched::Tenant;
-use crate::arch::service::Storage;
+use crate::arch::service::{Device, Storage};
 use crate::arch::vm::Vcpu;
 use crate::arch::vm::Vm;
+use crate::card::{self, Card};
 use crate::guest::Guest;
 use crate::machine::{self, Machine};
 use crate::service::{self, Hosted, Member};
@@ -113,13 +117,16 @@ fn functions(vm: usize, services: &[ServiceSpec<'_>], ports: &[PortSpec]) -> Fun
 pub fn build_services(
     bundle: &Bundle<'static>,
     disks: &[Storage],
+    bridges: &'static [Bridge],
     guests: &mut [Guest],
 ) -> Result<Vec<&'static Hosted>, (&'static str, service::Error)> {
-    let mut all = Vec::new();
+    let (mut all, mut claims) = (Vec::new(), Claims::new(bridges));
     for (number, spec) in bundle.services().iter().enumerate() {
         let storage = spec.disk.and_then(|disk| disks.get(disk).copied());
-        let hosted = members(number, spec, bundle, guests)
-            .and_then(|members| Hosted::build(number, spec, members, storage));
+        let hosted = members(number, spec, bundle, guests).and_then(|members| {
+            let card = spec.uplink.map(|uplink| claim(&mut claims, uplink, &members)).transpose()?;
+            Hosted::build(number, spec, members, storage, card)
+        });
         all.push(hosted.map_err(|error| (spec.name, error))?);
     }
     for guest in guests {
@@ -129,6 +136,16 @@ pub fn build_services(
         }
     }
     Ok(all)
+}
+
+/// Gives a network its card, which interrupts where the first vCPU of its first VM is.
+fn claim(
+    claims: &mut Claims<Bridge>,
+    uplink: Uplink,
+    members: &[Member],
+) -> Result<(Card, Device), service::Error> {
+    let vcpu = members.first().and_then(|member| member.vm.vcpu(0)).ok_or(service::Error::Vm)?;
+    card::claim(claims, uplink.card, vcpu.cpu.index).map_err(service::Error::Card)
 }
 
 /// Finds the VMs that a service serves.

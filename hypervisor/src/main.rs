@@ -6,6 +6,7 @@
 //! | `main` | from the machine to running VMs |
 //! | `options` | the hypervisor's command line |
 //! | `build` | from the bundle to a VM |
+//! | `disk`, `card` | what services have of the machine: memory for disks, network cards |
 //! | `guest` | one VM: started, stopped, started again |
 //! | `machine` | what differs by architecture: how a VM is built and furnished, its devices |
 //! | `monitor` | what exits of one architecture alone ask for |
@@ -30,6 +31,8 @@ use turnstile_x86_64 as arch;
 mod alarm;
 #[cfg(target_os = "none")]
 mod build;
+#[cfg(target_os = "none")]
+mod card;
 #[cfg(target_os = "none")]
 mod disk;
 mod guest;

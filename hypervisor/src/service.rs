@@ -19,9 +19,12 @@ use turnstile_vm::lifecycle::Phase;
 
 use crate::alarm;
 use crate::arch::memory;
-use crate::arch::service::{Bar, ISA, Outside, Port, Served, Service, Services, Space, Storage, Window};
+use crate::arch::service::{
+    Bar, Device, ISA, Outside, Port, Served, Service, Services, Space, Storage, Window,
+};
 use crate::arch::time;
 use crate::arch::vm::Vm;
+use crate::card::{self, Card};
 use crate::line;
 use crate::machine::{self, Function, Place, Reach, Site};
 
@@ -65,6 +68,8 @@ pub struct Hosted {
     memory: bool,
     /// The memory of its disk.
     storage: Option<Storage>,
+    /// The machine's network card that it drives.
+    card: Option<Card>,
     /// The number of its alarm.
     alarm: usize,
     typed: Mutex<Typed>,
@@ -84,6 +89,8 @@ pub enum Error {
     Vm,
     /// Its doorbells are not those of a service that several VMs share.
     Doorbells,
+    /// Its network card.
+    Card(card::Error),
 }
 
 impl fmt::Display for Error {
@@ -92,6 +99,7 @@ impl fmt::Display for Error {
             Self::Program(error) => write!(f, "{error}"),
             Self::Memory(error) => write!(f, "{error}"),
             Self::Vm => f.write_str("there is no VM for it"),
+            Self::Card(error) => write!(f, "{error}"),
             Self::Doorbells => f.write_str("its doorbells cannot be shared"),
         }
     }
@@ -181,7 +189,7 @@ impl Member {
 }
 
 impl Hosted {
-    /// Builds the service of this number, which serves these members, with the memory of its disk.
+    /// Builds the service of this number, which serves these members, with the memory of its disk, or the network card that it drives.
     ///
     /// # Errors
     /// When its program cannot be used, or there is no memory for it.
@@ -191,6 +199,7 @@ impl Hosted {
         spec: &ServiceSpec<'static>,
         members: Vec<Member>,
         storage: Option<Storage>,
+        driven: Option<(Card, Device)>,
     ) -> Result<&'static Self, Error> {
         let image = Image::parse(spec.program, ISA).map_err(Error::Program)?;
         let doorbells = image.header().doorbells;
@@ -203,6 +212,7 @@ impl Hosted {
             return Err(Error::Doorbells);
         }
         let space = Space::new(image, spec.limit).map_err(Error::Memory)?;
+        let (card, device) = driven.unzip();
         let hosted: &'static Self = Box::leak(Box::new(Self {
             name: String::from(spec.name),
             device: spec.device,
@@ -210,16 +220,20 @@ impl Hosted {
             doorbells,
             memory: spec.memory,
             storage,
+            card,
             alarm: alarm::FIRST_SERVICE + number,
             typed: Mutex::new(Typed::default()),
             line: Mutex::new(heapless::String::new()),
             service: Once::new(),
         }));
         let name = String::from(spec.name);
-        let service = match is_shared {
+        let mut service = match is_shared {
             true => Service::shared(name, space, hosted, &ports),
             false => Service::new(name, space, hosted, first),
         };
+        if let Some(device) = device {
+            service.drive(device).map_err(Error::Memory)?;
+        }
         hosted.service.call_once(|| Box::leak(Box::new(service)));
         Ok(hosted)
     }
@@ -287,6 +301,19 @@ impl Hosted {
         if let Some(vm) = self.owner() {
             line::room(vm, room);
         }
+    }
+
+    /// Says whether this interrupt of the machine is that of the card that it drives.
+    pub fn is_interrupted_by(&self, number: u32) -> bool {
+        self.card.as_ref().is_some_and(|card| card.interrupt == number)
+    }
+
+    /// Its card has interrupted this CPU. It does not again until that is handled.
+    pub fn interrupted(&self) {
+        if let Some(card) = &self.card {
+            card.mask(true);
+        }
+        self.want(Pending::INTERRUPT);
     }
 
     /// Its alarm goes off.
@@ -464,6 +491,18 @@ impl Outside for Hosted {
             typed.waiting.pop_front();
         }
         self.tell_room(&mut typed);
+    }
+
+    fn allow(&self, allowed: bool) {
+        if let Some(card) = &self.card {
+            card.allow(allowed);
+        }
+    }
+
+    fn unmask(&self) {
+        if let Some(card) = &self.card {
+            card.mask(false);
+        }
     }
 
     fn crashed(&self, number: u32, report: fmt::Arguments<'_>) {

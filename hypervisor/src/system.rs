@@ -147,7 +147,9 @@ fn set_up(host: &'static Host) -> (&'static System, usize) {
         Ok(disks) => disks,
         Err((name, error)) => refuse(host, format_args!("disk {name} cannot be made: {error}")),
     };
-    let services = match build_services(&bundle, &disks, &mut guests) {
+    let wants_card = bundle.services().iter().any(|service| service.uplink.is_some());
+    let bridges = if wants_card { host.bridges() } else { &[] };
+    let services = match build_services(&bundle, &disks, bridges, &mut guests) {
         Ok(services) => services,
         Err((name, error)) => refuse(host, format_args!("service {name} cannot be built: {error}")),
     };
@@ -287,8 +289,10 @@ impl CommonMonitor<Vm> for System {
 
     fn interrupt(&self, intid: u32) {
         if Some(intid) == self.host.console_intid {
-            line::receive(self);
+            return line::receive(self);
         }
+        let service = self.services.iter().find(|service| service.is_interrupted_by(intid));
+        service.into_iter().for_each(|service| service.interrupted());
     }
 
     fn deadline(&self) {

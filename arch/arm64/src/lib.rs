@@ -41,7 +41,7 @@ pub mod vm;
 
 pub use turnstile_arch_common::monitor::CommonMonitor;
 pub use turnstile_arch_common::time::Uptime;
-pub use turnstile_arch_common::{console, crew, mmio, phases, println};
+pub use turnstile_arch_common::{console, crew, mmio, pci, phases, println};
 pub use vm::monitor::{Monitor, set_monitor};
 
 #[cfg(target_os = "none")]

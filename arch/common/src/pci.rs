@@ -110,8 +110,6 @@ pub struct Function<B: 'static> {
     pub configuration: [u8; CONFIGURATION],
     /// The number of its interrupt, as the hypervisor is told of it.
     pub interrupt: u32,
-    /// The address under which it reaches the memory that it was asked for.
-    pub bus: u64,
 }
 
 /// Where a function's registers are.
@@ -136,18 +134,12 @@ impl<B: HostBridge> Claims<B> {
         Self { bridges, taken: bridges.iter().map(|_| 0).collect() }
     }
 
-    /// Gives the function of a class with this number, counted from 0 over all buses. It reaches the memory at `memory`, which is the program's, and interrupts
-    /// this CPU. Both begin with [`Function::allow`].
+    /// Gives the function of a class with this number, counted from 0 over all buses. It interrupts this CPU, and reaches memory, from
+    /// [`Function::allow`] on.
     ///
     /// # Errors
     /// Says what the machine lacks.
-    pub fn claim(
-        &mut self,
-        class: Class,
-        number: usize,
-        memory: u64,
-        cpu: usize,
-    ) -> Result<Function<B>, Refusal> {
+    pub fn claim(&mut self, class: Class, number: usize, cpu: usize) -> Result<Function<B>, Refusal> {
         let (at, address) = self.find(class, number)?;
         let absent = Refusal::Absent(number);
         let bridge = self.bridges.get(at).ok_or(absent)?;
@@ -157,12 +149,11 @@ impl<B: HostBridge> Claims<B> {
         let messages = messages(&header, bridge);
         let taken = self.taken.get_mut(at).ok_or(absent)?;
         let Placed { bars, table } = place(&mut header, bridge, taken, messages)?;
-        let bus = bridge.reach(address, memory).ok_or(Refusal::NoMemory)?;
         header
             .update_command(bridge, |_| CommandRegister::MEMORY_ENABLE | CommandRegister::INTERRUPT_DISABLE);
         let interrupt = wire(&mut header, bridge, (messages, table), cpu)?;
         let configuration = copy(bridge, address);
-        Ok(Function { bridge, address, bars, configuration, interrupt, bus })
+        Ok(Function { bridge, address, bars, configuration, interrupt })
     }
 
     /// Finds the function with this number among those of a class.
@@ -321,6 +312,14 @@ fn copy(bridge: &impl HostBridge, address: PciAddress) -> [u8; CONFIGURATION] {
 }
 
 impl<B: HostBridge> Function<B> {
+    /// Returns the address under which it reaches a physical one.
+    ///
+    /// # Errors
+    /// When it does not reach that.
+    pub fn reach(&self, physical: u64) -> Result<u64, Refusal> {
+        self.bridge.reach(self.address, physical).ok_or(Refusal::NoMemory)
+    }
+
     /// Lets it reach memory, which includes messages, or no longer. Only who is inside the service that has it.
     pub fn allow(&self, allowed: bool) {
         let mut header = PciHeader::new(self.address);

@@ -68,5 +68,5 @@ core::arch::global_asm!(
 
 pub use turnstile_arch_common::monitor::CommonMonitor;
 pub use turnstile_arch_common::time::Uptime;
-pub use turnstile_arch_common::{console, crew, mmio, phases, println};
+pub use turnstile_arch_common::{console, crew, mmio, pci, phases, println};
 pub use vm::monitor::{Monitor, set_monitor};

@@ -43,7 +43,7 @@ core::arch::global_asm!(include_str!("irq/interrupts.S"));
 
 pub use turnstile_arch_common::monitor::CommonMonitor;
 pub use turnstile_arch_common::time::Uptime;
-pub use turnstile_arch_common::{console, crew, mmio, phases, println};
+pub use turnstile_arch_common::{console, crew, mmio, pci, phases, println};
 pub use vm::monitor::{Monitor, set_monitor};
 
 #[cfg(all(target_os = "none", not(feature = "ablation")))]

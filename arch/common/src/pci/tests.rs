@@ -176,8 +176,9 @@ fn what_firmware_has_not_placed_is_placed() {
     let bridges = machine(false, vec![placed, card(at(0, 2, 0)), card(at(0, 3, 0))]);
     let mut claims = Claims::new(bridges);
     let mut hosts = |number| {
-        let function = claims.claim(Class::ETHERNET, number, 0x8000, 3).unwrap();
-        assert_eq!(function.bus, 0x8005);
+        let function = claims.claim(Class::ETHERNET, number, 3).unwrap();
+        assert_eq!(function.reach(0x8000), Ok(0x8005));
+        assert_eq!(function.reach(0), Err(Refusal::NoMemory));
         let windows = function.bars.iter();
         windows.map(|(bar, window)| (*bar, window.host - APART, window.size)).collect::<Vec<_>>()
     };
@@ -191,7 +192,7 @@ fn what_firmware_has_not_placed_is_placed() {
 #[test]
 fn a_function_reaches_memory_when_it_is_allowed_to_and_not_before() {
     let bridges = machine(false, vec![card(at(0, 1, 0))]);
-    let function = Claims::new(bridges).claim(Class::ETHERNET, 0, 0x8000, 3).unwrap();
+    let function = Claims::new(bridges).claim(Class::ETHERNET, 0, 3).unwrap();
     let command = || bridges[0].register(at(0, 1, 0), 4) & 0xffff;
     assert_eq!(command(), 2, "memory alone, and its pin");
     function.allow(true);
@@ -213,10 +214,10 @@ fn messages_are_sent_where_the_machine_takes_them_and_their_table_is_the_hypervi
     let bars = |function: &Function<Bridge>| {
         function.bars.iter().map(|(bar, window)| (*bar, window.size)).collect::<Vec<_>>()
     };
-    let first = claims.claim(Class::ETHERNET, 0, 0x8000, 1).unwrap();
+    let first = claims.claim(Class::ETHERNET, 0, 1).unwrap();
     assert_eq!(bars(&first), [(4, 0x4000)], "nothing of the one with the table");
     assert_eq!(first.configuration[0x43], 0x80, "enabled, and unmasked");
-    let second = claims.claim(Class::ETHERNET, 1, 0x8000, 2).unwrap();
+    let second = claims.claim(Class::ETHERNET, 1, 2).unwrap();
     assert_eq!(bars(&second), [(1, 0x1000), (4, 0x2000)], "up to the table's page");
     let table = |at| Wiring::Messages { table: APART + at, vectors: 3 };
     let connected = bridges[0].connected.lock().unwrap().clone();
@@ -225,7 +226,7 @@ fn messages_are_sent_where_the_machine_takes_them_and_their_table_is_the_hypervi
     assert_eq!(command & 0xffff, 0x402, "its pin stays silent");
 
     let bridges = machine(false, cards());
-    let pins = Claims::new(bridges).claim(Class::ETHERNET, 0, 0x8000, 1).unwrap();
+    let pins = Claims::new(bridges).claim(Class::ETHERNET, 0, 1).unwrap();
     assert_eq!(bars(&pins), [(4, 0x4000)]);
     assert_eq!(pins.configuration[0x43] & 0x80, 0, "not enabled");
     assert_eq!(*bridges[0].connected.lock().unwrap(), [(at(0, 1, 0), Wiring::Pin(1), 1)]);
@@ -238,15 +239,14 @@ fn what_the_machine_lacks_is_said() {
     (far.space[0x24], far.space[0x20]) = (1, 0x0c);
     let mut mute = card(at(0, 3, 0));
     mute.space[0x3d] = 0;
-    let bridges = machine(true, vec![large, far, mute, card(at(0, 4, 0))]);
+    let bridges = machine(true, vec![large, far, mute]);
     let mut claims = Claims::new(bridges);
-    let mut refusal = |number, memory| claims.claim(Class::ETHERNET, number, memory, 0).err();
-    assert_eq!(refusal(0, 1), Some(Refusal::NoRoom(0)));
-    assert_eq!(refusal(1, 1), Some(Refusal::Unreachable(4)));
-    assert_eq!(refusal(2, 1), Some(Refusal::NoInterrupt));
-    assert_eq!(refusal(3, 0), Some(Refusal::NoMemory));
-    assert_eq!(refusal(4, 1), Some(Refusal::Absent(4)));
-    for number in 1..=4 {
+    let mut refusal = |number| claims.claim(Class::ETHERNET, number, 0).err();
+    assert_eq!(refusal(0), Some(Refusal::NoRoom(0)));
+    assert_eq!(refusal(1), Some(Refusal::Unreachable(4)));
+    assert_eq!(refusal(2), Some(Refusal::NoInterrupt));
+    assert_eq!(refusal(3), Some(Refusal::Absent(3)));
+    for number in 1..=3 {
         let command = bridges[0].register(at(0, number, 0), 4);
         assert_eq!(command & 4, 0, "who is refused reaches no memory");
     }
@@ -258,5 +258,5 @@ fn a_list_of_capabilities_that_does_not_end_has_none() {
     (endless.space[6], endless.space[0x34]) = (1 << 4, 0x40);
     endless.space[0x40..0x42].copy_from_slice(&[9, 0x40]);
     let bridges = machine(true, vec![endless]);
-    assert!(Claims::new(bridges).claim(Class::ETHERNET, 0, 1, 0).is_ok());
+    assert!(Claims::new(bridges).claim(Class::ETHERNET, 0, 0).is_ok());
 }
