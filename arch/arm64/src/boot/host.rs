@@ -3,12 +3,15 @@
 
 use alloc::vec::Vec;
 
+use dtoolkit::fdt::Fdt;
+use spin::Once;
 use turnstile_arch_common::startup::{self, Starting};
 use turnstile_arch_common::{console, println};
 use turnstile_machine::GicVersion;
 
 use super::area::Area;
-use crate::board::discover::{CpuNode, Release};
+use super::bridge::Bridge;
+use crate::board::discover::{CpuNode, Release, pci};
 use crate::board::{power, psci};
 use crate::cpu::{self, PerCpu};
 use crate::irq::controller::Controller;
@@ -34,6 +37,9 @@ pub struct Host {
     /// INTID of the console's interrupt.
     pub console_intid: Option<u32>,
     pub(super) controller: Controller,
+    /// What the firmware says of the machine.
+    pub(super) tree: Fdt<'static>,
+    pub(super) bridges: Once<Vec<Bridge>>,
 }
 
 /// The CPUs by the affinity fields of their MPIDR_EL1, each with its area, and the root of the EL2 tables. `secondary_entry` in
@@ -50,6 +56,24 @@ impl Host {
     /// Returns the page that guests with a GICv2 have as their CPU interface, if there is one.
     pub fn gicv(&self) -> Option<u64> {
         self.controller.gicv().filter(|_| irq::is_gicv2() || gicv3::allows_legacy())
+    }
+
+    /// Returns the PCI host bridges, in the order of the device tree. They are looked for, and mapped, when somebody asks.
+    pub fn bridges(&'static self) -> &'static [Bridge] {
+        self.bridges.call_once(|| {
+            let nodes = pci::bridges(self.tree).into_iter();
+            nodes
+                .filter_map(|node| {
+                    let configuration = node.configuration;
+                    if let Err(error) = memory::map_registers(configuration) {
+                        println!("turnstile: the PCI at {:#x} is not used: {error}", configuration.base);
+                        return None;
+                    }
+                    // SAFETY: just mapped, for ever.
+                    Some(unsafe { Bridge::new(node, &self.controller, &self.cpus) })
+                })
+                .collect()
+        })
     }
 
     /// Starts the CPUs with an index below `count`, all at once, and waits for them. Returns how many are running: those before

@@ -6,10 +6,12 @@
 //! | `boot.S`, `early` | from the boot loader to the MMU, in a mode that the CPU has |
 //! | `start` | from there to the hypervisor's main function |
 //! | `host` | the machine as the hypervisor uses it; the start of its other CPUs |
+//! | `bridge` | the machine's PCI, for services that drive a device |
 //! | [`area`] | what modules have for each CPU |
 //! | `fault` | the last words of the hypervisor |
 
 pub mod area;
+mod bridge;
 #[cfg(target_os = "none")]
 mod early;
 #[cfg(target_os = "none")]
@@ -19,5 +21,6 @@ mod host;
 #[cfg(target_os = "none")]
 mod start;
 
+pub use bridge::Bridge;
 #[cfg(target_os = "none")]
 pub use host::Host;

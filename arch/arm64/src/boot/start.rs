@@ -125,6 +125,8 @@ extern "C" fn turnstile_primary(dtb: u64, begin: u64) -> ! {
         model: machine.model,
         console_intid: uart.and_then(|node| node.intid),
         controller,
+        tree: fdt,
+        bridges: Once::new(),
     });
     let first = host.cpus[0];
     // SAFETY: the area lives for ever and its stack is mapped and unused.

@@ -7,7 +7,7 @@ use turnstile_firmware::Range;
 use turnstile_vm::attention::KickToken;
 
 use super::{gicv2, gicv3, probe, select};
-use crate::board::discover::GicNode;
+use crate::board::discover::{GicNode, Spi};
 use crate::cpu::regs::gicv2::window;
 
 /// The distributor, and how to reach what belongs to each CPU.
@@ -110,6 +110,22 @@ impl Controller {
         match &self.distributor {
             Distributor::V3(distributor) => distributor.enable_spi(intid, affinity),
             Distributor::V2(distributor) => distributor.enable_spi(intid, token),
+        }
+    }
+
+    /// Routes a device's SPI, which nobody has, to a CPU that is online, masked. False if that cannot be.
+    pub fn connect_spi(&self, spi: Spi, affinity: u64, token: KickToken) -> bool {
+        match &self.distributor {
+            Distributor::V3(distributor) => distributor.connect_spi(spi, affinity),
+            Distributor::V2(distributor) => distributor.connect_spi(spi, token),
+        }
+    }
+
+    /// Masks a device's SPI, which does not come again from then on, or unmasks it. On any CPU.
+    pub fn mask_spi(&self, intid: u32, masked: bool) {
+        match &self.distributor {
+            Distributor::V3(distributor) => distributor.mask_spi(intid, masked),
+            Distributor::V2(distributor) => distributor.mask_spi(intid, masked),
         }
     }
 }

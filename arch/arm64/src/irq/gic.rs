@@ -32,6 +32,9 @@ pub(super) const PRIVATE_IN_USE: u32 = 1 << SGI_KICK
     | 1 << PPI_HYPERVISOR_TIMER
     | 1 << PPI_VIRTUAL_TIMER
     | 1 << PPI_PHYSICAL_TIMER;
+/// Priority of the hypervisor's own devices: higher than that of all other physical interrupts, which guests cause and which
+/// cannot keep it from being acknowledged.
+pub(super) const OWN_PRIORITY: u8 = 0x80;
 /// INTIDs from here on mean "nothing" or are special.
 pub const SPURIOUS: u32 = 1020;
 

@@ -7,8 +7,10 @@
 
 use turnstile_vm::attention::KickToken;
 
-use super::gic::{Acknowledged, Gic, PRIVATE_IN_USE, SGI_KICK, SPURIOUS, vectors};
+use super::device;
+use super::gic::{Acknowledged, Gic, OWN_PRIORITY, PRIVATE_IN_USE, SGI_KICK, SPURIOUS, vectors};
 use super::gich::Gich;
+use crate::board::discover::Spi;
 use crate::cpu::regs::gicv2::{
     GICC_BPR, GICC_CTLR, GICC_DIR, GICC_EOIR, GICC_IAR, GICC_PMR, GICD_CTLR, GICD_ISACTIVER0, GICD_SGIR,
     GICD_TYPER, window,
@@ -39,8 +41,6 @@ const SGIR_TARGETS_SHIFT: u32 = 16;
 const IAR_INTID: u32 = 0x3ff;
 /// INTID and CPU in GICC_IAR.
 const IAR_KNOWN: u32 = 0x1fff;
-/// Priority of the hypervisor's own devices.
-const OWN_PRIORITY: u8 = 0x80;
 /// Priority of all other physical interrupts, which guests cause: they need no order among themselves.
 const PRIORITY: u32 = 0xa0a0_a0a0;
 
@@ -87,6 +87,26 @@ impl Distributor {
         self.0.write8(GICD_IPRIORITYR + n, OWN_PRIORITY);
         self.0.write8(GICD_ITARGETSR + n, (token >> SGIR_TARGETS_SHIFT) as u8);
         self.0.write32(GICD_ISENABLER + 4 * (n / 32), 1 << (n % 32));
+    }
+
+    /// Routes a device's SPI, which nobody has, to the CPU with `token`; it is masked. False if that cannot be.
+    pub fn connect_spi(&self, spi: Spi, token: KickToken) -> bool {
+        let targets = (token >> SGIR_TARGETS_SHIFT) as u8;
+        let taken = targets != 0 && device::take(&self.0, spi);
+        if taken {
+            self.0.write8(GICD_ITARGETSR + spi.intid as usize, targets);
+        }
+        taken
+    }
+
+    /// Masks a device's SPI, which does not come again from then on, or unmasks it.
+    pub fn mask_spi(&self, intid: u32, masked: bool) {
+        device::mask(&self.0, intid, masked);
+        if masked {
+            // The read behind the write makes the distributor take it before the deactivation.
+            self.0.read32(GICD_ICENABLER + 4 * (intid as usize / 32));
+            cpu::dsb_sy();
+        }
     }
 
     /// Takes the active state of a private interrupt of this CPU, if it has it.
@@ -209,5 +229,31 @@ mod tests {
         fakes::set("GICC_IAR", 1023);
         assert_eq!(Gicv2::intid(Gicv2::acknowledge()), 1023);
         assert_eq!(fakes::take_log(), [Access::Read("GICC_IAR")]);
+    }
+
+    #[test]
+    fn a_devices_interrupt_is_targeted_once_masked_and_unmasked() {
+        fakes::reset();
+        let base = vec![0u64; 0x200].leak().as_mut_ptr().expose_provenance() as u64;
+        // SAFETY: memory of the size of a distributor, for ever.
+        let registers = unsafe { Registers::new(base) };
+        let distributor = Distributor(registers);
+        registers.write32(0x4, 3);
+        let (level, edge) = (Spi { intid: 35, edge: false }, Spi { intid: 127, edge: true });
+        assert!(!distributor.connect_spi(level, 0), "a CPU that is not online");
+        assert!(!distributor.connect_spi(Spi { intid: 31, ..level }, 1 << 17), "a private one");
+        assert!(!distributor.connect_spi(Spi { intid: 128, ..level }, 1 << 17), "more than there are");
+        assert!(distributor.connect_spi(level, 1 << 17));
+        assert!(!distributor.connect_spi(level, 1 << 16), "it is somebody's");
+        assert!(distributor.connect_spi(edge, 1 << 23));
+        assert_eq!((registers.read8(GICD_ITARGETSR + 35), registers.read8(GICD_ITARGETSR + 127)), (2, 0x80));
+        assert_eq!((registers.read32(0xc00 + 8), registers.read32(0xc00 + 28)), (0, 2 << 30));
+        assert_eq!(registers.read32(GICD_ISENABLER + 4), 0);
+        fakes::take_instructions();
+        distributor.mask_spi(35, false);
+        assert_eq!(registers.read32(GICD_ISENABLER + 4), 1 << 3);
+        distributor.mask_spi(35, true);
+        assert_eq!(registers.read32(GICD_ICENABLER + 4), 1 << 3);
+        assert_eq!(fakes::take_instructions(), ["dsb sy", "dsb sy"]);
     }
 }

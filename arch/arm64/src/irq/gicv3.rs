@@ -7,10 +7,11 @@
 use turnstile_arch_common::mmio::Registers;
 use turnstile_vm::attention::KickToken;
 
-use super::gic::{Acknowledged, Gic, PRIVATE_IN_USE, SGI_KICK, SPURIOUS, vectors};
+use super::device;
+use super::gic::{Acknowledged, Gic, OWN_PRIORITY, PRIVATE_IN_USE, SGI_KICK, SPURIOUS, vectors};
 use super::ich::{self, Ich};
 use super::interface::SRE_EL2;
-use crate::board::discover::V3Node;
+use crate::board::discover::{Spi, V3Node};
 use crate::cpu::{isb, regs};
 
 const GICD_CTLR: usize = 0x0;
@@ -31,8 +32,6 @@ const GICR_WAKER: usize = 0x14;
 const GICR_SGI: usize = 0x1_0000;
 const GICR_TYPER_VLPIS: u64 = 1 << 1;
 const GICR_TYPER_LAST: u64 = 1 << 4;
-/// Priority of the hypervisor's own devices.
-const OWN_PRIORITY: u8 = 0x80;
 /// Priority of all other physical interrupts, which guests cause: they need no order among themselves.
 const PRIORITY: u32 = 0xa0a0_a0a0;
 /// Polls of a register that hardware settles within microseconds.
@@ -86,6 +85,24 @@ impl Distributor {
         self.0.write8(GICD_IPRIORITYR + n, OWN_PRIORITY);
         self.0.write64(GICD_IROUTER + 8 * n, affinity);
         self.0.write32(GICD_ISENABLER + 4 * (n / 32), 1 << (n % 32));
+    }
+
+    /// Routes a device's SPI, which nobody has, to the CPU with `affinity`; it is masked. False if that cannot be.
+    pub fn connect_spi(&self, spi: Spi, affinity: u64) -> bool {
+        let taken = device::take(&self.0, spi);
+        if taken {
+            self.0.write64(GICD_IROUTER + 8 * spi.intid as usize, affinity);
+        }
+        taken
+    }
+
+    /// Masks a device's SPI, which does not come again from then on, or unmasks it.
+    pub fn mask_spi(&self, intid: u32, masked: bool) {
+        device::mask(&self.0, intid, masked);
+        if masked {
+            // Disabled when no write of that is on its way any more (IHI 0069, 12.9.4, RWP); before the deactivation.
+            self.wait();
+        }
     }
 }
 

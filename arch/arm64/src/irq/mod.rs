@@ -8,6 +8,7 @@
 pub mod absent;
 mod control;
 pub mod controller;
+mod device;
 pub mod gic;
 pub mod gich;
 pub mod gicv2;

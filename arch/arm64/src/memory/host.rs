@@ -4,9 +4,9 @@
 use spin::Mutex;
 use turnstile_arch_common::allocators::{Allocators, reserve};
 pub use turnstile_arch_common::memory::Error;
-use turnstile_arch_common::memory::{MIB, PAGE, align, range};
+use turnstile_arch_common::memory::{MIB, PAGE, align, cover, map_missing, range};
 use turnstile_firmware::Range;
-use turnstile_paging::{PageTable, PhysAddr, Stage1Attributes, Stage1El2};
+use turnstile_paging::{Error as PagingError, PageTable, PhysAddr, Stage1Attributes, Stage1El2};
 use turnstile_vm::stolen::RECORD;
 
 use super::bulk::zero;
@@ -166,6 +166,24 @@ pub(super) fn close_window(start: u64, size: u64) -> Result<(), Error> {
     with(|m| {
         let mut pool = Pool { arena: &mut m.frames.arena, regime: Regime::El2 };
         m.el2.unmap(&mut pool, start, size)?;
+        Ok(())
+    })
+}
+
+/// Maps registers of a device in the EL2 address space for ever, one to one.
+///
+/// # Errors
+/// When they are beyond the address space, or there is no memory for tables.
+pub fn map_registers(registers: Range) -> Result<(), Error> {
+    let reachable = Range { base: 0, size: window::BASE };
+    let pages = cover(registers.base, registers.size).filter(|_| reachable.contains(registers));
+    let pages = pages.ok_or(Error::Paging(PagingError::OutOfRange))?;
+    with(|m| {
+        let mut pool = Pool { arena: &mut m.frames.arena, regime: Regime::El2 };
+        map_missing(&mut m.el2, &mut pool, pages, Stage1Attributes::DEVICE)?;
+        // The tables before the accesses.
+        cpu::dsb_ish();
+        cpu::isb();
         Ok(())
     })
 }

@@ -18,7 +18,7 @@ use crate::cpu::{self, mode};
 
 /// Where a program is in the tables: not at zero, which stays unmapped.
 const PLACE: u64 = 2 << 20;
-/// Where the [`Places`] of windows on the memory of VMs begin. With VHE the last of them are beyond the address space, and refused.
+/// Where the [`Places`] of windows begin. With VHE the last of them are beyond the address space, and refused.
 const WINDOWS: u64 = 3 * SLOT;
 const _: () = assert!(WINDOWS + SLOTS * SLOT <= 1 << IPA_BITS, "within stage 2");
 /// The last ASID or VMID that is a VM's. Those of services are counted from [`LAST`] down, so that none is ever both.
@@ -67,28 +67,18 @@ impl AddressSpace {
         }
     }
 
-    /// Shows `size` bytes of the machine's memory at `host`.
+    /// Shows `size` bytes of the machine's at `host`, as `attributes` say.
     fn map(
         &mut self,
         tables: &mut impl Tables,
         place: u64,
         (host, size): (u64, u64),
-        permission: Permission,
+        attributes: Stage1Attributes,
     ) -> Result<(), Error> {
         let host = PhysAddr(host);
         match self {
-            Self::Upper(table) => {
-                let attributes = Stage1Attributes { memory: Memory::Normal, permission };
-                table.map(tables, place, host, size, attributes)?;
-            }
-            Self::Stage2(table) => {
-                let attributes = Stage2Attributes {
-                    write: permission == Permission::ReadWrite,
-                    execute: permission == Permission::ReadExecute,
-                    ..Stage2Attributes::RAM
-                };
-                table.map(tables, place, host, size, coherence::ram(attributes))?;
-            }
+            Self::Upper(table) => table.map(tables, place, host, size, attributes)?,
+            Self::Stage2(table) => table.map(tables, place, host, size, stage2(attributes))?,
         }
         Ok(())
     }
@@ -100,6 +90,21 @@ impl AddressSpace {
             Self::Stage2(table) => table.unmap(tables, place, size)?,
         };
         Ok(())
+    }
+}
+
+/// Returns what stage 2 says of a piece. Stage 1 is off, and all that it says is Normal and cacheable (HCR_EL2.DC): device
+/// registers are those of a device because stage 2 can make it stricter (Arm ARM D8.6).
+fn stage2(attributes: Stage1Attributes) -> Stage2Attributes {
+    let permission = attributes.permission;
+    let of = |kind| Stage2Attributes {
+        write: permission == Permission::ReadWrite,
+        execute: permission == Permission::ReadExecute,
+        ..kind
+    };
+    match attributes.memory {
+        Memory::Device => of(Stage2Attributes::DEVICE),
+        _ => coherence::ram(of(Stage2Attributes::RAM)),
     }
 }
 
@@ -133,7 +138,9 @@ struct Windows<'a, T> {
 impl<T: Tables> Mapping for Windows<'_, T> {
     fn map(&mut self, offset: u64, window: &Window) -> Result<(), Error> {
         let permission = if window.read_only { Permission::ReadOnly } else { Permission::ReadWrite };
-        self.space.map(self.tables, WINDOWS + offset, (window.host, window.size), permission)
+        let memory = if window.registers { Memory::Device } else { Memory::Normal };
+        let attributes = Stage1Attributes { memory, permission };
+        self.space.map(self.tables, WINDOWS + offset, (window.host, window.size), attributes)
     }
 
     fn unmap(&mut self, offset: u64, size: u64) {
@@ -164,7 +171,7 @@ impl ServiceMemory {
         self.translation
     }
 
-    /// Shows it pieces of the memory of a member's VM, not to be executed; fills in where. Nothing of them is shown if that fails.
+    /// Shows it pieces of the memory of a member's VM, or of a device, not to be executed; fills in where. Nothing of them is shown if that fails.
     ///
     /// # Errors
     /// When there is no memory for the tables, or the pieces are more than the address space.
@@ -229,7 +236,8 @@ fn build(
         .filter(|(_, size, _)| *size != 0)
         .map(|(offset, size, permission)| (u64::from(offset), u64::from(size), permission));
     for (offset, size, permission) in parts {
-        space.map(tables, PLACE + offset, (start + offset, size), permission)?;
+        let attributes = Stage1Attributes { memory: Memory::Normal, permission };
+        space.map(tables, PLACE + offset, (start + offset, size), attributes)?;
     }
     Ok(())
 }
@@ -286,7 +294,9 @@ fn with_pool<R>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::regs::fakes;
     use turnstile_arch_common::heap::Heap;
+    use turnstile_arch_common::service::DEVICE;
     use turnstile_service::image::PAGE;
 
     #[test]
@@ -374,6 +384,46 @@ mod tests {
             assert_eq!(again[0].address / SLOT, members[0][0].address / SLOT, "the place is free");
             assert_eq!(host(&shown, again[0]), Some(0xa000_0000));
         }
+    }
+
+    #[test]
+    fn registers_are_device_memory_whatever_else_is_shown() {
+        fakes::reset();
+        let registers =
+            |host, size, read_only| Window { host, size, read_only, registers: true, ..Window::default() };
+        for (is_vhe, forced) in [(true, false), (false, false), (false, true)] {
+            if forced {
+                coherence::force();
+            }
+            let mut shown = Shown::new(AddressSpace::new(&mut Heap, is_vhe).unwrap());
+            let memory = Window { host: 0x8000_0000, size: 0x1000, ..Window::default() };
+            let mut windows =
+                [registers(0x80_0020_0000, 2 * MIB, false), registers(0x1000_3000, 0x1000, true), memory];
+            open(&mut shown, DEVICE, &mut windows).unwrap();
+            let kind = |window: Window| match &shown.space {
+                AddressSpace::Upper(table) => {
+                    let found = table.translate(&Heap, window.address).unwrap();
+                    assert_eq!((found.address.0, found.size), (window.host, window.size));
+                    assert_ne!(found.attributes.permission, Permission::ReadExecute);
+                    (found.attributes.memory, found.attributes.permission == Permission::ReadWrite)
+                }
+                AddressSpace::Stage2(table) => {
+                    let found = table.translate(&Heap, window.address).unwrap();
+                    assert_eq!((found.address.0, found.size), (window.host, window.size));
+                    assert!(found.attributes.read && !found.attributes.execute);
+                    (found.attributes.memory, found.attributes.write)
+                }
+            };
+            let normal = if forced { Memory::Forced } else { Memory::Normal };
+            assert_eq!(windows.map(kind), [(Memory::Device, true), (Memory::Device, false), (normal, true)]);
+            shown.close(&mut Heap, DEVICE);
+            assert!(windows.iter().all(|window| match &shown.space {
+                AddressSpace::Upper(table) => table.translate(&Heap, window.address).is_none(),
+                AddressSpace::Stage2(table) => table.translate(&Heap, window.address).is_none(),
+            }));
+        }
+        fakes::reset();
+        coherence::choose();
     }
 
     #[test]

@@ -121,12 +121,24 @@ fn page(range: Range) -> Result<u64, GicError> {
     if range.base.is_multiple_of(PAGE) { Ok(range.base) } else { Err(GicError::Unaligned(range.base)) }
 }
 
+fn is_v3(node: &FdtNode<'_>) -> bool {
+    node.is_compatible("arm,gic-v3")
+}
+
+fn is_v2(node: &FdtNode<'_>) -> bool {
+    GICV2.iter().any(|name| node.is_compatible(name))
+}
+
+/// Says whether a node is an interrupt controller as [`find`] looks for.
+pub(super) fn is_gic(node: &FdtNode<'_>) -> bool {
+    is_v3(node) || is_v2(node)
+}
+
 /// Finds the interrupt controller, and takes the newest if there are two.
 pub(super) fn find(fdt: Fdt<'_>) -> Result<GicNode, GicError> {
-    if let Some(place) = Place::find(fdt, &|node| node.is_compatible("arm,gic-v3")) {
+    if let Some(place) = Place::find(fdt, &is_v3) {
         return v3(&place).map(GicNode::V3).ok_or(GicError::None);
     }
-    let is_v2 = |node: &FdtNode<'_>| GICV2.iter().any(|name| node.is_compatible(name));
     Place::find(fdt, &is_v2).ok_or(GicError::None).and_then(|place| v2(&place)).map(GicNode::V2)
 }
 

@@ -9,12 +9,14 @@ use turnstile_firmware::tree::{self, Error, MAX_RESERVED, number, string, usable
 
 mod gic;
 mod interrupt;
+pub mod pci;
 mod place;
 #[cfg(test)]
 mod tests;
 mod uart;
 
 pub use gic::{GicError, GicNode, TwoPages, V2Node, V3Node};
+pub use interrupt::Spi;
 use place::Place;
 pub use uart::{UartNode, uart};
 

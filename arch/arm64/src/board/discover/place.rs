@@ -38,6 +38,18 @@ impl<'a> Place<'a> {
         Place { node: fdt.root(), buses: ArrayVec::new() }.search(wanted)
     }
 
+    /// Visits all nodes, in the order of the device tree.
+    pub fn visit(fdt: Fdt<'a>, f: &mut dyn FnMut(&Self)) {
+        Place { node: fdt.root(), buses: ArrayVec::new() }.visit_below(f);
+    }
+
+    fn visit_below(&self, f: &mut dyn FnMut(&Self)) {
+        for place in self.node.children().filter_map(|child| self.descend(child)) {
+            f(&place);
+            place.visit_below(f);
+        }
+    }
+
     fn search(&self, wanted: &dyn Fn(&FdtNode<'a>) -> bool) -> Option<Self> {
         self.node
             .children()
@@ -56,7 +68,17 @@ impl<'a> Place<'a> {
 
     /// Returns the node's register blocks, as the CPUs see them; without those that no CPU reaches.
     pub fn registers(&self) -> impl Iterator<Item = Range> {
-        ranges(self.node).filter_map(|block| self.buses.iter().rev().try_fold(block, translate))
+        ranges(self.node).filter_map(|block| self.translate(block))
+    }
+
+    /// Translates a block of the bus that the node is on to what the CPUs see; `None` if no CPU reaches it.
+    pub fn translate(&self, block: Range) -> Option<Range> {
+        self.buses.iter().rev().try_fold(block, translate)
+    }
+
+    /// Returns the buses that the node is behind, the root's child first.
+    pub fn buses(&self) -> &[FdtNode<'a>] {
+        &self.buses
     }
 }
 

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A PCI host bridge of the machine: its configuration space, and the pins by which its functions interrupt.
+
+use pci_types::ConfigRegionAccess;
+use turnstile_arch_common::mmio::Registers;
+use turnstile_arch_common::pci::{HostBridge, PciAddress, Wiring};
+
+use crate::board::discover::pci::PciNode;
+use crate::cpu::{self, PerCpu};
+use crate::irq::controller::Controller;
+
+/// The register that says what kind of header a function has (PCI Local Bus Specification 3.0, section 6.2.1).
+const HEADER: u16 = 0x0c;
+/// The register of the buses of a bridge (PCI-to-PCI Bridge Architecture Specification 1.2, section 3.2).
+const BUSES: u16 = 0x18;
+
+/// A PCI host bridge.
+pub struct Bridge {
+    node: PciNode,
+    configuration: Registers,
+    controller: &'static Controller,
+    cpus: &'static [&'static PerCpu],
+}
+
+/// A function by bus, device and function.
+type Function = (u8, u8, u8);
+
+impl Bridge {
+    /// Makes one whose functions interrupt these CPUs.
+    ///
+    /// # Safety
+    /// The node's configuration space must be mapped as device memory for ever.
+    pub unsafe fn new(
+        node: PciNode,
+        controller: &'static Controller,
+        cpus: &'static [&'static PerCpu],
+    ) -> Self {
+        // SAFETY: the caller's promise.
+        let configuration = unsafe { Registers::new(node.configuration.base) };
+        Self { node, configuration, controller, cpus }
+    }
+
+    /// Returns where a register of a function is in the configuration space.
+    fn place(&self, (bus, device, function): Function, offset: u16) -> Option<usize> {
+        let place = self.node.function(bus, device, function)? + u64::from(offset & 0xffc);
+        usize::try_from(place).ok()
+    }
+
+    fn get(&self, function: Function, offset: u16) -> u32 {
+        // As where there is no function.
+        self.place(function, offset).map_or(!0, |place| self.configuration.read32(place))
+    }
+
+    /// Returns the functions on a bus.
+    fn functions(&self, bus: u8) -> impl Iterator<Item = Function> {
+        (0..32).flat_map(move |device| {
+            let first = self.get((bus, device, 0), HEADER);
+            let count = match first {
+                u32::MAX => 0,
+                _ if first >> 23 & 1 != 0 => 8,
+                _ => 1,
+            };
+            (0..count).map(move |function| (bus, device, function))
+        })
+    }
+
+    /// Returns the bridge whose secondary bus this is.
+    fn above(&self, bus: u8) -> Option<Function> {
+        let mut upper = self.node.buses.0;
+        loop {
+            // Buses behind a bridge have higher numbers than the one in front of it.
+            let (bridge, secondary) = self.functions(upper).find_map(|function| {
+                let [_, secondary, subordinate, _] = self.get(function, BUSES).to_le_bytes();
+                let is_bridge = self.get(function, HEADER) >> 16 & 0x7f == 1;
+                let leads = is_bridge && upper < secondary && (secondary..=subordinate).contains(&bus);
+                leads.then_some((function, secondary))
+            })?;
+            if secondary == bus {
+                return Some(bridge);
+            }
+            upper = secondary;
+        }
+    }
+
+    /// Returns the function on the first bus, and the pin there, as which a pin of a function gets out: each bridge turns the pins of
+    /// devices on its secondary bus (PCI-to-PCI Bridge Architecture Specification 1.2, section 9.1).
+    fn outside(&self, mut function: Function, mut pin: u8) -> Option<(Function, u8)> {
+        while function.0 != self.node.buses.0 {
+            pin = (pin.checked_sub(1)? + function.1) % 4 + 1;
+            function = self.above(function.0)?;
+        }
+        Some((function, pin))
+    }
+}
+
+/// What of an address counts: there is one segment.
+fn function(address: PciAddress) -> Function {
+    (address.bus(), address.device(), address.function())
+}
+
+impl ConfigRegionAccess for Bridge {
+    unsafe fn read(&self, address: PciAddress, offset: u16) -> u32 {
+        self.get(function(address), offset)
+    }
+
+    unsafe fn write(&self, address: PciAddress, offset: u16, value: u32) {
+        if let Some(place) = self.place(function(address), offset) {
+            self.configuration.write32(place, value);
+            // Before accesses of what the function decodes from now on: those are of another peripheral.
+            cpu::dsb_sy();
+        }
+    }
+}
+
+impl HostBridge for Bridge {
+    fn buses(&self) -> (u8, u8) {
+        self.node.buses
+    }
+
+    fn room(&self) -> Option<(u64, u64)> {
+        self.node.room()
+    }
+
+    fn physical(&self, bus: u64) -> Option<u64> {
+        self.node.physical(bus)
+    }
+
+    fn reach(&self, _: PciAddress, physical: u64) -> Option<u64> {
+        self.node.reach(physical)
+    }
+
+    fn takes_messages(&self) -> bool {
+        false
+    }
+
+    fn connect(&self, address: PciAddress, wiring: Wiring, cpu: usize) -> Option<u32> {
+        let Wiring::Pin(pin) = wiring else { return None };
+        let cpu = self.cpus.get(cpu)?;
+        let ((_, device, number), pin) = self.outside(function(address), pin)?;
+        let spi = self.node.interrupt(device, number, pin)?;
+        self.controller.connect_spi(spi, cpu.affinity, cpu.kick_token()).then_some(spi.intid)
+    }
+
+    fn mask(&self, number: u32, masked: bool) {
+        self.controller.mask_spi(number, masked);
+    }
+}
+
+#[cfg(test)]
+mod tests;
