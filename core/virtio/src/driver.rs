@@ -8,6 +8,7 @@
 //! What the driver must not lose lies in its own memory: which descriptors are free, which chains the device has, and how much it
 //! may write to each. Of the shared memory it reads what the device says, and checks that.
 
+pub mod pci;
 mod pool;
 
 use core::fmt;

@@ -3,15 +3,18 @@
 //!
 //! A program implements [`Service`] and names its type in [`service!`]. It needs no `unsafe`. Its state is in the one value of
 //! that type, which it finds as it has left it until it crashes, or its VM starts anew. What has to survive a crash is in
-//! [`kept!`]. [`GuestMemory`] is the memory of its VM, or of one of its members, and [`Storage`] that of its disk, if it has them. A service has no FP or vector registers, no threads and no heap.
+//! [`kept!`]. [`GuestMemory`] is the memory of its VM, or of one of its members, and [`Storage`] that of its disk, if it has them. [`Device`] is the machine's device
+//! that it drives. A service has no FP or vector registers, no threads and no heap.
 //!
 //! On a machine with an operating system, where the tests of programs run, calls do nothing and return zero.
 #![cfg_attr(target_os = "none", no_std)]
 
+mod access;
 mod calls;
 mod copy;
 #[cfg(feature = "misbehave")]
 pub mod deeds;
+mod device;
 #[cfg(target_os = "none")]
 mod entry;
 mod event;
@@ -25,6 +28,7 @@ mod state;
 mod storage;
 
 pub use calls::{Log, alarm, decode, message, print, time};
+pub use device::{Device, DeviceMemory, Registers};
 pub use event::{Characters, Event};
 pub use kept::Kept;
 pub use memory::{GuestMemory, Memory, Outside};
@@ -71,6 +75,7 @@ macro_rules! service {
             let mut service = <$type as $crate::Service>::NEW;
             $crate::Service::attach(&mut service, $crate::Attach::default());
             $crate::Service::detach(&mut service, 0);
+            $crate::Service::device(&mut service);
             $crate::Service::event(&mut service, $crate::Event::Unknown);
         }
     };

@@ -31,18 +31,21 @@ struct Piece {
     shift: AtomicU64,
 }
 
-/// Of each member. Written before its first event, and read after that.
-static MEMORY: [[Piece; PIECES]; MEMBERS as usize] =
-    [const { [const { Piece::none() }; PIECES] }; MEMBERS as usize];
+/// Of each member, and of the device that the service drives. Written before its first event, and read after that.
+static MEMORY: [[Piece; PIECES]; MEMBERS as usize + 1] =
+    [const { [const { Piece::none() }; PIECES] }; MEMBERS as usize + 1];
+
+/// Takes note of the memory that the device reaches: its address there, its size, its address here.
+pub(crate) fn attach_device([bus, size, address]: [u64; 3]) {
+    GuestMemory::of_device().0[0].set(bus, size, address);
+}
 
 /// Takes note of a piece: number, guest physical address, size, address here.
 pub(crate) fn attach([number, guest, size, address]: [u64; 4]) {
     let (member, number) = split_device(number);
     let piece = GuestMemory::of(member).and_then(|memory| memory.0.get(number as usize));
     let Some(piece) = piece else { return };
-    piece.guest.store(guest, Ordering::Relaxed);
-    piece.shift.store(address.wrapping_sub(guest), Ordering::Relaxed);
-    piece.size.store(size, Ordering::Relaxed);
+    piece.set(guest, size, address);
 }
 
 /// Forgets the pieces of a member.
@@ -54,6 +57,12 @@ pub(crate) fn detach(member: u64) {
 impl Piece {
     const fn none() -> Self {
         Self { guest: AtomicU64::new(0), size: AtomicU64::new(0), shift: AtomicU64::new(0) }
+    }
+
+    fn set(&self, guest: u64, size: u64, address: u64) {
+        self.guest.store(guest, Ordering::Relaxed);
+        self.shift.store(address.wrapping_sub(guest), Ordering::Relaxed);
+        self.size.store(size, Ordering::Relaxed);
     }
 
     /// Returns where `length` bytes are here, if all of them are in it.
@@ -157,6 +166,18 @@ impl GuestMemory {
     /// The memory of a member. `None` if there can be no such member.
     pub const fn of(member: u64) -> Option<Self> {
         if member < MEMBERS { Some(Self(&MEMORY[member as usize])) } else { None }
+    }
+
+    /// The memory that the device reaches which the service drives, by the device's addresses; none without a device. This is how programs use it
+    /// among themselves: what the device has to see or has written is ordered by [`DeviceMemory`](crate::DeviceMemory).
+    pub const fn of_device() -> Self {
+        Self(&MEMORY[MEMBERS as usize])
+    }
+
+    /// Returns where its first piece begins, and how many bytes that has.
+    pub(crate) fn first(self) -> (u64, u64) {
+        let [first, ..] = self.0;
+        (first.guest.load(Ordering::Relaxed), first.size.load(Ordering::Relaxed))
     }
 
     /// Returns where a byte is here.

@@ -39,6 +39,12 @@ pub trait Service: 'static {
         Answer::default()
     }
 
+    /// There is a device of the machine for the service to drive ([`Device`](crate::Device)), which is as the life before has left it: before all
+    /// other events of this life.
+    fn device(&mut self) -> Answer {
+        Answer::default()
+    }
+
     /// Handles an event. Each answer has the levels of all interrupt lines.
     fn event(&mut self, event: Event) -> Answer;
 }

@@ -3,9 +3,10 @@
 
 use core::cell::UnsafeCell;
 
-use turnstile_service::abi::{Answer, DISK, Kind, REGISTERS};
+use turnstile_service::abi::{Answer, DEVICE_MEMORY, DISK, Kind, REGISTERS};
 
 use crate::calls::done;
+use crate::device;
 use crate::event::Event;
 use crate::memory;
 use crate::service::{Attach, Service};
@@ -47,6 +48,8 @@ fn of_life<S: Service>(service: &mut S, registers: [u64; REGISTERS]) -> Answer {
         Some(Kind::Attach) => attach(service, registers),
         Some(Kind::Detach) => detach(service, registers[1]),
         Some(Kind::Memory) => remember(registers),
+        Some(Kind::Device) => show(service, registers),
+        Some(Kind::Interrupt) => service.event(Event::Interrupt(registers[1])),
         _ => service.event(Event::Unknown),
     }
 }
@@ -66,6 +69,14 @@ fn remember([_, number, a, b, c, d]: [u64; REGISTERS]) -> Answer {
         _ => storage::attach([number, a, b, c, d]),
     }
     Answer::default()
+}
+
+fn show<S: Service>(service: &mut S, [_, part, size, address, bus, _]: [u64; REGISTERS]) -> Answer {
+    device::attach([part, size, address, bus]);
+    match part {
+        DEVICE_MEMORY => service.device(),
+        _ => Answer::default(),
+    }
 }
 
 #[cfg(test)]

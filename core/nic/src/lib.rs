@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Drivers of network cards, as pure code: registers and memory come by traits.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`card`] | the trait of cards |
+//! | [`ring`] | a queue of virtio whose chains are buffers with numbers |
+//! | [`virtio`] | network cards of virtio 1.0 and later |
+//!
+//! A card that breaks its rules is a [`Failure`](card::Failure) of the call that notices; none can make a call take longer, or reach other
+//! buffers.
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod card;
+pub mod ring;
+pub mod virtio;
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

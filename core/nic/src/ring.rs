@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The driver's side of a queue whose chains have numbers. Most are one buffer.
+
+use turnstile_virtio::driver::{Queue, Refusal};
+use turnstile_virtio::memory::Memory;
+use turnstile_virtio::ring::{Areas, Buffer, Layout, Options};
+use turnstile_virtio::violation::Violation;
+
+/// How many bytes a ring has at most.
+pub const BYTES: u64 = 4096;
+
+/// A queue of up to `N` buffers, at most 128.
+#[derive(Debug)]
+pub struct Ring<const N: usize> {
+    queue: Queue<N>,
+    /// The number of each buffer that the device has, by the name of its chain.
+    numbers: [u16; N],
+}
+
+impl<const N: usize> Ring<N> {
+    const FITS: () = assert!(N <= 128, "the ring is within a page");
+
+    /// Where a ring of this size is that begins at a multiple of 4096.
+    pub fn layout<M: Memory>(memory: &M, size: u16, at: u64) -> Result<Layout, Violation> {
+        let () = Self::FITS;
+        // Sums within a page.
+        if !at.is_multiple_of(BYTES) || size as usize > N {
+            return Err(Violation::Alignment(at));
+        }
+        let [descriptors, driver, _] = Areas::lengths(size);
+        let device = (at + descriptors + driver).next_multiple_of(4);
+        Layout::new(memory, size, Areas { descriptors: at, driver: at + descriptors, device })
+    }
+
+    /// Makes an empty ring, in memory, too.
+    pub fn new<M: Memory>(memory: &M, layout: Layout, options: Options) -> Result<Self, Violation> {
+        Ok(Self { queue: Queue::new(memory, layout, options)?, numbers: [0; N] })
+    }
+
+    /// How many more buffers have room.
+    pub const fn room(&self) -> u16 {
+        self.queue.free()
+    }
+
+    /// How many buffers the device has.
+    pub const fn in_flight(&self) -> u16 {
+        self.queue.in_flight()
+    }
+
+    /// Gives the device a buffer, which it sees behind [`Ring::publish`].
+    pub fn add<M: Memory>(&mut self, memory: &M, number: u16, buffer: Buffer) -> Result<(), Refusal> {
+        self.add_chain(memory, number, &[buffer])
+    }
+
+    /// Gives the device a chain of buffers under one number.
+    pub fn add_chain<M: Memory>(
+        &mut self,
+        memory: &M,
+        number: u16,
+        buffers: &[Buffer],
+    ) -> Result<(), Refusal> {
+        let id = self.queue.add(memory, buffers)?;
+        if let Some(place) = self.numbers.get_mut(usize::from(id)) {
+            *place = number;
+        }
+        Ok(())
+    }
+
+    /// Takes the next buffer that the device has returned: its number, and how many bytes it has written.
+    #[inline] // Of each packet.
+    pub fn take<M: Memory>(&mut self, memory: &M) -> Result<Option<(u16, u32)>, Violation> {
+        let Some(used) = self.queue.take(memory)? else { return Ok(None) };
+        Ok(self.numbers.get(usize::from(used.id)).map(|number| (*number, used.written)))
+    }
+
+    /// Shows the device what was added. Returns whether it wants a notification.
+    pub fn publish<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation> {
+        self.queue.publish(memory)
+    }
+
+    /// Asks for an interrupt. Returns whether there is something already.
+    pub fn arm<M: Memory>(&mut self, memory: &M) -> Result<bool, Violation> {
+        self.queue.arm(memory)
+    }
+
+    /// Says that interrupts are not needed.
+    pub fn suppress<M: Memory>(&mut self, memory: &M) -> Result<(), Violation> {
+        self.queue.suppress(memory)
+    }
+}
