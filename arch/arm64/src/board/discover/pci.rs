@@ -150,24 +150,43 @@ fn dma(fdt: Fdt<'_>, place: &Place<'_>) -> Vec<Window> {
     Vec::from([Window { space: MEMORY64, bus: 0, physical: 0, size: u64::MAX }])
 }
 
+/// An interrupt controller that `interrupt-map` names: the cells of its own in a line, those of an address first.
+struct Parent {
+    phandle: u32,
+    address: usize,
+    specifier: usize,
+    is_gic: bool,
+}
+
+impl Parent {
+    fn find(fdt: Fdt<'_>, phandle: u32) -> Option<Self> {
+        let found = Place::find(fdt, &|node| number(node, "phandle") == Some(phandle.into()))?;
+        let count = |name| number(&found.node, name).and_then(|count| usize::try_from(count).ok());
+        Some(Self {
+            phandle,
+            address: count("#address-cells").unwrap_or(0),
+            specifier: count("#interrupt-cells")?,
+            is_gic: is_gic(&found.node),
+        })
+    }
+}
+
 /// Reads `interrupt-map` as far as it leads to GICs.
 fn pins(fdt: Fdt<'_>, place: &Place<'_>, pin_mask: u32) -> Vec<Pin> {
     let cells: Vec<u32> = cells(&place.node, "interrupt-map").collect();
     let mut rest = cells.as_slice();
-    let mut pins = Vec::new();
+    let (mut pins, mut last) = (Vec::new(), None);
     // The function's address, its pin, and the controller, which says how many cells are its own.
-    while let [unit, _, _, pin, controller, line @ ..] = rest {
-        let is_it = |node: &_| number(node, "phandle") == Some((*controller).into());
-        let Some(parent) = Place::find(fdt, &is_it) else { break };
-        let count = |name| number(&parent.node, name).and_then(|count| usize::try_from(count).ok());
-        let (address, specifier) = (count("#address-cells").unwrap_or(0), count("#interrupt-cells"));
-        let end = specifier.and_then(|specifier| address.checked_add(specifier));
-        let Some((line, next)) = end.and_then(|end| line.split_at_checked(end)) else { break };
-        let specifier = line.get(address..).unwrap_or(&[]);
-        if let Some(spi) = interrupt::spi(specifier).filter(|_| is_gic(&parent.node)) {
+    while let [unit, _, _, pin, phandle, line @ ..] = rest {
+        // Most lines lead to the same one.
+        let known = last.take().filter(|last: &Parent| last.phandle == *phandle);
+        let Some(parent) = known.or_else(|| Parent::find(fdt, *phandle)) else { break };
+        let Some((_, line)) = line.split_at_checked(parent.address) else { break };
+        let Some((specifier, next)) = line.split_at_checked(parent.specifier) else { break };
+        if let Some(spi) = interrupt::spi(specifier).filter(|_| parent.is_gic) {
             pins.push(Pin { unit: *unit, pin: pin & pin_mask, spi });
         }
-        rest = next;
+        (rest, last) = (next, Some(parent));
     }
     pins
 }
