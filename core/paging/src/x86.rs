@@ -63,15 +63,21 @@ pub struct NestedAttributes {
     pub write: bool,
     /// Allows execution.
     pub execute: bool,
+    /// Device registers: uncacheable, whatever the guest's own tables say (15.25.8).
+    pub device: bool,
 }
 
 impl NestedAttributes {
     /// Guest memory: everything allowed.
-    pub const RAM: Self = Self { write: true, execute: true };
+    pub const RAM: Self = Self { write: true, execute: true, device: false };
     /// Guest memory that cannot be written.
-    pub const ROM: Self = Self { write: false, execute: true };
+    pub const ROM: Self = Self { write: false, ..Self::RAM };
+    /// Data: nobody executes it.
+    pub const DATA: Self = Self { execute: false, ..Self::RAM };
     /// Something to read, and nothing else.
-    pub const CONSTANT: Self = Self { write: false, execute: false };
+    pub const CONSTANT: Self = Self { write: false, ..Self::DATA };
+    /// Device registers.
+    pub const DEVICE: Self = Self { device: true, ..Self::DATA };
 }
 
 /// Nested page tables (APM vol. 2, 15.25).
@@ -108,6 +114,9 @@ impl Format for Nested {
         if !attributes.execute {
             entry |= NO_EXECUTE;
         }
+        if attributes.device {
+            entry |= UNCACHEABLE;
+        }
         entry
     }
 
@@ -119,11 +128,13 @@ impl Format for Nested {
         decode(level, entry, |entry| NestedAttributes {
             write: entry & WRITABLE != 0,
             execute: entry & NO_EXECUTE == 0,
+            device: entry & UNCACHEABLE != 0,
         })
     }
 
-    fn needs_break(&self, _: NestedAttributes, _: NestedAttributes) -> bool {
-        false
+    fn needs_break(&self, old: NestedAttributes, new: NestedAttributes) -> bool {
+        // Two memory types of one address at the same time are undefined (7.8.7).
+        old.device != new.device
     }
 }
 

@@ -84,6 +84,30 @@ fn nested_pages_are_user_pages_of_the_largest_size() {
     }
 }
 
+/// Registers of a device are uncacheable, whatever the size of their pages, and nothing else is.
+#[test]
+fn nested_pages_of_registers_are_uncacheable() {
+    let kinds = [
+        (NestedAttributes::RAM, (true, true, false)),
+        (NestedAttributes::ROM, (false, true, false)),
+        (NestedAttributes::DATA, (true, false, false)),
+        (NestedAttributes::CONSTANT, (false, false, false)),
+        (NestedAttributes::DEVICE, (true, false, true)),
+    ];
+    let mut memories = Memories::new(usize::MAX);
+    let mut table = PageTable::new(nested(true), &mut memories).unwrap();
+    for (index, (attributes, (writable, executable, uncacheable))) in kinds.into_iter().enumerate() {
+        let base = index as u64 * 2 * GIB;
+        table.map(&mut memories, base, PhysAddr(base), GIB + MIB2 + PAGE, attributes).unwrap();
+        for (offset, size) in [(0, GIB), (GIB, MIB2), (GIB + MIB2, PAGE)] {
+            let address = base + offset;
+            let expected = Found { address, writable, user: true, executable, uncacheable, size };
+            assert_eq!(walk(&memories, table.root().0, address), Some(expected));
+            assert_eq!(table.translate(&memories, address).unwrap().attributes, attributes);
+        }
+    }
+}
+
 /// Nothing of the hypervisor is writable and executable, what is a guest's is never executable, and what is the
 /// hypervisor's own is never a user page.
 #[test]
@@ -132,7 +156,7 @@ proptest! {
         let mut table = PageTable::new(nested(true), &mut memories).unwrap();
         let mut model: HashMap<u64, (u64, bool, bool)> = HashMap::new();
         for (page, count, output, write, execute) in ranges {
-            let attributes = NestedAttributes { write, execute };
+            let attributes = NestedAttributes { write, execute, device: false };
             let to = PhysAddr(output * PAGE);
             if table.map(&mut memories, page * PAGE, to, count * PAGE, attributes).is_ok() {
                 model.extend((0..count).map(|n| (page + n, (output + n, write, execute))));

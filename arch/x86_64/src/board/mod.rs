@@ -6,11 +6,13 @@
 //! | [`discover`] | what machine this is |
 //! | [`uart`] | the serial port |
 //! | [`clock`] | the real-time clock |
+//! | [`pci`] | the PCI configuration space |
 //! | [`power`] | how it is powered off, and reset |
 //! | [`mitigation`] | what its CPUs need against speculation, at boot; the run loops do the rest |
 
 pub mod clock;
 pub mod discover;
 pub mod mitigation;
+pub mod pci;
 pub mod power;
 pub mod uart;

@@ -4,9 +4,11 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
+use spin::Once;
 use turnstile_arch_common::console;
 use turnstile_arch_common::startup::{self, Starting};
 
+use super::bridge::Bridge;
 use crate::board::power;
 use crate::cpu::{self, PerCpu};
 use crate::irq::lapic;
@@ -27,6 +29,8 @@ pub struct Host {
     pub console_intid: Option<u32>,
     /// The page where other CPUs start.
     pub(super) trampoline: u64,
+    /// The host bridge, once somebody has asked for it.
+    pub(super) bridge: Once<Option<Bridge>>,
 }
 
 /// The CPUs by the identifications of their local APICs, each with the end of its stack's block, and the root of the final
@@ -74,6 +78,11 @@ impl Host {
         let size = (&raw const turnstile_trampoline_end) as usize - start as usize;
         // SAFETY: the page is mapped writable and nobody else's; no CPU is starting in it.
         unsafe { core::ptr::copy_nonoverlapping(start, self.trampoline as *mut u8, size) };
+    }
+
+    /// Returns the machine's PCI host bridges, which are looked for when this is first asked.
+    pub fn bridges(&'static self) -> &'static [Bridge] {
+        self.bridge.call_once(|| Bridge::find(&self.cpus, memory::physical_bits())).as_slice()
     }
 
     /// Kicks the CPUs with an index from 1 to below `count`, which wait for the boot CPU.

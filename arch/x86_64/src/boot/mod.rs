@@ -5,10 +5,12 @@
 //! |---|---|
 //! | `boot.S`, `start` | from the boot loader to the hypervisor's main function, on each CPU |
 //! | `host` | the machine as the hypervisor uses it; the start of its other CPUs |
+//! | `bridge` | the machine's PCI |
 //! | [`area`] | what modules have for each CPU |
 //! | `fault` | the last words of the hypervisor |
 
 pub mod area;
+mod bridge;
 #[cfg(target_os = "none")]
 pub mod fault;
 #[cfg(target_os = "none")]
@@ -16,5 +18,6 @@ mod host;
 #[cfg(target_os = "none")]
 mod start;
 
+pub use bridge::Bridge;
 #[cfg(target_os = "none")]
 pub use host::Host;

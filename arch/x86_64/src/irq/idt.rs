@@ -4,7 +4,7 @@
 use core::cell::UnsafeCell;
 
 use crate::cpu::descriptors::{CODE_SELECTOR, Pointer};
-use crate::irq::interrupts::{APIC_ERROR, CONSOLE, KICK, RESCHEDULE, SPURIOUS, TIMER};
+use crate::irq::interrupts::{APIC_ERROR, CONSOLE, DEVICE, DEVICES, KICK, RESCHEDULE, SPURIOUS, TIMER};
 
 /// A gate of the interrupt descriptor table (APM vol. 2, 4.8.4).
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +33,7 @@ pub struct Table([Gate; 256]);
 
 unsafe extern "C" {
     fn turnstile_exceptions();
+    fn turnstile_interrupt_devices();
     fn turnstile_interrupt_console();
     fn turnstile_interrupt_timer();
     fn turnstile_interrupt_kick();
@@ -41,8 +42,8 @@ unsafe extern "C" {
     fn turnstile_interrupt_spurious();
 }
 
-/// Distance between the entries of exceptions in `interrupts.S`.
-const EXCEPTION_ENTRY: u64 = 16;
+/// Distance between the entries of exceptions, and of PCI functions, in `interrupts.S`.
+const ENTRY: u64 = 16;
 /// Exceptions there can be.
 const EXCEPTIONS: usize = 32;
 
@@ -53,7 +54,7 @@ impl Table {
     fn fill(&mut self, ist: u64) {
         let exceptions = turnstile_exceptions as *const () as u64;
         for (vector, gate) in self.0.iter_mut().enumerate().take(EXCEPTIONS) {
-            *gate = Gate::new(exceptions + vector as u64 * EXCEPTION_ENTRY, ist);
+            *gate = Gate::new(exceptions + vector as u64 * ENTRY, ist);
         }
         let interrupts: [(u8, unsafe extern "C" fn()); 6] = [
             (CONSOLE, turnstile_interrupt_console),
@@ -65,6 +66,10 @@ impl Table {
         ];
         for (vector, entry) in interrupts {
             self.0[usize::from(vector)] = Gate::new(entry as *const () as u64, 0);
+        }
+        let devices = turnstile_interrupt_devices as *const () as u64;
+        for number in 0..DEVICES {
+            self.0[usize::from(DEVICE + number)] = Gate::new(devices + u64::from(number) * ENTRY, 0);
         }
     }
 }

@@ -48,13 +48,18 @@ exception_common:
     ud2
 
 // Entry of an interrupt: notes its bit in PerCpu::arrived, ends it at the local APIC. Only its own CPU touches that word.
+    .macro  arrive bit
+    .balign 16
+    push    rax
+    mov     eax, \bit
+    jmp     interrupt_common
+    .endm
+
     .macro  interrupt name, bit
     .balign 16
     .global \name
 \name:
-    push    rax
-    mov     eax, \bit
-    jmp     interrupt_common
+    arrive  \bit
     .endm
 
     interrupt turnstile_interrupt_console, 1
@@ -62,6 +67,15 @@ exception_common:
     interrupt turnstile_interrupt_kick, 4
     interrupt turnstile_interrupt_reschedule, 8
     interrupt turnstile_interrupt_apic_error, 16
+
+    .balign 16
+    .global turnstile_interrupt_devices
+turnstile_interrupt_devices:
+    .set    bit, 32
+    .rept   8
+    arrive  bit
+    .set    bit, bit << 1
+    .endr
 
 interrupt_common:
     push    rcx

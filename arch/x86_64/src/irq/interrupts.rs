@@ -11,6 +11,10 @@ use crate::cpu;
 
 /// Vector of the serial port.
 pub const CONSOLE: u8 = 0x30;
+/// The first vector of PCI functions.
+pub const DEVICE: u8 = 0x31;
+/// How many of them there are; `interrupts.S` has as many entries.
+pub const DEVICES: u8 = 8;
 /// Vector of the local APIC's timer.
 pub const TIMER: u8 = 0xef;
 /// Vector of a kick.
@@ -39,6 +43,14 @@ impl Arrived {
     pub const RESCHEDULE: Self = Self(8);
     /// The local APIC reports an error.
     pub const APIC_ERROR: Self = Self(16);
+    /// The first of the bits of PCI functions.
+    const DEVICE: u32 = 5;
+    /// PCI functions have sent messages.
+    const DEVICES: Self = Self(((1 << DEVICES) - 1) << Self::DEVICE);
+    /// What most interrupts are not.
+    pub const RARE: Self = Self(Self::APIC_ERROR.0 | Self::DEVICES.0);
+    /// All there are.
+    const ALL: Self = Self(Self::DEVICES.0 | ((1 << Self::DEVICE) - 1));
 
     /// Returns the bits, for [`Arrived::from_bits`].
     #[inline(always)] // Nothing.
@@ -49,7 +61,7 @@ impl Arrived {
     /// Returns what [`Arrived::bits`] said.
     #[inline(always)] // One instruction.
     pub const fn from_bits(bits: u32) -> Self {
-        Self(bits & 0x1f)
+        Self(bits & Self::ALL.0)
     }
 
     /// Says whether nothing but kicks has arrived: what they are about is in the attention word.
@@ -62,6 +74,13 @@ impl Arrived {
     #[inline(always)] // One test.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 != 0
+    }
+
+    /// Returns the vectors of PCI functions that have sent messages.
+    pub fn devices(self) -> impl Iterator<Item = u8> {
+        (0..DEVICES)
+            .filter(move |number| self.0 >> (Self::DEVICE + u32::from(*number)) & 1 != 0)
+            .map(|number| DEVICE + number)
     }
 }
 

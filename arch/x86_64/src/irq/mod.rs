@@ -6,6 +6,7 @@
 //! | `interrupts.S`, [`interrupts`] | vectors, and the moments in which interrupts are taken |
 //! | [`idt`] | the descriptor tables by which they arrive |
 //! | [`lapic`], [`ioapic`] | the machine's local APICs and I/O APICs |
+//! | [`messages`] | interrupts of PCI functions |
 //! | [`board`] | the interrupt controllers of a VM |
 
 pub mod board;
@@ -13,3 +14,4 @@ pub mod idt;
 pub mod interrupts;
 pub mod ioapic;
 pub mod lapic;
+pub mod messages;

@@ -108,10 +108,9 @@ impl GuestMemory {
     /// # Errors
     /// When something is mapped there, or there is no memory for the tables.
     pub fn map_device(&mut self, address: u64, page: u64) -> Result<(), Error> {
-        let attributes = NestedAttributes { write: true, execute: false };
         with(|m| {
             let mut pool = Pool::new(&mut m.frames.arena);
-            Ok(self.table.map(&mut pool, address, PhysAddr(page), PAGE, attributes)?)
+            Ok(self.table.map(&mut pool, address, PhysAddr(page), PAGE, NestedAttributes::DATA)?)
         })
     }
 

@@ -8,8 +8,8 @@ pub use turnstile_arch_common::memory::Error;
 use turnstile_arch_common::memory::{MIB, PAGE, align, cover, map_missing, range};
 use turnstile_firmware::{Range, boot::Region};
 use turnstile_paging::{
-    FrameAllocator, FrameRange, HostAttributes, HostTables, Nested, NestedAttributes, PageTable, PhysAddr,
-    Tables,
+    Error as PagingError, FrameAllocator, FrameRange, HostAttributes, HostTables, Nested, NestedAttributes,
+    PageTable, PhysAddr, Tables,
 };
 
 use super::user;
@@ -96,7 +96,7 @@ fn image_parts() -> [(u64, u64, HostAttributes); 3] {
 }
 
 /// Bits of a physical address (CPUID Fn8000_0008_EAX[7:0]).
-fn physical_bits() -> u32 {
+pub fn physical_bits() -> u32 {
     cpu::cpuid(0x8000_0008, 0)[0] & 0xff
 }
 
@@ -219,6 +219,15 @@ pub fn stack() -> Result<u64, Error> {
         m.host.map(&mut pool, start, PhysAddr(start), STACK_BLOCK - PAGE, HostAttributes::DATA)?;
         Ok(block.end().0)
     })
+}
+
+/// Maps register blocks of a device, uncacheable, where nothing is mapped yet: it is not in the memory that guests have.
+///
+/// # Errors
+/// When the hypervisor's tables do not reach that far, or there is no memory for them.
+pub fn map_registers(base: u64, size: u64) -> Result<(), Error> {
+    let pages = cover(base, size).ok_or(Error::Paging(PagingError::Unaligned))?;
+    with(|m| map_missing(&mut m.host, &mut Pool::new(&mut m.frames.arena), pages, HostAttributes::DEVICE))
 }
 
 /// A range of pages in nested tables that stay: its guest physical address, where it is, its size, and what it allows.

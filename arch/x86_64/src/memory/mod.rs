@@ -4,7 +4,8 @@
 //! All is mapped one to one, once, at boot: the image (code executable, nothing writable and executable), the arena (heap,
 //! translation tables), stacks as they are given out, the bundle, the devices that the hypervisor drives; and all other
 //! RAM, which is for guests, as user pages that are never executed. So no mapping changes when VMs come and go, and no TLB
-//! of another CPU has to be told; SMAP keeps the hypervisor from reaching that memory but through [`user`].
+//! of another CPU has to be told; SMAP keeps the hypervisor from reaching that memory but through [`user`]. What is mapped later,
+//! stacks and the registers by which PCI functions interrupt, was not mapped before: no TLB has it.
 
 #[cfg(target_os = "none")]
 mod guest;
@@ -16,5 +17,8 @@ pub mod user;
 #[cfg(target_os = "none")]
 pub use guest::GuestMemory;
 #[cfg(target_os = "none")]
-pub use host::{Error, NestedTables, Plan, free_bytes, gigabyte_pages, has_smap, init, pages, root, stack};
+pub use host::{
+    Error, NestedTables, Plan, free_bytes, gigabyte_pages, has_smap, init, map_registers, pages,
+    physical_bits, root, stack,
+};
 pub use ram::{GuestRam, MAX_PIECES, Piece};

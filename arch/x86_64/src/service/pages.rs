@@ -6,7 +6,8 @@
 //! tables are writable, because a walk of them counts as a write (APM vol. 2, 15.25.5), but at addresses that they do not map.
 //!
 //! Windows on the memory of the VMs that it serves are in the nested tables alone, too. Its own map all addresses where there may be
-//! some, with pages of 1 GiB, once and for all.
+//! some, with pages of 1 GiB, once and for all. Windows on registers are uncacheable in the nested tables, which is what counts then
+//! (APM vol. 2, 15.25.8).
 
 use spin::Mutex;
 use turnstile_arch_common::memory::{Error, PAGE};
@@ -38,9 +39,6 @@ const TABLE: u64 = 0x27;
 /// The same, dirty, and a large page.
 const LARGE: u64 = 0xe7;
 
-/// Nobody executes what can be written.
-const DATA: NestedAttributes = NestedAttributes { write: true, execute: false };
-
 /// A part of the guest physical addresses: where, the physical address, the size in bytes, and what is allowed.
 #[cfg(not(target_os = "none"))]
 type Part = (u64, u64, u64, NestedAttributes);
@@ -65,7 +63,7 @@ impl Pages {
         let memory = source::pages(u64::from(header.size()) / PAGE)?;
         let tables = source::pages(TABLES)?;
         write_tables(tables);
-        let mut parts = alloc::vec![(ROOT, tables, TABLES * PAGE, DATA)];
+        let mut parts = alloc::vec![(ROOT, tables, TABLES * PAGE, NestedAttributes::DATA)];
         let mut add = |offset: u32, size: u32, attributes| {
             if size != 0 {
                 parts.push((
@@ -78,8 +76,8 @@ impl Pages {
         };
         add(0, header.code, NestedAttributes::ROM);
         add(header.code, header.constants, NestedAttributes::CONSTANT);
-        add(header.code + header.constants, header.data + header.zeros, DATA);
-        add(header.stack_at(), header.stack, DATA);
+        add(header.code + header.constants, header.data + header.zeros, NestedAttributes::DATA);
+        add(header.stack_at(), header.stack, NestedAttributes::DATA);
         let nested = Mutex::new(NestedTables::new(&parts)?);
         Ok(Self { image, memory, nested, places: Mutex::new(Places::new()) })
     }
@@ -138,7 +136,8 @@ impl Pages {
 
 impl Mapping for NestedTables {
     fn map(&mut self, offset: u64, window: &Window) -> Result<(), Error> {
-        let attributes = if window.read_only { NestedAttributes::CONSTANT } else { DATA };
+        let attributes =
+            NestedAttributes { write: !window.read_only, device: window.registers, ..NestedAttributes::DATA };
         self.map((WINDOWS_AT + offset, window.host, window.size, attributes))
     }
 
@@ -325,6 +324,27 @@ pub(super) mod tests {
         assert!(matches!(pages.attach(0, many), Err(Error::NoService)));
         assert_eq!(parts(&pages).len(), own, "what was mapped is gone again");
         pages.attach(0, &mut [window(0, REACH)]).unwrap();
+    }
+
+    #[test]
+    fn windows_on_registers_are_uncacheable() {
+        use turnstile_arch_common::service::DEVICE;
+
+        let pages = Pages::new(image()).unwrap();
+        let own = parts(&pages).len();
+        let mut windows = [window(0xfebd_4000, 0x1000), window(0x7000_0000, 0x2000)];
+        windows[0].registers = true;
+        pages.attach(DEVICE, &mut windows).unwrap();
+        let found: Vec<_> =
+            parts(&pages)[own..].iter().map(|(_, host, _, attributes)| (*host, *attributes)).collect();
+        assert_eq!(
+            found,
+            [(0xfebd_4000, NestedAttributes::DEVICE), (0x7000_0000, NestedAttributes::DATA)],
+            "and what a device reaches itself is memory"
+        );
+        assert!(parts(&pages)[..own].iter().all(|part| !part.3.device));
+        pages.detach(DEVICE);
+        assert_eq!(parts(&pages).len(), own);
     }
 
     #[test]
