@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `discover` | what machine this is |
 //! | `opal` | its firmware's services |
+//! | `pci` | its PCI host bridges, as its firmware drives them |
 //! | `uart`, `power`, `clock` | the serial line; how it is powered off; what time it is |
 //! | `mitigation` | what exits and entries do against speculation, where that is needed |
 
@@ -12,5 +13,6 @@ pub mod clock;
 pub mod discover;
 pub mod mitigation;
 pub mod opal;
+pub mod pci;
 pub mod power;
 pub mod uart;

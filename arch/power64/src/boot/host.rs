@@ -3,11 +3,13 @@
 
 use alloc::vec::Vec;
 
+use spin::Once;
 use turnstile_arch_common::startup::{self, Starting};
 use turnstile_arch_common::{console, println};
 
-use crate::board::{opal, power};
+use crate::board::{discover, opal, power};
 use crate::cpu::{self, PerCpu};
+use crate::irq::Bridge;
 use crate::time;
 
 unsafe extern "C" {
@@ -26,6 +28,10 @@ pub struct Host {
     pub model: &'static str,
     /// The interrupt of the console, as [`crate::Monitor::interrupt`] names it.
     pub console_intid: Option<u32>,
+    /// The machine's device tree.
+    pub(super) tree: &'static [u8],
+    /// See [`Host::bridges`].
+    pub(super) bridges: Once<Vec<Bridge>>,
 }
 
 /// The CPUs by their PIRs, each with its area: what `turnstile_secondary_entry` looks itself up in.
@@ -64,6 +70,14 @@ impl Host {
     /// Kicks the CPUs with an index from 1 to below `count`, which wait for the boot CPU.
     pub fn wake_cpus(&self, count: usize) {
         self.cpus.iter().take(count).skip(1).for_each(|area| cpu::ring(area.kick_token()));
+    }
+
+    /// Returns the PCI host bridges, in the order of the device tree. They are looked for when this is first called: most machines
+    /// are booted for nobody who wants them.
+    pub fn bridges(&'static self) -> &'static [Bridge] {
+        self.bridges.call_once(|| {
+            discover::parse(self.tree).map_or_else(|_| Vec::new(), |fdt| Bridge::find(fdt, &self.cpus))
+        })
     }
 
     /// Powers the machine off.

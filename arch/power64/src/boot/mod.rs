@@ -16,6 +16,7 @@ mod host;
 #[cfg(target_os = "none")]
 mod start;
 
+pub use crate::irq::Bridge;
 #[cfg(target_os = "none")]
 pub use host::Host;
 #[cfg(target_os = "none")]

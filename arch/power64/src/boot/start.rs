@@ -124,18 +124,19 @@ extern "C" fn turnstile_primary(fdt: u64, opal_base: u64, opal_entry: u64, begin
             "the firmware does not hand its interrupt controller over (OPAL_XIVE_RESET: {code})"
         ));
     }
-    set_up(&machine, Range { base: fdt, size: blob.len() as u64 })
+    set_up(&machine, blob)
 }
 
 /// Takes memory, makes the areas of the CPUs, and goes on on the boot CPU's own stack.
-fn set_up(machine: &Machine<'static>, fdt: Range) -> ! {
+fn set_up(machine: &Machine<'static>, tree: &'static [u8]) -> ! {
     if let Some(initrd) = machine.initrd
         && !machine.memory.iter().any(|ram| ram.contains(initrd))
     {
         refuse(format_args!("the bundle at {:#x} is not in RAM", initrd.base));
     }
     TIMES.end(Phase::Interrupts, time::ticks());
-    let in_use: ArrayVec<Range, 2> = [Some(fdt), machine.initrd].into_iter().flatten().collect();
+    let blob = Range { base: tree.as_ptr() as u64, size: tree.len() as u64 };
+    let in_use: ArrayVec<Range, 2> = [Some(blob), machine.initrd].into_iter().flatten().collect();
     if let Err(error) = memory::init(machine, &in_use) {
         refuse(format_args!("{error}"));
     }
@@ -150,6 +151,8 @@ fn set_up(machine: &Machine<'static>, fdt: Range) -> ! {
         bootargs: leak(machine.bootargs),
         model: leak(machine.model),
         console_intid: Some(uart::INTERRUPT),
+        tree,
+        bridges: Once::new(),
     });
     TIMES.end(Phase::Memory, time::ticks());
     // SAFETY: the area lives for ever and its stack is unused.
@@ -196,6 +199,7 @@ extern "C" fn primary_on_stack(first: &'static PerCpu) -> ! {
 fn start_cpu(area: &'static PerCpu) {
     partition::load();
     switch::start_cpu();
+    irq::start_cpu();
     time::start_cpu();
     area.online.store(true, Ordering::Release);
 }

@@ -6,6 +6,13 @@
 const SET_OFF: u64 = 0xd00;
 /// Loading sets P and Q to 00: the next event is sent.
 const SET_RESET: u64 = 0xc00;
+/// Loading sets P and Q to 10: no event is sent.
+const SET_PENDING: u64 = 0xe00;
+/// Loading changes nothing.
+const GET: u64 = 0x800;
+/// In what is loaded: P and Q, as they were.
+const P: u64 = 1 << 1;
+const Q: u64 = 1;
 /// Offsets at which a page has registers.
 const PAGE: u64 = 0xffff;
 
@@ -48,4 +55,19 @@ pub(super) fn off(page: u64) {
 /// The source's next event is sent.
 pub(super) fn arm(page: u64) {
     load(page, SET_RESET);
+}
+
+/// Says whether events of the source are held back.
+pub(super) fn is_held(page: u64) -> bool {
+    load(page, GET) & P != 0
+}
+
+/// Events of the source are held back from now on: one that comes sets Q.
+pub(super) fn hold(page: u64) {
+    load(page, SET_PENDING);
+}
+
+/// The source's next event is sent. True if one was held back.
+pub(super) fn release(page: u64) -> bool {
+    load(page, SET_RESET) & Q != 0
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine's interrupt controller (XIVE), which the hypervisor has wholly to itself.
 //!
-//! It is used for guests alone: nothing interrupts the hypervisor but its decrementer, doorbells, and escalations: the
-//! controller's word that something came for a vCPU that is resident nowhere.
+//! Nothing interrupts the hypervisor but its decrementer, doorbells, and what the controller has for it: escalations, the
+//! word that something came for a vCPU that is resident nowhere, and interrupts of devices that services drive.
 
 use arrayvec::ArrayVec;
 use dtoolkit::fdt::Fdt;
@@ -103,8 +103,10 @@ fn pages(count: u64) -> Result<u64, Error> {
     crate::memory::pages(count).map_err(|_| NO_MEMORY)
 }
 
-/// On the host there are none.
+/// On the host they are the heap's.
 #[cfg(not(target_os = "none"))]
-fn pages(_: u64) -> Result<u64, Error> {
-    Err(NO_MEMORY)
+fn pages(count: u64) -> Result<u64, Error> {
+    const PAGE: usize = 4096;
+    let memory = std::vec![0u64; count as usize * PAGE / size_of::<u64>()].leak();
+    Ok(memory.as_mut_ptr().expose_provenance() as u64)
 }

@@ -10,7 +10,10 @@
 //! | `ring` | what of that is the resident vCPU's |
 //! | `wire` | the same of a guest that does not see its ring |
 //! | `event` | event state buffers of interrupt sources |
+//! | `queue` | what comes for the hypervisor: events of the next two |
 //! | `escalation` | what comes for vCPUs that are resident nowhere |
+//! | `device` | interrupts of devices that services drive |
+//! | `bridge` | the PCI host bridges behind which those are |
 //! | `own` | what a vCPU has |
 //! | `accepted` | what is kept away from a vCPU for a while |
 //! | `board` | what a VM has: virtual processors, sources, what the guest has made of them |
@@ -21,11 +24,14 @@
 
 mod accepted;
 mod board;
+mod bridge;
+mod device;
 pub(crate) mod escalation;
 mod event;
 mod firmware;
 pub mod host;
 mod own;
+pub(crate) mod queue;
 mod ring;
 mod tima;
 mod wire;
@@ -35,6 +41,8 @@ mod tests;
 
 pub(crate) use accepted::Accepted;
 pub use board::{Board, Window};
+pub use bridge::Bridge;
 pub use firmware::Error;
 pub(crate) use own::Left;
 pub use own::{Own, Presentation, Shared};
+pub use queue::start_cpu;

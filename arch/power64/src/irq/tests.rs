@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The ring and the wire against a recorder: what they access, and in which order.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use turnstile_papr::code::Code as Return;
 use turnstile_papr::hcall::Hcall;
 use turnstile_papr::xics::Icp;
 
+use super::device;
 use super::escalation::Escalation;
 use super::firmware::Processor;
 use super::own::{Own, Presentation};
 use super::ring::Ring;
 use super::tima::{OWN, RESET, VALID};
+use crate::board::opal;
 use crate::cpu::regs::fakes::{self, Access};
 use crate::memory::{GuestRam, kept};
 use crate::vm::BootState;
@@ -144,6 +149,61 @@ fn memory_that_the_controller_may_write_to_is_given_to_nobody() {
     assert_eq!(kept::bytes(), before + 0x4000);
     vm.end();
     assert_eq!(kept::bytes(), before + 0x4000, "it is counted once");
+}
+
+/// A firmware with one source's buffer; `routed` gets the arguments of routes.
+fn source(trigger: u64, mut routed: impl FnMut([u64; 4]) + 'static) {
+    opal::fake::set(move |token, arguments| {
+        let put = |at: usize, value: u64| {
+            // SAFETY: a result of the service, which the caller has made room for.
+            unsafe { (arguments[at] as *mut u64).write(value.to_be()) };
+        };
+        match token {
+            129 => {
+                put(2, 0x6_0200_0000_0000);
+                put(3, trigger);
+            }
+            131 => routed(arguments[..4].try_into().unwrap()),
+            _ => {}
+        }
+        0
+    });
+}
+
+/// The numbers are those of the process: one test takes them all.
+#[test]
+fn a_device_interrupts_the_hypervisor_once_until_it_is_unmasked() {
+    fakes::reset();
+    // No test runs on that.
+    const CPU: usize = 7;
+    let routes = Rc::new(RefCell::new(Vec::new()));
+    let log = Rc::clone(&routes);
+    source(1 << 50, move |route| log.borrow_mut().push(route));
+    let number = device::connect(0xf_e000, CPU, 0x1c).unwrap();
+    assert_eq!(routes.take(), [[0xf_e000, 0x1c, 4, number.into()]]);
+    assert_ne!(number, crate::board::uart::INTERRUPT);
+    assert!(number as usize >= super::escalation::NUMBERS, "it is no vCPU's");
+    const ONE: [Access; 1] = [Access::Read("ESB")];
+    let accesses = |pq, masked| {
+        fakes::set("ESB", pq);
+        fakes::take_log();
+        device::mask(number, masked);
+        fakes::take_log()
+    };
+    assert_eq!(accesses(0b10, true), ONE, "what is told is masked: P is left alone, and Q");
+    assert_eq!(accesses(0b11, true), ONE);
+    assert_eq!(accesses(0b00, true), [ONE[0]; 2]);
+    assert_eq!(accesses(0b10, false), ONE);
+    assert_eq!(accesses(0b11, false), [ONE[0], Access::Write("ESB", 0)], "what has come is sent");
+    fakes::take_log();
+    device::mask(number - 1, false);
+    device::mask(number + 1, true);
+    device::mask(0, true);
+    assert_eq!(fakes::take_log(), [], "what is not connected is not touched");
+    let others = (1..).map_while(|_| device::connect(0xf_e001, CPU, 0x1c).ok()).count();
+    assert_eq!(others, super::queue::DEVICES - 1);
+    source(0, |_| {});
+    assert!(device::connect(0xf_e002, CPU, 0x1c).is_err(), "what cannot be sent again is not connected");
 }
 
 /// The guest's STOP may have another level: it finds its register as it was.

@@ -3,9 +3,12 @@
 //! translated twice:
 //!
 //! - by a process-scoped tree that is the same for all services ([`tree`]): the block of 2 MiB at [`BASE`] is the partition's at
-//!   [`PROGRAM`], what is from [`WINDOWS`] on is at [`WINDOWS_THERE`]; the lowest block is itself, for privileged fetches alone;
+//!   [`PROGRAM`], what is from [`WINDOWS`] on is at [`WINDOWS_THERE`], what is from [`REGISTERS`] on at [`REGISTERS_THERE`]; the
+//!   lowest block is itself, for privileged fetches alone;
 //! - by partition-scoped tables of its own: they have the pages of the program, as each may be used, the tree, for the walker, and
-//!   what the service reaches of its members' memory ([`ServiceMemory::map`]).
+//!   what the service reaches of its members' memory, and of its device ([`ServiceMemory::map`]).
+//!
+//! Both say of memory that it is cached, and of registers that they are not: no address of a service is one of registers, and cached.
 //!
 //! Nothing is mapped at the partition's vectors, wherever LPCR.AIL puts them: with translation off, in the lowest block, or at
 //! c000000000004000h, which the entry of process 0 translates to the lowest block, too. So what interrupts the partition itself,
@@ -28,8 +31,12 @@ pub const WINDOWS: u64 = 0xe_0000_0000_0000;
 const WINDOWS_THERE: u64 = 1 << 40;
 /// Bytes that one table of blocks of 1 GiB maps: all windows of a service.
 const WINDOWS_BYTES: u64 = 512 << 30;
+/// Where those of them that are registers of a device are in the address space.
+pub const REGISTERS: u64 = 0xd_0000_0000_0000;
+/// Where they are in the partition.
+const REGISTERS_THERE: u64 = WINDOWS_THERE + WINDOWS_BYTES;
 
-const _: () = assert!(WINDOWS_BYTES == SLOTS * SLOT && WINDOWS_THERE.is_multiple_of(SLOT));
+const _: () = assert!(WINDOWS_BYTES == SLOTS * SLOT && WINDOWS_THERE.is_multiple_of(WINDOWS_BYTES));
 
 /// The entries of a root.
 const ROOT_ENTRIES: usize = 1 << 13;
@@ -55,10 +62,12 @@ enum Table {
     HighBlocks,
     /// From [`WINDOWS`], blocks of 1 GiB.
     Windows,
+    /// From [`REGISTERS`] likewise.
+    Registers,
 }
 
 impl Table {
-    const COUNT: u64 = Self::Windows as u64 + 1;
+    const COUNT: u64 = Self::Registers as u64 + 1;
 
     /// Where it is in the partition.
     const fn address(self) -> PhysAddr {
@@ -91,12 +100,32 @@ pub fn tree(mut put: impl FnMut(u64, u64)) {
         entry(table.address(), 0, format.table(last.address()));
         entry(last.address(), 0, leaf);
     }
-    let window = PartitionAttributes { write: true, execute: false, device: false };
-    entry(PhysAddr(TREE), root.index(WINDOWS), format.table(Table::Windows.address()));
-    for at in (0..WINDOWS_BYTES).step_by(large.span() as usize) {
-        let leaf = format.leaf(*large, PhysAddr(WINDOWS_THERE + at), window);
-        entry(Table::Windows.address(), large.index(WINDOWS + at), leaf);
+    for (address, table, there, device) in [
+        (WINDOWS, Table::Windows, WINDOWS_THERE, false),
+        (REGISTERS, Table::Registers, REGISTERS_THERE, true),
+    ] {
+        let attributes = PartitionAttributes { write: true, execute: false, device };
+        entry(PhysAddr(TREE), root.index(address), format.table(table.address()));
+        for at in (0..WINDOWS_BYTES).step_by(large.span() as usize) {
+            let leaf = format.leaf(*large, PhysAddr(there + at), attributes);
+            entry(table.address(), large.index(address + at), leaf);
+        }
     }
+}
+
+/// Returns where the first of all windows like this one is: in the address space, and in the partition.
+fn first(window: &Window) -> (u64, u64) {
+    if window.registers { (REGISTERS, REGISTERS_THERE) } else { (WINDOWS, WINDOWS_THERE) }
+}
+
+/// Returns the address of a window that is mapped so many bytes behind the first.
+pub fn address(window: &Window, offset: u64) -> u64 {
+    first(window).0 + offset
+}
+
+/// What a window's pages are for in the partition's tables.
+fn attributes(window: &Window) -> PartitionAttributes {
+    PartitionAttributes { write: !window.read_only, execute: false, device: window.registers }
 }
 
 /// A part of a program: where it is in the partition, where in its memory, its size, and how it may be used.
@@ -119,6 +148,10 @@ pub fn parts(header: &Header) -> impl Iterator<Item = Part> {
     parts.map(|(at, size, attributes)| (PROGRAM + u64::from(at), u64::from(at), size.into(), attributes))
 }
 
+/// A window in tables that are none: where it is in the partition, the physical address, the size in bytes, and what it is for.
+#[cfg(not(target_os = "none"))]
+pub type Mapped = (u64, u64, u64, PartitionAttributes);
+
 /// The memory of a service.
 #[derive(Debug)]
 pub struct ServiceMemory {
@@ -129,9 +162,9 @@ pub struct ServiceMemory {
     /// Its partition's tables.
     #[cfg(target_os = "none")]
     table: turnstile_paging::PageTable<Partition>,
-    /// What they would have of windows: where, the physical address, and the size in bytes.
+    /// What they would have of windows.
     #[cfg(not(target_os = "none"))]
-    pub mapped: std::vec::Vec<(u64, u64, u64)>,
+    pub mapped: std::vec::Vec<Mapped>,
 }
 
 #[cfg(target_os = "none")]
@@ -181,21 +214,22 @@ mod machine {
 
     impl Mapping for ServiceMemory {
         fn map(&mut self, offset: u64, window: &Window) -> Result<(), Error> {
-            let attributes = PartitionAttributes { write: !window.read_only, execute: false, device: false };
-            let at = WINDOWS_THERE + offset;
+            let at = first(window).1 + offset;
             with(|m| {
                 let mut pool = Pool::new(&mut m.arena);
-                self.table.map(&mut pool, at, PhysAddr(window.host), window.size, attributes)?;
+                self.table.map(&mut pool, at, PhysAddr(window.host), window.size, attributes(window))?;
                 cpu::ptesync();
                 Ok(())
             })
         }
 
-        /// The caller sees to what CPUs remember of the partition, in which none is.
+        /// The caller sees to what CPUs remember of the partition, in which none is. Each place is one window's: of memory, or of
+        /// registers.
         fn unmap(&mut self, offset: u64, size: u64) {
-            // What was mapped as a whole is split nowhere, so nothing can fail.
-            let _ =
-                with(|m| Ok(self.table.unmap(&mut Pool::new(&mut m.arena), WINDOWS_THERE + offset, size)?));
+            for there in [WINDOWS_THERE, REGISTERS_THERE] {
+                // What was mapped as a whole is split nowhere, so nothing can fail.
+                let _ = with(|m| Ok(self.table.unmap(&mut Pool::new(&mut m.arena), there + offset, size)?));
+            }
         }
     }
 }
@@ -204,12 +238,13 @@ mod machine {
 #[cfg(not(target_os = "none"))]
 impl Mapping for ServiceMemory {
     fn map(&mut self, offset: u64, window: &Window) -> Result<(), turnstile_arch_common::memory::Error> {
-        self.mapped.push((offset, window.host, window.size));
+        self.mapped.push((first(window).1 + offset, window.host, window.size, attributes(window)));
         Ok(())
     }
 
     fn unmap(&mut self, offset: u64, size: u64) {
-        self.mapped.retain(|(at, _, bytes)| (*at, *bytes) != (offset, size));
+        let places = [WINDOWS_THERE + offset, REGISTERS_THERE + offset];
+        self.mapped.retain(|(at, _, bytes, _)| !places.contains(at) || *bytes != size);
     }
 }
 
@@ -231,6 +266,8 @@ mod tests {
     const READ: u64 = 1 << 2;
     const WRITE: u64 = 1 << 1;
     const EXECUTE: u64 = 1;
+    const ATTRIBUTE: u64 = 0b11 << 4;
+    const NON_IDEMPOTENT: u64 = 0b10 << 4;
 
     /// Walks the tree from the process table on, as Power ISA 3.0B Book III, 5.7.10 says. Returns the entry of the page.
     fn walk(process: u64, address: u64) -> Option<u64> {
@@ -275,14 +312,33 @@ mod tests {
 
     #[test]
     fn windows_are_read_and_written_and_only_the_partitions_tables_say_what_is_there() {
-        for offset in [0, 0x1234_5678, WINDOWS_BYTES - 1] {
-            let leaf = walk(1, WINDOWS + offset).unwrap();
-            let block = offset & !((1 << 30) - 1);
-            assert_eq!(leaf & 0x01ff_ffff_c000_0000, WINDOWS_THERE + block);
-            assert_eq!(leaf & (PRIVILEGED | READ | WRITE | EXECUTE), READ | WRITE);
+        for (start, there, device) in
+            [(WINDOWS, WINDOWS_THERE, 0), (REGISTERS, REGISTERS_THERE, NON_IDEMPOTENT)]
+        {
+            for offset in [0, 0x1234_5678, WINDOWS_BYTES - 1] {
+                let leaf = walk(1, start + offset).unwrap();
+                let block = offset & !((1 << 30) - 1);
+                assert_eq!(leaf & 0x01ff_ffff_c000_0000, there + block);
+                assert_eq!(leaf & (PRIVILEGED | READ | WRITE | EXECUTE | ATTRIBUTE), READ | WRITE | device);
+            }
+            assert_eq!(walk(1, start - 1), None);
+            assert_eq!(walk(1, start + WINDOWS_BYTES), None);
         }
-        assert_eq!(walk(1, WINDOWS - 1), None);
-        assert_eq!(walk(1, WINDOWS + WINDOWS_BYTES), None);
+    }
+
+    #[test]
+    fn registers_are_inhibited_in_both_tables_and_memory_in_none() {
+        let memory = Window { read_only: true, ..Window::default() };
+        let registers = Window { registers: true, ..Window::default() };
+        for (window, write) in [(memory, false), (registers, true)] {
+            let (start, there) = first(&window);
+            let leaf = walk(1, address(&window, 0x7000)).unwrap();
+            assert_eq!(leaf & 0x01ff_ffff_c000_0000, there);
+            assert_eq!(address(&window, 0x7000), start + 0x7000);
+            let device = leaf & ATTRIBUTE == NON_IDEMPOTENT;
+            assert_eq!(attributes(&window), PartitionAttributes { write, execute: false, device });
+            assert_eq!(device, window.registers);
+        }
     }
 
     #[test]

@@ -165,7 +165,7 @@ impl turnstile_arch_common::service::Space for Space {
         // What is unmapped if one fails, no CPU has walked.
         self.places.lock().open(member, windows, &mut *self.memory.lock())?;
         for window in windows {
-            window.address += memory::WINDOWS;
+            window.address = memory::address(window, window.address);
         }
         Ok(())
     }

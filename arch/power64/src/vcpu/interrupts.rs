@@ -7,13 +7,14 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use turnstile_vm::attention::Reasons;
 
 use crate::cpu::regs::{DEC, DPDES};
-use crate::irq::escalation;
+use crate::irq::{escalation, queue};
 use crate::time;
 use crate::vm::Vcpu;
+use crate::vm::monitor::monitor;
 
 /// The vCPUs that can be woken, by the numbers that their events have.
-static SLEEPERS: [AtomicPtr<Vcpu>; escalation::EVENTS] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; escalation::EVENTS];
+static SLEEPERS: [AtomicPtr<Vcpu>; escalation::NUMBERS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; escalation::NUMBERS];
 
 /// The vCPU becomes resident on this CPU.
 pub(crate) fn load(vcpu: &'static Vcpu) {
@@ -61,13 +62,15 @@ pub(crate) fn sound(vcpu: &'static Vcpu, Silent { doorbell }: Silent) {
     }
 }
 
-/// Serves what the controller has for the hypervisor on this CPU: wakes the vCPUs for which something has come.
+/// Serves what the controller has for the hypervisor on this CPU: wakes the vCPUs for which something has come, and tells of
+/// interrupts of the machine's devices, which have the numbers behind.
 pub(crate) fn serve() {
-    escalation::serve(|number| {
+    queue::serve(|number| {
         let sleeper = SLEEPERS.get(number).map_or(ptr::null_mut(), |sleeper| sleeper.load(Ordering::Acquire));
         // SAFETY: a vCPU that lives for ever, or null.
-        if let Some(vcpu) = unsafe { sleeper.as_ref() } {
-            vcpu.post(Reasons::EXTERNAL);
+        match unsafe { sleeper.as_ref() } {
+            Some(vcpu) => vcpu.post(Reasons::EXTERNAL),
+            None => monitor().interrupt(number as u32),
         }
     });
 }

@@ -4,7 +4,8 @@
 use std::string::{String, ToString};
 use std::vec::Vec;
 
-use turnstile_arch_common::service::Space as _;
+use turnstile_arch_common::service::{DEVICE, Space as _};
+use turnstile_paging::PartitionAttributes;
 use turnstile_service::abi::Kind;
 use turnstile_service::image::{Header, PAGE};
 
@@ -146,6 +147,41 @@ fn it_is_entered_with_its_event_and_leaves_with_its_call() {
     assert!(LPIDS.contains(&(fixed.lpid as u32)));
 }
 
+/// What is mapped of windows: where behind the first window of memory, the physical address, the size, and what it is for.
+fn mapped(space: &Space) -> impl Iterator<Item = memory::Mapped> {
+    const FIRST: u64 = 1 << 40;
+    let mapped = space.memory.lock().mapped.clone();
+    mapped.into_iter().map(|(at, host, size, attributes)| (at - FIRST, host, size, attributes))
+}
+
+#[test]
+fn registers_of_a_device_are_apart_from_memory() {
+    const BAR: u64 = 0x6_00c0_0001_0000;
+    const APART: u64 = 512 << 30;
+    let space = space();
+    let mut windows = [
+        Window { host: 0x8000, size: 0x3000, ..Window::default() },
+        Window { host: BAR, size: 0x4000, registers: true, ..Window::default() },
+    ];
+    // SAFETY: nobody is inside, and nothing is mapped on the host.
+    unsafe { space.attach(DEVICE, &mut windows) }.unwrap();
+    let [memory, registers] = windows.map(|window| window.address);
+    assert_eq!(memory, memory::WINDOWS + 0x8000);
+    assert_eq!(registers, memory::REGISTERS + (1 << 30) + 0x1_0000);
+    let found: Vec<_> = mapped(&space).collect();
+    let attributes = |device| PartitionAttributes { write: true, execute: false, device };
+    assert_eq!(
+        found,
+        [
+            (0x8000, 0x8000, 0x3000, attributes(false)),
+            (APART + (1 << 30) + 0x1_0000, BAR, 0x4000, attributes(true)),
+        ]
+    );
+    // SAFETY: as above.
+    unsafe { space.detach(DEVICE) };
+    assert_eq!(mapped(&space).count(), 0);
+}
+
 #[test]
 fn windows_of_the_other_members_stay() {
     const GIB: u64 = 1 << 30;
@@ -157,7 +193,7 @@ fn windows_of_the_other_members_stay() {
         let attached = unsafe { space.attach(member, &mut windows) };
         attached.map(|()| windows[0].address - memory::WINDOWS).ok()
     };
-    let mapped = || space.memory.lock().mapped.clone();
+    let mapped = || mapped(&space).map(|(at, host, size, _)| (at, host, size)).collect::<Vec<_>>();
     assert_eq!(attach(0, 0x1000, 0x2000), Some(0x1000), "as the memory is in its GiB");
     assert_eq!(attach(5, 3 * GIB, 2 * GIB), Some(GIB));
     assert_eq!(attach(1, 0, 512 * GIB), None);

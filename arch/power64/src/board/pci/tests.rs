@@ -1,0 +1,163 @@
+//! Host bridges as skiboot describes them, and what it is asked.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use vm_fdt::FdtWriter;
+
+use super::*;
+use crate::board::discover::parse;
+
+const COMPATIBLE: [&str; 2] = ["ibm,power9-pciex", "ibm,ioda3-phb"];
+
+/// A node of the root's, with its properties as skiboot has them under QEMU.
+fn node(fdt: &mut FdtWriter, id: u64, compatible: [&str; 2], status: &str, ranges: &[u32]) {
+    let node = fdt.begin_node(&std::format!("pciex@{id}")).unwrap();
+    fdt.property_string_list("compatible", compatible.map(std::string::String::from).to_vec()).unwrap();
+    fdt.property_u64("ibm,opal-phbid", id).unwrap();
+    fdt.property_array_u32("bus-range", &[0, 0xff]).unwrap();
+    fdt.property_array_u32("ranges", ranges).unwrap();
+    fdt.property_array_u32("ibm,opal-msi-ranges", &[0xf_e000, 0xff8]).unwrap();
+    fdt.property_string("status", status).unwrap();
+    fdt.end_node(node).unwrap();
+}
+
+const RANGES: [u32; 14] = [
+    // I/O, which PHB4 has not.
+    0x0100_0000,
+    0,
+    0,
+    0x6_0000,
+    0,
+    0,
+    0x1_0000, // And what it has.
+    0x0200_0000,
+    0,
+    0x8000_0000,
+    0x6_00c0,
+    0,
+    0,
+    0x7fff_0000,
+];
+
+fn machine() -> Vec<Phb> {
+    let mut fdt = FdtWriter::new().unwrap();
+    let root = fdt.begin_node("").unwrap();
+    fdt.property_u32("#address-cells", 2).unwrap();
+    fdt.property_u32("#size-cells", 2).unwrap();
+    node(&mut fdt, 3, COMPATIBLE, "okay", &RANGES);
+    node(&mut fdt, 1, ["ibm,power9-npu-pciex", "ibm,ioda2-npu2-phb"], "okay", &RANGES);
+    node(&mut fdt, 2, COMPATIBLE, "disabled", &RANGES);
+    node(&mut fdt, 0, COMPATIBLE, "okay", &RANGES[..7]);
+    fdt.end_node(root).unwrap();
+    bridges(parse(&fdt.finish().unwrap()).unwrap())
+}
+
+/// What the firmware is asked from now on: a service, and its first arguments. It answers `answer`.
+fn asked(answer: i64) -> Rc<RefCell<Vec<(u64, Vec<u64>)>>> {
+    let calls = Rc::new(RefCell::new(Vec::new()));
+    let log = Rc::clone(&calls);
+    opal::fake::set(move |token, arguments| {
+        let put32 = |at: usize, value: u32| {
+            // SAFETY: the service's result, which the caller has made room for.
+            unsafe { (arguments[at] as *mut u32).write(value.to_be()) };
+        };
+        let count = match token {
+            15 => {
+                put32(3, 0x1041_1af4);
+                3
+            }
+            40 => {
+                // SAFETY: as above.
+                unsafe { (arguments[4] as *mut u64).write((1u64 << 60 | 0x40).to_be()) };
+                put32(5, 5);
+                4
+            }
+            18 => 4,
+            26 | 37 => 3,
+            _ => 7,
+        };
+        log.borrow_mut().push((token, arguments[..count].to_vec()));
+        answer
+    });
+    calls
+}
+
+#[test]
+fn bridges_are_found_in_the_order_of_the_tree() {
+    let window = Window { bus: 0x8000_0000, host: 0x6_00c0_0000_0000, size: 0x7fff_0000 };
+    let first = Phb { id: 3, buses: (0, 255), window: Some(window), messages: (0xf_e000, 0xff8) };
+    let second = Phb { id: 0, window: None, ..first };
+    assert_eq!(machine(), [first, second]);
+}
+
+#[test]
+fn a_machine_without_any_has_none() {
+    let mut fdt = FdtWriter::new().unwrap();
+    let root = fdt.begin_node("").unwrap();
+    fdt.end_node(root).unwrap();
+    assert_eq!(bridges(parse(&fdt.finish().unwrap()).unwrap()), []);
+}
+
+#[test]
+fn bus_addresses_are_those_of_the_window() {
+    let [phb, none] = machine().try_into().unwrap();
+    assert_eq!(phb.physical(0x8000_0000), Some(0x6_00c0_0000_0000));
+    assert_eq!(phb.physical(0xfffe_ffff), Some(0x6_00c0_7ffe_ffff));
+    assert_eq!((phb.physical(0x7fff_ffff), phb.physical(0xffff_0000)), (None, None));
+    assert_eq!(none.physical(0x8000_0000), None);
+}
+
+#[test]
+fn the_firmware_reaches_configuration_spaces() {
+    let phb = machine()[0];
+    let calls = asked(0);
+    let function = PciAddress::new(0, 1, 2, 3);
+    // SAFETY: nothing is there.
+    let read = unsafe { phb.read(function, 0x10) };
+    assert_eq!(read, 0x1041_1af4);
+    // SAFETY: as above.
+    unsafe { phb.write(function, 4, 0x406) };
+    assert_eq!(calls.take(), [(15, vec![3, 0x113, 0x10]), (18, vec![3, 0x113, 4, 0x406])]);
+    asked(-13);
+    // SAFETY: as above.
+    assert_eq!(unsafe { phb.read(function, 0) }, u32::MAX, "what failed has read nothing");
+}
+
+#[test]
+fn a_function_reaches_memory_where_it_is() {
+    let [phb, none] = machine().try_into().unwrap();
+    let function = PciAddress::new(0, 1, 0, 0);
+    let calls = asked(0);
+    assert_eq!(phb.reach(function, 0x1234_5000), Some(0x1234_5000));
+    assert_eq!(
+        calls.take(),
+        [
+            (31, vec![3, 0, 0x100, 7, 1, 1, 1]),
+            (26, vec![3, 0, 3]),
+            (45, vec![3, 0, 0, 0, 1 << 49, 0, 0]),
+            (45, vec![3, 0, 1, 1 << 59, 1 << 49, 0, 0]),
+        ]
+    );
+    let second = |physical: u64| Some(1 << 59 | physical);
+    assert_eq!(phb.reach(function, 0x7fff_ffff), Some(0x7fff_ffff));
+    assert_eq!(phb.reach(function, 0x8000_0000), second(0x8000_0000), "BARs are there");
+    assert_eq!(phb.reach(function, 0xffff_f000), second(0xffff_f000), "or messages");
+    assert_eq!(phb.reach(function, 1 << 32), Some(1 << 32));
+    assert_eq!(none.reach(function, 0xfffe_f000), Some(0xfffe_f000));
+    assert_eq!(none.reach(function, 0xffff_f000), second(0xffff_f000));
+    assert_eq!(phb.reach(function, 1 << 49), None);
+    asked(-7);
+    assert_eq!(phb.reach(function, 0), None, "not if the firmware refuses");
+}
+
+#[test]
+fn messages_are_those_of_the_bridge() {
+    let phb = machine()[0];
+    let calls = asked(0);
+    let message = Message { address: 1 << 60 | 0x40, data: 5, source: 0xf_e025 };
+    assert_eq!(phb.message(0x25), Some(message));
+    assert_eq!(calls.take(), [(37, vec![3, 0, 0x25]), (40, vec![3, 0, 0x25, 1])]);
+    assert_eq!(phb.message(0xff8), None, "those behind are pins");
+    assert_eq!(calls.take(), []);
+}
