@@ -106,7 +106,9 @@ impl Boot {
         if let Some((device, _)) = &elsewhere {
             add(&["-device", device]);
         }
-        (0..self.cards).for_each(|card| add(&self.card(card).each_ref().map(String::as_str)));
+        for word in (0..self.cards).flat_map(|card| self.card(card)) {
+            add(&[&word]);
+        }
         let beside = self.bundle.clone().filter(|_| elsewhere.is_none());
         for (option, file) in
             [("-dtb", &self.dtb), ("-kernel", &Some(self.image.clone())), ("-initrd", &beside)]
@@ -132,18 +134,22 @@ impl Boot {
     }
 
     /// The arguments that add a network card. It has no program for firmware: that would look for something to boot.
-    fn card(&self, number: usize) -> [String; 4] {
-        // Each bridge of a powernv has one slot.
-        let bus = match self.board {
-            Board::Powernv9 | Board::Powernv10 => format!(",bus=pcie.{number}"),
-            _ => String::new(),
-        };
-        let device = format!("virtio-net-pci,netdev=net{number},romfile={bus}");
+    fn card(&self, number: usize) -> Vec<String> {
+        let mut device = format!("virtio-net-pci,netdev=net{number},romfile=");
+        let mut arguments = Vec::new();
+        if matches!(self.board, Board::Powernv9 | Board::Powernv10) {
+            // A bridge has one port, and that one slot.
+            let bridge = format!("pnv-phb,id=phb{number},chip-id=0,index={number}");
+            let port = format!("pnv-phb-root-port,id=port{number},bus=phb{number}");
+            arguments.extend(["-device".into(), bridge, "-device".into(), port]);
+            device.push_str(&format!(",bus=port{number}"));
+        }
         let mut network = format!("user,id=net{number}");
         for Forward { host, guest } in self.forwards.iter().filter(|_| number == 0) {
             network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}"));
         }
-        ["-netdev".into(), network, "-device".into(), device]
+        arguments.extend(["-netdev".into(), network, "-device".into(), device]);
+        arguments
     }
 
     /// Whether QEMU has to run the machine's CPUs in turn: a PC's FXRSTOR, XRSTOR, FRSTOR, FLDENV and FNINIT, on any CPU, write the
@@ -322,7 +328,13 @@ mod tests {
         assert!(shown.contains(first) && shown.contains("-netdev user,id=net1 "), "{shown}");
         assert!(shown.contains("-device virtio-net-pci,netdev=net1,romfile="), "{shown}");
         boot.board = Board::Powernv9;
-        assert!(boot.shown(Path::new("qemu")).contains("netdev=net1,romfile=,bus=pcie.1"));
+        let shown = boot.shown(Path::new("qemu"));
+        let bridge = "-device pnv-phb,id=phb1,chip-id=0,index=1 ";
+        assert!(
+            shown.contains(bridge) && shown.contains("-device pnv-phb-root-port,id=port1,bus=phb1 "),
+            "{shown}"
+        );
+        assert!(shown.contains("netdev=net1,romfile=,bus=port1"), "{shown}");
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub struct Uplink {
 
 impl Uplink {
     /// How many cards have a number.
-    pub const CARDS: usize = 32;
+    pub const CARDS: usize = 16;
 }
 
 impl ServiceSpec<'_> {

@@ -321,7 +321,7 @@ fn read_root(
     all.extend(network::services(&networks, &config.vms, problems));
     config.services = service::finish(all, &config.vms, problems);
     config.ports = network::ports(&config.services, &config.vms, problems);
-    problems.extend(network::no_cards(&networks, config.machine.board));
+    problems.extend(network::no_card(&networks, config.machine.board));
     config.disks = disks;
     Some(config)
 }

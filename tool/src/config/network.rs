@@ -109,12 +109,27 @@ fn same_card(networks: &[Network], index: usize) -> Option<Problem> {
     Some(Problem::new(uplink.span.clone(), what, "give each network its own, or make one network of both"))
 }
 
-/// Says that a board has no network cards, where a network wants one.
-pub fn no_cards(networks: &[Network], board: Board) -> Option<Problem> {
-    let uplink = networks.iter().find_map(|network| network.uplink.as_ref())?;
-    let what = format!("no network card of the board `{}` can be used", board.name());
-    let has_none = matches!(board, Board::Microvm | Board::Rpi4);
-    has_none.then(|| Problem::new(uplink.span.clone(), what, "take the uplink out, or choose another board"))
+/// Says that a board does not have a network card, where a network wants it.
+pub fn no_card(networks: &[Network], board: Board) -> Option<Problem> {
+    let most = match board {
+        Board::Microvm | Board::Rpi4 => 0,
+        // Each is below a bridge of its own, and a chip has six.
+        Board::Powernv9 | Board::Powernv10 => 6,
+        Board::Virt | Board::Q35 | Board::Pc => Uplink::CARDS,
+    };
+    let uplinks = networks.iter().filter_map(|network| network.uplink.as_ref());
+    let beyond = uplinks.into_iter().find(|uplink| uplink.value.card >= most)?;
+    let (what, help) = match most {
+        0 => (
+            format!("no network card of the board `{}` can be used", board.name()),
+            "take the uplink out, or choose another board".to_owned(),
+        ),
+        most => (
+            format!("the board `{}` has {most} network cards", board.name()),
+            format!("give one up to \"net{}\"", most - 1),
+        ),
+    };
+    Some(Problem::new(beyond.span.clone(), what, help))
 }
 
 /// Says why the VM of this index cannot have the port at this place of its list, and what helps.

@@ -62,7 +62,7 @@ fn an_uplink_is_a_card_of_the_machine() {
     assert_eq!(parse_text(&with("\"lan\"", LAN)).unwrap().cards(), 0);
 
     let lan = |lines: &str| with("\"lan\"", &format!("{LAN}{lines}"));
-    for name in ["eth0", "net", "net32", "net-1", "0"] {
+    for name in ["eth0", "net", "net16", "net-1", "0"] {
         let what = format!("`{name}` is no network card of a machine");
         expect(&lan(&uplink(name)), &[(&format!("\"{name}\""), &what, "write \"net0\" for the first one")]);
     }
@@ -78,6 +78,8 @@ fn an_uplink_is_a_card_of_the_machine() {
     let what = "no network card of the board `rpi4` can be used";
     let text = format!("[machine]\nboard = \"rpi4\"\n{}", lan(&uplink("net0")));
     expect(&text, &[("\"net0\"", what, "choose another board")]);
+    let text = format!("[machine]\nboard = \"powernv9\"\n{}", lan(&uplink("net6")));
+    expect(&text, &[("\"net6\"", "the board `powernv9` has 6 network cards", "up to \"net5\"")]);
 }
 
 #[test]
