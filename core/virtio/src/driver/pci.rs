@@ -161,7 +161,9 @@ impl Device {
                     2 if notify.is_none() && at <= 0x100 - 20 => {
                         let structure = Structure::read(function, at, 2, 2);
                         let multiplier = function.configuration(at + 16, 4);
-                        notify = structure.filter(|_| multiplier % 2 == 0).map(|notify| (notify, multiplier));
+                        notify = structure
+                            .filter(|_| multiplier.is_multiple_of(2))
+                            .map(|notify| (notify, multiplier));
                     }
                     3 if isr.is_none() => isr = Structure::read(function, at, 1, 1),
                     4 if config.is_none() => config = Structure::read(function, at, 1, 1),
