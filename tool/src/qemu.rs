@@ -106,7 +106,9 @@ impl Boot {
         if let Some((device, _)) = &elsewhere {
             add(&["-device", device]);
         }
-        (0..self.cards).for_each(|card| add(&self.card(card).each_ref().map(String::as_str)));
+        for card in 0..self.cards {
+            add(&self.card(card).iter().map(String::as_str).collect::<Vec<_>>());
+        }
         let beside = self.bundle.clone().filter(|_| elsewhere.is_none());
         for (option, file) in
             [("-dtb", &self.dtb), ("-kernel", &Some(self.image.clone())), ("-initrd", &beside)]
@@ -132,18 +134,23 @@ impl Boot {
     }
 
     /// The arguments that add a network card. It has no program for firmware: that would look for something to boot.
-    fn card(&self, number: usize) -> [String; 4] {
-        // Each bridge of a powernv has one slot.
-        let bus = match self.board {
-            Board::Powernv9 | Board::Powernv10 => format!(",bus=pcie.{number}"),
-            _ => String::new(),
-        };
-        let device = format!("virtio-net-pci,netdev=net{number},romfile={bus}");
+    fn card(&self, number: usize) -> Vec<String> {
+        let mut device = format!("virtio-net-pci,netdev=net{number},romfile=");
         let mut network = format!("user,id=net{number}");
         for Forward { host, guest } in self.forwards.iter().filter(|_| number == 0) {
             network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}"));
         }
-        ["-netdev".into(), network, "-device".into(), device]
+        let mut bridges = Vec::new();
+        if matches!(self.board, Board::Powernv9 | Board::Powernv10) {
+            // Without QEMU's defaults it has no bridge to PCI; each has one root port, with one slot.
+            bridges = vec![
+                format!("pnv-phb,chip-id=0,index={number},id=phb{number}"),
+                format!("pnv-phb-root-port,bus=phb{number},id=pcie.{number}"),
+            ];
+            device.push_str(&format!(",bus=pcie.{number}"));
+        }
+        let devices = bridges.into_iter().chain([device]).flat_map(|device| ["-device".to_owned(), device]);
+        ["-netdev".to_owned(), network].into_iter().chain(devices).collect()
     }
 
     /// Whether QEMU has to run the machine's CPUs in turn: a PC's FXRSTOR, XRSTOR, FRSTOR, FLDENV and FNINIT, on any CPU, write the
@@ -322,7 +329,10 @@ mod tests {
         assert!(shown.contains(first) && shown.contains("-netdev user,id=net1 "), "{shown}");
         assert!(shown.contains("-device virtio-net-pci,netdev=net1,romfile="), "{shown}");
         boot.board = Board::Powernv9;
-        assert!(boot.shown(Path::new("qemu")).contains("netdev=net1,romfile=,bus=pcie.1"));
+        let shown = boot.shown(Path::new("qemu"));
+        let port = shown.find("-device pnv-phb-root-port,bus=phb1,id=pcie.1").unwrap();
+        assert!(shown[..port].contains("-device pnv-phb,chip-id=0,index=1,id=phb1 "), "{shown}");
+        assert!(shown[port..].contains("netdev=net1,romfile=,bus=pcie.1"), "{shown}");
     }
 
     #[test]
