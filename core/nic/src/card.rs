@@ -30,7 +30,7 @@ pub trait Bus {
 /// Why a card cannot be used, or no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// There is no driver for it.
+    /// There is no card, or no driver for it.
     Unknown,
     /// It cannot be begun, or says that it cannot go on.
     Transport(pci::Failure),
@@ -92,8 +92,12 @@ pub trait Card: Sized {
     /// How many bytes of memory it needs for itself, at a multiple of 4096.
     const BYTES: u64;
 
-    /// Resets the card, whatever it does, and begins. `at` is where its memory begins. Behind an error the card is reset, if that can be.
-    fn begin<B: Bus>(bus: &B, at: u64) -> Result<Self, Failure>;
+    /// A driver without a card.
+    const NEW: Self;
+
+    /// Resets the card, whatever it does, and begins. `at` is where its memory begins. Behind an error there is no card, and it is reset, if that can
+    /// be.
+    fn begin<B: Bus>(&mut self, bus: &B, at: u64) -> Result<(), Failure>;
 
     /// Its address, if it has said one.
     fn mac(&self) -> Option<[u8; 6]>;
@@ -129,6 +133,6 @@ pub trait Card: Sized {
     /// An interrupt has brought nothing: says whether the card goes on.
     fn check<B: Bus>(&self, bus: &B) -> Result<(), Failure>;
 
-    /// Resets the card: all buffers are the caller's again.
-    fn stop<B: Bus>(self, bus: &B);
+    /// Resets the card: all buffers are the caller's again, and there is no card.
+    fn stop<B: Bus>(&mut self, bus: &B);
 }

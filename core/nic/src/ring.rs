@@ -32,9 +32,17 @@ impl<const N: usize> Ring<N> {
         Layout::new(memory, size, Areas { descriptors: at, driver: at + descriptors, device })
     }
 
-    /// Makes an empty ring, in memory, too.
-    pub fn new<M: Memory>(memory: &M, layout: Layout, options: Options) -> Result<Self, Violation> {
-        Ok(Self { queue: Queue::new(memory, layout, options)?, numbers: [0; N] })
+    /// A ring that is nowhere.
+    pub const NEW: Self = Self { queue: Queue::nowhere(), numbers: [0; N] };
+
+    /// Makes it an empty ring, in memory, too. What it was before is forgotten.
+    pub fn begin<M: Memory>(
+        &mut self,
+        memory: &M,
+        layout: Layout,
+        options: Options,
+    ) -> Result<(), Violation> {
+        self.queue.begin(memory, layout, options)
     }
 
     /// How many more buffers have room.

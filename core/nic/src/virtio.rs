@@ -39,26 +39,31 @@ const BUFFERS: u64 = 10;
 #[derive(Debug)]
 struct Rung<const N: usize> {
     ring: Ring<N>,
-    bell: Bell,
+    bell: Option<Bell>,
 }
 
 impl<const N: usize> Rung<N> {
-    fn new<B: Bus>(
+    const NEW: Self = Self { ring: Ring::NEW, bell: None };
+
+    fn begin<B: Bus>(
+        &mut self,
         bus: &B,
         device: &Device,
-        number: u16,
+        (number, at): (u16, u64),
         options: Options,
-        at: u64,
-    ) -> Result<Self, Failure> {
+    ) -> Result<(), Failure> {
         let size = device.size(bus.function(), number, N as u16)?;
         let layout = Ring::<N>::layout(bus.memory(), size, at)?;
-        let ring = Ring::new(bus.memory(), layout, options)?;
-        Ok(Self { ring, bell: device.set_up(bus.function(), number, &layout)? })
+        self.ring.begin(bus.memory(), layout, options)?;
+        self.bell = Some(device.set_up(bus.function(), number, &layout)?);
+        Ok(())
     }
 
     fn flush<B: Bus>(&mut self, bus: &B, device: &Device) -> Result<(), Failure> {
-        if self.ring.publish(bus.memory())? {
-            device.notify(bus.function(), self.bell);
+        if self.ring.publish(bus.memory())?
+            && let Some(bell) = self.bell
+        {
+            device.notify(bus.function(), bell);
         }
         Ok(())
     }
@@ -67,13 +72,13 @@ impl<const N: usize> Rung<N> {
 /// A network card with up to `N` buffers each way.
 #[derive(Debug)]
 pub struct Virtio<const N: usize> {
-    device: Device,
+    device: Option<Device>,
     mac: Option<[u8; 6]>,
     receive: Rung<N>,
     send: Rung<N>,
-    commands: Option<Rung<{ COMMAND_SIZE as usize }>>,
-    /// Where the command is.
-    command: u64,
+    commands: Rung<{ COMMAND_SIZE as usize }>,
+    /// Where the command is, while it is not answered.
+    command: Option<u64>,
     is_promiscuous: bool,
 }
 
@@ -83,45 +88,48 @@ impl<const N: usize> Virtio<N> {
         self.is_promiscuous
     }
 
-    fn start<B: Bus>(bus: &B, device: Device, at: u64) -> Result<Self, Failure> {
+    fn device(&self) -> Result<&Device, Failure> {
+        self.device.as_ref().ok_or(Failure::Unknown)
+    }
+
+    fn start<B: Bus>(&mut self, bus: &B, device: &Device, at: u64) -> Result<(), Failure> {
         let features = device.begin(bus.function(), WANTED)?;
         let options = Options { indirect: false, event_idx: features.contains(Features::EVENT_IDX) };
-        let mac = match features.contains(Network::MAC) {
-            true => device.config(bus.function()),
-            false => None,
-        };
-        let receive = Rung::new(bus, &device, RECEIVE, options, at)?;
-        let send = Rung::new(bus, &device, SEND, options, at + ring::BYTES)?;
+        let has_mac = features.contains(Network::MAC);
+        self.mac = if has_mac { device.config(bus.function()) } else { None };
+        self.receive.begin(bus, device, (RECEIVE, at), options)?;
+        self.send.begin(bus, device, (SEND, at + ring::BYTES), options)?;
         let page = at + 2 * ring::BYTES;
-        let commands = match features.contains(Network::CTRL_VQ | Network::CTRL_RX) {
-            true => Some(Rung::new(bus, &device, COMMANDS, options, page)?),
-            false => None,
-        };
+        let has_commands = features.contains(Network::CTRL_VQ.union(Network::CTRL_RX));
+        if has_commands {
+            self.commands.begin(bus, device, (COMMANDS, page), options)?;
+        }
         device.start(bus.function())?;
-        let command = page + COMMAND;
-        let mut card = Self { device, mac, receive, send, commands, command, is_promiscuous: false };
-        card.listen(bus)?;
-        Ok(card)
+        match has_commands {
+            true => self.listen(bus, device, page + COMMAND),
+            false => Ok(()),
+        }
     }
 
     /// Asks for all packets: VMs have addresses of their own. The answer comes with an interrupt.
-    fn listen<B: Bus>(&mut self, bus: &B) -> Result<(), Failure> {
-        let Some(commands) = &mut self.commands else { return Ok(()) };
+    fn listen<B: Bus>(&mut self, bus: &B, device: &Device, at: u64) -> Result<(), Failure> {
         let [class, command, on] = PROMISCUOUS;
-        bus.memory().write(self.command, &[class, command, on, UNANSWERED])?;
-        let asked = Buffer { address: self.command, length: ANSWER as u32, writable: false };
-        let answer = Buffer { address: self.command + ANSWER, length: 1, writable: true };
-        commands.ring.add_chain(bus.memory(), 0, &[asked, answer])?;
-        commands.flush(bus, &self.device)
+        bus.memory().write(at, &[class, command, on, UNANSWERED])?;
+        let asked = Buffer { address: at, length: ANSWER as u32, writable: false };
+        let answer = Buffer { address: at + ANSWER, length: 1, writable: true };
+        self.commands.ring.add_chain(bus.memory(), 0, &[asked, answer])?;
+        self.command = Some(at);
+        self.commands.flush(bus, device)
     }
 
     /// Looks for the answer.
     fn answered<B: Bus>(&mut self, bus: &B) -> Result<(), Failure> {
-        let Some(commands) = &mut self.commands else { return Ok(()) };
-        if commands.ring.take(bus.memory())?.is_some() {
+        let Some(command) = self.command else { return Ok(()) };
+        if self.commands.ring.take(bus.memory())?.is_some() {
             let mut answer = [UNANSWERED];
-            bus.memory().read(self.command + ANSWER, &mut answer)?;
+            bus.memory().read(command + ANSWER, &mut answer)?;
             self.is_promiscuous = answer == [0];
+            self.command = None;
         }
         Ok(())
     }
@@ -129,17 +137,28 @@ impl<const N: usize> Virtio<N> {
 
 impl<const N: usize> Card for Virtio<N> {
     const BYTES: u64 = 3 * ring::BYTES;
+    const NEW: Self = Self {
+        device: None,
+        mac: None,
+        receive: Rung::NEW,
+        send: Rung::NEW,
+        commands: Rung::NEW,
+        command: None,
+        is_promiscuous: false,
+    };
 
-    fn begin<B: Bus>(bus: &B, at: u64) -> Result<Self, Failure> {
+    fn begin<B: Bus>(&mut self, bus: &B, at: u64) -> Result<(), Failure> {
+        (self.device, self.command, self.is_promiscuous) = (None, None, false);
         if !matches!(bus.function().configuration(0, 4), MODERN | TRANSITIONAL) {
             return Err(Failure::Unknown);
         }
         let device = Device::find(bus.function())?;
-        let end = device.clone();
-        Self::start(bus, device, at).inspect_err(|_| {
+        self.start(bus, &device, at).inspect_err(|_| {
             // It is not to go on with what is half set up.
-            let _ = end.reset(bus.function());
-        })
+            let _ = device.reset(bus.function());
+        })?;
+        self.device = Some(device);
+        Ok(())
     }
 
     fn mac(&self) -> Option<[u8; 6]> {
@@ -174,8 +193,9 @@ impl<const N: usize> Card for Virtio<N> {
     }
 
     fn flush<B: Bus>(&mut self, bus: &B) -> Result<(), Failure> {
-        self.send.flush(bus, &self.device)?;
-        self.receive.flush(bus, &self.device)
+        let device = self.device.as_ref().ok_or(Failure::Unknown)?;
+        self.send.flush(bus, device)?;
+        self.receive.flush(bus, device)
     }
 
     fn arm<B: Bus>(&mut self, bus: &B, sent: bool) -> Result<bool, Failure> {
@@ -190,19 +210,20 @@ impl<const N: usize> Card for Virtio<N> {
     }
 
     fn interrupted<B: Bus>(&mut self, bus: &B) -> Result<(), Failure> {
-        let reasons = self.device.reasons(bus.function());
-        if reasons == Isr::CONFIG {
-            self.device.check(bus.function())?;
+        if self.device()?.reasons(bus.function()) == Isr::CONFIG {
+            self.check(bus)?;
         }
         self.answered(bus)
     }
 
     fn check<B: Bus>(&self, bus: &B) -> Result<(), Failure> {
-        Ok(self.device.check(bus.function())?)
+        Ok(self.device()?.check(bus.function())?)
     }
 
-    fn stop<B: Bus>(self, bus: &B) {
-        // One that does not end its reset has lost its memory to nobody: it is the service's own.
-        let _ = self.device.reset(bus.function());
+    fn stop<B: Bus>(&mut self, bus: &B) {
+        if let Some(device) = self.device.take() {
+            // One that does not end its reset is trusted to let this memory alone, or it is at least the caller's own.
+            let _ = device.reset(bus.function());
+        }
     }
 }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A test rig for device models: memory that is cut off or changes at any access, and drivers of queues, friendly and hostile.
+//! A test rig for device models: memory that is cut off or changes at any access, and drivers of queues, friendly and hostile; a
+//! network card.
 //!
 //! Only tests use it.
 #![forbid(unsafe_code)]
 
+mod card;
 mod fuse;
 mod guest;
 mod plain;
 mod ram;
 mod random;
 
+pub use card::{CARD_FEATURES, Card, Slot};
 pub use fuse::Fuse;
 pub use guest::{Guest, Reply, Request, Ring};
 pub use plain::Plain;

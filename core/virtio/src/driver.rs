@@ -84,9 +84,38 @@ pub struct Queue<const N: usize> {
 }
 
 impl<const N: usize> Queue<N> {
+    /// A queue that is nowhere: nothing can be offered until it [begins](Queue::begin).
+    pub const fn nowhere() -> Self {
+        Self {
+            layout: Layout::NOWHERE,
+            options: Options { indirect: false, event_idx: false },
+            pool: Pool::NEW,
+            added: 0,
+            published: 0,
+            next: 0,
+            seen: 0,
+        }
+    }
+
     /// Makes an empty queue, in memory, too, before the device is told of it.
     pub fn new<M: Memory>(memory: &M, layout: Layout, options: Options) -> Result<Self, Violation> {
-        let pool = Pool::new(layout.size()).ok_or(Violation::Size(layout.size()))?;
+        let mut queue = Self::nowhere();
+        queue.begin(memory, layout, options)?;
+        Ok(queue)
+    }
+
+    /// Makes it an empty queue, in memory, too, before the device is told of it. What it was before is forgotten.
+    pub fn begin<M: Memory>(
+        &mut self,
+        memory: &M,
+        layout: Layout,
+        options: Options,
+    ) -> Result<(), Violation> {
+        (self.layout, self.options) = (layout, options);
+        (self.added, self.published, self.next, self.seen) = (0, 0, 0, 0);
+        if !self.pool.begin(layout.size()) {
+            return Err(Violation::Size(layout.size()));
+        }
         let Areas { driver, device, .. } = layout.areas();
         let [_, driver_length, device_length] = Areas::lengths(layout.size());
         for (begin, length) in [(driver, driver_length), (device, device_length)] {
@@ -94,7 +123,7 @@ impl<const N: usize> Queue<N> {
                 memory.store(begin + at, 0)?;
             }
         }
-        Ok(Self { layout, options, pool, added: 0, published: 0, next: 0, seen: 0 })
+        Ok(())
     }
 
     /// How many descriptors are free.

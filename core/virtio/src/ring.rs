@@ -62,6 +62,9 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Of a queue that is nowhere yet.
+    pub(crate) const NOWHERE: Self = Self { size: 1, areas: Areas { descriptors: 0, driver: 0, device: 0 } };
+
     /// Checks size and areas.
     pub fn new<M: Memory>(memory: &M, size: u16, areas: Areas) -> Result<Self, Violation> {
         if !size.is_power_of_two() || size > MAX_SIZE {

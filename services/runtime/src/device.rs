@@ -4,6 +4,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use turnstile_service::abi::{DEVICE_CONFIGURATION, DEVICE_MEMORY};
+use turnstile_virtio::driver::pci::Function;
 use turnstile_virtio::memory::{Memory, Outside};
 
 use crate::access;
@@ -55,6 +56,32 @@ impl Device {
     /// The memory that the device reaches.
     pub const fn memory(self) -> DeviceMemory {
         DeviceMemory(GuestMemory::of_device())
+    }
+}
+
+impl Function for Device {
+    #[inline(never)] // Many, once.
+    fn configuration(&self, offset: u16, size: u8) -> u32 {
+        Registers::of(DEVICE_CONFIGURATION as usize)
+            .and_then(|registers| registers.read(offset.into(), size))
+            .map_or(u32::MAX, |value| value as u32)
+    }
+
+    fn length(&self, bar: u8) -> u64 {
+        self.registers(bar).map_or(0, Registers::size)
+    }
+
+    #[inline(never)] // A register takes longer than a call.
+    fn read(&self, bar: u8, offset: u64, size: u8) -> u32 {
+        self.registers(bar)
+            .and_then(|registers| registers.read(offset, size))
+            .map_or(u32::MAX, |value| value as u32)
+    }
+
+    #[inline(never)] // As above.
+    fn write(&self, bar: u8, offset: u64, size: u8, value: u32) {
+        // What is not there is written to in vain.
+        let _ = self.registers(bar).is_some_and(|registers| registers.write(offset, size, value.into()));
     }
 }
 
@@ -191,6 +218,15 @@ mod tests {
         assert_eq!(device.configuration().map(Registers::size), Some(8));
         assert!(
             device.registers(0).is_none() && device.registers(6).is_none() && device.registers(7).is_none()
+        );
+
+        Function::write(&device, 2, 8, 4, 7);
+        Function::write(&device, 2, 10, 4, 9);
+        assert_eq!((Function::read(&device, 2, 8, 4), Function::read(&device, 2, 12, 4)), (7, u32::MAX));
+        assert_eq!((device.length(2), device.length(3)), (12, 0));
+        assert_eq!(
+            (Function::configuration(&device, 2, 2), Function::configuration(&device, 8, 1)),
+            (0x5aa5, u32::MAX)
         );
 
         let memory = device.memory();

@@ -3,6 +3,8 @@
 //!
 //! What the configuration says of a member is a [`Port`](turnstile_service_rt::port::Port), in two words.
 //!
+//! If the hypervisor gives it a network card of the machine, the members reach the network behind that, too ([`uplink`]).
+//!
 //! A packet is copied once, from the sender's memory to the receiver's. It may be lost, or come twice, when the service begins anew.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
@@ -10,16 +12,21 @@
 mod members;
 mod port;
 mod switch;
+mod uplink;
 
 #[cfg(test)]
 mod tests;
 
+use core::fmt::Write;
+
+use turnstile_nic::card::Bus;
 use turnstile_service_rt::{
-    Answer, Attach, Doorbells, Event, GuestMemory, GuestRings, Service, kept, service,
+    Answer, Attach, Device, DeviceMemory, Doorbells, Event, GuestMemory, GuestRings, Log, Service, kept,
+    service,
 };
 use turnstile_service_virtio::{Runtime, World, answered, doorbells, words};
 
-use members::{MEMBERS, Members};
+use members::{MEMBERS, Members, PORTS};
 use port::{QUEUES, VECTORS};
 use switch::Switch;
 
@@ -36,15 +43,23 @@ const _: () = assert!(WORDS * MEMBERS == 520, "the words of all functions");
 /// What the hypervisor gives.
 struct All {
     worlds: [Runtime<520>; MEMBERS],
-    memories: [GuestMemory; MEMBERS],
+    memories: [GuestMemory; PORTS],
+    device: Device,
+    shared: DeviceMemory,
 }
 
 static ALL: All = All::new();
 
 impl All {
     const fn new() -> Self {
-        let mut all =
-            Self { worlds: [Runtime::own(&KEPT); MEMBERS], memories: [GuestMemory::own(); MEMBERS] };
+        let device = Device::own();
+        let mut all = Self {
+            worlds: [Runtime::own(&KEPT); MEMBERS],
+            memories: [GuestMemory::of_device(); PORTS],
+            device,
+            shared: device.memory(),
+        };
+        all.memories[0] = GuestMemory::own();
         let mut member = 1;
         while member < MEMBERS {
             if let Some(world) = Runtime::of(&KEPT, member as u64, WORDS) {
@@ -61,6 +76,7 @@ impl All {
 
 impl Members for All {
     type Memory = GuestMemory;
+    type Bus = Self;
 
     #[inline(always)] // A few moves.
     fn world(&self, member: usize) -> impl World<Memory = GuestMemory> {
@@ -68,8 +84,21 @@ impl Members for All {
     }
 
     #[inline(always)] // An address.
-    fn memories(&self) -> &[GuestMemory; MEMBERS] {
+    fn memories(&self) -> &[GuestMemory; PORTS] {
         &self.memories
+    }
+
+    fn bus(&self) -> &Self {
+        self
+    }
+
+    fn shared(&self) -> (u64, u64) {
+        self.shared.range()
+    }
+
+    fn log(&self, text: &str) {
+        // Writing there cannot fail.
+        let _ = Log.write_str(text);
     }
 
     fn flush(&self) {
@@ -83,6 +112,19 @@ impl Members for All {
 
     fn alarm(&self, at: u64) {
         turnstile_service_rt::alarm(at);
+    }
+}
+
+impl Bus for All {
+    type Function = Device;
+    type Memory = DeviceMemory;
+
+    fn function(&self) -> &Device {
+        &self.device
+    }
+
+    fn memory(&self) -> &DeviceMemory {
+        &self.shared
     }
 }
 
@@ -100,6 +142,10 @@ impl Service for Program {
 
     fn detach(&mut self, member: u64) -> Answer {
         answered(self.0.detach(&ALL, member))
+    }
+
+    fn device(&mut self) -> Answer {
+        answered(self.0.device(&ALL))
     }
 
     #[inline(always)] // The way of each notification.

@@ -5,6 +5,9 @@
 //! now waits for its time. Whatever breaks a rule, the device of that member alone needs a reset.
 
 use turnstile_net::control::{Control, Limits};
+use turnstile_net::settings::Accepts;
+use turnstile_nic::card::Failure;
+use turnstile_nic::virtio;
 use turnstile_service_rt::{AGAIN, Answer, Attach, Event, MEMBER_QUEUES, port as settings, split_device};
 use turnstile_service_virtio::Virtio;
 use turnstile_switch::port::Rules;
@@ -14,8 +17,9 @@ use turnstile_virtio::ring::Layout;
 use turnstile_virtio::rings::Rings;
 use turnstile_virtio::violation::Violation;
 
-use crate::members::{MEMBERS, Members};
+use crate::members::{MEMBERS, Members, PORTS};
 use crate::port::{COMMANDS, Change, Notes, Port, QUEUES, VECTORS};
+use crate::uplink::{BUFFERS, LONGEST, Turn, Uplink};
 
 /// A quarter of the addresses that are remembered.
 const SETS: usize = 256;
@@ -39,6 +43,16 @@ const COMMAND: u32 = 4;
 /// Each first bit of a member.
 const EACH: u32 = 0x1111_1111;
 
+/// The port of the uplink, behind those of members. What is due for it has bits that no doorbell has there: its buffers are to be moved on, and
+/// its packets are to be sent.
+const UPLINK: usize = MEMBERS;
+const MOVE: u32 = 1 << MOVE_NUMBER;
+const UPLINK_SEND: u32 = 1 << UPLINK_SEND_NUMBER;
+const MOVE_NUMBER: u32 = 0;
+const UPLINK_SEND_NUMBER: u32 = 3;
+
+const _: () = assert!(UPLINK < PORTS && (MOVE | UPLINK_SEND) & (SEND | COMMAND) * EACH == 0);
+
 const _: () = assert!(EACH.count_ones() as usize == MEMBERS && MEMBER_QUEUES == 4, "each queue has a bit");
 
 /// Whom a member that sends waits for.
@@ -56,13 +70,17 @@ impl Wait {
 
 /// A switch with a port for each member.
 pub struct Switch<R = Layout> {
-    ports: [Virtio<QUEUES, VECTORS, Port>; MEMBERS],
-    relay: Relay<MEMBERS, 1, SETS, R>,
-    /// A bit for each queue that has something to do, perhaps, as doorbells have them.
+    /// That of the uplink has no function.
+    ports: [Virtio<QUEUES, VECTORS, Port>; PORTS],
+    relay: Relay<PORTS, 1, SETS, R>,
+    uplink: Uplink<virtio::Virtio<BUFFERS>>,
+    /// The hypervisor has given it a card, which works.
+    is_plugged: bool,
+    /// A bit for each queue that has something to do, perhaps, as doorbells have them, and those of the uplink.
     due: u32,
     /// The queue that is next, if it is due.
     next: u32,
-    waits: [Wait; MEMBERS],
+    waits: [Wait; PORTS],
     /// When the first of those that wait has its time.
     first: u64,
     /// When the alarm goes off.
@@ -73,11 +91,13 @@ impl<R> Switch<R> {
     /// A switch to which nothing is connected.
     pub const fn new() -> Self {
         Self {
-            ports: [const { Virtio::new(Port::NEW) }; MEMBERS],
+            ports: [const { Virtio::new(Port::NEW) }; PORTS],
             relay: Relay::new(),
+            uplink: Uplink::NEW,
+            is_plugged: false,
             due: 0,
             next: 0,
-            waits: [Wait::NONE; MEMBERS],
+            waits: [Wait::NONE; PORTS],
             first: NEVER,
             alarm: NEVER,
         }
@@ -140,17 +160,37 @@ impl<R> Switch<R> {
         self.answer(members)
     }
 
-    /// Reads or writes a register of a member's device.
+    /// Handles what is no notification of a member.
     #[cold]
     #[inline(never)] // Notifications are more frequent.
     fn access<M: Members>(&mut self, members: &M, event: Event) -> Answer
     where
         R: Rings<M::Memory>,
     {
+        let now = match event {
+            Event::Interrupt(now) => {
+                self.interrupted(members);
+                now
+            }
+            event => match self.register(members, event) {
+                Some(answer) => return answer,
+                None => members.time(),
+            },
+        };
+        self.work(members, now);
+        self.answer(members)
+    }
+
+    /// Reads or writes a register of a member's device. Returns the answer, if nothing follows from it.
+    #[inline(always)] // Once above.
+    fn register<M: Members>(&mut self, members: &M, event: Event) -> Option<Answer>
+    where
+        R: Rings<M::Memory>,
+    {
         let (number, is_read) = match event {
             Event::Read { device, .. } => (device, true),
             Event::Write { device, .. } => (device, false),
-            _ => return self.answer(members),
+            _ => return Some(self.answer(members)),
         };
         let (member, device) = split_device(number);
         let event = match event {
@@ -158,16 +198,17 @@ impl<R> Switch<R> {
             Event::Write { offset, size, value, .. } => Event::Write { device, offset, size, value },
             event => event,
         };
-        let Some(member) = index(member) else { return Answer { value: u64::MAX, ..self.answer(members) } };
-        let Some(port) = self.ports.get_mut(member) else { return Answer::default() };
+        let Some(member) = index(member) else {
+            return Some(Answer { value: u64::MAX, ..self.answer(members) });
+        };
+        let Some(port) = self.ports.get_mut(member) else { return Some(Answer::default()) };
         let Answer { value, .. } = port.event(&members.world(member), event);
         if is_read {
             // What is due has its alarm, which who reads again and again is not to put off.
-            return Answer { value, ..Answer::default() };
+            return Some(Answer { value, ..Answer::default() });
         }
         self.settle(members, member);
-        self.work(members, members.time());
-        self.answer(members)
+        None
     }
 
     /// Answers: with another event if there is more to do, and the alarm for whoever waits.
@@ -206,7 +247,7 @@ impl<R> Switch<R> {
     fn refilled(&mut self, receiver: usize) {
         for (member, wait) in self.waits.iter_mut().enumerate() {
             if wait.asked == Some(receiver) {
-                self.due |= if wait.until == NEVER { 0 } else { bits(member, SEND) };
+                self.due |= if wait.until == NEVER { 0 } else { sends(member) };
                 *wait = Wait::NONE;
             }
         }
@@ -217,7 +258,7 @@ impl<R> Switch<R> {
     #[cold]
     fn wake(&mut self, now: u64) {
         for (member, wait) in self.waits.iter_mut().enumerate().filter(|(_, wait)| wait.until <= now) {
-            self.due |= bits(member, SEND);
+            self.due |= sends(member);
             wait.until = NEVER;
         }
         self.order();
@@ -241,7 +282,7 @@ impl<R> Switch<R> {
             let (member, queue) = (number as usize / MEMBER_QUEUES as usize, number % MEMBER_QUEUES as u32);
             match 1 << queue {
                 SEND => self.send(members, member, now),
-                _ => self.command(members, member),
+                _ => self.seldom(members, number, now),
             }
             self.tell(members);
             turns += 1;
@@ -260,7 +301,7 @@ impl<R> Switch<R> {
         R: Rings<M::Memory>,
     {
         match self.relay.pump(members.memories(), (member, 0), now, TURN) {
-            Ok(Rest::Idle) => self.due &= !bits(member, SEND),
+            Ok(Rest::Idle) => self.due &= !sends(member),
             Ok(Rest::Spent) => {}
             Ok(Rest::Wait(span)) => self.wait(member, now.saturating_add(span)),
             Ok(Rest::Full(receiver, span)) => {
@@ -272,7 +313,7 @@ impl<R> Switch<R> {
 
     /// The member's turn comes at that time, or with a notification.
     fn wait(&mut self, member: usize, until: u64) {
-        self.due &= !bits(member, SEND);
+        self.due &= !sends(member);
         self.waits.iter_mut().skip(member).take(1).for_each(|wait| wait.until = until);
         self.order();
     }
@@ -294,8 +335,21 @@ impl<R> Switch<R> {
         }
     }
 
-    /// Does the commands of a member's driver.
+    /// What is not packets of a member.
     #[cold]
+    #[inline(never)]
+    fn seldom<M: Members>(&mut self, members: &M, number: u32, now: u64)
+    where
+        R: Rings<M::Memory>,
+    {
+        match number {
+            MOVE_NUMBER => self.move_on(members),
+            UPLINK_SEND_NUMBER => self.send(members, UPLINK, now),
+            _ => self.command(members, number as usize / MEMBER_QUEUES as usize),
+        }
+    }
+
+    /// Does the commands of a member's driver.
     fn command<M: Members>(&mut self, members: &M, member: usize)
     where
         R: Rings<M::Memory>,
@@ -326,10 +380,13 @@ impl<R> Switch<R> {
     where
         R: Rings<M::Memory>,
     {
-        let Self { relay, ports, .. } = self;
+        let Self { relay, ports, due, .. } = self;
         relay.interrupt(members.memories(), |member, queue| {
-            if let Some(port) = ports.get_mut(member) {
-                port.raise(&members.world(member), queue as u16);
+            if let Some(port) = ports.get_mut(member)
+                && !port.raise(&members.world(member), queue as u16)
+            {
+                // Of all ports with queues, that of the uplink alone has no function.
+                *due |= MOVE;
             }
         });
         while let Some(member) = self.relay.broken() {
@@ -384,17 +441,21 @@ impl<R> Switch<R> {
 
     /// What a member's queue had to do is of no use.
     fn stop(&mut self, member: usize) {
-        self.due &= !bits(member, SEND);
+        self.due &= !sends(member);
         self.waits.iter_mut().skip(member).take(1).for_each(|wait| *wait = Wait::NONE);
         self.order();
     }
 
     /// A member's device cannot go on until its driver resets it.
     #[cold]
+    #[inline(never)]
     fn fail<M: Members>(&mut self, members: &M, member: usize)
     where
         R: Rings<M::Memory>,
     {
+        if member == UPLINK {
+            return self.lose(members, "its port's rings are broken");
+        }
         if let Some(port) = self.ports.get_mut(member) {
             port.fail(&members.world(member));
         }
@@ -408,14 +469,108 @@ impl<R> Switch<R> {
             (port.model.notes, port.model.commands) = (Notes::NONE, None);
         }
         self.stop(member);
-        self.due &= !bits(member, COMMAND);
+        self.due &= if member == UPLINK { !MOVE } else { !bits(member, COMMAND) };
         self.refilled(member);
+    }
+
+    /// The hypervisor has given the switch a network card: begins with it.
+    #[inline(never)] // Once.
+    pub fn device<M: Members>(&mut self, members: &M) -> Answer
+    where
+        R: Rings<M::Memory>,
+    {
+        if let Err(failure) = self.plug(members) {
+            self.lose(members, failure.text());
+        }
+        self.answer(members)
+    }
+
+    /// Connects the uplink's port.
+    fn plug<M: Members>(&mut self, members: &M) -> Result<(), Failure>
+    where
+        R: Rings<M::Memory>,
+    {
+        let Some(memory) = members.memories().get(UPLINK) else { return Ok(()) };
+        let rings = self.uplink.begin(members.bus(), memory, members.shared())?;
+        self.is_plugged = true;
+        // Whatever is on the network behind it may be there, and no more is agreed on than whole packets.
+        self.relay.switch().attach(UPLINK, Rules::default());
+        let device = Device::new(Control::new([0; 6]), Accepts::default(), LONGEST);
+        self.relay.set_device(UPLINK, Some(device));
+        for (number, (layout, options)) in rings.into_iter().enumerate() {
+            let rings = R::find(memory, &layout)?;
+            self.relay.set_queue((UPLINK, number), memory, Some((rings, options)), false)?;
+        }
+        Ok(())
+    }
+
+    /// The card has interrupted.
+    fn interrupted<M: Members>(&mut self, members: &M)
+    where
+        R: Rings<M::Memory>,
+    {
+        if !self.is_plugged {
+            return;
+        }
+        match self.uplink.interrupted(members.bus()) {
+            Ok(()) => self.due |= MOVE,
+            Err(failure) => self.lose(members, failure.text()),
+        }
+    }
+
+    /// Moves on the uplink's buffers.
+    fn move_on<M: Members>(&mut self, members: &M)
+    where
+        R: Rings<M::Memory>,
+    {
+        self.due &= !MOVE;
+        let Some(memory) = members.memories().get(UPLINK).filter(|_| self.is_plugged) else { return };
+        match self.uplink.turn(members.bus(), memory) {
+            Ok(Turn { sends, refilled, again }) => {
+                self.due |= if sends { UPLINK_SEND } else { 0 };
+                self.due |= if again { MOVE } else { 0 };
+                if refilled {
+                    self.refilled(UPLINK);
+                }
+            }
+            Err(failure) => self.lose(members, failure.text()),
+        }
+    }
+
+    /// The card cannot be used: the switch goes on without it.
+    #[cold]
+    #[inline(never)]
+    fn lose<M: Members>(&mut self, members: &M, why: &str)
+    where
+        R: Rings<M::Memory>,
+    {
+        members.log("no uplink: ");
+        members.log(why);
+        members.log("\n");
+        self.unplug(members);
+    }
+
+    /// Disconnects the uplink's port.
+    fn unplug<M: Members>(&mut self, members: &M)
+    where
+        R: Rings<M::Memory>,
+    {
+        self.uplink.end(members.bus());
+        self.is_plugged = false;
+        self.relay.switch().detach(UPLINK);
+        self.forget(UPLINK);
     }
 }
 
 /// The bits of a member's doorbells.
 const fn bits(member: usize, first: u32) -> u32 {
     first << (member as u32 * MEMBER_QUEUES as u32)
+}
+
+/// The bit that says that a port has packets to send.
+#[inline(always)] // Of a known port, mostly.
+const fn sends(port: usize) -> u32 {
+    if port == UPLINK { UPLINK_SEND } else { bits(port, SEND) }
 }
 
 /// The member's place in arrays, if there can be such a member.

@@ -120,10 +120,14 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
         self.parts = None;
     }
 
-    /// The driver wants an interrupt of a queue.
-    pub fn raise<W: World>(&mut self, world: &W, number: u16) {
-        if let Some(parts) = &mut self.parts {
-            parts.raise(world, number);
+    /// The driver wants an interrupt of a queue. False if there is no function.
+    pub fn raise<W: World>(&mut self, world: &W, number: u16) -> bool {
+        match &mut self.parts {
+            Some(parts) => {
+                parts.raise(world, number);
+                true
+            }
+            None => false,
         }
     }
 

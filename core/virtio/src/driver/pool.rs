@@ -22,13 +22,20 @@ pub(super) struct Pool<const N: usize> {
 }
 
 impl<const N: usize> Pool<N> {
-    /// Makes a pool in which `size` descriptors are free; `None` if there is no room for as many.
-    pub(super) fn new(size: u16) -> Option<Self> {
-        let mut slots = [Slot::default(); N];
-        for (next, slot) in (1..).zip(slots.get_mut(..size.into())?) {
+    /// A pool without descriptors.
+    pub(super) const NEW: Self =
+        Self { slots: [Slot { next: 0, count: 0, writable: 0 }; N], first: 0, free: 0, in_flight: 0 };
+
+    /// From now on `size` descriptors are free, and no others. False if there is no room for as many.
+    pub(super) fn begin(&mut self, size: u16) -> bool {
+        self.slots.fill(Slot::default());
+        let slots = self.slots.get_mut(..size.into());
+        let fits = slots.is_some();
+        for (next, slot) in (1..).zip(slots.unwrap_or_default()) {
             slot.next = next;
         }
-        Some(Self { slots, first: 0, free: size, in_flight: 0 })
+        (self.first, self.free, self.in_flight) = (0, if fits { size } else { 0 }, 0);
+        fits
     }
 
     /// How many are free.

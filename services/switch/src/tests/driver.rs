@@ -50,6 +50,8 @@ pub struct Driver {
     pub done: Vec<bool>,
     /// A packet on its way, and how many buffers of it are to come.
     partial: (Vec<u8>, u16),
+    slots: [u64; 3],
+    size: u16,
 }
 
 impl Driver {
@@ -70,7 +72,16 @@ impl Driver {
             }
         }
         host.write(member, control, 2, 0x8000);
-        Self { member, queues: vec![], got: vec![], sent: 0, done: vec![], partial: Default::default() }
+        Self {
+            member,
+            queues: vec![],
+            got: vec![],
+            sent: 0,
+            done: vec![],
+            partial: Default::default(),
+            slots: SLOTS,
+            size: SIZE,
+        }
     }
 
     /// The same, and makes it work with as many buffers as there may be.
@@ -78,6 +89,15 @@ impl Driver {
         let mut driver = Self::new(host, member);
         assert!(driver.start(host, ACCEPTED));
         driver.refill(host, 16);
+        driver
+    }
+
+    /// The same, with large buffers for what is sent.
+    pub fn running_with(host: &mut Host, member: usize, slot: u64) -> Self {
+        let mut driver = Self::new(host, member);
+        driver.slots[1] = slot;
+        driver.size = 4;
+        assert!(driver.start(host, ACCEPTED));
         driver
     }
 
@@ -109,8 +129,8 @@ impl Driver {
         }
         host.write(member, COMMON + 0x10, 2, 0);
         let mut at = Ram::BASE;
-        for (number, slot) in (0..).zip(SLOTS) {
-            let guest = Guest::new(self.ram(host), at, SIZE, OPTIONS, slot);
+        for (number, slot) in (0..).zip(self.slots) {
+            let guest = Guest::new(self.ram(host), at, self.size, OPTIONS, slot);
             at = guest.end();
             self.enable(host, number, &guest);
             self.queues.push(guest);
@@ -124,7 +144,7 @@ impl Driver {
         let areas = guest.ring.layout.areas();
         let mut write = |at, size, value| host.write(self.member, COMMON + at, size, value);
         write(0x16, 2, number);
-        write(0x18, 2, SIZE.into());
+        write(0x18, 2, self.size.into());
         write(0x1a, 2, number + 1);
         for (at, address) in [(0x20, areas.descriptors), (0x28, areas.driver), (0x30, areas.device)] {
             write(at, 4, address & 0xffff_ffff);
@@ -211,7 +231,7 @@ impl Driver {
 /// Lets all go on until nothing is to be done at once. Each driver offers its buffers again.
 pub fn run(host: &mut Host, drivers: &mut [Driver]) {
     loop {
-        let again = host.alarm();
+        let again = host.interrupt() | host.alarm();
         let mut idle = true;
         for driver in &mut *drivers {
             idle &= host.board.messages.borrow()[driver.member].is_empty();

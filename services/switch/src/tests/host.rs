@@ -3,14 +3,17 @@
 
 use std::cell::{Cell, RefCell};
 
+use turnstile_nic::card::Bus;
+use turnstile_pci::absent;
 use turnstile_pci::msix::Message;
-use turnstile_rig::{Fuse, Ram};
+use turnstile_rig::{Card, Fuse, Ram};
 use turnstile_service_rt::{
     AGAIN, Answer, Attach, BARS, CONFIGURATION, Event, MEMBER_QUEUES, Service, member_device,
 };
 use turnstile_service_virtio::World;
+use turnstile_virtio::driver::pci::Function;
 
-use crate::members::{MEMBERS, Members};
+use crate::members::{MEMBERS, Members, PORTS};
 use crate::switch::Switch;
 use crate::{Program, WORDS};
 
@@ -29,7 +32,10 @@ type Bars = [Option<(u64, u64)>; 6];
 
 /// What calls reach.
 pub struct Board {
-    pub rams: [Ram; MEMBERS],
+    /// The last one is the memory that the card reaches.
+    pub rams: [Ram; PORTS],
+    pub card: Option<Card>,
+    pub log: RefCell<String>,
     pub fuse: Fuse,
     kept: RefCell<Vec<u64>>,
     decoded: RefCell<[Bars; MEMBERS]>,
@@ -84,15 +90,78 @@ impl World for Side<'_> {
     }
 }
 
+impl Board {
+    /// The packets that the card has sent, without their headers.
+    pub fn wire(&self) -> Vec<Vec<u8>> {
+        let sent = self.card.iter().flat_map(|card| card.sent.take());
+        sent.map(|bytes| bytes[12..].to_vec()).collect()
+    }
+
+    /// A packet comes from the network. False if the card has no buffer.
+    pub fn arrive(&self, packet: &[u8]) -> bool {
+        self.card.as_ref().is_some_and(|card| card.receive_plain(&self.rams[MEMBERS], packet))
+    }
+}
+
+impl Function for Board {
+    fn configuration(&self, offset: u16, size: u8) -> u32 {
+        let card = self.card.as_ref().map(|card| card.on(&self.rams[MEMBERS]));
+        card.map_or(absent(size), |card| card.configuration(offset, size))
+    }
+
+    fn length(&self, bar: u8) -> u64 {
+        self.card.as_ref().map_or(0, |card| card.on(&self.rams[MEMBERS]).length(bar))
+    }
+
+    fn read(&self, bar: u8, offset: u64, size: u8) -> u32 {
+        let card = self.card.as_ref().map(|card| card.on(&self.rams[MEMBERS]));
+        card.map_or(absent(size), |card| card.read(bar, offset, size))
+    }
+
+    fn write(&self, bar: u8, offset: u64, size: u8, value: u32) {
+        if let Some(card) = &self.card {
+            card.on(&self.rams[MEMBERS]).write(bar, offset, size, value);
+        }
+    }
+}
+
+impl Bus for Board {
+    type Function = Self;
+    type Memory = Ram;
+
+    fn function(&self) -> &Self {
+        self
+    }
+
+    fn memory(&self) -> &Ram {
+        &self.rams[MEMBERS]
+    }
+}
+
 impl Members for Board {
     type Memory = Ram;
+    type Bus = Self;
 
     fn world(&self, member: usize) -> impl World<Memory = Ram> {
         Side(self, member)
     }
 
-    fn memories(&self) -> &[Ram; MEMBERS] {
+    fn memories(&self) -> &[Ram; PORTS] {
         &self.rams
+    }
+
+    fn bus(&self) -> &Self {
+        self
+    }
+
+    fn shared(&self) -> (u64, u64) {
+        (Ram::BASE, self.rams[MEMBERS].length() as u64)
+    }
+
+    fn log(&self, text: &str) {
+        if self.fuse.step() {
+            self.log.borrow_mut().push_str(text);
+        }
     }
 
     fn flush(&self) {}
@@ -134,9 +203,22 @@ pub fn mac(member: usize) -> [u8; 6] {
 impl Host {
     /// Members with these bits and rates.
     pub fn new(members: [(u64, u64); VMS], left: Option<u64>) -> Self {
+        Self::with_card(members, left, None)
+    }
+
+    /// The same, with an uplink.
+    pub fn with_card(members: [(u64, u64); VMS], left: Option<u64>, card: Option<Card>) -> Self {
         let fuse = Fuse::default();
+        let has_card = card.is_some();
+        let length = |at| match at {
+            ..VMS => MEMORY,
+            MEMBERS if has_card => MEMORY,
+            _ => 0x1000,
+        };
         let board = Board {
-            rams: std::array::from_fn(|at| Ram::new(if at < VMS { MEMORY } else { 0x1000 }, fuse.clone())),
+            rams: std::array::from_fn(|at| Ram::new(length(at), fuse.clone())),
+            card,
+            log: RefCell::default(),
             fuse,
             kept: RefCell::new(vec![0; MEMBERS * WORDS]),
             decoded: RefCell::default(),
@@ -149,6 +231,9 @@ impl Host {
         let settings = [None; MEMBERS];
         let mut host =
             Self { board, switch: Box::new(Switch::new()), settings, again: false, left, deaths: 0 };
+        if has_card {
+            host.enter(|switch, board| switch.device(board));
+        }
         for (member, (more, rate)) in members.into_iter().enumerate() {
             host.attach(member, [self::settings(member, more), rate]);
         }
@@ -198,6 +283,9 @@ impl Host {
     /// Begins a life of the service. False if it did not get so far.
     fn begin(&mut self) -> bool {
         *self.switch = Switch::new();
+        if self.board.card.is_some() && self.once(|switch, board| switch.device(board)).is_none() {
+            return false;
+        }
         (0..MEMBERS).all(|member| {
             let Some(settings) = self.settings[member] else { return true };
             let attach = Attach { kept: true, bars: FIRMWARE, member: member as u64, settings };
@@ -255,6 +343,16 @@ impl Host {
                 self.event(Event::Write { device, offset, size, value });
             }
         }
+    }
+
+    /// The card has interrupted, if it has. Returns whether it has.
+    pub fn interrupt(&mut self) -> bool {
+        let has = self.board.card.as_ref().is_some_and(|card| card.interrupts.take() != 0);
+        if has {
+            let now = self.board.time();
+            self.event(Event::Interrupt(now));
+        }
+        has
     }
 
     /// Guests ring.

@@ -6,4 +6,5 @@ mod host;
 mod hostile;
 mod killed;
 mod packets;
+mod uplink;
 mod waits;
