@@ -53,9 +53,12 @@ fn machine() -> Vec<Phb> {
     bridges(parse(&fdt.finish().unwrap()).unwrap())
 }
 
-/// What the firmware is asked from now on: a service, and its first arguments. It answers `answer`.
-fn asked(answer: i64) -> Rc<RefCell<Vec<(u64, Vec<u64>)>>> {
-    let calls = Rc::new(RefCell::new(Vec::new()));
+/// What the firmware was asked: services, and the arguments that say something.
+type Calls = Rc<RefCell<Vec<(u64, Vec<u64>)>>>;
+
+/// Returns what the firmware is asked from now on. It answers `answer`.
+fn asked(answer: i64) -> Calls {
+    let calls = Calls::default();
     let log = Rc::clone(&calls);
     opal::fake::set(move |token, arguments| {
         let put32 = |at: usize, value: u32| {

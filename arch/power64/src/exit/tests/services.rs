@@ -39,6 +39,8 @@ impl Outside for Nothing {
         (0, 0)
     }
     fn took(&self, _: u64) {}
+    fn allow(&self, _: bool) {}
+    fn unmask(&self) {}
     fn crashed(&self, _: u32, _: core::fmt::Arguments<'_>) {
         fakes::write("crash", 0);
     }
