@@ -88,6 +88,7 @@ mod spared;
 mod statistics;
 mod stuck;
 mod tool;
+mod uplinks;
 mod victims;
 mod weight;
 mod work;

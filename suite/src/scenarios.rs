@@ -6,7 +6,7 @@ use super::{
     ablation, boards, boards_power, boards_x86, disks, flat, gicv2, guests, guests_power, guests_x86,
     hostile_x86, hour, linux, linux_power, linux_x86, measuring, mitigations, mitigations_power, modes,
     networks, pause, plain, refusals, refusals_x86, scale, server, services, services_arm64, sharing,
-    sharing_power, spared, statistics,
+    sharing_power, spared, statistics, uplinks,
 };
 
 /// Those of the usual run and of the long one.
@@ -34,6 +34,7 @@ pub fn all() -> Vec<Scenario> {
         services_arm64::scenarios().into(),
         disks::scenarios(),
         networks::scenarios(),
+        uplinks::scenarios(),
         server::scenarios(),
         pause::scenarios(),
         hour::scenarios(),
