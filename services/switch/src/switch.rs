@@ -51,7 +51,7 @@ const UPLINK_SEND: u32 = 1 << UPLINK_SEND_NUMBER;
 const MOVE_NUMBER: u32 = 0;
 const UPLINK_SEND_NUMBER: u32 = 3;
 
-const _: () = assert!(UPLINK < PORTS && (MOVE | UPLINK_SEND) & (SEND | COMMAND) * EACH == 0);
+const _: () = assert!(UPLINK < PORTS && (MOVE | UPLINK_SEND) & ((SEND | COMMAND) * EACH) == 0);
 
 const _: () = assert!(EACH.count_ones() as usize == MEMBERS && MEMBER_QUEUES == 4, "each queue has a bit");
 
