@@ -33,10 +33,8 @@ const SLICE: u64 = 64 << 10;
 /// A buffer of a receiver counts as so many: its descriptor.
 const DESCRIPTOR: u64 = 16;
 
-/// The device behind a port, as far as it receives, while its driver is ready. What a packet touches of it is in as few lines of the cache as
-/// can be, wherever those of other ports are.
+/// The device behind a port, as far as it receives, while its driver is ready.
 #[derive(Debug)]
-#[repr(align(64))]
 pub struct Device<const Q: usize, R = Layout> {
     /// Which packets its driver wants, and by how many queues.
     pub control: Control,
