@@ -36,6 +36,8 @@ pub enum Failure {
     Transport(pci::Failure),
     /// It has broken a rule of its queues.
     Violation(Violation),
+    /// It refuses to receive packets for other addresses than its own.
+    Filters,
     /// The driver has asked for what does not fit: its caller's memory is too small, or it has offered too much.
     Memory,
 }
@@ -47,6 +49,7 @@ impl Failure {
             Self::Unknown => "there is no driver for it",
             Self::Transport(failure) => failure.text(),
             Self::Violation(_) => "it has broken a rule of its queues",
+            Self::Filters => "it receives packets for its own address alone",
             Self::Memory => "its memory is too small",
         }
     }

@@ -79,15 +79,9 @@ pub struct Virtio<const N: usize> {
     commands: Rung<{ COMMAND_SIZE as usize }>,
     /// Where the command is, while it is not answered.
     command: Option<u64>,
-    is_promiscuous: bool,
 }
 
 impl<const N: usize> Virtio<N> {
-    /// Whether the card has said that it receives packets for all addresses. Some do so without being asked.
-    pub const fn is_promiscuous(&self) -> bool {
-        self.is_promiscuous
-    }
-
     fn device(&self) -> Result<&Device, Failure> {
         self.device.as_ref().ok_or(Failure::Unknown)
     }
@@ -111,7 +105,7 @@ impl<const N: usize> Virtio<N> {
         }
     }
 
-    /// Asks for all packets: VMs have addresses of their own. The answer comes with an interrupt.
+    /// Asks for all packets: VMs have addresses of their own. The answer comes with an interrupt. Cards that cannot be asked receive all.
     fn listen<B: Bus>(&mut self, bus: &B, device: &Device, at: u64) -> Result<(), Failure> {
         let [class, command, on] = PROMISCUOUS;
         bus.memory().write(at, &[class, command, on, UNANSWERED])?;
@@ -128,8 +122,10 @@ impl<const N: usize> Virtio<N> {
         if self.commands.ring.take(bus.memory())?.is_some() {
             let mut answer = [UNANSWERED];
             bus.memory().read(command + ANSWER, &mut answer)?;
-            self.is_promiscuous = answer == [0];
             self.command = None;
+            if answer != [0] {
+                return Err(Failure::Filters);
+            }
         }
         Ok(())
     }
@@ -144,11 +140,10 @@ impl<const N: usize> Card for Virtio<N> {
         send: Rung::NEW,
         commands: Rung::NEW,
         command: None,
-        is_promiscuous: false,
     };
 
     fn begin<B: Bus>(&mut self, bus: &B, at: u64) -> Result<(), Failure> {
-        (self.device, self.command, self.is_promiscuous) = (None, None, false);
+        (self.device, self.command) = (None, None);
         if !matches!(bus.function().configuration(0, 4), MODERN | TRANSITIONAL) {
             return Err(Failure::Unknown);
         }

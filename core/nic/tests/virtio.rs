@@ -70,8 +70,8 @@ fn packets_come_and_go() {
         assert!(card.receive_plain(&ram, &[7; 60]));
         assert!(card.interrupts.get() > before, "the driver waits for it: {features:?} {msix}");
         driver.interrupted(&bus).unwrap();
-        assert_eq!(driver.is_promiscuous(), features == CARD_FEATURES);
-        assert_eq!(card.commands.borrow().len(), usize::from(features == CARD_FEATURES));
+        let asked: &[Vec<u8>] = if features == CARD_FEATURES { &[vec![0, 0, 1]] } else { &[] };
+        assert_eq!(*card.commands.borrow(), asked, "for all packets");
         assert_eq!(driver.receive(&bus), Ok(Some((0, HEADROOM + 60))));
         assert_eq!((driver.receive(&bus), ram.get(at(0) + 12, 60)), (Ok(None), vec![7; 60]));
 
@@ -219,6 +219,16 @@ fn a_card_that_cannot_go_on_says_so() {
         let broken = Err(Failure::from(pci::Failure::Broken));
         assert_eq!(driver.check(&bus), broken);
         assert_eq!(driver.interrupted(&bus), if msix { Ok(()) } else { broken }, "a pin has a reason");
+    }
+}
+
+#[test]
+fn a_card_that_filters_is_of_no_use() {
+    for answer in [1, 0xff] {
+        let (card, ram) = (Card::new(CARD_FEATURES, 128, true), ram());
+        card.answer.set(answer);
+        let mut driver = begin(&card, &ram).unwrap();
+        assert_eq!(driver.interrupted(&Machine(card.on(&ram), &ram)), Err(Failure::Filters));
     }
 }
 

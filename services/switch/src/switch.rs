@@ -51,7 +51,7 @@ const UPLINK_SEND: u32 = 1 << UPLINK_SEND_NUMBER;
 const MOVE_NUMBER: u32 = 0;
 const UPLINK_SEND_NUMBER: u32 = 3;
 
-const _: () = assert!(UPLINK < PORTS && (MOVE | UPLINK_SEND) & (SEND | COMMAND) * EACH == 0);
+const _: () = assert!(UPLINK < PORTS && (MOVE | UPLINK_SEND) & ((SEND | COMMAND) * EACH) == 0);
 
 const _: () = assert!(EACH.count_ones() as usize == MEMBERS && MEMBER_QUEUES == 4, "each queue has a bit");
 
@@ -386,7 +386,7 @@ impl<R> Switch<R> {
                 && !port.raise(&members.world(member), queue as u16)
             {
                 // Of all ports with queues, that of the uplink alone has no function.
-                *due |= MOVE;
+                filled(due);
             }
         });
         while let Some(member) = self.relay.broken() {
@@ -565,6 +565,13 @@ impl<R> Switch<R> {
 /// The bits of a member's doorbells.
 const fn bits(member: usize, first: u32) -> u32 {
     first << (member as u32 * MEMBER_QUEUES as u32)
+}
+
+/// The switch has filled buffers of the uplink, or has taken packets of it.
+#[cold]
+#[inline(never)] // What members need is nearby.
+fn filled(due: &mut u32) {
+    *due |= MOVE;
 }
 
 /// The bit that says that a port has packets to send.

@@ -139,7 +139,7 @@ impl<C: Card> Uplink<C> {
         for _ in 0..BUFFERS {
             let Some((number, length)) = self.card.receive(bus)? else { break };
             moved = true;
-            if length < HEADROOM + SHORTEST || length > HEADROOM + LONGEST {
+            if !(HEADROOM + SHORTEST..=HEADROOM + LONGEST).contains(&length) {
                 self.offer(bus, number)?;
                 continue;
             }

@@ -238,6 +238,16 @@ fn a_card_that_cannot_be_begun_is_reported() {
 }
 
 #[test]
+fn a_card_that_filters_is_reported() {
+    let card = Card::new(CARD_FEATURES, 128, true);
+    card.answer.set(1);
+    let (mut host, mut drivers) = linked(card);
+    run(&mut host, &mut drivers);
+    assert_eq!(*host.board.log.borrow(), "no uplink: it receives packets for its own address alone\n");
+    assert!(!host.board.card.as_ref().unwrap().runs());
+}
+
+#[test]
 fn a_card_that_breaks_is_reset_and_reported() {
     for msix in [true, false] {
         let (mut host, mut drivers) = linked(Card::new(CARD_FEATURES, 128, msix));
