@@ -121,7 +121,7 @@ mod tests {
         for (name, value) in REGISTERS.iter().zip([u64::from(u32::MAX), 0, 0x1003, 0x1e, 1 << 7]) {
             fakes::set(name, value);
         }
-        fakes::set("OsPriority", 0xff);
+        fakes::set("OsState", 0xff_0000);
         fakes::set("OsAcknowledge", 0x8004);
         let strikes = Strikes::default();
         for vector in [EXTERNAL, DECREMENTER, DOORBELL, TRACE, PERFORMANCE_MONITOR] {

@@ -14,7 +14,7 @@ use crate::vm::Vcpu;
 use crate::vm::monitor::{Monitor, monitor};
 
 /// Stops this CPU until anything is pending here: an interrupt of the resident vCPU's, the hypervisor's decrementer, a kick, an
-/// escalation. Kicks are taken back: what they are about is to be looked at behind this. Says whether a deadline of the
+/// event of the controller's. Kicks are taken back: what they are about is to be looked at behind this. Says whether a deadline of the
 /// hypervisor's has come.
 #[inline(always)] // Its callers are few, and this is the way of every wait.
 pub(crate) fn wait() -> bool {
