@@ -49,8 +49,9 @@ const LAN: &str = "[[network]]\nname = \"lan\"\nuplink = \"net0\"\ntrusted = tru
 
 /// Behind the card is what gives back what it gets, and nothing else.
 fn echoes(boot: &mut Boot, _: &Path) -> Result<()> {
-    let words = ["-set", "netdev.net0.restrict=on", "-set", "netdev.net0.guestfwd=tcp:10.0.2.100:7-cmd:cat"];
-    boot.extra.extend(words.map(Into::into));
+    // QEMU loses what a program has written when that ends: it waits until all has gone.
+    let echo = "netdev.net0.guestfwd=tcp:10.0.2.100:7-cmd:sh -c 'cat; sleep 2'";
+    boot.extra.extend(["-set", "netdev.net0.restrict=on", "-set", echo].map(Into::into));
     Ok(())
 }
 

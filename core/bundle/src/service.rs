@@ -103,7 +103,7 @@ impl ServiceSpec<'_> {
             return Err(ServiceError::UplinkDevice);
         }
         if uplink.card >= Uplink::CARDS {
-            return Err(ServiceError::NoCard(uplink.card));
+            return Err(ServiceError::NoCard(uplink.card, Uplink::CARDS));
         }
         if !uplink.trusted {
             return Err(ServiceError::Untrusted);

@@ -5,7 +5,6 @@ use core::fmt;
 
 use turnstile_service::image;
 
-use crate::service::Uplink;
 use crate::spec_error::{SpecError, VmLabel};
 use crate::{MAX_FUNCTIONS, MAX_NAME};
 
@@ -46,8 +45,8 @@ pub enum ServiceError {
     NoPorts,
     /// It has an uplink and is no network.
     UplinkDevice,
-    /// Its uplink is a card with this number.
-    NoCard(usize),
+    /// Its uplink is a card with this number, and numbers are below the second one.
+    NoCard(usize, usize),
     /// It has an uplink and is not trusted.
     Untrusted,
     /// The service of this index has the same uplink.
@@ -83,8 +82,8 @@ impl fmt::Display for ServiceError {
             Self::NetworkVm => f.write_str("it is a network, whose VMs its ports name; name none of its own"),
             Self::NetworkMemory => f.write_str("it is a network, so it must reach its VMs' memory"),
             Self::UplinkDevice => f.write_str("it has an uplink, so its device must be `network`"),
-            Self::NoCard(card) => {
-                write!(f, "there is no network card {card}; numbers are below {}", Uplink::CARDS)
+            Self::NoCard(card, most) => {
+                write!(f, "there is no network card {card}; numbers are below {most}")
             }
             Self::Untrusted => f.write_str(
                 "its network card reaches all memory of the machine, because no IOMMU is used; say that it is trusted",
