@@ -53,7 +53,8 @@ pub enum Kind {
     /// before all others whenever the service has begun anew; that of the memory comes last. The device is as the life before has left
     /// it, but for its interrupts and its access to memory, which are off until the event of its memory.
     Device = 11,
-    /// The device has interrupted: the time in nanoseconds. It does so again, if it still has a reason, when the event is handled.
+    /// The device has interrupted: the time in nanoseconds. It does so again, if it still has a reason, when the event is handled, unless the
+    /// answer's value is [`UNDRIVEN`].
     Interrupt = 12,
 }
 
@@ -160,6 +161,10 @@ pub const DEVICE_CONFIGURATION: u64 = 6;
 
 /// The part of a [`Kind::Device`] that is memory of the service which the device reaches.
 pub const DEVICE_MEMORY: u64 = 7;
+
+/// The answer's value to a [`Kind::Interrupt`] of a device that the service does not drive: it does not interrupt any more until the service
+/// begins anew.
+pub const UNDRIVEN: u64 = 1;
 
 /// How many parts a device has at most.
 pub const DEVICE_PARTS: u64 = 8;

@@ -36,7 +36,7 @@ pub use rings::GuestRings;
 pub use service::{Attach, Service};
 pub use storage::Storage;
 pub use turnstile_service::abi::{
-    AGAIN, Answer, BARS, CONFIGURATION, MEMBER_QUEUES, MEMBERS, ROOM, member_device, message_word,
+    AGAIN, Answer, BARS, CONFIGURATION, MEMBER_QUEUES, MEMBERS, ROOM, UNDRIVEN, member_device, message_word,
     split_device, split_message,
 };
 pub use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};

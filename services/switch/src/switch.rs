@@ -8,7 +8,9 @@ use turnstile_net::control::{Control, Limits};
 use turnstile_net::settings::Accepts;
 use turnstile_nic::card::Failure;
 use turnstile_nic::virtio;
-use turnstile_service_rt::{AGAIN, Answer, Attach, Event, MEMBER_QUEUES, port as settings, split_device};
+use turnstile_service_rt::{
+    AGAIN, Answer, Attach, Event, MEMBER_QUEUES, UNDRIVEN, port as settings, split_device,
+};
 use turnstile_service_virtio::Virtio;
 use turnstile_switch::port::Rules;
 use turnstile_switch::rate::Rate;
@@ -170,7 +172,9 @@ impl<R> Switch<R> {
         let now = match event {
             Event::Interrupt(now) => {
                 self.interrupted(members);
-                now
+                self.work(members, now);
+                let value = if self.is_plugged { 0 } else { UNDRIVEN };
+                return Answer { value, ..self.answer(members) };
             }
             event => match self.register(members, event) {
                 Some(answer) => return answer,

@@ -70,8 +70,10 @@ impl<S: Space> Service<S> {
             handle(Event::new(Kind::Alarm, [S::now(), 0, 0, 0, 0]));
         }
         if pending.has(Pending::INTERRUPT) {
-            handle(Event::new(Kind::Interrupt, [S::now(), 0, 0, 0, 0]));
-            self.outside.unmask();
+            let answer = handle(Event::new(Kind::Interrupt, [S::now(), 0, 0, 0, 0]));
+            if answer.value != abi::UNDRIVEN {
+                self.outside.unmask();
+            }
         }
         if pending.has(Pending::INPUT) {
             let (count, characters) = self.outside.typed();

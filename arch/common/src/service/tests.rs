@@ -818,6 +818,9 @@ fn an_interrupt_of_a_device_is_unmasked_when_it_is_handled_and_blames_no_member(
     interrupt(&service);
     assert_eq!(heard(&service), ["Interrupt 9"]);
     assert_eq!(said(world), ["unmask"]);
+    service.space.steps.lock().unwrap().push_back(Step::Done(abi::UNDRIVEN, 0));
+    interrupt(&service);
+    assert_eq!(said(world), [""; 0], "nobody drives it: it would interrupt without end");
     events(&service);
     let twice =
         [Step::Fault, Step::Done(0, 0), Step::Done(0, 0), Step::Done(0, 0), Step::Done(0, 0), Step::Fault];
