@@ -45,10 +45,8 @@ impl Arrived {
     pub const APIC_ERROR: Self = Self(16);
     /// The first of the bits of PCI functions.
     const DEVICE: u32 = 5;
-    /// PCI functions have sent messages.
-    const DEVICES: Self = Self(((1 << DEVICES) - 1) << Self::DEVICE);
-    /// What most interrupts are not.
-    pub const RARE: Self = Self(Self::APIC_ERROR.0 | Self::DEVICES.0);
+    /// The serial port has received something, or PCI functions have sent messages.
+    pub const DEVICES: Self = Self(Self::CONSOLE.0 | ((1 << DEVICES) - 1) << Self::DEVICE);
     /// All there are.
     const ALL: Self = Self(Self::DEVICES.0 | ((1 << Self::DEVICE) - 1));
 
@@ -76,11 +74,12 @@ impl Arrived {
         self.0 & other.0 != 0
     }
 
-    /// Returns the vectors of PCI functions that have sent messages.
+    /// Returns the vectors of the [`Arrived::DEVICES`] that have interrupted.
     pub fn devices(self) -> impl Iterator<Item = u8> {
-        (0..DEVICES)
-            .filter(move |number| self.0 >> (Self::DEVICE + u32::from(*number)) & 1 != 0)
-            .map(|number| DEVICE + number)
+        let console = self.contains(Self::CONSOLE).then_some(CONSOLE);
+        let functions =
+            (0..DEVICES).filter(move |number| self.0 >> (Self::DEVICE + u32::from(*number)) & 1 != 0);
+        console.into_iter().chain(functions.map(|number| DEVICE + number))
     }
 }
 

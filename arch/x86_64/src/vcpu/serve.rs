@@ -31,19 +31,15 @@ pub(crate) fn serve(vcpu: Option<&Vcpu>, monitor: &dyn Monitor, arrived: Arrived
     {
         vcpu.attention.raise(Reasons::RESCHEDULE);
     }
-    if arrived.contains(Arrived::CONSOLE) {
-        monitor.interrupt(interrupts::CONSOLE.into());
-    }
-    // One test, so that most interrupts pay no more.
-    if arrived.contains(Arrived::RARE) {
+    if arrived.contains(Arrived::DEVICES) {
         serve_devices(monitor, arrived);
-        if arrived.contains(Arrived::APIC_ERROR) {
-            println!("turnstile: the local APIC reports errors: {:#x}", lapic::errors());
-        }
+    }
+    if arrived.contains(Arrived::APIC_ERROR) {
+        println!("turnstile: the local APIC reports errors: {:#x}", lapic::errors());
     }
 }
 
-#[inline(never)] // As above.
+#[inline(never)] // So that other interrupts pay one test for all of them.
 fn serve_devices(monitor: &dyn Monitor, arrived: Arrived) {
     arrived.devices().for_each(|vector| monitor.interrupt(vector.into()));
 }
