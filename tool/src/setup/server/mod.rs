@@ -27,14 +27,24 @@ use crate::layout::{Layout, write_atomically};
 use crate::ui;
 
 /// What is installed beside what each Debian must have: apt would take all of Perl to merge folders that are made merged.
-const PACKAGES: [&str; 8] =
-    ["apt", "usr-is-merged", "systemd-sysv", "udev", "dbus", "iproute2", "iputils-ping", "nano"];
+const PACKAGES: [&str; 9] = [
+    "apt",
+    "usr-is-merged",
+    "systemd-sysv",
+    // Names, where DHCP says who knows them.
+    "systemd-resolved",
+    "udev",
+    "dbus",
+    "iproute2",
+    "iputils-ping",
+    "nano",
+];
 /// What the image's own mirror has to install, with what it needs.
 const MIRRORED: [&str; 3] = ["hello", "netcat-openbsd", "lsof"];
 /// Where the mirror is in the image.
 const MIRROR: &str = "srv/mirror";
 /// What says how the image is made: another one is made anew.
-const RECIPE: u32 = 1;
+const RECIPE: u32 = 2;
 /// What making it takes on the disk beside the download, in bytes: the folder and the file system.
 const ROOM: u64 = 1 << 30;
 /// What the file system has room for beside its files, in bytes: what dpkg writes, and some packages more.
