@@ -19,6 +19,14 @@ use crate::service::Window;
 const BARS: u8 = 6;
 /// Bytes of a configuration space that a program sees: all that is not PCI Express's alone.
 pub const CONFIGURATION: usize = 256;
+/// The command register, and the status register above it (section 6.2.2).
+const COMMAND: u16 = 0x04;
+/// The first base address register.
+const BAR: u16 = 0x10;
+/// In one of memory, the kinds that there are not: below 1 MiB, and reserved. In one of ports it is reserved.
+const RESERVED_KINDS: u32 = 1 << 1;
+/// Bytes of an entry of a table of messages (section 6.8.2).
+const ENTRY: u64 = 16;
 /// The register of a bridge with its buses: primary, secondary, subordinate (PCI-to-PCI Bridge Architecture Specification 1.2, section 3.2.5).
 const BRIDGE_BUSES: u16 = 0x18;
 /// What is read where no function is: its vendor.
@@ -29,8 +37,8 @@ const NO_VENDOR: u16 = 0xffff;
 pub enum Wiring {
     /// By its pin: 1 is INTA.
     Pin(u8),
-    /// By messages: the physical address of its table of MSI-X. All its vectors are masked, and it is enabled after
-    /// [`HostBridge::connect`].
+    /// By messages: the physical address of its table of MSI-X. It is enabled, and the function masks all vectors while
+    /// [`HostBridge::connect`] sets them up.
     Messages {
         /// The table.
         table: u64,
@@ -56,8 +64,8 @@ pub trait HostBridge: ConfigRegionAccess + Sync {
     /// Has a function interrupt a CPU, by its index. Returns the number by which [`interrupt`](crate::monitor::CommonMonitor::interrupt) is told of
     /// it. It is masked.
     fn connect(&self, function: PciAddress, wiring: Wiring, cpu: usize) -> Option<u32>;
-    /// Masks or unmasks a connected interrupt. One that has come while it was masked comes when it is unmasked. An interrupt is masked when the
-    /// hypervisor is told of it, so by that CPU, and unmasked by any.
+    /// Masks or unmasks a connected interrupt. One that has come while it was masked comes when it is unmasked. An interrupt is masked by the CPU
+    /// that is told of it, and unmasked by any: by who has handled it, or by a service that begins anew.
     fn mask(&self, number: u32, masked: bool);
 }
 
@@ -79,6 +87,8 @@ pub enum Refusal {
     NoRoom(u8),
     /// No CPU reaches this BAR.
     Unreachable(u8),
+    /// This BAR is none, or the table of messages in it has no room there.
+    Malformed(u8),
     /// It has no interrupt that the machine connects.
     NoInterrupt,
     /// It does not reach memory.
@@ -94,6 +104,7 @@ impl fmt::Display for Refusal {
             }
             Self::NoRoom(bar) => write!(f, "there is no room for BAR {bar} of its PCI function"),
             Self::Unreachable(bar) => write!(f, "no CPU reaches BAR {bar} of its PCI function"),
+            Self::Malformed(bar) => write!(f, "BAR {bar} of its PCI function makes no sense"),
             Self::NoInterrupt => f.write_str("its PCI function has no interrupt that this machine connects"),
             Self::NoMemory => f.write_str("its PCI function does not reach memory"),
         }
@@ -104,6 +115,8 @@ impl fmt::Display for Refusal {
 pub struct Function<B: 'static> {
     bridge: &'static B,
     address: PciAddress,
+    /// Its command register while it may interrupt and reach memory.
+    command: CommandRegister,
     /// Its BARs of memory, by their numbers: what a program may have of them.
     pub bars: Vec<(u8, Window)>,
     /// Its configuration space, as a program sees it.
@@ -121,17 +134,22 @@ struct Placed {
     table: Option<u64>,
 }
 
+/// The command register of a function that decodes its BARs, does not interrupt, and reaches no memory.
+const SILENT: CommandRegister = CommandRegister::MEMORY_ENABLE.union(CommandRegister::INTERRUPT_DISABLE);
+
 /// Gives functions to services, while the hypervisor starts.
 pub struct Claims<B: 'static> {
     bridges: &'static [B],
     /// What of each bridge's room is taken.
     taken: Vec<u64>,
+    /// What has been given, by the bridges' numbers.
+    given: Vec<(usize, PciAddress)>,
 }
 
 impl<B: HostBridge> Claims<B> {
     /// Nothing has been given.
     pub fn new(bridges: &'static [B]) -> Self {
-        Self { bridges, taken: bridges.iter().map(|_| 0).collect() }
+        Self { bridges, taken: bridges.iter().map(|_| 0).collect(), given: Vec::new() }
     }
 
     /// Gives the function of a class with this number, counted from 0 over all buses. It interrupts this CPU, and reaches memory, from
@@ -145,15 +163,34 @@ impl<B: HostBridge> Claims<B> {
         let bridge = self.bridges.get(at).ok_or(absent)?;
         let mut header = EndpointHeader::from_header(PciHeader::new(address), bridge).ok_or(absent)?;
         // A BAR is nowhere while its size is asked for, and the function does nothing until it is set up.
-        header.update_command(bridge, |_| CommandRegister::INTERRUPT_DISABLE);
+        set_command(bridge, address, CommandRegister::INTERRUPT_DISABLE);
         let messages = messages(&header, bridge);
-        let taken = self.taken.get_mut(at).ok_or(absent)?;
+        let others: Vec<_> = functions(bridge)
+            .into_iter()
+            .filter(|other| *other != address && !self.given.contains(&(at, *other)))
+            .collect();
+        // Where firmware has placed something, what is free is not known.
+        let is_free = !others.iter().any(|other| is_placed(bridge, *other));
+        let taken = self.taken.get_mut(at).filter(|_| is_free);
         let Placed { bars, table } = place(&mut header, bridge, taken, messages)?;
-        header
-            .update_command(bridge, |_| CommandRegister::MEMORY_ENABLE | CommandRegister::INTERRUPT_DISABLE);
-        let interrupt = wire(&mut header, bridge, (messages, table), cpu)?;
+        set_command(bridge, address, SILENT);
+        let by_message = wire_messages(&header, bridge, (messages, table), cpu);
+        let (interrupt, command) = match by_message {
+            Some(number) => (number, SILENT),
+            None => {
+                // Several functions may have one line, and nobody would ever silence the others.
+                others.iter().for_each(|other| silence_pin(bridge, *other));
+                let number = match header.interrupt(bridge).0 {
+                    0 => None,
+                    pin => bridge.connect(address, Wiring::Pin(pin), cpu),
+                };
+                (number.ok_or(Refusal::NoInterrupt)?, CommandRegister::MEMORY_ENABLE)
+            }
+        };
+        self.given.push((at, address));
+        let command = command | CommandRegister::BUS_MASTER_ENABLE;
         let configuration = copy(bridge, address);
-        Ok(Function { bridge, address, bars, configuration, interrupt })
+        Ok(Function { bridge, address, command, bars, configuration, interrupt })
     }
 
     /// Finds the function with this number among those of a class.
@@ -230,12 +267,17 @@ fn messages(header: &EndpointHeader, bridge: &impl HostBridge) -> Option<MsixCap
 fn place(
     header: &mut EndpointHeader,
     bridge: &impl HostBridge,
-    taken: &mut u64,
+    mut taken: Option<&mut u64>,
     messages: Option<MsixCapability>,
 ) -> Result<Placed, Refusal> {
     let (mut placed, mut number) = (Placed::default(), 0);
     while number < BARS {
         let this = number;
+        // SAFETY: a register that every function has.
+        let kind = unsafe { bridge.read(header.header().address(), BAR + 4 * u16::from(this)) };
+        if kind & RESERVED_KINDS != 0 {
+            return Err(Refusal::Malformed(this));
+        }
         let bar = header.bar(this, bridge);
         number += 1 + u8::from(matches!(bar, Some(Bar::Memory64 { .. })));
         let (mut at, size) = match bar {
@@ -244,7 +286,8 @@ fn place(
             _ => continue,
         };
         if at == 0 {
-            at = room(bridge, taken, size.max(PAGE)).ok_or(Refusal::NoRoom(this))?;
+            let found = taken.as_deref_mut().and_then(|taken| room(bridge, taken, size.max(PAGE)));
+            at = found.ok_or(Refusal::NoRoom(this))?;
             let is_set = usize::try_from(at).is_ok_and(|at| {
                 // SAFETY: the function does not decode memory now, and nobody else is there.
                 unsafe { header.write_bar(this, bridge, at) }.is_ok()
@@ -254,7 +297,12 @@ fn place(
             }
         }
         let table = messages.filter(|messages| messages.table_bar() == this);
-        let table = table.map(|messages| u64::from(messages.table_offset()));
+        let table =
+            table.map(|messages| (u64::from(messages.table_offset()), u64::from(messages.table_size())));
+        if table.is_some_and(|(offset, vectors)| offset + ENTRY * vectors > size) {
+            return Err(Refusal::Malformed(this));
+        }
+        let table = table.map(|(offset, _)| offset);
         placed.table = placed.table.or(table.and_then(|offset| bridge.physical(at.checked_add(offset)?)));
         let end = table.unwrap_or(size);
         let size = end.min(size) & !(PAGE - 1);
@@ -275,30 +323,46 @@ fn room(bridge: &impl HostBridge, taken: &mut u64, size: u64) -> Option<u64> {
     Some(at)
 }
 
-/// Connects a function's interrupt: by a message if both can, or by its pin.
-fn wire(
-    header: &mut EndpointHeader,
+/// Connects a function's interrupt by messages, if both can. Otherwise it sends none.
+fn wire_messages(
+    header: &EndpointHeader,
     bridge: &impl HostBridge,
     (messages, table): (Option<MsixCapability>, Option<u64>),
     cpu: usize,
-) -> Result<u32, Refusal> {
-    let address = header.header().address();
-    if let Some(mut messages) = messages {
-        let table = table.filter(|_| bridge.takes_messages());
-        messages.set_enabled(table.is_some(), bridge);
-        if let Some(table) = table {
-            messages.set_function_mask(false, bridge);
-            let wiring = Wiring::Messages { table, vectors: messages.table_size() };
-            return bridge.connect(address, wiring, cpu).ok_or(Refusal::NoInterrupt);
+) -> Option<u32> {
+    for capability in header.capabilities(bridge).take(CONFIGURATION / 4) {
+        if let PciCapability::Msi(single) = capability {
+            single.set_enabled(false, bridge);
         }
     }
-    let (pin, _) = header.interrupt(bridge);
-    let number = match pin {
-        0 => None,
-        pin => bridge.connect(address, Wiring::Pin(pin), cpu),
-    };
-    header.update_command(bridge, |command| command & !CommandRegister::INTERRUPT_DISABLE);
-    number.ok_or(Refusal::NoInterrupt)
+    let mut messages = messages?;
+    messages.set_function_mask(true, bridge);
+    let table = table.filter(|_| bridge.takes_messages());
+    messages.set_enabled(table.is_some(), bridge);
+    let wiring = Wiring::Messages { table: table?, vectors: messages.table_size() };
+    let number = bridge.connect(header.header().address(), wiring, cpu)?;
+    messages.set_function_mask(false, bridge);
+    Some(number)
+}
+
+/// Writes a command register, and nothing to the status register beside it, whose bits are cleared by ones.
+fn set_command(bridge: &impl HostBridge, address: PciAddress, command: CommandRegister) {
+    // SAFETY: the function is a service's, or nobody's, and this is what the hypervisor wants of it.
+    unsafe { bridge.write(address, COMMAND, command.bits().into()) };
+}
+
+/// Keeps a function that nobody drives from its pin.
+fn silence_pin(bridge: &impl HostBridge, address: PciAddress) {
+    let command = PciHeader::new(address).command(bridge);
+    set_command(bridge, address, command | CommandRegister::INTERRUPT_DISABLE);
+}
+
+/// Says whether a BAR of a function is somewhere.
+fn is_placed(bridge: &impl HostBridge, address: PciAddress) -> bool {
+    let is_endpoint = PciHeader::new(address).header_type(bridge) == HeaderType::Endpoint;
+    // SAFETY: registers that every function has; reading them changes nothing.
+    let at = |bar| unsafe { bridge.read(address, BAR + 4 * bar) };
+    is_endpoint && (0..u16::from(BARS)).map(at).any(|bar| bar & 1 == 0 && bar & !0xf != 0)
 }
 
 /// Copies a configuration space.
@@ -320,16 +384,12 @@ impl<B: HostBridge> Function<B> {
         self.bridge.reach(self.address, physical).ok_or(Refusal::NoMemory)
     }
 
-    /// Lets it reach memory, which includes messages, or no longer. Only who is inside the service that has it.
+    /// Lets it reach memory and interrupt, or no longer. Only who is inside the service that has it.
     pub fn allow(&self, allowed: bool) {
-        let mut header = PciHeader::new(self.address);
-        header.update_command(self.bridge, |command| match allowed {
-            true => command | CommandRegister::BUS_MASTER_ENABLE,
-            false => command & !CommandRegister::BUS_MASTER_ENABLE,
-        });
+        set_command(self.bridge, self.address, if allowed { self.command } else { SILENT });
         if !allowed {
             // Accesses that it has begun arrive before the answer of this read (PCI Express Base Specification, section 2.4.1).
-            let _ = header.id(self.bridge);
+            let _ = PciHeader::new(self.address).id(self.bridge);
         }
     }
 

@@ -98,6 +98,9 @@ pub trait Card: Sized {
     /// A driver without a card.
     const NEW: Self;
 
+    /// Resets the card, whatever it does: it touches no memory then. Registers are all that it needs.
+    fn reset<B: Bus>(bus: &B) -> Result<(), Failure>;
+
     /// Resets the card, whatever it does, and begins. `at` is where its memory begins. Behind an error there is no card, and it is reset, if that can
     /// be.
     fn begin<B: Bus>(&mut self, bus: &B, at: u64) -> Result<(), Failure>;

@@ -131,6 +131,14 @@ impl<const N: usize> Virtio<N> {
     }
 }
 
+/// Finds the card.
+fn find<B: Bus>(bus: &B) -> Result<Device, Failure> {
+    match bus.function().configuration(0, 4) {
+        MODERN | TRANSITIONAL => Ok(Device::find(bus.function())?),
+        _ => Err(Failure::Unknown),
+    }
+}
+
 impl<const N: usize> Card for Virtio<N> {
     const BYTES: u64 = 3 * ring::BYTES;
     const NEW: Self = Self {
@@ -142,12 +150,13 @@ impl<const N: usize> Card for Virtio<N> {
         command: None,
     };
 
+    fn reset<B: Bus>(bus: &B) -> Result<(), Failure> {
+        Ok(find(bus)?.reset(bus.function())?)
+    }
+
     fn begin<B: Bus>(&mut self, bus: &B, at: u64) -> Result<(), Failure> {
         (self.device, self.command) = (None, None);
-        if !matches!(bus.function().configuration(0, 4), MODERN | TRANSITIONAL) {
-            return Err(Failure::Unknown);
-        }
-        let device = Device::find(bus.function())?;
+        let device = find(bus)?;
         self.start(bus, &device, at).inspect_err(|_| {
             // It is not to go on with what is half set up.
             let _ = device.reset(bus.function());

@@ -152,6 +152,13 @@ impl Card {
         }
     }
 
+    /// Sends so many packets, though it holds the others.
+    pub fn send_some(&self, ram: &Ram, count: usize) {
+        let taken = (0..count).map_while(|_| self.take(ram, 1));
+        let taken: Vec<_> = taken.collect();
+        self.sent.borrow_mut().extend(taken);
+    }
+
     /// Takes a chain of a queue, and returns what it reads there. With EVENT_IDX it wants to hear of the next one.
     fn take(&self, ram: &Ram, number: usize) -> Option<Vec<u8>> {
         let ram = &Dma(ram);

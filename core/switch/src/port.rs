@@ -12,6 +12,8 @@ pub struct Rules {
     pub isolated: bool,
     /// How much it may send.
     pub rate: Option<Rate>,
+    /// It waits for no receiver: many send by it, and those that one holds up would be held up for all. What has no room is lost.
+    pub impatient: bool,
 }
 
 /// What a port did. Numbers only grow.
@@ -51,7 +53,7 @@ pub struct Port {
 impl Port {
     /// A port that is not connected.
     pub(crate) const NEW: Self = Self {
-        rules: Rules { mac: None, isolated: false, rate: None },
+        rules: Rules { mac: None, isolated: false, rate: None, impatient: false },
         counters: Counters {
             sent: 0,
             sent_bytes: 0,

@@ -338,7 +338,10 @@ impl<const P: usize, const Q: usize, const SETS: usize, R> Ways<P, Q, SETS, R> {
                     let Some(target) = memories.get(to) else { continue };
                     let full = self.deliver((to, target), memory, now)?;
                     if full != 0 && ports.is_power_of_two() {
-                        return Ok(Some(Rest::Full(to, full)));
+                        if !self.switch.is_impatient(port) {
+                            return Ok(Some(Rest::Full(to, full)));
+                        }
+                        self.switch.count(to, |counters| counters.overrun += 1);
                     }
                 }
                 self.switch.sent(port, self.frame.length(), now);

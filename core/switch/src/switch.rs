@@ -132,6 +132,11 @@ impl<const P: usize, const SETS: usize> Switch<P, SETS> {
         }
     }
 
+    /// Says whether a port waits for no receiver.
+    pub(crate) fn is_impatient(&self, number: usize) -> bool {
+        self.ports.get(number).is_some_and(|port| port.rules.impatient)
+    }
+
     /// A packet has come to a port.
     #[inline] // On the path of every packet.
     pub fn received(&mut self, number: usize, bytes: u32) {

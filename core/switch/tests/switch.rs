@@ -41,7 +41,7 @@ proptest! {
             match random.below(10) {
                 0 => {
                     let own = (random.below(3) == 0).then(|| mac(port as u64));
-                    rules[port] = Rules { mac: own, isolated: random.below(2) == 0, rate: None };
+                    rules[port] = Rules { mac: own, isolated: random.below(2) == 0, ..Rules::default() };
                     switch.attach(port, rules[port]);
                     up[port] = true;
                     known.retain(|address, place| place.0 != port && Some(address.0) != own);

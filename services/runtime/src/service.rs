@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a program is.
 
-use turnstile_service::abi::Answer;
+use turnstile_service::abi::{Answer, UNDRIVEN};
 use turnstile_service::image::Doorbells;
 
 use crate::event::Event;
@@ -39,8 +39,13 @@ pub trait Service: 'static {
         Answer::default()
     }
 
-    /// There is a device of the machine for the service to drive ([`Device`](crate::Device)), which is as the life before has left it: before all
-    /// other events of this life.
+    /// There is a device of the machine for the service to drive ([`Device`](crate::Device)): before all other events of this life. It is as the life
+    /// before, or firmware, has left it, and reaches no memory: reset it. With the value [`UNDRIVEN`] it stays like that.
+    fn reset(&mut self) -> Answer {
+        Answer { value: UNDRIVEN, ..Answer::default() }
+    }
+
+    /// That device reaches memory from now on, and interrupts: begin with it. With the value [`UNDRIVEN`] it does not.
     fn device(&mut self) -> Answer {
         Answer::default()
     }

@@ -3,7 +3,7 @@
 
 use core::cell::UnsafeCell;
 
-use turnstile_service::abi::{Answer, DEVICE_MEMORY, DISK, Kind, REGISTERS};
+use turnstile_service::abi::{Answer, DEVICE_MEMORY, DEVICE_READY, DISK, Kind, REGISTERS};
 
 use crate::calls::done;
 use crate::device;
@@ -74,7 +74,8 @@ fn remember([_, number, a, b, c, d]: [u64; REGISTERS]) -> Answer {
 fn show<S: Service>(service: &mut S, [_, part, size, address, bus, _]: [u64; REGISTERS]) -> Answer {
     device::attach([part, size, address, bus]);
     match part {
-        DEVICE_MEMORY => service.device(),
+        DEVICE_MEMORY => service.reset(),
+        DEVICE_READY => service.device(),
         _ => Answer::default(),
     }
 }

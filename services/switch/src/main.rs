@@ -147,6 +147,10 @@ impl Service for Program {
         answered(self.0.detach(&ALL, member))
     }
 
+    fn reset(&mut self) -> Answer {
+        answered(self.0.reset(&ALL))
+    }
+
     fn device(&mut self) -> Answer {
         answered(self.0.device(&ALL))
     }

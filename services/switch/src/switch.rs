@@ -114,8 +114,12 @@ impl<R> Switch<R> {
         let Some(member) = index(member) else { return Answer::default() };
         self.forget(member);
         let settings::Port { mac, guard, isolated, rate } = settings::Port::from_words(settings);
-        let rules =
-            Rules { mac: guard.then_some(mac), isolated, rate: rate.map(|rate| Rate::new(rate, BURST)) };
+        let rules = Rules {
+            mac: guard.then_some(mac),
+            isolated,
+            rate: rate.map(|rate| Rate::new(rate, BURST)),
+            impatient: false,
+        };
         self.relay.switch().attach(member, rules);
         if let Some(port) = self.ports.get_mut(member) {
             port.model = Port::new(mac);
@@ -281,11 +285,12 @@ impl<R> Switch<R> {
         while self.due != 0 && turns < TURNS && now.saturating_sub(begin) < SPAN {
             let behind = self.due >> self.next << self.next;
             let number = if behind == 0 { self.due } else { behind }.trailing_zeros();
-            // The others have their turn.
-            self.next = (number + 1) % u32::BITS;
             let (member, queue) = (number as usize / MEMBER_QUEUES as usize, number % MEMBER_QUEUES as u32);
             match 1 << queue {
-                SEND => self.send(members, member, now),
+                SEND => {
+                    self.pass(number);
+                    self.send(members, member, now);
+                }
                 _ => self.seldom(members, number, now),
             }
             self.tell(members);
@@ -296,6 +301,12 @@ impl<R> Switch<R> {
                 now = members.time();
             }
         }
+    }
+
+    /// Whoever is behind has its turn next.
+    #[inline(always)] // A few instructions.
+    const fn pass(&mut self, number: u32) {
+        self.next = (number + 1) % u32::BITS;
     }
 
     /// A member sends packets.
@@ -346,8 +357,12 @@ impl<R> Switch<R> {
     where
         R: Rings<M::Memory>,
     {
+        if number == MOVE_NUMBER {
+            // It is nobody's turn: who was next has what becomes free.
+            return self.move_on(members);
+        }
+        self.pass(number);
         match number {
-            MOVE_NUMBER => self.move_on(members),
             UPLINK_SEND_NUMBER => self.send(members, UPLINK, now),
             _ => self.command(members, number as usize / MEMBER_QUEUES as usize),
         }
@@ -477,7 +492,22 @@ impl<R> Switch<R> {
         self.refilled(member);
     }
 
-    /// The hypervisor has given the switch a network card: begins with it.
+    /// The hypervisor has given the switch a network card, which reaches no memory yet: resets it.
+    #[inline(never)] // Once.
+    pub fn reset<M: Members>(&mut self, members: &M) -> Answer
+    where
+        R: Rings<M::Memory>,
+    {
+        match Uplink::<virtio::Virtio<BUFFERS>>::reset(members.bus()) {
+            Ok(()) => self.answer(members),
+            Err(failure) => {
+                self.lose(members, failure.text());
+                Answer { value: UNDRIVEN, ..self.answer(members) }
+            }
+        }
+    }
+
+    /// The card reaches memory: begins with it.
     #[inline(never)] // Once.
     pub fn device<M: Members>(&mut self, members: &M) -> Answer
     where
@@ -486,7 +516,8 @@ impl<R> Switch<R> {
         if let Err(failure) = self.plug(members) {
             self.lose(members, failure.text());
         }
-        self.answer(members)
+        let value = if self.is_plugged { 0 } else { UNDRIVEN };
+        Answer { value, ..self.answer(members) }
     }
 
     /// Connects the uplink's port.
@@ -498,7 +529,7 @@ impl<R> Switch<R> {
         let rings = self.uplink.begin(members.bus(), memory, members.shared())?;
         self.is_plugged = true;
         // Whatever is on the network behind it may be there, and no more is agreed on than whole packets.
-        self.relay.switch().attach(UPLINK, Rules::default());
+        self.relay.switch().attach(UPLINK, Rules { impatient: true, ..Rules::default() });
         let device = Device::new(Control::new([0; 6]), Accepts::default(), LONGEST);
         self.relay.set_device(UPLINK, Some(device));
         for (number, (layout, options)) in rings.into_iter().enumerate() {

@@ -53,6 +53,11 @@ impl<C: Card> Uplink<C> {
     /// Without a card.
     pub const NEW: Self = Self { card: C::NEW, filled: Ring::NEW, came: Ring::NEW, buffers: 0, asked: false };
 
+    /// Resets the card: it touches no memory then.
+    pub fn reset<B: Bus>(bus: &B) -> Result<(), Failure> {
+        C::reset(bus)
+    }
+
     /// Begins with the card, and returns where the port's rings are: what it receives, what it sends. The memory begins at `first`; the port
     /// reaches it as `memory`.
     pub fn begin<B: Bus, M: Memory>(

@@ -231,6 +231,10 @@ pub(super) fn wait_for_start<G: Gic>(frame: &mut Frame, vcpu: &'static Vcpu, mon
             if vcpu.thread.is_some() {
                 posted |= Reasons::RESCHEDULE;
             }
+            if vcpu.vm.services().is_some() {
+                // What they were left with while no VM of theirs ran is with them.
+                posted |= Reasons::SERVICE;
+            }
             vcpu.attention.raise(posted);
             return;
         }

@@ -47,6 +47,11 @@ impl ConfigRegionAccess for Bridge {
         let model =
             functions.iter_mut().find(|model| model.address == address).expect("nobody writes nowhere");
         let register = usize::from(offset);
+        if register == 4 {
+            // Errors are cleared by ones; what a function can do stays.
+            let status = u16::from_le_bytes([model.space[6], model.space[7]]);
+            value = value & 0xffff | u32::from(status & !(value >> 16) as u16 | status & 1 << 4) << 16;
+        }
         if let Some(size) = register.checked_sub(0x10).and_then(|at| model.bars.get(at / 4)) {
             assert_eq!(model.space[4] & 2, 0, "it decodes memory");
             let kind = u32::from_le_bytes(model.space[register..][..4].try_into().unwrap()) & 15;
@@ -169,24 +174,69 @@ fn functions_are_counted_over_all_buses() {
     assert_eq!(claims.find(Class(1, 8), 0), Err(Refusal::Absent(0)));
 }
 
+/// What a card has, as its windows are: BAR, bus address, size.
+fn claimed(claims: &mut Claims<Bridge>, number: usize) -> Result<Vec<(u8, u64, u64)>, Refusal> {
+    let function = claims.claim(Class::ETHERNET, number, 3)?;
+    assert_eq!(function.reach(0x8000), Ok(0x8005));
+    assert_eq!(function.reach(0), Err(Refusal::NoMemory));
+    let windows = function.bars.iter();
+    Ok(windows.map(|(bar, window)| (*bar, window.host - APART, window.size)).collect())
+}
+
 #[test]
 fn what_firmware_has_not_placed_is_placed() {
-    let mut placed = card(at(0, 1, 0));
-    placed.space[0x20..0x24].copy_from_slice(&0xfe00_000c_u32.to_le_bytes());
-    let bridges = machine(false, vec![placed, card(at(0, 2, 0)), card(at(0, 3, 0))]);
+    let bridges = machine(false, vec![card(at(0, 1, 0)), card(at(0, 2, 0)), card(at(0, 3, 0))]);
     let mut claims = Claims::new(bridges);
-    let mut hosts = |number| {
-        let function = claims.claim(Class::ETHERNET, number, 3).unwrap();
-        assert_eq!(function.reach(0x8000), Ok(0x8005));
-        assert_eq!(function.reach(0), Err(Refusal::NoMemory));
-        let windows = function.bars.iter();
-        windows.map(|(bar, window)| (*bar, window.host - APART, window.size)).collect::<Vec<_>>()
-    };
-    assert_eq!(hosts(0), [(1, 0x1000_1000, 0x1000), (4, 0xfe00_0000, 0x4000)]);
-    assert_eq!(hosts(1), [(1, 0x1000_2000, 0x1000), (4, 0x1000_4000, 0x4000)], "at a multiple of its size");
+    let mut hosts = |number| claimed(&mut claims, number).unwrap();
+    assert_eq!(hosts(0), [(1, 0x1000_1000, 0x1000), (4, 0x1000_4000, 0x4000)], "at a multiple of its size");
     assert_eq!(hosts(2), [(1, 0x1000_8000, 0x1000), (4, 0x1000_c000, 0x4000)]);
+    assert_eq!(hosts(1), [(1, 0x1001_0000, 0x1000), (4, 0x1001_4000, 0x4000)], "beside what has been given");
     let bar = |register| bridges[0].register(at(0, 3, 0), register);
     assert_eq!([0x14, 0x20, 0x24].map(bar), [0x1000_8000, 0x1000_c00c, 0]);
+}
+
+#[test]
+fn what_firmware_has_placed_stays_and_nothing_is_placed_beside_it() {
+    let mut placed = card(at(0, 1, 0));
+    placed.space[0x14..0x18].copy_from_slice(&0xfe01_0000_u32.to_le_bytes());
+    placed.space[0x20..0x24].copy_from_slice(&0xfe00_000c_u32.to_le_bytes());
+    let mut claims = Claims::new(machine(false, vec![placed, card(at(0, 2, 0))]));
+    assert_eq!(claimed(&mut claims, 1), Err(Refusal::NoRoom(1)), "what is free is not known");
+    assert_eq!(claimed(&mut claims, 0), Ok(vec![(1, 0xfe01_0000, 0x1000), (4, 0xfe00_0000, 0x4000)]));
+}
+
+#[test]
+fn who_shares_a_pin_and_is_nobodys_is_silent() {
+    let mut other = model(at(0, 5, 0), Class(1, 0), &[]);
+    // It may interrupt, and has errors, which are cleared by ones.
+    (other.space[4], other.space[7]) = (7, 0xf9);
+    let bridges = machine(false, vec![card(at(0, 1, 0)), card(at(0, 2, 0)), other]);
+    let mut claims = Claims::new(bridges);
+    let first = claims.claim(Class::ETHERNET, 0, 3).unwrap();
+    first.allow(true);
+    claims.claim(Class::ETHERNET, 1, 3).unwrap();
+    assert_eq!(
+        bridges[0].register(at(0, 5, 0), 4),
+        0xf900_0407,
+        "no more than that, and no error is cleared"
+    );
+    assert_eq!(bridges[0].register(at(0, 1, 0), 4), 6, "who is driven goes on");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (kind, bar) in [(0b010, 1), (0b110, 1), (0b10, 0)] {
+        let mut odd = card(at(0, 1, 0));
+        odd.space[0x10 + 4 * usize::from(bar)] |= kind;
+        let refusal = claimed(&mut Claims::new(machine(false, vec![odd])), 0);
+        assert_eq!(refusal, Err(Refusal::Malformed(bar)), "{kind:#b}");
+    }
+    // Three vectors have 48 bytes.
+    for (offset, fits) in [(0x3fd0, true), (0x3fd8, false), (0x4000, false), (0xffff_fff8, false)] {
+        let card = with_messages(card(at(0, 1, 0)), 4, offset);
+        let claimed = claimed(&mut Claims::new(machine(true, vec![card])), 0);
+        assert_eq!(claimed.err(), (!fits).then_some(Refusal::Malformed(4)), "{offset:#x}");
+    }
 }
 
 #[test]
@@ -194,11 +244,11 @@ fn a_function_reaches_memory_when_it_is_allowed_to_and_not_before() {
     let bridges = machine(false, vec![card(at(0, 1, 0))]);
     let function = Claims::new(bridges).claim(Class::ETHERNET, 0, 3).unwrap();
     let command = || bridges[0].register(at(0, 1, 0), 4) & 0xffff;
-    assert_eq!(command(), 2, "memory alone, and its pin");
+    assert_eq!(command(), 0x402, "its registers alone");
     function.allow(true);
-    assert_eq!(command(), 6);
+    assert_eq!(command(), 6, "and its pin");
     function.allow(false);
-    assert_eq!(command(), 2);
+    assert_eq!(command(), 0x402);
     assert_eq!(*bridges[0].connected.lock().unwrap(), [(at(0, 1, 0), Wiring::Pin(1), 3)]);
     function.mask(false);
     assert_eq!(*bridges[0].masked.lock().unwrap(), [(1, false)]);
@@ -235,21 +285,22 @@ fn messages_are_sent_where_the_machine_takes_them_and_their_table_is_the_hypervi
 #[test]
 fn what_the_machine_lacks_is_said() {
     let large = model(at(0, 1, 0), Class::ETHERNET, &[(0, false, 0x20_0000)]);
-    let mut far = card(at(0, 2, 0));
+    let mut far = card(at(0, 1, 0));
     (far.space[0x24], far.space[0x20]) = (1, 0x0c);
-    let mut mute = card(at(0, 3, 0));
+    let mut mute = card(at(0, 1, 0));
     mute.space[0x3d] = 0;
-    let bridges = machine(true, vec![large, far, mute]);
-    let mut claims = Claims::new(bridges);
-    let mut refusal = |number| claims.claim(Class::ETHERNET, number, 0).err();
-    assert_eq!(refusal(0), Some(Refusal::NoRoom(0)));
-    assert_eq!(refusal(1), Some(Refusal::Unreachable(4)));
-    assert_eq!(refusal(2), Some(Refusal::NoInterrupt));
-    assert_eq!(refusal(3), Some(Refusal::Absent(3)));
-    for number in 1..=3 {
-        let command = bridges[0].register(at(0, number, 0), 4);
-        assert_eq!(command & 4, 0, "who is refused reaches no memory");
-    }
+    let refusal = |model| {
+        let bridges = machine(true, vec![model]);
+        let refusal = Claims::new(bridges).claim(Class::ETHERNET, 0, 0).err();
+        let command = bridges[0].register(at(0, 1, 0), 4);
+        assert_eq!(command & 0x404, 0x400, "who is refused reaches no memory, and does not interrupt");
+        refusal
+    };
+    assert_eq!(refusal(large), Some(Refusal::NoRoom(0)));
+    assert_eq!(refusal(far), Some(Refusal::Unreachable(4)));
+    assert_eq!(refusal(mute), Some(Refusal::NoInterrupt));
+    let nobody = Claims::new(machine(true, vec![])).claim(Class::ETHERNET, 0, 0).err();
+    assert_eq!(nobody, Some(Refusal::Absent(0)));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //!
 //! While a service has crashed and has not begun anew, its device reaches no memory and does not interrupt.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use alloc::vec::Vec;
 
 use turnstile_service::abi::{self, Event, Kind};
@@ -11,11 +13,16 @@ use super::places::DEVICE;
 use super::{Space, Window};
 use crate::memory::Error;
 
-/// The parts of a device.
-#[derive(Clone, Debug)]
+/// How often a program crashes on its device until it goes without.
+const TRIES: u32 = 2;
+
+/// A device.
+#[derive(Debug)]
 pub struct Device {
-    /// Registers, by the numbers of their BARs, and the copy of the configuration space.
+    /// Its parts: registers, by the numbers of their BARs, the copy of the configuration space, memory.
     parts: Vec<(u64, Window)>,
+    /// How often the program has crashed when it was told of it.
+    failures: AtomicU32,
 }
 
 impl Device {
@@ -24,7 +31,7 @@ impl Device {
         let mut parts: Vec<_> = bars.iter().map(|(bar, window)| (u64::from(*bar), *window)).collect();
         // The program begins when it knows of the memory.
         parts.extend([(abi::DEVICE_CONFIGURATION, configuration), (abi::DEVICE_MEMORY, memory)]);
-        Self { parts }
+        Self { parts, failures: AtomicU32::new(0) }
     }
 
     /// Maps them into the address space of the service that drives it.
@@ -41,11 +48,23 @@ impl Device {
         Ok(())
     }
 
-    /// Returns the events by which a program gets to know it. The last one is that of its memory.
+    /// Returns the events by which a program gets to know it. The last one says that it reaches memory.
     pub(super) fn events(&self) -> impl Iterator<Item = Event> + '_ {
-        self.parts.iter().map(|(part, window)| {
+        let parts = self.parts.iter().map(|(part, window)| {
             let Window { guest, size, address, .. } = *window;
             Event::new(Kind::Device, [*part, size, address, guest, 0])
-        })
+        });
+        parts.chain([Event::new(Kind::Device, [abi::DEVICE_READY, 0, 0, 0, 0])])
+    }
+
+    /// The program has crashed when it was told of it.
+    pub(super) fn failed(&self) {
+        // Relaxed, here and below: inside the gate.
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says whether the program goes without it: a device on which it crashes again and again would take the service from its members.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) >= TRIES
     }
 }

@@ -71,7 +71,9 @@ impl<S: Space> Service<S> {
         }
         if pending.has(Pending::INTERRUPT) {
             let answer = handle(Event::new(Kind::Interrupt, [S::now(), 0, 0, 0, 0]));
-            if answer.value != abi::UNDRIVEN {
+            // What begins anew unmasks it itself, when it can handle it.
+            if answer.value != abi::UNDRIVEN && matches!(self.begins.load(Ordering::Relaxed), RUNS | CHANGED)
+            {
                 self.outside.unmask();
             }
         }
@@ -212,23 +214,37 @@ impl<S: Space> Service<S> {
         Ok(())
     }
 
-    /// Tells the program of the machine's device that it drives.
+    /// Tells the program of the machine's device that it drives, which may interrupt then.
     unsafe fn show_device(&self, meanwhile: &mut impl Meanwhile) -> Result<(), Crash> {
-        for event in self.device.iter().flat_map(Device::events) {
+        let Some(device) = self.device.as_ref().filter(|device| !device.is_given_up()) else { return Ok(()) };
+        // SAFETY: the caller's promise; its memory has been begun.
+        let shown = unsafe { self.show_parts(device, meanwhile) };
+        if shown.is_err_and(|crash| crash != Crash::Killed) {
+            device.failed();
+        }
+        match shown? {
+            // Also what had come to the life before, which did not handle it.
+            true => self.outside.unmask(),
+            false => self.outside.allow(false),
+        }
+        Ok(())
+    }
+
+    /// Hands the service the events of its device. Says whether it drives that.
+    unsafe fn show_parts(&self, device: &Device, meanwhile: &mut impl Meanwhile) -> Result<bool, Crash> {
+        for event in device.events() {
             let [_, part, ..] = event.0;
-            if part == abi::DEVICE_MEMORY {
-                // What the life before has left in the device ends with its reset, which comes first: until then it reaches what is its memory now, too.
+            if part == abi::DEVICE_READY {
                 self.outside.allow(true);
             }
             // SAFETY: the caller's promise; its memory has been begun.
             let answer = unsafe { self.first(&event, meanwhile)? };
             self.publish(&event, &answer, meanwhile);
+            if answer.value == abi::UNDRIVEN {
+                return Ok(false);
+            }
         }
-        if self.device.is_some() {
-            // One that had come to the life before, which did not handle it.
-            self.outside.unmask();
-        }
-        Ok(())
+        Ok(true)
     }
 
     /// Keeps its device from memory until it begins anew.
@@ -460,6 +476,10 @@ impl<S: Space> Service<S> {
         if crash == Crash::Killed {
             // Seen now: it is not to die of the same kill again.
             self.gate.forget_kill();
+            if self.device.is_some() {
+                // Its device is silent until somebody enters, and nobody may ever come.
+                self.outside.alarm(0);
+            }
         }
         let number = self.crashes.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if number <= REPORTED || number.is_power_of_two() {

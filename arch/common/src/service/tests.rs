@@ -754,53 +754,89 @@ fn driver(steps: &[Step]) -> (Service<Script>, &'static World) {
     (service, world)
 }
 
+/// So many events that go well, then this.
+fn after(events: usize, step: Step) -> Vec<Step> {
+    let mut steps = vec![Step::Done(0, 0); events];
+    steps.push(step);
+    steps
+}
+
+/// The device's events of each beginning: three parts, and that it is ready.
+const PARTS: usize = 4;
+
+/// What the hypervisor was asked about the device.
+fn of_device(world: &World) -> Vec<String> {
+    said(world).into_iter().filter(|what| what.starts_with("allow") || what == "unmask").collect()
+}
+
 #[test]
 fn a_program_knows_its_device_first_and_then_it_reaches_memory() {
-    let (service, world) = driver(&[
-        Step::Call(Call::Log, [1, 65, 0]),
-        Step::Done(0, 0),
-        Step::Done(0, 0),
-        Step::Call(Call::Log, [2, 65, 0]),
-    ]);
+    let mut steps = after(PARTS - 2, Step::Call(Call::Log, [1, 65, 0]));
+    steps.extend(after(1, Step::Call(Call::Log, [2, 65, 0])));
+    let (service, world) = driver(&steps);
     access_of(&service, 0);
     let part = |number, guest| (Kind::Device, [number, 0x1000, guest + 0x1000, guest, 0]);
-    let first = [part(4, 0), part(abi::DEVICE_CONFIGURATION, 0x2000), part(abi::DEVICE_MEMORY, 0x3000)];
-    assert_eq!(events(&service)[..3], first);
-    assert_eq!(
-        said(world),
-        ["log 1", "allow true", "log 2", "unmask"],
-        "by the event of its memory, not before"
-    );
+    let ready = (Kind::Device, [abi::DEVICE_READY, 0, 0, 0, 0]);
+    let parts =
+        [part(4, 0), part(abi::DEVICE_CONFIGURATION, 0x2000), part(abi::DEVICE_MEMORY, 0x3000), ready];
+    assert_eq!(events(&service)[..PARTS], parts);
+    assert_eq!(said(world), ["log 1", "allow true", "log 2", "unmask"], "when it was reset, not before");
     service.attach(1, vec![], None).unwrap();
     access_of(&service, 0);
     assert_eq!(events(&service).len(), 1, "it is told once");
     service.kill();
-    // Who is inside finds it on the way out.
-    (0..2).for_each(|_| _ = access_of(&service, 0));
-    assert_eq!(events(&service)[..3], first, "in each of its lives");
-    let said = said(world);
-    assert_eq!(said[0], "allow false", "what the life before has left reaches nothing");
-    assert_eq!(said[2..], ["allow true", "unmask"]);
+    access_of(&service, 0);
+    let killed = said(world);
+    assert_eq!(killed[0], "allow false", "what the life before has left reaches nothing");
+    assert_eq!(killed[1], "alarm 0", "nobody else may ever come");
+    service.want(Pending::ALARM);
+    look(&service);
+    assert_eq!(events(&service)[..PARTS], parts, "in each of its lives");
+    assert_eq!(said(world), ["allow true", "unmask"]);
 }
 
 #[test]
-fn a_device_is_silent_whatever_its_service_crashes_on() {
-    let (service, world) =
-        driver(&[Step::Done(0, 0), Step::Fault, Step::Done(0, 0), Step::Done(0, 0), Step::Fault]);
+fn a_device_is_silent_while_its_service_has_no_life() {
+    let mut steps = after(PARTS - 1, Step::Fault);
+    steps.extend(after(PARTS + 1, Step::Fault));
+    let (service, world) = driver(&steps);
     access_of(&service, 0);
-    let kept = said(world).into_iter().filter(|what| what.starts_with("allow")).collect::<Vec<_>>();
     assert_eq!(
-        kept,
-        ["allow false", "allow true", "allow false"],
-        "the second one in the event of its memory"
+        of_device(world),
+        ["allow true", "allow false", "allow true", "unmask", "allow false"],
+        "it crashes on the device, and on the event"
     );
     access_of(&service, 0);
-    assert_eq!(said(world), ["allow true", "unmask"]);
+    assert_eq!(of_device(world), ["allow true", "unmask"]);
     let (mut own, world) = self::service(&[]);
     own.drive(Device::new(&[], window(0x2000), window(0x3000))).unwrap();
     access(&own);
     own.reset();
     assert_eq!(said(world), ["allow true", "unmask", "allow false"], "the life of its VM is over");
+}
+
+#[test]
+fn a_service_that_cannot_bear_its_device_goes_without() {
+    let steps = [after(1, Step::Fault), after(PARTS - 1, Step::Fault)].concat();
+    let (service, world) = driver(&steps);
+    access_of(&service, 0);
+    assert_eq!(of_device(world), ["allow false", "allow true", "allow false"]);
+    service.space.steps.lock().unwrap().extend(after(1, Step::Done(7, 0)));
+    assert_eq!(access_of(&service, 0), 7, "members have it");
+    heard(&service);
+    service.kill();
+    (0..2).for_each(|_| _ = access_of(&service, 0));
+    assert!(heard(&service).iter().all(|what| !what.starts_with("Device")), "for ever");
+    assert_eq!(of_device(world), ["allow false"]);
+}
+
+#[test]
+fn a_device_that_nobody_drives_reaches_nothing() {
+    for (step, said) in [(PARTS - 2, &["allow false"][..]), (PARTS - 1, &["allow true", "allow false"])] {
+        let (service, world) = driver(&after(step, Step::Done(abi::UNDRIVEN, 0)));
+        access_of(&service, 0);
+        assert_eq!(of_device(world), said, "and never interrupts");
+    }
 }
 
 /// Its device interrupts, and somebody looks.
@@ -822,12 +858,14 @@ fn an_interrupt_of_a_device_is_unmasked_when_it_is_handled_and_blames_no_member(
     interrupt(&service);
     assert_eq!(said(world), [""; 0], "nobody drives it: it would interrupt without end");
     events(&service);
-    let twice =
-        [Step::Fault, Step::Done(0, 0), Step::Done(0, 0), Step::Done(0, 0), Step::Done(0, 0), Step::Fault];
+    let twice = [after(0, Step::Fault), after(PARTS + 1, Step::Fault)].concat();
     service.space.steps.lock().unwrap().extend(twice);
     interrupt(&service);
-    assert_eq!(said(world).last().unwrap(), "unmask", "or nothing would ever come again");
+    let crashed = said(world);
+    assert_eq!(crashed.last().unwrap(), "alarm 0", "somebody enters it");
+    assert!(crashed.ends_with(&["allow false".into(), crashed[crashed.len() - 2].clone(), "alarm 0".into()]));
     access_of(&service, 0);
+    assert_eq!(of_device(world), ["allow true", "unmask"], "when it can handle it");
     let kept = events(&service).into_iter().filter(|(kind, _)| *kind == Kind::Attach);
     assert_eq!(kept.map(|(_, [kept, ..])| kept).collect::<Vec<_>>(), [1, 1], "members keep what they have");
 }

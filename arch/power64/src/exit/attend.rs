@@ -254,6 +254,10 @@ pub(super) fn wait_for_start(frame: &mut Frame, vcpu: &'static Vcpu, monitor: &d
             if vcpu.thread.is_some() {
                 posted |= Reasons::RESCHEDULE;
             }
+            if vcpu.vm.services().is_some() {
+                // What they were left with while no VM of theirs ran is with them.
+                posted |= Reasons::SERVICE;
+            }
             vcpu.attention.raise(posted);
             return;
         }

@@ -70,7 +70,9 @@ pub(crate) fn serve() {
         // SAFETY: a vCPU that lives for ever, or null.
         match unsafe { sleeper.as_ref() } {
             Some(vcpu) => vcpu.post(Reasons::EXTERNAL),
-            None => monitor().interrupt(number as u32),
+            None if number >= queue::EVENTS => monitor().interrupt(number as u32),
+            // Of a vCPU that sleeps no more.
+            None => {}
         }
     });
 }

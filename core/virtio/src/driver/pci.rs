@@ -98,8 +98,10 @@ const MSIX_ENABLED: u32 = 1 << 15;
 /// As many have room behind the header.
 const MOST_CAPABILITIES: u32 = (0x100 - 0x40) / 4;
 
-/// How often the status is read until a reset has to have ended.
-const RESET_READS: u32 = 20_000;
+/// How often the status is read until a reset has to have ended: each read takes a microsecond or a few.
+const RESET_READS: u32 = 2_000;
+/// What is read where no device answers any more.
+const GONE: u8 = 0xff;
 /// How often the configuration is read again because it has changed meanwhile.
 const CONFIG_READS: u32 = 8;
 
@@ -196,10 +198,10 @@ impl Device {
     pub fn reset<F: Function>(&self, function: &F) -> Result<(), Failure> {
         self.set(function, STATUS, 0);
         // The device may take its time (section 4.1.4.3.1).
-        let mut reads = 0..RESET_READS;
-        match reads.any(|_| self.status(function).is_empty()) {
-            true => Ok(()),
-            false => Err(Failure::Reset),
+        let mut statuses = (0..RESET_READS).map(|_| self.status(function));
+        match statuses.find(|status| status.is_empty() || status.bits() == GONE) {
+            Some(status) if status.is_empty() => Ok(()),
+            _ => Err(Failure::Reset),
         }
     }
 

@@ -8,7 +8,7 @@ use turnstile_pci::absent;
 use turnstile_pci::msix::Message;
 use turnstile_rig::{Card, Fuse, Ram};
 use turnstile_service_rt::{
-    AGAIN, Answer, Attach, BARS, CONFIGURATION, Event, MEMBER_QUEUES, Service, member_device,
+    AGAIN, Answer, Attach, BARS, CONFIGURATION, Event, MEMBER_QUEUES, Service, UNDRIVEN, member_device,
 };
 use turnstile_service_virtio::World;
 use turnstile_virtio::driver::pci::Function;
@@ -232,7 +232,7 @@ impl Host {
         let mut host =
             Self { board, switch: Box::new(Switch::new()), settings, again: false, left, deaths: 0 };
         if has_card {
-            host.enter(|switch, board| switch.device(board));
+            while host.plug().is_none() {}
         }
         for (member, (more, rate)) in members.into_iter().enumerate() {
             host.attach(member, [self::settings(member, more), rate]);
@@ -280,10 +280,19 @@ impl Host {
         (!blown).then_some(answer.value)
     }
 
+    /// Tells it of its card. `None` if it was killed.
+    fn plug(&mut self) -> Option<()> {
+        let value = self.once(|switch, board| switch.reset(board))?;
+        if value != UNDRIVEN {
+            self.once(|switch, board| switch.device(board))?;
+        }
+        Some(())
+    }
+
     /// Begins a life of the service. False if it did not get so far.
     fn begin(&mut self) -> bool {
         *self.switch = Switch::new();
-        if self.board.card.is_some() && self.once(|switch, board| switch.device(board)).is_none() {
+        if self.board.card.is_some() && self.plug().is_none() {
             return false;
         }
         (0..MEMBERS).all(|member| {

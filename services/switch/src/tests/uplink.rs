@@ -7,7 +7,7 @@ use turnstile_switch::patience::PATIENCE;
 use turnstile_virtio::features::Features;
 
 use super::driver::{Driver, packet, run};
-use super::host::{Host, VMS};
+use super::host::{Host, VMS, mac};
 use crate::members::MEMBERS;
 use crate::uplink::BUFFERS;
 
@@ -171,6 +171,60 @@ fn a_card_that_sends_nothing_is_waited_for() {
     assert!(drivers[1].send(&mut host, &packet(1, Some(2), 0, 60)));
     run(&mut host, &mut drivers);
     assert_eq!(got(&mut drivers), [1, 0, 1], "others go on, and nobody knows 2");
+}
+
+/// Two members have more than the card sends, all the time.
+#[test]
+fn members_take_turns_at_a_slow_card() {
+    for first in [0, 1] {
+        let (mut host, mut drivers) = plain();
+        assert!(host.board.arrive(&packet(FAR, None, 0, 60)));
+        run(&mut host, &mut drivers);
+        host.board.card.as_ref().unwrap().holds.set(true);
+        let mut number = 0;
+        for _ in 0..100 {
+            for member in [first, first + 1] {
+                while drivers[member].send(&mut host, &packet(member, Some(FAR), number, 60)) {
+                    number += 1;
+                }
+            }
+            run(&mut host, &mut drivers);
+            host.board.card.as_ref().unwrap().send_some(&host.board.rams[MEMBERS], 16);
+            run(&mut host, &mut drivers);
+        }
+        let wire = host.board.wire();
+        let of = |member| wire.iter().filter(|packet| packet[6..12] == mac(member)).count();
+        assert!(
+            3 * of(first) > wire.len() && 3 * of(first + 1) > wire.len(),
+            "{}, {}",
+            of(first),
+            of(first + 1)
+        );
+    }
+}
+
+/// One member takes nothing; what comes for others comes at once.
+#[test]
+fn who_takes_nothing_holds_up_nothing_that_comes() {
+    let (mut host, mut drivers) = plain();
+    for member in 0..VMS {
+        assert!(drivers[member].send(&mut host, &packet(member, None, 0, 60)));
+    }
+    run(&mut host, &mut drivers);
+    got(&mut drivers);
+    // It offers no buffer again.
+    let mut others = drivers;
+    let mut came = [0; VMS];
+    for number in 0..64 {
+        for member in [0, 1] {
+            assert!(host.board.arrive(&packet(FAR, Some(member), number, 60)));
+        }
+        let now = host.board.clock.get();
+        run(&mut host, &mut others[1..]);
+        assert!(host.board.clock.get() - now < PATIENCE / 2, "nobody has waited");
+        came[1] += std::mem::take(&mut others[1].got).len();
+    }
+    assert_eq!(came[1], 64);
 }
 
 /// More come at once than the card has buffers for.
