@@ -11,6 +11,7 @@ use super::*;
 use crate::cpu::mode::Vhe;
 use crate::exit::wait::{attend, wait_for_start};
 use crate::irq::{Gic, PPI_VIRTUAL_TIMER};
+use crate::service::Services;
 use crate::state::{Facility, SystemState};
 use crate::vcpu::facility;
 use crate::vm::{Monitor, Vm};
@@ -190,6 +191,15 @@ fn a_vcpu_that_is_off_has_no_timers_and_begins_anew() {
     assert_eq!((STOPPED.get(), ASKED.get()), (0, 3));
     assert_eq!(vcpu.attention.take(), Reasons::INBOX);
     is_new(vm, &frame);
+}
+
+#[test]
+fn who_starts_looks_at_what_services_were_left_with() {
+    let (vm, mut frame) = in_its_life(1);
+    vm.set_services(Services::none());
+    let vcpu = vm.vcpus()[0];
+    wait_for_start::<Gicv3>(&mut frame, vcpu, &Starter);
+    assert_eq!(vcpu.attention.take(), Reasons::SERVICE);
 }
 
 #[test]

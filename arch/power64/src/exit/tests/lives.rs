@@ -11,6 +11,7 @@ use turnstile_papr::vpa::{Areas, offset};
 use turnstile_vm::lifecycle::{Phase, Stop};
 
 use super::*;
+use crate::service::Services;
 use crate::vcpu::facility::tests::cores;
 use crate::vcpu::interrupts::wakes;
 use crate::vm::GUEST_LPCR;
@@ -140,6 +141,16 @@ fn what_a_vcpu_is_sent_between_its_start_and_its_first_instruction_is_not_lost()
     crate::exit::attend::settle(&mut frame, vcpu, monitor());
     assert!(vcpu.vm.processors.is_on(1));
     assert_eq!(found(vcpu), (true, true));
+}
+
+#[test]
+fn who_starts_looks_at_what_services_were_left_with() {
+    let (vcpus, mut frame) = core_of_two(1);
+    let vcpu = vcpus[1];
+    vcpu.vm.set_services(Services::none());
+    assert!(vcpu.vm.processors.start(1, START).is_ok());
+    crate::exit::attend::wait_for_start(&mut frame, vcpu, monitor());
+    assert!(vcpu.attention.take().contains(Reasons::SERVICE));
 }
 
 #[test]
