@@ -30,6 +30,9 @@ pub const NAMES: &[&str] = &[
     // So is the way of what is typed and printed.
     "x86_64/console/flood-restart",
     "power64/console/flood-restart",
+    // And what a driver in a service does when it is killed.
+    "x86_64/uplinks/killed",
+    "power64/uplinks/killed",
     // Attacks on shared CPUs are `x86_64/sharing/hostile` and `power64/sharing/hostile`.
     "arm64/sharing/hostile",
     // Each with the other kind of it on another architecture.
