@@ -34,16 +34,19 @@ impl<S: Service> State<S> {
 pub unsafe fn run<S: Service>(state: &State<S>, registers: [u64; REGISTERS]) -> ! {
     // SAFETY: the caller's promise.
     let service = unsafe { &mut *state.0.get() };
-    if registers[0] >= Kind::Memory as u64 {
-        done(&of_life(service, registers));
+    let [kind, a, b, c, d, e] = registers;
+    if kind >= Kind::Memory as u64 {
+        done(&of_life(service, kind, a, b, c, d, e));
     }
     done(&service.event(Event::from_registers(registers)))
 }
 
-/// Handles an event of a member's life. It takes no registers from the way of the others.
+/// Handles an event of a member's life, or of the machine's device. It takes no registers from the way of the others, which have theirs
+/// in registers: an array would be stored for it.
 #[cold]
 #[inline(never)]
-fn of_life<S: Service>(service: &mut S, registers: [u64; REGISTERS]) -> Answer {
+fn of_life<S: Service>(service: &mut S, kind: u64, a: u64, b: u64, c: u64, d: u64, e: u64) -> Answer {
+    let registers = [kind, a, b, c, d, e];
     match Kind::from_number(registers[0]) {
         Some(Kind::Attach) => attach(service, registers),
         Some(Kind::Detach) => detach(service, registers[1]),
