@@ -50,6 +50,12 @@ pub trait Service: 'static {
         Answer::default()
     }
 
+    /// That device has interrupted; the time now, in nanoseconds. With the value [`UNDRIVEN`] it does not again.
+    fn interrupt(&mut self, now: u64) -> Answer {
+        let _ = now;
+        Answer { value: UNDRIVEN, ..Answer::default() }
+    }
+
     /// Handles an event. Each answer has the levels of all interrupt lines.
     fn event(&mut self, event: Event) -> Answer;
 }

@@ -52,7 +52,7 @@ fn of_life<S: Service>(service: &mut S, kind: u64, a: u64, b: u64, c: u64, d: u6
         Some(Kind::Detach) => detach(service, registers[1]),
         Some(Kind::Memory) => remember(registers),
         Some(Kind::Device) => show(service, registers),
-        Some(Kind::Interrupt) => service.event(Event::Interrupt(registers[1])),
+        Some(Kind::Interrupt) => service.interrupt(registers[1]),
         _ => service.event(Event::Unknown),
     }
 }

@@ -155,6 +155,10 @@ impl Service for Program {
         answered(self.0.device(&ALL))
     }
 
+    fn interrupt(&mut self, now: u64) -> Answer {
+        answered(self.0.interrupt(&ALL, now))
+    }
+
     #[inline(always)] // The way of each notification.
     fn event(&mut self, event: Event) -> Answer {
         answered(self.0.event(&ALL, event))

@@ -166,39 +166,17 @@ impl<R> Switch<R> {
         self.answer(members)
     }
 
-    /// Handles what is no notification of a member.
+    /// Reads or writes a register of a member's device.
     #[cold]
     #[inline(never)] // Notifications are more frequent.
     fn access<M: Members>(&mut self, members: &M, event: Event) -> Answer
     where
         R: Rings<M::Memory>,
     {
-        let now = match event {
-            Event::Interrupt(now) => {
-                self.interrupted(members);
-                self.work(members, now);
-                let value = if self.is_plugged { 0 } else { UNDRIVEN };
-                return Answer { value, ..self.answer(members) };
-            }
-            event => match self.register(members, event) {
-                Some(answer) => return answer,
-                None => members.time(),
-            },
-        };
-        self.work(members, now);
-        self.answer(members)
-    }
-
-    /// Reads or writes a register of a member's device. Returns the answer, if nothing follows from it.
-    #[inline(always)] // Once above.
-    fn register<M: Members>(&mut self, members: &M, event: Event) -> Option<Answer>
-    where
-        R: Rings<M::Memory>,
-    {
         let (number, is_read) = match event {
             Event::Read { device, .. } => (device, true),
             Event::Write { device, .. } => (device, false),
-            _ => return Some(self.answer(members)),
+            _ => return self.answer(members),
         };
         let (member, device) = split_device(number);
         let event = match event {
@@ -206,17 +184,16 @@ impl<R> Switch<R> {
             Event::Write { offset, size, value, .. } => Event::Write { device, offset, size, value },
             event => event,
         };
-        let Some(member) = index(member) else {
-            return Some(Answer { value: u64::MAX, ..self.answer(members) });
-        };
-        let Some(port) = self.ports.get_mut(member) else { return Some(Answer::default()) };
+        let Some(member) = index(member) else { return Answer { value: u64::MAX, ..self.answer(members) } };
+        let Some(port) = self.ports.get_mut(member) else { return Answer::default() };
         let Answer { value, .. } = port.event(&members.world(member), event);
         if is_read {
             // What is due has its alarm, which who reads again and again is not to put off.
-            return Some(Answer { value, ..Answer::default() });
+            return Answer { value, ..Answer::default() };
         }
         self.settle(members, member);
-        None
+        self.work(members, members.time());
+        self.answer(members)
     }
 
     /// Answers: with another event if there is more to do, and the alarm for whoever waits.
@@ -537,6 +514,18 @@ impl<R> Switch<R> {
             self.relay.set_queue((UPLINK, number), memory, Some((rings, options)), false)?;
         }
         Ok(())
+    }
+
+    /// Handles an interrupt of the card.
+    #[inline(never)] // Notifications are more frequent.
+    pub fn interrupt<M: Members>(&mut self, members: &M, now: u64) -> Answer
+    where
+        R: Rings<M::Memory>,
+    {
+        self.interrupted(members);
+        self.work(members, now);
+        let value = if self.is_plugged { 0 } else { UNDRIVEN };
+        Answer { value, ..self.answer(members) }
     }
 
     /// The card has interrupted.

@@ -307,6 +307,11 @@ impl Host {
         self.enter(|switch, board| switch.event(board, event))
     }
 
+    /// An interrupt that comes from nowhere.
+    pub fn stray(&mut self) -> u64 {
+        self.enter(|switch, board| switch.interrupt(board, 0))
+    }
+
     /// Kills it between two events.
     pub fn kill(&mut self) {
         self.deaths += 1;
@@ -359,7 +364,7 @@ impl Host {
         let has = self.board.card.as_ref().is_some_and(|card| card.interrupts.take() != 0);
         if has {
             let now = self.board.time();
-            self.event(Event::Interrupt(now));
+            self.enter(|switch, board| switch.interrupt(board, now));
         }
         has
     }
