@@ -207,8 +207,8 @@ fn members_take_turns_at_a_slow_card() {
 #[test]
 fn who_takes_nothing_holds_up_nothing_that_comes() {
     let (mut host, mut drivers) = plain();
-    for member in 0..VMS {
-        assert!(drivers[member].send(&mut host, &packet(member, None, 0, 60)));
+    for (member, driver) in drivers.iter_mut().enumerate() {
+        assert!(driver.send(&mut host, &packet(member, None, 0, 60)));
     }
     run(&mut host, &mut drivers);
     got(&mut drivers);
