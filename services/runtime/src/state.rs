@@ -36,26 +36,24 @@ pub unsafe fn run<S: Service>(state: &State<S>, registers: [u64; REGISTERS]) -> 
     let service = unsafe { &mut *state.0.get() };
     let [kind, a, b, c, d, e] = registers;
     if kind >= Kind::Memory as u64 {
-        of_life(kind, a, b, c, d, e, service);
+        // An array of its own: the others' stays in registers.
+        done(&of_life(service, [kind, a, b, c, d, e]));
     }
     done(&service.event(Event::from_registers(registers)))
 }
 
-/// Handles an event of a member's life, or of the machine's device. It takes no registers from the way of the others: its arguments are
-/// where the event is, and it does not return.
+/// Handles an event of a member's life, or of the machine's device. It takes no registers from the way of the others.
 #[cold]
 #[inline(never)]
-fn of_life<S: Service>(kind: u64, a: u64, b: u64, c: u64, d: u64, e: u64, service: &mut S) -> ! {
-    let registers = [kind, a, b, c, d, e];
-    done(&match Kind::from_number(kind) {
+fn of_life<S: Service>(service: &mut S, registers: [u64; REGISTERS]) -> Answer {
+    match Kind::from_number(registers[0]) {
         Some(Kind::Attach) => attach(service, registers),
-        Some(Kind::Detach) => detach(service, a),
+        Some(Kind::Detach) => detach(service, registers[1]),
         Some(Kind::Memory) => remember(registers),
         Some(Kind::Device) => show(service, registers),
-        Some(Kind::Interrupt) => service.interrupt(a),
-        // None of those that there are.
-        _ => Answer::default(),
-    })
+        Some(Kind::Interrupt) => service.interrupt(registers[1]),
+        _ => service.event(Event::Unknown),
+    }
 }
 
 fn attach<S: Service>(service: &mut S, [_, kept, bars, member, first, second]: [u64; REGISTERS]) -> Answer {
