@@ -75,7 +75,7 @@ pub struct Card {
     pub stuck: RefCell<BTreeMap<u64, u32>>,
     /// The packets that it has sent, with their headers.
     pub sent: RefCell<Vec<Vec<u8>>>,
-    /// It sends nothing for now.
+    /// It keeps what it is to send.
     pub holds: Cell<bool>,
     /// What it answers to commands.
     pub answer: Cell<u8>,

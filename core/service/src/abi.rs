@@ -40,7 +40,7 @@ pub enum Kind {
     /// bytes, and where it is in the service's address space. Behind the pieces, with [`DISK`] as the number, perhaps with
     /// [`READ_ONLY`], the memory of its disk: its size in bytes, where it is in the service's address space, and the disk's name in
     /// two words, the first character in the lowest byte, zeros behind it. This event, before all others of a member, and those with
-    /// higher numbers are of its life; the others are of what it does.
+    /// higher numbers are of its life, or of the machine's device; the others are of what it does.
     Memory = 8,
     /// The first event of a member but for [`Kind::Memory`], after its VM or the service was started, or because the service had
     /// crashed. Says whether what is kept of it is from before a crash (1), or of no use (0); to a PCI function, at which address

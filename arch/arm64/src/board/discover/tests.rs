@@ -14,13 +14,14 @@ const fn range(base: u64, size: u64) -> Range {
 }
 
 /// Writes a node; `f` adds what is in it.
-fn node(fdt: &mut FdtWriter, name: &str, f: impl FnOnce(&mut FdtWriter)) {
+pub(super) fn node(fdt: &mut FdtWriter, name: &str, f: impl FnOnce(&mut FdtWriter)) {
     let node = fdt.begin_node(name).unwrap();
     f(fdt);
     fdt.end_node(node).unwrap();
 }
 
-fn cells(fdt: &mut FdtWriter, address: u32, size: u32) {
+/// Says how many cells addresses and sizes have below a node.
+pub(super) fn cells(fdt: &mut FdtWriter, address: u32, size: u32) {
     fdt.property_u32("#address-cells", address).unwrap();
     fdt.property_u32("#size-cells", size).unwrap();
 }

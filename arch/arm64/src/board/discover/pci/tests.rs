@@ -5,6 +5,7 @@ use std::vec::Vec;
 
 use vm_fdt::FdtWriter;
 
+use super::super::tests::{cells, node};
 use super::*;
 
 const GIC: u32 = 0x8002;
@@ -35,17 +36,6 @@ const VIRT: Variant<'static> = Variant {
     coherent: true,
     behind: false,
 };
-
-fn node(fdt: &mut FdtWriter, name: &str, f: impl FnOnce(&mut FdtWriter)) {
-    let node = fdt.begin_node(name).unwrap();
-    f(fdt);
-    fdt.end_node(node).unwrap();
-}
-
-fn cells(fdt: &mut FdtWriter, address: u32, size: u32) {
-    fdt.property_u32("#address-cells", address).unwrap();
-    fdt.property_u32("#size-cells", size).unwrap();
-}
 
 fn controller(fdt: &mut FdtWriter, name: &str, phandle: u32, compatible: &str, cells: [u32; 2]) {
     node(fdt, name, |fdt| {
