@@ -6,26 +6,14 @@
 
 use core::fmt;
 
+pub use turnstile_virtio::driver::Bus;
 use turnstile_virtio::driver::Refusal;
-use turnstile_virtio::driver::pci::{self, Function};
-use turnstile_virtio::memory::{Memory, Outside};
+use turnstile_virtio::driver::pci;
+use turnstile_virtio::memory::Outside;
 use turnstile_virtio::violation::Violation;
 
 /// How many bytes there are in a buffer before its packet.
 pub const HEADROOM: u32 = 12;
-
-/// How a driver reaches a card.
-pub trait Bus {
-    /// Its registers.
-    type Function: Function;
-    /// The memory that both reach, by the addresses that the card uses, with the orderings that devices need.
-    type Memory: Memory;
-
-    /// Its registers.
-    fn function(&self) -> &Self::Function;
-    /// The memory that both reach.
-    fn memory(&self) -> &Self::Memory;
-}
 
 /// Why a card cannot be used, or no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`card`] | the trait of cards |
-//! | [`ring`] | a queue of virtio whose chains are buffers with numbers |
+//! | [`ring`] | a queue of virtio whose chains are buffers with numbers: `core/virtio` has it |
 //! | [`virtio`] | network cards of virtio 1.0 and later |
 //!
 //! A card that breaks its rules is a [`Failure`](card::Failure) of the call that notices; none can make a call take longer, or reach other
@@ -13,8 +13,9 @@
 #![forbid(unsafe_code)]
 
 pub mod card;
-pub mod ring;
 pub mod virtio;
+
+pub use turnstile_virtio::driver::ring;
 
 /// The examples of the README compile and run.
 #[cfg(doctest)]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The driver's side of a queue whose chains have numbers. Most are one buffer.
 
-use turnstile_virtio::driver::{Queue, Refusal};
-use turnstile_virtio::memory::Memory;
-use turnstile_virtio::ring::{Areas, Buffer, Layout, Options};
-use turnstile_virtio::violation::Violation;
+use super::{Queue, Refusal};
+use crate::memory::Memory;
+use crate::ring::{Areas, Buffer, Layout, Options};
+use crate::violation::Violation;
 
 /// How many bytes a ring has at most.
 pub const BYTES: u64 = 4096;
