@@ -62,9 +62,9 @@ pub trait Drive {
     /// The memory with the stages, and where that of a tag is.
     fn stage(&self, tag: u16) -> (&Self::Memory, u64);
 
-    /// Begins with a command. That it is done is told by [`Slots::done`](crate::deep::Slots::done). Behind an error it has not begun; with
+    /// Begins with a command, and says whether it is done already. Otherwise that is told by [`Slots::done`](crate::deep::Slots::done). Behind an error it has not begun; with
     /// [`Failure::Busy`] it is to be given again, when another one is done.
-    fn submit(&mut self, tag: u16, command: Command) -> Result<(), Failure>;
+    fn submit(&mut self, tag: u16, command: Command) -> Result<bool, Failure>;
 }
 
 /// What a request has of the drive.
@@ -117,7 +117,9 @@ impl<D: Drive> Staged<'_, D> {
                 result
             }
             _ => {
-                self.drive.submit(self.tag, command)?;
+                if self.drive.submit(self.tag, command)? {
+                    return Ok(());
+                }
                 *self.stage = Stage::Waiting(command);
                 Err(Failure::Busy)
             }

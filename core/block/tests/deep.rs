@@ -84,7 +84,7 @@ impl Drive for Model {
         (&self.stages, Ram::BASE + u64::from(tag) * Self::STAGE)
     }
 
-    fn submit(&mut self, tag: u16, command: Command) -> Result<(), Failure> {
+    fn submit(&mut self, tag: u16, command: Command) -> Result<bool, Failure> {
         assert!(self.told.iter().all(|(other, _)| *other != tag), "one command for each tag");
         if let Command::Read { length, .. } | Command::Write { length, .. } = command {
             assert!((1..=Self::STAGE).contains(&length), "{length} bytes");
@@ -95,8 +95,12 @@ impl Drive for Model {
         if self.told.len() >= self.room {
             return Err(Failure::Busy);
         }
+        if command == Command::Flush && self.told.is_empty() {
+            self.flushes += 1;
+            return Ok(true);
+        }
         self.told.push((tag, command));
-        Ok(())
+        Ok(false)
     }
 }
 
