@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use turnstile_bundle::{
-    Arm64, Bundle, Class, CpuList, DiskSpec, Machine, Mapping, OnCrash, Pc, Pmu, PortSpec, Schedule,
+    Arm64, Bundle, Class, CpuList, DiskSpec, Drive, DriveKind, Machine, Mapping, OnCrash, Pc, Pmu, PortSpec, Schedule,
     ServiceDevice, ServiceSpec, VmSpec, validate, validate_ports, validate_services, write_with,
 };
 use turnstile_service::image::{AARCH64, Header, PAGE};
@@ -50,9 +50,12 @@ static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let disk = ServiceSpec { name: "root", vm: Some(3), device: ServiceDevice::Pci, memory: true, ..service };
     let lan = ServiceSpec { name: "lan", vm: None, device: ServiceDevice::Network, ..disk };
     let data = ServiceSpec { name: "data", disk: Some(1), ..disk };
-    let services = [service, ServiceSpec { disk: Some(0), ..disk }, data, lan];
-    let root = DiskSpec { name: "root", image: Some(b"image"), size: 4096, read_only: false };
-    let disks = [root, DiskSpec { name: "data", image: None, read_only: true, ..root }];
+    let here = ServiceSpec { name: "here", disk: Some(2), ..disk };
+    let services = [service, ServiceSpec { disk: Some(0), ..disk }, data, lan, here];
+    let root = DiskSpec { name: "root", image: Some(b"image"), size: 4096, read_only: false, drive: None };
+    let drive = Drive { kind: DriveKind::Nvme, number: 0, partition: Some(2), trusted: true };
+    let here = DiskSpec { name: "here", image: None, size: 0, drive: Some(drive), ..root };
+    let disks = [root, DiskSpec { name: "data", image: None, read_only: true, ..root }, here];
     let mac = [2, 0, 0, 0, 0, 1];
     let port = PortSpec { service: 3, vm: 3, mac, guard: true, isolated: false, rate: Some(64_000) };
     let last = VmSpec { name: "last", cpus: CpuList::new(&[7, 8]), ..mapped };

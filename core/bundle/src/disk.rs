@@ -1,22 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The description of a disk, and what it must satisfy.
 
+use core::ops::RangeInclusive;
+
 use crate::check::check_name;
+use crate::choices::choices;
 use crate::disk_error::{DiskError, DiskLabel};
 use crate::error::BundleError;
 use crate::{MAX_DISK, MAX_DISK_NAME, MAX_DISKS};
 
-/// A disk: memory of the machine in which a service keeps what its guest writes.
+choices! {
+    /// The kinds of disk controllers that a service can drive.
+    DriveKind {
+        /// NVM Express.
+        #[default]
+        Nvme = "nvme",
+        /// A virtio block device.
+        Virtio = "virtio",
+    }
+}
+
+/// A disk controller of the machine, which a service drives, and what of the disk behind it is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drive {
+    /// Its kind.
+    pub kind: DriveKind,
+    /// Its number among the machine's controllers of that kind, in the order of their PCI addresses: below [`Drive::CONTROLLERS`].
+    pub number: usize,
+    /// The number of a partition, from 1 on; without one it is the whole disk.
+    pub partition: Option<u32>,
+    /// Whether the service is trusted with all memory of the machine: it tells the controller where to write, and nothing is in between.
+    pub trusted: bool,
+}
+
+impl Drive {
+    /// How many controllers of each kind have a number.
+    pub const CONTROLLERS: usize = 16;
+    /// What the number of a partition can be.
+    pub const PARTITIONS: RangeInclusive<u32> = 1..=128;
+
+    /// Checks what concerns it alone.
+    fn check(&self) -> Result<(), DiskError> {
+        if self.number >= Self::CONTROLLERS {
+            return Err(DiskError::NoController(self.number, Self::CONTROLLERS));
+        }
+        if let Some(partition) = self.partition.filter(|number| !Self::PARTITIONS.contains(number)) {
+            return Err(DiskError::NoPartition(partition, *Self::PARTITIONS.end()));
+        }
+        if !self.trusted { Err(DiskError::Untrusted) } else { Ok(()) }
+    }
+
+    /// Says whether another one is the same controller.
+    fn is_same_controller(&self, other: &Self) -> bool {
+        (self.kind, self.number) == (other.kind, other.number)
+    }
+}
+
+/// A disk: memory of the machine in which a service keeps what its guest writes, or a disk that the machine has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskSpec<'a> {
     /// Its name, as a VM's but shorter, unique among the disks.
     pub name: &'a str,
     /// What it contains at first, followed by zeros; zeros alone if there is none.
     pub image: Option<&'a [u8]>,
-    /// Its size in bytes.
+    /// Its size in bytes; zero of one that the machine has, which knows itself.
     pub size: u64,
     /// Whether its guests can only read it.
     pub read_only: bool,
+    /// Where it is, if the machine has it: there is no image then.
+    pub drive: Option<Drive>,
 }
 
 impl DiskSpec<'_> {
@@ -31,6 +83,12 @@ impl DiskSpec<'_> {
         if self.name.len() > MAX_DISK_NAME {
             return Err(DiskError::NameTooLong(self.name.len()));
         }
+        if let Some(drive) = &self.drive {
+            return match (self.image, self.size) {
+                (None, 0) => drive.check(),
+                _ => Err(DiskError::DriveContents),
+            };
+        }
         let image = self.image.map_or(0, <[u8]>::len) as u64;
         if self.image.is_some() && image == 0 {
             Err(DiskError::EmptyImage)
@@ -42,6 +100,19 @@ impl DiskSpec<'_> {
             Err(DiskError::TooLarge(self.size))
         } else {
             Ok(())
+        }
+    }
+
+    /// Says why it cannot be there beside the earlier disks.
+    fn check_beside(&self, earlier: &[Self]) -> Result<(), DiskError> {
+        let same = |is: &dyn Fn(&Self) -> bool| earlier.iter().position(is);
+        if let Some(other) = same(&|other| other.name == self.name) {
+            return Err(DiskError::SameName(other));
+        }
+        let Some(drive) = self.drive else { return Ok(()) };
+        match same(&|other| other.drive.is_some_and(|other| other.is_same_controller(&drive))) {
+            Some(other) => Err(DiskError::SameController(other)),
+            None => Ok(()),
         }
     }
 }
@@ -56,11 +127,10 @@ pub fn validate_disks(disks: &[DiskSpec<'_>]) -> Result<(), BundleError> {
         return Err(BundleError::TooManyDisks(disks.len()));
     }
     for (index, disk) in disks.iter().enumerate() {
-        let same = || disks.iter().take(index).position(|earlier| earlier.name == disk.name);
-        let problem = disk.check().err().or_else(|| same().map(DiskError::SameName));
-        if let Some(problem) = problem {
-            return Err(BundleError::Disk { disk: DiskLabel::new(index, disk.name), problem });
-        }
+        let earlier = disks.get(..index).unwrap_or(&[]);
+        disk.check()
+            .and_then(|()| disk.check_beside(earlier))
+            .map_err(|problem| BundleError::Disk { disk: DiskLabel::new(index, disk.name), problem })?;
     }
     Ok(())
 }

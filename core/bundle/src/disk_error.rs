@@ -28,6 +28,16 @@ pub enum DiskError {
     },
     /// It has this many bytes, more than any disk may have.
     TooLarge(u64),
+    /// The machine has it, and it has an image or a size.
+    DriveContents,
+    /// It is behind a controller with this number, and numbers are below the second one.
+    NoController(usize, usize),
+    /// It is a partition with this number, and numbers are from 1 to the second one.
+    NoPartition(u32, u32),
+    /// Its controller is not trusted.
+    Untrusted,
+    /// The disk of this index is behind the same controller.
+    SameController(usize),
 }
 
 impl fmt::Display for DiskError {
@@ -46,6 +56,21 @@ impl fmt::Display for DiskError {
             }
             Self::TooLarge(size) => {
                 write!(f, "its {size} bytes are too many; give at most {} GiB", MAX_DISK >> 30)
+            }
+            Self::DriveContents => {
+                f.write_str("the machine has it, so it is as it is there; give it no image and no size")
+            }
+            Self::NoController(number, most) => {
+                write!(f, "there is no disk controller {number}; numbers are below {most}")
+            }
+            Self::NoPartition(number, most) => {
+                write!(f, "there is no partition {number}; numbers are from 1 to {most}")
+            }
+            Self::Untrusted => f.write_str(
+                "its disk controller reaches all memory of the machine, because no IOMMU is used; say that it is trusted",
+            ),
+            Self::SameController(other) => {
+                write!(f, "disk {other} is behind the same controller; give each its own")
             }
         }
     }

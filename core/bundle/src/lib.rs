@@ -11,7 +11,7 @@
 //! / {
 //!     digest = <u64>;                    at byte 76, always
 //!     compatible = "turnstile,bundle";
-//!     version = <9>;
+//!     version = <11>;
 //!     images {
 //!         image-0 { digest = <u64>; padding = [...]; data = [...]; };
 //!     };
@@ -41,6 +41,7 @@
 //!     };
 //!     disks {                            only if there are any
 //!         disk-0 { name = "root"; image = <3>; size = <u64>; read-only; };
+//!         disk-1 { name = "data"; size = <0>; drive = "nvme"; number = <0>; partition = <2>; trusted; };
 //!     };
 //!     ports {                            only if there are any
 //!         port-0 { service = <2>; vm = <0>; mac = [6 bytes]; guard; isolated; rate = <u64>; };
@@ -89,7 +90,7 @@ mod xxh64;
 pub use check::validate;
 pub use choices::UnknownChoice;
 pub use cpus::CpuList;
-pub use disk::{DiskSpec, validate_disks};
+pub use disk::{DiskSpec, Drive, DriveKind, validate_disks};
 pub use disk_error::{DiskError, DiskLabel};
 pub use error::{BundleError, Part};
 pub use machine::{Apic, Arm64, Format, Gic, Interrupts, Machine, Pc, Pmu, Pseries, TripleFault};
@@ -131,7 +132,7 @@ pub const MAX_PHYSICAL_CPUS: usize = 512;
 /// The value of the root node's `compatible`.
 pub const COMPATIBLE: &str = "turnstile,bundle";
 /// The version of the format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// The writer puts each image at a multiple of this many bytes of the blob.
 pub const IMAGE_ALIGN: usize = 64;
 

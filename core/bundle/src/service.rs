@@ -44,7 +44,7 @@ pub struct ServiceSpec<'a> {
     pub limit: u64,
     /// Whether it reads and writes the RAM of its VM, or of all its VMs.
     pub memory: bool,
-    /// The index of the disk whose memory it has.
+    /// The index of its disk: it has the disk's memory, or drives the controller behind which the disk is.
     pub disk: Option<usize>,
     /// The network card of the machine by which a network is connected to others.
     pub uplink: Option<Uplink>,
@@ -143,9 +143,10 @@ impl ServiceSpec<'_> {
         if let Some(other) = self.uplink.and_then(|_| same(&|other| card(other) == card(self))) {
             return Err(ServiceError::SameCard(other));
         }
-        let is_written = self.disk.and_then(|disk| disks.get(disk)).is_some_and(|disk| !disk.read_only);
+        let Some(disk) = self.disk.and_then(|disk| disks.get(disk)) else { return Ok(()) };
         match same(&|other| other.disk == self.disk) {
-            Some(other) if is_written => Err(ServiceError::SameDisk(other)),
+            Some(other) if disk.drive.is_some() => Err(ServiceError::SameDrive(other)),
+            Some(other) if !disk.read_only => Err(ServiceError::SameDisk(other)),
             _ => Ok(()),
         }
     }

@@ -35,6 +35,8 @@ pub enum ServiceError {
     DiskMemory,
     /// The service of this index has the same disk, which is written.
     SameDisk(usize),
+    /// The service of this index drives the controller of the same disk.
+    SameDrive(usize),
     /// Its VM has [`MAX_FUNCTIONS`] PCI functions before it.
     TooManyFunctions,
     /// It is a network and serves one VM.
@@ -75,6 +77,9 @@ impl fmt::Display for ServiceError {
             Self::DiskMemory => f.write_str("it has a disk, so it must reach its VM's memory"),
             Self::SameDisk(other) => {
                 write!(f, "service {other} has the same disk; give each its own, or make the disk read-only")
+            }
+            Self::SameDrive(other) => {
+                write!(f, "service {other} drives the controller of the same disk; give each its own")
             }
             Self::TooManyFunctions => {
                 write!(f, "its VM has too many PCI functions; give it at most {MAX_FUNCTIONS}")

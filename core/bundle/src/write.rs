@@ -10,7 +10,7 @@ use vm_fdt::FdtWriter;
 
 use crate::check::validate;
 use crate::digest::{self, DIGEST_OFFSET};
-use crate::disk::{DiskSpec, validate_disks};
+use crate::disk::{DiskSpec, Drive, validate_disks};
 use crate::error::BundleError;
 use crate::machine::{Arm64, Format, Machine, Pc, Pseries};
 use crate::port::{PortSpec, validate_ports};
@@ -266,6 +266,16 @@ fn describe_disk(fdt: &mut FdtWriter, disk: &DiskSpec<'_>, image: Option<u32>) -
     fdt.property_u64("size", disk.size)?;
     if disk.read_only {
         fdt.property_null("read-only")?;
+    }
+    if let Some(Drive { kind, number, partition, trusted }) = disk.drive {
+        fdt.property_string("drive", kind.name())?;
+        fdt.property_u32("number", number as u32)?;
+        if let Some(partition) = partition {
+            fdt.property_u32("partition", partition)?;
+        }
+        if trusted {
+            fdt.property_null("trusted")?;
+        }
     }
     Ok(())
 }

@@ -4,11 +4,21 @@
 mod common;
 
 use common::{program, read_damaged, vm};
-use turnstile_bundle::{Bundle, BundleError, DiskSpec, ServiceDevice, ServiceSpec, write_with};
+use turnstile_bundle::{
+    Bundle, BundleError, DiskSpec, Drive, DriveKind, ServiceDevice, ServiceSpec, write_with,
+};
 use turnstile_service::image::AARCH64;
 
-const ROOT: DiskSpec<'static> = DiskSpec { name: "root", image: Some(b"image"), size: 512, read_only: false };
-const TEXT: DiskSpec<'static> = DiskSpec { name: "text", image: None, size: 1 << 38, read_only: true };
+const ROOT: DiskSpec<'static> =
+    DiskSpec { name: "root", image: Some(b"image"), size: 512, read_only: false, drive: None };
+const TEXT: DiskSpec<'static> =
+    DiskSpec { name: "text", image: None, size: 1 << 38, read_only: true, drive: None };
+const NVME: Drive = Drive { kind: DriveKind::Nvme, number: 0, partition: None, trusted: true };
+
+/// A disk that the machine has.
+fn driven(name: &str, drive: Drive) -> DiskSpec<'_> {
+    DiskSpec { name, image: None, size: 0, drive: Some(drive), ..ROOT }
+}
 
 /// The service that is a disk of a VM.
 fn service<'a>(program: &'a [u8], name: &'a str, vm: usize, disk: usize) -> ServiceSpec<'a> {
@@ -82,9 +92,64 @@ fn disks_that_services_cannot_have_are_refused() {
 }
 
 #[test]
+fn disks_of_the_machine_read_back() {
+    let (vms, program) = ([vm("a", &[0]), vm("b", &[1])], program(AARCH64));
+    let disks = [
+        driven("first", NVME),
+        driven("part", Drive { kind: DriveKind::Virtio, partition: Some(128), ..NVME }),
+        DiskSpec { read_only: true, ..driven("last", Drive { number: 15, partition: Some(1), ..NVME }) },
+        TEXT,
+    ];
+    let services = [("first", 0, 0), ("part", 1, 1), ("last", 1, 2)]
+        .map(|(name, vm, disk)| service(&program, name, vm, disk));
+    let blob = write_with(&vms, &services, &disks, &[]).unwrap();
+    let bundle = Bundle::parse(&blob).unwrap();
+    assert_eq!((bundle.disks(), bundle.services()), (&disks[..], &services[..]));
+}
+
+#[test]
+fn wrong_disks_of_the_machine_are_refused() {
+    let vms = [vm("a", &[0])];
+    let problem = |disks: &[DiskSpec<'_>]| write_with(&vms, &[], disks, &[]).unwrap_err().to_string();
+    let one = |drive| problem(&[driven("root", drive)]);
+    assert!(
+        one(Drive { number: 16, ..NVME }).contains("there is no disk controller 16; numbers are below 16")
+    );
+    for partition in [0, 129, u32::MAX] {
+        let said = one(Drive { partition: Some(partition), ..NVME });
+        assert!(said.contains(&format!("no partition {partition}; numbers are from 1 to 128")), "{said}");
+    }
+    let untrusted = one(Drive { trusted: false, ..NVME });
+    assert!(untrusted.contains("disk `root`: its disk controller reaches all memory of the machine"));
+    let root = driven("root", NVME);
+    for disk in [DiskSpec { size: 512, ..root }, DiskSpec { image: Some(b"image"), ..root }] {
+        assert!(problem(&[disk]).contains("give it no image and no size"));
+    }
+    let other = driven("other", Drive { partition: Some(2), ..NVME });
+    let same = problem(&[TEXT, root, other]);
+    assert_eq!(same, "disk `other`: disk 1 is behind the same controller; give each its own");
+    let kind = driven("kind", Drive { kind: DriveKind::Virtio, ..NVME });
+    let number = driven("number", Drive { number: 1, ..NVME });
+    assert!(write_with(&vms, &[], &[root, kind, number], &[]).is_ok());
+}
+
+#[test]
+fn a_disk_of_the_machine_is_for_one_service() {
+    let (vms, program) = ([vm("a", &[0]), vm("b", &[1])], program(AARCH64));
+    for read_only in [false, true] {
+        let disk = DiskSpec { read_only, ..driven("root", NVME) };
+        let services = [service(&program, "one", 0, 0), service(&program, "two", 1, 0)];
+        let same = write_with(&vms, &services, &[disk], &[]).unwrap_err().to_string();
+        assert!(same.contains("service 0 drives the controller of the same disk"), "{same}");
+    }
+}
+
+#[test]
 fn hostile_descriptions_of_disks_are_refused() {
     let (vms, program) = ([vm("a", &[0])], program(AARCH64));
-    let blob = write_with(&vms, &[service(&program, "root", 0, 0)], &[ROOT, TEXT], &[]).unwrap();
-    let read = read_damaged(&blob, b"vms\0", &[0, 3, 9, u32::MAX]);
+    let here = driven("here", Drive { partition: Some(2), ..NVME });
+    let services = [service(&program, "root", 0, 0), service(&program, "here", 0, 2)];
+    let blob = write_with(&vms, &services, &[ROOT, TEXT, here], &[]).unwrap();
+    let read = read_damaged(&blob, b"vms\0", &[0, 2, 3, 9, u32::MAX]);
     assert!(read > 10, "{read} read");
 }
