@@ -163,6 +163,9 @@ pub enum Refused {
     Unsupported,
 }
 
+/// What has become of a command.
+pub type Outcome = Result<(), Refused>;
+
 /// What a disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -252,7 +255,7 @@ pub trait Drive: Sized {
 
     /// Takes the next command that is finished, in any order: its tag, and what became of it. `None` if there is none now. It returns at most as many
     /// as were given.
-    fn finished<B: Bus>(&mut self, bus: &B) -> Result<Option<(u16, Result<(), Refused>)>, Failure>;
+    fn finished<B: Bus>(&mut self, bus: &B) -> Result<Option<(u16, Outcome)>, Failure>;
 
     /// Asks for an interrupt when the next command is finished. Returns whether one is already, for which no interrupt may come: then take it, and
     /// ask again.

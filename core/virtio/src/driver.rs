@@ -12,6 +12,7 @@ mod bus;
 pub mod pci;
 mod pool;
 pub mod ring;
+mod rung;
 
 use core::fmt;
 
@@ -22,6 +23,7 @@ use crate::ring::{
 use crate::violation::Violation;
 pub use bus::Bus;
 use pool::Pool;
+pub use rung::Rung;
 
 /// Why a chain cannot be offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
