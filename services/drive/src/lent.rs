@@ -52,6 +52,9 @@ impl fmt::Display for Trouble {
     }
 }
 
+/// The tag of a command that is done, and what became of it.
+pub type Done = (u16, Result<(), Failure>);
+
 /// How far the disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -214,7 +217,7 @@ impl<H: Machine, D: Drive> Lent<H, D> {
     }
 
     /// Takes the next command that is done.
-    pub fn finished(&mut self) -> Result<Option<(u16, Result<(), Failure>)>, Trouble> {
+    pub fn finished(&mut self) -> Result<Option<Done>, Trouble> {
         let Some(machine) = self.machine.filter(|_| self.is_ready()) else { return Ok(None) };
         let finished = self.drive.finished(machine.bus())?;
         Ok(finished.map(|(tag, result)| (tag, result.map_err(failure))))
