@@ -6,19 +6,21 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use turnstile_bundle::{
-    Bundle, Class, PortSpec, Schedule, ServiceDevice, ServiceSpec, Uplink, VmSpec, ports_of,
+    Bundle, Class, DiskSpec, DriveKind, PortSpec, Schedule, ServiceDevice, ServiceSpec, VmSpec, ports_of,
 };
 use turnstile_machine::Functions;
+use turnstile_service::drive::Drive;
 use turnstile_service::port::Port;
 
 use crate::arch::boot::{Bridge, Host};
 use crate::arch::cpu::PerCpu;
-use crate::arch::pci::Claims;
+use crate::arch::pci::{Claims, Kind};
 use crate::arch::sched::Tenant;
 use crate::arch::service::{Device, Storage};
 use crate::arch::vm::Vcpu;
 use crate::arch::vm::Vm;
-use crate::card::{self, Card};
+use crate::disk;
+use crate::driven::{self, Driven, Wanted};
 use crate::guest::Guest;
 use crate::machine::{self, Machine};
 use crate::service::{self, Hosted, Member};
@@ -116,16 +118,17 @@ fn functions(vm: usize, services: &[ServiceSpec<'_>], ports: &[PortSpec]) -> Fun
 /// Says which cannot be built, and why.
 pub fn build_services(
     bundle: &Bundle<'static>,
-    disks: &[Storage],
+    disks: &[Option<Storage>],
     bridges: &'static [Bridge],
     guests: &mut [Guest],
 ) -> Result<Vec<&'static Hosted>, (&'static str, service::Error)> {
     let (mut all, mut claims) = (Vec::new(), Claims::new(bridges));
     for (number, spec) in bundle.services().iter().enumerate() {
-        let storage = spec.disk.and_then(|disk| disks.get(disk).copied());
+        let storage = spec.disk.and_then(|disk| disks.get(disk).copied()).flatten();
         let hosted = members(number, spec, bundle, guests).and_then(|members| {
-            let card = spec.uplink.map(|uplink| claim(&mut claims, uplink, &members)).transpose()?;
-            Hosted::build(number, spec, members, storage, card)
+            let wanted = wanted(spec, bundle.disks());
+            let driven = wanted.map(|wanted| claim(&mut claims, wanted, &members)).transpose()?;
+            Hosted::build(number, spec, members, storage, driven)
         });
         all.push(hosted.map_err(|error| (spec.name, error))?);
     }
@@ -138,14 +141,33 @@ pub fn build_services(
     Ok(all)
 }
 
-/// Gives a network its card, which interrupts where the first vCPU of its first VM is.
+/// Returns the disk of a service that the machine has, if it has one.
+fn disk_of<'a>(spec: &ServiceSpec<'_>, disks: &'a [DiskSpec<'a>]) -> Option<&'a DiskSpec<'a>> {
+    spec.disk.and_then(|disk| disks.get(disk)).filter(|disk| disk.drive.is_some())
+}
+
+/// Returns which PCI function of the machine a service is to have: the card of a network, or the controller of a disk.
+fn wanted(spec: &ServiceSpec<'_>, disks: &[DiskSpec<'_>]) -> Option<Wanted> {
+    if let Some(uplink) = spec.uplink {
+        return Some(Wanted { kind: Kind::Ethernet, number: uplink.card, settings: [0; 2] });
+    }
+    let &DiskSpec { read_only, drive: Some(drive), .. } = disk_of(spec, disks)? else { return None };
+    let kind = match drive.kind {
+        DriveKind::Nvme => Kind::Nvme,
+        DriveKind::Virtio => Kind::VirtioBlock,
+    };
+    let settings = Drive { partition: drive.partition, read_only }.words();
+    Some(Wanted { kind, number: drive.number, settings })
+}
+
+/// Gives a service its function, which interrupts where the first vCPU of its first VM is.
 fn claim(
     claims: &mut Claims<Bridge>,
-    uplink: Uplink,
+    wanted: Wanted,
     members: &[Member],
-) -> Result<(Card, Device), service::Error> {
+) -> Result<(Driven, Device), service::Error> {
     let vcpu = members.first().and_then(|member| member.vm.vcpu(0)).ok_or(service::Error::Vm)?;
-    card::claim(claims, uplink.card, vcpu.cpu.index).map_err(service::Error::Card)
+    driven::claim(claims, wanted, vcpu.cpu.index).map_err(service::Error::Driven)
 }
 
 /// Finds the VMs that a service serves.
@@ -166,5 +188,7 @@ fn members(
         let &PortSpec { vm, mac, guard, isolated, rate, .. } = port;
         member(vm, Port { mac, guard, isolated, rate }.words())
     });
-    spec.vm.map(|vm| member(vm, [0; 2])).into_iter().chain(ports).collect()
+    // The program of a disk in memory knows the name from that memory.
+    let name = disk_of(spec, bundle.disks()).map_or([0; 2], |disk| disk::words(disk.name));
+    spec.vm.map(|vm| member(vm, name)).into_iter().chain(ports).collect()
 }

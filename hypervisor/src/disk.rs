@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Disks: memory of the machine, made once, at boot. It outlives the VMs whose services have it.
+//! Disks in memory of the machine, made once, at boot. They outlive the VMs whose services have them.
 
 use alloc::vec::Vec;
 
@@ -13,13 +13,17 @@ const PLACE: u64 = 1 << 38;
 /// Disks have whole blocks of this many bytes, which large pages map.
 const BLOCK: u64 = 2 << 20;
 
-/// Makes the disks of a bundle.
+/// Makes the disks of a bundle, in its order; nothing for those that the machine has.
 ///
 /// # Errors
 /// Says for which there is not enough memory.
 #[inline(never)] // As for VMs: what it needs of the stack is given back.
-pub fn build(specs: &[DiskSpec<'static>]) -> Result<Vec<Storage>, (&'static str, Error)> {
-    specs.iter().map(|spec| make(spec).map_err(|error| (spec.name, error))).collect()
+pub fn build(specs: &[DiskSpec<'static>]) -> Result<Vec<Option<Storage>>, (&'static str, Error)> {
+    let storage = |spec: &DiskSpec<'static>| match spec.drive {
+        None => make(spec).map(Some).map_err(|error| (spec.name, error)),
+        Some(_) => Ok(None),
+    };
+    specs.iter().map(storage).collect()
 }
 
 fn make(spec: &DiskSpec<'static>) -> Result<Storage, Error> {
@@ -30,7 +34,7 @@ fn make(spec: &DiskSpec<'static>) -> Result<Storage, Error> {
 }
 
 /// Returns a name as the two words of an event: what does not fit is left out.
-fn words(name: &str) -> [u64; 2] {
+pub fn words(name: &str) -> [u64; 2] {
     let mut bytes = [0; 16];
     bytes.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
     let [mut first, mut second] = [[0; 8]; 2];

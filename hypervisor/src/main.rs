@@ -6,7 +6,7 @@
 //! | `main` | from the machine to running VMs |
 //! | `options` | the hypervisor's command line |
 //! | `build` | from the bundle to a VM |
-//! | `disk`, `card` | what services have of the machine: memory for disks, network cards |
+//! | `disk`, `driven` | what services have of the machine: memory for disks, network cards, disk controllers |
 //! | `guest` | one VM: started, stopped, started again |
 //! | `machine` | what differs by architecture: how a VM is built and furnished, its devices |
 //! | `monitor` | what exits of one architecture alone ask for |
@@ -32,9 +32,9 @@ mod alarm;
 #[cfg(target_os = "none")]
 mod build;
 #[cfg(target_os = "none")]
-mod card;
 #[cfg(target_os = "none")]
 mod disk;
+mod driven;
 mod guest;
 #[cfg(target_os = "none")]
 mod line;

@@ -24,7 +24,7 @@ use crate::arch::service::{
 };
 use crate::arch::time;
 use crate::arch::vm::Vm;
-use crate::card::{self, Card};
+use crate::driven::{self, Driven};
 use crate::line;
 use crate::machine::{self, Function, Place, Reach, Site};
 
@@ -68,8 +68,8 @@ pub struct Hosted {
     memory: bool,
     /// The memory of its disk.
     storage: Option<Storage>,
-    /// The machine's network card that it drives.
-    card: Option<Card>,
+    /// The machine's PCI function that it drives.
+    driven: Option<Driven>,
     /// The number of its alarm.
     alarm: usize,
     typed: Mutex<Typed>,
@@ -89,8 +89,8 @@ pub enum Error {
     Vm,
     /// Its doorbells are not those of a service that several VMs share.
     Doorbells,
-    /// Its network card.
-    Card(card::Error),
+    /// The machine's PCI function that it is to drive.
+    Driven(driven::Error),
 }
 
 impl fmt::Display for Error {
@@ -99,7 +99,7 @@ impl fmt::Display for Error {
             Self::Program(error) => write!(f, "{error}"),
             Self::Memory(error) => write!(f, "{error}"),
             Self::Vm => f.write_str("there is no VM for it"),
-            Self::Card(error) => write!(f, "{error}"),
+            Self::Driven(error) => write!(f, "{error}"),
             Self::Doorbells => f.write_str("its doorbells cannot be shared"),
         }
     }
@@ -189,7 +189,7 @@ impl Member {
 }
 
 impl Hosted {
-    /// Builds the service of this number, which serves these members, with the memory of its disk, or the network card that it drives.
+    /// Builds the service of this number, which serves these members, with the memory of its disk, or the PCI function that it drives.
     ///
     /// # Errors
     /// When its program cannot be used, or there is no memory for it.
@@ -199,7 +199,7 @@ impl Hosted {
         spec: &ServiceSpec<'static>,
         members: Vec<Member>,
         storage: Option<Storage>,
-        driven: Option<(Card, Device)>,
+        driven: Option<(Driven, Device)>,
     ) -> Result<&'static Self, Error> {
         let image = Image::parse(spec.program, ISA).map_err(Error::Program)?;
         let doorbells = image.header().doorbells;
@@ -212,7 +212,7 @@ impl Hosted {
             return Err(Error::Doorbells);
         }
         let space = Space::new(image, spec.limit).map_err(Error::Memory)?;
-        let (card, device) = driven.unzip();
+        let (driven, device) = driven.unzip();
         let hosted: &'static Self = Box::leak(Box::new(Self {
             name: String::from(spec.name),
             device: spec.device,
@@ -220,7 +220,7 @@ impl Hosted {
             doorbells,
             memory: spec.memory,
             storage,
-            card,
+            driven,
             alarm: alarm::FIRST_SERVICE + number,
             typed: Mutex::new(Typed::default()),
             line: Mutex::new(heapless::String::new()),
@@ -303,15 +303,15 @@ impl Hosted {
         }
     }
 
-    /// Says whether this interrupt of the machine is that of the card that it drives.
+    /// Says whether this interrupt of the machine is that of the function that it drives.
     pub fn is_interrupted_by(&self, number: u32) -> bool {
-        self.card.as_ref().is_some_and(|card| card.interrupt == number)
+        self.driven.as_ref().is_some_and(|function| function.interrupt == number)
     }
 
-    /// Its card has interrupted this CPU. It does not again until that is handled.
+    /// Its function has interrupted this CPU, or another one with the same pin. It does not again until that is handled.
     pub fn interrupted(&self) {
-        if let Some(card) = &self.card {
-            card.mask(true);
+        if let Some(function) = &self.driven {
+            function.mask(true);
         }
         self.want(Pending::INTERRUPT);
     }
@@ -494,14 +494,14 @@ impl Outside for Hosted {
     }
 
     fn allow(&self, allowed: bool) {
-        if let Some(card) = &self.card {
-            card.allow(allowed);
+        if let Some(function) = &self.driven {
+            function.allow(allowed);
         }
     }
 
     fn unmask(&self) {
-        if let Some(card) = &self.card {
-            card.mask(false);
+        if let Some(function) = &self.driven {
+            function.mask(false);
         }
     }
 

@@ -148,7 +148,8 @@ fn set_up(host: &'static Host) -> (&'static System, usize) {
         Err((name, error)) => refuse(host, format_args!("disk {name} cannot be made: {error}")),
     };
     let wants_card = bundle.services().iter().any(|service| service.uplink.is_some());
-    let bridges = if wants_card { host.bridges() } else { &[] };
+    let wants_function = wants_card || bundle.disks().iter().any(|disk| disk.drive.is_some());
+    let bridges = if wants_function { host.bridges() } else { &[] };
     let services = match build_services(&bundle, &disks, bridges, &mut guests) {
         Ok(services) => services,
         Err((name, error)) => refuse(host, format_args!("service {name} cannot be built: {error}")),
@@ -291,8 +292,9 @@ impl CommonMonitor<Vm> for System {
         if Some(intid) == self.host.console_intid {
             return line::receive(self);
         }
-        let service = self.services.iter().find(|service| service.is_interrupted_by(intid));
-        service.into_iter().for_each(|service| service.interrupted());
+        // Functions may share a pin.
+        let interrupted = self.services.iter().filter(|service| service.is_interrupted_by(intid));
+        interrupted.for_each(|service| service.interrupted());
     }
 
     fn deadline(&self) {

@@ -69,19 +69,44 @@ pub trait HostBridge: ConfigRegionAccess + Sync {
     fn mask(&self, number: u32, masked: bool);
 }
 
-/// A kind of functions, by their class code (PCI Code and ID Assignment Specification): base class and subclass.
+/// The kinds of functions that services drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class(pub u8, pub u8);
-
-impl Class {
+pub enum Kind {
     /// Ethernet controllers.
-    pub const ETHERNET: Self = Self(0x02, 0x00);
+    Ethernet,
+    /// Controllers of non-volatile memory, by NVM Express.
+    Nvme,
+    /// Virtio block devices.
+    VirtioBlock,
+}
+
+impl Kind {
+    /// Says whether a function is of this kind: by its class code (PCI Code and ID Assignment Specification: base class, subclass, programming
+    /// interface) or, with virtio, by its IDs (Virtual I/O Device Specification 1.2, section 4.1.2: of a modern device, of one that is both).
+    fn is(self, header: &PciHeader, bridge: &impl HostBridge) -> bool {
+        let (_, base, sub, interface) = header.revision_and_class(bridge);
+        match self {
+            Self::Ethernet => (base, sub) == (0x02, 0x00),
+            Self::Nvme => (base, sub, interface) == (0x01, 0x08, 0x02),
+            Self::VirtioBlock => matches!(header.id(bridge), (0x1af4, 0x1042 | 0x1001)),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ethernet => "network card",
+            Self::Nvme => "NVMe controller",
+            Self::VirtioBlock => "virtio disk",
+        })
+    }
 }
 
 /// Why a service cannot have a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There are only so many functions of this class.
+    /// There are only so many functions of this kind.
     Absent(usize),
     /// This BAR does not fit into what the bridge has for functions.
     NoRoom(u8),
@@ -139,47 +164,78 @@ const SILENT: CommandRegister = CommandRegister::MEMORY_ENABLE.union(CommandRegi
 
 /// Gives functions to services, while the hypervisor starts.
 pub struct Claims<B: 'static> {
-    bridges: &'static [B],
-    /// What of each bridge's room is taken.
-    taken: Vec<u64>,
-    /// What has been given, by the bridges' numbers.
-    given: Vec<(usize, PciAddress)>,
+    bridges: Vec<Behind<B>>,
+}
+
+/// A host bridge, and what is behind it.
+struct Behind<B: 'static> {
+    bridge: &'static B,
+    functions: Vec<PciAddress>,
+    /// What of the bridge's room is taken.
+    taken: u64,
+    /// The functions that have been given.
+    given: Vec<PciAddress>,
 }
 
 impl<B: HostBridge> Claims<B> {
     /// Nothing has been given.
     pub fn new(bridges: &'static [B]) -> Self {
-        Self { bridges, taken: bridges.iter().map(|_| 0).collect(), given: Vec::new() }
+        let behind = |bridge| Behind { bridge, functions: functions(bridge), taken: 0, given: Vec::new() };
+        Self { bridges: bridges.iter().map(behind).collect() }
     }
 
-    /// Gives the function of a class with this number, counted from 0 over all buses. It interrupts this CPU, and reaches memory, from
+    /// Gives the function of a kind with this number, counted from 0 over all buses. It interrupts this CPU, and reaches memory, from
     /// [`Function::allow`] on.
     ///
     /// # Errors
     /// Says what the machine lacks.
-    pub fn claim(&mut self, class: Class, number: usize, cpu: usize) -> Result<Function<B>, Refusal> {
-        let (at, address) = self.find(class, number)?;
-        let absent = Refusal::Absent(number);
-        let bridge = self.bridges.get(at).ok_or(absent)?;
-        let mut header = EndpointHeader::from_header(PciHeader::new(address), bridge).ok_or(absent)?;
+    pub fn claim(&mut self, kind: Kind, number: usize, cpu: usize) -> Result<Function<B>, Refusal> {
+        let (at, address) = self.find(kind, number)?;
+        self.bridges.get_mut(at).ok_or(Refusal::Absent(number))?.give(address, cpu)
+    }
+
+    /// Finds the function with this number among those of a kind.
+    fn find(&self, kind: Kind, number: usize) -> Result<(usize, PciAddress), Refusal> {
+        let mut count = 0;
+        for (at, Behind { bridge, functions, .. }) in self.bridges.iter().enumerate() {
+            for address in functions {
+                let header = PciHeader::new(*address);
+                if header.header_type(*bridge) != HeaderType::Endpoint || !kind.is(&header, *bridge) {
+                    continue;
+                }
+                if count == number {
+                    return Ok((at, *address));
+                }
+                count += 1;
+            }
+        }
+        Err(Refusal::Absent(count))
+    }
+}
+
+impl<B: HostBridge> Behind<B> {
+    /// Gives a function.
+    fn give(&mut self, address: PciAddress, cpu: usize) -> Result<Function<B>, Refusal> {
+        let bridge = self.bridge;
+        let mut header =
+            EndpointHeader::from_header(PciHeader::new(address), bridge).ok_or(Refusal::Absent(0))?;
         // A BAR is nowhere while its size is asked for, and the function does nothing until it is set up.
         set_command(bridge, address, CommandRegister::INTERRUPT_DISABLE);
         let messages = messages(&header, bridge);
-        let others: Vec<_> = functions(bridge)
-            .into_iter()
-            .filter(|other| *other != address && !self.given.contains(&(at, *other)))
-            .collect();
+        let given = &self.given;
+        let others: Vec<_> =
+            self.functions.iter().filter(|other| **other != address && !given.contains(other)).collect();
         // Where firmware has placed something, what is free is not known.
-        let is_free = !others.iter().any(|other| is_placed(bridge, *other));
-        let taken = self.taken.get_mut(at).filter(|_| is_free);
-        let Placed { bars, table } = place(&mut header, bridge, taken, messages)?;
+        let is_free = !others.iter().any(|other| is_placed(bridge, **other));
+        let taken = Some(&mut self.taken).filter(|_| is_free);
+        let Placed { bars, table } = place(&mut header, bridge, taken, messages.as_ref())?;
         set_command(bridge, address, SILENT);
-        let by_message = wire_messages(&header, bridge, (messages, table), cpu);
+        let by_message = messages.and_then(|messages| wire(messages, bridge, address, table, cpu));
         let (interrupt, command) = match by_message {
             Some(number) => (number, SILENT),
             None => {
                 // Several functions may have one line, and nobody would ever silence the others.
-                others.iter().for_each(|other| silence_pin(bridge, *other));
+                others.iter().for_each(|other| silence_pin(bridge, **other));
                 let number = match header.interrupt(bridge).0 {
                     0 => None,
                     pin => bridge.connect(address, Wiring::Pin(pin), cpu),
@@ -187,29 +243,10 @@ impl<B: HostBridge> Claims<B> {
                 (number.ok_or(Refusal::NoInterrupt)?, CommandRegister::MEMORY_ENABLE)
             }
         };
-        self.given.push((at, address));
+        self.given.push(address);
         let command = command | CommandRegister::BUS_MASTER_ENABLE;
         let configuration = copy(bridge, address);
         Ok(Function { bridge, address, command, bars, configuration, interrupt })
-    }
-
-    /// Finds the function with this number among those of a class.
-    fn find(&self, class: Class, number: usize) -> Result<(usize, PciAddress), Refusal> {
-        let mut count = 0;
-        for (at, bridge) in self.bridges.iter().enumerate() {
-            for address in functions(bridge) {
-                let header = PciHeader::new(address);
-                let (_, base, sub, _) = header.revision_and_class(bridge);
-                if header.header_type(bridge) != HeaderType::Endpoint || Class(base, sub) != class {
-                    continue;
-                }
-                if count == number {
-                    return Ok((at, address));
-                }
-                count += 1;
-            }
-        }
-        Err(Refusal::Absent(count))
     }
 }
 
@@ -253,13 +290,18 @@ fn functions_of(bridge: &impl HostBridge, bus: u8, device: u8, mut take: impl Fn
     }
 }
 
-/// Returns the capability by which a function sends messages, if it has it.
+/// Returns the capability by which a function sends messages from a table, if it has it. One without a table is never used.
 fn messages(header: &EndpointHeader, bridge: &impl HostBridge) -> Option<MsixCapability> {
+    let mut found = None;
     // A list that does not end is no list.
-    header.capabilities(bridge).take(CONFIGURATION / 4).find_map(|capability| match capability {
-        PciCapability::MsiX(messages) => Some(messages),
-        _ => None,
-    })
+    for capability in header.capabilities(bridge).take(CONFIGURATION / 4) {
+        match capability {
+            PciCapability::Msi(single) => single.set_enabled(false, bridge),
+            PciCapability::MsiX(messages) => found = found.or(Some(messages)),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Places the BARs of memory that firmware has not placed, and returns what of each a program may have: whole pages, up to those with the
@@ -268,7 +310,7 @@ fn place(
     header: &mut EndpointHeader,
     bridge: &impl HostBridge,
     mut taken: Option<&mut u64>,
-    messages: Option<MsixCapability>,
+    messages: Option<&MsixCapability>,
 ) -> Result<Placed, Refusal> {
     let (mut placed, mut number) = (Placed::default(), 0);
     while number < BARS {
@@ -280,38 +322,46 @@ fn place(
         }
         let bar = header.bar(this, bridge);
         number += 1 + u8::from(matches!(bar, Some(Bar::Memory64 { .. })));
-        let (mut at, size) = match bar {
+        let (at, size) = match bar {
             Some(Bar::Memory64 { address, size, .. }) => (address, size),
             Some(Bar::Memory32 { address, size, .. }) => (address.into(), size.into()),
             _ => continue,
         };
-        if at == 0 {
-            let found = taken.as_deref_mut().and_then(|taken| room(bridge, taken, size.max(PAGE)));
-            at = found.ok_or(Refusal::NoRoom(this))?;
-            let is_set = usize::try_from(at).is_ok_and(|at| {
-                // SAFETY: the function does not decode memory now, and nobody else is there.
-                unsafe { header.write_bar(this, bridge, at) }.is_ok()
-            });
-            if !is_set {
-                return Err(Refusal::NoRoom(this));
-            }
-        }
-        let table = messages.filter(|messages| messages.table_bar() == this);
-        let table =
-            table.map(|messages| (u64::from(messages.table_offset()), u64::from(messages.table_size())));
-        if table.is_some_and(|(offset, vectors)| offset + ENTRY * vectors > size) {
-            return Err(Refusal::Malformed(this));
-        }
-        let table = table.map(|(offset, _)| offset);
+        let at = match at {
+            0 => set_bar(header, bridge, taken.as_deref_mut(), (this, size))?,
+            at => at,
+        };
+        let table = table_in(messages, this, size)?;
         placed.table = placed.table.or(table.and_then(|offset| bridge.physical(at.checked_add(offset)?)));
-        let end = table.unwrap_or(size);
-        let size = end.min(size) & !(PAGE - 1);
+        let size = table.unwrap_or(size) & !(PAGE - 1);
         if size != 0 && at.is_multiple_of(PAGE) {
             let host = bridge.physical(at).ok_or(Refusal::Unreachable(this))?;
             placed.bars.push((this, Window { host, size, registers: true, ..Window::default() }));
         }
     }
     Ok(placed)
+}
+
+/// Puts a BAR of so many bytes where there is room, and returns its bus address.
+fn set_bar(
+    header: &mut EndpointHeader,
+    bridge: &impl HostBridge,
+    taken: Option<&mut u64>,
+    (bar, size): (u8, u64),
+) -> Result<u64, Refusal> {
+    let no_room = Refusal::NoRoom(bar);
+    let at = taken.and_then(|taken| room(bridge, taken, size.max(PAGE))).ok_or(no_room)?;
+    let place = usize::try_from(at).map_err(|_| no_room)?;
+    // SAFETY: the function does not decode memory now, and nobody else is there.
+    unsafe { header.write_bar(bar, bridge, place) }.map_err(|_| no_room)?;
+    Ok(at)
+}
+
+/// Returns the offset of the table of messages in a BAR of so many bytes, if it is in that one.
+fn table_in(messages: Option<&MsixCapability>, bar: u8, size: u64) -> Result<Option<u64>, Refusal> {
+    let Some(messages) = messages.filter(|messages| messages.table_bar() == bar) else { return Ok(None) };
+    let (offset, vectors) = (u64::from(messages.table_offset()), u64::from(messages.table_size()));
+    if offset + ENTRY * vectors > size { Err(Refusal::Malformed(bar)) } else { Ok(Some(offset)) }
 }
 
 /// Takes as many bytes, at a multiple of that, of a bridge's room.
@@ -323,24 +373,19 @@ fn room(bridge: &impl HostBridge, taken: &mut u64, size: u64) -> Option<u64> {
     Some(at)
 }
 
-/// Connects a function's interrupt by messages, if both can. Otherwise it sends none.
-fn wire_messages(
-    header: &EndpointHeader,
+/// Connects a function's interrupt by messages, if the machine takes them. Otherwise it sends none.
+fn wire(
+    mut messages: MsixCapability,
     bridge: &impl HostBridge,
-    (messages, table): (Option<MsixCapability>, Option<u64>),
+    address: PciAddress,
+    table: Option<u64>,
     cpu: usize,
 ) -> Option<u32> {
-    for capability in header.capabilities(bridge).take(CONFIGURATION / 4) {
-        if let PciCapability::Msi(single) = capability {
-            single.set_enabled(false, bridge);
-        }
-    }
-    let mut messages = messages?;
     messages.set_function_mask(true, bridge);
     let table = table.filter(|_| bridge.takes_messages());
     messages.set_enabled(table.is_some(), bridge);
     let wiring = Wiring::Messages { table: table?, vectors: messages.table_size() };
-    let number = bridge.connect(header.header().address(), wiring, cpu)?;
+    let number = bridge.connect(address, wiring, cpu)?;
     messages.set_function_mask(false, bridge);
     Some(number)
 }

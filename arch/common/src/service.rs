@@ -290,6 +290,7 @@ impl<S: Space> Service<S> {
         self.alone(|| {
             self.wanted.take();
             self.silence();
+            self.device.iter().for_each(Device::forgive);
             self.lines.store(0, Ordering::Relaxed);
             self.begins.store(EMPTY, Ordering::Relaxed);
             self.exits.store(0, Ordering::Relaxed);
@@ -332,6 +333,7 @@ impl<S: Space> Service<S> {
                 self.change(member, Member::leave);
             } else {
                 self.change(member, |member| member.reached = Reached::default());
+                self.silence();
             }
             // SAFETY: inside the gate.
             unsafe { self.space.detach(member) };

@@ -51,8 +51,8 @@ pub enum Kind {
     /// A part of the machine's device that the service drives: which one (n: BAR n, [`DEVICE_CONFIGURATION`], [`DEVICE_MEMORY`]), its
     /// size in bytes, where it is in the service's address space, and at which address the device reaches it, if it does. These events come
     /// before all others whenever the service has begun anew; that of the memory comes last, and the device is to be reset then. It is as the life before, or
-    /// firmware, has left it, but does not interrupt and reaches no memory. Behind it, with [`DEVICE_READY`] and no more, comes that it
-    /// does. If the answer's value is [`UNDRIVEN`] it does not.
+    /// firmware, has left it, but does not interrupt and reaches no memory. Behind it, with [`DEVICE_READY`] and what the configuration says
+    /// of it in two words, comes that it does. If the answer's value is [`UNDRIVEN`] it does not.
     Device = 11,
     /// The device has interrupted: the time in nanoseconds. It does so again, if it still has a reason, when the event is handled, unless the
     /// answer's value is [`UNDRIVEN`].
@@ -163,7 +163,8 @@ pub const DEVICE_CONFIGURATION: u64 = 6;
 /// The part of a [`Kind::Device`] that is memory of the service which the device reaches.
 pub const DEVICE_MEMORY: u64 = 7;
 
-/// The number of the [`Kind::Device`] that says that the device may interrupt and reach memory.
+/// The number of the [`Kind::Device`] that says that the device may interrupt and reach memory. Its words are those of a
+/// [`Drive`](crate::drive::Drive) for a disk controller, and zeros for a network card.
 pub const DEVICE_READY: u64 = 8;
 
 /// The answer's value to a [`Kind::Device`] or a [`Kind::Interrupt`] of a device that the service does not drive: it does not interrupt until the

@@ -7,6 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`abi`] | events, calls, and the registers they are in |
+//! | [`drive`] | what the program that drives a disk controller gets to know of the disk |
 //! | [`gate`] | who is inside, and what waits: one word |
 //! | [`image`] | the format of a service's program |
 //! | [`port`] | what the program of a network gets to know of a member |
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod abi;
+pub mod drive;
 pub mod gate;
 pub mod image;
 pub mod port;

@@ -40,7 +40,7 @@ pub use turnstile_service::abi::{
     split_device, split_message,
 };
 pub use turnstile_service::image::{BY_PLACE, BY_VALUE, Doorbells};
-pub use turnstile_service::port;
+pub use turnstile_service::{drive, port};
 
 #[doc(hidden)]
 pub use state::{State, run};
@@ -75,7 +75,7 @@ macro_rules! service {
             let mut service = <$type as $crate::Service>::NEW;
             $crate::Service::attach(&mut service, $crate::Attach::default());
             $crate::Service::detach(&mut service, 0);
-            $crate::Service::device(&mut service);
+            $crate::Service::device(&mut service, [0; 2]);
             $crate::Service::event(&mut service, $crate::Event::Unknown);
         }
     };

@@ -45,8 +45,10 @@ pub trait Service: 'static {
         Answer { value: UNDRIVEN, ..Answer::default() }
     }
 
-    /// That device reaches memory from now on, and interrupts: begin with it. With the value [`UNDRIVEN`] it does not.
-    fn device(&mut self) -> Answer {
+    /// That device reaches memory from now on, and interrupts: begin with it. The settings are what the configuration says of it, in two words.
+    /// With the value [`UNDRIVEN`] it does not.
+    fn device(&mut self, settings: [u64; 2]) -> Answer {
+        let _ = settings;
         Answer::default()
     }
 

@@ -73,11 +73,13 @@ fn remember([_, number, a, b, c, d]: [u64; REGISTERS]) -> Answer {
     Answer::default()
 }
 
-fn show<S: Service>(service: &mut S, [_, part, size, address, bus, _]: [u64; REGISTERS]) -> Answer {
-    device::attach([part, size, address, bus]);
+fn show<S: Service>(service: &mut S, [_, part, a, b, c, _]: [u64; REGISTERS]) -> Answer {
+    if part == DEVICE_READY {
+        return service.device([a, b]);
+    }
+    device::attach([part, a, b, c]);
     match part {
         DEVICE_MEMORY => service.reset(),
-        DEVICE_READY => service.device(),
         _ => Answer::default(),
     }
 }
@@ -89,14 +91,31 @@ mod tests {
     use super::*;
     use crate::memory::{GuestMemory, Memory};
 
-    struct Nothing;
+    /// What it was told of its device.
+    struct Nothing(Option<[u64; 2]>);
 
     impl Service for Nothing {
-        const NEW: Self = Self;
+        const NEW: Self = Self(None);
+
+        fn device(&mut self, settings: [u64; 2]) -> Answer {
+            self.0 = Some(settings);
+            Answer::default()
+        }
 
         fn event(&mut self, _: Event) -> Answer {
             Answer::default()
         }
+    }
+
+    #[test]
+    fn a_device_is_ready_with_what_the_configuration_says() {
+        let mut service = Nothing::NEW;
+        let mut show = |part, [a, b]: [u64; 2]| {
+            of_life(&mut service, [Kind::Device as u64, part, a, b, 0, 0]);
+            service.0
+        };
+        assert_eq!(show(0, [0; 2]), None, "a part");
+        assert_eq!(show(DEVICE_READY, [1 << 63 | 2, 7]), Some([1 << 63 | 2, 7]));
     }
 
     /// This member is of no other test.
@@ -105,7 +124,7 @@ mod tests {
         let memory = GuestMemory::of(5).unwrap();
         remember([Kind::Memory as u64, member_device(5, 0), 0x1000, 16, 0x2000, 0]);
         assert!(memory.contains(0x1000, 16));
-        detach(&mut Nothing, 5);
+        detach(&mut Nothing::NEW, 5);
         assert!(!memory.contains(0x1000, 1));
     }
 }

@@ -151,7 +151,7 @@ impl Service for Program {
         answered(self.0.reset(&ALL))
     }
 
-    fn device(&mut self) -> Answer {
+    fn device(&mut self, _: [u64; 2]) -> Answer {
         answered(self.0.device(&ALL))
     }
 

@@ -9,6 +9,8 @@ use super::*;
 
 /// Where the machine's room for BARs begins, and its size.
 const ROOM: (u64, u64) = (0x1000_1000, 0x10_0000);
+/// The class of Ethernet controllers.
+const ETHERNET: [u8; 3] = [2, 0, 0];
 /// How far a physical address is from a bus address.
 const APART: u64 = 1 << 40;
 
@@ -102,11 +104,11 @@ fn at(bus: u8, device: u8, function: u8) -> PciAddress {
     PciAddress::new(0, bus, device, function)
 }
 
-/// A function of a class, with these BARs: whether each has 64 bits, and its size.
-fn model(address: PciAddress, Class(base, sub): Class, bars: &[(usize, bool, u32)]) -> Model {
+/// A function of a class (base class, subclass, programming interface), with these BARs: whether each has 64 bits, and its size.
+fn model(address: PciAddress, [base, sub, interface]: [u8; 3], bars: &[(usize, bool, u32)]) -> Model {
     let mut space = [0; 256];
     space[..4].copy_from_slice(&[0xf4, 0x1a, 0x41, 0x10]);
-    (space[0x0a], space[0x0b], space[0x3d]) = (sub, base, 1);
+    (space[0x09], space[0x0a], space[0x0b], space[0x3d]) = (interface, sub, base, 1);
     let mut sizes = [1; 6];
     for &(number, is_wide, size) in bars {
         sizes[number] = size;
@@ -129,7 +131,7 @@ fn with_messages(mut model: Model, bar: u8, offset: u32) -> Model {
 
 /// A bridge to another bus.
 fn to_bus(address: PciAddress, secondary: u8) -> Model {
-    let mut bridge = model(address, Class(6, 4), &[]);
+    let mut bridge = model(address, [6, 4, 0], &[]);
     (bridge.space[0x0e], bridge.space[0x19]) = (1, secondary);
     bridge
 }
@@ -141,12 +143,12 @@ fn machine(takes_messages: bool, functions: Vec<Model>) -> &'static [Bridge] {
 }
 
 fn card(address: PciAddress) -> Model {
-    model(address, Class::ETHERNET, &[(1, false, 0x1000), (4, true, 0x4000)])
+    model(address, ETHERNET, &[(1, false, 0x1000), (4, true, 0x4000)])
 }
 
 #[test]
 fn functions_are_counted_over_all_buses() {
-    let other = model(at(0, 1, 0), Class(1, 0), &[]);
+    let other = model(at(0, 1, 0), [1, 0, 0], &[]);
     let mut many = card(at(0, 2, 0));
     many.space[0x0e] = 0x80;
     let bridges = machine(
@@ -168,15 +170,48 @@ fn functions_are_counted_over_all_buses() {
         ],
     );
     let claims = Claims::new(bridges);
-    let found = |number| claims.find(Class::ETHERNET, number).map(|(_, address)| address);
+    let found = |number| claims.find(Kind::Ethernet, number).map(|(_, address)| address);
     assert_eq!([0, 1, 2, 3].map(found), [at(0, 2, 0), at(0, 2, 7), at(0, 3, 0), at(5, 0, 0)].map(Ok));
     assert_eq!(found(4), Err(Refusal::Absent(4)));
-    assert_eq!(claims.find(Class(1, 8), 0), Err(Refusal::Absent(0)));
+    assert_eq!(claims.find(Kind::Nvme, 0), Err(Refusal::Absent(0)));
+}
+
+#[test]
+fn each_kind_is_counted_by_itself() {
+    let with_id = |mut model: Model, vendor: u16, device: u16| {
+        model.space[..2].copy_from_slice(&vendor.to_le_bytes());
+        model.space[2..4].copy_from_slice(&device.to_le_bytes());
+        model
+    };
+    let bridges = machine(
+        false,
+        vec![
+            // A controller with another programming interface, and a network card of virtio.
+            model(at(0, 1, 0), [1, 8, 1], &[]),
+            model(at(0, 2, 0), ETHERNET, &[]),
+            model(at(0, 3, 0), [1, 8, 2], &[]),
+            with_id(model(at(0, 4, 0), [1, 0, 0], &[]), 0x1af4, 0x1042),
+            // Another vendor's, and virtio's SCSI controller, which has the same class.
+            with_id(model(at(0, 5, 0), [1, 0, 0], &[]), 0x1af5, 0x1042),
+            with_id(model(at(0, 6, 0), [1, 0, 0], &[]), 0x1af4, 0x1048),
+            with_id(model(at(0, 7, 0), [1, 0, 0], &[]), 0x1af4, 0x1001),
+            model(at(0, 8, 0), [1, 8, 2], &[]),
+            with_id(to_bus(at(0, 9, 0), 5), 0x1af4, 0x1042),
+        ],
+    );
+    let claims = Claims::new(bridges);
+    let all = |kind| {
+        let found = |number| claims.find(kind, number).map(|(_, address)| address.device());
+        [0, 1, 2].map(found)
+    };
+    assert_eq!(all(Kind::Ethernet), [Ok(2), Err(Refusal::Absent(1)), Err(Refusal::Absent(1))]);
+    assert_eq!(all(Kind::Nvme), [Ok(3), Ok(8), Err(Refusal::Absent(2))]);
+    assert_eq!(all(Kind::VirtioBlock), [Ok(4), Ok(7), Err(Refusal::Absent(2))]);
 }
 
 /// What a card has, as its windows are: BAR, bus address, size.
 fn claimed(claims: &mut Claims<Bridge>, number: usize) -> Result<Vec<(u8, u64, u64)>, Refusal> {
-    let function = claims.claim(Class::ETHERNET, number, 3)?;
+    let function = claims.claim(Kind::Ethernet, number, 3)?;
     assert_eq!(function.reach(0x8000), Ok(0x8005));
     assert_eq!(function.reach(0), Err(Refusal::NoMemory));
     let windows = function.bars.iter();
@@ -207,14 +242,14 @@ fn what_firmware_has_placed_stays_and_nothing_is_placed_beside_it() {
 
 #[test]
 fn who_shares_a_pin_and_is_nobodys_is_silent() {
-    let mut other = model(at(0, 5, 0), Class(1, 0), &[]);
+    let mut other = model(at(0, 5, 0), [1, 0, 0], &[]);
     // It may interrupt, and has errors, which are cleared by ones.
     (other.space[4], other.space[7]) = (7, 0xf9);
     let bridges = machine(false, vec![card(at(0, 1, 0)), card(at(0, 2, 0)), other]);
     let mut claims = Claims::new(bridges);
-    let first = claims.claim(Class::ETHERNET, 0, 3).unwrap();
+    let first = claims.claim(Kind::Ethernet, 0, 3).unwrap();
     first.allow(true);
-    claims.claim(Class::ETHERNET, 1, 3).unwrap();
+    claims.claim(Kind::Ethernet, 1, 3).unwrap();
     assert_eq!(
         bridges[0].register(at(0, 5, 0), 4),
         0xf900_0407,
@@ -242,7 +277,7 @@ fn what_makes_no_sense_is_refused() {
 #[test]
 fn a_function_reaches_memory_when_it_is_allowed_to_and_not_before() {
     let bridges = machine(false, vec![card(at(0, 1, 0))]);
-    let function = Claims::new(bridges).claim(Class::ETHERNET, 0, 3).unwrap();
+    let function = Claims::new(bridges).claim(Kind::Ethernet, 0, 3).unwrap();
     let command = || bridges[0].register(at(0, 1, 0), 4) & 0xffff;
     assert_eq!(command(), 0x402, "its registers alone");
     function.allow(true);
@@ -264,10 +299,10 @@ fn messages_are_sent_where_the_machine_takes_them_and_their_table_is_the_hypervi
     let bars = |function: &Function<Bridge>| {
         function.bars.iter().map(|(bar, window)| (*bar, window.size)).collect::<Vec<_>>()
     };
-    let first = claims.claim(Class::ETHERNET, 0, 1).unwrap();
+    let first = claims.claim(Kind::Ethernet, 0, 1).unwrap();
     assert_eq!(bars(&first), [(4, 0x4000)], "nothing of the one with the table");
     assert_eq!(first.configuration[0x43], 0x80, "enabled, and unmasked");
-    let second = claims.claim(Class::ETHERNET, 1, 2).unwrap();
+    let second = claims.claim(Kind::Ethernet, 1, 2).unwrap();
     assert_eq!(bars(&second), [(1, 0x1000), (4, 0x2000)], "up to the table's page");
     let table = |at| Wiring::Messages { table: APART + at, vectors: 3 };
     let connected = bridges[0].connected.lock().unwrap().clone();
@@ -276,22 +311,34 @@ fn messages_are_sent_where_the_machine_takes_them_and_their_table_is_the_hypervi
     assert_eq!(command & 0xffff, 0x402, "its pin stays silent");
 
     let bridges = machine(false, cards());
-    let pins = Claims::new(bridges).claim(Class::ETHERNET, 0, 1).unwrap();
+    let pins = Claims::new(bridges).claim(Kind::Ethernet, 0, 1).unwrap();
     assert_eq!(bars(&pins), [(4, 0x4000)]);
     assert_eq!(pins.configuration[0x43] & 0x80, 0, "not enabled");
     assert_eq!(*bridges[0].connected.lock().unwrap(), [(at(0, 1, 0), Wiring::Pin(1), 1)]);
 }
 
 #[test]
+fn messages_without_a_table_are_never_sent() {
+    let mut both = with_messages(card(at(0, 1, 0)), 4, 0x2000);
+    // The capability without a table is behind the other one, and enabled (PCI Local Bus Specification 3.0, section 6.8.1).
+    both.space[0x41] = 0x60;
+    both.space[0x60..0x64].copy_from_slice(&[5, 0, 1, 0]);
+    let bridges = machine(true, vec![both]);
+    let function = Claims::new(bridges).claim(Kind::Ethernet, 0, 3).unwrap();
+    assert_eq!(function.configuration[0x62] & 1, 0);
+    assert_eq!(function.configuration[0x43], 0x80, "those with a table are");
+}
+
+#[test]
 fn what_the_machine_lacks_is_said() {
-    let large = model(at(0, 1, 0), Class::ETHERNET, &[(0, false, 0x20_0000)]);
+    let large = model(at(0, 1, 0), ETHERNET, &[(0, false, 0x20_0000)]);
     let mut far = card(at(0, 1, 0));
     (far.space[0x24], far.space[0x20]) = (1, 0x0c);
     let mut mute = card(at(0, 1, 0));
     mute.space[0x3d] = 0;
     let refusal = |model| {
         let bridges = machine(true, vec![model]);
-        let refusal = Claims::new(bridges).claim(Class::ETHERNET, 0, 0).err();
+        let refusal = Claims::new(bridges).claim(Kind::Ethernet, 0, 0).err();
         let command = bridges[0].register(at(0, 1, 0), 4);
         assert_eq!(command & 0x404, 0x400, "who is refused reaches no memory, and does not interrupt");
         refusal
@@ -299,7 +346,7 @@ fn what_the_machine_lacks_is_said() {
     assert_eq!(refusal(large), Some(Refusal::NoRoom(0)));
     assert_eq!(refusal(far), Some(Refusal::Unreachable(4)));
     assert_eq!(refusal(mute), Some(Refusal::NoInterrupt));
-    let nobody = Claims::new(machine(true, vec![])).claim(Class::ETHERNET, 0, 0).err();
+    let nobody = Claims::new(machine(true, vec![])).claim(Kind::Ethernet, 0, 0).err();
     assert_eq!(nobody, Some(Refusal::Absent(0)));
 }
 
@@ -309,5 +356,5 @@ fn a_list_of_capabilities_that_does_not_end_has_none() {
     (endless.space[6], endless.space[0x34]) = (1 << 4, 0x40);
     endless.space[0x40..0x42].copy_from_slice(&[9, 0x40]);
     let bridges = machine(true, vec![endless]);
-    assert!(Claims::new(bridges).claim(Class::ETHERNET, 0, 0).is_ok());
+    assert!(Claims::new(bridges).claim(Kind::Ethernet, 0, 0).is_ok());
 }

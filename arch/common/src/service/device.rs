@@ -21,17 +21,20 @@ const TRIES: u32 = 2;
 pub struct Device {
     /// Its parts: registers, by the numbers of their BARs, the copy of the configuration space, memory.
     parts: Vec<(u64, Window)>,
+    /// What the configuration says of it, for the program.
+    settings: [u64; 2],
     /// How often the program has crashed when it was told of it.
     failures: AtomicU32,
 }
 
 impl Device {
-    /// Makes one of these BARs, a page with its configuration space, and memory. The device reaches that at the window's guest address.
-    pub fn new(bars: &[(u8, Window)], configuration: Window, memory: Window) -> Self {
+    /// Makes one of these BARs, a page with its configuration space, and memory, of which the configuration says this. The device reaches the
+    /// memory at the window's guest address.
+    pub fn new(bars: &[(u8, Window)], configuration: Window, memory: Window, settings: [u64; 2]) -> Self {
         let mut parts: Vec<_> = bars.iter().map(|(bar, window)| (u64::from(*bar), *window)).collect();
         // The program begins when it knows of the memory.
         parts.extend([(abi::DEVICE_CONFIGURATION, configuration), (abi::DEVICE_MEMORY, memory)]);
-        Self { parts, failures: AtomicU32::new(0) }
+        Self { parts, settings, failures: AtomicU32::new(0) }
     }
 
     /// Maps them into the address space of the service that drives it.
@@ -54,13 +57,19 @@ impl Device {
             let Window { guest, size, address, .. } = *window;
             Event::new(Kind::Device, [*part, size, address, guest, 0])
         });
-        parts.chain([Event::new(Kind::Device, [abi::DEVICE_READY, 0, 0, 0, 0])])
+        let [first, second] = self.settings;
+        parts.chain([Event::new(Kind::Device, [abi::DEVICE_READY, first, second, 0, 0])])
     }
 
     /// The program has crashed when it was told of it.
     pub(super) fn failed(&self) {
         // Relaxed, here and below: inside the gate.
         self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A program that has never run has not failed.
+    pub(super) fn forgive(&self) {
+        self.failures.store(0, Ordering::Relaxed);
     }
 
     /// Says whether the program goes without it: a device on which it crashes again and again would take the service from its members.

@@ -72,8 +72,11 @@ impl<S: Space> Service<S> {
         if pending.has(Pending::INTERRUPT) {
             let answer = handle(Event::new(Kind::Interrupt, [S::now(), 0, 0, 0, 0]));
             // What begins anew unmasks it itself, when it can handle it.
-            if answer.value != abi::UNDRIVEN && matches!(self.begins.load(Ordering::Relaxed), RUNS | CHANGED)
-            {
+            if matches!(self.begins.load(Ordering::Relaxed), RUNS | CHANGED) {
+                if answer.value == abi::UNDRIVEN {
+                    self.silence();
+                }
+                // Another device may have the same.
                 self.outside.unmask();
             }
         }
@@ -141,8 +144,9 @@ impl<S: Space> Service<S> {
             }
         }
         self.blame(&event);
-        if self.is_shared && event.kind() != Some(Kind::Alarm) {
-            // The others wait for it, and may not say so again.
+        let is_awaited = self.is_shared || self.device.is_some();
+        if is_awaited && event.kind() != Some(Kind::Alarm) {
+            // The others wait for it, or for its device, and may not say so again.
             self.outside.alarm(0);
         }
         if self.lines.load(Ordering::Relaxed) != 0 {
@@ -152,13 +156,16 @@ impl<S: Space> Service<S> {
     }
 
     /// What is kept may be the reason why it crashes on an event: it is forgotten. Of a shared service that is what is kept of those from
-    /// whom the event came.
+    /// whom the event came. Nothing is if it came from the device, which may be the reason, too.
     #[cold]
     fn blame(&self, event: &Event) {
-        if !self.is_shared {
+        let senders = senders(event);
+        if event.kind() == Some(Kind::Interrupt) {
+            self.device.iter().for_each(Device::failed);
+        }
+        if !self.is_shared && senders != 0 {
             return self.begins.store(EMPTY, Ordering::Relaxed);
         }
-        let senders = senders(event);
         let mut members = self.members.lock();
         let blamed = members.iter_mut().enumerate().filter(|(number, _)| senders >> number & 1 != 0);
         blamed.for_each(|(_, member)| member.forget_kept());

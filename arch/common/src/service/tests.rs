@@ -748,7 +748,7 @@ fn who_crashes_a_shared_service_loses_what_is_kept_and_others_do_not() {
 fn driver(steps: &[Step]) -> (Service<Script>, &'static World) {
     let (mut service, world) = shared(steps);
     let registers = Window { host: 0xfe00_0000, registers: true, ..window(0) };
-    service.drive(Device::new(&[(4, registers)], window(0x2000), window(0x3000))).unwrap();
+    service.drive(Device::new(&[(4, registers)], window(0x2000), window(0x3000), [7, 8])).unwrap();
     service.attach(0, vec![], None).unwrap();
     heard(&service);
     (service, world)
@@ -776,7 +776,7 @@ fn a_program_knows_its_device_first_and_then_it_reaches_memory() {
     let (service, world) = driver(&steps);
     access_of(&service, 0);
     let part = |number, guest| (Kind::Device, [number, 0x1000, guest + 0x1000, guest, 0]);
-    let ready = (Kind::Device, [abi::DEVICE_READY, 0, 0, 0, 0]);
+    let ready = (Kind::Device, [abi::DEVICE_READY, 7, 8, 0, 0]);
     let parts =
         [part(4, 0), part(abi::DEVICE_CONFIGURATION, 0x2000), part(abi::DEVICE_MEMORY, 0x3000), ready];
     assert_eq!(events(&service)[..PARTS], parts);
@@ -808,11 +808,96 @@ fn a_device_is_silent_while_its_service_has_no_life() {
     );
     access_of(&service, 0);
     assert_eq!(of_device(world), ["allow true", "unmask"]);
-    let (mut own, world) = self::service(&[]);
-    own.drive(Device::new(&[], window(0x2000), window(0x3000))).unwrap();
+    let (own, world) = own_driver(&[]);
     access(&own);
-    own.reset();
+    own.detach(0);
     assert_eq!(said(world), ["allow true", "unmask", "allow false"], "the life of its VM is over");
+    own.reset();
+    assert_eq!(said(world), ["allow false"], "also if it has had none");
+}
+
+/// A service that is alone with its VM and drives a device.
+fn own_driver(steps: &[Step]) -> (Service<Script>, &'static World) {
+    let (mut service, world) = self::service(steps);
+    service.drive(Device::new(&[], window(0x2000), window(0x3000), [0; 2])).unwrap();
+    heard(&service);
+    (service, world)
+}
+
+/// The events of a beginning of that one: two parts, that it is ready, and its VM.
+const OWN: usize = 4;
+
+#[test]
+fn a_device_that_a_vm_has_for_itself_begins_anew_with_the_vm() {
+    let (service, world) = own_driver(&[]);
+    access(&service);
+    // It interrupts while its VM stops, and nobody looks any more.
+    service.want(Pending::INTERRUPT);
+    service.detach(0);
+    said(world);
+    service.reset();
+    look(&service);
+    heard(&service);
+    access(&service);
+    assert_eq!(heard(&service), ["begin false", "Device 6", "Device 7", "Device 8", "Attach 0", "Read 0"]);
+    assert_eq!(said(world), ["allow false", "allow true", "unmask"], "what was left masked is not");
+}
+
+#[test]
+fn a_vm_keeps_what_it_has_when_the_device_is_the_reason_of_a_crash() {
+    for crashes in [after(0, Step::Fault), after(1, Step::Fault), after(2, Step::Fault)] {
+        let (service, world) = own_driver(&[]);
+        service.kill();
+        access(&service);
+        said(world);
+        service.space.steps.lock().unwrap().extend(crashes);
+        access(&service);
+        let attached = events(&service).into_iter().filter(|(kind, _)| *kind == Kind::Attach);
+        assert_eq!(attached.map(|(_, [kept, ..])| kept).collect::<Vec<_>>(), [0, 1]);
+        assert!(of_device(world).ends_with(&["allow true".into(), "unmask".into()]));
+    }
+}
+
+#[test]
+fn a_vm_keeps_what_it_has_when_an_interrupt_is_the_reason_and_somebody_enters() {
+    let (service, world) = own_driver(&[]);
+    access(&service);
+    (heard(&service), said(world), events(&service));
+    let twice = || [after(0, Step::Fault), after(OWN, Step::Fault)].concat();
+    service.space.steps.lock().unwrap().extend(twice());
+    interrupt(&service);
+    assert_eq!(said(world).last().unwrap(), "alarm 0", "what is on its way comes after all");
+    service.want(Pending::ALARM);
+    look(&service);
+    let attached = events(&service).into_iter().filter(|(kind, _)| *kind == Kind::Attach);
+    assert_eq!(attached.map(|(_, [kept, ..])| kept).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(said(world), ["allow true", "unmask"]);
+    // Again: it cannot bear it. The next life tries anew.
+    service.space.steps.lock().unwrap().extend(twice());
+    interrupt(&service);
+    access(&service);
+    let is_told = |service: &Service<Script>| events(service).iter().any(|(kind, _)| *kind == Kind::Device);
+    assert!(is_told(&service), "the second try of the interrupt");
+    service.kill();
+    access(&service);
+    assert!(!is_told(&service));
+    service.reset();
+    access(&service);
+    assert!(is_told(&service));
+}
+
+#[test]
+fn a_device_is_awaited_behind_a_crash_on_its_vms_event() {
+    let (service, world) = own_driver(&[]);
+    access(&service);
+    said(world);
+    service.space.steps.lock().unwrap().extend([after(0, Step::Fault), after(OWN, Step::Fault)].concat());
+    assert_eq!(access(&service), u64::MAX);
+    assert_eq!(said(world).last().unwrap(), "alarm 0");
+    let (without, world) = self::service(&after(1, Step::Fault));
+    without.space.steps.lock().unwrap().extend(after(1, Step::Fault));
+    assert_eq!(access(&without), u64::MAX);
+    assert!(said(world).iter().all(|what| !what.starts_with("alarm")));
 }
 
 #[test]
@@ -856,7 +941,11 @@ fn an_interrupt_of_a_device_is_unmasked_when_it_is_handled_and_blames_no_member(
     assert_eq!(said(world), ["unmask"]);
     service.space.steps.lock().unwrap().push_back(Step::Done(abi::UNDRIVEN, 0));
     interrupt(&service);
-    assert_eq!(said(world), [""; 0], "nobody drives it: it would interrupt without end");
+    assert_eq!(
+        said(world),
+        ["allow false", "unmask"],
+        "nobody drives it: it does not interrupt, and others with its pin do"
+    );
     events(&service);
     let twice = [after(0, Step::Fault), after(PARTS + 1, Step::Fault)].concat();
     service.space.steps.lock().unwrap().extend(twice);

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! PCI functions of the machine that services drive: network cards, disk controllers.
+
+use core::fmt;
+
+use crate::arch::boot::Bridge;
+use crate::arch::pci::{Claims, Function, Kind, Refusal};
+use crate::arch::service::{Device, Window};
+use crate::machine;
+
+/// A copy of a function's configuration space, and behind it memory that the function shares with the program that drives it. Blocks of this
+/// many bytes are mapped with large pages.
+const BLOCK: u64 = 2 << 20;
+/// What of it is the copy's: a page.
+const COPY: u64 = 4096;
+
+/// A function that a service has.
+pub type Driven = Function<Bridge>;
+
+/// Which function a service is to have.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its number among the machine's functions of that kind.
+    pub number: usize,
+    /// What the configuration says of it, for the program.
+    pub settings: [u64; 2],
+}
+
+/// Why a service cannot have its function.
+#[derive(Debug)]
+pub struct Error {
+    kind: Kind,
+    cause: Cause,
+}
+
+#[derive(Debug)]
+enum Cause {
+    /// There is no memory for both.
+    Memory(machine::Error),
+    /// The machine's PCI.
+    Pci(Refusal),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "its {} cannot be used: ", self.kind)?;
+        match &self.cause {
+            Cause::Memory(error) => error.fmt(f),
+            Cause::Pci(refusal) => refusal.fmt(f),
+        }
+    }
+}
+
+/// Gives a function, which is to interrupt the CPU of this index. Returns what its program is to have of it, too.
+///
+/// # Errors
+/// When the machine has no such function, or no memory for it.
+#[inline(never)] // What it needs of the stack is given back.
+pub fn claim(claims: &mut Claims<Bridge>, wanted: Wanted, cpu: usize) -> Result<(Driven, Device), Error> {
+    let Wanted { kind, number, settings } = wanted;
+    let refused = |refusal| Error { kind, cause: Cause::Pci(refusal) };
+    let function = claims.claim(kind, number, cpu).map_err(refused)?;
+    let copy = machine::storage(BLOCK, &function.configuration)
+        .map_err(|error| Error { kind, cause: Cause::Memory(error) })?;
+    let host = copy + COPY;
+    let guest = function.reach(host).map_err(refused)?;
+    let memory = Window { guest, host, size: BLOCK - COPY, ..Window::default() };
+    let configuration = Window { host: copy, size: COPY, read_only: true, ..Window::default() };
+    let device = Device::new(&function.bars, configuration, memory, settings);
+    Ok((function, device))
+}
