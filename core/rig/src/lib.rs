@@ -1,20 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A test rig for device models: memory that is cut off or changes at any access, and drivers of queues, friendly and hostile; a
-//! network card.
+//! A test rig for device models: memory that is cut off or changes at any access, and drivers of queues, friendly and hostile; for
+//! drivers, a network card and disks of the machine.
 //!
 //! Only tests use it.
 #![forbid(unsafe_code)]
 
 mod card;
+mod disk;
+mod front;
 mod fuse;
 mod guest;
+mod nvme;
 mod plain;
+mod platter;
 mod ram;
 mod random;
+mod slot;
 
-pub use card::{CARD_FEATURES, Card, Slot};
+pub use card::{CARD_FEATURES, Card};
+pub use disk::{Disk, Order, disk_settings};
+pub use front::Front;
 pub use fuse::Fuse;
 pub use guest::{Guest, Reply, Request, Ring};
+pub use nvme::{Nvme, Shape};
 pub use plain::Plain;
+pub use platter::Platter;
 pub use ram::Ram;
 pub use random::Random;
+pub use slot::{Behind, Face, Slot};
