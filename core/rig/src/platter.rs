@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use turnstile_block::disk::{Disk, Failure, SECTOR};
+use turnstile_block::disk::{Disk, DiskFor, Failure, SECTOR};
 use turnstile_block::ram::RamDisk;
 use turnstile_virtio::device::Span;
 use turnstile_virtio::memory::Memory;
@@ -56,14 +56,6 @@ impl Disk for &Platter {
         self.bytes.borrow().len() as u64 / SECTOR
     }
 
-    fn read<M: Memory>(&mut self, at: u64, memory: &M, to: Span) -> Result<(), Failure> {
-        self.with((at, to.length.into()), |disk| disk.read(at, memory, to))
-    }
-
-    fn write<M: Memory>(&mut self, at: u64, memory: &M, from: Span) -> Result<(), Failure> {
-        self.with((at, from.length.into()), |disk| disk.write(at, memory, from))
-    }
-
     fn flush(&mut self) -> Result<(), Failure> {
         self.flushes.update(|count| count + 1);
         Ok(())
@@ -80,5 +72,15 @@ impl Disk for &Platter {
         self.with((at, length), |disk| disk.zero(at, length, may_discard))?;
         self.zeroed.borrow_mut().push((at, length, may_discard));
         Ok(())
+    }
+}
+
+impl<M: Memory> DiskFor<M> for &Platter {
+    fn read(&mut self, at: u64, memory: &M, to: Span) -> Result<(), Failure> {
+        self.with((at, to.length.into()), |disk| disk.read(at, memory, to))
+    }
+
+    fn write(&mut self, at: u64, memory: &M, from: Span) -> Result<(), Failure> {
+        self.with((at, from.length.into()), |disk| disk.write(at, memory, from))
     }
 }
