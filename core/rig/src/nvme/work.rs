@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What commands do (sections 5 and 6).
 
-use turnstile_block::disk::Disk;
+use turnstile_block::disk::{Disk, DiskFor};
 use turnstile_virtio::device::Span;
 use turnstile_virtio::memory::Memory;
 
