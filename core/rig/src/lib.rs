@@ -5,6 +5,7 @@
 //! Only tests use it.
 #![forbid(unsafe_code)]
 
+mod block_driver;
 mod card;
 mod disk;
 mod front;
@@ -17,6 +18,7 @@ mod ram;
 mod random;
 mod slot;
 
+pub use block_driver::{ACCEPTED, BlockDriver, Computer, DOORBELL, ECAM, OPTIONS, WINDOW, request};
 pub use card::{CARD_FEATURES, Card};
 pub use disk::{Disk, Order, disk_settings};
 pub use front::Front;

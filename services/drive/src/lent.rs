@@ -194,7 +194,8 @@ impl<H: Machine, D: Drive> Lent<H, D> {
 
     /// Asks for the next block of the partition table, if there is one.
     fn ask(&mut self) -> Result<(), Trouble> {
-        let (Some(machine), Some(reader), Some(geometry)) = (self.machine, &self.reader, self.geometry) else {
+        let (Some(machine), Some(reader), Some(geometry)) = (self.machine, &self.reader, self.geometry)
+        else {
             return Ok(());
         };
         let sectors = sectors_of(geometry);
@@ -259,10 +260,11 @@ impl<H: Machine, D: Drive> Staged for Lent<H, D> {
     }
 
     fn range_piece(&self) -> u64 {
-        let most = self.geometry.map_or(0, |geometry| match (geometry.most_discarded, geometry.most_zeroed) {
-            (0, most) | (most, 0) => most,
-            (one, other) => one.min(other),
-        });
+        let most =
+            self.geometry.map_or(0, |geometry| match (geometry.most_discarded, geometry.most_zeroed) {
+                (0, most) | (most, 0) => most,
+                (one, other) => one.min(other),
+            });
         (u64::from(most) * SECTOR).max(SECTOR)
     }
 
@@ -271,7 +273,9 @@ impl<H: Machine, D: Drive> Staged for Lent<H, D> {
     }
 
     fn submit(&mut self, tag: u16, command: Command) -> Result<bool, Failure> {
-        let Some(machine) = self.machine.filter(|_| self.phase != Phase::Absent) else { return Err(Failure::Io) };
+        let Some(machine) = self.machine.filter(|_| self.phase != Phase::Absent) else {
+            return Err(Failure::Io);
+        };
         if self.phase != Phase::Ready {
             return Err(Failure::Busy);
         }

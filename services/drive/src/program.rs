@@ -42,8 +42,13 @@ pub struct Program<H: Machine, D: Drive + 'static, R: Copy + 'static> {
 
 impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Program<H, D, R> {
     /// Before its first event.
-    pub const NEW: Self =
-        Self { function: Virtio::new(Disk::NEW), partition: None, tries: TRIES, is_watched: false, late_since: None };
+    pub const NEW: Self = Self {
+        function: Virtio::new(Disk::NEW),
+        partition: None,
+        tries: TRIES,
+        is_watched: false,
+        late_since: None,
+    };
 
     /// Resets the controller, which reaches no memory yet.
     pub fn reset(&mut self, machine: &'static H) -> Answer {

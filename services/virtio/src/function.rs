@@ -130,15 +130,20 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
         }
     }
 
-    /// The model is another one than before: what it has says so to the driver.
+    /// The model may be another one than before: if its configuration is, the driver is told.
     #[cold]
-    pub fn changed<W: World>(&mut self, world: &W) {
+    pub fn changed<W: World>(&mut self, world: &W)
+    where
+        D::Configuration: PartialEq,
+    {
         let Some(parts) = &mut self.parts else { return };
-        let written = D::written(&parts.device.config);
         parts.device.registers.offer(self.model.features());
-        parts.device.config = self.model.configuration();
+        let mut config = self.model.configuration();
         if parts.device.registers.is_running() {
-            D::write_again(&mut parts.device.config, written);
+            D::write_again(&mut config, D::written(&parts.device.config));
+        }
+        if core::mem::replace(&mut parts.device.config, config) == parts.device.config {
+            return;
         }
         if let Some(message) = parts.device.raise_config(parts.function.msix()) {
             world.message(message);
