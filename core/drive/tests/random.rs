@@ -158,11 +158,7 @@ impl<'a, D: Drive, M: Model> Run<'a, D, M> {
         self.driver.ring(&self.bus).unwrap();
         self.model.work_all(self.ram);
         self.take();
-        assert!(
-            self.under_way.iter().all(Option::is_none) && self.finished > steps / 20,
-            "{}",
-            self.finished
-        );
+        assert!(self.under_way.iter().all(Option::is_none) && self.finished > 40, "{}", self.finished);
         assert!(*self.model.platter().bytes.borrow() == self.expected);
         assert!(self.model.platter().flushes.get() > 0);
         sound(self.model.face());
@@ -181,7 +177,7 @@ fn virtio_keeps_what_was_written() {
         for seed in [seed, seed + 100, seed + 200] {
             let order = Order::random(seed);
             let disk = Disk::new((settings, SECTORS, most), without, msix, &order, |_| {});
-            Run::<Virtio, _>::new(&disk, &ram::<Virtio>(), seed).go(1500);
+            Run::<Virtio, _>::new(&disk, &ram::<Virtio>(), seed).go(1000);
         }
     }
 }
@@ -199,7 +195,7 @@ fn nvme_keeps_what_was_written() {
     for (seed, shape) in (1..).zip(kinds) {
         for seed in [seed, seed + 100, seed + 200] {
             let nvme = Nvme::new(shape.clone(), SECTORS);
-            Run::<NvmeDriver, _>::new(&nvme, &ram::<NvmeDriver>(), seed).go(1500);
+            Run::<NvmeDriver, _>::new(&nvme, &ram::<NvmeDriver>(), seed).go(1000);
         }
     }
 }

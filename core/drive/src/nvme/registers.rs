@@ -76,14 +76,14 @@ pub(super) fn status<F: Function>(function: &F) -> Result<Status, Failure> {
 /// Goes one step towards the end of a reset. Returns whether it has ended.
 pub(super) fn reset<F: Function>(function: &F) -> Result<bool, Failure> {
     let before = status(function)?;
-    let is_enabled = get(function, CC) & EN != 0;
-    // A controller that is on its way is not to be disabled before it is ready.
-    if is_enabled && before.is_empty() {
+    if get(function, CC) & EN == 0 {
+        return Ok(!before.contains(Status::RDY));
+    }
+    // A controller that is on its way is not to be disabled before it is ready (section 3.1.5).
+    if before.is_empty() {
         return Ok(false);
     }
-    if is_enabled {
-        disable(function);
-    }
+    disable(function);
     Ok(!status(function)?.contains(Status::RDY))
 }
 
