@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_device_is_ready_with_what_the_configuration_says() {
-        let mut service = Nothing::NEW;
+        let mut service = Nothing(None);
         let mut show = |part, [a, b]: [u64; 2]| {
             of_life(&mut service, [Kind::Device as u64, part, a, b, 0, 0]);
             service.0
@@ -124,7 +124,7 @@ mod tests {
         let memory = GuestMemory::of(5).unwrap();
         remember([Kind::Memory as u64, member_device(5, 0), 0x1000, 16, 0x2000, 0]);
         assert!(memory.contains(0x1000, 16));
-        detach(&mut Nothing::NEW, 5);
+        detach(&mut Nothing(None), 5);
         assert!(!memory.contains(0x1000, 1));
     }
 }

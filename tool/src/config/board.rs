@@ -109,6 +109,17 @@ impl Board {
         }
     }
 
+    /// How many PCI functions that services drive it can have: network cards and disk controllers.
+    pub fn functions(self) -> usize {
+        match self {
+            Board::Microvm | Board::Rpi4 => 0,
+            // Each is below a bridge of its own, and a chip has six.
+            Board::Powernv9 | Board::Powernv10 => 6,
+            // Their buses have 32 places, of which some are taken.
+            Board::Virt | Board::Q35 | Board::Pc => 24,
+        }
+    }
+
     /// The memory that its firmware is in, if that is in the middle of it.
     pub fn firmware_memory(self) -> Option<Firmware> {
         (self.isa() == Isa::Power64).then_some(Firmware { end: 1 << 30, free: 384 << 20 })

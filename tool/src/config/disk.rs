@@ -7,13 +7,17 @@ use std::path::PathBuf;
 use toml::de::DeTable;
 use turnstile_bundle::{DiskSpec, MAX_DISK_NAME, MAX_DISKS, MAX_NAME};
 
+use super::device::{self, Device};
 use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader};
 use super::service::Draft;
 use super::size::show_size;
 use super::{Surroundings, Vm, service, vm};
 
-const KEYS: [&str; 6] = ["name", "image", "size", "read-only", "time-limit", "beside-realtime"];
+const KEYS: [&str; 9] =
+    ["name", "image", "size", "read-only", "device", "partition", "trusted", "time-limit", "beside-realtime"];
+/// The most bytes of a file that QEMU has behind a disk controller.
+const MAX_FILE: u64 = 8 << 40;
 /// How long a disk or a network may take for an event if nothing is said, in nanoseconds: under an emulator, which others keep from
 /// running, more than on a CPU.
 pub const LIMIT: u64 = 100_000_000;
@@ -23,12 +27,14 @@ pub const LIMIT: u64 = 100_000_000;
 pub struct Disk {
     /// Its name, with the letters of a VM's, which guests see as its ID.
     pub name: At<String>,
-    /// What it contains at first.
+    /// What it contains at first; of one that the machine has, what it is in QEMU.
     pub image: Option<At<DiskSource>>,
-    /// Its size in bytes, if it is not that of the image.
+    /// Its size in bytes, if it is not that of the image; of one that the machine has, what it has in QEMU at least.
     pub size: Option<At<u64>>,
     /// Whether it cannot be written.
     pub read_only: bool,
+    /// The controller that it is behind, if the machine has it.
+    pub device: Option<At<Device>>,
     /// How long it may take for an event, in nanoseconds.
     pub limit: u64,
     /// Whether its services may keep real-time VMs waiting.
@@ -62,16 +68,27 @@ pub fn read(
         fits
     });
     let image = reader.string("image");
-    let size = read_size(&mut reader);
-    if image.is_none() && !table.keys().any(|key| ["image", "size"].contains(&key.get_ref().as_ref())) {
+    let has = |keys: &[&str]| table.keys().any(|key| keys.contains(&key.get_ref().as_ref()));
+    let size = read_size(&mut reader, has(&["device"]));
+    if !has(&["image", "size", "device"]) {
         let help = "give one, such as \"1GiB\", or an `image`";
         reader.problem(header, "`size` is missing: the disk has no image", help);
     }
     let image = image.and_then(|text| read_image(&mut reader, text, surroundings));
+    let file = file(image.as_ref(), name.as_ref().map_or("", |name| &name.value), surroundings);
+    let device = device::read(&mut reader, file);
     let read_only = reader.boolean("read-only").is_some_and(|at| at.value);
     let limit = service::read_limit(&mut reader, LIMIT);
     let beside_realtime = reader.boolean("beside-realtime").is_some_and(|at| at.value);
-    Some(Disk { name: name?, image, size, read_only, limit: limit?, beside_realtime })
+    Some(Disk { name: name?, image, size, read_only, device: device?, limit: limit?, beside_realtime })
+}
+
+/// Returns the file that QEMU has behind the controller of a disk: that of its image, or one beside the configuration.
+fn file(image: Option<&At<DiskSource>>, name: &str, surroundings: &Surroundings<'_>) -> PathBuf {
+    match image {
+        Some(At { value: DiskSource::File(path), .. }) => path.clone(),
+        _ => surroundings.folder.join(format!("{name}.img")),
+    }
 }
 
 /// Reads where the image comes from; `None` if that is nowhere.
@@ -92,17 +109,18 @@ fn read_image(
     Some(At::new(source, text.span))
 }
 
-/// Reads the size; `None` if there is none, or one that no disk can have.
-fn read_size(reader: &mut Reader<'_, '_>) -> Option<At<u64>> {
+/// Reads the size of a disk in memory or in a file; `None` if there is none, or one that no such disk can have.
+fn read_size(reader: &mut Reader<'_, '_>, is_file: bool) -> Option<At<u64>> {
+    let (place, most) = if is_file { ("a file", MAX_FILE) } else { ("memory", DiskSpec::MAX_SIZE) };
     let size = reader.size("size")?;
-    if (1..=DiskSpec::MAX_SIZE).contains(&size.value) {
+    if (1..=most).contains(&size.value) {
         return Some(size);
     }
     let what = match size.value {
         0 => "a disk cannot be empty".to_owned(),
-        bytes => format!("{} are too large for a disk in memory", show_size(bytes)),
+        bytes => format!("{} are too large for a disk in {place}", show_size(bytes)),
     };
-    reader.problem(size.span, what, format!("give 1KiB to {}", show_size(DiskSpec::MAX_SIZE)));
+    reader.problem(size.span, what, format!("give 1KiB to {}", show_size(most)));
     None
 }
 
@@ -124,6 +142,7 @@ pub fn services(disks: &[Disk], vms: &[Vm], problems: &mut Vec<Problem>) -> Vec<
         };
         problems.push(Problem::new(disk.name.span.clone(), what, help));
     }
+    problems.extend((0..disks.len()).filter_map(|index| device::same_controller(disks, index)));
     let mut drafts = Vec::new();
     for (index, vm) in vms.iter().enumerate() {
         for (place, wanted) in vm.disks.iter().enumerate() {
@@ -155,12 +174,18 @@ fn find(disks: &[Disk], vms: &[Vm], index: usize, place: usize) -> Result<Option
     }
     let disk = &disks[number];
     let has = |vm: &&Vm| vm.disks.iter().any(|other| other.value == *name);
-    if !disk.read_only
-        && let Some(other) = vms.iter().take(index).find(has)
-    {
-        let what = format!("the VM `{}` has the disk `{name}` already, and writes it", other.name.value);
-        let help = "give each its own [[disk]], or write read-only = true in this one";
-        return Err((what, help.to_owned()));
+    if let Some(other) = vms.iter().take(index).find(has) {
+        let why = match (&disk.device, disk.read_only) {
+            (None, true) => None,
+            (Some(_), _) => Some(("a controller is for one VM", "give each its own [[disk]]")),
+            (None, false) => {
+                Some(("writes it", "give each its own [[disk]], or write read-only = true in this one"))
+            }
+        };
+        if let Some((why, help)) = why {
+            let what = format!("the VM `{}` has the disk `{name}` already, and {why}", other.name.value);
+            return Err((what, help.to_owned()));
+        }
     }
     let service = match vms.iter().filter(has).count() {
         1 => name.clone(),
@@ -171,5 +196,7 @@ fn find(disks: &[Disk], vms: &[Vm], index: usize, place: usize) -> Result<Option
         return Err((what, "give the disk or the VM a shorter name".to_owned()));
     }
     let service = At::new(service, wanted.span.clone());
-    Ok(Some(Draft::of_disk(service, number, (disk.limit, disk.beside_realtime), &vm.name.value)))
+    let program = if disk.device.is_some() { "drive" } else { "disk" };
+    let bounds = (disk.limit, disk.beside_realtime);
+    Ok(Some(Draft::of_disk(service, number, program, bounds, &vm.name.value)))
 }

@@ -41,8 +41,11 @@ const FORMATS: [(&str, usize, &[u8]); 7] = [
     ("a VDI image", 0x40, b"\x7f\x10\xda\xbe"),
 ];
 
-/// Reads the image of a disk; `server` is where `debian:server` is, if it has been made.
+/// Reads the image of a disk in memory; there is none of one that the machine has. `server` is where `debian:server` is, if it has been made.
 pub fn load(disk: &Disk, server: Option<&Path>) -> Result<DiskImage, Problem> {
+    if disk.device.is_some() {
+        return Ok(DiskImage { image: None, size: 0 });
+    }
     let written = disk.size.as_ref().map(|size| size.value);
     let file = disk.image.as_ref().and_then(|image| match &image.value {
         DiskSource::File(path) => Some((image, path.as_path())),
@@ -155,6 +158,7 @@ mod tests {
                 image: Some(At::new(DiskSource::File(path.clone()), 1..2)),
                 size: size.map(|size| At::new(size, 2..3)),
                 read_only: false,
+                device: None,
                 limit: 1,
                 beside_realtime: false,
             };
@@ -196,6 +200,7 @@ mod tests {
             image: Some(At::new(DiskSource::File(path), 1..2)),
             size: None,
             read_only: false,
+            device: None,
             limit: 1,
             beside_realtime: false,
         };

@@ -406,6 +406,7 @@ impl Images {
                 image: contents.image.as_deref(),
                 size: contents.size,
                 read_only: disk.read_only,
+                drive: disk.device.as_ref().map(|device| device.value.drive),
             })
             .collect();
         turnstile_bundle::write_with(&specs, &services, &disks, &config.ports)

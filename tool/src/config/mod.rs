@@ -6,6 +6,7 @@
 
 mod board;
 pub(crate) mod contents;
+mod device;
 mod disk;
 mod disk_image;
 pub(crate) mod file;
@@ -33,16 +34,18 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
-use turnstile_bundle::{MAX_VMS, Mapping, OnCrash, PortSpec, Schedule};
+use turnstile_bundle::{DriveKind, MAX_VMS, Mapping, OnCrash, PortSpec, Schedule};
 
 use crate::failure::{Failure, Kind, Result};
 use crate::isa::Isa;
 use crate::layout::Layout;
 use crate::ui;
 pub use board::Board;
+pub use device::Device;
 pub use disk::Disk;
 use file::Refused;
 pub use machine::Machine;
+use network::Network;
 pub use port::Port;
 pub use problem::Problem;
 pub use read::At;
@@ -75,6 +78,11 @@ impl Config {
     pub fn cards(&self) -> usize {
         let cards = self.services.iter().filter_map(|service| service.uplink).map(|uplink| uplink.card + 1);
         cards.max().unwrap_or(0)
+    }
+
+    /// Returns how many disk controllers of a kind the machine needs for its disks.
+    pub fn controllers(&self, kind: DriveKind) -> usize {
+        device::controllers(&self.disks, kind)
     }
 }
 
@@ -322,6 +330,7 @@ fn read_root(
     config.services = service::finish(all, &config.vms, problems);
     config.ports = network::ports(&config.services, &config.vms, problems);
     problems.extend(network::no_card(&networks, config.machine.board));
+    problems.extend(device::no_controller(&disks, &networks, config.machine.board));
     config.disks = disks;
     Some(config)
 }

@@ -111,12 +111,7 @@ fn same_card(networks: &[Network], index: usize) -> Option<Problem> {
 
 /// Says that a board does not have a network card, where a network wants it.
 pub fn no_card(networks: &[Network], board: Board) -> Option<Problem> {
-    let most = match board {
-        Board::Microvm | Board::Rpi4 => 0,
-        // Each is below a bridge of its own, and a chip has six.
-        Board::Powernv9 | Board::Powernv10 => 6,
-        Board::Virt | Board::Q35 | Board::Pc => Uplink::CARDS,
-    };
+    let most = board.functions();
     let uplinks = networks.iter().filter_map(|network| network.uplink.as_ref());
     let beyond = uplinks.into_iter().find(|uplink| uplink.value.card >= most)?;
     let (what, help) = match most {

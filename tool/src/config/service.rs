@@ -84,13 +84,19 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Makes the service that is this disk in the VM of this name. Its place is where the VM names the disk.
-    pub fn of_disk(name: At<String>, disk: usize, (limit, beside_realtime): (u64, bool), vm: &str) -> Self {
+    /// Makes the service that is this disk in the VM of this name, by this program of ours. Its place is where the VM names the disk.
+    pub fn of_disk(
+        name: At<String>,
+        disk: usize,
+        program: &str,
+        (limit, beside_realtime): (u64, bool),
+        vm: &str,
+    ) -> Self {
         let span = name.span.clone();
         Self {
             service: Service {
                 name,
-                program: At::new(Program::Ours("disk".to_owned()), span.clone()),
+                program: At::new(Program::Ours(program.to_owned()), span.clone()),
                 vm: None,
                 device: ServiceDevice::Pci,
                 limit,

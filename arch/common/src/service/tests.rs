@@ -862,7 +862,9 @@ fn a_vm_keeps_what_it_has_when_the_device_is_the_reason_of_a_crash() {
 fn a_vm_keeps_what_it_has_when_an_interrupt_is_the_reason_and_somebody_enters() {
     let (service, world) = own_driver(&[]);
     access(&service);
-    (heard(&service), said(world), events(&service));
+    heard(&service);
+    said(world);
+    events(&service);
     let twice = || [after(0, Step::Fault), after(OWN, Step::Fault)].concat();
     service.space.steps.lock().unwrap().extend(twice());
     interrupt(&service);
