@@ -29,6 +29,10 @@ impl<'a> Bus for Machine<'a> {
     fn memory(&self) -> &Ram {
         self.1
     }
+
+    fn time(&self) -> u64 {
+        0
+    }
 }
 
 fn ram() -> Ram {
@@ -199,6 +203,9 @@ fn a_configuration_that_changes_all_the_time_is_not_waited_for() {
         }
         fn memory(&self) -> &Ram {
             self.1
+        }
+        fn time(&self) -> u64 {
+            0
         }
     }
     let (card, ram) = (Card::new(CARD_FEATURES, 128, true), ram());
