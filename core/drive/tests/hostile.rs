@@ -74,6 +74,10 @@ impl<D: Model> Bus for Liar<'_, D> {
     fn memory(&self) -> &Ram {
         self.ram
     }
+
+    fn time(&self) -> u64 {
+        0
+    }
 }
 
 /// Gives commands of all kinds; returns the tags.

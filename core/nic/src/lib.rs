@@ -3,7 +3,9 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`any`] | whichever of these cards there is |
 //! | [`card`] | the trait of cards |
+//! | [`e1000e`] | Intel's 82574, which QEMU calls e1000e |
 //! | [`ring`] | a queue of virtio whose chains are buffers with numbers: `core/virtio` has it |
 //! | [`virtio`] | network cards of virtio 1.0 and later |
 //!
@@ -12,7 +14,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod any;
 pub mod card;
+pub mod e1000e;
 pub mod virtio;
 
 pub use turnstile_virtio::driver::ring;

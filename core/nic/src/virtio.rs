@@ -99,11 +99,16 @@ impl<const N: usize> Virtio<N> {
     }
 }
 
+/// Says whether a function is such a card, by the first word of its configuration space.
+pub(crate) const fn drives(id: u32) -> bool {
+    matches!(id, MODERN | TRANSITIONAL)
+}
+
 /// Finds the card.
 fn find<B: Bus>(bus: &B) -> Result<Device, Failure> {
-    match bus.function().configuration(0, 4) {
-        MODERN | TRANSITIONAL => Ok(Device::find(bus.function())?),
-        _ => Err(Failure::Unknown),
+    match drives(bus.function().configuration(0, 4)) {
+        true => Ok(Device::find(bus.function())?),
+        false => Err(Failure::Unknown),
     }
 }
 
@@ -131,6 +136,10 @@ impl<const N: usize> Card for Virtio<N> {
         })?;
         self.device = Some(device);
         Ok(())
+    }
+
+    fn settle<B: Bus>(&mut self, _: &B) -> Result<Option<u64>, Failure> {
+        Ok(None)
     }
 
     fn mac(&self) -> Option<[u8; 6]> {

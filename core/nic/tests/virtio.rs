@@ -185,6 +185,9 @@ fn a_configuration_that_changes_all_the_time_is_not_waited_for() {
         fn memory(&self) -> &Ram {
             self.1
         }
+        fn time(&self) -> u64 {
+            0
+        }
     }
     let (card, ram) = (Card::new(CARD_FEATURES, 128, true), ram());
     let mut driver = Driver::NEW;

@@ -103,6 +103,10 @@ impl Bus for Given {
     fn memory(&self) -> &DeviceMemory {
         &self.shared
     }
+
+    fn time(&self) -> u64 {
+        self.world.time()
+    }
 }
 
 struct Disk(Program<Given, AnyDrive, GuestRings>);

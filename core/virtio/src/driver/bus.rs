@@ -15,4 +15,6 @@ pub trait Bus {
     fn function(&self) -> &Self::Function;
     /// The memory that both reach.
     fn memory(&self) -> &Self::Memory;
+    /// The time in nanoseconds.
+    fn time(&self) -> u64;
 }
