@@ -191,7 +191,7 @@ pub struct Geometry {
 
 /// A disk of the machine, whose commands finish in any order.
 ///
-/// No call waits for the device or takes longer if it lies. Behind a [`Failure`] the device is to be stopped; it may begin again.
+/// No call waits for the device, but for the end of a virtio device's reset, for 2000 reads of its status; nor does one take longer if it lies. Behind a [`Failure`] the device is to be stopped; it may begin again.
 pub trait Drive: Sized {
     /// How many bytes of memory it needs for itself, at a multiple of [`PAGE`].
     const BYTES: u64;
