@@ -396,6 +396,38 @@ mod tests {
     }
 
     #[test]
+    fn disks_are_behind_controllers_and_a_flush_reaches_their_files() {
+        let mut boot = Boot::new("i".into(), "b".into(), 1 << 30, 1);
+        let behind = |file: &str, is_qcow2, read_only| {
+            Some(Behind { file: file.into(), is_qcow2, read_only, serial: "root".into() })
+        };
+        boot.cards = 1;
+        boot.drives = [
+            (DriveKind::Nvme, 0, None),
+            (DriveKind::Nvme, 1, behind("a,b.img", false, false)),
+            (DriveKind::Virtio, 0, behind("c.qcow2", true, true)),
+        ]
+        .map(|(kind, number, behind)| Drive { kind, number, behind })
+        .into();
+        let shown = boot.shown(Path::new("qemu"));
+        let all = [
+            "-drive if=none,id=nvme0,driver=null-co,size=1M ",
+            "-device nvme,drive=nvme0,serial=none ",
+            // Of QEMU's modes, `unsafe` alone leaves out what a flush asks for, and the others with a cache of this computer's are this one.
+            "-drive if=none,id=nvme1,format=raw,cache=writeback,file=a,,b.img ",
+            "-device nvme,drive=nvme1,serial=root ",
+            "-drive if=none,id=virtio0,format=qcow2,cache=writeback,readonly=on,file=c.qcow2 ",
+            "-device virtio-blk-pci,drive=virtio0,serial=root,disable-legacy=on ",
+        ];
+        let places: Vec<_> = all.iter().map(|words| shown.find(words).expect(words)).collect();
+        assert!(places.is_sorted(), "numbers are those of PCI addresses: {shown}");
+        boot.board = Board::Powernv9;
+        let shown = boot.shown(Path::new("qemu"));
+        assert!(shown.contains("-device nvme,drive=nvme1,serial=root,bus=port2 "), "{shown}");
+        assert!(shown.contains("-device pnv-phb,id=phb3,chip-id=0,index=3 "), "behind the cards: {shown}");
+    }
+
+    #[test]
     fn without_hypervisor_mode_a_power_machine_is_a_partition() {
         let mut boot = Boot::new("vmlinux".into(), "initrd".into(), 1 << 30, 2);
         boot.board = Board::Powernv10;

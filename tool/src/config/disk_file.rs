@@ -74,3 +74,76 @@ fn judge_image(disk: &Disk, image: &At<DiskSource>, file: &Path) -> Result<Optio
         None => Ok(Some(Format::Raw)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A disk behind a controller, whose image is this file, or none.
+    fn disk(image: Option<PathBuf>, size: Option<u64>) -> Disk {
+        Disk {
+            name: At::new("root".to_owned(), 0..1),
+            image: image.map(|path| At::new(DiskSource::File(path), 1..2)),
+            size: size.map(|size| At::new(size, 2..3)),
+            read_only: false,
+            device: None,
+            limit: 1,
+            beside_realtime: false,
+        }
+    }
+
+    #[test]
+    fn files_are_used_as_they_are() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("disk.img");
+        let named = |bytes: &[u8], size| {
+            fs::write(&path, bytes).unwrap();
+            judge(&disk(Some(path.clone()), size), &path)
+        };
+        let qcow2 = qcow2::tests::image(3);
+        assert_eq!(named(&[7; 512], None), Ok(Some(Format::Raw)));
+        assert_eq!(named(b"", Some(512)), Ok(Some(Format::Raw)));
+        assert_eq!(named(&qcow2, Some(1 << 20)), Ok(Some(Format::Qcow2)));
+        assert_eq!(judge(&disk(None, None), &path), Ok(Some(Format::Raw)), "whatever a guest writes there");
+        let refused = |bytes: &[u8], size, place: usize, part: &str, advice: &str| {
+            let problem = named(bytes, size).unwrap_err();
+            assert!(problem.span.start == place && problem.what.contains(part), "{problem:?}");
+            assert!(problem.help.contains(advice), "{problem:?}");
+        };
+        refused(b"", None, 1, "is empty", "give a `size`");
+        refused(b"KDMV", None, 1, "VMDK image, not a raw or qcow2 image", "qemu-img convert");
+        refused(&qcow2, Some((1 << 20) + 1), 2, "is of a disk of 1MiB", "qemu-img resize");
+        let changed = |at: usize, byte: u8| {
+            let mut image = qcow2.clone();
+            image[at] = byte;
+            image
+        };
+        refused(&changed(15, 1), None, 1, "what differs from another image", "qemu-img convert");
+        refused(&changed(35, 1), None, 1, "is encrypted", "qemu-img convert");
+        refused(&changed(79, 1 << 2), None, 1, "has its data in another file", "qemu-img convert");
+        refused(&changed(79, 1 << 1), None, 1, "is marked as corrupt", "qemu-img check");
+        assert_eq!(named(&changed(79, 1), None), Ok(Some(Format::Qcow2)), "QEMU mends it");
+        let problem = judge(&disk(None, None), folder.path()).unwrap_err();
+        assert!(
+            problem.span.start == 0 && problem.what.contains("is not a file but a folder"),
+            "{problem:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_made_unless_it_is_named() {
+        let path = tempfile::TempDir::new().unwrap().path().join("disk.img");
+        assert_eq!(judge(&disk(None, Some(512)), &path), Ok(None));
+        let problem = judge(&disk(Some(path.clone()), Some(512)), &path).unwrap_err();
+        assert!(problem.what.contains("cannot be read") && problem.help.contains("relative"), "{problem:?}");
+        let inside = path.join("inside");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, b"a file").unwrap();
+        let problem = judge(&disk(None, Some(512)), &inside).unwrap_err();
+        assert!(problem.what.contains("cannot be read") && problem.help.contains("folder"), "{problem:?}");
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
+}
