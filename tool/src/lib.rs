@@ -18,6 +18,7 @@ pub mod config;
 mod console;
 pub mod control;
 mod demo;
+mod drives;
 pub mod exits;
 pub mod failure;
 mod gather;

@@ -13,6 +13,7 @@ use crate::config::file::{self, Refused};
 use crate::config::images::{self, Absent, HYPERVISOR_MEMORY};
 use crate::config::problem::split_advice;
 use crate::config::{self, Board, Config, Loaded, Surroundings, show_size};
+use crate::drives;
 use crate::failure::{Failure, Result};
 use crate::isa::Isa;
 use crate::layout::{Layout, write_atomically};
@@ -33,6 +34,9 @@ pub fn prepare(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&P
             .help("omit `memory` in [machine] to run it here; `build` writes it for the board"));
     }
     let mut boot = assemble(layout, loaded, folder, image)?;
+    drives::ensure(layout, loaded.accept()?)?;
+    // A file that has been made has a format.
+    boot.drives = drives::all(loaded.accept()?);
     boot.dtb = match machine.board {
         Board::Rpi4 => Some(setup::board::rpi4(layout)?),
         _ => None,
@@ -62,6 +66,7 @@ pub fn assemble(layout: &Layout, loaded: &Loaded, folder: &Path, image: Option<&
     boot.gic = config.machine.gic;
     boot.board = config.machine.board;
     boot.cards = config.cards();
+    boot.drives = drives::all(config);
     Ok(boot)
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use turnstile_bundle::DriveKind;
 use turnstile_machine::GicVersion;
 
 use crate::config::{Board, NetworkCard};
@@ -18,6 +19,30 @@ pub struct Forward {
     pub host: u16,
     /// The guest's port.
     pub guest: u16,
+}
+
+/// A disk controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drive {
+    /// Its kind.
+    pub kind: DriveKind,
+    /// Its number among those of the kind.
+    pub number: usize,
+    /// What is behind it; nothing that anybody uses if there is none.
+    pub behind: Option<Behind>,
+}
+
+/// A disk behind a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// Its file.
+    pub file: PathBuf,
+    /// Whether that is a qcow2 image, and not the disk's bytes as they are.
+    pub is_qcow2: bool,
+    /// Whether it is only read.
+    pub read_only: bool,
+    /// What it is called.
+    pub serial: String,
 }
 
 /// What is booted, and on what machine.
@@ -52,6 +77,8 @@ pub struct Boot {
     pub cards: Vec<NetworkCard>,
     /// The ports of this computer that lead to guests behind the first of them.
     pub forwards: Vec<Forward>,
+    /// Its disk controllers, those of each kind in their order.
+    pub drives: Vec<Drive>,
     /// More arguments, at the end.
     pub extra: Vec<OsString>,
 }
@@ -82,6 +109,7 @@ impl Boot {
             gdb: None,
             cards: Vec::new(),
             forwards: Vec::new(),
+            drives: Vec::new(),
             extra: Vec::new(),
         }
     }
@@ -114,7 +142,9 @@ impl Boot {
         if let Some((device, _)) = &elsewhere {
             add(&["-device", device]);
         }
-        for word in self.cards.iter().enumerate().flat_map(|(number, card)| self.card(number, *card)) {
+        let cards = self.cards.iter().enumerate().flat_map(|(at, card)| self.card(at, *card));
+        for word in cards.chain(self.drives.iter().enumerate().flat_map(|(at, drive)| self.drive(at, drive)))
+        {
             add(&[&word]);
         }
         let beside = self.bundle.clone().filter(|_| elsewhere.is_none());
@@ -144,19 +174,47 @@ impl Boot {
     /// The arguments that add a network card. It has no program for firmware: that would look for something to boot.
     fn card(&self, number: usize, card: NetworkCard) -> Vec<String> {
         let mut device = format!("{},netdev=net{number},romfile=", device(card));
-        let mut arguments = Vec::new();
-        if matches!(self.board, Board::Powernv9 | Board::Powernv10) {
-            // A bridge has one port, and that one slot.
-            let bridge = format!("pnv-phb,id=phb{number},chip-id=0,index={number}");
-            let port = format!("pnv-phb-root-port,id=port{number},bus=phb{number}");
-            arguments.extend(["-device".into(), bridge, "-device".into(), port]);
-            device.push_str(&format!(",bus=port{number}"));
-        }
+        let mut arguments = self.place(number, &mut device);
         let mut network = format!("user,id=net{number}");
         for Forward { host, guest } in self.forwards.iter().filter(|_| number == 0) {
             network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}"));
         }
         arguments.extend(["-netdev".into(), network, "-device".into(), device]);
+        arguments
+    }
+
+    /// The arguments that give a device a place of its own, where there is not one for all, and that a device needs, which says so.
+    fn place(&self, number: usize, device: &mut String) -> Vec<String> {
+        if !matches!(self.board, Board::Powernv9 | Board::Powernv10) {
+            return Vec::new();
+        }
+        // A bridge has one port, and that one slot.
+        let bridge = format!("pnv-phb,id=phb{number},chip-id=0,index={number}");
+        let port = format!("pnv-phb-root-port,id=port{number},bus=phb{number}");
+        device.push_str(&format!(",bus=port{number}"));
+        ["-device".into(), bridge, "-device".into(), port].into()
+    }
+
+    /// The arguments that add a disk controller, behind all cards. What a guest flushes is in the file then, whatever becomes of QEMU or of this
+    /// computer: with `writeback`, QEMU asks the computer for that when it is flushed, and not before.
+    fn drive(&self, at: usize, Drive { kind, number, behind }: &Drive) -> Vec<String> {
+        let id = format!("{kind}{number}");
+        let (drive, serial) = match behind {
+            Some(Behind { file, is_qcow2, read_only, serial }) => {
+                let format = if *is_qcow2 { "qcow2" } else { "raw" };
+                let read_only = if *read_only { ",readonly=on" } else { "" };
+                let file = as_value(file);
+                (format!("format={format},cache=writeback{read_only},file={file}"), serial.as_str())
+            }
+            None => ("driver=null-co,size=1M".to_owned(), "none"),
+        };
+        let mut device = match kind {
+            DriveKind::Nvme => format!("nvme,drive={id},serial={serial}"),
+            DriveKind::Virtio => format!("virtio-blk-pci,drive={id},serial={serial},disable-legacy=on"),
+        };
+        let mut arguments = self.place(self.cards.len() + at, &mut device);
+        let drive = format!("if=none,id={id},{drive}");
+        arguments.extend(["-drive".into(), drive, "-device".into(), device]);
         arguments
     }
 
@@ -345,6 +403,38 @@ mod tests {
         );
         assert!(shown.contains("-device e1000e,netdev=net0,romfile=,bus=port0"), "{shown}");
         assert!(shown.contains("netdev=net1,romfile=,bus=port1"), "{shown}");
+    }
+
+    #[test]
+    fn disks_are_behind_controllers_and_a_flush_reaches_their_files() {
+        let mut boot = Boot::new("i".into(), "b".into(), 1 << 30, 1);
+        let behind = |file: &str, is_qcow2, read_only| {
+            Some(Behind { file: file.into(), is_qcow2, read_only, serial: "root".into() })
+        };
+        boot.cards = 1;
+        boot.drives = [
+            (DriveKind::Nvme, 0, None),
+            (DriveKind::Nvme, 1, behind("a,b.img", false, false)),
+            (DriveKind::Virtio, 0, behind("c.qcow2", true, true)),
+        ]
+        .map(|(kind, number, behind)| Drive { kind, number, behind })
+        .into();
+        let shown = boot.shown(Path::new("qemu"));
+        let all = [
+            "-drive if=none,id=nvme0,driver=null-co,size=1M ",
+            "-device nvme,drive=nvme0,serial=none ",
+            // Of QEMU's modes, `unsafe` alone leaves out what a flush asks for, and the others with a cache of this computer's are this one.
+            "-drive if=none,id=nvme1,format=raw,cache=writeback,file=a,,b.img ",
+            "-device nvme,drive=nvme1,serial=root ",
+            "-drive if=none,id=virtio0,format=qcow2,cache=writeback,readonly=on,file=c.qcow2 ",
+            "-device virtio-blk-pci,drive=virtio0,serial=root,disable-legacy=on ",
+        ];
+        let places: Vec<_> = all.iter().map(|words| shown.find(words).expect(words)).collect();
+        assert!(places.is_sorted(), "numbers are those of PCI addresses: {shown}");
+        boot.board = Board::Powernv9;
+        let shown = boot.shown(Path::new("qemu"));
+        assert!(shown.contains("-device nvme,drive=nvme1,serial=root,bus=port2 "), "{shown}");
+        assert!(shown.contains("-device pnv-phb,id=phb3,chip-id=0,index=3 "), "behind the cards: {shown}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use turnstile_bundle::DiskSpec;
 use turnstile_machine::FileKind;
 
 use super::disk::{Disk, DiskSource};
+use super::disk_file;
 use super::file::{self, Refused};
 use super::problem::Problem;
 use super::qcow2::{self, Contents};
@@ -41,9 +42,10 @@ const FORMATS: [(&str, usize, &[u8]); 7] = [
     ("a VDI image", 0x40, b"\x7f\x10\xda\xbe"),
 ];
 
-/// Reads the image of a disk in memory; there is none of one that the machine has. `server` is where `debian:server` is, if it has been made.
+/// Reads the image of a disk in memory; of one that the machine has its file is judged. `server` is where `debian:server` is, if it has been made.
 pub fn load(disk: &Disk, server: Option<&Path>) -> Result<DiskImage, Problem> {
-    if disk.device.is_some() {
+    if let Some(device) = &disk.device {
+        disk_file::judge(disk, &device.value.file)?;
         return Ok(DiskImage { image: None, size: 0 });
     }
     let written = disk.size.as_ref().map(|size| size.value);
@@ -70,14 +72,19 @@ pub fn load(disk: &Disk, server: Option<&Path>) -> Result<DiskImage, Problem> {
     }
 }
 
-/// Reads an image of any format; or says what is wrong, and what helps.
-fn contents(path: &Path) -> Result<Contents, (String, String)> {
-    let shown = path.display();
+/// Reads the first bytes of a file, which say of which format it is; none of one that cannot be read, which is told who reads more.
+pub fn head(path: &Path) -> Vec<u8> {
     let mut head = Vec::new();
-    // Who cannot be opened is told so below.
     if let Some(file) = File::open(path).ok().filter(|_| path.is_file()) {
         let _ = file.take(HEAD).read_to_end(&mut head);
     }
+    head
+}
+
+/// Reads an image of any format; or says what is wrong, and what helps.
+fn contents(path: &Path) -> Result<Contents, (String, String)> {
+    let shown = path.display();
+    let head = head(path);
     if head.starts_with(qcow2::MAGIC) {
         return qcow2::read(path, &head, DiskSpec::MAX_SIZE, MAX_IMAGE)
             .map_err(|refused| of_qcow2(refused, path));
@@ -120,7 +127,7 @@ fn of_qcow2(refused: qcow2::Refused, path: &Path) -> (String, String) {
 }
 
 /// Says what a file is whose first bytes are these, if it is certainly no raw image, and what makes one that is read of it.
-fn foreign(head: &[u8]) -> Option<(String, &'static str)> {
+pub fn foreign(head: &[u8]) -> Option<(String, &'static str)> {
     let format =
         FORMATS.iter().find(|(_, at, magic)| head.get(*at..).is_some_and(|rest| rest.starts_with(magic)));
     if let Some((what, ..)) = format {

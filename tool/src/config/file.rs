@@ -75,7 +75,8 @@ fn read_at_most(path: &Path, most: u64) -> Result<Vec<u8>, Refused> {
     }
 }
 
-fn kind(file: FileType) -> &'static str {
+/// Says what is no regular file.
+pub fn kind(file: FileType) -> &'static str {
     match () {
         () if file.is_dir() => "a folder",
         () if file.is_fifo() => "a pipe",

@@ -125,10 +125,11 @@ impl Loader<'_> {
         Ok(VmImages { kernel, initrd })
     }
 
-    /// Gets the image `debian:server` if a disk has it; `None` if it is absent and may be.
+    /// Gets the image `debian:server` if a disk in memory has it; `None` if it is absent and may be.
     fn server(&self, config: &Config) -> Result<Option<PathBuf>> {
-        let is_wanted =
+        let is_server =
             |disk: &Disk| disk.image.as_ref().is_some_and(|image| image.value == DiskSource::Server);
+        let is_wanted = |disk: &Disk| disk.device.is_none() && is_server(disk);
         match self.absent {
             _ if !config.disks.iter().any(is_wanted) => Ok(None),
             // It takes minutes: mistakes are told first.

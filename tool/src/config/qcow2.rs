@@ -15,20 +15,25 @@ pub const HEADER: usize = 80;
 /// How many bytes are read at once.
 const PIECE: u64 = 1 << 20;
 
-/// Parts of the header, all of them big-endian: offset of the name of its backing file, method of encryption; from version 3 on, what nobody
-/// may read who does not know it.
+/// Parts of the header, all of them big-endian: offset of the name of its backing file, the disk's size, method of encryption; from version 3
+/// on, what nobody may read who does not know it.
 const BACKING: usize = 8;
+const SIZE: usize = 24;
 const ENCRYPTION: usize = 32;
 const INCOMPATIBLE: usize = 72;
 
 /// What an image may need, each with its bit, and what helps.
 const NEEDS: [(&str, &str); 5] = [
     ("was not closed in order", "mend it: `qemu-img check -r all IMAGE`"),
-    ("is marked as corrupt", "mend it: `qemu-img check -r all IMAGE`"),
-    ("has its data in another file", CONVERT),
+    CORRUPT,
+    ELSEWHERE,
     ("is not compressed by zlib", CONVERT),
     ("has extended L2 entries", CONVERT),
 ];
+const CORRUPT: (&str, &str) = ("is marked as corrupt", "mend it: `qemu-img check -r all IMAGE`");
+const ELSEWHERE: (&str, &str) = ("has its data in another file", CONVERT);
+const ENCRYPTED: (&str, &str) = ("is encrypted", CONVERT);
+const BACKED: (&str, &str) = ("is only what differs from another image", CONVERT);
 const CONVERT: &str = "convert it: `qemu-img convert -O qcow2 IMAGE disk.qcow2`";
 
 /// Why an image cannot be read.
@@ -97,23 +102,47 @@ pub fn read(path: &Path, head: &[u8], largest: u64, most: u64) -> Result<Content
     Ok(Contents { bytes, size })
 }
 
+/// Returns the number at this place of a header, of so many bytes.
+fn field(head: &[u8], at: usize, size: usize) -> u64 {
+    let bytes = head.get(at..at + size).unwrap_or_default();
+    bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+/// Returns what nobody may read who does not know it, a bit for each.
+fn incompatible(head: &[u8]) -> u64 {
+    if field(head, MAGIC.len(), 4) >= 3 { field(head, INCOMPATIBLE, 8) } else { 0 }
+}
+
+/// Returns the size of the disk of which this is the header.
+pub fn size(head: &[u8]) -> u64 {
+    field(head, SIZE, 8)
+}
+
+/// Says why an image cannot be a file that QEMU writes, and what helps: one that somebody else has made is not to make QEMU open other files.
+pub fn unfit(head: &[u8]) -> Option<(&'static str, &'static str)> {
+    let needed = incompatible(head);
+    match () {
+        () if field(head, BACKING, 8) != 0 => Some(BACKED),
+        () if field(head, ENCRYPTION, 4) != 0 => Some(ENCRYPTED),
+        () if needed & 1 << 1 != 0 => Some(CORRUPT),
+        () if needed & 1 << 2 != 0 => Some(ELSEWHERE),
+        () => None,
+    }
+}
+
 /// Finds what an image needs that is not read.
 fn judge(head: &[u8]) -> Result<(), Refused> {
-    let field = |at: usize, size: usize| {
-        let bytes = head.get(at..at + size).unwrap_or_default();
-        bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
-    };
-    let refused = |what: &str, help| Err(Refused::Kind(what.to_owned(), help));
-    if field(BACKING, 8) != 0 {
-        return refused("is only what differs from another image", CONVERT);
+    let refused = |(what, help): (&str, &'static str)| Err(Refused::Kind(what.to_owned(), help));
+    if field(head, BACKING, 8) != 0 {
+        return refused(BACKED);
     }
-    if field(ENCRYPTION, 4) != 0 {
-        return refused("is encrypted", CONVERT);
+    if field(head, ENCRYPTION, 4) != 0 {
+        return refused(ENCRYPTED);
     }
-    let needed = if field(MAGIC.len(), 4) >= 3 { field(INCOMPATIBLE, 8) } else { 0 };
+    let needed = incompatible(head);
     let known = NEEDS.iter().enumerate().find(|(bit, _)| needed >> bit & 1 != 0);
     match known {
-        Some((_, (what, help))) => refused(what, help),
+        Some((_, known)) => refused(*known),
         None if needed != 0 => Err(Refused::Kind(format!("needs what is not known ({needed:#x})"), CONVERT)),
         None => Ok(()),
     }

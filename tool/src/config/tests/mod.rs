@@ -3,6 +3,7 @@
 
 mod cpus;
 mod disks;
+mod drives;
 mod machines;
 mod networks;
 mod services;

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Disks that the machine has: what `device` and its companions say, and every mistake in them.
+
+use super::*;
+
+use turnstile_bundle::{Drive, DriveKind};
+
+/// A disk with this name and these lines.
+fn disk(name: &str, lines: &str) -> String {
+    format!("[[disk]]\nname = \"{name}\"\n{lines}")
+}
+
+/// The lines of a disk behind this controller.
+fn at(device: &str) -> String {
+    format!("device = \"{device}\"\ntrusted = true\n")
+}
+
+/// The minimal VM with the disk `root`, which has these lines.
+fn root(lines: &str) -> String {
+    format!("{MINIMAL}disks = [\"root\"]\n{}", disk("root", lines))
+}
+
+#[test]
+fn a_disk_is_one_of_the_machine() {
+    let text = format!(
+        "{MINIMAL}disks = [\"first\", \"part\", \"memory\"]\n{}{}{}",
+        disk("first", &at("nvme2")),
+        disk("part", &format!("{}partition = 128\nread-only = true\nimage = \"p.qcow2\"\n", at("virtio0"))),
+        disk("memory", "size = \"1MiB\"\n"),
+    );
+    let config = parse_text(&text).unwrap();
+    let devices: Vec<_> =
+        config.disks.iter().map(|disk| disk.device.as_ref().map(|device| device.value.clone())).collect();
+    let nvme = Drive { kind: DriveKind::Nvme, number: 2, partition: None, trusted: true };
+    let virtio = Drive { kind: DriveKind::Virtio, number: 0, partition: Some(128), trusted: true };
+    let of = |drive, file: &str| Some(Device { drive, file: file.into() });
+    assert_eq!(devices, [of(nvme, "dir/first.img"), of(virtio, "dir/p.qcow2"), None]);
+    assert_eq!(DriveKind::ALL.iter().map(|kind| config.controllers(*kind)).collect::<Vec<_>>(), [3, 1]);
+    let programs: Vec<_> = config.services.iter().map(|service| service.program.value.clone()).collect();
+    assert_eq!(programs, ["drive", "drive", "disk"].map(|name| Program::Ours(name.into())));
+    assert!(config.disks[1].read_only);
+    let server = parse_text(&root(&format!("{}image = \"debian:server\"\n", at("nvme15")))).unwrap();
+    assert_eq!(server.disks[0].device.as_ref().unwrap().value.file, Path::new("dir/root.img"));
+}
+
+#[test]
+fn mistakes_in_devices_are_shown() {
+    for name in ["nvme", "nvme16", "nvme01", "nvme+1", "sda", "virtio-0", "net0", ""] {
+        let what = format!("`{name}` is no disk controller of a machine");
+        let help = "write \"nvme0\" or \"virtio0\" for the first one";
+        expect(&root(&at(name)), &[(&format!("\"{name}\""), &what, help)]);
+    }
+    let reach = "a disk controller reaches all memory of the machine";
+    for lines in ["device = \"nvme0\"\n", "device = \"nvme0\"\ntrusted = false\n"] {
+        expect(&root(lines), &[("\"nvme0\"", reach, "write trusted = true if you accept that")]);
+    }
+    let memory = "size = \"1MiB\"\n";
+    let what = "a disk without a device is trusted with nothing";
+    expect(&root(&format!("{memory}trusted = true\n")), &[("true", what, "take `trusted` out")]);
+    assert!(parse_text(&root(&format!("{memory}trusted = false\n"))).is_ok());
+    let what = "a disk without a device is in memory, and is one piece";
+    expect(&root(&format!("{memory}partition = 7\n")), &[("7", what, "take `partition` out")]);
+    for number in ["129", "4294967297"] {
+        let lines = format!("{}partition = {number}\n", at("nvme0"));
+        expect(&root(&lines), &[(number, &format!("there is no partition {number}"), "one of 1 to 128")]);
+    }
+    let lines = format!("{}partition = 0\n", at("nvme0"));
+    expect(&root(&lines), &[("0", "there is no partition 0", "one of 1 to 128")]);
+    let huge = format!("{}size = \"9TiB\"\n", at("nvme0"));
+    expect(&root(&huge), &[("\"9TiB\"", "too large for a disk in a file", "1KiB to 8TiB")]);
+    assert!(parse_text(&root(&huge.replace('9', "8"))).is_ok(), "larger than any in memory");
+    // What is wrong beside it is told at once.
+    let both = format!("{}time-limit = \"2s\"\n", at("sda"));
+    expect(&root(&both), &[("\"sda\"", "is no disk controller", ""), ("\"2s\"", "cannot have", "")]);
+}
+
+#[test]
+fn a_controller_is_for_one_disk_and_a_disk_of_it_for_one_vm() {
+    let two = |first: &str, second: &str| {
+        format!("{MINIMAL}disks = [\"a\", \"b\"]\n{}{}", disk("a", &at(first)), disk("b", &at(second)))
+    };
+    let partition = format!("{}partition = 2\n", two("nvme0", "nvme0"));
+    expect(&partition, &[("\"nvme0\"", "the disk `a` has this controller", "give each disk its own")]);
+    assert!(parse_text(&two("nvme0", "virtio0")).is_ok());
+    assert!(parse_text(&two("nvme0", "nvme1")).is_ok());
+    for lines in ["", "read-only = true\n"] {
+        let users = vms(&["disks = [\"root\"]", "disks = [\"root\"]"]);
+        let text = format!("{users}{}", disk("root", &format!("{}{lines}", at("nvme0"))));
+        let what = "the VM `a` has the disk `root` already, and a controller is for one VM";
+        expect(&text, &[("\"root\"", what, "give each its own [[disk]]")]);
+    }
+}
+
+#[test]
+fn a_board_has_the_controllers() {
+    let on = |board: &str, lines: &str| format!("[machine]\nboard = \"{board}\"\n{}", root(lines));
+    let what = "no disk controller of the board `rpi4` can be used";
+    expect(&on("rpi4", &at("nvme0")), &[("\"nvme0\"", what, "choose another board")]);
+    let what = "the board `powernv9` has 6 network cards and disk controllers";
+    expect(&on("powernv9", &at("nvme6")), &[("\"nvme6\"", what, "a smaller number")]);
+    assert!(parse_text(&on("powernv9", &at("nvme5"))).is_ok());
+    let lan = "[[network]]\nname = \"lan\"\nuplink = \"net1\"\ntrusted = true\n";
+    let beside = |number| {
+        let text = on("powernv9", &at(number)).replace("disks =", "networks = [\"lan\"]\ndisks =");
+        format!("{text}{lan}")
+    };
+    assert!(parse_text(&beside("virtio3")).is_ok());
+    expect(&beside("virtio4"), &[("\"virtio4\"", what, "take the others out")]);
+    let many = |last: &str| {
+        let (nvme, virtio) = (disk("a", &at("nvme11")), disk("b", &at(last)));
+        format!("[machine]\nboard = \"q35\"\n{MINIMAL}disks = [\"a\", \"b\"]\n{nvme}{virtio}")
+    };
+    assert!(parse_text(&many("virtio11")).is_ok());
+    let what = "the board `q35` has 24 network cards and disk controllers";
+    expect(&many("virtio12"), &[("\"virtio12\"", what, "")]);
+}
