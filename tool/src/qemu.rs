@@ -411,7 +411,7 @@ mod tests {
         let behind = |file: &str, is_qcow2, read_only| {
             Some(Behind { file: file.into(), is_qcow2, read_only, serial: "root".into() })
         };
-        boot.cards = 1;
+        boot.cards = vec![NetworkCard::default()];
         boot.drives = [
             (DriveKind::Nvme, 0, None),
             (DriveKind::Nvme, 1, behind("a,b.img", false, false)),
