@@ -234,6 +234,7 @@ impl<const N: usize> Card for E1000e<N> {
     fn reset<B: Bus>(bus: &B) -> Result<(), Failure> {
         find(bus)?;
         order_reset(bus);
+        // The clock is not the card's: this ends.
         let begin = bus.time();
         while bus.time().wrapping_sub(begin) < RESET {}
         match (0..RESET_READS).any(|_| get(bus, reg::CTRL) & reg::CTRL_RST == 0) {
