@@ -150,7 +150,6 @@ fn address<B: Bus>(bus: &B) -> Option<[u8; 6]> {
 impl<const N: usize> E1000e<N> {
     /// Sets everything up, after a reset.
     fn start<B: Bus>(&mut self, bus: &B) -> Result<(), Failure> {
-        set(bus, reg::IMC, u32::MAX);
         let own = reg::CTRL_MASTER_DISABLE
             | reg::CTRL_FRCSPD
             | reg::CTRL_FRCDPLX
