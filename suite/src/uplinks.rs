@@ -24,6 +24,10 @@ pub fn scenarios() -> Vec<Scenario> {
         let all = killed(name, kills).on_all();
         scenarios.extend(all.map(|scenario| if kills > 10 { scenario.long() } else { scenario }));
     }
+    // All cards have the way through the switch in common.
+    let [arm64, others @ ..] = intel(outside("uplinks/e1000e")).on_all();
+    scenarios.extend([arm64].into_iter().chain(others.map(Scenario::long)));
+    scenarios.extend(intel(killed("uplinks/e1000e-killed", 100)).on_all().map(Scenario::long));
     let gicv2 = outside("uplinks/gicv2").with_config(format!("[machine]\ngic = 2\n\n{}", config()));
     let nvhe = outside("uplinks/nvhe").prepare(|boot, folder| {
         boot.append.push_str(" mode=nvhe");
@@ -46,6 +50,11 @@ fn config() -> String {
 }
 
 const LAN: &str = "[[network]]\nname = \"lan\"\nuplink = \"net0\"\ntrusted = true\ntime-limit = \"1s\"\n";
+
+/// The same with another card.
+fn intel(scenario: Scenario) -> Scenario {
+    scenario.with_config(config() + "card = \"e1000e\"\n")
+}
 
 /// Behind the card is what gives back what it gets, and nothing else.
 fn echoes(boot: &mut Boot, _: &Path) -> Result<()> {
@@ -134,7 +143,7 @@ fn no_driver() -> Scenario {
     ];
     scenario("uplinks/no-driver", steps.concat()).prepare(|boot, _| {
         boot.cards.clear();
-        let words = ["-netdev", "user,id=net0", "-device", "e1000e,netdev=net0,romfile="];
+        let words = ["-netdev", "user,id=net0", "-device", "e1000,netdev=net0,romfile="];
         boot.extra.extend(words.map(Into::into));
         Ok(())
     })

@@ -150,7 +150,6 @@ fn address<B: Bus>(bus: &B) -> Option<[u8; 6]> {
 impl<const N: usize> E1000e<N> {
     /// Sets everything up, after a reset.
     fn start<B: Bus>(&mut self, bus: &B) -> Result<(), Failure> {
-        set(bus, reg::IMC, u32::MAX);
         let own = reg::CTRL_MASTER_DISABLE
             | reg::CTRL_FRCSPD
             | reg::CTRL_FRCDPLX
@@ -234,6 +233,7 @@ impl<const N: usize> Card for E1000e<N> {
     fn reset<B: Bus>(bus: &B) -> Result<(), Failure> {
         find(bus)?;
         order_reset(bus);
+        // The clock is not the card's: this ends.
         let begin = bus.time();
         while bus.time().wrapping_sub(begin) < RESET {}
         match (0..RESET_READS).any(|_| get(bus, reg::CTRL) & reg::CTRL_RST == 0) {

@@ -51,6 +51,27 @@ const ENABLED: u32 = 1 << 1;
 const RCTL_WANTED: u32 = 1 << 26 | 1 << 15 | 1 << 4 | 1 << 3 | ENABLED;
 const TCTL_WANTED: u32 = 1 << 28 | 0x3f << 12 | 0x0f << 4 | 1 << 3 | ENABLED;
 
+/// What else it wants: of these bits of a register this value. The link may be up, by what the PHY says; there is a driver; nothing is late;
+/// each descriptor is written back; none is an extended one; and what errata ask for.
+const SET_UP: [(u64, u32, u32); 14] = [
+    (CTRL, UNWANTED | NO_MASTER | LINK_UP, LINK_UP),
+    (CTRL_EXT, 1 << 28, 1 << 28),
+    (0xc4, 0xffff, 0),
+    (0x410, u32::MAX, 0x60_2008),
+    (RECEIVE + 0x20, u32::MAX, 0),
+    (RECEIVE + 0x28, u32::MAX, 0x101_0000),
+    (RECEIVE + 0x2c, u32::MAX, 0),
+    (SEND + 0x20, u32::MAX, 0),
+    (SEND + 0x28, u32::MAX, 0x140_0000),
+    (SEND + 0x2c, u32::MAX, 0),
+    (0x5000, u32::MAX, 0),
+    (0x5008, u32::MAX, 0),
+    (0x5b00, 1 << 22, 1 << 22),
+    (0x5b64, 1, 1),
+];
+/// Of device control: speed and duplex from here, PAUSE frames, tags that are cut out.
+const UNWANTED: u32 = 1 << 11 | 1 << 12 | 1 << 27 | 1 << 28 | 1 << 30;
+
 /// What a descriptor of a packet to send has as its command: the end, a CRC, a report.
 const COMMAND: u8 = 0x0b;
 
@@ -116,13 +137,9 @@ impl E1000e {
         };
         card.forget();
         // Firmware has left it with a ring, and it interrupts.
-        let firmware = [
-            (CTRL, LINK_UP),
-            (RCTL, RCTL_WANTED),
-            (TCTL, TCTL_WANTED),
-            (RECEIVE + BYTES, 128),
-            (RECEIVE + TAIL, 7),
-        ];
+        SET_UP.iter().for_each(|&(register, _, value)| card.put(register, value));
+        let firmware =
+            [(RCTL, RCTL_WANTED), (TCTL, TCTL_WANTED), (RECEIVE + BYTES, 128), (RECEIVE + TAIL, 7)];
         for (register, value) in firmware.into_iter().chain([(IMS, u32::MAX), (RECEIVE, Ram::BASE as u32)]) {
             card.put(register, value);
         }
@@ -133,7 +150,10 @@ impl E1000e {
     fn forget(&self) {
         let mut registers = self.registers.borrow_mut();
         registers.clear();
-        registers.extend([(0x5400, 0x0012_5452), (0x5404, 0x8000_ca34), (0x5000, 0x300)]);
+        registers.extend([(0x5400, 0x0012_5452), (0x5404, 0x8000_ca34)]);
+        // As an NVM may have it that wants something else.
+        registers.extend([(CTRL, UNWANTED), (0xc4, 500), (0xe8, 500), (0x5000, 0x300), (0x5008, 1 << 15)]);
+        registers.extend([(RECEIVE + 0x20, 8), (RECEIVE + 0x2c, 8), (SEND + 0x20, 8), (SEND + 0x2c, 8)]);
     }
 
     fn register(&self, at: u64) -> u32 {
@@ -152,7 +172,7 @@ impl E1000e {
 
     /// Whether it sends and receives, as its driver wants it.
     pub fn runs(&self) -> bool {
-        self.register(CTRL) & LINK_UP != 0
+        SET_UP.iter().all(|&(register, bits, value)| self.register(register) & bits == value)
             && (self.register(RCTL), self.register(TCTL)) == (RCTL_WANTED, TCTL_WANTED)
     }
 
@@ -180,7 +200,8 @@ impl E1000e {
             return;
         }
         for (cause, entry) in [(1 << 20, 0), (1 << 22, 8)] {
-            if raised & cause != 0 && self.register(IVAR) >> entry & 0xf == 8 {
+            let is_late = self.register(0xe8) & 0xffff != 0;
+            if raised & cause != 0 && self.register(IVAR) >> entry & 0xf == 8 && !is_late {
                 self.interrupts.update(|count| count + 1);
                 let clears = self.register(EIAC) & cause;
                 self.put(ICR, self.register(ICR) & !clears);
@@ -276,6 +297,8 @@ impl E1000e {
     fn write(&self, ram: &Ram, offset: u64, value: u32) {
         match offset {
             CTRL if value & RST != 0 => {
+                let enabled = (self.register(RCTL) | self.register(TCTL)) & ENABLED;
+                self.stray(enabled != 0 || value & self.register(CTRL) & NO_MASTER == 0);
                 self.forget();
                 self.reset.set(Some(self.clock.get()));
             }
