@@ -35,7 +35,7 @@
 //!     };
 //!     services {                         only if there are any
 //!         service-0 { name = "console"; program = <2>; vm = <0>; device = "uart"; time-limit = <u64>; memory; };
-//!         service-1 { ...; device = "pci"; memory; disk = <0>; };
+//!         service-1 { ...; device = "pci"; memory; disk = <0>; cpu = <3>; };
 //!         service-2 { name = "lan"; program = <4>; device = "network"; time-limit = <u64>; memory;
 //!                     uplink = <0>; trusted; };
 //!     };
@@ -131,7 +131,7 @@ pub const MAX_PHYSICAL_CPUS: usize = 512;
 /// The value of the root node's `compatible`.
 pub const COMPATIBLE: &str = "turnstile,bundle";
 /// The version of the format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// The writer puts each image at a multiple of this many bytes of the blob.
 pub const IMAGE_ALIGN: usize = 64;
 

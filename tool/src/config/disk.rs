@@ -9,11 +9,11 @@ use turnstile_bundle::{DiskSpec, MAX_DISK_NAME, MAX_DISKS, MAX_NAME};
 
 use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader};
-use super::service::Draft;
+use super::service::{Draft, Runs};
 use super::size::show_size;
-use super::{Surroundings, Vm, service, vm};
+use super::{Surroundings, Vm, vm};
 
-const KEYS: [&str; 6] = ["name", "image", "size", "read-only", "time-limit", "beside-realtime"];
+const KEYS: [&str; 7] = ["name", "image", "size", "read-only", "time-limit", "cpus", "beside-realtime"];
 /// How long a disk or a network may take for an event if nothing is said, in nanoseconds: under an emulator, which others keep from
 /// running, more than on a CPU.
 pub const LIMIT: u64 = 100_000_000;
@@ -29,10 +29,8 @@ pub struct Disk {
     pub size: Option<At<u64>>,
     /// Whether it cannot be written.
     pub read_only: bool,
-    /// How long it may take for an event, in nanoseconds.
-    pub limit: u64,
-    /// Whether its services may keep real-time VMs waiting.
-    pub beside_realtime: bool,
+    /// How its services run.
+    pub runs: Runs,
 }
 
 /// Where what a disk contains at first comes from.
@@ -69,9 +67,8 @@ pub fn read(
     }
     let image = image.and_then(|text| read_image(&mut reader, text, surroundings));
     let read_only = reader.boolean("read-only").is_some_and(|at| at.value);
-    let limit = service::read_limit(&mut reader, LIMIT);
-    let beside_realtime = reader.boolean("beside-realtime").is_some_and(|at| at.value);
-    Some(Disk { name: name?, image, size, read_only, limit: limit?, beside_realtime })
+    let runs = Runs::read(&mut reader, LIMIT);
+    Some(Disk { name: name?, image, size, read_only, runs: runs? })
 }
 
 /// Reads where the image comes from; `None` if that is nowhere.
@@ -171,5 +168,5 @@ fn find(disks: &[Disk], vms: &[Vm], index: usize, place: usize) -> Result<Option
         return Err((what, "give the disk or the VM a shorter name".to_owned()));
     }
     let service = At::new(service, wanted.span.clone());
-    Ok(Some(Draft::of_disk(service, number, (disk.limit, disk.beside_realtime), &vm.name.value)))
+    Ok(Some(Draft::of_disk(service, number, disk.runs.clone(), &vm.name.value)))
 }

@@ -143,6 +143,7 @@ mod tests {
 
     use super::*;
     use crate::config::At;
+    use crate::config::service::Runs;
 
     #[test]
     fn raw_images_are_read_and_others_are_named() {
@@ -155,8 +156,7 @@ mod tests {
                 image: Some(At::new(DiskSource::File(path.clone()), 1..2)),
                 size: size.map(|size| At::new(size, 2..3)),
                 read_only: false,
-                limit: 1,
-                beside_realtime: false,
+                runs: Runs { limit: 1, beside_realtime: false, cpu: None },
             };
             load(&disk, None)
                 .map(|disk| disk.size)
@@ -196,8 +196,7 @@ mod tests {
             image: Some(At::new(DiskSource::File(path), 1..2)),
             size: None,
             read_only: false,
-            limit: 1,
-            beside_realtime: false,
+            runs: Runs { limit: 1, beside_realtime: false, cpu: None },
         };
         let problem = load(&none, None).unwrap_err();
         assert!(problem.what.contains("cannot be read") && problem.help.contains("relative"), "{problem:?}");

@@ -9,20 +9,18 @@ use turnstile_bundle::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_PORTS, Mapping, PortSpec,
 use super::port::{Port, show_mac};
 use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader};
-use super::service::{self, Draft, Service};
+use super::service::{self, Draft, Runs, Service};
 use super::{Board, Vm, disk, vm};
 
-const KEYS: [&str; 5] = ["name", "uplink", "trusted", "time-limit", "beside-realtime"];
+const KEYS: [&str; 6] = ["name", "uplink", "trusted", "time-limit", "cpus", "beside-realtime"];
 
 /// A network, which VMs have by its name.
 #[derive(Debug)]
 pub struct Network {
     /// Its name, with the letters of a VM's.
     pub name: At<String>,
-    /// How long it may take for an event, in nanoseconds.
-    pub limit: u64,
-    /// Whether it may keep real-time VMs waiting.
-    pub beside_realtime: bool,
+    /// How its service runs.
+    pub runs: Runs,
     /// The machine's network card that connects it with other networks.
     pub uplink: Option<At<Uplink>>,
 }
@@ -32,10 +30,9 @@ pub fn read(table: &DeTable<'_>, span: Range<usize>, problems: &mut Vec<Problem>
     let header = span.start..span.end.min(span.start + "[[network]]".len());
     let mut reader = Reader::new(table, header, &KEYS, &[], problems);
     let name = vm::read_name(&mut reader, "network", "lan");
-    let limit = service::read_limit(&mut reader, disk::LIMIT);
-    let beside_realtime = reader.boolean("beside-realtime").is_some_and(|at| at.value);
+    let runs = Runs::read(&mut reader, disk::LIMIT);
     let uplink = read_uplink(&mut reader)?;
-    Some(Network { name: name?, limit: limit?, beside_realtime, uplink })
+    Some(Network { name: name?, runs: runs?, uplink })
 }
 
 /// Reads which network card of the machine the network has, and whether it is trusted with it; `None` if that is wrong.
@@ -78,9 +75,8 @@ pub fn services(networks: &[Network], vms: &[Vm], problems: &mut Vec<Problem>) -
         } else if members.is_empty() {
             (format!("no VM has the network `{name}`"), "name it in the `networks` of a VM, or take it out")
         } else {
-            let bounds = (network.limit, network.beside_realtime);
             let uplink = network.uplink.as_ref().map(|uplink| uplink.value);
-            drafts.push(Draft::of_network(&network.name, bounds, members, uplink));
+            drafts.push(Draft::of_network(&network.name, network.runs.clone(), members, uplink));
             continue;
         };
         problems.push(Problem::new(network.name.span.clone(), what, help));

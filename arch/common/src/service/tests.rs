@@ -15,6 +15,8 @@ use turnstile_service::image::Doorbells;
 use super::*;
 use crate::served::{Bar, Served, Services};
 
+mod own;
+
 /// What the service does next, when it is entered or resumed.
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -149,6 +151,10 @@ impl Outside for World {
 
     fn call(&self, members: u64) {
         self.say(format!("call {members:x}"));
+    }
+
+    fn wake(&self) {
+        self.say("wake".to_string());
     }
 
     fn alarm(&self, at: u64) -> u64 {
