@@ -76,7 +76,10 @@ fn wrong_services_are_refused() {
         one(|service| service.cpu = Some(1)),
         "service `console`: it runs on CPU 1, which VM 1 has; name one that no VM has"
     );
-    assert_eq!(one(|service| service.cpu = Some(512)), "service `console`: it runs on CPU 512; numbers are below 512");
+    assert_eq!(
+        one(|service| service.cpu = Some(512)),
+        "service `console`: it runs on CPU 512; numbers are below 512"
+    );
     assert!(one(|service| service.limit = 99_999).contains("100 microseconds to 1 second"));
     assert!(one(|service| service.limit = 1_000_000_001).contains("1000000001 ns"));
     assert!(one(|service| service.program = b"#!/bin/sh").contains("it is not the program of a service"));

@@ -5,9 +5,9 @@
 #![cfg(loom)]
 
 use loom::sync::Arc;
+use loom::sync::Notify;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
-use loom::sync::Notify;
 use turnstile_service::abi::{Answer, Event, Kind};
 use turnstile_service::gate::{Gate, Pending};
 use turnstile_service::request::Request;
@@ -28,12 +28,7 @@ impl Service {
     }
 
     fn behind(gate: Gate) -> Arc<Self> {
-        Arc::new(Self {
-            gate,
-            memory: AtomicU32::new(0),
-            ring: AtomicU32::new(0),
-            kills: AtomicU32::new(0),
-        })
+        Arc::new(Self { gate, memory: AtomicU32::new(0), ring: AtomicU32::new(0), kills: AtomicU32::new(0) })
     }
 
     fn add(&self, number: u32) {
@@ -153,7 +148,11 @@ struct Own {
 
 impl Own {
     fn new() -> Arc<Self> {
-        Arc::new(Self { service: Service::behind(Gate::asleep()), request: Request::new(), kick: Notify::new() })
+        Arc::new(Self {
+            service: Service::behind(Gate::asleep()),
+            request: Request::new(),
+            kick: Notify::new(),
+        })
     }
 
     /// What a guest does that rings: an exit that finds nobody inside takes all, and passes it on.

@@ -179,7 +179,11 @@ fn reserve(named: &mut Tenants, own: &[(&str, &At<u64>)], problems: &mut Vec<Pro
         let other = named.entry(cpu.value).or_insert(tenant);
         if !other.is_service {
             let what = format!("CPU {} belongs to the VM `{}`: `{name}` cannot have it", cpu.value, other.vm);
-            problems.push(Problem::new(cpu.span.clone(), what, "name one that no VM has, or leave `cpus` out"));
+            problems.push(Problem::new(
+                cpu.span.clone(),
+                what,
+                "name one that no VM has, or leave `cpus` out",
+            ));
         }
     }
 }

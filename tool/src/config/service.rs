@@ -152,12 +152,7 @@ impl Draft {
     }
 
     /// Makes the service that is the network of this name, of the VMs of these indexes. It drives this network card.
-    pub fn of_network(
-        name: &At<String>,
-        runs: Runs,
-        members: Vec<usize>,
-        uplink: Option<Uplink>,
-    ) -> Self {
+    pub fn of_network(name: &At<String>, runs: Runs, members: Vec<usize>, uplink: Option<Uplink>) -> Self {
         let span = name.span.clone();
         Self {
             service: Service {
@@ -302,7 +297,8 @@ pub fn finish(drafts: Vec<Draft>, vms: &[Vm], problems: &mut Vec<Problem>) -> Ve
         };
         if !runs.beside_realtime && service.cpu.is_none() {
             let waits = keeps_any_waiting(&service, &members, vms);
-            let help = "give the VMs CPUs of their own, or the service, by `cpus`; or write beside-realtime = true";
+            let help =
+                "give the VMs CPUs of their own, or the service, by `cpus`; or write beside-realtime = true";
             problems.extend(waits.map(|what| Problem::new(place, what, help)));
         }
         services.push(service);
