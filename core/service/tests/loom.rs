@@ -197,9 +197,16 @@ impl Own {
     }
 }
 
+/// All interleavings with at most three switches away from who could go on: there are too many others.
+fn model(act: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(act);
+}
+
 #[test]
 fn a_cpu_of_its_own_loses_no_doorbell() {
-    loom::model(|| {
+    model(|| {
         let own = Own::new();
         let other = own.clone();
         let other = thread::spawn(move || other.ring());
@@ -214,7 +221,7 @@ fn a_cpu_of_its_own_loses_no_doorbell() {
 
 #[test]
 fn a_cpu_of_its_own_answers_who_asks_and_hears_who_rings() {
-    loom::model(|| {
+    model(|| {
         let own = Own::new();
         let cpu = own.clone();
         let cpu = thread::spawn(move || cpu.run(101));
@@ -227,7 +234,7 @@ fn a_cpu_of_its_own_answers_who_asks_and_hears_who_rings() {
 
 #[test]
 fn a_cpu_of_its_own_sees_a_kill_whatever_it_does() {
-    loom::model(|| {
+    model(|| {
         let own = Own::new();
         let cpu = own.clone();
         let cpu = thread::spawn(move || cpu.run(1001));
