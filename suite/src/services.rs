@@ -34,7 +34,7 @@ fn of(isa: Isa) -> [Scenario; 7] {
     let echo = || guest("echo", "echo", memory(isa), "") + &console("echo");
     [
         programs::echo_at_length(isa, "services/echo", echo()),
-        killed(isa, echo()),
+        killed(isa, "services/killed", echo()),
         works(isa, "services/doorbell", WORKS, ""),
         works(isa, "services/doorbell-long", MANY_WORKS, "").long(),
         counted(isa, &echo()),
@@ -55,7 +55,7 @@ const KILLS: usize = 200;
 
 /// A console that is killed again and again, before something is typed and while it is: each line comes back, though a kill may cost
 /// it a character (`CAVEATS.md`), and what is typed after the last kill comes back as it is.
-fn killed(isa: Isa, config: String) -> Scenario {
+fn killed(isa: Isa, name: &str, config: String) -> Scenario {
     let mut steps = vec![Step::Expect(0, "echo> ")];
     for _ in 0..KILLS / 2 {
         steps.extend([
@@ -72,7 +72,7 @@ fn killed(isa: Isa, config: String) -> Scenario {
         Step::Expect(0, "echo> "),
     ]);
     steps.extend([Step::Type(0, "quit\r"), Step::Stopped(0, StopReason::PowerOff)]);
-    Scenario::at(isa, "services/killed", config, steps).limit(240).judge(|record| {
+    Scenario::at(isa, name, config, steps).limit(240).judge(|record| {
         match record.text.contains("service console was killed") {
             true => Ok(()),
             false => Err("no kill was reported".to_owned()),
@@ -185,10 +185,9 @@ const OWN_CPU: &str = "cpus = [3]\n";
 /// whatever it must not do, also for longer than it may; one whose VM is paused.
 fn own_cpus(isa: Isa) -> [Scenario; 4] {
     let echo = guest("echo", "echo", memory(isa), "") + &console("echo") + OWN_CPU;
-    let killed = killed(isa, echo);
     [
         on_own_cpu(isa, "services/own-cpu"),
-        Scenario { name: "services/own-cpu-console".to_owned(), ..killed },
+        killed(isa, "services/own-cpu-console", echo),
         misbehaves(isa, "services/own-cpu-misbehave", "", OWN_CPU),
         paused(isa),
     ]

@@ -19,6 +19,7 @@ mod space;
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -54,7 +55,7 @@ pub struct Service<S> {
     /// What those have for it who cannot enter it.
     wanted: Wanted,
     /// What it has for the physical CPU that alone runs it, if there is one.
-    own: Option<Own>,
+    own: Option<Box<Own>>,
     /// Whether VMs come and go while it runs.
     is_shared: bool,
     /// The VMs that it serves.
@@ -212,7 +213,7 @@ impl<S: Space> Service<S> {
     #[cold]
     #[inline(never)] // Others are not to pay for it.
     fn wait(&self, event: &Event, meanwhile: &mut impl Meanwhile) -> Option<Answer> {
-        if let Some(own) = &self.own {
+        if let Some(own) = self.own.as_deref() {
             return Some(self.ask(own, event, meanwhile));
         }
         while !self.gate.enter() {
@@ -369,7 +370,7 @@ impl<S: Space> Service<S> {
     /// Does something while nobody is inside. What waits meanwhile belongs to a life that is over; if others share the service it is
     /// theirs, and wanted.
     fn alone<T>(&self, act: impl FnOnce() -> T) -> T {
-        if let Some(own) = &self.own {
+        if let Some(own) = self.own.as_deref() {
             return self.between(own, act);
         }
         while !self.gate.enter() {

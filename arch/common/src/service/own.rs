@@ -7,6 +7,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use alloc::boxed::Box;
+
 use spin::Mutex;
 use turnstile_service::abi::{Answer, Event};
 use turnstile_service::gate::{Gate, Pending};
@@ -34,7 +36,7 @@ impl<S: Space> Service<S> {
     pub fn on_own_cpu(self) -> Self {
         let is_held = AtomicBool::new(!self.is_shared);
         let own = Own { request: Request::new(), turn: Mutex::new(()), is_held };
-        Self { gate: Gate::asleep(), own: Some(own), ..self }
+        Self { gate: Gate::asleep(), own: Some(Box::new(own)), ..self }
     }
 
     /// Says whether it has a CPU of its own.
@@ -73,7 +75,7 @@ impl<S: Space> Service<S> {
     /// Keeps its CPU from handling anything, when this returns: its VM has stopped or is paused. One that others share goes on, and one
     /// without a CPU of its own has nobody who enters it then.
     pub fn hold(&self) {
-        if let Some(own) = self.own.as_ref().filter(|_| !self.is_shared) {
+        if let Some(own) = self.own.as_deref().filter(|_| !self.is_shared) {
             own.is_held.store(true, Ordering::Relaxed);
             // Who has not seen that is done.
             drop(own.turn.lock());
@@ -82,7 +84,7 @@ impl<S: Space> Service<S> {
 
     /// Lets its CPU handle what waits, and what comes.
     pub fn release(&self) {
-        if let Some(own) = &self.own {
+        if let Some(own) = self.own.as_deref() {
             own.is_held.store(false, Ordering::Release);
             self.outside.wake();
         }
@@ -150,7 +152,7 @@ impl<'a, S: Space> Server<'a, S> {
     }
 
     fn all(&self) -> impl Iterator<Item = (&'static Service<S>, &'static Own)> {
-        self.services.iter().filter_map(|&service| Some((service, service.own.as_ref()?)))
+        self.services.iter().filter_map(|&service| Some((service, service.own.as_deref()?)))
     }
 
     /// Takes what has interrupted the CPU, and lets each service handle what waits for it, once. If there is nothing, and was nothing for

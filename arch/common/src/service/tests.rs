@@ -239,7 +239,6 @@ fn shared(steps: &[Step]) -> (Service<Script>, &'static World) {
     (Service::shared("test".to_string(), script, world, &ports), world)
 }
 
-use std::boxed::Box;
 use std::format;
 
 const READ: Event = Event::new(Kind::Read, [0, 8, 1, 0, 0]);
