@@ -45,6 +45,7 @@ static VALID: LazyLock<Vec<u8>> = LazyLock::new(|| {
         memory: false,
         disk: None,
         uplink: None,
+        cpu: None,
     };
     let mapped = VmSpec { name: "disks", mapping: Mapping::AtStart, cpus: CpuList::new(&[5, 6]), ..vm };
     let disk = ServiceSpec { name: "root", vm: Some(3), device: ServiceDevice::Pci, memory: true, ..service };

@@ -51,11 +51,12 @@ impl From<machine::Error> for Error {
 
 /// Finds the physical CPUs of a VM: at least one.
 fn areas(spec: &VmSpec<'_>, host: &Host, running: usize) -> Result<Vec<&'static PerCpu>, Error> {
-    let area = |cpu: u16| {
-        let area = host.cpus.get(usize::from(cpu)).copied().filter(|area| area.index < running);
-        area.ok_or(Error::NoCpu(cpu))
-    };
-    spec.cpus.iter().map(area).collect()
+    spec.cpus.iter().map(|cpu| area(cpu, host, running).ok_or(Error::NoCpu(cpu))).collect()
+}
+
+/// Returns a physical CPU, if it runs.
+fn area(cpu: u16, host: &Host, running: usize) -> Option<&'static PerCpu> {
+    host.cpus.get(usize::from(cpu)).copied().filter(|area| area.index < running)
 }
 
 fn share(class: Class) -> turnstile_sched::Class {
@@ -112,23 +113,28 @@ fn functions(vm: usize, services: &[ServiceSpec<'_>], ports: &[PortSpec]) -> Fun
     functions
 }
 
-/// Builds the services of a bundle, with these disks, and connects them with the VMs that they serve.
+/// Builds the services of a bundle, with these disks, and connects them with the VMs that they serve. `running` CPUs of the machine run.
 ///
 /// # Errors
 /// Says which cannot be built, and why.
 pub fn build_services(
     bundle: &Bundle<'static>,
     disks: &[Option<Storage>],
-    bridges: &'static [Bridge],
+    (host, running): (&'static Host, usize),
     guests: &mut [Guest],
 ) -> Result<Vec<&'static Hosted>, (&'static str, service::Error)> {
+    let wants_card = bundle.services().iter().any(|service| service.uplink.is_some());
+    let wants_function = wants_card || bundle.disks().iter().any(|disk| disk.drive.is_some());
+    let bridges = if wants_function { host.bridges() } else { &[] };
     let (mut all, mut claims) = (Vec::new(), Claims::new(bridges));
     for (number, spec) in bundle.services().iter().enumerate() {
         let storage = spec.disk.and_then(|disk| disks.get(disk).copied()).flatten();
         let hosted = members(number, spec, bundle, guests).and_then(|members| {
+            let own = |cpu| area(cpu, host, running).ok_or(service::Error::NoCpu(cpu));
+            let cpu = spec.cpu.map(own).transpose()?;
             let wanted = wanted(spec, bundle.disks());
-            let driven = wanted.map(|wanted| claim(&mut claims, wanted, &members)).transpose()?;
-            Hosted::build(number, spec, members, storage, driven)
+            let driven = wanted.map(|wanted| claim(&mut claims, wanted, &members, cpu)).transpose()?;
+            Hosted::build(number, spec, members, storage, driven, cpu)
         });
         all.push(hosted.map_err(|error| (spec.name, error))?);
     }
@@ -160,14 +166,15 @@ fn wanted(spec: &ServiceSpec<'_>, disks: &[DiskSpec<'_>]) -> Option<Wanted> {
     Some(Wanted { kind, number: drive.number, settings })
 }
 
-/// Gives a service its function, which interrupts where the first vCPU of its first VM is.
+/// Gives a service its function, which interrupts the service's own CPU, or that of the first vCPU of its first VM.
 fn claim(
     claims: &mut Claims<Bridge>,
     wanted: Wanted,
     members: &[Member],
+    cpu: Option<&PerCpu>,
 ) -> Result<(Driven, Device), service::Error> {
     let vcpu = members.first().and_then(|member| member.vm.vcpu(0)).ok_or(service::Error::Vm)?;
-    driven::claim(claims, wanted, vcpu.cpu.index).map_err(service::Error::Driven)
+    driven::claim(claims, wanted, cpu.unwrap_or(vcpu.cpu).index).map_err(service::Error::Driven)
 }
 
 /// Finds the VMs that a service serves.

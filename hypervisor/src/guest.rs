@@ -206,9 +206,14 @@ impl Guest {
 
     /// All its vCPUs have left their guests: its clock stands still from now on.
     pub fn paused(&self) {
+        // Nothing changes its memory when it is heard that it is paused. Before the lock: a service's own CPU may be about to take that
+        // for a command.
+        self.services.iter().for_each(|service| service.hold());
         let _order = self.pausing.lock();
         if self.vm.pause.close(time::ticks()) {
             line::event(self.vm, Event::Paused);
+        } else if !self.vm.pause.stands() {
+            self.release_services();
         }
         // What its vCPUs were about to handle of services that others share does not stand still with them.
         self.services.iter().for_each(|service| service.wake());
@@ -232,8 +237,14 @@ impl Guest {
             self.unheard.store(true, Ordering::Relaxed);
         });
         drop(devices);
+        self.release_services();
         self.vm.raise_all(Reasons::START);
         ended.is_some()
+    }
+
+    /// It runs: services that have CPUs of their own handle what there is to do for it.
+    fn release_services(&self) {
+        self.services.iter().for_each(|service| service.release());
     }
 
     /// One of its vCPUs goes on after a pause. The alarms stay with the VM's CPUs: this is one of them, and who has ended the pause
@@ -274,6 +285,7 @@ impl Guest {
         times::report_start(self.vm, [begin, cleared.get(), loaded]);
         self.vm.pause.reset();
         self.vm.lifecycle.start();
+        self.release_services();
         line::open(self.vm);
         drop(beginning);
         self.vm.raise_all(Reasons::START);

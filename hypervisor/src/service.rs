@@ -18,6 +18,8 @@ use turnstile_vm::attention::Reasons;
 use turnstile_vm::lifecycle::Phase;
 
 use crate::alarm;
+use crate::arch::cpu::PerCpu;
+use crate::arch::exit::server;
 use crate::arch::memory;
 use crate::arch::service::{
     Bar, Device, ISA, Outside, Port, Served, Service, Services, Space, Storage, Window,
@@ -70,6 +72,8 @@ pub struct Hosted {
     storage: Option<Storage>,
     /// The machine's PCI function that it drives.
     driven: Option<Driven>,
+    /// The physical CPU that alone runs it, if there is one.
+    cpu: Option<&'static PerCpu>,
     /// The number of its alarm.
     alarm: usize,
     typed: Mutex<Typed>,
@@ -91,6 +95,8 @@ pub enum Error {
     Doorbells,
     /// The machine's PCI function that it is to drive.
     Driven(driven::Error),
+    /// The physical CPU that is to run it does not.
+    NoCpu(u16),
 }
 
 impl fmt::Display for Error {
@@ -100,6 +106,7 @@ impl fmt::Display for Error {
             Self::Memory(error) => write!(f, "{error}"),
             Self::Vm => f.write_str("there is no VM for it"),
             Self::Driven(error) => write!(f, "{error}"),
+            Self::NoCpu(cpu) => write!(f, "physical CPU {cpu} is not there: give the machine more CPUs"),
             Self::Doorbells => f.write_str("its doorbells cannot be shared"),
         }
     }
@@ -189,7 +196,8 @@ impl Member {
 }
 
 impl Hosted {
-    /// Builds the service of this number, which serves these members, with the memory of its disk, or the PCI function that it drives.
+    /// Builds the service of this number, which serves these members, with the memory of its disk, or the PCI function that it drives;
+    /// on this physical CPU, or on those of its VMs.
     ///
     /// # Errors
     /// When its program cannot be used, or there is no memory for it.
@@ -200,6 +208,7 @@ impl Hosted {
         members: Vec<Member>,
         storage: Option<Storage>,
         driven: Option<(Driven, Device)>,
+        cpu: Option<&'static PerCpu>,
     ) -> Result<&'static Self, Error> {
         let image = Image::parse(spec.program, ISA).map_err(Error::Program)?;
         let doorbells = image.header().doorbells;
@@ -221,6 +230,7 @@ impl Hosted {
             memory: spec.memory,
             storage,
             driven,
+            cpu,
             alarm: alarm::FIRST_SERVICE + number,
             typed: Mutex::new(Typed::default()),
             line: Mutex::new(heapless::String::new()),
@@ -233,6 +243,9 @@ impl Hosted {
         };
         if let Some(device) = device {
             service.drive(device).map_err(Error::Memory)?;
+        }
+        if cpu.is_some() {
+            service = service.on_own_cpu();
         }
         hosted.service.call_once(|| Box::leak(Box::new(service)));
         Ok(hosted)
@@ -254,6 +267,11 @@ impl Hosted {
     /// Says whether several VMs share it.
     fn is_shared(&self) -> bool {
         self.device == ServiceDevice::Network
+    }
+
+    /// Returns the service if this is the physical CPU that alone runs it.
+    pub fn runs_on(&self, cpu: &PerCpu) -> Option<&'static Service> {
+        self.cpu.filter(|own| own.index == cpu.index).and_then(|_| self.service.get().copied())
     }
 
     /// Returns the VM that has it for itself.
@@ -321,7 +339,7 @@ impl Hosted {
         self.want(Pending::ALARM);
     }
 
-    /// Has it handle something, by the first vCPU that looks.
+    /// Has it handle something, by its own CPU, or the first vCPU that looks.
     fn want(&self, pending: Pending) {
         if let Some(service) = self.service.get() {
             service.want(pending);
@@ -329,7 +347,8 @@ impl Hosted {
         }
     }
 
-    /// Has all vCPUs look that may enter it: any may be off. One that stops or pauses leaves what it has not looked at to others.
+    /// Has all vCPUs look that may enter it: any may be off. One that stops or pauses leaves what it has not looked at to others. None may
+    /// enter one that has a CPU of its own, which looks by itself.
     pub fn wake(&self) {
         self.call(u64::MAX);
     }
@@ -372,9 +391,20 @@ impl Hosted {
         attached
     }
 
+    /// The VM that has it for itself runs from now on, or goes on. A CPU of its own handles what there is to do.
+    pub fn release(&self) {
+        self.service.get().into_iter().for_each(|service| service.release());
+    }
+
+    /// That VM has stopped or is paused: a CPU of its own does nothing for it when this returns.
+    pub fn hold(&self) {
+        self.service.get().into_iter().for_each(|service| service.hold());
+    }
+
     /// A VM that it serves has stopped: its memory is taken away. If it has no other, nothing rings any more. Only while no vCPU of that
     /// VM runs.
     pub fn detach(&self, vm: &Vm) {
+        self.hold();
         if !self.is_shared() {
             alarm::clear(self.alarm);
         }
@@ -461,11 +491,18 @@ impl Outside for Hosted {
     }
 
     fn call(&self, members: u64) {
+        if self.cpu.is_some() {
+            return;
+        }
         for (number, member) in self.members.iter().enumerate() {
             if members >> number & 1 != 0 && (!self.is_shared() || member.is_running()) {
                 member.vm.raise_all(Reasons::SERVICE);
             }
         }
+    }
+
+    fn wake(&self) {
+        self.cpu.into_iter().for_each(server::wake);
     }
 
     fn alarm(&self, at: u64) -> u64 {

@@ -14,7 +14,7 @@ use crate::alarm;
 use crate::arch::boot::Host;
 use crate::arch::boot::fault::{self, Provoked};
 use crate::arch::cpu::PerCpu;
-use crate::arch::exit::wait;
+use crate::arch::exit::{server, wait};
 use crate::arch::phases::{Phase, TIMES};
 use crate::arch::sched;
 use crate::arch::time;
@@ -132,8 +132,9 @@ fn set_up(host: &'static Host) -> (&'static System, usize) {
     #[cfg(feature = "ablation")]
     take_off(host, &bundle);
     TIMES.end(Phase::Bundle, time::ticks());
-    let wanted =
-        bundle.vms().iter().flat_map(|vm| vm.cpus.iter()).max().map_or(1, |cpu| usize::from(cpu) + 1);
+    let of_vms = bundle.vms().iter().flat_map(|vm| vm.cpus.iter());
+    let of_services = bundle.services().iter().filter_map(|service| service.cpu);
+    let wanted = of_vms.chain(of_services).max().map_or(1, |cpu| usize::from(cpu) + 1);
     let running = host.start_cpus(wanted);
     TIMES.end(Phase::Cpus, time::ticks());
     let (mut guests, mut tenants) = (Vec::new(), Vec::new());
@@ -147,10 +148,7 @@ fn set_up(host: &'static Host) -> (&'static System, usize) {
         Ok(disks) => disks,
         Err((name, error)) => refuse(host, format_args!("disk {name} cannot be made: {error}")),
     };
-    let wants_card = bundle.services().iter().any(|service| service.uplink.is_some());
-    let wants_function = wants_card || bundle.disks().iter().any(|disk| disk.drive.is_some());
-    let bridges = if wants_function { host.bridges() } else { &[] };
-    let services = match build_services(&bundle, &disks, bridges, &mut guests) {
+    let services = match build_services(&bundle, &disks, (host, running), &mut guests) {
         Ok(services) => services,
         Err((name, error)) => refuse(host, format_args!("service {name} cannot be built: {error}")),
     };
@@ -175,7 +173,7 @@ fn provoke_read(system: &System) {
     guest.provoke_read();
 }
 
-/// Every CPU: runs the vCPU pinned to it, or those that share it, or waits.
+/// Every CPU: runs the vCPU pinned to it, or those that share it, or services, or waits.
 #[allow(unsafe_code, reason = "the boot code of the arch crate calls this by name")]
 #[unsafe(no_mangle)]
 fn turnstile_cpu_main(cpu: &'static PerCpu) -> ! {
@@ -192,8 +190,14 @@ fn turnstile_cpu_main(cpu: &'static PerCpu) -> ! {
     }
     match vcpus.find(|vcpu| vcpu.cpu.index == cpu.index) {
         Some(vcpu) => wait::run(vcpu),
-        None => wait::idle(),
+        None => run_services(system, cpu),
     }
+}
+
+/// A CPU that no VM has: runs the services that have it for themselves, or waits.
+fn run_services(system: &System, cpu: &PerCpu) -> ! {
+    let own: Vec<_> = system.services.iter().filter_map(|service| service.runs_on(cpu)).collect();
+    if own.is_empty() { wait::idle() } else { server::run(&own) }
 }
 
 impl Receiver for System {

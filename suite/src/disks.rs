@@ -41,6 +41,10 @@ pub fn scenarios() -> Vec<Scenario> {
     ));
     scenarios.push(bare(Isa::Power64, "disks/bare", ""));
     scenarios.push(bare(Isa::Power64, "disks/bare-xics", "interrupts = \"xics\""));
+    scenarios.extend(Isa::ALL.map(|isa| match isa {
+        Isa::Arm64 => own_cpu(isa),
+        _ => own_cpu(isa).long(),
+    }));
     scenarios
 }
 
@@ -88,6 +92,14 @@ pub fn bare(isa: Isa, name: &str, more: &str) -> Scenario {
         Step::Stopped(0, StopReason::PowerOff),
     ];
     Scenario::at(isa, name, config, steps).limit(120).judge(programs::no_failures)
+}
+
+/// The same, with one CPU that runs both disks.
+fn own_cpu(isa: Isa) -> Scenario {
+    let scenario = bare(isa, "disks/own-cpu", "");
+    let config =
+        scenario.config.replace("size = \"4MiB\"\n", "size = \"4MiB\"\ncpus = [1]\ntime-limit = \"1s\"\n");
+    scenario.with_config(config)
 }
 
 /// Two disks, one of which is written; what was written is there in the VM's second life.

@@ -37,6 +37,8 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios.push(bare(Isa::X86_64, "networks/bare-xapic", "pci=ports pv-eoi=off", "apic = \"xapic\""));
     scenarios.push(bare(Isa::Power64, "networks/bare", "", ""));
     scenarios.push(bare(Isa::Power64, "networks/bare-xics", "", "interrupts = \"xics\""));
+    scenarios.push(own_cpu(Isa::Arm64));
+    scenarios.extend([Isa::X86_64, Isa::Power64].map(|isa| own_cpu(isa).long()));
     scenarios
 }
 
@@ -112,6 +114,13 @@ fn bare(isa: Isa, name: &str, options: &str, more: &str) -> Scenario {
         Step::Stopped(0, StopReason::PowerOff),
     ];
     Scenario::at(isa, name, config, steps).limit(180).judge(programs::no_failures)
+}
+
+/// The same, with a CPU that runs the network.
+fn own_cpu(isa: Isa) -> Scenario {
+    let scenario = bare(isa, "networks/own-cpu", "", "");
+    let config = scenario.config.clone() + "cpus = [2]\n";
+    scenario.with_config(config)
 }
 
 /// Two ports that are isolated from each other.

@@ -25,6 +25,8 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios.push(linux_with_console().on_power());
     scenarios.extend(on_pcs());
     scenarios.extend([window("doorbell"), window("misbehave")]);
+    scenarios.extend(own_cpus(Isa::Arm64));
+    scenarios.extend([Isa::X86_64, Isa::Power64].into_iter().flat_map(own_cpus).map(Scenario::long));
     scenarios
 }
 
@@ -32,12 +34,12 @@ fn of(isa: Isa) -> [Scenario; 7] {
     let echo = || guest("echo", "echo", memory(isa), "") + &console("echo");
     [
         programs::echo_at_length(isa, "services/echo", echo()),
-        killed(isa, echo()),
-        works(isa, "services/doorbell", WORKS),
-        works(isa, "services/doorbell-long", MANY_WORKS).long(),
+        killed(isa, "services/killed", echo()),
+        works(isa, "services/doorbell", WORKS, ""),
+        works(isa, "services/doorbell-long", MANY_WORKS, "").long(),
         counted(isa, &echo()),
-        misbehaves(isa, "services/misbehave", ""),
-        misbehaves(isa, "services/misbehave-sharing", "cpus = [0]\nschedule = \"shared\"").long(),
+        misbehaves(isa, "services/misbehave", "", ""),
+        misbehaves(isa, "services/misbehave-sharing", "cpus = [0]\nschedule = \"shared\"", "").long(),
     ]
 }
 
@@ -53,7 +55,7 @@ const KILLS: usize = 200;
 
 /// A console that is killed again and again, before something is typed and while it is: each line comes back, though a kill may cost
 /// it a character (`CAVEATS.md`), and what is typed after the last kill comes back as it is.
-fn killed(isa: Isa, config: String) -> Scenario {
+fn killed(isa: Isa, name: &str, config: String) -> Scenario {
     let mut steps = vec![Step::Expect(0, "echo> ")];
     for _ in 0..KILLS / 2 {
         steps.extend([
@@ -70,7 +72,7 @@ fn killed(isa: Isa, config: String) -> Scenario {
         Step::Expect(0, "echo> "),
     ]);
     steps.extend([Step::Type(0, "quit\r"), Step::Stopped(0, StopReason::PowerOff)]);
-    Scenario::at(isa, "services/killed", config, steps).limit(240).judge(|record| {
+    Scenario::at(isa, name, config, steps).limit(240).judge(|record| {
         match record.text.contains("service console was killed") {
             true => Ok(()),
             false => Err("no kill was reported".to_owned()),
@@ -136,13 +138,13 @@ const LIVES: u32 = 3;
 
 /// [`works`] with few kills, under another name.
 pub fn works_briefly(isa: Isa, name: &str) -> Scenario {
-    works(isa, name, 20)
+    works(isa, name, 20, "")
 }
 
 /// A service copies memory of its guest whenever a doorbell rings, and is killed meanwhile, again and again: each byte is where it
 /// belongs, and none is beside. Then the VM starts anew some times: nothing of the windows is left behind.
-fn works(isa: Isa, name: &str, kills: usize) -> Scenario {
-    let config = guest("bell", "ringer", memory(isa), "") + BELL;
+fn works(isa: Isa, name: &str, kills: usize, more: &str) -> Scenario {
+    let config = guest("bell", "ringer", memory(isa), "") + BELL + more;
     let mut steps = Vec::new();
     for _ in 0..kills {
         steps.extend([Step::Expect(0, "@work "), Step::Tell(Command::KillService { service: 0 })]);
@@ -176,10 +178,53 @@ fn worked(record: &Record) -> Result<(), String> {
     }
 }
 
+/// The service has a CPU of its own, behind those of the VMs.
+const OWN_CPU: &str = "cpus = [3]\n";
+
+/// Services that have CPUs of their own: killed while they work, over restarts; killed as a console, which answers accesses; one that does
+/// whatever it must not do, also for longer than it may; one whose VM is paused.
+fn own_cpus(isa: Isa) -> [Scenario; 4] {
+    let echo = guest("echo", "echo", memory(isa), "") + &console("echo") + OWN_CPU;
+    [
+        on_own_cpu(isa, "services/own-cpu"),
+        killed(isa, "services/own-cpu-console", echo),
+        misbehaves(isa, "services/own-cpu-misbehave", "", OWN_CPU),
+        paused(isa),
+    ]
+}
+
+/// [`works`] with few kills, on a CPU of its own.
+pub fn on_own_cpu(isa: Isa, name: &str) -> Scenario {
+    works(isa, name, 20, OWN_CPU)
+}
+
+/// The VM of a service with a CPU of its own is paused and goes on, again and again: it loses nothing.
+fn paused(isa: Isa) -> Scenario {
+    let config = guest("bell", "ringer", memory(isa), "") + BELL + OWN_CPU;
+    let mut steps = Vec::new();
+    for _ in 0..10 {
+        steps.extend([
+            Step::Expect(0, "@work "),
+            Step::Tell(Command::Pause { vm: 0 }),
+            Step::Paused(0),
+            Step::Tell(Command::KillService { service: 0 }),
+            Step::Tell(Command::Resume { vm: 0 }),
+            Step::Resumed(0),
+        ]);
+    }
+    steps.extend([
+        Step::Expect(0, "@work "),
+        Step::Tell(Command::Stop { vm: 0 }),
+        Step::Stopped(0, StopReason::Killed),
+    ]);
+    Scenario::at(isa, "services/own-cpu-paused", config, steps).limit(300).judge(worked)
+}
+
 /// A service does whatever it must not do. The VM that it serves goes on, the other one notices nothing.
-fn misbehaves(isa: Isa, name: &str, more: &str) -> Scenario {
+fn misbehaves(isa: Isa, name: &str, more: &str, own: &str) -> Scenario {
     let config = guest("served", "service", memory(isa), more)
         + "[[service]]\nname = \"bad\"\nprogram = \"misbehave\"\nvm = \"served\"\ndevice = \"extra\"\n"
+        + own
         + &guest("other", "facilities", memory(isa), &format!("{more}\ncmdline = \"rounds=200\""));
     let steps = vec![
         Step::Expect(0, "@done service"),

@@ -5,10 +5,10 @@
 use turnstile::isa::Isa;
 
 use super::scenario::{Record, Scenario, Step, guest};
-use super::services::works_briefly;
+use super::services::{on_own_cpu, works_briefly};
 
 /// The scenarios of this topic.
-pub fn scenarios() -> [Scenario; 6] {
+pub fn scenarios() -> [Scenario; 7] {
     let facilities = "pmu = \"owned\"\nsve = true";
     let open = |name: &str| served(name, "", facilities).counted();
     let both = "vcpus = 2\ncpus = [0, 1]\nschedule = \"shared\"";
@@ -19,6 +19,7 @@ pub fn scenarios() -> [Scenario; 6] {
         served("cortex-a57", "cpu = \"cortex-a57\"\ngic = 2", "vcpus = 2"),
         two("neoverse-n1", "cpu = \"neoverse-n1\"\ncpus = 2", both),
         without_vhe(works_briefly(Isa::Arm64, "services/doorbell-nvhe")),
+        without_vhe(on_own_cpu(Isa::Arm64, "services/own-cpu-nvhe")),
     ]
 }
 

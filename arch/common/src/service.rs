@@ -6,16 +6,20 @@
 //! long, gives up or is killed is put back to its program and gets the event again. If that fails, too, the guest gets what an
 //! absent device answers.
 //!
+//! A service may have a physical CPU of its own ([`own`]), which runs it instead.
+//!
 //! A service is alone with one VM, or is *shared*: several are its [members](members), which come and go while it runs.
 
 mod device;
 mod inside;
 mod members;
+mod own;
 mod places;
 mod space;
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -30,6 +34,8 @@ use crate::relax;
 pub use self::device::Device;
 pub use self::members::Port;
 use self::members::{Member, Reached};
+use self::own::Own;
+pub use self::own::{Idle, Server};
 pub use self::places::{DEVICE, Mapping, Places, SLOT, SLOTS};
 pub use self::space::{Left, Meanwhile, Outside, Space, Storage, Window};
 
@@ -48,6 +54,8 @@ pub struct Service<S> {
     crashes: AtomicU32,
     /// What those have for it who cannot enter it.
     wanted: Wanted,
+    /// What it has for the physical CPU that alone runs it, if there is one.
+    own: Option<Box<Own>>,
     /// Whether VMs come and go while it runs.
     is_shared: bool,
     /// The VMs that it serves.
@@ -113,6 +121,7 @@ impl<S: Space> Service<S> {
             begins: AtomicU8::new(EMPTY),
             crashes: AtomicU32::new(0),
             wanted: Wanted::new(),
+            own: None,
             is_shared,
             members: Mutex::new(members),
             vms,
@@ -186,8 +195,10 @@ impl<S: Space> Service<S> {
         meanwhile: &mut impl Meanwhile,
         part: impl Fn(Answer) -> T,
     ) -> T {
-        if !self.gate.enter() {
-            self.wait(meanwhile);
+        if !self.gate.enter()
+            && let Some(answer) = self.wait(event, meanwhile)
+        {
+            return part(answer);
         }
         // SAFETY: inside; the rest is the caller's promise.
         let answer = unsafe { self.handle(event, meanwhile, part) };
@@ -198,13 +209,17 @@ impl<S: Space> Service<S> {
         answer
     }
 
-    /// Goes inside when who is there has left.
+    /// Goes inside when who is there has left. If that is for ever, returns what the service's own CPU answers.
     #[cold]
     #[inline(never)] // Others are not to pay for it.
-    fn wait(&self, meanwhile: &mut impl Meanwhile) {
+    fn wait(&self, event: &Event, meanwhile: &mut impl Meanwhile) -> Option<Answer> {
+        if let Some(own) = self.own.as_deref() {
+            return Some(self.ask(own, event, meanwhile));
+        }
         while !self.gate.enter() {
             meanwhile.wait();
         }
+        None
     }
 
     /// Rings one of its doorbells: it is entered for that, unless somebody is inside, who will see to it.
@@ -259,9 +274,12 @@ impl<S: Space> Service<S> {
     }
 
     /// Adds to what waits for it, for who cannot enter it: the caller makes a vCPU of the VM that it serves look
-    /// (`Reasons::SERVICE`).
+    /// (`Reasons::SERVICE`), unless it has a CPU of its own.
     pub fn want(&self, pending: Pending) {
-        self.wanted.add(pending);
+        match self.own {
+            Some(_) => self.tell(pending),
+            None => self.wanted.add(pending),
+        }
     }
 
     /// Handles what others have [wanted](Service::want); false if there was nothing.
@@ -276,9 +294,12 @@ impl<S: Space> Service<S> {
     }
 
     /// Has it started anew by who is inside or comes next. Who is inside finds out by an interrupt on its CPU, for which the caller
-    /// cares.
+    /// cares, unless it is the service's own CPU.
     pub fn kill(&self) {
-        self.gate.kill();
+        match self.own {
+            Some(_) => self.tell_kill(),
+            None => self.gate.kill(),
+        }
     }
 
     /// Begins a new life of a member, while no vCPU of its VM runs. One that is alone begins as if it had never run; what waits for it
@@ -351,6 +372,9 @@ impl<S: Space> Service<S> {
     /// Does something while nobody is inside. What waits meanwhile belongs to a life that is over; if others share the service it is
     /// theirs, and wanted.
     fn alone<T>(&self, act: impl FnOnce() -> T) -> T {
+        if let Some(own) = self.own.as_deref() {
+            return self.between(own, act);
+        }
         while !self.gate.enter() {
             relax();
         }

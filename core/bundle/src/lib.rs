@@ -35,7 +35,7 @@
 //!     };
 //!     services {                         only if there are any
 //!         service-0 { name = "console"; program = <2>; vm = <0>; device = "uart"; time-limit = <u64>; memory; };
-//!         service-1 { ...; device = "pci"; memory; disk = <0>; };
+//!         service-1 { ...; device = "pci"; memory; disk = <0>; cpu = <3>; };
 //!         service-2 { name = "lan"; program = <4>; device = "network"; time-limit = <u64>; memory;
 //!                     uplink = <0>; trusted; };
 //!     };

@@ -12,7 +12,7 @@ use crate::error::BundleError;
 use crate::machine::Machine;
 use crate::service_error::{ServiceError, ServiceLabel};
 use crate::spec::{Mapping, VmSpec};
-use crate::{MAX_FUNCTIONS, MAX_SERVICES};
+use crate::{MAX_FUNCTIONS, MAX_PHYSICAL_CPUS, MAX_SERVICES};
 
 choices! {
     /// Which device of its VM a service is.
@@ -46,6 +46,8 @@ pub struct ServiceSpec<'a> {
     pub memory: bool,
     /// The index of its disk: it has the disk's memory, or drives the controller behind which the disk is.
     pub disk: Option<usize>,
+    /// The physical CPU that alone runs it, and that no VM has. Without it the CPUs of its VMs do.
+    pub cpu: Option<u16>,
     /// The network card of the machine by which a network is connected to others.
     pub uplink: Option<Uplink>,
 }
@@ -87,6 +89,9 @@ impl ServiceSpec<'_> {
         }
         if let Some(uplink) = self.uplink {
             self.check_uplink(uplink)?;
+        }
+        if let Some(cpu) = self.cpu {
+            check_cpu(cpu, vms)?;
         }
         match (self.vm, self.device) {
             (None, ServiceDevice::Network) if self.memory => Ok(()),
@@ -149,6 +154,17 @@ impl ServiceSpec<'_> {
             Some(other) if !disk.read_only => Err(ServiceError::SameDisk(other)),
             _ => Ok(()),
         }
+    }
+}
+
+/// Checks that a service can have this physical CPU.
+fn check_cpu(cpu: u16, vms: &[VmSpec<'_>]) -> Result<(), ServiceError> {
+    if usize::from(cpu) >= MAX_PHYSICAL_CPUS {
+        return Err(ServiceError::NoCpu(cpu));
+    }
+    match vms.iter().position(|vm| vm.cpus.iter().any(|other| other == cpu)) {
+        Some(vm) => Err(ServiceError::CpuOfVm(cpu, vm)),
+        None => Ok(()),
     }
 }
 

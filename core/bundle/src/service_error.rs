@@ -6,7 +6,7 @@ use core::fmt;
 use turnstile_service::image;
 
 use crate::spec_error::{SpecError, VmLabel};
-use crate::{MAX_FUNCTIONS, MAX_NAME};
+use crate::{MAX_FUNCTIONS, MAX_NAME, MAX_PHYSICAL_CPUS};
 
 /// What is wrong with the description of one service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,10 @@ pub enum ServiceError {
     Untrusted,
     /// The service of this index has the same uplink.
     SameCard(usize),
+    /// It runs on a physical CPU with this number, which no machine has.
+    NoCpu(u16),
+    /// It runs on this physical CPU, which the VM of this index has.
+    CpuOfVm(u16, usize),
 }
 
 impl fmt::Display for ServiceError {
@@ -95,6 +99,12 @@ impl fmt::Display for ServiceError {
             ),
             Self::SameCard(other) => {
                 write!(f, "service {other} has the same network card; give each its own")
+            }
+            Self::NoCpu(cpu) => {
+                write!(f, "it runs on CPU {cpu}; numbers are below {MAX_PHYSICAL_CPUS}")
+            }
+            Self::CpuOfVm(cpu, vm) => {
+                write!(f, "it runs on CPU {cpu}, which VM {vm} has; name one that no VM has")
             }
             Self::NoPorts => f.write_str("it is a network without ports; give it one, or take it out"),
         }

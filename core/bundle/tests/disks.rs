@@ -25,6 +25,7 @@ fn service<'a>(program: &'a [u8], name: &'a str, vm: usize, disk: usize) -> Serv
     let device = ServiceDevice::Pci;
     let vm = Some(vm);
     ServiceSpec {
+        cpu: None,
         name,
         program,
         vm,

@@ -18,6 +18,7 @@ fn vm(name: &str) -> VmSpec<'_> {
 
 fn network<'a>(program: &'a [u8], name: &'a str) -> ServiceSpec<'a> {
     ServiceSpec {
+        cpu: None,
         name,
         program,
         vm: None,

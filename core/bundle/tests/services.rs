@@ -19,6 +19,7 @@ fn services_read_back() {
         memory: false,
         disk: None,
         uplink: None,
+        cpu: None,
     };
     let services = [
         console,
@@ -28,6 +29,7 @@ fn services_read_back() {
             limit: 1_000_000_000,
             vm: Some(1),
             memory: true,
+            cpu: Some(7),
             ..console
         },
     ];
@@ -53,6 +55,7 @@ fn wrong_services_are_refused() {
         memory: false,
         disk: None,
         uplink: None,
+        cpu: None,
     };
     let problem =
         |services: &[ServiceSpec<'_>]| write_with(&vms, services, &[], &[]).unwrap_err().to_string();
@@ -68,6 +71,14 @@ fn wrong_services_are_refused() {
     assert_eq!(
         one(|service| service.vm = Some(2)),
         "service `console`: it serves VM 2, which does not exist"
+    );
+    assert_eq!(
+        one(|service| service.cpu = Some(1)),
+        "service `console`: it runs on CPU 1, which VM 1 has; name one that no VM has"
+    );
+    assert_eq!(
+        one(|service| service.cpu = Some(512)),
+        "service `console`: it runs on CPU 512; numbers are below 512"
     );
     assert!(one(|service| service.limit = 99_999).contains("100 microseconds to 1 second"));
     assert!(one(|service| service.limit = 1_000_000_001).contains("1000000001 ns"));

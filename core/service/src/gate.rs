@@ -7,6 +7,14 @@
 //! - Who is inside **leaves** ([`Gate::leave`]): if bits are there it takes them, handles them, and tries to leave again.
 //! - Who wants the service started anew says so ([`Gate::kill`]) and goes on: whoever is inside, or enters next, finds that.
 //!
+//! # A CPU of its own
+//! A service may have a physical CPU that alone runs it. That CPU is inside as long as it looks for work, so nobody else ever is, and all
+//! others post and go on at once.
+//! - When there is no work, it goes to **sleep** ([`Gate::sleep`]), which fails if anything waits.
+//! - Who posts and finds it asleep is inside in its place, takes that away (`ASLEEP`), and interrupts it. Then the CPU is inside again.
+//!   What such a post has taken goes back ([`Gate::pass_on`]) before the interrupt.
+//! - So the CPU is [awake](Gate::is_awake) only when somebody has said so, whatever else interrupts it.
+//!
 //! # Nothing is lost
 //! A bit is set by a read-modify-write of the word that also says whether somebody is inside. So either the poster found nobody,
 //! and is inside itself; or the one inside has not left yet, and its leaving, a read-modify-write, too, finds the bit. Nobody is
@@ -30,6 +38,8 @@ use sync::{AtomicU64, Ordering};
 const INSIDE: u64 = 1 << 63;
 /// The service is to be killed: whoever is inside, or enters next, starts it anew.
 const KILL: u64 = 1 << 62;
+/// The service has a CPU of its own, which sleeps. Who finds this without `INSIDE` takes it away.
+const ASLEEP: u64 = 1 << 58;
 
 /// What waits for a service: a bit for each event that needs no answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +54,8 @@ impl Pending {
     pub const INTERRUPT: Self = Self(1 << 59);
     /// It is to be started anew.
     pub const KILL: Self = Self(KILL);
+    /// Somebody waits for an answer ([`crate::request`]).
+    pub const REQUEST: Self = Self(1 << 57);
 
     /// How many queues have a bit of their own; that of a higher number is its remainder's.
     pub const QUEUES: u64 = 32;
@@ -64,6 +76,11 @@ impl Pending {
     #[inline(always)] // A mask.
     pub const fn is_queues_alone(self) -> bool {
         self.0 == self.queues()
+    }
+
+    /// Says whether this is no event, but that whoever posted has found the service's own CPU asleep.
+    pub const fn has_found_asleep(self) -> bool {
+        self.0 & ASLEEP != 0
     }
 
     /// Says whether all of `other` is here.
@@ -98,6 +115,11 @@ impl Gate {
     #[cfg(loom)]
     pub fn new() -> Self {
         Self(AtomicU64::new(0))
+    }
+
+    /// Makes the gate of a service that has a CPU of its own, which sleeps.
+    pub fn asleep() -> Self {
+        Self(AtomicU64::new(ASLEEP))
     }
 
     /// Goes inside if nobody is, whatever waits; says whether that succeeded. Who succeeds handles its own event and then leaves.
@@ -160,6 +182,44 @@ impl Gate {
     /// Takes what waits, for who is inside.
     pub fn take(&self) -> Pending {
         Pending(self.0.swap(INSIDE, Ordering::Acquire) & !INSIDE)
+    }
+
+    /// Adds `pending` to what waits for a service that has a CPU of its own. Says whether that has to be woken.
+    #[must_use = "who finds it asleep has to wake it"]
+    pub fn tell(&self, pending: Pending) -> bool {
+        let has_found_asleep = self.add(pending);
+        if has_found_asleep {
+            // Release: with what was written before, as the post itself.
+            self.0.fetch_and(!ASLEEP, Ordering::Release);
+        }
+        has_found_asleep
+    }
+
+    /// Gives back what was taken by who found the service's own CPU asleep, and has to wake it then.
+    pub fn pass_on(&self, pending: Pending) {
+        // It may have been awake meanwhile, and asleep again.
+        let _ = self.tell(Pending(pending.0 & !ASLEEP));
+    }
+
+    /// Says whether anything waits, for the service's own CPU, which then [takes](Gate::take) it.
+    pub fn has_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & !INSIDE != 0
+    }
+
+    /// The service's own CPU goes to sleep if nothing waits. Says whether it does.
+    #[must_use = "who finds something has to handle it"]
+    pub fn sleep(&self) -> bool {
+        self.0.compare_exchange(INSIDE, ASLEEP, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
+    /// Says whether the service's own CPU is inside.
+    pub fn is_awake(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & ASLEEP == 0
+    }
+
+    /// Forgets what waits for a service that has a CPU of its own, which is kept from taking it.
+    pub fn forget(&self) {
+        self.0.fetch_and(INSIDE | ASLEEP, Ordering::Acquire);
     }
 
     /// Says whether somebody is inside: for reports, because it may be different at once.
@@ -244,6 +304,45 @@ mod tests {
         gate.kill();
         let found = gate.post(Pending::ALARM).unwrap();
         assert!(found.has(Pending::KILL) && found.has(Pending::ALARM));
+    }
+
+    #[test]
+    fn who_finds_its_cpu_asleep_wakes_it() {
+        let gate = Gate::asleep();
+        assert!(!gate.enter(), "nobody else is ever inside");
+        assert!(!gate.is_awake(), "an interrupt for somebody else");
+        assert!(gate.add(Pending::doorbell(3)));
+        assert!(!gate.tell(Pending::doorbell(4)), "once");
+        let taken = gate.take();
+        assert!(taken.has_found_asleep() && !taken.is_queues_alone());
+        gate.pass_on(taken);
+        assert!(gate.is_awake());
+        assert!(!gate.sleep(), "there is work");
+        assert!(gate.has_any());
+        let taken = gate.take();
+        assert!(taken.is_queues_alone());
+        assert_eq!(taken.queues(), 1 << 3 | 1 << 4);
+        assert!(!gate.has_any());
+        assert!(!gate.enter());
+        assert!(!gate.tell(Pending::ALARM), "awake");
+        gate.forget();
+        assert!(gate.sleep());
+        assert!(!gate.is_awake());
+        assert!(gate.tell(Pending::KILL));
+        assert!(gate.is_awake());
+        assert_eq!(gate.take(), Pending::KILL);
+    }
+
+    #[test]
+    fn what_is_passed_on_to_who_has_fallen_asleep_again_is_there() {
+        let gate = Gate::asleep();
+        assert!(gate.tell(Pending::INPUT));
+        let taken = gate.take();
+        assert!(gate.is_awake(), "woken by something else");
+        assert!(gate.sleep());
+        gate.pass_on(taken);
+        assert!(gate.is_awake());
+        assert_eq!(gate.take(), Pending::INPUT);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! Services: what the hypervisor and the programs that it enters agree on.
 //!
 //! A service is a small program in an address space of its own. It has no thread: whoever has an event for it enters it, on its own
-//! CPU, and leaves it with the answer.
+//! CPU, and leaves it with the answer. One may have a physical CPU that alone enters it.
 //!
 //! | module | what |
 //! |---|---|
@@ -11,6 +11,7 @@
 //! | [`gate`] | who is inside, and what waits: one word |
 //! | [`image`] | the format of a service's program |
 //! | [`port`] | what the program of a network gets to know of a member |
+//! | [`request`] | events that need an answer, of a service that has a CPU of its own |
 #![cfg_attr(not(loom), no_std)]
 #![forbid(unsafe_code)]
 
@@ -19,3 +20,4 @@ pub mod drive;
 pub mod gate;
 pub mod image;
 pub mod port;
+pub mod request;

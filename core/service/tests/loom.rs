@@ -5,9 +5,12 @@
 #![cfg(loom)]
 
 use loom::sync::Arc;
+use loom::sync::Notify;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
+use turnstile_service::abi::{Answer, Event, Kind};
 use turnstile_service::gate::{Gate, Pending};
+use turnstile_service::request::Request;
 
 /// A service whose memory is a sum. It is read and written apart, and without order: if two are inside, or one does not see what
 /// the one before has left, something is missing in it.
@@ -21,12 +24,11 @@ struct Service {
 
 impl Service {
     fn new() -> Arc<Self> {
-        Arc::new(Self {
-            gate: Gate::new(),
-            memory: AtomicU32::new(0),
-            ring: AtomicU32::new(0),
-            kills: AtomicU32::new(0),
-        })
+        Self::behind(Gate::new())
+    }
+
+    fn behind(gate: Gate) -> Arc<Self> {
+        Arc::new(Self { gate, memory: AtomicU32::new(0), ring: AtomicU32::new(0), kills: AtomicU32::new(0) })
     }
 
     fn add(&self, number: u32) {
@@ -133,5 +135,111 @@ fn who_rings_by_the_short_way_loses_nothing() {
         other.join().unwrap();
         assert!(!service.gate.is_inside());
         assert_eq!((service.memory(), service.ring.load(Ordering::Relaxed)), (2, 0));
+    });
+}
+
+/// A service that has a CPU of its own.
+struct Own {
+    service: Arc<Service>,
+    request: Request,
+    /// An interrupt of that CPU: it waits until one has come.
+    kick: Notify,
+}
+
+impl Own {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            service: Service::behind(Gate::asleep()),
+            request: Request::new(),
+            kick: Notify::new(),
+        })
+    }
+
+    /// What a guest does that rings: an exit that finds nobody inside takes all, and passes it on.
+    fn ring(&self) {
+        self.service.ring.fetch_add(1, Ordering::Relaxed);
+        if self.service.gate.add(Pending::doorbell(0)) {
+            let taken = self.service.gate.take();
+            assert!(taken.has_found_asleep(), "nobody else is ever inside");
+            self.service.gate.pass_on(taken);
+            self.kick.notify();
+        }
+    }
+
+    fn tell(&self, pending: Pending) {
+        if self.service.gate.tell(pending) {
+            self.kick.notify();
+        }
+    }
+
+    fn ask(&self) -> u64 {
+        let event = Event::new(Kind::Read, [5, 0, 0, 0, 0]);
+        self.request.ask(&event, || self.tell(Pending::REQUEST), thread::yield_now).value
+    }
+
+    /// What the CPU does until so much has been handled.
+    fn run(&self, all: u32) {
+        while self.service.memory() + 1000 * self.service.kills.load(Ordering::Relaxed) != all {
+            if self.service.gate.is_awake() && self.service.gate.has_any() {
+                let pending = self.service.gate.take();
+                assert!(!pending.has_found_asleep());
+                self.service.handle(pending);
+                if let Some(event) = self.request.event() {
+                    self.service.add(100);
+                    self.request.answer(&Answer { value: event.0[1] + 1, ..Answer::default() });
+                }
+            } else if !self.service.gate.is_awake() || self.service.gate.sleep() {
+                self.kick.wait();
+            } else {
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+/// All interleavings with at most three switches away from who could go on: there are too many others.
+fn model(act: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(act);
+}
+
+#[test]
+fn a_cpu_of_its_own_loses_no_doorbell() {
+    model(|| {
+        let own = Own::new();
+        let other = own.clone();
+        let other = thread::spawn(move || other.ring());
+        let cpu = own.clone();
+        let cpu = thread::spawn(move || cpu.run(2));
+        other.join().unwrap();
+        own.ring();
+        cpu.join().unwrap();
+        assert_eq!(own.service.ring.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
+fn a_cpu_of_its_own_answers_who_asks_and_hears_who_rings() {
+    model(|| {
+        let own = Own::new();
+        let cpu = own.clone();
+        let cpu = thread::spawn(move || cpu.run(101));
+        own.ring();
+        assert_eq!(own.ask(), 6);
+        cpu.join().unwrap();
+        assert_eq!(own.service.ring.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
+fn a_cpu_of_its_own_sees_a_kill_whatever_it_does() {
+    model(|| {
+        let own = Own::new();
+        let cpu = own.clone();
+        let cpu = thread::spawn(move || cpu.run(1001));
+        own.tell(Pending::KILL);
+        own.ring();
+        cpu.join().unwrap();
     });
 }

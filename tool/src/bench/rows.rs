@@ -88,6 +88,8 @@ pub struct Row {
     pub peer: bool,
     /// Whether the guest has a disk.
     pub disk: bool,
+    /// Whether the service has a CPU of its own.
+    pub own_cpu: bool,
     /// The guest's memory in MiB.
     pub memory: u64,
     /// What of it is the figure.
@@ -163,6 +165,7 @@ pub const fn simple(name: &'static str, what: &'static str) -> Row {
         lines: "",
         peer: false,
         disk: false,
+        own_cpu: false,
         memory: 16,
         counted,
         target: None,
@@ -186,7 +189,7 @@ impl Row {
     /// Whether the guest's counter counts the operation's instructions: it runs while any CPU does, so with several it counts what
     /// others did meanwhile, and it goes on while a CPU sleeps. Of a driver's request a good part is the guest's own.
     pub fn has_counter(&self) -> bool {
-        self.vcpus == 1 && !self.peer && !self.disk && !self.sleeps
+        self.vcpus == 1 && !self.peer && !self.disk && !self.own_cpu && !self.sleeps
     }
 
     /// Whether the operation rings a doorbell for which nobody has anything to do.
@@ -239,7 +242,7 @@ impl Row {
 
     /// How many physical CPUs the vCPUs run on.
     pub fn cpus(&self) -> u16 {
-        if self.shared.is_some() { 1 } else { self.vcpus + u16::from(self.peer) }
+        if self.shared.is_some() { 1 } else { self.vcpus + u16::from(self.peer) + u16::from(self.own_cpu) }
     }
 
     /// The name by which its guest reports.

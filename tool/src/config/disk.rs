@@ -10,12 +10,22 @@ use turnstile_bundle::{DiskSpec, MAX_DISK_NAME, MAX_DISKS, MAX_NAME};
 use super::device::{self, Device};
 use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader};
-use super::service::Draft;
+use super::service::{Draft, Runs};
 use super::size::show_size;
-use super::{Surroundings, Vm, service, vm};
+use super::{Surroundings, Vm, vm};
 
-const KEYS: [&str; 9] =
-    ["name", "image", "size", "read-only", "device", "partition", "trusted", "time-limit", "beside-realtime"];
+const KEYS: [&str; 10] = [
+    "name",
+    "image",
+    "size",
+    "read-only",
+    "device",
+    "partition",
+    "trusted",
+    "time-limit",
+    "cpus",
+    "beside-realtime",
+];
 /// The most bytes of a file that QEMU has behind a disk controller.
 const MAX_FILE: u64 = 8 << 40;
 /// How long a disk or a network may take for an event if nothing is said, in nanoseconds: under an emulator, which others keep from
@@ -35,10 +45,8 @@ pub struct Disk {
     pub read_only: bool,
     /// The controller that it is behind, if the machine has it.
     pub device: Option<At<Device>>,
-    /// How long it may take for an event, in nanoseconds.
-    pub limit: u64,
-    /// Whether its services may keep real-time VMs waiting.
-    pub beside_realtime: bool,
+    /// How its services run.
+    pub runs: Runs,
 }
 
 /// Where what a disk contains at first comes from.
@@ -78,9 +86,8 @@ pub fn read(
     let file = file(image.as_ref(), name.as_ref().map_or("", |name| &name.value), surroundings);
     let device = device::read(&mut reader, file);
     let read_only = reader.boolean("read-only").is_some_and(|at| at.value);
-    let limit = service::read_limit(&mut reader, LIMIT);
-    let beside_realtime = reader.boolean("beside-realtime").is_some_and(|at| at.value);
-    Some(Disk { name: name?, image, size, read_only, device: device?, limit: limit?, beside_realtime })
+    let runs = Runs::read(&mut reader, LIMIT);
+    Some(Disk { name: name?, image, size, read_only, device: device?, runs: runs? })
 }
 
 /// Returns the file that QEMU has behind the controller of a disk: that of its image, or one beside the configuration.
@@ -197,6 +204,5 @@ fn find(disks: &[Disk], vms: &[Vm], index: usize, place: usize) -> Result<Option
     }
     let service = At::new(service, wanted.span.clone());
     let program = if disk.device.is_some() { "drive" } else { "disk" };
-    let bounds = (disk.limit, disk.beside_realtime);
-    Ok(Some(Draft::of_disk(service, number, program, bounds, &vm.name.value)))
+    Ok(Some(Draft::of_disk(service, number, program, disk.runs.clone(), &vm.name.value)))
 }

@@ -81,6 +81,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::config::service::Runs;
 
     /// A disk behind a controller, whose image is this file, or none.
     fn disk(image: Option<PathBuf>, size: Option<u64>) -> Disk {
@@ -90,8 +91,7 @@ mod tests {
             size: size.map(|size| At::new(size, 2..3)),
             read_only: false,
             device: None,
-            limit: 1,
-            beside_realtime: false,
+            runs: Runs { limit: 1, beside_realtime: false, cpu: None },
         }
     }
 

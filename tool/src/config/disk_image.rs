@@ -153,6 +153,7 @@ mod tests {
 
     use super::*;
     use crate::config::At;
+    use crate::config::service::Runs;
 
     #[test]
     fn raw_images_are_read_and_others_are_named() {
@@ -166,8 +167,7 @@ mod tests {
                 size: size.map(|size| At::new(size, 2..3)),
                 read_only: false,
                 device: None,
-                limit: 1,
-                beside_realtime: false,
+                runs: Runs { limit: 1, beside_realtime: false, cpu: None },
             };
             load(&disk, None)
                 .map(|disk| disk.size)
@@ -208,8 +208,7 @@ mod tests {
             size: None,
             read_only: false,
             device: None,
-            limit: 1,
-            beside_realtime: false,
+            runs: Runs { limit: 1, beside_realtime: false, cpu: None },
         };
         let problem = load(&none, None).unwrap_err();
         assert!(problem.what.contains("cannot be read") && problem.help.contains("relative"), "{problem:?}");

@@ -396,6 +396,7 @@ impl Images {
                 memory: service.memory,
                 disk: service.disk,
                 uplink: service.uplink,
+                cpu: service.cpu,
             });
         }
         let disks: Vec<_> = config

@@ -331,7 +331,15 @@ fn read_root(
         problems.push(Problem::new(span, what, "put the others into another file"));
     }
     plan::names(&drafts, problems);
-    let mut config = plan::finish(wanted, drafts, problems).filter(|_| complete && sound)?;
+    let of_services = services.iter().map(service::Draft::running);
+    let of_disks = disks.iter().map(|disk| (&disk.name, &disk.runs));
+    let of_networks = networks.iter().map(|network| (&network.name, &network.runs));
+    let own: Vec<_> = of_services
+        .chain(of_disks)
+        .chain(of_networks)
+        .filter_map(|(name, runs)| Some((name.value.as_str(), runs.cpu.as_ref()?)))
+        .collect();
+    let mut config = plan::finish(wanted, drafts, &own, problems).filter(|_| complete && sound)?;
     // Disks have the first slots of their VM.
     let mut all = disk::services(&disks, &config.vms, problems);
     all.extend(services);

@@ -9,10 +9,10 @@ use turnstile_bundle::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_PORTS, Mapping, PortSpec,
 use super::port::{Port, show_mac};
 use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader, named};
-use super::service::{self, Draft, Service};
+use super::service::{self, Draft, Runs, Service};
 use super::{Board, Vm, disk, vm};
 
-const KEYS: [&str; 6] = ["name", "uplink", "trusted", "card", "time-limit", "beside-realtime"];
+const KEYS: [&str; 7] = ["name", "uplink", "trusted", "card", "time-limit", "cpus", "beside-realtime"];
 
 /// A network card of QEMU's that networks drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,10 +41,8 @@ impl NetworkCard {
 pub struct Network {
     /// Its name, with the letters of a VM's.
     pub name: At<String>,
-    /// How long it may take for an event, in nanoseconds.
-    pub limit: u64,
-    /// Whether it may keep real-time VMs waiting.
-    pub beside_realtime: bool,
+    /// How its service runs.
+    pub runs: Runs,
     /// The machine's network card that connects it with other networks.
     pub uplink: Option<At<Uplink>>,
     /// Which card that is in QEMU.
@@ -56,8 +54,7 @@ pub fn read(table: &DeTable<'_>, span: Range<usize>, problems: &mut Vec<Problem>
     let header = span.start..span.end.min(span.start + "[[network]]".len());
     let mut reader = Reader::new(table, header, &KEYS, &[], problems);
     let name = vm::read_name(&mut reader, "network", "lan");
-    let limit = service::read_limit(&mut reader, disk::LIMIT);
-    let beside_realtime = reader.boolean("beside-realtime").is_some_and(|at| at.value);
+    let runs = Runs::read(&mut reader, disk::LIMIT);
     let card = reader.choice("card", &named(&NetworkCard::ALL, NetworkCard::name));
     let uplink = read_uplink(&mut reader)?;
     if let (Some(card), None) = (&card, &uplink) {
@@ -65,7 +62,7 @@ pub fn read(table: &DeTable<'_>, span: Range<usize>, problems: &mut Vec<Problem>
         reader.problem(card.span.clone(), what, "take `card` out, or write uplink = \"net0\"");
     }
     let card = card.map_or_else(NetworkCard::default, |card| card.value);
-    Some(Network { name: name?, limit: limit?, beside_realtime, uplink, card })
+    Some(Network { name: name?, runs: runs?, uplink, card })
 }
 
 /// Reads which network card of the machine the network has, and whether it is trusted with it; `None` if that is wrong.
@@ -108,9 +105,8 @@ pub fn services(networks: &[Network], vms: &[Vm], problems: &mut Vec<Problem>) -
         } else if members.is_empty() {
             (format!("no VM has the network `{name}`"), "name it in the `networks` of a VM, or take it out")
         } else {
-            let bounds = (network.limit, network.beside_realtime);
             let uplink = network.uplink.as_ref().map(|uplink| (uplink.value, network.card));
-            drafts.push(Draft::of_network(&network.name, bounds, members, uplink));
+            drafts.push(Draft::of_network(&network.name, network.runs.clone(), members, uplink));
             continue;
         };
         problems.push(Problem::new(network.name.span.clone(), what, help));

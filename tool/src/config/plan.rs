@@ -9,6 +9,7 @@ use turnstile_bundle::{Gic, GicVersion, Pc, Pseries, Schedule};
 use super::board::Board;
 use super::machine::Draft;
 use super::problem::Problem;
+use super::read::At;
 use super::vm::VmDraft;
 use super::{Config, Machine, Vm};
 
@@ -89,15 +90,24 @@ fn suit_pseries(draft: &VmDraft, pseries: &Pseries, problems: &mut Vec<Problem>)
 struct Tenant {
     vm: String,
     pinned: bool,
+    /// It is no VM, but a service.
+    is_service: bool,
     span: Range<usize>,
 }
 
 type Tenants = BTreeMap<u64, Tenant>;
 
-/// Chooses the physical CPUs and completes the configuration; `None` if that cannot be done.
-pub fn finish(draft: Draft, drafts: Vec<VmDraft>, problems: &mut Vec<Problem>) -> Option<Config> {
+/// Chooses the physical CPUs and completes the configuration; `None` if that cannot be done. `own` are the services that have CPUs of
+/// their own, with those.
+pub fn finish(
+    draft: Draft,
+    drafts: Vec<VmDraft>,
+    own: &[(&str, &At<u64>)],
+    problems: &mut Vec<Problem>,
+) -> Option<Config> {
     let before = problems.len();
     let mut named = named(&drafts, problems)?;
+    reserve(&mut named, own, problems);
     let need = Need::of(&drafts, &named);
     let cpus = draft.cpus.as_ref().map_or(need.cpus.max(need.highest), |cpus| cpus.value);
     enough(&draft, cpus, need.cpus, &named, &drafts, problems);
@@ -127,7 +137,12 @@ pub fn finish(draft: Draft, drafts: Vec<VmDraft>, problems: &mut Vec<Problem>) -
 fn take(named: &mut Tenants, draft: &VmDraft, cpus: u64) -> Vec<u64> {
     let count = usize::try_from(draft.vcpus.value).unwrap_or(usize::MAX);
     let taken: Vec<u64> = (0..cpus).filter(|cpu| !named.contains_key(cpu)).take(count).collect();
-    let tenant = || Tenant { vm: draft.name.value.clone(), pinned: true, span: draft.name.span.clone() };
+    let tenant = || Tenant {
+        vm: draft.name.value.clone(),
+        pinned: true,
+        is_service: false,
+        span: draft.name.span.clone(),
+    };
     named.extend(taken.iter().map(|&cpu| (cpu, tenant())));
     taken
 }
@@ -145,7 +160,8 @@ fn named(drafts: &[VmDraft], problems: &mut Vec<Problem>) -> Option<Tenants> {
         }
         for (index, cpu) in cpus.value.iter().enumerate() {
             let twice = cpus.value.iter().take(index).any(|earlier| earlier.value == cpu.value);
-            let tenant = Tenant { vm: draft.name.value.clone(), pinned, span: cpu.span.clone() };
+            let vm = draft.name.value.clone();
+            let tenant = Tenant { vm, pinned, is_service: false, span: cpu.span.clone() };
             let other = named.entry(cpu.value).or_insert(tenant);
             if let Some((what, help)) = conflict(cpu.value, pinned, other, twice, &draft.name.value) {
                 problems.push(Problem::new(cpu.span.clone(), what, help));
@@ -153,6 +169,23 @@ fn named(drafts: &[VmDraft], problems: &mut Vec<Problem>) -> Option<Tenants> {
         }
     }
     (problems.len() == before).then_some(named)
+}
+
+/// Keeps the CPUs of services from VMs that name none, and finds those that a VM has named. Services may share one.
+fn reserve(named: &mut Tenants, own: &[(&str, &At<u64>)], problems: &mut Vec<Problem>) {
+    for (name, cpu) in own {
+        let span = cpu.span.clone();
+        let tenant = Tenant { vm: (*name).to_owned(), pinned: true, is_service: true, span };
+        let other = named.entry(cpu.value).or_insert(tenant);
+        if !other.is_service {
+            let what = format!("CPU {} belongs to the VM `{}`: `{name}` cannot have it", cpu.value, other.vm);
+            problems.push(Problem::new(
+                cpu.span.clone(),
+                what,
+                "name one that no VM has, or leave `cpus` out",
+            ));
+        }
+    }
 }
 
 /// Says why a VM cannot have a CPU that was named before, and what to do.

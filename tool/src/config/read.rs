@@ -144,6 +144,11 @@ impl<'a, 'p> Reader<'a, 'p> {
         Some(At::new(numbers?, value.span()))
     }
 
+    /// Says whether a key has a list.
+    pub fn is_list(&self, key: &str) -> bool {
+        self.get(key).is_some_and(|value| value.get_ref().is_array())
+    }
+
     /// Reads one whole number; `at_least` is the advice for those that are negative.
     fn whole(
         &mut self,

@@ -41,6 +41,46 @@ pub struct Service {
     pub uplink: Option<Uplink>,
     /// Which card that is in QEMU.
     pub card: NetworkCard,
+    /// The physical CPU that alone runs it.
+    pub cpu: Option<u16>,
+}
+
+/// How a service runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runs {
+    /// How long it may take for an event, in nanoseconds.
+    pub limit: u64,
+    /// Whether it may keep real-time VMs waiting.
+    pub beside_realtime: bool,
+    /// The physical CPU that alone runs it; without it, those of its VMs do.
+    pub cpu: Option<At<u64>>,
+}
+
+impl Runs {
+    /// Reads the keys that say it; `usual` is the limit if none is given. `None` if one is wrong.
+    pub fn read(reader: &mut Reader<'_, '_>, usual: u64) -> Option<Self> {
+        let limit = read_limit(reader, usual);
+        let beside_realtime = reader.boolean("beside-realtime").is_some_and(|at| at.value);
+        Some(Self { cpu: read_cpu(reader)?, limit: limit?, beside_realtime })
+    }
+}
+
+/// Reads which CPU a service has for itself; `None` if that is wrong.
+fn read_cpu(reader: &mut Reader<'_, '_>) -> Option<Option<At<u64>>> {
+    const HELP: &str = "name the one CPU that is to run it, such as [3], or leave `cpus` out";
+    if reader.is_list("cpus") {
+        let mut cpus = reader.numbers("cpus")?;
+        return match (cpus.value.pop(), cpus.value.is_empty()) {
+            (Some(cpu), true) => Some(Some(cpu)),
+            (last, _) => {
+                let count = cpus.value.len() + usize::from(last.is_some());
+                reader.problem(cpus.span, format!("a service runs on one CPU, not on {count}"), HELP);
+                None
+            }
+        };
+    }
+    reader.choice("cpus", &[("inline", ())]);
+    Some(None)
 }
 
 impl Service {
@@ -81,19 +121,18 @@ pub struct Draft {
     device: Range<usize>,
     /// That of `memory`, likewise.
     memory: Range<usize>,
-    /// Whether it may keep a real-time VM waiting.
-    beside_realtime: bool,
+    /// How it runs.
+    runs: Runs,
 }
 
 impl Draft {
+    /// Returns its name, and how it runs.
+    pub const fn running(&self) -> (&At<String>, &Runs) {
+        (&self.service.name, &self.runs)
+    }
+
     /// Makes the service that is this disk in the VM of this name, by this program of ours. Its place is where the VM names the disk.
-    pub fn of_disk(
-        name: At<String>,
-        disk: usize,
-        program: &str,
-        (limit, beside_realtime): (u64, bool),
-        vm: &str,
-    ) -> Self {
+    pub fn of_disk(name: At<String>, disk: usize, program: &str, runs: Runs, vm: &str) -> Self {
         let span = name.span.clone();
         Self {
             service: Service {
@@ -101,24 +140,24 @@ impl Draft {
                 program: At::new(Program::Ours(program.to_owned()), span.clone()),
                 vm: None,
                 device: ServiceDevice::Pci,
-                limit,
+                limit: runs.limit,
                 memory: true,
                 disk: Some(disk),
                 uplink: None,
                 card: NetworkCard::default(),
+                cpu: None,
             },
             serves: Serves::Vm(At::new(vm.to_owned(), span.clone())),
             device: span.clone(),
             memory: span,
-            beside_realtime,
+            runs,
         }
     }
 
-    /// Makes the service that is the network of this name, of the VMs of these indexes, with this limit and whether it may keep
-    /// real-time VMs waiting. It drives this network card, which is such a one in QEMU.
+    /// Makes the service that is the network of this name, of the VMs of these indexes. It drives this network card, which is such a one in QEMU.
     pub fn of_network(
         name: &At<String>,
-        (limit, beside_realtime): (u64, bool),
+        runs: Runs,
         members: Vec<usize>,
         uplink: Option<(Uplink, NetworkCard)>,
     ) -> Self {
@@ -129,16 +168,17 @@ impl Draft {
                 program: At::new(Program::Ours("switch".to_owned()), span.clone()),
                 vm: None,
                 device: ServiceDevice::Network,
-                limit,
+                limit: runs.limit,
                 memory: true,
                 disk: None,
                 uplink: uplink.map(|(uplink, _)| uplink),
                 card: uplink.map(|(_, card)| card).unwrap_or_default(),
+                cpu: None,
             },
             serves: Serves::Members(members),
             device: span.clone(),
             memory: span,
-            beside_realtime,
+            runs,
         }
     }
 }
@@ -158,31 +198,30 @@ pub fn read(
         .and_then(|text| read_program(&mut reader, &text, surroundings));
     let vm = reader.required_string("vm", "give the name of the VM that it serves");
     let device = reader.choice("device", &named(&DEVICES, ServiceDevice::name));
-    let limit = read_limit(&mut reader, ServiceSpec::LIMIT);
     let memory = reader.boolean("memory");
-    reader.choice("cpus", &[("inline", ())]);
-    let beside_realtime = reader.boolean("beside-realtime").is_some_and(|at| at.value);
+    let runs = Runs::read(&mut reader, ServiceSpec::LIMIT);
     let place = device.as_ref().map_or(header.clone(), |device| device.span.clone());
     let memory_place = memory.as_ref().map_or(header, |memory| memory.span.clone());
     let memory = memory.is_some_and(|memory| memory.value);
     let device = device.map_or(ServiceDevice::Uart, |device| device.value);
-    let vm = vm?;
+    let (vm, runs) = (vm?, runs?);
     Some(Draft {
         service: Service {
             name: name?,
             program: program?,
             vm: None,
             device,
-            limit: limit?,
+            limit: runs.limit,
             memory,
             disk: None,
             uplink: None,
             card: NetworkCard::default(),
+            cpu: None,
         },
         serves: Serves::Vm(vm),
         device: place,
         memory: memory_place,
-        beside_realtime,
+        runs,
     })
 }
 
@@ -206,7 +245,7 @@ fn read_program(
 }
 
 /// Reads the bound of an event's time, in nanoseconds, which is `usual` if nothing is said; `None` if it is wrong.
-pub fn read_limit(reader: &mut Reader<'_, '_>, usual: u64) -> Option<u64> {
+fn read_limit(reader: &mut Reader<'_, '_>, usual: u64) -> Option<u64> {
     let Some(text) = reader.string("time-limit") else { return Some(usual) };
     let time = humantime::parse_duration(&text.value).ok();
     let time = time.map(|time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
@@ -236,7 +275,9 @@ pub fn finish(drafts: Vec<Draft>, vms: &[Vm], problems: &mut Vec<Problem>) -> Ve
     let names: Vec<&str> = vms.iter().map(|vm| vm.name.value.as_str()).collect();
     let mut services: Vec<Service> = Vec::new();
     for draft in drafts {
-        let Draft { mut service, serves, device, memory, beside_realtime } = draft;
+        let Draft { mut service, serves, device, memory, runs } = draft;
+        // Whether the machine has it is known.
+        service.cpu = runs.cpu.and_then(|cpu| u16::try_from(cpu.value).ok());
         if services.iter().any(|other| other.name.value == service.name.value) {
             let what = format!("there are two services with the name `{}`", service.name.value);
             problems.push(Problem::new(service.name.span.clone(), what, "give each its own"));
@@ -264,9 +305,10 @@ pub fn finish(drafts: Vec<Draft>, vms: &[Vm], problems: &mut Vec<Problem>) -> Ve
                 vec![index]
             }
         };
-        if !beside_realtime {
+        if !runs.beside_realtime && service.cpu.is_none() {
             let waits = keeps_any_waiting(&service, &members, vms);
-            let help = "give the VMs CPUs of their own, or write beside-realtime = true";
+            let help =
+                "give the VMs CPUs of their own, or the service, by `cpus`; or write beside-realtime = true";
             problems.extend(waits.map(|what| Problem::new(place, what, help)));
         }
         services.push(service);

@@ -17,6 +17,7 @@ mod light;
 mod mmio;
 #[cfg(feature = "ablation")]
 pub mod naive;
+pub mod server;
 pub mod service;
 mod sgi;
 mod sysreg;

@@ -12,7 +12,7 @@ use super::el2::{Pool, Regime};
 use super::host::{close_window, with};
 use super::stolen::Records;
 use super::window::Window;
-use crate::cpu::{self, regs};
+use crate::cpu;
 
 /// Runs `f` on guest memory `[start, start + size)`, piece by piece, each with its offset in the range. Of all memory
 /// of guests this CPU reaches only the block that contains the piece, and only meanwhile. A guest with its caches off sees the
@@ -202,10 +202,7 @@ impl GuestMemory {
 
     /// Returns VTCR_EL2.
     pub fn vtcr(&self) -> u64 {
-        let parange = (regs::ID_AA64MMFR0_EL1.read() & 0xf).min(5);
-        let format = self.table.format();
-        // RES1, PS, TG0 = 4 KiB, SH0 = inner, ORGN0 = IRGN0 = write-back (Arm ARM D24.2.203).
-        1 << 31 | parange << 16 | 0b11 << 12 | 0b01 << 10 | 0b01 << 8 | format.sl0() << 6 | format.t0sz()
+        super::stage2_control(self.table.format())
     }
 
     /// Gives the memory and the tables back. No CPU may have them loaded any more. What the memory holds stays

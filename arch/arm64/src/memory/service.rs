@@ -36,6 +36,11 @@ pub struct ServiceMemory {
     shown: Mutex<Shown>,
 }
 
+/// Returns VTCR_EL2 of a CPU that runs services alone: without VHE their tables are those of stage 2, as those of VMs are.
+pub fn translation_control() -> u64 {
+    Stage2::new(IPA_BITS).map_or(0, |format| super::stage2_control(&format))
+}
+
 /// The tables of a service, and where its windows are.
 struct Shown {
     space: AddressSpace,

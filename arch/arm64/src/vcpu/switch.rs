@@ -10,7 +10,7 @@ use crate::cpu;
 use crate::cpu::mode::{Mode, in_mode};
 use crate::cpu::regs::{self, guest};
 use crate::irq::{CpuInterface, Gic, in_gic};
-use crate::memory::coherence;
+use crate::memory::{coherence, service};
 use crate::state::{Deferred, Timers};
 use crate::vcpu::facility;
 use crate::vm::Residence;
@@ -114,6 +114,12 @@ pub fn load(residence: &Residence, vmpidr: u64) {
         regs::VMPIDR_EL2.write(vmpidr);
         regs::CNTVOFF_EL2.write(residence.cntvoff);
     }
+}
+
+/// Sets this CPU up to run services alone: nobody is resident here, and what a guest would have in its registers is reset.
+pub fn run_services() {
+    load(&Residence { vtcr: service::translation_control(), vttbr: 0, cntvoff: 0 }, 0);
+    reset_vcpu(0);
 }
 
 /// Invalidates what all CPUs know of the translations of the resident vCPU's VM: before it begins a life, because there

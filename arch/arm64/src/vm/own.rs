@@ -30,10 +30,15 @@ pub fn idle() -> ! {
 
 /// Waits until this CPU is interrupted or kicked, and handles that.
 pub fn wait_for_interrupt() {
+    cpu::wfi();
+    take_interrupt();
+}
+
+/// Handles what has interrupted or kicked this CPU, if anything has.
+pub fn take_interrupt() {
     fn serve<G: Gic>() {
         own::<G>(monitor(), G::acknowledge());
     }
-    cpu::wfi();
     in_gic!(serve());
     // Whoever kicked did so to make the caller read memory, which is not ordered behind the acknowledge.
     cpu::isb();

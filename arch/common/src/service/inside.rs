@@ -45,6 +45,9 @@ impl<S: Space> Service<S> {
     /// and more, keeps nobody from this CPU, and the gate closed for nobody.
     #[cold]
     pub(super) unsafe fn settle(&self, pending: Pending, meanwhile: &mut impl Meanwhile) {
+        if pending.has_found_asleep() {
+            return self.pass_on(pending);
+        }
         // SAFETY: the caller's promise.
         unsafe { self.handle_pending(pending, meanwhile) };
         while let Some(pending) = self.gate.leave() {
@@ -57,7 +60,7 @@ impl<S: Space> Service<S> {
         }
     }
 
-    unsafe fn handle_pending(&self, pending: Pending, meanwhile: &mut impl Meanwhile) {
+    pub(super) unsafe fn handle_pending(&self, pending: Pending, meanwhile: &mut impl Meanwhile) {
         if pending.has(Pending::KILL) {
             self.crash(Crash::Killed, Left::Interrupt);
         }
@@ -464,12 +467,21 @@ impl<S: Space> Service<S> {
             let _ = self.gate.post(Pending::INPUT);
         }
         if lines & abi::AGAIN != 0 {
-            self.outside.alarm(0);
+            self.again();
         }
         let levels = lines & !(abi::ROOM | abi::AGAIN | abi::MESSAGE);
         let changed = self.lines.swap(levels, Ordering::Relaxed) ^ levels;
         if changed != 0 {
             self.outside.lines(changed, levels);
+        }
+    }
+
+    /// The service has more to do: others have a turn first.
+    fn again(&self) {
+        match self.has_own_cpu() {
+            // They have it at once.
+            true => self.tell(Pending::ALARM),
+            false => _ = self.outside.alarm(0),
         }
     }
 

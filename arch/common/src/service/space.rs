@@ -69,7 +69,7 @@ pub trait Space: Sync + 'static {
     ///
     /// # Safety
     /// The caller is inside the service's gate, its memory has been begun, and the caller is an exit handler on a CPU where a
-    /// vCPU is resident.
+    /// vCPU is resident, or runs on the service's own CPU, which was set up for that.
     unsafe fn enter(&self, event: &Event) -> Left;
     /// Enters the service as [`Space::enter`] does, and returns its answer if it has one at once. Otherwise it is as `enter` has left it.
     ///
@@ -154,6 +154,8 @@ pub trait Outside: Sync {
     fn decode(&self, member: usize, bar: u64, address: u64, size: u64) -> bool;
     /// Has vCPUs of these members [look](Service::look), a bit for each, if they run. One that pauses or stops leaves it to others.
     fn call(&self, members: u64);
+    /// Interrupts the physical CPU that the service has for itself.
+    fn wake(&self);
     /// Sets the alarm to a time, in nanoseconds, or off (`u64::MAX`); returns the time now.
     fn alarm(&self, at: u64) -> u64;
     /// Returns what was typed and the service has not taken: how many characters (at most eight) and the characters.

@@ -15,6 +15,8 @@ use turnstile_service::image::Doorbells;
 use super::*;
 use crate::served::{Bar, Served, Services};
 
+mod own;
+
 /// What the service does next, when it is entered or resumed.
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -151,6 +153,10 @@ impl Outside for World {
         self.say(format!("call {members:x}"));
     }
 
+    fn wake(&self) {
+        self.say("wake".to_string());
+    }
+
     fn alarm(&self, at: u64) -> u64 {
         self.say(format!("alarm {at}"));
         7
@@ -233,7 +239,6 @@ fn shared(steps: &[Step]) -> (Service<Script>, &'static World) {
     (Service::shared("test".to_string(), script, world, &ports), world)
 }
 
-use std::boxed::Box;
 use std::format;
 
 const READ: Event = Event::new(Kind::Read, [0, 8, 1, 0, 0]);

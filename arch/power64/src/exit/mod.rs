@@ -30,6 +30,7 @@
 //! | `full` | everything else, and what light exits leave |
 //! | `attend` | the attention word, and vCPUs that do not run |
 //! | `wait` | how a vCPU comes to run on a CPU; CPUs that have none |
+//! | `server` | a CPU that runs services and no vCPU |
 //! | `crash` | why the hypervisor stops a VM |
 //! | `naive` | what exits would do without the techniques; only in images for ablation (feature `ablation`) |
 
@@ -47,6 +48,7 @@ mod instruction;
 mod interrupts;
 #[cfg(feature = "ablation")]
 pub mod naive;
+pub mod server;
 mod service;
 mod storage;
 pub mod wait;

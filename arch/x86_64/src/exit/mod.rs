@@ -19,6 +19,7 @@
 //! | `memory` | nested page faults: devices in memory, and what is not there |
 //! | `access`, `bus` | what an instruction that is carried out does in the guest's memory |
 //! | `service` | devices that a service serves |
+//! | `server` | a CPU that runs services and no vCPU |
 //! | `crash` | why the hypervisor stops a VM |
 //! | `attend` | what the attention word asks for, and the waiting room |
 //! | `full` | everything else, and what light exits leave |
@@ -45,6 +46,7 @@ mod msr;
 pub mod naive;
 mod pci;
 mod port;
+pub mod server;
 mod service;
 pub mod table;
 pub mod tier;

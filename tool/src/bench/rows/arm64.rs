@@ -4,7 +4,7 @@
 use super::{BOOT, Counted, ONE_CPU, Row, ringing, simple, sleeping, timed};
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 42] = [
+pub const ROWS: [Row; 43] = [
     simple("null-hypercall", "hvc PSCI_VERSION"),
     simple("id-register", "mrs ID_AA64ISAR0_EL1"),
     Row { pmu: true, ..simple("sysreg-trap", "mrs PMSELR_EL0") },
@@ -13,6 +13,7 @@ pub const ROWS: [Row; 42] = [
     Row { guest: "io-user", ..simple("io-device", "read a byte of the UART, in the hypervisor") },
     doorbell("doorbell", "write a doorbell: the service has nothing to do", 1),
     doorbell("doorbell-busy", "the same: another CPU is in the service", 2),
+    Row { own_cpu: true, ..doorbell("service-cpu", "the same: the service has a CPU of its own", 1) },
     packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
     packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),

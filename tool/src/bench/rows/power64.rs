@@ -5,7 +5,7 @@ use super::{Counted, ONE_CPU, Row, ringing, simple, sleeping, timed};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 27] = [
+pub const ROWS: [Row; 28] = [
     power("null-hypercall", "H_CONFER to nobody", 1),
     power("unknown-hypercall", "a hypercall that is none", 1),
     power("prod-cede", "H_PROD of itself, H_CEDE", 1),
@@ -16,6 +16,11 @@ pub const ROWS: [Row; 27] = [
         ..ringing(power("doorbell", "store to a doorbell: the service has nothing to do", 1))
     },
     Row { guest: "ringer", ..ringing(power("doorbell-busy", "the same: another CPU is in the service", 2)) },
+    Row {
+        guest: "ringer",
+        own_cpu: true,
+        ..ringing(power("service-cpu", "the same: the service has a CPU of its own", 1))
+    },
     packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
     packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),

@@ -5,7 +5,7 @@ use super::{BOOT, Counted, ONE_CPU, Row, ringing, simple, sleeping, timed};
 use crate::isa::Isa;
 
 /// All of them, in the order of the table.
-pub const ROWS: [Row; 34] = [
+pub const ROWS: [Row; 35] = [
     pc("null-hypercall", "vmmcall of a number that is none", 1),
     pc("cpuid", "cpuid leaf 0", 1),
     pc("msr-write", "wrmsr KVM_POLL_CONTROL", 1),
@@ -14,6 +14,11 @@ pub const ROWS: [Row; 34] = [
     pc("io-device", "in from the UART, in the hypervisor", 1),
     Row { guest: "ringer", ..ringing(pc("doorbell", "write a doorbell: the service has nothing to do", 1)) },
     Row { guest: "ringer", ..ringing(pc("doorbell-busy", "the same: another CPU is in the service", 2)) },
+    Row {
+        guest: "ringer",
+        own_cpu: true,
+        ..ringing(pc("service-cpu", "the same: the service has a CPU of its own", 1))
+    },
     packet("packet", "64 bytes to another VM, both CPUs", "bytes=64"),
     packet("packet-1500", "1500 bytes to another VM, both CPUs", "bytes=1514"),
     packet("packet-batch", "64 packets with one doorbell, both CPUs", "bytes=64 packets=64"),

@@ -117,8 +117,8 @@ impl Subject {
         if !self.is_of(row.isa) {
             return false;
         }
-        // The device of the others is always where io-user has it; nobody stays inside it; their monitor has no networks.
-        let is_own = ["io-device", "doorbell-busy"].contains(&row.name) || row.peer;
+        // The device of the others is always where io-user has it; nobody stays inside it or has a CPU for it; their monitor has no networks.
+        let is_own = ["io-device", "doorbell-busy"].contains(&row.name) || row.own_cpu || row.peer;
         if row.disk {
             return self == Subject::Turnstile || disks::has(self, row);
         }

@@ -95,7 +95,9 @@ pub fn services(row: &Row, vm: &str) -> String {
         "doorbell" => "device = \"extra\"\nmemory = true\ntime-limit = \"1s\"\n",
         _ => "",
     };
-    format!("[[service]]\nname = \"{program}\"\nprogram = \"{program}\"\nvm = \"{vm}\"\n{more}")
+    // Behind those of the VM.
+    let own = if row.own_cpu { format!("cpus = [{}]\n", row.vcpus) } else { String::new() };
+    format!("[[service]]\nname = \"{program}\"\nprogram = \"{program}\"\nvm = \"{vm}\"\n{more}{own}")
 }
 
 /// The disk of a row.
@@ -119,7 +121,7 @@ fn service(isa: Isa, row: &str) -> Option<&'static str> {
         // The serial port of kvmtool's memory map.
         "io-user" if isa == Isa::Arm64 => Some("uart-16550"),
         "io-user" => Some("uart"),
-        "doorbell" | "doorbell-busy" => Some("doorbell"),
+        "doorbell" | "doorbell-busy" | "service-cpu" => Some("doorbell"),
         "packet" | "packet-1500" | "packet-batch" | "packet-1cpu" | "segment" => Some("switch"),
         "disk-read" | "disk-write" | "disk-batch" => Some("disk"),
         _ => None,

@@ -41,6 +41,35 @@ fn all_of_a_service_can_be_said() {
 }
 
 #[test]
+fn services_have_cpus_of_their_own() {
+    let own = |more: &str| format!("{}{UART}{more}", vms(&["", ""]));
+    let cpus = |text: &str| {
+        let config = parse_text(text).unwrap();
+        let of_vms: Vec<_> = config.vms.iter().map(|vm| vm.cpus.clone()).collect();
+        (config.machine.cpus, of_vms, config.services[0].cpu)
+    };
+    assert_eq!(cpus(&own("")), (2, vec![vec![0], vec![1]], None));
+    assert_eq!(cpus(&own("cpus = [2]\n")), (3, vec![vec![0], vec![1]], Some(2)));
+    assert_eq!(cpus(&own("cpus = [0]\n")), (3, vec![vec![1], vec![2]], Some(0)), "VMs make room");
+    let shared = format!("{}{UART}cpus = [1]\n", vms(&[SHARED, SHARED]));
+    assert_eq!(cpus(&shared), (2, vec![vec![0], vec![0]], Some(1)));
+    let both = own("cpus = [2]\n[[service]]\nname = \"b\"\nprogram = \"uart\"\nvm = \"b\"\ncpus = [2]\n");
+    assert_eq!(cpus(&both).0, 3, "services share one");
+    let named = format!("{}{UART}cpus = [1]\n", vms(&["cpus = [1]\n", ""]));
+    expect(&named, &[("1", "CPU 1 belongs to the VM `a`: `console` cannot have it", "that no VM has")]);
+    for (list, count) in [("[]", "0"), ("[2, 3]", "2")] {
+        expect(&own(&format!("cpus = {list}\n")), &[(list, &format!("not on {count}"), "the one CPU")]);
+    }
+    expect(&own("cpus = [-1]\n"), &[("-1", "must not be negative", "0 or more")]);
+    expect(&own("cpus = [100000]\n"), &[("100000", "there is no CPU 100000", "")]);
+    let disk = "disks = [\"d\"]\nnetworks = [\"n\"]\n";
+    let tables =
+        "[[disk]]\nname = \"d\"\nsize = \"1MiB\"\ncpus = [1]\n[[network]]\nname = \"n\"\ncpus = [2]\n";
+    let config = parse_text(&format!("{}{tables}", vms(&[disk]))).unwrap();
+    assert_eq!(config.services.iter().map(|service| service.cpu).collect::<Vec<_>>(), [Some(1), Some(2)]);
+}
+
+#[test]
 fn services_do_not_keep_realtime_vms_waiting() {
     let beside = |first: &str, second: &str| format!("{}{UART}", vms(&[first, second]));
     let (fair, realtime) = (SHARED.to_owned(), format!("{SHARED}realtime = 5\n"));
@@ -56,6 +85,8 @@ fn services_do_not_keep_realtime_vms_waiting() {
     for (first, second) in [(&realtime, &realtime), (&realtime, &fair), (&fair, &fair)] {
         assert!(parse_text(&beside(first, second)).is_ok(), "{first}{second}");
     }
+    let own = format!("{text}cpus = [3]\n");
+    assert!(parse_text(&own).is_ok(), "it runs elsewhere");
     let apart = beside(&format!("{SHARED}cpus = [0]\n"), &format!("{realtime}cpus = [1]\n"));
     assert!(parse_text(&apart).is_ok());
 }

@@ -45,6 +45,8 @@ impl Outside for Nothing {
 
     fn call(&self, _: u64) {}
 
+    fn wake(&self) {}
+
     fn alarm(&self, _: u64) -> u64 {
         0
     }

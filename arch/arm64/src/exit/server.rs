@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A physical CPU that runs services, and no vCPU.
+
+use turnstile_arch_common::service::{Idle, Meanwhile, Server};
+
+use crate::cpu::{self, PerCpu};
+use crate::irq;
+use crate::service::Service;
+use crate::time;
+use crate::vcpu::switch;
+use crate::vm::own;
+
+/// Interrupts a CPU of services.
+pub fn wake(cpu: &PerCpu) {
+    irq::kick(cpu.kick_token());
+}
+
+/// Runs services on this CPU, which no vCPU has, for ever.
+pub fn run(services: &[&'static Service]) -> ! {
+    switch::run_services();
+    let mut server = Server::new(services);
+    loop {
+        // SAFETY: the CPU of these services, which was set up for them.
+        unsafe { server.step(&mut Alone) };
+    }
+}
+
+/// The CPU, which has no vCPU.
+struct Alone;
+
+impl Meanwhile for Alone {
+    fn interrupt(&mut self) {
+        own::take_interrupt();
+    }
+
+    fn wait(&mut self) {
+        self.interrupt();
+        cpu::relax();
+    }
+
+    fn again(&mut self) {}
+}
+
+impl Idle for Alone {
+    fn stop(&mut self) {
+        own::wait_for_interrupt();
+    }
+
+    fn now(&self) -> u64 {
+        time::uptime().nanoseconds()
+    }
+}
