@@ -133,7 +133,7 @@ fn no_driver() -> Scenario {
         &ends(1),
     ];
     scenario("uplinks/no-driver", steps.concat()).prepare(|boot, _| {
-        boot.cards = 0;
+        boot.cards.clear();
         let words = ["-netdev", "user,id=net0", "-device", "e1000e,netdev=net0,romfile="];
         boot.extra.extend(words.map(Into::into));
         Ok(())
@@ -147,7 +147,7 @@ fn no_card(isa: Isa) -> Scenario {
         "service lan cannot be built: its network card cannot be used: the machine has no such PCI function";
     Scenario::at(isa, "refusal/no-card", config, vec![Step::Text(text)]).ending(Ending::Refused).prepare(
         |boot, _| {
-            boot.cards = 0;
+            boot.cards.clear();
             Ok(())
         },
     )

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use turnstile_bundle::DriveKind;
 use turnstile_machine::GicVersion;
 
-use crate::config::Board;
+use crate::config::{Board, NetworkCard};
 use crate::failure::{Context, Result};
 
 /// A TCP port of this computer that leads to one of a guest.
@@ -73,14 +73,22 @@ pub struct Boot {
     pub counted: bool,
     /// Wait for a debugger on this TCP port.
     pub gdb: Option<u16>,
-    /// How many network cards it has. Each is on a network of QEMU's own, which leads to this computer's.
-    pub cards: usize,
+    /// Its network cards. Each is on a network of QEMU's own, which leads to this computer's.
+    pub cards: Vec<NetworkCard>,
     /// The ports of this computer that lead to guests behind the first of them.
     pub forwards: Vec<Forward>,
     /// Its disk controllers, those of each kind in their order.
     pub drives: Vec<Drive>,
     /// More arguments, at the end.
     pub extra: Vec<OsString>,
+}
+
+/// QEMU's device that is such a card.
+const fn device(card: NetworkCard) -> &'static str {
+    match card {
+        NetworkCard::Virtio => "virtio-net-pci",
+        NetworkCard::E1000e => "e1000e",
+    }
 }
 
 impl Boot {
@@ -99,7 +107,7 @@ impl Boot {
             virtualization: true,
             counted: false,
             gdb: None,
-            cards: 0,
+            cards: Vec::new(),
             forwards: Vec::new(),
             drives: Vec::new(),
             extra: Vec::new(),
@@ -134,7 +142,7 @@ impl Boot {
         if let Some((device, _)) = &elsewhere {
             add(&["-device", device]);
         }
-        let cards = (0..self.cards).flat_map(|card| self.card(card));
+        let cards = self.cards.iter().enumerate().flat_map(|(number, card)| self.card(number, *card));
         for word in cards.chain(self.drives.iter().enumerate().flat_map(|(at, drive)| self.drive(at, drive)))
         {
             add(&[&word]);
@@ -164,8 +172,8 @@ impl Boot {
     }
 
     /// The arguments that add a network card. It has no program for firmware: that would look for something to boot.
-    fn card(&self, number: usize) -> Vec<String> {
-        let mut device = format!("virtio-net-pci,netdev=net{number},romfile=");
+    fn card(&self, number: usize, card: NetworkCard) -> Vec<String> {
+        let mut device = format!("{},netdev=net{number},romfile=", device(card));
         let mut arguments = self.place(number, &mut device);
         let mut network = format!("user,id=net{number}");
         for Forward { host, guest } in self.forwards.iter().filter(|_| number == 0) {
@@ -204,7 +212,7 @@ impl Boot {
             DriveKind::Nvme => format!("nvme,drive={id},serial={serial}"),
             DriveKind::Virtio => format!("virtio-blk-pci,drive={id},serial={serial},disable-legacy=on"),
         };
-        let mut arguments = self.place(self.cards + at, &mut device);
+        let mut arguments = self.place(self.cards.len() + at, &mut device);
         let drive = format!("if=none,id={id},{drive}");
         arguments.extend(["-drive".into(), drive, "-device".into(), device]);
         arguments
@@ -379,11 +387,12 @@ mod tests {
     fn network_cards_are_on_networks_of_qemus_own() {
         let mut boot = Boot::new("i".into(), "b".into(), 1 << 30, 1);
         assert!(!boot.shown(Path::new("qemu")).contains("-netdev"));
-        boot.cards = 2;
+        boot.cards = vec![NetworkCard::E1000e, NetworkCard::Virtio];
         boot.forwards = vec![Forward { host: 2222, guest: 22 }, Forward { host: 8080, guest: 80 }];
         let shown = boot.shown(Path::new("qemu"));
         let first = "-netdev user,id=net0,hostfwd=tcp:127.0.0.1:2222-:22,hostfwd=tcp:127.0.0.1:8080-:80 ";
         assert!(shown.contains(first) && shown.contains("-netdev user,id=net1 "), "{shown}");
+        assert!(shown.contains("-device e1000e,netdev=net0,romfile="), "{shown}");
         assert!(shown.contains("-device virtio-net-pci,netdev=net1,romfile="), "{shown}");
         boot.board = Board::Powernv9;
         let shown = boot.shown(Path::new("qemu"));
@@ -392,6 +401,7 @@ mod tests {
             shown.contains(bridge) && shown.contains("-device pnv-phb-root-port,id=port1,bus=phb1 "),
             "{shown}"
         );
+        assert!(shown.contains("-device e1000e,netdev=net0,romfile=,bus=port0"), "{shown}");
         assert!(shown.contains("netdev=net1,romfile=,bus=port1"), "{shown}");
     }
 
@@ -401,7 +411,7 @@ mod tests {
         let behind = |file: &str, is_qcow2, read_only| {
             Some(Behind { file: file.into(), is_qcow2, read_only, serial: "root".into() })
         };
-        boot.cards = 1;
+        boot.cards = vec![NetworkCard::Virtio];
         boot.drives = [
             (DriveKind::Nvme, 0, None),
             (DriveKind::Nvme, 1, behind("a,b.img", false, false)),

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use turnstile_virtio::device::Span;
-use turnstile_virtio::memory::{Memory, Outside};
+use turnstile_virtio::memory::Outside;
 
 /// How many bytes a sector has, whatever the size of a block.
 pub const SECTOR: u64 = 512;
@@ -51,11 +51,16 @@ pub trait Disk {
     /// Its size. Below 2^55.
     fn sectors(&self) -> u64;
 
-    /// Copies bytes from `at` to the driver's memory.
-    fn read<M: Memory>(&mut self, at: u64, memory: &M, to: Span) -> Result<(), Failure>;
+    /// How many bytes the next call has at most, if it reads or writes from `at`: at least one.
+    #[inline] // On the path of every request.
+    fn piece(&self, _at: u64) -> u64 {
+        PIECE
+    }
 
-    /// Copies bytes from the driver's memory to `at`.
-    fn write<M: Memory>(&mut self, at: u64, memory: &M, from: Span) -> Result<(), Failure>;
+    /// How many bytes a call has at most that discards, or fills with zeroes.
+    fn range_piece(&self) -> u64 {
+        PIECE
+    }
 
     /// Makes sure that all that was written survives a loss of power.
     fn flush(&mut self) -> Result<(), Failure>;
@@ -66,6 +71,18 @@ pub trait Disk {
     /// Fills with zeroes. Room for the bytes may be given up if `may_discard`.
     fn zero(&mut self, at: u64, length: u64, may_discard: bool) -> Result<(), Failure>;
 }
+
+/// A disk whose bytes come from such memory, and go there.
+pub trait DiskFor<M>: Disk {
+    /// Copies bytes from `at` to the driver's memory.
+    fn read(&mut self, at: u64, memory: &M, to: Span) -> Result<(), Failure>;
+
+    /// Copies bytes from the driver's memory to `at`.
+    fn write(&mut self, at: u64, memory: &M, from: Span) -> Result<(), Failure>;
+}
+
+/// How many bytes are done at once, where a disk says nothing else.
+pub const PIECE: u64 = 1 << 16;
 
 /// The index of a byte in a slice, if `length` bytes from there are within `size`.
 pub(crate) fn inside(at: u64, length: u64, size: u64) -> Result<(), Failure> {

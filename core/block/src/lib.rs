@@ -11,13 +11,16 @@
 //! | [`settings`] | what the device announces |
 //! | [`request`] | a request of the driver, checked, and done piece by piece |
 //! | [`queue`] | a queue of requests |
+//! | [`staged`] | a drive, which does commands later, as a disk |
+//! | [`deep`] | a queue of requests to a drive that does several at once |
 //!
-//! **Crash-only.** A queue does its requests in the order in which they were offered, and completes each when it is done. So what is
+//! **Crash-only.** A queue completes its requests in the order in which they were offered, each when it is done. So what is
 //! available and not used has not been done, or not to its end. A device that was killed takes up each queue at its used index and does
 //! the request that it finds there again: all of them may be done twice.
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod deep;
 pub mod disk;
 pub mod gpt;
 pub mod overlay;
@@ -26,6 +29,7 @@ pub mod queue;
 pub mod ram;
 pub mod request;
 pub mod settings;
+pub mod staged;
 
 /// The examples of the README compile and run.
 #[cfg(doctest)]

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use turnstile_virtio::device::Span;
 use turnstile_virtio::memory::Memory;
 
-use crate::disk::{Disk, Failure, SECTOR, inside};
+use crate::disk::{Disk, DiskFor, Failure, SECTOR, inside};
 use crate::ram::{Image, Store, fill, from_memory, to_memory};
 
 /// How many bytes are copied at their first write.
@@ -187,43 +187,6 @@ impl<I: Image, S: Store> Disk for Overlay<'_, I, S> {
         self.sectors
     }
 
-    #[inline] // On the path of every request.
-    fn read<M: Memory>(&mut self, mut at: u64, memory: &M, mut to: Span) -> Result<(), Failure> {
-        inside(at, to.length.into(), self.sectors * SECTOR)?;
-        while to.length != 0 {
-            let mut length = Self::in_cluster(at, to.length.into());
-            match self.entry(at)?.load(Ordering::Acquire) {
-                BELOW if at < self.image.length() => {
-                    length = length.min(self.image.length() - at);
-                    to_memory(&self.image, at, memory, Span { length: length as u32, ..to })?;
-                }
-                BELOW | ZERO => {
-                    const ZEROES: [u8; CLUSTER as usize] = [0; CLUSTER as usize];
-                    memory.write(to.address, ZEROES.get(..length as usize).unwrap_or_default())?;
-                }
-                placed => {
-                    let from = Self::place(placed) + at % CLUSTER;
-                    to_memory(&self.store, from, memory, Span { length: length as u32, ..to })?;
-                }
-            }
-            at += length;
-            to = Span { address: to.address.wrapping_add(length), length: to.length - length as u32 };
-        }
-        Ok(())
-    }
-
-    #[inline] // On the path of every request.
-    fn write<M: Memory>(&mut self, mut at: u64, memory: &M, mut from: Span) -> Result<(), Failure> {
-        inside(at, from.length.into(), self.sectors * SECTOR)?;
-        while from.length != 0 {
-            let length = Self::in_cluster(at, from.length.into());
-            self.write_cluster(at, memory, Span { length: length as u32, ..from })?;
-            at += length;
-            from = Span { address: from.address.wrapping_add(length), length: from.length - length as u32 };
-        }
-        Ok(())
-    }
-
     /// There is nothing to do: RAM does not survive a loss of power.
     fn flush(&mut self) -> Result<(), Failure> {
         Ok(())
@@ -258,6 +221,45 @@ impl<I: Image, S: Store> Disk for Overlay<'_, I, S> {
                 placed => fill(&mut self.store, Self::place(placed) + at % CLUSTER, length)?,
             }
             at += length;
+        }
+        Ok(())
+    }
+}
+
+impl<M: Memory, I: Image, S: Store> DiskFor<M> for Overlay<'_, I, S> {
+    #[inline] // On the path of every request.
+    fn read(&mut self, mut at: u64, memory: &M, mut to: Span) -> Result<(), Failure> {
+        inside(at, to.length.into(), self.sectors * SECTOR)?;
+        while to.length != 0 {
+            let mut length = Self::in_cluster(at, to.length.into());
+            match self.entry(at)?.load(Ordering::Acquire) {
+                BELOW if at < self.image.length() => {
+                    length = length.min(self.image.length() - at);
+                    to_memory(&self.image, at, memory, Span { length: length as u32, ..to })?;
+                }
+                BELOW | ZERO => {
+                    const ZEROES: [u8; CLUSTER as usize] = [0; CLUSTER as usize];
+                    memory.write(to.address, ZEROES.get(..length as usize).unwrap_or_default())?;
+                }
+                placed => {
+                    let from = Self::place(placed) + at % CLUSTER;
+                    to_memory(&self.store, from, memory, Span { length: length as u32, ..to })?;
+                }
+            }
+            at += length;
+            to = Span { address: to.address.wrapping_add(length), length: to.length - length as u32 };
+        }
+        Ok(())
+    }
+
+    #[inline] // On the path of every request.
+    fn write(&mut self, mut at: u64, memory: &M, mut from: Span) -> Result<(), Failure> {
+        inside(at, from.length.into(), self.sectors * SECTOR)?;
+        while from.length != 0 {
+            let length = Self::in_cluster(at, from.length.into());
+            self.write_cluster(at, memory, Span { length: length as u32, ..from })?;
+            at += length;
+            from = Span { address: from.address.wrapping_add(length), length: from.length - length as u32 };
         }
         Ok(())
     }

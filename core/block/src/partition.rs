@@ -4,7 +4,7 @@
 use turnstile_virtio::device::Span;
 use turnstile_virtio::memory::Memory;
 
-use crate::disk::{Disk, Failure, SECTOR, inside};
+use crate::disk::{Disk, DiskFor, Failure, SECTOR, inside};
 
 /// A part of a disk.
 #[derive(Debug)]
@@ -34,14 +34,12 @@ impl<D: Disk> Disk for Partition<D> {
         self.sectors
     }
 
-    #[inline] // On the path of every request.
-    fn read<M: Memory>(&mut self, at: u64, memory: &M, to: Span) -> Result<(), Failure> {
-        self.disk.read(self.position(at, to.length.into())?, memory, to)
+    fn piece(&self, at: u64) -> u64 {
+        self.disk.piece(self.first * SECTOR + at)
     }
 
-    #[inline] // On the path of every request.
-    fn write<M: Memory>(&mut self, at: u64, memory: &M, from: Span) -> Result<(), Failure> {
-        self.disk.write(self.position(at, from.length.into())?, memory, from)
+    fn range_piece(&self) -> u64 {
+        self.disk.range_piece()
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
@@ -54,5 +52,17 @@ impl<D: Disk> Disk for Partition<D> {
 
     fn zero(&mut self, at: u64, length: u64, may_discard: bool) -> Result<(), Failure> {
         self.disk.zero(self.position(at, length)?, length, may_discard)
+    }
+}
+
+impl<M: Memory, D: DiskFor<M>> DiskFor<M> for Partition<D> {
+    #[inline] // On the path of every request.
+    fn read(&mut self, at: u64, memory: &M, to: Span) -> Result<(), Failure> {
+        self.disk.read(self.position(at, to.length.into())?, memory, to)
+    }
+
+    #[inline] // On the path of every request.
+    fn write(&mut self, at: u64, memory: &M, from: Span) -> Result<(), Failure> {
+        self.disk.write(self.position(at, from.length.into())?, memory, from)
     }
 }

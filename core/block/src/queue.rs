@@ -6,7 +6,7 @@ use turnstile_virtio::memory::Memory;
 use turnstile_virtio::ring::{Layout, Options};
 use turnstile_virtio::rings::Rings;
 
-use crate::disk::Disk;
+use crate::disk::DiskFor;
 use crate::request::{Budget, Fault, Progress, Request};
 use crate::settings::Rules;
 
@@ -59,7 +59,7 @@ impl<const N: usize, R: Copy> Queue<N, R> {
     }
 
     /// Does what the driver has asked for, for as long as the budget lasts. After a fault the device needs a reset.
-    pub fn serve<M: Memory, D: Disk>(
+    pub fn serve<M: Memory, D: DiskFor<M>>(
         &mut self,
         memory: &M,
         disk: &mut D,
@@ -83,7 +83,7 @@ impl<const N: usize, R: Copy> Queue<N, R> {
 
     /// Does requests until there are none, or something is in the way.
     #[inline] // On the path of every request.
-    fn work<M: Memory, D: Disk>(
+    fn work<M: Memory, D: DiskFor<M>>(
         &mut self,
         memory: &M,
         disk: &mut D,

@@ -4,7 +4,7 @@
 use turnstile_virtio::device::Span;
 use turnstile_virtio::memory::Memory;
 
-use crate::disk::{Disk, Failure, SECTOR, inside};
+use crate::disk::{Disk, DiskFor, Failure, SECTOR, inside};
 
 /// Bytes that can be read, in pieces.
 pub trait Image {
@@ -130,18 +130,6 @@ impl<S: Store> Disk for RamDisk<S> {
         self.store.length() / SECTOR
     }
 
-    #[inline] // On the path of every request.
-    fn read<M: Memory>(&mut self, at: u64, memory: &M, to: Span) -> Result<(), Failure> {
-        inside(at, to.length.into(), self.store.length())?;
-        to_memory(&self.store, at, memory, to)
-    }
-
-    #[inline] // On the path of every request.
-    fn write<M: Memory>(&mut self, at: u64, memory: &M, from: Span) -> Result<(), Failure> {
-        inside(at, from.length.into(), self.store.length())?;
-        from_memory(&mut self.store, at, memory, from)
-    }
-
     /// There is nothing to do: RAM does not survive a loss of power.
     fn flush(&mut self) -> Result<(), Failure> {
         Ok(())
@@ -154,5 +142,19 @@ impl<S: Store> Disk for RamDisk<S> {
     fn zero(&mut self, at: u64, length: u64, _: bool) -> Result<(), Failure> {
         inside(at, length, self.store.length())?;
         fill(&mut self.store, at, length)
+    }
+}
+
+impl<M: Memory, S: Store> DiskFor<M> for RamDisk<S> {
+    #[inline] // On the path of every request.
+    fn read(&mut self, at: u64, memory: &M, to: Span) -> Result<(), Failure> {
+        inside(at, to.length.into(), self.store.length())?;
+        to_memory(&self.store, at, memory, to)
+    }
+
+    #[inline] // On the path of every request.
+    fn write(&mut self, at: u64, memory: &M, from: Span) -> Result<(), Failure> {
+        inside(at, from.length.into(), self.store.length())?;
+        from_memory(&mut self.store, at, memory, from)
     }
 }

@@ -8,7 +8,7 @@ use turnstile_virtio::device::{Chain, Place, Segments, Span};
 use turnstile_virtio::memory::{Memory, Outside};
 use turnstile_virtio::violation::Violation;
 
-use crate::disk::{Disk, Failure, SECTOR, inside};
+use crate::disk::{Disk, DiskFor, Failure, PIECE, SECTOR, inside};
 use crate::settings::{MAX_RANGE, MAX_RANGES, Rules};
 
 /// What the driver has done wrong. The device sets DEVICE_NEEDS_RESET (section 2.1.2).
@@ -127,6 +127,14 @@ impl<const N: usize> Request<N> {
         self.segments.readable().len() + self.segments.writable().len()
     }
 
+    /// Where the bytes end that it reads or writes; zero if it does neither.
+    pub(crate) const fn end(&self) -> u64 {
+        match &self.task {
+            Task::Read(part) | Task::Write(part) => part.at + part.left,
+            _ => 0,
+        }
+    }
+
     /// Begins with a request: reads and checks its header.
     #[inline] // On the path of every request.
     pub(crate) fn begin<M: Memory, D: Disk>(
@@ -176,7 +184,7 @@ impl<const N: usize> Request<N> {
 
     /// Goes on with it.
     #[inline] // On the path of every request.
-    pub(crate) fn run<M: Memory, D: Disk>(
+    pub(crate) fn run<M: Memory, D: DiskFor<M>>(
         &mut self,
         memory: &M,
         disk: &mut D,
@@ -202,7 +210,7 @@ impl<const N: usize> Request<N> {
 
     /// Does one piece. Nothing of it has happened if it fails.
     #[inline] // On the path of every request.
-    fn step<M: Memory, D: Disk>(
+    fn step<M: Memory, D: DiskFor<M>>(
         &mut self,
         memory: &M,
         disk: &mut D,
@@ -212,7 +220,8 @@ impl<const N: usize> Request<N> {
         match &mut self.task {
             Task::Read(part) => {
                 let mut place = self.place;
-                let Some(to) = next(part, budget).and_then(|most| place.take(self.segments.writable(), most))
+                let Some(to) =
+                    next(part, budget, disk).and_then(|most| place.take(self.segments.writable(), most))
                 else {
                     self.task = Task::Finish(BlockRequest::OK);
                     return Ok(());
@@ -228,7 +237,7 @@ impl<const N: usize> Request<N> {
             Task::Write(part) => {
                 let mut place = self.place;
                 let Some(from) =
-                    next(part, budget).and_then(|most| place.take(self.segments.readable(), most))
+                    next(part, budget, disk).and_then(|most| place.take(self.segments.readable(), most))
                 else {
                     self.task = if rules.through { Task::Flush } else { Task::Finish(BlockRequest::OK) };
                     return Ok(());
@@ -264,7 +273,7 @@ impl<const N: usize> Request<N> {
                 budget.spend(Budget::BUFFER.into());
             }
             Task::Ranges { zero, part, may_discard, .. } => {
-                let length = part.left.min(PIECE);
+                let length = part.left.min(disk.range_piece());
                 match zero {
                     true => disk.zero(part.at, length, *may_discard)?,
                     false => disk.discard(part.at, length)?,
@@ -313,8 +322,6 @@ fn cut_header<M: Memory>(memory: &M, place: &mut Place, spans: &[Span]) -> Resul
     }
 }
 
-/// How many bytes are done at once.
-const PIECE: u64 = 1 << 16;
 const FAILED: Task = Task::Finish(BlockRequest::IOERR);
 const UNSUPPORTED: Task = Task::Finish(BlockRequest::UNSUPP);
 
@@ -328,8 +335,8 @@ impl Part {
 
 /// How many bytes of a part to do now; `None` if it is done.
 #[inline] // On the path of every request.
-fn next(part: &Part, budget: &Budget) -> Option<u32> {
-    let most = part.left.min(PIECE) as u32;
+fn next<D: Disk>(part: &Part, budget: &Budget, disk: &D) -> Option<u32> {
+    let most = part.left.min(disk.piece(part.at)).min(PIECE) as u32;
     // Sectors are not cut for the budget's sake: a disk may be slow with halves of them.
     (most != 0).then(|| most.min(budget.0.next_multiple_of(SECTOR as u32)))
 }

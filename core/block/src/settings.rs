@@ -34,6 +34,8 @@ pub struct Settings {
     pub cache: bool,
     /// What ranges to discard should be aligned to, in sectors; 0 if the disk does not discard.
     pub discard_alignment: u32,
+    /// The disk fills ranges with zeroes.
+    pub zeroes: bool,
 }
 
 impl Settings {
@@ -52,6 +54,7 @@ impl Settings {
             queues: 1,
             cache: true,
             discard_alignment: 8,
+            zeroes: true,
         }
     }
 
@@ -65,7 +68,7 @@ impl Settings {
         offer(Block::RO, self.read_only);
         offer(Block::FLUSH | Block::CONFIG_WCE, self.cache && !self.read_only);
         offer(Block::DISCARD, self.discard_alignment != 0 && !self.read_only);
-        offer(Block::WRITE_ZEROES, !self.read_only);
+        offer(Block::WRITE_ZEROES, self.zeroes && !self.read_only);
         features
     }
 

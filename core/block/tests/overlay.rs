@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::Bytes;
 use proptest::prelude::*;
-use turnstile_block::disk::{Disk, Failure};
+use turnstile_block::disk::{Disk, DiskFor, Failure};
 use turnstile_block::overlay::{CLUSTER, Kept, Overlay};
 use turnstile_block::partition::Partition;
 use turnstile_rig::{Fuse, Ram, Random};

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Oracle, SECTORS, request, rules};
 use proptest::prelude::*;
-use turnstile_block::disk::{Disk, Failure};
+use turnstile_block::disk::{Disk, DiskFor, Failure};
 use turnstile_block::queue::{Queue, Rest};
 use turnstile_block::ram::RamDisk;
 use turnstile_block::request::Budget;
@@ -14,7 +14,6 @@ use turnstile_rig::{Fuse, Guest, Ram, Random, Request};
 use turnstile_virtio::config::{Block, BlockRequest};
 use turnstile_virtio::device::Span;
 use turnstile_virtio::features::Features;
-use turnstile_virtio::memory::Memory;
 use turnstile_virtio::ring::Options;
 
 proptest! {
@@ -97,12 +96,6 @@ impl Disk for Slow {
     fn sectors(&self) -> u64 {
         1 << 40
     }
-    fn read<M: Memory>(&mut self, at: u64, _: &M, to: Span) -> Result<(), Failure> {
-        self.call("read", at, to.length.into())
-    }
-    fn write<M: Memory>(&mut self, at: u64, _: &M, from: Span) -> Result<(), Failure> {
-        self.call("write", at, from.length.into())
-    }
     fn flush(&mut self) -> Result<(), Failure> {
         self.call("flush", 0, 0)
     }
@@ -111,6 +104,15 @@ impl Disk for Slow {
     }
     fn zero(&mut self, at: u64, length: u64, may_discard: bool) -> Result<(), Failure> {
         self.call(if may_discard { "unmap" } else { "zero" }, at, length)
+    }
+}
+
+impl DiskFor<Ram> for Slow {
+    fn read(&mut self, at: u64, _: &Ram, to: Span) -> Result<(), Failure> {
+        self.call("read", at, to.length.into())
+    }
+    fn write(&mut self, at: u64, _: &Ram, from: Span) -> Result<(), Failure> {
+        self.call("write", at, from.length.into())
     }
 }
 

@@ -6,7 +6,7 @@ mod common;
 use std::sync::atomic::AtomicU32;
 
 use common::{Answer, Bytes, Oracle, SECTORS, request, rules};
-use turnstile_block::disk::Disk;
+use turnstile_block::disk::{Disk, DiskFor};
 use turnstile_block::overlay::{Kept, Overlay};
 use turnstile_block::queue::{Queue, Rest};
 use turnstile_block::ram::RamDisk;
@@ -18,7 +18,7 @@ use turnstile_virtio::ring::Options;
 const OPTIONS: Options = Options { indirect: true, event_idx: true };
 
 /// Serves until nothing is left or the device is cut off. Returns whether it wanted an interrupt.
-fn serve<D: Disk>(queue: &mut Queue<16>, ram: &Ram, disk: &mut D, random: &mut Random) -> bool {
+fn serve<D: DiskFor<Ram>>(queue: &mut Queue<16>, ram: &Ram, disk: &mut D, random: &mut Random) -> bool {
     let mut interrupt = false;
     loop {
         let mut budget = Budget(1 + random.below(4000) as u32);
@@ -41,7 +41,12 @@ fn serve<D: Disk>(queue: &mut Queue<16>, ram: &Ram, disk: &mut D, random: &mut R
 }
 
 /// Whoever is killed at step `step` and started anew has done everything, once or again.
-fn killed_at<D: Disk>(step: u64, fuse: &Fuse, mut disk: impl FnMut() -> D, oracle: &mut Oracle) -> bool {
+fn killed_at<D: DiskFor<Ram>>(
+    step: u64,
+    fuse: &Fuse,
+    mut disk: impl FnMut() -> D,
+    oracle: &mut Oracle,
+) -> bool {
     let random = &mut Random(0x6469_736b_0001);
     let ram = Ram::new(0x10_0000, fuse.clone());
     fuse.mend();
@@ -112,22 +117,6 @@ impl Disk for Shared<'_, '_> {
     fn sectors(&self) -> u64 {
         SECTORS
     }
-    fn read<M: turnstile_virtio::memory::Memory>(
-        &mut self,
-        at: u64,
-        memory: &M,
-        to: turnstile_virtio::device::Span,
-    ) -> Result<(), turnstile_block::disk::Failure> {
-        self.with(|disk| disk.read(at, memory, to))
-    }
-    fn write<M: turnstile_virtio::memory::Memory>(
-        &mut self,
-        at: u64,
-        memory: &M,
-        from: turnstile_virtio::device::Span,
-    ) -> Result<(), turnstile_block::disk::Failure> {
-        self.with(|disk| disk.write(at, memory, from))
-    }
     fn flush(&mut self) -> Result<(), turnstile_block::disk::Failure> {
         self.with(|disk| disk.flush())
     }
@@ -136,6 +125,25 @@ impl Disk for Shared<'_, '_> {
     }
     fn zero(&mut self, at: u64, length: u64, may: bool) -> Result<(), turnstile_block::disk::Failure> {
         self.with(|disk| disk.zero(at, length, may))
+    }
+}
+
+impl<M: turnstile_virtio::memory::Memory> DiskFor<M> for Shared<'_, '_> {
+    fn read(
+        &mut self,
+        at: u64,
+        memory: &M,
+        to: turnstile_virtio::device::Span,
+    ) -> Result<(), turnstile_block::disk::Failure> {
+        self.with(|disk| disk.read(at, memory, to))
+    }
+    fn write(
+        &mut self,
+        at: u64,
+        memory: &M,
+        from: turnstile_virtio::device::Span,
+    ) -> Result<(), turnstile_block::disk::Failure> {
+        self.with(|disk| disk.write(at, memory, from))
     }
 }
 

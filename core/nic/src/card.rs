@@ -6,26 +6,14 @@
 
 use core::fmt;
 
+pub use turnstile_virtio::driver::Bus;
 use turnstile_virtio::driver::Refusal;
-use turnstile_virtio::driver::pci::{self, Function};
-use turnstile_virtio::memory::{Memory, Outside};
+use turnstile_virtio::driver::pci;
+use turnstile_virtio::memory::Outside;
 use turnstile_virtio::violation::Violation;
 
 /// How many bytes there are in a buffer before its packet.
 pub const HEADROOM: u32 = 12;
-
-/// How a driver reaches a card.
-pub trait Bus {
-    /// Its registers.
-    type Function: Function;
-    /// The memory that both reach, by the addresses that the card uses, with the orderings that devices need.
-    type Memory: Memory;
-
-    /// Its registers.
-    fn function(&self) -> &Self::Function;
-    /// The memory that both reach.
-    fn memory(&self) -> &Self::Memory;
-}
 
 /// Why a card cannot be used, or no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +24,8 @@ pub enum Failure {
     Transport(pci::Failure),
     /// It has broken a rule of its queues.
     Violation(Violation),
+    /// It has too few registers.
+    Registers,
     /// It refuses to receive packets for other addresses than its own.
     Filters,
     /// The driver has asked for what does not fit: its caller's memory is too small, or it has offered too much.
@@ -48,6 +38,7 @@ impl Failure {
         match self {
             Self::Unknown => "there is no driver for it",
             Self::Transport(failure) => failure.text(),
+            Self::Registers => "it has too few registers",
             Self::Violation(_) => "it has broken a rule of its queues",
             Self::Filters => "it receives packets for its own address alone",
             Self::Memory => "its memory is too small",
@@ -105,6 +96,10 @@ pub trait Card: Sized {
     /// be.
     fn begin<B: Bus>(&mut self, bus: &B, at: u64) -> Result<(), Failure>;
 
+    /// Goes on with what takes longer than an event may. Returns when it is to be asked again; `None` if the card is ready, or if there is none.
+    /// Buffers may be offered and sent before. Behind an error there is no card.
+    fn settle<B: Bus>(&mut self, bus: &B) -> Result<Option<u64>, Failure>;
+
     /// Its address, if it has said one.
     fn mac(&self) -> Option<[u8; 6]>;
 
@@ -114,7 +109,8 @@ pub trait Card: Sized {
     /// Offers a buffer of `length` bytes for a packet.
     fn offer<B: Bus>(&mut self, bus: &B, number: u16, address: u64, length: u32) -> Result<(), Failure>;
 
-    /// Takes the next buffer with a packet: its number, and its length with [`HEADROOM`]. `None` if there is none now.
+    /// Takes the next buffer with a packet: its number, and its length with [`HEADROOM`]. What is shorter than that is no
+    /// packet: the card has returned the buffer without a whole one. `None` if there is none now.
     fn receive<B: Bus>(&mut self, bus: &B) -> Result<Option<(u16, u32)>, Failure>;
 
     /// How many more buffers can be sent.

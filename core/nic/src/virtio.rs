@@ -2,14 +2,15 @@
 //! Network cards of virtio 1.0 and later (section 5.1), those included that drivers of before may use, too.
 
 use turnstile_virtio::config::Network;
-use turnstile_virtio::driver::pci::{Bell, Device, Function};
+use turnstile_virtio::driver::Rung;
+use turnstile_virtio::driver::pci::{Device, Function};
 use turnstile_virtio::features::Features;
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::registers::Isr;
 use turnstile_virtio::ring::{Buffer, Options};
 
 use crate::card::{Bus, Card, Failure, HEADROOM};
-use crate::ring::{self, Ring};
+use crate::ring;
 
 /// Vendor and device of a function, in the first word of its configuration space (section 4.1.2).
 const MODERN: u32 = 0x1041_1af4;
@@ -35,40 +36,6 @@ const COMMAND: u64 = ring::BYTES - 16;
 /// Where the header says how many buffers a packet has: none, of a packet that is sent (section 5.1.6.2.1).
 const BUFFERS: u64 = 10;
 
-/// A queue, and where the card is notified of it.
-#[derive(Debug)]
-struct Rung<const N: usize> {
-    ring: Ring<N>,
-    bell: Option<Bell>,
-}
-
-impl<const N: usize> Rung<N> {
-    const NEW: Self = Self { ring: Ring::NEW, bell: None };
-
-    fn begin<B: Bus>(
-        &mut self,
-        bus: &B,
-        device: &Device,
-        (number, at): (u16, u64),
-        options: Options,
-    ) -> Result<(), Failure> {
-        let size = device.size(bus.function(), number, N as u16)?;
-        let layout = Ring::<N>::layout(bus.memory(), size, at)?;
-        self.ring.begin(bus.memory(), layout, options)?;
-        self.bell = Some(device.set_up(bus.function(), number, &layout)?);
-        Ok(())
-    }
-
-    fn flush<B: Bus>(&mut self, bus: &B, device: &Device) -> Result<(), Failure> {
-        if self.ring.publish(bus.memory())?
-            && let Some(bell) = self.bell
-        {
-            device.notify(bus.function(), bell);
-        }
-        Ok(())
-    }
-}
-
 /// A network card with up to `N` buffers each way.
 #[derive(Debug)]
 pub struct Virtio<const N: usize> {
@@ -91,12 +58,13 @@ impl<const N: usize> Virtio<N> {
         let options = Options { indirect: false, event_idx: features.contains(Features::EVENT_IDX) };
         let has_mac = features.contains(Network::MAC);
         self.mac = if has_mac { device.config(bus.function()) } else { None };
-        self.receive.begin(bus, device, (RECEIVE, at), options)?;
-        self.send.begin(bus, device, (SEND, at + ring::BYTES), options)?;
+        let most = N as u16;
+        self.receive.begin::<B, Failure>(bus, device, (RECEIVE, at, most), options)?;
+        self.send.begin::<B, Failure>(bus, device, (SEND, at + ring::BYTES, most), options)?;
         let page = at + 2 * ring::BYTES;
         let has_commands = features.contains(Network::CTRL_VQ.union(Network::CTRL_RX));
         if has_commands {
-            self.commands.begin(bus, device, (COMMANDS, page), options)?;
+            self.commands.begin::<B, Failure>(bus, device, (COMMANDS, page, COMMAND_SIZE), options)?;
         }
         device.start(bus.function())?;
         match has_commands {
@@ -113,7 +81,7 @@ impl<const N: usize> Virtio<N> {
         let answer = Buffer { address: at + ANSWER, length: 1, writable: true };
         self.commands.ring.add_chain(bus.memory(), 0, &[asked, answer])?;
         self.command = Some(at);
-        self.commands.flush(bus, device)
+        Ok(self.commands.flush(bus, device)?)
     }
 
     /// Looks for the answer.
@@ -131,11 +99,16 @@ impl<const N: usize> Virtio<N> {
     }
 }
 
+/// Says whether a function is such a card, by the first word of its configuration space.
+pub(crate) const fn drives(id: u32) -> bool {
+    matches!(id, MODERN | TRANSITIONAL)
+}
+
 /// Finds the card.
 fn find<B: Bus>(bus: &B) -> Result<Device, Failure> {
-    match bus.function().configuration(0, 4) {
-        MODERN | TRANSITIONAL => Ok(Device::find(bus.function())?),
-        _ => Err(Failure::Unknown),
+    match drives(bus.function().configuration(0, 4)) {
+        true => Ok(Device::find(bus.function())?),
+        false => Err(Failure::Unknown),
     }
 }
 
@@ -163,6 +136,10 @@ impl<const N: usize> Card for Virtio<N> {
         })?;
         self.device = Some(device);
         Ok(())
+    }
+
+    fn settle<B: Bus>(&mut self, _: &B) -> Result<Option<u64>, Failure> {
+        Ok(None)
     }
 
     fn mac(&self) -> Option<[u8; 6]> {
@@ -199,7 +176,7 @@ impl<const N: usize> Card for Virtio<N> {
     fn flush<B: Bus>(&mut self, bus: &B) -> Result<(), Failure> {
         let device = self.device.as_ref().ok_or(Failure::Unknown)?;
         self.send.flush(bus, device)?;
-        self.receive.flush(bus, device)
+        Ok(self.receive.flush(bus, device)?)
     }
 
     fn arm<B: Bus>(&mut self, bus: &B, sent: bool) -> Result<bool, Failure> {

@@ -16,28 +16,13 @@ const LENGTH: u32 = 2048;
 
 type Driver = Virtio<16>;
 
-struct Machine<'a>(Slot<'a>, &'a Ram);
-
-impl<'a> Bus for Machine<'a> {
-    type Function = Slot<'a>;
-    type Memory = Ram;
-
-    fn function(&self) -> &Slot<'a> {
-        &self.0
-    }
-
-    fn memory(&self) -> &Ram {
-        self.1
-    }
-}
-
 fn ram() -> Ram {
     Ram::new(0x2_0000, Fuse::default())
 }
 
 fn begin(card: &Card, ram: &Ram) -> Result<Driver, Failure> {
     let mut driver = Driver::NEW;
-    driver.begin(&Machine(card.on(ram), ram), Ram::BASE)?;
+    driver.begin(&card.on(ram), Ram::BASE)?;
     Ok(driver)
 }
 
@@ -56,7 +41,7 @@ fn put(ram: &Ram, number: u16, packet: &[u8]) -> u32 {
 fn packets_come_and_go() {
     for (features, msix) in [(CARD_FEATURES, true), (CARD_FEATURES, false), (Network::MAC, false)] {
         let (card, ram) = (Card::new(features, 128, msix), ram());
-        let bus = Machine(card.on(&ram), &ram);
+        let bus = card.on(&ram);
         let mut driver = begin(&card, &ram).unwrap();
         assert!(card.runs() && driver.mac() == Some([2, 0, 0, 0, 0, 0xca]));
         assert_eq!(card.features(), features | Features::VERSION_1);
@@ -103,7 +88,7 @@ fn packets_come_and_go() {
 #[test]
 fn a_burst_is_one_notification() {
     let (card, ram) = (Card::new(CARD_FEATURES, 128, true), ram());
-    let bus = Machine(card.on(&ram), &ram);
+    let bus = card.on(&ram);
     let mut driver = begin(&card, &ram).unwrap();
     let before = card.notified.get();
     for number in 0..16 {
@@ -174,7 +159,7 @@ fn registers_that_lie_are_noticed() {
 /// Its address is of no use, but it works.
 #[test]
 fn a_configuration_that_changes_all_the_time_is_not_waited_for() {
-    struct Restless<'a>(Slot<'a>, std::cell::Cell<u32>);
+    struct Restless<'a>(Slot<'a, Card>, std::cell::Cell<u32>);
     impl Function for Restless<'_> {
         fn configuration(&self, offset: u16, size: u8) -> u32 {
             self.0.configuration(offset, size)
@@ -200,6 +185,9 @@ fn a_configuration_that_changes_all_the_time_is_not_waited_for() {
         fn memory(&self) -> &Ram {
             self.1
         }
+        fn time(&self) -> u64 {
+            0
+        }
     }
     let (card, ram) = (Card::new(CARD_FEATURES, 128, true), ram());
     let mut driver = Driver::NEW;
@@ -211,7 +199,7 @@ fn a_configuration_that_changes_all_the_time_is_not_waited_for() {
 fn a_card_that_cannot_go_on_says_so() {
     for msix in [false, true] {
         let (card, ram) = (Card::new(CARD_FEATURES, 128, msix), ram());
-        let bus = Machine(card.on(&ram), &ram);
+        let bus = card.on(&ram);
         let mut driver = begin(&card, &ram).unwrap();
         driver.interrupted(&bus).unwrap();
         assert_eq!(driver.check(&bus), Ok(()));
@@ -228,14 +216,14 @@ fn a_card_that_filters_is_of_no_use() {
         let (card, ram) = (Card::new(CARD_FEATURES, 128, true), ram());
         card.answer.set(answer);
         let mut driver = begin(&card, &ram).unwrap();
-        assert_eq!(driver.interrupted(&Machine(card.on(&ram), &ram)), Err(Failure::Filters));
+        assert_eq!(driver.interrupted(&card.on(&ram)), Err(Failure::Filters));
     }
 }
 
 #[test]
 fn used_entries_that_lie_are_noticed() {
     let (card, ram) = (Card::new(CARD_FEATURES, 128, true), ram());
-    let bus = Machine(card.on(&ram), &ram);
+    let bus = card.on(&ram);
     // Of the first queue of 16: descriptors, driver's area, index and entries of the device's.
     let used = (Ram::BASE + 16 * 16 + 6 + 2 * 16).next_multiple_of(4);
     let lie = |index: u16, id: u32, length: u32| {
@@ -282,7 +270,7 @@ fn any_memory_is_borne() {
     let mut random = Random(0x815);
     for _ in 0..2000 {
         let (card, ram) = (Card::new(CARD_FEATURES, 128, true), ram());
-        let bus = Machine(card.on(&ram), &ram);
+        let bus = card.on(&ram);
         let mut driver = begin(&card, &ram).unwrap();
         card.holds.set(true);
         let mut go_on = || -> Result<(), Failure> {

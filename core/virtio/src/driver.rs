@@ -8,8 +8,11 @@
 //! What the driver must not lose lies in its own memory: which descriptors are free, which chains the device has, and how much it
 //! may write to each. Of the shared memory it reads what the device says, and checks that.
 
+mod bus;
 pub mod pci;
 mod pool;
+pub mod ring;
+mod rung;
 
 use core::fmt;
 
@@ -18,7 +21,9 @@ use crate::ring::{
     Areas, Buffer, DESCRIPTOR, Descriptor, Flags, Layout, NO_INTERRUPT, NO_NOTIFY, Options, passes,
 };
 use crate::violation::Violation;
+pub use bus::Bus;
 use pool::Pool;
+pub use rung::Rung;
 
 /// Why a chain cannot be offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

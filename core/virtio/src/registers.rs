@@ -151,6 +151,13 @@ impl<const Q: usize> Registers<Q> {
         self.status.contains(Status::DRIVER_OK)
     }
 
+    /// The device has got to know what it can do: it offers these features, as long as no driver has begun to look.
+    pub fn offer(&mut self, features: Features) {
+        if self.status.is_empty() {
+            self.offered = features | Features::VERSION_1;
+        }
+    }
+
     /// The configuration has changed by itself, so that drivers read it again. Returns whether there is a reason for an interrupt.
     #[must_use = "the driver must be told"]
     pub const fn change(&mut self) -> bool {

@@ -145,6 +145,7 @@ fn fields_are_where_linux_has_them() {
         assert_eq!(block.read(at as u64, size), value, "{at:#x}");
     }
     assert_eq!(Block::LENGTH, offset_of!(Theirs, max_secure_erase_sectors));
+    assert_eq!(Block::from_bytes(block.image().first_chunk().unwrap()), block);
 
     let network = Network { mac: [1, 2, 3, 4, 5, 6], link_up: true, announce: true, max_pairs: 7, mtu: 1500 };
     type Net = net::virtio_net_config;

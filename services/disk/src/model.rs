@@ -6,7 +6,7 @@ use turnstile_block::queue::{self, Queue};
 use turnstile_block::ram::{RamDisk, Store};
 use turnstile_block::request::{Budget, Fault};
 use turnstile_block::settings::{Rules, Settings};
-use turnstile_service_virtio::{Broken, Model, Rest, Served};
+use turnstile_service_virtio::{Broken, Model, Rest, Served, Serves};
 use turnstile_virtio::config::{BLOCK, Block};
 use turnstile_virtio::features::{Features, Requirement};
 use turnstile_virtio::memory::Memory;
@@ -66,12 +66,12 @@ const fn settings(id: [u8; 20], writable: bool) -> Settings {
         queues: QUEUES as u16,
         cache: true,
         discard_alignment: 8,
+        zeroes: true,
     }
 }
 
 impl<S: Store + 'static, R: Copy + 'static> Model<QUEUES> for Disk<S, R> {
     type Configuration = Block;
-    type Rings = R;
     const KIND: Kind = Kind { device: BLOCK, class: 0x01_8000, interrupt_pin: false };
     const SIZES: [u16; QUEUES] = [SIZE; QUEUES];
     const REQUIREMENTS: &'static [Requirement] = &[];
@@ -96,17 +96,22 @@ impl<S: Store + 'static, R: Copy + 'static> Model<QUEUES> for Disk<S, R> {
         self.rules = self.settings.rules(features, configuration.writeback);
     }
 
-    fn begin<M: Memory>(
+    fn forget(&mut self, number: u16) {
+        if let Some(queue) = self.queues.get_mut(usize::from(number)) {
+            *queue = None;
+        }
+    }
+}
+
+impl<M: Memory, S: Store + 'static, R: Rings<M> + Copy + 'static> Serves<QUEUES, M> for Disk<S, R> {
+    fn begin(
         &mut self,
         number: u16,
         memory: &M,
         layout: Layout,
         options: Options,
         left: bool,
-    ) -> Result<(), Broken>
-    where
-        R: Rings<M>,
-    {
+    ) -> Result<(), Broken> {
         let Some(queue) = self.queues.get_mut(usize::from(number)) else { return Ok(()) };
         let rings = R::find(memory, &layout).map_err(|_| Broken)?;
         *queue = Some(match left {
@@ -116,17 +121,8 @@ impl<S: Store + 'static, R: Copy + 'static> Model<QUEUES> for Disk<S, R> {
         Ok(())
     }
 
-    fn forget(&mut self, number: u16) {
-        if let Some(queue) = self.queues.get_mut(usize::from(number)) {
-            *queue = None;
-        }
-    }
-
     #[inline(always)] // The way of each notification.
-    fn serve<M: Memory>(&mut self, number: u16, memory: &M, budget: &mut u32) -> Result<Served, Broken>
-    where
-        R: Rings<M>,
-    {
+    fn serve(&mut self, number: u16, memory: &M, budget: &mut u32) -> Result<Served, Broken> {
         let Some(Some(queue)) = self.queues.get_mut(usize::from(number)) else {
             return Ok(Served { interrupt: false, rest: Rest::Idle });
         };

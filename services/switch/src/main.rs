@@ -129,6 +129,10 @@ impl Bus for All {
     fn memory(&self) -> &DeviceMemory {
         &self.shared
     }
+
+    fn time(&self) -> u64 {
+        turnstile_service_rt::time()
+    }
 }
 
 struct Program(Switch<GuestRings>);

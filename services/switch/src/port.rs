@@ -2,7 +2,7 @@
 //! The network device of a member. What its driver does with the queues of packets is noted for the switch, which has them.
 
 use turnstile_net::settings::Settings;
-use turnstile_service_virtio::{Broken, Model, Rest, Served};
+use turnstile_service_virtio::{Broken, Model, Rest, Served, Serves};
 use turnstile_virtio::config::{NETWORK, Network};
 use turnstile_virtio::device::Queue;
 use turnstile_virtio::features::{Features, Requirement};
@@ -77,8 +77,6 @@ impl Port {
 
 impl Model<QUEUES> for Port {
     type Configuration = Network;
-    /// Commands are few.
-    type Rings = Layout;
     const KIND: Kind = Kind { device: NETWORK, class: 0x02_0000, interrupt_pin: false };
     const SIZES: [u16; QUEUES] = SIZES;
     const REQUIREMENTS: &'static [Requirement] = Network::REQUIREMENTS;
@@ -95,7 +93,17 @@ impl Model<QUEUES> for Port {
         self.notes.agreed = Some(features);
     }
 
-    fn begin<M: Memory>(
+    fn forget(&mut self, number: u16) {
+        self.notes.rung &= !(1 << number);
+        match self.notes.changes.get_mut(usize::from(number)) {
+            Some(change) => *change = Some(Change::Forget),
+            None => self.commands = None,
+        }
+    }
+}
+
+impl<M: Memory> Serves<QUEUES, M> for Port {
+    fn begin(
         &mut self,
         number: u16,
         memory: &M,
@@ -116,15 +124,7 @@ impl Model<QUEUES> for Port {
         Ok(())
     }
 
-    fn forget(&mut self, number: u16) {
-        self.notes.rung &= !(1 << number);
-        match self.notes.changes.get_mut(usize::from(number)) {
-            Some(change) => *change = Some(Change::Forget),
-            None => self.commands = None,
-        }
-    }
-
-    fn serve<M: Memory>(&mut self, number: u16, _: &M, _: &mut u32) -> Result<Served, Broken> {
+    fn serve(&mut self, number: u16, _: &M, _: &mut u32) -> Result<Served, Broken> {
         self.notes.rung |= 1 << number;
         Ok(Served { interrupt: false, rest: Rest::Idle })
     }

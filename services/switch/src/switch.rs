@@ -6,8 +6,8 @@
 
 use turnstile_net::control::{Control, Limits};
 use turnstile_net::settings::Accepts;
+use turnstile_nic::any::Any;
 use turnstile_nic::card::Failure;
-use turnstile_nic::virtio;
 use turnstile_service_rt::{
     AGAIN, Answer, Attach, Event, MEMBER_QUEUES, UNDRIVEN, port as settings, split_device,
 };
@@ -75,7 +75,7 @@ pub struct Switch<R = Layout> {
     /// That of the uplink has no function.
     ports: [Virtio<QUEUES, VECTORS, Port>; PORTS],
     relay: Relay<PORTS, 1, SETS, R>,
-    uplink: Uplink<virtio::Virtio<BUFFERS>>,
+    uplink: Uplink<Any<BUFFERS>>,
     /// The hypervisor has given it a card, which works.
     is_plugged: bool,
     /// A bit for each queue that has something to do, perhaps, as doorbells have them, and those of the uplink.
@@ -243,7 +243,8 @@ impl<R> Switch<R> {
     #[cold]
     fn wake(&mut self, now: u64) {
         for (member, wait) in self.waits.iter_mut().enumerate().filter(|(_, wait)| wait.until <= now) {
-            self.due |= sends(member);
+            // The uplink's port waits for its card, and for nobody else.
+            self.due |= sends(member) | if member == UPLINK { MOVE } else { 0 };
             wait.until = NEVER;
         }
         self.order();
@@ -475,7 +476,7 @@ impl<R> Switch<R> {
     where
         R: Rings<M::Memory>,
     {
-        match Uplink::<virtio::Virtio<BUFFERS>>::reset(members.bus()) {
+        match Uplink::<Any<BUFFERS>>::reset(members.bus()) {
             Ok(()) => self.answer(members),
             Err(failure) => {
                 self.lose(members, failure.text());
@@ -512,6 +513,9 @@ impl<R> Switch<R> {
         for (number, (layout, options)) in rings.into_iter().enumerate() {
             let rings = R::find(memory, &layout)?;
             self.relay.set_queue((UPLINK, number), memory, Some((rings, options)), false)?;
+        }
+        if let Some(until) = self.uplink.settle(members.bus())? {
+            self.wait(UPLINK, until);
         }
         Ok(())
     }
@@ -550,11 +554,14 @@ impl<R> Switch<R> {
         self.due &= !MOVE;
         let Some(memory) = members.memories().get(UPLINK).filter(|_| self.is_plugged) else { return };
         match self.uplink.turn(members.bus(), memory) {
-            Ok(Turn { sends, refilled, again }) => {
+            Ok(Turn { sends, refilled, again, until }) => {
                 self.due |= if sends { UPLINK_SEND } else { 0 };
                 self.due |= if again { MOVE } else { 0 };
                 if refilled {
                     self.refilled(UPLINK);
+                }
+                if let Some(until) = until {
+                    self.wait(UPLINK, until);
                 }
             }
             Err(failure) => self.lose(members, failure.text()),

@@ -30,6 +30,8 @@ pub struct Turn {
     pub refilled: bool,
     /// There is more, for which no interrupt comes.
     pub again: bool,
+    /// Another turn is due at this time, though nothing comes.
+    pub until: Option<u64>,
 }
 
 /// A card, and the driver of its port.
@@ -117,6 +119,11 @@ impl<C: Card> Uplink<C> {
         self.card.offer(bus, number, self.came_at(number), BUFFER as u32)
     }
 
+    /// Goes on with a card that is not ready yet. Returns when a turn is due for that.
+    pub fn settle<B: Bus>(&mut self, bus: &B) -> Result<Option<u64>, Failure> {
+        self.card.settle(bus)
+    }
+
     /// The card has interrupted: a turn is due.
     pub fn interrupted<B: Bus>(&mut self, bus: &B) -> Result<(), Failure> {
         self.asked = true;
@@ -126,6 +133,7 @@ impl<C: Card> Uplink<C> {
     /// Moves buffers on, all that there are: sent ones to the switch and filled ones to the card, packets that have come to the switch and those that
     /// it has taken to the card.
     pub fn turn<B: Bus, M: Memory>(&mut self, bus: &B, memory: &M) -> Result<Turn, Failure> {
+        let until = self.settle(bus)?;
         let mut moved = false;
         while let Some(number) = self.card.sent(bus)? {
             self.empty(memory, number)?;
@@ -161,7 +169,7 @@ impl<C: Card> Uplink<C> {
         if core::mem::take(&mut self.asked) && !moved {
             self.card.check(bus)?;
         }
-        Ok(Turn { sends, refilled, again })
+        Ok(Turn { sends, refilled, again, until })
     }
 
     /// Resets the card.

@@ -9,9 +9,8 @@ use turnstile_service_rt::{AGAIN, Answer, BARS, BY_PLACE, CONFIGURATION, Doorbel
 use turnstile_virtio::config::Configuration;
 use turnstile_virtio::pci::{Device, NOTIFICATIONS, Outcome};
 use turnstile_virtio::registers::{Effect, Registers};
-use turnstile_virtio::rings::Rings;
 
-use crate::model::{Model, Rest, Served};
+use crate::model::{Model, Rest, Served, Serves};
 use crate::record;
 use crate::world::World;
 
@@ -19,7 +18,7 @@ use crate::world::World;
 const BAR_COUNT: u8 = 6;
 /// The words of a function's configuration space that are kept: up to 64 bytes can be written.
 const SPACE: usize = 8;
-/// What is done before the time is looked at, as [`Model::serve`] counts it. On the slowest machines it is a part of the time limit.
+/// What is done before the time is looked at, as [`Serves::serve`] counts it. On the slowest machines it is a part of the time limit.
 const SLICE: u32 = 64 << 10;
 /// How many of those one event has at most, whatever the time is.
 const SLICES: u32 = 16;
@@ -75,7 +74,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     /// `bars` on, or nowhere.
     pub fn attach<W: World>(&mut self, world: &W, kept: bool, bars: u64) -> Answer
     where
-        D::Rings: Rings<W::Memory>,
+        D: Serves<Q, W::Memory>,
     {
         (self.parts, self.begun, self.due) = (None, 0, 0);
         let length = D::Configuration::LENGTH as u32;
@@ -131,11 +130,42 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
         }
     }
 
+    /// The model may be another one than before: if its configuration is, the driver is told.
+    #[cold]
+    pub fn changed<W: World>(&mut self, world: &W)
+    where
+        D::Configuration: PartialEq,
+    {
+        let Some(parts) = &mut self.parts else { return };
+        parts.device.registers.offer(self.model.features());
+        let mut config = self.model.configuration();
+        if parts.device.registers.is_running() {
+            D::write_again(&mut config, D::written(&parts.device.config));
+        }
+        if core::mem::replace(&mut parts.device.config, config) == parts.device.config {
+            return;
+        }
+        if let Some(message) = parts.device.raise_config(parts.function.msix()) {
+            world.message(message);
+        }
+        self.keep(world);
+    }
+
+    /// Queues may have something to do for which nobody notifies: does it, for a while. A bit for each of them.
+    pub fn look<W: World>(&mut self, world: &W, queues: u32) -> Answer
+    where
+        D: Serves<Q, W::Memory>,
+    {
+        self.due |= queues & self.begun;
+        self.work(world);
+        self.answer()
+    }
+
     /// Handles an event.
     #[inline(always)] // The way of each notification.
     pub fn event<W: World>(&mut self, world: &W, event: Event) -> Answer
     where
-        D::Rings: Rings<W::Memory>,
+        D: Serves<Q, W::Memory>,
     {
         match event {
             Event::Doorbell { queues, .. } => self.due |= queues as u32 & self.begun,
@@ -151,7 +181,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     #[inline(never)] // Notifications are more frequent.
     fn access<W: World>(&mut self, world: &W, event: Event) -> Answer
     where
-        D::Rings: Rings<W::Memory>,
+        D: Serves<Q, W::Memory>,
     {
         match event {
             Event::Read { device, offset, size } => {
@@ -193,7 +223,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
 
     fn write<W: World>(&mut self, world: &W, device: u64, offset: u64, size: u8, value: u64)
     where
-        D::Rings: Rings<W::Memory>,
+        D: Serves<Q, W::Memory>,
     {
         let Some(parts) = &mut self.parts else { return };
         let outcome = match bar(device) {
@@ -224,7 +254,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     /// Does what a write means to the device.
     fn follow<W: World>(&mut self, world: &W, effect: Effect)
     where
-        D::Rings: Rings<W::Memory>,
+        D: Serves<Q, W::Memory>,
     {
         let Some(parts) = &mut self.parts else { return };
         match effect {
@@ -255,7 +285,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     /// The driver is ready; perhaps an earlier life has `left` the queues.
     fn start<W: World>(&mut self, world: &W, left: bool)
     where
-        D::Rings: Rings<W::Memory>,
+        D: Serves<Q, W::Memory>,
     {
         let Some(parts) = &self.parts else { return };
         self.model.agree(parts.device.registers.features(), &parts.device.config);
@@ -269,7 +299,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     /// Takes over a queue, if it is enabled. False if the driver has broken a rule.
     fn begin<W: World>(&mut self, world: &W, number: u16, left: bool) -> bool
     where
-        D::Rings: Rings<W::Memory>,
+        D: Serves<Q, W::Memory>,
     {
         let Some(parts) = &self.parts else { return true };
         let Some(queue) = parts.device.registers.queue(number).filter(|queue| queue.is_enabled()) else {
@@ -308,7 +338,7 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
     #[inline(always)] // The way of each notification.
     fn work<W: World>(&mut self, world: &W)
     where
-        D::Rings: Rings<W::Memory>,
+        D: Serves<Q, W::Memory>,
     {
         let Self { model, parts: Some(parts), .. } = self else { return };
         let mut pace = Pace::new();

@@ -24,5 +24,5 @@ pub mod world;
 
 pub use function::{Virtio, doorbells, words};
 pub use last::answered;
-pub use model::{Broken, Model, Rest, Served};
+pub use model::{Broken, Model, Rest, Served, Serves};
 pub use world::{Runtime, World};

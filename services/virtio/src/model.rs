@@ -3,10 +3,8 @@
 
 use turnstile_virtio::config::Configuration;
 use turnstile_virtio::features::{Features, Requirement};
-use turnstile_virtio::memory::Memory;
 use turnstile_virtio::pci::Kind;
 use turnstile_virtio::ring::{Layout, Options};
-use turnstile_virtio::rings::Rings;
 
 /// The driver has broken a rule: the device needs a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +33,6 @@ pub struct Served {
 pub trait Model<const Q: usize>: 'static {
     /// Its configuration.
     type Configuration: Configuration;
-    /// How it reaches the rings of its queues.
-    type Rings;
     /// What it is.
     const KIND: Kind;
     /// The largest sizes of its queues.
@@ -64,30 +60,29 @@ pub trait Model<const Q: usize>: 'static {
     /// Driver and device have agreed on features, or the driver has written to the configuration.
     fn agree(&mut self, features: Features, configuration: &Self::Configuration);
 
+    /// Forgets a queue, if it has it: its memory is the driver's again.
+    fn forget(&mut self, number: u16);
+}
+
+/// A device that reaches such memory.
+pub trait Serves<const Q: usize, M>: Model<Q> {
     /// Takes over a queue that the driver has enabled. If an earlier life `left` it, takes it up at its used index; then the first
-    /// [`Model::serve`] asks for an interrupt, which that life may have owed.
+    /// [`Serves::serve`] asks for an interrupt, which that life may have owed.
     ///
     /// # Errors
     /// When the driver has broken a rule.
-    fn begin<M: Memory>(
+    fn begin(
         &mut self,
         number: u16,
         memory: &M,
         layout: Layout,
         options: Options,
         left: bool,
-    ) -> Result<(), Broken>
-    where
-        Self::Rings: Rings<M>;
-
-    /// Forgets a queue, if it has it: its memory is the driver's again.
-    fn forget(&mut self, number: u16);
+    ) -> Result<(), Broken>;
 
     /// Does what the driver wants of a queue, for as long as the budget lasts: about as many bytes to copy, or as much work as that.
     ///
     /// # Errors
     /// When the driver has broken a rule.
-    fn serve<M: Memory>(&mut self, number: u16, memory: &M, budget: &mut u32) -> Result<Served, Broken>
-    where
-        Self::Rings: Rings<M>;
+    fn serve(&mut self, number: u16, memory: &M, budget: &mut u32) -> Result<Served, Broken>;
 }

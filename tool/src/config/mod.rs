@@ -47,6 +47,7 @@ pub use disk::{Disk, DiskSource};
 use file::Refused;
 pub use machine::Machine;
 use network::Network;
+pub use network::NetworkCard;
 pub use port::Port;
 pub use problem::Problem;
 pub use read::At;
@@ -75,10 +76,17 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns how many network cards the machine needs for its networks.
-    pub fn cards(&self) -> usize {
-        let cards = self.services.iter().filter_map(|service| service.uplink).map(|uplink| uplink.card + 1);
-        cards.max().unwrap_or(0)
+    /// Returns which network cards the machine needs in QEMU for its networks, in the order of their numbers.
+    pub fn cards(&self) -> Vec<NetworkCard> {
+        let mut cards = Vec::new();
+        for (uplink, card) in self.services.iter().filter_map(|service| Some((service.uplink?, service.card)))
+        {
+            if cards.len() <= uplink.card {
+                cards.resize(uplink.card + 1, NetworkCard::default());
+            }
+            cards[uplink.card] = card;
+        }
+        cards
     }
 
     /// Returns how many disk controllers of a kind the machine needs for its disks.

@@ -8,11 +8,33 @@ use turnstile_bundle::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_PORTS, Mapping, PortSpec,
 
 use super::port::{Port, show_mac};
 use super::problem::{Problem, did_you_mean};
-use super::read::{At, Reader};
+use super::read::{At, Reader, named};
 use super::service::{self, Draft, Service};
 use super::{Board, Vm, disk, vm};
 
-const KEYS: [&str; 5] = ["name", "uplink", "trusted", "time-limit", "beside-realtime"];
+const KEYS: [&str; 6] = ["name", "uplink", "trusted", "card", "time-limit", "beside-realtime"];
+
+/// A network card of QEMU's that networks drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NetworkCard {
+    /// That of virtio.
+    #[default]
+    Virtio,
+    /// Intel's 82574.
+    E1000e,
+}
+
+impl NetworkCard {
+    const ALL: [Self; 2] = [Self::Virtio, Self::E1000e];
+
+    /// Its name in a file.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Virtio => "virtio",
+            Self::E1000e => "e1000e",
+        }
+    }
+}
 
 /// A network, which VMs have by its name.
 #[derive(Debug)]
@@ -25,6 +47,8 @@ pub struct Network {
     pub beside_realtime: bool,
     /// The machine's network card that connects it with other networks.
     pub uplink: Option<At<Uplink>>,
+    /// Which card that is in QEMU.
+    pub card: NetworkCard,
 }
 
 /// Reads a network; `None` if something that it cannot do without is missing or wrong.
@@ -34,8 +58,14 @@ pub fn read(table: &DeTable<'_>, span: Range<usize>, problems: &mut Vec<Problem>
     let name = vm::read_name(&mut reader, "network", "lan");
     let limit = service::read_limit(&mut reader, disk::LIMIT);
     let beside_realtime = reader.boolean("beside-realtime").is_some_and(|at| at.value);
+    let card = reader.choice("card", &named(&NetworkCard::ALL, NetworkCard::name));
     let uplink = read_uplink(&mut reader)?;
-    Some(Network { name: name?, limit: limit?, beside_realtime, uplink })
+    if let (Some(card), None) = (&card, &uplink) {
+        let what = "a network without an uplink has no card";
+        reader.problem(card.span.clone(), what, "take `card` out, or write uplink = \"net0\"");
+    }
+    let card = card.map_or_else(NetworkCard::default, |card| card.value);
+    Some(Network { name: name?, limit: limit?, beside_realtime, uplink, card })
 }
 
 /// Reads which network card of the machine the network has, and whether it is trusted with it; `None` if that is wrong.
@@ -79,7 +109,7 @@ pub fn services(networks: &[Network], vms: &[Vm], problems: &mut Vec<Problem>) -
             (format!("no VM has the network `{name}`"), "name it in the `networks` of a VM, or take it out")
         } else {
             let bounds = (network.limit, network.beside_realtime);
-            let uplink = network.uplink.as_ref().map(|uplink| uplink.value);
+            let uplink = network.uplink.as_ref().map(|uplink| (uplink.value, network.card));
             drafts.push(Draft::of_network(&network.name, bounds, members, uplink));
             continue;
         };

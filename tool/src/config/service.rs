@@ -12,7 +12,7 @@ use turnstile_bundle::{
 
 use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader, named};
-use super::{Surroundings, Vm, vm};
+use super::{NetworkCard, Surroundings, Vm, vm};
 
 const KEYS: [&str; 8] =
     ["name", "program", "vm", "device", "memory", "time-limit", "cpus", "beside-realtime"];
@@ -39,6 +39,8 @@ pub struct Service {
     pub disk: Option<usize>,
     /// The machine's network card that it drives.
     pub uplink: Option<Uplink>,
+    /// Which card that is in QEMU.
+    pub card: NetworkCard,
 }
 
 impl Service {
@@ -103,6 +105,7 @@ impl Draft {
                 memory: true,
                 disk: Some(disk),
                 uplink: None,
+                card: NetworkCard::default(),
             },
             serves: Serves::Vm(At::new(vm.to_owned(), span.clone())),
             device: span.clone(),
@@ -112,12 +115,12 @@ impl Draft {
     }
 
     /// Makes the service that is the network of this name, of the VMs of these indexes, with this limit and whether it may keep
-    /// real-time VMs waiting. It drives this network card.
+    /// real-time VMs waiting. It drives this network card, which is such a one in QEMU.
     pub fn of_network(
         name: &At<String>,
         (limit, beside_realtime): (u64, bool),
         members: Vec<usize>,
-        uplink: Option<Uplink>,
+        uplink: Option<(Uplink, NetworkCard)>,
     ) -> Self {
         let span = name.span.clone();
         Self {
@@ -129,7 +132,8 @@ impl Draft {
                 limit,
                 memory: true,
                 disk: None,
-                uplink,
+                uplink: uplink.map(|(uplink, _)| uplink),
+                card: uplink.map(|(_, card)| card).unwrap_or_default(),
             },
             serves: Serves::Members(members),
             device: span.clone(),
@@ -173,6 +177,7 @@ pub fn read(
             memory,
             disk: None,
             uplink: None,
+            card: NetworkCard::default(),
         },
         serves: Serves::Vm(vm),
         device: place,

@@ -65,6 +65,39 @@ impl Block {
     pub const WRITE_ZEROES: Features = Features::bit(14);
     /// Where `writeback` is.
     const WRITEBACK: u64 = 0x20;
+
+    /// Reads a configuration, as its driver sees it.
+    pub fn from_bytes(bytes: &[u8; Self::LENGTH]) -> Self {
+        let mut reader = Reader(bytes);
+        let (capacity, size_max, seg_max) = (reader.u64(), reader.u32(), reader.u32());
+        let _geometry = reader.u32();
+        let block_size = reader.u32();
+        let (physical_block_exp, alignment_offset) = (reader.u8(), reader.u8());
+        let (min_io_size, opt_io_size) = (reader.u16(), reader.u32());
+        let (writeback, _unused) = (reader.u8() != 0, reader.u8());
+        let queues = reader.u16();
+        let (max_discard_sectors, max_discard_seg) = (reader.u32(), reader.u32());
+        let discard_sector_alignment = reader.u32();
+        let (max_write_zeroes_sectors, max_write_zeroes_seg) = (reader.u32(), reader.u32());
+        Self {
+            capacity,
+            size_max,
+            seg_max,
+            block_size,
+            physical_block_exp,
+            alignment_offset,
+            min_io_size,
+            opt_io_size,
+            writeback,
+            queues,
+            max_discard_sectors,
+            max_discard_seg,
+            discard_sector_alignment,
+            max_write_zeroes_sectors,
+            max_write_zeroes_seg,
+            write_zeroes_may_unmap: reader.u8() != 0,
+        }
+    }
 }
 
 impl Configuration for Block {

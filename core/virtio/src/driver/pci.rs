@@ -105,6 +105,23 @@ const GONE: u8 = 0xff;
 /// How often the configuration is read again because it has changed meanwhile.
 const CONFIG_READS: u32 = 8;
 
+/// Returns where the capabilities of a function are, and what each is. There are no more than have room, whatever leads to the next one.
+fn capabilities<F: Function>(function: &F) -> impl Iterator<Item = (u16, u32)> {
+    let has_list = function.configuration(PCI_STATUS, 2) & PCI_STATUS_LIST != 0;
+    let mut next = if has_list { CAPABILITIES } else { 0 };
+    (0..MOST_CAPABILITIES).map_while(move |_| {
+        let at = if next == 0 { 0 } else { function.configuration(next, 1) as u16 & 0xfc };
+        next = at + 1;
+        (at >= 0x40).then(|| (at, function.configuration(at, 1)))
+    })
+}
+
+/// Says whether a function interrupts by messages: whether whoever has set it up has enabled MSI-X.
+pub fn sends_messages<F: Function>(function: &F) -> bool {
+    let enabled = |at| function.configuration(at + 2, 2) & MSIX_ENABLED != 0;
+    capabilities(function).any(|(at, id)| id == CAPABILITY_MSIX && enabled(at))
+}
+
 /// A structure in a BAR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Structure {
@@ -149,33 +166,23 @@ impl Device {
     /// Finds the structures of a function, of each kind the first that can be used. Whoever has set up the function has decided on MSI-X.
     pub fn find<F: Function>(function: &F) -> Result<Self, Failure> {
         let (mut common, mut notify, mut isr, mut config) = (None, None, None, None);
-        let mut vector = NO_VECTOR;
-        let has_list = function.configuration(PCI_STATUS, 2) & PCI_STATUS_LIST != 0;
-        let mut at = if has_list { function.configuration(CAPABILITIES, 1) as u16 & 0xfc } else { 0 };
-        for _ in 0..MOST_CAPABILITIES {
-            if at < 0x40 {
-                break;
-            }
-            match function.configuration(at, 1) {
-                // What is cut off by the end of the configuration space is none.
-                CAPABILITY_VENDOR if at <= 0x100 - 16 => match function.configuration(at + 3, 1) {
-                    1 if common.is_none() => common = Structure::read(function, at, COMMON_LENGTH, 4),
-                    2 if notify.is_none() && at <= 0x100 - 20 => {
-                        let structure = Structure::read(function, at, 2, 2);
-                        let multiplier = function.configuration(at + 16, 4);
-                        notify = structure
-                            .filter(|_| multiplier.is_multiple_of(2))
-                            .map(|notify| (notify, multiplier));
-                    }
-                    3 if isr.is_none() => isr = Structure::read(function, at, 1, 1),
-                    4 if config.is_none() => config = Structure::read(function, at, 1, 1),
-                    _ => {}
-                },
-                CAPABILITY_MSIX if function.configuration(at + 2, 2) & MSIX_ENABLED != 0 => vector = 0,
+        // What is cut off by the end of the configuration space is none.
+        let is_structure = |&(at, id): &(u16, u32)| id == CAPABILITY_VENDOR && at <= 0x100 - 16;
+        for (at, _) in capabilities(function).filter(is_structure) {
+            match function.configuration(at + 3, 1) {
+                1 if common.is_none() => common = Structure::read(function, at, COMMON_LENGTH, 4),
+                2 if notify.is_none() && at <= 0x100 - 20 => {
+                    let structure = Structure::read(function, at, 2, 2);
+                    let multiplier = function.configuration(at + 16, 4);
+                    notify =
+                        structure.filter(|_| multiplier.is_multiple_of(2)).map(|notify| (notify, multiplier));
+                }
+                3 if isr.is_none() => isr = Structure::read(function, at, 1, 1),
+                4 if config.is_none() => config = Structure::read(function, at, 1, 1),
                 _ => {}
             }
-            at = function.configuration(at + 1, 1) as u16 & 0xfc;
         }
+        let vector = if sends_messages(function) { 0 } else { NO_VECTOR };
         let (Some(common), Some((notify, multiplier)), Some(isr)) = (common, notify, isr) else {
             return Err(Failure::Structures);
         };

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 
 use turnstile_block::ram::{Image, Store};
 use turnstile_pci::msix::Message;
-use turnstile_rig::{Fuse, Ram, Random};
+use turnstile_rig::{BlockDriver, Computer, DOORBELL, ECAM, Fuse, Ram, Random, WINDOW};
 use turnstile_service_rt::{AGAIN, BARS, CONFIGURATION, Event, Service};
 use turnstile_service_virtio::{Virtio, World};
 
@@ -14,15 +14,10 @@ use crate::model::{Disk, QUEUES, VECTORS};
 
 /// Bytes of the VM's memory.
 pub const MEMORY: usize = 0x80_0000;
-/// Where the function's configuration space is.
-pub const ECAM: u64 = 0x1_0000;
-/// What BARs can decode, and where firmware places those of this function.
-pub const WINDOW: std::ops::Range<u64> = 0x1000_0000..0x1010_0000;
+/// Where firmware places the BARs of this function.
 pub const FIRMWARE: u64 = 0x1008_0000;
 /// Another function decodes this.
 pub const OTHER: std::ops::Range<u64> = 0x1000_0000..0x1000_1000;
-/// Where messages are interrupts.
-pub const DOORBELL: u64 = 0x800_0040;
 
 /// The disk's memory, which stays when the service is killed.
 pub struct Bytes(pub Vec<u8>, pub Fuse);
@@ -222,14 +217,19 @@ impl Host {
         })
     }
 
-    /// The guest reads.
-    pub fn read(&mut self, address: u64, size: u64) -> u64 {
+    /// The disk.
+    pub fn disk(self) -> Vec<u8> {
+        self.device.expect("it lives").model.into_store().0
+    }
+}
+
+impl Computer for Host {
+    fn read(&mut self, address: u64, size: u64) -> u64 {
         let Some((device, offset)) = self.find(address) else { return u64::MAX >> (64 - 8 * size) };
         self.event(Event::Read { device, offset, size })
     }
 
-    /// The guest writes.
-    pub fn write(&mut self, address: u64, size: u64, value: u64) {
+    fn write(&mut self, address: u64, size: u64, value: u64) {
         let Some((device, offset)) = self.find(address) else { return };
         let bell = Function::DOORBELLS.queue(offset, value).filter(|_| device == BARS + 4);
         match bell {
@@ -238,8 +238,20 @@ impl Host {
         };
     }
 
-    /// The disk.
-    pub fn disk(self) -> Vec<u8> {
-        self.device.expect("it lives").model.into_store().0
+    fn ram(&self) -> &Ram {
+        &self.board.ram
     }
+
+    fn messages(&mut self) -> Vec<u32> {
+        self.board.messages.take()
+    }
+
+    fn wait(&mut self) -> bool {
+        self.alarm()
+    }
+}
+
+/// A driver of all queues.
+pub fn probe(host: &mut Host) -> BlockDriver {
+    BlockDriver::probe(host, QUEUES)
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The service is killed at any step and started anew: nobody loses anything.
 
-use turnstile_rig::Random;
+use turnstile_rig::{ACCEPTED, Random, request};
 use turnstile_virtio::config::{BlockRange, BlockRequest};
 
-use super::driver::{ACCEPTED, Driver, request};
-use super::host::Host;
+use super::host::{Host, probe};
 use crate::model::QUEUES;
 
 /// Sectors of the disk that belong to each queue: whoever asks two queues for the same ones knows no order.
@@ -45,7 +44,7 @@ fn killed_at(step: u64) -> bool {
     let random = &mut Random(0x6b69_6c6c);
     let mut disk = random.bytes(512 * SHARE as usize * QUEUES);
     let mut host = Host::new(disk.clone(), true, Some(step));
-    let mut driver = Driver::probe(&mut host);
+    let mut driver = probe(&mut host);
     driver.enable_messages(&mut host);
     assert!(driver.start(&mut host, ACCEPTED), "step {step}");
     let mut expected: Vec<Vec<Asked>> = (0..QUEUES).map(|_| Vec::new()).collect();
@@ -82,7 +81,7 @@ fn killed_again_and_again_it_loses_nothing() {
     let random = &mut Random(0x6167_6169);
     let mut disk = random.bytes(512 * SHARE as usize * QUEUES);
     let mut host = Host::new(disk.clone(), true, None);
-    let mut driver = Driver::probe(&mut host);
+    let mut driver = probe(&mut host);
     driver.enable_messages(&mut host);
     assert!(driver.start(&mut host, ACCEPTED));
     host.most = Some(Random(77));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The service, driven as a guest drives it through the hypervisor.
 
-mod driver;
 mod host;
 mod killed;
 mod protocol;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a driver finds, what requests do, and what hostile drivers cannot do.
 
-use turnstile_rig::{Ram, Random};
+use turnstile_rig::{ACCEPTED, BlockDriver, Computer, ECAM, Ram, Random, WINDOW, request};
 use turnstile_service_rt::{Answer, Attach, Event, Service};
 use turnstile_virtio::config::{Block, BlockRange, BlockRequest};
 use turnstile_virtio::features::Features;
 
-use super::driver::{ACCEPTED, Driver, request};
-use super::host::{ECAM, FIRMWARE, Host, MEMORY, OTHER, WINDOW};
+use super::host::{FIRMWARE, Host, MEMORY, OTHER, probe};
 use crate::Function;
 use crate::model::QUEUES;
 
@@ -17,9 +16,9 @@ fn disk() -> Vec<u8> {
     Random(0x1d15c).bytes(512 * SECTORS as usize)
 }
 
-fn running(writable: bool) -> (Host, Driver) {
+fn running(writable: bool) -> (Host, BlockDriver) {
     let mut host = Host::new(disk(), writable, None);
-    let mut driver = Driver::probe(&mut host);
+    let mut driver = probe(&mut host);
     driver.enable_messages(&mut host);
     let lacks = if writable {
         Features::empty()
@@ -34,7 +33,7 @@ fn running(writable: bool) -> (Host, Driver) {
 /// Asks for one thing and returns what comes back: what was read, and the status.
 fn once(
     host: &mut Host,
-    driver: &mut Driver,
+    driver: &mut BlockDriver,
     kind: u32,
     sector: u64,
     data: &[u8],
@@ -59,7 +58,7 @@ fn a_driver_finds_a_disk() {
     host.write(driver.common, 4, 1);
     let offered = Features::from_bits_retain(host.read(driver.common + 4, 4) << 32 | low);
     assert_eq!(offered, ACCEPTED);
-    assert!(!Driver::probe(&mut host).start(&mut host, ACCEPTED | Features::RING_PACKED));
+    assert!(!probe(&mut host).start(&mut host, ACCEPTED | Features::RING_PACKED));
 }
 
 #[test]
@@ -275,7 +274,7 @@ fn hostile_drivers_get_nowhere() {
         }
         host.board.ram.restless.set(0);
         host.again = false;
-        let mut driver = Driver::probe(&mut host);
+        let mut driver = probe(&mut host);
         driver.enable_messages(&mut host);
         assert!(driver.start(&mut host, ACCEPTED));
         host.board.messages.take();

@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use turnstile_nic::card::Bus;
 use turnstile_pci::absent;
 use turnstile_pci::msix::Message;
-use turnstile_rig::{Card, Fuse, Ram};
+use turnstile_rig::{Card, E1000e, Fuse, Ram};
 use turnstile_service_rt::{
     AGAIN, Answer, Attach, BARS, CONFIGURATION, Event, MEMBER_QUEUES, Service, UNDRIVEN, member_device,
 };
@@ -35,6 +35,8 @@ pub struct Board {
     /// The last one is the memory that the card reaches.
     pub rams: [Ram; PORTS],
     pub card: Option<Card>,
+    /// Another card, instead.
+    pub intel: Option<E1000e>,
     pub log: RefCell<String>,
     pub fuse: Fuse,
     kept: RefCell<Vec<u64>>,
@@ -76,7 +78,7 @@ impl World for Side<'_> {
     }
 
     fn time(&self) -> u64 {
-        self.0.time()
+        Members::time(self.0)
     }
 
     fn get(&self, at: usize) -> u64 {
@@ -94,34 +96,42 @@ impl Board {
     /// The packets that the card has sent, without their headers.
     pub fn wire(&self) -> Vec<Vec<u8>> {
         let sent = self.card.iter().flat_map(|card| card.sent.take());
-        sent.map(|bytes| bytes[12..].to_vec()).collect()
+        let whole = self.intel.iter().flat_map(|card| card.sent.take());
+        sent.map(|bytes| bytes[12..].to_vec()).chain(whole).collect()
     }
 
     /// A packet comes from the network. False if the card has no buffer.
     pub fn arrive(&self, packet: &[u8]) -> bool {
-        self.card.as_ref().is_some_and(|card| card.receive_plain(&self.rams[MEMBERS], packet))
+        let ram = &self.rams[MEMBERS];
+        self.card.as_ref().is_some_and(|card| card.receive_plain(ram, packet))
+            || self.intel.as_ref().is_some_and(|card| card.receive(ram, packet))
+    }
+}
+
+impl Board {
+    /// Lets the card that there is do something.
+    fn with_function<T>(&self, act: impl Fn(&dyn Function) -> T) -> Option<T> {
+        let ram = &self.rams[MEMBERS];
+        let card = self.card.as_ref().map(|card| act(&card.on(ram)));
+        card.or_else(|| self.intel.as_ref().map(|card| act(&card.on(ram))))
     }
 }
 
 impl Function for Board {
     fn configuration(&self, offset: u16, size: u8) -> u32 {
-        let card = self.card.as_ref().map(|card| card.on(&self.rams[MEMBERS]));
-        card.map_or(absent(size), |card| card.configuration(offset, size))
+        self.with_function(|card| card.configuration(offset, size)).unwrap_or(absent(size))
     }
 
     fn length(&self, bar: u8) -> u64 {
-        self.card.as_ref().map_or(0, |card| card.on(&self.rams[MEMBERS]).length(bar))
+        self.with_function(|card| card.length(bar)).unwrap_or(0)
     }
 
     fn read(&self, bar: u8, offset: u64, size: u8) -> u32 {
-        let card = self.card.as_ref().map(|card| card.on(&self.rams[MEMBERS]));
-        card.map_or(absent(size), |card| card.read(bar, offset, size))
+        self.with_function(|card| card.read(bar, offset, size)).unwrap_or(absent(size))
     }
 
     fn write(&self, bar: u8, offset: u64, size: u8, value: u32) {
-        if let Some(card) = &self.card {
-            card.on(&self.rams[MEMBERS]).write(bar, offset, size, value);
-        }
+        self.with_function(|card| card.write(bar, offset, size, value));
     }
 }
 
@@ -135,6 +145,10 @@ impl Bus for Board {
 
     fn memory(&self) -> &Ram {
         &self.rams[MEMBERS]
+    }
+
+    fn time(&self) -> u64 {
+        Members::time(self)
     }
 }
 
@@ -168,6 +182,9 @@ impl Members for Board {
 
     fn time(&self) -> u64 {
         self.clock.set(self.clock.get() + self.tick.get());
+        if let Some(card) = &self.intel {
+            card.clock.set(self.clock.get());
+        }
         self.clock.get()
     }
 
@@ -208,8 +225,17 @@ impl Host {
 
     /// The same, with an uplink.
     pub fn with_card(members: [(u64, u64); VMS], left: Option<u64>, card: Option<Card>) -> Self {
+        Self::with_cards(members, left, (card, None))
+    }
+
+    /// The same, with a card of one kind or the other.
+    pub fn with_cards(
+        members: [(u64, u64); VMS],
+        left: Option<u64>,
+        (card, intel): (Option<Card>, Option<E1000e>),
+    ) -> Self {
         let fuse = Fuse::default();
-        let has_card = card.is_some();
+        let has_card = card.is_some() || intel.is_some();
         let length = |at| match at {
             ..VMS => MEMORY,
             MEMBERS if has_card => MEMORY,
@@ -218,6 +244,7 @@ impl Host {
         let board = Board {
             rams: std::array::from_fn(|at| Ram::new(length(at), fuse.clone())),
             card,
+            intel,
             log: RefCell::default(),
             fuse,
             kept: RefCell::new(vec![0; MEMBERS * WORDS]),
@@ -292,7 +319,7 @@ impl Host {
     /// Begins a life of the service. False if it did not get so far.
     fn begin(&mut self) -> bool {
         *self.switch = Switch::new();
-        if self.board.card.is_some() && self.plug().is_none() {
+        if (self.board.card.is_some() || self.board.intel.is_some()) && self.plug().is_none() {
             return false;
         }
         (0..MEMBERS).all(|member| {
@@ -323,7 +350,7 @@ impl Host {
         let again = std::mem::take(&mut self.again) || self.board.alarm.get() <= self.board.clock.get();
         if again {
             self.board.alarm.set(u64::MAX);
-            let now = self.board.time();
+            let now = Members::time(&self.board);
             self.event(Event::Alarm(now));
         }
         again
@@ -361,9 +388,11 @@ impl Host {
 
     /// The card has interrupted, if it has. Returns whether it has.
     pub fn interrupt(&mut self) -> bool {
-        let has = self.board.card.as_ref().is_some_and(|card| card.interrupts.take() != 0);
+        let card = self.board.card.as_ref().is_some_and(|card| card.interrupts.take() != 0);
+        let intel = self.board.intel.as_ref();
+        let has = card || intel.is_some_and(|card| card.interrupts.take() != 0 || card.line());
         if has {
-            let now = self.board.time();
+            let now = Members::time(&self.board);
             self.enter(|switch, board| switch.interrupt(board, now));
         }
         has
@@ -371,7 +400,7 @@ impl Host {
 
     /// Guests ring.
     pub fn ring(&mut self, queues: u64) {
-        let now = self.board.time();
+        let now = Members::time(&self.board);
         self.event(Event::Doorbell { queues, now });
     }
 }

@@ -2,6 +2,7 @@
 //! The service, driven as guests drive it through the hypervisor.
 
 mod driver;
+mod e1000e;
 mod host;
 mod hostile;
 mod killed;

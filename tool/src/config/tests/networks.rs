@@ -58,8 +58,8 @@ fn an_uplink_is_a_card_of_the_machine() {
     let config = parse_text(&text).unwrap();
     let cards: Vec<_> = config.services.iter().map(|service| service.uplink).collect();
     let card = |card| Some(Uplink { card, trusted: true });
-    assert_eq!((cards, config.cards()), (vec![card(0), card(2)], 3));
-    assert_eq!(parse_text(&with("\"lan\"", LAN)).unwrap().cards(), 0);
+    assert_eq!((cards, config.cards()), (vec![card(0), card(2)], vec![NetworkCard::Virtio; 3]));
+    assert_eq!(parse_text(&with("\"lan\"", LAN)).unwrap().cards(), []);
 
     let lan = |lines: &str| with("\"lan\"", &format!("{LAN}{lines}"));
     for name in ["eth0", "net", "net16", "net-1", "0"] {
@@ -80,6 +80,23 @@ fn an_uplink_is_a_card_of_the_machine() {
     expect(&text, &[("\"net0\"", what, "choose another board")]);
     let text = format!("[machine]\nboard = \"powernv9\"\n{}", lan(&uplink("net6")));
     expect(&text, &[("\"net6\"", "the board `powernv9` has 6 network cards", "up to \"net5\"")]);
+}
+
+#[test]
+fn the_card_of_an_uplink_can_be_chosen() {
+    let uplink = |number, card: &str| format!("uplink = \"net{number}\"\ntrusted = true\n{card}\n");
+    let lan = |lines: &str| with("\"lan\"", &format!("{LAN}{lines}"));
+    let cards = |text: &str| parse_text(text).unwrap().cards();
+    let [virtio, e1000e] = [NetworkCard::Virtio, NetworkCard::E1000e];
+    assert_eq!(cards(&lan(&uplink(0, "card = \"virtio\""))), [virtio]);
+    assert_eq!(cards(&lan(&uplink(1, "card = \"e1000e\""))), [virtio, e1000e], "each has its number");
+    let other = format!("[[network]]\nname = \"other\"\n{}", uplink(0, "card = \"e1000e\""));
+    let both = with("\"lan\", \"other\"", &format!("{LAN}{}{other}", uplink(2, "")));
+    assert_eq!(cards(&both), [e1000e, virtio, virtio]);
+    let help = "did you mean `e1000e`?";
+    expect(&lan(&uplink(0, "card = \"e1000\"")), &[("\"e1000\"", "`card` cannot be `e1000`", help)]);
+    let what = "a network without an uplink has no card";
+    expect(&lan("card = \"e1000e\"\n"), &[("\"e1000e\"", what, "take `card` out")]);
 }
 
 #[test]

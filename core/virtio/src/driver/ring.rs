@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The driver's side of a queue whose chains have numbers. Most are one buffer.
 
-use turnstile_virtio::driver::{Queue, Refusal};
-use turnstile_virtio::memory::Memory;
-use turnstile_virtio::ring::{Areas, Buffer, Layout, Options};
-use turnstile_virtio::violation::Violation;
+use super::{Queue, Refusal};
+use crate::memory::Memory;
+use crate::ring::{Areas, Buffer, Layout, Options};
+use crate::violation::Violation;
 
 /// How many bytes a ring has at most.
 pub const BYTES: u64 = 4096;
@@ -68,10 +68,28 @@ impl<const N: usize> Ring<N> {
         buffers: &[Buffer],
     ) -> Result<(), Refusal> {
         let id = self.queue.add(memory, buffers)?;
+        self.name(id, number);
+        Ok(())
+    }
+
+    /// Gives the device a chain of buffers under one number, by a table: see [`Queue::add_indirect`].
+    pub fn add_indirect<M: Memory>(
+        &mut self,
+        memory: &M,
+        number: u16,
+        table: u64,
+        buffers: &[Buffer],
+    ) -> Result<(), Refusal> {
+        let id = self.queue.add_indirect(memory, table, buffers)?;
+        self.name(id, number);
+        Ok(())
+    }
+
+    /// The chain of this name has a number.
+    fn name(&mut self, id: u16, number: u16) {
         if let Some(place) = self.numbers.get_mut(usize::from(id)) {
             *place = number;
         }
-        Ok(())
     }
 
     /// Takes the next buffer that the device has returned: its number, and how many bytes it has written.

@@ -1,13 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A guest's system: finds the function, places its BARs, and drives the device, as the specifications say.
+//! A guest's system: finds a PCI function with a virtio block device, places its BARs, and drives the device, as the specifications say.
 
-use turnstile_rig::{Guest, Ram, Reply, Request};
+use std::ops::Range;
+
 use turnstile_virtio::config::{Block, BlockRequest};
 use turnstile_virtio::features::Features;
 use turnstile_virtio::ring::Options;
 
-use super::host::{DOORBELL, ECAM, Host, WINDOW};
-use crate::model::QUEUES;
+use crate::guest::{Guest, Reply, Request};
+use crate::ram::Ram;
+
+/// Where the function's configuration space is.
+pub const ECAM: u64 = 0x1_0000;
+/// What BARs can decode.
+pub const WINDOW: Range<u64> = 0x1000_0000..0x1010_0000;
+/// Where messages are interrupts.
+pub const DOORBELL: u64 = 0x800_0040;
+
+/// The guest's machine.
+pub trait Computer {
+    /// The guest reads.
+    fn read(&mut self, address: u64, size: u64) -> u64;
+    /// The guest writes.
+    fn write(&mut self, address: u64, size: u64, value: u64);
+    /// Its memory.
+    fn ram(&self) -> &Ram;
+    /// Takes the messages that have come: their data.
+    fn messages(&mut self) -> Vec<u32>;
+    /// Time passes: what was to come later comes. False if there is nothing.
+    fn wait(&mut self) -> bool;
+}
 
 /// What Linux accepts of such a device.
 pub const ACCEPTED: Features = Features::VERSION_1
@@ -22,27 +44,36 @@ pub const ACCEPTED: Features = Features::VERSION_1
     .union(Block::MQ)
     .union(Block::DISCARD)
     .union(Block::WRITE_ZEROES);
+/// What that means for queues.
 pub const OPTIONS: Options = Options { indirect: true, event_idx: true };
 /// Bytes of a request's buffers.
 const SLOT: u64 = 0x4000;
 const SIZE: u16 = 16;
 
-/// Where structures are.
-pub struct Driver {
+/// A driver of a device with so many queues.
+#[derive(Debug)]
+pub struct BlockDriver {
+    /// The common structure.
     pub common: u64,
+    /// Where notifications are.
     pub notify: u64,
+    /// The configuration.
     pub config: u64,
+    /// The table of MSI-X.
     pub table: u64,
     /// The MSI-X capability.
     pub msix: u64,
+    /// How many queues it uses.
+    count: usize,
+    /// The queues.
     pub queues: Vec<Guest>,
     /// What was asked of each queue.
     pub asked: Vec<usize>,
 }
 
-impl Driver {
+impl BlockDriver {
     /// Finds the function, and places its BARs.
-    pub fn probe(host: &mut Host) -> Self {
+    pub fn probe(host: &mut impl Computer, count: usize) -> Self {
         assert_eq!(host.read(ECAM, 4), 0x1042_1af4);
         let command = host.read(ECAM + 4, 2);
         host.write(ECAM + 4, 2, command & !3);
@@ -61,7 +92,7 @@ impl Driver {
         }
         host.write(ECAM + 4, 2, 6);
         let mut driver =
-            Self { common: 0, notify: 0, config: 0, table: 0, msix: 0, queues: vec![], asked: vec![] };
+            Self { common: 0, notify: 0, config: 0, table: 0, msix: 0, count, queues: vec![], asked: vec![] };
         let mut at = host.read(ECAM + 0x34, 1);
         while at != 0 {
             let place = ECAM + at;
@@ -85,7 +116,7 @@ impl Driver {
     }
 
     /// Has messages sent: vector n is data 0x50 + n.
-    pub fn enable_messages(&mut self, host: &mut Host) {
+    pub fn enable_messages(&mut self, host: &mut impl Computer) {
         let control = host.read(self.msix + 2, 2);
         host.write(self.msix + 2, 2, control | 0xc000);
         for vector in 0..=control & 0x7ff {
@@ -98,7 +129,7 @@ impl Driver {
     }
 
     /// Resets the device and makes it work; false if it does not take the features.
-    pub fn start(&mut self, host: &mut Host, accepted: Features) -> bool {
+    pub fn start(&mut self, host: &mut impl Computer, accepted: Features) -> bool {
         host.write(self.common + 0x14, 1, 0);
         assert_eq!(host.read(self.common + 0x14, 1), 0);
         self.queues.clear();
@@ -116,8 +147,8 @@ impl Driver {
         }
         host.write(self.common + 0x10, 2, 0);
         let mut at = Ram::BASE;
-        for number in 0..QUEUES as u64 {
-            let guest = Guest::new(&host.board.ram, at, SIZE, OPTIONS, SLOT);
+        for number in 0..self.count as u64 {
+            let guest = Guest::new(host.ram(), at, SIZE, OPTIONS, SLOT);
             at = guest.end();
             self.enable(host, number, &guest);
             self.queues.push(guest);
@@ -128,7 +159,7 @@ impl Driver {
     }
 
     /// Tells the device of a queue.
-    pub fn enable(&self, host: &mut Host, number: u64, guest: &Guest) {
+    pub fn enable(&self, host: &mut impl Computer, number: u64, guest: &Guest) {
         let areas = guest.ring.layout.areas();
         host.write(self.common + 0x16, 2, number);
         assert_eq!(host.read(self.common + 0x18, 2), 128);
@@ -142,8 +173,8 @@ impl Driver {
     }
 
     /// Offers a request, and rings if the device wants it. False if there is no room.
-    pub fn ask(&mut self, host: &mut Host, number: usize, request: &Request) -> bool {
-        let Some((_, notify)) = self.queues[number].ask(&host.board.ram, request) else { return false };
+    pub fn ask(&mut self, host: &mut impl Computer, number: usize, request: &Request) -> bool {
+        let Some((_, notify)) = self.queues[number].ask(host.ram(), request) else { return false };
         self.asked[number] += 1;
         if notify {
             host.write(self.notify + 4 * number as u64, 2, number as u64);
@@ -152,9 +183,9 @@ impl Driver {
     }
 
     /// Handles interrupts: what was returned by the queues that they name. It looks nowhere else.
-    pub fn interrupts(&mut self, host: &mut Host) -> Vec<(usize, Reply)> {
+    pub fn interrupts(&mut self, host: &mut impl Computer) -> Vec<(usize, Reply)> {
         let mut replies = Vec::new();
-        let mut vectors = host.board.messages.take();
+        let mut vectors = host.messages();
         vectors.sort_unstable();
         vectors.dedup();
         for vector in vectors {
@@ -162,8 +193,8 @@ impl Driver {
             let number = vector as usize - 0x51;
             let Some(guest) = self.queues.get_mut(number) else { continue };
             loop {
-                replies.extend(guest.take(&host.board.ram).into_iter().map(|reply| (number, reply)));
-                if !guest.arm(&host.board.ram) {
+                replies.extend(guest.take(host.ram()).into_iter().map(|reply| (number, reply)));
+                if !guest.arm(host.ram()) {
                     break;
                 }
             }
@@ -172,9 +203,9 @@ impl Driver {
     }
 
     /// Waits for everything.
-    pub fn finish(&mut self, host: &mut Host) -> Vec<(usize, Reply)> {
+    pub fn finish(&mut self, host: &mut impl Computer) -> Vec<(usize, Reply)> {
         let mut all = self.interrupts(host);
-        while host.alarm() {
+        while host.wait() {
             all.extend(self.interrupts(host));
         }
         for (number, guest) in self.queues.iter().enumerate() {

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which tags are under way, and whether a command can be given.
+
+use turnstile_virtio::memory::Memory;
+
+use crate::drive::{Geometry, PAGE, Refusal, SECTOR};
+
+/// How many tags there are.
+pub(crate) const TAGS: u16 = 32;
+
+/// Tags that are under way: a bit for each.
+#[derive(Debug)]
+pub(crate) struct Tags(u32);
+
+impl Tags {
+    /// No tag is under way.
+    pub(crate) const NEW: Self = Self(0);
+
+    /// Says whether a tag can be used, while no more than `depth` may be.
+    pub(crate) const fn check(&self, tag: u16, depth: u16) -> Result<(), Refusal> {
+        match Self::bit(tag) {
+            Some(bit) if self.0 & bit == 0 => {}
+            _ => return Err(Refusal::Tag),
+        }
+        match self.0.count_ones() < depth as u32 {
+            true => Ok(()),
+            false => Err(Refusal::Full),
+        }
+    }
+
+    /// A tag is under way.
+    pub(crate) fn take(&mut self, tag: u16) {
+        self.0 |= Self::bit(tag).unwrap_or(0);
+    }
+
+    /// A tag is not under way any more. False if it was not.
+    pub(crate) fn give_back(&mut self, tag: u16) -> bool {
+        let bit = Self::bit(tag).unwrap_or(0);
+        let was = self.0 & bit != 0;
+        self.0 &= !bit;
+        was
+    }
+
+    const fn bit(tag: u16) -> Option<u32> {
+        1u32.checked_shl(tag as u32)
+    }
+}
+
+impl Geometry {
+    /// Checks the bytes of a command that reads or writes.
+    pub(crate) fn check_bytes<M: Memory>(
+        &self,
+        memory: &M,
+        sector: u64,
+        address: u64,
+        length: u32,
+    ) -> Result<(), Refusal> {
+        if length > self.most_bytes || !length.is_multiple_of(self.block) {
+            return Err(Refusal::Range);
+        }
+        self.check_sectors(sector, length / SECTOR)?;
+        match address.is_multiple_of(PAGE) && memory.contains(address, length.into()) {
+            true => Ok(()),
+            false => Err(Refusal::Memory),
+        }
+    }
+
+    /// Checks the sectors of a command: whole blocks of the disk, and not none.
+    pub(crate) fn check_sectors(&self, sector: u64, sectors: u32) -> Result<(), Refusal> {
+        let block = u64::from(self.sectors_of_block());
+        let end = sector.checked_add(sectors.into()).filter(|&end| end <= self.sectors);
+        let is_whole = sector.is_multiple_of(block) && u64::from(sectors).is_multiple_of(block);
+        match end.is_some() && is_whole && sectors != 0 {
+            true => Ok(()),
+            false => Err(Refusal::Range),
+        }
+    }
+
+    /// Checks the sectors of a command that has up to `most`, none if there are no such commands.
+    pub(crate) fn check_most(&self, sector: u64, sectors: u32, most: u32) -> Result<(), Refusal> {
+        match sectors {
+            _ if most == 0 => Err(Refusal::Unsupported),
+            _ if sectors > most => Err(Refusal::Range),
+            _ => self.check_sectors(sector, sectors),
+        }
+    }
+
+    /// How many sectors a block has.
+    pub(crate) const fn sectors_of_block(&self) -> u32 {
+        self.block / SECTOR
+    }
+}

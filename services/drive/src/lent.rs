@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The controller and its disk, of which the guest has a part: from the reset to the commands.
+
+use core::fmt;
+
+use turnstile_block::disk::{Failure, PIECE, SECTOR};
+use turnstile_block::gpt::{Reader, Step, Want, Wrong};
+use turnstile_block::staged::{Command, Drive as Staged};
+use turnstile_drive::drive::{self, Drive, Geometry, PAGE, Refusal, Refused};
+use turnstile_virtio::memory::Memory;
+
+use crate::machine::Machine;
+
+/// How many requests are done at once.
+pub const DEPTH: usize = 16;
+/// The largest block.
+const BLOCK: usize = 4096;
+
+/// Why the disk cannot be used, or no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The controller.
+    Drive(drive::Failure),
+    /// The partition table.
+    Table(Wrong),
+    /// A block of the partition table cannot be read.
+    Unreadable,
+    /// A command is not done for a long time.
+    Late,
+}
+
+impl From<drive::Failure> for Trouble {
+    fn from(failure: drive::Failure) -> Self {
+        Self::Drive(failure)
+    }
+}
+
+impl From<Wrong> for Trouble {
+    fn from(wrong: Wrong) -> Self {
+        Self::Table(wrong)
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Drive(failure) => failure.fmt(f),
+            Self::Table(wrong) => wrong.fmt(f),
+            Self::Unreadable => f.write_str("its partition table cannot be read"),
+            Self::Late => f.write_str("it has not done what it was told"),
+        }
+    }
+}
+
+/// The tag of a command that is done, and what became of it.
+pub type Done = (u16, Result<(), Failure>);
+
+/// How far the disk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// There is none, or it cannot be used any more.
+    Absent,
+    /// The controller begins.
+    Starting,
+    /// The partition table is read.
+    Table,
+    /// Commands can be given.
+    Ready,
+}
+
+/// A part of the disk, in sectors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Part {
+    first: u64,
+    sectors: u64,
+}
+
+/// A disk of the machine.
+pub struct Lent<H: Machine, D> {
+    machine: Option<&'static H>,
+    drive: D,
+    phase: Phase,
+    geometry: Option<Geometry>,
+    /// Which partition the guest has; without one it has all.
+    partition: Option<u32>,
+    part: Part,
+    /// Where the stages are, for the controller.
+    stages: u64,
+    stage_bytes: u64,
+    reader: Option<Reader>,
+    /// A block of the partition table.
+    block: [u8; BLOCK],
+}
+
+impl<H: Machine, D: Drive> Lent<H, D> {
+    /// Without a controller.
+    pub const NEW: Self = Self {
+        machine: None,
+        drive: D::NEW,
+        phase: Phase::Absent,
+        geometry: None,
+        partition: None,
+        part: Part { first: 0, sectors: 0 },
+        stages: 0,
+        stage_bytes: PIECE,
+        reader: None,
+        block: [0; BLOCK],
+    };
+
+    const _DEPTH: () = assert!(DEPTH <= D::DEPTH as usize, "each request has a tag");
+
+    /// Begins with the controller, or begins anew. [`Lent::advance`] is next.
+    pub fn begin(&mut self, machine: &'static H, partition: Option<u32>) -> Result<(), Trouble> {
+        let () = Self::_DEPTH;
+        (self.machine, self.partition, self.reader) = (Some(machine), partition, None);
+        let (first, size) = machine.range();
+        let at = first.next_multiple_of(PAGE);
+        self.stages = (at + D::BYTES).next_multiple_of(PAGE);
+        if self.stages - first + DEPTH as u64 * PIECE > size {
+            return Err(drive::Failure::Memory.into());
+        }
+        self.phase = Phase::Starting;
+        Ok(self.drive.begin(machine.bus(), at)?)
+    }
+
+    /// The controller is not used any more, unless it begins anew.
+    pub fn end(&mut self) {
+        if let Some(machine) = self.machine.filter(|_| self.phase != Phase::Absent) {
+            self.drive.stop(machine.bus());
+        }
+        self.phase = Phase::Absent;
+    }
+
+    /// Goes on with the beginning. True if commands can be given.
+    pub fn advance(&mut self, now: u64) -> Result<bool, Trouble> {
+        let Some(machine) = self.machine else { return Ok(false) };
+        if self.phase == Phase::Starting {
+            let Some(geometry) = self.drive.proceed(machine.bus(), now)? else { return Ok(false) };
+            self.found(geometry)?;
+        }
+        if self.phase == Phase::Table {
+            self.read_table(machine)?;
+        }
+        Ok(self.phase == Phase::Ready)
+    }
+
+    /// Says whether it begins, which takes time.
+    pub fn is_starting(&self) -> bool {
+        matches!(self.phase, Phase::Starting | Phase::Table)
+    }
+
+    /// Says whether commands can be given.
+    pub fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    /// Says whether there is none, or one that cannot be used any more.
+    pub fn is_gone(&self) -> bool {
+        self.phase == Phase::Absent
+    }
+
+    /// What the disk is, once that is known.
+    pub const fn geometry(&self) -> Option<Geometry> {
+        self.geometry
+    }
+
+    /// The disk is known.
+    fn found(&mut self, geometry: Geometry) -> Result<(), Trouble> {
+        self.stage_bytes = PIECE.min(geometry.most_bytes.into());
+        self.geometry = Some(geometry);
+        let Some(partition) = self.partition else {
+            self.part = Part { first: 0, sectors: geometry.sectors };
+            self.phase = Phase::Ready;
+            return Ok(());
+        };
+        let blocks = geometry.sectors / sectors_of(geometry);
+        self.reader = Some(Reader::new(blocks, geometry.block as usize, Want::Number(partition))?);
+        self.phase = Phase::Table;
+        self.ask()
+    }
+
+    /// Takes what has come of the partition table, and asks for more.
+    fn read_table(&mut self, machine: &H) -> Result<(), Trouble> {
+        while let Some((_, result)) = self.drive.finished(machine.bus())? {
+            result.map_err(|_| Trouble::Unreadable)?;
+            let (Some(reader), Some(geometry)) = (&mut self.reader, self.geometry) else { return Ok(()) };
+            let block = self.block.get_mut(..geometry.block as usize).unwrap_or_default();
+            machine.shared().read(self.stages, block).map_err(|_| Trouble::Unreadable)?;
+            reader.give(block);
+            self.ask()?;
+        }
+        Ok(())
+    }
+
+    /// Asks for the next block of the partition table, if there is one.
+    fn ask(&mut self) -> Result<(), Trouble> {
+        let (Some(machine), Some(reader), Some(geometry)) = (self.machine, &self.reader, self.geometry)
+        else {
+            return Ok(());
+        };
+        let sectors = sectors_of(geometry);
+        match reader.step()? {
+            Step::Done(found) => {
+                self.part = Part { first: found.first * sectors, sectors: found.blocks * sectors };
+                (self.reader, self.phase) = (None, Phase::Ready);
+            }
+            Step::Block(block) => {
+                let bus = machine.bus();
+                self.drive
+                    .read(bus, 0, block * sectors, self.stages, geometry.block)
+                    .map_err(|_| Trouble::Unreadable)?;
+                self.drive.ring(bus)?;
+                // What is there already is found when somebody looks again, which is soon.
+                self.drive.arm(bus)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next command that is done.
+    pub fn finished(&mut self) -> Result<Option<Done>, Trouble> {
+        let Some(machine) = self.machine.filter(|_| self.is_ready()) else { return Ok(None) };
+        let finished = self.drive.finished(machine.bus())?;
+        Ok(finished.map(|(tag, result)| (tag, result.map_err(failure))))
+    }
+
+    /// Tells the controller of its commands, and asks for an interrupt if it has something to do. True if something is done already.
+    pub fn settle(&mut self, is_waiting: bool) -> Result<bool, Trouble> {
+        let Some(machine) = self.machine.filter(|_| self.is_ready()) else { return Ok(false) };
+        self.drive.ring(machine.bus())?;
+        Ok(is_waiting && self.drive.arm(machine.bus())?)
+    }
+
+    /// The controller has interrupted.
+    pub fn interrupted(&mut self) -> Result<(), Trouble> {
+        match self.machine.filter(|_| self.phase != Phase::Absent) {
+            Some(machine) => Ok(self.drive.interrupted(machine.bus())?),
+            None => Ok(()),
+        }
+    }
+
+    /// Says whether the controller goes on.
+    pub fn check(&self) -> Result<(), Trouble> {
+        match self.machine.filter(|_| self.is_ready()) {
+            Some(machine) => Ok(self.drive.check(machine.bus())?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<H: Machine, D: Drive> Staged for Lent<H, D> {
+    type Memory = H::Memory;
+
+    fn sectors(&self) -> u64 {
+        self.part.sectors
+    }
+
+    fn stage_bytes(&self) -> u64 {
+        self.stage_bytes
+    }
+
+    fn range_piece(&self) -> u64 {
+        let most =
+            self.geometry.map_or(0, |geometry| match (geometry.most_discarded, geometry.most_zeroed) {
+                (0, most) | (most, 0) => most,
+                (one, other) => one.min(other),
+            });
+        (u64::from(most) * SECTOR).max(SECTOR)
+    }
+
+    fn stage(&self, tag: u16) -> Option<(&H::Memory, u64)> {
+        Some((self.machine?.shared(), self.stages + u64::from(tag) * PIECE))
+    }
+
+    fn submit(&mut self, tag: u16, command: Command) -> Result<bool, Failure> {
+        let Some(machine) = self.machine.filter(|_| self.phase != Phase::Absent) else {
+            return Err(Failure::Io);
+        };
+        if self.phase != Phase::Ready {
+            return Err(Failure::Busy);
+        }
+        let (bus, first) = (machine.bus(), self.part.first);
+        let stage = self.stages + u64::from(tag) * PIECE;
+        let sector = |at: u64| first + at / SECTOR;
+        let sectors = |length: u64| u32::try_from(length / SECTOR).map_err(|_| Failure::Io);
+        let result = match command {
+            Command::Read { at, length } => self.drive.read(bus, tag, sector(at), stage, length as u32),
+            Command::Write { at, length } => self.drive.write(bus, tag, sector(at), stage, length as u32),
+            Command::Flush if self.geometry.is_some_and(|geometry| !geometry.cache) => return Ok(true),
+            Command::Flush => self.drive.flush(bus, tag),
+            Command::Discard { at, length } => self.drive.discard(bus, tag, sector(at), sectors(length)?),
+            Command::Zero { at, length, may_discard } => {
+                self.drive.zero(bus, tag, sector(at), sectors(length)?, may_discard)
+            }
+        };
+        result.map(|()| false).map_err(|refusal| match refusal {
+            Refusal::Full => Failure::Busy,
+            Refusal::Unsupported => Failure::Unsupported,
+            Refusal::Tag | Refusal::Range | Refusal::Memory => Failure::Io,
+        })
+    }
+}
+
+/// How many sectors a block has.
+const fn sectors_of(geometry: Geometry) -> u64 {
+    geometry.block as u64 / SECTOR
+}
+
+const fn failure(refused: Refused) -> Failure {
+    match refused {
+        Refused::Io => Failure::Io,
+        Refused::Unsupported => Failure::Unsupported,
+    }
+}

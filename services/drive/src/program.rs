@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The program: events and their answers.
+
+use core::fmt;
+
+use turnstile_drive::drive::Drive;
+use turnstile_service_rt::drive::Drive as Settings;
+use turnstile_service_rt::{AGAIN, Answer, Attach, Event, UNDRIVEN};
+use turnstile_service_virtio::{Virtio, World};
+use turnstile_virtio::rings::Rings;
+
+use crate::lent::Trouble;
+use crate::machine::Machine;
+use crate::model::{Disk, QUEUES, VECTORS};
+
+/// How long one event waits for a controller that begins, in nanoseconds. Most are ready then, and no guest sees that it takes time.
+const PATIENCE: u64 = 50_000_000;
+/// How long until somebody looks again at one that is not ready.
+const SOON: u64 = 1_000_000;
+/// How often one looks after a controller that has something to do, in nanoseconds.
+const WATCH: u64 = 1_000_000_000;
+/// After so long without a command that is done it begins anew.
+const LATE: u64 = 10 * WATCH;
+/// How often it begins anew without a command that is done.
+const TRIES: u32 = 3;
+/// How often an event asks the controller whether it has done something meanwhile.
+const TURNS: u32 = 8;
+/// All queues.
+const ALL: u32 = (1 << QUEUES) - 1;
+
+/// The program.
+pub struct Program<H: Machine, D: Drive + 'static, R: Copy + 'static> {
+    function: Virtio<QUEUES, VECTORS, Disk<H, D, R>>,
+    partition: Option<u32>,
+    /// How often the controller may begin anew until a command is done.
+    tries: u32,
+    /// The alarm is set, to look after the controller.
+    is_watched: bool,
+    /// When somebody first found it with something to do, since a command was done.
+    late_since: Option<u64>,
+}
+
+impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Program<H, D, R> {
+    /// Before its first event.
+    pub const NEW: Self = Self {
+        function: Virtio::new(Disk::NEW),
+        partition: None,
+        tries: TRIES,
+        is_watched: false,
+        late_since: None,
+    };
+
+    /// Resets the controller, which reaches no memory yet.
+    pub fn reset(&mut self, machine: &'static H) -> Answer {
+        let since = machine.world().time();
+        let trouble = loop {
+            match D::reset(machine.bus()) {
+                Ok(true) => return Answer::default(),
+                Ok(false) if machine.world().time().saturating_sub(since) < PATIENCE => {}
+                Ok(false) => break Trouble::Late,
+                Err(failure) => break failure.into(),
+            }
+        };
+        give_up(machine, trouble);
+        Answer { value: UNDRIVEN, ..Answer::default() }
+    }
+
+    /// The controller reaches memory: begins with it, and waits a while.
+    pub fn device(&mut self, machine: &'static H, settings: [u64; 2]) -> Answer {
+        let Settings { partition, read_only } = Settings::from_words(settings);
+        self.partition = partition;
+        self.function.model.set_read_only(read_only);
+        self.begin(machine);
+        self.wait(machine);
+        Answer { value: if self.function.model.lent.is_gone() { UNDRIVEN } else { 0 }, ..Answer::default() }
+    }
+
+    /// Handles the first event of the VM.
+    pub fn attach(&mut self, machine: &'static H, Attach { kept, bars, settings, .. }: Attach) -> Answer {
+        self.function.model.set_name(settings);
+        (self.is_watched, self.late_since) = (false, None);
+        let answer = self.function.attach(&machine.world(), kept, bars);
+        self.settle(machine, answer)
+    }
+
+    /// The VM has stopped.
+    pub fn detach(&mut self, machine: &'static H) -> Answer {
+        self.function.detach(&machine.world());
+        Answer::default()
+    }
+
+    /// The controller has interrupted.
+    pub fn interrupt(&mut self, machine: &'static H, now: u64) -> Answer {
+        let interrupted = self.function.model.lent.interrupted();
+        let answer = interrupted.and_then(|()| self.go_on(machine, now));
+        let answer = answer.unwrap_or_else(|trouble| self.trouble(machine, trouble));
+        self.settle(machine, answer)
+    }
+
+    /// Handles an event.
+    #[inline(always)] // The way of each notification.
+    pub fn event(&mut self, machine: &'static H, event: Event) -> Answer {
+        if let Event::Alarm(now) = event {
+            return self.alarm(machine, now);
+        }
+        let answer = self.function.event(&machine.world(), event);
+        self.settle(machine, answer)
+    }
+
+    /// Handles the alarm: of the controller, or because there was more to do than one event had time for.
+    fn alarm(&mut self, machine: &'static H, now: u64) -> Answer {
+        self.is_watched = false;
+        let lent = &self.function.model.lent;
+        let is_waiting = lent.is_ready() && self.function.model.is_waiting();
+        self.late_since = is_waiting.then(|| self.late_since.unwrap_or(now));
+        let fine = match self.late_since {
+            None => Ok(()),
+            Some(since) if now.saturating_sub(since) > LATE => Err(Trouble::Late),
+            Some(_) => lent.check(),
+        };
+        let answer = fine.and_then(|()| self.go_on(machine, now));
+        let answer = answer.unwrap_or_else(|trouble| self.trouble(machine, trouble));
+        self.settle(machine, answer)
+    }
+
+    /// Goes on with the beginning of the controller, or with what it has done.
+    fn go_on(&mut self, machine: &'static H, now: u64) -> Result<Answer, Trouble> {
+        if self.function.model.lent.is_starting() {
+            if self.function.model.lent.advance(now)? {
+                self.function.changed(&machine.world());
+            }
+        } else if self.function.model.collect()? != 0 {
+            (self.tries, self.late_since) = (TRIES, None);
+        }
+        Ok(self.function.look(&machine.world(), ALL))
+    }
+
+    /// Tells the controller what the event has brought, and sees to it that somebody hears of what it does.
+    #[inline(always)] // The way of each notification.
+    fn settle(&mut self, machine: &'static H, mut answer: Answer) -> Answer {
+        for _ in 0..TURNS {
+            let is_waiting = self.function.model.is_waiting();
+            match self.function.model.lent.settle(is_waiting) {
+                Ok(false) => return self.watched(machine, answer),
+                Ok(true) => {}
+                Err(trouble) => {
+                    answer = self.trouble(machine, trouble);
+                    continue;
+                }
+            }
+            let now = machine.world().time();
+            answer = self.go_on(machine, now).unwrap_or_else(|trouble| self.trouble(machine, trouble));
+        }
+        Answer { lines: answer.lines | AGAIN, ..answer }
+    }
+
+    /// Sets the alarm, if it is not set.
+    #[inline(always)] // Seldom more than a comparison.
+    fn watched(&mut self, machine: &'static H, answer: Answer) -> Answer {
+        // The hypervisor sets it for who wants another event.
+        let is_set = self.is_watched || answer.lines & AGAIN != 0;
+        let is_starting = self.function.model.lent.is_starting();
+        if !is_set && (is_starting || self.function.model.is_waiting()) {
+            machine.alarm(machine.world().time() + if is_starting { SOON } else { WATCH });
+            self.is_watched = true;
+        }
+        answer
+    }
+
+    /// Begins with the controller.
+    fn begin(&mut self, machine: &'static H) {
+        if let Err(trouble) = self.function.model.lent.begin(machine, self.partition) {
+            self.trouble(machine, trouble);
+        }
+    }
+
+    /// Waits until the controller is ready, for a while.
+    fn wait(&mut self, machine: &'static H) {
+        let since = machine.world().time();
+        while self.function.model.lent.is_starting() {
+            let now = machine.world().time();
+            match self.function.model.lent.advance(now) {
+                Ok(_) if now.saturating_sub(since) < PATIENCE => {}
+                Ok(_) => return,
+                Err(trouble) => _ = self.trouble(machine, trouble),
+            }
+        }
+    }
+
+    /// The controller begins anew; or not, if that has not helped.
+    #[cold]
+    fn trouble(&mut self, machine: &'static H, trouble: Trouble) -> Answer {
+        give_up(machine, trouble);
+        self.late_since = None;
+        self.function.model.lent.end();
+        if self.tries == 0 {
+            self.function.model.fail();
+        } else {
+            self.tries -= 1;
+            if self.function.model.again(machine.world().memory()).is_err() {
+                self.function.fail(&machine.world());
+            }
+            self.begin(machine);
+        }
+        self.function.look(&machine.world(), ALL)
+    }
+}
+
+/// Says that the controller cannot go on.
+#[cold]
+fn give_up<H: Machine>(machine: &H, trouble: impl fmt::Display) {
+    machine.log(format_args!("its drive cannot be used: {trouble}\n"));
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Controllers that are slow, broken or dead.
+
+use turnstile_rig::{Computer, Random, Shape, request};
+use turnstile_service_rt::drive::Drive as Settings;
+use turnstile_virtio::config::BlockRequest;
+
+use super::host::{Host, SECTORS, driver};
+use super::works::{FEATURES, FEW, any, once, running};
+
+/// How often the status of a slow controller is read: more often than one event waits for it.
+const SLOW: u32 = 52_000;
+
+#[test]
+fn a_slow_controller_is_there_later() {
+    let mut host = Host::new(Shape::default(), Settings::default(), |nvme| nvme.slowness.set(SLOW));
+    assert!(host.driven && host.board.log.borrow().is_empty(), "{}", host.board.log.borrow());
+    let mut driver = driver(&mut host);
+    assert_eq!(host.read(driver.config, 4), 0, "it is not known yet");
+    let mut turns = 0;
+    while host.alarm() {
+        turns += 1;
+    }
+    assert!(turns > 10, "{turns} turns");
+    assert!(driver.start(&mut host, FEATURES), "it offers what it now knows of");
+    assert_eq!(host.read(driver.config, 4), SECTORS);
+    assert_eq!(once(&mut host, &mut driver, BlockRequest::IN, 0, &[], 512)[512], 0);
+}
+
+/// A driver that is there before it is told.
+#[test]
+fn a_driver_is_told_when_the_disk_is_there() {
+    let mut host = Host::new(Shape::default(), Settings::default(), |nvme| nvme.slowness.set(SLOW));
+    let mut driver = driver(&mut host);
+    assert!(driver.start(&mut host, FEW));
+    assert!(host.board.log.borrow().is_empty() && host.messages().is_empty());
+    while host.alarm() {}
+    assert_eq!(host.messages(), [0x50], "the configuration has changed");
+    assert_eq!(host.read(driver.config, 4), SECTORS);
+    assert_eq!(once(&mut host, &mut driver, BlockRequest::IN, 0, &[], 512)[512], 0);
+}
+
+#[test]
+fn a_controller_that_does_not_end_its_reset_is_left_alone() {
+    let mut host = Host::new(Shape::default(), Settings::default(), |_| {});
+    host.board.nvme.slowness.set(u32::MAX);
+    host.kill();
+    assert!(
+        !host.driven && host.board.log.borrow().contains("cannot be used"),
+        "{}",
+        host.board.log.borrow()
+    );
+    let driver = driver(&mut host);
+    assert_eq!(host.read(driver.config, 4), 0);
+}
+
+#[test]
+fn a_controller_that_stops_begins_anew_and_loses_nothing() {
+    let random = &mut Random(0x6661_7461);
+    let (mut host, mut driver) = running(Shape::default(), Settings::default());
+    let mut disk = vec![0; (SECTORS * 512) as usize];
+    for _ in 0..20 {
+        let mut expected = Vec::new();
+        for place in 0..10 {
+            let (request, answer) = any(random, place, &mut disk);
+            assert!(driver.ask(&mut host, 0, &request));
+            expected.push(answer);
+        }
+        let begun = driver.asked[0] - expected.len();
+        let mut replies = Vec::new();
+        if host.wait() {
+            replies.extend(driver.interrupts(&mut host));
+        }
+        host.board.nvme.fail();
+        // Nobody hears of it but by looking.
+        while host.alarm() && !host.board.nvme.runs() {}
+        replies.extend(driver.finish(&mut host));
+        for (_, reply) in replies {
+            assert!(reply.bytes == expected[reply.number - begun], "{}", reply.number);
+        }
+    }
+    assert!(*host.board.nvme.platter.bytes.borrow() == disk);
+    assert!(host.board.log.borrow().contains("it has stopped"), "{}", host.board.log.borrow());
+    assert_eq!(host.deaths, 0);
+}
+
+#[test]
+fn a_lost_interrupt_costs_a_second() {
+    let (mut host, mut driver) = running(Shape::default(), Settings::default());
+    host.board.nvme.holds.set(false);
+    host.board.nvme.mute.set(true);
+    assert!(driver.ask(&mut host, 0, &request(BlockRequest::IN, 0, &[], 512)));
+    // What is done at once is found at once; the second one is done later.
+    driver.finish(&mut host);
+    host.board.nvme.holds.set(true);
+    assert!(driver.ask(&mut host, 0, &request(BlockRequest::IN, 0, &[], 512)));
+    while host.wait() {}
+    assert!(host.messages().is_empty());
+    let before = host.board.clock.get();
+    assert!(host.alarm());
+    assert!(host.board.clock.get() - before > 900_000_000);
+    assert_eq!(driver.finish(&mut host).len(), 1);
+}
+
+#[test]
+fn a_dead_controller_fails_requests_and_nothing_hangs() {
+    let (mut host, mut driver) = running(Shape::default(), Settings::default());
+    for sector in 0..3 {
+        assert!(driver.ask(&mut host, 0, &request(BlockRequest::IN, sector, &[], 512)));
+    }
+    let before = host.board.clock.get();
+    let mut replies = Vec::new();
+    // It takes commands and does none, however often it begins anew.
+    while host.alarm() {
+        replies.extend(driver.interrupts(&mut host));
+    }
+    assert_eq!(replies.len(), 3, "{}", host.board.log.borrow());
+    assert!(replies.iter().all(|(_, reply)| reply.bytes[512] == 1));
+    assert!(host.board.clock.get() - before < 60_000_000_000);
+    assert_eq!(once(&mut host, &mut driver, BlockRequest::OUT, 0, &[1; 512], 0), [1]);
+    assert_eq!(host.deaths, 0);
+}
+
+/// Nothing of an earlier life of the VM is done behind something of a later one.
+#[test]
+fn what_was_under_way_when_the_vm_stopped_ends_before_anything_begins() {
+    let (mut host, mut driver) = running(Shape::default(), Settings::default());
+    for place in 0..4 {
+        assert!(driver.ask(&mut host, 0, &request(BlockRequest::OUT, place, &[1; 512], 0)));
+    }
+    host.restart();
+    host.messages();
+    let mut driver = super::host::driver(&mut host);
+    assert!(driver.start(&mut host, FEATURES));
+    // The last ones first: the controller may do what it was told in any order.
+    host.order = Random(77);
+    for place in 0..4 {
+        assert!(driver.ask(&mut host, 0, &request(BlockRequest::OUT, place, &[2; 512], 0)));
+    }
+    assert_eq!(driver.finish(&mut host).len(), 4);
+    assert_eq!(host.board.nvme.platter.bytes.borrow()[..4 * 512], [2; 4 * 512]);
+}
