@@ -11,7 +11,7 @@ use super::programs;
 use super::scenario::{Record, Scenario, Step, guest, linux};
 
 /// What the guests do. It is a disk of theirs itself: its first one's name is not its own.
-const SCRIPT: &str = include_str!("disks/script");
+pub const SCRIPT: &str = include_str!("disks/script");
 /// Bytes of the image of the disk that is written.
 const IMAGE: usize = 1 << 20;
 
@@ -63,8 +63,8 @@ fn with_files(scenario: Scenario) -> Scenario {
     scenario.file("image", image()).file("script", SCRIPT.as_bytes().to_vec())
 }
 
-/// Bytes that look like none of the disk's other ones: Marsaglia's xorshift64.
-fn image() -> Vec<u8> {
+/// Bytes that a disk begins with, and that look like none of its other ones: Marsaglia's xorshift64.
+pub fn image() -> Vec<u8> {
     let mut state = 0x6469_736b_2121_2121_u64;
     let words = std::iter::repeat_with(|| {
         state ^= state << 13;
@@ -121,23 +121,24 @@ fn kept(name: &str, more: &str) -> Scenario {
             Step::Stopped(0, StopReason::PowerOff),
         ],
     ];
-    with_files(Scenario::new(name, config, steps.concat())).limit(300).judge(|record| {
-        let sum = Sha256::digest(image()).iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
-        match record.console(0).contains(&format!("image: {sum}")) {
-            true => nothing_bad(record),
-            false => Err("the disk does not begin with its image".to_owned()),
-        }
-    })
+    with_files(Scenario::new(name, config, steps.concat())).limit(300).judge(has_image)
 }
 
-/// The services of both disks are killed again and again while the guest writes, and reads what it has written.
-fn killed(name: &str, kills: usize) -> Scenario {
-    let config = vm("linux", "\"data\", \"script\"", "") + DISKS;
-    let mut steps = is_up(0).to_vec();
-    steps.push(Step::Type(0, "sh /dev/vdb rounds\r"));
+/// Says whether the disk began with its image, and nothing was wrong.
+pub fn has_image(record: &Record) -> Result<(), String> {
+    let sum = Sha256::digest(image()).iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    match record.console(0).contains(&format!("image: {sum}")) {
+        true => nothing_bad(record),
+        false => Err("the disk does not begin with its image".to_owned()),
+    }
+}
+
+/// So many kills of the services of both disks, while the script does its rounds.
+pub fn kills(kills: usize) -> Vec<Step> {
+    let mut steps = Vec::new();
     for kill in 0..kills {
         if kill % 3 == 0 {
             steps.push(Step::Expect(0, "round "));
@@ -146,6 +147,15 @@ fn killed(name: &str, kills: usize) -> Scenario {
         let service = u8::from(kill % 8 == 7);
         steps.extend([Step::Wait(kill as u64 % 5 * 7), Step::Tell(Command::KillService { service })]);
     }
+    steps
+}
+
+/// The services of both disks are killed again and again while the guest writes, and reads what it has written.
+fn killed(name: &str, kills: usize) -> Scenario {
+    let config = vm("linux", "\"data\", \"script\"", "") + DISKS;
+    let mut steps = is_up(0).to_vec();
+    steps.push(Step::Type(0, "sh /dev/vdb rounds\r"));
+    steps.extend(self::kills(kills));
     steps.extend([
         // A character that the script reads ends it.
         Step::Type(0, "\r"),

@@ -2,21 +2,19 @@
 //! Plays a scenario: boots its machine, follows its steps, judges its end, and keeps the log.
 
 use std::fs;
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use turnstile::bench::ablate;
 use turnstile::failure::{Context, Failure, Result};
 use turnstile::layout::Layout;
 use turnstile::machine;
-use turnstile::session::{Notice, Session};
 use turnstile::setup::images;
 use turnstile::setup::qemu::Qemu;
 
 use super::log::{Log, log_file};
 use super::player::Player;
-use super::scenario::Scenario;
-use super::stuck::Monitor;
+use super::power::Powered;
+use super::scenario::{Scenario, Step};
 
 /// Plays a scenario; the error is the sentence for the report. Returns the processor time of QEMU, too. The log is written as
 /// it goes.
@@ -65,15 +63,20 @@ fn try_play(
         prepare(&mut boot, &folder)?;
     }
     log.line(&format!("{}\n{}\n", scenario.config, boot.shown(&qemu.path)));
-    let (monitor, theirs) = Monitor::add(&mut boot)?;
-    let (sender, notices) = channel::<Notice>();
-    let session = Session::start(&boot, &qemu.path, sender)?;
-    drop(theirs);
     let names = config.vms.iter().map(|vm| vm.name.value.clone()).collect();
-    let mut player = Player::new(session, notices, names, Duration::from_secs(scenario.limit), log);
-    let outcome = player.follow(scenario);
+    let machine = Powered::on(&boot, &qemu.path)?;
+    let mut player = Player::new(machine, names, Duration::from_secs(scenario.limit), log);
+    let mut lives = scenario.steps.split(|step| *step == Step::PowerCut);
+    let mut outcome = player.follow(lives.next().unwrap_or_default());
+    for steps in lives {
+        if outcome.is_ok() {
+            player = player.cut()?;
+            outcome = player.follow(steps);
+        }
+    }
+    let outcome = outcome.and_then(|()| player.judge(scenario));
     if outcome.is_err() && !player.has_ended() {
-        player.log(&monitor.ask());
+        player.log_places();
     }
     let ending = player.finish()?;
     *used = ending.used;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Follows the steps of a scenario, and judges its end.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use turnstile::failure::Result;
-use turnstile::session::{self, Heard, Notice, Session};
+use turnstile::session::{self, Heard, Notice};
 use turnstile::top::collector::Collector;
 
 use super::log::Log;
+use super::power::Powered;
 use super::pulse::Pulse;
 use super::scenario::{Ending, Record, Scenario, Start, Step};
 
@@ -29,8 +30,7 @@ struct Cursors {
 
 /// A scenario in progress.
 pub struct Player<'a> {
-    session: Session,
-    notices: Receiver<Notice>,
+    machine: Powered<'a>,
     record: Record,
     collector: Collector,
     cursors: Cursors,
@@ -44,17 +44,10 @@ pub struct Player<'a> {
 type Verdict = std::result::Result<(), String>;
 
 impl<'a> Player<'a> {
-    /// Makes a player of a session whose notices come here, with the names of its VMs and a limit of processor time.
-    pub fn new(
-        session: Session,
-        notices: Receiver<Notice>,
-        names: Vec<String>,
-        limit: Duration,
-        log: &'a mut Log,
-    ) -> Self {
+    /// Makes a player of a machine, with the names of its VMs and a limit of processor time.
+    pub fn new(machine: Powered<'a>, names: Vec<String>, limit: Duration, log: &'a mut Log) -> Self {
         Player {
-            session,
-            notices,
+            machine,
             record: Record::default(),
             collector: Collector::new(names),
             cursors: Cursors::default(),
@@ -70,23 +63,34 @@ impl<'a> Player<'a> {
         self.ended
     }
 
-    /// Adds lines to the log.
-    pub fn log(&mut self, lines: &[String]) {
-        lines.iter().for_each(|line| self.log.line(line));
+    /// Adds to the log where the CPUs are.
+    pub fn log_places(&mut self) {
+        self.machine.ask().iter().for_each(|line| self.log.line(line));
+    }
+
+    /// Takes the machine's power away and switches it on again. What it has said stays said.
+    pub fn cut(self) -> Result<Self> {
+        self.log.line("--- PowerCut");
+        let machine = self.machine.cut()?;
+        Ok(Self { machine, pulse: Pulse::new(Instant::now()), ended: false, ..self })
     }
 
     /// Ends QEMU.
-    pub fn finish(mut self) -> Result<session::Ending> {
-        self.session.kill();
-        self.session.wait()
+    pub fn finish(self) -> Result<session::Ending> {
+        self.machine.off()
     }
 
-    /// Follows the steps, and judges the end.
-    pub fn follow(&mut self, scenario: &Scenario) -> Verdict {
-        for step in &scenario.steps {
+    /// Follows steps.
+    pub fn follow(&mut self, steps: &[Step]) -> Verdict {
+        for step in steps {
             self.log.line(&format!("--- {step:?}"));
             self.step(step)?;
         }
+        Ok(())
+    }
+
+    /// Judges the end.
+    pub fn judge(&mut self, scenario: &Scenario) -> Verdict {
         self.end(scenario.ending)?;
         self.complaints()?;
         scenario.judge.map_or(Ok(()), |judge| judge(&self.record))
@@ -94,8 +98,8 @@ impl<'a> Player<'a> {
 
     fn step(&mut self, step: &Step) -> Verdict {
         match step {
-            Step::Type(vm, text) => self.session.type_into(*vm, text.as_bytes()),
-            Step::Tell(command) => self.session.command(*command),
+            Step::Type(vm, text) => self.machine.session.type_into(*vm, text.as_bytes()),
+            Step::Tell(command) => self.machine.session.command(*command),
             Step::Wait(milliseconds) => {
                 let until = Instant::now() + Duration::from_millis(*milliseconds);
                 while Instant::now() < until {
@@ -125,7 +129,7 @@ impl<'a> Player<'a> {
     /// Adds a reading of the statistics to the record.
     fn read(&mut self) -> Verdict {
         let before = self.record.readings.len();
-        self.collector.begin().into_iter().for_each(|command| self.session.command(command));
+        self.collector.begin().into_iter().for_each(|command| self.machine.session.command(command));
         while self.record.readings.len() == before {
             self.listen("reading the statistics")?;
         }
@@ -162,7 +166,12 @@ impl<'a> Player<'a> {
             Step::Resumed(vm) => {
                 next(&self.record.pauses, &mut self.cursors.pauses, |(of, time)| of == vm && time.is_some())
             }
-            Step::Type(..) | Step::Tell(_) | Step::Wait(_) | Step::Read | Step::ReadAtRest => true,
+            Step::Type(..)
+            | Step::Tell(_)
+            | Step::Wait(_)
+            | Step::Read
+            | Step::ReadAtRest
+            | Step::PowerCut => true,
         }
     }
 
@@ -174,11 +183,11 @@ impl<'a> Player<'a> {
         if self.ended {
             return Err(format!("the machine ended while {what}"));
         }
-        let notice = self.notices.recv_timeout(TICK);
-        let used = self.session.cpu_time();
+        let notice = self.machine.notices.recv_timeout(TICK);
+        let used = self.machine.session.cpu_time();
         match notice {
             Ok(Notice::Heard(heard)) => {
-                self.session.hear(&heard);
+                self.machine.session.hear(&heard);
                 self.note(&heard);
                 self.pulse.beat(Instant::now(), used);
             }
@@ -188,7 +197,7 @@ impl<'a> Player<'a> {
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if self.session.exceeds_with(self.limit, used) {
+        if self.machine.session.exceeds_with(self.limit, used) {
             let used = used.as_secs();
             return Err(format!("nothing more after {used} s of processor time, {what}"));
         }
@@ -257,7 +266,7 @@ impl<'a> Player<'a> {
         let expected = match ending {
             Ending::Refused => return self.refusal(),
             Ending::Poweroff => {
-                self.session.command(turnstile_link::Command::Poweroff);
+                self.machine.session.command(turnstile_link::Command::Poweroff);
                 None
             }
             Ending::Done { crashed } => Some(crashed),

@@ -66,6 +66,8 @@ pub enum Step {
     Resumed(u8),
     /// So many milliseconds pass.
     Wait(u64),
+    /// The machine loses its power, and is switched on again: what reached the files of its disks is there.
+    PowerCut,
     /// The statistics of all VMs are read.
     Read,
     /// The statistics of all VMs are read once they stand still: no exit has ended between two readings. What a guest says

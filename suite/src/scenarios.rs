@@ -3,7 +3,7 @@
 
 use super::scenario::Scenario;
 use super::{
-    ablation, boards, boards_power, boards_x86, disks, flat, gicv2, guests, guests_power, guests_x86,
+    ablation, boards, boards_power, boards_x86, disks, drives, flat, gicv2, guests, guests_power, guests_x86,
     hostile_x86, hour, linux, linux_power, linux_x86, measuring, mitigations, mitigations_power, modes,
     networks, pause, plain, refusals, refusals_x86, scale, server, services, services_arm64, sharing,
     sharing_power, spared, statistics, uplinks,
@@ -33,6 +33,7 @@ pub fn all() -> Vec<Scenario> {
         services::scenarios(),
         services_arm64::scenarios().into(),
         disks::scenarios(),
+        drives::scenarios(),
         networks::scenarios(),
         uplinks::scenarios(),
         server::scenarios(),
@@ -60,7 +61,8 @@ mod tests {
 
     use super::*;
 
-    const SERVICES: [&str; 7] = ["disk", "doorbell", "entropy", "misbehave", "switch", "uart", "uart-16550"];
+    const SERVICES: [&str; 8] =
+        ["disk", "doorbell", "drive", "entropy", "misbehave", "switch", "uart", "uart-16550"];
     use turnstile::bench::platform::Platform;
     use turnstile::bench::{rows, subjects};
     use turnstile::config::{self, Surroundings};

@@ -147,6 +147,63 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+    use crate::config::{self, Surroundings};
+
+    /// A machine in this folder, with disks that have these lines.
+    fn machine(folder: &Path, disks: &[(&str, &str)]) -> Config {
+        let names: Vec<&str> = disks.iter().map(|(name, _)| *name).collect();
+        let table =
+            |(name, lines): &(&str, &str)| format!("[[disk]]\nname = \"{name}\"\ntrusted = true\n{lines}\n");
+        let tables: String = disks.iter().map(table).collect();
+        let text =
+            format!("[[vm]]\nname = \"a\"\nkernel = \"k\"\nmemory = \"16MiB\"\ndisks = {names:?}\n{tables}");
+        let surroundings = Surroundings { folder, guests: &|_| Vec::new(), services: &[], board: None };
+        config::parse(&text, &surroundings).unwrap()
+    }
+
+    #[test]
+    fn each_disk_has_its_file_behind_its_controller() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("own"), [7; 512]).unwrap();
+        let config = machine(
+            folder.path(),
+            &[
+                ("made", "device = \"nvme1\"\nsize = \"1MiB\""),
+                ("own", "device = \"virtio0\"\nimage = \"own\"\nsize = \"1KiB\"\nread-only = true"),
+            ],
+        );
+        let layout = Layout::find().unwrap();
+        // The second time they are there.
+        for _ in 0..2 {
+            ensure(&layout, &config).unwrap();
+            let length = |name| fs::metadata(folder.path().join(name)).unwrap().len();
+            assert_eq!((length("made.img"), length("own")), (1 << 20, 1024));
+        }
+        let behind = |name: &str, serial: &str, read_only| {
+            let file = folder.path().join(name);
+            Some(Behind { file, is_qcow2: false, read_only, serial: serial.to_owned() })
+        };
+        let [nvme, virtio] = [DriveKind::Nvme, DriveKind::Virtio];
+        assert_eq!(
+            all(&config),
+            [
+                Drive { kind: nvme, number: 0, behind: None },
+                Drive { kind: nvme, number: 1, behind: behind("made.img", "made", false) },
+                Drive { kind: virtio, number: 0, behind: behind("own", "own", true) },
+            ]
+        );
+    }
+
+    #[test]
+    fn who_has_no_file_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = machine(folder.path(), &[("root", "device = \"nvme0\"")]);
+        let layout = Layout::find().unwrap();
+        let failure = ensure(&layout, &config).unwrap_err().to_string();
+        assert!(failure.contains("the disk `root` has no file for QEMU: there is no "), "{failure}");
+        fs::write(folder.path().join("root.img"), [7; 512]).unwrap();
+        ensure(&layout, &config).unwrap();
+    }
 
     #[test]
     fn a_copy_has_all_but_the_room_of_zeros() {

@@ -142,7 +142,7 @@ impl Boot {
         if let Some((device, _)) = &elsewhere {
             add(&["-device", device]);
         }
-        let cards = self.cards.iter().enumerate().flat_map(|(at, card)| self.card(at, *card));
+        let cards = self.cards.iter().enumerate().flat_map(|(number, card)| self.card(number, *card));
         for word in cards.chain(self.drives.iter().enumerate().flat_map(|(at, drive)| self.drive(at, drive)))
         {
             add(&[&word]);
@@ -411,7 +411,7 @@ mod tests {
         let behind = |file: &str, is_qcow2, read_only| {
             Some(Behind { file: file.into(), is_qcow2, read_only, serial: "root".into() })
         };
-        boot.cards = vec![NetworkCard::default()];
+        boot.cards = vec![NetworkCard::Virtio];
         boot.drives = [
             (DriveKind::Nvme, 0, None),
             (DriveKind::Nvme, 1, behind("a,b.img", false, false)),

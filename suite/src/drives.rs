@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Disks that the machine has, as Debian's kernel finds them: what it has written and flushed is there when the power was lost, and when the
+//! program that drives the controller was killed. A machine without the controller is refused.
+
+use turnstile::isa::Isa;
+use turnstile_link::StopReason;
+
+use super::disks::{SCRIPT, has_image, image, is_up, kills, nothing_bad};
+use super::gpt::{self, BLOCK};
+use super::scenario::{Ending, Record, Scenario, Step, guest, linux};
+
+/// Bytes of the partition that the guest has.
+const PARTITION: usize = 16 << 20;
+
+/// How often the machine loses its power in a long run, and how often the program is killed.
+const CUTS: usize = 20;
+const KILLS: usize = 500;
+
+/// Those of all architectures. In the usual run one has the other kind of controller.
+pub fn scenarios() -> Vec<Scenario> {
+    let [nvme, virtio] =
+        [kept("drives/nvme", "nvme0"), kept("drives/virtio", "virtio0")].map(|all| all.on_all());
+    let is_usual = |scenario: &Scenario| {
+        scenario.isa == Isa::X86_64 && scenario.name.ends_with("virtio")
+            || scenario.isa != Isa::X86_64 && scenario.name.ends_with("nvme")
+    };
+    let kept = nvme.into_iter().chain(virtio).map(|scenario| match is_usual(&scenario) {
+        true => scenario,
+        false => scenario.long(),
+    });
+    let long = [
+        cuts("drives/cuts-nvme", "nvme0"),
+        cuts("drives/cuts-virtio", "virtio0"),
+        killed("drives/killed-nvme", "nvme0"),
+        killed("drives/killed-virtio", "virtio0"),
+    ];
+    let long = long.iter().flat_map(Scenario::on_all).map(Scenario::long);
+    let refused =
+        [no_controller(Isa::Arm64, "nvme0", NO_NVME), no_controller(Isa::X86_64, "virtio0", NO_VIRTIO)];
+    kept.chain(long).chain(refused).collect()
+}
+
+/// A Linux with a partition of a disk behind this controller, and the script that it runs. An emulator that others keep from running is not to
+/// be taken for a service that loops.
+fn config(device: &str) -> String {
+    linux("linux", 1, "quiet", "disks = [\"data\", \"script\"]")
+        + &format!(
+            "[[disk]]\nname = \"data\"\ndevice = \"{device}\"\npartition = 2\ntrusted = true\nimage = \"machine\"\n\
+             time-limit = \"1s\"\n\
+             [[disk]]\nname = \"script\"\nimage = \"script\"\nsize = \"1MiB\"\nread-only = true\ntime-limit = \"1s\"\n"
+        )
+}
+
+fn scenario(name: &str, device: &str, steps: Vec<Step>) -> Scenario {
+    let mut partition = image();
+    partition.resize(PARTITION, 0);
+    let machine = gpt::disk(&[&[0x55; 8 * BLOCK], &partition, &[0xaa; 8 * BLOCK]]);
+    Scenario::new(name, config(device), steps)
+        .file("machine", machine)
+        .file("script", SCRIPT.as_bytes().to_vec())
+}
+
+/// Runs a part of the script, to its end.
+fn runs(part: [&'static str; 2]) -> [Step; 2] {
+    let [typed, ends] = part;
+    [Step::Type(0, typed), Step::Expect(0, ends)]
+}
+
+const FIRST: [&str; 2] = ["sh /dev/vdb first\r", "first ends"];
+const AGAIN: [&str; 2] = ["sh /dev/vdb again\r", "again ends"];
+const ROUNDS: &str = "sh /dev/vdb rounds\r";
+
+/// The end of the script's rounds, which a character that it reads ends, and of the VM.
+const ENDS: [Step; 4] = [
+    Step::Type(0, "\r"),
+    Step::Expect(0, "rounds ends"),
+    Step::Type(0, "poweroff -f\r"),
+    Step::Stopped(0, StopReason::PowerOff),
+];
+
+/// The power is lost while the guest writes: what it flushed before is there. Then the program is killed while it writes.
+fn kept(name: &str, device: &str) -> Scenario {
+    let steps = [
+        &is_up(0)[..],
+        &runs(FIRST),
+        &[Step::Type(0, ROUNDS), Step::Expect(0, "round 3"), Step::PowerCut],
+        &is_up(0),
+        &runs(AGAIN),
+        &[Step::Type(0, ROUNDS)],
+        &kills(10),
+        &ENDS,
+    ];
+    scenario(name, device, steps.concat()).limit(300).judge(|record| {
+        has_image(record)?;
+        was_killed(record)
+    })
+}
+
+/// The power is lost again and again behind a flush.
+fn cuts(name: &str, device: &str) -> Scenario {
+    let mut steps = [&is_up(0)[..], &runs(FIRST)].concat();
+    for _ in 0..CUTS {
+        steps.push(Step::PowerCut);
+        steps.extend([&is_up(0)[..], &runs(AGAIN), &runs(FIRST)].concat());
+    }
+    steps.extend([Step::Type(0, "poweroff -f\r"), Step::Stopped(0, StopReason::PowerOff)]);
+    scenario(name, device, steps).limit(900).judge(nothing_bad)
+}
+
+/// The program is killed very often while the guest writes.
+fn killed(name: &str, device: &str) -> Scenario {
+    let steps = [&is_up(0)[..], &[Step::Type(0, ROUNDS)], &kills(KILLS), &ENDS].concat();
+    scenario(name, device, steps).limit(3600).judge(was_killed)
+}
+
+fn was_killed(record: &Record) -> Result<(), String> {
+    match record.text.contains("service data was killed") {
+        true => nothing_bad(record),
+        false => Err("no kill was reported".to_owned()),
+    }
+}
+
+const NO_NVME: &str =
+    "service data cannot be built: its NVMe controller cannot be used: the machine has no such PCI function";
+const NO_VIRTIO: &str =
+    "service data cannot be built: its virtio disk cannot be used: the machine has no such PCI function";
+
+/// A machine that does not have the controller.
+fn no_controller(isa: Isa, device: &str, text: &'static str) -> Scenario {
+    let disk = format!("[[disk]]\nname = \"data\"\ndevice = \"{device}\"\ntrusted = true\nsize = \"1MiB\"\n");
+    let config = guest("vm", "echo", "16MiB", "disks = [\"data\"]") + &disk;
+    let scenario = Scenario::at(isa, "refusal/no-controller", config, vec![Step::Text(text)]);
+    scenario.ending(Ending::Refused).prepare(|boot, _| {
+        boot.drives.clear();
+        Ok(())
+    })
+}
