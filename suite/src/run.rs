@@ -39,8 +39,8 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
         for stage in chosen.stages.iter().filter(|stage| stage.beside == beside) {
             let begin = Instant::now();
             report.starts(&stage.name);
-            let (counts, verdict) = host_run::run(layout, stage);
-            report.stage(layout, &stage.name, counts, &verdict, begin);
+            let (counts, verdict, used) = host_run::run(layout, stage);
+            report.stage(layout, &stage.name, (counts, &verdict), begin, used);
         }
     };
     let system = System::new(layout, &report, &chosen);
