@@ -167,7 +167,8 @@ pub fn stages(layout: &Layout) -> Vec<Stage> {
         Stage::new("tests-ablation", &ablation_tests).tests(),
     ];
     stages.extend(loom_crates(layout.root()).iter().map(|name| loom(name, &[])));
-    let browser = ["test", "--package", "turnstile", "--test", "browser", "--no-fail-fast"];
+    // Without the package's name: one package alone wants fewer features of others, and cargo would build those again.
+    let browser = ["test", "--test", "browser", "--no-fail-fast"];
     let chromium = |layout: &Layout| chromium::PROGRAM.ensure(layout, chromium::look);
     let program = Program { variable: "TURNSTILE_CHROMIUM", ensure: chromium };
     stages.push(Stage { program: Some(program), ..Stage::new("report", &browser).tests() });
@@ -209,4 +210,19 @@ pub fn loom_crates(root: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_of_all_packages_share_what_is_built() {
+        let layout = Layout::find().unwrap();
+        for name in ["host/clippy", "host/clippy-browser", "host/tests", "host/report"] {
+            let stages = stages(&layout);
+            let stage = stages.iter().find(|stage| stage.name == name).unwrap();
+            assert!(!stage.arguments.iter().any(|argument| argument == "--package"), "{name}");
+        }
+    }
 }

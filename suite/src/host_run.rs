@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs a stage on this machine, and counts what cargo says.
 
-use std::process::Command;
+use std::io::Read;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use turnstile::layout::{Layout, write_atomically};
 use turnstile::setup::rust;
+use turnstile::usage;
 
 use super::host::{Program, Stage};
 use super::log::log_file;
@@ -13,11 +16,14 @@ use super::report::{Counts, Verdict};
 /// With so many preemptions of threads loom checks models in the usual run.
 const FEW_PREEMPTIONS: &str = "3";
 
+/// What a stage found, and the processor time of cargo and what it ran.
+pub type Outcome = (Counts, Verdict, Option<Duration>);
+
 /// Runs a stage; without the program that it needs it is skipped.
-pub fn run(layout: &Layout, stage: &Stage) -> (Counts, Verdict) {
+pub fn run(layout: &Layout, stage: &Stage) -> Outcome {
     if let Some(check) = stage.check {
         let verdict = Verdict::from(check(layout.root()));
-        return (Counts::of(&verdict), verdict);
+        return (Counts::of(&verdict), verdict, None);
     }
     let mut cargo: Command = rust::cargo(layout);
     cargo.args(&stage.arguments).env("CARGO_TERM_COLOR", "never").env("CARGO_TARGET_DIR", layout.target());
@@ -38,19 +44,43 @@ pub fn run(layout: &Layout, stage: &Stage) -> (Counts, Verdict) {
             Ok(program) => cargo.env(variable, program),
             Err(failure) => {
                 let skipped = Counts { skipped: 1, ..Counts::default() };
-                return (skipped, Verdict::Skipped(failure.to_string()));
+                return (skipped, Verdict::Skipped(failure.to_string()), None);
             }
         };
     }
-    let output = match cargo.output() {
-        Ok(output) => output,
-        Err(error) => return (Counts::failed(), Verdict::Failed(format!("cargo does not start: {error}"))),
+    let (status, said, used) = match listen(&mut cargo) {
+        Ok(ended) => ended,
+        Err(error) => {
+            return (Counts::failed(), Verdict::Failed(format!("cargo does not start: {error}")), None);
+        }
     };
-    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
-    said.push_str(&String::from_utf8_lossy(&output.stderr));
     let _ = write_atomically(&log_file(layout, &stage.name), said.as_bytes());
-    let mut counts = if stage.tests { count(&said) } else { Counts::default() };
-    if output.status.success() {
+    let (counts, verdict) = judge(stage, status, &said);
+    (counts, verdict, Some(used))
+}
+
+/// Runs cargo; returns what it wrote, its errors behind the rest.
+fn listen(cargo: &mut Command) -> std::io::Result<(ExitStatus, String, Duration)> {
+    let mut child = cargo.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (output, errors) = (child.stdout.take(), child.stderr.take());
+    let errors = std::thread::spawn(move || read(errors));
+    let mut said = read(output);
+    said.push_str(&errors.join().unwrap_or_default());
+    let (status, used) = usage::wait(&mut child)?;
+    Ok((status, said, used))
+}
+
+fn read(pipe: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    // What could be read until then is what there is.
+    let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Counts what cargo said.
+fn judge(stage: &Stage, status: ExitStatus, said: &str) -> (Counts, Verdict) {
+    let mut counts = if stage.tests { count(said) } else { Counts::default() };
+    if status.success() {
         if !stage.tests {
             counts.passed += 1;
         } else if counts == Counts::default() {
@@ -62,7 +92,7 @@ pub fn run(layout: &Layout, stage: &Stage) -> (Counts, Verdict) {
         // It did not even build.
         counts.failed = 1;
     }
-    (counts, Verdict::Failed(reason(&said)))
+    (counts, Verdict::Failed(reason(said)))
 }
 
 /// Adds up cargo's lines "test result: ok. 3 passed; 0 failed; 1 ignored; …".

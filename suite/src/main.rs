@@ -44,6 +44,7 @@ mod host_run;
 mod hostile;
 mod hostile_x86;
 mod hour;
+mod idle;
 mod image;
 mod image_power;
 mod image_x86;

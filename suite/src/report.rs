@@ -9,6 +9,7 @@ use turnstile::failure::{Failure, Kind, Result};
 use turnstile::layout::{Layout, write_atomically};
 use turnstile::setup::last_lines;
 use turnstile::style::{CYAN, DIM, GREEN, RED, YELLOW};
+use turnstile::usage;
 
 use super::log::log_file;
 
@@ -82,7 +83,7 @@ impl From<std::result::Result<(), String>> for Verdict {
 struct Took {
     name: String,
     elapsed: Duration,
-    /// What its emulator used of processors, where one boot was all of it.
+    /// The processor time of its emulator, where one boot was all of it, or of cargo and what that ran.
     used: Option<Duration>,
 }
 
@@ -132,9 +133,16 @@ impl Report {
         );
     }
 
-    /// Takes the results of a stage of several tests.
-    pub fn stage(&self, layout: &Layout, name: &str, counts: Counts, verdict: &Verdict, begin: Instant) {
-        let took = Took { name: name.to_owned(), elapsed: begin.elapsed(), used: None };
+    /// Takes the results of a stage of several tests, which used so much processor time.
+    pub fn stage(
+        &self,
+        layout: &Layout,
+        name: &str,
+        (counts, verdict): (Counts, &Verdict),
+        begin: Instant,
+        used: Option<Duration>,
+    ) {
+        let took = Took { name: name.to_owned(), elapsed: begin.elapsed(), used };
         self.add(layout, name, counts, verdict, took);
     }
 
@@ -174,8 +182,13 @@ impl Report {
         let file = log_file(layout, "times").with_extension("txt");
         let all = lines(&took).join("\n") + "\n";
         if took.len() > 1 && write_atomically(&file, all.as_bytes()).is_ok() {
-            let minutes = self.begin.elapsed().as_secs_f64() / 60.0;
-            println!("\nThe slowest of {minutes:.1} minutes (all: {}):", Layout::shown(&file));
+            // Of two processors, what is missing to twice the time was idle.
+            let used = usage::with_children(std::process::id()).unwrap_or_default();
+            let [elapsed, used] = [self.begin.elapsed(), used].map(|time| time.as_secs_f64() / 60.0);
+            println!(
+                "\nThe slowest of {elapsed:.1} minutes, and {used:.1} of processors (all: {}):",
+                Layout::shown(&file)
+            );
             lines(&took).iter().take(SHOWN).for_each(|line| println!("{line}"));
             println!("");
             if !missed.is_empty() {
@@ -203,13 +216,13 @@ fn missed(name: &str, verdict: &Verdict) -> Option<String> {
     Some(format!("{word:>8} {name}: {reason}"))
 }
 
-/// A line for each test: seconds, processor seconds of its emulator if there was one, and the name.
+/// A line for each test: seconds, processor seconds if they are known, and the name.
 fn lines(took: &[Took]) -> Vec<String> {
     let line = |took: &Took| {
         let used = took.used.map_or_else(String::new, |used| format!("{:.1}", used.as_secs_f64()));
-        format!("{:>8.1} s {used:>8} {}", took.elapsed.as_secs_f64(), took.name)
+        format!("{:>8.1} s {used:>9} {}", took.elapsed.as_secs_f64(), took.name)
     };
-    let head = format!("{:>10} {:>8} {}", "elapsed", "QEMU's", "test");
+    let head = format!("{:>10} {:>9} {}", "elapsed", "processor", "test");
     std::iter::once(head).chain(took.iter().map(line)).collect()
 }
 
@@ -236,7 +249,7 @@ mod tests {
         };
         let times = [took("arm64/a", 61_250, Some(60_000)), took("host/b", 900, None)];
         let expected =
-            ["   elapsed   QEMU's test", "    61.2 s     60.0 arm64/a", "     0.9 s          host/b"];
+            ["   elapsed processor test", "    61.2 s      60.0 arm64/a", "     0.9 s           host/b"];
         assert_eq!(lines(&times), expected);
     }
 

@@ -3,12 +3,13 @@
 //!
 //! Two threads share the work. One runs what needs no emulator, and makes the checks of the built system. The other runs what of
 //! the first takes one processor alone, and builds all images. What they have left both take: the scenarios, each a boot of the
-//! hypervisor. Each test's log is kept in `target/test-logs/`. What takes long and shows little that is new is part of the long
-//! run alone. The last line is `N passed, N failed, N skipped`.
+//! hypervisor. Others play scenarios, too, while these two leave a processor idle. Each test's log is kept in
+//! `target/test-logs/`. What takes long and shows little that is new is part of the long run alone. The last line is `N passed,
+//! N failed, N skipped`.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use turnstile::bench::ablate;
@@ -22,7 +23,14 @@ use turnstile::setup::qemu::{Found, Qemu};
 use super::chosen::{Chosen, images};
 use super::report::{Report, Verdict};
 use super::scenario::Scenario;
-use super::{cli, engine, host_run};
+use super::{cli, engine, host_run, idle};
+
+/// How many play scenarios beside the two, while a processor is idle.
+const OTHERS: usize = 2;
+/// For so long who may play beside looks on first, and so many processors must be idle: many machines sleep for a moment.
+const LOOK: Duration = Duration::from_secs(2);
+/// See [`LOOK`].
+const IDLE: f64 = 0.7;
 
 /// Runs the suite, or lists it.
 pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
@@ -39,13 +47,16 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
         for stage in chosen.stages.iter().filter(|stage| stage.beside == beside) {
             let begin = Instant::now();
             report.starts(&stage.name);
-            let (counts, verdict) = host_run::run(layout, stage);
-            report.stage(layout, &stage.name, counts, &verdict, begin);
+            let (counts, verdict, used) = host_run::run(layout, stage);
+            report.stage(layout, &stage.name, (counts, &verdict), begin, used);
         }
     };
     let system = System::new(layout, &report, &chosen);
-    // More than two at a time would not end sooner on two cores, and time-outs would mean less.
+    // More than two that work would not end sooner on two cores. But machines sleep, and a compiler waits for one crate.
     std::thread::scope(|scope| {
+        for _ in 0..OTHERS {
+            scope.spawn(|| system.play_beside());
+        }
         scope.spawn(|| {
             let _built = WhateverHappens(&system.built);
             // Cargo works on these in folders of their own, so neither waits for the other.
@@ -69,6 +80,8 @@ struct System<'a> {
     built: OnceLock<Built>,
     /// The scenario that is played next.
     next: AtomicUsize,
+    /// Who may play beside the two looks on alone: the next one sees what this one has begun.
+    look: Mutex<()>,
 }
 
 /// What checks and scenarios need.
@@ -91,7 +104,14 @@ impl Drop for WhateverHappens<'_> {
 
 impl<'a> System<'a> {
     fn new(layout: &'a Layout, report: &'a Report, chosen: &'a Chosen) -> Self {
-        System { layout, report, chosen, built: OnceLock::new(), next: AtomicUsize::new(0) }
+        System {
+            layout,
+            report,
+            chosen,
+            built: OnceLock::new(),
+            next: AtomicUsize::new(0),
+            look: Mutex::new(()),
+        }
     }
 
     /// Builds what all architectures need.
@@ -119,12 +139,32 @@ impl<'a> System<'a> {
 
     /// Plays scenarios until none is left.
     fn play_all(&self) {
-        let built = self.built.wait();
-        while let Some(scenario) = self.chosen.scenarios.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            let begin = Instant::now();
-            let (verdict, used) = self.play(scenario, built);
-            self.report.single(self.layout, &scenario.name, &verdict, begin, used);
+        while self.play_next() {}
+    }
+
+    /// Does the same while a processor is idle.
+    fn play_beside(&self) {
+        self.built.wait();
+        while self.next.load(Ordering::Relaxed) < self.chosen.scenarios.len() {
+            let is_idle = {
+                let _alone = self.look.lock();
+                idle::processors(LOOK) >= IDLE
+            };
+            if is_idle {
+                self.play_next();
+            }
         }
+    }
+
+    /// Plays the next scenario, once all is built; says whether there was one.
+    fn play_next(&self) -> bool {
+        let built = self.built.wait();
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        let Some(scenario) = self.chosen.scenarios.get(next) else { return false };
+        let begin = Instant::now();
+        let (verdict, used) = self.play(scenario, built);
+        self.report.single(self.layout, &scenario.name, &verdict, begin, used);
+        true
     }
 
     /// Plays a scenario; returns the processor time of its emulator, too.

@@ -37,6 +37,7 @@ pub mod start;
 pub mod style;
 pub mod top;
 pub mod ui;
+pub mod usage;
 mod width;
 
 use cli::{Cli, Commands};

@@ -12,7 +12,6 @@ use std::process::{Child, ExitStatus};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use turnstile_link::{Command, Down, Message};
 
 pub use heard::{Heard, describe_stop, start_failure};
@@ -22,6 +21,7 @@ pub use listener::Listener;
 
 use crate::failure::{Context, Result};
 use crate::qemu::Boot;
+use crate::usage;
 
 /// How many times more wall time than processor time a machine may take.
 const WALL_FACTOR: u32 = 10;
@@ -170,7 +170,7 @@ impl Session {
 
     /// The processor time that QEMU has used.
     pub fn cpu_time(&self) -> Duration {
-        cpu_time(self.child.id()).unwrap_or_default()
+        usage::own(self.child.id()).unwrap_or_default()
     }
 
     /// Ends QEMU at once.
@@ -180,38 +180,8 @@ impl Session {
 
     /// Waits for QEMU's end.
     pub fn wait(mut self) -> Result<Ending> {
-        let doing = || "cannot wait for QEMU".to_owned();
-        // What a process used is forgotten when its status is taken.
-        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        waitid(WaitId::Pid(Pid::from_child(&self.child)), ended).context(doing)?;
-        let used = self.cpu_time();
-        let status = self.child.wait().context(doing)?;
+        let (status, used) = usage::wait(&mut self.child).context(|| "cannot wait for QEMU".to_owned())?;
         let messages = self.messages.join().unwrap_or_default();
         Ok(Ending { status, messages, used })
-    }
-}
-
-/// The user and system time of a process, from `/proc` (proc(5), fields 14 and 15 of `stat`).
-pub(crate) fn cpu_time(id: u32) -> Option<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The second field, the name, may contain spaces and brackets.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
-    Some(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second().max(1)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpu_time_of_this_process_grows() {
-        let id = std::process::id();
-        let before = cpu_time(id).unwrap();
-        let mut sum = 0_u64;
-        while cpu_time(id).unwrap() < before + Duration::from_millis(20) {
-            sum = (0..100_000).fold(sum, |sum, n| std::hint::black_box(sum ^ n));
-        }
-        assert!(cpu_time(id).unwrap() > before);
     }
 }

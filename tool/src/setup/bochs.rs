@@ -13,7 +13,7 @@ use super::packages::Program;
 use super::{find_program, last_lines, run};
 use crate::bench::report::printable;
 use crate::failure::{Context, Failure, Result};
-use crate::session::cpu_time;
+use crate::usage;
 
 /// How it is had: the emulator, its firmware and that of its display, the boot loader.
 pub const PROGRAM: Program = Program {
@@ -99,7 +99,7 @@ impl Bochs {
 /// Waits for Bochs; says whether it ended by itself.
 fn wait(mut child: Child, limit: Duration) -> bool {
     while !matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
-        if cpu_time(child.id()).unwrap_or_default() > limit {
+        if usage::own(child.id()).unwrap_or_default() > limit {
             let _ = child.kill();
             let _ = child.wait();
             return false;

@@ -14,8 +14,8 @@ use crate::failure::{Context, Failure, Result};
 use crate::meter::Options;
 use crate::meter::reading::Reading;
 use crate::qemu::Boot;
-use crate::session::cpu_time;
 use crate::setup::last_lines;
+use crate::usage;
 
 /// The machine's memory in bytes.
 pub const MEMORY: u64 = 1 << 30;
@@ -82,7 +82,7 @@ fn wait(child: &mut Child, limit: Duration, stall: Duration) -> Result<ExitStatu
         if let Some(status) = child.try_wait().context(|| "cannot wait for a program".into())? {
             return Ok(status);
         }
-        let now = cpu_time(child.id()).unwrap_or_default();
+        let now = usage::own(child.id()).unwrap_or_default();
         if now > used {
             (used, last) = (now, Instant::now());
         }
