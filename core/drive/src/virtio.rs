@@ -5,7 +5,8 @@
 
 use turnstile_virtio::config::{Block, BlockRange, BlockRequest, Configuration};
 use turnstile_virtio::driver::pci::{Device, Function};
-use turnstile_virtio::driver::{self, Bus, Rung, ring};
+use turnstile_virtio::driver::rung::Rung;
+use turnstile_virtio::driver::{self, Bus, ring};
 use turnstile_virtio::features::Features;
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::registers::Isr;

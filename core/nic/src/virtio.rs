@@ -2,8 +2,8 @@
 //! Network cards of virtio 1.0 and later (section 5.1), those included that drivers of before may use, too.
 
 use turnstile_virtio::config::Network;
-use turnstile_virtio::driver::Rung;
 use turnstile_virtio::driver::pci::{Device, Function};
+use turnstile_virtio::driver::rung::Rung;
 use turnstile_virtio::features::Features;
 use turnstile_virtio::memory::Memory;
 use turnstile_virtio::registers::Isr;

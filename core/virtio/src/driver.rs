@@ -12,7 +12,7 @@ mod bus;
 pub mod pci;
 mod pool;
 pub mod ring;
-mod rung;
+pub mod rung;
 
 use core::fmt;
 
@@ -23,7 +23,6 @@ use crate::ring::{
 use crate::violation::Violation;
 pub use bus::Bus;
 use pool::Pool;
-pub use rung::Rung;
 
 /// Why a chain cannot be offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

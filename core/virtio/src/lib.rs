@@ -11,6 +11,7 @@
 //! | [`device`] | the device's side of a ring: takes chains of buffers, returns them |
 //! | [`driver`] | the driver's side: offers chains of buffers, takes them back |
 //! | [`driver::ring`] | the same for chains that have numbers |
+//! | [`driver::rung`] | such a queue with its notification |
 //! | [`driver::pci`] | the driver's side of the transport over PCI |
 //! | [`violation`] | the rules that the other side can break |
 //! | [`features`] | feature bits, and how they are negotiated |

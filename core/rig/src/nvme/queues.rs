@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use turnstile_virtio::memory::Memory;
 
-use super::Nvme;
 use crate::ram::Ram;
 use crate::slot::Dma;
 
@@ -42,12 +41,12 @@ pub(super) struct Submission {
 pub(super) struct Completions {
     pub(super) at: u64,
     pub(super) entries: u16,
-    head: u16,
-    tail: u16,
-    phase: bool,
+    pub(super) head: u16,
+    pub(super) tail: u16,
+    pub(super) phase: bool,
     pub(super) interrupts: bool,
     /// Completions that have no room.
-    owed: Vec<[u32; 4]>,
+    pub(super) owed: Vec<[u32; 4]>,
 }
 
 impl Completions {
@@ -55,7 +54,7 @@ impl Completions {
         Self { at, entries, head: 0, tail: 0, phase: true, interrupts, owed: Vec::new() }
     }
 
-    const fn behind(&self, index: u16) -> u16 {
+    pub(super) const fn behind(&self, index: u16) -> u16 {
         (index + 1) % self.entries
     }
 }
@@ -68,7 +67,7 @@ pub(super) struct Queues {
     /// Commands that were fetched and are not done.
     pub(super) fetched: Vec<Command>,
     /// The pin is high.
-    line: bool,
+    pub(super) line: bool,
 }
 
 impl Queues {
@@ -120,46 +119,5 @@ impl Queues {
             queue.head = queue.behind(queue.head);
         }
         true
-    }
-}
-
-impl Nvme {
-    /// Says that a command is finished.
-    pub(super) fn complete(&self, ram: &Ram, command: &Command, status: u16) {
-        let mut queues = self.queues.borrow_mut();
-        let Some(submission) = queues.submissions.get(&command.queue) else { return };
-        let (head, number) = (submission.head, submission.completions);
-        let tag = self.wrong_tag.take().unwrap_or((command.words[0] >> 16) as u16);
-        let queue = self.wrong_queue.take().unwrap_or(command.queue);
-        let third = u32::from(queue) << 16 | u32::from(head);
-        let fourth = u32::from(status) << 17 | u32::from(tag);
-        if let Some(completions) = queues.completions.get_mut(&number) {
-            completions.owed.push([0, 0, third, fourth]);
-        }
-        drop(queues);
-        self.settle(ram);
-    }
-
-    /// Writes completions for which there is room, and interrupts.
-    pub(super) fn settle(&self, ram: &Ram) {
-        let mut queues = self.queues.borrow_mut();
-        let (mut messages, mut line) = (0, false);
-        for queue in queues.completions.values_mut() {
-            while !queue.owed.is_empty() && queue.behind(queue.tail) != queue.head {
-                let mut words = queue.owed.remove(0);
-                words[3] |= u32::from(queue.phase ^ self.wrong_phase.take()) << 16;
-                let bytes = words.map(u32::to_le_bytes).concat();
-                self.face.blame(Dma(ram).write(queue.at + 16 * u64::from(queue.tail), &bytes).is_err());
-                queue.tail = queue.behind(queue.tail);
-                queue.phase ^= queue.tail == 0;
-                messages += u32::from(queue.interrupts);
-            }
-            line |= queue.interrupts && queue.head != queue.tail;
-        }
-        let rises = !std::mem::replace(&mut queues.line, line) && line;
-        let count = if self.shape.msix { messages } else { rises.into() };
-        if !self.mute.get() {
-            self.face.interrupts.update(|all| all + count);
-        }
     }
 }

@@ -5,7 +5,7 @@ use turnstile_block::disk::{Disk, DiskFor};
 use turnstile_virtio::device::Span;
 use turnstile_virtio::memory::Memory;
 
-use super::Nvme;
+use super::controller::Nvme;
 use super::queues::{Command, Completions, Submission};
 use crate::ram::Ram;
 use crate::slot::Dma;
