@@ -149,7 +149,6 @@ pub fn services(disks: &[Disk], vms: &[Vm], problems: &mut Vec<Problem>) -> Vec<
         };
         problems.push(Problem::new(disk.name.span.clone(), what, help));
     }
-    problems.extend((0..disks.len()).filter_map(|index| device::same_controller(disks, index)));
     let mut drafts = Vec::new();
     for (index, vm) in vms.iter().enumerate() {
         for (place, wanted) in vm.disks.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::disk::{Disk, DiskSource};
-use super::disk_image;
+use super::disk_format;
 use super::file;
 use super::problem::Problem;
 use super::qcow2;
@@ -56,7 +56,7 @@ pub fn judge(disk: &Disk, file: &Path) -> Result<Option<Format>, Problem> {
 fn judge_image(disk: &Disk, image: &At<DiskSource>, file: &Path) -> Result<Option<Format>, Problem> {
     let problem = |what, help: &str| Problem::new(image.span.clone(), what, help);
     let shown = file.display();
-    let head = disk_image::head(file);
+    let head = disk_format::head(file);
     if head.starts_with(qcow2::MAGIC) {
         if let Some((what, help)) = qcow2::unfit(&head) {
             return Err(problem(format!("the qcow2 image {shown} {what}"), help));
@@ -69,7 +69,7 @@ fn judge_image(disk: &Disk, image: &At<DiskSource>, file: &Path) -> Result<Optio
         }
         return Ok(Some(Format::Qcow2));
     }
-    match disk_image::foreign(&head) {
+    match disk_format::foreign(&head) {
         Some((what, help)) => Err(problem(format!("{shown} is {what}, not a raw or qcow2 image"), help)),
         None => Ok(Some(Format::Raw)),
     }

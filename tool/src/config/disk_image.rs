@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads the image of a disk and judges it: raw and qcow2 images are read, others are named, with what makes one of these.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::rc::Rc;
 
 use turnstile_bundle::DiskSpec;
-use turnstile_machine::FileKind;
 
 use super::disk::{Disk, DiskSource};
 use super::disk_file;
+use super::disk_format::{foreign, head};
 use super::file::{self, Refused};
 use super::problem::Problem;
 use super::qcow2::{self, Contents};
@@ -19,8 +17,6 @@ use super::size::show_size;
 /// The longest image that is read: the bundle holds less, as all its images together have less than 4 GiB.
 const MAX_IMAGE: u64 = 4 << 30;
 const SMALLER: &str = "a disk's image travels in the bundle: use a smaller one";
-/// How many bytes say of which format an image is.
-const HEAD: u64 = qcow2::HEADER as u64;
 
 /// A disk's contents and its size.
 #[derive(Debug)]
@@ -30,17 +26,6 @@ pub struct DiskImage {
     /// Its size in bytes, whole sectors.
     pub size: u64,
 }
-
-/// Formats of images with what marks them, and where.
-const FORMATS: [(&str, usize, &[u8]); 7] = [
-    ("a QED image", 0, b"QED\0"),
-    ("a VMDK image", 0, b"KDMV"),
-    ("a VMDK image", 0, b"COWD"),
-    ("the description of a VMDK image", 0, b"# Disk DescriptorFile"),
-    ("a VHDX image", 0, b"vhdxfile"),
-    ("a VHD image", 0, b"conectix"),
-    ("a VDI image", 0x40, b"\x7f\x10\xda\xbe"),
-];
 
 /// Reads the image of a disk in memory; of one that the machine has its file is judged. `server` is where `debian:server` is, if it has been made.
 pub fn load(disk: &Disk, server: Option<&Path>) -> Result<DiskImage, Problem> {
@@ -70,15 +55,6 @@ pub fn load(disk: &Disk, server: Option<&Path>) -> Result<DiskImage, Problem> {
             Ok(DiskImage { image: (!bytes.is_empty()).then(|| bytes.into()), size })
         }
     }
-}
-
-/// Reads the first bytes of a file, which say of which format it is; none of one that cannot be read, which is told who reads more.
-pub fn head(path: &Path) -> Vec<u8> {
-    let mut head = Vec::new();
-    if let Some(file) = File::open(path).ok().filter(|_| path.is_file()) {
-        let _ = file.take(HEAD).read_to_end(&mut head);
-    }
-    head
 }
 
 /// Reads an image of any format; or says what is wrong, and what helps.
@@ -124,27 +100,6 @@ fn of_qcow2(refused: qcow2::Refused, path: &Path) -> (String, String) {
         ),
     };
     (format!("the qcow2 image {} {what}", path.display()), help.to_owned())
-}
-
-/// Says what a file is whose first bytes are these, if it is certainly no raw image, and what makes one that is read of it.
-pub fn foreign(head: &[u8]) -> Option<(String, &'static str)> {
-    let format =
-        FORMATS.iter().find(|(_, at, magic)| head.get(*at..).is_some_and(|rest| rest.starts_with(magic)));
-    if let Some((what, ..)) = format {
-        return Some(((*what).to_owned(), "convert it: `qemu-img convert -O qcow2 IMAGE disk.qcow2`"));
-    }
-    match FileKind::of(head) {
-        kind @ (FileKind::Gzip
-        | FileKind::Zstd
-        | FileKind::Xz
-        | FileKind::Lzma
-        | FileKind::Lz4
-        | FileKind::Bzip2) => Some((
-            kind.to_string(),
-            "unpack it; if it is no raw or qcow2 image then: `qemu-img convert -O qcow2 IMAGE disk.qcow2`",
-        )),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -6,9 +6,11 @@
 
 mod board;
 pub(crate) mod contents;
+mod controllers;
 mod device;
 mod disk;
 pub(crate) mod disk_file;
+mod disk_format;
 mod disk_image;
 pub(crate) mod file;
 mod flat;
@@ -16,6 +18,7 @@ mod guest;
 pub(crate) mod images;
 mod machine;
 mod network;
+mod network_card;
 mod plan;
 mod port;
 pub(crate) mod problem;
@@ -47,7 +50,7 @@ pub use disk::{Disk, DiskSource};
 use file::Refused;
 pub use machine::Machine;
 use network::Network;
-pub use network::NetworkCard;
+pub use network_card::NetworkCard;
 pub use port::Port;
 pub use problem::Problem;
 pub use read::At;
@@ -91,7 +94,7 @@ impl Config {
 
     /// Returns how many disk controllers of a kind the machine needs for its disks.
     pub fn controllers(&self, kind: DriveKind) -> usize {
-        device::controllers(&self.disks, kind)
+        controllers::controllers(&self.disks, kind)
     }
 }
 
@@ -342,12 +345,13 @@ fn read_root(
     let mut config = plan::finish(wanted, drafts, &own, problems).filter(|_| complete && sound)?;
     // Disks have the first slots of their VM.
     let mut all = disk::services(&disks, &config.vms, problems);
+    problems.extend((0..disks.len()).filter_map(|index| controllers::same_controller(&disks, index)));
     all.extend(services);
     all.extend(network::services(&networks, &config.vms, problems));
     config.services = service::finish(all, &config.vms, problems);
     config.ports = network::ports(&config.services, &config.vms, problems);
     problems.extend(network::no_card(&networks, config.machine.board));
-    problems.extend(device::no_controller(&disks, &networks, config.machine.board));
+    problems.extend(controllers::no_controller(&disks, &networks, config.machine.board));
     config.disks = disks;
     Some(config)
 }

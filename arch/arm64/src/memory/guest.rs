@@ -202,7 +202,7 @@ impl GuestMemory {
 
     /// Returns VTCR_EL2.
     pub fn vtcr(&self) -> u64 {
-        super::stage2_control(self.table.format())
+        super::stage2::control(self.table.format())
     }
 
     /// Gives the memory and the tables back. No CPU may have them loaded any more. What the memory holds stays

@@ -38,7 +38,7 @@ pub struct ServiceMemory {
 
 /// Returns VTCR_EL2 of a CPU that runs services alone: without VHE their tables are those of stage 2, as those of VMs are.
 pub fn translation_control() -> u64 {
-    Stage2::new(IPA_BITS).map_or(0, |format| super::stage2_control(&format))
+    Stage2::new(IPA_BITS).map_or(0, |format| super::stage2::control(&format))
 }
 
 /// The tables of a service, and where its windows are.
