@@ -6,7 +6,7 @@
 //! long, gives up or is killed is put back to its program and gets the event again. If that fails, too, the guest gets what an
 //! absent device answers.
 //!
-//! A service may have a physical CPU of its own ([`own`]), which runs it instead.
+//! A service may have a physical CPU of its own ([`server`]), which runs it instead.
 //!
 //! A service is alone with one VM, or is *shared*: several are its [members](members), which come and go while it runs.
 
@@ -15,6 +15,7 @@ mod inside;
 mod members;
 mod own;
 mod places;
+pub mod server;
 mod space;
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -35,9 +36,8 @@ pub use self::device::Device;
 pub use self::members::Port;
 use self::members::{Member, Reached};
 use self::own::Own;
-pub use self::own::{Idle, Server};
 pub use self::places::{DEVICE, Mapping, Places, SLOT, SLOTS};
-pub use self::space::{Left, Meanwhile, Outside, Space, Storage, Window};
+pub use self::space::{Idle, Left, Meanwhile, Outside, Space, Storage, Window};
 
 /// A service. `S` is the architecture's part.
 pub struct Service<S> {
