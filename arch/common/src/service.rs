@@ -37,7 +37,7 @@ pub use self::members::Port;
 use self::members::{Member, Reached};
 use self::own::Own;
 pub use self::places::{DEVICE, Mapping, Places, SLOT, SLOTS};
-pub use self::space::{Left, Meanwhile, Outside, Space, Storage, Window};
+pub use self::space::{Idle, Left, Meanwhile, Outside, Space, Storage, Window};
 
 /// A service. `S` is the architecture's part.
 pub struct Service<S> {
@@ -195,10 +195,11 @@ impl<S: Space> Service<S> {
         meanwhile: &mut impl Meanwhile,
         part: impl Fn(Answer) -> T,
     ) -> T {
+        // By value, and taken apart: what is short stays in registers.
         if !self.gate.enter()
-            && let Some(answer) = self.wait(event, meanwhile)
+            && let Some(Answer { value, lines, count, words }) = self.wait(*event, meanwhile)
         {
-            return part(answer);
+            return part(Answer { value, lines, count, words });
         }
         // SAFETY: inside; the rest is the caller's promise.
         let answer = unsafe { self.handle(event, meanwhile, part) };
@@ -212,9 +213,9 @@ impl<S: Space> Service<S> {
     /// Goes inside when who is there has left. If that is for ever, returns what the service's own CPU answers.
     #[cold]
     #[inline(never)] // Others are not to pay for it.
-    fn wait(&self, event: &Event, meanwhile: &mut impl Meanwhile) -> Option<Answer> {
+    fn wait(&self, event: Event, meanwhile: &mut impl Meanwhile) -> Option<Answer> {
         if let Some(own) = self.own.as_deref() {
-            return Some(self.ask(own, event, meanwhile));
+            return Some(self.ask(own, &event, meanwhile));
         }
         while !self.gate.enter() {
             meanwhile.wait();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A physical CPU that runs services, and no vCPU.
 
-use turnstile_arch_common::service::Meanwhile;
-use turnstile_arch_common::service::server::{Idle, Server};
+use turnstile_arch_common::service::server::Server;
+use turnstile_arch_common::service::{Idle, Meanwhile};
 
 use crate::cpu::{self, PerCpu};
 use crate::irq;

@@ -10,6 +10,7 @@ use super::bulk::copy;
 use super::coherence;
 use super::el2::{Pool, Regime};
 use super::host::{close_window, with};
+use super::stage2;
 use super::stolen::Records;
 use super::window::Window;
 use crate::cpu;
@@ -202,7 +203,7 @@ impl GuestMemory {
 
     /// Returns VTCR_EL2.
     pub fn vtcr(&self) -> u64 {
-        super::stage2::control(self.table.format())
+        stage2::control(self.table.format())
     }
 
     /// Gives the memory and the tables back. No CPU may have them loaded any more. What the memory holds stays

@@ -13,7 +13,7 @@ use turnstile_paging::{
 };
 use turnstile_service::image::Header;
 
-use super::coherence;
+use super::{coherence, stage2 as tables};
 use crate::cpu::{self, mode};
 
 /// Where a program is in the tables: not at zero, which stays unmapped.
@@ -38,7 +38,7 @@ pub struct ServiceMemory {
 
 /// Returns VTCR_EL2 of a CPU that runs services alone: without VHE their tables are those of stage 2, as those of VMs are.
 pub fn translation_control() -> u64 {
-    Stage2::new(IPA_BITS).map_or(0, |format| super::stage2::control(&format))
+    Stage2::new(IPA_BITS).map_or(0, |format| tables::control(&format))
 }
 
 /// The tables of a service, and where its windows are.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The control register of stage 2.
+//! How stage 2 walks its tables.
 
 use turnstile_paging::Stage2;
 

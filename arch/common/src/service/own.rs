@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a service has that has a physical CPU of its own.
+//! What a service has for the physical CPU that alone runs it.
 
 use core::sync::atomic::AtomicBool;
 
 use spin::Mutex;
 use turnstile_service::request::Request;
 
-/// What a service has for its CPU.
+/// See the module.
 pub(super) struct Own {
-    pub(super) request: Request,
+    pub request: Request,
     /// Held by the CPU while it handles something, and by who changes what the service reaches: in the order in which they ask.
-    pub(super) turn: Mutex<()>,
+    pub turn: Mutex<()>,
     /// Its VM does not run: nothing is handled.
-    pub(super) is_held: AtomicBool,
+    pub is_held: AtomicBool,
 }
 
 impl Own {
-    /// Its CPU handles nothing yet, if it is held.
-    pub(super) fn new(is_held: bool) -> Self {
+    /// Makes that of a service that is held, or not.
+    pub fn new(is_held: bool) -> Self {
         Self { request: Request::new(), turn: Mutex::new(()), is_held: AtomicBool::new(is_held) }
     }
 }

@@ -13,7 +13,7 @@ use turnstile_service::abi::{Answer, Event};
 use turnstile_service::gate::{Gate, Pending};
 
 use super::own::Own;
-use super::{Meanwhile, Service, Space};
+use super::{Idle, Meanwhile, Service, Space};
 use crate::relax;
 
 /// How long a CPU looks for more before it sleeps, in nanoseconds: what comes meanwhile costs nobody an interrupt. About as long as some
@@ -117,14 +117,6 @@ impl<S: Space> Service<S> {
     fn rests(&self, own: &Own) -> bool {
         !self.gate.is_awake() || self.is_kept(own) || self.gate.sleep()
     }
-}
-
-/// What the CPU of services needs of an architecture.
-pub trait Idle: Meanwhile {
-    /// Stops until the CPU is interrupted, by what has come before as well, and takes that.
-    fn stop(&mut self);
-    /// Returns the time, in nanoseconds.
-    fn now(&self) -> u64;
 }
 
 /// The services of one CPU.

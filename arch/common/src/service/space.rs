@@ -140,6 +140,14 @@ pub trait Meanwhile {
     }
 }
 
+/// What the CPU of services needs of an architecture.
+pub trait Idle: Meanwhile {
+    /// Stops until the CPU is interrupted, by what has come before as well, and takes that.
+    fn stop(&mut self);
+    /// Returns the time, in nanoseconds.
+    fn now(&self) -> u64;
+}
+
 /// What a service's calls reach.
 pub trait Outside: Sync {
     /// Prints characters on the console of the VM with which the service is alone.

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::service::server::{Idle, Server};
+use crate::service::server::Server;
 
 /// The time when nothing was done for long enough.
 const LATER: u64 = 1 << 40;
