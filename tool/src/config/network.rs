@@ -10,31 +10,9 @@ use super::port::{Port, show_mac};
 use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader, named};
 use super::service::{self, Draft, Service};
-use super::{Board, Vm, disk, vm};
+use super::{Board, NetworkCard, Vm, disk, vm};
 
 const KEYS: [&str; 6] = ["name", "uplink", "trusted", "card", "time-limit", "beside-realtime"];
-
-/// A network card of QEMU's that networks drive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NetworkCard {
-    /// That of virtio.
-    #[default]
-    Virtio,
-    /// Intel's 82574.
-    E1000e,
-}
-
-impl NetworkCard {
-    const ALL: [Self; 2] = [Self::Virtio, Self::E1000e];
-
-    /// Its name in a file.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Virtio => "virtio",
-            Self::E1000e => "e1000e",
-        }
-    }
-}
 
 /// A network, which VMs have by its name.
 #[derive(Debug)]
