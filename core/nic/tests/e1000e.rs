@@ -539,3 +539,38 @@ fn each_card_has_its_driver() {
     );
     assert_eq!(Any::<16>::BYTES, Virtio::<16>::BYTES.max(Driver::BYTES));
 }
+
+#[test]
+fn what_the_card_was_not_told_of_it_cannot_return() {
+    let (card, ram) = (E1000e::new(true), ram());
+    let bus = Machine::new(&card, &ram);
+    let mut driver = begin(&card, &ram).unwrap();
+    driver.offer(&bus, 0, at(0), LENGTH).unwrap();
+    ram.put(Ram::BASE + 12, &[3]);
+    assert_eq!((driver.receive(&bus), driver.arm(&bus, false)), (Ok(None), Ok(false)));
+    driver.flush(&bus).unwrap();
+    assert_eq!(driver.receive(&bus), Ok(Some((0, HEADROOM))));
+}
+
+/// Nothing of the time before is left, neither here nor there.
+#[test]
+fn it_begins_anew_after_a_stop() {
+    let (card, ram) = (E1000e::new(false), ram());
+    let bus = Machine::new(&card, &ram);
+    let mut driver = Driver::NEW;
+    for round in 0..3 {
+        driver.begin(&bus, Ram::BASE).unwrap();
+        offer(&mut driver, &bus, 0..9);
+        let length = put(&ram, 9, &[round; 60]);
+        driver.send(&bus, 9, at(9), length).unwrap();
+        driver.flush(&bus).unwrap();
+        assert!(card.receive_as(&ram, &[1; 60], Lie { goes_on: true, ..Lie::default() }));
+        assert_eq!((card.sent.take(), driver.receive(&bus)), (vec![vec![round; 60]], Ok(Some((0, 0)))));
+        driver.stop(&bus);
+        assert_eq!(driver.receive(&bus), Ok(None), "all buffers are the caller's");
+    }
+    driver.begin(&bus, Ram::BASE).unwrap();
+    offer(&mut driver, &bus, 3..4);
+    assert!(card.receive(&ram, &[2; 60]));
+    assert_eq!((driver.receive(&bus), card.strays.get()), (Ok(Some((3, HEADROOM + 60))), 0));
+}

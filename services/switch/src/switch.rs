@@ -311,6 +311,14 @@ impl<R> Switch<R> {
         self.order();
     }
 
+    /// The uplink's turn comes at that time.
+    #[cold]
+    #[inline(never)] // What members wait for stays as it is.
+    fn wait_for_card(&mut self, until: u64) {
+        self.waits.iter_mut().skip(UPLINK).for_each(|wait| wait.until = until);
+        self.order();
+    }
+
     /// A receiver is asked to notify of buffers. The sender looks once more, for those that came before that, and then waits.
     #[cold]
     fn full<M: Members>(&mut self, members: &M, (member, receiver): (usize, usize), until: u64)
@@ -515,7 +523,7 @@ impl<R> Switch<R> {
             self.relay.set_queue((UPLINK, number), memory, Some((rings, options)), false)?;
         }
         if let Some(until) = self.uplink.settle(members.bus())? {
-            self.wait(UPLINK, until);
+            self.wait_for_card(until);
         }
         Ok(())
     }
@@ -561,7 +569,7 @@ impl<R> Switch<R> {
                     self.refilled(UPLINK);
                 }
                 if let Some(until) = until {
-                    self.wait(UPLINK, until);
+                    self.wait_for_card(until);
                 }
             }
             Err(failure) => self.lose(members, failure.text()),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The network cards that QEMU's machines have for networks.
+//! Which network card QEMU gets for an uplink.
 
 /// A network card of QEMU's that networks drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
