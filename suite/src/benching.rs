@@ -5,7 +5,7 @@ use turnstile::bench::assemble::{self, Assembled};
 use turnstile::bench::budgets;
 use turnstile::bench::document::{Document, Host, Trace};
 use turnstile::bench::platform::Platform;
-use turnstile::bench::rows::{self, Counted};
+use turnstile::bench::rows::{self, Counted, FEWEST, ITERATIONS};
 use turnstile::bench::selection::Selection;
 use turnstile::bench::subjects::Variant;
 use turnstile::failure::{Failure, Result};
@@ -100,7 +100,8 @@ fn elsewhere(layout: &Layout, qemu: &Qemu, isa: Isa, wanted: fn(&Platform) -> bo
     let rows: Vec<String> = key_rows(isa).iter().map(|row| (*row).to_owned()).collect();
     let elsewhere: Vec<&Platform> =
         Platform::of(isa).iter().skip(1).filter(|platform| wanted(platform)).collect();
-    let selection = Selection { elsewhere: elsewhere.clone(), ..Selection::own(isa, &rows)? };
+    let selection =
+        Selection { elsewhere: elsewhere.clone(), iterations: FEWEST, ..Selection::own(isa, &rows)? };
     let document = take(layout, qemu, &selection)?;
     let usual = Platform::usual_of(isa);
     let mut all = std::iter::once(usual).chain(elsewhere);
@@ -189,7 +190,9 @@ pub fn repeatable(layout: &Layout, qemu: &Qemu) -> Result<()> {
 fn selection(rows: &[&str], variant: Variant) -> Result<Selection> {
     let rows: Vec<String> = rows.iter().map(|row| (*row).to_owned()).collect();
     let isa = variant.platform.isa();
-    Ok(Selection { trace: true, variant, ..Selection::own(isa, &rows)? })
+    // All rows are taken as they were recorded. Some of them again are the same, however often.
+    let iterations = if rows.is_empty() { ITERATIONS } else { FEWEST };
+    Ok(Selection { trace: true, iterations, variant, ..Selection::own(isa, &rows)? })
 }
 
 fn take(layout: &Layout, qemu: &Qemu, selection: &Selection) -> Result<Document> {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use turnstile::bench::assemble::{self, Assembled};
 use turnstile::bench::document::Document;
+use turnstile::bench::rows::FEWEST;
 use turnstile::bench::selection::Selection;
 use turnstile::bench::subjects::Variant;
 use turnstile::failure::{Failure, Result};
@@ -189,7 +190,7 @@ fn measure(layout: &Layout, qemu: &Qemu, measured: &Measured) -> Result<Vec<Figu
     let selection = Selection::own(measured.isa, &rows)?;
     let mitigations = Some(measured.mitigations.clone());
     let variant = Variant { mitigations, cpu: measured.cpu, ..selection.variant };
-    let selection = Selection { variant, ..selection };
+    let selection = Selection { variant, iterations: FEWEST, ..selection };
     let Assembled { document, failures } = assemble::measure(layout, qemu, &selection)?;
     match failures.into_iter().next() {
         Some(failure) => Err(failure),

@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use turnstile::bench::assemble::{self, Assembled};
+use turnstile::bench::rows::FEWEST;
 use turnstile::bench::selection::Selection;
 use turnstile::bench::subjects::Variant;
 use turnstile::failure::{Failure, Result};
@@ -116,7 +117,7 @@ pub fn prices(layout: &Layout, qemu: &Qemu) -> Result<()> {
 fn measure(layout: &Layout, qemu: &Qemu, mitigations: &str) -> Result<Vec<f64>> {
     let selection = Selection::own(ISA, &ROWS.map(str::to_owned))?;
     let variant = Variant { mitigations: Some(mitigations.to_owned()), ..selection.variant };
-    let selection = Selection { variant, ..selection };
+    let selection = Selection { variant, iterations: FEWEST, ..selection };
     let Assembled { document, failures } = assemble::measure(layout, qemu, &selection)?;
     match failures.into_iter().next() {
         Some(failure) => Err(failure),

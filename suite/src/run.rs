@@ -54,7 +54,7 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
     let system = System::new(layout, &report, &chosen);
     // More than two that work would not end sooner on two cores. But machines sleep, and a compiler waits for one crate.
     std::thread::scope(|scope| {
-        for _ in 0..OTHERS {
+        for _ in 0..others(chosen.scenarios.len()) {
             scope.spawn(|| system.play_beside());
         }
         scope.spawn(|| {
@@ -69,6 +69,11 @@ pub fn test(layout: &Layout, options: &cli::Test) -> Result<()> {
         system.play_all();
     });
     report.finish(layout)
+}
+
+/// How many play beside the two: whoever waits for one or two boots waits for nobody else.
+fn others(scenarios: usize) -> usize {
+    OTHERS.min(scenarios.saturating_sub(2))
 }
 
 /// What is checked of the built system, and the scenarios.
@@ -114,13 +119,19 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Builds what all architectures need.
+    /// Builds what all architectures need. Debian's guests are fetched meanwhile, which mostly waits for the network.
     fn build(&self, options: &cli::Test) {
-        let isas = self.chosen.builds.iter();
-        let emulators = isas.filter_map(|isa| Some((*isa, build(self.layout, options, self.report, *isa)?)));
-        let emulators = emulators.collect();
-        let debian = missing_guests(self.layout, &self.chosen.scenarios);
-        self.built.get_or_init(|| Built { emulators, debian });
+        let build = |isa: &Isa| Some((*isa, build(self.layout, options, self.report, *isa)?));
+        let built = std::thread::scope(|scope| {
+            let fetching = scope.spawn(|| missing_guests(self.layout, &self.chosen.scenarios));
+            let emulators = self.chosen.builds.iter().filter_map(build).collect();
+            // Whoever fetches ends with a list, or the suite ends with a panic, as it does where it builds.
+            fetching.join().map(|debian| Built { emulators, debian })
+        });
+        match built {
+            Ok(built) => self.built.get_or_init(|| built),
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
     }
 
     /// Makes all checks, one after the other: they measure, with emulators of their own beside each other.
@@ -145,15 +156,21 @@ impl<'a> System<'a> {
     /// Does the same while a processor is idle.
     fn play_beside(&self) {
         self.built.wait();
-        while self.next.load(Ordering::Relaxed) < self.chosen.scenarios.len() {
+        while self.is_left() {
             let is_idle = {
                 let _alone = self.look.lock();
-                idle::processors(LOOK) >= IDLE
+                // The one before may have begun the last.
+                self.is_left() && idle::processors(LOOK) >= IDLE
             };
             if is_idle {
                 self.play_next();
             }
         }
+    }
+
+    /// Says whether there are scenarios that nobody has begun.
+    fn is_left(&self) -> bool {
+        self.next.load(Ordering::Relaxed) < self.chosen.scenarios.len()
     }
 
     /// Plays the next scenario, once all is built; says whether there was one.
@@ -249,4 +266,14 @@ fn missing_guests(layout: &Layout, scenarios: &[Scenario]) -> Vec<Missing> {
         missing.extend(got.err().map(|why| Missing { isa, names, why }));
     }
     missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_plays_beside_two() {
+        assert_eq!([0, 1, 2, 3, 4, 500].map(others), [0, 0, 0, 1, 2, 2]);
+    }
 }
