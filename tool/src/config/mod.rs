@@ -49,6 +49,7 @@ pub use device::Device;
 pub use disk::{Disk, DiskSource};
 use file::Refused;
 pub use machine::Machine;
+use network::Network;
 pub use network_card::NetworkCard;
 pub use port::Port;
 pub use problem::Problem;

@@ -9,10 +9,10 @@ use turnstile_bundle::{MAX_FUNCTIONS, MAX_MEMBERS, MAX_PORTS, Mapping, PortSpec,
 use super::port::{Port, show_mac};
 use super::problem::{Problem, did_you_mean};
 use super::read::{At, Reader, named};
-use super::service::{self, Draft, Service};
+use super::service::{self, Draft, Runs, Service};
 use super::{Board, NetworkCard, Vm, disk, vm};
 
-const KEYS: [&str; 6] = ["name", "uplink", "trusted", "card", "time-limit", "beside-realtime"];
+const KEYS: [&str; 7] = ["name", "uplink", "trusted", "card", "time-limit", "cpus", "beside-realtime"];
 
 /// A network, which VMs have by its name.
 #[derive(Debug)]
