@@ -218,9 +218,11 @@ impl<const S: usize, R: Copy> Queue<S, R> {
             if done.is_some() || matches!(stage, Stage::Waiting(_)) {
                 continue;
             }
-            let mut disk = Staged { drive, tag, stage, end: request.end() };
+            let mut disk = Staged { drive, tag, stage: &mut *stage, end: request.end() };
             match request.run(memory, &mut disk, rules, budget)? {
                 Progress::Done(written) => *done = Some(written),
+                // The drive takes no more: those behind it would be in vain, too, and their bytes copied for nothing.
+                Progress::Busy if !matches!(stage, Stage::Waiting(_)) => return Ok(false),
                 Progress::Busy => {}
                 Progress::Spent => return Ok(true),
             }

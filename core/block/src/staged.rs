@@ -59,8 +59,11 @@ pub trait Drive {
     /// How many bytes one command discards, or fills with zeroes, at most.
     fn range_piece(&self) -> u64;
 
-    /// The memory with the stages, and where that of a tag is. `None` if the drive is gone.
-    fn stage(&self, tag: u16) -> Option<(&Self::Memory, u64)>;
+    /// The memory with the stages, and where that of a tag is.
+    ///
+    /// # Errors
+    /// [`Failure::Busy`] while the drive may still reach it for what was given up, [`Failure::Io`] if the drive is gone.
+    fn stage(&self, tag: u16) -> Result<(&Self::Memory, u64), Failure>;
 
     /// Begins with a command, and says whether it is done already. Otherwise that is told by [`Slots::done`](crate::deep::Slots::done). Behind an error it has not begun; with
     /// [`Failure::Busy`] it is to be given again, when another one is done.
@@ -187,7 +190,7 @@ impl<D: Drive> DiskFor<D::Memory> for Staged<'_, D> {
         };
         *self.stage =
             if at + bytes < first + length { Stage::Filled { at: first, length } } else { Stage::Empty };
-        let (stage, place) = self.drive.stage(self.tag).ok_or(Failure::Io)?;
+        let (stage, place) = self.drive.stage(self.tag)?;
         let from = Span { address: place + (at - first), length: to.length };
         stage.transfer(from, memory, to.address).map_err(|end| match end {
             // Memory of the device that it has not, or more than the stage has.
@@ -208,7 +211,7 @@ impl<D: Drive> DiskFor<D::Memory> for Staged<'_, D> {
             Stage::Gathered { at: first, length } if at == first + length => (first, length),
             _ => (at, 0),
         };
-        let (stage, place) = self.drive.stage(self.tag).ok_or(Failure::Io)?;
+        let (stage, place) = self.drive.stage(self.tag)?;
         let length = gathered + bytes;
         let most = self.drive.stage_bytes();
         if length > most {

@@ -80,8 +80,8 @@ impl Drive for Model {
         1536
     }
 
-    fn stage(&self, tag: u16) -> Option<(&Ram, u64)> {
-        Some((&self.stages, Ram::BASE + u64::from(tag) * Self::STAGE))
+    fn stage(&self, tag: u16) -> Result<(&Ram, u64), Failure> {
+        Ok((&self.stages, Ram::BASE + u64::from(tag) * Self::STAGE))
     }
 
     fn submit(&mut self, tag: u16, command: Command) -> Result<bool, Failure> {

@@ -171,6 +171,13 @@ pub const DEVICE_READY: u64 = 8;
 /// service begins anew.
 pub const UNDRIVEN: u64 = 1;
 
+/// The answer's value to a [`Kind::Device`] that has not been handled yet: the event comes again, at once and up to [`LATER_EVENTS`] times. Then a
+/// device that was to be reset is not driven, and one that is ready is taken to begin in its own time.
+pub const LATER: u64 = 2;
+
+/// How often an event comes that is answered by [`LATER`].
+pub const LATER_EVENTS: u32 = 200;
+
 /// How many parts a device has at most.
 pub const DEVICE_PARTS: u64 = 8;
 

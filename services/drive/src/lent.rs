@@ -13,6 +13,8 @@ use crate::machine::Machine;
 
 /// How many requests are done at once.
 pub const DEPTH: usize = 16;
+/// After so long without a command that is done, in nanoseconds, the controller begins anew.
+pub const LATE: u64 = 10_000_000_000;
 /// The largest block.
 const BLOCK: usize = 4096;
 
@@ -84,10 +86,14 @@ pub struct Lent<H: Machine, D> {
     /// Which partition the guest has; without one it has all.
     partition: Option<u32>,
     part: Part,
-    /// Where the stages are, for the controller.
+    /// Where blocks of the partition table come to, for the controller: no guest's bytes ever do.
+    table: u64,
+    /// Where the stages are.
     stages: u64,
     stage_bytes: u64,
     reader: Option<Reader>,
+    /// When the present block of the partition table was asked for.
+    asked_at: u64,
     /// A block of the partition table.
     block: [u8; BLOCK],
 }
@@ -101,9 +107,11 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         geometry: None,
         partition: None,
         part: Part { first: 0, sectors: 0 },
+        table: 0,
         stages: 0,
         stage_bytes: PIECE,
         reader: None,
+        asked_at: 0,
         block: [0; BLOCK],
     };
 
@@ -115,7 +123,8 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         (self.machine, self.partition, self.reader) = (Some(machine), partition, None);
         let (first, size) = machine.range();
         let at = first.next_multiple_of(PAGE);
-        self.stages = (at + D::BYTES).next_multiple_of(PAGE);
+        self.table = (at + D::BYTES).next_multiple_of(PAGE);
+        self.stages = self.table + BLOCK as u64;
         if self.stages - first + DEPTH as u64 * PIECE > size {
             return Err(drive::Failure::Memory.into());
         }
@@ -136,10 +145,10 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         let Some(machine) = self.machine else { return Ok(false) };
         if self.phase == Phase::Starting {
             let Some(geometry) = self.drive.proceed(machine.bus(), now)? else { return Ok(false) };
-            self.found(geometry)?;
+            self.found(geometry, now)?;
         }
         if self.phase == Phase::Table {
-            self.read_table(machine)?;
+            self.read_table(machine, now)?;
         }
         Ok(self.phase == Phase::Ready)
     }
@@ -165,7 +174,7 @@ impl<H: Machine, D: Drive> Lent<H, D> {
     }
 
     /// The disk is known.
-    fn found(&mut self, geometry: Geometry) -> Result<(), Trouble> {
+    fn found(&mut self, geometry: Geometry, now: u64) -> Result<(), Trouble> {
         self.stage_bytes = PIECE.min(geometry.most_bytes.into());
         self.geometry = Some(geometry);
         let Some(partition) = self.partition else {
@@ -176,24 +185,28 @@ impl<H: Machine, D: Drive> Lent<H, D> {
         let blocks = geometry.sectors / sectors_of(geometry);
         self.reader = Some(Reader::new(blocks, geometry.block as usize, Want::Number(partition))?);
         self.phase = Phase::Table;
-        self.ask()
+        self.ask(now)
     }
 
     /// Takes what has come of the partition table, and asks for more.
-    fn read_table(&mut self, machine: &H) -> Result<(), Trouble> {
+    fn read_table(&mut self, machine: &H, now: u64) -> Result<(), Trouble> {
+        self.drive.check(machine.bus())?;
+        if now.saturating_sub(self.asked_at) > LATE {
+            return Err(Trouble::Late);
+        }
         while let Some((_, result)) = self.drive.finished(machine.bus())? {
             result.map_err(|_| Trouble::Unreadable)?;
             let (Some(reader), Some(geometry)) = (&mut self.reader, self.geometry) else { return Ok(()) };
             let block = self.block.get_mut(..geometry.block as usize).unwrap_or_default();
-            machine.shared().read(self.stages, block).map_err(|_| Trouble::Unreadable)?;
+            machine.shared().read(self.table, block).map_err(|_| Trouble::Unreadable)?;
             reader.give(block);
-            self.ask()?;
+            self.ask(now)?;
         }
         Ok(())
     }
 
     /// Asks for the next block of the partition table, if there is one.
-    fn ask(&mut self) -> Result<(), Trouble> {
+    fn ask(&mut self, now: u64) -> Result<(), Trouble> {
         let (Some(machine), Some(reader), Some(geometry)) = (self.machine, &self.reader, self.geometry)
         else {
             return Ok(());
@@ -206,8 +219,9 @@ impl<H: Machine, D: Drive> Lent<H, D> {
             }
             Step::Block(block) => {
                 let bus = machine.bus();
+                self.asked_at = now;
                 self.drive
-                    .read(bus, 0, block * sectors, self.stages, geometry.block)
+                    .read(bus, 0, block * sectors, self.table, geometry.block)
                     .map_err(|_| Trouble::Unreadable)?;
                 self.drive.ring(bus)?;
                 // What is there already is found when somebody looks again, which is soon.
@@ -268,8 +282,13 @@ impl<H: Machine, D: Drive> Staged for Lent<H, D> {
         (u64::from(most) * SECTOR).max(SECTOR)
     }
 
-    fn stage(&self, tag: u16) -> Option<(&H::Memory, u64)> {
-        Some((self.machine?.shared(), self.stages + u64::from(tag) * PIECE))
+    fn stage(&self, tag: u16) -> Result<(&H::Memory, u64), Failure> {
+        let machine = self.machine.filter(|_| self.phase != Phase::Absent).ok_or(Failure::Io)?;
+        match self.phase {
+            Phase::Ready => Ok((machine.shared(), self.stages + u64::from(tag) * PIECE)),
+            // Commands of before may not have ended.
+            _ => Err(Failure::Busy),
+        }
     }
 
     fn submit(&mut self, tag: u16, command: Command) -> Result<bool, Failure> {

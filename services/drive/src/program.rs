@@ -5,22 +5,21 @@ use core::fmt;
 
 use turnstile_drive::drive::Drive;
 use turnstile_service_rt::drive::Drive as Settings;
-use turnstile_service_rt::{AGAIN, Answer, Attach, Event, UNDRIVEN};
+use turnstile_service_rt::{AGAIN, Answer, Attach, Event, LATER, UNDRIVEN};
 use turnstile_service_virtio::{Virtio, World};
 use turnstile_virtio::rings::Rings;
 
-use crate::lent::Trouble;
+use crate::lent::{LATE, Trouble};
 use crate::machine::Machine;
 use crate::model::{Disk, QUEUES, VECTORS};
 
-/// How long one event waits for a controller that begins, in nanoseconds. Most are ready then, and no guest sees that it takes time.
+/// How long one event waits for a controller that is reset, or begins, in nanoseconds. Then the next event does: no guest is to find a disk that is
+/// half there.
 const PATIENCE: u64 = 50_000_000;
 /// How long until somebody looks again at one that is not ready.
 const SOON: u64 = 1_000_000;
 /// How often one looks after a controller that has something to do, in nanoseconds.
 const WATCH: u64 = 1_000_000_000;
-/// After so long without a command that is done it begins anew.
-const LATE: u64 = 10 * WATCH;
 /// How often it begins anew without a command that is done.
 const TRIES: u32 = 3;
 /// How often an event asks the controller whether it has done something meanwhile.
@@ -34,6 +33,8 @@ pub struct Program<H: Machine, D: Drive + 'static, R: Copy + 'static> {
     partition: Option<u32>,
     /// How often the controller may begin anew until a command is done.
     tries: u32,
+    /// Somebody has waited for it.
+    is_slow: bool,
     /// The alarm is set, to look after the controller.
     is_watched: bool,
     /// When somebody first found it with something to do, since a command was done.
@@ -46,6 +47,7 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         function: Virtio::new(Disk::NEW),
         partition: None,
         tries: TRIES,
+        is_slow: false,
         is_watched: false,
         late_since: None,
     };
@@ -53,16 +55,17 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
     /// Resets the controller, which reaches no memory yet.
     pub fn reset(&mut self, machine: &'static H) -> Answer {
         let since = machine.world().time();
-        let trouble = loop {
+        loop {
             match D::reset(machine.bus()) {
                 Ok(true) => return Answer::default(),
                 Ok(false) if machine.world().time().saturating_sub(since) < PATIENCE => {}
-                Ok(false) => break Trouble::Late,
-                Err(failure) => break failure.into(),
+                Ok(false) => return self.later(machine),
+                Err(failure) => {
+                    give_up(machine, failure);
+                    return Answer { value: UNDRIVEN, ..Answer::default() };
+                }
             }
-        };
-        give_up(machine, trouble);
-        Answer { value: UNDRIVEN, ..Answer::default() }
+        }
     }
 
     /// The controller reaches memory: begins with it, and waits a while.
@@ -70,9 +73,23 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         let Settings { partition, read_only } = Settings::from_words(settings);
         self.partition = partition;
         self.function.model.set_read_only(read_only);
-        self.begin(machine);
+        if self.function.model.lent.is_gone() {
+            self.begin(machine);
+        }
         self.wait(machine);
-        Answer { value: if self.function.model.lent.is_gone() { UNDRIVEN } else { 0 }, ..Answer::default() }
+        let lent = &self.function.model.lent;
+        if lent.is_starting() {
+            return self.later(machine);
+        }
+        Answer { value: if lent.is_gone() { UNDRIVEN } else { 0 }, ..Answer::default() }
+    }
+
+    /// The event of the controller is to come again.
+    fn later(&mut self, machine: &H) -> Answer {
+        if !core::mem::replace(&mut self.is_slow, true) {
+            machine.log(format_args!("its drive takes its time to begin\n"));
+        }
+        Answer { value: LATER, ..Answer::default() }
     }
 
     /// Handles the first event of the VM.
@@ -94,7 +111,10 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
         let interrupted = self.function.model.lent.interrupted();
         let answer = interrupted.and_then(|()| self.go_on(machine, now));
         let answer = answer.unwrap_or_else(|trouble| self.trouble(machine, trouble));
-        self.settle(machine, answer)
+        let answer = self.settle(machine, answer);
+        // Nothing would ever make it silent.
+        let value = if self.function.model.lent.is_gone() { UNDRIVEN } else { answer.value };
+        Answer { value, ..answer }
     }
 
     /// Handles an event.
@@ -110,17 +130,21 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
     /// Handles the alarm: of the controller, or because there was more to do than one event had time for.
     fn alarm(&mut self, machine: &'static H, now: u64) -> Answer {
         self.is_watched = false;
-        let lent = &self.function.model.lent;
-        let is_waiting = lent.is_ready() && self.function.model.is_waiting();
-        self.late_since = is_waiting.then(|| self.late_since.unwrap_or(now));
-        let fine = match self.late_since {
-            None => Ok(()),
-            Some(since) if now.saturating_sub(since) > LATE => Err(Trouble::Late),
-            Some(_) => lent.check(),
-        };
-        let answer = fine.and_then(|()| self.go_on(machine, now));
+        // What has come is taken first: who was paused finds nothing late.
+        let answer = self.go_on(machine, now).and_then(|answer| self.judge(now).map(|()| answer));
         let answer = answer.unwrap_or_else(|trouble| self.trouble(machine, trouble));
         self.settle(machine, answer)
+    }
+
+    /// Says whether the controller goes on with what it has to do.
+    fn judge(&mut self, now: u64) -> Result<(), Trouble> {
+        let is_waiting = self.function.model.lent.is_ready() && self.function.model.is_waiting();
+        self.late_since = is_waiting.then(|| self.late_since.unwrap_or(now));
+        match self.late_since {
+            None => Ok(()),
+            Some(since) if now.saturating_sub(since) > LATE => Err(Trouble::Late),
+            Some(_) => self.function.model.lent.check(),
+        }
     }
 
     /// Goes on with the beginning of the controller, or with what it has done.
@@ -140,16 +164,16 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
     fn settle(&mut self, machine: &'static H, mut answer: Answer) -> Answer {
         for _ in 0..TURNS {
             let is_waiting = self.function.model.is_waiting();
-            match self.function.model.lent.settle(is_waiting) {
+            let more = match self.function.model.lent.settle(is_waiting) {
                 Ok(false) => return self.watched(machine, answer),
-                Ok(true) => {}
-                Err(trouble) => {
-                    answer = self.trouble(machine, trouble);
-                    continue;
+                Ok(true) => {
+                    let now = machine.world().time();
+                    self.go_on(machine, now).unwrap_or_else(|trouble| self.trouble(machine, trouble))
                 }
-            }
-            let now = machine.world().time();
-            answer = self.go_on(machine, now).unwrap_or_else(|trouble| self.trouble(machine, trouble));
+                Err(trouble) => self.trouble(machine, trouble),
+            };
+            // The value is that of a register, if one was read.
+            answer.lines = more.lines;
         }
         Answer { lines: answer.lines | AGAIN, ..answer }
     }
@@ -191,7 +215,8 @@ impl<H: Machine, D: Drive + 'static, R: Rings<H::Memory> + Copy + 'static> Progr
     #[cold]
     fn trouble(&mut self, machine: &'static H, trouble: Trouble) -> Answer {
         give_up(machine, trouble);
-        self.late_since = None;
+        // It is looked at soon.
+        (self.is_watched, self.late_since) = (false, None);
         self.function.model.lent.end();
         if self.tries == 0 {
             self.function.model.fail();

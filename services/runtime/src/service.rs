@@ -40,13 +40,14 @@ pub trait Service: 'static {
     }
 
     /// There is a device of the machine for the service to drive ([`Device`](crate::Device)): before all other events of this life. It is as the life
-    /// before, or firmware, has left it, and reaches no memory: reset it. With the value [`UNDRIVEN`] it stays like that.
+    /// before, or firmware, has left it, and reaches no memory: reset it. With the value [`UNDRIVEN`] it stays like that. With
+    /// [`LATER`](turnstile_service::abi::LATER) this event comes again.
     fn reset(&mut self) -> Answer {
         Answer { value: UNDRIVEN, ..Answer::default() }
     }
 
     /// That device reaches memory from now on, and interrupts: begin with it. The settings are what the configuration says of it, in two words.
-    /// With the value [`UNDRIVEN`] it does not.
+    /// With the value [`UNDRIVEN`] it does not; with [`LATER`](turnstile_service::abi::LATER) this event comes again, before any of a member.
     fn device(&mut self, settings: [u64; 2]) -> Answer {
         let _ = settings;
         Answer::default()

@@ -8,7 +8,7 @@ use turnstile_pci::msix::Msix;
 use turnstile_service_rt::{AGAIN, Answer, BARS, BY_PLACE, CONFIGURATION, Doorbells, Event};
 use turnstile_virtio::config::Configuration;
 use turnstile_virtio::pci::{Device, NOTIFICATIONS, Outcome};
-use turnstile_virtio::registers::{Effect, Registers};
+use turnstile_virtio::registers::{Effect, Registers, Status};
 
 use crate::model::{Model, Rest, Served, Serves};
 use crate::record;
@@ -104,8 +104,13 @@ impl<const Q: usize, const V: usize, D: Model<Q>> Virtio<Q, V, D> {
         // Twice: who finds its place taken by another one of before is nowhere, and finds it free then.
         parts.announce(world);
         parts.announce(world);
+        let needs_reset = parts.device.registers.status().contains(Status::NEEDS_RESET);
         if parts.device.registers.is_running() {
             self.start(world, true);
+        }
+        if needs_reset {
+            // The driver may not have heard of it.
+            self.fail(world);
         }
         self.keep(world);
         // Work has its own time: the next event is not far.

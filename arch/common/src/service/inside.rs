@@ -148,7 +148,7 @@ impl<S: Space> Service<S> {
         }
         self.blame(&event);
         let is_awaited = self.is_shared || self.device.is_some();
-        if is_awaited && event.kind() != Some(Kind::Alarm) {
+        if is_awaited && (event.kind() != Some(Kind::Alarm) || self.is_of_device(&event)) {
             // The others wait for it, or for its device, and may not say so again.
             self.outside.alarm(0);
         }
@@ -162,16 +162,27 @@ impl<S: Space> Service<S> {
     /// whom the event came. Nothing is if it came from the device, which may be the reason, too.
     #[cold]
     fn blame(&self, event: &Event) {
-        let senders = senders(event);
-        if event.kind() == Some(Kind::Interrupt) {
-            self.device.iter().for_each(Device::failed);
+        if self.is_of_device(event) {
+            return self.device.iter().for_each(Device::failed);
         }
+        let senders = senders(event);
         if !self.is_shared && senders != 0 {
             return self.begins.store(EMPTY, Ordering::Relaxed);
         }
         let mut members = self.members.lock();
         let blamed = members.iter_mut().enumerate().filter(|(number, _)| senders >> number & 1 != 0);
         blamed.for_each(|(_, member)| member.forget_kept());
+    }
+
+    /// Says whether an event came from the machine's device, for as long as the program does not go without it: an alarm did, if no other VM can
+    /// have brought it about.
+    fn is_of_device(&self, event: &Event) -> bool {
+        let Some(device) = self.device.as_ref() else { return false };
+        match event.kind() {
+            Some(Kind::Interrupt) => true,
+            Some(Kind::Alarm) => !self.is_shared && !device.is_given_up(),
+            _ => false,
+        }
     }
 
     /// Hands an event to the service, if it has not been `entered` with it already, once.
@@ -248,13 +259,28 @@ impl<S: Space> Service<S> {
                 self.outside.allow(true);
             }
             // SAFETY: the caller's promise; its memory has been begun.
-            let answer = unsafe { self.first(&event, meanwhile)? };
-            self.publish(&event, &answer, meanwhile);
-            if answer.value == abi::UNDRIVEN {
+            let value = unsafe { self.show_part(&event, meanwhile)? };
+            if value == abi::UNDRIVEN || value == abi::LATER && part == abi::DEVICE_MEMORY {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Hands the service an event of its device, again and again while it has not handled that: a device takes its time to be reset and to begin.
+    /// Who waits for it is not to find one that is half there. Returns the answer's value.
+    unsafe fn show_part(&self, event: &Event, meanwhile: &mut impl Meanwhile) -> Result<u64, Crash> {
+        let mut value = abi::LATER;
+        for _ in 0..abi::LATER_EVENTS {
+            // SAFETY: the caller's promise; its memory has been begun.
+            let answer = unsafe { self.first(event, meanwhile)? };
+            self.publish(event, &answer, meanwhile);
+            value = answer.value;
+            if value != abi::LATER {
+                break;
+            }
+        }
+        Ok(value)
     }
 
     /// Keeps its device from memory until it begins anew.

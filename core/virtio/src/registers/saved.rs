@@ -34,7 +34,9 @@ impl<const Q: usize> Registers<Q> {
         let [status, isr, generation, _, v0, v1, q0, q1] = second.to_le_bytes();
         let mut status = Status::from_bits_truncate(status);
         if !acceptable(new.offered, new.accepted, requirements) {
-            status -= Status::FEATURES_OK;
+            // A driver that works does so with what is not offered any more: only a reset helps.
+            let worked = status.contains(Status::FEATURES_OK | Status::DRIVER_OK);
+            status = if worked { status | Status::NEEDS_RESET } else { status - Status::FEATURES_OK };
         }
         if !status.contains(Status::FEATURES_OK) {
             status -= Status::DRIVER_OK;

@@ -138,7 +138,7 @@ fn a_read_only_disk_is_not_written() {
 }
 
 /// A partition table with these partitions: first and last sector.
-fn table(bytes: &mut [u8], partitions: &[(u64, u64)]) {
+pub fn table(bytes: &mut [u8], partitions: &[(u64, u64)]) {
     let crc = Crc::<u32>::new(&CRC_32_ISO_HDLC);
     for (entry, (first, last)) in bytes[1024..].chunks_mut(128).zip(partitions) {
         entry[..16].fill(0x11);
